@@ -1,0 +1,36 @@
+"""xsim: batched, differentiable rigid-body simulation in JAX. Importing it changes no setting of jax, numpy or logging."""
+
+from .build import build, with_integrator
+from .dynamics.step import (
+    bias,
+    body_inertia,
+    difference,
+    energy,
+    forward,
+    forward_dynamics,
+    init,
+    integrate,
+    inverse_dynamics,
+    jacobian,
+    kinematics,
+    mass_matrix,
+    passive,
+    rollout,
+    smooth_acceleration,
+    step,
+)
+from .io import parse, parse_text
+from .io.errors import ParseError, UnsupportedWarning
+from .jointtypes import ElementaryJoint, GeneralJoint, JointType, Parameter, register_joint
+from .load import load, loads
+from .model import Data, Flags, Model, State
+from .spec import ModelSpec
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Data", "ElementaryJoint", "Flags", "GeneralJoint", "JointType", "Model", "ModelSpec", "Parameter", "ParseError", "State",
+    "UnsupportedWarning", "bias", "body_inertia", "build", "difference", "energy", "forward", "forward_dynamics", "init", "integrate",
+    "inverse_dynamics", "jacobian", "kinematics", "load", "loads", "mass_matrix", "parse", "parse_text", "passive", "register_joint",
+    "rollout", "smooth_acceleration", "step", "with_integrator",
+]  # fmt: skip

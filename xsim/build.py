@@ -1,0 +1,220 @@
+"""build(spec) -> Model: order and number the tree, expand joints into links, draw random axes, check, make leaves."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .joints import draw_parameters
+from .jointtypes import JOINT_TYPES, GeneralJoint
+from .model import Body, BodyInfo, Dof, Geom, GeomInfo, Joint, Link, Model, Option, Topology
+from .spec import BodySpec, ModelSpec
+
+INTEGRATORS = ("implicit_damping", "euler", "rk4")
+SHAPE_SIZES = {"box": 3, "sphere": 1, "capsule": 2, "cylinder": 2, "ellipsoid": 3}
+
+
+def _fail(source, text: str):
+    raise ValueError(f"{source}: {text}")
+
+
+def build(spec: ModelSpec, *, seed: int = 0) -> Model:
+    """Make a Model of a ModelSpec.
+
+    seed: for the joint parameters that are drawn (the axes of rr, rr_imp, rsaddle) and not given by the spec. The key of a draw
+    comes from the body's name, so editing one body changes no other draw. Numbers take jax's default float type.
+    Raises ValueError where the spec is inconsistent.
+    """
+    dtype = jnp.result_type(float)
+    if not spec.bodies:
+        _fail(spec.source, "the model has no body")
+    if spec.option.integrator not in INTEGRATORS:
+        _fail(spec.source, f"unknown integrator {spec.option.integrator!r}; known: {', '.join(INTEGRATORS)}")
+
+    links: list[Link] = []
+    bodies: list[BodyInfo] = []
+    axes: list[np.ndarray] = []
+    pitch: list[float] = []
+    explicit = []
+    params: dict[str, list] = {}
+    dofs: dict[str, list] = {"damping": [], "armature": [], "stiffness": []}
+    spring_ref: list = []
+    neutral: list[float] = []
+    names: set[str] = set()
+    key = jax.random.key(seed)
+    nq = nv = 0
+    for index, body in enumerate(spec.bodies):
+        if not -1 <= body.parent < index:
+            _fail(body.source, f"body {body.name!r}: parent {body.parent} does not come before it")
+        if body.name in names:
+            _fail(body.source, f"two bodies are named {body.name!r}")
+        names.add(body.name)
+        kind = JOINT_TYPES.get(body.joint.type)
+        if kind is None:
+            _fail(body.source, f"body {body.name!r}: unknown joint type {body.joint.type!r}; known: {', '.join(JOINT_TYPES)}")
+        values = _parameters(body, kind, key)
+        first_axis, first_pitch = len(axes), len(pitch)
+        is_general = any(isinstance(j, GeneralJoint) for j in kind.chain)
+        if is_general:
+            row = sum(b.joint_type == body.joint.type for b in bodies)
+            for name, value in values.items():
+                params.setdefault(f"{kind.name}.{name}", []).append(value)
+        else:
+            row = None
+            axes.extend(np.reshape(values.get("axes", np.zeros((0, 3))), (-1, 3)))
+            pitch.extend(np.reshape(values.get("pitch", ()), -1))
+            for axis in axes[first_axis:]:
+                if not np.linalg.norm(axis) > 1e-9:
+                    _fail(body.source, f"body {body.name!r}: a joint axis is zero")
+        parent_link = bodies[body.parent].link if body.parent >= 0 else -1
+        q0, v0, link = nq, nv, parent_link
+        for position, joint in enumerate(kind.chain):
+            axis = None if isinstance(joint, GeneralJoint) else joint.axis
+            links.append(
+                Link(
+                    kind=joint.kind,
+                    parent=link,
+                    body=index,
+                    first=position == 0,
+                    q=nq,
+                    v=nv,
+                    nq=joint.nq,
+                    nv=joint.nv,
+                    axis=first_axis + axis if isinstance(axis, int) else axis,
+                    pitch=first_pitch if joint.kind == "screw" else None,
+                    general=row,
+                )
+            )
+            link, nq, nv = len(links) - 1, nq + joint.nq, nv + joint.nv
+        for name, store in dofs.items():
+            store.append(_vector(body, name, getattr(body.joint, name), kind.nv, np.zeros(kind.nv)))
+        for name in ("damping", "armature", "stiffness"):
+            if (dofs[name][-1] < 0).any():
+                _fail(body.source, f"body {body.name!r}: {name} is negative")
+        spring_ref.append(_vector(body, "spring_ref", body.joint.spring_ref, kind.nq, kind.neutral))
+        neutral.extend(kind.neutral)
+        if body.inertial is not None:
+            explicit.append(body.inertial)
+        bodies.append(
+            BodyInfo(
+                name=body.name,
+                parent=body.parent,
+                joint_type=kind.name,
+                joint_name=body.joint.name or body.name,
+                link=link,
+                q=(q0, kind.nq),
+                v=(v0, kind.nv),
+                explicit=None if body.inertial is None else len(explicit) - 1,
+                pos_min=None if body.pos_min is None else tuple(map(float, body.pos_min)),
+                pos_max=None if body.pos_max is None else tuple(map(float, body.pos_max)),
+                damper_axes=_choice(body, "damper_axes"),
+                armature_axes=_choice(body, "armature_axes"),
+                axes=tuple(range(first_axis, len(axes))),
+                general=row,
+            )
+        )
+
+    geoms, sizes = [], {"size": [], "mass": [], "pos": [], "quat": []}
+    for index, body in [(-1, None), *enumerate(spec.bodies)]:
+        for geom in spec.world_geoms if body is None else body.geoms:
+            inertial = geom.shape in SHAPE_SIZES
+            size = np.asarray(geom.size, float).reshape(-1)
+            if inertial:
+                if len(size) != SHAPE_SIZES[geom.shape] or not (size > 0).all():
+                    _fail(geom.source, f"geom {geom.shape}: size {size} must be {SHAPE_SIZES[geom.shape]} positive numbers")
+                if geom.mass < 0:
+                    _fail(geom.source, f"geom {geom.shape}: mass {geom.mass} is negative")
+                sizes["size"].append(np.pad(size, (0, 3 - len(size))))
+                sizes["mass"].append(geom.mass)
+                sizes["pos"].append(geom.pos)
+                sizes["quat"].append(_unit(geom, geom.quat))
+            geoms.append(
+                GeomInfo(geom.name, index, geom.shape, geom.rgba, len(sizes["mass"]) - 1 if inertial else None,
+                         tuple(map(float, size)), tuple(map(float, geom.pos)), tuple(map(float, geom.quat)))
+            )  # fmt: skip
+
+    def leaf(values, *shape):
+        return jnp.asarray(np.asarray(values, np.float64).reshape(shape), dtype)
+
+    n, ng, ne = len(bodies), len(sizes["mass"]), len(explicit)
+    if not np.all(np.isfinite(spec.option.gravity)) or np.shape(spec.option.gravity) != (3,):
+        _fail(spec.source, "gravity must be three finite numbers")
+    if not spec.option.dt > 0:
+        _fail(spec.source, f"dt must be positive, found {spec.option.dt}")
+    topology = Topology(
+        name=spec.name,
+        bodies=tuple(bodies),
+        links=tuple(links),
+        geoms=tuple(geoms),
+        sizes=(("nbody", n), ("ngeom", ng), ("naxis", len(axes)), ("npitch", len(pitch)), ("nexplicit", ne), ("nq", nq), ("nv", nv)),
+        neutral=tuple(map(float, neutral)),
+        integrator=spec.option.integrator,
+    )
+    return Model(
+        option=Option(leaf(spec.option.gravity, 3), leaf(spec.option.dt), leaf(spec.option.regularization)),
+        body=Body(
+            leaf([b.pos for b in spec.bodies], n, 3),
+            leaf([_unit(b, b.quat) for b in spec.bodies], n, 4),
+            leaf([i.mass for i in explicit], ne),
+            leaf([i.com for i in explicit], ne, 3),
+            leaf([i.inertia for i in explicit], ne, 6),
+        ),
+        geom=Geom(leaf(sizes["size"], ng, 3), leaf(sizes["mass"], ng), leaf(sizes["pos"], ng, 3), leaf(sizes["quat"], ng, 4)),
+        joint=Joint(
+            leaf(axes, len(axes), 3),
+            leaf(pitch, len(pitch)),
+            leaf(np.concatenate(spring_ref), nq),
+            {name: jnp.asarray(np.stack(v), dtype) for name, v in params.items()},
+        ),
+        dof=Dof(*(leaf(np.concatenate(dofs[k]), nv) for k in ("damping", "armature", "stiffness"))),
+        topology=topology,
+    )
+
+
+def with_integrator(model: Model, name: str) -> Model:
+    """The same model with another integrator: implicit_damping, euler or rk4."""
+    if name not in INTEGRATORS:
+        raise ValueError(f"unknown integrator {name!r}; known: {', '.join(INTEGRATORS)}")
+    return dataclasses.replace(model, topology=dataclasses.replace(model.topology, integrator=name))
+
+
+def _parameters(body: BodySpec, kind, key) -> dict[str, np.ndarray]:
+    unknown = set(body.joint.params) - set(kind.parameters)
+    if unknown:
+        _fail(body.source, f"body {body.name!r}: joint {kind.name} has no parameter {', '.join(sorted(unknown))}")
+    drawn = {}
+    if any(p.draw is not None and name not in body.joint.params for name, p in kind.parameters.items()):
+        drawn = draw_parameters(kind, key, body.name)
+    out = {}
+    for name, p in kind.parameters.items():
+        value = body.joint.params.get(name, drawn.get(name, p.default))
+        value = np.asarray(value, np.float64)
+        if value.shape != p.shape or not np.isfinite(value).all():
+            _fail(body.source, f"body {body.name!r}: joint parameter {name} must be {p.shape} finite numbers, found {value.shape}")
+        out[name] = value
+    return out
+
+
+def _vector(body: BodySpec, name: str, value, width: int, default) -> np.ndarray:
+    value = np.asarray(default if value is None else value, np.float64)
+    if value.shape != (width,) or not np.isfinite(value).all():
+        _fail(body.source, f"body {body.name!r}: {name} must be {width} finite numbers for joint {body.joint.type}, found {value}")
+    return value
+
+
+def _choice(body: BodySpec, name: str) -> str:
+    value = getattr(body.joint, name)
+    if value not in ("joint", "body"):
+        _fail(body.source, f"body {body.name!r}: {name} must be 'joint' or 'body', found {value!r}")
+    return value
+
+
+def _unit(element, quat) -> np.ndarray:
+    quat = np.asarray(quat, np.float64)
+    norm = np.linalg.norm(quat)
+    if quat.shape != (4,) or not norm > 1e-9:
+        _fail(element.source, f"orientation {quat} is not a quaternion")
+    return quat / norm

@@ -1,0 +1,390 @@
+"""The public functions of the dynamics: what a user calls on a Model and a State.
+
+Every function takes q: (*batch, nq), v and tau: (*batch, nv) and model leaves that are shared or ``(*batch, *shape)``; results
+carry the common batch. All are plain functions: they may be wrapped in jit, grad, jvp, vmap, scan, checkpoint.
+"""
+
+from __future__ import annotations
+
+import math
+
+import jax
+import jax.numpy as jnp
+
+
+from ..model import Data, Flags, Model, State
+
+from . import kinematics as kin
+from .integrators import Moving, advance
+from .integrators import difference as _difference
+from .integrators import integrate as _integrate
+from .lanes import Lanes, batch_shape, make_lanes
+from .passive import passive_force, quadratic
+from .solve import Motion as Equation
+from .solve import acceleration, multiply, with_quadratic
+from .system import System, gravity_acceleration, prepare
+
+__all__ = [
+    "bias", "body_inertia", "difference", "energy", "forward", "forward_dynamics", "init", "integrate", "inverse_dynamics", "jacobian",
+    "kinematics", "mass_matrix", "passive", "rollout", "smooth_acceleration", "step",
+]  # fmt: skip
+
+
+def init(model: Model, q=None, v=None) -> State:
+    """The state at q, v (defaults: the neutral configuration at rest), time 0.
+
+    q: (*batch, nq), v: (*batch, nv). The batch is that of the model's per-environment leaves and of the arguments.
+    Raises ValueError for a wrong width.
+    """
+    dtype = model.option.dt.dtype
+    q = jnp.asarray(model.topology.neutral if q is None else q, dtype)
+    v = jnp.zeros((model.nv,), dtype) if v is None else jnp.asarray(v, dtype)
+    _width("q", q, model.nq)
+    _width("v", v, model.nv)
+    batch = batch_shape(model, (q, 1), (v, 1))
+    return State(
+        q=jnp.broadcast_to(q, (*batch, model.nq)),
+        v=jnp.broadcast_to(v, (*batch, model.nv)),
+        time=jnp.zeros(batch, dtype),
+        flags=jnp.zeros(batch, jnp.int32),
+    )
+
+
+def _width(name: str, x, width: int) -> None:
+    if x.ndim == 0 or x.shape[-1] != width:
+        raise ValueError(f"{name} must have shape (*batch, {width}), found {x.shape}")
+
+
+class _Call:
+    """One call of a public function: lanes, prepared system and the arguments as components."""
+
+    def __init__(self, model: Model, q, v=None, tau=None, extra=()):
+        self.model = model
+        dtype = jnp.asarray(q).dtype
+        checked = []
+        for name, x, width in (("q", q, model.nq), ("v", v, model.nv), ("tau", tau, model.nv), *(("argument", e, model.nv) for e in extra)):
+            x = None if x is None else jnp.asarray(x, dtype)
+            if x is not None:
+                _width(name, x, width)
+            checked.append(x)
+        self.lanes: Lanes = make_lanes(batch_shape(model, *((x, 1) for x in checked)))
+        parts = [None if x is None else list(self.lanes.split(x, 1)) for x in checked]
+        self.q, self.v, self.tau = parts[:3]
+        self.extra = parts[3:]
+        if self.tau is None:
+            self.tau = [0.0] * model.nv
+        self.system: System = prepare(model, self.lanes)
+
+    def join(self, x, core: int = 1):
+        out = self.lanes.join(x, core)
+        return out.astype(self.dtype) if out.dtype != self.dtype else out
+
+    @property
+    def dtype(self):
+        return self.q[0].dtype if self.q else jnp.result_type(float)
+
+
+def kinematics(model: Model, q):
+    """World poses of all bodies: pos (*batch, nbody, 3) in m, quat (*batch, nbody, 4) as w x y z, body to world."""
+    c = _Call(model, q)
+    poses = kin.body_poses(c.system, kin.frames(c.system, c.q))
+    return c.join([p.pos for p in poses], 2), c.join([p.quat for p in poses], 2)
+
+
+def jacobian(model: Model, q, body, point=(0.0, 0.0, 0.0)):
+    """Jacobians of a point of a body: linear and angular, each (*batch, 3, nv), world axes.
+
+    body: name or index. point: (3,) in the body frame, m. ``linear @ v`` is the point's velocity, ``angular @ v`` the body's
+    angular velocity. Raises KeyError for an unknown name.
+    """
+    index = body_index(model, body)
+    c = _Call(model, q)
+    frame = kin.frames(c.system, c.q)
+    link = model.topology.bodies[index].link
+    zero = [[0.0] * model.nv for _ in range(3)]
+    if link < 0:
+        return c.join(zero, 2), c.join(zero, 2)
+    pose = c.system.offset[index]
+    at = kin.body_point(frame, link, pose, tuple(jnp.asarray(x, c.dtype) for x in point))
+    moving = _ancestors(c.system, link)
+    lin, ang = [list(r) for r in zero], [list(r) for r in zero]
+    for d in moving:
+        s = frame.subspace[d]
+        velocity = kin.point_velocity(s, at)
+        for k in range(3):
+            lin[k][d], ang[k][d] = velocity[k], s.ang[k]
+    return c.join(lin, 2), c.join(ang, 2)
+
+
+def _ancestors(system: System, link: int) -> list[int]:
+    out: list[int] = []
+    while link >= 0:
+        info = system.topology.links[link]
+        out.extend(range(info.v, info.v + info.nv))
+        link = info.parent
+    return sorted(out)
+
+
+def body_index(model: Model, body) -> int:
+    """Index of a body given by name or index. Raises KeyError for an unknown name."""
+    if isinstance(body, str):
+        if body not in model.body_names:
+            raise KeyError(f"no body {body!r}; bodies: {', '.join(model.body_names)}")
+        return model.body_names.index(body)
+    return int(body)
+
+
+def mass_matrix(model: Model, q):
+    """Joint-space inertia M(q), armature included: (*batch, nv, nv), kg, kg m or kg m^2."""
+    c = _Call(model, q)
+    frame = kin.frames(c.system, c.q)
+    rows = kin.mass_matrix(c.system, frame, kin.link_inertias(c.system, frame))
+    rows = with_quadratic(c.system, rows, [(1.0, quadratic(c.system, frame, c.system.armature, "armature"))])
+    dense = [[0.0] * model.nv for _ in range(model.nv)]
+    for i, row in enumerate(rows):
+        for j, x in zip((*c.system.tables.before[i], i), row, strict=True):
+            dense[i][j] = dense[j][i] = x
+    return c.join(dense, 2)
+
+
+def inverse_dynamics(model: Model, q, v, a):
+    """Generalized force that produces acceleration a against inertia (armature included) and gravity: (*batch, nv)."""
+    c = _Call(model, q, v, extra=(a,))
+    frame = kin.frames(c.system, c.q)
+    force = kin.inverse_dynamics(c.system, frame, kin.link_inertias(c.system, frame), c.q, c.v, c.extra[0])
+    armature = quadratic(c.system, frame, c.system.armature, "armature").times(c.extra[0])
+    return c.join([f + x for f, x in zip(force, armature, strict=True)])
+
+
+def bias(model: Model, q, v):
+    """Velocity-dependent and gravity force: what must be applied for zero acceleration, (*batch, nv)."""
+    c = _Call(model, q, v)
+    frame = kin.frames(c.system, c.q)
+    return c.join(kin.inverse_dynamics(c.system, frame, kin.link_inertias(c.system, frame), c.q, c.v))
+
+
+def passive(model: Model, q, v):
+    """Force of joint springs and dampers, (*batch, nv)."""
+    c = _Call(model, q, v)
+    damping = quadratic(c.system, kin.frames(c.system, c.q), c.system.damping, "damper")
+    return c.join(passive_force(c.system, c.q, c.v, damping))
+
+
+def smooth_acceleration(model: Model, q, v, tau=None):
+    """Acceleration from tau, springs, dampers, gravity and velocity terms: (*batch, nv)."""
+    c = _Call(model, q, v, tau)
+    return c.join(acceleration(Equation(c.system, c.q, c.v, c.tau, 0.0))[0])
+
+
+def forward_dynamics(model: Model, q, v, tau=None):
+    """Acceleration under everything that acts on the model: (*batch, nv). No kind of constraint row exists yet."""
+    return smooth_acceleration(model, q, v, tau)
+
+
+def energy(model: Model, q, v):
+    """Kinetic energy (armature included) and potential energy (gravity, springs), J: two arrays (*batch,).
+
+    The potential of gravity is zero at the world's origin. Springs with the law k (ref - q) store k/2 (ref - q)^2; a ball spring
+    with three different stiffnesses has no exact potential and counts with k/2 times the squared rotation vector.
+    """
+    c = _Call(model, q, v)
+    system = c.system
+    frame = kin.frames(system, c.q)
+    inertia = kin.link_inertias(system, frame)
+    rows = kin.mass_matrix(system, frame, inertia)
+    rows = with_quadratic(system, rows, [(1.0, quadratic(system, frame, system.armature, "armature"))])
+    kinetic = sum((0.5 * a * b for a, b in zip(multiply(system, rows, c.v), c.v, strict=True)), 0.0)
+    lift = gravity_acceleration(system)
+    potential = 0.0
+    for i, own in enumerate(inertia):
+        if own is not kin.NO_INERTIA:
+            reference = frame.pose[system.tables.root[i]].pos
+            for k in range(3):
+                potential = potential + lift[k] * (own.first[k] + own.mass * reference[k])
+    for i, x in enumerate(_difference(system, c.q, list(system.spring_ref))):
+        potential = potential + 0.5 * system.stiffness[i] * x * x
+    return c.join(kinetic, 0), c.join(potential, 0)
+
+
+def body_inertia(model: Model):
+    """Mass (*batch, nbody), centre of mass (*batch, nbody, 3) and inertia about it (*batch, nbody, 6: xx yy zz xy xz yz), body axes."""
+    from .system import body_inertias
+
+    lanes = make_lanes(batch_shape(model))
+    dtype = model.option.dt.dtype
+    inertias = body_inertias(model, lanes)
+    mass = lanes.join([i.mass for i in inertias], 1).astype(dtype)
+    first = lanes.join([i.first for i in inertias], 2).astype(dtype)
+    second = lanes.join([i.second for i in inertias], 2).astype(dtype)
+    com = first / jnp.where(mass > 0, mass, 1.0)[..., None]
+    x, y, z = (com[..., k] for k in range(3))
+    shift = jnp.stack([y * y + z * z, x * x + z * z, x * x + y * y, -x * y, -x * z, -y * z], -1)
+    return mass, com, second - mass[..., None] * shift
+
+
+def integrate(model: Model, q, dv):
+    """q moved by the velocity dv for unit time, on the configuration manifold: (*batch, nq)."""
+    c = _Call(model, q, dv)
+    return c.join(_integrate(c.system, c.q, c.v, 1.0))
+
+
+def difference(model: Model, q0, q1):
+    """The velocity (*batch, nv) that moves q0 to q1 in unit time: the inverse of `integrate`."""
+    q0, q1 = jnp.asarray(q0), jnp.asarray(q1)
+    batch = jnp.broadcast_shapes(q0.shape[:-1], q1.shape[:-1])
+    c = _Call(model, jnp.broadcast_to(q0, (*batch, model.nq)))
+    return c.join(_difference(c.system, c.q, list(c.lanes.split(jnp.broadcast_to(q1, (*c.lanes.batch, model.nq)), 1))))
+
+
+def forward(model: Model, state: State, ctrl=None, tau=None) -> Data:
+    """Everything that can be computed at a state. tau: generalized force (*batch, nv). See `Data` for what comes back."""
+    _no_controls(model, ctrl)
+    c = _Call(model, state.q, state.v, tau)
+    system = c.system
+    frame = kin.frames(system, c.q)
+    a, pivot = acceleration(Equation(system, c.q, c.v, c.tau, 0.0))
+    own, velocity = kin.velocities(system, frame, c.v)
+    accelerated = kin.accelerations(system, frame, c.q, c.v, a, own, velocity)
+    poses = kin.body_poses(system, frame)
+    lin, ang = kin.body_velocities(system, frame, velocity)
+    lin_acc, ang_acc = kin.body_accelerations(system, frame, velocity, accelerated)
+    damping = quadratic(system, frame, system.damping, "damper")
+    finite = jnp.isfinite(c.join(a)).all(-1)
+    flags = jnp.where(finite, 0, Flags.DIVERGED) | jnp.where(c.join(pivot, 0) == 0, Flags.SINGULAR, 0)
+    return Data(
+        pos=c.join([p.pos for p in poses], 2),
+        quat=c.join([p.quat for p in poses], 2),
+        lin=c.join(lin, 2),
+        ang=c.join(ang, 2),
+        lin_acc=c.join(lin_acc, 2),
+        ang_acc=c.join(ang_acc, 2),
+        a=c.join(a),
+        bias=c.join(kin.inverse_dynamics(system, frame, kin.link_inertias(system, frame), c.q, c.v)),
+        passive=c.join(passive_force(system, c.q, c.v, damping)),
+        tau=c.join(c.tau),
+        flags=flags.astype(jnp.int32),
+    )
+
+
+def step(model: Model, state: State, ctrl=None, tau=None) -> State:
+    """The state one time step later. tau: generalized force (*batch, nv), held over the step."""
+    _no_controls(model, ctrl)
+    return _chunked(_steps, model, state, None if tau is None else jnp.asarray(tau, state.q.dtype)[None], 1, None)[0]
+
+
+def rollout(model: Model, state: State, ctrls=None, *, taus=None, steps=None, record=None, checkpoint=True):
+    """Many steps: (final state, recorded).
+
+    taus: (steps, *batch, nv) generalized forces, one per step, or None; then ``steps`` says how many.
+    record: fn(state, data) -> pytree, kept after every step with time as the first axis (``data`` is `forward` of the new state with
+    the same tau; what is not used is not computed). None keeps nothing and is fastest.
+    checkpoint: recompute the inside of a step in the reverse pass instead of storing it; less memory and usually faster.
+    """
+    _no_controls(model, ctrls)
+    if taus is not None:
+        taus = jnp.asarray(taus, state.q.dtype)
+        _width("taus", taus, model.nv)
+        if steps is not None and steps != taus.shape[0]:
+            raise ValueError(f"steps={steps} but taus has {taus.shape[0]} rows")
+        steps = taus.shape[0]
+    if steps is None:
+        raise ValueError("rollout needs taus or steps")
+    return _chunked(_steps, model, state, taus, steps, record, checkpoint)
+
+
+def _no_controls(model: Model, ctrl) -> None:
+    if ctrl is not None:
+        raise ValueError("the model has no actuators: pass generalized forces as tau")
+
+
+def _steps(model: Model, state: State, taus, steps: int, record, checkpoint=False):
+    batch = batch_shape(model, (state.q, 1), (state.v, 1), *(() if taus is None else ((taus[0], 1),)))
+    lanes = make_lanes(batch)
+    system = prepare(model, lanes)
+    moving = Moving(
+        list(lanes.split(jnp.broadcast_to(state.q, (*batch, model.nq)), 1)),
+        list(lanes.split(jnp.broadcast_to(state.v, (*batch, model.nv)), 1)),
+        lanes.split(jnp.broadcast_to(state.time, batch), 0),
+        lanes.split(jnp.broadcast_to(state.flags, batch), 0),
+    )
+
+    def public(m: Moving) -> State:
+        return State(lanes.join(m.q, 1), lanes.join(m.v, 1), lanes.join(m.time, 0), lanes.join(m.flags, 0))
+
+    def body(m: Moving, tau):
+        forces = [0.0] * model.nv if tau is None else list(lanes.split(tau, 1))
+        m = _settled(advance(system, m, forces), m)
+        kept = None
+        if record is not None:
+            now = public(m)
+            kept = record(now, forward(model, now, tau=tau))
+        return m, kept
+
+    if steps == 1 and record is None:
+        return public(body(moving, None if taus is None else taus[0])[0]), None
+    run = jax.checkpoint(body, prevent_cse=False) if checkpoint else body
+    moving, kept = jax.lax.scan(run, moving, taus, length=steps)
+    return public(moving), kept
+
+
+def _settled(new: Moving, old: Moving) -> Moving:
+    """The new components with the shapes and dtypes of the old, as a loop's carry must have."""
+    return jax.tree.map(lambda a, b: jnp.broadcast_to(jnp.asarray(a, b.dtype), b.shape), new, old)
+
+
+# ---- large batches on CPU -----------------------------------------------------------------------------------------------------
+
+CHUNK = 1024
+
+
+def _chunked(fn, model: Model, state: State, taus, steps, record, checkpoint=False):
+    """Run ``fn`` on slices of a large batch one after another, so that a step's numbers stay in the processor's cache."""
+    batch = batch_shape(model, (state.q, 1), (state.v, 1), *(() if taus is None else ((taus[0], 1),)))
+    size = math.prod(batch)
+    if jax.default_backend() != "cpu" or size <= CHUNK:
+        return fn(model, state, taus, steps, record, checkpoint)
+    count = -(-size // CHUNK)
+    width = -(-size // count // 16) * 16
+    padded = count * width
+
+    def cut(x, core, lead=0):
+        """(lead, *batch, *core) -> (count, lead, width, *core); None where the array is shared."""
+        if x.ndim == core + lead:
+            return None
+        x = jnp.broadcast_to(x, (*x.shape[:lead], *batch, *x.shape[x.ndim - core :]))
+        x = x.reshape(*x.shape[:lead], size, *x.shape[x.ndim - core :])
+        if padded != size:
+            fill = jnp.repeat(jax.lax.slice_in_dim(x, 0, 1, axis=lead), padded - size, axis=lead)
+            x = jnp.concatenate([x, fill], axis=lead)
+        x = x.reshape(*x.shape[:lead], count, width, *x.shape[x.ndim - core :])
+        return jnp.moveaxis(x, lead, 0)
+
+    paths = [p for p in model.paths() if isinstance(model.get(p), jax.Array)]
+    leaves = {p: cut(model.get(p), len(model.shape(p))) for p in paths}
+    sliced = {p: x for p, x in leaves.items() if x is not None}
+    whole = State(*(jnp.broadcast_to(x, (*batch, *x.shape[x.ndim - c :])) for x, c in zip(_parts(state), (1, 1, 0, 0), strict=True)))
+    states = State(*(cut(x, c) for x, c in zip(_parts(whole), (1, 1, 0, 0), strict=True)))
+    tau_slices = None if taus is None else cut(taus, 1, 1)
+
+    def one(args):
+        leaf, s, t = args
+        return fn(model.replace(leaf) if leaf else model, s, taus if t is None else t, steps, record, checkpoint)
+
+    final, kept = jax.lax.map(one, (sliced, states, tau_slices))
+    final = jax.tree.map(lambda x: x.reshape(padded, *x.shape[2:])[:size].reshape(*batch, *x.shape[2:]), final)
+    if kept is not None:
+        kept = jax.tree.map(lambda x: _uncut(x, size, batch), kept)
+    return final, kept
+
+
+def _parts(state: State) -> tuple:
+    return state.q, state.v, state.time, state.flags
+
+
+def _uncut(x, size: int, batch):
+    """(count, steps, width, ...) -> (steps, *batch, ...)."""
+    x = jnp.moveaxis(x, 0, 1)
+    x = x.reshape(x.shape[0], -1, *x.shape[3:])[:, :size]
+    return x.reshape(x.shape[0], *batch, *x.shape[2:])
+
+

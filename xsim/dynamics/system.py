@@ -1,0 +1,272 @@
+"""The model as the algorithms see it: components per link, derived quantities computed, structure tabulated.
+
+`prepare` runs once per call of a public function and stays outside the loop of a rollout: inertias of welded and
+geom-based bodies, unit axes and unit quaternions are computed here from the leaves, inside the compiled function.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ..joints import Numbers, elementary
+from ..jointtypes import JOINT_TYPES
+from ..model import Frozen, Model, Topology
+from ..spatial import (
+    IDENTITY,
+    ZERO3,
+    Inertia,
+    Pose,
+    add,
+    compose,
+    inertia_add,
+    inertia_move,
+    matrix,
+    mul,
+    neg,
+    normalize,
+    scale,
+    stage,
+    sub,
+    total,
+    vadd,
+)
+from .lanes import Lanes
+
+NO_INERTIA = Inertia(0.0, ZERO3, (0.0,) * 6)
+
+
+@dataclass(frozen=True)
+class Tables:
+    """Structure of the tree, from the topology alone.
+
+    root: per link, the link whose origin is the reference point of its tree. dof_link: link of a dof. before: per dof, the dofs
+    that move it, nearest last; after: per dof, the dofs it moves. body_chain: per body, the welded bodies between its link and it.
+    blocks: per joint that translates before it rotates: (translation dofs, first and last rotating link, damped along body axes,
+    armature along body axes).
+    """
+
+    root: tuple[int, ...]
+    dof_link: tuple[int, ...]
+    before: tuple[tuple[int, ...], ...]
+    after: tuple[tuple[int, ...], ...]
+    body_chain: tuple[tuple[int, ...], ...]
+    blocks: tuple
+
+
+@functools.lru_cache(maxsize=256)
+def tables(topology: Topology) -> Tables:
+    links, bodies = topology.links, topology.bodies
+    root, dof_link, before = [], [], []
+    link_last: list[tuple[int, ...]] = []
+    for index, link in enumerate(links):
+        root.append(bodies[link.body].link if link.parent < 0 else root[link.parent])
+        chain = link_last[link.parent] if link.parent >= 0 else ()
+        for dof in range(link.v, link.v + link.nv):
+            dof_link.append(index)
+            before.append(chain)
+            chain = (*chain, dof)
+        link_last.append(chain)
+    after = tuple(tuple(k for k in range(len(before)) if i in before[k]) for i in range(len(before)))
+    chains, blocks = [], []
+    for index, body in enumerate(bodies):
+        if JOINT_TYPES[body.joint_type].nv:
+            chains.append(())
+        else:
+            chains.append((*(chains[body.parent] if body.parent >= 0 else ()), index))
+        own = [i for i, link in enumerate(links) if link.body == index]
+        slides = []
+        for i in own:
+            if links[i].kind != "slide":
+                break
+            slides.append(i)
+        rotating = [i for i in own[len(slides) :] if links[i].kind in ("hinge", "ball")]
+        if slides and rotating and "body" in (body.damper_axes, body.armature_axes):
+            blocks.append((tuple(slides), tuple(rotating), body.damper_axes == "body", body.armature_axes == "body"))
+    return Tables(tuple(root), tuple(dof_link), tuple(before), after, tuple(chains), tuple(blocks))
+
+
+class System(NamedTuple):
+    """Components of everything the dynamics needs. Per link: tree pose, joint numbers, inertia about the link's own origin."""
+
+    topology: Topology
+    tables: Tables
+    joints: tuple  # Elementary per link
+    tree: tuple  # Pose per link
+    numbers: tuple  # Numbers per link
+    inertia: tuple  # Inertia per link
+    offset: tuple  # Pose per body in its link
+    damping: tuple
+    armature: tuple
+    stiffness: tuple
+    spring_ref: tuple
+    gravity: tuple
+    dt: object
+    regularization: object
+
+
+@stage
+def _pose(pos, quat):
+    return Pose(normalize(quat), pos)
+
+
+@stage
+def geom_inertia(shape: str, size, mass, pos, quat) -> Inertia:
+    """Inertia of a uniform solid about the body frame's origin; its own axes are those of `xsim.spec`."""
+    x, y, z = SHAPES[shape](size)
+    own = Inertia(mass, ZERO3, (mul(mass, x), mul(mass, y), mul(mass, z), 0.0, 0.0, 0.0))
+    return inertia_move(matrix(normalize(quat)), pos, own)
+
+
+def _box(s):
+    x, y, z = (mul(mul(a, a), 1.0 / 3.0) for a in s)
+    return add(y, z), add(x, z), add(x, y)
+
+
+def _ellipsoid(s):
+    x, y, z = (mul(mul(a, a), 0.2) for a in s)
+    return add(y, z), add(x, z), add(x, y)
+
+
+def _cylinder(s):
+    r2, h2 = mul(s[0], s[0]), mul(s[1], s[1])
+    side = add(mul(r2, 0.25), mul(h2, 1.0 / 3.0))
+    return side, side, mul(r2, 0.5)
+
+
+def _capsule(s):
+    r, half = s[0], s[1]
+    r2, h = mul(r, r), mul(half, 2.0)
+    # Shares of the mass by volume: cylinder pi r^2 h, the two caps together a ball 4/3 pi r^3.
+    ball = mul(r, 4.0 / 3.0) / add(h, mul(r, 4.0 / 3.0))
+    tube = sub(1.0, ball)
+    axial = add(mul(tube, mul(r2, 0.5)), mul(ball, mul(r2, 0.4)))
+    side = add(
+        mul(tube, add(mul(r2, 0.25), mul(mul(h, h), 1.0 / 12.0))),
+        mul(ball, total([mul(r2, 0.4), mul(mul(r, h), 0.375), mul(mul(h, h), 0.25)])),
+    )
+    return side, side, axial
+
+
+SHAPES = {
+    "box": _box,
+    "sphere": lambda s: (mul(mul(s[0], s[0]), 0.4),) * 3,
+    "ellipsoid": _ellipsoid,
+    "cylinder": _cylinder,
+    "capsule": _capsule,
+}
+
+
+@stage
+def _explicit(mass, com, inertia) -> Inertia:
+    at_com = Inertia(mass, ZERO3, inertia)
+    return inertia_move(((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)), com, at_com)
+
+
+@stage
+def _move(pose: Pose, inertia: Inertia) -> Inertia:
+    return inertia_move(matrix(pose.quat), pose.pos, inertia)
+
+
+@stage
+def _compose(a: Pose, b: Pose) -> Pose:
+    return compose(a, b)
+
+
+@stage
+def _unit(axis):
+    return normalize(axis)
+
+
+def body_inertias(model: Model, lanes: Lanes) -> list[Inertia]:
+    """Inertia of every body about its own origin, body axes."""
+    split = lanes.split
+    mass, com, moment = split(model.body.mass, 1), split(model.body.com, 2), split(model.body.inertia, 2)
+    size, gmass = split(model.geom.size, 2), split(model.geom.mass, 1)
+    gpos, gquat = split(model.geom.pos, 2), split(model.geom.quat, 2)
+    out = []
+    for index, body in enumerate(model.topology.bodies):
+        if body.explicit is not None:
+            out.append(_explicit(mass[body.explicit], com[body.explicit], moment[body.explicit]))
+            continue
+        inertia = NO_INERTIA
+        for geom in model.topology.geoms:
+            if geom.body == index and geom.row is not None:
+                i = geom.row
+                inertia = inertia_add(inertia, geom_inertia(geom.shape, size[i], gmass[i], gpos[i], gquat[i]))
+        out.append(inertia)
+    return out
+
+
+def prepare(model: Model, lanes: Lanes) -> System:
+    """Everything derived from the leaves, as components."""
+    top, tab, split = model.topology, tables(model.topology), lanes.split
+    poses = [_pose(p, q) for p, q in zip(split(model.body.pos, 2), split(model.body.quat, 2), strict=True)]
+    offset = []
+    for chain in tab.body_chain:
+        pose = Pose(IDENTITY, ZERO3)
+        for body in chain:
+            pose = _compose(pose, poses[body])
+        offset.append(pose)
+    inertia = [NO_INERTIA] * len(top.links)
+    for index, own in enumerate(body_inertias(model, lanes)):
+        link = top.bodies[index].link
+        if link >= 0:
+            inertia[link] = inertia_add(inertia[link], _move(offset[index], own) if tab.body_chain[index] else own)
+    axes, pitch = [_unit(a) for a in split(model.joint.axes, 2)], split(model.joint.pitch, 1)
+    tree, numbers, joints = [], [], []
+    for link in top.links:
+        body = top.bodies[link.body]
+        if link.first:
+            tree.append(_compose(offset[body.parent], poses[link.body]) if body.parent >= 0 else poses[link.body])
+        else:
+            tree.append(Pose(IDENTITY, ZERO3))
+        axis = axes[link.axis] if isinstance(link.axis, int) else link.axis
+        numbers.append(Numbers(axis, None if link.pitch is None else pitch[link.pitch], _params(model, link, lanes)))
+        joints.append(elementary(link.kind, body.joint_type))
+    return System(
+        top, tab, tuple(joints), tuple(tree), tuple(numbers), tuple(inertia), tuple(offset),
+        split(model.dof.damping, 1), split(model.dof.armature, 1), split(model.dof.stiffness, 1), split(model.joint.spring_ref, 1),
+        split(model.option.gravity, 1), split(model.option.dt, 0), split(model.option.regularization, 0),
+    )  # fmt: skip
+
+
+def _params(model: Model, link, lanes: Lanes):
+    """Parameters of a general joint: name -> (array with lanes last, core dimensions)."""
+    if link.kind != "general":
+        return None
+    import jax.numpy as jnp
+
+    joint_type = model.topology.bodies[link.body].joint_type
+    out = {}
+    for name, p in JOINT_TYPES[joint_type].parameters.items():
+        leaf = model.joint.params[f"{joint_type}.{name}"]
+        core = len(p.shape)
+        if isinstance(leaf, Frozen):
+            out[name] = (jnp.asarray(leaf.value[link.general]), core)
+            continue
+        row = leaf[..., link.general, *([slice(None)] * core)]
+        if leaf.ndim == core + 1:
+            out[name] = (row, core)
+        else:
+            flat = row.reshape(*row.shape[: row.ndim - core], -1)
+            parts = lanes.split(flat, 1)
+            out[name] = (jnp.stack(parts).reshape(*p.shape, *parts[0].shape), core)
+    return out
+
+
+def split_q(system: System, q) -> list[tuple]:
+    """Coordinates per link."""
+    return [tuple(q[link.q : link.q + link.nq]) for link in system.topology.links]
+
+
+def split_v(system: System, v) -> list[tuple]:
+    """Velocities (or accelerations, or forces) per link."""
+    return [tuple(v[link.v : link.v + link.nv]) for link in system.topology.links]
+
+
+def gravity_acceleration(system: System) -> tuple:
+    """The acceleration of the base that stands for gravity: minus free fall."""
+    return tuple(neg(g) for g in system.gravity)
+

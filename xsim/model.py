@@ -1,0 +1,327 @@
+"""Model, State, Data and Topology: immutable pytrees.
+
+Every number of a model is a leaf, declared once below with shape, unit and meaning; documentation, checks, randomization and
+identification read the declarations. Structure (which body hangs where, which joint is a hinge) is one hashable `Topology`.
+
+A leaf has its declared shape (shared by all environments) or ``(*batch, *shape)`` (one per environment).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fnmatch
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+__all__ = ["Body", "Data", "Dof", "Flags", "Geom", "Joint", "Leaf", "Link", "Model", "Option", "State", "Topology"]
+
+
+# ---- structure ---------------------------------------------------------------------------------------------------------------
+
+
+class Link(NamedTuple):
+    """One elementary joint of the tree. A body's joint is a chain of links; only the first carries the body's pos and quat."""
+
+    kind: str  # hinge, slide, screw, ball, general
+    parent: int  # link that moves it, -1 for the world
+    body: int
+    first: bool
+    q: int  # address in q
+    v: int  # address in v
+    nq: int
+    nv: int
+    axis: int | tuple | None = None  # row of joint.axes, or three numbers
+    pitch: int | None = None  # row of joint.pitch
+    general: int | None = None  # row of the parameters of its type
+
+
+class BodyInfo(NamedTuple):
+    name: str
+    parent: int
+    joint_type: str
+    joint_name: str
+    link: int  # link the body moves with (-1: fixed to the world)
+    q: tuple[int, int]  # first address, width
+    v: tuple[int, int]
+    explicit: int | None  # row of the explicit mass properties, None: from geoms
+    pos_min: tuple | None
+    pos_max: tuple | None
+    damper_axes: str
+    armature_axes: str
+    axes: tuple[int, ...]  # rows of joint.axes
+    general: int | None
+
+
+class GeomInfo(NamedTuple):
+    name: str
+    body: int  # -1: world
+    shape: str
+    rgba: tuple | None
+    row: int | None  # row of the geom leaves, None where the shape is drawn only
+    size: tuple  # as loaded, for drawing
+    pos: tuple
+    quat: tuple
+
+
+@dataclass(frozen=True)
+class Topology:
+    """Everything about a model that is not a number to differentiate: hashable, compared by value, static under jit."""
+
+    name: str
+    bodies: tuple[BodyInfo, ...]
+    links: tuple[Link, ...]
+    geoms: tuple[GeomInfo, ...]
+    sizes: tuple[tuple[str, int], ...]
+    neutral: tuple[float, ...]
+    integrator: str
+
+    def size(self, dimension: str) -> int:
+        """Length of a leaf's dimension: nbody, ngeom, naxis, npitch, nexplicit, nq, nv."""
+        return dict(self.sizes)[dimension]
+
+
+# ---- leaves ------------------------------------------------------------------------------------------------------------------
+
+
+class Leaf(NamedTuple):
+    """Declaration of a leaf: dimension names or lengths, unit, meaning."""
+
+    shape: tuple
+    unit: str
+    doc: str
+
+
+@jax.tree_util.register_pytree_node_class
+class Frozen:
+    """A leaf moved into the static part by `Model.freeze`: a constant of the compiled program."""
+
+    def __init__(self, value):
+        self.value = np.asarray(value)
+        self.value.setflags(write=False)
+        self._key = (self.value.shape, self.value.dtype.str, self.value.tobytes())
+
+    shape = property(lambda self: self.value.shape)
+    dtype = property(lambda self: self.value.dtype)
+    ndim = property(lambda self: self.value.ndim)
+
+    def __hash__(self):
+        return hash(self._key)
+
+    def __eq__(self, other):
+        return isinstance(other, Frozen) and self._key == other._key
+
+    def __repr__(self):
+        return f"Frozen({self.value!r})"
+
+    def tree_flatten(self):
+        return (), self
+
+    @classmethod
+    def tree_unflatten(cls, aux, children):
+        return aux
+
+
+def _leaf(shape: str, unit: str, doc: str) -> Any:
+    return dataclasses.field(metadata={"leaf": Leaf(tuple(int(s) if s.isdigit() else s for s in shape.split()), unit, doc)})
+
+
+def _group(cls):
+    cls = dataclass(frozen=True)(cls)
+    jax.tree_util.register_dataclass(cls, data_fields=[f.name for f in dataclasses.fields(cls)], meta_fields=[])
+    return cls
+
+
+@_group
+class Option:
+    gravity: Any = _leaf("3", "m/s^2", "acceleration of free fall, world axes")
+    dt: Any = _leaf("", "s", "time step")
+    regularization: Any = _leaf("", "kg or kg m^2", "added to the diagonal of the mass matrix by the solve")
+
+
+@_group
+class Body:
+    pos: Any = _leaf("nbody 3", "m", "joint frame's origin in the parent body's frame")
+    quat: Any = _leaf("nbody 4", "1", "joint frame's orientation in the parent body's frame (w x y z, normalized where used)")
+    mass: Any = _leaf("nexplicit", "kg", "mass of the bodies with explicit inertia")
+    com: Any = _leaf("nexplicit 3", "m", "their centre of mass, body frame")
+    inertia: Any = _leaf("nexplicit 6", "kg m^2", "their inertia about it, body axes: xx yy zz xy xz yz")
+
+
+@_group
+class Geom:
+    size: Any = _leaf("ngeom 3", "m", "half extents (see xsim.spec), unused entries 0")
+    mass: Any = _leaf("ngeom", "kg", "mass, spread uniformly over the volume")
+    pos: Any = _leaf("ngeom 3", "m", "centre, body frame")
+    quat: Any = _leaf("ngeom 4", "1", "orientation in the body frame (w x y z, normalized where used)")
+
+
+@_group
+class Joint:
+    axes: Any = _leaf("naxis 3", "1", "axes of hinges, slides and screws (normalized where used)")
+    pitch: Any = _leaf("npitch", "m/rad", "translation of screws per radian")
+    spring_ref: Any = _leaf("nq", "m, rad or 1", "configuration at which the springs are at rest")
+    params: Any = dataclasses.field(metadata={"params": True})
+
+
+@_group
+class Dof:
+    damping: Any = _leaf("nv", "N s/m or N m s/rad", "viscous damping")
+    armature: Any = _leaf("nv", "kg or kg m^2", "inertia of the drive, added to the mass matrix")
+    stiffness: Any = _leaf("nv", "N/m or N m/rad", "spring stiffness")
+
+
+_GROUPS = {"option": Option, "body": Body, "geom": Geom, "joint": Joint, "dof": Dof}
+
+
+@dataclass(frozen=True)
+class Model:
+    """An immutable model. ``paths()`` lists its leaves; ``get``, ``replace``, ``freeze`` address them as ``group.name``."""
+
+    option: Option
+    body: Body
+    geom: Geom
+    joint: Joint
+    dof: Dof
+    topology: Topology
+
+    nq = property(lambda self: self.topology.size("nq"), doc="Width of q.")
+    nv = property(lambda self: self.topology.size("nv"), doc="Width of v.")
+    nu = property(lambda self: 0, doc="Number of controls.")
+    body_names = property(lambda self: tuple(b.name for b in self.topology.bodies), doc="Names of the bodies, in order.")
+
+    def declaration(self, path: str) -> Leaf:
+        """Shape, unit and meaning of a leaf. Raises KeyError where there is no such leaf."""
+        return _declarations(self)[self._check(path)]
+
+    def paths(self) -> tuple[str, ...]:
+        """Paths of all leaves, frozen ones included."""
+        return tuple(_declarations(self))
+
+    def shape(self, path: str) -> tuple[int, ...]:
+        """Shape of a leaf when it is shared by all environments."""
+        return tuple(s if isinstance(s, int) else self.topology.size(s) for s in self.declaration(path).shape)
+
+    def get(self, path: str):
+        """The leaf at ``path`` (an array, or a `Frozen`)."""
+        group, name = self._check(path).split(".", 1)
+        holder = getattr(self, group)
+        return holder.params[name[len("params.") :]] if name.startswith("params.") else getattr(holder, name)
+
+    def replace(self, changes: dict[str, Any]) -> Model:
+        """A model with new leaves ``{path: value}``.
+
+        A value has the leaf's shape or ``(*batch, *shape)`` and takes the leaf's dtype. Raises KeyError for an unknown path and
+        ValueError for a wrong shape or a frozen leaf.
+        """
+        model = self
+        for path, value in changes.items():
+            old = model.get(path)
+            if isinstance(old, Frozen):
+                raise ValueError(f"{path} is frozen: it is a constant of the compiled program; load the model again to change it")
+            value = jnp.asarray(value, dtype=old.dtype)
+            shape = self.shape(path)
+            if value.shape[value.ndim - len(shape) :] != shape:
+                raise ValueError(f"{path}: shape {value.shape} does not end in {shape}")
+            model = model._put(path, value)
+        return model
+
+    def freeze(self, *patterns: str) -> Model:
+        """Move leaves (paths or patterns such as ``"geom.*"``) into the static part.
+
+        Their values become constants of the compiled program, where zeros and ones are folded; they can no longer be replaced,
+        batched or differentiated. Raises KeyError where a pattern matches nothing, ValueError for a per-environment leaf.
+        """
+        model = self
+        for pattern in patterns:
+            matches = fnmatch.filter(self.paths(), pattern)
+            if not matches:
+                self._check(pattern)
+            for path in matches:
+                value = model.get(path)
+                if isinstance(value, Frozen):
+                    continue
+                if value.shape != self.shape(path):
+                    raise ValueError(f"{path} differs between environments and cannot be frozen")
+                model = model._put(path, Frozen(value))
+        return model
+
+    def _put(self, path: str, value) -> Model:
+        group, name = path.split(".", 1)
+        holder = getattr(self, group)
+        if name.startswith("params."):
+            name, value = "params", {**holder.params, name[len("params.") :]: value}
+        return dataclasses.replace(self, **{group: dataclasses.replace(holder, **{name: value})})
+
+    def _check(self, path: str) -> str:
+        paths = _declarations(self)
+        if path not in paths:
+            raise KeyError(f"no leaf {path!r}; leaves: {', '.join(paths)}")
+        return path
+
+
+jax.tree_util.register_dataclass(Model, data_fields=list(_GROUPS), meta_fields=["topology"])
+
+
+def _declarations(model: Model) -> dict[str, Leaf]:
+    from .jointtypes import JOINT_TYPES
+
+    out = {}
+    for group, cls in _GROUPS.items():
+        for f in dataclasses.fields(cls):
+            if "leaf" in f.metadata:
+                out[f"{group}.{f.name}"] = f.metadata["leaf"]
+    for name, value in model.joint.params.items():
+        joint_type, parameter = name.rsplit(".", 1)
+        p = JOINT_TYPES[joint_type].parameters[parameter]
+        count = sum(b.joint_type == joint_type for b in model.topology.bodies)
+        out[f"joint.params.{name}"] = Leaf((count, *p.shape), p.unit, p.doc)
+    return out
+
+
+# ---- state -------------------------------------------------------------------------------------------------------------------
+
+
+class Flags:
+    """Bits of ``State.flags``; they stay set until the state is replaced."""
+
+    DIVERGED = 1  # a number of the state is not finite, or a velocity beyond any use
+    SINGULAR = 2  # the mass matrix had no inverse; the motion it cannot determine was given unit inertia
+
+
+@_group
+class State:
+    """What cannot be recomputed. q: (*batch, nq), v: (*batch, nv), time: (*batch,) s, flags: (*batch,) int32 (see `Flags`)."""
+
+    q: Any
+    v: Any
+    time: Any
+    flags: Any
+
+    def replace(self, **changes) -> State:
+        return dataclasses.replace(self, **changes)
+
+
+@_group
+class Data:
+    """What one `forward` computed, world axes, batch first.
+
+    pos (*batch, nbody, 3) m and quat (*batch, nbody, 4): body frames. lin, ang: velocity of the body origins (m/s) and angular
+    velocity (rad/s). lin_acc, ang_acc: their rates (m/s^2, rad/s^2), gravity not subtracted. a: generalized acceleration;
+    bias, passive, tau: generalized forces (*batch, nv). flags: what this evaluation would set in the state.
+    """
+
+    pos: Any
+    quat: Any
+    lin: Any
+    ang: Any
+    lin_acc: Any
+    ang_acc: Any
+    a: Any
+    bias: Any
+    passive: Any
+    tau: Any
+    flags: Any

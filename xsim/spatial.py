@@ -1,0 +1,309 @@
+"""Spatial algebra on components: the only file that knows how the numbers of a vector are stored.
+
+A component is one number for every environment: an array of shape (B,), a scalar array shared by all of them, or a Python
+float where the number is a constant of the structure (the zero rotation of a slide, a frozen leaf). Constants 0 and 1 are
+folded as the program is traced; numbers in arrays never are. Vectors, quaternions, motions, forces and inertias are tuples of
+components, so an algorithm reads as mathematics and compiles to one loop over the environments per operation.
+
+Motions, forces and inertias are in world axes about one reference point per tree (Featherstone 2008, chapter 2, with the
+reference point as origin); a motion is (angular, linear), a force (moment, force).
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.experimental.xla_metadata import set_xla_metadata
+
+Component = Any
+Vector = tuple  # three components
+Quaternion = tuple  # four components w x y z
+
+ZERO3: Vector = (0.0, 0.0, 0.0)
+IDENTITY: Quaternion = (1.0, 0.0, 0.0, 0.0)
+
+
+class Pose(NamedTuple):
+    """Child frame in parent frame: x_parent = pos + rotate(quat, x_child)."""
+
+    quat: Quaternion
+    pos: Vector
+
+
+class Motion(NamedTuple):
+    ang: Vector
+    lin: Vector
+
+
+class Force(NamedTuple):
+    ang: Vector
+    lin: Vector
+
+
+class Inertia(NamedTuple):
+    """mass, first moment (mass times centre), second moment about the reference point: xx yy zz xy xz yz."""
+
+    mass: Component
+    first: Vector
+    second: tuple
+
+
+# ---- one number --------------------------------------------------------------------------------------------------------------
+
+
+def _is(x, value) -> bool:
+    return isinstance(x, float) and x == value
+
+
+def add(a, b):
+    return b if _is(a, 0.0) else a if _is(b, 0.0) else a + b
+
+
+def sub(a, b):
+    return a if _is(b, 0.0) else neg(b) if _is(a, 0.0) else a - b
+
+
+def neg(a):
+    return 0.0 if _is(a, 0.0) else -a
+
+
+def mul(a, b):
+    if _is(a, 0.0) or _is(b, 0.0):
+        return 0.0
+    return b if _is(a, 1.0) else a if _is(b, 1.0) else a * b
+
+
+def total(terms):
+    """Sum of components, balanced so that long sums stay accurate and shallow."""
+    terms = [t for t in terms if not _is(t, 0.0)]
+    if not terms:
+        return 0.0
+    while len(terms) > 1:
+        terms = [terms[i] + terms[i + 1] if i + 1 < len(terms) else terms[i] for i in range(0, len(terms), 2)]
+    return terms[0]
+
+
+def dot(a, b):
+    return total([mul(x, y) for x, y in zip(a, b, strict=True)])
+
+
+# ---- three numbers -----------------------------------------------------------------------------------------------------------
+
+
+def vadd(a, b):
+    return tuple(add(x, y) for x, y in zip(a, b, strict=True))
+
+
+def vsub(a, b):
+    return tuple(sub(x, y) for x, y in zip(a, b, strict=True))
+
+
+def scale(a, s):
+    return tuple(mul(x, s) for x in a)
+
+
+def cross(a, b) -> Vector:
+    return (
+        sub(mul(a[1], b[2]), mul(a[2], b[1])),
+        sub(mul(a[2], b[0]), mul(a[0], b[2])),
+        sub(mul(a[0], b[1]), mul(a[1], b[0])),
+    )
+
+
+def safe_norm(a):
+    """|a|, with derivative 0 (not NaN) at a = 0."""
+    s = dot(a, a)
+    if isinstance(s, float):
+        return s**0.5
+    positive = s > 0
+    return jnp.where(positive, jnp.sqrt(jnp.where(positive, s, 1.0)), 0.0)
+
+
+def normalize(a):
+    """a / |a|; the zero vector stays zero, with finite derivatives."""
+    s = dot(a, a)
+    if isinstance(s, float):
+        return scale(a, 1.0 / s**0.5) if s else a
+    if _constant(a):
+        return a
+    return scale(a, jax.lax.rsqrt(jnp.where(s > 0, s, 1.0)))
+
+
+def _constant(a) -> bool:
+    return all(isinstance(x, float) for x in a)
+
+
+# ---- rotations ---------------------------------------------------------------------------------------------------------------
+
+
+def quat_mul(a, b) -> Quaternion:
+    a0, a1, a2, a3 = a
+    b0, b1, b2, b3 = b
+    return (
+        sub(sub(mul(a0, b0), mul(a1, b1)), add(mul(a2, b2), mul(a3, b3))),
+        add(add(mul(a0, b1), mul(a1, b0)), sub(mul(a2, b3), mul(a3, b2))),
+        add(sub(mul(a0, b2), mul(a1, b3)), add(mul(a2, b0), mul(a3, b1))),
+        add(add(mul(a0, b3), mul(a1, b2)), sub(mul(a3, b0), mul(a2, b1))),
+    )
+
+
+def quat_conj(a) -> Quaternion:
+    return (a[0], neg(a[1]), neg(a[2]), neg(a[3]))
+
+
+def matrix(q) -> tuple[Vector, Vector, Vector]:
+    """Rotation matrix (rows) of a unit quaternion."""
+    w, x, y, z = q
+    if _constant(q[1:]) and not any(q[1:]):
+        return ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
+    x2, y2, z2 = add(x, x), add(y, y), add(z, z)
+    xx, yy, zz = mul(x, x2), mul(y, y2), mul(z, z2)
+    xy, xz, yz = mul(x, y2), mul(x, z2), mul(y, z2)
+    wx, wy, wz = mul(w, x2), mul(w, y2), mul(w, z2)
+    return (
+        (sub(1.0, add(yy, zz)), sub(xy, wz), add(xz, wy)),
+        (add(xy, wz), sub(1.0, add(xx, zz)), sub(yz, wx)),
+        (sub(xz, wy), add(yz, wx), sub(1.0, add(xx, yy))),
+    )
+
+
+def apply(R, a) -> Vector:
+    return tuple(dot(row, a) for row in R)
+
+
+def apply_inverse(R, a) -> Vector:
+    return apply(tuple(zip(*R, strict=True)), a)
+
+
+def rotate(q, a) -> Vector:
+    """a in parent axes for a in child axes, q a unit quaternion."""
+    u = q[1:]
+    t = cross(u, a)
+    t = vadd(t, t)
+    return vadd(vadd(a, scale(t, q[0])), cross(u, t))
+
+
+def compose(a: Pose, b: Pose) -> Pose:
+    return Pose(quat_mul(a.quat, b.quat), vadd(a.pos, rotate(a.quat, b.pos)))
+
+
+def quat_exp(w) -> Quaternion:
+    """Unit quaternion of the rotation vector w (rad), smooth at zero."""
+    s = dot(w, w)
+    small = s < 1e-6
+    norm = jnp.sqrt(jnp.where(small, 1.0, s))
+    # Taylor to s^2: the next term is below 1e-20 relative where the branch is taken.
+    sinc = jnp.where(small, 0.5 - s / 48.0 + s * s / 3840.0, jnp.sin(0.5 * norm) / norm)
+    cosine = jnp.where(small, 1.0 - s / 8.0 + s * s / 384.0 - s * s * s / 46080.0, jnp.cos(0.5 * norm))
+    return (cosine, *scale(w, sinc))
+
+
+def quat_log(q) -> Vector:
+    """Rotation vector (rad, angle in [0, pi]) of a unit quaternion, smooth at the identity."""
+    sign = jnp.where(q[0] < 0, -1.0, 1.0)
+    w, u = mul(q[0], sign), scale(q[1:], sign)
+    s = dot(u, u)
+    small = s < 1e-6
+    norm = jnp.sqrt(jnp.where(small, 1.0, s))
+    # 2 asin(x)/x: the next Taylor term is below 1e-18 relative where the branch is taken.
+    factor = jnp.where(small, 2.0 + s / 3.0 + 3.0 * s * s / 20.0, 2.0 * jnp.arctan2(norm, jnp.where(small, 1.0, w)) / norm)
+    return scale(u, factor)
+
+
+# ---- motions, forces, inertias -----------------------------------------------------------------------------------------------
+
+
+def madd(a, b):
+    """Sum of two motions or of two forces."""
+    return type(a)(vadd(a.ang, b.ang), vadd(a.lin, b.lin))
+
+
+def mscale(a, s):
+    return type(a)(scale(a.ang, s), scale(a.lin, s))
+
+
+def cross_motion(v: Motion, m: Motion) -> Motion:
+    """Rate of a motion vector m carried along with velocity v (Featherstone 2008, eq. 2.33)."""
+    return Motion(cross(v.ang, m.ang), vadd(cross(v.ang, m.lin), cross(v.lin, m.ang)))
+
+
+def cross_force(v: Motion, f: Force) -> Force:
+    """Rate of a force vector f carried along with velocity v (Featherstone 2008, eq. 2.34)."""
+    return Force(vadd(cross(v.ang, f.ang), cross(v.lin, f.lin)), cross(v.ang, f.lin))
+
+
+def power(f: Force, m: Motion):
+    """Scalar product of a force and a motion."""
+    return total([mul(x, y) for x, y in zip((*f.ang, *f.lin), (*m.ang, *m.lin), strict=True)])
+
+
+def sym_apply(s, a) -> Vector:
+    """Symmetric matrix (xx yy zz xy xz yz) times vector."""
+    return (dot((s[0], s[3], s[4]), a), dot((s[3], s[1], s[5]), a), dot((s[4], s[5], s[2]), a))
+
+
+def sym_rotate(R, s) -> tuple:
+    """R s R^T of a symmetric matrix (xx yy zz xy xz yz)."""
+    T = [sym_apply(s, row) for row in R]
+    return (dot(R[0], T[0]), dot(R[1], T[1]), dot(R[2], T[2]), dot(R[0], T[1]), dot(R[0], T[2]), dot(R[1], T[2]))
+
+
+def momentum(inertia: Inertia, m: Motion) -> Force:
+    """Inertia times motion."""
+    return Force(
+        vadd(sym_apply(inertia.second, m.ang), cross(inertia.first, m.lin)),
+        vsub(scale(m.lin, inertia.mass), cross(inertia.first, m.ang)),
+    )
+
+
+def inertia_add(a: Inertia, b: Inertia) -> Inertia:
+    return Inertia(add(a.mass, b.mass), vadd(a.first, b.first), vadd(a.second, b.second))
+
+
+def inertia_move(R, pos, inertia: Inertia) -> Inertia:
+    """The same inertia seen from the parent frame: child axes given by R, child origin at pos."""
+    first = apply(R, inertia.first)
+    second = sym_rotate(R, inertia.second)
+    # second moment of a body shifted by pos: tr(A) 1 - A with A = m pos pos^T + pos first^T + first pos^T
+    half = tuple(add(mul(mul(inertia.mass, p), 0.5), f) for p, f in zip(pos, first, strict=True))
+    xx, yy, zz = (mul(2.0, mul(pos[i], half[i])) for i in range(3))
+    xy, xz, yz = (add(mul(pos[i], half[j]), mul(pos[j], half[i])) for i, j in ((0, 1), (0, 2), (1, 2)))
+    shift = (add(yy, zz), add(xx, zz), add(xx, yy), neg(xy), neg(xz), neg(yz))
+    return Inertia(inertia.mass, vadd(first, scale(pos, inertia.mass)), vadd(second, shift))
+
+
+# ---- program structure -------------------------------------------------------------------------------------------------------
+
+
+def stage(fn):
+    """Mark a function of components as one region of the compiled program.
+
+    XLA's CPU backend fuses a whole step into loops that compute shared values again in every consumer, which multiplies compile
+    and run time. A call that the compiler may not inline ends a fusion region at no cost at run time; it works under any user's
+    `jit`, `grad`, `vmap`, `scan`. Other backends see the plain function. Arguments that are no arrays are static.
+    """
+
+    @functools.wraps(fn)
+    def wrapped(*args):
+        leaves, treedef = jax.tree.flatten(args, is_leaf=lambda x: x is None)
+        arrays = [x for x in leaves if isinstance(x, jax.Array)]
+        if not arrays or jax.default_backend() != "cpu":
+            return fn(*args)
+        structure = []
+
+        def body(*arrays):
+            rest = iter(arrays)
+            out = fn(*treedef.unflatten([next(rest) if isinstance(x, jax.Array) else x for x in leaves]))
+            results, tree = jax.tree.flatten(out, is_leaf=lambda x: x is None)
+            structure[:] = [tree, [None if isinstance(x, jax.Array) else (x,) for x in results]]
+            return [x for x in results if isinstance(x, jax.Array)]
+
+        with set_xla_metadata(inlineable="false"):
+            rest = iter(jax.jit(body)(*arrays))
+        tree, static = structure
+        return tree.unflatten([next(rest) if x is None else x[0] for x in static])
+
+    return wrapped
