@@ -1,0 +1,72 @@
+"""Readers: one module per format. `parse` finds the format, reads the file and returns a ModelSpec. No jax here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from ..spec import ModelSpec
+from . import xxy
+from .errors import Notes, ParseError, SuspiciousInputWarning, UnsupportedWarning, allowed
+from .reader import parse_xml, read_bytes
+
+__all__ = ["FORMATS", "ParseError", "SuspiciousInputWarning", "UnsupportedWarning", "parse", "parse_text"]
+
+
+class Format(NamedTuple):
+    """read: (text or bytes, file, notes) -> ModelSpec, None while the format has no reader. roots: XML root elements that tell it."""
+
+    title: str
+    read: Callable | None
+    roots: tuple[str, ...] = ()
+    suffixes: tuple[str, ...] = ()
+
+
+FORMATS: dict[str, Format] = {
+    "x_xy": Format("x_xy XML", xxy.read, ("x_xy",)),
+    "mjcf": Format("MuJoCo MJCF", None, ("mujoco",)),
+    "sdf": Format("SDFormat", None, ("sdf", "gazebo"), (".sdf", ".world")),
+    "urdf": Format("URDF", None, ("robot",), (".urdf",)),
+    "skel": Format("DART SKEL", None, ("skel",), (".skel",)),
+    "chrono": Format("Chrono YAML", None, (), (".yaml", ".yml")),
+}
+
+
+def parse(path, *, format: str | None = None, strict: bool = False) -> ModelSpec:
+    """Read a model file. format: a name of FORMATS, None to find it from the file. strict: what is not read is an error.
+
+    Raises ParseError; warns once (`UnsupportedWarning`, `SuspiciousInputWarning`) with all lines.
+    """
+    return _parse(read_bytes(path), format, str(path), strict, Path(path).suffix.lower())
+
+
+def parse_text(text: str, format: str | None = None, *, file: str = "<string>", strict: bool = False) -> ModelSpec:
+    """Read a model from text. See `parse`; ``file`` is the name that messages use."""
+    return _parse(text.encode(), format, file, strict, "")
+
+
+def _parse(data: bytes, format: str | None, file: str, strict: bool, suffix: str) -> ModelSpec:
+    name = format or _detect(data, file, suffix)
+    if name not in FORMATS:
+        raise ParseError(file, None, f"unknown format {name!r}; {allowed(name, FORMATS)}")
+    entry = FORMATS[name]
+    if entry.read is None:
+        readable = ", ".join(n for n, f in FORMATS.items() if f.read)
+        raise ParseError(file, 1, f"{entry.title} is not read yet; allowed: {readable}")
+    notes = Notes(file, strict)
+    spec = entry.read(data, file, notes)
+    notes.emit(stacklevel=4)
+    return spec
+
+
+def _detect(data: bytes, file: str, suffix: str) -> str:
+    for name, entry in FORMATS.items():
+        if suffix in entry.suffixes:
+            return name
+    root = parse_xml(data, file)
+    for name, entry in FORMATS.items():
+        if root.tag in entry.roots:
+            return name
+    roots = [r for entry in FORMATS.values() for r in entry.roots]
+    raise ParseError(file, root.line, f"{root}: unknown root element; {allowed(root.tag, roots)}")

@@ -1,0 +1,59 @@
+"""What reading a file can say: one exception, and warnings that come once with all their lines."""
+
+from __future__ import annotations
+
+import difflib
+import warnings
+from collections.abc import Iterable
+
+__all__ = ["Notes", "ParseError", "SuspiciousInputWarning", "UnsupportedWarning", "allowed"]
+
+
+class ParseError(ValueError):
+    """A file that cannot be read. The text is ``file:line: element: what was found; what is allowed``; ``file``, ``line`` as attributes."""
+
+    def __init__(self, file: str, line: int | None, text: str):
+        self.file, self.line = file, line
+        super().__init__(f"{file}:{line}: {text}" if line else f"{file}: {text}")
+
+
+class UnsupportedWarning(UserWarning):
+    """The file holds something known that xsim does not use."""
+
+
+class SuspiciousInputWarning(UserWarning):
+    """The file is legal but probably not meant as written."""
+
+
+def allowed(found: str, names: Iterable[str]) -> str:
+    """List of the allowed names, with the nearest one first where the found name looks like a typing error."""
+    names = list(names)
+    near = difflib.get_close_matches(found, names, 1)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    return f"{hint}allowed: {', '.join(names)}"
+
+
+class Notes:
+    """Collects what one file leaves unused and reports it once; ``strict`` makes it an error."""
+
+    def __init__(self, file: str, strict: bool = False):
+        self.file, self.strict = file, strict
+        self._unsupported: list[tuple[int, str]] = []
+        self._suspicious: list[tuple[int, str]] = []
+
+    def unsupported(self, line: int, text: str) -> None:
+        if self.strict:
+            raise ParseError(self.file, line, f"{text} (strict)")
+        self._unsupported.append((line, text))
+
+    def suspicious(self, line: int, text: str) -> None:
+        self._suspicious.append((line, text))
+
+    def emit(self, stacklevel: int = 3) -> None:
+        """One warning of each kind with every line."""
+        for category, notes in ((UnsupportedWarning, self._unsupported), (SuspiciousInputWarning, self._suspicious)):
+            if notes:
+                text = "\n".join(f"{self.file}:{line}: {note}" for line, note in sorted(notes))
+                warnings.warn(text, category, stacklevel=stacklevel)
+        self._unsupported.clear()
+        self._suspicious.clear()

@@ -1,0 +1,194 @@
+"""Typed, untrusting access to XML: every getter checks, knows its line, and marks what was read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+from lxml import etree
+
+from ..spec import Source
+from .errors import ParseError, allowed
+
+MAX_BYTES = 100_000_000
+MAX_DEPTH = 1000
+
+# What may stand before the root element; a document type declaration can only follow it.
+_PROLOG = re.compile(rb"(?:\xef\xbb\xbf)?(?:\s+|<\?.*?\?>|<!--.*?-->)*", re.DOTALL)
+
+
+def read_bytes(path) -> bytes:
+    """Contents of a file. Raises ParseError where it cannot be read or is larger than MAX_BYTES."""
+    path = Path(path)
+    try:
+        size = path.stat().st_size
+        if size >= MAX_BYTES:
+            raise ParseError(str(path), None, f"the file has {size} bytes; allowed: fewer than {MAX_BYTES}")
+        return path.read_bytes()
+    except OSError as error:
+        raise ParseError(str(path), None, f"cannot be read: {error.strerror or error}") from None
+
+
+def parse_xml(data: bytes | str, file: str) -> Element:
+    """Root element of an XML document.
+
+    No entity is expanded, no DTD is read, nothing is fetched; a document type declaration, a document of MAX_BYTES or one nested
+    deeper than MAX_DEPTH is refused. Raises ParseError.
+    """
+    if isinstance(data, str):
+        data = data.encode()
+    if len(data) >= MAX_BYTES:
+        raise ParseError(file, None, f"the document has {len(data)} bytes; allowed: fewer than {MAX_BYTES}")
+    start = _PROLOG.match(data)
+    if start and data[start.end() : start.end() + 9].upper() == b"<!DOCTYPE":
+        raise ParseError(file, data.count(b"\n", 0, start.end()) + 1, "<!DOCTYPE>: document type declarations and entities are not allowed")
+    # huge_tree lifts libxml2's depth of 256, which a long chain of bodies may pass; the bounds above and below take its place.
+    parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, dtd_validation=False, huge_tree=True)
+    try:
+        root = etree.fromstring(data, parser)
+    except (etree.XMLSyntaxError, ValueError) as error:
+        line = getattr(error, "lineno", None)
+        raise ParseError(file, line, f"not well-formed XML: {error}") from None
+    if root.getroottree().docinfo.doctype:
+        raise ParseError(file, 1, "<!DOCTYPE>: document type declarations and entities are not allowed")
+    depth = 0
+    for event, node in etree.iterwalk(root, events=("start", "end")):
+        depth += 1 if event == "start" else -1
+        if depth > MAX_DEPTH:
+            raise ParseError(file, node.sourceline, f"<{node.tag}>: nested deeper than {MAX_DEPTH} elements")
+    return Element(root, file)
+
+
+class Element:
+    """An XML element: typed getters that raise ParseError with file, line, element and attribute, and mark what was read.
+
+    ``defaults``: an element whose attributes stand in where this one has none.
+    """
+
+    def __init__(self, node, file: str, defaults: Element | None = None):
+        self._node, self.file, self._defaults = node, file, defaults
+        self._read: set[str] = set()
+
+    tag: str = property(lambda self: self._node.tag)
+    line: int = property(lambda self: self._node.sourceline)
+    source: Source = property(lambda self: Source(self.file, self.line))
+    attributes: tuple[str, ...] = property(lambda self: tuple(self._node.attrib))
+
+    def with_defaults(self, defaults: Element | None) -> Element:
+        return Element(self._node, self.file, defaults)
+
+    def children(self) -> Iterator[Element]:
+        for child in self._node:
+            if isinstance(child.tag, str):
+                yield Element(child, self.file)
+            elif child.tag is etree.Entity:
+                raise ParseError(self.file, child.sourceline, f"{self}: entities are not allowed")
+
+    def text(self) -> str:
+        """Character data directly inside this element."""
+        return "".join([self._node.text or "", *(child.tail or "" for child in self._node)])
+
+    def unread(self) -> list[str]:
+        """Attributes nobody asked for."""
+        return [a for a in self._node.attrib if a not in self._read]
+
+    def __str__(self) -> str:
+        for key in ("name", "type"):
+            if key in self._node.attrib:
+                return f'<{self.tag} {key}="{self._node.attrib[key]}">'
+        return f"<{self.tag}>"
+
+    def error(self, text: str, attribute: str | None = None) -> ParseError:
+        """An error about this element, or about one of its attributes."""
+        line = self.line
+        if attribute is not None and attribute not in self._node.attrib and self._defaults is not None:
+            if attribute in self._defaults._node.attrib:
+                text += f" (from the defaults in line {self._defaults.line})"
+        where = f"{self}: {attribute}" if attribute else str(self)
+        return ParseError(self.file, line, f"{where}: {text}")
+
+    # ---- attributes ----
+
+    def has(self, name: str) -> bool:
+        return self.raw(name) is not None
+
+    def own(self, name: str) -> bool:
+        """Whether the element itself has the attribute, not only its defaults."""
+        return name in self._node.attrib
+
+    def raw(self, name: str) -> str | None:
+        self._read.add(name)
+        value = self._node.attrib.get(name)
+        return self._defaults.raw(name) if value is None and self._defaults is not None else value
+
+    def string(self, name: str, default: str | None = None) -> str:
+        """A non-empty string; required where there is no default."""
+        value = self.raw(name)
+        if value is None:
+            if default is None:
+                raise self.error(f"attribute {name!r} is missing")
+            return default
+        if not value.strip():
+            raise self.error("is empty", name)
+        return value
+
+    def choice(self, name: str, names: Iterable[str], default: str | None = None) -> str:
+        value = self.string(name, default)
+        names = list(names)
+        if value not in names:
+            raise self.error(f"unknown value {value!r}; {allowed(value, names)}", name)
+        return value
+
+    def floats(self, name: str, count: int | tuple[int, ...] | None = None, default=None) -> np.ndarray | None:
+        """Finite numbers split at white space. count: how many are allowed (None: any)."""
+        value = self.raw(name)
+        if value is None:
+            return None if default is None else np.asarray(default, float)
+        numbers = []
+        for word in value.split():
+            try:
+                number = float(word)
+            except ValueError:
+                raise self.error(f"{word!r} is not a number in {value!r}", name) from None
+            if not np.isfinite(number) or "_" in word:
+                raise self.error(f"{word!r} is not a finite number", name)
+            numbers.append(number)
+        counts = (count,) if isinstance(count, int) else count
+        if counts is not None and len(numbers) not in counts:
+            wanted = " or ".join(map(str, counts))
+            raise self.error(f"found {len(numbers)} numbers ({value!r}); allowed: {wanted}", name)
+        return np.array(numbers)
+
+    def number(self, name: str, default: float | None = None, *, positive=False, nonnegative=False) -> float:
+        value = self.floats(name, 1)
+        if value is None:
+            if default is None:
+                raise self.error(f"attribute {name!r} is missing")
+            return default
+        x = float(value[0])
+        if positive and not x > 0 or nonnegative and x < 0:
+            raise self.error(f"found {x:g}; allowed: numbers {'>' if positive else '>='} 0", name)
+        return x
+
+    def integer(self, name: str) -> int | None:
+        value = self.raw(name)
+        if value is None:
+            return None
+        try:
+            return int(value)
+        except ValueError:
+            raise self.error(f"{value!r} is not an integer", name) from None
+
+    def only(self, attributes: Iterable[str]) -> None:
+        """Refuse attributes that are not listed."""
+        names = list(attributes)
+        for a in self._node.attrib:
+            if a not in names:
+                raise self.error(f"unknown attribute {a!r}; {allowed(a, names) if names else 'none is allowed'}")
+
+    def no_text(self) -> None:
+        text = self.text().strip()
+        if text:
+            raise self.error(f"unexpected text {text[:40]!r}; allowed: elements only")
