@@ -1,0 +1,31 @@
+"""The conformance corpus: real files of every format and the numbers of reference engines, read from outside the repository."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+_SUFFIXES = {"x_xy": ".xml"}
+
+
+def corpus() -> Path | None:
+    """Folder with models/ and oracles/: XSIM_CORPUS, or ``shared`` beside the checkout; None where there is none."""
+    path = Path(os.environ.get("XSIM_CORPUS") or Path(__file__).resolve().parents[1].parent / "shared")
+    return path if (path / "models").is_dir() else None
+
+
+def models(format: str) -> list[Path]:
+    """Model files of a format, in order; empty without a corpus."""
+    root = corpus()
+    return [] if root is None else sorted((root / "models" / format).glob(f"*{_SUFFIXES[format]}"))
+
+
+def oracle(path: Path) -> dict:
+    """The reference numbers for a model file."""
+    return json.loads((path.parents[2] / "oracles" / path.parent.name / f"{path.stem}.json").read_text())
+
+
+needs_corpus = pytest.mark.skipif(corpus() is None, reason="no conformance corpus: set XSIM_CORPUS to a folder with models/ and oracles/")
