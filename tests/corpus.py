@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-_SUFFIXES = {"x_xy": ".xml"}
+_SUFFIXES = {"x_xy": ".xml", "mjcf": ".xml", "sdf": ".sdf", "urdf": ".urdf", "skel": ".skel", "chrono": ".yaml"}
 
 
 def corpus() -> Path | None:

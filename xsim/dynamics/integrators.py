@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from ..model import Flags
 from ..spatial import add, mul, stage, total
 from .solve import Motion, acceleration
 from .system import System, split_q, split_v
@@ -19,7 +18,8 @@ class Moving(NamedTuple):
     q: list
     v: list
     time: object
-    flags: object
+    diverged: object  # 1.0 where the flag of this name is set
+    singular: object
 
 
 @stage
@@ -104,14 +104,14 @@ INTEGRATORS: dict[str, Callable] = {"implicit_damping": _implicit_damping, "eule
 
 
 @stage
-def _health(q, v, pivot, flags):
+def _health(q, v, pivot, diverged, singular):
     # 0 * x is 0 for every finite x and NaN otherwise.
     bad = jnp.isnan(total([x * 0.0 for x in (*q, *v)]))
-    flags = flags | jnp.where(bad, Flags.DIVERGED, 0).astype(flags.dtype)
-    return flags | jnp.where(pivot == 0, Flags.SINGULAR, 0).astype(flags.dtype)
+    # Flags are kept as 0.0 and 1.0: XLA's CPU compiler crashes on loops that make int32 of float64 comparisons.
+    return jnp.where(bad, 1.0, diverged), jnp.where(pivot == 0, 1.0, singular)
 
 
 def advance(system: System, s: Moving, tau) -> Moving:
     """One step with the model's integrator."""
     q, v, pivot = INTEGRATORS[system.topology.integrator](system, s, tau)
-    return Moving(q, v, add(s.time, system.dt), _health(q, v, pivot, s.flags))
+    return Moving(q, v, add(s.time, system.dt), *_health(q, v, pivot, s.diverged, s.singular))

@@ -301,15 +301,17 @@ def _steps(model: Model, state: State, taus, steps: int, record, checkpoint=Fals
     batch = batch_shape(model, (state.q, 1), (state.v, 1), *(() if taus is None else ((taus[0], 1),)))
     lanes = make_lanes(batch)
     system = prepare(model, lanes)
+    flags, dtype = jnp.broadcast_to(state.flags, batch), state.q.dtype
     moving = Moving(
         list(lanes.split(jnp.broadcast_to(state.q, (*batch, model.nq)), 1)),
         list(lanes.split(jnp.broadcast_to(state.v, (*batch, model.nv)), 1)),
         lanes.split(jnp.broadcast_to(state.time, batch), 0),
-        lanes.split(jnp.broadcast_to(state.flags, batch), 0),
+        *(lanes.split((flags & bit != 0).astype(dtype), 0) for bit in (Flags.DIVERGED, Flags.SINGULAR)),
     )
 
     def public(m: Moving) -> State:
-        return State(lanes.join(m.q, 1), lanes.join(m.v, 1), lanes.join(m.time, 0), lanes.join(m.flags, 0))
+        set_flags = Flags.DIVERGED * lanes.join(m.diverged, 0) + Flags.SINGULAR * lanes.join(m.singular, 0)
+        return State(lanes.join(m.q, 1), lanes.join(m.v, 1), lanes.join(m.time, 0), set_flags.astype(flags.dtype))
 
     def body(m: Moving, tau):
         forces = [0.0] * model.nv if tau is None else list(lanes.split(tau, 1))

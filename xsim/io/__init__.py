@@ -43,10 +43,10 @@ def parse(path, *, format: str | None = None, strict: bool = False) -> ModelSpec
 
 def parse_text(text: str, format: str | None = None, *, file: str = "<string>", strict: bool = False) -> ModelSpec:
     """Read a model from text. See `parse`; ``file`` is the name that messages use."""
-    return _parse(text.encode(), format, file, strict, "")
+    return _parse(text, format, file, strict, "")
 
 
-def _parse(data: bytes, format: str | None, file: str, strict: bool, suffix: str) -> ModelSpec:
+def _parse(data: bytes | str, format: str | None, file: str, strict: bool, suffix: str) -> ModelSpec:
     name = format or _detect(data, file, suffix)
     if name not in FORMATS:
         raise ParseError(file, None, f"unknown format {name!r}; {allowed(name, FORMATS)}")
@@ -60,7 +60,7 @@ def _parse(data: bytes, format: str | None, file: str, strict: bool, suffix: str
     return spec
 
 
-def _detect(data: bytes, file: str, suffix: str) -> str:
+def _detect(data: bytes | str, file: str, suffix: str) -> str:
     for name, entry in FORMATS.items():
         if suffix in entry.suffixes:
             return name

@@ -13,8 +13,11 @@ class ParseError(ValueError):
     """A file that cannot be read. The text is ``file:line: element: what was found; what is allowed``; ``file``, ``line`` as attributes."""
 
     def __init__(self, file: str, line: int | None, text: str):
-        self.file, self.line = file, line
+        self.file, self.line, self._text = file, line, text
         super().__init__(f"{file}:{line}: {text}" if line else f"{file}: {text}")
+
+    def __reduce__(self):
+        return type(self), (self.file, self.line, self._text)  # so that it passes between processes
 
 
 class UnsupportedWarning(UserWarning):

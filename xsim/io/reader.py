@@ -14,6 +14,7 @@ from .errors import ParseError, allowed
 
 MAX_BYTES = 100_000_000
 MAX_DEPTH = 1000
+MAX_TAGS = 4_000_000  # start and end tags: bounds the memory of the tree, which is far larger than the text
 
 # What may stand before the root element; a document type declaration can only follow it.
 _PROLOG = re.compile(rb"(?:\xef\xbb\xbf)?(?:\s+|<\?.*?\?>|<!--.*?-->)*", re.DOTALL)
@@ -34,18 +35,26 @@ def read_bytes(path) -> bytes:
 def parse_xml(data: bytes | str, file: str) -> Element:
     """Root element of an XML document.
 
-    No entity is expanded, no DTD is read, nothing is fetched; a document type declaration, a document of MAX_BYTES or one nested
-    deeper than MAX_DEPTH is refused. Raises ParseError.
+    No entity is expanded, no DTD is read, nothing is fetched; a document type declaration, a document of MAX_BYTES or more than
+    MAX_TAGS, or one nested deeper than MAX_DEPTH is refused. Raises ParseError.
     """
+    encoding = None
     if isinstance(data, str):
-        data = data.encode()
+        encoding = "utf-8"  # whatever the declaration says
+        try:
+            data = data.encode(encoding)
+        except UnicodeEncodeError as error:
+            raise ParseError(file, None, f"not Unicode text: {error.reason}") from None
     if len(data) >= MAX_BYTES:
         raise ParseError(file, None, f"the document has {len(data)} bytes; allowed: fewer than {MAX_BYTES}")
+    if data.count(b"<") > MAX_TAGS:
+        raise ParseError(file, None, f"the document has {data.count(b'<')} tags; allowed: {MAX_TAGS}")
     start = _PROLOG.match(data)
     if start and data[start.end() : start.end() + 9].upper() == b"<!DOCTYPE":
         raise ParseError(file, data.count(b"\n", 0, start.end()) + 1, "<!DOCTYPE>: document type declarations and entities are not allowed")
     # huge_tree lifts libxml2's depth of 256, which a long chain of bodies may pass; the bounds above and below take its place.
-    parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, dtd_validation=False, huge_tree=True)
+    safe = {"resolve_entities": False, "no_network": True, "load_dtd": False, "dtd_validation": False}
+    parser = etree.XMLParser(encoding=encoding, huge_tree=True, **safe)
     try:
         root = etree.fromstring(data, parser)
     except (etree.XMLSyntaxError, ValueError) as error:

@@ -7,6 +7,7 @@ rotation before the translation. All of it is translated here, in both direction
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -134,7 +135,7 @@ def _options(element: Element | None, notes: Notes) -> OptionSpec:
         gravity = element.floats("gravity", 3, gravity)
         dt = element.number("dt", dt, positive=True)
         if gravity[2] < 0:
-            notes.suspicious(element.line, f"{element}: gravity: the attribute points up (things fall along minus gravity), its z is negative")
+            notes.suspicious(element.line, f"{element}: gravity: the attribute points up (bodies fall along minus it), its z is negative")
     # 0 - x: no negative zeros
     return OptionSpec(gravity=0.0 - gravity, dt=dt, integrator="implicit_damping", regularization=1e-6)
 
@@ -197,9 +198,9 @@ def _orientation(element: Element, notes: Notes) -> np.ndarray:
     if euler is not None:
         return _euler_quat(euler)
     quat = element.floats("quat", 4, _IDENTITY)
-    norm = np.linalg.norm(quat)
-    if not norm > 1e-9:
-        raise element.error("the quaternion is zero", "quat")
+    norm = math.hypot(*quat)
+    if not 1e-9 < norm < 1e9:
+        raise element.error("the quaternion is zero" if norm < 1 else f"the quaternion has norm {norm:.6g}; allowed: near 1", "quat")
     if abs(norm - 1) > 1e-3:
         notes.suspicious(element.line, f"{element}: quat has norm {norm:.6g}; it was normalized")
     return quat * _CONJUGATE / norm if norm != 1.0 else quat * _CONJUGATE
@@ -257,7 +258,7 @@ def _joint(element: Element, kind: str) -> JointSpec:
         zero = zero[list(entry.q_order or range(nq))]
         if entry.quat is not None:
             part = slice(entry.quat, entry.quat + 4)
-            norm = np.linalg.norm(zero[part])
+            norm = math.hypot(*zero[part])
             if abs(norm - 1) > 1e-5:
                 raise element.error(f"the quaternion has norm {norm:.6g}; allowed: 1", "spring_zero")
             zero[part] *= _CONJUGATE
@@ -269,8 +270,8 @@ def _joint(element: Element, kind: str) -> JointSpec:
         shape = joint_type.parameters["axes"].shape
         _sized(element, "axes", axes, shape[0] * 3, kind)
         axes = axes.reshape(shape)
-        if not (np.linalg.norm(axes, axis=1) > 1e-9).all():
-            raise element.error("an axis is zero", "axes")
+        if not all(1e-9 < math.hypot(*axis) < 1e9 for axis in axes):
+            raise element.error("an axis is zero or far too long; allowed: directions", "axes")
         params = {"axes": axes}
     law = "body" if entry.turned else "joint"
     return JointSpec(
@@ -299,6 +300,8 @@ def _geom(element: Element, notes: Notes) -> GeomSpec:
     if not (dim > 0).all():
         raise element.error(f"found {dim}; allowed: numbers > 0", attribute)
     mass = element.number("mass", 0.0 if kind == "xyz" else None, nonnegative=True)
+    if kind == "xyz" and mass and element.own("mass"):
+        notes.suspicious(element.line, f"{element}: mass: a marker has none; found {mass:g}, read as 0")
     quat = _orientation(element, notes)
     if kind in ("cylinder", "capsule"):
         dim, quat = np.array([dim[0], dim[1] / 2]), quat_mul(quat, _LYING)
@@ -509,6 +512,6 @@ def _write_geom(parent, geom: GeomSpec) -> None:
         element.set("mass", _numbers(geom.mass))
     _set(element, "pos", geom.pos, np.zeros(3))
     _set(element, "quat", quat * _CONJUGATE, _IDENTITY)
-    for name in ("color", "edge_color"):
-        if getattr(geom, name) is not None:
-            element.set(name, getattr(geom, name))
+    for name, text, rgba in (("color", geom.color, geom.rgba), ("edge_color", geom.edge_color, geom.edge_rgba)):
+        if text is not None or rgba is not None:
+            element.set(name, _numbers(rgba) if text is None else text)

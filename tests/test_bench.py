@@ -1,0 +1,200 @@
+"""The benchmark: a small run, the shape of its JSON, missing engines, interruption, and what it tells other engines."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ElementTree
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import xsim
+from xsim import models
+from xsim.bench import __main__ as bench
+from xsim.bench import mechanism, report
+from xsim.bench.compare import Column, Settings
+from xsim.bench.measure import compile_program, kernels_per_step, timed
+
+SMALL = ["--model", "pendulum", "--batch", "3", "--steps", "4", "--repeat", "2", "--quiet"]
+# An interpreter without any engine: -S leaves the installed packages out, -I the environment.
+BARE = f"#!/bin/sh\nexec {sys.executable} -I -S \"$@\"\n"
+
+
+@pytest.fixture
+def bare_python(tmp_path):
+    file = tmp_path / "python"
+    file.write_text(BARE)
+    file.chmod(0o755)
+    return str(file)
+
+
+def test_measures_itself_and_reports_missing_engines(tmp_path, capsys, bare_python):
+    out = tmp_path / "bench.json"
+    code = bench.main([*SMALL, "--freeze", "geom.*,body.*", "--vs", "ring,mujoco", "--peer-python", bare_python, "--json", str(out)])
+    text = capsys.readouterr().out
+    assert code == 0
+    assert "steps/s" in text and "gradient: kernels per step" in text and "model shared" in text
+    data = json.loads(out.read_text())
+    assert data["complete"] is True
+    (run,) = data["runs"]
+    assert run["settings"]["batch"] == 3
+    assert list(run["engines"]) == ["xsim", "xsim frozen", "ring", "mujoco"]
+    for name in ("xsim", "xsim frozen"):
+        found = run["engines"][name]
+        assert found["failed"] == {}
+        assert [len(found["seconds"][w]) for w in ("forward", "gradient")] == [2, 2]
+        keys = ("steps_per_s", "gradient_steps_per_s", "gradient_over_forward", "trace_s", "compile_s", "bytes_per_env", "kernels_per_step")
+        assert all(found[k] > 0 for k in keys), found
+    assert run["engines"]["xsim frozen"]["deviation"] < 1e-5
+    for name in ("ring", "mujoco"):
+        reason = run["engines"][name]["failed"]["start"]
+        assert "numpy" in reason, reason
+        assert run["engines"][name]["steps_per_s"] is None
+        assert reason in text
+
+
+def test_interpreter_that_is_not_there_is_reported(capsys):
+    assert bench.main([*SMALL, "--no-gradient", "--repeat", "1", "--vs", "mjx", "--peer-python", "/no/such/python"]) == 0
+    out = capsys.readouterr().out
+    assert "start failed: cannot start /no/such/python" in out
+    assert "gradient" not in out
+
+
+def test_time_limit_is_kept_and_xsims_failure_is_the_exit_status(capsys):
+    assert bench.main([*SMALL, "--timeout", "0.01"]) == 1
+    assert "no answer within 0.01 s (start); stopped" in capsys.readouterr().out
+
+
+def test_scaling_draws_a_curve(tmp_path):
+    pytest.importorskip("matplotlib")
+    png = tmp_path / "curve.png"
+    runs = []
+    for batch in bench.sweep(8):
+        column = Column("xsim", "xsim", seconds={"forward": [0.1], "gradient": [0.2]})
+        runs.append((Settings("chain", batch=batch), [column]))
+    assert [s.batch for s, _ in runs] == [1, 4, 8]
+    report.curve(runs, png)
+    assert png.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
+def test_ctrl_c_ends_the_workers_and_prints_what_there_is():
+    arguments = [x for x in SMALL if x != "--quiet"]
+    command = [sys.executable, "-m", "xsim.bench", *arguments, "--repeat", "1000000"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True) as process:
+        pid = None
+        for line in process.stderr:
+            if "(process " in line:
+                pid = int(line.split("(process ")[1].split(")")[0])
+            if "run 2 of" in line:
+                break
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "steps/s" in out and "interrupted" in out
+    assert "Traceback" not in err
+    assert _gone(pid)
+
+
+def _gone(pid: int) -> bool:
+    for _ in range(50):
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.1)
+    return False
+
+
+# ---- parts -------------------------------------------------------------------------------------------------------------------
+
+
+def test_kernels_of_a_step_are_those_in_the_loop_that_runs_so_often():
+    def once(x):
+        return jax.lax.scan(lambda c, _: (jnp.cumsum(jnp.sin(c) @ c, 0), None), x, None, length=7)[0]
+
+    program = compile_program(once, (jnp.ones((5, 5)),), batch=1, steps=7)
+    kernels = program.cost["kernels"]
+    assert kernels and 1 <= sum(kernels.values()) < 40
+    assert compile_program(once, (jnp.ones((5, 5)),), batch=1, steps=6).cost["kernels"] is None
+    seconds, result = timed(program)
+    assert seconds > 0 and result.shape == (5, 5)
+
+
+def test_kernels_in_a_text():
+    text = """
+%fused (p: f32[4]) -> f32[4] {
+  %p = f32[4]{0} parameter(0)
+  ROOT %s = f32[4]{0} sine(%p)
+}
+
+%inner (a: (s32[], f32[4])) -> (s32[], f32[4]) {
+  %a = (s32[], f32[4]{0}) parameter(0)
+  %d = f32[4]{0} dot(%a, %a)
+  ROOT %t = (s32[], f32[4]{0}) tuple(%a, %d)
+}
+
+%test (a: (s32[], f32[4])) -> pred[] {
+  ROOT %c = pred[] compare(%a, %a), direction=LT
+}
+
+%body (a: (s32[], f32[4])) -> (s32[], f32[4]) {
+  %a = (s32[], f32[4]{0}) parameter(0)
+  %f = f32[4]{0} fusion(%a), kind=kLoop, calls=%fused
+  %w = (s32[], f32[4]{0}) while(%a), condition=%test, body=%inner, backend_config={"known_trip_count":{"n":"3"}}
+  ROOT %t = (s32[], f32[4]{0}) tuple(%a, %f)
+}
+
+ENTRY %main (a: (s32[], f32[4])) -> (s32[], f32[4]) {
+  %a = (s32[], f32[4]{0}) parameter(0)
+  ROOT %w = (s32[], f32[4]{0}) while(%a), condition=%test, body=%body, backend_config={"known_trip_count":{"n":"20"}}
+}
+"""
+    assert kernels_per_step(text, 20) == {"compare": 3, "dot": 3, "fusion": 1}
+    assert kernels_per_step(text, 21) is None
+
+
+def test_mjcf_merges_fixed_bodies_and_keeps_mass():
+    model = xsim.load(models.path("chain"))
+    written = mechanism.mjcf(model)
+    bodies = ElementTree.fromstring(written["xml"]).findall(".//body")
+    assert [b.get("name") for b in bodies] == ["upper", "middle", "lower", "tip"]
+    mass = sum(float(i.get("mass")) for b in bodies for i in b.findall("inertial"))
+    assert mass == pytest.approx(float(jnp.sum(xsim.body_inertia(model)[0])), rel=1e-6)
+    assert [j[1:] for j in written["joints"]] == [(0, 0), (4, 3), (5, 4), (6, 5), (7, 6)]
+
+
+def test_quaternion_of_a_matrix_is_the_inverse():
+    rng = np.random.default_rng(0)
+    for q in (*rng.normal(size=(20, 4)), np.array([0.0, 0, 1, 0]), np.array([1.0, 0, 0, 0])):
+        m = mechanism._matrix(q)
+        np.testing.assert_allclose(mechanism._matrix(mechanism._quaternion(m)), m, atol=1e-12)
+
+
+def test_what_a_format_cannot_say_is_refused():
+    described = mechanism.describe(xsim.load(models.path("zoo")), str(models.path("zoo")))
+    assert "refused" in described["mjcf"]
+    assert "cor" in described["xxy"]["refused"]
+    assert "x_xy" in mechanism.describe(xsim.load(models.path("chain")), None)["xxy"]["refused"]
+
+
+def test_mujoco_agrees_with_xsim():
+    """Where MuJoCo is installed its rollout of the mechanism ends where xsim's does."""
+    mujoco = pytest.importorskip("mujoco")
+    model = xsim.load(models.path("chain"))
+    written = mechanism.mjcf(model)
+    peer = mujoco.MjModel.from_xml_string(written["xml"])
+    peer.dof_damping[:], peer.dof_armature[:] = written["damping"], written["armature"]
+    data = mujoco.MjData(peer)
+    q, tau = mechanism.start(model, 1)
+    data.qpos[:], data.qfrc_applied[:] = q[0], tau[0]
+    for _ in range(20):
+        mujoco.mj_step(peer, data)
+    taus = jnp.broadcast_to(tau, (20, *tau.shape))
+    np.testing.assert_allclose(xsim.rollout(model, xsim.init(model, q), taus=taus)[0].q[0], data.qpos, atol=1e-4)

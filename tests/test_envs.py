@@ -1,0 +1,412 @@
+"""Environments: episodes, tasks, divergence, Gymnasium."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import xsim
+from xsim import models
+from xsim.envs import TASKS, Task, make_env, register_task
+
+KEY = jax.random.key(3)
+NUM = 4
+
+
+class Jitted:
+    """An Env with its two functions compiled once."""
+
+    def __init__(self, *args, **kwargs):
+        self.env = make_env(*args, **kwargs)
+        self.reset, self.step = jax.jit(self.env.reset), jax.jit(self.env.step)
+
+    def act(self, value=0.0):
+        return jnp.full((self.env.num_envs, *self.env.action_spec.shape), value)
+
+
+@pytest.fixture(scope="module")
+def balance():
+    return Jitted("pendulum_balance", num_envs=NUM, max_steps=6, randomize={"dof.damping": {"uniform": [0.5, 2.0], "relative": "scale"}})
+
+
+@pytest.fixture(scope="module")
+def swingup():
+    return Jitted("pendulum_swingup", num_envs=NUM)
+
+
+@pytest.fixture(scope="module")
+def tracking():
+    return Jitted("chain_tracking", num_envs=3, randomize=True)
+
+
+def _rows(tree, rows):
+    """The given environments of a pytree, keys as numbers."""
+    tree = jax.tree.map(lambda x: jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x, tree)
+    return jax.tree.map(lambda x: np.asarray(x)[rows], tree)
+
+
+def _same(a, b):
+    jax.tree.map(np.testing.assert_array_equal, a, b)
+
+
+def _finite(tree) -> bool:
+    return all(np.isfinite(x).all() for x in jax.tree.leaves(_rows(tree, slice(None))))
+
+
+# ---- episodes ------------------------------------------------------------------------------------------------------------------
+
+
+def test_episodes(balance):
+    s = balance.reset(KEY)
+    first = s
+    assert s.obs.shape == (NUM, 5) and not s.done.any() and np.unique(s.obs).size > 3 * NUM
+    total = np.zeros(NUM)
+    for i in range(1, 7):
+        before, s = s, balance.step(s, balance.act(0.1))
+        total += s.reward
+        np.testing.assert_array_equal(s.metrics["length"], i)
+        np.testing.assert_allclose(s.metrics["return"], total, rtol=1e-6)
+        assert bool(s.truncated.all()) == (i == 6) and not s.terminated.any()
+        if i < 6:
+            np.testing.assert_array_equal(s.obs, s.info["final_observation"])
+            np.testing.assert_allclose(s.state.time, 0.02 * i, rtol=1e-5)
+    # The final observation continues the episode; the observation begins the next one.
+    assert np.abs(s.info["final_observation"] - before.obs).max() < 0.6
+    np.testing.assert_array_equal(s.obs[:, 0], s.state.q[:, 0])
+    assert not np.isclose(s.obs, s.info["final_observation"]).all(-1).any() and (s.state.time == 0).all() and (s.length == 0).all()
+    assert (s.episode == 1).all()
+    damping = "dof.damping"
+    assert not np.isclose(s.leaves[damping], first.leaves[damping]).any(), "a new episode has a new model"
+    s = balance.step(s, balance.act())
+    np.testing.assert_array_equal(s.metrics["length"], 1)
+    np.testing.assert_allclose(s.metrics["return"], s.reward)
+
+
+def test_an_environment_does_not_depend_on_how_many_there_are(balance):
+    more = Jitted("pendulum_balance", num_envs=NUM + 3, max_steps=6, randomize=balance.env.task.randomize or {
+        "dof.damping": {"uniform": [0.5, 2.0], "relative": "scale"}})  # fmt: skip
+    a, b = balance.reset(KEY), more.reset(KEY)
+    for _ in range(8):
+        a, b = balance.step(a, balance.act(0.3)), more.step(b, more.act(0.3))
+    for x, y in zip(jax.tree.leaves(_rows(a, slice(NUM))), jax.tree.leaves(_rows(b, slice(NUM))), strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-6, atol=1e-7)
+
+
+def test_redraw_and_auto_reset_can_be_switched_off():
+    env = Jitted("pendulum_balance", num_envs=2, max_steps=2, redraw=False, randomize={"geom.mass": {"uniform": [1, 2]}})
+    s = first = env.reset(KEY)
+    for _ in range(3):
+        s = env.step(s, env.act())
+    assert (s.episode == 1).all() and not np.isclose(s.state.q, first.state.q).any()
+    _same(s.leaves, first.leaves)
+
+    env = Jitted("pendulum_balance", num_envs=2, max_steps=2, auto_reset=False)
+    s = env.reset(KEY)
+    for _ in range(3):
+        s = env.step(s, env.act())
+    assert s.truncated.all() and (s.length == 3).all() and (s.episode == 0).all()
+
+
+def test_scan_and_gradient(balance):
+    """Through a whole episode with its restart, with respect to one number of a policy: finite and right."""
+    start = balance.reset(KEY)
+
+    @jax.jit
+    def loss(gain):
+        def one(s, _):
+            s = balance.env.step(s, gain * s.obs[:, 1:2])
+            return s, s.reward.sum()
+
+        return jax.lax.scan(one, start, length=5)[1].sum()
+
+    derivative = jax.jit(jax.grad(loss))(1.0)
+    h = 0.05
+    numeric = (loss(1.0 + h) - loss(1.0 - h)) / (2 * h)
+    np.testing.assert_allclose(derivative, numeric, rtol=0.02)  # float32 differences of a sum of 20 rewards
+    np.testing.assert_allclose(jax.jit(lambda g: jax.jvp(loss, (g,), (1.0,))[1])(1.0), derivative, rtol=1e-4)
+
+
+# ---- divergence ----------------------------------------------------------------------------------------------------------------
+
+
+def _fast(s, a):
+    return s.replace(state=s.state.replace(v=s.state.v.at[1].set(9e4))), a  # healthy, and beyond the limit or inf after the step
+
+
+def _lost(s, a):
+    return s.replace(state=s.state.replace(q=s.state.q.at[1].set(jnp.nan))), a
+
+
+def _invalid_action(s, a):
+    return s, a.at[1].set(jnp.nan)
+
+
+def _broken_model(s, a):
+    return s.replace(leaves={p: x.at[1].set(jnp.nan) for p, x in s.leaves.items()}), a
+
+
+@pytest.fixture(scope="module")
+def balance_gradient(balance):
+    def loss(shift, state, action):
+        after = balance.env.step(state, action + shift)
+        return jnp.where(jnp.arange(NUM) == 1, 0.0, after.reward + after.obs.sum(-1)).sum()
+
+    return jax.jit(jax.grad(loss))
+
+
+@pytest.mark.parametrize("poison", [_fast, _lost, _invalid_action, _broken_model])
+def test_divergence_stays_with_its_environment(balance, balance_gradient, poison):
+    healthy = np.array([0, 2, 3])
+    s = balance.step(balance.reset(KEY), balance.act(0.2))
+    good = balance.step(s, balance.act(0.2))
+    bad = balance.step(*poison(s, balance.act(0.2)))
+    _same(_rows(good, healthy), _rows(bad, healthy))
+    if poison is not _fast:
+        np.testing.assert_array_equal(bad.info["diverged"], [False, True, False, False])
+    assert bad.terminated[1] and bad.done[1] and not bad.truncated[1]
+    assert _finite(bad) and bad.state.flags[1] == 0 and bad.episode[1] == 1
+
+    expected = balance_gradient(0.0, s, balance.act(0.2))
+    np.testing.assert_allclose(balance_gradient(0.0, *poison(s, balance.act(0.2))), expected, rtol=1e-6)
+    assert expected != 0
+
+
+def test_gradients_pass_a_step_that_overflows():
+    """A shared leaf sums over all environments, so NaN times zero in one of them would reach it."""
+    model = xsim.load(models.path("pendulum"))
+    start = make_env(model, num_envs=2, task=TASK_OVERFLOW).reset(KEY)
+    action = jnp.array([[0.0, 0.0], [1.0, 1.0]])
+
+    def loss(damping, action):
+        env = make_env(model.replace({"dof.damping": damping}), num_envs=2, task=TASK_OVERFLOW)
+        after = env.step(start, action)
+        return after.reward[0] + after.state.q[0].sum(), after.info["diverged"]
+
+    (grad, by_action), diverged = jax.jit(jax.grad(loss, (0, 1), has_aux=True))(model.get("dof.damping") + 0.0, action)
+    assert diverged.tolist() == [False, True]
+    assert np.isfinite(grad).all() and np.isfinite(by_action[0]).all() and (by_action[1] == 0).all()
+
+
+TASK_OVERFLOW = Task(reward=lambda view: view.state.q[..., 0], actuate=lambda view: view.action * 1e38, actions=2)
+
+
+# ---- tasks ---------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["balance", "swingup", "tracking"])
+def test_specs(request, name):
+    env = request.getfixturevalue(name)
+    s = env.step(env.reset(KEY), env.act(2.0))  # beyond the bounds: clipped
+    low, high = env.env.observation_spec.low, env.env.observation_spec.high
+    assert s.obs.shape == (env.env.num_envs, *env.env.observation_spec.shape) and low.shape == high.shape == s.obs.shape[1:]
+    assert (low < high).all() and (low <= s.obs).all() and (s.obs <= high).all() and s.obs.dtype == env.env.observation_spec.dtype
+    assert (env.env.action_spec.low == -1).all() and (env.env.action_spec.high == 1).all() and _finite(s)
+    _same(_rows(s.obs, slice(None)), _rows(env.step(env.reset(KEY), env.act(1.0)).obs, slice(None)))
+
+
+def _lqr(model, force):
+    """Gain of the discrete regulator about the upright pole, states (x, angle, dx, dangle), for two simulation steps per action."""
+    step = jax.jit(lambda z, u: (lambda s: jnp.concatenate([s.q, s.v]))(
+        xsim.rollout(model, xsim.init(model, z[:2], z[2:]), taus=jnp.broadcast_to(jnp.stack([force * u, 0.0]), (2, 2)))[0]))  # fmt: skip
+    a, b = (np.asarray(x, float) for x in jax.jacfwd(step, (0, 1))(jnp.zeros(4), jnp.array(0.0)))
+    b, p = b[:, None], np.eye(4)
+    for _ in range(2000):
+        k = np.linalg.solve(np.eye(1) * 0.1 + b.T @ p @ b, b.T @ p @ a)
+        p = np.eye(4) + a.T @ p @ (a - b @ k)
+    return jnp.asarray(k, jnp.float32)
+
+
+def test_a_regulator_balances_the_pole():
+    env = make_env("pendulum_balance", num_envs=NUM)
+    gain = _lqr(env.model, env.task.gear["cart"])
+
+    @jax.jit
+    def episode(key):
+        def one(s, _):
+            s = env.step(s, -jnp.concatenate([s.state.q, s.state.v], -1) @ gain.T)
+            return s, (s.terminated, s.truncated, s.reward, s.info["final_observation"])
+
+        return jax.lax.scan(one, env.reset(key), length=env.task.max_steps)[1]
+
+    terminated, truncated, reward, obs = episode(KEY)
+    assert not terminated.any() and truncated[-1].all() and not truncated[:-1].any()
+    assert reward.sum(0).min() > 490
+    np.testing.assert_allclose(obs[-1], [[0, 0, 1, 0, 0]] * NUM, atol=0.02)
+
+
+def test_swingup_energy(swingup):
+    """At rest friction only takes energy; what a force puts in is its work; pumping raises the pole."""
+    env = swingup.env
+
+    def total(s):
+        return sum(xsim.energy(env.model, s.state.q, s.state.v))
+
+    @jax.jit
+    def run(start, pump):
+        def one(s, _):
+            x, dx = s.state.q[:, 0], s.state.v[:, 0]
+            angle, dangle = s.state.q[:, 1], s.state.v[:, 1]
+            a = jnp.clip(pump * (-0.5 * jnp.sign(dangle * jnp.cos(angle)) - 1.0 * x - 0.3 * dx), -1, 1)
+            new = env.step(s, a[:, None])
+            moved = new.state.q[:, 0] - x
+            return new, (total(new), 15.0 * a * moved, new.metrics["upright"], new.done)
+
+        return jax.lax.scan(one, start, length=300)[1]
+
+    start = swingup.reset(KEY)
+    energy, _, _, done = run(start, 0.0)
+    assert not done.any()
+    assert (np.diff(energy, axis=0) < 2e-3).all() and (energy[-1] < total(start)).all()
+    energy, work, upright, done = run(start, 1.0)
+    assert not done.any() and upright.max(0).min() > 0.9
+    gained, given = energy[100] - total(start), work[:101].sum(0)
+    assert (gained > 0).all() and (gained < given).all() and (gained > 0.5 * given).all()
+
+
+def test_tracking_start_and_sensors(tracking):
+    env, s = tracking.env, tracking.reset(KEY)
+    model = env.model.replace(s.leaves)
+    assert set(s.leaves) == {"joint.axes", "body.pos"}
+    still = s.state.replace(v=jnp.zeros_like(s.state.v))
+    data = xsim.forward(model, still)
+    sensors = np.asarray(s.obs[:, :36]).reshape(3, 4, 3, 3)
+    index = np.array([model.body_names.index(f"imu_{n}") for n in ("upper", "middle", "lower", "tip")])
+    np.testing.assert_allclose(sensors[:, :, 0], 0, atol=1e-6)
+    w, x, y, z = np.moveaxis(np.asarray(data.quat[:, index]), -1, 0)
+    down = np.stack([2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)], -1)  # third row of the rotation
+    lin_acc = np.asarray(data.lin_acc[:, index]) + [0, 0, 9.81]
+    np.testing.assert_allclose(np.linalg.norm(sensors[:, :, 1], axis=-1), np.linalg.norm(lin_acc, axis=-1), rtol=1e-4)
+    np.testing.assert_allclose(np.sum(sensors[:, :, 2] * down, -1), -(0.75**0.5), atol=1e-5)
+    np.testing.assert_allclose(np.linalg.norm(sensors[:, :, 2], axis=-1), 1, atol=1e-5)
+    np.testing.assert_allclose(s.obs[:, 36:43], 0, atol=1e-6)  # the reference starts where the chain hangs
+
+
+def test_tracking_a_controller_follows(tracking):
+    """A PD controller with the true state keeps closer to the reference than no controller does."""
+    env = tracking.env
+    driven, gear = env._driven
+    from xsim.envs.tasks import reference
+
+    rest = jnp.asarray([0.5**0.5, 0, 0.5**0.5, 0, 0, 0, 0, 0])
+
+    @jax.jit
+    def run(key, gain):
+        def one(s, _):
+            goal = xsim.integrate(env.model, jnp.broadcast_to(rest, s.state.q.shape), reference(s.variables, s.state.time))
+            away = xsim.difference(env.model, s.state.q, goal)
+            tau = gain * (20.0 * away - 1.0 * s.state.v)
+            s = env.step(s, tau[:, driven] * jnp.asarray(gear / gear.max() / gear, jnp.float32))
+            return s, (s.metrics["error"], s.done)
+
+        return jax.lax.scan(one, env.reset(key), length=150)[1]
+
+    with_controller, done = run(KEY, 1.0)
+    without, _ = run(KEY, 0.0)
+    assert not done.any() and _finite(with_controller)
+    assert with_controller[50:].mean() < 0.5 * without[50:].mean()
+
+
+def test_a_file_and_functions(tmp_path):
+    file = tmp_path / "cart.xml"
+    file.write_text(models.path("pendulum").read_text())
+    env = make_env(
+        file, num_envs=2, reward=lambda view: -view.data.pos[:, view.body("pole"), 0] ** 2, observe=lambda view: view.q("pole"),
+        terminate=lambda view: view.v("cart")[:, 0] > 0.05, gear={"cart": 1.0}, metrics=lambda view: {"x": view.q("cart")[:, 0]},
+    )  # fmt: skip
+    s = env.step(env.reset(KEY), jnp.array([[1.0], [-1.0]]))
+    assert s.obs.shape == (2, 1) and s.metrics["x"][0] > 0 > s.metrics["x"][1]
+    for _ in range(7):
+        s = env.step(s, jnp.array([[1.0], [-1.0]]))
+        if s.done.any():
+            break
+    assert s.terminated.tolist() == [True, False] and s.state.v[0, 0] == 0
+
+
+def test_register_task():
+    task = Task(reward=lambda view: view.state.time, model="pendulum")
+    try:
+        assert register_task("test_task", task) is register_task("test_task", task)
+        assert make_env("test_task", num_envs=1).action_spec.shape == (2,)
+        with pytest.raises(ValueError, match="registered already"):
+            register_task("test_task", Task(reward=lambda view: view.state.time))
+    finally:
+        TASKS.pop("test_task", None)
+
+
+BAD = {
+    "name": (dict(name_or_path="pendulum_balanc"), KeyError, "did you mean 'pendulum_balance'"),
+    "no reward": (dict(name_or_path=models.path("pendulum")), ValueError, "no task"),
+    "gear body": (dict(name_or_path="pendulum_balance", gear={"wagon": 1.0}), KeyError, "no body 'wagon'"),
+    "gear width": (dict(name_or_path="pendulum_balance", gear={"cart": [1.0, 2.0]}), ValueError, "gear of 'cart'"),
+    "no envs": (dict(name_or_path="pendulum_balance", num_envs=0), ValueError, "at least 1"),
+    "observation": (dict(name_or_path="pendulum_balance", observe=lambda view: view.state.time), ValueError, "observe must return"),
+    "start": (dict(name_or_path="pendulum_balance", start=lambda m, k, x: (jnp.zeros(3), jnp.zeros(2))), ValueError, "start must return"),
+    "actions": (dict(name_or_path="pendulum_balance", actuate=lambda view: view.action), ValueError, "how many actions"),
+    "field": (dict(name_or_path="pendulum_balance", rewards=None), TypeError, "rewards"),
+    "ranges": (dict(name_or_path="pendulum_balance", randomize={"dof.dampin": {}}), KeyError, "dof.damping"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_errors(case):
+    arguments, error, text = BAD[case]
+    with pytest.raises(error, match=text):
+        make_env(**{"num_envs": 2, **arguments})
+
+
+def test_wrong_action(balance):
+    with pytest.raises(ValueError, match="action must have shape"):
+        balance.env.step(balance.reset(KEY), jnp.zeros(NUM))
+
+
+# ---- Gymnasium -----------------------------------------------------------------------------------------------------------------
+
+
+def test_gymnasium_checks_a_single_environment():
+    gymnasium = pytest.importorskip("gymnasium")
+    from gymnasium.utils.env_checker import check_env
+
+    from xsim.envs.gym import register
+
+    register()
+    assert register() == () and all(f"xsim/{name}-v0" in gymnasium.registry for name in TASKS)
+    env = gymnasium.make("xsim/pendulum_swingup-v0", max_steps=4)
+    check_env(env.unwrapped, skip_render_check=True)
+    env.reset(seed=1)
+    for i in range(4):
+        _, reward, terminated, truncated, info = env.step(env.action_space.sample())
+        assert isinstance(reward, float) and not terminated and truncated == (i == 3)
+    assert info["length"] == 4
+    env.close()
+
+
+def test_gymnasium_vector():
+    gymnasium = pytest.importorskip("gymnasium")
+    from xsim.envs.gym import GymVectorEnv, register
+
+    register()
+    env = gymnasium.make_vec("xsim/pendulum_balance-v0", num_envs=3, max_steps=3)
+    assert isinstance(env, GymVectorEnv) and env.metadata["autoreset_mode"] is gymnasium.vector.AutoresetMode.SAME_STEP
+    wrapped = gymnasium.wrappers.vector.RecordEpisodeStatistics(env)
+    first, _ = wrapped.reset(seed=5)
+    assert first in env.observation_space
+    env.action_space.seed(0)
+    for i in range(3):
+        obs, reward, terminated, truncated, info = wrapped.step(env.action_space.sample())
+        assert obs in env.observation_space and reward.shape == (3,) and terminated.dtype == truncated.dtype == bool
+        assert truncated.all() == (i == 2) and ("final_obs" in info) == (i == 2)
+    assert info["_final_obs"].all() and info["final_obs"][0] in env.single_observation_space
+    assert not np.allclose(info["final_obs"][0], obs[0])
+    np.testing.assert_allclose(info["episode"]["r"], info["final_info"]["return"], rtol=1e-5)
+    again, _ = wrapped.reset(seed=5)
+    np.testing.assert_array_equal(first, again)
+    wrapped.close()
+
+
+def test_gymnasium_is_optional():
+    import subprocess
+    import sys
+
+    code = "import sys; sys.modules['gymnasium'] = None; import xsim.envs\ntry: import xsim.envs.gym\nexcept ImportError as e: print(e)"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert "pip install 'xsim[gym]'" in out

@@ -1,0 +1,165 @@
+"""Derivatives with respect to everything, forward and reverse, against Richardson-extrapolated float64 differences.
+
+The states and perturbed copies are environments of one batch, so each model compiles twice: the value and its derivative.
+Errors are relative to max(|g|, 1e-3 times the norm of that leaf's gradient).
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import xsim
+from xsim import models
+
+pytestmark = pytest.mark.slow
+
+STATE = ("q", "v", "tau")
+
+
+def _states(model, rng) -> dict[str, np.ndarray]:
+    """Four random states, then degenerate ones: neutral at rest; springs at their zero, at rest; neutral but moving."""
+    neutral = np.array(model.topology.neutral)
+    q = np.tile(neutral, (7, 1)) + 0.5 * rng.normal(size=(7, model.nq)) * np.array([1, 1, 1, 1, 0, 0, 0])[:, None]
+    v = 0.5 * rng.normal(size=(7, model.nv)) * np.array([1, 1, 1, 1, 0, 0, 1])[:, None]
+    tau = 0.2 * rng.normal(size=(7, model.nv))
+    q[5], tau[4:6] = np.asarray(model.joint.spring_ref), 0.0
+    return {"q": q, "v": v, "tau": tau}
+
+
+def _point(model, rng) -> dict[str, np.ndarray]:
+    """Everything a step depends on, per environment, with degenerate numbers in environments 3 and 4 (see the test's name)."""
+    point = {p: np.broadcast_to(np.asarray(model.get(p)), (7, *model.shape(p))).copy() for p in model.paths()}
+    point.update(_states(model, rng))
+    return point
+
+
+def _loss(model, steps: int):
+    weights = np.random.default_rng(5).normal(size=model.nq + model.nv)
+
+    def loss(point):
+        m = model.replace({p: x for p, x in point.items() if p not in STATE})
+        state = xsim.init(m, point["q"], point["v"])
+        if steps == 1:
+            state = xsim.step(m, state, tau=point["tau"])
+        else:
+            state = xsim.rollout(m, state, taus=jnp.broadcast_to(point["tau"], (steps, *point["tau"].shape)))[0]
+        return jnp.concatenate([state.q, state.v], -1) @ weights
+
+    return loss
+
+
+def _differences(loss, point, reach: dict[str, float]):
+    """d loss / d every number of every environment, by central differences at two widths (error of fourth order)."""
+    out = {}
+    for path, x in point.items():
+        num, shape = x.shape[0], x.shape[1:]
+        size = int(np.prod(shape))
+        if size == 0:
+            out[path] = np.zeros(x.shape)
+            continue
+        h = reach.get(path, reach["default"])
+        offsets = h * np.array([1.0, -1.0, 0.5, -0.5])
+        moved = np.zeros((4, size, num, size))
+        moved += x.reshape(num, size)
+        for i in range(size):
+            moved[:, i, :, i] += offsets[:, None]
+        batch = {k: np.tile(y, (4 * size, *([1] * (y.ndim - 1)))) for k, y in point.items()}
+        batch[path] = moved.reshape(4 * size * num, *shape)
+        values = _in_blocks(loss, batch).reshape(4, size, num)
+        wide, narrow = (values[0] - values[1]) / (2 * h), (values[2] - values[3]) / h
+        out[path] = ((4 * narrow - wide) / 3).T.reshape(x.shape)
+    return out
+
+
+BLOCK = 1024
+
+
+def _in_blocks(loss, batch) -> np.ndarray:
+    """The loss of many environments through one compiled batch size."""
+    total = len(batch["q"])
+    out = []
+    for start in range(0, total, BLOCK):
+        part = {k: x[start : start + BLOCK] for k, x in batch.items()}
+        n = len(part["q"])
+        part = {k: np.concatenate([x, np.broadcast_to(x[:1], (BLOCK - n, *x.shape[1:]))]) for k, x in part.items()}
+        out.append(np.asarray(loss(part))[:n])
+    return np.concatenate(out)
+
+
+def _check(model, steps: int, reach, tolerance: float, point):
+    loss = _loss(model, steps)
+    rng = np.random.default_rng(2)
+    direction = {k: rng.normal(size=x.shape) for k, x in point.items()}
+
+    @jax.jit
+    def derivatives(point, direction):
+        reverse = jax.grad(lambda p: loss(p).sum())(point)
+        return reverse, jax.jvp(loss, (point,), (direction,))[1]
+
+    reverse, forward = jax.tree.map(np.asarray, derivatives(point, direction))
+    numeric = _differences(jax.jit(loss), point, reach)
+    along = np.zeros(7)
+    for path, g in reverse.items():
+        assert np.isfinite(g).all(), path
+        along += (g * direction[path]).reshape(7, -1).sum(1)
+        norm = np.linalg.norm(g.reshape(7, -1), axis=1).reshape(7, *([1] * (g.ndim - 1)))
+        # Below the rounding of the difference itself (loss of order one over the width) nothing can be compared.
+        floor = np.maximum(np.abs(g), np.maximum(1e-3 * norm, 1e-6))
+        error = np.abs(g - numeric[path]) / floor
+        assert error.max(initial=0.0) < tolerance, f"{path}: {error.max():.1e} at {np.unravel_index(error.argmax(), g.shape)}"
+    np.testing.assert_allclose(forward, along, rtol=1e-9, atol=1e-9)
+    return reverse
+
+
+# Widths of the differences: small beside the number itself, large beside rounding.
+REACH = {"default": 2e-4, "geom.size": 1e-4, "option.dt": 1e-6, "option.regularization": 1e-7}
+
+
+def test_one_step_of_every_joint_type(x64):
+    """zoo: every joint and geom type, springs, dampers, armature; random states, rest, identity quaternions, springs at their zero."""
+    model = xsim.load(models.path("zoo"))
+    point = _point(model, np.random.default_rng(0))
+    point["joint.axes"][3, 1] = point["joint.axes"][3, 0]  # aligned neighbours
+    reverse = _check(model, 1, REACH, 1e-7, point)
+    # No dead leaf: everything but what this model has none of acts on the motion.
+    dead = [p for p, g in reverse.items() if g.size and not np.abs(g).max() > 0]
+    assert dead == []
+
+
+def test_rollout_of_100_steps(x64):
+    """chain: 100 steps with a spherical root, drawn axes and welded sensors; environment 3 has a massless tip, 2 a doubled mass."""
+    model = xsim.load(models.path("chain"))
+    point = _point(model, np.random.default_rng(1))
+    point["geom.mass"][3, -2:] = 0.0
+    point["geom.mass"][2] *= 2
+    point["option.dt"][:] = 0.002  # the motion stays smooth on the scale of the differences' widths over the 100 steps
+    _check(model, 100, {**REACH, "default": 1e-4, "option.dt": 2e-7}, 1e-7, point)
+
+
+@pytest.mark.parametrize("integrator", ["euler", "rk4"])
+def test_other_integrators(integrator, x64):
+    model = xsim.with_integrator(xsim.load(models.path("spring_chain")), integrator)
+    point = _point(model, np.random.default_rng(3))
+    _check(model, 3, REACH, 1e-7, point)
+
+
+def test_second_derivatives(x64):
+    """Hessian of a step by forward over reverse is symmetric and equals differences of the gradient."""
+    model = xsim.load(models.path("pendulum"))
+
+    def loss(x):
+        m = model.replace({"geom.mass": x[6:9], "dof.damping": x[4:6]})
+        s = xsim.step(m, xsim.init(m, x[:2], x[2:4]), tau=jnp.array([0.3, 0.1]))
+        return jnp.sum(jnp.sin(s.q) + s.v**2)
+
+    x = jnp.array([0.1, 0.5, 0.3, -0.7, 0.2, 0.1, 0.5, 1.0, 0.3])[:9]
+    gradient = jax.jit(jax.grad(loss))
+    hessian = np.asarray(jax.jit(jax.hessian(loss))(x))
+    np.testing.assert_allclose(hessian, hessian.T, rtol=1e-10, atol=1e-12)
+    h = 1e-4
+    numeric = np.stack([(8 * (gradient(x + h * e / 2) - gradient(x - h * e / 2)) - (gradient(x + h * e) - gradient(x - h * e))) / (6 * h)
+                        for e in np.eye(9)])  # fmt: skip
+    np.testing.assert_allclose(hessian, numeric, rtol=1e-7, atol=1e-9)

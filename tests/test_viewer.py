@@ -1,0 +1,314 @@
+"""The viewer: what a page holds, that hostile text stays text, the command, and the page in a real browser."""
+
+import base64
+import html
+import json
+import re
+import shutil
+import struct
+import subprocess
+import zlib
+from html.parser import HTMLParser
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import xsim
+from xsim import view, viewer
+from xsim.spec import BodySpec, GeomSpec, JointSpec, ModelSpec, OptionSpec
+
+HOSTILE = "</script><img src=x onerror=alert(1)>\"'&\u2028 $x$ %%DATA%%"
+SHAPES = {"box": (0.1, 0.2, 0.3), "sphere": (0.1,), "capsule": (0.05, 0.2), "cylinder": (0.1, 0.2), "ellipsoid": (0.1, 0.2, 0.3)}
+
+
+def _spec(name="every shape", names="b"):
+    bodies = tuple(
+        BodySpec(
+            f"{names}{i}", i - 1, JointSpec("hinge", params={"axes": np.array([[0.0, 1.0, 0.0]])}), pos=np.array([0.3, 0.0, 0.0]),
+            geoms=(GeomSpec(shape, np.array(size), mass=1.0, pos=np.array([0.1, 0.0, 0.0])),),
+        )
+        for i, (shape, size) in enumerate(SHAPES.items())
+    )  # fmt: skip
+    small = (GeomSpec("axes", np.array([0.2])), GeomSpec("sphere", np.array([0.05]), 0.1))
+    saddle = BodySpec(f"{names}u", 1, JointSpec("universal"), geoms=small)
+    floor = GeomSpec("plane", np.array([2.0, 2.0]), pos=np.array([0.0, 0.0, -1.0]))
+    scenery = (floor, GeomSpec("box", np.array([0.1] * 3), name=names))
+    return ModelSpec(name, bodies=(*bodies, saddle), world_geoms=scenery, option=OptionSpec(dt=0.01))
+
+
+def _small():
+    body = BodySpec("a", -1, JointSpec("hinge"), geoms=(GeomSpec("box", np.ones(3), 1.0),))
+    return ModelSpec("small", bodies=(body,), option=OptionSpec(dt=0.01))
+
+
+@pytest.fixture(scope="module")
+def model():
+    return xsim.build(_spec())
+
+
+@pytest.fixture(scope="module")
+def motion(model):
+    rng = np.random.default_rng(0)
+    return np.cumsum(rng.normal(0, 0.05, (41, 3, model.nq)), 0)
+
+
+def _data(page: str) -> dict:
+    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)[1])
+
+
+def _floats(text: str, *shape) -> np.ndarray:
+    return np.frombuffer(base64.b64decode(text), "<f4").reshape(shape)
+
+
+# ---- what a page holds -------------------------------------------------------------------------------------------------------
+
+
+def test_every_geom_is_in_the_page(model, motion):
+    data = _data(viewer.page(model, motion))
+    assert [(g["shape"], g["body"]) for g in data["geoms"]] == [(g.shape, g.body) for g in model.topology.geoms]
+    assert {g["shape"] for g in data["geoms"]} == {*SHAPES, "axes", "plane"}
+    for g, size in zip(model.topology.geoms, data["size"][0], strict=True):
+        np.testing.assert_allclose(size[: len(g.size)], g.size, rtol=1e-5)
+    assert all(len(g["rgba"]) == 4 and all(0 <= c <= 1 for c in g["rgba"]) for g in data["geoms"])
+
+
+def test_poses_are_those_of_kinematics(model, motion):
+    data = _data(viewer.page(model, motion, fps=None))
+    poses = _floats(data["poses"], 41, 3, len(model.body_names), 7)
+    pos, quat = jax.jit(xsim.kinematics)(model, jnp.asarray(motion, model.option.dt.dtype))
+    # Programs compiled with other options round differently; one float32 step of numbers of size 1 is 1e-7.
+    np.testing.assert_allclose(poses[..., :3], pos, atol=3e-6)
+    np.testing.assert_allclose(poses[..., 3:], quat, atol=3e-6)
+
+
+@pytest.mark.parametrize(
+    "shape, options, frames, envs",
+    [
+        ((41,), {"fps": None}, 41, [0]),
+        ((41,), {}, 41, [0]),  # 100 rows per second: every row, as every second one would be too few for 60
+        ((41,), {"fps": 50}, 21, [0]),
+        ((42,), {"fps": 50}, 22, [0]),  # the last row is kept
+        ((), {}, 1, [0]),
+        ((7, 3), {"envs": 2}, 7, [0, 1]),
+        ((7, 3), {"envs": (2, 0)}, 7, [2, 0]),
+        ((7, 3), {"env": 2, "envs": 2}, 7, [0, 2]),
+        ((7, 2, 2), {}, 7, [0, 1, 2, 3]),
+    ],
+)
+def test_trajectory_lengths(shape, options, frames, envs):
+    model = xsim.build(_small())
+    data = _data(viewer.page(model, np.zeros((*shape, model.nq)), **options))
+    assert len(data["times"]) == frames and data["envs"] == envs
+    assert data["shown"] == (envs.index(options["env"]) if "env" in options else -1)
+    assert _floats(data["poses"], frames, len(envs), len(model.body_names), 7).shape[0] == frames
+    if shape:
+        assert data["times"][-1] == pytest.approx((shape[0] - 1) * 0.01, abs=1e-6)
+
+
+def test_environments_have_their_own_leaves(model):
+    sizes = jnp.stack([model.geom.size * s for s in (1.0, 2.0, 3.0)])
+    axes = jnp.stack([model.joint.axes.at[0].set(jnp.eye(3)[k]) for k in (0, 1, 2)])
+    pos = jnp.stack([model.body.pos * s for s in (1.0, 2.0, 3.0)])
+    varied = model.replace({"geom.size": sizes, "joint.axes": axes, "body.pos": pos})
+    data = _data(viewer.page(varied, np.zeros((4, model.nq)), envs=(2, 0)))
+    box = next(i for i, g in enumerate(model.topology.geoms) if g.body == 0)
+    assert [e[box] for e in data["size"]] == [pytest.approx([0.3, 0.6, 0.9]), pytest.approx([0.1, 0.2, 0.3])]
+    directions = _floats(data["directions"], 4, 2, len(data["axes"]), 3)
+    np.testing.assert_allclose(directions[0, :, 0], [[0, 0, 1], [1, 0, 0]], atol=1e-6)
+    poses = _floats(data["poses"], 4, 2, len(model.body_names), 7)
+    np.testing.assert_allclose(poses[0, :, 0, 0], [0.9, 0.3], atol=1e-6)
+
+
+def test_axis_directions_are_what_the_bodies_turn_about(model, motion):
+    """Changing one coordinate turns the joint's body about the axis the page draws; here for every hinge of a branched tree."""
+    links = [link for link in model.topology.links if isinstance(link.axis, int)]
+    turn = 1e-2
+    q = motion[1, 0] + np.concatenate([np.zeros((1, model.nq)), turn * np.eye(model.nq)])
+    data = _data(viewer.page(model, q, fps=None))
+    directions = _floats(data["directions"], len(q), 1, len(links), 3)[0, 0]
+    quat = _floats(data["poses"], len(q), 1, len(model.body_names), 7)[:, 0, :, 3:].astype(float)
+    for axis, link in zip(directions, links, strict=True):
+        (w, *x), (u, *y) = quat[0, link.body], quat[1 + link.q, link.body]
+        turned = w * np.array(y) - u * np.array(x) + np.cross(x, y)  # the vector part of new times old^-1, up to its sign
+        # float32 quaternions: 1e-7 in a sine of 5e-3.
+        np.testing.assert_allclose(turned / np.sin(turn / 2), axis, atol=2e-4)
+
+
+def test_a_frozen_model_and_a_motion_that_is_not_finite(model, motion):
+    q = np.array(motion[:5, :1])
+    q[3:] = np.nan
+    data = _data(viewer.page(model.freeze("*"), q))
+    poses = _floats(data["poses"], 5, 1, len(model.body_names), 7)
+    assert np.isfinite(poses[:3]).all() and not np.isfinite(poses[3:]).all()
+
+
+@pytest.mark.parametrize(
+    "shape, options, message",
+    [((5, 99), {}, "q must have shape"), ((0, 7), {}, "no rows"), ((5, 7), {"dt": 0.0}, "dt must be positive"),
+     ((5, 7), {"env": 1}, "no environment 1"), ((5, 2, 7), {"envs": (0, 2)}, "no environment 2"),
+     ((5, 2, 7), {"envs": ()}, "envs is empty")],
+)  # fmt: skip
+def test_bad_arguments_are_refused(model, shape, options, message):
+    with pytest.raises(ValueError, match=message):
+        viewer.page(model, np.zeros(shape), **options)
+
+
+# ---- hostile text, no network ------------------------------------------------------------------------------------------------
+
+
+class _Elements(HTMLParser):
+    def __init__(self, page: str):
+        super().__init__()
+        self.tags, self.attributes = [], []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        self.attributes.extend(attributes)
+
+
+def test_hostile_names_stay_text(motion):
+    hostile = xsim.build(_spec(HOSTILE, HOSTILE))
+    page = viewer.page(hostile, motion)
+    calm = viewer.page(xsim.build(_spec()), motion)
+    assert _Elements(page).tags == _Elements(calm).tags
+    assert "<img" not in page and page.count("</script>") == 2
+    data = _data(page)
+    assert data["title"] == HOSTILE and data["bodies"][0] == HOSTILE + "0"
+    assert html.escape(HOSTILE) in page
+
+
+def test_a_page_refers_to_nothing_outside(model, motion):
+    page = viewer.page(model, motion)
+    assert not re.search(r"https?://|//[a-z]+\.|@import|url\(|webgl|fetch\(|XMLHttpRequest|innerHTML", page, re.IGNORECASE)
+    assert not {"src", "href"} & {name for name, _ in _Elements(page).attributes}
+    assert "default-src 'none'" in page
+
+
+def test_notebook_frame(model, motion, tmp_path):
+    shown = viewer.show(model, motion, height=321, title=HOSTILE)
+    elements = _Elements(shown._repr_html_())
+    assert elements.tags == ["iframe"]
+    attributes = dict(elements.attributes)
+    assert attributes["srcdoc"] == shown.html and "321px" in attributes["style"] and attributes["sandbox"] == "allow-scripts"
+    assert shown.save(tmp_path / "a.html").read_text(encoding="utf-8") == shown.html
+
+
+# ---- command -----------------------------------------------------------------------------------------------------------------
+
+
+def test_command_writes_a_page(tmp_path, capsys):
+    out = tmp_path / "p.html"
+    assert view.main(["pendulum", "--steps", "20", "--envs", "2", "--no-open", "--output", str(out)]) == 0
+    data = _data(out.read_text(encoding="utf-8"))
+    assert data["envs"] == [0, 1] and data["bodies"] and str(out) in capsys.readouterr().out
+    model = xsim.load(xsim.models.path("pendulum"))
+    assert data["times"][-1] == pytest.approx(20 * float(model.option.dt), rel=1e-5)
+    poses = _floats(data["poses"], len(data["times"]), 2, len(data["bodies"]), 7)
+    assert np.abs(poses[-1, 0] - poses[-1, 1]).max() > 1e-4  # different start velocities
+
+
+@pytest.mark.parametrize("text", ["<x_xy><worldbody><body name='a' joint='nonsense'/></worldbody></x_xy>", "<x_xy", ""])
+def test_command_explains_a_bad_file(tmp_path, capsys, text):
+    bad = tmp_path / "bad.xml"
+    bad.write_text(text)
+    assert view.main([str(bad), "--no-open"]) == 1
+    err = capsys.readouterr().err
+    assert err.startswith("error: ") and "bad.xml" in err and "Traceback" not in err
+
+
+def test_command_explains_a_missing_file_and_bad_numbers(tmp_path, capsys):
+    assert view.main([str(tmp_path / "none.xml"), "--no-open"]) == 1
+    assert "none.xml" in capsys.readouterr().err
+    for arguments in (["--steps", "-1"], ["--seconds", "nan"], ["--envs", "0"], ["--envs", "x"]):
+        with pytest.raises(SystemExit) as stop:
+            view.main(["pendulum", *arguments])
+        assert stop.value.code == 2 and arguments[0] in capsys.readouterr().err
+
+
+# ---- pictures ----------------------------------------------------------------------------------------------------------------
+
+
+def _png(path) -> np.ndarray:
+    """Pixels (height, width, channels) of an 8-bit PNG without interlacing."""
+    raw = path.read_bytes()
+    at, packed = 8, b""
+    while at < len(raw):
+        length, kind = struct.unpack(">I4s", raw[at : at + 8])
+        body = raw[at + 8 : at + 8 + length]
+        if kind == b"IHDR":
+            width, height, bits, color = struct.unpack(">IIBB", body[:10])
+        packed += body if kind == b"IDAT" else b""
+        at += 12 + length
+    assert bits == 8
+    n = {2: 3, 6: 4}[color]
+    rows = np.frombuffer(zlib.decompress(packed), np.uint8).reshape(height, 1 + width * n)
+    out = np.zeros((height, width, n), np.uint8)
+    above = np.zeros((width, n), int)
+    for y in range(height):
+        line, kind = rows[y, 1:].reshape(width, n).astype(int), rows[y, 0]
+        if kind == 1:
+            line = np.cumsum(line, 0) % 256
+        elif kind == 2:
+            line = (line + above) % 256
+        elif kind in (3, 4):
+            before = corner = np.zeros(n, int)
+            for x in range(width):
+                guess = (before + above[x]) // 2 if kind == 3 else _paeth(before, above[x], corner)
+                corner, before = above[x], (line[x] + guess) % 256
+                line[x] = before
+        out[y] = above = line
+    return out
+
+
+def _paeth(a, b, c):
+    pa, pb, pc = abs(b - c), abs(a - c), abs(a + b - 2 * c)
+    return np.where((pa <= pb) & (pa <= pc), a, np.where(pb <= pc, b, c))
+
+
+def test_picture(model, motion, tmp_path):
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install 'xsim[plot]'")
+    path = viewer.picture(model, motion, tmp_path / "m.png", env=1, moments=3, title=HOSTILE, inches=(3, 2), dpi=60)
+    pixels = _png(path)
+    assert pixels.shape[:2] == (120, 180) and len(np.unique(pixels.reshape(-1, pixels.shape[2]), axis=0)) > 100
+    with pytest.raises(ValueError, match="finite"):
+        viewer.picture(model, np.full((3, model.nq), np.nan), tmp_path / "n.png")
+
+
+def test_picture_without_matplotlib(model, motion, tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "matplotlib.figure", None)
+    with pytest.raises(ImportError, match=r"xsim\[plot\]"):
+        viewer.picture(model, motion, tmp_path / "m.png")
+
+
+# ---- a real browser ----------------------------------------------------------------------------------------------------------
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+def _browse(tmp_path, page, *options) -> subprocess.CompletedProcess:
+    command = [
+        BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run", "--hide-scrollbars",
+        "--disable-dev-shm-usage", "--enable-logging=stderr", f"--user-data-dir={tmp_path / 'profile'}", "--window-size=480,320",
+        "--virtual-time-budget=800", *options, page.as_uri(),
+    ]  # fmt: skip
+    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium or Chrome is installed, and only a browser can run the page")
+@pytest.mark.parametrize("count", [1, 3])
+def test_page_in_a_browser(motion, tmp_path, count):
+    """The page draws something and has no error, with names that would break it if they were read as code."""
+    path = viewer.save(xsim.build(_spec(HOSTILE, HOSTILE)), motion[:, :count], tmp_path / "page.html")
+    picture = tmp_path / "shot.png"
+    run = _browse(tmp_path, path, f"--screenshot={picture}")
+    assert picture.exists(), run.stderr
+    assert not re.search(r"CONSOLE|Uncaught", run.stderr), run.stderr
+    middle = _png(picture)[40:260, :, :3].astype(int)  # without title and controls
+    assert len(np.unique(middle.reshape(-1, 3), axis=0)) > 50
+    # Geoms have colour; background, grid and shadows are grey.
+    assert ((middle.max(-1) - middle.min(-1)) > 60).sum() > 200
+    text = _browse(tmp_path, path, "--dump-dom").stdout
+    assert 'data-ready="' in text and "data-error" not in text

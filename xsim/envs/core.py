@@ -1,0 +1,477 @@
+"""Env: a model and a task, stepped for a whole batch at once.
+
+``env.reset(key)`` and ``env.step(env_state, action)`` are pure; put them into your own jit, scan and grad. An environment that ends
+is started again within the same step: ``obs`` is then the first observation of the next episode and
+``info["final_observation"]`` the last one of the episode that ended. Reward, terminated, truncated and metrics are those of the step.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .. import models
+from ..build import build
+from ..dynamics.lanes import batch_shape
+from ..dynamics.step import body_index, forward, rollout, step
+from ..joints import name_key
+from ..load import load
+from ..model import Data, Flags, Frozen, Model, State
+from ..randomize import Draws, plan
+from ..spec import ModelSpec
+
+__all__ = ["TASKS", "Env", "EnvState", "Spec", "Task", "View", "make_env", "register_task"]
+
+
+class View:
+    """What the functions of a task read, batch first.
+
+    model: with the leaves of every environment. state: after the step (or the reset); ``state.time`` is the time in the episode, s.
+    action: (num_envs, actions), within its bounds; tau: (num_envs, nv), what was applied; both zero after a reset.
+    variables: what the task's ``variables`` drew for this episode, leading dimension num_envs.
+    """
+
+    def __init__(self, model: Model, state: State, action, tau, variables):
+        self.model, self.state, self.action, self.tau, self.variables = model, state, action, tau, variables
+
+    @cached_property
+    def data(self) -> Data:
+        """`xsim.forward` of the state with tau: poses, velocities, accelerations. Computed when first asked for."""
+        return forward(self.model, self.state, tau=self.tau)
+
+    def body(self, name: str) -> int:
+        """Index of a body in the arrays of ``data``. Raises KeyError."""
+        return body_index(self.model, name)
+
+    def q(self, body: str):
+        """Coordinates of the joint of a body, (num_envs, its nq)."""
+        first, width = self.model.topology.bodies[self.body(body)].q
+        return self.state.q[..., first : first + width]
+
+    def v(self, body: str):
+        """Velocity of the joint of a body, (num_envs, its nv)."""
+        first, width = self.model.topology.bodies[self.body(body)].v
+        return self.state.v[..., first : first + width]
+
+
+def _everything(view: View):
+    return jnp.concatenate([view.state.q, view.state.v], -1)
+
+
+@dataclass(frozen=True)
+class Task:
+    """What the agent sees, does and is paid for. Functions of a `View` work on the whole batch; those of a key on one environment.
+
+    model: name of a bundled model or a file. observe(view) -> (num_envs, n), reward(view) -> (num_envs,).
+    terminate(view) -> (num_envs,) bool. metrics(view) -> {name: (num_envs,)}.
+    start(model, key, variables) -> (q, v): (nq,), (nv,), the state an episode starts from; None: neutral, at rest.
+    variables(model, key) -> pytree of arrays drawn for an episode (a goal, a reference). In both, ``model`` is the common one.
+    gear: {body: force per unit of action}, N or N m, one number or one per velocity of its joint; where it is zero nothing drives.
+    actuate(view) -> tau replaces it for a task with ``actions`` numbers of its own; ``view`` is then that before the step.
+    bounds: (low, high) that the observation is clipped to, numbers or (n,), or a function of the model that returns them.
+    action_repeat: simulation steps per action. max_steps: actions until an episode is truncated, None for never.
+    randomize: as in `make_env`.
+    """
+
+    reward: Callable[[View], Any]
+    observe: Callable[[View], Any] = _everything
+    terminate: Callable[[View], Any] | None = None
+    model: str | Path | None = None
+    start: Callable | None = None
+    variables: Callable | None = None
+    gear: Mapping[str, Any] | None = None
+    actuate: Callable[[View], Any] | None = None
+    actions: int | None = None
+    metrics: Callable[[View], dict] | None = None
+    bounds: tuple | Callable[[Model], tuple] = (-math.inf, math.inf)
+    action_repeat: int = 1
+    max_steps: int | None = 1000
+    randomize: Any = None
+
+
+TASKS: dict[str, Task] = {}
+
+
+def register_task(name: str, task: Task) -> Task:
+    """Make a task known to `make_env`. Raises ValueError where the name is taken by another."""
+    if TASKS.get(name, task) is not task:
+        raise ValueError(f"a task named {name!r} is registered already")
+    TASKS[name] = task
+    return task
+
+
+class Spec(NamedTuple):
+    """Bounds of one environment's action or observation: arrays of ``shape``, numpy."""
+
+    shape: tuple[int, ...]
+    low: np.ndarray
+    high: np.ndarray
+    dtype: np.dtype
+
+
+def _spec(shape, low, high, dtype) -> Spec:
+    return Spec(tuple(shape), *(np.broadcast_to(np.asarray(x, dtype), shape).copy() for x in (low, high)), np.dtype(dtype))
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class EnvState:
+    """Everything that goes from step to step; a pytree whose leaves have the leading dimension num_envs.
+
+    obs: (num_envs, n). reward: (num_envs,). terminated, truncated, done (either): (num_envs,) bool.
+    metrics: ``return`` and ``length`` of the episode up to this step, then the task's. info: ``final_observation`` (num_envs, n), the
+    observation before any restart; ``diverged`` (num_envs,) bool. leaves: {path: (num_envs, *shape)}, model leaves that differ.
+    variables: the task's. key, episode: of each environment; together they give all its random numbers. length: steps so far.
+    """
+
+    state: State
+    obs: Any
+    reward: Any
+    terminated: Any
+    truncated: Any
+    done: Any
+    metrics: dict
+    info: dict
+    leaves: dict
+    variables: Any
+    key: Any
+    episode: Any
+    length: Any
+
+    def replace(self, **changes) -> EnvState:
+        return dataclasses.replace(self, **changes)
+
+
+def make_env(
+    name_or_path,
+    *,
+    num_envs: int,
+    randomize=None,
+    task: Task | None = None,
+    redraw: bool = True,
+    auto_reset: bool = True,
+    velocity_limit: float = 1e5,
+    seed: int = 0,
+    **changes,
+) -> Env:
+    """A batch of environments.
+
+    name_or_path: a registered task, or a model (file, `ModelSpec` or `Model`) for ``task``; without ``task``, ``changes`` make one.
+    randomize: None: as the task says. False: all environments have the model of the file. True: axes and positions are drawn per
+    environment. A dict, YAML file or name: ranges of `xsim.randomize`. redraw: draw again at every episode, not only at `Env.reset`.
+    auto_reset: start ended environments again within the step. velocity_limit: an environment with a velocity beyond it (m/s, rad/s)
+    counts as diverged, as one that is not finite does: it terminates, and is started again, without touching the others.
+    seed: for what is drawn once for all environments. changes: fields of the task to replace, e.g. ``max_steps=200``.
+
+    Raises KeyError for an unknown name, ValueError for arguments that do not fit the model.
+    """
+    model: Any
+    if isinstance(name_or_path, (Model, ModelSpec)):
+        model = name_or_path
+    elif str(name_or_path) in TASKS:
+        if task is not None:
+            raise ValueError(f"{name_or_path!r} is a task; task= goes with a model")
+        task = TASKS[str(name_or_path)]
+        model = task.model
+    elif Path(name_or_path).is_file():
+        model = name_or_path
+    else:
+        close = difflib.get_close_matches(str(name_or_path), TASKS, n=1)
+        hint = f" (did you mean {close[0]!r}?)" if close else ""
+        raise KeyError(f"no task and no file {str(name_or_path)!r}{hint}; tasks: {', '.join(TASKS)}")
+    if task is None:
+        if "reward" not in changes:
+            raise ValueError("a model alone is no task: give task=Task(...) or at least reward=")
+        task = Task(**changes)
+    elif changes:
+        task = dataclasses.replace(task, **changes)
+    model = _model(model, seed)
+    choice = task.randomize if randomize is None else randomize
+    draws = plan(model, None if choice is True else choice) if choice is not None and choice is not False else Draws(model, (), (), ())
+    return Env(_shared(draws, seed), task, num_envs, redraw=redraw, auto_reset=auto_reset, velocity_limit=velocity_limit)
+
+
+def _model(source, seed: int) -> Model:
+    if source is None:
+        raise ValueError("the task names no model: pass a model file to make_env and the task as task=")
+    if isinstance(source, Model):
+        return source
+    if isinstance(source, ModelSpec):
+        return build(source, seed=seed)
+    return load(source if Path(source).is_file() else models.path(str(source)), seed=seed)
+
+
+def _shared(draws: Draws, seed: int) -> Draws:
+    return draws._replace(model=draws.model.replace(draws.shared(jax.random.key(seed))))
+
+
+class Env:
+    """Made by `make_env`. num_envs; model: the common model; task; action_spec, observation_spec: `Spec` of one environment."""
+
+    def __init__(self, draws: Draws, task: Task, num_envs: int, *, redraw: bool, auto_reset: bool, velocity_limit: float):
+        self.model, self.task, self.num_envs = draws.model, task, num_envs
+        self.redraw, self.auto_reset, self.velocity_limit = redraw, auto_reset, velocity_limit
+        self._draws = draws
+        self._bounds = task.bounds(self.model) if callable(task.bounds) else task.bounds
+        if num_envs < 1 or task.action_repeat < 1 or (task.max_steps is not None and task.max_steps < 1):
+            raise ValueError("num_envs, action_repeat and max_steps must be at least 1")
+        if batch_shape(self.model) not in ((), (num_envs,)):
+            raise ValueError(f"the model has leaves for a batch {batch_shape(self.model)}, not for {num_envs} environments")
+        for path in draws.varying:
+            if self.model.get(path).shape != self.model.shape(path):
+                raise ValueError(f"{path} differs between environments already and cannot be drawn as well")
+        self.dtype = np.dtype(self.model.option.dt.dtype)
+        self._driven = None if task.actuate is not None else _drives(self.model, task.gear)
+        if task.actuate is not None and task.actions is None:
+            raise ValueError("a task with actuate must say how many actions it takes")
+        actions = task.actions if self._driven is None else len(self._driven[0])
+        self.action_spec = _spec((actions,), -1.0, 1.0, self.dtype)
+        obs = jax.eval_shape(lambda: self._observe(self._still(*self._begin(*self._first(jax.random.key(0))))))
+        if obs.ndim != 2 or obs.shape[0] != num_envs:
+            raise ValueError(f"observe must return ({num_envs}, n), found {obs.shape}")
+        self.observation_spec = _spec(obs.shape[1:], *self._bounds, self.dtype)
+
+    def reset(self, key) -> EnvState:
+        """Start all environments. Environment i depends on key and i alone, not on num_envs."""
+        keys, episode = self._first(key)
+        leaves, variables, state = self._begin(keys, episode)
+        view = self._still(leaves, variables, state)
+        obs, no = self._observe(view), jnp.zeros(self.num_envs, bool)
+        zero = jnp.zeros(self.num_envs, self.dtype)
+        length = jnp.zeros(self.num_envs, jnp.int32)
+        return EnvState(
+            state=state,
+            obs=obs,
+            reward=zero,
+            terminated=no,
+            truncated=no,
+            done=no,
+            metrics={"return": zero, "length": length, **self._metrics(view)},
+            info={"final_observation": obs, "diverged": no},
+            leaves=leaves,
+            variables=variables,
+            key=keys,
+            episode=episode,
+            length=length,
+        )
+
+    def step(self, env_state: EnvState, action) -> EnvState:
+        """One action in every environment. action: (num_envs, actions), clipped to the action's bounds.
+
+        An environment that diverges (see `make_env`) or is given NaN ends with its last healthy state as the final one; its numbers
+        and its gradients stay finite, and so do those of the others.
+        """
+        s = env_state
+        action = jnp.asarray(action, self.dtype)
+        if action.shape != (self.num_envs, *self.action_spec.shape):
+            raise ValueError(f"action must have shape {(self.num_envs, *self.action_spec.shape)}, found {action.shape}")
+        invalid = jnp.isnan(action).any(-1)
+        action = _where(invalid, jnp.zeros_like(action), jnp.clip(action, self.action_spec.low, self.action_spec.high))
+        before = self._view(s.leaves, s.state, action, None, s.variables)
+        tau = self._tau(before)
+        after = _advance(self.task.action_repeat, self.velocity_limit, before.model, self.model, s.state, tau)
+        diverged = invalid | _unhealthy(after, self.velocity_limit)
+        last = _where(_unhealthy(s.state, self.velocity_limit), self._rest(), s.state)
+        state = _where(diverged, last.replace(flags=last.flags | Flags.DIVERGED), after)
+        leaves = {p: _where(diverged, jnp.broadcast_to(self.model.get(p), x.shape), x) for p, x in s.leaves.items()}
+        view = self._view(leaves, state, action, _where(diverged, jnp.zeros_like(tau), tau), s.variables)
+
+        obs, reward = self._observe(view), jnp.asarray(self.task.reward(view), self.dtype)
+        wrong = ~(jnp.isfinite(obs).all(-1) & jnp.isfinite(reward))
+        diverged = diverged | wrong
+        obs, reward = _where(wrong, jnp.zeros_like(obs), obs), _where(wrong, jnp.zeros_like(reward), reward)
+        length = s.length + 1
+        terminated = diverged if self.task.terminate is None else diverged | self.task.terminate(view)
+        truncated = jnp.zeros_like(diverged) if self.task.max_steps is None else (length >= self.task.max_steps) & ~terminated
+        done = terminated | truncated
+        result = EnvState(
+            state=state,
+            obs=obs,
+            reward=reward,
+            terminated=terminated,
+            truncated=truncated,
+            done=done,
+            metrics={"return": _so_far(s, self.auto_reset) + reward, "length": length, **self._metrics(view)},
+            info={"final_observation": obs, "diverged": diverged},
+            leaves=s.leaves,
+            variables=s.variables,
+            key=s.key,
+            episode=s.episode,
+            length=length,
+        )
+        return self._restart(result) if self.auto_reset else result
+
+    # ---- episodes ------------------------------------------------------------------------------------------------------------
+
+    def _first(self, key):
+        return jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(self.num_envs)), jnp.zeros(self.num_envs, jnp.int32)
+
+    def _begin(self, keys, episode) -> tuple[dict, Any, State]:
+        """Leaves, variables and state of the given episode of every environment."""
+
+        def one(key, number):
+            fresh = jax.random.fold_in(key, number)
+            leaves = self._draws.one(name_key(fresh if self.redraw else jax.random.fold_in(key, 0), "model"))
+            variables = () if self.task.variables is None else self.task.variables(self.model, name_key(fresh, "variables"))
+            if self.task.start is None:
+                q, v = jnp.asarray(self.model.topology.neutral), jnp.zeros(self.model.nv)
+            else:
+                q, v = self.task.start(self.model, name_key(fresh, "start"), variables)
+            return leaves, variables, jnp.asarray(q, self.dtype), jnp.asarray(v, self.dtype)
+
+        leaves, variables, q, v = jax.vmap(one)(keys, episode)
+        if q.shape != (self.num_envs, self.model.nq) or v.shape != (self.num_envs, self.model.nv):
+            raise ValueError(f"start must return q ({self.model.nq},) and v ({self.model.nv},), found {q.shape[1:]} and {v.shape[1:]}")
+        return leaves, variables, State(q, v, jnp.zeros(self.num_envs, self.dtype), jnp.zeros(self.num_envs, jnp.int32))
+
+    def _restart(self, s: EnvState) -> EnvState:
+        """Begin the next episode where one has ended. Nothing is computed in a step in which none has."""
+        episode = s.episode + s.done.astype(s.episode.dtype)
+        held = (s.leaves, s.variables, s.state, s.obs)
+
+        def begin():
+            fresh = self._begin(s.key, episode)
+            return _where(s.done, (*fresh, self._observe(self._still(*fresh))), held)
+
+        leaves, variables, state, obs = jax.lax.cond(s.done.any(), begin, lambda: held)
+        length = jnp.where(s.done, 0, s.length)
+        return s.replace(leaves=leaves, variables=variables, state=state, obs=obs, episode=episode, length=length)
+
+    # ---- the task's functions ------------------------------------------------------------------------------------------------
+
+    def _view(self, leaves, state, action, tau, variables) -> View:
+        return View(self.model.replace(leaves), state, action, tau, variables)
+
+    def _still(self, leaves, variables, state) -> View:
+        zero = partial(jnp.zeros, dtype=self.dtype)
+        return self._view(leaves, state, zero((self.num_envs, *self.action_spec.shape)), zero((self.num_envs, self.model.nv)), variables)
+
+    def _rest(self) -> State:
+        q = jnp.broadcast_to(jnp.asarray(self.model.topology.neutral, self.dtype), (self.num_envs, self.model.nq))
+        zero = jnp.zeros(self.num_envs, self.dtype)
+        return State(q, jnp.zeros((self.num_envs, self.model.nv), self.dtype), zero, jnp.zeros(self.num_envs, jnp.int32))
+
+    def _observe(self, view: View):
+        low, high = (jnp.asarray(x, self.dtype) for x in self._bounds)
+        return jnp.clip(jnp.asarray(self.task.observe(view), self.dtype), low, high)
+
+    def _metrics(self, view: View) -> dict:
+        return {} if self.task.metrics is None else dict(self.task.metrics(view))
+
+    def _tau(self, view: View):
+        if self._driven is None:
+            return jnp.asarray(self.task.actuate(view), self.dtype)
+        dofs, gear = self._driven
+        tau = jnp.zeros((self.num_envs, self.model.nv), self.dtype)
+        return tau.at[:, dofs].set(view.action * jnp.asarray(gear, self.dtype))
+
+
+def _so_far(s: EnvState, auto_reset: bool):
+    """Return of the running episode."""
+    return jnp.where(s.done, 0, s.metrics["return"]) if auto_reset else s.metrics["return"]
+
+
+def _drives(model: Model, gear) -> tuple[np.ndarray, np.ndarray]:
+    """Addresses in v and force per unit of action. None: all coordinates, with 1 N or 1 N m."""
+    if gear is None:
+        return np.arange(model.nv), np.ones(model.nv)
+    dofs, forces = [], []
+    for body, value in gear.items():
+        first, width = model.topology.bodies[body_index(model, body)].v
+        value = np.asarray(value, float)
+        if value.shape not in ((), (width,)):
+            raise ValueError(f"gear of {body!r} must be one number or {width}, found {value.shape}")
+        for k, force in enumerate(np.broadcast_to(value, (width,))):
+            if force != 0:
+                dofs.append(first + k)
+                forces.append(force)
+    if not dofs:
+        raise ValueError("gear drives no coordinate")
+    return np.array(dofs), np.array(forces)
+
+
+# ---- one step that keeps a diverging environment to itself ---------------------------------------------------------------------
+
+
+def _where(mask, x, y):
+    """x where mask (num_envs,) holds, else y; pytrees with the leading dimension num_envs."""
+    return jax.tree.map(lambda a, b: jnp.where(mask.reshape(mask.shape + (1,) * (jnp.ndim(b) - 1)), a, b), x, y)
+
+
+def _unhealthy(state: State, velocity_limit: float):
+    """(num_envs,) bool: diverged, not finite, or faster than the limit."""
+    moving = jnp.isfinite(state.q).all(-1) & (jnp.abs(state.v) <= velocity_limit).all(-1)
+    return ~moving | ((state.flags & Flags.DIVERGED) != 0)
+
+
+def _run(repeat: int, model: Model, state: State, tau) -> State:
+    if repeat == 1:
+        return step(model, state, tau=tau)
+    return rollout(model, state, taus=jnp.broadcast_to(tau, (repeat, *tau.shape)))[0]
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+def _advance(repeat: int, velocity_limit: float, model: Model, common: Model, state: State, tau) -> State:
+    """``repeat`` steps. Derivatives of environments that diverge are zero; those of the others do not see them.
+
+    A derivative of a number that is not finite is NaN even where its cotangent is zero, and sums over the batch (shared leaves, a
+    policy's parameters) would spread it. The derivative is therefore taken where diverged environments rest in the neutral
+    configuration with the common model. This costs one more evaluation of the step, and only where derivatives are taken.
+    """
+    return _run(repeat, model, state, tau)
+
+
+@_advance.defjvp
+def _advance_jvp(repeat, velocity_limit, primals, tangents):
+    model, common, state, tau = primals
+    dmodel, _, dstate, dtau = tangents
+    after = _advance(repeat, velocity_limit, model, common, state, tau)
+    bad = jax.lax.stop_gradient(_unhealthy(after, velocity_limit) | ~jnp.isfinite(tau).all(-1))
+    rest = State(
+        jnp.broadcast_to(jnp.asarray(model.topology.neutral, state.q.dtype), state.q.shape),
+        *(jnp.zeros_like(x) for x in (state.v, state.time, state.flags)),
+    )
+    safe = (_healed(bad, model, common), _where(bad, rest, state), jnp.where(bad[:, None], 0, tau))
+    mask = partial(_masked, bad)
+    moved = (_masked_leaves(bad, model, dmodel), jax.tree.map(mask, dstate), mask(dtau))
+    out, dout = jax.jvp(partial(_run, repeat), safe, moved)
+    return after, jax.tree.map(mask, dout)
+
+
+def _per_environment(model: Model):
+    """A tree of the model: whether each leaf has its own value in every environment."""
+    flags = model
+    for path in model.paths():
+        leaf = model.get(path)
+        if not isinstance(leaf, Frozen):
+            flags = flags._put(path, leaf.ndim > len(model.shape(path)))
+    return flags
+
+
+def _healed(bad, model: Model, common: Model) -> Model:
+    """Leaves of bad environments from the common model, where that has the leaf."""
+
+    def heal(each, leaf, nominal):
+        return _where(bad, jnp.broadcast_to(nominal, leaf.shape), leaf) if each and nominal.ndim < leaf.ndim else leaf
+
+    return jax.tree.map(heal, _per_environment(model), model, common)
+
+
+def _masked(bad, tangent):
+    if tangent.dtype == jax.dtypes.float0:
+        return tangent
+    return _where(bad, jnp.zeros_like(tangent), tangent)
+
+
+def _masked_leaves(bad, model: Model, tangents: Model) -> Model:
+    return jax.tree.map(lambda each, t: _masked(bad, t) if each else t, _per_environment(model), tangents)

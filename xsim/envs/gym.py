@@ -1,0 +1,126 @@
+"""Adapters to Gymnasium. Needs ``pip install 'xsim[gym]'``.
+
+``GymVectorEnv`` runs all environments of an `Env` at once; ``GymEnv`` is one environment. ``register()`` makes the tasks known to
+Gymnasium as ``xsim/<task>-v0``, for ``gymnasium.make`` and ``gymnasium.make_vec``.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+
+from .core import TASKS, Env, EnvState, Spec, make_env
+
+try:
+    import gymnasium
+    from gymnasium.vector import AutoresetMode, VectorEnv
+    from gymnasium.vector.utils import batch_space
+except ImportError as e:
+    raise ImportError("xsim.envs.gym needs gymnasium 1.1 or later: pip install 'xsim[gym]'") from e
+
+__all__ = ["GymEnv", "GymVectorEnv", "register"]
+
+
+def _box(spec: Spec) -> gymnasium.spaces.Box:
+    return gymnasium.spaces.Box(spec.low, spec.high, spec.shape, dtype=spec.dtype.type)
+
+
+def _arrays(tree) -> Any:
+    """New numpy arrays of a pytree: writable, shared with nobody."""
+    return jax.tree.map(np.array, tree)
+
+
+class GymVectorEnv(VectorEnv):
+    """A batch of environments as ``gymnasium.vector.VectorEnv``; arrays are numpy.
+
+    env: an `Env`, or a task or path for `make_env` with ``num_envs`` and further arguments of it. An environment that ends is reset in
+    the same step (``AutoresetMode.SAME_STEP``): ``info["final_obs"]`` holds the last observation where ``info["_final_obs"]`` is true,
+    ``info["final_info"]`` its metrics. ``env_state`` is the current `EnvState`.
+    """
+
+    metadata = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": []}
+
+    def __init__(self, env: Env | str, num_envs: int = 1, **arguments):
+        self.env = env if isinstance(env, Env) else make_env(env, num_envs=num_envs, **arguments)
+        if not self.env.auto_reset:
+            raise ValueError("GymVectorEnv resets in the step: make the Env with auto_reset=True")
+        self.num_envs = self.env.num_envs
+        self.single_observation_space = _box(self.env.observation_spec)
+        self.single_action_space = _box(self.env.action_spec)
+        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
+        self.action_space = batch_space(self.single_action_space, self.num_envs)
+        self.env_state: EnvState | None = None
+        self._reset, self._step = jax.jit(self.env.reset), jax.jit(self.env.step)
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None):
+        """Start all environments. Returns observations (num_envs, n) and info. ``options`` are not used."""
+        super().reset(seed=seed)
+        self.env_state = self._reset(_key(self.np_random))
+        return np.array(self.env_state.obs), {}
+
+    def step(self, actions):
+        """One action, (num_envs, actions), in every environment: observations, rewards, terminations, truncations, info."""
+        if self.env_state is None:
+            raise gymnasium.error.ResetNeeded("call reset before step")
+        self.env_state = s = self._step(self.env_state, np.asarray(actions))
+        obs, reward, terminated, truncated, metrics, info = _arrays((s.obs, s.reward, s.terminated, s.truncated, s.metrics, s.info))
+        done = terminated | truncated
+        out: dict[str, Any] = {}
+        for name, value in metrics.items():
+            out[name], out[f"_{name}"] = value, np.ones(self.num_envs, bool)
+        if done.any():
+            final = np.full(self.num_envs, None, dtype=object)
+            final[done] = list(info["final_observation"][done])
+            out["final_obs"], out["_final_obs"] = final, done.copy()
+            out["final_info"] = {k: v.copy() for k, v in metrics.items()}
+            out["final_info"]["diverged"] = info["diverged"]
+            out["final_info"].update({f"_{k}": done.copy() for k in tuple(out["final_info"])})
+            out["_final_info"] = done.copy()
+        return obs, reward, terminated, truncated, out
+
+
+class GymEnv(gymnasium.Env):
+    """One environment as ``gymnasium.Env``. env: an `Env` with num_envs=1 and auto_reset=False, or a task or path for `make_env`."""
+
+    metadata = {"render_modes": []}
+
+    def __init__(self, env: Env | str, **arguments):
+        self.env = env if isinstance(env, Env) else make_env(env, num_envs=1, auto_reset=False, **arguments)
+        if self.env.num_envs != 1 or self.env.auto_reset:
+            raise ValueError("GymEnv needs an Env with num_envs=1 and auto_reset=False")
+        self.observation_space = _box(self.env.observation_spec)
+        self.action_space = _box(self.env.action_spec)
+        self.env_state: EnvState | None = None
+        self._reset, self._step = jax.jit(self.env.reset), jax.jit(self.env.step)
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None):
+        """Start an episode: observation (n,) and info. ``options`` are not used."""
+        super().reset(seed=seed)
+        self.env_state = self._reset(_key(self.np_random))
+        return np.array(self.env_state.obs[0]), {}
+
+    def step(self, action):
+        """One action: observation, reward, terminated, truncated, info (metrics of the episode)."""
+        if self.env_state is None:
+            raise gymnasium.error.ResetNeeded("call reset before step")
+        self.env_state = s = self._step(self.env_state, np.asarray(action)[None])
+        info = {name: x[0] for name, x in _arrays({**s.metrics, "diverged": s.info["diverged"]}).items()}
+        return np.array(s.obs[0]), float(s.reward[0]), bool(s.terminated[0]), bool(s.truncated[0]), info
+
+
+def _key(generator: np.random.Generator):
+    return jax.random.key(int(generator.integers(2**31)))
+
+
+def register() -> tuple[str, ...]:
+    """Register every task with Gymnasium; returns the new ids. Calling it again is harmless."""
+    new = []
+    for name in TASKS:
+        identifier = f"xsim/{name}-v0"
+        if identifier not in gymnasium.registry:
+            gymnasium.register(identifier, entry_point=partial(GymEnv, name), vector_entry_point=partial(GymVectorEnv, name))
+            new.append(identifier)
+    return tuple(new)

@@ -1,0 +1,103 @@
+"""``python -m xsim.view FILE``: simulate a model file from its start state and look at the motion in a browser."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import webbrowser
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+
+from . import models, viewer
+from .dynamics.step import init, rollout
+from .io.errors import ParseError
+from .load import load
+from .model import Flags, Model
+
+
+def trajectory(model: Model, steps: int, *, envs: int = 1, velocity: float = 0.0, seed: int = 0):
+    """q of a simulation from the start state: (q: (steps + 1, envs, nq), flags: (envs,), see `Flags`).
+
+    velocity: standard deviation of the random start velocities, m/s and rad/s.
+    """
+    dtype = model.option.dt.dtype
+    state = init(model, v=velocity * jax.random.normal(jax.random.key(seed), (envs, model.nv), dtype))
+    if steps == 0:
+        return state.q[None], state.flags
+    run = jax.jit(lambda s: rollout(model, s, steps=steps, record=lambda now, data: now.q, checkpoint=False))
+    final, q = run(state)
+    return jnp.concatenate([state.q[None], q]), final.flags
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The command. Returns the exit status: 0, or 1 where the file cannot be read or the page not be written."""
+    options = _parser().parse_args(arguments)
+    try:
+        model = load(_file(options.file), format=options.format, seed=options.seed)
+        dt = float(model.option.dt)
+        steps = max(0, round(options.seconds / dt)) if options.steps is None else options.steps
+        velocity = options.velocity if options.velocity is not None else (1.0 if options.envs > 1 else 0.0)
+        print(f"{options.file}: {len(model.body_names)} bodies, {model.nv} degrees of freedom; {steps} steps of {dt:g} s", flush=True)
+        q, flags = trajectory(model, steps, envs=options.envs, velocity=velocity, seed=options.seed)
+        _report(flags)
+        path = viewer.save(model, q, _output(options), envs=options.envs, title=model.topology.name or Path(options.file).stem)
+    except (ParseError, ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    print(f"wrote {path}")
+    if not options.no_open and not webbrowser.open(path.resolve().as_uri()):
+        print("no browser could be opened: open the file yourself", file=sys.stderr)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m xsim.view", description="Simulate a model file and look at it in a browser.")
+    parser.add_argument("file", metavar="FILE", help=f"a model file, or a bundled model: {', '.join(models.names())}")
+    parser.add_argument("--format", help="the file's format (default: found from the file)")
+    length = parser.add_mutually_exclusive_group()
+    length.add_argument("--steps", type=_at_least(0, int), metavar="N", help="number of time steps; 0 shows the start state")
+    length.add_argument("--seconds", type=_at_least(0, float), default=5.0, metavar="S", help="simulated time (default: 5)")
+    parser.add_argument("--output", type=Path, metavar="FILE.html", help="the page (default: a temporary file)")
+    parser.add_argument("--no-open", action="store_true", help="only write the page")
+    parser.add_argument("--seed", type=int, default=0, help="for everything random (default: 0)")
+    parser.add_argument("--envs", type=_at_least(1, int), default=1, metavar="K", help="environments side by side (default: 1)")
+    parser.add_argument("--velocity", type=_at_least(0, float), metavar="X",
+                        help="random start velocity, m/s and rad/s (default: 0, or 1 with several environments)")  # fmt: skip
+    return parser
+
+
+def _at_least(low: float, kind: type):
+    def number(text: str):
+        value = kind(text)
+        if not low <= value < float("inf"):
+            raise argparse.ArgumentTypeError(f"must be {low} or more, found {text}")
+        return value
+
+    number.__name__ = "number" if kind is float else "whole number"
+    return number
+
+
+def _file(name: str) -> Path:
+    """The file of that name, or the bundled model."""
+    return models.path(name) if not Path(name).exists() and name in models.names() else Path(name)
+
+
+def _output(options) -> Path:
+    if options.output is not None:
+        return options.output
+    with tempfile.NamedTemporaryFile(prefix="xsim-", suffix=".html", delete=False) as file:
+        return Path(file.name)
+
+
+def _report(flags) -> None:
+    for bit, text in ((Flags.DIVERGED, "diverged"), (Flags.SINGULAR, "met a singular mass matrix")):
+        count = int(((flags & bit) != 0).sum())
+        if count:
+            print(f"warning: {count} of {flags.size} environments {text}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
