@@ -52,7 +52,7 @@ def test_general_joint_equals_the_built_in_hinge(general_hinge, x64):
 def test_non_constant_subspace(cam, x64):
     """Velocity is the rate of pose, energy is kept by RK4, gradients reach the joint's own parameter."""
     model = xsim.with_integrator(xsim.loads(FILE.format(joint="cam"), "x_xy"), "rk4").replace({"option.regularization": 0.0})
-    assert model.paths()[-1] == "dof.stiffness" and "joint.params.cam.lift" in model.paths()
+    assert "joint.params.cam.lift" in model.paths()
     q, v = jnp.array([[0.2, 0.7], [1.0, -0.4]]), jnp.array([[0.5, 2.0], [-0.3, 1.0]])
     data = xsim.forward(model, xsim.init(model, q, v))
     _, (dpos, _) = jax.jvp(lambda q: xsim.kinematics(model, q), (q,), (v,))

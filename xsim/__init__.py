@@ -1,5 +1,7 @@
 """xsim: batched, differentiable rigid-body simulation in JAX. Importing it changes no setting of jax, numpy or logging."""
 
+import jax
+
 from .build import build, with_integrator
 from .dynamics.step import (
     bias,
@@ -28,9 +30,12 @@ from .spec import ModelSpec
 
 __version__ = "0.1.0"
 
+jit = jax.jit
+"""What to compile with: the dynamics bound their own compile time (docs/core.md), so jax's own jit with its own defaults."""
+
 __all__ = [
     "Data", "ElementaryJoint", "Flags", "GeneralJoint", "JointType", "Model", "ModelSpec", "Parameter", "ParseError", "State",
     "UnsupportedWarning", "bias", "body_inertia", "build", "difference", "energy", "forward", "forward_dynamics", "init", "integrate",
-    "inverse_dynamics", "jacobian", "kinematics", "load", "loads", "mass_matrix", "parse", "parse_text", "passive", "register_joint",
+    "inverse_dynamics", "jacobian", "jit", "kinematics", "load", "loads", "mass_matrix", "parse", "parse_text", "passive", "register_joint",
     "rollout", "smooth_acceleration", "step", "with_integrator",
 ]  # fmt: skip

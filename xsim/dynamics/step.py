@@ -1,11 +1,13 @@
 """The public functions of the dynamics: what a user calls on a Model and a State.
 
 Every function takes q: (*batch, nq), v and tau: (*batch, nv) and model leaves that are shared or ``(*batch, *shape)``; results
-carry the common batch. All are plain functions: they may be wrapped in jit, grad, jvp, vmap, scan, checkpoint.
+carry the common batch. Each compiles once per shape when it is called directly, and may be wrapped in jit, grad, jvp, vmap, scan,
+checkpoint.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 
 import jax
@@ -84,6 +86,7 @@ class _Call:
         return self.q[0].dtype if self.q else jnp.result_type(float)
 
 
+@jax.jit
 def kinematics(model: Model, q):
     """World poses of all bodies: pos (*batch, nbody, 3) in m, quat (*batch, nbody, 4) as w x y z, body to world."""
     c = _Call(model, q)
@@ -91,6 +94,7 @@ def kinematics(model: Model, q):
     return c.join([p.pos for p in poses], 2), c.join([p.quat for p in poses], 2)
 
 
+@functools.partial(jax.jit, static_argnames="body")
 def jacobian(model: Model, q, body, point=(0.0, 0.0, 0.0)):
     """Jacobians of a point of a body: linear and angular, each (*batch, 3, nv), world axes.
 
@@ -134,6 +138,7 @@ def body_index(model: Model, body) -> int:
     return int(body)
 
 
+@jax.jit
 def mass_matrix(model: Model, q):
     """Joint-space inertia M(q), armature included: (*batch, nv, nv), kg, kg m or kg m^2."""
     c = _Call(model, q)
@@ -147,6 +152,7 @@ def mass_matrix(model: Model, q):
     return c.join(dense, 2)
 
 
+@jax.jit
 def inverse_dynamics(model: Model, q, v, a):
     """Generalized force that produces acceleration a against inertia (armature included) and gravity: (*batch, nv)."""
     c = _Call(model, q, v, extra=(a,))
@@ -156,6 +162,7 @@ def inverse_dynamics(model: Model, q, v, a):
     return c.join([f + x for f, x in zip(force, armature, strict=True)])
 
 
+@jax.jit
 def bias(model: Model, q, v):
     """Velocity-dependent and gravity force: what must be applied for zero acceleration, (*batch, nv)."""
     c = _Call(model, q, v)
@@ -163,6 +170,7 @@ def bias(model: Model, q, v):
     return c.join(kin.inverse_dynamics(c.system, frame, kin.link_inertias(c.system, frame), c.q, c.v))
 
 
+@jax.jit
 def passive(model: Model, q, v):
     """Force of joint springs and dampers, (*batch, nv)."""
     c = _Call(model, q, v)
@@ -170,17 +178,20 @@ def passive(model: Model, q, v):
     return c.join(passive_force(c.system, c.q, c.v, damping))
 
 
+@jax.jit
 def smooth_acceleration(model: Model, q, v, tau=None):
     """Acceleration from tau, springs, dampers, gravity and velocity terms: (*batch, nv)."""
     c = _Call(model, q, v, tau)
     return c.join(acceleration(Equation(c.system, c.q, c.v, c.tau, 0.0))[0])
 
 
+@jax.jit
 def forward_dynamics(model: Model, q, v, tau=None):
     """Acceleration under everything that acts on the model: (*batch, nv). No kind of constraint row exists yet."""
     return smooth_acceleration(model, q, v, tau)
 
 
+@jax.jit
 def energy(model: Model, q, v):
     """Kinetic energy (armature included) and potential energy (gravity, springs), J: two arrays (*batch,).
 
@@ -206,6 +217,7 @@ def energy(model: Model, q, v):
     return c.join(kinetic, 0), c.join(potential, 0)
 
 
+@jax.jit
 def body_inertia(model: Model):
     """Mass (*batch, nbody), centre of mass (*batch, nbody, 3) and inertia about it (*batch, nbody, 6: xx yy zz xy xz yz), body axes."""
     from .system import body_inertias
@@ -222,12 +234,14 @@ def body_inertia(model: Model):
     return mass, com, second - mass[..., None] * shift
 
 
+@jax.jit
 def integrate(model: Model, q, dv):
     """q moved by the velocity dv for unit time, on the configuration manifold: (*batch, nq)."""
     c = _Call(model, q, dv)
     return c.join(_integrate(c.system, c.q, c.v, 1.0))
 
 
+@jax.jit
 def difference(model: Model, q0, q1):
     """The velocity (*batch, nv) that moves q0 to q1 in unit time: the inverse of `integrate`."""
     q0, q1 = jnp.asarray(q0), jnp.asarray(q1)
@@ -236,6 +250,7 @@ def difference(model: Model, q0, q1):
     return c.join(_difference(c.system, c.q, list(c.lanes.split(jnp.broadcast_to(q1, (*c.lanes.batch, model.nq)), 1))))
 
 
+@jax.jit
 def forward(model: Model, state: State, ctrl=None, tau=None) -> Data:
     """Everything that can be computed at a state. tau: generalized force (*batch, nv). See `Data` for what comes back."""
     _no_controls(model, ctrl)
@@ -266,12 +281,14 @@ def forward(model: Model, state: State, ctrl=None, tau=None) -> Data:
     )
 
 
+@jax.jit
 def step(model: Model, state: State, ctrl=None, tau=None) -> State:
     """The state one time step later. tau: generalized force (*batch, nv), held over the step."""
     _no_controls(model, ctrl)
     return _chunked(_steps, model, state, None if tau is None else jnp.asarray(tau, state.q.dtype)[None], 1, None)[0]
 
 
+@functools.partial(jax.jit, static_argnames=("steps", "record", "checkpoint"))
 def rollout(model: Model, state: State, ctrls=None, *, taus=None, steps=None, record=None, checkpoint=True):
     """Many steps: (final state, recorded).
 

@@ -236,7 +236,7 @@ class Env:
             raise ValueError("a task with actuate must say how many actions it takes")
         actions = task.actions if self._driven is None else len(self._driven[0])
         self.action_spec = _spec((actions,), -1.0, 1.0, self.dtype)
-        obs = jax.eval_shape(lambda: self._observe(self._still(*self._begin(*self._first(jax.random.key(0))))))
+        obs = jax.eval_shape(lambda: jnp.asarray(task.observe(self._still(*self._begin(*self._first(jax.random.key(0)))))))
         if obs.ndim != 2 or obs.shape[0] != num_envs:
             raise ValueError(f"observe must return ({num_envs}, n), found {obs.shape}")
         self.observation_spec = _spec(obs.shape[1:], *self._bounds, self.dtype)

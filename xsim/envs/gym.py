@@ -73,7 +73,8 @@ class GymVectorEnv(VectorEnv):
             out[name], out[f"_{name}"] = value, np.ones(self.num_envs, bool)
         if done.any():
             final = np.full(self.num_envs, None, dtype=object)
-            final[done] = list(info["final_observation"][done])
+            for i in np.flatnonzero(done):
+                final[i] = info["final_observation"][i]
             out["final_obs"], out["_final_obs"] = final, done.copy()
             out["final_info"] = {k: v.copy() for k, v in metrics.items()}
             out["final_info"]["diverged"] = info["diverged"]

@@ -1,0 +1,114 @@
+"""``python -m xsim.bench``: steps per second of a model, its gradients, and other engines at the same work.
+
+Each engine runs in a process of its own. The work: environments start near the neutral configuration and are pushed by constant forces
+for a number of steps; the gradient is that of the sum of squares of the final q with respect to the forces of all steps.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import signal
+import sys
+from pathlib import Path
+
+from .compare import Column, Settings, compare
+from .peers import ENGINES
+from .report import as_json, curve, table
+
+PEERS = tuple(name for name in ENGINES if name != "xsim")
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    p = argparse.ArgumentParser("python -m xsim.bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--model", default="chain", help="bundled model or file (default: %(default)s)")
+    p.add_argument("--batch", type=_positive, default=1024, help="environments (default: %(default)s)")
+    p.add_argument("--steps", type=_positive, default=100, help="steps of a rollout (default: %(default)s)")
+    p.add_argument("--dtype", choices=("float32", "float64"), default="float32")
+    p.add_argument("--gradient", action=argparse.BooleanOptionalAction, default=True, help="measure the gradient too")
+    p.add_argument("--freeze", type=_names, default=(), metavar="PATTERNS", help="second column with these leaves frozen: geom.*,body.*")
+    p.add_argument("--randomize", nargs="?", const="", metavar="RANGES",
+                   help="xsim's environments differ (axes and positions, or the ranges named); peers keep one model")  # fmt: skip
+    p.add_argument("--repeat", type=_positive, default=5, help="timed runs of every program (default: %(default)s)")
+    p.add_argument("--vs", type=_peers, default=(), metavar="PEERS", help=f"other engines: {','.join(PEERS)}")
+    p.add_argument("--peer-python", default=sys.executable, metavar="PATH", help="interpreter that has the other engines")
+    p.add_argument("--scaling", nargs="?", const="scaling.png", metavar="PNG", help="sweep the batch up to --batch and draw the curve")
+    p.add_argument("--json", metavar="FILE", help="write everything measured")
+    p.add_argument("--timeout", type=float, default=600.0, metavar="S", help="limit of one command to an engine (default: %(default)s s)")
+    p.add_argument("--seed", type=int, default=0)
+    p.add_argument("--quiet", action="store_true", help="no progress on stderr")
+    return p
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a positive number")
+    return value
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(x.strip() for x in text.split(",") if x.strip())
+
+
+def _peers(text: str) -> tuple[str, ...]:
+    names = _names(text)
+    for name in names:
+        if name not in PEERS:
+            raise argparse.ArgumentTypeError(f"unknown engine {name!r}; known: {', '.join(PEERS)}")
+    return names
+
+
+def sweep(largest: int) -> list[int]:
+    """Batch sizes of a scaling curve: powers of 4 below the largest, then the largest."""
+    sizes = [1]
+    while sizes[-1] * 4 < largest:
+        sizes.append(sizes[-1] * 4)
+    return sizes if largest == 1 else [*sizes, largest]
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the benchmark; the exit status is 1 where xsim itself failed, 130 after Ctrl-C."""
+    args = parser().parse_args(argv)
+    settings = Settings(
+        model=args.model, batch=args.batch, steps=args.steps, dtype=args.dtype, gradient=args.gradient, freeze=args.freeze,
+        randomize=args.randomize, repeat=args.repeat, peers=args.vs, peer_python=args.peer_python, timeout=args.timeout, seed=args.seed,
+    )  # fmt: skip
+
+    def say(text: str) -> None:
+        if not args.quiet:
+            print(text, file=sys.stderr, flush=True)
+
+    runs: list[tuple[Settings, list[Column]]] = []
+    complete = False
+    try:
+        for batch in sweep(args.batch) if args.scaling else (args.batch,):
+            here = dataclasses.replace(settings, batch=batch)
+            columns: list[Column] = []
+            runs.append((here, columns))
+            compare(here, columns, say)
+            print(table(here, columns), end="\n\n", flush=True)
+        complete = True
+    except KeyboardInterrupt:
+        say("interrupted")
+        print(table(*runs[-1]), end="\n\ninterrupted: what is above was measured before\n", flush=True)
+    if args.json:
+        Path(args.json).write_text(json.dumps(as_json(runs, complete), indent=1) + "\n")
+    if args.scaling:
+        curve(runs, args.scaling)
+    if not complete:
+        return 130
+    return 1 if any(c.failed for _, columns in runs for c in columns if c.engine == "xsim") else 0
+
+
+def _interrupt(*_) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    # Also where the shell that started it ignores Ctrl-C for background jobs, and for a polite kill.
+    signal.signal(signal.SIGINT, _interrupt)
+    signal.signal(signal.SIGTERM, _interrupt)
+    sys.exit(main())

@@ -1,0 +1,249 @@
+"""A Model as data that other engines can read: an MJCF text with explicit inertias, an x_xy text, start states and forces.
+
+The MJCF text has one body per moving body (bodies fixed to another are merged into it), no geoms and no contact. Its coordinates are
+xsim's: a root's free joint without an offset in orientation becomes ``free`` (q differs by the body's ``pos``), any other free joint
+three slides and a ball.
+"""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..dynamics.step import body_inertia, integrate
+from ..model import Model
+
+__all__ = ["Refused", "describe", "mjcf", "start", "xxy"]
+
+
+class Refused(ValueError):
+    """The format cannot say this model; the text says why."""
+
+
+def describe(model: Model, source: str | None) -> dict:
+    """What a peer needs, as JSON: each format holds its text, or under ``refused`` the reason why it has none."""
+    out: dict = {"name": model.topology.name, "nq": model.nq, "nv": model.nv, "bodies": len(model.body_names)}
+    out["integrator"], out["dt"] = model.topology.integrator, float(_number(model, "option.dt"))
+    for name, write in (("mjcf", mjcf), ("xxy", lambda m: xxy(m, source))):
+        try:
+            out[name] = write(model)
+        except Refused as error:
+            out[name] = {"refused": str(error)}
+    return out
+
+
+def start(model: Model, batch: int, seed: int = 0) -> tuple:
+    """Start configurations near the neutral one and a constant force for each environment: (batch, nq), (batch, nv), both scattered."""
+    key_q, key_tau = jax.random.split(jax.random.key(seed))
+    dtype = model.option.dt.dtype
+    neutral = jnp.broadcast_to(jnp.asarray(model.topology.neutral, dtype), (batch, model.nq))
+    q = integrate(model, neutral, 0.2 * jax.random.normal(key_q, (batch, model.nv), dtype))
+    return q, 0.1 * jax.random.normal(key_tau, (batch, model.nv), dtype)
+
+
+def _number(model: Model, path: str) -> np.ndarray:
+    """A leaf as numpy; of environment 0 where it differs between environments."""
+    leaf = model.get(path)
+    value = np.asarray(getattr(leaf, "value", leaf), np.float64)
+    width = len(model.shape(path))
+    return value.reshape(-1, *value.shape[value.ndim - width :])[0] if value.ndim > width else value
+
+
+# ---- MJCF --------------------------------------------------------------------------------------------------------------------
+
+# Integrator of xsim: (MJCF integrator, whether joint damping is implicit).
+INTEGRATORS = {"implicit_damping": ("Euler", "enable"), "euler": ("Euler", "disable"), "rk4": ("RK4", "disable")}
+
+
+def mjcf(model: Model) -> dict:
+    """``xml`` and what MJCF attributes cannot say: ``damping`` and ``armature`` per velocity; ``joints``: (name, q, v) of each joint in
+    xsim's addresses; ``offset``: added to xsim's q to give MuJoCo's. Raises `Refused`.
+    """
+    top = model.topology
+    integrator, implicit = INTEGRATORS[top.integrator]
+    root = ElementTree.Element("mujoco", model=top.name or "model")
+    ElementTree.SubElement(root, "compiler", angle="radian", balanceinertia="true", boundmass="1e-9", boundinertia="1e-9")
+    option = {"timestep": repr(float(_number(model, "option.dt"))), "gravity": _text(_number(model, "option.gravity"))}
+    option = ElementTree.SubElement(root, "option", integrator=integrator, **option)
+    ElementTree.SubElement(option, "flag", contact="disable", constraint="disable", eulerdamp=implicit)
+    world = ElementTree.SubElement(root, "worldbody")
+    carrier, inertials = _merged(model)
+    elements: dict[int, ElementTree.Element] = {-1: world}
+    offset, joints = np.zeros(model.nq), []
+    for i, body in enumerate(top.bodies):
+        if carrier[i][0] != i:
+            continue
+        parent, pose = _attached(model, carrier, i)
+        element = ElementTree.SubElement(elements[parent], "body", name=body.name, pos=_text(pose[0]), quat=_text(pose[1]))
+        elements[i] = element
+        _check_axes(model, body)
+        for joint in _joints(model, i, parent == -1, pose, offset):
+            joints.append((joint["name"], joint.pop("q"), joint.pop("v")))
+            ElementTree.SubElement(element, "joint", joint)
+        mass, com, inertia = inertials[i]
+        ElementTree.SubElement(element, "inertial", pos=_text(com), mass=repr(float(max(mass, 1e-9))), fullinertia=_text(_six(inertia)))
+    if not joints:
+        raise Refused("nothing moves")
+    return {
+        "xml": ElementTree.tostring(root, "unicode"),
+        "damping": _number(model, "dof.damping").tolist(),
+        "armature": (_number(model, "dof.armature") + _number(model, "option.regularization")).tolist(),
+        "joints": joints,
+        "offset": offset.tolist(),
+    }
+
+
+def _joints(model: Model, index: int, at_root: bool, pose, offset) -> list[dict]:
+    """MJCF joints of a body, in order. Writes the offset of a free joint's position."""
+    top = model.topology
+    body = top.bodies[index]
+    if body.joint_type == "cor":
+        raise Refused(f"body {body.name!r}: MJCF has no joint that says cor (9 velocities for 6 freedoms)")
+    stiffness, reference = _number(model, "dof.stiffness"), _number(model, "joint.spring_ref")
+    (q0, _), (v0, nv) = body.q, body.v
+    if body.joint_type == "free" and at_root and abs(abs(pose[1][0]) - 1) < 1e-9 and not stiffness[v0 : v0 + nv].any():
+        offset[q0 : q0 + 3] = pose[0]
+        return [{"name": f"{body.name}.free", "type": "free", "q": q0, "v": v0}]
+    out = []
+    for k, link in enumerate(x for x in top.links if x.body == index):
+        if link.kind not in KINDS:
+            raise Refused(f"body {body.name!r}: MJCF has no {link.kind} joint")
+        joint = {"name": f"{body.name}.{k}", "type": KINDS[link.kind], "q": link.q, "v": link.v}
+        stiff = stiffness[link.v : link.v + link.nv]
+        if np.ptp(stiff) > 1e-9 * stiff.max():
+            raise Refused(f"body {body.name!r}: MJCF has one stiffness for a ball joint, the model has {stiff.tolist()}")
+        joint["stiffness"] = repr(float(stiff[0]))
+        if link.kind == "ball":
+            if stiff.any() and not np.allclose(np.abs(reference[link.q]), 1):
+                raise Refused(f"body {body.name!r}: MJCF has no spring reference for a ball joint")
+        else:
+            joint["springref"] = repr(float(reference[link.q]))
+            axis = _number(model, "joint.axes")[link.axis] if isinstance(link.axis, int) else link.axis
+            joint["axis"] = _text(axis)
+        out.append(joint)
+    return out
+
+
+KINDS = {"hinge": "hinge", "slide": "slide", "ball": "ball"}
+
+
+def _check_axes(model: Model, body) -> None:
+    """Refuse what MuJoCo cannot do: different dampings of translations along axes that turn with the body."""
+    v = slice(body.v[0], body.v[0] + 3)
+    for law, leaf in ((body.damper_axes, "dof.damping"), (body.armature_axes, "dof.armature")):
+        if law == "body" and body.joint_type in ("free", "cor", "planar") and np.ptp(_number(model, leaf)[v]) > 1e-12:
+            raise Refused(f"body {body.name!r}: {leaf} along body axes differs between axes, which MJCF cannot say")
+
+
+def _merged(model: Model):
+    """carrier: for each body the moving body it is part of (-1: the world) and its pose there; inertials of the carriers."""
+    mass, com, inertia = (np.asarray(x, np.float64) for x in body_inertia(model))
+    if mass.ndim > 1:
+        mass, com, inertia = mass[0], com[0], inertia[0]
+    pos, quat = _number(model, "body.pos"), _number(model, "body.quat")
+    carrier: list[tuple] = []
+    parts: dict[int, list] = {}
+    for i, body in enumerate(model.topology.bodies):
+        if body.v[1]:
+            carrier.append((i, np.zeros(3), np.eye(3)))
+        else:
+            host, shift, turn = carrier[body.parent] if body.parent >= 0 else (-1, np.zeros(3), np.eye(3))
+            carrier.append((host, shift + turn @ pos[i], turn @ _matrix(quat[i])))
+        host, shift, turn = carrier[i]
+        parts.setdefault(host, []).append((mass[i], shift + turn @ com[i], turn @ _square(inertia[i]) @ turn.T))
+    return carrier, {host: _sum(found) for host, found in parts.items()}
+
+
+def _attached(model: Model, carrier, index: int):
+    """The moving body a body hangs on, and its joint frame there as (pos, quat)."""
+    body = model.topology.bodies[index]
+    pos, quat = _number(model, "body.pos")[index], _number(model, "body.quat")[index]
+    quat = quat / np.linalg.norm(quat)
+    host, shift, turn = carrier[body.parent] if body.parent >= 0 else (-1, np.zeros(3), np.eye(3))
+    return host, (shift + turn @ pos, _product(_quaternion(turn), quat))
+
+
+def _sum(parts):
+    """Mass, centre of mass and inertia about it of rigidly joined parts."""
+    mass = sum(m for m, _, _ in parts)
+    centre = sum((m * c for m, c, _ in parts), np.zeros(3)) / mass if mass > 0 else np.zeros(3)
+    inertia = np.zeros((3, 3))
+    for m, c, own in parts:
+        d = c - centre
+        inertia += own + m * (d @ d * np.eye(3) - np.outer(d, d))
+    return mass, centre, inertia
+
+
+def _square(six) -> np.ndarray:
+    xx, yy, zz, xy, xz, yz = six
+    return np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
+
+
+def _six(m) -> np.ndarray:
+    return np.array([m[0, 0], m[1, 1], m[2, 2], m[0, 1], m[0, 2], m[1, 2]])
+
+
+def _matrix(quat) -> np.ndarray:
+    w, x, y, z = quat / np.linalg.norm(quat)
+    return np.array(
+        [
+            [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
+            [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
+            [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
+        ]
+    )
+
+
+def _quaternion(m) -> np.ndarray:
+    """Quaternion of a rotation matrix: the eigenvector of the largest eigenvalue of Bar-Itzhack's matrix (JGCD 23(6), 2000)."""
+    k = np.zeros((4, 4))
+    k[0, 0] = np.trace(m)
+    k[1:, 1:] = m + m.T - np.trace(m) * np.eye(3)
+    k[0, 1:] = k[1:, 0] = m[2, 1] - m[1, 2], m[0, 2] - m[2, 0], m[1, 0] - m[0, 1]
+    q = np.linalg.eigh(k)[1][:, -1]
+    return q if q[0] >= 0 else -q
+
+
+def _product(a, b) -> np.ndarray:
+    return np.concatenate([[a[0] * b[0] - a[1:] @ b[1:]], a[0] * b[1:] + b[0] * a[1:] + np.cross(a[1:], b[1:])])
+
+
+def _text(x) -> str:
+    return " ".join(repr(float(v)) for v in np.ravel(x))
+
+
+# ---- x_xy --------------------------------------------------------------------------------------------------------------------
+
+
+def xxy(model: Model, source: str | None) -> dict:
+    """``xml`` in RING's dialect, ``axes``: {body: drawn axes}, and ``layout``: (joint type, q, v) of each body in xsim's addresses."""
+    path = Path(source) if source else None
+    if path is None or not path.is_file() or not (root := _xml_root(path)).tag == "x_xy":
+        raise Refused("RING reads x_xy files only")
+    top = model.topology
+    for body in top.bodies:
+        if body.joint_type == "cor":
+            raise Refused(f"body {body.name!r}: RING refuses joint cor in a file")
+    if "name" in root.attrib:
+        root.attrib["model"] = root.attrib.pop("name")
+    for geom in root.iter("geom"):
+        if "size" in geom.attrib:
+            geom.attrib["dim"] = geom.attrib.pop("size")
+    axes = _number(model, "joint.axes")
+    drawn = {b.name: axes[list(b.axes)].tolist() for b in top.bodies if b.joint_type in ("rr", "rr_imp", "rsaddle")}
+    return {
+        "xml": ElementTree.tostring(root, "unicode"),
+        "axes": drawn,
+        "layout": [(b.name, b.joint_type, b.q[0], b.v[0], b.q[1], b.v[1]) for b in top.bodies],
+    }
+
+
+def _xml_root(path: Path):
+    try:
+        return ElementTree.parse(path).getroot()
+    except ElementTree.ParseError as error:
+        raise Refused("RING reads x_xy files only") from error

@@ -1,0 +1,330 @@
+"""One adapter per engine. A peer's worker imports this file without the rest of xsim, in an interpreter that may not have its
+dependencies; the imports of an engine are inside its adapter.
+
+Peers get one model for all environments, as a constant of their compiled program, which is how their users write it. Their default
+solver settings are kept; contact and constraints are off.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .measure import Program, compile_program
+
+__all__ = ["ENGINES", "Engine", "Unsupported", "load_engine"]
+
+
+class Unsupported(Exception):
+    """The engine cannot do this job; the text says why."""
+
+
+class Engine(NamedTuple):
+    """An engine that holds its model and start states. ``compile(what)`` makes the program ``forward`` or ``gradient``; the result of
+    ``forward`` goes through ``to_xsim`` to be final configurations (batch, nq) in xsim's coordinates.
+    """
+
+    about: dict
+    compile: Callable[[str], Program]
+    to_xsim: Callable[[Any], np.ndarray]
+
+
+class Start(NamedTuple):
+    """What xsim's own worker wrote: the mechanism, q (batch, nq) and tau (batch, nv)."""
+
+    mechanism: dict
+    q: np.ndarray
+    tau: np.ndarray
+
+
+def read_start(job: dict) -> Start:
+    folder = Path(job["folder"])
+    with np.load(folder / "start.npz") as arrays:
+        return Start(json.loads((folder / "mechanism.json").read_text()), arrays["q"], arrays["tau"])
+
+
+def _format(start: Start, name: str) -> dict:
+    found = start.mechanism[name]
+    if "refused" in found:
+        raise Unsupported(found["refused"])
+    return found
+
+
+def _versions(*packages: str) -> dict[str, str]:
+    out = {}
+    for name in packages:
+        try:
+            out[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return out
+
+
+def processor() -> str:
+    """Name of the processor and the cores this process may use."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        name = next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        name = "CPU"
+    return f"{name}, {cores} cores"
+
+
+def _about(*packages: str, **more) -> dict:
+    import jax
+
+    device = jax.devices()[0]
+    name = processor() if device.platform == "cpu" else f"{device.device_kind}"
+    return {"device": name, "platform": device.platform, "versions": _versions("jax", "jaxlib", *packages), "model": "shared", **more}
+
+
+def _jax_engine(job: dict, about: dict, final, fixed: tuple, tau, to_xsim) -> Engine:
+    """final(*fixed, taus) -> q (batch, nq), taus (steps, batch, nv); tau (batch, nv) is the force at every step."""
+    import jax
+    import jax.numpy as jnp
+
+    taus = jnp.broadcast_to(jnp.asarray(tau), (job["steps"], *tau.shape)) + 0.0
+
+    def loss(taus, *fixed):
+        return jnp.sum(final(*fixed, taus) ** 2)
+
+    programs = {"forward": (final, (*fixed, taus)), "gradient": (jax.grad(loss), (taus, *fixed))}
+
+    def build(what: str) -> Program:
+        fn, args = programs[what]
+        return compile_program(fn, args, batch=job["batch"], steps=job["steps"])
+
+    return Engine(about, build, to_xsim)
+
+
+# ---- xsim --------------------------------------------------------------------------------------------------------------------
+
+
+def _xsim(job: dict) -> Engine:
+    import jax
+
+    from .. import __version__, init, load, models, rollout
+    from ..randomize import randomize
+    from .mechanism import describe, start
+
+    source = job["model"]
+    if source in models.names():
+        source = str(models.path(source))
+    model = load(source)
+    label = "shared"
+    if job["randomize"] is not None:
+        model = randomize(model, jax.random.key(job["seed"]), job["batch"], job["randomize"] or None)
+        drawn = [p for p in model.paths() if model.get(p).ndim > len(model.shape(p))]
+        if not drawn:
+            raise Unsupported("--randomize: the model has no random axes or position ranges: name a file of ranges")
+        label = f"per environment: {', '.join(drawn)}"
+    if job["freeze"]:
+        model = model.freeze(*job["freeze"])
+        label += f"; frozen: {', '.join(job['freeze'])}"
+    q, tau = start(model, job["batch"], job["seed"])
+    if job.get("describe"):
+        folder = Path(job["folder"])
+        np.savez(folder / "start.npz", q=np.asarray(q), tau=np.asarray(tau))
+        (folder / "mechanism.json").write_text(json.dumps(describe(model, source)))
+
+    def final(model, q, taus):
+        return rollout(model, init(model, q), taus=taus)[0].q
+
+    about = _about(model=label, integrator=model.topology.integrator, nq=model.nq, nv=model.nv, name=model.topology.name)
+    about["versions"]["xsim"] = __version__
+    return _jax_engine(job, about, final, (model, q), tau, np.asarray)
+
+
+# ---- RING --------------------------------------------------------------------------------------------------------------------
+
+# xsim's coordinates of a joint in RING's order, for q and v, and the q entries whose sign RING turns (its quaternions are conjugated).
+RING_ORDER = {
+    "ball": ([0, 1, 2, 3], [0, 1, 2], [1, 2, 3]),
+    "free": ([3, 4, 5, 6, 0, 1, 2], [3, 4, 5, 0, 1, 2], [1, 2, 3]),
+    "planar": ([2, 0, 1], [2, 0, 1], []),
+}
+# Parameters of RING's joints with drawn axes, of the axes (n, 3) in xsim's order.
+RING_PARAMETERS = {
+    "rr": lambda axes: {"joint_axes": axes[0]},
+    "rr_imp": lambda axes: {"joint_axes": axes[0], "residual": axes[1]},
+    "rsaddle": lambda axes: {"joint_axes": axes},
+}
+
+
+def _ring(job: dict) -> Engine:
+    begin = read_start(job)
+    mechanism = _format(begin, "xxy")
+    if begin.mechanism["integrator"] != "implicit_damping":
+        raise Unsupported(f"RING has no integrator {begin.mechanism['integrator']}")
+    import jax
+    import jax.numpy as jnp
+    import ring
+
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "model.xml"
+        file.write_text(mechanism["xml"])
+        system = ring.System.create(str(file))
+    params = dict(system.links.joint_params)
+    for name, joint_type, *_ in mechanism["layout"]:
+        if name in mechanism["axes"]:
+            row = list(system.link_names).index(name)
+            values = RING_PARAMETERS[joint_type](jnp.asarray(mechanism["axes"][name], float))
+            params[joint_type] = {k: params[joint_type][k].at[row].set(x) for k, x in values.items()}
+    system = system.replace(links=system.links.replace(joint_params=params))
+    order_q, order_v, signs = _ring_order(list(system.link_names), mechanism["layout"])
+    q, tau = jnp.asarray(begin.q[:, order_q] * signs), jnp.asarray(begin.tau[:, order_v])
+
+    def one(q, taus):
+        state = ring.State.create(system, q=q)
+        return jax.lax.scan(lambda s, tau: (ring.step(system, s, tau), None), state, taus)[0].q
+
+    def to_xsim(q):
+        out = np.empty_like(begin.q)
+        out[:, order_q] = np.asarray(q) * signs
+        return out
+
+    return _jax_engine(job, _about("imt-ring"), jax.vmap(one, in_axes=(0, 1)), (q,), tau, to_xsim)
+
+
+def _ring_order(names: list[str], layout):
+    """xsim's addresses in RING's order: of q, of v, and the signs of RING's q."""
+    order_q: list[int] = []
+    order_v: list[int] = []
+    signs: list[float] = []
+    rows = {row[0]: row for row in layout}
+    for name in names:
+        _, joint_type, q, v, nq, nv = rows[name]
+        own_q, own_v, turned = RING_ORDER.get(joint_type, (list(range(nq)), list(range(nv)), []))
+        order_q += [q + k for k in own_q]
+        order_v += [v + k for k in own_v]
+        signs += [-1.0 if k in turned else 1.0 for k in range(nq)]
+    return order_q, order_v, np.array(signs)
+
+
+# ---- MuJoCo and what is built on its models ------------------------------------------------------------------------------------
+
+_WIDTHS = {0: (7, 6), 1: (4, 3), 2: (1, 1), 3: (1, 1)}  # q and v of MuJoCo's free, ball, slide, hinge
+
+
+class _Mujoco(NamedTuple):
+    model: Any
+    q: np.ndarray  # start configurations in MuJoCo's coordinates
+    tau: np.ndarray
+    to_xsim: Callable
+
+
+def _mujoco_model(begin: Start, scenery: str = "") -> _Mujoco:
+    mechanism = _format(begin, "mjcf")
+    import mujoco
+
+    model = mujoco.MjModel.from_xml_string(mechanism["xml"].replace("<worldbody>", f"<worldbody>{scenery}"))
+    order_q, order_v = np.zeros(model.nq, int), np.zeros(model.nv, int)
+    for name, q, v in mechanism["joints"]:
+        j = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_JOINT, name)
+        nq, nv = _WIDTHS[int(model.jnt_type[j])]
+        order_q[model.jnt_qposadr[j] : model.jnt_qposadr[j] + nq] = q + np.arange(nq)
+        order_v[model.jnt_dofadr[j] : model.jnt_dofadr[j] + nv] = v + np.arange(nv)
+    model.dof_damping[:] = np.asarray(mechanism["damping"])[order_v]
+    model.dof_armature[:] = np.asarray(mechanism["armature"])[order_v]
+    offset = np.asarray(mechanism["offset"])
+
+    def to_xsim(q):
+        out = np.empty(np.shape(q))
+        out[:, order_q] = np.asarray(q)
+        return out - offset
+
+    return _Mujoco(model, (begin.q + offset)[:, order_q], begin.tau[:, order_v], to_xsim)
+
+
+def _mjx(job: dict) -> Engine:
+    begin = read_start(job)
+    import jax
+    import jax.numpy as jnp
+    from mujoco import mjx
+
+    peer = _mujoco_model(begin)
+    system = mjx.put_model(peer.model)
+    blank = mjx.make_data(system)
+
+    def one(q, taus):
+        data = blank.replace(qpos=q)
+        return jax.lax.scan(lambda d, tau: (mjx.step(system, d.replace(qfrc_applied=tau)), None), data, taus)[0].qpos
+
+    about = _about("mujoco", "mujoco-mjx")
+    q, tau = (jnp.asarray(x, blank.qpos.dtype) for x in (peer.q, peer.tau))
+    return _jax_engine(job, about, jax.vmap(one, in_axes=(0, 1)), (q,), tau, peer.to_xsim)
+
+
+def _brax(job: dict) -> Engine:
+    begin = read_start(job)
+    # brax cannot read a model without geoms: this one is fixed to the world and touches nothing.
+    peer = _mujoco_model(begin, '<geom size="0.01" contype="0" conaffinity="0"/>')
+    import brax.actuator
+    import jax
+    import jax.numpy as jnp
+    from brax.generalized import pipeline
+    from brax.io import mjcf
+
+    try:
+        mjcf.validate_model(peer.model)
+    except NotImplementedError as error:
+        raise Unsupported(f"brax: {error}") from error
+    system = mjcf.load_model(peer.model)
+    # The pipeline takes actuator inputs: make an input the generalized force itself, as every other engine gets it.
+    brax.actuator.to_tau = lambda sys, act, q, qd: act
+    still = jnp.zeros(peer.model.nv)
+    q, tau = (jnp.asarray(x, still.dtype) for x in (peer.q, peer.tau))
+
+    def one(q, taus):
+        state = pipeline.init(system, q, still)
+        return jax.lax.scan(lambda s, tau: (pipeline.step(system, s, tau), None), state, taus)[0].q
+
+    about = _about("mujoco", "brax", note="generalized pipeline, its default approximate inverse of the mass matrix")
+    return _jax_engine(job, about, jax.vmap(one, in_axes=(0, 1)), (q,), tau, peer.to_xsim)
+
+
+def _mujoco(job: dict) -> Engine:
+    begin = read_start(job)
+    import mujoco
+
+    peer = _mujoco_model(begin)
+    data = mujoco.MjData(peer.model)
+    final = np.empty_like(peer.q)
+
+    def run():
+        for i in range(job["batch"]):
+            mujoco.mj_resetData(peer.model, data)
+            data.qpos[:] = peer.q[i]
+            data.qfrc_applied[:] = peer.tau[i]
+            for _ in range(job["steps"]):
+                mujoco.mj_step(peer.model, data)
+            final[i] = data.qpos
+        return final
+
+    def build(what: str) -> Program:
+        if what != "forward":
+            raise Unsupported("MuJoCo C has no gradient of a rollout")
+        begin = time.perf_counter()
+        mujoco.mj_step(peer.model, data)
+        return Program(run, {"trace_s": None, "compile_s": time.perf_counter() - begin, "bytes_per_env": None, "kernels": None})
+
+    note = "C, float64, one thread: a Python loop over mj_step, one environment after the other"
+    about = {"device": processor(), "platform": "cpu", "versions": _versions("mujoco"), "model": "shared", "note": note}
+    return Engine(about, build, peer.to_xsim)
+
+
+ENGINES: dict[str, Callable[[dict], Engine]] = {"xsim": _xsim, "ring": _ring, "mjx": _mjx, "brax": _brax, "mujoco": _mujoco}
+
+
+def load_engine(job: dict) -> Engine:
+    """The engine that the job names, with its model and start states."""
+    return ENGINES[job["engine"]](job)
