@@ -63,8 +63,11 @@ def test_non_constant_subspace(cam, x64):
     before, after = (sum(xsim.energy(model, s.q, s.v)) for s in (start, end))
     np.testing.assert_allclose(after, before, rtol=1e-9)
 
+    model = xsim.with_integrator(model, "euler")
+    shorter = jax.jit(lambda m, s: xsim.rollout(m, s, steps=20)[0])
+
     def loss(lift):
-        return run(model.replace({"joint.params.cam.lift": lift}), start).q.sum()
+        return shorter(model.replace({"joint.params.cam.lift": lift}), start).q.sum()
 
     lift, h = model.joint.params["cam.lift"], 1e-5
     slope = (loss(lift + h) - loss(lift - h)) / (2 * h)

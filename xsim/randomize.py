@@ -168,7 +168,7 @@ def read_ranges(ranges) -> Mapping[str, Any]:
         raise TypeError(f"ranges must be a dict, a file or a name, found {type(ranges).__name__}")
     path = Path(ranges)
     if not path.is_file():
-        bundled = {p.stem: p for p in sorted(Path(str(files(__package__))).glob("configs/randomize/*.yaml"))}
+        bundled = {p.stem: p for p in sorted(Path(str(files("xsim"))).glob("configs/randomize/*.yaml"))}
         if str(ranges) not in bundled:
             close = _nearest(str(ranges), bundled)
             raise FileNotFoundError(f"no file and no bundled ranges {str(ranges)!r}{close}; bundled: {', '.join(bundled)}")
@@ -312,7 +312,7 @@ def _owners(model: Model, path: str) -> list[str]:
     dimension = model.declaration(path).shape[0]
     if path.startswith("joint.params."):
         joint_type = path[len("joint.params.") :].rsplit(".", 1)[0]
-        return [b.name for b in sorted((b for b in bodies if b.joint_type == joint_type), key=lambda b: b.general)]
+        return [b.name for b in bodies if b.joint_type == joint_type]
     return _OWNERS[dimension](model)
 
 
@@ -412,7 +412,7 @@ def _normal(key, shape, dtype, mean, std, limit=None):
     return jnp.clip(x, low, high)
 
 
-def _ordered(selector, low, high, limit, what="low, high"):
+def _ordered(selector, low, high, limit=None, what="low, high"):
     if not (low <= high).all():
         raise ValueError(f"{selector}: {what} must be ascending, found {low}, {high}")
 
@@ -453,6 +453,8 @@ RELATIVE: dict[str, Callable] = {
 def _apply(parts, key, values: dict[str, Any]) -> dict[str, Any]:
     """Draw the parts for one environment. All entries of a leaf act on what it was before the first."""
     out, offset = dict(values), 0
+    if not parts:
+        return out
     keys = _keys(key, [row for part in parts for row in _places(part)])
     for part in parts:
         old, own = values[part.path], keys[offset : offset + len(part.rows)]
@@ -467,10 +469,8 @@ def _apply(parts, key, values: dict[str, Any]) -> dict[str, Any]:
     return out
 
 
-def _keys(key, numbers):
+def _keys(key, numbers: list[tuple[int, int, int]]):
     """A key for every tuple of numbers, all at once: folding them one by one would be most of the compile time."""
-    if not len(numbers):
-        return None
     fold = jax.vmap(jax.random.fold_in)
     columns = jnp.asarray(np.array(numbers, np.uint32).T)
     keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, columns[0])

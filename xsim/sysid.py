@@ -246,9 +246,9 @@ def _with_values(model: Model, blocks, x) -> Model:
 
 
 class Arrays(NamedTuple):
-    """What is traced: the model, ranges of the blocks, and the data cut into segments. measured, scale: leaves (steps, *lanes, ...), scale is 1 / std, both 0 where missing.
+    """What is traced: the model, ranges of the blocks, and the data cut into segments.
 
-    lanes is (segments, *batch), or the batch alone where nothing is cut. q, v, time: (*lanes, ...) the states the segments start from.
+    measured, scale: leaves (steps, *lanes, ...), scale is sqrt(weight) / std, both 0 where missing. lanes is (segments, *batch), or the batch alone where nothing is cut. q, v, time: (*lanes, ...) the states the segments start from.
     continuity, anchor: 1 / std of the jump between segments and of a fitted start; 0 where there is no such residual.
     """
 
@@ -617,18 +617,14 @@ def _method(method, learning_rate):
     if isinstance(method, str) and method not in known:
         raise ValueError(f"unknown method {method!r}; known: {', '.join(known)}, adam, an optimistix or optax object")
     try:
-        import lineax
         import optimistix
     except ImportError as e:
         raise ImportError(f"method {method!r} needs optimistix: pip install 'xsim[fit]', or use method='adam'") from e
-    if method == "lm":
-        method = optimistix.LevenbergMarquardt(rtol=0.0, atol=0.0)
-    elif method == "gauss_newton":
-        # The singular value decomposition gives the shortest step where the data leaves a direction open.
-        method = optimistix.GaussNewton(rtol=0.0, atol=0.0, linear_solver=lineax.SVD())
+    if isinstance(method, str):
+        return known[method], functools.partial(_least_squares, _named_programs(method, jnp.result_type(float)))
     if not isinstance(method, optimistix.AbstractGaussNewton):
         raise TypeError(f"method must be a name, an optax or an optimistix Gauss-Newton object, found {type(method).__name__}")
-    return type(method).__name__, functools.partial(_least_squares, method)
+    return type(method).__name__, functools.partial(_least_squares, _programs(method))
 
 
 @functools.lru_cache(maxsize=32)
@@ -644,8 +640,19 @@ def _first_order(z, linear):
     return value + jac @ (z - at), None
 
 
-@functools.lru_cache(maxsize=32)
-def _solver_programs(solver):
+@functools.cache
+def _named_programs(name: str, dtype):
+    """The programs of a named method; dtype because optimistix keeps numbers in jax's float type of the moment."""
+    import lineax
+    import optimistix
+
+    if name == "lm":
+        return _programs(optimistix.LevenbergMarquardt(rtol=0.0, atol=0.0))
+    # The singular value decomposition gives the shortest step where the data leaves a direction open.
+    return _programs(optimistix.GaussNewton(rtol=0.0, atol=0.0, linear_solver=lineax.SVD()))
+
+
+def _programs(solver):
     """(begin, advance) of an optimistix solver, compiled: both return (z, state of the solver)."""
     import equinox
 
@@ -659,14 +666,14 @@ def _solver_programs(solver):
     return equinox.filter_jit(begin), equinox.filter_jit(step)
 
 
-def _least_squares(solver, problem: Problem, z, data, limit, xtol, ftol):
+def _least_squares(programs, problem: Problem, z, data, limit, xtol, ftol):
     """Drive an optimistix solver one step at a time.
 
     A Gauss-Newton solver evaluates its function once per step, at ``y_eval`` of its state, and asks for value and Jacobian there. Both
     come from `_evaluate`, so the trajectory is compiled once for iteration and statistics, and the solver's own program is small.
     """
     limit = 100 if limit is None else limit
-    begin, advance = _solver_programs(solver)
+    begin, advance = programs
 
     def linear_at(z):
         x, slope = _physical_and_slope(problem, z, data.ranges)

@@ -68,8 +68,9 @@ class _Instruction(NamedTuple):
 def kernels_per_step(text: str, steps: int) -> dict[str, int] | None:
     """Kernels that one step starts, by opcode, counted in the HLO text of a compiled program.
 
-    A step is the body of every innermost loop that runs ``steps`` times (a gradient has two: forward and reverse); loops inside are
-    counted as often as they run, of branches the larger one, callees of ``call`` in place. None where no such loop is found.
+    A step is the body of every loop that runs ``steps`` times and is not inside another such (a gradient has two: forward and
+    reverse); loops inside are counted as often as they run, of branches the larger one, callees of ``call`` in place. None where no
+    such loop is found.
     """
     computations = _parse(text)
     bodies = {}
@@ -77,11 +78,11 @@ def kernels_per_step(text: str, steps: int) -> dict[str, int] | None:
         for i in instructions:
             if i.opcode == "while" and i.trips == steps:
                 bodies[i.calls[0]] = None
-    inner = [b for b in bodies if not any(o != b and o in _reached(computations, b) for o in bodies)]
-    if not inner:
+    outer = [b for b in bodies if not any(o != b and b in _reached(computations, o) for o in bodies)]
+    if not outer:
         return None
     total: Counter = Counter()
-    for body in inner:
+    for body in outer:
         total += _count(computations, body)
     return dict(sorted(total.items()))
 

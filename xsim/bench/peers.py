@@ -274,6 +274,7 @@ def _brax(job: dict) -> Engine:
     from brax.generalized import pipeline
     from brax.io import mjcf
 
+    _check_brax(peer.model)
     try:
         mjcf.validate_model(peer.model)
     except NotImplementedError as error:
@@ -290,6 +291,15 @@ def _brax(job: dict) -> Engine:
 
     about = _about("mujoco", "brax", note="generalized pipeline, its default approximate inverse of the mass matrix")
     return _jax_engine(job, about, jax.vmap(one, in_axes=(0, 1)), (q,), tau, peer.to_xsim)
+
+
+def _check_brax(model) -> None:
+    """Refuse what brax leaves out or names badly."""
+    sprung = model.jnt_stiffness > 0
+    if (model.jnt_type == 1).any():
+        raise Unsupported("brax has no ball joints")
+    if model.qpos_spring[model.jnt_qposadr[sprung]].any():
+        raise Unsupported("brax ignores the reference of joint springs")
 
 
 def _mujoco(job: dict) -> Engine:

@@ -285,7 +285,11 @@ def forward(model: Model, state: State, ctrl=None, tau=None) -> Data:
 def step(model: Model, state: State, ctrl=None, tau=None) -> State:
     """The state one time step later. tau: generalized force (*batch, nv), held over the step."""
     _no_controls(model, ctrl)
-    return _chunked(_steps, model, state, None if tau is None else jnp.asarray(tau, state.q.dtype)[None], 1, None)[0]
+    if tau is not None:
+        tau = jnp.asarray(tau, state.q.dtype)
+        _width("tau", tau, model.nv)
+        tau = tau[None]
+    return _chunked(_steps, model, state, tau, 1, None)[0]
 
 
 @functools.partial(jax.jit, static_argnames=("steps", "record", "checkpoint"))

@@ -58,8 +58,8 @@ class GymVectorEnv(VectorEnv):
     def reset(self, *, seed: int | None = None, options: dict | None = None):
         """Start all environments. Returns observations (num_envs, n) and info. ``options`` are not used."""
         super().reset(seed=seed)
-        self.env_state = self._reset(_key(self.np_random))
-        return np.array(self.env_state.obs), {}
+        self.env_state = s = self._reset(_key(self.np_random))
+        return np.array(s.obs), {}
 
     def step(self, actions):
         """One action, (num_envs, actions), in every environment: observations, rewards, terminations, truncations, info."""
@@ -100,8 +100,8 @@ class GymEnv(gymnasium.Env):
     def reset(self, *, seed: int | None = None, options: dict | None = None):
         """Start an episode: observation (n,) and info. ``options`` are not used."""
         super().reset(seed=seed)
-        self.env_state = self._reset(_key(self.np_random))
-        return np.array(self.env_state.obs[0]), {}
+        self.env_state = s = self._reset(_key(self.np_random))
+        return np.array(s.obs[0]), {}
 
     def step(self, action):
         """One action: observation, reward, terminated, truncated, info (metrics of the episode)."""
