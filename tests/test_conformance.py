@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from corpus import models, needs_corpus, oracle
 
 import xsim
-from corpus import models, needs_corpus, oracle
 from xsim.io import xxy
 
 pytestmark = [pytest.mark.conformance, needs_corpus]

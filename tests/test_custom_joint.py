@@ -12,7 +12,8 @@ from xsim import ElementaryJoint, GeneralJoint, JointType, Parameter
 
 FILE = """<x_xy><options dt="0.002"/><worldbody>
   <body name="base" joint="rz" damping="0.0"><geom type="box" mass="1" dim="0.4 0.3 0.2" pos="0.1 0 0"/>
-    <body name="follower" joint="{joint}" pos="0.3 0 0" armature="0.01"><geom type="box" mass="0.5" dim="0.2 0.1 0.1" pos="0.1 0.05 0"/></body>
+    <body name="follower" joint="{joint}" pos="0.3 0 0" armature="0.01">
+      <geom type="box" mass="0.5" dim="0.2 0.1 0.1" pos="0.1 0.05 0"/></body>
   </body></worldbody></x_xy>"""
 
 

@@ -182,7 +182,8 @@ def test_screw(x64):
 
 
 def test_singular_mass_matrix_is_flagged_not_nan():
-    text = '<x_xy><worldbody><body name="a" joint="rx"/><body name="b" joint="px"><geom type="sphere" mass="1" dim="1"/></body></worldbody></x_xy>'
+    geom = '<geom type="sphere" mass="1" dim="1"/>'
+    text = f'<x_xy><worldbody><body name="a" joint="rx"/><body name="b" joint="px">{geom}</body></worldbody></x_xy>'
     model = xsim.loads(text, "x_xy").replace({"option.regularization": 0.0})
     state = xsim.step(model, xsim.init(model, v=jnp.array([0.1, 0.2])))
     assert int(state.flags) == xsim.Flags.SINGULAR and np.isfinite(np.asarray(state.q)).all()
@@ -199,7 +200,8 @@ def test_divergence_is_flagged_and_stays():
 
 
 def test_free_fall_follows_the_gravity_sign_of_the_file(x64):
-    text = '<x_xy><options gravity="0 0 9.81" dt="0.01"/><worldbody><body name="a" joint="free" euler="90 0 0"><geom type="sphere" mass="1" dim="1"/></body></worldbody></x_xy>'
+    body = '<body name="a" joint="free" euler="90 0 0"><geom type="sphere" mass="1" dim="1"/></body>'
+    text = f'<x_xy><options gravity="0 0 9.81" dt="0.01"/><worldbody>{body}</worldbody></x_xy>'
     model = xsim.with_integrator(xsim.loads(text, "x_xy"), "rk4").replace({"option.regularization": 0.0})
     turned = xsim.integrate(model, jnp.array(model.topology.neutral), jnp.array([0, 0, 0, 1.0, 2.0, 3.0]))
     end = xsim.rollout(model, xsim.init(model, turned), steps=10)[0]

@@ -80,6 +80,7 @@ def test_standard_errors_are_the_scatter_of_repeated_experiments(x64):
     assert np.std(estimates, ddof=1) == pytest.approx(np.mean(errors), rel=0.35)  # 3 sigma of a scatter of 40
 
 
+@pytest.mark.slow
 def test_methods_agree(chain):
     state = starts(chain, 2, 3)
     measured = np.asarray(simulate(chain, state, 60)) + 0.01 * np.random.default_rng(2).normal(size=(60, 2, 3))

@@ -2,6 +2,7 @@
 
 import jax
 
+from . import models, sysid
 from .build import build, with_integrator
 from .dynamics.step import (
     bias,
@@ -21,11 +22,13 @@ from .dynamics.step import (
     smooth_acceleration,
     step,
 )
+from .envs import make_env
 from .io import parse, parse_text
 from .io.errors import ParseError, UnsupportedWarning
 from .jointtypes import ElementaryJoint, GeneralJoint, JointType, Parameter, register_joint
 from .load import load, loads
 from .model import Data, Flags, Model, State
+from .randomize import randomize
 from .spec import ModelSpec
 
 __version__ = "0.1.0"
@@ -36,6 +39,6 @@ jit = jax.jit
 __all__ = [
     "Data", "ElementaryJoint", "Flags", "GeneralJoint", "JointType", "Model", "ModelSpec", "Parameter", "ParseError", "State",
     "UnsupportedWarning", "bias", "body_inertia", "build", "difference", "energy", "forward", "forward_dynamics", "init", "integrate",
-    "inverse_dynamics", "jacobian", "jit", "kinematics", "load", "loads", "mass_matrix", "parse", "parse_text", "passive", "register_joint",
-    "rollout", "smooth_acceleration", "step", "with_integrator",
+    "inverse_dynamics", "jacobian", "jit", "kinematics", "load", "loads", "make_env",
+    "mass_matrix", "models", "parse", "parse_text", "passive", "randomize", "register_joint", "rollout", "smooth_acceleration", "step", "sysid", "with_integrator",
 ]  # fmt: skip

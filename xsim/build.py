@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import NoReturn
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +18,7 @@ INTEGRATORS = ("implicit_damping", "euler", "rk4")
 SHAPE_SIZES = {"box": 3, "sphere": 1, "capsule": 2, "cylinder": 2, "ellipsoid": 3}
 
 
-def _fail(source, text: str):
+def _fail(source, text: str) -> NoReturn:
     raise ValueError(f"{source}: {text}")
 
 

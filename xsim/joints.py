@@ -225,8 +225,12 @@ def _circle(key, shape, dtype):
     """Row 0 uniform on the sphere, row 1 uniform on the circle perpendicular to it."""
     primary, other = _sphere(key, shape, dtype)
     # What is left of an isotropic direction in the plane perpendicular to the primary axis is isotropic there.
-    residual = other - primary * jnp.vdot(primary, other, precision="highest")
-    return jnp.stack([primary, residual / jnp.linalg.norm(residual)])
+    # Twice, because what one pass leaves is rounding where the two directions are close.
+    residual = other
+    for _ in range(2):
+        residual = residual - primary * jnp.vdot(primary, residual, precision="highest")
+        residual = residual / jnp.linalg.norm(residual)
+    return jnp.stack([primary, residual])
 
 
 DRAWS: dict[str, Callable] = {"sphere": _sphere, "circle": _circle}

@@ -37,7 +37,10 @@ class Parameter:
 
 @dataclass(frozen=True)
 class ElementaryJoint:
-    """hinge, slide, screw or ball. ``axis``: a row of the type's parameter ``axes``, or three numbers where the axis is a choice of coordinates."""
+    """hinge, slide, screw or ball.
+
+    ``axis``: a row of the type's parameter ``axes``, or three numbers where the axis is a choice of coordinates.
+    """
 
     kind: str
     axis: int | tuple[float, float, float] | None = None

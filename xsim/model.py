@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import fnmatch
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, dataclass_transform
 
 import jax
 import jax.numpy as jnp
@@ -129,6 +129,7 @@ def _leaf(shape: str, unit: str, doc: str) -> Any:
     return dataclasses.field(metadata={"leaf": Leaf(tuple(int(s) if s.isdigit() else s for s in shape.split()), unit, doc)})
 
 
+@dataclass_transform(frozen_default=True)
 def _group(cls):
     cls = dataclass(frozen=True)(cls)
     jax.tree_util.register_dataclass(cls, data_fields=[f.name for f in dataclasses.fields(cls)], meta_fields=[])
@@ -274,7 +275,7 @@ def _declarations(model: Model) -> dict[str, Leaf]:
         for f in dataclasses.fields(cls):
             if "leaf" in f.metadata:
                 out[f"{group}.{f.name}"] = f.metadata["leaf"]
-    for name, value in model.joint.params.items():
+    for name in model.joint.params:
         joint_type, parameter = name.rsplit(".", 1)
         p = JOINT_TYPES[joint_type].parameters[parameter]
         count = sum(b.joint_type == joint_type for b in model.topology.bodies)
@@ -288,7 +289,7 @@ def _declarations(model: Model) -> dict[str, Leaf]:
 class Flags:
     """Bits of ``State.flags``; they stay set until the state is replaced."""
 
-    DIVERGED = 1  # a number of the state is not finite, or a velocity beyond any use
+    DIVERGED = 1  # a number of the state is not finite
     SINGULAR = 2  # the mass matrix had no inverse; the motion it cannot determine was given unit inertia
 
 

@@ -14,7 +14,6 @@ values of the scaled J name the combinations that the data leaves open.
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
 import fnmatch
 import functools
@@ -82,7 +81,7 @@ class Parameter:
     path: str
     bounds: tuple[float | None, float | None] | None = None
     transform: str | None = None
-    start: Any = None
+    start: float | Sequence[float] | np.ndarray | None = None
     tied: bool = False
 
 
@@ -192,7 +191,7 @@ def _block(model: Model, p: Parameter, path: str, elements: np.ndarray) -> tuple
     try:
         start = np.broadcast_to(np.asarray(own if p.start is None else p.start, np.float64), elements.shape)
     except ValueError as e:
-        raise ValueError(f"{p.path}: start has shape {np.shape(p.start)}, expected one number or {len(elements)}") from e
+        raise ValueError(f"{p.path}: start is {p.start}, expected one number or {len(elements)}") from e
     if p.tied:
         start = start.mean(keepdims=True)
     never_negative = path in (*_NOT_NEGATIVE, *_POSITIVE)
@@ -248,7 +247,8 @@ def _with_values(model: Model, blocks, x) -> Model:
 class Arrays(NamedTuple):
     """What is traced: the model, ranges of the blocks, and the data cut into segments.
 
-    measured, scale: leaves (steps, *lanes, ...), scale is sqrt(weight) / std, both 0 where missing. lanes is (segments, *batch), or the batch alone where nothing is cut. q, v, time: (*lanes, ...) the states the segments start from.
+    measured, scale: leaves (steps, *lanes, ...), scale is sqrt(weight) / std, both 0 where missing. lanes is (segments, *batch), or the
+    batch alone where nothing is cut. q, v, time: (*lanes, ...) the states the segments start from.
     continuity, anchor: 1 / std of the jump between segments and of a fitted start; 0 where there is no such residual.
     """
 
@@ -279,12 +279,12 @@ class Problem(NamedTuple):
     anchored: bool
 
     @property
-    def count(self) -> int:
+    def numbers(self) -> int:
         return sum(b.size for b in self.blocks)
 
     @property
     def size(self) -> int:
-        return self.count + (self.unknown[1] - self.unknown[0]) * 2 * self.nv
+        return self.numbers + (self.unknown[1] - self.unknown[0]) * 2 * self.nv
 
 
 def _starts(problem: Problem, model: Model, dx, data: Arrays) -> State:
@@ -300,8 +300,8 @@ def _starts(problem: Problem, model: Model, dx, data: Arrays) -> State:
 
 def _simulate(problem: Problem, x, data: Arrays, checkpoint: bool = False):
     """(model, starts, final states, recorded) for the physical unknowns x."""
-    model = _with_values(data.model, problem.blocks, x[: problem.count])
-    starts = _starts(problem, model, x[problem.count :], data)
+    model = _with_values(data.model, problem.blocks, x[: problem.numbers])
+    starts = _starts(problem, model, x[problem.numbers :], data)
     final, recorded = rollout(model, starts, taus=data.taus, steps=problem.steps, record=problem.observe, checkpoint=checkpoint)
     return model, starts, final, recorded
 
@@ -318,7 +318,7 @@ def _residuals(problem: Problem, x, data: Arrays, checkpoint: bool = False):
         jump = jnp.concatenate([difference(model, final.q[:-1], starts.q[1:]), starts.v[1:] - final.v[:-1]], -1)
         parts.append((jump * data.continuity).reshape(-1))
     if problem.anchored:
-        parts.append((x[problem.count :].reshape(-1, 2 * model.nv) * data.anchor).reshape(-1))
+        parts.append((x[problem.numbers :].reshape(-1, 2 * model.nv) * data.anchor).reshape(-1))
     return jnp.concatenate(parts), (model, starts, recorded)
 
 
@@ -334,7 +334,7 @@ def _evaluate(problem: Problem, x, data: Arrays):
 
 def _physical(problem: Problem, z, ranges):
     """Physical unknowns of the unconstrained ones; states are their own displacement."""
-    return jnp.concatenate([_values(problem.blocks, ranges, z[: problem.count]), z[problem.count :]])
+    return jnp.concatenate([_values(problem.blocks, ranges, z[: problem.numbers]), z[problem.numbers :]])
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -527,7 +527,7 @@ def fit(
     precise = data.q.dtype == jnp.float64
     xtol = (1e-9 if precise else 1e-6) if xtol is None else xtol
     ftol = (1e-12 if precise else 1e-7) if ftol is None else ftol
-    stages = [continuity] if np.ndim(continuity) == 0 else list(continuity)
+    stages = np.atleast_1d(np.asarray(continuity, np.float64)).tolist()
     if not stages or not all(np.isfinite(c) and c > 0 for c in stages):
         raise ValueError(f"continuity must be positive, found {continuity}")
     z = jnp.zeros(problem.size, data.q.dtype)
@@ -579,16 +579,16 @@ def _setup(model, state, measured, blocks, ranges, observe, taus, std, weights, 
             raise ValueError("the states at the cuts are not finite: give states=(q, v)")
         shift = np.arange(segments).reshape(-1, *(1,) * len(batch)) * (segment * np.asarray(model.option.dt))
         time = (time + shift).astype(dtype)
-        clean, scale = (jax.tree.map(lambda x: _cut(x, segment, segments), t) for t in (clean, scale))
-        if taus is not None:
-            taus = _cut(np.broadcast_to(taus, (steps, *batch, model.nv)), segment, segments)
+        cut = functools.partial(_cut, length=segment, segments=segments)
+        clean, scale = jax.tree.map(cut, (clean, scale))
+        taus = None if taus is None else cut(np.broadcast_to(taus, (steps, *batch, model.nv)))
     count = math.prod(batch)
     fitted_cuts = segments is not None and segment_starts == "fitted"
     unknown = (0 if initial == "fitted" else count, count * segments if fitted_cuts and segments else count)
-    anchored = initial == "fitted" and initial_std is not None
     anchor = np.zeros((unknown[1] - unknown[0], 1), dtype)
-    if anchored:
-        anchor[:count] = 1.0 / initial_std
+    anchored = False
+    if initial == "fitted" and initial_std is not None:
+        anchor[:count], anchored = 1.0 / initial_std, True
     problem = Problem(blocks, observe, unknown, model.nv, segments, segment or steps, anchored)
     ranges = jax.tree.map(lambda x: jnp.asarray(x, dtype), ranges)
     arrays = jax.tree.map(jnp.asarray, (clean, scale, taus, q, v, time))
@@ -758,7 +758,7 @@ def _result(problem, data, x, history, end, label, samples, steps, measured) -> 
     residual, jac, (model, starts, recorded) = _evaluate(problem, x, data)
     ranges = jax.tree.map(lambda a: np.asarray(a, np.float64), data.ranges)
     residual, jac = np.asarray(residual, np.float64), np.asarray(jac, np.float64)
-    n, names = problem.count, tuple(name for b in problem.blocks for name in b.names)
+    n, names = problem.numbers, tuple(name for b in problem.blocks for name in b.names)
     values = np.asarray(x[:n], np.float64)
     sizes = _sizes(problem.blocks, ranges, values)
     rows = samples + len(residual) - sum(leaf.size for leaf in jax.tree.leaves(data.measured))
@@ -782,7 +782,7 @@ def _result(problem, data, x, history, end, label, samples, steps, measured) -> 
         units={name: b.unit for b in problem.blocks for name in b.names},
         covariance=covariance,
         correlation=covariance / np.where(spread > 0, spread, 1.0)[:, None] / np.where(spread > 0, spread, 1.0) if n else covariance,
-        state=State(*(first(getattr(starts, f.name)) for f in dataclasses.fields(State))),
+        state=jax.tree.map(first, starts),
         segment_starts=(np.asarray(starts.q), np.asarray(starts.v)) if problem.segments else None,
         cost=0.5 * float(residual @ residual),
         history=history,

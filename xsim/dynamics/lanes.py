@@ -7,7 +7,7 @@ environment goes through the same instructions alone and in any batch: its numbe
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +24,7 @@ class Lanes(NamedTuple):
     batch: tuple[int, ...]
     width: int
 
-    def split(self, x, core: int):
+    def split(self, x, core: int) -> Any:
         """Components of x: (*core_shape) or (*batch, *core_shape), nested tuples of depth ``core``."""
         if isinstance(x, Frozen):
             return _floats(x.value)

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import functools
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-
 from ..model import Data, Flags, Model, State
-
 from . import kinematics as kin
 from .integrators import Moving, advance
 from .integrators import difference as _difference
@@ -70,7 +69,7 @@ class _Call:
                 _width(name, x, width)
             checked.append(x)
         self.lanes: Lanes = make_lanes(batch_shape(model, *((x, 1) for x in checked)))
-        parts = [None if x is None else list(self.lanes.split(x, 1)) for x in checked]
+        parts: list[Any] = [None if x is None else list(self.lanes.split(x, 1)) for x in checked]
         self.q, self.v, self.tau = parts[:3]
         self.extra = parts[3:]
         if self.tau is None:

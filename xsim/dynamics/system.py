@@ -26,11 +26,9 @@ from ..spatial import (
     mul,
     neg,
     normalize,
-    scale,
     stage,
     sub,
     total,
-    vadd,
 )
 from .lanes import Lanes
 

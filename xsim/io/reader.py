@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from lxml import etree
@@ -80,10 +81,22 @@ class Element:
         self._node, self.file, self._defaults = node, file, defaults
         self._read: set[str] = set()
 
-    tag: str = property(lambda self: self._node.tag)
-    line: int = property(lambda self: self._node.sourceline)
-    source: Source = property(lambda self: Source(self.file, self.line))
-    attributes: tuple[str, ...] = property(lambda self: tuple(self._node.attrib))
+    @property
+    def tag(self) -> str:
+        return self._node.tag
+
+    @property
+    def line(self) -> int:
+        return self._node.sourceline
+
+    @property
+    def source(self) -> Source:
+        return Source(self.file, self.line)
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        return tuple(self._node.attrib)
+
 
     def with_defaults(self, defaults: Element | None) -> Element:
         return Element(self._node, self.file, defaults)
@@ -150,8 +163,8 @@ class Element:
             raise self.error(f"unknown value {value!r}; {allowed(value, names)}", name)
         return value
 
-    def floats(self, name: str, count: int | tuple[int, ...] | None = None, default=None) -> np.ndarray | None:
-        """Finite numbers split at white space. count: how many are allowed (None: any)."""
+    def floats(self, name: str, count: int | tuple[int, ...] | None = None, default=None) -> Any:
+        """Array of finite numbers split at white space (None without attribute and default). count: how many are allowed (None: any)."""
         value = self.raw(name)
         if value is None:
             return None if default is None else np.asarray(default, float)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from lxml import etree
@@ -322,7 +322,7 @@ def _geom(element: Element, notes: Notes) -> GeomSpec:
     )
 
 
-def _rgba(element: Element, attribute: str, text: str | None, notes: Notes):
+def _rgba(element: Element, attribute: str, text: str | None, notes: Notes) -> Any:
     """A colour never fails a load: what cannot be read is drawn gray, with a warning."""
     if text is None:
         return None
@@ -351,7 +351,7 @@ def _marker(element: Element) -> MarkerSpec:
 
 def joint_map(body: BodySpec) -> tuple[str, JointMap]:
     """Name and map of a body's joint in this format. Raises ValueError for a joint that the format has no name for."""
-    axes = body.joint.params.get("axes")
+    axes: Any = body.joint.params.get("axes")
     for name, entry in TYPES.items():
         if entry.type == body.joint.type and (entry.axes is None or np.array_equal(entry.axes, axes)):
             return name, entry
