@@ -40,5 +40,6 @@ __all__ = [
     "Data", "ElementaryJoint", "Flags", "GeneralJoint", "JointType", "Model", "ModelSpec", "Parameter", "ParseError", "State",
     "UnsupportedWarning", "bias", "body_inertia", "build", "difference", "energy", "forward", "forward_dynamics", "init", "integrate",
     "inverse_dynamics", "jacobian", "jit", "kinematics", "load", "loads", "make_env",
-    "mass_matrix", "models", "parse", "parse_text", "passive", "randomize", "register_joint", "rollout", "smooth_acceleration", "step", "sysid", "with_integrator",
+    "mass_matrix", "models", "parse", "parse_text", "passive", "randomize", "register_joint", "rollout",
+    "smooth_acceleration", "step", "sysid", "with_integrator",
 ]  # fmt: skip
