@@ -252,10 +252,10 @@ def _parts(model: Model, entries: list[Entry]) -> tuple[Part, ...]:
                 continue
             _thawed(model, path, "")
             _physical(model, path, rows, entry)
-            owner.setdefault(path, np.full(len(_owners(model, path)), -1))[rows] = index
+            owner.setdefault(path, np.full(len(owners(model, path)), -1))[rows] = index
     parts = []
     for path, indices in owner.items():
-        names = _owners(model, path)
+        names = owners(model, path)
         hashes = np.array([_hash(n) for n in names], np.uint32)
         place = np.array([names[:i].count(n) for i, n in enumerate(names)], np.uint32)
         for index in dict.fromkeys(indices[indices >= 0].tolist()):
@@ -278,8 +278,8 @@ def _select(model: Model, selector: str) -> dict[str, np.ndarray]:
         raise KeyError(f"{selector}: no leaf {pattern!r}{_nearest(pattern, model.paths())}; leaves: {', '.join(model.paths())}")
     out = {}
     for path in paths:
-        names = _owners(model, path)
-        if bracket and _has_rows(model, path):
+        names = owners(model, path)
+        if bracket and has_rows(model, path):
             out[path] = np.array([i for i, n in enumerate(names) if fnmatch.fnmatchcase(n, rest[:-1])], int)
         elif not bracket:
             out[path] = np.arange(len(names))
@@ -287,7 +287,7 @@ def _select(model: Model, selector: str) -> dict[str, np.ndarray]:
         if not bracket:
             hint = "geom.mass where bodies have geoms, body.mass where they have an inertial"
             raise ValueError(f"{selector}: this model has no such numbers ({hint})")
-        known = sorted({n for path in paths for n in _owners(model, path) if n})
+        known = sorted({n for path in paths for n in owners(model, path) if n})
         raise KeyError(f"{selector}: no body {rest[:-1]!r} there{_nearest(rest[:-1], known)}; bodies: {', '.join(known) or 'none'}")
     return out
 
@@ -295,19 +295,19 @@ def _select(model: Model, selector: str) -> dict[str, np.ndarray]:
 # ---- rows of leaves and the bodies they belong to ------------------------------------------------------------------------------
 
 
-def _has_rows(model: Model, path: str) -> bool:
+def has_rows(model: Model, path: str) -> bool:
     return not path.startswith("option.")
 
 
 def _row_shape(model: Model, path: str) -> tuple[int, ...]:
     shape = model.shape(path)
-    return shape[1:] if _has_rows(model, path) else shape
+    return shape[1:] if has_rows(model, path) else shape
 
 
-def _owners(model: Model, path: str) -> list[str]:
+def owners(model: Model, path: str) -> list[str]:
     """Name of the body of every row of a leaf; a leaf of the whole model is one row of nobody."""
     bodies = model.topology.bodies
-    if not _has_rows(model, path):
+    if not has_rows(model, path):
         return [""]
     dimension = model.declaration(path).shape[0]
     if path.startswith("joint.params."):
@@ -344,8 +344,8 @@ def _parameter_rows(body) -> list[tuple[str, Any]]:
 
 # ---- what a leaf allows --------------------------------------------------------------------------------------------------------
 
-_NOT_NEGATIVE = ("option.regularization", "body.mass", "geom.mass", "geom.size", "dof.damping", "dof.armature", "dof.stiffness")
-_POSITIVE = ("option.dt",)
+NOT_NEGATIVE = ("option.regularization", "body.mass", "geom.mass", "geom.size", "dof.damping", "dof.armature", "dof.stiffness")
+POSITIVE = ("option.dt",)
 
 
 def _physical(model: Model, path: str, rows: np.ndarray, entry: Entry) -> None:
@@ -360,16 +360,16 @@ def _physical(model: Model, path: str, rows: np.ndarray, entry: Entry) -> None:
             raise ValueError(f"{who}: numbers of shape {x.shape} do not fit a row of shape {row}")
     if path == "body.inertia" and (entry.relative != "scale" or entry.per == "number" or any(x.ndim for x in entry.numbers)):
         raise ValueError(f"{who}: an inertia stays physical only under relative: scale with one number per row, body or leaf")
-    if path in (*_NOT_NEGATIVE, *_POSITIVE) or path == "body.inertia":
+    if path in (*NOT_NEGATIVE, *POSITIVE) or path == "body.inertia":
         low = DISTRIBUTIONS[entry.distribution].low(*entry.numbers, entry.limit)
         if entry.relative == "offset" and (low < 0).any():
             nominal = model.get(path)
             if isinstance(nominal, jax.core.Tracer):
                 raise ValueError(f"{who}: whether a negative offset keeps a traced leaf positive is unknown here; use relative: scale")
-            nominal = np.asarray(nominal)[..., rows, *(slice(None),) * len(row)] if _has_rows(model, path) else np.asarray(nominal)
+            nominal = np.asarray(nominal)[..., rows, *(slice(None),) * len(row)] if has_rows(model, path) else np.asarray(nominal)
             low = nominal + low
-        if (low < 0).any() or (path in _POSITIVE and (low <= 0).any()):
-            kind, lowest = "positive" if path in _POSITIVE else "not negative", float(np.min(low))
+        if (low < 0).any() or (path in POSITIVE and (low <= 0).any()):
+            kind, lowest = "positive" if path in POSITIVE else "not negative", float(np.min(low))
             raise ValueError(f"{who}: must be {kind}, but {entry.distribution} allows {lowest:g}; use scale, log_uniform or a limit")
 
 

@@ -28,7 +28,7 @@ import numpy as np
 
 from .dynamics.step import difference, init, integrate, rollout
 from .model import Frozen, Model, State
-from .randomize import _NOT_NEGATIVE, _POSITIVE, _has_rows, _owners
+from .randomize import NOT_NEGATIVE, POSITIVE, has_rows, owners
 
 __all__ = ["Combination", "Fit", "Parameter", "fit"]
 
@@ -156,16 +156,16 @@ def _elements(model: Model, selector: str) -> dict[str, np.ndarray]:
         if grid.size:
             out[path] = grid.reshape(-1)
     if not out:
-        names = sorted({n for path in paths for n in _owners(model, path) if n})
+        names = sorted({n for path in paths for n in owners(model, path) if n})
         counts = ", ".join(f"{path} has {model.shape(path)[0] if model.shape(path) else 1} rows" for path in paths)
         raise KeyError(f"{selector}: nothing is called {who!r} there{_nearest(who, names)}; bodies: {', '.join(names) or 'none'}; {counts}")
     return out
 
 
 def _rows(model: Model, path: str, who: str) -> np.ndarray:
-    if not _has_rows(model, path):
+    if not has_rows(model, path):
         return np.array([int(who)]) if who.isdigit() and int(who) < math.prod(model.shape(path)) else np.array([], int)
-    names = _owners(model, path)
+    names = owners(model, path)
     rows = [i for i, n in enumerate(names) if fnmatch.fnmatchcase(n, who)]
     if not rows and who.isdigit() and int(who) < len(names):
         rows = [int(who)]
@@ -179,8 +179,8 @@ def _name(model: Model, path: str, element: int) -> str:
         return path
     row, column = divmod(element, math.prod(shape[1:]))
     who = str(row)
-    if _has_rows(model, path):
-        names = _owners(model, path)
+    if has_rows(model, path):
+        names = owners(model, path)
         who = names[row] if names.count(names[row]) == 1 else who
     return f"{path}[{who}]" if len(shape) == 1 else f"{path}[{who}, {column}]"
 
@@ -194,7 +194,7 @@ def _block(model: Model, p: Parameter, path: str, elements: np.ndarray) -> tuple
         raise ValueError(f"{p.path}: start is {p.start}, expected one number or {len(elements)}") from e
     if p.tied:
         start = start.mean(keepdims=True)
-    never_negative = path in (*_NOT_NEGATIVE, *_POSITIVE)
+    never_negative = path in (*NOT_NEGATIVE, *POSITIVE)
     low, high = p.bounds if p.bounds is not None else (None, None)
     transform = p.transform
     if transform is None:

@@ -186,11 +186,6 @@ def _momenta(inertia: Inertia, subspace):
     return [momentum(inertia, s) for s in subspace]
 
 
-@stage
-def _row(f: Force, subspace):
-    return [power(f, s) for s in subspace]
-
-
 def mass_matrix(system: System, frame: Frames, inertia) -> list[list]:
     """Lower triangle by rows: row i holds M[i, j] for j in before[i], then M[i, i] (composite rigid bodies; Featherstone 2008, 6.2)."""
     links, before = system.topology.links, system.tables.before
@@ -204,7 +199,7 @@ def mass_matrix(system: System, frame: Frames, inertia) -> list[list]:
         dofs = range(link.v, link.v + link.nv)
         momenta = _momenta(composite[i], [frame.subspace[d] for d in dofs])
         for d, f in zip(dofs, momenta, strict=True):
-            rows[d] = _row(f, [frame.subspace[j] for j in (*before[d], d)])
+            rows[d] = _project(f, [frame.subspace[j] for j in (*before[d], d)])
     return rows
 
 
