@@ -225,7 +225,10 @@ def test_x_xy_rollouts(path, x64):
         _close(f"{run['source']} {run['integrator']}", pos, poses[..., :3], tolerance)
         assert _quat_difference(quat, poses[..., 3:]).max() < tolerance
         checked += 1
-    assert checked or stiff
+    # A turned joint's step rule is another discretization in other velocities; a singular model has no RK4 rollout. Both together
+    # leave the step rule's acceleration at every state, which is checked above.
+    comparable = not turned or any(run["integrator"] == "RK4" for run in facts["rollouts"])
+    assert checked or stiff or not comparable
 
 
 def _sampled(model, q, v, at):

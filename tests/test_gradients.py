@@ -100,14 +100,16 @@ def _check(model, steps: int, reach, tolerance: float, point):
         return reverse, jax.jvp(loss, (point,), (direction,))[1]
 
     reverse, forward = jax.tree.map(np.asarray, derivatives(point, direction))
-    numeric = _differences(jax.jit(loss), point, reach)
+    value = jax.jit(loss)
+    numeric, size = _differences(value, point, reach), np.abs(value(point)).max()
     along = np.zeros(7)
     for path, g in reverse.items():
         assert np.isfinite(g).all(), path
         along += (g * direction[path]).reshape(7, -1).sum(1)
         norm = np.linalg.norm(g.reshape(7, -1), axis=1).reshape(7, *([1] * (g.ndim - 1)))
-        # Below the rounding of the difference itself (loss of order one over the width) nothing can be compared.
-        floor = np.maximum(np.abs(g), np.maximum(1e-3 * norm, 1e-6))
+        # The difference carries the rounding of its losses (a few units, and one more per step) over its width.
+        rounding = (8 + steps) * np.finfo(float).eps * size / reach.get(path, reach["default"])
+        floor = np.maximum(np.abs(g), np.maximum(1e-3 * norm, rounding / tolerance))
         error = np.abs(g - numeric[path]) / floor
         assert error.max(initial=0.0) < tolerance, f"{path}: {error.max():.1e} at {np.unravel_index(error.argmax(), g.shape)}"
     np.testing.assert_allclose(forward, along, rtol=1e-9, atol=1e-9)
