@@ -12,6 +12,8 @@ reference point as origin); a motion is (angular, linear), a force (moment, forc
 from __future__ import annotations
 
 import functools
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 import jax
@@ -278,6 +280,23 @@ def inertia_move(R, pos, inertia: Inertia) -> Inertia:
 # ---- program structure -------------------------------------------------------------------------------------------------------
 
 
+_ONE_REGION: ContextVar[bool] = ContextVar("one_region", default=False)
+
+
+@contextmanager
+def one_region(on: bool):
+    """Trace what is inside without fusion boundaries: faster where the whole step is a few dozen numbers."""
+    token = _ONE_REGION.set(on)
+    try:
+        yield
+    finally:
+        _ONE_REGION.reset(token)
+
+
+def in_one_region() -> bool:
+    return _ONE_REGION.get()
+
+
 def stage(fn):
     """Mark a function of components as one region of the compiled program.
 
@@ -290,7 +309,7 @@ def stage(fn):
     def wrapped(*args):
         leaves, treedef = jax.tree.flatten(args, is_leaf=lambda x: x is None)
         arrays = [x for x in leaves if isinstance(x, jax.Array)]
-        if not arrays or jax.default_backend() != "cpu":
+        if not arrays or in_one_region() or jax.default_backend() != "cpu":
             return fn(*args)
         structure = []
 

@@ -41,6 +41,16 @@ class Lanes(NamedTuple):
             x = x.reshape(-1)
         return _nest(list(_rows(x)), shape)
 
+    def split_sequence(self, x) -> list:
+        """Components of a sequence (steps, n) or (steps, *batch, n): n arrays of shape (steps,) or (steps, lanes)."""
+        if x.ndim > 2:
+            size = math.prod(self.batch)
+            x = jnp.broadcast_to(x, (x.shape[0], *self.batch, x.shape[-1])).reshape(x.shape[0], size, -1)
+            if self.width != size:
+                fill = jnp.broadcast_to(x[:, :1], (x.shape[0], self.width - size, x.shape[2]))
+                x = jnp.concatenate([x, fill], 1)
+        return _rows(jnp.moveaxis(x, -1, 0))
+
     def join(self, components, core: int):
         """Array (*batch, *core_shape) of nested components; the inverse of `split`."""
         leaves = []

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ..spatial import add, mul, neg, stage, sub, total
+from ..spatial import add, in_one_region, mul, neg, one_region, stage, sub, total
 from .kinematics import frames, inverse_dynamics, link_inertias, mass_matrix
 from .passive import Quadratic, passive_force, quadratic
 from .system import System
@@ -222,5 +222,12 @@ def acceleration(m: Motion) -> tuple[list, object]:
         )
         return (a, factor.pivot), (list(da), jnp.zeros_like(factor.pivot))
 
-    accelerate.defjvp(rule, symbolic_zeros=True)
+    # Rules run when a derivative is taken, perhaps long after this trace: they keep its regions.
+    whole = in_one_region()
+
+    def rule_in_region(primals, tangents):
+        with one_region(whole):
+            return rule(primals, tangents)
+
+    accelerate.defjvp(rule_in_region, symbolic_zeros=True)
     return accelerate(*(leaves[i] for i in where))

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from ..model import Data, Flags, Model, State
+from ..spatial import one_region
 from . import kinematics as kin
 from .integrators import Moving, advance
 from .integrators import difference as _difference
@@ -29,6 +30,21 @@ __all__ = [
     "bias", "body_inertia", "difference", "energy", "forward", "forward_dynamics", "init", "integrate", "inverse_dynamics", "jacobian",
     "kinematics", "mass_matrix", "passive", "rollout", "smooth_acceleration", "step",
 ]  # fmt: skip
+
+
+SMALL = 2
+"""Up to so many velocities a step is compiled as one fusion region (docs/core.md)."""
+
+
+def _public(fn, **options):
+    """Compile a public function, its first argument the model."""
+
+    @functools.wraps(fn)
+    def traced(model, *args, **kwargs):
+        with one_region(model.nv <= SMALL):
+            return fn(model, *args, **kwargs)
+
+    return jax.jit(traced, **options)
 
 
 def init(model: Model, q=None, v=None) -> State:
@@ -85,7 +101,7 @@ class _Call:
         return self.q[0].dtype if self.q else jnp.result_type(float)
 
 
-@jax.jit
+@_public
 def kinematics(model: Model, q):
     """World poses of all bodies: pos (*batch, nbody, 3) in m, quat (*batch, nbody, 4) as w x y z, body to world."""
     c = _Call(model, q)
@@ -93,7 +109,7 @@ def kinematics(model: Model, q):
     return c.join([p.pos for p in poses], 2), c.join([p.quat for p in poses], 2)
 
 
-@functools.partial(jax.jit, static_argnames="body")
+@functools.partial(_public, static_argnames="body")
 def jacobian(model: Model, q, body, point=(0.0, 0.0, 0.0)):
     """Jacobians of a point of a body: linear and angular, each (*batch, 3, nv), world axes.
 
@@ -137,7 +153,7 @@ def body_index(model: Model, body) -> int:
     return int(body)
 
 
-@jax.jit
+@_public
 def mass_matrix(model: Model, q):
     """Joint-space inertia M(q), armature included: (*batch, nv, nv), kg, kg m or kg m^2."""
     c = _Call(model, q)
@@ -151,7 +167,7 @@ def mass_matrix(model: Model, q):
     return c.join(dense, 2)
 
 
-@jax.jit
+@_public
 def inverse_dynamics(model: Model, q, v, a):
     """Generalized force that produces acceleration a against inertia (armature included) and gravity: (*batch, nv)."""
     c = _Call(model, q, v, extra=(a,))
@@ -161,7 +177,7 @@ def inverse_dynamics(model: Model, q, v, a):
     return c.join([f + x for f, x in zip(force, armature, strict=True)])
 
 
-@jax.jit
+@_public
 def bias(model: Model, q, v):
     """Velocity-dependent and gravity force: what must be applied for zero acceleration, (*batch, nv)."""
     c = _Call(model, q, v)
@@ -169,7 +185,7 @@ def bias(model: Model, q, v):
     return c.join(kin.inverse_dynamics(c.system, frame, kin.link_inertias(c.system, frame), c.q, c.v))
 
 
-@jax.jit
+@_public
 def passive(model: Model, q, v):
     """Force of joint springs and dampers, (*batch, nv)."""
     c = _Call(model, q, v)
@@ -177,20 +193,20 @@ def passive(model: Model, q, v):
     return c.join(passive_force(c.system, c.q, c.v, damping))
 
 
-@jax.jit
+@_public
 def smooth_acceleration(model: Model, q, v, tau=None):
     """Acceleration from tau, springs, dampers, gravity and velocity terms: (*batch, nv)."""
     c = _Call(model, q, v, tau)
     return c.join(acceleration(Equation(c.system, c.q, c.v, c.tau, 0.0))[0])
 
 
-@jax.jit
+@_public
 def forward_dynamics(model: Model, q, v, tau=None):
     """Acceleration under everything that acts on the model: (*batch, nv). No kind of constraint row exists yet."""
     return smooth_acceleration(model, q, v, tau)
 
 
-@jax.jit
+@_public
 def energy(model: Model, q, v):
     """Kinetic energy (armature included) and potential energy (gravity, springs), J: two arrays (*batch,).
 
@@ -216,7 +232,7 @@ def energy(model: Model, q, v):
     return c.join(kinetic, 0), c.join(potential, 0)
 
 
-@jax.jit
+@_public
 def body_inertia(model: Model):
     """Mass (*batch, nbody), centre of mass (*batch, nbody, 3) and inertia about it (*batch, nbody, 6: xx yy zz xy xz yz), body axes."""
     from .system import body_inertias
@@ -233,14 +249,14 @@ def body_inertia(model: Model):
     return mass, com, second - mass[..., None] * shift
 
 
-@jax.jit
+@_public
 def integrate(model: Model, q, dv):
     """q moved by the velocity dv for unit time, on the configuration manifold: (*batch, nq)."""
     c = _Call(model, q, dv)
     return c.join(_integrate(c.system, c.q, c.v, 1.0))
 
 
-@jax.jit
+@_public
 def difference(model: Model, q0, q1):
     """The velocity (*batch, nv) that moves q0 to q1 in unit time: the inverse of `integrate`."""
     q0, q1 = jnp.asarray(q0), jnp.asarray(q1)
@@ -249,7 +265,7 @@ def difference(model: Model, q0, q1):
     return c.join(_difference(c.system, c.q, list(c.lanes.split(jnp.broadcast_to(q1, (*c.lanes.batch, model.nq)), 1))))
 
 
-@jax.jit
+@_public
 def forward(model: Model, state: State, ctrl=None, tau=None) -> Data:
     """Everything that can be computed at a state. tau: generalized force (*batch, nv). See `Data` for what comes back."""
     _no_controls(model, ctrl)
@@ -280,7 +296,7 @@ def forward(model: Model, state: State, ctrl=None, tau=None) -> Data:
     )
 
 
-@jax.jit
+@_public
 def step(model: Model, state: State, ctrl=None, tau=None) -> State:
     """The state one time step later. tau: generalized force (*batch, nv), held over the step."""
     _no_controls(model, ctrl)
@@ -291,7 +307,7 @@ def step(model: Model, state: State, ctrl=None, tau=None) -> State:
     return _chunked(_steps, model, state, tau, 1, None)[0]
 
 
-@functools.partial(jax.jit, static_argnames=("steps", "record", "checkpoint"))
+@functools.partial(_public, static_argnames=("steps", "record", "checkpoint"))
 def rollout(model: Model, state: State, ctrls=None, *, taus=None, steps=None, record=None, checkpoint=True):
     """Many steps: (final state, recorded).
 
@@ -333,9 +349,12 @@ def _steps(model: Model, state: State, taus, steps: int, record, checkpoint=Fals
         set_flags = Flags.DIVERGED * lanes.join(m.diverged, 0) + Flags.SINGULAR * lanes.join(m.singular, 0)
         return State(lanes.join(m.q, 1), lanes.join(m.v, 1), lanes.join(m.time, 0), set_flags.astype(flags.dtype))
 
-    def body(m: Moving, tau):
-        forces = [0.0] * model.nv if tau is None else list(lanes.split(tau, 1))
-        m = _settled(advance(system, m, forces), m)
+    # Transposed once for all steps, not in every step.
+    forces = None if taus is None else lanes.split_sequence(taus)
+
+    def body(m: Moving, xs):
+        tau, now_forces = xs
+        m = _settled(advance(system, m, [0.0] * model.nv if now_forces is None else now_forces), m)
         kept = None
         if record is not None:
             now = public(m)
@@ -343,9 +362,9 @@ def _steps(model: Model, state: State, taus, steps: int, record, checkpoint=Fals
         return m, kept
 
     if steps == 1 and record is None:
-        return public(body(moving, None if taus is None else taus[0])[0]), None
+        return public(body(moving, (None, None if forces is None else [f[0] for f in forces]))[0]), None
     run = jax.checkpoint(body, prevent_cse=False) if checkpoint else body
-    moving, kept = jax.lax.scan(run, moving, taus, length=steps)
+    moving, kept = jax.lax.scan(run, moving, (None if record is None else taus, forces), length=steps)
     return public(moving), kept
 
 
