@@ -5,10 +5,13 @@ Plain data: numpy float64 numbers, SI units, radians, no jax. A parser fills it 
 Conventions
 -----------
 * Quaternions are ``(w, x, y, z)`` and map child coordinates to parent coordinates.
-* A body's ``pos``/``quat`` place its *joint frame* (the body frame at q = 0) in the frame of its parent body.
+* A body's ``pos``/``quat`` place its joint's frame in the frame of its parent body; the joint's ``pos``/``quat`` place the
+  same frame, after the joint's motion, in the body's own frame. So X_parent_body = X(body) X_joint(q) X(joint)^-1.
 * Geom sizes are half extents: box ``(hx, hy, hz)``, sphere ``(r,)``, capsule and cylinder ``(r, half length)`` along the
   local z axis (the capsule's half length without its caps), ellipsoid ``(rx, ry, rz)`` semi-axes, plane ``(hx, hy)``
-  along z, axes ``(length,)`` (a marker without mass).
+  along z, axes ``(length,)`` (a marker without mass), cone ``(r, half length)`` along z with its apex at +z, mesh and heightmap
+  ``(sx, sy, sz)`` (scale of a mesh, half extents of a height field; ``file`` names the data), polyline ``(height,)``
+  (``points``: the outline, extruded from z = 0).
 """
 
 from __future__ import annotations
@@ -17,7 +20,13 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-__all__ = ["BodySpec", "GeomSpec", "InertialSpec", "JointSpec", "MarkerSpec", "ModelSpec", "OptionSpec", "Source"]
+__all__ = [
+    "ACTUATORS", "BodySpec", "ConstraintSpec", "GeomSpec", "InertialSpec", "JointSpec", "MarkerSpec", "ModelSpec", "OptionSpec",
+    "ROWS", "Source",
+]  # fmt: skip
+
+ACTUATORS = ("passive", "force", "acceleration", "velocity", "locked", "servo")
+ROWS = ("holonomic", "friction", "limit", "velocity")
 
 
 @dataclass(frozen=True)
@@ -54,6 +63,9 @@ class GeomSpec:
 
     ``mass`` in kg, ``pos``/``quat`` of the shape's centre in the body frame, ``size`` in half extents (module docstring).
     ``rgba`` in 0..1 or None; ``color``/``edge_color`` keep the file's own words for writers.
+    ``visual``: drawn; ``collision``: takes part in contact. ``file``: of a mesh or height field, as it was found; ``points``: of a
+    polyline (n, 2) or an inline mesh. ``friction``: coefficients of the surface in the format's own order, ``surface``: its other
+    numbers by name (``restitution``, ...), both as read.
     """
 
     shape: str
@@ -66,6 +78,12 @@ class GeomSpec:
     edge_rgba: tuple[float, float, float, float] | None = None
     color: str | None = None
     edge_color: str | None = None
+    visual: bool = True
+    collision: bool = True
+    file: str | None = None
+    points: np.ndarray | None = None
+    friction: tuple[float, ...] | None = None
+    surface: dict[str, float] = field(default_factory=dict)
     source: Source = Source()
 
 
@@ -91,10 +109,23 @@ class JointSpec:
     own default or drawn by the type's rule.
     ``damper_axes`` and ``armature_axes`` say along which axes the translations of a joint that translates before it rotates
     (free, cor, planar) are damped and loaded: ``"joint"`` (the fixed joint frame) or ``"body"`` (they turn with the body).
+    ``damper_axes`` of a free joint may be ``"parent"``: translation and rotation are both damped along the parent body's axes.
+    ``spring_law`` of a ball: ``"rotation"`` (torque along the rotation vector from the reference to q) or ``"components"``
+    (reference and configuration each as a rotation vector, torque by the difference of their components; DART's rule).
+
+    ``pos``/``quat``: the joint frame in the body's own frame (module docstring). ``q0`` (nq), ``v0`` (nv): where a state starts;
+    None: neutral, at rest. ``friction`` (nv): dry friction, N or N m; NaN where the file gives none.
+    ``position_range``, ``velocity_range``, ``force_range``: (nv, 2) lower and upper bounds, infinite where there is none; positions
+    of a ball are the components of its rotation vector. ``actuator``: one of ACTUATORS, what a command of this joint's coordinates
+    is (force: a generalized force, clipped to ``force_range``; acceleration, velocity: prescribed motion; servo: a velocity reached
+    by an impulse within ``force_range`` times dt; passive: none; locked: no motion).
+    ``reversed``: the file's parent and child are this body and its parent here (the tree was hung up at the other end).
     """
 
     type: str
     name: str = ""
+    pos: np.ndarray = _zeros(3)
+    quat: np.ndarray = _identity()
     params: dict[str, np.ndarray] = field(default_factory=dict)
     damping: np.ndarray | None = None
     armature: np.ndarray | None = None
@@ -102,6 +133,15 @@ class JointSpec:
     spring_ref: np.ndarray | None = None
     damper_axes: str = "joint"
     armature_axes: str = "joint"
+    spring_law: str = "rotation"
+    friction: np.ndarray | None = None
+    position_range: np.ndarray | None = None
+    velocity_range: np.ndarray | None = None
+    force_range: np.ndarray | None = None
+    actuator: str = "passive"
+    q0: np.ndarray | None = None
+    v0: np.ndarray | None = None
+    reversed: bool = False
     source: Source = Source()
 
 
@@ -111,6 +151,7 @@ class BodySpec:
 
     ``inertial`` None means that the geoms give mass and inertia. ``pos_min``/``pos_max``: the box from which randomization
     draws ``pos`` (m, parent frame), None where the file gives none. ``pos_given`` is False where only the box was given.
+    ``gravity``: factor of gravity on this body (0: it has no weight).
     """
 
     name: str
@@ -124,6 +165,33 @@ class BodySpec:
     pos_max: np.ndarray | None = None
     pos_given: bool = True
     markers: tuple[MarkerSpec, ...] = ()
+    gravity: float = 1.0
+    source: Source = Source()
+
+
+@dataclass(frozen=True)
+class ConstraintSpec:
+    """A holonomic constraint between bodies of the tree.
+
+    kind ``"joint"``: a joint that closes a loop. ``joint`` is its spec (type, axes, damping, ...), ``bodies`` its parent and child
+    (-1: world), ``frames`` the joint frame in each of them, as (pos (3,), quat (4,)).
+    kind ``"mimic"``: coordinate ``coordinates[0]`` = ``multiplier`` (coordinate ``coordinates[1]`` - ``reference``) + ``offset``; a
+    coordinate is (body whose joint it belongs to, index among the joint's coordinates).
+    kind ``"gearbox"``: with ``bodies`` = (parent, child, reference) and unit ``axes`` (2, 3) in the axes of the parent and of the
+    child body: angle of the child about the second = -``multiplier`` times angle of the parent about the first, both relative to
+    the reference body, zero as drawn.
+    """
+
+    kind: str
+    name: str = ""
+    bodies: tuple[int, ...] = ()
+    frames: tuple = ()
+    joint: JointSpec | None = None
+    coordinates: tuple = ()
+    axes: np.ndarray | None = None
+    multiplier: float = 1.0
+    offset: float = 0.0
+    reference: float = 0.0
     source: Source = Source()
 
 
@@ -132,22 +200,30 @@ class OptionSpec:
     """Simulation settings. ``gravity``: acceleration of free fall, m/s^2, world axes. ``dt``: step, s.
 
     ``regularization`` is added to the diagonal of the mass matrix by the solve (kg or kg m^2).
+    ``rows``: the kinds of constraint rows that act, a subset of ROWS: holonomic constraints, dry friction, position limits,
+    velocity limits.
     """
 
     gravity: np.ndarray = field(default_factory=lambda: np.array([0.0, 0.0, -9.81]))
     dt: float = 0.001
     integrator: str = "implicit_damping"
     regularization: float = 0.0
+    rows: tuple[str, ...] = ("holonomic", "friction", "limit")
 
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """A whole model: bodies in depth-first file order, scenery fixed to the world, options."""
+    """A whole model: bodies (parents first), scenery fixed to the world, constraints, options.
+
+    ``frames``: further named frames of the file: (name, body index or -1, pos, quat in that body's frame).
+    """
 
     name: str = ""
     format: str = ""
     bodies: tuple[BodySpec, ...] = ()
     world_geoms: tuple[GeomSpec, ...] = ()
+    constraints: tuple[ConstraintSpec, ...] = ()
+    frames: tuple[tuple[str, int, np.ndarray, np.ndarray], ...] = ()
     option: OptionSpec = OptionSpec()
     source: Source = Source()
 

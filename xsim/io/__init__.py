@@ -15,38 +15,43 @@ __all__ = ["FORMATS", "ParseError", "SuspiciousInputWarning", "UnsupportedWarnin
 
 
 class Format(NamedTuple):
-    """read: (text or bytes, file, notes) -> ModelSpec, None while the format has no reader. roots: XML root elements that tell it."""
+    """read: (text or bytes, file, notes, **options) -> ModelSpec, None while the format has no reader. roots: XML root elements that
+    tell it. options: what `parse` passes on to it."""
 
     title: str
     read: Callable | None
     roots: tuple[str, ...] = ()
     suffixes: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
 
 
 FORMATS: dict[str, Format] = {
     "x_xy": Format("x_xy XML", xxy.read, ("x_xy",)),
     "mjcf": Format("MuJoCo MJCF", None, ("mujoco",)),
-    "sdf": Format("SDFormat", None, ("sdf", "gazebo"), (".sdf", ".world")),
-    "urdf": Format("URDF", None, ("robot",), (".urdf",)),
-    "skel": Format("DART SKEL", None, ("skel",), (".skel",)),
+    "sdf": Format("SDFormat", None, ("sdf", "gazebo"), (".sdf", ".world"), ("paths",)),
+    "urdf": Format("URDF", None, ("robot",), (".urdf",), ("paths", "base")),
+    "skel": Format("DART SKEL", None, ("skel",), (".skel",), ("enforce_limits",)),
     "chrono": Format("Chrono YAML", None, (), (".yaml", ".yml")),
 }
 
 
-def parse(path, *, format: str | None = None, strict: bool = False) -> ModelSpec:
+def parse(path, *, format: str | None = None, strict: bool = False, **options) -> ModelSpec:
     """Read a model file. format: a name of FORMATS, None to find it from the file. strict: what is not read is an error.
 
-    Raises ParseError; warns once (`UnsupportedWarning`, `SuspiciousInputWarning`) with all lines.
+    Options of one format: ``paths`` (sdf, urdf: folders in which ``model://`` and ``package://`` names are looked up), ``base`` (urdf:
+    ``"free"`` or ``"fixed"``, how the root link is held), ``enforce_limits`` (skel: whether joint limits act).
+    Raises ParseError, TypeError for an option that the format does not have; warns once (`UnsupportedWarning`,
+    `SuspiciousInputWarning`) with all lines.
     """
-    return _parse(read_bytes(path), format, str(path), strict, Path(path).suffix.lower())
+    return _parse(read_bytes(path), format, str(path), strict, Path(path).suffix.lower(), options)
 
 
-def parse_text(text: str, format: str | None = None, *, file: str = "<string>", strict: bool = False) -> ModelSpec:
+def parse_text(text: str, format: str | None = None, *, file: str = "<string>", strict: bool = False, **options) -> ModelSpec:
     """Read a model from text. See `parse`; ``file`` is the name that messages use."""
-    return _parse(text, format, file, strict, "")
+    return _parse(text, format, file, strict, "", options)
 
 
-def _parse(data: bytes | str, format: str | None, file: str, strict: bool, suffix: str) -> ModelSpec:
+def _parse(data: bytes | str, format: str | None, file: str, strict: bool, suffix: str, options: dict) -> ModelSpec:
     name = format or _detect(data, file, suffix)
     if name not in FORMATS:
         raise ParseError(file, None, f"unknown format {name!r}; {allowed(name, FORMATS)}")
@@ -54,8 +59,11 @@ def _parse(data: bytes | str, format: str | None, file: str, strict: bool, suffi
     if entry.read is None:
         readable = ", ".join(n for n, f in FORMATS.items() if f.read)
         raise ParseError(file, 1, f"{entry.title} is not read yet; allowed: {readable}")
+    for option in options:
+        if option not in entry.options:
+            raise TypeError(f"{entry.title} has no option {option!r}; {allowed(option, entry.options) if entry.options else 'it has none'}")
     notes = Notes(file, strict)
-    spec = entry.read(data, file, notes)
+    spec = entry.read(data, file, notes, **options)
     notes.emit(stacklevel=4)
     return spec
 

@@ -41,22 +41,22 @@ class Notes:
 
     def __init__(self, file: str, strict: bool = False):
         self.file, self.strict = file, strict
-        self._unsupported: list[tuple[int, str]] = []
-        self._suspicious: list[tuple[int, str]] = []
+        self._unsupported: list[tuple[str, int, str]] = []
+        self._suspicious: list[tuple[str, int, str]] = []
 
-    def unsupported(self, line: int, text: str) -> None:
+    def unsupported(self, line: int, text: str, file: str | None = None) -> None:
         if self.strict:
-            raise ParseError(self.file, line, f"{text} (strict)")
-        self._unsupported.append((line, text))
+            raise ParseError(file or self.file, line, f"{text} (strict)")
+        self._unsupported.append((file or self.file, line, text))
 
-    def suspicious(self, line: int, text: str) -> None:
-        self._suspicious.append((line, text))
+    def suspicious(self, line: int, text: str, file: str | None = None) -> None:
+        self._suspicious.append((file or self.file, line, text))
 
     def emit(self, stacklevel: int = 3) -> None:
         """One warning of each kind with every line."""
         for category, notes in ((UnsupportedWarning, self._unsupported), (SuspiciousInputWarning, self._suspicious)):
             if notes:
-                text = "\n".join(f"{self.file}:{line}: {note}" for line, note in sorted(notes))
+                text = "\n".join(f"{file}:{line}: {note}" for file, line, note in sorted(notes))
                 warnings.warn(text, category, stacklevel=stacklevel)
         self._unsupported.clear()
         self._suspicious.clear()

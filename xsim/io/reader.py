@@ -11,7 +11,7 @@ import numpy as np
 from lxml import etree
 
 from ..spec import Source
-from .errors import ParseError, allowed
+from .errors import Notes, ParseError, allowed
 
 MAX_BYTES = 100_000_000
 MAX_DEPTH = 1000
@@ -60,7 +60,10 @@ def parse_xml(data: bytes | str, file: str) -> Element:
         root = etree.fromstring(data, parser)
     except (etree.XMLSyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None)
-        raise ParseError(file, line, f"not well-formed XML: {error}") from None
+        # A prefix nobody declared (<drake:joint>) is no fault of the document's form: such elements are some tool's own.
+        if any(not e.type_name.startswith("NS_ERR") for e in parser.error_log) or not len(parser.error_log):
+            raise ParseError(file, line, f"not well-formed XML: {error}") from None
+        root = etree.fromstring(data, etree.XMLParser(encoding=encoding, huge_tree=True, recover=True, **safe))
     if root.getroottree().docinfo.doctype:
         raise ParseError(file, 1, "<!DOCTYPE>: document type declarations and entities are not allowed")
     depth = 0
@@ -79,7 +82,9 @@ class Element:
 
     def __init__(self, node, file: str, defaults: Element | None = None):
         self._node, self.file, self._defaults = node, file, defaults
-        self._read: set[str] = set()
+        self._read: set[str | None] = set()
+        self._children: list[Element] | None = None
+        self._seen = False
 
     @property
     def tag(self) -> str:
@@ -97,16 +102,64 @@ class Element:
     def attributes(self) -> tuple[str, ...]:
         return tuple(self._node.attrib)
 
-
     def with_defaults(self, defaults: Element | None) -> Element:
         return Element(self._node, self.file, defaults)
 
+    # ---- elements inside ----
+
+    def _inside(self) -> list[Element]:
+        if self._children is None:
+            self._children = []
+            for child in self._node:
+                if isinstance(child.tag, str):
+                    self._children.append(Element(child, self.file))
+                elif child.tag is etree.Entity:
+                    raise ParseError(self.file, child.sourceline, f"{self}: entities are not allowed")
+        return self._children
+
     def children(self) -> Iterator[Element]:
-        for child in self._node:
-            if isinstance(child.tag, str):
-                yield Element(child, self.file)
-            elif child.tag is etree.Entity:
-                raise ParseError(self.file, child.sourceline, f"{self}: entities are not allowed")
+        """Every element inside, marked as read."""
+        for child in self._inside():
+            child._seen = True
+            yield child
+
+    def all(self, *tags: str) -> list[Element]:
+        """The elements inside with one of these tags, in order, marked as read."""
+        found = [c for c in self._inside() if c.tag in tags]
+        for child in found:
+            child._seen = True
+        return found
+
+    def child(self, tag: str) -> Element | None:
+        """The only element with this tag, None where there is none. Raises ParseError for a second one."""
+        found = self.all(tag)
+        if len(found) > 1:
+            raise found[1].error(f"second <{tag}> in {self} (the first is in line {found[0].line}); allowed: one")
+        return found[0] if found else None
+
+    def need(self, tag: str) -> Element:
+        """The only element with this tag; required."""
+        found = self.child(tag)
+        if found is None:
+            raise self.error(f"<{tag}> is missing")
+        return found
+
+    def skip(self) -> None:
+        """Mark the element and everything inside as read: known to have no effect."""
+        self._seen = True
+        self._read.update((None, *self._node.attrib))
+        for child in self._inside():
+            child.skip()
+
+    def report_unread(self, notes: Notes) -> None:
+        """Add every element and attribute inside that nobody asked for to the notes (``strict`` makes that an error)."""
+        for attribute in self.unread():
+            notes.unsupported(self.line, f"{self}: attribute {attribute!r} is not read", self.file)
+        for child in self._inside():
+            if child._seen:
+                child.report_unread(notes)
+            else:
+                notes.unsupported(child.line, f"{child} in {self}: the element is not read", self.file)
 
     def text(self) -> str:
         """Character data directly inside this element."""
@@ -116,6 +169,13 @@ class Element:
         """Attributes nobody asked for."""
         return [a for a in self._node.attrib if a not in self._read]
 
+    def _around(self) -> str:
+        """The nearest named element around an unnamed one, for messages."""
+        if "name" in self._node.attrib:
+            return ""
+        named = next((a for a in self._node.iterancestors() if "name" in a.attrib), None)
+        return "" if named is None else f" in {Element(named, self.file)}"
+
     def __str__(self) -> str:
         for key in ("name", "type"):
             if key in self._node.attrib:
@@ -123,30 +183,32 @@ class Element:
         return f"<{self.tag}>"
 
     def error(self, text: str, attribute: str | None = None) -> ParseError:
-        """An error about this element, or about one of its attributes."""
+        """An error about this element, or about one of its attributes. Names the element around it where it has no name of its own."""
         line = self.line
         if attribute is not None and attribute not in self._node.attrib and self._defaults is not None:
             if attribute in self._defaults._node.attrib:
                 text += f" (from the defaults in line {self._defaults.line})"
-        where = f"{self}: {attribute}" if attribute else str(self)
+        where = f"{self}{self._around()}: {attribute}" if attribute else f"{self}{self._around()}"
         return ParseError(self.file, line, f"{where}: {text}")
 
-    # ---- attributes ----
+    # ---- values: of an attribute, or (name None) of the text inside ----
 
-    def has(self, name: str) -> bool:
+    def has(self, name: str | None) -> bool:
         return self.raw(name) is not None
 
     def own(self, name: str) -> bool:
         """Whether the element itself has the attribute, not only its defaults."""
         return name in self._node.attrib
 
-    def raw(self, name: str) -> str | None:
+    def raw(self, name: str | None) -> str | None:
         self._read.add(name)
+        if name is None:
+            return self.text()
         value = self._node.attrib.get(name)
         return self._defaults.raw(name) if value is None and self._defaults is not None else value
 
-    def string(self, name: str, default: str | None = None) -> str:
-        """A non-empty string; required where there is no default."""
+    def string(self, name: str | None, default: str | None = None) -> str:
+        """A non-empty string without the white space around it; required where there is no default."""
         value = self.raw(name)
         if value is None:
             if default is None:
@@ -154,17 +216,32 @@ class Element:
             return default
         if not value.strip():
             raise self.error("is empty", name)
-        return value
+        return value.strip() if name is None else value
 
-    def choice(self, name: str, names: Iterable[str], default: str | None = None) -> str:
+    def choice(self, name: str | None, names: Iterable[str], default: str | None = None) -> str:
         value = self.string(name, default)
         names = list(names)
         if value not in names:
             raise self.error(f"unknown value {value!r}; {allowed(value, names)}", name)
         return value
 
-    def floats(self, name: str, count: int | tuple[int, ...] | None = None, default=None) -> Any:
-        """Array of finite numbers split at white space (None without attribute and default). count: how many are allowed (None: any)."""
+    def boolean(self, name: str | None, default: bool | None = None) -> bool:
+        """0, 1, true or false in any letter case."""
+        value = self.raw(name)
+        if value is None:
+            if default is None:
+                raise self.error(f"attribute {name!r} is missing")
+            return default
+        word = value.strip().lower()
+        if word not in ("0", "1", "true", "false"):
+            raise self.error(f"{value.strip()!r} is no truth value; allowed: 0, 1, true, false", name)
+        return word in ("1", "true")
+
+    def floats(self, name: str | None, count: int | tuple[int, ...] | None = None, default=None, *, finite: bool = True) -> Any:
+        """Array of numbers split at white space (None without attribute and default). count: how many are allowed (None: any).
+
+        finite: refuse infinities; NaN is always refused.
+        """
         value = self.raw(name)
         if value is None:
             return None if default is None else np.asarray(default, float)
@@ -173,18 +250,20 @@ class Element:
             try:
                 number = float(word)
             except ValueError:
-                raise self.error(f"{word!r} is not a number in {value!r}", name) from None
-            if not np.isfinite(number) or "_" in word:
+                raise self.error(f"{word!r} is not a number in {value.strip()[:200]!r}", name) from None
+            if np.isnan(number) or finite and not np.isfinite(number) or "_" in word:
                 raise self.error(f"{word!r} is not a finite number", name)
             numbers.append(number)
         counts = (count,) if isinstance(count, int) else count
         if counts is not None and len(numbers) not in counts:
             wanted = " or ".join(map(str, counts))
-            raise self.error(f"found {len(numbers)} numbers ({value!r}); allowed: {wanted}", name)
+            raise self.error(f"found {len(numbers)} numbers ({value.strip()[:200]!r}); allowed: {wanted}", name)
         return np.array(numbers)
 
-    def number(self, name: str, default: float | None = None, *, positive=False, nonnegative=False) -> float:
-        value = self.floats(name, 1)
+    def number(
+        self, name: str | None, default: float | None = None, *, positive=False, nonnegative=False, finite: bool = True
+    ) -> float:
+        value = self.floats(name, 1, finite=finite)
         if value is None:
             if default is None:
                 raise self.error(f"attribute {name!r} is missing")
@@ -194,7 +273,7 @@ class Element:
             raise self.error(f"found {x:g}; allowed: numbers {'>' if positive else '>='} 0", name)
         return x
 
-    def integer(self, name: str) -> int | None:
+    def integer(self, name: str | None) -> int | None:
         value = self.raw(name)
         if value is None:
             return None

@@ -17,6 +17,7 @@ from lxml import etree
 from ..jointtypes import JOINT_TYPES
 from ..spec import BodySpec, GeomSpec, JointSpec, MarkerSpec, ModelSpec, OptionSpec
 from .errors import Notes, allowed
+from .poses import IDENTITY_QUAT, quat_mul, quat_rpy, rotation_matrix
 from .reader import Element, parse_xml
 
 __all__ = ["TYPES", "q_from_xsim", "q_to_xsim", "read", "v_to_xsim", "write"]
@@ -69,25 +70,13 @@ _GEOM = ("type", "mass", "pos", "dim", "size", "quat", "euler", "color", "edge_c
 _DIMS = {"box": 3, "sphere": 1, "cylinder": 2, "capsule": 2, "xyz": 1}
 _SHAPES = {"box": "box", "sphere": "sphere", "cylinder": "cylinder", "capsule": "capsule", "xyz": "axes"}
 _LYING = np.array([0.5**0.5, 0.0, 0.5**0.5, 0.0])  # turns z to x
-_IDENTITY = np.array([1.0, 0.0, 0.0, 0.0])
+_IDENTITY = IDENTITY_QUAT
 _CONJUGATE = np.array([1.0, -1.0, -1.0, -1.0])
-
-
-def quat_mul(a, b) -> np.ndarray:
-    """Product of two quaternions w x y z."""
-    w, x = a[0] * b[0] - a[1:] @ b[1:], a[0] * b[1:] + b[0] * a[1:] + np.cross(a[1:], b[1:])
-    return np.array([w, *x])
 
 
 def _euler_quat(degrees) -> np.ndarray:
     """Child to parent quaternion of R = Rz Ry Rx."""
-    quat = _IDENTITY
-    for i in (2, 1, 0):
-        half = np.deg2rad(degrees[i]) / 2
-        turn = np.zeros(4)
-        turn[0], turn[1 + i] = np.cos(half), np.sin(half)
-        quat = quat_mul(quat, turn)
-    return quat
+    return quat_rpy(*np.deg2rad(degrees))
 
 
 # ---- reading -----------------------------------------------------------------------------------------------------------------
@@ -398,7 +387,7 @@ def turning(spec: ModelSpec, q) -> np.ndarray:
         at += kind.nq
         if entry.turned:
             quat = own[:4] * _CONJUGATE if entry.quat is not None else np.array([np.cos(own[0] / 2), np.sin(own[0] / 2), 0, 0])
-            R = _matrix(quat)
+            R = rotation_matrix(quat)
             k = len(entry.turned)
             full = np.eye(kind.nv)
             full[:k, :k] = R if k == 3 else R[1:, 1:]
@@ -410,15 +399,6 @@ def turning(spec: ModelSpec, q) -> np.ndarray:
         out[at : at + len(b), at : at + len(b)] = b
         at += len(b)
     return out
-
-
-def _matrix(quat) -> np.ndarray:
-    w, x, y, z = quat / np.linalg.norm(quat)
-    return np.array([
-        [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
-        [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
-        [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
-    ])  # fmt: skip
 
 
 def v_to_xsim(spec: ModelSpec, q, v) -> np.ndarray:
