@@ -3,7 +3,7 @@
 import jax
 
 from . import models, sysid
-from .build import build, with_integrator
+from .build import build, with_integrator, with_rows
 from .dynamics.step import (
     bias,
     body_inertia,
@@ -41,5 +41,5 @@ __all__ = [
     "UnsupportedWarning", "bias", "body_inertia", "build", "difference", "energy", "forward", "forward_dynamics", "init", "integrate",
     "inverse_dynamics", "jacobian", "jit", "kinematics", "load", "loads", "make_env",
     "mass_matrix", "models", "parse", "parse_text", "passive", "randomize", "register_joint", "rollout",
-    "smooth_acceleration", "step", "sysid", "with_integrator",
+    "smooth_acceleration", "step", "sysid", "with_integrator", "with_rows",
 ]  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from typing import NoReturn
 
 import jax
@@ -11,10 +12,11 @@ import numpy as np
 
 from .joints import draw_parameters
 from .jointtypes import JOINT_TYPES, GeneralJoint
-from .model import Body, BodyInfo, Dof, Geom, GeomInfo, Joint, Link, Model, Option, Topology
-from .spec import BodySpec, ModelSpec
+from .model import ROW_LEAVES, Body, BodyInfo, Dof, Geom, GeomInfo, Joint, Limit, Link, Model, Option, Topology
+from .spec import ACTUATORS, ROWS, BodySpec, ModelSpec
 
-INTEGRATORS = ("implicit_damping", "euler", "rk4")
+INTEGRATORS = ("implicit_damping", "euler", "rk4", "dart")
+COMMANDED = ("force", "acceleration", "velocity", "servo")
 SHAPE_SIZES = {"box": 3, "sphere": 1, "capsule": 2, "cylinder": 2, "ellipsoid": 3}
 
 
@@ -30,10 +32,10 @@ def build(spec: ModelSpec, *, seed: int = 0) -> Model:
     Raises ValueError where the spec is inconsistent.
     """
     dtype = jnp.result_type(float)
-    if not spec.bodies:
-        _fail(spec.source, "the model has no body")
-    if spec.option.integrator not in INTEGRATORS:
-        _fail(spec.source, f"unknown integrator {spec.option.integrator!r}; known: {', '.join(INTEGRATORS)}")
+    for constraint in spec.constraints:
+        _fail(constraint.source, f"{constraint.kind} {constraint.name!r}: holonomic constraints are read but not simulated yet; "
+              "spec.replace(constraints=()) builds the tree without them")  # fmt: skip
+    _check_option(spec)
 
     links: list[Link] = []
     bodies: list[BodyInfo] = []
@@ -45,6 +47,11 @@ def build(spec: ModelSpec, *, seed: int = 0) -> Model:
     spring_ref: list = []
     neutral: list[float] = []
     names: set[str] = set()
+    frames: list[BodySpec] = []
+    weights: list[float] = []
+    rowed: dict[str, list[tuple[int, float]]] = {leaf: [] for leaf in ROW_LEAVES}
+    drives: list[str] = []
+    initial: tuple[list[float], list[float]] = ([], [])
     key = jax.random.key(seed)
     nq = nv = 0
     for index, body in enumerate(spec.bodies):
@@ -97,6 +104,17 @@ def build(spec: ModelSpec, *, seed: int = 0) -> Model:
                 _fail(body.source, f"body {body.name!r}: {name} is negative")
         spring_ref.append(_vector(body, "spring_ref", body.joint.spring_ref, kind.nq, kind.neutral))
         neutral.extend(kind.neutral)
+        initial[0].extend(_vector(body, "q0", body.joint.q0, kind.nq, kind.neutral))
+        initial[1].extend(_vector(body, "v0", body.joint.v0, kind.nv, np.zeros(kind.nv)))
+        if _choice(body, "actuator", ACTUATORS) == "locked" and np.any(initial[1][v0:]):
+            _fail(body.source, f"body {body.name!r}: a locked joint cannot start with a velocity")
+        drives.extend([body.joint.actuator] * kind.nv)
+        _add_rows(body, kind.nv, v0, rowed)
+        framed = np.any(body.joint.pos) or np.any(np.asarray(body.joint.quat)[1:])
+        if framed:
+            frames.append(body)
+        if body.gravity != 1.0:
+            weights.append(body.gravity)
         if body.inertial is not None:
             explicit.append(body.inertial)
         bodies.append(
@@ -111,17 +129,20 @@ def build(spec: ModelSpec, *, seed: int = 0) -> Model:
                 explicit=None if body.inertial is None else len(explicit) - 1,
                 pos_min=None if body.pos_min is None else tuple(map(float, body.pos_min)),
                 pos_max=None if body.pos_max is None else tuple(map(float, body.pos_max)),
-                damper_axes=_choice(body, "damper_axes"),
-                armature_axes=_choice(body, "armature_axes"),
+                damper_axes=_choice(body, "damper_axes", ("joint", "body", "parent")),
+                armature_axes=_choice(body, "armature_axes", ("joint", "body")),
+                spring_law=_choice(body, "spring_law", ("rotation", "components")),
                 axes=tuple(range(first_axis, len(axes))),
                 general=row,
+                frame=len(frames) - 1 if framed else None,
+                gravity=len(weights) - 1 if body.gravity != 1.0 else None,
             )
         )
 
     geoms, sizes = [], {"size": [], "mass": [], "pos": [], "quat": []}
     for index, body in [(-1, None), *enumerate(spec.bodies)]:
         for geom in spec.world_geoms if body is None else body.geoms:
-            inertial = geom.shape in SHAPE_SIZES
+            inertial = geom.shape in SHAPE_SIZES and (body is None or body.inertial is None)
             size = np.asarray(geom.size, float).reshape(-1)
             if inertial:
                 if len(size) != SHAPE_SIZES[geom.shape] or not (size > 0).all():
@@ -140,19 +161,26 @@ def build(spec: ModelSpec, *, seed: int = 0) -> Model:
     def leaf(values, *shape):
         return jnp.asarray(np.asarray(values, np.float64).reshape(shape), dtype)
 
+    def row_leaf(path):
+        return leaf([value for _, value in rowed[path]], len(rowed[path]))
+
     n, ng, ne = len(bodies), len(sizes["mass"]), len(explicit)
-    if not np.all(np.isfinite(spec.option.gravity)) or np.shape(spec.option.gravity) != (3,):
-        _fail(spec.source, "gravity must be three finite numbers")
-    if not spec.option.dt > 0:
-        _fail(spec.source, f"dt must be positive, found {spec.option.dt}")
     topology = Topology(
         name=spec.name,
         bodies=tuple(bodies),
         links=tuple(links),
         geoms=tuple(geoms),
-        sizes=(("nbody", n), ("ngeom", ng), ("naxis", len(axes)), ("npitch", len(pitch)), ("nexplicit", ne), ("nq", nq), ("nv", nv)),
+        sizes=(
+            ("nbody", n), ("ngeom", ng), ("naxis", len(axes)), ("npitch", len(pitch)), ("nexplicit", ne), ("nframe", len(frames)),
+            ("ngravity", len(weights)), ("nq", nq), ("nv", nv), *((size, len(rowed[path])) for path, size in ROW_LEAVES.items()),
+        ),
         neutral=tuple(map(float, neutral)),
+        initial=(tuple(map(float, initial[0])), tuple(map(float, initial[1]))),
         integrator=spec.option.integrator,
+        rows=tuple(r for r in ROWS if r in spec.option.rows),
+        rowed=tuple((path, tuple(dof for dof, _ in found)) for path, found in rowed.items()),
+        drives=tuple(drives),
+        commands=tuple(i for i, drive in enumerate(drives) if drive in COMMANDED),
     )
     return Model(
         option=Option(leaf(spec.option.gravity, 3), leaf(spec.option.dt), leaf(spec.option.regularization)),
@@ -162,24 +190,37 @@ def build(spec: ModelSpec, *, seed: int = 0) -> Model:
             leaf([i.mass for i in explicit], ne),
             leaf([i.com for i in explicit], ne, 3),
             leaf([i.inertia for i in explicit], ne, 6),
+            leaf(weights, len(weights)),
         ),
         geom=Geom(leaf(sizes["size"], ng, 3), leaf(sizes["mass"], ng), leaf(sizes["pos"], ng, 3), leaf(sizes["quat"], ng, 4)),
         joint=Joint(
             leaf(axes, len(axes), 3),
             leaf(pitch, len(pitch)),
-            leaf(np.concatenate(spring_ref), nq),
+            leaf([b.joint.pos for b in frames], len(frames), 3),
+            leaf([_unit(b, b.joint.quat) for b in frames], len(frames), 4),
+            leaf(np.concatenate([[], *spring_ref]), nq),
             {name: jnp.asarray(np.stack(v), dtype) for name, v in params.items()},
         ),
-        dof=Dof(*(leaf(np.concatenate(dofs[k]), nv) for k in ("damping", "armature", "stiffness"))),
+        dof=Dof(*(leaf(np.concatenate([[], *dofs[k]]), nv) for k in ("damping", "armature", "stiffness")), row_leaf("dof.friction")),
+        limit=Limit(*(row_leaf(f"limit.{f.name}") for f in dataclasses.fields(Limit))),
         topology=topology,
     )
 
 
 def with_integrator(model: Model, name: str) -> Model:
-    """The same model with another integrator: implicit_damping, euler or rk4."""
+    """The same model with another integrator: implicit_damping, euler, rk4 or dart."""
     if name not in INTEGRATORS:
         raise ValueError(f"unknown integrator {name!r}; known: {', '.join(INTEGRATORS)}")
     return dataclasses.replace(model, topology=dataclasses.replace(model.topology, integrator=name))
+
+
+def with_rows(model: Model, rows: Iterable[str]) -> Model:
+    """The same model with other kinds of constraint rows acting: a subset of holonomic, friction, limit, velocity."""
+    rows = tuple(rows)
+    for row in rows:
+        if row not in ROWS:
+            raise ValueError(f"unknown kind of rows {row!r}; known: {', '.join(ROWS)}")
+    return dataclasses.replace(model, topology=dataclasses.replace(model.topology, rows=tuple(r for r in ROWS if r in rows)))
 
 
 def _parameters(body: BodySpec, kind, key) -> dict[str, np.ndarray]:
@@ -206,11 +247,45 @@ def _vector(body: BodySpec, name: str, value, width: int, default) -> np.ndarray
     return value
 
 
-def _choice(body: BodySpec, name: str) -> str:
+def _choice(body: BodySpec, name: str, known: tuple[str, ...]) -> str:
     value = getattr(body.joint, name)
-    if value not in ("joint", "body"):
-        _fail(body.source, f"body {body.name!r}: {name} must be 'joint' or 'body', found {value!r}")
+    if value not in known:
+        _fail(body.source, f"body {body.name!r}: {name} must be one of {', '.join(known)}; found {value!r}")
     return value
+
+
+def _check_option(spec: ModelSpec) -> None:
+    option = spec.option
+    if option.integrator not in INTEGRATORS:
+        _fail(spec.source, f"unknown integrator {option.integrator!r}; known: {', '.join(INTEGRATORS)}")
+    unknown = [r for r in option.rows if r not in ROWS]
+    if unknown:
+        _fail(spec.source, f"unknown kind of rows {unknown[0]!r}; known: {', '.join(ROWS)}")
+    if not np.all(np.isfinite(option.gravity)) or np.shape(option.gravity) != (3,):
+        _fail(spec.source, "gravity must be three finite numbers")
+    if not option.dt > 0:
+        _fail(spec.source, f"dt must be positive, found {option.dt}")
+
+
+def _add_rows(body: BodySpec, nv: int, v0: int, rowed: dict[str, list[tuple[int, float]]]) -> None:
+    """Numbers that only some dofs have, with their dofs."""
+    joint = body.joint
+    if joint.friction is not None:
+        friction = np.asarray(joint.friction, np.float64)
+        if friction.shape != (nv,) or (friction < 0).any():
+            _fail(body.source, f"body {body.name!r}: friction must be {nv} numbers >= 0, found {friction}")
+        rowed["dof.friction"] += [(v0 + i, x) for i, x in enumerate(friction) if not np.isnan(x)]
+    for name, stem in (("position_range", ""), ("velocity_range", "velocity_"), ("force_range", "force_")):
+        value = getattr(joint, name)
+        if value is None:
+            continue
+        value = np.asarray(value, np.float64)
+        if value.shape != (nv, 2) or np.isnan(value).any() or (value[:, 0] > value[:, 1]).any():
+            _fail(body.source, f"body {body.name!r}: {name} must be {nv} pairs, lower bound first; found {value}")
+        for i, pair in enumerate(value):
+            for side, x in zip(("lower", "upper"), pair, strict=True):
+                if np.isfinite(x):
+                    rowed[f"limit.{stem}{side}"].append((v0 + i, x))
 
 
 def _unit(element, quat) -> np.ndarray:

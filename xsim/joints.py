@@ -44,7 +44,8 @@ class Numbers(NamedTuple):
 class Elementary(NamedTuple):
     """pose(j, q) -> Pose.  subspace(j, q) -> child-frame twists, one Motion per velocity (child axes, at the child origin).
     subspace_rate(j, q, v) -> (dS/dt) v in child axes, None where S is constant.  rate(j, q, v) -> dq/dt.
-    integrate(j, q, dv) -> q moved by dv.  difference(j, q0, q1) -> the dv that moves q0 to q1."""
+    integrate(j, q, dv) -> q moved by dv.  difference(j, q0, q1) -> the dv that moves q0 to q1.
+    coordinates(j, q) -> one number per velocity that springs and limits speak of: q itself, the rotation vector of a ball."""
 
     pose: Callable
     subspace: Callable
@@ -52,6 +53,7 @@ class Elementary(NamedTuple):
     rate: Callable
     integrate: Callable
     difference: Callable
+    coordinates: Callable
 
 
 def _rotation(axis, angle) -> tuple:
@@ -72,7 +74,7 @@ def _velocity(j, q, v):
 
 
 def _one(fn_pose, fn_subspace) -> Elementary:
-    return Elementary(fn_pose, fn_subspace, None, _velocity, _add, _subtract)
+    return Elementary(fn_pose, fn_subspace, None, _velocity, _add, _subtract, lambda j, q: tuple(q))
 
 
 _HINGE = _one(
@@ -96,6 +98,7 @@ _BALL = Elementary(
     rate=lambda j, q, v: scale(quat_mul(q, (0.0, *v)), 0.5),
     integrate=lambda j, q, dv: normalize(quat_mul(normalize(q), quat_exp(dv))),
     difference=lambda j, q0, q1: quat_log(quat_mul(quat_conj(normalize(q0)), normalize(q1))),
+    coordinates=lambda j, q: quat_log(normalize(q)),
 )
 
 
@@ -156,6 +159,8 @@ def _general(joint: GeneralJoint) -> Elementary:
     bias_rows, rate_rows = _lifted(bias_twist), _lifted(qdot)
     integrate_rows = _lifted(lambda params, q, dv: integrate(q, dv))
     difference_rows = _lifted(lambda params, a, b: difference(a, b))
+    neutral = (0.0,) * joint.nq if joint.neutral is None else joint.neutral
+    coordinate_rows = _lifted(lambda params, q: difference(jnp.asarray(neutral, q.dtype), q))
 
     def as_pose(j, q):
         x = pose(j.params, q)
@@ -175,6 +180,7 @@ def _general(joint: GeneralJoint) -> Elementary:
         lambda j, q, v: tuple(rate_rows(j.params, q, v)),
         lambda j, q, dv: tuple(integrate_rows(j.params, q, dv)),
         lambda j, q0, q1: tuple(difference_rows(j.params, q0, q1)),
+        lambda j, q: tuple(coordinate_rows(j.params, q)),
     )
 
 

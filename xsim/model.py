@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-__all__ = ["Body", "Data", "Dof", "Flags", "Geom", "Joint", "Leaf", "Link", "Model", "Option", "State", "Topology"]
+__all__ = ["Body", "Data", "Dof", "Flags", "Geom", "Joint", "Leaf", "Limit", "Link", "Model", "Option", "State", "Topology"]
 
 
 # ---- structure ---------------------------------------------------------------------------------------------------------------
@@ -52,8 +52,11 @@ class BodyInfo(NamedTuple):
     pos_max: tuple | None
     damper_axes: str
     armature_axes: str
+    spring_law: str
     axes: tuple[int, ...]  # rows of joint.axes
     general: int | None
+    frame: int | None  # row of joint.pos and joint.quat, None: the joint frame is the body frame
+    gravity: int | None  # row of body.gravity, None: full weight
 
 
 class GeomInfo(NamedTuple):
@@ -69,7 +72,11 @@ class GeomInfo(NamedTuple):
 
 @dataclass(frozen=True)
 class Topology:
-    """Everything about a model that is not a number to differentiate: hashable, compared by value, static under jit."""
+    """Everything about a model that is not a number to differentiate: hashable, compared by value, static under jit.
+
+    initial: q and v where a state starts. rows: the kinds of constraint rows that act. rowed: per row leaf, its dofs. drives: per dof,
+    what moves it (`xsim.spec.ACTUATORS`). commands: the dofs that take a command, in the order of ``ctrl``.
+    """
 
     name: str
     bodies: tuple[BodyInfo, ...]
@@ -77,10 +84,19 @@ class Topology:
     geoms: tuple[GeomInfo, ...]
     sizes: tuple[tuple[str, int], ...]
     neutral: tuple[float, ...]
+    initial: tuple[tuple[float, ...], tuple[float, ...]]
     integrator: str
+    rows: tuple[str, ...]
+    rowed: tuple[tuple[str, tuple[int, ...]], ...]
+    drives: tuple[str, ...]
+    commands: tuple[int, ...]
+
+    def dofs(self, leaf: str) -> tuple[int, ...]:
+        """The dofs that the numbers of a row leaf (dof.friction, limit.lower, ...) belong to."""
+        return dict(self.rowed)[leaf]
 
     def size(self, dimension: str) -> int:
-        """Length of a leaf's dimension: nbody, ngeom, naxis, npitch, nexplicit, nq, nv."""
+        """Length of a leaf's dimension: nbody, ngeom, naxis, npitch, nexplicit, nframe, ngravity, nq, nv and the row counts."""
         return dict(self.sizes)[dimension]
 
 
@@ -150,6 +166,7 @@ class Body:
     mass: Any = _leaf("nexplicit", "kg", "mass of the bodies with explicit inertia")
     com: Any = _leaf("nexplicit 3", "m", "their centre of mass, body frame")
     inertia: Any = _leaf("nexplicit 6", "kg m^2", "their inertia about it, body axes: xx yy zz xy xz yz")
+    gravity: Any = _leaf("ngravity", "1", "factor of gravity, for the bodies that do not feel it in full")
 
 
 @_group
@@ -164,6 +181,8 @@ class Geom:
 class Joint:
     axes: Any = _leaf("naxis 3", "1", "axes of hinges, slides and screws (normalized where used)")
     pitch: Any = _leaf("npitch", "m/rad", "translation of screws per radian")
+    pos: Any = _leaf("nframe 3", "m", "joint frame's origin in the body's own frame, for the bodies where they differ")
+    quat: Any = _leaf("nframe 4", "1", "its orientation there (w x y z, normalized where used)")
     spring_ref: Any = _leaf("nq", "m, rad or 1", "configuration at which the springs are at rest")
     params: Any = dataclasses.field(metadata={"params": True})
 
@@ -173,9 +192,23 @@ class Dof:
     damping: Any = _leaf("nv", "N s/m or N m s/rad", "viscous damping")
     armature: Any = _leaf("nv", "kg or kg m^2", "inertia of the drive, added to the mass matrix")
     stiffness: Any = _leaf("nv", "N/m or N m/rad", "spring stiffness")
+    friction: Any = _leaf("nfriction", "N or N m", "dry friction of the dofs that have it")
 
 
-_GROUPS = {"option": Option, "body": Body, "geom": Geom, "joint": Joint, "dof": Dof}
+@_group
+class Limit:
+    """Bounds of the dofs that have them; a ball's position is its rotation vector."""
+
+    lower: Any = _leaf("nlower", "m or rad", "least position")
+    upper: Any = _leaf("nupper", "m or rad", "largest position")
+    velocity_lower: Any = _leaf("nvelocity_lower", "m/s or rad/s", "least velocity")
+    velocity_upper: Any = _leaf("nvelocity_upper", "m/s or rad/s", "largest velocity")
+    force_lower: Any = _leaf("nforce_lower", "N or N m", "least force of the drive")
+    force_upper: Any = _leaf("nforce_upper", "N or N m", "largest force of the drive")
+
+
+_GROUPS = {"option": Option, "body": Body, "geom": Geom, "joint": Joint, "dof": Dof, "limit": Limit}
+ROW_LEAVES = {"dof.friction": "nfriction", **{f"limit.{f.name}": f"n{f.name}" for f in dataclasses.fields(Limit)}}
 
 
 @dataclass(frozen=True)
@@ -187,11 +220,12 @@ class Model:
     geom: Geom
     joint: Joint
     dof: Dof
+    limit: Limit
     topology: Topology
 
     nq = property(lambda self: self.topology.size("nq"), doc="Width of q.")
     nv = property(lambda self: self.topology.size("nv"), doc="Width of v.")
-    nu = property(lambda self: 0, doc="Number of controls.")
+    nu = property(lambda self: len(self.topology.commands), doc="Number of controls.")
     body_names = property(lambda self: tuple(b.name for b in self.topology.bodies), doc="Names of the bodies, in order.")
 
     def declaration(self, path: str) -> Leaf:
@@ -291,6 +325,7 @@ class Flags:
 
     DIVERGED = 1  # a number of the state is not finite
     SINGULAR = 2  # the mass matrix had no inverse; the motion it cannot determine was given unit inertia
+    UNSOLVED = 4  # friction and limits were not solved within the bound on iterations
 
 
 @_group
@@ -312,7 +347,8 @@ class Data:
 
     pos (*batch, nbody, 3) m and quat (*batch, nbody, 4): body frames. lin, ang: velocity of the body origins (m/s) and angular
     velocity (rad/s). lin_acc, ang_acc: their rates (m/s^2, rad/s^2), gravity not subtracted. a: generalized acceleration;
-    bias, passive, tau: generalized forces (*batch, nv). flags: what this evaluation would set in the state.
+    bias, passive, tau: generalized forces (*batch, nv); constraint: that of dry friction, limits and servos, as the mean over a step.
+    flags: what this evaluation would set in the state.
     """
 
     pos: Any
@@ -325,4 +361,5 @@ class Data:
     bias: Any
     passive: Any
     tau: Any
+    constraint: Any
     flags: Any

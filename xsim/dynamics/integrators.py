@@ -8,6 +8,8 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from ..spatial import add, mul, stage, total
+from .actuators import drive
+from .impulses import apply_impulses, rows
 from .solve import Motion, acceleration
 from .system import System, split_q, split_v
 
@@ -20,6 +22,7 @@ class Moving(NamedTuple):
     time: object
     diverged: object  # 1.0 where the flag of this name is set
     singular: object
+    unsolved: object
 
 
 @stage
@@ -60,24 +63,49 @@ def _rates(system: System, q, v) -> list:
     return out
 
 
-def _semi_implicit(system: System, s: Moving, tau, implicit) -> tuple:
-    a, pivot = acceleration(Motion(system, s.q, s.v, tau, implicit))
-    v = _shift(s.v, a, system.dt)
-    return integrate(system, s.q, v, system.dt), v, pivot
+class Change(NamedTuple):
+    """What an integrator's velocity step makes of a state. pivot, solved: 0 where the mass matrix is singular, the impulses not found."""
+
+    v: list
+    pivot: object
+    solved: object
 
 
-def _implicit_damping(system: System, s: Moving, tau) -> tuple:
+def _velocity(system: System, s: Moving, tau, ctrl, damped, sprung, only_violated: bool) -> Change:
+    """The velocity after smooth forces, then after the impulses of friction, limits and servos."""
+    driven = drive(system, s.v, tau, ctrl)
+    a, pivot = acceleration(Motion(system, s.q, s.v, driven.tau, damped, sprung, driven.hold))
+    v, solved = apply_impulses(system, s.q, _shift(s.v, a, system.dt), driven.servo, only_violated)
+    return Change(v, pivot, solved)
+
+
+def _implicit_damping(system: System, s: Moving, tau, ctrl) -> Change:
     """Semi-implicit Euler with joint damping at the new velocity (the rule of RING)."""
-    return _semi_implicit(system, s, tau, system.dt)
+    return _velocity(system, s, tau, ctrl, system.dt, 0.0, False)
 
 
-def _euler(system: System, s: Moving, tau) -> tuple:
+def _euler(system: System, s: Moving, tau, ctrl) -> Change:
     """Semi-implicit Euler: new velocity first, then the position with it."""
-    return _semi_implicit(system, s, tau, 0.0)
+    return _velocity(system, s, tau, ctrl, 0.0, 0.0, False)
 
 
-def _rk4(system: System, s: Moving, tau) -> tuple:
+def _dart(system: System, s: Moving, tau, ctrl) -> Change:
+    """DART's rule: joint dampers and springs implicit, then impulses; a limit acts when the velocity would break it before them."""
+    return _velocity(system, s, tau, ctrl, system.dt, mul(system.dt, system.dt), True)
+
+
+FIRST_ORDER: dict[str, Callable] = {"implicit_damping": _implicit_damping, "euler": _euler, "dart": _dart}
+"""Rules that make the new velocity first and move the position with it."""
+
+
+def _rk4(system: System, s: Moving, tau, ctrl) -> tuple:
     """Classical Runge-Kutta; quaternions are integrated as four numbers (their rate is linear in them) and normalized at the end."""
+    stepwise = {"velocity", "locked", "servo"}.intersection(system.topology.drives)
+    if rows(system.topology) or stepwise:
+        raise ValueError(
+            f"rk4 integrates smooth motion only; the model has {', '.join(sorted(stepwise)) or 'friction or limits'}: choose another "
+            "integrator, or switch rows off with with_rows(model, ())"
+        )
     h = system.dt
     half = mul(h, 0.5)
     q, v = s.q, s.v
@@ -85,7 +113,8 @@ def _rk4(system: System, s: Moving, tau) -> tuple:
     for reach in (None, half, half, h):
         if reach is not None:
             q, v = _shift(s.q, dqs[-1], reach), _shift(s.v, dvs[-1], reach)
-        a, pivot = acceleration(Motion(system, q, v, tau, 0.0))
+        driven = drive(system, v, tau, ctrl)
+        a, pivot = acceleration(Motion(system, q, v, driven.tau, hold=driven.hold))
         dqs.append(_rates(system, q, v))
         dvs.append(a)
         pivots.append(pivot)
@@ -100,18 +129,27 @@ def _weighted(x, k1, k2, k3, k4, h):
     return [add(a, mul(w, add(add(b, e), mul(2.0, add(c, d))))) for a, b, c, d, e in zip(x, k1, k2, k3, k4, strict=True)]
 
 
-INTEGRATORS: dict[str, Callable] = {"implicit_damping": _implicit_damping, "euler": _euler, "rk4": _rk4}
-
-
 @stage
-def _health(q, v, pivot, diverged, singular):
+def _health(q, v, pivot, solved, diverged, singular, unsolved):
     # 0 * x is 0 for every finite x and NaN otherwise.
     bad = jnp.isnan(total([x * 0.0 for x in (*q, *v)]))
     # Flags are kept as 0.0 and 1.0: XLA's CPU compiler crashes on loops that make int32 of float64 comparisons.
-    return jnp.where(bad, 1.0, diverged), jnp.where(pivot == 0, 1.0, singular)
+    unsolved = unsolved if isinstance(solved, float) else jnp.where(solved == 0, 1.0, unsolved)
+    return jnp.where(bad, 1.0, diverged), jnp.where(pivot == 0, 1.0, singular), unsolved
 
 
-def advance(system: System, s: Moving, tau) -> Moving:
+def step_velocity(system: System, s: Moving, tau, ctrl) -> Change:
+    """The velocity one step of the model's integrator leads to; of rk4, that of its first stage."""
+    name = system.topology.integrator
+    return FIRST_ORDER["euler" if name == "rk4" else name](system, s, tau, ctrl)
+
+
+def advance(system: System, s: Moving, tau, ctrl) -> Moving:
     """One step with the model's integrator."""
-    q, v, pivot = INTEGRATORS[system.topology.integrator](system, s, tau)
-    return Moving(q, v, add(s.time, system.dt), *_health(q, v, pivot, s.diverged, s.singular))
+    if system.topology.integrator == "rk4":
+        q, v, pivot = _rk4(system, s, tau, ctrl)
+        solved = 1.0
+    else:
+        v, pivot, solved = step_velocity(system, s, tau, ctrl)
+        q = integrate(system, s.q, v, system.dt)
+    return Moving(q, v, add(s.time, system.dt), *_health(q, v, pivot, solved, s.diverged, s.singular, s.unsolved))

@@ -24,6 +24,7 @@ from ..spatial import (
     mscale,
     power,
     stage,
+    sub,
     vadd,
     vsub,
 )
@@ -163,7 +164,33 @@ def inverse_dynamics(system: System, frame: Frames, inertia, q, v, a=None) -> li
     force: list = [
         None if own_inertia is NO_INERTIA else _force(own_inertia, velocity[i], acceleration[i]) for i, own_inertia in enumerate(inertia)
     ]
-    links = system.topology.links
+    for i, light in enumerate(system.lifted):
+        if light is not None and force[i] is not None:
+            force[i] = _lift(force[i], frame.R[i], frame.origin[i], light, system.gravity)
+    return _gather(system, frame, force)
+
+
+@stage
+def _lift(force: Force, R, origin, light: Inertia, gravity) -> Force:
+    """Take back the weight of the part of a link that feels no gravity."""
+    return madd(force, momentum(inertia_move(R, origin, light), Motion(ZERO3, gravity)))
+
+
+@stage
+def _heavy(R, origin, inertia: Inertia, light: Inertia) -> Inertia:
+    lifted = inertia_move(R, origin, light)
+    return Inertia(sub(inertia.mass, lifted.mass), vsub(inertia.first, lifted.first), vsub(inertia.second, lifted.second))
+
+
+def heavy(system: System, frame: Frames, link: int, inertia: Inertia) -> Inertia:
+    """The part of a link's inertia (world axes) that feels gravity."""
+    light = system.lifted[link]
+    return inertia if light is None else _heavy(frame.R[link], frame.origin[link], inertia, light)
+
+
+def _gather(system: System, frame: Frames, force: list) -> list:
+    """Generalized force of the forces on the links, from the leaves to the root."""
+    force, links = list(force), system.topology.links
     out: list = [0.0] * len(frame.subspace)
     for i in reversed(range(len(links))):
         link = links[i]
@@ -174,6 +201,17 @@ def inverse_dynamics(system: System, frame: Frames, inertia, q, v, a=None) -> li
             up = force[link.parent]
             force[link.parent] = force[i] if up is None else _add_force(up, force[i])
     return out
+
+
+@stage
+def _inertial(inertia: Inertia, acceleration: Motion) -> Force:
+    return momentum(inertia, acceleration)
+
+
+def inertial_force(system: System, frame: Frames, inertia, a) -> list:
+    """M a, armature left out: the generalized force of an acceleration from rest without gravity, or of a change of velocity."""
+    _, acceleration = velocities(system, frame, a)
+    return _gather(system, frame, [None if own is NO_INERTIA else _inertial(own, x) for own, x in zip(inertia, acceleration, strict=True)])
 
 
 @stage
@@ -225,10 +263,10 @@ def body_poses(system: System, frame: Frames) -> list[Pose]:
     for i, body in enumerate(system.topology.bodies):
         if body.link < 0:
             out.append(system.offset[i])
-        elif system.tables.body_chain[i]:
-            out.append(_body_pose(frame.pose[body.link], system.offset[i]))
-        else:
+        elif system.tables.at_link[i]:
             out.append(frame.pose[body.link])
+        else:
+            out.append(_body_pose(frame.pose[body.link], system.offset[i]))
     return out
 
 
@@ -238,10 +276,10 @@ def body_origins(system: System, frame: Frames) -> list:
     for i, body in enumerate(system.topology.bodies):
         if body.link < 0:
             out.append(None)
-        elif system.tables.body_chain[i]:
-            out.append(_origin(frame.R[body.link], frame.origin[body.link], system.offset[i].pos))
-        else:
+        elif system.tables.at_link[i]:
             out.append(frame.origin[body.link])
+        else:
+            out.append(_origin(frame.R[body.link], frame.origin[body.link], system.offset[i].pos))
     return out
 
 

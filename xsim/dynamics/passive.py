@@ -1,14 +1,16 @@
-"""Springs and dampers of joints, and the quadratic terms (damping, armature) along joint or body axes."""
+"""Springs and dampers of joints, and the quadratic terms (damping, stiffness, armature) along the axes of each joint's law."""
 
 from __future__ import annotations
 
-from ..spatial import apply, dot, mul, neg, stage, sub, total
+from ..spatial import apply, apply_inverse, dot, matrix, mul, neg, stage, sub, total, vsub
 from .kinematics import Frames
-from .system import System, split_q
+from .system import Block, System, split_q
+
+BASIS = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
 
 
 class Quadratic:
-    """A symmetric matrix over the dofs: a diagonal and blocks of translations whose axes turn with the body."""
+    """A symmetric matrix over the dofs: a diagonal and blocks of dofs whose law acts along other axes than their velocities."""
 
     def __init__(self, diagonal: list, blocks: dict):
         self.diagonal, self.blocks = diagonal, blocks
@@ -22,30 +24,96 @@ class Quadratic:
 
 @stage
 def _turned(R, axes, directions, values):
-    """Matrix sum_k values[k] g_k g_k^T, g_k the body axis k (axes[k] turned by R) along the directions of the translations."""
+    """Matrix sum_k values[k] g_k g_k^T, g_k the axis k (axes[k] turned by R) along the directions of the velocities."""
     g = [[dot(apply(R, a), d) for d in directions] for a in axes]
     n = range(len(directions))
     return [[total([mul(mul(x, row[i]), row[j]) for x, row in zip(values, g, strict=True)]) for j in n] for i in n]
 
 
+@stage
+def _along(R, axes, directions, values):
+    """Vector sum_k values[k] g_k, g_k as in `_turned`."""
+    turned = [apply(R, a) for a in axes]
+    return [total([mul(x, dot(a, d)) for x, a in zip(values, turned, strict=True)]) for d in directions]
+
+
+@stage
+def _parent_axes(turn):
+    """The parent body's axes in the joint frame."""
+    R = matrix(turn)
+    return [apply_inverse(R, e) for e in BASIS]
+
+
+def _parts(system: System, frame: Frames, block: Block, axes: str):
+    """Per group of dofs with a common set of axes: (dofs, rotation of the axes, the axes, directions of the velocities)."""
+    links = system.topology.links
+    slides = [links[s].v for s in block.slides]
+    if axes == "body":
+        own = [system.numbers[s].axis for s in block.slides]
+        yield slides, frame.R[block.rotating[-1]], own, [frame.subspace[d].lin for d in slides]
+        return
+    turns = [d for link in block.rotating for d in range(links[link].v, links[link].v + links[link].nv)]
+    R, own = frame.R[block.slides[-1]], _parent_axes(system.turn[block.body])
+    yield slides, R, own, [frame.subspace[d].lin for d in slides]
+    yield turns, R, own, [frame.subspace[d].ang for d in turns]
+
+
+def _spring_axes(block: Block) -> str | None:
+    return "parent" if block.damper == "parent" else None
+
+
 def quadratic(system: System, frame: Frames, values, which: str) -> Quadratic:
-    """Damping (``which`` "damper") or armature as a matrix: along joint axes, or along body axes where the joint's law says so."""
+    """Damping (``which`` "damper"), stiffness ("spring") or armature as a matrix: along joint velocities, or along the axes of the
+    joint's law."""
     diagonal, blocks = list(values), {}
-    for slides, rotating, damper, armature in system.tables.blocks:
-        if not (damper if which == "damper" else armature):
+    for block in system.tables.blocks:
+        axes = {"damper": block.damper, "armature": block.armature, "spring": _spring_axes(block)}[which]
+        if axes is None:
             continue
-        dofs = [system.topology.links[s].v for s in slides]
-        axes = [system.numbers[s].axis for s in slides]
-        block = _turned(frame.R[rotating[-1]], axes, [frame.subspace[d].lin for d in dofs], [values[d] for d in dofs])
-        for i, row in zip(dofs, block, strict=True):
-            diagonal[i] = 0.0
-            blocks.update({(i, j): b for j, b in zip(dofs, row, strict=True)})
+        for dofs, R, own, directions in _parts(system, frame, block, axes):
+            entries = _turned(R, own, directions, [values[d] for d in dofs])
+            for i, row in zip(dofs, entries, strict=True):
+                diagonal[i] = 0.0
+                blocks.update({(i, j): b for j, b in zip(dofs, row, strict=True)})
     return Quadratic(diagonal, blocks)
 
 
 @stage
-def _spring(joint, numbers, q, ref, stiffness):
-    return [mul(k, x) for k, x in zip(stiffness, joint.difference(numbers, q, ref), strict=True)]
+def _displacement(joint, numbers, law, q, ref):
+    if law == "components":
+        return vsub(joint.coordinates(numbers, ref), joint.coordinates(numbers, q))
+    return joint.difference(numbers, q, ref)
+
+
+def displacements(system: System, q) -> list:
+    """What the springs are stretched by, towards their references, per dof."""
+    out: list = []
+    qs, refs = split_q(system, q), split_q(system, system.spring_ref)
+    for i, link in enumerate(system.topology.links):
+        law = system.topology.bodies[link.body].spring_law
+        out.extend(_displacement(system.joints[i], system.numbers[i], law, qs[i], refs[i]))
+    return out
+
+
+@stage
+def _scaled(stiffness, x):
+    return [mul(k, a) for k, a in zip(stiffness, x, strict=True)]
+
+
+def spring_force(system: System, frame: Frames, q) -> list:
+    """Stiffness times the displacement towards the reference.
+
+    A ball's spring acts on the rotation vector from q to its reference, child axes (angle at most pi), or on the difference of the
+    components of their rotation vectors, as its law says; that of a free joint whose law acts along the parent's axes, along those.
+    """
+    springs = _scaled(system.stiffness, displacements(system, q))
+    for block in system.tables.blocks:
+        axes = _spring_axes(block)
+        if axes is not None:
+            for dofs, R, own, directions in _parts(system, frame, block, axes):
+                for d, x in zip(dofs, _along(R, own, directions, [springs[d] for d in dofs]), strict=True):
+                    springs[d] = x
+    return springs
 
 
 @stage
@@ -53,14 +121,6 @@ def _minus(a, b):
     return [neg(y) if x is None else sub(x, y) for x, y in zip(a, b, strict=True)]
 
 
-def passive_force(system: System, q, v, damping: Quadratic) -> list:
-    """Springs and dampers: stiffness times the displacement towards the reference, minus damping times velocity.
-
-    A ball's spring acts on the rotation vector from q to its reference, child axes (angle at most pi).
-    """
-    springs: list = [0.0] * len(v)
-    qs, refs = split_q(system, q), split_q(system, system.spring_ref)
-    for i, link in enumerate(system.topology.links):
-        dofs = slice(link.v, link.v + link.nv)
-        springs[dofs] = _spring(system.joints[i], system.numbers[i], qs[i], refs[i], system.stiffness[dofs])
-    return _minus(springs, damping.times(v))
+def passive_force(system: System, frame: Frames, q, v, damping: Quadratic) -> list:
+    """Springs and dampers: see `spring_force`; minus damping times velocity."""
+    return _minus(spring_force(system, frame, q), damping.times(v))

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from ..spatial import add, in_one_region, mul, neg, one_region, stage, sub, total
-from .kinematics import frames, inverse_dynamics, link_inertias, mass_matrix
+from .kinematics import Frames, frames, inverse_dynamics, link_inertias, mass_matrix
 from .passive import Quadratic, passive_force, quadratic
 from .system import System
 
@@ -121,69 +121,34 @@ def multiply(system: System, rows, x) -> list:
     ]
 
 
-# ---- accelerations ------------------------------------------------------------------------------------------------------------
+# ---- implicit equations -------------------------------------------------------------------------------------------------------
 
 
-class Motion(NamedTuple):
-    """What the equation of motion is evaluated at. implicit: the time over which damping acts implicitly (0.0: not at all)."""
-
-    system: System
-    q: list
-    v: list
-    tau: list
-    implicit: object
+def masked(system: System, rows, keep) -> list:
+    """Rows of the matrix for the dofs that are free: keep[i] is 1 for a free dof, 0 for one whose value is given (a row of unity)."""
+    before = system.tables.before
+    return [_masked_row(row, (*(keep[j] for j in before[i]), keep[i])) for i, row in enumerate(rows)]
 
 
 @stage
-def _balance(force, tau, passive, extra):
-    return [sub(add(f, e), add(t, p)) for f, t, p, e in zip(force, tau, passive, extra, strict=True)]
+def _masked_row(row, keep):
+    *others, own = keep
+    return [*(mul(mul(m, own), k) for m, k in zip(row[:-1], others, strict=True)), add(mul(row[-1], own), sub(1.0, own))]
 
 
-def _evaluate(m: Motion):
-    system = m.system
-    frame = frames(system, m.q)
-    inertia = link_inertias(system, frame)
-    damping = quadratic(system, frame, system.damping, "damper")
-    armature = quadratic(system, frame, system.armature, "armature")
-    return frame, inertia, damping, armature
+def implicit(inputs, primal, residual):
+    """The solution x of residual(inputs, x) = 0, and what else ``primal`` returns, with the derivatives of the implicit function.
 
-
-def _loads(m: Motion, damping: Quadratic, armature: Quadratic) -> list:
-    loads = [(1.0, armature)]
-    if not (isinstance(m.implicit, float) and m.implicit == 0.0):
-        loads.append((m.implicit, damping))
-    return [*loads, (m.system.regularization, Quadratic([1.0] * len(m.v), {}))]
-
-
-def residual(m: Motion, a, evaluated=None) -> list:
-    """Inverse dynamics of acceleration ``a`` (None: zero) minus the applied and passive forces: zero at the solution."""
-    frame, inertia, damping, armature = evaluated or _evaluate(m)
-    force = inverse_dynamics(m.system, frame, inertia, m.q, m.v, a)
-    passive = passive_force(m.system, m.q, m.v, damping)
-    extra = [0.0] * len(m.v)
-    if a is not None:
-        for factor, quad in _loads(m, damping, armature):
-            extra = [add(e, mul(factor, x)) for e, x in zip(extra, quad.times(a), strict=True)]
-    return _balance(force, m.tau, passive, extra)
-
-
-def effective_mass(m: Motion, evaluated=None) -> list:
-    """Rows of the matrix that multiplies the acceleration: mass matrix, armature, implicit damping, regularization."""
-    frame, inertia, damping, armature = evaluated or _evaluate(m)
-    return with_quadratic(m.system, mass_matrix(m.system, frame, inertia), _loads(m, damping, armature))
-
-
-def acceleration(m: Motion) -> tuple[list, object]:
-    """The acceleration at which the residual is zero, and a component that is 0 where the mass matrix is singular.
-
-    Derivatives (any order, forward and reverse) are those of the implicit function: da = -M^-1 d(residual) at fixed a.
+    primal(inputs) -> (system, rows, factor, x, others): the solution, the symmetric matrix d residual / dx as sparse rows and its
+    factor; ``others`` (a list of components) has no derivative. Derivatives of any order, forward and reverse:
+    dx = -matrix^-1 d(residual) at fixed x.
     """
-    leaves, treedef = jax.tree.flatten(m, is_leaf=lambda x: x is None)
+    leaves, treedef = jax.tree.flatten(inputs, is_leaf=lambda x: x is None)
     where = [i for i, x in enumerate(leaves) if isinstance(x, jax.Array)]
     lanes = jnp.broadcast_shapes(*(leaves[i].shape for i in where if leaves[i].ndim <= 1))
     dtype = jnp.result_type(*(leaves[i] for i in where))
 
-    def rebuild(arrays) -> Motion:
+    def rebuild(arrays):
         filled = list(leaves)
         for i, x in zip(where, arrays, strict=True):
             filled[i] = x
@@ -192,35 +157,30 @@ def acceleration(m: Motion) -> tuple[list, object]:
     def full(xs):
         return [jnp.broadcast_to(jnp.asarray(x, dtype), lanes) for x in xs]
 
-    def primal(arrays):
-        motion = rebuild(arrays)
-        evaluated = _evaluate(motion)
-        rows = [full(row) for row in effective_mass(motion, evaluated)]
-        factor = factorize(motion.system, rows)
-        a = solve(motion.system, factor, full([neg(r) for r in residual(motion, None, evaluated)]))
-        return rows, factor, a
+    def solved(arrays):
+        system, rows, factor, x, others = primal(rebuild(arrays), full)
+        return system, rows, factor, full(x), full(others)
 
     @jax.custom_jvp
-    def accelerate(*arrays):
-        _, factor, a = primal(arrays)
-        return a, factor.pivot
+    def solution(*arrays):
+        *_, x, others = solved(arrays)
+        return x, others
 
     def rule(primals, tangents):
-        rows, factor, a = primal(primals)
+        system, rows, factor, x, others = solved(primals)
         moving = [i for i, t in enumerate(tangents) if not isinstance(t, jax.custom_derivatives.SymbolicZero)]
-        system = rebuild(primals).system
 
         def at(*moved):
             arrays = list(primals)
-            for i, x in zip(moving, moved, strict=True):
-                arrays[i] = x
-            return full(residual(rebuild(arrays), a))
+            for i, value in zip(moving, moved, strict=True):
+                arrays[i] = value
+            return full(residual(rebuild(arrays), x))
 
         _, dr = jax.jvp(at, [primals[i] for i in moving], [tangents[i] for i in moving])
-        da = jax.lax.custom_linear_solve(
-            lambda x: multiply(system, rows, x), [-x for x in dr], lambda _, b: solve(system, factor, b), symmetric=True
+        dx = jax.lax.custom_linear_solve(
+            lambda y: multiply(system, rows, y), [-y for y in dr], lambda _, b: solve(system, factor, b), symmetric=True
         )
-        return (a, factor.pivot), (list(da), jnp.zeros_like(factor.pivot))
+        return (x, others), (list(dx), [jnp.zeros_like(y) for y in others])
 
     # Rules run when a derivative is taken, perhaps long after this trace: they keep its regions.
     whole = in_one_region()
@@ -229,5 +189,103 @@ def acceleration(m: Motion) -> tuple[list, object]:
         with one_region(whole):
             return rule(primals, tangents)
 
-    accelerate.defjvp(rule_in_region, symbolic_zeros=True)
-    return accelerate(*(leaves[i] for i in where))
+    solution.defjvp(rule_in_region, symbolic_zeros=True)
+    return solution(*(leaves[i] for i in where))
+
+
+# ---- accelerations ------------------------------------------------------------------------------------------------------------
+
+
+class Motion(NamedTuple):
+    """What the equation of motion is evaluated at.
+
+    damped, sprung: the time over which damping and the square of the time over which springs act implicitly (0.0: not at all).
+    hold: per dof the acceleration that is prescribed, None where it follows from the forces; () for no prescribed dof.
+    """
+
+    system: System
+    q: list
+    v: list
+    tau: list
+    damped: object = 0.0
+    sprung: object = 0.0
+    hold: tuple = ()
+
+
+@stage
+def _balance(force, tau, passive, extra):
+    return [sub(add(f, e), add(t, p)) for f, t, p, e in zip(force, tau, passive, extra, strict=True)]
+
+
+class Terms(NamedTuple):
+    """What the residual and the matrix of an equation of motion share."""
+
+    frame: Frames
+    inertia: list
+    damping: Quadratic
+    loads: list  # (factor, Quadratic) pairs added to the mass matrix
+    stiffness: Quadratic | None  # None where springs act explicitly
+
+
+def _constant(x, value: float) -> bool:
+    return isinstance(x, float) and x == value
+
+
+def evaluate(m: Motion) -> Terms:
+    system = m.system
+    frame = frames(system, m.q)
+    damping = quadratic(system, frame, system.damping, "damper")
+    loads = [(1.0, quadratic(system, frame, system.armature, "armature"))]
+    stiffness = None
+    if not _constant(m.damped, 0.0):
+        loads.append((m.damped, damping))
+    if not _constant(m.sprung, 0.0):
+        stiffness = quadratic(system, frame, system.stiffness, "spring")
+        loads.append((m.sprung, stiffness))
+    loads.append((system.regularization, Quadratic([1.0] * len(m.v), {})))
+    return Terms(frame, link_inertias(system, frame), damping, loads, stiffness)
+
+
+def residual(m: Motion, a, terms: Terms | None = None) -> list:
+    """Inverse dynamics of acceleration ``a`` (None: zero) minus the applied and passive forces: zero at the solution.
+
+    Prescribed dofs take their acceleration from ``m.hold`` and have no equation.
+    """
+    t = terms or evaluate(m)
+    if m.hold:
+        free = [0.0] * len(m.v) if a is None else a
+        a = [x if h is None else h for x, h in zip(free, m.hold, strict=True)]
+    force = inverse_dynamics(m.system, t.frame, t.inertia, m.q, m.v, a)
+    passive = passive_force(m.system, t.frame, m.q, m.v, t.damping)
+    extra = [0.0] * len(m.v)
+    if t.stiffness is not None:
+        # The spring at the position that the old velocity would reach (DART's rule); the acceleration's part is in the loads.
+        extra = [mul(m.damped, x) for x in t.stiffness.times(m.v)]
+    if a is not None:
+        for factor, quad in t.loads:
+            extra = [add(e, mul(factor, x)) for e, x in zip(extra, quad.times(a), strict=True)]
+    balance = _balance(force, m.tau, passive, extra)
+    return [b if h is None else 0.0 for b, h in zip(balance, m.hold, strict=True)] if m.hold else balance
+
+
+def effective_mass(m: Motion, terms: Terms | None = None) -> list:
+    """Rows of the matrix that multiplies the acceleration: mass matrix, armature, implicit damping and springs, regularization."""
+    t = terms or evaluate(m)
+    rows = with_quadratic(m.system, mass_matrix(m.system, t.frame, t.inertia), t.loads)
+    if m.hold:
+        rows = masked(m.system, rows, [1.0 if h is None else 0.0 for h in m.hold])
+    return rows
+
+
+def acceleration(m: Motion) -> tuple[list, object]:
+    """The acceleration at which the residual is zero, and a component that is 0 where the mass matrix is singular."""
+
+    def primal(m: Motion, full):
+        terms = evaluate(m)
+        rows = [full(row) for row in effective_mass(m, terms)]
+        factor = factorize(m.system, rows)
+        a = solve(m.system, factor, full([neg(r) for r in residual(m, None, terms)]))
+        return m.system, rows, factor, a, [factor.pivot]
+
+    a, (pivot,) = implicit(m, primal, residual)
+    return ([x if h is None else h for x, h in zip(a, m.hold, strict=True)] if m.hold else a), pivot

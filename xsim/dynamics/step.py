@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,11 +17,13 @@ import jax.numpy as jnp
 from ..model import Data, Flags, Model, State
 from ..spatial import one_region
 from . import kinematics as kin
-from .integrators import Moving, advance
+from .actuators import drive
+from .impulses import rows as impulse_rows
+from .integrators import Moving, advance, step_velocity
 from .integrators import difference as _difference
 from .integrators import integrate as _integrate
 from .lanes import Lanes, batch_shape, make_lanes
-from .passive import passive_force, quadratic
+from .passive import displacements, passive_force, quadratic
 from .solve import Motion as Equation
 from .solve import acceleration, multiply, with_quadratic
 from .system import System, gravity_acceleration, prepare
@@ -48,14 +50,13 @@ def _public(fn, **options):
 
 
 def init(model: Model, q=None, v=None) -> State:
-    """The state at q, v (defaults: the neutral configuration at rest), time 0.
+    """The state at q, v (defaults: where the file lets it start; the neutral configuration at rest if it does not say), time 0.
 
     q: (*batch, nq), v: (*batch, nv). The batch is that of the model's per-environment leaves and of the arguments.
     Raises ValueError for a wrong width.
     """
     dtype = model.option.dt.dtype
-    q = jnp.asarray(model.topology.neutral if q is None else q, dtype)
-    v = jnp.zeros((model.nv,), dtype) if v is None else jnp.asarray(v, dtype)
+    q, v = (jnp.asarray(own if x is None else x, dtype) for x, own in zip((q, v), model.topology.initial, strict=True))
     _width("q", q, model.nq)
     _width("v", v, model.nv)
     batch = batch_shape(model, (q, 1), (v, 1))
@@ -75,21 +76,24 @@ def _width(name: str, x, width: int) -> None:
 class _Call:
     """One call of a public function: lanes, prepared system and the arguments as components."""
 
-    def __init__(self, model: Model, q, v=None, tau=None, extra=()):
+    def __init__(self, model: Model, q, v=None, tau=None, extra=(), ctrl=None):
         self.model = model
         dtype = jnp.asarray(q).dtype
         checked = []
-        for name, x, width in (("q", q, model.nq), ("v", v, model.nv), ("tau", tau, model.nv), *(("argument", e, model.nv) for e in extra)):
+        given = (("q", q, model.nq), ("v", v, model.nv), ("tau", tau, model.nv), ("ctrl", ctrl, model.nu))
+        for name, x, width in (*given, *(("argument", e, model.nv) for e in extra)):
             x = None if x is None else jnp.asarray(x, dtype)
             if x is not None:
                 _width(name, x, width)
             checked.append(x)
         self.lanes: Lanes = make_lanes(batch_shape(model, *((x, 1) for x in checked)))
         parts: list[Any] = [None if x is None else list(self.lanes.split(x, 1)) for x in checked]
-        self.q, self.v, self.tau = parts[:3]
-        self.extra = parts[3:]
+        self.q, self.v, self.tau, self.ctrl = parts[:4]
+        self.extra = parts[4:]
         if self.tau is None:
             self.tau = [0.0] * model.nv
+        if self.ctrl is None:
+            self.ctrl = [0.0] * model.nu
         self.system: System = prepare(model, self.lanes)
 
     def join(self, x, core: int = 1):
@@ -189,21 +193,42 @@ def bias(model: Model, q, v):
 def passive(model: Model, q, v):
     """Force of joint springs and dampers, (*batch, nv)."""
     c = _Call(model, q, v)
-    damping = quadratic(c.system, kin.frames(c.system, c.q), c.system.damping, "damper")
-    return c.join(passive_force(c.system, c.q, c.v, damping))
+    frame = kin.frames(c.system, c.q)
+    return c.join(passive_force(c.system, frame, c.q, c.v, quadratic(c.system, frame, c.system.damping, "damper")))
 
 
 @_public
-def smooth_acceleration(model: Model, q, v, tau=None):
-    """Acceleration from tau, springs, dampers, gravity and velocity terms: (*batch, nv)."""
-    c = _Call(model, q, v, tau)
-    return c.join(acceleration(Equation(c.system, c.q, c.v, c.tau, 0.0))[0])
+def smooth_acceleration(model: Model, q, v, tau=None, ctrl=None):
+    """Acceleration from tau, commands, springs, dampers, gravity and velocity terms: (*batch, nv).
+
+    ctrl: (*batch, nu), commands of the driven dofs (`Topology.commands`); None: zero.
+    """
+    c = _Call(model, q, v, tau, ctrl=ctrl)
+    return c.join(_smooth(c)[0])
+
+
+def _smooth(c: _Call):
+    driven = drive(c.system, c.v, c.tau, c.ctrl)
+    return acceleration(Equation(c.system, c.q, c.v, driven.tau, hold=driven.hold))
 
 
 @_public
-def forward_dynamics(model: Model, q, v, tau=None):
-    """Acceleration under everything that acts on the model: (*batch, nv). No kind of constraint row exists yet."""
-    return smooth_acceleration(model, q, v, tau)
+def forward_dynamics(model: Model, q, v, tau=None, ctrl=None):
+    """Acceleration under everything that acts on the model: (*batch, nv).
+
+    Where dry friction, limits or servos act, which are impulses on the velocity, it is the mean over one step of the model's rule.
+    """
+    c = _Call(model, q, v, tau, ctrl=ctrl)
+    return c.join(_total(c)[0])
+
+
+def _total(c: _Call):
+    """Acceleration, pivot, whether the impulses were found, and whether there are any."""
+    if not impulse_rows(c.system.topology):
+        return *_smooth(c), 1.0
+    zero = jnp.zeros((), c.dtype)
+    change = step_velocity(c.system, Moving(c.q, c.v, zero, zero, zero, zero), c.tau, c.ctrl)
+    return [(new - old) / c.system.dt for new, old in zip(change.v, c.v, strict=True)], change.pivot, change.solved
 
 
 @_public
@@ -225,9 +250,10 @@ def energy(model: Model, q, v):
     for i, own in enumerate(inertia):
         if own is not kin.NO_INERTIA:
             reference = frame.pose[system.tables.root[i]].pos
+            heavy = kin.heavy(system, frame, i, own)
             for k in range(3):
-                potential = potential + lift[k] * (own.first[k] + own.mass * reference[k])
-    for i, x in enumerate(_difference(system, c.q, list(system.spring_ref))):
+                potential = potential + lift[k] * (heavy.first[k] + heavy.mass * reference[k])
+    for i, x in enumerate(displacements(system, c.q)):
         potential = potential + 0.5 * system.stiffness[i] * x * x
     return c.join(kinetic, 0), c.join(potential, 0)
 
@@ -267,12 +293,13 @@ def difference(model: Model, q0, q1):
 
 @_public
 def forward(model: Model, state: State, ctrl=None, tau=None) -> Data:
-    """Everything that can be computed at a state. tau: generalized force (*batch, nv). See `Data` for what comes back."""
-    _no_controls(model, ctrl)
-    c = _Call(model, state.q, state.v, tau)
+    """Everything that can be computed at a state. tau: generalized force (*batch, nv), ctrl: commands (*batch, nu).
+
+    See `Data` for what comes back; its acceleration is that of `forward_dynamics`."""
+    c = _Call(model, state.q, state.v, tau, ctrl=ctrl)
     system = c.system
     frame = kin.frames(system, c.q)
-    a, pivot = acceleration(Equation(system, c.q, c.v, c.tau, 0.0))
+    a, pivot, solved = _total(c)
     own, velocity = kin.velocities(system, frame, c.v)
     accelerated = kin.accelerations(system, frame, c.q, c.v, a, own, velocity)
     poses = kin.body_poses(system, frame)
@@ -281,6 +308,16 @@ def forward(model: Model, state: State, ctrl=None, tau=None) -> Data:
     damping = quadratic(system, frame, system.damping, "damper")
     finite = jnp.isfinite(c.join(a)).all(-1)
     flags = jnp.where(finite, 0, Flags.DIVERGED) | jnp.where(c.join(pivot, 0) == 0, Flags.SINGULAR, 0)
+    flags = flags | jnp.where(c.join(solved, 0) == 0, Flags.UNSOLVED, 0)
+    inertia = kin.link_inertias(system, frame)
+    bias = kin.inverse_dynamics(system, frame, inertia, c.q, c.v)
+    passive = passive_force(system, frame, c.q, c.v, damping)
+    tau = drive(system, c.v, c.tau, c.ctrl).tau
+    rows = [0.0] * model.nv
+    if impulse_rows(system.topology):
+        loads = quadratic(system, frame, system.armature, "armature").times(a)
+        force = kin.inertial_force(system, frame, inertia, a)
+        rows = [f + x + b - p - t for f, x, b, p, t in zip(force, loads, bias, passive, tau, strict=True)]
     return Data(
         pos=c.join([p.pos for p in poses], 2),
         quat=c.join([p.quat for p in poses], 2),
@@ -289,52 +326,66 @@ def forward(model: Model, state: State, ctrl=None, tau=None) -> Data:
         lin_acc=c.join(lin_acc, 2),
         ang_acc=c.join(ang_acc, 2),
         a=c.join(a),
-        bias=c.join(kin.inverse_dynamics(system, frame, kin.link_inertias(system, frame), c.q, c.v)),
-        passive=c.join(passive_force(system, c.q, c.v, damping)),
-        tau=c.join(c.tau),
+        bias=c.join(bias),
+        passive=c.join(passive),
+        tau=c.join(tau),
+        constraint=c.join(rows),
         flags=flags.astype(jnp.int32),
     )
 
 
 @_public
 def step(model: Model, state: State, ctrl=None, tau=None) -> State:
-    """The state one time step later. tau: generalized force (*batch, nv), held over the step."""
-    _no_controls(model, ctrl)
-    if tau is not None:
-        tau = jnp.asarray(tau, state.q.dtype)
-        _width("tau", tau, model.nv)
-        tau = tau[None]
-    return _chunked(_steps, model, state, tau, 1, None)[0]
+    """The state one time step later. ctrl: commands (*batch, nu), tau: generalized force (*batch, nv), both held over the step."""
+    inputs = _inputs(model, state, ctrl, tau)
+    return _chunked(_steps, model, state, jax.tree.map(lambda x: x[None], inputs), 1, None)[0]
 
 
 @functools.partial(_public, static_argnames=("steps", "record", "checkpoint"))
 def rollout(model: Model, state: State, ctrls=None, *, taus=None, steps=None, record=None, checkpoint=True):
     """Many steps: (final state, recorded).
 
-    taus: (steps, *batch, nv) generalized forces, one per step, or None; then ``steps`` says how many.
+    ctrls: (steps, *batch, nu) commands and taus: (steps, *batch, nv) generalized forces, one per step, or None; ``steps`` says how many
+    where neither is given.
     record: fn(state, data) -> pytree, kept after every step with time as the first axis (``data`` is `forward` of the new state with
-    the same tau; what is not used is not computed). None keeps nothing and is fastest.
+    the same ctrl and tau; what is not used is not computed). None keeps nothing and is fastest.
     checkpoint: recompute the inside of a step in the reverse pass instead of storing it; less memory and usually faster.
     """
-    _no_controls(model, ctrls)
-    if taus is not None:
-        taus = jnp.asarray(taus, state.q.dtype)
-        _width("taus", taus, model.nv)
-        if steps is not None and steps != taus.shape[0]:
-            raise ValueError(f"steps={steps} but taus has {taus.shape[0]} rows")
-        steps = taus.shape[0]
+    inputs = _inputs(model, state, ctrls, taus, "s")
+    for x, name in zip(inputs, ("ctrls", "taus"), strict=True):
+        if x is not None:
+            if steps is not None and steps != x.shape[0]:
+                raise ValueError(f"steps={steps} but {name} has {x.shape[0]} rows")
+            steps = x.shape[0]
     if steps is None:
-        raise ValueError("rollout needs taus or steps")
-    return _chunked(_steps, model, state, taus, steps, record, checkpoint)
+        raise ValueError("rollout needs ctrls, taus or steps")
+    return _chunked(_steps, model, state, inputs, steps, record, checkpoint)
 
 
-def _no_controls(model: Model, ctrl) -> None:
-    if ctrl is not None:
+class _Inputs(NamedTuple):
+    """What drives the steps from outside: (steps, *batch, nu), (steps, *batch, nv); None: zero."""
+
+    ctrl: Any
+    tau: Any
+
+    def cores(self) -> list:
+        return [(x[0], 1) for x in self if x is not None]
+
+
+def _inputs(model: Model, state: State, ctrl, tau, plural: str = "") -> _Inputs:
+    if ctrl is not None and not model.nu:
         raise ValueError("the model has no actuators: pass generalized forces as tau")
+    out = []
+    for name, x, width in (("ctrl", ctrl, model.nu), ("tau", tau, model.nv)):
+        x = None if x is None else jnp.asarray(x, state.q.dtype)
+        if x is not None:
+            _width(name + plural, x, width)
+        out.append(x)
+    return _Inputs(*out)
 
 
-def _steps(model: Model, state: State, taus, steps: int, record, checkpoint=False):
-    batch = batch_shape(model, (state.q, 1), (state.v, 1), *(() if taus is None else ((taus[0], 1),)))
+def _steps(model: Model, state: State, inputs: _Inputs, steps: int, record, checkpoint=False):
+    batch = batch_shape(model, (state.q, 1), (state.v, 1), *inputs.cores())
     lanes = make_lanes(batch)
     system = prepare(model, lanes)
     flags, dtype = jnp.broadcast_to(state.flags, batch), state.q.dtype
@@ -342,29 +393,32 @@ def _steps(model: Model, state: State, taus, steps: int, record, checkpoint=Fals
         list(lanes.split(jnp.broadcast_to(state.q, (*batch, model.nq)), 1)),
         list(lanes.split(jnp.broadcast_to(state.v, (*batch, model.nv)), 1)),
         lanes.split(jnp.broadcast_to(state.time, batch), 0),
-        *(lanes.split((flags & bit != 0).astype(dtype), 0) for bit in (Flags.DIVERGED, Flags.SINGULAR)),
+        *(lanes.split((flags & bit != 0).astype(dtype), 0) for bit in (Flags.DIVERGED, Flags.SINGULAR, Flags.UNSOLVED)),
     )
 
     def public(m: Moving) -> State:
         set_flags = Flags.DIVERGED * lanes.join(m.diverged, 0) + Flags.SINGULAR * lanes.join(m.singular, 0)
+        set_flags = set_flags + Flags.UNSOLVED * lanes.join(m.unsolved, 0)
         return State(lanes.join(m.q, 1), lanes.join(m.v, 1), lanes.join(m.time, 0), set_flags.astype(flags.dtype))
 
     # Transposed once for all steps, not in every step.
-    forces = None if taus is None else lanes.split_sequence(taus)
+    split = _Inputs(*(None if x is None else lanes.split_sequence(x) for x in inputs))
 
     def body(m: Moving, xs):
-        tau, now_forces = xs
-        m = _settled(advance(system, m, [0.0] * model.nv if now_forces is None else now_forces), m)
+        given, now = xs
+        tau = [0.0] * model.nv if now.tau is None else now.tau
+        ctrl = [0.0] * model.nu if now.ctrl is None else now.ctrl
+        m = _settled(advance(system, m, tau, ctrl), m)
         kept = None
         if record is not None:
-            now = public(m)
-            kept = record(now, forward(model, now, tau=tau))
+            after = public(m)
+            kept = record(after, forward(model, after, given.ctrl, given.tau))
         return m, kept
 
     if steps == 1 and record is None:
-        return public(body(moving, (None, None if forces is None else [f[0] for f in forces]))[0]), None
+        return public(body(moving, (None, jax.tree.map(lambda x: x[0], split)))[0]), None
     run = jax.checkpoint(body, prevent_cse=False) if checkpoint else body
-    moving, kept = jax.lax.scan(run, moving, (None if record is None else taus, forces), length=steps)
+    moving, kept = jax.lax.scan(run, moving, (None if record is None else inputs, split), length=steps)
     return public(moving), kept
 
 
@@ -378,12 +432,12 @@ def _settled(new: Moving, old: Moving) -> Moving:
 CHUNK = 1024
 
 
-def _chunked(fn, model: Model, state: State, taus, steps, record, checkpoint=False):
+def _chunked(fn, model: Model, state: State, inputs: _Inputs, steps, record, checkpoint=False):
     """Run ``fn`` on slices of a large batch one after another, so that a step's numbers stay in the processor's cache."""
-    batch = batch_shape(model, (state.q, 1), (state.v, 1), *(() if taus is None else ((taus[0], 1),)))
+    batch = batch_shape(model, (state.q, 1), (state.v, 1), *inputs.cores())
     size = math.prod(batch)
     if jax.default_backend() != "cpu" or size <= CHUNK:
-        return fn(model, state, taus, steps, record, checkpoint)
+        return fn(model, state, inputs, steps, record, checkpoint)
     count = -(-size // CHUNK)
     width = -(-size // count // 16) * 16
     padded = count * width
@@ -405,13 +459,14 @@ def _chunked(fn, model: Model, state: State, taus, steps, record, checkpoint=Fal
     sliced = {p: x for p, x in leaves.items() if x is not None}
     whole = State(*(jnp.broadcast_to(x, (*batch, *x.shape[x.ndim - c :])) for x, c in zip(_parts(state), (1, 1, 0, 0), strict=True)))
     states = State(*(cut(x, c) for x, c in zip(_parts(whole), (1, 1, 0, 0), strict=True)))
-    tau_slices = None if taus is None else cut(taus, 1, 1)
+    slices = _Inputs(*(None if x is None else cut(x, 1, 1) for x in inputs))
 
     def one(args):
-        leaf, s, t = args
-        return fn(model.replace(leaf) if leaf else model, s, taus if t is None else t, steps, record, checkpoint)
+        leaf, s, own = args
+        given = _Inputs(*(x if y is None else y for x, y in zip(inputs, own, strict=True)))
+        return fn(model.replace(leaf) if leaf else model, s, given, steps, record, checkpoint)
 
-    final, kept = jax.lax.map(one, (sliced, states, tau_slices))
+    final, kept = jax.lax.map(one, (sliced, states, slices))
     final = jax.tree.map(lambda x: x.reshape(padded, *x.shape[2:])[:size].reshape(*batch, *x.shape[2:]), final)
     if kept is not None:
         kept = jax.tree.map(lambda x: _uncut(x, size, batch), kept)

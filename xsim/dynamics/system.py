@@ -7,12 +7,12 @@ geom-based bodies, unit axes and unit quaternions are computed here from the lea
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 from ..joints import Numbers, elementary
 from ..jointtypes import JOINT_TYPES
-from ..model import Frozen, Model, Topology
+from ..model import Frozen, Limit, Model, Topology
 from ..spatial import (
     IDENTITY,
     ZERO3,
@@ -26,6 +26,9 @@ from ..spatial import (
     mul,
     neg,
     normalize,
+    quat_conj,
+    rotate,
+    scale,
     stage,
     sub,
     total,
@@ -35,22 +38,31 @@ from .lanes import Lanes
 NO_INERTIA = Inertia(0.0, ZERO3, (0.0,) * 6)
 
 
+class Block(NamedTuple):
+    """A joint that translates, then rotates. damper, armature: the axes along which they act, None where those are its velocities."""
+
+    body: int
+    slides: tuple[int, ...]  # links
+    rotating: tuple[int, ...]
+    damper: str | None
+    armature: str | None
+
+
 @dataclass(frozen=True)
 class Tables:
     """Structure of the tree, from the topology alone.
 
     root: per link, the link whose origin is the reference point of its tree. dof_link: link of a dof. before: per dof, the dofs
-    that move it, nearest last; after: per dof, the dofs it moves. body_chain: per body, the welded bodies between its link and it.
-    blocks: per joint that translates before it rotates: (translation dofs, first and last rotating link, damped along body axes,
-    armature along body axes).
+    that move it, nearest last; after: per dof, the dofs it moves. at_link: per body, whether its frame is its link's frame.
+    blocks: per joint whose damping or armature does not act along its own velocities: a `Block`.
     """
 
     root: tuple[int, ...]
     dof_link: tuple[int, ...]
     before: tuple[tuple[int, ...], ...]
     after: tuple[tuple[int, ...], ...]
-    body_chain: tuple[tuple[int, ...], ...]
-    blocks: tuple
+    at_link: tuple[bool, ...]
+    blocks: tuple[Block, ...]
 
 
 @functools.lru_cache(maxsize=256)
@@ -67,12 +79,9 @@ def tables(topology: Topology) -> Tables:
             chain = (*chain, dof)
         link_last.append(chain)
     after = tuple(tuple(k for k in range(len(before)) if i in before[k]) for i in range(len(before)))
-    chains, blocks = [], []
+    at_link, blocks = [], []
     for index, body in enumerate(bodies):
-        if JOINT_TYPES[body.joint_type].nv:
-            chains.append(())
-        else:
-            chains.append((*(chains[body.parent] if body.parent >= 0 else ()), index))
+        at_link.append(JOINT_TYPES[body.joint_type].nv > 0 and body.frame is None)
         own = [i for i, link in enumerate(links) if link.body == index]
         slides = []
         for i in own:
@@ -80,9 +89,10 @@ def tables(topology: Topology) -> Tables:
                 break
             slides.append(i)
         rotating = [i for i in own[len(slides) :] if links[i].kind in ("hinge", "ball")]
-        if slides and rotating and "body" in (body.damper_axes, body.armature_axes):
-            blocks.append((tuple(slides), tuple(rotating), body.damper_axes == "body", body.armature_axes == "body"))
-    return Tables(tuple(root), tuple(dof_link), tuple(before), after, tuple(chains), tuple(blocks))
+        laws = [None if axes == "joint" else axes for axes in (body.damper_axes, body.armature_axes)]
+        if slides and rotating and any(laws):
+            blocks.append(Block(index, tuple(slides), tuple(rotating), *laws))
+    return Tables(tuple(root), tuple(dof_link), tuple(before), after, tuple(at_link), tuple(blocks))
 
 
 class System(NamedTuple):
@@ -94,11 +104,15 @@ class System(NamedTuple):
     tree: tuple  # Pose per link
     numbers: tuple  # Numbers per link
     inertia: tuple  # Inertia per link
+    lifted: tuple  # per link, the part of its inertia that feels no gravity, None where it has all its weight
+    turn: tuple  # per body, orientation of its joint frame in the parent body
     offset: tuple  # Pose per body in its link
     damping: tuple
     armature: tuple
     stiffness: tuple
     spring_ref: tuple
+    friction: tuple
+    limits: Limit
     gravity: tuple
     dt: object
     regularization: object
@@ -173,6 +187,17 @@ def _compose(a: Pose, b: Pose) -> Pose:
 
 
 @stage
+def _invert(a: Pose) -> Pose:
+    conj = quat_conj(a.quat)
+    return Pose(conj, tuple(neg(x) for x in rotate(conj, a.pos)))
+
+
+@stage
+def _times(inertia: Inertia, s) -> Inertia:
+    return Inertia(mul(inertia.mass, s), scale(inertia.first, s), scale(inertia.second, s))
+
+
+@stage
 def _unit(axis):
     return normalize(axis)
 
@@ -201,17 +226,26 @@ def prepare(model: Model, lanes: Lanes) -> System:
     """Everything derived from the leaves, as components."""
     top, tab, split = model.topology, tables(model.topology), lanes.split
     poses = [_pose(p, q) for p, q in zip(split(model.body.pos, 2), split(model.body.quat, 2), strict=True)]
-    offset = []
-    for chain in tab.body_chain:
-        pose = Pose(IDENTITY, ZERO3)
-        for body in chain:
-            pose = _compose(pose, poses[body])
+    frames = [_pose(p, q) for p, q in zip(split(model.joint.pos, 2), split(model.joint.quat, 2), strict=True)]
+    offset: list[Pose] = []
+    for body, pose in zip(top.bodies, poses, strict=True):
+        if JOINT_TYPES[body.joint_type].nv:
+            pose = Pose(IDENTITY, ZERO3)
+        elif body.parent >= 0:
+            pose = _compose(offset[body.parent], pose)
+        if body.frame is not None:
+            pose = _compose(pose, _invert(frames[body.frame]))
         offset.append(pose)
-    inertia = [NO_INERTIA] * len(top.links)
+    inertia, lifted = [NO_INERTIA] * len(top.links), [None] * len(top.links)
+    weight = split(model.body.gravity, 1)
     for index, own in enumerate(body_inertias(model, lanes)):
-        link = top.bodies[index].link
-        if link >= 0:
-            inertia[link] = inertia_add(inertia[link], _move(offset[index], own) if tab.body_chain[index] else own)
+        body = top.bodies[index]
+        if body.link >= 0:
+            own = own if tab.at_link[index] else _move(offset[index], own)
+            inertia[body.link] = inertia_add(inertia[body.link], own)
+            if body.gravity is not None:
+                light = _times(own, sub(1.0, weight[body.gravity]))
+                lifted[body.link] = light if lifted[body.link] is None else inertia_add(lifted[body.link], light)
     axes, pitch = [_unit(a) for a in split(model.joint.axes, 2)], split(model.joint.pitch, 1)
     tree, numbers, joints = [], [], []
     for link in top.links:
@@ -224,8 +258,9 @@ def prepare(model: Model, lanes: Lanes) -> System:
         numbers.append(Numbers(axis, None if link.pitch is None else pitch[link.pitch], _params(model, link, lanes)))
         joints.append(elementary(link.kind, body.joint_type))
     return System(
-        top, tab, tuple(joints), tuple(tree), tuple(numbers), tuple(inertia), tuple(offset),
+        top, tab, tuple(joints), tuple(tree), tuple(numbers), tuple(inertia), tuple(lifted), tuple(p.quat for p in poses), tuple(offset),
         split(model.dof.damping, 1), split(model.dof.armature, 1), split(model.dof.stiffness, 1), split(model.joint.spring_ref, 1),
+        split(model.dof.friction, 1), Limit(*(split(getattr(model.limit, f.name), 1) for f in fields(Limit))),
         split(model.option.gravity, 1), split(model.option.dt, 0), split(model.option.regularization, 0),
     )  # fmt: skip
 

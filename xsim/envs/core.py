@@ -324,7 +324,7 @@ class Env:
             leaves = self._draws.one(name_key(fresh if self.redraw else jax.random.fold_in(key, 0), "model"))
             variables = () if self.task.variables is None else self.task.variables(self.model, name_key(fresh, "variables"))
             if self.task.start is None:
-                q, v = jnp.asarray(self.model.topology.neutral), jnp.zeros(self.model.nv)
+                q, v = map(jnp.asarray, self.model.topology.initial)
             else:
                 q, v = self.task.start(self.model, name_key(fresh, "start"), variables)
             return leaves, variables, jnp.asarray(q, self.dtype), jnp.asarray(v, self.dtype)
@@ -357,7 +357,7 @@ class Env:
         return self._view(leaves, state, zero((self.num_envs, *self.action_spec.shape)), zero((self.num_envs, self.model.nv)), variables)
 
     def _rest(self) -> State:
-        q = jnp.broadcast_to(jnp.asarray(self.model.topology.neutral, self.dtype), (self.num_envs, self.model.nq))
+        q = jnp.broadcast_to(jnp.asarray(self.model.topology.initial[0], self.dtype), (self.num_envs, self.model.nq))
         zero = jnp.zeros(self.num_envs, self.dtype)
         return State(q, jnp.zeros((self.num_envs, self.model.nv), self.dtype), zero, jnp.zeros(self.num_envs, jnp.int32))
 
