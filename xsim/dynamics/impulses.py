@@ -157,10 +157,24 @@ def _sticks(s: _Arrays, x):
     return kink.astype(x.dtype)
 
 
+def _kinks(s: _Arrays):
+    """(4, rows, lanes), infinite where there is none."""
+    return jnp.stack([s.lower, s.upper, jnp.where(s.friction > 0, 0.0, jnp.inf), jnp.where(s.servo > 0, s.target, jnp.inf)])
+
+
 def _stair(s: _Arrays, x):
-    """A number for the stair that x is on, different for neighbouring stairs."""
-    kinks = (s.lower, s.upper, jnp.where(s.friction > 0, 0.0, jnp.inf), jnp.where(s.servo > 0, s.target, jnp.inf))
-    return sum(jnp.sign(x - k) for k in kinks)
+    """A number for the stair that x is on, different for different stairs."""
+    return jnp.sum(jnp.sign(x - _kinks(s)), 0)
+
+
+def _next(s: _Arrays, x, new):
+    """A point on the stair next to that of x on the way to new."""
+    kinks, up = _kinks(s), new > x
+    above = jnp.min(jnp.where(kinks > x, kinks, jnp.inf), 0)
+    below = jnp.max(jnp.where(kinks < x, kinks, -jnp.inf), 0)
+    end = jnp.where(up, above, below)
+    within = jnp.where(up, new < end, new > end)  # of the stretch from x to the next kink
+    return jnp.where(_sticks(s, x) > 0, jnp.where(within, new, 0.5 * (x + jnp.where(within, x, end))), end)
 
 
 class _Search(NamedTuple):
@@ -177,7 +191,7 @@ def _search(system: System, mass, start, s: _Arrays, fixed) -> _Search:
     dofs = [row.dof for row in rows(system.topology)]
     vstar = jnp.stack([start[d] for d in dofs])
     c = 1.0 / jnp.stack([jnp.maximum(mass[d][-1], jnp.finfo(vstar.dtype).tiny) for d in dofs])
-    most = 20 + 4 * len(dofs)
+    most = 20 + 8 * len(dofs)
 
     def solved(x):
         """Change of velocity with the dofs on the stairs of x, and the velocity without each dof's own impulse."""
@@ -209,9 +223,11 @@ def _search(system: System, mass, start, s: _Arrays, fixed) -> _Search:
         better = number < state.best
         patience = jnp.where(better, float(BLOCKS), state.patience - 1.0)
         first = jnp.cumsum(wrong.astype(v.dtype), 0) <= 1
-        moved = wrong & (first | (patience > 0))
+        block = patience > 0
+        single = wrong & first & ~block
         done = state.wrong == 0
-        x = jnp.where(done | ~moved, state.x, new)
+        x = jnp.where(wrong & block, new, jnp.where(single, _next(s, state.x, new), state.x))
+        x = jnp.where(done, state.x, x)
         keep = [jnp.where(done, a, b) for a, b in zip(state.change, change, strict=True)]
         number = jnp.where(done, 0.0, number)
         return _Search(x, keep, number, jnp.minimum(state.best, number), patience, state.count + 1.0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from ..spatial import apply, apply_inverse, dot, matrix, mul, neg, stage, sub, total, vsub
 from .kinematics import Frames
 from .system import Block, System, split_q
@@ -9,11 +11,11 @@ from .system import Block, System, split_q
 BASIS = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
 
 
-class Quadratic:
+class Quadratic(NamedTuple):
     """A symmetric matrix over the dofs: a diagonal and blocks of dofs whose law acts along other axes than their velocities."""
 
-    def __init__(self, diagonal: list, blocks: dict):
-        self.diagonal, self.blocks = diagonal, blocks
+    diagonal: list
+    blocks: dict  # (row, column) -> component, both halves
 
     def times(self, x) -> list:
         out = [mul(d, a) for d, a in zip(self.diagonal, x, strict=True)]
