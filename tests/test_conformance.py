@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from comparing import close, of_names, quat_difference
 from corpus import models, needs_corpus, oracle
 
 import xsim
@@ -34,21 +35,6 @@ def _load(path, axes: dict) -> tuple[xsim.ModelSpec, xsim.Model]:
         bodies.append(body)
     spec = spec.replace(bodies=tuple(bodies))
     return spec, xsim.build(spec)
-
-
-def _close(name: str, found, wanted, tolerance: float, scale=None):
-    found, wanted = np.asarray(found), np.asarray(wanted, float)
-    scale = max(1.0, np.abs(wanted).max(initial=0.0)) if scale is None else scale
-    error = np.abs(found - wanted).max(initial=0.0) / scale
-    assert error <= tolerance, f"{name}: relative difference {error:.2e}, tolerance {tolerance:.0e}"
-
-
-def _quat_difference(a, b):
-    return np.minimum(np.abs(a - b).max(-1), np.abs(a + b).max(-1))
-
-
-def _poses(data: dict, names) -> np.ndarray:
-    return np.array([data[n] for n in names])
 
 
 @jax.jit
@@ -83,7 +69,7 @@ def test_x_xy_states(path, x64):
     assert list(model.body_names) == facts["bodies"]
     np.testing.assert_allclose(model.option.gravity, facts["gravity"], atol=1e-15)
     mass = xsim.body_inertia(model)[0]
-    _close("mass", mass, [facts["body_mass"][n] for n in facts["bodies"]], 1e-12)
+    close("mass", mass, [facts["body_mass"][n] for n in facts["bodies"]], 1e-12)
     states = facts["states"]
     T = np.array([xxy.turning(spec, s["q"]) for s in states])
     q = np.array([xxy.q_to_xsim(spec, s["q"]) for s in states])
@@ -94,19 +80,19 @@ def test_x_xy_states(path, x64):
     rate = _turning_rate(spec, states, T)
     for i, s in enumerate(states):
         exact, back = s["exact"], T[i].T  # T is orthogonal: forces map back like velocities
-        pose, velocity = _poses(exact["body_pose"], names), _poses(exact["body_velocity"], names)
-        _close("position", data.pos[i], pose[:, :3], 1e-9)
-        assert _quat_difference(data.quat[i], pose[:, 3:]).max() < 1e-9
-        _close("velocity", np.concatenate([data.lin[i], data.ang[i]], -1), velocity, 1e-9)
+        pose, velocity = of_names(exact["body_pose"], names), of_names(exact["body_velocity"], names)
+        close("position", data.pos[i], pose[:, :3], 1e-9)
+        assert quat_difference(data.quat[i], pose[:, 3:]).max() < 1e-9
+        close("velocity", np.concatenate([data.lin[i], data.ang[i]], -1), velocity, 1e-9)
         if model.nv == 0:
             continue
-        _close("mass matrix", back @ M[i] @ T[i], exact["mass_matrix"], 1e-8)
+        close("mass matrix", back @ M[i] @ T[i], exact["mass_matrix"], 1e-8)
         # v_xsim = T v_file, so M dT/dt v_file is part of the file's bias.
         bias = back @ (data.bias[i] + M[i] @ rate[i])
-        _close("bias", bias, exact["bias"], 1e-8)
+        close("bias", bias, exact["bias"], 1e-8)
         passive = back @ data.passive[i]
         law = _ring_spring(spec, s["q"]) - back @ _own_spring(spec, model, q[i])
-        _close("passive force", passive + law, exact["passive_force"], 1e-8)
+        close("passive force", passive + law, exact["passive_force"], 1e-8)
         if not sprung.any():
             assert np.abs(law).max() < 1e-12
         condition = np.linalg.cond(M[i])
@@ -114,17 +100,17 @@ def test_x_xy_states(path, x64):
         if "acceleration" in exact:
             shifted = np.linalg.solve(M[i], T[i] @ law) if sprung.any() else 0.0
             a = back @ (data.a[i] + shifted - rate[i])
-            _close("acceleration", a, exact["acceleration"], tolerance)
+            close("acceleration", a, exact["acceleration"], tolerance)
         else:
             assert facts["singular_mass_matrix"]
         if all(facts["agrees"].values()) and not sprung.any():
             # The step rule solves with M + dt D + 1e-6; the file's velocities see the same matrix but only M times dT/dt v.
             effective = M[i] + float(model.option.dt) * T[i] @ np.diag(_file_damping(spec)) @ back + 1e-6 * np.eye(model.nv)
             a = back @ (stepped[i] - np.linalg.solve(effective, M[i] @ rate[i]))
-            _close("acceleration of the step rule", a, s["acceleration_engine"], tolerance)
+            close("acceleration of the step rule", a, s["acceleration_engine"], tolerance)
         for key, value in (("mass_matrix", back @ M[i] @ T[i]), ("bias", bias)):
             if facts["agrees"][key]:
-                _close(f"RING's {key}", value, s[key], 1e-8)
+                close(f"RING's {key}", value, s[key], 1e-8)
 
 
 def _file_damping(spec) -> np.ndarray:
@@ -222,8 +208,8 @@ def test_x_xy_rollouts(path, x64):
             continue
         pos, quat = _sampled(m, q, v, tuple(np.rint(np.array(run["times"]) / run["dt"]).astype(int)))
         poses = np.array([run["body_pose"][n] for n in facts["bodies"]]).swapaxes(0, 1)
-        _close(f"{run['source']} {run['integrator']}", pos, poses[..., :3], tolerance)
-        assert _quat_difference(quat, poses[..., 3:]).max() < tolerance
+        close(f"{run['source']} {run['integrator']}", pos, poses[..., :3], tolerance)
+        assert quat_difference(quat, poses[..., 3:]).max() < tolerance
         checked += 1
     # A turned joint's step rule is another discretization in other velocities; a singular model has no RK4 rollout. Both together
     # leave the step rule's acceleration at every state, which is checked above.

@@ -141,7 +141,8 @@ _chain("free", "Free motion: translation along joint-frame axes, then rotation."
 _chain("cor", "Free motion about a centre of rotation that wanders: free, then a translation in body axes.", *_P3D, ("ball", None), *_P3D)
 _chain("planar", "Two translations and a rotation of the plane.", ("slide", 0), ("slide", 1), ("hinge", 2), axes=_axes(_Y, _Z, _X))
 _chain("slide2", "Two translations.", ("slide", 0), ("slide", 1), axes=_axes(_X, _Y))
-_chain("euler", "Three hinges; each axis rides on the rotations before it.", ("hinge", 0), ("hinge", 1), ("hinge", 2), axes=_axes(_X, _Y, _Z))
+_chain("euler", "Three hinges; each axis rides on the rotations before it.", ("hinge", 0), ("hinge", 1), ("hinge", 2),
+       axes=_axes(_X, _Y, _Z))
 _chain("universal", "Two hinges; the second axis rides on the first rotation.", ("hinge", 0), ("hinge", 1), axes=_axes(_Y, _Z))
 _chain("rr", "A hinge whose axis is drawn.", ("hinge", 0), axes=_axes(_Z, draw="sphere"))
 _chain("rr_imp", "A hinge with a drawn axis and a small second rotation about a drawn perpendicular axis.", ("hinge", 0), ("hinge", 1),

@@ -1,0 +1,193 @@
+"""Numbers of Drake (SDFormat, URDF) and DART (SKEL): every model of the corpus, in float64.
+
+The states are evaluated operation by operation, without compiling: a model is evaluated a few times only. Rollouts are compiled.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from comparing import close, of_names, quat_difference
+from coordinates import Map
+from corpus import models, needs_corpus, oracle
+
+import xsim
+
+pytestmark = [pytest.mark.conformance, needs_corpus]
+
+FORMATS = ("sdf", "urdf", "skel")
+ALL = [path for format in FORMATS for path in models(format)]
+
+
+def _id(path) -> str:
+    return f"{path.parent.name}-{path.stem}"
+
+
+def load(path, facts: dict):
+    """Spec, model and coordinates; the base as the oracle holds it."""
+    options = {"base": facts["base"]} if "base" in facts else {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        spec = xsim.parse(path, **options)
+    model = xsim.build(spec.replace(constraints=()))
+    return spec, model, Map(spec, facts, path.parent.name)
+
+
+def _evaluate(model, q, v, tau, ctrl):
+    free = xsim.with_rows(model, ())
+    data = xsim.forward(free, xsim.init(free, q, v), ctrl, tau)
+    return data, xsim.mass_matrix(free, q), xsim.energy(free, q, v)
+
+
+def _commands(model, coordinates, facts, s, T) -> np.ndarray:
+    """Prescribed accelerations and velocities of the state's ``command``; forces are in tau."""
+    out = np.zeros(model.nv)
+    if "command" in s:
+        own = T @ np.array(s["command"], float)
+        driven = [d in ("acceleration", "velocity") for d in model.topology.drives]
+        out[driven] = own[driven]
+    return out[list(model.topology.commands)]
+
+
+@pytest.mark.parametrize("path", ALL, ids=_id)
+def test_states(path, x64):
+    """Poses, velocities, mass matrix, bias and acceleration at every state of the oracle."""
+    facts = oracle(path)
+    spec, model, coordinates = load(path, facts)
+    assert sorted(model.body_names) == sorted(facts["bodies"])
+    np.testing.assert_allclose(model.option.gravity, facts["gravity"], atol=1e-12)
+    names, order = facts["bodies"], [model.body_names.index(n) for n in facts["bodies"]]
+    states = facts["states"]
+    q = np.array([coordinates.q(s["q"]) for s in states])
+    T = np.array([coordinates.T(s["q"]) for s in states])
+    v, rate = np.zeros((len(states), model.nv)), np.zeros((len(states), model.nv))
+    tau, ctrl = np.zeros_like(v), np.zeros((len(states), model.nu))
+    for i, s in enumerate(states):
+        v[i], rate[i] = T[i] @ np.array(s["v"], float), coordinates.rate(s["q"], s["v"])
+        tau[i] = np.linalg.solve(T[i].T, np.array(s["tau"], float)) if model.nv else tau[i]
+        ctrl[i] = _commands(model, coordinates, facts, s, T[i])
+    with jax.disable_jit():
+        data, M, energy = jax.tree.map(np.asarray, _evaluate(model, q, v, tau, ctrl))
+    start = xsim.init(model)
+    close("start q", _same_sign(model, np.asarray(start.q), q[0]), q[0], 1e-9)
+    close("start v", start.v, v[0], 1e-9)
+    for i, s in enumerate(states):
+        pose, velocity = of_names(s["body_pose"], names), of_names(s["body_velocity"], names)
+        close("position", data.pos[i][order], pose[:, :3], 1e-9)
+        assert quat_difference(data.quat[i][order], pose[:, 3:]).max() < 1e-9
+        close("velocity", np.concatenate([data.lin[i], data.ang[i]], -1)[order], velocity, 1e-9)
+        if model.nv == 0:
+            continue
+        close("mass matrix", T[i].T @ M[i] @ T[i], s["mass_matrix"], 1e-8)
+        close("bias", T[i].T @ (data.bias[i] + M[i] @ rate[i]), s["bias"], 1e-8)
+        a = np.linalg.solve(T[i], data.a[i] - rate[i])
+        if spec.constraints:
+            continue
+        # Nearly massless links (mass matrices of condition 1e9 and more) leave the engines' own accelerations with fewer digits.
+        tolerance = 1e-7 if np.linalg.cond(M[i]) < 1e9 else 1e-5
+        close("acceleration", a, s["acceleration"], tolerance)
+        if "acceleration_with_coulomb_friction" in s:
+            rubbed = _with_friction(model, q[i], v[i], tau[i])
+            close("acceleration with friction", np.linalg.solve(T[i], rubbed - rate[i]), s["acceleration_with_coulomb_friction"], 1e-7)
+        if "kinetic_energy" in s:
+            close("kinetic energy", energy[0][i], s["kinetic_energy"], 1e-9)
+            close("potential energy", energy[1][i], s["potential_energy"], 1e-9)
+
+
+def _same_sign(model, q, like):
+    """q with the quaternions' signs of ``like``."""
+    out = q.copy()
+    for link in model.topology.links:
+        if link.kind == "ball":
+            part = slice(link.q, link.q + 4)
+            out[part] *= np.sign(out[part] @ like[part])
+    return out
+
+
+def _with_friction(model, q, v, tau):
+    """Where every rubbing dof moves, friction is a constant force over a short enough step."""
+    short = xsim.with_integrator(xsim.with_rows(model, ("friction",)), "euler").replace({"option.dt": 1e-6})
+    with jax.disable_jit():
+        return np.asarray(xsim.forward_dynamics(short, q, v, tau))
+
+
+QUICK = {"xla_disable_hlo_passes": "fusion", "xla_backend_optimization_level": 0} if jax.default_backend() == "cpu" else None
+"""A rollout of the corpus runs once: what it costs is compiling."""
+
+
+def _history(model, q, v, steps: int):
+    """q, v of every step, the start included: (steps + 1, *batch, n)."""
+
+    def run(model, state):
+        kept = xsim.rollout(model, state, steps=steps, record=lambda s, _: (s.q, s.v))[1]
+        return [jnp.concatenate([x[None], y]) for x, y in zip((state.q, state.v), kept, strict=True)]
+
+    return jax.tree.map(np.asarray, jax.jit(run, compiler_options=QUICK)(model, xsim.init(model, q, v)))
+
+
+def _stepped(model, q, v, tau, ctrl):
+    return xsim.step(xsim.with_rows(model, ()), xsim.init(model, q, v), ctrl, tau).v
+
+
+@pytest.mark.parametrize("path", models("skel"), ids=_id)
+def test_skel_steps(path, x64):
+    """DART's step rule: the smooth step at every state, and the first sample of every rollout without contact."""
+    facts = oracle(path)
+    spec, model, coordinates = load(path, facts)
+    if model.nv == 0:
+        return
+    wanted = [s for s in facts["states"] if "acceleration_step" in s]
+    if wanted:
+        q, T = (np.array([f(s["q"]) for s in wanted]) for f in (coordinates.q, coordinates.T))
+        v, after = (np.einsum("sij,sj->si", T, np.array([s[k] for s in wanted])) for k in ("v", "acceleration_step"))
+        tau = np.array([np.linalg.solve(t.T, np.array(s["tau"], float)) for s, t in zip(wanted, T, strict=True)])
+        ctrl = np.array([_commands(model, coordinates, facts, s, t) for s, t in zip(wanted, T, strict=True)])
+        with jax.disable_jit():
+            found = _stepped(model, q, v, tau, ctrl)
+        close("velocity after a step", found, v + facts["time_step"] * after, 1e-9)
+    runs = [r for r in facts["rollouts"] if not r["contact"]]
+    for enforced in (False, True):
+        # Dry friction always acts in the engine, limits where the oracle says so.
+        rows = ("friction", "limit", "velocity") if enforced else ("friction",)
+        group = [r for r in runs if bool(r.get("limits_enforced")) == enforced]
+        if not group:
+            continue
+        counts = [round(r["times"][1] / r["dt"]) for r in group]
+        starts = [facts["states"][r["start_state"]] for r in group]
+        q = np.array([coordinates.q(s["q"]) for s in starts])
+        v = np.array([coordinates.T(s["q"]) @ np.array(s["v"], float) for s in starts])
+        m = xsim.with_rows(model, rows).replace({"option.dt": np.array([r["dt"] for r in group])})
+        qs, vs = _history(m, q, v, max(counts))
+        for i, (run, count) in enumerate(zip(group, counts, strict=True)):
+            tolerance = 1e-9 * max(1.0, run["growth"][1])
+            theirs = run["q"][1]
+            goal = coordinates.q(theirs)
+            close(f"q after {count} steps", _same_sign(model, qs[count, i], goal), goal, tolerance)
+            close(f"v after {count} steps", vs[count, i], coordinates.T(theirs) @ np.array(run["v"][1]), tolerance)
+    assert runs or not facts["rollouts"]
+
+
+@pytest.mark.parametrize("path", [*models("sdf"), *models("urdf")], ids=_id)
+def test_smooth_rollouts(path, x64):
+    """Drake's rollouts (adaptive, 1e-10), without limits and dry friction, by Runge-Kutta with steps small enough to agree to 1e-8."""
+    facts = oracle(path)
+    spec, model, coordinates = load(path, facts)
+    if spec.constraints or model.nv == 0:
+        return
+    free = xsim.with_integrator(xsim.with_rows(model, ()), "rk4")
+    for run in facts.get("rollouts", []):
+        every = 100
+        qs, vs = _history(
+            free.replace({"option.dt": run["dt"] / every}),
+            coordinates.q(run["q"][0]),
+            coordinates.T(run["q"][0]) @ np.array(run["v"][0], float),
+            every * (len(run["times"]) - 1),
+        )
+        for k, (theirs, speed) in enumerate(zip(run["q"], run["v"], strict=True)):
+            goal = coordinates.q(theirs)
+            close(f"q at {run['times'][k]}", _same_sign(model, qs[k * every], goal), goal, 1e-8)
+            close(f"v at {run['times'][k]}", vs[k * every], coordinates.T(theirs) @ np.array(speed, float), 1e-8)
