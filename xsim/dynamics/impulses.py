@@ -286,11 +286,10 @@ def _known(m: _Impulse, full):
     return m.system, rows, factorize(m.system, rows), m.free, []
 
 
-def apply_impulses(system: System, q, v, servo: dict, only_violated: bool):
+def apply_impulses(system: System, q, v, servo: dict):
     """Velocities after the impulses of friction, limits and servos, and a component that is 0 where the stairs were not found.
 
-    v: after the smooth forces. servo: {dof: target}. only_violated: limits act where v breaks them before any impulse (DART's rule);
-    otherwise in every solution.
+    v: after the smooth forces. servo: {dof: target}.
     """
     found = rows(system.topology)
     if not found:
@@ -303,9 +302,6 @@ def apply_impulses(system: System, q, v, servo: dict, only_violated: bool):
     like = jnp.broadcast_arrays(*(jnp.asarray(x) for x in (*v, *(y for row in mass for y in row), *jax.tree.leaves(steps))))[0][None]
     stopped = jax.lax.stop_gradient((_arrays([list(r) for r in mass], like), _arrays(list(v), like), steps))
     s = _table(stopped[2], like)
-    if only_violated:
-        start = jnp.stack([stopped[1][row.dof] for row in found])
-        s = s._replace(lower=jnp.where(start < s.lower, s.lower, -jnp.inf), upper=jnp.where(start > s.upper, s.upper, jnp.inf))
     search = jax.lax.stop_gradient(_search(system, *stopped[:2], s, fixed))
     sticks = _sticks(s, search.x)
     keep: list = [1.0] * nv

@@ -71,27 +71,27 @@ class Change(NamedTuple):
     solved: object
 
 
-def _velocity(system: System, s: Moving, tau, ctrl, damped, sprung, only_violated: bool) -> Change:
+def _velocity(system: System, s: Moving, tau, ctrl, damped, sprung) -> Change:
     """The velocity after smooth forces, then after the impulses of friction, limits and servos."""
     driven = drive(system, s.v, tau, ctrl)
     a, pivot = acceleration(Motion(system, s.q, s.v, driven.tau, damped, sprung, driven.hold))
-    v, solved = apply_impulses(system, s.q, _shift(s.v, a, system.dt), driven.servo, only_violated)
+    v, solved = apply_impulses(system, s.q, _shift(s.v, a, system.dt), driven.servo)
     return Change(v, pivot, solved)
 
 
 def _implicit_damping(system: System, s: Moving, tau, ctrl) -> Change:
     """Semi-implicit Euler with joint damping at the new velocity (the rule of RING)."""
-    return _velocity(system, s, tau, ctrl, system.dt, 0.0, False)
+    return _velocity(system, s, tau, ctrl, system.dt, 0.0)
 
 
 def _euler(system: System, s: Moving, tau, ctrl) -> Change:
     """Semi-implicit Euler: new velocity first, then the position with it."""
-    return _velocity(system, s, tau, ctrl, 0.0, 0.0, False)
+    return _velocity(system, s, tau, ctrl, 0.0, 0.0)
 
 
 def _dart(system: System, s: Moving, tau, ctrl) -> Change:
-    """DART's rule: joint dampers and springs implicit, then impulses; a limit acts when the velocity would break it before them."""
-    return _velocity(system, s, tau, ctrl, system.dt, mul(system.dt, system.dt), True)
+    """DART's rule: joint dampers and springs implicit, then impulses."""
+    return _velocity(system, s, tau, ctrl, system.dt, mul(system.dt, system.dt))
 
 
 FIRST_ORDER: dict[str, Callable] = {"implicit_damping": _implicit_damping, "euler": _euler, "dart": _dart}

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..spec import ModelSpec
-from . import xxy
+from . import sdf, skel, urdf, xxy
 from .errors import Notes, ParseError, SuspiciousInputWarning, UnsupportedWarning, allowed
 from .reader import parse_xml, read_bytes
 
@@ -28,9 +28,9 @@ class Format(NamedTuple):
 FORMATS: dict[str, Format] = {
     "x_xy": Format("x_xy XML", xxy.read, ("x_xy",)),
     "mjcf": Format("MuJoCo MJCF", None, ("mujoco",)),
-    "sdf": Format("SDFormat", None, ("sdf", "gazebo"), (".sdf", ".world"), ("paths",)),
-    "urdf": Format("URDF", None, ("robot",), (".urdf",), ("paths", "base")),
-    "skel": Format("DART SKEL", None, ("skel",), (".skel",), ("enforce_limits",)),
+    "sdf": Format("SDFormat", sdf.read, ("sdf", "model", "gazebo"), (".sdf", ".world"), ("paths",)),
+    "urdf": Format("URDF", urdf.read, ("robot",), (".urdf",), ("paths", "base")),
+    "skel": Format("DART SKEL", skel.read, ("skel",), (".skel",), ("enforce_limits",)),
     "chrono": Format("Chrono YAML", None, (), (".yaml", ".yml")),
 }
 

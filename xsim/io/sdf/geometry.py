@@ -1,0 +1,248 @@
+"""Shapes of collisions and visuals, and what their surfaces say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ...spec import GeomSpec
+from ..errors import Notes
+from ..poses import IDENTITY_QUAT, Pose
+from ..reader import Element
+from ..solids import SOLIDS, Solid
+from .document import Library, ignore, number, read_pose
+from .frames import Frame, relative
+
+__all__ = ["Shape", "extrusion", "read_shapes"]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A geometry in its own frame: kind and size as in GeomSpec, quat: of the kind's z axis. ``of``: where it was read."""
+
+    kind: str
+    size: np.ndarray
+    of: Element
+    quat: np.ndarray = field(default_factory=lambda: IDENTITY_QUAT)
+    pos: np.ndarray = field(default_factory=lambda: np.zeros(3))
+    file: str | None = None
+    points: np.ndarray | None = None
+
+    def solid(self) -> tuple[Pose, Solid] | None:
+        """The uniform solid and its place in the geometry's frame; None for what has no volume (or only a file knows it)."""
+        if self.kind in SOLIDS:
+            return Pose(), SOLIDS[self.kind](self.size)
+        return extrusion(self.points, self.size[0]) if self.kind == "polyline" and self.points is not None else None
+
+
+# ---- geometry ------------------------------------------------------------------------------------------------------------------
+
+
+def _lengths(element: Element, tag: str, count: int, default=None) -> np.ndarray:
+    """Positive numbers of a child element."""
+    found = element.child(tag) if default is not None else element.need(tag)
+    if found is None:
+        return np.asarray(default, float)
+    x = found.floats(None, count)
+    if not (x > 0).all():
+        raise found.error(f"found {found.text().strip()!r}; allowed: numbers > 0")
+    return x
+
+
+def _round(kind: str) -> Callable:
+    def read(e: Element, frame: Frame, library: Library) -> Shape:
+        return Shape(kind, np.array([_lengths(e, "radius", 1)[0], _lengths(e, "length", 1)[0] / 2]), e)
+
+    return read
+
+
+def _plane(e: Element, frame: Frame, library: Library) -> Shape:
+    found = e.child("normal")
+    normal = np.array([0.0, 0.0, 1.0]) if found is None else found.floats(None, 3)
+    if not normal.any():
+        raise e.error("the normal is zero; allowed: a direction")
+    normal = normal / np.abs(normal).max()
+    x, y, z = normal / np.linalg.norm(normal)
+    # The shortest turn of z to the normal; half a turn about x where the two are opposite.
+    quat = np.array([1 + z, -y, x, 0.0]) if z > -1 + 1e-12 else np.array([0.0, 1.0, 0.0, 0.0])
+    return Shape("plane", _lengths(e, "size", 2, (1.0, 1.0)) / 2, e, quat / np.linalg.norm(quat))
+
+
+def _file(e: Element, frame: Frame, library: Library) -> str:
+    """The file of a <uri>, as written where there is none: it is not opened here."""
+    uri = e.need("uri").string(None)
+    found, _ = library.find(uri, frame.document)
+    return uri if found is None else str(found)
+
+
+def _mesh(e: Element, frame: Frame, library: Library) -> Shape:
+    scale = e.child("scale")
+    size = np.ones(3) if scale is None else scale.floats(None, 3)
+    if not size.all():
+        raise e.error("a scale of zero; allowed: other numbers")
+    ignore(e.all("convex_decomposition"))
+    e.raw("optimization")
+    return Shape("mesh", size, e, file=_file(e, frame, library))
+
+
+def _heightmap(e: Element, frame: Frame, library: Library) -> Shape:
+    ignore(e.all("texture", "blend", "use_terrain_paging", "sampling"))
+    pos = e.child("pos")
+    place = np.zeros(3) if pos is None else pos.floats(None, 3)
+    return Shape("heightmap", _lengths(e, "size", 3, (1.0, 1.0, 1.0)) / 2, e, pos=place, file=_file(e, frame, library))
+
+
+def _polyline(e: Element, frame: Frame, library: Library) -> Shape:
+    points = np.array([p.floats(None, 2) for p in e.all("point")])
+    if len(points) < 3:
+        raise e.error(f"found {len(points)} points; allowed: 3 or more")
+    return Shape("polyline", _lengths(e, "height", 1), e, points=points)
+
+
+# Cylinder, capsule and cone keep the file's numbers but for the half length.
+_SHAPES: dict[str, Callable[[Element, Frame, Library], Shape]] = {
+    "box": lambda e, f, n: Shape("box", _lengths(e, "size", 3) / 2, e),
+    "sphere": lambda e, f, n: Shape("sphere", _lengths(e, "radius", 1), e),
+    "ellipsoid": lambda e, f, n: Shape("ellipsoid", _lengths(e, "radii", 3), e),
+    "cylinder": _round("cylinder"),
+    "capsule": _round("capsule"),
+    "cone": _round("cone"),
+    "plane": _plane,
+    "mesh": _mesh,
+    "heightmap": _heightmap,
+    "polyline": _polyline,
+}
+
+
+def extrusion(points: np.ndarray, height: float) -> tuple[Pose, Solid] | None:
+    """The prism over a simple polygon from z = 0 to the height: its central principal frame and the solid. None: it has no area."""
+    origin = points.mean(0)
+    a = points - origin
+    b = np.roll(a, -1, 0)
+    cross = a[:, 0] * b[:, 1] - b[:, 0] * a[:, 1]
+    area = cross.sum() / 2
+    if not abs(area) > 1e-12 * np.abs(cross).sum():
+        return None
+    centre = (cross[:, None] * (a + b)).sum(0) / (6 * area)
+    # Second moments of the area about the centre: integral of x_i x_j.
+    pairs = 2 * (a[:, :, None] * a[:, None] + b[:, :, None] * b[:, None]) + a[:, :, None] * b[:, None] + b[:, :, None] * a[:, None]
+    second = (cross[:, None, None] * pairs).sum(0) / 24 / area - np.outer(centre, centre)
+    angle = np.arctan2(2 * second[0, 1], second[0, 0] - second[1, 1]) / 2
+    c, s = np.cos(angle), np.sin(angle)
+    turn = np.array([[c, s], [-s, c]])
+    xx, yy = np.diag(turn @ second @ turn.T)
+    moments = np.array([yy + height**2 / 12, xx + height**2 / 12, xx + yy])
+    pose = Pose(np.array([np.cos(angle / 2), 0.0, 0.0, np.sin(angle / 2)]), np.array([*(origin + centre), height / 2]))
+    return pose, Solid(abs(area) * height, np.zeros(3), moments)
+
+
+# ---- surfaces ------------------------------------------------------------------------------------------------------------------
+
+_NUMBER, _VECTOR, _SWITCH, _MASK = 1, 3, bool, int
+_SURFACE: dict = {
+    "bounce": {"restitution_coefficient": _NUMBER, "threshold": _NUMBER},
+    "friction": {
+        "torsional": {
+            "coefficient": _NUMBER, "use_patch_radius": _SWITCH, "patch_radius": _NUMBER, "surface_radius": _NUMBER,
+            "ode": {"slip": _NUMBER},
+        },
+        "ode": {"mu": _NUMBER, "mu2": _NUMBER, "fdir1": _VECTOR, "slip1": _NUMBER, "slip2": _NUMBER},
+        "bullet": {"friction": _NUMBER, "friction2": _NUMBER, "fdir1": _VECTOR, "rolling_friction": _NUMBER},
+    },
+    "contact": {
+        "collide_without_contact": _SWITCH, "collide_without_contact_bitmask": _MASK, "collide_bitmask": _MASK, "category_bitmask": _MASK,
+        "poissons_ratio": _NUMBER, "elastic_modulus": _NUMBER,
+        "ode": {k: _NUMBER for k in ("soft_cfm", "soft_erp", "kp", "kd", "max_vel", "min_depth")},
+        "bullet": {
+            **{k: _NUMBER for k in ("soft_cfm", "soft_erp", "kp", "kd", "split_impulse_penetration_threshold")}, "split_impulse": _SWITCH,
+        },
+    },
+    "soft_contact": {"dart": {k: _NUMBER for k in ("bone_attachment", "stiffness", "damping", "flesh_mass_fraction")}},
+}  # fmt: skip
+
+
+def _surface(element: Element, table: dict, prefix: str, out: dict[str, float]) -> None:
+    """Numbers of a surface by path, ``friction/ode/mu``; vectors as ``path/0``, ``path/1``, ``path/2``."""
+    for child in element.all(*table):
+        kind, path = table[child.tag], prefix + child.tag
+        if isinstance(kind, dict):
+            _surface(child, kind, f"{path}/", out)
+        elif kind is _SWITCH:
+            out[path] = float(child.boolean(None))
+        elif kind is _MASK:
+            word = child.string(None)
+            try:
+                out[path] = float(int(word, 0))
+            except (ValueError, OverflowError):
+                raise child.error(f"{word[:40]!r} is not an integer") from None
+        else:
+            x = child.floats(None, kind, finite=False)
+            out.update({path: float(x[0])} if kind == 1 else {f"{path}/{i}": float(v) for i, v in enumerate(x)})
+
+
+# ---- collisions and visuals ----------------------------------------------------------------------------------------------------
+
+_VISUAL_IGNORED = ("cast_shadows", "laser_retro", "meta", "visibility_flags", "plugin")
+_COLLISION_IGNORED = ("laser_retro", "max_contacts", "auto_inertia_params")
+_MATERIAL_IGNORED = (
+    "script", "shader", "lighting", "ambient", "specular", "emissive", "render_order", "double_sided", "pbr", "shininess",
+)  # fmt: skip
+
+
+def read_shapes(element: Element, frame: Frame, library: Library, notes: Notes) -> list[tuple[Shape, GeomSpec]]:
+    """The shapes of a <collision> or <visual> of a link. A geometry that xsim does not know is reported as unread."""
+    geometry = element.need("geometry")
+    ignore(geometry.all("empty"))
+    found = geometry.all(*_SHAPES)
+    if len({g.tag for g in found}) > 1 or len(found) > 1 and found[0].tag != "polyline":
+        raise found[1].error(f"second shape in a geometry (the first is {found[0]} in line {found[0].line}); allowed: one")
+    relative_to, pose = read_pose(element, frame.document.version)
+    if relative_to:
+        pose = relative(frame.scope.find(relative_to, element.need("pose"), "relative_to"), frame) @ pose
+    collision = element.tag == "collision"
+    rgba, friction, surface = None, None, {}
+    if collision:
+        ignore(element.all(*_COLLISION_IGNORED))
+        given = element.child("surface")
+        if given is not None:
+            _surface(given, _SURFACE, "", surface)
+            if "friction/ode/mu" in surface or "friction/ode/mu2" in surface:
+                friction = (surface.pop("friction/ode/mu", 1.0), surface.pop("friction/ode/mu2", 1.0))
+    else:
+        ignore(element.all(*_VISUAL_IGNORED))
+        rgba = _colour(element, notes)
+    shapes = []
+    for item in found:
+        shape = _SHAPES[item.tag](item, frame, library)
+        placed = pose if shape.quat is IDENTITY_QUAT and not shape.pos.any() else pose @ Pose(shape.quat, shape.pos)
+        spec = GeomSpec(
+            shape.kind, shape.size, pos=placed.pos, quat=placed.quat, name=element.string("name"), rgba=rgba, visual=not collision,
+            collision=collision, file=shape.file, points=shape.points, friction=friction, surface=surface, source=element.source,
+        )  # fmt: skip
+        shapes.append((shape, spec))
+    return shapes
+
+
+def _colour(element: Element, notes: Notes) -> tuple[float, float, float, float] | None:
+    """The diffuse colour of a visual, its alpha by the transparency. A colour never fails a load."""
+    material = element.child("material")
+    clear = number(element, "transparency", 0.0)
+    diffuse = None
+    if material is not None:
+        ignore(material.all(*_MATERIAL_IGNORED))
+        diffuse = material.child("diffuse")
+    if diffuse is None:
+        return None
+    try:
+        numbers = [float(x) for x in diffuse.string(None).split()]
+    except ValueError:  # not numbers, or empty
+        numbers = []
+    if len(numbers) not in (3, 4) or not all(0 <= x <= 1 for x in numbers):
+        notes.suspicious(diffuse.line, f"{element}: the colour is not 3 or 4 numbers in 0..1; drawn gray", diffuse.file)
+        numbers = [0.5, 0.5, 0.5]
+    r, g, b, a = (*numbers, 1.0)[:4]
+    return r, g, b, a * min(max(1 - clear, 0.0), 1.0)
+
+

@@ -1,0 +1,128 @@
+"""Links: mass properties (written or from the collisions), shapes, weight."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...spec import GeomSpec, InertialSpec
+from ..errors import Notes
+from ..poses import Pose
+from ..reader import Element
+from ..solids import Solid, combine, tensor, turned
+from ..tree import Link
+from .document import Library, boolean, flags, ignore, number, read_pose
+from .frames import Frame
+from .geometry import Shape, read_shapes
+
+__all__ = ["read_link"]
+
+WATER = 1000.0  # kg/m^3, where no density is written
+TOLERANCE = 1e-6  # of the triangle inequality: files round their moments
+
+_IGNORED = (
+    "must_be_base_link", "sensor", "light", "projector", "audio_sink", "audio_source", "battery", "particle_emitter", "plugin",
+)  # fmt: skip
+_SWITCHES = {
+    "kinematic": "the link moves by forces like every other",
+    "enable_wind": "there is no wind",
+    "self_collide": "contact between links of one model is not treated apart from other contact",
+}
+_MOMENTS = {"ixx": 1.0, "iyy": 1.0, "izz": 1.0, "ixy": 0.0, "ixz": 0.0, "iyz": 0.0}
+
+
+def read_link(frame: Frame, library: Library, notes: Notes) -> Link:
+    """A link as drawn: pose in the world, inertia in link axes. ``frame`` must be placed. Raises ParseError."""
+    element = frame.element
+    ignore(element.all(*_IGNORED))
+    flags(element, _SWITCHES, notes)
+    decay = element.child("velocity_decay")
+    if decay is not None and any(number(decay, tag, 0.0) for tag in ("linear", "angular")):
+        notes.unsupported(decay.line, f"{element}: velocity_decay: velocities do not decay by themselves", decay.file)
+    geoms: list[GeomSpec] = []
+    solids: list[tuple[Element, list[tuple[Shape, GeomSpec]]]] = []
+    for tag in ("collision", "visual"):
+        seen: dict[str, int] = {}
+        for item in element.all(tag):
+            name = item.string("name")
+            if name == "world" or name.startswith("__") and name.endswith("__"):
+                raise item.error(f"the name {name!r} is reserved; allowed: names other than world and __anything__")
+            if name in seen:
+                raise item.error(f"the name {name!r} is taken by the {tag} in line {seen[name]}; names of siblings must differ")
+            seen[name] = item.line
+            shapes = read_shapes(item, frame, library, notes)
+            geoms += [geom for _, geom in shapes]
+            if tag == "collision":
+                solids.append((item, shapes))
+    assert frame.world is not None
+    return Link(
+        name=frame.name,
+        pose=frame.world,
+        inertial=_inertial(frame, solids, notes),
+        geoms=tuple(geoms),
+        gravity=1.0 if boolean(element, "gravity", True) else 0.0,
+        welded=frame.owner.static,
+        source=element.source,
+    )
+
+
+def _inertial(frame: Frame, collisions, notes: Notes) -> InertialSpec:
+    link = frame.element
+    element = link.child("inertial")
+    densities = [number(item, "density", 0.0, positive=True) for item, _ in collisions]
+    if element is None:
+        return InertialSpec(1.0, np.zeros(3), np.array(list(_MOMENTS.values())))
+    ignore(element.all("auto_inertia_params"))
+    if element.child("fluid_added_mass") is not None:
+        notes.unsupported(element.line, f"{link}: fluid_added_mass: there is no water around the link", element.file)
+        ignore(element.all("fluid_added_mass"))
+    density = number(element, "density", WATER, positive=True)
+    mass = number(element, "mass", 1.0, positive=True)
+    relative_to, pose = read_pose(element, frame.document.version)
+    if relative_to:
+        raise element.need("pose").error(f"found {relative_to!r}; an inertial is placed in its link; allowed: no frame", "relative_to")
+    given = element.child("inertia")
+    six = list(_MOMENTS.values()) if given is None else [number(given, tag, moment) for tag, moment in _MOMENTS.items()]
+    if element.boolean("auto", False):
+        found = _from_shapes(link, element, [(item, shapes, d or density) for (item, shapes), d in zip(collisions, densities, strict=True)])
+        if element.child("mass") is not None:
+            found = InertialSpec(mass, found.com, found.inertia * (mass / found.mass))
+        return found
+    return _checked(InertialSpec(mass, pose.pos, turned(six, pose) if pose.quat[1:].any() else np.array(six)), element)
+
+
+def _checked(found: InertialSpec, element: Element) -> InertialSpec:
+    """Refuse an inertia that no body has."""
+    numbers = np.array([found.mass, *found.com, *found.inertia])
+    if not np.isfinite(numbers).all() or not (np.abs(numbers) < 1e150).all() or not found.mass > 0:
+        raise element.error("mass or inertia is not a positive finite number")
+    if not (found.inertia[:3] > 0).all():
+        raise element.error(f"moments of inertia {found.inertia[:3]}; allowed: numbers > 0")
+    scale = found.inertia[:3].max()
+    low, middle, high = np.linalg.eigvalsh(tensor(found.inertia / scale)) * scale
+    if not low > 0:
+        raise element.error(f"principal moments of inertia {low:g}, {middle:g}, {high:g}; allowed: numbers > 0")
+    if low + middle < high * (1 - TOLERANCE):
+        text = f"principal moments of inertia {low:g}, {middle:g}, {high:g} break the triangle inequality: no body has them"
+        raise element.error(f"{text}; allowed: the largest at most the sum of the others")
+    return found
+
+
+def _from_shapes(link: Element, element: Element, collisions) -> InertialSpec:
+    """Mass properties of the collisions at their densities (kg/m^3)."""
+    if not collisions:
+        raise element.error("auto is given, but the link has no <collision>; allowed: one or more", "auto")
+    parts: list[tuple[float, Pose, Solid]] = []
+    for item, shapes, density in collisions:
+        solids = [(shape, geom, shape.solid()) for shape, geom in shapes]
+        if len(solids) != 1:
+            what = "several polylines" if solids else "a geometry that is not read"
+            raise item.error(f"{what}: no inertia can be worked out for {link}; give the inertia explicitly, without auto")
+        shape, geom, solid = solids[0]
+        if solid is None:
+            why = "is a file that is not opened" if shape.file is not None else "has no volume"
+            raise item.error(f"{shape.of} {why}: no inertia can be worked out for {link}; give the inertia explicitly, without auto")
+        inner, body = solid
+        parts.append((density * body.volume, Pose(geom.quat, geom.pos) @ inner, body))
+    if not all(np.isfinite(mass) and mass > 0 for mass, _, _ in parts):
+        raise element.error("mass or inertia is not a positive finite number")
+    return _checked(combine(parts), element)

@@ -1,0 +1,33 @@
+"""Values of SKEL files that many elements share."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..poses import Pose, quat_xyz
+from ..reader import Element
+
+__all__ = ["either", "name_of", "transformation"]
+
+
+def transformation(element: Element) -> Pose:
+    """The pose in an element's <transformation>: position (m), then angles a b c (rad) of Rx(a) Ry(b) Rz(c); identity without one."""
+    child = element.child("transformation")
+    if child is None:
+        return Pose()
+    numbers = child.floats(None, 6)
+    return Pose(quat_xyz(*numbers[3:]), numbers[:3])
+
+
+def either(element: Element, *tags: str) -> Element | None:
+    """The only element inside with one of these tags, which are spellings of one thing; two that say the same count as one."""
+    found = [c for c in map(element.child, tags) if c is not None]
+    for other in found[1:]:
+        if not np.array_equal(other.floats(None), found[0].floats(None)):
+            raise other.error(f"disagrees with <{found[0].tag}> in line {found[0].line}; allowed: one of them, or both equal")
+    return found[0] if found else None
+
+
+def name_of(element: Element, default: str) -> str:
+    """The name attribute without the white space around it (references are trimmed too), the default where there is none."""
+    return (element.raw("name") or "").strip() or default
