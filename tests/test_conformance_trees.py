@@ -20,6 +20,8 @@ import xsim
 pytestmark = [pytest.mark.conformance, needs_corpus]
 
 FORMATS = ("sdf", "urdf", "skel")
+WAITING = ("joint", "gearbox")
+"""Constraints that close loops: poses, velocities, mass matrix and bias of the open tree are checked, accelerations and motion are not."""
 ALL = [path for format in FORMATS for path in models(format)]
 
 
@@ -33,12 +35,17 @@ def load(path, facts: dict):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         spec = xsim.parse(path, **options)
-    model = xsim.build(spec.replace(constraints=()))
-    return spec, model, Map(spec, facts, path.parent.name)
+    kept = tuple(c for c in spec.constraints if c.kind not in WAITING)
+    return spec, xsim.build(spec.replace(constraints=kept)), Map(spec, facts, path.parent.name)
+
+
+def waits(spec) -> bool:
+    """Whether the model's constraints are read but not simulated yet."""
+    return any(c.kind in WAITING for c in spec.constraints)
 
 
 def _evaluate(model, q, v, tau, ctrl):
-    free = xsim.with_rows(model, ())
+    free = xsim.with_rows(model, ("holonomic",))
     data = xsim.forward(free, xsim.init(free, q, v), ctrl, tau)
     return data, xsim.mass_matrix(free, q), xsim.energy(free, q, v)
 
@@ -85,7 +92,7 @@ def test_states(path, x64):
         close("mass matrix", T[i].T @ M[i] @ T[i], s["mass_matrix"], 1e-8)
         close("bias", T[i].T @ (data.bias[i] + M[i] @ rate[i]), s["bias"], 1e-8)
         a = np.linalg.solve(T[i], data.a[i] - rate[i])
-        if spec.constraints:
+        if waits(spec):
             continue
         # Nearly massless links (mass matrices of condition 1e9 and more) leave the engines' own accelerations with fewer digits.
         tolerance = 1e-7 if np.linalg.cond(M[i]) < 1e9 else 1e-5
@@ -202,9 +209,9 @@ def test_smooth_rollouts(path, x64):
     """Drake's rollouts (adaptive, 1e-10), without limits and dry friction, by Runge-Kutta with steps small enough to agree to 1e-8."""
     facts = oracle(path)
     spec, model, coordinates = load(path, facts)
-    if spec.constraints or model.nv == 0:
+    if waits(spec) or model.nv == 0:
         return
-    free = xsim.with_integrator(xsim.with_rows(model, ()), "rk4")
+    free = xsim.with_integrator(xsim.with_rows(model, ("holonomic",)), "rk4")
     for run in facts.get("rollouts", []):
         every = 100
         qs, vs = _history(

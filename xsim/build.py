@@ -12,7 +12,7 @@ import numpy as np
 
 from .joints import draw_parameters
 from .jointtypes import JOINT_TYPES, GeneralJoint
-from .model import ROW_LEAVES, Body, BodyInfo, Dof, Geom, GeomInfo, Joint, Limit, Link, Model, Option, Topology
+from .model import ROW_LEAVES, Body, BodyInfo, Coupling, Dof, Geom, GeomInfo, Joint, Limit, Link, Model, Option, Topology
 from .spec import ACTUATORS, ROWS, BodySpec, ModelSpec
 
 INTEGRATORS = ("implicit_damping", "euler", "rk4", "dart")
@@ -32,9 +32,6 @@ def build(spec: ModelSpec, *, seed: int = 0) -> Model:
     Raises ValueError where the spec is inconsistent.
     """
     dtype = jnp.result_type(float)
-    for constraint in spec.constraints:
-        _fail(constraint.source, f"{constraint.kind} {constraint.name!r}: holonomic constraints are read but not simulated yet; "
-              "spec.replace(constraints=()) builds the tree without them")  # fmt: skip
     _check_option(spec)
 
     links: list[Link] = []
@@ -139,6 +136,7 @@ def build(spec: ModelSpec, *, seed: int = 0) -> Model:
             )
         )
 
+    couplings = _couplings(spec, bodies)
     geoms, sizes = [], {"size": [], "mass": [], "pos": [], "quat": []}
     for index, body in [(-1, None), *enumerate(spec.bodies)]:
         for geom in spec.world_geoms if body is None else body.geoms:
@@ -172,7 +170,8 @@ def build(spec: ModelSpec, *, seed: int = 0) -> Model:
         geoms=tuple(geoms),
         sizes=(
             ("nbody", n), ("ngeom", ng), ("naxis", len(axes)), ("npitch", len(pitch)), ("nexplicit", ne), ("nframe", len(frames)),
-            ("ngravity", len(weights)), ("nq", nq), ("nv", nv), *((size, len(rowed[path])) for path, size in ROW_LEAVES.items()),
+            ("ngravity", len(weights)), ("ncoupling", len(couplings)), ("nq", nq), ("nv", nv),
+            *((size, len(rowed[path])) for path, size in ROW_LEAVES.items()),
         ),
         neutral=tuple(map(float, neutral)),
         initial=(tuple(map(float, initial[0])), tuple(map(float, initial[1]))),
@@ -181,6 +180,7 @@ def build(spec: ModelSpec, *, seed: int = 0) -> Model:
         rowed=tuple((path, tuple(dof for dof, _ in found)) for path, found in rowed.items()),
         drives=tuple(drives),
         commands=tuple(i for i, drive in enumerate(drives) if drive in COMMANDED),
+        couplings=couplings,
     )
     return Model(
         option=Option(leaf(spec.option.gravity, 3), leaf(spec.option.dt), leaf(spec.option.regularization)),
@@ -203,6 +203,9 @@ def build(spec: ModelSpec, *, seed: int = 0) -> Model:
         ),
         dof=Dof(*(leaf(np.concatenate([[], *dofs[k]]), nv) for k in ("damping", "armature", "stiffness")), row_leaf("dof.friction")),
         limit=Limit(*(row_leaf(f"limit.{f.name}") for f in dataclasses.fields(Limit))),
+        coupling=Coupling(*(
+            leaf([getattr(c, f.name) for c in spec.constraints], len(couplings)) for f in dataclasses.fields(Coupling)
+        )),
         topology=topology,
     )
 
@@ -252,6 +255,23 @@ def _choice(body: BodySpec, name: str, known: tuple[str, ...]) -> str:
     if value not in known:
         _fail(body.source, f"body {body.name!r}: {name} must be one of {', '.join(known)}; found {value!r}")
     return value
+
+
+def _couplings(spec: ModelSpec, bodies: list[BodyInfo]) -> tuple[tuple[int, int], ...]:
+    """Dofs of the (follower, leader) pairs. Raises ValueError for a constraint that is not simulated."""
+    out = []
+    for c in spec.constraints:
+        if c.kind != "mimic":
+            _fail(c.source, f"{c.kind} {c.name!r}: constraints that close loops are read but not simulated yet; "
+                  "spec.replace(constraints=...) builds the tree without them")  # fmt: skip
+        pair = []
+        for body, index in c.coordinates:
+            first, width = bodies[body].v
+            if not index < width or JOINT_TYPES[bodies[body].joint_type].nq != width:
+                _fail(c.source, f"mimic {c.name!r}: body {bodies[body].name!r} has no coordinate {index} that can be coupled")
+            pair.append(first + index)
+        out.append(tuple(pair))
+    return tuple(out)
 
 
 def _check_option(spec: ModelSpec) -> None:

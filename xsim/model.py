@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-__all__ = ["Body", "Data", "Dof", "Flags", "Geom", "Joint", "Leaf", "Limit", "Link", "Model", "Option", "State", "Topology"]
+__all__ = ["Body", "Coupling", "Data", "Dof", "Flags", "Geom", "Joint", "Leaf", "Limit", "Link", "Model", "Option", "State", "Topology"]
 
 
 # ---- structure ---------------------------------------------------------------------------------------------------------------
@@ -75,7 +75,8 @@ class Topology:
     """Everything about a model that is not a number to differentiate: hashable, compared by value, static under jit.
 
     initial: q and v where a state starts. rows: the kinds of constraint rows that act. rowed: per row leaf, its dofs. drives: per dof,
-    what moves it (`xsim.spec.ACTUATORS`). commands: the dofs that take a command, in the order of ``ctrl``.
+    what moves it (`xsim.spec.ACTUATORS`). commands: the dofs that take a command, in the order of ``ctrl``. couplings: dofs of the
+    (follower, leader) pairs.
     """
 
     name: str
@@ -90,6 +91,7 @@ class Topology:
     rowed: tuple[tuple[str, tuple[int, ...]], ...]
     drives: tuple[str, ...]
     commands: tuple[int, ...]
+    couplings: tuple[tuple[int, int], ...]
 
     def dofs(self, leaf: str) -> tuple[int, ...]:
         """The dofs that the numbers of a row leaf (dof.friction, limit.lower, ...) belong to."""
@@ -207,7 +209,16 @@ class Limit:
     force_upper: Any = _leaf("nforce_upper", "N or N m", "largest force of the drive")
 
 
-_GROUPS = {"option": Option, "body": Body, "geom": Geom, "joint": Joint, "dof": Dof, "limit": Limit}
+@_group
+class Coupling:
+    """Linear relations between two coordinates (mimic): follower = multiplier (leader - reference) + offset."""
+
+    multiplier: Any = _leaf("ncoupling", "follower per leader", "what the follower moves per unit of the leader")
+    offset: Any = _leaf("ncoupling", "m or rad", "follower's position where the leader is at the reference")
+    reference: Any = _leaf("ncoupling", "m or rad", "leader's position where the follower is at the offset")
+
+
+_GROUPS = {"option": Option, "body": Body, "geom": Geom, "joint": Joint, "dof": Dof, "limit": Limit, "coupling": Coupling}
 ROW_LEAVES = {"dof.friction": "nfriction", **{f"limit.{f.name}": f"n{f.name}" for f in dataclasses.fields(Limit)}}
 
 
@@ -221,6 +232,7 @@ class Model:
     joint: Joint
     dof: Dof
     limit: Limit
+    coupling: Coupling
     topology: Topology
 
     nq = property(lambda self: self.topology.size("nq"), doc="Width of q.")

@@ -21,12 +21,13 @@ import jax
 import jax.numpy as jnp
 
 from ..model import Topology
-from ..spatial import add, mul, stage, sub
+from ..spatial import add, mul, neg, stage, sub, total
 from .actuators import PRESCRIBED, bound
+from .couplings import coupling_rows
 from .kinematics import Frames, inertial_force
 from .passive import Quadratic
 from .solve import Motion as Equation
-from .solve import effective_mass, evaluate, factorize, implicit, masked, multiply, solve
+from .solve import Saddle, effective_mass, evaluate, implicit, masked, multiply, pulled, restricted
 from .system import System, split_q
 
 BLOCKS = 3
@@ -179,15 +180,15 @@ def _next(s: _Arrays, x, new):
 
 class _Search(NamedTuple):
     x: jax.Array  # (rows, lanes) velocity that names the stair
-    change: list  # nv components: v - v*
+    free: list  # change of velocity of the free dofs, then the multipliers of the couplings
     wrong: jax.Array  # (lanes,) dofs on a wrong stair; 0: solved
     best: jax.Array
     patience: jax.Array
     count: jax.Array
 
 
-def _search(system: System, mass, start, s: _Arrays, fixed) -> _Search:
-    """Stairs and change of velocity. start: v* per dof; fixed: dofs that keep v*."""
+def _search(system: System, mass, jacobian, start, s: _Arrays, fixed) -> _Search:
+    """Stairs and change of velocity. start: v* per dof; jacobian: of the couplings, which keep their velocity; fixed: dofs that keep v*."""
     dofs = [row.dof for row in rows(system.topology)]
     vstar = jnp.stack([start[d] for d in dofs])
     c = 1.0 / jnp.stack([jnp.maximum(mass[d][-1], jnp.finfo(vstar.dtype).tiny) for d in dofs])
@@ -205,16 +206,17 @@ def _search(system: System, mass, start, s: _Arrays, fixed) -> _Search:
         for d in fixed:
             keep[d] = 0.0
         full = [jnp.broadcast_to(jnp.asarray(y, vstar.dtype), vstar.shape[1:]) for y in given]
-        drag = multiply(system, mass, full)
-        free = solve(system, factorize(system, _arrays(masked(system, mass, keep), vstar)), _arrays(_rest(push, drag, keep), vstar))
-        change = [add(mul(k, f), g) for k, f, g in zip(keep, free, given, strict=True)]
-        impulse = multiply(system, mass, change)
+        right = _arrays(_rest(push, multiply(system, mass, full), keep), vstar)
+        saddle = Saddle(system, _arrays(masked(system, mass, keep), vstar), restricted(jacobian, keep))
+        free = _arrays(saddle.solve(right, [total([mul(a, full[d]) for d, a in row]) for row in jacobian]), vstar)
+        change = [add(mul(k, f), g) for k, f, g in zip(keep, free, given, strict=False)]
+        impulse = pulled(multiply(system, mass, change), jacobian, free[len(start) :])
         v = jnp.where(sticks > 0, x, vstar + jnp.stack([change[d] for d in dofs]))
         p = jnp.where(sticks > 0, jnp.stack([impulse[d] for d in dofs]), level)
-        return change, v, v - c * p
+        return free, v, v - c * p
 
     def guess(state: _Search) -> _Search:
-        change, v, r = solved(state.x)
+        free, v, r = solved(state.x)
         new = _prox(s, r, c)
         # On the right stair when the projection does not move it, to rounding: friction may be exactly at its bound.
         slack = 64 * jnp.finfo(v.dtype).eps * (jnp.abs(v) + jnp.abs(r) + jnp.max(jnp.abs(vstar), 0))
@@ -228,14 +230,15 @@ def _search(system: System, mass, start, s: _Arrays, fixed) -> _Search:
         done = state.wrong == 0
         x = jnp.where(wrong & block, new, jnp.where(single, _next(s, state.x, new), state.x))
         x = jnp.where(done, state.x, x)
-        keep = [jnp.where(done, a, b) for a, b in zip(state.change, change, strict=True)]
+        keep = [jnp.where(done, a, b) for a, b in zip(state.free, free, strict=True)]
         number = jnp.where(done, 0.0, number)
         return _Search(x, keep, number, jnp.minimum(state.best, number), patience, state.count + 1.0)
 
     lanes = vstar.shape[1:]
     zero = jnp.zeros(lanes, vstar.dtype)
     rowcount = jnp.full(lanes, 1.0 + len(dofs), vstar.dtype)
-    first = _Search(_prox(s, vstar, c), [zero] * len(start), rowcount, rowcount, zero + BLOCKS, jnp.zeros((), vstar.dtype))
+    unknown = [zero] * (len(start) + len(jacobian))
+    first = _Search(_prox(s, vstar, c), unknown, rowcount, rowcount, zero + BLOCKS, jnp.zeros((), vstar.dtype))
     return jax.lax.while_loop(lambda st: jnp.any(st.wrong > 0) & (st.count < most), guess, first)
 
 
@@ -255,8 +258,8 @@ def _rest(push, drag, keep):
 
 
 class _Impulse(NamedTuple):
-    """keep: 1 for dofs that are free, 0 for those whose change of velocity is given; push: impulse on the free ones. rows: of M, and
-    free: the solution, both known already."""
+    """keep: 1 for dofs that are free, 0 for those whose change of velocity is given; push: impulse on the free ones. jacobian: of the
+    couplings. rows: of M, and free: the solution, both known already."""
 
     system: System
     frame: Frames
@@ -265,6 +268,7 @@ class _Impulse(NamedTuple):
     keep: list
     given: list
     push: list
+    jacobian: list
     rows: list
     free: list
 
@@ -275,15 +279,17 @@ def _unbalanced(force, load, push, keep):
 
 
 def _residual(m: _Impulse, x) -> list:
-    change = [add(mul(k, y), g) for k, y, g in zip(m.keep, x, m.given, strict=True)]
-    force = inertial_force(m.system, m.frame, m.inertia, change)
+    n = len(m.keep)
+    change = [add(mul(k, y), g) for k, y, g in zip(m.keep, x[:n], m.given, strict=True)]
+    force = pulled(inertial_force(m.system, m.frame, m.inertia, change), m.jacobian, x[n:])
     loads = [add(a, mul(m.system.regularization, y)) for a, y in zip(m.armature.times(change), change, strict=True)]
-    return _unbalanced(force, loads, m.push, m.keep)
+    apart = [neg(total([mul(a, change[d]) for d, a in row])) for row in m.jacobian]
+    return [*_unbalanced(force, loads, m.push, m.keep), *apart]
 
 
 def _known(m: _Impulse, full):
-    rows = [full(row) for row in masked(m.system, m.rows, m.keep)]
-    return m.system, rows, factorize(m.system, rows), m.free, []
+    saddle = Saddle(m.system, [full(row) for row in masked(m.system, m.rows, m.keep)], restricted(m.jacobian, m.keep))
+    return saddle, m.free, []
 
 
 def apply_impulses(system: System, q, v, servo: dict):
@@ -300,9 +306,10 @@ def apply_impulses(system: System, q, v, servo: dict):
     terms = evaluate(Equation(system, q, v, [0.0] * nv))
     mass = effective_mass(Equation(system, q, v, [0.0] * nv), terms)
     like = jnp.broadcast_arrays(*(jnp.asarray(x) for x in (*v, *(y for row in mass for y in row), *jax.tree.leaves(steps))))[0][None]
-    stopped = jax.lax.stop_gradient((_arrays([list(r) for r in mass], like), _arrays(list(v), like), steps))
-    s = _table(stopped[2], like)
-    search = jax.lax.stop_gradient(_search(system, *stopped[:2], s, fixed))
+    jacobian = coupling_rows(system)
+    stopped = jax.lax.stop_gradient((_arrays([list(r) for r in mass], like), jacobian, _arrays(list(v), like), steps))
+    s = _table(stopped[3], like)
+    search = jax.lax.stop_gradient(_search(system, *stopped[:3], s, fixed))
     sticks = _sticks(s, search.x)
     keep: list = [1.0] * nv
     given: list = [0.0] * nv
@@ -318,7 +325,7 @@ def apply_impulses(system: System, q, v, servo: dict):
         given[row.dof] = stuck * (target - v[row.dof])
         push[row.dof] = (1.0 - stuck) * _pushed(own, x)
         targets.append((row.dof, stuck, target))
-    known = _Impulse(system, terms.frame, terms.inertia, terms.loads[0][1], keep, given, push, stopped[0], search.change)
+    known = _Impulse(system, terms.frame, terms.inertia, terms.loads[0][1], keep, given, push, jacobian, stopped[0], search.free)
     free, _ = implicit(known, _known, _residual)
     for i in range(nv):
         out[i] = add(v[i], add(mul(keep[i], free[i]), given[i]))

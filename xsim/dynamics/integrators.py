@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from ..spatial import add, mul, stage, total
 from .actuators import drive
+from .couplings import closing
 from .impulses import apply_impulses, rows
 from .solve import Motion, acceleration
 from .system import System, split_q, split_v
@@ -74,7 +75,7 @@ class Change(NamedTuple):
 def _velocity(system: System, s: Moving, tau, ctrl, damped, sprung) -> Change:
     """The velocity after smooth forces, then after the impulses of friction, limits and servos."""
     driven = drive(system, s.v, tau, ctrl)
-    a, pivot = acceleration(Motion(system, s.q, s.v, driven.tau, damped, sprung, driven.hold))
+    a, pivot = acceleration(Motion(system, s.q, s.v, driven.tau, damped, sprung, driven.hold, tuple(closing(system, s.q, s.v))))
     v, solved = apply_impulses(system, s.q, _shift(s.v, a, system.dt), driven.servo)
     return Change(v, pivot, solved)
 

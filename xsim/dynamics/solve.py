@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from ..spatial import add, in_one_region, mul, neg, one_region, stage, sub, total
+from .couplings import coupling_rows
 from .kinematics import Frames, frames, inverse_dynamics, link_inertias, mass_matrix
 from .passive import Quadratic, passive_force, quadratic
 from .system import System
@@ -136,11 +137,96 @@ def _masked_row(row, keep):
     return [*(mul(mul(m, own), k) for m, k in zip(row[:-1], others, strict=True)), add(mul(row[-1], own), sub(1.0, own))]
 
 
+def restricted(jacobian: list, keep) -> list:
+    """J with the columns of the dofs that are not free left out (keep as in `masked`)."""
+    return [[(dof, mul(c, keep[dof])) for dof, c in row] for row in jacobian]
+
+
+class Saddle:
+    """Solutions (x, y) of M x - J^T y = b, -J x = c: M sparse and symmetric, J few rows over the dofs as [(dof, coefficient), ...].
+
+    Rows of J that depend on the others get no multiplier of their own (their pivot is zero to rounding).
+    """
+
+    def __init__(self, system: System, rows, jacobian: list):
+        self.system, self.rows, self.jacobian = system, rows, jacobian
+        self.factor = factorize(system, rows)
+        zero = rows[0][0] * 0.0 if rows else 0.0
+        self.moved = []  # M^-1 J^T, per row of J
+        for row in jacobian:
+            column = [zero] * len(rows)
+            for dof, coefficient in row:
+                column[dof] = column[dof] + coefficient
+            self.moved.append(solve(system, self.factor, column))
+        self.schur = [[_row_times(row, w) for w in self.moved[: i + 1]] for i, row in enumerate(jacobian)]
+        self.lower, self.inverse = _ldl(self.schur)
+
+    def solve(self, b: list, c: list) -> list:
+        """x followed by y."""
+        x = solve(self.system, self.factor, b)
+        if not self.jacobian:
+            return x
+        gap = [add(g, _row_times(row, x)) for g, row in zip(c, self.jacobian, strict=True)]
+        y = [neg(z) for z in _ldl_solve(self.lower, self.inverse, gap)]
+        return [*_shifted(x, self.moved, y), *y]
+
+    def multiply(self, x: list) -> list:
+        """(M x - J^T y, -J x) of x followed by y."""
+        n = len(self.rows)
+        return [*pulled(multiply(self.system, self.rows, x[:n]), self.jacobian, x[n:]), *(neg(_row_times(r, x)) for r in self.jacobian)]
+
+
+@stage
+def _row_times(row, x):
+    return total([mul(coefficient, x[dof]) for dof, coefficient in row])
+
+
+@stage
+def _shifted(x, moved, y):
+    return [total([a, *(mul(w[i], z) for w, z in zip(moved, y, strict=True))]) for i, a in enumerate(x)]
+
+
+def pulled(force: list, jacobian: list, y) -> list:
+    """force - J^T y."""
+    out = list(force)
+    for row, z in zip(jacobian, y, strict=True):
+        for dof, coefficient in row:
+            out[dof] = sub(out[dof], mul(coefficient, z))
+    return out
+
+
+@stage
+def _ldl(a):
+    """Factor a small dense symmetric matrix given by its lower triangle: unit lower triangle, inverse pivots (0 for a zero pivot)."""
+    n, lower, pivots, inverse = len(a), [], [], []
+    for i in range(n):
+        row: list = []
+        for j in range(i):
+            row.append(mul(sub(a[i][j], total([mul(mul(row[k], lower[j][k]), pivots[k]) for k in range(j)])), inverse[j]))
+        pivot = sub(a[i][i], total([mul(mul(x, x), p) for x, p in zip(row, pivots, strict=True)]))
+        usable = pivot > 1e3 * _tolerance(pivot.dtype) * jnp.abs(a[i][i])
+        lower.append(row)
+        pivots.append(pivot)
+        inverse.append(jnp.where(usable, 1.0 / jnp.where(usable, pivot, 1.0), 0.0))
+    return lower, inverse
+
+
+@stage
+def _ldl_solve(lower, inverse, b):
+    n, z = len(b), []
+    for i in range(n):
+        z.append(sub(b[i], total([mul(lower[i][k], z[k]) for k in range(i)])))
+    y: list = [mul(x, d) for x, d in zip(z, inverse, strict=True)]
+    for i in reversed(range(n)):
+        y[i] = sub(y[i], total([mul(lower[k][i], y[k]) for k in range(i + 1, n)]))
+    return y
+
+
 def implicit(inputs, primal, residual):
     """The solution x of residual(inputs, x) = 0, and what else ``primal`` returns, with the derivatives of the implicit function.
 
-    primal(inputs) -> (system, rows, factor, x, others): the solution, the symmetric matrix d residual / dx as sparse rows and its
-    factor; ``others`` (a list of components) has no derivative. Derivatives of any order, forward and reverse:
+    primal(inputs, full) -> (saddle, x, others): the solution and the factored matrix d residual / dx; ``others`` (a list of
+    components) has no derivative; ``full`` gives components the common shape. Derivatives of any order, forward and reverse:
     dx = -matrix^-1 d(residual) at fixed x.
     """
     leaves, treedef = jax.tree.flatten(inputs, is_leaf=lambda x: x is None)
@@ -158,16 +244,16 @@ def implicit(inputs, primal, residual):
         return [jnp.broadcast_to(jnp.asarray(x, dtype), lanes) for x in xs]
 
     def solved(arrays):
-        system, rows, factor, x, others = primal(rebuild(arrays), full)
-        return system, rows, factor, full(x), full(others)
+        saddle, x, others = primal(rebuild(arrays), full)
+        return saddle, full(x), full(others)
 
     @jax.custom_jvp
     def solution(*arrays):
-        *_, x, others = solved(arrays)
+        _, x, others = solved(arrays)
         return x, others
 
     def rule(primals, tangents):
-        system, rows, factor, x, others = solved(primals)
+        saddle, x, others = solved(primals)
         moving = [i for i, t in enumerate(tangents) if not isinstance(t, jax.custom_derivatives.SymbolicZero)]
 
         def at(*moved):
@@ -177,8 +263,9 @@ def implicit(inputs, primal, residual):
             return full(residual(rebuild(arrays), x))
 
         _, dr = jax.jvp(at, [primals[i] for i in moving], [tangents[i] for i in moving])
+        n = len(saddle.rows)
         dx = jax.lax.custom_linear_solve(
-            lambda y: multiply(system, rows, y), [-y for y in dr], lambda _, b: solve(system, factor, b), symmetric=True
+            lambda y: full(saddle.multiply(y)), [-y for y in dr], lambda _, b: full(saddle.solve(b[:n], b[n:])), symmetric=True
         )
         return (x, others), (list(dx), [jnp.zeros_like(y) for y in others])
 
@@ -201,6 +288,7 @@ class Motion(NamedTuple):
 
     damped, sprung: the time over which damping and the square of the time over which springs act implicitly (0.0: not at all).
     hold: per dof the acceleration that is prescribed, None where it follows from the forces; () for no prescribed dof.
+    closing: per coupling row, the second derivative of its gap; () for zero.
     """
 
     system: System
@@ -210,6 +298,7 @@ class Motion(NamedTuple):
     damped: object = 0.0
     sprung: object = 0.0
     hold: tuple = ()
+    closing: tuple = ()
 
 
 @stage
@@ -225,6 +314,7 @@ class Terms(NamedTuple):
     damping: Quadratic
     loads: list  # (factor, Quadratic) pairs added to the mass matrix
     stiffness: Quadratic | None  # None where springs act explicitly
+    jacobian: list  # of the coupling rows
 
 
 def _constant(x, value: float) -> bool:
@@ -243,29 +333,34 @@ def evaluate(m: Motion) -> Terms:
         stiffness = quadratic(system, frame, system.stiffness, "spring")
         loads.append((m.sprung, stiffness))
     loads.append((system.regularization, Quadratic([1.0] * len(m.v), {})))
-    return Terms(frame, link_inertias(system, frame), damping, loads, stiffness)
+    return Terms(frame, link_inertias(system, frame), damping, loads, stiffness, coupling_rows(system))
 
 
-def residual(m: Motion, a, terms: Terms | None = None) -> list:
-    """Inverse dynamics of acceleration ``a`` (None: zero) minus the applied and passive forces: zero at the solution.
+def residual(m: Motion, x, terms: Terms | None = None) -> list:
+    """What is zero at the solution x: the acceleration, then the multipliers of the couplings (None: all zero).
 
-    Prescribed dofs take their acceleration from ``m.hold`` and have no equation.
+    Inverse dynamics of the acceleration minus applied, passive and coupling forces, then the couplings' equations. Prescribed dofs
+    take their acceleration from ``m.hold`` and have no equation.
     """
-    t = terms or evaluate(m)
+    t, n = terms or evaluate(m), len(m.v)
+    a, y = (None, [0.0] * len(t.jacobian)) if x is None else (x[:n], x[n:])
     if m.hold:
-        free = [0.0] * len(m.v) if a is None else a
+        free = [0.0] * n if a is None else a
         a = [x if h is None else h for x, h in zip(free, m.hold, strict=True)]
     force = inverse_dynamics(m.system, t.frame, t.inertia, m.q, m.v, a)
     passive = passive_force(m.system, t.frame, m.q, m.v, t.damping)
-    extra = [0.0] * len(m.v)
+    extra = [0.0] * n
     if t.stiffness is not None:
         # The spring at the position that the old velocity would reach (DART's rule); the acceleration's part is in the loads.
         extra = [mul(m.damped, x) for x in t.stiffness.times(m.v)]
     if a is not None:
         for factor, quad in t.loads:
             extra = [add(e, mul(factor, x)) for e, x in zip(extra, quad.times(a), strict=True)]
-    balance = _balance(force, m.tau, passive, extra)
-    return [b if h is None else 0.0 for b, h in zip(balance, m.hold, strict=True)] if m.hold else balance
+    balance = pulled(_balance(force, m.tau, passive, extra), t.jacobian, y)
+    if m.hold:
+        balance = [b if h is None else 0.0 for b, h in zip(balance, m.hold, strict=True)]
+    wanted = m.closing or [0.0] * len(t.jacobian)
+    return [*balance, *(sub(c, 0.0 if a is None else _row_times(row, a)) for c, row in zip(wanted, t.jacobian, strict=True))]
 
 
 def effective_mass(m: Motion, terms: Terms | None = None) -> list:
@@ -279,13 +374,14 @@ def effective_mass(m: Motion, terms: Terms | None = None) -> list:
 
 def acceleration(m: Motion) -> tuple[list, object]:
     """The acceleration at which the residual is zero, and a component that is 0 where the mass matrix is singular."""
+    n = len(m.v)
 
     def primal(m: Motion, full):
         terms = evaluate(m)
-        rows = [full(row) for row in effective_mass(m, terms)]
-        factor = factorize(m.system, rows)
-        a = solve(m.system, factor, full([neg(r) for r in residual(m, None, terms)]))
-        return m.system, rows, factor, a, [factor.pivot]
+        free = [1.0] * n if not m.hold else [1.0 if h is None else 0.0 for h in m.hold]
+        saddle = Saddle(m.system, [full(row) for row in effective_mass(m, terms)], restricted(terms.jacobian, free))
+        right = full([neg(r) for r in residual(m, None, terms)])
+        return saddle, saddle.solve(right[:n], right[n:]), [saddle.factor.pivot]
 
-    a, (pivot,) = implicit(m, primal, residual)
-    return ([x if h is None else h for x, h in zip(a, m.hold, strict=True)] if m.hold else a), pivot
+    x, (pivot,) = implicit(m, primal, residual)
+    return ([y if h is None else h for y, h in zip(x[:n], m.hold, strict=True)] if m.hold else x[:n]), pivot

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ..joints import Numbers, elementary
 from ..jointtypes import JOINT_TYPES
-from ..model import Frozen, Limit, Model, Topology
+from ..model import Coupling, Frozen, Limit, Model, Topology
 from ..spatial import (
     IDENTITY,
     ZERO3,
@@ -113,6 +113,7 @@ class System(NamedTuple):
     spring_ref: tuple
     friction: tuple
     limits: Limit
+    coupling: Coupling
     gravity: tuple
     dt: object
     regularization: object
@@ -261,6 +262,7 @@ def prepare(model: Model, lanes: Lanes) -> System:
         top, tab, tuple(joints), tuple(tree), tuple(numbers), tuple(inertia), tuple(lifted), tuple(p.quat for p in poses), tuple(offset),
         split(model.dof.damping, 1), split(model.dof.armature, 1), split(model.dof.stiffness, 1), split(model.joint.spring_ref, 1),
         split(model.dof.friction, 1), Limit(*(split(getattr(model.limit, f.name), 1) for f in fields(Limit))),
+        Coupling(*(split(getattr(model.coupling, f.name), 1) for f in fields(Coupling))),
         split(model.option.gravity, 1), split(model.option.dt, 0), split(model.option.regularization, 0),
     )  # fmt: skip
 

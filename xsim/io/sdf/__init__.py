@@ -122,5 +122,3 @@ def _check(spec: ModelSpec) -> None:
     for name, _, pos, quat in spec.frames:
         if not np.isfinite([*pos, *quat]).all():
             raise ParseError(spec.source.file, spec.source.line, f"frame {name!r}: the pose is too large for a number")
-
-

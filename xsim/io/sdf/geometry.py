@@ -244,5 +244,3 @@ def _colour(element: Element, notes: Notes) -> tuple[float, float, float, float]
         numbers = [0.5, 0.5, 0.5]
     r, g, b, a = (*numbers, 1.0)[:4]
     return r, g, b, a * min(max(1 - clear, 0.0), 1.0)
-
-

@@ -297,5 +297,3 @@ def _follow(read: ReadJoint, axis: int, mimic: Mimic, moving: dict[Frame, tuple[
         "mimic", read.frame.name, coordinates=tuple(coordinates), multiplier=mimic.multiplier, offset=mimic.offset,
         reference=mimic.reference, source=mimic.element.source,
     )  # fmt: skip
-
-
