@@ -10,13 +10,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from corpus import models as corpus_models
 
 import xsim
 from xsim import models
 
 pytestmark = pytest.mark.slow
 
-STATE = ("q", "v", "tau")
+STATE = ("q", "v", "tau", "ctrl")
 
 
 def _states(model, rng) -> dict[str, np.ndarray]:
@@ -26,7 +27,7 @@ def _states(model, rng) -> dict[str, np.ndarray]:
     v = 0.5 * rng.normal(size=(7, model.nv)) * np.array([1, 1, 1, 1, 0, 0, 1])[:, None]
     tau = 0.2 * rng.normal(size=(7, model.nv))
     q[5], tau[4:6] = np.asarray(model.joint.spring_ref), 0.0
-    return {"q": q, "v": v, "tau": tau}
+    return {"q": q, "v": v, "tau": tau, "ctrl": 0.3 * rng.normal(size=(7, model.nu))}
 
 
 def _point(model, rng) -> dict[str, np.ndarray]:
@@ -43,9 +44,10 @@ def _loss(model, steps: int):
         m = model.replace({p: x for p, x in point.items() if p not in STATE})
         state = xsim.init(m, point["q"], point["v"])
         if steps == 1:
-            state = xsim.step(m, state, tau=point["tau"])
+            state = xsim.step(m, state, point["ctrl"] if m.nu else None, point["tau"])
         else:
-            state = xsim.rollout(m, state, taus=jnp.broadcast_to(point["tau"], (steps, *point["tau"].shape)))[0]
+            ctrls, taus = (jnp.broadcast_to(point[k], (steps, *point[k].shape)) for k in ("ctrl", "tau"))
+            state = xsim.rollout(m, state, ctrls if m.nu else None, taus=taus)[0]
         return jnp.concatenate([state.q, state.v], -1) @ weights
 
     return loss
@@ -166,3 +168,17 @@ def test_second_derivatives(x64):
     numeric = np.stack([(8 * (gradient(x + h * e / 2) - gradient(x - h * e / 2)) - (gradient(x + h * e) - gradient(x - h * e))) / (6 * h)
                         for e in np.eye(10)])  # fmt: skip
     np.testing.assert_allclose(hessian, numeric, rtol=1e-7, atol=1e-9)
+
+
+# Models with limits, dry friction, servos, prescribed motion, couplings, implicit springs and frames of their own.
+OTHERS = [models.path(n) for n in models.names() if models.path(n).parent.name != "x_xy"] + [
+    path for format, stem in (("sdf", "chain_all_joints"), ("skel", "joint_limit_test"), ("skel", "joint_dynamics_elements_test"))
+    for path in corpus_models(format) if path.stem == stem
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", OTHERS, ids=lambda p: f"{p.parent.name}-{p.stem}")
+def test_models_of_other_formats(path, x64):
+    """A step with everything that acts, at random states on both sides of limits, sliding and sticking."""
+    model = xsim.load(path)
+    _check(model, 1, REACH, 1e-6, _point(model, np.random.default_rng(4)))

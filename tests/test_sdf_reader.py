@@ -7,6 +7,7 @@ import math
 import random
 import time
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,8 +18,10 @@ from lxml import etree
 
 import xsim.models
 from xsim.io import ParseError, SuspiciousInputWarning, UnsupportedWarning, parse, parse_text
+from xsim.io import sdf as reader
 from xsim.io.poses import Pose, quat_about, quat_conj, quat_exp, quat_mul, quat_rpy, rotate, rotation_matrix
-from xsim.io.sdf.geometry import extrusion
+from xsim.io.sdf import geometry, joints, links, structure
+from xsim.io.sdf.geometry import _SURFACE, extrusion
 from xsim.io.solids import tensor
 from xsim.jointtypes import JOINT_TYPES
 
@@ -170,6 +173,8 @@ def test_unknown_elements_warn_and_strict_refuses_them():
         read(inside, strict=True)
     with pytest.warns(UnsupportedWarning, match="attribute 'colour'"):
         read('<link name="a" colour="red"/>')
+    with pytest.warns(UnsupportedWarning, match="<gripper"):
+        read('<link name="a"/><gripper name="g"/>')
     for inner in ("<state><model/></state>", "<population/>"):  # these would add models or move them
         with pytest.warns(UnsupportedWarning, match="not read"):
             read_world(f'<model name="m"><link name="a"/></model>{inner}')
@@ -187,6 +192,40 @@ def test_switches_that_would_change_the_motion_are_reported():
     with pytest.warns(UnsupportedWarning, match="self_collide"):
         read('<self_collide>1</self_collide><link name="a"/>')
     refused('<link name="a"><kinematic>maybe</kinematic></link>', "truth value", "0, 1, true, false")
+
+
+def tags(*names: str) -> str:
+    return "".join(f"<{name}><x>1</x></{name}>" for name in names)
+
+
+def test_content_without_effect_is_read_without_a_word():
+    """Warnings are errors here: whatever of this were not known would be one."""
+    read_world(
+        tags("scene", "audio", "magnetic_field", "atmosphere", "road", "spherical_coordinates", "gui")
+        + '<physics name="p" type="dart">'
+        + tags("max_contacts", "real_time_factor", "real_time_update_rate", "dart", "simbody", "bullet") + "</physics>"
+        + '<model name="m"><allow_auto_disable>0</allow_auto_disable><link name="a"/></model>'
+    )  # fmt: skip
+    mesh = f'<mesh optimization="convex_hull"><uri>a</uri>{tags("convex_decomposition")}</mesh>'
+    field = f"<heightmap><uri>a</uri>{tags('texture', 'blend', 'use_terrain_paging', 'sampling')}</heightmap>"
+    material = tags("script", "shader", "lighting", "ambient", "specular", "emissive", "render_order", "double_sided", "pbr", "shininess")
+    link = tags("must_be_base_link", "projector", "audio_sink", "audio_source", "battery", "particle_emitter", "plugin")
+    read(
+        f'<link name="a">{link}<inertial><auto_inertia_params><x/></auto_inertia_params></inertial>'
+        f'<collision name="c">{tags("laser_retro", "max_contacts", "auto_inertia_params")}<geometry>{mesh}</geometry></collision>'
+        f'<visual name="v">{tags("cast_shadows", "laser_retro", "meta", "visibility_flags", "plugin")}<geometry>{field}</geometry>'
+        f"<material>{material}</material></visual></link>"
+        + joint("fixed", tags("sensor", "plugin") + "<physics><provide_feedback>1</provide_feedback></physics>", "world", "a")
+    )  # fmt: skip
+
+
+def test_joint_settings_of_an_engine_are_reported():
+    with pytest.warns(UnsupportedWarning, match="<ode> in <physics>"):
+        pair(joint("revolute", AXIS + "<physics><ode><max_force>1</max_force></ode></physics>"))
+    with pytest.warns(UnsupportedWarning, match="<initial_position>"):
+        pair(joint("revolute", "<axis><initial_position>1</initial_position></axis>"))
+    with pytest.warns(UnsupportedWarning, match='<frame name="f"> in <joint'):
+        pair(joint("revolute", '<frame name="f"/>' + AXIS), "1.6")
 
 
 # ---- names ---------------------------------------------------------------------------------------------------------------------
@@ -407,6 +446,9 @@ def test_flat_names_unfold_to_nested_models():
     assert repr(numbers(flat)) == repr(numbers(nested))
     assert {f[0] for f in flat.frames} == {"__model__", "A::__model__", "A::B::__model__"}
     assert repr(sorted(flat.frames, key=lambda f: f[0])) == repr(sorted(nested.frames, key=lambda f: f[0]))
+    outer = '<link name="l"><pose>5 0 0 0 0 0</pose></link>' + FLAT + joint("fixed", "", "l", "A::l", "A::weld")  # l: not A's
+    assert shape_of(read(outer, "1.6"))["A::l"] == ("l", "A::weld", False)
+    refused(FLAT + '<frame name="A::__model__"/>', "the name is taken", version="1.7")
     assert [
         b.name for b in read('<link name="b"/><joint name="x::y" type="fixed"><parent>world</parent><child>b</child></joint>', "1.7").bodies
     ]
@@ -533,6 +575,9 @@ def test_include_cycles_and_multiplying_includes_are_refused(folder):
     start = time.perf_counter()
     with pytest.raises(ParseError, match="more than 300000"):
         parse(folder / "x6.sdf")
+    (folder / "big.sdf").write_text(sdf('<link name="l"/>' + " " * 50_000_000))
+    with pytest.raises(ParseError, match="bytes together"):
+        included(folder, "".join(f"<include><uri>big.sdf</uri><name>n{i}</name></include>" for i in range(3)))
     assert time.perf_counter() - start < 60
 
 
@@ -704,7 +749,11 @@ def test_unknown_shapes_never_lose_a_body():
     with pytest.warns(UnsupportedWarning, match="<blob> in <geometry>"):
         spec = read('<link name="a"><visual name="v"><geometry><blob/></geometry></visual></link>')
     assert spec.bodies[0].geoms == ()
-    assert geoms('<visual name="v"><geometry/></visual>') == ()
+    assert geoms('<visual name="v"><geometry/></visual>') == geoms('<visual name="v"><geometry><empty/></geometry></visual>') == ()
+    with pytest.warns(UnsupportedWarning, match="<image> in <geometry>"):
+        assert geoms('<collision name="c"><geometry><image><uri>a</uri></image></geometry></collision>') == ()
+    with pytest.warns(UnsupportedWarning, match="<submesh> in <mesh>"):
+        assert geoms('<visual name="v"><geometry><mesh><uri>a</uri><submesh><name>b</name></submesh></mesh></geometry></visual>')
 
 
 @pytest.mark.parametrize(
@@ -745,6 +794,23 @@ def test_surface_numbers_are_kept_as_read():
         f"</contact></surface></collision></link>",
         "not an integer",
     )
+
+
+def surface_paths(table=_SURFACE, prefix=""):
+    for name, kind in table.items():
+        if isinstance(kind, dict):
+            yield from surface_paths(kind, f"{prefix}{name}/")
+        else:
+            yield prefix + name, kind
+
+
+def test_every_number_of_a_surface_is_read():
+    for path, kind in surface_paths():
+        value = {bool: "true", int: "3", 1: "0.5", 3: "1 0 0"}[kind]
+        *outer, last = path.split("/")
+        text = "".join(f"<{t}>" for t in outer) + f"<{last}>{value}</{last}>" + "".join(f"</{t}>" for t in reversed(outer))
+        (geom,) = geoms(f'<collision name="c">{BALL}<surface>{text}</surface></collision>')
+        assert len(geom.surface) == {3: 3}.get(kind, 1) or geom.friction is not None, path
 
 
 def test_colours_never_fail_a_load():
@@ -883,8 +949,9 @@ def test_limits():
     found = axis_of("continuous", "<lower>-1</lower><upper>1</upper><effort>5</effort>")
     assert found.position_range is None and found.force_range.tolist() == [[-5, 5]]
     axis_of(limit="<stiffness>1e8</stiffness><dissipation>1</dissipation>")
-    with pytest.warns(UnsupportedWarning, match="stiffness of the stop"):
-        axis_of(limit="<stiffness>1e5</stiffness>")
+    for stop in ("<stiffness>1e5</stiffness>", "<dissipation>2</dissipation>"):
+        with pytest.warns(UnsupportedWarning, match="of the stop"):
+            axis_of(limit=stop)
 
 
 def test_dynamics():
@@ -1223,6 +1290,19 @@ def test_mutated_files_give_a_spec_or_a_parse_error(seed):
         pass
 
 
+def test_inventory_holds_every_word_of_the_readers_tables():
+    known = set((Path(__file__).parent / "inventory" / "sdf.txt").read_text().split("\n"))
+    words = {f"collision/surface/{path}" for path, _ in surface_paths()}
+    words |= {f"joint@type={kind}" for kind in joints._TYPES} | {f"axis/limit/{stop}" for stop in joints._STOP}
+    words |= {f"inertia/{tag}" for tag in links._MOMENTS} | {f"link/{tag}" for tag in (*links._IGNORED, *links._SWITCHES)}
+    words |= {f"collision/{tag}" for tag in geometry._COLLISION_IGNORED} | {f"visual/{tag}" for tag in geometry._VISUAL_IGNORED}
+    words |= {f"visual/material/{tag}" for tag in geometry._MATERIAL_IGNORED} | {f"model/{tag}" for tag in structure._SWITCHES}
+    words |= {f"world/{tag}" for tag in reader._WORLD_IGNORED} | {f"world/physics/{tag}" for tag in reader._PHYSICS_IGNORED}
+    assert words <= known, sorted(words - known)
+    shapes = {word.split("/")[1] for word in known if word.startswith("geometry/")}
+    assert set(geometry._SHAPES) <= shapes
+
+
 # ---- the bundled models and the corpus -----------------------------------------------------------------------------------------
 
 
@@ -1267,9 +1347,9 @@ def test_corpus_specs_have_the_engines_numbers(path):
         np.testing.assert_allclose(inertial.mass, numbers["mass"], rtol=1e-12)
         np.testing.assert_allclose(inertial.com, numbers["com"], atol=1e-12)
         np.testing.assert_allclose(tensor(inertial.inertia), numbers["inertia_com"], atol=1e-12)
-    joints = {b.joint.name: b.joint for b in spec.bodies}
+    held = {b.joint.name: b.joint for b in spec.bodies}
     for entry in facts["joints"]:
-        joint = joints[entry["name"]]
+        joint = held[entry["name"]]
         ranges = joint.position_range
         if ranges is not None:
             np.testing.assert_array_equal(ranges[:, 0], entry.get("lower", [-np.inf] * len(ranges)))
@@ -1279,7 +1359,7 @@ def test_corpus_specs_have_the_engines_numbers(path):
         if "friction" in entry:
             np.testing.assert_array_equal(joint.friction, entry["friction"])
     for k, state in enumerate(facts["states"]):
-        q = {e["name"]: of_oracle(joints[e["name"]], e, np.array(state["q"][e["q"][0] : sum(e["q"])])) for e in facts["joints"]}
+        q = {e["name"]: of_oracle(held[e["name"]], e, np.array(state["q"][e["q"][0] : sum(e["q"])])) for e in facts["joints"]}
         found = poses(spec, q)
         for name, pose in state["body_pose"].items():
             same(found[name], pose[:3], pose[3:], 1e-9)

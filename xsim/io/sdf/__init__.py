@@ -117,6 +117,7 @@ def _check(spec: ModelSpec) -> None:
             raise ParseError(body.source.file, body.source.line, f'<link name="{body.name}">: a pose or size is too large for a number')
     for constraint in spec.constraints:
         arrays = [x for frame in constraint.frames for x in frame] + ([] if constraint.axes is None else [constraint.axes])
+        arrays += [] if constraint.joint is None else constraint.joint.params.values()
         if arrays and not np.isfinite(np.concatenate([np.ravel(a) for a in arrays])).all():
             raise ParseError(constraint.source.file, constraint.source.line, f"{constraint.name}: a pose is too large for a number")
     for name, _, pos, quat in spec.frames:

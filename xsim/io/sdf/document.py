@@ -12,7 +12,7 @@ import numpy as np
 
 from ..errors import Notes, allowed
 from ..poses import Pose, quat_rpy
-from ..reader import Element, parse_xml, read_bytes
+from ..reader import MAX_BYTES, Element, parse_xml, read_bytes
 
 __all__ = ["Document", "Library", "boolean", "flags", "ignore", "load", "number", "read_pose", "report_unread"]
 
@@ -21,11 +21,13 @@ SNIPPET = 6  # a bare <model>: its own documentation's examples still use what 1
 
 
 class Document(NamedTuple):
-    """A parsed file. version: the minor number of SDFormat 1.x. folder: where relative names start; None for text from nowhere."""
+    """A parsed file. version: the minor number of SDFormat 1.x. folder: where relative names start; None for text from nowhere.
+    size: bytes."""
 
     root: Element
     version: int
     folder: Path | None
+    size: int
 
     @property
     def models(self) -> list[Element]:
@@ -39,13 +41,13 @@ def load(data: bytes | str, file: str, notes: Notes) -> Document:
     folder = Path(file).parent if _is_file(Path(file)) else None
     if root.tag == "model":
         notes.suspicious(root.line, f"{root}: no <sdf version=...> around it; read as version 1.{SNIPPET}", file)
-        return Document(root, SNIPPET, folder)
+        return Document(root, SNIPPET, folder, len(data))
     if root.tag != "sdf":
         raise root.error("the root element must be <sdf>")
     version = root.string("version").strip()
     if version not in VERSIONS:
         raise root.error(f"unknown version {version!r}; {allowed(version, VERSIONS)}", "version")
-    return Document(root, VERSIONS[version], folder)
+    return Document(root, VERSIONS[version], folder, len(data))
 
 
 def _drop_foreign(root: Element) -> None:
@@ -184,6 +186,7 @@ class Library:
         self.notes = notes
         self._first = first
         self.documents: dict[str, Document] = {}
+        self._included = 0  # bytes, counted again each time: files that include each other must not multiply
 
     def find(self, uri: str, document: Document) -> tuple[Path | None, str]:
         """Where a URI leads, or None and the reason."""
@@ -221,7 +224,11 @@ class Library:
         key = os.path.realpath(path)
         if key not in self.documents:
             self.documents[key] = load(read_bytes(path), str(path), self.notes)
-        return key, self.documents[key]
+        document = self.documents[key]
+        self._included += document.size
+        if self._included > MAX_BYTES:
+            raise uri.error(f"the included files have more than {MAX_BYTES} bytes together, each counted as often as it is included")
+        return key, document
 
     def _of_folder(self, uri: Element, folder: Path) -> Path:
         """The newest file that a model folder's model.config lists."""

@@ -73,9 +73,9 @@ class Structure(NamedTuple):
 
 
 class Builder:
-    def __init__(self, document: Document, file: str, library: Library, notes: Notes):
+    def __init__(self, file: str, library: Library, notes: Notes):
         self.library, self.notes = library, notes
-        self.document, self.chain = document, Chain(file, None)
+        self.chain = Chain(file, None)
         self.made: list[Frame] = []  # every frame but the world, in document order
         self.closed: list[Level] = []  # inner before outer
 
@@ -268,7 +268,9 @@ def _flat(element: Element) -> dict[str, Element | None]:
             prefix = prefix.rpartition("::")[0]
     for item in element.all("frame") if prefixes else []:
         prefix, _, last = item.string("name").rpartition("::")
-        if last == "__model__" and prefix in prefixes and prefixes[prefix] is None:
+        if last == "__model__" and prefix in prefixes:
+            if prefixes[prefix] is not None:
+                raise item.error("the name is taken; names of siblings must differ")
             prefixes[prefix] = item
     return prefixes
 
@@ -278,7 +280,7 @@ def _flat(element: Element) -> dict[str, Element | None]:
 
 def build(document: Document, file: str, library: Library, notes: Notes) -> Structure:
     """All frames of a document with their places and bodies. Raises ParseError."""
-    builder = Builder(document, file, library, notes)
+    builder = Builder(file, library, notes)
     root = document.root
     element, top = _top(document, notes)
     world = Model()
@@ -344,7 +346,7 @@ def _child(joint: Frame) -> Frame:
 
 def joint_end(joint: Frame, name: str, element: Element) -> Frame:
     """The frame of a joint's end. Before 1.7 ends are links: a namesake of another kind is not meant."""
-    twin = joint.owner.written.get(("link", name)) if joint.document.version <= 6 else None
+    twin = joint.scope.model.written.get(("link", name)) if joint.document.version <= 6 else None
     found = twin or joint.scope.find(name, element)
     if found is joint:
         raise element.error(f"{joint.element} names itself; allowed: another frame")
