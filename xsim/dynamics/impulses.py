@@ -307,9 +307,10 @@ def apply_impulses(system: System, q, v, servo: dict):
     mass = effective_mass(Equation(system, q, v, [0.0] * nv), terms)
     like = jnp.broadcast_arrays(*(jnp.asarray(x) for x in (*v, *(y for row in mass for y in row), *jax.tree.leaves(steps))))[0][None]
     jacobian = coupling_rows(system)
-    stopped = jax.lax.stop_gradient((_arrays([list(r) for r in mass], like), jacobian, _arrays(list(v), like), steps))
-    s = _table(stopped[3], like)
-    search = jax.lax.stop_gradient(_search(system, *stopped[:3], s, fixed))
+    fixed_rows = [[(dof, jax.lax.stop_gradient(c)) for dof, c in row] for row in jacobian]
+    fixed_mass, vstar, fixed_steps = jax.lax.stop_gradient((_arrays([list(r) for r in mass], like), _arrays(list(v), like), steps))
+    s = _table(fixed_steps, like)
+    search = jax.lax.stop_gradient(_search(system, fixed_mass, fixed_rows, vstar, s, fixed))
     sticks = _sticks(s, search.x)
     keep: list = [1.0] * nv
     given: list = [0.0] * nv
@@ -325,7 +326,7 @@ def apply_impulses(system: System, q, v, servo: dict):
         given[row.dof] = stuck * (target - v[row.dof])
         push[row.dof] = (1.0 - stuck) * _pushed(own, x)
         targets.append((row.dof, stuck, target))
-    known = _Impulse(system, terms.frame, terms.inertia, terms.loads[0][1], keep, given, push, jacobian, stopped[0], search.free)
+    known = _Impulse(system, terms.frame, terms.inertia, terms.loads[0][1], keep, given, push, jacobian, fixed_mass, search.free)
     free, _ = implicit(known, _known, _residual)
     for i in range(nv):
         out[i] = add(v[i], add(mul(keep[i], free[i]), given[i]))

@@ -56,7 +56,7 @@ class Notes:
         """One warning of each kind with every line."""
         for category, notes in ((UnsupportedWarning, self._unsupported), (SuspiciousInputWarning, self._suspicious)):
             if notes:
-                text = "\n".join(f"{file}:{line}: {note}" for file, line, note in sorted(notes))
+                text = "\n".join(f"{file}:{line}: {note}" for file, line, note in sorted(set(notes)))
                 warnings.warn(text, category, stacklevel=stacklevel)
         self._unsupported.clear()
         self._suspicious.clear()

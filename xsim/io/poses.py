@@ -16,8 +16,11 @@ IDENTITY_QUAT = np.array([1.0, 0.0, 0.0, 0.0])
 
 def quat_mul(a, b) -> np.ndarray:
     """Product of two quaternions."""
-    a, b = np.asarray(a, float), np.asarray(b, float)
-    return np.array([a[0] * b[0] - a[1:] @ b[1:], *(a[0] * b[1:] + b[0] * a[1:] + np.cross(a[1:], b[1:]))])
+    w, x, y, z = a
+    s, i, j, k = b
+    return np.array([
+        w * s - x * i - y * j - z * k, w * i + x * s + y * k - z * j, w * j - x * k + y * s + z * i, w * k + x * j - y * i + z * s,
+    ])  # fmt: skip
 
 
 def quat_conj(q) -> np.ndarray:

@@ -84,7 +84,7 @@ class Element:
         self._node, self.file, self._defaults = node, file, defaults
         self._read: set[str | None] = set()
         self._children: list[Element] | None = None
-        self._seen = False
+        self._seen = self._skipped = False
 
     @property
     def tag(self) -> str:
@@ -146,20 +146,22 @@ class Element:
 
     def skip(self) -> None:
         """Mark the element and everything inside as read: known to have no effect."""
-        self._seen = True
-        self._read.update((None, *self._node.attrib))
-        for child in self._inside():
-            child.skip()
+        self._seen = self._skipped = True
 
     def report_unread(self, notes: Notes) -> None:
         """Add every element and attribute inside that nobody asked for to the notes (``strict`` makes that an error)."""
-        for attribute in self.unread():
-            notes.unsupported(self.line, f"{self}: attribute {attribute!r} is not read", self.file)
-        for child in self._inside():
-            if child._seen:
-                child.report_unread(notes)
-            else:
-                notes.unsupported(child.line, f"{child} in {self}: the element is not read", self.file)
+        stack = [self]
+        while stack:
+            element = stack.pop()
+            if element._skipped:
+                continue
+            for attribute in element.unread():
+                notes.unsupported(element.line, f"{element}: attribute {attribute!r} is not read", element.file)
+            for child in element._inside():
+                if child._seen:
+                    stack.append(child)
+                else:
+                    notes.unsupported(child.line, f"{child} in {element}: the element is not read", element.file)
 
     def text(self) -> str:
         """Character data directly inside this element."""

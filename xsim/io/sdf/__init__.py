@@ -16,7 +16,7 @@ from ...spec import ModelSpec, OptionSpec
 from ..errors import Notes, ParseError
 from ..reader import Element
 from ..tree import Tree, assemble
-from .document import Document, Library, ignore, load, number, report_unread
+from .document import Document, Library, ignore, load, number
 from .frames import Frame, relative
 from .joints import couplings, read_joint
 from .links import read_link
@@ -58,7 +58,7 @@ def read(data: bytes | str, file: str, notes: Notes, paths: Sequence[str | os.Pa
         )
         _check(spec)
     for part in (document, *library.documents.values()):
-        report_unread(part.root, notes)
+        part.root.report_unread(notes)
     return spec
 
 

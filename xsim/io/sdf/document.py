@@ -14,7 +14,7 @@ from ..errors import Notes, allowed
 from ..poses import Pose, quat_rpy
 from ..reader import MAX_BYTES, Element, parse_xml, read_bytes
 
-__all__ = ["Document", "Library", "boolean", "flags", "ignore", "load", "number", "read_pose", "report_unread"]
+__all__ = ["Document", "Library", "boolean", "flags", "ignore", "load", "number", "read_pose"]
 
 VERSIONS = {f"1.{minor}": minor for minor in range(4, 13)}
 SNIPPET = 6  # a bare <model>: its own documentation's examples still use what 1.7 removed, and nothing newer is refused in 1.6
@@ -79,28 +79,10 @@ def _drop_foreign(root: Element) -> None:
                 stack.append(child)
 
 
-def report_unread(root: Element, notes: Notes) -> None:
-    """`Element.report_unread` without its recursion: models nest as deep as XML may."""
-    stack = [root]
-    while stack:
-        element = stack.pop()
-        for attribute in element.unread():
-            notes.unsupported(element.line, f"{element}: attribute {attribute!r} is not read", element.file)
-        for child in element._inside():
-            if child._seen:
-                stack.append(child)
-            else:
-                notes.unsupported(child.line, f"{child} in {element}: the element is not read", element.file)
-
-
 def ignore(elements: Iterable[Element]) -> None:
     """Mark elements, and all in them, as known to have no effect."""
-    stack = list(elements)
-    while stack:
-        inner = stack.pop()
-        stack.extend(inner.children())
-        for attribute in inner.attributes:
-            inner.raw(attribute)
+    for element in elements:
+        element.skip()
 
 
 # ---- values ------------------------------------------------------------------------------------------------------------------
