@@ -183,4 +183,20 @@ def test_models_of_other_formats(path, x64):
     """A step with everything that acts, at random states inside and beyond limits, sliding and sticking; the seed is one whose
     differences cross no switch of a row (an analytic derivative there is one-sided)."""
     model = xsim.load(path)
-    _check(model, 1, REACH, 1e-6, _point(model, np.random.default_rng(5)))
+    point = _point(model, np.random.default_rng(5))
+    for side, inwards in (("lower", 0.02), ("upper", -0.03)):
+        for bound, dof in zip(getattr(model.limit, side), model.topology.dofs(f"limit.{side}"), strict=True):
+            place = next(link.q for link in model.topology.links if link.v == dof)
+            touching = np.abs(point["q"][:, place] - np.asarray(bound)) < 1e-3
+            point["q"][touching, place] += inwards
+    _check(model, 1, REACH, 1e-6, point)
+
+
+def test_gradients_on_a_switch_are_finite(x64):
+    """gripper, closed and at rest: both coupled fingers sit on a limit, every dry friction holds."""
+    model = xsim.load(models.path("gripper"))
+    point = {k: x[4:6] for k, x in _point(model, np.random.default_rng(6)).items()}
+    point["ctrl"][1] = 0.0
+    loss = _loss(model, 1)
+    gradient = jax.jit(jax.grad(lambda p: loss(p).sum()))(point)
+    assert all(np.isfinite(np.asarray(g)).all() for g in jax.tree.leaves(gradient))

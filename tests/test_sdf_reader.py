@@ -1136,6 +1136,17 @@ def test_loops_keep_their_numbers_and_marked_joints_are_cut():
     refused(three(*ring, joint("revolute", '<axis><mimic joint="j0"/></axis>', "a", "d", "f"), links="abcd"), "closes a loop")
 
 
+def test_loops_and_gearboxes_are_read_and_not_built():
+    geared = gearbox("<gearbox_reference_body>r</gearbox_reference_body><axis/><axis2/>")
+    loop = three(*(joint("revolute", AXIS, *ends, f"j{i}") for i, ends in enumerate(("ab", "bc", "ca"))))
+    for text, kind in ((geared, "gearbox"), (loop, "joint")):
+        spec = read(text)
+        assert [c.kind for c in spec.constraints] == [kind]
+        with pytest.raises(ValueError, match="read but not simulated yet"):
+            xsim.build(spec)
+        assert xsim.build(spec.replace(constraints=())).nv
+
+
 def test_parallel_joints_between_two_links():
     spec = read(three(joint("revolute", AXIS), joint("revolute", AXIS, "a", "b", "k"), links="ab"))
     assert len(spec.constraints) == 1 and spec.constraints[0].name == "k"
