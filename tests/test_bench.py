@@ -170,6 +170,41 @@ def test_mjcf_merges_fixed_bodies_and_keeps_mass():
     assert [j[1:] for j in written["joints"]] == [(0, 0), (4, 3), (5, 4), (6, 5), (7, 6)]
 
 
+def _about_origin(mass, com, inertia, pos, turn):
+    """Moments of a body about the world's origin: mass, first and second moment."""
+    c = pos + turn @ com
+    return mass, mass * c, turn @ inertia @ turn.T + mass * (c @ c * np.eye(3) - np.outer(c, c))
+
+
+@pytest.mark.parametrize("name", ["chain", "two_links_orthogonal_1", "two_links_orthogonal_2", "gripper"])
+def test_mjcf_has_xsims_moments_at_the_neutral_configuration(name, x64):
+    """Also where the joint frame is not the body frame, and where bodies hang on bodies fixed to others."""
+    model = xsim.load(models.path(name))
+    found = [0.0, np.zeros(3), np.zeros((3, 3))]
+
+    def visit(element, pos, turn):
+        for child in element.findall("body"):
+            here = pos + turn @ np.array(child.get("pos").split(), float)
+            there = turn @ mechanism._matrix(np.array(child.get("quat").split(), float))
+            part = child.find("inertial")
+            six = np.array(part.get("fullinertia").split(), float)
+            com = np.array(part.get("pos").split(), float)
+            for i, x in enumerate(_about_origin(float(part.get("mass")), com, mechanism._square(six), here, there)):
+                found[i] = found[i] + x
+            visit(child, here, there)
+
+    visit(ElementTree.fromstring(mechanism.mjcf(model)["xml"]).find("worldbody"), np.zeros(3), np.eye(3))
+    data = xsim.forward(model, xsim.init(model, jnp.asarray(model.topology.neutral)))
+    wanted = [0.0, np.zeros(3), np.zeros((3, 3))]
+    for mass, com, six, pos, quat, body in zip(*xsim.body_inertia(model), data.pos, data.quat, model.topology.bodies, strict=True):
+        if body.link >= 0:
+            part = _about_origin(float(mass), np.asarray(com), mechanism._square(np.asarray(six)), np.asarray(pos),
+                                 mechanism._matrix(np.asarray(quat)))  # fmt: skip
+            wanted = [a + b for a, b in zip(wanted, part, strict=True)]
+    for a, b in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-12)
+
+
 def test_quaternion_of_a_matrix_is_the_inverse():
     rng = np.random.default_rng(0)
     for q in (*rng.normal(size=(20, 4)), np.array([0.0, 0, 1, 0]), np.array([1.0, 0, 0, 0])):
@@ -184,10 +219,11 @@ def test_what_a_format_cannot_say_is_refused():
     assert "x_xy" in mechanism.describe(xsim.load(models.path("chain")), None)["xxy"]["refused"]
 
 
-def test_mujoco_agrees_with_xsim():
+@pytest.mark.parametrize("name", ["chain", "gripper"])
+def test_mujoco_agrees_with_xsim(name):
     """Where MuJoCo is installed its rollout of the mechanism ends where xsim's does."""
     mujoco = pytest.importorskip("mujoco")
-    model = xsim.load(models.path("chain"))
+    model = xsim.with_rows(xsim.load(models.path(name)), ())
     written = mechanism.mjcf(model)
     peer = mujoco.MjModel.from_xml_string(written["xml"])
     peer.dof_damping[:], peer.dof_armature[:] = written["damping"], written["armature"]

@@ -31,6 +31,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--freeze", type=_names, default=(), metavar="PATTERNS", help="second column with these leaves frozen: geom.*,body.*")
     p.add_argument("--randomize", nargs="?", const="", metavar="RANGES",
                    help="xsim's environments differ (axes and positions, or the ranges named); peers keep one model")  # fmt: skip
+    p.add_argument("--rows", action="store_true", help="xsim's friction, limits and couplings act too; peers have none")
     p.add_argument("--repeat", type=_positive, default=5, help="timed runs of every program (default: %(default)s)")
     p.add_argument("--vs", type=_peers, default=(), metavar="PEERS", help=f"other engines: {','.join(PEERS)}")
     p.add_argument("--peer-python", default=sys.executable, metavar="PATH", help="interpreter that has the other engines")
@@ -74,7 +75,8 @@ def main(argv: list[str] | None = None) -> int:
     args = parser().parse_args(argv)
     settings = Settings(
         model=args.model, batch=args.batch, steps=args.steps, dtype=args.dtype, gradient=args.gradient, freeze=args.freeze,
-        randomize=args.randomize, repeat=args.repeat, peers=args.vs, peer_python=args.peer_python, timeout=args.timeout, seed=args.seed,
+        randomize=args.randomize, rows=args.rows, repeat=args.repeat, peers=args.vs, peer_python=args.peer_python, timeout=args.timeout,
+        seed=args.seed,
     )  # fmt: skip
 
     def say(text: str) -> None:

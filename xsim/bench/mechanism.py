@@ -1,8 +1,8 @@
 """A Model as data that other engines can read: an MJCF text with explicit inertias, an x_xy text, start states and forces.
 
-The MJCF text has one body per moving body (bodies fixed to another are merged into it), no geoms and no contact. Its coordinates are
-xsim's: a root's free joint without an offset in orientation becomes ``free`` (q differs by the body's ``pos``), any other free joint
-three slides and a ball.
+The MJCF text has one body per moving body (bodies fixed to another are merged into it), whose frame is its joint's, no geoms and no
+contact, friction, limits or couplings. Its coordinates are xsim's: a root's free joint without an offset in orientation becomes
+``free`` (q differs by the body's ``pos``), any other free joint three slides and a ball.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ def describe(model: Model, source: str | None) -> dict:
     """What a peer needs, as JSON: each format holds its text, or under ``refused`` the reason why it has none."""
     out: dict = {"name": model.topology.name, "nq": model.nq, "nv": model.nv, "bodies": len(model.body_names)}
     out["integrator"], out["dt"] = model.topology.integrator, float(_number(model, "option.dt"))
+    out["gravity"] = _number(model, "option.gravity").tolist()
     for name, write in (("mjcf", mjcf), ("xxy", lambda m: xxy(m, source))):
         try:
             out[name] = write(model)
@@ -64,6 +65,10 @@ def mjcf(model: Model) -> dict:
     xsim's addresses; ``offset``: added to xsim's q to give MuJoCo's. Raises `Refused`.
     """
     top = model.topology
+    if top.integrator not in INTEGRATORS:
+        raise Refused(f"MJCF has no integrator that says {top.integrator}")
+    if (_number(model, "body.gravity") != 1).any():
+        raise Refused("gravity of single bodies is not translated")
     integrator, implicit = INTEGRATORS[top.integrator]
     root = ElementTree.Element("mujoco", model=top.name or "model")
     ElementTree.SubElement(root, "compiler", angle="radian", balanceinertia="true", boundmass="1e-9", boundinertia="1e-9")
@@ -77,7 +82,8 @@ def mjcf(model: Model) -> dict:
     for i, body in enumerate(top.bodies):
         if carrier[i][0] != i:
             continue
-        parent, pose = _attached(model, carrier, i)
+        parent, shift, turn = _hung(model, carrier, i)
+        pose = shift, _quaternion(turn)
         element = ElementTree.SubElement(elements[parent], "body", name=body.name, pos=_text(pose[0]), quat=_text(pose[1]))
         elements[i] = element
         _check_axes(model, body)
@@ -132,7 +138,11 @@ KINDS = {"hinge": "hinge", "slide": "slide", "ball": "ball"}
 
 
 def _check_axes(model: Model, body) -> None:
-    """Refuse what MuJoCo cannot do: different dampings of translations along axes that turn with the body."""
+    """Refuse what MuJoCo cannot do: damping along axes that are neither the joint's nor, where it does not matter, others."""
+    if body.damper_axes == "parent" and np.ptp(_number(model, "dof.damping")[slice(body.v[0], sum(body.v))]) > 1e-12:
+        raise Refused(f"body {body.name!r}: damping of a free body along its parent's axes")
+    if body.spring_law == "components" and _number(model, "dof.stiffness")[slice(body.v[0], sum(body.v))].any():
+        raise Refused(f"body {body.name!r}: a spring on the components of a rotation vector")
     v = slice(body.v[0], body.v[0] + 3)
     for law, leaf in ((body.damper_axes, "dof.damping"), (body.armature_axes, "dof.armature")):
         if law == "body" and body.joint_type in ("free", "cor", "planar") and np.ptp(_number(model, leaf)[v]) > 1e-12:
@@ -140,31 +150,29 @@ def _check_axes(model: Model, body) -> None:
 
 
 def _merged(model: Model):
-    """carrier: for each body the moving body it is part of (-1: the world) and its pose there; inertials of the carriers."""
+    """carrier: for each body the moving body it is part of (-1: the world) and its pose in that body's joint frame; inertials of the
+    carriers."""
     mass, com, inertia = (np.asarray(x, np.float64) for x in body_inertia(model))
     if mass.ndim > 1:
         mass, com, inertia = mass[0], com[0], inertia[0]
-    pos, quat = _number(model, "body.pos"), _number(model, "body.quat")
     carrier: list[tuple] = []
     parts: dict[int, list] = {}
     for i, body in enumerate(model.topology.bodies):
-        if body.v[1]:
-            carrier.append((i, np.zeros(3), np.eye(3)))
-        else:
-            host, shift, turn = carrier[body.parent] if body.parent >= 0 else (-1, np.zeros(3), np.eye(3))
-            carrier.append((host, shift + turn @ pos[i], turn @ _matrix(quat[i])))
+        host, shift, turn = (i, np.zeros(3), np.eye(3)) if body.v[1] else _hung(model, carrier, i)
+        if body.frame is not None:
+            own = turn @ _matrix(_number(model, "joint.quat")[body.frame]).T
+            shift, turn = shift - own @ _number(model, "joint.pos")[body.frame], own
+        carrier.append((host, shift, turn))
         host, shift, turn = carrier[i]
         parts.setdefault(host, []).append((mass[i], shift + turn @ com[i], turn @ _square(inertia[i]) @ turn.T))
     return carrier, {host: _sum(found) for host, found in parts.items()}
 
 
-def _attached(model: Model, carrier, index: int):
-    """The moving body a body hangs on, and its joint frame there as (pos, quat)."""
-    body = model.topology.bodies[index]
-    pos, quat = _number(model, "body.pos")[index], _number(model, "body.quat")[index]
-    quat = quat / np.linalg.norm(quat)
-    host, shift, turn = carrier[body.parent] if body.parent >= 0 else (-1, np.zeros(3), np.eye(3))
-    return host, (shift + turn @ pos, _product(_quaternion(turn), quat))
+def _hung(model: Model, carrier, index: int):
+    """The moving body that a body hangs on (-1: the world), and position and rotation matrix of its joint frame there."""
+    parent = model.topology.bodies[index].parent
+    host, shift, turn = carrier[parent] if parent >= 0 else (-1, np.zeros(3), np.eye(3))
+    return host, shift + turn @ _number(model, "body.pos")[index], turn @ _matrix(_number(model, "body.quat")[index])
 
 
 def _sum(parts):
@@ -206,10 +214,6 @@ def _quaternion(m) -> np.ndarray:
     k[0, 1:] = k[1:, 0] = m[2, 1] - m[1, 2], m[0, 2] - m[2, 0], m[1, 0] - m[0, 1]
     q = np.linalg.eigh(k)[1][:, -1]
     return q if q[0] >= 0 else -q
-
-
-def _product(a, b) -> np.ndarray:
-    return np.concatenate([[a[0] * b[0] - a[1:] @ b[1:]], a[0] * b[1:] + b[0] * a[1:] + np.cross(a[1:], b[1:])])
 
 
 def _text(x) -> str:

@@ -2,7 +2,7 @@
 dependencies; the imports of an engine are inside its adapter.
 
 Peers get one model for all environments, as a constant of their compiled program, which is how their users write it. Their default
-solver settings are kept; contact and constraints are off.
+solver settings are kept. Contact and constraints are off everywhere: friction, limits and couplings too, in xsim unless ``--rows``.
 """
 
 from __future__ import annotations
@@ -113,6 +113,7 @@ def _xsim(job: dict) -> Engine:
     import jax
 
     from .. import __version__, init, load, models, rollout
+    from ..build import with_rows
     from ..randomize import randomize
     from .mechanism import describe, start
 
@@ -121,12 +122,16 @@ def _xsim(job: dict) -> Engine:
         source = str(models.path(source))
     model = load(source)
     label = "shared"
+    if not job["rows"]:
+        model = with_rows(model, ())
+    elif model.topology.rows:
+        label += f"; rows: {', '.join(model.topology.rows)}"
     if job["randomize"] is not None:
         model = randomize(model, jax.random.key(job["seed"]), job["batch"], job["randomize"] or None)
         drawn = [p for p in model.paths() if model.get(p).ndim > len(model.shape(p))]
         if not drawn:
             raise Unsupported("--randomize: the model has no random axes or position ranges: name a file of ranges")
-        label = f"per environment: {', '.join(drawn)}"
+        label = label.replace("shared", f"per environment: {', '.join(drawn)}")
     if job["freeze"]:
         model = model.freeze(*job["freeze"])
         label += f"; frozen: {', '.join(job['freeze'])}"
@@ -332,7 +337,121 @@ def _mujoco(job: dict) -> Engine:
     return Engine(about, build, peer.to_xsim)
 
 
-ENGINES: dict[str, Callable[[dict], Engine]] = {"xsim": _xsim, "ring": _ring, "mjx": _mjx, "brax": _brax, "mujoco": _mujoco}
+# ---- Pinocchio ---------------------------------------------------------------------------------------------------------------
+
+
+def _pinocchio(job: dict) -> Engine:
+    """The articulated-body algorithm of the C++ library over all environments, the integration in numpy arrays (batch, dofs)."""
+    begin = read_start(job)
+    mechanism = _format(begin, "mjcf")
+    if begin.mechanism["integrator"] != "implicit_damping":
+        raise Unsupported(f"Pinocchio is stepped with implicit damping here, not by {begin.mechanism['integrator']}")
+    if "stiffness" in mechanism["xml"].replace('stiffness="0.0"', ""):
+        raise Unsupported("Pinocchio has no joint springs")
+    import pinocchio as pin
+
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "model.xml"
+        file.write_text(mechanism["xml"])
+        model = pin.buildModelFromMJCF(str(file))
+    order_v = _pinocchio_order(model, mechanism["joints"])
+    dt, floating = begin.mechanism["dt"], model.joints[1].shortname() == "JointModelFreeFlyer"
+    damping, armature = (np.asarray(mechanism[k])[order_v] for k in ("damping", "armature"))
+    if floating and (np.ptp(damping[:6]) or np.ptp(armature[:6])):
+        raise Unsupported("a free root is damped and loaded along its own axes by Pinocchio, along the world's by the others")
+    model.gravity.linear = np.array(begin.mechanism["gravity"])
+    model.armature = armature + dt * damping  # (M + armature + dt D) a = tau - D v - bias: implicit damping
+    pool = pin.ModelPool(model, 1)
+    tau = begin.tau[:, order_v]
+    order_q = np.concatenate([[0, 1, 2, 4, 5, 6, 3], order_v[6:] + 1]) if floating else order_v
+    start = begin.q[:, order_q].astype(float)
+
+    def acceleration(q, v, force):
+        out = np.empty((model.nv, len(q)), order="F")
+        pin.abaInParallel(1, pool, *(np.asfortranarray(x.T) for x in (q, v, force)), out)
+        return out.T
+
+    def step(q, v):
+        """v of a free root: of its origin along world axes, then angular along its own, as in the other engines."""
+        force = tau - damping * v
+        if not floating:
+            v = v + dt * acceleration(q, v, force)
+            return q + dt * v, v
+        turn, ang = _matrices(q[:, 3:7]), v[:, 3:6]
+
+        def inner(x):
+            return np.concatenate([np.einsum("bij,bi->bj", turn, x[:, :3]), x[:, 3:]], 1)
+
+        own = inner(v)
+        a = acceleration(q, own, inner(force)).copy()
+        a[:, :3] = np.einsum("bij,bj->bi", turn, a[:, :3] + np.cross(ang, own[:, :3]))
+        v = v + dt * a
+        q = np.concatenate([q[:, :3] + dt * v[:, :3], _turned(q[:, 3:7], dt * v[:, 3:6]), q[:, 7:] + dt * v[:, 6:]], 1)
+        return q, v
+
+    def run():
+        q, v = start, np.zeros_like(tau, float)
+        for _ in range(job["steps"]):
+            q, v = step(q, v)
+        return q
+
+    def to_xsim(q):
+        out = np.empty_like(begin.q)
+        out[:, order_q] = q
+        return out
+
+    def build(what: str) -> Program:
+        if what != "forward":
+            raise Unsupported("Pinocchio has no gradient of a rollout")
+        return Program(run, {"trace_s": None, "compile_s": None, "bytes_per_env": None, "kernels": None})
+
+    note = "C++, float64, one thread: abaInParallel over the batch, integrated by numpy"
+    about = {"device": processor(), "platform": "cpu", "versions": _versions("pin"), "model": "shared", "note": note}
+    return Engine(about, build, to_xsim)
+
+
+def _pinocchio_order(model, joints) -> np.ndarray:
+    """xsim's velocity addresses in Pinocchio's order."""
+    own: dict[str, list[int]] = {}
+    for name, _, v in joints:
+        own.setdefault(name.rsplit(".", 1)[0], []).append(v)
+    order: list[int] = []
+    for k in range(1, model.njoints):
+        joint, kind = model.joints[k], model.joints[k].shortname()
+        body = model.names[k].removeprefix("Composite_").rsplit(".", 1)[0]
+        if kind == "JointModelFreeFlyer":
+            if k > 1:
+                raise Unsupported("only one free root")
+            order += range(own[body][0], own[body][0] + 6)
+        elif joint.nq == joint.nv == len(own[body]):
+            order += own[body]
+        else:
+            raise Unsupported(f"body {body!r}: joint {kind}")
+    return np.array(order)
+
+
+def _matrices(q: np.ndarray) -> np.ndarray:
+    """Rotation matrices (n, 3, 3) of unit quaternions x y z w (n, 4)."""
+    x, y, z, w = q.T
+    rows = (
+        (1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)),
+        (2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)),
+        (2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)),
+    )
+    return np.moveaxis(np.array(rows), -1, 0)
+
+
+def _turned(q: np.ndarray, turn: np.ndarray) -> np.ndarray:
+    """Quaternions x y z w (n, 4) after rotation vectors (n, 3) along their own axes."""
+    half = 0.5 * np.linalg.norm(turn, axis=1, keepdims=True)
+    u, w = 0.5 * np.sinc(half / np.pi) * turn, np.cos(half)
+    out = np.concatenate([q[:, 3:] * u + w * q[:, :3] + np.cross(q[:, :3], u), q[:, 3:] * w - (q[:, :3] * u).sum(1, keepdims=True)], 1)
+    return out / np.linalg.norm(out, axis=1, keepdims=True)
+
+
+ENGINES: dict[str, Callable[[dict], Engine]] = {
+    "xsim": _xsim, "ring": _ring, "mjx": _mjx, "brax": _brax, "mujoco": _mujoco, "pinocchio": _pinocchio,
+}  # fmt: skip
 
 
 def load_engine(job: dict) -> Engine:
