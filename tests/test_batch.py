@@ -162,7 +162,7 @@ def test_wrong_arguments_are_refused(pendulum):
         xsim.step(pendulum, state, tau=jnp.zeros(3))
     with pytest.raises(ValueError, match="no actuators"):
         xsim.step(pendulum, state, ctrl=jnp.zeros(2))
-    with pytest.raises(ValueError, match="needs taus or steps"):
+    with pytest.raises(ValueError, match="needs ctrls, taus or steps"):
         xsim.rollout(pendulum, state)
     with pytest.raises(KeyError, match="no body"):
         xsim.jacobian(pendulum, state.q, "wheel")

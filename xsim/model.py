@@ -106,11 +106,12 @@ class Topology:
 
 
 class Leaf(NamedTuple):
-    """Declaration of a leaf: dimension names or lengths, unit, meaning."""
+    """Declaration of a leaf: dimension names or lengths, unit, meaning, and the least number it may hold (``"> 0"``, ``">= 0"``)."""
 
     shape: tuple
     unit: str
     doc: str
+    sign: str = ""
 
 
 @jax.tree_util.register_pytree_node_class
@@ -143,8 +144,8 @@ class Frozen:
         return aux
 
 
-def _leaf(shape: str, unit: str, doc: str) -> Any:
-    return dataclasses.field(metadata={"leaf": Leaf(tuple(int(s) if s.isdigit() else s for s in shape.split()), unit, doc)})
+def _leaf(shape: str, unit: str, doc: str, sign: str = "") -> Any:
+    return dataclasses.field(metadata={"leaf": Leaf(tuple(int(s) if s.isdigit() else s for s in shape.split()), unit, doc, sign)})
 
 
 @dataclass_transform(frozen_default=True)
@@ -157,15 +158,15 @@ def _group(cls):
 @_group
 class Option:
     gravity: Any = _leaf("3", "m/s^2", "acceleration of free fall, world axes")
-    dt: Any = _leaf("", "s", "time step")
-    regularization: Any = _leaf("", "kg or kg m^2", "added to the diagonal of the mass matrix by the solve")
+    dt: Any = _leaf("", "s", "time step", "> 0")
+    regularization: Any = _leaf("", "kg or kg m^2", "added to the diagonal of the mass matrix by the solve", ">= 0")
 
 
 @_group
 class Body:
     pos: Any = _leaf("nbody 3", "m", "joint frame's origin in the parent body's frame")
     quat: Any = _leaf("nbody 4", "1", "joint frame's orientation in the parent body's frame (w x y z, normalized where used)")
-    mass: Any = _leaf("nexplicit", "kg", "mass of the bodies with explicit inertia")
+    mass: Any = _leaf("nexplicit", "kg", "mass of the bodies with explicit inertia", ">= 0")
     com: Any = _leaf("nexplicit 3", "m", "their centre of mass, body frame")
     inertia: Any = _leaf("nexplicit 6", "kg m^2", "their inertia about it, body axes: xx yy zz xy xz yz")
     gravity: Any = _leaf("ngravity", "1", "factor of gravity, for the bodies that do not feel it in full")
@@ -173,8 +174,8 @@ class Body:
 
 @_group
 class Geom:
-    size: Any = _leaf("ngeom 3", "m", "half extents (see xsim.spec), unused entries 0")
-    mass: Any = _leaf("ngeom", "kg", "mass, spread uniformly over the volume")
+    size: Any = _leaf("ngeom 3", "m", "half extents (see xsim.spec), unused entries 0", ">= 0")
+    mass: Any = _leaf("ngeom", "kg", "mass, spread uniformly over the volume", ">= 0")
     pos: Any = _leaf("ngeom 3", "m", "centre, body frame")
     quat: Any = _leaf("ngeom 4", "1", "orientation in the body frame (w x y z, normalized where used)")
 
@@ -191,10 +192,10 @@ class Joint:
 
 @_group
 class Dof:
-    damping: Any = _leaf("nv", "N s/m or N m s/rad", "viscous damping")
-    armature: Any = _leaf("nv", "kg or kg m^2", "inertia of the drive, added to the mass matrix")
-    stiffness: Any = _leaf("nv", "N/m or N m/rad", "spring stiffness")
-    friction: Any = _leaf("nfriction", "N or N m", "dry friction of the dofs that have it")
+    damping: Any = _leaf("nv", "N s/m or N m s/rad", "viscous damping", ">= 0")
+    armature: Any = _leaf("nv", "kg or kg m^2", "inertia of the drive, added to the mass matrix", ">= 0")
+    stiffness: Any = _leaf("nv", "N/m or N m/rad", "spring stiffness", ">= 0")
+    friction: Any = _leaf("nfriction", "N or N m", "dry friction of the dofs that have it", ">= 0")
 
 
 @_group

@@ -41,7 +41,7 @@ import numpy as np
 
 from .joints import draw_parameters, name_key
 from .jointtypes import JOINT_TYPES
-from .model import Frozen, Model
+from .model import ROW_LEAVES, Frozen, Model
 from .spatial import quat_exp, quat_mul
 
 __all__ = ["Draws", "plan", "randomize", "read_ranges"]
@@ -313,16 +313,26 @@ def owners(model: Model, path: str) -> list[str]:
     if path.startswith("joint.params."):
         joint_type = path[len("joint.params.") :].rsplit(".", 1)[0]
         return [b.name for b in bodies if b.joint_type == joint_type]
+    if path in ROW_LEAVES:
+        return _of_dofs(model, model.topology.dofs(path))
     return _OWNERS[dimension](model)
+
+
+def _of_dofs(model: Model, dofs) -> list[str]:
+    names = [b.name for b in model.topology.bodies for _ in range(b.v[1])]
+    return [names[d] for d in dofs]
 
 
 _OWNERS: dict[str, Callable[[Model], list[str]]] = {
     "nbody": lambda m: [b.name for b in m.topology.bodies],
     "nexplicit": lambda m: [b.name for b in m.topology.bodies if b.explicit is not None],
+    "nframe": lambda m: [b.name for b in m.topology.bodies if b.frame is not None],
+    "ngravity": lambda m: [b.name for b in m.topology.bodies if b.gravity is not None],
+    "ncoupling": lambda m: _of_dofs(m, [follower for follower, _ in m.topology.couplings]),
     "naxis": lambda m: [b.name for b in m.topology.bodies for _ in b.axes],
     "npitch": lambda m: [m.topology.bodies[link.body].name for link in m.topology.links if link.pitch is not None],
     "nq": lambda m: [b.name for b in m.topology.bodies for _ in range(b.q[1])],
-    "nv": lambda m: [b.name for b in m.topology.bodies for _ in range(b.v[1])],
+    "nv": lambda m: _of_dofs(m, range(m.nv)),
     "ngeom": lambda m: [m.topology.bodies[g.body].name if g.body >= 0 else "world" for g in m.topology.geoms if g.row is not None],
 }
 
@@ -344,10 +354,6 @@ def _parameter_rows(body) -> list[tuple[str, Any]]:
 
 # ---- what a leaf allows --------------------------------------------------------------------------------------------------------
 
-NOT_NEGATIVE = ("option.regularization", "body.mass", "geom.mass", "geom.size", "dof.damping", "dof.armature", "dof.stiffness")
-POSITIVE = ("option.dt",)
-
-
 def _physical(model: Model, path: str, rows: np.ndarray, entry: Entry) -> None:
     """Refuse a distribution that can produce numbers the leaf must not have."""
     who = entry.selector if entry.selector == path else f"{entry.selector} ({path})"
@@ -360,7 +366,8 @@ def _physical(model: Model, path: str, rows: np.ndarray, entry: Entry) -> None:
             raise ValueError(f"{who}: numbers of shape {x.shape} do not fit a row of shape {row}")
     if path == "body.inertia" and (entry.relative != "scale" or entry.per == "number" or any(x.ndim for x in entry.numbers)):
         raise ValueError(f"{who}: an inertia stays physical only under relative: scale with one number per row, body or leaf")
-    if path in (*NOT_NEGATIVE, *POSITIVE) or path == "body.inertia":
+    sign = model.declaration(path).sign
+    if sign or path == "body.inertia":
         low = DISTRIBUTIONS[entry.distribution].low(*entry.numbers, entry.limit)
         if entry.relative == "offset" and (low < 0).any():
             nominal = model.get(path)
@@ -368,8 +375,8 @@ def _physical(model: Model, path: str, rows: np.ndarray, entry: Entry) -> None:
                 raise ValueError(f"{who}: whether a negative offset keeps a traced leaf positive is unknown here; use relative: scale")
             nominal = np.asarray(nominal)[..., rows, *(slice(None),) * len(row)] if has_rows(model, path) else np.asarray(nominal)
             low = nominal + low
-        if (low < 0).any() or (path in POSITIVE and (low <= 0).any()):
-            kind, lowest = "positive" if path in POSITIVE else "not negative", float(np.min(low))
+        if (low < 0).any() or (sign == "> 0" and (low <= 0).any()):
+            kind, lowest = "positive" if sign == "> 0" else "not negative", float(np.min(low))
             raise ValueError(f"{who}: must be {kind}, but {entry.distribution} allows {lowest:g}; use scale, log_uniform or a limit")
 
 

@@ -28,7 +28,7 @@ import numpy as np
 
 from .dynamics.step import difference, init, integrate, rollout
 from .model import Frozen, Model, State
-from .randomize import NOT_NEGATIVE, POSITIVE, has_rows, owners
+from .randomize import has_rows, owners
 
 __all__ = ["Combination", "Fit", "Parameter", "fit"]
 
@@ -194,7 +194,7 @@ def _block(model: Model, p: Parameter, path: str, elements: np.ndarray) -> tuple
         raise ValueError(f"{p.path}: start is {p.start}, expected one number or {len(elements)}") from e
     if p.tied:
         start = start.mean(keepdims=True)
-    never_negative = path in (*NOT_NEGATIVE, *POSITIVE)
+    never_negative = bool(model.declaration(path).sign)
     low, high = p.bounds if p.bounds is not None else (None, None)
     transform = p.transform
     if transform is None:
