@@ -203,6 +203,22 @@ def test_segments_reset_to_measured_states_and_uneven_length(chain):
     np.testing.assert_allclose(f.residuals["angle"], 0, atol=1e-6)
 
 
+def test_recovers_dry_friction_beside_damping_from_commanded_motion(x64):
+    """The friction sticks at times: nothing but the sliding parts tell its size."""
+    joint = JointSpec("hinge", damping=np.array([0.1]), friction=np.array([0.3]), actuator="force")
+    model = xsim.build(ModelSpec(bodies=(BodySpec("arm", -1, joint, geoms=(box(1.0, 0.3),)),), option=OptionSpec(dt=0.01)))
+    state, noise = xsim.init(model), 1e-4
+    ctrls = 0.6 * np.sin(np.arange(150) * 0.12)[:, None]
+    clean, v = jax.jit(lambda s: xsim.rollout(model, s, ctrls, record=lambda s, d: (s.q, s.v))[1])(state)
+    assert 5 < (np.abs(v) < 1e-12).sum() < 100
+    measured = clean + noise * np.random.default_rng(0).normal(size=clean.shape)
+    start = model.replace({"dof.damping": [0.3], "dof.friction": [0.1]})
+    f = fit(start, state, measured, ["dof.damping", "dof.friction"], observe=angles, ctrls=ctrls, std=noise)
+    assert f.converged and f.undetermined == ()
+    for name, truth in {"dof.damping[arm]": 0.1, "dof.friction[arm]": 0.3}.items():
+        assert f.values[name] == pytest.approx(truth, abs=4 * f.std_errors[name]) and f.std_errors[name] < 0.02 * truth
+
+
 def test_fits_initial_states_on_the_configuration_manifold(x64):
     body = BodySpec("top", -1, JointSpec("ball", damping=np.full(3, 0.05)), geoms=(box(1.0, 0.3),))
     model = xsim.build(ModelSpec(bodies=(body,), option=OptionSpec(dt=0.02)))
@@ -266,6 +282,7 @@ def test_refused_parameters(parameters, error, text):
         ({"measured": np.full((5, 1), np.inf)}, "infinite"),
         ({"std": 0.0}, "std must be finite and positive"),
         ({"std": np.ones(3)}, "std must be a number or a tree"),
+        ({"ctrls": np.zeros((4, 1))}, "ctrls has 4 steps but measured has 5"),
         ({"taus": np.zeros((4, 1))}, "taus has 4 steps but measured has 5"),
         ({"segment": 9}, "between 1 and the number of steps"),
         ({"segment": 2, "segment_starts": "measured"}, "needs states"),

@@ -248,7 +248,7 @@ class Arrays(NamedTuple):
     """What is traced: the model, ranges of the blocks, and the data cut into segments.
 
     measured, scale: leaves (steps, *lanes, ...), scale is sqrt(weight) / std, both 0 where missing. lanes is (segments, *batch), or the
-    batch alone where nothing is cut. q, v, time: (*lanes, ...) the states the segments start from.
+    batch alone where nothing is cut. inputs: ctrls and taus, where given. q, v, time: (*lanes, ...) the states the segments start from.
     continuity, anchor: 1 / std of the jump between segments and of a fitted start; 0 where there is no such residual.
     """
 
@@ -256,7 +256,7 @@ class Arrays(NamedTuple):
     ranges: tuple[Range, ...]
     measured: Any
     scale: Any
-    taus: Any
+    inputs: dict
     q: Any
     v: Any
     time: Any
@@ -302,7 +302,7 @@ def _simulate(problem: Problem, x, data: Arrays, checkpoint: bool = False):
     """(model, starts, final states, recorded) for the physical unknowns x."""
     model = _with_values(data.model, problem.blocks, x[: problem.numbers])
     starts = _starts(problem, model, x[problem.numbers :], data)
-    final, recorded = rollout(model, starts, taus=data.taus, steps=problem.steps, record=problem.observe, checkpoint=checkpoint)
+    final, recorded = rollout(model, starts, **data.inputs, steps=problem.steps, record=problem.observe, checkpoint=checkpoint)
     return model, starts, final, recorded
 
 
@@ -480,6 +480,7 @@ def fit(
     parameters: Sequence[str | Parameter] | str | Parameter,
     *,
     observe: Callable,
+    ctrls=None,
     taus=None,
     std: Any = 1.0,
     weights: Any = 1.0,
@@ -500,7 +501,7 @@ def fit(
     state: where the trajectories start, (*batch): several initial conditions are a batch. measured: a tree like the one
     ``observe(state, data)`` returns (see `rollout`), leaves (steps, *batch, ...), the first sample one step after ``state``; NaN marks
     what is missing. observe must index from the end (``state.q[..., 0]``), so that it works for any batch. parameters: paths or
-    `Parameter`; empty to fit states alone. taus: (steps, *batch, nv) applied generalized forces.
+    `Parameter`; empty to fit states alone. ctrls: (steps, *batch, nu) commands, taus: (steps, *batch, nv) generalized forces that were applied.
 
     std: standard deviation of the noise, weights: further factors of the squared residuals; each a number or a tree like measured.
     method: ``"lm"`` (Levenberg-Marquardt), ``"gauss_newton"``, an optimistix solver of that family (extra ``fit``); ``"adam"`` or an
@@ -518,8 +519,9 @@ def fit(
     trajectory is not finite, ImportError where a least-squares method lacks optimistix.
     """
     blocks, ranges = _blocks(model, parameters)
+    inputs = {name: x for name, x in (("ctrls", ctrls), ("taus", taus)) if x is not None}
     problem, data, samples, steps = _setup(
-        model, state, measured, blocks, ranges, observe, taus, std, weights, initial, initial_std, segment, segment_starts, states
+        model, state, measured, blocks, ranges, observe, inputs, std, weights, initial, initial_std, segment, segment_starts, states
     )
     if problem.size == 0:
         raise ValueError("nothing to fit: no parameters, and the initial states are known")
@@ -541,7 +543,7 @@ def fit(
     return _result(problem, data, x, np.array(history), end, label, samples, steps, measured)
 
 
-def _setup(model, state, measured, blocks, ranges, observe, taus, std, weights, initial, initial_std, segment, segment_starts, states):
+def _setup(model, state, measured, blocks, ranges, observe, inputs, std, weights, initial, initial_std, segment, segment_starts, states):
     dtype = model.option.dt.dtype
     for name, value, known in (("initial", initial, ("known", "fitted")), ("segment_starts", segment_starts, ("fitted", "measured"))):
         if value not in known:
@@ -555,9 +557,10 @@ def _setup(model, state, measured, blocks, ranges, observe, taus, std, weights, 
     q, v = np.asarray(start.q), np.asarray(start.v)
     batch = q.shape[:-1]
     time = np.broadcast_to(np.asarray(state.time, dtype), batch)
-    taus = None if taus is None else np.asarray(taus, dtype)
-    if taus is not None and taus.shape[0] != steps:
-        raise ValueError(f"taus has {taus.shape[0]} steps but measured has {steps}")
+    inputs = {name: np.asarray(x, dtype) for name, x in inputs.items()}
+    for name, x in inputs.items():
+        if x.shape[0] != steps:
+            raise ValueError(f"{name} has {x.shape[0]} steps but measured has {steps}")
     segments = None
     if segment is not None:
         if not 1 <= segment <= steps:
@@ -566,7 +569,7 @@ def _setup(model, state, measured, blocks, ranges, observe, taus, std, weights, 
         if states is None and segment_starts == "measured" and segments > 1:
             raise ValueError("segment_starts='measured' needs states=(q, v)")
         if states is None:
-            states = rollout(model, start, taus=taus, steps=steps, record=lambda s, d: (s.q, s.v))[1]
+            states = rollout(model, start, **inputs, steps=steps, record=lambda s, d: (s.q, s.v))[1]
         at = np.arange(1, segments) * segment - 1
         known = []
         for name, x, first in zip(("q", "v"), states, (q, v), strict=True):
@@ -581,7 +584,7 @@ def _setup(model, state, measured, blocks, ranges, observe, taus, std, weights, 
         time = (time + shift).astype(dtype)
         cut = functools.partial(_cut, length=segment, segments=segments)
         clean, scale = jax.tree.map(cut, (clean, scale))
-        taus = None if taus is None else cut(np.broadcast_to(taus, (steps, *batch, model.nv)))
+        inputs = {name: cut(np.broadcast_to(x, (steps, *batch, x.shape[-1]))) for name, x in inputs.items()}
     count = math.prod(batch)
     fitted_cuts = segments is not None and segment_starts == "fitted"
     unknown = (0 if initial == "fitted" else count, count * segments if fitted_cuts and segments else count)
@@ -591,7 +594,7 @@ def _setup(model, state, measured, blocks, ranges, observe, taus, std, weights, 
         anchor[:count], anchored = 1.0 / initial_std, True
     problem = Problem(blocks, observe, unknown, model.nv, segments, segment or steps, anchored)
     ranges = jax.tree.map(lambda x: jnp.asarray(x, dtype), ranges)
-    arrays = jax.tree.map(jnp.asarray, (clean, scale, taus, q, v, time))
+    arrays = jax.tree.map(jnp.asarray, (clean, scale, inputs, q, v, time))
     return problem, Arrays(model, ranges, *arrays, jnp.zeros((), dtype), jnp.asarray(anchor)), samples, steps
 
 

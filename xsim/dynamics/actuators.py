@@ -21,7 +21,8 @@ class Drive(NamedTuple):
 
 
 @stage
-def _clip(x, lower, upper):
+def clip(x, lower, upper):
+    """x between bounds, either of which may be None."""
     if lower is not None:
         x = jnp.maximum(x, lower)
     return x if upper is None else jnp.minimum(x, upper)
@@ -29,7 +30,7 @@ def _clip(x, lower, upper):
 
 def clipped(system: System, stem: str, dof: int, x):
     """x within the bounds ``limit.<stem>lower`` and ``limit.<stem>upper`` of a dof, where it has them."""
-    return _clip(x, bound(system, f"{stem}lower", dof), bound(system, f"{stem}upper", dof))
+    return clip(x, bound(system, f"{stem}lower", dof), bound(system, f"{stem}upper", dof))
 
 
 def bound(system: System, name: str, dof: int):

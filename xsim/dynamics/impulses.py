@@ -22,7 +22,7 @@ import jax.numpy as jnp
 
 from ..model import Topology
 from ..spatial import add, mul, neg, stage, sub, total
-from .actuators import PRESCRIBED, bound
+from .actuators import PRESCRIBED, bound, clip
 from .couplings import coupling_rows
 from .kinematics import Frames, inertial_force
 from .passive import Quadratic
@@ -30,6 +30,7 @@ from .solve import Motion as Equation
 from .solve import Saddle, effective_mass, evaluate, implicit, masked, multiply, pulled, restricted
 from .system import System, split_q
 
+SIDES = ("lower", "upper")
 BLOCKS = 3
 """So many block pivots in a row may fail to bring the number of wrong stairs down before single pivots take over."""
 
@@ -88,29 +89,22 @@ def _reach(limit, position, dt):
 
 
 @stage
-def _tighter(a, b, pick):
-    return (jnp.maximum if pick == "lower" else jnp.minimum)(a, b)
-
-
-@stage
 def _coordinates(joint, numbers, q):
     return joint.coordinates(numbers, q)
 
 
 def stairs(system: System, q, servo: dict) -> list[Stairs]:
-    """The staircase of every row."""
+    """The staircase of every row. A velocity limit holds on the way back from beyond a position limit, too."""
     position: list = []
     for joint, numbers, own in zip(system.joints, system.numbers, split_q(system, q), strict=True):
         position.extend(_coordinates(joint, numbers, own))
     out, dt = [], system.dt
     for row in rows(system.topology):
-        ends: list = []
-        for side, (limited, slowed) in zip(("lower", "upper"), zip(row.position, row.velocity, strict=True), strict=True):
-            end = _reach(bound(system, side, row.dof), position[row.dof], dt) if limited else None
-            if slowed:
-                speed = bound(system, f"velocity_{side}", row.dof)
-                end = speed if end is None else _tighter(end, speed, side)
-            ends.append(end)
+        speeds = [bound(system, f"velocity_{side}", row.dof) if has else None for side, has in zip(SIDES, row.velocity, strict=True)]
+        ends = list(speeds)
+        for k, side in enumerate(SIDES):
+            if row.position[k]:
+                ends[k] = clip(_reach(bound(system, side, row.dof), position[row.dof], dt), *speeds)
         friction = None if row.friction is None else mul(system.friction[row.friction], dt)
         forces = [bound(system, f"force_{side}", row.dof) if row.servo else None for side in ("lower", "upper")]
         least, most = (None if f is None else mul(f, dt) for f in forces)
