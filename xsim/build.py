@@ -201,7 +201,7 @@ def build(spec: ModelSpec, *, seed: int = 0) -> Model:
             leaf(np.concatenate([[], *spring_ref]), nq),
             {name: jnp.asarray(np.stack(v), dtype) for name, v in params.items()},
         ),
-        dof=Dof(*(leaf(np.concatenate([[], *dofs[k]]), nv) for k in ("damping", "armature", "stiffness")), row_leaf("dof.friction")),
+        dof=Dof(**{name: leaf(np.concatenate([[], *found]), nv) for name, found in dofs.items()}, friction=row_leaf("dof.friction")),
         limit=Limit(*(row_leaf(f"limit.{f.name}") for f in dataclasses.fields(Limit))),
         coupling=Coupling(*(
             leaf([getattr(c, f.name) for c in spec.constraints], len(couplings)) for f in dataclasses.fields(Coupling)

@@ -501,7 +501,8 @@ def fit(
     state: where the trajectories start, (*batch): several initial conditions are a batch. measured: a tree like the one
     ``observe(state, data)`` returns (see `rollout`), leaves (steps, *batch, ...), the first sample one step after ``state``; NaN marks
     what is missing. observe must index from the end (``state.q[..., 0]``), so that it works for any batch. parameters: paths or
-    `Parameter`; empty to fit states alone. ctrls: (steps, *batch, nu) commands, taus: (steps, *batch, nv) generalized forces that were applied.
+    `Parameter`; empty to fit states alone. ctrls: (steps, *batch, nu) commands and taus: (steps, *batch, nv)
+    generalized forces that were applied.
 
     std: standard deviation of the noise, weights: further factors of the squared residuals; each a number or a tree like measured.
     method: ``"lm"`` (Levenberg-Marquardt), ``"gauss_newton"``, an optimistix solver of that family (extra ``fit``); ``"adam"`` or an

@@ -150,7 +150,7 @@ class Element:
 
     def report_unread(self, notes: Notes) -> None:
         """Add every element and attribute inside that nobody asked for to the notes (``strict`` makes that an error)."""
-        stack = [self]
+        stack: list[Element] = [self]
         while stack:
             element = stack.pop()
             if element._skipped:
