@@ -216,6 +216,12 @@ def test_velocity_limits(x64):
 # ---- commands ------------------------------------------------------------------------------------------------------------------
 
 
+def test_controls_have_names():
+    assert xsim.load(xsim.models.path("gripper")).ctrl_names == ("turn", "shoulder", "elbow", "left_slide")
+    joint = JointSpec("universal", name="wrist", actuator="force")
+    assert xsim.build(ModelSpec(bodies=(BodySpec("hand", -1, joint, inertial=SOLID),))).ctrl_names == ("wrist[0]", "wrist[1]")
+
+
 def test_force_commands_are_clipped_to_their_range(x64):
     model = one(actuator="force", force_range=[[-0.5, 2.0]])
     state = xsim.init(model)

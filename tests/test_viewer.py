@@ -20,14 +20,17 @@ from xsim import view, viewer
 from xsim.spec import BodySpec, GeomSpec, JointSpec, ModelSpec, OptionSpec
 
 HOSTILE = "</script><img src=x onerror=alert(1)>\"'&\u2028 $x$ %%DATA%%"
-SHAPES = {"box": (0.1, 0.2, 0.3), "sphere": (0.1,), "capsule": (0.05, 0.2), "cylinder": (0.1, 0.2), "ellipsoid": (0.1, 0.2, 0.3)}
+SHAPES = {
+    "box": (0.1, 0.2, 0.3), "sphere": (0.1,), "capsule": (0.05, 0.2), "cylinder": (0.1, 0.2), "ellipsoid": (0.1, 0.2, 0.3),
+    "cone": (0.1, 0.2),
+}  # fmt: skip
 
 
 def _spec(name="every shape", names="b"):
     bodies = tuple(
         BodySpec(
             f"{names}{i}", i - 1, JointSpec("hinge", params={"axes": np.array([[0.0, 1.0, 0.0]])}), pos=np.array([0.3, 0.0, 0.0]),
-            geoms=(GeomSpec(shape, np.array(size), mass=1.0, pos=np.array([0.1, 0.0, 0.0])),),
+            geoms=(GeomSpec(shape, np.array(size), mass=float(shape != "cone"), pos=np.array([0.1, 0.0, 0.0])),),
         )
         for i, (shape, size) in enumerate(SHAPES.items())
     )  # fmt: skip
@@ -72,6 +75,19 @@ def test_every_geom_is_in_the_page(model, motion):
     for g, size in zip(model.topology.geoms, data["size"][0], strict=True):
         np.testing.assert_allclose(size[: len(g.size)], g.size, rtol=1e-5)
     assert all(len(g["rgba"]) == 4 and all(0 <= c <= 1 for c in g["rgba"]) for g in data["geoms"])
+
+
+def test_visual_shapes_are_drawn_and_collisions_where_there_are_none():
+    shape = lambda kind, name, **use: GeomSpec(kind, np.full(3, 0.1), name=name, **use)  # noqa: E731
+    visual, collision = {"collision": False}, {"visual": False}
+    geoms = {
+        "both": (shape("box", "seen", **visual), shape("sphere", "touched", **collision)),
+        "mesh": (shape("mesh", "scan", **visual), shape("sphere", "hull", **collision)),
+        "none": (shape("mesh", "alone"),),
+    }
+    bodies = tuple(BodySpec(name, -1, JointSpec("hinge"), geoms=own) for name, own in geoms.items())
+    model = xsim.build(ModelSpec("looks", bodies=bodies))
+    assert [g["name"] for g in _data(viewer.page(model, np.zeros((2, 3))))["geoms"]] == ["seen", "hull"]
 
 
 def test_poses_are_those_of_kinematics(model, motion):

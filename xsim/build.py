@@ -13,10 +13,11 @@ import numpy as np
 from .joints import draw_parameters
 from .jointtypes import JOINT_TYPES, GeneralJoint
 from .model import ROW_LEAVES, Body, BodyInfo, Coupling, Dof, Geom, GeomInfo, Joint, Limit, Link, Model, Option, Topology
-from .spec import ACTUATORS, ROWS, BodySpec, ModelSpec
+from .spec import ACTUATORS, ROWS, BodySpec, GeomSpec, ModelSpec
 
 INTEGRATORS = ("implicit_damping", "euler", "rk4", "dart")
 COMMANDED = ("force", "acceleration", "velocity", "servo")
+DRAWABLE = ("box", "sphere", "capsule", "cylinder", "ellipsoid", "cone", "plane", "axes")
 SHAPE_SIZES = {"box": 3, "sphere": 1, "capsule": 2, "cylinder": 2, "ellipsoid": 3}
 
 
@@ -139,8 +140,12 @@ def build(spec: ModelSpec, *, seed: int = 0) -> Model:
     couplings = _couplings(spec, bodies)
     geoms, sizes = [], {"size": [], "mass": [], "pos": [], "quat": []}
     for index, body in [(-1, None), *enumerate(spec.bodies)]:
-        for geom in spec.world_geoms if body is None else body.geoms:
+        own = spec.world_geoms if body is None else body.geoms
+        drawn = _drawn(own)
+        for geom in own:
             inertial = geom.shape in SHAPE_SIZES and (body is None or body.inertial is None)
+            if geom.mass and geom.shape not in SHAPE_SIZES and body is not None and body.inertial is None:
+                _fail(geom.source, f"geom {geom.shape}: gives no inertia; give body {body.name!r} an inertial")
             size = np.asarray(geom.size, float).reshape(-1)
             if inertial:
                 if len(size) != SHAPE_SIZES[geom.shape] or not (size > 0).all():
@@ -153,7 +158,7 @@ def build(spec: ModelSpec, *, seed: int = 0) -> Model:
                 sizes["quat"].append(_unit(geom, geom.quat))
             geoms.append(
                 GeomInfo(geom.name, index, geom.shape, geom.rgba, len(sizes["mass"]) - 1 if inertial else None,
-                         tuple(map(float, size)), tuple(map(float, geom.pos)), tuple(map(float, geom.quat)))
+                         tuple(map(float, size)), tuple(map(float, geom.pos)), tuple(map(float, geom.quat)), any(geom is d for d in drawn))
             )  # fmt: skip
 
     def leaf(values, *shape):
@@ -248,6 +253,12 @@ def _vector(body: BodySpec, name: str, value, width: int, default) -> np.ndarray
     if value.shape != (width,) or not np.isfinite(value).all():
         _fail(body.source, f"body {body.name!r}: {name} must be {width} finite numbers for joint {body.joint.type}, found {value}")
     return value
+
+
+def _drawn(geoms: tuple[GeomSpec, ...]) -> list[GeomSpec]:
+    """The shapes of a body that are drawn: its visual ones; where none of them can be drawn (meshes), those of its collisions."""
+    known = [g for g in geoms if g.shape in DRAWABLE]
+    return [g for g in known if g.visual] or known
 
 
 def _choice(body: BodySpec, name: str, known: tuple[str, ...]) -> str:

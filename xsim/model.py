@@ -68,6 +68,7 @@ class GeomInfo(NamedTuple):
     size: tuple  # as loaded, for drawing
     pos: tuple
     quat: tuple
+    drawn: bool
 
 
 @dataclass(frozen=True)
@@ -240,6 +241,15 @@ class Model:
     nv = property(lambda self: self.topology.size("nv"), doc="Width of v.")
     nu = property(lambda self: len(self.topology.commands), doc="Number of controls.")
     body_names = property(lambda self: tuple(b.name for b in self.topology.bodies), doc="Names of the bodies, in order.")
+
+    @property
+    def ctrl_names(self) -> tuple[str, ...]:
+        """What each control drives: the joint's name, ``name[i]`` for coordinate i of a joint with several."""
+        return tuple(self._dof_name(dof) for dof in self.topology.commands)
+
+    def _dof_name(self, dof: int) -> str:
+        body = next(b for b in self.topology.bodies if b.v[0] <= dof < sum(b.v))
+        return body.joint_name if body.v[1] == 1 else f"{body.joint_name}[{dof - body.v[0]}]"
 
     def declaration(self, path: str) -> Leaf:
         """Shape, unit and meaning of a leaf. Raises KeyError where there is no such leaf."""

@@ -119,7 +119,7 @@ def _page_data(scene: Scene, title: str, shown: int) -> dict:
         "envs": list(scene.envs),
         "shown": shown,
         "bodies": [b.name for b in topology.bodies],
-        "geoms": [{"name": g.name, "body": g.body, "shape": g.shape, "rgba": _numbers(_color(g))} for g in topology.geoms],
+        "geoms": [{"name": g.name, "body": g.body, "shape": g.shape, "rgba": _numbers(_color(g))} for g in _drawn(topology)],
         "size": _numbers(scene.size),
         "pos": _numbers(scene.geom_pos),
         "quat": _numbers(scene.geom_quat),
@@ -136,7 +136,7 @@ class Scene(NamedTuple):
     """Numbers of a drawing for the chosen environments.
 
     q (frames, envs, nq); pos (frames, envs, nbody, 3), quat (..., 4): world poses of the bodies; times (frames,) s;
-    size, geom_pos, geom_quat: (envs or 1, geoms, 3 or 4), rows as in topology.geoms.
+    size, geom_pos, geom_quat: (envs or 1, geoms, 3 or 4), the drawn geoms of the topology, in order.
     """
 
     model: Model
@@ -220,9 +220,13 @@ def _sliced(model: Model, batch: tuple[int, ...], chosen: tuple[int, ...]) -> Mo
     return model.replace(changes)
 
 
+def _drawn(topology) -> list[GeomInfo]:
+    return [g for g in topology.geoms if g.drawn]
+
+
 def _geom_numbers(model: Model) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """size, pos, quat of every geom, from the leaves where there are leaves: (envs or 1, geoms, 3 or 4)."""
-    geoms, out = model.topology.geoms, []
+    geoms, out = _drawn(model.topology), []
     for name, width in (("size", 3), ("pos", 3), ("quat", 4)):
         leaf = _array(model, f"geom.{name}").astype(np.float64)
         leaf = leaf if leaf.ndim == 3 else leaf[None]
@@ -375,7 +379,7 @@ def _draw_solids(ax, scene: Scene, frame: int | None, eye: Eye, paper, strength:
     from matplotlib.collections import PolyCollection
 
     faces, colors, depth = [], [], []
-    for i, geom in enumerate(scene.model.topology.geoms):
+    for i, geom in enumerate(_drawn(scene.model.topology)):
         if (geom.body < 0) != (frame is None) or geom.shape not in _MESHES or _color(geom)[3] == 0:
             continue
         own = scene.geom_quat[0, i], scene.geom_pos[0, i]
@@ -437,7 +441,7 @@ def _ends(scene: Scene, most: int = 6) -> list[tuple[int, np.ndarray]]:
         if b in carriers:
             continue
         points = [np.zeros(3)]
-        for i, geom in enumerate(topology.geoms):
+        for i, geom in enumerate(_drawn(topology)):
             if geom.body == b and geom.shape in _MESHES:
                 corners = _rotate(_unit(scene.geom_quat[0, i]), np.concatenate(_mesh(geom.shape, tuple(scene.size[0, i].tolist()))))
                 far = scene.geom_pos[0, i] + corners[np.linalg.norm(scene.geom_pos[0, i] + corners, axis=-1).argmax()]
@@ -513,6 +517,13 @@ def _cylinder(size):
     return [*_revolved([(r, r, h), (r, r, -h)]), circle, (circle * (1, 1, -1))[::-1]]
 
 
+def _cone(size):
+    r, h = size[:2]
+    angle = 2 * np.pi * np.arange(24) / 24
+    return [*_revolved([(0, 0, h), (r, r, -h)]), np.stack([r * np.cos(angle), r * np.sin(angle), np.full(24, -h)], -1)[::-1]]
+
+
 _MESHES = {
     "box": _box, "sphere": lambda s: _ellipsoid((s[0],) * 3), "ellipsoid": _ellipsoid, "capsule": _capsule, "cylinder": _cylinder,
+    "cone": _cone,
 }  # fmt: skip

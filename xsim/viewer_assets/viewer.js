@@ -47,7 +47,7 @@ function mesh(shape, size, detail) {
   let found = meshes.get(key);
   if (!found) {
     if (meshes.size > 4000) meshes.clear();
-    found = (SHAPES[shape] || SHAPES.box)(size, detail);
+    found = SHAPES[shape](size, detail);
     found.vertices = Float64Array.from(found.vertices.flat());
     meshes.set(key, found);
   }
@@ -100,6 +100,12 @@ const SHAPES = {
     out.edges = circle.flatMap((i) => [[i, (i + 1) % n], [n + i, n + (i + 1) % n]]);
     return out;
   },
+  cone([r, half], n) {
+    const out = rings([[0, 0, half], [r, r, -half]], n), circle = [...Array(n).keys()];
+    out.faces.push(circle.map((i) => 2 * n - 1 - i));
+    out.edges = circle.map((i) => [n + i, n + (i + 1) % n]);
+    return out;
+  },
   plane([x, y]) {
     const X = x > 0 ? x : 12 * radius, Y = y > 0 ? y : 12 * radius, k = 8;
     const vertices = [], faces = [];
@@ -112,7 +118,7 @@ const SHAPES = {
 };
 const reach = (shape, s) => ({
   box: Math.hypot(s[0], s[1], s[2]), sphere: s[0], capsule: s[0] + s[1], cylinder: Math.hypot(s[0], s[1]),
-  ellipsoid: Math.max(s[0], s[1], s[2]), axes: s[0], plane: 0,
+  cone: Math.hypot(s[0], s[1]), ellipsoid: Math.max(s[0], s[1], s[2]), axes: s[0], plane: 0,
 })[shape] || 0;
 
 // ---- frame buffer: a software rasterizer with a depth buffer --------------------------------------------------------------
