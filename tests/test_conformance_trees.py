@@ -224,3 +224,34 @@ def test_smooth_rollouts(path, x64):
             goal = coordinates.q(theirs)
             close(f"q at {run['times'][k]}", _same_sign(model, qs[k * every], goal), goal, 1e-8)
             close(f"v at {run['times'][k]}", vs[k * every], coordinates.T(theirs) @ np.array(speed, float), 1e-8)
+
+
+# ---- thousands of copies -----------------------------------------------------------------------------------------------------
+
+RANGES = {
+    "body.mass": {"uniform": [0.9, 1.1], "relative": "scale"},
+    "body.inertia": {"uniform": [1.0, 1.1], "relative": "scale", "per": "row"},
+    "body.com": {"normal": [0, 0.005], "relative": "offset"},
+    "body.pos": {"normal": [0, 0.01], "relative": "offset"},
+    "body.quat": {"normal": [0, 0.05], "relative": "rotate"},
+    "joint.axes": {"normal": [0, 0.05], "relative": "offset"},
+}
+
+
+@pytest.mark.parametrize("name", ["sdf-chain_all_joints", "urdf-g1_29dof_rev_1_0", "urdf-panda"])
+def test_4096_randomized_copies_step(name):
+    """Float32, all rows on, every copy with masses, inertias, places and axes of its own; and among its equals one moves the same way."""
+    (path,) = [p for p in ALL if _id(p) == name]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = xsim.load(path)
+    copies = xsim.randomize(model, jax.random.key(0), 4096, RANGES)
+    step = jax.jit(xsim.step, compiler_options=QUICK)
+    start = xsim.init(copies, v=0.2 * jax.random.normal(jax.random.key(1), (4096, model.nv)))
+    final = step(copies, step(copies, start))
+    assert not np.asarray(final.flags).any() and np.isfinite(final.q).all() and np.isfinite(final.v).all()
+    assert np.ptp(np.asarray(final.v), 0).min() > 1e-3
+    same = np.full(4096, 4000)
+    equals = copies.replace({p: copies.get(p)[same] for p in copies.paths() if copies.get(p).ndim > len(copies.shape(p))})
+    own = step(equals, step(equals, jax.tree.map(lambda x: x[same], start)))
+    np.testing.assert_allclose(own.v[0], final.v[4000], rtol=1e-4, atol=1e-5)
