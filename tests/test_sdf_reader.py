@@ -25,7 +25,7 @@ from xsim.io.sdf.geometry import _SURFACE, extrusion
 from xsim.io.solids import tensor
 from xsim.jointtypes import JOINT_TYPES
 
-MUTATIONS = 300
+MUTATIONS = 700
 BUNDLED = [xsim.models.path(name) for name in xsim.models.names() if xsim.models.path(name).parent.name == "sdf"]
 MASS = "<inertial><mass>1</mass><inertia><ixx>0.01</ixx><iyy>0.01</iyy><izz>0.01</izz></inertia></inertial>"
 BALL = "<geometry><sphere><radius>0.1</radius></sphere></geometry>"

@@ -22,7 +22,7 @@ from xsim.io import ParseError, SuspiciousInputWarning, UnsupportedWarning, pars
 from xsim.io.skel import joints
 from xsim.jointtypes import JOINT_TYPES
 
-MUTATIONS = 300
+MUTATIONS = 700
 BUNDLED = ("cart_arm", "springy_tree")
 AXIS = "<axis><xyz>0 0 1</xyz></axis>"
 WIDTHS = {"weld": 0, "revolute": 1, "prismatic": 1, "screw": 1, "universal": 2, "ball": 3, "euler": 3, "translational": 3,

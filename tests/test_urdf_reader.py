@@ -22,7 +22,7 @@ import xsim.models
 from xsim.io import ParseError, SuspiciousInputWarning, UnsupportedWarning, parse, parse_text, urdf
 from xsim.jointtypes import JOINT_TYPES
 
-MUTATIONS = 300  # run with more after a change of the reader
+MUTATIONS = 700  # run with more after a change of the reader
 
 INERTIA = '<inertia ixx="0.1" iyy="0.2" izz="0.25" ixy="0.01" ixz="0.02" iyz="0.03"/>'
 HEAVY = f'<inertial><mass value="1"/>{INERTIA}</inertial>'
