@@ -20,8 +20,6 @@ import xsim
 pytestmark = [pytest.mark.conformance, needs_corpus]
 
 FORMATS = ("sdf", "urdf", "skel")
-WAITING = ("joint", "gearbox")
-"""Constraints that close loops: poses, velocities, mass matrix and bias of the open tree are checked, accelerations and motion are not."""
 ALL = [path for format in FORMATS for path in models(format)]
 
 
@@ -35,13 +33,7 @@ def load(path, facts: dict):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         spec = xsim.parse(path, **options)
-    kept = tuple(c for c in spec.constraints if c.kind not in WAITING)
-    return spec, xsim.build(spec.replace(constraints=kept)), Map(spec, facts, path.parent.name)
-
-
-def waits(spec) -> bool:
-    """Whether the model's constraints are read but not simulated yet."""
-    return any(c.kind in WAITING for c in spec.constraints)
+    return spec, xsim.build(spec), Map(spec, facts, path.parent.name)
 
 
 def _evaluate(model, q, v, tau, ctrl):
@@ -209,7 +201,7 @@ def test_smooth_rollouts(path, x64):
     """Drake's rollouts (adaptive, 1e-10), without limits and dry friction, by Runge-Kutta with steps small enough to agree to 1e-8."""
     facts = oracle(path)
     spec, model, coordinates = load(path, facts)
-    if waits(spec) or model.nv == 0:
+    if model.nv == 0:
         return
     free = xsim.with_integrator(xsim.with_rows(model, ("holonomic",)), "rk4")
     for run in facts.get("rollouts", []):

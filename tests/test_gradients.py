@@ -30,7 +30,7 @@ def _states(model, rng) -> dict[str, np.ndarray]:
     return {"q": q, "v": v, "tau": tau, "ctrl": 0.3 * rng.normal(size=(7, model.nu))}
 
 
-def _point(model, rng) -> dict[str, np.ndarray]:
+def point_of(model, rng) -> dict[str, np.ndarray]:
     """Everything a step depends on, per environment, with degenerate numbers in environments 3 and 4 (see the test's name)."""
     point = {p: np.broadcast_to(np.asarray(model.get(p)), (7, *model.shape(p))).copy() for p in model.paths()}
     point.update(_states(model, rng))
@@ -91,7 +91,7 @@ def _in_blocks(loss, batch) -> np.ndarray:
     return np.concatenate(out)
 
 
-def _check(model, steps: int, reach, tolerance: float, point):
+def check_gradients(model, steps: int, reach, tolerance: float, point):
     loss = _loss(model, steps)
     rng = np.random.default_rng(2)
     direction = {k: rng.normal(size=x.shape) for k, x in point.items()}
@@ -127,9 +127,9 @@ REACH = {"default": 2e-4, "geom.size": 1e-4, "geom.mass": 5e-5, "dof.armature": 
 def test_one_step_of_every_joint_type(x64):
     """zoo: every joint and geom type, springs, dampers, armature; random states, rest, identity quaternions, springs at their zero."""
     model = xsim.load(models.path("zoo"))
-    point = _point(model, np.random.default_rng(0))
+    point = point_of(model, np.random.default_rng(0))
     point["joint.axes"][3, 1] = point["joint.axes"][3, 0]  # aligned neighbours
-    reverse = _check(model, 1, REACH, 1e-7, point)
+    reverse = check_gradients(model, 1, REACH, 1e-7, point)
     # No dead leaf: everything but what this model has none of acts on the motion.
     dead = [p for p, g in reverse.items() if g.size and not np.abs(g).max() > 0]
     assert dead == []
@@ -138,18 +138,18 @@ def test_one_step_of_every_joint_type(x64):
 def test_rollout_of_100_steps(x64):
     """chain: 100 steps with a spherical root, drawn axes and welded sensors; environment 3 has a massless tip, 2 a doubled mass."""
     model = xsim.load(models.path("chain"))
-    point = _point(model, np.random.default_rng(1))
+    point = point_of(model, np.random.default_rng(1))
     point["geom.mass"][3, -2:] = 0.0
     point["geom.mass"][2] *= 2
     point["option.dt"][:] = 0.002  # the motion stays smooth on the scale of the differences' widths over the 100 steps
-    _check(model, 100, {**REACH, "default": 5e-5, "geom.size": 2e-5, "dof.armature": 5e-6, "option.dt": 2e-7}, 1e-7, point)
+    check_gradients(model, 100, {**REACH, "default": 5e-5, "geom.size": 2e-5, "dof.armature": 5e-6, "option.dt": 2e-7}, 1e-7, point)
 
 
 @pytest.mark.parametrize("integrator", ["euler", "rk4"])
 def test_other_integrators(integrator, x64):
     model = xsim.with_integrator(xsim.load(models.path("spring_chain")), integrator)
-    point = _point(model, np.random.default_rng(3))
-    _check(model, 3, REACH, 1e-7, point)
+    point = point_of(model, np.random.default_rng(3))
+    check_gradients(model, 3, REACH, 1e-7, point)
 
 
 def test_second_derivatives(x64):
@@ -183,19 +183,19 @@ def test_models_of_other_formats(path, x64):
     """A step with everything that acts, at random states inside and beyond limits, sliding and sticking; the seed is one whose
     differences cross no switch of a row (an analytic derivative there is one-sided)."""
     model = xsim.load(path)
-    point = _point(model, np.random.default_rng(5))
+    point = point_of(model, np.random.default_rng(5))
     for side, inwards in (("lower", 0.02), ("upper", -0.03)):
         for bound, dof in zip(getattr(model.limit, side), model.topology.dofs(f"limit.{side}"), strict=True):
             place = next(link.q for link in model.topology.links if link.v == dof)
             touching = np.abs(point["q"][:, place] - np.asarray(bound)) < 1e-3
             point["q"][touching, place] += inwards
-    _check(model, 1, REACH, 1e-6, point)
+    check_gradients(model, 1, REACH, 1e-6, point)
 
 
 def test_gradients_on_a_switch_are_finite(x64):
     """gripper, closed and at rest: both coupled fingers sit on a limit, every dry friction holds."""
     model = xsim.load(models.path("gripper"))
-    point = {k: x[4:6] for k, x in _point(model, np.random.default_rng(6)).items()}
+    point = {k: x[4:6] for k, x in point_of(model, np.random.default_rng(6)).items()}
     point["ctrl"][1] = 0.0
     loss = _loss(model, 1)
     gradient = jax.jit(jax.grad(lambda p: loss(p).sum()))(point)

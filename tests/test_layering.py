@@ -18,6 +18,7 @@ LAYERS = (
     ("spatial",),
     ("joints",),
     ("model",),
+    ("rows",),
     ("build", "dynamics"),
     ("load",),
     ("randomize", "sysid"),

@@ -1136,15 +1136,22 @@ def test_loops_keep_their_numbers_and_marked_joints_are_cut():
     refused(three(*ring, joint("revolute", '<axis><mimic joint="j0"/></axis>', "a", "d", "f"), links="abcd"), "closes a loop")
 
 
-def test_loops_and_gearboxes_are_read_and_not_built():
-    geared = gearbox("<gearbox_reference_body>r</gearbox_reference_body><axis/><axis2/>")
+def test_loops_and_gearboxes_are_built():
+    """What they do to the motion: tests/test_loops.py, and the corpus."""
+    geared = gearbox(
+        "<gearbox_ratio>2.5</gearbox_ratio><gearbox_reference_body>r</gearbox_reference_body>"
+        '<axis><xyz expressed_in="a">0 0 1</xyz></axis><axis2><xyz expressed_in="b">0 0 -1</xyz></axis2>'
+    )
     loop = three(*(joint("revolute", AXIS, *ends, f"j{i}") for i, ends in enumerate(("ab", "bc", "ca"))))
-    for text, kind in ((geared, "gearbox"), (loop, "joint")):
-        spec = read(text)
-        assert [c.kind for c in spec.constraints] == [kind]
-        with pytest.raises(ValueError, match="read but not simulated yet"):
-            xsim.build(spec)
-        assert xsim.build(spec.replace(constraints=())).nv
+    spec = read(loop)
+    assert [c.kind for c in spec.constraints] == ["joint"] and len(xsim.build(spec).topology.constraints[0].rows) == 5
+    spec = read(geared)
+    assert [c.kind for c in spec.constraints] == ["gearbox"]
+    model = xsim.build(spec)
+    assert model.topology.couplings == ((7, 6),)
+    np.testing.assert_allclose(model.coupling.multiplier, [2.5])
+    with pytest.raises(ValueError, match="no hinge about this axis between 'b' and 'r'"):
+        xsim.build(read(geared.replace("0 0 -1", "0 1 0")))
 
 
 def test_parallel_joints_between_two_links():

@@ -556,10 +556,7 @@ def test_comments_and_instructions_are_ignored():
 # ---- formats -------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("name", "file", "text"),
-    [("mjcf", "m.xml", "<mujoco/>"), ("chrono", "m.yaml", "model: {}"), ("chrono", "m.yml", "model: {}")],
-)
+@pytest.mark.parametrize(("name", "file", "text"), [("mjcf", "m.xml", "<mujoco/>")])
 def test_formats_without_reader_are_refused(name, file, text, tmp_path):
     assert FORMATS[name].read is None, "has a reader now: take it out of the list"
     (tmp_path / file).write_text(text)

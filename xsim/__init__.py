@@ -11,6 +11,7 @@ from .dynamics.step import (
     energy,
     forward,
     forward_dynamics,
+    gaps,
     init,
     integrate,
     inverse_dynamics,
@@ -18,6 +19,7 @@ from .dynamics.step import (
     kinematics,
     mass_matrix,
     passive,
+    project,
     rollout,
     smooth_acceleration,
     step,
@@ -38,8 +40,8 @@ jit = jax.jit
 
 __all__ = [
     "Data", "ElementaryJoint", "Flags", "GeneralJoint", "JointType", "Model", "ModelSpec", "Parameter", "ParseError", "State",
-    "UnsupportedWarning", "bias", "body_inertia", "build", "difference", "energy", "forward", "forward_dynamics", "init", "integrate",
-    "inverse_dynamics", "jacobian", "jit", "kinematics", "load", "loads", "make_env",
-    "mass_matrix", "models", "parse", "parse_text", "passive", "randomize", "register_joint", "rollout",
+    "UnsupportedWarning", "bias", "body_inertia", "build", "difference", "energy", "forward", "forward_dynamics", "gaps", "init",
+    "integrate",    "inverse_dynamics", "jacobian", "jit", "kinematics", "load", "loads", "make_env",
+    "mass_matrix", "models", "parse", "parse_text", "passive", "project", "randomize", "register_joint", "rollout",
     "smooth_acceleration", "step", "sysid", "with_integrator", "with_rows",
 ]  # fmt: skip

@@ -12,7 +12,8 @@ import numpy as np
 
 from .joints import draw_parameters
 from .jointtypes import JOINT_TYPES, GeneralJoint
-from .model import ROW_LEAVES, Body, BodyInfo, Coupling, Dof, Geom, GeomInfo, Joint, Limit, Link, Model, Option, Topology
+from .model import ROW_LEAVES, Body, BodyInfo, Constraint, Coupling, Dof, Geom, GeomInfo, Joint, Limit, Link, Model, Option, Topology
+from .rows import read_constraints
 from .spec import ACTUATORS, ROWS, BodySpec, GeomSpec, ModelSpec
 
 INTEGRATORS = ("implicit_damping", "euler", "rk4", "dart")
@@ -111,6 +112,8 @@ def build(spec: ModelSpec, *, seed: int = 0) -> Model:
         framed = np.any(body.joint.pos) or np.any(np.asarray(body.joint.quat)[1:])
         if framed:
             frames.append(body)
+        if body.velocity is not None:
+            _fail(body.source, f"body {body.name!r}: a start velocity of the body is read but not simulated yet; replace velocity by None")
         if body.gravity != 1.0:
             weights.append(body.gravity)
         if body.inertial is not None:
@@ -137,7 +140,11 @@ def build(spec: ModelSpec, *, seed: int = 0) -> Model:
             )
         )
 
-    couplings = _couplings(spec, bodies)
+    couplings, ties = read_constraints(spec, bodies)
+    if spec.forces:
+        f = spec.forces[0]
+        _fail(f.source, f"{f.kind} {f.name!r}: forces between bodies are read but not simulated yet; spec.replace(forces=()) builds the "
+              "model without them")  # fmt: skip
     geoms, sizes = [], {"size": [], "mass": [], "pos": [], "quat": []}
     for index, body in [(-1, None), *enumerate(spec.bodies)]:
         own = spec.world_geoms if body is None else body.geoms
@@ -175,7 +182,8 @@ def build(spec: ModelSpec, *, seed: int = 0) -> Model:
         geoms=tuple(geoms),
         sizes=(
             ("nbody", n), ("ngeom", ng), ("naxis", len(axes)), ("npitch", len(pitch)), ("nexplicit", ne), ("nframe", len(frames)),
-            ("ngravity", len(weights)), ("ncoupling", len(couplings)), ("nq", nq), ("nv", nv),
+            ("ngravity", len(weights)), ("ncoupling", len(couplings)),
+            ("nconstraint", len(ties)), ("nvalue", sum(len(t.values) for t in ties)), ("nq", nq), ("nv", nv),
             *((size, len(rowed[path])) for path, size in ROW_LEAVES.items()),
         ),
         neutral=tuple(map(float, neutral)),
@@ -185,7 +193,8 @@ def build(spec: ModelSpec, *, seed: int = 0) -> Model:
         rowed=tuple((path, tuple(dof for dof, _ in found)) for path, found in rowed.items()),
         drives=tuple(drives),
         commands=tuple(i for i, drive in enumerate(drives) if drive in COMMANDED),
-        couplings=couplings,
+        couplings=tuple(c.dofs for c in couplings),
+        constraints=tuple(t.info for t in ties),
     )
     return Model(
         option=Option(leaf(spec.option.gravity, 3), leaf(spec.option.dt), leaf(spec.option.regularization)),
@@ -209,8 +218,15 @@ def build(spec: ModelSpec, *, seed: int = 0) -> Model:
         dof=Dof(**{name: leaf(np.concatenate([[], *found]), nv) for name, found in dofs.items()}, friction=row_leaf("dof.friction")),
         limit=Limit(*(row_leaf(f"limit.{f.name}") for f in dataclasses.fields(Limit))),
         coupling=Coupling(*(
-            leaf([getattr(c, f.name) for c in spec.constraints], len(couplings)) for f in dataclasses.fields(Coupling)
+            leaf([getattr(c, f.name) for c in couplings], len(couplings)) for f in dataclasses.fields(Coupling)
         )),
+        constraint=Constraint(
+            **{
+                f"{name}{end + 1}": leaf([t.frames[end][k] for t in ties], len(ties), 3 + k)
+                for end in (0, 1) for k, name in enumerate(("pos", "quat"))
+            },
+            value=leaf([x for t in ties for x in t.values], sum(len(t.values) for t in ties)),
+        ),
         topology=topology,
     )
 
@@ -266,23 +282,6 @@ def _choice(body: BodySpec, name: str, known: tuple[str, ...]) -> str:
     if value not in known:
         _fail(body.source, f"body {body.name!r}: {name} must be one of {', '.join(known)}; found {value!r}")
     return value
-
-
-def _couplings(spec: ModelSpec, bodies: list[BodyInfo]) -> tuple[tuple[int, int], ...]:
-    """Dofs of the (follower, leader) pairs. Raises ValueError for a constraint that is not simulated."""
-    out = []
-    for c in spec.constraints:
-        if c.kind != "mimic":
-            _fail(c.source, f"{c.kind} {c.name!r}: constraints that close loops are read but not simulated yet; "
-                  "spec.replace(constraints=...) builds the tree without them")  # fmt: skip
-        pair = []
-        for body, index in c.coordinates:
-            first, width = bodies[body].v
-            if not index < width or JOINT_TYPES[bodies[body].joint_type].nq != width:
-                _fail(c.source, f"mimic {c.name!r}: body {bodies[body].name!r} has no coordinate {index} that can be coupled")
-            pair.append(first + index)
-        out.append(tuple(pair))
-    return tuple(out)
 
 
 def _check_option(spec: ModelSpec) -> None:

@@ -17,7 +17,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-__all__ = ["Body", "Coupling", "Data", "Dof", "Flags", "Geom", "Joint", "Leaf", "Limit", "Link", "Model", "Option", "State", "Topology"]
+__all__ = [
+    "BodyInfo", "Body", "Constraint", "ConstraintInfo", "Coupling", "Data", "Dof", "Flags", "Geom", "Joint", "Leaf", "Limit", "Link",
+    "Model", "Option", "State", "Topology",
+]  # fmt: skip
 
 
 # ---- structure ---------------------------------------------------------------------------------------------------------------
@@ -59,6 +62,16 @@ class BodyInfo(NamedTuple):
     gravity: int | None  # row of body.gravity, None: full weight
 
 
+class ConstraintInfo(NamedTuple):
+    """A constraint between frames of two bodies (-1: the world). rows: (kind, i, j, row of constraint.value or None), see
+    `xsim.dynamics.loops`: ("slide", axis, which frame's), ("dot", axis of the first, axis of the second), ("distance", 0, 0)."""
+
+    name: str
+    kind: str
+    bodies: tuple[int, int]
+    rows: tuple[tuple[str, int, int, int | None], ...]
+
+
 class GeomInfo(NamedTuple):
     name: str
     body: int  # -1: world
@@ -77,7 +90,7 @@ class Topology:
 
     initial: q and v where a state starts. rows: the kinds of constraint rows that act. rowed: per row leaf, its dofs. drives: per dof,
     what moves it (`xsim.spec.ACTUATORS`). commands: the dofs that take a command, in the order of ``ctrl``. couplings: dofs of the
-    (follower, leader) pairs.
+    (follower, leader) pairs. constraints: between frames of bodies, as joints that close loops are.
     """
 
     name: str
@@ -93,13 +106,15 @@ class Topology:
     drives: tuple[str, ...]
     commands: tuple[int, ...]
     couplings: tuple[tuple[int, int], ...]
+    constraints: tuple[ConstraintInfo, ...]
 
     def dofs(self, leaf: str) -> tuple[int, ...]:
         """The dofs that the numbers of a row leaf (dof.friction, limit.lower, ...) belong to."""
         return dict(self.rowed)[leaf]
 
     def size(self, dimension: str) -> int:
-        """Length of a leaf's dimension: nbody, ngeom, naxis, npitch, nexplicit, nframe, ngravity, nq, nv and the row counts."""
+        """Length of a leaf's dimension: nbody, ngeom, naxis, npitch, nexplicit, nframe, ngravity, nconstraint, nvalue, nq, nv and
+        the row counts."""
         return dict(self.sizes)[dimension]
 
 
@@ -220,7 +235,21 @@ class Coupling:
     reference: Any = _leaf("ncoupling", "m or rad", "leader's position where the follower is at the offset")
 
 
-_GROUPS = {"option": Option, "body": Body, "geom": Geom, "joint": Joint, "dof": Dof, "limit": Limit, "coupling": Coupling}
+@_group
+class Constraint:
+    """Constraints between a frame of a first body and one of a second."""
+
+    pos1: Any = _leaf("nconstraint 3", "m", "origin in the first body")
+    quat1: Any = _leaf("nconstraint 4", "1", "orientation in the first body (w x y z, normalized where used)")
+    pos2: Any = _leaf("nconstraint 3", "m", "origin in the second body")
+    quat2: Any = _leaf("nconstraint 4", "1", "orientation in the second body (w x y z, normalized where used)")
+    value: Any = _leaf("nvalue", "m", "lengths that are kept")
+
+
+_GROUPS = {
+    "option": Option, "body": Body, "geom": Geom, "joint": Joint, "dof": Dof, "limit": Limit, "coupling": Coupling,
+    "constraint": Constraint,
+}  # fmt: skip
 ROW_LEAVES = {"dof.friction": "nfriction", **{f"limit.{f.name}": f"n{f.name}" for f in dataclasses.fields(Limit)}}
 
 
@@ -235,6 +264,7 @@ class Model:
     dof: Dof
     limit: Limit
     coupling: Coupling
+    constraint: Constraint
     topology: Topology
 
     nq = property(lambda self: self.topology.size("nq"), doc="Width of q.")
@@ -370,7 +400,8 @@ class Data:
 
     pos (*batch, nbody, 3) m and quat (*batch, nbody, 4): body frames. lin, ang: velocity of the body origins (m/s) and angular
     velocity (rad/s). lin_acc, ang_acc: their rates (m/s^2, rad/s^2), gravity not subtracted. a: generalized acceleration;
-    bias, passive, tau: generalized forces (*batch, nv); constraint: that of dry friction, limits and servos, as the mean over a step.
+    bias, passive, tau: generalized forces (*batch, nv); constraint: that of all constraints (holonomic rows;
+    dry friction, limits and servos as the mean over a step).
     flags: what this evaluation would set in the state.
     """
 

@@ -329,6 +329,8 @@ _OWNERS: dict[str, Callable[[Model], list[str]]] = {
     "nframe": lambda m: [b.name for b in m.topology.bodies if b.frame is not None],
     "ngravity": lambda m: [b.name for b in m.topology.bodies if b.gravity is not None],
     "ncoupling": lambda m: _of_dofs(m, [follower for follower, _ in m.topology.couplings]),
+    "nconstraint": lambda m: [c.name for c in m.topology.constraints],
+    "nvalue": lambda m: [c.name for c in m.topology.constraints for row in c.rows if row[3] is not None],
     "naxis": lambda m: [b.name for b in m.topology.bodies for _ in b.axes],
     "npitch": lambda m: [m.topology.bodies[link.body].name for link in m.topology.links if link.pitch is not None],
     "nq": lambda m: [b.name for b in m.topology.bodies for _ in range(b.q[1])],
@@ -357,7 +359,7 @@ def _parameter_rows(body) -> list[tuple[str, Any]]:
 def _physical(model: Model, path: str, rows: np.ndarray, entry: Entry) -> None:
     """Refuse a distribution that can produce numbers the leaf must not have."""
     who = entry.selector if entry.selector == path else f"{entry.selector} ({path})"
-    is_quat = path.endswith(".quat")
+    is_quat = path.rsplit(".", 1)[1].startswith("quat")
     if is_quat != (entry.relative == "rotate"):
         raise ValueError(f"{who}: orientations, and only they, are drawn with relative: rotate")
     row = (3,) if is_quat else _row_shape(model, path)

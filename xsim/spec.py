@@ -21,8 +21,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 __all__ = [
-    "ACTUATORS", "BodySpec", "ConstraintSpec", "GeomSpec", "InertialSpec", "JointSpec", "MarkerSpec", "ModelSpec", "OptionSpec",
-    "ROWS", "Source",
+    "ACTUATORS", "BodySpec", "ConstraintSpec", "ForceSpec", "FunctionSpec", "GeomSpec", "InertialSpec", "JointSpec", "MarkerSpec",
+    "ModelSpec", "OptionSpec", "ROWS", "Source",
 ]  # fmt: skip
 
 ACTUATORS = ("passive", "force", "acceleration", "velocity", "locked", "servo")
@@ -152,6 +152,8 @@ class BodySpec:
     ``inertial`` None means that the geoms give mass and inertia. ``pos_min``/``pos_max``: the box from which randomization
     draws ``pos`` (m, parent frame), None where the file gives none. ``pos_given`` is False where only the box was given.
     ``gravity``: factor of gravity on this body (0: it has no weight).
+    ``velocity``: where the file says how the body starts, the velocity of its centre of mass and its angular velocity, world axes (6,);
+    None: as the joint's ``v0`` says.
     """
 
     name: str
@@ -166,20 +168,49 @@ class BodySpec:
     pos_given: bool = True
     markers: tuple[MarkerSpec, ...] = ()
     gravity: float = 1.0
+    velocity: np.ndarray | None = None
+    source: Source = Source()
+
+
+@dataclass(frozen=True)
+class FunctionSpec:
+    """A function of time, or of whatever a table is over.
+
+    kind and ``numbers``: ``"constant"`` (value,); ``"polynomial"`` (a0, a1, ...); ``"sine"`` (amplitude, frequency in Hz, phase in rad,
+    shift): amplitude sin(2 pi frequency x + phase) + shift; ``"ramp"`` (intercept, slope); ``"table"`` (n, 2), ascending in the first
+    column: linear between the points, constant outside; ``"external"`` (): a control called ``name``.
+    ``repeat``: (start, width, shift): the value at x is that at start + fmod(x + shift, width), fmod with the sign of its first argument.
+    """
+
+    kind: str
+    numbers: np.ndarray
+    repeat: tuple[float, float, float] | None = None
+    name: str = ""
     source: Source = Source()
 
 
 @dataclass(frozen=True)
 class ConstraintSpec:
-    """A holonomic constraint between bodies of the tree.
+    """A holonomic constraint on the tree.
 
-    kind ``"joint"``: a joint that closes a loop. ``joint`` is its spec (type, axes, damping, ...), ``bodies`` its parent and child
-    (-1: world), ``frames`` the joint frame in each of them, as (pos (3,), quat (4,)).
-    kind ``"mimic"``: coordinate ``coordinates[0]`` = ``multiplier`` (coordinate ``coordinates[1]`` - ``reference``) + ``offset``; a
-    coordinate is (body whose joint it belongs to, index among the joint's coordinates).
-    kind ``"gearbox"``: with ``bodies`` = (parent, child, reference) and unit ``axes`` (2, 3) in the axes of the parent and of the
-    child body: angle of the child about the second = -``multiplier`` times angle of the parent about the first, both relative to
-    the reference body, zero as drawn.
+    ``bodies``: the first and the second body (-1: the world); ``frames``: for each of them (pos (3,), quat (4,)) of a frame in it, equal
+    as drawn but for distances. What each kind keeps, seen from the first frame:
+
+    * ``"joint"``: what ``joint`` (type and numbers; the first body its parent) does not leave free; it closes a loop.
+    * ``"point_on_line"``: the second origin on the z axis; ``"point_on_plane"``: in the x-y plane.
+    * ``"distance"``: the distance of the origins, as drawn.
+    * ``"revolute_spherical"``: the distance of the origins, and the first frame's z axis perpendicular to the line between them.
+    * ``"revolute_translational"``: the first frame's z axis perpendicular to the second frame's x and y axes, the line between the
+      origins perpendicular to the first z axis, and its component along the second frame's y axis as drawn.
+    * ``"motor"``: the second frame moves along (``driven`` ``"slide"``) or about (``"hinge"``) the first frame's z axis by
+      ``function`` (``mode`` ``"position"``) or with that speed (``"speed"``, from zero at time zero), or is free to (``""``, no
+      ``function``); ``keeps``: what else it holds, some of x y z (translations) rx ry rz (rotations).
+    * ``"motion"``: the same for the coordinate ``coordinates[0]``.
+    * ``"mimic"``: coordinate ``coordinates[0]`` = ``multiplier`` (coordinate ``coordinates[1]`` - ``reference``) + ``offset``; a
+      coordinate is (body whose joint it belongs to, index among the joint's coordinates).
+    * ``"gearbox"``: with ``bodies`` = (parent, child, reference) and unit ``axes`` (2, 3) in the axes of the parent and of the
+      child body: angle of the child about the second = -``multiplier`` times angle of the parent about the first, both relative to
+      the reference body, zero as drawn.
     """
 
     kind: str
@@ -192,6 +223,48 @@ class ConstraintSpec:
     multiplier: float = 1.0
     offset: float = 0.0
     reference: float = 0.0
+    driven: str = ""
+    keeps: tuple[str, ...] = ()
+    mode: str = ""
+    function: FunctionSpec | None = None
+    source: Source = Source()
+
+
+@dataclass(frozen=True)
+class ForceSpec:
+    """A force between two bodies, or on one. ``bodies``, ``frames`` as in `ConstraintSpec`.
+
+    * ``"spring"``: along the line between the origins, positive when it pushes them apart. With the length L and its rate:
+      preload - K(L - rest) - C(rate) + stops. K is ``stiffness`` times, or the table ``spring``; C ``damping`` times, or the table
+      ``damper`` (FunctionSpec); or instead of both preload - ``map``(rate, L): (rates (m,), lengths (n,), forces (m, n)), bilinear,
+      continued linearly outside. ``stops``: (least, largest length) of the bump stops. ``rest``: length at rest.
+    * ``"torsion"``: about the z axes, on the second body, by its angle relative to the first: the same law (no map, no stops).
+    * ``"bushing"``: six ``stiffness`` and ``damping`` (x y z, then about x y z), in the first frame's axes, on the position and rotation
+      vector of the second frame seen from the first.
+    * ``"motor"``: ``function`` of time along (``driven`` ``"slide"``) or about (``"hinge"``) the first frame's z axis on the second body,
+      at its origin; the opposite on the first at the same point.
+    * ``"load"``: ``vector`` (3,) times ``function`` (None: 1) on one body; ``driven`` ``"slide"`` a force, ``"hinge"`` a moment;
+      ``local``: whether the vector is along body axes and turns with the body, else along world axes. ``frames[0]``: the point in the
+      body, or with ``at_world`` in the world, where it stays.
+    """
+
+    kind: str
+    name: str = ""
+    bodies: tuple[int, ...] = ()
+    frames: tuple = ()
+    stiffness: np.ndarray | float | None = None
+    damping: np.ndarray | float | None = None
+    spring: FunctionSpec | None = None
+    damper: FunctionSpec | None = None
+    map: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
+    rest: float = 0.0
+    preload: float = 0.0
+    stops: tuple[float, float] | None = None
+    driven: str = ""
+    function: FunctionSpec | None = None
+    vector: np.ndarray | None = None
+    local: bool = True
+    at_world: bool = False
     source: Source = Source()
 
 
@@ -213,7 +286,7 @@ class OptionSpec:
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """A whole model: bodies (parents first), scenery fixed to the world, constraints, options.
+    """A whole model: bodies (parents first), scenery fixed to the world, constraints, forces, options.
 
     ``frames``: further named frames of the file: (name, body index or -1, pos, quat in that body's frame).
     """
@@ -223,6 +296,7 @@ class ModelSpec:
     bodies: tuple[BodySpec, ...] = ()
     world_geoms: tuple[GeomSpec, ...] = ()
     constraints: tuple[ConstraintSpec, ...] = ()
+    forces: tuple[ForceSpec, ...] = ()
     frames: tuple[tuple[str, int, np.ndarray, np.ndarray], ...] = ()
     option: OptionSpec = OptionSpec()
     source: Source = Source()

@@ -23,7 +23,6 @@ import jax.numpy as jnp
 from ..model import Topology
 from ..spatial import add, mul, neg, stage, sub, total
 from .actuators import PRESCRIBED, bound, clip
-from .couplings import coupling_rows
 from .kinematics import Frames, inertial_force
 from .passive import Quadratic
 from .solve import Motion as Equation
@@ -300,7 +299,7 @@ def apply_impulses(system: System, q, v, servo: dict):
     terms = evaluate(Equation(system, q, v, [0.0] * nv))
     mass = effective_mass(Equation(system, q, v, [0.0] * nv), terms)
     like = jnp.broadcast_arrays(*(jnp.asarray(x) for x in (*v, *(y for row in mass for y in row), *jax.tree.leaves(steps))))[0][None]
-    jacobian = coupling_rows(system)
+    jacobian = terms.jacobian
     fixed_rows = [[(dof, jax.lax.stop_gradient(c)) for dof, c in row] for row in jacobian]
     fixed_mass, vstar, fixed_steps = jax.lax.stop_gradient((_arrays([list(r) for r in mass], like), _arrays(list(v), like), steps))
     s = _table(fixed_steps, like)

@@ -9,10 +9,12 @@ import jax.numpy as jnp
 
 from ..spatial import add, mul, stage, total
 from .actuators import drive
-from .couplings import closing
+from .holonomic import closing
 from .impulses import apply_impulses, rows
+from .manifold import integrate, rates, shifted
+from .projection import project
 from .solve import Motion, acceleration
-from .system import System, split_q, split_v
+from .system import System
 
 
 class Moving(NamedTuple):
@@ -24,44 +26,6 @@ class Moving(NamedTuple):
     diverged: object  # 1.0 where the flag of this name is set
     singular: object
     unsolved: object
-
-
-@stage
-def _shift(x, dx, h):
-    return [add(a, mul(b, h)) for a, b in zip(x, dx, strict=True)]
-
-
-@stage
-def _integrate(joint, numbers, q, v, h):
-    return joint.integrate(numbers, q, tuple(mul(x, h) for x in v))
-
-
-@stage
-def _rate(joint, numbers, q, v):
-    return joint.rate(numbers, q, v)
-
-
-def integrate(system: System, q, v, h) -> list:
-    """q moved along v for the time h."""
-    out: list = []
-    for joint, numbers, a, b in zip(system.joints, system.numbers, split_q(system, q), split_v(system, v), strict=True):
-        out.extend(_integrate(joint, numbers, a, b, h))
-    return out
-
-
-def difference(system: System, q0, q1) -> list:
-    """The velocity that takes q0 to q1 in unit time; inverse of `integrate`."""
-    out: list = []
-    for joint, numbers, a, b in zip(system.joints, system.numbers, split_q(system, q0), split_q(system, q1), strict=True):
-        out.extend(joint.difference(numbers, a, b))
-    return out
-
-
-def _rates(system: System, q, v) -> list:
-    out: list = []
-    for joint, numbers, a, b in zip(system.joints, system.numbers, split_q(system, q), split_v(system, v), strict=True):
-        out.extend(_rate(joint, numbers, a, b))
-    return out
 
 
 class Change(NamedTuple):
@@ -76,7 +40,7 @@ def _velocity(system: System, s: Moving, tau, ctrl, damped, sprung) -> Change:
     """The velocity after smooth forces, then after the impulses of friction, limits and servos."""
     driven = drive(system, s.v, tau, ctrl)
     a, pivot = acceleration(Motion(system, s.q, s.v, driven.tau, damped, sprung, driven.hold, tuple(closing(system, s.q, s.v))))
-    v, solved = apply_impulses(system, s.q, _shift(s.v, a, system.dt), driven.servo)
+    v, solved = apply_impulses(system, s.q, shifted(s.v, a, system.dt), driven.servo)
     return Change(v, pivot, solved)
 
 
@@ -113,10 +77,10 @@ def _rk4(system: System, s: Moving, tau, ctrl) -> tuple:
     dqs, dvs, pivots = [], [], []
     for reach in (None, half, half, h):
         if reach is not None:
-            q, v = _shift(s.q, dqs[-1], reach), _shift(s.v, dvs[-1], reach)
+            q, v = shifted(s.q, dqs[-1], reach), shifted(s.v, dvs[-1], reach)
         driven = drive(system, v, tau, ctrl)
         a, pivot = acceleration(Motion(system, q, v, driven.tau, hold=driven.hold))
-        dqs.append(_rates(system, q, v))
+        dqs.append(rates(system, q, v))
         dvs.append(a)
         pivots.append(pivot)
     pivot = jnp.minimum(jnp.minimum(pivots[0], pivots[1]), jnp.minimum(pivots[2], pivots[3]))
@@ -153,4 +117,5 @@ def advance(system: System, s: Moving, tau, ctrl) -> Moving:
     else:
         v, pivot, solved = step_velocity(system, s, tau, ctrl)
         q = integrate(system, s.q, v, system.dt)
+    q, v = project(system, q, v)
     return Moving(q, v, add(s.time, system.dt), *_health(q, v, pivot, solved, s.diverged, s.singular, s.unsolved))

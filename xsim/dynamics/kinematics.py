@@ -247,7 +247,8 @@ def _body_pose(link: Pose, offset: Pose) -> Pose:
 
 
 @stage
-def _point_acceleration(acceleration: Motion, velocity: Motion, point):
+def point_acceleration(acceleration: Motion, velocity: Motion, point):
+    """Acceleration of the point at ``point`` from the reference point."""
     lin = vadd(acceleration.lin, cross(acceleration.ang, point))
     return vadd(lin, cross(velocity.ang, vadd(velocity.lin, cross(velocity.ang, point))))
 
@@ -300,7 +301,7 @@ def body_accelerations(system: System, frame: Frames, velocity, acceleration) ->
             lin.append(ZERO3)
             ang.append(ZERO3)
         else:
-            lin.append(_point_acceleration(acceleration[body.link], velocity[body.link], point))
+            lin.append(point_acceleration(acceleration[body.link], velocity[body.link], point))
             ang.append(acceleration[body.link].ang)
     return lin, ang
 

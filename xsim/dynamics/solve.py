@@ -7,13 +7,14 @@ composite inertias nor the factorization are ever differentiated (for the first 
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from ..spatial import add, in_one_region, mul, neg, one_region, stage, sub, total
-from .couplings import coupling_rows
+from .holonomic import holonomic_rates, holonomic_rows
 from .kinematics import Frames, frames, inverse_dynamics, link_inertias, mass_matrix
 from .passive import Quadratic, passive_force, quadratic
 from .system import System
@@ -197,14 +198,17 @@ def pulled(force: list, jacobian: list, y) -> list:
 
 @stage
 def _ldl(a):
-    """Factor a small dense symmetric matrix given by its lower triangle: unit lower triangle, inverse pivots (0 for a zero pivot)."""
+    """Factor a small dense positive semidefinite matrix given by its lower triangle: unit lower triangle, inverse pivots (0 for a
+    zero pivot: a row that depends on those before it, or is nothing but rounding beside the largest)."""
     n, lower, pivots, inverse = len(a), [], [], []
+    largest = functools.reduce(jnp.maximum, [a[i][i] for i in range(n)]) if n else 0.0
     for i in range(n):
         row: list = []
         for j in range(i):
             row.append(mul(sub(a[i][j], total([mul(mul(row[k], lower[j][k]), pivots[k]) for k in range(j)])), inverse[j]))
         pivot = sub(a[i][i], total([mul(mul(x, x), p) for x, p in zip(row, pivots, strict=True)]))
-        usable = pivot > 1e3 * _tolerance(pivot.dtype) * jnp.abs(a[i][i])
+        eps = float(jnp.finfo(pivot.dtype).eps)
+        usable = pivot > jnp.maximum(1e3 * _tolerance(pivot.dtype) * a[i][i], eps**1.5 * largest)
         lower.append(row)
         pivots.append(pivot)
         inverse.append(jnp.where(usable, 1.0 / jnp.where(usable, pivot, 1.0), 0.0))
@@ -288,7 +292,7 @@ class Motion(NamedTuple):
 
     damped, sprung: the time over which damping and the square of the time over which springs act implicitly (0.0: not at all).
     hold: per dof the acceleration that is prescribed, None where it follows from the forces; () for no prescribed dof.
-    closing: per coupling row, the second derivative of its gap; () for zero.
+    closing: per coupling of coordinates, the second derivative of its gap; () for zero.
     """
 
     system: System
@@ -314,7 +318,7 @@ class Terms(NamedTuple):
     damping: Quadratic
     loads: list  # (factor, Quadratic) pairs added to the mass matrix
     stiffness: Quadratic | None  # None where springs act explicitly
-    jacobian: list  # of the coupling rows
+    jacobian: list  # of the holonomic rows
 
 
 def _constant(x, value: float) -> bool:
@@ -333,13 +337,13 @@ def evaluate(m: Motion) -> Terms:
         stiffness = quadratic(system, frame, system.stiffness, "spring")
         loads.append((m.sprung, stiffness))
     loads.append((system.regularization, Quadratic([1.0] * len(m.v), {})))
-    return Terms(frame, link_inertias(system, frame), damping, loads, stiffness, coupling_rows(system))
+    return Terms(frame, link_inertias(system, frame), damping, loads, stiffness, holonomic_rows(system, frame))
 
 
 def residual(m: Motion, x, terms: Terms | None = None) -> list:
-    """What is zero at the solution x: the acceleration, then the multipliers of the couplings (None: all zero).
+    """What is zero at the solution x: the acceleration, then the multipliers of the holonomic rows (None: all zero).
 
-    Inverse dynamics of the acceleration minus applied, passive and coupling forces, then the couplings' equations. Prescribed dofs
+    Inverse dynamics of the acceleration minus applied, passive and constraint forces, then the rows' equations. Prescribed dofs
     take their acceleration from ``m.hold`` and have no equation.
     """
     t, n = terms or evaluate(m), len(m.v)
@@ -359,7 +363,9 @@ def residual(m: Motion, x, terms: Terms | None = None) -> list:
     balance = pulled(_balance(force, m.tau, passive, extra), t.jacobian, y)
     if m.hold:
         balance = [b if h is None else 0.0 for b, h in zip(balance, m.hold, strict=True)]
-    wanted = m.closing or [0.0] * len(t.jacobian)
+    wanted = [neg(r) for r in holonomic_rates(m.system, t.frame, m.q, m.v)]
+    for i, c in enumerate(m.closing):
+        wanted[i] = add(wanted[i], c)
     return [*balance, *(sub(c, 0.0 if a is None else _row_times(row, a)) for c, row in zip(wanted, t.jacobian, strict=True))]
 
 

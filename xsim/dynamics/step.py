@@ -18,19 +18,21 @@ from ..model import Data, Flags, Model, State
 from ..spatial import one_region
 from . import kinematics as kin
 from .actuators import drive
+from .holonomic import has_rows, holonomic_gaps
 from .impulses import rows as impulse_rows
 from .integrators import Moving, advance, step_velocity
-from .integrators import difference as _difference
-from .integrators import integrate as _integrate
 from .lanes import Lanes, batch_shape, make_lanes
+from .manifold import difference as _difference
+from .manifold import integrate as _integrate
 from .passive import displacements, passive_force, quadratic
+from .projection import closer, tangent
 from .solve import Motion as Equation
 from .solve import acceleration, multiply, with_quadratic
 from .system import System, gravity_acceleration, prepare
 
 __all__ = [
-    "bias", "body_inertia", "difference", "energy", "forward", "forward_dynamics", "init", "integrate", "inverse_dynamics", "jacobian",
-    "kinematics", "mass_matrix", "passive", "rollout", "smooth_acceleration", "step",
+    "bias", "body_inertia", "difference", "energy", "forward", "forward_dynamics", "gaps", "init", "integrate", "inverse_dynamics",
+    "jacobian", "kinematics", "mass_matrix", "passive", "project", "rollout", "smooth_acceleration", "step",
 ]  # fmt: skip
 
 
@@ -291,6 +293,28 @@ def difference(model: Model, q0, q1):
     return c.join(_difference(c.system, c.q, list(c.lanes.split(jnp.broadcast_to(q1, (*c.lanes.batch, model.nq)), 1))))
 
 
+@functools.partial(_public, static_argnames="iterations")
+def project(model: Model, state: State, iterations: int = 20) -> State:
+    """The state nearby that satisfies the holonomic constraints: joints that close loops, distances, couplings.
+
+    The configuration is moved by Newton steps, each the shortest in the metric of the mass matrix; then the velocity, in one. What is
+    consistent stays where it is. Where Newton's method finds no solution the state keeps a gap: see `gaps`.
+    """
+    c = _Call(model, state.q, state.v)
+    q = [jnp.broadcast_to(x, jnp.broadcast_shapes(*(jnp.shape(y) for y in c.q))) for x in c.q]
+    if has_rows(c.system):
+        q = jax.lax.fori_loop(0, iterations, lambda _, x: _settled(closer(c.system, x), x), q)
+        return state.replace(q=c.join(q), v=c.join(tangent(c.system, q, c.v)))
+    return state
+
+
+@_public
+def gaps(model: Model, q):
+    """By how much each holonomic row is violated: (*batch, rows), m, rad or 1."""
+    c = _Call(model, q)
+    return c.join(holonomic_gaps(c.system, kin.frames(c.system, c.q), c.q))
+
+
 @_public
 def forward(model: Model, state: State, ctrl=None, tau=None) -> Data:
     """Everything that can be computed at a state. tau: generalized force (*batch, nv), ctrl: commands (*batch, nu).
@@ -314,7 +338,7 @@ def forward(model: Model, state: State, ctrl=None, tau=None) -> Data:
     passive = passive_force(system, frame, c.q, c.v, damping)
     tau = drive(system, c.v, c.tau, c.ctrl).tau
     rows = [0.0] * model.nv
-    if impulse_rows(system.topology):
+    if impulse_rows(system.topology) or has_rows(system):
         loads = quadratic(system, frame, system.armature, "armature").times(a)
         force = kin.inertial_force(system, frame, inertia, a)
         rows = [f + x + b - p - t for f, x, b, p, t in zip(force, loads, bias, passive, tau, strict=True)]
@@ -422,7 +446,7 @@ def _steps(model: Model, state: State, inputs: _Inputs, steps: int, record, chec
     return public(moving), kept
 
 
-def _settled(new: Moving, old: Moving) -> Moving:
+def _settled(new, old):
     """The new components with the shapes and dtypes of the old, as a loop's carry must have."""
     return jax.tree.map(lambda a, b: jnp.broadcast_to(jnp.asarray(a, b.dtype), b.shape), new, old)
 

@@ -53,7 +53,8 @@ class Tables:
     """Structure of the tree, from the topology alone.
 
     root: per link, the link whose origin is the reference point of its tree. dof_link: link of a dof. before: per dof, the dofs
-    that move it, nearest last; after: per dof, the dofs it moves. at_link: per body, whether its frame is its link's frame.
+    that move it, nearest last; after: per dof, the dofs it moves. chain: per link,
+    the dofs that move it. at_link: per body, whether its frame is its link's frame.
     blocks: per joint whose damping or armature does not act along its own velocities: a `Block`.
     """
 
@@ -61,6 +62,7 @@ class Tables:
     dof_link: tuple[int, ...]
     before: tuple[tuple[int, ...], ...]
     after: tuple[tuple[int, ...], ...]
+    chain: tuple[tuple[int, ...], ...]
     at_link: tuple[bool, ...]
     blocks: tuple[Block, ...]
 
@@ -92,7 +94,7 @@ def tables(topology: Topology) -> Tables:
         laws = [None if axes == "joint" else axes for axes in (body.damper_axes, body.armature_axes)]
         if slides and rotating and any(laws):
             blocks.append(Block(index, tuple(slides), tuple(rotating), *laws))
-    return Tables(tuple(root), tuple(dof_link), tuple(before), after, tuple(at_link), tuple(blocks))
+    return Tables(tuple(root), tuple(dof_link), tuple(before), after, tuple(link_last), tuple(at_link), tuple(blocks))
 
 
 class System(NamedTuple):
@@ -114,6 +116,8 @@ class System(NamedTuple):
     friction: tuple
     limits: Limit
     coupling: Coupling
+    ends: tuple  # per constraint between frames, their poses (a Pose each) in the link of their body, or in the world
+    lengths: tuple
     gravity: tuple
     dt: object
     regularization: object
@@ -258,11 +262,19 @@ def prepare(model: Model, lanes: Lanes) -> System:
         axis = axes[link.axis] if isinstance(link.axis, int) else link.axis
         numbers.append(Numbers(axis, None if link.pitch is None else pitch[link.pitch], _params(model, link, lanes)))
         joints.append(elementary(link.kind, body.joint_type))
+    ends = []
+    own = [
+        [_pose(p, q) for p, q in zip(split(pos, 2), split(quat, 2), strict=True)]
+        for pos, quat in ((model.constraint.pos1, model.constraint.quat1), (model.constraint.pos2, model.constraint.quat2))
+    ]
+    for info, *poses in zip(top.constraints, *own, strict=True):
+        ends.append(tuple(p if b < 0 else _compose(offset[b], p) for b, p in zip(info.bodies, poses, strict=True)))
     return System(
         top, tab, tuple(joints), tuple(tree), tuple(numbers), tuple(inertia), tuple(lifted), tuple(p.quat for p in poses), tuple(offset),
         split(model.dof.damping, 1), split(model.dof.armature, 1), split(model.dof.stiffness, 1), split(model.joint.spring_ref, 1),
         split(model.dof.friction, 1), Limit(*(split(getattr(model.limit, f.name), 1) for f in fields(Limit))),
         Coupling(*(split(getattr(model.coupling, f.name), 1) for f in fields(Coupling))),
+        tuple(ends), split(model.constraint.value, 1),
         split(model.option.gravity, 1), split(model.option.dt, 0), split(model.option.regularization, 0),
     )  # fmt: skip
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..spec import ModelSpec
-from . import sdf, skel, urdf, xxy
+from . import chrono, sdf, skel, urdf, xxy
 from .errors import Notes, ParseError, SuspiciousInputWarning, UnsupportedWarning, allowed
 from .reader import parse_xml, read_bytes
 
@@ -31,7 +31,7 @@ FORMATS: dict[str, Format] = {
     "sdf": Format("SDFormat", sdf.read, ("sdf", "model", "gazebo"), (".sdf", ".world"), ("paths",)),
     "urdf": Format("URDF", urdf.read, ("robot",), (".urdf",), ("paths", "base")),
     "skel": Format("DART SKEL", skel.read, ("skel",), (".skel",), ("enforce_limits",)),
-    "chrono": Format("Chrono YAML", None, (), (".yaml", ".yml")),
+    "chrono": Format("Chrono YAML", chrono.read, (), (".yaml", ".yml"), ("gravity", "dt")),
 }
 
 
@@ -39,7 +39,8 @@ def parse(path, *, format: str | None = None, strict: bool = False, **options) -
     """Read a model file. format: a name of FORMATS, None to find it from the file. strict: what is not read is an error.
 
     Options of one format: ``paths`` (sdf, urdf: folders in which ``model://`` and ``package://`` names are looked up), ``base`` (urdf:
-    ``"free"`` or ``"fixed"``, how the root link is held), ``enforce_limits`` (skel: whether joint limits act).
+    ``"free"`` or ``"fixed"``, how the root link is held), ``enforce_limits`` (skel: whether joint limits act), ``gravity`` and ``dt``
+    (chrono: acceleration of free fall (3,), m/s^2, and step, s, which the model file does not say).
     Raises ParseError, TypeError for an option that the format does not have; warns once (`UnsupportedWarning`,
     `SuspiciousInputWarning`) with all lines.
     """

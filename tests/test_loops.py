@@ -1,0 +1,226 @@
+"""Closed loops: what the constraints keep, where the tree is redundant or singular, drift, gradients."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from test_gradients import REACH, check_gradients, point_of
+
+import xsim
+from xsim import models
+from xsim.io import parse_text
+from xsim.spec import BodySpec, ConstraintSpec, InertialSpec, JointSpec, ModelSpec, OptionSpec
+
+IDENTITY = np.array([1.0, 0, 0, 0])
+
+
+def bar(lengths, turn, joint="revolute", elbow="revolute"):
+    """SDFormat text of a four-bar: ground, crank, coupler and rocker of these lengths, drawn with the crank at angle ``turn`` from z."""
+    ground, crank, coupler, rocker = lengths
+    tip = crank * np.array([np.sin(turn), np.cos(turn)])
+    there = np.array([ground, 0.0])
+    d = np.linalg.norm(there - tip)
+    along = (coupler**2 - rocker**2 + d**2) / (2 * d)
+    up = np.sqrt(max(coupler**2 - along**2, 0.0))
+    e = (there - tip) / d
+    pin = tip + along * e + up * np.array([-e[1], e[0]])
+    angles = [np.arctan2(*(pin - foot)) for foot in (tip, there)]
+    links = [("crank", 0, 0, turn, crank), ("coupler", *tip, angles[0], coupler), ("rocker", *there, angles[1], rocker)]
+    text = "".join(
+        f'<link name="{n}"><pose>{x} 0 {z} 0 {a} 0</pose><inertial><pose>0 0.01 {length / 2} 0 0 0</pose><mass>{1 + length}</mass>'
+        "<inertia><ixx>0.02</ixx><iyy>0.03</iyy><izz>0.01</izz></inertia></inertial></link>"
+        for n, x, z, a, length in links
+    )
+    axis = "<axis><xyz>0 1 0</xyz></axis>"
+    hung = (("a", "revolute", ("world", "crank")), ("b", elbow, ("crank", "coupler")), ("c", "revolute", ("world", "rocker")))
+    for n, kind, ends in hung:
+        text += f'<joint name="{n}" type="{kind}"><parent>{ends[0]}</parent><child>{ends[1]}</child>{axis}</joint>'
+    text += f'<joint name="d" type="{joint}"><pose>0 0 {rocker} 0 0 0</pose><parent>coupler</parent><child>rocker</child>{axis}</joint>'
+    return f'<sdf version="1.9"><model name="bar">{text}</model></sdf>'
+
+
+@pytest.fixture(scope="module")
+def four_bar():
+    with jax.enable_x64(True):
+        return xsim.load(models.path("four_bar"))
+
+
+def turning(model, speed=5.0):
+    """The drawn pose, the crank turning."""
+    start = xsim.init(model)
+    return xsim.project(model, start.replace(v=start.v + speed * jnp.array([1.0, 0.0, 0.0])))
+
+
+def test_project_moves_what_is_inconsistent_and_nothing_else(four_bar, x64):
+    drawn = xsim.init(four_bar)
+    assert np.abs(xsim.gaps(four_bar, drawn.q)).max() < 1e-14
+    same = xsim.project(four_bar, drawn)
+    np.testing.assert_allclose(same.q, drawn.q, atol=1e-14)
+    rng = np.random.default_rng(0)
+    away = xsim.init(four_bar, 0.3 * rng.normal(size=(20, 3)), rng.normal(size=(20, 3)))
+    near = xsim.project(four_bar, away)
+    assert np.abs(xsim.gaps(four_bar, away.q)).max() > 0.1 and np.abs(xsim.gaps(four_bar, near.q)).max() < 1e-12
+    # The velocity keeps the gaps closed, and is the nearest such one: what was taken is orthogonal, in the mass metric, to what is left.
+    rates = jax.jvp(lambda q: xsim.gaps(four_bar, q), (near.q,), (near.v,))[1]
+    np.testing.assert_allclose(rates, 0, atol=1e-12)
+    taken = np.einsum("bij,bj->bi", xsim.mass_matrix(four_bar, near.q), away.v - near.v)
+    np.testing.assert_allclose(np.sum(taken * near.v, -1), 0, atol=1e-12)
+
+
+def test_acceleration_keeps_the_gaps_closed_to_second_order(four_bar, x64):
+    state = turning(four_bar)
+    a = xsim.forward_dynamics(four_bar, state.q, state.v, jnp.array([0.3, 0.0, 0.0]))
+
+    def gap(t):
+        return xsim.gaps(four_bar, state.q + t * state.v + 0.5 * t**2 * a)
+
+    second = jax.jvp(lambda t: jax.jvp(gap, (t,), (1.0,))[1], (0.0,), (1.0,))[1]
+    assert np.abs(second).max() < 1e-11 and np.abs(a).max() > 1
+
+
+def test_reduced_equation_of_one_freedom(four_bar, x64):
+    """With the velocities u per unit speed of the crank, (u M u) a = u (tau - bias) at rest."""
+    q = xsim.project(four_bar, xsim.init(four_bar, jnp.array([0.4, 0.0, 0.0]))).q
+    u = xsim.project(four_bar, xsim.init(four_bar, q, jnp.array([1.0, 0.0, 0.0]))).v
+    u = u / u[0]
+    tau = jnp.array([2.0, 0.5, -1.0])
+    a = xsim.forward_dynamics(four_bar, q, jnp.zeros(3), tau)
+    np.testing.assert_allclose(a[0], u @ (tau - xsim.bias(four_bar, q, jnp.zeros(3))) / (u @ xsim.mass_matrix(four_bar, q) @ u), rtol=1e-10)
+
+
+def test_energy_is_kept(x64):
+    model = xsim.with_integrator(xsim.build(parse_text(bar((0.8, 0.3, 0.7, 0.5), 0.2), "sdf")), "rk4")
+    state = turning(model, 4.0)
+    _, kept = xsim.rollout(model, state, steps=1000, record=lambda s, _: (s.q, s.v))
+    energy = sum(xsim.energy(model, *kept))
+    np.testing.assert_allclose(energy, sum(xsim.energy(model, state.q, state.v)), rtol=1e-8)
+    assert np.ptp(kept[0][:, 0]) > 2 * np.pi
+
+
+@pytest.mark.parametrize(("dtype", "bound"), [("float64", 1e-12), ("float32", 1e-5)])
+def test_nothing_drifts_in_100000_steps(dtype, bound):
+    """The crank is driven for 100 s, through eight turns and then to and fro."""
+    with jax.enable_x64(dtype == "float64"):
+        model = xsim.load(models.path("four_bar"))
+        ctrls = jnp.broadcast_to(jnp.array([0.15, 0.0, 0.0]), (100_000, 3))
+
+        def worst(s):
+            return xsim.rollout(model, s, ctrls, record=lambda s, _: (jnp.abs(xsim.gaps(model, s.q)).max(), s.q[0]))[1]
+
+        gap, angle = jax.jit(worst)(turning(model))
+        assert gap.max() < bound and angle[-1] > 50
+
+
+def test_redundant_rows_and_the_order_of_frames_change_nothing(x64):
+    """A planar loop closed by a hinge (three redundant rows), a ball (one) and a universal-like chain: the same motion."""
+    found = []
+    for joint in ("revolute", "ball"):
+        model = xsim.build(parse_text(bar((0.8, 0.3, 0.7, 0.5), 0.5, joint), "sdf"))
+        found.append(xsim.rollout(model, turning(model), steps=200)[0])
+    np.testing.assert_allclose(found[1].q, found[0].q, atol=1e-10)
+    np.testing.assert_allclose(found[1].v, found[0].v, atol=1e-8)
+
+
+def test_change_point_is_finite(x64):
+    """A parallelogram with all its bars in line: the constraints lose a rank; motion and gradients stay finite."""
+    model = xsim.build(parse_text(bar((0.8, 0.3, 0.8, 0.3), np.pi / 2), "sdf"))
+    state = turning(model, 2.0)
+
+    def loss(q, v, m):
+        return (xsim.step(m, state.replace(q=q, v=v)).q ** 2).sum()
+
+    final = xsim.rollout(model, state, steps=50)[0]
+    assert np.isfinite(final.q).all() and np.abs(xsim.gaps(model, final.q)).max() < 1e-6
+    gradient = jax.jit(jax.grad(loss, (0, 1, 2)))(state.q, state.v, model)
+    assert all(np.isfinite(g).all() for g in jax.tree.leaves(gradient))
+
+
+def test_gradients_of_a_loop(x64):
+    """A step from closed poses and from poses with gaps, all leaves. Balls at both ends of the coupler: with hinges alone, any turn of
+    an axis out of the plane would lock the mechanism, and there is no derivative in that direction."""
+    model = xsim.build(parse_text(bar((0.8, 0.3, 0.7, 0.5), 0.4, "ball", "ball"), "sdf"))
+    rng = np.random.default_rng(3)
+    point = point_of(model, rng)
+    away = xsim.integrate(model, xsim.init(model).q, 0.2 * rng.normal(size=(7, model.nv)))
+    point["q"] = np.array(xsim.project(model, xsim.init(model, away)).q)
+    point["q"][4:] += 1e-3 * rng.normal(size=point["q"][4:].shape)
+    reverse = check_gradients(model, 1, REACH, 1e-6, point)
+    assert all(np.abs(reverse[f"constraint.{leaf}"]).max() > 1e-6 for leaf in ("pos1", "pos2"))
+
+
+# ---- constraints of other kinds -----------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def cube():
+    return InertialSpec(2.0, np.zeros(3), np.array([0.1, 0.2, 0.3, 0.0, 0.0, 0.0]))
+
+
+def free_body(*constraints, **option):
+    body = BodySpec("body", -1, JointSpec("free"), inertial=cube())
+    option = {"gravity": np.array([0, 0, -9.81]), "dt": 1e-3, **option}
+    return xsim.build(ModelSpec(bodies=(body,), constraints=constraints, option=OptionSpec(**option)))
+
+
+def tie(kind, joint=None, quat=IDENTITY, pos=(0, 0, 0)):
+    frames = ((np.asarray(pos, float), quat), (np.asarray(pos, float), quat))
+    return ConstraintSpec(kind, "tie", bodies=(-1, 0), frames=frames, joint=joint)
+
+
+AXES = {
+    "hinge": [[0.0, 0.6, 0.8]], "slide": [[0.0, 0.6, 0.8]], "universal": [[0.0, 1, 0], [1.0, 0, 0]],
+    "planar": [[1.0, 0, 0], [0, 1.0, 0], [0, 0, 1.0]], "slide2": [[1.0, 0, 0], [0, 0.6, 0.8]],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["fixed", "hinge", "slide", "ball", "universal", "planar", "slide2"])
+def test_a_free_body_held_by_a_joint_moves_as_one_on_that_joint(kind, x64):
+    """The joint as rows on a free body and the joint in the tree."""
+    params = {"axes": np.array(AXES[kind])} if kind in AXES else {}
+    at = np.array([0.1, -0.2, 0.3])
+    held = free_body(tie("joint", JointSpec(kind, params=params), pos=at))
+    body = BodySpec("body", -1, JointSpec(kind, params=params, pos=at), pos=at, inertial=cube())
+    tree = xsim.build(ModelSpec(bodies=(body,), option=OptionSpec(gravity=np.array([0, 0, -9.81]), dt=1e-3)))
+    rng = np.random.default_rng(4)
+    v = 0.5 * rng.normal(size=tree.nv)
+    start = xsim.init(tree, v=v)
+    with jax.disable_jit():  # once each: compiling would take longer
+        data = xsim.forward(tree, start)
+        state = xsim.init(held, v=np.concatenate([data.lin[0], data.ang[0]]))
+        np.testing.assert_allclose(xsim.project(held, state, iterations=1).v, state.v, atol=1e-12)
+        found = xsim.forward(held, state)
+    np.testing.assert_allclose(found.lin_acc, data.lin_acc, atol=1e-9)
+    np.testing.assert_allclose(found.ang_acc, data.ang_acc, atol=1e-9)
+    if kind not in ("hinge", "slide2"):
+        return  # the motion of two is enough
+    ends = [xsim.rollout(xsim.with_integrator(m, "rk4"), s, steps=300)[0] for m, s in ((held, state), (tree, start))]
+    poses = [xsim.kinematics(m, s.q) for m, s in zip((held, tree), ends, strict=True)]
+    np.testing.assert_allclose(poses[0][0], poses[1][0], atol=1e-8)
+    np.testing.assert_allclose(np.abs(poses[0][1]), np.abs(poses[1][1]), atol=1e-8)
+
+
+def test_points_on_lines_and_planes(x64):
+    """Without friction: down a slope of 30 degrees, along the line or in the plane."""
+    turn = np.array([np.cos(np.pi / 3), 0, np.sin(np.pi / 3), 0])  # z to 30 degrees below x
+    down = np.array([np.cos(np.pi / 6), 0, -0.5])
+    model = free_body(tie("point_on_line", quat=turn))
+    final = xsim.rollout(model, xsim.init(model), steps=500)[0]
+    np.testing.assert_allclose(final.v[:3], 9.81 * 0.5 * 0.5 * down, atol=1e-9)
+    turn = np.array([np.cos(np.pi / 12), 0, np.sin(np.pi / 12), 0])  # z to the normal of that slope
+    model = free_body(tie("point_on_plane", quat=turn))
+    final = xsim.rollout(model, xsim.init(model, v=np.array([0, 1.0, 0, 0, 0, 0])), steps=500)[0]
+    np.testing.assert_allclose(final.v[:3], 9.81 * 0.5 * 0.5 * down + [0, 1, 0], atol=1e-9)
+
+
+def test_what_cannot_close_a_loop_is_refused():
+    joint = {"params": {"axes": np.array([[0.0, 0, 1]])}}
+    for spec, words in (
+        (JointSpec("screw", **joint), "a screw joint cannot close a loop; allowed: fixed, hinge"),
+        (JointSpec("hinge", **joint, damping=np.array([0.1])), "damping of a joint that closes a loop"),
+        (JointSpec("hinge", **joint, position_range=np.array([[-1.0, 1.0]])), "position limits of a joint that closes a loop"),
+        (JointSpec("hinge", **joint, actuator="servo"), "cannot be driven"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            free_body(tie("joint", spec))

@@ -1,0 +1,70 @@
+"""All holonomic rows: linear couplings of coordinates (mimic, gearbox), then constraints between frames (`loops`)."""
+
+from __future__ import annotations
+
+from ..spatial import add, mul, neg, stage, sub
+from .kinematics import Frames
+from .loops import active, loop_gaps, loop_rates, loop_rows
+from .system import System
+
+
+def holonomic_rows(system: System, frame: Frames) -> list:
+    """J, per row [(dof, coefficient), ...]; empty where holonomic rows are switched off."""
+    return [*_coupling_rows(system), *(loop_rows(system, frame) if active(system) else [])]
+
+
+def has_rows(system: System) -> bool:
+    """Whether there are holonomic rows that act."""
+    return "holonomic" in system.topology.rows and bool(system.topology.couplings or system.topology.constraints)
+
+
+def holonomic_rates(system: System, frame: Frames, q, v) -> list:
+    """(dJ/dt) v per row."""
+    return [0.0] * len(_coupling_rows(system)) + (loop_rates(system, frame, q, v) if active(system) else [])
+
+
+def holonomic_gaps(system: System, frame: Frames, q) -> list:
+    """What every row shall keep at zero."""
+    return [*_coupling_gaps(system, q), *(loop_gaps(system, frame) if active(system) else [])]
+
+
+def _coupling_rows(system: System) -> list:
+    if "holonomic" not in system.topology.rows:
+        return []
+    pairs = zip(system.topology.couplings, system.coupling.multiplier, strict=True)
+    return [[(follower, 1.0), (leader, neg(m))] for (follower, leader), m in pairs]
+
+
+@stage
+def _gap(follower, leader, multiplier, offset, reference):
+    return sub(follower, add(mul(multiplier, sub(leader, reference)), offset))
+
+
+def _coupling_gaps(system: System, q) -> list:
+    if not _coupling_rows(system):
+        return []
+    place = {link.v: link.q for link in system.topology.links}
+    c = system.coupling
+    return [
+        _gap(q[place[follower]], q[place[leader]], m, o, r)
+        for (follower, leader), m, o, r in zip(system.topology.couplings, c.multiplier, c.offset, c.reference, strict=True)
+    ]
+
+
+@stage
+def _closing(gap, rate, dt):
+    return mul(neg(add(mul(gap, 1.0 / dt), rate)), 1.0 / dt)
+
+
+def closing(system: System, q, v) -> list:
+    """Of each coupling, the second derivative of its gap that closes it at the end of a step of the semi-implicit rules, whatever v was."""
+    rows = _coupling_rows(system)
+    return [_closing(gap, rate(row, v), system.dt) for gap, row in zip(_coupling_gaps(system, q), rows, strict=True)]
+
+
+def rate(row, v):
+    """Row of J times v."""
+    out = 0.0
+    for dof, coefficient in row:
+        out = add(out, mul(coefficient, v[dof]))
+    return out

@@ -1,0 +1,197 @@
+"""Constraints between frames of two bodies: joints that close loops, distances, points on lines and planes.
+
+A row is one number g of the poses that shall be zero. Its rate is a wrench F times the velocity of the second body relative to the first
+(a relative motion that both share changes nothing), g' = F . (V_b - V_a), so F gives the row of J; g'' = J a + (what velocities alone
+make of it). With d from the first origin to the second, e an axis carried by body i, u carried by a, w by b:
+
+    slide     g = e . d - c       F: force e through the other body's origin   g'' has 2 (w_i x e) . d' + (w_i' x e + w_i x (w_i x e)) . d
+    dot       g = u . w           F: moment w x u
+    distance  g = |d| - c         F: force d/|d| along the line                g'' has (|d'|^2 - (n . d')^2) / |d|
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+
+from ..spatial import (
+    ZERO3,
+    Force,
+    Pose,
+    add,
+    apply,
+    cross,
+    dot,
+    matrix,
+    mul,
+    neg,
+    normalize,
+    power,
+    safe_norm,
+    stage,
+    sub,
+    total,
+    vadd,
+    vsub,
+)
+from .kinematics import Frames, accelerations, point_acceleration, point_velocity, velocities
+from .system import System
+
+
+class End(NamedTuple):
+    """One end of a constraint: origin from the body's reference point, origin in the world, axes (columns of R)."""
+
+    x: tuple
+    world: tuple
+    R: tuple
+
+    def axis(self, k: int):
+        return tuple(row[k] for row in self.R)
+
+
+@stage
+def _end(R, origin, reference, pose: Pose) -> End:
+    own = matrix(pose.quat)
+    x = vadd(origin, apply(R, pose.pos))
+    columns = [apply(R, tuple(row[k] for row in own)) for k in range(3)]
+    return End(x, vadd(x, reference), tuple(zip(*columns, strict=True)))
+
+
+@stage
+def _fixed_end(pose: Pose) -> End:
+    return End(pose.pos, pose.pos, matrix(pose.quat))
+
+
+def active(system: System) -> bool:
+    """Whether the model has such rows and they act."""
+    return bool(system.topology.constraints) and "holonomic" in system.topology.rows
+
+
+def _links(system: System, info) -> tuple[int, int]:
+    first, second = (system.topology.bodies[b].link if b >= 0 else -1 for b in info.bodies)
+    return first, second
+
+
+def _ends(system: System, frame: Frames) -> list[tuple[End, End]]:
+    out = []
+    for info, poses in zip(system.topology.constraints, system.ends, strict=True):
+        pair = []
+        for link, pose in zip(_links(system, info), poses, strict=True):
+            if link < 0:
+                pair.append(_fixed_end(pose))
+            else:
+                pair.append(_end(frame.R[link], frame.origin[link], frame.pose[system.tables.root[link]].pos, pose))
+        out.append(tuple(pair))
+    return out
+
+
+@stage
+def _gaps(rows, a: End, b: End, values) -> list:
+    d = vsub(b.world, a.world)
+    out = []
+    for kind, i, j, value in rows:
+        c = 0.0 if value is None else values[value]
+        if kind == "dot":
+            out.append(dot(a.axis(i), b.axis(j)))
+        else:
+            out.append(sub(safe_norm(d) if kind == "distance" else dot((a, b)[j].axis(i), d), c))
+    return out
+
+
+@stage
+def _wrenches(rows, a: End, b: End) -> list:
+    """Per row: the force, its moment about the first body's reference point, and about the second's."""
+    d = vsub(b.world, a.world)
+    out = []
+    for kind, i, j, _ in rows:
+        if kind == "dot":
+            moment = cross(b.axis(j), a.axis(i))
+            out.append((ZERO3, moment, moment))
+        elif kind == "distance":
+            n = normalize(d)
+            out.append((n, cross(a.x, n), cross(b.x, n)))
+        elif j == 0:
+            e = a.axis(i)
+            out.append((e, cross(vadd(a.x, d), e), cross(b.x, e)))
+        else:
+            e = b.axis(i)
+            out.append((e, cross(a.x, e), cross(vsub(b.x, d), e)))
+    return out
+
+
+@stage
+def _coefficients(force, moment, subspace, sign) -> list:
+    found = [power(Force(moment, force), s) for s in subspace]
+    return found if sign > 0 else [neg(x) for x in found]
+
+
+def loop_rows(system: System, frame: Frames) -> list:
+    """Rows of J as [(dof, coefficient), ...]."""
+    out = []
+    chain = system.tables.chain
+    for info, (a, b) in zip(system.topology.constraints, _ends(system, frame), strict=True):
+        first, second = (chain[link] if link >= 0 else () for link in _links(system, info))
+        parts = [([d for d in first if d not in second], -1, 1), ([d for d in second if d not in first], 1, 2)]
+        for wrench in _wrenches(info.rows, a, b):
+            row: list = []
+            for dofs, sign, which in parts:
+                if dofs:
+                    found = _coefficients(wrench[0], wrench[which], [frame.subspace[d] for d in dofs], sign)
+                    row += [pair for pair in zip(dofs, found, strict=True) if not (isinstance(pair[1], float) and pair[1] == 0.0)]
+            out.append(row)
+    return out
+
+
+def loop_gaps(system: System, frame: Frames) -> list:
+    """By how much the rows are violated, m or 1."""
+    out: list = []
+    for info, (a, b) in zip(system.topology.constraints, _ends(system, frame), strict=True):
+        out += _gaps(info.rows, a, b, [system.lengths[row[3]] if row[3] is not None else 0.0 for row in info.rows])
+    return out
+
+
+@stage
+def _moving(velocity, acceleration, x):
+    """Velocity and acceleration of the point at x, and angular velocity and acceleration of its body."""
+    return point_velocity(velocity, x), point_acceleration(acceleration, velocity, x), velocity.ang, acceleration.ang
+
+
+@stage
+def _rates(rows, a: End, b: End, moving_a, moving_b) -> list:
+    (va, aa, wa, alpha_a), (vb, ab, wb, alpha_b) = moving_a, moving_b
+    d, rate, second = vsub(b.world, a.world), vsub(vb, va), vsub(ab, aa)
+    out = []
+    for kind, i, j, _ in rows:
+        if kind == "dot":
+            u, w = a.axis(i), b.axis(j)
+            turning = vadd(cross(cross(wb, w), u), cross(w, cross(wa, u)))
+            out.append(add(dot(vsub(alpha_b, alpha_a), cross(w, u)), dot(vsub(wb, wa), turning)))
+        elif kind == "distance":
+            n, length = normalize(d), safe_norm(d)
+            along = dot(n, rate)
+            across = sub(dot(rate, rate), mul(along, along))
+            apart = length > 0
+            out.append(add(dot(n, second), jnp.where(apart, across / jnp.where(apart, length, 1.0), 0.0)))
+        else:
+            e, w, alpha = ((a.axis(i), wa, alpha_a), (b.axis(i), wb, alpha_b))[j]
+            turning = cross(w, e)
+            bent = vadd(cross(alpha, e), cross(w, turning))
+            out.append(total([dot(e, second), mul(2.0, dot(turning, rate)), dot(bent, d)]))
+    return out
+
+
+def loop_rates(system: System, frame: Frames, q, v) -> list:
+    """(dJ/dt) v of the rows: their second derivative without generalized acceleration."""
+    own, velocity = velocities(system, frame, v)
+    acceleration = accelerations(system, frame, q, v, None, own, velocity)
+    still = (ZERO3, ZERO3, ZERO3, ZERO3)
+    out: list = []
+    for info, ends in zip(system.topology.constraints, _ends(system, frame), strict=True):
+        moving = [
+            still if link < 0 else _moving(velocity[link], acceleration[link], end.x)
+            for link, end in zip(_links(system, info), ends, strict=True)
+        ]
+        out += _rates(info.rows, *ends, *moving)
+    return out
+
