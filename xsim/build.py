@@ -12,12 +12,33 @@ import numpy as np
 
 from .joints import draw_parameters
 from .jointtypes import JOINT_TYPES, GeneralJoint
-from .model import ROW_LEAVES, Body, BodyInfo, Constraint, Coupling, Dof, Geom, GeomInfo, Joint, Limit, Link, Model, Option, Topology
+from .model import (
+    ROW_LEAVES,
+    Body,
+    BodyInfo,
+    Constraint,
+    Coupling,
+    Dof,
+    ElementForce,
+    Function,
+    Geom,
+    GeomInfo,
+    Joint,
+    Limit,
+    Link,
+    Model,
+    Option,
+    Topology,
+)
 from .rows import read_constraints
 from .spec import ACTUATORS, ROWS, BodySpec, GeomSpec, ModelSpec
 
 INTEGRATORS = ("implicit_damping", "euler", "rk4", "dart")
 COMMANDED = ("force", "acceleration", "velocity", "servo")
+FORCE_SIZES = {
+    "rest": "nspring", "stiffness": "nstiffness", "damping": "ndamping", "stop": "nstop", "map": "nmap", "vector": "nload",
+}  # fmt: skip
+FORCE_ROWS = {"stop": (2,), "vector": (3,)}
 DRAWABLE = ("box", "sphere", "capsule", "cylinder", "ellipsoid", "cone", "plane", "axes")
 SHAPE_SIZES = {"box": 3, "sphere": 1, "capsule": 2, "cylinder": 2, "ellipsoid": 3}
 
@@ -140,11 +161,8 @@ def build(spec: ModelSpec, *, seed: int = 0) -> Model:
             )
         )
 
-    couplings, ties = read_constraints(spec, bodies)
-    if spec.forces:
-        f = spec.forces[0]
-        _fail(f.source, f"{f.kind} {f.name!r}: forces between bodies are read but not simulated yet; spec.replace(forces=()) builds the "
-              "model without them")  # fmt: skip
+    read = read_constraints(spec, bodies)
+    ties, pushes = read.ties, read.pushes
     geoms, sizes = [], {"size": [], "mass": [], "pos": [], "quat": []}
     for index, body in [(-1, None), *enumerate(spec.bodies)]:
         own = spec.world_geoms if body is None else body.geoms
@@ -171,6 +189,9 @@ def build(spec: ModelSpec, *, seed: int = 0) -> Model:
     def leaf(values, *shape):
         return jnp.asarray(np.asarray(values, np.float64).reshape(shape), dtype)
 
+    def gathered(name):
+        return [x for p in pushes for x in p.numbers.get(name, ())]
+
     def row_leaf(path):
         return leaf([value for _, value in rowed[path]], len(rowed[path]))
 
@@ -182,8 +203,10 @@ def build(spec: ModelSpec, *, seed: int = 0) -> Model:
         geoms=tuple(geoms),
         sizes=(
             ("nbody", n), ("ngeom", ng), ("naxis", len(axes)), ("npitch", len(pitch)), ("nexplicit", ne), ("nframe", len(frames)),
-            ("ngravity", len(weights)), ("ncoupling", len(couplings)),
-            ("nconstraint", len(ties)), ("nvalue", sum(len(t.values) for t in ties)), ("nq", nq), ("nv", nv),
+            ("ngravity", len(weights)), ("ncoupling", len(read.couplings)),
+            ("nconstraint", len(ties)), ("nvalue", sum(len(t.values) for t in ties)),
+            ("nfunction", len(read.numbers)), ("nforce", len(pushes)), 
+            *((size, len(gathered(leaf))) for leaf, size in FORCE_SIZES.items()), ("nq", nq), ("nv", nv),
             *((size, len(rowed[path])) for path, size in ROW_LEAVES.items()),
         ),
         neutral=tuple(map(float, neutral)),
@@ -193,7 +216,11 @@ def build(spec: ModelSpec, *, seed: int = 0) -> Model:
         rowed=tuple((path, tuple(dof for dof, _ in found)) for path, found in rowed.items()),
         drives=tuple(drives),
         commands=tuple(i for i, drive in enumerate(drives) if drive in COMMANDED),
-        couplings=tuple(c.dofs for c in couplings),
+        couplings=tuple(c.dofs for c in read.couplings),
+        motions=tuple(read.motions),
+        targets=tuple(read.targets),
+        functions=tuple(read.functions),
+        forces=tuple(p.info for p in pushes),
         constraints=tuple(t.info for t in ties),
     )
     return Model(
@@ -218,7 +245,7 @@ def build(spec: ModelSpec, *, seed: int = 0) -> Model:
         dof=Dof(**{name: leaf(np.concatenate([[], *found]), nv) for name, found in dofs.items()}, friction=row_leaf("dof.friction")),
         limit=Limit(*(row_leaf(f"limit.{f.name}") for f in dataclasses.fields(Limit))),
         coupling=Coupling(*(
-            leaf([getattr(c, f.name) for c in couplings], len(couplings)) for f in dataclasses.fields(Coupling)
+            leaf([getattr(c, f.name) for c in read.couplings], len(read.couplings)) for f in dataclasses.fields(Coupling)
         )),
         constraint=Constraint(
             **{
@@ -226,6 +253,14 @@ def build(spec: ModelSpec, *, seed: int = 0) -> Model:
                 for end in (0, 1) for k, name in enumerate(("pos", "quat"))
             },
             value=leaf([x for t in ties for x in t.values], sum(len(t.values) for t in ties)),
+        ),
+        function=Function(leaf(read.numbers, len(read.numbers))),
+        force=ElementForce(
+            **{
+                f"{name}{end + 1}": leaf([p.frames[end][k] for p in pushes], len(pushes), 3 + k)
+                for end in (0, 1) for k, name in enumerate(("pos", "quat"))
+            },
+            **{name: leaf(gathered(name), len(gathered(name)), *FORCE_ROWS.get(name, ())) for name in (*FORCE_SIZES, "preload")},
         ),
         topology=topology,
     )

@@ -18,7 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 
 __all__ = [
-    "BodyInfo", "Body", "Constraint", "ConstraintInfo", "Coupling", "Data", "Dof", "Flags", "Geom", "Joint", "Leaf", "Limit", "Link",
+    "BodyInfo", "Body", "Constraint", "ConstraintInfo", "Coupling", "Data", "Dof", "ElementForce",
+    "Flags", "ForceInfo", "Function", "FunctionInfo", "Geom", "Joint", "Leaf", "Limit", "Link",
     "Model", "Option", "State", "Topology",
 ]  # fmt: skip
 
@@ -64,12 +65,46 @@ class BodyInfo(NamedTuple):
 
 class ConstraintInfo(NamedTuple):
     """A constraint between frames of two bodies (-1: the world). rows: (kind, i, j, row of constraint.value or None), see
-    `xsim.dynamics.loops`: ("slide", axis, which frame's), ("dot", axis of the first, axis of the second), ("distance", 0, 0)."""
+    `xsim.dynamics.loops`: ("slide", axis, which frame's), ("dot", axis of the first, axis of the second), ("distance", 0, 0),
+    ("twist", 0, 0). driven: "slide" or "hinge" where the first frame is moved along or about its z axis by target number ``target``."""
 
     name: str
     kind: str
     bodies: tuple[int, int]
     rows: tuple[tuple[str, int, int, int | None], ...]
+    driven: str = ""
+    target: int | None = None
+
+
+class FunctionInfo(NamedTuple):
+    """A function of time or of a length. first, count: its numbers in function.numbers, the last three of a repeated one its start, width
+    and shift."""
+
+    name: str
+    kind: str
+    first: int
+    count: int
+    repeat: bool
+
+
+class ForceInfo(NamedTuple):
+    """A force between frames of two bodies, or on one: rows of its numbers in the leaves ``force.*``, None where it has none. spring,
+    damper, function: numbers of functions. map: (first number, rates, lengths)."""
+
+    name: str
+    kind: str
+    bodies: tuple[int, ...]
+    row: int | None = None
+    stiffness: int | None = None
+    damping: int | None = None
+    stop: int | None = None
+    spring: int | None = None
+    damper: int | None = None
+    map: tuple[int, int, int] | None = None
+    function: int | None = None
+    driven: str = ""
+    local: bool = True
+    at_world: int | None = None
 
 
 class GeomInfo(NamedTuple):
@@ -90,7 +125,8 @@ class Topology:
 
     initial: q and v where a state starts. rows: the kinds of constraint rows that act. rowed: per row leaf, its dofs. drives: per dof,
     what moves it (`xsim.spec.ACTUATORS`). commands: the dofs that take a command, in the order of ``ctrl``. couplings: dofs of the
-    (follower, leader) pairs. constraints: between frames of bodies, as joints that close loops are.
+    (follower, leader) pairs. constraints: between frames of bodies, as joints that close loops are. motions: (dof, target) of the
+    coordinates that move on schedule. targets: (function, mode) of what is prescribed, mode "position" or "speed".
     """
 
     name: str
@@ -107,6 +143,10 @@ class Topology:
     commands: tuple[int, ...]
     couplings: tuple[tuple[int, int], ...]
     constraints: tuple[ConstraintInfo, ...]
+    motions: tuple[tuple[int, int], ...]
+    targets: tuple[tuple[int, str], ...]
+    functions: tuple[FunctionInfo, ...]
+    forces: tuple[ForceInfo, ...]
 
     def dofs(self, leaf: str) -> tuple[int, ...]:
         """The dofs that the numbers of a row leaf (dof.friction, limit.lower, ...) belong to."""
@@ -246,9 +286,33 @@ class Constraint:
     value: Any = _leaf("nvalue", "m", "lengths that are kept")
 
 
+@_group
+class Function:
+    """Functions of time, and tables."""
+
+    numbers: Any = _leaf("nfunction", "of the function", "coefficients, or points of tables (x, y, x, y, ...)")
+
+
+@_group
+class ElementForce:
+    """Springs, dampers, bushings, motors and loads between frames of two bodies (of one body: the first)."""
+
+    pos1: Any = _leaf("nforce 3", "m", "origin in the first body (of a load at a point of the world: there)")
+    quat1: Any = _leaf("nforce 4", "1", "orientation in the first body (w x y z, normalized where used)")
+    pos2: Any = _leaf("nforce 3", "m", "origin in the second body")
+    quat2: Any = _leaf("nforce 4", "1", "orientation in the second body (w x y z, normalized where used)")
+    rest: Any = _leaf("nspring", "m or rad", "length or angle at which a spring is at rest")
+    preload: Any = _leaf("nspring", "N or N m", "force of a spring at rest")
+    stiffness: Any = _leaf("nstiffness", "N/m or N m/rad", "of springs; of bushings six, along and about x y z", ">= 0")
+    damping: Any = _leaf("ndamping", "N s/m or N m s/rad", "of dampers; of bushings six", ">= 0")
+    stop: Any = _leaf("nstop 2", "m", "lengths at which bump stops begin to act")
+    map: Any = _leaf("nmap", "m/s, m and N", "rates, lengths and forces of maps")
+    vector: Any = _leaf("nload 3", "N or N m", "loads")
+
+
 _GROUPS = {
     "option": Option, "body": Body, "geom": Geom, "joint": Joint, "dof": Dof, "limit": Limit, "coupling": Coupling,
-    "constraint": Constraint,
+    "constraint": Constraint, "function": Function, "force": ElementForce,
 }  # fmt: skip
 ROW_LEAVES = {"dof.friction": "nfriction", **{f"limit.{f.name}": f"n{f.name}" for f in dataclasses.fields(Limit)}}
 
@@ -265,17 +329,19 @@ class Model:
     limit: Limit
     coupling: Coupling
     constraint: Constraint
+    function: Function
+    force: ElementForce
     topology: Topology
 
     nq = property(lambda self: self.topology.size("nq"), doc="Width of q.")
     nv = property(lambda self: self.topology.size("nv"), doc="Width of v.")
-    nu = property(lambda self: len(self.topology.commands), doc="Number of controls.")
+    nu = property(lambda self: len(self.topology.commands) + len(_externals(self.topology)), doc="Number of controls.")
     body_names = property(lambda self: tuple(b.name for b in self.topology.bodies), doc="Names of the bodies, in order.")
 
     @property
     def ctrl_names(self) -> tuple[str, ...]:
-        """What each control drives: the joint's name, ``name[i]`` for coordinate i of a joint with several."""
-        return tuple(self._dof_name(dof) for dof in self.topology.commands)
+        """What each control drives: the joint's name, ``name[i]`` for coordinate i of a joint with several; then external functions."""
+        return (*(self._dof_name(dof) for dof in self.topology.commands), *(f.name for f in _externals(self.topology)))
 
     def _dof_name(self, dof: int) -> str:
         body = next(b for b in self.topology.bodies if b.v[0] <= dof < sum(b.v))
@@ -352,6 +418,10 @@ class Model:
 
 
 jax.tree_util.register_dataclass(Model, data_fields=list(_GROUPS), meta_fields=["topology"])
+
+
+def _externals(topology: Topology) -> list[FunctionInfo]:
+    return [f for f in topology.functions if f.kind == "external"]
 
 
 def _declarations(model: Model) -> dict[str, Leaf]:

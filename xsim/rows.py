@@ -7,9 +7,9 @@ from typing import NamedTuple, NoReturn
 import numpy as np
 
 from .jointtypes import JOINT_TYPES
-from .model import BodyInfo, ConstraintInfo
+from .model import BodyInfo, ConstraintInfo, ForceInfo, FunctionInfo
 from .spatial import IDENTITY, matrix, quat_mul
-from .spec import ConstraintSpec, JointSpec, ModelSpec
+from .spec import ConstraintSpec, ForceSpec, FunctionSpec, JointSpec, ModelSpec
 
 X, Y, Z = range(3)
 _HERE = (("slide", X, 0, None), ("slide", Y, 0, None), ("slide", Z, 0, None))
@@ -47,37 +47,74 @@ class Tie(NamedTuple):
     values: tuple[float, ...]
 
 
+class Push(NamedTuple):
+    """A force: frames as of a `Tie`, and its numbers by leaf."""
+
+    info: ForceInfo
+    frames: tuple
+    numbers: dict[str, list]
+
+
+class Read(NamedTuple):
+    """What a spec's constraints and forces come to. motions, targets, functions: as in the Topology. numbers: of the functions."""
+
+    couplings: list[Coupling]
+    motions: list[tuple[int, int]]
+    targets: list[tuple[int, str]]
+    ties: list[Tie]
+    pushes: list[Push]
+    functions: list[FunctionInfo]
+    numbers: list[float]
+
+
 def _fail(c: ConstraintSpec, text: str) -> NoReturn:
     raise ValueError(f"{c.source}: {c.kind} {c.name!r}: {text}")
 
 
-def read_constraints(spec: ModelSpec, bodies: list[BodyInfo]) -> tuple[list[Coupling], list[Tie]]:
-    """Couplings and ties of the spec's constraints, in order. Raises ValueError for what is not simulated."""
-    couplings, ties = [], []
-    count = 0
+def read_constraints(spec: ModelSpec, bodies: list[BodyInfo]) -> Read:
+    """Constraints and forces of the spec, in order. Raises ValueError for what is not simulated."""
+    out = Read([], [], [], [], [], [], [])
+    drawn = _drawn(spec)
     for c in spec.constraints:
         if c.kind == "mimic":
-            couplings.append(_mimic(c, bodies))
+            out.couplings.append(_mimic(c, bodies))
         elif c.kind == "gearbox":
-            couplings.append(_gearbox(c, spec, bodies))
+            out.couplings.append(_gearbox(c, spec, bodies))
+        elif c.kind == "motion":
+            out.motions.append((_dof(c, bodies, *c.coordinates[0]), _target(out, c)))
         else:
-            tie = _tie(c, count)
-            count += len(tie.values)
-            ties.append(tie)
-    return couplings, ties
+            out.ties.append(_tie(c, out, drawn))
+    for f in spec.forces:
+        out.pushes.append(_push(f, out))
+    return out
+
+
+def _target(out: Read, c: ConstraintSpec) -> int:
+    assert c.function is not None
+    out.targets.append((_function(out, c.function, c.name), c.mode))
+    return len(out.targets) - 1
+
+
+def _function(out: Read, f: FunctionSpec, name: str) -> int:
+    numbers = [*np.ravel(f.numbers).tolist(), *(f.repeat or ())]
+    out.functions.append(FunctionInfo(f.name or name, f.kind, len(out.numbers), len(numbers), f.repeat is not None))
+    out.numbers.extend(numbers)
+    return len(out.functions) - 1
 
 
 # ---- coordinates ---------------------------------------------------------------------------------------------------------------
 
 
 def _mimic(c: ConstraintSpec, bodies: list[BodyInfo]) -> Coupling:
-    pair = []
-    for body, index in c.coordinates:
-        first, width = bodies[body].v
-        if not index < width or JOINT_TYPES[bodies[body].joint_type].nq != width:
-            _fail(c, f"body {bodies[body].name!r} has no coordinate {index} that can be coupled")
-        pair.append(first + index)
-    return Coupling((pair[0], pair[1]), c.multiplier, c.offset, c.reference)
+    follower, leader = (_dof(c, bodies, *place) for place in c.coordinates)
+    return Coupling((follower, leader), c.multiplier, c.offset, c.reference)
+
+
+def _dof(c: ConstraintSpec, bodies: list[BodyInfo], body: int, index: int) -> int:
+    first, width = bodies[body].v
+    if not index < width or JOINT_TYPES[bodies[body].joint_type].nq != width:
+        _fail(c, f"body {bodies[body].name!r} has no coordinate {index} that can be coupled")
+    return first + index
 
 
 def _gearbox(c: ConstraintSpec, spec: ModelSpec, bodies: list[BodyInfo]) -> Coupling:
@@ -121,22 +158,117 @@ def _carrier(spec: ModelSpec, body: int) -> tuple[int, np.ndarray]:
 # ---- frames --------------------------------------------------------------------------------------------------------------------
 
 
-def _tie(c: ConstraintSpec, count: int) -> Tie:
-    """count: lengths of the ties before."""
+def _tie(c: ConstraintSpec, out: Read, drawn: list) -> Tie:
     frames = [(np.asarray(pos, float), _unit(quat)) for pos, quat in c.frames]
-    values: tuple[float, ...] = ()
+    count = sum(len(t.values) for t in out.ties)
+    target = None
+    (one, turn), (two, other) = (_placed(drawn, body, frame) for body, frame in zip(c.bodies, frames, strict=True))
+    values: list[float] = []
+
+    def kept(length: float) -> int:
+        values.append(float(length))
+        return count + len(values) - 1
+
     if c.kind == "joint":
         assert c.joint is not None
         rows, turns = _joint(c, c.joint)
-        frames = [(pos, quat_mul(quat, turn)) for (pos, quat), turn in zip(frames, turns, strict=True)]
+        frames = [(pos, quat_mul(quat, own)) for (pos, quat), own in zip(frames, turns, strict=True)]
     elif c.kind == "point_on_line":
         rows = _HERE[:2]
     elif c.kind == "point_on_plane":
         rows = _HERE[Z:]
+    elif c.kind in ("distance", "revolute_spherical"):
+        rows = (("distance", 0, 0, kept(np.linalg.norm(two - one))), *(_HERE[Z:] if c.kind == "revolute_spherical" else ()))
+    elif c.kind == "revolute_translational":
+        rows = (*_UPRIGHT, _HERE[Z], ("slide", Y, 1, kept(other[:, Y] @ (two - one))))
+    elif c.kind == "motor":
+        rows = _motor(c)
+        target = _target(out, c) if c.mode else None
     else:
-        _fail(c, "this constraint is read but not simulated yet; spec.replace(constraints=...) builds the model without it")
-    info = ConstraintInfo(c.name, c.kind, (c.bodies[0], c.bodies[1]), tuple(rows))
-    return Tie(info, tuple(frames), values)
+        _fail(c, "unknown kind of constraint")
+    info = ConstraintInfo(c.name, c.kind, (c.bodies[0], c.bodies[1]), tuple(rows), c.driven if c.mode else "", target)
+    return Tie(info, tuple(frames), tuple(values))
+
+
+def _motor(c: ConstraintSpec) -> tuple:
+    """Rows of a motor: what it keeps, and its drive as one more thing kept, of a first frame that moves on schedule."""
+    held = {*c.keeps, *({"z" if c.driven == "slide" else "rz"} if c.mode else ())}
+    rows = [row for name, row in zip("xyz", _HERE, strict=True) if name in held]
+    turns = held & {"rx", "ry", "rz"}
+    if turns == {"rx", "ry", "rz"}:
+        return (*rows, *_UNTURNED)
+    if turns == {"rx", "ry"}:
+        return (*rows, *_UPRIGHT)
+    if turns == {"rz"}:
+        return (*rows, ("twist", 0, 0, None))
+    if turns:
+        _fail(c, f"keeps {', '.join(sorted(turns))}: such rotations alone are not simulated")
+    return tuple(rows)
+
+
+def _drawn(spec: ModelSpec) -> list:
+    """(position, rotation matrix) of every body as drawn: every joint at zero, free ones where they start."""
+    out: list = []
+    for body in spec.bodies:
+        pos, turn = out[body.parent] if body.parent >= 0 else (np.zeros(3), np.eye(3))
+        steps = [(body.pos, body.quat)]
+        if body.joint.type == "free" and body.joint.q0 is not None:
+            steps.append((body.joint.q0[:3], body.joint.q0[3:]))
+        for shift, quat in steps:
+            pos, turn = pos + turn @ np.asarray(shift, float), turn @ _matrix(quat)
+        turn = turn @ _matrix(body.joint.quat).T
+        out.append((pos - turn @ np.asarray(body.joint.pos, float), turn))
+    return out
+
+
+def _placed(drawn: list, body: int, frame) -> tuple:
+    """Origin and rotation matrix of a frame in the world, as drawn."""
+    pos, turn = drawn[body] if body >= 0 else (np.zeros(3), np.eye(3))
+    return pos + turn @ frame[0], turn @ _matrix(frame[1])
+
+
+# ---- forces --------------------------------------------------------------------------------------------------------------------
+
+
+def _push(f: ForceSpec, out: Read) -> Push:
+    """A force: its numbers go to the ends of the leaves that hold those of the forces before."""
+    leaves = ("rest", "stiffness", "damping", "stop", "map", "vector")
+    rows = {leaf: sum(len(p.numbers.get(leaf, ())) for p in out.pushes) for leaf in leaves}
+    numbers: dict[str, list] = {}
+    found: dict = {}
+    if f.kind in ("spring", "torsion", "bushing"):
+        if f.kind != "bushing":
+            numbers |= {"rest": [f.rest], "preload": [f.preload]}
+            found["row"] = rows["rest"]
+        for leaf in ("stiffness", "damping"):
+            value = getattr(f, leaf)
+            if value is not None:
+                numbers[leaf] = np.ravel(value).tolist()
+                found[leaf] = rows[leaf]
+        for leaf in ("spring", "damper"):
+            value = getattr(f, leaf)
+            if value is not None:
+                found[leaf] = _function(out, value, f"{f.name} {leaf}")
+        if f.stops is not None:
+            numbers["stop"] = [list(f.stops)]
+            found["stop"] = rows["stop"]
+        if f.map is not None:
+            rates, lengths, forces = (np.asarray(x, float) for x in f.map)
+            numbers["map"] = [*rates, *lengths, *forces.ravel()]
+            found["map"] = (rows["map"], len(rates), len(lengths))
+    elif f.kind == "load":
+        numbers["vector"] = [np.asarray(f.vector, float).tolist()]
+        found |= {"row": rows["vector"], "local": f.local, "at_world": len(out.pushes) if f.at_world else None}
+    elif f.kind != "motor":
+        raise ValueError(f"{f.source}: {f.kind} {f.name!r}: unknown kind of force")
+    if f.function is not None:
+        found["function"] = _function(out, f.function, f.name)
+    frames = [(np.asarray(pos, float), (1.0, 0.0, 0.0, 0.0) if f.kind == "load" else _unit(quat)) for pos, quat in f.frames]
+    frames += [(np.zeros(3), IDENTITY)] * (2 - len(frames))
+    return Push(ForceInfo(f.name, f.kind, f.bodies, driven=f.driven, **found), tuple(frames), numbers)
+
+
+# ---- joints --------------------------------------------------------------------------------------------------------------------
 
 
 def _joint(c: ConstraintSpec, joint: JointSpec):

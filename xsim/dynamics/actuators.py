@@ -52,7 +52,7 @@ def drive(system: System, v, tau, ctrl) -> Drive:
     """
     tau, servo = list(tau), {}
     hold: list = [None] * len(tau)
-    command = dict(zip(system.topology.commands, ctrl, strict=True))
+    command = dict(zip(system.topology.commands, ctrl[: len(system.topology.commands)], strict=True))
     for dof, kind in enumerate(system.topology.drives):
         if kind == "force":
             tau[dof] = add(tau[dof], clipped(system, "force_", dof, command[dof]))

@@ -1,31 +1,46 @@
-"""All holonomic rows: linear couplings of coordinates (mimic, gearbox), then constraints between frames (`loops`)."""
+"""All holonomic rows: linear couplings of coordinates (mimic, gearbox), coordinates that move on schedule, constraints between frames
+(`loops`)."""
 
 from __future__ import annotations
 
 from ..spatial import add, mul, neg, stage, sub
 from .kinematics import Frames
-from .loops import active, loop_gaps, loop_rates, loop_rows
+from .loops import active, loop_drifts, loop_gaps, loop_rates, loop_rows
 from .system import System
 
 
 def holonomic_rows(system: System, frame: Frames) -> list:
     """J, per row [(dof, coefficient), ...]; empty where holonomic rows are switched off."""
-    return [*_coupling_rows(system), *(loop_rows(system, frame) if active(system) else [])]
+    scheduled = [[(dof, 1.0)] for dof, _ in _motions(system)]
+    return [*_coupling_rows(system), *scheduled, *(loop_rows(system, frame) if active(system) else [])]
 
 
 def has_rows(system: System) -> bool:
     """Whether there are holonomic rows that act."""
-    return "holonomic" in system.topology.rows and bool(system.topology.couplings or system.topology.constraints)
+    return "holonomic" in system.topology.rows and bool(system.topology.couplings or system.topology.motions or system.topology.constraints)
 
 
 def holonomic_rates(system: System, frame: Frames, q, v) -> list:
-    """(dJ/dt) v per row."""
-    return [0.0] * len(_coupling_rows(system)) + (loop_rates(system, frame, q, v) if active(system) else [])
+    """Second derivative of every row without generalized acceleration: (dJ/dt) v and what is prescribed by time."""
+    scheduled = [neg(system.targets[target][2]) for _, target in _motions(system)]
+    return [0.0] * len(_coupling_rows(system)) + scheduled + (loop_rates(system, frame, q, v) if active(system) else [])
+
+
+def holonomic_drifts(system: System, frame: Frames) -> list:
+    """Rate of every row at rest: what is prescribed by time."""
+    scheduled = [neg(system.targets[target][1]) for _, target in _motions(system)]
+    return [0.0] * len(_coupling_rows(system)) + scheduled + (loop_drifts(system, frame) if active(system) else [])
+
+
+def _motions(system: System):
+    return system.topology.motions if "holonomic" in system.topology.rows else ()
 
 
 def holonomic_gaps(system: System, frame: Frames, q) -> list:
     """What every row shall keep at zero."""
-    return [*_coupling_gaps(system, q), *(loop_gaps(system, frame) if active(system) else [])]
+    place = {link.v: link.q for link in system.topology.links}
+    scheduled = [sub(q[place[dof]], system.targets[target][0]) for dof, target in _motions(system)]
+    return [*_coupling_gaps(system, q), *scheduled, *(loop_gaps(system, frame) if active(system) else [])]
 
 
 def _coupling_rows(system: System) -> list:

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from ..spatial import add, mul, stage, total
 from .actuators import drive
+from .functions import at_time
 from .holonomic import closing
 from .impulses import apply_impulses, rows
 from .manifold import integrate, rates, shifted
@@ -73,10 +74,12 @@ def _rk4(system: System, s: Moving, tau, ctrl) -> tuple:
         )
     h = system.dt
     half = mul(h, 0.5)
+    outside = ctrl[len(system.topology.commands) :]
     q, v = s.q, s.v
     dqs, dvs, pivots = [], [], []
     for reach in (None, half, half, h):
         if reach is not None:
+            system = at_time(system, add(s.time, reach), outside)
             q, v = shifted(s.q, dqs[-1], reach), shifted(s.v, dvs[-1], reach)
         driven = drive(system, v, tau, ctrl)
         a, pivot = acceleration(Motion(system, q, v, driven.tau, hold=driven.hold))
@@ -111,11 +114,13 @@ def step_velocity(system: System, s: Moving, tau, ctrl) -> Change:
 
 def advance(system: System, s: Moving, tau, ctrl) -> Moving:
     """One step with the model's integrator."""
+    outside = ctrl[len(system.topology.commands) :]
+    system = at_time(system, s.time, outside)
     if system.topology.integrator == "rk4":
         q, v, pivot = _rk4(system, s, tau, ctrl)
         solved = 1.0
     else:
         v, pivot, solved = step_velocity(system, s, tau, ctrl)
         q = integrate(system, s.q, v, system.dt)
-    q, v = project(system, q, v)
+    q, v = project(at_time(system, add(s.time, system.dt), outside), q, v)
     return Moving(q, v, add(s.time, system.dt), *_health(q, v, pivot, solved, s.diverged, s.singular, s.unsolved))

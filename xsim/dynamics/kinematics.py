@@ -167,7 +167,7 @@ def inverse_dynamics(system: System, frame: Frames, inertia, q, v, a=None) -> li
     for i, light in enumerate(system.lifted):
         if light is not None and force[i] is not None:
             force[i] = _lift(force[i], frame.R[i], frame.origin[i], light, system.gravity)
-    return _gather(system, frame, force)
+    return gather(system, frame, force)
 
 
 @stage
@@ -188,7 +188,7 @@ def heavy(system: System, frame: Frames, link: int, inertia: Inertia) -> Inertia
     return inertia if light is None else _heavy(frame.R[link], frame.origin[link], inertia, light)
 
 
-def _gather(system: System, frame: Frames, force: list) -> list:
+def gather(system: System, frame: Frames, force: list) -> list:
     """Generalized force of the forces on the links, from the leaves to the root."""
     force, links = list(force), system.topology.links
     out: list = [0.0] * len(frame.subspace)
@@ -211,7 +211,7 @@ def _inertial(inertia: Inertia, acceleration: Motion) -> Force:
 def inertial_force(system: System, frame: Frames, inertia, a) -> list:
     """M a, armature left out: the generalized force of an acceleration from rest without gravity, or of a change of velocity."""
     _, acceleration = velocities(system, frame, a)
-    return _gather(system, frame, [None if own is NO_INERTIA else _inertial(own, x) for own, x in zip(inertia, acceleration, strict=True)])
+    return gather(system, frame, [None if own is NO_INERTIA else _inertial(own, x) for own, x in zip(inertia, acceleration, strict=True)])
 
 
 @stage

@@ -6,6 +6,7 @@ make of it). With d from the first origin to the second, e an axis carried by bo
 
     slide     g = e . d - c       F: force e through the other body's origin   g'' has 2 (w_i x e) . d' + (w_i' x e + w_i x (w_i x e)) . d
     dot       g = u . w           F: moment w x u
+    twist     g = 2 z of the quaternion (w, x, y, z) of b in a          F: moment (y, -x, w) in a's axes
     distance  g = |d| - c         F: force d/|d| along the line                g'' has (|d'|^2 - (n . d')^2) / |d|
 """
 
@@ -21,6 +22,7 @@ from ..spatial import (
     Pose,
     add,
     apply,
+    apply_inverse,
     cross,
     dot,
     matrix,
@@ -28,7 +30,10 @@ from ..spatial import (
     neg,
     normalize,
     power,
+    quat_conj,
+    quat_mul,
     safe_norm,
+    scale,
     stage,
     sub,
     total,
@@ -45,27 +50,27 @@ class End(NamedTuple):
     x: tuple
     world: tuple
     R: tuple
+    quat: tuple
 
     def axis(self, k: int):
         return tuple(row[k] for row in self.R)
 
 
 @stage
-def _end(R, origin, reference, pose: Pose) -> End:
-    own = matrix(pose.quat)
+def _end(R, origin, quat, reference, pose: Pose) -> End:
     x = vadd(origin, apply(R, pose.pos))
-    columns = [apply(R, tuple(row[k] for row in own)) for k in range(3)]
-    return End(x, vadd(x, reference), tuple(zip(*columns, strict=True)))
+    turned = quat_mul(quat, pose.quat)
+    return End(x, vadd(x, reference), matrix(turned), turned)
 
 
 @stage
 def _fixed_end(pose: Pose) -> End:
-    return End(pose.pos, pose.pos, matrix(pose.quat))
+    return End(pose.pos, pose.pos, matrix(pose.quat), pose.quat)
 
 
 def active(system: System) -> bool:
-    """Whether the model has such rows and they act."""
-    return bool(system.topology.constraints) and "holonomic" in system.topology.rows
+    """Whether the model has rows that a step does not keep by itself, and they act."""
+    return bool(system.topology.constraints or system.topology.motions) and "holonomic" in system.topology.rows
 
 
 def _links(system: System, info) -> tuple[int, int]:
@@ -73,16 +78,42 @@ def _links(system: System, info) -> tuple[int, int]:
     return first, second
 
 
-def _ends(system: System, frame: Frames) -> list[tuple[End, End]]:
+def ends_of(system: System, frame: Frames, infos, every) -> list[tuple[End, ...]]:
+    """The ends of constraints or forces; every: of each, the poses in the links of its bodies."""
     out = []
-    for info, poses in zip(system.topology.constraints, system.ends, strict=True):
-        pair = []
-        for link, pose in zip(_links(system, info), poses, strict=True):
+    for info, poses in zip(infos, every, strict=True):
+        ends = []
+        for body, pose in zip(info.bodies, poses, strict=True):
+            link = system.topology.bodies[body].link if body >= 0 else -1
             if link < 0:
-                pair.append(_fixed_end(pose))
+                ends.append(_fixed_end(pose))
             else:
-                pair.append(_end(frame.R[link], frame.origin[link], frame.pose[system.tables.root[link]].pos, pose))
-        out.append(tuple(pair))
+                reference = frame.pose[system.tables.root[link]].pos
+                ends.append(_end(frame.R[link], frame.origin[link], frame.pose[link].quat, reference, pose))
+        out.append(tuple(ends))
+    return out
+
+
+@stage
+def _slid(end: End, s) -> End:
+    shift = scale(end.axis(2), s)
+    return end._replace(x=vadd(end.x, shift), world=vadd(end.world, shift))
+
+
+@stage
+def _turned(end: End, s) -> End:
+    half = mul(s, 0.5)
+    quat = quat_mul(end.quat, (jnp.cos(half), 0.0, 0.0, jnp.sin(half)))
+    return end._replace(R=matrix(quat), quat=quat)
+
+
+def _ends(system: System, frame: Frames) -> list[tuple[End, ...]]:
+    """Ends of the constraints, the first moved along or about its z axis where it is driven."""
+    out = []
+    for info, (a, b) in zip(system.topology.constraints, ends_of(system, frame, system.topology.constraints, system.ends), strict=True):
+        if info.driven:
+            a = (_slid if info.driven == "slide" else _turned)(a, system.targets[info.target][0])
+        out.append((a, b))
     return out
 
 
@@ -94,6 +125,8 @@ def _gaps(rows, a: End, b: End, values) -> list:
         c = 0.0 if value is None else values[value]
         if kind == "dot":
             out.append(dot(a.axis(i), b.axis(j)))
+        elif kind == "twist":
+            out.append(mul(2.0, quat_mul(quat_conj(a.quat), b.quat)[3]))
         else:
             out.append(sub(safe_norm(d) if kind == "distance" else dot((a, b)[j].axis(i), d), c))
     return out
@@ -107,6 +140,10 @@ def _wrenches(rows, a: End, b: End) -> list:
     for kind, i, j, _ in rows:
         if kind == "dot":
             moment = cross(b.axis(j), a.axis(i))
+            out.append((ZERO3, moment, moment))
+        elif kind == "twist":
+            w, x, y, _ = quat_mul(quat_conj(a.quat), b.quat)
+            moment = apply(a.R, (y, neg(x), w))
             out.append((ZERO3, moment, moment))
         elif kind == "distance":
             n = normalize(d)
@@ -167,6 +204,12 @@ def _rates(rows, a: End, b: End, moving_a, moving_b) -> list:
             u, w = a.axis(i), b.axis(j)
             turning = vadd(cross(cross(wb, w), u), cross(w, cross(wa, u)))
             out.append(add(dot(vsub(alpha_b, alpha_a), cross(w, u)), dot(vsub(wb, wa), turning)))
+        elif kind == "twist":
+            q = quat_mul(quat_conj(a.quat), b.quat)
+            spin = apply_inverse(a.R, vsub(wb, wa))
+            bent = apply_inverse(a.R, vsub(vsub(alpha_b, alpha_a), cross(wa, vsub(wb, wa))))
+            dw, dx, dy, _ = scale(quat_mul((0.0, *spin), q), 0.5)
+            out.append(add(dot((q[2], neg(q[1]), q[0]), bent), dot((dy, neg(dx), dw), spin)))
         elif kind == "distance":
             n, length = normalize(d), safe_norm(d)
             along = dot(n, rate)
@@ -181,6 +224,41 @@ def _rates(rows, a: End, b: End, moving_a, moving_b) -> list:
     return out
 
 
+@stage
+def _driven_motion(driven: str, end: End, moving, speed, acceleration):
+    """What `_moving` says of an end that is moved along or about its z axis, too."""
+    velocity, second, w, alpha = moving
+    z = end.axis(2)
+    if driven == "slide":
+        along = scale(z, speed)
+        return vadd(velocity, along), vadd(second, vadd(scale(z, acceleration), scale(cross(w, along), 2.0))), w, alpha
+    spin = scale(z, speed)
+    return velocity, second, vadd(w, spin), vadd(alpha, vadd(scale(z, acceleration), cross(w, spin)))
+
+
+@stage
+def _drift(rows, driven: str, a: End, b: End, wrenches, speed) -> list:
+    """Rate of the rows by the drive of the first end alone."""
+    z = scale(a.axis(2), speed)
+    return [neg(dot(w[0], z) if driven == "slide" else dot(_about(w, a), z)) for w in wrenches]
+
+
+def _about(wrench, a: End):
+    """Moment of a wrench about the first end's origin."""
+    return vsub(wrench[1], cross(a.x, wrench[0]))
+
+
+def loop_drifts(system: System, frame: Frames) -> list:
+    """Rate of every row at rest: what is prescribed by time."""
+    out: list = []
+    for info, (a, b) in zip(system.topology.constraints, _ends(system, frame), strict=True):
+        if info.driven:
+            out += _drift(info.rows, info.driven, a, b, _wrenches(info.rows, a, b), system.targets[info.target][1])
+        else:
+            out += [0.0] * len(info.rows)
+    return out
+
+
 def loop_rates(system: System, frame: Frames, q, v) -> list:
     """(dJ/dt) v of the rows: their second derivative without generalized acceleration."""
     own, velocity = velocities(system, frame, v)
@@ -192,6 +270,8 @@ def loop_rates(system: System, frame: Frames, q, v) -> list:
             still if link < 0 else _moving(velocity[link], acceleration[link], end.x)
             for link, end in zip(_links(system, info), ends, strict=True)
         ]
+        if info.driven:
+            moving[0] = _driven_motion(info.driven, ends[0], moving[0], *system.targets[info.target][1:])
         out += _rates(info.rows, *ends, *moving)
     return out
 

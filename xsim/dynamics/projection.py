@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ..spatial import add, mul, neg, sub
 from .actuators import PRESCRIBED
-from .holonomic import holonomic_gaps, holonomic_rows, rate
+from .holonomic import holonomic_drifts, holonomic_gaps, holonomic_rows, rate
 from .kinematics import frames, inertial_force
 from .loops import active
 from .manifold import integrate
@@ -73,8 +73,9 @@ def closer(system: System, q) -> list:
 
 def tangent(system: System, q, v) -> list:
     """The velocity nearest to v that keeps the gaps at q as they are."""
-    rows = holonomic_rows(system, frames(system, q))
-    return [add(a, b) for a, b in zip(v, shift(system, q, [neg(rate(row, v)) for row in rows]), strict=True)]
+    frame = frames(system, q)
+    rates = [add(rate(row, v), drift) for row, drift in zip(holonomic_rows(system, frame), holonomic_drifts(system, frame), strict=True)]
+    return [add(a, b) for a, b in zip(v, shift(system, q, [neg(r) for r in rates]), strict=True)]
 
 
 def project(system: System, q, v) -> tuple[list, list]:

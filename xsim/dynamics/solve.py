@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from ..spatial import add, in_one_region, mul, neg, one_region, stage, sub, total
+from .forces import element_force
 from .holonomic import holonomic_rates, holonomic_rows
 from .kinematics import Frames, frames, inverse_dynamics, link_inertias, mass_matrix
 from .passive import Quadratic, passive_force, quadratic
@@ -360,7 +361,10 @@ def residual(m: Motion, x, terms: Terms | None = None) -> list:
     if a is not None:
         for factor, quad in t.loads:
             extra = [add(e, mul(factor, x)) for e, x in zip(extra, quad.times(a), strict=True)]
-    balance = pulled(_balance(force, m.tau, passive, extra), t.jacobian, y)
+    tau = m.tau
+    if m.system.topology.forces:
+        tau = [add(a, b) for a, b in zip(tau, element_force(m.system, t.frame, m.v), strict=True)]
+    balance = pulled(_balance(force, tau, passive, extra), t.jacobian, y)
     if m.hold:
         balance = [b if h is None else 0.0 for b, h in zip(balance, m.hold, strict=True)]
     wanted = [neg(r) for r in holonomic_rates(m.system, t.frame, m.q, m.v)]

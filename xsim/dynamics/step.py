@@ -18,6 +18,7 @@ from ..model import Data, Flags, Model, State
 from ..spatial import one_region
 from . import kinematics as kin
 from .actuators import drive
+from .functions import at_time
 from .holonomic import has_rows, holonomic_gaps
 from .impulses import rows as impulse_rows
 from .integrators import Moving, advance, step_velocity
@@ -75,10 +76,10 @@ def _width(name: str, x, width: int) -> None:
         raise ValueError(f"{name} must have shape (*batch, {width}), found {x.shape}")
 
 
-class _Call:
+class Call:
     """One call of a public function: lanes, prepared system and the arguments as components."""
 
-    def __init__(self, model: Model, q, v=None, tau=None, extra=(), ctrl=None):
+    def __init__(self, model: Model, q, v=None, tau=None, extra=(), ctrl=None, time=None):
         self.model = model
         dtype = jnp.asarray(q).dtype
         checked = []
@@ -88,7 +89,8 @@ class _Call:
             if x is not None:
                 _width(name, x, width)
             checked.append(x)
-        self.lanes: Lanes = make_lanes(batch_shape(model, *((x, 1) for x in checked)))
+        clock = [] if time is None else [(jnp.asarray(time, dtype), 0)]
+        self.lanes: Lanes = make_lanes(batch_shape(model, *((x, 1) for x in checked), *clock))
         parts: list[Any] = [None if x is None else list(self.lanes.split(x, 1)) for x in checked]
         self.q, self.v, self.tau, self.ctrl = parts[:4]
         self.extra = parts[4:]
@@ -96,7 +98,8 @@ class _Call:
             self.tau = [0.0] * model.nv
         if self.ctrl is None:
             self.ctrl = [0.0] * model.nu
-        self.system: System = prepare(model, self.lanes)
+        now = self.lanes.split(clock[0][0], 0) if clock else jnp.zeros((), dtype)
+        self.system: System = at_time(prepare(model, self.lanes), now, self.ctrl[len(model.topology.commands) :])
 
     def join(self, x, core: int = 1):
         out = self.lanes.join(x, core)
@@ -110,7 +113,7 @@ class _Call:
 @_public
 def kinematics(model: Model, q):
     """World poses of all bodies: pos (*batch, nbody, 3) in m, quat (*batch, nbody, 4) as w x y z, body to world."""
-    c = _Call(model, q)
+    c = Call(model, q)
     poses = kin.body_poses(c.system, kin.frames(c.system, c.q))
     return c.join([p.pos for p in poses], 2), c.join([p.quat for p in poses], 2)
 
@@ -123,7 +126,7 @@ def jacobian(model: Model, q, body, point=(0.0, 0.0, 0.0)):
     angular velocity. Raises KeyError for an unknown name.
     """
     index = body_index(model, body)
-    c = _Call(model, q)
+    c = Call(model, q)
     frame = kin.frames(c.system, c.q)
     link = model.topology.bodies[index].link
     zero = [[0.0] * model.nv for _ in range(3)]
@@ -162,7 +165,7 @@ def body_index(model: Model, body) -> int:
 @_public
 def mass_matrix(model: Model, q):
     """Joint-space inertia M(q), armature included: (*batch, nv, nv), kg, kg m or kg m^2."""
-    c = _Call(model, q)
+    c = Call(model, q)
     frame = kin.frames(c.system, c.q)
     rows = kin.mass_matrix(c.system, frame, kin.link_inertias(c.system, frame))
     rows = with_quadratic(c.system, rows, [(1.0, quadratic(c.system, frame, c.system.armature, "armature"))])
@@ -176,7 +179,7 @@ def mass_matrix(model: Model, q):
 @_public
 def inverse_dynamics(model: Model, q, v, a):
     """Generalized force that produces acceleration a against inertia (armature included) and gravity: (*batch, nv)."""
-    c = _Call(model, q, v, extra=(a,))
+    c = Call(model, q, v, extra=(a,))
     frame = kin.frames(c.system, c.q)
     force = kin.inverse_dynamics(c.system, frame, kin.link_inertias(c.system, frame), c.q, c.v, c.extra[0])
     armature = quadratic(c.system, frame, c.system.armature, "armature").times(c.extra[0])
@@ -186,7 +189,7 @@ def inverse_dynamics(model: Model, q, v, a):
 @_public
 def bias(model: Model, q, v):
     """Velocity-dependent and gravity force: what must be applied for zero acceleration, (*batch, nv)."""
-    c = _Call(model, q, v)
+    c = Call(model, q, v)
     frame = kin.frames(c.system, c.q)
     return c.join(kin.inverse_dynamics(c.system, frame, kin.link_inertias(c.system, frame), c.q, c.v))
 
@@ -194,37 +197,37 @@ def bias(model: Model, q, v):
 @_public
 def passive(model: Model, q, v):
     """Force of joint springs and dampers, (*batch, nv)."""
-    c = _Call(model, q, v)
+    c = Call(model, q, v)
     frame = kin.frames(c.system, c.q)
     return c.join(passive_force(c.system, frame, c.q, c.v, quadratic(c.system, frame, c.system.damping, "damper")))
 
 
 @_public
-def smooth_acceleration(model: Model, q, v, tau=None, ctrl=None):
+def smooth_acceleration(model: Model, q, v, tau=None, ctrl=None, time=None):
     """Acceleration from tau, commands, springs, dampers, gravity and velocity terms: (*batch, nv).
 
     ctrl: (*batch, nu), commands of the driven dofs (`Topology.commands`); None: zero.
     """
-    c = _Call(model, q, v, tau, ctrl=ctrl)
+    c = Call(model, q, v, tau, ctrl=ctrl, time=time)
     return c.join(_smooth(c)[0])
 
 
-def _smooth(c: _Call):
+def _smooth(c: Call):
     driven = drive(c.system, c.v, c.tau, c.ctrl)
     return acceleration(Equation(c.system, c.q, c.v, driven.tau, hold=driven.hold))
 
 
 @_public
-def forward_dynamics(model: Model, q, v, tau=None, ctrl=None):
+def forward_dynamics(model: Model, q, v, tau=None, ctrl=None, time=None):
     """Acceleration under everything that acts on the model: (*batch, nv).
 
     Where dry friction, limits or servos act, which are impulses on the velocity, it is the mean over one step of the model's rule.
     """
-    c = _Call(model, q, v, tau, ctrl=ctrl)
+    c = Call(model, q, v, tau, ctrl=ctrl, time=time)
     return c.join(_total(c)[0])
 
 
-def _total(c: _Call):
+def _total(c: Call):
     """Acceleration, pivot, whether the impulses were found, and whether there are any."""
     if not impulse_rows(c.system.topology):
         return *_smooth(c), 1.0
@@ -240,7 +243,7 @@ def energy(model: Model, q, v):
     The potential of gravity is zero at the world's origin. Springs with the law k (ref - q) store k/2 (ref - q)^2; a ball spring
     with three different stiffnesses has no exact potential and counts with k/2 times the squared rotation vector.
     """
-    c = _Call(model, q, v)
+    c = Call(model, q, v)
     system = c.system
     frame = kin.frames(system, c.q)
     inertia = kin.link_inertias(system, frame)
@@ -280,7 +283,7 @@ def body_inertia(model: Model):
 @_public
 def integrate(model: Model, q, dv):
     """q moved by the velocity dv for unit time, on the configuration manifold: (*batch, nq)."""
-    c = _Call(model, q, dv)
+    c = Call(model, q, dv)
     return c.join(_integrate(c.system, c.q, c.v, 1.0))
 
 
@@ -289,7 +292,7 @@ def difference(model: Model, q0, q1):
     """The velocity (*batch, nv) that moves q0 to q1 in unit time: the inverse of `integrate`."""
     q0, q1 = jnp.asarray(q0), jnp.asarray(q1)
     batch = jnp.broadcast_shapes(q0.shape[:-1], q1.shape[:-1])
-    c = _Call(model, jnp.broadcast_to(q0, (*batch, model.nq)))
+    c = Call(model, jnp.broadcast_to(q0, (*batch, model.nq)))
     return c.join(_difference(c.system, c.q, list(c.lanes.split(jnp.broadcast_to(q1, (*c.lanes.batch, model.nq)), 1))))
 
 
@@ -300,7 +303,7 @@ def project(model: Model, state: State, iterations: int = 20) -> State:
     The configuration is moved by Newton steps, each the shortest in the metric of the mass matrix; then the velocity, in one. What is
     consistent stays where it is. Where Newton's method finds no solution the state keeps a gap: see `gaps`.
     """
-    c = _Call(model, state.q, state.v)
+    c = Call(model, state.q, state.v, time=state.time)
     q = [jnp.broadcast_to(x, jnp.broadcast_shapes(*(jnp.shape(y) for y in c.q))) for x in c.q]
     if has_rows(c.system):
         q = jax.lax.fori_loop(0, iterations, lambda _, x: _settled(closer(c.system, x), x), q)
@@ -309,9 +312,9 @@ def project(model: Model, state: State, iterations: int = 20) -> State:
 
 
 @_public
-def gaps(model: Model, q):
+def gaps(model: Model, q, time=None):
     """By how much each holonomic row is violated: (*batch, rows), m, rad or 1."""
-    c = _Call(model, q)
+    c = Call(model, q, time=time)
     return c.join(holonomic_gaps(c.system, kin.frames(c.system, c.q), c.q))
 
 
@@ -320,7 +323,7 @@ def forward(model: Model, state: State, ctrl=None, tau=None) -> Data:
     """Everything that can be computed at a state. tau: generalized force (*batch, nv), ctrl: commands (*batch, nu).
 
     See `Data` for what comes back; its acceleration is that of `forward_dynamics`."""
-    c = _Call(model, state.q, state.v, tau, ctrl=ctrl)
+    c = Call(model, state.q, state.v, tau, ctrl=ctrl, time=state.time)
     system = c.system
     frame = kin.frames(system, c.q)
     a, pivot, solved = _total(c)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ..joints import Numbers, elementary
 from ..jointtypes import JOINT_TYPES
-from ..model import Coupling, Frozen, Limit, Model, Topology
+from ..model import Coupling, ElementForce, Frozen, Limit, Model, Topology
 from ..spatial import (
     IDENTITY,
     ZERO3,
@@ -118,6 +118,12 @@ class System(NamedTuple):
     coupling: Coupling
     ends: tuple  # per constraint between frames, their poses (a Pose each) in the link of their body, or in the world
     lengths: tuple
+    functions: tuple  # numbers of all functions
+    forces: ElementForce
+    force_ends: tuple  # per force, the poses of its frames as in ``ends``
+    targets: tuple  # per target: position, speed, acceleration at the time looked at (see `functions.at_time`)
+    time: object
+    inputs: dict  # values of the external functions, by number
     gravity: tuple
     dt: object
     regularization: object
@@ -269,12 +275,21 @@ def prepare(model: Model, lanes: Lanes) -> System:
     ]
     for info, *poses in zip(top.constraints, *own, strict=True):
         ends.append(tuple(p if b < 0 else _compose(offset[b], p) for b, p in zip(info.bodies, poses, strict=True)))
+    force_ends = []
+    pairs = [
+        [_pose(p, q) for p, q in zip(split(pos, 2), split(quat, 2), strict=True)]
+        for pos, quat in ((model.force.pos1, model.force.quat1), (model.force.pos2, model.force.quat2))
+    ]
+    for info, *poses in zip(top.forces, *pairs, strict=True):
+        force_ends.append(tuple(p if b < 0 else _compose(offset[b], p) for b, p in zip(info.bodies, poses, strict=False)))
     return System(
         top, tab, tuple(joints), tuple(tree), tuple(numbers), tuple(inertia), tuple(lifted), tuple(p.quat for p in poses), tuple(offset),
         split(model.dof.damping, 1), split(model.dof.armature, 1), split(model.dof.stiffness, 1), split(model.joint.spring_ref, 1),
         split(model.dof.friction, 1), Limit(*(split(getattr(model.limit, f.name), 1) for f in fields(Limit))),
         Coupling(*(split(getattr(model.coupling, f.name), 1) for f in fields(Coupling))),
-        tuple(ends), split(model.constraint.value, 1),
+        tuple(ends), split(model.constraint.value, 1), split(model.function.numbers, 1),
+        ElementForce(*(split(getattr(model.force, f.name), len(f.metadata["leaf"].shape)) for f in fields(ElementForce))),
+        tuple(force_ends), (), 0.0, {},
         split(model.option.gravity, 1), split(model.option.dt, 0), split(model.option.regularization, 0),
     )  # fmt: skip
 

@@ -1,0 +1,140 @@
+"""Functions of time and of lengths: values and derivatives from the right, as components.
+
+Tables are sums of ramps, u_i = x - x_i held between 0 and the width of its piece, so there is no search and no gather; polynomials, sines
+and ramps are what they are called. A repeated function is its slice played over and over.
+"""
+
+from __future__ import annotations
+
+import math
+
+import jax
+import jax.numpy as jnp
+
+from ..spatial import add, mul, sub, total
+from .system import System
+
+
+def pieces(x, knots, outside: bool) -> list:
+    """How much of each piece between knots lies below x, 0 to 1; ``outside``: the first and last go on beyond their ends."""
+    out = []
+    for i, (low, high) in enumerate(zip(knots[:-1], knots[1:], strict=True)):
+        share = (x - low) / (high - low)
+        if not (outside and i == 0):
+            share = jnp.where(x < low, 0.0, share)
+        if not (outside and i == len(knots) - 2):
+            share = jnp.where(x < high, share, 1.0)
+        out.append(share)
+    return out
+
+
+def weights(x, knots, outside: bool) -> list:
+    """Of every knot, its weight in the linear interpolation at x."""
+    shares = [1.0, *pieces(x, knots, outside), 0.0]
+    return [sub(a, b) for a, b in zip(shares[:-1], shares[1:], strict=True)]
+
+
+def table(x, knots, values, outside: bool = False):
+    """Linear between the knots, constant (or with ``outside`` linear) beyond them."""
+    return total([mul(w, y) for w, y in zip(weights(x, knots, outside), values, strict=True)])
+
+
+def _plain(kind: str, n, x):
+    if kind == "constant":
+        return n[0] + 0.0 * x
+    if kind == "polynomial":
+        out = n[-1] + 0.0 * x
+        for a in reversed(n[:-1]):
+            out = add(mul(out, x), a)
+        return out
+    if kind == "sine":
+        return n[0] * jnp.sin(2 * math.pi * n[1] * x + n[2]) + n[3]
+    if kind == "ramp":
+        return n[0] + n[1] * x
+    return table(x, n[0::2], n[1::2])
+
+
+def _integral(kind: str, n, x):
+    """An antiderivative of the plain function."""
+    if kind == "constant":
+        return n[0] * x
+    if kind == "polynomial":
+        return _plain("polynomial", [0.0, *(a / (k + 1) for k, a in enumerate(n))], x)
+    if kind == "sine":
+        rate = 2 * math.pi * n[1]
+        return n[3] * x - n[0] / rate * jnp.cos(rate * x + n[2])
+    if kind == "ramp":
+        return n[0] * x + 0.5 * n[1] * x * x
+    knots, values = n[0::2], n[1::2]
+    out = values[0] * (x - knots[0])
+    for i, share in enumerate(pieces(x, knots, False)):
+        width, rise = knots[i + 1] - knots[i], values[i + 1] - values[i]
+        beyond = jnp.where(x > knots[i + 1], x - knots[i + 1], 0.0)
+        out = out + rise * (0.5 * share * share * width + beyond)
+    return out
+
+
+def _wrapped(repeat, x):
+    """(times round, place in the slice) of a repeated function."""
+    start, width, shift = repeat
+    turns = jnp.trunc((x + shift) / width)
+    return jax.lax.stop_gradient(turns), start + (x + shift) - jax.lax.stop_gradient(turns) * width
+
+
+def _split(system: System, index: int):
+    info = system.topology.functions[index]
+    numbers = list(system.functions[info.first : info.first + info.count])
+    return info, numbers[:-3] if info.repeat else numbers, numbers[-3:] if info.repeat else None
+
+
+def value(system: System, index: int, x):
+    """The function at x."""
+    info, numbers, repeat = _split(system, index)
+    return _plain(info.kind, numbers, x if repeat is None else _wrapped(repeat, x)[1])
+
+
+def integral(system: System, index: int, x):
+    """The function's integral from 0 to x."""
+    info, numbers, repeat = _split(system, index)
+    if repeat is None:
+        return _integral(info.kind, numbers, x) - _integral(info.kind, numbers, 0.0 * x)
+    start, width, _ = repeat
+
+    def whole(y):
+        turns, place = _wrapped(repeat, y)
+        ahead = _integral(info.kind, numbers, start + width) - _integral(info.kind, numbers, start)
+        behind = _integral(info.kind, numbers, start) - _integral(info.kind, numbers, start - width)
+        return turns * jnp.where(turns < 0, behind, ahead) + _integral(info.kind, numbers, place) - _integral(info.kind, numbers, start)
+
+    return whole(x) - whole(0.0 * x)
+
+
+def at_time(system: System, t, ctrl=()) -> System:
+    """The system with what is prescribed at time t. ctrl: the controls after those of the dofs."""
+    top = system.topology
+    if not top.functions:
+        return system
+    external = [i for i, f in enumerate(top.functions) if f.kind == "external"]
+    inputs = dict(zip(external, ctrl or [0.0] * len(external), strict=True))
+    system = system._replace(time=t, inputs=inputs)
+    return system._replace(targets=tuple(motion(system, index, mode, t) for index, mode in top.targets))
+
+
+def motion(system: System, index: int, mode: str, t) -> tuple:
+    """Position, speed and acceleration that a motor prescribes at time t: its function, or in mode "speed" its function's integral.
+
+    An external function is held: as a position it does not move, as a speed it is kept from time zero on.
+    """
+    if index in system.inputs:
+        x = system.inputs[index]
+        return (x, 0.0, 0.0) if mode == "position" else (mul(x, t), x, 0.0)
+
+    def slope(fn, t):
+        return jax.jvp(fn, (t,), (jnp.ones_like(t),))[1]
+
+    t = jnp.asarray(t)
+    if mode == "speed":
+        speed = lambda t: value(system, index, t)  # noqa: E731
+        return integral(system, index, t), speed(t), slope(speed, t)
+    position = lambda t: value(system, index, t)  # noqa: E731
+    return position(t), slope(position, t), slope(lambda t: slope(position, t), t)
