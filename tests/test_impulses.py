@@ -296,3 +296,44 @@ def test_the_followers_limit_and_friction_act_on_the_leader(x64):
     assert q[:, 1].min() >= -0.3 - 1e-12
     q, _ = rolled(model, ctrl=0.39, q=[0.0, 0.1], steps=50)
     np.testing.assert_allclose(q[:, 0], 0, atol=1e-12)  # 0.39 N do not overcome 2 x 0.2 N
+
+
+# ---- what a review asked for ---------------------------------------------------------------------------------------------------------
+
+
+def test_second_derivatives_through_dry_friction(x64):
+    """A sliding block: v+ = v - f dt / m, d2/dm2 = -2 f dt / m^3."""
+    model = one("slide", friction=[0.5])
+    speed = lambda m: xsim.step(model.replace({"body.mass": m[None]}), xsim.init(model, v=np.ones(1))).v[0]  # noqa: E731
+    m = jnp.asarray(2.0)
+    np.testing.assert_allclose(jax.grad(speed)(m), 0.5 * DT / 4, rtol=1e-12)
+    np.testing.assert_allclose(jax.grad(jax.grad(speed))(m), -2 * 0.5 * DT / 8, rtol=1e-12)
+    np.testing.assert_allclose(jax.jacfwd(jax.jacrev(speed))(m), -2 * 0.5 * DT / 8, rtol=1e-12)
+
+
+def test_the_force_of_constraints_is_without_the_implicit_damper(x64):
+    """Limits far away, nothing acts on the hinge but its damper and a torque."""
+    model = one(damping=[10.0], position_range=[[-3.0, 3.0]])
+    data = xsim.forward(model, xsim.init(model, v=np.ones(1)), tau=np.ones(1))
+    np.testing.assert_allclose(data.constraint, 0, atol=1e-12)
+
+
+@pytest.mark.parametrize("integrator", ["euler", "rk4"])
+def test_a_mimic_is_closed_by_every_rule(integrator, x64):
+    model = xsim.with_integrator(coupled(), integrator)
+    q, _ = rolled(model, ctrl=0.0, q=[0.0, 0.3], steps=3)
+    np.testing.assert_allclose(q[:, 1], 0.1 - 2 * q[:, 0], atol=1e-12)
+
+
+def test_light_leaders_keep_their_followers_in_float32():
+    """Two followers of 1 kg on a leader of 1 g, a dummy link: both keep up."""
+    bodies = tuple(
+        BodySpec(f"b{i}", -1, JointSpec("slide", params={"axes": np.array([[1.0, 0, 0]])}, actuator="force"),
+                 inertial=InertialSpec(m, np.zeros(3), m * SOLID.inertia))
+        for i, m in enumerate((1e-3, 1.0, 1.0))
+    )  # fmt: skip
+    mimics = tuple(ConstraintSpec("mimic", coordinates=((i, 0), (0, 0))) for i in (1, 2))
+    model = xsim.build(ModelSpec(bodies=bodies, constraints=mimics, option=OptionSpec(dt=DT, gravity=np.zeros(3))))
+    q, _ = rolled(model, ctrl=[1.0, 0.0, 0.0], steps=100)
+    np.testing.assert_allclose(q[-1], 0.5 * 1.0 / 2.001, rtol=0.02)
+    np.testing.assert_allclose(q[-1] - q[-1, 0], 0, atol=1e-5)

@@ -114,7 +114,7 @@ def test_nothing_drifts_in_100000_steps(dtype, bound):
 
 
 def test_redundant_rows_and_the_order_of_frames_change_nothing(x64):
-    """A planar loop closed by a hinge (three redundant rows), a ball (one) and a universal-like chain: the same motion."""
+    """A planar loop closed by a hinge (three redundant rows) and by a ball (one): the same motion."""
     found = []
     for joint in ("revolute", "ball"):
         model = xsim.build(parse_text(bar((0.8, 0.3, 0.7, 0.5), 0.5, joint), "sdf"))
@@ -224,3 +224,41 @@ def test_what_cannot_close_a_loop_is_refused():
     ):
         with pytest.raises(ValueError, match=words):
             free_body(tie("joint", spec))
+
+
+def test_rows_without_any_freedom_are_redundant(x64):
+    """A closing joint between bodies that are welded already, a loop of slides only, a model that cannot move."""
+    cube_at = lambda i, joint, parent: BodySpec(f"b{i}", parent, joint, inertial=cube())  # noqa: E731
+    slide = lambda axis: JointSpec("slide", params={"axes": np.array([axis])})  # noqa: E731
+    frames = ((np.zeros(3), IDENTITY),) * 2
+    option = OptionSpec(dt=1e-3, gravity=np.array([0, 0, -9.81]))
+
+    def built(*joints, closing):
+        bodies = tuple(cube_at(i, joint, i - 1) for i, joint in enumerate(joints))
+        tie = ConstraintSpec("joint", "close", bodies=(-1, len(joints) - 1), frames=frames, joint=closing)
+        return xsim.build(ModelSpec(bodies=bodies, constraints=(tie,), option=option))
+
+    welded = built(JointSpec("fixed"), JointSpec("fixed"), closing=JointSpec("fixed"))
+    assert xsim.step(welded, xsim.init(welded)).flags == 0
+    gantry = built(slide([1.0, 0, 0]), slide([0, 0, 1.0]), closing=slide([0, 0, 1.0]))
+    final = xsim.rollout(gantry, xsim.init(gantry), steps=100)[0]
+    np.testing.assert_allclose(final.v, [0, -0.981], atol=1e-12)
+
+
+def test_a_slender_hinge_holds_in_float32():
+    """A small ball on a closing hinge a metre above it: the rows that keep it upright are a thousandth of the others."""
+    ball = InertialSpec(1.0, np.zeros(3), np.array([0.001, 0.001, 0.001, 0, 0, 0]))
+    joint = JointSpec("hinge", params={"axes": np.array([[0.0, 1, 0]])})
+    frames = ((np.array([0.0, 0, 1]), IDENTITY),) * 2
+    tie = ConstraintSpec("joint", "hinge", bodies=(-1, 0), frames=frames, joint=joint)
+    body = BodySpec("ball", -1, JointSpec("free"), inertial=ball)
+    model = xsim.build(ModelSpec(bodies=(body,), constraints=(tie,), option=OptionSpec(dt=1e-3)))
+    final = xsim.rollout(model, xsim.project(model, xsim.init(model, v=np.array([1.0, 0.3, 0, 0, 0, 0.5]))), steps=300)[0]
+    assert np.abs(xsim.gaps(model, final.q)).max() < 1e-5
+
+
+def test_project_takes_one_state_for_many_models(four_bar, x64):
+    lengths = four_bar.constraint.pos2 + 0.01 * jnp.arange(3.0)[:, None, None] * jnp.array([0.0, 0.0, 1.0])
+    models_ = four_bar.replace({"constraint.pos2": lengths})
+    state = xsim.project(models_, xsim.init(four_bar))
+    assert state.q.shape == (3, 3) and np.abs(xsim.gaps(models_, state.q)).max() < 1e-12

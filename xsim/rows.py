@@ -141,8 +141,8 @@ def _angle(c: ConstraintSpec, spec: ModelSpec, body: int, reference: int, axis) 
         hinge = (_matrix(info.joint.quat) if sign > 0 else turn @ _matrix(info.quat)) @ (hinge / np.linalg.norm(hinge))
         if abs(abs(hinge @ direction) - np.linalg.norm(direction)) < 1e-6:
             return hinged, sign * float(np.sign(hinge @ direction))
-    names = [b.name for b in spec.bodies]
-    _fail(c, f"there is no hinge about this axis between {names[body]!r} and {'the world' if reference < 0 else repr(names[reference])}")
+    one, two = ("the world" if b < 0 else repr(spec.bodies[b].name) for b in (body, reference))
+    _fail(c, f"there is no hinge about this axis between {one} and {two}")
 
 
 def _carrier(spec: ModelSpec, body: int) -> tuple[int, np.ndarray]:
@@ -283,13 +283,22 @@ def _joint(c: ConstraintSpec, joint: JointSpec):
         _fail(c, "position limits of a joint that closes a loop are not simulated; let another joint close it")
     if joint.actuator not in ("passive", "force"):
         _fail(c, f"a joint that closes a loop cannot be driven ({joint.actuator}); let another joint close it")
-    axes = np.asarray(joint.params.get("axes", np.zeros((0, 3))), float)
+    default = JOINT_TYPES[joint.type].parameters.get("axes")
+    axes = np.asarray(joint.params.get("axes", np.zeros((0, 3)) if default is None else default.default), float)
+    if not np.isfinite(axes).all() or not (np.linalg.norm(axes, axis=1) > 1e-9).all():
+        _fail(c, "a joint axis is zero")
+    axes = axes / np.linalg.norm(axes, axis=1, keepdims=True)
     if joint.type in ("hinge", "slide"):
         turns = (_along(axes[0]),) * 2
     elif joint.type == "universal":
+        if abs(axes[0] @ axes[1]) > 1e-9:
+            _fail(c, "axes that are not perpendicular cannot close a loop; let another joint close it")
         turns = (_along(axes[0]), _along(axes[1]))
     elif joint.type in ("planar", "slide2"):
-        turns = (_along(np.cross(axes[0], axes[1])),) * 2
+        normal = np.cross(axes[0], axes[1])
+        if np.linalg.norm(normal) < 1e-9 or joint.type == "planar" and np.linalg.norm(np.cross(normal, axes[2])) > 1e-9:
+            _fail(c, "its axes do not span a plane with its normal; let another joint close it")
+        turns = (_along(normal),) * 2
     else:
         turns = (IDENTITY,) * 2
     return KEPT[joint.type], turns

@@ -69,6 +69,9 @@ def mjcf(model: Model) -> dict:
         raise Refused(f"MJCF has no integrator that says {top.integrator}")
     if (_number(model, "body.gravity") != 1).any():
         raise Refused("gravity of single bodies is not translated")
+    driven = set(top.drives) - {"passive", "force"}
+    if driven:
+        raise Refused(f"prescribed motion and servos are not translated ({', '.join(sorted(driven))})")
     integrator, implicit = INTEGRATORS[top.integrator]
     root = ElementTree.Element("mujoco", model=top.name or "model")
     ElementTree.SubElement(root, "compiler", angle="radian", balanceinertia="true", boundmass="1e-9", boundinertia="1e-9")

@@ -357,8 +357,8 @@ def _pinocchio(job: dict) -> Engine:
     order_v = _pinocchio_order(model, mechanism["joints"])
     dt, floating = begin.mechanism["dt"], model.joints[1].shortname() == "JointModelFreeFlyer"
     damping, armature = (np.asarray(mechanism[k])[order_v] for k in ("damping", "armature"))
-    if floating and (np.ptp(damping[:6]) or np.ptp(armature[:6])):
-        raise Unsupported("a free root is damped and loaded along its own axes by Pinocchio, along the world's by the others")
+    if floating and (damping[:6].any() or armature[:6].any()):
+        raise Unsupported("a free root with damping or armature: an armature acts on another acceleration in Pinocchio")
     model.gravity.linear = np.array(begin.mechanism["gravity"])
     model.armature = armature + dt * damping  # (M + armature + dt D) a = tau - D v - bias: implicit damping
     pool = pin.ModelPool(model, 1)

@@ -58,7 +58,7 @@ def _gap(follower, leader, multiplier, offset, reference):
 def _coupling_gaps(system: System, q) -> list:
     if not _coupling_rows(system):
         return []
-    place = {link.v: link.q for link in system.topology.links}
+    place = {link.v + k: link.q + k for link in system.topology.links if link.nq == link.nv for k in range(link.nv)}
     c = system.coupling
     return [
         _gap(q[place[follower]], q[place[leader]], m, o, r)

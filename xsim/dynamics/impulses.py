@@ -23,10 +23,10 @@ import jax.numpy as jnp
 from ..model import Topology
 from ..spatial import add, mul, neg, stage, sub, total
 from .actuators import PRESCRIBED, bound, clip
-from .kinematics import Frames, inertial_force
+from .kinematics import Frames, inertial_force, mass_matrix
 from .passive import Quadratic
 from .solve import Motion as Equation
-from .solve import Saddle, effective_mass, evaluate, implicit, masked, multiply, pulled, restricted
+from .solve import Saddle, effective_mass, evaluate, implicit, masked, multiply, pulled, restricted, with_quadratic
 from .system import System, split_q
 
 SIDES = ("lower", "upper")
@@ -285,6 +285,16 @@ def _known(m: _Impulse, full):
     return saddle, m.free, []
 
 
+def _again(m: _Impulse, full):
+    """The same, from numbers that have derivatives."""
+    n = len(m.keep)
+    loads = [(1.0, m.armature), (m.system.regularization, Quadratic([1.0] * n, {}))]
+    rows = with_quadratic(m.system, mass_matrix(m.system, m.frame, m.inertia), loads)
+    saddle = Saddle(m.system, [full(row) for row in masked(m.system, rows, m.keep)], restricted(m.jacobian, m.keep))
+    right = full([neg(r) for r in _residual(m, [0.0] * (n + len(m.jacobian)))])
+    return saddle, saddle.solve(right[:n], right[n:]), []
+
+
 def apply_impulses(system: System, q, v, servo: dict):
     """Velocities after the impulses of friction, limits and servos, and a component that is 0 where the stairs were not found.
 
@@ -320,7 +330,7 @@ def apply_impulses(system: System, q, v, servo: dict):
         push[row.dof] = (1.0 - stuck) * _pushed(own, x)
         targets.append((row.dof, stuck, target))
     known = _Impulse(system, terms.frame, terms.inertia, terms.loads[0][1], keep, given, push, jacobian, fixed_mass, search.free)
-    free, _ = implicit(known, _known, _residual)
+    free, _ = implicit(known, _known, _residual, _again)
     for i in range(nv):
         out[i] = add(v[i], add(mul(keep[i], free[i]), given[i]))
     for d, stuck, target in targets:

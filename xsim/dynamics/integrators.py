@@ -10,9 +10,11 @@ import jax.numpy as jnp
 from ..spatial import add, mul, stage, total
 from .actuators import drive
 from .functions import at_time
-from .holonomic import closing
+from .holonomic import closing, has_rows
 from .impulses import apply_impulses, rows
+from .loops import active
 from .manifold import integrate, rates, shifted
+from .passive import quadratic
 from .projection import project
 from .solve import Motion, acceleration
 from .system import System
@@ -58,6 +60,17 @@ def _euler(system: System, s: Moving, tau, ctrl) -> Change:
 def _dart(system: System, s: Moving, tau, ctrl) -> Change:
     """DART's rule: joint dampers and springs implicit, then impulses."""
     return _velocity(system, s, tau, ctrl, system.dt, mul(system.dt, system.dt))
+
+
+def implicit_force(system: System, frame, v, a) -> list:
+    """What the model's rule adds to the inertial force of an acceleration: dampers and springs at the end of the step."""
+    name, out = system.topology.integrator, [0.0] * len(v)
+    if name in ("implicit_damping", "dart"):
+        out = [mul(system.dt, x) for x in quadratic(system, frame, system.damping, "damper").times(a)]
+    if name == "dart":
+        ahead = [mul(system.dt, add(x, mul(system.dt, y))) for x, y in zip(v, a, strict=True)]
+        out = [add(x, y) for x, y in zip(out, quadratic(system, frame, system.stiffness, "spring").times(ahead), strict=True)]
+    return out
 
 
 FIRST_ORDER: dict[str, Callable] = {"implicit_damping": _implicit_damping, "euler": _euler, "dart": _dart}
@@ -119,8 +132,11 @@ def advance(system: System, s: Moving, tau, ctrl) -> Moving:
     if system.topology.integrator == "rk4":
         q, v, pivot = _rk4(system, s, tau, ctrl)
         solved = 1.0
+        open_rows = has_rows(system)
     else:
         v, pivot, solved = step_velocity(system, s, tau, ctrl)
         q = integrate(system, s.q, v, system.dt)
-    q, v = project(at_time(system, add(s.time, system.dt), outside), q, v)
+        open_rows = active(system)  # couplings are closed by the acceleration of these rules
+    if open_rows:
+        q, v = project(at_time(system, add(s.time, system.dt), outside), q, v)
     return Moving(q, v, add(s.time, system.dt), *_health(q, v, pivot, solved, s.diverged, s.singular, s.unsolved))

@@ -13,7 +13,6 @@ from ..spatial import add, mul, neg, sub
 from .actuators import PRESCRIBED
 from .holonomic import holonomic_drifts, holonomic_gaps, holonomic_rows, rate
 from .kinematics import frames, inertial_force
-from .loops import active
 from .manifold import integrate
 from .solve import Motion, Saddle, effective_mass, evaluate, implicit, pulled, restricted
 from .solve import masked as without
@@ -80,8 +79,6 @@ def tangent(system: System, q, v) -> list:
 
 def project(system: System, q, v) -> tuple[list, list]:
     """The configuration near q that closes the gaps a step has left, and the velocity near v there that keeps them closed."""
-    if not active(system):
-        return q, v
     for _ in range(NEWTON):
         q = closer(system, q)
     return q, tangent(system, q, v)

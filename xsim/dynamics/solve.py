@@ -202,16 +202,20 @@ def _ldl(a):
     """Factor a small dense positive semidefinite matrix given by its lower triangle: unit lower triangle, inverse pivots (0 for a
     zero pivot: a row that depends on those before it, or is nothing but rounding beside the largest)."""
     n, lower, pivots, inverse = len(a), [], [], []
-    largest = functools.reduce(jnp.maximum, [a[i][i] for i in range(n)]) if n else 0.0
+    diagonal = [a[i][i] for i in range(n) if not isinstance(a[i][i], float)]
+    largest = functools.reduce(jnp.maximum, diagonal) if diagonal else 0.0
     for i in range(n):
         row: list = []
         for j in range(i):
             row.append(mul(sub(a[i][j], total([mul(mul(row[k], lower[j][k]), pivots[k]) for k in range(j)])), inverse[j]))
         pivot = sub(a[i][i], total([mul(mul(x, x), p) for x, p in zip(row, pivots, strict=True)]))
-        eps = float(jnp.finfo(pivot.dtype).eps)
-        usable = pivot > jnp.maximum(1e3 * _tolerance(pivot.dtype) * a[i][i], eps**1.5 * largest)
         lower.append(row)
         pivots.append(pivot)
+        if isinstance(pivot, float):  # a row without a coefficient
+            inverse.append(0.0)
+            continue
+        eps = float(jnp.finfo(pivot.dtype).eps)
+        usable = pivot > jnp.maximum(1e3 * eps * a[i][i], eps**1.5 * largest)
         inverse.append(jnp.where(usable, 1.0 / jnp.where(usable, pivot, 1.0), 0.0))
     return lower, inverse
 
@@ -227,12 +231,13 @@ def _ldl_solve(lower, inverse, b):
     return y
 
 
-def implicit(inputs, primal, residual):
+def implicit(inputs, primal, residual, again=None):
     """The solution x of residual(inputs, x) = 0, and what else ``primal`` returns, with the derivatives of the implicit function.
 
     primal(inputs, full) -> (saddle, x, others): the solution and the factored matrix d residual / dx; ``others`` (a list of
     components) has no derivative; ``full`` gives components the common shape. Derivatives of any order, forward and reverse:
-    dx = -matrix^-1 d(residual) at fixed x.
+    dx = -matrix^-1 d(residual) at fixed x. ``again``: what the rule takes for ``primal`` where that one uses numbers found before,
+    without derivatives of their own.
     """
     leaves, treedef = jax.tree.flatten(inputs, is_leaf=lambda x: x is None)
     where = [i for i, x in enumerate(leaves) if isinstance(x, jax.Array)]
@@ -248,7 +253,7 @@ def implicit(inputs, primal, residual):
     def full(xs):
         return [jnp.broadcast_to(jnp.asarray(x, dtype), lanes) for x in xs]
 
-    def solved(arrays):
+    def solved(arrays, primal=primal):
         saddle, x, others = primal(rebuild(arrays), full)
         return saddle, full(x), full(others)
 
@@ -258,7 +263,7 @@ def implicit(inputs, primal, residual):
         return x, others
 
     def rule(primals, tangents):
-        saddle, x, others = solved(primals)
+        saddle, x, others = solved(primals, again or primal)
         moving = [i for i, t in enumerate(tangents) if not isinstance(t, jax.custom_derivatives.SymbolicZero)]
 
         def at(*moved):

@@ -21,7 +21,7 @@ from .actuators import drive
 from .functions import at_time
 from .holonomic import has_rows, holonomic_gaps
 from .impulses import rows as impulse_rows
-from .integrators import Moving, advance, step_velocity
+from .integrators import Moving, advance, implicit_force, step_velocity
 from .lanes import Lanes, batch_shape, make_lanes
 from .manifold import difference as _difference
 from .manifold import integrate as _integrate
@@ -298,13 +298,13 @@ def difference(model: Model, q0, q1):
 
 @functools.partial(_public, static_argnames="iterations")
 def project(model: Model, state: State, iterations: int = 20) -> State:
-    """The state nearby that satisfies the holonomic constraints: joints that close loops, distances, couplings.
+    """The state nearby that satisfies the holonomic constraints: joints that close loops, couplings.
 
     The configuration is moved by Newton steps, each the shortest in the metric of the mass matrix; then the velocity, in one. What is
     consistent stays where it is. Where Newton's method finds no solution the state keeps a gap: see `gaps`.
     """
     c = Call(model, state.q, state.v, time=state.time)
-    q = [jnp.broadcast_to(x, jnp.broadcast_shapes(*(jnp.shape(y) for y in c.q))) for x in c.q]
+    q = [jnp.broadcast_to(x, (c.lanes.width,) if c.lanes.width else ()) for x in c.q]
     if has_rows(c.system):
         q = jax.lax.fori_loop(0, iterations, lambda _, x: _settled(closer(c.system, x), x), q)
         return state.replace(q=c.join(q), v=c.join(tangent(c.system, q, c.v)))
@@ -345,6 +345,8 @@ def forward(model: Model, state: State, ctrl=None, tau=None) -> Data:
         loads = quadratic(system, frame, system.armature, "armature").times(a)
         force = kin.inertial_force(system, frame, inertia, a)
         rows = [f + x + b - p - t for f, x, b, p, t in zip(force, loads, bias, passive, tau, strict=True)]
+        if impulse_rows(system.topology):
+            rows = [a + b for a, b in zip(rows, implicit_force(system, frame, c.v, a), strict=True)]
     return Data(
         pos=c.join([p.pos for p in poses], 2),
         quat=c.join([p.quat for p in poses], 2),
