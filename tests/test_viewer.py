@@ -78,7 +78,7 @@ def test_every_geom_is_in_the_page(model, motion):
 
 
 def test_visual_shapes_are_drawn_and_collisions_where_there_are_none():
-    shape = lambda kind, name, **use: GeomSpec(kind, np.full(3, 0.1), name=name, **use)  # noqa: E731
+    shape = lambda kind, name, **use: GeomSpec(kind, np.full(1 if kind == "sphere" else 3, 0.1), name=name, **use)  # noqa: E731
     visual, collision = {"collision": False}, {"visual": False}
     geoms = {
         "both": (shape("box", "seen", **visual), shape("sphere", "touched", **collision)),
@@ -162,9 +162,9 @@ def test_a_frozen_model_and_a_motion_that_is_not_finite(model, motion):
 
 @pytest.mark.parametrize(
     "shape, options, message",
-    [((5, 99), {}, "q must have shape"), ((0, 7), {}, "no rows"), ((5, 7), {"dt": 0.0}, "dt must be positive"),
-     ((5, 7), {"env": 1}, "no environment 1"), ((5, 2, 7), {"envs": (0, 2)}, "no environment 2"),
-     ((5, 2, 7), {"envs": ()}, "envs is empty")],
+    [((5, 99), {}, "q must have shape"), ((0, 8), {}, "no rows"), ((5, 8), {"dt": 0.0}, "dt must be positive"),
+     ((5, 8), {"env": 1}, "no environment 1"), ((5, 2, 8), {"envs": (0, 2)}, "no environment 2"),
+     ((5, 2, 8), {"envs": ()}, "envs is empty")],
 )  # fmt: skip
 def test_bad_arguments_are_refused(model, shape, options, message):
     with pytest.raises(ValueError, match=message):

@@ -105,7 +105,7 @@ def stairs(system: System, q, servo: dict) -> list[Stairs]:
             if row.position[k]:
                 ends[k] = clip(_reach(bound(system, side, row.dof), position[row.dof], dt), *speeds)
         friction = None if row.friction is None else mul(system.friction[row.friction], dt)
-        forces = [bound(system, f"force_{side}", row.dof) if row.servo else None for side in ("lower", "upper")]
+        forces = [bound(system, f"force_{side}", row.dof) if row.servo else None for side in SIDES]
         least, most = (None if f is None else mul(f, dt) for f in forces)
         out.append(Stairs(*ends, friction, servo[row.dof] if row.servo else None, least, most))
     return out
