@@ -4,6 +4,8 @@ import jax
 
 from . import models, sysid
 from .build import build, with_integrator, with_rows
+from .dynamics.reactions import Reactions, reactions
+from .dynamics.start import gaps, init, project, state_from_poses
 from .dynamics.step import (
     bias,
     body_inertia,
@@ -11,15 +13,12 @@ from .dynamics.step import (
     energy,
     forward,
     forward_dynamics,
-    gaps,
-    init,
     integrate,
     inverse_dynamics,
     jacobian,
     kinematics,
     mass_matrix,
     passive,
-    project,
     rollout,
     smooth_acceleration,
     step,
@@ -39,9 +38,9 @@ jit = jax.jit
 """What to compile with: the dynamics bound their own compile time (docs/core.md), so jax's own jit with its own defaults."""
 
 __all__ = [
-    "Data", "ElementaryJoint", "Flags", "GeneralJoint", "JointType", "Model", "ModelSpec", "Parameter", "ParseError", "State",
+    "Data", "ElementaryJoint", "Flags", "GeneralJoint", "JointType", "Model", "ModelSpec", "Parameter", "ParseError", "Reactions", "State",
     "UnsupportedWarning", "bias", "body_inertia", "build", "difference", "energy", "forward", "forward_dynamics", "gaps", "init",
-    "integrate",    "inverse_dynamics", "jacobian", "jit", "kinematics", "load", "loads", "make_env",
-    "mass_matrix", "models", "parse", "parse_text", "passive", "project", "randomize", "register_joint", "rollout",
-    "smooth_acceleration", "step", "sysid", "with_integrator", "with_rows",
+    "integrate", "inverse_dynamics", "jacobian", "jit", "kinematics", "load", "loads", "make_env",
+    "mass_matrix", "models", "parse", "parse_text", "passive", "project", "randomize", "reactions", "register_joint", "rollout",
+    "smooth_acceleration", "state_from_poses", "step", "sysid", "with_integrator", "with_rows",
 ]  # fmt: skip

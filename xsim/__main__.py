@@ -15,7 +15,8 @@ import jax.numpy as jnp
 from tqdm import tqdm
 
 from . import models, viewer
-from .dynamics.step import init, integrate, rollout
+from .dynamics.start import init
+from .dynamics.step import integrate, rollout
 from .load import load
 from .model import Flags, Model, State
 from .randomize import randomize

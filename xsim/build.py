@@ -133,8 +133,6 @@ def build(spec: ModelSpec, *, seed: int = 0) -> Model:
         framed = np.any(body.joint.pos) or np.any(np.asarray(body.joint.quat)[1:])
         if framed:
             frames.append(body)
-        if body.velocity is not None:
-            _fail(body.source, f"body {body.name!r}: a start velocity of the body is read but not simulated yet; replace velocity by None")
         if body.gravity != 1.0:
             weights.append(body.gravity)
         if body.inertial is not None:
@@ -205,12 +203,15 @@ def build(spec: ModelSpec, *, seed: int = 0) -> Model:
             ("nbody", n), ("ngeom", ng), ("naxis", len(axes)), ("npitch", len(pitch)), ("nexplicit", ne), ("nframe", len(frames)),
             ("ngravity", len(weights)), ("ncoupling", len(read.couplings)),
             ("nconstraint", len(ties)), ("nvalue", sum(len(t.values) for t in ties)),
-            ("nfunction", len(read.numbers)), ("nforce", len(pushes)), 
+            ("nfunction", len(read.numbers)), ("nforce", len(pushes)),
             *((size, len(gathered(leaf))) for leaf, size in FORCE_SIZES.items()), ("nq", nq), ("nv", nv),
             *((size, len(rowed[path])) for path, size in ROW_LEAVES.items()),
         ),
         neutral=tuple(map(float, neutral)),
         initial=(tuple(map(float, initial[0])), tuple(map(float, initial[1]))),
+        velocities=tuple(
+            (i, tuple(map(float, b.velocity))) for i, b in enumerate(spec.bodies) if b.velocity is not None and bodies[i].link >= 0
+        ),
         integrator=spec.option.integrator,
         rows=tuple(r for r in ROWS if r in spec.option.rows),
         rowed=tuple((path, tuple(dof for dof, _ in found)) for path, found in rowed.items()),

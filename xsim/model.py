@@ -89,7 +89,8 @@ class FunctionInfo(NamedTuple):
 
 class ForceInfo(NamedTuple):
     """A force between frames of two bodies, or on one: rows of its numbers in the leaves ``force.*``, None where it has none. spring,
-    damper, function: numbers of functions. map: (first number, rates, lengths)."""
+    damper, function: numbers of functions. map: (first number, rates, lengths).
+    turns: the hinges (dof, sign) whose angles add up to that of a torsion spring."""
 
     name: str
     kind: str
@@ -105,6 +106,7 @@ class ForceInfo(NamedTuple):
     driven: str = ""
     local: bool = True
     at_world: int | None = None
+    turns: tuple[tuple[int, float], ...] = ()
 
 
 class GeomInfo(NamedTuple):
@@ -123,7 +125,8 @@ class GeomInfo(NamedTuple):
 class Topology:
     """Everything about a model that is not a number to differentiate: hashable, compared by value, static under jit.
 
-    initial: q and v where a state starts. rows: the kinds of constraint rows that act. rowed: per row leaf, its dofs. drives: per dof,
+    initial: q and v where a state starts. velocities: (body, velocity of its centre of mass and angular velocity) of the bodies that start
+    as the file says. rows: the kinds of constraint rows that act. rowed: per row leaf, its dofs. drives: per dof,
     what moves it (`xsim.spec.ACTUATORS`). commands: the dofs that take a command, in the order of ``ctrl``. couplings: dofs of the
     (follower, leader) pairs. constraints: between frames of bodies, as joints that close loops are. motions: (dof, target) of the
     coordinates that move on schedule. targets: (function, mode) of what is prescribed, mode "position" or "speed".
@@ -136,6 +139,7 @@ class Topology:
     sizes: tuple[tuple[str, int], ...]
     neutral: tuple[float, ...]
     initial: tuple[tuple[float, ...], tuple[float, ...]]
+    velocities: tuple[tuple[int, tuple[float, ...]], ...]
     integrator: str
     rows: tuple[str, ...]
     rowed: tuple[tuple[str, tuple[int, ...]], ...]

@@ -85,7 +85,7 @@ def read_constraints(spec: ModelSpec, bodies: list[BodyInfo]) -> Read:
         else:
             out.ties.append(_tie(c, out, drawn))
     for f in spec.forces:
-        out.pushes.append(_push(f, out))
+        out.pushes.append(_push(f, out, _turns(f, spec, bodies, drawn) if f.kind == "torsion" else ()))
     return out
 
 
@@ -137,8 +137,7 @@ def _angle(c: ConstraintSpec, spec: ModelSpec, body: int, reference: int, axis) 
         above, turn = _carrier(spec, info.parent)
         if above != other:
             continue
-        hinge = np.ravel(info.joint.params.get("axes", JOINT_TYPES["hinge"].parameters["axes"].default))
-        hinge = (_matrix(info.joint.quat) if sign > 0 else turn @ _matrix(info.quat)) @ (hinge / np.linalg.norm(hinge))
+        hinge = (_matrix(info.joint.quat) if sign > 0 else turn @ _matrix(info.quat)) @ _axes(info.joint)[0]
         if abs(abs(hinge @ direction) - np.linalg.norm(direction)) < 1e-6:
             return hinged, sign * float(np.sign(hinge @ direction))
     one, two = ("the world" if b < 0 else repr(spec.bodies[b].name) for b in (body, reference))
@@ -230,7 +229,7 @@ def _placed(drawn: list, body: int, frame) -> tuple:
 # ---- forces --------------------------------------------------------------------------------------------------------------------
 
 
-def _push(f: ForceSpec, out: Read) -> Push:
+def _push(f: ForceSpec, out: Read, turns: tuple) -> Push:
     """A force: its numbers go to the ends of the leaves that hold those of the forces before."""
     leaves = ("rest", "stiffness", "damping", "stop", "map", "vector")
     rows = {leaf: sum(len(p.numbers.get(leaf, ())) for p in out.pushes) for leaf in leaves}
@@ -265,7 +264,31 @@ def _push(f: ForceSpec, out: Read) -> Push:
         found["function"] = _function(out, f.function, f.name)
     frames = [(np.asarray(pos, float), (1.0, 0.0, 0.0, 0.0) if f.kind == "load" else _unit(quat)) for pos, quat in f.frames]
     frames += [(np.zeros(3), IDENTITY)] * (2 - len(frames))
-    return Push(ForceInfo(f.name, f.kind, f.bodies, driven=f.driven, **found), tuple(frames), numbers)
+    return Push(ForceInfo(f.name, f.kind, f.bodies, driven=f.driven, turns=turns, **found), tuple(frames), numbers)
+
+
+def _turns(f: ForceSpec, spec: ModelSpec, bodies: list[BodyInfo], drawn: list) -> tuple:
+    """The hinges between the two bodies of a torsion spring, (dof, sign), if nothing but hinges about its axis is between them."""
+    _, turn = _placed(drawn, f.bodies[0], f.frames[0])
+    chains = []
+    for body in f.bodies:
+        chains.append([])
+        while body >= 0:
+            chains[-1].append(body)
+            body = spec.bodies[body].parent
+    found = []
+    for chain, others, sign in ((chains[1], chains[0], 1.0), (chains[0], chains[1], -1.0)):
+        for body in chain:
+            joint = spec.bodies[body].joint
+            if body in others or joint.type == "fixed":
+                continue
+            if joint.type != "hinge":
+                return ()
+            along = drawn[body][1] @ _matrix(joint.quat) @ _axes(joint)[0] @ turn[:, Z]
+            if abs(along) < 1 - 1e-9:
+                return ()
+            found.append((bodies[body].v[0], sign * float(np.sign(along))))
+    return tuple(found)
 
 
 # ---- joints --------------------------------------------------------------------------------------------------------------------
@@ -283,11 +306,9 @@ def _joint(c: ConstraintSpec, joint: JointSpec):
         _fail(c, "position limits of a joint that closes a loop are not simulated; let another joint close it")
     if joint.actuator not in ("passive", "force"):
         _fail(c, f"a joint that closes a loop cannot be driven ({joint.actuator}); let another joint close it")
-    default = JOINT_TYPES[joint.type].parameters.get("axes")
-    axes = np.asarray(joint.params.get("axes", np.zeros((0, 3)) if default is None else default.default), float)
-    if not np.isfinite(axes).all() or not (np.linalg.norm(axes, axis=1) > 1e-9).all():
+    axes = _axes(joint)
+    if not np.isfinite(axes).all():
         _fail(c, "a joint axis is zero")
-    axes = axes / np.linalg.norm(axes, axis=1, keepdims=True)
     if joint.type in ("hinge", "slide"):
         turns = (_along(axes[0]),) * 2
     elif joint.type == "universal":
@@ -302,6 +323,14 @@ def _joint(c: ConstraintSpec, joint: JointSpec):
     else:
         turns = (IDENTITY,) * 2
     return KEPT[joint.type], turns
+
+
+def _axes(joint: JointSpec) -> np.ndarray:
+    """Unit axes of a joint, (n, 3); not finite where one is zero."""
+    default = JOINT_TYPES[joint.type].parameters.get("axes")
+    axes = np.asarray(joint.params.get("axes", np.zeros((0, 3)) if default is None else default.default), float)
+    length = np.linalg.norm(axes, axis=1, keepdims=True)
+    return np.where(length > 1e-9, axes / np.where(length > 1e-9, length, 1.0), np.nan)
 
 
 def _along(axis) -> tuple:

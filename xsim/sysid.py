@@ -26,7 +26,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .dynamics.step import difference, init, integrate, rollout
+from .dynamics.start import init
+from .dynamics.step import difference, integrate, rollout
 from .model import Frozen, Model, State
 from .randomize import has_rows, owners
 

@@ -12,7 +12,8 @@ import jax
 import jax.numpy as jnp
 
 from . import models, viewer
-from .dynamics.step import init, rollout
+from .dynamics.start import init
+from .dynamics.step import rollout
 from .io.errors import ParseError
 from .load import load
 from .model import Flags, Model

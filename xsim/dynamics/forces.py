@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+
+import jax
 import jax.numpy as jnp
 
 from ..spatial import (
@@ -28,6 +31,7 @@ from ..spatial import (
     vsub,
 )
 from .functions import table, value, weights
+from .holonomic import coordinate_places
 from .kinematics import Frames, gather, point_velocity, velocities
 from .loops import End, ends_of
 from .system import System
@@ -39,23 +43,32 @@ BUMP = (
 """Force (N) of a bump stop over its compression (m): Chrono's."""
 
 
-def element_force(system: System, frame: Frames, v) -> list:
+def element_force(system: System, frame: Frames, q, v) -> list:
     """Generalized force of all elements, (nv)."""
+    force: list = [None] * len(system.topology.links)
+    for info, wrenches in zip(system.topology.forces, element_wrenches(system, frame, q, v), strict=True):
+        for body, one in zip(info.bodies, wrenches, strict=True):
+            link = system.topology.bodies[body].link if body >= 0 else -1
+            if link >= 0:
+                force[link] = one if force[link] is None else madd(force[link], one)
+    return [neg(x) for x in gather(system, frame, [None if f is None else Force(*(scale(p, -1.0) for p in f)) for f in force])]
+
+
+def element_wrenches(system: System, frame: Frames, q, v) -> list[tuple[Force, ...]]:
+    """Of every element, the force on each of its bodies, about the reference point of the body's tree."""
     top = system.topology
     _, velocity = velocities(system, frame, v)
-    force: list = [None] * len(top.links)
-    every = ends_of(system, frame, top.forces, system.force_ends)
-    for info, (a, b) in zip(top.forces, every, strict=True):
+    out = []
+    every, places = ends_of(system, frame, top.forces, system.force_ends), coordinate_places(top)
+    for info, ends in zip(top.forces, every, strict=True):
         links = [top.bodies[i].link if i >= 0 else -1 for i in info.bodies]
-        moving = [(ZERO3, ZERO3) if k < 0 else _moving(velocity[k], e.x) for k, e in zip(links, (a, b), strict=False)]
+        moving = [(ZERO3, ZERO3) if k < 0 else _moving(velocity[k], e.x) for k, e in zip(links, ends, strict=True)]
         level = None
         if info.function is not None:
             level = system.inputs[info.function] if info.function in system.inputs else value(system, info.function, system.time)
-        pair = LAWS[info.kind](system, info, (a, b), moving, level)
-        for link, one in zip(links, pair, strict=False):
-            if link >= 0 and one is not None:
-                force[link] = one if force[link] is None else madd(force[link], one)
-    return [neg(x) for x in gather(system, frame, [None if f is None else Force(*(scale(p, -1.0) for p in f)) for f in force])]
+        angle = total([mul(sign, q[places[dof][1]]) for dof, sign in info.turns]) if info.turns else None
+        out.append(LAWS[info.kind](system, info, ends, moving, angle if info.kind == "torsion" else level))
+    return out
 
 
 @stage
@@ -97,11 +110,14 @@ def _spring(system, info, ends, moving, level):
     return _at(a, scale(push, -1.0)), _at(b, push)
 
 
-def _torsion(system, info, ends, moving, level):
+def _torsion(system, info, ends, moving, turned):
+    """turned: the angle by the hinges between the bodies, which says how many turns were made; None: within half a turn."""
     a, b = ends
     z = a.axis(2)
-    x, y = dot(b.axis(0), a.axis(0)), dot(b.axis(0), a.axis(1))
-    moment = scale(z, _stretched(system, info, jnp.arctan2(y, x), dot(z, vsub(moving[1][1], moving[0][1])), False))
+    angle = jnp.arctan2(dot(b.axis(0), a.axis(1)), dot(b.axis(0), a.axis(0)))
+    if turned is not None:
+        angle = angle + 2 * math.pi * jax.lax.stop_gradient(jnp.round((turned - angle) / (2 * math.pi)))
+    moment = scale(z, _stretched(system, info, angle, dot(z, vsub(moving[1][1], moving[0][1])), False))
     return Force(scale(moment, -1.0), ZERO3), Force(moment, ZERO3)
 
 

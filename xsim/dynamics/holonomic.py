@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from ..model import Topology
 from ..spatial import add, mul, neg, stage, sub
 from .kinematics import Frames
 from .loops import active, loop_drifts, loop_gaps, loop_rates, loop_rows
@@ -15,9 +16,14 @@ def holonomic_rows(system: System, frame: Frames) -> list:
     return [*_coupling_rows(system), *scheduled, *(loop_rows(system, frame) if active(system) else [])]
 
 
-def has_rows(system: System) -> bool:
+def has_rows(topology: Topology) -> bool:
     """Whether there are holonomic rows that act."""
-    return "holonomic" in system.topology.rows and bool(system.topology.couplings or system.topology.motions or system.topology.constraints)
+    return "holonomic" in topology.rows and bool(topology.couplings or topology.motions or topology.constraints)
+
+
+def coordinate_places(topology: Topology) -> dict:
+    """Of every dof whose coordinate is one number: its link and the coordinate's address in q."""
+    return {link.v + k: (link, link.q + k) for link in topology.links if link.nq == link.nv for k in range(link.nv)}
 
 
 def holonomic_rates(system: System, frame: Frames, q, v) -> list:
@@ -38,8 +44,8 @@ def _motions(system: System):
 
 def holonomic_gaps(system: System, frame: Frames, q) -> list:
     """What every row shall keep at zero."""
-    place = {link.v: link.q for link in system.topology.links}
-    scheduled = [sub(q[place[dof]], system.targets[target][0]) for dof, target in _motions(system)]
+    place = coordinate_places(system.topology)
+    scheduled = [sub(q[place[dof][1]], system.targets[target][0]) for dof, target in _motions(system)]
     return [*_coupling_gaps(system, q), *scheduled, *(loop_gaps(system, frame) if active(system) else [])]
 
 
@@ -58,10 +64,10 @@ def _gap(follower, leader, multiplier, offset, reference):
 def _coupling_gaps(system: System, q) -> list:
     if not _coupling_rows(system):
         return []
-    place = {link.v + k: link.q + k for link in system.topology.links if link.nq == link.nv for k in range(link.nv)}
+    place = coordinate_places(system.topology)
     c = system.coupling
     return [
-        _gap(q[place[follower]], q[place[leader]], m, o, r)
+        _gap(q[place[follower][1]], q[place[leader][1]], m, o, r)
         for (follower, leader), m, o, r in zip(system.topology.couplings, c.multiplier, c.offset, c.reference, strict=True)
     ]
 

@@ -42,9 +42,9 @@ class Change(NamedTuple):
 def _velocity(system: System, s: Moving, tau, ctrl, damped, sprung) -> Change:
     """The velocity after smooth forces, then after the impulses of friction, limits and servos."""
     driven = drive(system, s.v, tau, ctrl)
-    a, pivot = acceleration(Motion(system, s.q, s.v, driven.tau, damped, sprung, driven.hold, tuple(closing(system, s.q, s.v))))
-    v, solved = apply_impulses(system, s.q, shifted(s.v, a, system.dt), driven.servo)
-    return Change(v, pivot, solved)
+    x = acceleration(Motion(system, s.q, s.v, driven.tau, damped, sprung, driven.hold, tuple(closing(system, s.q, s.v))))
+    v, solved = apply_impulses(system, s.q, shifted(s.v, x.a, system.dt), driven.servo)
+    return Change(v, x.pivot, solved)
 
 
 def _implicit_damping(system: System, s: Moving, tau, ctrl) -> Change:
@@ -95,10 +95,10 @@ def _rk4(system: System, s: Moving, tau, ctrl) -> tuple:
             system = at_time(system, add(s.time, reach), outside)
             q, v = shifted(s.q, dqs[-1], reach), shifted(s.v, dvs[-1], reach)
         driven = drive(system, v, tau, ctrl)
-        a, pivot = acceleration(Motion(system, q, v, driven.tau, hold=driven.hold))
+        x = acceleration(Motion(system, q, v, driven.tau, hold=driven.hold))
         dqs.append(rates(system, q, v))
-        dvs.append(a)
-        pivots.append(pivot)
+        dvs.append(x.a)
+        pivots.append(x.pivot)
     pivot = jnp.minimum(jnp.minimum(pivots[0], pivots[1]), jnp.minimum(pivots[2], pivots[3]))
     q = _weighted(s.q, *dqs, h)
     return integrate(system, q, [0.0] * len(v), 0.0), _weighted(s.v, *dvs, h), pivot
@@ -132,7 +132,7 @@ def advance(system: System, s: Moving, tau, ctrl) -> Moving:
     if system.topology.integrator == "rk4":
         q, v, pivot = _rk4(system, s, tau, ctrl)
         solved = 1.0
-        open_rows = has_rows(system)
+        open_rows = has_rows(system.topology)
     else:
         v, pivot, solved = step_velocity(system, s, tau, ctrl)
         q = integrate(system, s.q, v, system.dt)

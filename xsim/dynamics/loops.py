@@ -107,7 +107,7 @@ def _turned(end: End, s) -> End:
     return end._replace(R=matrix(quat), quat=quat)
 
 
-def _ends(system: System, frame: Frames) -> list[tuple[End, ...]]:
+def loop_ends(system: System, frame: Frames) -> list[tuple[End, ...]]:
     """Ends of the constraints, the first moved along or about its z axis where it is driven."""
     out = []
     for info, (a, b) in zip(system.topology.constraints, ends_of(system, frame, system.topology.constraints, system.ends), strict=True):
@@ -121,8 +121,7 @@ def _ends(system: System, frame: Frames) -> list[tuple[End, ...]]:
 def _gaps(rows, a: End, b: End, values) -> list:
     d = vsub(b.world, a.world)
     out = []
-    for kind, i, j, value in rows:
-        c = 0.0 if value is None else values[value]
+    for (kind, i, j, _), c in zip(rows, values, strict=True):
         if kind == "dot":
             out.append(dot(a.axis(i), b.axis(j)))
         elif kind == "twist":
@@ -167,7 +166,7 @@ def loop_rows(system: System, frame: Frames) -> list:
     """Rows of J as [(dof, coefficient), ...]."""
     out = []
     chain = system.tables.chain
-    for info, (a, b) in zip(system.topology.constraints, _ends(system, frame), strict=True):
+    for info, (a, b) in zip(system.topology.constraints, loop_ends(system, frame), strict=True):
         first, second = (chain[link] if link >= 0 else () for link in _links(system, info))
         parts = [([d for d in first if d not in second], -1, 1), ([d for d in second if d not in first], 1, 2)]
         for wrench in _wrenches(info.rows, a, b):
@@ -180,10 +179,26 @@ def loop_rows(system: System, frame: Frames) -> list:
     return out
 
 
+def loop_wrenches(system: System, frame: Frames, multipliers: list) -> list[tuple[Force, Force]]:
+    """Of every constraint, what it puts on its second body, about the reference point of the first body's tree and of the second's."""
+    out, first = [], 0
+    for info, (a, b) in zip(system.topology.constraints, loop_ends(system, frame), strict=True):
+        y = multipliers[first : first + len(info.rows)]
+        first += len(y)
+        out.append(_weighted(_wrenches(info.rows, a, b), y))
+    return out
+
+
+@stage
+def _weighted(wrenches, y):
+    force, one, two = (tuple(total([mul(w[k][i], x) for w, x in zip(wrenches, y, strict=True)]) for i in range(3)) for k in range(3))
+    return Force(one, force), Force(two, force)
+
+
 def loop_gaps(system: System, frame: Frames) -> list:
     """By how much the rows are violated, m or 1."""
     out: list = []
-    for info, (a, b) in zip(system.topology.constraints, _ends(system, frame), strict=True):
+    for info, (a, b) in zip(system.topology.constraints, loop_ends(system, frame), strict=True):
         out += _gaps(info.rows, a, b, [system.lengths[row[3]] if row[3] is not None else 0.0 for row in info.rows])
     return out
 
@@ -251,7 +266,7 @@ def _about(wrench, a: End):
 def loop_drifts(system: System, frame: Frames) -> list:
     """Rate of every row at rest: what is prescribed by time."""
     out: list = []
-    for info, (a, b) in zip(system.topology.constraints, _ends(system, frame), strict=True):
+    for info, (a, b) in zip(system.topology.constraints, loop_ends(system, frame), strict=True):
         if info.driven:
             out += _drift(info.rows, info.driven, a, b, _wrenches(info.rows, a, b), system.targets[info.target][1])
         else:
@@ -265,7 +280,7 @@ def loop_rates(system: System, frame: Frames, q, v) -> list:
     acceleration = accelerations(system, frame, q, v, None, own, velocity)
     still = (ZERO3, ZERO3, ZERO3, ZERO3)
     out: list = []
-    for info, ends in zip(system.topology.constraints, _ends(system, frame), strict=True):
+    for info, ends in zip(system.topology.constraints, loop_ends(system, frame), strict=True):
         moving = [
             still if link < 0 else _moving(velocity[link], acceleration[link], end.x)
             for link, end in zip(_links(system, info), ends, strict=True)

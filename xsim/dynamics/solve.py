@@ -368,7 +368,7 @@ def residual(m: Motion, x, terms: Terms | None = None) -> list:
             extra = [add(e, mul(factor, x)) for e, x in zip(extra, quad.times(a), strict=True)]
     tau = m.tau
     if m.system.topology.forces:
-        tau = [add(a, b) for a, b in zip(tau, element_force(m.system, t.frame, m.v), strict=True)]
+        tau = [add(a, b) for a, b in zip(tau, element_force(m.system, t.frame, m.q, m.v), strict=True)]
     balance = pulled(_balance(force, tau, passive, extra), t.jacobian, y)
     if m.hold:
         balance = [b if h is None else 0.0 for b, h in zip(balance, m.hold, strict=True)]
@@ -387,8 +387,16 @@ def effective_mass(m: Motion, terms: Terms | None = None) -> list:
     return rows
 
 
-def acceleration(m: Motion) -> tuple[list, object]:
-    """The acceleration at which the residual is zero, and a component that is 0 where the mass matrix is singular."""
+class Solved(NamedTuple):
+    """a: the acceleration. multipliers: of the holonomic rows. pivot: 0 where the mass matrix is singular."""
+
+    a: list
+    multipliers: list
+    pivot: object
+
+
+def acceleration(m: Motion) -> Solved:
+    """The acceleration at which the residual is zero."""
     n = len(m.v)
 
     def primal(m: Motion, full):
@@ -399,4 +407,5 @@ def acceleration(m: Motion) -> tuple[list, object]:
         return saddle, saddle.solve(right[:n], right[n:]), [saddle.factor.pivot]
 
     x, (pivot,) = implicit(m, primal, residual)
-    return ([y if h is None else h for y, h in zip(x[:n], m.hold, strict=True)] if m.hold else x[:n]), pivot
+    a = [y if h is None else h for y, h in zip(x[:n], m.hold, strict=True)] if m.hold else x[:n]
+    return Solved(a, x[n:], pivot)

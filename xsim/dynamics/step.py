@@ -19,21 +19,20 @@ from ..spatial import one_region
 from . import kinematics as kin
 from .actuators import drive
 from .functions import at_time
-from .holonomic import has_rows, holonomic_gaps
+from .holonomic import has_rows
 from .impulses import rows as impulse_rows
 from .integrators import Moving, advance, implicit_force, step_velocity
 from .lanes import Lanes, batch_shape, make_lanes
 from .manifold import difference as _difference
 from .manifold import integrate as _integrate
 from .passive import displacements, passive_force, quadratic
-from .projection import closer, tangent
 from .solve import Motion as Equation
-from .solve import acceleration, multiply, with_quadratic
+from .solve import Solved, acceleration, multiply, with_quadratic
 from .system import System, gravity_acceleration, prepare
 
 __all__ = [
-    "bias", "body_inertia", "difference", "energy", "forward", "forward_dynamics", "gaps", "init", "integrate", "inverse_dynamics",
-    "jacobian", "kinematics", "mass_matrix", "passive", "project", "rollout", "smooth_acceleration", "step",
+    "bias", "body_inertia", "difference", "energy", "forward", "forward_dynamics", "integrate", "inverse_dynamics", "jacobian",
+    "kinematics", "mass_matrix", "passive", "rollout", "smooth_acceleration", "step",
 ]  # fmt: skip
 
 
@@ -41,7 +40,7 @@ SMALL = 2
 """Up to so many velocities a step is compiled as one fusion region (docs/core.md)."""
 
 
-def _public(fn, **options):
+def compiled(fn, **options):
     """Compile a public function, its first argument the model."""
 
     @functools.wraps(fn)
@@ -52,26 +51,7 @@ def _public(fn, **options):
     return jax.jit(traced, **options)
 
 
-def init(model: Model, q=None, v=None) -> State:
-    """The state at q, v (defaults: where the file lets it start; the neutral configuration at rest if it does not say), time 0.
-
-    q: (*batch, nq), v: (*batch, nv). The batch is that of the model's per-environment leaves and of the arguments.
-    Raises ValueError for a wrong width.
-    """
-    dtype = model.option.dt.dtype
-    q, v = (jnp.asarray(own if x is None else x, dtype) for x, own in zip((q, v), model.topology.initial, strict=True))
-    _width("q", q, model.nq)
-    _width("v", v, model.nv)
-    batch = batch_shape(model, (q, 1), (v, 1))
-    return State(
-        q=jnp.broadcast_to(q, (*batch, model.nq)),
-        v=jnp.broadcast_to(v, (*batch, model.nv)),
-        time=jnp.zeros(batch, dtype),
-        flags=jnp.zeros(batch, jnp.int32),
-    )
-
-
-def _width(name: str, x, width: int) -> None:
+def check_width(name: str, x, width: int) -> None:
     if x.ndim == 0 or x.shape[-1] != width:
         raise ValueError(f"{name} must have shape (*batch, {width}), found {x.shape}")
 
@@ -87,7 +67,7 @@ class Call:
         for name, x, width in (*given, *(("argument", e, model.nv) for e in extra)):
             x = None if x is None else jnp.asarray(x, dtype)
             if x is not None:
-                _width(name, x, width)
+                check_width(name, x, width)
             checked.append(x)
         clock = [] if time is None else [(jnp.asarray(time, dtype), 0)]
         self.lanes: Lanes = make_lanes(batch_shape(model, *((x, 1) for x in checked), *clock))
@@ -110,7 +90,7 @@ class Call:
         return self.q[0].dtype if self.q else jnp.result_type(float)
 
 
-@_public
+@compiled
 def kinematics(model: Model, q):
     """World poses of all bodies: pos (*batch, nbody, 3) in m, quat (*batch, nbody, 4) as w x y z, body to world."""
     c = Call(model, q)
@@ -118,7 +98,7 @@ def kinematics(model: Model, q):
     return c.join([p.pos for p in poses], 2), c.join([p.quat for p in poses], 2)
 
 
-@functools.partial(_public, static_argnames="body")
+@functools.partial(compiled, static_argnames="body")
 def jacobian(model: Model, q, body, point=(0.0, 0.0, 0.0)):
     """Jacobians of a point of a body: linear and angular, each (*batch, 3, nv), world axes.
 
@@ -162,7 +142,7 @@ def body_index(model: Model, body) -> int:
     return int(body)
 
 
-@_public
+@compiled
 def mass_matrix(model: Model, q):
     """Joint-space inertia M(q), armature included: (*batch, nv, nv), kg, kg m or kg m^2."""
     c = Call(model, q)
@@ -176,7 +156,7 @@ def mass_matrix(model: Model, q):
     return c.join(dense, 2)
 
 
-@_public
+@compiled
 def inverse_dynamics(model: Model, q, v, a):
     """Generalized force that produces acceleration a against inertia (armature included) and gravity: (*batch, nv)."""
     c = Call(model, q, v, extra=(a,))
@@ -186,7 +166,7 @@ def inverse_dynamics(model: Model, q, v, a):
     return c.join([f + x for f, x in zip(force, armature, strict=True)])
 
 
-@_public
+@compiled
 def bias(model: Model, q, v):
     """Velocity-dependent and gravity force: what must be applied for zero acceleration, (*batch, nv)."""
     c = Call(model, q, v)
@@ -194,7 +174,7 @@ def bias(model: Model, q, v):
     return c.join(kin.inverse_dynamics(c.system, frame, kin.link_inertias(c.system, frame), c.q, c.v))
 
 
-@_public
+@compiled
 def passive(model: Model, q, v):
     """Force of joint springs and dampers, (*batch, nv)."""
     c = Call(model, q, v)
@@ -202,22 +182,23 @@ def passive(model: Model, q, v):
     return c.join(passive_force(c.system, frame, c.q, c.v, quadratic(c.system, frame, c.system.damping, "damper")))
 
 
-@_public
+@compiled
 def smooth_acceleration(model: Model, q, v, tau=None, ctrl=None, time=None):
     """Acceleration from tau, commands, springs, dampers, gravity and velocity terms: (*batch, nv).
 
     ctrl: (*batch, nu), commands of the driven dofs (`Topology.commands`); None: zero.
     """
     c = Call(model, q, v, tau, ctrl=ctrl, time=time)
-    return c.join(_smooth(c)[0])
+    return c.join(smooth(c).a)
 
 
-def _smooth(c: Call):
+def smooth(c: Call) -> Solved:
+    """The solution of the equation of motion under smooth forces."""
     driven = drive(c.system, c.v, c.tau, c.ctrl)
     return acceleration(Equation(c.system, c.q, c.v, driven.tau, hold=driven.hold))
 
 
-@_public
+@compiled
 def forward_dynamics(model: Model, q, v, tau=None, ctrl=None, time=None):
     """Acceleration under everything that acts on the model: (*batch, nv).
 
@@ -230,13 +211,14 @@ def forward_dynamics(model: Model, q, v, tau=None, ctrl=None, time=None):
 def _total(c: Call):
     """Acceleration, pivot, whether the impulses were found, and whether there are any."""
     if not impulse_rows(c.system.topology):
-        return *_smooth(c), 1.0
+        x = smooth(c)
+        return x.a, x.pivot, 1.0
     zero = jnp.zeros((), c.dtype)
     change = step_velocity(c.system, Moving(c.q, c.v, zero, zero, zero, zero), c.tau, c.ctrl)
     return [(new - old) / c.system.dt for new, old in zip(change.v, c.v, strict=True)], change.pivot, change.solved
 
 
-@_public
+@compiled
 def energy(model: Model, q, v):
     """Kinetic energy (armature included) and potential energy (gravity, springs), J: two arrays (*batch,).
 
@@ -263,7 +245,7 @@ def energy(model: Model, q, v):
     return c.join(kinetic, 0), c.join(potential, 0)
 
 
-@_public
+@compiled
 def body_inertia(model: Model):
     """Mass (*batch, nbody), centre of mass (*batch, nbody, 3) and inertia about it (*batch, nbody, 6: xx yy zz xy xz yz), body axes."""
     from .system import body_inertias
@@ -280,14 +262,14 @@ def body_inertia(model: Model):
     return mass, com, second - mass[..., None] * shift
 
 
-@_public
+@compiled
 def integrate(model: Model, q, dv):
     """q moved by the velocity dv for unit time, on the configuration manifold: (*batch, nq)."""
     c = Call(model, q, dv)
     return c.join(_integrate(c.system, c.q, c.v, 1.0))
 
 
-@_public
+@compiled
 def difference(model: Model, q0, q1):
     """The velocity (*batch, nv) that moves q0 to q1 in unit time: the inverse of `integrate`."""
     q0, q1 = jnp.asarray(q0), jnp.asarray(q1)
@@ -296,29 +278,7 @@ def difference(model: Model, q0, q1):
     return c.join(_difference(c.system, c.q, list(c.lanes.split(jnp.broadcast_to(q1, (*c.lanes.batch, model.nq)), 1))))
 
 
-@functools.partial(_public, static_argnames="iterations")
-def project(model: Model, state: State, iterations: int = 20) -> State:
-    """The state nearby that satisfies the holonomic constraints: joints that close loops, couplings.
-
-    The configuration is moved by Newton steps, each the shortest in the metric of the mass matrix; then the velocity, in one. What is
-    consistent stays where it is. Where Newton's method finds no solution the state keeps a gap: see `gaps`.
-    """
-    c = Call(model, state.q, state.v, time=state.time)
-    q = [jnp.broadcast_to(x, (c.lanes.width,) if c.lanes.width else ()) for x in c.q]
-    if has_rows(c.system):
-        q = jax.lax.fori_loop(0, iterations, lambda _, x: _settled(closer(c.system, x), x), q)
-        return state.replace(q=c.join(q), v=c.join(tangent(c.system, q, c.v)))
-    return state
-
-
-@_public
-def gaps(model: Model, q, time=None):
-    """By how much each holonomic row is violated: (*batch, rows), m, rad or 1."""
-    c = Call(model, q, time=time)
-    return c.join(holonomic_gaps(c.system, kin.frames(c.system, c.q), c.q))
-
-
-@_public
+@compiled
 def forward(model: Model, state: State, ctrl=None, tau=None) -> Data:
     """Everything that can be computed at a state. tau: generalized force (*batch, nv), ctrl: commands (*batch, nu).
 
@@ -341,7 +301,7 @@ def forward(model: Model, state: State, ctrl=None, tau=None) -> Data:
     passive = passive_force(system, frame, c.q, c.v, damping)
     tau = drive(system, c.v, c.tau, c.ctrl).tau
     rows = [0.0] * model.nv
-    if impulse_rows(system.topology) or has_rows(system):
+    if impulse_rows(system.topology) or has_rows(system.topology):
         loads = quadratic(system, frame, system.armature, "armature").times(a)
         force = kin.inertial_force(system, frame, inertia, a)
         rows = [f + x + b - p - t for f, x, b, p, t in zip(force, loads, bias, passive, tau, strict=True)]
@@ -363,14 +323,14 @@ def forward(model: Model, state: State, ctrl=None, tau=None) -> Data:
     )
 
 
-@_public
+@compiled
 def step(model: Model, state: State, ctrl=None, tau=None) -> State:
     """The state one time step later. ctrl: commands (*batch, nu), tau: generalized force (*batch, nv), both held over the step."""
     inputs = _inputs(model, state, ctrl, tau)
     return _chunked(_steps, model, state, jax.tree.map(lambda x: x[None], inputs), 1, None)[0]
 
 
-@functools.partial(_public, static_argnames=("steps", "record", "checkpoint"))
+@functools.partial(compiled, static_argnames=("steps", "record", "checkpoint"))
 def rollout(model: Model, state: State, ctrls=None, *, taus=None, steps=None, record=None, checkpoint=True):
     """Many steps: (final state, recorded).
 
@@ -408,7 +368,7 @@ def _inputs(model: Model, state: State, ctrl, tau, plural: str = "") -> _Inputs:
     for name, x, width in (("ctrl", ctrl, model.nu), ("tau", tau, model.nv)):
         x = None if x is None else jnp.asarray(x, state.q.dtype)
         if x is not None:
-            _width(name + plural, x, width)
+            check_width(name + plural, x, width)
         out.append(x)
     return _Inputs(*out)
 
@@ -437,7 +397,7 @@ def _steps(model: Model, state: State, inputs: _Inputs, steps: int, record, chec
         given, now = xs
         tau = [0.0] * model.nv if now.tau is None else now.tau
         ctrl = [0.0] * model.nu if now.ctrl is None else now.ctrl
-        m = _settled(advance(system, m, tau, ctrl), m)
+        m = settled(advance(system, m, tau, ctrl), m)
         kept = None
         if record is not None:
             after = public(m)
@@ -451,7 +411,7 @@ def _steps(model: Model, state: State, inputs: _Inputs, steps: int, record, chec
     return public(moving), kept
 
 
-def _settled(new, old):
+def settled(new, old):
     """The new components with the shapes and dtypes of the old, as a loop's carry must have."""
     return jax.tree.map(lambda a, b: jnp.broadcast_to(jnp.asarray(a, b.dtype), b.shape), new, old)
 

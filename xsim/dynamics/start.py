@@ -1,0 +1,175 @@
+"""Where motion starts: states as the file draws them, from poses of bodies, and back on the constraints."""
+
+from __future__ import annotations
+
+import functools
+import math
+import warnings
+
+import jax
+import jax.numpy as jnp
+
+from ..model import Model, State
+from ..spatial import Motion, add, cross, inertia_move, madd, matrix, momentum, mul, quat_conj, quat_log, quat_mul, scale, sub, vsub
+from . import kinematics as kin
+from .holonomic import coordinate_places, has_rows, holonomic_gaps
+from .lanes import batch_shape
+from .passive import quadratic
+from .projection import closer, tangent
+from .solve import factorize, solve, with_quadratic
+from .step import Call, check_width, compiled, integrate, settled
+from .system import body_inertias
+
+__all__ = ["gaps", "init", "project", "state_from_poses"]
+
+MOVED = 1e-6
+"""A start that the constraints move by more than this (m, rad, and per second) is worth a warning."""
+
+
+def init(model: Model, q=None, v=None) -> State:
+    """The state at q, v (defaults: where the file lets it start; the neutral configuration at rest if it does not say), time 0.
+
+    q: (*batch, nq), v: (*batch, nv). The batch is that of the model's per-environment leaves and of the arguments. Where neither is given
+    and the model has holonomic constraints, the start is projected onto them (see `project`), with a warning where that moves a model
+    that is not batched by more than 1e-6. Raises ValueError for a wrong width.
+    """
+    dtype = model.option.dt.dtype
+    as_drawn = q is None and v is None
+    q, v = (jnp.asarray(own if x is None else x, dtype) for x, own in zip((q, v), model.topology.initial, strict=True))
+    check_width("q", q, model.nq)
+    check_width("v", v, model.nv)
+    batch = batch_shape(model, (q, 1), (v, 1))
+    state = State(
+        q=jnp.broadcast_to(q, (*batch, model.nq)),
+        v=jnp.broadcast_to(v, (*batch, model.nv)),
+        time=jnp.zeros(batch, dtype),
+        flags=jnp.zeros(batch, jnp.int32),
+    )
+    if not as_drawn:
+        return state
+    if model.topology.velocities:
+        state = state.replace(v=_given_velocity(model, state.q))
+    if not has_rows(model.topology):
+        return state
+    consistent = project(model, state)
+    if not batch and not isinstance(consistent.q, jax.core.Tracer):
+        for name, moved in (("configuration", consistent.q - state.q), ("velocity", consistent.v - state.v)):
+            far = float(jnp.abs(moved).max(initial=0.0))
+            if far > MOVED:
+                text = f"{model.topology.name or 'the model'}: the {name} at the start does not satisfy the constraints, moved by {far:.3g}"
+                warnings.warn(text, stacklevel=2)
+    return consistent
+
+
+@compiled
+def _given_velocity(model: Model, q):
+    """The velocity whose bodies move as the file says, bodies of which it says nothing at rest: the nearest one in the metric of the mass
+    matrix, v = M^-1 J^T P with the momenta P that the bodies would have."""
+    c = Call(model, q)
+    system, top = c.system, model.topology
+    frame = kin.frames(system, c.q)
+    poses, origins, own = kin.body_poses(system, frame), kin.body_origins(system, frame), body_inertias(model, c.lanes)
+    force: list = [None] * len(top.links)
+    for body, given in top.velocities:
+        inertia = inertia_move(matrix(poses[body].quat), origins[body], own[body])
+        ang = given[3:]
+        lin = vsub(given[:3], cross(ang, scale(inertia.first, 1.0 / inertia.mass)))
+        link, one = top.bodies[body].link, momentum(inertia, Motion(ang, lin))
+        force[link] = one if force[link] is None else madd(force[link], one)
+    rows = kin.mass_matrix(system, frame, kin.link_inertias(system, frame))
+    rows = with_quadratic(system, rows, [(1.0, quadratic(system, frame, system.armature, "armature"))])
+    zero = 0.0 * rows[0][0]
+    return c.join(solve(system, factorize(system, rows), [zero + f for f in kin.gather(system, frame, force)]))
+
+
+@functools.partial(compiled, static_argnames="iterations")
+def project(model: Model, state: State, iterations: int = 20) -> State:
+    """The state nearby that satisfies the holonomic constraints at its time: joints that close loops, couplings, motors.
+
+    The configuration is moved by Newton steps, each the shortest in the metric of the mass matrix; then the velocity, in one. What is
+    consistent stays where it is. Where Newton's method finds no solution the state keeps a gap: see `gaps`.
+    """
+    c = Call(model, state.q, state.v, time=state.time)
+    q = [jnp.broadcast_to(x, (c.lanes.width,) if c.lanes.width else ()) for x in c.q]
+    if not has_rows(model.topology):
+        return state
+    q = jax.lax.fori_loop(0, iterations, lambda _, x: settled(closer(c.system, x), x), q)
+    return state.replace(q=c.join(q), v=c.join(tangent(c.system, q, c.v)))
+
+
+@compiled
+def gaps(model: Model, q, time=None):
+    """By how much each holonomic row is violated at a time (s, default 0): (*batch, rows), m, rad or 1."""
+    c = Call(model, q, time=time)
+    return c.join(holonomic_gaps(c.system, kin.frames(c.system, c.q), c.q))
+
+
+def state_from_poses(model: Model, poses, velocities=None, *, time=0.0, q=None) -> tuple[State, jax.Array]:
+    """The state whose bodies have these poses and velocities, and the residual.
+
+    poses: (pos (*batch, nbody, 3) in m, quat (*batch, nbody, 4)), body frames in the world, as `kinematics` gives them. velocities:
+    (lin (m/s), ang (rad/s)), (*batch, nbody, 3) each, of their origins in world axes; None: at rest. q: (nq,), the configuration to look
+    from, default where a state starts; a coordinate that a motor prescribes takes the turn nearest to what is prescribed at ``time``.
+    The tree comes as near as it can (least squares over all bodies, by Gauss and Newton), then the state is put on its holonomic
+    constraints (`project`). The residual (*batch,) is the largest error left in a position (m) or rotation (rad).
+    """
+    pos, quat = (jnp.asarray(x, model.option.dt.dtype) for x in poses)
+    lin, ang = (jnp.zeros_like(pos),) * 2 if velocities is None else (jnp.asarray(x, pos.dtype) for x in velocities)
+    start = jnp.asarray(model.topology.initial[0] if q is None else q, pos.dtype)
+    check_width("q", start, model.nq)
+    return _state_from_poses(model, pos, quat, lin, ang, jnp.asarray(time, pos.dtype), start)
+
+
+FITTING = 50
+"""Steps of Gauss and Newton: for poses that fit a handful is enough, near singular configurations the last ones are slow."""
+
+
+@compiled
+def _state_from_poses(model: Model, pos, quat, lin, ang, time, start):
+    batch = jnp.broadcast_shapes(pos.shape[:-2], lin.shape[:-2], time.shape)
+    q = jnp.broadcast_to(start, (*batch, model.nq))
+
+    def nearer(_, q):
+        error, jacobian = _errors(model, q, pos, quat)
+        return integrate(model, q, _least(jacobian, error))
+
+    q = jax.lax.fori_loop(0, FITTING, nearer, q)
+    _, jacobian = _errors(model, q, pos, quat)
+    v = _least(jacobian, jnp.concatenate([lin, ang], -1).reshape(*lin.shape[:-2], -1))
+    if model.topology.motions:
+        c = Call(model, q, time=time)
+        for dof, target in model.topology.motions:
+            link, place = coordinate_places(model.topology)[dof]
+            if link.kind == "hinge":
+                away = sub(c.system.targets[target][0], c.q[place])
+                c.q[place] = add(c.q[place], mul(2 * math.pi, jnp.round(away / (2 * math.pi))))
+        q = c.join(c.q)
+    state = State(q, jnp.broadcast_to(v, (*batch, model.nv)), jnp.broadcast_to(time, batch), jnp.zeros(batch, jnp.int32))
+    state = project(model, state)
+    error, _ = _errors(model, state.q, pos, quat)
+    return state, jnp.abs(error).max(-1, initial=0.0)
+
+
+@jax.jit
+def _errors(model: Model, q, pos, quat):
+    """What is missing to the poses, (*batch, 6 nbody), and the Jacobian of the bodies' motions, (*batch, 6 nbody, nv)."""
+    c = Call(model, q)
+    frame = kin.frames(c.system, c.q)
+    poses, origins = kin.body_poses(c.system, frame), kin.body_origins(c.system, frame)
+    wanted_pos, wanted_quat = c.lanes.split(pos, 2), c.lanes.split(quat, 2)
+    error, rows = [], []
+    for body, pose, x, p, r in zip(model.topology.bodies, poses, origins, wanted_pos, wanted_quat, strict=True):
+        error += vsub(p, pose.pos)
+        error += quat_log(quat_mul(r, quat_conj(pose.quat)))
+        chain = c.system.tables.chain[body.link] if body.link >= 0 else ()
+        motions = {d: (kin.point_velocity(frame.subspace[d], x), frame.subspace[d].ang) for d in chain}
+        for part in (0, 1):
+            rows += [[motions[d][part][k] if d in motions else 0.0 for d in range(model.nv)] for k in range(3)]
+    return c.join(error), c.join(rows, 2)
+
+
+def _least(jacobian, error):
+    """The least squares solution of jacobian x = error; the small addition stands for directions that the poses do not fix."""
+    normal = jnp.swapaxes(jacobian, -1, -2)
+    a = normal @ jacobian + 1e-14 * jnp.eye(jacobian.shape[-1], dtype=error.dtype)
+    return jnp.linalg.solve(a, normal @ error[..., None])[..., 0]
