@@ -33,7 +33,7 @@ from .model import (
 from .rows import read_constraints
 from .spec import ACTUATORS, ROWS, BodySpec, GeomSpec, ModelSpec
 
-INTEGRATORS = ("implicit_damping", "euler", "rk4", "dart")
+INTEGRATORS = ("implicit_damping", "euler", "rk4", "dart", "linearly_implicit")
 COMMANDED = ("force", "acceleration", "velocity", "servo")
 FORCE_SIZES = {
     "rest": "nspring", "stiffness": "nstiffness", "damping": "ndamping", "stop": "nstop", "map": "nmap", "vector": "nload",
@@ -268,7 +268,7 @@ def build(spec: ModelSpec, *, seed: int = 0) -> Model:
 
 
 def with_integrator(model: Model, name: str) -> Model:
-    """The same model with another integrator: implicit_damping, euler, rk4 or dart."""
+    """The same model with another integrator: implicit_damping, euler, rk4, dart or linearly_implicit."""
     if name not in INTEGRATORS:
         raise ValueError(f"unknown integrator {name!r}; known: {', '.join(INTEGRATORS)}")
     return dataclasses.replace(model, topology=dataclasses.replace(model.topology, integrator=name))

@@ -474,8 +474,8 @@ class Data:
 
     pos (*batch, nbody, 3) m and quat (*batch, nbody, 4): body frames. lin, ang: velocity of the body origins (m/s) and angular
     velocity (rad/s). lin_acc, ang_acc: their rates (m/s^2, rad/s^2), gravity not subtracted. a: generalized acceleration;
-    bias, passive, tau: generalized forces (*batch, nv); constraint: that of all constraints (holonomic rows;
-    dry friction, limits and servos as the mean over a step).
+    bias, passive, tau: generalized forces (*batch, nv); element: that of springs, bushings, motors and loads
+    between bodies; constraint: that of all constraints (holonomic rows; dry friction, limits and servos as the mean over a step).
     flags: what this evaluation would set in the state.
     """
 
@@ -489,5 +489,6 @@ class Data:
     bias: Any
     passive: Any
     tau: Any
+    element: Any
     constraint: Any
     flags: Any

@@ -57,7 +57,8 @@ def _number(model: Model, path: str) -> np.ndarray:
 # ---- MJCF --------------------------------------------------------------------------------------------------------------------
 
 # Integrator of xsim: (MJCF integrator, whether joint damping is implicit).
-INTEGRATORS = {"implicit_damping": ("Euler", "enable"), "euler": ("Euler", "disable"), "rk4": ("RK4", "disable")}
+INTEGRATORS = {"implicit_damping": ("Euler", "enable"), "euler": ("Euler", "disable"), "rk4": ("RK4", "disable"),
+               "linearly_implicit": ("Euler", "enable")}  # the same rule without springs
 
 
 def mjcf(model: Model) -> dict:

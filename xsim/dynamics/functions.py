@@ -7,11 +7,12 @@ and ramps are what they are called. A repeated function is its slice played over
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from ..spatial import add, mul, sub, total
+from ..spatial import add, mul, stage, sub, total
 from .system import System
 
 
@@ -81,32 +82,49 @@ def _wrapped(repeat, x):
     return jax.lax.stop_gradient(turns), start + (x + shift) - jax.lax.stop_gradient(turns) * width
 
 
-def _split(system: System, index: int):
+class Curve(NamedTuple):
+    """A function: kind, numbers, and (start, width, shift) if it repeats."""
+
+    kind: str
+    numbers: tuple
+    repeat: tuple | None
+
+    def __call__(self, x):
+        return _plain(self.kind, self.numbers, x if self.repeat is None else _wrapped(self.repeat, x)[1])
+
+    def integral(self, x):
+        """The integral from 0 to x."""
+        if self.repeat is None:
+            return self._integral(x) - self._integral(0.0 * x)
+        start, width, _ = self.repeat
+
+        def whole(y):
+            turns, place = _wrapped(self.repeat, y)
+            ahead = self._integral(start + width) - self._integral(start)
+            behind = self._integral(start) - self._integral(start - width)
+            return turns * jnp.where(turns < 0, behind, ahead) + self._integral(place) - self._integral(start)
+
+        return whole(x) - whole(0.0 * x)
+
+    def _integral(self, x):
+        return _integral(self.kind, self.numbers, x)
+
+
+def curve(system: System, index: int) -> Curve:
+    """Function number ``index`` of the model, which is not external."""
     info = system.topology.functions[index]
-    numbers = list(system.functions[info.first : info.first + info.count])
-    return info, numbers[:-3] if info.repeat else numbers, numbers[-3:] if info.repeat else None
+    numbers = tuple(system.functions[info.first : info.first + info.count])
+    return Curve(info.kind, numbers[:-3], numbers[-3:]) if info.repeat else Curve(info.kind, numbers, None)
 
 
 def value(system: System, index: int, x):
-    """The function at x."""
-    info, numbers, repeat = _split(system, index)
-    return _plain(info.kind, numbers, x if repeat is None else _wrapped(repeat, x)[1])
+    """The function at x; an external one: its control."""
+    return system.inputs[index] if index in system.inputs else _value(curve(system, index), x)
 
 
-def integral(system: System, index: int, x):
-    """The function's integral from 0 to x."""
-    info, numbers, repeat = _split(system, index)
-    if repeat is None:
-        return _integral(info.kind, numbers, x) - _integral(info.kind, numbers, 0.0 * x)
-    start, width, _ = repeat
-
-    def whole(y):
-        turns, place = _wrapped(repeat, y)
-        ahead = _integral(info.kind, numbers, start + width) - _integral(info.kind, numbers, start)
-        behind = _integral(info.kind, numbers, start) - _integral(info.kind, numbers, start - width)
-        return turns * jnp.where(turns < 0, behind, ahead) + _integral(info.kind, numbers, place) - _integral(info.kind, numbers, start)
-
-    return whole(x) - whole(0.0 * x)
+@stage
+def _value(function: Curve, x):
+    return function(x)
 
 
 def at_time(system: System, t, ctrl=()) -> System:
@@ -129,12 +147,14 @@ def motion(system: System, index: int, mode: str, t) -> tuple:
         x = system.inputs[index]
         return (x, 0.0, 0.0) if mode == "position" else (mul(x, t), x, 0.0)
 
+    return _motion(curve(system, index), mode, jnp.asarray(t))
+
+
+@stage
+def _motion(function: Curve, mode: str, t) -> tuple:
     def slope(fn, t):
         return jax.jvp(fn, (t,), (jnp.ones_like(t),))[1]
 
-    t = jnp.asarray(t)
     if mode == "speed":
-        speed = lambda t: value(system, index, t)  # noqa: E731
-        return integral(system, index, t), speed(t), slope(speed, t)
-    position = lambda t: value(system, index, t)  # noqa: E731
-    return position(t), slope(position, t), slope(lambda t: slope(position, t), t)
+        return function.integral(t), function(t), slope(function, t)
+    return function(t), slope(function, t), slope(lambda t: slope(function, t), t)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from ..spatial import add, mul, stage, total
+from ..spatial import add, mul, neg, stage, total
 from .actuators import drive
 from .functions import at_time
 from .holonomic import closing, has_rows
@@ -16,7 +16,7 @@ from .loops import active
 from .manifold import integrate, rates, shifted
 from .passive import quadratic
 from .projection import project
-from .solve import Motion, acceleration
+from .solve import Motion, acceleration, ahead_rows, fallen, pulled
 from .system import System
 
 
@@ -39,10 +39,10 @@ class Change(NamedTuple):
     solved: object
 
 
-def _velocity(system: System, s: Moving, tau, ctrl, damped, sprung) -> Change:
+def _velocity(system: System, s: Moving, tau, ctrl, damped, sprung, ahead=0.0) -> Change:
     """The velocity after smooth forces, then after the impulses of friction, limits and servos."""
     driven = drive(system, s.v, tau, ctrl)
-    x = acceleration(Motion(system, s.q, s.v, driven.tau, damped, sprung, driven.hold, tuple(closing(system, s.q, s.v))))
+    x = acceleration(Motion(system, s.q, s.v, driven.tau, damped, sprung, driven.hold, tuple(closing(system, s.q, s.v)), ahead))
     v, solved = apply_impulses(system, s.q, shifted(s.v, x.a, system.dt), driven.servo)
     return Change(v, x.pivot, solved)
 
@@ -62,18 +62,28 @@ def _dart(system: System, s: Moving, tau, ctrl) -> Change:
     return _velocity(system, s, tau, ctrl, system.dt, mul(system.dt, system.dt))
 
 
-def implicit_force(system: System, frame, v, a) -> list:
+def _linearly_implicit(system: System, s: Moving, tau, ctrl) -> Change:
+    """Linearly implicit Euler: the springs, dampers and bushings of joints and between bodies at the end of the step, by their slopes."""
+    return _velocity(system, s, tau, ctrl, system.dt, mul(system.dt, system.dt), system.dt)
+
+
+def implicit_force(system: System, frame, q, v, a) -> list:
     """What the model's rule adds to the inertial force of an acceleration: dampers and springs at the end of the step."""
     name, out = system.topology.integrator, [0.0] * len(v)
-    if name in ("implicit_damping", "dart"):
+    if name in ("implicit_damping", "dart", "linearly_implicit"):
         out = [mul(system.dt, x) for x in quadratic(system, frame, system.damping, "damper").times(a)]
-    if name == "dart":
+    if name in ("dart", "linearly_implicit"):
         ahead = [mul(system.dt, add(x, mul(system.dt, y))) for x, y in zip(v, a, strict=True)]
         out = [add(x, y) for x, y in zip(out, quadratic(system, frame, system.stiffness, "spring").times(ahead), strict=True)]
+    if name == "linearly_implicit":
+        soft = ahead_rows(system, frame, q, v, system.dt)
+        out = pulled(out, [row for row, *_ in soft], [neg(f) for f in fallen(soft, v, a)])
     return out
 
 
-FIRST_ORDER: dict[str, Callable] = {"implicit_damping": _implicit_damping, "euler": _euler, "dart": _dart}
+FIRST_ORDER: dict[str, Callable] = {
+    "implicit_damping": _implicit_damping, "euler": _euler, "dart": _dart, "linearly_implicit": _linearly_implicit,
+}  # fmt: skip
 """Rules that make the new velocity first and move the position with it."""
 
 

@@ -73,8 +73,13 @@ def active(system: System) -> bool:
     return bool(system.topology.constraints or system.topology.motions) and "holonomic" in system.topology.rows
 
 
+def body_link(system: System, body: int) -> int:
+    """The link a body moves with, -1 for the world."""
+    return system.topology.bodies[body].link if body >= 0 else -1
+
+
 def _links(system: System, info) -> tuple[int, int]:
-    first, second = (system.topology.bodies[b].link if b >= 0 else -1 for b in info.bodies)
+    first, second = (body_link(system, b) for b in info.bodies)
     return first, second
 
 
@@ -84,7 +89,7 @@ def ends_of(system: System, frame: Frames, infos, every) -> list[tuple[End, ...]
     for info, poses in zip(infos, every, strict=True):
         ends = []
         for body, pose in zip(info.bodies, poses, strict=True):
-            link = system.topology.bodies[body].link if body >= 0 else -1
+            link = body_link(system, body)
             if link < 0:
                 ends.append(_fixed_end(pose))
             else:
@@ -162,20 +167,23 @@ def _coefficients(force, moment, subspace, sign) -> list:
     return found if sign > 0 else [neg(x) for x in found]
 
 
+def row_coefficients(system: System, frame: Frames, bodies, wrench) -> list:
+    """A row of J, [(dof, coefficient), ...]: the rate of a wrench's (force, moment about the first and about the second reference point)
+    work on the second body of two, relative to the first."""
+    first, second = (system.tables.chain[link] if link >= 0 else () for link in (body_link(system, b) for b in bodies))
+    row: list = []
+    for dofs, sign, about in (([d for d in first if d not in second], -1, 1), ([d for d in second if d not in first], 1, 2)):
+        if dofs:
+            found = _coefficients(wrench[0], wrench[about], [frame.subspace[d] for d in dofs], sign)
+            row += [pair for pair in zip(dofs, found, strict=True) if not (isinstance(pair[1], float) and pair[1] == 0.0)]
+    return row
+
+
 def loop_rows(system: System, frame: Frames) -> list:
     """Rows of J as [(dof, coefficient), ...]."""
     out = []
-    chain = system.tables.chain
     for info, (a, b) in zip(system.topology.constraints, loop_ends(system, frame), strict=True):
-        first, second = (chain[link] if link >= 0 else () for link in _links(system, info))
-        parts = [([d for d in first if d not in second], -1, 1), ([d for d in second if d not in first], 1, 2)]
-        for wrench in _wrenches(info.rows, a, b):
-            row: list = []
-            for dofs, sign, which in parts:
-                if dofs:
-                    found = _coefficients(wrench[0], wrench[which], [frame.subspace[d] for d in dofs], sign)
-                    row += [pair for pair in zip(dofs, found, strict=True) if not (isinstance(pair[1], float) and pair[1] == 0.0)]
-            out.append(row)
+        out += [row_coefficients(system, frame, info.bodies, wrench) for wrench in _wrenches(info.rows, a, b)]
     return out
 
 

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from ..spatial import add, in_one_region, mul, neg, one_region, stage, sub, total
-from .forces import element_force
+from .forces import element_force, soft_rows
 from .holonomic import holonomic_rates, holonomic_rows
 from .kinematics import Frames, frames, inverse_dynamics, link_inertias, mass_matrix
 from .passive import Quadratic, passive_force, quadratic
@@ -145,37 +145,50 @@ def restricted(jacobian: list, keep) -> list:
 
 
 class Saddle:
-    """Solutions (x, y) of M x - J^T y = b, -J x = c: M sparse and symmetric, J few rows over the dofs as [(dof, coefficient), ...].
+    """Solutions (x, y) of (M + R^T G R) x - J^T y = b, -J x = c: M sparse and symmetric, J and R few rows over the dofs as
+    [(dof, coefficient), ...], G >= 0 diagonal. ``soft``: (row of R, its G).
 
-    Rows of J that depend on the others get no multiplier of their own (their pivot is zero to rounding).
+    Rows of J that depend on the others get no multiplier of their own (their pivot is zero to rounding). The soft rows are eliminated
+    like those of J, as sqrt(G) R with 1 on their diagonal (Woodbury), which stays well conditioned from G = 0 to any stiffness.
     """
 
-    def __init__(self, system: System, rows, jacobian: list):
-        self.system, self.rows, self.jacobian = system, rows, jacobian
+    def __init__(self, system: System, rows, jacobian: list, soft: list = ()):
+        self.system, self.rows, self.jacobian, self.soft = system, rows, jacobian, soft
         self.factor = factorize(system, rows)
+        self.all = [*jacobian, *(_scaled_row(row, g) for row, g in soft)]
         zero = rows[0][0] * 0.0 if rows else 0.0
-        self.moved = []  # M^-1 J^T, per row of J
-        for row in jacobian:
+        self.moved = []  # M^-1 J^T, per row of J and of sqrt(G) R
+        for row in self.all:
             column = [zero] * len(rows)
             for dof, coefficient in row:
                 column[dof] = column[dof] + coefficient
             self.moved.append(solve(system, self.factor, column))
-        self.schur = [[_row_times(row, w) for w in self.moved[: i + 1]] for i, row in enumerate(jacobian)]
+        self.schur = [[_row_times(row, w) for w in self.moved[: i + 1]] for i, row in enumerate(self.all)]
+        for i in range(len(jacobian), len(self.all)):
+            self.schur[i][i] = add(self.schur[i][i], 1.0)
         self.lower, self.inverse = _ldl(self.schur)
 
     def solve(self, b: list, c: list) -> list:
         """x followed by y."""
         x = solve(self.system, self.factor, b)
-        if not self.jacobian:
+        if not self.all:
             return x
-        gap = [add(g, _row_times(row, x)) for g, row in zip(c, self.jacobian, strict=True)]
+        gap = [add(g, _row_times(row, x)) for g, row in zip([*c, *([0.0] * len(self.soft))], self.all, strict=True)]
         y = [neg(z) for z in _ldl_solve(self.lower, self.inverse, gap)]
-        return [*_shifted(x, self.moved, y), *y]
+        return [*_shifted(x, self.moved, y), *y[: len(self.jacobian)]]
 
     def multiply(self, x: list) -> list:
-        """(M x - J^T y, -J x) of x followed by y."""
+        """((M + R^T G R) x - J^T y, -J x) of x followed by y."""
         n = len(self.rows)
-        return [*pulled(multiply(self.system, self.rows, x[:n]), self.jacobian, x[n:]), *(neg(_row_times(r, x)) for r in self.jacobian)]
+        force = pulled(multiply(self.system, self.rows, x[:n]), self.jacobian, x[n:])
+        force = pulled(force, [row for row, _ in self.soft], [neg(mul(g, _row_times(row, x))) for row, g in self.soft])
+        return [*force, *(neg(_row_times(r, x)) for r in self.jacobian)]
+
+
+@stage
+def _scaled_row(row, g):
+    root = jnp.sqrt(g)
+    return [(dof, mul(root, coefficient)) for dof, coefficient in row]
 
 
 @stage
@@ -299,6 +312,7 @@ class Motion(NamedTuple):
     damped, sprung: the time over which damping and the square of the time over which springs act implicitly (0.0: not at all).
     hold: per dof the acceleration that is prescribed, None where it follows from the forces; () for no prescribed dof.
     closing: per coupling of coordinates, the second derivative of its gap; () for zero.
+    ahead: the time at whose end springs, dampers and bushings between bodies act, by their slopes (0.0: as they are now).
     """
 
     system: System
@@ -309,6 +323,7 @@ class Motion(NamedTuple):
     sprung: object = 0.0
     hold: tuple = ()
     closing: tuple = ()
+    ahead: object = 0.0
 
 
 @stage
@@ -325,6 +340,7 @@ class Terms(NamedTuple):
     loads: list  # (factor, Quadratic) pairs added to the mass matrix
     stiffness: Quadratic | None  # None where springs act explicitly
     jacobian: list  # of the holonomic rows
+    soft: list  # (row, G, force per rate of the row) of what acts at the end of the step
 
 
 def _constant(x, value: float) -> bool:
@@ -343,7 +359,23 @@ def evaluate(m: Motion) -> Terms:
         stiffness = quadratic(system, frame, system.stiffness, "spring")
         loads.append((m.sprung, stiffness))
     loads.append((system.regularization, Quadratic([1.0] * len(m.v), {})))
-    return Terms(frame, link_inertias(system, frame), damping, loads, stiffness, holonomic_rows(system, frame))
+    soft = [] if _constant(m.ahead, 0.0) else ahead_rows(system, frame, m.q, m.v, m.ahead)
+    return Terms(frame, link_inertias(system, frame), damping, loads, stiffness, holonomic_rows(system, frame), soft)
+
+
+def ahead_rows(system: System, frame: Frames, q, v, dt) -> list:
+    """(row, G, c) of the elements' forces at the end of a step of dt: with the row's rate r now and rate of rate a it falls by c r + G a,
+    c = dt k and G = dt (dt k + d) of stiffness k and damping d."""
+    return [(row, mul(dt, add(mul(dt, k), d)), mul(dt, k)) for row, k, d in soft_rows(system, frame, q, v)]
+
+
+def fallen(soft: list, v, a) -> list:
+    """What the forces of `ahead_rows` fall by, per row; a None: without its part."""
+    out = []
+    for row, g, c in soft:
+        fall = mul(c, _row_times(row, v))
+        out.append(fall if a is None else add(fall, mul(g, _row_times(row, a))))
+    return out
 
 
 def residual(m: Motion, x, terms: Terms | None = None) -> list:
@@ -370,6 +402,8 @@ def residual(m: Motion, x, terms: Terms | None = None) -> list:
     if m.system.topology.forces:
         tau = [add(a, b) for a, b in zip(tau, element_force(m.system, t.frame, m.q, m.v), strict=True)]
     balance = pulled(_balance(force, tau, passive, extra), t.jacobian, y)
+    if t.soft:
+        balance = pulled(balance, [row for row, *_ in t.soft], [neg(f) for f in fallen(t.soft, m.v, a)])
     if m.hold:
         balance = [b if h is None else 0.0 for b, h in zip(balance, m.hold, strict=True)]
     wanted = [neg(r) for r in holonomic_rates(m.system, t.frame, m.q, m.v)]
@@ -402,7 +436,8 @@ def acceleration(m: Motion) -> Solved:
     def primal(m: Motion, full):
         terms = evaluate(m)
         free = [1.0] * n if not m.hold else [1.0 if h is None else 0.0 for h in m.hold]
-        saddle = Saddle(m.system, [full(row) for row in effective_mass(m, terms)], restricted(terms.jacobian, free))
+        soft = [(row, g) for row, (_, g, _) in zip(restricted([row for row, *_ in terms.soft], free), terms.soft, strict=True)]
+        saddle = Saddle(m.system, [full(row) for row in effective_mass(m, terms)], restricted(terms.jacobian, free), soft)
         right = full([neg(r) for r in residual(m, None, terms)])
         return saddle, saddle.solve(right[:n], right[n:]), [saddle.factor.pivot]
 

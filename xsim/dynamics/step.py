@@ -18,6 +18,7 @@ from ..model import Data, Flags, Model, State
 from ..spatial import one_region
 from . import kinematics as kin
 from .actuators import drive
+from .forces import element_energy, element_force
 from .functions import at_time
 from .holonomic import has_rows
 from .impulses import rows as impulse_rows
@@ -220,10 +221,11 @@ def _total(c: Call):
 
 @compiled
 def energy(model: Model, q, v):
-    """Kinetic energy (armature included) and potential energy (gravity, springs), J: two arrays (*batch,).
+    """Kinetic energy (armature included) and potential energy (gravity, springs, bushings), J: two arrays (*batch,).
 
     The potential of gravity is zero at the world's origin. Springs with the law k (ref - q) store k/2 (ref - q)^2; a ball spring
-    with three different stiffnesses has no exact potential and counts with k/2 times the squared rotation vector.
+    with three different stiffnesses has no exact potential and counts with k/2 times the squared rotation vector; bushings alike.
+    Forces that depend on time or on rates (motors, loads, maps) have none.
     """
     c = Call(model, q, v)
     system = c.system
@@ -242,6 +244,8 @@ def energy(model: Model, q, v):
                 potential = potential + lift[k] * (heavy.first[k] + heavy.mass * reference[k])
     for i, x in enumerate(displacements(system, c.q)):
         potential = potential + 0.5 * system.stiffness[i] * x * x
+    for stored in element_energy(system, frame, c.q):
+        potential = potential + stored
     return c.join(kinetic, 0), c.join(potential, 0)
 
 
@@ -300,13 +304,14 @@ def forward(model: Model, state: State, ctrl=None, tau=None) -> Data:
     bias = kin.inverse_dynamics(system, frame, inertia, c.q, c.v)
     passive = passive_force(system, frame, c.q, c.v, damping)
     tau = drive(system, c.v, c.tau, c.ctrl).tau
+    element = element_force(system, frame, c.q, c.v) if system.topology.forces else [0.0] * model.nv
     rows = [0.0] * model.nv
     if impulse_rows(system.topology) or has_rows(system.topology):
         loads = quadratic(system, frame, system.armature, "armature").times(a)
         force = kin.inertial_force(system, frame, inertia, a)
-        rows = [f + x + b - p - t for f, x, b, p, t in zip(force, loads, bias, passive, tau, strict=True)]
+        rows = [f + x + b - p - t - e for f, x, b, p, t, e in zip(force, loads, bias, passive, tau, element, strict=True)]
         if impulse_rows(system.topology):
-            rows = [a + b for a, b in zip(rows, implicit_force(system, frame, c.v, a), strict=True)]
+            rows = [a + b for a, b in zip(rows, implicit_force(system, frame, c.q, c.v, a), strict=True)]
     return Data(
         pos=c.join([p.pos for p in poses], 2),
         quat=c.join([p.quat for p in poses], 2),
@@ -318,6 +323,7 @@ def forward(model: Model, state: State, ctrl=None, tau=None) -> Data:
         bias=c.join(bias),
         passive=c.join(passive),
         tau=c.join(tau),
+        element=c.join(element),
         constraint=c.join(rows),
         flags=flags.astype(jnp.int32),
     )

@@ -88,7 +88,7 @@ def _option(root: Item, notes: Notes, gravity: Sequence[float] | None, dt: float
         simulation.skip(*_SIMULATION)
     if simulation is not None or root.kind("model") == "text":
         root.skip(*_BESIDE)
-    return OptionSpec(gravity=given, dt=step if dt is None else float(dt), integrator="implicit_damping")
+    return OptionSpec(gravity=given, dt=step if dt is None else float(dt), integrator="linearly_implicit")
 
 
 def _step(solver: Item, default: float) -> float:
