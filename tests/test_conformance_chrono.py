@@ -104,3 +104,57 @@ def rotated(quat, vector):
     w, u = np.asarray(quat)[..., :1], np.asarray(quat)[..., 1:]
     twice = 2 * np.cross(u, np.broadcast_to(vector, u.shape))
     return vector + w * twice + np.cross(u, twice)
+
+
+@pytest.mark.parametrize("path", models("chrono"), ids=lambda p: p.stem)
+def test_rollouts(path, x64):
+    """Two seconds against the engine's converged motion, by the fourth-order rule at a step and at half of it, which states its own
+    error: the difference of the two (a fifteenth of it where the motion is smooth)."""
+    facts, model = oracle(path), xsim.with_integrator(load(path), "rk4")
+    wanted = facts["rollouts"][0]
+    times = np.array(wanted["times"])
+    poses = np.stack([wanted["body_pose"][name] for name in model.body_names], 1)
+    run = jax.jit(lambda model, state: xsim.rollout(model, state, steps=50)[0])
+    for dt in (2e-3, 2.5e-4, 5e-5):
+        (coarse, turn), (pos, quat) = (samples(model, run, start_of(model, facts), h, len(times)) for h in (dt, dt / 2))
+        own = max(np.abs(coarse - pos).max(), turned(turn, quat).max())
+        error = max(np.abs(pos - poses[..., :3]).max(), turned(quat, poses[..., 3:]).max())
+        if error <= 10 * wanted["error_estimate"]:
+            return
+    # Forces that jump, as tables and repeated functions do, leave an error of first order.
+    assert own < 2e-4, f"not converged: {own:.1e}"
+    assert error <= 10 * wanted["error_estimate"] + own, f"{error:.1e} away, {own:.1e} of it own"
+
+
+def samples(model, run, state, dt, count):
+    """Poses every 0.1 s."""
+    model, q = model.replace({"option.dt": np.array(dt)}), [state.q]
+    for _ in range(count - 1):
+        for _ in range(round(0.1 / dt / 50)):
+            state = run(model, state)
+        q.append(state.q)
+    assert not state.flags
+    return xsim.kinematics(model, np.stack(q))
+
+
+def start_of(model, facts):
+    """Where the engine's motion starts. A pose that the motors contradict is projected there by steps of its own kind (every body free);
+    xsim's steps agree to first order in the gap."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        start = xsim.init(model)
+    first = [s for s in facts["states"] if s["time"] == 0]
+    if len(first) == 1:
+        return start
+    loaded, pose, velocity = (of_names(s[k], model.body_names) for s, k in zip(
+        (first[0], first[-1], first[-1]), ("body_pose", "body_pose", "body_velocity"), strict=True))  # fmt: skip
+    pos = pose[:, :3]
+    projected, _ = xsim.state_from_poses(model, (pos, pose[:, 3:]), (velocity[:, :3], velocity[:, 3:]))
+    np.testing.assert_allclose(xsim.kinematics(model, start.q)[0], pos, atol=np.abs(pos - loaded[:, :3]).max() ** 2)
+    return projected
+
+
+def turned(one, other):
+    """Angle (rad, to first order) between orientations."""
+    same = np.sign((one * other).sum(-1, keepdims=True))
+    return 2 * np.linalg.norm(one - same * other, axis=-1)

@@ -53,7 +53,12 @@ def _loss(model, steps: int):
     return loss
 
 
-def _differences(loss, point, reach: dict[str, float]):
+def _widths(path: str, x, reach, scaled: bool):
+    """Of every number, the width of its difference; scaled: times its size where that is more than 1."""
+    return reach.get(path, reach["default"]) * (np.maximum(np.abs(x), 1.0) if scaled else np.ones(x.shape))
+
+
+def _differences(loss, point, reach: dict[str, float], scaled: bool):
     """d loss / d every number of every environment, by central differences at two widths (error of fourth order)."""
     out = {}
     for path, x in point.items():
@@ -62,16 +67,16 @@ def _differences(loss, point, reach: dict[str, float]):
         if size == 0:
             out[path] = np.zeros(x.shape)
             continue
-        h = reach.get(path, reach["default"])
-        offsets = h * np.array([1.0, -1.0, 0.5, -0.5])
+        h = _widths(path, x, reach, scaled).reshape(num, size)
+        offsets = np.array([1.0, -1.0, 0.5, -0.5])
         moved = np.zeros((4, size, num, size))
         moved += x.reshape(num, size)
         for i in range(size):
-            moved[:, i, :, i] += offsets[:, None]
+            moved[:, i, :, i] += offsets[:, None] * h[:, i]
         batch = {k: np.tile(y, (4 * size, *([1] * (y.ndim - 1)))) for k, y in point.items()}
         batch[path] = moved.reshape(4 * size * num, *shape)
         values = _in_blocks(loss, batch).reshape(4, size, num)
-        wide, narrow = (values[0] - values[1]) / (2 * h), (values[2] - values[3]) / h
+        wide, narrow = (values[0] - values[1]) / (2 * h.T), (values[2] - values[3]) / h.T
         out[path] = ((4 * narrow - wide) / 3).T.reshape(x.shape)
     return out
 
@@ -91,7 +96,7 @@ def _in_blocks(loss, batch) -> np.ndarray:
     return np.concatenate(out)
 
 
-def check_gradients(model, steps: int, reach, tolerance: float, point):
+def check_gradients(model, steps: int, reach, tolerance: float, point, scaled: bool = False):
     loss = _loss(model, steps)
     rng = np.random.default_rng(2)
     direction = {k: rng.normal(size=x.shape) for k, x in point.items()}
@@ -103,7 +108,7 @@ def check_gradients(model, steps: int, reach, tolerance: float, point):
 
     reverse, forward = jax.tree.map(np.asarray, derivatives(point, direction))
     value = jax.jit(loss)
-    numeric, size = _differences(value, point, reach), np.abs(value(point)).max()
+    numeric, size = _differences(value, point, reach, scaled), np.abs(value(point)).max()
     along = np.zeros(7)
     for path, g in reverse.items():
         assert np.isfinite(g).all(), path
@@ -111,7 +116,7 @@ def check_gradients(model, steps: int, reach, tolerance: float, point):
         norm = np.linalg.norm(g.reshape(7, -1), axis=1).reshape(7, *([1] * (g.ndim - 1)))
         # The difference carries the rounding of its losses over its width: one unit per step, and some hundreds from the solve, which
         # amplifies rounding where axes are aligned (zoo, environment 3: widths 2e-4 and 5e-5 of one number disagree by 3e-10, loss 4).
-        rounding = (400 + steps) * np.finfo(float).eps * size / reach.get(path, reach["default"])
+        rounding = (400 + steps) * np.finfo(float).eps * size / _widths(path, point[path], reach, scaled)
         floor = np.maximum(np.abs(g), np.maximum(1e-3 * norm, rounding / tolerance))
         error = np.abs(g - numeric[path]) / floor
         assert error.max(initial=0.0) < tolerance, f"{path}: {error.max():.1e} at {np.unravel_index(error.argmax(), g.shape)}"
@@ -174,7 +179,7 @@ def test_second_derivatives(x64):
 # Models with limits, dry friction, servos, prescribed motion, couplings, implicit springs and frames of their own. Not the planar loop,
 # which has no derivative along turns of its axes that lock it (tests/test_loops.py has one that does), nor the twin of two_links.
 WITHOUT = ("four_bar", "two_links_twin")
-OTHERS = [models.path(n) for n in models.names() if models.path(n).parent.name != "x_xy" and n not in WITHOUT] + [
+OTHERS = [models.path(n) for n in models.names() if models.path(n).parent.name not in ("x_xy", "chrono") and n not in WITHOUT] + [
     path for format, stem in (("sdf", "chain_all_joints"), ("skel", "joint_limit_test"), ("skel", "joint_dynamics_elements_test"))
     for path in corpus_models(format) if path.stem == stem
 ]  # fmt: skip
@@ -192,6 +197,22 @@ def test_models_of_other_formats(path, x64):
             touching = np.abs(point["q"][:, place] - np.asarray(bound)) < 1e-3
             point["q"][touching, place] += inwards
     check_gradients(model, 1, REACH, 1e-6, point)
+
+
+CHRONO = [models.path(n) for n in models.names() if models.path(n).parent.name == "chrono"]
+
+
+@pytest.mark.parametrize("path", CHRONO, ids=lambda p: p.stem)
+def test_constraints_and_elements_over_100_steps(path, x64):
+    """A driven loop, bushings, and springs with maps, tables and stops: every number, from the points of tables to the places and axes of
+    joints. Environment 4 starts as drawn, at rest; the others near it."""
+    model = xsim.load(path)
+    point, rng = point_of(model, np.random.default_rng(8)), np.random.default_rng(9)
+    away = 0.02 * rng.normal(size=(7, model.nv)) * np.array([1, 1, 1, 1, 0, 1, 1])[:, None]
+    point["q"] = np.array(xsim.integrate(model, jnp.asarray(model.topology.initial[0]), away))
+    point["option.dt"][:] = 0.001
+    reach = {"default": 2e-5, "option.dt": 2e-8, "option.regularization": 1e-6}
+    check_gradients(model, 100, reach, 1e-6, point, scaled=True)
 
 
 def test_gradients_on_a_switch_are_finite(x64):

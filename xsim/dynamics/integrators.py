@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 
 from ..spatial import add, mul, neg, stage, total
@@ -12,6 +13,7 @@ from .actuators import drive
 from .functions import at_time
 from .holonomic import closing, has_rows
 from .impulses import apply_impulses, rows
+from .lanes import spread
 from .loops import active
 from .manifold import integrate, rates, shifted
 from .passive import quadratic
@@ -95,29 +97,28 @@ def _rk4(system: System, s: Moving, tau, ctrl) -> tuple:
             f"rk4 integrates smooth motion only; the model has {', '.join(sorted(stepwise)) or 'friction or limits'}: choose another "
             "integrator, or switch rows off with with_rows(model, ())"
         )
-    h = system.dt
-    half = mul(h, 0.5)
     outside = ctrl[len(system.topology.commands) :]
-    q, v = s.q, s.v
-    dqs, dvs, pivots = [], [], []
-    for reach in (None, half, half, h):
-        if reach is not None:
-            system = at_time(system, add(s.time, reach), outside)
-            q, v = shifted(s.q, dqs[-1], reach), shifted(s.v, dvs[-1], reach)
-        driven = drive(system, v, tau, ctrl)
-        x = acceleration(Motion(system, q, v, driven.tau, hold=driven.hold))
-        dqs.append(rates(system, q, v))
-        dvs.append(x.a)
-        pivots.append(x.pivot)
-    pivot = jnp.minimum(jnp.minimum(pivots[0], pivots[1]), jnp.minimum(pivots[2], pivots[3]))
-    q = _weighted(s.q, *dqs, h)
-    return integrate(system, q, [0.0] * len(v), 0.0), _weighted(s.v, *dvs, h), pivot
+    h = system.dt
 
+    def full(xs):
+        return spread(xs, system, s, tau, ctrl)
 
-@stage
-def _weighted(x, k1, k2, k3, k4, h):
-    w = mul(h, 1.0 / 6.0)
-    return [add(a, mul(w, add(add(b, e), mul(2.0, add(c, d))))) for a, b, c, d, e in zip(x, k1, k2, k3, k4, strict=True)]
+    def one(carry, now):
+        """A stage: slopes where the last ones lead in the part ``reach`` of the step, summed with their weights."""
+        (dq, dv), sums, pivot = carry
+        reach, weight = mul(h, now[0]), now[1]
+        q, v, there = shifted(s.q, dq, reach), shifted(s.v, dv, reach), at_time(system, add(s.time, reach), outside)
+        driven = drive(there, v, tau, ctrl)
+        x = acceleration(Motion(there, q, v, driven.tau, hold=driven.hold))
+        slopes = (full(rates(there, q, v)), full(x.a))
+        sums = jax.tree.map(lambda total, k: total + weight * k, sums, slopes)
+        return (slopes, sums, jnp.minimum(pivot, *full([x.pivot]))), None
+
+    zero, pivot = (full([0.0] * len(s.q)), full([0.0] * len(s.v))), full([1.0])[0]
+    stages = jnp.array([[0.0, 0.5, 0.5, 1.0], [1 / 6, 1 / 3, 1 / 3, 1 / 6]], pivot.dtype).T
+    (_, (dq, dv), pivot), _ = jax.lax.scan(one, (zero, zero, pivot), stages)
+    q = shifted(s.q, dq, h)
+    return integrate(system, q, [0.0] * len(s.v), 0.0), shifted(s.v, dv, h), pivot
 
 
 @stage

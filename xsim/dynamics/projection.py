@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import jax
+
 from ..spatial import add, mul, neg, sub
 from .actuators import PRESCRIBED
 from .holonomic import holonomic_drifts, holonomic_gaps, holonomic_rows, rate
 from .kinematics import frames, inertial_force
+from .lanes import spread
 from .manifold import integrate
 from .solve import Motion, Saddle, effective_mass, evaluate, implicit, pulled, restricted
 from .solve import masked as without
@@ -79,6 +82,5 @@ def tangent(system: System, q, v) -> list:
 
 def project(system: System, q, v) -> tuple[list, list]:
     """The configuration near q that closes the gaps a step has left, and the velocity near v there that keeps them closed."""
-    for _ in range(NEWTON):
-        q = closer(system, q)
+    q = jax.lax.fori_loop(0, NEWTON, lambda _, x: spread(closer(system, x), x), spread(q, system, q))
     return q, tangent(system, q, v)
