@@ -864,7 +864,7 @@ FUNCTIONS = {  # of motors that start from rest
 MOTORS = [
     motor(type, guide, mode).replace("CONSTANT, value: 3", FUNCTIONS[mode][i % 2]) for i, (type, guide) in enumerate(HELD)
     for mode in (FUNCTIONS if guide == "FREE" else ("POSITION", "SPEED", "FORCE")[i % 3 : i % 3 + 1])
-]
+]  # fmt: skip
 FELT = [
     ("constraints", HANGING, ()), ("constraints", ACROSS.replace("DISTANCE", "REVOLUTE-SPHERICAL, axis: [0, 0, 1]"), ()),
     ("constraints", ACROSS.replace("DISTANCE", "REVOLUTE-TRANSLATIONAL, axis: [0, 0, 1], axis2: [1, 0, 0]"), ()),
