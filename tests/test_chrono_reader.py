@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Iterator
 from functools import cache
 
+import jax
 import numpy as np
 import pytest
 import yaml
@@ -112,7 +113,7 @@ def close(found, wanted):
 
 def test_model_and_options():
     spec = read("name: three")
-    assert (spec.name, spec.format, spec.option.dt, spec.option.integrator) == ("three", "chrono", 0.001, "implicit_damping")
+    assert (spec.name, spec.format, spec.option.dt, spec.option.integrator) == ("three", "chrono", 0.001, "linearly_implicit")
     close(spec.option.gravity, [0, 0, -9.8])
     assert read().name == read('name: ""').name == "" and [b.name for b in read().bodies] == ["ground", "a", "b"]
     spec = parse_text(document(), "chrono", gravity=(1, 2, 3), dt=0.01)
@@ -846,22 +847,126 @@ def test_doubtful_and_bad_loads():
         assert "body_loads 'l': " in message and words in message
 
 
+# ---- simulation --------------------------------------------------------------------------------------------------------------
+
+# At the start two bodies that are joined to nothing else fall side by side, so constraints between them would do nothing: these hold on to
+# the ground. A motor that starts from rest shows itself by what its function does next.
+HANGING = DISTANCE.replace(ENDS, "body1: a, body2: ground").replace("[1, 0, 0]", "[0, 0, 1]")
+ACROSS = DISTANCE.replace(ENDS, "body1: a, body2: ground")
+MOVING = (GROUND, A, f"{B}, initial_linear_velocity: [-10, 0, 0], initial_angular_velocity: [0, 0, 1]")  # what dampers need
+SOFT = f"{AT}, bushing_data: {{{BUSHING}"
+TORSION = bare(RSDA, "spring_coefficient", "damping_coefficient", "free_angle")
+FUNCTIONS = {  # of motors that start from rest
+    "POSITION": ("POLYNOMIAL, coefficients: [0, 0, 3]", "SINE, amplitude: 1, frequency: 1, phase: -90, shift: 1"),
+    "SPEED": ("RAMP, slope: 2", "DATA, data: [[-1, -1], [1, 1]]"),
+    "FORCE": ("CONSTANT, value: 3", "RAMP, slope: 1, repeat: {start: 1, width: 2, shift: 0}"),
+}
+MOTORS = [
+    motor(type, guide, mode).replace("CONSTANT, value: 3", FUNCTIONS[mode][i % 2]) for i, (type, guide) in enumerate(HELD)
+    for mode in (FUNCTIONS if guide == "FREE" else ("POSITION", "SPEED", "FORCE")[i % 3 : i % 3 + 1])
+]  # fmt: skip
+FELT = [
+    ("constraints", HANGING, ()), ("constraints", ACROSS.replace("DISTANCE", "REVOLUTE-SPHERICAL, axis: [0, 0, 1]"), ()),
+    ("constraints", ACROSS.replace("DISTANCE", "REVOLUTE-TRANSLATIONAL, axis: [0, 0, 1], axis2: [1, 0, 0]"), ()),
+    *(("motors", entry, ()) for entry in MOTORS),
+    ("joints", f"name: j, type: lock, {SOFT}}}", MOVING), ("joints", f"name: j, type: spherical, {SOFT}, {DOF}}}", MOVING),
+    ("joints", f"name: j, type: revolute, axis: [0, 1, 0], {SOFT}, {DOF}}}", MOVING),
+    ("joints", f"name: j, type: universal, axis1: [1, 0, 0], axis2: [0, 0, 1], {SOFT}}}", MOVING),
+    ("tsdas", TSDA, ()), ("tsdas", bare(TSDA, "spring_coefficient", "free_length"), MOVING), ("tsdas", f"{LAWLESS}, {CURVE}", ()),
+    ("tsdas", f"{bare(LAWLESS, 'free_length')}, {DAMPER}", MOVING), ("tsdas", f"{bare(LAWLESS, 'free_length')}, {MAP}", ()),
+    ("tsdas", f"{TSDA.replace('1.5', '1')}, preload: 2", ()),
+    ("tsdas", f"{TSDA.replace('1.5', '1')}, minimum_length: 1.05, maximum_length: 2", ()),
+    ("tsdas", f"{TSDA.replace('1.5', '1')}, minimum_length: 0.5, maximum_length: 0.95", ()),
+    ("rsdas", RSDA, ()), ("rsdas", f"{TORSION}, damping_coefficient: 3", MOVING), ("rsdas", f"{TORSION}, {DAMPER}", MOVING),
+    ("rsdas", f"{TORSION}, {CURVE}, free_angle: 90", ()), ("rsdas", f"{TORSION}, spring_coefficient: 25, free_angle: 0, preload: 2", ()),
+    ("spring_dampers", f"type: TSDA, {TSDA}", ()), ("spring_dampers", f"type: RSDA, {RSDA}", ()),
+    ("body_loads", LOAD.replace("body: d", "body: a"), ()), ("body_loads", f"{LOAD}, local_load: false, local_point: false", (GROUND, COM)),
+    ("body_loads", f"{bare(LOAD, 'point')}, modulation_function: {{type: CONSTANT, value: 2}}".replace("FORCE", "TORQUE"), (GROUND, COM)),
+]  # fmt: skip
+
+
+def start(spec, ctrl=None):
+    """The model, where its motion starts, and how its bodies accelerate, by name. Not compiled: once each is faster so."""
+    model = xsim.build(spec)
+    with jax.disable_jit():
+        state = xsim.init(model, *model.topology.initial) if spec.constraints else xsim.init(model)
+        data = xsim.forward(model, state, ctrl=ctrl)
+    accelerations = np.concatenate([data.lin_acc, data.ang_acc], -1)[np.argsort(model.body_names)]
+    assert np.isfinite(accelerations).all() and data.flags == 0
+    return model, state, accelerations
+
+
+@cache
+def untouched(bodies: tuple) -> np.ndarray:
+    """What happens without the entry."""
+    return start(read(bodies=bodies))[2]
+
+
+@pytest.mark.parametrize(("key", "entry", "bodies"), FELT)
+def test_what_is_read_acts(key, entry, bodies, x64):
+    """Every force and constraint changes the accelerations of the bodies (how much: tests/test_conformance_chrono.py)."""
+    bodies = bodies or (GROUND, A, B)
+    model, _, found = start(read(bodies=bodies, **{key: entry}))
+    assert np.abs(found - untouched(bodies)).max() > 1e-2 and model.ctrl_names == ()
+
+
 @pytest.mark.parametrize(
-    ("key", "entry"),
+    ("key", "entry", "bodies", "controls"),
     [
-        ("constraints", DISTANCE), ("constraints", DISTANCE.replace("DISTANCE", "REVOLUTE-SPHERICAL, axis: [0, 0, 1]")),
-        ("constraints", DISTANCE.replace("DISTANCE", "REVOLUTE-TRANSLATIONAL, axis: [0, 0, 1], axis2: [1, 0, 0]")),
-        ("motors", MOTOR), ("motors", motor("LINEAR", "FREE", "SPEED")), ("motors", motor("ROTATION", "FREE", "FORCE")),
-        ("joints", f"name: j, type: lock, {AT}, bushing_data: {{{BUSHING}}}"), ("tsdas", TSDA), ("rsdas", RSDA),
-        ("body_loads", LOAD.replace("body: d", "body: a")),
-        ("bodies", (GROUND, f"{COM}, initial_linear_velocity: [1, 0, 0]")), ("bodies", f"{COM}, initial_angular_velocity: [1, 0, 0]"),
+        ("motors", motor("LINEAR", "FREE", "FORCE").replace("CONSTANT, value: 3", "CONTROLLER"), (GROUND, A, B), ("m",)),
+        ("motors", MOTOR.replace("SPEED", "FORCE").replace("CONSTANT, value: 3", "CONTROLLER"), (GROUND, A, B), ("m",)),
+        ("load_controllers", bare(LOAD, "load"), (GROUND, COM), ("l_x", "l_y", "l_z")),
+        ("load_controllers", bare(LOAD, "load", "point").replace("FORCE", "TORQUE"), (GROUND, COM), ("l_x", "l_y", "l_z")),
     ],
-)  # fmt: skip
-def test_what_is_not_simulated_yet_is_refused_by_build(key, entry):
-    """Read in full, but the engine has no such row or force yet: nothing is left out in silence. What it has is to leave this list."""
-    spec = read(**{key: entry})
-    with pytest.raises(ValueError, match="not simulated"):
-        xsim.build(spec)
+)
+def test_what_comes_from_outside_is_a_control(key, entry, bodies, controls, x64):
+    """Nothing happens unless it is given."""
+    spec = read(bodies=bodies, **{key: entry})
+    model, _, found = start(spec)
+    assert model.ctrl_names == controls
+    np.testing.assert_allclose(found, untouched(bodies), atol=1e-12)
+    for i in range(model.nu):
+        assert np.abs(start(spec, np.eye(model.nu)[i])[2] - untouched(bodies)).max() > 1e-2
+
+
+def test_motion_starts_as_the_bodies_are_told_to(x64):
+    """Of the centre of mass along world axes, and about centroidal axes: here x is the body's y, and the centre 1 along the body's x.
+    Moving on changes no acceleration; turning does, of the body's origin."""
+    bodies = (GROUND, f"{COM}, initial_linear_velocity: [1, 2, 3]")
+    model, state, found = start(read(bodies=bodies))
+    np.testing.assert_allclose(state.v, [1, 2, 3, 0, 0, 0], atol=1e-12)
+    np.testing.assert_allclose(found, untouched((GROUND, COM)), atol=1e-12)
+    _, state, found = start(read(bodies=(GROUND, f"{COM}, initial_angular_velocity: [2, 0, 0]")))
+    np.testing.assert_allclose(state.v, [0, 0, 2, 0, 2, 0], atol=1e-12)  # v of the origin: w x (from the centre to it)
+    np.testing.assert_allclose(found - untouched((GROUND, COM)), [[4, 0, 0, 0, 0, 0], [0] * 6], atol=1e-12)
+
+
+def test_a_start_that_a_motor_contradicts_is_moved(x64):
+    """A speed from the first moment on, and a position that is not the drawn one."""
+    text = MOTOR.replace(ENDS, "body1: a, body2: ground")
+    with pytest.warns(SuspiciousInputWarning, match="is 3 at time zero"):
+        turned = read(bodies=(GROUND, A), motors=text.replace("SPEED", "POSITION"))
+    for spec, part, wanted in ((read(bodies=(GROUND, A), motors=text), "velocity", (0, 3)), (turned, "configuration", (3, 0))):
+        with pytest.warns(UserWarning, match=f"the {part} at the start does not satisfy the constraints, moved by 3"):
+            state = xsim.init(xsim.build(spec))
+        np.testing.assert_allclose([state.q[0], state.v[0]], wanted, atol=1e-12)
+
+
+def test_torsion_springs_count_turns_where_hinges_tell(x64):
+    """Two turns and a bit about a hinge, and the same orientation of a ball: there the angle is the one within half a turn."""
+    angle, k = 4 * np.pi + 0.5, 25.0
+    ends = "body1: ground, body2: a"
+    torsion = RSDA.replace(ENDS, ends).replace("free_angle: 90", "free_angle: 0")
+    found = []
+    for type in ("revolute, axis: [0, 0, 1]", "spherical"):
+        model = xsim.build(read(joints=f"name: j, type: {type}, {ends}, location: [1, 2, 3]", rsdas=torsion))
+        (i,) = [b.q[0] for b in model.topology.bodies if b.joint_name == "j"]
+        q = np.array(model.topology.neutral)
+        q[i : i + 4] = angle if type != "spherical" else [np.cos(angle / 2), 0, 0, np.sin(angle / 2)]
+        with jax.disable_jit():
+            found.append(xsim.forward(model, xsim.init(model, q)).element)
+    np.testing.assert_allclose(np.abs(found[0]).max(), k * angle, rtol=1e-12)
+    np.testing.assert_allclose(np.abs(found[1]).max(), k * 0.5, rtol=1e-12)
 
 
 # ---- the corpus --------------------------------------------------------------------------------------------------------------
