@@ -37,7 +37,7 @@ from ..spatial import (
 from .functions import Curve, curve, table, value, weights
 from .holonomic import coordinate_places
 from .kinematics import Frames, gather, point_velocity, velocities
-from .loops import End, body_link, ends_of, row_coefficients
+from .loops import End, angle_about, body_link, ends_of, row_coefficients
 from .system import System
 
 BUMP = (
@@ -214,7 +214,7 @@ def _spring(law: Law, a: End, b: End, moving_a, moving_b) -> list[Pull]:
 
 def _angle(law: Law, a: End, b: End):
     """Angle of the second frame's x axis about the first frame's z axis, on the turn that the hinges tell; within half a turn without."""
-    angle = jnp.arctan2(dot(b.axis(0), a.axis(1)), dot(b.axis(0), a.axis(0)))
+    angle = angle_about(a, b)
     if law.turned is not None:
         angle = angle + 2 * math.pi * jax.lax.stop_gradient(jnp.round((law.turned - angle) / (2 * math.pi)))
     return angle

@@ -62,8 +62,8 @@ def _integral(kind: str, n, x):
     if kind == "polynomial":
         return _plain("polynomial", [0.0, *(a / (k + 1) for k, a in enumerate(n))], x)
     if kind == "sine":
-        rate = 2 * math.pi * n[1]
-        return n[3] * x - n[0] / rate * jnp.cos(rate * x + n[2])
+        half = math.pi * n[1] * x
+        return n[3] * x + n[0] * x * jnp.sinc(half / math.pi) * jnp.sin(half + n[2])  # from 0; regular at frequency 0
     if kind == "ramp":
         return n[0] * x + 0.5 * n[1] * x * x
     knots, values = n[0::2], n[1::2]
@@ -141,11 +141,11 @@ def at_time(system: System, t, ctrl=()) -> System:
 def motion(system: System, index: int, mode: str, t) -> tuple:
     """Position, speed and acceleration that a motor prescribes at time t: its function, or in mode "speed" its function's integral.
 
-    An external function is held: as a position it does not move, as a speed it is kept from time zero on.
+    An external function is held over a step. As a speed it prescribes no position (None): what it has moved stays where it is.
     """
     if index in system.inputs:
         x = system.inputs[index]
-        return (x, 0.0, 0.0) if mode == "position" else (mul(x, t), x, 0.0)
+        return (x, 0.0, 0.0) if mode == "position" else (None, x, 0.0)
 
     return _motion(curve(system, index), mode, jnp.asarray(t))
 

@@ -45,7 +45,8 @@ def _motions(system: System):
 def holonomic_gaps(system: System, frame: Frames, q) -> list:
     """What every row shall keep at zero."""
     place = coordinate_places(system.topology)
-    scheduled = [sub(q[place[dof][1]], system.targets[target][0]) for dof, target in _motions(system)]
+    targets = [(q[place[dof][1]], system.targets[target][0]) for dof, target in _motions(system)]
+    scheduled = [0.0 if target is None else sub(x, target) for x, target in targets]
     return [*_coupling_gaps(system, q), *scheduled, *(loop_gaps(system, frame) if active(system) else [])]
 
 

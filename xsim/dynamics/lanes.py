@@ -111,6 +111,8 @@ def make_lanes(batch: tuple[int, ...]) -> Lanes:
 
 def spread(components: list, *like) -> list:
     """The components as arrays of one shape and type, as a loop carries them: those of all components in the trees ``like``."""
+    if not components:
+        return []
     arrays = [x for x in jax.tree.leaves((components, like)) if isinstance(x, jax.Array) and x.ndim <= 1]
     shape, dtype = jnp.broadcast_shapes(*(x.shape for x in arrays)), jnp.result_type(*arrays)
     return [jnp.broadcast_to(jnp.asarray(x, dtype), shape) for x in components]

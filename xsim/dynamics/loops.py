@@ -112,12 +112,26 @@ def _turned(end: End, s) -> End:
     return end._replace(R=matrix(quat), quat=quat)
 
 
+@stage
+def _along(a: End, b: End):
+    return dot(a.axis(2), vsub(b.world, a.world))
+
+
+@stage
+def angle_about(a: End, b: End):
+    """Angle of the second frame's x axis about the first frame's z axis, within half a turn."""
+    return jnp.arctan2(dot(b.axis(0), a.axis(1)), dot(b.axis(0), a.axis(0)))
+
+
 def loop_ends(system: System, frame: Frames) -> list[tuple[End, ...]]:
-    """Ends of the constraints, the first moved along or about its z axis where it is driven."""
+    """Ends of the constraints, the first moved along or about its z axis where it is driven: to where it shall be, or with a drive that
+    prescribes no position to where the second is."""
     out = []
     for info, (a, b) in zip(system.topology.constraints, ends_of(system, frame, system.topology.constraints, system.ends), strict=True):
         if info.driven:
-            a = (_slid if info.driven == "slide" else _turned)(a, system.targets[info.target][0])
+            target = system.targets[info.target][0]
+            move, where = (_slid, _along) if info.driven == "slide" else (_turned, angle_about)
+            a = move(a, where(a, b) if target is None else target)
         out.append((a, b))
     return out
 
@@ -263,10 +277,10 @@ def _driven_motion(driven: str, end: End, moving, speed, acceleration):
 def _drift(rows, driven: str, a: End, b: End, wrenches, speed) -> list:
     """Rate of the rows by the drive of the first end alone."""
     z = scale(a.axis(2), speed)
-    return [neg(dot(w[0], z) if driven == "slide" else dot(_about(w, a), z)) for w in wrenches]
+    return [neg(dot(w[0], z) if driven == "slide" else dot(_moment(w, a), z)) for w in wrenches]
 
 
-def _about(wrench, a: End):
+def _moment(wrench, a: End):
     """Moment of a wrench about the first end's origin."""
     return vsub(wrench[1], cross(a.x, wrench[0]))
 

@@ -166,7 +166,7 @@ class Saddle:
         self.schur = [[_row_times(row, w) for w in self.moved[: i + 1]] for i, row in enumerate(self.all)]
         for i in range(len(jacobian), len(self.all)):
             self.schur[i][i] = add(self.schur[i][i], 1.0)
-        self.lower, self.inverse = _ldl(self.schur)
+        self.lower, self.inverse = _ldl(self.schur, len(jacobian))
 
     def solve(self, b: list, c: list) -> list:
         """x followed by y."""
@@ -210,38 +210,53 @@ def pulled(force: list, jacobian: list, y) -> list:
     return out
 
 
-@stage
-def _ldl(a):
+def _ldl(a, hard: int):
     """Factor a small dense positive semidefinite matrix given by its lower triangle: unit lower triangle, inverse pivots (0 for a
-    zero pivot: a row that depends on those before it, or is nothing but rounding beside the largest)."""
-    n, lower, pivots, inverse = len(a), [], [], []
-    diagonal = [a[i][i] for i in range(n) if not isinstance(a[i][i], float)]
+    zero pivot: a row that depends on those before it, or is nothing but rounding beside the largest). Rows after the first ``hard``
+    have pivots of 1 or more."""
+    lower, pivots, inverse = [], [], []
+    diagonal = [a[i][i] for i in range(hard) if not isinstance(a[i][i], float)]
     largest = functools.reduce(jnp.maximum, diagonal) if diagonal else 0.0
-    for i in range(n):
-        row: list = []
-        for j in range(i):
-            row.append(mul(sub(a[i][j], total([mul(mul(row[k], lower[j][k]), pivots[k]) for k in range(j)])), inverse[j]))
-        pivot = sub(a[i][i], total([mul(mul(x, x), p) for x, p in zip(row, pivots, strict=True)]))
-        lower.append(row)
-        pivots.append(pivot)
-        if isinstance(pivot, float):  # a row without a coefficient
-            inverse.append(0.0)
-            continue
-        eps = float(jnp.finfo(pivot.dtype).eps)
-        usable = pivot > jnp.maximum(1e3 * eps * a[i][i], eps**1.5 * largest)
-        inverse.append(jnp.where(usable, 1.0 / jnp.where(usable, pivot, 1.0), 0.0))
+    for i, row in enumerate(a):
+        for kept, new in zip((lower, pivots, inverse), _ldl_row(row, lower, pivots, inverse, largest, i < hard), strict=True):
+            kept.append(new)
     return lower, inverse
 
 
 @stage
+def _ldl_row(a, lower, pivots, inverse, largest, hard: bool):
+    """Row of the unit lower triangle, pivot, its inverse."""
+    row: list = []
+    for j in range(len(a) - 1):
+        row.append(mul(sub(a[j], total([mul(mul(row[k], lower[j][k]), pivots[k]) for k in range(j)])), inverse[j]))
+    pivot = sub(a[-1], total([mul(mul(x, x), p) for x, p in zip(row, pivots, strict=True)]))
+    if isinstance(pivot, float):  # a row without a coefficient
+        return row, pivot, 0.0
+    if not hard:
+        return row, pivot, 1.0 / pivot
+    eps = float(jnp.finfo(pivot.dtype).eps)
+    usable = pivot > jnp.maximum(1e3 * eps * a[-1], eps**1.5 * largest)
+    return row, pivot, jnp.where(usable, 1.0 / jnp.where(usable, pivot, 1.0), 0.0)
+
+
 def _ldl_solve(lower, inverse, b):
     n, z = len(b), []
     for i in range(n):
-        z.append(sub(b[i], total([mul(lower[i][k], z[k]) for k in range(i)])))
-    y: list = [mul(x, d) for x, d in zip(z, inverse, strict=True)]
+        z.append(_less(b[i], lower[i], z))
+    y: list = _scaled(z, inverse)
     for i in reversed(range(n)):
-        y[i] = sub(y[i], total([mul(lower[k][i], y[k]) for k in range(i + 1, n)]))
+        y[i] = _less(y[i], [lower[k][i] for k in range(i + 1, n)], y[i + 1 :])
     return y
+
+
+@stage
+def _less(b, row, x):
+    return sub(b, total([mul(c, y) for c, y in zip(row, x, strict=True)]))
+
+
+@stage
+def _scaled(x, factors):
+    return [mul(a, f) for a, f in zip(x, factors, strict=True)]
 
 
 def implicit(inputs, primal, residual, again=None):

@@ -13,11 +13,11 @@ from ..model import Model, State
 from ..spatial import Motion, add, cross, inertia_move, madd, matrix, momentum, mul, quat_conj, quat_log, quat_mul, scale, sub, vsub
 from . import kinematics as kin
 from .holonomic import coordinate_places, has_rows, holonomic_gaps
-from .lanes import batch_shape
+from .lanes import batch_shape, spread
 from .passive import quadratic
 from .projection import closer, tangent
 from .solve import factorize, solve, with_quadratic
-from .step import Call, check_width, compiled, integrate, settled
+from .step import Call, check_width, compiled, integrate
 from .system import body_inertias
 
 __all__ = ["gaps", "init", "project", "state_from_poses"]
@@ -90,10 +90,9 @@ def project(model: Model, state: State, iterations: int = 20) -> State:
     consistent stays where it is. Where Newton's method finds no solution the state keeps a gap: see `gaps`.
     """
     c = Call(model, state.q, state.v, time=state.time)
-    q = [jnp.broadcast_to(x, (c.lanes.width,) if c.lanes.width else ()) for x in c.q]
     if not has_rows(model.topology):
         return state
-    q = jax.lax.fori_loop(0, iterations, lambda _, x: settled(closer(c.system, x), x), q)
+    q = jax.lax.fori_loop(0, iterations, lambda _, x: spread(closer(c.system, x), x), spread(c.q, c.system, c.q))
     return state.replace(q=c.join(q), v=c.join(tangent(c.system, q, c.v)))
 
 
@@ -140,8 +139,9 @@ def _state_from_poses(model: Model, pos, quat, lin, ang, time, start):
         c = Call(model, q, time=time)
         for dof, target in model.topology.motions:
             link, place = coordinate_places(model.topology)[dof]
-            if link.kind == "hinge":
-                away = sub(c.system.targets[target][0], c.q[place])
+            wanted = c.system.targets[target][0]
+            if link.kind == "hinge" and wanted is not None:
+                away = sub(wanted, c.q[place])
                 c.q[place] = add(c.q[place], mul(2 * math.pi, jnp.round(away / (2 * math.pi))))
         q = c.join(c.q)
     state = State(q, jnp.broadcast_to(v, (*batch, model.nv)), jnp.broadcast_to(time, batch), jnp.zeros(batch, jnp.int32))

@@ -403,7 +403,7 @@ def _steps(model: Model, state: State, inputs: _Inputs, steps: int, record, chec
         given, now = xs
         tau = [0.0] * model.nv if now.tau is None else now.tau
         ctrl = [0.0] * model.nu if now.ctrl is None else now.ctrl
-        m = settled(advance(system, m, tau, ctrl), m)
+        m = _settled(advance(system, m, tau, ctrl), m)
         kept = None
         if record is not None:
             after = public(m)
@@ -417,7 +417,7 @@ def _steps(model: Model, state: State, inputs: _Inputs, steps: int, record, chec
     return public(moving), kept
 
 
-def settled(new, old):
+def _settled(new, old):
     """The new components with the shapes and dtypes of the old, as a loop's carry must have."""
     return jax.tree.map(lambda a, b: jnp.broadcast_to(jnp.asarray(a, b.dtype), b.shape), new, old)
 
