@@ -7,7 +7,7 @@ import pytest
 
 import xsim
 from xsim import models
-from xsim.randomize import DISTRIBUTIONS, plan, randomize, read_ranges
+from xsim.randomize import DISTRIBUTIONS, owners, plan, randomize, read_ranges
 from xsim.spec import BodySpec, JointSpec
 
 KEY = jax.random.key(7)
@@ -191,6 +191,61 @@ def test_errors(chain, case):
     ranges, error, text = BAD[case]
     with pytest.raises(error, match=text):
         plan(chain, ranges)
+
+
+ELEMENTS = """
+chrono-version: 9.0
+model:
+  name: elements
+  bodies:
+    - {name: ground, fixed: true, location: [0, 0, 0]}
+    - {name: a, location: [1, 0, 0], mass: 1.0, inertia: {moments: [0.05, 0.04, 0.03]}}
+    - {name: b, location: [2, 0, 0], mass: 1.0, inertia: {moments: [0.05, 0.04, 0.03]}}
+  joints:
+    - name: mount
+      type: lock
+      body1: a
+      body2: b
+      location: [1.5, 0, 0]
+      bushing_data: {stiffness_linear: 100, damping_linear: 2, stiffness_rotational: 5, damping_rotational: 0.1}
+  constraints:
+    - {name: rod, type: DISTANCE, body1: ground, body2: a, point1: [0, 0, 0], point2: [1, 0, 0]}
+  tsdas:
+    - {name: elastic, body1: ground, body2: a, point1: [0, 0, 1], point2: [1, 0, 0], spring_coefficient: 3, free_length: 1}
+    - {name: damped, body1: ground, body2: a, point1: [0, 0, 1], point2: [1, 0, 0], damping_coefficient: 4}
+    - {name: stopped, body1: ground, body2: a, point1: [0, 0, 1], point2: [1, 0, 0], spring_coefficient: 5, free_length: 1,
+       minimum_length: 0.5, maximum_length: 2}
+    - {name: curved, body1: ground, body2: b, point1: [0, 0, 1], point2: [2, 0, 0], free_length: 1,
+       spring_curve_data: [[-1, -2], [0, 0], [1, 3]], damping_curve_data: [[-1, -1], [1, 1]]}
+    - {name: mapped, body1: a, body2: b, point1: [1, 0, 0], point2: [2, 0, 0], deformation: [0.5, 1, 1.5],
+       map_data: [[-1, -3, -2, -1], [1, 3, 2, 1]]}
+  rsdas:
+    - {name: torsion, body1: ground, body2: b, axis: [0, 0, 1], spring_coefficient: 6, damping_coefficient: 7, free_angle: 0}
+  body_loads:
+    - {name: push, type: FORCE, body: b, load: [1, 2, 3], local_load: false, point: [0, 0, 0], local_point: true}
+"""
+
+
+def test_rows_of_constraints_forces_and_functions_have_their_names():
+    model = xsim.loads(ELEMENTS, "chrono")
+    names = {path: owners(model, path) for path in model.paths()}
+    for path, found in names.items():
+        assert len(found) == (1 if path.startswith("option.") else model.shape(path)[0]), path
+    assert names["constraint.pos1"] == ["rod"]
+    assert names["force.pos1"] == ["mount", "elastic", "damped", "stopped", "curved", "mapped", "torsion", "push"]
+    assert names["force.rest"] == ["elastic", "damped", "stopped", "curved", "mapped", "torsion"]
+    assert names["force.stiffness"] == ["mount"] * 6 + ["elastic", "stopped", "torsion"]
+    assert names["force.damping"] == ["mount"] * 6 + ["damped", "torsion"]
+    assert names["force.stop"] == ["stopped"] and names["force.map"] == ["mapped"] * 11 and names["force.vector"] == ["push"]
+    assert names["function.numbers"] == ["curved spring"] * 6 + ["curved damper"] * 4
+    # The name leads to the number of this very element, here and in identification.
+    for name, value in (("elastic", 3.0), ("stopped", 5.0), ("torsion", 6.0)):
+        assert float(model.force.stiffness[names["force.stiffness"].index(name)]) == value
+    ranges = {"force.stiffness[mount]": {"uniform": [1.0, 2.0]}, "*.damping[torsion]": {"uniform": [8.0, 9.0]}}
+    drawn = randomize(model, jax.random.key(0), 3, ranges)
+    np.testing.assert_array_equal(drawn.force.stiffness[:, 6:], np.tile(model.force.stiffness[6:], (3, 1)))
+    assert (drawn.force.stiffness[:, :6] < 2).all() and (drawn.force.damping[:, 7] >= 8).all()
+    assert (drawn.force.damping[:, :7] == model.force.damping[:7]).all()
 
 
 def test_frozen_leaves_raise(chain):

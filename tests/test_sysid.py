@@ -219,6 +219,35 @@ def test_recovers_dry_friction_beside_damping_from_commanded_motion(x64):
         assert f.values[name] == pytest.approx(truth, abs=4 * f.std_errors[name]) and f.std_errors[name] < 0.02 * truth
 
 
+STRUT = """
+chrono-version: 9.0
+model:
+  name: strut
+  bodies:
+    - {name: ground, fixed: true, location: [0, 0, 0]}
+    - {name: sledge, location: [0, 0, 0], mass: 2.0, inertia: {moments: [0.02, 0.05, 0.05]}}
+  joints:
+    - {name: rail, type: prismatic, body1: ground, body2: sledge, location: [0, 0, 0], axis: [1, 0, 0]}
+  tsdas:
+    - {name: linear, body1: ground, body2: sledge, point1: [-0.5, 0, 0], point2: [0, 0, 0], free_length: 0.5, spring_coefficient: 20,
+       damping_coefficient: 1.5}
+    - {name: curved, body1: ground, body2: sledge, point1: [0.5, 0, 0], point2: [0, 0, 0], free_length: 0.5,
+       spring_curve_data: [[-0.2, -30], [0, 0], [0.2, 10]]}
+"""
+
+
+def test_recovers_a_damper_and_the_points_of_a_table(x64):
+    truth = xsim.loads(STRUT, "chrono", dt=0.01)
+    state = xsim.init(truth, [[0.25], [-0.25]])
+    measured = np.asarray(simulate(truth, state, 150)) + 1e-3 * np.random.default_rng(0).normal(size=(150, 2, 1))
+    guess = truth.replace({"force.damping": [4.0], "function.numbers": [-0.2, -10.0, 0.0, 0.0, 0.2, 30.0]})
+    f = fit(guess, state, measured, ["force.damping[linear]", "function.numbers[1]", "function.numbers[5]"], observe=angles, std=1e-3)
+    true = {"force.damping[linear]": 1.5, "function.numbers[1]": -30.0, "function.numbers[5]": 10.0}
+    assert f.converged and f.undetermined == () and f.names == tuple(true)
+    for name, value in true.items():
+        assert abs(f.values[name] - value) < 4 * f.std_errors[name] < 0.04 * abs(value)
+
+
 def test_fits_initial_states_on_the_configuration_manifold(x64):
     body = BodySpec("top", -1, JointSpec("ball", damping=np.full(3, 0.05)), geoms=(box(1.0, 0.3),))
     model = xsim.build(ModelSpec(bodies=(body,), option=OptionSpec(dt=0.02)))

@@ -8,7 +8,8 @@ An entry of ``ranges`` names leaves and says how their numbers are drawn::
     body.quat[imu*]:  {normal: [0.0, 0.05], relative: rotate}
     option.gravity:   {uniform: [[0, 0, -9.9], [0, 0, -9.7]], shared: true}
 
-Left: a leaf path or a pattern of paths, then optionally a pattern of body names in brackets (``world`` for scenery).
+Left: a leaf path or a pattern of paths, then optionally a pattern of names in brackets: of bodies (``world`` for scenery), or of the
+constraints, forces and functions that the leaf belongs to.
 Right: one distribution and how it is used.
 
 ========================  =========================================================================================================
@@ -41,7 +42,7 @@ import numpy as np
 
 from .joints import draw_parameters, name_key
 from .jointtypes import JOINT_TYPES
-from .model import ROW_LEAVES, Frozen, Model
+from .model import ROW_LEAVES, ForceInfo, Frozen, Model
 from .spatial import quat_exp, quat_mul
 
 __all__ = ["Draws", "plan", "randomize", "read_ranges"]
@@ -305,7 +306,7 @@ def _row_shape(model: Model, path: str) -> tuple[int, ...]:
 
 
 def owners(model: Model, path: str) -> list[str]:
-    """Name of the body of every row of a leaf; a leaf of the whole model is one row of nobody."""
+    """Name of the body, constraint, force or function of every row of a leaf; a leaf of the whole model is one row of nobody."""
     bodies = model.topology.bodies
     if not has_rows(model, path):
         return [""]
@@ -323,6 +324,22 @@ def _of_dofs(model: Model, dofs) -> list[str]:
     return [names[d] for d in dofs]
 
 
+def _of_forces(count: Callable[[ForceInfo], int]) -> Callable[[Model], list[str]]:
+    """The names of the elements, each as often as count says."""
+    return lambda m: [f.name for f in m.topology.forces for _ in range(count(f))]
+
+
+def _coefficients(name: str) -> Callable[[ForceInfo], int]:
+    return lambda f: 0 if getattr(f, name) is None else 6 if f.kind == "bushing" else 1
+
+
+def _map_numbers(f: ForceInfo) -> int:
+    if f.map is None:
+        return 0
+    _, rates, lengths = f.map
+    return rates + lengths + rates * lengths
+
+
 _OWNERS: dict[str, Callable[[Model], list[str]]] = {
     "nbody": lambda m: [b.name for b in m.topology.bodies],
     "nexplicit": lambda m: [b.name for b in m.topology.bodies if b.explicit is not None],
@@ -332,6 +349,14 @@ _OWNERS: dict[str, Callable[[Model], list[str]]] = {
     "nconstraint": lambda m: [c.name for c in m.topology.constraints],
     "nvalue": lambda m: [c.name for c in m.topology.constraints for row in c.rows if row[3] is not None],
     "naxis": lambda m: [b.name for b in m.topology.bodies for _ in b.axes],
+    "nfunction": lambda m: [f.name for f in m.topology.functions for _ in range(f.count)],
+    "nforce": _of_forces(lambda f: 1),
+    "nspring": _of_forces(lambda f: f.kind in ("spring", "torsion")),
+    "nstiffness": _of_forces(_coefficients("stiffness")),
+    "ndamping": _of_forces(_coefficients("damping")),
+    "nstop": _of_forces(lambda f: f.stop is not None),
+    "nmap": _of_forces(_map_numbers),
+    "nload": _of_forces(lambda f: f.kind == "load"),
     "npitch": lambda m: [m.topology.bodies[link.body].name for link in m.topology.links if link.pitch is not None],
     "nq": lambda m: [b.name for b in m.topology.bodies for _ in range(b.q[1])],
     "nv": lambda m: _of_dofs(m, range(m.nv)),

@@ -71,8 +71,9 @@ TRANSFORMS: dict[str, Transform] = {
 class Parameter:
     """Numbers of the model to fit.
 
-    path: ``leaf``, ``leaf[who]`` or ``leaf[who, column]``. leaf is a path of `Model.paths` or a pattern; who is the name of a body, a
-    pattern of names, or the index of a row; column the index in a row (``"geom.pos[link2, 0]"``).
+    path: ``leaf``, ``leaf[who]`` or ``leaf[who, column]``. leaf is a path of `Model.paths` or a pattern; who is the name of a body (or
+    of the constraint, force or function that the row belongs to), a pattern of names, or the index of a row; column the index in a row
+    (``"geom.pos[link2, 0]"``).
     bounds: (low, high) in the leaf's unit, None for an open side. transform: ``"log"`` or ``"softplus"`` (above ``low``, default 0),
     ``"free"``, ``"sigmoid"`` (between bounds), ``"below"`` (under ``high``); None chooses by the bounds, and without bounds ``"log"``
     for what cannot be negative (damping, stiffness, armature, mass, size, time step), ``"free"`` for the rest.
