@@ -77,13 +77,13 @@ class ConstraintInfo(NamedTuple):
 
 
 class FunctionInfo(NamedTuple):
-    """A function of time or of a length. first, count: its numbers in function.numbers, the last three of a repeated one its start, width
-    and shift."""
+    """A function of time or of a length. first, width: its numbers in function.numbers, the last three of a repeated one its start,
+    width and shift."""
 
     name: str
     kind: str
     first: int
-    count: int
+    width: int
     repeat: bool
 
 

@@ -349,7 +349,7 @@ _OWNERS: dict[str, Callable[[Model], list[str]]] = {
     "nconstraint": lambda m: [c.name for c in m.topology.constraints],
     "nvalue": lambda m: [c.name for c in m.topology.constraints for row in c.rows if row[3] is not None],
     "naxis": lambda m: [b.name for b in m.topology.bodies for _ in b.axes],
-    "nfunction": lambda m: [f.name for f in m.topology.functions for _ in range(f.count)],
+    "nfunction": lambda m: [f.name for f in m.topology.functions for _ in range(f.width)],
     "nforce": _of_forces(lambda f: 1),
     "nspring": _of_forces(lambda f: f.kind in ("spring", "torsion")),
     "nstiffness": _of_forces(_coefficients("stiffness")),

@@ -113,7 +113,7 @@ class Curve(NamedTuple):
 def curve(system: System, index: int) -> Curve:
     """Function number ``index`` of the model, which is not external."""
     info = system.topology.functions[index]
-    numbers = tuple(system.functions[info.first : info.first + info.count])
+    numbers = tuple(system.functions[info.first : info.first + info.width])
     return Curve(info.kind, numbers[:-3], numbers[-3:]) if info.repeat else Curve(info.kind, numbers, None)
 
 
