@@ -124,7 +124,7 @@ def test_rotations(chain):
     assert abs(np.sqrt(np.mean(angle**2)) - 0.1 * np.sqrt(3)) < 0.02
 
 
-@pytest.mark.parametrize("name", ["mild", "strong", "sensors"])
+@pytest.mark.parametrize("name", ["mild", "strong", "sensors", "mechanisms"])
 def test_bundled_ranges(chain, name):
     model = randomize(chain, KEY, 2, name)
     assert any(model.get(p).shape != chain.shape(p) for p in chain.paths())

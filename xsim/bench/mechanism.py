@@ -14,6 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..dynamics.holonomic import has_rows
+from ..dynamics.start import init, project
 from ..dynamics.step import body_inertia, integrate
 from ..model import Model
 
@@ -38,11 +40,15 @@ def describe(model: Model, source: str | None) -> dict:
 
 
 def start(model: Model, batch: int, seed: int = 0) -> tuple:
-    """Start configurations near the neutral one and a constant force for each environment: (batch, nq), (batch, nv), both scattered."""
+    """Start configurations near the one as loaded and a constant force for each environment: (batch, nq), (batch, nv), both scattered.
+    Closed loops start near by, and closed."""
     key_q, key_tau = jax.random.split(jax.random.key(seed))
     dtype = model.option.dt.dtype
-    neutral = jnp.broadcast_to(jnp.asarray(model.topology.neutral, dtype), (batch, model.nq))
-    q = integrate(model, neutral, 0.2 * jax.random.normal(key_q, (batch, model.nv), dtype))
+    loaded = jnp.broadcast_to(jnp.asarray(model.topology.initial[0], dtype), (batch, model.nq))
+    closed = has_rows(model.topology)
+    q = integrate(model, loaded, (0.02 if closed else 0.2) * jax.random.normal(key_q, (batch, model.nv), dtype))
+    if closed:
+        q = project(model, init(model, q)).q
     return q, 0.1 * jax.random.normal(key_tau, (batch, model.nv), dtype)
 
 

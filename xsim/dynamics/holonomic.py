@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from ..model import Topology
 from ..spatial import add, mul, neg, stage, sub
-from .kinematics import Frames
+from .kinematics import Frames, frames
 from .loops import active, loop_drifts, loop_gaps, loop_rates, loop_rows
 from .system import System
 
@@ -79,9 +79,27 @@ def _closing(gap, rate, dt):
 
 
 def closing(system: System, q, v) -> list:
-    """Of each coupling, the second derivative of its gap that closes it at the end of a step of the semi-implicit rules, whatever v was."""
-    rows = _coupling_rows(system)
-    return [_closing(gap, rate(row, v), system.dt) for gap, row in zip(_coupling_gaps(system, q), rows, strict=True)]
+    """Of each row, what its second derivative has to be more than zero: of couplings, so that their gap is closed at the end of a step of
+    the semi-implicit rules, whatever v was; of drives that prescribe a speed and no position, so that they have that speed then."""
+    out = [_closing(gap, rate(row, v), system.dt) for gap, row in zip(_coupling_gaps(system, q), _coupling_rows(system), strict=True)]
+    if not any(position is None for position, *_ in system.targets) or "holonomic" not in system.topology.rows:
+        return out
+    for dof, target in _motions(system):
+        position, speed, _ = system.targets[target]
+        out.append(_catching(sub(v[dof], speed), system.dt) if position is None else 0.0)
+    frame = frames(system, q)
+    rows = zip(loop_rows(system, frame), loop_drifts(system, frame), strict=True)
+    for info in system.topology.constraints:
+        free = info.driven and system.targets[info.target][0] is None
+        for _ in info.rows:
+            row, drift = next(rows)
+            out.append(_catching(add(rate(row, v), drift), system.dt) if free else 0.0)
+    return out
+
+
+@stage
+def _catching(rate, dt):
+    return mul(neg(rate), 1.0 / dt)
 
 
 def rate(row, v):

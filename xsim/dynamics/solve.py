@@ -326,7 +326,7 @@ class Motion(NamedTuple):
 
     damped, sprung: the time over which damping and the square of the time over which springs act implicitly (0.0: not at all).
     hold: per dof the acceleration that is prescribed, None where it follows from the forces; () for no prescribed dof.
-    closing: per coupling of coordinates, the second derivative of its gap; () for zero.
+    closing: per holonomic row, what its second derivative is to be more than zero; none for the rows after its end.
     ahead: the time at whose end springs, dampers and bushings between bodies act, by their slopes (0.0: as they are now).
     """
 
