@@ -12,6 +12,8 @@ from comparing import close, of_names
 from corpus import models, needs_corpus, oracle
 
 import xsim
+from xsim.dynamics.functions import curve
+from xsim.dynamics.step import Call
 
 pytestmark = [pytest.mark.conformance, needs_corpus]
 
@@ -57,6 +59,18 @@ def test_states(path, x64):
         if name not in found:  # a motor that only pushes: no constraint
             assert name in {f.name for f in model.topology.forces}
         close(f"reaction of {name}", found.get(name, 0.0 * wanted), wanted, 1e-4, scale=max(np.abs(wanted).max(), 1.0))
+
+
+@pytest.mark.parametrize("path", [p for p in models("chrono") if oracle(p).get("functions", {}).get("values")], ids=lambda p: p.stem)
+def test_functions_of_time(path, x64):
+    """The values that the engine tabulates for every motor."""
+    model, facts = load(path), oracle(path)["functions"]
+    numbers = {f.name: i for i, f in enumerate(model.topology.functions)}
+    with jax.disable_jit():
+        system = Call(model, np.array(model.topology.initial[0])).system
+        for name, wanted in facts["values"].items():
+            found = curve(system, numbers[name])(np.array(facts["times"]))
+            np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-12, err_msg=name)
 
 
 def independent(model, state) -> bool:
