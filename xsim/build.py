@@ -187,6 +187,12 @@ def build(spec: ModelSpec, *, seed: int = 0) -> Model:
     def leaf(values, *shape):
         return jnp.asarray(np.asarray(values, np.float64).reshape(shape), dtype)
 
+    def ends(found):
+        return {
+            f"{name}{end + 1}": leaf([x.frames[end][k] for x in found], len(found), 3 + k)
+            for end in (0, 1) for k, name in enumerate(("pos", "quat"))
+        }  # fmt: skip
+
     def gathered(name):
         return [x for p in pushes for x in p.numbers.get(name, ())]
 
@@ -249,18 +255,12 @@ def build(spec: ModelSpec, *, seed: int = 0) -> Model:
             leaf([getattr(c, f.name) for c in read.couplings], len(read.couplings)) for f in dataclasses.fields(Coupling)
         )),
         constraint=Constraint(
-            **{
-                f"{name}{end + 1}": leaf([t.frames[end][k] for t in ties], len(ties), 3 + k)
-                for end in (0, 1) for k, name in enumerate(("pos", "quat"))
-            },
+            **ends(ties),
             value=leaf([x for t in ties for x in t.values], sum(len(t.values) for t in ties)),
         ),
         function=Function(leaf(read.numbers, len(read.numbers))),
         force=ElementForce(
-            **{
-                f"{name}{end + 1}": leaf([p.frames[end][k] for p in pushes], len(pushes), 3 + k)
-                for end in (0, 1) for k, name in enumerate(("pos", "quat"))
-            },
+            **ends(pushes),
             **{name: leaf(gathered(name), len(gathered(name)), *FORCE_ROWS.get(name, ())) for name in (*FORCE_SIZES, "preload")},
         ),
         topology=topology,

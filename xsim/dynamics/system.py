@@ -268,30 +268,28 @@ def prepare(model: Model, lanes: Lanes) -> System:
         axis = axes[link.axis] if isinstance(link.axis, int) else link.axis
         numbers.append(Numbers(axis, None if link.pitch is None else pitch[link.pitch], _params(model, link, lanes)))
         joints.append(elementary(link.kind, body.joint_type))
-    ends = []
-    own = [
-        [_pose(p, q) for p, q in zip(split(pos, 2), split(quat, 2), strict=True)]
-        for pos, quat in ((model.constraint.pos1, model.constraint.quat1), (model.constraint.pos2, model.constraint.quat2))
-    ]
-    for info, *poses in zip(top.constraints, *own, strict=True):
-        ends.append(tuple(p if b < 0 else _compose(offset[b], p) for b, p in zip(info.bodies, poses, strict=True)))
-    force_ends = []
-    pairs = [
-        [_pose(p, q) for p, q in zip(split(pos, 2), split(quat, 2), strict=True)]
-        for pos, quat in ((model.force.pos1, model.force.quat1), (model.force.pos2, model.force.quat2))
-    ]
-    for info, *poses in zip(top.forces, *pairs, strict=True):
-        force_ends.append(tuple(p if b < 0 else _compose(offset[b], p) for b, p in zip(info.bodies, poses, strict=False)))
     return System(
         top, tab, tuple(joints), tuple(tree), tuple(numbers), tuple(inertia), tuple(lifted), tuple(p.quat for p in poses), tuple(offset),
         split(model.dof.damping, 1), split(model.dof.armature, 1), split(model.dof.stiffness, 1), split(model.joint.spring_ref, 1),
         split(model.dof.friction, 1), Limit(*(split(getattr(model.limit, f.name), 1) for f in fields(Limit))),
         Coupling(*(split(getattr(model.coupling, f.name), 1) for f in fields(Coupling))),
-        tuple(ends), split(model.constraint.value, 1), split(model.function.numbers, 1),
+        _ends(top.constraints, model.constraint, offset, split), split(model.constraint.value, 1), split(model.function.numbers, 1),
         ElementForce(*(split(getattr(model.force, f.name), len(f.metadata["leaf"].shape)) for f in fields(ElementForce))),
-        tuple(force_ends), (), 0.0, {},
+        _ends(top.forces, model.force, offset, split), (), 0.0, {},
         split(model.option.gravity, 1), split(model.option.dt, 0), split(model.option.regularization, 0),
     )  # fmt: skip
+
+
+def _ends(infos, group, offset: list[Pose], split) -> tuple:
+    """Of every constraint or force, the frames in its bodies as poses in their links (in the world)."""
+    first, second = (
+        [_pose(p, q) for p, q in zip(split(pos, 2), split(quat, 2), strict=True)]
+        for pos, quat in ((group.pos1, group.quat1), (group.pos2, group.quat2))
+    )
+    return tuple(
+        tuple(pose if body < 0 else _compose(offset[body], pose) for body, pose in zip(info.bodies, pair, strict=False))
+        for info, *pair in zip(infos, first, second, strict=True)
+    )
 
 
 def _params(model: Model, link, lanes: Lanes):
