@@ -223,3 +223,103 @@ def test_environments_of_a_mechanism_are_each_their_own(x64):
         np.testing.assert_allclose(together.q[i], alone.q, atol=1e-12)
         np.testing.assert_allclose(together.v[i], alone.v, atol=1e-10)
     assert np.ptp(together.q, axis=0).max() > 1e-4
+
+
+CRANK = """
+chrono-version: 10.0
+model:
+  bodies:
+    - {{name: ground, fixed: true, location: [0, 0, 0]}}
+    - {{name: crank, location: [0.1, 0, 0], mass: 1, inertia: {{moments: [0.01, 0.02, 0.03]}}}}
+    - {{name: rod, location: [0.5, 0, 0], mass: 1, inertia: {{moments: [0.01, 0.02, 0.03]}}}}
+    - {{name: piston, location: [0.8, 0, 0], mass: 1, inertia: {{moments: [0.01, 0.02, 0.03]}}}}
+  joints:
+    - {{name: bore, type: prismatic, body1: ground, body2: piston, location: [0.8, 0, 0], axis: [1, 0, 0]}}
+    - {{name: small, type: spherical, body1: piston, body2: rod, location: [0.8, 0, 0]}}
+    - {{name: big, type: spherical, body1: rod, body2: crank, location: [0.2, 0, 0]}}
+    {pin}
+  motors:
+    - {{name: drive, type: ROTATION, body1: crank, body2: ground, location: [0, 0, 0], axis: [0, 1, 0], actuation_type: POSITION,
+       spindle: {spindle}, actuation_function: {{type: CONSTANT, value: {angle}}}}}
+"""
+
+
+@pytest.mark.parametrize("spindle", ["REVOLUTE", "FREE"])
+def test_a_motor_in_a_loop_finds_its_angle(spindle, x64):
+    """A crank that has to start up to nearly half a turn away: at that angle, not half a turn off where products of axes are the same."""
+    pin = "- {name: pin, type: revolute, body1: crank, body2: ground, location: [0, 0, 0], axis: [0, 1, 0]}" if spindle == "FREE" else ""
+    model = xsim.loads(CRANK.format(pin=pin, spindle=spindle, angle=0.0), "chrono")
+    angles = jnp.array([0.5, 1.5, 2.5])
+    state = xsim.init(model.replace({"function.numbers": angles[:, None]}))
+    _, quat = xsim.kinematics(model, state.q)
+    found = 2 * jnp.arctan2(quat[:, 1, 2], quat[:, 1, 0])
+    np.testing.assert_allclose(found, angles, atol=1e-9)
+    np.testing.assert_allclose(xsim.gaps(model.replace({"function.numbers": angles[:, None]}), state.q), 0, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["four_bar", "shock_absorber", "gripper"])
+def test_derivatives_with_respect_to_one_thing_alone(name, x64):
+    """Reverse mode through what does not touch every equation; against forward mode."""
+    model = xsim.load(models.path(name))
+    state = xsim.init(model)
+    weights = np.random.default_rng(0).normal(size=model.nq + model.nv)
+
+    def after(leaf, state, tau):
+        m = model.replace({path: leaf} if path else {})
+        s = xsim.step(m, xsim.project(m, state), tau=tau)
+        return jnp.concatenate([s.q, s.v]) @ weights
+
+    zero = jnp.zeros(model.nv)
+    for path in ("dof.damping", "body.mass", "force.stiffness"):
+        leaf = model.get(path)
+        if leaf.size:
+            reverse = jax.jit(jax.grad(after))(leaf, state, zero)
+            one = jnp.ones_like(leaf)
+            forward = jax.jit(lambda x, one=one: jax.jvp(lambda y: after(y, state, zero), (x,), (one,))[1])(leaf)
+            np.testing.assert_allclose(reverse.sum(), forward, rtol=1e-9, atol=1e-12)
+    path = None
+    by_v = jax.jit(jax.grad(lambda v: after(0.0, state.replace(v=v), zero)))(state.v)
+    by_tau = jax.jit(jax.grad(lambda tau: after(0.0, state, tau)))(zero)
+    assert np.isfinite(by_v).all() and np.isfinite(by_tau).all() and np.abs(by_tau).max() > 0
+
+
+def test_derivatives_where_a_bushing_is_soft(x64):
+    """First and second derivatives with respect to stiffness and damping that are zero, as free directions of bushings are."""
+    model = bushing(800, 3, 0, 0, dt=0.01)
+    state = xsim.init(model).replace(v=jnp.array([0.1, 0.2, -0.3, 1.0, -2.0, 0.5]))
+
+    def loss(x):
+        m = model.replace({"force.stiffness": x[:6], "force.damping": x[6:]})
+        s = xsim.rollout(m, state, steps=2)[0]
+        return jnp.sum(jnp.sin(s.v))
+
+    x = jnp.concatenate([model.force.stiffness, model.force.damping])
+    gradient, hessian = jax.jit(jax.grad(loss)), np.asarray(jax.jit(jax.hessian(loss))(x))
+    value = jax.jit(loss)
+    found, width = np.asarray(gradient(x)), np.where(x > 0, 1e-3 * np.asarray(x), 1e-3)
+    ahead = [(-3 * value(x) + 4 * value(x + w * e) - value(x + 2 * w * e)) / (2 * w) for w, e in zip(width, np.eye(12), strict=True)]
+    np.testing.assert_allclose(found, ahead, rtol=1e-4, atol=1e-7)
+    rows = [(-3 * found + 4 * gradient(x + w * e) - gradient(x + 2 * w * e)) / (2 * w) for w, e in zip(width, np.eye(12), strict=True)]
+    np.testing.assert_allclose(hessian, rows, rtol=1e-3, atol=1e-3 * np.abs(hessian).max())
+
+
+def test_frozen_elements_act_alike(x64):
+    """A stiff bushing whose numbers are constants of the program is still taken at the end of the step; reactions know frozen leaves."""
+    model = bushing(1e7, 10, 1e5, 0.1)
+    frozen = model.freeze("force.*", "option.gravity")
+    one, other = (xsim.rollout(m, xsim.init(m), steps=20)[0] for m in (model, frozen))
+    np.testing.assert_allclose(one.v, other.v, atol=1e-12)
+    np.testing.assert_allclose(xsim.reactions(frozen, other).force, xsim.reactions(model, one).force, atol=1e-6)
+
+
+def test_starts_know_controls_and_batches(x64):
+    """An external POSITION motor: `project` and `gaps` take its control; a batched model fits poses without one."""
+    text = CRANK.format(pin="", spindle="REVOLUTE", angle=0.0).replace("{type: CONSTANT, value: 0.0}", "{type: CONTROLLER}")
+    model = xsim.loads(text, "chrono")
+    ctrl = jnp.array([0.4])
+    state = xsim.step(model, xsim.init(model), ctrl)
+    np.testing.assert_allclose(xsim.gaps(model, state.q, state.time, ctrl), 0, atol=1e-9)
+    np.testing.assert_allclose(xsim.project(model, state, ctrl).q, state.q, atol=1e-9)
+    several = model.replace({"body.mass": model.body.mass * jnp.array([[1.0], [2.0], [3.0]])})
+    found, residual = xsim.state_from_poses(several, xsim.kinematics(model, state.q), ctrl=ctrl)
+    assert found.q.shape == (3, model.nq) and found.time.shape == (3,) and residual.max() < 1e-9

@@ -66,7 +66,8 @@ class BodyInfo(NamedTuple):
 class ConstraintInfo(NamedTuple):
     """A constraint between frames of two bodies (-1: the world). rows: (kind, i, j, row of constraint.value or None), see
     `xsim.dynamics.loops`: ("slide", axis, which frame's), ("dot", axis of the first, axis of the second), ("distance", 0, 0),
-    ("twist", 0, 0). driven: "slide" or "hinge" where the first frame is moved along or about its z axis by target number ``target``."""
+    ("turn", 0, 0), ("twist", 0, 0). driven: "slide" or "hinge" where the first frame is moved along or about its z axis by target
+    number ``target``."""
 
     name: str
     kind: str
@@ -475,7 +476,8 @@ class Data:
     pos (*batch, nbody, 3) m and quat (*batch, nbody, 4): body frames. lin, ang: velocity of the body origins (m/s) and angular
     velocity (rad/s). lin_acc, ang_acc: their rates (m/s^2, rad/s^2), gravity not subtracted. a: generalized acceleration;
     bias, passive, tau: generalized forces (*batch, nv); element: that of springs, bushings, motors and loads
-    between bodies; constraint: that of all constraints (holonomic rows; dry friction, limits and servos as the mean over a step).
+    between bodies; constraint: that of all constraints (holonomic rows and prescribed dofs; dry friction, limits and
+    servos as the mean over a step).
     flags: what this evaluation would set in the state.
     """
 

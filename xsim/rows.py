@@ -195,7 +195,8 @@ def _motor(c: ConstraintSpec) -> tuple:
     rows = [row for name, row in zip("xyz", _HERE, strict=True) if name in held]
     turns = held & {"rx", "ry", "rz"}
     if turns == {"rx", "ry", "rz"}:
-        return (*rows, *_UNTURNED)
+        # A driven rotation may be half a turn away and more, where the products of axes cannot tell.
+        return (*rows, *((*_UPRIGHT, ("turn", 0, 0, None)) if c.mode and c.driven == "hinge" else _UNTURNED))
     if turns == {"rx", "ry"}:
         return (*rows, *_UPRIGHT)
     if turns == {"rz"}:

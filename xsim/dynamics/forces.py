@@ -69,15 +69,15 @@ class Law(NamedTuple):
 class Pull(NamedTuple):
     """f times: a force on the second body and its moments about the reference points of the first and the second body's trees.
 
-    stiffness, damping: how fast f falls as the bodies move and go apart along it; 0.0 where it does not depend on that.
+    stiffness, damping: how fast f falls as the bodies move and go apart along it; None where it does not depend on that.
     """
 
     force: tuple
     about_first: tuple
     about_second: tuple
     f: object
-    stiffness: object = 0.0
-    damping: object = 0.0
+    stiffness: object = None
+    damping: object = None
 
 
 def _law(system: System, info, q) -> Law:
@@ -140,10 +140,10 @@ def soft_rows(system: System, frame: Frames, q, v) -> list[tuple]:
     infos = [info for info in top.forces if info.kind != "load"]
     for info, pulls in zip(infos, _pulls(system, frame, q, v), strict=True):
         for pull in pulls:
-            if isinstance(pull.stiffness, float) and isinstance(pull.damping, float):
+            if pull.stiffness is None:
                 continue
             row = row_coefficients(system, frame, info.bodies, (pull.force, pull.about_first, pull.about_second))
-            out.append((row, *(jnp.maximum(x, 0.0) for x in (pull.stiffness, pull.damping))))
+            out.append((row, *(jnp.where(x < 0, 0.0, x) for x in (jnp.asarray(pull.stiffness), jnp.asarray(pull.damping)))))
     return out
 
 

@@ -6,7 +6,10 @@ make of it). With d from the first origin to the second, e an axis carried by bo
 
     slide     g = e . d - c       F: force e through the other body's origin   g'' has 2 (w_i x e) . d' + (w_i' x e + w_i x (w_i x e)) . d
     dot       g = u . w           F: moment w x u
-    twist     g = 2 z of the quaternion (w, x, y, z) of b in a          F: moment (y, -x, w) in a's axes
+    turn      g = atan2(y, x), the angle of b's x axis e about a's z axis, x = e . a_x, y = e . a_y
+              F: moment (x e x a_y - y e x a_x) / (x^2 + y^2)
+    twist     g = 2 atan2(z, w) of the quaternion (w, x, y, z) of b in a
+              F: moment ((w y + z x) / n, (z y - w x) / n, 1) in a's axes, n = w^2 + z^2
     distance  g = |d| - c         F: force d/|d| along the line                g'' has (|d'|^2 - (n . d')^2) / |d|
 """
 
@@ -14,6 +17,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 
 from ..spatial import (
@@ -42,6 +46,9 @@ from ..spatial import (
 )
 from .kinematics import Frames, accelerations, point_acceleration, point_velocity, velocities
 from .system import System
+
+NOTHING = 1e-12
+"""Squares of sines below this have no direction."""
 
 
 class End(NamedTuple):
@@ -119,8 +126,14 @@ def _along(a: End, b: End):
 
 @stage
 def angle_about(a: End, b: End):
-    """Angle of the second frame's x axis about the first frame's z axis, within half a turn."""
-    return jnp.arctan2(dot(b.axis(0), a.axis(1)), dot(b.axis(0), a.axis(0)))
+    """Angle of the second frame's x axis about the first frame's z axis, within half a turn; 0 where that axis is along z."""
+    return safe_angle(dot(b.axis(0), a.axis(1)), dot(b.axis(0), a.axis(0)))
+
+
+def safe_angle(y, x):
+    """arctan2(y, x), with 0 and no derivative where both are nothing."""
+    some = add(mul(x, x), mul(y, y)) > NOTHING
+    return jnp.where(some, jnp.arctan2(jnp.where(some, y, 0.0), jnp.where(some, x, 1.0)), 0.0)
 
 
 def loop_ends(system: System, frame: Frames) -> list[tuple[End, ...]]:
@@ -136,6 +149,26 @@ def loop_ends(system: System, frame: Frames) -> list[tuple[End, ...]]:
     return out
 
 
+def _length2(x, y):
+    """x^2 + y^2, 1 where that is nothing."""
+    square = add(mul(x, x), mul(y, y))
+    return jnp.where(square > NOTHING, square, 1.0)
+
+
+def _twisting(q):
+    """Row of "twist" over the relative angular velocity, in the first frame's axes."""
+    w, x, y, z = q
+    once = 1.0 / _length2(w, z)
+    return mul(once, add(mul(w, y), mul(z, x))), mul(once, sub(mul(z, y), mul(w, x))), jnp.ones_like(w)
+
+
+def _second(u, w, moving_a, moving_b):
+    """Second derivative of u . w without generalized acceleration, u carried by the first body, w by the second."""
+    (_, _, wa, alpha_a), (_, _, wb, alpha_b) = moving_a, moving_b
+    turning = vadd(cross(cross(wb, w), u), cross(w, cross(wa, u)))
+    return add(dot(vsub(alpha_b, alpha_a), cross(w, u)), dot(vsub(wb, wa), turning))
+
+
 @stage
 def _gaps(rows, a: End, b: End, values) -> list:
     d = vsub(b.world, a.world)
@@ -143,8 +176,12 @@ def _gaps(rows, a: End, b: End, values) -> list:
     for (kind, i, j, _), c in zip(rows, values, strict=True):
         if kind == "dot":
             out.append(dot(a.axis(i), b.axis(j)))
+        elif kind == "turn":
+            out.append(angle_about(a, b))
         elif kind == "twist":
-            out.append(mul(2.0, quat_mul(quat_conj(a.quat), b.quat)[3]))
+            w, _, _, z = quat_mul(quat_conj(a.quat), b.quat)
+            positive = jnp.where(w < 0, -1.0, 1.0)  # q and -q are the same turn
+            out.append(mul(2.0, safe_angle(mul(z, positive), mul(w, positive))))
         else:
             out.append(sub(safe_norm(d) if kind == "distance" else dot((a, b)[j].axis(i), d), c))
     return out
@@ -159,9 +196,13 @@ def _wrenches(rows, a: End, b: End) -> list:
         if kind == "dot":
             moment = cross(b.axis(j), a.axis(i))
             out.append((ZERO3, moment, moment))
+        elif kind == "turn":
+            x, y = dot(b.axis(0), a.axis(0)), dot(b.axis(0), a.axis(1))
+            moment = vsub(scale(cross(b.axis(0), a.axis(1)), x), scale(cross(b.axis(0), a.axis(0)), y))
+            moment = scale(moment, 1.0 / _length2(x, y))
+            out.append((ZERO3, moment, moment))
         elif kind == "twist":
-            w, x, y, _ = quat_mul(quat_conj(a.quat), b.quat)
-            moment = apply(a.R, (y, neg(x), w))
+            moment = apply(a.R, _twisting(quat_mul(quat_conj(a.quat), b.quat)))
             out.append((ZERO3, moment, moment))
         elif kind == "distance":
             n = normalize(d)
@@ -238,15 +279,22 @@ def _rates(rows, a: End, b: End, moving_a, moving_b) -> list:
     out = []
     for kind, i, j, _ in rows:
         if kind == "dot":
-            u, w = a.axis(i), b.axis(j)
-            turning = vadd(cross(cross(wb, w), u), cross(w, cross(wa, u)))
-            out.append(add(dot(vsub(alpha_b, alpha_a), cross(w, u)), dot(vsub(wb, wa), turning)))
+            out.append(_second(a.axis(i), b.axis(j), moving_a, moving_b))
+        elif kind == "turn":
+            e, u, v = b.axis(0), a.axis(0), a.axis(1)
+            x, y, spin = dot(e, u), dot(e, v), vsub(wb, wa)
+            dx, dy = dot(spin, cross(e, u)), dot(spin, cross(e, v))
+            ddx, ddy = (_second(axis, e, moving_a, moving_b) for axis in (u, v))
+            once = 1.0 / _length2(x, y)
+            growing = mul(mul(mul(2.0, once), add(mul(x, dx), mul(y, dy))), sub(mul(x, dy), mul(y, dx)))
+            out.append(mul(once, sub(sub(mul(x, ddy), mul(y, ddx)), growing)))
         elif kind == "twist":
             q = quat_mul(quat_conj(a.quat), b.quat)
             spin = apply_inverse(a.R, vsub(wb, wa))
             bent = apply_inverse(a.R, vsub(vsub(alpha_b, alpha_a), cross(wa, vsub(wb, wa))))
-            dw, dx, dy, _ = scale(quat_mul((0.0, *spin), q), 0.5)
-            out.append(add(dot((q[2], neg(q[1]), q[0]), bent), dot((dy, neg(dx), dw), spin)))
+            both = jnp.broadcast_arrays(*q, *scale(quat_mul((0.0, *spin), q), 0.5))
+            row, changing = jax.jvp(_twisting, (tuple(both[:4]),), (tuple(both[4:]),))
+            out.append(add(dot(row, bent), dot(changing, spin)))
         elif kind == "distance":
             n, length = normalize(d), safe_norm(d)
             along = dot(n, rate)

@@ -33,17 +33,18 @@ class _Shift(NamedTuple):
     wanted: list
 
 
-def _keep(system: System) -> list:
+def free_dofs(system: System) -> list:
+    """Per dof 1, or 0 where its motion is prescribed."""
     return [0.0 if drive in PRESCRIBED else 1.0 for drive in system.topology.drives]
 
 
 def _equation(m: _Shift) -> Motion:
-    zero = [0.0] * len(_keep(m.system))
+    zero = [0.0] * len(free_dofs(m.system))
     return Motion(m.system, m.q, zero, zero)
 
 
 def _residual(m: _Shift, x) -> list:
-    terms, keep = evaluate(_equation(m)), _keep(m.system)
+    terms, keep = evaluate(_equation(m)), free_dofs(m.system)
     n = len(keep)
     change = [mul(k, y) for k, y in zip(keep, x[:n], strict=True)]
     force = pulled(inertial_force(m.system, terms.frame, terms.inertia, change), terms.jacobian, x[n:])
@@ -54,7 +55,7 @@ def _residual(m: _Shift, x) -> list:
 
 
 def _primal(m: _Shift, full):
-    equation, keep = _equation(m), _keep(m.system)
+    equation, keep = _equation(m), free_dofs(m.system)
     terms = evaluate(equation)
     rows = without(m.system, effective_mass(equation, terms), keep)
     saddle = Saddle(m.system, [full(row) for row in rows], restricted(terms.jacobian, keep))
@@ -64,7 +65,7 @@ def _primal(m: _Shift, full):
 def shift(system: System, q, wanted) -> list:
     """The least change of velocity (nv) at q whose rates along the holonomic rows are ``wanted``."""
     x, _ = implicit(_Shift(system, q, wanted), _primal, _residual)
-    return [mul(k, y) for k, y in zip(_keep(system), x, strict=False)]
+    return [mul(k, y) for k, y in zip(free_dofs(system), x, strict=False)]
 
 
 def closer(system: System, q) -> list:

@@ -12,6 +12,8 @@ from . import kinematics as kin
 from .forces import element_wrenches
 from .holonomic import holonomic_rows
 from .loops import active, loop_ends, loop_wrenches
+from .projection import free_dofs
+from .solve import restricted
 from .step import Call, body_inertia, compiled, smooth
 
 __all__ = ["Reactions", "reactions"]
@@ -51,9 +53,10 @@ def reactions(model: Model, state: State, ctrl=None, tau=None) -> Reactions:
 
     mass, com, inertia = body_inertia(model)
     arm = jnp.einsum("...ij,...j->...i", turn, com)
-    weight = jnp.stack([jnp.ones_like(mass[..., 0]) if b.gravity is None else model.body.gravity[..., b.gravity] for b in top.bodies], -1)
+    factors = c.lanes.split(model.body.gravity, 1)
+    weight = c.join([1.0 if b.gravity is None else factors[b.gravity] for b in top.bodies])
     falling = lin_acc + jnp.cross(ang_acc, arm) + jnp.cross(ang, jnp.cross(ang, arm))
-    force = mass[..., None] * (falling - weight[..., None] * model.option.gravity[..., None, :])
+    force = mass[..., None] * (falling - weight[..., None] * c.join(list(system.gravity))[..., None, :])
     spun = turn @ _symmetric(inertia) @ jnp.swapaxes(turn, -1, -2)
     spin = jnp.einsum("...ij,...j->...i", spun, ang)
     moment = jnp.einsum("...ij,...j->...i", spun, ang_acc) + jnp.cross(ang, spin) + jnp.cross(pos + arm, force)  # about the world's origin
@@ -74,8 +77,9 @@ def reactions(model: Model, state: State, ctrl=None, tau=None) -> Reactions:
     for info, wrenches in zip(top.forces, element_wrenches(system, frame, c.q, c.v), strict=True):
         for body, wrench in zip(info.bodies, wrenches, strict=True):
             given(body, wrench, 1.0)
-    held = []
+    held = [(jnp.zeros(3, c.dtype),) * 2] * len(top.constraints)
     if active(system):
+        held = []
         y = c.lanes.split(_least_norm(c, holonomic_rows(system, frame), multipliers), 1)
         wrenches = loop_wrenches(system, frame, y[len(y) - sum(len(i.rows) for i in top.constraints) :])
         for info, (first, second), (_, end) in zip(top.constraints, wrenches, loop_ends(system, frame), strict=True):
@@ -84,7 +88,8 @@ def reactions(model: Model, state: State, ctrl=None, tau=None) -> Reactions:
             push = c.join(second.lin)
             held.append((push, c.join(second.ang) - jnp.cross(c.join(end.x), push)))
     out: list = [None] * len(top.bodies)
-    joints = [_joint_origin(model, i, pos[..., i, :], turn[..., i, :, :]) for i in range(len(top.bodies))]
+    frames = c.join([list(p) for p in c.lanes.split(model.joint.pos, 2)], 2) if model.topology.size("nframe") else None
+    joints = [_joint_origin(frames, b.frame, pos[..., i, :], turn[..., i, :, :]) for i, b in enumerate(top.bodies)]
     for i in reversed(range(len(top.bodies))):
         push, about = total[i]
         out[i] = (push, about - jnp.cross(joints[i], push))
@@ -101,6 +106,7 @@ def reactions(model: Model, state: State, ctrl=None, tau=None) -> Reactions:
 
 def _least_norm(c: Call, rows: list, multipliers: list):
     """Of all multipliers with the same J^T y, the shortest: (*batch, rows)."""
+    rows = restricted(rows, free_dofs(c.system))
     dense = [[dict(row).get(dof, 0.0) for dof in range(c.model.nv)] for row in rows]
     jacobian, y = c.join(dense, 2), c.join(multipliers)
     force = jnp.einsum("...rn,...r->...n", jacobian, y)
@@ -108,9 +114,8 @@ def _least_norm(c: Call, rows: list, multipliers: list):
     return jnp.einsum("...rn,...n->...r", inverse, force)
 
 
-def _joint_origin(model: Model, body: int, pos, turn):
-    row = model.topology.bodies[body].frame
-    return pos if row is None else pos + jnp.einsum("...ij,...j->...i", turn, model.joint.pos[..., row, :])
+def _joint_origin(frames, row: int | None, pos, turn):
+    return pos if row is None else pos + jnp.einsum("...ij,...j->...i", turn, frames[..., row, :])
 
 
 def _matrices(quat):

@@ -187,7 +187,7 @@ class Saddle:
 
 @stage
 def _scaled_row(row, g):
-    root = jnp.sqrt(g)
+    root = jax.lax.stop_gradient(jnp.sqrt(g))
     return [(dof, mul(root, coefficient)) for dof, coefficient in row]
 
 
@@ -292,6 +292,8 @@ def implicit(inputs, primal, residual, again=None):
 
     def rule(primals, tangents):
         saddle, x, others = solved(primals, again or primal)
+        if saddle.soft:  # their elimination has no derivative of its own
+            x, others = solution(*primals)
         moving = [i for i, t in enumerate(tangents) if not isinstance(t, jax.custom_derivatives.SymbolicZero)]
 
         def at(*moved):
@@ -302,8 +304,14 @@ def implicit(inputs, primal, residual, again=None):
 
         _, dr = jax.jvp(at, [primals[i] for i in moving], [tangents[i] for i in moving])
         n = len(saddle.rows)
+        if not dr:
+            return (x, others), ([], [jnp.zeros_like(y) for y in others])
+        # One array, not a list: transposed, a list must depend on the tangents in each of its entries.
         dx = jax.lax.custom_linear_solve(
-            lambda y: full(saddle.multiply(y)), [-y for y in dr], lambda _, b: full(saddle.solve(b[:n], b[n:])), symmetric=True
+            lambda y: jnp.stack(full(saddle.multiply(list(y)))),
+            -jnp.stack(dr),
+            lambda _, b: jnp.stack(full(saddle.solve(list(b[:n]), list(b[n:])))),
+            symmetric=True,
         )
         return (x, others), (list(dx), [jnp.zeros_like(y) for y in others])
 

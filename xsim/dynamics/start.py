@@ -26,15 +26,16 @@ MOVED = 1e-6
 """A start that the constraints move by more than this (m, rad, and per second) is worth a warning."""
 
 
-def init(model: Model, q=None, v=None) -> State:
+def init(model: Model, q=None, v=None, ctrl=None) -> State:
     """The state at q, v (defaults: where the file lets it start; the neutral configuration at rest if it does not say), time 0.
 
     q: (*batch, nq), v: (*batch, nv). The batch is that of the model's per-environment leaves and of the arguments. Where neither is given
     and the model has holonomic constraints, the start is projected onto them (see `project`), with a warning where that moves a model
-    that is not batched by more than 1e-6. Raises ValueError for a wrong width.
+    that is not batched by more than 1e-6; ctrl (*batch, nu) holds what external functions prescribe there. Raises ValueError for a wrong
+    width.
     """
     dtype = model.option.dt.dtype
-    as_drawn = q is None and v is None
+    as_drawn, v_given = q is None and v is None, v
     q, v = (jnp.asarray(own if x is None else x, dtype) for x, own in zip((q, v), model.topology.initial, strict=True))
     check_width("q", q, model.nq)
     check_width("v", v, model.nv)
@@ -45,13 +46,11 @@ def init(model: Model, q=None, v=None) -> State:
         time=jnp.zeros(batch, dtype),
         flags=jnp.zeros(batch, jnp.int32),
     )
-    if not as_drawn:
-        return state
-    if model.topology.velocities:
+    if v_given is None and model.topology.velocities:
         state = state.replace(v=_given_velocity(model, state.q))
-    if not has_rows(model.topology):
+    if not as_drawn or not has_rows(model.topology):
         return state
-    consistent = project(model, state)
+    consistent = project(model, state, ctrl)
     if not batch and not isinstance(consistent.q, jax.core.Tracer):
         for name, moved in (("configuration", consistent.q - state.q), ("velocity", consistent.v - state.v)):
             far = float(jnp.abs(moved).max(initial=0.0))
@@ -83,27 +82,29 @@ def _given_velocity(model: Model, q):
 
 
 @functools.partial(compiled, static_argnames="iterations")
-def project(model: Model, state: State, iterations: int = 20) -> State:
-    """The state nearby that satisfies the holonomic constraints at its time: joints that close loops, couplings, motors.
+def project(model: Model, state: State, ctrl=None, iterations: int = 20) -> State:
+    """The state nearby that satisfies the holonomic constraints at its time: joints that close loops, couplings, motors (external ones:
+    as ctrl says, (*batch, nu)).
 
     The configuration is moved by Newton steps, each the shortest in the metric of the mass matrix; then the velocity, in one. What is
     consistent stays where it is. Where Newton's method finds no solution the state keeps a gap: see `gaps`.
     """
-    c = Call(model, state.q, state.v, time=state.time)
+    c = Call(model, state.q, state.v, ctrl=ctrl, time=state.time)
     if not has_rows(model.topology):
         return state
     q = jax.lax.fori_loop(0, iterations, lambda _, x: spread(closer(c.system, x), x), spread(c.q, c.system, c.q))
-    return state.replace(q=c.join(q), v=c.join(tangent(c.system, q, c.v)))
+    time, flags = (jnp.broadcast_to(x, c.lanes.batch) for x in (state.time, state.flags))
+    return State(c.join(q), c.join(tangent(c.system, q, c.v)), time, flags)
 
 
 @compiled
-def gaps(model: Model, q, time=None):
-    """By how much each holonomic row is violated at a time (s, default 0): (*batch, rows), m, rad or 1."""
-    c = Call(model, q, time=time)
+def gaps(model: Model, q, time=None, ctrl=None):
+    """By how much each holonomic row is violated at a time (s, default 0) under controls: (*batch, rows), m, rad or 1."""
+    c = Call(model, q, ctrl=ctrl, time=time)
     return c.join(holonomic_gaps(c.system, kin.frames(c.system, c.q), c.q))
 
 
-def state_from_poses(model: Model, poses, velocities=None, *, time=0.0, q=None) -> tuple[State, jax.Array]:
+def state_from_poses(model: Model, poses, velocities=None, *, time=0.0, ctrl=None, q=None) -> tuple[State, jax.Array]:
     """The state whose bodies have these poses and velocities, and the residual.
 
     poses: (pos (*batch, nbody, 3) in m, quat (*batch, nbody, 4)), body frames in the world, as `kinematics` gives them. velocities:
@@ -116,7 +117,7 @@ def state_from_poses(model: Model, poses, velocities=None, *, time=0.0, q=None) 
     lin, ang = (jnp.zeros_like(pos),) * 2 if velocities is None else (jnp.asarray(x, pos.dtype) for x in velocities)
     start = jnp.asarray(model.topology.initial[0] if q is None else q, pos.dtype)
     check_width("q", start, model.nq)
-    return _state_from_poses(model, pos, quat, lin, ang, jnp.asarray(time, pos.dtype), start)
+    return _state_from_poses(model, pos, quat, lin, ang, jnp.asarray(time, pos.dtype), ctrl, start)
 
 
 FITTING = 50
@@ -124,8 +125,9 @@ FITTING = 50
 
 
 @compiled
-def _state_from_poses(model: Model, pos, quat, lin, ang, time, start):
-    batch = jnp.broadcast_shapes(pos.shape[:-2], lin.shape[:-2], time.shape)
+def _state_from_poses(model: Model, pos, quat, lin, ang, time, ctrl, start):
+    batch = batch_shape(model, *((x, 2) for x in (pos, quat, lin, ang)), (time, 0))
+    pos, quat, lin, ang = (jnp.broadcast_to(x, (*batch, *x.shape[-2:])) for x in (pos, quat, lin, ang))
     q = jnp.broadcast_to(start, (*batch, model.nq))
 
     def nearer(_, q):
@@ -136,7 +138,7 @@ def _state_from_poses(model: Model, pos, quat, lin, ang, time, start):
     _, jacobian = _errors(model, q, pos, quat)
     v = _least(jacobian, jnp.concatenate([lin, ang], -1).reshape(*lin.shape[:-2], -1))
     if model.topology.motions:
-        c = Call(model, q, time=time)
+        c = Call(model, q, ctrl=ctrl, time=time)
         for dof, target in model.topology.motions:
             link, place = coordinate_places(model.topology)[dof]
             wanted = c.system.targets[target][0]
@@ -145,7 +147,7 @@ def _state_from_poses(model: Model, pos, quat, lin, ang, time, start):
                 c.q[place] = add(c.q[place], mul(2 * math.pi, jnp.round(away / (2 * math.pi))))
         q = c.join(c.q)
     state = State(q, jnp.broadcast_to(v, (*batch, model.nv)), jnp.broadcast_to(time, batch), jnp.zeros(batch, jnp.int32))
-    state = project(model, state)
+    state = project(model, state, ctrl)
     error, _ = _errors(model, state.q, pos, quat)
     return state, jnp.abs(error).max(-1, initial=0.0)
 
@@ -169,7 +171,8 @@ def _errors(model: Model, q, pos, quat):
 
 
 def _least(jacobian, error):
-    """The least squares solution of jacobian x = error; the small addition stands for directions that the poses do not fix."""
+    """The least squares solution of jacobian x = error; in directions that the poses do not fix, the shortest."""
     normal = jnp.swapaxes(jacobian, -1, -2)
-    a = normal @ jacobian + 1e-14 * jnp.eye(jacobian.shape[-1], dtype=error.dtype)
-    return jnp.linalg.solve(a, normal @ error[..., None])[..., 0]
+    a = normal @ jacobian
+    small = 8 * float(jnp.finfo(a.dtype).eps) * jnp.trace(a, axis1=-2, axis2=-1)[..., None, None]
+    return jnp.linalg.solve(a + jnp.where(small > 0, small, 1.0) * jnp.eye(a.shape[-1], dtype=a.dtype), normal @ error[..., None])[..., 0]

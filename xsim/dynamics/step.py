@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from ..model import Data, Flags, Model, State
 from ..spatial import one_region
 from . import kinematics as kin
-from .actuators import drive
+from .actuators import PRESCRIBED, drive
 from .forces import element_energy, element_force
 from .functions import at_time
 from .holonomic import has_rows
@@ -306,7 +306,7 @@ def forward(model: Model, state: State, ctrl=None, tau=None) -> Data:
     tau = drive(system, c.v, c.tau, c.ctrl).tau
     element = element_force(system, frame, c.q, c.v) if system.topology.forces else [0.0] * model.nv
     rows = [0.0] * model.nv
-    if impulse_rows(system.topology) or has_rows(system.topology):
+    if impulse_rows(system.topology) or has_rows(system.topology) or set(PRESCRIBED).intersection(system.topology.drives):
         loads = quadratic(system, frame, system.armature, "armature").times(a)
         force = kin.inertial_force(system, frame, inertia, a)
         rows = [f + x + b - p - t - e for f, x, b, p, t, e in zip(force, loads, bias, passive, tau, element, strict=True)]

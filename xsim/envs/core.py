@@ -23,6 +23,7 @@ import numpy as np
 from .. import models
 from ..build import build
 from ..dynamics.lanes import batch_shape
+from ..dynamics.start import init
 from ..dynamics.step import body_index, forward, rollout, step
 from ..joints import name_key
 from ..load import load
@@ -324,7 +325,8 @@ class Env:
             leaves = self._draws.one(name_key(fresh if self.redraw else jax.random.fold_in(key, 0), "model"))
             variables = () if self.task.variables is None else self.task.variables(self.model, name_key(fresh, "variables"))
             if self.task.start is None:
-                q, v = map(jnp.asarray, self.model.topology.initial)
+                first = init(self.model.replace(leaves))
+                q, v = first.q, first.v
             else:
                 q, v = self.task.start(self.model, name_key(fresh, "start"), variables)
             return leaves, variables, jnp.asarray(q, self.dtype), jnp.asarray(v, self.dtype)
