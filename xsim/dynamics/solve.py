@@ -187,7 +187,8 @@ class Saddle:
 
 @stage
 def _scaled_row(row, g):
-    root = jax.lax.stop_gradient(jnp.sqrt(g))
+    some = g > 0
+    root = jnp.where(some, jnp.sqrt(jnp.where(some, g, 1.0)), 0.0)
     return [(dof, mul(root, coefficient)) for dof, coefficient in row]
 
 
@@ -292,8 +293,6 @@ def implicit(inputs, primal, residual, again=None):
 
     def rule(primals, tangents):
         saddle, x, others = solved(primals, again or primal)
-        if saddle.soft:  # their elimination has no derivative of its own
-            x, others = solution(*primals)
         moving = [i for i, t in enumerate(tangents) if not isinstance(t, jax.custom_derivatives.SymbolicZero)]
 
         def at(*moved):
