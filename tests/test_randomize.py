@@ -124,10 +124,11 @@ def test_rotations(chain):
     assert abs(np.sqrt(np.mean(angle**2)) - 0.1 * np.sqrt(3)) < 0.02
 
 
-@pytest.mark.parametrize("name", ["mild", "strong", "sensors", "mechanisms"])
-def test_bundled_ranges(chain, name):
-    model = randomize(chain, KEY, 2, name)
-    assert any(model.get(p).shape != chain.shape(p) for p in chain.paths())
+@pytest.mark.parametrize("name, base", [("mild", "chain"), ("strong", "chain"), ("sensors", "chain"), ("mechanisms", "four_bar")])
+def test_bundled_ranges(name, base):
+    base = xsim.load(models.path(base))
+    model = randomize(base, KEY, 2, name)
+    assert any(model.get(p).shape != base.shape(p) for p in base.paths())
     for path in ("geom.mass", "dof.damping", "dof.armature", "dof.stiffness"):
         assert (np.asarray(model.get(path)) >= 0).all()
 
