@@ -71,7 +71,7 @@ def test_states(path, x64):
         ctrl[i] = _commands(model, coordinates, facts, s, T[i])
     with jax.disable_jit():
         data, M, energy = jax.tree.map(np.asarray, _evaluate(model, q, v, tau, ctrl))
-    start = xsim.init(model)
+    start = xsim.init(xsim.with_rows(model, ()))  # the engines start where the file says, on the constraints or not
     close("start q", _same_sign(model, np.asarray(start.q), q[0]), q[0], 1e-9)
     close("start v", start.v, v[0], 1e-9)
     for i, s in enumerate(states):

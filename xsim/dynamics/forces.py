@@ -34,16 +34,18 @@ from ..spatial import (
     vadd,
     vsub,
 )
-from .functions import Curve, curve, table, value, weights
+from .functions import Curve, curve, value, weights
 from .holonomic import coordinate_places
 from .kinematics import Frames, gather, point_velocity, velocities
 from .loops import End, angle_about, body_link, ends_of, row_coefficients
 from .system import System
 
-BUMP = (
-    (0.0, 0.002, 0.004, 0.006, 0.008, 0.010, 0.020, 0.030, 0.040, 0.050, 0.060),
-    (0.0, 200.0, 400.0, 600.0, 800.0, 1000.0, 2500.0, 4500.0, 7500.0, 12500.0, 125000.0),
-)
+BUMP = Curve(
+    "table",
+    (0.0, 0.0, 0.002, 200.0, 0.004, 400.0, 0.006, 600.0, 0.008, 800.0, 0.010, 1000.0, 0.020, 2500.0, 0.030, 4500.0, 0.040, 7500.0,
+     0.050, 12500.0, 0.060, 125000.0),
+    None,
+)  # fmt: skip
 """Force (N) of a bump stop over its compression (m): Chrono's."""
 
 
@@ -190,7 +192,7 @@ def _stretched(law: Law, x, rate):
         out = sub(law.preload, mul(law.stiffness[0], away) if law.stiffness is not None else law.spring(away))
         if law.stop is not None:
             low, high = law.stop
-            out = add(out, sub(table(low - x, *BUMP), table(x - high, *BUMP)))
+            out = add(out, sub(BUMP(low - x), BUMP(x - high)))
     if law.damping is not None or law.damper is not None:
         out = sub(out, mul(law.damping[0], rate) if law.damping is not None else law.damper(rate))
     return out
@@ -290,6 +292,5 @@ def _stored(law: Law, a: End, b: End):
     out = mul(mul(0.5, law.stiffness[0]), mul(away, away)) if law.stiffness is not None else law.spring.integral(away)
     out = sub(out, mul(law.preload, away))
     if law.stop is not None:
-        bump = Curve("table", tuple(x for pair in zip(*BUMP, strict=True) for x in pair), None)
-        out = add(out, add(bump.integral(law.stop[0] - x), bump.integral(x - law.stop[1])))
+        out = add(out, add(BUMP.integral(law.stop[0] - x), BUMP.integral(x - law.stop[1])))
     return out

@@ -35,11 +35,6 @@ def weights(x, knots, outside: bool) -> list:
     return [sub(a, b) for a, b in zip(shares[:-1], shares[1:], strict=True)]
 
 
-def table(x, knots, values, outside: bool = False):
-    """Linear between the knots, constant (or with ``outside`` linear) beyond them."""
-    return total([mul(w, y) for w, y in zip(weights(x, knots, outside), values, strict=True)])
-
-
 def _plain(kind: str, n, x):
     if kind == "constant":
         return n[0] + 0.0 * x
@@ -52,7 +47,7 @@ def _plain(kind: str, n, x):
         return n[0] * jnp.sin(2 * math.pi * n[1] * x + n[2]) + n[3]
     if kind == "ramp":
         return n[0] + n[1] * x
-    return table(x, n[0::2], n[1::2])
+    return total([mul(w, y) for w, y in zip(weights(x, n[0::2], False), n[1::2], strict=True)])
 
 
 def _integral(kind: str, n, x):

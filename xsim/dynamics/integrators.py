@@ -8,7 +8,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ..spatial import add, mul, neg, stage, total
+from ..spatial import add, mul, stage, total
 from .actuators import drive
 from .functions import at_time
 from .holonomic import closing, has_rows
@@ -18,7 +18,7 @@ from .loops import active
 from .manifold import integrate, rates, shifted
 from .passive import quadratic
 from .projection import project
-from .solve import Motion, acceleration, ahead_rows, fallen, pulled
+from .solve import Motion, acceleration, ahead_rows, with_fall
 from .system import System
 
 
@@ -78,8 +78,7 @@ def implicit_force(system: System, frame, q, v, a) -> list:
         ahead = [mul(system.dt, add(x, mul(system.dt, y))) for x, y in zip(v, a, strict=True)]
         out = [add(x, y) for x, y in zip(out, quadratic(system, frame, system.stiffness, "spring").times(ahead), strict=True)]
     if name == "linearly_implicit":
-        soft = ahead_rows(system, frame, q, v, system.dt)
-        out = pulled(out, [row for row, *_ in soft], [neg(f) for f in fallen(soft, v, a)])
+        out = with_fall(out, ahead_rows(system, frame, q, v, system.dt), v, a)
     return out
 
 

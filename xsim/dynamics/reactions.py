@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from ..model import Model, State
+from ..spatial import matrix
 from . import kinematics as kin
 from .forces import element_wrenches
 from .holonomic import holonomic_rows
@@ -49,7 +50,7 @@ def reactions(model: Model, state: State, ctrl=None, tau=None) -> Reactions:
     poses = kin.body_poses(system, frame)
     _, ang = (c.join(x, 2) for x in kin.body_velocities(system, frame, velocity))
     lin_acc, ang_acc = (c.join(x, 2) for x in kin.body_accelerations(system, frame, velocity, accelerated))
-    pos, turn = c.join([p.pos for p in poses], 2), _matrices(c.join([p.quat for p in poses], 2))
+    pos, turn = c.join([p.pos for p in poses], 2), c.join([matrix(p.quat) for p in poses], 3)
 
     mass, com, inertia = body_inertia(model)
     arm = jnp.einsum("...ij,...j->...i", turn, com)
@@ -116,16 +117,6 @@ def _least_norm(c: Call, rows: list, multipliers: list):
 
 def _joint_origin(frames, row: int | None, pos, turn):
     return pos if row is None else pos + jnp.einsum("...ij,...j->...i", turn, frames[..., row, :])
-
-
-def _matrices(quat):
-    w, x, y, z = (quat[..., k] for k in range(4))
-    rows = [
-        [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
-        [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
-        [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
-    ]
-    return jnp.stack([jnp.stack(row, -1) for row in rows], -2)
 
 
 def _symmetric(six):

@@ -8,6 +8,7 @@ composite inertias nor the factorization are ever differentiated (for the first 
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -99,6 +100,11 @@ def _diagonal(row, terms):
     return [*row[:-1], total([row[-1], *terms])]
 
 
+def loaded_mass(system: System, frame: Frames, inertia) -> list:
+    """Rows of the mass matrix with the armature."""
+    return with_quadratic(system, mass_matrix(system, frame, inertia), [(1.0, quadratic(system, frame, system.armature, "armature"))])
+
+
 def with_quadratic(system: System, rows, quadratics) -> list:
     """Rows of M plus factor times quadratic for each (factor, Quadratic) in ``quadratics``."""
     before = system.tables.before
@@ -152,7 +158,7 @@ class Saddle:
     like those of J, as sqrt(G) R with 1 on their diagonal (Woodbury), which stays well conditioned from G = 0 to any stiffness.
     """
 
-    def __init__(self, system: System, rows, jacobian: list, soft: list = ()):
+    def __init__(self, system: System, rows, jacobian: list, soft: Sequence = ()):
         self.system, self.rows, self.jacobian, self.soft = system, rows, jacobian, soft
         self.factor = factorize(system, rows)
         self.all = [*jacobian, *(_scaled_row(row, g) for row, g in soft)]
@@ -391,13 +397,13 @@ def ahead_rows(system: System, frame: Frames, q, v, dt) -> list:
     return [(row, mul(dt, add(mul(dt, k), d)), mul(dt, k)) for row, k, d in soft_rows(system, frame, q, v)]
 
 
-def fallen(soft: list, v, a) -> list:
-    """What the forces of `ahead_rows` fall by, per row; a None: without its part."""
-    out = []
+def with_fall(force: list, soft: list, v, a) -> list:
+    """force plus what the forces of `ahead_rows` fall by; a None: without its part."""
+    falls = []
     for row, g, c in soft:
         fall = mul(c, _row_times(row, v))
-        out.append(fall if a is None else add(fall, mul(g, _row_times(row, a))))
-    return out
+        falls.append(fall if a is None else add(fall, mul(g, _row_times(row, a))))
+    return pulled(force, [row for row, *_ in soft], [neg(f) for f in falls])
 
 
 def residual(m: Motion, x, terms: Terms | None = None) -> list:
@@ -423,9 +429,7 @@ def residual(m: Motion, x, terms: Terms | None = None) -> list:
     tau = m.tau
     if m.system.topology.forces:
         tau = [add(a, b) for a, b in zip(tau, element_force(m.system, t.frame, m.q, m.v), strict=True)]
-    balance = pulled(_balance(force, tau, passive, extra), t.jacobian, y)
-    if t.soft:
-        balance = pulled(balance, [row for row, *_ in t.soft], [neg(f) for f in fallen(t.soft, m.v, a)])
+    balance = with_fall(pulled(_balance(force, tau, passive, extra), t.jacobian, y), t.soft, m.v, a)
     if m.hold:
         balance = [b if h is None else 0.0 for b, h in zip(balance, m.hold, strict=True)]
     wanted = [neg(r) for r in holonomic_rates(m.system, t.frame, m.q, m.v)]

@@ -14,9 +14,8 @@ from ..spatial import Motion, add, cross, inertia_move, madd, matrix, momentum, 
 from . import kinematics as kin
 from .holonomic import coordinate_places, has_rows, holonomic_gaps
 from .lanes import batch_shape, spread
-from .passive import quadratic
 from .projection import closer, tangent
-from .solve import factorize, solve, with_quadratic
+from .solve import factorize, loaded_mass, solve
 from .step import Call, check_width, compiled, integrate
 from .system import body_inertias
 
@@ -75,8 +74,7 @@ def _given_velocity(model: Model, q):
         lin = vsub(given[:3], cross(ang, scale(inertia.first, 1.0 / inertia.mass)))
         link, one = top.bodies[body].link, momentum(inertia, Motion(ang, lin))
         force[link] = one if force[link] is None else madd(force[link], one)
-    rows = kin.mass_matrix(system, frame, kin.link_inertias(system, frame))
-    rows = with_quadratic(system, rows, [(1.0, quadratic(system, frame, system.armature, "armature"))])
+    rows = loaded_mass(system, frame, kin.link_inertias(system, frame))
     zero = 0.0 * rows[0][0]
     return c.join(solve(system, factorize(system, rows), [zero + f for f in kin.gather(system, frame, force)]))
 

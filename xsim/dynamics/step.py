@@ -28,7 +28,7 @@ from .manifold import difference as _difference
 from .manifold import integrate as _integrate
 from .passive import displacements, passive_force, quadratic
 from .solve import Motion as Equation
-from .solve import Solved, acceleration, multiply, with_quadratic
+from .solve import Solved, acceleration, loaded_mass, multiply
 from .system import System, gravity_acceleration, prepare
 
 __all__ = [
@@ -148,8 +148,7 @@ def mass_matrix(model: Model, q):
     """Joint-space inertia M(q), armature included: (*batch, nv, nv), kg, kg m or kg m^2."""
     c = Call(model, q)
     frame = kin.frames(c.system, c.q)
-    rows = kin.mass_matrix(c.system, frame, kin.link_inertias(c.system, frame))
-    rows = with_quadratic(c.system, rows, [(1.0, quadratic(c.system, frame, c.system.armature, "armature"))])
+    rows = loaded_mass(c.system, frame, kin.link_inertias(c.system, frame))
     dense = [[0.0] * model.nv for _ in range(model.nv)]
     for i, row in enumerate(rows):
         for j, x in zip((*c.system.tables.before[i], i), row, strict=True):
@@ -231,8 +230,7 @@ def energy(model: Model, q, v):
     system = c.system
     frame = kin.frames(system, c.q)
     inertia = kin.link_inertias(system, frame)
-    rows = kin.mass_matrix(system, frame, inertia)
-    rows = with_quadratic(system, rows, [(1.0, quadratic(system, frame, system.armature, "armature"))])
+    rows = loaded_mass(system, frame, inertia)
     kinetic = sum((0.5 * a * b for a, b in zip(multiply(system, rows, c.v), c.v, strict=True)), 0.0)
     lift = gravity_acceleration(system)
     potential = 0.0
