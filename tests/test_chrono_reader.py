@@ -960,7 +960,7 @@ def test_torsion_springs_count_turns_where_hinges_tell(x64):
     found = []
     for type in ("revolute, axis: [0, 0, 1]", "spherical"):
         model = xsim.build(read(joints=f"name: j, type: {type}, {ends}, location: [1, 2, 3]", rsdas=torsion))
-        (i,) = [b.q[0] for b in model.topology.bodies if b.joint_name == "j"]
+        (i,) = [b.q[0] for b in model.topology.bodies if b.joint.name == "j"]
         q = np.array(model.topology.neutral)
         q[i : i + 4] = angle if type != "spherical" else [np.cos(angle / 2), 0, 0, np.sin(angle / 2)]
         with jax.disable_jit():

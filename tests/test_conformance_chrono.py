@@ -97,9 +97,9 @@ def reactions(model, state, facts, file) -> dict:
         points[str(element["name"])] = model.body_names.index(str(element["body2"])), own
     out = {}
     for i, body in enumerate(model.topology.bodies):
-        if body.joint_name in points:
+        if body.joint.name in points:
             origin = pos[:, i] if body.frame is None else pos[:, i] + rotated(quat[:, i], np.asarray(model.joint.pos[body.frame]))
-            out[body.joint_name] = i, r.force[:, i], r.moment[:, i], origin
+            out[body.joint.name] = i, r.force[:, i], r.moment[:, i], origin
     for i, info in enumerate(model.topology.constraints):
         second = info.bodies[1]
         own = np.asarray(model.constraint.pos2[i])

@@ -26,7 +26,7 @@ def zoo(x64):
 
 
 def test_the_zoo_holds_every_joint_type_of_the_format(zoo):
-    assert {entry.type for entry in TYPES.values()} == {b.joint_type for b in zoo.topology.bodies}
+    assert {entry.type for entry in TYPES.values()} == {b.joint.type for b in zoo.topology.bodies}
 
 
 def test_identities(zoo):
@@ -107,8 +107,8 @@ def _conservative(model):
         if link.kind == "ball":
             stiffness[link.v : link.v + 3], armature[link.v : link.v + 3] = 2.0, 0.01
     for body in model.topology.bodies:
-        if "body" in (body.armature_axes, body.damper_axes) and body.joint_type != "cor":
-            armature[body.v[0] : body.v[0] + 2 + (body.joint_type == "free")] = 0.05
+        if "body" in (body.joint.armature_axes, body.joint.damper_axes) and body.joint.type != "cor":
+            armature[body.v[0] : body.v[0] + 2 + (body.joint.type == "free")] = 0.05
     return model.replace(
         {"dof.damping": np.zeros(model.nv), "dof.stiffness": stiffness, "dof.armature": armature, "option.regularization": 0.0}
     )

@@ -34,11 +34,13 @@ from .spatial import (
 
 
 class Numbers(NamedTuple):
-    """The numbers of one link's joint: unit axis, screw pitch, parameters of a general joint (name -> array, lanes last)."""
+    """The numbers of one link's joint: unit axis, screw pitch, parameters of a general joint (name -> array, lanes last), position of a
+    hinge or slide in which its frames coincide."""
 
     axis: tuple | None = None
     pitch: object = None
     params: dict | None = None
+    ref: object = 0.0
 
 
 class Elementary(NamedTuple):
@@ -78,11 +80,11 @@ def _one(fn_pose, fn_subspace) -> Elementary:
 
 
 _HINGE = _one(
-    lambda j, q: Pose(_rotation(j.axis, q[0]), ZERO3),
+    lambda j, q: Pose(_rotation(j.axis, sub(q[0], j.ref)), ZERO3),
     lambda j, q: [Motion(j.axis, ZERO3)],
 )
 _SLIDE = _one(
-    lambda j, q: Pose(IDENTITY, scale(j.axis, q[0])),
+    lambda j, q: Pose(IDENTITY, scale(j.axis, sub(q[0], j.ref))),
     lambda j, q: [Motion(ZERO3, j.axis)],
 )
 _SCREW = _one(

@@ -17,150 +17,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .structure import FunctionInfo, Topology
+
 __all__ = [
-    "BodyInfo", "Body", "Constraint", "ConstraintInfo", "Coupling", "Data", "Dof", "ElementForce",
-    "Flags", "ForceInfo", "Function", "FunctionInfo", "Geom", "Joint", "Leaf", "Limit", "Link",
-    "Model", "Option", "State", "Topology",
+    "Actuator", "Body", "Camera", "Constraint", "Coupling", "Data", "Dof", "ElementForce", "Flags", "Function", "Geom", "Joint", "Leaf",
+    "Light", "Limit", "Medium", "Model", "Option", "Site", "State", "Tendon",
 ]  # fmt: skip
-
-
-# ---- structure ---------------------------------------------------------------------------------------------------------------
-
-
-class Link(NamedTuple):
-    """One elementary joint of the tree. A body's joint is a chain of links; only the first carries the body's pos and quat."""
-
-    kind: str  # hinge, slide, screw, ball, general
-    parent: int  # link that moves it, -1 for the world
-    body: int
-    first: bool
-    q: int  # address in q
-    v: int  # address in v
-    nq: int
-    nv: int
-    axis: int | tuple | None = None  # row of joint.axes, or three numbers
-    pitch: int | None = None  # row of joint.pitch
-    general: int | None = None  # row of the parameters of its type
-
-
-class BodyInfo(NamedTuple):
-    name: str
-    parent: int
-    joint_type: str
-    joint_name: str
-    link: int  # link the body moves with (-1: fixed to the world)
-    q: tuple[int, int]  # first address, width
-    v: tuple[int, int]
-    explicit: int | None  # row of the explicit mass properties, None: from geoms
-    pos_min: tuple | None
-    pos_max: tuple | None
-    damper_axes: str
-    armature_axes: str
-    spring_law: str
-    axes: tuple[int, ...]  # rows of joint.axes
-    general: int | None
-    frame: int | None  # row of joint.pos and joint.quat, None: the joint frame is the body frame
-    gravity: int | None  # row of body.gravity, None: full weight
-
-
-class ConstraintInfo(NamedTuple):
-    """A constraint between frames of two bodies (-1: the world). rows: (kind, i, j, row of constraint.value or None), see
-    `xsim.dynamics.loops`: ("slide", axis, which frame's), ("dot", axis of the first, axis of the second), ("distance", 0, 0),
-    ("turn", 0, 0), ("twist", 0, 0). driven: "slide" or "hinge" where the first frame is moved along or about its z axis by target
-    number ``target``."""
-
-    name: str
-    kind: str
-    bodies: tuple[int, int]
-    rows: tuple[tuple[str, int, int, int | None], ...]
-    driven: str = ""
-    target: int | None = None
-
-
-class FunctionInfo(NamedTuple):
-    """A function of time or of a length. first, width: its numbers in function.numbers, the last three of a repeated one its start,
-    width and shift."""
-
-    name: str
-    kind: str
-    first: int
-    width: int
-    repeat: bool
-
-
-class ForceInfo(NamedTuple):
-    """A force between frames of two bodies, or on one: rows of its numbers in the leaves ``force.*``, None where it has none. spring,
-    damper, function: numbers of functions. map: (first number, rates, lengths).
-    turns: the hinges (dof, sign) whose angles add up to that of a torsion spring."""
-
-    name: str
-    kind: str
-    bodies: tuple[int, ...]
-    row: int | None = None
-    stiffness: int | None = None
-    damping: int | None = None
-    stop: int | None = None
-    spring: int | None = None
-    damper: int | None = None
-    map: tuple[int, int, int] | None = None
-    function: int | None = None
-    driven: str = ""
-    local: bool = True
-    at_world: int | None = None
-    turns: tuple[tuple[int, float], ...] = ()
-
-
-class GeomInfo(NamedTuple):
-    name: str
-    body: int  # -1: world
-    shape: str
-    rgba: tuple | None
-    row: int | None  # row of the geom leaves, None where the shape is drawn only
-    size: tuple  # as loaded, for drawing
-    pos: tuple
-    quat: tuple
-    drawn: bool
-
-
-@dataclass(frozen=True)
-class Topology:
-    """Everything about a model that is not a number to differentiate: hashable, compared by value, static under jit.
-
-    initial: q and v where a state starts. velocities: (body, velocity of its centre of mass and angular velocity) of the bodies that start
-    as the file says. rows: the kinds of constraint rows that act. rowed: per row leaf, its dofs. drives: per dof,
-    what moves it (`xsim.spec.ACTUATORS`). commands: the dofs that take a command, in the order of ``ctrl``. couplings: dofs of the
-    (follower, leader) pairs. constraints: between frames of bodies, as joints that close loops are. motions: (dof, target) of the
-    coordinates that move on schedule. targets: (function, mode) of what is prescribed, mode "position" or "speed".
-    """
-
-    name: str
-    bodies: tuple[BodyInfo, ...]
-    links: tuple[Link, ...]
-    geoms: tuple[GeomInfo, ...]
-    sizes: tuple[tuple[str, int], ...]
-    neutral: tuple[float, ...]
-    initial: tuple[tuple[float, ...], tuple[float, ...]]
-    velocities: tuple[tuple[int, tuple[float, ...]], ...]
-    integrator: str
-    rows: tuple[str, ...]
-    rowed: tuple[tuple[str, tuple[int, ...]], ...]
-    drives: tuple[str, ...]
-    commands: tuple[int, ...]
-    couplings: tuple[tuple[int, int], ...]
-    constraints: tuple[ConstraintInfo, ...]
-    motions: tuple[tuple[int, int], ...]
-    targets: tuple[tuple[int, str], ...]
-    functions: tuple[FunctionInfo, ...]
-    forces: tuple[ForceInfo, ...]
-
-    def dofs(self, leaf: str) -> tuple[int, ...]:
-        """The dofs that the numbers of a row leaf (dof.friction, limit.lower, ...) belong to."""
-        return dict(self.rowed)[leaf]
-
-    def size(self, dimension: str) -> int:
-        """Length of a leaf's dimension: nbody, ngeom, naxis, npitch, nexplicit, nframe, ngravity, nconstraint, nvalue, nq, nv and
-        the row counts."""
-        return dict(self.sizes)[dimension]
 
 
 # ---- leaves ------------------------------------------------------------------------------------------------------------------
@@ -231,14 +93,17 @@ class Body:
     com: Any = _leaf("nexplicit 3", "m", "their centre of mass, body frame")
     inertia: Any = _leaf("nexplicit 6", "kg m^2", "their inertia about it, body axes: xx yy zz xy xz yz")
     gravity: Any = _leaf("ngravity", "1", "factor of gravity, for the bodies that do not feel it in full")
+    gravcomp: Any = _leaf("ngravcomp", "1", "factor of the weight that is taken back by a force at the centre of mass")
 
 
 @_group
 class Geom:
     size: Any = _leaf("ngeom 3", "m", "half extents (see xsim.spec), unused entries 0", ">= 0")
-    mass: Any = _leaf("ngeom", "kg", "mass, spread uniformly over the volume", ">= 0")
+    mass: Any = _leaf("nmass", "kg", "mass, spread uniformly over the volume", ">= 0")
     pos: Any = _leaf("ngeom 3", "m", "centre, body frame")
     quat: Any = _leaf("ngeom 4", "1", "orientation in the body frame (w x y z, normalized where used)")
+    density: Any = _leaf("ndensity", "kg/m^3", "density of the geoms whose mass follows from it", ">= 0")
+    fluid: Any = _leaf("nfluid 5", "1", "fluid coefficients: blunt, slender, angular drag, Kutta, Magnus lift", ">= 0")
 
 
 @_group
@@ -248,6 +113,8 @@ class Joint:
     pos: Any = _leaf("nframe 3", "m", "joint frame's origin in the body's own frame, for the bodies where they differ")
     quat: Any = _leaf("nframe 4", "1", "its orientation there (w x y z, normalized where used)")
     spring_ref: Any = _leaf("nq", "m, rad or 1", "configuration at which the springs are at rest")
+    ref: Any = _leaf("nref", "m or rad", "position of hinges and slides that are not drawn at zero")
+    spring_damper: Any = _leaf("nspringdamper 2", "s and 1", "time constant and damping ratio of springs", "> 0")
     params: Any = dataclasses.field(metadata={"params": True})
 
 
@@ -269,6 +136,8 @@ class Limit:
     velocity_upper: Any = _leaf("nvelocity_upper", "m/s or rad/s", "largest velocity")
     force_lower: Any = _leaf("nforce_lower", "N or N m", "least force of the drive")
     force_upper: Any = _leaf("nforce_upper", "N or N m", "largest force of the drive")
+    actuator_lower: Any = _leaf("nactuator_lower", "N or N m", "least force of all actuators together")
+    actuator_upper: Any = _leaf("nactuator_upper", "N or N m", "largest force of all actuators together")
 
 
 @_group
@@ -315,9 +184,65 @@ class ElementForce:
     vector: Any = _leaf("nload 3", "N or N m", "loads")
 
 
+@_group
+class Site:
+    """Named places on bodies."""
+
+    pos: Any = _leaf("nsite 3", "m", "origin in the body")
+    quat: Any = _leaf("nsite 4", "1", "orientation in the body (w x y z, normalized where used)")
+
+
+@_group
+class Camera:
+    pos: Any = _leaf("ncamera 3", "m", "origin in the body")
+    quat: Any = _leaf("ncamera 4", "1", "orientation in the body (w x y z, normalized where used); it looks along -z")
+
+
+@_group
+class Light:
+    pos: Any = _leaf("nlight 3", "m", "origin in the body")
+    dir: Any = _leaf("nlight 3", "1", "direction in the body (normalized where used)")
+
+
+@_group
+class Medium:
+    """What is around the bodies, where there is something."""
+
+    density: Any = _leaf("nmedium", "kg/m^3", "density", ">= 0")
+    viscosity: Any = _leaf("nmedium", "Pa s", "viscosity", ">= 0")
+    wind: Any = _leaf("nmedium 3", "m/s", "velocity, world axes")
+    magnetic: Any = _leaf("nmagnetic 3", "T", "magnetic field, world axes")
+
+
+@_group
+class Tendon:
+    coefficient: Any = _leaf("ncoefficient", "1 or m/rad", "what a fixed tendon lengthens by per unit of a coordinate")
+    divisor: Any = _leaf("ndivisor", "1", "by which the branch after a pulley counts less", "> 0")
+    stiffness: Any = _leaf("ntendon", "N/m", "spring stiffness", ">= 0")
+    damping: Any = _leaf("ntendon", "N s/m", "viscous damping", ">= 0")
+    spring_length: Any = _leaf("nspringlength 2", "m", "lengths between which the spring is at rest")
+
+
+@_group
+class Actuator:
+    """MuJoCo's actuators; the meaning of the ten numbers is that of the kinds of dynamics, gain and bias."""
+
+    gear: Any = _leaf("nactuator 6", "of the transmission", "scales length and force")
+    dynamics: Any = _leaf("nactuator 10", "of the kind", "numbers of the activation dynamics")
+    gain: Any = _leaf("nactuator 10", "of the kind", "numbers of the gain")
+    bias: Any = _leaf("nactuator 10", "of the kind", "numbers of the bias")
+    damp_ratio: Any = _leaf("ndampratio", "1", "damping ratio of position servos that say it", ">= 0")
+    crank_length: Any = _leaf("ncrank", "m", "length of connecting rods", "> 0")
+    ctrl_range: Any = _leaf("nctrlrange 2", "of the control", "bounds of the control")
+    force_range: Any = _leaf("nforcerange 2", "N or N m", "bounds of the force")
+    act_range: Any = _leaf("nactrange 2", "of the activation", "bounds of the activation")
+    length_range: Any = _leaf("nlengthrange 2", "m or rad", "least and largest length, for muscles")
+
+
 _GROUPS = {
     "option": Option, "body": Body, "geom": Geom, "joint": Joint, "dof": Dof, "limit": Limit, "coupling": Coupling,
-    "constraint": Constraint, "function": Function, "force": ElementForce,
+    "constraint": Constraint, "function": Function, "force": ElementForce, "site": Site, "camera": Camera, "light": Light,
+    "tendon": Tendon, "actuator": Actuator, "medium": Medium,
 }  # fmt: skip
 ROW_LEAVES = {"dof.friction": "nfriction", **{f"limit.{f.name}": f"n{f.name}" for f in dataclasses.fields(Limit)}}
 
@@ -336,21 +261,31 @@ class Model:
     constraint: Constraint
     function: Function
     force: ElementForce
+    site: Site
+    camera: Camera
+    light: Light
+    tendon: Tendon
+    actuator: Actuator
+    medium: Medium
     topology: Topology
 
     nq = property(lambda self: self.topology.size("nq"), doc="Width of q.")
     nv = property(lambda self: self.topology.size("nv"), doc="Width of v.")
-    nu = property(lambda self: len(self.topology.commands) + len(_externals(self.topology)), doc="Number of controls.")
+    nu = property(lambda self: len(self.ctrl_names), doc="Number of controls.")
+    na = property(lambda self: self.topology.size("na"), doc="Number of activations.")
     body_names = property(lambda self: tuple(b.name for b in self.topology.bodies), doc="Names of the bodies, in order.")
 
     @property
     def ctrl_names(self) -> tuple[str, ...]:
-        """What each control drives: the joint's name, ``name[i]`` for coordinate i of a joint with several; then external functions."""
-        return (*(self._dof_name(dof) for dof in self.topology.commands), *(f.name for f in _externals(self.topology)))
+        """What each control drives: the joint's name, ``name[i]`` for coordinate i of a joint with several; then external functions; then
+        actuators."""
+        top = self.topology
+        actuators = (a.name or f"actuator#{i}" for i, a in enumerate(top.actuators))
+        return (*(self._dof_name(dof) for dof in top.commands), *(f.name for f in _externals(top)), *actuators)
 
     def _dof_name(self, dof: int) -> str:
-        body = next(b for b in self.topology.bodies if b.v[0] <= dof < sum(b.v))
-        return body.joint_name if body.v[1] == 1 else f"{body.joint_name}[{dof - body.v[0]}]"
+        joint = next(j for j in self.topology.joints if j.v[0] <= dof < sum(j.v))
+        return joint.name if joint.v[1] == 1 else f"{joint.name}[{dof - joint.v[0]}]"
 
     def declaration(self, path: str) -> Leaf:
         """Shape, unit and meaning of a leaf. Raises KeyError where there is no such leaf."""
@@ -440,7 +375,7 @@ def _declarations(model: Model) -> dict[str, Leaf]:
     for name in model.joint.params:
         joint_type, parameter = name.rsplit(".", 1)
         p = JOINT_TYPES[joint_type].parameters[parameter]
-        count = sum(b.joint_type == joint_type for b in model.topology.bodies)
+        count = sum(j.type == joint_type for j in model.topology.joints)
         out[f"joint.params.{name}"] = Leaf((count, *p.shape), p.unit, p.doc)
     return out
 
@@ -458,12 +393,15 @@ class Flags:
 
 @_group
 class State:
-    """What cannot be recomputed. q: (*batch, nq), v: (*batch, nv), time: (*batch,) s, flags: (*batch,) int32 (see `Flags`)."""
+    """What cannot be recomputed. q: (*batch, nq), v: (*batch, nv), time: (*batch,) s, flags: (*batch,) int32 (see `Flags`), act:
+    (*batch, na) activations of actuators, mocap: (*batch, nmocap, 7) world poses (position m, quaternion) of the mocap bodies."""
 
     q: Any
     v: Any
     time: Any
     flags: Any
+    act: Any
+    mocap: Any
 
     def replace(self, **changes) -> State:
         return dataclasses.replace(self, **changes)
@@ -475,7 +413,8 @@ class Data:
 
     pos (*batch, nbody, 3) m and quat (*batch, nbody, 4): body frames. lin, ang: velocity of the body origins (m/s) and angular
     velocity (rad/s). lin_acc, ang_acc: their rates (m/s^2, rad/s^2), gravity not subtracted. a: generalized acceleration;
-    bias, passive, tau: generalized forces (*batch, nv); element: that of springs, bushings, motors and loads
+    bias, passive, tau, actuator: generalized forces (*batch, nv); actuator_force, actuator_length (*batch, actuators), act_rate
+    (*batch, na): of the actuators; element: that of springs, bushings, motors and loads
     between bodies; constraint: that of all constraints (holonomic rows and prescribed dofs; dry friction, limits and
     servos as the mean over a step).
     flags: what this evaluation would set in the state.
@@ -491,6 +430,10 @@ class Data:
     bias: Any
     passive: Any
     tau: Any
+    actuator: Any
+    actuator_force: Any
+    actuator_length: Any
+    act_rate: Any
     element: Any
     constraint: Any
     flags: Any

@@ -42,8 +42,9 @@ import numpy as np
 
 from .joints import draw_parameters, name_key
 from .jointtypes import JOINT_TYPES
-from .model import ROW_LEAVES, ForceInfo, Frozen, Model
+from .model import ROW_LEAVES, Frozen, Model
 from .spatial import quat_exp, quat_mul
+from .structure import ForceInfo
 
 __all__ = ["Draws", "plan", "randomize", "read_ranges"]
 
@@ -127,7 +128,7 @@ class Draws(NamedTuple):
         dtype = self.model.option.dt.dtype
         for b in self.joints:
             body = self.model.topology.bodies[b]
-            drawn = draw_parameters(JOINT_TYPES[body.joint_type], key, body.name, dtype)
+            drawn = draw_parameters(JOINT_TYPES[body.joint.type], key, body.name, dtype)
             for (path, rows), value in zip(_parameter_rows(body), drawn.values(), strict=True):
                 values[path] = values[path].at[rows].set(value)
         if self.boxes:
@@ -313,7 +314,7 @@ def owners(model: Model, path: str) -> list[str]:
     dimension = model.declaration(path).shape[0]
     if path.startswith("joint.params."):
         joint_type = path[len("joint.params.") :].rsplit(".", 1)[0]
-        return [b.name for b in bodies if b.joint_type == joint_type]
+        return [b.name for b in bodies for j in b.joints if j.type == joint_type]
     if path in ROW_LEAVES:
         return _of_dofs(model, model.topology.dofs(path))
     return _OWNERS[dimension](model)
@@ -343,12 +344,13 @@ def _map_numbers(f: ForceInfo) -> int:
 _OWNERS: dict[str, Callable[[Model], list[str]]] = {
     "nbody": lambda m: [b.name for b in m.topology.bodies],
     "nexplicit": lambda m: [b.name for b in m.topology.bodies if b.explicit is not None],
-    "nframe": lambda m: [b.name for b in m.topology.bodies if b.frame is not None],
+    "nframe": lambda m: [b.name for b in m.topology.bodies for j in b.joints if j.frame is not None],
+    "nref": lambda m: [m.topology.bodies[link.body].name for link in m.topology.links if link.ref is not None],
     "ngravity": lambda m: [b.name for b in m.topology.bodies if b.gravity is not None],
     "ncoupling": lambda m: _of_dofs(m, [follower for follower, _ in m.topology.couplings]),
     "nconstraint": lambda m: [c.name for c in m.topology.constraints],
     "nvalue": lambda m: [c.name for c in m.topology.constraints for row in c.rows if row[3] is not None],
-    "naxis": lambda m: [b.name for b in m.topology.bodies for _ in b.axes],
+    "naxis": lambda m: [b.name for b in m.topology.bodies for j in b.joints for _ in j.axes],
     "nfunction": lambda m: [f.name for f in m.topology.functions for _ in range(f.width)],
     "nforce": _of_forces(lambda f: 1),
     "nspring": _of_forces(lambda f: f.kind in ("spring", "torsion")),
@@ -365,17 +367,18 @@ _OWNERS: dict[str, Callable[[Model], list[str]]] = {
 
 
 def _drawn(body) -> bool:
-    return any(p.draw is not None for p in JOINT_TYPES[body.joint_type].parameters.values())
+    return any(p.draw is not None for j in body.joints for p in JOINT_TYPES[j.type].parameters.values())
 
 
 def _parameter_rows(body) -> list[tuple[str, Any]]:
     """Leaf and rows of each drawn parameter of a body's joint, in the order of `draw_parameters`."""
-    names = [name for name, p in JOINT_TYPES[body.joint_type].parameters.items() if p.draw is not None]
-    if body.general is not None:
-        return [(f"joint.params.{body.joint_type}.{name}", body.general) for name in names]
-    known = {"axes": ("joint.axes", np.array(body.axes, int))}
+    joint = body.joint
+    names = [name for name, p in JOINT_TYPES[joint.type].parameters.items() if p.draw is not None]
+    if joint.general is not None:
+        return [(f"joint.params.{joint.type}.{name}", joint.general) for name in names]
+    known = {"axes": ("joint.axes", np.array(joint.axes, int))}
     if not set(names) <= set(known):
-        raise ValueError(f"body {body.name!r}: of joint {body.joint_type} only axes can be drawn, not {', '.join(set(names) - set(known))}")
+        raise ValueError(f"body {body.name!r}: of joint {joint.type} only axes can be drawn, not {', '.join(set(names) - set(known))}")
     return [known[name] for name in names]
 
 

@@ -7,9 +7,9 @@ from typing import NamedTuple, NoReturn
 import numpy as np
 
 from .jointtypes import JOINT_TYPES
-from .model import BodyInfo, ConstraintInfo, ForceInfo, FunctionInfo
 from .spatial import IDENTITY, matrix, quat_mul
 from .spec import ConstraintSpec, ForceSpec, FunctionSpec, JointSpec, ModelSpec
+from .structure import BodyInfo, ConstraintInfo, ForceInfo, FunctionInfo
 
 X, Y, Z = range(3)
 _HERE = (("slide", X, 0, None), ("slide", Y, 0, None), ("slide", Z, 0, None))
@@ -112,7 +112,7 @@ def _mimic(c: ConstraintSpec, bodies: list[BodyInfo]) -> Coupling:
 
 def _dof(c: ConstraintSpec, bodies: list[BodyInfo], body: int, index: int) -> int:
     first, width = bodies[body].v
-    if not index < width or JOINT_TYPES[bodies[body].joint_type].nq != width:
+    if not index < width or bodies[body].q[1] != width:
         _fail(c, f"body {bodies[body].name!r} has no coordinate {index} that can be coupled")
     return first + index
 
@@ -147,9 +147,9 @@ def _angle(c: ConstraintSpec, spec: ModelSpec, body: int, reference: int, axis) 
 def _carrier(spec: ModelSpec, body: int) -> tuple[int, np.ndarray]:
     """The moving body (or world) that a body is fixed to, and the body's orientation there."""
     turn = np.eye(3)
-    while body >= 0 and spec.bodies[body].joint.type == "fixed":
+    while body >= 0 and all(j.type == "fixed" for j in spec.bodies[body].joints):
         info = spec.bodies[body]
-        turn = _matrix(info.quat) @ _matrix(info.joint.quat).T @ turn
+        turn = _matrix(info.quat) @ (_matrix(info.joint.quat).T if info.joints else np.eye(3)) @ turn
         body = info.parent
     return body, turn
 
@@ -212,12 +212,15 @@ def _drawn(spec: ModelSpec) -> list:
     for body in spec.bodies:
         pos, turn = out[body.parent] if body.parent >= 0 else (np.zeros(3), np.eye(3))
         steps = [(body.pos, body.quat)]
-        if body.joint.type == "free" and body.joint.q0 is not None:
-            steps.append((body.joint.q0[:3], body.joint.q0[3:]))
+        joint = body.joints[0] if body.joints else None
+        if joint is not None and joint.type == "free" and joint.q0 is not None:
+            steps.append((joint.q0[:3], joint.q0[3:]))
         for shift, quat in steps:
             pos, turn = pos + turn @ np.asarray(shift, float), turn @ _matrix(quat)
-        turn = turn @ _matrix(body.joint.quat).T
-        out.append((pos - turn @ np.asarray(body.joint.pos, float), turn))
+        if joint is not None and not joint.anchored:
+            turn = turn @ _matrix(joint.quat).T
+            pos = pos - turn @ np.asarray(joint.pos, float)
+        out.append((pos, turn))
     return out
 
 

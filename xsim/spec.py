@@ -21,8 +21,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 __all__ = [
-    "ACTUATORS", "BodySpec", "ConstraintSpec", "ForceSpec", "FunctionSpec", "GeomSpec", "InertialSpec", "JointSpec", "MarkerSpec",
-    "ModelSpec", "OptionSpec", "ROWS", "Source",
+    "ACTUATORS", "ActuatorSpec", "BodySpec", "CameraSpec", "ConstraintSpec", "EqualitySpec", "FlexSpec", "ForceSpec", "FunctionSpec",
+    "GeomSpec", "HfieldSpec", "InertialSpec", "JointSpec", "KeySpec", "LightSpec", "MarkerSpec", "MeshSpec", "ModelSpec", "OptionSpec",
+    "PairSpec", "ROWS", "SensorSpec", "SiteSpec", "Soft", "Source", "SurfaceSpec", "TendonSpec", "WrapSpec",
 ]  # fmt: skip
 
 ACTUATORS = ("passive", "force", "acceleration", "velocity", "locked", "servo")
@@ -58,6 +59,31 @@ class InertialSpec:
 
 
 @dataclass(frozen=True)
+class Soft:
+    """How soft a constraint is: MuJoCo's solref (time constant s and damping ratio, or minus stiffness and minus damping) and solimp
+    (d0, dmax, width, midpoint, power)."""
+
+    solref: tuple[float, float] = (0.02, 1.0)
+    solimp: tuple[float, float, float, float, float] = (0.9, 0.95, 0.001, 0.5, 2.0)
+
+
+@dataclass(frozen=True)
+class SurfaceSpec:
+    """How a geom meets others, MuJoCo's numbers: contype and conaffinity bit masks, condim (1, 3, 4 or 6), priority, friction (slide,
+    torsion m, roll m), solmix (weight in mixing), margin and gap (m)."""
+
+    contype: int = 1
+    conaffinity: int = 1
+    condim: int = 3
+    priority: int = 0
+    friction: tuple[float, float, float] = (1.0, 0.005, 0.0001)
+    solmix: float = 1.0
+    soft: Soft = Soft()
+    margin: float = 0.0
+    gap: float = 0.0
+
+
+@dataclass(frozen=True)
 class GeomSpec:
     """A shape on a body (or on the world): inertia, drawing and later contact.
 
@@ -66,6 +92,13 @@ class GeomSpec:
     ``visual``: drawn; ``collision``: takes part in contact. ``file``: of a mesh or height field, as it was found; ``points``: of a
     polyline (n, 2) or an inline mesh. ``friction``: coefficients of the surface in the format's own order, ``surface``: its other
     numbers by name (``restitution``, ...), both as read.
+
+    ``density``: kg/m^3 (of a ``shell`` kg/m^2), gives the mass in place of ``mass``. ``shell``: the mass is spread over the surface.
+    ``asset``: the mesh or height field of a mesh or hfield geom, a number of ``ModelSpec.meshes`` or ``hfields``; ``pos``/``quat`` then
+    place its principal frame. ``contact``: its numbers under MuJoCo's contact model. ``fluid``: None for the inertia-box
+    model, or the five coefficients of the ellipsoid model (blunt drag, slender drag, angular drag, Kutta lift, Magnus lift).
+    ``massless``: it gives no inertia whatever its mass says (MuJoCo: outside inertiagrouprange, or a plane, height field).
+    ``group``, ``material`` (name), ``user``: for drawing and users.
     """
 
     shape: str
@@ -84,6 +117,15 @@ class GeomSpec:
     points: np.ndarray | None = None
     friction: tuple[float, ...] | None = None
     surface: dict[str, float] = field(default_factory=dict)
+    density: float | None = None
+    shell: bool = False
+    asset: int | None = None
+    contact: SurfaceSpec | None = None
+    fluid: tuple[float, float, float, float, float] | None = None
+    massless: bool = False
+    group: int = 0
+    material: str = ""
+    user: tuple[float, ...] = ()
     source: Source = Source()
 
 
@@ -120,6 +162,14 @@ class JointSpec:
     is (force: a generalized force, clipped to ``force_range``; acceleration, velocity: prescribed motion; servo: a velocity reached
     by an impulse within ``force_range`` times dt; passive: none; locked: no motion).
     ``reversed``: the file's parent and child are this body and its parent here (the tree was hung up at the other end).
+
+    ``anchored``: the body's ``pos``/``quat`` place the body itself, as it is with its joints at rest, and the joint frame is where
+    ``pos``/``quat`` put it in the body (MuJoCo): X_parent_body = X(body) X(joint) X_joint(q) X(joint)^-1. A body with several joints has
+    only such ones; they act in order, each in the frame that the earlier ones left.
+    ``ref``: position of a hinge or slide in which the body is as drawn. ``spring_damper``: (time constant s, damping ratio) that
+    give stiffness and damping, from the inertia at the start. ``margin``: m or rad, ``limit_soft``, ``friction_soft``: how limits and dry
+    friction are kept by soft rows. ``angle_limit``: largest rotation of a ball, rad. ``actuator_force_range``: bounds of the sum of what
+    all actuators do on the joint, N or N m. ``actuator_gravcomp``: gravity compensation counts as an actuator's force.
     """
 
     type: str
@@ -142,6 +192,17 @@ class JointSpec:
     q0: np.ndarray | None = None
     v0: np.ndarray | None = None
     reversed: bool = False
+    anchored: bool = False
+    ref: float = 0.0
+    spring_damper: tuple[float, float] | None = None
+    margin: float = 0.0
+    limit_soft: Soft | None = None
+    friction_soft: Soft | None = None
+    angle_limit: float | None = None
+    actuator_force_range: tuple[float, float] | None = None
+    actuator_gravcomp: bool = False
+    group: int = 0
+    user: tuple[float, ...] = ()
     source: Source = Source()
 
 
@@ -149,16 +210,19 @@ class JointSpec:
 class BodySpec:
     """A rigid body. ``parent`` is the index of the parent body, -1 for the world; parents come before children.
 
+    ``joints``: what it moves on, in order (one JointSpec alone stands for a tuple of it); none or a ``"fixed"`` one: welded to its parent.
+
     ``inertial`` None means that the geoms give mass and inertia. ``pos_min``/``pos_max``: the box from which randomization
     draws ``pos`` (m, parent frame), None where the file gives none. ``pos_given`` is False where only the box was given.
     ``gravity``: factor of gravity on this body (0: it has no weight).
     ``velocity``: where the file says how the body starts, the velocity of its centre of mass and its angular velocity, world axes (6,);
-    None: as the joint's ``v0`` says.
+    None: as the joint's ``v0`` says. ``mocap``: its pose is part of the state. ``gravcomp``: factor of the weight that is taken back.
+    ``principal``: orientation (4,) of the principal axes of inertia in the body, None where nothing asks for it.
     """
 
     name: str
     parent: int
-    joint: JointSpec
+    joints: tuple[JointSpec, ...] | JointSpec = ()
     pos: np.ndarray = _zeros(3)
     quat: np.ndarray = _identity()
     geoms: tuple[GeomSpec, ...] = ()
@@ -169,7 +233,22 @@ class BodySpec:
     markers: tuple[MarkerSpec, ...] = ()
     gravity: float = 1.0
     velocity: np.ndarray | None = None
+    mocap: bool = False
+    gravcomp: float = 0.0
+    principal: np.ndarray | None = None
+    user: tuple[float, ...] = ()
     source: Source = Source()
+
+    def __post_init__(self):
+        if isinstance(self.joints, JointSpec):
+            object.__setattr__(self, "joints", (self.joints,))
+
+    @property
+    def joint(self) -> JointSpec:
+        """Its joint, of a body with one."""
+        assert isinstance(self.joints, tuple)
+        (joint,) = self.joints
+        return joint
 
 
 @dataclass(frozen=True)
@@ -269,12 +348,278 @@ class ForceSpec:
 
 
 @dataclass(frozen=True)
+class SiteSpec:
+    """A named place on a body (-1: the world): ``pos``/``quat`` in the body frame, a shape and ``size`` as of a geom (touch sensors)."""
+
+    name: str
+    body: int
+    pos: np.ndarray = _zeros(3)
+    quat: np.ndarray = _identity()
+    shape: str = "sphere"
+    size: np.ndarray = field(default_factory=lambda: np.array([0.005]))
+    rgba: tuple[float, float, float, float] | None = None
+    group: int = 0
+    material: str = ""
+    user: tuple[float, ...] = ()
+    source: Source = Source()
+
+
+@dataclass(frozen=True)
+class CameraSpec:
+    """A camera on a body. ``mode``: ``"fixed"``, ``"track"`` (keeps its world orientation and its world offset from the body as drawn),
+    ``"trackcom"`` (the same from the centre of mass of the body's subtree), ``"targetbody"``, ``"targetbodycom"`` (looks at body
+    ``target``, at the centre of mass of its subtree). It looks along -z, +y is up.
+
+    ``fovy``: vertical field of view, rad. ``resolution``: pixels. ``intrinsic``: focal length x, y and principal point x, y in m, with
+    ``sensor_size`` (m); zeros where the file gives only fovy. ``orthographic``: fovy is a length in m.
+    """
+
+    name: str
+    body: int
+    pos: np.ndarray = _zeros(3)
+    quat: np.ndarray = _identity()
+    mode: str = "fixed"
+    target: int | None = None
+    fovy: float = np.pi / 4
+    ipd: float = 0.068
+    resolution: tuple[int, int] = (1, 1)
+    intrinsic: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
+    sensor_size: tuple[float, float] = (0.0, 0.0)
+    orthographic: bool = False
+    user: tuple[float, ...] = ()
+    source: Source = Source()
+
+
+@dataclass(frozen=True)
+class LightSpec:
+    """A light on a body: ``pos`` and ``dir`` in the body frame, modes and ``target`` as of a camera. ``drawing``: the rest, by the
+    file's own names (directional, castshadow, diffuse, ...)."""
+
+    name: str
+    body: int
+    pos: np.ndarray = _zeros(3)
+    dir: np.ndarray = field(default_factory=lambda: np.array([0.0, 0.0, -1.0]))
+    mode: str = "fixed"
+    target: int | None = None
+    drawing: dict = field(default_factory=dict)
+    source: Source = Source()
+
+
+@dataclass(frozen=True)
+class MeshSpec:
+    """Triangles in their own principal frame: ``vertices`` (n, 3) m, ``faces`` (m, 3) vertex numbers, counter-clockwise seen from outside.
+
+    ``volume`` (m^3), ``area`` (m^2), ``moments`` (3,): principal moments of inertia per unit mass (m^2) of the solid under the mesh's rule.
+    ``shell``: it weighs as a surface, ``volume`` is its area. ``shell_com`` (3,) m and, about it, ``shell_inertia`` (6,) xx yy zz xy xz yz
+    per unit mass (m^2): of the surface, in the mesh's frame. ``pos``/``quat``: that frame in the file's coordinates (after scale, refpos
+    and refquat). ``hull`` (k, 3): the faces of the convex hull, None for a flat mesh.
+    """
+
+    name: str
+    vertices: np.ndarray
+    faces: np.ndarray
+    volume: float = 0.0
+    area: float = 0.0
+    moments: np.ndarray = _zeros(3)
+    shell: bool = False
+    shell_com: np.ndarray = _zeros(3)
+    shell_inertia: np.ndarray = _zeros(6)
+    pos: np.ndarray = _zeros(3)
+    quat: np.ndarray = _identity()
+    hull: np.ndarray | None = None
+    file: str | None = None
+    source: Source = Source()
+
+
+@dataclass(frozen=True)
+class HfieldSpec:
+    """A height field: ``heights`` (rows along y, columns along x) from 0 to 1, ``size``: half x, half y, height of a 1, depth of the base
+    (m)."""
+
+    name: str
+    heights: np.ndarray
+    size: np.ndarray
+    file: str | None = None
+    source: Source = Source()
+
+
+@dataclass(frozen=True)
+class WrapSpec:
+    """One piece of a tendon. kind: ``"joint"`` (of a fixed tendon: coordinate (body, index among its coordinates) and coefficient),
+    ``"site"`` (a number of ModelSpec.sites), ``"geom"`` (number of a sphere or cylinder among all geoms, world geoms first; ``side``: a
+    site), ``"pulley"`` (divisor)."""
+
+    kind: str
+    item: int | tuple[int, int] = -1
+    value: float = 1.0
+    side: int | None = None
+
+
+@dataclass(frozen=True)
+class TendonSpec:
+    """A tendon. ``kind``: ``"fixed"`` (a linear combination of coordinates) or ``"spatial"`` (the shortest way through ``path``).
+
+    ``spring_length``: lengths between which its spring is at rest; None: its length where the joints' springs are at rest.
+    ``range``: limits of its length, None: none. ``friction``: dry, N.
+    """
+
+    kind: str
+    name: str = ""
+    path: tuple[WrapSpec, ...] = ()
+    stiffness: float = 0.0
+    damping: float = 0.0
+    friction: float = 0.0
+    spring_length: tuple[float, float] | None = None
+    range: tuple[float, float] | None = None
+    margin: float = 0.0
+    limit_soft: Soft = Soft()
+    friction_soft: Soft = Soft()
+    width: float = 0.003
+    rgba: tuple[float, float, float, float] | None = None
+    group: int = 0
+    material: str = ""
+    user: tuple[float, ...] = ()
+    source: Source = Source()
+
+
+@dataclass(frozen=True)
+class ActuatorSpec:
+    """MuJoCo's actuator: force = gain(length, velocity) x (activation or control) + bias(length, velocity).
+
+    ``transmission``: ``"joint"``, ``"jointinparent"`` (``target``: (body, which of its joints)), ``"site"`` (a site number; ``reference``:
+    the site it is relative to), ``"tendon"`` (number), ``"slidercrank"`` (``target``: crank site, ``reference``: slider site,
+    ``crank_length`` m), ``"body"`` (number; adhesion). ``gear`` (6,).
+    ``dynamics``: ``"none"``, ``"integrator"``, ``"filter"``, ``"filterexact"``, ``"muscle"``; ``gain``: ``"fixed"``, ``"affine"``,
+    ``"muscle"``; ``bias``: ``"none"``, ``"affine"``, ``"muscle"``; each with its numbers (``dynamics_params``, ...), MuJoCo's.
+    ``damp_ratio``: of a position servo, gives its velocity gain from the inertia at the start. Ranges are None where nothing is clamped.
+    ``act_early``: the force uses the next activation. ``length_range``: least and largest length (muscles), None where it must be found.
+    """
+
+    name: str
+    transmission: str
+    target: int | tuple[int, int]
+    reference: int | None = None
+    gear: np.ndarray = field(default_factory=lambda: np.array([1.0, 0, 0, 0, 0, 0]))
+    crank_length: float = 0.0
+    dynamics: str = "none"
+    gain: str = "fixed"
+    bias: str = "none"
+    dynamics_params: np.ndarray = field(default_factory=lambda: np.array([1.0, *[0.0] * 9]))
+    gain_params: np.ndarray = field(default_factory=lambda: np.array([1.0, *[0.0] * 9]))
+    bias_params: np.ndarray = _zeros(10)
+    damp_ratio: float | None = None
+    ctrl_range: tuple[float, float] | None = None
+    force_range: tuple[float, float] | None = None
+    act_range: tuple[float, float] | None = None
+    act_early: bool = False
+    length_range: tuple[float, float] | None = None
+    group: int = 0
+    user: tuple[float, ...] = ()
+    source: Source = Source()
+
+
+@dataclass(frozen=True)
+class SensorSpec:
+    """A sensor, MuJoCo's by ``kind`` (``"gyro"``, ``"framepos"``, ...).
+
+    ``object``, ``reference``: (kind, number) of what it measures and of what that is relative to; kinds ``"site"``, ``"joint"`` (the
+    number is (body, which of its joints)), ``"tendon"``, ``"actuator"``, ``"body"`` (inertial frame), ``"xbody"`` (body frame),
+    ``"geom"``, ``"camera"``; the world body is number -1. ``camprojection``: the site, its reference the camera.
+    ``cutoff``: 0: none. ``dim``: width of a user sensor. ``stage``: ``"position"``, ``"velocity"``, ``"acceleration"``.
+    """
+
+    kind: str
+    name: str = ""
+    object: tuple | None = None
+    reference: tuple | None = None
+    cutoff: float = 0.0
+    noise: float = 0.0
+    dim: int = 1
+    stage: str = "position"
+    user: tuple[float, ...] = ()
+    source: Source = Source()
+
+
+@dataclass(frozen=True)
+class EqualitySpec:
+    """A soft equality (MuJoCo). ``kind``: ``"connect"``, ``"weld"`` (``items``: two bodies, -1 the world, or with ``sites`` two sites),
+    ``"joint"`` (coordinates (body, index); one or two), ``"tendon"`` (numbers; one or two), ``"flex"`` (a flex).
+
+    ``anchor``: point in the first body (connect) or in the second (weld). ``relpose``: pose (7,) of the second body in the first, None:
+    as at the start. ``polycoef`` (5,). ``torque_scale``: of a weld. ``active``: whether it acts at the start.
+    """
+
+    kind: str
+    name: str = ""
+    items: tuple = ()
+    sites: bool = False
+    anchor: np.ndarray = _zeros(3)
+    relpose: np.ndarray | None = None
+    polycoef: np.ndarray = field(default_factory=lambda: np.array([0.0, 1, 0, 0, 0]))
+    torque_scale: float = 1.0
+    active: bool = True
+    soft: Soft = Soft()
+    source: Source = Source()
+
+
+@dataclass(frozen=True)
+class PairSpec:
+    """Two geoms (numbers among all geoms, world geoms first) that are tested for contact whatever the masks say. None: mixed from the
+    geoms. ``friction`` (5,): two slides, torsion, two rolls. ``friction_solref``: of the tangential rows, (0, 0): that of the normal."""
+
+    geoms: tuple[int, int]
+    name: str = ""
+    condim: int | None = None
+    friction: tuple[float, float, float, float, float] | None = None
+    solref: tuple[float, float] | None = None
+    solimp: tuple[float, float, float, float, float] | None = None
+    friction_solref: tuple[float, float] = (0.0, 0.0)
+    margin: float | None = None
+    gap: float | None = None
+    source: Source = Source()
+
+
+@dataclass(frozen=True)
+class KeySpec:
+    """A named state: time, and q, v, act, ctrl, mocap poses; None: as at the start."""
+
+    name: str = ""
+    time: float = 0.0
+    q: np.ndarray | None = None
+    v: np.ndarray | None = None
+    act: np.ndarray | None = None
+    ctrl: np.ndarray | None = None
+    mocap_pos: np.ndarray | None = None
+    mocap_quat: np.ndarray | None = None
+    source: Source = Source()
+
+
+@dataclass(frozen=True)
+class FlexSpec:
+    """A deformable: ``elements`` (n, dim + 1) of points, each point ``pos`` (m) in the frame of body ``bodies[i]`` (-1: the world).
+    ``numbers``: elasticity, edge and contact numbers by the file's own names (``young``, ``edge_stiffness``, ...)."""
+
+    name: str
+    dim: int
+    bodies: tuple[int, ...]
+    pos: np.ndarray
+    elements: np.ndarray
+    radius: float = 0.005
+    numbers: dict = field(default_factory=dict)
+    source: Source = Source()
+
+
+@dataclass(frozen=True)
 class OptionSpec:
     """Simulation settings. ``gravity``: acceleration of free fall, m/s^2, world axes. ``dt``: step, s.
 
     ``regularization`` is added to the diagonal of the mass matrix by the solve (kg or kg m^2).
     ``rows``: the kinds of constraint rows that act, a subset of ROWS: holonomic constraints, dry friction, position limits,
     velocity limits.
+
+    ``density`` (kg/m^3), ``viscosity`` (Pa s), ``wind`` (m/s): of the medium around. ``magnetic``: field, world axes.
+    ``disabled``: parts that are switched off, MuJoCo's names of flags (``"actuation"``, ``"passive"``, ...). ``actuator_groups_off``.
+    ``solver``: the numbers of MuJoCo's solver and contacts by the file's own names (``cone``, ``iterations``, ``impratio``, ...).
     """
 
     gravity: np.ndarray = field(default_factory=lambda: np.array([0.0, 0.0, -9.81]))
@@ -282,6 +627,13 @@ class OptionSpec:
     integrator: str = "implicit_damping"
     regularization: float = 0.0
     rows: tuple[str, ...] = ("holonomic", "friction", "limit")
+    density: float = 0.0
+    viscosity: float = 0.0
+    wind: np.ndarray = _zeros(3)
+    magnetic: np.ndarray = field(default_factory=lambda: np.array([0.0, -0.5, 0.0]))
+    disabled: tuple[str, ...] = ()
+    actuator_groups_off: tuple[int, ...] = ()
+    solver: dict = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -289,6 +641,9 @@ class ModelSpec:
     """A whole model: bodies (parents first), scenery fixed to the world, constraints, forces, options.
 
     ``frames``: further named frames of the file: (name, body index or -1, pos, quat in that body's frame).
+    ``sites``, ``cameras``, ``lights``: body by body, those of the world first. ``exclude``: pairs of bodies that never touch.
+    ``rules``: the release whose compile and contact rules hold (MuJoCo: ``"3.2"`` or ``"4.0"``). ``drawing``: what only pictures need, by
+    the file's sections (materials, textures, skins, visual, statistic). ``custom``: users' numbers, texts and tuples by name.
     """
 
     name: str = ""
@@ -299,6 +654,22 @@ class ModelSpec:
     forces: tuple[ForceSpec, ...] = ()
     frames: tuple[tuple[str, int, np.ndarray, np.ndarray], ...] = ()
     option: OptionSpec = OptionSpec()
+    sites: tuple[SiteSpec, ...] = ()
+    cameras: tuple[CameraSpec, ...] = ()
+    lights: tuple[LightSpec, ...] = ()
+    meshes: tuple[MeshSpec, ...] = ()
+    hfields: tuple[HfieldSpec, ...] = ()
+    tendons: tuple[TendonSpec, ...] = ()
+    actuators: tuple[ActuatorSpec, ...] = ()
+    sensors: tuple[SensorSpec, ...] = ()
+    equalities: tuple[EqualitySpec, ...] = ()
+    pairs: tuple[PairSpec, ...] = ()
+    exclude: tuple[tuple[int, int], ...] = ()
+    keys: tuple[KeySpec, ...] = ()
+    flexes: tuple[FlexSpec, ...] = ()
+    rules: str = ""
+    drawing: dict = field(default_factory=dict)
+    custom: dict = field(default_factory=dict)
     source: Source = Source()
 
     def replace(self, **changes) -> ModelSpec:

@@ -26,7 +26,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .dynamics.start import init
+from .dynamics.start import init, state_at
 from .dynamics.step import difference, integrate, rollout
 from .model import Frozen, Model, State
 from .randomize import has_rows, owners
@@ -294,10 +294,10 @@ def _starts(problem: Problem, model: Model, dx, data: Arrays) -> State:
     lanes, nv = data.q.shape[:-1], model.nv
     first, last = problem.unknown
     if first == last:
-        return State(data.q, data.v, data.time, jnp.zeros(lanes, jnp.int32))
+        return state_at(model, data.q, data.v, data.time)
     moved = jnp.zeros((math.prod(lanes), 2 * nv), data.q.dtype).at[first:last].set(dx.reshape(-1, 2 * nv)).reshape(*lanes, 2 * nv)
     q = integrate(model, data.q, moved[..., :nv])
-    return State(q, data.v + moved[..., nv:], data.time, jnp.zeros(lanes, jnp.int32))
+    return state_at(model, q, data.v + moved[..., nv:], data.time)
 
 
 def _simulate(problem: Problem, x, data: Arrays, checkpoint: bool = False):

@@ -24,7 +24,8 @@ import numpy as np
 
 from .dynamics.lanes import batch_shape
 from .dynamics.step import kinematics
-from .model import Frozen, GeomInfo, Model
+from .model import Frozen, Model
+from .structure import GeomInfo
 
 __all__ = ["View", "page", "picture", "save", "show"]
 
@@ -256,12 +257,12 @@ def _axis_links(model: Model) -> list:
 def _axis_directions(scene: Scene) -> np.ndarray:
     """World directions of the joint axes: (frames, envs, axes, 3). An axis rides on the links before it in its joint's chain."""
     model, topology = scene.model, scene.model.topology
-    axes, tree = _array(model, "joint.axes").astype(float), _array(model, "body.quat").astype(float)
+    axes, tree, refs = (_array(model, path).astype(float) for path in ("joint.axes", "body.quat", "joint.ref"))
     out = []
     turned = np.zeros(4)
     for link in topology.links:
         body = topology.bodies[link.body]
-        if link.first:
+        if link.first and not link.joint:
             turned = np.broadcast_to(_unit(tree[..., link.body, :]), (*scene.q.shape[:2], 4))
             if body.parent >= 0:
                 turned = _multiply(scene.quat[:, :, body.parent], turned)
@@ -269,6 +270,8 @@ def _axis_directions(scene: Scene) -> np.ndarray:
         if isinstance(link.axis, int):
             out.append(_rotate(turned, axis))
         value = scene.q[..., link.q : link.q + link.nq]
+        if link.ref is not None:
+            value = value - refs[..., link.ref, None]
         if link.kind == "ball":
             turned = _multiply(turned, _unit(value))
         elif link.kind in ("hinge", "screw"):

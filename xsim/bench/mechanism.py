@@ -117,11 +117,11 @@ def _joints(model: Model, index: int, at_root: bool, pose, offset) -> list[dict]
     """MJCF joints of a body, in order. Writes the offset of a free joint's position."""
     top = model.topology
     body = top.bodies[index]
-    if body.joint_type == "cor":
+    if body.joint.type == "cor":
         raise Refused(f"body {body.name!r}: MJCF has no joint that says cor (9 velocities for 6 freedoms)")
     stiffness, reference = _number(model, "dof.stiffness"), _number(model, "joint.spring_ref")
     (q0, _), (v0, nv) = body.q, body.v
-    if body.joint_type == "free" and at_root and abs(abs(pose[1][0]) - 1) < 1e-9 and not stiffness[v0 : v0 + nv].any():
+    if body.joint.type == "free" and at_root and abs(abs(pose[1][0]) - 1) < 1e-9 and not stiffness[v0 : v0 + nv].any():
         offset[q0 : q0 + 3] = pose[0]
         return [{"name": f"{body.name}.free", "type": "free", "q": q0, "v": v0}]
     out = []
@@ -149,13 +149,13 @@ KINDS = {"hinge": "hinge", "slide": "slide", "ball": "ball"}
 
 def _check_axes(model: Model, body) -> None:
     """Refuse what MuJoCo cannot do: damping along axes that are neither the joint's nor, where it does not matter, others."""
-    if body.damper_axes == "parent" and np.ptp(_number(model, "dof.damping")[slice(body.v[0], sum(body.v))]) > 1e-12:
+    if body.joint.damper_axes == "parent" and np.ptp(_number(model, "dof.damping")[slice(body.v[0], sum(body.v))]) > 1e-12:
         raise Refused(f"body {body.name!r}: damping of a free body along its parent's axes")
-    if body.spring_law == "components" and _number(model, "dof.stiffness")[slice(body.v[0], sum(body.v))].any():
+    if body.joint.spring_law == "components" and _number(model, "dof.stiffness")[slice(body.v[0], sum(body.v))].any():
         raise Refused(f"body {body.name!r}: a spring on the components of a rotation vector")
     v = slice(body.v[0], body.v[0] + 3)
-    for law, leaf in ((body.damper_axes, "dof.damping"), (body.armature_axes, "dof.armature")):
-        if law == "body" and body.joint_type in ("free", "cor", "planar") and np.ptp(_number(model, leaf)[v]) > 1e-12:
+    for law, leaf in ((body.joint.damper_axes, "dof.damping"), (body.joint.armature_axes, "dof.armature")):
+        if law == "body" and body.joint.type in ("free", "cor", "planar") and np.ptp(_number(model, leaf)[v]) > 1e-12:
             raise Refused(f"body {body.name!r}: {leaf} along body axes differs between axes, which MJCF cannot say")
 
 
@@ -240,7 +240,7 @@ def xxy(model: Model, source: str | None) -> dict:
         raise Refused("RING reads x_xy files only")
     top = model.topology
     for body in top.bodies:
-        if body.joint_type == "cor":
+        if body.joint.type == "cor":
             raise Refused(f"body {body.name!r}: RING refuses joint cor in a file")
     if "name" in root.attrib:
         root.attrib["model"] = root.attrib.pop("name")
@@ -248,11 +248,11 @@ def xxy(model: Model, source: str | None) -> dict:
         if "size" in geom.attrib:
             geom.attrib["dim"] = geom.attrib.pop("size")
     axes = _number(model, "joint.axes")
-    drawn = {b.name: axes[list(b.axes)].tolist() for b in top.bodies if b.joint_type in ("rr", "rr_imp", "rsaddle")}
+    drawn = {b.name: axes[list(b.joint.axes)].tolist() for b in top.bodies if b.joint.type in ("rr", "rr_imp", "rsaddle")}
     return {
         "xml": ElementTree.tostring(root, "unicode"),
         "axes": drawn,
-        "layout": [(b.name, b.joint_type, b.q[0], b.v[0], b.q[1], b.v[1]) for b in top.bodies],
+        "layout": [(b.name, b.joint.type, b.q[0], b.v[0], b.q[1], b.v[1]) for b in top.bodies],
     }
 
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from ..spatial import add, mul, stage, sub
+from ..structure import Topology
 from .system import System
 
 PRESCRIBED = ("acceleration", "velocity", "locked")
@@ -44,15 +45,28 @@ def _towards(target, v, dt):
     return mul(sub(target, v), 1.0 / dt)
 
 
+class Controls(NamedTuple):
+    """The parts of ctrl: commands of dofs, values of external functions, controls of actuators."""
+
+    commands: list
+    functions: list
+    actuators: list
+
+
+def split_controls(topology: Topology, ctrl) -> Controls:
+    first, last = len(topology.commands), len(ctrl) - len(topology.actuators)
+    return Controls(ctrl[:first], ctrl[first:last], ctrl[last:])
+
+
 def drive(system: System, v, tau, ctrl) -> Drive:
-    """Forces, prescribed accelerations and servo targets of the commands ``ctrl`` (nu components).
+    """Forces, prescribed accelerations and servo targets of the commands of dofs in ``ctrl`` (nu components).
 
     force: the command within its force limits, added to tau. acceleration: of the dof. velocity: reached at the end of the step, within
     its velocity limits. locked: at rest from the first step on. The force of a prescribed dof is whatever it takes.
     """
     tau, servo = list(tau), {}
     hold: list = [None] * len(tau)
-    command = dict(zip(system.topology.commands, ctrl[: len(system.topology.commands)], strict=True))
+    command = dict(zip(system.topology.commands, split_controls(system.topology, ctrl).commands, strict=True))
     for dof, kind in enumerate(system.topology.drives):
         if kind == "force":
             tau[dof] = add(tau[dof], clipped(system, "force_", dof, command[dof]))

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from ..model import Topology
 from ..spatial import add, mul, neg, stage, sub
+from ..structure import Topology
 from .kinematics import Frames, frames
 from .loops import active, loop_drifts, loop_gaps, loop_rates, loop_rows
 from .system import System

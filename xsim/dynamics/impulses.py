@@ -20,8 +20,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ..model import Topology
 from ..spatial import add, mul, neg, stage, sub, total
+from ..structure import Topology
 from .actuators import PRESCRIBED, bound, clip
 from .kinematics import Frames, inertial_force, mass_matrix
 from .passive import Quadratic

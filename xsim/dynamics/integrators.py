@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 
 from ..spatial import add, mul, stage, total
-from .actuators import drive
+from .actuation import activation_rates, next_activations
+from .actuators import drive, split_controls
 from .functions import at_time
 from .holonomic import closing, has_rows
 from .impulses import apply_impulses, rows
@@ -27,6 +28,7 @@ class Moving(NamedTuple):
 
     q: list
     v: list
+    act: list
     time: object
     diverged: object  # 1.0 where the flag of this name is set
     singular: object
@@ -43,8 +45,8 @@ class Change(NamedTuple):
 
 def _velocity(system: System, s: Moving, tau, ctrl, damped, sprung, ahead=0.0) -> Change:
     """The velocity after smooth forces, then after the impulses of friction, limits and servos."""
-    driven = drive(system, s.v, tau, ctrl)
-    x = acceleration(Motion(system, s.q, s.v, driven.tau, damped, sprung, driven.hold, tuple(closing(system, s.q, s.v)), ahead))
+    driven, inputs = drive(system, s.v, tau, ctrl), (tuple(s.act), tuple(split_controls(system.topology, ctrl).actuators))
+    x = acceleration(Motion(system, s.q, s.v, driven.tau, *inputs, damped, sprung, driven.hold, tuple(closing(system, s.q, s.v)), ahead))
     v, solved = apply_impulses(system, s.q, shifted(s.v, x.a, system.dt), driven.servo)
     return Change(v, x.pivot, solved)
 
@@ -89,14 +91,17 @@ FIRST_ORDER: dict[str, Callable] = {
 
 
 def _rk4(system: System, s: Moving, tau, ctrl) -> tuple:
-    """Classical Runge-Kutta; quaternions are integrated as four numbers (their rate is linear in them) and normalized at the end."""
+    """Classical Runge-Kutta; quaternions are integrated as four numbers (their rate is linear in them) and normalized at the end.
+
+    As ``rk4_manifold`` they are moved by the exponential of the stages' mean velocity, which is of second order for them (MuJoCo 3.2)."""
     stepwise = {"velocity", "locked", "servo"}.intersection(system.topology.drives)
     if rows(system.topology) or stepwise:
         raise ValueError(
             f"rk4 integrates smooth motion only; the model has {', '.join(sorted(stepwise)) or 'friction or limits'}: choose another "
             "integrator, or switch rows off with with_rows(model, ())"
         )
-    outside = ctrl[len(system.topology.commands) :]
+    _, outside, controls = split_controls(system.topology, ctrl)
+    manifold = system.topology.integrator == "rk4_manifold"
     h = system.dt
 
     def full(xs):
@@ -104,20 +109,22 @@ def _rk4(system: System, s: Moving, tau, ctrl) -> tuple:
 
     def one(carry, now):
         """A stage: slopes where the last ones lead in the part ``reach`` of the step, summed with their weights."""
-        (dq, dv), sums, pivot = carry
+        (dq, dv, da), sums, pivot = carry
         reach, weight = mul(h, now[0]), now[1]
-        q, v, there = shifted(s.q, dq, reach), shifted(s.v, dv, reach), at_time(system, add(s.time, reach), outside)
+        q = integrate(system, s.q, dq, reach) if manifold else shifted(s.q, dq, reach)
+        v, act, there = shifted(s.v, dv, reach), shifted(s.act, da, reach), at_time(system, add(s.time, reach), outside)
         driven = drive(there, v, tau, ctrl)
-        x = acceleration(Motion(there, q, v, driven.tau, hold=driven.hold))
-        slopes = (full(rates(there, q, v)), full(x.a))
+        x = acceleration(Motion(there, q, v, driven.tau, tuple(act), tuple(controls), hold=driven.hold))
+        slopes = (full(v if manifold else rates(there, q, v)), full(x.a), full(activation_rates(there, act, controls)))
         sums = jax.tree.map(lambda total, k: total + weight * k, sums, slopes)
         return (slopes, sums, jnp.minimum(pivot, *full([x.pivot]))), None
 
-    zero, pivot = (full([0.0] * len(s.q)), full([0.0] * len(s.v))), full([1.0])[0]
+    zero = tuple(full([0.0] * n) for n in (len(s.v if manifold else s.q), len(s.v), len(s.act)))
+    pivot = full([1.0])[0]
     stages = jnp.array([[0.0, 0.5, 0.5, 1.0], [1 / 6, 1 / 3, 1 / 3, 1 / 6]], pivot.dtype).T
-    (_, (dq, dv), pivot), _ = jax.lax.scan(one, (zero, zero, pivot), stages)
-    q = shifted(s.q, dq, h)
-    return integrate(system, q, [0.0] * len(s.v), 0.0), shifted(s.v, dv, h), pivot
+    (_, (dq, dv, da), pivot), _ = jax.lax.scan(one, (zero, zero, pivot), stages)
+    q = integrate(system, s.q, dq, h) if manifold else integrate(system, shifted(s.q, dq, h), [0.0] * len(s.v), 0.0)
+    return q, shifted(s.v, dv, h), next_activations(system, s.act, da, h), pivot
 
 
 @stage
@@ -129,24 +136,28 @@ def _health(q, v, pivot, solved, diverged, singular, unsolved):
     return jnp.where(bad, 1.0, diverged), jnp.where(pivot == 0, 1.0, singular), unsolved
 
 
+RUNGE_KUTTA = ("rk4", "rk4_manifold")
+
+
 def step_velocity(system: System, s: Moving, tau, ctrl) -> Change:
     """The velocity one step of the model's integrator leads to; of rk4, that of its first stage."""
     name = system.topology.integrator
-    return FIRST_ORDER["euler" if name == "rk4" else name](system, s, tau, ctrl)
+    return FIRST_ORDER["euler" if name in RUNGE_KUTTA else name](system, s, tau, ctrl)
 
 
 def advance(system: System, s: Moving, tau, ctrl) -> Moving:
     """One step with the model's integrator."""
-    outside = ctrl[len(system.topology.commands) :]
+    _, outside, controls = split_controls(system.topology, ctrl)
     system = at_time(system, s.time, outside)
-    if system.topology.integrator == "rk4":
-        q, v, pivot = _rk4(system, s, tau, ctrl)
+    if system.topology.integrator in RUNGE_KUTTA:
+        q, v, act, pivot = _rk4(system, s, tau, ctrl)
         solved = 1.0
         open_rows = has_rows(system.topology)
     else:
         v, pivot, solved = step_velocity(system, s, tau, ctrl)
         q = integrate(system, s.q, v, system.dt)
+        act = next_activations(system, s.act, activation_rates(system, s.act, controls), system.dt)
         open_rows = active(system)  # couplings are closed by the acceleration of these rules
     if open_rows:
         q, v = project(at_time(system, add(s.time, system.dt), outside), q, v)
-    return Moving(q, v, add(s.time, system.dt), *_health(q, v, pivot, solved, s.diverged, s.singular, s.unsolved))
+    return Moving(q, v, act, add(s.time, system.dt), *_health(q, v, pivot, solved, s.diverged, s.singular, s.unsolved))

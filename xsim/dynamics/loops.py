@@ -94,16 +94,17 @@ def ends_of(system: System, frame: Frames, infos, every) -> list[tuple[End, ...]
     """The ends of constraints or forces; every: of each, the poses in the links of its bodies."""
     out = []
     for info, poses in zip(infos, every, strict=True):
-        ends = []
-        for body, pose in zip(info.bodies, poses, strict=True):
-            link = body_link(system, body)
-            if link < 0:
-                ends.append(_fixed_end(pose))
-            else:
-                reference = frame.pose[system.tables.root[link]].pos
-                ends.append(_end(frame.R[link], frame.origin[link], frame.pose[link].quat, reference, pose))
-        out.append(tuple(ends))
+        out.append(tuple(end_of(system, frame, body, pose) for body, pose in zip(info.bodies, poses, strict=True)))
     return out
+
+
+def end_of(system: System, frame: Frames, body: int, pose: Pose) -> End:
+    """A frame of a body; pose: in the link the body moves with, in the world for one that does not move."""
+    link = body_link(system, body)
+    if link < 0:
+        return _fixed_end(pose)
+    reference = frame.pose[system.tables.root[link]].pos
+    return _end(frame.R[link], frame.origin[link], frame.pose[link].quat, reference, pose)
 
 
 @stage

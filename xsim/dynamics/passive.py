@@ -4,9 +4,32 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..spatial import apply, apply_inverse, dot, matrix, mul, neg, stage, sub, total, vsub
-from .kinematics import Frames
+from ..spatial import (
+    ZERO3,
+    Force,
+    Inertia,
+    Motion,
+    Pose,
+    add,
+    apply,
+    apply_inverse,
+    dot,
+    inertia_move,
+    madd,
+    matrix,
+    momentum,
+    mscale,
+    mul,
+    neg,
+    stage,
+    sub,
+    total,
+    vsub,
+)
+from .kinematics import Frames, gather
+from .medium import medium_force
 from .system import Block, System, split_q
+from .tendons import tendon_force
 
 BASIS = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
 
@@ -92,7 +115,7 @@ def displacements(system: System, q) -> list:
     out: list = []
     qs, refs = split_q(system, q), split_q(system, system.spring_ref)
     for i, link in enumerate(system.topology.links):
-        law = system.topology.bodies[link.body].spring_law
+        law = system.topology.bodies[link.body].joints[link.joint].spring_law
         out.extend(_displacement(system.joints[i], system.numbers[i], law, qs[i], refs[i]))
     return out
 
@@ -124,5 +147,34 @@ def _minus(a, b):
 
 
 def passive_force(system: System, frame: Frames, q, v, damping: Quadratic) -> list:
-    """Springs and dampers: see `spring_force`; minus damping times velocity."""
-    return _minus(spring_force(system, frame, q), damping.times(v))
+    """Springs (see `spring_force`) and dampers of joints and of tendons, weight that is taken back, forces of the medium around."""
+    if "passive" in system.topology.disabled:
+        return [0.0] * len(v)
+    out = _minus(spring_force(system, frame, q), damping.times(v))
+    for more in (tendon_force(system, frame, q, v), weight_taken(system, frame, False), medium_force(system, frame, v)):
+        out = [add(x, y) for x, y in zip(out, more, strict=True)]
+    return out
+
+
+@stage
+def _upwards(R, origin, offset: Pose, inertia: Inertia, gravity, factor) -> Force:
+    """What takes back a factor of a body's weight."""
+    lifted = inertia_move(matrix(offset.quat), offset.pos, inertia)
+    return mscale(momentum(inertia_move(R, origin, lifted), Motion(ZERO3, gravity)), neg(factor))
+
+
+def weight_taken(system: System, frame: Frames, by_actuators: bool) -> list:
+    """Gravity compensation on the joints where it counts as an actuator's force, or on the others."""
+    top = system.topology
+    force: list = [None] * len(top.links)
+    for index, body in enumerate(top.bodies):
+        if body.gravcomp is not None and body.link >= 0:
+            own = system.offset[index], system.bodies[index], system.gravity, system.gravcomp[body.gravcomp]
+            one = _upwards(frame.R[body.link], frame.origin[body.link], *own)
+            force[body.link] = one if force[body.link] is None else madd(force[body.link], one)
+    out = gather(system, frame, force) if any(f is not None for f in force) else [0.0] * len(frame.subspace)
+    for joint in top.joints:
+        if joint.actuator_gravcomp != by_actuators:
+            for dof in range(joint.v[0], sum(joint.v)):
+                out[dof] = 0.0
+    return out

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from ..spatial import add, in_one_region, mul, neg, one_region, stage, sub, total
+from .actuation import effort
 from .forces import element_force, soft_rows
 from .holonomic import holonomic_rates, holonomic_rows
 from .kinematics import Frames, frames, inverse_dynamics, link_inertias, mass_matrix
@@ -337,6 +338,7 @@ def implicit(inputs, primal, residual, again=None):
 class Motion(NamedTuple):
     """What the equation of motion is evaluated at.
 
+    act, ctrl: activations and controls of the actuators.
     damped, sprung: the time over which damping and the square of the time over which springs act implicitly (0.0: not at all).
     hold: per dof the acceleration that is prescribed, None where it follows from the forces; () for no prescribed dof.
     closing: per holonomic row, what its second derivative is to be more than zero; none for the rows after its end.
@@ -347,6 +349,8 @@ class Motion(NamedTuple):
     q: list
     v: list
     tau: list
+    act: tuple = ()
+    ctrl: tuple = ()
     damped: object = 0.0
     sprung: object = 0.0
     hold: tuple = ()
@@ -429,6 +433,8 @@ def residual(m: Motion, x, terms: Terms | None = None) -> list:
     tau = m.tau
     if m.system.topology.forces:
         tau = [add(a, b) for a, b in zip(tau, element_force(m.system, t.frame, m.q, m.v), strict=True)]
+    if m.ctrl:
+        tau = [add(a, b) for a, b in zip(tau, effort(m.system, t.frame, m.q, m.v, m.act, m.ctrl).tau, strict=True)]
     balance = with_fall(pulled(_balance(force, tau, passive, extra), t.jacobian, y), t.soft, m.v, a)
     if m.hold:
         balance = [b if h is None else 0.0 for b, h in zip(balance, m.hold, strict=True)]

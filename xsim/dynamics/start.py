@@ -8,6 +8,7 @@ import warnings
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ..model import Model, State
 from ..spatial import Motion, add, cross, inertia_move, madd, matrix, momentum, mul, quat_conj, quat_log, quat_mul, scale, sub, vsub
@@ -19,15 +20,38 @@ from .solve import factorize, loaded_mass, solve
 from .step import Call, check_width, compiled, integrate
 from .system import body_inertias
 
-__all__ = ["gaps", "init", "project", "state_from_poses"]
+__all__ = ["find_key", "gaps", "init", "project", "state_at", "state_from_poses"]
 
 MOVED = 1e-6
 """A start that the constraints move by more than this (m, rad, and per second) is worth a warning."""
 
 
-def init(model: Model, q=None, v=None, ctrl=None) -> State:
+def state_at(model: Model, q, v, time=0.0, act=None, mocap=None) -> State:
+    """The state with these numbers, as they are. act: (*batch, na), default zero; mocap: (*batch, nmocap, 7), default as drawn."""
+    batch, dtype = q.shape[:-1], q.dtype
+    act = jnp.zeros((*batch, model.na), dtype) if act is None else act
+    if mocap is None:
+        rows = np.array([i for i, body in enumerate(model.topology.bodies) if body.mocap is not None], int)
+        mocap = jnp.concatenate([jnp.asarray(model.get(f"body.{name}"))[..., rows, :] for name in ("pos", "quat")], -1)
+    time, flags = jnp.broadcast_to(jnp.asarray(time, dtype), batch), jnp.zeros(batch, jnp.int32)
+    return State(q, v, time, flags, jnp.broadcast_to(act, (*batch, model.na)), jnp.broadcast_to(mocap, (*batch, *mocap.shape[-2:])))
+
+
+def find_key(model: Model, key):
+    """The key of that name or number. Raises KeyError for an unknown one."""
+    keys = model.topology.keys
+    names = [k.name for k in keys]
+    if isinstance(key, str) and key in names:
+        return keys[names.index(key)]
+    if isinstance(key, int) and 0 <= key < len(keys):
+        return keys[key]
+    raise KeyError(f"no key {key!r}; keys: {', '.join(names) or 'none'}")
+
+
+def init(model: Model, q=None, v=None, ctrl=None, *, key=None) -> State:
     """The state at q, v (defaults: where the file lets it start; the neutral configuration at rest if it does not say), time 0.
 
+    key: name or number of a key of the file, whose state takes the place of these defaults.
     q: (*batch, nq), v: (*batch, nv). The batch is that of the model's per-environment leaves and of the arguments. Where neither is given
     and the model has holonomic constraints, the start is projected onto them (see `project`), with a warning where that moves a model
     that is not batched by more than 1e-6; ctrl (*batch, nu) holds what external functions prescribe there. Raises ValueError for a wrong
@@ -35,17 +59,19 @@ def init(model: Model, q=None, v=None, ctrl=None) -> State:
     """
     dtype = model.option.dt.dtype
     as_drawn, v_given = q is None and v is None, v
-    q, v = (jnp.asarray(own if x is None else x, dtype) for x, own in zip((q, v), model.topology.initial, strict=True))
+    named = None if key is None else find_key(model, key)
+    own = model.topology.initial if named is None else (named.q, named.v)
+    q, v = (jnp.asarray(x if given is None else given, dtype) for given, x in zip((q, v), own, strict=True))
     check_width("q", q, model.nq)
     check_width("v", v, model.nv)
     batch = batch_shape(model, (q, 1), (v, 1))
-    state = State(
-        q=jnp.broadcast_to(q, (*batch, model.nq)),
-        v=jnp.broadcast_to(v, (*batch, model.nv)),
-        time=jnp.zeros(batch, dtype),
-        flags=jnp.zeros(batch, jnp.int32),
-    )
-    if v_given is None and model.topology.velocities:
+    q, v = jnp.broadcast_to(q, (*batch, model.nq)), jnp.broadcast_to(v, (*batch, model.nv))
+    if named is None:
+        state = state_at(model, q, v)
+    else:
+        mocap = jnp.asarray(named.mocap, dtype).reshape(-1, 7)
+        state = state_at(model, q, v, named.time, jnp.asarray(named.act, dtype), mocap)
+    if v_given is None and named is None and model.topology.velocities:
         state = state.replace(v=_given_velocity(model, state.q))
     if not as_drawn or not has_rows(model.topology):
         return state
@@ -87,12 +113,17 @@ def project(model: Model, state: State, ctrl=None, iterations: int = 20) -> Stat
     The configuration is moved by Newton steps, each the shortest in the metric of the mass matrix; then the velocity, in one. What is
     consistent stays where it is. Where Newton's method finds no solution the state keeps a gap: see `gaps`.
     """
-    c = Call(model, state.q, state.v, ctrl=ctrl, time=state.time)
+    c = Call(model, state.q, state.v, ctrl=ctrl, time=state.time, mocap=state.mocap)
     if not has_rows(model.topology):
         return state
     q = jax.lax.fori_loop(0, iterations, lambda _, x: spread(closer(c.system, x), x), spread(c.q, c.system, c.q))
-    time, flags = (jnp.broadcast_to(x, c.lanes.batch) for x in (state.time, state.flags))
-    return State(c.join(q), c.join(tangent(c.system, q, c.v)), time, flags)
+    q, v = c.join(q), c.join(tangent(c.system, q, c.v))
+    batch = q.shape[:-1]
+    time, flags = (jnp.broadcast_to(x, batch) for x in (state.time, state.flags))
+    return state.replace(
+        q=q, v=v, time=time, flags=flags, act=jnp.broadcast_to(state.act, (*batch, model.na)),
+        mocap=jnp.broadcast_to(state.mocap, (*batch, *state.mocap.shape[-2:])),
+    )  # fmt: skip
 
 
 @compiled
@@ -144,7 +175,7 @@ def _state_from_poses(model: Model, pos, quat, lin, ang, time, ctrl, start):
                 away = sub(wanted, c.q[place])
                 c.q[place] = add(c.q[place], mul(2 * math.pi, jnp.round(away / (2 * math.pi))))
         q = c.join(c.q)
-    state = State(q, jnp.broadcast_to(v, (*batch, model.nv)), jnp.broadcast_to(time, batch), jnp.zeros(batch, jnp.int32))
+    state = state_at(model, q, jnp.broadcast_to(v, (*batch, model.nv)), time)
     state = project(model, state, ctrl)
     error, _ = _errors(model, state.q, pos, quat)
     return state, jnp.abs(error).max(-1, initial=0.0)

@@ -17,7 +17,8 @@ import jax.numpy as jnp
 from ..model import Data, Flags, Model, State
 from ..spatial import one_region
 from . import kinematics as kin
-from .actuators import PRESCRIBED, drive
+from .actuation import activation_rates, effort
+from .actuators import PRESCRIBED, drive, split_controls
 from .forces import element_energy, element_force
 from .functions import at_time
 from .holonomic import has_rows
@@ -27,9 +28,10 @@ from .lanes import Lanes, batch_shape, make_lanes
 from .manifold import difference as _difference
 from .manifold import integrate as _integrate
 from .passive import displacements, passive_force, quadratic
+from .prepare import prepare
 from .solve import Motion as Equation
 from .solve import Solved, acceleration, loaded_mass, multiply
-from .system import System, gravity_acceleration, prepare
+from .system import System, gravity_acceleration
 
 __all__ = [
     "bias", "body_inertia", "difference", "energy", "forward", "forward_dynamics", "integrate", "inverse_dynamics", "jacobian",
@@ -60,27 +62,31 @@ def check_width(name: str, x, width: int) -> None:
 class Call:
     """One call of a public function: lanes, prepared system and the arguments as components."""
 
-    def __init__(self, model: Model, q, v=None, tau=None, extra=(), ctrl=None, time=None):
+    def __init__(self, model: Model, q, v=None, tau=None, extra=(), ctrl=None, time=None, act=None, mocap=None):
         self.model = model
         dtype = jnp.asarray(q).dtype
         checked = []
-        given = (("q", q, model.nq), ("v", v, model.nv), ("tau", tau, model.nv), ("ctrl", ctrl, model.nu))
+        given = (("q", q, model.nq), ("v", v, model.nv), ("tau", tau, model.nv), ("ctrl", ctrl, model.nu), ("act", act, model.na))
         for name, x, width in (*given, *(("argument", e, model.nv) for e in extra)):
             x = None if x is None else jnp.asarray(x, dtype)
             if x is not None:
                 check_width(name, x, width)
             checked.append(x)
         clock = [] if time is None else [(jnp.asarray(time, dtype), 0)]
-        self.lanes: Lanes = make_lanes(batch_shape(model, *((x, 1) for x in checked), *clock))
+        held = [] if mocap is None or not model.topology.size("nmocap") else [(jnp.asarray(mocap, dtype), 2)]
+        self.lanes: Lanes = make_lanes(batch_shape(model, *((x, 1) for x in checked), *clock, *held))
         parts: list[Any] = [None if x is None else list(self.lanes.split(x, 1)) for x in checked]
-        self.q, self.v, self.tau, self.ctrl = parts[:4]
-        self.extra = parts[4:]
+        self.q, self.v, self.tau, self.ctrl, self.act = parts[:5]
+        self.extra = parts[5:]
         if self.tau is None:
             self.tau = [0.0] * model.nv
         if self.ctrl is None:
             self.ctrl = [0.0] * model.nu
+        if self.act is None:
+            self.act = [0.0] * model.na
         now = self.lanes.split(clock[0][0], 0) if clock else jnp.zeros((), dtype)
-        self.system: System = at_time(prepare(model, self.lanes), now, self.ctrl[len(model.topology.commands) :])
+        placed = self.lanes.split(held[0][0], 2) if held else None
+        self.system: System = at_time(prepare(model, self.lanes, placed), now, split_controls(model.topology, self.ctrl).functions)
 
     def join(self, x, core: int = 1):
         out = self.lanes.join(x, core)
@@ -183,28 +189,29 @@ def passive(model: Model, q, v):
 
 
 @compiled
-def smooth_acceleration(model: Model, q, v, tau=None, ctrl=None, time=None):
+def smooth_acceleration(model: Model, q, v, tau=None, ctrl=None, time=None, act=None):
     """Acceleration from tau, commands, springs, dampers, gravity and velocity terms: (*batch, nv).
 
-    ctrl: (*batch, nu), commands of the driven dofs (`Topology.commands`); None: zero.
+    ctrl: (*batch, nu), see `Model.ctrl_names`; act: (*batch, na) activations; None: zero.
     """
-    c = Call(model, q, v, tau, ctrl=ctrl, time=time)
+    c = Call(model, q, v, tau, ctrl=ctrl, time=time, act=act)
     return c.join(smooth(c).a)
 
 
 def smooth(c: Call) -> Solved:
     """The solution of the equation of motion under smooth forces."""
     driven = drive(c.system, c.v, c.tau, c.ctrl)
-    return acceleration(Equation(c.system, c.q, c.v, driven.tau, hold=driven.hold))
+    inputs = tuple(c.act), tuple(split_controls(c.system.topology, c.ctrl).actuators)
+    return acceleration(Equation(c.system, c.q, c.v, driven.tau, *inputs, hold=driven.hold))
 
 
 @compiled
-def forward_dynamics(model: Model, q, v, tau=None, ctrl=None, time=None):
+def forward_dynamics(model: Model, q, v, tau=None, ctrl=None, time=None, act=None):
     """Acceleration under everything that acts on the model: (*batch, nv).
 
     Where dry friction, limits or servos act, which are impulses on the velocity, it is the mean over one step of the model's rule.
     """
-    c = Call(model, q, v, tau, ctrl=ctrl, time=time)
+    c = Call(model, q, v, tau, ctrl=ctrl, time=time, act=act)
     return c.join(_total(c)[0])
 
 
@@ -214,7 +221,7 @@ def _total(c: Call):
         x = smooth(c)
         return x.a, x.pivot, 1.0
     zero = jnp.zeros((), c.dtype)
-    change = step_velocity(c.system, Moving(c.q, c.v, zero, zero, zero, zero), c.tau, c.ctrl)
+    change = step_velocity(c.system, Moving(c.q, c.v, c.act, zero, zero, zero, zero), c.tau, c.ctrl)
     return [(new - old) / c.system.dt for new, old in zip(change.v, c.v, strict=True)], change.pivot, change.solved
 
 
@@ -285,7 +292,7 @@ def forward(model: Model, state: State, ctrl=None, tau=None) -> Data:
     """Everything that can be computed at a state. tau: generalized force (*batch, nv), ctrl: commands (*batch, nu).
 
     See `Data` for what comes back; its acceleration is that of `forward_dynamics`."""
-    c = Call(model, state.q, state.v, tau, ctrl=ctrl, time=state.time)
+    c = Call(model, state.q, state.v, tau, ctrl=ctrl, time=state.time, act=state.act, mocap=state.mocap)
     system = c.system
     frame = kin.frames(system, c.q)
     a, pivot, solved = _total(c)
@@ -302,12 +309,16 @@ def forward(model: Model, state: State, ctrl=None, tau=None) -> Data:
     bias = kin.inverse_dynamics(system, frame, inertia, c.q, c.v)
     passive = passive_force(system, frame, c.q, c.v, damping)
     tau = drive(system, c.v, c.tau, c.ctrl).tau
-    element = element_force(system, frame, c.q, c.v) if system.topology.forces else [0.0] * model.nv
-    rows = [0.0] * model.nv
+    zero = [0.0] * model.nv
+    controls = split_controls(system.topology, c.ctrl).actuators
+    actuator = effort(system, frame, c.q, c.v, c.act, controls) if system.topology.actuators else None
+    driven = zero if actuator is None else actuator.tau
+    element = element_force(system, frame, c.q, c.v) if system.topology.forces else zero
+    rows = zero
     if impulse_rows(system.topology) or has_rows(system.topology) or set(PRESCRIBED).intersection(system.topology.drives):
         loads = quadratic(system, frame, system.armature, "armature").times(a)
         force = kin.inertial_force(system, frame, inertia, a)
-        rows = [f + x + b - p - t - e for f, x, b, p, t, e in zip(force, loads, bias, passive, tau, element, strict=True)]
+        rows = [f + x + b - p - t - e - u for f, x, b, p, t, e, u in zip(force, loads, bias, passive, tau, element, driven, strict=True)]
         if impulse_rows(system.topology):
             rows = [a + b for a, b in zip(rows, implicit_force(system, frame, c.q, c.v, a), strict=True)]
     return Data(
@@ -321,6 +332,10 @@ def forward(model: Model, state: State, ctrl=None, tau=None) -> Data:
         bias=c.join(bias),
         passive=c.join(passive),
         tau=c.join(tau),
+        actuator=c.join(driven),
+        actuator_force=c.join([] if actuator is None else actuator.force),
+        actuator_length=c.join([] if actuator is None else actuator.length),
+        act_rate=c.join(activation_rates(system, c.act, controls)),
         element=c.join(element),
         constraint=c.join(rows),
         flags=flags.astype(jnp.int32),
@@ -378,13 +393,15 @@ def _inputs(model: Model, state: State, ctrl, tau, plural: str = "") -> _Inputs:
 
 
 def _steps(model: Model, state: State, inputs: _Inputs, steps: int, record, checkpoint=False):
-    batch = batch_shape(model, (state.q, 1), (state.v, 1), *inputs.cores())
+    batch = batch_shape(model, *zip(_parts(state), CORES, strict=True), *inputs.cores())
     lanes = make_lanes(batch)
-    system = prepare(model, lanes)
+    mocap = jnp.broadcast_to(state.mocap, (*batch, *state.mocap.shape[-2:]))
+    system = prepare(model, lanes, lanes.split(mocap, 2))
     flags, dtype = jnp.broadcast_to(state.flags, batch), state.q.dtype
     moving = Moving(
         list(lanes.split(jnp.broadcast_to(state.q, (*batch, model.nq)), 1)),
         list(lanes.split(jnp.broadcast_to(state.v, (*batch, model.nv)), 1)),
+        list(lanes.split(jnp.broadcast_to(state.act, (*batch, model.na)), 1)),
         lanes.split(jnp.broadcast_to(state.time, batch), 0),
         *(lanes.split((flags & bit != 0).astype(dtype), 0) for bit in (Flags.DIVERGED, Flags.SINGULAR, Flags.UNSOLVED)),
     )
@@ -392,7 +409,8 @@ def _steps(model: Model, state: State, inputs: _Inputs, steps: int, record, chec
     def public(m: Moving) -> State:
         set_flags = Flags.DIVERGED * lanes.join(m.diverged, 0) + Flags.SINGULAR * lanes.join(m.singular, 0)
         set_flags = set_flags + Flags.UNSOLVED * lanes.join(m.unsolved, 0)
-        return State(lanes.join(m.q, 1), lanes.join(m.v, 1), lanes.join(m.time, 0), set_flags.astype(flags.dtype))
+        act = lanes.join(m.act, 1) if m.act else jnp.zeros((*batch, 0), dtype)
+        return State(lanes.join(m.q, 1), lanes.join(m.v, 1), lanes.join(m.time, 0), set_flags.astype(flags.dtype), act, mocap)
 
     # Transposed once for all steps, not in every step.
     split = _Inputs(*(None if x is None else lanes.split_sequence(x) for x in inputs))
@@ -427,7 +445,7 @@ CHUNK = 1024
 
 def _chunked(fn, model: Model, state: State, inputs: _Inputs, steps, record, checkpoint=False):
     """Run ``fn`` on slices of a large batch one after another, so that a step's numbers stay in the processor's cache."""
-    batch = batch_shape(model, (state.q, 1), (state.v, 1), *inputs.cores())
+    batch = batch_shape(model, *zip(_parts(state), CORES, strict=True), *inputs.cores())
     size = math.prod(batch)
     if jax.default_backend() != "cpu" or size <= CHUNK:
         return fn(model, state, inputs, steps, record, checkpoint)
@@ -450,8 +468,8 @@ def _chunked(fn, model: Model, state: State, inputs: _Inputs, steps, record, che
     paths = [p for p in model.paths() if isinstance(model.get(p), jax.Array)]
     leaves = {p: cut(model.get(p), len(model.shape(p))) for p in paths}
     sliced = {p: x for p, x in leaves.items() if x is not None}
-    whole = State(*(jnp.broadcast_to(x, (*batch, *x.shape[x.ndim - c :])) for x, c in zip(_parts(state), (1, 1, 0, 0), strict=True)))
-    states = State(*(cut(x, c) for x, c in zip(_parts(whole), (1, 1, 0, 0), strict=True)))
+    whole = State(*(jnp.broadcast_to(x, (*batch, *x.shape[x.ndim - c :])) for x, c in zip(_parts(state), CORES, strict=True)))
+    states = State(*(cut(x, c) for x, c in zip(_parts(whole), CORES, strict=True)))
     slices = _Inputs(*(None if x is None else cut(x, 1, 1) for x in inputs))
 
     def one(args):
@@ -466,8 +484,12 @@ def _chunked(fn, model: Model, state: State, inputs: _Inputs, steps, record, che
     return final, kept
 
 
+CORES = (1, 1, 0, 0, 1, 2)
+"""Dimensions of a state's parts without a batch."""
+
+
 def _parts(state: State) -> tuple:
-    return state.q, state.v, state.time, state.flags
+    return state.q, state.v, state.time, state.flags, state.act, state.mocap
 
 
 def _uncut(x, size: int, batch):

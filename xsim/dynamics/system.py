@@ -1,18 +1,19 @@
 """The model as the algorithms see it: components per link, derived quantities computed, structure tabulated.
 
-`prepare` runs once per call of a public function and stays outside the loop of a rollout: inertias of welded and
+`components` runs once per call of a public function and stays outside the loop of a rollout: inertias of welded and
 geom-based bodies, unit axes and unit quaternions are computed here from the leaves, inside the compiled function.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 from ..joints import Numbers, elementary
 from ..jointtypes import JOINT_TYPES
-from ..model import Coupling, ElementForce, Frozen, Limit, Model, Topology
+from ..model import Actuator, Coupling, ElementForce, Frozen, Geom, Limit, Medium, Model, Site, Tendon
 from ..spatial import (
     IDENTITY,
     ZERO3,
@@ -33,6 +34,7 @@ from ..spatial import (
     sub,
     total,
 )
+from ..structure import Topology
 from .lanes import Lanes
 
 NO_INERTIA = Inertia(0.0, ZERO3, (0.0,) * 6)
@@ -83,17 +85,18 @@ def tables(topology: Topology) -> Tables:
     after = tuple(tuple(k for k in range(len(before)) if i in before[k]) for i in range(len(before)))
     at_link, blocks = [], []
     for index, body in enumerate(bodies):
-        at_link.append(JOINT_TYPES[body.joint_type].nv > 0 and body.frame is None)
-        own = [i for i, link in enumerate(links) if link.body == index]
-        slides = []
-        for i in own:
-            if links[i].kind != "slide":
-                break
-            slides.append(i)
-        rotating = [i for i in own[len(slides) :] if links[i].kind in ("hinge", "ball")]
-        laws = [None if axes == "joint" else axes for axes in (body.damper_axes, body.armature_axes)]
-        if slides and rotating and any(laws):
-            blocks.append(Block(index, tuple(slides), tuple(rotating), *laws))
+        at_link.append(body.v[1] > 0 and body.frame is None)
+        for place, joint in enumerate(body.joints):
+            own = [i for i, link in enumerate(links) if (link.body, link.joint) == (index, place)]
+            slides = []
+            for i in own:
+                if links[i].kind != "slide":
+                    break
+                slides.append(i)
+            rotating = [i for i in own[len(slides) :] if links[i].kind in ("hinge", "ball")]
+            laws = [None if axes == "joint" else axes for axes in (joint.damper_axes, joint.armature_axes)]
+            if slides and rotating and any(laws):
+                blocks.append(Block(index, tuple(slides), tuple(rotating), *laws))
     return Tables(tuple(root), tuple(dof_link), tuple(before), after, tuple(link_last), tuple(at_link), tuple(blocks))
 
 
@@ -127,6 +130,16 @@ class System(NamedTuple):
     gravity: tuple
     dt: object
     regularization: object
+    gravcomp: tuple
+    spring_damper: tuple
+    sites: Site
+    geoms: Geom
+    tendons: Tendon
+    actuators: Actuator
+    medium: Medium
+    bodies: tuple  # Inertia per body about its own origin, body axes
+    slack: tuple = ()  # per tendon, the lengths between which its spring is at rest
+    acc0: tuple = ()  # per actuator, norm of the joint accelerations that unit force gives at the start
 
 
 @stage
@@ -135,9 +148,12 @@ def _pose(pos, quat):
 
 
 @stage
-def geom_inertia(shape: str, size, mass, pos, quat) -> Inertia:
-    """Inertia of a uniform solid about the body frame's origin; its own axes are those of `xsim.spec`."""
-    x, y, z = SHAPES[shape](size)
+def geom_inertia(shape: str, size, mass, density, solid, pos, quat) -> Inertia:
+    """Inertia of a uniform solid about the body frame's origin; its own axes are those of `xsim.spec`. mass None: by the density. solid:
+    volume and moments of a shape without a formula."""
+    volume, (x, y, z) = (VOLUMES[shape](size), SHAPES[shape](size)) if solid is None else solid
+    if mass is None:
+        mass = mul(density, volume)
     own = Inertia(mass, ZERO3, (mul(mass, x), mul(mass, y), mul(mass, z), 0.0, 0.0, 0.0))
     return inertia_move(matrix(normalize(quat)), pos, own)
 
@@ -181,6 +197,15 @@ SHAPES = {
 }
 
 
+VOLUMES = {
+    "box": lambda s: mul(8.0, mul(s[0], mul(s[1], s[2]))),
+    "sphere": lambda s: mul(4 * math.pi / 3, mul(s[0], mul(s[0], s[0]))),
+    "ellipsoid": lambda s: mul(4 * math.pi / 3, mul(s[0], mul(s[1], s[2]))),
+    "cylinder": lambda s: mul(2 * math.pi, mul(mul(s[0], s[0]), s[1])),
+    "capsule": lambda s: mul(2 * math.pi, mul(mul(s[0], s[0]), add(s[1], mul(s[0], 2.0 / 3.0)))),
+}
+
+
 @stage
 def _explicit(mass, com, inertia) -> Inertia:
     at_com = Inertia(mass, ZERO3, inertia)
@@ -217,30 +242,36 @@ def body_inertias(model: Model, lanes: Lanes) -> list[Inertia]:
     """Inertia of every body about its own origin, body axes."""
     split = lanes.split
     mass, com, moment = split(model.body.mass, 1), split(model.body.com, 2), split(model.body.inertia, 2)
-    size, gmass = split(model.geom.size, 2), split(model.geom.mass, 1)
+    size, gmass, density = split(model.geom.size, 2), split(model.geom.mass, 1), split(model.geom.density, 1)
     gpos, gquat = split(model.geom.pos, 2), split(model.geom.quat, 2)
-    out = []
+    out, of_body = [], [[] for _ in model.topology.bodies]
+    for geom in model.topology.geoms:
+        if geom.body >= 0 and (geom.mass is not None or geom.density is not None):
+            of_body[geom.body].append(geom)
     for index, body in enumerate(model.topology.bodies):
         if body.explicit is not None:
             out.append(_explicit(mass[body.explicit], com[body.explicit], moment[body.explicit]))
             continue
         inertia = NO_INERTIA
-        for geom in model.topology.geoms:
-            if geom.body == index and geom.row is not None:
-                i = geom.row
-                inertia = inertia_add(inertia, geom_inertia(geom.shape, size[i], gmass[i], gpos[i], gquat[i]))
+        for geom in of_body[index]:
+            i, mass_row = geom.row, geom.mass
+            heavy = (None, density[geom.density]) if mass_row is None else (gmass[mass_row], None)
+            inertia = inertia_add(inertia, geom_inertia(geom.shape, size[i], *heavy, geom.solid, gpos[i], gquat[i]))
         out.append(inertia)
     return out
 
 
-def prepare(model: Model, lanes: Lanes) -> System:
-    """Everything derived from the leaves, as components."""
+def components(model: Model, lanes: Lanes, mocap=None) -> System:
+    """Everything that follows from the leaves alone, as components. mocap: poses (7 components) of the mocap bodies, None: as drawn."""
     top, tab, split = model.topology, tables(model.topology), lanes.split
     poses = [_pose(p, q) for p, q in zip(split(model.body.pos, 2), split(model.body.quat, 2), strict=True)]
     frames = [_pose(p, q) for p, q in zip(split(model.joint.pos, 2), split(model.joint.quat, 2), strict=True)]
+    for i, body in enumerate(top.bodies):
+        if mocap is not None and body.mocap is not None:
+            poses[i] = _pose(mocap[body.mocap][:3], mocap[body.mocap][3:])
     offset: list[Pose] = []
     for body, pose in zip(top.bodies, poses, strict=True):
-        if JOINT_TYPES[body.joint_type].nv:
+        if body.v[1]:
             pose = Pose(IDENTITY, ZERO3)
         elif body.parent >= 0:
             pose = _compose(offset[body.parent], pose)
@@ -249,7 +280,8 @@ def prepare(model: Model, lanes: Lanes) -> System:
         offset.append(pose)
     inertia, lifted = [NO_INERTIA] * len(top.links), [None] * len(top.links)
     weight = split(model.body.gravity, 1)
-    for index, own in enumerate(body_inertias(model, lanes)):
+    own_inertia = body_inertias(model, lanes)
+    for index, own in enumerate(own_inertia):
         body = top.bodies[index]
         if body.link >= 0:
             own = own if tab.at_link[index] else _move(offset[index], own)
@@ -257,27 +289,46 @@ def prepare(model: Model, lanes: Lanes) -> System:
             if body.gravity is not None:
                 light = _times(own, sub(1.0, weight[body.gravity]))
                 lifted[body.link] = light if lifted[body.link] is None else inertia_add(lifted[body.link], light)
-    axes, pitch = [_unit(a) for a in split(model.joint.axes, 2)], split(model.joint.pitch, 1)
+    axes, pitch, refs = [_unit(a) for a in split(model.joint.axes, 2)], split(model.joint.pitch, 1), split(model.joint.ref, 1)
     tree, numbers, joints = [], [], []
     for link in top.links:
         body = top.bodies[link.body]
-        if link.first:
-            tree.append(_compose(offset[body.parent], poses[link.body]) if body.parent >= 0 else poses[link.body])
-        else:
-            tree.append(Pose(IDENTITY, ZERO3))
+        tree.append(_place(body, link, poses[link.body], frames, offset) if link.first else Pose(IDENTITY, ZERO3))
         axis = axes[link.axis] if isinstance(link.axis, int) else link.axis
-        numbers.append(Numbers(axis, None if link.pitch is None else pitch[link.pitch], _params(model, link, lanes)))
-        joints.append(elementary(link.kind, body.joint_type))
+        own = None if link.pitch is None else pitch[link.pitch], _params(model, link, lanes), 0.0 if link.ref is None else refs[link.ref]
+        numbers.append(Numbers(axis, *own))
+        joints.append(elementary(link.kind, body.joints[link.joint].type))
     return System(
         top, tab, tuple(joints), tuple(tree), tuple(numbers), tuple(inertia), tuple(lifted), tuple(p.quat for p in poses), tuple(offset),
         split(model.dof.damping, 1), split(model.dof.armature, 1), split(model.dof.stiffness, 1), split(model.joint.spring_ref, 1),
-        split(model.dof.friction, 1), Limit(*(split(getattr(model.limit, f.name), 1) for f in fields(Limit))),
-        Coupling(*(split(getattr(model.coupling, f.name), 1) for f in fields(Coupling))),
+        split(model.dof.friction, 1), _split(model.limit, split),
+        _split(model.coupling, split),
         _ends(top.constraints, model.constraint, offset, split), split(model.constraint.value, 1), split(model.function.numbers, 1),
-        ElementForce(*(split(getattr(model.force, f.name), len(f.metadata["leaf"].shape)) for f in fields(ElementForce))),
+        _split(model.force, split),
         _ends(top.forces, model.force, offset, split), (), 0.0, {},
-        split(model.option.gravity, 1), split(model.option.dt, 0), split(model.option.regularization, 0),
+        (0.0, 0.0, 0.0) if "gravity" in top.disabled else split(model.option.gravity, 1), split(model.option.dt, 0),
+        split(model.option.regularization, 0), split(model.body.gravcomp, 1), split(model.joint.spring_damper, 2),
+        _split(model.site, split), _split(model.geom, split), _split(model.tendon, split), _split(model.actuator, split),
+        _split(model.medium, split), tuple(own_inertia),
     )  # fmt: skip
+
+
+def _split(group, split):
+    """A group of leaves as components."""
+    return type(group)(**{f.name: split(getattr(group, f.name), len(f.metadata["leaf"].shape)) for f in fields(group)})
+
+
+def _place(body, link, pose: Pose, frames: list[Pose], offset: list[Pose]) -> Pose:
+    """Where the first link of a joint is in the link before it."""
+    joint = body.joints[link.joint]
+    if link.joint:
+        pose = Pose(IDENTITY, ZERO3)
+        before = body.joints[link.joint - 1]
+        if before.frame is not None:
+            pose = _compose(pose, _invert(frames[before.frame]))
+    elif body.parent >= 0:
+        pose = _compose(offset[body.parent], pose)
+    return _compose(pose, frames[joint.frame]) if joint.anchored and joint.frame is not None else pose
 
 
 def _ends(infos, group, offset: list[Pose], split) -> tuple:
@@ -298,7 +349,7 @@ def _params(model: Model, link, lanes: Lanes):
         return None
     import jax.numpy as jnp
 
-    joint_type = model.topology.bodies[link.body].joint_type
+    joint_type = model.topology.bodies[link.body].joints[link.joint].type
     out = {}
     for name, p in JOINT_TYPES[joint_type].parameters.items():
         leaf = model.joint.params[f"{joint_type}.{name}"]

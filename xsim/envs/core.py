@@ -23,7 +23,7 @@ import numpy as np
 from .. import models
 from ..build import build
 from ..dynamics.lanes import batch_shape
-from ..dynamics.start import init
+from ..dynamics.start import init, state_at
 from ..dynamics.step import body_index, forward, rollout, step
 from ..joints import name_key
 from ..load import load
@@ -334,7 +334,7 @@ class Env:
         leaves, variables, q, v = jax.vmap(one)(keys, episode)
         if q.shape != (self.num_envs, self.model.nq) or v.shape != (self.num_envs, self.model.nv):
             raise ValueError(f"start must return q ({self.model.nq},) and v ({self.model.nv},), found {q.shape[1:]} and {v.shape[1:]}")
-        return leaves, variables, State(q, v, jnp.zeros(self.num_envs, self.dtype), jnp.zeros(self.num_envs, jnp.int32))
+        return leaves, variables, state_at(self.model, q, v)
 
     def _restart(self, s: EnvState) -> EnvState:
         """Begin the next episode where one has ended. Nothing is computed in a step in which none has."""
@@ -360,8 +360,7 @@ class Env:
 
     def _rest(self) -> State:
         q = jnp.broadcast_to(jnp.asarray(self.model.topology.initial[0], self.dtype), (self.num_envs, self.model.nq))
-        zero = jnp.zeros(self.num_envs, self.dtype)
-        return State(q, jnp.zeros((self.num_envs, self.model.nv), self.dtype), zero, jnp.zeros(self.num_envs, jnp.int32))
+        return state_at(self.model, q, jnp.zeros((self.num_envs, self.model.nv), self.dtype))
 
     def _observe(self, view: View):
         low, high = (jnp.asarray(x, self.dtype) for x in self._bounds)
@@ -439,10 +438,8 @@ def _advance_jvp(repeat, velocity_limit, primals, tangents):
     dmodel, _, dstate, dtau = tangents
     after = _advance(repeat, velocity_limit, model, common, state, tau)
     bad = jax.lax.stop_gradient(_unhealthy(after, velocity_limit) | ~jnp.isfinite(tau).all(-1))
-    rest = State(
-        jnp.broadcast_to(jnp.asarray(model.topology.neutral, state.q.dtype), state.q.shape),
-        *(jnp.zeros_like(x) for x in (state.v, state.time, state.flags)),
-    )
+    neutral = jnp.broadcast_to(jnp.asarray(model.topology.neutral, state.q.dtype), state.q.shape)
+    rest = state_at(model, neutral, jnp.zeros_like(state.v))
     safe = (_healed(bad, model, common), _where(bad, rest, state), jnp.where(bad[:, None], 0, tau))
     mask = partial(_masked, bad)
     moved = (_masked_leaves(bad, model, dmodel), jax.tree.map(mask, dstate), mask(dtau))

@@ -81,7 +81,7 @@ class Element:
     """
 
     def __init__(self, node, file: str, defaults: Element | None = None):
-        self._node, self.file, self._defaults = node, file, defaults
+        self._node, self.file, self._defaults = node, getattr(node, "file", file), defaults
         self._read: set[str | None] = set()
         self._children: list[Element] | None = None
         self._seen = self._skipped = False
@@ -103,7 +103,10 @@ class Element:
         return tuple(self._node.attrib)
 
     def with_defaults(self, defaults: Element | None) -> Element:
-        return Element(self._node, self.file, defaults)
+        """The same element over others' attributes: what is read through it counts as read here."""
+        twin = Element(self._node, self.file, defaults)
+        twin._read, twin._children = self._read, self._inside()
+        return twin
 
     # ---- elements inside ----
 

@@ -177,15 +177,15 @@ def _body(link: Link, parent: int, joint: Joint | None, number: int) -> BodySpec
     if joint is None:
         quat, pos = link.pose
         if link.welded:
-            return replace(body, joint=JointSpec("fixed", f"static:{link.name}", source=link.source), pos=pos, quat=quat)
+            return replace(body, joints=JointSpec("fixed", f"static:{link.name}", source=link.source), pos=pos, quat=quat)
         q0 = np.array([*pos, *quat])
-        return replace(body, joint=JointSpec("free", f"floating:{link.name}", q0=q0, source=link.source))
+        return replace(body, joints=JointSpec("free", f"floating:{link.name}", q0=q0, source=link.source))
     spec, above, below = joint.spec, joint.in_parent, joint.in_child
     if joint.child != number:
         spec, above, below = _reversed(spec), below, above
     if spec.type == "fixed":
         above, below = above if below.is_identity() else above @ below.inverse(), Pose()
-    return replace(body, joint=replace(spec, pos=below.pos, quat=below.quat), pos=above.pos, quat=above.quat)
+    return replace(body, joints=replace(spec, pos=below.pos, quat=below.quat), pos=above.pos, quat=above.quat)
 
 
 # Types whose inverse is a joint of the same type: about (along) the negated axes, last axis first.

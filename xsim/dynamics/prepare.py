@@ -1,0 +1,124 @@
+"""What follows from the leaves: `System.components`, and what takes the kinematics of the start to find (rest lengths, dampings)."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+
+from ..model import Model
+from ..spatial import add, mul, stage, total
+from .kinematics import Frames, frames, link_inertias
+from .lanes import Lanes
+from .solve import Factor, factorize, loaded_mass, solve
+from .system import System, components
+from .tendons import tendons
+from .transmissions import transmissions
+
+
+def prepare(model: Model, lanes: Lanes, mocap=None) -> System:
+    """Everything derived from the leaves, as components. Runs once per call of a public function, outside the loop of a rollout."""
+    system = _with_slack(components(model, lanes, mocap))
+    top = system.topology
+    muscles = [i for i, a in enumerate(top.actuators) if "muscle" in (a.gain, a.bias)]
+    sprung = any(j.spring_damper is not None for j in top.joints)
+    damped = any(a.damp_ratio is not None for a in top.actuators)
+    if not (muscles or sprung or damped):
+        return system
+    start = [float(x) for x in top.initial[0]]
+    frame = frames(system, start)
+    rows = loaded_mass(system, frame, link_inertias(system, frame))
+    factor = factorize(system, rows)
+    if sprung:
+        system = _with_springs(system, factor)
+    if muscles or damped:
+        system = _with_actuators(system, frame, start, rows, factor, muscles)
+    return system
+
+
+def _with_slack(system: System) -> System:
+    """Rest lengths of the tendons that say none: their lengths where the joints' springs are at rest."""
+    top = system.topology
+    if all(t.spring is not None for t in top.tendons):
+        return system._replace(slack=tuple(None for _ in top.tendons))
+    q = list(system.spring_ref)
+    frame = frames(system, q) if any(t.kind == "spatial" for t in top.tendons) else Frames([], [], [], [])
+    return system._replace(slack=tuple((t.length, t.length) for t in tendons(system, frame, q)))
+
+
+def _unit_forces(system: System, factor: Factor, dof: int) -> list:
+    """Column of the inverse mass matrix."""
+    zero = 0.0 * factor.inverse[0]
+    force = [zero] * len(factor.inverse)
+    force[dof] = zero + 1.0
+    return solve(system, factor, force)
+
+
+@stage
+def _spring_damper(numbers, mobilities) -> tuple:
+    """Stiffness and damping of a time constant T and damping ratio Z: with the inertia I = 1 / mean mobility k = I / (T Z)^2 and
+    b = 2 I / T."""
+    period, ratio = numbers
+    inertia = len(mobilities) / total(mobilities)
+    return inertia / (period * ratio) ** 2, 2.0 * inertia / period
+
+
+def _with_springs(system: System, factor: Factor) -> System:
+    stiffness, damping = list(system.stiffness), list(system.damping)
+    numbers = system.spring_damper
+    for joint in system.topology.joints:
+        if joint.spring_damper is not None:
+            dofs = range(joint.v[0], sum(joint.v))
+            mobilities = [_unit_forces(system, factor, dof)[dof] for dof in dofs]
+            k, b = _spring_damper(numbers[joint.spring_damper], mobilities)
+            for dof in dofs:
+                stiffness[dof], damping[dof] = k, b
+    return system._replace(stiffness=tuple(stiffness), damping=tuple(damping))
+
+
+@stage
+def _servo_damping(ratio, kp, rows, arms):
+    """Velocity gain of a position servo by its damping ratio: 2 z sqrt(kp m), m the inertia it moves, a sum over the dofs it moves."""
+    moved = [jnp.abs(a) > 1e-15 for a in arms]
+    mass = total([jnp.where(some, m / jnp.where(some, a * a, 1.0), 0.0) for some, m, a in zip(moved, rows, arms, strict=True)])
+    return 2.0 * ratio * _root(kp * mass)
+
+
+def _root(x):
+    positive = x > 0
+    return jnp.where(positive, jnp.sqrt(jnp.where(positive, x, 1.0)), 0.0)
+
+
+@stage
+def _norm(x):
+    return _root(total([mul(a, a) for a in x]))
+
+
+@stage
+def _work(arms, moved):
+    return total([mul(a, b) for a, b in zip(arms, moved, strict=True)])
+
+
+def _with_actuators(system: System, frame: Frames, start, rows, factor: Factor, muscles) -> System:
+    """Norms of the accelerations that unit forces give, for muscles; velocity gains of servos that say a damping ratio."""
+    top, numbers = system.topology, system.actuators
+    acc0: list = [0.0] * len(top.actuators)
+    bias = list(numbers.bias)
+    for i, (info, taut) in enumerate(zip(top.actuators, transmissions(system, frame, start), strict=True)):
+        if i not in muscles and info.damp_ratio is None:
+            continue
+        moved = None
+        if i in muscles or top.rules == "4.0":
+            column = [0.0 * factor.inverse[0]] * len(factor.inverse)
+            for dof, x in taut.row:
+                column[dof] = add(column[dof], x)
+            moved = solve(system, factor, column)
+            acc0[i] = _norm(moved)
+        if info.damp_ratio is not None:
+            arms = [x for _, x in taut.row]
+            if top.rules == "4.0":
+                mass = [1.0 / _work(arms, [moved[dof] for dof, _ in taut.row])]
+                arms = [1.0 + 0.0 * mass[0]]
+            else:
+                mass = [rows[dof][-1] for dof, _ in taut.row]
+            kv = _servo_damping(numbers.damp_ratio[info.damp_ratio], numbers.gain[i][0], mass, arms)
+            bias[i] = (bias[i][0], bias[i][1], -kv, *bias[i][3:])
+    return system._replace(acc0=tuple(acc0), actuators=type(numbers)(**{**vars(numbers), "bias": tuple(bias)}))
