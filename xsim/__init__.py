@@ -9,17 +9,22 @@ from .dynamics.start import gaps, init, project, state_from_poses
 from .dynamics.step import (
     bias,
     body_inertia,
+    camera_poses,
     difference,
     energy,
     forward,
     forward_dynamics,
+    geom_poses,
     integrate,
     inverse_dynamics,
     jacobian,
     kinematics,
+    light_poses,
     mass_matrix,
     passive,
     rollout,
+    sensors,
+    site_poses,
     smooth_acceleration,
     step,
 )
@@ -39,8 +44,8 @@ jit = jax.jit
 
 __all__ = [
     "Data", "ElementaryJoint", "Flags", "GeneralJoint", "JointType", "Model", "ModelSpec", "Parameter", "ParseError", "Reactions", "State",
-    "UnsupportedWarning", "bias", "body_inertia", "build", "difference", "energy", "forward", "forward_dynamics", "gaps", "init",
-    "integrate", "inverse_dynamics", "jacobian", "jit", "kinematics", "load", "loads", "make_env",
+    "UnsupportedWarning", "bias", "body_inertia", "build", "camera_poses", "difference", "energy", "forward", "forward_dynamics", "gaps", "geom_poses", "init",
+    "integrate", "inverse_dynamics", "jacobian", "jit", "kinematics", "light_poses", "load", "loads", "make_env",
     "mass_matrix", "models", "parse", "parse_text", "passive", "project", "randomize", "reactions", "register_joint", "rollout",
-    "smooth_acceleration", "state_from_poses", "step", "sysid", "with_integrator", "with_rows",
+    "sensors", "site_poses", "smooth_acceleration", "state_from_poses", "step", "sysid", "with_integrator", "with_rows",
 ]  # fmt: skip

@@ -416,7 +416,7 @@ class Data:
     bias, passive, tau, actuator: generalized forces (*batch, nv); actuator_force, actuator_length (*batch, actuators), act_rate
     (*batch, na): of the actuators; element: that of springs, bushings, motors and loads
     between bodies; constraint: that of all constraints (holonomic rows and prescribed dofs; dry friction, limits and
-    servos as the mean over a step).
+    servos as the mean over a step). sensor: (*batch, nsensordata).
     flags: what this evaluation would set in the state.
     """
 
@@ -436,4 +436,5 @@ class Data:
     act_rate: Any
     element: Any
     constraint: Any
+    sensor: Any
     flags: Any

@@ -49,7 +49,7 @@ def activation_rates(system: System, act, ctrl) -> list:
     ctrl, out = controls(system, ctrl), list(act)
     for info, u, numbers in zip(system.topology.actuators, ctrl, system.actuators.dynamics, strict=True):
         if info.act is not None:
-            live = info.enabled and "actuation" not in system.topology.disabled
+            live = "actuation" not in system.topology.disabled
             out[info.act] = _rate(info.dynamics, u, act[info.act], numbers) if live else 0.0 * act[info.act]
     return out
 
@@ -65,10 +65,10 @@ def _advanced(kind: str, act, slope, numbers, dt, limits):
 
 
 def next_activations(system: System, act, rates, dt) -> list:
-    """Activations after dt at these rates, within their bounds."""
+    """Activations after dt at these rates, within their bounds; those of groups that are switched off stay."""
     out = list(act)
     for info, numbers in zip(system.topology.actuators, system.actuators.dynamics, strict=True):
-        if info.act is not None and "actuation" not in system.topology.disabled:
+        if info.act is not None and info.enabled and "actuation" not in system.topology.disabled:
             limits = None if info.act_range is None else system.actuators.act_range[info.act_range]
             out[info.act] = _advanced(info.dynamics, act[info.act], rates[info.act], numbers, dt, limits)
     return out
@@ -91,18 +91,18 @@ def _affine(numbers, length, velocity):
 
 
 @stage
-def _force(law: Law, length, velocity, signal):
+def force(law: Law, length, velocity, signal):
     """gain x signal + bias."""
     if law.gain == "muscle":
         gain = muscles.gain(length, velocity, law.length_range, law.acc0, law.gain_numbers)
     else:
         gain = law.gain_numbers[0] if law.gain == "fixed" else _affine(law.gain_numbers, length, velocity)
-    force = mul(gain, signal)
+    out = mul(gain, signal)
     if law.bias == "muscle":
-        force = add(force, muscles.bias(length, law.length_range, law.acc0, law.bias_numbers))
+        out = add(out, muscles.bias(length, law.length_range, law.acc0, law.bias_numbers))
     elif law.bias == "affine":
-        force = add(force, _affine(law.bias_numbers, length, velocity))
-    return force if law.limits is None else clip(force, *law.limits)
+        out = add(out, _affine(law.bias_numbers, length, velocity))
+    return out if law.limits is None else clip(out, *law.limits)
 
 
 def laws(system: System) -> list[Law]:
@@ -133,7 +133,7 @@ def effort(system: System, frame: Frames, q, v, act, ctrl, taut: list[Taut] | No
             forces.append(0.0)
             continue
         x = signal[i] if info.act is None else ahead[info.act] if info.early else act[info.act]
-        forces.append(_force(law, lengths[i], rates[i], x))
+        forces.append(force(law, lengths[i], rates[i], x))
         tau = pushed(tau, taut[i].row, forces[-1])
     tau = [add(x, y) for x, y in zip(tau, weight_taken(system, frame, True), strict=True)]
     return Effort(lengths, rates, forces, _bounded(system, tau))

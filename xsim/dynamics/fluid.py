@@ -37,8 +37,9 @@ KRONROD = (
 def box_wrench(mass, inertia, velocity: Motion, density, viscosity) -> Force:
     """Drag of a body with that mass and those principal inertias, as of the box of equal inertia."""
     heavy = jnp.greater(mass, 0)
-    share = jnp.where(heavy, 6.0 / jnp.where(heavy, mass, 1.0), 0.0)
-    edges = [jnp.sqrt(jnp.maximum(inertia[j] + inertia[k] - inertia[i], SMALLEST) * share) for i, (j, k) in enumerate(PAIRS)]
+    share = 6.0 / jnp.where(heavy, mass, 1.0)
+    squares = [jnp.maximum(inertia[j] + inertia[k] - inertia[i], SMALLEST) * share for i, (j, k) in enumerate(PAIRS)]
+    edges = [jnp.where(heavy, jnp.sqrt(s), 0.0) for s in squares]
     mean = total(edges) / 3.0
     slow = math.pi * viscosity * mean
     moment, force = [], []
@@ -53,18 +54,20 @@ def box_wrench(mass, inertia, velocity: Motion, density, viscosity) -> Force:
 # ---- geoms as ellipsoids -----------------------------------------------------------------------------------------------------
 
 
+SEMI_AXES = {
+    "sphere": lambda size: (size[0], size[0], size[0]),
+    "capsule": lambda size: (size[0], size[0], add(size[0], size[1])),
+    "cylinder": lambda size: (size[0], size[0], size[1]),
+}
+"""Of the ellipsoids that stand for round geoms; size: radius, half length of the straight part. Of others: half extents."""
+
+
 def semi_axes(shape: str, size) -> Vector:
-    """Semi axes (m) of the ellipsoid that stands for a geom with these half extents: radius first for round shapes, then half length."""
-    if shape == "sphere":
-        return (size[0], size[0], size[0])
-    if shape == "capsule":
-        return (size[0], size[0], add(size[0], size[1]))
-    if shape == "cylinder":
-        return (size[0], size[0], size[1])
-    return tuple(size)
+    """Semi axes (m) of the ellipsoid that stands for a geom; see `SEMI_AXES`."""
+    return SEMI_AXES.get(shape, tuple)(size)
 
 
-def _substitution() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _substitution() -> tuple[np.ndarray, np.ndarray]:
     """Nodes y of an integral over 0..infinity, in units of some scale, and their weights, from x on 0..1 with y = x^3 / (1 - x)^2."""
     nodes = [(sign * x, w) for x, w in KRONROD for sign in ((1.0,) if x == 0 else (-1.0, 1.0))]
     x = np.array([0.5 + 0.5 * n for n, _ in nodes])
@@ -72,6 +75,7 @@ def _substitution() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return x**3 / (1 - x) ** 2, weights * x**2 * (3 - x) / (1 - x) ** 3
 
 
+@stage
 def _shape_factor(axes, i):
     """The integral of abc / ((a_i^2 + y) sqrt((a^2 + y)(b^2 + y)(c^2 + y))) over y from 0: 2/3 of a sphere, sum 2 (Tuckerman 1925)."""
     nodes, weights = _substitution()
@@ -83,11 +87,15 @@ def _shape_factor(axes, i):
     return (unit / squares[i] * terms).sum(-1)
 
 
-@stage
 def added_mass(axes) -> tuple[Vector, Vector]:
     """Masses and moments of inertia that move along with an ellipsoid, per density of the medium (m^3, m^5)."""
-    volume = 4.0 / 3.0 * math.pi * axes[0] * axes[1] * axes[2]
     factors = [_shape_factor(axes, i) for i in range(3)]
+    return _added(axes, factors)
+
+
+@stage
+def _added(axes, factors) -> tuple[Vector, Vector]:
+    volume = _volume(axes)
     masses = tuple(volume * f / (2.0 - f) for f in factors)
     return masses, tuple(volume / 5.0 * _added_inertia(axes[j], axes[k], factors[j], factors[k]) for j, k in PAIRS)
 
@@ -99,7 +107,6 @@ def _added_inertia(b, c, fb, fc):
     return jnp.where(uneven, difference * difference * jnp.abs(fc - fb) / jnp.where(uneven, below, 1.0), 0.0)
 
 
-@stage
 def ellipsoid_wrench(axes, coefficients, added, velocity: Motion, density, viscosity) -> Force:
     """Force on an ellipsoid with these semi axes, in its frame.
 
@@ -108,36 +115,23 @@ def ellipsoid_wrench(axes, coefficients, added, velocity: Motion, density, visco
     """
     blunt, slender, angular, kutta, magnus = coefficients
     w, v = velocity
-    wrench = _added_force(added, velocity, density)
-    volume = 4.0 / 3.0 * math.pi * axes[0] * axes[1] * axes[2]
+    carried = _added_force(added, velocity, density)
+    flow = _lift_and_drag(axes, (blunt, slender, kutta), v, density, viscosity)
+    swirl = _magnus(axes, magnus, velocity, density)
+    return madd(carried, Force(_spin_drag(axes, (angular, slender), w, density, viscosity), vadd(flow, swirl)))
+
+
+def _volume(axes):
+    return 4.0 / 3.0 * math.pi * axes[0] * axes[1] * axes[2]
+
+
+def _two_longest(axes) -> tuple:
     longest = jnp.maximum(jnp.maximum(axes[0], axes[1]), axes[2])
     shortest = jnp.minimum(jnp.minimum(axes[0], axes[1]), axes[2])
-    middle = total(axes) - longest - shortest
-    widest = longest * middle
-
-    # Sections across each axis over the largest: sizes of any unit stay within the numbers of single precision.
-    sections = [axes[j] * axes[k] / widest for j, k in PAIRS]
-    speed = safe_norm(v)
-    moving = speed > 0
-    way = normalize(tuple(jnp.where(moving, x, one) for x, one in zip(v, (1.0, 0.0, 0.0), strict=True)))
-    second = total([(s * x) ** 2 for s, x in zip(sections, way, strict=True)])
-    fourth = total([(s * s * x) ** 2 for s, x in zip(sections, way, strict=True)])
-    facing = math.pi * widest * jnp.sqrt(fourth / second)
-
-    lift = scale(cross(w, v), magnus * density * volume)
-    normal = tuple(s * s * x for s, x in zip(sections, way, strict=True))
-    circulation = scale(cross(normal, v), kutta * density * facing * second / fourth)
-    drag = 2.0 * math.pi * viscosity * total(axes) + density * speed * (blunt * facing + slender * (math.pi * widest - facing))
-    force = vadd(vadd(lift, cross(circulation, v)), scale(v, -drag))
-
-    most = middle * longest**4
-    resistances = [axes[i] * jnp.maximum(axes[j], axes[k]) ** 4 for i, (j, k) in enumerate(PAIRS)]
-    spin = safe_norm([x * (angular * r + slender * (most - r)) for x, r in zip(w, resistances, strict=True)])
-    diameter = 2.0 / 3.0 * total(axes)
-    brake = math.pi * viscosity * diameter**3 + density * 8.0 / 15.0 * math.pi * spin
-    return madd(wrench, Force(scale(w, -brake), force))
+    return longest, total(axes) - longest - shortest
 
 
+@stage
 def _added_force(added, velocity: Motion, density) -> Force:
     """What carrying along the medium takes while the frame turns, its acceleration aside."""
     masses, inertias = added
@@ -145,3 +139,41 @@ def _added_force(added, velocity: Motion, density) -> Force:
     linear = scale(tuple(m * x for m, x in zip(masses, v, strict=True)), density)
     spin = scale(tuple(m * x for m, x in zip(inertias, w, strict=True)), density)
     return Force(vadd(cross(linear, v), cross(spin, w)), cross(linear, w))
+
+
+@stage
+def _magnus(axes, coefficient, velocity: Motion, density) -> Vector:
+    """Lift of a spinning body."""
+    return scale(cross(velocity.ang, velocity.lin), coefficient * density * _volume(axes))
+
+
+@stage
+def _lift_and_drag(axes, coefficients, v, density, viscosity) -> Vector:
+    """Kutta's lift of a body at an angle to the flow, drag of its face and its sides, and Stokes' drag of a ball of its mean size."""
+    blunt, slender, kutta = coefficients
+    longest, middle = _two_longest(axes)
+    widest = longest * middle
+    # Sections across each axis over the largest: sizes of any unit stay within the numbers of single precision.
+    sections = [axes[j] * axes[k] / widest for j, k in PAIRS]
+    speed = safe_norm(v)
+    way = normalize(tuple(jnp.where(speed > 0, x, one) for x, one in zip(v, (1.0, 0.0, 0.0), strict=True)))
+    second = total([(s * x) ** 2 for s, x in zip(sections, way, strict=True)])
+    fourth = total([(s * s * x) ** 2 for s, x in zip(sections, way, strict=True)])
+    facing = math.pi * widest * jnp.sqrt(fourth / second)
+
+    normal = tuple(s * s * x for s, x in zip(sections, way, strict=True))
+    circulation = scale(cross(normal, v), kutta * density * facing * second / fourth)
+    drag = 2.0 * math.pi * viscosity * total(axes) + density * speed * (blunt * facing + slender * (math.pi * widest - facing))
+    return vadd(cross(circulation, v), scale(v, -drag))
+
+
+@stage
+def _spin_drag(axes, coefficients, w, density, viscosity) -> Vector:
+    """Moment against turning: of the medium thrown aside, and Stokes' of a ball of its mean size."""
+    angular, slender = coefficients
+    longest, middle = _two_longest(axes)
+    most = middle * longest**4
+    resistances = [axes[i] * jnp.maximum(axes[j], axes[k]) ** 4 for i, (j, k) in enumerate(PAIRS)]
+    swept = safe_norm([x * (angular * r + slender * (most - r)) for x, r in zip(w, resistances, strict=True)])
+    diameter = 2.0 / 3.0 * total(axes)
+    return scale(w, -(math.pi * viscosity * diameter**3 + density * 8.0 / 15.0 * math.pi * swept))

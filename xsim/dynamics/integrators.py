@@ -43,10 +43,11 @@ class Change(NamedTuple):
     solved: object
 
 
-def _velocity(system: System, s: Moving, tau, ctrl, damped, sprung, ahead=0.0) -> Change:
+def _velocity(system: System, s: Moving, tau, ctrl, damped, sprung, ahead=0.0, slopes="") -> Change:
     """The velocity after smooth forces, then after the impulses of friction, limits and servos."""
     driven, inputs = drive(system, s.v, tau, ctrl), (tuple(s.act), tuple(split_controls(system.topology, ctrl).actuators))
-    x = acceleration(Motion(system, s.q, s.v, driven.tau, *inputs, damped, sprung, driven.hold, tuple(closing(system, s.q, s.v)), ahead))
+    closed = tuple(closing(system, s.q, s.v))
+    x = acceleration(Motion(system, s.q, s.v, driven.tau, *inputs, damped, sprung, driven.hold, closed, ahead, slopes))
     v, solved = apply_impulses(system, s.q, shifted(s.v, x.a, system.dt), driven.servo)
     return Change(v, x.pivot, solved)
 
@@ -71,6 +72,16 @@ def _linearly_implicit(system: System, s: Moving, tau, ctrl) -> Change:
     return _velocity(system, s, tau, ctrl, system.dt, mul(system.dt, system.dt), system.dt)
 
 
+def _implicitfast(system: System, s: Moving, tau, ctrl) -> Change:
+    """Passive and actuator forces at the new velocity, by the symmetric part of their slopes (MuJoCo)."""
+    return _velocity(system, s, tau, ctrl, 0.0, 0.0, slopes="fast")
+
+
+def _implicit(system: System, s: Moving, tau, ctrl) -> Change:
+    """All smooth forces at the new velocity, by their slopes (MuJoCo)."""
+    return _velocity(system, s, tau, ctrl, 0.0, 0.0, slopes="full")
+
+
 def implicit_force(system: System, frame, q, v, a) -> list:
     """What the model's rule adds to the inertial force of an acceleration: dampers and springs at the end of the step."""
     name, out = system.topology.integrator, [0.0] * len(v)
@@ -86,6 +97,7 @@ def implicit_force(system: System, frame, q, v, a) -> list:
 
 FIRST_ORDER: dict[str, Callable] = {
     "implicit_damping": _implicit_damping, "euler": _euler, "dart": _dart, "linearly_implicit": _linearly_implicit,
+    "implicitfast": _implicitfast, "implicit": _implicit,
 }  # fmt: skip
 """Rules that make the new velocity first and move the position with it."""
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from ..spatial import stage
 
 SMALLEST = 1e-15
-"""Denominators are at least this large."""
+"""Denominators are at least this large: quotients and their derivatives stay within the numbers of single precision."""
 
 
 def _at_least(x):

@@ -35,5 +35,7 @@ def site_end(system: System, frame: Frames, site: int) -> End:
 
 
 def geom_end(system: System, frame: Frames, geom: int) -> End:
+    """A geom; one that is only drawn as it was loaded."""
     info = system.topology.geoms[geom]
-    return body_end(system, frame, info.body, system.geoms.pos[info.row], system.geoms.quat[info.row])
+    place = (info.pos, info.quat) if info.row is None else (system.geoms.pos[info.row], system.geoms.quat[info.row])
+    return body_end(system, frame, info.body, *place)

@@ -17,10 +17,12 @@ import jax.numpy as jnp
 from ..spatial import add, in_one_region, mul, neg, one_region, stage, sub, total
 from .actuation import effort
 from .forces import element_force, soft_rows
-from .holonomic import holonomic_rates, holonomic_rows
+from .holonomic import has_rows, holonomic_rates, holonomic_rows
 from .kinematics import Frames, frames, inverse_dynamics, link_inertias, mass_matrix
 from .passive import Quadratic, passive_force, quadratic
+from .slopes import damping_slopes, full_slopes
 from .system import System
+from .unsymmetric import Unsymmetric
 
 
 class Factor(NamedTuple):
@@ -312,12 +314,16 @@ def implicit(inputs, primal, residual, again=None):
         n = len(saddle.rows)
         if not dr:
             return (x, others), ([], [jnp.zeros_like(y) for y in others])
+        def solver(**options):
+            return lambda _, b: jnp.stack(full(saddle.solve(list(b[:n]), list(b[n:]), **options)))
+
         # One array, not a list: transposed, a list must depend on the tangents in each of its entries.
         dx = jax.lax.custom_linear_solve(
             lambda y: jnp.stack(full(saddle.multiply(list(y)))),
             -jnp.stack(dr),
-            lambda _, b: jnp.stack(full(saddle.solve(list(b[:n]), list(b[n:])))),
-            symmetric=True,
+            solver(),
+            solver(transposed=True) if isinstance(saddle, Unsymmetric) else None,
+            symmetric=not isinstance(saddle, Unsymmetric),
         )
         return (x, others), (list(dx), [jnp.zeros_like(y) for y in others])
 
@@ -341,6 +347,8 @@ class Motion(NamedTuple):
     act, ctrl: activations and controls of the actuators.
     damped, sprung: the time over which damping and the square of the time over which springs act implicitly (0.0: not at all).
     hold: per dof the acceleration that is prescribed, None where it follows from the forces; () for no prescribed dof.
+    slopes: over the step which smooth forces act at the new velocity, by their slopes: "" none, "fast" all but those of Coriolis,
+    symmetrized, "full" all.
     closing: per holonomic row, what its second derivative is to be more than zero; none for the rows after its end.
     ahead: the time at whose end springs, dampers and bushings between bodies act, by their slopes (0.0: as they are now).
     """
@@ -356,6 +364,7 @@ class Motion(NamedTuple):
     hold: tuple = ()
     closing: tuple = ()
     ahead: object = 0.0
+    slopes: str = ""
 
 
 @stage
@@ -390,9 +399,14 @@ def evaluate(m: Motion) -> Terms:
     if not _constant(m.sprung, 0.0):
         stiffness = quadratic(system, frame, system.stiffness, "spring")
         loads.append((m.sprung, stiffness))
+    inertia = link_inertias(system, frame)
+    if m.slopes == "fast":
+        loads.append((system.dt, damping_slopes(system, frame, m.q, m.v, m.act, m.ctrl)))
+    if m.slopes == "full":
+        loads.append((system.dt, full_slopes(system, frame, inertia, m.q, m.v, m.act, m.ctrl)))
     loads.append((system.regularization, Quadratic([1.0] * len(m.v), {})))
     soft = [] if _constant(m.ahead, 0.0) else ahead_rows(system, frame, m.q, m.v, m.ahead)
-    return Terms(frame, link_inertias(system, frame), damping, loads, stiffness, holonomic_rows(system, frame), soft)
+    return Terms(frame, inertia, damping, loads, stiffness, holonomic_rows(system, frame), soft)
 
 
 def ahead_rows(system: System, frame: Frames, q, v, dt) -> list:
@@ -453,6 +467,21 @@ def effective_mass(m: Motion, terms: Terms | None = None) -> list:
     return rows
 
 
+def _unsymmetric(m: Motion, terms: Terms, full) -> Unsymmetric:
+    """The matrix that multiplies the acceleration where it is not symmetric."""
+    before = m.system.tables.before
+    entries: dict = {}
+    for i, row in enumerate(mass_matrix(m.system, terms.frame, terms.inertia)):
+        entries |= {(i, j): x for j, x in zip((*before[i], i), row, strict=True)}
+        entries |= {(j, i): x for j, x in zip(before[i], row[:-1], strict=True)}
+    for factor, quad in terms.loads:
+        for i, x in enumerate(quad.diagonal):
+            entries[i, i] = add(entries[i, i], mul(factor, x))
+        for place, x in quad.blocks.items():
+            entries[place] = add(entries[place], mul(factor, x))
+    return Unsymmetric(m.system, dict(zip(entries, full(list(entries.values())), strict=True)))
+
+
 class Solved(NamedTuple):
     """a: the acceleration. multipliers: of the holonomic rows. pivot: 0 where the mass matrix is singular."""
 
@@ -467,12 +496,17 @@ def acceleration(m: Motion) -> Solved:
 
     def primal(m: Motion, full):
         terms = evaluate(m)
+        if m.slopes == "full":
+            matrix = _unsymmetric(m, terms, full)
+            return matrix, matrix.solve(full([neg(r) for r in residual(m, None, terms)])), full([1.0])
         free = [1.0] * n if not m.hold else [1.0 if h is None else 0.0 for h in m.hold]
         soft = [(row, g) for row, (_, g, _) in zip(restricted([row for row, *_ in terms.soft], free), terms.soft, strict=True)]
         saddle = Saddle(m.system, [full(row) for row in effective_mass(m, terms)], restricted(terms.jacobian, free), soft)
         right = full([neg(r) for r in residual(m, None, terms)])
         return saddle, saddle.solve(right[:n], right[n:]), [saddle.factor.pivot]
 
+    if m.slopes == "full" and (m.hold or has_rows(m.system.topology)):
+        raise ValueError("the integrator implicit is for models without holonomic constraints and prescribed motion; choose implicitfast")
     x, (pivot,) = implicit(m, primal, residual)
     a = [y if h is None else h for y, h in zip(x[:n], m.hold, strict=True)] if m.hold else x[:n]
     return Solved(a, x[n:], pivot)

@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ..model import Data, Flags, Model, State
+from ..model import Camera, Data, Flags, Light, Model, State
 from ..spatial import one_region
 from . import kinematics as kin
 from .actuation import activation_rates, effort
 from .actuators import PRESCRIBED, drive, split_controls
+from .cameras import cameras, lights
 from .forces import element_energy, element_force
 from .functions import at_time
 from .holonomic import has_rows
@@ -28,14 +29,17 @@ from .lanes import Lanes, batch_shape, make_lanes
 from .manifold import difference as _difference
 from .manifold import integrate as _integrate
 from .passive import displacements, passive_force, quadratic
+from .places import geom_end, site_end
 from .prepare import prepare
+from .sensing import Facts, sense
 from .solve import Motion as Equation
 from .solve import Solved, acceleration, loaded_mass, multiply
 from .system import System, gravity_acceleration
 
 __all__ = [
-    "bias", "body_inertia", "difference", "energy", "forward", "forward_dynamics", "integrate", "inverse_dynamics", "jacobian",
-    "kinematics", "mass_matrix", "passive", "rollout", "smooth_acceleration", "step",
+    "bias", "body_inertia", "camera_poses", "difference", "energy", "forward", "forward_dynamics", "geom_poses", "integrate",
+    "inverse_dynamics", "jacobian", "kinematics", "light_poses", "mass_matrix", "passive", "rollout", "sensors", "site_poses",
+    "smooth_acceleration", "step",
 ]  # fmt: skip
 
 
@@ -314,7 +318,13 @@ def forward(model: Model, state: State, ctrl=None, tau=None) -> Data:
     actuator = effort(system, frame, c.q, c.v, c.act, controls) if system.topology.actuators else None
     driven = zero if actuator is None else actuator.tau
     element = element_force(system, frame, c.q, c.v) if system.topology.forces else zero
-    rows = zero
+    rows, sensor = zero, []
+    if system.topology.sensors:
+        split = c.lanes.split
+        views, magnetic = _views(model, c.lanes), split(model.medium.magnetic, 2)
+        time = split(jnp.asarray(state.time, c.dtype), 0)
+        facts = Facts(system, frame, c.q, c.v, time, velocity, accelerated, actuator, views[0], magnetic[0] if magnetic else None)
+        sensor = sense(facts)
     if impulse_rows(system.topology) or has_rows(system.topology) or set(PRESCRIBED).intersection(system.topology.drives):
         loads = quadratic(system, frame, system.armature, "armature").times(a)
         force = kin.inertial_force(system, frame, inertia, a)
@@ -338,8 +348,55 @@ def forward(model: Model, state: State, ctrl=None, tau=None) -> Data:
         act_rate=c.join(activation_rates(system, c.act, controls)),
         element=c.join(element),
         constraint=c.join(rows),
+        sensor=c.join(sensor),
         flags=flags.astype(jnp.int32),
     )
+
+
+def sensors(model: Model, state: State, ctrl=None, tau=None):
+    """Numbers of all sensors at a state, (*batch, nsensordata); `Topology.sensors` says where each has its own. No noise is added."""
+    return forward(model, state, ctrl, tau).sensor
+
+
+def _views(model: Model, lanes: Lanes) -> tuple:
+    """Places of cameras and lights in their bodies, as components."""
+    split = lanes.split
+    camera, light = model.camera, model.light
+    return Camera(split(camera.pos, 2), split(camera.quat, 2)), Light(split(light.pos, 2), split(light.dir, 2))
+
+
+@compiled
+def site_poses(model: Model, q):
+    """World poses of all sites: pos (*batch, nsite, 3) in m, quat (*batch, nsite, 4) as w x y z."""
+    c = Call(model, q)
+    frame = kin.frames(c.system, c.q)
+    ends = [site_end(c.system, frame, i) for i in range(len(model.topology.sites))]
+    return c.join([e.world for e in ends], 2), c.join([e.quat for e in ends], 2)
+
+
+@compiled
+def geom_poses(model: Model, q):
+    """World poses of all geoms, those of the world first: pos (*batch, ngeom, 3) in m, quat (*batch, ngeom, 4) as w x y z."""
+    c = Call(model, q)
+    frame = kin.frames(c.system, c.q)
+    ends = [geom_end(c.system, frame, i) for i in range(len(model.topology.geoms))]
+    return c.join([e.world for e in ends], 2), c.join([e.quat for e in ends], 2)
+
+
+@compiled
+def camera_poses(model: Model, q):
+    """World poses of all cameras: pos (*batch, ncamera, 3) in m, axes (*batch, ncamera, 3, 3): columns x, y (up), z (backwards)."""
+    c = Call(model, q)
+    views = cameras(c.system, kin.frames(c.system, c.q), _views(model, c.lanes)[0])
+    return c.join([v.pos for v in views], 2), c.join([v.R for v in views], 3)
+
+
+@compiled
+def light_poses(model: Model, q):
+    """World positions (*batch, nlight, 3), m, and directions (*batch, nlight, 3) of all lights."""
+    c = Call(model, q)
+    views = lights(c.system, kin.frames(c.system, c.q), _views(model, c.lanes)[1])
+    return c.join([v.pos for v in views], 2), c.join([v.R for v in views], 2)
 
 
 @compiled

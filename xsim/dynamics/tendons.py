@@ -29,13 +29,17 @@ def tendons(system: System, frame: Frames, q) -> list[Taut]:
     ]
 
 
-def _fixed(system: System, info, q) -> Taut:
+def _address(system: System, dof: int) -> int:
+    """Of the coordinate that a dof moves; of a ball the first of its quaternion (MuJoCo's rule, of no use)."""
     places = coordinate_places(system.topology)
+    return places[dof][1] if dof in places else next(j.q[0] for j in system.topology.joints if j.v[0] == dof)
+
+
+def _fixed(system: System, info, q) -> Taut:
     length, row = 0.0, []
     for piece in info.path:
         coefficient = system.tendons.coefficient[piece.row]
-        if piece.item in places:  # a coordinate of a ball has no position
-            length = add(length, mul(coefficient, q[places[piece.item][1]]))
+        length = add(length, mul(coefficient, q[_address(system, piece.item)]))
         row.append((piece.item, coefficient))
     return Taut(length, _merged(row))
 

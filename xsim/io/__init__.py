@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..spec import ModelSpec
-from . import chrono, sdf, skel, urdf, xxy
+from . import chrono, mjcf, sdf, skel, urdf, xxy
 from .errors import Notes, ParseError, SuspiciousInputWarning, UnsupportedWarning, allowed
 from .reader import parse_xml, read_bytes
 
@@ -27,7 +27,7 @@ class Format(NamedTuple):
 
 FORMATS: dict[str, Format] = {
     "x_xy": Format("x_xy XML", xxy.read, ("x_xy",)),
-    "mjcf": Format("MuJoCo MJCF", None, ("mujoco",)),
+    "mjcf": Format("MuJoCo MJCF", mjcf.read, ("mujoco",), (), ("rules",)),
     "sdf": Format("SDFormat", sdf.read, ("sdf", "model", "gazebo"), (".sdf", ".world"), ("paths",)),
     "urdf": Format("URDF", urdf.read, ("robot",), (".urdf",), ("paths", "base")),
     "skel": Format("DART SKEL", skel.read, ("skel",), (".skel",), ("enforce_limits",)),
@@ -40,7 +40,8 @@ def parse(path, *, format: str | None = None, strict: bool = False, **options) -
 
     Options of one format: ``paths`` (sdf, urdf: folders in which ``model://`` and ``package://`` names are looked up), ``base`` (urdf:
     ``"free"`` or ``"fixed"``, how the root link is held), ``enforce_limits`` (skel: whether joint limits act), ``gravity`` and ``dt``
-    (chrono: acceleration of free fall (3,), m/s^2, and step, s, which the model file does not say).
+    (chrono: acceleration of free fall (3,), m/s^2, and step, s, which the model file does not say), ``rules`` (mjcf: ``"3.2"`` or
+    ``"4.0"``, the MuJoCo release whose rules hold where releases differ).
     Raises ParseError, TypeError for an option that the format does not have; warns once (`UnsupportedWarning`,
     `SuspiciousInputWarning`) with all lines.
     """

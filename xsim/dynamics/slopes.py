@@ -1,0 +1,114 @@
+"""How fast the smooth forces fall with the velocities, for integrators that are implicit in velocity.
+
+Source: MuJoCo's documentation, Computation, Numerical integration. As there, tendons and actuators that couple dofs of different branches
+count within the branches only, which keeps the sparsity of the mass matrix.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from ..spatial import add, mul, neg, stage, total
+from .actuation import controls, force, laws
+from .kinematics import Frames, inverse_dynamics
+from .medium import medium_force
+from .passive import Quadratic, quadratic
+from .system import System
+from .tendons import tendons
+from .transmissions import transmissions
+
+
+def damping_slopes(system: System, frame: Frames, q, v, act, ctrl) -> Quadratic:
+    """Minus the symmetric part of d force / d velocity of passive and actuator forces."""
+    out = quadratic(system, frame, system.damping, "damper")
+    out = Quadratic(list(out.diagonal), dict(out.blocks))
+    if "passive" in system.topology.disabled:
+        out = Quadratic([0.0] * len(v), {})
+    else:
+        for taut, b in zip(tendons(system, frame, q), system.tendons.damping, strict=True):
+            _add_square(system, out, taut.row, b)
+        if system.medium.density:
+            _add_matrix(system, out, _medium_slopes(system, frame, v))
+    if system.topology.actuators and "actuation" not in system.topology.disabled:
+        taut = transmissions(system, frame, q)
+        for slope, one in zip(_actuator_slopes(system, v, act, ctrl, taut), taut, strict=True):
+            _add_square(system, out, one.row, slope)
+    return out
+
+
+def _add_square(system: System, out: Quadratic, row, factor) -> None:
+    """Add factor row^T row."""
+    if isinstance(factor, float) and factor == 0.0:
+        return
+    for i, x in row:
+        out.diagonal[i] = add(out.diagonal[i], mul(factor, mul(x, x)))
+        for j, y in row:
+            if j in system.tables.before[i]:
+                _add_pair(out, i, j, mul(factor, mul(x, y)))
+
+
+def _add_pair(out: Quadratic, i: int, j: int, x) -> None:
+    for place in ((i, j), (j, i)):
+        out.blocks[place] = add(out.blocks[place], x) if place in out.blocks else x
+
+
+def _actuator_slopes(system: System, v, act, ctrl, taut) -> list:
+    """Minus the rate of each actuator's force with the rate of its length, at the activations as they are."""
+    newer = system.topology.rules == "4.0"
+    out, signal = [], controls(system, ctrl)
+    for i, (info, law) in enumerate(zip(system.topology.actuators, laws(system), strict=True)):
+        affine = "affine" in (info.gain, info.bias)
+        if not info.enabled or not affine and info.gain != "muscle":
+            out.append(0.0)
+            continue
+        x = signal[i] if info.act is None else act[info.act]
+        length, rate = taut[i].length, total([mul(c, v[dof]) for dof, c in taut[i].row])
+        out.append(_slope(law if newer else law._replace(limits=None), length, rate, x))
+    return out
+
+
+@stage
+def _slope(law, length, rate, signal):
+    rate = jnp.asarray(rate)
+    slope = jax.jvp(lambda r: force(law, length, r, signal), (rate,), (jnp.ones_like(rate),))[1]
+    return neg(slope)
+
+
+def _columns(fn, v) -> list[list]:
+    """d fn / d v, by columns; fn of a list gives a list."""
+    v = [jnp.asarray(x) for x in v]
+    shape = jnp.broadcast_shapes(*(x.shape for x in v))
+    v = [jnp.broadcast_to(x, shape) for x in v]
+    out = []
+    for j in range(len(v)):
+        tangent = [jnp.ones_like(x) if i == j else jnp.zeros_like(x) for i, x in enumerate(v)]
+        out.append(jax.jvp(lambda x: [jnp.asarray(f) + 0.0 * x[0] for f in fn(x)], (v,), (tangent,))[1])
+    return out
+
+
+def _medium_slopes(system: System, frame: Frames, v) -> list[list]:
+    return [[neg(x) for x in column] for column in _columns(lambda x: medium_force(system, frame, x), v)]
+
+
+def _add_matrix(system: System, out: Quadratic, columns) -> None:
+    """Add the symmetric part of a matrix, within the branches."""
+    for j, column in enumerate(columns):
+        out.diagonal[j] = add(out.diagonal[j], column[j])
+        for i in system.tables.before[j]:
+            _add_pair(out, i, j, mul(0.5, add(column[i], columns[i][j])))
+
+
+def full_slopes(system: System, frame: Frames, inertia, q, v, act, ctrl) -> Quadratic:
+    """Minus d force / d velocity of all smooth forces, those of Coriolis included: not symmetric."""
+    columns = _columns(lambda x: inverse_dynamics(system, frame, inertia, q, x), v)
+    out = damping_slopes(system, frame, q, v, act, ctrl)
+    medium = _medium_slopes(system, frame, v) if system.medium.density and "passive" not in system.topology.disabled else None
+    for j, column in enumerate(columns):
+        out.diagonal[j] = add(out.diagonal[j], column[j])
+        for i in (*system.tables.before[j], *system.tables.after[j]):
+            more = column[i]
+            if medium is not None:
+                more = add(more, mul(0.5, add(medium[j][i], neg(medium[i][j]))))
+            out.blocks[i, j] = add(out.blocks[i, j], more) if (i, j) in out.blocks else more
+    return out

@@ -1,0 +1,79 @@
+"""MuJoCo MJCF, the format of MuJoCo's models (.xml), in the meaning of its release 3.2.7.
+
+One file and what it includes and attaches become one document (`document`), whose macros are written out; assets, then bodies, then what
+relates them are read from it. Nothing is simulated here: numbers that need the whole model's inertia are left to the model.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...spec import ModelSpec
+from ..errors import Notes
+from .actuators import read_actuators
+from .assets import read_assets
+from .bodies import read_bodies
+from .contacts import read_excludes, read_pairs
+from .custom import read_custom, read_extensions
+from .deformable import read_flexes
+from .document import read_document
+from .equalities import read_equalities
+from .index import Index
+from .keys import read_keys
+from .options import read_drawing, read_option, read_sizes
+from .sensors import read_sensors
+from .skins import read_skins
+from .tendons import read_tendons
+
+__all__ = ["RULES", "read"]
+
+RULES = ("3.2", "4.0")
+
+
+def read(data: bytes | str, file: str, notes: Notes, *, rules: str = "3.2") -> ModelSpec:
+    """Read an MJCF document. rules: the release, ``"3.2"`` or ``"4.0"``, whose rules hold where releases differ. Raises ParseError."""
+    if rules not in RULES:
+        raise ValueError(f"rules: found {rules!r}; allowed: {', '.join(RULES)}")
+    document = read_document(data, file, notes, rules)
+    index, sizes = Index(), read_sizes(document)
+    read_extensions(document, index)
+    assets = read_assets(document, index)
+    bodies = read_bodies(document, assets, index)
+    flexes = read_flexes(document, bodies, index)
+    tendons = read_tendons(document, bodies, index, sizes["tendon"])
+    actuators = read_actuators(document, bodies, tendons, index, sizes["actuator"])
+    spec = ModelSpec(
+        name=document.root.raw("model") or "",
+        format="mjcf",
+        bodies=tuple(bodies.bodies),
+        world_geoms=tuple(bodies.world_geoms),
+        option=read_option(document),
+        sites=tuple(bodies.sites),
+        cameras=tuple(bodies.cameras),
+        lights=tuple(bodies.lights),
+        meshes=tuple(bodies.meshes),
+        hfields=tuple(assets.hfields),
+        flexes=tuple(flexes),
+        tendons=tuple(tendons),
+        actuators=tuple(actuators),
+        equalities=tuple(read_equalities(document, bodies, index)),
+        pairs=tuple(read_pairs(document, bodies, index)),
+        exclude=tuple(read_excludes(document, index)),
+        sensors=tuple(read_sensors(document, bodies, tendons, index, sizes["sensor"])),
+        keys=tuple(read_keys(document, bodies, actuators, index, sizes["nkey"])),
+        custom=read_custom(document, index),
+        drawing=assets.drawing | {"skins": read_skins(document, index)} | read_drawing(document),
+        rules=rules,
+        source=document.root.source,
+    )
+    for section in document.sections("default"):
+        section.skip()  # read through what it reaches
+    document.root.report_unread(notes)
+    return _with_length_range(spec, document.compiler.length_range)
+
+
+def _with_length_range(spec: ModelSpec, rule: dict) -> ModelSpec:
+    """Keep the numbers of <lengthrange> where an actuator's range must be found by simulation."""
+    if all(actuator.length_range is not None for actuator in spec.actuators):
+        return spec
+    return spec.replace(option=replace(spec.option, solver=spec.option.solver | {"length_range": rule}))

@@ -1,0 +1,176 @@
+"""<actuator>: what drives the model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...spec import ActuatorSpec, TendonSpec
+from ..reader import Element
+from .document import Document
+from .index import Index
+from .joints import SCALAR
+from .nodes import scope
+from .shortcuts import General, read_general
+from .values import padded, read_user
+
+if TYPE_CHECKING:
+    from .bodies import Bodies
+
+__all__ = ["read_actuators"]
+
+# The attribute that names the target: (transmission, kind of name).
+TARGETS = {
+    "joint": ("joint", "joint"),
+    "jointinparent": ("jointinparent", "joint"),
+    "tendon": ("tendon", "tendon"),
+    "site": ("site", "site"),
+    "cranksite": ("slidercrank", "site"),
+    "body": ("body", "body"),
+}
+REFERENCES = {"refsite": ("site",), "slidersite": ("slidercrank",), "cranklength": ("slidercrank",)}
+
+
+def read_actuators(document: Document, bodies: Bodies, tendons: list[TendonSpec], index: Index, user: int) -> list[ActuatorSpec]:
+    """All actuators, in order; index entries "actuator". user: how many users' numbers each has (-1: any). Raises ParseError."""
+    out = []
+    for e in document.elements("actuator"):
+        if e.tag == "plugin":
+            raise e.error(f"the actuator needs the plugin {e.raw('plugin') or e.raw('instance')!r}; allowed: actuators without plugins")
+        name = index.add("actuator", e, len(out))
+        out.append(_actuator(document, bodies, tendons, index, e, name, user))
+    return padded(out)
+
+
+def _actuator(
+    document: Document, bodies: Bodies, tendons: list[TendonSpec], index: Index, e: Element, name: str, user: int
+) -> ActuatorSpec:
+    g = read_general(document, e)
+    transmission, target, reference = _transmission(index, e, g)
+    _inherit_range(document, index, e, g, transmission)
+    ranges = {part: _clamp(e, part, g) for part in g.limited}
+    if ranges["act"] is not None and g.dynamics == "none":
+        raise e.error('an actrange acts with dyntype "none"; allowed: a dyntype with an activation', "actrange")
+    stateful = int(g.dynamics != "none")
+    if g.act_dim >= 0 and g.act_dim != stateful:
+        raise e.error(f'found {g.act_dim} with dyntype "{g.dynamics}"; allowed: {stateful}', "actdim")
+    for kind, params in ((g.gain, g.gain_params), (g.bias, g.bias_params)):
+        if kind == "muscle":
+            _check_muscle(e, params)
+    # A servo whose third bias number is positive: a damping ratio, which becomes a velocity gain once the inertia is known.
+    ratio = float(g.bias_params[2]) if g.gain_params[0] == -g.bias_params[1] and g.bias_params[2] > 0 else None
+    if ratio is not None:
+        g.bias_params[2] = 0.0
+    return ActuatorSpec(
+        name=name,
+        transmission=transmission,
+        target=target,
+        reference=reference,
+        gear=g.gear,
+        crank_length=g.crank_length,
+        dynamics=g.dynamics,
+        gain=g.gain,
+        bias=g.bias,
+        dynamics_params=g.dynamics_params,
+        gain_params=g.gain_params,
+        bias_params=g.bias_params,
+        damp_ratio=ratio,
+        ctrl_range=ranges["ctrl"],
+        force_range=ranges["force"],
+        act_range=ranges["act"],
+        act_early=g.act_early,
+        length_range=_length_range(e, bodies, tendons, g, transmission, target),
+        group=g.group,
+        user=read_user(e, user, g.user),
+        source=e.source,
+    )
+
+
+def _transmission(index: Index, e: Element, g: General):
+    """Which transmission, its target and what that is relative to."""
+    given = [name for name in TARGETS if e.has(name)]
+    if not given:
+        raise e.error(f"the target is missing; allowed: one of {', '.join(TARGETS)}")
+    if len(given) > 1:
+        raise e.error(f"found the targets {' and '.join(given)}; allowed: one of them", given[1])
+    transmission, kind = TARGETS[given[0]]
+    for name, wanted in REFERENCES.items():
+        if e.has(name) and transmission not in wanted:
+            raise e.error(f"found with the target {given[0]}; allowed: with {', '.join(wanted)}", name)
+    target = index.find(kind, e, given[0])
+    if transmission == "slidercrank":
+        if not g.crank_length > 0:
+            raise e.error(f"found {g.crank_length:g}; allowed: a number > 0 for a slider-crank", "cranklength")
+        return transmission, target, index.find("site", e, "slidersite")
+    return transmission, target, index.find("site", e, "refsite") if e.has("refsite") else None
+
+
+def _inherit_range(document: Document, index: Index, e: Element, g: General, transmission: str) -> None:
+    """Set the range of a servo's command to that of its target, times inheritrange, about its middle."""
+    if not (g.inherit_range > 0 and g.gain == "fixed" and g.bias == "affine" and g.gain_params[0] == -g.bias_params[1]):
+        return
+    if g.dynamics not in ("none", "filterexact", "integrator"):
+        raise e.error(f'found with dyntype "{g.dynamics}"; allowed: position and intvelocity servos', "inheritrange")
+    if transmission not in ("joint", "tendon"):
+        raise e.error("allowed: with the target joint or tendon", "inheritrange")
+    target = document.resolve(index.element(transmission, e.string(transmission)), "joint" if transmission == "joint" else "tendon")
+    low, high = target.floats("range", 2, (0.0, 0.0))
+    if transmission == "joint":
+        kind = target.raw("type") or ("free" if target.tag == "freejoint" else "hinge")
+        if kind not in SCALAR:
+            raise e.error(f"found with a {kind} joint; allowed: hinge and slide joints", "inheritrange")
+        if kind == "hinge":
+            low, high = scope(target).angles(low), scope(target).angles(high)
+    if low == high:
+        raise e.error(f"the target {transmission} has no range; allowed: a target with a range", "inheritrange")
+    middle, radius = (low + high) / 2, (high - low) / 2 * g.inherit_range
+    g.ranges["act" if g.dynamics == "integrator" else "ctrl"] = (float(middle - radius), float(middle + radius))
+
+
+def _clamp(e: Element, part: str, g: General) -> tuple[float, float] | None:
+    """The range of the control, force or activation where it acts, else None."""
+    (low, high), word = g.ranges[part], g.limited[part]
+    name, switch = f"{part}range", f"{part}limited"
+    if word == "auto" and not scope(e).autolimits and (low or high):
+        raise e.error(f'a range without {switch}, and autolimits is off; allowed: {switch}="true" or "false"', name)
+    if word == "false" or word == "auto" and not low < high:
+        return None
+    if not low < high:
+        raise e.error(f"found {low:g} {high:g} for what is always clamped; allowed: a range whose first number is the smaller one", name)
+    return low, high
+
+
+def _check_muscle(e: Element, params: np.ndarray) -> None:
+    first, last, _, scale, least, most, *speeds = params[:9].tolist()
+    if not first < last:
+        raise e.error(f"found {first:g} {last:g}; allowed: a muscle's range whose first number is the smaller one", "range")
+    if not least < 1 < most:
+        raise e.error(f"found lmin {least:g} and lmax {most:g}; allowed: lmin < 1 < lmax", "lmin" if least >= 1 else "lmax")
+    for name, value in zip(("scale", "vmax", "fpmax", "fvmax"), (scale, *speeds), strict=True):
+        if not value > 0:
+            raise e.error(f"found {value:g}; allowed: a muscle's number > 0", name)
+
+
+def _length_range(
+    e: Element, bodies: Bodies, tendons: list[TendonSpec], g: General, transmission: str, target
+) -> tuple[float, float] | None:
+    """The range of lengths that is given or that the rules of <lengthrange> take from limits, None where it must be found."""
+    rule = scope(e).length_range
+    low, high = g.ranges["length"]
+    muscle = "muscle" in (g.gain, g.bias)
+    if not {"none": False, "all": True}.get(rule.get("mode", "muscle"), muscle):
+        return low, high
+    if rule.get("useexisting", True) and low < high:
+        return low, high
+    if not rule.get("uselimit", False):
+        return None
+    if transmission == "tendon":
+        return tendons[target].range
+    if transmission in ("joint", "jointinparent"):
+        joint = bodies.bodies[target[0]].joints[target[1]]
+        if joint.angle_limit is not None:
+            return 0.0, joint.angle_limit
+        if joint.position_range is not None:
+            return tuple(joint.position_range[0].tolist())
+    return None

@@ -1,0 +1,268 @@
+"""<worldbody>: the tree of bodies and what is fixed to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...spec import BodySpec, CameraSpec, GeomSpec, JointSpec, LightSpec, MeshSpec, SiteSpec
+from ..poses import Pose
+from ..reader import Element
+from .document import Document
+from .drafts import Draft
+from .geoms import read_geom
+from .index import Index
+from .inertia import SMALL, Inertial, bounded, geoms_inertial, read_inertial
+from .joints import check_joints, free_at, read_freejoint, read_joint
+from .nodes import scope
+from .options import read_sizes
+from .orientation import read_pose
+from .places import read_camera, read_light, read_site
+from .reduce import align_free, discard_visual, fuse_static, used_meshes
+from .values import flag, padded, read_user
+
+if TYPE_CHECKING:
+    from .assets import Assets
+
+__all__ = ["Bodies", "read_bodies"]
+
+
+class Bodies(NamedTuple):
+    """The tree, as in `ModelSpec`. meshes: those that are left."""
+
+    bodies: list[BodySpec]
+    world_geoms: list[GeomSpec]
+    sites: list[SiteSpec]
+    cameras: list[CameraSpec]
+    lights: list[LightSpec]
+    meshes: list[MeshSpec]
+
+
+def read_bodies(document: Document, assets: Assets, index: Index) -> Bodies:
+    """The bodies of a document whose macros are expanded; index entries "body", "joint", "geom", "site", "camera", "light".
+
+    Bodies are numbered depth first; geoms, sites, cameras and lights body by body, those of the world first. Raises ParseError.
+    """
+    sizes = read_sizes(document)
+    drafts = _drafts(document, assets, index, sizes)
+    for body in drafts[1:]:
+        _weigh(body, assets.meshes, document.rules)
+    if document.compiler.discard_visual:
+        discard_visual(drafts, document)
+    # Whether a body has children decides before static ones disappear in 3.2, and after it in 4.0.
+    if document.rules == "3.2":
+        align_free(drafts)
+    if document.compiler.fuse_static:
+        drafts = fuse_static(drafts, document)
+    if document.rules != "3.2":
+        align_free(drafts)
+    _check_moving(drafts)
+    meshes = used_meshes(drafts, assets.meshes) if document.compiler.discard_visual else list(assets.meshes)
+    return _numbered(_scaled(drafts, document.compiler.settotalmass), document, meshes, index, sizes)
+
+
+# ---- reading ----
+
+
+def _drafts(document: Document, assets: Assets, index: Index, sizes: dict[str, int]) -> list[Draft]:
+    """The world and all bodies, depth first."""
+    sections = document.sections("worldbody")
+    world = Draft(sections[0] if sections else document.root, None, name="world")
+    out = [world]
+    top = [body for section in sections for body in _read_inside(document, section, world, assets, index, sizes)]
+    stack = top[::-1]
+    while stack:
+        e, parent, frame = stack.pop()
+        body = Draft(e, parent, frame @ read_pose(e), e.string("name", ""))
+        out.append(body)
+        body.gravcomp, body.user = e.number("gravcomp", 0.0), read_user(e, sizes["body"])
+        e.raw("childclass")
+        stack += reversed(_read_inside(document, e, body, assets, index, sizes))
+        at_world = parent is world
+        check_joints(body.joints, at_world)
+        body.mocap = flag(e, "mocap", False)
+        if body.mocap and (not at_world or body.joints):
+            raise e.error("found a mocap body with a joint or inside another body; allowed: without joint, child of the world", "mocap")
+        for geom, element in body.geoms:
+            if geom.shape in ("plane", "hfield") and _moves(body):
+                raise element.error(f"found a {geom.shape} on a body that moves; allowed: on the world and bodies fixed to it", "type")
+    return out
+
+
+def _inside(e: Element) -> Iterator[tuple[Element, Pose]]:
+    """What stands in a body, that in its <frame>s in their place, with the pose of the frame it stands in."""
+    stack = [(child, Pose()) for child in reversed(list(e.children()))]
+    while stack:
+        child, frame = stack.pop()
+        if child.tag != "frame":
+            yield child, frame
+            continue
+        for name in ("name", "childclass"):
+            child.raw(name)
+        inner = frame @ read_pose(child)
+        stack += [(grandchild, inner) for grandchild in reversed(list(child.children()))]
+
+
+def _read_inside(document: Document, body: Element, draft: Draft, assets: Assets, index: Index, sizes: dict[str, int]):
+    """Read what a body holds into its draft; returns the bodies inside as (element, draft of the parent, pose of the frames around)."""
+    bodies: list[tuple[Element, Draft, Pose]] = []
+    for child, frame in _inside(body):
+        tag = child.tag
+        if tag == "body":
+            bodies.append((child, draft, frame))
+        elif tag in ("joint", "freejoint", "inertial") and draft.parent is None:
+            raise child.error("found in the world; allowed: in bodies")
+        elif tag == "inertial":
+            if draft.inertial_element is not None:
+                raise child.error("second <inertial> of the body; allowed: one")
+            draft.inertial_element, draft.inertial_frame = child, frame
+        elif tag == "freejoint":
+            draft.joints.append(read_freejoint(child))
+        elif tag in ("camera", "light"):
+            (draft.cameras if tag == "camera" else draft.lights).append((frame, document.resolve(child)))
+        elif tag == "joint":
+            draft.joints.append(read_joint(document, document.resolve(child), frame, sizes["jnt"]))
+        elif tag == "geom":
+            e = document.resolve(child)
+            draft.geoms.append((read_geom(document, e, frame, assets, index, sizes["geom"]), e))
+        elif tag == "site":
+            e = document.resolve(child)
+            draft.sites.append((read_site(document, e, frame, index, sizes["site"]), e))
+        elif tag == "plugin":
+            raise child.error(f"found the plugin {child.raw('plugin') or child.raw('instance')!r}; xsim knows none")
+        else:
+            raise child.error("is not allowed here")
+    return bodies
+
+
+def _moves(body: Draft | None) -> bool:
+    """Whether there is a joint between a body and the world."""
+    while body is not None:
+        if body.joints:
+            return True
+        body = body.parent
+    return False
+
+
+# ---- mass ----
+
+
+def _weigh(body: Draft, meshes, rules: str) -> None:
+    """What a body weighs, by <inertial>, geoms and the rules of <compiler>."""
+    settings = scope(body.element)
+    element = body.inertial_element
+    given = None if element is None else read_inertial(element)
+    if given is not None and rules != "3.2":  # which leaves <frame> out of it
+        given = given.seen_from(body.inertial_frame)
+    counted = any(not geom.massless for geom, _ in body.geoms)
+    # Where nothing gives a centre of mass, MuJoCo takes the numbers that place the body; boundmass can make that matter.
+    nothing = Inertial(pose=read_pose(body.element))
+    if settings.inertia_from_geom == "true" and counted or settings.inertia_from_geom == "auto" and given is None:
+        found = geoms_inertial((geom for geom, _ in body.geoms), meshes, sort=rules == "3.2")
+        light = not counted or rules != "3.2" and found.mass <= SMALL
+        # Shells have no formula in the model: their bodies keep the numbers found here.
+        body.inertial, body.explicit = nothing if light else found, any(geom.shell for geom, _ in body.geoms if not geom.massless)
+    else:
+        body.inertial, body.explicit = given or nothing, given is not None or counted
+    body.inertial, changed = bounded(body.inertial, settings, element or body.element)
+    body.explicit = body.explicit or changed
+
+
+def _check_moving(drafts: list[Draft]) -> None:
+    """Every moving body, or a body fixed to it, must have mass and inertia. Raises ParseError."""
+    heavy: set[int] = set()
+    for body in reversed(drafts):
+        if body.inertial.moves() or id(body) in heavy:
+            heavy.add(id(body))
+            if not body.joints:
+                heavy.add(id(body.parent))
+        elif body.joints:
+            raise body.element.error("a body with a joint has no mass or no inertia; allowed: mass and inertia above 1e-15")
+
+
+def _scaled(drafts: list[Draft], total: float) -> list[Draft]:
+    """settotalmass: all masses times one factor."""
+    found = float(sum(body.inertial.mass for body in drafts[1:]))
+    if total > 0 and found > 0:
+        factor = total / found
+        for body in drafts[1:]:
+            body.inertial = body.inertial.scaled(factor)
+            body.geoms = [(_heavier(geom, factor), e) for geom, e in body.geoms]
+    return drafts
+
+
+def _heavier(geom: GeomSpec, factor: float) -> GeomSpec:
+    return replace(geom, mass=geom.mass * factor, density=None if geom.density is None else geom.density * factor)
+
+
+# ---- numbers and names ----
+
+
+def _numbered(drafts: list[Draft], document: Document, meshes: list[MeshSpec], index: Index, sizes: dict[str, int]) -> Bodies:
+    number = {id(body): i - 1 for i, body in enumerate(drafts)}
+    for body in drafts[1:]:
+        index.add("body", body.element, number[id(body)])
+    names = set(index.names("body"))
+    bodies: list[BodySpec] = []
+    geoms: list[GeomSpec] = []
+    owners: list[int] = []
+    sites: list[SiteSpec] = []
+    cameras: list[CameraSpec] = []
+    lights: list[LightSpec] = []
+    for i, body in enumerate(drafts, -1):
+        for geom, e in body.geoms:
+            index.add("geom", e, len(geoms))
+            geoms.append(geom)
+            owners.append(i)
+        for site, e in body.sites:
+            index.add("site", e, len(sites))
+            sites.append(replace(site, body=i))
+        for frame, e in body.cameras:
+            index.add("camera", e, len(cameras))
+            cameras.append(read_camera(document, e, frame, i, index, sizes["cam"]))
+        for frame, e in body.lights:
+            index.add("light", e, len(lights))
+            lights.append(read_light(e, frame, i, index))
+        for k, joint in enumerate(body.joints):
+            index.add("joint", joint.element, (i, k))
+        if body.parent is not None:
+            bodies.append(_body(body, i, number[id(body.parent)], names))
+    held: list[list[GeomSpec]] = [[] for _ in drafts]
+    for owner, geom in zip(owners, padded(geoms), strict=True):
+        held[owner + 1].append(geom)
+    joints = iter(padded([joint for body in drafts for joint in _joints(body)]))
+    bodies = [
+        replace(spec, geoms=tuple(own), joints=tuple(next(joints) for _ in body.joints))
+        for spec, body, own in zip(padded(bodies), drafts[1:], held[1:], strict=True)
+    ]
+    return Bodies(bodies, held[0], padded(sites), padded(cameras), lights, meshes)
+
+
+def _joints(body: Draft) -> list[JointSpec]:
+    """The joints of a body; a free one starts where the body is drawn."""
+    return [replace(joint.spec, **free_at(body.pose)) if joint.spec.type == "free" else joint.spec for joint in body.joints]
+
+
+def _body(body: Draft, number: int, parent: int, names: set[str]) -> BodySpec:
+    """A body without its joints and geoms."""
+    pose = Pose() if any(joint.spec.type == "free" for joint in body.joints) else body.pose
+    return BodySpec(
+        name=body.name or _free_name(f"body#{number + 1}", names),
+        parent=parent,
+        pos=pose.pos,
+        quat=pose.quat,
+        inertial=body.inertial.spec() if body.explicit else None,
+        principal=body.inertial.pose.quat,
+        mocap=body.mocap,
+        gravcomp=body.gravcomp,
+        user=body.user,
+        source=body.element.source,
+    )
+
+
+def _free_name(name: str, names: set[str]) -> str:
+    """The name, or where a body of the file has it, the name with more marks."""
+    while name in names:
+        name += "#"
+    return name

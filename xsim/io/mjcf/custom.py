@@ -1,0 +1,74 @@
+"""<custom>: users' numbers, texts and lists of elements; <extension>: plugins."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..errors import allowed
+from ..reader import Element
+from .document import Document
+from .index import Index
+from .sensors import NAMED, find_object
+from .values import integer
+
+__all__ = ["read_custom", "read_extensions"]
+
+# Those that come with MuJoCo. None of them acts here: an element that needs one is refused.
+PLUGINS = (
+    "mujoco.pid", "mujoco.elasticity.cable", "mujoco.elasticity.shell", "mujoco.sensor.touch_grid", "mujoco.sdf.bolt", "mujoco.sdf.bowl",
+    "mujoco.sdf.gear", "mujoco.sdf.nut", "mujoco.sdf.torus", "mujoco.sdf.sdflib",
+)  # fmt: skip
+
+MAX_NUMBERS = 1_000_000
+
+
+def read_custom(document: Document, index: Index) -> dict[str, dict]:
+    """``{"numeric": {name: numbers}, "text": {name: text}, "tuple": {name: ((kind, name, number), ...)}}``, each in the file's order;
+    index entries "numeric", "text", "tuple". Every other kind of element must be in the index. Raises ParseError."""
+    found: dict[str, list[Element]] = {kind: document.elements("custom", kind) for kind in _KINDS}
+    for kind, elements in found.items():
+        for number, e in enumerate(elements):
+            e.string("name")
+            index.add(kind, e, number)
+    return {kind: {e.string("name"): _KINDS[kind](index, e) for e in elements} for kind, elements in found.items()}
+
+
+def read_extensions(document: Document, index: Index) -> None:
+    """Check the plugins that are declared; index entries "plugin": their instances. Raises ParseError for an unknown one."""
+    count = 0
+    for e in document.elements("extension", "plugin"):
+        name = e.string("plugin")
+        if name not in PLUGINS:
+            raise e.error(f"unknown plugin {name!r}; {allowed(name, PLUGINS)}", "plugin")
+        for instance in e.all("instance"):
+            instance.string("name")
+            index.add("plugin", instance, count)
+            count += 1
+            instance.skip()
+
+
+def _numeric(index: Index, e: Element) -> np.ndarray:
+    given = e.floats("data", default=())
+    size = integer(e, "size", len(given))
+    if not 1 <= size <= MAX_NUMBERS:
+        raise e.error(f"found {size} numbers; allowed: from 1 to {MAX_NUMBERS}", "size")
+    if len(given) > size:
+        raise e.error(f"found {len(given)} numbers; allowed: {size}, as its size says", "data")
+    return np.concatenate([given, np.zeros(size - len(given))])
+
+
+def _text(index: Index, e: Element) -> str:
+    return e.string("data")
+
+
+def _tuple(index: Index, e: Element) -> tuple[tuple[str, str, float], ...]:
+    out = []
+    for inner in e.all("element"):
+        kind, _ = find_object(index, inner, NAMED)
+        out.append((kind, inner.string("objname"), inner.number("prm", 0.0)))
+    if not out:
+        raise e.error("the tuple is empty; allowed: one <element> or more")
+    return tuple(out)
+
+
+_KINDS = {"numeric": _numeric, "text": _text, "tuple": _tuple}

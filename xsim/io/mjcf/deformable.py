@@ -1,0 +1,144 @@
+"""<flex>: deformables, points fixed to bodies with elements between them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...spec import FlexSpec, SurfaceSpec
+from ..poses import IDENTITY_QUAT, Pose
+from ..reader import Element
+from .document import Document
+from .geoms import read_surface
+from .index import Index
+from .macros import integers
+from .values import flag, integer, read_rgba
+
+if TYPE_CHECKING:
+    from .bodies import Bodies
+
+__all__ = ["read_flexes"]
+
+
+def read_flexes(document: Document, bodies: Bodies, index: Index) -> list[FlexSpec]:
+    """All flexes, in order; index entries "flex". Tetrahedra are turned so that the first three vertices, seen from the side away from the
+    fourth, are counter-clockwise where the bodies are drawn. Raises ParseError.
+
+    ``numbers``: ``young`` (Pa), ``poisson``, ``elastic_damping`` (s), ``thickness`` (m, -1: none), ``edge_stiffness`` and ``edge_damping``
+    (the engine's units), ``contact`` (SurfaceSpec), ``internal``, ``selfcollide``, ``active_layers``; for drawing ``texcoord`` (n, 2) or
+    None, ``flat_skin``, ``material``, ``rgba``, ``group``.
+    """
+    elements = document.elements("deformable", "flex")
+    places = _drawn(bodies) if elements else []
+    return [_flex(document, index, e, index.add("flex", e, i), places) for i, e in enumerate(elements)]
+
+
+def _drawn(bodies: Bodies) -> list[Pose]:
+    """World poses of the bodies as drawn, that of the world last."""
+    out: list[Pose] = []
+    for body in bodies.bodies:
+        assert isinstance(body.joints, tuple)
+        place = Pose(body.quat, body.pos)
+        if body.joints and body.joints[0].type == "free" and body.joints[0].q0 is not None:
+            place = Pose(body.joints[0].q0[3:], body.joints[0].q0[:3])
+        out.append(place if body.parent < 0 else out[body.parent] @ place)
+    return [*out, Pose()]
+
+
+def _flex(document: Document, index: Index, e: Element, name: str, places: list[Pose]) -> FlexSpec:
+    dim = integer(e, "dim", 2)
+    if not 1 <= dim <= 3:
+        raise e.error(f"found {dim}; allowed: 1, 2, 3", "dim")
+    owners, pos = _points(index, e)
+    if len(pos) < dim + 1:
+        raise e.error(f"found {len(pos)} vertices; allowed: at least {dim + 1}, coordinates where they are all on one body", "body")
+    return FlexSpec(
+        name=name,
+        dim=dim,
+        bodies=tuple(owners),
+        pos=pos,
+        elements=_elements(e, dim, np.array([(places[i] @ Pose(IDENTITY_QUAT, p)).pos for i, p in zip(owners, pos, strict=True)])),
+        radius=e.number("radius", 0.005, nonnegative=True),
+        numbers=_material(e, dim) | _contact(document, e) | _look(index, e, len(pos)),
+        source=e.source,
+    )
+
+
+def _points(index: Index, e: Element) -> tuple[list[int], np.ndarray]:
+    """Bodies of the vertices, and their coordinates there."""
+    owners = [index.named("body", e, "body", word) for word in e.string("body").split()]
+    flat = e.floats("vertex")
+    if flat is None:
+        return owners, np.zeros((len(owners), 3))
+    if len(flat) % 3:
+        raise e.error(f"found {len(flat)} numbers; allowed: three for each vertex", "vertex")
+    pos = flat.reshape(-1, 3)
+    if len(owners) not in (1, len(pos)):
+        raise e.error(f"found {len(owners)} bodies for {len(pos)} vertices; allowed: one for each, or one for all", "body")
+    return owners * (len(pos) if len(owners) == 1 else 1), pos
+
+
+def _elements(e: Element, dim: int, world: np.ndarray) -> np.ndarray:
+    """Vertex numbers (m, dim + 1). world: where the vertices are drawn."""
+    flat = integers(e, "element")
+    if flat is None or not len(flat) or len(flat) % (dim + 1):
+        found = 0 if flat is None else len(flat)
+        raise e.error(f"found {found} numbers; allowed: {dim + 1} for each element", "element")
+    elements = flat.reshape(-1, dim + 1)
+    if elements.min() < 0 or elements.max() >= len(world):
+        raise e.error(f"found vertices {elements.min()} to {elements.max()}; allowed: 0 to {len(world) - 1}", "element")
+    ordered = np.sort(elements, axis=1)
+    if (ordered[:, 1:] == ordered[:, :-1]).any():
+        raise e.error("an element names a vertex twice; allowed: different vertices", "element")
+    if dim == 3:
+        with np.errstate(all="ignore"):
+            inside_out = np.linalg.det(world[elements[:, 1:]] - world[elements[:, :1]]) > 0
+        elements = np.where(inside_out[:, None], elements[:, [0, 2, 1, 3]], elements)
+    return elements
+
+
+def _material(e: Element, dim: int) -> dict[str, Any]:
+    """What holds the elements together."""
+    elastic, edge = e.child("elasticity"), e.child("edge")
+    out = {"young": 0.0, "poisson": 0.0, "elastic_damping": 0.0, "thickness": -1.0, "edge_stiffness": 0.0, "edge_damping": 0.0}
+    if elastic is not None:
+        out["young"] = elastic.number("young", 0.0, nonnegative=True)
+        out["poisson"] = elastic.number("poisson", 0.0)
+        out["elastic_damping"] = elastic.number("damping", 0.0, nonnegative=True)
+        out["thickness"] = elastic.number("thickness", -1.0)
+        if not 0 <= out["poisson"] < 0.5:
+            raise elastic.error(f"found {out['poisson']:g}; allowed: from 0 to below 0.5", "poisson")
+    if edge is not None:
+        out["edge_stiffness"] = edge.number("stiffness", 0.0, nonnegative=True)
+        out["edge_damping"] = edge.number("damping", 0.0, nonnegative=True)
+        if out["edge_stiffness"] and dim > 1:
+            raise edge.error("allowed: only with dim 1; others take elasticity", "stiffness")
+    return out
+
+
+def _contact(document: Document, e: Element) -> dict[str, Any]:
+    contact = e.child("contact")
+    if contact is None:
+        return {"contact": SurfaceSpec(), "internal": True, "selfcollide": "auto", "active_layers": 1}
+    return {
+        "contact": read_surface(document, contact),
+        "internal": flag(contact, "internal", True),
+        "selfcollide": contact.choice("selfcollide", ("none", "narrow", "bvh", "sap", "auto"), "auto"),
+        "active_layers": integer(contact, "activelayers", 1),
+    }
+
+
+def _look(index: Index, e: Element, size: int) -> dict[str, Any]:
+    texcoord = e.floats("texcoord")
+    if texcoord is not None and len(texcoord) != 2 * size:
+        raise e.error(f"found {len(texcoord)} numbers for {size} vertices; allowed: two for each", "texcoord")
+    if e.has("material"):
+        index.find("material", e, "material")
+    return {
+        "texcoord": None if texcoord is None else texcoord.reshape(-1, 2),
+        "flat_skin": flag(e, "flatskin", False),
+        "material": e.string("material", ""),
+        "rgba": read_rgba(e),
+        "group": integer(e, "group", 0),
+    }

@@ -1,0 +1,56 @@
+"""Bodies while they can still change: before their numbers and names are settled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from ...spec import GeomSpec, SiteSpec
+from ..poses import Pose
+from ..reader import Element
+from .inertia import Inertial
+from .joints import Joint
+
+__all__ = ["Draft", "moved"]
+
+
+@dataclass
+class Draft:
+    """A body as read. parent: None for the world. Each geom, site, camera and light comes with its element; of cameras and lights, which
+    may look at bodies that come later, only the frame they stand in is known.
+
+    inertial: mass properties, principal; explicit: they are no longer what the geoms give.
+    """
+
+    element: Element
+    parent: Draft | None
+    pose: Pose = Pose()
+    name: str = ""
+    joints: list[Joint] = field(default_factory=list)
+    inertial_element: Element | None = None
+    inertial_frame: Pose = Pose()
+    geoms: list[tuple[GeomSpec, Element]] = field(default_factory=list)
+    sites: list[tuple[SiteSpec, Element]] = field(default_factory=list)
+    cameras: list[tuple[Pose, Element]] = field(default_factory=list)
+    lights: list[tuple[Pose, Element]] = field(default_factory=list)
+    mocap: bool = False
+    gravcomp: float = 0.0
+    user: tuple[float, ...] = ()
+    inertial: Inertial = Inertial()
+    explicit: bool = False
+
+    def carried(self, pose: Pose) -> Draft:
+        """The same things seen from a frame in which this body has a pose: a draft that shares nothing with this one."""
+        return replace(
+            self,
+            geoms=[(moved(geom, pose), e) for geom, e in self.geoms],
+            sites=[(moved(site, pose), e) for site, e in self.sites],
+            cameras=[(pose @ frame, e) for frame, e in self.cameras],
+            lights=[(pose @ frame, e) for frame, e in self.lights],
+            inertial=self.inertial.seen_from(pose),
+        )
+
+
+def moved(item, pose: Pose):
+    """A geom or site whose body has a pose, in the frame of that pose."""
+    place = pose @ Pose(item.quat, item.pos)
+    return replace(item, pos=place.pos, quat=place.quat)

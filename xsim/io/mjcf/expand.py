@@ -1,0 +1,49 @@
+"""Elements that stand for others: composite, flexcomp, attach and replicate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from ..reader import Element
+from .attach import attach, read_submodels
+from .composite import composite
+from .document import Document
+from .flexcomp import flexcomp
+from .macros import expand as expand_macros
+from .nodes import Node
+from .references import Relations
+from .replicate import replicate
+
+__all__ = ["expand"]
+
+
+def expand(document: Document, read: Callable[[Element, Path], Document]) -> None:
+    """Replace all elements that stand for others, the inner ones first. read: element and file of a model to attach -> its document."""
+    expand_macros(document, {"composite": composite, "flexcomp": flexcomp})
+    root = document.root._node
+    found = list(_inner_first(root))
+    models = any(n.tag == "model" for section in root.children if section.tag == "asset" for n in section.children)
+    if not found and not models:
+        return
+    relations = Relations(root)
+    submodels = read_submodels(document, relations, read)
+    for node in found:
+        if node.tag == "attach":
+            attach(document, node, relations, submodels)
+        else:
+            replicate(node, relations, document.budget, document.rules)
+    relations.write()
+
+
+def _inner_first(root: Node) -> Iterator[Node]:
+    """The attach and replicate elements in document order, those inside another one before it."""
+    pending = [(n, False) for n in reversed(root.children) if n.tag == "worldbody"]
+    while pending:
+        node, left = pending.pop()
+        if left:
+            yield node
+            continue
+        if node.tag in ("attach", "replicate"):
+            pending.append((node, True))
+        pending.extend((child, False) for child in reversed(node.children))

@@ -1,0 +1,247 @@
+"""<flexcomp>: a deformable made of points, as the bodies, the <flex> and the equality it stands for."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..errors import allowed
+from ..poses import Pose, rotation_matrix
+from ..reader import Element
+from .document import Document
+from .gmsh import read_gmsh
+from .lattices import LATTICES, Lattice
+from .macros import BARE, Maker, integers, read_asset
+from .mesh_files import read_triangles
+from .nodes import Node
+from .orientation import read_pose
+from .values import flag, integer
+
+__all__ = ["flexcomp"]
+
+MIN = 1e-15  # the engine's smallest positive number
+EACH = 5  # elements made for a point, at most: body, inertial, three slides
+SHELLS = ("box", "cylinder", "ellipsoid")
+TYPES = (*LATTICES, "mesh", "gmsh", "direct")
+
+
+def flexcomp(document: Document, e: Element) -> tuple[list[Node], dict[str, list[Node]]]:
+    """What a <flexcomp> stands for, a `Macro`: bodies, a <flex> and, where asked for, an equality. Raises ParseError.
+
+    Each point is a body on slides: three, or in a shell (rules 3.2) one away from the parent's origin. Pinned points are fixed to the
+    parent. The made elements take the defaults that reach the place where the flexcomp stands; the equality takes none.
+    """
+    for plugin in e.all("plugin"):
+        name = plugin.raw("plugin") or plugin.raw("instance") or ""
+        raise plugin.error(f"unknown plugin {name!r}: it would act on the flex; allowed: a flexcomp without plugins")
+    make, name, kind = Maker(e), e.string("name"), e.choice("type", TYPES, "grid")
+    mass, box = e.number("mass", 1.0), e.number("inertiabox", 0.005)
+    if mass < MIN or box < MIN:
+        raise e.error(f"found mass {mass:g} and inertiabox {box:g}; allowed: positive numbers")
+    made, dim, counts = _shape(document, e, kind)
+    points = _placed(e, kind, made.points)
+    pinned = _pinned(e, kind, dim, counts, len(points))
+    if kind in SHELLS:
+        pinned[0] = True
+    if flag(e, "rigid", False):
+        pinned[:] = True
+    parent, frame = _parent(e, bool(pinned.any()))
+
+    used = np.unique(made.elements)
+    inertia = 2 / 3 * mass / len(points) * box**2
+    radial = kind in SHELLS and document.rules == "3.2"
+    bodies, owners, vertices = [], [], np.zeros((len(used), 3))
+    for k, i in enumerate(used):
+        if pinned[i]:
+            owners.append(parent)
+            vertices[k] = frame.pos + rotation_matrix(frame.quat) @ points[i]
+            continue
+        axes = [_outward(e, points[i])] if radial else np.eye(3)
+        inertial = make("inertial", pos="0 0 0", mass=mass / len(points), diaginertia=(inertia, inertia, inertia))
+        slides = [make("joint", type="slide", pos="0 0 0", axis=axis) for axis in axes]
+        bodies.append(make("body", [inertial, *slides], name=f"{name}_{i}", pos=points[i]))
+        owners.append(f"{name}_{i}")
+    fixed = pinned[used]
+    flex = _flex(
+        e, make, kind, dim, made, used, name=name, body=parent if fixed.all() else " ".join(owners),
+        vertex=vertices if fixed.any() else None, element=np.searchsorted(used, made.elements),
+    )  # fmt: skip
+    return bodies, {"deformable": [flex], "equality": _equality(e, make, name)}
+
+
+def _outward(e: Element, point: np.ndarray) -> np.ndarray:
+    length = np.linalg.norm(point)
+    if length < MIN:
+        raise e.error("a point of the shell is at the origin of the body around; allowed: an origin inside the shell", "pos")
+    return point / length
+
+
+def _shape(document: Document, e: Element, kind: str) -> tuple[Lattice, int, np.ndarray]:
+    """Points before they are placed and their elements; dimension of the flex; numbers of points along the axes of a lattice."""
+    dim = integer(e, "dim", 2)
+    if not 1 <= dim <= 3:
+        raise e.error(f"found {dim}; allowed: 1, 2, 3", "dim")
+    counts, spacing = integers(e, "count", 3, (10, 10, 10)), e.floats("spacing", 3, (0.02, 0.02, 0.02))
+    if kind != "direct":
+        for name in ("point", "element"):
+            if e.has(name):
+                raise e.error('allowed: only in a flexcomp of type "direct"', name)
+    if kind in LATTICES:
+        made, dim = _lattice(document, e, kind, dim, counts, spacing)
+    elif kind == "direct":
+        made = _direct(document, e, dim)
+    else:
+        made, dim = _from_file(document, e, kind, dim)
+    if not len(made.elements):
+        raise e.error("has no elements; allowed: at least one")
+    first, last = made.elements.min(), made.elements.max()
+    if first < 0 or last >= len(made.points):
+        raise e.error(f"elements name points {first} to {last}; allowed: 0 to {len(made.points) - 1}", "element")
+    ordered = np.sort(made.elements, axis=1)
+    if (ordered[:, 1:] == ordered[:, :-1]).any():
+        raise e.error("an element names a point twice; allowed: different points", "element")
+    return made, dim, counts
+
+
+def _spend(document: Document, e: Element, points: int) -> None:
+    """Take in what points become, before anything is made. Raises ParseError where it is too much."""
+    document.budget.spend(e, nodes=EACH * points, characters=2 * len(e.string("name")) * points)
+
+
+def _lattice(document: Document, e: Element, kind: str, dim: int, counts: np.ndarray, spacing: np.ndarray) -> tuple[Lattice, int]:
+    implied, least, maker = LATTICES[kind]
+    if kind == "circle" and dim != 1:
+        raise e.error(f"found {dim}; allowed with a circle: 1", "dim")
+    dim = implied or dim
+    least = least[:dim]
+    if (counts < 1).any() or (counts[: len(least)] < least).any():
+        raise e.error(f"found {e.raw('count')!r}; allowed: at least {' '.join(map(str, least))} for {kind}", "count")
+    if dim == 2 and counts[2] != 1:
+        raise e.error(f"found {counts[2]} points along z; allowed in two dimensions: 1", "count")
+    radius = e.number("radius", 0.005)
+    if not (spacing > 0).all() or (spacing < 2 * radius).any():
+        raise e.error(f"found {spacing.tolist()}; allowed: positive numbers, at least twice the radius, {2 * radius:g}", "spacing")
+    size = int(counts[:dim].astype(object).prod())
+    _spend(document, e, size)
+    return maker(counts, spacing, dim), dim
+
+
+def _direct(document: Document, e: Element, dim: int) -> Lattice:
+    points, elements = e.floats("point"), integers(e, "element")
+    if points is None or elements is None:
+        raise e.error('point or element is missing; needed: both, in a flexcomp of type "direct"')
+    for name, values, width in (("point", points, 3), ("element", elements, dim + 1)):
+        if len(values) % width:
+            raise e.error(f"found {len(values)} numbers; allowed: a multiple of {width}", name)
+    _spend(document, e, len(points) // 3)
+    return Lattice(points.reshape(-1, 3), elements.reshape(-1, dim + 1), np.zeros((0, 2)))
+
+
+def _from_file(document: Document, e: Element, kind: str, dim: int) -> tuple[Lattice, int]:
+    data, path = read_asset(document, e)
+    none = np.zeros((0, 2))
+    if kind == "gmsh":
+        points, elements = read_gmsh(data, e)
+        _spend(document, e, len(points))
+        return Lattice(points, elements, none), elements.shape[1] - 1
+    if dim == 1:
+        raise e.error("found 1; allowed with a mesh: 2, 3", "dim")
+    ending = path.suffix.lower()
+    if ending not in (".stl", ".obj", ".msh"):
+        raise e.error(f"unknown ending {ending!r}; {allowed(ending, ('.stl', '.obj', '.msh'))}", "file")
+    mesh = read_triangles(data, ending[1:], e, document.notes, document.rules)
+    points, faces = mesh.vertices, mesh.faces
+    if ending == ".stl" and len(faces):  # which has no numbers of its own: points count as they come
+        order = np.unique(faces, return_index=True)[1].argsort()
+        points, faces = points[order], order.argsort()[faces]
+    _spend(document, e, len(points))
+    if dim == 2:
+        return Lattice(points, faces, none), dim
+    if not e.has("origin"):
+        raise e.error("attribute 'origin' is missing; needed for a mesh with dim 3")
+    elements = np.hstack([np.zeros((len(faces), 1), int), faces + 1])
+    return Lattice(np.vstack([e.floats("origin", 3), points]), elements, none), dim
+
+
+def _placed(e: Element, kind: str, points: np.ndarray) -> np.ndarray:
+    """Points in the frame in which the flexcomp stands. Generated points are not scaled."""
+    scale = e.floats("scale", 3, (1.0, 1.0, 1.0))
+    if (scale < MIN).any():
+        raise e.error(f"found {scale.tolist()}; allowed: positive numbers", "scale")
+    pose = read_pose(e)
+    # MuJoCo turns the points by the numbers of quat as written, so one that is not a unit stretches them.
+    w, *axis = e.floats("quat", 4, pose.quat)
+    cross = np.cross(axis, np.eye(3)).T
+    turn = np.eye(3) + 2 * (w * cross + cross @ cross)
+    return pose.pos + (points if kind in LATTICES else points * scale) @ turn.T
+
+
+def _pinned(e: Element, kind: str, dim: int, counts: np.ndarray, size: int) -> np.ndarray:
+    """Which points are pinned."""
+    pinned = np.zeros(size, bool)
+
+    def pin(p: Element, name: str, numbers: np.ndarray, below) -> np.ndarray:
+        if (numbers < 0).any() or (numbers >= below).any():
+            limits = " ".join(str(n - 1) for n in np.ravel(below))
+            raise p.error(f"found {(p.raw(name) or '').strip()[:200]!r}; allowed: 0 to {limits}", name)
+        return numbers
+
+    def rows(p: Element, name: str, width: int) -> np.ndarray:
+        values = integers(p, name, default=())
+        if len(values) % width:
+            raise p.error(f"found {len(values)} numbers; allowed: a multiple of {width}", name)
+        return values.reshape(-1, width)
+
+    for p in e.all("pin"):
+        pinned[pin(p, "id", rows(p, "id", 1), size)] = True
+        for first, last in pin(p, "range", rows(p, "range", 2), size):
+            pinned[first : last + 1] = True
+        for name in ("grid", "gridrange"):
+            if not p.has(name):
+                continue
+            if kind != "grid" or dim == 1:
+                raise p.error('allowed: only in a flexcomp of type "grid" with dim 2 or 3', name)
+            corners = rows(p, name, dim * (2 if name == "gridrange" else 1)).reshape(-1, 2 if name == "gridrange" else 1, dim)
+            grid = pinned.reshape(counts[:dim])
+            for ends in pin(p, name, corners, counts[:dim]):
+                grid[tuple(slice(first, last + 1) for first, last in zip(ends[0], ends[-1], strict=True))] = True
+    return pinned
+
+
+def _parent(e: Element, fixed: bool) -> tuple[str, Pose]:
+    """Name of the body around, and the pose of the frames in between. fixed: whether points stand in it."""
+    frame = Pose()
+    for node in e._node.iterancestors():
+        if node.tag == "worldbody":
+            return "world", frame
+        if node.tag == "body":
+            name = node.attrib.get("name", "")
+            if not name:
+                raise e.error("the body around it has no name; allowed: a body with a name")
+            return name, frame
+        if node.tag == "replicate":
+            raise e.error("stands in a replicate; allowed: in a body with a name, which may be replicated")
+        frame = read_pose(Element(node, node.file)) @ frame
+    raise e.error("stands outside the bodies; allowed: in a body")
+
+
+def _flex(e: Element, make: Maker, kind: str, dim: int, made: Lattice, used: np.ndarray, **attributes) -> Node:
+    """The <flex>. used: the points that elements name; attributes: what else depends on the points."""
+    texcoord = e.floats("texcoord")
+    if texcoord is None and kind in SHELLS and e.has("material"):
+        texcoord = made.texcoord
+    if texcoord is not None and texcoord.size == 2 * len(made.points):
+        texcoord = texcoord.reshape(-1, 2)[used]
+    inside = [make(part.tag, **{a: part.raw(a) for a in part.attributes}) for part in e.all("elasticity", "contact")]
+    edge = e.child("edge")
+    if edge is not None:
+        inside.append(make("edge", stiffness=edge.raw("stiffness"), damping=edge.raw("damping")))
+    flat = kind in ("box", "cylinder") or kind == "grid" and dim == 3
+    look = {a: e.raw(a) for a in ("radius", "rgba", "group", "material")}
+    return make("flex", inside, dim=dim, texcoord=texcoord, flatskin=flag(e, "flatskin", False) or flat, **look, **attributes)
+
+
+def _equality(e: Element, make: Maker, name: str) -> list[Node]:
+    edge = e.child("edge")
+    if edge is None or not flag(edge, "equality", False):
+        return []
+    return [make("flex", flex=name, solref=edge.raw("solref"), solimp=edge.raw("solimp"), **BARE)]

@@ -1,0 +1,155 @@
+"""<geom>: shapes, what they weigh, how they touch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...spec import GeomSpec, SurfaceSpec
+from ..poses import Pose
+from ..reader import Element
+from .document import Document
+from .index import Index
+from .meshes import fit
+from .nodes import scope
+from .orientation import read_fromto, read_pose
+from .values import flag, integer, numbers, read_rgba, read_soft, read_user
+
+if TYPE_CHECKING:
+    from .assets import Assets
+
+__all__ = ["FROMTO", "SIZES", "read_geom", "read_surface", "sizes"]
+
+SIZES = {"sphere": 1, "capsule": 2, "ellipsoid": 3, "cylinder": 2, "box": 3}  # how many numbers a shape has
+FROMTO = {"capsule": 1, "cylinder": 1, "ellipsoid": 2, "box": 2}  # which of them is along z, half the length between two points
+TYPES = ("plane", "hfield", *SIZES, "mesh", "sdf")
+FLUID = (0.5, 0.25, 1.5, 1.0, 1.0)
+
+
+def read_geom(document: Document, e: Element, frame: Pose, assets: Assets, index: Index, user: int) -> GeomSpec:
+    """A <geom>, with its defaults, of a body. frame: the <frame>s around it; user: how many users' numbers a geom has (-1: any)."""
+    shape = e.choice("type", TYPES, "sphere")
+    if shape == "sdf":
+        raise e.error(f"found 'sdf', which needs a plugin and xsim knows none; allowed: {', '.join(TYPES[:-1])}", "type")
+    for name in ("size", "fitscale"):  # without effect on some shapes
+        e.raw(name)
+    asset, size, place, surface = _SHAPES.get(shape, _primitive)(document, e, shape, assets, index)
+    place = frame @ place
+    mass = e.number("mass", nonnegative=True) if e.has("mass") else None
+    density = e.number("density", 1000.0, nonnegative=True)
+    group = integer(e, "group", 0)
+    settings = scope(e)
+    first, last = settings.inertia_group_range
+    shell = flag(e, "shellinertia", False)
+    if shell and shape == "mesh" and document.rules == "4.0":
+        raise e.error("found true for a mesh geom; allowed from release 3.3 on: the attribute inertia of the mesh", "shellinertia")
+    contact = read_surface(document, e)
+    coefficients = numbers(document, e, "fluidcoef", FLUID)
+    ellipsoid = e.choice("fluidshape", ("none", "ellipsoid"), "none") == "ellipsoid"
+    material = e.string("material", "")
+    if material:
+        index.find("material", e, "material")
+    return GeomSpec(
+        shape=shape,
+        size=size,
+        name=e.string("name", ""),
+        mass=0.0 if mass is None else mass,
+        density=density if mass is None else None,
+        shell=shell,
+        massless=shape in ("plane", "hfield") or not first <= group <= last,
+        pos=place.pos,
+        quat=place.quat,
+        rgba=read_rgba(e),
+        collision=bool(contact.contype or contact.conaffinity),
+        surface=surface,
+        asset=asset,
+        contact=contact,
+        fluid=tuple(coefficients.tolist()) if ellipsoid else None,
+        group=group,
+        material=material,
+        user=read_user(e, user),
+        source=e.source,
+    )
+
+
+def read_surface(document: Document, e: Element) -> SurfaceSpec:
+    """How a geom or flex meets others. e: with its defaults."""
+    default = SurfaceSpec()
+    condim = integer(e, "condim", default.condim)
+    if condim not in (1, 3, 4, 6):
+        raise e.error(f"found {condim}; allowed: 1, 3, 4, 6", "condim")
+    return SurfaceSpec(
+        contype=integer(e, "contype", default.contype),
+        conaffinity=integer(e, "conaffinity", default.conaffinity),
+        condim=condim,
+        priority=integer(e, "priority", default.priority),
+        friction=tuple(numbers(document, e, "friction", default.friction).tolist()),
+        solmix=e.number("solmix", default.solmix),
+        soft=read_soft(document, e),
+        margin=e.number("margin", default.margin),
+        gap=e.number("gap", default.gap),
+    )
+
+
+def sizes(e: Element, shape: str, given: np.ndarray) -> tuple[np.ndarray, Pose]:
+    """Size in half extents and pose of a geom or site of a simple shape. given: its three numbers of the attribute ``size``."""
+    ends = read_fromto(e)
+    size = given[: SIZES[shape]].copy()
+    if ends is not None:
+        along = FROMTO.get(shape)
+        if along is None:
+            raise e.error(f"found on a {shape}; allowed: {', '.join(FROMTO)}", "fromto")
+        size[1], size[along] = size[0], ends[1]
+    if not (size > 0).all():
+        found = " ".join(f"{x:g}" for x in size)
+        raise e.error(f"found {found} for a {shape}; allowed: {len(size)} numbers > 0", "size")
+    return size, read_pose(e) if ends is None else ends[0]
+
+
+def _primitive(document: Document, e: Element, shape: str, assets: Assets, index: Index):
+    _no(e, "hfield", shape)
+    given = numbers(document, e, "size", (0.0, 0.0, 0.0))
+    scale = e.number("fitscale", 1.0)
+    if not e.has("mesh"):
+        return None, *sizes(e, shape, given), {}
+    _no(e, "fromto", "geom that is fitted to a mesh")
+    mesh = assets.meshes[index.find("mesh", e, "mesh")]
+    size, pos, quat = fit(mesh, shape, scope(e).fit_aabb, scale, document.rules)
+    size = np.asarray(size, float)[: SIZES[shape]]
+    if not (size > 0).all():
+        raise e.error(f"a {shape} fitted to this mesh has no size", "mesh")
+    return None, size, read_pose(e) @ Pose(np.asarray(quat, float), np.asarray(pos, float)), {}
+
+
+def _plane(document: Document, e: Element, shape: str, assets: Assets, index: Index):
+    for name in ("hfield", "mesh", "fromto"):
+        _no(e, name, shape)
+    size = numbers(document, e, "size", (0.0, 0.0, 0.0))
+    if not size[2] > 0:
+        raise e.error(f"found {size[2]:g} as the third number for a plane; allowed: a number > 0", "size")
+    # A half extent that is not positive means no end, like 0.
+    return None, np.maximum(size[:2], 0.0), read_pose(e), {"spacing": float(size[2])}
+
+
+def _hfield(document: Document, e: Element, shape: str, assets: Assets, index: Index):
+    for name in ("mesh", "fromto"):
+        _no(e, name, shape)
+    number = index.find("hfield", e, "hfield")
+    return number, assets.hfields[number].size[:3].copy(), read_pose(e), {}
+
+
+def _mesh(document: Document, e: Element, shape: str, assets: Assets, index: Index):
+    for name in ("hfield", "fromto"):
+        _no(e, name, shape)
+    number = index.find("mesh", e, "mesh")
+    mesh = assets.meshes[number]
+    return number, np.ones(3), read_pose(e) @ Pose(mesh.quat, mesh.pos), {}
+
+
+def _no(e: Element, name: str, shape: str) -> None:
+    if e.has(name):
+        raise e.error(f"found on a {shape}; allowed: none", name)
+
+
+_SHAPES = {"plane": _plane, "hfield": _hfield, "mesh": _mesh}

@@ -1,0 +1,142 @@
+"""GMSH files, formats 2.2 and 4.1, text and binary: their points and the elements of one kind."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from ..reader import Element
+from .nodes import MAX_NODES
+
+__all__ = ["read_gmsh"]
+
+_CORNERS = {1: 2, 2: 3, 4: 4}  # by element type: lines, triangles, tetrahedra
+
+
+def read_gmsh(data: bytes, e: Element) -> tuple[np.ndarray, np.ndarray]:
+    """Points (n, 3) and elements (m, 2 to 4), point numbers from 0. e: what names the file. Raises ParseError."""
+    header = _section(data, b"MeshFormat", e).split(maxsplit=3)
+    if len(header) < 3 or header[0] not in (b"2.2", b"4.1") or header[1] not in (b"0", b"1") or header[2] != b"8":
+        raise e.error("unknown header; allowed: GMSH 2.2 or 4.1, text or binary, 8 byte numbers", "file")
+    binary = header[1] == b"1"
+    if binary and (len(header) < 4 or int.from_bytes(header[3][:4], "little") != 1):
+        raise e.error("binary numbers in the other byte order; allowed: little endian", "file")
+    nodes, elements = (_Numbers(_section(data, name, e), binary, e) for name in (b"Nodes", b"Elements"))
+    read_nodes, read_elements = {b"2.2": (_nodes22, _elements22), b"4.1": (_nodes41, _elements41)}[header[0]]
+    tags, points = read_nodes(nodes)
+    corners = read_elements(elements)
+    order = np.argsort(tags)
+    at = np.searchsorted(tags[order], corners).clip(max=len(tags) - 1)
+    found = order[at]
+    if not np.isfinite(points).all() or (tags[found] != corners).any():
+        raise e.error("an element names a point that is not there, or a point is not finite", "file")
+    return points, found
+
+
+def _section(data: bytes, name: bytes, e: Element) -> bytes:
+    match = re.search(rb"\$" + name + rb"[ \t]*\r?\n(.*?)\r?\n?\$End" + name, data, re.DOTALL)
+    if match is None:
+        raise e.error(f"the file has no section {name.decode()}; allowed: GMSH with MeshFormat, Nodes, Elements", "file")
+    return match[1]
+
+
+class _Numbers:
+    """The numbers of a section, one block after another."""
+
+    def __init__(self, data: bytes, binary: bool, e: Element):
+        self.data, self.binary, self.e, self.at = data, binary, e, 0
+        self.words = [] if binary else data.split()
+
+    def take(self, dtype: str, count: int) -> np.ndarray:
+        width = np.dtype(dtype).itemsize if self.binary else 1
+        if not 0 <= count <= 20 * MAX_NODES or self.at + width * count > len(self.data if self.binary else self.words):
+            raise self.e.error(f"the file ends before the {count} numbers that it announces, or announces too many", "file")
+        start, self.at = self.at, self.at + width * count
+        if self.binary:
+            return np.frombuffer(self.data, dtype, count, start)
+        try:
+            return np.array(self.words[start : self.at], dtype)
+        except (ValueError, OverflowError):
+            raise self.e.error("the file holds something that is not a number", "file") from None
+
+    def count(self) -> int:
+        """A number that stands as text in both forms of 2.2."""
+        if not self.binary:
+            return int(self.take("<i8", 1)[0])
+        line, _, rest = self.data.partition(b"\n")
+        self.data = rest
+        if not line.strip().isdigit():
+            raise self.e.error("the file has no number of points or elements", "file")
+        return int(line)
+
+
+def _nodes22(numbers: _Numbers) -> tuple[np.ndarray, np.ndarray]:
+    count = numbers.count()
+    if not numbers.binary:
+        rows = numbers.take("<f8", 4 * count).reshape(-1, 4)
+        return rows[:, 0].astype(int), rows[:, 1:]
+    rows = numbers.take("V28", count).view([("tag", "<i4"), ("x", "<f8", 3)])
+    return rows["tag"].astype(int), rows["x"]
+
+
+def _elements22(numbers: _Numbers) -> np.ndarray:
+    kinds: set[int] = set()
+    out, left = [], numbers.count()
+    while left > 0:
+        if numbers.binary:
+            kind, block, labels = numbers.take("<i4", 3).tolist()
+            corners = _corners(numbers, kind, kinds)
+            rows = numbers.take("<i4", block * (1 + max(labels, 0) + corners)).reshape(block, -1)
+            if block < 1:
+                raise numbers.e.error("the file has a block without elements", "file")
+            out.append(rows[:, -corners:])
+            left -= block
+        else:
+            _, kind, labels = numbers.take("<i8", 3).tolist()
+            corners = _corners(numbers, kind, kinds)
+            out.append(numbers.take("<i8", max(labels, 0) + corners)[None, -corners:])
+            left -= 1
+    return np.concatenate(out) if out else np.zeros((0, 2), int)
+
+
+def _nodes41(numbers: _Numbers) -> tuple[np.ndarray, np.ndarray]:
+    blocks, total, *_ = numbers.take("<u8", 4).tolist()
+    tags, points = [], []
+    for _ in range(_bounded(numbers, blocks)):
+        parametric = numbers.take("<i4", 3)[2]
+        count = int(numbers.take("<u8", 1)[0])
+        if parametric:
+            raise numbers.e.error("the file has parametric points; allowed: points without parameters", "file")
+        tags.append(numbers.take("<u8", count).astype(int))
+        points.append(numbers.take("<f8", 3 * count).reshape(-1, 3))
+    if sum(map(len, tags)) != total or not total:
+        raise numbers.e.error(f"the file has {sum(map(len, tags))} points and announces {total}", "file")
+    return np.concatenate(tags), np.concatenate(points)
+
+
+def _elements41(numbers: _Numbers) -> np.ndarray:
+    blocks = int(numbers.take("<u8", 4)[0])
+    kinds: set[int] = set()
+    out = []
+    for _ in range(_bounded(numbers, blocks)):
+        kind = int(numbers.take("<i4", 3)[2])
+        count = int(numbers.take("<u8", 1)[0])
+        corners = _corners(numbers, kind, kinds)
+        out.append(numbers.take("<u8", count * (1 + corners)).reshape(count, -1)[:, 1:].astype(int))
+    return np.concatenate(out) if out else np.zeros((0, 2), int)
+
+
+def _bounded(numbers: _Numbers, blocks: int) -> int:
+    if blocks > len(numbers.data):
+        raise numbers.e.error(f"the file announces {blocks} blocks", "file")
+    return blocks
+
+
+def _corners(numbers: _Numbers, kind: int, kinds: set[int]) -> int:
+    """How many points an element of a type has. Raises ParseError for an unknown type or a second one in a file."""
+    kinds.add(kind)
+    if kind not in _CORNERS or len(kinds) > 1:
+        found = " and ".join(map(str, sorted(kinds)))
+        raise numbers.e.error(f"elements of type {found}; allowed: one type, of 1 (lines), 2 (triangles), 4 (tetrahedra)", "file")
+    return _CORNERS[kind]

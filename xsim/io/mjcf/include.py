@@ -1,0 +1,49 @@
+"""<include>: other files, put in place of the element as text would be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..reader import MAX_BYTES, Element, parse_xml, read_bytes
+from .files import locate
+from .nodes import Budget, Node, scope
+
+__all__ = ["expand_includes"]
+
+
+def expand_includes(root: Node, budget: Budget) -> None:
+    """Replace every <include> by what stands in the root element of its file, whatever that is called.
+
+    Paths start at the folder of the main file, of an include in an included file else at that file's own. A file may be included once.
+    Raises ParseError.
+    """
+    done = {scope(Element(root, root.file)).folder / Path(root.file).name}
+    size = 0
+    pending = [root]
+    while pending:
+        node = pending.pop()
+        if node.tag != "include":
+            pending.extend(reversed(node.children))
+            continue
+        e = Element(node, node.file)
+        if node.parent is None:
+            raise e.error("is the root element; allowed: <mujoco>")
+        e.only(["file"])
+        if node.children:
+            raise e.error("has elements inside; allowed: none")
+        name = e.string("file")
+        path = locate(e, "file", name, *([] if node.file == root.file else [Path(node.file).parent / name]))
+        if path in done:
+            raise e.error(f"the include of {path}: the file is in the model already; allowed: each file once", "file")
+        done.add(path)
+        data = read_bytes(path)
+        size += len(data)
+        if size > MAX_BYTES:
+            raise e.error(f"the included files have more than {MAX_BYTES} bytes together")
+        included = Node.of(parse_xml(data, str(path)))
+        if not included.children:
+            raise e.error(f"{path} holds no elements to include", "file")
+        budget.spend(e, nodes=included.size())
+        children = included.children
+        node.parent.replace(node, children)
+        pending.extend(reversed(children))

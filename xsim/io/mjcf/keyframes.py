@@ -1,0 +1,105 @@
+"""Keyframes of attached models: their vectors speak about a model of which only a part has come along."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..reader import Element
+from .nodes import Node
+from .shortcuts import read_general
+
+if TYPE_CHECKING:
+    from .document import Document
+
+__all__ = ["key_numbers", "scatter"]
+
+# Numbers of a joint in qpos and in qvel.
+_JOINTS = {"free": (7, 6), "ball": (4, 3), "slide": (1, 1), "hinge": (1, 1)}
+
+
+
+def _slots(document: Document) -> dict[str, list[tuple[Node, int]]]:
+    """What the vectors of a keyframe are about: element and how many numbers, in order."""
+    if document.slots:
+        return document.slots
+    joints: list[tuple[Node, tuple[int, int]]] = []
+    mocap: list[Node] = []
+    for body in _bodies(document.root._node):
+        if body.attrib.get("mocap") == "true":
+            mocap.append(body)
+        for node in _inside(body, ("joint", "freejoint")):
+            e = Element(node, node.file)
+            kind = "free" if node.tag == "freejoint" else document.resolve(e).choice("type", _JOINTS, "hinge")
+            joints.append((node, _JOINTS[kind]))
+    actuators = document.elements("actuator")
+    document.slots = {
+        "qpos": [(node, width) for node, (width, _) in joints],
+        "qvel": [(node, width) for node, (_, width) in joints],
+        "mpos": [(node, 3) for node in mocap],
+        "mquat": [(node, 4) for node in mocap],
+        "ctrl": [(e._node, 1) for e in actuators],
+        "act": [(e._node, 1) for e in actuators if read_general(document, e).dynamics != "none"],
+    }
+    return document.slots
+
+
+def scatter(document: Document) -> None:
+    """Tell every joint, mocap body and actuator what the keyframes of the document say about it. Raises ParseError for wrong lengths."""
+    for number, e in enumerate(document.elements("keyframe", "key")):
+        if e._node.keys is not None:
+            continue
+        e._node.keys = {number: {}}
+        for name, parts in _slots(document).items():
+            words = (e.raw(name) or "").split()
+            wanted = sum(width for _, width in parts)
+            if words and len(words) != wanted:
+                raise e.error(f"found {len(words)} numbers in a key; allowed: {wanted}", name)
+            at = 0
+            for node, width in parts if words else []:
+                node.keys = node.keys or {}
+                node.keys.setdefault(number, {})[name] = " ".join(words[at : at + width])
+                at += width
+
+
+def key_numbers(document: Document, key: Element, name: str) -> np.ndarray | None:
+    """A vector of a keyframe for the whole model, None where it says nothing.
+
+    What is not of the model that the keyframe was written for is at rest and without control; NaN in qpos, mpos, mquat: as at the start.
+    """
+    if key._node.keys is None:
+        value = key.floats(name)
+        return None if value is None or not len(value) else value
+    (mark,) = key._node.keys
+    key.floats(name)
+    rest = np.nan if name in ("qpos", "mpos", "mquat") else 0.0
+    out, said = [np.zeros(0)], False
+    for node, width in _slots(document)[name]:
+        words = ((node.keys or {}).get(mark) or {}).get(name)
+        out.append(np.full(width, rest) if words is None else np.array(words.split(), float))
+        said = said or words is not None
+    return np.concatenate(out) if said else None
+
+
+def _bodies(root: Node) -> Iterator[Node]:
+    """All bodies, depth first."""
+    pending = [body for world in reversed(root.children) if world.tag == "worldbody" for body in reversed(_inside(world, ("body",)))]
+    while pending:
+        body = pending.pop()
+        yield body
+        pending.extend(reversed(_inside(body, ("body",))))
+
+
+def _inside(node: Node, tags: tuple[str, ...]) -> list[Node]:
+    """The elements with these tags directly in a body, frames seen through, in order."""
+    out: list[Node] = []
+    pending = list(reversed(node.children))
+    while pending:
+        child = pending.pop()
+        if child.tag == "frame":
+            pending.extend(reversed(child.children))
+        elif child.tag in tags:
+            out.append(child)
+    return out

@@ -1,0 +1,80 @@
+"""<keyframe>: named states."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...jointtypes import JOINT_TYPES
+from ...spec import ActuatorSpec, KeySpec
+from ..poses import IDENTITY_QUAT
+from ..reader import Element
+from .document import Document
+from .index import Index
+from .keyframes import key_numbers
+
+if TYPE_CHECKING:
+    from .bodies import Bodies
+
+__all__ = ["read_keys"]
+
+MAX_KEYS = 100_000
+
+
+def read_keys(document: Document, bodies: Bodies, actuators: list[ActuatorSpec], index: Index, count: int) -> list[KeySpec]:
+    """All keyframes, in order, filled up with starts to a count; index entries "key". Raises ParseError for vectors of a wrong length."""
+    joints = [joint for body in bodies.bodies if isinstance(body.joints, tuple) for joint in body.joints]
+    types = [JOINT_TYPES[joint.type] for joint in joints]
+    ends = np.cumsum([t.nq for t in types])
+    turns = [int(end) - 4 for end, t in zip(ends, types, strict=True) if t.name in ("ball", "free")]
+    mocap = [body for body in bodies.bodies if body.mocap]
+    starts = {
+        "qpos": np.concatenate([np.zeros(0), *(t.neutral if j.q0 is None else j.q0 for j, t in zip(joints, types, strict=True))]),
+        "qvel": np.zeros(sum(t.nv for t in types)),
+        "act": np.zeros(sum(a.dynamics != "none" for a in actuators)),
+        "ctrl": np.zeros(len(actuators)),
+        "mpos": np.array([body.pos for body in mocap]).reshape(-1),
+        "mquat": np.array([body.quat for body in mocap]).reshape(-1),
+    }
+    out: list[KeySpec] = []
+    for e in document.elements("keyframe", "key"):
+        name = index.add("key", e, len(out))
+        out.append(_key(document, e, name, starts, turns))
+    if count > MAX_KEYS:
+        raise document.root.error(f"<size> asks for {count} keyframes; allowed: {MAX_KEYS}")
+    return out + [KeySpec(source=document.root.source)] * (count - len(out))
+
+
+def _key(document: Document, e: Element, name: str, starts: dict[str, np.ndarray], turns: list[int]) -> KeySpec:
+    given = {word: _vector(document, e, word, start) for word, start in starts.items()}
+    q, pos, quats = given["qpos"], given["mpos"], given["mquat"]
+    if q is not None:
+        for at in turns:
+            q[at : at + 4] = _unit(q[at : at + 4])
+    return KeySpec(
+        name=name,
+        time=e.number("time", 0.0),
+        q=q,
+        v=given["qvel"],
+        act=given["act"],
+        ctrl=given["ctrl"],
+        mocap_pos=None if pos is None else pos.reshape(-1, 3),
+        mocap_quat=None if quats is None else np.array([_unit(quat) for quat in quats.reshape(-1, 4)]),
+        source=e.source,
+    )
+
+
+def _vector(document: Document, e: Element, name: str, start: np.ndarray) -> np.ndarray | None:
+    """The numbers of an attribute, None where there are none. What the key does not speak about is as at the start."""
+    value = key_numbers(document, e, name)
+    if value is None:
+        return None
+    if len(value) != len(start):
+        raise e.error(f"found {len(value)} numbers in a key; allowed: {len(start)}", name)
+    return np.where(np.isnan(value), start, value)
+
+
+def _unit(quat: np.ndarray) -> np.ndarray:
+    size = np.linalg.norm(quat)
+    return quat / size if size > 0 else IDENTITY_QUAT.copy()

@@ -1,0 +1,78 @@
+"""What macros share: finding them, and making the elements they stand for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..reader import Element, read_bytes
+from .document import Document
+from .files import locate
+from .nodes import Node, scope
+
+__all__ = ["BARE", "Macro", "Maker", "expand", "integers", "read_asset"]
+
+KILOBYTE = 1024  # of a file counts as an element: a few lines of a model can name a large file many times
+# What a macro stands for: bodies in its place, and elements by the section in which they go, after those that the file has there itself.
+Macro = Callable[[Document, Element], tuple[list[Node], dict[str, list[Node]]]]
+BARE = {"class": "composite:"}  # of elements that no default reaches: the class holds nothing
+
+
+class Maker:
+    """Makes elements that carry the file and line of a macro."""
+
+    def __init__(self, macro: Element):
+        self.file, self.line = macro.file, macro.line
+
+    def __call__(self, tag: str, children: Iterable[Node] = (), /, **attributes) -> Node:
+        """An element; values are texts, numbers, truth values or sequences of numbers, None leaves the attribute out."""
+        texts = {name: _text(value) for name, value in attributes.items() if value is not None}
+        return Node(tag, texts, self.file, self.line, children)
+
+
+def _text(value) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return " ".join(repr(x) for x in np.ravel(value).tolist())
+
+
+def expand(document: Document, macros: dict[str, Macro]) -> None:
+    """Replace every element with one of these tags by what it stands for. Raises ParseError."""
+    root = document.root._node
+    found = [node for section in root.children if section.tag == "worldbody" for node in section.walk() if node.tag in macros]
+    for node in found:
+        document.classes.add(BARE["class"])
+        with np.errstate(all="ignore"):  # what overflows is refused where the made elements are read
+            bodies, sections = macros[node.tag](document, Element(node, node.file))
+        if node.parent is not None:
+            node.parent.replace(node, bodies)
+        for name, nodes in sections.items():
+            if nodes:
+                root.append(Node(name, {}, node.file, node.sourceline, nodes))
+
+
+def read_asset(document: Document, e: Element) -> tuple[bytes, Path]:
+    """The file of a mesh or skin, below the folder of meshes: what it holds and where it is. Raises ParseError."""
+    name = e.string("file")
+    if scope(e).strip_path:
+        name = re.split(r"[/\\]", name)[-1]
+    path = locate(e, "file", Path(scope(e).mesh_dir) / name)
+    data = read_bytes(path)
+    document.budget.spend(e, nodes=len(data) // KILOBYTE)
+    return data, path
+
+
+def integers(e: Element, name: str, count: int | tuple[int, ...] | None = None, default=None) -> Any:
+    """Integers of 32 bits (None without attribute and default). Raises ParseError for other numbers."""
+    values = e.floats(name, count, default)
+    if values is None:
+        return None
+    if (values % 1).any() or (np.abs(values) >= 2**31).any():
+        raise e.error(f"found {(e.raw(name) or '').strip()[:200]!r}; allowed: integers of 32 bits", name)
+    return values.astype(int)

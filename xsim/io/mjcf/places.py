@@ -1,0 +1,141 @@
+"""<site>, <camera>, <light>: places on bodies without mass or contact."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...spec import CameraSpec, LightSpec, SiteSpec
+from ..poses import Pose, rotate
+from ..reader import Element
+from .document import Document
+from .geoms import SIZES, sizes
+from .index import Index
+from .orientation import SMALL, read_pose
+from .values import flag, integer, numbers, read_rgba, read_user
+
+__all__ = ["read_camera", "read_light", "read_site"]
+
+MODES = ("fixed", "track", "trackcom", "targetbody", "targetbodycom")
+
+
+def read_site(document: Document, e: Element, frame: Pose, index: Index, user: int) -> SiteSpec:
+    """A <site>, with its defaults; its body's number is left at -1. frame: the <frame>s around it; user: how many users' numbers."""
+    shape = e.choice("type", SIZES, "sphere")
+    size, place = sizes(e, shape, numbers(document, e, "size", (0.005, 0.005, 0.005)))
+    place = frame @ place
+    material = e.string("material", "")
+    if material:
+        index.find("material", e, "material")
+    return SiteSpec(
+        name=e.string("name", ""),
+        body=-1,
+        pos=place.pos,
+        quat=place.quat,
+        shape=shape,
+        size=size,
+        rgba=read_rgba(e),
+        group=integer(e, "group", 0),
+        material=material,
+        user=read_user(e, user),
+        source=e.source,
+    )
+
+
+def read_camera(document: Document, e: Element, frame: Pose, body: int, index: Index, user: int) -> CameraSpec:
+    """A <camera>, with its defaults. The body names must be in the index."""
+    place = frame @ read_pose(e)
+    orthographic = flag(e, "orthographic", False)
+    mode, target = _mode(e, index)
+    width, height = (_pixels(e, "resolution", (1.0, 1.0))).astype(int).tolist()
+    lens, sensor, fovy = _lens(e, orthographic)
+    return CameraSpec(
+        name=e.string("name", ""),
+        body=body,
+        pos=place.pos,
+        quat=place.quat,
+        mode=mode,
+        target=target,
+        fovy=fovy,
+        ipd=e.number("ipd", 0.068),
+        resolution=(width, height),
+        intrinsic=lens,
+        sensor_size=sensor,
+        orthographic=orthographic,
+        user=read_user(e, user),
+        source=e.source,
+    )
+
+
+def read_light(e: Element, frame: Pose, body: int, index: Index) -> LightSpec:
+    """A <light>, with its defaults. The body names must be in the index."""
+    direction = e.floats("dir", 3, (0.0, 0.0, -1.0))
+    length = np.linalg.norm(direction)
+    if length < SMALL:
+        raise e.error(f"found a direction of no length ({e.raw('dir')!r})", "dir")
+    mode, target = _mode(e, index)
+    drawing: dict = {name: flag(e, name, default) for name, default in _LIGHT_FLAGS.items()}
+    drawing |= {name: e.number(name, default) for name, default in _LIGHT_NUMBERS.items()}
+    drawing |= {name: tuple(e.floats(name, 3, default).tolist()) for name, default in _LIGHT_VECTORS.items()}
+    return LightSpec(
+        name=e.string("name", ""),
+        body=body,
+        pos=frame.pos + rotate(frame.quat, e.floats("pos", 3, (0.0, 0.0, 0.0))),
+        dir=rotate(frame.quat, direction / length),
+        mode=mode,
+        target=target,
+        drawing=drawing,
+        source=e.source,
+    )
+
+
+def _mode(e: Element, index: Index) -> tuple[str, int | None]:
+    """How it is aimed, and at what body; without a body to look at it is fixed."""
+    mode = e.choice("mode", MODES, "fixed")
+    target = index.find("body", e, "target") if e.has("target") else None
+    if not mode.startswith("target"):
+        return mode, None
+    return ("fixed", None) if target is None else (mode, target)
+
+
+def _pixels(e: Element, name: str, default) -> np.ndarray:
+    value = e.floats(name, 2, default)
+    if (value < 0).any() or (value % 1).any() or (value > 1e6).any():
+        raise e.error(f"found {e.raw(name)!r}; allowed: two integers from 0 to 1000000", name)
+    return value
+
+
+def _lens(e: Element, orthographic: bool):
+    """Focal lengths and principal point (m), size of the sensor (m), vertical field of view (rad; m where orthographic)."""
+    fovy = e.number("fovy", 45.0, nonnegative=True)
+    if not orthographic and fovy >= 180:
+        raise e.error(f"found {fovy:g}; allowed: degrees below 180", "fovy")
+    sensor = e.floats("sensorsize", 2)
+    given = {name: e.floats(name, 2) for name in ("focal", "focalpixel", "principal", "principalpixel")}
+    if sensor is None:
+        for name, value in given.items():
+            if value is not None:
+                raise e.error("found without sensorsize; allowed: together with sensorsize and resolution", name)
+        return (0.0, 0.0, 0.0, 0.0), (0.0, 0.0), fovy if orthographic else np.radians(fovy)
+    if e.own("fovy") and e.own("sensorsize"):
+        raise e.error("found fovy and sensorsize; allowed: one of them", "sensorsize")
+    if not e.has("resolution") or given["focal"] is None and given["focalpixel"] is None:
+        raise e.error("found without resolution or without focal; allowed: with both", "sensorsize")
+    pixel = sensor / np.maximum(_pixels(e, "resolution", None), 1.0)
+    focal, principal = (_in_metres(given[name], given[f"{name}pixel"], pixel) for name in ("focal", "principal"))
+    if not ((sensor > 0).all() and (focal > 0).all()):
+        raise e.error("found a sensor or a focal length that is not positive; allowed: numbers > 0", "sensorsize")
+    view = 2 * np.arctan(sensor[1] / (2 * focal[1]))
+    lens = float(focal[0]), float(focal[1]), float(principal[0]), float(principal[1])
+    return lens, (float(sensor[0]), float(sensor[1])), fovy if orthographic else float(view)
+
+
+def _in_metres(metres, pixels, pixel) -> np.ndarray:
+    """A length along both axes of the sensor; what is given in pixels wins."""
+    return pixels * pixel if pixels is not None else metres if metres is not None else np.zeros(2)
+
+
+_LIGHT_FLAGS = {"directional": False, "castshadow": True, "active": True}
+_LIGHT_NUMBERS = {"bulbradius": 0.02, "cutoff": 45.0, "exponent": 10.0}
+_LIGHT_VECTORS = {
+    "attenuation": (1.0, 0.0, 0.0), "ambient": (0.0, 0.0, 0.0), "diffuse": (0.7, 0.7, 0.7), "specular": (0.3, 0.3, 0.3),
+}  # fmt: skip

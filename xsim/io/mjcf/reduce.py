@@ -1,0 +1,104 @@
+"""What <compiler> takes away from a model without changing how it moves: visual geoms, static bodies; and the frames it moves."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from ...spec import MeshSpec
+from ..poses import Pose
+from .document import Document
+from .drafts import Draft
+from .inertia import SMALL, merged
+from .references import references
+
+__all__ = ["align_free", "discard_visual", "fuse_static", "used_meshes"]
+
+# Sections whose elements can refer to bodies, to what is on them, or to what their joints do.
+BLOCKS = (
+    ("deformable", "skin"), ("asset", "skin"), ("contact", "pair"), ("contact", "exclude"), ("custom", "tuple"), ("equality",),
+    ("tendon",), ("actuator",), ("sensor",),
+)  # fmt: skip
+
+
+def _referenced(document: Document, kind: str) -> set[str]:
+    """Names of bodies or geoms that elements refer to."""
+    return {name for _, _, (of, name) in references(document.root._node) if of == kind}
+
+
+def discard_visual(drafts: list[Draft], document: Document) -> None:
+    """Take away geoms that touch nothing and that nobody refers to, and all materials; a body that they gave mass keeps it."""
+    names = _referenced(document, "geom")
+    for body in drafts:
+        kept = []
+        for geom, e in body.geoms:
+            if geom.collision or geom.name and geom.name in names:
+                kept.append((replace(geom, material=""), e))
+            else:
+                body.explicit = body.explicit or not geom.massless
+        body.geoms = kept
+        body.sites = [(replace(site, material=""), e) for site, e in body.sites]
+
+
+def used_meshes(drafts: list[Draft], meshes: Sequence[MeshSpec]) -> list[MeshSpec]:
+    """The meshes that geoms still show; the geoms get their new numbers."""
+    used = sorted({geom.asset for body in drafts for geom, _ in body.geoms if geom.shape == "mesh" and geom.asset is not None})
+    number = {old: new for new, old in enumerate(used)}
+    for body in drafts:
+        body.geoms = [(replace(g, asset=number[g.asset]) if g.shape == "mesh" and g.asset is not None else g, e) for g, e in body.geoms]
+    return [meshes[i] for i in used]
+
+
+def fuse_static(drafts: list[Draft], document: Document) -> list[Draft]:
+    """Put what bodies without joints hold into their parents; returns the bodies that are left.
+
+    Kept are bodies that others refer to, mocap bodies, and those whose weight is compensated in another measure than their parent's.
+    Under the rules of 3.2 nothing is fused in a model that has elements able to refer to bodies; under those of 4.0 bodies are kept too
+    that hold a site of a force or torque sensor, which measure what goes through the joint between body and parent.
+    """
+    if document.rules == "3.2" and _blocked(drafts, document):
+        return drafts
+    names = _referenced(document, "body")
+    measured = {sensor.raw("site") for sensor in document.elements("sensor", "force", "torque")}
+    children: dict[int, list[Draft]] = defaultdict(list)
+    for body in drafts:
+        children[id(body.parent)].append(body)
+    kept: list[Draft] = []
+    for body in drafts:
+        parent = body.parent
+        needed = body.name in names or any(site.name in measured for site, _ in body.sites)
+        if parent is None or body.joints or body.mocap or needed or parent.parent is not None and body.gravcomp != parent.gravcomp:
+            kept.append(body)
+            continue
+        _absorb(parent, body.carried(body.pose), document.rules == "3.2")
+        for child in children[id(body)]:
+            child.parent, child.pose = parent, body.pose @ child.pose
+            children[id(parent)].append(child)
+    return kept
+
+
+def _blocked(drafts: list[Draft], document: Document) -> bool:
+    return any(document.elements(*where) for where in BLOCKS) or any(body.cameras or body.lights for body in drafts)
+
+
+def _absorb(parent: Draft, body: Draft, sort: bool) -> None:
+    parent.geoms += body.geoms
+    parent.sites += body.sites
+    parent.cameras += body.cameras
+    parent.lights += body.lights
+    if parent.parent is not None and body.inertial.mass > SMALL:
+        parent.explicit = parent.explicit or body.explicit
+        parent.inertial = merged((parent.inertial, body.inertial), sort)
+
+
+def align_free(drafts: Iterable[Draft]) -> None:
+    """Move the frames of free bodies without children onto their inertial frames, where the file asks for it."""
+    bodies = list(drafts)
+    parents = {id(body.parent) for body in bodies}
+    for body in bodies:
+        if len(body.joints) == 1 and body.joints[0].align and id(body) not in parents:
+            place = body.inertial.pose
+            seen = body.carried(place.inverse())
+            body.geoms, body.sites, body.cameras, body.lights = seen.geoms, seen.sites, seen.cameras, seen.lights
+            body.pose, body.inertial = body.pose @ place, body.inertial._replace(pose=Pose())

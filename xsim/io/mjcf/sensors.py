@@ -1,0 +1,193 @@
+"""<sensor>: what is measured, of what, relative to what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...spec import SensorSpec, TendonSpec
+from ..reader import Element
+from .document import Document
+from .index import Index
+from .joints import SCALAR
+from .values import integer, padded, read_user
+
+if TYPE_CHECKING:
+    from .bodies import Bodies
+
+__all__ = ["NAMED", "find_object", "read_sensors"]
+
+# Kinds of elements that have names, by the words of objtype; a body is meant by its inertial frame, an xbody by its own.
+NAMED = (
+    "body", "xbody", "joint", "geom", "site", "camera", "light", "flex", "mesh", "skin", "hfield", "texture", "material", "pair", "exclude",
+    "equality", "tendon", "actuator", "sensor", "numeric", "text", "tuple", "key", "plugin",
+)  # fmt: skip
+FRAMES = ("body", "xbody", "geom", "site", "camera")
+STAGES = {"pos": "position", "vel": "velocity", "acc": "acceleration"}
+DIMS = {"real": None, "positive": None, "axis": 3, "quaternion": 4}  # width of what a user sensor says; None: any
+MAX_DIM = 1_000_000
+
+
+class Sensor(NamedTuple):
+    """read: what it measures and what that is relative to, from its element. data: "real", "positive", "axis" or "quaternion"."""
+
+    read: Callable[[Bodies, list[TendonSpec], Index, Element], tuple[tuple | None, tuple | None]]
+    dim: int
+    stage: str
+    data: str = "real"
+
+
+def read_sensors(document: Document, bodies: Bodies, tendons: list[TendonSpec], index: Index, user: int) -> list[SensorSpec]:
+    """All sensors, in order; index entries "sensor". user: how many users' numbers each has (-1: any). Raises ParseError."""
+    out: list[SensorSpec] = []
+    for e in document.elements("sensor"):
+        if e.tag == "plugin":
+            raise e.error(f"the sensor needs the plugin {e.raw('plugin') or e.raw('instance')!r}; allowed: sensors without plugins")
+        name = index.add("sensor", e, len(out))
+        kind = SENSORS[e.tag] if e.tag != "user" else _user(e)
+        measured, reference = kind.read(bodies, tendons, index, e)
+        cutoff = e.number("cutoff", 0.0, nonnegative=True)
+        if cutoff > 0 and kind.data in ("axis", "quaternion") and e.tag != "normal":
+            raise e.error(f"found {cutoff:g} for a sensor of a unit {kind.data}; allowed: none", "cutoff")
+        out.append(
+            SensorSpec(
+                kind=e.tag,
+                name=name,
+                object=measured,
+                reference=reference,
+                cutoff=cutoff,
+                noise=e.number("noise", 0.0, nonnegative=True),
+                dim=kind.dim,
+                stage=kind.stage,
+                user=read_user(e, user),
+                source=e.source,
+            )
+        )
+    return padded(out)
+
+
+def find_object(index: Index, e: Element, words: tuple[str, ...], ending: str = "obj") -> tuple:
+    """(kind, number) of what the attributes objtype and objname (ending ``"ref"``: reftype, refname) say."""
+    word = e.choice(f"{ending}type", words)
+    return word, index.find("body" if word == "xbody" else word, e, f"{ending}name")
+
+
+def _one(kind: str):
+    def read(bodies, tendons, index: Index, e: Element):
+        return (kind, index.find(kind, e, kind)), None
+
+    return read
+
+
+def _joint(*types: str, limited: bool = False):
+    def read(bodies: Bodies, tendons, index: Index, e: Element):
+        where = index.find("joint", e, "joint")
+        joint = bodies.bodies[where[0]].joints[where[1]]
+        if joint.type not in types:
+            raise e.error(f"found a {joint.type} joint; allowed: {' and '.join(types)} joints", "joint")
+        if limited and joint.position_range is None and joint.angle_limit is None:
+            raise e.error("found a joint without limits; allowed: a limited joint", "joint")
+        return ("joint", where), None
+
+    return read
+
+
+def _limited_tendon(bodies, tendons: list[TendonSpec], index: Index, e: Element):
+    number = index.find("tendon", e, "tendon")
+    if tendons[number].range is None:
+        raise e.error("found a tendon without limits; allowed: a limited tendon", "tendon")
+    return ("tendon", number), None
+
+
+def _frame(bodies, tendons, index: Index, e: Element):
+    for one, other in (("refname", "reftype"), ("reftype", "refname")):
+        if e.has(one) and not e.has(other):
+            raise e.error(f"found without {other}; allowed: both or none", one)
+    return find_object(index, e, FRAMES), find_object(index, e, FRAMES, "ref") if e.has("reftype") else None
+
+
+def _camera(bodies, tendons, index: Index, e: Element):
+    return ("site", index.find("site", e, "site")), ("camera", index.find("camera", e, "camera"))
+
+
+def _two(bodies, tendons, index: Index, e: Element):
+    ends = []
+    for number in ("1", "2"):
+        given = [kind for kind in ("geom", "body") if e.has(kind + number)]
+        if len(given) != 1:
+            found = " and ".join(kind + number for kind in given) or "neither"
+            raise e.error(f"found {found}; allowed: one of geom{number} and body{number}", given[0] + number if given else None)
+        ends.append((given[0], index.find(given[0], e, given[0] + number)))
+    if ends[0] == ends[1]:
+        raise e.error(f"found the same {ends[0][0]} twice; allowed: two different ones", f"{ends[0][0]}2")
+    return ends[0], ends[1]
+
+
+def _nothing(bodies, tendons, index: Index, e: Element):
+    return None, None
+
+
+def _named(bodies, tendons, index: Index, e: Element):
+    for one, other in (("objname", "objtype"), ("objtype", "objname")):
+        if e.has(one) and not e.has(other):
+            raise e.error(f"found without {other}; allowed: both or none", one)
+    return find_object(index, e, NAMED) if e.has("objtype") else None, None
+
+
+def _user(e: Element) -> Sensor:
+    data = e.choice("datatype", DIMS, "real")
+    dim = integer(e, "dim", -1)
+    if not 0 <= dim <= MAX_DIM:
+        raise e.error(f"found {e.raw('dim')}; allowed: integers from 0 to {MAX_DIM}", "dim")
+    if DIMS[data] not in (None, dim):
+        raise e.error(f"found {dim} with the datatype {data}; allowed: {DIMS[data]}", "dim")
+    return Sensor(_named, dim, STAGES[e.choice("needstage", STAGES, "acc")], data)
+
+
+_scalar, _limited = _joint(*SCALAR), _joint(*SCALAR, "ball", limited=True)
+_ball = _joint("ball")
+_site, _body, _tendon, _actuator = _one("site"), _one("body"), _one("tendon"), _one("actuator")
+
+SENSORS = {
+    "touch": Sensor(_site, 1, "acceleration", "positive"),
+    "accelerometer": Sensor(_site, 3, "acceleration"),
+    "velocimeter": Sensor(_site, 3, "velocity"),
+    "gyro": Sensor(_site, 3, "velocity"),
+    "force": Sensor(_site, 3, "acceleration"),
+    "torque": Sensor(_site, 3, "acceleration"),
+    "magnetometer": Sensor(_site, 3, "position"),
+    "rangefinder": Sensor(_site, 1, "position", "positive"),
+    "camprojection": Sensor(_camera, 2, "position"),
+    "jointpos": Sensor(_scalar, 1, "position"),
+    "jointvel": Sensor(_scalar, 1, "velocity"),
+    "tendonpos": Sensor(_tendon, 1, "position"),
+    "tendonvel": Sensor(_tendon, 1, "velocity"),
+    "actuatorpos": Sensor(_actuator, 1, "position"),
+    "actuatorvel": Sensor(_actuator, 1, "velocity"),
+    "actuatorfrc": Sensor(_actuator, 1, "acceleration"),
+    "jointactuatorfrc": Sensor(_scalar, 1, "acceleration"),
+    "ballquat": Sensor(_ball, 4, "position", "quaternion"),
+    "ballangvel": Sensor(_ball, 3, "velocity"),
+    "jointlimitpos": Sensor(_limited, 1, "position"),
+    "jointlimitvel": Sensor(_limited, 1, "velocity"),
+    "jointlimitfrc": Sensor(_limited, 1, "acceleration"),
+    "tendonlimitpos": Sensor(_limited_tendon, 1, "position"),
+    "tendonlimitvel": Sensor(_limited_tendon, 1, "velocity"),
+    "tendonlimitfrc": Sensor(_limited_tendon, 1, "acceleration"),
+    "framepos": Sensor(_frame, 3, "position"),
+    "framequat": Sensor(_frame, 4, "position", "quaternion"),
+    "framexaxis": Sensor(_frame, 3, "position", "axis"),
+    "frameyaxis": Sensor(_frame, 3, "position", "axis"),
+    "framezaxis": Sensor(_frame, 3, "position", "axis"),
+    "framelinvel": Sensor(_frame, 3, "velocity"),
+    "frameangvel": Sensor(_frame, 3, "velocity"),
+    "framelinacc": Sensor(_frame, 3, "acceleration"),
+    "frameangacc": Sensor(_frame, 3, "acceleration"),
+    "subtreecom": Sensor(_body, 3, "position"),
+    "subtreelinvel": Sensor(_body, 3, "velocity"),
+    "subtreeangmom": Sensor(_body, 3, "velocity"),
+    "distance": Sensor(_two, 1, "position", "positive"),
+    "normal": Sensor(_two, 3, "position", "axis"),
+    "fromto": Sensor(_two, 6, "position"),
+    "clock": Sensor(_nothing, 1, "position"),
+}

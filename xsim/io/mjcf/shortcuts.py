@@ -1,0 +1,276 @@
+"""Actuator shortcuts: <motor>, <position>, ... spelt out as the <general> they stand for (manual: Modeling, Actuator shortcuts)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass, field
+from itertools import groupby
+from math import pi
+from typing import NamedTuple
+
+import numpy as np
+
+from ..reader import Element
+from .document import Document
+from .values import flag, integer
+
+__all__ = ["SHORTCUTS", "General", "read_general"]
+
+DYNAMICS = ("none", "integrator", "filter", "filterexact", "muscle")
+LIMITED = ("false", "true", "auto")
+GAINS = ("fixed", "affine", "muscle")
+BIASES = ("none", "affine", "muscle")
+
+
+def _ten(*first: float):
+    return field(default_factory=lambda: np.array([*first, *[0.0] * (10 - len(first))]))
+
+
+@dataclass
+class General:
+    """The attributes of <general> that default classes reach, under the names of `xsim.spec.ActuatorSpec`, with the manual's defaults.
+
+    ``limited``: whether control, force and activation are clamped, one of LIMITED. ``damper``: the kv of the dampers among the defaults.
+    ``kind``: the last element that wrote here.
+    """
+
+    kind: str = ""
+    group: int = 0
+    user: tuple[float, ...] = ()
+    gear: np.ndarray = field(default_factory=lambda: np.array([1.0, 0, 0, 0, 0, 0]))
+    crank_length: float = 0.0
+    limited: dict[str, str] = field(default_factory=lambda: {"ctrl": "auto", "force": "auto", "act": "auto"})
+    ranges: dict[str, tuple[float, float]] = field(default_factory=lambda: dict.fromkeys(("ctrl", "force", "act", "length"), (0.0, 0.0)))
+    dynamics: str = "none"
+    gain: str = "fixed"
+    bias: str = "none"
+    dynamics_params: np.ndarray = _ten(1.0)
+    gain_params: np.ndarray = _ten(1.0)
+    bias_params: np.ndarray = _ten()
+    act_dim: int = -1
+    act_early: bool = False
+    inherit_range: float = 0.0
+    damper: float = 0.0
+
+    def types(self, dynamics: str | None, gain: str, bias: str) -> None:
+        """Set the three types; dynamics None: as they were."""
+        self.dynamics, self.gain, self.bias = dynamics or self.dynamics, gain, bias
+
+
+# What a shortcut makes of a General, as 3.2 has it and, where it differs, as 4.0 has it.
+
+MUSCLE_TIMES = (0.01, 0.04)
+MUSCLE = (0.75, 1.05, -1.0, 200.0, 0.5, 1.6, 1.5, 1.3, 1.2)
+MUSCLE_NAMES = ("force", "scale", "lmin", "lmax", "vmax", "fpmax", "fvmax")
+
+
+def _part(e: Element, name: str, into: np.ndarray) -> None:
+    given = e.floats(name, tuple(range(len(into) + 1)), ())
+    into[: len(given)] = given
+
+
+def _common(e: Element, g: General) -> None:
+    g.group = integer(e, "group", g.group)
+    g.user = tuple(map(float, e.floats("user", default=g.user)))
+    g.crank_length = e.number("cranklength", g.crank_length)
+    _part(e, "gear", g.gear)
+    for name in g.limited:
+        g.limited[name] = e.choice(f"{name}limited", LIMITED, g.limited[name])
+    for name in g.ranges:
+        low, high = e.floats(f"{name}range", 2, g.ranges[name])
+        g.ranges[name] = float(low), float(high)
+
+
+def _general(e: Element, g: General, rules: str) -> None:
+    g.dynamics = e.choice("dyntype", DYNAMICS, g.dynamics)
+    g.gain = e.choice("gaintype", GAINS, g.gain)
+    g.bias = e.choice("biastype", BIASES, g.bias)
+    _part(e, "dynprm", g.dynamics_params)
+    _part(e, "gainprm", g.gain_params)
+    _part(e, "biasprm", g.bias_params)
+    g.act_dim = integer(e, "actdim", g.act_dim)
+    g.act_early = flag(e, "actearly", g.act_early)
+
+
+def _motor(e: Element, g: General, rules: str) -> None:
+    g.gain_params[0] = 1.0
+    g.types("none", "fixed", "none")
+
+
+def _servo(e: Element, g: General, rules: str, clamped: str) -> None:
+    """What <position> and <intvelocity> share. clamped: the range that inheritrange is for."""
+    g.gain_params[0] = e.number("kp", g.gain_params[0])
+    g.bias_params[1] = -g.gain_params[0]
+    kv, ratio = e.number("kv", 0.0, nonnegative=True), e.number("dampratio", 0.0, nonnegative=True)
+    both = (kv > 0 and ratio > 0) if rules == "3.2" else (e.has("kv") and e.has("dampratio"))
+    if both:
+        raise e.error(f"found kv {kv:g} and dampratio {ratio:g}; allowed: one of them", "dampratio")
+    # A positive number in the place of -kv is a damping ratio; a zero leaves what the defaults say, but under the later rules.
+    for name, value in (("kv", -kv), ("dampratio", ratio)):
+        if value != 0 or rules != "3.2" and e.has(name):
+            g.bias_params[2] = value
+    g.inherit_range = e.number("inheritrange", g.inherit_range)
+    low, high = g.ranges[clamped]
+    own = f"{clamped}range"
+    if rules != "3.2" and e.has(own) != e.has("inheritrange"):
+        if e.has(own):
+            g.inherit_range = 0.0
+        elif g.inherit_range > 0:
+            g.ranges[clamped] = low, high = 0.0, 0.0
+    if g.inherit_range > 0 and low != high and (rules == "3.2" or e.has(own)):
+        raise e.error(f"{own} and inheritrange are both given; allowed: one of them", "inheritrange" if e.has("inheritrange") else own)
+    g.types(None, "fixed", "affine")
+
+
+def _position(e: Element, g: General, rules: str) -> None:
+    _servo(e, g, rules, "ctrl")
+    if e.has("timeconst"):
+        g.dynamics_params[0] = e.number("timeconst", nonnegative=True)
+        g.dynamics = "filterexact" if g.dynamics_params[0] > 0 else "none"
+
+
+def _intvelocity(e: Element, g: General, rules: str) -> None:
+    _servo(e, g, rules, "act")
+    g.dynamics = "integrator"
+    if rules == "3.2":
+        g.limited["act"] = "true"
+
+
+def _velocity(e: Element, g: General, rules: str) -> None:
+    g.gain_params[0] = e.number("kv", g.gain_params[0])
+    g.bias_params[:] = 0.0
+    g.bias_params[2] = -g.gain_params[0]
+    g.types("none", "fixed", "affine")
+
+
+def _one_sided(e: Element, g: General) -> None:
+    """The control of dampers and of adhesion is clamped to a range that is not negative."""
+    low, high = g.ranges["ctrl"]
+    if low < 0 or high < 0:
+        raise e.error(f"found {low:g} {high:g}; allowed: numbers >= 0 for <{e.tag}>", "ctrlrange")
+    g.limited["ctrl"] = "true"
+
+
+def _damper(e: Element, g: General, rules: str) -> None:
+    g.damper = e.number("kv", g.damper, nonnegative=True)
+    g.gain_params[:] = 0.0
+    g.gain_params[2] = -g.damper
+    _one_sided(e, g)
+    g.types("none", "affine", "none")
+
+
+def _cylinder(e: Element, g: General, rules: str) -> None:
+    g.dynamics_params[0] = e.number("timeconst", g.dynamics_params[0])
+    g.bias_params[:3] = e.floats("bias", 3, g.bias_params[:3])
+    area = e.number("area", g.gain_params[0])
+    g.gain_params[0] = pi / 4 * e.number("diameter") ** 2 if e.has("diameter") else area
+    g.types("filter", "fixed", "affine")
+
+
+def _muscle(e: Element, g: General, rules: str) -> None:
+    if rules == "3.2" or g.kind == "":
+        for params, start, own in ((g.dynamics_params, (1.0, 0.0), MUSCLE_TIMES), (g.gain_params, (1.0, *[0.0] * 8), MUSCLE)):
+            known = params[: len(own)]
+            np.copyto(known, own, where=known == start)
+    g.dynamics_params[:2] = e.floats("timeconst", 2, g.dynamics_params[:2])
+    g.dynamics_params[2] = e.number("tausmooth", g.dynamics_params[2], nonnegative=True)
+    g.gain_params[:2] = e.floats("range", 2, g.gain_params[:2])
+    for i, name in enumerate(MUSCLE_NAMES, start=2):
+        g.gain_params[i] = e.number(name, g.gain_params[i])
+    g.bias_params[:9] = g.gain_params[:9]
+    g.types("muscle", "muscle", "muscle")
+
+
+def _adhesion(e: Element, g: General, rules: str) -> None:
+    g.gain_params[0] = e.number("gain", g.gain_params[0])
+    if e.has("gain") and g.gain_params[0] < 0:
+        raise e.error(f"found {g.gain_params[0]:g}; allowed: numbers >= 0", "gain")
+    _one_sided(e, g)
+    g.types(g.dynamics if rules == "3.2" else "none", "fixed", "none")
+
+
+class Shortcut(NamedTuple):
+    """write: sets the parameters from an element. gain, keeps: under the rules of 4.0, what it takes over from a <general> in the
+    defaults: these numbers, where the gain is of this type."""
+
+    write: Callable[[Element, General, str], None]
+    gain: str | None = None
+    keeps: dict[str, slice] = {}
+
+
+SHORTCUTS = {
+    "general": Shortcut(_general),
+    "motor": Shortcut(_motor),
+    "position": Shortcut(_position, "fixed", {"gain_params": slice(0, 1), "bias_params": slice(2, 3)}),
+    "velocity": Shortcut(_velocity, "fixed", {"gain_params": slice(0, 1)}),
+    "intvelocity": Shortcut(_intvelocity, "fixed", {"gain_params": slice(0, 1), "bias_params": slice(2, 3)}),
+    "damper": Shortcut(_damper, "affine"),
+    "cylinder": Shortcut(_cylinder, "fixed", {"gain_params": slice(0, 1), "bias_params": slice(0, 3), "dynamics_params": slice(0, 1)}),
+    "muscle": Shortcut(_muscle, "muscle", {"gain_params": slice(0, 9), "dynamics_params": slice(0, 3)}),
+    "adhesion": Shortcut(_adhesion, "fixed", {"gain_params": slice(0, 1)}),
+}
+
+PARAMETERS = (
+    "dynamics",
+    "gain",
+    "bias",
+    "dynamics_params",
+    "gain_params",
+    "bias_params",
+    "act_dim",
+    "act_early",
+    "inherit_range",
+    "damper",
+)
+
+
+def _write(e: Element, g: General, rules: str) -> None:
+    _common(e, g)
+    SHORTCUTS[e.tag].write(e, g, rules)
+    g.kind = e.tag
+
+
+def read_general(document: Document, e: Element) -> General:
+    """An actuator with the defaults of its class. 3.2: all shortcuts of the defaults write into one record, in order, the element last.
+    4.0: an element takes parameters only from its own shortcut or from <general>, in its class or the nearest one around it."""
+    layers = document.classes.chain(e, *SHORTCUTS)
+    if document.rules == "3.2":
+        g = General()
+        for layer in (*layers, e):
+            _write(layer, g, document.rules)
+        return g
+    around = [General()]
+    for _, one_class in groupby(layers, key=lambda layer: id(layer._node.parent)):
+        around.append(deepcopy(around[-1]))
+        for layer in one_class:
+            around[-1] = _heir(layer.tag, around)
+            _write(layer, around[-1], document.rules)
+    g = _heir(e.tag, around)
+    _write(e, g, document.rules)
+    return g
+
+
+def _heir(kind: str, around: list[General]) -> General:
+    """What an element of this kind starts from under the rules of 4.0; around: the records of the classes that hold it, innermost last."""
+    g = deepcopy(around[-1])
+    if kind == "general":
+        return g
+    rule = SHORTCUTS[kind]
+    heard = (r for r in reversed(around) if r.kind == kind or r.kind == "general" and r.gain == rule.gain)
+    source = next(heard, General())
+    own = source.kind in (kind, "")
+    start = source if own else General()
+    for name in PARAMETERS:
+        setattr(g, name, deepcopy(getattr(start, name)))
+    g.limited["act"] = start.limited["act"]
+    g.kind = source.kind
+    if own:
+        return g
+    for name, part in rule.keeps.items():
+        getattr(g, name)[part] = getattr(source, name)[part]
+    if kind == "damper":
+        g.damper = -float(source.gain_params[2])
+    if kind == "position" and source.dynamics == "filterexact":
+        g.dynamics, g.dynamics_params[0] = source.dynamics, source.dynamics_params[0]
+    return g

@@ -1,0 +1,125 @@
+"""<tendon>: the shortest way through sites and around geoms, or a sum of joint coordinates."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...jointtypes import JOINT_TYPES
+from ...spec import TendonSpec, WrapSpec
+from ..reader import Element
+from .document import Document
+from .index import Index
+from .joints import SCALAR
+from .values import integer, limits, padded, read_rgba, read_soft, read_user
+
+if TYPE_CHECKING:
+    from .bodies import Bodies
+
+__all__ = ["coordinate", "read_tendons"]
+
+ROUND = ("sphere", "cylinder")
+
+
+def read_tendons(document: Document, bodies: Bodies, index: Index, user: int) -> list[TendonSpec]:
+    """All tendons, in order; index entries "tendon". user: how many users' numbers each has (-1: any). Raises ParseError."""
+    shapes = [g.shape for g in (*bodies.world_geoms, *(g for body in bodies.bodies for g in body.geoms))]
+    out: list[TendonSpec] = []
+    for element in document.elements("tendon", "spatial", "fixed"):
+        name = index.add("tendon", element, len(out))
+        e = document.resolve(element, "tendon")
+        path = _spatial(shapes, index, e) if e.tag == "spatial" else _fixed(document, bodies, index, e)
+        out.append(_tendon(document, e, name, path, index, user))
+    return padded(out)
+
+
+def _tendon(document: Document, e: Element, name: str, path: tuple[WrapSpec, ...], index: Index, user: int) -> TendonSpec:
+    material = e.string("material", "") if e.tag == "spatial" else ""
+    if material:
+        index.find("material", e, "material")
+    return TendonSpec(
+        kind=e.tag,
+        name=name,
+        path=path,
+        stiffness=e.number("stiffness", 0.0),
+        damping=e.number("damping", 0.0),
+        friction=e.number("frictionloss", 0.0),
+        spring_length=_spring_length(e),
+        range=limits(e, "range", "limited"),
+        margin=e.number("margin", 0.0),
+        limit_soft=read_soft(document, e, "limit", "tendon"),
+        friction_soft=read_soft(document, e, "friction", "tendon"),
+        width=e.number("width", 0.003, positive=True),
+        rgba=read_rgba(e),
+        group=integer(e, "group", 0),
+        material=material,
+        user=read_user(e, user),
+        source=e.source,
+    )
+
+
+def _spring_length(e: Element) -> tuple[float, float] | None:
+    given = e.floats("springlength", (1, 2), (-1.0,)).tolist()
+    low, high = given[0], given[-1]
+    if low > high:
+        raise e.error(f"found {low:g} {high:g}; allowed: one number, or two of which the first is not the larger one", "springlength")
+    return None if low == high == -1 else (low, high)
+
+
+def coordinate(bodies: Bodies, index: Index, e: Element, name: str, scalar: bool = True) -> tuple[int, int]:
+    """The coordinate of the joint that an attribute names: (body, index among its degrees of freedom). scalar: the joint must be a
+    hinge or slide; else it is the first one of any joint."""
+    body, number = index.find("joint", e, name)
+    joints = bodies.bodies[body].joints
+    if scalar and joints[number].type not in SCALAR:
+        raise e.error(f"found a {joints[number].type} joint; allowed: hinge and slide joints", name)
+    return body, sum(JOINT_TYPES[joint.type].nv for joint in joints[:number])
+
+
+def _fixed(document: Document, bodies: Bodies, index: Index, e: Element) -> tuple[WrapSpec, ...]:
+    strict = document.rules != "3.2"
+    path: list[WrapSpec] = []
+    for inner in e.all("joint"):
+        item = coordinate(bodies, index, inner, "joint", scalar=strict)
+        if strict and any(item == wrap.item for wrap in path):
+            raise inner.error("found the same joint twice; allowed: each joint once", "joint")
+        path.append(WrapSpec("joint", item, inner.number("coef")))
+    if not path:
+        raise e.error("the path is empty; allowed: one <joint> or more")
+    return tuple(path)
+
+
+def _spatial(shapes: list[str], index: Index, e: Element) -> tuple[WrapSpec, ...]:
+    inside = list(e.children())
+    path = tuple(_WRAPS[inner.tag](shapes, index, inner) for inner in inside)
+    if len(path) < 2:
+        raise e.error(f"the path of a spatial tendon has {len(path)} elements; allowed: two sites or more")
+    kinds = [None, *(wrap.kind for wrap in path), None]
+    for inner, wrap, before, after in zip(inside, path, kinds, kinds[2:], strict=False):
+        if wrap.kind == "geom" and not (before == after == "site"):
+            raise inner.error("the geom does not stand between two sites of its tendon; allowed: site, geom, site")
+        if wrap.kind == "pulley" and after in (None, "pulley"):
+            raise inner.error(f"the pulley is followed by {after or 'nothing'}; allowed: a branch that begins with a site")
+        if wrap.kind == "site" and {before, after} <= {None, "pulley"}:
+            raise inner.error("the site is alone in its branch; allowed: two sites or more")
+    for inner, one, two in zip(inside[1:], path, path[1:], strict=False):
+        if one.kind == two.kind == "site" and one.item == two.item:
+            raise inner.error("found the same site twice in a row; allowed: two different ones", "site")
+    return path
+
+
+def _site(shapes: list[str], index: Index, e: Element) -> WrapSpec:
+    return WrapSpec("site", index.find("site", e, "site"))
+
+
+def _geom(shapes: list[str], index: Index, e: Element) -> WrapSpec:
+    number = index.find("geom", e, "geom")
+    if shapes[number] not in ROUND:
+        raise e.error(f"found a {shapes[number]}; allowed: {' or '.join(ROUND)}", "geom")
+    return WrapSpec("geom", number, side=index.find("site", e, "sidesite") if e.has("sidesite") else None)
+
+
+def _pulley(shapes: list[str], index: Index, e: Element) -> WrapSpec:
+    return WrapSpec("pulley", value=e.number("divisor", positive=True))
+
+
+_WRAPS = {"site": _site, "geom": _geom, "pulley": _pulley}
