@@ -17,7 +17,7 @@ from xsim import models
 
 pytestmark = pytest.mark.slow
 
-STATE = ("q", "v", "tau", "ctrl")
+STATE = ("q", "v", "act", "tau", "ctrl")
 
 
 def _states(model, rng) -> dict[str, np.ndarray]:
@@ -27,7 +27,7 @@ def _states(model, rng) -> dict[str, np.ndarray]:
     v = 0.5 * rng.normal(size=(7, model.nv)) * np.array([1, 1, 1, 1, 0, 0, 1])[:, None]
     tau = 0.2 * rng.normal(size=(7, model.nv))
     q[5], tau[4:6] = np.asarray(model.joint.spring_ref), 0.0
-    return {"q": q, "v": v, "tau": tau, "ctrl": 0.3 * rng.normal(size=(7, model.nu))}
+    return {"q": q, "v": v, "tau": tau, "ctrl": 0.3 * rng.normal(size=(7, model.nu)), "act": 0.2 + 0.5 * rng.random((7, model.na))}
 
 
 def point_of(model, rng) -> dict[str, np.ndarray]:
@@ -38,19 +38,32 @@ def point_of(model, rng) -> dict[str, np.ndarray]:
 
 
 def _loss(model, steps: int):
-    weights = np.random.default_rng(5).normal(size=model.nq + model.nv)
+    weights = np.random.default_rng(5).normal(size=1000)
 
     def loss(point):
         m = model.replace({p: x for p, x in point.items() if p not in STATE})
-        state = xsim.init(m, point["q"], point["v"])
+        state = xsim.init(m, point["q"], point["v"]).replace(act=point["act"])
+        seen = _seen(m, state, point["ctrl"] if m.nu else None)
         if steps == 1:
             state = xsim.step(m, state, point["ctrl"] if m.nu else None, point["tau"])
         else:
             ctrls, taus = (jnp.broadcast_to(point[k], (steps, *point[k].shape)) for k in ("ctrl", "tau"))
             state = xsim.rollout(m, state, ctrls if m.nu else None, taus=taus)[0]
-        return jnp.concatenate([state.q, state.v], -1) @ weights
+        parts = jnp.concatenate([state.q, state.v, state.act, *seen], -1)
+        return parts @ weights[: parts.shape[-1]]
 
     return loss
+
+
+def _seen(model, state, ctrl) -> list:
+    """What sensors, cameras and lights see."""
+    out = []
+    if model.topology.sensors:
+        out.append(0.01 * xsim.sensors(model, state, ctrl))
+    for infos, poses in ((model.topology.cameras, xsim.camera_poses), (model.topology.lights, xsim.light_poses)):
+        if infos:
+            out += [x.reshape(*x.shape[: state.q.ndim - 1], -1) for x in poses(model, state.q)]
+    return out
 
 
 def _widths(path: str, x, reach, scaled: bool):

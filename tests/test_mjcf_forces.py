@@ -208,7 +208,8 @@ def assert_finite(fn, x):
         out, back = jax.vjp(lambda x: jax.tree.leaves(fn(x)), x)
         return out, back([jnp.ones_like(y) for y in out]), jax.jvp(fn, (x,), (jnp.ones_like(x),))[1]
 
-    assert all(bool(jnp.isfinite(y).all()) for y in jax.tree.leaves(jax.jit(all_of)(x)))
+    program = jax.jit(all_of, compiler_options={"xla_backend_optimization_level": 0})  # it runs once
+    assert all(bool(jnp.isfinite(y).all()) for y in jax.tree.leaves(program(x)))
 
 
 @pytest.mark.parametrize("double", (True, False))
@@ -216,7 +217,7 @@ def assert_finite(fn, x):
 def test_wrapping_is_finite(kind, rule, double):
     with jax.enable_x64(double):
         x = jnp.asarray(np.array(DEGENERATE, float).T, float)
-        assert_finite(lambda x: gradient(kind, rule, x), x)
+        assert_finite(lambda x: way(kind, x, rule), x)
 
 
 # ---- muscles -----------------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from lxml import etree
 
 import xsim.models
-from xsim.io import FORMATS, ParseError, SuspiciousInputWarning, UnsupportedWarning, errors, parse, parse_text, reader, xxy
+from xsim.io import ParseError, SuspiciousInputWarning, UnsupportedWarning, errors, parse, parse_text, reader, xxy
 from xsim.jointtypes import JOINT_TYPES, ElementaryJoint, JointType, Parameter, register_joint
 from xsim.spec import InertialSpec, JointSpec
 
@@ -554,16 +554,6 @@ def test_comments_and_instructions_are_ignored():
 
 
 # ---- formats -------------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("name", "file", "text"), [("mjcf", "m.xml", "<mujoco/>")])
-def test_formats_without_reader_are_refused(name, file, text, tmp_path):
-    assert FORMATS[name].read is None, "has a reader now: take it out of the list"
-    (tmp_path / file).write_text(text)
-    for attempt in (lambda: parse(tmp_path / file), lambda: parse_text(text, name, file=file)):
-        with pytest.raises(ParseError, match="not read yet; allowed: .*x_xy") as caught:
-            attempt()
-        assert file in str(caught.value)
 
 
 def test_format_from_the_file(tmp_path):

@@ -34,7 +34,7 @@ from .model import (
 )
 from .rows import read_constraints
 from .spec import ROWS, GeomSpec, ModelSpec
-from .structure import GeomInfo, SolidInfo, Topology
+from .structure import GeomInfo, HfieldInfo, MeshInfo, SolidInfo, Table, Topology
 
 INTEGRATORS = ("implicit_damping", "euler", "rk4", "rk4_manifold", "dart", "linearly_implicit", "implicitfast", "implicit")
 COMMANDED = ("force", "acceleration", "velocity", "servo")
@@ -123,6 +123,7 @@ def build(spec: ModelSpec, *, seed: int = 0) -> Model:
         forces=tuple(p.info for p in pushes),
         constraints=tuple(t.info for t in ties),
         **devices.infos,
+        **_surfaces(spec),
         disabled=tuple(option.disabled),
         rules=spec.rules,
     )
@@ -213,11 +214,24 @@ def _add_shape(out: _Shapes, spec: ModelSpec, body: int, geom: GeomSpec, heavy, 
         rows["fluid"] = len(numbers["fluid"])
         numbers["fluid"].append(geom.fluid)
     place = tuple(map(float, size)), tuple(map(float, geom.pos)), tuple(map(float, geom.quat))
+    material = spec.drawing["materials"][geom.material]["rgba"] if geom.material else geom.rgba
+    seen = material is None or material[3] != 0
     out.geoms.append(
         GeomInfo(
-            geom.name, body, geom.shape, geom.rgba, rows["row"], *place, drawn, rows["mass"], rows["density"], solid, rows["fluid"]
+            geom.name, body, geom.shape, geom.rgba, rows["row"], *place, drawn, rows["mass"], rows["density"], solid, rows["fluid"],
+            geom.asset, bool(seen),
         )
-    )
+    )  # fmt: skip
+
+
+def _surfaces(spec: ModelSpec) -> dict[str, tuple]:
+    """Meshes and height fields, of a model in which rays look for them."""
+    if all(sensor.kind != "rangefinder" for sensor in spec.sensors):
+        return {}
+    return {
+        "meshes": tuple(MeshInfo(Table(mesh.vertices), Table(mesh.faces)) for mesh in spec.meshes),
+        "hfields": tuple(HfieldInfo(Table(field.heights), float(field.size[3])) for field in spec.hfields),
+    }
 
 
 def with_integrator(model: Model, name: str) -> Model:

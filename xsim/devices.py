@@ -113,6 +113,8 @@ def _tendon(spec: TendonSpec, numbers: dict[str, list], tree: Tree) -> TendonInf
 
 
 def _actuator(spec: ActuatorSpec, numbers: dict[str, list], acts: int, off: tuple[int, ...]) -> ActuatorInfo:
+    if spec.length_range is None and "muscle" in (spec.gain, spec.bias):
+        fail(spec.source, f"actuator {spec.name!r}: the length range of a muscle must be given (lengthrange, uselimit): it is not searched")
     _put(numbers, gear=spec.gear, dynamics=spec.dynamics_params, gain=spec.gain_params, bias=spec.bias_params)
     return ActuatorInfo(
         name=spec.name,

@@ -15,9 +15,8 @@ from typing import Any, NamedTuple, dataclass_transform
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from .structure import FunctionInfo, Topology
+from .structure import FunctionInfo, Table, Topology
 
 __all__ = [
     "Actuator", "Body", "Camera", "Constraint", "Coupling", "Data", "Dof", "ElementForce", "Flags", "Function", "Geom", "Joint", "Leaf",
@@ -38,26 +37,12 @@ class Leaf(NamedTuple):
 
 
 @jax.tree_util.register_pytree_node_class
-class Frozen:
+class Frozen(Table):
     """A leaf moved into the static part by `Model.freeze`: a constant of the compiled program."""
-
-    def __init__(self, value):
-        self.value = np.asarray(value)
-        self.value.setflags(write=False)
-        self._key = (self.value.shape, self.value.dtype.str, self.value.tobytes())
 
     shape = property(lambda self: self.value.shape)
     dtype = property(lambda self: self.value.dtype)
     ndim = property(lambda self: self.value.ndim)
-
-    def __hash__(self):
-        return hash(self._key)
-
-    def __eq__(self, other):
-        return isinstance(other, Frozen) and self._key == other._key
-
-    def __repr__(self):
-        return f"Frozen({self.value!r})"
 
     def tree_flatten(self):
         return (), self

@@ -341,6 +341,17 @@ def _map_numbers(f: ForceInfo) -> int:
     return rates + lengths + rates * lengths
 
 
+def _of_geoms(model: Model, row: str) -> list[str]:
+    """The bodies of the geoms that have such a row."""
+    bodies = model.topology.bodies
+    return [bodies[g.body].name if g.body >= 0 else "world" for g in model.topology.geoms if getattr(g, row) is not None]
+
+
+def _of_infos(group: str, row: str | None = None) -> Callable[[Model], list[str]]:
+    """The names of the elements of a group; row: of those that have it."""
+    return lambda m: [x.name for x in getattr(m.topology, group) if row is None or getattr(x, row) is not None]
+
+
 _OWNERS: dict[str, Callable[[Model], list[str]]] = {
     "nbody": lambda m: [b.name for b in m.topology.bodies],
     "nexplicit": lambda m: [b.name for b in m.topology.bodies if b.explicit is not None],
@@ -359,10 +370,31 @@ _OWNERS: dict[str, Callable[[Model], list[str]]] = {
     "nstop": _of_forces(lambda f: f.stop is not None),
     "nmap": _of_forces(_map_numbers),
     "nload": _of_forces(lambda f: f.kind == "load"),
+    **{
+        size: _of_infos(group) for size, group in (
+            ("nsite", "sites"), ("ncamera", "cameras"), ("nlight", "lights"), ("ntendon", "tendons"), ("nactuator", "actuators"),
+        )
+    },
+    **{
+        size: _of_infos("actuators", row) for size, row in (
+            ("ndampratio", "damp_ratio"), ("ncrank", "crank"), ("nctrlrange", "ctrl_range"), ("nforcerange", "force_range"),
+            ("nactrange", "act_range"), ("nlengthrange", "length_range"),
+        )
+    },
+    "nspringlength": _of_infos("tendons", "spring"),
+    "ncoefficient": lambda m: [t.name for t in m.topology.tendons for p in t.path if p.kind == "joint"],
+    "ndivisor": lambda m: [t.name for t in m.topology.tendons for p in t.path if p.kind == "pulley"],
+    "nmass": lambda m: _of_geoms(m, "mass"),
+    "ndensity": lambda m: _of_geoms(m, "density"),
+    "nfluid": lambda m: _of_geoms(m, "fluid"),
+    "ngravcomp": lambda m: [b.name for b in m.topology.bodies if b.gravcomp is not None],
+    "nspringdamper": lambda m: [b.name for b in m.topology.bodies for j in b.joints if j.spring_damper is not None],
+    "nmedium": lambda m: ["medium"] * m.topology.size("nmedium"),
+    "nmagnetic": lambda m: ["medium"] * m.topology.size("nmagnetic"),
     "npitch": lambda m: [m.topology.bodies[link.body].name for link in m.topology.links if link.pitch is not None],
     "nq": lambda m: [b.name for b in m.topology.bodies for _ in range(b.q[1])],
     "nv": lambda m: _of_dofs(m, range(m.nv)),
-    "ngeom": lambda m: [m.topology.bodies[g.body].name if g.body >= 0 else "world" for g in m.topology.geoms if g.row is not None],
+    "ngeom": lambda m: _of_geoms(m, "row"),
 }
 
 

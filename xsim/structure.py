@@ -5,10 +5,30 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+
 __all__ = [
-    "ActuatorInfo", "BodyInfo", "CameraInfo", "ConstraintInfo", "ForceInfo", "FunctionInfo", "GeomInfo", "JointInfo", "KeyInfo", "Link",
-    "PieceInfo", "SensorInfo", "SiteInfo", "SolidInfo", "TendonInfo", "Topology",
+    "ActuatorInfo", "BodyInfo", "CameraInfo", "ConstraintInfo", "ForceInfo", "FunctionInfo", "GeomInfo", "HfieldInfo", "JointInfo",
+    "KeyInfo", "Link", "MeshInfo", "PieceInfo", "SensorInfo", "SiteInfo", "SolidInfo", "Table", "TendonInfo", "Topology",
 ]  # fmt: skip
+
+
+class Table:
+    """An array of fixed numbers: hashable, compared by value."""
+
+    def __init__(self, value):
+        self.value = np.array(value)
+        self.value.setflags(write=False)
+        self._key = (self.value.shape, self.value.dtype.str, self.value.tobytes())
+
+    def __hash__(self):
+        return hash(self._key)
+
+    def __eq__(self, other):
+        return type(other) is type(self) and self._key == other._key
+
+    def __repr__(self):
+        return f"{type(self).__name__}({self.value!r})"
 
 
 class Link(NamedTuple):
@@ -128,6 +148,20 @@ class SolidInfo(NamedTuple):
     moments: tuple[float, float, float]
 
 
+class MeshInfo(NamedTuple):
+    """See `xsim.spec.MeshSpec`."""
+
+    vertices: Table
+    faces: Table
+
+
+class HfieldInfo(NamedTuple):
+    """See `xsim.spec.HfieldSpec`. base: depth below the lowest ground, m."""
+
+    heights: Table
+    base: float
+
+
 class GeomInfo(NamedTuple):
     name: str
     body: int  # -1: world
@@ -142,6 +176,8 @@ class GeomInfo(NamedTuple):
     density: int | None = None  # row of geom.density, where that gives the mass
     solid: SolidInfo | None = None
     fluid: int | None = None  # row of geom.fluid
+    asset: int | None = None  # number of its mesh or height field
+    seen: bool = True  # it is not transparent: rays meet it
 
 
 class SiteInfo(NamedTuple):
@@ -238,7 +274,8 @@ class Topology:
     what moves it (`xsim.spec.ACTUATORS`). commands: the dofs that take a command, in the order of ``ctrl``. couplings: dofs of the
     (follower, leader) pairs. constraints: between frames of bodies, as joints that close loops are. motions: (dof, target) of the
     coordinates that move on schedule. targets: (function, mode) of what is prescribed, mode "position" or "speed". disabled: parts that are
-    switched off (`xsim.spec.OptionSpec`). rules: the release of MuJoCo whose rules hold.
+    switched off (`xsim.spec.OptionSpec`). rules: the release of MuJoCo whose rules hold. meshes, hfields: where something meets their
+    surfaces, else none.
     """
 
     name: str
@@ -267,6 +304,8 @@ class Topology:
     actuators: tuple[ActuatorInfo, ...] = ()
     sensors: tuple[SensorInfo, ...] = ()
     keys: tuple[KeyInfo, ...] = ()
+    meshes: tuple[MeshInfo, ...] = ()
+    hfields: tuple[HfieldInfo, ...] = ()
     disabled: tuple[str, ...] = ()
     rules: str = ""
 

@@ -11,11 +11,12 @@ import jax.numpy as jnp
 from ..spatial import stage
 
 SMALLEST = 1e-15
-"""Denominators are at least this large: quotients and their derivatives stay within the numbers of single precision."""
+"""Denominators are at least this large."""
 
 
 def _at_least(x):
-    return jnp.maximum(x, SMALLEST)
+    # A selection, unlike a maximum, also drops derivatives that have grown beyond all numbers.
+    return jnp.where(jnp.greater(x, SMALLEST), x, SMALLEST)
 
 
 def _between(x, low, high):

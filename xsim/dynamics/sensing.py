@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -34,6 +35,7 @@ from ..spatial import (
 from .actuation import Effort
 from .cameras import cameras
 from .kinematics import Frames, body_poses, point_acceleration, point_velocity
+from .rays import Ray, Target, cast
 from .subtrees import subtree_coms, subtree_masses, sums
 from .system import System
 from .tendons import Taut, rate, tendons
@@ -89,6 +91,20 @@ class Facts:
         """Of every body, the force that its parent exerts on it and on what hangs on it, about the world's origin."""
         own = [self._load(i) for i in range(len(self.system.bodies))]
         return sums(self.system, own, madd, Force(ZERO3, ZERO3))
+
+    @functools.cached_property
+    def ranges(self) -> dict:
+        """By site, of those with a rangefinder: the distance along its z axis to what it sees, -1 where that is nothing."""
+        top = self.system.topology
+        sites = list(dict.fromkeys(info.object[1] for info in top.sensors if info.kind == "rangefinder"))
+        spots = [self.spot(("site", site)) for site in sites]
+        rays = [Ray(spot.body, spot.pos, tuple(row[2] for row in spot.R)) for spot in spots]
+        targets = []
+        for number, info in enumerate(top.geoms):
+            if info.seen and any(info.body != ray.body for ray in rays):
+                spot = self.spot(("geom", number))
+                targets.append(Target(info, spot.pos, spot.R, self.system.geoms.size[info.row]))
+        return dict(zip(sites, cast(top, rays, targets), strict=True))
 
     def _at_world(self, body: int, motions) -> Motion:
         """A link's motion about the world's origin."""
@@ -383,13 +399,14 @@ KINDS: dict[str, Callable] = {
     "accelerometer": _in_site(lambda f, spot: f.accelerated(spot)[0]),
     "force": _in_site(_force),
     "torque": _in_site(_torque),
+    "rangefinder": lambda f, info: (f.ranges[info.object[1]],),
     "user": lambda f, info: (0.0,) * info.dim,
 }
 
 
 @stage
-def _cut(x, cutoff):
-    return tuple(jnp.clip(y, -cutoff, cutoff) for y in x)
+def _cut(x, least, most):
+    return tuple(jnp.clip(y, least, most) for y in x)
 
 
 def sense(f: Facts) -> list:
@@ -400,5 +417,9 @@ def sense(f: Facts) -> list:
             out += [0.0] * info.dim
             continue
         x = KINDS[info.kind](f, info)
-        out += list(_cut(x, info.cutoff) if info.cutoff > 0 and info.kind != "user" else x)
+        if info.cutoff > 0 and info.kind != "user":
+            # In 3.2 the -1 of a ray that meets nothing is not cut.
+            whole = info.kind == "rangefinder" and top.rules != "4.0"
+            x = _cut(x, -math.inf if whole else -info.cutoff, info.cutoff)
+        out += list(x)
     return out

@@ -35,6 +35,7 @@ from .sensing import Facts, sense
 from .solve import Motion as Equation
 from .solve import Solved, acceleration, loaded_mass, multiply
 from .system import System, gravity_acceleration
+from .tendons import tendon_energy
 
 __all__ = [
     "bias", "body_inertia", "camera_poses", "difference", "energy", "forward", "forward_dynamics", "geom_poses", "integrate",
@@ -231,7 +232,7 @@ def _total(c: Call):
 
 @compiled
 def energy(model: Model, q, v):
-    """Kinetic energy (armature included) and potential energy (gravity, springs, bushings), J: two arrays (*batch,).
+    """Kinetic energy (armature included) and potential energy (gravity, springs of joints and tendons, bushings), J: two arrays (*batch,).
 
     The potential of gravity is zero at the world's origin. Springs with the law k (ref - q) store k/2 (ref - q)^2; a ball spring
     with three different stiffnesses has no exact potential and counts with k/2 times the squared rotation vector; bushings alike.
@@ -253,7 +254,7 @@ def energy(model: Model, q, v):
                 potential = potential + lift[k] * (heavy.first[k] + heavy.mass * reference[k])
     for i, x in enumerate(displacements(system, c.q)):
         potential = potential + 0.5 * system.stiffness[i] * x * x
-    for stored in element_energy(system, frame, c.q):
+    for stored in (*element_energy(system, frame, c.q), *tendon_energy(system, frame, c.q)):
         potential = potential + stored
     return c.join(kinetic, 0), c.join(potential, 0)
 

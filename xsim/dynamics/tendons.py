@@ -122,10 +122,28 @@ def tendon_force(system: System, frame: Frames, q, v) -> list:
     out: list = [0.0] * len(v)
     numbers = system.tendons
     for i, (info, taut) in enumerate(zip(system.topology.tendons, tendons(system, frame, q), strict=True)):
-        rest = numbers.spring_length[info.spring] if info.spring is not None else system.slack[i]
-        pull = sub(_tension(taut.length, rest, numbers.stiffness[i]), mul(numbers.damping[i], rate(taut.row, v)))
+        pull = sub(_tension(taut.length, _rest(system, i, info), numbers.stiffness[i]), mul(numbers.damping[i], rate(taut.row, v)))
         out = pushed(out, taut.row, pull)
     return out
+
+
+def tendon_energy(system: System, frame: Frames, q) -> list:
+    """Energy stored in each tendon's spring, J."""
+    out = []
+    for i, (info, taut) in enumerate(zip(system.topology.tendons, tendons(system, frame, q), strict=True)):
+        out.append(_stored(taut.length, _rest(system, i, info), system.tendons.stiffness[i]))
+    return out
+
+
+@stage
+def _stored(length, rest, stiffness):
+    low, high = rest
+    away = add(jnp.maximum(sub(length, high), 0.0), jnp.minimum(sub(length, low), 0.0))
+    return mul(mul(0.5, stiffness), mul(away, away))
+
+
+def _rest(system: System, i: int, info):
+    return system.slack[i] if info.spring is None else system.tendons.spring_length[info.spring]
 
 
 def rate(row: list, v):

@@ -273,7 +273,7 @@ def _wrap(kind, rule, a, b, radius, side) -> Way:
     if kind == "cylinder":
         way = _raised(way, planar, wraps, a[2], b[2])
     unbent = normalize(straight)
-    slopes = tuple(_where(wraps, x, y) for x, y in zip(way.slopes, (scale(unbent, -1.0), unbent), strict=True))
+    slopes = (_where(wraps, way.slopes[0], scale(unbent, -1.0)), _where(wraps, way.slopes[1], unbent))
     return way._replace(
         length=jnp.where(wraps, way.length, safe_norm(straight)),
         curve=jnp.where(wraps, way.curve, 0.0),
@@ -297,11 +297,12 @@ def _raised(way: Way, planar: _Planar, wraps, low, high) -> Way:
     length = jnp.sqrt(width * width + rise * rise)
     share, lift = width / length, rise / length
     first, last = planar.ends
+    slopes = [(share * s[0], share * s[1], lift * sign) for s, sign in zip(way.slopes, (-1.0, 1.0), strict=True)]
     return Way(
         length,
         planar.curve / share,
         way.wraps,
         (way.first[0], way.first[1], low + rise * first.straight / width),
         (way.last[0], way.last[1], high - rise * last.straight / width),
-        tuple((share * s[0], share * s[1], lift * sign) for s, sign in zip(way.slopes, (-1.0, 1.0), strict=True)),
+        (slopes[0], slopes[1]),
     )

@@ -12,7 +12,7 @@ import difflib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property, partial, reduce
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,21 +34,29 @@ from ..spec import ModelSpec
 __all__ = ["TASKS", "Env", "EnvState", "Spec", "Task", "View", "make_env", "register_task"]
 
 
+class Inputs(NamedTuple):
+    """What drives a step: ctrl (num_envs, nu) and tau (num_envs, nv)."""
+
+    ctrl: Any
+    tau: Any
+
+
 class View:
     """What the functions of a task read, batch first.
 
     model: with the leaves of every environment. state: after the step (or the reset); ``state.time`` is the time in the episode, s.
-    action: (num_envs, actions), within its bounds; tau: (num_envs, nv), what was applied; both zero after a reset.
+    action: (num_envs, actions), within its bounds; ctrl: (num_envs, nu) and tau: (num_envs, nv), what was applied; all zero after a reset.
     variables: what the task's ``variables`` drew for this episode, leading dimension num_envs.
     """
 
-    def __init__(self, model: Model, state: State, action, tau, variables):
-        self.model, self.state, self.action, self.tau, self.variables = model, state, action, tau, variables
+    def __init__(self, model: Model, state: State, action, inputs: Inputs, variables):
+        self.model, self.state, self.action, self.variables = model, state, action, variables
+        self.ctrl, self.tau = inputs
 
     @cached_property
     def data(self) -> Data:
-        """`xsim.forward` of the state with tau: poses, velocities, accelerations. Computed when first asked for."""
-        return forward(self.model, self.state, tau=self.tau)
+        """`xsim.forward` of the state with ctrl and tau: poses, velocities, accelerations, sensors. Computed when first asked for."""
+        return forward(self.model, self.state, self.ctrl if self.model.nu else None, self.tau)
 
     def body(self, name: str) -> int:
         """Index of a body in the arrays of ``data``. Raises KeyError."""
@@ -77,8 +85,10 @@ class Task:
     terminate(view) -> (num_envs,) bool. metrics(view) -> {name: (num_envs,)}.
     start(model, key, variables) -> (q, v): (nq,), (nv,), the state an episode starts from; None: neutral, at rest.
     variables(model, key) -> pytree of arrays drawn for an episode (a goal, a reference). In both, ``model`` is the common one.
-    gear: {body: force per unit of action}, N or N m, one number or one per velocity of its joint; where it is zero nothing drives.
-    actuate(view) -> tau replaces it for a task with ``actions`` numbers of its own; ``view`` is then that before the step.
+    gear: {body: force per unit of action}, N or N m, one number or one per velocity of its joint; where it is zero nothing drives. None:
+    the actions are the model's controls (-1 and 1 are the bounds of a control that has some); of a model without controls 1 N or 1 N m
+    on every coordinate. actuate(view) -> tau, or (ctrl, tau), replaces it for a task with ``actions`` numbers of its own; ``view`` is
+    then that before the step.
     bounds: (low, high) that the observation is clipped to, numbers or (n,), or a function of the model that returns them.
     action_repeat: simulation steps per action. max_steps: actions until an episode is truncated, None for never.
     randomize: as in `make_env`.
@@ -235,7 +245,7 @@ class Env:
         self._driven = None if task.actuate is not None else _drives(self.model, task.gear)
         if task.actuate is not None and task.actions is None:
             raise ValueError("a task with actuate must say how many actions it takes")
-        actions = task.actions if self._driven is None else len(self._driven[0])
+        actions = task.actions if self._driven is None else self._driven.actions
         self.action_spec = _spec((actions,), -1.0, 1.0, self.dtype)
         obs = jax.eval_shape(lambda: jnp.asarray(task.observe(self._still(*self._begin(*self._first(jax.random.key(0)))))))
         if obs.ndim != 2 or obs.shape[0] != num_envs:
@@ -278,14 +288,14 @@ class Env:
             raise ValueError(f"action must have shape {(self.num_envs, *self.action_spec.shape)}, found {action.shape}")
         invalid = jnp.isnan(action).any(-1)
         action = _where(invalid, jnp.zeros_like(action), jnp.clip(action, self.action_spec.low, self.action_spec.high))
-        before = self._view(s.leaves, s.state, action, None, s.variables)
-        tau = self._tau(before)
-        after = _advance(self.task.action_repeat, self.velocity_limit, before.model, self.model, s.state, tau)
+        before = self._view(s.leaves, s.state, action, Inputs(None, None), s.variables)
+        inputs = self._inputs(before)
+        after = _advance(self.task.action_repeat, self.velocity_limit, before.model, self.model, s.state, inputs)
         diverged = invalid | _unhealthy(after, self.velocity_limit)
         last = _where(_unhealthy(s.state, self.velocity_limit), self._rest(), s.state)
         state = _where(diverged, last.replace(flags=last.flags | Flags.DIVERGED), after)
         leaves = {p: _where(diverged, jnp.broadcast_to(self.model.get(p), x.shape), x) for p, x in s.leaves.items()}
-        view = self._view(leaves, state, action, _where(diverged, jnp.zeros_like(tau), tau), s.variables)
+        view = self._view(leaves, state, action, _where(diverged, jax.tree.map(jnp.zeros_like, inputs), inputs), s.variables)
 
         obs, reward = self._observe(view), jnp.asarray(self.task.reward(view), self.dtype)
         wrong = ~(jnp.isfinite(obs).all(-1) & jnp.isfinite(reward))
@@ -351,12 +361,13 @@ class Env:
 
     # ---- the task's functions ------------------------------------------------------------------------------------------------
 
-    def _view(self, leaves, state, action, tau, variables) -> View:
-        return View(self.model.replace(leaves), state, action, tau, variables)
+    def _view(self, leaves, state, action, inputs: Inputs, variables) -> View:
+        return View(self.model.replace(leaves), state, action, inputs, variables)
 
     def _still(self, leaves, variables, state) -> View:
         zero = partial(jnp.zeros, dtype=self.dtype)
-        return self._view(leaves, state, zero((self.num_envs, *self.action_spec.shape)), zero((self.num_envs, self.model.nv)), variables)
+        inputs = Inputs(zero((self.num_envs, self.model.nu)), zero((self.num_envs, self.model.nv)))
+        return self._view(leaves, state, zero((self.num_envs, *self.action_spec.shape)), inputs, variables)
 
     def _rest(self) -> State:
         q = jnp.broadcast_to(jnp.asarray(self.model.topology.initial[0], self.dtype), (self.num_envs, self.model.nq))
@@ -369,12 +380,15 @@ class Env:
     def _metrics(self, view: View) -> dict:
         return {} if self.task.metrics is None else dict(self.task.metrics(view))
 
-    def _tau(self, view: View):
+    def _inputs(self, view: View) -> Inputs:
+        ctrl, tau = (jnp.zeros((self.num_envs, n), self.dtype) for n in (self.model.nu, self.model.nv))
         if self._driven is None:
-            return jnp.asarray(self.task.actuate(view), self.dtype)
-        dofs, gear = self._driven
-        tau = jnp.zeros((self.num_envs, self.model.nv), self.dtype)
-        return tau.at[:, dofs].set(view.action * jnp.asarray(gear, self.dtype))
+            given = self.task.actuate(view)
+            ctrl, tau = given if isinstance(given, tuple) else (ctrl, given)
+            return Inputs(jnp.asarray(ctrl, self.dtype), jnp.asarray(tau, self.dtype))
+        if self._driven.dofs is not None:
+            return Inputs(ctrl, tau.at[:, self._driven.dofs].set(view.action * jnp.asarray(self._driven.scale, self.dtype)))
+        return Inputs(jnp.asarray(self._driven.middle, self.dtype) + view.action * jnp.asarray(self._driven.scale, self.dtype), tau)
 
 
 def _so_far(s: EnvState, auto_reset: bool):
@@ -382,10 +396,30 @@ def _so_far(s: EnvState, auto_reset: bool):
     return jnp.where(s.done, 0, s.metrics["return"]) if auto_reset else s.metrics["return"]
 
 
-def _drives(model: Model, gear) -> tuple[np.ndarray, np.ndarray]:
-    """Addresses in v and force per unit of action. None: all coordinates, with 1 N or 1 N m."""
+class Driven(NamedTuple):
+    """What the actions drive: scale times them the coordinates ``dofs``, or with ``dofs`` None the controls, from ``middle``."""
+
+    dofs: np.ndarray | None
+    scale: np.ndarray
+    middle: np.ndarray | None = None
+
+    @property
+    def actions(self) -> int:
+        return len(self.scale)
+
+
+def _drives(model: Model, gear) -> Driven:
+    if gear is None and model.nu:
+        ranges = np.tile([-1.0, 1.0], (model.nu, 1))
+        first = model.nu - len(model.topology.actuators)
+        known = model.get("actuator.ctrl_range")
+        known = np.asarray(known.value if isinstance(known, Frozen) else known, float)
+        for i, info in enumerate(model.topology.actuators):
+            if info.ctrl_range is not None:
+                ranges[first + i] = known[..., info.ctrl_range, :].reshape(-1, 2)[0]
+        return Driven(None, (ranges[:, 1] - ranges[:, 0]) / 2, ranges.mean(1))
     if gear is None:
-        return np.arange(model.nv), np.ones(model.nv)
+        return Driven(np.arange(model.nv), np.ones(model.nv))
     dofs, forces = [], []
     for body, value in gear.items():
         first, width = model.topology.bodies[body_index(model, body)].v
@@ -398,7 +432,7 @@ def _drives(model: Model, gear) -> tuple[np.ndarray, np.ndarray]:
                 forces.append(force)
     if not dofs:
         raise ValueError("gear drives no coordinate")
-    return np.array(dofs), np.array(forces)
+    return Driven(np.array(dofs), np.array(forces))
 
 
 # ---- one step that keeps a diverging environment to itself ---------------------------------------------------------------------
@@ -415,34 +449,37 @@ def _unhealthy(state: State, velocity_limit: float):
     return ~moving | ((state.flags & Flags.DIVERGED) != 0)
 
 
-def _run(repeat: int, model: Model, state: State, tau) -> State:
+def _run(repeat: int, model: Model, state: State, inputs: Inputs) -> State:
+    ctrl = inputs.ctrl if model.nu else None
     if repeat == 1:
-        return step(model, state, tau=tau)
-    return rollout(model, state, taus=jnp.broadcast_to(tau, (repeat, *tau.shape)))[0]
+        return step(model, state, ctrl, inputs.tau)
+    ctrls, taus = (None if x is None else jnp.broadcast_to(x, (repeat, *x.shape)) for x in (ctrl, inputs.tau))
+    return rollout(model, state, ctrls, taus=taus)[0]
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0, 1))
-def _advance(repeat: int, velocity_limit: float, model: Model, common: Model, state: State, tau) -> State:
+def _advance(repeat: int, velocity_limit: float, model: Model, common: Model, state: State, inputs: Inputs) -> State:
     """``repeat`` steps. Derivatives of environments that diverge are zero; those of the others do not see them.
 
     A derivative of a number that is not finite is NaN even where its cotangent is zero, and sums over the batch (shared leaves, a
     policy's parameters) would spread it. The derivative is therefore taken where diverged environments rest in the neutral
     configuration with the common model. This costs one more evaluation of the step, and only where derivatives are taken.
     """
-    return _run(repeat, model, state, tau)
+    return _run(repeat, model, state, inputs)
 
 
 @_advance.defjvp
 def _advance_jvp(repeat, velocity_limit, primals, tangents):
-    model, common, state, tau = primals
-    dmodel, _, dstate, dtau = tangents
-    after = _advance(repeat, velocity_limit, model, common, state, tau)
-    bad = jax.lax.stop_gradient(_unhealthy(after, velocity_limit) | ~jnp.isfinite(tau).all(-1))
+    model, common, state, inputs = primals
+    dmodel, _, dstate, dinputs = tangents
+    after = _advance(repeat, velocity_limit, model, common, state, inputs)
+    wild = [~jnp.isfinite(x).all(-1) for x in inputs]
+    bad = jax.lax.stop_gradient(reduce(jnp.logical_or, wild, _unhealthy(after, velocity_limit)))
     neutral = jnp.broadcast_to(jnp.asarray(model.topology.neutral, state.q.dtype), state.q.shape)
     rest = state_at(model, neutral, jnp.zeros_like(state.v))
-    safe = (_healed(bad, model, common), _where(bad, rest, state), jnp.where(bad[:, None], 0, tau))
+    safe = (_healed(bad, model, common), _where(bad, rest, state), _where(bad, jax.tree.map(jnp.zeros_like, inputs), inputs))
     mask = partial(_masked, bad)
-    moved = (_masked_leaves(bad, model, dmodel), jax.tree.map(mask, dstate), mask(dtau))
+    moved = (_masked_leaves(bad, model, dmodel), jax.tree.map(mask, dstate), jax.tree.map(mask, dinputs))
     out, dout = jax.jvp(partial(_run, repeat), safe, moved)
     return after, jax.tree.map(mask, dout)
 

@@ -15,11 +15,11 @@ __all__ = ["FORMATS", "ParseError", "SuspiciousInputWarning", "UnsupportedWarnin
 
 
 class Format(NamedTuple):
-    """read: (text or bytes, file, notes, **options) -> ModelSpec, None while the format has no reader. roots: XML root elements that
-    tell it. options: what `parse` passes on to it."""
+    """read: (text or bytes, file, notes, **options) -> ModelSpec. roots: XML root elements that tell it. options: what `parse` passes
+    on to it."""
 
     title: str
-    read: Callable | None
+    read: Callable
     roots: tuple[str, ...] = ()
     suffixes: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
@@ -58,9 +58,6 @@ def _parse(data: bytes | str, format: str | None, file: str, strict: bool, suffi
     if name not in FORMATS:
         raise ParseError(file, None, f"unknown format {name!r}; {allowed(name, FORMATS)}")
     entry = FORMATS[name]
-    if entry.read is None:
-        readable = ", ".join(n for n, f in FORMATS.items() if f.read)
-        raise ParseError(file, 1, f"{entry.title} is not read yet; allowed: {readable}")
     for option in options:
         if option not in entry.options:
             raise TypeError(f"{entry.title} has no option {option!r}; {allowed(option, entry.options) if entry.options else 'it has none'}")

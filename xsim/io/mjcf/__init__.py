@@ -20,6 +20,7 @@ from .document import read_document
 from .equalities import read_equalities
 from .index import Index
 from .keys import read_keys
+from .missing import note_missing
 from .options import read_drawing, read_option, read_sizes
 from .sensors import read_sensors
 from .skins import read_skins
@@ -69,6 +70,7 @@ def read(data: bytes | str, file: str, notes: Notes, *, rules: str = "3.2") -> M
     for section in document.sections("default"):
         section.skip()  # read through what it reaches
     document.root.report_unread(notes)
+    note_missing(spec, notes)
     return _with_length_range(spec, document.compiler.length_range)
 
 
