@@ -63,15 +63,14 @@ class Place(NamedTuple):
     element: etree._Element
 
 
-def _files() -> list[Path]:
-    """Models of the corpus, the smallest first."""
+def _models() -> list[Place]:
+    """The roots of the models of the corpus, those with the least to say first."""
     root = corpus()
-    if root is None:
-        return []
+    assert root is not None
     folder = root / "models" / "mjcf"
     parts = {folder / part for part in json.loads((folder / "parts.json").read_text())["parts"]}
     found = (p for p in folder.rglob("*.xml") if p not in parts and "refused" not in p.parts)
-    return sorted(found, key=lambda p: (p.stat().st_size, p))
+    return sorted((Place(p, _root(p)) for p in found), key=lambda place: (len(base(place) or ""), place.path))
 
 
 def _root(path: Path) -> etree._Element:
@@ -96,8 +95,8 @@ def _name(element: etree._Element) -> str:
 def pairs() -> dict[str, dict[str, list[Place]]]:
     """By section: the places of every pair of element and attribute, two of a file."""
     found: dict[str, dict[str, list[Place]]] = {section: {} for section in SECTIONS}
-    for path in _files():
-        root, seen = _root(path), {}
+    for path, root in _models():
+        seen: dict[str, int] = {}
         for section, elements in (("mujoco", [root]), *((child.tag, child.iter()) for child in root)):
             for element in elements:
                 for attribute in element.attrib:

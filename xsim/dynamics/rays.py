@@ -21,6 +21,8 @@ TINY = 1e-15
 """Directions and squares below this are no slope and no chord (MuJoCo's own threshold)."""
 CHUNK = 1024
 """Triangles that are held against all rays at a time."""
+FAR = 1.0 / TINY
+"""Where a line ends that leaves a shape nowhere."""
 INF = float("inf")
 
 
@@ -88,9 +90,11 @@ def _distances(found):
 
 def _slab(p, v, half):
     """Interval of a line (coordinate p, its slope v) between -half and half."""
-    inverse = 1.0 / jnp.where(jnp.abs(v) < TINY, TINY, v)
+    parallel = jnp.abs(v) < TINY
+    far = jnp.where(jnp.abs(p) <= half, FAR, -INF)
+    inverse = 1.0 / jnp.where(parallel, 1.0, v)
     a, b = (-half - p) * inverse, (half - p) * inverse
-    return jnp.minimum(a, b), jnp.maximum(a, b)
+    return jnp.where(parallel, -far, jnp.minimum(a, b)), jnp.where(parallel, far, jnp.maximum(a, b))
 
 
 def _ball(p, v):
@@ -102,7 +106,7 @@ def _ball(p, v):
     nearest = vadd(p, scale(v, middle))
     room = 1.0 - dot(nearest, nearest)
     some = room > TINY
-    half = jnp.where(parallel, 1.0 / TINY, jnp.sqrt(jnp.where(some, room, 1.0) / square))
+    half = jnp.where(parallel, FAR, jnp.sqrt(jnp.where(some, room, 1.0) / square))
     return jnp.where(some, middle - half, INF), jnp.where(some, middle + half, -INF)
 
 

@@ -1,0 +1,164 @@
+"""What MuJoCo's models ask of the core: several joints on a body, keys, mocap bodies, numbers derived at the start, density, actuators."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import xsim
+from xsim import models
+
+
+def load(body: str, *, option: str = "", rest: str = "", rules: str = "3.2") -> xsim.Model:
+    head = f'<option {option}><flag contact="disable"/></option><default><geom contype="0" conaffinity="0"/></default>'
+    return xsim.loads(f"<mujoco>{head}<worldbody>{body}</worldbody>{rest}</mujoco>", "mjcf", rules=rules)
+
+
+@pytest.fixture(autouse=True)
+def _exact(x64):
+    with jax.disable_jit():
+        yield
+
+
+BALL = '<geom type="sphere" size="0.1" mass="2"/>'
+
+
+def test_joints_of_one_body_are_those_of_a_chain_of_massless_bodies():
+    """Three joints about anchors of their own: poses, mass matrix and bias of the same joints on three bodies."""
+    joints = (
+        '<joint type="hinge" axis="0 1 0.2" pos="0.1 0 0" ref="20"/>', '<joint type="slide" axis="1 0 1"/>',
+        '<joint type="ball" pos="0 -0.2 0.1"/>',
+    )  # fmt: skip
+    one = load(f'<body pos="0.3 0 1" quat="1 0.2 0 0.1">{"".join(joints)}<geom type="box" size="0.1 0.2 0.3" pos="0.1 0 0"/></body>')
+    light = '<inertial pos="0 0 0" mass="1e-12" diaginertia="1e-14 1e-14 1e-14"/>'
+    chain = load(
+        f'<body pos="0.3 0 1" quat="1 0.2 0 0.1">{joints[0]}{light}<body>{joints[1]}{light}<body>{joints[2]}'
+        '<geom type="box" size="0.1 0.2 0.3" pos="0.1 0 0"/></body></body></body>'
+    )
+    rng = np.random.default_rng(0)
+    q, v = np.array([0.4, -0.2, *rng.normal(size=4)]), rng.normal(size=5)
+    for found, wanted in zip(xsim.kinematics(one, q), xsim.kinematics(chain, q), strict=True):
+        np.testing.assert_allclose(found[0], wanted[2], atol=1e-14)
+    np.testing.assert_allclose(xsim.mass_matrix(one, q), xsim.mass_matrix(chain, q), atol=1e-9)
+    np.testing.assert_allclose(xsim.bias(one, q, v), xsim.bias(chain, q, v), atol=1e-9)
+    assert xsim.init(one).q[0] == pytest.approx(np.deg2rad(20))
+
+
+def test_a_key_is_a_state():
+    model = xsim.load(models.path("muscle_arm"))
+    state = xsim.init(model, key="bent")
+    np.testing.assert_allclose(state.q, [0.4, -0.9])
+    np.testing.assert_allclose(state.act, [0.2, 0.1, 0.1, 0.0])
+    np.testing.assert_allclose(xsim.init(model, key=0).q, state.q)
+    with pytest.raises(KeyError, match="keys: bent"):
+        xsim.init(model, key="stretched")
+
+
+def test_a_mocap_body_is_where_the_state_says_and_carries_its_children():
+    model = load(f'<body name="hand" mocap="true" pos="1 0 0"><body pos="0 0 0.5"><joint type="slide" axis="0 0 1"/>{BALL}</body></body>')
+    state = xsim.init(model)
+    np.testing.assert_allclose(state.mocap, [[1, 0, 0, 1, 0, 0, 0]])
+    moved = state.replace(mocap=jnp.array([[0.0, 2.0, 0.0, np.sqrt(0.5), np.sqrt(0.5), 0.0, 0.0]]))
+    data = xsim.forward(model, moved)
+    np.testing.assert_allclose(data.pos, [[0, 2, 0], [0, 1.5, 0]], atol=1e-15)
+    np.testing.assert_allclose(data.a, [0.0], atol=1e-14)  # the slide lies across gravity now
+    np.testing.assert_allclose(xsim.step(model, moved).mocap, moved.mocap)
+
+
+def test_sizes_and_densities_of_geoms_are_leaves_that_give_the_mass():
+    model = load('<body><joint/><geom type="sphere" size="0.1" density="500"/><geom type="box" size="0.1 0.1 0.1" mass="3"/></body>')
+    ball = 4 / 3 * np.pi * 0.1**3 * 500
+    np.testing.assert_allclose(xsim.body_inertia(model)[0], [ball + 3])
+    size = np.stack([np.asarray(model.geom.size)] * 2)
+    size[1, 0, 0] = 0.2
+    np.testing.assert_allclose(xsim.body_inertia(model.replace({"geom.size": size}))[0], [[ball + 3], [8 * ball + 3]])
+
+
+def test_springdamper_is_a_mass_on_a_spring_with_that_time_constant():
+    """k = I / (T Z)^2 and b = 2 I / T: a free oscillation of the inertia decays with exp(-t / T)."""
+    model = load(f'<body><joint type="slide" axis="1 0 0" springdamper="0.5 0.25"/>{BALL}</body>', option='gravity="0 0 0"')
+    np.testing.assert_allclose(xsim.passive(model, np.array([0.1]), np.array([0.0])), [-0.1 * 2 / (0.5 * 0.25) ** 2])
+    np.testing.assert_allclose(xsim.passive(model, np.array([0.0]), np.array([1.0])), [-2 * 2 / 0.5])
+
+
+@pytest.mark.parametrize("rules", ["3.2", "4.0"])
+def test_dampratio_damps_the_inertia_that_a_servo_moves(rules):
+    servo = '<actuator><position joint="j" kp="50" dampratio="0.7" gear="2"/></actuator>'
+    model = load(f'<body><joint name="j" type="slide" axis="1 0 0" armature="1"/>{BALL}</body>', rest=servo, rules=rules)
+    state = xsim.init(model, v=np.array([1.0]))
+    # kv acts on the scaled rate 2 v and through the gear again: the mass seen at the actuator is 3 / 2^2.
+    np.testing.assert_allclose(xsim.forward(model, state, np.zeros(1)).actuator, [-4 * 2 * 0.7 * np.sqrt(50 * 3 / 4)])
+
+
+def test_controls_activations_and_forces_are_clamped_in_order():
+    rest = (
+        '<actuator><general joint="j" dyntype="integrator" gainprm="3" ctrlrange="-1 1" ctrllimited="true" actrange="0 0.5"'
+        ' actlimited="true" forcerange="-1 1" forcelimited="true" gear="10"/><motor joint="j" gear="5"/></actuator>'
+    )
+    joint = '<joint name="j" type="slide" axis="1 0 0" actuatorfrcrange="-12 12"/>'
+    model = load(f"<body>{joint}{BALL}</body>", option='timestep="0.1" gravity="0 0 0"', rest=rest)
+    state = xsim.init(model).replace(act=jnp.array([0.45]))
+    data = xsim.forward(model, state, np.array([7.0, 1.0]))
+    np.testing.assert_allclose(data.act_rate, [1.0])
+    np.testing.assert_allclose(data.actuator_force, [1.0, 1.0])
+    np.testing.assert_allclose(data.actuator, [12.0])
+    after = xsim.step(model, state, np.array([7.0, 1.0]))
+    np.testing.assert_allclose(after.act, [0.5])
+    np.testing.assert_allclose(after.v, [0.1 * 12 / 2])
+
+
+def test_an_early_activation_acts_in_the_step_that_makes_it():
+    def after(early: str):
+        rest = f'<actuator><general joint="j" dyntype="filterexact" dynprm="0.1" actearly="{early}"/></actuator>'
+        model = load(f'<body><joint name="j" type="slide" axis="1 0 0"/>{BALL}</body>', option='timestep="0.1" gravity="0 0 0"', rest=rest)
+        return xsim.step(model, xsim.init(model), np.ones(1))
+
+    exact = 1 - np.exp(-1)
+    np.testing.assert_allclose(after("false").v, [0.0])
+    np.testing.assert_allclose(after("true").v, [0.1 * exact / 2])
+    np.testing.assert_allclose(after("false").act, [exact])
+
+
+def test_gravity_compensation_is_passive_or_an_actuators_force():
+    for flag, part in (("false", "passive"), ("true", "actuator")):
+        rest = '<actuator><motor joint="j" gear="0"/></actuator>'
+        joint = f'<joint name="j" type="slide" axis="0 0 1" actuatorgravcomp="{flag}"/>'
+        data_of = load(f'<body gravcomp="0.5">{joint}{BALL}</body>', rest=rest)
+        data = xsim.forward(data_of, xsim.init(data_of), np.zeros(1))
+        np.testing.assert_allclose(getattr(data, part), [0.5 * 2 * 9.81])
+        np.testing.assert_allclose(data.a, [-0.5 * 9.81])
+
+
+def test_energy_counts_the_springs_of_tendons_beyond_their_dead_band():
+    rest = '<tendon><fixed stiffness="100" springlength="-0.1 0.2"><joint joint="j" coef="2"/></fixed></tendon>'
+    model = load(f'<body><joint name="j" type="slide" axis="1 0 0"/>{BALL}</body>', option='gravity="0 0 0"', rest=rest)
+    for q, stored in ((0.05, 0.0), (0.2, 50 * 0.2**2), (-0.1, 50 * 0.1**2)):
+        np.testing.assert_allclose(xsim.energy(model, np.array([q]), np.zeros(1))[1], stored, atol=1e-15)
+
+
+def test_flags_switch_parts_off():
+    rest = '<actuator><motor joint="j"/></actuator>'
+    body = f'<body><joint name="j" type="slide" axis="0 0 1" damping="3"/>{BALL}</body>'
+    for flag, a in (("actuation", -9.81 - 1.5), ("gravity", 0.5 - 1.5), ("passive", 0.5 - 9.81)):
+        text = f'<mujoco><option><flag {flag}="disable" contact="disable"/></option><worldbody>{body}</worldbody>{rest}</mujoco>'
+        model = xsim.loads(text, "mjcf")
+        state = xsim.init(model, v=np.ones(1))
+        np.testing.assert_allclose(xsim.smooth_acceleration(model, state.q, state.v, ctrl=np.ones(1)), [a])
+
+
+def test_a_muscle_needs_its_length_range():
+    with pytest.raises(ValueError, match="length range"):
+        load(f'<body><joint name="j" type="slide"/>{BALL}</body>', rest='<actuator><muscle joint="j"/></actuator>')
+
+
+@pytest.mark.parametrize("integrator", ["implicit", "implicitfast"])
+def test_implicit_integrators_keep_stiff_dampers_stable(integrator):
+    """v' = v / (1 + h b / m): exact for a linear damper, of a joint, a tendon or a servo's velocity gain."""
+    rest = '<tendon><fixed name="t" damping="400"><joint joint="j" coef="1"/></fixed></tendon>'
+    rest += '<actuator><velocity joint="j" kv="600"/></actuator>'
+    joint = '<joint name="j" type="slide" axis="1 0 0" damping="1000"/>'
+    model = load(f"<body>{joint}{BALL}</body>", option=f'timestep="0.1" gravity="0 0 0" integrator="{integrator}"', rest=rest)
+    state = xsim.step(model, xsim.init(model, v=np.ones(1)), np.zeros(1))
+    np.testing.assert_allclose(state.v, [1 / (1 + 0.1 * 2000 / 2)])
