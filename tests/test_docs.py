@@ -13,7 +13,7 @@ def test_examples_of_formats(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = (DOCS / "formats.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", text.partition("## Examples")[2], re.DOTALL)
-    assert len(blocks) == 4
+    assert len(blocks) == 5
     names: dict = {}
     for block in blocks:
         exec(compile(block, "formats.md", "exec"), names)

@@ -13,7 +13,6 @@ from .kinematics import Frames
 from .passive import weight_taken
 from .system import System
 from .tendons import Taut, pushed, rate
-from .transmissions import transmissions
 
 
 class Effort(NamedTuple):
@@ -115,15 +114,13 @@ def laws(system: System) -> list[Law]:
     return out
 
 
-def effort(system: System, frame: Frames, q, v, act, ctrl, taut: list[Taut] | None = None) -> Effort:
-    """Forces of all actuators. act (na), ctrl: of the actuators."""
+def effort(system: System, frame: Frames, v, act, ctrl, driven: list[Taut]) -> Effort:
+    """Forces of all actuators. act (na), ctrl: of the actuators; driven: what they act on (see `transmissions`)."""
     top = system.topology
-    if taut is None:
-        taut = transmissions(system, frame, q)
-    lengths, rates = [t.length for t in taut], [rate(t.row, v) for t in taut]
+    lengths, rates = [t.length for t in driven], [rate(t.row, v) for t in driven]
     tau: list = [0.0] * len(v)
     if "actuation" in top.disabled:
-        return Effort(lengths, rates, [0.0] * len(taut), tau)
+        return Effort(lengths, rates, [0.0] * len(driven), tau)
     signal = controls(system, ctrl)
     if any(info.early for info in top.actuators):
         ahead = next_activations(system, act, activation_rates(system, act, ctrl), system.dt)
@@ -134,7 +131,7 @@ def effort(system: System, frame: Frames, q, v, act, ctrl, taut: list[Taut] | No
             continue
         x = signal[i] if info.act is None else ahead[info.act] if info.early else act[info.act]
         forces.append(force(law, lengths[i], rates[i], x))
-        tau = pushed(tau, taut[i].row, forces[-1])
+        tau = pushed(tau, driven[i].row, forces[-1])
     tau = [add(x, y) for x, y in zip(tau, weight_taken(system, frame, True), strict=True)]
     return Effort(lengths, rates, forces, _bounded(system, tau))
 

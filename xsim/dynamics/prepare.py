@@ -102,7 +102,8 @@ def _with_actuators(system: System, frame: Frames, start, rows, factor: Factor, 
     top, numbers = system.topology, system.actuators
     acc0: list = [0.0] * len(top.actuators)
     bias = list(numbers.bias)
-    for i, (info, taut) in enumerate(zip(top.actuators, transmissions(system, frame, start), strict=True)):
+    driven = transmissions(system, frame, start, tendons(system, frame, start))
+    for i, (info, taut) in enumerate(zip(top.actuators, driven, strict=True)):
         if i not in muscles and info.damp_ratio is None:
             continue
         moved = None

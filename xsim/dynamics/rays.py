@@ -45,35 +45,37 @@ class Target(NamedTuple):
 
 def cast(topology: Topology, rays: list[Ray], targets: list[Target]) -> list[Component]:
     """Distance (m) along each ray to the nearest surface, from within a shape to where it ends; -1 where there is none."""
+    if not targets:
+        return [-1.0] * len(rays)
     groups: dict[tuple, list[Target]] = {}
     for target in targets:
         groups.setdefault((target.info.shape, target.info.asset), []).append(target)
-    lines = [(ray.origin, ray.direction) for ray in rays]
+    numbers = jax.tree.leaves(([ray[1:] for ray in rays], [target[1:] for target in targets]))
+    like = jnp.result_type(*numbers), jnp.broadcast_shapes(*map(jnp.shape, numbers))
+    lines = _stacked([ray[1:] for ray in rays], *like, 0)
     found = []
     for (shape, asset), group in groups.items():
         surfaces = {"mesh": topology.meshes, "hfield": topology.hfields}.get(shape)
         surface = None if surfaces is None else surfaces[asset]
         unseen = tuple(tuple(ray.body == target.info.body for ray in rays) for target in group)
-        found.append(_nearest(shape, surface, unseen, lines, [target[1:] for target in group]))
-    return list(_distances(found)) if found else [-1.0] * len(rays)
+        found.append(_nearest(shape, surface, unseen, lines, _stacked([target[1:] for target in group], *like, 1)))
+    return list(_distances(found))
+
+
+@stage
+def _stacked(trees, dtype, lanes: tuple, axis: int):
+    """Components of many geoms or rays as one array each, with an axis of length 1 for the others."""
+    columns = zip(*map(jax.tree.leaves, trees), strict=True)
+    arrays = [jnp.expand_dims(jnp.stack([jnp.broadcast_to(jnp.asarray(x, dtype), lanes) for x in column]), axis) for column in columns]
+    return jax.tree.unflatten(jax.tree.structure(trees[0]), arrays)
 
 
 @stage
 def _nearest(shape: str, surface, unseen, lines, places):
     """Distance along each ray to the nearest of some geoms of one shape, (rays, environments); infinite where it meets none."""
-    leaves = jax.tree.leaves((lines, places))
-    dtype, lanes = jnp.result_type(*leaves), jnp.broadcast_shapes(*(jnp.shape(x) for x in leaves))
-
-    def stacked(trees, axis: int):
-        """Components of many as one array each; axis: which of geoms and rays they are."""
-        arrays = [[jnp.broadcast_to(jnp.asarray(x, dtype), lanes) for x in jax.tree.leaves(tree)] for tree in trees]
-        joined = [jnp.expand_dims(jnp.stack(x), 1 - axis) for x in zip(*arrays, strict=True)]
-        return jax.tree.unflatten(jax.tree.structure(trees[0]), joined)
-
-    origin, direction = stacked(lines, 1)
-    pos, R, size = stacked(places, 0)
+    (origin, direction), (pos, R, size) = lines, places
     t = SHAPES[shape](size, apply_inverse(R, vsub(origin, pos)), apply_inverse(R, direction), surface)
-    hidden = np.reshape(unseen, (len(places), len(lines), *[1] * len(lanes)))
+    hidden = np.reshape(unseen, (*np.shape(unseen), *[1] * (t.ndim - 2)))
     return jnp.min(jnp.where(hidden, INF, t), 0)
 
 
@@ -180,40 +182,43 @@ def _reach(p, v, corners):
     return dot(normal, vsub(a, p)) / jnp.where(crosses, slope, 1.0), crosses
 
 
-def _through(p, v, corners):
-    """Where a ray meets a triangle, infinite where it does not.
+def _across(v):
+    """Two directions at right angles to a line."""
+    small = jnp.minimum(jnp.minimum(jnp.abs(v[0]), jnp.abs(v[1])), jnp.abs(v[2]))
+    first = cross(v, tuple(jnp.where(jnp.abs(x) == small, 1.0, 0.0) for x in v))
+    return first, cross(v, first)
 
-    On which side of an edge it passes is computed alike for both triangles at the edge, if the corners of all are in one order: no ray
-    slips between them.
+
+def _through(p, v, across, corners):
+    """Where a ray meets a triangle, infinite where it does not. across: see `_across`.
+
+    Seen along the ray, a corner is in the same place for all its triangles, and on which side of an edge the ray passes is uncertain
+    by rounding alone; then it passes on both. So no ray slips between triangles.
     """
-    a, b, c = (vsub(x, p) for x in corners)
-    over_a, over_b = cross(v, a), cross(v, b)
-    ab, ac, bc = dot(over_a, b), dot(over_a, c), dot(over_b, c)
-    inside = ((ab >= 0) & (bc >= 0) & (ac <= 0)) | ((ab <= 0) & (bc <= 0) & (ac >= 0))
+    seen = [[dot(u, vsub(x, p)) for u in across] for x in corners]
+    left = right = True
+    for a, b in zip(seen, (*seen[1:], seen[0]), strict=True):
+        one, other = a[0] * b[1], a[1] * b[0]
+        unsure = 2.0 * jnp.finfo(one.dtype).eps * (jnp.abs(one) + jnp.abs(other))
+        left, right = left & (one - other >= -unsure), right & (one - other <= unsure)
     t, crosses = _reach(p, v, corners)
-    return jnp.where(inside & crosses & (t >= 0), t, INF)
+    return jnp.where((left | right) & crosses & (t >= 0), t, INF)
 
 
 def _found(p, v, corners, hit):
     """Distance to the triangle that a search found."""
-    return jnp.where(hit, _reach(p, v, corners)[0], INF)
-
-
-def _ordered(mesh: MeshInfo) -> np.ndarray:
-    """Corners of the triangles (n, 3, 3), those of each in one order of all points."""
-    points, number = np.unique(mesh.vertices.value, axis=0, return_inverse=True)
-    return points[np.sort(number.reshape(-1)[mesh.faces.value], axis=1)]
+    return jnp.where(hit, jnp.maximum(_reach(p, v, corners)[0], 0.0), INF)
 
 
 def _mesh(size, p, v, mesh: MeshInfo):
     p, v = _over(p, size), _over(v, size)
-    triangles = _ordered(mesh)
+    triangles = mesh.vertices.value[mesh.faces.value]
     chunks = -(-len(triangles) // CHUNK)
     width = -(-len(triangles) // chunks)
     padded = np.zeros((chunks * width, 3, 3))
     padded[: len(triangles)] = triangles  # the rest has no area
     table = jnp.asarray(padded, p[0].dtype)
-    fixed = jax.lax.stop_gradient((p, v))
+    fixed = *jax.lax.stop_gradient((p, v)), _across(jax.lax.stop_gradient(v))
 
     def nearer(best, chunk):
         nearest, index = best
@@ -258,7 +263,7 @@ def _cell(x, n: int):
 
 
 def _corners(ground, columns: int, i, j):
-    """The four corners of a cell, in the order of the points."""
+    """The four corners of a cell: low, then along x."""
     at = j * columns + i
     x, y = i.astype(ground.dtype), j.astype(ground.dtype)
     return [(x + dx, y + dy, ground[at + dy * columns + dx]) for dy in (0, 1) for dx in (0, 1)]
@@ -279,7 +284,8 @@ def _terrain(ground, columns: int, rows: int, p, v, above):
 
     above: the interval within the box around the ground.
     """
-    fixed = fixed_p, fixed_v = jax.lax.stop_gradient((p, v))
+    fixed_p, fixed_v = jax.lax.stop_gradient((p, v))
+    across = _across(fixed_v)
     enter, leave = jax.lax.stop_gradient(above)
     enter = jnp.maximum(enter, 0.0)
     i, j = (_cell(x + enter * slope, n) for x, slope, n in zip(fixed_p, fixed_v, (columns, rows), strict=False))
@@ -295,7 +301,7 @@ def _terrain(ground, columns: int, rows: int, p, v, above):
 
     def look(state):
         i, j, going, _, _ = state
-        first, second = (_through(*fixed, half) for half in halves(i, j))
+        first, second = (_through(fixed_p, fixed_v, across, half) for half in halves(i, j))
         hit = going & (jnp.minimum(first, second) < INF)
         ends = [border(x, slope, n) for x, slope, n in zip(fixed_p, fixed_v, (i, j), strict=False)]
         on = going & ~hit & (jnp.minimum(*ends) < leave)

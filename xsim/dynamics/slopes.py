@@ -9,30 +9,28 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from ..spatial import add, mul, neg, stage, total
+from ..spatial import add, mul, neg, stage
 from .actuation import controls, force, laws
 from .kinematics import Frames, inverse_dynamics
 from .medium import medium_force
 from .passive import Quadratic, quadratic
 from .system import System
-from .tendons import tendons
-from .transmissions import transmissions
+from .tendons import Taut, rate
 
 
-def damping_slopes(system: System, frame: Frames, q, v, act, ctrl) -> Quadratic:
-    """Minus the symmetric part of d force / d velocity of passive and actuator forces."""
+def damping_slopes(system: System, frame: Frames, v, act, ctrl, taut: list[Taut], driven: list[Taut]) -> Quadratic:
+    """Minus the symmetric part of d force / d velocity of passive and actuator forces. taut: tendons, driven: what actuators act on."""
     out = quadratic(system, frame, system.damping, "damper")
     out = Quadratic(list(out.diagonal), dict(out.blocks))
     if "passive" in system.topology.disabled:
         out = Quadratic([0.0] * len(v), {})
     else:
-        for taut, b in zip(tendons(system, frame, q), system.tendons.damping, strict=True):
-            _add_square(system, out, taut.row, b)
+        for one, b in zip(taut, system.tendons.damping, strict=True):
+            _add_square(system, out, one.row, b)
         if system.medium.density:
             _add_matrix(system, out, _medium_slopes(system, frame, v))
     if system.topology.actuators and "actuation" not in system.topology.disabled:
-        taut = transmissions(system, frame, q)
-        for slope, one in zip(_actuator_slopes(system, v, act, ctrl, taut), taut, strict=True):
+        for slope, one in zip(_actuator_slopes(system, v, act, ctrl, driven), driven, strict=True):
             _add_square(system, out, one.row, slope)
     return out
 
@@ -53,7 +51,7 @@ def _add_pair(out: Quadratic, i: int, j: int, x) -> None:
         out.blocks[place] = add(out.blocks[place], x) if place in out.blocks else x
 
 
-def _actuator_slopes(system: System, v, act, ctrl, taut) -> list:
+def _actuator_slopes(system: System, v, act, ctrl, driven: list[Taut]) -> list:
     """Minus the rate of each actuator's force with the rate of its length, at the activations as they are."""
     newer = system.topology.rules == "4.0"
     out, signal = [], controls(system, ctrl)
@@ -63,8 +61,8 @@ def _actuator_slopes(system: System, v, act, ctrl, taut) -> list:
             out.append(0.0)
             continue
         x = signal[i] if info.act is None else act[info.act]
-        length, rate = taut[i].length, total([mul(c, v[dof]) for dof, c in taut[i].row])
-        out.append(_slope(law if newer else law._replace(limits=None), length, rate, x))
+        own = law if newer else law._replace(limits=None)
+        out.append(_slope(own, driven[i].length, rate(driven[i].row, v), x))
     return out
 
 
@@ -77,14 +75,14 @@ def _slope(law, length, rate, signal):
 
 def _columns(fn, v) -> list[list]:
     """d fn / d v, by columns; fn of a list gives a list."""
-    v = [jnp.asarray(x) for x in v]
-    shape = jnp.broadcast_shapes(*(x.shape for x in v))
-    v = [jnp.broadcast_to(x, shape) for x in v]
-    out = []
-    for j in range(len(v)):
-        tangent = [jnp.ones_like(x) if i == j else jnp.zeros_like(x) for i, x in enumerate(v)]
-        out.append(jax.jvp(lambda x: [jnp.asarray(f) + 0.0 * x[0] for f in fn(x)], (v,), (tangent,))[1])
-    return out
+    v = jnp.stack(jnp.broadcast_arrays(*v))
+    unit = jnp.eye(len(v), dtype=v.dtype).reshape(len(v), *v.shape[:1], *([1] * (v.ndim - 1))) * jnp.ones_like(v)
+
+    def moved(tangent):
+        return jax.jvp(lambda x: jnp.stack([f + 0.0 * x[0] for f in fn(list(x))]), (v,), (tangent,))[1]
+
+    # All columns in one program.
+    return [list(column) for column in jax.vmap(moved)(unit)]
 
 
 def _medium_slopes(system: System, frame: Frames, v) -> list[list]:
@@ -99,10 +97,10 @@ def _add_matrix(system: System, out: Quadratic, columns) -> None:
             _add_pair(out, i, j, mul(0.5, add(column[i], columns[i][j])))
 
 
-def full_slopes(system: System, frame: Frames, inertia, q, v, act, ctrl) -> Quadratic:
+def full_slopes(system: System, frame: Frames, inertia, q, v, act, ctrl, taut: list[Taut], driven: list[Taut]) -> Quadratic:
     """Minus d force / d velocity of all smooth forces, those of Coriolis included: not symmetric."""
     columns = _columns(lambda x: inverse_dynamics(system, frame, inertia, q, x), v)
-    out = damping_slopes(system, frame, q, v, act, ctrl)
+    out = damping_slopes(system, frame, v, act, ctrl, taut, driven)
     medium = _medium_slopes(system, frame, v) if system.medium.density and "passive" not in system.topology.disabled else None
     for j, column in enumerate(columns):
         out.diagonal[j] = add(out.diagonal[j], column[j])

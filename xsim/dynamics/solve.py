@@ -22,6 +22,8 @@ from .kinematics import Frames, frames, inverse_dynamics, link_inertias, mass_ma
 from .passive import Quadratic, passive_force, quadratic
 from .slopes import damping_slopes, full_slopes
 from .system import System
+from .tendons import tendons
+from .transmissions import transmissions
 from .unsymmetric import Unsymmetric
 
 
@@ -382,6 +384,8 @@ class Terms(NamedTuple):
     stiffness: Quadratic | None  # None where springs act explicitly
     jacobian: list  # of the holonomic rows
     soft: list  # (row, G, force per rate of the row) of what acts at the end of the step
+    taut: list  # tendons
+    driven: list  # what the actuators act on
 
 
 def _constant(x, value: float) -> bool:
@@ -399,14 +403,15 @@ def evaluate(m: Motion) -> Terms:
     if not _constant(m.sprung, 0.0):
         stiffness = quadratic(system, frame, system.stiffness, "spring")
         loads.append((m.sprung, stiffness))
-    inertia = link_inertias(system, frame)
+    inertia, taut = link_inertias(system, frame), tendons(system, frame, m.q)
+    driven = transmissions(system, frame, m.q, taut)
     if m.slopes == "fast":
-        loads.append((system.dt, damping_slopes(system, frame, m.q, m.v, m.act, m.ctrl)))
+        loads.append((system.dt, damping_slopes(system, frame, m.v, m.act, m.ctrl, taut, driven)))
     if m.slopes == "full":
-        loads.append((system.dt, full_slopes(system, frame, inertia, m.q, m.v, m.act, m.ctrl)))
+        loads.append((system.dt, full_slopes(system, frame, inertia, m.q, m.v, m.act, m.ctrl, taut, driven)))
     loads.append((system.regularization, Quadratic([1.0] * len(m.v), {})))
     soft = [] if _constant(m.ahead, 0.0) else ahead_rows(system, frame, m.q, m.v, m.ahead)
-    return Terms(frame, inertia, damping, loads, stiffness, holonomic_rows(system, frame), soft)
+    return Terms(frame, inertia, damping, loads, stiffness, holonomic_rows(system, frame), soft, taut, driven)
 
 
 def ahead_rows(system: System, frame: Frames, q, v, dt) -> list:
@@ -436,7 +441,7 @@ def residual(m: Motion, x, terms: Terms | None = None) -> list:
         free = [0.0] * n if a is None else a
         a = [x if h is None else h for x, h in zip(free, m.hold, strict=True)]
     force = inverse_dynamics(m.system, t.frame, t.inertia, m.q, m.v, a)
-    passive = passive_force(m.system, t.frame, m.q, m.v, t.damping)
+    passive = passive_force(m.system, t.frame, m.q, m.v, t.damping, t.taut)
     extra = [0.0] * n
     if t.stiffness is not None:
         # The spring at the position that the old velocity would reach (DART's rule); the acceleration's part is in the loads.
@@ -448,7 +453,7 @@ def residual(m: Motion, x, terms: Terms | None = None) -> list:
     if m.system.topology.forces:
         tau = [add(a, b) for a, b in zip(tau, element_force(m.system, t.frame, m.q, m.v), strict=True)]
     if m.ctrl:
-        tau = [add(a, b) for a, b in zip(tau, effort(m.system, t.frame, m.q, m.v, m.act, m.ctrl).tau, strict=True)]
+        tau = [add(a, b) for a, b in zip(tau, effort(m.system, t.frame, m.v, m.act, m.ctrl, t.driven).tau, strict=True)]
     balance = with_fall(pulled(_balance(force, tau, passive, extra), t.jacobian, y), t.soft, m.v, a)
     if m.hold:
         balance = [b if h is None else 0.0 for b, h in zip(balance, m.hold, strict=True)]

@@ -35,7 +35,8 @@ from .sensing import Facts, sense
 from .solve import Motion as Equation
 from .solve import Solved, acceleration, loaded_mass, multiply
 from .system import System, gravity_acceleration
-from .tendons import tendon_energy
+from .tendons import tendon_energy, tendons
+from .transmissions import transmissions
 
 __all__ = [
     "bias", "body_inertia", "camera_poses", "difference", "energy", "forward", "forward_dynamics", "geom_poses", "integrate",
@@ -45,7 +46,13 @@ __all__ = [
 
 
 SMALL = 2
-"""Up to so many velocities a step is compiled as one fusion region (docs/core.md)."""
+"""Up to so many velocities a step without devices is compiled as one fusion region (docs/core.md)."""
+
+
+def _small(model: Model) -> bool:
+    top = model.topology
+    plain = all(a.transmission == "joint" and "muscle" not in (a.gain, a.bias, a.dynamics) for a in top.actuators)
+    return model.nv <= SMALL and plain and not (top.tendons or top.sensors or top.size("nmedium"))
 
 
 def compiled(fn, **options):
@@ -53,7 +60,7 @@ def compiled(fn, **options):
 
     @functools.wraps(fn)
     def traced(model, *args, **kwargs):
-        with one_region(model.nv <= SMALL):
+        with one_region(_small(model)):
             return fn(model, *args, **kwargs)
 
     return jax.jit(traced, **options)
@@ -190,7 +197,8 @@ def passive(model: Model, q, v):
     """Force of joint springs and dampers, (*batch, nv)."""
     c = Call(model, q, v)
     frame = kin.frames(c.system, c.q)
-    return c.join(passive_force(c.system, frame, c.q, c.v, quadratic(c.system, frame, c.system.damping, "damper")))
+    damping = quadratic(c.system, frame, c.system.damping, "damper")
+    return c.join(passive_force(c.system, frame, c.q, c.v, damping, tendons(c.system, frame, c.q)))
 
 
 @compiled
@@ -254,7 +262,7 @@ def energy(model: Model, q, v):
                 potential = potential + lift[k] * (heavy.first[k] + heavy.mass * reference[k])
     for i, x in enumerate(displacements(system, c.q)):
         potential = potential + 0.5 * system.stiffness[i] * x * x
-    for stored in (*element_energy(system, frame, c.q), *tendon_energy(system, frame, c.q)):
+    for stored in (*element_energy(system, frame, c.q), *tendon_energy(system, tendons(system, frame, c.q))):
         potential = potential + stored
     return c.join(kinetic, 0), c.join(potential, 0)
 
@@ -312,11 +320,14 @@ def forward(model: Model, state: State, ctrl=None, tau=None) -> Data:
     flags = flags | jnp.where(c.join(solved, 0) == 0, Flags.UNSOLVED, 0)
     inertia = kin.link_inertias(system, frame)
     bias = kin.inverse_dynamics(system, frame, inertia, c.q, c.v)
-    passive = passive_force(system, frame, c.q, c.v, damping)
+    taut = tendons(system, frame, c.q)
+    passive = passive_force(system, frame, c.q, c.v, damping, taut)
     tau = drive(system, c.v, c.tau, c.ctrl).tau
     zero = [0.0] * model.nv
     controls = split_controls(system.topology, c.ctrl).actuators
-    actuator = effort(system, frame, c.q, c.v, c.act, controls) if system.topology.actuators else None
+    actuator = None
+    if system.topology.actuators:
+        actuator = effort(system, frame, c.v, c.act, controls, transmissions(system, frame, c.q, taut))
     driven = zero if actuator is None else actuator.tau
     element = element_force(system, frame, c.q, c.v) if system.topology.forces else zero
     rows, sensor = zero, []

@@ -7,8 +7,10 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from ..spatial import add, apply, apply_inverse, cross, mul, neg, normalize, safe_norm, stage, sub, vsub
+from ..structure import PieceInfo
 from .holonomic import coordinate_places
 from .kinematics import Frames
+from .lanes import spread
 from .loops import End, row_coefficients
 from .places import geom_end, site_end
 from .system import System
@@ -24,9 +26,16 @@ class Taut(NamedTuple):
 
 def tendons(system: System, frame: Frames, q) -> list[Taut]:
     """All tendons at a configuration."""
-    return [
-        _fixed(system, info, q) if info.kind == "fixed" else _spatial(system, frame, info) for info in system.topology.tendons
-    ]
+    top = system.topology
+    legs = {i: _legs(system, frame, info) for i, info in enumerate(top.tendons) if info.kind == "spatial"}
+    bent = iter(_bent(system, frame, [leg for own in legs.values() for leg in own if leg.around is not None]))
+    out = []
+    for i, info in enumerate(top.tendons):
+        if info.kind == "fixed":
+            out.append(_fixed(system, info, q))
+        else:
+            out.append(_sum([(leg, next(bent) if leg.around is not None else _straight(system, frame, leg)) for leg in legs[i]]))
+    return out
 
 
 def _address(system: System, dof: int) -> int:
@@ -44,24 +53,37 @@ def _fixed(system: System, info, q) -> Taut:
     return Taut(length, _merged(row))
 
 
-def _spatial(system: System, frame: Frames, info) -> Taut:
-    """The path through the sites, each branch counted by its pulley's divisor."""
-    length, row, divisor = 0.0, [], None
-    before: tuple[int, End] | None = None  # body and frame of the last site
-    around = None
+class _Leg(NamedTuple):
+    """A tendon between two sites, each with its body: straight, or around a geom. share: how much it counts (None: in full)."""
+
+    first: tuple[int, End]
+    second: tuple[int, End]
+    around: PieceInfo | None
+    share: object
+
+
+def _legs(system: System, frame: Frames, info) -> list[_Leg]:
+    """The pieces of the path through the sites; after a pulley each counts by its divisor."""
+    out, share, before, around = [], None, None, None
     for piece in info.path:
         if piece.kind == "pulley":
-            divisor, before = system.tendons.divisor[piece.row], None
+            share, before = 1.0 / system.tendons.divisor[piece.row], None
         elif piece.kind == "geom":
             around = piece
         else:
             here = system.topology.sites[piece.item].body, site_end(system, frame, piece.item)
             if before is not None:
-                part, moved = _straight(system, frame, before, here) if around is None else _wrapped(system, frame, before, here, around)
-                share = 1.0 if divisor is None else 1.0 / divisor
-                length = add(length, mul(part, share))
-                row += [(dof, mul(x, share)) for dof, x in moved]
+                out.append(_Leg(before, here, around, share))
             before, around = here, None
+    return out
+
+
+def _sum(parts) -> Taut:
+    length, row = 0.0, []
+    for leg, (part, moved) in parts:
+        share = 1.0 if leg.share is None else leg.share
+        length = add(length, mul(part, share))
+        row += scaled(moved, share)
     return Taut(length, _merged(row))
 
 
@@ -80,34 +102,57 @@ def _line(a: End, b: End):
     return safe_norm(d), (n, cross(a.x, n), cross(b.x, n))
 
 
-def _straight(system: System, frame: Frames, first, second) -> tuple:
-    (one, a), (two, b) = first, second
+def _straight(system: System, frame: Frames, leg: _Leg) -> tuple:
+    (one, a), (two, b) = leg.first, leg.second
     length, wrench = _line(a, b)
     return length, row_coefficients(system, frame, (one, two), wrench)
 
 
 @stage
-def _around(kind: str, rule: str, radius, geom: End, a: End, b: End, side: End | None):
-    """Length of the way around a geom, and the pulls on the two ends: force, moments about the reference points of geom and end."""
-    seen = [None if end is None else apply_inverse(geom.R, vsub(end.world, geom.world)) for end in (a, b, side)]
-    way = wrap(kind, seen[0], seen[1], radius, seen[2], rule)
-    pulls = []
-    for end, slope in zip((a, b), way.slopes, strict=True):
-        n = apply(geom.R, slope)
-        arm = vsub(end.world, vsub(geom.world, geom.x))
-        pulls.append((n, cross(arm, n), cross(end.x, n)))
-    return way.length, pulls
+def _seen(geom: End, point: End):
+    return apply_inverse(geom.R, vsub(point.world, geom.world))
 
 
-def _wrapped(system: System, frame: Frames, first, second, piece) -> tuple:
-    info, geom = system.topology.geoms[piece.item], geom_end(system, frame, piece.item)
-    side = None if piece.side is None else site_end(system, frame, piece.side)
-    radius = system.geoms.size[info.row][0]
-    length, pulls = _around(info.shape, system.topology.rules or "3.2", radius, geom, first[1], second[1], side)
-    row: list = []
-    for (body, _), wrench in zip((first, second), pulls, strict=True):
-        row += row_coefficients(system, frame, (info.body, body), wrench)
-    return length, row
+@stage
+def _pull(geom: End, end: End, slope):
+    """What a unit tension does at an end of a bent leg: force, moments about the reference points of geom and end."""
+    n = apply(geom.R, slope)
+    arm = vsub(end.world, vsub(geom.world, geom.x))
+    return n, cross(arm, n), cross(end.x, n)
+
+
+def _bent(system: System, frame: Frames, legs: list[_Leg]) -> list[tuple]:
+    """Length and row of the legs around geoms. Those of one kind are found together, which keeps the program small."""
+    out: list = [None] * len(legs)
+    infos = [system.topology.geoms[leg.around.item] for leg in legs]
+    groups: dict[tuple, list[int]] = {}
+    for i, (leg, info) in enumerate(zip(legs, infos, strict=True)):
+        groups.setdefault((info.shape, leg.around.side is not None), []).append(i)
+    for (shape, sided), members in groups.items():
+        geoms = [geom_end(system, frame, legs[i].around.item) for i in members]
+        points = [
+            [_seen(geom, end) for geom, i in zip(geoms, members, strict=True) for end in [pick(legs[i])]]
+            for pick in (lambda leg: leg.first[1], lambda leg: leg.second[1])
+        ]
+        sites = [legs[i].around.side for i in members] if sided else []
+        sides = [_seen(geom, site_end(system, frame, site)) for geom, site in zip(geoms, sites, strict=False)]
+        radii = [(system.geoms.size[infos[i].row][0],) for i in members]
+        first, second, side, radius = _stacked([*points, sides, radii])
+        way = wrap(shape, first, second, *radius, side or None, system.topology.rules or "3.2")
+        for k, (i, geom) in enumerate(zip(members, geoms, strict=True)):
+            row: list = []
+            for (body, end), slope in zip((legs[i].first, legs[i].second), way.slopes, strict=True):
+                wrench = _pull(geom, end, tuple(x[k] for x in slope))
+                row += row_coefficients(system, frame, (infos[i].body, body), wrench)
+            out[i] = way.length[k], row
+    return out
+
+
+def _stacked(groups: list[list[tuple]]) -> list[tuple]:
+    """Each group of vectors as one vector, whose components have all of the group along a first axis; () for none."""
+    full = iter(spread([x for group in groups for vector in group for x in vector]))
+    vectors = [[[next(full) for _ in vector] for vector in group] for group in groups]
+    return [tuple(jnp.stack(xs) for xs in zip(*group, strict=True)) for group in vectors]
 
 
 @stage
@@ -117,21 +162,21 @@ def _tension(length, rest, stiffness):
     return neg(mul(stiffness, add(jnp.maximum(sub(length, high), 0.0), jnp.minimum(sub(length, low), 0.0))))
 
 
-def tendon_force(system: System, frame: Frames, q, v) -> list:
+def tendon_force(system: System, taut: list[Taut], v) -> list:
     """Generalized force of the springs and dampers of all tendons."""
     out: list = [0.0] * len(v)
     numbers = system.tendons
-    for i, (info, taut) in enumerate(zip(system.topology.tendons, tendons(system, frame, q), strict=True)):
-        pull = sub(_tension(taut.length, _rest(system, i, info), numbers.stiffness[i]), mul(numbers.damping[i], rate(taut.row, v)))
-        out = pushed(out, taut.row, pull)
+    for i, (info, one) in enumerate(zip(system.topology.tendons, taut, strict=True)):
+        pull = sub(_tension(one.length, _rest(system, i, info), numbers.stiffness[i]), mul(numbers.damping[i], rate(one.row, v)))
+        out = pushed(out, one.row, pull)
     return out
 
 
-def tendon_energy(system: System, frame: Frames, q) -> list:
+def tendon_energy(system: System, taut: list[Taut]) -> list:
     """Energy stored in each tendon's spring, J."""
     out = []
-    for i, (info, taut) in enumerate(zip(system.topology.tendons, tendons(system, frame, q), strict=True)):
-        out.append(_stored(taut.length, _rest(system, i, info), system.tendons.stiffness[i]))
+    for i, (info, one) in enumerate(zip(system.topology.tendons, taut, strict=True)):
+        out.append(_stored(one.length, _rest(system, i, info), system.tendons.stiffness[i]))
     return out
 
 

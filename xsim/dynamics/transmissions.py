@@ -33,15 +33,12 @@ from .kinematics import Frames
 from .loops import End, row_coefficients
 from .places import site_end
 from .system import System
-from .tendons import Taut, scaled, tendons
+from .tendons import Taut, scaled
 
 
-def transmissions(system: System, frame: Frames, q) -> list[Taut]:
-    """Length and row of every actuator."""
-    taut: list = []
+def transmissions(system: System, frame: Frames, q, taut: list[Taut]) -> list[Taut]:
+    """Length and row of every actuator; taut: the tendons."""
     infos = system.topology.actuators
-    if any(info.transmission == "tendon" for info in infos):
-        taut = tendons(system, frame, q)
     at = _Place(system, frame, q, taut)
     return [KINDS[info.transmission](at, info, gear) for info, gear in zip(infos, system.actuators.gear, strict=True)]
 

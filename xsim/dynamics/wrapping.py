@@ -120,12 +120,16 @@ def _reflection(ratio_a, ratio_b, apart):
     limits = [jnp.arctan2(jnp.sqrt((1.0 - x) * (1.0 + x)), x) for x in (ratio_a, ratio_b)]
     low, high = jnp.maximum(apart - limits[1], 0.0), jnp.minimum(limits[0], apart)
     x = jnp.clip(apart * (1.0 - ratio_a) / (2.0 - ratio_a - ratio_b), low, high)
-    for _ in range(NEWTON_STEPS):
+
+    def closer(_, bounds):
+        low, high, x = bounds
         excess = _incidence(ratio_a, x) - _incidence(ratio_b, apart - x)
         low, high = jnp.where(excess < 0, x, low), jnp.where(excess > 0, x, high)
         step = x - excess / (_incidence_slope(ratio_a, x) + _incidence_slope(ratio_b, apart - x))
-        x = jnp.where((step >= low) & (step <= high), step, 0.5 * (low + high))
-    return x
+        return low, high, jnp.where((step >= low) & (step <= high), step, 0.5 * (low + high))
+
+    # A loop, which the compiler cannot melt into one expression that it computes again for every use.
+    return jax.lax.fori_loop(0, NEWTON_STEPS, closer, tuple(jnp.broadcast_arrays(low, high, x)))[2]
 
 
 @_reflection.defjvp
@@ -138,6 +142,7 @@ def _(primals, tangents):
     return x, rest / (slope_a + slope_b)
 
 
+@stage
 def _inside(plane: _Plane) -> _Planar:
     """Through the circle's inside, which a straight way meets by itself: else by the nearest point of the circle."""
     touches = plane.apart < total(_arcs(plane))
@@ -156,6 +161,7 @@ def _inside(plane: _Plane) -> _Planar:
 # ---- around ------------------------------------------------------------------------------------------------------------------
 
 
+@stage
 def _around(plane: _Plane, wraps, long, sweep) -> _Planar:
     """Around the circle by the angle ``sweep`` from a's direction to b's, against the sense of the smaller one where ``long``."""
     r, sense, length = plane.radius, jnp.where(long, -1.0, 1.0), plane.radius * sweep
@@ -167,6 +173,7 @@ def _around(plane: _Plane, wraps, long, sweep) -> _Planar:
     return _Planar(wraps, length, r * (sweep - total(_arcs(plane))), tuple(ends))
 
 
+@stage
 def _arcs(plane: _Plane) -> list:
     """At each point, the angle between its direction and that of its tangents' contacts."""
     return [jnp.arctan2(_tangent(x, plane.radius), plane.radius) for x in plane.distances]
@@ -177,6 +184,7 @@ def _shortest(plane: _Plane, side) -> _Planar:
     return _around(plane, plane.apart > total(_arcs(plane)), False, plane.apart)
 
 
+@stage
 def _same_class(plane: _Plane, side) -> _Planar:
     """The taut form of the way from a to the side site to b (found to be the rule of MuJoCo 4.0.0)."""
     (_, across_a), (_, across_b) = plane.axes
@@ -185,6 +193,7 @@ def _same_class(plane: _Plane, side) -> _Planar:
     return _around(plane, sweep > total(_arcs(plane)), long, sweep)
 
 
+@stage
 def _nearest_side(plane: _Plane, side) -> _Planar:
     """The way whose middle is on the side of the side site, if the straight one is barred or passes beyond the centre (MuJoCo 3.2)."""
     arcs = _arcs(plane)
@@ -216,6 +225,7 @@ RULES = {"3.2": _nearest_side, "4.0": _same_class}
 # ---- in space ----------------------------------------------------------------------------------------------------------------
 
 
+@stage
 def _plane(kind: str, a, b, radius) -> _Plane:
     """The plane of two points that are not at its centre."""
     la, lb = safe_norm(a), safe_norm(b)
@@ -282,6 +292,7 @@ def _wrap(kind, rule, a, b, radius, side) -> Way:
     )
 
 
+@stage
 def _in_space(plane: _Plane, planar: _Planar) -> Way:
     contacts, slopes = [], []
     for (out, across), end in zip(plane.axes, planar.ends, strict=True):
@@ -290,6 +301,7 @@ def _in_space(plane: _Plane, planar: _Planar) -> Way:
     return Way(planar.length, planar.curve, 1.0, contacts[0], contacts[1], (slopes[0], slopes[1]))
 
 
+@stage
 def _raised(way: Way, planar: _Planar, wraps, low, high) -> Way:
     """A way seen along the cylinder's axis, with the heights of its points: unrolled, it is straight."""
     width = jnp.where(wraps, planar.length, 1.0)

@@ -66,6 +66,7 @@ def read_submodels(document: Document, relations: Relations, read: Callable[[Ele
         if node.tag != "model":
             continue
         e = Element(node, node.file)
+        e.choice("content_type", ("text/xml",), "text/xml")
         path = locate(e, "file", e.string("file"))
         if path not in files:
             files[path] = Submodel(read(e, path))

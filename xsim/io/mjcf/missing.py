@@ -12,7 +12,7 @@ from ..errors import Notes
 
 __all__ = ["note_missing"]
 
-CONTACTS = ("touch", "rangefinder", "distance", "normal", "fromto")
+CONTACTS = ("touch", "distance", "normal", "fromto")
 LIMITS = ("jointlimitpos", "jointlimitvel", "jointlimitfrc", "tendonlimitpos", "tendonlimitvel", "tendonlimitfrc")
 
 
