@@ -44,7 +44,9 @@ def lines(shape, p, v):
 def aimed(shape, n, seed=0):
     rng = np.random.default_rng(seed)
     p = rng.uniform(-1.5, 1.5, (n, 3))
-    return lines(shape, p, rng.uniform(-0.7, 0.7, (n, 3)) - p)
+    v = rng.uniform(-0.7, 0.7, (n, 3)) - p
+    v[:40] = np.sign(v[:40])  # along diagonals
+    return lines(shape, p, v)
 
 
 def ground(x, y):

@@ -653,8 +653,8 @@ def test_writer_refuses_what_the_format_cannot_say():
     for changed in (
         replace(spec, option=replace(spec.option, integrator="rk4")),
         replace(spec, bodies=(replace(b, inertial=InertialSpec(1.0)),)),
-        replace(spec, bodies=(replace(b, joint=JointSpec("hinge", params={"axes": np.array([[0.6, 0.8, 0]])})),)),
-        replace(spec, bodies=(replace(b, joint=JointSpec("screw")),)),
+        replace(spec, bodies=(replace(b, joints=JointSpec("hinge", params={"axes": np.array([[0.6, 0.8, 0]])})),)),
+        replace(spec, bodies=(replace(b, joints=JointSpec("screw")),)),
         replace(spec, bodies=(replace(b, geoms=(replace(b.geoms[0], shape="ellipsoid"),)),)),
     ):
         with pytest.raises(ValueError):

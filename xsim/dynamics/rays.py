@@ -184,8 +184,9 @@ def _reach(p, v, corners):
 
 def _across(v):
     """Two directions at right angles to a line."""
-    small = jnp.minimum(jnp.minimum(jnp.abs(v[0]), jnp.abs(v[1])), jnp.abs(v[2]))
-    first = cross(v, tuple(jnp.where(jnp.abs(x) == small, 1.0, 0.0) for x in v))
+    x, y, z = (jnp.abs(c) for c in v)
+    steep = x > jnp.maximum(y, z)
+    first = cross(v, (jnp.where(steep, 0.0, 1.0), jnp.where(steep, 1.0, 0.0), 0.0))
     return first, cross(v, first)
 
 

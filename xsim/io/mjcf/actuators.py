@@ -40,7 +40,7 @@ def read_actuators(document: Document, bodies: Bodies, tendons: list[TendonSpec]
             raise e.error(f"the actuator needs the plugin {e.raw('plugin') or e.raw('instance')!r}; allowed: actuators without plugins")
         name = index.add("actuator", e, len(out))
         out.append(_actuator(document, bodies, tendons, index, e, name, user))
-    return padded(out)
+    return padded(document, out, user)
 
 
 def _actuator(

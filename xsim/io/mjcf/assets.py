@@ -48,7 +48,7 @@ def read_assets(document: Document, index: Index) -> Assets:
 
     files = _Files()
     meshes = [_mesh(document, e, files, index, i) for i, e in numbered("mesh")]
-    hfields = [_hfield(e, files, index, i) for i, e in numbered("hfield")]
+    hfields = [_hfield(document, e, files, index, i) for i, e in numbered("hfield")]
     textures: dict[str, dict] = {}
     for i, e in numbered("texture"):
         texture = _texture(document, e)
@@ -167,7 +167,7 @@ def _check(e: Element, mesh: Triangles) -> None:
         raise e.error(f"face {number} has the vertices {found}; allowed: 0 to {len(mesh.vertices) - 1}", source)
 
 
-def _hfield(e: Element, files: _Files, index: Index, number: int) -> HfieldSpec:
+def _hfield(document: Document, e: Element, files: _Files, index: Index, number: int) -> HfieldSpec:
     name = _name(e, index, number)
     size = e.floats("size", 4)
     if size is None or not (size > 0).all():
@@ -180,12 +180,14 @@ def _hfield(e: Element, files: _Files, index: Index, number: int) -> HfieldSpec:
         kind = _type(e, HFIELD_TYPES, {".png": "png"}, "binary")
         data, path = files.read(e)
         heights = read_heights(data, kind, e)
+        document.budget.spend(e, numbers=heights.size)
         if any(shape) and shape != heights.shape:
             raise e.error(f"found {shape[0]} rows, {shape[1]} columns; allowed: what the file has, {heights.shape}", "nrow")
     else:
         e.raw("content_type")
         if min(shape) < 1 or shape[0] * shape[1] > _CELLS:
             raise e.error(f"found {shape[0]} rows, {shape[1]} columns; allowed: from 1 to {_CELLS} cells, or a file", "nrow")
+        document.budget.spend(e, numbers=shape[0] * shape[1])
         if elevation is not None and len(elevation) != shape[0] * shape[1]:
             raise e.error(f"found {len(elevation)} numbers; allowed: nrow ncol, {shape[0]} x {shape[1]}", "elevation")
         # Written as it is seen from above: the first row is at the largest y.

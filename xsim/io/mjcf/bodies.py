@@ -229,14 +229,15 @@ def _numbered(drafts: list[Draft], document: Document, meshes: list[MeshSpec], i
         if body.parent is not None:
             bodies.append(_body(body, i, number[id(body.parent)], names))
     held: list[list[GeomSpec]] = [[] for _ in drafts]
-    for owner, geom in zip(owners, padded(geoms), strict=True):
+    for owner, geom in zip(owners, padded(document, geoms, sizes["geom"]), strict=True):
         held[owner + 1].append(geom)
-    joints = iter(padded([joint for body in drafts for joint in _joints(body)]))
+    joints = iter(padded(document, [joint for body in drafts for joint in _joints(body)], sizes["jnt"]))
     bodies = [
         replace(spec, geoms=tuple(own), joints=tuple(next(joints) for _ in body.joints))
-        for spec, body, own in zip(padded(bodies), drafts[1:], held[1:], strict=True)
+        for spec, body, own in zip(padded(document, bodies, sizes["body"]), drafts[1:], held[1:], strict=True)
     ]
-    return Bodies(bodies, held[0], padded(sites), padded(cameras), lights, meshes)
+    sites, cameras = padded(document, sites, sizes["site"]), padded(document, cameras, sizes["cam"])
+    return Bodies(bodies, held[0], sites, cameras, lights, meshes)
 
 
 def _joints(body: Draft) -> list[JointSpec]:

@@ -30,7 +30,7 @@ def read_custom(document: Document, index: Index) -> dict[str, dict]:
         for number, e in enumerate(elements):
             e.string("name")
             index.add(kind, e, number)
-    return {kind: {e.string("name"): _KINDS[kind](index, e) for e in elements} for kind, elements in found.items()}
+    return {kind: {e.string("name"): _KINDS[kind](document, index, e) for e in elements} for kind, elements in found.items()}
 
 
 def read_extensions(document: Document, index: Index) -> None:
@@ -47,21 +47,22 @@ def read_extensions(document: Document, index: Index) -> None:
             instance.skip()
 
 
-def _numeric(index: Index, e: Element) -> np.ndarray:
+def _numeric(document: Document, index: Index, e: Element) -> np.ndarray:
     given = e.floats("data", default=())
     size = integer(e, "size", len(given))
     if not 1 <= size <= MAX_NUMBERS:
         raise e.error(f"found {size} numbers; allowed: from 1 to {MAX_NUMBERS}", "size")
     if len(given) > size:
         raise e.error(f"found {len(given)} numbers; allowed: {size}, as its size says", "data")
+    document.budget.spend(e, numbers=size)
     return np.concatenate([given, np.zeros(size - len(given))])
 
 
-def _text(index: Index, e: Element) -> str:
+def _text(document: Document, index: Index, e: Element) -> str:
     return e.string("data")
 
 
-def _tuple(index: Index, e: Element) -> tuple[tuple[str, str, float], ...]:
+def _tuple(document: Document, index: Index, e: Element) -> tuple[tuple[str, str, float], ...]:
     out = []
     for inner in e.all("element"):
         kind, _ = find_object(index, inner, NAMED)

@@ -81,7 +81,7 @@ class Classes:
 
     def _unknown(self, e: Element, attribute: str) -> ParseError:
         name = e._node.attrib[attribute]
-        return e.error(f"unknown default class {name!r}; {allowed(name, self._classes)}", attribute)
+        return e.error(f"unknown default class {name!r}; {allowed(name, list(self._classes)[:50])}", attribute)
 
     def name(self, e: Element) -> str:
         """The class of an element: its own, else the nearest childclass of the bodies and frames around it, else main."""

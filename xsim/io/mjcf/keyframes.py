@@ -76,6 +76,7 @@ def key_numbers(document: Document, key: Element, name: str) -> np.ndarray | Non
     key.floats(name)
     rest = np.nan if name in ("qpos", "mpos", "mquat") else 0.0
     out, said = [np.zeros(0)], False
+    document.budget.spend(key, numbers=sum(width for _, width in _slots(document)[name]))
     for node, width in _slots(document)[name]:
         words = ((node.keys or {}).get(mark) or {}).get(name)
         out.append(np.full(width, rest) if words is None else np.array(words.split(), float))

@@ -11,10 +11,11 @@ from ..reader import Element
 if TYPE_CHECKING:
     from .compiler import Compiler
 
-__all__ = ["MAX_CHARACTERS", "MAX_NODES", "Budget", "Node", "scope"]
+__all__ = ["MAX_CHARACTERS", "MAX_NODES", "MAX_NUMBERS", "Budget", "Node", "scope"]
 
 MAX_NODES = 500_000  # elements of one model with everything included, attached and replicated
 MAX_CHARACTERS = 30_000_000  # of the names made for them
+MAX_NUMBERS = 50_000_000  # of arrays that are longer than what the file writes
 
 
 class Node:
@@ -101,19 +102,22 @@ class Node:
 
 
 class Budget:
-    """What one model may grow to. Files that include, attach or replicate can ask for more than any memory holds."""
+    """What one model may grow to. Files that include, attach, replicate or name sizes can ask for more than any memory holds."""
 
     def __init__(self):
-        self._nodes = self._characters = 0
+        self._nodes = self._characters = self._numbers = 0
 
-    def spend(self, e: Element, nodes: int = 0, characters: int = 0) -> None:
-        """Take in elements, or characters of made names, because of an element. Raises ParseError above the bounds."""
+    def spend(self, e: Element, nodes: int = 0, characters: int = 0, numbers: int = 0) -> None:
+        """Take in elements, characters of made names, or numbers filled in, because of an element. Raises ParseError above the bounds."""
         self._nodes += nodes
         self._characters += characters
+        self._numbers += numbers
         if self._nodes > MAX_NODES:
             raise e.error(f"the model grows to {self._nodes} elements; allowed: {MAX_NODES}")
         if self._characters > MAX_CHARACTERS:
             raise e.error(f"the names of the model grow to {self._characters} characters; allowed: {MAX_CHARACTERS}")
+        if self._numbers > MAX_NUMBERS:
+            raise e.error(f"the arrays of the model grow to {self._numbers} numbers; allowed: {MAX_NUMBERS}")
 
 
 def scope(element: Element) -> Compiler:

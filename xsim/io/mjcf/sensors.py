@@ -45,6 +45,7 @@ def read_sensors(document: Document, bodies: Bodies, tendons: list[TendonSpec], 
             raise e.error(f"the sensor needs the plugin {e.raw('plugin') or e.raw('instance')!r}; allowed: sensors without plugins")
         name = index.add("sensor", e, len(out))
         kind = SENSORS[e.tag] if e.tag != "user" else _user(e)
+        document.budget.spend(e, numbers=kind.dim)
         measured, reference = kind.read(bodies, tendons, index, e)
         cutoff = e.number("cutoff", 0.0, nonnegative=True)
         if cutoff > 0 and kind.data in ("axis", "quaternion") and e.tag != "normal":
@@ -63,7 +64,7 @@ def read_sensors(document: Document, bodies: Bodies, tendons: list[TendonSpec], 
                 source=e.source,
             )
         )
-    return padded(out)
+    return padded(document, out, user)
 
 
 def find_object(index: Index, e: Element, words: tuple[str, ...], ending: str = "obj") -> tuple:

@@ -29,7 +29,7 @@ def read_tendons(document: Document, bodies: Bodies, index: Index, user: int) ->
         e = document.resolve(element, "tendon")
         path = _spatial(shapes, index, e) if e.tag == "spatial" else _fixed(document, bodies, index, e)
         out.append(_tendon(document, e, name, path, index, user))
-    return padded(out)
+    return padded(document, out, user)
 
 
 def _tendon(document: Document, e: Element, name: str, path: tuple[WrapSpec, ...], index: Index, user: int) -> TendonSpec:

@@ -79,14 +79,15 @@ def read_rgba(e: Element) -> tuple[float, float, float, float] | None:
 
 
 def read_user(e: Element, length: int, default: Sequence[float] = ()) -> tuple[float, ...]:
-    """Users' numbers, filled up with zeros to a length (-1: as given). Raises ParseError where there are more."""
+    """Users' numbers as given. Raises ParseError where there are more than a length (-1: any)."""
     value = e.floats("user", default=default)
     if 0 <= length < len(value):
         raise e.error(f"found {len(value)} numbers; allowed: {length}, as <size> says", "user")
-    return (*value.tolist(), *[0.0] * (length - len(value)))
+    return tuple(value.tolist())
 
 
-def padded(specs: list) -> list:
-    """Specs whose users' numbers all have the length of the longest."""
-    longest = max((len(s.user) for s in specs), default=0)
+def padded(document: Document, specs: list, length: int) -> list:
+    """Specs whose users' numbers are filled up with zeros to a length, at least that of the longest. Raises ParseError for too many."""
+    longest = max([length, *(len(s.user) for s in specs)])
+    document.budget.spend(next(iter(document.sections("size")), document.root), numbers=len(specs) * max(longest, 0))
     return [replace(s, user=s.user + (0.0,) * (longest - len(s.user))) if len(s.user) < longest else s for s in specs]
