@@ -26,7 +26,7 @@ BASE = 0.3
 SURFACES = {"mesh": MeshInfo(Table(POINTS), Table(HULL.simplices)), "hfield": HfieldInfo(Table(HEIGHTS), BASE)}
 SIZES = {
     "sphere": (0.5, 0.0, 0.0), "capsule": (0.3, 0.5, 0.0), "cylinder": (0.4, 0.5, 0.0), "ellipsoid": (0.6, 0.3, 0.4),
-    "box": (0.5, 0.3, 0.4), "mesh": (1.2, 0.9, 1.0), "hfield": (0.9, 0.7, 0.6), "plane": (0.8, 0.6, 0.0),
+    "box": (0.5, 0.3, 0.4), "mesh": (1.0, 0.5, 2.0), "hfield": (0.9, 0.7, 0.6), "plane": (0.8, 0.6, 0.0),
 }  # fmt: skip
 EVERY = pytest.mark.parametrize("shape", SIZES)
 
@@ -45,7 +45,7 @@ def aimed(shape, n, seed=0):
     rng = np.random.default_rng(seed)
     p = rng.uniform(-1.5, 1.5, (n, 3))
     v = rng.uniform(-0.7, 0.7, (n, 3)) - p
-    v[:40] = np.sign(v[:40])  # along diagonals
+    v[:40] = np.sign(v[:40]) * SIZES[shape]  # along diagonals
     return lines(shape, p, v)
 
 
@@ -99,7 +99,7 @@ def test_first_border(shape, x64):
         low, high = np.where(same, middle, low), np.where(same, high, middle)
     expected = np.where(changes.any(1), high, np.inf)
     grazed = kept & (found < expected - 1e-9)  # in and out between two samples
-    assert (changes.any(1) & kept).sum() > 100 and grazed.sum() < 5
+    assert (changes.any(1) & kept).sum() > 80 and grazed.sum() < 5
     with np.errstate(invalid="ignore"):
         assert (state(np.where(grazed, found + 1e-9, 0)) != along[:, 0])[grazed].all()
         ok = (found == expected) | (np.abs(found - expected) < 1e-9) | grazed

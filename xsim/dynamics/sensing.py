@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -358,7 +359,7 @@ def _projection(f: Facts, info):
     number = info.reference[1]
     camera = f.system.topology.cameras[number]
     width, height = camera.resolution
-    focal = (0.5 * height / float(jnp.tan(0.5 * camera.fovy)),) * 2
+    focal = (0.5 * height / math.tan(0.5 * camera.fovy),) * 2
     if all(camera.sensor_size):
         focal = tuple(camera.intrinsic[i] / camera.sensor_size[i] * camera.resolution[i] for i in (0, 1))
     return _projected(f.spot(info.object).pos, f.cameras[number], (width, height), focal)
