@@ -27,9 +27,9 @@ WHEELS = {"3.2": "3.2.7", "4.0": "4.0.0"}
 CLOSE = 1e-7
 LARGE = 80  # velocities: above, the facts hold no mass matrices
 HUGE = 400  # velocities: above, an evaluation takes minutes
-WAITING = ("touch", "rangefinder", "distance", "normal", "fromto", "jointlimitpos", "jointlimitvel", "jointlimitfrc", "tendonlimitpos",
+WAITING = ("touch", "distance", "normal", "fromto", "jointlimitpos", "jointlimitvel", "jointlimitfrc", "tendonlimitpos",
            "tendonlimitvel", "tendonlimitfrc", "user", "plugin")  # fmt: skip
-"""Sensors of contacts and limits, which wait for those; rangefinders have a test of their own."""
+"""Sensors of contacts and limits, which wait for those."""
 
 
 def models() -> list[Path]:
