@@ -13,6 +13,7 @@ from .document import Document
 from .geoms import read_surface
 from .index import Index
 from .macros import integers
+from .references import split_names
 from .values import flag, integer, read_rgba
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def _flex(document: Document, index: Index, e: Element, name: str, places: list[
 
 def _points(index: Index, e: Element) -> tuple[list[int], np.ndarray]:
     """Bodies of the vertices, and their coordinates there."""
-    owners = [index.named("body", e, "body", word) for word in e.string("body").split()]
+    owners = [index.named("body", e, "body", word) for word in split_names(e.string("body"))]
     flat = e.floats("vertex")
     if flat is None:
         return owners, np.zeros((len(owners), 3))

@@ -14,6 +14,7 @@ from .macros import BARE, Maker, integers, read_asset
 from .mesh_files import read_triangles
 from .nodes import Node
 from .orientation import read_pose
+from .references import join_names
 from .values import flag, integer
 
 __all__ = ["flexcomp"]
@@ -62,7 +63,7 @@ def flexcomp(document: Document, e: Element) -> tuple[list[Node], dict[str, list
         owners.append(f"{name}_{i}")
     fixed = pinned[used]
     flex = _flex(
-        e, make, kind, dim, made, used, name=name, body=parent if fixed.all() else " ".join(owners),
+        e, make, kind, dim, made, used, name=name, body=join_names([parent] if fixed.all() else owners),
         vertex=vertices if fixed.any() else None, element=np.searchsorted(used, made.elements),
     )  # fmt: skip
     return bodies, {"deformable": [flex], "equality": _equality(e, make, name)}

@@ -90,15 +90,20 @@ class Node:
     @classmethod
     def of(cls, element: Element) -> Node:
         """The node of an element of a parsed file (everything inside it included); text is left out."""
-        root = cls(element.tag, dict(element._node.attrib), element.file, element.line)
+        root = cls(element.tag, _attributes(element), element.file, element.line)
         stack = [(element, root)]
         while stack:
             old, new = stack.pop()
             for child in old.children():
-                twin = cls(child.tag, dict(child._node.attrib), child.file, child.line)
+                twin = cls(child.tag, _attributes(child), child.file, child.line)
                 new.append(twin)
                 stack.append((child, twin))
         return root
+
+
+def _attributes(e: Element) -> dict[str, str]:
+    """Attributes as written; an empty name is none, as in MuJoCo."""
+    return {key: value for key, value in e._node.attrib.items() if value or key != "name"}
 
 
 class Budget:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from ..reader import Element
 from .nodes import Budget, Node, scope
 
-__all__ = ["SECTIONS", "Name", "Relations", "names", "references", "rename"]
+__all__ = ["SECTIONS", "Name", "Relations", "join_names", "names", "references", "rename", "split_names"]
 
 Name = tuple[str, str]  # kind and name
 
@@ -28,6 +28,7 @@ _REFERENCES = {
 }  # fmt: skip
 _TYPED = {"objname": "objtype", "refname": "reftype"}
 _FILES = ("mesh", "hfield", "texture")  # named after their file where they have no name
+_END = "\0"  # of a name in a list that a macro makes: names may hold spaces, and no XML holds this
 
 
 def names(node: Node) -> Iterator[tuple[Node, Name]]:
@@ -51,6 +52,20 @@ def _file_name(node: Node) -> str:
     return file.replace("\\", "/").rsplit("/", 1)[-1].rsplit(".", 1)[0]
 
 
+def split_names(text: str) -> list[str]:
+    """The names of an attribute that holds several."""
+    return text.split(_END)[:-1] if _END in text else text.split()
+
+
+def join_names(names: Iterable[str]) -> str:
+    """An attribute that holds these names, whatever is in them."""
+    return "".join(name + _END for name in names)
+
+
+def _listed(node: Node, attribute: str) -> bool:
+    return node.tag == "flex" and attribute == "body"
+
+
 def references(node: Node) -> Iterator[tuple[Node, str, Name]]:
     """What a node and the elements inside refer to: element, attribute, kind and name. Default classes are not among them."""
     for n in node.walk():
@@ -61,7 +76,7 @@ def references(node: Node) -> Iterator[tuple[Node, str, Name]]:
                 kind = "body" if kind == "xbody" else kind
             if not value or kind is None or kind == "class":
                 continue
-            for word in value.split() if n.tag == "flex" and attribute == "body" else [value]:
+            for word in split_names(value) if _listed(n, attribute) else [value]:
                 yield n, attribute, (kind, word)
 
 
@@ -79,7 +94,7 @@ def rename(node: Node, namer: Callable[[Name], str], e: Element, budget: Budget)
         budget.spend(e, characters=len(new) if new != name else 0)
         values.setdefault((id(n), attribute), (n, []))[1].append(new)
     for (_, attribute), (n, words) in values.items():
-        n.attrib[attribute] = " ".join(words)
+        n.attrib[attribute] = join_names(words) if _listed(n, attribute) else words[0]
 
 
 class Relations:
