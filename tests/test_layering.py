@@ -20,7 +20,7 @@ LAYERS = (
     ("structure",),
     ("model",),
     ("rows", "bodies"),
-    ("devices",),
+    ("devices", "softness"),
     ("build", "dynamics"),
     ("load",),
     ("randomize", "sysid"),

@@ -3,7 +3,7 @@
 import jax
 
 from . import models, sysid
-from .build import build, with_integrator, with_rows
+from .build import with_integrator, with_rows
 from .dynamics.reactions import Reactions, reactions
 from .dynamics.start import gaps, init, project, state_from_poses
 from .dynamics.step import (
@@ -32,7 +32,7 @@ from .envs import make_env
 from .io import parse, parse_text
 from .io.errors import ParseError, UnsupportedWarning
 from .jointtypes import ElementaryJoint, GeneralJoint, JointType, Parameter, register_joint
-from .load import load, loads
+from .load import build, load, loads
 from .model import Data, Flags, Model, State
 from .randomize import randomize
 from .spec import ModelSpec

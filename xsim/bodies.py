@@ -187,6 +187,8 @@ def _add_rows(tree: Tree, body: BodySpec, joint: JointSpec, v: int, nv: int) -> 
     if joint.actuator_force_range is not None:
         for side, x in zip(("lower", "upper"), joint.actuator_force_range, strict=True):
             tree.rowed[f"limit.actuator_{side}"] += [(v + i, x) for i in range(nv)]
+    if joint.angle_limit is not None:
+        tree.rowed["limit.angle"].append((v, joint.angle_limit))
     for name, stem in (("position_range", ""), ("velocity_range", "velocity_"), ("force_range", "force_")):
         value = getattr(joint, name)
         if value is None:

@@ -1,4 +1,4 @@
-"""build(spec) -> Model: order and number the tree, expand joints into links, draw random axes, check, make leaves."""
+"""assemble(spec) -> Model: order and number the tree, expand joints into links, draw random axes, check, make leaves."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from .model import (
     Coupling,
     Dof,
     ElementForce,
+    Equality,
     Function,
     Geom,
     Joint,
@@ -30,9 +31,11 @@ from .model import (
     Model,
     Option,
     Site,
+    Soft,
     Tendon,
 )
 from .rows import read_constraints
+from .softness import read_softness
 from .spec import ROWS, GeomSpec, ModelSpec
 from .structure import GeomInfo, HfieldInfo, MeshInfo, SolidInfo, Table, Topology
 
@@ -45,16 +48,12 @@ FORCE_ROWS = {"stop": (2,), "vector": (3,)}
 DRAWABLE = ("box", "sphere", "capsule", "cylinder", "ellipsoid", "cone", "plane", "axes")
 GEOM_SIZES = {"size": "ngeom", "mass": "nmass", "pos": "ngeom", "quat": "ngeom", "density": "ndensity", "fluid": "nfluid"}
 DEVICES = {"site": Site, "camera": Camera, "light": Light, "tendon": Tendon, "actuator": Actuator, "medium": Medium}
+SOFT = {"soft": Soft, "equality": Equality}
 SHAPE_SIZES = {"box": 3, "sphere": 1, "capsule": 2, "cylinder": 2, "ellipsoid": 3}
 
 
-def build(spec: ModelSpec, *, seed: int = 0) -> Model:
-    """Make a Model of a ModelSpec.
-
-    seed: for the joint parameters that are drawn (the axes of rr, rr_imp, rsaddle) and not given by the spec. The key of a draw
-    comes from the body's name, so editing one body changes no other draw. Numbers take jax's default float type.
-    Raises ValueError where the spec is inconsistent.
-    """
+def assemble(spec: ModelSpec, *, seed: int = 0) -> Model:
+    """Make a Model of a ModelSpec; length ranges that must be searched are NaN. See `xsim.build`. Raises ValueError."""
     dtype, option = jnp.result_type(float), spec.option
     _check_option(spec)
 
@@ -63,6 +62,7 @@ def build(spec: ModelSpec, *, seed: int = 0) -> Model:
     read = read_constraints(spec, bodies)
     ties, pushes = read.ties, read.pushes
     shapes, devices = _read_shapes(spec), read_devices(spec, tree)
+    softness = read_softness(spec, tree, devices.infos["tendons"])
 
     def leaf(values, *shape):
         return jnp.asarray(np.asarray(values, np.float64).reshape(shape), dtype)
@@ -99,7 +99,7 @@ def build(spec: ModelSpec, *, seed: int = 0) -> Model:
             ("npitch", len(tree.pitch)), ("nexplicit", ne),
             ("nframe", len(tree.frames)),
             ("nref", len(tree.refs)), ("nspringdamper", len(tree.spring_dampers)),
-            ("ngravity", len(tree.weights)), ("ngravcomp", len(tree.gravcomp)), ("nmocap", len(tree.mocaps)), *devices.sizes,
+            ("ngravity", len(tree.weights)), ("ngravcomp", len(tree.gravcomp)), ("nmocap", len(tree.mocaps)), *devices.sizes, *softness.sizes,
             ("ncoupling", len(read.couplings)),
             ("nconstraint", len(ties)), ("nvalue", sum(len(t.values) for t in ties)),
             ("nfunction", len(read.numbers)), ("nforce", len(pushes)),
@@ -123,6 +123,7 @@ def build(spec: ModelSpec, *, seed: int = 0) -> Model:
         forces=tuple(p.info for p in pushes),
         constraints=tuple(t.info for t in ties),
         **devices.infos,
+        soft=tuple(softness.infos),
         **_surfaces(spec),
         disabled=tuple(option.disabled),
         rules=spec.rules,
@@ -164,6 +165,7 @@ def build(spec: ModelSpec, *, seed: int = 0) -> Model:
             **{name: leaf(gathered(name), len(gathered(name)), *FORCE_ROWS.get(name, ())) for name in (*FORCE_SIZES, "preload")},
         ),
         **{name: group(cls, devices.numbers[name]) for name, cls in DEVICES.items()},
+        **{name: group(cls, softness.numbers[name]) for name, cls in SOFT.items()},
         topology=topology,
     )
 

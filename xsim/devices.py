@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +18,10 @@ _SIZES = {
     "camera": {"pos": "ncamera"},
     "light": {"pos": "nlight"},
     "medium": {"density": "nmedium", "magnetic": "nmagnetic"},
-    "tendon": {"coefficient": "ncoefficient", "divisor": "ndivisor", "stiffness": "ntendon", "spring_length": "nspringlength"},
+    "tendon": {
+        "coefficient": "ncoefficient", "divisor": "ndivisor", "stiffness": "ntendon", "spring_length": "nspringlength",
+        "range": "ntendonrange", "friction": "ntendonfriction",
+    },
     "actuator": {
         "gear": "nactuator", "damp_ratio": "ndampratio", "crank_length": "ncrank", "ctrl_range": "nctrlrange", "force_range": "nforcerange",
         "act_range": "nactrange", "length_range": "nlengthrange",
@@ -29,11 +33,15 @@ _LEAVES = {
     "camera": ("pos", "quat"),
     "light": ("pos", "dir"),
     "medium": ("density", "viscosity", "wind", "magnetic"),
-    "tendon": ("coefficient", "divisor", "stiffness", "damping", "spring_length"),
+    "tendon": ("coefficient", "divisor", "stiffness", "damping", "spring_length", "range", "friction"),
     "actuator": (
         "gear", "dynamics", "gain", "bias", "damp_ratio", "crank_length", "ctrl_range", "force_range", "act_range", "length_range",
     ),
 }  # fmt: skip
+
+
+UNKNOWN = (math.nan, math.nan)
+"""Range of a muscle's lengths that is to be found by simulation."""
 
 
 class Devices(NamedTuple):
@@ -109,12 +117,12 @@ def _tendon(spec: TendonSpec, numbers: dict[str, list], tree: Tree) -> TendonInf
             row = _row(numbers, "coefficient" if piece.kind == "joint" else "divisor", piece.value)
         path.append(PieceInfo(piece.kind, item, row, piece.side))
     _put(numbers, stiffness=spec.stiffness, damping=spec.damping)
-    return TendonInfo(spec.name, spec.kind, tuple(path), _row(numbers, "spring_length", spec.spring_length))
+    own = (("spring_length", spec.spring_length), ("range", spec.range), ("friction", spec.friction or None))
+    return TendonInfo(spec.name, spec.kind, tuple(path), *(_row(numbers, leaf, value) for leaf, value in own))
 
 
 def _actuator(spec: ActuatorSpec, numbers: dict[str, list], acts: int, off: tuple[int, ...]) -> ActuatorInfo:
-    if spec.length_range is None and "muscle" in (spec.gain, spec.bias):
-        fail(spec.source, f"actuator {spec.name!r}: the length range of a muscle must be given (lengthrange, uselimit): it is not searched")
+    searched = UNKNOWN if "muscle" in (spec.gain, spec.bias) else None
     _put(numbers, gear=spec.gear, dynamics=spec.dynamics_params, gain=spec.gain_params, bias=spec.bias_params)
     return ActuatorInfo(
         name=spec.name,
@@ -129,7 +137,7 @@ def _actuator(spec: ActuatorSpec, numbers: dict[str, list], acts: int, off: tupl
         ctrl_range=_row(numbers, "ctrl_range", spec.ctrl_range),
         force_range=_row(numbers, "force_range", spec.force_range),
         act_range=_row(numbers, "act_range", spec.act_range),
-        length_range=_row(numbers, "length_range", spec.length_range),
+        length_range=_row(numbers, "length_range", searched if spec.length_range is None else spec.length_range),
         damp_ratio=_row(numbers, "damp_ratio", spec.damp_ratio),
         crank=_row(numbers, "crank_length", spec.crank_length) if spec.transmission == "slidercrank" else None,
         enabled=spec.group not in off,

@@ -1,10 +1,24 @@
-"""load = parse + build."""
+"""load = parse + build; build = number the tree, and find what only a simulation finds."""
 
 from __future__ import annotations
 
-from .build import build
+from .build import assemble
+from .dynamics.lengths import Search, with_length_ranges
 from .io import parse, parse_text
 from .model import Model
+from .spec import ModelSpec
+
+
+def build(spec: ModelSpec, *, seed: int = 0) -> Model:
+    """Make a Model of a ModelSpec.
+
+    seed: for the joint parameters that are drawn (the axes of rr, rr_imp, rsaddle) and not given by the spec. The key of a draw
+    comes from the body's name, so editing one body changes no other draw. Numbers take jax's default float type. The length ranges of
+    muscles that give none are searched by simulation.
+    Raises ValueError where the spec is inconsistent.
+    """
+    given = spec.option.solver.get("length_range", {})
+    return with_length_ranges(assemble(spec, seed=seed), Search(**{name: x for name, x in given.items() if name in Search._fields}))
 
 
 def load(path, *, format: str | None = None, strict: bool = False, seed: int = 0, **options) -> Model:

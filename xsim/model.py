@@ -19,8 +19,8 @@ import jax.numpy as jnp
 from .structure import FunctionInfo, Table, Topology
 
 __all__ = [
-    "Actuator", "Body", "Camera", "Constraint", "Coupling", "Data", "Dof", "ElementForce", "Flags", "Function", "Geom", "Joint", "Leaf",
-    "Light", "Limit", "Medium", "Model", "Option", "Site", "State", "Tendon",
+    "Actuator", "Body", "Camera", "Constraint", "Coupling", "Data", "Dof", "ElementForce", "Equality", "Flags", "Function", "Geom",
+    "Joint", "Leaf", "Light", "Limit", "Medium", "Model", "Option", "Site", "Soft", "State", "Tendon",
 ]  # fmt: skip
 
 
@@ -117,6 +117,7 @@ class Limit:
 
     lower: Any = _leaf("nlower", "m or rad", "least position")
     upper: Any = _leaf("nupper", "m or rad", "largest position")
+    angle: Any = _leaf("nangle", "rad", "largest rotation of balls", ">= 0")
     velocity_lower: Any = _leaf("nvelocity_lower", "m/s or rad/s", "least velocity")
     velocity_upper: Any = _leaf("nvelocity_upper", "m/s or rad/s", "largest velocity")
     force_lower: Any = _leaf("nforce_lower", "N or N m", "least force of the drive")
@@ -206,6 +207,27 @@ class Tendon:
     stiffness: Any = _leaf("ntendon", "N/m", "spring stiffness", ">= 0")
     damping: Any = _leaf("ntendon", "N s/m", "viscous damping", ">= 0")
     spring_length: Any = _leaf("nspringlength 2", "m", "lengths between which the spring is at rest")
+    range: Any = _leaf("ntendonrange 2", "m", "least and largest length")
+    friction: Any = _leaf("ntendonfriction", "N", "dry friction", ">= 0")
+
+
+@_group
+class Soft:
+    """How soft the constraints are that are kept softly (MuJoCo's numbers)."""
+
+    solref: Any = _leaf("nsoft 2", "s and 1", "time constant and damping ratio; both negative: minus stiffness, minus damping")
+    solimp: Any = _leaf("nsoft 5", "1, m or rad", "impedance: least, largest, width, midpoint, power")
+    margin: Any = _leaf("nsoft", "m or rad", "distance at which a limit begins to act")
+
+
+@_group
+class Equality:
+    """Equalities that are kept softly."""
+
+    anchor: Any = _leaf("nanchor 3", "m", "point in the first body (connect) or in the second (weld)")
+    relpose: Any = _leaf("nrelpose 7", "m and 1", "pose of the second body of a weld in the first")
+    torque_scale: Any = _leaf("ntorquescale", "m", "weight of a weld's rotation beside its translation")
+    polynomial: Any = _leaf("npolynomial 5", "of the coordinates", "first coordinate as a polynomial of the second")
 
 
 @_group
@@ -227,7 +249,7 @@ class Actuator:
 _GROUPS = {
     "option": Option, "body": Body, "geom": Geom, "joint": Joint, "dof": Dof, "limit": Limit, "coupling": Coupling,
     "constraint": Constraint, "function": Function, "force": ElementForce, "site": Site, "camera": Camera, "light": Light,
-    "tendon": Tendon, "actuator": Actuator, "medium": Medium,
+    "tendon": Tendon, "actuator": Actuator, "medium": Medium, "soft": Soft, "equality": Equality,
 }  # fmt: skip
 ROW_LEAVES = {"dof.friction": "nfriction", **{f"limit.{f.name}": f"n{f.name}" for f in dataclasses.fields(Limit)}}
 
@@ -252,6 +274,8 @@ class Model:
     tendon: Tendon
     actuator: Actuator
     medium: Medium
+    soft: Soft
+    equality: Equality
     topology: Topology
 
     nq = property(lambda self: self.topology.size("nq"), doc="Width of q.")

@@ -9,7 +9,7 @@ import numpy as np
 
 __all__ = [
     "ActuatorInfo", "BodyInfo", "CameraInfo", "ConstraintInfo", "ForceInfo", "FunctionInfo", "GeomInfo", "HfieldInfo", "JointInfo",
-    "KeyInfo", "Link", "MeshInfo", "PieceInfo", "SensorInfo", "SiteInfo", "SolidInfo", "Table", "TendonInfo", "Topology",
+    "KeyInfo", "Link", "MeshInfo", "PieceInfo", "SensorInfo", "SiteInfo", "SoftInfo", "SolidInfo", "Table", "TendonInfo", "Topology",
 ]  # fmt: skip
 
 
@@ -210,12 +210,15 @@ class PieceInfo(NamedTuple):
 
 
 class TendonInfo(NamedTuple):
-    """spring: row of tendon.spring_length, None: its length where the joints' springs are at rest."""
+    """spring: row of tendon.spring_length, None: its length where the joints' springs are at rest. range, friction: rows of the leaves of
+    these names, None where it has none."""
 
     name: str
     kind: str
     path: tuple[PieceInfo, ...]
     spring: int | None
+    range: int | None = None
+    friction: int | None = None
 
 
 class ActuatorInfo(NamedTuple):
@@ -251,6 +254,27 @@ class SensorInfo(NamedTuple):
     address: int
     dim: int
     cutoff: float
+
+
+class SoftInfo(NamedTuple):
+    """A constraint that is kept softly (MuJoCo's constraint model), see `xsim.dynamics.soft`.
+
+    kind and items: the equalities ``"connect"``, ``"weld"`` (two bodies, with ``sites`` two sites), ``"joint"`` (one or two dofs),
+    ``"tendon"`` (one or two tendons); dry friction ``"friction"`` (a dof), ``"tendon_friction"`` (a tendon); limits ``"lower"``,
+    ``"upper"`` (a dof), ``"angle"`` (first dof of a ball), ``"tendon_lower"``, ``"tendon_upper"`` (a tendon).
+    soft: row of soft.solref, solimp, margin. row: of its own number or numbers (dof.friction, limit.lower, limit.upper, limit.angle,
+    tendon.friction, tendon.range, equality.anchor, equality.polynomial). pose: row of equality.relpose, None: as at the start.
+    scale: row of equality.torque_scale.
+    """
+
+    kind: str
+    name: str
+    items: tuple[int, ...]
+    soft: int
+    row: int | None = None
+    sites: bool = False
+    pose: int | None = None
+    scale: int | None = None
 
 
 class KeyInfo(NamedTuple):
@@ -304,6 +328,7 @@ class Topology:
     actuators: tuple[ActuatorInfo, ...] = ()
     sensors: tuple[SensorInfo, ...] = ()
     keys: tuple[KeyInfo, ...] = ()
+    soft: tuple[SoftInfo, ...] = ()
     meshes: tuple[MeshInfo, ...] = ()
     hfields: tuple[HfieldInfo, ...] = ()
     disabled: tuple[str, ...] = ()

@@ -19,7 +19,8 @@ from .loops import active
 from .manifold import integrate, rates, shifted
 from .passive import quadratic
 from .projection import project
-from .solve import Motion, acceleration, ahead_rows, with_fall
+from .soft import has_soft
+from .solve import Motion, acceleration, ahead_rows, constraint_force, with_fall
 from .system import System
 
 
@@ -47,9 +48,23 @@ def _velocity(system: System, s: Moving, tau, ctrl, damped, sprung, ahead=0.0, s
     """The velocity after smooth forces, then after the impulses of friction, limits and servos."""
     driven, inputs = drive(system, s.v, tau, ctrl), (tuple(s.act), tuple(split_controls(system.topology, ctrl).actuators))
     closed = tuple(closing(system, s.q, s.v))
-    x = acceleration(Motion(system, s.q, s.v, driven.tau, *inputs, damped, sprung, driven.hold, closed, ahead, slopes))
+    motion = Motion(system, s.q, s.v, driven.tau, *inputs, damped, sprung, driven.hold, closed, ahead, slopes)
+    if has_soft(system.topology):
+        return _soft_velocity(s, motion)
+    x = acceleration(motion)
     v, solved = apply_impulses(system, s.q, shifted(s.v, x.a, system.dt), driven.servo)
     return Change(v, x.pivot, solved)
+
+
+def _soft_velocity(s: Moving, motion: Motion) -> Change:
+    """The same with soft constraints: their forces are those without what is implicit, which then moves under them (MuJoCo)."""
+    explicit = motion._replace(damped=0.0, sprung=0.0, ahead=0.0, slopes="", soft=True)
+    x = acceleration(explicit)
+    if not motion.slopes and isinstance(motion.damped, float):
+        return Change(shifted(s.v, x.a, motion.system.dt), x.pivot, x.found)
+    force = constraint_force(explicit, x.a)
+    moved = acceleration(motion._replace(tau=[add(t, f) for t, f in zip(motion.tau, force, strict=True)]))
+    return Change(shifted(s.v, moved.a, motion.system.dt), moved.pivot, x.found)
 
 
 def _implicit_damping(system: System, s: Moving, tau, ctrl) -> Change:
@@ -121,22 +136,23 @@ def _rk4(system: System, s: Moving, tau, ctrl) -> tuple:
 
     def one(carry, now):
         """A stage: slopes where the last ones lead in the part ``reach`` of the step, summed with their weights."""
-        (dq, dv, da), sums, pivot = carry
+        (dq, dv, da), sums, health = carry
         reach, weight = mul(h, now[0]), now[1]
         q = integrate(system, s.q, dq, reach) if manifold else shifted(s.q, dq, reach)
         v, act, there = shifted(s.v, dv, reach), shifted(s.act, da, reach), at_time(system, add(s.time, reach), outside)
         driven = drive(there, v, tau, ctrl)
-        x = acceleration(Motion(there, q, v, driven.tau, tuple(act), tuple(controls), hold=driven.hold))
+        soft = has_soft(system.topology)
+        x = acceleration(Motion(there, q, v, driven.tau, tuple(act), tuple(controls), hold=driven.hold, soft=soft))
         slopes = (full(v if manifold else rates(there, q, v)), full(x.a), full(activation_rates(there, act, controls)))
         sums = jax.tree.map(lambda total, k: total + weight * k, sums, slopes)
-        return (slopes, sums, jnp.minimum(pivot, *full([x.pivot]))), None
+        return (slopes, sums, [jnp.minimum(a, b) for a, b in zip(health, full([x.pivot, x.found]), strict=True)]), None
 
     zero = tuple(full([0.0] * n) for n in (len(s.v if manifold else s.q), len(s.v), len(s.act)))
-    pivot = full([1.0])[0]
-    stages = jnp.array([[0.0, 0.5, 0.5, 1.0], [1 / 6, 1 / 3, 1 / 3, 1 / 6]], pivot.dtype).T
-    (_, (dq, dv, da), pivot), _ = jax.lax.scan(one, (zero, zero, pivot), stages)
+    health = full([1.0, 1.0])
+    stages = jnp.array([[0.0, 0.5, 0.5, 1.0], [1 / 6, 1 / 3, 1 / 3, 1 / 6]], health[0].dtype).T
+    (_, (dq, dv, da), health), _ = jax.lax.scan(one, (zero, zero, health), stages)
     q = integrate(system, s.q, dq, h) if manifold else integrate(system, shifted(s.q, dq, h), [0.0] * len(s.v), 0.0)
-    return q, shifted(s.v, dv, h), next_activations(system, s.act, da, h), pivot
+    return q, shifted(s.v, dv, h), next_activations(system, s.act, da, h), *health
 
 
 @stage
@@ -162,8 +178,7 @@ def advance(system: System, s: Moving, tau, ctrl) -> Moving:
     _, outside, controls = split_controls(system.topology, ctrl)
     system = at_time(system, s.time, outside)
     if system.topology.integrator in RUNGE_KUTTA:
-        q, v, act, pivot = _rk4(system, s, tau, ctrl)
-        solved = 1.0
+        q, v, act, pivot, solved = _rk4(system, s, tau, ctrl)
         open_rows = has_rows(system.topology)
     else:
         v, pivot, solved = step_velocity(system, s, tau, ctrl)

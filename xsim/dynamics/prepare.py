@@ -8,6 +8,8 @@ from ..model import Model
 from ..spatial import add, mul, stage, total
 from .kinematics import Frames, frames, link_inertias
 from .lanes import Lanes
+from .mobility import mobility, partners
+from .soft import has_soft
 from .solve import Factor, factorize, loaded_mass, solve
 from .system import System, components
 from .tendons import tendons
@@ -21,7 +23,7 @@ def prepare(model: Model, lanes: Lanes, mocap=None) -> System:
     muscles = [i for i, a in enumerate(top.actuators) if "muscle" in (a.gain, a.bias)]
     sprung = any(j.spring_damper is not None for j in top.joints)
     damped = any(a.damp_ratio is not None for a in top.actuators)
-    if not (muscles or sprung or damped):
+    if not (muscles or sprung or damped or has_soft(top)):
         return system
     start = [float(x) for x in top.initial[0]]
     frame = frames(system, start)
@@ -31,6 +33,9 @@ def prepare(model: Model, lanes: Lanes, mocap=None) -> System:
         system = _with_springs(system, factor)
     if muscles or damped:
         system = _with_actuators(system, frame, start, rows, factor, muscles)
+    if has_soft(top):
+        taut = tendons(system, frame, start)
+        system = system._replace(mobility=mobility(system, frame, rows, taut), partners=partners(system, frame))
     return system
 
 

@@ -16,11 +16,15 @@ import jax.numpy as jnp
 
 from ..spatial import add, in_one_region, mul, neg, one_region, stage, sub, total
 from .actuation import effort
-from .forces import element_force, soft_rows
+from .dense import Cholesky, assembled, stacked, times
+from .forces import element_force
+from .forces import soft_rows as element_rows
 from .holonomic import has_rows, holonomic_rates, holonomic_rows
 from .kinematics import Frames, frames, inverse_dynamics, link_inertias, mass_matrix
 from .passive import Quadratic, passive_force, quadratic
+from .newton import minimize
 from .slopes import damping_slopes, full_slopes
+from .soft import Rows, soft_rows
 from .system import System
 from .tendons import tendons
 from .transmissions import transmissions
@@ -353,6 +357,7 @@ class Motion(NamedTuple):
     symmetrized, "full" all.
     closing: per holonomic row, what its second derivative is to be more than zero; none for the rows after its end.
     ahead: the time at whose end springs, dampers and bushings between bodies act, by their slopes (0.0: as they are now).
+    soft: whether soft constraints act.
     """
 
     system: System
@@ -367,6 +372,7 @@ class Motion(NamedTuple):
     closing: tuple = ()
     ahead: object = 0.0
     slopes: str = ""
+    soft: bool = False
 
 
 @stage
@@ -386,6 +392,7 @@ class Terms(NamedTuple):
     soft: list  # (row, G, force per rate of the row) of what acts at the end of the step
     taut: list  # tendons
     driven: list  # what the actuators act on
+    constraints: Rows | None  # soft ones
 
 
 def _constant(x, value: float) -> bool:
@@ -411,13 +418,14 @@ def evaluate(m: Motion) -> Terms:
         loads.append((system.dt, full_slopes(system, frame, inertia, m.q, m.v, m.act, m.ctrl, taut, driven)))
     loads.append((system.regularization, Quadratic([1.0] * len(m.v), {})))
     soft = [] if _constant(m.ahead, 0.0) else ahead_rows(system, frame, m.q, m.v, m.ahead)
-    return Terms(frame, inertia, damping, loads, stiffness, holonomic_rows(system, frame), soft, taut, driven)
+    constraints = soft_rows(system, frame, m.q, m.v, taut) if m.soft else None
+    return Terms(frame, inertia, damping, loads, stiffness, holonomic_rows(system, frame), soft, taut, driven, constraints)
 
 
 def ahead_rows(system: System, frame: Frames, q, v, dt) -> list:
     """(row, G, c) of the elements' forces at the end of a step of dt: with the row's rate r now and rate of rate a it falls by c r + G a,
     c = dt k and G = dt (dt k + d) of stiffness k and damping d."""
-    return [(row, mul(dt, add(mul(dt, k), d)), mul(dt, k)) for row, k, d in soft_rows(system, frame, q, v)]
+    return [(row, mul(dt, add(mul(dt, k), d)), mul(dt, k)) for row, k, d in element_rows(system, frame, q, v)]
 
 
 def with_fall(force: list, soft: list, v, a) -> list:
@@ -455,12 +463,25 @@ def residual(m: Motion, x, terms: Terms | None = None) -> list:
     if m.ctrl:
         tau = [add(a, b) for a, b in zip(tau, effort(m.system, t.frame, m.v, m.act, m.ctrl, t.driven).tau, strict=True)]
     balance = with_fall(pulled(_balance(force, tau, passive, extra), t.jacobian, y), t.soft, m.v, a)
+    if t.constraints is not None and a is not None:
+        balance = [sub(b, f) for b, f in zip(balance, _constraint_force(t.constraints, a), strict=True)]
     if m.hold:
         balance = [b if h is None else 0.0 for b, h in zip(balance, m.hold, strict=True)]
     wanted = [neg(r) for r in holonomic_rates(m.system, t.frame, m.q, m.v)]
     for i, c in enumerate(m.closing):
         wanted[i] = add(wanted[i], c)
     return [*balance, *(sub(c, 0.0 if a is None else _row_times(row, a)) for c, row in zip(wanted, t.jacobian, strict=True))]
+
+
+def _constraint_force(rows: Rows, a) -> list:
+    """J^T f of the soft constraints at an acceleration."""
+    return list(rows.pulled(rows.force(rows.along(stacked(a, rows.offset[0])) + rows.offset)))
+
+
+def constraint_force(m: Motion, a) -> list:
+    """Generalized force of the soft constraints at the acceleration that solves the equation of motion."""
+    frame = frames(m.system, m.q)
+    return _constraint_force(soft_rows(m.system, frame, m.q, m.v, tendons(m.system, frame, m.q)), a)
 
 
 def effective_mass(m: Motion, terms: Terms | None = None) -> list:
@@ -487,12 +508,41 @@ def _unsymmetric(m: Motion, terms: Terms, full) -> Unsymmetric:
     return Unsymmetric(m.system, dict(zip(entries, full(list(entries.values())), strict=True)))
 
 
+class Stiffened:
+    """The matrix M + J^T G J of a model with soft constraints."""
+
+    def __init__(self, matrix):
+        self.rows, self.matrix = list(range(len(matrix))), matrix
+        self.factor = Cholesky(matrix)
+
+    def solve(self, b: list, c: list) -> list:
+        return list(self.factor.solve(jnp.stack(b)))
+
+    def multiply(self, x: list) -> list:
+        return list(times(self.matrix, jnp.stack(x)))
+
+
+def _softly(m: Motion, terms: Terms, full) -> tuple:
+    """What `acceleration` solves, with soft constraints: the matrix at the solution, the solution, and what else it says."""
+    before, rows = m.system.tables.before, terms.constraints
+    assert rows is not None
+    lower = {(i, j): x for i, row in enumerate(effective_mass(m, terms)) for j, x in zip((*before[i], i), full(row), strict=True)}
+    mass = assembled(lower | {(j, i): x for (i, j), x in lower.items()}, (len(m.v),) * 2)
+    right = jnp.stack(full([neg(r) for r in residual(m, None, terms)]))
+    rows = Rows(rows.single, *(jnp.broadcast_to(x, (*x.shape[: x.ndim - right.ndim + 1], *right.shape[1:])) for x in rows[1:]))
+    least = minimize(mass, right, rows)
+    matrix = Stiffened(mass + rows.curvature(least.active))
+    return matrix, list(least.a), full([matrix.factor.pivot, least.found])
+
+
 class Solved(NamedTuple):
-    """a: the acceleration. multipliers: of the holonomic rows. pivot: 0 where the mass matrix is singular."""
+    """a: the acceleration. multipliers: of the holonomic rows. pivot: 0 where the mass matrix is singular. found: 0 where the forces of
+    soft constraints were not."""
 
     a: list
     multipliers: list
     pivot: object
+    found: object
 
 
 def acceleration(m: Motion) -> Solved:
@@ -503,15 +553,19 @@ def acceleration(m: Motion) -> Solved:
         terms = evaluate(m)
         if m.slopes == "full":
             matrix = _unsymmetric(m, terms, full)
-            return matrix, matrix.solve(full([neg(r) for r in residual(m, None, terms)])), full([1.0])
+            return matrix, matrix.solve(full([neg(r) for r in residual(m, None, terms)])), full([1.0, 1.0])
+        if m.soft:
+            return _softly(m, terms, full)
         free = [1.0] * n if not m.hold else [1.0 if h is None else 0.0 for h in m.hold]
         soft = [(row, g) for row, (_, g, _) in zip(restricted([row for row, *_ in terms.soft], free), terms.soft, strict=True)]
         saddle = Saddle(m.system, [full(row) for row in effective_mass(m, terms)], restricted(terms.jacobian, free), soft)
         right = full([neg(r) for r in residual(m, None, terms)])
-        return saddle, saddle.solve(right[:n], right[n:]), [saddle.factor.pivot]
+        return saddle, saddle.solve(right[:n], right[n:]), [saddle.factor.pivot, 1.0]
 
     if m.slopes == "full" and (m.hold or has_rows(m.system.topology)):
         raise ValueError("the integrator implicit is for models without holonomic constraints and prescribed motion; choose implicitfast")
-    x, (pivot,) = implicit(m, primal, residual)
+    if m.soft and (m.hold or has_rows(m.system.topology)):
+        raise ValueError("soft constraints beside holonomic constraints or prescribed motion are not supported")
+    x, (pivot, found) = implicit(m, primal, residual)
     a = [y if h is None else h for y, h in zip(x[:n], m.hold, strict=True)] if m.hold else x[:n]
-    return Solved(a, x[n:], pivot)
+    return Solved(a, x[n:], pivot, found)

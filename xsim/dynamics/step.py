@@ -32,6 +32,7 @@ from .passive import displacements, passive_force, quadratic
 from .places import geom_end, site_end
 from .prepare import prepare
 from .sensing import Facts, sense
+from .soft import has_soft
 from .solve import Motion as Equation
 from .solve import Solved, acceleration, loaded_mass, multiply
 from .system import System, gravity_acceleration
@@ -211,11 +212,11 @@ def smooth_acceleration(model: Model, q, v, tau=None, ctrl=None, time=None, act=
     return c.join(smooth(c).a)
 
 
-def smooth(c: Call) -> Solved:
-    """The solution of the equation of motion under smooth forces."""
+def smooth(c: Call, soft: bool = False) -> Solved:
+    """The solution of the equation of motion under smooth forces; soft: and soft constraints."""
     driven = drive(c.system, c.v, c.tau, c.ctrl)
     inputs = tuple(c.act), tuple(split_controls(c.system.topology, c.ctrl).actuators)
-    return acceleration(Equation(c.system, c.q, c.v, driven.tau, *inputs, hold=driven.hold))
+    return acceleration(Equation(c.system, c.q, c.v, driven.tau, *inputs, hold=driven.hold, soft=soft))
 
 
 @compiled
@@ -231,8 +232,8 @@ def forward_dynamics(model: Model, q, v, tau=None, ctrl=None, time=None, act=Non
 def _total(c: Call):
     """Acceleration, pivot, whether the impulses were found, and whether there are any."""
     if not impulse_rows(c.system.topology):
-        x = smooth(c)
-        return x.a, x.pivot, 1.0
+        x = smooth(c, has_soft(c.system.topology))
+        return x.a, x.pivot, x.found
     zero = jnp.zeros((), c.dtype)
     change = step_velocity(c.system, Moving(c.q, c.v, c.act, zero, zero, zero, zero), c.tau, c.ctrl)
     return [(new - old) / c.system.dt for new, old in zip(change.v, c.v, strict=True)], change.pivot, change.solved
@@ -337,7 +338,8 @@ def forward(model: Model, state: State, ctrl=None, tau=None) -> Data:
         time = split(jnp.asarray(state.time, c.dtype), 0)
         facts = Facts(system, frame, c.q, c.v, time, velocity, accelerated, actuator, views[0], magnetic[0] if magnetic else None)
         sensor = sense(facts)
-    if impulse_rows(system.topology) or has_rows(system.topology) or set(PRESCRIBED).intersection(system.topology.drives):
+    kept = impulse_rows(system.topology) or has_rows(system.topology) or has_soft(system.topology)
+    if kept or set(PRESCRIBED).intersection(system.topology.drives):
         loads = quadratic(system, frame, system.armature, "armature").times(a)
         force = kin.inertial_force(system, frame, inertia, a)
         rows = [f + x + b - p - t - e - u for f, x, b, p, t, e, u in zip(force, loads, bias, passive, tau, element, driven, strict=True)]

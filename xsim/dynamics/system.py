@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ..joints import Numbers, elementary
 from ..jointtypes import JOINT_TYPES
-from ..model import Actuator, Coupling, ElementForce, Frozen, Geom, Limit, Medium, Model, Site, Tendon
+from ..model import Actuator, Coupling, ElementForce, Equality, Frozen, Geom, Limit, Medium, Model, Site, Soft, Tendon
 from ..spatial import (
     IDENTITY,
     ZERO3,
@@ -100,6 +100,17 @@ def tables(topology: Topology) -> Tables:
     return Tables(tuple(root), tuple(dof_link), tuple(before), after, tuple(link_last), tuple(at_link), tuple(blocks))
 
 
+class Mobility(NamedTuple):
+    """What unit forces move at the start, for soft constraints: per dof (means over a ball's and over the halves of a free joint), per
+    tendon, per body the means over directions of force and of moment at its centre of mass (0 for one that does not move). lengths: of the
+    tendons at the start."""
+
+    dofs: list
+    tendons: list
+    bodies: dict
+    lengths: list
+
+
 class System(NamedTuple):
     """Components of everything the dynamics needs. Per link: tree pose, joint numbers, inertia about the link's own origin."""
 
@@ -138,8 +149,12 @@ class System(NamedTuple):
     actuators: Actuator
     medium: Medium
     bodies: tuple  # Inertia per body about its own origin, body axes
+    soft: Soft
+    equality: Equality
     slack: tuple = ()  # per tendon, the lengths between which its spring is at rest
     acc0: tuple = ()  # per actuator, norm of the joint accelerations that unit force gives at the start
+    mobility: Mobility | None = None  # for soft constraints
+    partners: tuple = ()  # per soft constraint, where its second body is held: see `prepare`
 
 
 @stage
@@ -309,7 +324,7 @@ def components(model: Model, lanes: Lanes, mocap=None) -> System:
         (0.0, 0.0, 0.0) if "gravity" in top.disabled else split(model.option.gravity, 1), split(model.option.dt, 0),
         split(model.option.regularization, 0), split(model.body.gravcomp, 1), split(model.joint.spring_damper, 2),
         _split(model.site, split), _split(model.geom, split), _split(model.tendon, split), _split(model.actuator, split),
-        _split(model.medium, split), tuple(own_inertia),
+        _split(model.medium, split), tuple(own_inertia), _split(model.soft, split), _split(model.equality, split),
     )  # fmt: skip
 
 

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import models
-from ..build import build
+from ..load import build
 from ..dynamics.lanes import batch_shape
 from ..dynamics.start import init, state_at
 from ..dynamics.step import body_index, forward, rollout, step

@@ -60,7 +60,7 @@ def read_option(document: Document) -> OptionSpec:
         gravity=vectors["gravity"],
         dt=names["timestep"],
         integrator=_rule(integrator, flags, document.rules),
-        rows=(),
+        rows=("soft",),
         density=names["density"],
         viscosity=names["viscosity"],
         wind=vectors["wind"],

@@ -1,0 +1,110 @@
+"""What soft constraints need of the start: mobilities along their rows, and where the second bodies of equalities are held."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from ..spatial import IDENTITY, ZERO3, add, apply_inverse, compose, mul, normalize, quat_conj, quat_mul, rotate, scale, vadd, vsub
+from ..structure import Topology
+from .dense import assembled
+from .kinematics import Frames, point_velocity
+from .loops import body_link
+from .places import body_end
+from .system import Mobility, System
+from .tendons import Taut
+
+
+def _asked(topology: Topology) -> list[int]:
+    """The bodies whose mobilities are asked for."""
+    out: set[int] = set()
+    for info in topology.soft:
+        if info.kind in ("connect", "weld"):
+            out |= {topology.sites[i].body for i in info.items} if info.sites else set(info.items)
+    return sorted(out)
+
+
+def _centre(system: System, body: int):
+    """Centre of mass in the body."""
+    inertia = system.bodies[body]
+    if isinstance(inertia.mass, float):
+        return scale(inertia.first, 1.0 / inertia.mass) if inertia.mass else ZERO3
+    return scale(inertia.first, 1.0 / jnp.where(inertia.mass > 0, inertia.mass, 1.0))
+
+
+def _mean(numbers: list):
+    out = 0.0
+    for x in numbers:
+        out = add(out, x)
+    return mul(out, 1.0 / len(numbers))
+
+
+def mobility(system: System, frame: Frames, mass, taut: list[Taut]) -> Mobility:
+    """mass: rows of the mass matrix at the start, taut: its tendons."""
+    top, nv = system.topology, len(mass)
+    asked = _asked(top)
+    moving = [body for body in asked if body_link(system, body) >= 0]
+    entries = {(i, i): 1.0 for i in range(nv)}
+    entries |= {(nv + i, dof): x for i, one in enumerate(taut) for dof, x in one.row}
+    first = nv + len(taut)
+    for place, body in enumerate(moving):
+        end = body_end(system, frame, body, _centre(system, body), IDENTITY)
+        for dof in system.tables.chain[body_link(system, body)]:
+            s = frame.subspace[dof]
+            both = (*point_velocity(s, end.x), *s.ang)
+            entries |= {(first + 6 * place + k, dof): x for k, x in enumerate(both)}
+    before = system.tables.before
+    lower = {(i, j): x for i, row in enumerate(mass) for j, x in zip((*before[i], i), row, strict=True)}
+    full = lower | {(j, i): x for (i, j), x in lower.items()}
+    found = list(_diagonal(assembled(full, (nv, nv), mass), assembled(entries, (first + 6 * len(moving), nv), mass, entries)))
+    dofs = found[:nv]
+    for joint in top.joints:
+        width = {"ball": 3, "free": 3}.get(joint.type, 1)
+        for v in range(joint.v[0], sum(joint.v), width):
+            dofs[v : v + width] = [_mean(found[v : v + width])] * width
+    bodies: dict = dict.fromkeys(asked, (0.0, 0.0))
+    for place, body in enumerate(moving):
+        own = found[first + 6 * place :]
+        bodies[body] = _mean(own[:3]), _mean(own[3:6])
+    return Mobility(dofs, found[nv:first], bodies, [one.length for one in taut])
+
+
+def _diagonal(mass, rows):
+    """Diagonal of J M^-1 J^T, (n, lanes)."""
+    lower = jnp.linalg.cholesky(jnp.moveaxis(mass, (0, 1), (-2, -1)))
+    right = jnp.moveaxis(rows, (0, 1), (-1, -2))
+    batch = jnp.broadcast_shapes(lower.shape[:-2], right.shape[:-2])
+    lower, right = (jnp.broadcast_to(x, (*batch, *x.shape[-2:])) for x in (lower, right))
+    return jnp.moveaxis((jax.lax.linalg.triangular_solve(lower, right, left_side=True, lower=True) ** 2).sum(-2), -1, 0)
+
+
+def partners(system: System, frame: Frames) -> tuple:
+    """Per soft constraint None, or of a connect between bodies the point in the second body, of a weld between bodies the point in the
+    first (3) and the orientation of the second in the first (4)."""
+    return tuple(
+        _PARTNERS[info.kind](system, frame, info) if info.kind in _PARTNERS and not info.sites else None for info in system.topology.soft
+    )
+
+
+def _connected(system: System, frame: Frames, info):
+    first, second = info.items
+    point = body_end(system, frame, first, system.equality.anchor[info.row], IDENTITY)
+    return _seen(point, body_end(system, frame, second, ZERO3, IDENTITY))
+
+
+def _seen(point, body):
+    return apply_inverse(body.R, vsub(point.world, body.world))
+
+
+def _welded(system: System, frame: Frames, info):
+    anchor = system.equality.anchor[info.row]
+    if info.pose is not None:
+        pose = system.equality.relpose[info.pose]
+        quat = normalize(pose[3:])
+        return (*vadd(pose[:3], rotate(quat, anchor)), *quat)
+    one, two = (body_end(system, frame, body, ZERO3, IDENTITY) for body in info.items)
+    point = body_end(system, frame, info.items[1], anchor, IDENTITY)
+    return (*_seen(point, one), *quat_mul(quat_conj(one.quat), two.quat))
+
+
+_PARTNERS = {"connect": _connected, "weld": _welded}

@@ -1,0 +1,357 @@
+"""Constraints that are kept softly: equalities, dry friction and limits under MuJoCo's model.
+
+Each is some rows J of the acceleration a. With x = J a + (dJ/dt) v - aref, aref = -b J v - k d r, a row pushes with the force
+f = -x / R within its bounds, R = A (1 - d) / d: an equality has none, dry friction its own, a limit only pushes. r is the row's residual
+(of a limit: its distance less the margin), d the impedance at the constraint's residual, A the mobility along the row at the start.
+Source: MuJoCo's documentation, Computation, Constraint model. Rows of connect and weld have (dJ/dt) v under the rules 4.0 only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from ..spatial import IDENTITY, ZERO3, add, mul, neg, normalize, quat_conj, quat_log, quat_mul, safe_norm, scale, sub, total, vadd, vsub
+from ..structure import SoftInfo, Topology
+from .dense import assembled, stacked
+from .holonomic import coordinate_places
+from .kinematics import Frames, accelerations, point_acceleration, point_velocity, velocities
+from .loops import End, body_link
+from .places import body_end, site_end
+from .system import System
+from .tendons import Taut, scaled
+
+LEAST, MOST = 1e-4, 0.9999  # impedances
+TINY = 1e-15  # the least that is divided by
+INFINITE = float("inf")
+
+
+def has_soft(topology: Topology) -> bool:
+    """Whether there are soft constraints that act."""
+    return bool(topology.soft) and "soft" in topology.rows
+
+
+class Where(NamedTuple):
+    """Where the model is, for the rows. moving: velocity and acceleration without generalized acceleration per link, where rows have
+    (dJ/dt) v."""
+
+    system: System
+    frame: Frames
+    q: list
+    taut: list[Taut]
+    moving: tuple | None
+
+
+class Row(NamedTuple):
+    """row: [(dof, coefficient), ...] of J. residual; apart: what the impedance depends on. mobility: A. bounds of the force. present: None
+    for always. drift: (dJ/dt) v. held: whether the residual pulls back."""
+
+    row: list
+    residual: object
+    apart: object
+    mobility: object
+    low: object
+    high: object
+    present: object = None
+    drift: object = 0.0
+    held: bool = True
+
+
+class Rows(NamedTuple):
+    """All rows: those with one constant coefficient, ``single`` (n, nv), then ``many`` (m, nv, lanes). Of each (n + m, lanes): stiffness
+    1 / R, offset (dJ/dt) v - aref, bounds of the force."""
+
+    single: np.ndarray
+    many: object
+    stiffness: object
+    offset: object
+    low: object
+    high: object
+
+    def along(self, x):
+        """J x of x (nv, lanes)."""
+        own = jnp.tensordot(jnp.asarray(self.single, x.dtype), x, 1, precision="highest")
+        return jnp.concatenate([own, (self.many * x[None]).sum(1)])
+
+    def pulled(self, f):
+        """J^T f (nv, lanes)."""
+        n = len(self.single)
+        own = jnp.tensordot(jnp.asarray(self.single.T, f.dtype), f[:n], 1, precision="highest")
+        return own + (self.many * f[n:, None]).sum(0)
+
+    def curvature(self, g):
+        """J^T diag(g) J (nv, nv, lanes)."""
+        n, nv = self.single.shape
+        diagonal = jnp.tensordot(jnp.asarray(self.single.T**2, g.dtype), g[:n], 1, precision="highest")
+        eye = jnp.eye(nv, dtype=g.dtype).reshape(nv, nv, *(1,) * (g.ndim - 1))
+        return eye * diagonal[None] + (self.many[:, :, None] * self.many[:, None, :] * g[n:, None, None]).sum(0)
+
+    def inside(self, x):
+        """Where the force is not at a bound."""
+        f = -self.stiffness * x
+        return (self.low < f) & (f < self.high)
+
+    def force(self, x):
+        """Forces (n + m, lanes) at x = J a + offset."""
+        f = -self.stiffness * x
+        return jnp.where(self.inside(x), f, jnp.where(f <= self.low, self.low, self.high))
+
+
+# ---- rows of each kind --------------------------------------------------------------------------------------------------------
+
+
+def _point_rows(at: Where, body: int, end: End) -> dict[int, tuple]:
+    """Velocity of a body's point per dof that moves it."""
+    link = body_link(at.system, body)
+    dofs = at.system.tables.chain[link] if link >= 0 else ()
+    return {dof: point_velocity(at.frame.subspace[dof], end.x) for dof in dofs}
+
+
+def _turn_rows(at: Where, body: int) -> dict[int, tuple]:
+    """Angular velocity of a body per dof that moves it."""
+    link = body_link(at.system, body)
+    dofs = at.system.tables.chain[link] if link >= 0 else ()
+    return {dof: at.frame.subspace[dof].ang for dof in dofs}
+
+
+def _apart(first: dict[int, tuple], second: dict[int, tuple]) -> list[tuple[int, tuple]]:
+    """The first less the second, per dof."""
+    dofs = sorted(first.keys() | second.keys())
+    return [(dof, vsub(first.get(dof, ZERO3), second.get(dof, ZERO3))) for dof in dofs]
+
+
+def _component(rows: list[tuple[int, tuple]], k: int) -> list:
+    return [(dof, x[k]) for dof, x in rows if not (isinstance(x[k], float) and x[k] == 0.0)]
+
+
+def _bodies(at: Where, info: SoftInfo) -> tuple[int, ...]:
+    return tuple(at.system.topology.sites[i].body for i in info.items) if info.sites else info.items
+
+
+def _point_drift(at: Where, bodies, ends) -> tuple:
+    if at.moving is None:
+        return ZERO3
+    found = []
+    for body, end in zip(bodies, ends, strict=True):
+        link = body_link(at.system, body)
+        velocity, acceleration = at.moving
+        found.append(ZERO3 if link < 0 else point_acceleration(acceleration[link], velocity[link], end.x))
+    return vsub(*found)
+
+
+def _connect(at: Where, info: SoftInfo, place) -> list[Row]:
+    bodies = _bodies(at, info)
+    if info.sites:
+        ends = [site_end(at.system, at.frame, site) for site in info.items]
+    else:
+        points = at.system.equality.anchor[info.row], place
+        ends = [body_end(at.system, at.frame, body, point, IDENTITY) for body, point in zip(bodies, points, strict=True)]
+    return _together(at, bodies, ends, ())
+
+
+def _together(at: Where, bodies, ends, more) -> list[Row]:
+    """Rows that bring two points together; more: residuals that share their impedance."""
+    gap = vsub(ends[0].world, ends[1].world)
+    moved = _apart(*(_point_rows(at, body, end) for body, end in zip(bodies, ends, strict=True)))
+    drift, far = _point_drift(at, bodies, ends), safe_norm((*gap, *more))
+    mobility = add(*(at.system.mobility.bodies[body][0] for body in bodies))
+    return [Row(_component(moved, k), gap[k], far, mobility, -INFINITE, INFINITE, drift=drift[k]) for k in range(3)]
+
+
+def _weld(at: Where, info: SoftInfo, place) -> list[Row]:
+    bodies = _bodies(at, info)
+    if info.sites:
+        ends, relative = [site_end(at.system, at.frame, site) for site in info.items], IDENTITY
+    else:
+        points, relative = (place[:3], at.system.equality.anchor[info.row]), place[3:]
+        ends = [body_end(at.system, at.frame, body, point, IDENTITY) for body, point in zip(bodies, points, strict=True)]
+    first, second = quat_mul(ends[0].quat, relative), quat_conj(ends[1].quat)
+    weight = at.system.equality.torque_scale[info.scale]
+    turned = scale(quat_mul(second, first)[1:], weight)
+    half = mul(0.5, weight)
+    columns = [scale(quat_mul(quat_mul(second, (0.0, *axis)), first)[1:], half) for axis in ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))]
+    spun = [(dof, _combined(columns, x)) for dof, x in _apart(*(_turn_rows(at, body) for body in bodies))]
+    drift = _turn_drift(at, bodies, ends, columns, first, second, half)
+    rows = _together(at, bodies, ends, turned)
+    mobility = add(*(at.system.mobility.bodies[body][1] for body in bodies))
+    return rows + [
+        Row(_component(spun, k), turned[k], rows[0].apart, mobility, -INFINITE, INFINITE, drift=drift[k]) for k in range(3)
+    ]
+
+
+def _combined(columns, x):
+    return tuple(total([mul(column[k], y) for column, y in zip(columns, x, strict=True)]) for k in range(3))
+
+
+def _turn_drift(at: Where, bodies, ends, columns, first, second, half) -> tuple:
+    """Rate of 1/2 conj(q2) (w1 - w2) q1 q_rel at constant generalized velocity."""
+    if at.moving is None:
+        return ZERO3
+    spins, bends = [], []
+    for body in bodies:
+        link = body_link(at.system, body)
+        spins.append(ZERO3 if link < 0 else at.moving[0][link].ang)
+        bends.append(ZERO3 if link < 0 else at.moving[1][link].ang)
+    apart = (0.0, *vsub(*spins))
+    # The rates of the quaternions: q1' = w1 q1 / 2, conj(q2)' = -conj(q2) w2 / 2.
+    growing = quat_mul(quat_mul(second, quat_mul(apart, (0.0, *spins[0]))), first)[1:]
+    shrinking = quat_mul(quat_mul(second, quat_mul((0.0, *spins[1]), apart)), first)[1:]
+    turning = scale(vsub(growing, shrinking), mul(0.5, half))
+    return vadd(_combined(columns, vsub(*bends)), turning)
+
+
+def _polynomial(coefficients, x):
+    """Value and slope."""
+    value, slope = 0.0, 0.0
+    for c in reversed(coefficients):
+        slope = add(mul(slope, x), value)
+        value = add(mul(value, x), c)
+    return value, slope
+
+
+def _related(numbers, travels, rows, mobilities) -> list[Row]:
+    """One row: a first quantity is a polynomial of a second; what they travelled from the start, what moves them."""
+    if len(travels) == 1:
+        return [Row(rows[0], sub(travels[0], numbers[0]), sub(travels[0], numbers[0]), mobilities[0], -INFINITE, INFINITE)]
+    value, slope = _polynomial(numbers, travels[1])
+    gap, merged = sub(travels[0], value), dict(rows[0])
+    for dof, x in scaled(rows[1], neg(slope)):
+        merged[dof] = add(merged[dof], x) if dof in merged else x
+    return [Row(list(merged.items()), gap, gap, add(*mobilities), -INFINITE, INFINITE)]
+
+
+def _joint(at: Where, info: SoftInfo, place) -> list[Row]:
+    places, start = coordinate_places(at.system.topology), at.system.topology.initial[0]
+    q = [places[dof][1] for dof in info.items]
+    travels = [sub(at.q[i], start[i]) for i in q]
+    mobilities = [at.system.mobility.dofs[dof] for dof in info.items]
+    return _related(at.system.equality.polynomial[info.row], travels, [[(dof, 1.0)] for dof in info.items], mobilities)
+
+
+def _tendon(at: Where, info: SoftInfo, place) -> list[Row]:
+    travels = [sub(at.taut[i].length, at.system.mobility.lengths[i]) for i in info.items]
+    mobilities = [at.system.mobility.tendons[i] for i in info.items]
+    return _related(at.system.equality.polynomial[info.row], travels, [at.taut[i].row for i in info.items], mobilities)
+
+
+def _friction(at: Where, info: SoftInfo, place) -> list[Row]:
+    (dof,), bound = info.items, at.system.friction[info.row]
+    return [Row([(dof, 1.0)], 0.0, 0.0, at.system.mobility.dofs[dof], neg(bound), bound, held=False)]
+
+
+def _tendon_friction(at: Where, info: SoftInfo, place) -> list[Row]:
+    (i,), bound = info.items, at.system.tendons.friction[info.row]
+    return [Row(at.taut[i].row, 0.0, 0.0, at.system.mobility.tendons[i], neg(bound), bound, held=False)]
+
+
+def _limit(at: Where, info: SoftInfo, row, distance, mobility) -> list[Row]:
+    margin = at.system.soft.margin[info.soft]
+    inside = sub(distance, margin)
+    return [Row(row, inside, inside, mobility, 0.0, INFINITE, present=distance < margin)]
+
+
+def _coordinate_limit(at: Where, info: SoftInfo, place) -> list[Row]:
+    (dof,) = info.items
+    x = at.q[coordinate_places(at.system.topology)[dof][1]]
+    bound = getattr(at.system.limits, info.kind)[info.row]
+    distance, sign = (sub(x, bound), 1.0) if info.kind == "lower" else (sub(bound, x), -1.0)
+    return _limit(at, info, [(dof, sign)], distance, at.system.mobility.dofs[dof])
+
+
+def _angle(at: Where, info: SoftInfo, place) -> list[Row]:
+    (dof,) = info.items
+    joint = next(j for j in at.system.topology.joints if j.v[0] == dof)
+    turned = quat_log(normalize(tuple(at.q[joint.q[0] : joint.q[0] + 4])))
+    distance = sub(at.system.limits.angle[info.row], safe_norm(turned))
+    axis = normalize(turned)
+    return _limit(at, info, [(dof + k, neg(axis[k])) for k in range(3)], distance, at.system.mobility.dofs[dof])
+
+
+def _tendon_limit(at: Where, info: SoftInfo, place) -> list[Row]:
+    (i,), low = info.items, info.kind == "tendon_lower"
+    length, row = at.taut[i]
+    bound = at.system.tendons.range[info.row][0 if low else 1]
+    distance = sub(length, bound) if low else sub(bound, length)
+    return _limit(at, info, row if low else scaled(row, -1.0), distance, at.system.mobility.tendons[i])
+
+
+KINDS: dict[str, Callable[[Where, SoftInfo, object], list[Row]]] = {
+    "connect": _connect, "weld": _weld, "joint": _joint, "tendon": _tendon, "friction": _friction, "tendon_friction": _tendon_friction,
+    "lower": _coordinate_limit, "upper": _coordinate_limit, "angle": _angle, "tendon_lower": _tendon_limit, "tendon_upper": _tendon_limit,
+}  # fmt: skip
+
+
+# ---- numbers of all rows ------------------------------------------------------------------------------------------------------
+
+
+def _power(x, p):
+    """x^p of x >= 0, with derivatives at 0."""
+    some = x > 0
+    return jnp.where(some, jnp.where(some, x, 1.0) ** p, 0.0)
+
+
+def impedance(apart, solimp):
+    """d from 0 to 1 of the residual: from solimp[0] at zero to solimp[1] at the width solimp[2], by two powers solimp[4] that meet at
+    solimp[3]."""
+    first, last, width, middle, power = solimp
+    first, last, middle = (jnp.clip(x, LEAST, MOST) for x in (first, last, middle))
+    power, wide = jnp.maximum(power, 1.0), width > TINY
+    x = jnp.clip(jnp.abs(apart) / jnp.where(wide, width, 1.0), 0.0, 1.0)
+    low = x <= middle
+    rising = _power(jnp.where(low, x, 0.0), power) / middle ** (power - 1.0)
+    falling = 1.0 - _power(jnp.where(low, 0.0, 1.0 - x), power) / (1.0 - middle) ** (power - 1.0)
+    return jnp.where(wide, first + jnp.where(low, rising, falling) * (last - first), 0.5 * (first + last))
+
+
+def reference(solref, solimp, dt, safe: bool):
+    """Stiffness k and damping b of the reference acceleration. safe: time constants are at least two steps."""
+    time, ratio = solref
+    last = jnp.clip(solimp[1], LEAST, MOST)
+    timed = (time > 0) & (ratio > 0)
+    time = jnp.where(timed, jnp.maximum(time, 2.0 * dt) if safe else time, time)
+    safe_time, safe_ratio = jnp.where(timed, time, 1.0), jnp.where(timed, ratio, 1.0)
+    k = jnp.where(timed, 1.0 / jnp.maximum(TINY, (last * safe_time * safe_ratio) ** 2), -time / last**2)
+    b = jnp.where(timed, 2.0 / jnp.maximum(TINY, last * safe_time), -ratio / last)
+    return k, b
+
+
+def soft_rows(system: System, frame: Frames, q, v, taut: list[Taut]) -> Rows:
+    """All rows at a state."""
+    top = system.topology
+    moving = None
+    if top.rules == "4.0" and any(info.kind in ("connect", "weld") for info in top.soft):
+        own, velocity = velocities(system, frame, v)
+        moving = velocity, accelerations(system, frame, q, v, None, own, velocity)
+    at = Where(system, frame, q, taut, moving)
+    found = [(info, row) for info, place in zip(top.soft, system.partners, strict=True) for row in KINDS[info.kind](at, info, place)]
+    simple = [_is_single(row) for _, row in found]
+    found = [pair for pair, one in zip(found, simple, strict=True) if one] + [pair for pair, one in zip(found, simple, strict=True) if not one]
+    rows, count = [row for _, row in found], sum(simple)
+    like = (system.dt, q, v, [tuple(r) for r in rows], system.mobility)
+
+    def vector(xs):
+        return stacked(xs, like)
+
+    single = np.zeros((count, len(v)))
+    for i, row in enumerate(rows[:count]):
+        single[i, row.row[0][0]] = row.row[0][1]
+    entries = {(i, dof): x for i, row in enumerate(rows[count:]) for dof, x in row.row}
+    many = assembled(entries, (len(rows) - count, len(v)), like)
+    softness = [info.soft for info, _ in found]
+    solref = [vector([system.soft.solref[i][k] for i in softness]) for k in range(2)]
+    solimp = [vector([system.soft.solimp[i][k] for i in softness]) for k in range(5)]
+    d = impedance(vector([r.apart for r in rows]), solimp)
+    k, b = reference(solref, solimp, system.dt, "refsafe" not in top.disabled)
+    present = vector([1.0 if r.present is None else jnp.where(r.present, 1.0, 0.0) for r in rows]) > 0
+    weak = jnp.maximum(TINY, (1.0 - d) / d * vector([r.mobility for r in rows]))
+    bounds = [jnp.where(present, vector(xs), 0.0) for xs in ([r.low for r in rows], [r.high for r in rows])]
+    out = Rows(single, many, jnp.where(present, 1.0 / weak, 0.0), d, *bounds)
+    held = vector([r.residual if r.held else 0.0 for r in rows])
+    return out._replace(offset=vector([r.drift for r in rows]) + b * out.along(vector(v)) + k * d * held)
+
+
+def _is_single(row: Row) -> bool:
+    return len(row.row) == 1 and isinstance(row.row[0][1], float)
