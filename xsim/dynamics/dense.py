@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -22,36 +23,40 @@ def assembled(entries: dict, shape: tuple[int, int], *like):
 
 
 class Cholesky:
-    """Factor of a symmetric positive definite matrix (n, n, lanes), column by column, every operation over all environments.
+    """Factor L of a symmetric positive definite matrix (n, n, lanes), L L^T.
 
-    A pivot that is zero to rounding (a motion without inertia) is replaced by 1; ``pivot`` is 0 then.
+    Column by column in a loop, every operation over all environments: a small program whatever the size. A pivot that is zero to rounding
+    (a motion without inertia) is replaced by 1; ``pivot`` is 0 then.
     """
 
     def __init__(self, matrix):
-        rest, eps = matrix, float(jnp.finfo(matrix.dtype).eps)
-        self.columns: list = []  # below the diagonal
-        self.inverse: list = []  # of the diagonal
-        self.pivot = jnp.ones_like(matrix[0, 0])
-        for k in range(len(matrix)):
-            square = rest[0, 0]
+        n, eps = len(matrix), float(jnp.finfo(matrix.dtype).eps)
+        self.place = jnp.arange(n).reshape(n, *(1,) * (matrix.ndim - 2))
+
+        def column(k, carry):
+            rest, lower, inverse, pivot = carry
+            square = rest[k, k]
             usable = square > 32 * eps * jnp.abs(matrix[k, k])
-            inverse = 1.0 / jnp.sqrt(jnp.where(usable, square, 1.0))
-            column = rest[1:, 0] * inverse
-            rest = rest[1:, 1:] - column[:, None] * column[None, :]
-            self.columns.append(column)
-            self.inverse.append(inverse)
-            self.pivot = jnp.where(usable, self.pivot, 0.0)
+            once = 1.0 / jnp.sqrt(jnp.where(usable, square, 1.0))
+            own = jnp.where(self.place > k, rest[k] * once, 0.0)
+            return rest - own[:, None] * own[None], lower.at[k].set(own), inverse.at[k].set(once), jnp.where(usable, pivot, 0.0)
+
+        start = matrix, jnp.zeros_like(matrix), jnp.zeros_like(matrix[0]), jnp.ones_like(matrix[0, 0])
+        _, self.lower, self.inverse, self.pivot = jax.lax.fori_loop(0, n, column, start)
 
     def solve(self, b):
         """x with A x = b, (n, lanes)."""
-        y = []
-        for column, inverse in zip(self.columns, self.inverse, strict=True):
-            y.append(b[0] * inverse)
-            b = b[1:] - column * y[-1]
-        x = b  # nothing left
-        for column, inverse, top in zip(self.columns[::-1], self.inverse[::-1], y[::-1], strict=True):
-            x = jnp.concatenate([((top - (column * x).sum(0)) * inverse)[None], x])
-        return x
+        n = len(b)
+
+        def forth(k, x):
+            top = x[k] * self.inverse[k]
+            return (x - self.lower[k] * top).at[k].set(top)
+
+        def back(i, x):
+            k = n - 1 - i
+            return x.at[k].set((x[k] - (self.lower[k] * x).sum(0)) * self.inverse[k])
+
+        return jax.lax.fori_loop(0, n, back, jax.lax.fori_loop(0, n, forth, b))
 
 
 def times(matrix, x):

@@ -23,10 +23,11 @@ import jax.numpy as jnp
 from ..spatial import add, mul, neg, stage, sub, total
 from ..structure import Topology
 from .actuators import PRESCRIBED, bound, clip
+from .equation import Motion as Equation
+from .equation import effective_mass, evaluate
 from .kinematics import Frames, inertial_force, mass_matrix
 from .passive import Quadratic
-from .solve import Motion as Equation
-from .solve import Saddle, effective_mass, evaluate, implicit, masked, multiply, pulled, restricted, with_quadratic
+from .solve import Saddle, implicit, masked, multiply, pulled, restricted, with_quadratic
 from .system import System, split_q
 
 SIDES = ("lower", "upper")

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from ..spatial import add, mul, stage, total
 from .actuation import activation_rates, next_activations
 from .actuators import drive, split_controls
+from .equation import Motion, acceleration, ahead_rows, with_fall
 from .functions import at_time
 from .holonomic import closing, has_rows
 from .impulses import apply_impulses, rows
@@ -20,7 +21,6 @@ from .manifold import integrate, rates, shifted
 from .passive import quadratic
 from .projection import project
 from .soft import has_soft
-from .solve import Motion, acceleration, ahead_rows, constraint_force, with_fall
 from .system import System
 
 
@@ -48,23 +48,13 @@ def _velocity(system: System, s: Moving, tau, ctrl, damped, sprung, ahead=0.0, s
     """The velocity after smooth forces, then after the impulses of friction, limits and servos."""
     driven, inputs = drive(system, s.v, tau, ctrl), (tuple(s.act), tuple(split_controls(system.topology, ctrl).actuators))
     closed = tuple(closing(system, s.q, s.v))
-    motion = Motion(system, s.q, s.v, driven.tau, *inputs, damped, sprung, driven.hold, closed, ahead, slopes)
-    if has_soft(system.topology):
-        return _soft_velocity(s, motion)
-    x = acceleration(motion)
-    v, solved = apply_impulses(system, s.q, shifted(s.v, x.a, system.dt), driven.servo)
+    soft = has_soft(system.topology)
+    x = acceleration(Motion(system, s.q, s.v, driven.tau, *inputs, damped, sprung, driven.hold, closed, ahead, slopes, soft))
+    moved = shifted(s.v, x.a, system.dt)
+    if soft:
+        return Change(moved, x.pivot, x.found)
+    v, solved = apply_impulses(system, s.q, moved, driven.servo)
     return Change(v, x.pivot, solved)
-
-
-def _soft_velocity(s: Moving, motion: Motion) -> Change:
-    """The same with soft constraints: their forces are those without what is implicit, which then moves under them (MuJoCo)."""
-    explicit = motion._replace(damped=0.0, sprung=0.0, ahead=0.0, slopes="", soft=True)
-    x = acceleration(explicit)
-    if not motion.slopes and isinstance(motion.damped, float):
-        return Change(shifted(s.v, x.a, motion.system.dt), x.pivot, x.found)
-    force = constraint_force(explicit, x.a)
-    moved = acceleration(motion._replace(tau=[add(t, f) for t, f in zip(motion.tau, force, strict=True)]))
-    return Change(shifted(s.v, moved.a, motion.system.dt), moved.pivot, x.found)
 
 
 def _implicit_damping(system: System, s: Moving, tau, ctrl) -> Change:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from ..spatial import IDENTITY, ZERO3, add, apply_inverse, compose, mul, normalize, quat_conj, quat_mul, rotate, scale, vadd, vsub
+from ..spatial import IDENTITY, ZERO3, add, apply_inverse, mul, normalize, quat_conj, quat_mul, rotate, scale, vadd, vsub
 from ..structure import Topology
 from .dense import assembled
 from .kinematics import Frames, point_velocity

@@ -2,7 +2,8 @@
 
 It minimizes 1/2 a^T M a - b^T a plus each row's potential, whose slope along x = J a + offset is minus the row's force: quadratic within
 the force's bounds, linear beyond. Once the rows that are within their bounds are known the minimum is one linear solve away; a line search
-along each step makes that certain to happen. Source: Todorov 2014, Convex and analytically-invertible dynamics with contacts and constraints.
+along each step makes that certain to happen. Source: Todorov 2014, Convex and analytically-invertible dynamics with contacts and
+constraints.
 """
 
 from __future__ import annotations

@@ -13,11 +13,12 @@ import jax
 
 from ..spatial import add, mul, neg, sub
 from .actuators import PRESCRIBED
+from .equation import Motion, effective_mass, evaluate
 from .holonomic import holonomic_drifts, holonomic_gaps, holonomic_rows, rate
 from .kinematics import frames, inertial_force
 from .lanes import spread
 from .manifold import integrate
-from .solve import Motion, Saddle, effective_mass, evaluate, implicit, pulled, restricted
+from .solve import Saddle, implicit, pulled, restricted
 from .solve import masked as without
 from .system import System
 

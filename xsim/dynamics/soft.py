@@ -27,6 +27,7 @@ from .tendons import Taut, scaled
 LEAST, MOST = 1e-4, 0.9999  # impedances
 TINY = 1e-15  # the least that is divided by
 INFINITE = float("inf")
+BASIS = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
 
 
 def has_soft(topology: Topology) -> bool:
@@ -87,7 +88,8 @@ class Rows(NamedTuple):
         n, nv = self.single.shape
         diagonal = jnp.tensordot(jnp.asarray(self.single.T**2, g.dtype), g[:n], 1, precision="highest")
         eye = jnp.eye(nv, dtype=g.dtype).reshape(nv, nv, *(1,) * (g.ndim - 1))
-        return eye * diagonal[None] + (self.many[:, :, None] * self.many[:, None, :] * g[n:, None, None]).sum(0)
+        out = eye * diagonal[None]
+        return out if n == len(g) else out + (self.many[:, :, None] * self.many[:, None, :] * g[n:, None, None]).sum(0)
 
     def inside(self, x):
         """Where the force is not at a bound."""
@@ -172,7 +174,7 @@ def _weld(at: Where, info: SoftInfo, place) -> list[Row]:
     weight = at.system.equality.torque_scale[info.scale]
     turned = scale(quat_mul(second, first)[1:], weight)
     half = mul(0.5, weight)
-    columns = [scale(quat_mul(quat_mul(second, (0.0, *axis)), first)[1:], half) for axis in ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))]
+    columns = [scale(quat_mul(quat_mul(second, (0.0, *axis)), first)[1:], half) for axis in BASIS]
     spun = [(dof, _combined(columns, x)) for dof, x in _apart(*(_turn_rows(at, body) for body in bodies))]
     drift = _turn_drift(at, bodies, ends, columns, first, second, half)
     rows = _together(at, bodies, ends, turned)
@@ -327,9 +329,8 @@ def soft_rows(system: System, frame: Frames, q, v, taut: list[Taut]) -> Rows:
         moving = velocity, accelerations(system, frame, q, v, None, own, velocity)
     at = Where(system, frame, q, taut, moving)
     found = [(info, row) for info, place in zip(top.soft, system.partners, strict=True) for row in KINDS[info.kind](at, info, place)]
-    simple = [_is_single(row) for _, row in found]
-    found = [pair for pair, one in zip(found, simple, strict=True) if one] + [pair for pair, one in zip(found, simple, strict=True) if not one]
-    rows, count = [row for _, row in found], sum(simple)
+    found.sort(key=lambda pair: not _is_single(pair[1]))
+    rows, count = [row for _, row in found], sum(_is_single(row) for _, row in found)
     like = (system.dt, q, v, [tuple(r) for r in rows], system.mobility)
 
     def vector(xs):

@@ -1,8 +1,7 @@
-"""The equation of motion: tree-sparse factorization and accelerations with exact implicit derivatives.
+"""Linear equations with the sparsity of the tree, and solutions with the derivatives of the implicit function.
 
 M = L^T D L keeps the sparsity of the tree (Featherstone 2008, section 6.5): row i of the factor has entries for the dofs that
-move dof i only. The derivative of the solution comes from the residual of inverse dynamics at the solution, so neither the
-composite inertias nor the factorization are ever differentiated (for the first derivative).
+move dof i only.
 """
 
 from __future__ import annotations
@@ -15,20 +14,9 @@ import jax
 import jax.numpy as jnp
 
 from ..spatial import add, in_one_region, mul, neg, one_region, stage, sub, total
-from .actuation import effort
-from .dense import Cholesky, assembled, stacked, times
-from .forces import element_force
-from .forces import soft_rows as element_rows
-from .holonomic import has_rows, holonomic_rates, holonomic_rows
-from .kinematics import Frames, frames, inverse_dynamics, link_inertias, mass_matrix
-from .passive import Quadratic, passive_force, quadratic
-from .newton import minimize
-from .slopes import damping_slopes, full_slopes
-from .soft import Rows, soft_rows
+from .kinematics import Frames, mass_matrix
+from .passive import quadratic
 from .system import System
-from .tendons import tendons
-from .transmissions import transmissions
-from .unsymmetric import Unsymmetric
 
 
 class Factor(NamedTuple):
@@ -167,6 +155,8 @@ class Saddle:
     like those of J, as sqrt(G) R with 1 on their diagonal (Woodbury), which stays well conditioned from G = 0 to any stiffness.
     """
 
+    symmetric = True
+
     def __init__(self, system: System, rows, jacobian: list, soft: Sequence = ()):
         self.system, self.rows, self.jacobian, self.soft = system, rows, jacobian, soft
         self.factor = factorize(system, rows)
@@ -178,7 +168,7 @@ class Saddle:
             for dof, coefficient in row:
                 column[dof] = column[dof] + coefficient
             self.moved.append(solve(system, self.factor, column))
-        self.schur = [[_row_times(row, w) for w in self.moved[: i + 1]] for i, row in enumerate(self.all)]
+        self.schur = [[row_times(row, w) for w in self.moved[: i + 1]] for i, row in enumerate(self.all)]
         for i in range(len(jacobian), len(self.all)):
             self.schur[i][i] = add(self.schur[i][i], 1.0)
         self.lower, self.inverse = _ldl(self.schur, len(jacobian))
@@ -188,7 +178,7 @@ class Saddle:
         x = solve(self.system, self.factor, b)
         if not self.all:
             return x
-        gap = [add(g, _row_times(row, x)) for g, row in zip([*c, *([0.0] * len(self.soft))], self.all, strict=True)]
+        gap = [add(g, row_times(row, x)) for g, row in zip([*c, *([0.0] * len(self.soft))], self.all, strict=True)]
         y = [neg(z) for z in _ldl_solve(self.lower, self.inverse, gap)]
         return [*_shifted(x, self.moved, y), *y[: len(self.jacobian)]]
 
@@ -196,8 +186,8 @@ class Saddle:
         """((M + R^T G R) x - J^T y, -J x) of x followed by y."""
         n = len(self.rows)
         force = pulled(multiply(self.system, self.rows, x[:n]), self.jacobian, x[n:])
-        force = pulled(force, [row for row, _ in self.soft], [neg(mul(g, _row_times(row, x))) for row, g in self.soft])
-        return [*force, *(neg(_row_times(r, x)) for r in self.jacobian)]
+        force = pulled(force, [row for row, _ in self.soft], [neg(mul(g, row_times(row, x))) for row, g in self.soft])
+        return [*force, *(neg(row_times(r, x)) for r in self.jacobian)]
 
 
 @stage
@@ -208,7 +198,7 @@ def _scaled_row(row, g):
 
 
 @stage
-def _row_times(row, x):
+def row_times(row, x):
     return total([mul(coefficient, x[dof]) for dof, coefficient in row])
 
 
@@ -328,8 +318,8 @@ def implicit(inputs, primal, residual, again=None):
             lambda y: jnp.stack(full(saddle.multiply(list(y)))),
             -jnp.stack(dr),
             solver(),
-            solver(transposed=True) if isinstance(saddle, Unsymmetric) else None,
-            symmetric=not isinstance(saddle, Unsymmetric),
+            None if saddle.symmetric else solver(transposed=True),
+            symmetric=saddle.symmetric,
         )
         return (x, others), (list(dx), [jnp.zeros_like(y) for y in others])
 
@@ -342,230 +332,3 @@ def implicit(inputs, primal, residual, again=None):
 
     solution.defjvp(rule_in_region, symbolic_zeros=True)
     return solution(*(leaves[i] for i in where))
-
-
-# ---- accelerations ------------------------------------------------------------------------------------------------------------
-
-
-class Motion(NamedTuple):
-    """What the equation of motion is evaluated at.
-
-    act, ctrl: activations and controls of the actuators.
-    damped, sprung: the time over which damping and the square of the time over which springs act implicitly (0.0: not at all).
-    hold: per dof the acceleration that is prescribed, None where it follows from the forces; () for no prescribed dof.
-    slopes: over the step which smooth forces act at the new velocity, by their slopes: "" none, "fast" all but those of Coriolis,
-    symmetrized, "full" all.
-    closing: per holonomic row, what its second derivative is to be more than zero; none for the rows after its end.
-    ahead: the time at whose end springs, dampers and bushings between bodies act, by their slopes (0.0: as they are now).
-    soft: whether soft constraints act.
-    """
-
-    system: System
-    q: list
-    v: list
-    tau: list
-    act: tuple = ()
-    ctrl: tuple = ()
-    damped: object = 0.0
-    sprung: object = 0.0
-    hold: tuple = ()
-    closing: tuple = ()
-    ahead: object = 0.0
-    slopes: str = ""
-    soft: bool = False
-
-
-@stage
-def _balance(force, tau, passive, extra):
-    return [sub(add(f, e), add(t, p)) for f, t, p, e in zip(force, tau, passive, extra, strict=True)]
-
-
-class Terms(NamedTuple):
-    """What the residual and the matrix of an equation of motion share."""
-
-    frame: Frames
-    inertia: list
-    damping: Quadratic
-    loads: list  # (factor, Quadratic) pairs added to the mass matrix
-    stiffness: Quadratic | None  # None where springs act explicitly
-    jacobian: list  # of the holonomic rows
-    soft: list  # (row, G, force per rate of the row) of what acts at the end of the step
-    taut: list  # tendons
-    driven: list  # what the actuators act on
-    constraints: Rows | None  # soft ones
-
-
-def _constant(x, value: float) -> bool:
-    return isinstance(x, float) and x == value
-
-
-def evaluate(m: Motion) -> Terms:
-    system = m.system
-    frame = frames(system, m.q)
-    damping = quadratic(system, frame, system.damping, "damper")
-    loads = [(1.0, quadratic(system, frame, system.armature, "armature"))]
-    stiffness = None
-    if not _constant(m.damped, 0.0):
-        loads.append((m.damped, damping))
-    if not _constant(m.sprung, 0.0):
-        stiffness = quadratic(system, frame, system.stiffness, "spring")
-        loads.append((m.sprung, stiffness))
-    inertia, taut = link_inertias(system, frame), tendons(system, frame, m.q)
-    driven = transmissions(system, frame, m.q, taut)
-    if m.slopes == "fast":
-        loads.append((system.dt, damping_slopes(system, frame, m.v, m.act, m.ctrl, taut, driven)))
-    if m.slopes == "full":
-        loads.append((system.dt, full_slopes(system, frame, inertia, m.q, m.v, m.act, m.ctrl, taut, driven)))
-    loads.append((system.regularization, Quadratic([1.0] * len(m.v), {})))
-    soft = [] if _constant(m.ahead, 0.0) else ahead_rows(system, frame, m.q, m.v, m.ahead)
-    constraints = soft_rows(system, frame, m.q, m.v, taut) if m.soft else None
-    return Terms(frame, inertia, damping, loads, stiffness, holonomic_rows(system, frame), soft, taut, driven, constraints)
-
-
-def ahead_rows(system: System, frame: Frames, q, v, dt) -> list:
-    """(row, G, c) of the elements' forces at the end of a step of dt: with the row's rate r now and rate of rate a it falls by c r + G a,
-    c = dt k and G = dt (dt k + d) of stiffness k and damping d."""
-    return [(row, mul(dt, add(mul(dt, k), d)), mul(dt, k)) for row, k, d in element_rows(system, frame, q, v)]
-
-
-def with_fall(force: list, soft: list, v, a) -> list:
-    """force plus what the forces of `ahead_rows` fall by; a None: without its part."""
-    falls = []
-    for row, g, c in soft:
-        fall = mul(c, _row_times(row, v))
-        falls.append(fall if a is None else add(fall, mul(g, _row_times(row, a))))
-    return pulled(force, [row for row, *_ in soft], [neg(f) for f in falls])
-
-
-def residual(m: Motion, x, terms: Terms | None = None) -> list:
-    """What is zero at the solution x: the acceleration, then the multipliers of the holonomic rows (None: all zero).
-
-    Inverse dynamics of the acceleration minus applied, passive and constraint forces, then the rows' equations. Prescribed dofs
-    take their acceleration from ``m.hold`` and have no equation.
-    """
-    t, n = terms or evaluate(m), len(m.v)
-    a, y = (None, [0.0] * len(t.jacobian)) if x is None else (x[:n], x[n:])
-    if m.hold:
-        free = [0.0] * n if a is None else a
-        a = [x if h is None else h for x, h in zip(free, m.hold, strict=True)]
-    force = inverse_dynamics(m.system, t.frame, t.inertia, m.q, m.v, a)
-    passive = passive_force(m.system, t.frame, m.q, m.v, t.damping, t.taut)
-    extra = [0.0] * n
-    if t.stiffness is not None:
-        # The spring at the position that the old velocity would reach (DART's rule); the acceleration's part is in the loads.
-        extra = [mul(m.damped, x) for x in t.stiffness.times(m.v)]
-    if a is not None:
-        for factor, quad in t.loads:
-            extra = [add(e, mul(factor, x)) for e, x in zip(extra, quad.times(a), strict=True)]
-    tau = m.tau
-    if m.system.topology.forces:
-        tau = [add(a, b) for a, b in zip(tau, element_force(m.system, t.frame, m.q, m.v), strict=True)]
-    if m.ctrl:
-        tau = [add(a, b) for a, b in zip(tau, effort(m.system, t.frame, m.v, m.act, m.ctrl, t.driven).tau, strict=True)]
-    balance = with_fall(pulled(_balance(force, tau, passive, extra), t.jacobian, y), t.soft, m.v, a)
-    if t.constraints is not None and a is not None:
-        balance = [sub(b, f) for b, f in zip(balance, _constraint_force(t.constraints, a), strict=True)]
-    if m.hold:
-        balance = [b if h is None else 0.0 for b, h in zip(balance, m.hold, strict=True)]
-    wanted = [neg(r) for r in holonomic_rates(m.system, t.frame, m.q, m.v)]
-    for i, c in enumerate(m.closing):
-        wanted[i] = add(wanted[i], c)
-    return [*balance, *(sub(c, 0.0 if a is None else _row_times(row, a)) for c, row in zip(wanted, t.jacobian, strict=True))]
-
-
-def _constraint_force(rows: Rows, a) -> list:
-    """J^T f of the soft constraints at an acceleration."""
-    return list(rows.pulled(rows.force(rows.along(stacked(a, rows.offset[0])) + rows.offset)))
-
-
-def constraint_force(m: Motion, a) -> list:
-    """Generalized force of the soft constraints at the acceleration that solves the equation of motion."""
-    frame = frames(m.system, m.q)
-    return _constraint_force(soft_rows(m.system, frame, m.q, m.v, tendons(m.system, frame, m.q)), a)
-
-
-def effective_mass(m: Motion, terms: Terms | None = None) -> list:
-    """Rows of the matrix that multiplies the acceleration: mass matrix, armature, implicit damping and springs, regularization."""
-    t = terms or evaluate(m)
-    rows = with_quadratic(m.system, mass_matrix(m.system, t.frame, t.inertia), t.loads)
-    if m.hold:
-        rows = masked(m.system, rows, [1.0 if h is None else 0.0 for h in m.hold])
-    return rows
-
-
-def _unsymmetric(m: Motion, terms: Terms, full) -> Unsymmetric:
-    """The matrix that multiplies the acceleration where it is not symmetric."""
-    before = m.system.tables.before
-    entries: dict = {}
-    for i, row in enumerate(mass_matrix(m.system, terms.frame, terms.inertia)):
-        entries |= {(i, j): x for j, x in zip((*before[i], i), row, strict=True)}
-        entries |= {(j, i): x for j, x in zip(before[i], row[:-1], strict=True)}
-    for factor, quad in terms.loads:
-        for i, x in enumerate(quad.diagonal):
-            entries[i, i] = add(entries[i, i], mul(factor, x))
-        for place, x in quad.blocks.items():
-            entries[place] = add(entries[place], mul(factor, x))
-    return Unsymmetric(m.system, dict(zip(entries, full(list(entries.values())), strict=True)))
-
-
-class Stiffened:
-    """The matrix M + J^T G J of a model with soft constraints."""
-
-    def __init__(self, matrix):
-        self.rows, self.matrix = list(range(len(matrix))), matrix
-        self.factor = Cholesky(matrix)
-
-    def solve(self, b: list, c: list) -> list:
-        return list(self.factor.solve(jnp.stack(b)))
-
-    def multiply(self, x: list) -> list:
-        return list(times(self.matrix, jnp.stack(x)))
-
-
-def _softly(m: Motion, terms: Terms, full) -> tuple:
-    """What `acceleration` solves, with soft constraints: the matrix at the solution, the solution, and what else it says."""
-    before, rows = m.system.tables.before, terms.constraints
-    assert rows is not None
-    lower = {(i, j): x for i, row in enumerate(effective_mass(m, terms)) for j, x in zip((*before[i], i), full(row), strict=True)}
-    mass = assembled(lower | {(j, i): x for (i, j), x in lower.items()}, (len(m.v),) * 2)
-    right = jnp.stack(full([neg(r) for r in residual(m, None, terms)]))
-    rows = Rows(rows.single, *(jnp.broadcast_to(x, (*x.shape[: x.ndim - right.ndim + 1], *right.shape[1:])) for x in rows[1:]))
-    least = minimize(mass, right, rows)
-    matrix = Stiffened(mass + rows.curvature(least.active))
-    return matrix, list(least.a), full([matrix.factor.pivot, least.found])
-
-
-class Solved(NamedTuple):
-    """a: the acceleration. multipliers: of the holonomic rows. pivot: 0 where the mass matrix is singular. found: 0 where the forces of
-    soft constraints were not."""
-
-    a: list
-    multipliers: list
-    pivot: object
-    found: object
-
-
-def acceleration(m: Motion) -> Solved:
-    """The acceleration at which the residual is zero."""
-    n = len(m.v)
-
-    def primal(m: Motion, full):
-        terms = evaluate(m)
-        if m.slopes == "full":
-            matrix = _unsymmetric(m, terms, full)
-            return matrix, matrix.solve(full([neg(r) for r in residual(m, None, terms)])), full([1.0, 1.0])
-        if m.soft:
-            return _softly(m, terms, full)
-        free = [1.0] * n if not m.hold else [1.0 if h is None else 0.0 for h in m.hold]
-        soft = [(row, g) for row, (_, g, _) in zip(restricted([row for row, *_ in terms.soft], free), terms.soft, strict=True)]
-        saddle = Saddle(m.system, [full(row) for row in effective_mass(m, terms)], restricted(terms.jacobian, free), soft)
-        right = full([neg(r) for r in residual(m, None, terms)])
-        return saddle, saddle.solve(right[:n], right[n:]), [saddle.factor.pivot, 1.0]
-
-    if m.slopes == "full" and (m.hold or has_rows(m.system.topology)):
-        raise ValueError("the integrator implicit is for models without holonomic constraints and prescribed motion; choose implicitfast")
-    if m.soft and (m.hold or has_rows(m.system.topology)):
-        raise ValueError("soft constraints beside holonomic constraints or prescribed motion are not supported")
-    x, (pivot, found) = implicit(m, primal, residual)
-    a = [y if h is None else h for y, h in zip(x[:n], m.hold, strict=True)] if m.hold else x[:n]
-    return Solved(a, x[n:], pivot, found)

@@ -20,6 +20,8 @@ from . import kinematics as kin
 from .actuation import activation_rates, effort
 from .actuators import PRESCRIBED, drive, split_controls
 from .cameras import cameras, lights
+from .equation import Motion as Equation
+from .equation import Solved, acceleration
 from .forces import element_energy, element_force
 from .functions import at_time
 from .holonomic import has_rows
@@ -33,8 +35,7 @@ from .places import geom_end, site_end
 from .prepare import prepare
 from .sensing import Facts, sense
 from .soft import has_soft
-from .solve import Motion as Equation
-from .solve import Solved, acceleration, loaded_mass, multiply
+from .solve import loaded_mass, multiply
 from .system import System, gravity_acceleration
 from .tendons import tendon_energy, tendons
 from .transmissions import transmissions

@@ -15,6 +15,8 @@ class Unsymmetric:
     without constraints.
     """
 
+    symmetric = False
+
     def __init__(self, system: System, entries: dict):
         self.system, self.entries = system, entries
         self.rows = [None] * len(system.tables.before)

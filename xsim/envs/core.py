@@ -21,12 +21,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import models
-from ..load import build
 from ..dynamics.lanes import batch_shape
 from ..dynamics.start import init, state_at
 from ..dynamics.step import body_index, forward, rollout, step
 from ..joints import name_key
-from ..load import load
+from ..load import build, load
 from ..model import Data, Flags, Frozen, Model, State
 from ..randomize import Draws, plan
 from ..spec import ModelSpec

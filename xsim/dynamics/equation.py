@@ -1,0 +1,264 @@
+"""The equation of motion: accelerations with exact implicit derivatives.
+
+The derivative of the solution comes from the residual of inverse dynamics at the solution, so neither the composite inertias nor the
+factorization are ever differentiated (for the first derivative).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+
+from ..spatial import add, mul, neg, stage, sub
+from .actuation import effort
+from .dense import assembled, stacked
+from .forces import element_force
+from .forces import soft_rows as element_rows
+from .holonomic import has_rows, holonomic_rates, holonomic_rows
+from .kinematics import Frames, frames, inertial_force, inverse_dynamics, link_inertias, mass_matrix
+from .newton import minimize
+from .passive import Quadratic, passive_force, quadratic
+from .slopes import damping_slopes, full_slopes
+from .soft import Rows, soft_rows
+from .solve import Saddle, implicit, masked, multiply, pulled, restricted, row_times, with_quadratic
+from .stiffened import Staged, Stiffened
+from .system import System
+from .tendons import tendons
+from .transmissions import transmissions
+from .unsymmetric import Unsymmetric
+
+
+class Motion(NamedTuple):
+    """What the equation of motion is evaluated at.
+
+    act, ctrl: activations and controls of the actuators.
+    damped, sprung: the time over which damping and the square of the time over which springs act implicitly (0.0: not at all).
+    hold: per dof the acceleration that is prescribed, None where it follows from the forces; () for no prescribed dof.
+    slopes: over the step which smooth forces act at the new velocity, by their slopes: "" none, "fast" all but those of Coriolis,
+    symmetrized, "full" all.
+    closing: per holonomic row, what its second derivative is to be more than zero; none for the rows after its end.
+    ahead: the time at whose end springs, dampers and bushings between bodies act, by their slopes (0.0: as they are now).
+    soft: whether soft constraints act. Their forces are those without what acts implicitly, which then moves under them (MuJoCo): the
+    solution is that acceleration, then, where something acts implicitly, the one that it leads to.
+    """
+
+    system: System
+    q: list
+    v: list
+    tau: list
+    act: tuple = ()
+    ctrl: tuple = ()
+    damped: object = 0.0
+    sprung: object = 0.0
+    hold: tuple = ()
+    closing: tuple = ()
+    ahead: object = 0.0
+    slopes: str = ""
+    soft: bool = False
+
+
+@stage
+def _balance(force, tau, passive, extra):
+    return [sub(add(f, e), add(t, p)) for f, t, p, e in zip(force, tau, passive, extra, strict=True)]
+
+
+class Terms(NamedTuple):
+    """What the residual and the matrix of an equation of motion share."""
+
+    frame: Frames
+    inertia: list
+    damping: Quadratic
+    loads: list  # (factor, Quadratic) pairs added to the mass matrix
+    stiffness: Quadratic | None  # None where springs act explicitly
+    jacobian: list  # of the holonomic rows
+    soft: list  # (row, G, force per rate of the row) of what acts at the end of the step
+    taut: list  # tendons
+    driven: list  # what the actuators act on
+    constraints: Rows | None  # soft ones
+    later: list  # as loads, of what moves under the forces of soft constraints
+
+
+def _constant(x, value: float) -> bool:
+    return isinstance(x, float) and x == value
+
+
+def evaluate(m: Motion) -> Terms:
+    system = m.system
+    frame = frames(system, m.q)
+    damping = quadratic(system, frame, system.damping, "damper")
+    loads = [(1.0, quadratic(system, frame, system.armature, "armature")), (system.regularization, Quadratic([1.0] * len(m.v), {}))]
+    later = [] if m.soft else loads
+    stiffness = None
+    if not _constant(m.damped, 0.0):
+        later.append((m.damped, damping))
+    if not _constant(m.sprung, 0.0):
+        stiffness = quadratic(system, frame, system.stiffness, "spring")
+        later.append((m.sprung, stiffness))
+    inertia, taut = link_inertias(system, frame), tendons(system, frame, m.q)
+    driven = transmissions(system, frame, m.q, taut)
+    if m.slopes == "fast":
+        later.append((system.dt, damping_slopes(system, frame, m.v, m.act, m.ctrl, taut, driven)))
+    if m.slopes == "full":
+        later.append((system.dt, full_slopes(system, frame, inertia, m.q, m.v, m.act, m.ctrl, taut, driven)))
+    soft = [] if _constant(m.ahead, 0.0) else ahead_rows(system, frame, m.q, m.v, m.ahead)
+    constraints = soft_rows(system, frame, m.q, m.v, taut) if m.soft else None
+    holonomic, later = holonomic_rows(system, frame), later if m.soft else []
+    return Terms(frame, inertia, damping, loads, stiffness, holonomic, soft, taut, driven, constraints, later)
+
+
+def ahead_rows(system: System, frame: Frames, q, v, dt) -> list:
+    """(row, G, c) of the elements' forces at the end of a step of dt: with the row's rate r now and rate of rate a it falls by c r + G a,
+    c = dt k and G = dt (dt k + d) of stiffness k and damping d."""
+    return [(row, mul(dt, add(mul(dt, k), d)), mul(dt, k)) for row, k, d in element_rows(system, frame, q, v)]
+
+
+def with_fall(force: list, soft: list, v, a) -> list:
+    """force plus what the forces of `ahead_rows` fall by; a None: without its part."""
+    falls = []
+    for row, g, c in soft:
+        fall = mul(c, row_times(row, v))
+        falls.append(fall if a is None else add(fall, mul(g, row_times(row, a))))
+    return pulled(force, [row for row, *_ in soft], [neg(f) for f in falls])
+
+
+def residual(m: Motion, x, terms: Terms | None = None) -> list:
+    """What is zero at the solution x: the acceleration, then the multipliers of the holonomic rows, or the later acceleration of a motion
+    with soft constraints (None: all zero, and no soft constraints).
+
+    Inverse dynamics of the acceleration minus applied, passive and constraint forces, then the rows' equations. Prescribed dofs
+    take their acceleration from ``m.hold`` and have no equation.
+    """
+    t, n = terms or evaluate(m), len(m.v)
+    a, y = (None, [0.0] * len(t.jacobian)) if x is None else (x[:n], x[n:])
+    if m.soft:
+        balance = _smooth_balance(m, t, a, [])
+        return balance if a is None else [*_less_force(t, balance, a), *(_late_balance(m, t, a, y) if t.later else ())]
+    balance = _smooth_balance(m, t, a, y)
+    if m.hold:
+        balance = [b if h is None else 0.0 for b, h in zip(balance, m.hold, strict=True)]
+    wanted = [neg(r) for r in holonomic_rates(m.system, t.frame, m.q, m.v)]
+    for i, c in enumerate(m.closing):
+        wanted[i] = add(wanted[i], c)
+    return [*balance, *(sub(c, 0.0 if a is None else row_times(row, a)) for c, row in zip(wanted, t.jacobian, strict=True))]
+
+
+def _smooth_balance(m: Motion, t: Terms, a, y) -> list:
+    """Inverse dynamics minus smooth forces and those of the multipliers y."""
+    n = len(m.v)
+    if m.hold:
+        free = [0.0] * n if a is None else a
+        a = [x if h is None else h for x, h in zip(free, m.hold, strict=True)]
+    force = inverse_dynamics(m.system, t.frame, t.inertia, m.q, m.v, a)
+    passive = passive_force(m.system, t.frame, m.q, m.v, t.damping, t.taut)
+    extra = [0.0] * n
+    if t.stiffness is not None:
+        # The spring at the position that the old velocity would reach (DART's rule); the acceleration's part is in the loads.
+        extra = [mul(m.damped, x) for x in t.stiffness.times(m.v)]
+    if a is not None:
+        for factor, quad in t.loads:
+            extra = [add(e, mul(factor, x)) for e, x in zip(extra, quad.times(a), strict=True)]
+    tau = m.tau
+    if m.system.topology.forces:
+        tau = [add(a, b) for a, b in zip(tau, element_force(m.system, t.frame, m.q, m.v), strict=True)]
+    if m.ctrl:
+        tau = [add(a, b) for a, b in zip(tau, effort(m.system, t.frame, m.v, m.act, m.ctrl, t.driven).tau, strict=True)]
+    return with_fall(pulled(_balance(force, tau, passive, extra), t.jacobian, y), t.soft, m.v, a)
+
+
+def _less_force(t: Terms, balance: list, a) -> list:
+    """The balance less the forces of soft constraints at an acceleration."""
+    rows = t.constraints
+    force = rows.pulled(rows.force(rows.along(stacked(a, rows.offset[0])) + rows.offset))
+    return [sub(b, f) for b, f in zip(balance, force, strict=True)]
+
+
+def _late_balance(m: Motion, t: Terms, a, late) -> list:
+    """What is zero at the later acceleration: M (late - a) + what acts implicitly."""
+    change = [sub(x, y) for x, y in zip(late, a, strict=True)]
+    out = inertial_force(m.system, t.frame, t.inertia, change)
+    for loads, x in ((t.loads, change), (t.later, late)):
+        for factor, quad in loads:
+            out = [add(f, mul(factor, y)) for f, y in zip(out, quad.times(x), strict=True)]
+    return out
+
+
+def effective_mass(m: Motion, terms: Terms | None = None) -> list:
+    """Rows of the matrix that multiplies the acceleration: mass matrix, armature, implicit damping and springs, regularization."""
+    t = terms or evaluate(m)
+    rows = with_quadratic(m.system, mass_matrix(m.system, t.frame, t.inertia), t.loads)
+    if m.hold:
+        rows = masked(m.system, rows, [1.0 if h is None else 0.0 for h in m.hold])
+    return rows
+
+
+def _unsymmetric(m: Motion, terms: Terms, full) -> Unsymmetric:
+    """The matrix that multiplies the acceleration (the later one) where it is not symmetric."""
+    before = m.system.tables.before
+    entries: dict = {}
+    for i, row in enumerate(mass_matrix(m.system, terms.frame, terms.inertia)):
+        entries |= {(i, j): x for j, x in zip((*before[i], i), row, strict=True)}
+        entries |= {(j, i): x for j, x in zip(before[i], row[:-1], strict=True)}
+    for factor, quad in (*terms.loads, *terms.later):
+        for i, x in enumerate(quad.diagonal):
+            entries[i, i] = add(entries[i, i], mul(factor, x))
+        for place, x in quad.blocks.items():
+            entries[place] = add(entries[place], mul(factor, x))
+    return Unsymmetric(m.system, dict(zip(entries, full(list(entries.values())), strict=True)))
+
+
+def _softly(m: Motion, terms: Terms, full) -> tuple:
+    """What `implicit` asks for, of a motion with soft constraints."""
+    system, rows = m.system, terms.constraints
+    assert rows is not None
+    loaded = [full(row) for row in effective_mass(m, terms)]
+    lower = {(i, j): x for i, row in enumerate(loaded) for j, x in zip((*system.tables.before[i], i), row, strict=True)}
+    mass = assembled(lower | {(j, i): x for (i, j), x in lower.items()}, (len(m.v),) * 2)
+    right = jnp.stack(full([neg(r) for r in residual(m, None, terms)]))
+    rows = Rows(rows.single, *(jnp.broadcast_to(x, (*x.shape[: 2 if x is rows.many else 1], *right.shape[1:])) for x in rows[1:]))
+    least = minimize(mass, right, rows)
+    matrix, a = Stiffened(mass + rows.curvature(least.active)), list(least.a)
+    others = [matrix.factor.pivot, least.found]
+    if not terms.later:
+        return matrix, a, others
+    second = _unsymmetric(m, terms, full) if m.slopes == "full" else [full(row) for row in with_quadratic(system, loaded, terms.later)]
+    staged = Staged(system, matrix, loaded, second)
+    return staged, [*a, *staged.moved(multiply(system, loaded, a))], others
+
+
+class Solved(NamedTuple):
+    """a: the acceleration. multipliers: of the holonomic rows. pivot: 0 where the mass matrix is singular. found: 0 where the forces of
+    soft constraints were not."""
+
+    a: list
+    multipliers: list
+    pivot: object
+    found: object
+
+
+def acceleration(m: Motion) -> Solved:
+    """The acceleration at which the residual is zero."""
+    n = len(m.v)
+
+    def primal(m: Motion, full):
+        terms = evaluate(m)
+        if m.soft:
+            return _softly(m, terms, full)
+        if m.slopes == "full":
+            matrix = _unsymmetric(m, terms, full)
+            return matrix, matrix.solve(full([neg(r) for r in residual(m, None, terms)])), [1.0, 1.0]
+        free = [1.0] * n if not m.hold else [1.0 if h is None else 0.0 for h in m.hold]
+        soft = [(row, g) for row, (_, g, _) in zip(restricted([row for row, *_ in terms.soft], free), terms.soft, strict=True)]
+        saddle = Saddle(m.system, [full(row) for row in effective_mass(m, terms)], restricted(terms.jacobian, free), soft)
+        right = full([neg(r) for r in residual(m, None, terms)])
+        return saddle, saddle.solve(right[:n], right[n:]), [saddle.factor.pivot, 1.0]
+
+    if m.slopes == "full" and (m.hold or has_rows(m.system.topology)):
+        raise ValueError("the integrator implicit is for models without holonomic constraints and prescribed motion; choose implicitfast")
+    if m.soft and (m.hold or has_rows(m.system.topology)):
+        raise ValueError("soft constraints beside holonomic constraints or prescribed motion are not supported")
+    x, (pivot, found) = implicit(m, primal, residual)
+    if m.soft:
+        return Solved(x[-n:], [], pivot, found)
+    a = [y if h is None else h for y, h in zip(x[:n], m.hold, strict=True)] if m.hold else x[:n]
+    return Solved(a, x[n:], pivot, found)
