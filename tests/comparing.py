@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax
 import numpy as np
 
 
@@ -21,3 +22,7 @@ def quat_difference(a, b):
 def of_names(data: dict, names) -> np.ndarray:
     """Rows of a dictionary in the order of the names."""
     return np.array([data[n] for n in names])
+
+
+QUICK = {"xla_disable_hlo_passes": "fusion", "xla_backend_optimization_level": 0} if jax.default_backend() == "cpu" else None
+"""Compiler options for what runs once or twice: what it costs is compiling."""

@@ -34,7 +34,7 @@ def minimize(mass, right, rows: Rows) -> Minimum:
     eps = float(jnp.finfo(right.dtype).eps)
 
     def step(carry):
-        a, active, done, count = carry
+        a, side, done, count = carry
         x = rows.along(a) + rows.offset
         # The first step leads to the acceleration without the rows.
         first = count == 0
@@ -42,22 +42,25 @@ def minimize(mass, right, rows: Rows) -> Minimum:
         heavy = times(mass, a)
         slope = heavy - right - pull
         small = (jnp.abs(slope) <= SLACK * eps * (jnp.abs(heavy) + jnp.abs(right) + jnp.abs(pull))).all(0) & ~first
-        p = -Cholesky(mass + rows.curvature(jnp.where(active, rows.stiffness, 0.0))).solve(slope)
+        p = -Cholesky(mass + rows.curvature(_active(rows, side))).solve(slope)
         reach = jax.lax.cond(first, jnp.ones_like, lambda p0: _search(mass, right, rows, a, x, p), p[0])
         new = a + reach * p
-        inside = rows.inside(rows.along(new) + rows.offset)
-        settled = (inside == active).all(0) & (reach == 1.0) & ~first
-        a = jnp.where(done | small, a, new)
-        active = jnp.where(done | small, active, inside)
-        return a, active, done | small | settled, count + 1
+        there = rows.side(rows.along(new) + rows.offset)
+        settled = (there == side).all(0) & (reach == 1.0) & ~first
+        stay = done | small
+        return jnp.where(stay, a, new), jnp.where(stay, side, there), stay | settled, count + 1
 
     def unfinished(carry):
         return ~carry[2].all() & (carry[3] < STEPS)
 
-    none = jnp.zeros_like(rows.stiffness, bool)
-    start = jnp.zeros_like(right), none, jnp.zeros_like(right[0], bool), 0
-    a, active, done, _ = jax.lax.while_loop(unfinished, step, start)
-    return Minimum(a, jnp.where(active, rows.stiffness, 0.0), jnp.where(done, 1.0, 0.0).astype(right.dtype))
+    # The first step has no rows: all count as at a bound.
+    start = jnp.zeros_like(right), jnp.ones_like(rows.side(rows.offset)), jnp.zeros_like(right[0], bool), 0
+    a, side, done, _ = jax.lax.while_loop(unfinished, step, start)
+    return Minimum(a, _active(rows, side), jnp.where(done, 1.0, 0.0).astype(right.dtype))
+
+
+def _active(rows: Rows, side):
+    return jnp.where(side == 0, rows.stiffness, 0.0)
 
 
 def _search(mass, right, rows: Rows, a, x, p):
@@ -67,8 +70,7 @@ def _search(mass, right, rows: Rows, a, x, p):
 
     def slopes(reach):
         y = x + reach * dx
-        stiff = jnp.where(rows.inside(y), rows.stiffness, 0.0)
-        return flat + reach * bend - (rows.force(y) * dx).sum(0), bend + (stiff * dx * dx).sum(0)
+        return flat + reach * bend - (rows.force(y) * dx).sum(0), bend + (_active(rows, rows.side(y)) * dx * dx).sum(0)
 
     downhill = jnp.abs(slopes(jnp.zeros_like(flat))[0])
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -25,18 +24,21 @@ from ..spatial import (
     madd,
     matrix,
     momentum,
+    mul,
     neg,
     normalize,
     quat_conj,
     quat_mul,
     scale,
     stage,
+    vadd,
     vsub,
 )
 from .actuation import Effort
 from .cameras import cameras
 from .kinematics import Frames, body_poses, point_acceleration, point_velocity
 from .rays import Ray, Target, cast
+from .soft import Kept, Wrench, has_soft, kept
 from .subtrees import subtree_coms, subtree_masses, sums
 from .system import System
 from .tendons import Taut, rate, tendons
@@ -54,11 +56,11 @@ class Spot(NamedTuple):
 class Facts:
     """What the sensors of one evaluation read; what none asks for is never computed.
 
-    velocity, acceleration: of the links, spatial, about the reference points (None where no stage needs them). views: camera numbers.
+    a: generalized acceleration. velocity, acceleration: of the links, spatial, about the reference points. views: camera numbers.
     """
 
-    def __init__(self, system: System, frame: Frames, q, v, time, velocity, acceleration, effort: Effort | None, views, magnetic):
-        self.system, self.frame, self.q, self.v, self.time = system, frame, q, v, time
+    def __init__(self, system: System, frame: Frames, q, v, a, time, velocity, acceleration, effort: Effort | None, views, magnetic):
+        self.system, self.frame, self.q, self.v, self.a, self.time = system, frame, q, v, a, time
         self.velocity, self.acceleration, self.effort, self.views, self.magnetic = velocity, acceleration, effort, views, magnetic
 
     @functools.cached_property
@@ -91,7 +93,16 @@ class Facts:
     def loads(self) -> list:
         """Of every body, the force that its parent exerts on it and on what hangs on it, about the world's origin."""
         own = [self._load(i) for i in range(len(self.system.bodies))]
+        for one in self.kept:
+            if one.row.acts is not None:
+                _take(own, one.row.acts, one.force)
         return sums(self.system, own, madd, Force(ZERO3, ZERO3))
+
+    @functools.cached_property
+    def kept(self) -> list[Kept]:
+        if not has_soft(self.system.topology):
+            return []
+        return kept(self.system, self.frame, self.q, self.v, self.tendons, self.a)
 
     @functools.cached_property
     def ranges(self) -> dict:
@@ -177,6 +188,19 @@ def _load(pose: Pose, inertia: Inertia, velocity: Motion, acceleration: Motion, 
     return madd(momentum(own, free), cross_force(velocity, momentum(own, velocity)))
 
 
+def _take(loads: list, acts: Wrench, force) -> None:
+    """Take from the loads of two bodies what a constraint does to them."""
+    for body, point, sign in zip(acts.bodies, acts.points, (-1.0, 1.0), strict=True):
+        if body >= 0:
+            loads[body] = _added(loads[body], point, acts.force, acts.moment, mul(sign, force))
+
+
+@stage
+def _added(load: Force, point, force, moment, factor) -> Force:
+    pushed = scale(force, factor)
+    return madd(load, Force(vadd(cross(point, pushed), scale(moment, factor)), pushed))
+
+
 @stage
 def _com(inertia: Inertia):
     some = jnp.greater(inertia.mass, 0)
@@ -250,6 +274,28 @@ def _torque(f: Facts, spot: Spot):
 @stage
 def _moment_at(force: Force, pos):
     return vsub(force.ang, cross(pos, force.lin))
+
+
+_LIMITS: dict[str, Callable[[Kept], object]] = {
+    "pos": lambda one: one.row.residual, "vel": lambda one: one.rate, "frc": lambda one: one.force,
+}  # fmt: skip
+
+
+def _limit(what: str, read: Callable[[Kept], object]) -> Callable:
+    """Of a limit the first of its sides that acts; 0 where none does."""
+
+    def sensor(f: Facts, info) -> tuple:
+        if what == "joint":
+            joint, kinds = _joint(f, info), ("lower", "upper", "angle")
+            items = range(joint.v[0], sum(joint.v))
+        else:
+            items, kinds = (info.object[1],), ("tendon_lower", "tendon_upper")
+        out = 0.0
+        for one in reversed([x for x in f.kept if x.info.kind in kinds and x.info.items[0] in items]):
+            out = jnp.where(one.row.present, read(one), out)
+        return (out,)
+
+    return sensor
 
 
 def _joint(f: Facts, info):
@@ -400,6 +446,7 @@ KINDS: dict[str, Callable] = {
     "accelerometer": _in_site(lambda f, spot: f.accelerated(spot)[0]),
     "force": _in_site(_force),
     "torque": _in_site(_torque),
+    **{f"{what}limit{part}": _limit(what, read) for what in ("joint", "tendon") for part, read in _LIMITS.items()},
     "rangefinder": lambda f, info: (f.ranges[info.object[1]],),
     "user": lambda f, info: (0.0,) * info.dim,
 }
@@ -411,7 +458,7 @@ def _cut(x, least, most):
 
 
 def sense(f: Facts) -> list:
-    """All numbers of the sensors, in order. Those that wait for contacts and soft constraints give zero."""
+    """All numbers of the sensors, in order. Those that wait for contacts give zero."""
     top, out = f.system.topology, []
     for info in top.sensors:
         if info.kind not in KINDS or "sensor" in top.disabled:

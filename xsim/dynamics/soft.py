@@ -46,9 +46,19 @@ class Where(NamedTuple):
     moving: tuple | None
 
 
+class Wrench(NamedTuple):
+    """force and moment on the first body at its point (world axes, world positions), the opposite on the second at its own."""
+
+    bodies: tuple[int, ...]
+    points: tuple
+    force: tuple
+    moment: tuple
+
+
 class Row(NamedTuple):
     """row: [(dof, coefficient), ...] of J. residual; apart: what the impedance depends on. mobility: A. bounds of the force. present: None
-    for always. drift: (dJ/dt) v. held: whether the residual pulls back."""
+    for always. drift: (dJ/dt) v. held: whether the residual pulls back. acts: what a unit force does to two bodies, None where it acts
+    within joints or tendons."""
 
     row: list
     residual: object
@@ -59,6 +69,7 @@ class Row(NamedTuple):
     present: object = None
     drift: object = 0.0
     held: bool = True
+    acts: Wrench | None = None
 
 
 class Rows(NamedTuple):
@@ -91,15 +102,15 @@ class Rows(NamedTuple):
         out = eye * diagonal[None]
         return out if n == len(g) else out + (self.many[:, :, None] * self.many[:, None, :] * g[n:, None, None]).sum(0)
 
-    def inside(self, x):
-        """Where the force is not at a bound."""
+    def side(self, x):
+        """Which bound the force is at (n + m, lanes): -1 the lower, 1 the upper, 0 none."""
         f = -self.stiffness * x
-        return (self.low < f) & (f < self.high)
+        return jnp.where(f <= self.low, -1, jnp.where(f >= self.high, 1, 0))
 
     def force(self, x):
         """Forces (n + m, lanes) at x = J a + offset."""
-        f = -self.stiffness * x
-        return jnp.where(self.inside(x), f, jnp.where(f <= self.low, self.low, self.high))
+        side = self.side(x)
+        return jnp.where(side == 0, -self.stiffness * x, jnp.where(side < 0, self.low, self.high))
 
 
 # ---- rows of each kind --------------------------------------------------------------------------------------------------------
@@ -160,7 +171,9 @@ def _together(at: Where, bodies, ends, more) -> list[Row]:
     moved = _apart(*(_point_rows(at, body, end) for body, end in zip(bodies, ends, strict=True)))
     drift, far = _point_drift(at, bodies, ends), safe_norm((*gap, *more))
     mobility = add(*(at.system.mobility.bodies[body][0] for body in bodies))
-    return [Row(_component(moved, k), gap[k], far, mobility, -INFINITE, INFINITE, drift=drift[k]) for k in range(3)]
+    points = tuple(end.world for end in ends)
+    acts = [Wrench(bodies, points, axis, ZERO3) for axis in BASIS]
+    return [Row(_component(moved, k), gap[k], far, mobility, -INFINITE, INFINITE, drift=drift[k], acts=acts[k]) for k in range(3)]
 
 
 def _weld(at: Where, info: SoftInfo, place) -> list[Row]:
@@ -179,9 +192,10 @@ def _weld(at: Where, info: SoftInfo, place) -> list[Row]:
     drift = _turn_drift(at, bodies, ends, columns, first, second, half)
     rows = _together(at, bodies, ends, turned)
     mobility = add(*(at.system.mobility.bodies[body][1] for body in bodies))
-    return rows + [
-        Row(_component(spun, k), turned[k], rows[0].apart, mobility, -INFINITE, INFINITE, drift=drift[k]) for k in range(3)
-    ]
+    for k in range(3):
+        acts = Wrench(bodies, (ZERO3, ZERO3), ZERO3, tuple(column[k] for column in columns))
+        rows.append(Row(_component(spun, k), turned[k], rows[0].apart, mobility, -INFINITE, INFINITE, drift=drift[k], acts=acts))
+    return rows
 
 
 def _combined(columns, x):
@@ -320,8 +334,8 @@ def reference(solref, solimp, dt, safe: bool):
     return k, b
 
 
-def soft_rows(system: System, frame: Frames, q, v, taut: list[Taut]) -> Rows:
-    """All rows at a state."""
+def _found(system: System, frame: Frames, q, v, taut: list[Taut]) -> list[tuple[SoftInfo, Row]]:
+    """All rows at a state, those with one constant coefficient first."""
     top = system.topology
     moving = None
     if top.rules == "4.0" and any(info.kind in ("connect", "weld") for info in top.soft):
@@ -329,9 +343,16 @@ def soft_rows(system: System, frame: Frames, q, v, taut: list[Taut]) -> Rows:
         moving = velocity, accelerations(system, frame, q, v, None, own, velocity)
     at = Where(system, frame, q, taut, moving)
     found = [(info, row) for info, place in zip(top.soft, system.partners, strict=True) for row in KINDS[info.kind](at, info, place)]
-    found.sort(key=lambda pair: not _is_single(pair[1]))
+    return sorted(found, key=lambda pair: not _is_single(pair[1]))
+
+
+def _is_single(row: Row) -> bool:
+    return len(row.row) == 1 and isinstance(row.row[0][1], float)
+
+
+def _numbers(system: System, found: list[tuple[SoftInfo, Row]], q, v) -> Rows:
     rows, count = [row for _, row in found], sum(_is_single(row) for _, row in found)
-    like = (system.dt, q, v, [tuple(r) for r in rows], system.mobility)
+    like = (system.dt, q, v, [row[:8] for row in rows])
 
     def vector(xs):
         return stacked(xs, like)
@@ -345,7 +366,7 @@ def soft_rows(system: System, frame: Frames, q, v, taut: list[Taut]) -> Rows:
     solref = [vector([system.soft.solref[i][k] for i in softness]) for k in range(2)]
     solimp = [vector([system.soft.solimp[i][k] for i in softness]) for k in range(5)]
     d = impedance(vector([r.apart for r in rows]), solimp)
-    k, b = reference(solref, solimp, system.dt, "refsafe" not in top.disabled)
+    k, b = reference(solref, solimp, system.dt, "refsafe" not in system.topology.disabled)
     present = vector([1.0 if r.present is None else jnp.where(r.present, 1.0, 0.0) for r in rows]) > 0
     weak = jnp.maximum(TINY, (1.0 - d) / d * vector([r.mobility for r in rows]))
     bounds = [jnp.where(present, vector(xs), 0.0) for xs in ([r.low for r in rows], [r.high for r in rows])]
@@ -354,5 +375,24 @@ def soft_rows(system: System, frame: Frames, q, v, taut: list[Taut]) -> Rows:
     return out._replace(offset=vector([r.drift for r in rows]) + b * out.along(vector(v)) + k * d * held)
 
 
-def _is_single(row: Row) -> bool:
-    return len(row.row) == 1 and isinstance(row.row[0][1], float)
+def soft_rows(system: System, frame: Frames, q, v, taut: list[Taut]) -> Rows:
+    """All rows at a state."""
+    return _numbers(system, _found(system, frame, q, v, taut), q, v)
+
+
+class Kept(NamedTuple):
+    """What a row does: its info, the row, rate J v and force."""
+
+    info: SoftInfo
+    row: Row
+    rate: object
+    force: object
+
+
+def kept(system: System, frame: Frames, q, v, taut: list[Taut], a) -> list[Kept]:
+    """All rows at a state and its acceleration."""
+    found = _found(system, frame, q, v, taut)
+    rows = _numbers(system, found, q, v)
+    force = rows.force(rows.along(stacked(a, rows.offset[0])) + rows.offset)
+    rates = rows.along(stacked(v, rows.offset[0]))
+    return [Kept(info, row, *both) for (info, row), *both in zip(found, rates, force, strict=True)]

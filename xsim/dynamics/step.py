@@ -337,7 +337,7 @@ def forward(model: Model, state: State, ctrl=None, tau=None) -> Data:
         split = c.lanes.split
         views, magnetic = _views(model, c.lanes), split(model.medium.magnetic, 2)
         time = split(jnp.asarray(state.time, c.dtype), 0)
-        facts = Facts(system, frame, c.q, c.v, time, velocity, accelerated, actuator, views[0], magnetic[0] if magnetic else None)
+        facts = Facts(system, frame, c.q, c.v, a, time, velocity, accelerated, actuator, views[0], magnetic[0] if magnetic else None)
         sensor = sense(facts)
     kept = impulse_rows(system.topology) or has_rows(system.topology) or has_soft(system.topology)
     if kept or set(PRESCRIBED).intersection(system.topology.drives):

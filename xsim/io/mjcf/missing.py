@@ -7,13 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...spec import GeomSpec, JointSpec, ModelSpec, Source
+from ...spec import GeomSpec, ModelSpec, Source
 from ..errors import Notes
 
 __all__ = ["note_missing"]
 
 CONTACTS = ("touch", "distance", "normal", "fromto")
-LIMITS = ("jointlimitpos", "jointlimitvel", "jointlimitfrc", "tendonlimitpos", "tendonlimitvel", "tendonlimitfrc")
 
 
 def note_missing(spec: ModelSpec, notes: Notes) -> None:
@@ -81,10 +80,6 @@ def _shell(group: int, above: int, geoms: tuple[GeomSpec, ...], source: Source) 
     return _Shell(group, above, (masks[0], masks[1]), source)
 
 
-def _joints(of: Callable[[JointSpec], bool]) -> Callable[[ModelSpec], Iterator[Source]]:
-    return lambda spec: (j.source for body in spec.bodies if isinstance(body.joints, tuple) for j in body.joints if of(j))
-
-
 def _sensors(*kinds: str) -> Callable[[ModelSpec], Iterator[Source]]:
     return lambda spec: (s.source for s in spec.sensors if s.kind in kinds)
 
@@ -95,6 +90,10 @@ def _elastic(spec: ModelSpec) -> Iterator[Source]:
             yield flex.source
 
 
+def _flex_edges(spec: ModelSpec) -> Iterator[Source]:
+    return (e.source for e in spec.equalities if e.active and e.kind == "flex")
+
+
 def _adhesive(spec: ModelSpec) -> Iterator[Source]:
     return (a.source for a in spec.actuators if a.transmission == "body" and a.group not in spec.option.actuator_groups_off)
 
@@ -102,13 +101,9 @@ def _adhesive(spec: ModelSpec) -> Iterator[Source]:
 # What there is (and the verb), the flags without which nothing of it acts, and where it stands.
 _KINDS: list[tuple[str, tuple[str, ...], Callable[[ModelSpec], Iterator[Source]]]] = [
     ("contacts are", ("constraint", "contact"), _touching),
-    ("limits of joints are", ("constraint", "limit"), _joints(lambda j: j.position_range is not None or j.angle_limit is not None)),
-    ("limits of tendons are", ("constraint", "limit"), lambda spec: (t.source for t in spec.tendons if t.range is not None)),
-    ("dry friction of joints is", ("constraint", "frictionloss"), _joints(lambda j: j.friction is not None)),
-    ("dry friction of tendons is", ("constraint", "frictionloss"), lambda spec: (t.source for t in spec.tendons if t.friction)),
-    ("equality constraints are", ("constraint", "equality"), lambda spec: (e.source for e in spec.equalities if e.active)),
+    ("equalities of flexes are", ("constraint", "equality"), _flex_edges),
     ("elasticity and edges of flexes are", ("passive",), _elastic),
     ("adhesion, which acts through contacts, is", ("actuation",), _adhesive),
     ("inverse dynamics in discrete time (invdiscrete) is", (), lambda spec: iter([spec.source] * spec.option.solver["invdiscrete"])),
-    *((f"<{kind}> gives zeros: what it measures is", ("sensor",), _sensors(kind)) for kind in CONTACTS + LIMITS),
+    *((f"<{kind}> gives zeros: what it measures is", ("sensor",), _sensors(kind)) for kind in CONTACTS),
 ]
