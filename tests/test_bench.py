@@ -16,7 +16,7 @@ import pytest
 import xsim
 from xsim import models
 from xsim.bench import __main__ as bench
-from xsim.bench import mechanism, report
+from xsim.bench import mechanism, peers, report
 from xsim.bench.compare import Column, Settings
 from xsim.bench.measure import compile_program, kernels_per_step, timed
 
@@ -219,6 +219,30 @@ def test_what_a_format_cannot_say_is_refused():
     assert "x_xy" in mechanism.describe(xsim.load(models.path("chain")), None)["xxy"]["refused"]
 
 
+def test_mjcf_files_go_to_peers_as_they_are(tmp_path):
+    """With the controls that push them and the integrator; other engines are told why they cannot have it."""
+    path = models.path("muscle_arm")
+    model = xsim.load(path)
+    pushed = mechanism.push(model, 3)
+    assert pushed.kind == "ctrl" and pushed.values.shape == (3, 4)
+    assert mechanism.push(xsim.load(models.path("chain")), 3).kind == "tau"
+    described = mechanism.describe(model, str(path))
+    assert described["mjcf"] == {"file": str(path), "integrator": ("implicitfast", "enable")}
+    np.savez(tmp_path / "start.npz", q=mechanism.start(model, 3), ctrl=pushed.values)
+    (tmp_path / "mechanism.json").write_text(json.dumps(described))
+    begin = peers.read_start({"folder": str(tmp_path)})
+    np.testing.assert_array_equal(begin.push, pushed.values)
+    with pytest.raises(peers.Unsupported, match="actuators"):
+        _ = begin.tau
+
+
+def test_disagreement_of_engines_is_the_exit_status(monkeypatch):
+    column = Column("mjx", "mjx", deviation=0.1)
+    monkeypatch.setattr(bench, "compare", lambda settings, columns, say: columns.append(column))
+    assert bench.main([*SMALL, "--agree", "0.2"]) == 0
+    assert bench.main([*SMALL, "--agree", "0.01"]) == 1
+
+
 @pytest.mark.parametrize("name", ["chain", "gripper"])
 def test_mujoco_agrees_with_xsim(name):
     """Where MuJoCo is installed its rollout of the mechanism ends where xsim's does."""
@@ -228,7 +252,7 @@ def test_mujoco_agrees_with_xsim(name):
     peer = mujoco.MjModel.from_xml_string(written["xml"])
     peer.dof_damping[:], peer.dof_armature[:] = written["damping"], written["armature"]
     data = mujoco.MjData(peer)
-    q, tau = mechanism.start(model, 1)
+    q, tau = mechanism.start(model, 1), mechanism.push(model, 1).values
     data.qpos[:], data.qfrc_applied[:] = q[0], tau[0]
     for _ in range(20):
         mujoco.mj_step(peer, data)

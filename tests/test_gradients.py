@@ -191,8 +191,9 @@ def test_second_derivatives(x64):
 
 # Models with limits, dry friction, servos, prescribed motion, couplings, implicit springs and frames of their own. Not the planar loop,
 # which has no derivative along turns of its axes that lock it (tests/test_loops.py has one that does), nor the twin of two_links.
+# MJCF is in tests/test_mjcf_gradients.py.
 WITHOUT = ("four_bar", "two_links_twin")
-OTHERS = [models.path(n) for n in models.names() if models.path(n).parent.name not in ("x_xy", "chrono") and n not in WITHOUT] + [
+OTHERS = [models.path(n) for n in models.names() if models.path(n).parent.name not in ("x_xy", "chrono", "mjcf") and n not in WITHOUT] + [
     path for format, stem in (("sdf", "chain_all_joints"), ("skel", "joint_limit_test"), ("skel", "joint_dynamics_elements_test"))
     for path in corpus_models(format) if path.stem == stem
 ]  # fmt: skip

@@ -65,7 +65,7 @@ def assemble(spec: ModelSpec, *, seed: int = 0) -> Model:
     softness = read_softness(spec, tree, devices.infos["tendons"])
 
     def leaf(values, *shape):
-        return jnp.asarray(np.asarray(values, np.float64).reshape(shape), dtype)
+        return jnp.asarray(np.asarray(values, dtype).reshape(shape))
 
     def ends(found):
         return {

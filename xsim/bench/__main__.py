@@ -1,7 +1,8 @@
 """``python -m xsim.bench``: steps per second of a model, its gradients, and other engines at the same work.
 
-Each engine runs in a process of its own. The work: environments start near the neutral configuration and are pushed by constant forces
-for a number of steps; the gradient is that of the sum of squares of the final q with respect to the forces of all steps.
+Each engine runs in a process of its own. The work: environments start near the neutral configuration and are pushed by constant forces,
+or controls where the model has actuators, for a number of steps; the gradient is that of the sum of squares of the final q with respect
+to the forces or controls of all steps, and comes with its value. MuJoCo's engines read an MJCF file themselves.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--randomize", nargs="?", const="", metavar="RANGES",
                    help="xsim's environments differ (axes and positions, or the ranges named); peers keep one model")  # fmt: skip
     p.add_argument("--rows", action="store_true", help="xsim's friction, limits and couplings act too; peers have none")
+    p.add_argument("--integrator", metavar="NAME", help="another integrator than the file's, in all engines")
+    p.add_argument("--agree", type=float, metavar="TOLERANCE", help="fail if an engine's final q differs from xsim's by more than this")
     p.add_argument("--repeat", type=_positive, default=5, help="timed runs of every program (default: %(default)s)")
     p.add_argument("--vs", type=_peers, default=(), metavar="PEERS", help=f"other engines: {','.join(PEERS)}")
     p.add_argument("--peer-python", default=sys.executable, metavar="PATH", help="interpreter that has the other engines")
@@ -71,11 +74,12 @@ def sweep(largest: int) -> list[int]:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the benchmark; the exit status is 1 where xsim itself failed, 130 after Ctrl-C."""
+    """Run the benchmark; the exit status is 1 where xsim itself failed or an engine disagrees, 130 after Ctrl-C."""
     args = parser().parse_args(argv)
     settings = Settings(
         model=args.model, batch=args.batch, steps=args.steps, dtype=args.dtype, gradient=args.gradient, freeze=args.freeze,
-        randomize=args.randomize, rows=args.rows, repeat=args.repeat, peers=args.vs, peer_python=args.peer_python, timeout=args.timeout,
+        randomize=args.randomize, rows=args.rows, integrator=args.integrator,
+        repeat=args.repeat, peers=args.vs, peer_python=args.peer_python, timeout=args.timeout,
         seed=args.seed,
     )  # fmt: skip
 
@@ -102,7 +106,11 @@ def main(argv: list[str] | None = None) -> int:
         curve(runs, args.scaling)
     if not complete:
         return 130
-    return 1 if any(c.failed for _, columns in runs for c in columns if c.engine == "xsim") else 0
+    columns = [c for _, found in runs for c in found]
+    apart = [c for c in columns if args.agree is not None and c.deviation is not None and not c.deviation <= args.agree]
+    for c in apart:
+        say(f"{c.name}: final q differs from xsim's by {c.deviation:.1e}, more than {args.agree:g}")
+    return 1 if apart or any(c.failed for c in columns if c.engine == "xsim") else 0
 
 
 def _interrupt(*_) -> None:

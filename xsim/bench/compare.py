@@ -33,6 +33,7 @@ class Settings:
     freeze: tuple[str, ...] = ()
     randomize: str | None = None
     rows: bool = False
+    integrator: str | None = None
     repeat: int = 5
     peers: tuple[str, ...] = ()
     peer_python: str = sys.executable
@@ -194,6 +195,7 @@ def _prepare(settings: Settings, column: Column, processes: dict[str, Process], 
     job = {
         "engine": column.engine, "column": column.name.replace(" ", "_"), "model": settings.model, "batch": settings.batch,
         "steps": settings.steps, "freeze": frozen, "randomize": settings.randomize, "rows": settings.rows, "seed": settings.seed,
+        "integrator": settings.integrator,
         "folder": folder, "describe": column.name == "xsim",
     }  # fmt: skip
     try:

@@ -1,14 +1,16 @@
 """A Model as data that other engines can read: an MJCF text with explicit inertias, an x_xy text, start states and forces.
 
-The MJCF text has one body per moving body (bodies fixed to another are merged into it), whose frame is its joint's, no geoms and no
-contact, friction, limits or couplings. Its coordinates are xsim's: a root's free joint without an offset in orientation becomes
-``free`` (q differs by the body's ``pos``), any other free joint three slides and a ball.
+A model that was read from MJCF is given to them as that file. Of any other the MJCF text has one body per moving body (bodies fixed to
+another are merged into it), whose frame is its joint's, no geoms and no contact, friction, limits or couplings. Its coordinates are
+xsim's: a root's free joint without an offset in orientation becomes ``free`` (q differs by the body's ``pos``), any other free joint
+three slides and a ball.
 """
 
 from __future__ import annotations
 
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +21,7 @@ from ..dynamics.start import init, project
 from ..dynamics.step import body_inertia, integrate
 from ..model import Model
 
-__all__ = ["Refused", "describe", "mjcf", "start", "xxy"]
+__all__ = ["Push", "Refused", "as_mjcf", "describe", "mjcf", "push", "start", "xxy"]
 
 
 class Refused(ValueError):
@@ -31,7 +33,7 @@ def describe(model: Model, source: str | None) -> dict:
     out: dict = {"name": model.topology.name, "nq": model.nq, "nv": model.nv, "bodies": len(model.body_names)}
     out["integrator"], out["dt"] = model.topology.integrator, float(_number(model, "option.dt"))
     out["gravity"] = _number(model, "option.gravity").tolist()
-    for name, write in (("mjcf", mjcf), ("xxy", lambda m: xxy(m, source))):
+    for name, write in (("mjcf", lambda m: as_mjcf(m, source)), ("xxy", lambda m: xxy(m, source))):
         try:
             out[name] = write(model)
         except Refused as error:
@@ -39,17 +41,29 @@ def describe(model: Model, source: str | None) -> dict:
     return out
 
 
-def start(model: Model, batch: int, seed: int = 0) -> tuple:
-    """Start configurations near the one as loaded and a constant force for each environment: (batch, nq), (batch, nv), both scattered.
-    Closed loops start near by, and closed."""
-    key_q, key_tau = jax.random.split(jax.random.key(seed))
+class Push(NamedTuple):
+    """What moves each environment, the same at every step: generalized forces "tau" (batch, nv) or controls "ctrl" (batch, nu)."""
+
+    kind: str
+    values: jax.Array
+
+
+def push(model: Model, batch: int, seed: int = 0) -> Push:
+    """Scattered controls where the model has actuators, else scattered forces."""
+    kind, width, size = ("ctrl", model.nu, 0.3) if model.topology.actuators else ("tau", model.nv, 0.1)
+    return Push(kind, size * jax.random.normal(jax.random.split(jax.random.key(seed))[1], (batch, width), model.option.dt.dtype))
+
+
+def start(model: Model, batch: int, seed: int = 0):
+    """Scattered start configurations (batch, nq) near the one as loaded. Closed loops start near by, and closed."""
+    key_q, _ = jax.random.split(jax.random.key(seed))
     dtype = model.option.dt.dtype
     loaded = jnp.broadcast_to(jnp.asarray(model.topology.initial[0], dtype), (batch, model.nq))
     closed = has_rows(model.topology)
     q = integrate(model, loaded, (0.02 if closed else 0.2) * jax.random.normal(key_q, (batch, model.nv), dtype))
     if closed:
         q = project(model, init(model, q)).q
-    return q, 0.1 * jax.random.normal(key_tau, (batch, model.nv), dtype)
+    return q
 
 
 def _number(model: Model, path: str) -> np.ndarray:
@@ -63,8 +77,25 @@ def _number(model: Model, path: str) -> np.ndarray:
 # ---- MJCF --------------------------------------------------------------------------------------------------------------------
 
 # Integrator of xsim: (MJCF integrator, whether joint damping is implicit).
-INTEGRATORS = {"implicit_damping": ("Euler", "enable"), "euler": ("Euler", "disable"), "rk4": ("RK4", "disable"),
-               "linearly_implicit": ("Euler", "enable")}  # the same rule without springs
+INTEGRATORS = {
+    "implicit": ("implicit", "enable"),
+    "implicitfast": ("implicitfast", "enable"),
+    "rk4_manifold": ("RK4", "disable"),
+    "implicit_damping": ("Euler", "enable"),
+    "euler": ("Euler", "disable"),
+    "rk4": ("RK4", "disable"),
+    "linearly_implicit": ("Euler", "enable"),
+}  # the same rule without springs
+
+
+def as_mjcf(model: Model, source: str | None) -> dict:
+    """The file itself, under ``file``, where it is MJCF; else what `mjcf` writes. ``integrator``: MJCF's name and whether joint damping is
+    implicit."""
+    integrator = INTEGRATORS.get(model.topology.integrator)
+    if integrator is None:
+        raise Refused(f"MJCF has no integrator that says {model.topology.integrator}")
+    written = {"file": str(Path(source).resolve())} if source and model.topology.rules else mjcf(model)
+    return {**written, "integrator": integrator}
 
 
 def mjcf(model: Model) -> dict:
@@ -72,8 +103,6 @@ def mjcf(model: Model) -> dict:
     xsim's addresses; ``offset``: added to xsim's q to give MuJoCo's. Raises `Refused`.
     """
     top = model.topology
-    if top.integrator not in INTEGRATORS:
-        raise Refused(f"MJCF has no integrator that says {top.integrator}")
     if (_number(model, "body.gravity") != 1).any():
         raise Refused("gravity of single bodies is not translated")
     driven = set(top.drives) - {"passive", "force"}

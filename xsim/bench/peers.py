@@ -2,7 +2,8 @@
 dependencies; the imports of an engine are inside its adapter.
 
 Peers get one model for all environments, as a constant of their compiled program, which is how their users write it. Their default
-solver settings are kept. Contact and constraints are off everywhere: friction, limits and couplings too, in xsim unless ``--rows``.
+solver settings are kept where they do the same physics. Contact and constraints are off everywhere: friction, limits and couplings too,
+in xsim unless ``--rows``.
 """
 
 from __future__ import annotations
@@ -38,17 +39,26 @@ class Engine(NamedTuple):
 
 
 class Start(NamedTuple):
-    """What xsim's own worker wrote: the mechanism, q (batch, nq) and tau (batch, nv)."""
+    """What xsim's own worker wrote: the mechanism, q (batch, nq), and the push of every step: "tau" (batch, nv) or "ctrl" (batch, nu)."""
 
     mechanism: dict
     q: np.ndarray
-    tau: np.ndarray
+    kind: str
+    push: np.ndarray
+
+    @property
+    def tau(self) -> np.ndarray:
+        """The generalized forces, for engines without actuators."""
+        if self.kind != "tau":
+            raise Unsupported("its actuators are not translated")
+        return self.push
 
 
 def read_start(job: dict) -> Start:
     folder = Path(job["folder"])
     with np.load(folder / "start.npz") as arrays:
-        return Start(json.loads((folder / "mechanism.json").read_text()), arrays["q"], arrays["tau"])
+        kind = "ctrl" if "ctrl" in arrays else "tau"
+        return Start(json.loads((folder / "mechanism.json").read_text()), arrays["q"], kind, arrays[kind])
 
 
 def _format(start: Start, name: str) -> dict:
@@ -87,17 +97,17 @@ def _about(*packages: str, **more) -> dict:
     return {"device": name, "platform": device.platform, "versions": _versions("jax", "jaxlib", *packages), "model": "shared", **more}
 
 
-def _jax_engine(job: dict, about: dict, final, fixed: tuple, tau, to_xsim) -> Engine:
-    """final(*fixed, taus) -> q (batch, nq), taus (steps, batch, nv); tau (batch, nv) is the force at every step."""
+def _jax_engine(job: dict, about: dict, final, fixed: tuple, push, to_xsim) -> Engine:
+    """final(*fixed, pushes) -> q (batch, nq), pushes (steps, batch, n): forces or controls; push (batch, n) is that of every step."""
     import jax
     import jax.numpy as jnp
 
-    taus = jnp.broadcast_to(jnp.asarray(tau), (job["steps"], *tau.shape)) + 0.0
+    pushes = jnp.broadcast_to(jnp.asarray(push), (job["steps"], *push.shape)) + 0.0
 
-    def loss(taus, *fixed):
-        return jnp.sum(final(*fixed, taus) ** 2)
+    def loss(pushes, *fixed):
+        return jnp.sum(final(*fixed, pushes) ** 2)
 
-    programs = {"forward": (final, (*fixed, taus)), "gradient": (jax.grad(loss), (taus, *fixed))}
+    programs = {"forward": (final, (*fixed, pushes)), "gradient": (jax.value_and_grad(loss), (pushes, *fixed))}
 
     def build(what: str) -> Program:
         fn, args = programs[what]
@@ -113,14 +123,16 @@ def _xsim(job: dict) -> Engine:
     import jax
 
     from .. import __version__, init, load, models, rollout
-    from ..build import with_rows
+    from ..build import with_integrator, with_rows
     from ..randomize import randomize
-    from .mechanism import describe, start
+    from .mechanism import describe, push, start
 
     source = job["model"]
     if source in models.names():
         source = str(models.path(source))
     model = load(source)
+    if job["integrator"] is not None:
+        model = with_integrator(model, job["integrator"])
     label = "shared"
     if not job["rows"]:
         model = with_rows(model, ())
@@ -135,18 +147,18 @@ def _xsim(job: dict) -> Engine:
     if job["freeze"]:
         model = model.freeze(*job["freeze"])
         label += f"; frozen: {', '.join(job['freeze'])}"
-    q, tau = start(model, job["batch"], job["seed"])
+    q, pushed = start(model, job["batch"], job["seed"]), push(model, job["batch"], job["seed"])
     if job.get("describe"):
         folder = Path(job["folder"])
-        np.savez(folder / "start.npz", q=np.asarray(q), tau=np.asarray(tau))
+        np.savez(folder / "start.npz", **{"q": np.asarray(q), pushed.kind: np.asarray(pushed.values)})
         (folder / "mechanism.json").write_text(json.dumps(describe(model, source)))
 
-    def final(model, q, taus):
-        return rollout(model, init(model, q), taus=taus)[0].q
+    def final(model, q, pushes):
+        return rollout(model, init(model, q), **{f"{pushed.kind}s": pushes})[0].q
 
     about = _about(model=label, integrator=model.topology.integrator, nq=model.nq, nv=model.nv, name=model.topology.name)
     about["versions"]["xsim"] = __version__
-    return _jax_engine(job, about, final, (model, q), tau, np.asarray)
+    return _jax_engine(job, about, final, (model, q), pushed.values, np.asarray)
 
 
 # ---- RING --------------------------------------------------------------------------------------------------------------------
@@ -223,12 +235,16 @@ _WIDTHS = {0: (7, 6), 1: (4, 3), 2: (1, 1), 3: (1, 1)}  # q and v of MuJoCo's fr
 class _Mujoco(NamedTuple):
     model: Any
     q: np.ndarray  # start configurations in MuJoCo's coordinates
-    tau: np.ndarray
+    field: str  # of MuJoCo's data, that pushes
+    push: np.ndarray
     to_xsim: Callable
 
 
 def _mujoco_model(begin: Start, scenery: str = "") -> _Mujoco:
+    """scenery: put into the world of a text that xsim wrote."""
     mechanism = _format(begin, "mjcf")
+    if "file" in mechanism:
+        return _mujoco_file(begin, mechanism)
     import mujoco
 
     model = mujoco.MjModel.from_xml_string(mechanism["xml"].replace("<worldbody>", f"<worldbody>{scenery}"))
@@ -247,7 +263,25 @@ def _mujoco_model(begin: Start, scenery: str = "") -> _Mujoco:
         out[:, order_q] = np.asarray(q)
         return out - offset
 
-    return _Mujoco(model, (begin.q + offset)[:, order_q], begin.tau[:, order_v], to_xsim)
+    return _Mujoco(model, (begin.q + offset)[:, order_q], "qfrc_applied", begin.tau[:, order_v], to_xsim)
+
+
+def _mujoco_file(begin: Start, mechanism: dict) -> _Mujoco:
+    """An MJCF file, whose coordinates are xsim's, with everything that xsim leaves out in this run switched off."""
+    import mujoco
+
+    model = mujoco.MjModel.from_xml_path(mechanism["file"])
+    integrator, eulerdamp = mechanism["integrator"]
+    bits, option = mujoco.mjtDisableBit, model.opt
+    option.integrator = getattr(mujoco.mjtIntegrator, f"mjINT_{integrator.upper()}")
+    option.disableflags |= bits.mjDSBL_CONSTRAINT | bits.mjDSBL_CONTACT
+    option.disableflags &= ~int(bits.mjDSBL_EULERDAMP)
+    option.disableflags |= 0 if eulerdamp == "enable" else bits.mjDSBL_EULERDAMP
+    # The flags alone are not enough: MJX prepares contacts and refuses a solver all the same, and brax reads no flags.
+    option.solver = mujoco.mjtSolver.mjSOL_NEWTON
+    model.geom_contype[:] = model.geom_conaffinity[:] = 0
+    model.jnt_limited[:], model.dof_frictionloss[:] = 0, 0
+    return _Mujoco(model, begin.q, {"ctrl": "ctrl", "tau": "qfrc_applied"}[begin.kind], begin.push, np.asarray)
 
 
 def _mjx(job: dict) -> Engine:
@@ -260,13 +294,13 @@ def _mjx(job: dict) -> Engine:
     system = mjx.put_model(peer.model)
     blank = mjx.make_data(system)
 
-    def one(q, taus):
+    def one(q, pushes):
         data = blank.replace(qpos=q)
-        return jax.lax.scan(lambda d, tau: (mjx.step(system, d.replace(qfrc_applied=tau)), None), data, taus)[0].qpos
+        return jax.lax.scan(lambda d, push: (mjx.step(system, d.replace(**{peer.field: push})), None), data, pushes)[0].qpos
 
     about = _about("mujoco", "mujoco-mjx")
-    q, tau = (jnp.asarray(x, blank.qpos.dtype) for x in (peer.q, peer.tau))
-    return _jax_engine(job, about, jax.vmap(one, in_axes=(0, 1)), (q,), tau, peer.to_xsim)
+    q, push = (jnp.asarray(x, blank.qpos.dtype) for x in (peer.q, peer.push))
+    return _jax_engine(job, about, jax.vmap(one, in_axes=(0, 1)), (q,), push, peer.to_xsim)
 
 
 def _brax(job: dict) -> Engine:
@@ -279,60 +313,73 @@ def _brax(job: dict) -> Engine:
     from brax.generalized import pipeline
     from brax.io import mjcf
 
-    _check_brax(peer.model)
+    _check_brax(begin, peer.model)
     try:
         mjcf.validate_model(peer.model)
     except NotImplementedError as error:
         raise Unsupported(f"brax: {error}") from error
-    system = mjcf.load_model(peer.model)
-    # The pipeline takes actuator inputs: make an input the generalized force itself, as every other engine gets it.
-    brax.actuator.to_tau = lambda sys, act, q, qd: act
+    # Its default, an approximate inverse of the mass matrix from few iterations, is off by percents after a step.
+    system = mjcf.load_model(peer.model).replace(matrix_inv_iterations=0)
+    if peer.field == "qfrc_applied":
+        # The pipeline takes actuator inputs: make an input the generalized force itself, as every other engine gets it.
+        brax.actuator.to_tau = lambda sys, act, q, qd: act
     still = jnp.zeros(peer.model.nv)
-    q, tau = (jnp.asarray(x, still.dtype) for x in (peer.q, peer.tau))
+    q, push = (jnp.asarray(x, still.dtype) for x in (peer.q, peer.push))
 
-    def one(q, taus):
+    def one(q, pushes):
         state = pipeline.init(system, q, still)
-        return jax.lax.scan(lambda s, tau: (pipeline.step(system, s, tau), None), state, taus)[0].q
+        return jax.lax.scan(lambda s, push: (pipeline.step(system, s, push), None), state, pushes)[0].q
 
-    about = _about("mujoco", "brax", note="generalized pipeline, its default approximate inverse of the mass matrix")
-    return _jax_engine(job, about, jax.vmap(one, in_axes=(0, 1)), (q,), tau, peer.to_xsim)
+    about = _about("mujoco", "brax", note="generalized pipeline, mass matrix inverted exactly")
+    return _jax_engine(job, about, jax.vmap(one, in_axes=(0, 1)), (q,), push, peer.to_xsim)
 
 
-def _check_brax(model) -> None:
+def _check_brax(begin: Start, model) -> None:
     """Refuse what brax leaves out or names badly."""
     sprung = model.jnt_stiffness > 0
+    if begin.mechanism["integrator"] != "implicit_damping":
+        raise Unsupported(f"brax has no integrator {begin.mechanism['integrator']}")
     if (model.jnt_type == 1).any():
         raise Unsupported("brax has no ball joints")
     if model.qpos_spring[model.jnt_qposadr[sprung]].any():
         raise Unsupported("brax ignores the reference of joint springs")
+    lacks = {
+        "forces of tendons": (model.tendon_stiffness, model.tendon_damping), "activations": (model.na,),
+        "fluids": (model.opt.density, model.opt.viscosity), "gravity compensation": (model.body_gravcomp,),
+    }  # fmt: skip
+    for name, numbers in lacks.items():
+        if any(np.any(x) for x in numbers):
+            raise Unsupported(f"brax has no {name}")
 
 
 def _mujoco(job: dict) -> Engine:
     begin = read_start(job)
     import mujoco
+    from mujoco import rollout
 
     peer = _mujoco_model(begin)
-    data = mujoco.MjData(peer.model)
-    final = np.empty_like(peer.q)
+    threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    datas = [mujoco.MjData(peer.model) for _ in range(threads)]
+    whole = mujoco.mjtState.mjSTATE_FULLPHYSICS
+    spec = {"ctrl": mujoco.mjtState.mjSTATE_CTRL, "qfrc_applied": mujoco.mjtState.mjSTATE_QFRC_APPLIED}[peer.field]
+    begins = np.zeros((job["batch"], mujoco.mj_stateSize(peer.model, whole)))
+    for i, q in enumerate(peer.q):
+        datas[0].qpos[:] = q
+        mujoco.mj_getState(peer.model, datas[0], begins[i], whole)
+    push = np.repeat(peer.push[:, None].astype(float), job["steps"], 1)
 
     def run():
-        for i in range(job["batch"]):
-            mujoco.mj_resetData(peer.model, data)
-            data.qpos[:] = peer.q[i]
-            data.qfrc_applied[:] = peer.tau[i]
-            for _ in range(job["steps"]):
-                mujoco.mj_step(peer.model, data)
-            final[i] = data.qpos
-        return final
+        states, _ = rollout.rollout(peer.model, datas, begins, push, control_spec=int(spec), persistent_pool=True)
+        return states[:, -1, 1 : 1 + peer.model.nq]  # after the time
 
     def build(what: str) -> Program:
         if what != "forward":
             raise Unsupported("MuJoCo C has no gradient of a rollout")
         begin = time.perf_counter()
-        mujoco.mj_step(peer.model, data)
+        mujoco.mj_step(peer.model, datas[0])
         return Program(run, {"trace_s": None, "compile_s": time.perf_counter() - begin, "bytes_per_env": None, "kernels": None})
 
-    note = "C, float64, one thread: a Python loop over mj_step, one environment after the other"
+    note = f"C, float64, {threads} threads: its own rollout of all environments, which keeps every state"
     about = {"device": processor(), "platform": "cpu", "versions": _versions("mujoco"), "model": "shared", "note": note}
     return Engine(about, build, peer.to_xsim)
 
@@ -346,6 +393,8 @@ def _pinocchio(job: dict) -> Engine:
     mechanism = _format(begin, "mjcf")
     if begin.mechanism["integrator"] != "implicit_damping":
         raise Unsupported(f"Pinocchio is stepped with implicit damping here, not by {begin.mechanism['integrator']}")
+    if "file" in mechanism:
+        raise Unsupported("Pinocchio gets no MJCF file as it is: it leaves out what it does not know")
     if "stiffness" in mechanism["xml"].replace('stiffness="0.0"', ""):
         raise Unsupported("Pinocchio has no joint springs")
     import pinocchio as pin

@@ -35,7 +35,7 @@ def _eliminate(row, below):
 
 @stage
 def _invert(row, diagonal):
-    pivot = row[-1]
+    pivot = jnp.asarray(row[-1])  # a number, of a model that is frozen
     usable = pivot > _tolerance(pivot.dtype) * jnp.abs(diagonal)
     inverse = 1.0 / jnp.where(usable, pivot, 1.0)
     return [mul(x, inverse) for x in row[:-1]], inverse, jnp.where(usable, 1.0, 0.0).astype(pivot.dtype)
