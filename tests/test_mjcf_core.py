@@ -148,11 +148,6 @@ def test_flags_switch_parts_off():
         np.testing.assert_allclose(xsim.smooth_acceleration(model, state.q, state.v, ctrl=np.ones(1)), [a])
 
 
-def test_a_muscle_needs_its_length_range():
-    with pytest.raises(ValueError, match="length range"):
-        load(f'<body><joint name="j" type="slide"/>{BALL}</body>', rest='<actuator><muscle joint="j"/></actuator>')
-
-
 @pytest.mark.parametrize("integrator", ["implicit", "implicitfast"])
 def test_implicit_integrators_keep_stiff_dampers_stable(integrator):
     """v' = v / (1 + h b / m): exact for a linear damper, of a joint, a tendon or a servo's velocity gain."""

@@ -225,7 +225,7 @@ class Equality:
     """Equalities that are kept softly."""
 
     anchor: Any = _leaf("nanchor 3", "m", "point in the first body (connect) or in the second (weld)")
-    relpose: Any = _leaf("nrelpose 7", "m and 1", "pose of the second body of a weld in the first")
+    relpose: Any = _leaf("nrelpose 7", "m and 1", "where a weld holds the anchor in the first body, and the second body's orientation")
     torque_scale: Any = _leaf("ntorquescale", "m", "weight of a weld's rotation beside its translation")
     polynomial: Any = _leaf("npolynomial 5", "of the coordinates", "first coordinate as a polynomial of the second")
 

@@ -545,8 +545,9 @@ class EqualitySpec:
     """A soft equality (MuJoCo). ``kind``: ``"connect"``, ``"weld"`` (``items``: two bodies, -1 the world, or with ``sites`` two sites),
     ``"joint"`` (coordinates (body, index); one or two), ``"tendon"`` (numbers; one or two), ``"flex"`` (a flex).
 
-    ``anchor``: point in the first body (connect) or in the second (weld). ``relpose``: pose (7,) of the second body in the first, None:
-    as at the start. ``polycoef`` (5,). ``torque_scale``: of a weld. ``active``: whether it acts at the start.
+    ``anchor``: point in the first body (connect) or in the second (weld). ``relpose`` (7,): where the anchor of a weld is held in the
+    first body, and the orientation of the second body there; None: as at the start. ``polycoef`` (5,). ``torque_scale``: of a weld.
+    ``active``: whether it acts at the start.
     """
 
     kind: str

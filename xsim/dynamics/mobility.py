@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from ..spatial import IDENTITY, ZERO3, add, apply_inverse, mul, normalize, quat_conj, quat_mul, rotate, scale, vadd, vsub
+from ..spatial import IDENTITY, ZERO3, add, apply_inverse, mul, normalize, quat_conj, quat_mul, scale, vsub
 from ..structure import Topology
 from .dense import assembled
 from .kinematics import Frames, point_velocity
@@ -100,8 +100,7 @@ def _welded(system: System, frame: Frames, info):
     anchor = system.equality.anchor[info.row]
     if info.pose is not None:
         pose = system.equality.relpose[info.pose]
-        quat = normalize(pose[3:])
-        return (*vadd(pose[:3], rotate(quat, anchor)), *quat)
+        return (*pose[:3], *normalize(pose[3:]))
     one, two = (body_end(system, frame, body, ZERO3, IDENTITY) for body in info.items)
     point = body_end(system, frame, info.items[1], anchor, IDENTITY)
     return (*_seen(point, one), *quat_mul(quat_conj(one.quat), two.quat))

@@ -44,7 +44,7 @@ def reactions(model: Model, state: State, ctrl=None, tau=None) -> Reactions:
     c = Call(model, state.q, state.v, tau, ctrl=ctrl, time=state.time)
     system, top = c.system, model.topology
     frame = kin.frames(system, c.q)
-    a, multipliers, _ = smooth(c)
+    a, multipliers, *_ = smooth(c)
     own, velocity = kin.velocities(system, frame, c.v)
     accelerated = kin.accelerations(system, frame, c.q, c.v, a, own, velocity)
     poses = kin.body_poses(system, frame)

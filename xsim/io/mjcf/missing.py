@@ -104,6 +104,7 @@ _KINDS: list[tuple[str, tuple[str, ...], Callable[[ModelSpec], Iterator[Source]]
     ("equalities of flexes are", ("constraint", "equality"), _flex_edges),
     ("elasticity and edges of flexes are", ("passive",), _elastic),
     ("adhesion, which acts through contacts, is", ("actuation",), _adhesive),
+    ("noslip iterations are", ("constraint",), lambda spec: iter([spec.source] * bool(spec.option.solver["noslip_iterations"]))),
     ("inverse dynamics in discrete time (invdiscrete) is", (), lambda spec: iter([spec.source] * spec.option.solver["invdiscrete"])),
     *((f"<{kind}> gives zeros: what it measures is", ("sensor",), _sensors(kind)) for kind in CONTACTS),
 ]
