@@ -238,14 +238,16 @@ def _surfaces(spec: ModelSpec) -> dict[str, tuple]:
 
 
 def with_integrator(model: Model, name: str) -> Model:
-    """The same model with another integrator: implicit_damping, euler, rk4, dart or linearly_implicit."""
+    """The same model with another integrator, one of `INTEGRATORS`."""
     if name not in INTEGRATORS:
         raise ValueError(f"unknown integrator {name!r}; known: {', '.join(INTEGRATORS)}")
     return dataclasses.replace(model, topology=dataclasses.replace(model.topology, integrator=name))
 
 
 def with_rows(model: Model, rows: Iterable[str]) -> Model:
-    """The same model with other kinds of constraint rows acting: a subset of holonomic, friction, limit, velocity."""
+    """The same model with other kinds of constraint rows acting: a subset of holonomic, friction, limit, velocity, soft.
+
+    Soft are the equalities, limits and dry friction of MJCF; friction, limit and velocity those that are impulses."""
     rows = tuple(rows)
     for row in rows:
         if row not in ROWS:

@@ -397,7 +397,7 @@ class Flags:
 
     DIVERGED = 1  # a number of the state is not finite
     SINGULAR = 2  # the mass matrix had no inverse; the motion it cannot determine was given unit inertia
-    UNSOLVED = 4  # friction and limits were not solved within the bound on iterations
+    UNSOLVED = 4  # friction, limits or soft constraints were not solved within the bound on iterations
 
 
 @_group
@@ -424,8 +424,8 @@ class Data:
     velocity (rad/s). lin_acc, ang_acc: their rates (m/s^2, rad/s^2), gravity not subtracted. a: generalized acceleration;
     bias, passive, tau, actuator: generalized forces (*batch, nv); actuator_force, actuator_length (*batch, actuators), act_rate
     (*batch, na): of the actuators; element: that of springs, bushings, motors and loads
-    between bodies; constraint: that of all constraints (holonomic rows and prescribed dofs; dry friction, limits and
-    servos as the mean over a step). sensor: (*batch, nsensordata).
+    between bodies; constraint: that of all constraints (holonomic rows and prescribed dofs; soft ones; dry friction, limits and
+    servos that are impulses as the mean over a step). sensor: (*batch, nsensordata).
     flags: what this evaluation would set in the state.
     """
 

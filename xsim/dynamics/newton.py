@@ -47,7 +47,7 @@ def minimize(mass, right, rows: Rows) -> Minimum:
         new = a + reach * p
         there = rows.side(rows.along(new) + rows.offset)
         settled = (there == side).all(0) & (reach == 1.0) & ~first
-        stay = done | small
+        stay = done | small | ~jnp.isfinite(slope).all(0)  # a state that is lost keeps no other waiting
         return jnp.where(stay, a, new), jnp.where(stay, side, there), stay | settled, count + 1
 
     def unfinished(carry):
@@ -77,7 +77,7 @@ def _search(mass, right, rows: Rows, a, x, p):
     def step(carry):
         reach, low, high, done, count = carry
         slope, curve = slopes(reach)
-        done = done | (jnp.abs(slope) <= 0.01 * downhill)
+        done = done | (jnp.abs(slope) <= 0.01 * downhill) | ~jnp.isfinite(slope)
         low, high = jnp.where(slope < 0, reach, low), jnp.where(slope < 0, high, reach)
         newton = reach - slope / jnp.where(curve > 0, curve, 1.0)
         inside = (newton > low) & (newton < high)

@@ -32,7 +32,9 @@ def state_at(model: Model, q, v, time=0.0, act=None, mocap=None) -> State:
     act = jnp.zeros((*batch, model.na), dtype) if act is None else act
     if mocap is None:
         rows = np.array([i for i, body in enumerate(model.topology.bodies) if body.mocap is not None], int)
-        mocap = jnp.concatenate([jnp.asarray(model.get(f"body.{name}"))[..., rows, :] for name in ("pos", "quat")], -1)
+        pos, quat = (jnp.asarray(model.get(f"body.{name}"))[..., rows, :] for name in ("pos", "quat"))
+        poses = jnp.broadcast_shapes(pos.shape[:-1], quat.shape[:-1])
+        mocap = jnp.concatenate([jnp.broadcast_to(x, (*poses, x.shape[-1])) for x in (pos, quat)], -1)
     time, flags = jnp.broadcast_to(jnp.asarray(time, dtype), batch), jnp.zeros(batch, jnp.int32)
     return State(q, v, time, flags, jnp.broadcast_to(act, (*batch, model.na)), jnp.broadcast_to(mocap, (*batch, *mocap.shape[-2:])))
 
