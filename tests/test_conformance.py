@@ -31,7 +31,7 @@ def _load(path, axes: dict) -> tuple[xsim.ModelSpec, xsim.Model]:
     for body in spec.bodies:
         if body.name in axes:
             rows = np.array([x for value in axes[body.name].values() for x in np.atleast_2d(value)])
-            body = dataclasses.replace(body, joint=dataclasses.replace(body.joint, params={"axes": rows}))
+            body = dataclasses.replace(body, joints=dataclasses.replace(body.joint, params={"axes": rows}))
         bodies.append(body)
     spec = spec.replace(bodies=tuple(bodies))
     return spec, xsim.build(spec)

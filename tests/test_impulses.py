@@ -138,7 +138,7 @@ def test_rows_switched_off(x64):
     nothing = {"friction": None, "position_range": None, "velocity_range": None, "actuator": "passive"}
 
     def altered(**changes):
-        bodies = tuple(dataclasses.replace(b, joint=dataclasses.replace(b.joint, **changes)) for b in tree().bodies)
+        bodies = tuple(dataclasses.replace(b, joints=dataclasses.replace(b.joint, **changes)) for b in tree().bodies)
         return xsim.build(tree().replace(bodies=bodies))
 
     q, v, _ = states(2)

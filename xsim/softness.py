@@ -86,8 +86,8 @@ def _joints(spec: ModelSpec, tree: Tree):
 def _add_frictions(out: Softness, spec: ModelSpec, tree: Tree, tendons, rows: dict[int, int]) -> None:
     for joint, info in _joints(spec, tree):
         own = [dof for dof in range(info.v[0], sum(info.v)) if dof in rows]
-        if own:
-            soft = _entered(out, joint.friction_soft or Soft())
+        if own and joint.friction_soft is not None:
+            soft = _entered(out, joint.friction_soft)
             out.infos.extend(SoftInfo("friction", info.name, (dof,), soft, rows[dof]) for dof in own)
     for i, (tendon, info) in enumerate(zip(spec.tendons, tendons, strict=True)):
         if info.friction is not None:
@@ -100,8 +100,8 @@ def _add_limits(out: Softness, spec: ModelSpec, tree: Tree, tendons, rows: dict[
             (kind, dof, rows[f"limit.{kind}"][dof])
             for dof in range(info.v[0], sum(info.v)) for kind in ("lower", "upper", "angle") if dof in rows[f"limit.{kind}"]
         ]  # fmt: skip
-        if found:
-            soft = _entered(out, joint.limit_soft or Soft(), joint.margin)
+        if found and joint.limit_soft is not None:
+            soft = _entered(out, joint.limit_soft, joint.margin)
             out.infos.extend(SoftInfo(kind, info.name, (dof,), soft, row) for kind, dof, row in found)
     for i, (tendon, info) in enumerate(zip(spec.tendons, tendons, strict=True)):
         if info.range is not None:

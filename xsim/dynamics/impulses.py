@@ -47,10 +47,12 @@ class Row(NamedTuple):
 
 @functools.lru_cache(maxsize=256)
 def rows(topology: Topology) -> tuple[Row, ...]:
-    """The dofs on which impulses act: those with friction, limits or a servo, of the kinds that are switched on."""
+    """The dofs on which impulses act: those with friction, limits or a servo, of the kinds that are switched on and not kept softly."""
+    soft = {(info.kind, info.items[0]) for info in topology.soft}
 
     def kind(name: str, leaf: str) -> tuple[int, ...]:
-        return topology.dofs(leaf) if name in topology.rows else ()
+        dofs = topology.dofs(leaf) if name in topology.rows else ()
+        return tuple(dof for dof in dofs if (leaf.split(".")[1], dof) not in soft)
 
     friction = kind("friction", "dof.friction")
     lower, upper = kind("limit", "limit.lower"), kind("limit", "limit.upper")
@@ -60,7 +62,7 @@ def rows(topology: Topology) -> tuple[Row, ...]:
         if drive not in PRESCRIBED:
             row = Row(
                 dof,
-                friction.index(dof) if dof in friction else None,
+                topology.dofs("dof.friction").index(dof) if dof in friction else None,
                 (dof in lower, dof in upper),
                 (dof in slowest, dof in fastest),
                 drive == "servo",
