@@ -204,7 +204,7 @@ model:
 
         c = Call(model, xsim.init(model).q, jnp.zeros(model.nv))
         zero = jnp.zeros(())
-        after = step_velocity(c.system, Moving(c.q, c.v, zero, zero, zero, zero), c.tau, [])
+        after = step_velocity(c.system, Moving(c.q, c.v, [], zero, zero, zero, zero), c.tau, [])
         assert abs(float(after.v[model.topology.bodies[1].v[0] + 2])) < 1e-6
 
 

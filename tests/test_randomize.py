@@ -40,7 +40,7 @@ def test_axes_and_positions(chain, drawn):
     axes = np.asarray(drawn.get("joint.axes"))
     np.testing.assert_allclose(np.linalg.norm(axes, axis=-1), 1, atol=1e-6)
     assert np.abs(axes[:, 0].mean(0)).max() < 4 / np.sqrt(3 * NUM), "isotropic"
-    tip = chain.topology.bodies[chain.body_names.index("tip")].axes
+    tip = chain.topology.bodies[chain.body_names.index("tip")].joint.axes
     # Nearly parallel draws lose digits when the second is made perpendicular.
     np.testing.assert_allclose(np.sum(axes[:, tip[0]] * axes[:, tip[1]], -1), 0, atol=1e-4)
     pos = np.asarray(drawn.get("body.pos"))

@@ -352,6 +352,17 @@ def _of_infos(group: str, row: str | None = None) -> Callable[[Model], list[str]
     return lambda m: [x.name for x in getattr(m.topology, group) if row is None or getattr(x, row) is not None]
 
 
+def _of_soft(leaf: str, *kinds: str) -> Callable[[Model], list[str]]:
+    """The names of the soft constraints of these kinds (none: of all) that have a row of a leaf, by row."""
+
+    def names(model: Model) -> list[str]:
+        own = [x for x in model.topology.soft if not kinds or x.kind in kinds]
+        rows = {getattr(x, leaf): x.name for x in own if getattr(x, leaf) is not None}
+        return [rows[i] for i in range(len(rows))]
+
+    return names
+
+
 _OWNERS: dict[str, Callable[[Model], list[str]]] = {
     "nbody": lambda m: [b.name for b in m.topology.bodies],
     "nexplicit": lambda m: [b.name for b in m.topology.bodies if b.explicit is not None],
@@ -382,6 +393,13 @@ _OWNERS: dict[str, Callable[[Model], list[str]]] = {
         )
     },
     "nspringlength": _of_infos("tendons", "spring"),
+    "ntendonrange": _of_infos("tendons", "range"),
+    "ntendonfriction": _of_infos("tendons", "friction"),
+    "nsoft": _of_soft("soft"),
+    "nanchor": _of_soft("row", "connect", "weld"),
+    "npolynomial": _of_soft("row", "joint", "tendon"),
+    "nrelpose": _of_soft("pose"),
+    "ntorquescale": _of_soft("scale"),
     "ncoefficient": lambda m: [t.name for t in m.topology.tendons for p in t.path if p.kind == "joint"],
     "ndivisor": lambda m: [t.name for t in m.topology.tendons for p in t.path if p.kind == "pulley"],
     "nmass": lambda m: _of_geoms(m, "mass"),

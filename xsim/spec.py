@@ -168,8 +168,8 @@ class JointSpec:
     only such ones; they act in order, each in the frame that the earlier ones left.
     ``ref``: position of a hinge or slide in which the body is as drawn. ``spring_damper``: (time constant s, damping ratio) that
     give stiffness and damping, from the inertia at the start. ``margin``: m or rad, ``limit_soft``, ``friction_soft``: how soft limits and
-    dry friction are; None: they are kept by impulses. ``angle_limit``: largest rotation of a ball, rad. ``actuator_force_range``: bounds of the sum of what
-    all actuators do on the joint, N or N m. ``actuator_gravcomp``: gravity compensation counts as an actuator's force.
+    dry friction are; None: they are kept by impulses. ``angle_limit``: largest rotation of a ball, rad. ``actuator_force_range``: bounds of
+    the sum of what all actuators do on the joint, N or N m. ``actuator_gravcomp``: gravity compensation counts as an actuator's force.
     """
 
     type: str

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..model import Model, State
+from ..model import Frozen, Model, State
 from ..spatial import Motion, add, cross, inertia_move, madd, matrix, momentum, mul, quat_conj, quat_log, quat_mul, scale, sub, vsub
 from . import kinematics as kin
 from .holonomic import coordinate_places, has_rows, holonomic_gaps
@@ -32,7 +32,8 @@ def state_at(model: Model, q, v, time=0.0, act=None, mocap=None) -> State:
     act = jnp.zeros((*batch, model.na), dtype) if act is None else act
     if mocap is None:
         rows = np.array([i for i, body in enumerate(model.topology.bodies) if body.mocap is not None], int)
-        pos, quat = (jnp.asarray(model.get(f"body.{name}"))[..., rows, :] for name in ("pos", "quat"))
+        leaves = model.body.pos, model.body.quat
+        pos, quat = (jnp.asarray(x.value if isinstance(x, Frozen) else x)[..., rows, :] for x in leaves)
         poses = jnp.broadcast_shapes(pos.shape[:-1], quat.shape[:-1])
         mocap = jnp.concatenate([jnp.broadcast_to(x, (*poses, x.shape[-1])) for x in (pos, quat)], -1)
     time, flags = jnp.broadcast_to(jnp.asarray(time, dtype), batch), jnp.zeros(batch, jnp.int32)
