@@ -157,3 +157,56 @@ def test_implicit_integrators_keep_stiff_dampers_stable(integrator):
     model = load(f"<body>{joint}{BALL}</body>", option=f'timestep="0.1" gravity="0 0 0" integrator="{integrator}"', rest=rest)
     state = xsim.step(model, xsim.init(model, v=np.ones(1)), np.zeros(1))
     np.testing.assert_allclose(state.v, [1 / (1 + 0.1 * 2000 / 2)])
+
+
+@pytest.mark.parametrize("integrator", ["Euler", "implicitfast"])
+def test_springs_and_dampers_have_flags_of_their_own_in_4_0(integrator):
+    """Their forces, the energy of the springs, and what integrators take of the dampers; without both no passive force is left."""
+    body = f'<body gravcomp="0.5"><joint name="j" type="slide" axis="0 0 1" stiffness="8" springref="0.5" damping="3"/>{BALL}</body>'
+    rest = '<tendon><fixed stiffness="10" damping="1" springlength="0"><joint joint="j" coef="1"/></fixed></tendon>'
+    spring, lift = 8 * 0.3 - 10 * 0.2, 0.5 * 2 * 9.81
+    damped = {"Euler": 3.0, "implicitfast": 4.0}[integrator]
+    for off, force, stored, b in (
+        ("", spring + lift - 4, 8 * 0.3**2 / 2 + 10 * 0.2**2 / 2, damped), ('spring="disable"', lift - 4, 0.0, damped),
+        ('damper="disable"', spring + lift, 8 * 0.3**2 / 2 + 10 * 0.2**2 / 2, 0.0), ('spring="disable" damper="disable"', 0.0, 0.0, 0.0),
+    ):  # fmt: skip
+        text = f'<option integrator="{integrator}" timestep="0.1"><flag contact="disable" {off}/></option>'
+        model = xsim.loads(f"<mujoco>{text}<worldbody>{body}</worldbody>{rest}</mujoco>", "mjcf", rules="4.0")
+        state = xsim.init(model, np.full(1, 0.2), np.ones(1))
+        np.testing.assert_allclose(xsim.passive(model, state.q, state.v), [force], atol=1e-14)
+        np.testing.assert_allclose(xsim.energy(model, state.q, state.v)[1], 2 * 9.81 * 0.2 + stored)
+        np.testing.assert_allclose(xsim.step(model, state).v, [1 + 0.1 * (force - 2 * 9.81) / (2 + 0.1 * b)])
+    with pytest.raises(xsim.ParseError, match="unknown attribute 'passive'"):
+        xsim.loads('<mujoco><option><flag passive="disable"/></option></mujoco>', "mjcf", rules="4.0")
+
+
+def test_free_bodies_alone_are_fully_implicit_in_4_0():
+    """Under implicitfast, Coriolis forces included; not those on which other joints move."""
+    box = '<body><freejoint/><geom type="box" size=".1 .2 .3" pos=".1 .05 .02"/><body pos="1 0 0">{}<geom size=".1"/></body></body>'
+    both = box.format("") + box.format('<joint axis="0 1 0"/>')
+    v = np.random.default_rng(0).normal(size=13)
+
+    def stepped(integrator, rules):
+        model = load(both, option=f'integrator="{integrator}" timestep="0.01"', rules=rules)
+        return xsim.step(model, xsim.init(model, v=v)).v
+
+    fast, full = stepped("implicitfast", "4.0"), stepped("implicit", "4.0")
+    np.testing.assert_allclose(fast[:6], full[:6], atol=1e-14)
+    np.testing.assert_allclose(fast[6:], stepped("implicitfast", "3.2")[6:], atol=1e-14)
+    assert np.abs(fast[6:] - full[6:]).max() > 1e-5
+
+
+def test_a_mesh_in_a_medium_is_the_ellipsoid_of_its_largest_coordinates():
+    asset = '<asset><mesh name="m" vertex="0 0 0 .3 0 0 0 .2 0 0 0 .1 .3 .2 .05"/></asset>'
+    inertial = '<inertial pos="0 0 0" mass="1" diaginertia="1 1 1"/>'
+
+    def model(geom):
+        head = f'<mujoco><option density="900" viscosity="0.1"><flag contact="disable"/></option>{asset}<worldbody><body><freejoint/>'
+        return xsim.loads(f'{head}{inertial}<geom fluidshape="ellipsoid" {geom}/></body></worldbody></mujoco>', "mjcf")
+
+    mesh = xsim.parse_text(f"<mujoco>{asset}</mujoco>", "mjcf").meshes[0]
+    numbers = [" ".join(map(repr, map(float, x))) for x in (np.abs(mesh.vertices).max(0), mesh.pos, mesh.quat)]
+    one, other = model('type="mesh" mesh="m"'), model('type="ellipsoid" size="{}" pos="{}" quat="{}"'.format(*numbers))
+    q, v = np.array(one.topology.initial[0]), np.array([0.3, -0.5, 0.7, 1.0, 2.0, -3.0])
+    np.testing.assert_allclose(xsim.passive(one, q, v), xsim.passive(other, q, v), rtol=1e-9)
+    assert np.abs(xsim.passive(one, q, v)).max() > 10

@@ -12,7 +12,7 @@ from test_perturbation import plain
 import xsim
 from xsim.io import ParseError, UnsupportedWarning, parse_text
 from xsim.io.mjcf.inertia import body_inertial
-from xsim.io.mjcf.options import EXTRAS, PARTS
+from xsim.io.mjcf.options import EXTRAS, PARTS, PASSIVE
 from xsim.io.mjcf.schema import MJCF
 from xsim.io.mjcf.sensors import SENSORS
 from xsim.io.solids import tensor
@@ -91,7 +91,8 @@ def test_noslip_is_said(name, text, wanted):
 
 
 @pytest.mark.parametrize(("name", "text", "wanted"), [
-    ("impratio", "3", 3), ("cone", "elliptic", "elliptic"), ("ccd_iterations", "8", 8), ("ccd_tolerance", ".3", 0.3), ("sdf_iterations", "5", 5),
+    ("impratio", "3", 3), ("cone", "elliptic", "elliptic"), ("ccd_iterations", "8", 8), ("ccd_tolerance", ".3", 0.3),
+    ("sdf_iterations", "5", 5),
     ("sdf_initpoints", "6", 6), ("o_margin", ".4", 0.4), ("o_solref", ".5", (0.5, 1)), ("o_solimp", ".6", (0.6, 0.95, 0.001, 0.5, 2)),
     ("o_friction", "2", (2, 1, 0.005, 0.0001, 0.0001)),
 ])  # fmt: skip
@@ -102,13 +103,13 @@ def test_numbers_of_the_solver_wait_for_contacts(name, text, wanted):
     same(spec.option.solver[name], wanted)
 
 
-@pytest.mark.parametrize("name", PARTS + EXTRAS)
+@pytest.mark.parametrize("name", PARTS + PASSIVE["3.2"] + EXTRAS)
 def test_flags(name):
     """Most parts are on at first, some are off."""
-    word = "disable" if name in PARTS else "enable"
+    word = "enable" if name in EXTRAS else "disable"
     option, usual = (read(head=f"<option>{flag}</option>").option for flag in (f'<flag {name}="{word}"/>', ""))
     assert usual.disabled == () and not any(usual.solver[extra] for extra in EXTRAS)
-    assert option.disabled == ((name,) if name in PARTS else ())
+    assert option.disabled == (() if name in EXTRAS else (name,))
     assert [extra for extra in EXTRAS if option.solver[extra]] == ([name] if name in EXTRAS else [])
 
 

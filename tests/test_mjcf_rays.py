@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from corpus import corpus, needs_corpus
 from scipy.spatial import ConvexHull
+from traced import traced
 
 import xsim
 from xsim.dynamics import kinematics, rays
@@ -84,7 +85,7 @@ def test_first_border(shape, x64):
     x = aimed(shape, 300)
     p, v = np.asarray(x[0:3]).T, np.asarray(x[3:6]).T
     kept = ~inside(shape, p) if shape == "hfield" else np.ones(len(p), bool)  # ground and base are two solids
-    found = np.asarray(jax.jit(functools.partial(distances, shape))(x))
+    found = traced(functools.partial(distances, shape), x)(x)
 
     def state(t):
         return inside(shape, p + t[:, None] * v)
@@ -121,14 +122,16 @@ def test_plane(x64):
 def test_derivatives(shape, x64):
     x, h = aimed(shape, 300, seed=1), 1e-6
     d = jnp.asarray(np.random.default_rng(2).normal(size=x.shape)) * (x != 0)
-    f = jax.jit(functools.partial(distances, shape))
-    t, slope = jax.jit(lambda x, d: jax.jvp(functools.partial(distances, shape), (x,), (d,)))(x, d)
+    own = functools.partial(distances, shape)
+    f = traced(own, x)
+    t, slope = traced(lambda x: jax.jvp(own, (x,), (d,)), x)(x)
     before, after = f(x - h * d), f(x + h * d)
     with np.errstate(invalid="ignore"):
         smooth = np.abs(before - 2 * t + after) < 1e-9  # neither a graze, nor a step to another surface
+        numeric = (after - before) / (2 * h)
     assert smooth.sum() > (40 if shape == "plane" else 100)
-    np.testing.assert_allclose(slope[smooth], ((after - before) / (2 * h))[smooth], rtol=1e-4, atol=1e-5)
-    pulled = jax.jit(jax.grad(lambda x: jnp.where(jnp.isfinite(f(x)), f(x), 0.0).sum()))(x)
+    np.testing.assert_allclose(slope[smooth], numeric[smooth], rtol=1e-4, atol=1e-5)
+    pulled = traced(jax.grad(lambda x: jnp.where(jnp.isfinite(own(x)), own(x), 0.0).sum()), x)(x)
     np.testing.assert_allclose((pulled * d).sum(0)[smooth], slope[smooth], rtol=1e-9)
 
 
@@ -144,10 +147,13 @@ def test_finite_everywhere(shape, wide):
     pairs = np.array([(*q, *u) for q, u in itertools.product(sorted(set(p)), v)])
     with jax.enable_x64(wide):
         x = lines(shape, pairs[:, :3], pairs[:, 3:])
-        t, pull = jax.vjp(jax.jit(functools.partial(distances, shape)), x)
-        assert (t >= 0).all() and jnp.isfinite(t).any()
-        (g,) = pull(jnp.ones_like(t))
-        assert jnp.isfinite(g).all()
+
+        def both(x):
+            t, pull = jax.vjp(functools.partial(distances, shape), x)
+            return t, pull(jnp.ones_like(t))[0]
+
+        t, g = traced(both, x)(x)
+        assert (t >= 0).all() and np.isfinite(t).any() and np.isfinite(g).all()
 
 
 @pytest.mark.parametrize("wide", [False, True])
@@ -160,12 +166,14 @@ def test_no_gaps(wide):
     onto = np.concatenate([nodes / [3, 2] - 1, ground(*nodes.T)[:, None]], 1) * size
     steep = np.array([(0, 0, -1), (1, 0, -3), (1, 1, -4), (0, -1, -2)]) * [size[0] / 3, size[1] / 2, size[2]]  # also along borders of cells
     with jax.enable_x64(wide):
-        t = distances("mesh", lines("mesh", 0 * ends, ends * SIZES["mesh"]))
+        x = lines("mesh", 0 * ends, ends * SIZES["mesh"])
+        t = traced(functools.partial(distances, "mesh"), x)(x)
         close = np.finfo(t.dtype).eps * 100
         np.testing.assert_allclose(t, np.linalg.norm(ends * SIZES["mesh"], axis=1), rtol=close)
-        for v in steep:
-            t = distances("hfield", lines("hfield", onto - 5 * v, np.broadcast_to(v, onto.shape)))
-            np.testing.assert_allclose(t, 5 * np.linalg.norm(v), rtol=close)
+        x = [lines("hfield", onto - 5 * v, np.broadcast_to(v, onto.shape)) for v in steep]
+        fall = jax.jit(functools.partial(distances, "hfield"))
+        for one, v in zip(x, steep, strict=True):
+            np.testing.assert_allclose(fall(one), 5 * np.linalg.norm(v), rtol=close)
 
 
 # ---- rangefinders ------------------------------------------------------------------------------------------------------------
@@ -174,13 +182,16 @@ def test_no_gaps(wide):
 def facts(model, q):
     """What position sensors are made of."""
     c = Call(model, q)
-    return c, Facts(c.system, kinematics.frames(c.system, c.q), c.q, None, 0.0, None, None, None, [], None)
+    return c, Facts(c.system, kinematics.frames(c.system, c.q), c.q, None, None, 0.0, None, None, None, [], None)
 
 
 def measured(model, q):
-    with jax.disable_jit():
-        c, f = facts(model, jnp.asarray(q, float))
-        return np.asarray(c.join(sense(f)))
+    def fn(q):
+        c, f = facts(model, q)
+        return c.join(sense(f))
+
+    q = jnp.asarray(q, float)
+    return traced(fn, q)(q)
 
 
 SEEN = {

@@ -219,10 +219,13 @@ def _add_shape(out: _Shapes, spec: ModelSpec, body: int, geom: GeomSpec, heavy, 
     place = tuple(map(float, size)), tuple(map(float, geom.pos)), tuple(map(float, geom.quat))
     material = spec.drawing["materials"][geom.material]["rgba"] if geom.material else geom.rgba
     seen = material is None or material[3] != 0
+    extents = None
+    if geom.fluid is not None and geom.shape == "mesh":
+        extents = tuple(map(float, np.abs(spec.meshes[geom.asset].vertices).max(0)))
     out.geoms.append(
         GeomInfo(
             geom.name, body, geom.shape, geom.rgba, rows["row"], *place, drawn, rows["mass"], rows["density"], solid, rows["fluid"],
-            geom.asset, bool(seen),
+            geom.asset, bool(seen), extents,
         )
     )  # fmt: skip
 

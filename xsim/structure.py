@@ -178,6 +178,7 @@ class GeomInfo(NamedTuple):
     fluid: int | None = None  # row of geom.fluid
     asset: int | None = None  # number of its mesh or height field
     seen: bool = True  # it is not transparent: rays meet it
+    extents: tuple[float, ...] | None = None  # of a mesh in a medium: largest coordinates of its vertices, m
 
 
 class SiteInfo(NamedTuple):

@@ -19,7 +19,7 @@ from .holonomic import has_rows, holonomic_rates, holonomic_rows
 from .kinematics import Frames, frames, inertial_force, inverse_dynamics, link_inertias, mass_matrix
 from .newton import minimize
 from .passive import Quadratic, passive_force, quadratic
-from .slopes import damping_slopes, full_slopes
+from .slopes import damping_slopes, full_slopes, lone_free
 from .soft import Rows, soft_rows
 from .solve import Saddle, implicit, masked, multiply, pulled, restricted, row_times, with_quadratic
 from .stiffened import Staged, Stiffened
@@ -27,6 +27,9 @@ from .system import System
 from .tendons import tendons
 from .transmissions import transmissions
 from .unsymmetric import Unsymmetric
+
+UNSYMMETRIC = ("free", "full")
+"""Values of `Motion.slopes` whose matrix is not symmetric."""
 
 
 class Motion(NamedTuple):
@@ -36,7 +39,7 @@ class Motion(NamedTuple):
     damped, sprung: the time over which damping and the square of the time over which springs act implicitly (0.0: not at all).
     hold: per dof the acceleration that is prescribed, None where it follows from the forces; () for no prescribed dof.
     slopes: over the step which smooth forces act at the new velocity, by their slopes: "" none, "fast" all but those of Coriolis,
-    symmetrized, "full" all.
+    symmetrized, "free" so but all of the dofs of `lone_free`, "full" all.
     closing: per holonomic row, what its second derivative is to be more than zero; none for the rows after its end.
     ahead: the time at whose end springs, dampers and bushings between bodies act, by their slopes (0.0: as they are now).
     soft: whether soft constraints act. Their forces are those without what acts implicitly, which then moves under them (MuJoCo): the
@@ -99,8 +102,9 @@ def evaluate(m: Motion) -> Terms:
     driven = transmissions(system, frame, m.q, taut)
     if m.slopes == "fast":
         later.append((system.dt, damping_slopes(system, frame, m.v, m.act, m.ctrl, taut, driven)))
-    if m.slopes == "full":
-        later.append((system.dt, full_slopes(system, frame, inertia, m.q, m.v, m.act, m.ctrl, taut, driven)))
+    if m.slopes in UNSYMMETRIC:
+        dofs = lone_free(system) if m.slopes == "free" else None
+        later.append((system.dt, full_slopes(system, frame, inertia, m.q, m.v, m.act, m.ctrl, taut, driven, dofs)))
     soft = [] if _constant(m.ahead, 0.0) else ahead_rows(system, frame, m.q, m.v, m.ahead)
     constraints = soft_rows(system, frame, m.q, m.v, taut) if m.soft else None
     holonomic, later = holonomic_rows(system, frame), later if m.soft else []
@@ -221,7 +225,10 @@ def _softly(m: Motion, terms: Terms, full) -> tuple:
     others = [matrix.factor.pivot, least.found]
     if not terms.later:
         return matrix, a, others
-    second = _unsymmetric(m, terms, full) if m.slopes == "full" else [full(row) for row in with_quadratic(system, loaded, terms.later)]
+    if m.slopes in UNSYMMETRIC:
+        second = _unsymmetric(m, terms, full)
+    else:
+        second = [full(row) for row in with_quadratic(system, loaded, terms.later)]
     staged = Staged(system, matrix, loaded, second)
     return staged, [*a, *staged.moved(multiply(system, loaded, a))], others
 
@@ -244,7 +251,7 @@ def acceleration(m: Motion) -> Solved:
         terms = evaluate(m)
         if m.soft:
             return _softly(m, terms, full)
-        if m.slopes == "full":
+        if m.slopes in UNSYMMETRIC:
             matrix = _unsymmetric(m, terms, full)
             return matrix, matrix.solve(full([neg(r) for r in residual(m, None, terms)])), [1.0, 1.0]
         free = [1.0] * n if not m.hold else [1.0 if h is None else 0.0 for h in m.hold]
@@ -253,7 +260,7 @@ def acceleration(m: Motion) -> Solved:
         right = full([neg(r) for r in residual(m, None, terms)])
         return saddle, saddle.solve(right[:n], right[n:]), [saddle.factor.pivot, 1.0]
 
-    if m.slopes == "full" and (m.hold or has_rows(m.system.topology)):
+    if m.slopes in UNSYMMETRIC and (m.hold or has_rows(m.system.topology)):
         raise ValueError("the integrator implicit is for models without holonomic constraints and prescribed motion; choose implicitfast")
     if m.soft and (m.hold or has_rows(m.system.topology)):
         raise ValueError("soft constraints beside holonomic constraints or prescribed motion are not supported")

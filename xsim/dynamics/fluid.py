@@ -14,6 +14,8 @@ import numpy as np
 from ..spatial import Force, Motion, Vector, add, cross, madd, normalize, safe_norm, scale, stage, total, vadd
 
 SMALLEST = 1e-15
+STILL = 1e-12
+"""Speed (m/s) below which a flow has no direction: that of less has derivatives beyond the numbers of single precision."""
 PAIRS = ((1, 2), (2, 0), (0, 1))
 """The other two axes of each."""
 
@@ -156,7 +158,7 @@ def _lift_and_drag(axes, coefficients, v, density, viscosity) -> Vector:
     # Sections across each axis over the largest: sizes of any unit stay within the numbers of single precision.
     sections = [axes[j] * axes[k] / widest for j, k in PAIRS]
     speed = safe_norm(v)
-    way = normalize(tuple(jnp.where(speed > 0, x, one) for x, one in zip(v, (1.0, 0.0, 0.0), strict=True)))
+    way = normalize(tuple(jnp.where(speed > STILL, x, one) for x, one in zip(v, (1.0, 0.0, 0.0), strict=True)))
     second = total([(s * x) ** 2 for s, x in zip(sections, way, strict=True)])
     fourth = total([(s * s * x) ** 2 for s, x in zip(sections, way, strict=True)])
     facing = math.pi * widest * jnp.sqrt(fourth / second)

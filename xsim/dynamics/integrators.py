@@ -20,6 +20,7 @@ from .loops import active
 from .manifold import integrate, rates, shifted
 from .passive import quadratic
 from .projection import project
+from .slopes import lone_free
 from .soft import has_soft
 from .system import System
 
@@ -78,8 +79,9 @@ def _linearly_implicit(system: System, s: Moving, tau, ctrl) -> Change:
 
 
 def _implicitfast(system: System, s: Moving, tau, ctrl) -> Change:
-    """Passive and actuator forces at the new velocity, by the symmetric part of their slopes (MuJoCo)."""
-    return _velocity(system, s, tau, ctrl, 0.0, 0.0, slopes="fast")
+    """Passive and actuator forces at the new velocity, by the symmetric part of their slopes (MuJoCo; 4.0: all forces of free bodies)."""
+    slopes = "free" if system.topology.rules == "4.0" and lone_free(system) else "fast"
+    return _velocity(system, s, tau, ctrl, 0.0, 0.0, slopes=slopes)
 
 
 def _implicit(system: System, s: Moving, tau, ctrl) -> Change:

@@ -114,5 +114,5 @@ def spread(components: list, *like) -> list:
     if not components:
         return []
     arrays = [x for x in jax.tree.leaves((components, like)) if isinstance(x, jax.Array) and x.ndim <= 1]
-    shape, dtype = jnp.broadcast_shapes(*(x.shape for x in arrays)), jnp.result_type(*arrays)
+    shape, dtype = jnp.broadcast_shapes(*(x.shape for x in arrays)), jnp.result_type(*(arrays or [float]))
     return [jnp.broadcast_to(jnp.asarray(x, dtype), shape) for x in components]

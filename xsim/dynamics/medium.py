@@ -73,7 +73,7 @@ def medium_force(system: System, frame: Frames, v) -> list:
         for geom in ellipsoids:
             place = in_link(system, index, system.geoms.pos[geom.row], system.geoms.quat[geom.row])
             turn, x, moving = _seen(frame.R[body.link], frame.origin[body.link], place, velocity[body.link], wind)
-            axes = semi_axes(geom.shape, system.geoms.size[geom.row])
+            axes = geom.extents or semi_axes(geom.shape, system.geoms.size[geom.row])
             wrench = ellipsoid_wrench(axes, system.geoms.fluid[geom.fluid], added_mass(axes), moving, density, viscosity)
             own.append(_about_reference(turn, x, wrench))
         if not ellipsoids:

@@ -24,13 +24,14 @@ def prepare(model: Model, lanes: Lanes, mocap=None) -> System:
     sprung = any(j.spring_damper is not None for j in top.joints)
     damped = any(a.damp_ratio is not None for a in top.actuators)
     if not (muscles or sprung or damped or has_soft(top)):
-        return system
+        return _switched(system)
     start = [float(x) for x in top.initial[0]]
     frame = frames(system, start)
     rows = loaded_mass(system, frame, link_inertias(system, frame))
     factor = factorize(system, rows)
     if sprung:
         system = _with_springs(system, factor)
+    system = _switched(system)
     if muscles or damped:
         system = _with_actuators(system, frame, start, rows, factor, muscles)
     if has_soft(top):
@@ -77,6 +78,16 @@ def _with_springs(system: System, factor: Factor) -> System:
             for dof in dofs:
                 stiffness[dof], damping[dof] = k, b
     return system._replace(stiffness=tuple(stiffness), damping=tuple(damping))
+
+
+def _switched(system: System) -> System:
+    """Without the springs or dampers of joints and tendons that a flag switches off."""
+    for flag, name in (("spring", "stiffness"), ("damper", "damping")):
+        if flag in system.topology.disabled:
+            own, tendon = getattr(system, name), system.tendons
+            none = {name: (0.0,) * len(own), "tendons": type(tendon)(**{**vars(tendon), name: [0.0] * len(getattr(tendon, name))})}
+            system = system._replace(**none)
+    return system
 
 
 @stage

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ..spatial import add, mul, neg, stage
 from .actuation import controls, force, laws
@@ -73,36 +74,46 @@ def _slope(law, length, rate, signal):
     return neg(slope)
 
 
-def _columns(fn, v) -> list[list]:
-    """d fn / d v, by columns; fn of a list gives a list."""
+def _columns(fn, v, dofs) -> dict[int, list]:
+    """d fn / d v of these dofs, by columns; fn of a list gives a list."""
     v = jnp.stack(jnp.broadcast_arrays(*v))
-    unit = jnp.eye(len(v), dtype=v.dtype).reshape(len(v), *v.shape[:1], *([1] * (v.ndim - 1))) * jnp.ones_like(v)
+    unit = np.eye(len(v))[list(dofs)].reshape(len(dofs), len(v), *([1] * (v.ndim - 1))) * jnp.ones_like(v)
 
     def moved(tangent):
         return jax.jvp(lambda x: jnp.stack([f + 0.0 * x[0] for f in fn(list(x))]), (v,), (tangent,))[1]
 
     # All columns in one program.
-    return [list(column) for column in jax.vmap(moved)(unit)]
+    return {dof: list(column) for dof, column in zip(dofs, jax.vmap(moved)(unit), strict=True)}
 
 
-def _medium_slopes(system: System, frame: Frames, v) -> list[list]:
-    return [[neg(x) for x in column] for column in _columns(lambda x: medium_force(system, frame, x), v)]
+def _medium_slopes(system: System, frame: Frames, v) -> dict[int, list]:
+    columns = _columns(lambda x: medium_force(system, frame, x), v, range(len(v)))
+    return {dof: [neg(x) for x in column] for dof, column in columns.items()}
 
 
 def _add_matrix(system: System, out: Quadratic, columns) -> None:
     """Add the symmetric part of a matrix, within the branches."""
-    for j, column in enumerate(columns):
+    for j, column in columns.items():
         out.diagonal[j] = add(out.diagonal[j], column[j])
         for i in system.tables.before[j]:
             _add_pair(out, i, j, mul(0.5, add(column[i], columns[i][j])))
 
 
-def full_slopes(system: System, frame: Frames, inertia, q, v, act, ctrl, taut: list[Taut], driven: list[Taut]) -> Quadratic:
-    """Minus d force / d velocity of all smooth forces, those of Coriolis included: not symmetric."""
-    columns = _columns(lambda x: inverse_dynamics(system, frame, inertia, q, x), v)
+def lone_free(system: System) -> tuple[int, ...]:
+    """Dofs of the free joints of bodies on which no other joint moves: under the rules 4.0 ``implicitfast`` takes their slopes in full."""
+    after = system.tables.after
+    free = [range(joint.v[0], sum(joint.v)) for joint in system.topology.joints if joint.type == "free"]
+    return tuple(dof for dofs in free if all(k in dofs for k in after[dofs[0]]) for dof in dofs)
+
+
+def full_slopes(system: System, frame: Frames, inertia, q, v, act, ctrl, taut: list[Taut], driven: list[Taut], dofs=None) -> Quadratic:
+    """Minus d force / d velocity of all smooth forces, those of Coriolis included: not symmetric. dofs: those of which it is so, as of
+    `lone_free`, of the others `damping_slopes`; None: all."""
+    dofs = range(len(v)) if dofs is None else dofs
+    columns = _columns(lambda x: inverse_dynamics(system, frame, inertia, q, x), v, dofs)
     out = damping_slopes(system, frame, v, act, ctrl, taut, driven)
     medium = _medium_slopes(system, frame, v) if system.medium.density and "passive" not in system.topology.disabled else None
-    for j, column in enumerate(columns):
+    for j, column in columns.items():
         out.diagonal[j] = add(out.diagonal[j], column[j])
         for i in (*system.tables.before[j], *system.tables.after[j]):
             more = column[i]

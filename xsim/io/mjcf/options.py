@@ -15,9 +15,10 @@ __all__ = ["read_drawing", "read_option", "read_sizes"]
 
 INTEGRATORS = ("Euler", "RK4", "implicit", "implicitfast")
 PARTS = (
-    "constraint", "equality", "frictionloss", "limit", "contact", "passive", "gravity", "clampctrl", "warmstart", "filterparent",
-    "actuation", "refsafe", "sensor", "midphase", "eulerdamp", "autoreset",
+    "constraint", "equality", "frictionloss", "limit", "contact", "gravity", "clampctrl", "warmstart", "filterparent", "actuation",
+    "refsafe", "sensor", "midphase", "eulerdamp", "autoreset",
 )  # fmt: skip
+PASSIVE = {"3.2": ("passive",), "4.0": ("spring", "damper")}  # without both of the newer ones there are no passive forces at all
 EXTRAS = ("override", "energy", "fwdinv", "invdiscrete", "multiccd", "island", "nativeccd")  # flags that are off at first
 ON_AT_FIRST = {"3.2": (), "4.0": ("multiccd", "island", "nativeccd")}
 STARTS: dict[str, dict] = {"3.2": {}, "4.0": {"ccd_iterations": 35}}  # where a release differs from SOLVER
@@ -44,7 +45,8 @@ def read_option(document: Document) -> OptionSpec:
     names = {"timestep": 0.002, "density": 0.0, "viscosity": 0.0}
     vectors = {name: np.array(value) for name, value in VECTORS.items()}
     solver = SOLVER | STARTS[document.rules]
-    flags = {name: name in PARTS or name in ON_AT_FIRST[document.rules] for name in PARTS + EXTRAS}
+    parts = PARTS + PASSIVE[document.rules]
+    flags = {name: name in parts or name in ON_AT_FIRST[document.rules] for name in parts + EXTRAS}
     integrator, groups = "Euler", set()
     for e in document.sections("option"):
         names = {name: e.number(name, value, positive=name == "timestep", nonnegative=True) for name, value in names.items()}
@@ -65,17 +67,22 @@ def read_option(document: Document) -> OptionSpec:
         viscosity=names["viscosity"],
         wind=vectors["wind"],
         magnetic=vectors["magnetic"],
-        disabled=tuple(name for name in PARTS if not flags[name]),
+        disabled=_disabled(parts, flags),
         actuator_groups_off=tuple(sorted(groups)),
         solver=solver | {name: flags[name] for name in EXTRAS},
     )
+
+
+def _disabled(parts: tuple[str, ...], flags: dict[str, bool]) -> tuple[str, ...]:
+    off = tuple(name for name in parts if not flags[name])
+    return (*off, "passive") if {"spring", "damper"}.issubset(off) else off
 
 
 def _rule(integrator: str, flags: dict[str, bool], rules: str) -> str:
     """xsim's name of an integrator. Euler's rule takes the joints' damping at the new velocity; Runge-Kutta's moves quaternions in 3.2 by
     the mean velocity of the stages, later as four numbers."""
     if integrator == "Euler":
-        return "implicit_damping" if flags["eulerdamp"] else "euler"
+        return "implicit_damping" if flags["eulerdamp"] and flags.get("damper", True) else "euler"
     if integrator == "RK4":
         return "rk4_manifold" if rules == "3.2" else "rk4"
     return integrator

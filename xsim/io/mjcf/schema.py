@@ -182,6 +182,7 @@ mujoco model
 """
 
 _NEWER = {"flag": ("spring", "damper"), "camera": ("projection",)}  # attributes that only later releases have
+_GONE = {"flag": ("passive",)}  # and those that they have no more
 
 
 def _parse(table: str) -> Rule:
@@ -237,9 +238,12 @@ def check_schema(root: Node, rules: str) -> None:
     while pending:
         node, rule = pending.pop()
         e = Element(node, node.file)
+        names = rule.attributes
+        if rules == "4.0":
+            names = {*names, *_NEWER.get(node.tag, ())}.difference(_GONE.get(node.tag, ()))
         for name in node.attrib:
-            if name not in rule.attributes and not (rules == "4.0" and name in _NEWER.get(node.tag, ())):
-                known = allowed(name, sorted(rule.attributes)) if rule.attributes else "it has none"
+            if name not in names:
+                known = allowed(name, sorted(names)) if names else "it has none"
                 raise e.error(f"unknown attribute {name!r}; {known}")
         first: dict[str, Node] = {}
         for child in node.children:

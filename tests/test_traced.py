@@ -1,0 +1,46 @@
+"""The evaluation of traces by numpy, which other tests stand on, against compiled programs."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from traced import traced
+
+import xsim
+from xsim import models
+
+
+def numbers(x, y):
+    """A loop, a scan, a choice, systems of equations, and what they are made of."""
+    m = x @ x.T + 5 * jnp.eye(len(x))
+    low = jnp.linalg.cholesky(m)
+    solved = jax.scipy.linalg.solve_triangular(low, y, lower=True)
+    back = jax.scipy.linalg.solve_triangular(low, y, lower=True, trans=1)
+
+    def unfinished(c):
+        return (c[0] < 20) & (jnp.abs(c[1] ** 2 - 2) > 1e-5)
+
+    count, root = jax.lax.while_loop(unfinished, lambda c: (c[0] + 1, c[1] / 2 + 1 / c[1]), (0, 1.0))
+    last, kept = jax.lax.scan(lambda c, row: (c + row.sum(), jnp.maximum(c, row)), 0.0, x, reverse=True)
+    chosen = jax.lax.cond(y[0] > 0, jnp.sin, jnp.cos, y)
+    return solved, back, count, root, last, kept, chosen, jnp.where(y > 0, y, -y) // 2, jnp.arange(7) // 2, x[::2, 1:], ~(x > 0)
+
+
+@pytest.mark.parametrize("double", [False, True])
+def test_numbers(double):
+    with jax.enable_x64(double):
+        rng = np.random.default_rng(0)
+        x, y = jnp.asarray(rng.normal(size=(4, 4)), float), jnp.asarray(rng.normal(size=4), float)
+        for found, wanted in zip(traced(numbers, x, y)(x, y), jax.jit(numbers)(x, y), strict=True):
+            assert found.dtype == wanted.dtype and found.shape == wanted.shape
+            np.testing.assert_allclose(found, wanted, rtol=1e-12 if double else 1e-5, atol=1e-14 if double else 1e-6)
+
+
+def test_a_step(x64):
+    model = xsim.load(models.path("springy_tree"))
+    state = xsim.init(model, v=np.full(model.nv, 0.3))
+    found, wanted = traced(partial(xsim.step, model), state)(state), xsim.step(model, state)
+    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-14)
