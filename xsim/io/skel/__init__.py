@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...jointtypes import JOINT_TYPES
-from ...spec import ROWS, BodySpec, MarkerSpec, ModelSpec, OptionSpec
+from ...spec import BodySpec, MarkerSpec, ModelSpec, OptionSpec
 from ..errors import Notes, ParseError, allowed
 from ..poses import Pose
 from ..reader import Element, parse_xml
@@ -73,7 +73,7 @@ def _option(physics: Element | None, enforce_limits: bool) -> OptionSpec:
         gravity = gravity if given is None else given.floats(None, 3)
         for detector in physics.all("collision_detector"):
             detector.skip()  # a library that finds contact points
-    rows = tuple(r for r in ROWS if enforce_limits or r not in ("limit", "velocity"))
+    rows = ("holonomic", "friction", *(("limit", "velocity") if enforce_limits else ()))
     return OptionSpec(gravity=gravity, dt=dt, integrator="dart", rows=rows)
 
 
