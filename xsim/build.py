@@ -193,7 +193,8 @@ def _add_shape(out: _Shapes, spec: ModelSpec, body: int, geom: GeomSpec, heavy, 
     known, solid = geom.shape in SHAPE_SIZES, None
     if heavy and geom.asset is not None and geom.shape == "mesh":
         mesh = spec.meshes[geom.asset]
-        solid = SolidInfo(float(mesh.volume), tuple(map(float, mesh.moments)))
+        x, y, z = map(float, mesh.moments)
+        solid = SolidInfo(float(mesh.volume), (x, y, z))
     elif heavy and (not known or geom.shell):
         fail(geom.source, f"geom {geom.shape}: gives no inertia; give body {spec.bodies[body].name!r} an inertial")
     inertial = known and (body < 0 or spec.bodies[body].inertial is None)
@@ -203,7 +204,8 @@ def _add_shape(out: _Shapes, spec: ModelSpec, body: int, geom: GeomSpec, heavy, 
             fail(geom.source, f"geom {geom.shape}: size {size} must be {SHAPE_SIZES[geom.shape]} positive numbers")
         if geom.mass < 0:
             fail(geom.source, f"geom {geom.shape}: mass {geom.mass} is negative")
-    numbers, rows = out.numbers, {"row": None, "mass": None, "density": None, "fluid": None}
+    numbers: dict[str, list] = out.numbers
+    rows: dict[str, int | None] = {"row": None, "mass": None, "density": None, "fluid": None}
     if inertial or solid or geom.contact is not None:
         rows["row"] = len(numbers["size"])
         numbers["size"].append(np.pad(size, (0, 3 - len(size))))
@@ -220,7 +222,7 @@ def _add_shape(out: _Shapes, spec: ModelSpec, body: int, geom: GeomSpec, heavy, 
     material = spec.drawing["materials"][geom.material]["rgba"] if geom.material else geom.rgba
     seen = material is None or material[3] != 0
     extents = None
-    if geom.fluid is not None and geom.shape == "mesh":
+    if geom.fluid is not None and geom.shape == "mesh" and geom.asset is not None:
         extents = tuple(map(float, np.abs(spec.meshes[geom.asset].vertices).max(0)))
     out.geoms.append(
         GeomInfo(
