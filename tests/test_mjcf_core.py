@@ -210,3 +210,11 @@ def test_a_mesh_in_a_medium_is_the_ellipsoid_of_its_largest_coordinates():
     q, v = np.array(one.topology.initial[0]), np.array([0.3, -0.5, 0.7, 1.0, 2.0, -3.0])
     np.testing.assert_allclose(xsim.passive(one, q, v), xsim.passive(other, q, v), rtol=1e-9)
     assert np.abs(xsim.passive(one, q, v)).max() > 10
+
+
+def test_a_scene_without_bodies_has_empty_arrays_of_the_usual_shape():
+    model = xsim.loads('<mujoco><worldbody><geom type="plane" size="1 1 1"/></worldbody></mujoco>', "mjcf")
+    data = xsim.forward(model, xsim.init(model, np.zeros((5, 0))))
+    assert [x.shape for x in (data.pos, data.quat, data.lin, data.lin_acc)] == [(5, 0, 3), (5, 0, 4), (5, 0, 3), (5, 0, 3)]
+    assert xsim.geom_poses(model, np.zeros((5, 0)))[0].shape == (5, 1, 3)
+    assert xsim.site_poses(model, np.zeros((5, 0)))[1].shape == (5, 0, 4)

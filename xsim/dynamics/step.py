@@ -106,6 +106,10 @@ class Call:
         out = self.lanes.join(x, core)
         return out.astype(self.dtype) if out.dtype != self.dtype else out
 
+    def rows(self, x, *inner: int):
+        """Array (*batch, n, *inner) of the components of n things, also of none."""
+        return self.join(x, 1 + len(inner)) if x else jnp.zeros((*self.lanes.batch, 0, *inner), self.dtype)
+
     @property
     def dtype(self):
         return self.q[0].dtype if self.q else jnp.result_type(float)
@@ -116,7 +120,7 @@ def kinematics(model: Model, q):
     """World poses of all bodies: pos (*batch, nbody, 3) in m, quat (*batch, nbody, 4) as w x y z, body to world."""
     c = Call(model, q)
     poses = kin.body_poses(c.system, kin.frames(c.system, c.q))
-    return c.join([p.pos for p in poses], 2), c.join([p.quat for p in poses], 2)
+    return c.rows([p.pos for p in poses], 3), c.rows([p.quat for p in poses], 4)
 
 
 @functools.partial(compiled, static_argnames="body")
@@ -347,12 +351,12 @@ def forward(model: Model, state: State, ctrl=None, tau=None) -> Data:
         if impulse_rows(system.topology):
             rows = [a + b for a, b in zip(rows, implicit_force(system, frame, c.q, c.v, a), strict=True)]
     return Data(
-        pos=c.join([p.pos for p in poses], 2),
-        quat=c.join([p.quat for p in poses], 2),
-        lin=c.join(lin, 2),
-        ang=c.join(ang, 2),
-        lin_acc=c.join(lin_acc, 2),
-        ang_acc=c.join(ang_acc, 2),
+        pos=c.rows([p.pos for p in poses], 3),
+        quat=c.rows([p.quat for p in poses], 4),
+        lin=c.rows(lin, 3),
+        ang=c.rows(ang, 3),
+        lin_acc=c.rows(lin_acc, 3),
+        ang_acc=c.rows(ang_acc, 3),
         a=c.join(a),
         bias=c.join(bias),
         passive=c.join(passive),
@@ -386,7 +390,7 @@ def site_poses(model: Model, q):
     c = Call(model, q)
     frame = kin.frames(c.system, c.q)
     ends = [site_end(c.system, frame, i) for i in range(len(model.topology.sites))]
-    return c.join([e.world for e in ends], 2), c.join([e.quat for e in ends], 2)
+    return c.rows([e.world for e in ends], 3), c.rows([e.quat for e in ends], 4)
 
 
 @compiled
@@ -395,7 +399,7 @@ def geom_poses(model: Model, q):
     c = Call(model, q)
     frame = kin.frames(c.system, c.q)
     ends = [geom_end(c.system, frame, i) for i in range(len(model.topology.geoms))]
-    return c.join([e.world for e in ends], 2), c.join([e.quat for e in ends], 2)
+    return c.rows([e.world for e in ends], 3), c.rows([e.quat for e in ends], 4)
 
 
 @compiled
@@ -403,7 +407,7 @@ def camera_poses(model: Model, q):
     """World poses of all cameras: pos (*batch, ncamera, 3) in m, axes (*batch, ncamera, 3, 3): columns x, y (up), z (backwards)."""
     c = Call(model, q)
     views = cameras(c.system, kin.frames(c.system, c.q), _views(model, c.lanes)[0])
-    return c.join([v.pos for v in views], 2), c.join([v.R for v in views], 3)
+    return c.rows([v.pos for v in views], 3), c.rows([v.R for v in views], 3, 3)
 
 
 @compiled
@@ -411,7 +415,7 @@ def light_poses(model: Model, q):
     """World positions (*batch, nlight, 3), m, and directions (*batch, nlight, 3) of all lights."""
     c = Call(model, q)
     views = lights(c.system, kin.frames(c.system, c.q), _views(model, c.lanes)[1])
-    return c.join([v.pos for v in views], 2), c.join([v.R for v in views], 2)
+    return c.rows([v.pos for v in views], 3), c.rows([v.R for v in views], 3)
 
 
 @compiled
