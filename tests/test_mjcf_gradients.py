@@ -13,6 +13,7 @@ import pytest
 from test_gradients import REACH, STATE, _differences, _widths
 
 import xsim
+from xsim import models
 
 pytestmark = pytest.mark.slow
 
@@ -288,9 +289,14 @@ def _loss(model):
     return loss
 
 
-@pytest.mark.parametrize("name", MODELS)
+BUNDLED = {f"bundled_{name}": (models.path(name).read_text(), {}) for name in ("muscle_arm", "servo_arm", "fish")}
+REACHES = {"bundled_fish": REACH | {"dof.armature": 1e-7, "option.regularization": 1e-7}}  # its fins weigh grams
+OTHERS = [pytest.param(name, marks=[] if name == "bundled_muscle_arm" else pytest.mark.nightly) for name in BUNDLED]
+
+
+@pytest.mark.parametrize("name", [*MODELS, *OTHERS])
 def test_every_number_of_a_step(name, x64):
-    text, switches = MODELS[name]
+    (text, switches), reach = (BUNDLED | MODELS)[name], REACHES.get(name, REACH)
     model = xsim.loads(text, "mjcf")
     point = _points(model, switches)
     loss = _loss(model)
@@ -313,12 +319,12 @@ def test_every_number_of_a_step(name, x64):
     np.testing.assert_allclose(forward, along, rtol=1e-8, atol=1e-8 * np.abs(along).max())
 
     random = {k: x[:2] for k, x in point.items()}
-    numeric = _differences(jax.jit(loss), random, REACH, scaled=False)
+    numeric = _differences(jax.jit(loss), random, reach, scaled=False)
     wrong = {}
     for path, g in reverse.items():
         g = g[:2]
         norm = np.linalg.norm(g.reshape(2, -1), axis=1).reshape(2, *([1] * (g.ndim - 1)))
-        rounding = 400 * np.finfo(float).eps * np.abs(value[:2]).max() / _widths(path, random[path], REACH, False)
+        rounding = 400 * np.finfo(float).eps * np.abs(value[:2]).max() / _widths(path, random[path], reach, False)
         error = np.abs(g - numeric[path]) / np.maximum(np.abs(g), np.maximum(1e-3 * norm, rounding / 1e-6))
         if error.max(initial=0.0) > 1e-6:
             where = np.unravel_index(error.argmax(), g.shape)
