@@ -25,7 +25,7 @@ LAYERS = (
     ("load",),
     ("randomize", "sysid"),
     ("envs", "viewer"),
-    ("bench", "view", "__main__"),
+    ("bench", "view", "train", "__main__"),
 )
 RANK = {name: i for i, names in enumerate(LAYERS) for name in names}
 FORBIDDEN = {"dynamics": {"io", "spec", "build", "load"}, "io": {"spatial", "joints", "model"}, "build": {"dynamics", "io"}}
