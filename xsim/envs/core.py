@@ -11,7 +11,7 @@ import dataclasses
 import difflib
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial, reduce
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -40,16 +40,27 @@ class Inputs(NamedTuple):
     tau: Any
 
 
+class Passed(NamedTuple):
+    """States of one action: before it, before the last simulation step of it, after it."""
+
+    before: State
+    last: State
+    after: State
+
+
 class View:
     """What the functions of a task read, batch first.
 
     model: with the leaves of every environment. state: after the step (or the reset); ``state.time`` is the time in the episode, s.
+    before: the state before the action, last: that before the last simulation step of it; both are ``state`` after a reset.
     action: (num_envs, actions), within its bounds; ctrl: (num_envs, nu) and tau: (num_envs, nv), what was applied; all zero after a reset.
-    variables: what the task's ``variables`` drew for this episode, leading dimension num_envs.
+    variables: what the task's ``variables`` drew for this episode and ``remember`` made of it since, leading dimension num_envs.
+    fresh: whether this is the view after a reset. keys: (num_envs,) random keys of this step.
     """
 
-    def __init__(self, model: Model, state: State, action, inputs: Inputs, variables):
-        self.model, self.state, self.action, self.variables = model, state, action, variables
+    def __init__(self, model: Model, passed: Passed, action, inputs: Inputs, variables, keys, fresh: bool = False):
+        self.model, self.action, self.variables, self.keys, self.fresh = model, action, variables, keys, fresh
+        self.before, self.last, self.state = passed
         self.ctrl, self.tau = inputs
 
     @cached_property
@@ -80,8 +91,12 @@ def _everything(view: View):
 class Task:
     """What the agent sees, does and is paid for. Functions of a `View` work on the whole batch; those of a key on one environment.
 
-    model: name of a bundled model or a file. observe(view) -> (num_envs, n), reward(view) -> (num_envs,).
+    model: name of a bundled model or a file; options: how to load it, as `xsim.load` takes them.
+    observe(view) -> (num_envs, n), reward(view) -> (num_envs,).
     terminate(view) -> (num_envs,) bool. metrics(view) -> {name: (num_envs,)}.
+    remember(view) -> the variables from here on, of the same structure, shapes and types: the last action, a foot's time in the air, a
+    new command. Called after every step and every reset; reward, termination and metrics still see the variables before, the
+    observation those after.
     start(model, key, variables) -> (q, v): (nq,), (nv,), the state an episode starts from; None: neutral, at rest.
     variables(model, key) -> pytree of arrays drawn for an episode (a goal, a reference). In both, ``model`` is the common one.
     gear: {body: force per unit of action}, N or N m, one number or one per velocity of its joint; where it is zero nothing drives. None:
@@ -89,7 +104,8 @@ class Task:
     on every coordinate. actuate(view) -> tau, or (ctrl, tau), replaces it for a task with ``actions`` numbers of its own; ``view`` is
     then that before the step.
     bounds: (low, high) that the observation is clipped to, numbers or (n,), or a function of the model that returns them.
-    action_repeat: simulation steps per action. max_steps: actions until an episode is truncated, None for never.
+    action_repeat: simulation steps per action. substeps: whether ``view.last`` is needed (otherwise it is None after a step).
+    max_steps: actions until an episode is truncated, None for never.
     randomize: as in `make_env`.
     """
 
@@ -99,12 +115,15 @@ class Task:
     model: str | Path | None = None
     start: Callable | None = None
     variables: Callable | None = None
+    remember: Callable[[View], Any] | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
     gear: Mapping[str, Any] | None = None
     actuate: Callable[[View], Any] | None = None
     actions: int | None = None
     metrics: Callable[[View], dict] | None = None
     bounds: tuple | Callable[[Model], tuple] = (-math.inf, math.inf)
     action_repeat: int = 1
+    substeps: bool = False
     max_steps: int | None = 1000
     randomize: Any = None
 
@@ -205,20 +224,20 @@ def make_env(
         task = Task(**changes)
     elif changes:
         task = dataclasses.replace(task, **changes)
-    model = _model(model, seed)
+    model = _model(model, seed, task.options)
     choice = task.randomize if randomize is None else randomize
     draws = plan(model, None if choice is True else choice) if choice is not None and choice is not False else Draws(model, (), (), ())
     return Env(_shared(draws, seed), task, num_envs, redraw=redraw, auto_reset=auto_reset, velocity_limit=velocity_limit)
 
 
-def _model(source, seed: int) -> Model:
+def _model(source, seed: int, options: Mapping[str, Any]) -> Model:
     if source is None:
         raise ValueError("the task names no model: pass a model file to make_env and the task as task=")
     if isinstance(source, Model):
         return source
     if isinstance(source, ModelSpec):
         return build(source, seed=seed)
-    return load(source if Path(source).is_file() else models.path(str(source)), seed=seed)
+    return load(source if Path(source).is_file() else models.path(str(source)), seed=seed, **options)
 
 
 def _shared(draws: Draws, seed: int) -> Draws:
@@ -246,7 +265,7 @@ class Env:
             raise ValueError("a task with actuate must say how many actions it takes")
         actions = task.actions if self._driven is None else self._driven.actions
         self.action_spec = _spec((actions,), -1.0, 1.0, self.dtype)
-        obs = jax.eval_shape(lambda: jnp.asarray(task.observe(self._still(*self._begin(*self._first(jax.random.key(0)))))))
+        obs = jax.eval_shape(lambda: jnp.asarray(task.observe(self._first_view())))
         if obs.ndim != 2 or obs.shape[0] != num_envs:
             raise ValueError(f"observe must return ({num_envs}, n), found {obs.shape}")
         self.observation_spec = _spec(obs.shape[1:], *self._bounds, self.dtype)
@@ -255,7 +274,8 @@ class Env:
         """Start all environments. Environment i depends on key and i alone, not on num_envs."""
         keys, episode = self._first(key)
         leaves, variables, state = self._begin(keys, episode)
-        view = self._still(leaves, variables, state)
+        view = self._still(leaves, variables, state, _fold(keys, episode))
+        metrics, variables = self._metrics(view), self._remember(view)
         obs, no = self._observe(view), jnp.zeros(self.num_envs, bool)
         zero = jnp.zeros(self.num_envs, self.dtype)
         length = jnp.zeros(self.num_envs, jnp.int32)
@@ -266,7 +286,7 @@ class Env:
             terminated=no,
             truncated=no,
             done=no,
-            metrics={"return": zero, "length": length, **self._metrics(view)},
+            metrics={"return": zero, "length": length, **metrics},
             info={"final_observation": obs, "diverged": no},
             leaves=leaves,
             variables=variables,
@@ -287,21 +307,29 @@ class Env:
             raise ValueError(f"action must have shape {(self.num_envs, *self.action_spec.shape)}, found {action.shape}")
         invalid = jnp.isnan(action).any(-1)
         action = _where(invalid, jnp.zeros_like(action), jnp.clip(action, self.action_spec.low, self.action_spec.high))
-        before = self._view(s.leaves, s.state, action, Inputs(None, None), s.variables)
+        length = s.length + 1
+        keys = _fold(s.key, s.episode, length)
+        before = View(self.model.replace(s.leaves), Passed(s.state, s.state, s.state), action, Inputs(None, None), s.variables, keys)
         inputs = self._inputs(before)
-        after = _advance(self.task.action_repeat, self.velocity_limit, before.model, self.model, s.state, inputs)
+        how = Steps(self.task.action_repeat, self.velocity_limit, self.task.substeps)
+        after, substep = _advance(how, before.model, self.model, s.state, inputs)
         diverged = invalid | _unhealthy(after, self.velocity_limit)
         last = _where(_unhealthy(s.state, self.velocity_limit), self._rest(), s.state)
         state = _where(diverged, last.replace(flags=last.flags | Flags.DIVERGED), after)
+        substep = None if substep is None else _where(diverged, state, substep)
         leaves = {p: _where(diverged, jnp.broadcast_to(self.model.get(p), x.shape), x) for p, x in s.leaves.items()}
-        view = self._view(leaves, state, action, _where(diverged, jax.tree.map(jnp.zeros_like, inputs), inputs), s.variables)
+        inputs = _where(diverged, jax.tree.map(jnp.zeros_like, inputs), inputs)
+        passed = Passed(_where(diverged, state, s.state), substep, state)
+        view = View(self.model.replace(leaves), passed, action, inputs, s.variables, keys)
 
-        obs, reward = self._observe(view), jnp.asarray(self.task.reward(view), self.dtype)
+        reward, metrics = jnp.asarray(self.task.reward(view), self.dtype), self._metrics(view)
+        fallen = None if self.task.terminate is None else self.task.terminate(view)
+        variables = self._remember(view)
+        obs = self._observe(view)
         wrong = ~(jnp.isfinite(obs).all(-1) & jnp.isfinite(reward))
         diverged = diverged | wrong
         obs, reward = _where(wrong, jnp.zeros_like(obs), obs), _where(wrong, jnp.zeros_like(reward), reward)
-        length = s.length + 1
-        terminated = diverged if self.task.terminate is None else diverged | self.task.terminate(view)
+        terminated = diverged if fallen is None else diverged | fallen
         truncated = jnp.zeros_like(diverged) if self.task.max_steps is None else (length >= self.task.max_steps) & ~terminated
         done = terminated | truncated
         result = EnvState(
@@ -311,10 +339,10 @@ class Env:
             terminated=terminated,
             truncated=truncated,
             done=done,
-            metrics={"return": _so_far(s, self.auto_reset) + reward, "length": length, **self._metrics(view)},
+            metrics={"return": _so_far(s, self.auto_reset) + reward, "length": length, **metrics},
             info={"final_observation": obs, "diverged": diverged},
             leaves=s.leaves,
-            variables=s.variables,
+            variables=variables,
             key=s.key,
             episode=s.episode,
             length=length,
@@ -345,14 +373,22 @@ class Env:
             raise ValueError(f"start must return q ({self.model.nq},) and v ({self.model.nv},), found {q.shape[1:]} and {v.shape[1:]}")
         return leaves, variables, state_at(self.model, q, v)
 
+    def _first_view(self) -> View:
+        keys, episode = self._first(jax.random.key(0))
+        view = self._still(*self._begin(keys, episode), _fold(keys, episode))
+        self._remember(view)
+        return view
+
     def _restart(self, s: EnvState) -> EnvState:
         """Begin the next episode where one has ended. Nothing is computed in a step in which none has."""
         episode = s.episode + s.done.astype(s.episode.dtype)
         held = (s.leaves, s.variables, s.state, s.obs)
 
         def begin():
-            fresh = self._begin(s.key, episode)
-            return _where(s.done, (*fresh, self._observe(self._still(*fresh))), held)
+            leaves, variables, state = self._begin(s.key, episode)
+            view = self._still(leaves, variables, state, _fold(s.key, episode))
+            variables = self._remember(view)
+            return _where(s.done, (leaves, variables, state, self._observe(view)), held)
 
         leaves, variables, state, obs = jax.lax.cond(s.done.any(), begin, lambda: held)
         length = jnp.where(s.done, 0, s.length)
@@ -360,13 +396,18 @@ class Env:
 
     # ---- the task's functions ------------------------------------------------------------------------------------------------
 
-    def _view(self, leaves, state, action, inputs: Inputs, variables) -> View:
-        return View(self.model.replace(leaves), state, action, inputs, variables)
-
-    def _still(self, leaves, variables, state) -> View:
+    def _still(self, leaves, variables, state, keys) -> View:
         zero = partial(jnp.zeros, dtype=self.dtype)
         inputs = Inputs(zero((self.num_envs, self.model.nu)), zero((self.num_envs, self.model.nv)))
-        return self._view(leaves, state, zero((self.num_envs, *self.action_spec.shape)), inputs, variables)
+        action = zero((self.num_envs, *self.action_spec.shape))
+        return View(self.model.replace(leaves), Passed(state, state, state), action, inputs, variables, keys, fresh=True)
+
+    def _remember(self, view: View):
+        """The variables from here on; the view holds them from here on, too."""
+        if self.task.remember is not None:
+            new = self.task.remember(view)
+            view.variables = jax.tree.map(lambda x, old: jnp.asarray(x, old.dtype), new, view.variables)
+        return view.variables
 
     def _rest(self) -> State:
         q = jnp.broadcast_to(jnp.asarray(self.model.topology.initial[0], self.dtype), (self.num_envs, self.model.nq))
@@ -388,6 +429,14 @@ class Env:
         if self._driven.dofs is not None:
             return Inputs(ctrl, tau.at[:, self._driven.dofs].set(view.action * jnp.asarray(self._driven.scale, self.dtype)))
         return Inputs(jnp.asarray(self._driven.middle, self.dtype) + view.action * jnp.asarray(self._driven.scale, self.dtype), tau)
+
+
+def _fold(keys, *numbers):
+    """Random keys (num_envs,) of the tasks' functions: those of the environments with whole numbers (num_envs,) folded in."""
+    keys = jax.vmap(lambda key: name_key(key, "step"))(keys)
+    for number in numbers:
+        keys = jax.vmap(jax.random.fold_in)(keys, number)
+    return keys
 
 
 def _so_far(s: EnvState, auto_reset: bool):
@@ -448,38 +497,52 @@ def _unhealthy(state: State, velocity_limit: float):
     return ~moving | ((state.flags & Flags.DIVERGED) != 0)
 
 
-def _run(repeat: int, model: Model, state: State, inputs: Inputs) -> State:
+class Steps(NamedTuple):
+    """How an action is simulated: steps, the velocity beyond which they diverge, whether the state before the last is wanted."""
+
+    repeat: int
+    velocity_limit: float
+    last: bool
+
+
+def _run(how: Steps, model: Model, state: State, inputs: Inputs) -> tuple[State, State | None]:
+    """The state after the steps, and that before the last of them where it is wanted."""
     ctrl = inputs.ctrl if model.nu else None
-    if repeat == 1:
-        return step(model, state, ctrl, inputs.tau)
-    ctrls, taus = (None if x is None else jnp.broadcast_to(x, (repeat, *x.shape)) for x in (ctrl, inputs.tau))
-    return rollout(model, state, ctrls, taus=taus)[0]
+    if how.repeat == 1:
+        return step(model, state, ctrl, inputs.tau), state if how.last else None
+    ctrls, taus = (None if x is None else jnp.broadcast_to(x, (how.repeat, *x.shape)) for x in (ctrl, inputs.tau))
+    final, kept = rollout(model, state, ctrls, taus=taus, record=_state if how.last else None)
+    return final, jax.tree.map(lambda x: x[-2], kept) if how.last else None
 
 
-@partial(jax.custom_jvp, nondiff_argnums=(0, 1))
-def _advance(repeat: int, velocity_limit: float, model: Model, common: Model, state: State, inputs: Inputs) -> State:
-    """``repeat`` steps. Derivatives of environments that diverge are zero; those of the others do not see them.
+def _state(state: State, data: Data) -> State:
+    return state
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _advance(how: Steps, model: Model, common: Model, state: State, inputs: Inputs) -> tuple[State, State | None]:
+    """Steps as `_run` makes them. Derivatives of environments that diverge are zero; those of the others do not see them.
 
     A derivative of a number that is not finite is NaN even where its cotangent is zero, and sums over the batch (shared leaves, a
     policy's parameters) would spread it. The derivative is therefore taken where diverged environments rest in the neutral
     configuration with the common model. This costs one more evaluation of the step, and only where derivatives are taken.
     """
-    return _run(repeat, model, state, inputs)
+    return _run(how, model, state, inputs)
 
 
 @_advance.defjvp
-def _advance_jvp(repeat, velocity_limit, primals, tangents):
+def _advance_jvp(how, primals, tangents):
     model, common, state, inputs = primals
     dmodel, _, dstate, dinputs = tangents
-    after = _advance(repeat, velocity_limit, model, common, state, inputs)
+    after = _advance(how, model, common, state, inputs)
     wild = [~jnp.isfinite(x).all(-1) for x in inputs]
-    bad = jax.lax.stop_gradient(reduce(jnp.logical_or, wild, _unhealthy(after, velocity_limit)))
+    bad = jax.lax.stop_gradient(reduce(jnp.logical_or, wild, _unhealthy(after[0], how.velocity_limit)))
     neutral = jnp.broadcast_to(jnp.asarray(model.topology.neutral, state.q.dtype), state.q.shape)
     rest = state_at(model, neutral, jnp.zeros_like(state.v))
     safe = (_healed(bad, model, common), _where(bad, rest, state), _where(bad, jax.tree.map(jnp.zeros_like, inputs), inputs))
     mask = partial(_masked, bad)
     moved = (_masked_leaves(bad, model, dmodel), jax.tree.map(mask, dstate), jax.tree.map(mask, dinputs))
-    out, dout = jax.jvp(partial(_run, repeat), safe, moved)
+    out, dout = jax.jvp(partial(_run, how), safe, moved)
     return after, jax.tree.map(mask, dout)
 
 
