@@ -3,7 +3,7 @@
 import jax
 
 from . import models, sysid
-from .build import with_integrator, with_rows
+from .build import with_integrator, with_room, with_rows
 from .dynamics.reactions import Reactions, reactions
 from .dynamics.start import gaps, init, project, state_from_poses
 from .dynamics.step import (
@@ -47,5 +47,6 @@ __all__ = [
     "State", "UnsupportedWarning", "bias", "body_inertia", "build", "camera_poses", "difference", "energy", "forward", "forward_dynamics",
     "gaps", "geom_poses", "init", "integrate", "inverse_dynamics", "jacobian", "jit", "kinematics", "light_poses", "load", "loads",
     "make_env", "mass_matrix", "models", "parse", "parse_text", "passive", "project", "randomize", "reactions", "register_joint",
-    "rollout", "sensors", "site_poses", "smooth_acceleration", "state_from_poses", "step", "sysid", "with_integrator", "with_rows",
+    "rollout", "sensors", "site_poses", "smooth_acceleration", "state_from_poses", "step", "sysid", "with_integrator", "with_room",
+    "with_rows",
 ]  # fmt: skip

@@ -17,6 +17,7 @@ from .model import (
     Actuator,
     Body,
     Camera,
+    Cone,
     Constraint,
     Coupling,
     Dof,
@@ -30,10 +31,13 @@ from .model import (
     Medium,
     Model,
     Option,
+    Pair,
     Site,
     Soft,
+    Surface,
     Tendon,
 )
+from .pairs import Pairs, read_pairs
 from .rows import read_constraints
 from .softness import read_softness
 from .spec import ROWS, GeomSpec, ModelSpec
@@ -49,6 +53,7 @@ DRAWABLE = ("box", "sphere", "capsule", "cylinder", "ellipsoid", "cone", "plane"
 GEOM_SIZES = {"size": "ngeom", "mass": "nmass", "pos": "ngeom", "quat": "ngeom", "density": "ndensity", "fluid": "nfluid"}
 DEVICES = {"site": Site, "camera": Camera, "light": Light, "tendon": Tendon, "actuator": Actuator, "medium": Medium}
 SOFT = {"soft": Soft, "equality": Equality}
+TOUCH = {"surface": Surface, "pair": Pair, "cone": Cone}
 SHAPE_SIZES = {"box": 3, "sphere": 1, "capsule": 2, "cylinder": 2, "ellipsoid": 3}
 
 
@@ -62,7 +67,7 @@ def assemble(spec: ModelSpec, *, seed: int = 0) -> Model:
     read = read_constraints(spec, bodies)
     ties, pushes = read.ties, read.pushes
     shapes, devices = _read_shapes(spec), read_devices(spec, tree)
-    softness = read_softness(spec, tree, devices.infos["tendons"])
+    softness, pairs = read_softness(spec, tree, devices.infos["tendons"]), read_pairs(spec)
 
     def leaf(values, *shape):
         return jnp.asarray(np.asarray(values, dtype).reshape(shape))
@@ -100,7 +105,7 @@ def assemble(spec: ModelSpec, *, seed: int = 0) -> Model:
             ("nframe", len(tree.frames)),
             ("nref", len(tree.refs)), ("nspringdamper", len(tree.spring_dampers)),
             ("ngravity", len(tree.weights)), ("ngravcomp", len(tree.gravcomp)), ("nmocap", len(tree.mocaps)),
-            *devices.sizes, *softness.sizes,
+            *devices.sizes, *softness.sizes, *pairs.sizes,
             ("ncoupling", len(read.couplings)),
             ("nconstraint", len(ties)), ("nvalue", sum(len(t.values) for t in ties)),
             ("nfunction", len(read.numbers)), ("nforce", len(pushes)),
@@ -125,7 +130,9 @@ def assemble(spec: ModelSpec, *, seed: int = 0) -> Model:
         constraints=tuple(t.info for t in ties),
         **devices.infos,
         soft=tuple(softness.infos),
-        **_surfaces(spec),
+        **_surfaces(spec, pairs),
+        pairs=pairs.infos,
+        cone=pairs.cone,
         disabled=tuple(option.disabled),
         rules=spec.rules,
     )
@@ -167,6 +174,7 @@ def assemble(spec: ModelSpec, *, seed: int = 0) -> Model:
         ),
         **{name: group(cls, devices.numbers[name]) for name, cls in DEVICES.items()},
         **{name: group(cls, softness.numbers[name]) for name, cls in SOFT.items()},
+        **{name: group(cls, pairs.numbers[name]) for name, cls in TOUCH.items()},
         topology=topology,
     )
 
@@ -232,9 +240,10 @@ def _add_shape(out: _Shapes, spec: ModelSpec, body: int, geom: GeomSpec, heavy, 
     )  # fmt: skip
 
 
-def _surfaces(spec: ModelSpec) -> dict[str, tuple]:
-    """Meshes and height fields, of a model in which rays look for them."""
-    if all(sensor.kind != "rangefinder" for sensor in spec.sensors):
+def _surfaces(spec: ModelSpec, pairs: Pairs) -> dict[str, tuple]:
+    """Meshes and height fields, of a model in which rays look for them or something touches them."""
+    touched = any(asset is not None for info in pairs.infos for asset in info.assets)
+    if not touched and all(sensor.kind not in ("rangefinder", "distance", "normal", "fromto") for sensor in spec.sensors):
         return {}
     return {
         "meshes": tuple(MeshInfo(Table(mesh.vertices), Table(mesh.faces)) for mesh in spec.meshes),
@@ -250,7 +259,8 @@ def with_integrator(model: Model, name: str) -> Model:
 
 
 def with_rows(model: Model, rows: Iterable[str]) -> Model:
-    """The same model with other kinds of constraint rows acting: a subset of holonomic, friction, limit, velocity, soft.
+    """The same model with other kinds of constraint rows acting: a subset of holonomic, friction, limit, velocity, soft,
+    contact.
 
     Soft are the equalities, limits and dry friction of MJCF; friction, limit and velocity those that are impulses."""
     rows = tuple(rows)
@@ -258,6 +268,15 @@ def with_rows(model: Model, rows: Iterable[str]) -> Model:
         if row not in ROWS:
             raise ValueError(f"unknown kind of rows {row!r}; known: {', '.join(ROWS)}")
     return dataclasses.replace(model, topology=dataclasses.replace(model.topology, rows=tuple(r for r in ROWS if r in rows)))
+
+
+def with_room(model: Model, contacts: int | None) -> Model:
+    """The same model with room for so many contacts of each dimension (condim) in every environment, None: for those it usually has.
+
+    Fewer is faster. Where there are more, the deepest count and the flag CROWDED is set."""
+    if contacts is not None and contacts < 1:
+        raise ValueError(f"room must be at least 1, found {contacts}")
+    return dataclasses.replace(model, topology=dataclasses.replace(model.topology, room=contacts))
 
 
 def _drawn(geoms: tuple[GeomSpec, ...]) -> list[GeomSpec]:

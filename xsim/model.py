@@ -19,8 +19,8 @@ import jax.numpy as jnp
 from .structure import FunctionInfo, Table, Topology
 
 __all__ = [
-    "Actuator", "Body", "Camera", "Constraint", "Coupling", "Data", "Dof", "ElementForce", "Equality", "Flags", "Function", "Geom",
-    "Joint", "Leaf", "Light", "Limit", "Medium", "Model", "Option", "Site", "Soft", "State", "Tendon",
+    "Actuator", "Body", "Camera", "Cone", "Constraint", "Coupling", "Data", "Dof", "ElementForce", "Equality", "Flags", "Function", "Geom",
+    "Joint", "Leaf", "Light", "Limit", "Medium", "Model", "Option", "Pair", "Site", "Soft", "State", "Surface", "Tendon",
 ]  # fmt: skip
 
 
@@ -231,6 +231,35 @@ class Equality:
 
 
 @_group
+class Surface:
+    """How the geoms meet that touch others (MuJoCo's numbers)."""
+
+    friction: Any = _leaf("nsurface 3", "1, m and m", "friction: sliding, torsional, rolling", ">= 0")
+    solref: Any = _leaf("nsurface 2", "s and 1", "time constant and damping ratio; both negative: minus stiffness, minus damping")
+    solimp: Any = _leaf("nsurface 5", "1 or m", "impedance: least, largest, width, midpoint, power")
+    solmix: Any = _leaf("nsurface", "1", "weight where two surfaces are mixed", ">= 0")
+    margin: Any = _leaf("nsurface", "m", "distance at which contacts are found")
+    gap: Any = _leaf("nsurface", "m", "how much less that distance is where they begin to push (3.2), or how much more (4.0)")
+
+
+@_group
+class Pair:
+    """Contacts of pairs of geoms with numbers of their own (MuJoCo's)."""
+
+    friction: Any = _leaf("npair 5", "1, m and m", "friction: two sliding, torsional, two rolling", ">= 0")
+    solref: Any = _leaf("npair 2", "s and 1", "as surface.solref")
+    friction_solref: Any = _leaf("npair 2", "s and 1", "that of the tangential rows of elliptic cones, zeros: solref")
+    solimp: Any = _leaf("npair 5", "1 or m", "as surface.solimp")
+    margin: Any = _leaf("npair", "m", "as surface.margin")
+    gap: Any = _leaf("npair", "m", "as surface.gap")
+
+
+@_group
+class Cone:
+    impratio: Any = _leaf("ncone", "1", "how much harder friction is kept than the normal distance", "> 0")
+
+
+@_group
 class Actuator:
     """MuJoCo's actuators; the meaning of the ten numbers is that of the kinds of dynamics, gain and bias."""
 
@@ -250,6 +279,7 @@ _GROUPS = {
     "option": Option, "body": Body, "geom": Geom, "joint": Joint, "dof": Dof, "limit": Limit, "coupling": Coupling,
     "constraint": Constraint, "function": Function, "force": ElementForce, "site": Site, "camera": Camera, "light": Light,
     "tendon": Tendon, "actuator": Actuator, "medium": Medium, "soft": Soft, "equality": Equality,
+    "surface": Surface, "pair": Pair, "cone": Cone,
 }  # fmt: skip
 ROW_LEAVES = {"dof.friction": "nfriction", **{f"limit.{f.name}": f"n{f.name}" for f in dataclasses.fields(Limit)}}
 
@@ -276,6 +306,9 @@ class Model:
     medium: Medium
     soft: Soft
     equality: Equality
+    surface: Surface
+    pair: Pair
+    cone: Cone
     topology: Topology
 
     nq = property(lambda self: self.topology.size("nq"), doc="Width of q.")
@@ -398,6 +431,7 @@ class Flags:
     DIVERGED = 1  # a number of the state is not finite
     SINGULAR = 2  # the mass matrix had no inverse; the motion it cannot determine was given unit inertia
     UNSOLVED = 4  # friction, limits or soft constraints were not solved within the bound on iterations
+    CROWDED = 8  # more contacts than there is room for: the shallowest were left out (see `xsim.with_room`)
 
 
 @_group

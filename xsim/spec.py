@@ -27,7 +27,7 @@ __all__ = [
 ]  # fmt: skip
 
 ACTUATORS = ("passive", "force", "acceleration", "velocity", "locked", "servo")
-ROWS = ("holonomic", "friction", "limit", "velocity", "soft")
+ROWS = ("holonomic", "friction", "limit", "velocity", "soft", "contact")
 
 
 @dataclass(frozen=True)
@@ -616,7 +616,7 @@ class OptionSpec:
 
     ``regularization`` is added to the diagonal of the mass matrix by the solve (kg or kg m^2).
     ``rows``: the kinds of constraint rows that act, a subset of ROWS: holonomic constraints, dry friction, position limits,
-    velocity limits, and what is kept softly (equalities, limits and dry friction under MuJoCo's model).
+    velocity limits, what is kept softly (equalities, limits and dry friction under MuJoCo's model), contacts.
 
     ``density`` (kg/m^3), ``viscosity`` (Pa s), ``wind`` (m/s): of the medium around. ``magnetic``: field, world axes.
     ``disabled``: parts that are switched off, MuJoCo's names of flags (``"actuation"``, ``"passive"``, ...). ``actuator_groups_off``.

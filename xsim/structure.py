@@ -9,7 +9,8 @@ import numpy as np
 
 __all__ = [
     "ActuatorInfo", "BodyInfo", "CameraInfo", "ConstraintInfo", "ForceInfo", "FunctionInfo", "GeomInfo", "HfieldInfo", "JointInfo",
-    "KeyInfo", "Link", "MeshInfo", "PieceInfo", "SensorInfo", "SiteInfo", "SoftInfo", "SolidInfo", "Table", "TendonInfo", "Topology",
+    "KeyInfo", "Link", "MeshInfo", "PairsInfo", "PieceInfo",
+    "SensorInfo", "SiteInfo", "SoftInfo", "SolidInfo", "Table", "TendonInfo", "Topology",
 ]  # fmt: skip
 
 
@@ -278,6 +279,22 @@ class SoftInfo(NamedTuple):
     scale: int | None = None
 
 
+class PairsInfo(NamedTuple):
+    """Geoms that may touch: pairs of the same shapes (of the same assets) and dimension of contact (1, 3, 4, 6).
+
+    geoms (n, 2): numbers of the geoms, in the order of `xsim.pairs.ORDER`. mixed: rows (n, 2) are those of surface.* of the two geoms, and
+    ruling (n,) says whose numbers hold: 0, 1, or -1 for a mixture; else rows (n,) are those of pair.*.
+    """
+
+    shapes: tuple[str, str]
+    assets: tuple[int | None, int | None]
+    condim: int
+    mixed: bool
+    geoms: Table
+    rows: Table
+    ruling: Table
+
+
 class KeyInfo(NamedTuple):
     """A named state; q, v, act, ctrl and the mocap poses in full."""
 
@@ -300,7 +317,8 @@ class Topology:
     (follower, leader) pairs. constraints: between frames of bodies, as joints that close loops are. motions: (dof, target) of the
     coordinates that move on schedule. targets: (function, mode) of what is prescribed, mode "position" or "speed". disabled: parts that are
     switched off (`xsim.spec.OptionSpec`). rules: the release of MuJoCo whose rules hold. meshes, hfields: where something meets their
-    surfaces, else none.
+    surfaces, else none. pairs: geoms that may touch. cone: ``"pyramidal"`` or ``"elliptic"``. room: how many contacts of one dimension an
+    environment has room for, None: as `xsim.dynamics.contacts` says.
     """
 
     name: str
@@ -334,6 +352,9 @@ class Topology:
     hfields: tuple[HfieldInfo, ...] = ()
     disabled: tuple[str, ...] = ()
     rules: str = ""
+    pairs: tuple[PairsInfo, ...] = ()
+    cone: str = "pyramidal"
+    room: int | None = None
 
     @property
     def joints(self) -> tuple[JointInfo, ...]:

@@ -59,6 +59,19 @@ class Cholesky:
         return jax.lax.fori_loop(0, n, back, jax.lax.fori_loop(0, n, forth, b))
 
 
+def added(terms: list):
+    """Sum of arrays, written out: XLA's sums along leading axes are not vectorized on CPU."""
+    terms = list(terms)
+    while len(terms) > 1:
+        terms = [terms[i] + terms[i + 1] if i + 1 < len(terms) else terms[i] for i in range(0, len(terms), 2)]
+    return terms[0]
+
+
+def fit(x, lanes: tuple[int, ...]):
+    """An array (..., lanes or 1) as (..., *lanes)."""
+    return jnp.broadcast_to(x, (*x.shape[:-1], *lanes)) if lanes else x[..., 0]
+
+
 def times(matrix, x):
     """A x, (n, lanes)."""
-    return (matrix * x[None]).sum(1)
+    return added([matrix[:, k] * x[k][None] for k in range(len(x))])

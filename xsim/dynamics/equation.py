@@ -12,7 +12,8 @@ import jax.numpy as jnp
 
 from ..spatial import add, mul, neg, stage, sub
 from .actuation import effort
-from .dense import assembled, stacked
+from .constraints import Constraints
+from .dense import assembled
 from .forces import element_force
 from .forces import soft_rows as element_rows
 from .holonomic import has_rows, holonomic_rates, holonomic_rows
@@ -20,7 +21,6 @@ from .kinematics import Frames, frames, inertial_force, inverse_dynamics, link_i
 from .newton import minimize
 from .passive import Quadratic, passive_force, quadratic
 from .slopes import damping_slopes, full_slopes, lone_free
-from .soft import Rows, soft_rows
 from .solve import Saddle, implicit, masked, multiply, pulled, restricted, row_times, with_quadratic
 from .stiffened import Staged, Stiffened
 from .system import System
@@ -42,7 +42,7 @@ class Motion(NamedTuple):
     symmetrized, "free" so but all of the dofs of `lone_free`, "full" all.
     closing: per holonomic row, what its second derivative is to be more than zero; none for the rows after its end.
     ahead: the time at whose end springs, dampers and bushings between bodies act, by their slopes (0.0: as they are now).
-    soft: whether soft constraints act. Their forces are those without what acts implicitly, which then moves under them (MuJoCo): the
+    soft: soft constraints, None for none. Their forces are those without what acts implicitly, which then moves under them (MuJoCo): the
     solution is that acceleration, then, where something acts implicitly, the one that it leads to.
     """
 
@@ -58,7 +58,7 @@ class Motion(NamedTuple):
     closing: tuple = ()
     ahead: object = 0.0
     slopes: str = ""
-    soft: bool = False
+    soft: Constraints | None = None
 
 
 @stage
@@ -78,7 +78,6 @@ class Terms(NamedTuple):
     soft: list  # (row, G, force per rate of the row) of what acts at the end of the step
     taut: list  # tendons
     driven: list  # what the actuators act on
-    constraints: Rows | None  # soft ones
     later: list  # as loads, of what moves under the forces of soft constraints
 
 
@@ -91,7 +90,7 @@ def evaluate(m: Motion) -> Terms:
     frame = frames(system, m.q)
     damping = quadratic(system, frame, system.damping, "damper")
     loads = [(1.0, quadratic(system, frame, system.armature, "armature")), (system.regularization, Quadratic([1.0] * len(m.v), {}))]
-    later = [] if m.soft else loads
+    later = loads if m.soft is None else []
     stiffness = None
     if not _constant(m.damped, 0.0):
         later.append((m.damped, damping))
@@ -106,9 +105,8 @@ def evaluate(m: Motion) -> Terms:
         dofs = lone_free(system) if m.slopes == "free" else None
         later.append((system.dt, full_slopes(system, frame, inertia, m.q, m.v, m.act, m.ctrl, taut, driven, dofs)))
     soft = [] if _constant(m.ahead, 0.0) else ahead_rows(system, frame, m.q, m.v, m.ahead)
-    constraints = soft_rows(system, frame, m.q, m.v, taut) if m.soft else None
-    holonomic, later = holonomic_rows(system, frame), later if m.soft else []
-    return Terms(frame, inertia, damping, loads, stiffness, holonomic, soft, taut, driven, constraints, later)
+    holonomic, later = holonomic_rows(system, frame), [] if m.soft is None else later
+    return Terms(frame, inertia, damping, loads, stiffness, holonomic, soft, taut, driven, later)
 
 
 def ahead_rows(system: System, frame: Frames, q, v, dt) -> list:
@@ -135,9 +133,9 @@ def residual(m: Motion, x, terms: Terms | None = None) -> list:
     """
     t, n = terms or evaluate(m), len(m.v)
     a, y = (None, [0.0] * len(t.jacobian)) if x is None else (x[:n], x[n:])
-    if m.soft:
+    if m.soft is not None:
         balance = _smooth_balance(m, t, a, [])
-        return balance if a is None else [*_less_force(t, balance, a), *(_late_balance(m, t, a, y) if t.later else ())]
+        return balance if a is None else [*_less_force(m.soft, balance, a), *(_late_balance(m, t, a, y) if t.later else ())]
     balance = _smooth_balance(m, t, a, y)
     if m.hold:
         balance = [b if h is None else 0.0 for b, h in zip(balance, m.hold, strict=True)]
@@ -170,10 +168,11 @@ def _smooth_balance(m: Motion, t: Terms, a, y) -> list:
     return with_fall(pulled(_balance(force, tau, passive, extra), t.jacobian, y), t.soft, m.v, a)
 
 
-def _less_force(t: Terms, balance: list, a) -> list:
+def _less_force(kept: Constraints, balance: list, a) -> list:
     """The balance less the forces of soft constraints at an acceleration."""
-    rows = t.constraints
-    force = rows.pulled(rows.force(rows.along(stacked(a, rows.offset[0])) + rows.offset))
+    a = jnp.stack(a)
+    kept = kept.fitted(a.shape[1:])
+    force = kept.pulled(kept.force(kept.at(a)))
     return [sub(b, f) for b, f in zip(balance, force, strict=True)]
 
 
@@ -213,15 +212,15 @@ def _unsymmetric(m: Motion, terms: Terms, full) -> Unsymmetric:
 
 def _softly(m: Motion, terms: Terms, full) -> tuple:
     """What `implicit` asks for, of a motion with soft constraints."""
-    system, rows = m.system, terms.constraints
-    assert rows is not None
+    system = m.system
+    assert m.soft is not None
     loaded = [full(row) for row in effective_mass(m, terms)]
     lower = {(i, j): x for i, row in enumerate(loaded) for j, x in zip((*system.tables.before[i], i), row, strict=True)}
     mass = assembled(lower | {(j, i): x for (i, j), x in lower.items()}, (len(m.v),) * 2)
     right = jnp.stack(full([neg(r) for r in residual(m, None, terms)]))
-    rows = Rows(rows.single, *(jnp.broadcast_to(x, (*x.shape[: 2 if x is rows.many else 1], *right.shape[1:])) for x in rows[1:]))
-    least = minimize(mass, right, rows)
-    matrix, a = Stiffened(mass + rows.curvature(least.active)), list(least.a)
+    kept = m.soft.fitted(right.shape[1:])
+    least = minimize(mass, right, kept)
+    matrix, a = Stiffened(mass + kept.curvature(least.x)), list(least.a)
     others = [matrix.factor.pivot, least.found]
     if not terms.later:
         return matrix, a, others
@@ -235,12 +234,13 @@ def _softly(m: Motion, terms: Terms, full) -> tuple:
 
 class Solved(NamedTuple):
     """a: the acceleration. multipliers: of the holonomic rows. pivot: 0 where the mass matrix is singular. found: 0 where the forces of
-    soft constraints were not."""
+    soft constraints were not. crowded: 1 where contacts had no room."""
 
     a: list
     multipliers: list
     pivot: object
     found: object
+    crowded: object = 0.0
 
 
 def acceleration(m: Motion) -> Solved:
@@ -249,7 +249,7 @@ def acceleration(m: Motion) -> Solved:
 
     def primal(m: Motion, full):
         terms = evaluate(m)
-        if m.soft:
+        if m.soft is not None:
             return _softly(m, terms, full)
         if m.slopes in UNSYMMETRIC:
             matrix = _unsymmetric(m, terms, full)
@@ -262,10 +262,10 @@ def acceleration(m: Motion) -> Solved:
 
     if m.slopes in UNSYMMETRIC and (m.hold or has_rows(m.system.topology)):
         raise ValueError("the integrator implicit is for models without holonomic constraints and prescribed motion; choose implicitfast")
-    if m.soft and (m.hold or has_rows(m.system.topology)):
+    if m.soft is not None and (m.hold or has_rows(m.system.topology)):
         raise ValueError("soft constraints beside holonomic constraints or prescribed motion are not supported")
     x, (pivot, found) = implicit(m, primal, residual)
-    if m.soft:
-        return Solved(x[-n:], [], pivot, found)
+    if m.soft is not None:
+        return Solved(x[-n:], [], pivot, found, m.soft.crowded)
     a = [y if h is None else h for y, h in zip(x[:n], m.hold, strict=True)] if m.hold else x[:n]
     return Solved(a, x[n:], pivot, found)

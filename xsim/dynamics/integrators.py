@@ -8,9 +8,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ..spatial import add, mul, stage, total
+from ..spatial import add, mul, stage, sub, total
 from .actuation import activation_rates, next_activations
 from .actuators import drive, split_controls
+from .constraints import constraints
 from .equation import Motion, acceleration, ahead_rows, with_fall
 from .functions import at_time
 from .holonomic import closing, has_rows
@@ -21,8 +22,16 @@ from .manifold import integrate, rates, shifted
 from .passive import quadratic
 from .projection import project
 from .slopes import lone_free
-from .soft import has_soft
 from .system import System
+
+
+class Health(NamedTuple):
+    """The flags of a state, each 1.0 where it is set (XLA's CPU compiler crashes on loops that make int32 of float64 comparisons)."""
+
+    diverged: object
+    singular: object
+    unsolved: object
+    crowded: object
 
 
 class Moving(NamedTuple):
@@ -32,28 +41,28 @@ class Moving(NamedTuple):
     v: list
     act: list
     time: object
-    diverged: object  # 1.0 where the flag of this name is set
-    singular: object
-    unsolved: object
+    health: Health
 
 
 class Change(NamedTuple):
-    """What an integrator's velocity step makes of a state. pivot, solved: 0 where the mass matrix is singular, the impulses not found."""
+    """What an integrator's velocity step makes of a state. pivot, solved: 0 where the mass matrix is singular, the impulses not found;
+    crowded: 1 where contacts had no room."""
 
     v: list
     pivot: object
     solved: object
+    crowded: object = 0.0
 
 
 def _velocity(system: System, s: Moving, tau, ctrl, damped, sprung, ahead=0.0, slopes="") -> Change:
     """The velocity after smooth forces, then after the impulses of friction, limits and servos."""
     driven, inputs = drive(system, s.v, tau, ctrl), (tuple(s.act), tuple(split_controls(system.topology, ctrl).actuators))
     closed = tuple(closing(system, s.q, s.v))
-    soft = has_soft(system.topology)
+    soft = constraints(system, s.q, s.v)
     x = acceleration(Motion(system, s.q, s.v, driven.tau, *inputs, damped, sprung, driven.hold, closed, ahead, slopes, soft))
     moved = shifted(s.v, x.a, system.dt)
-    if soft:
-        return Change(moved, x.pivot, x.found)
+    if soft is not None:
+        return Change(moved, x.pivot, x.found, x.crowded)
     v, solved = apply_impulses(system, s.q, moved, driven.servo)
     return Change(v, x.pivot, solved)
 
@@ -133,27 +142,29 @@ def _rk4(system: System, s: Moving, tau, ctrl) -> tuple:
         q = integrate(system, s.q, dq, reach) if manifold else shifted(s.q, dq, reach)
         v, act, there = shifted(s.v, dv, reach), shifted(s.act, da, reach), at_time(system, add(s.time, reach), outside)
         driven = drive(there, v, tau, ctrl)
-        soft = has_soft(system.topology)
+        soft = constraints(there, q, v)
         x = acceleration(Motion(there, q, v, driven.tau, tuple(act), tuple(controls), hold=driven.hold, soft=soft))
         slopes = (full(v if manifold else rates(there, q, v)), full(x.a), full(activation_rates(there, act, controls)))
         sums = jax.tree.map(lambda total, k: total + weight * k, sums, slopes)
-        return (slopes, sums, [jnp.minimum(a, b) for a, b in zip(health, full([x.pivot, x.found]), strict=True)]), None
+        worst = [jnp.minimum(a, b) for a, b in zip(health, full([x.pivot, x.found, sub(1.0, x.crowded)]), strict=True)]
+        return (slopes, sums, worst), None
 
     zero = tuple(full([0.0] * n) for n in (len(s.v if manifold else s.q), len(s.v), len(s.act)))
-    health = full([1.0, 1.0])
+    health = full([1.0, 1.0, 1.0])
     stages = jnp.array([[0.0, 0.5, 0.5, 1.0], [1 / 6, 1 / 3, 1 / 3, 1 / 6]], health[0].dtype).T
     (_, (dq, dv, da), health), _ = jax.lax.scan(one, (zero, zero, health), stages)
     q = integrate(system, s.q, dq, h) if manifold else integrate(system, shifted(s.q, dq, h), [0.0] * len(s.v), 0.0)
-    return q, shifted(s.v, dv, h), next_activations(system, s.act, da, h), *health
+    pivot, solved, roomy = health
+    return q, shifted(s.v, dv, h), next_activations(system, s.act, da, h), pivot, solved, sub(1.0, roomy)
 
 
 @stage
-def _health(q, v, pivot, solved, diverged, singular, unsolved):
+def _health(q, v, pivot, solved, crowded, old: Health) -> Health:
     # 0 * x is 0 for every finite x and NaN otherwise.
     bad = jnp.isnan(total([x * 0.0 for x in (*q, *v)]))
-    # Flags are kept as 0.0 and 1.0: XLA's CPU compiler crashes on loops that make int32 of float64 comparisons.
-    unsolved = unsolved if isinstance(solved, float) else jnp.where(solved == 0, 1.0, unsolved)
-    return jnp.where(bad, 1.0, diverged), jnp.where(pivot == 0, 1.0, singular), unsolved
+    unsolved = old.unsolved if isinstance(solved, float) else jnp.where(solved == 0, 1.0, old.unsolved)
+    crowded = old.crowded if isinstance(crowded, float) else jnp.maximum(crowded, old.crowded)
+    return Health(jnp.where(bad, 1.0, old.diverged), jnp.where(pivot == 0, 1.0, old.singular), unsolved, crowded)
 
 
 RUNGE_KUTTA = ("rk4", "rk4_manifold")
@@ -170,13 +181,13 @@ def advance(system: System, s: Moving, tau, ctrl) -> Moving:
     _, outside, controls = split_controls(system.topology, ctrl)
     system = at_time(system, s.time, outside)
     if system.topology.integrator in RUNGE_KUTTA:
-        q, v, act, pivot, solved = _rk4(system, s, tau, ctrl)
+        q, v, act, pivot, solved, crowded = _rk4(system, s, tau, ctrl)
         open_rows = has_rows(system.topology)
     else:
-        v, pivot, solved = step_velocity(system, s, tau, ctrl)
+        v, pivot, solved, crowded = step_velocity(system, s, tau, ctrl)
         q = integrate(system, s.q, v, system.dt)
         act = next_activations(system, s.act, activation_rates(system, s.act, controls), system.dt)
         open_rows = active(system)  # couplings are closed by the acceleration of these rules
     if open_rows:
         q, v = project(at_time(system, add(s.time, system.dt), outside), q, v)
-    return Moving(q, v, act, add(s.time, system.dt), *_health(q, v, pivot, solved, s.diverged, s.singular, s.unsolved))
+    return Moving(q, v, act, add(s.time, system.dt), _health(q, v, pivot, solved, crowded, s.health))

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 from ..spatial import IDENTITY, ZERO3, add, apply_inverse, mul, normalize, quat_conj, quat_mul, scale, vsub
 from ..structure import Topology
+from .contacts import has_contacts
 from .dense import assembled
 from .kinematics import Frames, point_velocity
 from .loops import body_link
@@ -21,6 +22,8 @@ def _asked(topology: Topology) -> list[int]:
     for info in topology.soft:
         if info.kind in ("connect", "weld"):
             out |= {topology.sites[i].body for i in info.items} if info.sites else set(info.items)
+    if has_contacts(topology):
+        out |= {topology.geoms[g].body for info in topology.pairs for g in info.geoms.value.reshape(-1).tolist()} - {-1}
     return sorted(out)
 
 

@@ -1,9 +1,9 @@
 """The acceleration under soft constraints: the minimum of a convex function, by Newton's method.
 
-It minimizes 1/2 a^T M a - b^T a plus each row's potential, whose slope along x = J a + offset is minus the row's force: quadratic within
-the force's bounds, linear beyond. Once the rows that are within their bounds are known the minimum is one linear solve away; a line search
-along each step makes that certain to happen. Source: Todorov 2014, Convex and analytically-invertible dynamics with contacts and
-constraints.
+It minimizes 1/2 a^T M a - b^T a + P(J a + offset), P the sum of the constraints' potentials, whose slopes are minus their forces. Limits,
+pyramids and dry friction make it piecewise quadratic: once the pieces are known the minimum is one linear solve away. Elliptic cones that
+slide bend it: there Newton's method goes on until rounding stops it. A line search along each step makes certain that it comes down.
+Source: Todorov 2014, Convex and analytically-invertible dynamics with contacts and constraints.
 """
 
 from __future__ import annotations
@@ -13,64 +13,83 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from .dense import Cholesky, times
-from .soft import Rows
+from .constraints import Constraints
+from .dense import Cholesky, added, times
 
 STEPS = 100
 SEARCHES = 30
 SLACK = 64  # roundings within which a sum of forces is zero
+STALLED = 0.1  # a decrement that falls by less than this is rounding
+NEAR = 0.75  # power of the rounding below which, beside the energy, that may be
 
 
 class Minimum(NamedTuple):
-    """a (nv, lanes); stiffness of the rows that are within their bounds, else 0; found: 0.0 where the bound on steps came first."""
+    """a (nv, lanes). x: J a + offset there. found: 0.0 where the bound on steps came first. steps: how many were taken (all lanes)."""
 
     a: object
-    active: object
+    x: tuple
     found: object
+    steps: object
 
 
-def minimize(mass, right, rows: Rows) -> Minimum:
+class _Carry(NamedTuple):
+    a: object
+    x: tuple
+    fell: object  # decrement of the last step
+    scale: object  # of the energy
+    done: object
+    count: object
+
+
+def minimize(mass, right, kept: Constraints) -> Minimum:
     """mass (nv, nv, lanes), right (nv, lanes)."""
     eps = float(jnp.finfo(right.dtype).eps)
 
-    def step(carry):
-        a, side, done, count = carry
-        x = rows.along(a) + rows.offset
-        # The first step leads to the acceleration without the rows.
-        first = count == 0
-        pull = jnp.where(first, 0.0, rows.pulled(rows.force(x)))
-        heavy = times(mass, a)
+    # Without the constraints; they act from there on.
+    free = Cholesky(mass).solve(right)
+    work = jnp.abs(added(list(free * right)))
+
+    def step(c: _Carry) -> _Carry:
+        pull = kept.pulled(kept.force(c.x))
+        heavy = times(mass, c.a)
         slope = heavy - right - pull
-        small = (jnp.abs(slope) <= SLACK * eps * (jnp.abs(heavy) + jnp.abs(right) + jnp.abs(pull))).all(0) & ~first
-        p = -Cholesky(mass + rows.curvature(_active(rows, side))).solve(slope)
-        reach = jax.lax.cond(first, jnp.ones_like, lambda p0: _search(mass, right, rows, a, x, p), p[0])
-        new = a + reach * p
-        there = rows.side(rows.along(new) + rows.offset)
-        settled = (there == side).all(0) & (reach == 1.0) & ~first
-        stay = done | small | ~jnp.isfinite(slope).all(0)  # a state that is lost keeps no other waiting
-        return jnp.where(stay, a, new), jnp.where(stay, side, there), stay | settled, count + 1
+        small = (jnp.abs(slope) <= SLACK * eps * (jnp.abs(heavy) + jnp.abs(right) + jnp.abs(pull))).all(0)
+        p = -Cholesky(mass + kept.curvature(c.x)).solve(slope)
+        decrement = -added(list(p * slope))
+        scale = jnp.maximum(c.scale, decrement)
+        stalled = (decrement <= eps**NEAR * scale) & (decrement >= STALLED * c.fell)
+        dx = kept.along(p)
+        reach = _search(mass, right, kept, c, p, dx)
+        a = c.a + reach * p
+        x = kept.at(a)
+        same = jnp.ones_like(small)
+        for before, after in zip(kept.zones(c.x), kept.zones(x), strict=True):
+            same = same & (before == after).all(tuple(range(before.ndim - small.ndim)))
+        settled = same & (reach == 1.0) & ~kept.bent(x)
+        stay = c.done | small | stalled | ~jnp.isfinite(slope).all(0)  # a state that is lost keeps no other waiting
+        a = jnp.where(stay, c.a, a)
+        x = tuple(jnp.where(stay, old, new) for old, new in zip(c.x, x, strict=True))
+        return _Carry(a, x, jnp.where(reach == 1.0, decrement, jnp.inf), scale, stay | settled, c.count + 1)
 
-    def unfinished(carry):
-        return ~carry[2].all() & (carry[3] < STEPS)
+    def unfinished(c: _Carry):
+        return ~c.done.all() & (c.count < STEPS)
 
-    # The first step has no rows: all count as at a bound.
-    start = jnp.zeros_like(right), jnp.ones_like(rows.side(rows.offset)), jnp.zeros_like(right[0], bool), 0
-    a, side, done, _ = jax.lax.while_loop(unfinished, step, start)
-    return Minimum(a, _active(rows, side), jnp.where(done, 1.0, 0.0).astype(right.dtype))
-
-
-def _active(rows: Rows, side):
-    return jnp.where(side == 0, rows.stiffness, 0.0)
+    start = _Carry(free, kept.at(free), jnp.full_like(work, jnp.inf), work, jnp.zeros_like(work, bool), 0)
+    end = jax.lax.while_loop(unfinished, step, start)
+    return Minimum(end.a, end.x, jnp.where(end.done, 1.0, 0.0).astype(right.dtype), end.count)
 
 
-def _search(mass, right, rows: Rows, a, x, p):
+def _search(mass, right, kept: Constraints, c: _Carry, p, dx):
     """How far along p the slope of the function vanishes, nearly: Newton's method within a bracket."""
-    dx = rows.along(p)
-    flat, bend = (p * (times(mass, a) - right)).sum(0), (p * times(mass, p)).sum(0)
+    flat, bend = added(list(p * (times(mass, c.a) - right))), added(list(p * times(mass, p)))
 
     def slopes(reach):
-        y = x + reach * dx
-        return flat + reach * bend - (rows.force(y) * dx).sum(0), bend + (_active(rows, rows.side(y)) * dx * dx).sum(0)
+        y = tuple(a + reach * b for a, b in zip(c.x, dx, strict=True))
+        work = 0.0
+        for f, b in zip(kept.force(y), dx, strict=True):
+            product = list(f * b)
+            work = work + (added([added(list(x)) for x in product]) if f.ndim > flat.ndim + 1 else added(product))
+        return flat + reach * bend - work, bend + kept.bend(y, dx)
 
     downhill = jnp.abs(slopes(jnp.zeros_like(flat))[0])
 
@@ -85,5 +104,5 @@ def _search(mass, right, rows: Rows, a, x, p):
         return jnp.where(done, reach, jnp.where(inside, newton, middle)), low, high, done, count + 1
 
     one = jnp.ones_like(flat)
-    start = one, jnp.zeros_like(flat), jnp.full_like(flat, jnp.inf), jnp.zeros_like(flat, bool), 0
+    start = one, jnp.zeros_like(flat), jnp.full_like(flat, jnp.inf), c.done, 0
     return jax.lax.while_loop(lambda c: ~c[3].all() & (c[4] < SEARCHES), step, start)[0]

@@ -6,10 +6,11 @@ import jax.numpy as jnp
 
 from ..model import Model
 from ..spatial import add, mul, stage, total
+from .constraints import has_soft
+from .contacts import has_contacts, meeting
 from .kinematics import Frames, frames, link_inertias
 from .lanes import Lanes
 from .mobility import mobility, partners
-from .soft import has_soft
 from .solve import Factor, factorize, loaded_mass, solve
 from .system import System, components
 from .tendons import tendons
@@ -37,6 +38,8 @@ def prepare(model: Model, lanes: Lanes, mocap=None) -> System:
     if has_soft(top):
         taut = tendons(system, frame, start)
         system = system._replace(mobility=mobility(system, frame, rows, taut), partners=partners(system, frame))
+    if has_contacts(top):
+        system = system._replace(meeting=meeting(system))
     return system
 
 

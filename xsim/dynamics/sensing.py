@@ -38,7 +38,7 @@ from .actuation import Effort
 from .cameras import cameras
 from .kinematics import Frames, body_poses, point_acceleration, point_velocity
 from .rays import Ray, Target, cast
-from .soft import Kept, Wrench, has_soft, kept
+from .soft import Kept, Wrench, has_rows, kept
 from .subtrees import subtree_coms, subtree_masses, sums
 from .system import System
 from .tendons import Taut, rate, tendons
@@ -100,7 +100,7 @@ class Facts:
 
     @functools.cached_property
     def kept(self) -> list[Kept]:
-        if not has_soft(self.system.topology):
+        if not has_rows(self.system.topology):
             return []
         return kept(self.system, self.frame, self.q, self.v, self.tendons, self.a)
 

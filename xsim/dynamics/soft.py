@@ -16,7 +16,7 @@ import numpy as np
 
 from ..spatial import IDENTITY, ZERO3, add, mul, neg, normalize, quat_conj, quat_log, quat_mul, safe_norm, scale, sub, total, vadd, vsub
 from ..structure import SoftInfo, Topology
-from .dense import assembled, stacked
+from .dense import added, assembled, fit, stacked
 from .holonomic import coordinate_places
 from .kinematics import Frames, accelerations, point_acceleration, point_velocity, velocities
 from .loops import End, body_link
@@ -30,8 +30,8 @@ INFINITE = float("inf")
 BASIS = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
 
 
-def has_soft(topology: Topology) -> bool:
-    """Whether there are soft constraints that act."""
+def has_rows(topology: Topology) -> bool:
+    """Whether there are equalities, limits or dry friction that are kept softly, and they act."""
     return bool(topology.soft) and "soft" in topology.rows
 
 
@@ -86,30 +86,46 @@ class Rows(NamedTuple):
     def along(self, x):
         """J x of x (nv, lanes)."""
         own = jnp.tensordot(jnp.asarray(self.single, x.dtype), x, 1, precision="highest")
-        return jnp.concatenate([own, (self.many * x[None]).sum(1)])
+        return jnp.concatenate([own, added([self.many[:, k] * x[k][None] for k in range(len(x))])]) if len(self.many) else own
 
     def pulled(self, f):
         """J^T f (nv, lanes)."""
         n = len(self.single)
         own = jnp.tensordot(jnp.asarray(self.single.T, f.dtype), f[:n], 1, precision="highest")
-        return own + (self.many * f[n:, None]).sum(0)
+        return own + added(list(self.many * f[n:, None])) if len(self.many) else own
 
-    def curvature(self, g):
-        """J^T diag(g) J (nv, nv, lanes)."""
-        n, nv = self.single.shape
+    def curvature(self, x):
+        """J^T P'' J (nv, nv, lanes)."""
+        (n, nv), g = self.single.shape, self.hessian(x)
         diagonal = jnp.tensordot(jnp.asarray(self.single.T**2, g.dtype), g[:n], 1, precision="highest")
         eye = jnp.eye(nv, dtype=g.dtype).reshape(nv, nv, *(1,) * (g.ndim - 1))
         out = eye * diagonal[None]
-        return out if n == len(g) else out + (self.many[:, :, None] * self.many[:, None, :] * g[n:, None, None]).sum(0)
+        return out if n == len(g) else out + added([row[:, None] * row[None] * x for row, x in zip(self.many, g[n:], strict=True)])
 
-    def side(self, x):
+    def hessian(self, x):
+        """P'', its diagonal (n + m, lanes)."""
+        return jnp.where(self.zone(x) == 0, self.stiffness, 0.0)
+
+    def bend(self, x, dx):
+        """dx^T P'' dx (lanes)."""
+        return added(list(self.hessian(x) * dx * dx))
+
+    def fitted(self, lanes: tuple[int, ...]) -> Rows:
+        """With arrays of all lanes, or without that axis."""
+        return Rows(self.single, *(fit(x, lanes) for x in self[1:]))
+
+    def lifted(self) -> Rows:
+        """With an axis of lanes."""
+        return self if self.offset.ndim > 1 else Rows(self.single, *(x[..., None] for x in self[1:]))
+
+    def zone(self, x):
         """Which bound the force is at (n + m, lanes): -1 the lower, 1 the upper, 0 none."""
         f = -self.stiffness * x
         return jnp.where(f <= self.low, -1, jnp.where(f >= self.high, 1, 0))
 
     def force(self, x):
         """Forces (n + m, lanes) at x = J a + offset."""
-        side = self.side(x)
+        side = self.zone(x)
         return jnp.where(side == 0, -self.stiffness * x, jnp.where(side < 0, self.low, self.high))
 
 

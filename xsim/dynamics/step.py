@@ -20,13 +20,14 @@ from . import kinematics as kin
 from .actuation import activation_rates, effort
 from .actuators import PRESCRIBED, drive, split_controls
 from .cameras import cameras, lights
+from .constraints import constraints, has_soft
 from .equation import Motion as Equation
 from .equation import Solved, acceleration
 from .forces import element_energy, element_force
 from .functions import at_time
 from .holonomic import has_rows
 from .impulses import rows as impulse_rows
-from .integrators import Moving, advance, implicit_force, step_velocity
+from .integrators import Health, Moving, advance, implicit_force, step_velocity
 from .lanes import Lanes, batch_shape, make_lanes
 from .manifold import difference as _difference
 from .manifold import integrate as _integrate
@@ -34,7 +35,6 @@ from .passive import displacements, passive_force, quadratic
 from .places import geom_end, site_end
 from .prepare import prepare
 from .sensing import Facts, sense
-from .soft import has_soft
 from .solve import loaded_mass, multiply
 from .system import System, gravity_acceleration
 from .tendons import tendon_energy, tendons
@@ -221,7 +221,8 @@ def smooth(c: Call, soft: bool = False) -> Solved:
     """The solution of the equation of motion under smooth forces; soft: and soft constraints."""
     driven = drive(c.system, c.v, c.tau, c.ctrl)
     inputs = tuple(c.act), tuple(split_controls(c.system.topology, c.ctrl).actuators)
-    return acceleration(Equation(c.system, c.q, c.v, driven.tau, *inputs, hold=driven.hold, soft=soft))
+    kept = constraints(c.system, c.q, c.v) if soft else None
+    return acceleration(Equation(c.system, c.q, c.v, driven.tau, *inputs, hold=driven.hold, soft=kept))
 
 
 @compiled
@@ -231,17 +232,17 @@ def forward_dynamics(model: Model, q, v, tau=None, ctrl=None, time=None, act=Non
     Where dry friction, limits or servos act, which are impulses on the velocity, it is the mean over one step of the model's rule.
     """
     c = Call(model, q, v, tau, ctrl=ctrl, time=time, act=act)
-    return c.join(_total(c)[0])
+    return c.join(_total(c).a)
 
 
-def _total(c: Call):
-    """Acceleration, pivot, whether the impulses were found, and whether there are any."""
+def _total(c: Call) -> Solved:
+    """The acceleration under everything that acts."""
     if not impulse_rows(c.system.topology):
-        x = smooth(c, has_soft(c.system.topology))
-        return x.a, x.pivot, x.found
+        return smooth(c, soft=True)
     zero = jnp.zeros((), c.dtype)
-    change = step_velocity(c.system, Moving(c.q, c.v, c.act, zero, zero, zero, zero), c.tau, c.ctrl)
-    return [(new - old) / c.system.dt for new, old in zip(change.v, c.v, strict=True)], change.pivot, change.solved
+    change = step_velocity(c.system, Moving(c.q, c.v, c.act, zero, Health(zero, zero, zero, zero)), c.tau, c.ctrl)
+    a = [(new - old) / c.system.dt for new, old in zip(change.v, c.v, strict=True)]
+    return Solved(a, [], change.pivot, change.solved, change.crowded)
 
 
 @compiled
@@ -314,7 +315,8 @@ def forward(model: Model, state: State, ctrl=None, tau=None) -> Data:
     c = Call(model, state.q, state.v, tau, ctrl=ctrl, time=state.time, act=state.act, mocap=state.mocap)
     system = c.system
     frame = kin.frames(system, c.q)
-    a, pivot, solved = _total(c)
+    solved = _total(c)
+    a = solved.a
     own, velocity = kin.velocities(system, frame, c.v)
     accelerated = kin.accelerations(system, frame, c.q, c.v, a, own, velocity)
     poses = kin.body_poses(system, frame)
@@ -322,8 +324,9 @@ def forward(model: Model, state: State, ctrl=None, tau=None) -> Data:
     lin_acc, ang_acc = kin.body_accelerations(system, frame, velocity, accelerated)
     damping = quadratic(system, frame, system.damping, "damper")
     finite = jnp.isfinite(c.join(a)).all(-1)
-    flags = jnp.where(finite, 0, Flags.DIVERGED) | jnp.where(c.join(pivot, 0) == 0, Flags.SINGULAR, 0)
-    flags = flags | jnp.where(c.join(solved, 0) == 0, Flags.UNSOLVED, 0)
+    flags = jnp.where(finite, 0, Flags.DIVERGED) | jnp.where(c.join(solved.pivot, 0) == 0, Flags.SINGULAR, 0)
+    flags = flags | jnp.where(c.join(solved.found, 0) == 0, Flags.UNSOLVED, 0)
+    flags = flags | jnp.where(c.join(solved.crowded, 0) == 1, Flags.CROWDED, 0)
     inertia = kin.link_inertias(system, frame)
     bias = kin.inverse_dynamics(system, frame, inertia, c.q, c.v)
     taut = tendons(system, frame, c.q)
@@ -479,12 +482,11 @@ def _steps(model: Model, state: State, inputs: _Inputs, steps: int, record, chec
         list(lanes.split(jnp.broadcast_to(state.v, (*batch, model.nv)), 1)),
         list(lanes.split(jnp.broadcast_to(state.act, (*batch, model.na)), 1)),
         lanes.split(jnp.broadcast_to(state.time, batch), 0),
-        *(lanes.split((flags & bit != 0).astype(dtype), 0) for bit in (Flags.DIVERGED, Flags.SINGULAR, Flags.UNSOLVED)),
+        Health(*(lanes.split((flags & bit != 0).astype(dtype), 0) for bit in BITS)),
     )
 
     def public(m: Moving) -> State:
-        set_flags = Flags.DIVERGED * lanes.join(m.diverged, 0) + Flags.SINGULAR * lanes.join(m.singular, 0)
-        set_flags = set_flags + Flags.UNSOLVED * lanes.join(m.unsolved, 0)
+        set_flags = sum(bit * lanes.join(on, 0) for bit, on in zip(BITS, m.health, strict=True))
         act = lanes.join(m.act, 1) if m.act else jnp.zeros((*batch, 0), dtype)
         return State(lanes.join(m.q, 1), lanes.join(m.v, 1), lanes.join(m.time, 0), set_flags.astype(flags.dtype), act, mocap)
 
@@ -507,6 +509,10 @@ def _steps(model: Model, state: State, inputs: _Inputs, steps: int, record, chec
     run = jax.checkpoint(body, prevent_cse=False) if checkpoint else body
     moving, kept = jax.lax.scan(run, moving, (None if record is None else inputs, split), length=steps)
     return public(moving), kept
+
+
+BITS = (Flags.DIVERGED, Flags.SINGULAR, Flags.UNSOLVED, Flags.CROWDED)
+"""Of the parts of `Health`."""
 
 
 def _settled(new, old):

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ..joints import Numbers, elementary
 from ..jointtypes import JOINT_TYPES
-from ..model import Actuator, Coupling, ElementForce, Equality, Frozen, Geom, Limit, Medium, Model, Site, Soft, Tendon
+from ..model import Actuator, Cone, Coupling, ElementForce, Equality, Frozen, Geom, Limit, Medium, Model, Pair, Site, Soft, Surface, Tendon
 from ..spatial import (
     IDENTITY,
     ZERO3,
@@ -151,10 +151,14 @@ class System(NamedTuple):
     bodies: tuple  # Inertia per body about its own origin, body axes
     soft: Soft
     equality: Equality
+    surface: Surface
+    pair: Pair
+    cone: Cone
     slack: tuple = ()  # per tendon, the lengths between which its spring is at rest
     acc0: tuple = ()  # per actuator, norm of the joint accelerations that unit force gives at the start
     mobility: Mobility | None = None  # for soft constraints
     partners: tuple = ()  # per soft constraint, where its second body is held: see `prepare`
+    meeting: tuple | None = None  # of what may touch: see `contacts.Meeting`
 
 
 @stage
@@ -325,6 +329,7 @@ def components(model: Model, lanes: Lanes, mocap=None) -> System:
         split(model.option.regularization, 0), split(model.body.gravcomp, 1), split(model.joint.spring_damper, 2),
         _split(model.site, split), _split(model.geom, split), _split(model.tendon, split), _split(model.actuator, split),
         _split(model.medium, split), tuple(own_inertia), _split(model.soft, split), _split(model.equality, split),
+        _split(model.surface, split), _split(model.pair, split), _split(model.cone, split),
     )  # fmt: skip
 
 

@@ -5,6 +5,8 @@ Normals point from the first geom to the second. Where a direction does not exis
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import jax.numpy as jnp
 
 from ...spatial import Component, Vector, add, apply, apply_inverse, cross, dot, mul, neg, scale, sub, vadd, vsub
@@ -32,9 +34,9 @@ def direction(a: Vector, otherwise: Vector) -> tuple[Vector, Component]:
 
 
 def quotient(a: Component, b: Component, otherwise: float = 0.0) -> Component:
-    """a / b; `otherwise` where b is 0."""
-    zero = jnp.asarray(b) == 0
-    return jnp.where(zero, otherwise, a / jnp.where(zero, 1.0, b))
+    """a / b; `otherwise` where b is next to 0, so that the derivative is finite too."""
+    small = jnp.abs(b) < 1e-18
+    return jnp.where(small, otherwise, a / jnp.where(small, 1.0, b))
 
 
 def perpendicular(a: Shape, b: Shape) -> Vector:
@@ -64,19 +66,30 @@ def sphere_capsule(a: Shape, b: Shape) -> list[Touch]:
     return [balls(a.pos, a.size[0], vadd(b.pos, scale(axis, x)), b.size[0], perpendicular(a, b))]
 
 
-def between_segments(half1: Vector, half2: Vector, offset: Vector) -> tuple[Component, Component, Component]:
-    """Nearest points x half1 and offset + y half2 of two segments, x and y in [-1, 1]; and whether they are parallel.
+class Nearest(NamedTuple):
+    """Nearest points x half1 and offset + y half2 of two segments, x and y in [-1, 1]. line: x of the two lines' nearest points."""
+
+    x: Component
+    y: Component
+    line: Component
+    parallel: Component
+
+
+def between_segments(half1: Vector, half2: Vector, offset: Vector) -> Nearest:
+    """Two segments by their halves and the second's centre from the first's (Ericson 2005, section 5.1.9).
 
     x is the minimum along both lines, clipped; y the best for it; where that had to be clipped, x the best for the clipped y.
     """
     a, b, c = dot(half1, half1), dot(half1, half2), dot(half2, half2)
     u, v = dot(half1, offset), neg(dot(half2, offset))
     determinant = sub(mul(a, c), mul(b, b))
-    x = jnp.clip(quotient(add(mul(c, u), mul(b, v)), determinant), -1.0, 1.0)
+    parallel = jnp.abs(determinant) < jnp.maximum(1e-15, 4.0 * rounding(determinant) * mul(a, c))
+    line = jnp.where(parallel, 0.0, add(mul(c, u), mul(b, v)) / jnp.where(parallel, 1.0, determinant))
+    x = jnp.clip(line, -1.0, 1.0)
     y = quotient(add(v, mul(b, x)), c)
     clipped = jnp.clip(y, -1.0, 1.0)
-    parallel = jnp.abs(determinant) < jnp.maximum(1e-15, 4.0 * rounding(x) * mul(a, c))
-    return jnp.where(jnp.abs(y) > 1, jnp.clip(quotient(add(u, mul(b, clipped)), a), -1.0, 1.0), x), clipped, parallel
+    again = jnp.clip(quotient(add(u, mul(b, clipped)), a), -1.0, 1.0)
+    return Nearest(jnp.where(jnp.abs(y) > 1, again, x), clipped, line, parallel)
 
 
 def capsule_capsule(a: Shape, b: Shape, margin: Component | None = None) -> list[Touch]:
@@ -84,7 +97,7 @@ def capsule_capsule(a: Shape, b: Shape, margin: Component | None = None) -> list
     these the first two within the margin."""
     half1, half2 = scale(a.axis(2), a.size[1]), scale(b.axis(2), b.size[1])
     offset = vsub(b.pos, a.pos)
-    x, y, parallel = between_segments(half1, half2, offset)
+    x, y, _, parallel = between_segments(half1, half2, offset)
     first, second = _ends(half1, half2, offset, add(a.size[0], b.size[0]), margin)
     otherwise = perpendicular(a, b)
 

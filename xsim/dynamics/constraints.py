@@ -1,0 +1,90 @@
+"""All soft constraints of a state together: rows and the cones of contacts, as functions of the acceleration."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+
+from ..structure import Topology
+from .cones import Cones
+from .contacts import contact_cones, find_contacts, has_contacts, lanes_of
+from .kinematics import frames
+from .soft import Rows, has_rows, soft_rows
+from .system import System
+from .tendons import tendons
+
+
+def has_soft(topology: Topology) -> bool:
+    """Whether there are soft constraints that act: equalities, limits, dry friction, contacts."""
+    return has_rows(topology) or has_contacts(topology)
+
+
+class Constraints(NamedTuple):
+    """What is kept softly at a state, as a convex function of the acceleration a: P(J a + offset). Positions along the rows and cones,
+    x = J a + offset, and forces are tuples: of the rows (n, *lanes) first, then of each `Cones` (n, d, *lanes). crowded: 1.0 where contacts
+    had no room."""
+
+    rows: Rows | None
+    cones: tuple[Cones, ...]
+    crowded: object = 0.0
+
+    @property
+    def parts(self) -> tuple:
+        return self.cones if self.rows is None else (self.rows, *self.cones)
+
+    def along(self, a) -> tuple:
+        """J a."""
+        return tuple(part.along(a) for part in self.parts)
+
+    def at(self, a) -> tuple:
+        """J a + offset."""
+        return tuple(part.along(a) + part.offset for part in self.parts)
+
+    def force(self, x) -> tuple:
+        return tuple(part.force(y) for part, y in zip(self.parts, x, strict=True))
+
+    def pulled(self, f):
+        """J^T f (nv, lanes)."""
+        return sum(part.pulled(y) for part, y in zip(self.parts, f, strict=True))
+
+    def curvature(self, x):
+        """J^T P'' J (nv, nv, lanes)."""
+        return sum(part.curvature(y) for part, y in zip(self.parts, x, strict=True))
+
+    def bend(self, x, dx):
+        """dx^T P'' dx (lanes)."""
+        return sum(part.bend(y, dy) for part, y, dy in zip(self.parts, x, dx, strict=True))
+
+    def zones(self, x) -> tuple:
+        """What makes P quadratic: integers that stay the same while it is."""
+        return tuple(part.zone(y) for part, y in zip(self.parts, x, strict=True))
+
+    def bent(self, x):
+        """Whether P is not quadratic within these zones (lanes)."""
+        out = False
+        for part, y in zip(self.cones, x[len(x) - len(self.cones) :], strict=True):
+            out = out | part.bent(y)
+        return out
+
+    def fitted(self, lanes: tuple[int, ...]) -> Constraints:
+        """For accelerations (nv, *lanes): arrays of all lanes, or without that axis."""
+        rows = None if self.rows is None else self.rows.fitted(lanes)
+        return Constraints(rows, tuple(c.fitted(lanes) for c in self.cones), self.crowded)
+
+
+def constraints(system: System, q, v) -> Constraints | None:
+    """Of a state; None for a model without. The last axis of the arrays is that of the lanes, one where there is no batch."""
+    top = system.topology
+    if not has_soft(top):
+        return None
+    frame = frames(system, q)
+    rows = soft_rows(system, frame, q, v, tendons(system, frame, q)).lifted() if has_rows(top) else None
+    if not has_contacts(top):
+        return Constraints(rows, ())
+    found = find_contacts(system, frame)
+    crowded = 0.0
+    for one in found:
+        crowded = jnp.maximum(crowded, jnp.where(one.crowded, 1.0, 0.0))
+    cones = contact_cones(system, frame, v, found)
+    return Constraints(rows, cones, crowded if lanes_of(system, frame) else crowded[0])

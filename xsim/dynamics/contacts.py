@@ -1,0 +1,332 @@
+"""Contacts: where geoms touch, and the rows of the acceleration along the frame of each.
+
+All pairs of one kind are held against each other at once: arrays are (things, lanes), also where a state has no batch (one lane). A contact
+is there where its distance is less than the margin; where more are there than an environment has room for, the deepest count.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..spatial import add, apply, cross, dot, matrix, mul, normalize, quat_mul, rotate, scale, stage, vadd, vsub
+from ..structure import PairsInfo, Topology
+from .collide.shapes import Shape, Touch
+from .collide.touching import collide, count_of
+from .cones import Cones
+from .kinematics import Frames
+from .soft import TINY, impedance, reference
+from .surfaces import Numbers, column, joined, numbers, picked, table
+from .system import System
+
+TAN_LEAST = 0.5  # a shorter direction gives no tangent
+
+
+def has_contacts(topology: Topology) -> bool:
+    """Whether there are geoms that may touch, and contacts act."""
+    return bool(topology.pairs) and "contact" in topology.rows
+
+
+class Class(NamedTuple):
+    """The contacts of one dimension. infos: their pairs by kind. pair: of each candidate, the number of its pair among all of these.
+    geoms (pairs, 2). sign (pairs, nv): 1 for a dof that moves the second geom only, -1 the first only. room: for how many."""
+
+    condim: int
+    infos: tuple[PairsInfo, ...]
+    pair: np.ndarray
+    geoms: np.ndarray
+    sign: np.ndarray
+    room: int
+
+
+class Plan(NamedTuple):
+    """geoms: the numbers of those that may touch; place: their places in that list. links: which link carries each, -1 for the world."""
+
+    classes: tuple[Class, ...]
+    geoms: tuple[int, ...]
+    place: dict[int, int]
+    links: np.ndarray
+
+
+class Meeting(NamedTuple):
+    """What the leaves alone say. quat, pos: places of the geoms in their links (components (geoms, lanes or 1)), size: theirs. numbers: per
+    class, of its pairs. mobility: per class, of a pair's bodies together: along a direction, about one."""
+
+    quat: tuple
+    pos: tuple
+    size: tuple
+    numbers: tuple[Numbers, ...]
+    mobility: tuple[tuple, ...]
+
+
+class Found(NamedTuple):
+    """Contacts of a class, as many as there is room for. which: of each its candidate's number, a list or (contacts, lanes). distance,
+    point, normal: see `Touch`; tangents: two directions, so that normal and tangents are the contact's frame. crowded: whether some had
+    no room (lanes)."""
+
+    of: Class
+    which: object
+    distance: object
+    point: tuple
+    normal: tuple
+    tangents: tuple
+    crowded: object
+
+
+# ---- structure ----------------------------------------------------------------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=64)
+def plan(topology: Topology) -> Plan:
+    """What follows from the topology."""
+    used = sorted({int(g) for info in topology.pairs for g in info.geoms.value.reshape(-1)})
+    bodies = [topology.geoms[g].body for g in used]
+    links = np.array([topology.bodies[b].link if b >= 0 else -1 for b in bodies], int)
+    nv = topology.size("nv")
+    chain = np.zeros((len(topology.links) + 1, nv), np.int8)  # the last row is the world's
+    for i, link in enumerate(topology.links):
+        chain[i] = chain[link.parent]
+        chain[i, link.v : link.v + link.nv] = 1
+    place = {g: i for i, g in enumerate(used)}
+    classes = []
+    for condim in sorted({info.condim for info in topology.pairs}):
+        infos = tuple(info for info in topology.pairs if info.condim == condim)
+        pair, first = [], 0
+        for info in infos:
+            count = len(info.geoms.value)
+            pair += [np.arange(first, first + count)] * count_of(info.shapes)
+            first += count
+        geoms = np.concatenate([info.geoms.value for info in infos])
+        ends = np.array([[links[place[g]] for g in both] for both in geoms.tolist()], int)
+        sign = chain[ends[:, 1]] - chain[ends[:, 0]]
+        candidates = np.concatenate(pair)
+        classes.append(Class(condim, infos, candidates, geoms, sign, _room(topology, len(candidates))))
+    return Plan(tuple(classes), tuple(used), place, links)
+
+
+def _room(topology: Topology, candidates: int) -> int:
+    """For how many contacts there is room: for all where those are few, else a few for each velocity."""
+    usual = max(32, 2 * topology.size("nv")) if topology.room is None else topology.room
+    return min(candidates, usual)
+
+
+# ---- what the leaves say ------------------------------------------------------------------------------------------------------
+
+
+def meeting(system: System) -> Meeting:
+    """What the leaves alone say; needs ``system.mobility``."""
+    top = system.topology
+    layout = plan(top)
+    infos = [top.geoms[g] for g in layout.geoms]
+    place = _places(system, infos)
+    rows = [info.row for info in infos]
+    size = table([system.geoms.size[row] for row in rows])
+    assert system.mobility is not None
+    moved = system.mobility.bodies
+    own, mobilities = [], []
+    for of in layout.classes:
+        own.append(joined([numbers(system, info) for info in of.infos]))
+        bodies = [[top.geoms[g].body for g in both] for both in of.geoms.tolist()]
+        mobilities.append(tuple(column([add(*(_moved(moved, b)[k] for b in both)) for both in bodies]) for k in (0, 1)))
+    return Meeting(*place, size, tuple(own), tuple(mobilities))
+
+
+def _moved(mobilities: dict, body: int):
+    return mobilities[body] if body >= 0 else (0.0, 0.0)
+
+
+def _places(system: System, infos) -> tuple:
+    """Orientations and positions of geoms in the links that carry them (of the world's in the world)."""
+    own_quat, own_pos = (table([leaf[info.row] for info in infos]) for leaf in (system.geoms.quat, system.geoms.pos))
+    own_quat = normalize(own_quat)
+    if all(info.body < 0 or system.topology.bodies[info.body].link >= 0 and system.tables.at_link[info.body] for info in infos):
+        return own_quat, own_pos
+    identity = ((1.0, 0.0, 0.0, 0.0), (0.0, 0.0, 0.0))
+    carried = [identity if info.body < 0 else tuple(system.offset[info.body]) for info in infos]
+    quat, pos = table([c[0] for c in carried]), table([c[1] for c in carried])
+    return quat_mul(quat, own_quat), vadd(pos, rotate(quat, own_pos))
+
+
+# ---- what the state says ------------------------------------------------------------------------------------------------------
+
+
+def lanes_of(system: System, frame: Frames) -> tuple[int, ...]:
+    """Shape of a component: (lanes,), or () without a batch."""
+    arrays = [x for x in jax.tree.leaves((system, frame)) if isinstance(x, jax.Array) and x.ndim <= 1]
+    return jnp.broadcast_shapes(*(x.shape for x in arrays))
+
+
+@stage
+def _carried(link_R, link_pos, quat, pos):
+    """Rotation matrices and positions of geoms in the world."""
+    R = matrix(quat)
+    turned = tuple(tuple(dot(row, [R[k][j] for k in range(3)]) for j in range(3)) for row in link_R)
+    return turned, vadd(link_pos, apply(link_R, pos))
+
+
+def _geoms(system: System, frame: Frames, meet: Meeting) -> tuple:
+    """Rotation matrices (rows of components) and positions of the geoms in the world, (geoms, lanes or 1)."""
+    links = plan(system.topology).links
+    eye = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
+    R = [*frame.R, eye]
+    pos = [*(pose.pos for pose in frame.pose), (0.0, 0.0, 0.0)]
+    used, back = np.unique(links, return_inverse=True)
+    link_R = tuple(tuple(column([R[i][j][k] for i in used])[back] for k in range(3)) for j in range(3))
+    link_pos = tuple(column([pos[i][k] for i in used])[back] for k in range(3))
+    return _carried(link_R, link_pos, meet.quat, meet.pos)
+
+
+def _touches(system: System, frame: Frames, of: Class, numbers: Numbers, shapes) -> Touch:
+    """All candidates of a class, (candidates, lanes or 1)."""
+    top, (R, pos, size) = system.topology, shapes
+    place, out, first = plan(top).place, [], 0
+    for info in of.infos:
+        count = len(info.geoms.value)
+        both = [np.array([place[g] for g in info.geoms.value[:, k].tolist()]) for k in (0, 1)]
+        a, b = (
+            Shape(*jax.tree.map(lambda x, i=i: x[i], (size, pos, R)), _asset(top, shape, asset))
+            for i, shape, asset in zip(both, info.shapes, info.assets, strict=True)
+        )
+        margin = numbers.margin[first : first + count]
+        found = collide(info.shapes, a, b, margin, top.rules)
+        lanes = max(x.shape[-1] for x in jax.tree.leaves((a.pos, a.R, b.pos, b.R, a.size, b.size)))
+        out += [_full(touch, count, lanes) for touch in found]
+        first += count
+    return joined(out)
+
+
+def _full(touch: Touch, count: int, lanes: int) -> Touch:
+    """With arrays (count, lanes) for components."""
+    dtype = jnp.result_type(*jax.tree.leaves(touch))
+    return jax.tree.map(lambda x: jnp.broadcast_to(jnp.asarray(x, dtype), (count, lanes)), touch)
+
+
+def _asset(topology: Topology, shape: str, asset: int | None):
+    return None if asset is None else {"mesh": topology.meshes, "hfield": topology.hfields}[shape][asset]
+
+
+@stage
+def _tangents(normal, along) -> tuple:
+    """Two directions that make a right-handed frame with the normal, the first nearest to ``along``, or else to y, or z where the normal
+    is along y."""
+    given = dot(along, along) >= TAN_LEAST**2
+    upright = jnp.abs(normal[1]) < 0.5
+    hint = tuple(
+        jnp.where(given, x, jnp.where(upright, y, z)) for x, y, z in zip(along, (0.0, 1.0, 0.0), (0.0, 0.0, 1.0), strict=True)
+    )
+    first = normalize(vsub(hint, scale(normal, dot(normal, hint))))
+    return first, cross(normal, first)
+
+
+def _chosen(of: Class, distance, margin):
+    """Which candidates there is room for, the deepest first; whether some are left out."""
+    if of.room >= len(of.pair):
+        return np.arange(len(of.pair)), jnp.zeros(distance.shape[1:], bool)
+    depth = jax.lax.stop_gradient(margin - distance).T
+    _, which = jax.lax.top_k(depth, of.room)
+    return which.T, (depth > 0).sum(-1) > of.room
+
+
+def find_contacts(system: System, frame: Frames) -> list[Found]:
+    """The contacts at a pose, by class."""
+    meet = system.meeting
+    R, pos = _geoms(system, frame, meet)
+    lanes = lanes_of(system, frame) or (1,)
+    out = []
+    for of, own in zip(plan(system.topology).classes, meet.numbers, strict=True):
+        touch = _touches(system, frame, of, own, (R, pos, meet.size))
+        touch = jax.tree.map(lambda x: jnp.broadcast_to(x, (len(x), *lanes)), touch)
+        margin = jnp.broadcast_to(own.margin[of.pair], touch.distance.shape)
+        which, crowded = _chosen(of, touch.distance, margin)
+        touch = jax.tree.map(lambda x, which=which: picked(x, which), touch)
+        out.append(Found(of, which, touch.distance, touch.point, touch.normal, _tangents(touch.normal, touch.along), crowded))
+    return out
+
+
+# ---- rows ---------------------------------------------------------------------------------------------------------------------
+
+
+def _of_pairs(found: Found, x):
+    """Numbers of pairs (pairs, lanes or 1) for each contact."""
+    if isinstance(found.which, np.ndarray):
+        return x[found.of.pair[found.which]]
+    return picked(x, jnp.asarray(found.of.pair)[found.which])
+
+
+def _signs(found: Found, dtype):
+    """Which dofs move the geoms apart: (nv, contacts, lanes or 1), 1, -1 or 0."""
+    table = found.of.sign[found.of.pair].T
+    if isinstance(found.which, np.ndarray):
+        return jnp.asarray(table[:, found.which, None], dtype)
+    return jnp.asarray(table, dtype)[:, found.which]
+
+
+@stage
+def _moved_apart(signs, ang, lin, reference, point, frame):
+    """Rates along and about the axes of the contact's frame per dof, as lists of (nv, contacts, lanes)."""
+    arm = tuple(p[None] - r[:, None] for p, r in zip(point, reference, strict=True))
+    velocity = vadd(tuple(x[:, None] for x in lin), cross(tuple(x[:, None] for x in ang), arm))
+    velocity, spin = scale(velocity, signs), scale(tuple(x[:, None] for x in ang), signs)
+    return [dot(axis, velocity) for axis in frame], [dot(axis, spin) for axis in frame]
+
+
+def _jacobian(system: System, frame: Frames, found: Found, lanes):
+    """J (nv, contacts, d, lanes)."""
+    ang, lin = (tuple(column([s[part][k] for s in frame.subspace]) for k in range(3)) for part in (0, 1))
+    roots = [frame.pose[system.tables.root[link]].pos for link in system.tables.dof_link]
+    origin = tuple(column([r[k] for r in roots]) for k in range(3))
+    axes = tuple(tuple(x[None] for x in axis) for axis in (found.normal, *found.tangents))
+    along, about = _moved_apart(_signs(found, found.distance.dtype), ang, lin, origin, found.point, axes)
+    rows = (along[:1], along, [*along, about[0]], [*along, *about])[(1, 3, 4, 6).index(found.of.condim)]
+    return jnp.stack([jnp.broadcast_to(r, (*r.shape[:2], *lanes)) for r in rows], 2)
+
+
+@stage
+def _softness(distance, numbers: Numbers, mobility, impratio, dt, d: int, elliptic: bool, safe: bool):
+    """stiffness, weights (of `Cones`), and per row the damping b and the reference k d r."""
+    there = distance < numbers.margin
+    inside = jnp.where(there, distance - numbers.margin, 0.0)
+    strength = impedance(inside, numbers.solimp)
+    k, b = reference(numbers.solref, numbers.solimp, dt, safe)
+    slid = numbers.friction[0]
+    mu = slid / jnp.sqrt(impratio)
+    moved = mobility * (1.0 + slid * slid) if d > 1 and not elliptic else mobility
+    weak = jnp.maximum(TINY, (1.0 - strength) / strength * moved)
+    if d > 1:
+        weak = weak * mu * mu * (1.0 if elliptic else 2.0)
+    stiffness = jnp.where(there, 1.0 / jnp.maximum(TINY, weak), 0.0)
+    damping = [b] * d
+    if elliptic and d > 1:
+        own = (numbers.friction_solref[0] != 0) | (numbers.friction_solref[1] != 0)
+        tangential = reference(numbers.friction_solref, numbers.solimp, dt, safe)[1]
+        damping[1:] = [jnp.where(own, tangential, b)] * (d - 1)
+    first = mu if elliptic and d > 1 else jnp.ones_like(mu)
+    weights = [first, *numbers.friction[: d - 1]]
+    return stiffness, weights, damping, jnp.where(there, k * strength * inside, 0.0), there
+
+
+def contact_cones(system: System, frame: Frames, v, found: list[Found]) -> tuple[Cones, ...]:
+    """The rows of all contacts, by class."""
+    lanes = jnp.broadcast_shapes(lanes_of(system, frame), *(x.shape for x in v if isinstance(x, jax.Array)))
+    full, top, out = lanes or (1,), system.topology, []
+    velocity = column(list(v))
+    for own, meet, moved in zip(found, system.meeting.numbers, system.meeting.mobility, strict=True):
+        d = own.of.condim
+        numbers = jax.tree.map(functools.partial(_of_pairs, own), meet)
+        stiffness, weights, damping, pull, there = _softness(
+            own.distance, numbers, _of_pairs(own, moved[0]), system.cone.impratio[0], system.dt, d, top.cone == "elliptic",
+            "refsafe" not in top.disabled,
+        )  # fmt: skip
+        J = _jacobian(system, frame, own, full)
+        n = len(own.distance)
+        cones = Cones(top.cone == "elliptic", J, None, stiffness, None)
+        rate = cones.along(velocity)
+        offset = [jnp.where(there, add(mul(b, rate[:, k]), pull if k == 0 else 0.0), 0.0) for k, b in enumerate(damping)]
+        offset, weight = (jnp.stack([jnp.broadcast_to(x, (n, *full)) for x in xs], 1) for xs in (offset, weights))
+        cones = cones._replace(offset=offset, weight=weight, stiffness=jnp.broadcast_to(stiffness, (n, *full)))
+        out.append(cones)
+    return tuple(out)
