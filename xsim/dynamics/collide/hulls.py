@@ -1,0 +1,83 @@
+"""The convex hull of a mesh, as a constant that compiled collision functions close over."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+_FLAT = 1e-9  # of the extent: what lies within this of a plane, line or point is in it
+
+
+class Hull(NamedTuple):
+    """Convex hull in the mesh's frame. vertices: (n, 3) m, float64. faces: (m, 3) vertex numbers, counter-clockwise seen from outside;
+    both sides of a flat mesh. neighbours: (n, d) numbers of the vertices that share an edge, filled up with the vertex itself.
+
+    Hulls are equal when their numbers are, so that they can be static arguments.
+    """
+
+    vertices: np.ndarray
+    faces: np.ndarray
+    neighbours: np.ndarray
+
+    def __hash__(self):
+        return hash((self.vertices.shape, self.vertices.tobytes(), self.faces.tobytes()))
+
+    def __eq__(self, other: Any):
+        return isinstance(other, Hull) and all(np.array_equal(a, b) for a, b in zip(self, other, strict=True))
+
+    def __ne__(self, other: Any):
+        return not self == other
+
+
+def make_hull(vertices, faces=None) -> Hull:
+    """Hull of points (n, 3). faces (m, 3): those of the hull where they are known already (`MeshSpec.hull`), else Qhull finds them; this
+    needs scipy (the extra `mesh`). Points in a plane, on a line or in one place give a hull without volume."""
+    points = np.asarray(vertices, float).reshape(-1, 3)
+    if not len(points) or not np.all(np.isfinite(points)):
+        raise ValueError("a hull needs one or more finite vertices")
+    faces = _faces(points) if faces is None else np.asarray(faces, int).reshape(-1, 3)
+    used = np.unique(faces)
+    number = np.zeros(len(points), int)
+    number[used] = np.arange(len(used))
+    faces = number[faces]
+    return Hull(points[used], faces, _neighbours(len(used), faces))
+
+
+def _faces(points: np.ndarray) -> np.ndarray:
+    """Triangles (m, 3) of the hull of points, outward; of a flat one both sides."""
+    middle = points.mean(0)
+    _, extents, axes = np.linalg.svd(points - middle, full_matrices=True)
+    extents = np.concatenate([extents, np.zeros(3 - len(extents))])
+    flat = (points - middle) @ axes.T
+    rank = int(np.sum(extents > _FLAT * max(extents[0], 1e-300)))
+    if rank < 2:
+        first, last = int(np.argmin(flat[:, 0])), int(np.argmax(flat[:, 0]))
+        return np.array([[first, last, last], [last, first, first]])
+    from scipy.spatial import ConvexHull, QhullError
+
+    if rank == 3:
+        try:
+            hull = ConvexHull(points, qhull_options="Qt")
+        except QhullError:
+            rank = 2
+        else:
+            faces = hull.simplices.astype(int)
+            a, b, c = np.moveaxis(points[faces], 1, 0)
+            inward = np.einsum("ij,ij->i", np.cross(b - a, c - a), hull.equations[:, :3]) < 0
+            return np.where(inward[:, None], faces[:, ::-1], faces)
+    ring = ConvexHull(flat[:, :2]).vertices  # counter-clockwise
+    fan = np.array([[ring[0], ring[i], ring[i + 1]] for i in range(1, len(ring) - 1)])
+    return np.concatenate([fan, fan[:, ::-1]])
+
+
+def _neighbours(count: int, faces: np.ndarray) -> np.ndarray:
+    """(count, d): the vertices across an edge, filled up with the vertex itself."""
+    near: list[set] = [set() for _ in range(count)]
+    for face in faces:
+        for i in face:
+            near[i] |= set(face.tolist()) - {int(i)}
+    table = np.repeat(np.arange(count)[:, None], max(1, *(len(n) for n in near)) if count > 1 else 1, axis=1)
+    for i, others in enumerate(near):
+        table[i, : len(others)] = sorted(others)
+    return table
