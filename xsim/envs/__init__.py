@@ -1,6 +1,7 @@
 """Environments for learning: batches of one model with a task, pure functions from `EnvState` to `EnvState`."""
 
+from . import locomotion
 from .core import TASKS, Env, EnvState, Spec, Task, View, make_env, register_task
 from .tasks import imu, tracking_task
 
-__all__ = ["TASKS", "Env", "EnvState", "Spec", "Task", "View", "imu", "make_env", "register_task", "tracking_task"]
+__all__ = ["TASKS", "Env", "EnvState", "Spec", "Task", "View", "imu", "locomotion", "make_env", "register_task", "tracking_task"]

@@ -29,6 +29,7 @@ from ..load import build, load
 from ..model import Data, Flags, Frozen, Model, State
 from ..randomize import Draws, plan
 from ..spec import ModelSpec
+from .lag import last_evaluation
 
 __all__ = ["TASKS", "Env", "EnvState", "Spec", "Task", "View", "make_env", "register_task"]
 
@@ -67,6 +68,16 @@ class View:
     def data(self) -> Data:
         """`xsim.forward` of the state with ctrl and tau: poses, velocities, accelerations, sensors. Computed when first asked for."""
         return forward(self.model, self.state, self.ctrl if self.model.nu else None, self.tau)
+
+    @cached_property
+    def evaluated(self) -> View:
+        """The view at the state at which the last step evaluated the dynamics, see `xsim.envs.lag`. Needs ``Task(substeps=True)``."""
+        if self.fresh:
+            return self
+        if self.last is None:
+            raise ValueError("the state before the last simulation step is not kept: give the task substeps=True")
+        at = last_evaluation(self.model, self.last, self.ctrl if self.model.nu else None, self.tau)
+        return View(self.model, Passed(self.before, self.last, at), self.action, Inputs(self.ctrl, self.tau), self.variables, self.keys)
 
     def body(self, name: str) -> int:
         """Index of a body in the arrays of ``data``. Raises KeyError."""
