@@ -1,0 +1,597 @@
+"""Distance and penetration of any two convex shapes.
+
+Every shape is a unit shape (point, segment, ball, cube, cylinder, hull) stretched along its axes, plus a radius for the round ones, which
+is set aside: what is searched are the cores A and B. Along a direction n from A to B the shapes are apart by
+
+    gap(n) = n . (x_B(-n) - x_A(n)),    x(n): the support point, farthest along n,
+
+so h(n) = -gap(n) is the support function of the difference D = A - B, and the signed distance is the largest gap of all directions: the
+distance of the origin from D where it is outside, minus the depth (the least translation that separates) where it is inside.
+
+Search, without derivatives: a point x outside of D is projected onto D with a triangle of support points (Gilbert, Johnson, Keerthi
+1988). Where the origin is outside, x is the origin. Where it is inside, x = (h(n) + a little) n is moved along with the best direction n
+so far; if the projection p of x has the normal n', then h(n') = n'.x - |x - p| is smaller than h(n), so directions only improve and end at
+a local minimum of h; many starts find the least. Curved shapes converge slowly so; between two projections a Newton step goes where the
+curved parts of the features that the triangle names would have it.
+
+Derivatives: the features are a direction n, up to three corners of D (corners, ends, rim points of the shapes) that a face or an edge of
+D consists of, and the curved parts. They fix n by two equations (an edge is perpendicular to n, or the gap vector has no component
+along a tangent), whose one Newton step, with its matrix held constant, has the derivative of the solution (implicit function).
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ...spatial import Vector, apply, apply_inverse, cross, dot, neg, safe_norm, scale, stage, vadd, vsub
+from .shapes import Shape, Touch
+
+__all__ = ["convex"]
+
+_CORE = {"sphere": "point", "capsule": "segment", "ellipsoid": "ball", "cylinder": "cylinder", "box": "cube", "mesh": "hull"}
+_CURVED = {"ball": 3, "cylinder": 2}  # how many axes of the unit shape are round
+_OUT = 0.03  # how far outside of D a point is projected, of the size of D
+_MOST = 40  # iterations of a search
+_STARTS = 8  # of the search of the deepest direction
+_APART = 0.9  # cosine between two starts, at most
+
+
+@functools.partial(jax.tree_util.register_dataclass, data_fields=["half", "pos", "R"], meta_fields=["kind", "hull"])
+@dataclass(frozen=True)
+class Body:
+    """A unit shape with half extents `half` along the columns of R about pos. kind and hull are static."""
+
+    kind: str
+    hull: Any
+    half: Vector
+    pos: Vector
+    R: tuple
+
+
+class Corner(NamedTuple):
+    """A point of D: w = a - b, the points of the unit shapes it comes from."""
+
+    w: Vector
+    a: Vector
+    b: Vector
+
+
+class Search(NamedTuple):
+    """State of a search. triangle: corners (3, starts, ...). n: best direction so far, h: support function there. done: it has converged."""
+
+    triangle: Corner
+    n: Vector
+    h: Any
+    done: Any
+    iteration: Any
+
+
+# ---- shapes ------------------------------------------------------------------------------------------------------------------
+
+
+def _core(kind: str, shape: Shape, like) -> tuple[Body, Any]:
+    """The core of a shape and its radius, every component of the shape and type of `like`."""
+    size = shape.size
+    half = {
+        "sphere": lambda: (0.0, 0.0, 0.0),
+        "capsule": lambda: (0.0, 0.0, size[1]),
+        "cylinder": lambda: (size[0], size[0], size[1]),
+    }.get(kind, lambda: tuple(size))()
+    radius = size[0] if kind in ("sphere", "capsule") else 0.0
+    fill = lambda x: jnp.broadcast_to(jnp.asarray(x, like.dtype), like.shape)  # noqa: E731
+    half, pos, R, radius = jax.tree.map(fill, (half, tuple(shape.pos), tuple(tuple(r) for r in shape.R), radius))
+    return Body(_CORE[kind], shape.data if kind == "mesh" else None, half, pos, R), radius
+
+
+def _size(a: Body, b: Body):
+    """The length (m) that tolerances are relative to: extents and distance of the centres."""
+    size = safe_norm(a.half) + safe_norm(b.half) + safe_norm(vsub(b.pos, a.pos))
+    return jnp.where(size > 0, size, 1.0)
+
+
+def _stretched(body: Body, n: Vector) -> Vector:
+    """The direction in the unit shape: (R diag(half))^T n."""
+    return tuple(h * x for h, x in zip(body.half, apply_inverse(body.R, n), strict=True))
+
+
+def _unit(m: Vector) -> Vector:
+    """m / |m| however small m is; 0 stays 0."""
+    most = jax.lax.stop_gradient(functools.reduce(jnp.maximum, [jnp.abs(x) for x in m]))
+    m = scale(m, 1.0 / jnp.where(most > 0, most, 1.0))
+    square = dot(m, m)
+    return scale(m, 1.0 / jnp.sqrt(jnp.where(square > 0, square, 1.0)))
+
+
+def _sign(x):
+    return jnp.where(x >= 0, 1.0, -1.0).astype(x.dtype)
+
+
+def _farthest(kind: str, hull: Any, m: Vector) -> Vector:
+    """The point of the unit shape farthest along m."""
+    zero = jnp.zeros_like(m[0])
+    if kind == "segment":
+        return (zero, zero, _sign(m[2]))
+    if kind == "ball":
+        return _unit(m)
+    if kind == "cylinder":
+        return (*_unit(m[:2]), _sign(m[2]))
+    if kind == "cube":
+        return tuple(_sign(x) for x in m)
+    if kind == "hull":
+        vertices = hull.vertices.astype(m[0].dtype)
+        best = jnp.argmax(sum(x[..., None] * v for x, v in zip(m, vertices.T, strict=True)), axis=-1)
+        return tuple(jnp.take(jnp.asarray(v), best) for v in vertices.T)
+    return (zero, zero, zero)
+
+
+def _turned(body: Body, u: Vector) -> Vector:
+    """A point of the unit shape relative to the body's centre, world axes."""
+    return apply(body.R, tuple(h * x for h, x in zip(body.half, u, strict=True)))
+
+
+def _corner(a: Body, b: Body, n: Vector) -> Corner:
+    """The corner of D farthest along n."""
+    ua, ub = _support(a, n), _support(b, neg3(n))
+    return Corner(_difference(a, b, ua, ub), ua, ub)
+
+
+@stage
+def _support(body: Body, n: Vector) -> Vector:
+    """The point of the unit shape farthest along n. What is decided here is computed once, so that its parts fit together."""
+    return _farthest(body.kind, body.hull, _stretched(body, n))
+
+
+@stage
+def _difference(a: Body, b: Body, ua: Vector, ub: Vector) -> Vector:
+    return vsub(vsub(_turned(a, ua), _turned(b, ub)), vsub(b.pos, a.pos))
+
+
+def neg3(n: Vector) -> Vector:
+    return tuple(neg(x) for x in n)
+
+
+# ---- projection on a triangle ------------------------------------------------------------------------------------------------
+
+
+def _on_edge(x, p, q):
+    """Weight of q at the point of the segment p q nearest to x."""
+    e = vsub(q, p)
+    length = dot(e, e)
+    return jnp.clip(dot(vsub(x, p), e) / jnp.where(length > 0, length, 1.0), 0.0, 1.0)
+
+
+@stage
+def _nearest(x: Vector, p: tuple[Vector, Vector, Vector]) -> tuple[tuple, Any]:
+    """Weights of the corners p at the point of their triangle nearest to x, and the square of the distance. Triangles without area are
+    fine: the best of three edges and, where x is above it, the face."""
+    n = cross(vsub(p[1], p[0]), vsub(p[2], p[0]))
+    area = dot(n, n)
+    d = [vsub(q, x) for q in p]
+    safe = jnp.where(area > 0, area, 1.0)
+    face = [dot(n, cross(d[(i + 1) % 3], d[(i + 2) % 3])) / safe for i in range(3)]
+    inside = (area > 0) & (face[0] >= 0) & (face[1] >= 0) & (face[2] >= 0)
+    total = jnp.where(inside, face[0] + face[1] + face[2], 1.0)
+    weights = [jnp.where(inside, f / total, 1.0 * (i == 0)) for i, f in enumerate(face)]
+    least = _square(weights, d)
+    for i in range(3):
+        j, k = (i + 1) % 3, (i + 2) % 3
+        t = _on_edge(x, p[i], p[j])
+        candidate = [0.0, 0.0, 0.0]
+        candidate[i], candidate[j], candidate[k] = 1.0 - t, t, jnp.zeros_like(t)
+        square = _square(candidate, d)
+        better = square < least
+        least = jnp.where(better, square, least)
+        weights = [jnp.where(better, c, w) for c, w in zip(candidate, weights, strict=True)]
+    return tuple(weights), least
+
+
+def _mix(weights, p) -> Vector:
+    """Sum of points times weights."""
+    return tuple(weights[0] * x + weights[1] * y + weights[2] * z for x, y, z in zip(*p, strict=True))
+
+
+def _square(weights, d):
+    p = _mix(weights, d)
+    return dot(p, p)
+
+
+def _corners(v: Vector) -> tuple[Vector, Vector, Vector]:
+    """Three points, of components with the corner first."""
+    return tuple(tuple(x[i] for x in v) for i in range(3))
+
+
+# ---- Newton's step -----------------------------------------------------------------------------------------------------------
+
+
+class Features(NamedTuple):
+    """What A and B touch with. a, b: points of the unit shapes of three corners, flat parts only; weights: of the corners at the touching
+    point, 0: the corner is no part of it. base is corner 0. smooth: per body, whether its round part is curved (else it is in the
+    corners)."""
+
+    a: tuple[Vector, Vector, Vector]
+    b: tuple[Vector, Vector, Vector]
+    weights: tuple
+    smooth: tuple[bool, bool]
+
+
+def _flat(kind: str, u: Vector, smooth) -> Vector:
+    """The part of a point of the unit shape that stays when the direction changes a little."""
+    k = _CURVED.get(kind, 0)
+    return (*[jnp.where(smooth, 0.0, x) for x in u[:k]], *u[k:])
+
+
+def _round(body: Body, n: Vector, smooth) -> tuple[Vector, Any]:
+    """Curved part of the support point of the unit shape along n, and its curvature: (s, t) -> s . (derivative of the point along t), both
+    directions in the world. Where n is the axis of a cylinder, the part is held constant."""
+    zero = jnp.zeros_like(n[0])
+    k = _CURVED.get(body.kind, 0)
+    if not k:
+        return (zero, zero, zero), lambda s, t: zero
+    m = _stretched(body, n)[:k]
+    size = functools.reduce(jnp.maximum, body.half)
+    fine = functools.reduce(jnp.maximum, [jnp.abs(x) for x in m]) > 1e-9 * size
+    m = tuple(jnp.where(fine, x, jax.lax.stop_gradient(x)) for x in m)
+    u = tuple(jnp.where(smooth, x, 0.0) for x in _unit(m))
+    length = dot(m, u)
+    there = fine & smooth & (length > 0)
+    inverse = jnp.where(there, 1.0 / jnp.where(there, length, 1.0), 0.0)
+
+    def curvature(s, t):
+        s, t = _stretched(body, s)[:k], _stretched(body, t)[:k]
+        return (dot(s, t) - dot(u, s) * dot(u, t)) * inverse
+
+    return (*u, *[zero] * (3 - k)), curvature
+
+
+def _tangents(n: Vector) -> tuple[Vector, Vector]:
+    """Two unit vectors perpendicular to n and each other (Duff et al. 2017)."""
+    s = jnp.where(n[2] >= 0, 1.0, -1.0)
+    f = -1.0 / (s + n[2])
+    g = n[0] * n[1] * f
+    return (1.0 + s * n[0] * n[0] * f, s * g, -s * n[0]), (g, s + n[1] * n[1] * f, -n[1])
+
+
+@stage
+def _points(a: Body, b: Body, f: Features, n: Vector) -> tuple[tuple, tuple]:
+    """The three corners of A and of B, with the curved parts as they are along n, relative to the centre of A."""
+    offset = vsub(b.pos, a.pos)
+    ra, rb = _round(a, n, f.smooth[0])[0], _round(b, neg3(n), f.smooth[1])[0]
+    pa = tuple(_turned(a, vadd(u, ra)) for u in f.a)
+    pb = tuple(vadd(_turned(b, vadd(u, rb)), offset) for u in f.b)
+    return pa, pb
+
+
+class Linear(NamedTuple):
+    """The two equations of n at n, in the tangents t: matrix, right side; sound: an isolated best direction."""
+
+    t: tuple[Vector, Vector]
+    matrix: tuple
+    right: tuple
+    edges: tuple
+    present: tuple
+    sound: Any
+
+
+def _equations(a: Body, b: Body, f: Features, n: Vector, size) -> Linear:
+    """Equations of the direction that features fix, linear about n."""
+    stop = jax.lax.stop_gradient
+    pa, pb = _points(a, b, f, n)
+    gaps = [vsub(q, p) for p, q in zip(pa, pb, strict=True)]
+    tiny = 100 * jnp.finfo(size.dtype).eps * size
+    edges = [vsub(gaps[0], g) for g in gaps[1:]]
+    lengths = [jnp.sqrt(dot(stop(e), stop(e))) for e in edges]
+    present = [(w > 1e-9) & (d > tiny) for w, d in zip(f.weights[1:], lengths, strict=True)]
+    # one edge comes first
+    swap = ~present[0]
+    first = tuple(jnp.where(swap, y, x) for x, y in zip(*edges, strict=True))
+    second = edges[1]
+    has = [present[0] | present[1], present[0] & present[1]]
+    unit = scale(n, 1.0)
+    any1, any2 = _tangents(stop(n))
+    across = vsub(first, scale(unit, dot(first, unit)))
+    square = dot(across, across)
+    has[0] = has[0] & (square > tiny * tiny)
+    t1 = scale(across, 1.0 / jnp.sqrt(jnp.where(has[0], square, 1.0)))
+    t1 = tuple(jnp.where(has[0], x, y) for x, y in zip(t1, any1, strict=True))
+    t2 = tuple(jnp.where(has[0], x, y) for x, y in zip(cross(unit, t1), any2, strict=True))
+    aside, length = stop(dot(second, t2)), jnp.maximum(lengths[1], tiny)
+    has[1] = has[1] & has[0] & (jnp.abs(aside) > 1e-6 * length)
+    gap = dot(n, gaps[0])
+    ca, cb = _round(a, n, f.smooth[0])[1], _round(b, neg3(n), f.smooth[1])[1]
+    t = (t1, t2)
+    m = [[ca(s, u) + cb(s, u) + (gap if i == j else 0.0) for j, u in enumerate(t)] for i, s in enumerate(t)]
+    rows = ((dot(first, t1), dot(first, t2)), (dot(second, t1), dot(second, t2)))
+    right = (
+        jnp.where(has[0], -dot(first, n), dot(t1, gaps[0])),
+        jnp.where(has[1], -dot(second, n), dot(t2, gaps[0])),
+    )
+    matrix = tuple(tuple(jnp.where(has[i], rows[i][j], m[i][j]) for j in range(2)) for i in range(2))
+    lean = tiny * 1e3
+    sound = (has[1] | (m[1][1] > lean)) & (has[0] | ((m[0][0] > lean) & (m[0][0] * m[1][1] - m[0][1] * m[1][0] > 0)))
+    return Linear(t, matrix, right, (first, second, swap), tuple(has), sound)
+
+
+def _solve2(matrix, right, size):
+    """2 by 2 system, finite where the matrix is singular."""
+    (p, q), (r, s) = matrix
+    row = [jnp.sqrt(p * p + q * q), jnp.sqrt(r * r + s * s)]
+    det = p * s - q * r
+    floor = 1e-10 * row[0] * row[1] + 1e-30 * size * size
+    det = jnp.where(jnp.abs(det) > floor, det, jnp.where(det < 0, -floor, floor))
+    return (s * right[0] - q * right[1]) / det, (p * right[1] - r * right[0]) / det
+
+
+@stage
+def _newton(a: Body, b: Body, f: Features, n: Vector, size, limit: float = 0.3) -> tuple[Vector, Any]:
+    """One Newton step of the direction, and whether its equations describe a best direction."""
+    eq = _equations(a, b, f, n, size)
+    alpha, beta = _solve2(eq.matrix, eq.right, size)
+    length = jnp.sqrt(alpha * alpha + beta * beta)
+    short = jnp.minimum(1.0, limit / jnp.where(length > 0, length, 1.0))
+    step = vadd(scale(eq.t[0], alpha * short), scale(eq.t[1], beta * short))
+    return _unit(vadd(n, step)), eq.sound
+
+
+# ---- search ------------------------------------------------------------------------------------------------------------------
+
+
+def _features(a: Body, b: Body, triangle: Corner, smooth: tuple[bool, bool], n: Vector, x: Vector) -> Features:
+    """Features of the triangle's corners, at the point nearest to x of the triangle with the curved parts as they are along n."""
+    ua = [_flat(a.kind, u, smooth[0]) for u in _corners(triangle.a)]
+    ub = [_flat(b.kind, u, smooth[1]) for u in _corners(triangle.b)]
+    one = jnp.ones_like(n[0])
+    pa, pb = _points(a, b, Features(tuple(ua), tuple(ub), (one, one, one), smooth), n)
+    weights, _ = _nearest(x, tuple(vsub(p, q) for p, q in zip(pa, pb, strict=True)))
+    return _base_first(Features(tuple(ua), tuple(ub), weights, smooth))
+
+
+@stage
+def _base_first(f: Features) -> Features:
+    """The same with the corner of the largest weight first."""
+    w = f.weights
+    k = jnp.where((w[0] >= w[1]) & (w[0] >= w[2]), 0, jnp.where(w[1] >= w[2], 1, 2))
+
+    def order(p):
+        first = jax.tree.map(lambda *c: jnp.where(k == 0, c[0], jnp.where(k == 1, c[1], c[2])), *p)
+        rest = [jax.tree.map(lambda c, d, i=i: jnp.where(k == i, c, d), p[0], p[i]) for i in (1, 2)]
+        return (first, *rest)
+
+    return Features(order(f.a), order(f.b), order(w), f.smooth)
+
+
+def _target(n: Vector, h, size) -> Vector:
+    """The point outside of D to project: the origin where it is outside."""
+    clear = 1e-6 if h.dtype == jnp.float64 else 1e-4
+    return scale(n, jnp.where(h < -clear * size, 0.0, h + _OUT * size))
+
+
+def _hypotheses(kinds) -> list[tuple[bool, bool]]:
+    """Which round parts may be curved: rims of cylinders are curved or, at a cap, corners."""
+    choices = [(True, False) if k == "cylinder" else (k in _CURVED,) for k in kinds]
+    return [(x, y) for x in choices[0] for y in choices[1]]
+
+
+def _choose(triangle: Corner, new: Corner, x: Vector) -> Corner:
+    """The triangle, of the three old and the new corner, nearest to x."""
+
+    old = _corners(triangle.w)
+    four = [[jnp.stack([n if i == j + 1 else o for i in range(4)]) for o, n in zip(old[j], new.w, strict=True)] for j in range(3)]
+    k = _least(_nearest(x, tuple(tuple(v) for v in four))[1])
+    index = jnp.arange(1, 4).reshape(3, *[1] * k.ndim)
+    return jax.tree.map(lambda o, n: jnp.where(k == index, n, o), triangle, new)
+
+
+@stage
+def _least(square):
+    """The number of the least of four."""
+    best, least = jnp.zeros(square.shape[1:], jnp.int32), square[0]
+    for i in range(1, 4):
+        better = square[i] < least
+        best, least = jnp.where(better, i, best), jnp.where(better, square[i], least)
+    return best
+
+
+def _search(a: Body, b: Body, n: Vector, size, most: int, skip=False) -> Search:
+    """Searches from the directions n (starts, ...); lanes to skip stay there."""
+    curved = np.array([s for s in _hypotheses((a.kind, b.kind)) if any(s)])
+    eps = jnp.finfo(size.dtype).eps
+    first = _corner(a, b, n)
+    triangle = jax.tree.map(lambda x: jnp.stack([x, x, x]), first)
+    h = dot(n, first.w)
+    done = jnp.broadcast_to(jnp.asarray(skip), h.shape)
+
+    def active(s: Search):
+        return jnp.any(~s.done) & (s.iteration < most)
+
+    def tried(s: Search, x, n, converged):
+        corner = _corner(a, b, n)
+        h = dot(n, corner.w)
+        triangle = _choose(s.triangle, corner, x)
+        better = (h < s.h) & ~s.done
+        best = tuple(jnp.where(better, p, q) for p, q in zip(n, s.n, strict=True))
+        keep = lambda new, old: jnp.where(s.done, old, new)  # noqa: E731
+        low = jnp.where(better, h, s.h)
+        return Search(jax.tree.map(keep, triangle, s.triangle), best, low, s.done | converged(corner, low), s.iteration)
+
+    def body(s: Search):
+        x = _target(s.n, s.h, size)
+        corners = _corners(s.triangle.w)
+        weights, _ = _nearest(x, corners)
+        p = _mix(weights, corners)
+        v = vsub(x, p)
+        direction = _unit(v)
+        direction = tuple(jnp.where(dot(v, v) > 0, d, m) for d, m in zip(direction, s.n, strict=True))
+
+        def projected(corner, low):  # no corner is farther than the triangle, and the direction is the best one
+            return (dot(direction, vsub(corner.w, p)) <= 10 * eps * size) & (dot(direction, corner.w) <= low + 10 * eps * size)
+
+        s = tried(s, x, direction, projected)
+        if len(curved):
+            smooth = tuple(jnp.asarray(curved)[s.iteration % len(curved)])
+            x = _target(s.n, s.h, size)
+            d, sound = _newton(a, b, _features(a, b, s.triangle, smooth, s.n, x), s.n, size)
+            d = tuple(jnp.where(sound, y, z) for y, z in zip(d, s.n, strict=True))
+            s = tried(s, x, d, lambda corner, low: jnp.zeros(low.shape, bool))
+        return s._replace(iteration=s.iteration + 1)
+
+    return jax.lax.while_loop(active, body, Search(triangle, n, h, done, jnp.zeros((), jnp.int32)))
+
+
+def _grid() -> np.ndarray:
+    """42 directions: corners and edge middles of an icosahedron."""
+    g = (1 + 5**0.5) / 2
+    corners = np.array([[0, s, t * g] for s in (-1, 1) for t in (-1, 1)])
+    corners = np.concatenate([np.roll(corners, k, 1) for k in range(3)]) / np.sqrt(1 + g * g)
+    edges = [p + q for i, p in enumerate(corners) for q in corners[:i] if p @ q > 0.4]
+    edges = np.array(edges)
+    return np.concatenate([corners, edges / np.linalg.norm(edges, axis=1)[:, None]])
+
+
+def _axes(body: Body) -> list[Vector]:
+    columns = [tuple(r[k] for r in body.R) for k in range(3)]
+    return {"point": [], "segment": columns[2:], "cylinder": columns[2:]}.get(body.kind, columns)
+
+
+def _starts(a: Body, b: Body) -> Vector:
+    """Directions (starts, ...) of small h, apart from each other: of a grid, the axes, their products and the line between the centres."""
+    shape = a.pos[0].shape
+    dtype = a.pos[0].dtype
+    axes = [_axes(a), _axes(b)]
+    special = [*axes[0], *axes[1], _unit(vsub(b.pos, a.pos)), *[_unit(cross(p, q)) for p in axes[0] for q in axes[1]]]
+    special = [*special, *[neg3(s) for s in special]]
+    grid = _grid()
+    n = tuple(
+        jnp.concatenate(
+            [
+                jnp.broadcast_to(jnp.asarray(grid[:, k], dtype).reshape(-1, *[1] * len(shape)), (len(grid), *shape)),
+                jnp.stack([s[k] for s in special]),
+            ]
+        )
+        for k in range(3)
+    )
+    there = dot(n, n) > 0.5
+    n = (*n[:2], jnp.where(there, n[2], 1.0))
+    h = dot(n, _corner(a, b, n).w)
+    chosen = []
+    for _ in range(_STARTS):
+        best = _take(n, jnp.argmin(h, axis=0))
+        chosen.append(best)
+        h = jnp.where(dot(n, best) > _APART, jnp.inf, h)
+    return tuple(jnp.stack(c) for c in zip(*chosen, strict=True))
+
+
+def _take(tree, k):
+    """Entry k (...) of the axis of starts, which is the last before those of k."""
+
+    def pick(x):
+        axis = x.ndim - k.ndim - 1
+        return jnp.take_along_axis(x, k.reshape(*[1] * (axis + 1), *k.shape), axis=axis).squeeze(axis)
+
+    return jax.tree.map(pick, tree)
+
+
+def _best_direction(a: Body, b: Body, size) -> tuple[Vector, Corner]:
+    """The direction of the largest gap, and the triangle of its search."""
+    line = vsub(b.pos, a.pos)
+    apart = dot(line, line) > 0
+    n = (*_unit(line)[:2], jnp.where(apart, _unit(line)[2], 1.0))
+    one = _search(a, b, tuple(x[None] for x in n), size, _MOST)
+    inside = one.h[0] >= 0
+    deep = jax.lax.cond(
+        jnp.any(inside),
+        lambda: _deepest(a, b, size, ~inside),
+        lambda: (tuple(x[0] for x in one.n), jax.tree.map(lambda x: x[:, 0], one.triangle), one.h[0]),
+    )
+    pick = lambda new, old: jnp.where(inside & (deep[2] <= one.h[0]), new, old)  # noqa: E731
+    return jax.tree.map(pick, deep[:2], (tuple(x[0] for x in one.n), jax.tree.map(lambda x: x[:, 0], one.triangle)))
+
+
+def _deepest(a: Body, b: Body, size, skip):
+    """The direction of the least depth of all starts, its triangle and h; lanes to skip are left as they start."""
+    s = _search(a, b, _starts(a, b), size, _MOST, skip)
+    return _take((s.n, s.triangle, s.h), jnp.argmin(s.h, axis=0))
+
+
+# ---- contact -----------------------------------------------------------------------------------------------------------------
+
+
+def _settled(a: Body, b: Body, n: Vector, triangle: Corner, size) -> tuple[Vector, Features]:
+    """The direction to rounding and its features: those of the hypothesis about the curved parts that has the largest gap."""
+    slack = 100 * jnp.finfo(size.dtype).eps * size
+    h0 = dot(n, _corner(a, b, n).w)
+
+    def step(m, smooth):
+        f = _features(a, b, triangle, smooth, m, _target(m, h0, size))
+        d, sound = _newton(a, b, f, m, size)
+        return f, d, sound, dot(d, _corner(a, b, d).w)
+
+    def improve(_, state):
+        m, smooth = state[:2]
+        f, d, sound, h = step(m, smooth)
+        good = sound & (h <= h0 + slack)
+        rated = h + jnp.where(sound, 0.0, 1e3 * slack)  # the last step goes away where the hypothesis does not hold
+        return tuple(jnp.where(good, x, y) for x, y in zip(d, m, strict=True)), smooth, f, rated
+
+    def tried(best, smooth):
+        smooth = tuple(jnp.broadcast_to(x, h0.shape) for x in smooth)
+        f, _, _, h = step(n, smooth)
+        new = jax.lax.fori_loop(0, 4, improve, (n, smooth, f, h))
+        new = (new[0], _features(a, b, triangle, smooth, new[0], _target(new[0], h0, size)), new[3])
+        better = new[2] < best[2] - slack
+        return jax.tree.map(lambda x, y: jnp.where(better, x, y), new, best), None
+
+    hypotheses = _hypotheses((a.kind, b.kind))
+    smooth = tuple(jnp.broadcast_to(x, h0.shape) for x in hypotheses[0])
+    start = (n, _features(a, b, triangle, smooth, n, _target(n, h0, size)), jnp.full(h0.shape, jnp.inf, h0.dtype))
+    return jax.lax.scan(tried, start, tuple(jnp.asarray(c) for c in zip(*hypotheses, strict=True)))[0][:2]
+
+
+def _touch(a: Body, b: Body, n: Vector, f: Features, size) -> tuple[Any, Vector, Vector, Vector]:
+    """Signed distance of the cores, the touching points of A and B relative to the centre of A, and n, with their derivatives at the
+    direction n that the features fix."""
+    stop = jax.lax.stop_gradient
+    still = lambda tree: jax.tree.map(lambda x: x - stop(x), tree)  # noqa: E731  # value 0
+    pa, pb = _points(a, b, f, n)
+    gap = dot(n, vsub(_mix(f.weights, pb), _mix(f.weights, pa)))
+    distance = still(gap) - stop(dot(n, _corner(a, b, n).w))
+    eq = _equations(a, b, f, n, size)
+    alpha, beta = still(_solve2(stop(eq.matrix), eq.right, size))
+    t = stop(eq.t)
+    n = _unit(vadd(n, vadd(scale(t[0], alpha), scale(t[1], beta))))
+    pa, pb = _points(a, b, f, n)
+    moves = still(_weights(eq, vsub(pb[0], pa[0]), size))
+    w = [w + m for w, m in zip(f.weights[1:], moves, strict=True)]
+    weights = (1.0 - w[0] - w[1], *w)
+    return distance, _mix(weights, pa), _mix(weights, pb), n
+
+
+def _weights(eq: Linear, gap: Vector, size) -> tuple:
+    """Weights of corners 1 and 2 with which the gap vector of the touching points is along n; 0 of those that do not count."""
+    (first, second, swapped), (t1, t2) = eq.edges, eq.t
+    one, two = eq.present
+    matrix = (
+        (jnp.where(one, dot(t1, first), 1.0), jnp.where(two, dot(t1, second), 0.0)),
+        (jnp.where(two, dot(t2, first), 0.0), jnp.where(two, dot(t2, second), 1.0)),
+    )
+    x, y = _solve2(matrix, (jnp.where(one, dot(t1, gap), 0.0), jnp.where(two, dot(t2, gap), 0.0)), size)
+    return jnp.where(swapped, 0.0, x), jnp.where(swapped, x, y)
+
+
+def convex(kinds: tuple[str, str], a: Shape, b: Shape) -> list[Touch]:
+    """One contact of any two of sphere, capsule, ellipsoid, cylinder, box, mesh: where they are nearest, or, where they overlap, what the
+    least translation that separates them would part."""
+    leaves = jax.tree.leaves((a.size, a.pos, a.R, b.size, b.pos, b.R))
+    like = jnp.zeros(jnp.broadcast_shapes(*map(jnp.shape, leaves)), jnp.result_type(float, *leaves))
+    (ca, ra), (cb, rb) = (_core(k, s, like) for k, s in zip(kinds, (a, b), strict=True))
+    still = jax.tree.map(jax.lax.stop_gradient, (ca, cb))
+    size = _size(*still)
+    n, f = jax.tree.map(jax.lax.stop_gradient, _settled(*still, *_best_direction(*still, size), size))
+    distance, pa, pb, n = _touch(ca, cb, n, f, size)
+    middle = vadd(scale(vadd(pa, pb), 0.5), scale(n, 0.5 * (ra - rb)))
+    return [Touch(distance - ra - rb, vadd(ca.pos, middle), n)]
