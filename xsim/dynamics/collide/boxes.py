@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...spatial import Component, Vector, apply_inverse, cross, dot, mul, scale, total, vadd, vsub
+from ...spatial import Component, Vector, apply_inverse, cross, dot, mul, scale, stage, total, vadd, vsub
 from .round import X_AXIS, ball_box, between_segments, direction, pick, quotient, rounding
 from .shapes import FAR, Shape, Touch
 
@@ -138,25 +138,27 @@ def _second_from_edge(half, size, t, corner, along, x):
 def box_box(a: Shape, b: Shape, margin: Component | None = None, rules: str = "3.2") -> list[Touch]:
     """Up to 8 contacts: the axis of least overlap (separating axis test), then a face of one box clipped by a face of the other.
 
-    rules "4.0": faces are preferred, two edges make one contact. "3.2": any axis; for two edges the faces next to them are clipped,
-    along the axis; the deepest corner belongs to every face; of the contacts outside of the boxes some are left out, for which the
-    margin (m, none: infinite) has to be known.
+    rules "4.0": a face is preferred, two edges make one contact. "3.2", as MuJoCo 3.2: any axis; for two edges the faces next to them
+    are clipped, along the axis; the distance of contacts on a face is half the true one; which contacts there are depends on the margin
+    (m; none: infinite).
     """
     offset = vsub(b.pos, a.pos)
     axis = _separating_axis(a, b, offset, rules)
-    sides = tuple(tuple(box.axis(k) for k in range(3)) for box in (a, b))
+    axes_a, axes_b = ([box.axis(k) for k in range(3)] for box in (a, b))
     sign = jnp.where(axis.flip, -1.0, 1.0)
-    reference = [pick(axis.flip, sides[1][k], sides[0][k]) for k in range(3)], pick(axis.flip, b.size, a.size)
-    incident = [pick(axis.flip, sides[0][k], sides[1][k]) for k in range(3)], pick(axis.flip, a.size, b.size)
-    patch = _patch(reference, incident, scale(offset, sign), scale(axis.normal, sign), axis.edges, rules, margin)
-    there, distance, point = patch
+    reference = [pick(axis.flip, y, x) for x, y in zip(axes_a, axes_b, strict=True)], pick(axis.flip, b.size, a.size)
+    incident = [pick(axis.flip, x, y) for x, y in zip(axes_a, axes_b, strict=True)], pick(axis.flip, a.size, b.size)
+    offset_r, normal_r = scale(offset, sign), scale(axis.normal, sign)
     if rules == "4.0":
+        there, distance, point = _one_patch(*_faces(reference, incident, offset_r, normal_r, axis))
         gap, middle = _crossing(a, b, offset, axis)
         only = jnp.arange(8).reshape(8, *[1] * (distance.ndim - 1)) == 0
         there, distance = jnp.where(axis.edges, only, there), jnp.where(axis.edges, gap, distance)
         point = pick(axis.edges, middle, point)
-    elif margin is not None:
-        there = there & ~_astray(point, [(*reference, (0.0, 0.0, 0.0)), (*incident, scale(offset, sign))], margin)
+    else:
+        there, distance, point = _patch_3_2(*_faces(reference, incident, offset_r, normal_r, axis), axis, margin)
+        if margin is not None:
+            there = there & ~_astray(point, [(*reference, (0.0, 0.0, 0.0)), (*incident, offset_r)], margin)
     point = vadd(point, pick(axis.flip, b.pos, a.pos))
     distance = jnp.where(there, distance, FAR)
     return [Touch(distance[k], tuple(x[k] for x in point), axis.normal) for k in range(8)]
@@ -217,6 +219,7 @@ def _separations(a: Shape, b: Shape, offset: Vector) -> tuple:
     return faces_a, faces_b, jnp.where(parallel, -FAR, edges)
 
 
+@stage
 def _separating_axis(a: Shape, b: Shape, offset: Vector, rules: str) -> Axis:
     """Of the 15 axes the one along which the boxes are farthest apart, or overlap least."""
     faces_a, faces_b, edges = _separations(a, b, offset)
@@ -247,10 +250,10 @@ def _crossing(a: Shape, b: Shape, offset: Vector, axis: Axis) -> tuple[Component
     """Distance along the axis between the two edges that it is across, and the middle of their nearest points, from a's centre."""
     center, halves = [], []
     for box, index, sign in ((a, axis.i, 1.0), (b, axis.j, -1.0)):
-        axes = [box.axis(k) for k in range(3)]
-        sides = [scale(x, mul(s, jnp.where(dot(x, axis.normal) >= 0, sign, -sign))) for x, s in zip(axes, box.size, strict=True)]
+        sides = [scale(box.axis(k), box.size[k]) for k in range(3)]
+        signs = [jnp.where(index == k, 0.0, jnp.where(dot(side, axis.normal) >= 0, sign, -sign)) for k, side in enumerate(sides)]
+        center.append(vadd(vadd(*(scale(sides[k], signs[k]) for k in range(2))), scale(sides[2], signs[2])))
         halves.append(_choose(index, sides))
-        center.append(vsub(vadd(vadd(*sides[:2]), sides[2]), halves[-1]))
     gap = vsub(vadd(offset, center[1]), center[0])
     near = between_segments(*halves, gap)
     first = vadd(center[0], scale(halves[0], near.x))
@@ -258,65 +261,75 @@ def _crossing(a: Shape, b: Shape, offset: Vector, axis: Axis) -> tuple[Component
     return dot(vsub(second, first), axis.normal), scale(vadd(first, second), 0.5)
 
 
-def _patch(reference, incident, offset: Vector, normal: Vector, edges, rules: str, margin) -> tuple:
-    """Where a face of the incident box is over one of the reference box, both the most across the normal (from the reference).
+class Face(NamedTuple):
+    """A face of the reference box. index: its axis; x, y, up: unit axes in the world, up outwards; center: from the box's centre;
+    half: half extents along x and y; normal: what points are projected along."""
 
-    Returns what of 8 contacts is there, distances along the normal (8, ...), points from the centre of the reference box. Each stretch
-    of the outline of the common polygon begins with one of its corners: 4 of the incident face's edges, 4 of the reference face's.
-    """
+    x: Vector
+    y: Vector
+    up: Vector
+    center: Vector
+    half: tuple
+    normal: Vector
+
+    def project(self, v: Vector) -> Vector:
+        """x and y of a vector's projection onto the face, and its height, along the normal."""
+        height = dot(self.up, v) / dot(self.up, self.normal)
+        flat = vsub(v, scale(self.normal, height))
+        return dot(self.x, flat), dot(self.y, flat), height
+
+    def place(self, x, y, height) -> Vector:
+        """The point of that projection, from the centre of the box."""
+        return vadd(vadd(self.center, scale(self.normal, height)), vadd(scale(self.x, x), scale(self.y, y)))
+
+
+class Incident(NamedTuple):
+    """A face of the incident box. corner: the deepest one, from the centre of the reference box; sides: 2 edges from there, along
+    the box's axes index + 1 and index + 2; slopes: of these axes along the normal."""
+
+    index: Component
+    corner: Vector
+    sides: list
+    slopes: list
+
+
+def _faces(reference, incident, offset: Vector, normal: Vector, axis: Axis) -> tuple[Face, Incident]:
+    """Of each box the face that is most across the normal, which points from the reference box to the incident one."""
     axes, sizes = reference
     index, sign, _ = _steepest(axes, normal)
-    (up, ex, ey), (height, lx, ly) = _turned(axes, index), _turned(sizes, index)
-    up = scale(up, sign)
-    lift = scale(up, 1.0 / dot(up, normal))
-    corner, du, dv, both, some = _incident_face(*incident, normal, edges, rules)
-    corner = vadd(corner, vsub(offset, scale(up, height)))
-
-    def projected(p):
-        """Along the normal onto the face: x, y, and the height of p along the normal."""
-        h = dot(lift, p)
-        q = vsub(p, scale(normal, h))
-        return dot(ex, q), dot(ey, q), h
-
-    p, u, v = projected(corner), projected(du), projected(dv)
-    clockwise = (u[0] * v[1] < u[1] * v[0]) & both
-    u, v = pick(clockwise, v, u), pick(clockwise, u, v)
-    outline = _outline(p, u, v, lx, ly)
-    there, start, x, y, h = outline
-    there = there & jnp.concatenate([stacked([some, both, some, both]), stacked([both] * 4)])
-    if rules == "3.2":
-        free = ~there & (jnp.cumsum(~there, 0) == 1)
-        extra = free & ~edges & ~(there[0] & (start[0] <= 0))  # the deepest corner, wherever it is
-        there = there | extra
-        x, y, h = pick(extra, p, (x, y, h))
-    point = vadd(scale(up, height), vadd(scale(ex, x), scale(ey, y)))
-    return there, h, vadd(point, scale(normal, 0.5 * h))
+    (x, y, z), (sx, sy, sz) = axes, sizes
+    down = jnp.where(sign > 0, -1.0, 1.0)
+    up = scale(_choose(index, axes), sign)
+    # MuJoCo's axes of a face, which matter to `_corners_3_2`
+    face = Face(
+        _choose(index, [scale(z, down), x, scale(x, sign)]),
+        _choose(index, [y, scale(z, down), y]),
+        up,
+        scale(up, _choose(index, sizes)),
+        (_choose(index, [sz, sx, sx]), _choose(index, [sy, sz, sy])),
+        normal,
+    )
+    index, _, parts = _steepest(incident[0], normal)
+    parts = [jnp.where(axis.edges & (axis.j == k), 0.0, part) for k, part in enumerate(parts)]  # not the sign of rounding errors
+    sides = [scale(e, mul(s, jnp.where(part >= 0, 2.0, -2.0))) for e, s, part in zip(*incident, parts, strict=True)]
+    corner = vsub(offset, scale(vadd(vadd(*sides[:2]), sides[2]), 0.5))
+    return face, Incident(index, corner, _turned(sides, index)[1:], _turned(parts, index)[1:])
 
 
-def _incident_face(axes, sizes, normal: Vector, edges, rules: str) -> tuple:
-    """The corner deepest against the normal, from the box's centre, the two edges from there (m), whether both and whether any count:
-    under "3.2" those within 30 degrees of the face do."""
-    index, _, parts = _steepest(axes, normal)
-    sides = [scale(x, mul(s, jnp.where(part >= 0, 2.0, -2.0))) for x, s, part in zip(axes, sizes, parts, strict=True)]
-    corner = scale(vadd(vadd(*sides[:2]), sides[2]), -0.5)
-    _, u, v = _turned(sides, index)
-    if rules == "4.0":
-        both = jnp.ones_like(edges)
-        return corner, u, v, both, both
-    _, *slopes = _turned(parts, index)
-    flat = [edges | (jnp.abs(slope) < 0.5) for slope in slopes]
-    second = flat[1] & ~flat[0]
-    u, v = pick(second, v, u), pick(second, u, v)
-    both = flat[0] & flat[1]
-    return corner, u, scale(v, jnp.where(both, 1.0, 0.0)), both, flat[0] | flat[1]
+def _one_patch(face: Face, incident: Incident) -> tuple:
+    """The corners of the polygon that two faces have in common: which are there, heights, points from the reference box's centre."""
+    p, (u, v) = face.project(vsub(incident.corner, face.center)), (face.project(side) for side in incident.sides)
+    clockwise = u[0] * v[1] < u[1] * v[0]
+    there, x, y, height = _outline(p, pick(clockwise, v, u), pick(clockwise, u, v), *face.half)
+    return there, height, face.place(x, y, 0.5 * height)
 
 
 def _outline(p, u, v, lx, ly) -> tuple:
     """Where the stretches of the outline of a rectangle and a parallelogram in common begin.
 
     The rectangle is |x| <= lx, |y| <= ly; the parallelogram p + s u + t v, 0 <= s, t <= 1, anticlockwise; p, u, v: x, y and a height.
-    Returns which are there, where on its side each begins (0 to 1), x, y, height (8, ...): sides of the parallelogram from p on, then
-    of the rectangle. Sides on top of each other belong to the parallelogram.
+    Each stretch begins with a corner of the common polygon. Returns which are there, x, y, height (8, ...): of the sides of the
+    parallelogram from p on, then of the rectangle. Sides on top of each other belong to the parallelogram.
     """
     p, u, v, (lx, ly) = stacked(p), stacked(u), stacked(v), stacked([lx, ly])
     span = lx + ly + jnp.abs(jnp.stack([u, v]))[:, :2].sum((0, 1))
@@ -345,7 +358,7 @@ def _outline(p, u, v, lx, ly) -> tuple:
     st = base + start2[:, None] * along
     begin2 = jnp.concatenate([box + start2[:, None] * sides, (p[2] + st[:, 0] * u[2] + st[:, 1] * v[2])[:, None]], 1)
     begin = jnp.concatenate([begin, begin2])
-    return jnp.concatenate([there, there2]), jnp.concatenate([start, start2]), begin[:, 0], begin[:, 1], begin[:, 2]
+    return jnp.concatenate([there, there2]), begin[:, 0], begin[:, 1], begin[:, 2]
 
 
 def _between(start, step, low, high, level, slack) -> tuple:
@@ -357,6 +370,108 @@ def _between(start, step, low, high, level, slack) -> tuple:
     enter = jnp.where(flat, jnp.where((start >= low - slack) & (start <= high + slack), 0.0, 2.0), jnp.minimum(one, other))
     leave = jnp.where(flat, 1.0, jnp.maximum(one, other))
     return jnp.maximum(0.0, enter.max(1)), jnp.minimum(1.0, leave.min(1))
+
+
+# ---- the rules of MuJoCo 3.2 -------------------------------------------------------------------------------------------------
+
+
+def _patch_3_2(face: Face, incident: Incident, axis: Axis, margin) -> tuple:
+    """The first 8 of: where the incident edges leave the face, corners of the face over the incident one, corners of that.
+
+    Of the incident edges those within 30 degrees of the face count (across two edges: both). The deepest corner of a face contact is
+    there wherever it is. Across edges where no crossing is within the margin, corners beside the faces are taken too, at their nearest.
+    """
+    p, u, v, one, two = _sides_3_2(face, incident, axis)
+    limits = stacked(face.half)
+    lines = jnp.stack([p, p, p + u, p + v]), jnp.stack([u, v, v, u])
+    tiny = 64.0 * rounding(p) * jax.lax.stop_gradient(limits.sum(0))
+    start, end = _between(lines[0][:, :2], lines[1][:, :2], -limits, limits, tiny, tiny)
+    counted = jnp.stack([one, two, two, two]) & (start < end)
+    crossing = jnp.concatenate([lines[0] + t[:, None] * lines[1] for t in (start, end)])
+    crosses = jnp.concatenate([counted & (start > 0), counted & (end < 1)])
+    margin = jnp.asarray(jnp.inf if margin is None else margin, p.dtype)
+    crosses = crosses & (crossing[:, 2] <= margin)
+    beside = axis.edges & ~crosses.any(0)
+
+    tilt = stacked([dot(face.x, face.normal), dot(face.y, face.normal), dot(face.up, face.normal)])
+    height = crossing[:, 2]
+    middle = crossing * jnp.array([1.0, 1.0, 0.0]).reshape(3, *[1] * (p.ndim - 1)) + 0.5 * tilt * height[:, None]
+    found = [(crosses, height, middle), _corners_3_2(p, u, v, two, limits, tilt, axis.edges, beside, margin)]
+    found.append(_points_3_2(p, u, v, one, two, limits, tilt, axis.edges, beside, beside & ~found[1][0].any(0), margin))
+    there, height, middle = (jnp.concatenate(parts) for parts in zip(*found, strict=True))
+    height = jnp.where(axis.edges, height, 0.5 * height)
+    there, (height, *middle) = _first(8, there, jnp.concatenate([height[:, None], middle], 1))
+    x, y, z = middle
+    point = vadd(vadd(face.center, scale(face.up, z)), vadd(scale(face.x, x), scale(face.y, y)))
+    return there, height, point
+
+
+def _sides_3_2(face: Face, incident: Incident, axis: Axis) -> tuple:
+    """The incident face on the reference face: corner, two sides (x, y, height), whether the first and whether both count."""
+    p, (u, v) = face.project(vsub(incident.corner, face.center)), (face.project(side) for side in incident.sides)
+    p, u, v = stacked(p), stacked(u), stacked(v)
+    flat = [jnp.abs(slope) < 0.5 for slope in incident.slopes]
+    # across edges: the edge first, from its end along the positive axis
+    swap = jnp.where(axis.edges, (incident.index + 1) % 3 != axis.j, flat[1] & ~flat[0])
+    u, v = jnp.where(swap, v, u), jnp.where(swap, u, v)
+    p, u = jnp.where(axis.edges, p + u, p), jnp.where(axis.edges, -u, u)
+    two = axis.edges | (flat[0] & flat[1])
+    return p, u, jnp.where(two, v, 0.0), axis.edges | flat[0] | flat[1], two
+
+
+def _signed(square, height):
+    """Square root with the sign of the height; 0 has the derivative 0."""
+    positive = square > 0
+    return jnp.where(positive, jnp.sqrt(jnp.where(positive, square, 1.0)), 0.0) * jnp.where(height < 0, -1.0, 1.0)
+
+
+def _corners_3_2(p, u, v, two, limits, tilt, edges, beside, margin) -> tuple:
+    """Corners of the reference face over the incident one: which are there, distances, middles (4, ...).
+
+    Across edges MuJoCo 3.2 keeps the square of a found corner's distance where the area of the incident face was, so that it takes
+    the later corners to be somewhere else.
+    """
+    area = u[0] * v[1] - u[1] * v[0]
+    found = []
+    for sx, sy in itertools.product((-1.0, 1.0), repeat=2):
+        x, y = sx * limits[0] - p[0], sy * limits[1] - p[1]
+        s, t = quotient(x * v[1] - y * v[0], area), quotient(u[0] * y - u[1] * x, area)
+        off = [(w < 0) | (w > 1) for w in (s, t)]
+        on = (s > 0) & (s < 1) & (t > 0) & (t < 1)
+        over = two & jnp.where(edges, ~jnp.where(beside, off[0] & off[1], off[0] | off[1]), on)
+        s, t = jnp.clip(s, 0.0, 1.0), jnp.clip(t, 0.0, 1.0)
+        over_face = p + s * u + t * v
+        height = over_face[2]
+        corner = jnp.stack([sx * limits[0], sy * limits[1], jnp.zeros_like(height)])
+        partner = jnp.stack([over_face[0], over_face[1], jnp.zeros_like(height)]) + tilt * height
+        square = ((partner - corner) ** 2).sum(0)
+        distance = jnp.where(edges, _signed(square, height), height)
+        found.append((over & (distance <= margin), distance, 0.5 * (corner + partner)))
+        area = jnp.where(edges & over, square, area)
+    return tuple(jnp.stack(parts) for parts in zip(*found, strict=True))
+
+
+def _points_3_2(p, u, v, one, two, limits, tilt, edges, beside, all_of_them, margin) -> tuple:
+    """Corners of the incident face over the reference one: which are there, distances, middles (4, ...)."""
+    found = []
+    for k, (point, counts) in enumerate([(p, jnp.ones_like(one)), (p + u, one), (p + v, two), (p + u + v, two)]):
+        flat, height = point[:2], point[2]
+        within = jnp.clip(flat, -limits, limits)
+        off = jnp.abs(flat) > limits
+        over = jnp.where(edges, jnp.where(beside, ~(off[0] & off[1]) | all_of_them, ~(off[0] | off[1])), (k == 0) | ~(off[0] | off[1]))
+        square = ((flat - within) ** 2).sum(0) + height * height
+        distance = jnp.where(edges, _signed(square, height), height)
+        base = jnp.where(edges, 0.5 * (flat + within), flat)
+        middle = jnp.stack([base[0], base[1], jnp.zeros_like(height)]) + 0.5 * tilt * height
+        found.append((counts & over & (distance <= margin), distance, middle))
+    return tuple(jnp.stack(parts) for parts in zip(*found, strict=True))
+
+
+def _first(n: int, there, values) -> tuple:
+    """The first n of the rows that are there: which of the n are, their values (k, n, ...); zeros where there are fewer."""
+    rank = jnp.cumsum(there, axis=0)
+    slots = [there & (rank == k + 1) for k in range(n)]
+    return jnp.stack([slot.any(0) for slot in slots]), jnp.stack([masked(slot[:, None], values) for slot in slots], 1)
 
 
 def _astray(point: Vector, boxes, margin) -> Component:
