@@ -21,8 +21,8 @@ STRENGTH = {"hopper": 0.3, "humanoid": 0.5}  # of the controls, as a part of the
 def run(name: str, identifier: str) -> dict:
     env = gymnasium.make(identifier).unwrapped
     option = env.model.opt
-    option.solver, option.tolerance, option.iterations = mujoco.mjtSolver.mjSOL_NEWTON, 1e-14, 200
-    option.ls_iterations, option.ls_tolerance = 200, 1e-6
+    option.solver, option.tolerance, option.iterations = mujoco.mjtSolver.mjSOL_NEWTON, 0.0, 200
+    option.ls_iterations, option.ls_tolerance = 200, 1e-10
     out: dict[str, list] = {}
     for episode in range(EPISODES):
         rng = np.random.default_rng(episode)
