@@ -37,7 +37,8 @@ __all__ = ["convex"]
 _CORE = {"sphere": "point", "capsule": "segment", "ellipsoid": "ball", "cylinder": "cylinder", "box": "cube", "mesh": "hull"}
 _CURVED = {"ball": 3, "cylinder": 2}  # how many axes of the unit shape are round
 _OUT = 0.03  # how far outside of D a point is projected, of the size of D
-_MOST = 40  # iterations of a search
+_MOST = 24  # iterations of a search
+_STEPS = 4  # of Newton, at the end
 _STARTS = 8  # of the search of the deepest direction
 _APART = 0.9  # cosine between two starts, at most
 
@@ -63,7 +64,7 @@ class Corner(NamedTuple):
 
 
 class Search(NamedTuple):
-    """State of a search. triangle: corners (3, starts, ...). n: best direction so far, h: support function there. done: it has converged."""
+    """State of a search. triangle: corners (3, starts, ...). n: best direction so far, h: support function there. done: converged."""
 
     triangle: Corner
     n: Vector
@@ -397,17 +398,18 @@ def _least(square):
     return best
 
 
-def _search(a: Body, b: Body, n: Vector, size, most: int, skip=False) -> Search:
-    """Searches from the directions n (starts, ...); lanes to skip stay there."""
+def _search(a: Body, b: Body, n: Vector, size) -> Search:
+    """Searches from the directions n (starts, ...)."""
     curved = np.array([s for s in _hypotheses((a.kind, b.kind)) if any(s)])
-    eps = jnp.finfo(size.dtype).eps
+    tolerance = (1e-9 if size.dtype == jnp.float64 else 1e-6) * size
     first = _corner(a, b, n)
     triangle = jax.tree.map(lambda x: jnp.stack([x, x, x]), first)
     h = dot(n, first.w)
-    done = jnp.broadcast_to(jnp.asarray(skip), h.shape)
+    done = jnp.zeros(h.shape, bool)
 
     def active(s: Search):
-        return jnp.any(~s.done) & (s.iteration < most)
+        ended = jnp.all(s.done, axis=0) | jnp.any(s.done & (s.h < 0), axis=0)  # apart, all starts end alike
+        return jnp.any(~ended) & (s.iteration < _MOST)
 
     def tried(s: Search, x, n, converged):
         corner = _corner(a, b, n)
@@ -429,7 +431,7 @@ def _search(a: Body, b: Body, n: Vector, size, most: int, skip=False) -> Search:
         direction = tuple(jnp.where(dot(v, v) > 0, d, m) for d, m in zip(direction, s.n, strict=True))
 
         def projected(corner, low):  # no corner is farther than the triangle, and the direction is the best one
-            return (dot(direction, vsub(corner.w, p)) <= 10 * eps * size) & (dot(direction, corner.w) <= low + 10 * eps * size)
+            return (dot(direction, vsub(corner.w, p)) <= tolerance) & (dot(direction, corner.w) <= low + tolerance)
 
         s = tried(s, x, direction, projected)
         if len(curved):
@@ -498,24 +500,8 @@ def _take(tree, k):
 
 def _best_direction(a: Body, b: Body, size) -> tuple[Vector, Corner]:
     """The direction of the largest gap, and the triangle of its search."""
-    line = vsub(b.pos, a.pos)
-    apart = dot(line, line) > 0
-    n = (*_unit(line)[:2], jnp.where(apart, _unit(line)[2], 1.0))
-    one = _search(a, b, tuple(x[None] for x in n), size, _MOST)
-    inside = one.h[0] >= 0
-    deep = jax.lax.cond(
-        jnp.any(inside),
-        lambda: _deepest(a, b, size, ~inside),
-        lambda: (tuple(x[0] for x in one.n), jax.tree.map(lambda x: x[:, 0], one.triangle), one.h[0]),
-    )
-    pick = lambda new, old: jnp.where(inside & (deep[2] <= one.h[0]), new, old)  # noqa: E731
-    return jax.tree.map(pick, deep[:2], (tuple(x[0] for x in one.n), jax.tree.map(lambda x: x[:, 0], one.triangle)))
-
-
-def _deepest(a: Body, b: Body, size, skip):
-    """The direction of the least depth of all starts, its triangle and h; lanes to skip are left as they start."""
-    s = _search(a, b, _starts(a, b), size, _MOST, skip)
-    return _take((s.n, s.triangle, s.h), jnp.argmin(s.h, axis=0))
+    s = _search(a, b, _starts(a, b), size)
+    return _take((s.n, s.triangle), jnp.argmin(s.h, axis=0))
 
 
 # ---- contact -----------------------------------------------------------------------------------------------------------------
@@ -524,32 +510,30 @@ def _deepest(a: Body, b: Body, size, skip):
 def _settled(a: Body, b: Body, n: Vector, triangle: Corner, size) -> tuple[Vector, Features]:
     """The direction to rounding and its features: those of the hypothesis about the curved parts that has the largest gap."""
     slack = 100 * jnp.finfo(size.dtype).eps * size
+    hypotheses = jnp.asarray(_hypotheses((a.kind, b.kind)))
     h0 = dot(n, _corner(a, b, n).w)
 
-    def step(m, smooth):
-        f = _features(a, b, triangle, smooth, m, _target(m, h0, size))
-        d, sound = _newton(a, b, f, m, size)
-        return f, d, sound, dot(d, _corner(a, b, d).w)
+    def features(m, smooth):
+        return _features(a, b, triangle, smooth, m, _target(m, h0, size))
 
-    def improve(_, state):
-        m, smooth = state[:2]
-        f, d, sound, h = step(m, smooth)
+    def step(k, state):
+        (m, rated), best = state
+        smooth = tuple(hypotheses[k // _STEPS])
+        fresh = k % _STEPS == 0
+        m = tuple(jnp.where(fresh, x, y) for x, y in zip(n, m, strict=True))
+        d, sound = _newton(a, b, features(m, smooth), m, size)
+        h = dot(d, _corner(a, b, d).w)
         good = sound & (h <= h0 + slack)
+        m = tuple(jnp.where(good, x, y) for x, y in zip(d, m, strict=True))
         rated = h + jnp.where(sound, 0.0, 1e3 * slack)  # the last step goes away where the hypothesis does not hold
-        return tuple(jnp.where(good, x, y) for x, y in zip(d, m, strict=True)), smooth, f, rated
+        better = (k % _STEPS == _STEPS - 1) & (rated < best[1] - slack)
+        new = (m, rated, tuple(jnp.broadcast_to(x, h0.shape) for x in smooth))
+        return new[:2], jax.tree.map(lambda x, y: jnp.where(better, x, y), new, best)
 
-    def tried(best, smooth):
-        smooth = tuple(jnp.broadcast_to(x, h0.shape) for x in smooth)
-        f, _, _, h = step(n, smooth)
-        new = jax.lax.fori_loop(0, 4, improve, (n, smooth, f, h))
-        new = (new[0], _features(a, b, triangle, smooth, new[0], _target(new[0], h0, size)), new[3])
-        better = new[2] < best[2] - slack
-        return jax.tree.map(lambda x, y: jnp.where(better, x, y), new, best), None
-
-    hypotheses = _hypotheses((a.kind, b.kind))
-    smooth = tuple(jnp.broadcast_to(x, h0.shape) for x in hypotheses[0])
-    start = (n, _features(a, b, triangle, smooth, n, _target(n, h0, size)), jnp.full(h0.shape, jnp.inf, h0.dtype))
-    return jax.lax.scan(tried, start, tuple(jnp.asarray(c) for c in zip(*hypotheses, strict=True)))[0][:2]
+    worst = jnp.full(h0.shape, jnp.inf, h0.dtype)
+    start = (n, worst, tuple(jnp.broadcast_to(x, h0.shape) for x in hypotheses[0]))
+    _, (m, _, smooth) = jax.lax.fori_loop(0, _STEPS * len(hypotheses), step, ((n, worst), start))
+    return m, features(m, smooth)
 
 
 def _touch(a: Body, b: Body, n: Vector, f: Features, size) -> tuple[Any, Vector, Vector, Vector]:
