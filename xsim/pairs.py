@@ -1,7 +1,7 @@
 """Which geoms of a ModelSpec may touch, and the numbers of their surfaces.
 
 Source of the rules: MuJoCo's documentation, Computation, selection of collisions and contact parameters; docs/mjcf.md has what differs
-between releases.
+between releases. Formats without MuJoCo's rules (``rules`` is "") take the smaller sliding friction of two surfaces.
 """
 
 from __future__ import annotations
@@ -68,6 +68,7 @@ def _hits(spec: ModelSpec, shells: list[_Shell]) -> Iterator[tuple[int, int]]:
     contype, conaffinity = (np.array([getattr(s, k) for s in surfaces], np.int64) for k in ("contype", "conaffinity"))
     body, group, above = (np.array([shells[i][k] for i in own]) for k in (1, 2, 3))
     flat = np.array([shells[i].geom.shape in FLAT for i in own], bool)
+    kept = np.array([-1 if s.group is None else s.group for s in surfaces])
     width = len(spec.bodies) + 1
     excluded = np.array([(min(pair) + 1) * width + max(pair) + 1 for pair in spec.exclude], np.int64)
     kin = "filterparent" not in spec.option.disabled
@@ -77,7 +78,7 @@ def _hits(spec: ModelSpec, shells: list[_Shell]) -> Iterator[tuple[int, int]]:
         hit &= group[later] != group[k]
         if kin and group[k] >= 0:
             hit &= (group[later] < 0) | (group[later] != above[k]) & (above[later] != group[k])
-        hit &= ~(flat[k] & flat[later])
+        hit &= ~(flat[k] & flat[later]) & ((kept[later] != kept[k]) | (kept[later] < 0))
         low, high = np.minimum(body[k], body[later]) + 1, np.maximum(body[k], body[later]) + 1
         hit &= ~np.isin(low * width + high, excluded)
         for j in np.flatnonzero(hit):
@@ -188,7 +189,8 @@ def _mixed(one: SurfaceSpec, two: SurfaceSpec, rules: str) -> dict:
         rule = (one, two)[ruling]
         friction, soft = rule.friction, rule.soft
     else:
-        friction = tuple(np.maximum(one.friction, two.friction))
+        both = one.friction, two.friction
+        friction = tuple(np.maximum(*both)) if rules else (min(both[0][0], both[1][0]), *np.maximum(*both)[1:])
         share = weight(one.solmix, two.solmix)
         solimp = share * np.asarray(one.soft.solimp) + (1 - share) * np.asarray(two.soft.solimp)
         refs = np.asarray(one.soft.solref), np.asarray(two.soft.solref)

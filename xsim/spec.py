@@ -16,6 +16,7 @@ Conventions
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -28,6 +29,8 @@ __all__ = [
 
 ACTUATORS = ("passive", "force", "acceleration", "velocity", "locked", "servo")
 ROWS = ("holonomic", "friction", "limit", "velocity", "soft", "contact")
+ALL = 2**31 - 1
+"""A mask with every bit."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,7 @@ class Soft:
 @dataclass(frozen=True)
 class SurfaceSpec:
     """How a geom meets others, MuJoCo's numbers: contype and conaffinity bit masks, condim (1, 3, 4 or 6), priority, friction (slide,
-    torsion m, roll m), solmix (weight in mixing), margin and gap (m)."""
+    torsion m, roll m), solmix (weight in mixing), margin and gap (m). group: geoms of one group never touch each other, None: of none."""
 
     contype: int = 1
     conaffinity: int = 1
@@ -81,6 +84,7 @@ class SurfaceSpec:
     soft: Soft = Soft()
     margin: float = 0.0
     gap: float = 0.0
+    group: int | None = None
 
 
 @dataclass(frozen=True)
@@ -675,3 +679,24 @@ class ModelSpec:
 
     def replace(self, **changes) -> ModelSpec:
         return replace(self, **changes)
+
+    def with_ground(self, friction: float = 1.0, height: float = 0.0) -> ModelSpec:
+        """The same with a floor without end, the plane z = height (m), for models of formats that hold only a robot.
+
+        Every collision shape of a moving body may touch it, whatever its masks (unless they are zero). friction: its coefficient; how
+        soft the contact is, is left to the other shape. Raises ValueError where nothing can touch it, and for files that number their
+        geoms (MJCF), where the floor belongs into the file; warns of collision shapes that are without a surface (meshes not found).
+        """
+        numbered = self.pairs or any(piece.kind == "geom" for tendon in self.tendons for piece in tendon.path)
+        if numbered or any(end is not None and end[0] == "geom" for s in self.sensors for end in (s.object, s.reference)):
+            raise ValueError("the model refers to geoms by number: write the ground into its file")
+        shapes = [(body, geom) for body in self.bodies for geom in body.geoms if geom.collision]
+        bare = [f"{geom.shape} of {body.name!r}" for body, geom in shapes if geom.contact is None]
+        if len(bare) == len(shapes):
+            raise ValueError("no shape of the model can touch a ground" + (f": {', '.join(bare[:5])} have no surface" if bare else ""))
+        if bare:
+            warnings.warn(f"shapes without a surface fall through the ground: {', '.join(bare[:5])} ({len(bare)} in all)", stacklevel=2)
+        surface = SurfaceSpec(contype=ALL, conaffinity=ALL, friction=(friction, 0.0, 0.0), solmix=0.0)
+        floor = GeomSpec("plane", np.zeros(2), pos=np.array([0.0, 0.0, height]), name="ground", massless=True, contact=surface)
+        rows = tuple(row for row in ROWS if row in (*self.option.rows, "contact"))
+        return replace(self, world_geoms=(*self.world_geoms, floor), option=replace(self.option, rows=rows))

@@ -70,7 +70,9 @@ def _mixed(system: System, info: PairsInfo) -> Numbers:
     def both(leaf):
         return [(x[first], x[second]) for x in table(leaf)]
 
-    friction = [ruled(a, b, jnp.maximum(a, b)) for a, b in both(surface.friction)]
+    # MuJoCo keeps the larger coefficients; ODE, Bullet and DART, whose formats have no such rules, the smaller one of sliding.
+    joins = [jnp.maximum if system.topology.rules else jnp.minimum, jnp.maximum, jnp.maximum]
+    friction = [ruled(a, b, join(a, b)) for join, (a, b) in zip(joins, both(surface.friction), strict=True)]
     mix = column(surface.solmix)
     share = _share(mix[first], mix[second])
     refs = both(surface.solref)
