@@ -4,6 +4,7 @@ import jax
 
 from . import models, sysid
 from .build import with_integrator, with_room, with_rows
+from .dynamics.contact_data import ContactData, contacts
 from .dynamics.reactions import Reactions, reactions
 from .dynamics.start import gaps, init, project, state_from_poses
 from .dynamics.step import (
@@ -43,8 +44,8 @@ jit = jax.jit
 """What to compile with: the dynamics bound their own compile time (docs/core.md), so jax's own jit with its own defaults."""
 
 __all__ = [
-    "Data", "ElementaryJoint", "Flags", "GeneralJoint", "JointType", "Model", "ModelSpec", "Parameter", "ParseError", "Reactions",
-    "State", "UnsupportedWarning", "bias", "body_inertia", "build", "camera_poses", "difference", "energy", "forward", "forward_dynamics",
+    "ContactData", "Data", "ElementaryJoint", "Flags", "GeneralJoint", "JointType", "Model", "ModelSpec", "Parameter", "ParseError", "Reactions",
+    "State", "UnsupportedWarning", "bias", "body_inertia", "build", "camera_poses", "contacts", "difference", "energy", "forward", "forward_dynamics",
     "gaps", "geom_poses", "init", "integrate", "inverse_dynamics", "jacobian", "jit", "kinematics", "light_poses", "load", "loads",
     "make_env", "mass_matrix", "models", "parse", "parse_text", "passive", "project", "randomize", "reactions", "register_joint",
     "rollout", "sensors", "site_poses", "smooth_acceleration", "state_from_poses", "step", "sysid", "with_integrator", "with_room",

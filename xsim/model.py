@@ -459,7 +459,9 @@ class Data:
     bias, passive, tau, actuator: generalized forces (*batch, nv); actuator_force, actuator_length (*batch, actuators), act_rate
     (*batch, na): of the actuators; element: that of springs, bushings, motors and loads
     between bodies; constraint: that of all constraints (holonomic rows and prescribed dofs; soft ones; dry friction, limits and
-    servos that are impulses as the mean over a step). sensor: (*batch, nsensordata).
+    servos that are impulses as the mean over a step). external_force, external_moment (*batch, nbody, 3): what contacts, connects and
+    welds do to each body, the moment about the body frame's origin. residual (*batch,): the largest error of the forces of soft
+    constraints beside the largest force. sensor: (*batch, nsensordata).
     flags: what this evaluation would set in the state.
     """
 
@@ -479,5 +481,8 @@ class Data:
     act_rate: Any
     element: Any
     constraint: Any
+    external_force: Any
+    external_moment: Any
+    residual: Any
     sensor: Any
     flags: Any

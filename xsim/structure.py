@@ -154,6 +154,7 @@ class MeshInfo(NamedTuple):
 
     vertices: Table
     faces: Table
+    hull: Table | None = None
 
 
 class HfieldInfo(NamedTuple):

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from ..structure import Topology
 from .cones import Cones
-from .contacts import contact_cones, find_contacts, has_contacts, lanes_of
+from .contacts import Found, contact_cones, find_contacts, has_contacts, lanes_of
 from .kinematics import frames
 from .soft import Rows, has_rows, soft_rows
 from .system import System
@@ -73,8 +73,10 @@ class Constraints(NamedTuple):
         return Constraints(rows, tuple(c.fitted(lanes) for c in self.cones), self.crowded)
 
 
-def constraints(system: System, q, v) -> Constraints | None:
-    """Of a state; None for a model without. The last axis of the arrays is that of the lanes, one where there is no batch."""
+def constraints(system: System, q, v, found: list[Found] | None = None) -> Constraints | None:
+    """Of a state; None for a model without. found: its contacts, where they are known already.
+
+    The last axis of the arrays is that of the lanes, one where there is no batch."""
     top = system.topology
     if not has_soft(top):
         return None
@@ -82,7 +84,7 @@ def constraints(system: System, q, v) -> Constraints | None:
     rows = soft_rows(system, frame, q, v, tendons(system, frame, q)).lifted() if has_rows(top) else None
     if not has_contacts(top):
         return Constraints(rows, ())
-    found = find_contacts(system, frame)
+    found = find_contacts(system, frame) if found is None else found
     crowded = 0.0
     for one in found:
         crowded = jnp.maximum(crowded, jnp.where(one.crowded, 1.0, 0.0))

@@ -18,6 +18,7 @@ from ..structure import PairsInfo, Topology
 from .collide.shapes import Shape, Touch
 from .collide.touching import collide, count_of
 from .cones import Cones
+from .dense import added
 from .kinematics import Frames
 from .soft import TINY, impedance, reference
 from .surfaces import Numbers, column, joined, numbers, picked, table
@@ -259,10 +260,15 @@ def _of_pairs(found: Found, x):
 
 def _signs(found: Found, dtype):
     """Which dofs move the geoms apart: (nv, contacts, lanes or 1), 1, -1 or 0."""
-    table = found.of.sign[found.of.pair].T
+    return _by_contact(found, found.of.sign.T, dtype)
+
+
+def _by_contact(found: Found, of_pairs: np.ndarray, dtype):
+    """Fixed numbers of pairs (n, pairs) for each contact: (n, contacts, lanes or 1)."""
+    of_candidates = of_pairs[:, found.of.pair]
     if isinstance(found.which, np.ndarray):
-        return jnp.asarray(table[:, found.which, None], dtype)
-    return jnp.asarray(table, dtype)[:, found.which]
+        return jnp.asarray(of_candidates[:, found.which, None], dtype)
+    return jnp.asarray(of_candidates, dtype)[:, found.which]
 
 
 @stage
@@ -309,16 +315,20 @@ def _softness(distance, numbers: Numbers, mobility, impratio, dt, d: int, ellipt
     return stiffness, weights, damping, jnp.where(there, k * strength * inside, 0.0), there
 
 
+def contact_numbers(system: System, found: list[Found]) -> list[Numbers]:
+    """Of each class, for its contacts."""
+    return [jax.tree.map(functools.partial(_of_pairs, own), of_pairs) for own, of_pairs in zip(found, system.meeting.numbers, strict=True)]
+
+
 def contact_cones(system: System, frame: Frames, v, found: list[Found]) -> tuple[Cones, ...]:
     """The rows of all contacts, by class."""
     lanes = jnp.broadcast_shapes(lanes_of(system, frame), *(x.shape for x in v if isinstance(x, jax.Array)))
     full, top, out = lanes or (1,), system.topology, []
     velocity = column(list(v))
-    for own, meet, moved in zip(found, system.meeting.numbers, system.meeting.mobility, strict=True):
+    for own, of_each, moved in zip(found, contact_numbers(system, found), system.meeting.mobility, strict=True):
         d = own.of.condim
-        numbers = jax.tree.map(functools.partial(_of_pairs, own), meet)
         stiffness, weights, damping, pull, there = _softness(
-            own.distance, numbers, _of_pairs(own, moved[0]), system.cone.impratio[0], system.dt, d, top.cone == "elliptic",
+            own.distance, of_each, _of_pairs(own, moved[0]), system.cone.impratio[0], system.dt, d, top.cone == "elliptic",
             "refsafe" not in top.disabled,
         )  # fmt: skip
         J = _jacobian(system, frame, own, full)
@@ -330,3 +340,56 @@ def contact_cones(system: System, frame: Frames, v, found: list[Found]) -> tuple
         cones = cones._replace(offset=offset, weight=weight, stiffness=jnp.broadcast_to(stiffness, (n, *full)))
         out.append(cones)
     return tuple(out)
+
+
+# ---- what contacts do to bodies -----------------------------------------------------------------------------------------------
+
+
+def contact_forces(kept: tuple[Cones, ...], a) -> list:
+    """Of each class the forces (contacts, d, lanes) along the contacts' frames, at an acceleration."""
+    a = jnp.stack(list(a))
+    a = a[:, None] if a.ndim == 1 else a
+    return [cones.force(cones.along(a) + cones.offset) for cones in kept]
+
+
+def wrench_of(found: Found, force) -> tuple:
+    """Force on the second geom at the contact's point, and moment about it, world axes: components (contacts, lanes)."""
+    axes = (found.normal, *found.tangents)
+    parts = [force[:, k] for k in range(force.shape[1])]
+    push = _combination(axes, parts[:3])
+    return push, _combination(axes, parts[3:])
+
+
+def _combination(axes, numbers):
+    out = (jnp.zeros_like(axes[0][0]),) * 3
+    for axis, x in zip(axes, numbers, strict=False):
+        out = vadd(out, scale(axis, x))
+    return out
+
+
+def body_wrenches(system: System, found: list[Found], forces: list) -> list[tuple]:
+    """Per body the force of all contacts on it and its moment about the world's origin, world axes: (force, moment), components
+    (lanes,), one lane without a batch."""
+    count, total = len(system.topology.bodies), None
+    for own, force in zip(found, forces, strict=True):
+        push, moment = wrench_of(own, force)
+        moment = vadd(moment, cross(own.point, push))
+        sign = _body_signs(own, system.topology, push[0].dtype)
+        sums = [added([s * x for s, x in zip(jnp.swapaxes(sign, 0, 1), part, strict=True)]) for part in (*push, *moment)]
+        total = sums if total is None else [a + b for a, b in zip(total, sums, strict=True)]
+    assert total is not None
+    return [(tuple(total[k][i] for k in range(3)), tuple(total[3 + k][i] for k in range(3))) for i in range(count)]
+
+
+def _body_signs(found: Found, topology: Topology, dtype):
+    """(bodies, contacts, lanes or 1): 1 for the body of the second geom, -1 for that of the first."""
+    table = np.zeros((len(topology.bodies) + 1, len(found.of.geoms)), np.int8)
+    for i, (one, two) in enumerate(found.of.geoms.tolist()):
+        table[topology.geoms[one].body, i] -= 1
+        table[topology.geoms[two].body, i] += 1
+    return _by_contact(found, table[:-1], dtype)
+
+
+def geoms_of(found: Found):
+    """Numbers of the two geoms of each contact: (2, contacts, lanes or 1)."""
+    return _by_contact(found, found.of.geoms.T, jnp.int32)

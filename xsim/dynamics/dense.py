@@ -26,17 +26,17 @@ class Cholesky:
     """Factor L of a symmetric positive definite matrix (n, n, lanes), L L^T.
 
     Column by column in a loop, every operation over all environments: a small program whatever the size. A pivot that is zero to rounding
-    (a motion without inertia) is replaced by 1; ``pivot`` is 0 then.
+    (a motion without inertia; less than ``slack`` roundings) is replaced by 1; ``pivot`` is 0 then.
     """
 
-    def __init__(self, matrix):
+    def __init__(self, matrix, slack: float = 32.0):
         n, eps = len(matrix), float(jnp.finfo(matrix.dtype).eps)
         self.place = jnp.arange(n).reshape(n, *(1,) * (matrix.ndim - 2))
 
         def column(k, carry):
             rest, lower, inverse, pivot = carry
             square = rest[k, k]
-            usable = square > 32 * eps * jnp.abs(matrix[k, k])
+            usable = square > slack * eps * jnp.abs(matrix[k, k])
             once = 1.0 / jnp.sqrt(jnp.where(usable, square, 1.0))
             own = jnp.where(self.place > k, rest[k] * once, 0.0)
             return rest - own[:, None] * own[None], lower.at[k].set(own), inverse.at[k].set(once), jnp.where(usable, pivot, 0.0)
@@ -65,6 +65,37 @@ def added(terms: list):
     while len(terms) > 1:
         terms = [terms[i] + terms[i + 1] if i + 1 < len(terms) else terms[i] for i in range(0, len(terms), 2)]
     return terms[0]
+
+
+class Bordered:
+    """Solutions of H x - J^T y = b, -J x = c: H (n, n, lanes) symmetric positive definite, J (m, n, lanes), None for no rows.
+
+    Rows of J that depend on those before them get no multiplier of their own to speak of (their pivot is zero to rounding)."""
+
+    def __init__(self, matrix, rows=None):
+        self.matrix, self.rows = matrix, rows
+        self.factor = Cholesky(matrix)
+        if rows is not None:
+            self.moved = jax.vmap(self.factor.solve, 1, 1)(jnp.swapaxes(rows, 0, 1))  # H^-1 J^T, (n, m, lanes)
+            self.schur = Cholesky(added([row[:, None] * w[None] for row, w in zip(jnp.swapaxes(rows, 0, 1), self.moved, strict=True)]), 1e3)
+
+    def solve(self, b, c=None):
+        """x and y (None without rows)."""
+        x = self.factor.solve(b)
+        if self.rows is None:
+            return x, None
+        y = -self.schur.solve(c + times(self.rows, x))
+        return x + times(self.moved, y), y
+
+    def multiply(self, x, y=None):
+        """H x - J^T y and -J x."""
+        out = times(self.matrix, x)
+        return (out, None) if self.rows is None else (out - pulled(self.rows, y), -times(self.rows, x))
+
+
+def pulled(rows, y):
+    """J^T y."""
+    return added([row * z[None] for row, z in zip(rows, y, strict=True)])
 
 
 def fit(x, lanes: tuple[int, ...]):

@@ -42,8 +42,8 @@ class Motion(NamedTuple):
     symmetrized, "free" so but all of the dofs of `lone_free`, "full" all.
     closing: per holonomic row, what its second derivative is to be more than zero; none for the rows after its end.
     ahead: the time at whose end springs, dampers and bushings between bodies act, by their slopes (0.0: as they are now).
-    soft: soft constraints, None for none. Their forces are those without what acts implicitly, which then moves under them (MuJoCo): the
-    solution is that acceleration, then, where something acts implicitly, the one that it leads to.
+    soft: soft constraints, None for none. Under MuJoCo's rules their forces are those without what acts implicitly, which then moves under
+    them: the solution is that acceleration, then, where something acts implicitly, the one that it leads to.
     """
 
     system: System
@@ -74,7 +74,7 @@ class Terms(NamedTuple):
     damping: Quadratic
     loads: list  # (factor, Quadratic) pairs added to the mass matrix
     stiffness: Quadratic | None  # None where springs act explicitly
-    jacobian: list  # of the holonomic rows
+    jacobian: list  # of the holonomic rows; beside soft constraints also of prescribed dofs
     soft: list  # (row, G, force per rate of the row) of what acts at the end of the step
     taut: list  # tendons
     driven: list  # what the actuators act on
@@ -90,7 +90,8 @@ def evaluate(m: Motion) -> Terms:
     frame = frames(system, m.q)
     damping = quadratic(system, frame, system.damping, "damper")
     loads = [(1.0, quadratic(system, frame, system.armature, "armature")), (system.regularization, Quadratic([1.0] * len(m.v), {}))]
-    later = loads if m.soft is None else []
+    staged = m.soft is not None and bool(system.topology.rules)
+    later = [] if staged else loads
     stiffness = None
     if not _constant(m.damped, 0.0):
         later.append((m.damped, damping))
@@ -105,8 +106,10 @@ def evaluate(m: Motion) -> Terms:
         dofs = lone_free(system) if m.slopes == "free" else None
         later.append((system.dt, full_slopes(system, frame, inertia, m.q, m.v, m.act, m.ctrl, taut, driven, dofs)))
     soft = [] if _constant(m.ahead, 0.0) else ahead_rows(system, frame, m.q, m.v, m.ahead)
-    holonomic, later = holonomic_rows(system, frame), [] if m.soft is None else later
-    return Terms(frame, inertia, damping, loads, stiffness, holonomic, soft, taut, driven, later)
+    jacobian = holonomic_rows(system, frame)
+    if m.soft is not None:
+        jacobian = [*jacobian, *([(i, 1.0)] for i, h in enumerate(m.hold) if h is not None)]
+    return Terms(frame, inertia, damping, loads, stiffness, jacobian, soft, taut, driven, later if staged else [])
 
 
 def ahead_rows(system: System, frame: Frames, q, v, dt) -> list:
@@ -125,24 +128,29 @@ def with_fall(force: list, soft: list, v, a) -> list:
 
 
 def residual(m: Motion, x, terms: Terms | None = None) -> list:
-    """What is zero at the solution x: the acceleration, then the multipliers of the holonomic rows, or the later acceleration of a motion
-    with soft constraints (None: all zero, and no soft constraints).
+    """What is zero at the solution x: the acceleration, then the multipliers of the holonomic rows, then, where something moves under the
+    forces of soft constraints, the later acceleration (None: all zero, and no soft constraints).
 
     Inverse dynamics of the acceleration minus applied, passive and constraint forces, then the rows' equations. Prescribed dofs
-    take their acceleration from ``m.hold`` and have no equation.
+    take their acceleration from ``m.hold`` and have no equation; beside soft constraints they are rows like the others.
     """
     t, n = terms or evaluate(m), len(m.v)
-    a, y = (None, [0.0] * len(t.jacobian)) if x is None else (x[:n], x[n:])
-    if m.soft is not None:
-        balance = _smooth_balance(m, t, a, [])
-        return balance if a is None else [*_less_force(m.soft, balance, a), *(_late_balance(m, t, a, y) if t.later else ())]
-    balance = _smooth_balance(m, t, a, y)
-    if m.hold:
-        balance = [b if h is None else 0.0 for b, h in zip(balance, m.hold, strict=True)]
+    rows = n + len(t.jacobian)
+    a, y, late = (None, [0.0] * len(t.jacobian), []) if x is None else (x[:n], x[n:rows], x[rows:])
     wanted = [neg(r) for r in holonomic_rates(m.system, t.frame, m.q, m.v)]
     for i, c in enumerate(m.closing):
         wanted[i] = add(wanted[i], c)
-    return [*balance, *(sub(c, 0.0 if a is None else row_times(row, a)) for c, row in zip(wanted, t.jacobian, strict=True))]
+    if m.soft is not None:
+        balance = _smooth_balance(m._replace(hold=()), t, a, y)
+        wanted += [h for h in m.hold if h is not None]
+        if a is not None:
+            balance, late = _less_force(m.soft, balance, a), _late_balance(m, t, a, late) if t.later else []
+    else:
+        balance = _smooth_balance(m, t, a, y)
+        if m.hold:
+            balance = [b if h is None else 0.0 for b, h in zip(balance, m.hold, strict=True)]
+    gaps = [sub(c, 0.0 if a is None else row_times(row, a)) for c, row in zip(wanted, t.jacobian, strict=True)]
+    return [*balance, *gaps, *late]
 
 
 def _smooth_balance(m: Motion, t: Terms, a, y) -> list:
@@ -214,14 +222,19 @@ def _softly(m: Motion, terms: Terms, full) -> tuple:
     """What `implicit` asks for, of a motion with soft constraints."""
     system = m.system
     assert m.soft is not None
-    loaded = [full(row) for row in effective_mass(m, terms)]
+    loaded = [full(row) for row in effective_mass(m._replace(hold=()), terms)]
     lower = {(i, j): x for i, row in enumerate(loaded) for j, x in zip((*system.tables.before[i], i), row, strict=True)}
     mass = assembled(lower | {(j, i): x for (i, j), x in lower.items()}, (len(m.v),) * 2)
-    right = jnp.stack(full([neg(r) for r in residual(m, None, terms)]))
-    kept = m.soft.fitted(right.shape[1:])
-    least = minimize(mass, right, kept)
-    matrix, a = Stiffened(mass + kept.curvature(least.x)), list(least.a)
-    others = [matrix.factor.pivot, least.found]
+    both = jnp.stack(full([neg(r) for r in residual(m, None, terms)]))
+    n = len(m.v)
+    right, wanted = both[:n], -both[n:]
+    for (_, g, _), row in zip(terms.soft, _dense([row for row, *_ in terms.soft], n, right[0]) if terms.soft else (), strict=True):
+        mass = mass + mul(g, row[:, None] * row[None])
+    hard = _dense(terms.jacobian, n, right[0]) if terms.jacobian else None
+    kept = m.soft.fitted(both.shape[1:])
+    least = minimize(mass, right, kept, hard, wanted)
+    matrix, a = Stiffened(mass + kept.curvature(least.x), hard), [*least.a, *(() if hard is None else least.y)]
+    others = [matrix.bordered.factor.pivot, least.found]
     if not terms.later:
         return matrix, a, others
     if m.slopes in UNSYMMETRIC:
@@ -232,23 +245,32 @@ def _softly(m: Motion, terms: Terms, full) -> tuple:
     return staged, [*a, *staged.moved(multiply(system, loaded, a))], others
 
 
+def _dense(rows: list, n: int, like):
+    """Rows [(dof, coefficient), ...] as a matrix (rows, n, lanes)."""
+    return assembled({(i, dof): x for i, row in enumerate(rows) for dof, x in row}, (len(rows), n), like)
+
+
 class Solved(NamedTuple):
     """a: the acceleration. multipliers: of the holonomic rows. pivot: 0 where the mass matrix is singular. found: 0 where the forces of
-    soft constraints were not. crowded: 1 where contacts had no room."""
+    soft constraints were not. crowded: 1 where contacts had no room. early: the acceleration at which soft constraints have their
+    forces."""
 
     a: list
     multipliers: list
     pivot: object
     found: object
     crowded: object = 0.0
+    early: list | None = None
 
 
 def acceleration(m: Motion) -> Solved:
     """The acceleration at which the residual is zero."""
-    n = len(m.v)
+    n, rows = len(m.v), 0
 
     def primal(m: Motion, full):
+        nonlocal rows
         terms = evaluate(m)
+        rows = len(terms.jacobian)
         if m.soft is not None:
             return _softly(m, terms, full)
         if m.slopes in UNSYMMETRIC:
@@ -262,10 +284,8 @@ def acceleration(m: Motion) -> Solved:
 
     if m.slopes in UNSYMMETRIC and (m.hold or has_rows(m.system.topology)):
         raise ValueError("the integrator implicit is for models without holonomic constraints and prescribed motion; choose implicitfast")
-    if m.soft is not None and (m.hold or has_rows(m.system.topology)):
-        raise ValueError("soft constraints beside holonomic constraints or prescribed motion are not supported")
     x, (pivot, found) = implicit(m, primal, residual)
     if m.soft is not None:
-        return Solved(x[-n:], [], pivot, found, m.soft.crowded)
+        return Solved(x[n + rows :] or x[:n], x[n : n + rows], pivot, found, m.soft.crowded, x[:n])
     a = [y if h is None else h for y, h in zip(x[:n], m.hold, strict=True)] if m.hold else x[:n]
-    return Solved(a, x[n:], pivot, found)
+    return Solved(a, x[n:], pivot, found, early=a)

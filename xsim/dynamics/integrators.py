@@ -46,12 +46,13 @@ class Moving(NamedTuple):
 
 class Change(NamedTuple):
     """What an integrator's velocity step makes of a state. pivot, solved: 0 where the mass matrix is singular, the impulses not found;
-    crowded: 1 where contacts had no room."""
+    crowded: 1 where contacts had no room. early: see `Solved`."""
 
     v: list
     pivot: object
     solved: object
     crowded: object = 0.0
+    early: list | None = None
 
 
 def _velocity(system: System, s: Moving, tau, ctrl, damped, sprung, ahead=0.0, slopes="") -> Change:
@@ -61,10 +62,10 @@ def _velocity(system: System, s: Moving, tau, ctrl, damped, sprung, ahead=0.0, s
     soft = constraints(system, s.q, s.v)
     x = acceleration(Motion(system, s.q, s.v, driven.tau, *inputs, damped, sprung, driven.hold, closed, ahead, slopes, soft))
     moved = shifted(s.v, x.a, system.dt)
-    if soft is not None:
-        return Change(moved, x.pivot, x.found, x.crowded)
-    v, solved = apply_impulses(system, s.q, moved, driven.servo)
-    return Change(v, x.pivot, solved)
+    if soft is None or rows(system.topology):
+        moved, solved = apply_impulses(system, s.q, moved, driven.servo)
+        return Change(moved, x.pivot, solved if soft is None else mul(solved, x.found), x.crowded, x.early)
+    return Change(moved, x.pivot, x.found, x.crowded, x.early)
 
 
 def _implicit_damping(system: System, s: Moving, tau, ctrl) -> Change:
@@ -184,7 +185,7 @@ def advance(system: System, s: Moving, tau, ctrl) -> Moving:
         q, v, act, pivot, solved, crowded = _rk4(system, s, tau, ctrl)
         open_rows = has_rows(system.topology)
     else:
-        v, pivot, solved, crowded = step_velocity(system, s, tau, ctrl)
+        v, pivot, solved, crowded, _ = step_velocity(system, s, tau, ctrl)
         q = integrate(system, s.q, v, system.dt)
         act = next_activations(system, s.act, activation_rates(system, s.act, controls), system.dt)
         open_rows = active(system)  # couplings are closed by the acceleration of these rules

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..model import Model
 from .dense import stacked
-from .integrators import RUNGE_KUTTA, Moving, advance
+from .integrators import RUNGE_KUTTA, Health, Moving, advance
 from .kinematics import frames, link_inertias
 from .lanes import make_lanes, spread
 from .prepare import prepare
@@ -85,7 +85,7 @@ def _pulled(model: Model, search: Search, wanted: list[int]):
         system = prepare(model, lanes)
         zero = jnp.zeros(width)
         q = [zero + x for x in model.topology.initial[0]]
-        start = Moving(q, [zero] * model.nv, [zero] * model.na, zero, zero, zero, zero)
+        start = Moving(q, [zero] * model.nv, [zero] * model.na, zero, Health(zero, zero, zero, zero))
 
         def step(moving: Moving, _):
             v = [x * math.exp(-search.timestep / max(0.01, search.timeconst)) for x in moving.v]

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from .constraints import Constraints
-from .dense import Cholesky, added, times
+from .dense import Bordered, added, pulled, times
 
 STEPS = 100
 SEARCHES = 30
@@ -24,9 +24,11 @@ NEAR = 0.75  # power of the rounding below which, beside the energy, that may be
 
 
 class Minimum(NamedTuple):
-    """a (nv, lanes). x: J a + offset there. found: 0.0 where the bound on steps came first. steps: how many were taken (all lanes)."""
+    """a (nv, lanes). y (m, lanes): multipliers of the hard rows, None without. x: J a + offset at a. found: 0.0 where the bound on steps
+    came first. steps: how many were taken (by all lanes)."""
 
     a: object
+    y: object
     x: tuple
     found: object
     steps: object
@@ -34,6 +36,7 @@ class Minimum(NamedTuple):
 
 class _Carry(NamedTuple):
     a: object
+    y: object
     x: tuple
     fell: object  # decrement of the last step
     scale: object  # of the energy
@@ -41,20 +44,21 @@ class _Carry(NamedTuple):
     count: object
 
 
-def minimize(mass, right, kept: Constraints) -> Minimum:
-    """mass (nv, nv, lanes), right (nv, lanes)."""
+def minimize(mass, right, kept: Constraints, hard=None, wanted=None) -> Minimum:
+    """mass (nv, nv, lanes), right (nv, lanes). hard (m, nv, lanes), wanted (m, lanes): rows with hard a = wanted, None for none."""
     eps = float(jnp.finfo(right.dtype).eps)
 
     # Without the constraints; they act from there on.
-    free = Cholesky(mass).solve(right)
+    free, y = Bordered(mass, hard).solve(right, None if hard is None else -wanted)
     work = jnp.abs(added(list(free * right)))
 
     def step(c: _Carry) -> _Carry:
         pull = kept.pulled(kept.force(c.x))
         heavy = times(mass, c.a)
         slope = heavy - right - pull
-        small = (jnp.abs(slope) <= SLACK * eps * (jnp.abs(heavy) + jnp.abs(right) + jnp.abs(pull))).all(0)
-        p = -Cholesky(mass + kept.curvature(c.x)).solve(slope)
+        p, y = Bordered(mass + kept.curvature(c.x), hard).solve(-slope, None if hard is None else times(hard, c.a) - wanted)
+        held = 0.0 if hard is None else pulled(hard, y)
+        small = (jnp.abs(slope - held) <= SLACK * eps * (jnp.abs(heavy) + jnp.abs(right) + jnp.abs(pull) + jnp.abs(held))).all(0)
         decrement = -added(list(p * slope))
         scale = jnp.maximum(c.scale, decrement)
         stalled = (decrement <= eps**NEAR * scale) & (decrement >= STALLED * c.fell)
@@ -69,14 +73,15 @@ def minimize(mass, right, kept: Constraints) -> Minimum:
         stay = c.done | small | stalled | ~jnp.isfinite(slope).all(0)  # a state that is lost keeps no other waiting
         a = jnp.where(stay, c.a, a)
         x = tuple(jnp.where(stay, old, new) for old, new in zip(c.x, x, strict=True))
-        return _Carry(a, x, jnp.where(reach == 1.0, decrement, jnp.inf), scale, stay | settled, c.count + 1)
+        y = None if hard is None else jnp.where(stay, c.y, y)
+        return _Carry(a, y, x, jnp.where(reach == 1.0, decrement, jnp.inf), scale, stay | settled, c.count + 1)
 
     def unfinished(c: _Carry):
         return ~c.done.all() & (c.count < STEPS)
 
-    start = _Carry(free, kept.at(free), jnp.full_like(work, jnp.inf), work, jnp.zeros_like(work, bool), 0)
+    start = _Carry(free, y, kept.at(free), jnp.full_like(work, jnp.inf), work, jnp.zeros_like(work, bool), 0)
     end = jax.lax.while_loop(unfinished, step, start)
-    return Minimum(end.a, end.x, jnp.where(end.done, 1.0, 0.0).astype(right.dtype), end.count)
+    return Minimum(end.a, end.y, end.x, jnp.where(end.done, 1.0, 0.0).astype(right.dtype), end.count)
 
 
 def _search(mass, right, kept: Constraints, c: _Carry, p, dx):

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 
 from ..spatial import (
@@ -36,6 +37,7 @@ from ..spatial import (
 )
 from .actuation import Effort
 from .cameras import cameras
+from .contacts import body_wrenches, lanes_of
 from .kinematics import Frames, body_poses, point_acceleration, point_velocity
 from .rays import Ray, Target, cast
 from .soft import Kept, Wrench, has_rows, kept
@@ -56,11 +58,16 @@ class Spot(NamedTuple):
 class Facts:
     """What the sensors of one evaluation read; what none asks for is never computed.
 
-    a: generalized acceleration. velocity, acceleration: of the links, spatial, about the reference points. views: camera numbers.
+    early: generalized acceleration at which soft constraints have their forces. velocity, acceleration: of the links, spatial, about the
+    reference points. views: camera numbers. found, forces: contacts by class, and what they do (see `contacts.contact_forces`).
     """
 
-    def __init__(self, system: System, frame: Frames, q, v, a, time, velocity, acceleration, effort: Effort | None, views, magnetic):
-        self.system, self.frame, self.q, self.v, self.a, self.time = system, frame, q, v, a, time
+    def __init__(
+        self, system: System, frame: Frames, q, v, early, time, velocity, acceleration, effort: Effort | None, views, magnetic, found=(),
+        forces=(),
+    ):  # fmt: skip
+        self.system, self.frame, self.q, self.v, self.early, self.time = system, frame, q, v, early, time
+        self.found, self.forces = found, forces
         self.velocity, self.acceleration, self.effort, self.views, self.magnetic = velocity, acceleration, effort, views, magnetic
 
     @functools.cached_property
@@ -93,16 +100,28 @@ class Facts:
     def loads(self) -> list:
         """Of every body, the force that its parent exerts on it and on what hangs on it, about the world's origin."""
         own = [self._load(i) for i in range(len(self.system.bodies))]
+        own = [_less(load, push) for load, push in zip(own, self.pushes, strict=True)]
+        return sums(self.system, own, madd, Force(ZERO3, ZERO3))
+
+    @functools.cached_property
+    def pushes(self) -> list[Force]:
+        """What contacts, connects and welds do to each body, about the world's origin."""
+        out = [Force(ZERO3, ZERO3)] * len(self.system.bodies)
         for one in self.kept:
             if one.row.acts is not None:
-                _take(own, one.row.acts, one.force)
-        return sums(self.system, own, madd, Force(ZERO3, ZERO3))
+                _add(out, one.row.acts, one.force)
+        if self.found:
+            flat = not lanes_of(self.system, self.frame)
+            for i, both in enumerate(body_wrenches(self.system, list(self.found), list(self.forces))):
+                push, moment = jax.tree.map(lambda x: x[0], both) if flat else both
+                out[i] = madd(out[i], Force(moment, push))
+        return out
 
     @functools.cached_property
     def kept(self) -> list[Kept]:
         if not has_rows(self.system.topology):
             return []
-        return kept(self.system, self.frame, self.q, self.v, self.tendons, self.a)
+        return kept(self.system, self.frame, self.q, self.v, self.tendons, self.early)
 
     @functools.cached_property
     def ranges(self) -> dict:
@@ -188,9 +207,9 @@ def _load(pose: Pose, inertia: Inertia, velocity: Motion, acceleration: Motion, 
     return madd(momentum(own, free), cross_force(velocity, momentum(own, velocity)))
 
 
-def _take(loads: list, acts: Wrench, force) -> None:
-    """Take from the loads of two bodies what a constraint does to them."""
-    for body, point, sign in zip(acts.bodies, acts.points, (-1.0, 1.0), strict=True):
+def _add(loads: list, acts: Wrench, force) -> None:
+    """Add to what pushes two bodies what a constraint does to them."""
+    for body, point, sign in zip(acts.bodies, acts.points, (1.0, -1.0), strict=True):
         if body >= 0:
             loads[body] = _added(loads[body], point, acts.force, acts.moment, mul(sign, force))
 
@@ -199,6 +218,11 @@ def _take(loads: list, acts: Wrench, force) -> None:
 def _added(load: Force, point, force, moment, factor) -> Force:
     pushed = scale(force, factor)
     return madd(load, Force(vadd(cross(point, pushed), scale(moment, factor)), pushed))
+
+
+@stage
+def _less(load: Force, push: Force) -> Force:
+    return Force(vsub(load.ang, push.ang), vsub(load.lin, push.lin))
 
 
 @stage

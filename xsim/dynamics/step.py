@@ -15,12 +15,13 @@ import jax
 import jax.numpy as jnp
 
 from ..model import Camera, Data, Flags, Light, Model, State
-from ..spatial import one_region
+from ..spatial import cross, one_region, stage, vsub
 from . import kinematics as kin
 from .actuation import activation_rates, effort
 from .actuators import PRESCRIBED, drive, split_controls
 from .cameras import cameras, lights
-from .constraints import constraints, has_soft
+from .constraints import Constraints, constraints, has_soft
+from .contacts import contact_forces, find_contacts, has_contacts
 from .equation import Motion as Equation
 from .equation import Solved, acceleration
 from .forces import element_energy, element_force
@@ -217,11 +218,10 @@ def smooth_acceleration(model: Model, q, v, tau=None, ctrl=None, time=None, act=
     return c.join(smooth(c).a)
 
 
-def smooth(c: Call, soft: bool = False) -> Solved:
-    """The solution of the equation of motion under smooth forces; soft: and soft constraints."""
+def smooth(c: Call, kept: Constraints | None = None) -> Solved:
+    """The solution of the equation of motion under smooth forces and soft constraints."""
     driven = drive(c.system, c.v, c.tau, c.ctrl)
     inputs = tuple(c.act), tuple(split_controls(c.system.topology, c.ctrl).actuators)
-    kept = constraints(c.system, c.q, c.v) if soft else None
     return acceleration(Equation(c.system, c.q, c.v, driven.tau, *inputs, hold=driven.hold, soft=kept))
 
 
@@ -232,17 +232,17 @@ def forward_dynamics(model: Model, q, v, tau=None, ctrl=None, time=None, act=Non
     Where dry friction, limits or servos act, which are impulses on the velocity, it is the mean over one step of the model's rule.
     """
     c = Call(model, q, v, tau, ctrl=ctrl, time=time, act=act)
-    return c.join(_total(c).a)
+    return c.join(total_acceleration(c, constraints(c.system, c.q, c.v)).a)
 
 
-def _total(c: Call) -> Solved:
-    """The acceleration under everything that acts."""
+def total_acceleration(c: Call, kept: Constraints | None) -> Solved:
+    """The acceleration under everything that acts; kept: the soft constraints."""
     if not impulse_rows(c.system.topology):
-        return smooth(c, soft=True)
+        return smooth(c, kept)
     zero = jnp.zeros((), c.dtype)
     change = step_velocity(c.system, Moving(c.q, c.v, c.act, zero, Health(zero, zero, zero, zero)), c.tau, c.ctrl)
     a = [(new - old) / c.system.dt for new, old in zip(change.v, c.v, strict=True)]
-    return Solved(a, [], change.pivot, change.solved, change.crowded)
+    return Solved(a, [], change.pivot, change.solved, change.crowded, change.early)
 
 
 @compiled
@@ -315,7 +315,9 @@ def forward(model: Model, state: State, ctrl=None, tau=None) -> Data:
     c = Call(model, state.q, state.v, tau, ctrl=ctrl, time=state.time, act=state.act, mocap=state.mocap)
     system = c.system
     frame = kin.frames(system, c.q)
-    solved = _total(c)
+    found = find_contacts(system, frame) if has_contacts(system.topology) else []
+    soft = constraints(system, c.q, c.v, found)
+    solved = total_acceleration(c, soft)
     a = solved.a
     own, velocity = kin.velocities(system, frame, c.v)
     accelerated = kin.accelerations(system, frame, c.q, c.v, a, own, velocity)
@@ -339,13 +341,15 @@ def forward(model: Model, state: State, ctrl=None, tau=None) -> Data:
         actuator = effort(system, frame, c.v, c.act, controls, transmissions(system, frame, c.q, taut))
     driven = zero if actuator is None else actuator.tau
     element = element_force(system, frame, c.q, c.v) if system.topology.forces else zero
-    rows, sensor = zero, []
-    if system.topology.sensors:
-        split = c.lanes.split
-        views, magnetic = _views(model, c.lanes), split(model.medium.magnetic, 2)
-        time = split(jnp.asarray(state.time, c.dtype), 0)
-        facts = Facts(system, frame, c.q, c.v, a, time, velocity, accelerated, actuator, views[0], magnetic[0] if magnetic else None)
-        sensor = sense(facts)
+    split = c.lanes.split
+    views, magnetic = _views(model, c.lanes), split(model.medium.magnetic, 2)
+    time = split(jnp.asarray(state.time, c.dtype), 0)
+    facts = Facts(
+        system, frame, c.q, c.v, solved.early, time, velocity, accelerated, actuator, views[0], magnetic[0] if magnetic else None, found,
+        contact_forces(soft.cones, solved.early) if found else (),
+    )  # fmt: skip
+    sensor = sense(facts)
+    rows, residual = zero, jnp.zeros(())
     kept = impulse_rows(system.topology) or has_rows(system.topology) or has_soft(system.topology)
     if kept or set(PRESCRIBED).intersection(system.topology.drives):
         loads = quadratic(system, frame, system.armature, "armature").times(a)
@@ -353,6 +357,9 @@ def forward(model: Model, state: State, ctrl=None, tau=None) -> Data:
         rows = [f + x + b - p - t - e - u for f, x, b, p, t, e, u in zip(force, loads, bias, passive, tau, element, driven, strict=True)]
         if impulse_rows(system.topology):
             rows = [a + b for a, b in zip(rows, implicit_force(system, frame, c.q, c.v, a), strict=True)]
+        elif soft is not None and not solved.multipliers:
+            residual = _residual(soft, solved.early, rows, bias)
+    pushes = [(f.lin, vsub(f.ang, cross(pose.pos, f.lin))) for f, pose in zip(facts.pushes, poses, strict=True)]
     return Data(
         pos=c.rows([p.pos for p in poses], 3),
         quat=c.rows([p.quat for p in poses], 4),
@@ -370,9 +377,22 @@ def forward(model: Model, state: State, ctrl=None, tau=None) -> Data:
         act_rate=c.join(activation_rates(system, c.act, controls)),
         element=c.join(element),
         constraint=c.join(rows),
+        external_force=c.rows([push for push, _ in pushes], 3),
+        external_moment=c.rows([moment for _, moment in pushes], 3),
+        residual=c.join(residual, 0),
         sensor=c.join(sensor),
         flags=flags.astype(jnp.int32),
     )
+
+
+@stage
+def _residual(soft: Constraints, a, rows, bias):
+    """Largest difference between what the motion takes of the soft constraints and what they give, beside the largest force."""
+    a = jnp.stack(list(a))
+    kept = soft.fitted(a.shape[1:])
+    wrong = jnp.stack([jnp.abs(x - y) for x, y in zip(rows, kept.pulled(kept.force(kept.at(a))), strict=True)]).max(0)
+    most = jnp.stack([jnp.abs(x) + jnp.abs(y) for x, y in zip(rows, bias, strict=True)]).max(0)
+    return wrong / jnp.where(most > 0, most, 1.0)
 
 
 def sensors(model: Model, state: State, ctrl=None, tau=None):

@@ -4,27 +4,32 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from .dense import Cholesky, times
+from .dense import Bordered
 from .solve import factorize, multiply, solve
 from .system import System
 from .unsymmetric import Unsymmetric
 
 
 class Stiffened:
-    """H = M + J^T G J, of the rows of soft constraints that are within their bounds. ``rows``, ``solve``, ``multiply`` are those of
-    `solve.Saddle` without constraints."""
+    """H = M + J^T P'' J of soft constraints with the second derivatives P'' of their potentials, bordered by hard rows.
+    ``rows``, ``solve``, ``multiply`` are those of `solve.Saddle`."""
 
     symmetric = True
 
-    def __init__(self, matrix):
-        self.rows, self.matrix = [None] * len(matrix), matrix
-        self.factor = Cholesky(matrix)
+    def __init__(self, matrix, hard=None):
+        self.rows = [None] * len(matrix)
+        self.bordered = Bordered(matrix, hard)
 
-    def solve(self, b: list, c=()) -> list:
-        return list(self.factor.solve(jnp.stack(b)))
+    def solve(self, b: list, c: list) -> list:
+        return _listed(*self.bordered.solve(jnp.stack(b), jnp.stack(c) if c else None))
 
     def multiply(self, x: list) -> list:
-        return list(times(self.matrix, jnp.stack(x)))
+        n = len(self.rows)
+        return _listed(*self.bordered.multiply(jnp.stack(x[:n]), jnp.stack(x[n:]) if x[n:] else None))
+
+
+def _listed(x, y) -> list:
+    return [*x] if y is None else [*x, *y]
 
 
 class Staged:
@@ -41,8 +46,8 @@ class Staged:
     def solve(self, b: list, c: list, *, transposed: bool = False) -> list:
         if transposed:
             late = self.moved(c, transposed)
-            return [*self.first.solve(_sum(b, multiply(self.system, self.mass, late))), *late]
-        early = self.first.solve(b)
+            return [*self.first.solve(_sum(b, multiply(self.system, self.mass, late)), []), *late]
+        early = self.first.solve(b, [])
         return [*early, *self.moved(_sum(c, multiply(self.system, self.mass, early)))]
 
     def moved(self, b: list, transposed: bool = False) -> list:

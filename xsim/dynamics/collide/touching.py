@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
+import functools
+
+from ...structure import MeshInfo
+from .convex import convex
+from .hulls import Hull, make_hull
 from .shapes import Shape, Touch
+
+try:
+    from .analytic import ANALYTIC
+except ImportError:
+    from . import boxes, planes, round
+
+    ANALYTIC = {tuple(n.split("_")): getattr(m, n) for m in (planes, round, boxes) for n in dir(m) if n.count("_") == 1 and n[0] != "_" and callable(getattr(m, n))}  # noqa
 
 SEVERAL = {
     ("plane", "capsule"): 2, ("plane", "cylinder"): 4, ("plane", "box"): 4, ("plane", "mesh"): 4, ("capsule", "capsule"): 2,
@@ -18,10 +30,14 @@ def count_of(shapes: tuple[str, str]) -> int:
 
 def collide(shapes: tuple[str, str], a: Shape, b: Shape, margin, rules: str) -> list[Touch]:
     """Contacts of geoms of two shapes, as many as `count_of` says. margin (m): those farther apart need not be right."""
-    from . import planes, round
+    a, b = (shape._replace(data=_hull(shape.data)) if kind == "mesh" else shape for kind, shape in zip(shapes, (a, b), strict=True))
+    if shapes not in ANALYTIC:
+        return convex(shapes, a, b)
+    if shapes == ("box", "box"):
+        return ANALYTIC[shapes](a, b, margin, rules)
+    return ANALYTIC[shapes](a, b, margin) if shapes == ("capsule", "capsule") else ANALYTIC[shapes](a, b)
 
-    name = "_".join(shapes)
-    function = getattr(planes, name, None) or getattr(round, name)
-    out = function(a, b, margin) if shapes == ("capsule", "capsule") else function(a, b)
-    assert len(out) == count_of(shapes), shapes
-    return out
+
+@functools.lru_cache(maxsize=256)
+def _hull(mesh: MeshInfo) -> Hull:
+    return make_hull(mesh.vertices.value, None if mesh.hull is None else mesh.hull.value)
