@@ -29,8 +29,8 @@ FORMATS: dict[str, Format] = {
     "x_xy": Format("x_xy XML", xxy.read, ("x_xy",)),
     "mjcf": Format("MuJoCo MJCF", mjcf.read, ("mujoco",), (), ("rules",)),
     "sdf": Format("SDFormat", sdf.read, ("sdf", "model", "gazebo"), (".sdf", ".world"), ("paths",)),
-    "urdf": Format("URDF", urdf.read, ("robot",), (".urdf",), ("paths", "base")),
-    "skel": Format("DART SKEL", skel.read, ("skel",), (".skel",), ("enforce_limits",)),
+    "urdf": Format("URDF", urdf.read, ("robot",), (".urdf",), ("paths", "base", "self_collide")),
+    "skel": Format("DART SKEL", skel.read, ("skel",), (".skel",), ("enforce_limits", "rule")),
     "chrono": Format("Chrono YAML", chrono.read, (), (".yaml", ".yml"), ("gravity", "dt")),
 }
 
@@ -39,7 +39,8 @@ def parse(path, *, format: str | None = None, strict: bool = False, **options) -
     """Read a model file. format: a name of FORMATS, None to find it from the file. strict: what is not read is an error.
 
     Options of one format: ``paths`` (sdf, urdf: folders in which ``model://`` and ``package://`` names are looked up), ``base`` (urdf:
-    ``"free"`` or ``"fixed"``, how the root link is held), ``enforce_limits`` (skel: whether joint limits act), ``gravity`` and ``dt``
+    ``"free"`` or ``"fixed"``, how the root link is held), ``self_collide`` (urdf: whether links touch each other), ``enforce_limits``
+    (skel: whether joint limits act), ``rule`` (skel: ``"dart"`` or ``"soft"``, how limits and dry friction act), ``gravity`` and ``dt``
     (chrono: acceleration of free fall (3,), m/s^2, and step, s, which the model file does not say), ``rules`` (mjcf: ``"3.2"`` or
     ``"4.0"``, the MuJoCo release whose rules hold where releases differ).
     Raises ParseError, TypeError for an option that the format does not have; warns once (`UnsupportedWarning`,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from heapq import heappop, heappush
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,11 +19,12 @@ import numpy as np
 from lxml import etree
 
 from ..jointtypes import JOINT_TYPES
-from ..spec import BodySpec, ConstraintSpec, GeomSpec, InertialSpec, JointSpec, ModelSpec, OptionSpec
+from ..spec import BodySpec, ConstraintSpec, GeomSpec, InertialSpec, JointSpec, ModelSpec, OptionSpec, SurfaceSpec
 from .errors import Notes, ParseError, allowed
 from .poses import Pose, quat_rpy, rotation_matrix
 from .reader import Element, parse_xml
 from .solids import tensor, turned
+from .touching import Meshes, compliant, default_surface, folder_of, is_file, spring_damper, touching, with_soft_limits
 
 __all__ = ["BASES", "TYPES", "read"]
 
@@ -62,8 +64,11 @@ _FOREIGN = {
     "ros2_control": "controller set-up is not read",
     "gazebo": "Gazebo's extensions are not read",
     "mujoco": "MuJoCo's extensions are not read",
-    "contact": "Bullet's contact parameters are not read",
 }
+# Bullet's <contact> in a link; of its numbers these do not act, but for the values at which that makes no difference.
+_BULLET = ("lateral_friction", "rolling_friction", "spinning_friction", "stiffness", "damping", "contact_cfm", "contact_erp")
+_BULLET_UNUSED = {"restitution": (0.0, "contacts do not bounce"), "inertia_scaling": (1.0, "inertias are as written")}
+DT = 0.001  # s
 
 
 class Joint(NamedTuple):
@@ -84,12 +89,15 @@ class Joint(NamedTuple):
         return JOINT_TYPES[self.kind.type].nv
 
 
-def read(data: bytes | str, file: str, notes: Notes, *, paths: Sequence[str | Path] = (), base: str = "free") -> ModelSpec:
+def read(
+    data: bytes | str, file: str, notes: Notes, *, paths: Sequence[str | Path] = (), base: str = "free", self_collide: bool = False
+) -> ModelSpec:
     """ModelSpec of a URDF document.
 
     paths: folders in which the package of a ``package://PACKAGE/rest`` (or ``model://``) mesh name is looked up; a name that is not
     found stays as it is written. base: ``"free"`` (free joint at the identity) or ``"fixed"`` (welded to the world at the identity),
-    how the root link is held unless it is called ``world``.
+    how the root link is held unless it is called ``world``. self_collide: whether links touch each other (those with a joint between
+    them never do); they always touch what is fixed to a root link called ``world``, and the ground of `ModelSpec.with_ground`.
     Raises ParseError, ValueError for an unknown ``base``; adds what is unused or doubtful to ``notes``.
     """
     if base not in BASES:
@@ -108,8 +116,12 @@ def read(data: bytes | str, file: str, notes: Notes, *, paths: Sequence[str | Pa
     joints = {n: _joint_ends(n, element, links) for n, element in _named(root, "joint").items()}
     above, order = _tree(links, joints)
     materials = _materials(root, links, notes)
-    geoms = {n: _geoms(link, materials, folders, notes) for n, link in links.items()}
     inertials = {n: _inertial(link, notes) for n, link in links.items()}
+    meshes, geoms = Meshes(notes), {}
+    files = _Files(folders, folder_of(file), meshes)
+    for n, link in links.items():
+        surface = _surface(link, None if self_collide or n == WORLD else 0, inertials[n].mass, notes)
+        geoms[n] = _geoms(link, materials, files, surface, inertials[n].mass, notes)
 
     world = order[0] == WORLD
     if world and (inertials[WORLD].mass or inertials[WORLD].inertia.any()):
@@ -125,13 +137,16 @@ def read(data: bytes | str, file: str, notes: Notes, *, paths: Sequence[str | Pa
             parent = number.get(above[n].parent, -1)
         bodies.append(BodySpec(n, parent, joint, pose.pos, pose.quat, geoms=geoms[n], inertial=inertials[n], source=links[n].source))
     _note_massless(bodies, notes)
+    scenery = geoms[WORLD] if world else ()
+    meshes.report(tuple(bodies), scenery)
     spec = ModelSpec(
         name=name,
         format="urdf",
-        bodies=tuple(bodies),
-        world_geoms=geoms[WORLD] if world else (),
+        bodies=with_soft_limits(tuple(bodies)),
+        world_geoms=scenery,
         constraints=tuple(_mimics(joints, number, notes)),
-        option=OptionSpec(gravity=np.array([0.0, 0.0, -9.8]), dt=0.001),
+        option=touching(OptionSpec(gravity=np.array([0.0, 0.0, -9.8]), dt=DT), soft=True),
+        meshes=tuple(meshes.specs),
         source=root.source,
     )
     _skip_foreign(root, links, joints, notes)
@@ -449,8 +464,16 @@ _SHAPES = {  # half extents
 }
 
 
-def _geoms(link: Element, materials: Colors, folders: list[Path], notes: Notes) -> tuple[GeomSpec, ...]:
-    """What is drawn and what collides, in document order."""
+class _Files(NamedTuple):
+    """Where meshes are looked up: folders of packages, and the document's own (None: text from nowhere); the hulls of those found."""
+
+    packages: list[Path]
+    home: Path | None
+    meshes: Meshes
+
+
+def _geoms(link: Element, materials: Colors, files: _Files, surface: SurfaceSpec, mass: float, notes: Notes) -> tuple[GeomSpec, ...]:
+    """What is drawn and what collides, in document order. surface: of the link's collisions; mass: of the link, kg."""
     geoms = []
     for element in link.all("visual", "collision"):
         geometry = element.need("geometry")
@@ -465,29 +488,65 @@ def _geoms(link: Element, materials: Colors, folders: list[Path], notes: Notes) 
         if not size.all():
             notes.suspicious(shape.line, f"{shape} in {link}: has no size in some direction")
         pose, visual = _origin(element), element.tag == "visual"
-        geoms.append(
-            GeomSpec(
-                shape.tag, size, pos=pose.pos, quat=pose.quat, name=element.raw("name") or "", visual=visual, collision=not visual,
-                rgba=_rgba(element, materials, notes), file=_mesh(shape, folders) if shape.tag == "mesh" else None,
-                source=element.source,
-            )
+        file, path = _mesh(shape, files) if shape.tag == "mesh" else (None, None)
+        geom = GeomSpec(
+            shape.tag, size, pos=pose.pos, quat=pose.quat, name=element.raw("name") or "", visual=visual, collision=not visual,
+            rgba=_rgba(element, materials, notes), file=file, contact=None if visual else _own_surface(element, surface, mass),
+            source=element.source,
         )  # fmt: skip
+        geoms.append(files.meshes.placed(geom, path, element) if geom.collision and shape.tag == "mesh" else geom)
     return tuple(geoms)
 
 
-def _mesh(shape: Element, folders: list[Path]) -> str:
-    """File of a mesh: in the first folder that has its package and the file in it; else the name as written. It is not opened."""
+def _surface(link: Element, group: int | None, mass: float, notes: Notes) -> SurfaceSpec:
+    """Of the collisions of a link: the default, or what Bullet's ``<contact>`` says. mass: of the link, kg."""
+    surface, contact = default_surface(group), link.child("contact")
+    if contact is None:
+        return surface
+    found = {child.tag: child.number("value", nonnegative=True) for child in contact.all(*_BULLET)}
+    for child in contact.all(*_BULLET_UNUSED):
+        without, text = _BULLET_UNUSED[child.tag]
+        if child.number("value") != without:
+            notes.unsupported(child.line, f"{child} in {contact}: {text}", child.file)
+    slide, roll, spin = (found.get(name, default) for name, default in zip(_BULLET, (surface.friction[0], 0.0, 0.0), strict=False))
+    surface = replace(surface, friction=(slide, spin, roll), condim=6 if roll > 0 else 4 if spin > 0 else 3)
+    if "stiffness" in found or "damping" in found:
+        return replace(surface, soft=spring_damper(found.get("stiffness", np.inf), found.get("damping", 0.0), DT, mass), solmix=1.0)
+    if "contact_erp" in found or "contact_cfm" in found:
+        soft = compliant(min(found.get("contact_erp", 0.2), 1.0), found.get("contact_cfm", 0.0), DT, mass)
+        return replace(surface, soft=soft, solmix=1.0)
+    return surface
+
+
+def _own_surface(collision: Element, surface: SurfaceSpec, mass: float) -> SurfaceSpec:
+    """The surface of a collision: that of its link, or what its ``<contact_coefficients>`` (mu, kp, kd; of old ROS) say."""
+    own = collision.child("contact_coefficients")
+    if own is None:
+        return surface
+    mu, kp, kd = (own.number(name, nonnegative=True) if own.has(name) else None for name in ("mu", "kp", "kd"))
+    if mu is not None:
+        surface = replace(surface, friction=(mu, *surface.friction[1:]))
+    if kp is None and kd is None:
+        return surface
+    return replace(surface, soft=spring_damper(np.inf if kp is None else kp, 0.0 if kd is None else kd, DT, mass), solmix=1.0)
+
+
+def _mesh(shape: Element, files: _Files) -> tuple[str, Path | None]:
+    """File of a mesh: in the first folder that has its package and the file in it, or by its name relative to the document's folder
+    (there or in the folder around it). The name of the first, else as it is written, and the file that is there."""
     name = shape.string("filename")
     scheme, _, rest = name.partition("://")
     package, _, inside = rest.partition("/")
     if scheme in ("package", "model") and package not in ("", ".", "..") and ".." not in inside.split("/"):
-        for folder in folders:
-            try:
-                if (folder / package / inside).is_file():
-                    return str(folder / package / inside)
-            except (OSError, ValueError):  # no name of a file: too long, not encodable
-                continue
-    return name
+        for folder in files.packages:
+            path = folder / package / inside
+            if is_file(path):
+                return str(path), path
+    elif files.home is not None and not name.startswith("/") and "://" not in name and is_file(files.home / name):
+        path = (files.home / name).resolve()
+        if path.is_relative_to(files.home.parent):
+            return name, path
+    return name, None
 
 
 def _color(material: Element, notes: Notes) -> Color | None:

@@ -15,12 +15,14 @@ import numpy as np
 from ...spec import ModelSpec, OptionSpec
 from ..errors import Notes, ParseError
 from ..reader import Element
+from ..touching import touching, with_soft_limits
 from ..tree import Tree, assemble
 from .document import Document, Library, ignore, load, number
 from .frames import Frame, relative
-from .joints import couplings, read_joint
+from .joints import couplings, read_joint, with_stops
 from .links import read_link
 from .structure import Structure, build
+from .surfaces import Contacts
 
 __all__ = ["read"]
 
@@ -44,16 +46,21 @@ def read(data: bytes | str, file: str, notes: Notes, paths: Sequence[str | os.Pa
         element = structure.world.frame.element
         option = _option(structure, document, notes)
         index = {frame: i for i, frame in enumerate(structure.links)}
-        links = [read_link(frame, library, notes) for frame in structure.links]
+        contacts = Contacts(option.dt, notes)
+        links = [read_link(frame, library, contacts, notes) for frame in structure.links]
         joints = [read_joint(frame, structure.world.frame, index, notes) for frame in structure.joints]
         tree = assemble(links, [j.joint for j in joints if j.joint is not None])
+        bodies = with_soft_limits(with_stops(joints, links, tree, option.dt))
+        contacts.meshes.report(bodies)
         spec = ModelSpec(
             name=element.raw("name") or "",
             format="sdf",
-            bodies=tree.bodies,
+            bodies=bodies,
             constraints=(*tree.constraints, *couplings(joints, tree, index)),
             frames=tuple(_frames(structure, tree, index)),
-            option=option,
+            option=touching(option, soft=True),
+            meshes=tuple(contacts.meshes.specs),
+            exclude=tuple((c.bodies[0], c.bodies[1]) for c in tree.constraints),
             source=document.root.source,
         )
         _check(spec)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
@@ -20,7 +21,8 @@ __all__ = ["Shape", "extrusion", "read_shapes"]
 
 @dataclass(frozen=True)
 class Shape:
-    """A geometry in its own frame: kind and size as in GeomSpec, quat: of the kind's z axis. ``of``: where it was read."""
+    """A geometry in its own frame: kind and size as in GeomSpec, quat: of the kind's z axis. ``of``: where it was read. path:
+    of the file that is there."""
 
     kind: str
     size: np.ndarray
@@ -29,6 +31,7 @@ class Shape:
     pos: np.ndarray = field(default_factory=lambda: np.zeros(3))
     file: str | None = None
     points: np.ndarray | None = None
+    path: Path | None = None
 
     def solid(self) -> tuple[Pose, Solid] | None:
         """The uniform solid and its place in the geometry's frame; None for what has no volume (or only a file knows it)."""
@@ -70,11 +73,11 @@ def _plane(e: Element, frame: Frame, library: Library) -> Shape:
     return Shape("plane", _lengths(e, "size", 2, (1.0, 1.0)) / 2, e, quat / np.linalg.norm(quat))
 
 
-def _file(e: Element, frame: Frame, library: Library) -> str:
+def _file(e: Element, frame: Frame, library: Library) -> dict:
     """The file of a <uri>, as written where there is none: it is not opened here."""
     uri = e.need("uri").string(None)
     found, _ = library.find(uri, frame.document)
-    return uri if found is None else str(found)
+    return {"file": uri if found is None else str(found), "path": found}
 
 
 def _mesh(e: Element, frame: Frame, library: Library) -> Shape:
@@ -84,14 +87,14 @@ def _mesh(e: Element, frame: Frame, library: Library) -> Shape:
         raise e.error("a scale of zero; allowed: other numbers")
     ignore(e.all("convex_decomposition"))
     e.raw("optimization")
-    return Shape("mesh", size, e, file=_file(e, frame, library))
+    return Shape("mesh", size, e, **_file(e, frame, library))
 
 
 def _heightmap(e: Element, frame: Frame, library: Library) -> Shape:
     ignore(e.all("texture", "blend", "use_terrain_paging", "sampling"))
     pos = e.child("pos")
     place = np.zeros(3) if pos is None else pos.floats(None, 3)
-    return Shape("heightmap", _lengths(e, "size", 3, (1.0, 1.0, 1.0)) / 2, e, pos=place, file=_file(e, frame, library))
+    return Shape("heightmap", _lengths(e, "size", 3, (1.0, 1.0, 1.0)) / 2, e, pos=place, **_file(e, frame, library))
 
 
 def _polyline(e: Element, frame: Frame, library: Library) -> Shape:

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from ...jointtypes import JOINT_TYPES
-from ...spec import ConstraintSpec, JointSpec
+from ...spec import BodySpec, ConstraintSpec, JointSpec
 from ..errors import Notes, allowed
 from ..poses import quat_conj, rotate
 from ..reader import Element
-from ..tree import WORLD, Joint, Tree
+from ..solids import tensor
+from ..touching import spring_damper
+from ..tree import WORLD, Joint, Link, Tree
 from .document import boolean, ignore, number
 from .frames import Frame, relative
 from .structure import joint_end
 
-__all__ = ["ReadJoint", "couplings", "read_joint"]
+__all__ = ["ReadJoint", "couplings", "read_joint", "with_stops"]
 
 # type in the file -> type here and the axes it needs
 _TYPES: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -49,7 +52,8 @@ class Mimic(NamedTuple):
 
 
 class Axis(NamedTuple):
-    """One <axis>: unit vector in the joint frame, and its numbers (infinite where there is no bound)."""
+    """One <axis>: unit vector in the joint frame, and its numbers (infinite where there is no bound). stop: stiffness and dissipation of
+    its limits, None where the file does not say."""
 
     xyz: np.ndarray
     damping: float
@@ -60,6 +64,7 @@ class Axis(NamedTuple):
     upper: float
     velocity: float
     effort: float
+    stop: tuple[float, float] | None
     mimic: Mimic | None
 
 
@@ -159,7 +164,7 @@ def _axis(element: Element | None, frame: Frame, tag: str, notes: Notes) -> Axis
         if stiffness < 0:
             text = f"{frame.element}: spring_stiffness {stiffness:g} drives away from its reference"
             notes.suspicious(dynamics.line, text, dynamics.file)
-    lower, upper, velocity, effort = -math.inf, math.inf, math.inf, math.inf
+    lower, upper, velocity, effort, stop = -math.inf, math.inf, math.inf, math.inf, None
     if limit is not None:
         lower, upper = number(limit, "lower", -math.inf, finite=False), number(limit, "upper", math.inf, finite=False)
         if lower > upper:
@@ -167,10 +172,10 @@ def _axis(element: Element | None, frame: Frame, tag: str, notes: Notes) -> Axis
         lower = lower if abs(lower) < UNBOUNDED else -math.inf
         upper = upper if abs(upper) < UNBOUNDED else math.inf
         velocity, effort = (_bound(limit, tag) for tag in ("velocity", "effort"))
-        for stop, default in _STOP.items():
-            if number(limit, stop, default, finite=False) != default:
-                notes.unsupported(limit.line, f"{frame.element}: {stop} of the stop: limits are rigid", limit.file)
-    return Axis(_direction(element, frame), damping, friction, stiffness, spring_ref, lower, upper, velocity, effort, _mimic(element))
+        hard = tuple(number(limit, name, default, nonnegative=True, finite=False) for name, default in _STOP.items())
+        stop = (hard[0], hard[1]) if hard != tuple(_STOP.values()) else None
+    numbers = damping, friction, stiffness, spring_ref, lower, upper, velocity, effort
+    return Axis(_direction(element, frame), *numbers, stop, _mimic(element))
 
 
 def _bound(limit: Element, tag: str) -> float:
@@ -214,7 +219,7 @@ def _numbers(axes: Sequence[Axis], endless: bool) -> dict:
     """The per-coordinate fields of a JointSpec."""
     if not axes:
         return {}
-    column = {name: np.array([getattr(a, name) for a in axes]) for name in Axis._fields if name not in ("xyz", "mimic")}
+    column = {name: np.array([getattr(a, name) for a in axes]) for name in Axis._fields if name not in ("xyz", "stop", "mimic")}
     effort, velocity = column["effort"], column["velocity"]
     return {
         "damping": column["damping"],
@@ -240,6 +245,39 @@ def _ball(element: Element, notes: Notes) -> dict:
         if dynamics is not None and tag == "axis":
             damping = number(dynamics, "damping", 0.0, nonnegative=True)
     return {"damping": np.full(JOINT_TYPES["ball"].nv, damping)}
+
+
+# ---- stops ---------------------------------------------------------------------------------------------------------------------
+
+
+def with_stops(joints: Sequence[ReadJoint], links: Sequence[Link], tree: Tree, dt: float) -> tuple[BodySpec, ...]:
+    """The bodies of the tree, their joints with stops as soft as the file says; of two axes the first that says it counts."""
+    bodies = list(tree.bodies)
+    for read, body in zip([r for r in joints if r.joint is not None], tree.held_by, strict=True):
+        stops = [(axis, axis.stop) for axis in read.axes if axis.stop is not None]
+        if stops and body is not None and read.kind not in ("fixed", "continuous"):
+            axis, (stiffness, dissipation) = stops[0]
+            moved = _moved(read, axis, body, links, tree)
+            joint = replace(bodies[body].joint, limit_soft=spring_damper(stiffness, dissipation, dt, moved))
+            bodies[body] = replace(bodies[body], joints=joint)
+    return tuple(bodies)
+
+
+def _moved(read: ReadJoint, axis: Axis, body: int, links: Sequence[Link], tree: Tree) -> float:
+    """What a joint moves as drawn: the mass along its axis (kg), or the inertia about it (kg m^2), of the body and all that hang on it."""
+    place = read.frame.world
+    assert place is not None
+    along, moving, out = rotate(place.quat, axis.xyz), {body}, 0.0
+    link_of = {found: i for i, found in enumerate(tree.body_of)}
+    for i in range(body, len(tree.bodies)):
+        if i == body or tree.bodies[i].parent in moving:
+            moving.add(i)
+            link = links[link_of[i]]
+            arm = np.cross(along, link.pose.pos + rotate(link.pose.quat, link.inertial.com) - place.pos)
+            own = rotate(quat_conj(link.pose.quat), along)
+            turned = own @ tensor(link.inertial.inertia) @ own + link.inertial.mass * (arm @ arm)
+            out += link.inertial.mass if read.kind == "prismatic" else turned
+    return float(out)
 
 
 # ---- couplings -----------------------------------------------------------------------------------------------------------------

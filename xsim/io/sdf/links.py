@@ -13,6 +13,7 @@ from ..tree import Link
 from .document import Library, boolean, flags, ignore, number, read_pose
 from .frames import Frame
 from .geometry import Shape, read_shapes
+from .surfaces import Contacts
 
 __all__ = ["read_link"]
 
@@ -25,12 +26,11 @@ _IGNORED = (
 _SWITCHES = {
     "kinematic": "the link moves by forces like every other",
     "enable_wind": "there is no wind",
-    "self_collide": "contact between links of one model is not treated apart from other contact",
 }
 _MOMENTS = {"ixx": 1.0, "iyy": 1.0, "izz": 1.0, "ixy": 0.0, "ixz": 0.0, "iyz": 0.0}
 
 
-def read_link(frame: Frame, library: Library, notes: Notes) -> Link:
+def read_link(frame: Frame, library: Library, contacts: Contacts, notes: Notes) -> Link:
     """A link as drawn: pose in the world, inertia in link axes. ``frame`` must be placed. Raises ParseError."""
     element = frame.element
     ignore(element.all(*_IGNORED))
@@ -38,6 +38,7 @@ def read_link(frame: Frame, library: Library, notes: Notes) -> Link:
     decay = element.child("velocity_decay")
     if decay is not None and any(number(decay, tag, 0.0) for tag in ("linear", "angular")):
         notes.unsupported(decay.line, f"{element}: velocity_decay: velocities do not decay by themselves", decay.file)
+    boolean(element, "self_collide", False)  # used by the contacts of its collisions, if it has any
     geoms: list[GeomSpec] = []
     solids: list[tuple[Element, list[tuple[Shape, GeomSpec]]]] = []
     for tag in ("collision", "visual"):
@@ -50,15 +51,18 @@ def read_link(frame: Frame, library: Library, notes: Notes) -> Link:
                 raise item.error(f"the name {name!r} is taken by the {tag} in line {seen[name]}; names of siblings must differ")
             seen[name] = item.line
             shapes = read_shapes(item, frame, library, notes)
-            geoms += [geom for _, geom in shapes]
             if tag == "collision":
                 solids.append((item, shapes))
+            else:
+                geoms += [geom for _, geom in shapes]
     assert frame.world is not None
+    inertial = _inertial(frame, solids, notes)
+    touching = [contacts.touching(geom, shape, frame, item, inertial.mass) for item, shapes in solids for shape, geom in shapes]
     return Link(
         name=frame.name,
         pose=frame.world,
-        inertial=_inertial(frame, solids, notes),
-        geoms=tuple(geoms),
+        inertial=inertial,
+        geoms=(*touching, *geoms),
         gravity=1.0 if boolean(element, "gravity", True) else 0.0,
         welded=frame.owner.static,
         source=element.source,

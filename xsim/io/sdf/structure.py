@@ -17,10 +17,7 @@ __all__ = ["Structure", "build"]
 MAX_FRAMES = 300_000  # links, joints, frames and models, included ones with them: files that include each other must not multiply
 
 _KINDS = ("link", "joint", "frame", "model")
-_SWITCHES = {
-    "self_collide": "contact between links of one model is not treated apart from other contact",
-    "enable_wind": "there is no wind",
-}
+_SWITCHES = {"enable_wind": "there is no wind"}
 
 
 class Chain(NamedTuple):
@@ -128,6 +125,7 @@ class Builder:
         """The level of a model's contents."""
         level = Level(element, document, model, scope, home, chain, links=len(model.links), models=len(model.models))
         flags(element, _SWITCHES, self.notes)
+        boolean(element, "self_collide", False)  # used by the contacts of its links, if they have any
         ignore(element.all("plugin", "allow_auto_disable"))
         element.raw("name")
         placement, canonical = (element.raw("placement_frame") or "").strip(), (element.raw("canonical_link") or "").strip()

@@ -3,7 +3,8 @@
 Where the format differs from xsim: transformations give the pose with all coordinates zero, bodies relative to their skeleton; names
 are unique in their skeleton only, so bodies and joints are called ``skeleton/body`` and ``skeleton/joint`` here; free joints put the
 rotation before the translation and measure both velocities in the parent body's axes; balls and free joints start and rest at rotation
-vectors. Everything about joints is in `joints`, about shapes and inertia in `shapes`.
+vectors. Bodies of different skeletons touch, those of one do not (DART's default); friction is Coulomb's with the coefficient 1, which
+the format cannot change. Everything about joints is in `joints`, about shapes and inertia in `shapes`.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from ...spec import BodySpec, MarkerSpec, ModelSpec, OptionSpec
 from ..errors import Notes, ParseError, allowed
 from ..poses import Pose
 from ..reader import Element, parse_xml
+from ..touching import Meshes, default_surface, touching, with_soft_limits
 from .joints import PRESCRIBED, Joint, connect, read_joint, root_joint
-from .shapes import model_folder, read_inertia, read_shapes
+from .shapes import Surroundings, hulled, model_folder, read_inertia, read_shapes
 from .values import name_of, transformation
 
 __all__ = ["read"]
@@ -27,11 +29,18 @@ __all__ = ["read"]
 WORLD = "world"
 
 
-def read(data: bytes | str, file: str, notes: Notes, *, enforce_limits: bool = True) -> ModelSpec:
-    """ModelSpec of a SKEL document. enforce_limits: whether the limits of positions and velocities act (DART: only on request).
+RULES = ("dart", "soft")
 
-    Raises ParseError; adds doubts and what is not used to ``notes``.
+
+def read(data: bytes | str, file: str, notes: Notes, *, enforce_limits: bool = True, rule: str = "dart") -> ModelSpec:
+    """ModelSpec of a SKEL document. enforce_limits: whether the limits of positions and velocities act (DART: only on request).
+    rule: position limits and dry friction of joints are impulses after all other forces of a step (``"dart"``), or are kept softly,
+    together with the contacts (``"soft"``).
+
+    Raises ParseError, ValueError for an unknown rule; adds doubts and what is not used to ``notes``.
     """
+    if rule not in RULES:
+        raise ValueError(f"unknown rule {rule!r}; {allowed(str(rule), RULES)}")
     root = parse_xml(data, file)
     if root.tag != "skel":
         raise root.error("the root element must be <skel>")
@@ -46,21 +55,25 @@ def read(data: bytes | str, file: str, notes: Notes, *, enforce_limits: bool = T
     world_name = name_of(world, "Unknown world")
     skeletons: dict[str, int] = {}
     bodies: list[tuple[BodySpec, Element]] = []
+    meshes = Meshes(notes)
     with np.errstate(all="ignore"):  # numbers too large to calculate with are refused by _check
         option = _option(world.child("physics"), enforce_limits)
-        for element in world.all("skeleton"):
+        for number, element in enumerate(world.all("skeleton")):
             given = name_of(element, "Unknown skeleton")
             name = _unique(given, skeletons)
             if name != given:
                 notes.suspicious(element.line, f"{element}: the name is taken; it is read as {name!r}")
-            bodies += _skeleton(element, name, len(bodies), notes)
+            bodies += _skeleton(element, name, len(bodies), Surroundings(default_surface(number), meshes), notes)
         _check(bodies)
     root.report_unread(notes)
+    found = tuple(body for body, _ in bodies)
+    meshes.report(found)
     return ModelSpec(
         name=world_name,
         format="skel",
-        bodies=tuple(body for body, _ in bodies),
-        option=option,
+        bodies=found if rule == "dart" else with_soft_limits(found, friction=True),
+        option=touching(option, soft=rule == "soft"),
+        meshes=tuple(meshes.specs),
         source=root.source,
     )
 
@@ -96,11 +109,11 @@ class _Body(NamedTuple):
     fields: dict  # of BodySpec
 
 
-def _skeleton(element: Element, name: str, start: int, notes: Notes) -> list[tuple[BodySpec, Element]]:
+def _skeleton(element: Element, name: str, start: int, around: Surroundings, notes: Notes) -> list[tuple[BodySpec, Element]]:
     """Bodies of a skeleton, parents first, with their elements. start: index of the first one in the model."""
     mobile = _mobile(element)
     frame = transformation(element)
-    bodies = _bodies(element, frame, notes)
+    bodies = _bodies(element, frame, around, notes)
     joints = _order(bodies, _joints(element, bodies, notes), element, notes)
     index: dict[str | None, int] = {None: -1}
     names: dict[str, int] = {}
@@ -127,7 +140,7 @@ def _mobile(skeleton: Element) -> bool:
     return mobile.boolean(None) if mobile is not None else immobile is None or not immobile.boolean(None)
 
 
-def _bodies(skeleton: Element, frame: Pose, notes: Notes) -> dict[str, _Body]:
+def _bodies(skeleton: Element, frame: Pose, around: Surroundings, notes: Notes) -> dict[str, _Body]:
     folder = model_folder(skeleton.file)
     bodies: dict[str, _Body] = {}
     for element in skeleton.all("body"):
@@ -144,9 +157,9 @@ def _bodies(skeleton: Element, frame: Pose, notes: Notes) -> dict[str, _Body]:
         weight = element.child("gravity")
         for flag in element.all("self_collide"):
             flag.skip()  # disabled in the document, not read by the reference engine
-        shapes = read_shapes(element, folder, notes)
+        shapes = read_shapes(element, folder, around, notes)
         fields = {
-            "geoms": tuple(s.geom for s in shapes if s.geom.shape != "pyramid"),
+            "geoms": tuple(hulled(s, around) for s in shapes if s.geom.shape != "pyramid"),
             "inertial": read_inertia(element, shapes, notes),
             "markers": tuple(_marker(m) for m in element.all("marker")),
             "gravity": 1.0 if weight is None else float(weight.boolean(None)),

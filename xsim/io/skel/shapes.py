@@ -9,14 +9,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...spec import GeomSpec, InertialSpec
+from ...spec import GeomSpec, InertialSpec, SurfaceSpec
 from ..errors import Notes, allowed
 from ..poses import IDENTITY_QUAT, Pose, rotation_matrix
 from ..reader import Element, read_bytes
 from ..solids import SOLIDS, Solid, shift, tensor, turned
+from ..touching import SHAPES as COLLIDING
+from ..touching import Meshes
 from .values import either, transformation
 
-__all__ = ["SHAPES", "model_folder", "read_inertia", "read_shapes"]
+__all__ = ["SHAPES", "Surroundings", "hulled", "model_folder", "read_inertia", "read_shapes"]
 
 _ONE = (1.0, 1.0, 1.0, 0.0, 0.0, 0.0)  # the moment of a body that nothing else gives one, kg m^2
 _MOMENTS = dict(zip(("ixx", "iyy", "izz", "ixy", "ixz", "iyz"), _ONE, strict=True))
@@ -143,12 +145,19 @@ SHAPES: dict[str, Callable[[Element, Path | None], dict]] = {
 }  # fmt: skip
 
 
-def read_shapes(body: Element, folder: Path | None, notes: Notes) -> list[Shape]:
+class Surroundings(NamedTuple):
+    """What the collision shapes of a skeleton share: how they touch, and the hulls of meshes."""
+
+    surface: SurfaceSpec
+    meshes: Meshes
+
+
+def read_shapes(body: Element, folder: Path | None, around: Surroundings, notes: Notes) -> list[Shape]:
     """The shapes of a body, visual ones first. folder: of the document, where meshes are looked up."""
-    return [_shape(e, folder, notes) for tag in ("visualization_shape", "collision_shape") for e in body.all(tag)]
+    return [_shape(e, folder, around, notes) for tag in ("visualization_shape", "collision_shape") for e in body.all(tag)]
 
 
-def _shape(element: Element, folder: Path | None, notes: Notes) -> Shape:
+def _shape(element: Element, folder: Path | None, around: Surroundings, notes: Notes) -> Shape:
     frame = transformation(element)
     geometry = element.need("geometry")
     inside = list(geometry.children())
@@ -166,15 +175,28 @@ def _shape(element: Element, folder: Path | None, notes: Notes) -> Shape:
     touched = collidable is None or collidable.boolean(None)  # of a visual shape: without effect
     rgba: Any = None if color is None else tuple([*np.clip(color.floats(None, (3, 4)), 0, 1).tolist(), 1.0][:4])
     numbers["quat"], numbers["pos"] = frame @ Pose(numbers.get("quat", IDENTITY_QUAT), numbers.get("pos", np.zeros(3)))
+    collision = touched and not visual
+    if collision and child.tag not in (*COLLIDING, "pyramid"):
+        notes.unsupported(element.line, f"{element}: a {child.tag} touches nothing; shapes that do: {', '.join(COLLIDING)}")
     geom = GeomSpec(
         child.tag,
         rgba=rgba,
         visual=visual,
-        collision=touched and not visual,
+        collision=collision,
+        contact=around.surface if collision and child.tag in COLLIDING else None,
         source=element.source,
         **numbers,
     )
     return Shape(child, geom)
+
+
+def hulled(shape: Shape, around: Surroundings) -> GeomSpec:
+    """A shape as it touches: a mesh by its hull."""
+    geom = shape.geom
+    if geom.shape != "mesh" or geom.contact is None:
+        return geom
+    path = Path(geom.file or "")
+    return around.meshes.placed(geom, path if path.is_absolute() else None, shape.element)
 
 
 # ---- inertia -----------------------------------------------------------------------------------------------------------------
