@@ -158,16 +158,17 @@ def box_box(a: Shape, b: Shape, margin: Component | None = None, rules: str = "3
     else:
         there, distance, point = _patch_3_2(*_faces(reference, incident, offset_r, normal_r, axis), axis, margin)
         if margin is not None:
-            there = there & ~_astray(point, [(*reference, (0.0, 0.0, 0.0)), (*incident, offset_r)], margin)
+            there = there & (axis.gap <= margin) & ~_astray(point, [(*reference, (0.0, 0.0, 0.0)), (*incident, offset_r)], margin)
     point = vadd(point, pick(axis.flip, b.pos, a.pos))
     distance = jnp.where(there, distance, FAR)
     return [Touch(distance[k], tuple(x[k] for x in point), axis.normal) for k in range(8)]
 
 
 class Axis(NamedTuple):
-    """The axis of least overlap. normal: unit, from a to b. edges: it is across two edges, along the axes i of a and j of b; else
-    it is a face's normal, of the second box where `flip`."""
+    """The axis of least overlap. gap: distance along it (m). normal: unit, from a to b. edges: it is across two edges, along the axes
+    i of a and j of b; else it is a face's normal, of the second box where `flip`."""
 
+    gap: Component
     normal: Vector
     edges: Component
     flip: Component
@@ -243,7 +244,7 @@ def _separating_axis(a: Shape, b: Shape, offset: Vector, rules: str) -> Axis:
     if rules == "4.0":  # nearly a face's normal and hardly better
         edge = edge & ~((jnp.abs(dot(normal, across)) > 0.99) & (best < best_face + 0.05 * jnp.abs(best_face) + 1e-15))
     normal = pick(edge, across, normal)
-    return Axis(scale(normal, jnp.where(dot(normal, offset) < 0, -1.0, 1.0)), edge, flip & ~edge, i, j)
+    return Axis(best, scale(normal, jnp.where(dot(normal, offset) < 0, -1.0, 1.0)), edge, flip & ~edge, i, j)
 
 
 def _crossing(a: Shape, b: Shape, offset: Vector, axis: Axis) -> tuple[Component, Vector]:
