@@ -533,9 +533,11 @@ def test_blocks_of_other_programs_are_noted_once_per_kind(tag):
     assert f"m.urdf:3: <{tag}>" in refused(A + block, strict=True)
 
 
-def test_contact_parameters_in_a_link_are_noted():
-    with pytest.warns(UnsupportedWarning, match=r"<contact> \(1 in the file\)"):
-        read(link("a", HEAVY + '<contact><lateral_friction value="1"/></contact>'))
+def test_contact_parameters_that_do_not_act_are_noted():
+    """Those that do: tests/test_format_contact.py."""
+    with pytest.warns(UnsupportedWarning, match="<restitution> in <contact>.*do not bounce"):
+        read(link("a", HEAVY + '<contact><lateral_friction value="1"/><restitution value="0.5"/></contact>'))
+    read(link("a", HEAVY + '<contact><restitution value="0"/><inertia_scaling value="1"/></contact>'))
 
 
 def test_unknown_elements_and_attributes_are_named():

@@ -101,7 +101,7 @@ def folder_of(file: str) -> Path | None:
 
 
 class Meshes:
-    """Collision meshes of a model, as convex hulls. specs: of `ModelSpec.meshes`."""
+    """Collision meshes of a model, as convex hulls, and the shapes that cannot touch. specs: of `ModelSpec.meshes`."""
 
     def __init__(self, notes: Notes):
         self.specs: list[MeshSpec] = []
@@ -125,6 +125,11 @@ class Meshes:
         size = np.abs(geom.size)
         return replace(geom, size=size, asset=number, pos=geom.pos + rotate(geom.quat, size * self.specs[number].pos))
 
+    def refuse(self, geom: GeomSpec, group: int | None) -> None:
+        """Remember a collision of a shape that touches nothing. group: of its surface, if it had one."""
+        text = f"is no shape that touches ({', '.join(SHAPES)})"
+        self._lost.append((replace(geom, contact=default_surface(group)), text))
+
     def _read(self, path: Path, signs, element: Element) -> int | str:
         """Number of the mesh, or why there is none."""
         try:
@@ -145,12 +150,18 @@ class Meshes:
         return len(self.specs) - 1
 
     def report(self, bodies: tuple[BodySpec, ...], scenery: tuple[GeomSpec, ...] = ()) -> None:
-        """Note the meshes without a surface, one line in all, where there is something that they could touch."""
+        """Note the shapes without a surface, one line for each kind, where there is something that they could touch."""
         parties = {_party(geom, i) for i, body in enumerate(bodies) for geom in body.geoms} | {_party(geom, -1) for geom in scenery}
         parties |= {_party(geom, len(bodies) + i) for i, (geom, _) in enumerate(self._lost)}
-        if self._lost and len(parties - {None}) > 1:
-            geom, why = self._lost[0]
-            text = f"collision mesh {geom.file!r} {why}: it touches nothing ({len(self._lost)} such in the model)"
+        if len(parties - {None}) < 2:
+            return
+        kinds: dict[str, list] = {}
+        for geom, why in self._lost:
+            kinds.setdefault(geom.shape, []).append((geom, why))
+        for kind, found in kinds.items():
+            geom, why = found[0]
+            name = f"mesh {geom.file!r}" if kind == "mesh" else kind
+            text = f"collision {name} {why}: it touches nothing ({len(found)} of this kind in the model)"
             self._notes.unsupported(geom.source.line, text, geom.source.file)
 
 

@@ -46,7 +46,7 @@ class Contacts:
         """A collision with its surface. element: the <collision>; mass: of its link, kg."""
         numbers = geom.surface
         if geom.shape not in SHAPES:
-            self.notes.unsupported(element.line, f"{element}: touches nothing; shapes that do: {', '.join(SHAPES)}", element.file)
+            self.meshes.refuse(geom, self._group(link))
             return geom
         for path, (without, text) in _UNUSED.items():
             if numbers.get(path, without[0]) not in without:

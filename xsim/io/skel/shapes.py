@@ -176,8 +176,6 @@ def _shape(element: Element, folder: Path | None, around: Surroundings, notes: N
     rgba: Any = None if color is None else tuple([*np.clip(color.floats(None, (3, 4)), 0, 1).tolist(), 1.0][:4])
     numbers["quat"], numbers["pos"] = frame @ Pose(numbers.get("quat", IDENTITY_QUAT), numbers.get("pos", np.zeros(3)))
     collision = touched and not visual
-    if collision and child.tag not in (*COLLIDING, "pyramid"):
-        notes.unsupported(element.line, f"{element}: a {child.tag} touches nothing; shapes that do: {', '.join(COLLIDING)}")
     geom = GeomSpec(
         child.tag,
         rgba=rgba,
@@ -193,6 +191,8 @@ def _shape(element: Element, folder: Path | None, around: Surroundings, notes: N
 def hulled(shape: Shape, around: Surroundings) -> GeomSpec:
     """A shape as it touches: a mesh by its hull."""
     geom = shape.geom
+    if geom.collision and geom.shape not in COLLIDING:
+        around.meshes.refuse(geom, around.surface.group)
     if geom.shape != "mesh" or geom.contact is None:
         return geom
     path = Path(geom.file or "")
