@@ -5,7 +5,7 @@ its `Touch`es; `capsule_capsule` and `box_box` also take the margin, `box_box` t
 """
 
 from .boxes import box_box, capsule_box
-from .planes import plane_box, plane_capsule, plane_cylinder, plane_ellipsoid, plane_sphere
+from .planes import plane_box, plane_capsule, plane_cylinder, plane_ellipsoid, plane_mesh, plane_sphere
 from .round import capsule_capsule, sphere_box, sphere_capsule, sphere_cylinder, sphere_sphere
 
 ANALYTIC = {
@@ -14,6 +14,7 @@ ANALYTIC = {
     ("plane", "ellipsoid"): plane_ellipsoid,
     ("plane", "cylinder"): plane_cylinder,
     ("plane", "box"): plane_box,
+    ("plane", "mesh"): plane_mesh,
     ("sphere", "sphere"): sphere_sphere,
     ("sphere", "capsule"): sphere_capsule,
     ("sphere", "cylinder"): sphere_cylinder,

@@ -5,13 +5,18 @@ The normal is the plane's z axis; planes have no end here, whatever their size.
 
 from __future__ import annotations
 
+import functools
 import itertools
+from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ...spatial import Vector, apply, apply_inverse, cross, dot, mul, neg, scale, vadd, vsub
+from .hulls import Hull
 from .round import direction
-from .shapes import Shape, Touch
+from .shapes import FAR, Shape, Touch
 
 X_AXIS: Vector = (1.0, 0.0, 0.0)
 
@@ -64,3 +69,89 @@ def plane_ellipsoid(a: Shape, b: Shape) -> list[Touch]:
     unit, _ = direction(tuple(mul(s, d) for s, d in zip(b.size, down, strict=True)), X_AXIS)
     lowest = tuple(mul(s, u) for s, u in zip(b.size, unit, strict=True))
     return [above(a, vadd(b.pos, apply(b.R, lowest)))]
+
+
+# ---- meshes ------------------------------------------------------------------------------------------------------------------
+
+
+class Corners(NamedTuple):
+    """The corners of a hull's faces, a row for each. first: its vertex (r,). normal: of the face, outward (r, 3). vertices: that one
+    and the others of the quadrilateral of the largest area among the face's vertices; a triangle's first is there twice (r, 4)."""
+
+    first: np.ndarray
+    normal: np.ndarray
+    vertices: np.ndarray
+
+
+def plane_mesh(a: Shape, b: Shape) -> list[Touch]:
+    """Corners of the face that is the most parallel to the plane of those at the deepest vertex, without those above the geom's origin.
+
+    As MuJoCo 4.0; 3.2 takes the deepest vertex and the first 2 of its neighbours in the order of Qhull, which are apart.
+    """
+    corners, vertices = _corners(b.data), b.data.vertices
+    down = apply_inverse(b.R, scale(a.axis(2), -1.0))
+    numbers = jax.lax.stop_gradient(jnp.stack(jnp.broadcast_arrays(*down, *b.size)))
+    down_, size = numbers[:3], numbers[3:]
+    deepest = jnp.argmax(_along(vertices, down_ * size), 0)
+    square = _along(corners.normal**2, 1.0 / size**2)
+    parallel = _along(corners.normal, down_ / size) / jnp.sqrt(jnp.where(square > 0, square, 1.0))
+    there = corners.first.reshape(-1, *[1] * deepest.ndim) == deepest
+    row = jnp.argmax(jnp.where(there, parallel, -2.0), 0)
+    chosen = jnp.asarray(corners.vertices)[row]
+    places = jnp.asarray(vertices, numbers.dtype)[chosen]
+    touches = []
+    for k in range(4):
+        arm = apply(b.R, tuple(mul(s, places[..., k, i]) for i, s in enumerate(b.size)))
+        touch = above(a, vadd(b.pos, arm))
+        if k:
+            out = (dot(arm, a.axis(2)) > 0) | (chosen[..., k] == chosen[..., 0])
+            touch = touch._replace(distance=jnp.where(out, FAR, touch.distance))
+        touches.append(touch)
+    return touches
+
+
+def _along(table: np.ndarray, v) -> jax.Array:
+    """Rows (r, 3) times vectors (3, ...): (r, ...)."""
+    return sum(table[:, k].reshape(-1, *[1] * (v.ndim - 1)).astype(v.dtype) * v[k] for k in range(3))
+
+
+@functools.lru_cache(maxsize=256)
+def _corners(hull: Hull) -> Corners:
+    rows = []
+    for normal, ring in _polygons(hull):
+        for k in range(len(ring)):
+            rows.append((ring[k], normal, _largest(hull.vertices[ring], k, ring)))
+    first, normal, vertices = (np.array(column) for column in zip(*rows, strict=True))
+    return Corners(first, normal, vertices)
+
+
+def _polygons(hull: Hull) -> list[tuple[np.ndarray, list[int]]]:
+    """Faces of the hull, where triangles in one plane are one face: outward normal (or zero), vertices in turn."""
+    a, b, c = np.moveaxis(hull.vertices[hull.faces], 1, 0)
+    normal = np.cross(b - a, c - a)
+    length = np.linalg.norm(normal, axis=1, keepdims=True)
+    normal = np.divide(normal, length, out=np.zeros_like(normal), where=length > 0)
+    left, faces, size = np.arange(len(normal)), [], np.ptp(hull.vertices)
+    while len(left):
+        face = left[0]
+        same = (normal[left] @ normal[face] > 1 - 1e-9) & (np.abs((a[left] - a[face]) @ normal[face]) < 1e-6 * size)
+        same[0] = True
+        ring = np.unique(hull.faces[left[same]])
+        if same.sum() > 1:
+            arms = hull.vertices[ring] - hull.vertices[ring].mean(0)
+            ring = ring[np.argsort(np.arctan2(np.cross(arms[0], arms) @ normal[face], arms @ arms[0]))]
+        faces.append((normal[face], ring.tolist()))
+        left = left[~same]
+    return faces
+
+
+def _largest(points: np.ndarray, k: int, ring: list[int]) -> list[int]:
+    """Of a convex polygon's vertices (n, 3) the numbers of k and of the three that make the largest area with it."""
+    turned, numbers = np.roll(points, -k, axis=0), np.roll(ring, -k).tolist()
+    if len(ring) <= 4:
+        return numbers + numbers[:1] * (4 - len(ring))
+    arms = turned - turned[0]
+    area = np.linalg.norm(np.cross(arms[:, None], arms), axis=-1)  # of two triangles on the diagonal from k to j
+    before, after = np.triu(area, 1), np.tril(area, -1)
+    opposite = int(np.argmax((before.max(0) + after.max(0))[2:-1])) + 2
+    return [numbers[n] for n in (0, int(np.argmax(before[:, opposite])), opposite, int(np.argmax(after[:, opposite])))]
