@@ -76,8 +76,11 @@ class View:
             return self
         if self.last is None:
             raise ValueError("the state before the last simulation step is not kept: give the task substeps=True")
-        at = last_evaluation(self.model, self.last, self.ctrl if self.model.nu else None, self.tau)
-        return View(self.model, Passed(self.before, self.last, at), self.action, Inputs(self.ctrl, self.tau), self.variables, self.keys)
+        at, data = last_evaluation(self.model, self.last, self.ctrl if self.model.nu else None, self.tau)
+        passed, inputs = Passed(self.before, self.last, at), Inputs(self.ctrl, self.tau)
+        view = View(self.model, passed, self.action, inputs, self.variables, self.keys)
+        view.data = data
+        return view
 
     def body(self, name: str) -> int:
         """Index of a body in the arrays of ``data``. Raises KeyError."""
@@ -282,7 +285,7 @@ class Env:
         self.observation_spec = _spec(obs.shape[1:], *self._bounds, self.dtype)
 
     def reset(self, key) -> EnvState:
-        """Start all environments. Environment i depends on key and i alone, not on num_envs."""
+        """Start all environments. key: one, of which environment i depends on it and i alone, not on num_envs; or (num_envs,) keys."""
         keys, episode = self._first(key)
         leaves, variables, state = self._begin(keys, episode)
         view = self._still(leaves, variables, state, _fold(keys, episode))
@@ -363,7 +366,9 @@ class Env:
     # ---- episodes ------------------------------------------------------------------------------------------------------------
 
     def _first(self, key):
-        return jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(self.num_envs)), jnp.zeros(self.num_envs, jnp.int32)
+        if not key.shape[: 1 if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) else -1]:
+            key = jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(self.num_envs))
+        return key, jnp.zeros(self.num_envs, jnp.int32)
 
     def _begin(self, keys, episode) -> tuple[dict, Any, State]:
         """Leaves, variables and state of the given episode of every environment."""

@@ -106,11 +106,9 @@ def com_velocity(view: View):
 
 def com_wrench(view: View):
     """Moment about the centre of mass of all, and force, of the contacts on every body: (..., nbody, 6), world axes (MuJoCo's cfrc_ext)."""
-    if not hasattr(view.data, "external_force"):  # contact forces are not reported yet
-        return jnp.zeros((*view.data.pos.shape[:-1], 6), view.data.pos.dtype)
     force, moment = view.data.external_force, view.data.external_moment
-    _, offset, _ = _com_frames(view)
-    return jnp.concatenate([moment + jnp.cross(offset, force), force], -1)
+    _, _, whole = _com_frames(view)
+    return jnp.concatenate([moment + jnp.cross(view.data.pos - whole, force), force], -1)
 
 
 def _flat(x):
