@@ -40,6 +40,7 @@ _OUT = 0.03  # how far outside of D a point is projected, of the size of D
 _MOST = 24  # iterations of a search
 _STEPS = 4  # of Newton, at the end
 _STARTS = 8  # of the search of the deepest direction
+_FACETS = 256  # of a mesh, that starts are chosen from
 _APART = 0.9  # cosine between two starts, at most
 
 
@@ -460,26 +461,54 @@ def _axes(body: Body) -> list[Vector]:
     return {"point": [], "segment": columns[2:], "cylinder": columns[2:]}.get(body.kind, columns)
 
 
+def _facets(body: Body) -> tuple[Vector, Any]:
+    """Outward normals (facets, ...) of the largest faces of a mesh, world axes, and the support function there."""
+    hull = body.hull
+    p, q, r = np.moveaxis(hull.vertices[hull.faces], 1, 0)
+    normal = np.cross(q - p, r - p)
+    area = np.linalg.norm(normal, axis=1)
+    large = np.argsort(-area, kind="stable")[:_FACETS]
+    large = large[area[large] > 0]
+    column = lambda x: jnp.asarray(x, body.half[0].dtype).reshape(-1, *[1] * body.half[0].ndim)  # noqa: E731
+    # a normal of the stretched mesh is the normal over the stretch; times all three stretches, so that none divides
+    h = body.half
+    stretch = (h[1] * h[2], h[2] * h[0], h[0] * h[1])
+    local = _unit(tuple(column(x) * s for x, s in zip((normal[large] / area[large, None]).T, stretch, strict=True)))
+    height = dot(local, tuple(column(x) * s for x, s in zip(p[large].T, h, strict=True)))
+    return apply(body.R, local), height
+
+
+def _reach(body: Body, n: Vector):
+    """The support function of a body about its centre."""
+    return dot(n, _turned(body, _support(body, n)))
+
+
+def _candidates(a: Body, b: Body) -> tuple[Vector, Any]:
+    """Directions (candidates, ...) among which starts are chosen, and h there: a grid, the axes, their products, the line between the
+    centres, normals of faces."""
+    shape, dtype = a.pos[0].shape, a.pos[0].dtype
+    axes, line = [_axes(a), _axes(b)], vsub(b.pos, a.pos)
+    special = [*axes[0], *axes[1], _unit(line), *[_unit(cross(p, q)) for p in axes[0] for q in axes[1]]]
+    grid = [jnp.broadcast_to(jnp.asarray(g, dtype).reshape(-1, *[1] * len(shape)), (len(g), *shape)) for g in _grid().T]
+    n = tuple(jnp.concatenate([g, jnp.stack([s[k] for s in special]), -jnp.stack([s[k] for s in special])]) for k, g in enumerate(grid))
+    n = (*n[:2], jnp.where(dot(n, n) > 0.5, n[2], 1.0))
+    h = _reach(a, n) + _reach(b, neg3(n)) - dot(n, line)
+    if a.kind == "hull":
+        m, height = _facets(a)
+        n, h = _joined(n, m), jnp.concatenate([h, height + _reach(b, neg3(m)) - dot(m, line)])
+    if b.kind == "hull":
+        m, height = _facets(b)
+        n, h = _joined(n, neg3(m)), jnp.concatenate([h, height + _reach(a, neg3(m)) + dot(m, line)])
+    return n, h
+
+
+def _joined(n: Vector, m: Vector) -> Vector:
+    return tuple(jnp.concatenate([x, y]) for x, y in zip(n, m, strict=True))
+
+
 def _starts(a: Body, b: Body) -> Vector:
-    """Directions (starts, ...) of small h, apart from each other: of a grid, the axes, their products and the line between the centres."""
-    shape = a.pos[0].shape
-    dtype = a.pos[0].dtype
-    axes = [_axes(a), _axes(b)]
-    special = [*axes[0], *axes[1], _unit(vsub(b.pos, a.pos)), *[_unit(cross(p, q)) for p in axes[0] for q in axes[1]]]
-    special = [*special, *[neg3(s) for s in special]]
-    grid = _grid()
-    n = tuple(
-        jnp.concatenate(
-            [
-                jnp.broadcast_to(jnp.asarray(grid[:, k], dtype).reshape(-1, *[1] * len(shape)), (len(grid), *shape)),
-                jnp.stack([s[k] for s in special]),
-            ]
-        )
-        for k in range(3)
-    )
-    there = dot(n, n) > 0.5
-    n = (*n[:2], jnp.where(there, n[2], 1.0))
-    h = dot(n, _corner(a, b, n).w)
+    """Directions (starts, ...) of small h, apart from each other."""
+    n, h = _candidates(a, b)
     chosen = []
     for _ in range(_STARTS):
         best = _take(n, jnp.argmin(h, axis=0))
