@@ -85,12 +85,14 @@ def _hits(spec: ModelSpec, shells: list[_Shell]) -> Iterator[tuple[int, int]]:
             yield i, own[k + 1 + int(j)]
 
 
-def first_touching(spec: ModelSpec) -> Source | None:
-    """Where the first geom stands that may touch another, None where none may."""
+def first_touching(spec: ModelSpec, shape: str) -> Source | None:
+    """Where the first geom of a shape stands that may touch another, None where none may."""
     shells = _shells(spec)
-    for i, _ in _hits(spec, shells):
-        return shells[i].geom.source
-    return spec.pairs[0].source if spec.pairs else None
+    for pair in (*(p.geoms for p in spec.pairs), *_hits(spec, shells)):
+        for k in pair:
+            if shells[k].geom.shape == shape:
+                return shells[k].geom.source
+    return None
 
 
 def read_pairs(spec: ModelSpec) -> Pairs:
@@ -123,13 +125,13 @@ def _find(spec: ModelSpec, numbers: dict, found: dict[tuple, list]) -> None:
 
     for pair in spec.pairs:
         i, j = _ordered(shells, *pair.geoms)
-        if all(shells[k].geom.shape in ORDER for k in (i, j)) and not all(shells[k].geom.shape in FLAT for k in (i, j)):
+        if _collide(*(shells[k].geom.shape for k in (i, j))):
             full = _completed(pair, *((shells[k].geom.contact or SurfaceSpec()) for k in (i, j)), spec.rules)
             add(i, j, full["condim"], False, _pair_row(numbers, _overridden(full, solver) if override else full), -1)
     for pair in _hits(spec, shells):
-        if frozenset(pair) in said:
-            continue
         i, j = _ordered(shells, *pair)
+        if frozenset(pair) in said or not _collide(*(shells[k].geom.shape for k in (i, j))):
+            continue
         one, two = (shells[k].geom.contact or SurfaceSpec() for k in (i, j))
         condim, ruling = _condim(one, two)
         if override:
@@ -139,6 +141,11 @@ def _find(spec: ModelSpec, numbers: dict, found: dict[tuple, list]) -> None:
             if k not in surface_rows:
                 surface_rows[k] = _surface_row(numbers, shells[k].geom.contact or SurfaceSpec())
         add(i, j, condim, True, (surface_rows[i], surface_rows[j]), ruling)
+
+
+def _collide(one: str, two: str) -> bool:
+    """Whether shapes have a collision function: flat ones not with each other."""
+    return one in ORDER and two in ORDER and not (one in FLAT and two in FLAT) and "hfield" not in (one, two)
 
 
 def _ordered(shells: list[_Shell], i: int, j: int) -> tuple[int, int]:

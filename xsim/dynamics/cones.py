@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from .dense import added, fit
+from .dense import added, fit, halved, summed
 
 
 class Cones(NamedTuple):
-    """Contacts of one dimension d. J (nv, n, d, lanes). offset (n, d, lanes). stiffness (n, lanes): D of pyramids and of contacts without
+    """Contacts of one dimension d. J (n, d, nv, lanes). offset (n, d, lanes). stiffness (n, lanes): D of pyramids and of contacts without
     friction, c of elliptic cones; 0 where there is no contact. weight (n, d, lanes): 1 and the coefficients of friction of a pyramid, of
     an elliptic cone mu and those."""
 
@@ -37,12 +37,12 @@ class Cones(NamedTuple):
 
     def along(self, a):
         """J a (n, d, lanes) of a (nv, lanes)."""
-        return added([j * x for j, x in zip(self.J, a, strict=True)])
+        return added([self.J[:, :, k] * x for k, x in enumerate(a)])
 
     def pulled(self, f):
         """J^T f (nv, lanes)."""
-        product = self.J * f[None]
-        return added([added([product[:, i, k] for k in range(self.width)]) for i in range(len(f))])
+        product = self.J * f[:, :, None]
+        return halved(product.reshape(-1, *product.shape[2:]))
 
     def force(self, x):
         """f (n, d, lanes)."""
@@ -54,8 +54,7 @@ class Cones(NamedTuple):
     def bend(self, x, dx):
         """dx^T P'' dx (lanes)."""
         second, d = self.hessian(x), self.width
-        terms = [second[i][k] * dx[:, i] * dx[:, k] for i in range(d) for k in range(d) if not _none(second[i][k])]
-        return added(list(added(terms)))
+        return halved(added([added([second[:, i, k] * dx[:, k] for k in range(d)]) * dx[:, i] for i in range(d)]))
 
     def fitted(self, lanes: tuple[int, ...]) -> Cones:
         """With arrays of all lanes, or without that axis."""
@@ -74,21 +73,21 @@ class Cones(NamedTuple):
             return jnp.zeros(x.shape[2:], bool)
         return ((self.zone(x) == 1) & (self.stiffness[:, None] > 0)).any((0, 1))
 
-    def hessian(self, x) -> list[list]:
-        """Second derivatives of P, d x d of (n, lanes)."""
+    def hessian(self, x):
+        """Second derivatives of P (n, d, d, lanes)."""
         return _elliptic_hessian(self, x) if self.curved else _pyramid_hessian(self, x)
 
-    def curvature(self, x):
-        """J^T P'' J (nv, nv, lanes)."""
-        second, d = self.hessian(x), self.width
-        rows = [self.J[:, :, k] for k in range(d)]
-        pushed = [added([second[i][k][None] * rows[k] for k in range(d) if not _none(second[i][k])]) for i in range(d)]
-        out = [rows[k][:, None] * pushed[k][None] for k in range(d)]
-        return added([added([x[:, :, i] for x in out]) for i in range(len(x))])
+    def curvature(self, x, count=None):
+        """J^T P'' J (nv, nv, lanes). count: of contacts that are looked at, None for all."""
+        second, d = self.hessian(x)[:, :, :, None], self.width
+        pushed = added([second[:, :, k] * self.J[:, k, None] for k in range(d)])
+        rows, pushed = (y.reshape(-1, *y.shape[2:]) for y in (self.J, pushed))
+        return summed(lambda i: rows[i][:, None] * pushed[i][None], len(rows), None if count is None else d * count)
 
-
-def _none(x) -> bool:
-    return isinstance(x, float) and x == 0.0
+    def count(self):
+        """After how many contacts there is none in any lane."""
+        there = (self.stiffness > 0).reshape(len(self.stiffness), -1).any(1)
+        return jnp.max(jnp.where(there, jnp.arange(1, len(there) + 1), 0))
 
 
 # ---- pyramids -----------------------------------------------------------------------------------------------------------------
@@ -112,16 +111,23 @@ def _from_edges(c: Cones, y):
     return jnp.concatenate([normal[:, None], c.weight[:, 1:] * (plus - minus)], 1)
 
 
-def _pyramid_hessian(c: Cones, x) -> list[list]:
+def _pyramid_hessian(c: Cones, x):
     on = jnp.where(_edges(c, x) < 0, 1.0, 0.0) * c.stiffness[:, None]
-    d, n = c.width, c.width - 1
-    out: list[list] = [[0.0] * d for _ in range(d)]
-    out[0][0] = added([on[:, k] for k in range(max(2 * n, 1))])
-    for k in range(n):
-        mu = c.weight[:, k + 1]
-        out[0][k + 1] = out[k + 1][0] = mu * (on[:, k] - on[:, n + k])
-        out[k + 1][k + 1] = mu * mu * (on[:, k] + on[:, n + k])
-    return out
+    n = c.width - 1
+    if n == 0:
+        return on[:, :, None]
+    mu, plus, minus = c.weight[:, 1:], on[:, :n], on[:, n:]
+    both = plus + minus
+    first = added([both[:, k] for k in range(n)])[:, None, None]
+    across = (mu * (plus - minus))[:, :, None]
+    own = (mu * mu * both)[:, :, None] * jnp.eye(n, dtype=x.dtype).reshape(n, n, *(1,) * (x.ndim - 2))
+    return _bordered(first, across, own)
+
+
+def _bordered(first, across, own):
+    """Symmetric matrices of a corner (n, 1, 1, lanes), a column below it (n, k, 1, lanes) and the rest (n, k, k, lanes)."""
+    top = jnp.concatenate([first, jnp.swapaxes(across, 1, 2)], 2)
+    return jnp.concatenate([top, jnp.concatenate([across, own], 2)], 1)
 
 
 # ---- elliptic cones -----------------------------------------------------------------------------------------------------------
@@ -151,27 +157,18 @@ def _elliptic_force(c: Cones, x):
     return c.stiffness[:, None] * c.weight * moved
 
 
-def _elliptic_hessian(c: Cones, x) -> list[list]:
+def _elliptic_hessian(c: Cones, x):
     mu = c.weight[:, :1]
     normal, tangential = _scaled(c, x)
-    zone = _zone(mu, normal, tangential)[:, 0]
-    mu, normal, tangential = mu[:, 0], normal[:, 0], jnp.where(zone == 1, tangential[:, 0], 1.0)
-    y, d = c.weight * x, c.width
-    unit = [y[:, k] / tangential for k in range(1, d)]
-    side = mu * (mu * tangential - normal) / tangential
-
-    def second(i: int, k: int):
-        """Of P / c by Y."""
-        same = 1.0 if i == k else 0.0
-        if i == 0:
-            sliding = 1.0 if k == 0 else -mu * unit[k - 1]
-        else:
-            both = unit[i - 1] * unit[k - 1]
-            sliding = mu * mu * both + side * (same - both)
-        return jnp.where(zone == 0, 0.0, jnp.where(zone == 2, same, sliding / (1.0 + mu * mu)))
-
-    out: list[list] = [[0.0] * d for _ in range(d)]
-    for i in range(d):
-        for k in range(i, d):
-            out[i][k] = out[k][i] = c.stiffness * c.weight[:, i] * c.weight[:, k] * second(i, k)
-    return out
+    zone = _zone(mu, normal, tangential)[:, :, None]
+    tangential = jnp.where(zone[:, 0] == 1, tangential, 1.0)
+    n = c.width - 1
+    unit = (c.weight * x)[:, 1:] / tangential
+    both = unit[:, :, None] * unit[:, None]
+    eye = jnp.eye(n, dtype=x.dtype).reshape(n, n, *(1,) * (x.ndim - 2))
+    side = (mu * (mu * tangential - normal) / tangential)[:, :, None]
+    steep = mu[:, :, None]
+    sliding = _bordered(jnp.ones_like(side), -(mu * unit)[:, :, None], steep * steep * both + side * (eye - both)) / (1.0 + steep * steep)
+    sticking = jnp.eye(n + 1, dtype=x.dtype).reshape(n + 1, n + 1, *(1,) * (x.ndim - 2))
+    scale = c.stiffness[:, None, None] * c.weight[:, :, None] * c.weight[:, None]
+    return scale * jnp.where(zone == 0, 0.0, jnp.where(zone == 2, sticking, sliding))

@@ -69,5 +69,5 @@ def _read(c: Call, found, numbers, force) -> ContactData:
     axes = [x for axis in (found.normal, *found.tangents) for x in axis]
     return ContactData(
         batched([active]), batched(list(geoms), 2), batched([found.distance]), batched(found.point, 3), batched(axes, 3, 3),
-        batched(numbers.friction, 5), batched([*parts, *[zero] * (6 - len(parts))], 6),
+        batched(list(jnp.swapaxes(numbers.friction, 0, 1)), 5), batched([*parts, *[zero] * (6 - len(parts))], 6),
     )  # fmt: skip

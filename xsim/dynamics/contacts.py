@@ -21,7 +21,7 @@ from .cones import Cones
 from .dense import added
 from .kinematics import Frames
 from .soft import TINY, impedance, reference
-from .surfaces import Numbers, column, joined, numbers, picked, table
+from .surfaces import Numbers, column, joined, numbers, picked
 from .system import System
 
 TAN_LEAST = 0.5  # a shorter direction gives no tangent
@@ -55,13 +55,13 @@ class Plan(NamedTuple):
 
 class Meeting(NamedTuple):
     """What the leaves alone say. quat, pos: places of the geoms in their links (components (geoms, lanes or 1)), size: theirs. numbers: per
-    class, of its pairs. mobility: per class, of a pair's bodies together: along a direction, about one."""
+    class, of its pairs. mobility: per class, of a pair's bodies together."""
 
     quat: tuple
     pos: tuple
     size: tuple
     numbers: tuple[Numbers, ...]
-    mobility: tuple[tuple, ...]
+    mobility: tuple
 
 
 class Found(NamedTuple):
@@ -124,32 +124,35 @@ def meeting(system: System) -> Meeting:
     layout = plan(top)
     infos = [top.geoms[g] for g in layout.geoms]
     place = _places(system, infos)
-    rows = [info.row for info in infos]
-    size = table([system.geoms.size[row] for row in rows])
+    rows = np.array([info.row for info in infos])
+    size = _columns(system.places.size[rows])
     assert system.mobility is not None
-    moved = system.mobility.bodies
+    moved = {**system.mobility.bodies, -1: (0.0, 0.0)}
+    bodies = sorted(moved)
+    mobility = column([moved[body][0] for body in bodies])
     own, mobilities = [], []
     for of in layout.classes:
         own.append(joined([numbers(system, info) for info in of.infos]))
-        bodies = [[top.geoms[g].body for g in both] for both in of.geoms.tolist()]
-        mobilities.append(tuple(column([add(*(_moved(moved, b)[k] for b in both)) for both in bodies]) for k in (0, 1)))
+        first, second = (np.array([bodies.index(top.geoms[g].body) for g in of.geoms[:, k].tolist()]) for k in (0, 1))
+        mobilities.append(mobility[first] + mobility[second])
     return Meeting(*place, size, tuple(own), tuple(mobilities))
-
-
-def _moved(mobilities: dict, body: int):
-    return mobilities[body] if body >= 0 else (0.0, 0.0)
 
 
 def _places(system: System, infos) -> tuple:
     """Orientations and positions of geoms in the links that carry them (of the world's in the world)."""
-    own_quat, own_pos = (table([leaf[info.row] for info in infos]) for leaf in (system.geoms.quat, system.geoms.pos))
-    own_quat = normalize(own_quat)
+    rows = np.array([info.row for info in infos])
+    own_quat, own_pos = normalize(_columns(system.places.quat[rows])), _columns(system.places.pos[rows])
     if all(info.body < 0 or system.topology.bodies[info.body].link >= 0 and system.tables.at_link[info.body] for info in infos):
         return own_quat, own_pos
     identity = ((1.0, 0.0, 0.0, 0.0), (0.0, 0.0, 0.0))
     carried = [identity if info.body < 0 else tuple(system.offset[info.body]) for info in infos]
-    quat, pos = table([c[0] for c in carried]), table([c[1] for c in carried])
+    quat, pos = (tuple(column(x) for x in zip(*(c[k] for c in carried), strict=True)) for k in (0, 1))
     return quat_mul(quat, own_quat), vadd(pos, rotate(quat, own_pos))
+
+
+def _columns(x) -> tuple:
+    """Arrays (n, lanes) of an array (n, width, lanes)."""
+    return tuple(x[:, k] for k in range(x.shape[1]))
 
 
 # ---- what the state says ------------------------------------------------------------------------------------------------------
@@ -181,23 +184,26 @@ def _geoms(system: System, frame: Frames, meet: Meeting) -> tuple:
     return _carried(link_R, link_pos, meet.quat, meet.pos)
 
 
-def _touches(system: System, frame: Frames, of: Class, numbers: Numbers, shapes) -> Touch:
-    """All candidates of a class, (candidates, lanes or 1)."""
-    top, (R, pos, size) = system.topology, shapes
-    place, out, first = plan(top).place, [], 0
+def _touches(system: System, of: Class, numbers: Numbers, shapes) -> Touch:
+    """All candidates of a class, (candidates, lanes or 1). shapes (geoms, 15, lanes or 1): see `_shape`."""
+    top, place, out, first = system.topology, plan(system.topology).place, [], 0
+    lanes = shapes.shape[-1]
     for info in of.infos:
         count = len(info.geoms.value)
         both = [np.array([place[g] for g in info.geoms.value[:, k].tolist()]) for k in (0, 1)]
         a, b = (
-            Shape(*jax.tree.map(lambda x, i=i: x[i], (size, pos, R)), _asset(top, shape, asset))
-            for i, shape, asset in zip(both, info.shapes, info.assets, strict=True)
+            _shape(_columns(shapes[i]), _asset(top, shape, asset)) for i, shape, asset in zip(both, info.shapes, info.assets, strict=True)
         )
         margin = numbers.margin[first : first + count]
         found = collide(info.shapes, a, b, margin, top.rules)
-        lanes = max(x.shape[-1] for x in jax.tree.leaves((a.pos, a.R, b.pos, b.R, a.size, b.size)))
         out += [_full(touch, count, lanes) for touch in found]
         first += count
     return joined(out)
+
+
+def _shape(numbers: tuple, data) -> Shape:
+    """Of size, position and rotation matrix, 15 components."""
+    return Shape(numbers[:3], numbers[3:6], (numbers[6:9], numbers[9:12], numbers[12:]), data)
 
 
 def _full(touch: Touch, count: int, lanes: int) -> Touch:
@@ -236,10 +242,13 @@ def find_contacts(system: System, frame: Frames) -> list[Found]:
     """The contacts at a pose, by class."""
     meet = system.meeting
     R, pos = _geoms(system, frame, meet)
+    parts = [*meet.size, *pos, *(x for row in R for x in row)]
+    width = max(x.shape[-1] for x in parts)
+    shapes = jnp.stack([jnp.broadcast_to(x, (len(x), width)) for x in parts], 1)
     lanes = lanes_of(system, frame) or (1,)
     out = []
     for of, own in zip(plan(system.topology).classes, meet.numbers, strict=True):
-        touch = _touches(system, frame, of, own, (R, pos, meet.size))
+        touch = _touches(system, of, own, shapes)
         touch = jax.tree.map(lambda x: jnp.broadcast_to(x, (len(x), *lanes)), touch)
         margin = jnp.broadcast_to(own.margin[of.pair], touch.distance.shape)
         which, crowded = _chosen(of, touch.distance, margin)
@@ -259,8 +268,8 @@ def _of_pairs(found: Found, x):
 
 
 def _signs(found: Found, dtype):
-    """Which dofs move the geoms apart: (nv, contacts, lanes or 1), 1, -1 or 0."""
-    return _by_contact(found, found.of.sign.T, dtype)
+    """Which dofs move the geoms apart: (contacts, nv, lanes or 1), 1, -1 or 0."""
+    return jnp.swapaxes(_by_contact(found, found.of.sign.T, dtype), 0, 1)
 
 
 def _by_contact(found: Found, of_pairs: np.ndarray, dtype):
@@ -273,22 +282,22 @@ def _by_contact(found: Found, of_pairs: np.ndarray, dtype):
 
 @stage
 def _moved_apart(signs, ang, lin, reference, point, frame):
-    """Rates along and about the axes of the contact's frame per dof, as lists of (nv, contacts, lanes)."""
-    arm = tuple(p[None] - r[:, None] for p, r in zip(point, reference, strict=True))
-    velocity = vadd(tuple(x[:, None] for x in lin), cross(tuple(x[:, None] for x in ang), arm))
-    velocity, spin = scale(velocity, signs), scale(tuple(x[:, None] for x in ang), signs)
+    """Rates along and about the axes of the contact's frame per dof, as lists of (contacts, nv, lanes)."""
+    arm = tuple(p[:, None] - r for p, r in zip(point, reference, strict=True))
+    velocity = scale(vadd(lin, cross(ang, arm)), signs)
+    spin = scale(ang, signs)
     return [dot(axis, velocity) for axis in frame], [dot(axis, spin) for axis in frame]
 
 
 def _jacobian(system: System, frame: Frames, found: Found, lanes):
-    """J (nv, contacts, d, lanes)."""
+    """J (contacts, d, nv, lanes)."""
     ang, lin = (tuple(column([s[part][k] for s in frame.subspace]) for k in range(3)) for part in (0, 1))
     roots = [frame.pose[system.tables.root[link]].pos for link in system.tables.dof_link]
     origin = tuple(column([r[k] for r in roots]) for k in range(3))
-    axes = tuple(tuple(x[None] for x in axis) for axis in (found.normal, *found.tangents))
+    axes = tuple(tuple(x[:, None] for x in axis) for axis in (found.normal, *found.tangents))
     along, about = _moved_apart(_signs(found, found.distance.dtype), ang, lin, origin, found.point, axes)
     rows = (along[:1], along, [*along, about[0]], [*along, *about])[(1, 3, 4, 6).index(found.of.condim)]
-    return jnp.stack([jnp.broadcast_to(r, (*r.shape[:2], *lanes)) for r in rows], 2)
+    return jnp.stack([jnp.broadcast_to(r, (*r.shape[:2], *lanes)) for r in rows], 1)
 
 
 @stage
@@ -296,9 +305,10 @@ def _softness(distance, numbers: Numbers, mobility, impratio, dt, d: int, ellipt
     """stiffness, weights (of `Cones`), and per row the damping b and the reference k d r."""
     there = distance < numbers.margin
     inside = jnp.where(there, distance - numbers.margin, 0.0)
-    strength = impedance(inside, numbers.solimp)
-    k, b = reference(numbers.solref, numbers.solimp, dt, safe)
-    slid = numbers.friction[0]
+    friction, solref, friction_solref, solimp = (_columns(x) for x in numbers[:4])
+    strength = impedance(inside, solimp)
+    k, b = reference(solref, solimp, dt, safe)
+    slid = friction[0]
     mu = slid / jnp.sqrt(impratio)
     moved = mobility * (1.0 + slid * slid) if d > 1 and not elliptic else mobility
     weak = jnp.maximum(TINY, (1.0 - strength) / strength * moved)
@@ -307,11 +317,11 @@ def _softness(distance, numbers: Numbers, mobility, impratio, dt, d: int, ellipt
     stiffness = jnp.where(there, 1.0 / jnp.maximum(TINY, weak), 0.0)
     damping = [b] * d
     if elliptic and d > 1:
-        own = (numbers.friction_solref[0] != 0) | (numbers.friction_solref[1] != 0)
-        tangential = reference(numbers.friction_solref, numbers.solimp, dt, safe)[1]
+        own = (friction_solref[0] != 0) | (friction_solref[1] != 0)
+        tangential = reference(friction_solref, solimp, dt, safe)[1]
         damping[1:] = [jnp.where(own, tangential, b)] * (d - 1)
     first = mu if elliptic and d > 1 else jnp.ones_like(mu)
-    weights = [first, *numbers.friction[: d - 1]]
+    weights = [first, *friction[: d - 1]]
     return stiffness, weights, damping, jnp.where(there, k * strength * inside, 0.0), there
 
 
@@ -328,7 +338,7 @@ def contact_cones(system: System, frame: Frames, v, found: list[Found]) -> tuple
     for own, of_each, moved in zip(found, contact_numbers(system, found), system.meeting.mobility, strict=True):
         d = own.of.condim
         stiffness, weights, damping, pull, there = _softness(
-            own.distance, of_each, _of_pairs(own, moved[0]), system.cone.impratio[0], system.dt, d, top.cone == "elliptic",
+            own.distance, of_each, _of_pairs(own, moved), system.cone.impratio[0], system.dt, d, top.cone == "elliptic",
             "refsafe" not in top.disabled,
         )  # fmt: skip
         J = _jacobian(system, frame, own, full)

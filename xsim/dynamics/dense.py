@@ -103,6 +103,29 @@ def fit(x, lanes: tuple[int, ...]):
     return jnp.broadcast_to(x, (*x.shape[:-1], *lanes)) if lanes else x[..., 0]
 
 
+def halved(x):
+    """Sum along the first axis, by halves."""
+    while len(x) > 1:
+        half = len(x) // 2
+        rest = x[2 * half :]
+        x = x[:half] + x[half : 2 * half]
+        x = jnp.concatenate([x, rest]) if len(rest) else x
+    return x[0]
+
+
+def summed(term, n: int, count=None):
+    """Sum of term(i) over i < n. count: a number known at run time after which all are zero (then it has no reverse mode).
+
+    In a loop, a few terms at a time: a small program whatever n, and on CPU every operation in cache."""
+    at_once = next(k for k in (4, 3, 2, 1) if n % k == 0)
+
+    def some(i, total):
+        return added([total, *(term(at_once * i + k) for k in range(at_once))])
+
+    start = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(term, 0))
+    return jax.lax.fori_loop(0, n // at_once if count is None else -(-count // at_once), some, start)
+
+
 def times(matrix, x):
     """A x, (n, lanes)."""
     return added([matrix[:, k] * x[k][None] for k in range(len(x))])

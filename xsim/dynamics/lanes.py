@@ -41,6 +41,21 @@ class Lanes(NamedTuple):
             x = x.reshape(-1)
         return _nest(list(_rows(x)), shape)
 
+    def last(self, x, core: int) -> Any:
+        """An array of x, (*core_shape) or (*batch, *core_shape), with the lanes last: (*core_shape, lanes), or (*core_shape, 1) where x has
+        no batch."""
+        x = jnp.asarray(x.value) if isinstance(x, Frozen) else jnp.asarray(x)
+        shape = x.shape[x.ndim - core :]
+        if x.ndim > core:
+            size = math.prod(self.batch)
+            x = jnp.broadcast_to(x, (*self.batch, *shape)).reshape(size, *shape)
+            if self.width != size:
+                x = jnp.concatenate([x, jnp.broadcast_to(x[:1], (self.width - size, *shape))])
+            x = jnp.moveaxis(x, 0, -1)
+        else:
+            x = x[..., None]
+        return x
+
     def split_sequence(self, x) -> list:
         """Components of a sequence (steps, n) or (steps, *batch, n): n arrays of shape (steps,) or (steps, lanes)."""
         if x.ndim > 2:

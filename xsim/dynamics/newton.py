@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from .constraints import Constraints
-from .dense import Bordered, added, pulled, times
+from .dense import Bordered, added, halved, pulled, times
 
 STEPS = 100
 SEARCHES = 30
@@ -46,7 +46,7 @@ class _Carry(NamedTuple):
 
 def minimize(mass, right, kept: Constraints, hard=None, wanted=None) -> Minimum:
     """mass (nv, nv, lanes), right (nv, lanes). hard (m, nv, lanes), wanted (m, lanes): rows with hard a = wanted, None for none."""
-    eps = float(jnp.finfo(right.dtype).eps)
+    eps, counts = float(jnp.finfo(right.dtype).eps), kept.counts()
 
     # Without the constraints; they act from there on.
     free, y = Bordered(mass, hard).solve(right, None if hard is None else -wanted)
@@ -56,7 +56,7 @@ def minimize(mass, right, kept: Constraints, hard=None, wanted=None) -> Minimum:
         pull = kept.pulled(kept.force(c.x))
         heavy = times(mass, c.a)
         slope = heavy - right - pull
-        p, y = Bordered(mass + kept.curvature(c.x), hard).solve(-slope, None if hard is None else times(hard, c.a) - wanted)
+        p, y = Bordered(mass + kept.curvature(c.x, counts), hard).solve(-slope, None if hard is None else times(hard, c.a) - wanted)
         held = 0.0 if hard is None else pulled(hard, y)
         small = (jnp.abs(slope - held) <= SLACK * eps * (jnp.abs(heavy) + jnp.abs(right) + jnp.abs(pull) + jnp.abs(held))).all(0)
         decrement = -added(list(p * slope))
@@ -90,10 +90,7 @@ def _search(mass, right, kept: Constraints, c: _Carry, p, dx):
 
     def slopes(reach):
         y = tuple(a + reach * b for a, b in zip(c.x, dx, strict=True))
-        work = 0.0
-        for f, b in zip(kept.force(y), dx, strict=True):
-            product = list(f * b)
-            work = work + (added([added(list(x)) for x in product]) if f.ndim > flat.ndim + 1 else added(product))
+        work = sum(halved((f * b).reshape(-1, *flat.shape)) for f, b in zip(kept.force(y), dx, strict=True))
         return flat + reach * bend - work, bend + kept.bend(y, dx)
 
     downhill = jnp.abs(slopes(jnp.zeros_like(flat))[0])

@@ -29,7 +29,7 @@ def prepare(model: Model, lanes: Lanes, mocap=None) -> System:
     start = [float(x) for x in top.initial[0]]
     frame = frames(system, start)
     rows = loaded_mass(system, frame, link_inertias(system, frame))
-    factor = factorize(system, rows)
+    factor = factorize(system, rows) if sprung or muscles or damped else None
     if sprung:
         system = _with_springs(system, factor)
     system = _switched(system)

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..spatial import IDENTITY, ZERO3, add, mul, neg, normalize, quat_conj, quat_log, quat_mul, safe_norm, scale, sub, total, vadd, vsub
 from ..structure import SoftInfo, Topology
-from .dense import added, assembled, fit, stacked
+from .dense import added, assembled, fit, halved, stacked, summed
 from .holonomic import coordinate_places
 from .kinematics import Frames, accelerations, point_acceleration, point_velocity, velocities
 from .loops import End, body_link
@@ -92,15 +92,15 @@ class Rows(NamedTuple):
         """J^T f (nv, lanes)."""
         n = len(self.single)
         own = jnp.tensordot(jnp.asarray(self.single.T, f.dtype), f[:n], 1, precision="highest")
-        return own + added(list(self.many * f[n:, None])) if len(self.many) else own
+        return own + halved(self.many * f[n:, None]) if len(self.many) else own
 
-    def curvature(self, x):
+    def curvature(self, x, count=None):
         """J^T P'' J (nv, nv, lanes)."""
         (n, nv), g = self.single.shape, self.hessian(x)
         diagonal = jnp.tensordot(jnp.asarray(self.single.T**2, g.dtype), g[:n], 1, precision="highest")
         eye = jnp.eye(nv, dtype=g.dtype).reshape(nv, nv, *(1,) * (g.ndim - 1))
         out = eye * diagonal[None]
-        return out if n == len(g) else out + added([row[:, None] * row[None] * x for row, x in zip(self.many, g[n:], strict=True)])
+        return out if n == len(g) else out + summed(lambda i: self.many[i][:, None] * self.many[i][None] * g[n + i], len(self.many))
 
     def hessian(self, x):
         """P'', its diagonal (n + m, lanes)."""
@@ -108,7 +108,11 @@ class Rows(NamedTuple):
 
     def bend(self, x, dx):
         """dx^T P'' dx (lanes)."""
-        return added(list(self.hessian(x) * dx * dx))
+        return halved(self.hessian(x) * dx * dx)
+
+    def count(self):
+        """See `Cones.count`: all of them."""
+        return None
 
     def fitted(self, lanes: tuple[int, ...]) -> Rows:
         """With arrays of all lanes, or without that axis."""

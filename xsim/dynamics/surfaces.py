@@ -1,6 +1,7 @@
 """Numbers of contacts from the surfaces that meet: mixtures, or those of a pair.
 
-Source: MuJoCo's documentation, Modeling, contact parameters. Arrays are (pairs, lanes), or (pairs, 1) where no environment differs.
+Source: MuJoCo's documentation, Modeling, contact parameters. Arrays are (pairs, width, lanes), (pairs, width, 1) where no environment
+differs.
 """
 
 from __future__ import annotations
@@ -16,16 +17,60 @@ from .system import System
 
 LEAST = 1e-5  # friction
 TINY = 1e-15  # weights
+EXPANDED = (0, 0, 1, 2, 2)  # sliding, torsional, rolling friction of the five directions
 
 
 class Numbers(NamedTuple):
-    """Of each pair. friction: two sliding, torsional, two rolling. margin: the distance at which a contact begins to push."""
+    """Of each pair. friction (n, 5, lanes): two sliding, torsional, two rolling. solref, friction_solref (n, 2, lanes). solimp
+    (n, 5, lanes). margin (n, lanes): the distance at which a contact begins to push."""
 
-    friction: tuple
-    solref: tuple
-    friction_solref: tuple
-    solimp: tuple
-    margin: object
+    friction: jax.Array
+    solref: jax.Array
+    friction_solref: jax.Array
+    solimp: jax.Array
+    margin: jax.Array
+
+
+def numbers(system: System, info: PairsInfo) -> Numbers:
+    """Of all pairs of a kind."""
+    return _mixed(system, info) if info.mixed else _own(system, info)
+
+
+def _own(system: System, info: PairsInfo) -> Numbers:
+    p = jax.tree.map(lambda x: x[info.rows.value], system.pair)
+    margin = p.margin if system.topology.rules == "4.0" else p.margin - p.gap
+    return Numbers(jnp.maximum(p.friction, LEAST), p.solref, p.friction_solref, p.solimp, margin)
+
+
+def _mixed(system: System, info: PairsInfo) -> Numbers:
+    a, b = (jax.tree.map(lambda x, k=k: x[info.rows.value[:, k]], system.surface) for k in (0, 1))
+    ruling = info.ruling.value[:, None, None]
+
+    def ruled(first, second, mixture):
+        if (ruling < 0).all():
+            return mixture
+        return jnp.where(ruling < 0, mixture, jnp.where(ruling == 0, first, second))
+
+    larger = jnp.maximum(a.friction, b.friction)
+    if not system.topology.rules:  # MuJoCo keeps the larger; for formats without its rules, as in ODE, Bullet, DART, the smaller counts
+        larger = larger.at[:, 0].set(jnp.minimum(a.friction, b.friction)[:, 0])
+    friction = ruled(a.friction, b.friction, larger)
+    share = _share(a.solmix, b.solmix)[:, None]
+    timed = (a.solref[:, :1] > 0) & (b.solref[:, :1] > 0)
+    mixture = jnp.where(timed, share * a.solref + (1.0 - share) * b.solref, jnp.minimum(a.solref, b.solref))
+    solref = ruled(a.solref, b.solref, mixture)
+    solimp = ruled(a.solimp, b.solimp, share * a.solimp + (1.0 - share) * b.solimp)
+    newer = system.topology.rules == "4.0"
+    margin = a.margin + b.margin if newer else jnp.maximum(a.margin, b.margin) - jnp.maximum(a.gap, b.gap)
+    friction = jnp.maximum(friction, LEAST)[:, np.array(EXPANDED)]
+    return Numbers(friction, solref, jnp.zeros_like(solref), solimp, margin)
+
+
+def _share(a, b):
+    """Weight of the first: a / (a + b); a zero loses, two zeros share."""
+    low, high = a < TINY, b < TINY
+    own = a / jnp.where(low | high, 1.0, a + b)
+    return jnp.where(low & high, 0.5, jnp.where(low, 0.0, jnp.where(high, 1.0, own)))
 
 
 def column(components) -> jax.Array:
@@ -36,75 +81,20 @@ def column(components) -> jax.Array:
     return jnp.stack([jnp.broadcast_to(jnp.asarray(x, dtype), shape) for x in components])
 
 
-def table(rows) -> tuple[jax.Array, ...]:
-    """Columns of a leaf (n, width) as components."""
-    return tuple(column(x) for x in zip(*rows, strict=True))
-
-
-def numbers(system: System, info: PairsInfo) -> Numbers:
-    """Of all pairs of a kind."""
-    return _mixed(system, info) if info.mixed else _own(system, info)
-
-
-def _own(system: System, info: PairsInfo) -> Numbers:
-    pair, rows = system.pair, info.rows.value
-    columns = [tuple(x[rows] for x in table(leaf)) for leaf in (pair.friction, pair.solref, pair.friction_solref, pair.solimp)]
-    margin, gap = (column(leaf)[rows] for leaf in (pair.margin, pair.gap))
-    return Numbers(_least(columns[0]), *columns[1:], margin if system.topology.rules == "4.0" else margin - gap)
-
-
-def _least(friction) -> tuple:
-    return tuple(jnp.maximum(x, LEAST) for x in friction)
-
-
-def _mixed(system: System, info: PairsInfo) -> Numbers:
-    surface, newer = system.surface, system.topology.rules == "4.0"
-    first, second = info.rows.value[:, 0], info.rows.value[:, 1]
-    ruling = info.ruling.value[:, None]
-
-    def ruled(a, b, mixture):
-        if (ruling < 0).all():
-            return mixture
-        return jnp.where(ruling < 0, mixture, jnp.where(ruling == 0, a, b))
-
-    def both(leaf):
-        return [(x[first], x[second]) for x in table(leaf)]
-
-    # MuJoCo keeps the larger coefficients; ODE, Bullet and DART, whose formats have no such rules, the smaller one of sliding.
-    joins = [jnp.maximum if system.topology.rules else jnp.minimum, jnp.maximum, jnp.maximum]
-    friction = [ruled(a, b, join(a, b)) for join, (a, b) in zip(joins, both(surface.friction), strict=True)]
-    mix = column(surface.solmix)
-    share = _share(mix[first], mix[second])
-    refs = both(surface.solref)
-    timed = (refs[0][0] > 0) & (refs[0][1] > 0)
-    solref = tuple(ruled(a, b, jnp.where(timed, share * a + (1.0 - share) * b, jnp.minimum(a, b))) for a, b in refs)
-    solimp = tuple(ruled(a, b, share * a + (1.0 - share) * b) for a, b in both(surface.solimp))
-    margins, gaps = ([x[i] for i in (first, second)] for x in (column(surface.margin), column(surface.gap)))
-    margin = margins[0] + margins[1] if newer else jnp.maximum(*margins) - jnp.maximum(*gaps)
-    slide, torsion, roll = _least(friction)
-    none = jnp.zeros_like(solref[0])
-    return Numbers((slide, slide, torsion, roll, roll), solref, (none, none), solimp, margin)
-
-
-def _share(a, b):
-    """Weight of the first: a / (a + b); a zero loses, two zeros share."""
-    low, high = a < TINY, b < TINY
-    own = a / jnp.where(low | high, 1.0, a + b)
-    return jnp.where(low & high, 0.5, jnp.where(low, 0.0, jnp.where(high, 1.0, own)))
-
-
-def joined(parts: list) -> object:
-    """Arrays or trees of arrays (n, lanes or 1), one after another."""
+def joined(parts: list):
+    """Trees of arrays (n, ..., lanes or 1), one after another."""
 
     def one(*xs):
-        lanes = max(x.shape[1] for x in xs)
-        return jnp.concatenate([x if x.shape[1] == lanes else jnp.broadcast_to(x, (len(x), lanes)) for x in xs])
+        lanes = max(x.shape[-1] for x in xs)
+        return jnp.concatenate([x if x.shape[-1] == lanes else jnp.broadcast_to(x, (*x.shape[:-1], lanes)) for x in xs])
 
     return parts[0] if len(parts) == 1 else jax.tree.map(one, *parts)
 
 
 def picked(x, which):
-    """Rows of an array (n, lanes or 1): ``which`` a list of numbers, or (rows, lanes) of them."""
+    """Rows of an array (n, ..., lanes or 1): ``which`` a list of numbers, or (rows, lanes) of them."""
     if isinstance(which, np.ndarray):
-        return x[which]
-    return x[:, 0][which] if x.shape[1] == 1 else jnp.take_along_axis(x, which, 0)
+        return x if len(which) == len(x) and (which == np.arange(len(x))).all() else x[which]
+    if x.shape[-1] == 1 and which.shape[-1] > 1:
+        return jnp.moveaxis(x[..., 0][which], 1, -1)
+    return jnp.take_along_axis(x, which.reshape(len(which), *(1,) * (x.ndim - 2), which.shape[-1]), 0)

@@ -151,9 +151,10 @@ class System(NamedTuple):
     bodies: tuple  # Inertia per body about its own origin, body axes
     soft: Soft
     equality: Equality
-    surface: Surface
+    surface: Surface  # arrays (surfaces, width, lanes or 1), pair alike
     pair: Pair
     cone: Cone
+    places: Geom  # arrays of size, pos and quat (geoms, width, lanes or 1), where something may touch
     slack: tuple = ()  # per tendon, the lengths between which its spring is at rest
     acc0: tuple = ()  # per actuator, norm of the joint accelerations that unit force gives at the start
     mobility: Mobility | None = None  # for soft constraints
@@ -329,13 +330,22 @@ def components(model: Model, lanes: Lanes, mocap=None) -> System:
         split(model.option.regularization, 0), split(model.body.gravcomp, 1), split(model.joint.spring_damper, 2),
         _split(model.site, split), _split(model.geom, split), _split(model.tendon, split), _split(model.actuator, split),
         _split(model.medium, split), tuple(own_inertia), _split(model.soft, split), _split(model.equality, split),
-        _split(model.surface, split), _split(model.pair, split), _split(model.cone, split),
+        _split(model.surface, lanes.last), _split(model.pair, lanes.last), _split(model.cone, split), _places(model, lanes),
     )  # fmt: skip
 
 
 def _split(group, split):
     """A group of leaves as components."""
     return type(group)(**{f.name: split(getattr(group, f.name), len(f.metadata["leaf"].shape)) for f in fields(group)})
+
+
+def _places(model: Model, lanes: Lanes) -> Geom:
+    """Sizes and places of the geoms as arrays."""
+    if not model.topology.pairs:
+        return Geom((), (), (), (), (), ())
+    geom = model.geom
+    size, pos, quat = (lanes.last(x, 2) for x in (geom.size, geom.pos, geom.quat))
+    return Geom(size=size, mass=(), pos=pos, quat=quat, density=(), fluid=())
 
 
 def _place(body, link, pose: Pose, frames: list[Pose], offset: list[Pose]) -> Pose:
