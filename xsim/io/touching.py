@@ -4,9 +4,9 @@ These formats describe contact by the stiffness K (N/m) and damping D (N s/m) of
 Open Dynamics Engine makes of them for a step of h: erp = h K / (h K + D), the part of an overlap that a step takes back, and
 cfm = 1 / (h K + D), how much the velocity of the contact gives way to its force (manual of ODE, "Joint error and the error reduction
 parameter"). The force at the end of a step is then f = (erp / h x overlap - velocity) / cfm. In the terms of `xsim.spec.Soft`, where a
-contact of two bodies with the effective mass m has f = m d / (1 - d) (k overlap - b velocity - acceleration), this is
+contact of two bodies with the effective mass m has f = m d / (1 - d) (k d overlap - b velocity - acceleration), this is
 
-    k = erp / h^2,   b = 1 / h,   d = 1 / (1 + m cfm / h):
+    k d = erp / h^2,   b = 1 / h,   d = 1 / (1 + m cfm / h):
 
 a body of mass m rests at the depth m g / K, and no stiffness is too large for the step. The effective mass is taken once, from the file:
 of a contact the mass of the link, of a joint's stop the inertia that the joint moves.
@@ -65,7 +65,7 @@ def spring_damper(stiffness: float, damping: float, dt: float, mass: float) -> S
 def compliant(erp: float, cfm: float, dt: float, mass: float) -> Soft:
     """Of ODE's numbers (module docstring). mass: kg, or kg m^2."""
     d = float(np.clip(1.0 / (1.0 + mass * cfm / dt) if mass > 0 else 1.0, _LEAST, 1.0 - _LEAST))
-    return Soft((-erp / dt**2 * d**2, -1.0 / dt * d), (d, d, 0.001, 0.5, 2.0))
+    return Soft((-erp / dt**2 * d, -1.0 / dt * d), (d, d, 0.001, 0.5, 2.0))
 
 
 def with_soft_limits(bodies: tuple[BodySpec, ...], friction: bool = False) -> tuple[BodySpec, ...]:
