@@ -420,7 +420,7 @@ def _search(a: Body, b: Body, n: Vector, size) -> Search:
         best = tuple(jnp.where(better, p, q) for p, q in zip(n, s.n, strict=True))
         keep = lambda new, old: jnp.where(s.done, old, new)  # noqa: E731
         low = jnp.where(better, h, s.h)
-        return Search(jax.tree.map(keep, triangle, s.triangle), best, low, s.done | converged(corner, low), s.iteration)
+        return Search(jax.tree.map(keep, triangle, s.triangle), best, low, s.done | converged(corner, s.h), s.iteration)
 
     def body(s: Search):
         x = _target(s.n, s.h, size)
@@ -431,8 +431,9 @@ def _search(a: Body, b: Body, n: Vector, size) -> Search:
         direction = _unit(v)
         direction = tuple(jnp.where(dot(v, v) > 0, d, m) for d, m in zip(direction, s.n, strict=True))
 
-        def projected(corner, low):  # no corner is farther than the triangle, and the direction is the best one
-            return (dot(direction, vsub(corner.w, p)) <= tolerance) & (dot(direction, corner.w) <= low + tolerance)
+        def projected(corner, before):  # no corner is farther than the triangle, and the direction is no better than before
+            h = dot(direction, corner.w)
+            return (h - dot(direction, p) <= tolerance) & (jnp.abs(h - before) <= tolerance)
 
         s = tried(s, x, direction, projected)
         if len(curved):
@@ -440,7 +441,7 @@ def _search(a: Body, b: Body, n: Vector, size) -> Search:
             x = _target(s.n, s.h, size)
             d, sound = _newton(a, b, _features(a, b, s.triangle, smooth, s.n, x), s.n, size)
             d = tuple(jnp.where(sound, y, z) for y, z in zip(d, s.n, strict=True))
-            s = tried(s, x, d, lambda corner, low: jnp.zeros(low.shape, bool))
+            s = tried(s, x, d, lambda corner, before: jnp.zeros(before.shape, bool))
         return s._replace(iteration=s.iteration + 1)
 
     return jax.lax.while_loop(active, body, Search(triangle, n, h, done, jnp.zeros((), jnp.int32)))
@@ -578,13 +579,13 @@ def _touch(a: Body, b: Body, n: Vector, f: Features, size) -> tuple[Any, Vector,
     t = stop(eq.t)
     n = _unit(vadd(n, vadd(scale(t[0], alpha), scale(t[1], beta))))
     pa, pb = _points(a, b, f, n)
-    moves = still(_weights(eq, vsub(pb[0], pa[0]), size))
+    moves = still(_weights(eq, vsub(pb[0], pa[0]), n, size))
     w = [w + m for w, m in zip(f.weights[1:], moves, strict=True)]
     weights = (1.0 - w[0] - w[1], *w)
     return distance, _mix(weights, pa), _mix(weights, pb), n
 
 
-def _weights(eq: Linear, gap: Vector, size) -> tuple:
+def _weights(eq: Linear, gap: Vector, n: Vector, size) -> tuple:
     """Weights of corners 1 and 2 with which the gap vector of the touching points is along n; 0 of those that do not count."""
     (first, second, swapped), (t1, t2) = eq.edges, eq.t
     one, two = eq.present
@@ -592,6 +593,7 @@ def _weights(eq: Linear, gap: Vector, size) -> tuple:
         (jnp.where(one, dot(t1, first), 1.0), jnp.where(two, dot(t1, second), 0.0)),
         (jnp.where(two, dot(t2, first), 0.0), jnp.where(two, dot(t2, second), 1.0)),
     )
+    gap = vsub(gap, scale(n, dot(n, gap)))
     x, y = _solve2(matrix, (jnp.where(one, dot(t1, gap), 0.0), jnp.where(two, dot(t2, gap), 0.0)), size)
     return jnp.where(swapped, 0.0, x), jnp.where(swapped, x, y)
 
