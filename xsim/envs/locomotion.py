@@ -291,9 +291,7 @@ def humanoid(
     def observe(view: View):
         seen = _seen(view, lagged)
         bodies = [_flat(f(seen)) for f in (com_inertia, com_velocity)]
-        return jnp.concatenate(
-            [view.state.q[..., 2:], view.state.v, *bodies, seen.data.actuator[..., 6:], _flat(com_wrench(seen))], -1
-        )
+        return jnp.concatenate([view.state.q[..., 2:], view.state.v, *bodies, seen.data.actuator[..., 6:], _flat(com_wrench(seen))], -1)
 
     return _task("humanoid_v5", repeat, terms, fields, place=place, lagged=lagged, observe=observe,
                  metrics=_traveled, terminate=lambda view: ~healthy(view), start=_start(noise))  # fmt: skip

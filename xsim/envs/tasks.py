@@ -21,7 +21,7 @@ def _split(x) -> tuple:
     return tuple(x[..., k] for k in range(x.shape[-1]))
 
 
-def _to_body(quat, x):
+def to_body(quat, x):
     """World vectors (..., 3) in the axes of frames (..., 4)."""
     return jnp.stack(jnp.broadcast_arrays(*rotate(quat_conj(_split(quat)), _split(jnp.broadcast_to(x, (*quat.shape[:-1], 3))))), -1)
 
@@ -36,7 +36,7 @@ def imu(view: View, bodies: Sequence[str], field=(0.0, 0.5, -0.75**0.5)):
     quat = view.data.quat[..., index, :]
     gravity = jnp.asarray(view.model.option.gravity)[..., None, :]
     acceleration = view.data.lin_acc[..., index, :] - gravity
-    parts = [_to_body(quat, x) for x in (view.data.ang[..., index, :], acceleration, jnp.asarray(field, quat.dtype))]
+    parts = [to_body(quat, x) for x in (view.data.ang[..., index, :], acceleration, jnp.asarray(field, quat.dtype))]
     return jnp.concatenate(parts, -1)
 
 
