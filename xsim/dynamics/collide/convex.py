@@ -38,7 +38,7 @@ _CORE = {"sphere": "point", "capsule": "segment", "ellipsoid": "ball", "cylinder
 _CURVED = {"ball": 3, "cylinder": 2}  # how many axes of the unit shape are round
 _OUT = 0.03  # how far outside of D a point is projected, of the size of D
 _MOST = 24  # iterations of a search
-_STEPS = 4  # of Newton, at the end
+_STEPS = 5  # of Newton, at the end
 _STARTS = 8  # of the search of the deepest direction
 _FACETS = 256  # of a mesh, that starts are chosen from
 _APART = 0.9  # cosine between two starts, at most
@@ -492,7 +492,7 @@ def _candidates(a: Body, b: Body) -> tuple[Vector, Any]:
     special = [*axes[0], *axes[1], _unit(line), *[_unit(cross(p, q)) for p in axes[0] for q in axes[1]]]
     grid = [jnp.broadcast_to(jnp.asarray(g, dtype).reshape(-1, *[1] * len(shape)), (len(g), *shape)) for g in _grid().T]
     n = tuple(jnp.concatenate([g, jnp.stack([s[k] for s in special]), -jnp.stack([s[k] for s in special])]) for k, g in enumerate(grid))
-    n = (*n[:2], jnp.where(dot(n, n) > 0.5, n[2], 1.0))
+    n = _unit((*n[:2], jnp.where(dot(n, n) > 0.5, n[2], 1.0)))
     h = _reach(a, n) + _reach(b, neg3(n)) - dot(n, line)
     if a.kind == "hull":
         m, height = _facets(a)
