@@ -1,0 +1,186 @@
+"""Training: a run that is resumed equals one that was not stopped, something is learned, settings that are wrong are refused."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from xsim import train as training
+from xsim.train import Algorithm, Config, Sample, Statistics, checkpoints, configure, evaluate, main, train
+
+SMALL = Config(
+    "pendulum_balance", steps=32 * 16 * 40, num_envs=32, unroll=16, minibatches=4, learning_rate=3e-3, hidden=(32,), deviation=1.0,
+    evaluate_envs=8, checkpoint_every=10, env={"max_steps": 200},
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A run from beginning to end: its folder and what `train` returned."""
+    out = tmp_path_factory.mktemp("whole")
+    return out, train(SMALL, out, progress=False)
+
+
+def _numbers(file):
+    with np.load(file) as arrays:
+        return dict(arrays)
+
+
+def _rows(folder):
+    with open(folder / "returns.csv", newline="") as lines:
+        return [{k: x for k, x in row.items() if k != "seconds"} for row in csv.DictReader(lines)]
+
+
+def test_resumed_run_is_the_same(whole, tmp_path):
+    out, result = whole
+    first = train(SMALL, tmp_path, progress=False, stop=23)
+    assert "return" not in first and checkpoints(tmp_path)[-1].stem.endswith("0000023")
+    resumed = train(SMALL, tmp_path, resume=True, progress=False)
+    assert [p.name for p in checkpoints(tmp_path)] == ["checkpoint-0000023.npz", "checkpoint-0000030.npz", "checkpoint-0000040.npz"]
+    assert resumed["return"] == result["return"] and _rows(tmp_path) == _rows(out)
+    a, b = (_numbers(checkpoints(folder)[-1]) for folder in (out, tmp_path))
+    assert a.keys() == b.keys() and len(a) > 30
+    for name in a:
+        np.testing.assert_array_equal(a[name], b[name], err_msg=name)
+
+
+def test_learns(whole):
+    out, result = whole
+    early = [row["return"] for row in result["curve"][:10] if not math.isnan(row["return"])]
+    assert result["return"] > 3 * np.mean(early) and result["return"] > 100
+    assert json.loads((out / "result.json").read_text())["return"] == result["return"]
+    assert [float(r["steps"]) for r in _rows(out)] == [512.0 * i for i in range(1, 41)]
+    if (out / "returns.png").exists():
+        assert (out / "returns.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+
+
+def test_folders(whole, tmp_path, capsys):
+    """A run is neither overwritten nor resumed from nothing or with other settings."""
+    out, _ = whole
+    with pytest.raises(ValueError, match="holds a run: resume it, or choose another folder"):
+        train(SMALL, out)
+    with pytest.raises(ValueError, match="no checkpoint in"):
+        train(SMALL, tmp_path, resume=True)
+    for arguments, message in (
+        (["--resume", "--out", str(tmp_path / "nothing")], "nothing to resume"),
+        (["--resume", "--out", str(out), "--seed", "3"], "only --steps may change"),
+        (["--resume"], "--resume needs the task or --out"),
+    ):
+        with pytest.raises(SystemExit):
+            main(arguments)
+        assert message in capsys.readouterr().err
+    other = Algorithm(Config("pendulum_balance", num_envs=16), training.make_env("pendulum_balance", num_envs=16))
+    with pytest.raises(ValueError, match="does not fit these settings"):
+        training.restore(checkpoints(out)[-1], jax.eval_shape(other.start))
+
+
+def test_picture_is_optional(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(__import__("sys").modules, "matplotlib.figure", None)
+    training._draw(tmp_path / "returns.png", [{"steps": 1, "return": 1.0}], "x")
+    assert "needs matplotlib (pip install 'xsim[plot]')" in capsys.readouterr().err and not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"learning_rat": 1.0}, r"unknown setting 'learning_rat' \(did you mean 'learning_rate'\?\)"),
+        ({"learning_rate": "fast"}, "learning_rate must be a number, found 'fast'"),
+        ({"num_envs": 0}, "num_envs must be positive, found 0"),
+        ({"num_envs": 2.5}, "num_envs must be a whole number, found 2.5"),
+        ({"anneal": 1}, "anneal must be true or false, found 1"),
+        ({"discount": 1.5}, "discount must be between 0 and 1"),
+        ({"hidden": [64, "x"]}, "hidden must be a list of positive whole numbers"),
+        ({"activation": "sine"}, "activation: found 'sine'; allowed: tanh, relu, elu, swish"),
+        ({"num_envs": 7, "unroll": 3}, "21 actions cannot be split into 8 equal minibatches"),
+        ({"env": 3}, "env must be"),
+    ],
+)
+def test_wrong_settings(changes, message):
+    with pytest.raises(ValueError, match=message):
+        configure("pendulum_balance", changes=changes)
+
+
+def test_settings(tmp_path):
+    """The bundled file, then one's own, then the command line."""
+    own = tmp_path / "own.yaml"
+    own.write_text("task: pendulum_swingup\nlearning_rate: 5e-4\nenv: {max_steps: 100}\n")
+    config = configure(None, own, {"steps": "1e3", "env.randomize": "mild"})
+    assert config.task == "pendulum_swingup" and config.learning_rate == 5e-4 and config.steps == 1000 and config.unroll == 32
+    assert config.env == {"max_steps": 100, "randomize": "mild"}
+    own.write_text("- 1\n")
+    with pytest.raises(ValueError, match="must be a table of names and values"):
+        configure("pendulum_swingup", own)
+    with pytest.raises(ValueError, match="no such file"):
+        configure("pendulum_swingup", tmp_path / "none.yaml")
+    with pytest.raises(ValueError, match=r"did you mean 'pendulum_swingup'"):
+        train(Config("pendulum_swingu"), tmp_path / "out")
+    with pytest.raises(ValueError, match="no task"):
+        configure(None)
+
+
+def test_every_task_has_settings():
+    from xsim.envs import TASKS
+
+    for name in TASKS:
+        assert configure(name).task == name
+
+
+# ---- the algorithm -------------------------------------------------------------------------------------------------------------
+
+
+class Constant:
+    """A network whose value of an observation (n, 1) is that number."""
+
+    def apply(self, params, obs):
+        return None, obs[..., 0]
+
+
+def test_advantages():
+    """Against the sums themselves; the value of what lies behind a time limit counts, that behind a fall does not."""
+    algorithm = object.__new__(Algorithm)
+    algorithm.config, algorithm.network = Config("x", normalize=False, discount=0.9, trace=0.8, reward_scale=0.5), Constant()
+    rng = np.random.default_rng(0)
+    reward, value, after = rng.normal(size=(3, 6, 1))
+    terminated = np.array([0, 0, 1, 0, 0, 0], bool)[:, None]
+    done = terminated | np.array([0, 0, 0, 0, 1, 0], bool)[:, None]
+    zero = jnp.zeros(())
+    samples = Sample(value[..., None], zero, zero, reward, terminated, done, after[..., None], zero, zero)
+    learner = training.Learner({}, None, None, None, None, None)
+    advantage, target = algorithm._advantages(learner, samples)
+    expected = np.zeros((6, 1))
+    for t in range(6):
+        weight = 1.0
+        for k in range(t, 6):
+            surprise = 0.5 * reward[k] + 0.9 * after[k] * ~terminated[k] - value[k]
+            expected[t] += weight * surprise
+            weight *= 0.9 * 0.8
+            if done[k]:
+                break
+    np.testing.assert_allclose(advantage, expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(target, expected + value, rtol=1e-5, atol=1e-6)
+
+
+def test_statistics():
+    rng = np.random.default_rng(1)
+    x = rng.normal(3.0, [0.1, 5.0], size=(300, 2)).astype(np.float32)
+    s = Statistics.empty(2, jnp.float32)
+    np.testing.assert_array_equal(s.normalized(x[:3]), x[:3].clip(-10, 10))
+    for part in (x[:50], x[50:51], x[51:]):
+        s = s.extended(jnp.asarray(part))
+    np.testing.assert_allclose(s.mean, x.mean(0), rtol=1e-5)
+    np.testing.assert_allclose(np.sqrt(s.squares / s.count), x.std(0), rtol=1e-4)
+    np.testing.assert_allclose(s.normalized(x).std(0), 1.0, atol=1e-4)
+
+
+def test_evaluation_counts_one_episode():
+    """A policy that lets the pole fall: the return is that of the first episode, however many follow."""
+    env = training.make_env("pendulum_balance", num_envs=4)
+    total, length = evaluate(env, lambda obs: jnp.ones((4, 1)), jax.random.key(0))
+    assert (length > 3).all() and (length < 60).all()
+    assert (np.abs(total - length) < 0.1 * length + 1).all()
