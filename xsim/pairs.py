@@ -12,12 +12,10 @@ from typing import NamedTuple
 import numpy as np
 
 from .spec import GeomSpec, ModelSpec, PairSpec, Soft, Source, SurfaceSpec
-from .structure import PairsInfo, Table
+from .structure import COLLIDING, PairsInfo, Table
 
 __all__ = ["CONDIMS", "Pairs", "first_touching", "read_pairs"]
 
-ORDER = ("plane", "hfield", "sphere", "capsule", "ellipsoid", "cylinder", "box", "mesh")
-"""Shapes that collide; the first geom of a pair is that of the earlier shape."""
 FLAT = ("plane", "hfield")  # never with each other
 CONDIMS = (1, 3, 4, 6)
 _LEAVES = {
@@ -58,7 +56,7 @@ def _shells(spec: ModelSpec) -> list[_Shell]:
 
 def _touches(shell: _Shell) -> bool:
     geom = shell.geom
-    return geom.contact is not None and geom.collision and geom.shape in ORDER
+    return geom.contact is not None and geom.collision and geom.shape in COLLIDING
 
 
 def _hits(spec: ModelSpec, shells: list[_Shell]) -> Iterator[tuple[int, int]]:
@@ -145,7 +143,7 @@ def _find(spec: ModelSpec, numbers: dict, found: dict[tuple, list]) -> None:
 
 def _collide(one: str, two: str) -> bool:
     """Whether shapes have a collision function: flat ones not with each other."""
-    return one in ORDER and two in ORDER and not (one in FLAT and two in FLAT) and "hfield" not in (one, two)
+    return one in COLLIDING and two in COLLIDING and not (one in FLAT and two in FLAT) and "hfield" not in (one, two)
 
 
 def _ordered(shells: list[_Shell], i: int, j: int) -> tuple[int, int]:
@@ -155,7 +153,7 @@ def _ordered(shells: list[_Shell], i: int, j: int) -> tuple[int, int]:
 
 
 def _rank(shape: str) -> int:
-    return ORDER.index(shape) if shape in ORDER else len(ORDER)
+    return COLLIDING.index(shape) if shape in COLLIDING else len(COLLIDING)
 
 
 def _condim(one: SurfaceSpec, two: SurfaceSpec) -> tuple[int, int]:

@@ -347,6 +347,19 @@ def _of_geoms(model: Model, row: str) -> list[str]:
     return [bodies[g.body].name if g.body >= 0 else "world" for g in model.topology.geoms if getattr(g, row) is not None]
 
 
+def _of_rows(model: Model, mixed: bool) -> list[str]:
+    """By row of the surfaces (mixed) or of the pairs, the bodies of its geom, or of the pair's first geom that moves."""
+    names: dict[int, str] = {}
+    for info in model.topology.pairs:
+        if info.mixed != mixed:
+            continue
+        for geoms, rows in zip(info.geoms.value.tolist(), info.rows.value.tolist(), strict=True):
+            bodies = [model.topology.geoms[g].body for g in geoms]
+            for row, body in zip(rows, bodies, strict=True) if mixed else [(rows, next((b for b in bodies if b >= 0), -1))]:
+                names[row] = model.body_names[body] if body >= 0 else "world"
+    return [names[i] for i in range(len(names))]
+
+
 def _of_infos(group: str, row: str | None = None) -> Callable[[Model], list[str]]:
     """The names of the elements of a group; row: of those that have it."""
     return lambda m: [x.name for x in getattr(m.topology, group) if row is None or getattr(x, row) is not None]
@@ -400,6 +413,9 @@ _OWNERS: dict[str, Callable[[Model], list[str]]] = {
     "npolynomial": _of_soft("row", "joint", "tendon"),
     "nrelpose": _of_soft("pose"),
     "ntorquescale": _of_soft("scale"),
+    "nsurface": lambda m: _of_rows(m, True),
+    "npair": lambda m: _of_rows(m, False),
+    "ncone": lambda m: ["contact"] * m.topology.size("ncone"),
     "ncoefficient": lambda m: [t.name for t in m.topology.tendons for p in t.path if p.kind == "joint"],
     "ndivisor": lambda m: [t.name for t in m.topology.tendons for p in t.path if p.kind == "pulley"],
     "nmass": lambda m: _of_geoms(m, "mass"),

@@ -14,6 +14,10 @@ __all__ = [
 ]  # fmt: skip
 
 
+COLLIDING = ("plane", "hfield", "sphere", "capsule", "ellipsoid", "cylinder", "box", "mesh")
+"""Shapes that collide; the first geom of a pair is that of the earlier shape."""
+
+
 class Table:
     """An array of fixed numbers: hashable, compared by value."""
 
@@ -283,7 +287,7 @@ class SoftInfo(NamedTuple):
 class PairsInfo(NamedTuple):
     """Geoms that may touch: pairs of the same shapes (of the same assets) and dimension of contact (1, 3, 4, 6).
 
-    geoms (n, 2): numbers of the geoms, in the order of `xsim.pairs.ORDER`. mixed: rows (n, 2) are those of surface.* of the two geoms, and
+    geoms (n, 2): numbers of the geoms, in the order of `COLLIDING`. mixed: rows (n, 2) are those of surface.* of the two geoms, and
     ruling (n,) says whose numbers hold: 0, 1, or -1 for a mixture; else rows (n,) are those of pair.*.
     """
 

@@ -67,7 +67,7 @@ class Constraints(NamedTuple):
 
     def bent(self, x):
         """Whether P is not quadratic within these zones (lanes)."""
-        out = False
+        out = jnp.asarray(False)
         for part, y in zip(self.cones, x[len(x) - len(self.cones) :], strict=True):
             out = out | part.bent(y)
         return out

@@ -23,7 +23,8 @@ class ContactData(NamedTuple):
     active (*batch, n): whether the geoms are nearer than the margin. geoms (*batch, n, 2): numbers in ``topology.geoms``, -1 for none.
     distance (*batch, n): m, negative where they overlap. point (*batch, n, 3): in the middle between the surfaces, world, m.
     frame (*batch, n, 3, 3): rows normal (from the first geom to the second), two tangents, world axes. friction (*batch, n, 5): two
-    sliding, torsional (m), two rolling (m). force (*batch, n, 6): on the second geom along the frame's rows, N, then the moment about them, N m.
+    sliding, torsional (m), two rolling (m). force (*batch, n, 6): on the second geom along the rows of the frame, N, then the moment
+    about them, N m.
     """
 
     active: jax.Array

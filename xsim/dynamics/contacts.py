@@ -18,7 +18,7 @@ from ..structure import PairsInfo, Topology
 from .collide.shapes import Shape, Touch
 from .collide.touching import collide, count_of
 from .cones import Cones
-from .dense import added
+from .dense import added, halved
 from .kinematics import Frames
 from .soft import TINY, impedance, reference
 from .surfaces import Numbers, column, joined, numbers, picked
@@ -192,9 +192,9 @@ def _touches(system: System, of: Class, numbers: Numbers, shapes) -> Touch:
         count = len(info.geoms.value)
         both = [np.array([place[g] for g in info.geoms.value[:, k].tolist()]) for k in (0, 1)]
         a, b = (
-            _shape(_columns(shapes[i]), _asset(top, shape, asset)) for i, shape, asset in zip(both, info.shapes, info.assets, strict=True)
+            _shape(_columns(shapes[i]), asset(top, shape, asset)) for i, shape, asset in zip(both, info.shapes, info.assets, strict=True)
         )
-        margin = numbers.margin[first : first + count]
+        margin = numbers.reach[first : first + count]
         found = collide(info.shapes, a, b, margin, top.rules)
         out += [_full(touch, count, lanes) for touch in found]
         first += count
@@ -212,7 +212,8 @@ def _full(touch: Touch, count: int, lanes: int) -> Touch:
     return jax.tree.map(lambda x: jnp.broadcast_to(jnp.asarray(x, dtype), (count, lanes)), touch)
 
 
-def _asset(topology: Topology, shape: str, asset: int | None):
+def asset(topology: Topology, shape: str, asset: int | None):
+    """The mesh or height field of a geom."""
     return None if asset is None else {"mesh": topology.meshes, "hfield": topology.hfields}[shape][asset]
 
 
@@ -250,7 +251,7 @@ def find_contacts(system: System, frame: Frames) -> list[Found]:
     for of, own in zip(plan(system.topology).classes, meet.numbers, strict=True):
         touch = _touches(system, of, own, shapes)
         touch = jax.tree.map(lambda x: jnp.broadcast_to(x, (len(x), *lanes)), touch)
-        margin = jnp.broadcast_to(own.margin[of.pair], touch.distance.shape)
+        margin = jnp.broadcast_to(own.reach[of.pair], touch.distance.shape)
         which, crowded = _chosen(of, touch.distance, margin)
         touch = jax.tree.map(lambda x, which=which: picked(x, which), touch)
         out.append(Found(of, which, touch.distance, touch.point, touch.normal, _tangents(touch.normal, touch.along), crowded))
@@ -269,10 +270,10 @@ def _of_pairs(found: Found, x):
 
 def _signs(found: Found, dtype):
     """Which dofs move the geoms apart: (contacts, nv, lanes or 1), 1, -1 or 0."""
-    return jnp.swapaxes(_by_contact(found, found.of.sign.T, dtype), 0, 1)
+    return jnp.swapaxes(by_contact(found, found.of.sign.T, dtype), 0, 1)
 
 
-def _by_contact(found: Found, of_pairs: np.ndarray, dtype):
+def by_contact(found: Found, of_pairs: np.ndarray, dtype):
     """Fixed numbers of pairs (n, pairs) for each contact: (n, contacts, lanes or 1)."""
     of_candidates = of_pairs[:, found.of.pair]
     if isinstance(found.which, np.ndarray):
@@ -289,14 +290,14 @@ def _moved_apart(signs, ang, lin, reference, point, frame):
     return [dot(axis, velocity) for axis in frame], [dot(axis, spin) for axis in frame]
 
 
-def _jacobian(system: System, frame: Frames, found: Found, lanes):
-    """J (contacts, d, nv, lanes)."""
+def _jacobian(system: System, frame: Frames, found: Found, lanes, condim: int):
+    """J (contacts, condim, nv, lanes)."""
     ang, lin = (tuple(column([s[part][k] for s in frame.subspace]) for k in range(3)) for part in (0, 1))
     roots = [frame.pose[system.tables.root[link]].pos for link in system.tables.dof_link]
     origin = tuple(column([r[k] for r in roots]) for k in range(3))
     axes = tuple(tuple(x[:, None] for x in axis) for axis in (found.normal, *found.tangents))
     along, about = _moved_apart(_signs(found, found.distance.dtype), ang, lin, origin, found.point, axes)
-    rows = (along[:1], along, [*along, about[0]], [*along, *about])[(1, 3, 4, 6).index(found.of.condim)]
+    rows = (along[:1], along, [*along, about[0]], [*along, *about])[(1, 3, 4, 6).index(condim)]
     return jnp.stack([jnp.broadcast_to(r, (*r.shape[:2], *lanes)) for r in rows], 1)
 
 
@@ -341,7 +342,7 @@ def contact_cones(system: System, frame: Frames, v, found: list[Found]) -> tuple
             own.distance, of_each, _of_pairs(own, moved), system.cone.impratio[0], system.dt, d, top.cone == "elliptic",
             "refsafe" not in top.disabled,
         )  # fmt: skip
-        J = _jacobian(system, frame, own, full)
+        J = _jacobian(system, frame, own, full, d)
         n = len(own.distance)
         cones = Cones(top.cone == "elliptic", J, None, stiffness, None)
         rate = cones.along(velocity)
@@ -397,9 +398,25 @@ def _body_signs(found: Found, topology: Topology, dtype):
     for i, (one, two) in enumerate(found.of.geoms.tolist()):
         table[topology.geoms[one].body, i] -= 1
         table[topology.geoms[two].body, i] += 1
-    return _by_contact(found, table[:-1], dtype)
+    return by_contact(found, table[:-1], dtype)
 
 
 def geoms_of(found: Found):
     """Numbers of the two geoms of each contact: (2, contacts, lanes or 1)."""
-    return _by_contact(found, found.of.geoms.T, jnp.int32)
+    return by_contact(found, found.of.geoms.T, jnp.int32)
+
+
+def adhesion(system: System, frame: Frames, body: int) -> list:
+    """Row [(dof, coefficient), ...] of an adhesive body: minus the mean rate of the distances of its contacts, also of those in the gap."""
+    if system.meeting is None:
+        return []
+    lanes = lanes_of(system, frame)
+    total, count = 0.0, 0.0
+    found = find_contacts(system, frame)
+    for own, of_each in zip(found, contact_numbers(system, found), strict=True):
+        owners = np.array([[system.topology.geoms[g].body for g in both] for both in own.of.geoms.tolist()], int)
+        near = by_contact(own, (owners == body).any(1)[None], own.distance.dtype)[0] * (own.distance < of_each.reach)
+        rates = _jacobian(system, frame, own, lanes or (1,), 1)[:, 0]
+        total, count = total + halved(near[:, None] * rates), count + halved(near)
+    row = -total / jnp.maximum(count, 1.0)
+    return [(i, x if lanes else x[0]) for i, x in enumerate(row)]

@@ -35,6 +35,7 @@ from ..spatial import (
     vadd,
     vsub,
 )
+from . import contact_sensors
 from .actuation import Effort
 from .cameras import cameras
 from .contacts import body_wrenches, lanes_of
@@ -68,6 +69,7 @@ class Facts:
     ):  # fmt: skip
         self.system, self.frame, self.q, self.v, self.early, self.time = system, frame, q, v, early, time
         self.found, self.forces = found, forces
+        self._nearest: dict = {}
         self.velocity, self.acceleration, self.effort, self.views, self.magnetic = velocity, acceleration, effort, views, magnetic
 
     @functools.cached_property
@@ -111,11 +113,22 @@ class Facts:
             if one.row.acts is not None:
                 _add(out, one.row.acts, one.force)
         if self.found:
-            flat = not lanes_of(self.system, self.frame)
             for i, both in enumerate(body_wrenches(self.system, list(self.found), list(self.forces))):
-                push, moment = jax.tree.map(lambda x: x[0], both) if flat else both
+                push, moment = jax.tree.map(lambda x: x[0], both) if not self.lanes else both
                 out[i] = madd(out[i], Force(moment, push))
         return out
+
+    @functools.cached_property
+    def lanes(self) -> tuple[int, ...]:
+        """Shape of a component."""
+        return lanes_of(self.system, self.frame)
+
+    def nearest(self, info) -> tuple:
+        """See `contact_sensors.nearest`; once for sensors of the same things."""
+        key = (info.object, info.reference, info.cutoff)
+        if key not in self._nearest:
+            self._nearest[key] = contact_sensors.nearest(self, info)
+        return self._nearest[key]
 
     @functools.cached_property
     def kept(self) -> list[Kept]:
@@ -471,6 +484,10 @@ KINDS: dict[str, Callable] = {
     "force": _in_site(_force),
     "torque": _in_site(_torque),
     **{f"{what}limit{part}": _limit(what, read) for what in ("joint", "tendon") for part, read in _LIMITS.items()},
+    "touch": contact_sensors.touch,
+    "distance": contact_sensors.distance,
+    "normal": contact_sensors.normal,
+    "fromto": contact_sensors.fromto,
     "rangefinder": lambda f, info: (f.ranges[info.object[1]],),
     "user": lambda f, info: (0.0,) * info.dim,
 }
@@ -481,8 +498,12 @@ def _cut(x, least, most):
     return tuple(jnp.clip(y, least, most) for y in x)
 
 
+SEARCHED = ("distance", "normal", "fromto")
+"""Kinds whose cutoff is how far is looked."""
+
+
 def sense(f: Facts) -> list:
-    """All numbers of the sensors, in order. Those that wait for contacts give zero."""
+    """All numbers of the sensors, in order."""
     top, out = f.system.topology, []
     for info in top.sensors:
         if info.kind not in KINDS or "sensor" in top.disabled:
@@ -492,6 +513,9 @@ def sense(f: Facts) -> list:
         if info.cutoff > 0 and info.kind != "user":
             # In 3.2 the -1 of a ray that meets nothing is not cut.
             whole = info.kind == "rangefinder" and top.rules != "4.0"
+            if info.kind in SEARCHED:
+                out += list(x)
+                continue
             x = _cut(x, -math.inf if whole else -info.cutoff, info.cutoff)
         out += list(x)
     return out

@@ -22,13 +22,14 @@ EXPANDED = (0, 0, 1, 2, 2)  # sliding, torsional, rolling friction of the five d
 
 class Numbers(NamedTuple):
     """Of each pair. friction (n, 5, lanes): two sliding, torsional, two rolling. solref, friction_solref (n, 2, lanes). solimp
-    (n, 5, lanes). margin (n, lanes): the distance at which a contact begins to push."""
+    (n, 5, lanes). margin (n, lanes): the distance at which a contact begins to push; reach: at which it is found."""
 
     friction: jax.Array
     solref: jax.Array
     friction_solref: jax.Array
     solimp: jax.Array
     margin: jax.Array
+    reach: jax.Array
 
 
 def numbers(system: System, info: PairsInfo) -> Numbers:
@@ -38,8 +39,12 @@ def numbers(system: System, info: PairsInfo) -> Numbers:
 
 def _own(system: System, info: PairsInfo) -> Numbers:
     p = jax.tree.map(lambda x: x[info.rows.value], system.pair)
-    margin = p.margin if system.topology.rules == "4.0" else p.margin - p.gap
-    return Numbers(jnp.maximum(p.friction, LEAST), p.solref, p.friction_solref, p.solimp, margin)
+    return Numbers(jnp.maximum(p.friction, LEAST), p.solref, p.friction_solref, p.solimp, *_distances(system, p.margin, p.gap))
+
+
+def _distances(system: System, margin, gap) -> tuple:
+    """At which contacts begin to push, and at which they are found."""
+    return (margin, margin + gap) if system.topology.rules == "4.0" else (margin - gap, margin)
 
 
 def _mixed(system: System, info: PairsInfo) -> Numbers:
@@ -61,9 +66,9 @@ def _mixed(system: System, info: PairsInfo) -> Numbers:
     solref = ruled(a.solref, b.solref, mixture)
     solimp = ruled(a.solimp, b.solimp, share * a.solimp + (1.0 - share) * b.solimp)
     newer = system.topology.rules == "4.0"
-    margin = a.margin + b.margin if newer else jnp.maximum(a.margin, b.margin) - jnp.maximum(a.gap, b.gap)
+    margin, gap = (one + two if newer else jnp.maximum(one, two) for one, two in ((a.margin, b.margin), (a.gap, b.gap)))
     friction = jnp.maximum(friction, LEAST)[:, np.array(EXPANDED)]
-    return Numbers(friction, solref, jnp.zeros_like(solref), solimp, margin)
+    return Numbers(friction, solref, jnp.zeros_like(solref), solimp, *_distances(system, margin, gap))
 
 
 def _share(a, b):

@@ -29,6 +29,7 @@ from ..spatial import (
     vadd,
     vsub,
 )
+from .contacts import adhesion
 from .kinematics import Frames
 from .loops import End, row_coefficients
 from .places import site_end
@@ -140,8 +141,8 @@ def _slidercrank(at: _Place, info, gear) -> Taut:
 
 
 def _body(at: _Place, info, gear) -> Taut:
-    """Adhesion pulls along the normals of contacts; there are none without contacts."""
-    return Taut(0.0, [])
+    """Adhesion pulls along the normals of contacts; gears have no effect (MuJoCo)."""
+    return Taut(0.0, adhesion(at.system, at.frame, info.target))
 
 
 KINDS: dict[str, Callable[..., Taut]] = {

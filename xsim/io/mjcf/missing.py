@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+
 from ...pairs import first_touching
 from ...spec import ModelSpec, Source
 from ..errors import Notes
 
 __all__ = ["note_missing"]
-
-CONTACTS = ("touch", "distance", "normal", "fromto")
 
 
 def note_missing(spec: ModelSpec, notes: Notes) -> None:
@@ -39,10 +38,6 @@ def _fields(spec: ModelSpec) -> Iterator[Source]:
     return iter(() if first is None else (first,))
 
 
-def _sensors(*kinds: str) -> Callable[[ModelSpec], Iterator[Source]]:
-    return lambda spec: (s.source for s in spec.sensors if s.kind in kinds)
-
-
 def _elastic(spec: ModelSpec) -> Iterator[Source]:
     for flex in spec.flexes:
         if flex.numbers["young"] or flex.numbers["edge_stiffness"] or flex.numbers["edge_damping"]:
@@ -53,18 +48,12 @@ def _flex_edges(spec: ModelSpec) -> Iterator[Source]:
     return (e.source for e in spec.equalities if e.active and e.kind == "flex")
 
 
-def _adhesive(spec: ModelSpec) -> Iterator[Source]:
-    return (a.source for a in spec.actuators if a.transmission == "body" and a.group not in spec.option.actuator_groups_off)
-
-
 # What there is (and the verb), the flags without which nothing of it acts, and where it stands.
 _KINDS: list[tuple[str, tuple[str, ...], Callable[[ModelSpec], Iterator[Source]]]] = [
     ("contacts of flexes are", ("constraint", "contact"), _flexes),
     ("contacts of height fields are", ("constraint", "contact"), _fields),
     ("equalities of flexes are", ("constraint", "equality"), _flex_edges),
     ("elasticity and edges of flexes are", ("passive",), _elastic),
-    ("adhesion, which acts through contacts, is", ("actuation",), _adhesive),
     ("noslip iterations are", ("constraint",), lambda spec: iter([spec.source] * bool(spec.option.solver["noslip_iterations"]))),
     ("inverse dynamics in discrete time (invdiscrete) is", (), lambda spec: iter([spec.source] * spec.option.solver["invdiscrete"])),
-    *((f"<{kind}> gives zeros: what it measures is", ("sensor",), _sensors(kind)) for kind in CONTACTS),
 ]
