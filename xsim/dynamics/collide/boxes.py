@@ -49,6 +49,7 @@ def capsule_box(a: Shape, b: Shape) -> list[Touch]:
     return [touches[0], touches[1]._replace(distance=jnp.where(exists, touches[1].distance, FAR))]
 
 
+@stage
 def _points_on_capsule(center, half, size) -> tuple[Component, Component, Component]:
     """Where the balls are along the segment center + t half, -1 <= t <= 1, in the box's frame (3, ...); whether there is a second."""
     column = (slice(None), slice(None), *[None] * (center.ndim - 1))
@@ -97,6 +98,7 @@ def _reach(length, half) -> jnp.ndarray:
     return jnp.where(short, FAR, length / jnp.where(short, 1.0, jnp.abs(half)))
 
 
+@stage
 def _second_over_face(end, half, size, t, face):
     """From an end of the capsule over a face towards the other end, as far as the face goes."""
     ahead = jnp.where(half * t < 0, 1.0, -1.0)
@@ -105,6 +107,7 @@ def _second_over_face(end, half, size, t, face):
     return -t * jnp.minimum(2.0, room.min(0)), face.any(0)
 
 
+@stage
 def _second_from_corner(half, size, t, corner):
     """From a corner along the edge or over the face that the capsule leads along; none where it leads straight towards the box."""
     differs = (half > 0) != (corner > 0)
@@ -119,6 +122,7 @@ def _second_from_corner(half, size, t, corner):
     return sign * jnp.where(steep, edge, -face), (count == 1) | (count == 2)
 
 
+@stage
 def _second_from_edge(half, size, t, corner, along, x):
     """From an edge over the face that is the less steep, until the face or the capsule ends."""
     differs = ((half > 0) != (corner > 0)) & ~along
@@ -196,6 +200,7 @@ def _steepest(axes, direction: Vector) -> tuple[Component, Component, list]:
     return index, jnp.where(_choose(index, parts) >= 0, 1.0, -1.0), parts
 
 
+@stage
 def _separations(a: Shape, b: Shape, offset: Vector) -> tuple:
     """How far the boxes are apart along the normals of both (3 each) and across every two edges (3, 3; those of a first)."""
     axes_a, axes_b = ([box.axis(k) for k in range(3)] for box in (a, b))
@@ -247,6 +252,7 @@ def _separating_axis(a: Shape, b: Shape, offset: Vector, rules: str) -> Axis:
     return Axis(best, scale(normal, jnp.where(dot(normal, offset) < 0, -1.0, 1.0)), edge, flip & ~edge, i, j)
 
 
+@stage
 def _crossing(a: Shape, b: Shape, offset: Vector, axis: Axis) -> tuple[Component, Vector]:
     """Distance along the axis between the two edges that it is across, and the middle of their nearest points, from a's centre."""
     center, halves = [], []
@@ -294,6 +300,7 @@ class Incident(NamedTuple):
     slopes: list
 
 
+@stage
 def _faces(reference, incident, offset: Vector, normal: Vector, axis: Axis) -> tuple[Face, Incident]:
     """Of each box the face that is most across the normal, which points from the reference box to the incident one."""
     axes, sizes = reference
@@ -325,6 +332,7 @@ def _one_patch(face: Face, incident: Incident) -> tuple:
     return there, height, face.place(x, y, 0.5 * height)
 
 
+@stage
 def _outline(p, u, v, lx, ly) -> tuple:
     """Where the stretches of the outline of a rectangle and a parallelogram in common begin.
 
@@ -362,6 +370,7 @@ def _outline(p, u, v, lx, ly) -> tuple:
     return jnp.concatenate([there, there2]), begin[:, 0], begin[:, 1], begin[:, 2]
 
 
+@stage
 def _between(start, step, low, high, level, slack) -> tuple:
     """Part [t0, t1] of start + t step, 0 <= t <= 1, that is between low and high in both coordinates (second axis); t0 > t1: none.
     A step below `level` does not leave its start, which may be `slack` outside."""
@@ -407,6 +416,7 @@ def _patch_3_2(face: Face, incident: Incident, axis: Axis, margin) -> tuple:
     return there, height, point
 
 
+@stage
 def _sides_3_2(face: Face, incident: Incident, axis: Axis) -> tuple:
     """The incident face on the reference face: corner, two sides (x, y, height), whether the first and whether both count."""
     p, (u, v) = face.project(vsub(incident.corner, face.center)), (face.project(side) for side in incident.sides)
@@ -426,6 +436,7 @@ def _signed(square, height):
     return jnp.where(positive, jnp.sqrt(jnp.where(positive, square, 1.0)), 0.0) * jnp.where(height < 0, -1.0, 1.0)
 
 
+@stage
 def _corners_3_2(p, u, v, two, limits, tilt, edges, beside, margin) -> tuple:
     """Corners of the reference face over the incident one: which are there, distances, middles (4, ...).
 
@@ -452,6 +463,7 @@ def _corners_3_2(p, u, v, two, limits, tilt, edges, beside, margin) -> tuple:
     return tuple(jnp.stack(parts) for parts in zip(*found, strict=True))
 
 
+@stage
 def _points_3_2(p, u, v, one, two, limits, tilt, edges, beside, all_of_them, margin) -> tuple:
     """Corners of the incident face over the reference one: which are there, distances, middles (4, ...)."""
     found = []
@@ -468,6 +480,7 @@ def _points_3_2(p, u, v, one, two, limits, tilt, edges, beside, all_of_them, mar
     return tuple(jnp.stack(parts) for parts in zip(*found, strict=True))
 
 
+@stage
 def _first(n: int, there, values) -> tuple:
     """The first n of the rows that are there: which of the n are, their values (k, n, ...); zeros where there are fewer."""
     rank = jnp.cumsum(there, axis=0)
@@ -475,6 +488,7 @@ def _first(n: int, there, values) -> tuple:
     return jnp.stack([slot.any(0) for slot in slots]), jnp.stack([masked(slot[:, None], values) for slot in slots], 1)
 
 
+@stage
 def _astray(point: Vector, boxes, margin) -> Component:
     """Whether points are outside of one box and not well inside the other, both larger by the margin; by 1% of their sizes."""
     places = []

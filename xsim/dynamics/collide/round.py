@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from ...spatial import Component, Vector, add, apply, apply_inverse, cross, dot, mul, neg, scale, sub, vadd, vsub
+from ...spatial import Component, Vector, add, apply, apply_inverse, cross, dot, mul, neg, scale, stage, sub, vadd, vsub
 from .shapes import FAR, Shape, Touch
 
 X_AXIS: Vector = (1.0, 0.0, 0.0)
@@ -75,6 +75,7 @@ class Nearest(NamedTuple):
     parallel: Component
 
 
+@stage
 def between_segments(half1: Vector, half2: Vector, offset: Vector) -> Nearest:
     """Two segments by their halves and the second's centre from the first's (Ericson 2005, section 5.1.9).
 
@@ -143,6 +144,7 @@ def sphere_cylinder(a: Shape, b: Shape) -> list[Touch]:
     return [beside(a.pos, a.size[0], scale(away, -1.0), gap)]
 
 
+@stage
 def ball_box(center: Vector, radius: Component, b: Shape) -> Touch:
     """A ball and a box: its nearest point; from inside, its nearest face."""
     local = apply_inverse(b.R, vsub(center, b.pos))
