@@ -406,3 +406,129 @@ def test_gymnasium_is_optional():
     code = "import sys; sys.modules['gymnasium'] = None; import xsim.envs\ntry: import xsim.envs.gym\nexcept ImportError as e: print(e)"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert "pip install 'xsim[gym]'" in out
+
+
+# ---- what a task sees and remembers --------------------------------------------------------------------------------------------
+
+
+def test_memory():
+    """Variables that a task carries from step to step: reward and metrics see the old, the observation the new; a restart clears them."""
+
+    def remember(view):
+        count = view.variables["count"] + (0 if view.fresh else 1)
+        return {"count": count, "action": view.action[..., 0], "draw": jax.vmap(jax.random.uniform)(view.keys)}
+
+    env = Jitted(
+        "pendulum_swingup",
+        num_envs=NUM,
+        max_steps=3,
+        variables=lambda model, key: {"count": 0, "action": 0.0, "draw": 0.0},
+        remember=remember,
+        reward=lambda view: view.variables["count"] + 0.0 * view.action[..., 0],
+        observe=lambda view: jnp.stack([view.variables["count"] * 1.0, view.variables["action"], view.state.q[..., 0]], -1),
+        metrics=lambda view: {"moved": view.state.q[..., 0] - view.before.q[..., 0]},
+        bounds=(-np.inf, np.inf),
+    )
+    s = env.reset(KEY)
+    draws = [s.variables["draw"]]
+    np.testing.assert_array_equal(s.obs[:, :2], 0.0)
+    for i in range(1, 7):
+        before, s = s, env.step(s, env.act(0.1 * i))
+        last = i % 3 == 0
+        np.testing.assert_array_equal(s.reward, (i - 1) % 3)
+        seen = s.info["final_observation"]
+        np.testing.assert_allclose(seen[:, :2], np.tile([(i - 1) % 3 + 1, 0.1 * i], (NUM, 1)), rtol=1e-6)
+        np.testing.assert_allclose(s.metrics["moved"], seen[:, 2] - before.state.q[:, 0], atol=1e-6)
+        np.testing.assert_array_equal(s.variables["count"], 0 if last else i % 3)
+        np.testing.assert_array_equal(s.obs[:, 1], 0.0 if last else np.float32(0.1 * i))
+        draws.append(s.variables["draw"])
+    assert np.unique(np.concatenate(draws)).size == 7 * NUM
+
+
+def test_last_evaluation():
+    """Within an action, the state before the last simulation step, and where that step evaluated the dynamics."""
+
+    def observe(view):
+        return jnp.stack([view.last.q[..., 0], view.evaluated.state.q[..., 0], view.evaluated.data.pos[..., 0, 0], view.state.time], -1)
+
+    env = Jitted("pendulum_swingup", num_envs=NUM, observe=observe, substeps=True, bounds=(-np.inf, np.inf))
+    s = env.reset(KEY)
+    np.testing.assert_array_equal(s.obs[:, 0], s.state.q[:, 0])
+    after = env.step(s, env.act(1.0))
+    tau = jnp.zeros((NUM, 2)).at[:, 0].set(15.0)
+    half = xsim.step(env.env.model, s.state, tau=tau)
+    np.testing.assert_allclose(after.obs[:, 0], half.q[:, 0], rtol=1e-5)
+    np.testing.assert_array_equal(after.obs[:, 0], after.obs[:, 1])
+    with pytest.raises(ValueError, match="substeps=True"):
+        jax.eval_shape(make_env("pendulum_swingup", num_envs=1, reward=lambda v: v.evaluated.state.q[..., 0]).step, s, env.act()[:1])
+
+
+def test_keys_of_environments(swingup):
+    """A key per environment: environment i of one key is the one of its folded key."""
+    keys = jax.vmap(lambda i: jax.random.fold_in(KEY, i))(jnp.arange(NUM))
+    _same(_rows(swingup.reset(KEY), slice(None)), _rows(swingup.reset(keys), slice(None)))
+
+
+def test_go1_joystick():
+    """Sizes, rewards' names, commands; that it stands is a matter of contact (nightly)."""
+    from xsim.envs.quadruped import WEIGHTS
+
+    env = make_env("go1_joystick", num_envs=2)
+    assert env.observation_spec.shape == (48,) and env.action_spec.shape == (12,)
+    first = jax.eval_shape(env.reset, KEY)
+    assert set(WEIGHTS._fields) < set(first.metrics) and first.variables["command"].shape == (2, 3)
+    commands = jax.vmap(lambda key: env.task.variables(env.model, key)["command"])(jax.random.split(KEY, 500))
+    assert (np.abs(commands) <= [1.5, 0.8, 1.2]).all() and 0.05 < (commands == 0).all(-1).mean() < 0.16
+    assert (np.abs(commands).max(0) > [1.4, 0.75, 1.1]).all()
+
+
+@pytest.mark.nightly
+def test_go1_stands():
+    """With its joints held it stands on its four feet, and its weight is what the floor carries."""
+    env = Jitted("go1_joystick", num_envs=2, auto_reset=False)
+    s = env.reset(KEY)
+    for _ in range(100):
+        s = env.step(s, env.act())
+    assert not s.terminated.any() and (np.abs(s.state.q[:, 2] - 0.27) < 0.03).all() and (np.abs(s.state.v) < 0.2).all()
+    assert (s.metrics["orientation"] < 0.02).all() and (s.metrics["slip"] < 1e-3).all()
+
+
+# ---- brax ------------------------------------------------------------------------------------------------------------------------
+
+
+def test_brax():
+    """brax's PPO runs on a task, and its environment steps as ours, alone and in a batch."""
+    pytest.importorskip("brax", reason="brax is not installed: pip install brax")
+    from brax.training.agents.ppo import train as ppo
+
+    from xsim.envs.brax import BraxEnv, mend_jax, wrap
+
+    env = BraxEnv("pendulum_balance")
+    own = make_env("pendulum_balance", num_envs=3, auto_reset=False)
+    keys = jax.random.split(jax.random.PRNGKey(0), 3)
+    state, mine = jax.jit(env.reset)(keys), jax.jit(own.reset)(jax.random.wrap_key_data(keys))
+    action = jnp.full((3, 1), 0.3)
+    state, mine = jax.jit(env.step)(state, action), jax.jit(own.step)(mine, action)
+    np.testing.assert_array_equal(state.obs, mine.obs)
+    np.testing.assert_array_equal(state.reward, mine.reward)
+    one = env.step(env.reset(keys[1]), action[1])
+    np.testing.assert_allclose(one.obs, state.obs[1], rtol=1e-5, atol=1e-6)
+    assert env.observation_size == 5 and env.action_size == 1 and env.backend == "xsim"
+    with pytest.raises(ValueError, match="randomize"):
+        wrap(env, randomization_fn=lambda *_: None)
+    mend_jax()
+    returns = []
+    ppo.train(
+        env, num_timesteps=4000, num_envs=16, episode_length=50, unroll_length=10, batch_size=16, num_minibatches=2, num_eval_envs=4,
+        num_evals=2, wrap_env_fn=wrap, progress_fn=lambda steps, metrics: returns.append(metrics["eval/episode_reward"]),
+    )  # fmt: skip
+    assert len(returns) == 2 and np.isfinite(returns).all()
+
+
+def test_brax_is_optional():
+    import subprocess
+    import sys
+
+    code = "import sys; sys.modules['brax'] = None; import xsim.envs\ntry: import xsim.envs.brax\nexcept ImportError as e: print(e)"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert "pip install brax" in out

@@ -14,10 +14,11 @@ PACKAGE = Path(__file__).resolve().parents[1] / "xsim"
 # A module may import from its own layer and the layers before it.
 LAYERS = (
     ("spec", "jointtypes", "models"),
+    ("structure",),
+    ("pairs",),
     ("io",),
     ("spatial",),
     ("joints",),
-    ("structure",),
     ("model",),
     ("rows", "bodies"),
     ("devices", "softness"),

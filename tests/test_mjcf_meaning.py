@@ -16,6 +16,7 @@ from xsim.io.mjcf.options import EXTRAS, PARTS, PASSIVE
 from xsim.io.mjcf.schema import MJCF
 from xsim.io.mjcf.sensors import SENSORS
 from xsim.io.solids import tensor
+from xsim.pairs import read_pairs
 
 HALF = np.sqrt(0.5)
 DEGREE = np.pi / 180
@@ -96,11 +97,10 @@ def test_noslip_is_said(name, text, wanted):
     ("sdf_initpoints", "6", 6), ("o_margin", ".4", 0.4), ("o_solref", ".5", (0.5, 1)), ("o_solimp", ".6", (0.6, 0.95, 0.001, 0.5, 2)),
     ("o_friction", "2", (2, 1, 0.005, 0.0001, 0.0001)),
 ])  # fmt: skip
-def test_numbers_of_the_solver_wait_for_contacts(name, text, wanted):
-    ground = '<geom type="plane" size="1 1 1"/>'
-    with pytest.warns(UnsupportedWarning, match="contacts are not simulated yet"):
-        spec = read(f"{ground}<body><freejoint/>{BALL}</body>", f'<option {name}="{text}"/>')
-    same(spec.option.solver[name], wanted)
+def test_numbers_of_contacts(name, text, wanted):
+    model = f'<geom type="plane" size="1 1 1"/><body><freejoint/>{BALL}</body>', f'<option {name}="{text}"/>'
+    same(read(*model).option.solver[name], wanted)
+    assert said(*model) == []
 
 
 @pytest.mark.parametrize("name", PARTS + PASSIVE["3.2"] + EXTRAS)
@@ -439,11 +439,10 @@ SURFACE = [
 
 
 @pytest.mark.parametrize(("attributes", "path", "wanted"), SURFACE)
-def test_contacts_of_geoms_are_said(attributes, path, wanted):
-    ground = '<geom type="plane" size="1 1 1" contype="3" conaffinity="3"/>'
-    with pytest.warns(UnsupportedWarning, match="contacts are not simulated yet"):
-        spec = read(f'{ground}<body><freejoint/><geom size=".1" {attributes}/></body>')
-    same(at(spec.bodies[0].geoms[0].contact, path), wanted)
+def test_contacts_of_geoms(attributes, path, wanted):
+    model = f'<geom type="plane" size="1 1 1" contype="3" conaffinity="3"/><body><freejoint/><geom size=".1" {attributes}/></body>'
+    same(at(read(model).bodies[0].geoms[0].contact, path), wanted)
+    assert said(model) == []
 
 
 JOINTED = f"<joint/>{BALL}"
@@ -464,15 +463,12 @@ TOUCHING = [  # world, what follows, whether contacts can happen
 
 
 @pytest.mark.parametrize(("world", "after", "touching"), TOUCHING)
-def test_contacts_are_said_where_they_can_happen(world, after, touching):
-    for flag, silent in (("", not touching), ("contact", True), ("constraint", True)):
+def test_what_can_touch(world, after, touching):
+    for flag, wanted in (("", touching), ("contact", False), ("constraint", False)):
         head = f'<option><flag {flag}="disable"/></option>' if flag else ""
-        if silent:
-            assert said(world, head, after) == []
-        else:
-            assert said(world, head, after) == ["contacts are not simulated yet"]
+        assert bool(read_pairs(read(world, head, after)).infos) == wanted
     chain = f"<body>{JOINTED}<body>{JOINTED}</body></body>"
-    assert said(chain, '<option><flag filterparent="disable"/></option>') == ["contacts are not simulated yet"]
+    assert read_pairs(read(chain, '<option><flag filterparent="disable"/></option>')).infos
 
 
 def said(*model: str) -> list[str]:
@@ -486,8 +482,8 @@ def said(*model: str) -> list[str]:
 
 
 def test_strict_refuses_what_is_not_simulated():
-    with pytest.raises(ParseError, match="m.xml:1: contacts are not simulated yet"):
-        parse_text(f"<mujoco><worldbody>{BALL}<body>{JOINTED}</body></worldbody></mujoco>", "mjcf", file="m.xml", strict=True)
+    with pytest.raises(ParseError, match="m.xml:1: noslip iterations are not simulated yet"):
+        parse_text('<mujoco><option noslip_iterations="3"/></mujoco>', "mjcf", file="m.xml", strict=True)
 
 
 PLACES = [
@@ -728,9 +724,9 @@ def test_flexes_are_said(attributes, wanted):
     flex = f'<deformable><flex name="f" dim="2" body="v0 v1 v2 v3 v4 v5" element="0 2 3 0 3 1" {attributes}/></deformable>'
     fixed = f'<deformable><flex dim="1" body="world" vertex="0 0 0 1 2 3" element="0 1" {attributes.split("texcoord")[0]}/></deformable>'
     for read_one in (lambda: cloth(attributes), lambda: read(rows, ASSETS, flex)):
-        with pytest.warns(UnsupportedWarning, match="contacts are not simulated yet"):
+        with pytest.warns(UnsupportedWarning, match="contacts of flexes are not simulated yet"):
             check(read_one(), "flexes.0", wanted)
-    with pytest.warns(UnsupportedWarning, match="contacts are not simulated yet"):
+    with pytest.warns(UnsupportedWarning, match="contacts of flexes are not simulated yet"):
         check(read("", ASSETS, fixed), "flexes.0", {"dim": 1, "bodies": (-1, -1), "pos.1": (1, 2, 3), "elements": ((0, 1),)})
 
 
@@ -776,16 +772,18 @@ ACTUATOR = '<actuator><motor name="drive" joint="ja"/></actuator>'
     ('solref=".1 2"', {"solref": (0.1, 2)}), ('solimp=".1 .2 .3 .4 5"', {"solimp": (0.1, 0.2, 0.3, 0.4, 5)}),
     ('solreffriction=".1 2"', {"friction_solref": (0.1, 2)}), ('margin=".1"', {"margin": 0.1}), ('gap=".2"', {"gap": 0.2}),
 ])  # fmt: skip
-def test_pairs_are_said(attributes, wanted):
+def test_pairs(attributes, wanted):
     head = '<default><default class="k"><pair condim="6"/></default></default>'
-    with pytest.warns(UnsupportedWarning, match="contacts are not simulated yet"):
-        spec = read(SCENE, head, f'<contact><pair geom1="gb" geom2="ga" {attributes}/></contact>')
+    spec = read(SCENE, head, f'<contact><pair geom1="gb" geom2="ga" {attributes}/></contact>')
     check(spec, "pairs.0", wanted)
 
 
-def test_excluded_bodies_still_need_contacts_with_others():
-    with pytest.warns(UnsupportedWarning, match="contacts are not simulated yet"):
-        assert read(SCENE, "", '<contact><exclude name="x" body1="a" body2="b"/></contact>').exclude == ((0, 1),)
+def test_excluded_bodies():
+    spec = read(SCENE, "", '<contact><exclude name="x" body1="a" body2="b"/></contact>')
+    assert spec.exclude == ((0, 1),)
+    owner = [-1] * len(spec.world_geoms) + [i for i, body in enumerate(spec.bodies) for _ in body.geoms]
+    touching = {frozenset(owner[g] for g in pair) for info in read_pairs(spec).infos for pair in info.geoms.value.tolist()}
+    assert frozenset((0, 1)) not in touching and touching
 
 
 EQUALITY = [
@@ -995,10 +993,9 @@ def test_dampers_are_always_clamped():
     ("adhesion", 'forcerange="-1 2" forcelimited="false"', {"force_range": None}), ("adhesion", 'user="1 2"', {"user": (1, 2)}),
     ("general", "", {"ctrl_range": (0, 3)}),
 ])  # fmt: skip
-def test_adhesion_is_said(kind, attributes, wanted):
+def test_adhesion(kind, attributes, wanted):
     head = '<default><default class="k"><adhesion group="4"/></default></default>'
-    with pytest.warns(UnsupportedWarning, match="adhesion, which acts through contacts, is not simulated yet"):
-        spec = read(SCENE, head, f'<actuator><{kind} body="b" ctrlrange="0 3" {attributes}/></actuator>')
+    spec = read(SCENE, head, f'<actuator><{kind} body="b" ctrlrange="0 3" {attributes}/></actuator>')
     check(spec, "actuators.0", wanted | {"transmission": "body", "target": 1, "ctrl_range": (0, 3)})
 
 
@@ -1027,7 +1024,6 @@ KINDS = {  # kind: what it measures, width, stage
     "fromto": ("two", 6, "position"), "clock": ("nothing", 1, "position"),
 }  # fmt: skip
 UNITS = ("framequat", "framexaxis", "frameyaxis", "framezaxis", "ballquat")
-WAITING = ("touch", "distance", "normal", "fromto")
 
 
 def sensor(text: str):
@@ -1043,15 +1039,9 @@ def check_sensor(kind: str) -> None:
     check(found, "", {"name": "x", "noise": 0.1, "user": (1, 2), "cutoff": 0 if kind in UNITS else 3, "dim": dim, "stage": stage})
 
 
-@pytest.mark.parametrize("kind", [kind for kind in SENSORS if kind not in WAITING])
+@pytest.mark.parametrize("kind", SENSORS)
 def test_sensor(kind):
     check_sensor(kind)
-
-
-@pytest.mark.parametrize("kind", WAITING)
-def test_sensors_that_wait_are_said(kind):
-    with pytest.warns(UnsupportedWarning, match=f"<{kind}> gives zeros: what it measures is not simulated yet"):
-        check_sensor(kind)
 
 
 @pytest.mark.parametrize("kind", UNITS)
@@ -1071,10 +1061,9 @@ def test_what_frame_sensors_measure(kind):
 
 @pytest.mark.parametrize("ends", list(itertools.product(("geom1", "body1"), ("geom2", "body2"))))
 @pytest.mark.parametrize("kind", ["distance", "normal", "fromto"])
-def test_what_distances_are_between_is_said(kind, ends):
+def test_what_distances_are_between(kind, ends):
     names = {"geom1": ("ga", 0), "body1": ("a", 0), "geom2": ("gb", 1), "body2": ("b", 1)}
-    with pytest.warns(UnsupportedWarning, match=f"<{kind}> gives zeros"):
-        found = sensor(f"{kind} " + " ".join(f'{end}="{names[end][0]}"' for end in ends))
+    found = sensor(f"{kind} " + " ".join(f'{end}="{names[end][0]}"' for end in ends))
     assert (found.object, found.reference) == tuple((end[:4], names[end][1]) for end in ends)
 
 

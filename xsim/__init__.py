@@ -44,10 +44,10 @@ jit = jax.jit
 """What to compile with: the dynamics bound their own compile time (docs/core.md), so jax's own jit with its own defaults."""
 
 __all__ = [
-    "ContactData", "Data", "ElementaryJoint", "Flags", "GeneralJoint", "JointType", "Model", "ModelSpec", "Parameter", "ParseError", "Reactions",
-    "State", "UnsupportedWarning", "bias", "body_inertia", "build", "camera_poses", "contacts", "difference", "energy", "forward", "forward_dynamics",
-    "gaps", "geom_poses", "init", "integrate", "inverse_dynamics", "jacobian", "jit", "kinematics", "light_poses", "load", "loads",
-    "make_env", "mass_matrix", "models", "parse", "parse_text", "passive", "project", "randomize", "reactions", "register_joint",
-    "rollout", "sensors", "site_poses", "smooth_acceleration", "state_from_poses", "step", "sysid", "with_integrator", "with_room",
-    "with_rows",
+    "ContactData", "Data", "ElementaryJoint", "Flags", "GeneralJoint", "JointType", "Model", "ModelSpec", "Parameter", "ParseError",
+    "Reactions", "State", "UnsupportedWarning", "bias", "body_inertia", "build", "camera_poses", "contacts", "difference", "energy",
+    "forward", "forward_dynamics", "gaps", "geom_poses", "init", "integrate", "inverse_dynamics", "jacobian", "jit", "kinematics",
+    "light_poses", "load", "loads", "make_env", "mass_matrix", "models", "parse", "parse_text", "passive", "project", "randomize",
+    "reactions", "register_joint", "rollout", "sensors", "site_poses", "smooth_acceleration", "state_from_poses", "step", "sysid",
+    "with_integrator", "with_room", "with_rows",
 ]  # fmt: skip

@@ -246,7 +246,9 @@ def _surfaces(spec: ModelSpec, pairs: Pairs) -> dict[str, tuple]:
     if not touched and all(sensor.kind not in ("rangefinder", "distance", "normal", "fromto") for sensor in spec.sensors):
         return {}
     return {
-        "meshes": tuple(MeshInfo(Table(mesh.vertices), Table(mesh.faces), None if mesh.hull is None else Table(mesh.hull)) for mesh in spec.meshes),
+        "meshes": tuple(
+            MeshInfo(Table(mesh.vertices), Table(mesh.faces), None if mesh.hull is None else Table(mesh.hull)) for mesh in spec.meshes
+        ),
         "hfields": tuple(HfieldInfo(Table(field.heights), float(field.size[3])) for field in spec.hfields),
     }
 

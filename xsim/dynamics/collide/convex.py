@@ -399,30 +399,38 @@ def _least(square):
     return best
 
 
+def _tolerance(size):
+    """How close (m) a search comes to the largest gap, before the last Newton steps."""
+    return (1e-9 if size.dtype == jnp.float64 else 1e-6) * size
+
+
 def _search(a: Body, b: Body, n: Vector, size) -> Search:
     """Searches from the directions n (starts, ...)."""
     curved = np.array([s for s in _hypotheses((a.kind, b.kind)) if any(s)])
-    tolerance = (1e-9 if size.dtype == jnp.float64 else 1e-6) * size
+    tolerance = _tolerance(size)
     first = _corner(a, b, n)
     triangle = jax.tree.map(lambda x: jnp.stack([x, x, x]), first)
     h = dot(n, first.w)
     done = jnp.zeros(h.shape, bool)
 
-    def active(s: Search):
-        ended = jnp.all(s.done, axis=0) | jnp.any(s.done & (s.h < 0), axis=0)  # apart, all starts end alike
-        return jnp.any(~ended) & (s.iteration < _MOST)
+    def ended(s: Search):
+        return jnp.all(s.done, axis=0) | jnp.any(s.done & (s.h < 0), axis=0)  # apart, all starts end alike
 
-    def tried(s: Search, x, n, converged):
+    def active(s: Search):
+        return jnp.any(~ended(s)) & (s.iteration < _MOST)
+
+    def tried(s: Search, x, n, still, converged):
+        """The direction n, and its corner in the triangle nearest to x. Lanes that have ended stand still, whatever others do."""
+        still = still | s.done
         corner = _corner(a, b, n)
         h = dot(n, corner.w)
-        triangle = _choose(s.triangle, corner, x)
-        better = (h < s.h) & ~s.done
+        better = (h < s.h) & ~still
+        triangle = jax.tree.map(lambda new, old: jnp.where(still, old, new), _choose(s.triangle, corner, x), s.triangle)
         best = tuple(jnp.where(better, p, q) for p, q in zip(n, s.n, strict=True))
-        keep = lambda new, old: jnp.where(s.done, old, new)  # noqa: E731
-        low = jnp.where(better, h, s.h)
-        return Search(jax.tree.map(keep, triangle, s.triangle), best, low, s.done | converged(corner, s.h), s.iteration)
+        return Search(triangle, best, jnp.where(better, h, s.h), s.done | (~still & converged(corner, s.h)), s.iteration)
 
     def body(s: Search):
+        still = ended(s)
         x = _target(s.n, s.h, size)
         corners = _corners(s.triangle.w)
         weights, _ = _nearest(x, corners)
@@ -435,13 +443,13 @@ def _search(a: Body, b: Body, n: Vector, size) -> Search:
             h = dot(direction, corner.w)
             return (h - dot(direction, p) <= tolerance) & (jnp.abs(h - before) <= tolerance)
 
-        s = tried(s, x, direction, projected)
+        s = tried(s, x, direction, still, projected)
         if len(curved):
             smooth = tuple(jnp.asarray(curved)[s.iteration % len(curved)])
             x = _target(s.n, s.h, size)
             d, sound = _newton(a, b, _features(a, b, s.triangle, smooth, s.n, x), s.n, size)
             d = tuple(jnp.where(sound, y, z) for y, z in zip(d, s.n, strict=True))
-            s = tried(s, x, d, lambda corner, before: jnp.zeros(before.shape, bool))
+            s = tried(s, x, d, still, lambda corner, before: jnp.zeros(before.shape, bool))
         return s._replace(iteration=s.iteration + 1)
 
     return jax.lax.while_loop(active, body, Search(triangle, n, h, done, jnp.zeros((), jnp.int32)))
@@ -531,7 +539,7 @@ def _take(tree, k):
 def _best_direction(a: Body, b: Body, size) -> tuple[Vector, Corner]:
     """The direction of the largest gap, and the triangle of its search."""
     s = _search(a, b, _starts(a, b), size)
-    return _take((s.n, s.triangle), jnp.argmin(s.h, axis=0))
+    return _take((s.n, s.triangle), jnp.argmin(s.h - jnp.where(s.done, 10 * _tolerance(size), 0.0), axis=0))
 
 
 # ---- contact -----------------------------------------------------------------------------------------------------------------

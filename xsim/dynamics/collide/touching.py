@@ -5,16 +5,10 @@ from __future__ import annotations
 import functools
 
 from ...structure import MeshInfo
+from .analytic import ANALYTIC
 from .convex import convex
 from .hulls import Hull, make_hull
 from .shapes import Shape, Touch
-
-try:
-    from .analytic import ANALYTIC
-except ImportError:
-    from . import boxes, planes, round
-
-    ANALYTIC = {tuple(n.split("_")): getattr(m, n) for m in (planes, round, boxes) for n in dir(m) if n.count("_") == 1 and n[0] != "_" and callable(getattr(m, n))}  # noqa
 
 SEVERAL = {
     ("plane", "capsule"): 2, ("plane", "cylinder"): 4, ("plane", "box"): 4, ("plane", "mesh"): 4, ("capsule", "capsule"): 2,
