@@ -192,7 +192,7 @@ def _touches(system: System, of: Class, numbers: Numbers, shapes) -> Touch:
         count = len(info.geoms.value)
         both = [np.array([place[g] for g in info.geoms.value[:, k].tolist()]) for k in (0, 1)]
         a, b = (
-            _shape(_columns(shapes[i]), asset(top, shape, asset)) for i, shape, asset in zip(both, info.shapes, info.assets, strict=True)
+            _shape(_columns(shapes[i]), asset(top, kind, number)) for i, kind, number in zip(both, info.shapes, info.assets, strict=True)
         )
         margin = numbers.reach[first : first + count]
         found = collide(info.shapes, a, b, margin, top.rules)
