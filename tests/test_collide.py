@@ -192,7 +192,7 @@ def test_boxes():
         freed[1, 3:6] += normal * overlap
         assert np.all(separation(freed) > -1e-9)
         if rules == "4.0":
-            assert np.all(np.where(found[:, 0] < FAR, found[:, 0], 0) >= -overlap - 1e-9)
+            assert np.all(np.where(found[:, 0] < FAR, found[:, 0], np.inf) >= -overlap - 1e-9)
             R = frames(numbers)
             for k, i in np.argwhere(found[:, 0].T < 0):
                 for box in (0, 1):
@@ -228,7 +228,8 @@ def test_parallel_capsules():
     """Both ends of what is next to each other."""
     numbers = np.stack([np.array([0.1, 0.5, 0, 0, 0, 0, 1, 0, 0, 0]), np.array([0.1, 0.3, 0, 0.3, 0, 0.1, 1, 0, 0, 0])])[..., None]
     found = evaluate(("capsule", "capsule"), "", numbers)
-    assert found[:, 0, 0] == pytest.approx([np.hypot(0.3, 0.1) - 0.2] * 2)  # ends of the first, 0.1 beyond the second's
+    # the ends of the first are 0.1 and 0.3 beyond those of the second
+    assert found[:, 0, 0] == pytest.approx([np.hypot(0.3, 0.1) - 0.2, np.hypot(0.3, 0.3) - 0.2])
     assert sorted(found[:, 3, 0]) == pytest.approx([-0.35, 0.45])
 
 
