@@ -352,9 +352,11 @@ def test_meshes_that_are_not_found_touch_nothing(folder):
         assert touching(spec) == set()
         (folder / "r.sdf").write_text(sdf(mesh(name)))
         parse(folder / "r.sdf", strict=True)
-    cone = "<geometry><cone><radius>1</radius><length>1</length></cone></geometry>"
-    with pytest.warns(UnsupportedWarning, match="collision cone is no shape that touches"):
-        parse_text(sdf(FLOOR, model("m", link(shape=cone)), version="1.12"), "sdf")
+    polyline = "<polyline><point>0 0</point><point>1 0</point><point>0 1</point><height>2</height></polyline>"
+    others = {"cone": "<cone><radius>1</radius><length>1</length></cone>", "heightmap": "<heightmap><uri>h.png</uri></heightmap>"}
+    for kind, shape in (others | {"polyline": polyline}).items():
+        with pytest.warns(UnsupportedWarning, match=f"collision {kind} is no shape that touches"):
+            parse_text(sdf(FLOOR, model("m", link(shape=f"<geometry>{shape}</geometry>")), version="1.12"), "sdf")
 
 
 # ---- motion --------------------------------------------------------------------------------------------------------------------
