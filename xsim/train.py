@@ -105,8 +105,8 @@ def configure(task: str | None, file=None, changes: Mapping[str, Any] | None = N
         for name, value in chosen.items():
             if name.startswith("env."):
                 env[name.removeprefix("env.")] = value
-            elif name == "env" and isinstance(value, Mapping):
-                env |= value
+            elif name == "env":
+                env |= _typed(name, "Mapping", value)
             else:
                 values[name] = value
                 _known(name, source)
@@ -167,7 +167,7 @@ def _typed(name: str, kind: str, value):
         return tuple(value)
     if kind.startswith("Mapping") and isinstance(value, Mapping):
         return dict(value)
-    wanted = {"tuple[int, ...]": "a list of positive whole numbers", "bool": "true or false", "int": "a whole number"}
+    wanted = {"tuple[int, ...]": "a list of positive whole numbers", "bool": "true or false", "int": "a whole number", "Mapping": "a table"}
     raise ValueError(f"{name} must be {wanted.get(kind, 'a number' if kind == 'float' else kind)}, found {value!r}")
 
 
