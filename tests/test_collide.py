@@ -36,7 +36,7 @@ def touches(pair, rules, numbers):
 
 def fast(fn):
     """Compiled without optimization: most of what these tests would do is compile."""
-    return jax.jit(fn, compiler_options={"xla_backend_optimization_level": 0})
+    return jax.jit(fn, compiler_options={"xla_backend_optimization_level": 0, "xla_disable_hlo_passes": "fusion"})
 
 
 @functools.cache
