@@ -15,8 +15,8 @@ from xsim import train as training
 from xsim.train import Algorithm, Config, Sample, Statistics, checkpoints, configure, evaluate, main, train
 
 SMALL = Config(
-    "pendulum_balance", steps=32 * 16 * 48, num_envs=32, unroll=16, minibatches=4, epochs=8, learning_rate=3e-3, hidden=(32,), deviation=1.0,
-    evaluate_envs=8, checkpoint_every=10, env={"max_steps": 200},
+    "pendulum_balance", steps=32 * 16 * 48, num_envs=32, unroll=16, minibatches=4, epochs=8, learning_rate=3e-3, hidden=(32,),
+    deviation=1.0, evaluate_envs=8, checkpoint_every=10, env={"max_steps": 200},
 )  # fmt: skip
 
 
