@@ -51,7 +51,6 @@ UNUSED = [
     ("sdf", "//model[@name='joint_axis']/joint/axis/use_parent_model_frame", SOMETIMES, "the frames have one orientation in this file"),
     ("urdf", "//link/visual/material[*]/@name", NEVER, "a material of its own; the name is a label"),
     ("urdf", "//collision/material/@name | //collision/material//@*", NEVER, "collision shapes have no colour"),
-    ("urdf", "//link/contact/*/@*", NEVER, "warned about: Bullet's"),
     ("urdf", "//transmission//* | //transmission//@* | //gazebo//* | //gazebo//@*", NEVER, "noted: not of URDF itself"),
     ("urdf", "//joint[@type='continuous']/limit/@lower | //joint[@type='continuous']/limit/@upper", NEVER, "has no bounds"),
     ("urdf", "//joint[@type='fixed']/*[self::limit or self::axis or self::dynamics]/@*", NEVER, "has no motion"),

@@ -472,7 +472,7 @@ class _Files(NamedTuple):
     meshes: Meshes
 
 
-def _geoms(link: Element, materials: Colors, files: _Files, surface: SurfaceSpec, mass: float, notes: Notes) -> tuple[GeomSpec, ...]:
+def _geoms(link: Element, materials: Colors, files: _Files, surface: _Surface, mass: float, notes: Notes) -> tuple[GeomSpec, ...]:
     """What is drawn and what collides, in document order. surface: of the link's collisions; mass: of the link, kg."""
     geoms = []
     for element in link.all("visual", "collision"):
@@ -489,46 +489,54 @@ def _geoms(link: Element, materials: Colors, files: _Files, surface: SurfaceSpec
             notes.suspicious(shape.line, f"{shape} in {link}: has no size in some direction")
         pose, visual = _origin(element), element.tag == "visual"
         file, path = _mesh(shape, files) if shape.tag == "mesh" else (None, None)
+        spec, written = (None, {}) if visual else _own_surface(element, surface, mass)
         geom = GeomSpec(
             shape.tag, size, pos=pose.pos, quat=pose.quat, name=element.raw("name") or "", visual=visual, collision=not visual,
-            rgba=_rgba(element, materials, notes), file=file, contact=None if visual else _own_surface(element, surface, mass),
-            source=element.source,
+            rgba=_rgba(element, materials, notes), file=file, contact=spec, surface=written, source=element.source,
         )  # fmt: skip
         geoms.append(files.meshes.placed(geom, path, element) if geom.collision and shape.tag == "mesh" else geom)
     return tuple(geoms)
 
 
-def _surface(link: Element, group: int | None, mass: float, notes: Notes) -> SurfaceSpec:
+class _Surface(NamedTuple):
+    """A surface, and the numbers that it comes from, as read."""
+
+    spec: SurfaceSpec
+    written: dict[str, float]
+
+
+def _surface(link: Element, group: int | None, mass: float, notes: Notes) -> _Surface:
     """Of the collisions of a link: the default, or what Bullet's ``<contact>`` says. mass: of the link, kg."""
     surface, contact = default_surface(group), link.child("contact")
     if contact is None:
-        return surface
+        return _Surface(surface, {})
     found = {child.tag: child.number("value", nonnegative=True) for child in contact.all(*_BULLET)}
     for child in contact.all(*_BULLET_UNUSED):
-        without, text = _BULLET_UNUSED[child.tag]
-        if child.number("value") != without:
-            notes.unsupported(child.line, f"{child} in {contact}: {text}", child.file)
+        (without, text), value = _BULLET_UNUSED[child.tag], child.number("value")
+        if value != without:
+            notes.unsupported(child.line, f"{child} in {contact}: value {value:g}: {text}", child.file)
     slide, roll, spin = (found.get(name, default) for name, default in zip(_BULLET, (surface.friction[0], 0.0, 0.0), strict=False))
     surface = replace(surface, friction=(slide, spin, roll), condim=6 if roll > 0 else 4 if spin > 0 else 3)
     if "stiffness" in found or "damping" in found:
-        return replace(surface, soft=spring_damper(found.get("stiffness", np.inf), found.get("damping", 0.0), DT, mass), solmix=1.0)
-    if "contact_erp" in found or "contact_cfm" in found:
+        soft = spring_damper(found.get("stiffness", np.inf), found.get("damping", 0.0), DT, mass)
+        surface = replace(surface, soft=soft, solmix=1.0)
+    elif "contact_erp" in found or "contact_cfm" in found:
         soft = compliant(min(found.get("contact_erp", 0.2), 1.0), found.get("contact_cfm", 0.0), DT, mass)
-        return replace(surface, soft=soft, solmix=1.0)
-    return surface
+        surface = replace(surface, soft=soft, solmix=1.0)
+    return _Surface(surface, found)
 
 
-def _own_surface(collision: Element, surface: SurfaceSpec, mass: float) -> SurfaceSpec:
+def _own_surface(collision: Element, surface: _Surface, mass: float) -> _Surface:
     """The surface of a collision: that of its link, or what its ``<contact_coefficients>`` (mu, kp, kd; of old ROS) say."""
     own = collision.child("contact_coefficients")
     if own is None:
         return surface
-    mu, kp, kd = (own.number(name, nonnegative=True) if own.has(name) else None for name in ("mu", "kp", "kd"))
-    if mu is not None:
-        surface = replace(surface, friction=(mu, *surface.friction[1:]))
-    if kp is None and kd is None:
-        return surface
-    return replace(surface, soft=spring_damper(np.inf if kp is None else kp, 0.0 if kd is None else kd, DT, mass), solmix=1.0)
+    spec, found = surface.spec, {name: own.number(name, nonnegative=True) for name in ("mu", "kp", "kd") if own.has(name)}
+    if "mu" in found:
+        spec = replace(spec, friction=(found["mu"], *spec.friction[1:]))
+    if "kp" in found or "kd" in found:
+        spec = replace(spec, soft=spring_damper(found.get("kp", np.inf), found.get("kd", 0.0), DT, mass), solmix=1.0)
+    return _Surface(spec, surface.written | found)
 
 
 def _mesh(shape: Element, files: _Files) -> tuple[str, Path | None]:
