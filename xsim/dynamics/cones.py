@@ -8,6 +8,7 @@ cone Y_0 >= mu |Y_1, ...|. Source: MuJoCo's documentation, Computation, friction
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -51,10 +52,9 @@ class Cones(NamedTuple):
         low = jnp.minimum(_edges(self, x), 0.0)
         return -self.stiffness[:, None] * _from_edges(self, low)
 
-    def bend(self, x, dx):
-        """dx^T P'' dx (lanes)."""
-        second, d = self.hessian(x), self.width
-        return halved(added([added([second[:, i, k] * dx[:, k] for k in range(d)]) * dx[:, i] for i in range(d)]))
+    def line(self, x, dx) -> Callable:
+        """Of P along a line: reach -> (slope, curvature) at x + reach dx, (lanes)."""
+        return _elliptic_line(self, x, dx) if self.curved else _pyramid_line(self, x, dx)
 
     def fitted(self, lanes: tuple[int, ...]) -> Cones:
         """With arrays of all lanes, or without that axis."""
@@ -111,6 +111,19 @@ def _from_edges(c: Cones, y):
     return jnp.concatenate([normal[:, None], c.weight[:, 1:] * (plus - minus)], 1)
 
 
+def _pyramid_line(c: Cones, x, dx) -> Callable:
+    y, dy = _edges(c, x), _edges(c, dx)
+    pushed = c.stiffness[:, None] * dy
+
+    def line(reach):
+        there = y + reach * dy
+        on = there < 0
+        slope, bend = jnp.where(on, pushed * there, 0.0), jnp.where(on, pushed * dy, 0.0)
+        return tuple(halved(part.reshape(-1, *part.shape[2:])) for part in (slope, bend))
+
+    return line
+
+
 def _pyramid_hessian(c: Cones, x):
     on = jnp.where(_edges(c, x) < 0, 1.0, 0.0) * c.stiffness[:, None]
     n = c.width - 1
@@ -155,6 +168,26 @@ def _elliptic_force(c: Cones, x):
     sliding = jnp.concatenate([into, -share * y[:, 1:]], 1)
     moved = jnp.where(zone == 0, 0.0, jnp.where(zone == 2, -y, sliding))
     return c.stiffness[:, None] * c.weight * moved
+
+
+def _elliptic_line(c: Cones, x, dx) -> Callable:
+    (y, dy), mu = (c.weight * z for z in (x, dx)), c.weight[:, 0]
+    normal, rate = y[:, 0], dy[:, 0]
+    here, cross, along = (added([a[:, k] * b[:, k] for k in range(1, c.width)]) for a, b in ((y, y), (y, dy), (dy, dy)))
+
+    def line(reach):
+        n, square = normal + reach * rate, jnp.maximum(here + reach * (2.0 * cross + reach * along), 0.0)
+        some = square > 0
+        t = jnp.where(some, jnp.sqrt(jnp.where(some, square, 1.0)), 0.0)
+        zone, safe = _zone(mu, n, t), jnp.where(some, t, 1.0)
+        outward = (cross + reach * along) / safe
+        depth, sinking = n - mu * t, rate - mu * outward
+        sliding = depth * sinking, sinking**2 - depth * mu * (along - outward**2) / safe
+        sticking = n * rate + cross + reach * along, rate**2 + along
+        parts = (jnp.where(zone == 0, 0.0, jnp.where(zone == 2, b, a / (1.0 + mu * mu))) for a, b in zip(sliding, sticking, strict=True))
+        return tuple(halved(c.stiffness * part) for part in parts)
+
+    return line
 
 
 def _elliptic_hessian(c: Cones, x):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -9,6 +10,7 @@ import jax.numpy as jnp
 from ..structure import Topology
 from .cones import Cones
 from .contacts import Found, contact_cones, find_contacts, has_contacts, lanes_of
+from .dense import added
 from .kinematics import frames
 from .soft import Rows, has_rows, soft_rows
 from .system import System
@@ -57,9 +59,15 @@ class Constraints(NamedTuple):
         """Of each part, after how many there is none in any lane."""
         return tuple(part.count() for part in self.parts)
 
-    def bend(self, x, dx):
-        """dx^T P'' dx (lanes)."""
-        return sum(part.bend(y, dy) for part, y, dy in zip(self.parts, x, dx, strict=True))
+    def line(self, x, dx) -> Callable:
+        """Of P along a line: reach -> (slope, curvature) at x + reach dx, (lanes)."""
+        lines = [part.line(y, dy) for part, y, dy in zip(self.parts, x, dx, strict=True)]
+
+        def line(reach):
+            slopes, bends = zip(*(one(reach) for one in lines), strict=True)
+            return added(list(slopes)), added(list(bends))
+
+        return line
 
     def zones(self, x) -> tuple:
         """What makes P quadratic: integers that stay the same while it is."""

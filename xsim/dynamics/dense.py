@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..spatial import stage
 from .lanes import spread
 
 
@@ -22,41 +23,90 @@ def assembled(entries: dict, shape: tuple[int, int], *like):
     return stacked([0.0, *entries.values()], *like)[place]
 
 
+UNROLLED = 40
+"""Matrices up to this size are factored column by column in so many regions; larger ones in a loop, a small program whatever the size."""
+
+
 class Cholesky:
     """Factor L of a symmetric positive definite matrix (n, n, lanes), L L^T.
 
-    Column by column in a loop, every operation over all environments: a small program whatever the size. A pivot that is zero to rounding
-    (a motion without inertia; less than ``slack`` roundings) is replaced by 1; ``pivot`` is 0 then.
+    A pivot that is zero to rounding (a motion without inertia; less than ``slack`` roundings) is replaced by 1; ``pivot`` is 0 then.
     """
 
     def __init__(self, matrix, slack: float = 32.0):
-        n, eps = len(matrix), float(jnp.finfo(matrix.dtype).eps)
-        self.place = jnp.arange(n).reshape(n, *(1,) * (matrix.ndim - 2))
-
-        def column(k, carry):
-            rest, lower, inverse, pivot = carry
-            square = rest[k, k]
-            usable = square > slack * eps * jnp.abs(matrix[k, k])
-            once = 1.0 / jnp.sqrt(jnp.where(usable, square, 1.0))
-            own = jnp.where(self.place > k, rest[k] * once, 0.0)
-            return rest - own[:, None] * own[None], lower.at[k].set(own), inverse.at[k].set(once), jnp.where(usable, pivot, 0.0)
-
-        start = matrix, jnp.zeros_like(matrix), jnp.zeros_like(matrix[0]), jnp.ones_like(matrix[0, 0])
-        _, self.lower, self.inverse, self.pivot = jax.lax.fori_loop(0, n, column, start)
+        n, eps = len(matrix), slack * float(jnp.finfo(matrix.dtype).eps)
+        self.columns: list | None = [] if n <= UNROLLED else None
+        if self.columns is None:
+            self.lower, self.inverse, self.pivot = _factored(matrix, eps)
+            return
+        self.pivot, rest = jnp.ones_like(matrix[0, 0]), matrix
+        for k in range(n):
+            *column, rest, self.pivot = _column(rest, matrix[k, k], self.pivot, eps)
+            self.columns.append(column)
 
     def solve(self, b):
         """x with A x = b, (n, lanes)."""
-        n = len(b)
+        if self.columns is None:
+            return _solved(self.lower, self.inverse, b)
+        forth, x = [], b[:0]
+        for own, inverse in self.columns:
+            y, b = _forth(b, own, inverse)
+            forth.append(y)
+        for (own, inverse), y in zip(reversed(self.columns), reversed(forth), strict=True):
+            x = _back(y, own, inverse, x)
+        return x
 
-        def forth(k, x):
-            top = x[k] * self.inverse[k]
-            return (x - self.lower[k] * top).at[k].set(top)
 
-        def back(i, x):
-            k = n - 1 - i
-            return x.at[k].set((x[k] - (self.lower[k] * x).sum(0)) * self.inverse[k])
+@stage
+def _column(rest, diagonal, pivot, eps: float):
+    """Column of L below its diagonal, the inverse of that, what is left of the matrix."""
+    square = rest[0, 0]
+    usable = square > eps * jnp.abs(diagonal)
+    inverse = 1.0 / jnp.sqrt(jnp.where(usable, square, 1.0))
+    own = rest[1:, 0] * inverse
+    return own, inverse, rest[1:, 1:] - own[:, None] * own[None], jnp.where(usable, pivot, 0.0)
 
-        return jax.lax.fori_loop(0, n, back, jax.lax.fori_loop(0, n, forth, b))
+
+@stage
+def _forth(b, own, inverse):
+    x = b[0] * inverse
+    return x, b[1:] - own * x
+
+
+@stage
+def _back(y, own, inverse, x):
+    y = y - halved(own * x) if len(own) else y
+    return jnp.concatenate([(y * inverse)[None], x])
+
+
+def _factored(matrix, eps: float) -> tuple:
+    """L below its diagonal, inverses of that, 1 where all pivots are usable."""
+    place = jnp.arange(len(matrix)).reshape(len(matrix), *(1,) * (matrix.ndim - 2))
+
+    def column(k, carry):
+        rest, lower, inverse, pivot = carry
+        square = rest[k, k]
+        usable = square > eps * jnp.abs(matrix[k, k])
+        once = 1.0 / jnp.sqrt(jnp.where(usable, square, 1.0))
+        own = jnp.where(place > k, rest[k] * once, 0.0)
+        return rest - own[:, None] * own[None], lower.at[k].set(own), inverse.at[k].set(once), jnp.where(usable, pivot, 0.0)
+
+    start = matrix, jnp.zeros_like(matrix), jnp.zeros_like(matrix[0]), jnp.ones_like(matrix[0, 0])
+    return jax.lax.fori_loop(0, len(matrix), column, start)[1:]
+
+
+def _solved(lower, inverse, b):
+    n = len(b)
+
+    def forth(k, x):
+        top = x[k] * inverse[k]
+        return (x - lower[k] * top).at[k].set(top)
+
+    def back(i, x):
+        k = n - 1 - i
+        return x.at[k].set((x[k] - (lower[k] * x).sum(0)) * inverse[k])
+
+    return jax.lax.fori_loop(0, n, back, jax.lax.fori_loop(0, n, forth, b))
 
 
 def added(terms: list):

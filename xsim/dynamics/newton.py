@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from .constraints import Constraints
-from .dense import Bordered, added, halved, pulled, times
+from .dense import Bordered, added, pulled, times
 
 STEPS = 100
 SEARCHES = 30
@@ -63,18 +63,18 @@ def minimize(mass, right, kept: Constraints, hard=None, wanted=None) -> Minimum:
         scale = jnp.maximum(c.scale, decrement)
         stalled = (decrement <= eps**NEAR * scale) & (decrement >= STALLED * c.fell)
         dx = kept.along(p)
-        reach = _search(mass, right, kept, c, p, dx)
+        stay = c.done | small | stalled | ~jnp.isfinite(slope).all(0)  # a state that is lost keeps no other waiting
+        reach = _search(mass, right, kept, c, p, dx, stay)
         a = c.a + reach * p
         x = kept.at(a)
         same = jnp.ones_like(small)
         for before, after in zip(kept.zones(c.x), kept.zones(x), strict=True):
             same = same & (before == after).all(tuple(range(before.ndim - small.ndim)))
         settled = same & (reach == 1.0) & ~kept.bent(x)
-        stay = c.done | small | stalled | ~jnp.isfinite(slope).all(0)  # a state that is lost keeps no other waiting
         a = jnp.where(stay, c.a, a)
         x = tuple(jnp.where(stay, old, new) for old, new in zip(c.x, x, strict=True))
         y = None if hard is None else jnp.where(stay, c.y, y)
-        return _Carry(a, y, x, jnp.where(reach == 1.0, decrement, jnp.inf), scale, stay | settled, c.count + 1)
+        return _Carry(a, y, x, decrement, scale, stay | settled, c.count + 1)
 
     def unfinished(c: _Carry):
         return ~c.done.all() & (c.count < STEPS)
@@ -84,21 +84,24 @@ def minimize(mass, right, kept: Constraints, hard=None, wanted=None) -> Minimum:
     return Minimum(end.a, end.y, end.x, jnp.where(end.done, 1.0, 0.0).astype(right.dtype), end.count)
 
 
-def _search(mass, right, kept: Constraints, c: _Carry, p, dx):
-    """How far along p the slope of the function vanishes, nearly: Newton's method within a bracket."""
+def _search(mass, right, kept: Constraints, c: _Carry, p, dx, stay):
+    """How far along p the slope of the function vanishes, nearly: Newton's method within a bracket. stay: lanes without a step."""
+    eps = float(jnp.finfo(p.dtype).eps)
     flat, bend = added(list(p * (times(mass, c.a) - right))), added(list(p * times(mass, p)))
 
+    line = kept.line(c.x, dx)
+
     def slopes(reach):
-        y = tuple(a + reach * b for a, b in zip(c.x, dx, strict=True))
-        work = sum(halved((f * b).reshape(-1, *flat.shape)) for f, b in zip(kept.force(y), dx, strict=True))
-        return flat + reach * bend - work, bend + kept.bend(y, dx)
+        slope, curve = line(reach)
+        rounding = SLACK * eps * (jnp.abs(flat) + jnp.abs(reach * bend) + jnp.abs(slope))
+        return flat + reach * bend + slope, bend + curve, rounding
 
     downhill = jnp.abs(slopes(jnp.zeros_like(flat))[0])
 
     def step(carry):
         reach, low, high, done, count = carry
-        slope, curve = slopes(reach)
-        done = done | (jnp.abs(slope) <= 0.01 * downhill) | ~jnp.isfinite(slope)
+        slope, curve, rounding = slopes(reach)
+        done = done | (jnp.abs(slope) <= 0.01 * downhill + rounding) | ~jnp.isfinite(slope)
         low, high = jnp.where(slope < 0, reach, low), jnp.where(slope < 0, high, reach)
         newton = reach - slope / jnp.where(curve > 0, curve, 1.0)
         inside = (newton > low) & (newton < high)
@@ -106,5 +109,5 @@ def _search(mass, right, kept: Constraints, c: _Carry, p, dx):
         return jnp.where(done, reach, jnp.where(inside, newton, middle)), low, high, done, count + 1
 
     one = jnp.ones_like(flat)
-    start = one, jnp.zeros_like(flat), jnp.full_like(flat, jnp.inf), c.done, 0
+    start = one, jnp.zeros_like(flat), jnp.full_like(flat, jnp.inf), stay, 0
     return jax.lax.while_loop(lambda c: ~c[3].all() & (c[4] < SEARCHES), step, start)[0]

@@ -106,9 +106,15 @@ class Rows(NamedTuple):
         """P'', its diagonal (n + m, lanes)."""
         return jnp.where(self.zone(x) == 0, self.stiffness, 0.0)
 
-    def bend(self, x, dx):
-        """dx^T P'' dx (lanes)."""
-        return halved(self.hessian(x) * dx * dx)
+    def line(self, x, dx) -> Callable:
+        """See `Cones.line`."""
+        flexible = self.stiffness * dx * dx
+
+        def line(reach):
+            there = x + reach * dx
+            return halved(-self.force(there) * dx), halved(jnp.where(self.zone(there) == 0, flexible, 0.0))
+
+        return line
 
     def count(self):
         """See `Cones.count`: all of them."""
