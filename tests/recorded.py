@@ -1,0 +1,150 @@
+"""Contacts that an engine recorded, beside xsim's own and in their place."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+from unittest.mock import patch
+
+import jax.numpy as jnp
+import numpy as np
+from traced import traced
+
+import xsim
+from xsim.dynamics import constraints, contacts, step
+from xsim.dynamics.collide.shapes import FAR
+from xsim.dynamics.kinematics import frames
+
+USERS = (step, constraints, contacts)  # modules that look for contacts
+
+
+class Contacts(NamedTuple):
+    """Contacts of one state, n of them. geoms (n, 2), distance (n,), point (n, 3), frame (n, 3, 3): rows normal and tangents. condim (n,),
+    friction (n, 5), solref (n, 2), solimp (n, 5); margin, reach (n,): where they begin to push, where they are found."""
+
+    geoms: np.ndarray
+    distance: np.ndarray
+    point: np.ndarray
+    frame: np.ndarray
+    condim: np.ndarray
+    friction: np.ndarray
+    solref: np.ndarray
+    solimp: np.ndarray
+    margin: np.ndarray
+    reach: np.ndarray
+
+    @property
+    def count(self) -> int:
+        """n."""
+        return len(self.distance)
+
+    def of(self, chosen) -> Contacts:
+        return Contacts(*(x[chosen] for x in self))
+
+
+def own_contacts(model: xsim.Model, q: np.ndarray) -> list[Contacts]:
+    """Those that xsim finds at configurations (lanes, nq)."""
+    condims = [one.condim for one in contacts.plan(model.topology).classes]
+    found, out = traced(_find, model, q)(model, q), []
+    for i in range(len(q)):
+        parts = []
+        for condim, own in zip(condims, found, strict=True):
+            numbers = [x[..., i if x.shape[-1] > 1 else 0] for x in own]
+            parts.append(Contacts(*numbers[:4], np.full(len(numbers[1]), condim), *numbers[4:]))
+        both = Contacts(*(np.concatenate(x) for x in zip(*parts, strict=True)))
+        out.append(both.of(both.distance < both.reach))
+    return out
+
+
+def _find(model: xsim.Model, q) -> list[tuple]:
+    """By class; the last axis is that of the lanes."""
+    c = step.Call(model, q)
+    found, out = contacts.find_contacts(c.system, frames(c.system, c.q)), []
+    for own, numbers in zip(found, contacts.contact_numbers(c.system, found), strict=True):
+        n, lanes = own.distance.shape
+        frame = jnp.stack([jnp.stack(axis, 1) for axis in (own.normal, *own.tangents)], 1)
+        geoms = jnp.swapaxes(contacts.geoms_of(own), 0, 1)
+        margins = [jnp.broadcast_to(x, (n, lanes)) for x in (numbers.margin, numbers.reach)]
+        out.append((geoms, own.distance, jnp.stack(own.point, 1), frame, numbers.friction, numbers.solref, numbers.solimp, *margins))
+    return out
+
+
+def read_contacts(state: dict) -> Contacts:
+    """Those of a state of the facts, with geoms in the engine's order; reach is unknown."""
+    own = state["contacts"]
+    keys = (("geom", 2), ("dist",), ("pos", 3), ("frame", 9), ("dim",), ("friction", 5), ("solref", 2), ("solimp", 5), ("includemargin",))
+    parts = [np.array([c[key] for c in own], int if key in ("geom", "dim") else float).reshape(len(own), *n) for key, *n in keys]
+    parts[3] = parts[3].reshape(len(own), 3, 3)
+    return Contacts(*parts, np.full(len(own), np.nan))
+
+
+def turned(one: Contacts, order: dict) -> Contacts:
+    """With the geoms of each in the order of xsim, {pair: pair in that order}, and the normal as that."""
+    geoms, frame = one.geoms.copy(), one.frame.copy()
+    for i, pair in enumerate(one.geoms.tolist()):
+        wanted = order.get(frozenset(pair))
+        if wanted is not None and wanted != tuple(pair):
+            geoms[i], frame[i] = wanted, frame[i] * np.array([[-1.0], [1.0], [-1.0]])
+    return one._replace(geoms=geoms, frame=frame)
+
+
+def order_of(model: xsim.Model) -> dict:
+    """Pairs of geoms that may touch, in the order that xsim has them."""
+    classes = contacts.plan(model.topology).classes if model.topology.pairs else ()
+    return {frozenset(pair): tuple(pair) for one in classes for pair in one.geoms.tolist()}
+
+
+# ---- in the place of xsim's own ---------------------------------------------------------------------------------------------------
+
+
+def placed(model: xsim.Model, both: list[Contacts]) -> list[tuple]:
+    """By class which, distance, point, normal, tangents of `Found`, for as many lanes as there are states; their geoms as `turned`."""
+    out = []
+    for of in contacts.plan(model.topology).classes:
+        first = {tuple(of.geoms[p]): i for i, p in reversed(list(enumerate(of.pair)))}
+        chosen = [one.of([i for i, pair in enumerate(one.geoms.tolist()) if tuple(pair) in first]) for one in both]
+        n, lanes = max(1, *(one.count for one in chosen)), len(both)
+        which, distance, point = np.zeros((n, lanes), int), np.full((n, lanes), FAR), np.zeros((n, 3, lanes))
+        frame = np.broadcast_to(np.eye(3)[None, :, :, None], (n, 3, 3, lanes)).copy()
+        for i, one in enumerate(chosen):
+            k = one.count
+            which[:k, i] = [first[tuple(pair)] for pair in one.geoms.tolist()]
+            distance[:k, i], point[:k, :, i], frame[:k, :, :, i] = one.distance, one.point, one.frame
+        out.append((which, distance, point, frame))
+    return out
+
+
+@contextmanager
+def standing(model: xsim.Model, given: list[tuple]) -> Iterator[None]:
+    """xsim has these contacts, of `placed`, in the place of its own."""
+
+    def find(system, frame) -> list:
+        out = []
+        for of, (which, distance, point, frame_) in zip(contacts.plan(model.topology).classes, given, strict=True):
+            rows = [tuple(frame_[:, k, j] for j in range(3)) for k in range(3)]
+            point = tuple(point[:, j] for j in range(3))
+            crowded = jnp.zeros(distance.shape[1:], bool)
+            out.append(contacts.Found(of, jnp.asarray(which), distance, point, rows[0], tuple(rows[1:]), crowded))
+        return out
+
+    patches = [patch.object(module, "find_contacts", find) for module in USERS]
+    for one in patches:
+        one.start()
+    try:
+        yield
+    finally:
+        for one in patches:
+            one.stop()
+
+
+def with_contacts(fn: Callable) -> Callable:
+    """``fn(model, given, ...)`` of a public function of xsim: with these contacts in the place of its own."""
+    bare = inspect.unwrap(fn)
+
+    def of_given(model, given, *args):
+        with standing(model, given):
+            return bare(model, *args)
+
+    return of_given
