@@ -17,6 +17,7 @@ from xsim.dynamics import constraints, contacts, step
 from xsim.dynamics.collide.shapes import FAR
 from xsim.dynamics.kinematics import frames
 
+AT = 1e-9  # m: contacts nearer to the margin may be there or not
 USERS = (step, constraints, contacts)  # modules that look for contacts
 
 
@@ -54,7 +55,7 @@ def own_contacts(model: xsim.Model, q: np.ndarray) -> list[Contacts]:
             numbers = [x[..., i if x.shape[-1] > 1 else 0] for x in own]
             parts.append(Contacts(*numbers[:4], np.full(len(numbers[1]), condim), *numbers[4:]))
         both = Contacts(*(np.concatenate(x) for x in zip(*parts, strict=True)))
-        out.append(both.of(both.distance < both.reach))
+        out.append(both.of(both.distance < both.reach + AT))
     return out
 
 
@@ -121,9 +122,10 @@ def standing(model: xsim.Model, given: list[tuple]) -> Iterator[None]:
     """xsim has these contacts, of `placed`, in the place of its own."""
 
     def find(system, frame) -> list:
-        out = []
-        for of, (which, distance, point, frame_) in zip(contacts.plan(model.topology).classes, given, strict=True):
-            rows = [tuple(frame_[:, k, j] for j in range(3)) for k in range(3)]
+        out, lanes = [], np.arange(*contacts.lanes_of(system, frame))
+        for of, own in zip(contacts.plan(model.topology).classes, given, strict=True):
+            which, distance, point, axes = (x[..., np.minimum(lanes, x.shape[-1] - 1)] for x in own)  # xsim fills up its lanes
+            rows = [tuple(axes[:, k, j] for j in range(3)) for k in range(3)]
             point = tuple(point[:, j] for j in range(3))
             crowded = jnp.zeros(distance.shape[1:], bool)
             out.append(contacts.Found(of, jnp.asarray(which), distance, point, rows[0], tuple(rows[1:]), crowded))

@@ -19,9 +19,13 @@ import numpy as np
 import pytest
 from comparing import close
 from corpus import corpus, needs_corpus
+from recorded import AT, Contacts, order_of, own_contacts, placed, read_contacts, turned, with_contacts
 from traced import traced
 
 import xsim
+from xsim.dynamics.collide.analytic import ANALYTIC
+from xsim.dynamics.integrators import RUNGE_KUTTA
+from xsim.pairs import first_touching
 
 pytestmark = [pytest.mark.conformance, needs_corpus]
 
@@ -34,7 +38,7 @@ HUGE = 400  # velocities: above, an evaluation takes a minute
 LENGTHS = {4: 100, 20: 10}  # steps of the rollouts of models with so many velocities at most; of larger ones one step
 UNCHECKED = 12  # models: see `test_what_is_not_checked`
 ENERGY = 1 << 1
-WAITING = ("touch", "distance", "normal", "fromto", "user", "plugin")  # sensors of contacts, which wait for those
+OUTSIDE = ("user", "plugin")  # sensors whose numbers come from programs of the user
 CONSTANT = ("body.*", "geom.*", "joint.*", "site.*", "camera.*", "light.*")
 """Leaves whose numbers are known when a model is traced: zeros and ones make for shorter programs."""
 PLACES = {"site": xsim.site_poses, "geom": xsim.geom_poses, "camera": xsim.camera_poses, "light": xsim.light_poses}
@@ -103,11 +107,10 @@ def checked(path: Path, rules: str) -> bool:
 def _differ(a: dict, b: dict) -> bool:
     if "error" in a or a["size"] != b["size"]:
         return True
-    keys = ("M", "bias", "passive", "actuator", "qacc_smooth", "actuator_length", "actuator_force")
+    keys = ("M", "bias", "passive", "actuator", "qacc_smooth", "actuator_length", "actuator_force", "qacc_converged", "sensordata")
     for one, other in zip(states(a), states(b), strict=True):
-        for key in keys if touching(one) or touching(other) else (*keys, "qacc_converged", "sensordata"):
-            if not _same(one.get(key, 0.0), other.get(key, 0.0)):
-                return True
+        if one["ncon"] != other["ncon"] or not all(_same(one.get(key, 0.0), other.get(key, 0.0)) for key in keys):
+            return True
         quiet = not any(touching(s) or s["warnings"] or "error" in s["steps"] for s in (one, other))
         if quiet and not _same(one["steps"]["1"]["qvel"], other["steps"]["1"]["qvel"]):
             return True
@@ -210,10 +213,14 @@ class Case(NamedTuple):
     wrong: set[str]
     near: Callable
     exact: float
+    contacts: list[Contacts | None]
 
     def whole(self, state: dict) -> bool:
         """Whether xsim has all that acts at a state."""
-        return not touching(state) and (not state["nefc"] or "soft" in self.model.topology.rows)
+        if not state["nefc"]:
+            return True
+        known = self.contacts[self.both.index(state)] is not None
+        return "soft" in self.model.topology.rows and (known or not touching(state))
 
     def rolls(self, state: dict) -> bool:
         """Whether the rollout from a state says something: the engine neither gave up nor started again."""
@@ -236,9 +243,11 @@ def test_model(path, rules, x64):
         return
     q, v, ctrl, act = (np.array([s[k] for s in both], float) for k in ("qpos", "qvel", "ctrl", "act"))
     state, ctrl = xsim.init(model, q, v).replace(act=jnp.asarray(act)), ctrl if model.nu else None
+    model = model.freeze(*CONSTANT)
+    contacts = _check_contacts(source, model, both, q, wrong)
     if model.nv > LARGE:
         model = xsim.with_rows(model, ())  # their soft constraints would take a minute
-    case = Case(source, model.freeze(*CONSTANT), both, wrong, near, exact)
+    case = Case(source, model, both, wrong, near, exact, contacts)
     energy = _check_states(case, state, ctrl)
     if "energy" not in wrong:
         _check_energies(case, energy, energies(path, rules))
@@ -246,9 +255,11 @@ def test_model(path, rules, x64):
         _check_steps(case, state, ctrl)
 
 
-def _evaluate(model: xsim.Model, kinds: list[str], state: xsim.State, ctrl):
-    """Everything compared: `forward`, the places of the kinds of things, mass matrix, energies."""
-    data, bare = xsim.forward(model, state, ctrl), xsim.with_rows(model, ())
+def _evaluate(model: xsim.Model, kinds: list[str], given, state: xsim.State, ctrl):
+    """Everything compared: `forward`, the places of the kinds of things, mass matrix, energies. given: the contacts; None: there are
+    none."""
+    data = _apart(xsim.forward, model, state, ctrl) if given is None else with_contacts(xsim.forward)(model, given, state, ctrl)
+    bare = xsim.with_rows(model, ())
     places = {kind: PLACES[kind](bare, state.q) for kind in kinds}
     mass = xsim.mass_matrix(bare, state.q) if 0 < model.nv <= LARGE else None
     return data, places, mass, xsim.energy(bare, state.q, state.v)
@@ -257,7 +268,8 @@ def _evaluate(model: xsim.Model, kinds: list[str], state: xsim.State, ctrl):
 def _check_states(case: Case, state: xsim.State, ctrl):
     model, near, wrong = case.model, case.near, case.wrong
     kinds = [kind for kind, (key, _) in PLACED.items() if key in case.both[0]]
-    data, places, mass, energy = traced(partial(_evaluate, model, kinds), state, ctrl)(state, ctrl)
+    given = _given(case)
+    data, places, mass, energy = traced(partial(_evaluate, model, kinds), given, state, ctrl)(given, state, ctrl)
     for i, s in enumerate(case.both):
         if mass is not None and "mass matrix" not in wrong:
             near("mass matrix", mass[i], s["M"])
@@ -265,7 +277,7 @@ def _check_states(case: Case, state: xsim.State, ctrl):
             if name not in wrong:
                 near(name, getattr(data, name)[i], s[name])
         if "acceleration" not in wrong and case.whole(s):
-            near("acceleration", data.a[i], s.get("qacc_converged", s["qacc"]))
+            near("acceleration", data.a[i], s.get("qacc_converged", s["qacc"]), max(case.exact, ROUGH if touching(s) else 0.0))
         elif "acceleration" not in wrong and not ("soft" in model.topology.rows and model.topology.soft):
             near("acceleration", data.a[i], s["qacc_smooth"])
         if "act_dot" in s:
@@ -313,10 +325,10 @@ def _check_sensors(case: Case, s: dict, found) -> None:
     moved = not case.whole(s) or "acceleration" in case.wrong
     for info in case.model.topology.sensors:
         spoiled = info.kind in case.wrong or info.kind.startswith("actuator") and "actuator" in case.wrong
-        if info.kind in WAITING or spoiled or info.stage == "acceleration" and moved:
+        if info.kind in OUTSIDE or spoiled or info.stage == "acceleration" and moved:
             continue
         own = slice(info.address, info.address + info.dim)
-        case.near(f"sensor {info.kind} {info.name}", found[own], wanted[own])
+        case.near(f"sensor {info.kind} {info.name}", found[own], wanted[own], max(case.exact, ROUGH if touching(s) else 0.0))
 
 
 def _check_energies(case: Case, energy, wanted: list | None) -> None:
@@ -325,6 +337,119 @@ def _check_energies(case: Case, energy, wanted: list | None) -> None:
         case.near("kinetic energy", energy[0], kinetic)
         # The bodies that cannot move count there too, at both states alike.
         close("potential energy", np.diff(energy[1]), np.diff(potential), case.exact, max(SMALL, np.abs(potential).max()))
+
+
+# ---- contacts -------------------------------------------------------------------------------------------------------------------
+
+INDEFINITE = {"3.2": {("plane", "mesh")}, "4.0": set()}
+"""Pairs with closed forms that a release treats otherwise: 3.2 keeps three points of a mesh on a plane, which depend on the order of its
+vertices, xsim four as 4.0."""
+PLACE = 1e-6  # contacts in closed form
+SHALLOW = 1e-5  # m: the engines' searches for the depth of convex shapes stop there, or at a depth that is too large
+
+
+def definite(shapes: tuple[str, str], rules: str) -> bool:
+    """Whether the contacts of two shapes follow from their poses, whatever searches for them."""
+    return shapes in ANALYTIC and shapes not in INDEFINITE[rules]
+
+
+def _check_contacts(source: xsim.ModelSpec, model: xsim.Model, both: list[dict], q, wrong: set[str]) -> list[Contacts | None]:
+    """Own contacts against the recorded ones. Of each state those that act: own ones where they are the same, else the recorded ones;
+    None where those are unknown, or not all that acts on contacts is simulated."""
+    order = order_of(model)
+    own = own_contacts(model, q) if order else [None] * len(both)
+    out: list[Contacts | None] = []
+    for s, mine in zip(both, own, strict=True):
+        if "contacts" not in s:
+            assert mine is not None and mine.count > 0
+            out.append(None)
+            continue
+        theirs = turned(read_contacts(s), order)
+        unknown = [pair for pair in theirs.geoms.tolist() if frozenset(pair) not in order]
+        assert not unknown or first_touching(source, "hfield"), f"contacts of geoms that never touch: {unknown}"
+        same = mine is not None and not unknown and _matched(source, mine, theirs, wrong)
+        act = same or not unknown and not (touching(s) and source.option.solver.get("noslip_iterations"))
+        out.append(_pushing(source, s, mine if same else theirs) if act else None)
+    return out
+
+
+def _matched(source: xsim.ModelSpec, mine: Contacts, theirs: Contacts, wrong: set[str]) -> bool:
+    """Whether all contacts of a state are the recorded ones, to 1e-8."""
+    geoms, same = _geoms(source), True
+    for pair in sorted({*map(tuple, mine.geoms.tolist()), *map(tuple, theirs.geoms.tolist())}):
+        ours, wanted = (x.of((x.geoms == pair).all(1)) for x in (mine, theirs))
+        shapes = (geoms[pair[0]][1].shape, geoms[pair[1]][1].shape)
+        _check_numbers(f"{shapes} {pair}", ours, wanted)
+        if "geom" in wrong:
+            same = False
+        elif definite(shapes, source.rules):
+            same &= _check_definite(f"{shapes} {pair}", ours, wanted)
+        else:
+            same &= _check_convex(f"{shapes} {pair}", ours, wanted)
+    return same
+
+
+def _check_numbers(name: str, ours: Contacts, wanted: Contacts) -> None:
+    """Dimension, friction, softness and margin of a pair's contacts."""
+    for i in range(wanted.count):
+        assert ours.count, f"contact of {name} not found"
+        for key in ("condim", "friction", "solref", "solimp", "margin"):
+            close(f"{key} of {name}", getattr(ours, key)[0], getattr(wanted, key)[i], 1e-9)
+
+
+def _check_definite(name: str, ours: Contacts, wanted: Contacts) -> bool:
+    """Each contact has its like, but those that touch at the margin may be missing."""
+    errors = np.array([[_difference(ours.of(i), wanted.of(k)) for k in range(wanted.count)] for i in range(ours.count)])
+    errors = errors.reshape(ours.count, wanted.count)
+    reach = ours.reach[0] if ours.count else 0.0
+    for axis, one in ((1, ours), (0, wanted)):
+        sure = one.distance < reach - AT
+        worst = errors.min(axis, initial=np.inf)[sure].max(initial=0.0)
+        assert worst <= PLACE, f"contact of {name}: difference {worst:.2e} at {one.distance}"
+    sure = [x.of(x.distance < reach - AT).count for x in (ours, wanted)]
+    assert sure[0] == sure[1], f"{name}: {sure[0]} contacts, {sure[1]} recorded"
+    exact = max(errors.min(axis, initial=np.inf).max(initial=0.0) for axis in (0, 1))
+    return ours.count == wanted.count and exact <= 1e-8
+
+
+def _difference(one: Contacts, other: Contacts) -> float:
+    """Of distance, point or frame."""
+    return max(np.abs(getattr(one, key) - getattr(other, key)).max() for key in ("distance", "point", "frame"))
+
+
+def _check_convex(name: str, ours: Contacts, wanted: Contacts) -> bool:
+    """xsim has the least depth along any direction: never more than the engine, whose direction need not be the best one."""
+    deepest = wanted.distance.min(initial=np.inf)
+    if ours.count and ours.distance.min() < ours.reach[0] - SHALLOW:
+        assert wanted.count, f"contact of {name} at {ours.distance} not recorded"
+        assert ours.distance.min() >= deepest - SHALLOW, f"{name}: distance {ours.distance}, recorded {deepest}"
+    return not ours.count == wanted.count == 0 and ours.count == wanted.count == 1 and _difference(ours.of(0), wanted.of(0)) <= 1e-8
+
+
+def _pushing(source: xsim.ModelSpec, s: dict, one: Contacts) -> Contacts:
+    """Those that have rows: at the margin, to rounding, the number of rows tells."""
+    elliptic = source.option.solver.get("cone") == "elliptic"
+    rows = np.where(one.condim == 1, 1, one.condim if elliptic else 2 * (one.condim - 1))
+    sure, near = one.distance < one.margin - AT, one.distance < one.margin + AT
+    recorded = sum(n for kind, n in s["efc_types"].items() if "CONTACT" in kind)
+    if rows[near].sum() == recorded:
+        return one._replace(distance=np.where(near, np.minimum(one.distance, one.margin - 1e-15), one.distance))
+    return one.of(sure | ~near) if rows[sure].sum() == recorded else one
+
+
+def _given(case: Case):
+    """The contacts of both states for `with_contacts`, None where there are none at all."""
+    model = case.model
+    if "contact" not in model.topology.rows or not model.topology.pairs:
+        return None
+    none = read_contacts({"contacts": []})
+    both = [none if one is None else one for one in case.contacts]
+    return placed(model, both) if any(one.count for one in both) else None
+
+
+def _apart(fn: Callable, model: xsim.Model, *args):
+    """fn of a model whose contacts do not act: the same where there are none, and a shorter program."""
+    return fn(xsim.with_rows(model, [row for row in model.topology.rows if row != "contact"]), *args)
 
 
 # ---- rollouts -------------------------------------------------------------------------------------------------------------------
@@ -337,21 +462,36 @@ UNFINISHED = 1e-4  # what the solver of 4.0 leaves of the forces of constraints 
 
 
 def _check_steps(case: Case, state: xsim.State, ctrl) -> None:
-    """1, 10 and 100 steps, as far as nothing can touch."""
-    step, path = traced(partial(xsim.step, case.model), state, ctrl), [state]
+    """1, 10 and 100 steps."""
     last = next((steps for size, steps in LENGTHS.items() if case.model.nv <= size), 1)
+    bumping = any(case.rolls(s) and s["ncon"] for s in case.both)
+    own = bumping and last > 1 and all(definite(info.shapes, case.source.rules) for info in case.model.topology.pairs)
+    given = _given(case) if bumping and not own else None
+    if own:
+        step = traced(partial(xsim.step, case.model), state, ctrl)
+    elif given is None:
+        step = traced(partial(_apart, xsim.step, case.model), state, ctrl)
+    else:
+        last = 1  # where convex shapes meet next depends on the engine
+        step = partial(traced(partial(with_contacts(xsim.step), case.model), given, state, ctrl), given)
+    path = [state]
     while len(path) <= last:
         path.append(step(path[-1], ctrl))
     found = {name: np.stack([getattr(s, name) for s in path], 1) for name in ("q", "v", "act")}
     for i, s in enumerate(case.both):
-        if not case.rolls(s):
-            continue
-        free = steps_without_contacts(case.source, case.model, found["q"][i])
-        for steps, times in STEPS.items():
-            if steps <= min(free, last) and str(steps) in s["steps"]:
-                for name, key in zip(found, ("qpos", "qvel", "act"), strict=True):
-                    allowed = UNFINISHED if s["nefc"] and case.source.rules == "4.0" else times * case.exact
-                    case.near(f"{steps} steps, {name}", found[name][i, steps], s["steps"][str(steps)][key], allowed)
+        if case.rolls(s):
+            free = last if own else 1 if given is not None else steps_without_contacts(case.source, case.model, found["q"][i])
+            if not (given is not None and s["ncon"] and case.model.topology.integrator in RUNGE_KUTTA):
+                _check_path(case, s, {name: x[i] for name, x in found.items()}, min(free, last))
+
+
+def _check_path(case: Case, s: dict, found: dict, last: int) -> None:
+    """States after up to so many steps."""
+    for steps, times in STEPS.items():
+        if steps <= last and str(steps) in s["steps"]:
+            for name, key in zip(found, ("qpos", "qvel", "act"), strict=True):
+                allowed = UNFINISHED if s["nefc"] and case.source.rules == "4.0" else times * case.exact
+                case.near(f"{steps} steps, {name}", found[name][steps], s["steps"][str(steps)][key], allowed)
 
 
 def steps_without_contacts(source: xsim.ModelSpec, model: xsim.Model, q) -> int:

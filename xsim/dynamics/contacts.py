@@ -195,10 +195,13 @@ def _touches(system: System, of: Class, numbers: Numbers, shapes) -> Touch:
             _shape(_columns(shapes[i]), asset(top, kind, number)) for i, kind, number in zip(both, info.shapes, info.assets, strict=True)
         )
         margin = numbers.reach[first : first + count]
-        found = collide(info.shapes, a, b, margin, top.rules)
+        found = _collided(info.shapes, a, b, margin, top.rules)
         out += [_full(touch, count, lanes) for touch in found]
         first += count
     return joined(out)
+
+
+_collided = stage(collide)
 
 
 def _shape(numbers: tuple, data) -> Shape:
@@ -282,12 +285,14 @@ def by_contact(found: Found, of_pairs: np.ndarray, dtype):
 
 
 @stage
-def _moved_apart(signs, ang, lin, reference, point, frame):
-    """Rates along and about the axes of the contact's frame per dof, as lists of (contacts, nv, lanes)."""
+def _moved_apart(signs, ang, lin, reference, point, frame, condim: int, lanes):
+    """Rates along and about the axes of the contact's frame per dof, (contacts, condim, nv, lanes)."""
     arm = tuple(p[:, None] - r for p, r in zip(point, reference, strict=True))
     velocity = scale(vadd(lin, cross(ang, arm)), signs)
     spin = scale(ang, signs)
-    return [dot(axis, velocity) for axis in frame], [dot(axis, spin) for axis in frame]
+    along, about = ([dot(axis, x) for axis in frame] for x in (velocity, spin))
+    rows = {1: along[:1], 3: along, 4: [*along, about[0]], 6: [*along, *about]}[condim]
+    return jnp.stack([jnp.broadcast_to(r, (*r.shape[:2], *lanes)) for r in rows], 1)
 
 
 def _jacobian(system: System, frame: Frames, found: Found, lanes, condim: int):
@@ -296,9 +301,7 @@ def _jacobian(system: System, frame: Frames, found: Found, lanes, condim: int):
     roots = [frame.pose[system.tables.root[link]].pos for link in system.tables.dof_link]
     origin = tuple(column([r[k] for r in roots]) for k in range(3))
     axes = tuple(tuple(x[:, None] for x in axis) for axis in (found.normal, *found.tangents))
-    along, about = _moved_apart(_signs(found, found.distance.dtype), ang, lin, origin, found.point, axes)
-    rows = (along[:1], along, [*along, about[0]], [*along, *about])[(1, 3, 4, 6).index(condim)]
-    return jnp.stack([jnp.broadcast_to(r, (*r.shape[:2], *lanes)) for r in rows], 1)
+    return _moved_apart(_signs(found, found.distance.dtype), ang, lin, origin, found.point, axes, condim, lanes)
 
 
 @stage
@@ -344,13 +347,18 @@ def contact_cones(system: System, frame: Frames, v, found: list[Found]) -> tuple
         )  # fmt: skip
         J = _jacobian(system, frame, own, full, d)
         n = len(own.distance)
-        cones = Cones(top.cone == "elliptic", J, None, stiffness, None)
-        rate = cones.along(velocity)
-        offset = [jnp.where(there, add(mul(b, rate[:, k]), pull if k == 0 else 0.0), 0.0) for k, b in enumerate(damping)]
-        offset, weight = (jnp.stack([jnp.broadcast_to(x, (n, *full)) for x in xs], 1) for xs in (offset, weights))
-        cones = cones._replace(offset=offset, weight=weight, stiffness=jnp.broadcast_to(stiffness, (n, *full)))
-        out.append(cones)
+        offset = _offset(J, velocity, there, damping, pull)
+        weight = jnp.stack([jnp.broadcast_to(x, (n, *full)) for x in weights], 1)
+        out.append(Cones(top.cone == "elliptic", J, offset, jnp.broadcast_to(stiffness, (n, *full)), weight))
     return tuple(out)
+
+
+@stage
+def _offset(J, v, there, damping, pull):
+    """b J v + k d r (contacts, d, lanes)."""
+    rate = added([J[:, :, k] * x for k, x in enumerate(v)])
+    rows = [add(mul(b, rate[:, k]), pull if k == 0 else 0.0) for k, b in enumerate(damping)]
+    return jnp.stack([jnp.where(there, row, 0.0) for row in rows], 1)
 
 
 # ---- what contacts do to bodies -----------------------------------------------------------------------------------------------
