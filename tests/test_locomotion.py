@@ -19,7 +19,7 @@ SIZES = {"ant": (105, 8), "half_cheetah": (17, 6), "hopper": (11, 3), "humanoid"
 BOUND = {"humanoid": 0.4}  # of gymnasium's controls; 1 for the others
 STEPS = {"ant": 12, "humanoid": 12, "half_cheetah": 60}
 """Of the episodes that are followed; 100 for the others. The cheetah's are chaotic: MuJoCo with another tolerance returns 12 % more."""
-TOLERANCE = {"ant": 1e-4, "humanoid": 1e-4}  # of free joints: Runge-Kutta moves their quaternions by another rule than MuJoCo 4.0
+TOLERANCE = {"ant": 1e-3, "humanoid": 1e-3}  # of free joints: Runge-Kutta moves their quaternions by another rule than MuJoCo 4.0
 SLOW = [pytest.mark.slow]
 NAMES = [
     pytest.param("ant", marks=SLOW),
