@@ -368,7 +368,7 @@ def _check_contacts(source: xsim.ModelSpec, model: xsim.Model, both: list[dict],
         unknown = [pair for pair in theirs.geoms.tolist() if frozenset(pair) not in order]
         assert not unknown or first_touching(source, "hfield"), f"contacts of geoms that never touch: {unknown}"
         same = mine is not None and not unknown and _matched(source, mine, theirs, wrong)
-        act = same or not unknown and not (touching(s) and source.option.solver.get("noslip_iterations"))
+        act = not unknown and not (touching(s) and source.option.solver.get("noslip_iterations"))
         out.append(_pushing(source, s, mine if same else theirs) if act else None)
     return out
 
