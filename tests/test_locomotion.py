@@ -19,7 +19,6 @@ SIZES = {"ant": (105, 8), "half_cheetah": (17, 6), "hopper": (11, 3), "humanoid"
 BOUND = {"humanoid": 0.4}  # of gymnasium's controls; 1 for the others
 STEPS = {"ant": 12, "humanoid": 12, "half_cheetah": 60}
 """Of the episodes that are followed; 100 for the others. The cheetah's are chaotic: MuJoCo with another tolerance returns 12 % more."""
-TOLERANCE = {"ant": 1e-3, "humanoid": 1e-3}  # of free joints: Runge-Kutta moves their quaternions by another rule than MuJoCo 4.0
 SLOW = [pytest.mark.slow]
 NAMES = [
     pytest.param("ant", marks=SLOW),
@@ -71,7 +70,7 @@ def test_gymnasium(name, x64):
     s = step(at(blank(env), lanes("q"), lanes("v"), lanes("place")), actions)
 
     single = slice(0, episodes * kept)
-    close = {"rtol": TOLERANCE.get(name, 1e-6), "atol": TOLERANCE.get(name, 1e-6)}
+    close = {"rtol": 1e-6, "atol": 1e-6}
     np.testing.assert_allclose(s.state.q, lanes("q_after"), **close)
     np.testing.assert_allclose(s.state.v, lanes("v_after"), **close)
     np.testing.assert_allclose(s.obs, lanes("obs"), **close)

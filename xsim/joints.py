@@ -21,6 +21,7 @@ from .spatial import (
     Pose,
     apply,
     cross,
+    dot,
     mul,
     normalize,
     quat_conj,
@@ -47,7 +48,8 @@ class Elementary(NamedTuple):
     """pose(j, q) -> Pose.  subspace(j, q) -> child-frame twists, one Motion per velocity (child axes, at the child origin).
     subspace_rate(j, q, v) -> (dS/dt) v in child axes, None where S is constant.  rate(j, q, v) -> dq/dt.
     integrate(j, q, dv) -> q moved by dv.  difference(j, q0, q1) -> the dv that moves q0 to q1.
-    coordinates(j, q) -> one number per velocity that springs and limits speak of: q itself, the rotation vector of a ball."""
+    coordinates(j, q) -> one number per velocity that springs and limits speak of: q itself, the rotation vector of a ball.
+    displacement_rate(j, q0, d, v) -> the rate of d = difference(j, q0, q) while q moves with the velocity v."""
 
     pose: Callable
     subspace: Callable
@@ -56,6 +58,7 @@ class Elementary(NamedTuple):
     integrate: Callable
     difference: Callable
     coordinates: Callable
+    displacement_rate: Callable
 
 
 def _rotation(axis, angle) -> tuple:
@@ -76,7 +79,7 @@ def _velocity(j, q, v):
 
 
 def _one(fn_pose, fn_subspace) -> Elementary:
-    return Elementary(fn_pose, fn_subspace, None, _velocity, _add, _subtract, lambda j, q: tuple(q))
+    return Elementary(fn_pose, fn_subspace, None, _velocity, _add, _subtract, lambda j, q: tuple(q), lambda j, q0, d, v: tuple(v))
 
 
 _HINGE = _one(
@@ -92,6 +95,22 @@ _SCREW = _one(
     lambda j, q: [Motion(j.axis, scale(j.axis, j.pitch))],
 )
 
+
+def _bend(square):
+    """(1 - a/2 cot(a/2)) / a^2 of the square of a; by its power series where a is small."""
+    near = square < 0.05
+    x = jnp.where(near, square, 0.0)
+    series = 1 / 12 + x * (1 / 720 + x * (1 / 30240 + x * (1 / 1209600 + x / 47900160)))
+    angle = jnp.sqrt(jnp.where(near, 1.0, square))
+    return jnp.where(near, series, (1.0 - 0.5 * angle / jnp.tan(0.5 * angle)) / (angle * angle))
+
+
+def _rotation_vector_rate(j, q0, d, v):
+    """Rate of a rotation vector at an angular velocity in the turned axes (inverse of the exponential's derivative)."""
+    once = cross(d, v)
+    return vadd(vadd(v, scale(once, 0.5)), scale(cross(d, once), _bend(dot(d, d))))
+
+
 _BASIS = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
 _BALL = Elementary(
     pose=lambda j, q: Pose(normalize(q), ZERO3),
@@ -101,6 +120,7 @@ _BALL = Elementary(
     integrate=lambda j, q, dv: normalize(quat_mul(normalize(q), quat_exp(dv))),
     difference=lambda j, q0, q1: quat_log(quat_mul(quat_conj(normalize(q0)), normalize(q1))),
     coordinates=lambda j, q: quat_log(normalize(q)),
+    displacement_rate=_rotation_vector_rate,
 )
 
 
@@ -156,12 +176,17 @@ def _general(joint: GeneralJoint) -> Elementary:
     def qdot(params, q, v):
         return jax.jvp(lambda dv: integrate(q, dv), (jnp.zeros_like(v),), (v,))[1]
 
+    def displaced(params, q0, d, v):
+        q = integrate(q0, d)
+        return jax.jvp(lambda dv: difference(q0, integrate(q, dv)), (jnp.zeros_like(v),), (v,))[1]
+
     pose = _lifted(lambda params, q: jnp.concatenate([jnp.asarray(x) for x in joint.pose(q, params)]))
     rows = _lifted(twists)
     bias_rows, rate_rows = _lifted(bias_twist), _lifted(qdot)
     integrate_rows = _lifted(lambda params, q, dv: integrate(q, dv))
     difference_rows = _lifted(lambda params, a, b: difference(a, b))
     neutral = (0.0,) * joint.nq if joint.neutral is None else joint.neutral
+    displaced_rows = _lifted(displaced)
     coordinate_rows = _lifted(lambda params, q: difference(jnp.asarray(neutral, q.dtype), q))
 
     def as_pose(j, q):
@@ -183,6 +208,7 @@ def _general(joint: GeneralJoint) -> Elementary:
         lambda j, q, dv: tuple(integrate_rows(j.params, q, dv)),
         lambda j, q0, q1: tuple(difference_rows(j.params, q0, q1)),
         lambda j, q: tuple(coordinate_rows(j.params, q)),
+        lambda j, q0, d, v: tuple(displaced_rows(j.params, q0, d, v)),
     )
 
 

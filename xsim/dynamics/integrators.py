@@ -18,7 +18,7 @@ from .holonomic import closing, has_rows
 from .impulses import apply_impulses, rows
 from .lanes import spread
 from .loops import active
-from .manifold import integrate, rates, shifted
+from .manifold import displacement_rates, integrate, shifted
 from .passive import quadratic
 from .projection import project
 from .slopes import lone_free
@@ -120,9 +120,10 @@ FIRST_ORDER: dict[str, Callable] = {
 
 
 def _rk4(system: System, s: Moving, tau, ctrl) -> tuple:
-    """Classical Runge-Kutta; quaternions are integrated as four numbers (their rate is linear in them) and normalized at the end.
+    """Classical Runge-Kutta for the displacement from where the step begins, which keeps its fourth order on rotations (Munthe-Kaas,
+    High order Runge-Kutta methods on manifolds, 1999; MuJoCo 4.0).
 
-    As ``rk4_manifold`` they are moved by the exponential of the stages' mean velocity, which is of second order for them (MuJoCo 3.2)."""
+    As ``rk4_manifold`` the displacement is the stages' mean velocity, which is of second order for rotations (MuJoCo 3.2)."""
     stepwise = {"velocity", "locked", "servo"}.intersection(system.topology.drives)
     if rows(system.topology) or stepwise:
         raise ValueError(
@@ -140,21 +141,22 @@ def _rk4(system: System, s: Moving, tau, ctrl) -> tuple:
         """A stage: slopes where the last ones lead in the part ``reach`` of the step, summed with their weights."""
         (dq, dv, da), sums, health = carry
         reach, weight = mul(h, now[0]), now[1]
-        q = integrate(system, s.q, dq, reach) if manifold else shifted(s.q, dq, reach)
+        q = integrate(system, s.q, dq, reach)
         v, act, there = shifted(s.v, dv, reach), shifted(s.act, da, reach), at_time(system, add(s.time, reach), outside)
         driven = drive(there, v, tau, ctrl)
         soft = constraints(there, q, v)
         x = acceleration(Motion(there, q, v, driven.tau, tuple(act), tuple(controls), hold=driven.hold, soft=soft))
-        slopes = (full(v if manifold else rates(there, q, v)), full(x.a), full(activation_rates(there, act, controls)))
+        rates = v if manifold else displacement_rates(there, s.q, shifted([0.0] * len(v), dq, reach), v)
+        slopes = (full(rates), full(x.a), full(activation_rates(there, act, controls)))
         sums = jax.tree.map(lambda total, k: total + weight * k, sums, slopes)
         worst = [jnp.minimum(a, b) for a, b in zip(health, full([x.pivot, x.found, sub(1.0, x.crowded)]), strict=True)]
         return (slopes, sums, worst), None
 
-    zero = tuple(full([0.0] * n) for n in (len(s.v if manifold else s.q), len(s.v), len(s.act)))
+    zero = tuple(full([0.0] * n) for n in (len(s.v), len(s.v), len(s.act)))
     health = full([1.0, 1.0, 1.0])
     stages = jnp.array([[0.0, 0.5, 0.5, 1.0], [1 / 6, 1 / 3, 1 / 3, 1 / 6]], health[0].dtype).T
     (_, (dq, dv, da), health), _ = jax.lax.scan(one, (zero, zero, health), stages)
-    q = integrate(system, s.q, dq, h) if manifold else integrate(system, shifted(s.q, dq, h), [0.0] * len(s.v), 0.0)
+    q = integrate(system, s.q, dq, h)
     pivot, solved, roomy = health
     return q, shifted(s.v, dv, h), next_activations(system, s.act, da, h), pivot, solved, sub(1.0, roomy)
 

@@ -18,8 +18,17 @@ def _integrate(joint, numbers, q, v, h):
 
 
 @stage
-def _rate(joint, numbers, q, v):
-    return joint.rate(numbers, q, v)
+def _displacement_rate(joint, numbers, q0, d, v):
+    return joint.displacement_rate(numbers, q0, d, v)
+
+
+def displacement_rates(system: System, q0, d, v) -> list:
+    """The rates of the displacement d from q0 (q = integrate(q0, d, 1)) while q moves with the velocity v."""
+    out: list = []
+    parts = split_q(system, q0), split_v(system, d), split_v(system, v)
+    for joint, numbers, a, b, c in zip(system.joints, system.numbers, *parts, strict=True):
+        out.extend(_displacement_rate(joint, numbers, a, b, c))
+    return out
 
 
 def integrate(system: System, q, v, h) -> list:
@@ -35,12 +44,4 @@ def difference(system: System, q0, q1) -> list:
     out: list = []
     for joint, numbers, a, b in zip(system.joints, system.numbers, split_q(system, q0), split_q(system, q1), strict=True):
         out.extend(joint.difference(numbers, a, b))
-    return out
-
-
-def rates(system: System, q, v) -> list:
-    """dq/dt."""
-    out: list = []
-    for joint, numbers, a, b in zip(system.joints, system.numbers, split_q(system, q), split_v(system, v), strict=True):
-        out.extend(_rate(joint, numbers, a, b))
     return out

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from ..dynamics.integrators import RUNGE_KUTTA
-from ..dynamics.manifold import rates
+from ..dynamics.manifold import displacement_rates
 from ..dynamics.step import Call, forward, integrate
 from ..model import Data, Model, State
 
@@ -32,20 +32,20 @@ def _fourth_stage(model: Model, start: State, ctrl, tau) -> tuple[State, Data]:
     dt = jnp.asarray(model.option.dt)
 
     def stage(last, part):
-        """The state that the last stage's slopes lead to in a part of the step; quaternions move as four numbers (MuJoCo 4.0)."""
-        before, data = last
+        """The state that the last stage's slopes lead to in a part of the step."""
+        before, data, moved = last
         reach = part * dt
         far = reach[..., None]
-        dq = before.v if manifold else _rates(model, before.q, before.v)
-        q = integrate(model, start.q, far * dq) if manifold else start.q + far * dq
-        at = start.replace(q=q, v=start.v + far * data.a, time=start.time + reach)
-        return (at, forward(model, at, ctrl, tau)), None
+        moved = far * (before.v if manifold else _displacement_rates(model, start.q, moved, before.v))
+        at = start.replace(q=integrate(model, start.q, moved), v=start.v + far * data.a, time=start.time + reach)
+        return (at, forward(model, at, ctrl, tau), moved), None
 
     nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(lambda: forward(model, start, ctrl, tau)))
-    return jax.lax.scan(stage, (start, nothing), jnp.array([0.0, 0.5, 0.5, 1.0], start.q.dtype))[0]
+    first = start, nothing, jnp.zeros_like(start.v)
+    return jax.lax.scan(stage, first, jnp.array([0.0, 0.5, 0.5, 1.0], start.q.dtype))[0][:2]
 
 
-def _rates(model: Model, q, v):
-    """dq/dt (*batch, nq) at the velocity v."""
-    c = Call(model, q, v)
-    return c.join(rates(c.system, c.q, c.v))
+def _displacement_rates(model: Model, q, d, v):
+    """Rates (*batch, nv) of the displacement d from q at the velocity v."""
+    c = Call(model, q, v, extra=(d,))
+    return c.join(displacement_rates(c.system, c.q, c.extra[0], c.v))
