@@ -370,22 +370,23 @@ def _check_contacts(source: xsim.ModelSpec, model: xsim.Model, both: list[dict],
         unknown = [pair for pair in theirs.geoms.tolist() if frozenset(pair) not in order]
         assert not unknown or first_touching(source, "hfield"), f"contacts of geoms that never touch: {unknown}"
         same = mine is not None and not unknown and _matched(source, mine, theirs, wrong)
-        act = not unknown and not (touching(s) and (source.option.solver.get("noslip_iterations") or _on_slides(source, theirs)))
+        other = source.option.solver.get("noslip_iterations") or not unknown and _on_slides(source, theirs.geoms.ravel())
+        act = not unknown and not (touching(s) and other)
         out.append(_pushing(source, s, mine if same else theirs) if act else None)
     return out
 
 
-def _on_slides(source: xsim.ModelSpec, contacts: Contacts) -> bool:
-    """Whether something touches a body of the world that only slides, along its own axes: both releases take 1 / mass for its mobility,
-    without armature, in place of the mean of the three directions that the manual and xsim have."""
-    geoms, parents = _geoms(source), {b.parent for b in source.bodies}
+def _on_slides(source: xsim.ModelSpec, geoms) -> bool:
+    """Whether one of these geoms is of a body of the world that only slides, along its own axes: both releases take 1 / mass for its
+    mobility, without armature, in place of the mean of the three directions that the manual and xsim have."""
+    parents, every = {b.parent for b in source.bodies}, _geoms(source)
 
     def slides(body: int) -> bool:
         own = source.bodies[body]
         alone = body >= 0 and own.parent < 0 and body not in parents and bool(own.joints)
-        return alone and all(j.type == "slide" and np.isclose(np.abs(j.params["axis"]).max(), 1.0) for j in own.joints)
+        return alone and all(j.type == "slide" and np.isclose(np.abs(j.params["axes"]).max(), 1.0) for j in own.joints)
 
-    return any(slides(geoms[g][0]) for pair in contacts.geoms.tolist() for g in pair)
+    return any(slides(every[g][0]) for g in geoms)
 
 
 def _matched(source: xsim.ModelSpec, mine: Contacts, theirs: Contacts, wrong: set[str]) -> bool:
@@ -481,7 +482,9 @@ def _check_steps(case: Case, state: xsim.State, ctrl) -> None:
     """1, 10 and 100 steps."""
     last = next((steps for size, steps in LENGTHS.items() if case.model.nv <= size), 1)
     bumping = any(case.rolls(s) and s["ncon"] for s in case.both)
-    own = bumping and last > 1 and all(definite(info.shapes, case.source.rules) for info in case.model.topology.pairs)
+    infos = case.model.topology.pairs
+    own = bumping and last > 1 and all(definite(info.shapes, case.source.rules) for info in infos)
+    own = own and not any(_on_slides(case.source, info.geoms.value.ravel()) for info in infos)
     given = _given(case) if bumping and not own else None
     if own:
         step = traced(partial(xsim.step, case.model), state, ctrl)
@@ -490,12 +493,14 @@ def _check_steps(case: Case, state: xsim.State, ctrl) -> None:
     else:
         last = 1  # where convex shapes meet next depends on the engine
         step = partial(traced(partial(with_contacts(xsim.step), case.model), given, state, ctrl), given)
-    path, other, calm = [state], state.replace(v=state.v + NUDGE), np.full(len(case.both), 0)
+    nudges = NUDGE * np.random.default_rng(0).choice([-1.0, 1.0], (4, 1, case.model.nv))
+    path, others, calm = [state], [state.replace(v=state.v + nudge) for nudge in nudges], np.zeros(len(case.both), int)
     while len(path) <= last:
         path.append(step(path[-1], ctrl))
         if own:
-            other = step(other, ctrl)
-            near = np.abs(np.asarray(other.v - path[-1].v)).max(-1, initial=0.0) <= GROWTH * NUDGE
+            others = [step(other, ctrl) for other in others]
+            apart = np.abs([np.asarray(other.v - path[-1].v) for other in others])
+            near = apart.max((0, 2), initial=0.0) <= GROWTH * NUDGE
             calm = np.where(near & (calm == len(path) - 2), len(path) - 1, calm)
     found = {name: np.stack([getattr(s, name) for s in path], 1) for name in ("q", "v", "act")}
     for i, s in enumerate(case.both):
