@@ -542,16 +542,17 @@ def _settled(new, old):
 
 # ---- large batches on CPU -----------------------------------------------------------------------------------------------------
 
-CHUNK = 1024
+CHUNK, SOFT_CHUNK = 1024, 256
+"""Environments at a time; of models with soft constraints fewer: they wait for the slowest of those they are solved with."""
 
 
 def _chunked(fn, model: Model, state: State, inputs: _Inputs, steps, record, checkpoint=False):
     """Run ``fn`` on slices of a large batch one after another, so that a step's numbers stay in the processor's cache."""
     batch = batch_shape(model, *zip(_parts(state), CORES, strict=True), *inputs.cores())
-    size = math.prod(batch)
-    if jax.default_backend() != "cpu" or size <= CHUNK:
+    size, most = math.prod(batch), SOFT_CHUNK if has_soft(model.topology) else CHUNK
+    if jax.default_backend() != "cpu" or size <= most:
         return fn(model, state, inputs, steps, record, checkpoint)
-    count = -(-size // CHUNK)
+    count = -(-size // most)
     width = -(-size // count // 16) * 16
     padded = count * width
 
