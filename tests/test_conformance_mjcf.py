@@ -505,7 +505,9 @@ def _check_steps(case: Case, state: xsim.State, ctrl) -> None:
     found = {name: np.stack([getattr(s, name) for s in path], 1) for name in ("q", "v", "act")}
     for i, s in enumerate(case.both):
         if case.rolls(s):
-            free = int(calm[i]) if own else 1 if given is not None else steps_without_contacts(case.source, case.model, found["q"][i])
+            rest = s["ncon"] and not np.any(s["qvel"])  # rounding says where what rests on its contacts begins to slide
+            alone = 1 if given is not None else steps_without_contacts(case.source, case.model, found["q"][i])
+            free = (1 if rest else int(calm[i])) if own else alone
             if not (given is not None and s["ncon"] and case.model.topology.integrator in RUNGE_KUTTA):
                 _check_path(case, s, {name: x[i] for name, x in found.items()}, min(free, last))
 
