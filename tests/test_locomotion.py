@@ -21,7 +21,7 @@ STEPS = {"ant": 12, "humanoid": 12, "half_cheetah": 60}
 """Of the episodes that are followed; 100 for the others. The cheetah's are chaotic: MuJoCo with another tolerance returns 12 % more."""
 SLOW = [pytest.mark.slow]
 NAMES = [
-    pytest.param("ant", marks=SLOW),
+    pytest.param("ant", marks=[pytest.mark.nightly]),
     pytest.param("half_cheetah", marks=SLOW),
     pytest.param("hopper", marks=SLOW),
     pytest.param("humanoid", marks=[pytest.mark.nightly]),

@@ -1,0 +1,121 @@
+"""Contacts: what they do to bodies, and derivatives through them."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from test_gradients import STATE, _differences, _widths
+
+import xsim
+
+pytestmark = pytest.mark.slow
+
+BOX = """<mujoco><option timestep="0.002" cone="elliptic" impratio="10"/><worldbody>
+<geom type="plane" size="1 1 1" friction="0.5 0.01 0.001"/>
+<body pos="0 0 0.1"><freejoint/><geom type="box" size="0.2 0.15 0.1" friction="0.3 0.01 0.001"/></body></worldbody></mujoco>"""
+
+
+def test_a_box_on_an_incline_slides_where_the_slope_is_steeper_than_friction(x64):
+    """tan(angle) > mu, the larger of the two surfaces; then with g (sin - mu cos). Alone or in a batch, the motion is the same."""
+    model = xsim.loads(BOX, "mjcf")
+    slopes = np.array([0.2, 0.4, 0.6, 0.9])
+    angle = np.arctan(slopes)
+    gravity = 9.81 * np.stack([np.sin(angle), 0 * angle, -np.cos(angle)], -1)
+    start = jax.tree.map(lambda x: jnp.broadcast_to(x, (4, *x.shape)), xsim.init(model))
+    run = jax.jit(lambda m, s: xsim.rollout(m, s, steps=250)[0])
+    after = run(model.replace({"option.gravity": gravity}), start)
+    assert not after.flags.any()
+    wanted = 0.5 * 9.81 * np.maximum(np.sin(angle) - 0.5 * np.cos(angle), 0.0)
+    np.testing.assert_allclose(after.v[:, 0], wanted, rtol=0.02, atol=2e-3)
+    alone = run(model.replace({"option.gravity": gravity[[2]]}), jax.tree.map(lambda x: x[:1], start))
+    np.testing.assert_allclose(alone.q[0], after.q[2], atol=1e-9)
+
+
+BALLS = """<mujoco><option timestep="0.0002" gravity="0 0 0"/><default><geom type="sphere" size="0.1" solref="-50000 0" condim="1"
+solimp="0.99 0.99 0.001 0.5 1"/><joint type="slide" axis="1 0 0"/></default>
+<worldbody><body><joint/><geom/></body><body pos="0.201 0 0"><joint/><geom/></body></worldbody></mujoco>"""
+
+
+def test_equal_balls_swap_their_velocities(x64):
+    """Without damping, and so does the derivative: each velocity afterwards is that of the other ball before."""
+    model = xsim.loads(BALLS, "mjcf")
+
+    def after(v):
+        return xsim.rollout(model, xsim.init(model, None, v), steps=400)[0].v
+
+    v = jnp.array([1.0, 0.2])
+    change, final = jax.jacfwd(after)(v), after(v)
+    # Semi-implicit Euler keeps the energy of a stiff spring to the square of the step beside its period, about 1 %.
+    np.testing.assert_allclose(final, v[::-1], atol=0.02)
+    np.testing.assert_allclose(change, [[0.0, 1.0], [1.0, 0.0]], atol=0.05)
+
+
+def test_where_there_is_no_room_the_deepest_count(x64):
+    model = xsim.loads(BOX, "mjcf")
+    state = xsim.init(model, jnp.array([0.0, 0, 0.098, 0.999, 0.03, 0.02, 0]))
+    every = xsim.contacts(model, state)
+    assert every.active.sum() > 1 and not xsim.forward(model, state).flags
+    some = xsim.contacts(xsim.with_room(model, 1), state)
+    assert some.distance.shape == (1,) and some.distance[0] == every.distance.min()
+    data = xsim.forward(xsim.with_room(model, 1), state)
+    assert data.flags == xsim.Flags.CROWDED
+    force = (every.frame[:, 0] * every.force[:, :1] + every.frame[:, 1] * every.force[:, 1:2] + every.frame[:, 2] * every.force[:, 2:3]).sum(0)
+    np.testing.assert_allclose(xsim.forward(model, state).external_force[0], force, atol=1e-9)
+    assert xsim.forward(model, state).residual < 1e-10
+
+
+PAIR = """<mujoco><option cone="{}" impratio="2" gravity="0.3 0 -9.6"/>
+<default><geom friction="0.7 0.02 0.01" solref="0.02 0.9" solimp="0.85 0.95 0.02 0.4 2" margin="0.003" gap="0.001"/></default><worldbody>
+<geom type="plane" size="1 1 1" friction="0.4 0.01 0.01"/>
+<body pos="0 0 0.1"><joint type="slide" axis="1 0 0"/><joint type="slide" axis="0 0 1"/><joint axis="0 1 0.1"/>
+  <geom type="sphere" size="0.1" condim="6" solmix="2"/></body>
+<body pos="0.25 0 0.1"><joint type="slide" axis="1 0 0"/><joint type="slide" axis="0 0 1"/><joint axis="0 1 0"/>
+  <geom type="capsule" size="0.06 0.1" euler="0 70 10" condim="4" density="700"/></body>
+</worldbody></mujoco>"""
+STATES = np.array([
+    # Pressed together, sliding and turning; nearly at rest; both in free fall; exactly touching (finite only).
+    [0.0, -0.004, 0.1, 0.003, -0.006, 0.05], [0.0, -0.002, 0.0, -0.1, -0.002, 0.1], [0.0, 0.5, 0.1, 0.2, 0.7, 0.0], [0.0, 0.0, 0.0, 0.5, 0.5, 0.0],
+])  # fmt: skip
+SPEEDS = np.array([[0.3, -0.1, 2.0, -0.4, -0.2, 1.0], [0.002, 0.001, 0.01, 0.003, -0.002, 0.02], [0.1] * 6, [0.0] * 6])
+REACH = {"default": 2e-7}
+
+
+@pytest.mark.parametrize("cone", ["pyramidal", "elliptic"])
+def test_derivatives_through_contact(cone, x64):
+    """Of the acceleration with respect to every number of the state and the model, both modes."""
+    model = xsim.loads(PAIR.format(cone), "mjcf")
+    weights = np.random.default_rng(5).normal(size=model.nv)
+    point = {p: np.broadcast_to(np.asarray(model.get(p)), (len(STATES), *model.shape(p))).copy() for p in model.paths()}
+    point |= {"q": STATES, "v": SPEEDS}
+
+    def loss(point):
+        m = model.replace({p: x for p, x in point.items() if p not in STATE})
+        return xsim.forward_dynamics(m, point["q"], point["v"]) @ weights
+
+    direction = {k: np.random.default_rng(2).normal(size=x.shape) for k, x in point.items()}
+
+    @jax.jit
+    def derivatives(point, direction):
+        value, along = jax.linearize(loss, point)
+        (reverse,) = jax.linear_transpose(along, point)(jnp.ones_like(value))
+        return value, along(direction), reverse
+
+    value, forward, reverse = jax.tree.map(np.asarray, derivatives(point, direction))
+    assert np.isfinite(value).all() and np.isfinite(forward).all() and all(np.isfinite(g).all() for g in reverse.values())
+    along = sum((g * direction[k]).reshape(len(value), -1).sum(1) for k, g in reverse.items())
+    np.testing.assert_allclose(forward, along, rtol=1e-8, atol=1e-8 * np.abs(along).max())
+
+    smooth = {k: x[:3] for k, x in point.items()}
+    numeric, wrong = _differences(jax.jit(loss), smooth, REACH, scaled=False), {}
+    for path, g in reverse.items():
+        g = g[:3]
+        norm = np.linalg.norm(g.reshape(3, -1), axis=1).reshape(3, *([1] * (g.ndim - 1)))
+        rounding = 400 * np.finfo(float).eps * np.abs(value[:3]).max() / _widths(path, smooth[path], REACH, False)
+        error = np.abs(g - numeric[path]) / np.maximum(np.abs(g), np.maximum(1e-3 * norm, rounding / 1e-5))
+        if error.max(initial=0.0) > 1e-5:
+            where = np.unravel_index(error.argmax(), g.shape)
+            wrong[path] = f"{error.max():.1e} at {[int(i) for i in where]}: {g[where]:.9g}, {numeric[path][where]:.9g}"
+    assert not wrong
+    assert all(np.abs(reverse[f"surface.{name}"][:2]).max() > 0 for name in ("friction", "solref", "solimp", "margin", "gap", "solmix"))
