@@ -133,6 +133,7 @@ def assemble(spec: ModelSpec, *, seed: int = 0) -> Model:
         **_surfaces(spec, pairs),
         pairs=pairs.infos,
         cone=pairs.cone,
+        room=None,
         disabled=tuple(option.disabled),
         rules=spec.rules,
     )

@@ -48,12 +48,12 @@ class Constraints(NamedTuple):
 
     def pulled(self, f):
         """J^T f (nv, lanes)."""
-        return sum(part.pulled(y) for part, y in zip(self.parts, f, strict=True))
+        return added([part.pulled(y) for part, y in zip(self.parts, f, strict=True)])
 
     def curvature(self, x, counts=None):
         """J^T P'' J (nv, nv, lanes). counts: those of `counts`, where no reverse mode is asked for."""
         counts = (None,) * len(self.parts) if counts is None else counts
-        return sum(part.curvature(y, count) for part, y, count in zip(self.parts, x, counts, strict=True))
+        return added([part.curvature(y, count) for part, y, count in zip(self.parts, x, counts, strict=True)])
 
     def counts(self) -> tuple:
         """Of each part, after how many there is none in any lane."""

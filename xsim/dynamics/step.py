@@ -346,7 +346,7 @@ def forward(model: Model, state: State, ctrl=None, tau=None) -> Data:
     time = split(jnp.asarray(state.time, c.dtype), 0)
     facts = Facts(
         system, frame, c.q, c.v, solved.early, time, velocity, accelerated, actuator, views[0], magnetic[0] if magnetic else None, found,
-        contact_forces(soft.cones, solved.early) if found else (),
+        contact_forces(soft.cones, solved.early) if found and soft is not None else (),
     )  # fmt: skip
     sensor = sense(facts)
     rows, residual = zero, jnp.zeros(())
