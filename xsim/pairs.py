@@ -14,10 +14,9 @@ import numpy as np
 from .spec import GeomSpec, ModelSpec, PairSpec, Soft, Source, SurfaceSpec
 from .structure import COLLIDING, PairsInfo, Table
 
-__all__ = ["CONDIMS", "Pairs", "first_touching", "read_pairs"]
+__all__ = ["Pairs", "first_touching", "read_pairs"]
 
 FLAT = ("plane", "hfield")  # never with each other
-CONDIMS = (1, 3, 4, 6)
 _LEAVES = {
     "surface": ("friction", "solref", "solimp", "solmix", "margin", "gap"),
     "pair": ("friction", "solref", "friction_solref", "solimp", "margin", "gap"),
@@ -180,7 +179,7 @@ def _pair_row(numbers: dict, full: dict) -> int:
     return len(own["friction"]) - 1
 
 
-def weight(one: float, two: float) -> float:
+def _weight(one: float, two: float) -> float:
     """Share of the first surface in a mixture."""
     if min(one, two) < 1e-15:
         return 0.5 if max(one, two) < 1e-15 else float(one > two)
@@ -196,7 +195,7 @@ def _mixed(one: SurfaceSpec, two: SurfaceSpec, rules: str) -> dict:
     else:
         both = one.friction, two.friction
         friction = tuple(np.maximum(*both)) if rules else (min(both[0][0], both[1][0]), *np.maximum(*both)[1:])
-        share = weight(one.solmix, two.solmix)
+        share = _weight(one.solmix, two.solmix)
         solimp = share * np.asarray(one.soft.solimp) + (1 - share) * np.asarray(two.soft.solimp)
         refs = np.asarray(one.soft.solref), np.asarray(two.soft.solref)
         timed = refs[0][0] > 0 and refs[1][0] > 0
