@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
 
 import jax
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 import yaml
 from comparing import close, of_names
 from corpus import models, needs_corpus, oracle
+from traced import traced
 
 import xsim
 from xsim.dynamics.functions import curve
@@ -40,8 +42,7 @@ def test_states(path, x64):
     state, residual = xsim.state_from_poses(
         model, (poses[..., :3], poses[..., 3:]), (velocities[..., :3], velocities[..., 3:]), time=times
     )
-    with jax.disable_jit():
-        data = xsim.forward(model, state)
+    data = traced(partial(xsim.forward, model), state)(state)
     # The engine keeps its own constraints to 1e-6 in velocity.
     assert residual.max(initial=0) < 1e-6
     close("velocity", np.concatenate([data.lin, data.ang], -1), velocities, 2e-6)
@@ -52,8 +53,7 @@ def test_states(path, x64):
     if not held:
         return
     state = jax.tree.map(lambda x: x[len(states) - len(held) :], state)
-    with jax.disable_jit():
-        found = reactions(model, state, facts, yaml.safe_load(path.read_text())["model"])
+    found = reactions(model, state, facts, yaml.safe_load(path.read_text())["model"])
     for name in held[0]["joint_reaction"]:
         wanted = np.array([s["joint_reaction"][name] for s in held])
         if name not in found:  # a motor that only pushes: no constraint
@@ -66,11 +66,14 @@ def test_functions_of_time(path, x64):
     """The values that the engine tabulates for every motor."""
     model, facts = load(path), oracle(path)["functions"]
     numbers = {f.name: i for i, f in enumerate(model.topology.functions)}
-    with jax.disable_jit():
+    times = np.array(facts["times"])
+
+    def values(times):
         system = Call(model, np.array(model.topology.initial[0])).system
-        for name, wanted in facts["values"].items():
-            found = curve(system, numbers[name])(np.array(facts["times"]))
-            np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-12, err_msg=name)
+        return {name: curve(system, numbers[name])(times) for name in facts["values"]}
+
+    for name, found in traced(values, times)(times).items():
+        np.testing.assert_allclose(found, facts["values"][name], rtol=1e-12, atol=1e-12, err_msg=name)
 
 
 def independent(model, state) -> bool:
@@ -78,16 +81,16 @@ def independent(model, state) -> bool:
     if not model.topology.constraints:
         return True
     q, time = state.q[0], state.time[0]
-    with jax.disable_jit():
-        rows = jax.jacfwd(lambda dv: xsim.gaps(model, xsim.integrate(model, q, dv), time))(np.zeros(model.nv))
+    zero = np.zeros(model.nv)
+    rows = traced(jax.jacfwd(lambda dv: xsim.gaps(model, xsim.integrate(model, q, dv), time)), zero)(zero)
     sizes = np.linalg.svd(rows, compute_uv=False)
     return len(rows) <= model.nv and sizes[-1] > 1e-6 * sizes[0]
 
 
 def reactions(model, state, facts, file) -> dict:
     """By joint, motor or constraint: force and moment on body2, about the point of the element that body2 carries, as the engine has it."""
-    r = xsim.reactions(model, state)
-    pos, quat = xsim.kinematics(model, state.q)
+    r = traced(partial(xsim.reactions, model), state)(state)
+    pos, quat = traced(partial(xsim.kinematics, model), state.q)(state.q)
     points = {}  # of every element: number of body2, and its point in it
     loaded = facts["states"][0]["body_pose"]
     for element in (*file.get("joints", ()), *file.get("motors", ()), *file.get("constraints", ())):

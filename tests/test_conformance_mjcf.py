@@ -214,6 +214,7 @@ class Case(NamedTuple):
     near: Callable
     exact: float
     contacts: list[Contacts | None]
+    own: bool  # whether all contacts are those that xsim finds
 
     def whole(self, state: dict) -> bool:
         """Whether xsim has all that acts at a state."""
@@ -244,10 +245,10 @@ def test_model(path, rules, x64):
     q, v, ctrl, act = (np.array([s[k] for s in both], float) for k in ("qpos", "qvel", "ctrl", "act"))
     state, ctrl = xsim.init(model, q, v).replace(act=jnp.asarray(act)), ctrl if model.nu else None
     model = model.freeze(*CONSTANT)
-    contacts = _check_contacts(source, model, both, q, wrong)
+    contacts, own = _check_contacts(source, model, both, q, wrong)
     if model.nv > LARGE:
         model = xsim.with_rows(model, ())  # their soft constraints would take a minute
-    case = Case(source, model, both, wrong, near, exact, contacts)
+    case = Case(source, model, both, wrong, near, exact, contacts, own)
     energy = _check_states(case, state, ctrl)
     if "energy" not in wrong:
         _check_energies(case, energy, energies(path, rules))
@@ -355,16 +356,18 @@ def definite(shapes: tuple[str, str], rules: str) -> bool:
     return shapes in ANALYTIC and shapes not in INDEFINITE[rules]
 
 
-def _check_contacts(source: xsim.ModelSpec, model: xsim.Model, both: list[dict], q, wrong: set[str]) -> list[Contacts | None]:
+def _check_contacts(source: xsim.ModelSpec, model: xsim.Model, both: list[dict], q, wrong: set[str]) -> tuple[list[Contacts | None], bool]:
     """Own contacts against the recorded ones. Of each state those that act: own ones where they are the same, else the recorded ones;
-    None where those are unknown, or not all that acts on contacts is simulated."""
+    None where those are unknown, or not all that acts on contacts is simulated. Whether all that act are own ones."""
     order = order_of(model)
     own = own_contacts(model, q) if order else [None] * len(both)
     out: list[Contacts | None] = []
+    found = True
     for s, mine in zip(both, own, strict=True):
         if "contacts" not in s:
             assert mine is not None and mine.count > 0
             out.append(None)
+            found = False
             continue
         theirs = turned(read_contacts(s), order)
         unknown = [pair for pair in theirs.geoms.tolist() if frozenset(pair) not in order]
@@ -373,7 +376,8 @@ def _check_contacts(source: xsim.ModelSpec, model: xsim.Model, both: list[dict],
         other = source.option.solver.get("noslip_iterations") or not unknown and _on_slides(source, theirs.geoms.ravel())
         act = not unknown and not (touching(s) and other)
         out.append(_pushing(source, s, mine if same else theirs) if act else None)
-    return out
+        found &= act and out[-1] is mine
+    return out, found
 
 
 def _on_slides(source: xsim.ModelSpec, geoms) -> bool:
@@ -448,6 +452,8 @@ def _pushing(source: xsim.ModelSpec, s: dict, one: Contacts) -> Contacts:
     rows = np.where(one.condim == 1, 1, one.condim if elliptic else 2 * (one.condim - 1))
     sure, near = one.distance < one.margin - AT, one.distance < one.margin + AT
     recorded = sum(n for kind, n in s["efc_types"].items() if "CONTACT" in kind)
+    if not (sure ^ near).any() and rows[sure].sum() == recorded:
+        return one
     if rows[near].sum() == recorded:
         return one._replace(distance=np.where(near, np.minimum(one.distance, one.margin - 1e-15), one.distance))
     return one.of(sure | ~near) if rows[sure].sum() == recorded else one
@@ -481,13 +487,10 @@ def _check_steps(case: Case, state: xsim.State, ctrl) -> None:
     """One step, of states that touch nothing also 10 and 100 steps, as long as nothing comes near."""
     last = next((steps for size, steps in LENGTHS.items() if case.model.nv <= size), 1)
     bumping = any(case.rolls(s) and s["ncon"] for s in case.both)
-    infos = case.model.topology.pairs
-    own = bumping and all(definite(info.shapes, case.source.rules) for info in infos)
-    own = own and not any(_on_slides(case.source, info.geoms.value.ravel()) for info in infos)
-    given = _given(case) if bumping and not own else None
+    given = _given(case) if bumping and not case.own else None
     step = traced(partial(_apart, xsim.step, case.model), state, ctrl)
     first = step
-    if own:
+    if bumping and case.own:
         first = traced(partial(xsim.step, case.model), state, ctrl)
     elif given is not None:
         first = partial(traced(partial(with_contacts(xsim.step), case.model), given, state, ctrl), given)

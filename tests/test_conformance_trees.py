@@ -1,11 +1,12 @@
 """Numbers of Drake (SDFormat, URDF) and DART (SKEL): every model of the corpus, in float64.
 
-The states are evaluated operation by operation, without compiling: a model is evaluated a few times only. Rollouts are compiled.
+Nothing is compiled but Drake's long rollouts: a model is evaluated a few times only.
 """
 
 from __future__ import annotations
 
 import warnings
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +15,7 @@ import pytest
 from comparing import close, of_names, quat_difference
 from coordinates import Map
 from corpus import models, needs_corpus, oracle
+from traced import traced
 
 import xsim
 
@@ -69,8 +71,7 @@ def test_states(path, x64):
         v[i], rate[i] = T[i] @ np.array(s["v"], float), coordinates.rate(s["q"], s["v"])
         tau[i] = np.linalg.solve(T[i].T, np.array(s["tau"], float)) if model.nv else tau[i]
         ctrl[i] = _commands(model, coordinates, facts, s, T[i])
-    with jax.disable_jit():
-        data, M, energy = jax.tree.map(np.asarray, _evaluate(model, q, v, tau, ctrl))
+    data, M, energy = traced(partial(_evaluate, model), q, v, tau, ctrl)(q, v, tau, ctrl)
     start = xsim.init(xsim.with_rows(model, ()))  # the engines start where the file says, on the constraints or not
     close("start q", _same_sign(model, np.asarray(start.q), q[0]), q[0], 1e-9)
     close("start v", start.v, v[0], 1e-9)
@@ -108,22 +109,30 @@ def _same_sign(model, q, like):
 def _with_friction(model, q, v, tau):
     """Where every rubbing dof moves, friction is a constant force over a short enough step."""
     short = xsim.with_integrator(xsim.with_rows(model, ("friction",)), "euler").replace({"option.dt": 1e-6})
-    with jax.disable_jit():
-        return np.asarray(xsim.forward_dynamics(short, q, v, tau))
+    return traced(partial(xsim.forward_dynamics, short), q, v, tau)(q, v, tau)
 
 
 QUICK = {"xla_disable_hlo_passes": "fusion", "xla_backend_optimization_level": 0} if jax.default_backend() == "cpu" else None
 """A rollout of the corpus runs once: what it costs is compiling."""
 
 
-def _history(model, q, v, steps: int, ctrls=None):
+def _history(model, q, v, steps: int):
     """q, v of every step, the start included: (steps + 1, *batch, n)."""
 
     def run(model, state):
-        kept = xsim.rollout(model, state, ctrls, steps=steps, record=lambda s, _: (s.q, s.v))[1]
+        kept = xsim.rollout(model, state, steps=steps, record=lambda s, _: (s.q, s.v))[1]
         return [jnp.concatenate([x[None], y]) for x, y in zip((state.q, state.v), kept, strict=True)]
 
     return jax.tree.map(np.asarray, jax.jit(run, compiler_options=QUICK)(model, xsim.init(model, q, v)))
+
+
+def _walked(model, q, v, ctrls):
+    """The same of a few hundred steps, with inputs (steps, *batch, nu)."""
+    path = [xsim.init(model, q, v)]
+    step = traced(partial(xsim.step, model), path[0], ctrls[0])
+    for ctrl in ctrls:
+        path.append(step(path[-1], ctrl))
+    return np.stack([s.q for s in path]), np.stack([s.v for s in path])
 
 
 def _stepped(model, q, v, tau, ctrl):
@@ -143,8 +152,7 @@ def test_skel_steps(path, x64):
         v, after = (np.einsum("sij,sj->si", T, np.array([s[k] for s in wanted])) for k in ("v", "acceleration_step"))
         tau = np.array([np.linalg.solve(t.T, np.array(s["tau"], float)) for s, t in zip(wanted, T, strict=True)])
         ctrl = np.array([_commands(model, coordinates, facts, s, t) for s, t in zip(wanted, T, strict=True)])
-        with jax.disable_jit():
-            found = _stepped(model, q, v, tau, ctrl)
+        found = traced(partial(_stepped, model), q, v, tau, ctrl)(q, v, tau, ctrl)
         close("velocity after a step", found, v + facts["time_step"] * after, 1e-9)
     runs = [r for r in facts["rollouts"] if not r["contact"]]
     for enforced in (False, True):
@@ -163,7 +171,7 @@ def test_skel_steps(path, x64):
             if model.topology.drives[dof] == "velocity":
                 # Setting the velocity of such a joint in the engine sets its command, which is cleared after the first step.
                 ctrls[0, :, column] = v[:, dof]
-        qs, vs = _history(m, q, v, max(counts), ctrls if model.nu else None)
+        qs, vs = _walked(m, q, v, ctrls)
         for i, (run, count) in enumerate(zip(group, counts, strict=True)):
             tolerance = 1e-9 * max(1.0, run["growth"][1]) + _truncation(model, vs[:count, i], run["dt"])
             theirs = run["q"][1]

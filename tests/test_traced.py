@@ -28,12 +28,40 @@ def numbers(x, y):
     return solved, back, count, root, last, kept, chosen, jnp.where(y > 0, y, -y) // 2, jnp.arange(7) // 2, x[::2, 1:], ~(x > 0)
 
 
+def picked(x, y):
+    """Whatever is chosen by number."""
+    order, cells = jnp.argsort(y), jnp.array([[0, 3], [2, 1]])
+    own = jax.vmap(lambda row, i: row[i])(x, order)
+    part = jax.vmap(lambda row, i: jax.lax.dynamic_slice(row, (i,), (2,)))(x, order)
+    kept = jnp.take_along_axis(x, order[:, None], 1), jnp.take_along_axis(x, jnp.stack([order, order])[:, :4], 0)
+    columns = x[:, order], x[order, order[::-1]], x[cells], x[order][:, None], jnp.take(x, jnp.array([1, 9]), 0, fill_value=7.0)
+    tops = jax.lax.top_k(x, 2), jnp.argmax(x, 0), jnp.argmin(x, 1), jax.lax.dynamic_slice(x, (order[0], order[1]), (2, 3))
+    return own, part, kept, columns, tops, jnp.fmod(y, 0.3), jax.lax.rem(order - 2, 3)
+
+
+def derived(x, y):
+    """What differentiation adds: sums of cotangents, padding, recomputing, transposed scans and solutions."""
+
+    @jax.checkpoint
+    def walk(c, row):
+        return jnp.sin(c * row) + row[::2].sum() + row[1:3].sum(), jnp.linalg.solve(x + 5 * jnp.eye(4), row * c)
+
+    def loss(x, y):
+        last, kept = jax.lax.scan(walk, y, x)
+        root = jax.lax.custom_root(lambda z: z**3 - y, jnp.ones_like(y), lambda f, z: y ** (1 / 3), lambda g, b: b / g(jnp.ones_like(b)))
+        return (last**2).sum() + (kept * jnp.stack(jnp.unstack(x))).sum() + root.sum()
+
+    y = jnp.abs(y)
+    return jax.grad(loss, (0, 1))(x, y), jax.jvp(loss, (x, y), (y * x, x @ y)), jax.lax.pad(y, 2.0, [(-1, 2, 1)])
+
+
+@pytest.mark.parametrize("fn", [numbers, picked, derived])
 @pytest.mark.parametrize("double", [False, True])
-def test_numbers(double):
+def test_numbers(fn, double):
     with jax.enable_x64(double):
         rng = np.random.default_rng(0)
         x, y = jnp.asarray(rng.normal(size=(4, 4)), float), jnp.asarray(rng.normal(size=4), float)
-        for found, wanted in zip(traced(numbers, x, y)(x, y), jax.jit(numbers)(x, y), strict=True):
+        for found, wanted in zip(*map(jax.tree.leaves, (traced(fn, x, y)(x, y), jax.jit(fn)(x, y))), strict=True):
             assert found.dtype == wanted.dtype and found.shape == wanted.shape
             np.testing.assert_allclose(found, wanted, rtol=1e-12 if double else 1e-5, atol=1e-14 if double else 1e-6)
 

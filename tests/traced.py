@@ -37,9 +37,9 @@ def _slice(x, start_indices, limit_indices, strides):
 
 
 EACH: dict[str, Callable] = {
-    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": _divide, "neg": np.negative, "max": np.maximum, "min": np.minimum,
+    "add": np.add, "add_any": np.add, "sub": np.subtract, "mul": np.multiply, "div": _divide, "neg": np.negative, "max": np.maximum, "min": np.minimum,
     "abs": np.abs, "sign": np.sign, "square": np.square, "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal,
-    "gt": np.greater, "ge": np.greater_equal, "is_finite": np.isfinite, "floor": np.floor, "atan2": np.arctan2, "pow": np.power,
+    "gt": np.greater, "ge": np.greater_equal, "rem": np.fmod, "is_finite": np.isfinite, "floor": np.floor, "atan2": np.arctan2, "pow": np.power,
     "not": np.invert, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
     "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x), "sin": np.sin, "cos": np.cos, "tan": np.tan, "asin": np.arcsin, "acos": np.arccos,
     "atan": np.arctan, "exp": np.exp, "log": np.log, "expm1": np.expm1, "copy": np.asarray, "stop_gradient": np.asarray,
@@ -47,7 +47,8 @@ EACH: dict[str, Callable] = {
     "clamp": lambda low, x, high: np.minimum(np.maximum(x, low), high),
 }  # fmt: skip
 """Functions of each number: what the parameters say (accuracy, type) is nothing to numpy."""
-CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "checkpoint": "jaxpr", "custom_jvp_call": "call_jaxpr"}
+CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "checkpoint": "jaxpr", "remat2": "jaxpr", "custom_jvp_call": "call_jaxpr",
+         "custom_vjp_call": "call_jaxpr"}  # fmt: skip
 
 
 def _dot(a, b, dimension_numbers, **_):
@@ -65,14 +66,71 @@ def _dot(a, b, dimension_numbers, **_):
 def _triangular(a, b, left_side, lower, transpose_a, unit_diagonal, **_):
     a = np.tril(a) if lower else np.triu(a)
     if unit_diagonal:
-        a = a - a * np.eye(a.shape[-1]) + np.eye(a.shape[-1])
+        eye = np.eye(a.shape[-1], dtype=a.dtype)
+        a = a - a * eye + eye
     a = np.swapaxes(a, -1, -2) if transpose_a else a
     if left_side:
         return np.linalg.solve(a, b)
     return np.swapaxes(np.linalg.solve(np.swapaxes(a, -1, -2), np.swapaxes(b, -1, -2)), -1, -2)
 
 
+def _gather(x, at, dimension_numbers, slice_sizes, mode, fill_value, **_):
+    """Slices of x that start at ``at``, (*batch, coordinates); starts are clipped, and what lies outside is filled where that is asked."""
+    numbers, batch = dimension_numbers, at.shape[:-1]
+    dropped = {*numbers.collapsed_slice_dims, *numbers.operand_batching_dims}
+    window = [i for i in range(x.ndim) if i not in dropped]
+    starts: list = [np.zeros(batch, int)] * x.ndim
+    for k, i in enumerate(numbers.start_index_map):
+        starts[i] = at[..., k]
+    for i, k in zip(numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True):
+        starts[i] = np.broadcast_to(np.arange(batch[k]).reshape([-1 if j == k else 1 for j in range(len(batch))]), batch)
+    most = [n - size for n, size in zip(x.shape, slice_sizes, strict=True)]
+    where = []
+    for i, start in enumerate(starts):
+        own = np.clip(start, 0, most[i]).reshape(*start.shape, *(1,) * len(window))
+        where.append(own + (np.arange(slice_sizes[i]).reshape([-1 if j == i else 1 for j in window]) if i in window else 0))
+    out = np.broadcast_to(x[tuple(where)], (*batch, *(slice_sizes[i] for i in window)))
+    if mode == jax.lax.GatherScatterMode.FILL_OR_DROP:
+        inside = np.all([(s >= 0) & (s <= m) for s, m in zip(starts, most, strict=True)], 0)
+        missing = np.nan if fill_value is None else fill_value
+        assert inside.all() or fill_value is not None or np.issubdtype(x.dtype, np.floating)
+        out = out if inside.all() else np.where(inside.reshape(*batch, *(1,) * len(window)), out, x.dtype.type(missing))
+    last = len(batch) + len(window)
+    places = [i for i in range(last) if i not in numbers.offset_dims]
+    return np.moveaxis(out, range(last), [*places, *numbers.offset_dims])
+
+
+def _dynamic_slice(x, *at, slice_sizes):
+    own = (np.clip(i, 0, n - size) for i, n, size in zip(at, x.shape, slice_sizes, strict=True))
+    return x[tuple(slice(i, i + size) for i, size in zip(own, slice_sizes, strict=True))]
+
+
+def _top(x, k, axis, **_):
+    order = np.take(np.argsort(-x, axis, kind="stable"), np.arange(k), axis)
+    return np.take_along_axis(x, order, axis), order.astype(np.int32)
+
+
+def _pad(x, value, padding_config):
+    """Also with negative padding, which cuts off."""
+    out = np.full([n + low + high + max(n - 1, 0) * inner for n, (low, high, inner) in zip(x.shape, padding_config, strict=True)], value)
+    here, there = [], []
+    for n, m, (low, _, inner) in zip(x.shape, out.shape, padding_config, strict=True):
+        at = low + np.arange(n) * (inner + 1)
+        inside = np.flatnonzero((at >= 0) & (at < m))
+        here.append(inside)
+        there.append(at[inside])
+    out[np.ix_(*there)] = x[np.ix_(*here)]
+    return out
+
+
 RULES: dict[str, Callable] = {
+    "pad": _pad,
+    "unstack": lambda x, axis, **_: list(np.moveaxis(x, axis, 0)),
+    "gather": _gather,
+    "dynamic_slice": _dynamic_slice,
+    "argmax": lambda x, axes, index_dtype: np.argmax(x, *axes).astype(index_dtype),
+    "argmin": lambda x, axes, index_dtype: np.argmin(x, *axes).astype(index_dtype),
+    "top_k": _top,
     "dot_general": _dot,
     "cholesky": lambda a, **_: np.linalg.cholesky(a),
     "triangular_solve": _triangular,
@@ -204,4 +262,11 @@ def _cond(branches, **_) -> Callable:
     return lambda which, *args: runs[int(np.clip(which, 0, len(runs) - 1))](*args)
 
 
-LOOPS = {"while": _while, "scan": _scan, "cond": _cond}
+def _linear_solve(const_lengths, jaxprs) -> Callable:
+    solve = _compile(jaxprs.solve)
+    first = const_lengths.matvec + const_lengths.vecmat
+    last = first + const_lengths.solve + const_lengths.transpose_solve
+    return lambda *args: solve(*args[first:][: const_lengths.solve], *args[last:])
+
+
+LOOPS = {"while": _while, "scan": _scan, "cond": _cond, "custom_linear_solve": _linear_solve}
