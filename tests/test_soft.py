@@ -3,13 +3,11 @@ are in test_conformance_mjcf."""
 
 from __future__ import annotations
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from comparing import QUICK
+from traced import by_numpy
 
 import xsim
 
@@ -21,9 +19,6 @@ SLIDE = """
   </worldbody>
 </mujoco>
 """
-
-
-quick = functools.partial(jax.jit, compiler_options=QUICK)
 
 
 def acceleration(model, q, v, tau=None):
@@ -129,7 +124,7 @@ def test_gradients_of_every_leaf(integrator, x64):
     point |= {path: model.get(path) for path in model.paths() if model.get(path).size}
     weights = rng.normal(size=model.nq + model.nv)
     assert {"equality.anchor", "soft.solref", "soft.solimp", "limit.angle", "tendon.range", "tendon.friction"} <= set(point)
-    seen = xsim.forward(model, xsim.init(model, point["q"], point["v"]))
+    seen = by_numpy(xsim.forward)(model, xsim.init(model, point["q"], point["v"]))
     assert np.all(np.abs(seen.constraint) > 1e-3)
 
     def loss(point):
@@ -141,14 +136,14 @@ def test_gradients_of_every_leaf(integrator, x64):
     one = jax.tree.map(jnp.zeros_like, point)
     moves = {name: one | {name: directions[name]} for name in point}
     stacked = jax.tree.map(lambda *xs: jnp.stack(xs), *moves.values())
-    along = quick(jax.vmap(lambda s, d: jax.jvp(loss, (jax.tree.map(lambda x, y: x + s * y, point, d),), (d,)), in_axes=(None, 0)))
+    along = by_numpy(jax.vmap(lambda s, d: jax.jvp(loss, (jax.tree.map(lambda x, y: x + s * y, point, d),), (d,)), in_axes=(None, 0)))
     slopes, h = along(0.0, stacked)[1], 1e-5
     rough, fine = ((along(s, stacked)[0] - along(-s, stacked)[0]) / (2 * s) for s in (2 * h, h))
     differences = (4 * fine - rough) / 3
     scale = np.abs(differences).max()
     for name, slope, difference in zip(point, slopes, differences, strict=True):
         np.testing.assert_allclose(slope, difference, rtol=1e-6, atol=1e-8 * scale, err_msg=name)
-    gradient = quick(jax.grad(loss))(point)
+    gradient = by_numpy(jax.grad(loss))(point)
     for name, slope in zip(point, slopes, strict=True):
         np.testing.assert_allclose((gradient[name] * directions[name]).sum(), slope, rtol=1e-9, atol=1e-10 * scale, err_msg=name)
 
@@ -163,7 +158,7 @@ def test_values_and_gradients_are_finite_on_switches(x64):
         state = xsim.step(model, xsim.init(model, q, v), jnp.zeros(2))
         return state.q.sum() + state.v.sum()
 
-    value, gradient = quick(jax.value_and_grad(loss, argnums=(0, 1, 2)))(model, jnp.array(model.topology.neutral), jnp.zeros(model.nv))
+    value, gradient = by_numpy(jax.value_and_grad(loss, argnums=(0, 1, 2)))(model, jnp.array(model.topology.neutral), jnp.zeros(model.nv))
     assert np.isfinite(value)
     assert all(np.isfinite(x).all() for x in jax.tree.leaves(gradient))
 
@@ -173,7 +168,7 @@ def test_one_environment_alone_and_in_a_batch(x64):
     rng = np.random.default_rng(0)
     q = np.tile(model.topology.neutral, (37, 1))
     q, v = xsim.integrate(model, q, 0.4 * rng.normal(size=(37, model.nv))), rng.normal(size=(37, model.nv))
-    solve = quick(xsim.forward_dynamics)
+    solve = by_numpy(xsim.forward_dynamics)
     both = solve(model, q, v)
     for i in (0, 17, 36):
         np.testing.assert_allclose(solve(model, q[i], v[i]), both[i], rtol=1e-10, atol=1e-10)

@@ -36,7 +36,8 @@ def picked(x, y):
     kept = jnp.take_along_axis(x, order[:, None], 1), jnp.take_along_axis(x, jnp.stack([order, order])[:, :4], 0)
     columns = x[:, order], x[order, order[::-1]], x[cells], x[order][:, None], jnp.take(x, jnp.array([1, 9]), 0, fill_value=7.0)
     tops = jax.lax.top_k(x, 2), jnp.argmax(x, 0), jnp.argmin(x, 1), jax.lax.dynamic_slice(x, (order[0], order[1]), (2, 3))
-    return own, part, kept, columns, tops, jnp.fmod(y, 0.3), jax.lax.rem(order - 2, 3)
+    loops = jax.vmap(lambda row: jax.lax.while_loop(lambda c: c[0] < 3.0, lambda c: (c[0] + 1.0, c[1] * row), (row[0], row)))(x)
+    return own, part, kept, columns, tops, jnp.fmod(y, 0.3), jax.lax.rem(order - 2, 3), loops
 
 
 def derived(x, y):

@@ -171,6 +171,20 @@ def traced(fn: Callable, *args) -> Callable:
     return evaluate
 
 
+def by_numpy(fn: Callable) -> Callable:
+    """fn evaluated by numpy, traced once for arguments of each shape: in the place of ``jax.jit``."""
+    known: dict = {}
+
+    def evaluate(*args):
+        leaves, tree = jax.tree.flatten(args)
+        kind = tree, tuple((np.shape(x), jax.dtypes.result_type(x)) for x in leaves)
+        if kind not in known:
+            known[kind] = traced(fn, *args)
+        return known[kind](*args)
+
+    return evaluate
+
+
 def _compile(program) -> Callable:
     """A function of arrays that returns a list of arrays."""
     start, steps = [], []
@@ -235,8 +249,11 @@ def _while(cond_jaxpr, body_jaxpr, cond_nconsts, body_nconsts, **_) -> Callable:
 
     def run(*args):
         first, second, moving = args[:cond_nconsts], args[cond_nconsts:][:body_nconsts], args[cond_nconsts + body_nconsts :]
-        while holds(*first, *moving)[0]:
-            moving = body(*second, *moving)
+        while (going := np.asarray(holds(*first, *moving)[0])).any():
+            new = body(*second, *moving)
+            # Of a batch of loops, those that have ended stay.
+            moving = [np.where(going.reshape(*going.shape, *(1,) * (np.ndim(x) - going.ndim)), x, old) if going.ndim else x
+                      for x, old in zip(new, moving, strict=True)]  # fmt: skip
         return moving
 
     return run
