@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from test_gradients import STATE, _differences, _widths
+from test_gradients import STATE, check_both_modes
 
 import xsim
 
@@ -94,29 +94,6 @@ def test_derivatives_through_contact(cone, x64):
         m = model.replace({p: x for p, x in point.items() if p not in STATE})
         return xsim.forward_dynamics(m, point["q"], point["v"]) @ weights
 
-    direction = {k: np.random.default_rng(2).normal(size=x.shape) for k, x in point.items()}
-
-    @jax.jit
-    def derivatives(point, direction):
-        value, along = jax.linearize(loss, point)
-        (reverse,) = jax.linear_transpose(along, point)(jnp.ones_like(value))
-        return value, along(direction), reverse
-
-    value, forward, reverse = jax.tree.map(np.asarray, derivatives(point, direction))
-    assert np.isfinite(value).all() and np.isfinite(forward).all() and all(np.isfinite(g).all() for g in reverse.values())
-    along = sum((g * direction[k]).reshape(len(value), -1).sum(1) for k, g in reverse.items())
-    np.testing.assert_allclose(forward, along, rtol=1e-8, atol=1e-8 * np.abs(along).max())
-
-    smooth = {k: x[:3] for k, x in point.items()}
-    numeric, wrong = _differences(jax.jit(loss), smooth, REACH, scaled=False), {}
-    for path, g in reverse.items():
-        g = g[:3]
-        norm = np.linalg.norm(g.reshape(3, -1), axis=1).reshape(3, *([1] * (g.ndim - 1)))
-        rounding = 400 * np.finfo(float).eps * np.abs(value[:3]).max() / _widths(path, smooth[path], REACH, False)
-        error = np.abs(g - numeric[path]) / np.maximum(np.abs(g), np.maximum(1e-3 * norm, rounding / 1e-5))
-        if error.max(initial=0.0) > 1e-5:
-            where = np.unravel_index(error.argmax(), g.shape)
-            wrong[path] = f"{error.max():.1e} at {[int(i) for i in where]}: {g[where]:.9g}, {numeric[path][where]:.9g}"
-    assert not wrong
+    reverse = check_both_modes(loss, point, 3, REACH, 1e-5)
     for name in ("friction", "solref", "solimp", "margin", "gap", "solmix"):
         assert np.abs(reverse[f"surface.{name}"][:2]).max() > 0, name

@@ -6,11 +6,10 @@ values and derivatives need be finite only. In float64; errors relative to the n
 
 from __future__ import annotations
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from test_gradients import REACH, STATE, _differences, _widths
+from test_gradients import REACH, STATE, check_both_modes
 
 import xsim
 from xsim import models
@@ -299,35 +298,5 @@ def test_every_number_of_a_step(name, x64):
     (text, switches), reach = (BUNDLED | MODELS)[name], REACHES.get(name, REACH)
     model = xsim.loads(text, "mjcf")
     point = _points(model, switches)
-    loss = _loss(model)
-    rng = np.random.default_rng(2)
-    direction = {k: rng.normal(size=x.shape) for k, x in point.items()}
-
-    @jax.jit
-    def derivatives(point, direction):
-        value, along = jax.linearize(loss, point)
-        (reverse,) = jax.linear_transpose(along, point)(jnp.ones_like(value))
-        return value, along(direction), reverse
-
-    value, forward, reverse = jax.tree.map(np.asarray, derivatives(point, direction))
-    labels = np.array(["random", "random", *switches])
-    assert np.isfinite(value).all(), labels[~np.isfinite(value)]
-    assert np.isfinite(forward).all(), labels[~np.isfinite(forward)]
-    bad = {k: list(labels[~np.isfinite(g.reshape(len(value), -1)).all(1)]) for k, g in reverse.items() if not np.isfinite(g).all()}
-    assert not bad
-    along = sum((g * direction[k]).reshape(len(value), -1).sum(1) for k, g in reverse.items())
-    np.testing.assert_allclose(forward, along, rtol=1e-8, atol=1e-8 * np.abs(along).max())
-
-    random = {k: x[:2] for k, x in point.items()}
-    numeric = _differences(jax.jit(loss), random, reach, scaled=False)
-    wrong = {}
-    for path, g in reverse.items():
-        g = g[:2]
-        norm = np.linalg.norm(g.reshape(2, -1), axis=1).reshape(2, *([1] * (g.ndim - 1)))
-        rounding = 400 * np.finfo(float).eps * np.abs(value[:2]).max() / _widths(path, random[path], reach, False)
-        error = np.abs(g - numeric[path]) / np.maximum(np.abs(g), np.maximum(1e-3 * norm, rounding / 1e-6))
-        if error.max(initial=0.0) > 1e-6:
-            where = np.unravel_index(error.argmax(), g.shape)
-            wrong[path] = f"{error.max():.1e} at {[int(i) for i in where]}: {g[where]:.9g}, {numeric[path][where]:.9g}"
-    assert not wrong
+    reverse = check_both_modes(_loss(model), point, 2, reach, 1e-6, ["random", "random", *switches])
     assert model.nu == 0 or np.abs(reverse["ctrl"][:2]).max() > 0

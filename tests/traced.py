@@ -37,10 +37,11 @@ def _slice(x, start_indices, limit_indices, strides):
 
 
 EACH: dict[str, Callable] = {
-    "add": np.add, "add_any": np.add, "sub": np.subtract, "mul": np.multiply, "div": _divide, "neg": np.negative, "max": np.maximum, "min": np.minimum,
+    "add_any": np.add,
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": _divide, "neg": np.negative, "max": np.maximum, "min": np.minimum,
     "abs": np.abs, "sign": np.sign, "square": np.square, "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal,
-    "gt": np.greater, "ge": np.greater_equal, "rem": np.fmod, "is_finite": np.isfinite, "floor": np.floor, "atan2": np.arctan2, "pow": np.power,
-    "not": np.invert, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
+    "gt": np.greater, "ge": np.greater_equal, "is_finite": np.isfinite, "floor": np.floor, "atan2": np.arctan2, "pow": np.power,
+    "not": np.invert, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "rem": np.fmod,
     "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x), "sin": np.sin, "cos": np.cos, "tan": np.tan, "asin": np.arcsin, "acos": np.arccos,
     "atan": np.arctan, "exp": np.exp, "log": np.log, "expm1": np.expm1, "copy": np.asarray, "stop_gradient": np.asarray,
     "select_n": _select,
@@ -48,7 +49,7 @@ EACH: dict[str, Callable] = {
 }  # fmt: skip
 """Functions of each number: what the parameters say (accuracy, type) is nothing to numpy."""
 CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "checkpoint": "jaxpr", "remat2": "jaxpr", "custom_jvp_call": "call_jaxpr",
-         "custom_vjp_call": "call_jaxpr"}  # fmt: skip
+         "custom_vjp_call": "call_jaxpr", "closed_call": "call_jaxpr"}  # fmt: skip
 
 
 def _dot(a, b, dimension_numbers, **_):
