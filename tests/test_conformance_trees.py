@@ -15,7 +15,7 @@ import pytest
 from comparing import close, of_names, quat_difference
 from coordinates import Map
 from corpus import models, needs_corpus, oracle
-from traced import traced
+from traced import by_numpy, traced
 
 import xsim
 
@@ -128,10 +128,9 @@ def _history(model, q, v, steps: int):
 
 def _walked(model, q, v, ctrls):
     """The same of a few hundred steps, with inputs (steps, *batch, nu)."""
-    path = [xsim.init(model, q, v)]
-    step = traced(partial(xsim.step, model), path[0], ctrls[0])
+    path, step = [xsim.init(model, q, v)], by_numpy(partial(xsim.step, model))
     for ctrl in ctrls:
-        path.append(step(path[-1], ctrl))
+        path.append(step(path[-1], ctrl) if model.nu else step(path[-1]))
     return np.stack([s.q for s in path]), np.stack([s.v for s in path])
 
 

@@ -199,12 +199,12 @@ model:
   constraints:
     - {name: rod, type: DISTANCE, body1: ground, body2: heavy, point1: [0, 0, 0], point2: [0, 0, -1]}
 """, "chrono", gravity=[0, 0, -9.8], dt=0.01)  # fmt: skip
-        from xsim.dynamics.integrators import Moving, step_velocity
+        from xsim.dynamics.integrators import Health, Moving, step_velocity
         from xsim.dynamics.step import Call
 
         c = Call(model, xsim.init(model).q, jnp.zeros(model.nv))
         zero = jnp.zeros(())
-        after = step_velocity(c.system, Moving(c.q, c.v, [], zero, zero, zero, zero), c.tau, [])
+        after = step_velocity(c.system, Moving(c.q, c.v, [], zero, Health(zero, zero, zero, zero)), c.tau, [])
         assert abs(float(after.v[model.topology.bodies[1].v[0] + 2])) < 1e-6
 
 

@@ -235,15 +235,7 @@ OTHERS = [models.path(n) for n in models.names() if models.path(n).parent.name n
 ]  # fmt: skip
 
 
-# Known defect, not traced yet: since its limits are soft, beside hard rows, the differences at random states far beyond them do not
-# agree with the derivatives.
-WHY = "soft limits beside hard rows, states far beyond them: derivatives and differences disagree"
-OPEN = pytest.mark.xfail(reason=WHY), pytest.mark.nightly
-
-
-@pytest.mark.parametrize(
-    "path", [pytest.param(p, id=f"{p.parent.name}-{p.stem}", marks=OPEN if p.stem == "gripper" else ()) for p in OTHERS]
-)
+@pytest.mark.parametrize("path", OTHERS, ids=lambda p: f"{p.parent.name}-{p.stem}")
 def test_models_of_other_formats(path, x64):
     """A step with everything that acts, at random states inside and beyond limits, sliding and sticking; the seed is one whose
     differences cross no switch of a row (an analytic derivative there is one-sided)."""

@@ -10,6 +10,7 @@ import pytest
 from traced import by_numpy
 
 import xsim
+from xsim import models
 
 SLIDE = """
 <mujoco>
@@ -172,6 +173,20 @@ def test_one_environment_alone_and_in_a_batch(x64):
     both = solve(model, q, v)
     for i in (0, 17, 36):
         np.testing.assert_allclose(solve(model, q[i], v[i]), both[i], rtol=1e-10, atol=1e-10)
+
+
+def test_far_beyond_limits_beside_hard_rows(x64):
+    """Fingers that a hard row couples, inside and far beyond their soft limits, also where the row has a gap of a metre to close in a step:
+    solved, and the row holds."""
+    model = xsim.load(models.path("gripper"))
+    ((follower, leader),), by = model.topology.couplings, float(model.coupling.multiplier[0])
+    q = np.array([[-0.4, -0.66, -0.12, 0.21, -0.21], [0.05, -0.28, -0.39, 0.37, 0.82], [0.14, -0.62, -0.48, 0.8, 0.1]])
+    data = by_numpy(xsim.forward)(model, xsim.init(model, q, np.zeros_like(q)))
+    assert not data.flags.any()
+    gap = (q[:, follower] - by * q[:, leader]) / float(model.option.dt) ** 2
+    scale = np.abs(data.a).max(-1)
+    assert (scale > 100).all()
+    np.testing.assert_allclose((data.a[:, follower] - by * data.a[:, leader] + gap) / scale, 0.0, atol=1e-9)
 
 
 MUSCLE = """

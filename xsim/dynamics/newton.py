@@ -18,7 +18,7 @@ from .dense import Bordered, added, pulled, times
 
 STEPS = 100
 SEARCHES = 30
-SLACK = 64  # roundings within which a sum of forces is zero
+SLACK = 64  # roundings within which a sum of forces, or a step, is zero
 STALLED = 0.1  # a decrement that falls by less than this is rounding
 NEAR = 0.75  # power of the rounding below which, beside the energy, that may be
 
@@ -57,14 +57,15 @@ def minimize(mass, right, kept: Constraints, hard=None, wanted=None) -> Minimum:
         heavy = times(mass, c.a)
         slope = heavy - right - pull
         p, y = Bordered(mass + kept.curvature(c.x, counts), hard).solve(-slope, None if hard is None else times(hard, c.a) - wanted)
-        held = 0.0 if hard is None else pulled(hard, y)
+        held = jnp.zeros_like(slope) if hard is None else pulled(hard, y)
         small = (jnp.abs(slope - held) <= SLACK * eps * (jnp.abs(heavy) + jnp.abs(right) + jnp.abs(pull) + jnp.abs(held))).all(0)
-        decrement = -added(list(p * slope))
+        decrement = -added(list(p * (slope - held)))  # p^T H p, also where rounding has left a away from the hard rows
         scale = jnp.maximum(c.scale, decrement)
+        small = small | (jnp.abs(p) <= SLACK * eps * jnp.abs(c.a)).all(0)
         stalled = (decrement <= eps**NEAR * scale) & (decrement >= STALLED * c.fell)
         dx = kept.along(p)
         stay = c.done | small | stalled | ~jnp.isfinite(slope).all(0)  # a state that is lost keeps no other waiting
-        reach = _search(mass, right, kept, c, p, dx, stay)
+        reach = _search(mass, right + held, kept, c, p, dx, stay)
         a = c.a + reach * p
         x = kept.at(a)
         same = jnp.ones_like(small)
