@@ -138,7 +138,11 @@ def _stepped(model, q, v, tau, ctrl):
     return xsim.step(xsim.with_rows(model, ()), xsim.init(model, q, v), ctrl, tau).v
 
 
-@pytest.mark.parametrize("path", models("skel"), ids=_id)
+DAILY = 12  # velocities: the skeletons whose steps are in the default run
+STEPPED = [pytest.param(p, marks=[pytest.mark.nightly] * (len(oracle(p)["states"][0]["v"]) > DAILY), id=_id(p)) for p in models("skel")]
+
+
+@pytest.mark.parametrize("path", STEPPED)
 def test_skel_steps(path, x64):
     """DART's step rule: the smooth step at every state, and the first sample of every rollout without contact."""
     facts = oracle(path)
