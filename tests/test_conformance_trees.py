@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from comparing import close, of_names, quat_difference
+from comparing import QUICK, close, of_names, quat_difference
 from coordinates import Map
 from corpus import models, needs_corpus, oracle
 from traced import by_numpy, traced
@@ -110,10 +110,6 @@ def _with_friction(model, q, v, tau):
     """Where every rubbing dof moves, friction is a constant force over a short enough step."""
     short = xsim.with_integrator(xsim.with_rows(model, ("friction",)), "euler").replace({"option.dt": 1e-6})
     return traced(partial(xsim.forward_dynamics, short), q, v, tau)(q, v, tau)
-
-
-QUICK = {"xla_disable_hlo_passes": "fusion", "xla_backend_optimization_level": 0} if jax.default_backend() == "cpu" else None
-"""A rollout of the corpus runs once: what it costs is compiling."""
 
 
 def _history(model, q, v, steps: int):

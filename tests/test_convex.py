@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from comparing import QUICK
 
 from xsim.dynamics.collide.convex import convex
 from xsim.dynamics.collide.hulls import make_hull
@@ -23,7 +24,6 @@ PAIRS = [
     for pair in itertools.combinations_with_replacement(KINDS, 2)
 ]
 HULL = make_hull(np.random.default_rng(5).normal(size=(24, 3)))
-QUICK = {"xla_disable_hlo_passes": "fusion", "xla_backend_optimization_level": 0} if jax.default_backend() == "cpu" else None
 
 
 # ---- independent reference ---------------------------------------------------------------------------------------------------
