@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,11 @@ def models(format: str) -> list[Path]:
 def oracle(path: Path) -> dict:
     """The reference numbers for a model file."""
     return json.loads((path.parents[2] / "oracles" / path.parent.name / f"{path.stem}.json").read_text())
+
+
+def small(paths: list[Path], size: Callable[[Path], int], most: int) -> list:
+    """Parameters of a test of every model, those of a larger size nightly: the default run takes minutes, the corpus hours."""
+    return [pytest.param(p, marks=[pytest.mark.nightly] * (size(p) > most)) for p in paths]
 
 
 needs_corpus = pytest.mark.skipif(corpus() is None, reason="no conformance corpus: set XSIM_CORPUS to a folder with models/ and oracles/")

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from comparing import QUICK, close, of_names, quat_difference
 from coordinates import Map
-from corpus import models, needs_corpus, oracle
+from corpus import models, needs_corpus, oracle, small
 from traced import by_numpy, traced
 
 import xsim
@@ -27,6 +27,11 @@ ALL = [path for format in FORMATS for path in models(format)]
 
 def _id(path) -> str:
     return f"{path.parent.name}-{path.stem}"
+
+
+def _size(path) -> int:
+    """Velocities of a model."""
+    return len(oracle(path)["states"][0]["v"])
 
 
 def load(path, facts: dict):
@@ -54,7 +59,7 @@ def _commands(model, coordinates, facts, s, T) -> np.ndarray:
     return out[list(model.topology.commands)]
 
 
-@pytest.mark.parametrize("path", ALL, ids=_id)
+@pytest.mark.parametrize("path", small(ALL, _size, 8), ids=_id)
 def test_states(path, x64):
     """Poses, velocities, mass matrix, bias and acceleration at every state of the oracle."""
     facts = oracle(path)
@@ -134,11 +139,7 @@ def _stepped(model, q, v, tau, ctrl):
     return xsim.step(xsim.with_rows(model, ()), xsim.init(model, q, v), ctrl, tau).v
 
 
-DAILY = 12  # velocities: the skeletons whose steps are in the default run
-STEPPED = [pytest.param(p, marks=[pytest.mark.nightly] * (len(oracle(p)["states"][0]["v"]) > DAILY), id=_id(p)) for p in models("skel")]
-
-
-@pytest.mark.parametrize("path", STEPPED)
+@pytest.mark.parametrize("path", small(models("skel"), _size, 6), ids=_id)
 def test_skel_steps(path, x64):
     """DART's step rule: the smooth step at every state, and the first sample of every rollout without contact."""
     facts = oracle(path)
@@ -201,7 +202,7 @@ def _truncation(model, v, dt: float) -> float:
     return max((float(np.sum(np.where(a < 1e-3, a**3 / 6, 0.0))) for a in angles), default=0.0)
 
 
-@pytest.mark.parametrize("path", [*models("sdf"), *models("urdf")], ids=_id)
+@pytest.mark.parametrize("path", small([*models("sdf"), *models("urdf")], _size, 3), ids=_id)
 def test_smooth_rollouts(path, x64):
     """Drake's rollouts (adaptive, 1e-10), without limits and dry friction, by Runge-Kutta with steps small enough to agree to 1e-8."""
     facts = oracle(path)
@@ -235,7 +236,10 @@ RANGES = {
 }
 
 
-@pytest.mark.parametrize("name", ["sdf-chain_all_joints", "urdf-g1_29dof_rev_1_0", "urdf-panda"])
+LARGE = [pytest.param(name, marks=pytest.mark.nightly) for name in ("urdf-g1_29dof_rev_1_0", "urdf-panda")]
+
+
+@pytest.mark.parametrize("name", ["sdf-chain_all_joints", *LARGE])
 def test_4096_randomized_copies_step(name):
     """Float32, all rows on, every copy with masses, inertias, places and axes of its own; and among its equals one moves the same way."""
     (path,) = [p for p in ALL if _id(p) == name]

@@ -235,7 +235,14 @@ OTHERS = [models.path(n) for n in models.names() if models.path(n).parent.name n
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("path", OTHERS, ids=lambda p: f"{p.parent.name}-{p.stem}")
+LONG = ("gripper", "arm_all_joints", "rubber_arm")  # to trace and evaluate: a minute and more
+
+
+def _daily(paths):
+    return [pytest.param(p, marks=[pytest.mark.nightly] * (p.stem in LONG)) for p in paths]
+
+
+@pytest.mark.parametrize("path", _daily(OTHERS), ids=lambda p: f"{p.parent.name}-{p.stem}")
 def test_models_of_other_formats(path, x64):
     """A step with everything that acts, at random states inside and beyond limits, sliding and sticking; the seed is one whose
     differences cross no switch of a row (an analytic derivative there is one-sided)."""
@@ -252,7 +259,7 @@ def test_models_of_other_formats(path, x64):
 CHRONO = [models.path(n) for n in models.names() if models.path(n).parent.name == "chrono"]
 
 
-@pytest.mark.parametrize("path", CHRONO, ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", _daily(CHRONO), ids=lambda p: p.stem)
 def test_constraints_and_elements_over_5_steps(path, x64):
     """A driven loop, bushings, and springs with maps, tables and stops: every number, from the points of tables to the places and axes of
     joints. Environment 4 starts as drawn, at rest; the others near it."""

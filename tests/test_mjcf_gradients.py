@@ -290,7 +290,7 @@ def _loss(model):
 
 BUNDLED = {f"bundled_{name}": (models.path(name).read_text(), {}) for name in ("muscle_arm", "servo_arm", "fish")}
 REACHES = {"bundled_fish": REACH | {"dof.armature": 1e-7, "option.regularization": 1e-7}}  # its fins weigh grams
-OTHERS = [pytest.param(name, marks=[] if name == "bundled_muscle_arm" else pytest.mark.nightly) for name in BUNDLED]
+OTHERS = [pytest.param(name, marks=pytest.mark.nightly) for name in BUNDLED]
 
 
 @pytest.mark.parametrize("name", [*MODELS, *OTHERS])

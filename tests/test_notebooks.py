@@ -19,8 +19,12 @@ def test_there_is_a_notebook():
     assert NOTEBOOKS
 
 
+LONG = "identify_bushing_and_damper"
+CASES = [pytest.param(p, marks=[pytest.mark.nightly] * (p.stem == LONG)) for p in NOTEBOOKS]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", CASES, ids=lambda p: p.stem)
 def test_notebook_runs(path, tmp_path, monkeypatch):
     notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)

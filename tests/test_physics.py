@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from traced import by_numpy
 
 import xsim
 from xsim import models
@@ -33,7 +34,6 @@ def test_identities(zoo):
     """M is symmetric, equals the columns of inverse dynamics; forward and inverse dynamics are inverse; energy's rate is the power."""
     q, v = _state(zoo, 0)
 
-    @jax.jit
     def quantities(q, v, tau):
         free = zoo.replace({"option.regularization": 0.0})
         rest = jnp.zeros((zoo.nv + 1, *v.shape)).at[jnp.arange(zoo.nv), :, jnp.arange(zoo.nv)].set(1.0)
@@ -43,7 +43,7 @@ def test_identities(zoo):
         return xsim.mass_matrix(zoo, q), still, back, a
 
     tau = jnp.asarray(np.random.default_rng(1).normal(size=v.shape))
-    M, still, back, a = map(np.asarray, quantities(q, v, tau))
+    M, still, back, a = by_numpy(quantities)(q, v, tau)
     columns = np.moveaxis(still[:-1] - still[-1:], 0, -1)
     np.testing.assert_allclose(M, columns, rtol=0, atol=1e-11 * np.abs(M).max())
     np.testing.assert_array_equal(M, M.swapaxes(-1, -2))
@@ -55,7 +55,6 @@ def test_rate_of_pose_is_velocity_and_rate_of_velocity_is_acceleration(zoo):
     """Poses and velocities differentiated along the motion by autodiff; the Jacobian gives the same velocities."""
     q, v = _state(zoo, 2)
 
-    @jax.jit
     def rates(q, v):
         free = zoo.replace({"option.regularization": 0.0})
         data = xsim.forward(free, xsim.init(free, q, v))
@@ -74,7 +73,7 @@ def test_rate_of_pose_is_velocity_and_rate_of_velocity_is_acceleration(zoo):
         lin, ang = xsim.jacobian(zoo, q, "wrist", (0.1, 0.2, -0.3))
         return data, quat, dpos, dquat, dlin, dang, lin @ v[..., None], ang @ v[..., None]
 
-    data, quat, dpos, dquat, dlin, dang, lin, ang = jax.tree.map(np.asarray, rates(q, v))
+    data, quat, dpos, dquat, dlin, dang, lin, ang = by_numpy(rates)(q, v)
     np.testing.assert_allclose(dpos, data.lin, atol=1e-10)
     w, x = quat[..., :1], quat[..., 1:]
     spin = 2 * (dquat[..., 1:] * w - dquat[..., :1] * x - np.cross(dquat[..., 1:], x))

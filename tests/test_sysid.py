@@ -170,6 +170,7 @@ def test_names_the_stiffness_of_a_joint_that_never_moves(x64):
     assert f.values["dof.stiffness[swing]"] == pytest.approx(3.0, abs=4 * f.std_errors["dof.stiffness[swing]"])
 
 
+@pytest.mark.nightly
 def test_multiple_shooting_on_a_long_chaotic_trajectory(x64):
     """Twelve seconds of a double pendulum that turns over: one shot ends in a wrong minimum, segments find the truth."""
     model = double_pendulum()

@@ -12,6 +12,7 @@ reference point as origin); a motion is (angular, linear), a force (moment, forc
 from __future__ import annotations
 
 import functools
+import operator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple
@@ -60,22 +61,38 @@ def _is(x, value) -> bool:
     return isinstance(x, float) and x == value
 
 
+def _each(direct, general, a, b):
+    """The operation of two components: lax's own where it takes them as they are, which traces in half the time of jax.numpy's."""
+    if isinstance(a, jax.Array):
+        if type(b) is float:
+            alike = a.dtype.kind == "f"
+        else:
+            alike = isinstance(b, jax.Array) and a.dtype == b.dtype and (a.shape == b.shape or a.shape == () or b.shape == ())
+    else:
+        alike = type(a) is float and isinstance(b, jax.Array) and b.dtype.kind == "f"
+    return direct(a, b) if alike else general(a, b)
+
+
+def _plus(a, b):
+    return _each(jax.lax.add, operator.add, a, b)
+
+
 def add(a, b):
-    return b if _is(a, 0.0) else a if _is(b, 0.0) else a + b
+    return b if _is(a, 0.0) else a if _is(b, 0.0) else _plus(a, b)
 
 
 def sub(a, b):
-    return a if _is(b, 0.0) else neg(b) if _is(a, 0.0) else a - b
+    return a if _is(b, 0.0) else neg(b) if _is(a, 0.0) else _each(jax.lax.sub, operator.sub, a, b)
 
 
 def neg(a):
-    return 0.0 if _is(a, 0.0) else -a
+    return 0.0 if _is(a, 0.0) else jax.lax.neg(a) if isinstance(a, jax.Array) else -a
 
 
 def mul(a, b):
     if _is(a, 0.0) or _is(b, 0.0):
         return 0.0
-    return b if _is(a, 1.0) else a if _is(b, 1.0) else a * b
+    return b if _is(a, 1.0) else a if _is(b, 1.0) else _each(jax.lax.mul, operator.mul, a, b)
 
 
 def total(terms):
@@ -84,7 +101,7 @@ def total(terms):
     if not terms:
         return 0.0
     while len(terms) > 1:
-        terms = [terms[i] + terms[i + 1] if i + 1 < len(terms) else terms[i] for i in range(0, len(terms), 2)]
+        terms = [_plus(terms[i], terms[i + 1]) if i + 1 < len(terms) else terms[i] for i in range(0, len(terms), 2)]
     return terms[0]
 
 
