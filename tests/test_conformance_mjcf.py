@@ -25,7 +25,6 @@ from traced import traced
 import xsim
 from xsim.dynamics.collide.analytic import ANALYTIC
 from xsim.dynamics.integrators import RUNGE_KUTTA
-from xsim.pairs import first_touching
 
 pytestmark = [pytest.mark.conformance, needs_corpus]
 
@@ -361,6 +360,9 @@ def _check_energies(case: Case, energy, wanted: list | None) -> None:
 INDEFINITE = {"3.2": {("plane", "mesh")}, "4.0": set()}
 """Pairs with closed forms that a release treats otherwise: 3.2 keeps three points of a mesh on a plane, which depend on the order of its
 vertices, xsim four as 4.0."""
+WRONG = {("4.0", "hfield", "box"), ("4.0", "hfield", "mesh")}
+"""Pairs whose distances are not those of the shapes: 0.036 for a depth of 0.056 in authored/hfield_contacts. Sampling agrees with xsim
+(tests/test_heightfield.py), and so does 3.2.7."""
 PLACE = 1e-6  # contacts in closed form
 SHALLOW = 1e-3  # m: searches for the depth of convex shapes stop before (4.0: by 8e-4 where a centre is on an edge) or far behind it
 
@@ -385,7 +387,7 @@ def _check_contacts(source: xsim.ModelSpec, model: xsim.Model, both: list[dict],
             continue
         theirs = turned(read_contacts(s), order)
         unknown = [pair for pair in theirs.geoms.tolist() if frozenset(pair) not in order]
-        assert not unknown or first_touching(source, "hfield"), f"contacts of geoms that never touch: {unknown}"
+        assert not unknown, f"contacts of geoms that never touch: {unknown}"
         same = mine is not None and not unknown and _matched(source, mine, theirs, wrong)
         other = source.option.solver.get("noslip_iterations") or not unknown and _on_slides(source, theirs.geoms.ravel())
         act = not unknown and not (touching(s) and other)
@@ -414,7 +416,7 @@ def _matched(source: xsim.ModelSpec, mine: Contacts, theirs: Contacts, wrong: se
         ours, wanted = (x.of((x.geoms == pair).all(1)) for x in (mine, theirs))
         shapes = (geoms[pair[0]][1].shape, geoms[pair[1]][1].shape)
         _check_numbers(f"{shapes} {pair}", ours, wanted)
-        if "geom" in wrong:
+        if "geom" in wrong or (source.rules, *shapes) in WRONG:
             same = False
         elif definite(shapes, source.rules):
             same &= _check_definite(f"{shapes} {pair}", ours, wanted)

@@ -58,16 +58,15 @@ def sphere_points(count):
 DENSE = sphere_points(4000)
 
 
-def greatest_gap(kinds, p, i, n, rng):
-    """The largest gap found: dense samples, the best of them refined, and refined samples about n."""
-    g = gap(kinds, p, i, DENSE)
+def greatest_gap(along, n, rng):
+    """The largest gap found, ``along`` directions (k, 3): dense samples, the best of them refined, and refined samples about n."""
     best = -np.inf
-    for start in (n, DENSE[np.argmax(g)]):
-        value = gap(kinds, p, i, start[None])[0]
+    for start in (n, DENSE[np.argmax(along(DENSE))]):
+        value = along(start[None])[0]
         for r in np.geomspace(0.1, 1e-7, 14):
             c = start + r * rng.normal(size=(100, 3))
             c /= np.linalg.norm(c, axis=1)[:, None]
-            c_gap = gap(kinds, p, i, c)
+            c_gap = along(c)
             if c_gap.max() > value:
                 start, value = c[np.argmax(c_gap)], c_gap.max()
         best = max(best, value)
@@ -97,15 +96,19 @@ def poses(rng, count):
     return [one(np.exp(rng.uniform(-3, 0.7, (count, 1)))) for _ in range(2)]
 
 
-def touch(kinds, p):
-    """(distance, point x y z, normal x y z) (7, lanes) of shapes given as arrays."""
+def touched(kinds, p, data):
+    """(distance, point x y z, normal x y z) (7, ...) of shapes given as arrays."""
     shapes = []
-    for kind, (size, pos, R) in zip(kinds, p, strict=True):
+    for (size, pos, R), own in zip(p, data, strict=True):
         rows = tuple(tuple(R[..., i, j] for j in range(3)) for i in range(3))
-        columns = [tuple(x[..., k] for k in range(3)) for x in (size, pos)]
-        shapes.append(Shape(*columns, rows, HULL if kind == "mesh" else None))
-    (t,) = convex(kinds, *shapes)
+        shapes.append(Shape(*(tuple(x[..., k] for k in range(3)) for x in (size, pos)), rows, own))
+    t = convex(kinds, *shapes)
     return jnp.stack([t.distance, *t.point, *t.normal])
+
+
+def touch(kinds, p):
+    """The same of one kind: (7, lanes)."""
+    return touched([kinds], p, [(HULL,) if kind == "mesh" else None for kind in kinds])
 
 
 LANES = 96
@@ -139,7 +142,7 @@ def test_pair(kinds):
         n = here[4:, i]
         assert abs(np.linalg.norm(n) - 1) < 1e-12
         assert abs(gap(kinds, p, i, n[None])[0] - here[0, i]) < 1e-11
-        assert greatest_gap(kinds, p, i, n, rng) < here[0, i] + 1e-9
+        assert greatest_gap(functools.partial(gap, kinds, p, i), n, rng) < here[0, i] + 1e-9
     # derivatives
     slope = (after - before) / (2 * eps)
     error = np.abs(tangent[:, :count] - slope) / (1 + np.abs(slope))
@@ -147,6 +150,38 @@ def test_pair(kinds):
     assert smooth.mean() > 0.9  # the others lie at a switch of features
     assert error[0, smooth].max() < 1e-7
     assert error[:, smooth].max() < 1e-5
+
+
+@pytest.mark.slow
+def test_pairs_of_all_kinds_at_once():
+    """What one search of many kinds finds is the largest gap of each."""
+    rng = np.random.default_rng(11)
+    kinds, lanes = list(itertools.combinations_with_replacement(KINDS[:-1], 2)), 4
+    p = [[x.reshape(len(kinds), lanes, *x.shape[1:]) for x in shape] for shape in poses(rng, len(kinds) * lanes)]
+
+    def found(p):
+        return touched(kinds, p, [None, None])
+
+    value = np.asarray(jax.jit(found, compiler_options=QUICK)(p))
+    for i, kind in enumerate(kinds):
+        own = [[x[i] for x in shape] for shape in p]
+        for k in range(lanes):
+            n = value[4:, i, k]
+            assert abs(gap(kind, own, k, n[None])[0] - value[0, i, k]) < 1e-11, kind
+            assert greatest_gap(functools.partial(gap, kind, own, k), n, rng) < value[0, i, k] + 1e-9, kind
+
+
+@pytest.mark.slow
+def test_hulls_of_different_sizes_at_once():
+    """As each hull alone."""
+    rng = np.random.default_rng(12)
+    hulls = [make_hull(rng.normal(size=(n, 3))) for n in (5, 12, 30)]
+    p = [[x.reshape(3, 8, *x.shape[1:]) for x in shape] for shape in poses(rng, 24)]
+    run = functools.partial(jax.jit, compiler_options=QUICK)
+    together = run(lambda p: touched([("box", "mesh")] * 3, p, [None, hulls]))(p)
+    for i, own in enumerate(hulls):
+        alone = run(lambda p, own=own: touched([("box", "mesh")], p, [None, [own]]))(jax.tree.map(lambda x, i=i: x[i], p))
+        np.testing.assert_allclose(together[:, i], alone, atol=1e-8)
 
 
 def degenerate(kinds):
@@ -173,7 +208,7 @@ def test_degenerate_poses_are_finite_and_best(kinds):
     for i in range(value.shape[1]):
         n = value[4:, i]
         assert abs(np.linalg.norm(n) - 1) < 1e-9
-        assert greatest_gap(kinds, p, i, n, rng) < value[0, i] + 1e-9
+        assert greatest_gap(functools.partial(gap, kinds, p, i), n, rng) < value[0, i] + 1e-9
         assert abs(gap(kinds, p, i, n[None])[0] - value[0, i]) < 1e-9
 
 

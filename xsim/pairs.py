@@ -142,7 +142,7 @@ def _find(spec: ModelSpec, numbers: dict, found: dict[tuple, list]) -> None:
 
 def _collide(one: str, two: str) -> bool:
     """Whether shapes have a collision function: flat ones not with each other."""
-    return one in COLLIDING and two in COLLIDING and not (one in FLAT and two in FLAT) and "hfield" not in (one, two)
+    return one in COLLIDING and two in COLLIDING and not (one in FLAT and two in FLAT)
 
 
 def _ordered(shells: list[_Shell], i: int, j: int) -> tuple[int, int]:

@@ -8,9 +8,8 @@ import numpy as np
 
 from ..spatial import apply_inverse, neg, scale, vadd, vsub
 from ..structure import COLLIDING
-from .collide.convex import convex
 from .collide.shapes import Shape, Touch
-from .collide.touching import collide
+from .collide.touching import collide, collide_convex
 from .contacts import Found, asset, by_contact
 from .dense import halved
 from .rays import INF, SHAPES
@@ -108,5 +107,8 @@ def _between(f, one: int, two: int) -> list[Touch]:
         shapes.append(Shape(tuple(size), tuple(pos), (tuple(R[:3]), tuple(R[3:6]), tuple(R[6:])), asset(top, info.shape, info.asset)))
     first, second = (top.geoms[k].shape for k in order)
     # The closed form of boxes finds contacts of boxes that are near, not how far others are apart.
-    found = convex((first, second), *shapes) if first == second == "box" else collide((first, second), *shapes, jnp.asarray(INF), top.rules)
+    if first == second == "box":
+        found = [collide_convex([(first, second)], *(x._replace(data=[None]) for x in shapes))]
+    else:
+        found = collide((first, second), *shapes, jnp.asarray(INF), top.rules)
     return [t._replace(normal=tuple(neg(x) for x in t.normal)) for t in found] if swapped else found

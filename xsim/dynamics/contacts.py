@@ -7,7 +7,7 @@ is there where its distance is less than the margin; where more are there than a
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,8 +15,9 @@ import numpy as np
 
 from ..spatial import add, apply, cross, dot, matrix, mul, normalize, quat_mul, rotate, scale, stage, vadd, vsub
 from ..structure import PairsInfo, Topology
+from .collide import fields
 from .collide.shapes import Shape, Touch
-from .collide.touching import collide, count_of
+from .collide.touching import collide, collide_convex, count_of, hull, searched_with
 from .cones import Cones
 from .dense import added, halved
 from .kinematics import Frames
@@ -99,7 +100,7 @@ def plan(topology: Topology) -> Plan:
         pair, first = [], 0
         for info in infos:
             count = len(info.geoms.value)
-            pair += [np.arange(first, first + count)] * count_of(info.shapes)
+            pair += [np.arange(first, first + count)] * _slots(topology, info)
             first += count
         geoms = np.concatenate([info.geoms.value for info in infos])
         ends = np.array([[links[place[g]] for g in both] for both in geoms.tolist()], int)
@@ -107,6 +108,22 @@ def plan(topology: Topology) -> Plan:
         candidates = np.concatenate(pair)
         classes.append(Class(condim, infos, candidates, geoms, sign, _room(topology, len(candidates))))
     return Plan(tuple(classes), tuple(used), place, links)
+
+
+def _slots(topology: Topology, info: PairsInfo) -> int:
+    """How many contacts each pair of a kind may have."""
+    return count_of(info.shapes) if info.shapes[0] != "hfield" else _window(topology, info).count
+
+
+def _window(topology: Topology, info: PairsInfo) -> fields.Window:
+    """The window of a height field that is wide enough for all shapes of a kind."""
+    field, mesh = _assets(topology, info)
+    own = None if mesh is None else hull(mesh)
+    each = []
+    for ground, other in info.geoms.value.tolist():
+        reach = fields.reach_of(info.shapes[1], topology.geoms[other].size, own)
+        each.append(fields.window(field, topology.geoms[ground].size, reach))
+    return fields.Window(*(max(x) for x in zip(*each, strict=True)))
 
 
 def _room(topology: Topology, candidates: int) -> int:
@@ -184,24 +201,88 @@ def _geoms(system: System, frame: Frames, meet: Meeting) -> tuple:
     return _carried(link_R, link_pos, meet.quat, meet.pos)
 
 
-def _touches(system: System, of: Class, numbers: Numbers, shapes) -> Touch:
-    """All candidates of a class, (candidates, lanes or 1). shapes (geoms, 15, lanes or 1): see `_shape`."""
-    top, place, out, first = system.topology, plan(system.topology).place, [], 0
-    lanes = shapes.shape[-1]
-    for info in of.infos:
-        count = len(info.geoms.value)
-        both = [np.array([place[g] for g in info.geoms.value[:, k].tolist()]) for k in (0, 1)]
-        a, b = (
-            _shape(_columns(shapes[i]), asset(top, kind, number)) for i, kind, number in zip(both, info.shapes, info.assets, strict=True)
-        )
-        margin = numbers.reach[first : first + count]
-        found = _collided(info.shapes, a, b, margin, top.rules)
-        out += [_full(touch, count, lanes) for touch in found]
+class Searched(NamedTuple):
+    """Candidates that are searched for: a and b (candidates, lanes or 1), kinds and meshes of each."""
+
+    number: int
+    kinds: list
+    data: tuple[Any, Any]
+    a: Shape
+    b: Shape
+
+
+def _touches(system: System, of: Class, numbers: Numbers, shapes) -> tuple[Touch, Any]:
+    """All candidates of a class, (candidates, lanes or 1), and whether height fields had no room for some (lanes or 1). shapes (geoms, 15,
+    lanes or 1): see `_shape`. Pairs of one kind with a closed form are held against each other together, the others all at once."""
+    top, lanes = system.topology, shapes.shape[-1]
+    found: list = [None] * len(of.infos)
+    searched: dict[tuple, list[Searched]] = {}
+    near, first, crowded = {}, 0, jnp.zeros(lanes, bool)
+    for i, info in enumerate(of.infos):
+        count, assets = len(info.geoms.value), _assets(top, info)
+        reach = numbers.reach[first : first + count]
         first += count
-    return joined(out)
+        a, b = (_shape(_columns(x), data) for x, data in zip(_sides(top, info, shapes), assets, strict=True))
+        if info.shapes[0] == "hfield":
+            view = _window(top, info)
+            ground, short = _prisms(assets[0], a, info.shapes[1], b._replace(data=_hulls(assets[1])), reach, view)
+            crowded, near[i] = crowded | short.any(0), _flat_first(ground.data.near)
+            b = jax.tree.map(lambda x, n=view.count: jnp.broadcast_to(x, (n, *x.shape)), b._replace(data=None))
+            a, b = (jax.tree.map(_flat_first, x) for x in (ground, b))
+            kind, data = ("prism", info.shapes[1]), (a.data, assets[1])
+            searched.setdefault((-1, *searched_with(kind, (None, assets[1]))[1:]), []).append(
+                Searched(i, [kind] * (count * view.count), data, a, b)
+            )
+            continue
+        together = searched_with(info.shapes, assets)
+        if together is None:
+            touches = _collided(info.shapes, a, b, reach, top.rules)
+            found[i] = joined([_full(touch, count, lanes) for touch in touches])
+        else:
+            searched.setdefault(together, []).append(Searched(i, [info.shapes] * count, assets, a, b))
+    for group in searched.values():
+        kinds = [kind for one in group for kind in one.kinds]
+        sides = []
+        for k, every in enumerate(([one.a for one in group], [one.b for one in group])):
+            data = [one.data[k] for one in group]
+            if kinds[0][k] == "prism":
+                data = joined(data)
+            else:
+                data = [x for x, one in zip(data, group, strict=True) for _ in one.kinds]
+            sides.append(joined([_even(one._replace(data=None), lanes) for one in every])._replace(data=data))
+        touch = _full(_searched(kinds, *sides), len(kinds), lanes)
+        end = 0
+        for one in group:
+            start, end = end, end + len(one.kinds)
+            own = jax.tree.map(lambda x, span=slice(start, end): x[span], touch)
+            found[one.number] = fields.kept(own, near[one.number]) if one.number in near else own
+    return joined(found), crowded
 
 
-_collided = stage(collide)
+def _hulls(mesh) -> tuple:
+    return (None if mesh is None else hull(mesh),)
+
+
+def _flat_first(x):
+    """(k, n, lanes) as (k n, lanes)."""
+    return x.reshape(-1, x.shape[-1])
+
+
+def _even(shape: Shape, lanes: int) -> Shape:
+    return jax.tree.map(lambda x: jnp.broadcast_to(x, (len(x), lanes)), shape)
+
+
+_collided, _searched, _prisms = stage(collide), stage(collide_convex), stage(fields.prisms)
+
+
+def _sides(topology: Topology, info: PairsInfo, shapes) -> list:
+    """Of the first and of the second geoms of pairs what ``shapes`` says."""
+    place = plan(topology).place
+    return [shapes[np.array([place[g] for g in info.geoms.value[:, k].tolist()])] for k in (0, 1)]
+
+
+def _assets(topology: Topology, info: PairsInfo) -> tuple:
+    return tuple(asset(topology, kind, number) for kind, number in zip(info.shapes, info.assets, strict=True))
 
 
 def _shape(numbers: tuple, data) -> Shape:
@@ -252,10 +333,11 @@ def find_contacts(system: System, frame: Frames) -> list[Found]:
     lanes = lanes_of(system, frame) or (1,)
     out = []
     for of, own in zip(plan(system.topology).classes, meet.numbers, strict=True):
-        touch = _touches(system, of, own, shapes)
+        touch, narrow = _touches(system, of, own, shapes)
         touch = jax.tree.map(lambda x: jnp.broadcast_to(x, (len(x), *lanes)), touch)
         margin = jnp.broadcast_to(own.reach[of.pair], touch.distance.shape)
         which, crowded = _chosen(of, touch.distance, margin)
+        crowded = crowded | narrow
         touch = jax.tree.map(lambda x, which=which: picked(x, which), touch)
         out.append(Found(of, which, touch.distance, touch.point, touch.normal, _tangents(touch.normal, touch.along), crowded))
     return out

@@ -1,7 +1,9 @@
 """Distance and penetration of any two convex shapes.
 
-Every shape is a unit shape (point, segment, ball, cube, cylinder, hull) stretched along its axes, plus a radius for the round ones, which
-is set aside: what is searched are the cores A and B. Along a direction n from A to B the shapes are apart by
+Every shape is a unit shape (ball, cylinder, cube, hull) stretched along its axes, plus a radius for spheres and capsules, which is set
+aside (what is left is a cube without width); what is searched are the cores A and B. Which axes are round is a number of each pair, so
+that pairs of all kinds are one program: compiling one for each would take a quarter of a minute a kind. Along a direction n from A to B
+the shapes are apart by
 
     gap(n) = n . (x_B(-n) - x_A(n)),    x(n): the support point, farthest along n,
 
@@ -22,6 +24,8 @@ along a tangent), whose one Newton step, with its matrix held constant, has the 
 from __future__ import annotations
 
 import functools
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -30,12 +34,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...spatial import Vector, apply, apply_inverse, cross, dot, neg, safe_norm, scale, stage, vadd, vsub
+from .hulls import Hull
 from .shapes import Shape, Touch
 
-__all__ = ["convex"]
+__all__ = ["convex", "extents", "nearest_on_triangle"]
 
-_CORE = {"sphere": "point", "capsule": "segment", "ellipsoid": "ball", "cylinder": "cylinder", "box": "cube", "mesh": "hull"}
-_CURVED = {"ball": 3, "cylinder": 2}  # how many axes of the unit shape are round
+_ROUND = {"ellipsoid": 3, "cylinder": 2}  # how many axes of the unit shape are round
+_AXES = {"sphere": (), "capsule": (2,), "cylinder": (2,)}  # directions along which a shape is special; all axes of the others
+_WHOLE = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
+_HALF = {"sphere": ((0.0,) * 3,) * 3, "capsule": ((0.0,) * 3, (0.0,) * 3, (0.0, 1.0, 0.0)),
+         "cylinder": ((1.0, 0.0, 0.0), (1.0, 0.0, 0.0), (0.0, 1.0, 0.0))}  # fmt: skip
+"""Half extents of the core as combinations of a geom's size; those of the others are the size."""
 _OUT = 0.03  # how far outside of D a point is projected, of the size of D
 _MOST = 24  # iterations of a search
 _STEPS = 5  # of Newton, at the end
@@ -44,16 +53,37 @@ _FACETS = 256  # of a mesh, that starts are chosen from
 _APART = 0.9  # cosine between two starts, at most
 
 
-@functools.partial(jax.tree_util.register_dataclass, data_fields=["half", "pos", "R"], meta_fields=["kind", "hull"])
+class Hulls(NamedTuple):
+    """Hulls of pairs (n or 1), filled up with copies to the same size. vertices (n, vertices, 3); normals (n, facets, 3) of the largest
+    facets, outward, and a corner of each."""
+
+    vertices: np.ndarray
+    normals: np.ndarray
+    corners: np.ndarray
+
+
+@functools.partial(jax.tree_util.register_dataclass, data_fields=["half", "pos", "R", "corners"], meta_fields=["kinds", "hulls"])
 @dataclass(frozen=True)
 class Body:
-    """A unit shape with half extents `half` along the columns of R about pos. kind and hull are static."""
+    """Unit shapes with half extents `half` along the columns of R about pos; the rest is static. kinds: of the pairs. hulls: of meshes,
+    else None. corners: of prisms, six points of the unit shape, else None."""
 
-    kind: str
-    hull: Any
+    kinds: tuple[str, ...]
+    hulls: tuple[Hull, ...] | None
     half: Vector
     pos: Vector
     R: tuple
+    corners: tuple[Vector, ...] | None = None
+
+    @property
+    def round(self):
+        """How many axes are round: (pairs, 1), or one number for all."""
+        return _column([_ROUND.get(k, 0) for k in self.kinds])
+
+    @property
+    def table(self) -> Hulls:
+        assert self.hulls is not None
+        return _table(self.hulls)
 
 
 class Corner(NamedTuple):
@@ -77,24 +107,60 @@ class Search(NamedTuple):
 # ---- shapes ------------------------------------------------------------------------------------------------------------------
 
 
-def _core(kind: str, shape: Shape, like) -> tuple[Body, Any]:
-    """The core of a shape and its radius, every component of the shape and type of `like`."""
-    size = shape.size
-    half = {
-        "sphere": lambda: (0.0, 0.0, 0.0),
-        "capsule": lambda: (0.0, 0.0, size[1]),
-        "cylinder": lambda: (size[0], size[0], size[1]),
-    }.get(kind, lambda: tuple(size))()
-    radius = size[0] if kind in ("sphere", "capsule") else 0.0
+def _column(numbers: Sequence):
+    """What differs between the pairs as (pairs, 1), else one number."""
+    return numbers[0] if all(x == numbers[0] for x in numbers) else np.array(numbers)[:, None]
+
+
+def _core(kinds: tuple[str, ...], shape: Shape, like) -> tuple[Body, Any]:
+    """The cores of shapes and their radii, every component of the shape and type of `like`."""
+
+    def combined(row: int):
+        parts = [_column([_HALF.get(k, _WHOLE)[row][j] for k in kinds]) for j in range(3)]
+        return sum(x * y for x, y in zip(parts, shape.size, strict=True))
+
+    radius = _column([float(k in ("sphere", "capsule")) for k in kinds]) * shape.size[0]
     fill = lambda x: jnp.broadcast_to(jnp.asarray(x, like.dtype), like.shape)  # noqa: E731
+    half = tuple(combined(row) for row in range(3))
     half, pos, R, radius = jax.tree.map(fill, (half, tuple(shape.pos), tuple(tuple(r) for r in shape.R), radius))
-    return Body(_CORE[kind], shape.data if kind == "mesh" else None, half, pos, R), radius
+    hulls = tuple(shape.data) if kinds[0] == "mesh" else None
+    corners = shape.data.corners if kinds[0] == "prism" else None
+    return Body(kinds, hulls, half, pos, R, jax.tree.map(fill, corners)), radius
+
+
+@functools.lru_cache(maxsize=256)
+def _table(hulls: tuple[Hull, ...]) -> Hulls:
+    hulls = hulls[:1] if all(h == hulls[0] for h in hulls) else hulls
+    parts = [(h.vertices, *_facets(h)) for h in hulls]
+    return Hulls(*(np.stack([np.resize(x, (max(map(len, all)), 3)) for x in all]) for all in zip(*parts, strict=True)))
+
+
+def _facets(hull: Hull) -> tuple[np.ndarray, np.ndarray]:
+    """Unit normals, outward, of the largest faces of a hull and a corner of each."""
+    p, q, r = np.moveaxis(hull.vertices[hull.faces], 1, 0)
+    normal = np.cross(q - p, r - p)
+    area = np.linalg.norm(normal, axis=1)
+    large = np.argsort(-area, kind="stable")[:_FACETS]
+    large = large[area[large] > 0]
+    if not len(large):  # points on a line: any direction will do
+        return np.eye(3)[:1], p[:1]
+    return normal[large] / area[large, None], p[large]
 
 
 def _size(a: Body, b: Body):
     """The length (m) that tolerances are relative to: extents and distance of the centres."""
-    size = safe_norm(a.half) + safe_norm(b.half) + safe_norm(vsub(b.pos, a.pos))
+    size = _length(a) + _length(b) + safe_norm(vsub(b.pos, a.pos))
     return jnp.where(size > 0, size, 1.0)
+
+
+def _length(body: Body):
+    """Norm of the half extents of a box around a body, along its own axes."""
+    most = (1.0, 1.0, 1.0)
+    if body.hulls is not None:
+        most = tuple(_column([float(np.abs(h.vertices[:, k]).max()) for h in body.hulls]) for k in range(3))
+    elif body.corners is not None:
+        most = tuple(functools.reduce(jnp.maximum, [jnp.abs(c[k]) for c in body.corners]) for k in range(3))
+    return safe_norm(tuple(x * h for x, h in zip(most, body.half, strict=True)))
 
 
 def _stretched(body: Body, n: Vector) -> Vector:
@@ -114,22 +180,38 @@ def _sign(x):
     return jnp.where(x >= 0, 1.0, -1.0).astype(x.dtype)
 
 
-def _farthest(kind: str, hull: Any, m: Vector) -> Vector:
+def _farthest(body: Body, m: Vector) -> Vector:
     """The point of the unit shape farthest along m."""
-    zero = jnp.zeros_like(m[0])
-    if kind == "segment":
-        return (zero, zero, _sign(m[2]))
-    if kind == "ball":
-        return _unit(m)
-    if kind == "cylinder":
-        return (*_unit(m[:2]), _sign(m[2]))
-    if kind == "cube":
-        return tuple(_sign(x) for x in m)
-    if kind == "hull":
-        vertices = hull.vertices.astype(m[0].dtype)
-        best = jnp.argmax(sum(x[..., None] * v for x, v in zip(m, vertices.T, strict=True)), axis=-1)
-        return tuple(jnp.take(jnp.asarray(v), best) for v in vertices.T)
-    return (zero, zero, zero)
+    if body.hulls is not None:
+        return _vertex(body.table.vertices, m)
+    if body.corners is not None:
+        best, most = body.corners[0], dot(body.corners[0], m)
+        for corner in body.corners[1:]:
+            far = dot(corner, m)
+            best = tuple(jnp.where(far > most, x, y) for x, y in zip(corner, best, strict=True))
+            most = jnp.maximum(far, most)
+        return best
+    ends = tuple(_sign(x) for x in m)
+    if not np.any(body.round):
+        return ends
+    rim = _unit(_curved_part(body, m))
+    return tuple(jnp.where(np.less(k, body.round), x, y) for k, (x, y) in enumerate(zip(rim, ends, strict=True)))
+
+
+def _curved_part(body: Body, m: Vector) -> Vector:
+    """m along the round axes: two or three, 0 along the others."""
+    return (*m[:2], jnp.where(np.equal(body.round, 3), m[2], 0.0))
+
+
+def _vertex(vertices: np.ndarray, m: Vector) -> Vector:
+    """The vertex (n or 1, vertices, 3) farthest along m (..., pairs, lanes), or of any shape where there is one hull."""
+    table = [jnp.asarray(x, m[0].dtype) for x in np.moveaxis(vertices, -1, 0)]
+    if len(vertices) == 1:
+        best = jnp.argmax(sum(x[..., None] * v[0] for x, v in zip(m, table, strict=True)), axis=-1)
+    else:
+        best = jnp.argmax(sum(x[..., None] * v[:, None] for x, v in zip(m, table, strict=True)), axis=-1)
+        best = best + vertices.shape[1] * np.arange(len(vertices))[:, None]
+    return tuple(jnp.take(v.reshape(-1), best) for v in table)
 
 
 def _turned(body: Body, u: Vector) -> Vector:
@@ -146,7 +228,7 @@ def _corner(a: Body, b: Body, n: Vector) -> Corner:
 @stage
 def _support(body: Body, n: Vector) -> Vector:
     """The point of the unit shape farthest along n. What is decided here is computed once, so that its parts fit together."""
-    return _farthest(body.kind, body.hull, _stretched(body, n))
+    return _farthest(body, _stretched(body, n))
 
 
 @stage
@@ -166,6 +248,12 @@ def _on_edge(x, p, q):
     e = vsub(q, p)
     length = dot(e, e)
     return jnp.clip(dot(vsub(x, p), e) / jnp.where(length > 0, length, 1.0), 0.0, 1.0)
+
+
+def nearest_on_triangle(x: Vector, p: tuple[Vector, Vector, Vector]):
+    """Distance (m) of x from a triangle."""
+    square = _nearest(x, p)[1]
+    return jnp.sqrt(jnp.where(square > 0, square, 0.0))
 
 
 @stage
@@ -222,20 +310,19 @@ class Features(NamedTuple):
     smooth: tuple[bool, bool]
 
 
-def _flat(kind: str, u: Vector, smooth) -> Vector:
+def _flat(body: Body, u: Vector, smooth) -> Vector:
     """The part of a point of the unit shape that stays when the direction changes a little."""
-    k = _CURVED.get(kind, 0)
-    return (*[jnp.where(smooth, 0.0, x) for x in u[:k]], *u[k:])
+    return tuple(jnp.where(smooth & np.less(k, body.round), 0.0, x) for k, x in enumerate(u)) if np.any(body.round) else u
 
 
 def _round(body: Body, n: Vector, smooth) -> tuple[Vector, Any]:
     """Curved part of the support point of the unit shape along n, and its curvature: (s, t) -> s . (derivative of the point along t), both
     directions in the world. Where n is the axis of a cylinder, the part is held constant."""
     zero = jnp.zeros_like(n[0])
-    k = _CURVED.get(body.kind, 0)
-    if not k:
+    if not np.any(body.round):
         return (zero, zero, zero), lambda s, t: zero
-    m = _stretched(body, n)[:k]
+    smooth = smooth & np.greater(body.round, 0)
+    m = _curved_part(body, _stretched(body, n))
     size = functools.reduce(jnp.maximum, body.half)
     fine = functools.reduce(jnp.maximum, [jnp.abs(x) for x in m]) > 1e-9 * size
     m = tuple(jnp.where(fine, x, jax.lax.stop_gradient(x)) for x in m)
@@ -245,10 +332,10 @@ def _round(body: Body, n: Vector, smooth) -> tuple[Vector, Any]:
     inverse = jnp.where(there, 1.0 / jnp.where(there, length, 1.0), 0.0)
 
     def curvature(s, t):
-        s, t = _stretched(body, s)[:k], _stretched(body, t)[:k]
+        s, t = (_curved_part(body, _stretched(body, x)) for x in (s, t))
         return (dot(s, t) - dot(u, s) * dot(u, t)) * inverse
 
-    return (*u, *[zero] * (3 - k)), curvature
+    return u, curvature
 
 
 def _tangents(n: Vector) -> tuple[Vector, Vector]:
@@ -345,8 +432,8 @@ def _newton(a: Body, b: Body, f: Features, n: Vector, size, limit: float = 0.3) 
 
 def _features(a: Body, b: Body, triangle: Corner, smooth: tuple[bool, bool], n: Vector, x: Vector) -> Features:
     """Features of the triangle's corners, at the point nearest to x of the triangle with the curved parts as they are along n."""
-    ua = [_flat(a.kind, u, smooth[0]) for u in _corners(triangle.a)]
-    ub = [_flat(b.kind, u, smooth[1]) for u in _corners(triangle.b)]
+    ua = [_flat(a, u, smooth[0]) for u in _corners(triangle.a)]
+    ub = [_flat(b, u, smooth[1]) for u in _corners(triangle.b)]
     one = jnp.ones_like(n[0])
     pa, pb = _points(a, b, Features(tuple(ua), tuple(ub), (one, one, one), smooth), n)
     weights, _ = _nearest(x, tuple(vsub(p, q) for p, q in zip(pa, pb, strict=True)))
@@ -373,10 +460,17 @@ def _target(n: Vector, h, size) -> Vector:
     return scale(n, jnp.where(h < -clear * size, 0.0, h + _OUT * size))
 
 
-def _hypotheses(kinds) -> list[tuple[bool, bool]]:
-    """Which round parts may be curved: rims of cylinders are curved or, at a cap, corners."""
-    choices = [(True, False) if k == "cylinder" else (k in _CURVED,) for k in kinds]
-    return [(x, y) for x in choices[0] for y in choices[1]]
+def _hypotheses(a: Body, b: Body, curved: bool = False) -> np.ndarray:
+    """Which round parts may be curved, in turn: (choices, 2, pairs, 1), or (choices, 2). Rims of cylinders are curved or, at a cap,
+    corners. curved: without the choice that none is, where there are others."""
+    found = []
+    for kinds in zip(a.kinds, b.kinds, strict=True):
+        one, two = [(True, False) if k == "cylinder" else (k in _ROUND,) for k in kinds]
+        every = [(x, y) for x in one for y in two]
+        found.append([pair for pair in every if any(pair)] or every if curved else every)
+    count = math.lcm(*map(len, found))
+    table = np.array([every * (count // len(every)) for every in found])
+    return table[0] if len(table) == 1 else np.moveaxis(table, 0, 2)[..., None]
 
 
 def _choose(triangle: Corner, new: Corner, x: Vector) -> Corner:
@@ -406,7 +500,7 @@ def _tolerance(size):
 
 def _search(a: Body, b: Body, n: Vector, size) -> Search:
     """Searches from the directions n (starts, ...)."""
-    curved = np.array([s for s in _hypotheses((a.kind, b.kind)) if any(s)])
+    curved = _hypotheses(a, b, curved=True)
     tolerance = _tolerance(size)
     first = _corner(a, b, n)
     triangle = jax.tree.map(lambda x: jnp.stack([x, x, x]), first)
@@ -444,7 +538,7 @@ def _search(a: Body, b: Body, n: Vector, size) -> Search:
             return (h - dot(direction, p) <= tolerance) & (jnp.abs(h - before) <= tolerance)
 
         s = tried(s, x, direction, still, projected)
-        if len(curved):
+        if curved.any():
             smooth = tuple(jnp.asarray(curved)[s.iteration % len(curved)])
             x = _target(s.n, s.h, size)
             d, sound = _newton(a, b, _features(a, b, s.triangle, smooth, s.n, x), s.n, size)
@@ -466,24 +560,26 @@ def _grid() -> np.ndarray:
 
 
 def _axes(body: Body) -> list[Vector]:
-    columns = [tuple(r[k] for r in body.R) for k in range(3)]
-    return {"point": [], "segment": columns[2:], "cylinder": columns[2:]}.get(body.kind, columns)
+    used = sorted({k for kind in body.kinds for k in _AXES.get(kind, range(3))})
+    axes = [tuple(r[k] for r in body.R) for k in used]
+    if body.corners is not None:  # and the normal of the triangle on top
+        p, q, r = (_turned(body, c) for c in body.corners[:3])
+        axes.append(_unit(cross(_unit(vsub(q, p)), _unit(vsub(r, p)))))
+    return axes
 
 
-def _facets(body: Body) -> tuple[Vector, Any]:
-    """Outward normals (facets, ...) of the largest faces of a mesh, world axes, and the support function there."""
-    hull = body.hull
-    p, q, r = np.moveaxis(hull.vertices[hull.faces], 1, 0)
-    normal = np.cross(q - p, r - p)
-    area = np.linalg.norm(normal, axis=1)
-    large = np.argsort(-area, kind="stable")[:_FACETS]
-    large = large[area[large] > 0]
-    column = lambda x: jnp.asarray(x, body.half[0].dtype).reshape(-1, *[1] * body.half[0].ndim)  # noqa: E731
-    # a normal of the stretched mesh is the normal over the stretch; times all three stretches, so that none divides
+def _normals(body: Body) -> tuple[Vector, Any]:
+    """Outward normals (facets, ...) of the largest faces of meshes, world axes, and the support function there."""
     h = body.half
+
+    def column(x):  # (facets, pairs or 1, 1), or (facets, 1, ...)
+        x = jnp.asarray(x.T, h[0].dtype)
+        return x[..., None] if x.shape[1] > 1 else x.reshape(-1, *[1] * h[0].ndim)
+
+    # a normal of the stretched mesh is the normal over the stretch; times all three stretches, so that none divides
     stretch = (h[1] * h[2], h[2] * h[0], h[0] * h[1])
-    local = _unit(tuple(column(x) * s for x, s in zip((normal[large] / area[large, None]).T, stretch, strict=True)))
-    height = dot(local, tuple(column(x) * s for x, s in zip(p[large].T, h, strict=True)))
+    local = _unit(tuple(column(x) * s for x, s in zip(np.moveaxis(body.table.normals, -1, 0), stretch, strict=True)))
+    height = dot(local, tuple(column(x) * s for x, s in zip(np.moveaxis(body.table.corners, -1, 0), h, strict=True)))
     return apply(body.R, local), height
 
 
@@ -502,11 +598,11 @@ def _candidates(a: Body, b: Body) -> tuple[Vector, Any]:
     n = tuple(jnp.concatenate([g, jnp.stack([s[k] for s in special]), -jnp.stack([s[k] for s in special])]) for k, g in enumerate(grid))
     n = _unit((*n[:2], jnp.where(dot(n, n) > 0.5, n[2], 1.0)))
     h = _reach(a, n) + _reach(b, neg3(n)) - dot(n, line)
-    if a.kind == "hull":
-        m, height = _facets(a)
+    if a.hulls is not None:
+        m, height = _normals(a)
         n, h = _joined(n, m), jnp.concatenate([h, height + _reach(b, neg3(m)) - dot(m, line)])
-    if b.kind == "hull":
-        m, height = _facets(b)
+    if b.hulls is not None:
+        m, height = _normals(b)
         n, h = _joined(n, neg3(m)), jnp.concatenate([h, height + _reach(a, neg3(m)) + dot(m, line)])
     return n, h
 
@@ -548,7 +644,7 @@ def _best_direction(a: Body, b: Body, size) -> tuple[Vector, Corner]:
 def _settled(a: Body, b: Body, n: Vector, triangle: Corner, size) -> tuple[Vector, Features]:
     """The direction to rounding and its features: those of the hypothesis about the curved parts that has the largest gap."""
     slack = 100 * jnp.finfo(size.dtype).eps * size
-    hypotheses = jnp.asarray(_hypotheses((a.kind, b.kind)))
+    hypotheses = jnp.asarray(_hypotheses(a, b))
     h0 = dot(n, _corner(a, b, n).w)
 
     def features(m, smooth):
@@ -606,15 +702,28 @@ def _weights(eq: Linear, gap: Vector, n: Vector, size) -> tuple:
     return jnp.where(swapped, 0.0, x), jnp.where(swapped, x, y)
 
 
-def convex(kinds: tuple[str, str], a: Shape, b: Shape) -> list[Touch]:
-    """One contact of any two of sphere, capsule, ellipsoid, cylinder, box, mesh: where they are nearest, or, where they overlap, what the
-    least translation that separates them would part."""
+def extents(kind: str, shape: Shape, frame: Shape) -> tuple[Vector, Vector]:
+    """The box around shapes of a kind along the axes of a frame, about their centres: least and largest coordinates (m)."""
+    shape = jax.tree.map(jax.lax.stop_gradient, shape._replace(data=None))._replace(data=shape.data)
+    leaves = jax.tree.leaves((shape.size, shape.pos, shape.R, frame.R))
+    like = jnp.zeros(jnp.broadcast_shapes(*map(jnp.shape, leaves)), jnp.result_type(float, *leaves))
+    body, radius = _core((kind,), shape, like)
+    axes = [jax.tree.map(lambda x: jnp.broadcast_to(jax.lax.stop_gradient(x), like.shape), frame.axis(k)) for k in range(3)]
+    return tuple(-_reach(body, neg3(n)) - radius for n in axes), tuple(_reach(body, n) + radius for n in axes)
+
+
+def convex(kinds: Sequence[tuple[str, str]], a: Shape, b: Shape) -> Touch:
+    """One contact of each of any pairs of sphere, capsule, ellipsoid, cylinder, box, mesh: where they are nearest, or, where they overlap,
+    what the least translation that separates them would part.
+
+    kinds: of each pair (components are then (pairs, lanes)), or of all (one). Of a side all or none are meshes, whose hulls, as many as
+    kinds, are `data`; or prisms of a height field, with the kind "prism"."""
     leaves = jax.tree.leaves((a.size, a.pos, a.R, b.size, b.pos, b.R))
     like = jnp.zeros(jnp.broadcast_shapes(*map(jnp.shape, leaves)), jnp.result_type(float, *leaves))
-    (ca, ra), (cb, rb) = (_core(k, s, like) for k, s in zip(kinds, (a, b), strict=True))
+    (ca, ra), (cb, rb) = (_core(k, s, like) for k, s in zip(zip(*kinds, strict=True), (a, b), strict=True))
     still = jax.tree.map(jax.lax.stop_gradient, (ca, cb))
     size = _size(*still)
     n, f = jax.tree.map(jax.lax.stop_gradient, _settled(*still, *_best_direction(*still, size), size))
     distance, pa, pb, n = _touch(ca, cb, n, f, size)
     middle = vadd(scale(vadd(pa, pb), 0.5), scale(n, 0.5 * (ra - rb)))
-    return [Touch(distance - ra - rb, vadd(ca.pos, middle), n)]
+    return Touch(distance - ra - rb, vadd(ca.pos, middle), n)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 
 from ...structure import MeshInfo
 from .analytic import ANALYTIC
@@ -24,14 +25,33 @@ def count_of(shapes: tuple[str, str]) -> int:
 
 def collide(shapes: tuple[str, str], a: Shape, b: Shape, margin, rules: str) -> list[Touch]:
     """Contacts of geoms of two shapes, as many as `count_of` says. margin (m): those farther apart need not be right."""
-    a, b = (shape._replace(data=_hull(shape.data)) if kind == "mesh" else shape for kind, shape in zip(shapes, (a, b), strict=True))
     if shapes not in ANALYTIC:
-        return convex(shapes, a, b)
+        return [collide_convex([shapes], *(shape._replace(data=[shape.data]) for shape in (a, b)))]
+    a, b = (shape._replace(data=hull(shape.data)) if kind == "mesh" else shape for kind, shape in zip(shapes, (a, b), strict=True))
     if shapes == ("box", "box"):
         return ANALYTIC[shapes](a, b, margin, rules)
     return ANALYTIC[shapes](a, b, margin) if shapes == ("capsule", "capsule") else ANALYTIC[shapes](a, b)
 
 
+def collide_convex(shapes: Sequence[tuple[str, str]], a: Shape, b: Shape) -> Touch:
+    """One contact of each of many pairs without a closed form, which share what `searched_with` says. `data`: the meshes of the pairs."""
+    a, b = (x._replace(data=[hull(mesh) for mesh in x.data]) if kind == "mesh" else x for kind, x in zip(shapes[0], (a, b), strict=True))
+    return convex(shapes, a, b)
+
+
+def searched_with(shapes: tuple[str, str], meshes: tuple) -> tuple | None:
+    """Pairs with the same are searched together: those of shapes without vertices, and hulls of about the same size; None: not searched."""
+    if shapes in ANALYTIC:
+        return None
+    return tuple(0 if mesh is None else _magnitude(len(hull(mesh).vertices)) for mesh in meshes)
+
+
+def _magnitude(count: int) -> int:
+    """Up to 4, 16, 64, ...: smaller hulls are filled up to the largest."""
+    return -(-max(count - 1, 1).bit_length() // 2)
+
+
 @functools.lru_cache(maxsize=256)
-def _hull(mesh: MeshInfo) -> Hull:
+def hull(mesh: MeshInfo) -> Hull:
+    """The convex hull of a mesh."""
     return make_hull(mesh.vertices.value, None if mesh.hull is None else mesh.hull.value)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from ...pairs import first_touching
 from ...spec import ModelSpec, Source
 from ..errors import Notes
 
@@ -32,12 +31,6 @@ def _flexes(spec: ModelSpec) -> Iterator[Source]:
             yield flex.source
 
 
-def _fields(spec: ModelSpec) -> Iterator[Source]:
-    """Height fields that something can touch."""
-    first = first_touching(spec, "hfield")
-    return iter(() if first is None else (first,))
-
-
 def _elastic(spec: ModelSpec) -> Iterator[Source]:
     for flex in spec.flexes:
         if flex.numbers["young"] or flex.numbers["edge_stiffness"] or flex.numbers["edge_damping"]:
@@ -51,7 +44,6 @@ def _flex_edges(spec: ModelSpec) -> Iterator[Source]:
 # What there is (and the verb), the flags without which nothing of it acts, and where it stands.
 _KINDS: list[tuple[str, tuple[str, ...], Callable[[ModelSpec], Iterator[Source]]]] = [
     ("contacts of flexes are", ("constraint", "contact"), _flexes),
-    ("contacts of height fields are", ("constraint", "contact"), _fields),
     ("equalities of flexes are", ("constraint", "equality"), _flex_edges),
     ("elasticity and edges of flexes are", ("passive",), _elastic),
     ("noslip iterations are", ("constraint",), lambda spec: iter([spec.source] * bool(spec.option.solver["noslip_iterations"]))),
