@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from test_gradients import STATE, check_both_modes
+from traced import by_numpy
 
 import xsim
 
@@ -24,7 +25,7 @@ def test_a_box_on_an_incline_slides_where_the_slope_is_steeper_than_friction(x64
     angle = np.arctan(slopes)
     gravity = 9.81 * np.stack([np.sin(angle), 0 * angle, -np.cos(angle)], -1)
     start = jax.tree.map(lambda x: jnp.broadcast_to(x, (4, *x.shape)), xsim.init(model))
-    run = jax.jit(lambda m, s: xsim.rollout(m, s, steps=250)[0])
+    run = by_numpy(lambda m, s: xsim.rollout(m, s, steps=250)[0])
     after = run(model.replace({"option.gravity": gravity}), start)
     assert not after.flags.any()
     wanted = 0.5 * 9.81 * np.maximum(np.sin(angle) - 0.5 * np.cos(angle), 0.0)
@@ -46,7 +47,7 @@ def test_equal_balls_swap_their_velocities(x64):
         return xsim.rollout(model, xsim.init(model, None, v), steps=400)[0].v
 
     v = jnp.array([1.0, 0.2])
-    change, final = jax.jacfwd(after)(v), after(v)
+    change, final = by_numpy(jax.jacfwd(after))(v), by_numpy(after)(v)
     # Semi-implicit Euler keeps the energy of a stiff spring to the square of the step beside its period, about 1 %.
     np.testing.assert_allclose(final, v[::-1], atol=0.02)
     np.testing.assert_allclose(change, [[0.0, 1.0], [1.0, 0.0]], atol=0.05)
@@ -55,10 +56,10 @@ def test_equal_balls_swap_their_velocities(x64):
 def test_where_there_is_no_room_the_deepest_count(x64):
     model = xsim.loads(BOX, "mjcf")
     state = xsim.init(model, jnp.array([0.0, 0, 0.098, 0.999, 0.03, 0.02, 0]))
-    every = xsim.contacts(model, state)
+    every = by_numpy(xsim.contacts)(model, state)
     assert every.active.sum() > 1
     tight = xsim.with_room(model, 1)
-    some, data = xsim.contacts(tight, state), xsim.forward(tight, state)
+    some, data = by_numpy(xsim.contacts)(tight, state), by_numpy(xsim.forward)(tight, state)
     assert some.distance.shape == (1,) and some.distance[0] == every.distance.min()
     assert data.flags == xsim.Flags.CROWDED and data.residual < 1e-10
     force = jnp.einsum("nij,ni->j", some.frame, some.force[:, :3])
