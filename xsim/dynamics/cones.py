@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 
 from .dense import added, fit, halved, summed
 
@@ -49,8 +50,7 @@ class Cones(NamedTuple):
         """f (n, d, lanes)."""
         if self.curved:
             return _elliptic_force(self, x)
-        low = jnp.minimum(_edges(self, x), 0.0)
-        return -self.stiffness[:, None] * _from_edges(self, low)
+        return -self.stiffness[:, None] * _from_edges(self, jnp.minimum(_edges(self, x), 0.0))
 
     def line(self, x, dx) -> Callable:
         """Of P along a line: reach -> (slope, curvature) at x + reach dx, (lanes)."""
@@ -61,7 +61,7 @@ class Cones(NamedTuple):
         return Cones(self.elliptic, *(fit(x, lanes) for x in self[1:]))
 
     def zone(self, x):
-        """What makes P quadratic or flat (n, k, lanes): edges that push; of elliptic cones 0 free, 1 sliding, 2 sticking."""
+        """What makes P quadratic or flat (n, ..., lanes): edges that push; of elliptic cones 0 free, 1 sliding, 2 sticking."""
         if self.curved:
             normal, tangential = _scaled(self, x)
             return _zone(self.weight[:, :1], normal, tangential)
@@ -94,42 +94,43 @@ class Cones(NamedTuple):
 
 
 def _edges(c: Cones, x):
-    """x_0 + mu_j x_j, then x_0 - mu_j x_j (n, 2 (d - 1), lanes); of a contact without friction x_0."""
+    """x_0 + mu_j x_j and x_0 - mu_j x_j (n, 2, d - 1, lanes); of a contact without friction x_0 (n, 1, 1, lanes).
+
+    By a sign, not put one after the other: loops over pieces of arrays are not vectorized on CPU."""
     if c.width == 1:
-        return x
-    slid = c.weight[:, 1:] * x[:, 1:]
-    return jnp.concatenate([x[:, :1] + slid, x[:, :1] - slid], 1)
+        return x[:, None]
+    sign = np.array([1.0, -1.0], x.dtype).reshape(2, *(1,) * (x.ndim - 1))
+    return x[:, None, :1] + sign * (c.weight[:, 1:] * x[:, 1:])[:, None]
 
 
 def _from_edges(c: Cones, y):
     """The transpose of `_edges`."""
     if c.width == 1:
-        return y
-    n = c.width - 1
-    plus, minus = y[:, :n], y[:, n:]
-    normal = added([y[:, k] for k in range(2 * n)])
-    return jnp.concatenate([normal[:, None], c.weight[:, 1:] * (plus - minus)], 1)
+        return y[:, 0]
+    both, across = y[:, 0] + y[:, 1], c.weight[:, 1:] * (y[:, 0] - y[:, 1])
+    normal = added([both[:, k] for k in range(c.width - 1)])
+    return jnp.concatenate([normal[:, None], across], 1)
 
 
 def _pyramid_line(c: Cones, x, dx) -> Callable:
     y, dy = _edges(c, x), _edges(c, dx)
-    pushed = c.stiffness[:, None] * dy
+    pushed = c.stiffness[:, None, None] * dy
 
     def line(reach):
         there = y + reach * dy
         on = there < 0
         slope, bend = jnp.where(on, pushed * there, 0.0), jnp.where(on, pushed * dy, 0.0)
-        return tuple(halved(part.reshape(-1, *part.shape[2:])) for part in (slope, bend))
+        return tuple(halved(part.reshape(-1, *part.shape[3:])) for part in (slope, bend))
 
     return line
 
 
 def _pyramid_hessian(c: Cones, x):
-    on = jnp.where(_edges(c, x) < 0, 1.0, 0.0) * c.stiffness[:, None]
+    on = jnp.where(_edges(c, x) < 0, 1.0, 0.0) * c.stiffness[:, None, None]
     n = c.width - 1
     if n == 0:
-        return on[:, :, None]
-    mu, plus, minus = c.weight[:, 1:], on[:, :n], on[:, n:]
+        return on
+    mu, plus, minus = c.weight[:, 1:], on[:, 0], on[:, 1]
     both = plus + minus
     first = added([both[:, k] for k in range(n)])[:, None, None]
     across = (mu * (plus - minus))[:, :, None]

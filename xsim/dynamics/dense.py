@@ -163,6 +163,19 @@ def halved(x):
     return x[0]
 
 
+def every(x, axes: int = 1):
+    """Whether all are true along the leading axes, by halves: as for sums, XLA's own reduction is not vectorized on CPU."""
+    x = x.reshape(-1, *x.shape[axes:])
+    if not len(x):
+        return jnp.ones(x.shape[1:], bool)
+    while len(x) > 1:
+        half = len(x) // 2
+        rest = x[2 * half :]
+        x = x[:half] & x[half : 2 * half]
+        x = x.at[0].set(x[0] & rest[0]) if len(rest) else x
+    return x[0]
+
+
 def summed(term, n: int, count=None):
     """Sum of term(i) over i < n. count: a number known at run time after which all are zero (then it has no reverse mode).
 

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from .constraints import Constraints
-from .dense import Bordered, added, pulled, times
+from .dense import Bordered, added, every, pulled, times
 
 STEPS = 100
 SEARCHES = 30
@@ -58,19 +58,19 @@ def minimize(mass, right, kept: Constraints, hard=None, wanted=None) -> Minimum:
         slope = heavy - right - pull
         p, y = Bordered(mass + kept.curvature(c.x, counts), hard).solve(-slope, None if hard is None else times(hard, c.a) - wanted)
         held = jnp.zeros_like(slope) if hard is None else pulled(hard, y)
-        small = (jnp.abs(slope - held) <= SLACK * eps * (jnp.abs(heavy) + jnp.abs(right) + jnp.abs(pull) + jnp.abs(held))).all(0)
+        small = every(jnp.abs(slope - held) <= SLACK * eps * (jnp.abs(heavy) + jnp.abs(right) + jnp.abs(pull) + jnp.abs(held)))
         decrement = -added(list(p * (slope - held)))  # p^T H p, also where rounding has left a away from the hard rows
         scale = jnp.maximum(c.scale, decrement)
-        small = small | (jnp.abs(p) <= SLACK * eps * jnp.abs(c.a)).all(0)
+        small = small | every(jnp.abs(p) <= SLACK * eps * jnp.abs(c.a))
         stalled = (decrement <= eps**NEAR * scale) & (decrement >= STALLED * c.fell)
         dx = kept.along(p)
-        stay = c.done | small | stalled | ~jnp.isfinite(slope).all(0)  # a state that is lost keeps no other waiting
+        stay = c.done | small | stalled | ~every(jnp.isfinite(slope))  # a state that is lost keeps no other waiting
         reach = _search(mass, right + held, kept, c, p, dx, stay)
         a = c.a + reach * p
         x = kept.at(a)
         same = jnp.ones_like(small)
         for before, after in zip(kept.zones(c.x), kept.zones(x), strict=True):
-            same = same & (before == after).all(tuple(range(before.ndim - small.ndim)))
+            same = same & every(before == after, before.ndim - small.ndim)
         settled = same & (reach == 1.0) & ~kept.bent(x)
         a = jnp.where(stay, c.a, a)
         x = tuple(jnp.where(stay, old, new) for old, new in zip(c.x, x, strict=True))

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
+from .. import spatial
 from ..spatial import IDENTITY, ZERO3, add, mul, neg, normalize, quat_conj, quat_log, quat_mul, safe_norm, scale, sub, total, vadd, vsub
 from ..structure import SoftInfo, Topology
 from .dense import added, assembled, fit, halved, stacked, summed
@@ -28,6 +29,15 @@ LEAST, MOST = 1e-4, 0.9999  # impedances
 TINY = 1e-15  # the least that is divided by
 INFINITE = float("inf")
 BASIS = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
+
+
+@spatial.stage
+def _weighted(coefficients, x):
+    """Sums of x (n, lanes) with constant coefficients (n, m): (m, lanes)."""
+    if not len(coefficients):
+        return jnp.zeros((coefficients.shape[1], *x.shape[1:]), x.dtype)
+    rows = coefficients.astype(x.dtype).reshape(*coefficients.shape, *(1,) * (x.ndim - 1))
+    return added([row * y[None] for row, y in zip(rows, x, strict=True)])
 
 
 def has_rows(topology: Topology) -> bool:
@@ -85,19 +95,19 @@ class Rows(NamedTuple):
 
     def along(self, x):
         """J x of x (nv, lanes)."""
-        own = jnp.tensordot(jnp.asarray(self.single, x.dtype), x, 1, precision="highest")
+        own = _weighted(self.single.T, x)
         return jnp.concatenate([own, added([self.many[:, k] * x[k][None] for k in range(len(x))])]) if len(self.many) else own
 
     def pulled(self, f):
         """J^T f (nv, lanes)."""
         n = len(self.single)
-        own = jnp.tensordot(jnp.asarray(self.single.T, f.dtype), f[:n], 1, precision="highest")
+        own = _weighted(self.single, f[:n])
         return own + halved(self.many * f[n:, None]) if len(self.many) else own
 
     def curvature(self, x, count=None):
         """J^T P'' J (nv, nv, lanes)."""
         (n, nv), g = self.single.shape, self.hessian(x)
-        diagonal = jnp.tensordot(jnp.asarray(self.single.T**2, g.dtype), g[:n], 1, precision="highest")
+        diagonal = _weighted(self.single**2, g[:n])
         eye = jnp.eye(nv, dtype=g.dtype).reshape(nv, nv, *(1,) * (g.ndim - 1))
         out = eye * diagonal[None]
         return out if n == len(g) else out + summed(lambda i: self.many[i][:, None] * self.many[i][None] * g[n + i], len(self.many))
