@@ -32,7 +32,8 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--freeze", type=_names, default=(), metavar="PATTERNS", help="second column with these leaves frozen: geom.*,body.*")
     p.add_argument("--randomize", nargs="?", const="", metavar="RANGES",
                    help="xsim's environments differ (axes and positions, or the ranges named); peers keep one model")  # fmt: skip
-    p.add_argument("--rows", action="store_true", help="xsim's friction, limits and couplings act too; peers have none")
+    p.add_argument("--rows", action="store_true",
+                   help="xsim's friction, limits, couplings and contacts act too, and those of peers that read an MJCF file")  # fmt: skip
     p.add_argument("--integrator", metavar="NAME", help="another integrator than the file's, in all engines")
     p.add_argument("--agree", type=float, metavar="TOLERANCE", help="fail if an engine's final q differs from xsim's by more than this")
     p.add_argument("--repeat", type=_positive, default=5, help="timed runs of every program (default: %(default)s)")

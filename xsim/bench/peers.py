@@ -2,12 +2,13 @@
 dependencies; the imports of an engine are inside its adapter.
 
 Peers get one model for all environments, as a constant of their compiled program, which is how their users write it. Their default
-solver settings are kept where they do the same physics. Contact and constraints are off everywhere: friction, limits and couplings too,
-in xsim unless ``--rows``.
+solver settings are kept where they do the same physics. Contact and constraints are off everywhere, friction, limits and couplings too,
+unless ``--rows``: then xsim has them, and what reads an MJCF file itself.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import tempfile
@@ -121,9 +122,11 @@ def _jax_engine(job: dict, about: dict, final, fixed: tuple, push, to_xsim) -> E
 
 def _xsim(job: dict) -> Engine:
     import jax
+    import jax.numpy as jnp
 
     from .. import __version__, init, load, models, rollout
     from ..build import with_integrator, with_rows
+    from ..dynamics.constraints import has_soft
     from ..randomize import randomize
     from .mechanism import describe, push, start
 
@@ -158,7 +161,26 @@ def _xsim(job: dict) -> Engine:
 
     about = _about(model=label, integrator=model.topology.integrator, nq=model.nq, nv=model.nv, name=model.topology.name)
     about["versions"]["xsim"] = __version__
+    if job["rows"] and has_soft(model.topology):
+        about["note"] = _solved(model, q, {f"{pushed.kind}s": jnp.broadcast_to(pushed.values, (job["steps"], *pushed.values.shape))})
     return _jax_engine(job, about, final, (model, q), pushed.values, np.asarray)
+
+
+def _solved(model, q, pushes: dict) -> str:
+    """How well the constraints are solved after the rollout that is timed, and how many contacts there are."""
+    import jax
+
+    from .. import contacts, forward, init, rollout
+
+    @jax.jit
+    def after(model, q, pushes):
+        state = rollout(model, init(model, q), **pushes)[0]
+        count = contacts(model, state).active.sum(-1) if model.topology.pairs else jax.numpy.zeros(len(q))
+        return forward(model, state).residual, count, state.flags
+
+    residual, count, flags = map(np.asarray, after(model, q, pushes))
+    return (f"at the end residual {np.median(residual):.1e} (median), {residual.max():.1e} (most); {count.mean():.1f} contacts (mean), "
+            f"{count.max():.0f} (most); {(flags != 0).sum()} flagged")  # fmt: skip
 
 
 # ---- RING --------------------------------------------------------------------------------------------------------------------
@@ -240,11 +262,11 @@ class _Mujoco(NamedTuple):
     to_xsim: Callable
 
 
-def _mujoco_model(begin: Start, scenery: str = "") -> _Mujoco:
-    """scenery: put into the world of a text that xsim wrote."""
+def _mujoco_model(begin: Start, rows: bool, scenery: str = "") -> _Mujoco:
+    """rows: constraints and contacts of a file act. scenery: put into the world of a text that xsim wrote."""
     mechanism = _format(begin, "mjcf")
     if "file" in mechanism:
-        return _mujoco_file(begin, mechanism)
+        return _mujoco_file(begin, mechanism, rows)
     import mujoco
 
     model = mujoco.MjModel.from_xml_string(mechanism["xml"].replace("<worldbody>", f"<worldbody>{scenery}"))
@@ -266,7 +288,7 @@ def _mujoco_model(begin: Start, scenery: str = "") -> _Mujoco:
     return _Mujoco(model, (begin.q + offset)[:, order_q], "qfrc_applied", begin.tau[:, order_v], to_xsim)
 
 
-def _mujoco_file(begin: Start, mechanism: dict) -> _Mujoco:
+def _mujoco_file(begin: Start, mechanism: dict, rows: bool) -> _Mujoco:
     """An MJCF file, whose coordinates are xsim's, with everything that xsim leaves out in this run switched off."""
     import mujoco
 
@@ -274,23 +296,27 @@ def _mujoco_file(begin: Start, mechanism: dict) -> _Mujoco:
     integrator, eulerdamp = mechanism["integrator"]
     bits, option = mujoco.mjtDisableBit, model.opt
     option.integrator = getattr(mujoco.mjtIntegrator, f"mjINT_{integrator.upper()}")
-    option.disableflags |= bits.mjDSBL_CONSTRAINT | bits.mjDSBL_CONTACT
     option.disableflags &= ~int(bits.mjDSBL_EULERDAMP)
     option.disableflags |= 0 if eulerdamp == "enable" else bits.mjDSBL_EULERDAMP
-    # The flags alone are not enough: MJX prepares contacts and refuses a solver all the same, and brax reads no flags.
-    option.solver = mujoco.mjtSolver.mjSOL_NEWTON
-    model.geom_contype[:] = model.geom_conaffinity[:] = 0
-    model.jnt_limited[:], model.dof_frictionloss[:] = 0, 0
+    option.solver = mujoco.mjtSolver.mjSOL_NEWTON  # MJX refuses PGS
+    if not rows:
+        # The flags alone are not enough: MJX prepares contacts all the same, and brax reads no flags.
+        option.disableflags |= bits.mjDSBL_CONSTRAINT | bits.mjDSBL_CONTACT
+        model.geom_contype[:] = model.geom_conaffinity[:] = 0
+        model.jnt_limited[:], model.dof_frictionloss[:] = 0, 0
     return _Mujoco(model, begin.q, {"ctrl": "ctrl", "tau": "qfrc_applied"}[begin.kind], begin.push, np.asarray)
 
 
-def _mjx(job: dict) -> Engine:
+def _mjx(job: dict, iterations: tuple[int, int] | None = None) -> Engine:
+    """iterations: of the solver and of its line search, None for the model's."""
     begin = read_start(job)
     import jax
     import jax.numpy as jnp
     from mujoco import mjx
 
-    peer = _mujoco_model(begin)
+    peer = _mujoco_model(begin, job["rows"])
+    if iterations is not None:
+        peer.model.opt.iterations, peer.model.opt.ls_iterations = iterations
     system = mjx.put_model(peer.model)
     blank = mjx.make_data(system)
 
@@ -298,7 +324,9 @@ def _mjx(job: dict) -> Engine:
         data = blank.replace(qpos=q)
         return jax.lax.scan(lambda d, push: (mjx.step(system, d.replace(**{peer.field: push})), None), data, pushes)[0].qpos
 
-    about = _about("mujoco", "mujoco-mjx")
+    option = peer.model.opt
+    note = f"at most {option.iterations} iterations, {option.ls_iterations} of the line search in each"
+    about = _about("mujoco", "mujoco-mjx", note=note)
     q, push = (jnp.asarray(x, blank.qpos.dtype) for x in (peer.q, peer.push))
     return _jax_engine(job, about, jax.vmap(one, in_axes=(0, 1)), (q,), push, peer.to_xsim)
 
@@ -306,7 +334,7 @@ def _mjx(job: dict) -> Engine:
 def _brax(job: dict) -> Engine:
     begin = read_start(job)
     # brax cannot read a model without geoms: this one is fixed to the world and touches nothing.
-    peer = _mujoco_model(begin, '<geom size="0.01" contype="0" conaffinity="0"/>')
+    peer = _mujoco_model(begin, job["rows"], '<geom size="0.01" contype="0" conaffinity="0"/>')
     import brax.actuator
     import jax
     import jax.numpy as jnp
@@ -357,7 +385,7 @@ def _mujoco(job: dict) -> Engine:
     import mujoco
     from mujoco import rollout
 
-    peer = _mujoco_model(begin)
+    peer = _mujoco_model(begin, job["rows"])
     threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     datas = [mujoco.MjData(peer.model) for _ in range(threads)]
     whole = mujoco.mjtState.mjSTATE_FULLPHYSICS
@@ -499,7 +527,8 @@ def _turned(q: np.ndarray, turn: np.ndarray) -> np.ndarray:
 
 
 ENGINES: dict[str, Callable[[dict], Engine]] = {
-    "xsim": _xsim, "ring": _ring, "mjx": _mjx, "brax": _brax, "mujoco": _mujoco, "pinocchio": _pinocchio,
+    "xsim": _xsim, "ring": _ring, "mjx": _mjx, "mjx-1": functools.partial(_mjx, iterations=(1, 4)), "brax": _brax, "mujoco": _mujoco,
+    "pinocchio": _pinocchio,
 }  # fmt: skip
 
 
