@@ -122,7 +122,7 @@ def test_redundant_rows_and_the_order_of_frames_change_nothing(x64):
     found = []
     for joint in ("revolute", "ball"):
         model = xsim.build(parse_text(bar((0.8, 0.3, 0.7, 0.5), 0.5, joint), "sdf"))
-        found.append(by_numpy(lambda s, m=model: xsim.rollout(m, s, steps=100)[0])(turning(model)))
+        found.append(by_numpy(lambda s, m=model: xsim.rollout(m, s, steps=200)[0])(turning(model)))
     np.testing.assert_allclose(found[1].q, found[0].q, atol=1e-10)
     np.testing.assert_allclose(found[1].v, found[0].v, atol=1e-8)
 
@@ -197,8 +197,8 @@ def test_a_free_body_held_by_a_joint_moves_as_one_on_that_joint(kind, x64):
         found = xsim.forward(held, state)
     np.testing.assert_allclose(found.lin_acc, data.lin_acc, atol=1e-9)
     np.testing.assert_allclose(found.ang_acc, data.ang_acc, atol=1e-9)
-    if kind != "hinge":
-        return  # the motion of one is enough
+    if kind not in ("hinge", "slide2"):
+        return  # the motion of two is enough
     ends = [xsim.rollout(xsim.with_integrator(m, "rk4"), s, steps=300)[0] for m, s in ((held, state), (tree, start))]
     poses = [xsim.kinematics(m, s.q) for m, s in zip((held, tree), ends, strict=True)]
     np.testing.assert_allclose(poses[0][0], poses[1][0], atol=1e-8)
@@ -210,13 +210,13 @@ def test_points_on_lines_and_planes(x64):
     turn = np.array([np.cos(np.pi / 3), 0, np.sin(np.pi / 3), 0])  # z to 30 degrees below x
     down = np.array([np.cos(np.pi / 6), 0, -0.5])
     model = free_body(tie("point_on_line", quat=turn))
-    run = lambda m, s: by_numpy(lambda s: xsim.rollout(m, s, steps=100)[0])(s)  # noqa: E731
+    run = lambda m, s: by_numpy(lambda s: xsim.rollout(m, s, steps=500)[0])(s)  # noqa: E731
     final = run(model, xsim.init(model))
-    np.testing.assert_allclose(final.v[:3], 9.81 * 0.1 * 0.5 * down, atol=1e-9)
+    np.testing.assert_allclose(final.v[:3], 9.81 * 0.5 * 0.5 * down, atol=1e-9)
     turn = np.array([np.cos(np.pi / 12), 0, np.sin(np.pi / 12), 0])  # z to the normal of that slope
     model = free_body(tie("point_on_plane", quat=turn))
     final = run(model, xsim.init(model, v=np.array([0, 1.0, 0, 0, 0, 0])))
-    np.testing.assert_allclose(final.v[:3], 9.81 * 0.1 * 0.5 * down + [0, 1, 0], atol=1e-9)
+    np.testing.assert_allclose(final.v[:3], 9.81 * 0.5 * 0.5 * down + [0, 1, 0], atol=1e-9)
 
 
 def test_what_cannot_close_a_loop_is_refused():

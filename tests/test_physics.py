@@ -123,7 +123,7 @@ def test_energy_is_kept(zoo):
     def drift(dt):
         m = model.replace({"option.dt": dt})
         state = start = xsim.init(m, q, v)
-        for _ in range(round(0.1 / dt)):
+        for _ in range(round(0.2 / dt)):
             state = step(m, state)
         return energy(m, state) - energy(m, start), energy(m, start)
 

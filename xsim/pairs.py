@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .spec import GeomSpec, ModelSpec, PairSpec, Soft, Source, SurfaceSpec
+from .spec import GeomSpec, ModelSpec, PairSpec, Soft, SurfaceSpec
 from .structure import COLLIDING, PairsInfo, Table
 
-__all__ = ["Pairs", "first_touching", "read_pairs"]
+__all__ = ["Pairs", "read_pairs"]
 
 FLAT = ("plane", "hfield")  # never with each other
 _LEAVES = {
@@ -80,16 +80,6 @@ def _hits(spec: ModelSpec, shells: list[_Shell]) -> Iterator[tuple[int, int]]:
         hit &= ~np.isin(low * width + high, excluded)
         for j in np.flatnonzero(hit):
             yield i, own[k + 1 + int(j)]
-
-
-def first_touching(spec: ModelSpec, shape: str) -> Source | None:
-    """Where the first geom of a shape stands that may touch another, None where none may."""
-    shells = _shells(spec)
-    for pair in (*(p.geoms for p in spec.pairs), *_hits(spec, shells)):
-        for k in pair:
-            if shells[k].geom.shape == shape:
-                return shells[k].geom.source
-    return None
 
 
 def read_pairs(spec: ModelSpec) -> Pairs:

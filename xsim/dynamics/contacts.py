@@ -230,9 +230,8 @@ def _touches(system: System, of: Class, numbers: Numbers, shapes) -> tuple[Touch
             b = jax.tree.map(lambda x, n=view.count: jnp.broadcast_to(x, (n, *x.shape)), b._replace(data=None))
             a, b = (jax.tree.map(_flat_first, x) for x in (ground, b))
             kind, data = ("prism", info.shapes[1]), (a.data, assets[1])
-            searched.setdefault((-1, *searched_with(kind, (None, assets[1]))[1:]), []).append(
-                Searched(i, [kind] * (count * view.count), data, a, b)
-            )
+            together = searched_with(kind, (None, assets[1]))
+            searched.setdefault(together, []).append(Searched(i, [kind] * (count * view.count), data, a, b))
             continue
         together = searched_with(info.shapes, assets)
         if together is None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -155,10 +157,14 @@ def fit(x, lanes: tuple[int, ...]):
 
 def halved(x):
     """Sum along the first axis, by halves."""
+    return _by_halves(operator.add, x)
+
+
+def _by_halves(combine, x):
     while len(x) > 1:
         half = len(x) // 2
         rest = x[2 * half :]
-        x = x[:half] + x[half : 2 * half]
+        x = combine(x[:half], x[half : 2 * half])
         x = jnp.concatenate([x, rest]) if len(rest) else x
     return x[0]
 
@@ -166,14 +172,7 @@ def halved(x):
 def every(x, axes: int = 1):
     """Whether all are true along the leading axes, by halves: as for sums, XLA's own reduction is not vectorized on CPU."""
     x = x.reshape(-1, *x.shape[axes:])
-    if not len(x):
-        return jnp.ones(x.shape[1:], bool)
-    while len(x) > 1:
-        half = len(x) // 2
-        rest = x[2 * half :]
-        x = x[:half] & x[half : 2 * half]
-        x = x.at[0].set(x[0] & rest[0]) if len(rest) else x
-    return x[0]
+    return _by_halves(operator.and_, x) if len(x) else jnp.ones(x.shape[1:], bool)
 
 
 def summed(term, n: int, count=None):

@@ -40,10 +40,11 @@ def collide_convex(shapes: Sequence[tuple[str, str]], a: Shape, b: Shape) -> Tou
 
 
 def searched_with(shapes: tuple[str, str], meshes: tuple) -> tuple | None:
-    """Pairs with the same are searched together: those of shapes without vertices, and hulls of about the same size; None: not searched."""
+    """Pairs with the same are searched together: shapes without vertices, prisms, hulls of about the same size; None: not searched."""
     if shapes in ANALYTIC:
         return None
-    return tuple(0 if mesh is None else _magnitude(len(hull(mesh).vertices)) for mesh in meshes)
+    sizes = tuple(0 if mesh is None else _magnitude(len(hull(mesh).vertices)) for mesh in meshes)
+    return ("prism" in shapes, *sizes)
 
 
 def _magnitude(count: int) -> int:
