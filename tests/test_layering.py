@@ -20,7 +20,7 @@ LAYERS = (
     ("spatial",),
     ("joints",),
     ("model",),
-    ("rows", "bodies"),
+    ("rows", "bodies", "flexes"),
     ("devices", "softness"),
     ("build", "dynamics"),
     ("load",),

@@ -12,6 +12,7 @@ import numpy as np
 
 from .bodies import fail, number_tree, unit_quat
 from .devices import read_devices
+from .flexes import read_flexes
 from .model import (
     ROW_LEAVES,
     Actuator,
@@ -23,6 +24,7 @@ from .model import (
     Dof,
     ElementForce,
     Equality,
+    Flex,
     Function,
     Geom,
     Joint,
@@ -67,7 +69,8 @@ def assemble(spec: ModelSpec, *, seed: int = 0) -> Model:
     read = read_constraints(spec, bodies)
     ties, pushes = read.ties, read.pushes
     shapes, devices = _read_shapes(spec), read_devices(spec, tree)
-    softness, pairs = read_softness(spec, tree, devices.infos["tendons"]), read_pairs(spec)
+    flexes, pairs = read_flexes(spec, tree), read_pairs(spec)
+    softness = read_softness(spec, tree, devices.infos["tendons"], flexes)
 
     def leaf(values, *shape):
         return jnp.asarray(np.asarray(values, dtype).reshape(shape))
@@ -105,7 +108,7 @@ def assemble(spec: ModelSpec, *, seed: int = 0) -> Model:
             ("nframe", len(tree.frames)),
             ("nref", len(tree.refs)), ("nspringdamper", len(tree.spring_dampers)),
             ("ngravity", len(tree.weights)), ("ngravcomp", len(tree.gravcomp)), ("nmocap", len(tree.mocaps)),
-            *devices.sizes, *softness.sizes, *pairs.sizes,
+            *devices.sizes, *softness.sizes, *pairs.sizes, *flexes.sizes,
             ("ncoupling", len(read.couplings)),
             ("nconstraint", len(ties)), ("nvalue", sum(len(t.values) for t in ties)),
             ("nfunction", len(read.numbers)), ("nforce", len(pushes)),
@@ -134,6 +137,7 @@ def assemble(spec: ModelSpec, *, seed: int = 0) -> Model:
         pairs=pairs.infos,
         cone=pairs.cone,
         room=None,
+        flexes=tuple(flexes.infos),
         disabled=tuple(option.disabled),
         rules=spec.rules,
     )
@@ -176,6 +180,7 @@ def assemble(spec: ModelSpec, *, seed: int = 0) -> Model:
         **{name: group(cls, devices.numbers[name]) for name, cls in DEVICES.items()},
         **{name: group(cls, softness.numbers[name]) for name, cls in SOFT.items()},
         **{name: group(cls, pairs.numbers[name]) for name, cls in TOUCH.items()},
+        flex=group(Flex, flexes.numbers),
         topology=topology,
     )
 

@@ -260,6 +260,20 @@ class Cone:
 
 
 @_group
+class Flex:
+    """Deformables that act, by point, by edge, and by flex."""
+
+    pos: Any = _leaf("nflexpoint 3", "m", "points in their bodies")
+    length: Any = _leaf("nflexedge", "m", "edges at rest; the shape of elements at rest follows from them", "> 0")
+    edge_stiffness: Any = _leaf("nflexspring", "N/m", "springs along edges", ">= 0")
+    edge_damping: Any = _leaf("nflexspring", "N s/m", "dampers along edges", ">= 0")
+    young: Any = _leaf("nflexelastic", "Pa", "Young's modulus", ">= 0")
+    poisson: Any = _leaf("nflexelastic", "1", "Poisson's ratio, from 0 to below 0.5")
+    damping: Any = _leaf("nflexelastic", "s", "damping of the elasticity, by stiffness (Rayleigh's)", ">= 0")
+    thickness: Any = _leaf("nflexsheet", "m", "of triangles")
+
+
+@_group
 class Actuator:
     """MuJoCo's actuators; the meaning of the ten numbers is that of the kinds of dynamics, gain and bias."""
 
@@ -279,7 +293,7 @@ _GROUPS = {
     "option": Option, "body": Body, "geom": Geom, "joint": Joint, "dof": Dof, "limit": Limit, "coupling": Coupling,
     "constraint": Constraint, "function": Function, "force": ElementForce, "site": Site, "camera": Camera, "light": Light,
     "tendon": Tendon, "actuator": Actuator, "medium": Medium, "soft": Soft, "equality": Equality,
-    "surface": Surface, "pair": Pair, "cone": Cone,
+    "surface": Surface, "pair": Pair, "cone": Cone, "flex": Flex,
 }  # fmt: skip
 ROW_LEAVES = {"dof.friction": "nfriction", **{f"limit.{f.name}": f"n{f.name}" for f in dataclasses.fields(Limit)}}
 
@@ -309,6 +323,7 @@ class Model:
     surface: Surface
     pair: Pair
     cone: Cone
+    flex: Flex
     topology: Topology
 
     nq = property(lambda self: self.topology.size("nq"), doc="Width of q.")

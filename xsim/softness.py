@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from .bodies import Tree, fail
+from .flexes import Flexes
 from .spec import EqualitySpec, ModelSpec, Soft
 from .structure import SoftInfo, TendonInfo
 
@@ -25,7 +26,7 @@ class Softness(NamedTuple):
     sizes: list[tuple[str, int]]
 
 
-def read_softness(spec: ModelSpec, tree: Tree, tendons: tuple[TendonInfo, ...]) -> Softness:
+def read_softness(spec: ModelSpec, tree: Tree, tendons: tuple[TendonInfo, ...], flexes: Flexes) -> Softness:
     """Raises ValueError where the spec is inconsistent."""
     out = Softness([], {group: {leaf: [] for leaf in leaves} for group, leaves in _LEAVES.items()}, [])
     off = spec.option.disabled
@@ -33,7 +34,9 @@ def read_softness(spec: ModelSpec, tree: Tree, tendons: tuple[TendonInfo, ...]) 
         rows = {path: {dof: i for i, (dof, _) in enumerate(found)} for path, found in tree.rowed.items()}
         if "equality" not in off:
             for equality in spec.equalities:
-                if equality.active and equality.kind != "flex":
+                if equality.active and equality.kind == "flex":
+                    _add_edges(out, equality, flexes)
+                elif equality.active:
                     _add_equality(out, equality, tree)
         if "frictionloss" not in off:
             _add_frictions(out, spec, tree, tendons, rows["dof.friction"])
@@ -67,6 +70,13 @@ def _add_equality(out: Softness, spec: EqualitySpec, tree: Tree) -> None:
         pose = None if spec.relpose is None or spec.sites else _row(out, "relpose", spec.relpose)
         scale = _row(out, "torque_scale", spec.torque_scale)
     out.infos.append(SoftInfo(spec.kind, spec.name, tuple(items), _entered(out, spec.soft), row, spec.sites, pose, scale))
+
+
+def _add_edges(out: Softness, spec: EqualitySpec, flexes: Flexes) -> None:
+    """Edges that keep their lengths, where some can change."""
+    place = flexes.place[spec.items[0]]
+    if place is not None and flexes.infos[place].free.value.any():
+        out.infos.append(SoftInfo(spec.kind, spec.name, (place,), _entered(out, spec.soft)))
 
 
 def _coordinate(spec: EqualitySpec, tree: Tree, item: tuple[int, int]) -> int:

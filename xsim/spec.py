@@ -602,13 +602,19 @@ class KeySpec:
 @dataclass(frozen=True)
 class FlexSpec:
     """A deformable: ``elements`` (n, dim + 1) of points, each point ``pos`` (m) in the frame of body ``bodies[i]`` (-1: the world).
-    ``numbers``: elasticity, edge and contact numbers by the file's own names (``young``, ``edge_stiffness``, ...)."""
+    ``numbers``: elasticity, edge and contact numbers by the file's own names (``young``, ``edge_stiffness``, ...).
+
+    ``edges`` (m, 2): pairs of points that elements join; ``lengths`` (m,): theirs where the bodies are drawn, m. ``corners``
+    (n, dim (dim + 1) / 2): the edges of each element, those between its points 01; 12, 20, 01; or 01, 12, 20, 23, 03, 13."""
 
     name: str
     dim: int
     bodies: tuple[int, ...]
     pos: np.ndarray
     elements: np.ndarray
+    edges: np.ndarray = field(default_factory=lambda: np.zeros((0, 2), int))
+    lengths: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    corners: np.ndarray = field(default_factory=lambda: np.zeros((0, 1), int))
     radius: float = 0.005
     numbers: dict = field(default_factory=dict)
     source: Source = Source()

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 __all__ = [
-    "ActuatorInfo", "BodyInfo", "CameraInfo", "ConstraintInfo", "ForceInfo", "FunctionInfo", "GeomInfo", "HfieldInfo", "JointInfo",
-    "KeyInfo", "Link", "MeshInfo", "PairsInfo", "PieceInfo",
+    "ActuatorInfo", "BodyInfo", "CameraInfo", "ConstraintInfo", "FlexInfo", "ForceInfo", "FunctionInfo", "GeomInfo", "HfieldInfo",
+    "JointInfo", "KeyInfo", "Link", "MeshInfo", "PairsInfo", "PieceInfo",
     "SensorInfo", "SiteInfo", "SoftInfo", "SolidInfo", "Table", "TendonInfo", "Topology",
 ]  # fmt: skip
 
@@ -267,8 +267,9 @@ class SoftInfo(NamedTuple):
     """A constraint that is kept softly (MuJoCo's constraint model), see `xsim.dynamics.soft`.
 
     kind and items: the equalities ``"connect"``, ``"weld"`` (two bodies, with ``sites`` two sites), ``"joint"`` (one or two dofs),
-    ``"tendon"`` (one or two tendons); dry friction ``"friction"`` (a dof), ``"tendon_friction"`` (a tendon); limits ``"lower"``,
-    ``"upper"`` (a dof), ``"angle"`` (first dof of a ball), ``"tendon_lower"``, ``"tendon_upper"`` (a tendon).
+    ``"tendon"`` (one or two tendons), ``"flex"`` (a flex, whose edges keep their lengths: one row each); dry friction ``"friction"``
+    (a dof), ``"tendon_friction"`` (a tendon); limits ``"lower"``, ``"upper"`` (a dof), ``"angle"`` (first dof of a ball),
+    ``"tendon_lower"``, ``"tendon_upper"`` (a tendon).
     soft: row of soft.solref, solimp, margin. row: of its own number or numbers (dof.friction, limit.lower, limit.upper, limit.angle,
     tendon.friction, tendon.range, equality.anchor, equality.polynomial). pose: row of equality.relpose, None: as at the start.
     scale: row of equality.torque_scale.
@@ -282,6 +283,24 @@ class SoftInfo(NamedTuple):
     sites: bool = False
     pose: int | None = None
     scale: int | None = None
+
+
+class FlexInfo(NamedTuple):
+    """A deformable that acts, see `xsim.spec.FlexSpec`. bodies: of its points. edges (m, 2): numbers among its points, corners (n, k):
+    among its edges. free (m,): whether an edge is between bodies that move against each other. light (m,): whether it is between two of
+    MuJoCo's simplest bodies, which slide along their own axes with nothing on them. spring: row of flex.edge_stiffness and
+    flex.edge_damping; elastic: of flex.young, poisson, damping; sheet: of flex.thickness; None where it has none."""
+
+    name: str
+    dim: int
+    bodies: tuple[int, ...]
+    edges: Table
+    corners: Table
+    free: Table
+    light: Table
+    spring: int | None
+    elastic: int | None
+    sheet: int | None
 
 
 class PairsInfo(NamedTuple):
@@ -323,7 +342,7 @@ class Topology:
     coordinates that move on schedule. targets: (function, mode) of what is prescribed, mode "position" or "speed". disabled: parts that are
     switched off (`xsim.spec.OptionSpec`). rules: the release of MuJoCo whose rules hold. meshes, hfields: where something meets their
     surfaces, else none. pairs: geoms that may touch. cone: ``"pyramidal"`` or ``"elliptic"``. room: how many contacts of one dimension an
-    environment has room for, None: as `xsim.dynamics.contacts` says.
+    environment has room for, None: as `xsim.dynamics.contacts` says. flexes: deformables of which something acts.
     """
 
     name: str
@@ -360,6 +379,7 @@ class Topology:
     pairs: tuple[PairsInfo, ...] = ()
     cone: str = "pyramidal"
     room: int | None = None
+    flexes: tuple[FlexInfo, ...] = ()
 
     @property
     def joints(self) -> tuple[JointInfo, ...]:

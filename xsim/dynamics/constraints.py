@@ -11,8 +11,9 @@ from ..structure import Topology
 from .cones import Cones
 from .contacts import Found, contact_cones, find_contacts, has_contacts, lanes_of
 from .dense import added
-from .kinematics import frames
-from .soft import Rows, has_rows, soft_rows
+from .flexes import edge_rows, has_kept
+from .kinematics import Frames, frames
+from .soft import Rows, has_rows, joined_rows, soft_rows
 from .system import System
 from .tendons import tendons
 
@@ -86,6 +87,16 @@ class Constraints(NamedTuple):
         return Constraints(rows, tuple(c.fitted(lanes) for c in self.cones), self.crowded)
 
 
+def _rows(system: System, frame: Frames, q, v) -> Rows:
+    """Of a state, with an axis of lanes: equalities, limits, dry friction, edges of flexes."""
+    rows = soft_rows(system, frame, q, v, tendons(system, frame, q))
+    if not has_kept(system.topology):
+        assert rows is not None
+        return rows.lifted()
+    edges = edge_rows(system, frame, v)
+    return edges if rows is None else joined_rows(rows.lifted(), edges)
+
+
 def constraints(system: System, q, v, found: list[Found] | None = None) -> Constraints | None:
     """Of a state; None for a model without. found: its contacts, where they are known already.
 
@@ -94,7 +105,7 @@ def constraints(system: System, q, v, found: list[Found] | None = None) -> Const
     if not has_soft(top):
         return None
     frame = frames(system, q)
-    rows = soft_rows(system, frame, q, v, tendons(system, frame, q)).lifted() if has_rows(top) else None
+    rows = _rows(system, frame, q, v) if has_rows(top) else None
     if not has_contacts(top):
         return Constraints(rows, ())
     found = find_contacts(system, frame) if found is None else found

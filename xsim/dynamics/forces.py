@@ -34,6 +34,7 @@ from ..spatial import (
     vadd,
     vsub,
 )
+from .flexes import flex_energy
 from .functions import Curve, curve, value, weights
 from .holonomic import coordinate_places
 from .kinematics import Frames, gather, point_velocity, velocities
@@ -272,13 +273,13 @@ def _load(law: Law, end: End, local: bool, at_world) -> Force:
 
 
 def element_energy(system: System, frame: Frames, q) -> list:
-    """Energy stored in each spring, torsion spring and bushing, J; what a map takes or gives has no potential and counts as 0."""
+    """Energy stored in each spring, torsion spring and bushing, and in flexes, J; what a map takes or gives has no potential."""
     out = []
     ends = ends_of(system, frame, system.topology.forces, system.force_ends)
     for info, own in zip(system.topology.forces, ends, strict=True):
         if info.kind in ("spring", "torsion", "bushing") and info.map is None:
             out.append(_stored(_law(system, info, q), *own))
-    return out
+    return [*out, *flex_energy(system, frame)]
 
 
 @stage

@@ -9,6 +9,7 @@ from ..spatial import IDENTITY, ZERO3, add, apply_inverse, mul, normalize, quat_
 from ..structure import Topology
 from .contacts import has_contacts
 from .dense import assembled
+from .flexes import edge_jacobian, edge_mobility, has_kept, plan, points
 from .kinematics import Frames, point_velocity
 from .loops import body_link
 from .places import body_end
@@ -59,7 +60,14 @@ def mobility(system: System, frame: Frames, mass, taut: list[Taut]) -> Mobility:
     before = system.tables.before
     lower = {(i, j): x for i, row in enumerate(mass) for j, x in zip((*before[i], i), row, strict=True)}
     full = lower | {(j, i): x for (i, j), x in lower.items()}
-    found = list(_diagonal(assembled(full, (nv, nv), mass), assembled(entries, (first + 6 * len(moving), nv), mass, entries)))
+    last = first + 6 * len(moving)
+    rows, edges = assembled(entries, (last, nv), mass, entries), None
+    if has_kept(top):
+        rows = _with_edges(rows, edge_jacobian(system, frame, points(system, frame), plan(top).kept)[0])
+    numbers = _diagonal(assembled(full, (nv, nv), mass), rows)
+    found = list(numbers[:last])
+    if has_kept(top):
+        edges = edge_mobility(system, numbers[last:] if numbers.ndim > 1 else numbers[last:, None])
     dofs = found[:nv]
     for joint in top.joints:
         width = {"ball": 3, "free": 3}.get(joint.type, 1)
@@ -69,7 +77,16 @@ def mobility(system: System, frame: Frames, mass, taut: list[Taut]) -> Mobility:
     for place, body in enumerate(moving):
         own = found[first + 6 * place :]
         bodies[body] = _mean(own[:3]), _mean(own[3:6])
-    return Mobility(dofs, found[nv:first], bodies, [one.length for one in taut])
+    return Mobility(dofs, found[nv:first], bodies, [one.length for one in taut], edges)
+
+
+def _with_edges(rows, edges):
+    """Rows (n, nv) or (n, nv, lanes), and after them edges (m, nv, lanes or 1)."""
+    if rows.ndim == 2 and edges.shape[-1] == 1:
+        return jnp.concatenate([rows, edges[..., 0]])
+    rows = rows[..., None] if rows.ndim == 2 else rows
+    width = max(rows.shape[-1], edges.shape[-1])
+    return jnp.concatenate([jnp.broadcast_to(x, (*x.shape[:-1], width)) for x in (rows, edges)])
 
 
 def _diagonal(mass, rows):

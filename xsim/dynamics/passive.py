@@ -26,6 +26,7 @@ from ..spatial import (
     total,
     vsub,
 )
+from .flexes import flex_force
 from .kinematics import Frames, gather
 from .medium import medium_force
 from .system import Block, System, split_q
@@ -147,11 +148,12 @@ def _minus(a, b):
 
 
 def passive_force(system: System, frame: Frames, q, v, damping: Quadratic, taut: list[Taut]) -> list:
-    """Springs (see `spring_force`) and dampers of joints and of tendons, weight that is taken back, forces of the medium around."""
+    """Springs (see `spring_force`) and dampers of joints, tendons and flexes, weight that is taken back, forces of the medium around."""
     if "passive" in system.topology.disabled:
         return [0.0] * len(v)
     out = _minus(spring_force(system, frame, q), damping.times(v))
-    for more in (tendon_force(system, taut, v), weight_taken(system, frame, False), medium_force(system, frame, v)):
+    own = tendon_force(system, taut, v), flex_force(system, frame, v)
+    for more in (*own, weight_taken(system, frame, False), medium_force(system, frame, v)):
         out = [add(x, y) for x, y in zip(out, more, strict=True)]
     return out
 

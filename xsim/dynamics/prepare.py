@@ -8,6 +8,7 @@ from ..model import Model
 from ..spatial import add, mul, stage, total
 from .constraints import has_soft
 from .contacts import has_contacts, meeting
+from .flexes import stuff
 from .kinematics import Frames, frames, link_inertias
 from .lanes import Lanes
 from .mobility import mobility, partners
@@ -21,6 +22,8 @@ def prepare(model: Model, lanes: Lanes, mocap=None) -> System:
     """Everything derived from the leaves, as components. Runs once per call of a public function, outside the loop of a rollout."""
     system = _with_slack(components(model, lanes, mocap))
     top = system.topology
+    if top.flexes:
+        system = system._replace(sheets=stuff(system))
     muscles = [i for i, a in enumerate(top.actuators) if "muscle" in (a.gain, a.bias)]
     sprung = any(j.spring_damper is not None for j in top.joints)
     damped = any(a.damp_ratio is not None for a in top.actuators)

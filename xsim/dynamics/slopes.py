@@ -12,6 +12,7 @@ import numpy as np
 
 from ..spatial import add, mul, neg, stage
 from .actuation import controls, force, laws
+from .flexes import edge_slopes
 from .kinematics import Frames, inverse_dynamics
 from .medium import medium_force
 from .passive import Quadratic, quadratic
@@ -28,6 +29,11 @@ def damping_slopes(system: System, frame: Frames, v, act, ctrl, taut: list[Taut]
     else:
         for one, b in zip(taut, system.tendons.damping, strict=True):
             _add_square(system, out, one.row, b)
+        diagonal, pairs = edge_slopes(system, frame)
+        for i, x in enumerate(diagonal):
+            out.diagonal[i] = add(out.diagonal[i], x)
+        for (i, j), x in pairs.items():
+            _add_pair(out, i, j, x)
         if system.medium.density:
             _add_matrix(system, out, _medium_slopes(system, frame, v))
     if system.topology.actuators and "actuation" not in system.topology.disabled:

@@ -378,7 +378,8 @@ def _found(system: System, frame: Frames, q, v, taut: list[Taut]) -> list[tuple[
         own, velocity = velocities(system, frame, v)
         moving = velocity, accelerations(system, frame, q, v, None, own, velocity)
     at = Where(system, frame, q, taut, moving)
-    found = [(info, row) for info, place in zip(top.soft, system.partners, strict=True) for row in KINDS[info.kind](at, info, place)]
+    found = [(info, row) for info, place in zip(top.soft, system.partners, strict=True) if info.kind != "flex"
+             for row in KINDS[info.kind](at, info, place)]
     return sorted(found, key=lambda pair: not _is_single(pair[1]))
 
 
@@ -411,9 +412,18 @@ def _numbers(system: System, found: list[tuple[SoftInfo, Row]], q, v) -> Rows:
     return out._replace(offset=vector([r.drift for r in rows]) + b * out.along(vector(v)) + k * d * held)
 
 
-def soft_rows(system: System, frame: Frames, q, v, taut: list[Taut]) -> Rows:
-    """All rows at a state."""
-    return _numbers(system, _found(system, frame, q, v, taut), q, v)
+def soft_rows(system: System, frame: Frames, q, v, taut: list[Taut]) -> Rows | None:
+    """All rows at a state but those of flexes, None where there are no others."""
+    found = _found(system, frame, q, v, taut)
+    return _numbers(system, found, q, v) if found else None
+
+
+def joined_rows(a: Rows, b: Rows) -> Rows:
+    """Rows with an axis of lanes, those of the second after the first; of the second none with one constant coefficient."""
+    width = max(a.offset.shape[-1], b.offset.shape[-1])
+    wide = [[jnp.broadcast_to(x, (*x.shape[:-1], width)) for x in part[1:]] for part in (a, b)]
+    many, *vectors = (jnp.concatenate(both) for both in zip(*wide, strict=True))
+    return Rows(a.single, many, *vectors)
 
 
 class Kept(NamedTuple):
@@ -426,8 +436,10 @@ class Kept(NamedTuple):
 
 
 def kept(system: System, frame: Frames, q, v, taut: list[Taut], a) -> list[Kept]:
-    """All rows at a state and its acceleration."""
+    """All rows at a state and its acceleration, but those of flexes."""
     found = _found(system, frame, q, v, taut)
+    if not found:
+        return []
     rows = _numbers(system, found, q, v)
     force = rows.force(rows.along(stacked(a, rows.offset[0])) + rows.offset)
     rates = rows.along(stacked(v, rows.offset[0]))

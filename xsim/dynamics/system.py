@@ -9,11 +9,28 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass, fields
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..joints import Numbers, elementary
 from ..jointtypes import JOINT_TYPES
-from ..model import Actuator, Cone, Coupling, ElementForce, Equality, Frozen, Geom, Limit, Medium, Model, Pair, Site, Soft, Surface, Tendon
+from ..model import (
+    Actuator,
+    Cone,
+    Coupling,
+    ElementForce,
+    Equality,
+    Flex,
+    Frozen,
+    Geom,
+    Limit,
+    Medium,
+    Model,
+    Pair,
+    Site,
+    Soft,
+    Surface,
+    Tendon,
+)
 from ..spatial import (
     IDENTITY,
     ZERO3,
@@ -109,6 +126,7 @@ class Mobility(NamedTuple):
     tendons: list
     bodies: dict
     lengths: list
+    edges: object = None  # of flexes' edges that keep their lengths, (edges, lanes or 1)
 
 
 class System(NamedTuple):
@@ -155,11 +173,13 @@ class System(NamedTuple):
     pair: Pair
     cone: Cone
     places: Geom  # arrays of size, pos and quat (geoms, width, lanes or 1), where something may touch
+    flex: Flex  # arrays as of surface
     slack: tuple = ()  # per tendon, the lengths between which its spring is at rest
     acc0: tuple = ()  # per actuator, norm of the joint accelerations that unit force gives at the start
     mobility: Mobility | None = None  # for soft constraints
     partners: tuple = ()  # per soft constraint, where its second body is held: see `prepare`
     meeting: tuple | None = None  # of what may touch: see `contacts.Meeting`
+    sheets: Any = None  # of deformables: see `flexes.Stuff`
 
 
 @stage
@@ -331,6 +351,7 @@ def components(model: Model, lanes: Lanes, mocap=None) -> System:
         _split(model.site, split), _split(model.geom, split), _split(model.tendon, split), _split(model.actuator, split),
         _split(model.medium, split), tuple(own_inertia), _split(model.soft, split), _split(model.equality, split),
         _split(model.surface, lanes.last), _split(model.pair, lanes.last), _split(model.cone, split), _places(model, lanes),
+        _split(model.flex, lanes.last),
     )  # fmt: skip
 
 

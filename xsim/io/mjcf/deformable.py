@@ -54,12 +54,18 @@ def _flex(document: Document, index: Index, e: Element, name: str, places: list[
     owners, pos = _points(index, e)
     if len(pos) < dim + 1:
         raise e.error(f"found {len(pos)} vertices; allowed: at least {dim + 1}, coordinates where they are all on one body", "body")
+    world = np.array([(places[i] @ Pose(IDENTITY_QUAT, p)).pos for i, p in zip(owners, pos, strict=True)])
+    elements = _elements(e, dim, world)
+    edges, corners = _edges(elements)
     return FlexSpec(
         name=name,
         dim=dim,
         bodies=tuple(owners),
         pos=pos,
-        elements=_elements(e, dim, np.array([(places[i] @ Pose(IDENTITY_QUAT, p)).pos for i, p in zip(owners, pos, strict=True)])),
+        elements=elements,
+        edges=edges,
+        lengths=np.linalg.norm(world[edges[:, 1]] - world[edges[:, 0]], axis=1),
+        corners=corners,
         radius=e.number("radius", 0.005, nonnegative=True),
         numbers=_material(e, dim) | _contact(document, e) | _look(index, e, len(pos)),
         source=e.source,
@@ -97,6 +103,18 @@ def _elements(e: Element, dim: int, world: np.ndarray) -> np.ndarray:
             inside_out = np.linalg.det(world[elements[:, 1:]] - world[elements[:, :1]]) > 0
         elements = np.where(inside_out[:, None], elements[:, [0, 2, 1, 3]], elements)
     return elements
+
+
+SIDES = {1: ((0, 1),), 2: ((1, 2), (2, 0), (0, 1)), 3: ((0, 1), (1, 2), (2, 0), (2, 3), (0, 3), (1, 3))}
+"""By dimension of a flex, the edges of an element."""
+
+
+def _edges(elements: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Edges (m, 2) in the order in which elements name them, and those of each element (n, k)."""
+    sides = np.sort(elements[:, np.array(SIDES[elements.shape[1] - 1])], axis=-1)
+    edges, first, corners = np.unique(sides.reshape(-1, 2), axis=0, return_index=True, return_inverse=True)
+    order = first.argsort()
+    return edges[order], order.argsort()[corners.reshape(sides.shape[:2])]
 
 
 def _material(e: Element, dim: int) -> dict[str, Any]:

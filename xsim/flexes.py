@@ -1,0 +1,92 @@
+"""From the flexes of a ModelSpec that act beside contacts to their structure and numbers."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from .bodies import Tree
+from .spec import BodySpec, FlexSpec, ModelSpec
+from .structure import FlexInfo, Table
+
+__all__ = ["Flexes", "read_flexes"]
+
+_SIZES = {"pos": "nflexpoint", "length": "nflexedge", "edge_stiffness": "nflexspring", "young": "nflexelastic", "thickness": "nflexsheet"}
+"""The leaf whose rows give each dimension its length."""
+_LEAVES = ("pos", "length", "edge_stiffness", "edge_damping", "young", "poisson", "damping", "thickness")
+
+
+class Flexes(NamedTuple):
+    """infos: the flexes of which something acts. place: of each flex of the spec its number among them, or None. numbers: rows by leaf.
+    sizes: lengths of the dimensions."""
+
+    infos: list[FlexInfo]
+    place: list[int | None]
+    numbers: dict[str, list]
+    sizes: list[tuple[str, int]]
+
+
+def read_flexes(spec: ModelSpec, tree: Tree) -> Flexes:
+    """A flex acts by springs, dampers and elasticity, or where an equality keeps its edges; one on a single body does not."""
+    out = Flexes([], [], {leaf: [] for leaf in _LEAVES}, [])
+    kept = {e.items[0] for e in spec.equalities if e.kind == "flex" and e.active}
+    simple = _simple(spec, tree) if spec.flexes else np.zeros(0, bool)
+    for i, flex in enumerate(spec.flexes):
+        links = np.array([tree.bodies[body].link if body >= 0 else -1 for body in flex.bodies])
+        sprung, elastic = bool(flex.numbers["edge_stiffness"] or flex.numbers["edge_damping"]), is_elastic(flex, spec.rules)
+        acts = (links != links[0]).any() and (sprung or elastic or i in kept)
+        out.place.append(len(out.infos) if acts else None)
+        if acts:
+            out.infos.append(_entered(out, flex, links, simple[list(flex.bodies)], sprung, elastic))
+    return out._replace(sizes=[(size, len(out.numbers[leaf])) for leaf, size in _SIZES.items()])
+
+
+def is_elastic(flex: FlexSpec, rules: str) -> bool:
+    """Whether a flex has the elasticity of solids; under the rules 4.0 triangles have none (without a word that 3.2 does not know)."""
+    return bool(flex.numbers["young"]) and (flex.dim == 3 or flex.dim == 2 and rules != "4.0")
+
+
+def _entered(out: Flexes, flex: FlexSpec, links: np.ndarray, simple: np.ndarray, sprung: bool, elastic: bool) -> FlexInfo:
+    numbers, own = out.numbers, flex.numbers
+    rows = [
+        len(numbers[leaf]) if there else None
+        for leaf, there in (("edge_stiffness", sprung), ("young", elastic), ("thickness", elastic and flex.dim == 2))
+    ]
+    numbers["pos"] += list(flex.pos)
+    numbers["length"] += flex.lengths.tolist()
+    if sprung:
+        numbers["edge_stiffness"].append(own["edge_stiffness"])
+        numbers["edge_damping"].append(own["edge_damping"])
+    if elastic:
+        numbers["young"].append(own["young"])
+        numbers["poisson"].append(own["poisson"])
+        numbers["damping"].append(own["elastic_damping"])
+        if flex.dim == 2:
+            numbers["thickness"].append(own["thickness"])
+    free, light = links[flex.edges[:, 0]] != links[flex.edges[:, 1]], simple[flex.edges].all(1)
+    return FlexInfo(flex.name, flex.dim, flex.bodies, *map(Table, (flex.edges, flex.corners, free, light)), *rows)
+
+
+def _simple(spec: ModelSpec, tree: Tree) -> np.ndarray:
+    """Which bodies have nothing but slides along their own axes, their mass about those axes at their origin, and none on them; the last
+    is the world."""
+    parents = {body.parent for body in spec.bodies}
+    out = [
+        i not in parents and (body.parent < 0 or tree.bodies[body.parent].link < 0) and _slides(body) and _centred(body)
+        for i, body in enumerate(spec.bodies)
+    ]
+    return np.array([*out, False])
+
+
+def _slides(body: BodySpec) -> bool:
+    assert isinstance(body.joints, tuple)
+    axes = [j.params["axes"][0] for j in body.joints if j.type == "slide"]
+    return 0 < len(axes) == len(body.joints) and all(np.count_nonzero(np.abs(axis) > 1e-12) == 1 for axis in axes)
+
+
+def _centred(body: BodySpec) -> bool:
+    if body.inertial is not None:
+        return not np.any(body.inertial.com) and not np.any(body.inertial.inertia[3:])
+    heavy = [g for g in body.geoms if not g.massless and (g.mass or g.density)]
+    return all(not np.any(g.pos) and not np.any(g.quat[1:]) for g in heavy)
