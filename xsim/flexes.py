@@ -31,7 +31,7 @@ def read_flexes(spec: ModelSpec, tree: Tree) -> Flexes:
     """A flex acts by springs, dampers and elasticity, or where an equality keeps its edges; one on a single body does not."""
     out = Flexes([], [], {leaf: [] for leaf in _LEAVES}, [])
     kept = {e.items[0] for e in spec.equalities if e.kind == "flex" and e.active}
-    simple = _simple(spec, tree) if spec.flexes else np.zeros(0, bool)
+    simple = _simple(spec, tree) if spec.flexes else np.zeros(0, int)
     for i, flex in enumerate(spec.flexes):
         links = np.array([tree.bodies[body].link if body >= 0 else -1 for body in flex.bodies])
         sprung, elastic = bool(flex.numbers["edge_stiffness"] or flex.numbers["edge_damping"]), is_elastic(flex, spec.rules)
@@ -64,25 +64,25 @@ def _entered(out: Flexes, flex: FlexSpec, links: np.ndarray, simple: np.ndarray,
         numbers["damping"].append(own["elastic_damping"])
         if flex.dim == 2:
             numbers["thickness"].append(own["thickness"])
-    free, light = links[flex.edges[:, 0]] != links[flex.edges[:, 1]], simple[flex.edges].all(1)
-    return FlexInfo(flex.name, flex.dim, flex.bodies, *map(Table, (flex.edges, flex.corners, free, light)), *rows)
+    free = links[flex.edges[:, 0]] != links[flex.edges[:, 1]]
+    return FlexInfo(flex.name, flex.dim, flex.bodies, *map(Table, (flex.edges, flex.corners, free)), tuple(simple.tolist()), *rows)
 
 
 def _simple(spec: ModelSpec, tree: Tree) -> np.ndarray:
-    """Which bodies have nothing but slides along their own axes, their mass about those axes at their origin, and none on them; the last
-    is the world."""
+    """Of the bodies and, last, the world, `FlexInfo.simple`: those whose inertia is diagonal to MuJoCo, which has rules for them."""
     parents = {body.parent for body in spec.bodies}
-    out = [
-        i not in parents and (body.parent < 0 or tree.bodies[body.parent].link < 0) and _slides(body) and _centred(body)
-        for i, body in enumerate(spec.bodies)
-    ]
-    return np.array([*out, False])
+    alone = [i not in parents and (b.parent < 0 or tree.bodies[b.parent].link < 0) and _centred(b) for i, b in enumerate(spec.bodies)]
+    return np.array([*(_moves(body) if own else 0 for own, body in zip(alone, spec.bodies, strict=True)), 0])
 
 
-def _slides(body: BodySpec) -> bool:
+def _moves(body: BodySpec) -> int:
+    """1 for a free body, 2 for one that slides along its own axes, else 0."""
     assert isinstance(body.joints, tuple)
-    axes = [j.params["axes"][0] for j in body.joints if j.type == "slide"]
-    return 0 < len(axes) == len(body.joints) and all(np.count_nonzero(np.abs(axis) > 1e-12) == 1 for axis in axes)
+    kinds = [j.type for j in body.joints]
+    if kinds == ["free"]:
+        return 1
+    slides = bool(kinds) and all(kind == "slide" for kind in kinds)
+    return 2 if slides and all(np.count_nonzero(np.abs(j.params["axes"][0]) > 1e-12) == 1 for j in body.joints) else 0
 
 
 def _centred(body: BodySpec) -> bool:

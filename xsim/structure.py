@@ -287,9 +287,10 @@ class SoftInfo(NamedTuple):
 
 class FlexInfo(NamedTuple):
     """A deformable that acts, see `xsim.spec.FlexSpec`. bodies: of its points. edges (m, 2): numbers among its points, corners (n, k):
-    among its edges. free (m,): whether an edge is between bodies that move against each other. light (m,): whether it is between two of
-    MuJoCo's simplest bodies, which slide along their own axes with nothing on them. spring: row of flex.edge_stiffness and
-    flex.edge_damping; elastic: of flex.young, poisson, damping; sheet: of flex.thickness; None where it has none."""
+    among its edges. free (m,): whether an edge is between bodies that move against each other. simple: of the points' bodies, 2 for one
+    that does nothing but slide along its own axes, 1 for a free one, both with their mass about those axes and nothing on them. spring:
+    row of flex.edge_stiffness and flex.edge_damping; elastic: of flex.young, poisson, damping; sheet: of flex.thickness; None where it
+    has none."""
 
     name: str
     dim: int
@@ -297,7 +298,7 @@ class FlexInfo(NamedTuple):
     edges: Table
     corners: Table
     free: Table
-    light: Table
+    simple: tuple[int, ...]
     spring: int | None
     elastic: int | None
     sheet: int | None

@@ -76,7 +76,7 @@ class Plan(NamedTuple):
     ends (m, 2): points of each edge. springs, spring: edges with springs, and their rows. pulled: sums over what pulls edges, each
     spring, then each corner of the solids; at_point, at_link: sums over the edges' ends (first ones first) and over points.
     kept: edges that keep their lengths; soft: rows of their softness; light: which of them are between simple bodies.
-    sign (m, nv): 1 for a dof that moves the second point only, -1 the first only.
+    sign (m, nv): 1 for a dof that moves the second point only, -1 the first only. simple: bodies that are so.
     """
 
     links: np.ndarray
@@ -93,6 +93,7 @@ class Plan(NamedTuple):
     soft: np.ndarray
     light: np.ndarray
     sign: np.ndarray
+    simple: frozenset[int]
 
 
 @functools.lru_cache(maxsize=64)
@@ -107,13 +108,13 @@ def plan(topology: Topology) -> Plan:
     free = [np.flatnonzero(info.free.value) + first for info, first in zip(infos, edges, strict=False)]
     springs = [(own, info.spring) for own, info in zip(free, infos, strict=True) if info.spring is not None]
     solids = _solids(infos, edges)
-    kept_flexes = [info.items[0] for info in topology.soft if info.kind == "flex"]
-    kept = [(free[info.items[0]], info.soft) for info in topology.soft if info.kind == "flex"]
-    light = np.concatenate([np.zeros(0, bool), *(infos[i].light.value[infos[i].free.value] for i in kept_flexes)])
+    kept, soft = _flat([(free[info.items[0]], info.soft) for info in topology.soft if info.kind == "flex"])
+    simple = np.array([x for info in infos for x in info.simple])
     pulled = np.concatenate([np.zeros(0, int), *(own for own, _ in springs), *(s.corners.T.reshape(-1) for s in solids)])
     return Plan(
         links, carrier, bodies, ends, *_flat(springs), solids, Sums(pulled, len(ends)), Sums(ends.T.reshape(-1), len(bodies)),
-        Sums(carrier, len(links)), *_flat(kept), light, _signs(topology, of_point, ends),
+        Sums(carrier, len(links)), kept, soft, (simple[ends[kept]] == 2).all(1), _signs(topology, of_point, ends),
+        frozenset(np.array(bodies)[simple > 0].tolist()),
     )  # fmt: skip
 
 
@@ -440,16 +441,20 @@ def _softness(gap, rate, solref, solimp, mobility, dt, safe: bool):
     return 1.0 / jnp.maximum(TINY, (1.0 - d) / d * mobility), b * rate + k * d * gap
 
 
-def edge_slopes(system: System, frame: Frames) -> tuple[list, dict]:
-    """J^T d J of the dampers along edges: its diagonal, and what couples a dof with those that move it (row, column)."""
+def edge_slopes(system: System, frame: Frames, whole: bool) -> tuple[list, dict]:
+    """J^T d J of the dampers along edges: its diagonal, and what couples a dof with those that move it (row, column). whole: not without
+    what the sparsity of the mass matrix leaves out. Under the rules 4.0 nothing of flexes is implicit."""
     layout = plan(system.topology) if system.topology.flexes else None
-    if layout is None or not len(layout.springs) or "damper" in system.topology.disabled:
+    if layout is None or not len(layout.springs) or system.topology.rules == "4.0":
         return [], {}
     J, *_ = edge_jacobian(system, frame, points(system, frame), layout.springs)
-    moves = layout.sign[layout.springs] != 0
-    pairs = [(i, j) for i, before in enumerate(system.tables.before) for j in (*before, i) if (moves[:, i] & moves[:, j]).any()]
-    first, second = np.array(pairs).reshape(-1, 2).T
+    moves, body = layout.sign[layout.springs] != 0, [system.topology.links[link].body for link in system.tables.dof_link]
+    pairs = [(i, i) for i in range(len(body)) if moves[:, i].any()]
+    for i, before in enumerate(system.tables.before):
+        if whole or body[i] not in layout.simple:
+            pairs += [(i, j) for j in before if (moves[:, i] & moves[:, j]).any()]
+    first, second = np.array(pairs).T
     found = halved(system.flex.edge_damping[layout.spring][:, None] * J[:, first] * J[:, second])
     lanes = lanes_of(system, frame)
     entries = dict(zip(pairs, list(found if lanes else found[:, 0]), strict=True))
-    return [entries.pop((i, i), 0.0) for i in range(len(frame.subspace))], entries
+    return [entries.pop((i, i), 0.0) for i in range(len(body))], entries

@@ -20,8 +20,9 @@ from .system import System
 from .tendons import Taut, rate
 
 
-def damping_slopes(system: System, frame: Frames, v, act, ctrl, taut: list[Taut], driven: list[Taut]) -> Quadratic:
-    """Minus the symmetric part of d force / d velocity of passive and actuator forces. taut: tendons, driven: what actuators act on."""
+def damping_slopes(system: System, frame: Frames, v, act, ctrl, taut: list[Taut], driven: list[Taut], whole=False) -> Quadratic:
+    """Minus the symmetric part of d force / d velocity of passive and actuator forces. taut: tendons, driven: what actuators act on.
+    whole: see `edge_slopes`."""
     out = quadratic(system, frame, system.damping, "damper")
     out = Quadratic(list(out.diagonal), dict(out.blocks))
     if "passive" in system.topology.disabled:
@@ -29,7 +30,7 @@ def damping_slopes(system: System, frame: Frames, v, act, ctrl, taut: list[Taut]
     else:
         for one, b in zip(taut, system.tendons.damping, strict=True):
             _add_square(system, out, one.row, b)
-        diagonal, pairs = edge_slopes(system, frame)
+        diagonal, pairs = edge_slopes(system, frame, whole)
         for i, x in enumerate(diagonal):
             out.diagonal[i] = add(out.diagonal[i], x)
         for (i, j), x in pairs.items():
@@ -117,7 +118,7 @@ def full_slopes(system: System, frame: Frames, inertia, q, v, act, ctrl, taut: l
     `lone_free`, of the others `damping_slopes`; None: all."""
     dofs = range(len(v)) if dofs is None else dofs
     columns = _columns(lambda x: inverse_dynamics(system, frame, inertia, q, x), v, dofs)
-    out = damping_slopes(system, frame, v, act, ctrl, taut, driven)
+    out = damping_slopes(system, frame, v, act, ctrl, taut, driven, True)
     medium = _medium_slopes(system, frame, v) if system.medium.density and "passive" not in system.topology.disabled else None
     for j, column in columns.items():
         out.diagonal[j] = add(out.diagonal[j], column[j])
