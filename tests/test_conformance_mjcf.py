@@ -33,9 +33,10 @@ CLOSE, ROUGH = 1e-7, 1e-6
 SMALL = 1e-3  # of numbers below, differences count as of this: forces cancel, and the facts have twelve digits
 FRAMES = 1e-6  # frames in a body that differ less are one to the engine
 LARGE = 60  # velocities: above, the facts hold no mass matrices
+SPARSE = 60  # velocities: from here on, releases keep Jacobians as sparse matrices
 HUGE = 400  # velocities: above, an evaluation takes a minute
 LENGTHS = {4: 100, 20: 10}  # steps of the rollouts of models with so many velocities at most; of larger ones one step
-UNCHECKED = 12  # models: see `test_what_is_not_checked`
+UNCHECKED = 8  # models: see `test_what_is_not_checked`
 ENERGY = 1 << 1
 OUTSIDE = ("user", "plugin")  # sensors whose numbers come from programs of the user
 CONSTANT = ("body.*", "geom.*", "joint.*", "site.*", "camera.*", "light.*")
@@ -149,6 +150,8 @@ MASSES = {"mass matrix", "bias", "passive", "acceleration", "energy", "geom", "s
 def bugs(path: Path, model: xsim.ModelSpec, rules: str) -> set[str]:
     """Quantities that the release gets wrong, or leaves to chance, for elements that the model has (notes of the format)."""
     found: set[str] = set()
+    if any(flex.dim > 1 and flex.numbers["young"] for flex in model.flexes):
+        found.add("energy")  # both leave out what elasticity stores
     if rules != "3.2":
         return found
     geoms = [g for b in model.bodies for g in b.geoms]
@@ -170,9 +173,25 @@ def bugs(path: Path, model: xsim.ModelSpec, rules: str) -> set[str]:
         found.add("torque")  # sensors of torque take a weld's multipliers of orientation for torques
     if sum(g.shape == "box" for g in geoms) > 1:
         found |= {"distance", "normal", "fromto"}  # of boxes that are apart: up to half of the true distance, which 4.0 has
+    slides = {len(model.bodies[b].joints) for flex in model.flexes for b in flex.bodies if b >= 0}
+    if len(slides) > 1 and len(model.flexes) > 1 and facts(path, rules)["size"]["nv"] >= SPARSE:
+        found |= {"passive", "acceleration", "steps"}  # rows of edges are mixed up between flexes, but not with jacobian="dense"
     if has(path, ".//replicate") and any(a.transmission == "tendon" for a in model.actuators):
         found.add("controls")  # the last copy of an actuator on a replicated tendon is lost
     return found
+
+
+def misled(model: xsim.ModelSpec, rules: str) -> list[int]:
+    """Dofs on which elasticity acts amiss in 3.2: the slides of bodies that do nothing but slide take the components of
+    the force along x, y, z of the world in this order, whatever their axes."""
+    out, first = [], 0
+    points = {b for flex in model.flexes if flex.dim > 1 and flex.numbers["young"] for b in flex.bodies} if rules == "3.2" else set()
+    for i, body in enumerate(model.bodies):
+        dofs = range(first, first + sum({"free": 6, "ball": 3}.get(j.type, 1) for j in body.joints))
+        first = dofs.stop
+        if i in points and {j.type for j in body.joints} == {"slide"} and len(dofs) < 3:
+            out += dofs
+    return out
 
 
 def _cubic(model: xsim.ModelSpec, geom) -> bool:
@@ -206,10 +225,10 @@ def unread(path: Path) -> bool:
 
 
 def test_what_is_not_checked():
-    """Models that need a plugin, forces of flexes, or a minute each: their number can only shrink."""
+    """Models that need a plugin or a minute each: their number can only shrink."""
     plugins = [path for path in models() if unread(path)]
     assert len(plugins) <= 6, plugins
-    others = [path for path in models() if path not in plugins and (spec(path, "3.2").flexes or facts(path, "3.2")["size"]["nv"] > HUGE)]
+    others = [path for path in models() if path not in plugins and facts(path, "3.2")["size"]["nv"] > HUGE]
     assert len(plugins) + len(others) <= UNCHECKED, others
     assert len(models()) - UNCHECKED <= len({path for path, _ in CHECKED})
 
@@ -241,7 +260,7 @@ class Case(NamedTuple):
 @pytest.mark.parametrize(("path", "rules"), [_case(*c) for c in CHECKED], ids=lambda x: str(x).removesuffix(".xml"))
 def test_model(path, rules, x64):
     """Both states of the facts, and where they go as far as nothing can touch."""
-    if unread(path) or spec(path, rules).flexes:
+    if unread(path):
         return  # counted above
     source = spec(path, rules)
     model, both, wrong, exact = xsim.build(source), states(facts(path, rules)), bugs(path, source, rules), precision(path, source, rules)
@@ -279,20 +298,21 @@ def _evaluate(model: xsim.Model, kinds: list[str], given, state: xsim.State, ctr
 def _check_states(case: Case, state: xsim.State, ctrl):
     model, near, wrong = case.model, case.near, case.wrong
     kinds = [kind for kind, (key, _) in PLACED.items() if key in case.both[0]]
-    given = _given(case)
+    given, right = _given(case), np.delete(np.arange(model.nv), misled(case.source, case.source.rules))
     data, places, mass, energy = traced(partial(_evaluate, model, kinds), given, state, ctrl)(given, state, ctrl)
     for i, s in enumerate(case.both):
         if mass is not None and "mass matrix" not in wrong:
             near("mass matrix", mass[i], s["M"])
         for name in ("bias", "passive", "actuator", "actuator_length", "actuator_force"):
             if name not in wrong:
-                near(name, getattr(data, name)[i], s[name])
+                of = right if name == "passive" else slice(None)
+                near(name, getattr(data, name)[i][of], np.array(s[name])[of])
         if "acceleration" not in wrong and case.whole(s):
             wanted = np.array(s.get("qacc_converged", s["qacc"]))
             left = np.abs(wanted - s["qacc"]).max(initial=0.0) / np.abs(wanted).max(initial=1.0)  # by the engine's solver
-            near("acceleration", data.a[i], wanted, max(case.exact, max(ROUGH, 2 * left) if touching(s) else 0.0))
+            near("acceleration", data.a[i][right], wanted[right], max(case.exact, max(ROUGH, 2 * left) if touching(s) else 0.0))
         elif "acceleration" not in wrong and not ("soft" in model.topology.rows and model.topology.soft):
-            near("acceleration", data.a[i], s["qacc_smooth"])
+            near("acceleration", data.a[i][right], np.array(s["qacc_smooth"])[right])
         if "act_dot" in s:
             near("activation rates", data.act_rate[i], s["act_dot"])
         if "xpos" in s and model.topology.bodies:
@@ -380,6 +400,10 @@ def _check_contacts(source: xsim.ModelSpec, model: xsim.Model, both: list[dict],
     out: list[Contacts | None] = []
     found = True
     for s, mine in zip(both, own, strict=True):
+        if source.flexes and (s["ncon"] and "contacts" not in s or any(-1 in c["geom"] for c in s["contacts"])):
+            out.append(None)  # contacts of flexes are not simulated
+            found = False
+            continue
         if "contacts" not in s:
             assert mine is not None and mine.count > 0
             out.append(None)

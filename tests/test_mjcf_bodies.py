@@ -124,8 +124,6 @@ def test_bodies_of_the_corpus(release, rules):
     """Counts, names, tree, start, masses, inertias and places of every file that needs no plugin are those of the release."""
     models, wrong = 0, []
     for path, facts in _facts(release):
-        if release == "4.0.0" and path.stem == "flexcomp_types":  # keeps the middle of full shapes as bodies
-            continue
         try:
             spec = parse(path, rules=rules)
         except ParseError as error:

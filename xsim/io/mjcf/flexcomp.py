@@ -41,8 +41,8 @@ def flexcomp(document: Document, e: Element) -> tuple[list[Node], dict[str, list
     made, dim, counts = _shape(document, e, kind)
     points = _placed(e, kind, made.points)
     pinned = _pinned(e, kind, dim, counts, len(points))
-    if kind in SHELLS:
-        pinned[0] = True
+    if kind in SHELLS and document.rules == "3.2":
+        pinned[0] = True  # the middle of a full shape
     if flag(e, "rigid", False):
         pinned[:] = True
     parent, frame = _parent(e, bool(pinned.any()))

@@ -31,21 +31,15 @@ def _flexes(spec: ModelSpec) -> Iterator[Source]:
             yield flex.source
 
 
-def _elastic(spec: ModelSpec) -> Iterator[Source]:
-    for flex in spec.flexes:
-        if flex.numbers["young"] or flex.numbers["edge_stiffness"] or flex.numbers["edge_damping"]:
-            yield flex.source
-
-
-def _flex_edges(spec: ModelSpec) -> Iterator[Source]:
-    return (e.source for e in spec.equalities if e.active and e.kind == "flex")
+def _rods(spec: ModelSpec) -> Iterator[Source]:
+    """Lines that 4.0 bends and twists."""
+    return (flex.source for flex in spec.flexes if flex.dim == 1 and flex.numbers["young"] and spec.rules == "4.0")
 
 
 # What there is (and the verb), the flags without which nothing of it acts, and where it stands.
 _KINDS: list[tuple[str, tuple[str, ...], Callable[[ModelSpec], Iterator[Source]]]] = [
     ("contacts of flexes are", ("constraint", "contact"), _flexes),
-    ("equalities of flexes are", ("constraint", "equality"), _flex_edges),
-    ("elasticity and edges of flexes are", ("passive",), _elastic),
+    ("bending and twist of flexes made of lines (rules 4.0) are", ("passive",), _rods),
     ("noslip iterations are", ("constraint",), lambda spec: iter([spec.source] * bool(spec.option.solver["noslip_iterations"]))),
     ("inverse dynamics in discrete time (invdiscrete) is", (), lambda spec: iter([spec.source] * spec.option.solver["invdiscrete"])),
 ]
