@@ -189,8 +189,9 @@ def misled(model: xsim.ModelSpec, rules: str) -> list[int]:
     for i, body in enumerate(model.bodies):
         dofs = range(first, first + sum({"free": 6, "ball": 3}.get(j.type, 1) for j in body.joints))
         first = dofs.stop
-        if i in points and {j.type for j in body.joints} == {"slide"} and len(dofs) < 3:
-            out += dofs
+        axes = [j.params["axes"][0] for j in body.joints if j.type == "slide"]
+        if i in points and 0 < len(axes) == len(dofs) and all(np.isclose(np.abs(axis).max(), 1.0) for axis in axes):
+            out += [dof for dof, axis, e in zip(dofs, axes, np.eye(3), strict=False) if not np.allclose(axis, e)]
     return out
 
 
