@@ -36,6 +36,11 @@ PAIRS = {2: {(1, 2): 0, (0, 2): 1, (0, 1): 2}, 3: {(0, 1): 0, (1, 2): 1, (0, 2):
 # ---- structure ----------------------------------------------------------------------------------------------------------------
 
 
+def _numbers(x) -> np.ndarray:
+    """Numbers of rows. Without a sign they are taken as they are."""
+    return np.asarray(x, np.uint32)
+
+
 class Sums:
     """Sums of the rows of an array that go to the same place, (n, lanes) to (count, lanes).
 
@@ -51,9 +56,9 @@ class Sums:
             own = np.flatnonzero(width == w)
             steps = np.arange(w)[:, None]
             spot = np.minimum(first[own] + steps, max(self.rows - 1, 0))
-            self.tables.append(np.where(steps < degree[own], order[spot] if self.rows else 0, self.rows))
+            self.tables.append(_numbers(np.where(steps < degree[own], order[spot] if self.rows else 0, self.rows)))
             places.append(own)
-        self.back = np.argsort(np.concatenate(places)) if places else np.zeros(0, int)
+        self.back = _numbers(np.argsort(np.concatenate(places)) if places else [])
 
     def __call__(self, x):
         x = jnp.concatenate([x, jnp.zeros((1, *x.shape[1:]), x.dtype)])
@@ -102,9 +107,10 @@ def plan(topology: Topology) -> Plan:
     bodies = tuple(body for info in infos for body in info.bodies)
     of_point = np.array([topology.bodies[b].link if b >= 0 else -1 for b in bodies], int)
     links, carrier = np.unique(of_point, return_inverse=True)
+    carrier = _numbers(carrier)
     points = np.cumsum([0, *(len(info.bodies) for info in infos)])
     edges = np.cumsum([0, *(len(info.edges.value) for info in infos)])
-    ends = np.concatenate([info.edges.value + first for info, first in zip(infos, points, strict=False)])
+    ends = _numbers(np.concatenate([info.edges.value + first for info, first in zip(infos, points, strict=False)]))
     free = [np.flatnonzero(info.free.value) + first for info, first in zip(infos, edges, strict=False)]
     springs = [(own, info.spring) for own, info in zip(free, infos, strict=True) if info.spring is not None]
     solids = _solids(infos, edges)
@@ -120,8 +126,8 @@ def plan(topology: Topology) -> Plan:
 
 def _flat(parts: list) -> tuple[np.ndarray, np.ndarray]:
     """Edges one after another, and of each the number that stands beside its part."""
-    none = np.zeros(0, int)
-    return np.concatenate([none, *(own for own, _ in parts)]), np.concatenate([none, *(np.full(len(own), n) for own, n in parts)])
+    own, numbers = [own for own, _ in parts], [np.full(len(own), n) for own, n in parts]
+    return _numbers(np.concatenate(own) if own else []), _numbers(np.concatenate(numbers) if numbers else [])
 
 
 def _solids(infos: tuple[FlexInfo, ...], edges: np.ndarray) -> tuple[Solids, ...]:
@@ -131,8 +137,8 @@ def _solids(infos: tuple[FlexInfo, ...], edges: np.ndarray) -> tuple[Solids, ...
         if own:
             rows = [np.full(len(info.corners.value), info.elastic) for info, _ in own]
             sheets = [np.full(len(info.corners.value), info.sheet) for info, _ in own] if dim == 2 else None
-            corners = np.concatenate([info.corners.value + first for info, first in own])
-            out.append(Solids(dim, corners, np.concatenate(rows), None if sheets is None else np.concatenate(sheets)))
+            corners = _numbers(np.concatenate([info.corners.value + first for info, first in own]))
+            out.append(Solids(dim, corners, _numbers(np.concatenate(rows)), None if sheets is None else _numbers(np.concatenate(sheets))))
     return tuple(out)
 
 
@@ -404,11 +410,11 @@ def edge_mobility(system: System, exact):
     own = np.flatnonzero(layout.light)
     points = layout.ends[layout.kept[own]]
     used, back = np.unique(points, return_inverse=True)
-    lightness = _lightness(column([system.bodies[layout.bodies[i]].mass for i in used.tolist()]))[back.reshape(points.shape)]
+    lightness = _lightness(column([system.bodies[layout.bodies[i]].mass for i in used.tolist()]))[_numbers(back.reshape(points.shape))]
     both = jnp.concatenate([exact, jnp.broadcast_to(0.5 * (lightness[:, 0] + lightness[:, 1]), (len(own), exact.shape[-1]))])
     place = np.arange(len(exact))
     place[own] = len(exact) + np.arange(len(own))
-    return both[place]
+    return both[_numbers(place)]
 
 
 def _lightness(mass):
@@ -422,6 +428,7 @@ def edge_rows(system: System, frame: Frames, v) -> Rows:
     J, length, ends = edge_jacobian(system, frame, at, layout.kept)
     rate = _rates(_speeds(system, frame, v, at), _along(at.world, ends)[1], ends)
     used, back = np.unique(layout.soft, return_inverse=True)
+    back = _numbers(back)
     solref, solimp = (
         [column([numbers[i][k] for i in used.tolist()])[back] for k in range(n)] for numbers, n in ((soft.solref, 2), (soft.solimp, 5))
     )
@@ -453,7 +460,7 @@ def edge_slopes(system: System, frame: Frames, whole: bool) -> tuple[list, dict]
     for i, before in enumerate(system.tables.before):
         if whole or body[i] not in layout.simple:
             pairs += [(i, j) for j in before if (moves[:, i] & moves[:, j]).any()]
-    first, second = np.array(pairs).T
+    first, second = _numbers(pairs).T
     found = halved(system.flex.edge_damping[layout.spring][:, None] * J[:, first] * J[:, second])
     lanes = lanes_of(system, frame)
     entries = dict(zip(pairs, list(found if lanes else found[:, 0]), strict=True))

@@ -1,0 +1,88 @@
+"""Deformables of MuJoCo: python make_flexes.py flexes.json, once in an environment with MuJoCo 3.2 and once in one with 4.0. Each run
+replaces what its version wrote before."""
+
+import json
+import sys
+from pathlib import Path
+
+import mujoco
+import numpy as np
+
+OPTION = """<option timestep="0.002" jacobian="dense" tolerance="1e-14" iterations="500" {}><flag contact="disable" warmstart="disable"/>
+</option>"""
+BODIES = """
+<body name="a" pos="0 0 1"><joint type="hinge" axis="0 1 .3"/><joint type="slide" axis="1 .2 0"/><geom size=".05" mass="1"/>
+  <body name="b" pos=".3 0 0" quat="1 .2 .1 0"><joint type="ball"/><geom size=".05 .03 .1" type="box" mass=".5" pos=".02 .01 0"/>
+    <body name="w" pos=".1 .1 0"/></body></body>
+<body name="c" pos="0 .4 1.2"><freejoint/><geom type="box" size=".05 .1 .02" mass=".7"/></body>
+<body name="s" pos=".3 .4 1"><joint type="slide" axis="1 0 0"/><joint type="slide" axis="0 1 0"/><joint type="slide" axis="0 0 1"/>
+  <geom size=".05" mass=".2"/></body>"""
+POINTS = 'body="a b w c s world c" vertex="0 0 0 .1 0 0 0 .05 .1 0 0 .1 0 0 0 .2 .3 .9 .1 .2 .05"'
+ELEMENTS = {1: "0 1 1 2 2 3 3 4 4 5 5 6 6 3", 2: "0 1 2 1 2 3 2 3 4 3 4 5 4 5 6 3 6 5", 3: "0 1 2 3 1 2 3 4 2 3 4 5 3 4 5 6"}
+EQUALITY = '<flex flex="f" solref=".03 .9" solimp=".8 .95 .01 .4 3"/>'
+SPRINGS = '<edge stiffness="30" damping="2"/>'
+
+
+def on_bodies(dim: int, inside: str = "", equality: str = "", option: str = "") -> str:
+    """A flex on bodies of many kinds: several points on one, some on bodies that are fixed to each other, one in the world."""
+    flex = f'<flex name="f" dim="{dim}" {POINTS} element="{ELEMENTS[dim]}" radius=".001">{inside}</flex>'
+    return (
+        f"<mujoco>{OPTION.format(option)}<worldbody>{BODIES}</worldbody><deformable>{flex}</deformable>"
+        f"<equality>{equality}</equality></mujoco>"
+    )
+
+
+def comp(attributes: str, inside: str) -> str:
+    made = f'<flexcomp name="f" spacing=".125 .125 .125" radius=".01" mass=".2" {attributes}>{inside}</flexcomp>'
+    return f'<mujoco>{OPTION.format("")}<worldbody><body name="p" pos="0 0 1">{made}</body></worldbody></mujoco>'
+
+
+def elasticity(young: float, **more: float) -> str:
+    return f'<elasticity young="{young}" {" ".join(f"{k}={chr(34)}{x}{chr(34)}" for k, x in more.items())}/>'
+
+
+SOFT = elasticity(200, poisson=0.3, damping=0.02)
+MODELS = {
+    "edges of triangles keep their lengths": on_bodies(2, "", EQUALITY),
+    "lines keep their lengths": on_bodies(1, "", '<flex flex="f"/>'),
+    "springs": on_bodies(1, SPRINGS),
+    "dampers of triangles": on_bodies(2, '<edge damping="2"/>'),
+    "dampers of tetrahedra": on_bodies(3, '<edge damping="2"/>'),
+    "triangles": on_bodies(2, elasticity(2000, poisson=0.3, damping=0.02, thickness=0.01)),
+    "triangles without thickness": on_bodies(2, elasticity(2, poisson=0.3, damping=0.02)),
+    "tetrahedra": on_bodies(3, elasticity(2000, poisson=0.3, damping=0.02)),
+    "tetrahedra keep their lengths": on_bodies(3, elasticity(500, poisson=0.1, damping=0.01), EQUALITY),
+    "springs, implicitfast": on_bodies(1, SPRINGS, "", 'integrator="implicitfast"'),
+    "springs, implicit": on_bodies(1, SPRINGS, "", 'integrator="implicit"'),
+    "tetrahedra, implicit": on_bodies(3, SOFT, "", 'integrator="implicit"'),
+    "tetrahedra, RK4": on_bodies(3, SOFT, "", 'integrator="RK4"'),
+    "cloth of edges": comp('dim="2" count="3 3 1"', '<edge equality="true" damping=".01"/><pin gridrange="0 0 0 2"/>'),
+    "cloth": comp('dim="2" count="3 3 1"', elasticity(2000, poisson=0.1, damping=0.001, thickness=0.01) + '<pin id="0"/>'),
+    "block": comp('dim="3" count="3 2 2"', elasticity(2000, poisson=0.1, damping=0.001) + '<pin id="0"/>'),
+    "string": comp('dim="1" count="5 1 1"', '<edge stiffness="30" damping=".2"/><pin id="0"/>'),
+}
+
+
+def record(text: str) -> dict:
+    """A random state, forces, rows and acceleration there, and where five steps lead; or why the release refuses the model."""
+    try:
+        m = mujoco.MjModel.from_xml_string(text)
+    except ValueError as error:
+        return {"error": str(error)}
+    rng, d = np.random.default_rng(1), mujoco.MjData(m)
+    mujoco.mj_integratePos(m, d.qpos, rng.normal(size=m.nv) * (0.1 if m.nbody < 8 else 0.02), 1.0)
+    d.qvel = rng.normal(size=m.nv) * 0.4
+    out = {"q": d.qpos.copy(), "v": d.qvel.copy()}
+    mujoco.mj_forward(m, d)
+    out |= {"passive": d.qfrc_passive.copy(), "a": d.qacc.copy(), "lengths": m.flexedge_length0.copy()}
+    out |= {"R": d.efc_R.copy(), "aref": d.efc_aref.copy(), "J": np.reshape(d.efc_J, (d.nefc, m.nv)).copy()}
+    for _ in range(5):
+        mujoco.mj_step(m, d)
+    return {k: x.tolist() for k, x in out.items()} | {"later_q": d.qpos.tolist(), "later_v": d.qvel.tolist()}
+
+
+if __name__ == "__main__":
+    path = Path(sys.argv[1])
+    known = json.loads(path.read_text()) if path.exists() else {}
+    known[".".join(mujoco.__version__.split(".")[:2])] = {name: {"model": text} | record(text) for name, text in MODELS.items()}
+    path.write_text(json.dumps(known, indent=None, separators=(",", ":")))

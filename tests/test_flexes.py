@@ -1,0 +1,212 @@
+"""Deformables: numbers of MuJoCo 3.2.7 and 4.0.0, energy and momentum, derivatives, batches."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from comparing import close
+from test_gradients import check_both_modes
+from traced import by_numpy, traced
+
+import xsim
+from xsim.dynamics.constraints import constraints
+from xsim.dynamics.step import Call
+
+KNOWN = json.loads((Path(__file__).parent / "reference/flexes.json").read_text())
+"""By release and name, recorded by reference/make_flexes.py."""
+DAILY = ("edges of triangles keep their lengths", "springs, implicitfast", "triangles", "tetrahedra")
+LEAVES = tuple(f"flex.{leaf}" for leaf in ("length", "edge_stiffness", "edge_damping", "young", "poisson", "damping", "thickness", "pos"))
+MASS = '<inertial pos="0 0 0" mass=".2" diaginertia=".001 .002 .003"/>'
+SLIDES = "".join(f'<joint type="slide" axis="{axis}"/>' for axis in ("1 0 0", "0 1 0", "0 0 1"))
+
+
+def load(text: str, rules: str = "3.2") -> xsim.Model:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", xsim.UnsupportedWarning)
+        return xsim.loads(text, "mjcf", rules=rules)
+
+
+def scene(flexes: str, more: str = "", option: str = "", gravity: str = "0 0 -9.81") -> str:
+    """Three bodies on slides, one on a hinge, one free."""
+    return f"""<mujoco><option gravity="{gravity}" {option}><flag contact="disable"/></option><worldbody>
+      <body name="a" pos="0 0 0">{SLIDES}{MASS}</body><body name="b" pos=".2 0 0">{SLIDES}{MASS}</body>
+      <body name="c" pos="0 .3 .1">{SLIDES}{MASS}</body>
+      <body name="d" pos=".1 .1 .3"><joint axis="1 .3 0" pos="0 .2 0"/>{MASS}</body><body name="e" pos=".3 .3 .2"><freejoint/>{MASS}</body>
+      </worldbody><deformable>{flexes}</deformable>{more}</mujoco>"""
+
+
+LINES = '<flex name="l" dim="1" body="a d e" element="0 1 1 2"><edge stiffness="30" damping="2"/></flex>'
+SHEET = """<flex name="t" dim="2" body="a b c e" vertex="0 0 0 0 0 .02 .01 0 0 .02 .03 0" element="0 1 2 1 3 2">
+  <elasticity young="900" poisson=".3" damping=".02" thickness=".02"/></flex>"""
+SOLID = '<flex name="s" dim="3" body="a b c d e" element="0 1 2 3 1 2 3 4"><elasticity young="700" poisson=".2" damping=".01"/></flex>'
+KEPT = '<equality><flex flex="t" solref=".03 .9" solimp=".7 .9 .02 .4 3"/></equality>'
+
+
+# ---- the engine -----------------------------------------------------------------------------------------------------------------
+
+
+def _rows(model: xsim.Model, state: xsim.State):
+    """Of soft constraints: J, 1 / R, -aref."""
+    c = Call(model, state.q, state.v)
+    kept = constraints(c.system, c.q, c.v)
+    return None if kept is None else [x[..., 0] for x in (kept.rows.many, kept.rows.stiffness, kept.rows.offset)]
+
+
+def _case(rules: str, name: str):
+    return pytest.param(rules, name, marks=() if name in DAILY else pytest.mark.nightly)
+
+
+@pytest.mark.parametrize(("rules", "name"), [_case(r, n) for r, known in KNOWN.items() for n, k in known.items() if "error" not in k])
+def test_numbers_of_the_engine(rules, name, x64):
+    """Lengths at the start, passive forces, rows, accelerations and five steps."""
+    known = {k: x if k == "model" else np.array(x) for k, x in KNOWN[rules][name].items()}
+    model = load(known["model"], rules)
+    state = xsim.init(model, known["q"], known["v"])
+    data, rows = traced(lambda m, s: (xsim.forward(m, s), _rows(m, s)), model, state)(model, state)
+    if model.topology.flexes:
+        np.testing.assert_allclose(model.flex.length, known["lengths"], rtol=1e-12)
+    else:
+        assert name.startswith(("triangles", "cloth")) and rules == "4.0"
+    close("passive forces", data.passive, known["passive"], 1e-11)
+    close("acceleration", data.a, known["a"], 1e-9)
+    if rows is not None:
+        for what, found, wanted in zip(("J", "1 / R", "aref"), rows, (known["J"], 1 / known["R"], -known["aref"]), strict=True):
+            close(what, found, wanted, 1e-10)
+    step = by_numpy(xsim.step)
+    for _ in range(5):
+        state = step(model, state)
+    close("positions after five steps", state.q, known["later_q"], 1e-10)
+    close("velocities after five steps", state.v, known["later_v"], 1e-9)
+
+
+# ---- meaning --------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_block_that_is_strained_alike_stores_what_its_material_says(x64):
+    """St. Venant and Kirchhoff's: volume times (mu tr E^2 + lambda / 2 (tr E)^2), E = (F^T F - 1) / 2."""
+    comp = '<flexcomp name="f" type="grid" dim="3" count="3 3 3" spacing=".1 .2 .15" radius=".01"><elasticity young="5000" poisson=".3"/>'
+    model = load(f'<mujoco><option gravity="0 0 0"/><worldbody>{comp}</flexcomp></worldbody></mujoco>', "4.0")
+    F = np.array([[1.1, 0.2, 0.0], [-0.1, 0.95, 0.1], [0.05, 0.0, 1.2]])
+    at = np.asarray(model.body.pos)
+    q = (at @ (F - np.eye(3)).T).reshape(-1)
+    E, mu, lam = 0.5 * (F.T @ F - np.eye(3)), 5000 / 2.6, 5000 * 0.3 / (1.3 * 0.4)
+    energy = by_numpy(lambda m, q: xsim.energy(m, q, 0 * q)[1])
+    assert abs(energy(model, np.zeros_like(q))) < 1e-12
+    np.testing.assert_allclose(energy(model, q), 0.2 * 0.4 * 0.3 * (mu * (E * E).sum() + lam / 2 * np.trace(E) ** 2), rtol=1e-12)
+    turned, _ = np.linalg.qr(F)
+    assert abs(energy(model, (at @ (turned * np.sign(np.linalg.det(turned)) - np.eye(3)).T).reshape(-1))) < 1e-10
+
+
+def test_forces_do_the_work_that_is_stored_and_dampers_take_some(x64):
+    """Passive forces are minus the gradient of the energy at rest; moving, dampers take power away; forces on all points add up to none."""
+    model = load(scene(LINES + SHEET + SOLID, gravity="0 0 0"))
+    rng = np.random.default_rng(3)
+    q, v = np.asarray(model.topology.initial[0]) + 0.1 * rng.normal(size=model.nq), rng.normal(size=model.nv)
+    q[10:17] = *q[10:13], *(q[13:] / np.linalg.norm(q[13:]))
+
+    def numbers(m, q, v, dv):
+        moved = xsim.integrate(m, q, dv)
+        return xsim.energy(m, moved, 0 * dv)[1]
+
+    slope = by_numpy(jax.grad(numbers, 3))(model, q, v, 0 * v)
+    passive = by_numpy(xsim.passive)
+    still = passive(model, q, 0 * v)
+    close("force", still, -slope, 1e-11)
+    assert (passive(model, q, v) - still) @ v < 0
+    kept = passive(load(scene(LINES + SHEET + SOLID, option='integrator="Euler"').replace('contact="disable"', 'passive="disable"')), q, v)
+    assert not np.any(kept)
+
+
+def test_flexes_in_one_model_are_those_of_models_of_their_own(x64):
+    rng = np.random.default_rng(4)
+    parts = [load(scene(one)) for one in (LINES, SHEET, SOLID)]
+    model = load(scene(LINES + SHEET + SOLID))
+    q, v = np.asarray(model.topology.initial[0]) + 0.05 * rng.normal(size=model.nq), rng.normal(size=model.nv)
+    wanted = sum(np.asarray(traced(xsim.passive, one, q, v)(one, q, v)) for one in parts)
+    close("passive forces", traced(xsim.passive, model, q, v)(model, q, v), wanted, 1e-13)
+
+
+def test_flexes_that_do_nothing_are_no_part_of_the_model():
+    """Rigid ones, those with contacts only, triangles under the rules of 4.0, equalities that are off."""
+    rigid = '<flex name="r" dim="2" body="world" vertex="0 0 0 1 0 0 0 1 0" element="0 1 2"><elasticity young="3"/></flex>'
+    bare = '<flex name="t" dim="2" body="a b c" element="0 1 2"/>'
+    off = KEPT.replace('flex="t"', 'flex="t" active="false"')
+    for text, rules in ((scene(rigid), "3.2"), (scene(bare), "3.2"), (scene(SHEET), "4.0"), (scene(bare, off), "3.2")):
+        model = load(text, rules)
+        assert not model.topology.flexes and all(model.get(path).size == 0 for path in LEAVES)
+    model = load(scene(bare, KEPT))
+    assert [x.kind for x in model.topology.soft] == ["flex"] and model.flex.young.size == 0
+
+
+def test_lines_with_a_modulus_are_said_under_the_rules_of_4_0():
+    line = '<flex dim="1" body="a b c" element="0 1 1 2"><elasticity young="3"/></flex>'
+    with pytest.warns(xsim.UnsupportedWarning, match="bending and twist of flexes made of lines"):
+        xsim.parse_text(scene(line), "mjcf", rules="4.0")
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        xsim.parse_text(scene(line), "mjcf")
+    assert not any("bending" in str(one.message) for one in said)
+
+
+# ---- derivatives and batches ------------------------------------------------------------------------------------------------------
+
+
+def _points(model: xsim.Model, count: int) -> dict[str, np.ndarray]:
+    """Random states and numbers; in the last environment points are at one place, at rest."""
+    rng = np.random.default_rng(6)
+    q = np.asarray(model.topology.initial[0]) + 0.05 * rng.normal(size=(count, model.nq))
+    v = rng.normal(size=(count, model.nv))
+    point = {path: np.asarray(model.get(path)) * rng.uniform(0.9, 1.1, (count, *model.shape(path))) for path in LEAVES}
+    for path in ("soft.solref", "soft.solimp", "body.mass"):
+        point[path] = np.broadcast_to(np.asarray(model.get(path)), (count, *model.shape(path))).copy()
+    q[-1, :3] += np.array([0.2, 0.0, 0.02]) - q[-1, :3]
+    q[-1, 3:6], v[-1] = 0.0, 0.0
+    return point | {"q": q, "v": v}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("rules", "integrator"), [("3.2", "Euler"), pytest.param("3.2", "implicitfast", marks=pytest.mark.nightly),
+                                                   pytest.param("4.0", "Euler", marks=pytest.mark.nightly)])  # fmt: skip
+def test_derivatives(rules, integrator, x64):
+    """Of a step with respect to the state and every number of flexes."""
+    model = load(scene(LINES + SHEET + SOLID, KEPT, f'integrator="{integrator}"'), rules)
+    weights = np.random.default_rng(5).normal(size=model.nv)
+
+    def loss(point):
+        m = model.replace({path: x for path, x in point.items() if path not in ("q", "v")})
+        return xsim.step(m, xsim.init(m, point["q"], point["v"])).v @ weights
+
+    reach = {"default": 1e-4, "flex.young": 1e-1, "flex.edge_stiffness": 1e-3, "flex.edge_damping": 1e-3, "body.mass": 5e-5,
+             "flex.length": 2e-5, "flex.thickness": 1e-4, "soft.solimp": 5e-5}  # fmt: skip
+    reverse = check_both_modes(loss, _points(model, 3), 2, reach, 1e-6)
+    for path in LEAVES:
+        assert model.get(path).size == 0 or np.any(reverse[path])
+
+
+def test_environments_with_numbers_of_their_own(x64):
+    """A batch gives what its environments give alone; a leaf that is shared counts for all."""
+    model = load(scene(LINES + SHEET + SOLID, KEPT))
+    point = _points(model, 3)
+    q, v = point.pop("q"), point.pop("v")
+    point = {path: point[path] for path in ("flex.young", "flex.length", "flex.edge_damping", "soft.solref")}
+    acceleration = by_numpy(lambda m, q, v: xsim.forward_dynamics(m, q, v))
+    together = acceleration(model.replace(point), q, v)
+    for i in range(3):
+        close("alone", acceleration(model.replace({k: x[i] for k, x in point.items()}), q[i], v[i]), together[i], 1e-12)
+
+
+@pytest.mark.slow
+def test_a_compiled_step_in_single_precision_is_near():
+    model = load(scene(LINES + SHEET + SOLID, KEPT))
+    point = _points(model, 2)
+    state = xsim.init(model, point["q"], point["v"])
+    found = jax.jit(xsim.step)(model, state)
+    wanted = by_numpy(xsim.step)(model, state)
+    assert found.v.dtype == jnp.float32
+    close("velocities", found.v[0], wanted.v[0], 1e-4)
