@@ -4,6 +4,7 @@ import jax
 
 from . import models, sysid
 from .build import with_integrator, with_room, with_rows
+from .dynamics.batches import use_cores
 from .dynamics.contact_data import ContactData, contacts
 from .dynamics.reactions import Reactions, reactions
 from .dynamics.start import gaps, init, project, state_from_poses
@@ -49,5 +50,5 @@ __all__ = [
     "forward", "forward_dynamics", "gaps", "geom_poses", "init", "integrate", "inverse_dynamics", "jacobian", "jit", "kinematics",
     "light_poses", "load", "loads", "make_env", "mass_matrix", "models", "parse", "parse_text", "passive", "project", "randomize",
     "reactions", "register_joint", "rollout", "sensors", "site_poses", "smooth_acceleration", "state_from_poses", "step", "sysid",
-    "with_integrator", "with_room", "with_rows",
+    "use_cores", "with_integrator", "with_room", "with_rows",
 ]  # fmt: skip

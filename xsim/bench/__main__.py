@@ -14,6 +14,7 @@ import signal
 import sys
 from pathlib import Path
 
+from ..dynamics.batches import available_cores
 from .compare import Column, Settings, compare
 from .peers import ENGINES
 from .report import as_json, curve, table
@@ -36,6 +37,8 @@ def parser() -> argparse.ArgumentParser:
                    help="xsim's friction, limits, couplings and contacts act too, and those of peers that read an MJCF file")  # fmt: skip
     p.add_argument("--integrator", metavar="NAME", help="another integrator than the file's, in all engines")
     p.add_argument("--agree", type=float, metavar="TOLERANCE", help="fail if an engine's final q differs from xsim's by more than this")
+    p.add_argument("--cores", type=_positive, default=available_cores(),
+                   help="engines of JAX divide a batch on CPU among so many cores (default: all, %(default)s)")  # fmt: skip
     p.add_argument("--repeat", type=_positive, default=5, help="timed runs of every program (default: %(default)s)")
     p.add_argument("--vs", type=_peers, default=(), metavar="PEERS", help=f"other engines: {','.join(PEERS)}")
     p.add_argument("--peer-python", default=sys.executable, metavar="PATH", help="interpreter that has the other engines")
@@ -81,7 +84,7 @@ def main(argv: list[str] | None = None) -> int:
         model=args.model, batch=args.batch, steps=args.steps, dtype=args.dtype, gradient=args.gradient, freeze=args.freeze,
         randomize=args.randomize, rows=args.rows, integrator=args.integrator,
         repeat=args.repeat, peers=args.vs, peer_python=args.peer_python, timeout=args.timeout,
-        seed=args.seed,
+        seed=args.seed, cores=args.cores,
     )  # fmt: skip
 
     def say(text: str) -> None:

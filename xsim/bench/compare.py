@@ -39,6 +39,7 @@ class Settings:
     peer_python: str = sys.executable
     timeout: float = 600.0
     seed: int = 0
+    cores: int = 1
 
 
 @dataclass
@@ -76,15 +77,19 @@ main()
 class Process:
     """A worker: a child process that answers commands within a time limit."""
 
-    def __init__(self, python: str, own: bool, dtype: str, timeout: float):
+    def __init__(self, python: str, own: bool, settings: Settings):
         root = Path(__file__).resolve().parents[1]
         code = ["-m", "xsim.bench.worker"] if own else ["-c", _PEER, str(root)]
         paths = [str(root.parent), *filter(None, [os.environ.get("PYTHONPATH")])] if own else []
-        # JAX would otherwise give all memory of a GPU to the first engine.
-        env = {**os.environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false", "JAX_ENABLE_X64": str(int(dtype == "float64"))}
+        env = {
+            **os.environ,
+            "XLA_PYTHON_CLIENT_PREALLOCATE": "false",  # JAX would otherwise give all memory of a GPU to the first engine
+            "JAX_ENABLE_X64": str(int(settings.dtype == "float64")),
+            "JAX_NUM_CPU_DEVICES": str(settings.cores),
+        }
         if own:
             env["PYTHONPATH"] = os.pathsep.join(paths)
-        self.timeout = timeout
+        self.timeout = settings.timeout
         self.stopped = False
         self.errors = tempfile.TemporaryFile("w+")
         # In a session of its own, so that Ctrl-C reaches the parent alone, which then ends the workers.
@@ -199,7 +204,7 @@ def _prepare(settings: Settings, column: Column, processes: dict[str, Process], 
         "folder": folder, "describe": column.name == "xsim",
     }  # fmt: skip
     try:
-        process = Process(sys.executable if own else settings.peer_python, own, settings.dtype, settings.timeout)
+        process = Process(sys.executable if own else settings.peer_python, own, settings)
     except Failed as error:
         column.failed["start"] = str(error)
         return

@@ -98,11 +98,23 @@ def _about(*packages: str, **more) -> dict:
     return {"device": name, "platform": device.platform, "versions": _versions("jax", "jaxlib", *packages), "model": "shared", **more}
 
 
+def _divided(job: dict, final):
+    """final(q, pushes) with its environments divided among the cores of a CPU, where JAX has a device for each."""
+    import jax
+
+    cores = jax.local_devices()
+    if jax.default_backend() != "cpu" or job["batch"] % len(cores):
+        return final
+    spec, mesh = jax.sharding.PartitionSpec, jax.sharding.Mesh(cores, "core")
+    return jax.shard_map(final, mesh=mesh, in_specs=(spec("core"), spec(None, "core")), out_specs=spec("core"), check_vma=False)
+
+
 def _jax_engine(job: dict, about: dict, final, fixed: tuple, push, to_xsim) -> Engine:
     """final(*fixed, pushes) -> q (batch, nq), pushes (steps, batch, n): forces or controls; push (batch, n) is that of every step."""
     import jax
     import jax.numpy as jnp
 
+    about["cores"] = len(jax.local_devices())
     pushes = jnp.broadcast_to(jnp.asarray(push), (job["steps"], *push.shape)) + 0.0
 
     def loss(pushes, *fixed):
@@ -231,7 +243,7 @@ def _ring(job: dict) -> Engine:
         out[:, order_q] = np.asarray(q) * signs
         return out
 
-    return _jax_engine(job, _about("imt-ring"), jax.vmap(one, in_axes=(0, 1)), (q,), tau, to_xsim)
+    return _jax_engine(job, _about("imt-ring"), _divided(job, jax.vmap(one, in_axes=(0, 1))), (q,), tau, to_xsim)
 
 
 def _ring_order(names: list[str], layout):
@@ -328,7 +340,7 @@ def _mjx(job: dict, iterations: tuple[int, int] | None = None) -> Engine:
     note = f"at most {option.iterations} iterations, {option.ls_iterations} of the line search in each"
     about = _about("mujoco", "mujoco-mjx", note=note)
     q, push = (jnp.asarray(x, blank.qpos.dtype) for x in (peer.q, peer.push))
-    return _jax_engine(job, about, jax.vmap(one, in_axes=(0, 1)), (q,), push, peer.to_xsim)
+    return _jax_engine(job, about, _divided(job, jax.vmap(one, in_axes=(0, 1))), (q,), push, peer.to_xsim)
 
 
 def _brax(job: dict) -> Engine:
@@ -359,7 +371,7 @@ def _brax(job: dict) -> Engine:
         return jax.lax.scan(lambda s, push: (pipeline.step(system, s, push), None), state, pushes)[0].q
 
     about = _about("mujoco", "brax", note="generalized pipeline, mass matrix inverted exactly")
-    return _jax_engine(job, about, jax.vmap(one, in_axes=(0, 1)), (q,), push, peer.to_xsim)
+    return _jax_engine(job, about, _divided(job, jax.vmap(one, in_axes=(0, 1))), (q,), push, peer.to_xsim)
 
 
 def _check_brax(begin: Start, model) -> None:

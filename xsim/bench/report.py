@@ -111,7 +111,8 @@ def _heading(settings: Settings, columns: list[Column]) -> str:
 def _notes(column: Column) -> list[str]:
     about = column.about
     text = "; ".join(f"{k} {v}" for k, v in sorted(about.get("versions", {}).items()))
-    lines = [f"{column.name}: {text or 'not started'}" + (f"; model {about['model']}" if "model" in about else "")]
+    cores = f"; divided among {about['cores']} devices" if about.get("cores", 1) > 1 else ""
+    lines = [f"{column.name}: {text or 'not started'}" + (f"; model {about['model']}" if "model" in about else "") + cores]
     if "note" in about:
         lines.append(f"  {about['note']}")
     for what, cost in column.cost.items():

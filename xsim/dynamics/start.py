@@ -13,6 +13,7 @@ import numpy as np
 from ..model import Frozen, Model, State
 from ..spatial import Motion, add, cross, inertia_move, madd, matrix, momentum, mul, quat_conj, quat_log, quat_mul, scale, sub, vsub
 from . import kinematics as kin
+from .batches import divided
 from .holonomic import coordinate_places, has_rows, holonomic_gaps
 from .lanes import batch_shape, spread
 from .projection import closer, tangent
@@ -76,6 +77,7 @@ def init(model: Model, q=None, v=None, ctrl=None, *, key=None) -> State:
         state = state_at(model, q, v, named.time, jnp.asarray(named.act, dtype), mocap)
     if v_given is None and named is None and model.topology.velocities:
         state = state.replace(v=_given_velocity(model, state.q))
+    state = divided(state, batch)
     if not as_drawn or not has_rows(model.topology):
         return state
     consistent = project(model, state, ctrl)

@@ -8,8 +8,7 @@ checkpoint.
 from __future__ import annotations
 
 import functools
-import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +18,7 @@ from ..spatial import cross, one_region, stage, vsub
 from . import kinematics as kin
 from .actuation import activation_rates, effort
 from .actuators import PRESCRIBED, drive, split_controls
+from .batches import Inputs, chunked, common_batch
 from .cameras import cameras, lights
 from .constraints import Constraints, constraints, has_soft
 from .contacts import contact_forces, find_contacts, has_contacts
@@ -445,7 +445,7 @@ def light_poses(model: Model, q):
 def step(model: Model, state: State, ctrl=None, tau=None) -> State:
     """The state one time step later. ctrl: commands (*batch, nu), tau: generalized force (*batch, nv), both held over the step."""
     inputs = _inputs(model, state, ctrl, tau)
-    return _chunked(_steps, model, state, jax.tree.map(lambda x: x[None], inputs), 1, None)[0]
+    return chunked(_steps, model, state, jax.tree.map(lambda x: x[None], inputs), 1, None)[0]
 
 
 @functools.partial(compiled, static_argnames=("steps", "record", "checkpoint"))
@@ -466,20 +466,10 @@ def rollout(model: Model, state: State, ctrls=None, *, taus=None, steps=None, re
             steps = x.shape[0]
     if steps is None:
         raise ValueError("rollout needs ctrls, taus or steps")
-    return _chunked(_steps, model, state, inputs, steps, record, checkpoint)
+    return chunked(_steps, model, state, inputs, steps, record, checkpoint)
 
 
-class _Inputs(NamedTuple):
-    """What drives the steps from outside: (steps, *batch, nu), (steps, *batch, nv); None: zero."""
-
-    ctrl: Any
-    tau: Any
-
-    def cores(self) -> list:
-        return [(x[0], 1) for x in self if x is not None]
-
-
-def _inputs(model: Model, state: State, ctrl, tau, plural: str = "") -> _Inputs:
+def _inputs(model: Model, state: State, ctrl, tau, plural: str = "") -> Inputs:
     if ctrl is not None and not model.nu:
         raise ValueError("the model has no actuators: pass generalized forces as tau")
     out = []
@@ -488,11 +478,11 @@ def _inputs(model: Model, state: State, ctrl, tau, plural: str = "") -> _Inputs:
         if x is not None:
             check_width(name + plural, x, width)
         out.append(x)
-    return _Inputs(*out)
+    return Inputs(*out)
 
 
-def _steps(model: Model, state: State, inputs: _Inputs, steps: int, record, checkpoint=False):
-    batch = batch_shape(model, *zip(_parts(state), CORES, strict=True), *inputs.cores())
+def _steps(model: Model, state: State, inputs: Inputs, steps: int, record, checkpoint=False):
+    batch = common_batch(model, state, inputs)
     lanes = make_lanes(batch)
     mocap = jnp.broadcast_to(state.mocap, (*batch, *state.mocap.shape[-2:]))
     system = prepare(model, lanes, lanes.split(mocap, 2))
@@ -511,7 +501,7 @@ def _steps(model: Model, state: State, inputs: _Inputs, steps: int, record, chec
         return State(lanes.join(m.q, 1), lanes.join(m.v, 1), lanes.join(m.time, 0), set_flags.astype(flags.dtype), act, mocap)
 
     # Transposed once for all steps, not in every step.
-    split = _Inputs(*(None if x is None else lanes.split_sequence(x) for x in inputs))
+    split = Inputs(*(None if x is None else lanes.split_sequence(x) for x in inputs))
 
     def body(m: Moving, xs):
         given, now = xs
@@ -538,67 +528,3 @@ BITS = (Flags.DIVERGED, Flags.SINGULAR, Flags.UNSOLVED, Flags.CROWDED)
 def _settled(new, old):
     """The new components with the shapes and dtypes of the old, as a loop's carry must have."""
     return jax.tree.map(lambda a, b: jnp.broadcast_to(jnp.asarray(a, b.dtype), b.shape), new, old)
-
-
-# ---- large batches on CPU -----------------------------------------------------------------------------------------------------
-
-CHUNK, SOFT_CHUNK = 1024, 256
-"""Environments at a time; of models with soft constraints fewer: they wait for the slowest of those they are solved with."""
-
-
-def _chunked(fn, model: Model, state: State, inputs: _Inputs, steps, record, checkpoint=False):
-    """Run ``fn`` on slices of a large batch one after another, so that a step's numbers stay in the processor's cache."""
-    batch = batch_shape(model, *zip(_parts(state), CORES, strict=True), *inputs.cores())
-    size, most = math.prod(batch), SOFT_CHUNK if has_soft(model.topology) else CHUNK
-    if jax.default_backend() != "cpu" or size <= most:
-        return fn(model, state, inputs, steps, record, checkpoint)
-    count = -(-size // most)
-    width = -(-size // count // 16) * 16
-    padded = count * width
-
-    def cut(x, core, lead=0):
-        """(lead, *batch, *core) -> (count, lead, width, *core); None where the array is shared."""
-        if x.ndim == core + lead:
-            return None
-        x = jnp.broadcast_to(x, (*x.shape[:lead], *batch, *x.shape[x.ndim - core :]))
-        x = x.reshape(*x.shape[:lead], size, *x.shape[x.ndim - core :])
-        if padded != size:
-            fill = jnp.repeat(jax.lax.slice_in_dim(x, 0, 1, axis=lead), padded - size, axis=lead)
-            x = jnp.concatenate([x, fill], axis=lead)
-        x = x.reshape(*x.shape[:lead], count, width, *x.shape[x.ndim - core :])
-        return jnp.moveaxis(x, lead, 0)
-
-    paths = [p for p in model.paths() if isinstance(model.get(p), jax.Array)]
-    leaves = {p: cut(model.get(p), len(model.shape(p))) for p in paths}
-    sliced = {p: x for p, x in leaves.items() if x is not None}
-    whole = State(*(jnp.broadcast_to(x, (*batch, *x.shape[x.ndim - c :])) for x, c in zip(_parts(state), CORES, strict=True)))
-    states = State(*(cut(x, c) for x, c in zip(_parts(whole), CORES, strict=True)))
-    slices = _Inputs(*(None if x is None else cut(x, 1, 1) for x in inputs))
-
-    def one(args):
-        leaf, s, own = args
-        given = _Inputs(*(x if y is None else y for x, y in zip(inputs, own, strict=True)))
-        return fn(model.replace(leaf) if leaf else model, s, given, steps, record, checkpoint)
-
-    final, kept = jax.lax.map(one, (sliced, states, slices))
-    final = jax.tree.map(lambda x: x.reshape(padded, *x.shape[2:])[:size].reshape(*batch, *x.shape[2:]), final)
-    if kept is not None:
-        kept = jax.tree.map(lambda x: _uncut(x, size, batch), kept)
-    return final, kept
-
-
-CORES = (1, 1, 0, 0, 1, 2)
-"""Dimensions of a state's parts without a batch."""
-
-
-def _parts(state: State) -> tuple:
-    return state.q, state.v, state.time, state.flags, state.act, state.mocap
-
-
-def _uncut(x, size: int, batch):
-    """(count, steps, width, ...) -> (steps, *batch, ...)."""
-    x = jnp.moveaxis(x, 0, 1)
-    x = x.reshape(x.shape[0], -1, *x.shape[3:])[:, :size]
-    return x.reshape(x.shape[0], *batch, *x.shape[2:])
-
-

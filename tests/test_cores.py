@@ -1,0 +1,72 @@
+"""Batches divided among the cores of a CPU: the same numbers as on one core, in a process of its own since JAX counts its devices once."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import xsim
+
+pytestmark = pytest.mark.slow
+
+CORES, STEPS = 3, 4
+BATCH = 200  # not a multiple of the number of cores: slices are filled up
+MODEL = """<mujoco><option timestep="0.01"/><worldbody><body><joint axis="0 1 0" damping="0.2" limited="true" range="-20 20"/>
+<geom type="sphere" size="0.1" pos="0.3 0 0"/></body></worldbody></mujoco>"""
+
+
+def numbers() -> dict:
+    """Final states, recorded rates and gradients of a rollout from different states, masses and forces."""
+    model, rng = xsim.loads(MODEL, "mjcf"), np.random.default_rng(0)
+    taus = rng.normal(size=(STEPS, BATCH, model.nv)).astype(np.float32)
+    q, v = rng.normal(size=(2, BATCH, model.nv)).astype(np.float32)
+    mass = model.geom.mass * rng.uniform(0.5, 2.0, (BATCH, *model.geom.mass.shape)).astype(np.float32)
+
+    def run(damping, mass, factor):
+        m = model.replace({"geom.mass": mass, "dof.damping": damping})
+        final, rates = xsim.rollout(m, xsim.init(m, q, v), taus=taus, record=lambda state, data: factor * state.v)
+        return (final.v**2).sum(), (final, rates)
+
+    (_, (final, rates)), by = jax.jit(jax.value_and_grad(run, (0, 1, 2), has_aux=True))(model.dof.damping, mass, jnp.float32(2.0))
+    return {"q": final.q, "v": final.v, "flags": final.flags, "rates": rates} | {f"by{i}": x for i, x in enumerate(by)}
+
+
+PROGRAM = f"""
+import sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+import jax, numpy as np, xsim
+assert xsim.use_cores({CORES}) == {CORES}
+from test_cores import BATCH, MODEL, numbers
+model = xsim.loads(MODEL, "mjcf")
+state = xsim.init(model, np.zeros((64 * {CORES}, model.nq)))
+after = xsim.step(model, state)
+assert len(after.q.sharding.device_set) == {CORES} and after.q.sharding == state.q.sharding
+programs = xsim.step._cache_size()
+xsim.step(model, after)
+assert xsim.step._cache_size() == programs
+np.savez(sys.argv[1], **numbers())
+try:
+    xsim.use_cores(2)
+except RuntimeError:
+    print("too late")
+"""
+
+
+def test_several_cores(tmp_path):
+    """To rounding: the widths of their slices differ, so XLA contracts and adds in another order. What a step returns is divided as its
+    argument, so that it compiles once."""
+    env, file = {**os.environ, "JAX_PLATFORMS": "cpu"}, tmp_path / "found.npz"
+    done = subprocess.run([sys.executable, "-c", PROGRAM, str(file)], env=env, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "too late" in done.stdout
+    found, wanted = np.load(file), numbers()
+    assert sorted(found) == sorted(wanted)
+    for name, x in wanted.items():
+        np.testing.assert_allclose(found[name], x, rtol=1e-4, atol=2e-6, err_msg=name)
