@@ -65,7 +65,8 @@ def _entered(out: Flexes, flex: FlexSpec, links: np.ndarray, simple: np.ndarray,
         if flex.dim == 2:
             numbers["thickness"].append(own["thickness"])
     free = links[flex.edges[:, 0]] != links[flex.edges[:, 1]]
-    return FlexInfo(flex.name, flex.dim, flex.bodies, *map(Table, (flex.edges, flex.corners, free)), tuple(simple.tolist()), *rows)
+    edges, corners = Table(flex.edges), Table(flex.corners)
+    return FlexInfo(flex.name, flex.dim, flex.bodies, edges, corners, Table(free), tuple(simple.tolist()), *rows)
 
 
 def _simple(spec: ModelSpec, tree: Tree) -> np.ndarray:
