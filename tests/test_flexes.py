@@ -197,6 +197,10 @@ def test_environments_with_numbers_of_their_own(x64):
     point = {path: point[path] for path in ("flex.young", "flex.length", "flex.edge_damping", "soft.solref")}
     acceleration = by_numpy(lambda m, q, v: xsim.forward_dynamics(m, q, v))
     together = acceleration(model.replace(point), q, v)
+    young = point["flex.young"]
+    shared = acceleration(model.replace({"flex.young": young}), q[0], v[0])
+    assert shared.shape == (3, model.nv)
+    close("one state for all", shared[1], acceleration(model.replace({"flex.young": young[1]}), q[0], v[0]), 1e-12)
     for i in range(3):
         close("alone", acceleration(model.replace({k: x[i] for k, x in point.items()}), q[i], v[i]), together[i], 1e-12)
 

@@ -293,7 +293,6 @@ def flex_force(system: System, frame: Frames, v) -> list:
 @stage
 def _tensions(layout: Plan, length, rate, rest, dt, spring, solids, damping, works: tuple[bool, bool]):
     """Force per length along each edge, positive where it pulls its ends together. works: springs, dampers."""
-    lanes = jnp.broadcast_shapes(length.shape[-1:], rate.shape[-1:], *(x.shape[-1:] for _, mu, lam in solids for x in (mu, lam)))
     out = []
     if spring is not None:
         own, k, d = layout.springs, *spring
@@ -309,7 +308,7 @@ def _tensions(layout: Plan, length, rate, rest, dt, spring, solids, damping, wor
             edge = own.corners[:, k]
             stretches.append(stretch[edge] + (own_damping * moved[edge] if works[1] else 0.0))
         out.extend(_stresses(stretches, material, own.dim))
-    width = max(lanes[0], *(x.shape[-1] for x in out))
+    width = max(x.shape[-1] for x in out)
     return layout.pulled(jnp.concatenate([jnp.broadcast_to(x, (len(x), width)) for x in out]))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 
 from ..model import Model
@@ -20,7 +21,7 @@ from .transmissions import transmissions
 
 def prepare(model: Model, lanes: Lanes, mocap=None) -> System:
     """Everything derived from the leaves, as components. Runs once per call of a public function, outside the loop of a rollout."""
-    system = _with_slack(components(model, lanes, mocap))
+    system = _with_lanes(_with_slack(components(model, lanes, mocap)))
     top = system.topology
     if top.flexes:
         system = system._replace(sheets=stuff(system))
@@ -44,6 +45,13 @@ def prepare(model: Model, lanes: Lanes, mocap=None) -> System:
     if has_contacts(top):
         system = system._replace(meeting=meeting(system))
     return system
+
+
+def _with_lanes(system: System) -> System:
+    """With as many lanes in the time step as there are in numbers that are no components, so that components tell how many there are."""
+    arrays = jax.tree.leaves((system.surface, system.pair, system.places, system.flex))
+    width = max((x.shape[-1] for x in arrays), default=1)
+    return system if width == 1 else system._replace(dt=jnp.broadcast_to(jnp.asarray(system.dt, arrays[0].dtype), (width,)))
 
 
 def _with_slack(system: System) -> System:
