@@ -33,6 +33,7 @@ import optax
 import yaml
 from flax import linen as nn
 
+from .dynamics.batches import cores_of, divided, use_cores
 from .envs import TASKS, Env, make_env
 
 __all__ = ["Config", "Learner", "configure", "evaluate", "main", "train"]
@@ -285,7 +286,23 @@ class Algorithm:
         updates = config.iterations * config.epochs * config.minibatches
         rate = optax.linear_schedule(config.learning_rate, 0.0, updates) if config.anneal else config.learning_rate
         self.optimizer = optax.chain(optax.clip_by_global_norm(config.max_gradient), optax.adam(rate, eps=1e-5))
-        self.start, self.iterate = jax.jit(self._start), jax.jit(self._iterate)
+        places = self._places()
+        put, kept = ({}, {}) if places is None else ({"out_shardings": places}, {"in_shardings": (places,), "out_shardings": (places, None)})
+        self.start, self.iterate = jax.jit(self._start, **put), jax.jit(self._iterate, **kept)
+
+    def _places(self):
+        """Where the numbers of a learner are: environments divided among the cores (`xsim.use_cores`), the rest on each. With these said, a
+        run that is resumed goes through the same program. None where there is nothing to divide."""
+        mesh = cores_of(self.config.num_envs)
+        if mesh is None or self.config.num_envs % mesh.size:
+            return None
+        shared, own = (jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*axes)) for axes in ((), ("core",)))
+
+        def place(x):
+            return own if x.size and x.shape[:1] == (self.config.num_envs,) else shared
+
+        form = jax.eval_shape(self._start)
+        return jax.tree.map(lambda x: shared, form)._replace(env=jax.tree.map(place, form.env))
 
     def _start(self) -> Learner:
         root = jax.random.key(self.config.seed)
@@ -347,7 +364,8 @@ class Algorithm:
 
         def minibatch(carry, rows):
             params, optimizer = carry
-            gradient, losses = jax.grad(self._loss, has_aux=True)(params, jax.tree.map(lambda x: x[rows], data))
+            part = divided(jax.tree.map(lambda x: x[rows], data), rows.shape)
+            gradient, losses = jax.grad(self._loss, has_aux=True)(params, part)
             change, optimizer = self.optimizer.update(gradient, optimizer, params)
             return (optax.apply_updates(params, change), optimizer), losses
 
@@ -610,4 +628,5 @@ def _settings(options) -> tuple[Config, Path]:
 
 
 if __name__ == "__main__":
+    use_cores()
     sys.exit(main())

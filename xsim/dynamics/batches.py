@@ -56,12 +56,12 @@ def use_cores(count: int | None = None) -> int:
     return count
 
 
-def _cores(size: int) -> list:
-    """The devices that so many environments are divided among: one where they are few, or somebody has divided them already."""
+def cores_of(size: int):
+    """The devices that so many environments are divided among, a mesh with the axis "core"; None for one device: where environments are
+    few, or somebody has divided them already."""
     devices = jax.local_devices()
-    if jax.default_backend() != "cpu" or size < LEAST * len(devices) or not jax.sharding.get_abstract_mesh().empty:
-        return devices[:1]
-    return devices
+    alone = jax.default_backend() != "cpu" or len(devices) == 1 or size < LEAST * len(devices)
+    return None if alone or not jax.sharding.get_abstract_mesh().empty else jax.sharding.Mesh(devices, "core")
 
 
 OWN = jax.sharding.PartitionSpec("core")
@@ -69,10 +69,9 @@ OWN = jax.sharding.PartitionSpec("core")
 
 def divided(tree, batch: tuple[int, ...]):
     """Arrays (*batch, ...) divided among the cores by environment; as they are where that is uneven."""
-    cores = _cores(math.prod(batch))
-    if len(cores) == 1 or batch[0] % len(cores):
+    mesh = cores_of(math.prod(batch))
+    if mesh is None or batch[0] % mesh.size:
         return tree
-    mesh = jax.sharding.Mesh(cores, "core")
 
     def placed(x):  # XLA does not divide what is empty
         return jax.lax.with_sharding_constraint(x, jax.sharding.NamedSharding(mesh, OWN if x.size else jax.sharding.PartitionSpec()))
@@ -85,10 +84,11 @@ def chunked(fn, model: Model, state: State, inputs: Inputs, steps, record, check
     step's numbers stay in the processor's cache."""
     batch = common_batch(model, state, inputs)
     size, most = math.prod(batch), SOFT_CHUNK if has_soft(model.topology) else CHUNK
-    cores = _cores(size)
-    if jax.default_backend() != "cpu" or (size <= most and len(cores) == 1):
+    mesh = cores_of(size)
+    if jax.default_backend() != "cpu" or (size <= most and mesh is None):
         return fn(model, state, inputs, steps, record, checkpoint)
-    count = -(-size // (most * len(cores))) * len(cores)
+    cores = 1 if mesh is None else mesh.size
+    count = -(-size // (most * cores)) * cores
     width = -(-size // count // SIMD) * SIMD
     padded = count * width
 
@@ -119,8 +119,8 @@ def chunked(fn, model: Model, state: State, inputs: Inputs, steps, record, check
     def share(args):
         return jax.lax.map(one, args)
 
-    if len(cores) > 1:
-        share = jax.shard_map(share, mesh=jax.sharding.Mesh(cores, "core"), in_specs=OWN, out_specs=OWN, check_vma=False)
+    if mesh is not None:
+        share = jax.shard_map(share, mesh=mesh, in_specs=OWN, out_specs=OWN, check_vma=False)
     final, kept = share((sliced, states, slices))
     final = divided(jax.tree.map(lambda x: x.reshape(padded, *x.shape[2:])[:size].reshape(*batch, *x.shape[2:]), final), batch)
     if kept is not None:

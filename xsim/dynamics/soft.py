@@ -363,7 +363,8 @@ def reference(solref, solimp, dt, safe: bool):
     time, ratio = solref
     last = jnp.clip(solimp[1], LEAST, MOST)
     timed = (time > 0) & (ratio > 0)
-    time = jnp.where(timed, jnp.maximum(time, 2.0 * dt) if safe else time, time)
+    if safe:  # not jnp.maximum: on the tie, common with round numbers, it has half the derivative
+        time = jnp.where(timed & (time < 2.0 * dt), 2.0 * dt, time)
     safe_time, safe_ratio = jnp.where(timed, time, 1.0), jnp.where(timed, ratio, 1.0)
     k = jnp.where(timed, 1.0 / jnp.maximum(TINY, (last * safe_time * safe_ratio) ** 2), -time / last**2)
     b = jnp.where(timed, 2.0 / jnp.maximum(TINY, last * safe_time), -ratio / last)
