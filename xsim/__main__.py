@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from tqdm import tqdm
 
 from . import models, viewer
+from .dynamics.batches import use_cores
 from .dynamics.start import init
 from .dynamics.step import integrate, rollout
 from .load import load
@@ -195,4 +196,5 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    use_cores()
     sys.exit(main())
