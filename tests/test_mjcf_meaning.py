@@ -85,9 +85,8 @@ def test_numbers_of_the_solver(name, text, wanted):
 
 
 @pytest.mark.parametrize(("name", "text", "wanted"), [("noslip_iterations", "4", 4), ("noslip_tolerance", ".2", 0.2)])
-def test_noslip_is_said(name, text, wanted):
-    with pytest.warns(UnsupportedWarning, match="noslip iterations are not simulated yet"):
-        spec = read(head=f'<option noslip_iterations="4"/><option {name}="{text}"/>')
+def test_noslip_is_read(name, text, wanted):
+    spec = read(head=f'<option noslip_iterations="4"/><option {name}="{text}"/>')
     same(spec.option.solver[name], wanted)
 
 
@@ -482,8 +481,8 @@ def said(*model: str) -> list[str]:
 
 
 def test_strict_refuses_what_is_not_simulated():
-    with pytest.raises(ParseError, match="m.xml:1: noslip iterations are not simulated yet"):
-        parse_text('<mujoco><option noslip_iterations="3"/></mujoco>', "mjcf", file="m.xml", strict=True)
+    with pytest.raises(ParseError, match=r"m.xml:1: inverse dynamics in discrete time \(invdiscrete\) is not simulated yet"):
+        parse_text('<mujoco><option><flag invdiscrete="enable"/></option></mujoco>', "mjcf", file="m.xml", strict=True)
 
 
 PLACES = [

@@ -136,6 +136,7 @@ def assemble(spec: ModelSpec, *, seed: int = 0) -> Model:
         **_surfaces(spec, pairs),
         pairs=pairs.infos,
         cone=pairs.cone,
+        noslip=bool(option.solver.get("noslip_iterations")),
         room=None,
         flexes=tuple(flexes.infos),
         disabled=tuple(option.disabled),

@@ -342,8 +342,9 @@ class Topology:
     (follower, leader) pairs. constraints: between frames of bodies, as joints that close loops are. motions: (dof, target) of the
     coordinates that move on schedule. targets: (function, mode) of what is prescribed, mode "position" or "speed". disabled: parts that are
     switched off (`xsim.spec.OptionSpec`). rules: the release of MuJoCo whose rules hold. meshes, hfields: where something meets their
-    surfaces, else none. pairs: geoms that may touch. cone: ``"pyramidal"`` or ``"elliptic"``. room: how many contacts of one dimension an
-    environment has room for, None: as `xsim.dynamics.contacts` says. flexes: deformables of which something acts.
+    surfaces, else none. pairs: geoms that may touch. cone: ``"pyramidal"`` or ``"elliptic"``. noslip: whether friction is
+    found again without slip. room: how many contacts of one dimension an environment has room for, None: as `xsim.dynamics.contacts` says.
+    flexes: deformables of which something acts.
     """
 
     name: str
@@ -379,6 +380,7 @@ class Topology:
     rules: str = ""
     pairs: tuple[PairsInfo, ...] = ()
     cone: str = "pyramidal"
+    noslip: bool = False
     room: int | None = None
     flexes: tuple[FlexInfo, ...] = ()
 

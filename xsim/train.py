@@ -287,8 +287,11 @@ class Algorithm:
         rate = optax.linear_schedule(config.learning_rate, 0.0, updates) if config.anneal else config.learning_rate
         self.optimizer = optax.chain(optax.clip_by_global_norm(config.max_gradient), optax.adam(rate, eps=1e-5))
         places = self._places()
-        put, kept = ({}, {}) if places is None else ({"out_shardings": places}, {"in_shardings": (places,), "out_shardings": (places, None)})
-        self.start, self.iterate = jax.jit(self._start, **put), jax.jit(self._iterate, **kept)
+        if places is None:
+            self.start, self.iterate = jax.jit(self._start), jax.jit(self._iterate)
+        else:
+            self.start = jax.jit(self._start, out_shardings=places)
+            self.iterate = jax.jit(self._iterate, in_shardings=(places,), out_shardings=(places, None))
 
     def _places(self):
         """Where the numbers of a learner are: environments divided among the cores (`xsim.use_cores`), the rest on each. With these said, a

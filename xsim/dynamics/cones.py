@@ -39,12 +39,11 @@ class Cones(NamedTuple):
 
     def along(self, a):
         """J a (n, d, lanes) of a (nv, lanes)."""
-        return added([self.J[:, :, k] * x for k, x in enumerate(a)])
+        return along(self.J, a)
 
     def pulled(self, f):
         """J^T f (nv, lanes)."""
-        product = self.J * f[:, :, None]
-        return halved(product.reshape(-1, *product.shape[2:]))
+        return pulled(self.J, f)
 
     def force(self, x):
         """f (n, d, lanes)."""
@@ -79,15 +78,31 @@ class Cones(NamedTuple):
 
     def curvature(self, x, count=None):
         """J^T P'' J (nv, nv, lanes). count: of contacts that are looked at, None for all."""
-        second, d = self.hessian(x)[:, :, :, None], self.width
-        pushed = added([second[:, :, k] * self.J[:, k, None] for k in range(d)])
-        rows, pushed = (y.reshape(-1, *y.shape[2:]) for y in (self.J, pushed))
-        return summed(lambda i: rows[i][:, None] * pushed[i][None], len(rows), None if count is None else d * count)
+        return curvature(self.J, self.hessian(x), count)
 
     def count(self):
         """After how many contacts there is none in any lane."""
         there = (self.stiffness > 0).reshape(len(self.stiffness), -1).any(1)
         return jnp.max(jnp.where(there, jnp.arange(1, len(there) + 1), 0))
+
+
+def along(J, a):
+    """J a (n, d, lanes) of J (n, d, nv, lanes) and a (nv, lanes)."""
+    return added([J[:, :, k] * x for k, x in enumerate(a)])
+
+
+def pulled(J, f):
+    """J^T f (nv, lanes) of f (n, d, lanes)."""
+    product = J * f[:, :, None]
+    return halved(product.reshape(-1, *product.shape[2:]))
+
+
+def curvature(J, second, count=None):
+    """J^T H J (nv, nv, lanes) of H (n, d, d, lanes). count: of contacts that are looked at, None for all."""
+    d = J.shape[1]
+    pushed = added([second[:, :, None, k] * J[:, k, None] for k in range(d)])
+    rows, pushed = (y.reshape(-1, *y.shape[2:]) for y in (J, pushed))
+    return summed(lambda i: rows[i][:, None] * pushed[i][None], len(rows), None if count is None else d * count)
 
 
 # ---- pyramids -----------------------------------------------------------------------------------------------------------------
@@ -110,6 +125,14 @@ def _from_edges(c: Cones, y):
     both, across = y[:, 0] + y[:, 1], c.weight[:, 1:] * (y[:, 0] - y[:, 1])
     normal = added([both[:, k] for k in range(c.width - 1)])
     return jnp.concatenate([normal[:, None], across], 1)
+
+
+def edge_sums(c: Cones, x):
+    """Forces of the two edges of a pyramid along each tangent, together (n, d - 1, lanes)."""
+    if c.width == 1:
+        return x[:, 1:]
+    pushed = jnp.minimum(_edges(c, x), 0.0)
+    return -c.stiffness[:, None] * (pushed[:, 0] + pushed[:, 1])
 
 
 def _pyramid_line(c: Cones, x, dx) -> Callable:

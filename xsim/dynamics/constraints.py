@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax.numpy as jnp
 
@@ -17,6 +17,9 @@ from .soft import Rows, has_rows, joined_rows, soft_rows
 from .system import System
 from .tendons import tendons
 
+if TYPE_CHECKING:
+    from .noslip import Held
+
 
 def has_soft(topology: Topology) -> bool:
     """Whether there are soft constraints that act: equalities, limits, dry friction, contacts."""
@@ -29,7 +32,7 @@ class Constraints(NamedTuple):
     had no room."""
 
     rows: Rows | None
-    cones: tuple[Cones, ...]
+    cones: tuple[Cones | Held, ...]
     crowded: object = 0.0
 
     @property

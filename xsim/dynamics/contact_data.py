@@ -48,7 +48,8 @@ def contacts(model: Model, state: State, ctrl=None, tau=None) -> ContactData:
     found = find_contacts(c.system, frames(c.system, c.q))
     kept = constraints(c.system, c.q, c.v, found)
     assert kept is not None
-    forces = contact_forces(kept.cones, total_acceleration(c, kept).early)
+    solved = total_acceleration(c, kept)
+    forces = contact_forces((solved.soft or kept).cones, solved.early)
     out = [_read(c, *one) for one in zip(found, contact_numbers(c.system, found), forces, strict=True)]
     return jax.tree.map(lambda *xs: jnp.concatenate(xs, len(batch)), *out)
 

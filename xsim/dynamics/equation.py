@@ -19,6 +19,7 @@ from .forces import soft_rows as element_rows
 from .holonomic import has_rows, holonomic_rates, holonomic_rows
 from .kinematics import Frames, frames, inertial_force, inverse_dynamics, link_inertias, mass_matrix
 from .newton import minimize
+from .noslip import without_slip
 from .passive import Quadratic, passive_force, quadratic
 from .slopes import damping_slopes, full_slopes, lone_free
 from .solve import Saddle, implicit, masked, multiply, pulled, restricted, row_times, with_quadratic
@@ -253,7 +254,7 @@ def _dense(rows: list, n: int, like):
 class Solved(NamedTuple):
     """a: the acceleration. multipliers: of the holonomic rows. pivot: 0 where the mass matrix is singular. found: 0 where the forces of
     soft constraints were not. crowded: 1 where contacts had no room. early: the acceleration at which soft constraints have their
-    forces."""
+    forces; soft: those that have them there."""
 
     a: list
     multipliers: list
@@ -261,10 +262,20 @@ class Solved(NamedTuple):
     found: object
     crowded: object = 0.0
     early: list | None = None
+    soft: Constraints | None = None
 
 
 def acceleration(m: Motion) -> Solved:
-    """The acceleration at which the residual is zero."""
+    """The acceleration at which the residual is zero; under `Topology.noslip` that with friction which does not slip."""
+    solved = _solved(m)
+    if m.soft is None or not m.system.topology.noslip:
+        return solved
+    assert solved.early is not None
+    again = _solved(m._replace(soft=without_slip(m.soft, jnp.stack(solved.early))))
+    return again._replace(found=jnp.minimum(solved.found, again.found))
+
+
+def _solved(m: Motion) -> Solved:
     n, rows = len(m.v), 0
 
     def primal(m: Motion, full):
@@ -286,6 +297,6 @@ def acceleration(m: Motion) -> Solved:
         raise ValueError("the integrator implicit is for models without holonomic constraints and prescribed motion; choose implicitfast")
     x, (pivot, found) = implicit(m, primal, residual)
     if m.soft is not None:
-        return Solved(x[n + rows :] or x[:n], x[n : n + rows], pivot, found, m.soft.crowded, x[:n])
+        return Solved(x[n + rows :] or x[:n], x[n : n + rows], pivot, found, m.soft.crowded, x[:n], m.soft)
     a = [y if h is None else h for y, h in zip(x[:n], m.hold, strict=True)] if m.hold else x[:n]
     return Solved(a, x[n:], pivot, found, early=a)

@@ -61,14 +61,15 @@ class Facts:
 
     early: generalized acceleration at which soft constraints have their forces. velocity, acceleration: of the links, spatial, about the
     reference points. views: camera numbers. found, forces: contacts by class, and what they do (see `contacts.contact_forces`).
+    rows: the other soft constraints, None for none.
     """
 
     def __init__(
         self, system: System, frame: Frames, q, v, early, time, velocity, acceleration, effort: Effort | None, views, magnetic, found=(),
-        forces=(),
+        forces=(), rows=None,
     ):  # fmt: skip
         self.system, self.frame, self.q, self.v, self.early, self.time = system, frame, q, v, early, time
-        self.found, self.forces = found, forces
+        self.found, self.forces, self.rows = found, forces, rows
         self._nearest: dict = {}
         self.velocity, self.acceleration, self.effort, self.views, self.magnetic = velocity, acceleration, effort, views, magnetic
 
@@ -134,7 +135,7 @@ class Facts:
     def kept(self) -> list[Kept]:
         if not has_rows(self.system.topology):
             return []
-        return kept(self.system, self.frame, self.q, self.v, self.tendons, self.early)
+        return kept(self.system, self.frame, self.q, self.v, self.tendons, self.early, self.rows)
 
     @functools.cached_property
     def ranges(self) -> dict:

@@ -436,12 +436,11 @@ class Kept(NamedTuple):
     force: object
 
 
-def kept(system: System, frame: Frames, q, v, taut: list[Taut], a) -> list[Kept]:
-    """All rows at a state and its acceleration, but those of flexes."""
+def kept(system: System, frame: Frames, q, v, taut: list[Taut], a, rows: Rows) -> list[Kept]:
+    """What the rows do at a state and its acceleration, but those of flexes, which are the last. rows: those whose forces act, with an axis
+    of lanes."""
     found = _found(system, frame, q, v, taut)
-    if not found:
-        return []
-    rows = _numbers(system, found, q, v)
-    force = rows.force(rows.along(stacked(a, rows.offset[0])) + rows.offset)
-    rates = rows.along(stacked(v, rows.offset[0]))
-    return [Kept(info, row, *both) for (info, row), *both in zip(found, rates, force, strict=True)]
+    a, v = (stacked(x, a, v) for x in (a, v))
+    rows = rows.fitted(a.shape[1:])
+    forces, rates = rows.force(rows.along(a) + rows.offset), rows.along(v)
+    return [Kept(info, row, *both) for (info, row), *both in zip(found, rates, forces, strict=False)]

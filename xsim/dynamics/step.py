@@ -318,7 +318,7 @@ def forward(model: Model, state: State, ctrl=None, tau=None) -> Data:
     found = find_contacts(system, frame) if has_contacts(system.topology) else []
     soft = constraints(system, c.q, c.v, found)
     solved = total_acceleration(c, soft)
-    a = solved.a
+    a, soft = solved.a, solved.soft or soft
     own, velocity = kin.velocities(system, frame, c.v)
     accelerated = kin.accelerations(system, frame, c.q, c.v, a, own, velocity)
     poses = kin.body_poses(system, frame)
@@ -346,7 +346,7 @@ def forward(model: Model, state: State, ctrl=None, tau=None) -> Data:
     time = split(jnp.asarray(state.time, c.dtype), 0)
     facts = Facts(
         system, frame, c.q, c.v, solved.early, time, velocity, accelerated, actuator, views[0], magnetic[0] if magnetic else None, found,
-        contact_forces(soft.cones, solved.early) if found and soft is not None else (),
+        contact_forces(soft.cones, solved.early) if found and soft is not None else (), None if soft is None else soft.rows,
     )  # fmt: skip
     sensor = sense(facts)
     rows, residual = zero, jnp.zeros(())

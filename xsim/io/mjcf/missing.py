@@ -40,6 +40,5 @@ def _rods(spec: ModelSpec) -> Iterator[Source]:
 _KINDS: list[tuple[str, tuple[str, ...], Callable[[ModelSpec], Iterator[Source]]]] = [
     ("contacts of flexes are", ("constraint", "contact"), _flexes),
     ("bending and twist of flexes made of lines (rules 4.0) are", ("passive",), _rods),
-    ("noslip iterations are", ("constraint",), lambda spec: iter([spec.source] * bool(spec.option.solver["noslip_iterations"]))),
     ("inverse dynamics in discrete time (invdiscrete) is", (), lambda spec: iter([spec.source] * spec.option.solver["invdiscrete"])),
 ]
