@@ -7,7 +7,7 @@ is there where its distance is less than the margin; where more are there than a
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,6 +24,9 @@ from .kinematics import Frames
 from .soft import TINY, impedance, reference
 from .surfaces import Numbers, column, joined, numbers, picked
 from .system import System
+
+if TYPE_CHECKING:
+    from .noslip import Held
 
 TAN_LEAST = 0.5  # a shorter direction gives no tangent
 
@@ -445,7 +448,7 @@ def _offset(J, v, there, damping, pull):
 # ---- what contacts do to bodies -----------------------------------------------------------------------------------------------
 
 
-def contact_forces(kept: tuple[Cones, ...], a) -> list:
+def contact_forces(kept: tuple[Cones | Held, ...], a) -> list:
     """Of each class the forces (contacts, d, lanes) along the contacts' frames, at an acceleration."""
     a = jnp.stack(list(a))
     a = a[:, None] if a.ndim == 1 else a
