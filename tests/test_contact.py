@@ -83,10 +83,8 @@ SPEEDS = np.array([[0.3, -0.1, 2.0, -0.4, -0.2, 1.0], [0.002, 0.001, 0.01, 0.003
 REACH = {"default": 2e-7}
 
 
-@pytest.mark.parametrize("cone", ["pyramidal", "elliptic"])
-def test_derivatives_through_contact(cone, x64):
-    """Of the acceleration with respect to every number of the state and the model, both modes."""
-    model = xsim.loads(PAIR.format(cone), "mjcf")
+def check_derivatives(model) -> dict:
+    """Of the acceleration of a model of PAIR with respect to every number of the state and the model, both modes. Returns them."""
     weights = np.random.default_rng(5).normal(size=model.nv)
     point = {p: np.broadcast_to(np.asarray(model.get(p)), (len(STATES), *model.shape(p))).copy() for p in model.paths()}
     point |= {"q": STATES, "v": SPEEDS}
@@ -95,7 +93,12 @@ def test_derivatives_through_contact(cone, x64):
         m = model.replace({p: x for p, x in point.items() if p not in STATE})
         return xsim.forward_dynamics(m, point["q"], point["v"]) @ weights
 
-    reverse = check_both_modes(loss, point, 3, REACH, 1e-5)
+    return check_both_modes(loss, point, 3, REACH, 1e-5)
+
+
+@pytest.mark.parametrize("cone", ["pyramidal", "elliptic"])
+def test_derivatives_through_contact(cone, x64):
+    reverse = check_derivatives(xsim.loads(PAIR.format(cone), "mjcf"))
     for name in ("friction", "solref", "solimp", "margin", "gap", "solmix"):
         each = np.abs(reverse[f"surface.{name}"][:2]).max((0, 1))
         assert np.all(each > 0), (name, each)
