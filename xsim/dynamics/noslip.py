@@ -108,11 +108,11 @@ class Held(NamedTuple):
         y, size = self._scaled(x)
         sticks, rate = self._sizes(size)
         eye = jnp.eye(d - 1, dtype=x.dtype).reshape(d - 1, d - 1, *(1,) * (x.ndim - 2))
-        flat = jnp.zeros_like(eye)
+        slips = jnp.zeros_like(eye)
         if self.elliptic:
             unit = y / jnp.where(sticks, 1.0, size)
-            flat = (rate * jnp.ones_like(y))[:, :, None] * (eye - unit[:, :, None] * unit[:, None])
-        own = jnp.where(sticks[:, :, None], (rate * jnp.ones_like(y))[:, :, None] * eye, flat)
+            slips = eye - unit[:, :, None] * unit[:, None]
+        own = jnp.where(sticks[:, :, None], eye, slips) * rate[:, :, None]
         own = own * self.weight[:, :, None] * self.weight[:, None]
         return jnp.concatenate([zero, jnp.concatenate([jnp.swapaxes(zero[:, :, 1:], 1, 2), own], 2)], 1)
 
