@@ -44,7 +44,7 @@ def found(kind, p, view):
     a, b = shape("hfield", p[0]), shape(kind, p[1])
     ground, crowded = fields.prisms(FIELD, a, kind, b, MARGIN, view)
     spread = jax.tree.map(lambda x: jnp.broadcast_to(x, (view.count, *x.shape)), b._replace(data=None))._replace(data=b.data)
-    t = fields.kept(convex([("prism", kind)], ground, spread), ground.data.near)
+    t = convex([("prism", kind)], ground, spread, near=ground.data.near)
     return jnp.stack([t.distance, *t.point, *t.normal]), crowded
 
 

@@ -138,6 +138,7 @@ def assemble(spec: ModelSpec, *, seed: int = 0) -> Model:
         cone=pairs.cone,
         noslip=bool(option.solver.get("noslip_iterations")),
         room=None,
+        near=None,
         flexes=tuple(flexes.infos),
         disabled=tuple(option.disabled),
         rules=spec.rules,
@@ -279,13 +280,17 @@ def with_rows(model: Model, rows: Iterable[str]) -> Model:
     return dataclasses.replace(model, topology=dataclasses.replace(model.topology, rows=tuple(r for r in ROWS if r in rows)))
 
 
-def with_room(model: Model, contacts: int | None) -> Model:
-    """The same model with room for so many contacts of each dimension (condim) in every environment, None: for those it usually has.
+def with_room(model: Model, contacts: int | None, pairs: int | None = None) -> Model:
+    """The same model with room for so many contacts of each dimension (condim) in every environment, None: for those it usually has
+    (32, or two for each velocity). pairs: how many pairs of geoms of one kind are held against each other where there are more of them,
+    the nearest by a lower bound of their distance; None: as many again.
 
-    Fewer is faster. Where there are more, the deepest count and the flag CROWDED is set."""
-    if contacts is not None and contacts < 1:
-        raise ValueError(f"room must be at least 1, found {contacts}")
-    return dataclasses.replace(model, topology=dataclasses.replace(model.topology, room=contacts))
+    Fewer is faster. Where more contacts are there the deepest count, and the flag CROWDED is set; it is also set where more pairs may be
+    near."""
+    for name, count in (("contacts", contacts), ("pairs", pairs)):
+        if count is not None and count < 1:
+            raise ValueError(f"room for {name} must be at least 1, found {count}")
+    return dataclasses.replace(model, topology=dataclasses.replace(model.topology, room=contacts, near=pairs))
 
 
 def _drawn(geoms: tuple[GeomSpec, ...]) -> list[GeomSpec]:

@@ -1,7 +1,8 @@
 """Contacts: where geoms touch, and the rows of the acceleration along the frame of each.
 
 All pairs of one kind are held against each other at once: arrays are (things, lanes), also where a state has no batch (one lane). A contact
-is there where its distance is less than the margin; where more are there than an environment has room for, the deepest count.
+is there where its distance is less than the margin; where more are there than an environment has room for, the deepest count. Where pairs
+are many, a lower bound of their distance says which are near, and only those are held against each other.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..pairs import FLAT
 from ..spatial import add, apply, cross, dot, matrix, mul, normalize, quat_mul, rotate, scale, stage, vadd, vsub
 from ..structure import PairsInfo, Topology
 from .collide import fields
 from .collide.shapes import Shape, Touch
-from .collide.touching import collide, collide_convex, count_of, hull, searched_with
+from .collide.touching import collide, collide_convex, count_of, hull, least_distances, searched_with
 from .cones import Cones
 from .dense import added, halved
 from .kinematics import Frames
@@ -36,13 +38,39 @@ def has_contacts(topology: Topology) -> bool:
     return bool(topology.pairs) and "contact" in topology.rows
 
 
+class Group(NamedTuple):
+    """Pairs that one program holds against each other: of one kind with a closed form, or of any kinds that are searched together. infos:
+    by kind; kinds, assets: of each pair, and its number among those of its class. closely: how many of them, the nearest, are held against
+    each other, None: all. windows: of each kind over height fields, else none."""
+
+    infos: tuple[PairsInfo, ...]
+    kinds: tuple[tuple[str, str], ...]
+    assets: tuple[tuple, ...]
+    pair: np.ndarray
+    searched: bool
+    closely: int | None
+    windows: tuple[fields.Window, ...]
+
+    def candidates(self, which=None) -> Any:
+        """Of each possible contact the number of its pair: all pairs, or those that ``which`` (pairs, lanes) says."""
+        if self.windows:
+            ends = np.cumsum([len(info.geoms.value) for info in self.infos])[:-1]
+            return np.concatenate([np.tile(own, w.count) for own, w in zip(np.split(self.pair, ends), self.windows, strict=True)])
+        count = count_of(self.kinds[0])
+        return np.tile(self.pair, count) if which is None else jnp.tile(jnp.asarray(self.pair)[which], (count, 1))
+
+    def count(self) -> int:
+        """How many contacts are possible."""
+        return len(self.candidates()) if self.closely is None else self.closely * count_of(self.kinds[0])
+
+
 class Class(NamedTuple):
-    """The contacts of one dimension. infos: their pairs by kind. pair: of each candidate, the number of its pair among all of these.
-    geoms (pairs, 2). sign (pairs, nv): 1 for a dof that moves the second geom only, -1 the first only. room: for how many."""
+    """The contacts of one dimension. infos: their pairs by kind, which number the pairs; groups: the same as they are found. geoms
+    (pairs, 2). sign (pairs, nv): 1 for a dof that moves the second geom only, -1 the first only. room: for how many."""
 
     condim: int
     infos: tuple[PairsInfo, ...]
-    pair: np.ndarray
+    groups: tuple[Group, ...]
     geoms: np.ndarray
     sign: np.ndarray
     room: int
@@ -69,17 +97,17 @@ class Meeting(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Contacts of a class, as many as there is room for. which: of each its candidate's number, a list or (contacts, lanes). distance,
+    """Contacts of a class, as many as there is room for. pair: of each the number of its pair, a list or (contacts, lanes). distance,
     point, normal: see `Touch`; tangents: two directions, so that normal and tangents are the contact's frame. crowded: whether some had
     no room (lanes)."""
 
     of: Class
-    which: object
-    distance: object
+    pair: Any
+    distance: Any
     point: tuple
     normal: tuple
     tangents: tuple
-    crowded: object
+    crowded: Any
 
 
 # ---- structure ----------------------------------------------------------------------------------------------------------------
@@ -100,22 +128,38 @@ def plan(topology: Topology) -> Plan:
     classes = []
     for condim in sorted({info.condim for info in topology.pairs}):
         infos = tuple(info for info in topology.pairs if info.condim == condim)
-        pair, first = [], 0
-        for info in infos:
-            count = len(info.geoms.value)
-            pair += [np.arange(first, first + count)] * _slots(topology, info)
-            first += count
+        groups = _groups(topology, infos)
         geoms = np.concatenate([info.geoms.value for info in infos])
         ends = np.array([[links[place[g]] for g in both] for both in geoms.tolist()], int)
         sign = chain[ends[:, 1]] - chain[ends[:, 0]]
-        candidates = np.concatenate(pair)
-        classes.append(Class(condim, infos, candidates, geoms, sign, _room(topology, len(candidates))))
+        candidates = sum(group.count() for group in groups)
+        classes.append(Class(condim, infos, groups, geoms, sign, _most(topology, topology.room, candidates)))
     return Plan(tuple(classes), tuple(used), place, links)
 
 
-def _slots(topology: Topology, info: PairsInfo) -> int:
-    """How many contacts each pair of a kind may have."""
-    return count_of(info.shapes) if info.shapes[0] != "hfield" else _window(topology, info).count
+def _groups(topology: Topology, infos: tuple[PairsInfo, ...]) -> tuple[Group, ...]:
+    """The pairs of a class by what finds their contacts."""
+    together: dict[Any, list] = {}
+    first = 0
+    for info in infos:
+        count, assets, kind = len(info.geoms.value), _assets(topology, info), info.shapes
+        if info.shapes[0] == "hfield":
+            kind, assets = ("prism", info.shapes[1]), (None, assets[1])
+        key = searched_with(kind, assets) or ("closed", first)
+        together.setdefault(key, []).append((info, kind, assets, np.arange(first, first + count)))
+        first += count
+    out = []
+    for key, parts in together.items():
+        infos, kinds, assets, pairs = zip(*parts, strict=True)
+        counts = [len(own) for own in pairs]
+        each = [tuple(x for x, n in zip(xs, counts, strict=True) for _ in range(n)) for xs in (kinds, assets)]
+        windows = tuple(_window(topology, info) for info in infos) if kinds[0][0] == "prism" else ()
+        closely = None
+        if kinds[0][0] not in (*FLAT, "prism"):
+            closely = _most(topology, topology.near, sum(counts))
+            closely = None if closely == sum(counts) else closely
+        out.append(Group(infos, *each, np.concatenate(pairs), key[0] != "closed", closely, windows))
+    return tuple(out)
 
 
 def _window(topology: Topology, info: PairsInfo) -> fields.Window:
@@ -129,10 +173,9 @@ def _window(topology: Topology, info: PairsInfo) -> fields.Window:
     return fields.Window(*(max(x) for x in zip(*each, strict=True)))
 
 
-def _room(topology: Topology, candidates: int) -> int:
-    """For how many contacts there is room: for all where those are few, else a few for each velocity."""
-    usual = max(32, 2 * topology.size("nv")) if topology.room is None else topology.room
-    return min(candidates, usual)
+def _most(topology: Topology, said: int | None, count: int) -> int:
+    """How many of so many there is room for: for all where those are few, else a few for each velocity."""
+    return min(count, max(32, 2 * topology.size("nv")) if said is None else said)
 
 
 # ---- what the leaves say ------------------------------------------------------------------------------------------------------
@@ -204,65 +247,67 @@ def _geoms(system: System, frame: Frames, meet: Meeting) -> tuple:
     return _carried(link_R, link_pos, meet.quat, meet.pos)
 
 
-class Searched(NamedTuple):
-    """Candidates that are searched for: a and b (candidates, lanes or 1), kinds and meshes of each."""
+def _touches(system: System, of: Class, reach, shapes) -> tuple[Touch, Any, Any]:
+    """The possible contacts of a class, (contacts, lanes or 1), the numbers of their pairs, a list or (contacts, lanes or 1), and whether
+    there was no room for some (lanes or 1). reach (pairs, lanes or 1): the distance at which they are found. shapes
+    (geoms, 15, lanes or 1): see `_shape`."""
+    touches, pairs, crowded = [], [], jnp.zeros(shapes.shape[-1], bool)
+    for group in of.groups:
+        touch, pair, short = (_over_fields if group.windows else _held)(system, group, reach, shapes)
+        touches.append(touch)
+        pairs.append(pair)
+        crowded = crowded | short
+    if all(isinstance(pair, np.ndarray) for pair in pairs):
+        return joined(touches), np.concatenate(pairs), crowded
+    return joined(touches), joined([p if isinstance(p, jax.Array) else jnp.asarray(p)[:, None] for p in pairs]), crowded
 
-    number: int
-    kinds: list
-    data: tuple[Any, Any]
-    a: Shape
-    b: Shape
+
+def _held(system: System, group: Group, reach, shapes) -> tuple[Touch, Any, Any]:
+    """The possible contacts of a group, the numbers of their pairs, whether more pairs were near than there is room for."""
+    top, lanes, kind = system.topology, shapes.shape[-1], group.kinds[0]
+    sides = [joined([_sides(top, info, shapes)[k] for info in group.infos]) for k in (0, 1)]
+    own, which, short = reach[group.pair], None, jnp.zeros(lanes, bool)
+    kinds = group.kinds if group.searched else group.kinds[:1]
+    data = [[both[k] for both in group.assets] if group.searched else group.assets[0][k] for k in (0, 1)]
+
+    def both():
+        return [_shape(_columns(x), y) for x, y in zip(sides, data, strict=True)]
+
+    if group.searched or group.closely is not None:
+        depth = jax.lax.stop_gradient(jnp.broadcast_to(own, (len(own), lanes))) - _least_distances(kinds, *both())
+        near = depth > 0
+        if group.closely is not None:
+            which, short = deepest(depth, group.closely)
+            near = picked(near, which)
+        if group.searched:
+            touch = _searched(kinds, *both(), which, near)
+            return _full(touch, len(near), lanes), group.candidates(which), short
+    if which is not None:
+        sides, own = [picked(x, which) for x in sides], picked(own, which)
+    touches = [_full(touch, sides[0].shape[0], lanes) for touch in _collided(kind, *both(), own, top.rules)]
+    return joined(touches), group.candidates(which), short
 
 
-def _touches(system: System, of: Class, numbers: Numbers, shapes) -> tuple[Touch, Any]:
-    """All candidates of a class, (candidates, lanes or 1), and whether height fields had no room for some (lanes or 1). shapes (geoms, 15,
-    lanes or 1): see `_shape`. Pairs of one kind with a closed form are held against each other together, the others all at once."""
+def _over_fields(system: System, group: Group, reach, shapes) -> tuple[Touch, Any, Any]:
+    """As `_held` of pairs with height fields."""
     top, lanes = system.topology, shapes.shape[-1]
-    found: list = [None] * len(of.infos)
-    searched: dict[tuple, list[Searched]] = {}
-    near, first, crowded = {}, 0, jnp.zeros(lanes, bool)
-    for i, info in enumerate(of.infos):
-        count, assets = len(info.geoms.value), _assets(top, info)
-        reach = numbers.reach[first : first + count]
+    crowded, near, kinds, sides, meshes, first = jnp.zeros(lanes, bool), [], [], ([], []), [], 0
+    for info, view in zip(group.infos, group.windows, strict=True):
+        count, (field, mesh) = len(info.geoms.value), _assets(top, info)
+        own = reach[group.pair[first : first + count]]
+        a, b = (_shape(_columns(x), None) for x in _sides(top, info, shapes))
+        ground, short = _prisms(field, a, info.shapes[1], b._replace(data=(None if mesh is None else hull(mesh),)), own, view)
+        crowded = crowded | short.any(0)
+        near.append(_flat_first(ground.data.near))
+        b = jax.tree.map(lambda x, n=view.count: jnp.broadcast_to(x, (n, *x.shape)), b)
+        for side, shape in zip(sides, (ground, b), strict=True):
+            side.append(jax.tree.map(lambda x: _even(_flat_first(x), lanes), shape))
+        kinds += [("prism", info.shapes[1])] * (count * view.count)
+        meshes += [mesh] * (count * view.count)
         first += count
-        a, b = (_shape(_columns(x), data) for x, data in zip(_sides(top, info, shapes), assets, strict=True))
-        if info.shapes[0] == "hfield":
-            view = _window(top, info)
-            ground, short = _prisms(assets[0], a, info.shapes[1], b._replace(data=_hulls(assets[1])), reach, view)
-            crowded, near[i] = crowded | short.any(0), _flat_first(ground.data.near)
-            b = jax.tree.map(lambda x, n=view.count: jnp.broadcast_to(x, (n, *x.shape)), b._replace(data=None))
-            a, b = (jax.tree.map(_flat_first, x) for x in (ground, b))
-            kind, data = ("prism", info.shapes[1]), (a.data, assets[1])
-            together = searched_with(kind, (None, assets[1]))
-            searched.setdefault(together, []).append(Searched(i, [kind] * (count * view.count), data, a, b))
-            continue
-        together = searched_with(info.shapes, assets)
-        if together is None:
-            touches = _collided(info.shapes, a, b, reach, top.rules)
-            found[i] = joined([_full(touch, count, lanes) for touch in touches])
-        else:
-            searched.setdefault(together, []).append(Searched(i, [info.shapes] * count, assets, a, b))
-    for group in searched.values():
-        kinds = [kind for one in group for kind in one.kinds]
-        sides = []
-        for k, every in enumerate(([one.a for one in group], [one.b for one in group])):
-            data = [one.data[k] for one in group]
-            if kinds[0][k] == "prism":
-                data = joined(data)
-            else:
-                data = [x for x, one in zip(data, group, strict=True) for _ in one.kinds]
-            sides.append(joined([_even(one._replace(data=None), lanes) for one in every])._replace(data=data))
-        touch = _full(_searched(kinds, *sides), len(kinds), lanes)
-        end = 0
-        for one in group:
-            start, end = end, end + len(one.kinds)
-            own = jax.tree.map(lambda x, span=slice(start, end): x[span], touch)
-            found[one.number] = fields.kept(own, near[one.number]) if one.number in near else own
-    return joined(found), crowded
-
-
-def _hulls(mesh) -> tuple:
-    return (None if mesh is None else hull(mesh),)
+    ground, other = (joined(side) for side in sides)
+    touch = _searched(tuple(kinds), ground, other._replace(data=meshes), None, joined(near))
+    return _full(touch, len(kinds), lanes), group.candidates(), crowded
 
 
 def _flat_first(x):
@@ -270,11 +315,11 @@ def _flat_first(x):
     return x.reshape(-1, x.shape[-1])
 
 
-def _even(shape: Shape, lanes: int) -> Shape:
-    return jax.tree.map(lambda x: jnp.broadcast_to(x, (len(x), lanes)), shape)
+def _even(x, lanes: int):
+    return jnp.broadcast_to(x, (len(x), lanes))
 
 
-_collided, _searched, _prisms = stage(collide), stage(collide_convex), stage(fields.prisms)
+_collided, _searched, _prisms, _least_distances = (stage(f) for f in (collide, collide_convex, fields.prisms, least_distances))
 
 
 def _sides(topology: Topology, info: PairsInfo, shapes) -> list:
@@ -316,13 +361,10 @@ def _tangents(normal, along) -> tuple:
     return first, cross(normal, first)
 
 
-def _chosen(of: Class, distance, margin):
-    """Which candidates there is room for, the deepest first; whether some are left out."""
-    if of.room >= len(of.pair):
-        return np.arange(len(of.pair)), jnp.zeros(distance.shape[1:], bool)
-    depth = jax.lax.stop_gradient(margin - distance).T
-    _, which = jax.lax.top_k(depth, of.room)
-    return which.T, (depth > 0).sum(-1) > of.room
+def deepest(depth, room: int) -> tuple[Any, Any]:
+    """The numbers of the largest of (n, lanes), as many as there is room for: (room, lanes); whether more are positive (lanes)."""
+    _, which = jax.lax.top_k(depth.T, room)
+    return which.T, (depth > 0).sum(0) > room
 
 
 def find_contacts(system: System, frame: Frames) -> list[Found]:
@@ -330,29 +372,24 @@ def find_contacts(system: System, frame: Frames) -> list[Found]:
     meet = system.meeting
     R, pos = _geoms(system, frame, meet)
     parts = [*meet.size, *pos, *(x for row in R for x in row)]
-    width = max(x.shape[-1] for x in parts)
+    width = max(x.shape[-1] for x in (*parts, *(own.reach for own in meet.numbers)))
     shapes = jnp.stack([jnp.broadcast_to(x, (len(x), width)) for x in parts], 1)
     lanes = lanes_of(system, frame) or (1,)
     out = []
     for of, own in zip(plan(system.topology).classes, meet.numbers, strict=True):
-        touch, narrow = _touches(system, of, own, shapes)
+        touch, pair, crowded = _touches(system, of, own.reach, shapes)
         touch = jax.tree.map(lambda x: jnp.broadcast_to(x, (len(x), *lanes)), touch)
-        margin = jnp.broadcast_to(own.reach[of.pair], touch.distance.shape)
-        which, crowded = _chosen(of, touch.distance, margin)
-        crowded = crowded | narrow
-        touch = jax.tree.map(lambda x, which=which: picked(x, which), touch)
-        out.append(Found(of, which, touch.distance, touch.point, touch.normal, _tangents(touch.normal, touch.along), crowded))
+        if of.room < len(touch.distance):
+            depth = picked(own.reach, pair) - touch.distance
+            which, short = deepest(jax.lax.stop_gradient(depth), of.room)
+            touch = jax.tree.map(lambda x, which=which: picked(x, which), touch)
+            pair = jnp.asarray(pair)[which] if isinstance(pair, np.ndarray) else picked(pair, which)
+            crowded = crowded | short
+        out.append(Found(of, pair, touch.distance, touch.point, touch.normal, _tangents(touch.normal, touch.along), crowded))
     return out
 
 
 # ---- rows ---------------------------------------------------------------------------------------------------------------------
-
-
-def _of_pairs(found: Found, x):
-    """Numbers of pairs (pairs, lanes or 1) for each contact."""
-    if isinstance(found.which, np.ndarray):
-        return x[found.of.pair[found.which]]
-    return picked(x, jnp.asarray(found.of.pair)[found.which])
 
 
 def _signs(found: Found, dtype):
@@ -362,10 +399,9 @@ def _signs(found: Found, dtype):
 
 def by_contact(found: Found, of_pairs: np.ndarray, dtype):
     """Fixed numbers of pairs (n, pairs) for each contact: (n, contacts, lanes or 1)."""
-    of_candidates = of_pairs[:, found.of.pair]
-    if isinstance(found.which, np.ndarray):
-        return jnp.asarray(of_candidates[:, found.which, None], dtype)
-    return jnp.asarray(of_candidates, dtype)[:, found.which]
+    if isinstance(found.pair, np.ndarray):
+        return jnp.asarray(of_pairs[:, found.pair, None], dtype)
+    return jnp.asarray(of_pairs, dtype)[:, found.pair]
 
 
 @stage
@@ -415,7 +451,10 @@ def _softness(distance, numbers: Numbers, mobility, impratio, dt, d: int, ellipt
 
 def contact_numbers(system: System, found: list[Found]) -> list[Numbers]:
     """Of each class, for its contacts."""
-    return [jax.tree.map(functools.partial(_of_pairs, own), of_pairs) for own, of_pairs in zip(found, system.meeting.numbers, strict=True)]
+    return [
+        jax.tree.map(lambda x, pair=own.pair: picked(x, pair), of_pairs)
+        for own, of_pairs in zip(found, system.meeting.numbers, strict=True)
+    ]
 
 
 def contact_cones(system: System, frame: Frames, v, found: list[Found]) -> tuple[Cones, ...]:
@@ -426,7 +465,7 @@ def contact_cones(system: System, frame: Frames, v, found: list[Found]) -> tuple
     for own, of_each, moved in zip(found, contact_numbers(system, found), system.meeting.mobility, strict=True):
         d = own.of.condim
         stiffness, weights, damping, pull, there = _softness(
-            own.distance, of_each, _of_pairs(own, moved), system.cone.impratio[0], system.dt, d, top.cone == "elliptic",
+            own.distance, of_each, picked(moved, own.pair), system.cone.impratio[0], system.dt, d, top.cone == "elliptic",
             "refsafe" not in top.disabled,
         )  # fmt: skip
         J = _jacobian(system, frame, own, full, d)

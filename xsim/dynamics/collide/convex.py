@@ -1,9 +1,7 @@
 """Distance and penetration of any two convex shapes.
 
-Every shape is a unit shape (ball, cylinder, cube, hull) stretched along its axes, plus a radius for spheres and capsules, which is set
-aside (what is left is a cube without width); what is searched are the cores A and B. Which axes are round is a number of each pair, so
-that pairs of all kinds are one program: compiling one for each would take a quarter of a minute a kind. Along a direction n from A to B
-the shapes are apart by
+What is searched are the cores A and B of two shapes (`cores`), without the radii of spheres and capsules. Along a direction n from A to B
+the cores are apart by
 
     gap(n) = n . (x_B(-n) - x_A(n)),    x(n): the support point, farthest along n,
 
@@ -23,67 +21,58 @@ along a tangent), whose one Newton step, with its matrix held constant, has the 
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...spatial import Vector, apply, apply_inverse, cross, dot, neg, safe_norm, scale, stage, vadd, vsub
-from .hulls import Hull
-from .shapes import Shape, Touch
+from ...spatial import Vector, cross, dot, scale, stage, vadd, vsub
+from .cores import Body, axes, core, curved_part, neg3, normals, reach, rounded, span, stretched, support, turned, unit
+from .shapes import FAR, Shape, Touch
 
-__all__ = ["convex", "extents", "nearest_on_triangle"]
+__all__ = ["convex", "nearest_on_triangle"]
 
-_ROUND = {"ellipsoid": 3, "cylinder": 2}  # how many axes of the unit shape are round
-_AXES = {"sphere": (), "capsule": (2,), "cylinder": (2,)}  # directions along which a shape is special; all axes of the others
-_WHOLE = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
-_HALF = {"sphere": ((0.0,) * 3,) * 3, "capsule": ((0.0,) * 3, (0.0,) * 3, (0.0, 1.0, 0.0)),
-         "cylinder": ((1.0, 0.0, 0.0), (1.0, 0.0, 0.0), (0.0, 1.0, 0.0))}  # fmt: skip
-"""Half extents of the core as combinations of a geom's size; those of the others are the size."""
 _OUT = 0.03  # how far outside of D a point is projected, of the size of D
 _MOST = 24  # iterations of a search
 _STEPS = 5  # of Newton, at the end
 _STARTS = 8  # of the search of the deepest direction
-_FACETS = 256  # of a mesh, that starts are chosen from
 _APART = 0.9  # cosine between two starts, at most
 
 
-class Hulls(NamedTuple):
-    """Hulls of pairs (n or 1), filled up with copies to the same size. vertices (n, vertices, 3); normals (n, facets, 3) of the largest
-    facets, outward, and a corner of each."""
+class Pairs(NamedTuple):
+    """Bodies that are held against each other, and the kinds of each pair. which (m, lanes): those that count, None: all."""
 
-    vertices: np.ndarray
-    normals: np.ndarray
-    corners: np.ndarray
+    kinds: Sequence[tuple[str, str]]
+    a: Body
+    b: Body
+    which: Any
 
+    def at(self, k) -> tuple[Body, Body]:
+        """The bodies of pairs k (n, lanes), of those that count."""
+        k = self._numbers(k)
+        return self.a.at(k), self.b.at(k)
 
-@functools.partial(jax.tree_util.register_dataclass, data_fields=["half", "pos", "R", "corners"], meta_fields=["kinds", "hulls"])
-@dataclass(frozen=True)
-class Body:
-    """Unit shapes with half extents `half` along the columns of R about pos; the rest is static. kinds: of the pairs. hulls: of meshes,
-    else None. corners: of prisms, six points of the unit shape, else None."""
+    def _numbers(self, k):
+        return k if self.which is None else jnp.take_along_axis(self.which, k, 0)
 
-    kinds: tuple[str, ...]
-    hulls: tuple[Hull, ...] | None
-    half: Vector
-    pos: Vector
-    R: tuple
-    corners: tuple[Vector, ...] | None = None
-
-    @property
-    def round(self):
-        """How many axes are round: (pairs, 1), or one number for all."""
-        return _column([_ROUND.get(k, 0) for k in self.kinds])
-
-    @property
-    def table(self) -> Hulls:
-        assert self.hulls is not None
-        return _table(self.hulls)
+    def hypotheses(self, k, curved: bool = False):
+        """Which round parts may be curved, in turn: (choices, 2), or of pairs k (choices, 2, n, lanes). Rims of cylinders are curved or, at
+        a cap, corners. curved: without the choice that none is, where there are others."""
+        found = []
+        for both in self.kinds:
+            one, two = [(True, False) if kind == "cylinder" else (rounded(kind),) for kind in both]
+            every = [(x, y) for x in one for y in two]
+            found.append([pair for pair in every if any(pair)] or every if curved else every)
+        if all(every == found[0] for every in found):
+            return jnp.array(found[0])
+        count = math.lcm(*map(len, found))
+        table = jnp.array([every * (count // len(every)) for every in found])
+        return jnp.moveaxis(table[self._numbers(k)], (0, 1), (2, 3))
 
 
 class Corner(NamedTuple):
@@ -107,137 +96,15 @@ class Search(NamedTuple):
 # ---- shapes ------------------------------------------------------------------------------------------------------------------
 
 
-def _column(numbers: Sequence):
-    """What differs between the pairs as (pairs, 1), else one number."""
-    return numbers[0] if all(x == numbers[0] for x in numbers) else np.array(numbers)[:, None]
-
-
-def _core(kinds: tuple[str, ...], shape: Shape, like) -> tuple[Body, Any]:
-    """The cores of shapes and their radii, every component of the shape and type of `like`."""
-
-    def combined(row: int):
-        parts = [_column([_HALF.get(k, _WHOLE)[row][j] for k in kinds]) for j in range(3)]
-        return sum(x * y for x, y in zip(parts, shape.size, strict=True))
-
-    radius = _column([float(k in ("sphere", "capsule")) for k in kinds]) * shape.size[0]
-    fill = lambda x: jnp.broadcast_to(jnp.asarray(x, like.dtype), like.shape)  # noqa: E731
-    half = tuple(combined(row) for row in range(3))
-    half, pos, R, radius = jax.tree.map(fill, (half, tuple(shape.pos), tuple(tuple(r) for r in shape.R), radius))
-    hulls = tuple(shape.data) if kinds[0] == "mesh" else None
-    corners = shape.data.corners if kinds[0] == "prism" else None
-    return Body(kinds, hulls, half, pos, R, jax.tree.map(fill, corners)), radius
-
-
-@functools.lru_cache(maxsize=256)
-def _table(hulls: tuple[Hull, ...]) -> Hulls:
-    hulls = hulls[:1] if all(h == hulls[0] for h in hulls) else hulls
-    parts = [(h.vertices, *_facets(h)) for h in hulls]
-    return Hulls(*(np.stack([np.resize(x, (max(map(len, all)), 3)) for x in all]) for all in zip(*parts, strict=True)))
-
-
-def _facets(hull: Hull) -> tuple[np.ndarray, np.ndarray]:
-    """Unit normals, outward, of the largest faces of a hull and a corner of each."""
-    p, q, r = np.moveaxis(hull.vertices[hull.faces], 1, 0)
-    normal = np.cross(q - p, r - p)
-    area = np.linalg.norm(normal, axis=1)
-    large = np.argsort(-area, kind="stable")[:_FACETS]
-    large = large[area[large] > 0]
-    if not len(large):  # points on a line: any direction will do
-        return np.eye(3)[:1], p[:1]
-    return normal[large] / area[large, None], p[large]
-
-
-def _size(a: Body, b: Body):
-    """The length (m) that tolerances are relative to: extents and distance of the centres."""
-    size = _length(a) + _length(b) + safe_norm(vsub(b.pos, a.pos))
-    return jnp.where(size > 0, size, 1.0)
-
-
-def _length(body: Body):
-    """Norm of the half extents of a box around a body, along its own axes."""
-    most = (1.0, 1.0, 1.0)
-    if body.hulls is not None:
-        most = tuple(_column([float(np.abs(h.vertices[:, k]).max()) for h in body.hulls]) for k in range(3))
-    elif body.corners is not None:
-        most = tuple(functools.reduce(jnp.maximum, [jnp.abs(c[k]) for c in body.corners]) for k in range(3))
-    return safe_norm(tuple(x * h for x, h in zip(most, body.half, strict=True)))
-
-
-def _stretched(body: Body, n: Vector) -> Vector:
-    """The direction in the unit shape: (R diag(half))^T n."""
-    return tuple(h * x for h, x in zip(body.half, apply_inverse(body.R, n), strict=True))
-
-
-def _unit(m: Vector) -> Vector:
-    """m / |m| however small m is; 0 stays 0."""
-    most = jax.lax.stop_gradient(functools.reduce(jnp.maximum, [jnp.abs(x) for x in m]))
-    m = scale(m, 1.0 / jnp.where(most > 0, most, 1.0))
-    square = dot(m, m)
-    return scale(m, 1.0 / jnp.sqrt(jnp.where(square > 0, square, 1.0)))
-
-
-def _sign(x):
-    return jnp.where(x >= 0, 1.0, -1.0).astype(x.dtype)
-
-
-def _farthest(body: Body, m: Vector) -> Vector:
-    """The point of the unit shape farthest along m."""
-    if body.hulls is not None:
-        return _vertex(body.table.vertices, m)
-    if body.corners is not None:
-        best, most = body.corners[0], dot(body.corners[0], m)
-        for corner in body.corners[1:]:
-            far = dot(corner, m)
-            best = tuple(jnp.where(far > most, x, y) for x, y in zip(corner, best, strict=True))
-            most = jnp.maximum(far, most)
-        return best
-    ends = tuple(_sign(x) for x in m)
-    if not np.any(body.round):
-        return ends
-    rim = _unit(_curved_part(body, m))
-    return tuple(jnp.where(np.less(k, body.round), x, y) for k, (x, y) in enumerate(zip(rim, ends, strict=True)))
-
-
-def _curved_part(body: Body, m: Vector) -> Vector:
-    """m along the round axes: two or three, 0 along the others."""
-    return (*m[:2], jnp.where(np.equal(body.round, 3), m[2], 0.0))
-
-
-def _vertex(vertices: np.ndarray, m: Vector) -> Vector:
-    """The vertex (n or 1, vertices, 3) farthest along m (..., pairs, lanes), or of any shape where there is one hull."""
-    table = [jnp.asarray(x, m[0].dtype) for x in np.moveaxis(vertices, -1, 0)]
-    if len(vertices) == 1:
-        best = jnp.argmax(sum(x[..., None] * v[0] for x, v in zip(m, table, strict=True)), axis=-1)
-    else:
-        best = jnp.argmax(sum(x[..., None] * v[:, None] for x, v in zip(m, table, strict=True)), axis=-1)
-        best = best + vertices.shape[1] * np.arange(len(vertices))[:, None]
-    return tuple(jnp.take(v.reshape(-1), best) for v in table)
-
-
-def _turned(body: Body, u: Vector) -> Vector:
-    """A point of the unit shape relative to the body's centre, world axes."""
-    return apply(body.R, tuple(h * x for h, x in zip(body.half, u, strict=True)))
-
-
 def _corner(a: Body, b: Body, n: Vector) -> Corner:
     """The corner of D farthest along n."""
-    ua, ub = _support(a, n), _support(b, neg3(n))
+    ua, ub = support(a, n), support(b, neg3(n))
     return Corner(_difference(a, b, ua, ub), ua, ub)
 
 
 @stage
-def _support(body: Body, n: Vector) -> Vector:
-    """The point of the unit shape farthest along n. What is decided here is computed once, so that its parts fit together."""
-    return _farthest(body, _stretched(body, n))
-
-
-@stage
 def _difference(a: Body, b: Body, ua: Vector, ub: Vector) -> Vector:
-    return vsub(vsub(_turned(a, ua), _turned(b, ub)), vsub(b.pos, a.pos))
-
-
-def neg3(n: Vector) -> Vector:
-    return tuple(neg(x) for x in n)
+    return vsub(vsub(turned(a, ua), turned(b, ub)), vsub(b.pos, a.pos))
 
 
 # ---- projection on a triangle ------------------------------------------------------------------------------------------------
@@ -312,27 +179,27 @@ class Features(NamedTuple):
 
 def _flat(body: Body, u: Vector, smooth) -> Vector:
     """The part of a point of the unit shape that stays when the direction changes a little."""
-    return tuple(jnp.where(smooth & np.less(k, body.round), 0.0, x) for k, x in enumerate(u)) if np.any(body.round) else u
+    return tuple(jnp.where(smooth & (k < body.round), 0.0, x) for k, x in enumerate(u)) if body.curved() else u
 
 
 def _round(body: Body, n: Vector, smooth) -> tuple[Vector, Any]:
     """Curved part of the support point of the unit shape along n, and its curvature: (s, t) -> s . (derivative of the point along t), both
     directions in the world. Where n is the axis of a cylinder, the part is held constant."""
     zero = jnp.zeros_like(n[0])
-    if not np.any(body.round):
+    if not body.curved():
         return (zero, zero, zero), lambda s, t: zero
-    smooth = smooth & np.greater(body.round, 0)
-    m = _curved_part(body, _stretched(body, n))
+    smooth = smooth & (body.round > 0)
+    m = curved_part(body, stretched(body, n))
     size = functools.reduce(jnp.maximum, body.half)
     fine = functools.reduce(jnp.maximum, [jnp.abs(x) for x in m]) > 1e-9 * size
     m = tuple(jnp.where(fine, x, jax.lax.stop_gradient(x)) for x in m)
-    u = tuple(jnp.where(smooth, x, 0.0) for x in _unit(m))
+    u = tuple(jnp.where(smooth, x, 0.0) for x in unit(m))
     length = dot(m, u)
     there = fine & smooth & (length > 0)
     inverse = jnp.where(there, 1.0 / jnp.where(there, length, 1.0), 0.0)
 
     def curvature(s, t):
-        s, t = (_curved_part(body, _stretched(body, x)) for x in (s, t))
+        s, t = (curved_part(body, stretched(body, x)) for x in (s, t))
         return (dot(s, t) - dot(u, s) * dot(u, t)) * inverse
 
     return u, curvature
@@ -351,8 +218,8 @@ def _points(a: Body, b: Body, f: Features, n: Vector) -> tuple[tuple, tuple]:
     """The three corners of A and of B, with the curved parts as they are along n, relative to the centre of A."""
     offset = vsub(b.pos, a.pos)
     ra, rb = _round(a, n, f.smooth[0])[0], _round(b, neg3(n), f.smooth[1])[0]
-    pa = tuple(_turned(a, vadd(u, ra)) for u in f.a)
-    pb = tuple(vadd(_turned(b, vadd(u, rb)), offset) for u in f.b)
+    pa = tuple(turned(a, vadd(u, ra)) for u in f.a)
+    pb = tuple(vadd(turned(b, vadd(u, rb)), offset) for u in f.b)
     return pa, pb
 
 
@@ -424,7 +291,7 @@ def _newton(a: Body, b: Body, f: Features, n: Vector, size, limit: float = 0.3) 
     length = jnp.sqrt(alpha * alpha + beta * beta)
     short = jnp.minimum(1.0, limit / jnp.where(length > 0, length, 1.0))
     step = vadd(scale(eq.t[0], alpha * short), scale(eq.t[1], beta * short))
-    return _unit(vadd(n, step)), eq.sound
+    return unit(vadd(n, step)), eq.sound
 
 
 # ---- search ------------------------------------------------------------------------------------------------------------------
@@ -460,19 +327,6 @@ def _target(n: Vector, h, size) -> Vector:
     return scale(n, jnp.where(h < -clear * size, 0.0, h + _OUT * size))
 
 
-def _hypotheses(a: Body, b: Body, curved: bool = False) -> np.ndarray:
-    """Which round parts may be curved, in turn: (choices, 2, pairs, 1), or (choices, 2). Rims of cylinders are curved or, at a cap,
-    corners. curved: without the choice that none is, where there are others."""
-    found = []
-    for kinds in zip(a.kinds, b.kinds, strict=True):
-        one, two = [(True, False) if k == "cylinder" else (k in _ROUND,) for k in kinds]
-        every = [(x, y) for x in one for y in two]
-        found.append([pair for pair in every if any(pair)] or every if curved else every)
-    count = math.lcm(*map(len, found))
-    table = np.array([every * (count // len(every)) for every in found])
-    return table[0] if len(table) == 1 else np.moveaxis(table, 0, 2)[..., None]
-
-
 def _choose(triangle: Corner, new: Corner, x: Vector) -> Corner:
     """The triangle, of the three old and the new corner, nearest to x."""
 
@@ -498,52 +352,46 @@ def _tolerance(size):
     return (1e-9 if size.dtype == jnp.float64 else 1e-6) * size
 
 
-def _search(a: Body, b: Body, n: Vector, size) -> Search:
-    """Searches from the directions n (starts, ...)."""
-    curved = _hypotheses(a, b, curved=True)
+def _search(a: Body, b: Body, n: Vector, size, curved) -> Search:
+    """Searches from the directions n (starts, ...). curved: see `Pairs.hypotheses`."""
     tolerance = _tolerance(size)
     first = _corner(a, b, n)
     triangle = jax.tree.map(lambda x: jnp.stack([x, x, x]), first)
     h = dot(n, first.w)
     done = jnp.zeros(h.shape, bool)
 
-    def ended(s: Search):
-        return jnp.all(s.done, axis=0) | jnp.any(s.done & (s.h < 0), axis=0)  # apart, all starts end alike
-
     def active(s: Search):
-        return jnp.any(~ended(s)) & (s.iteration < _MOST)
+        return jnp.any(~s.done) & (s.iteration < _MOST)
 
-    def tried(s: Search, x, n, still, converged):
-        """The direction n, and its corner in the triangle nearest to x. Lanes that have ended stand still, whatever others do."""
-        still = still | s.done
+    def tried(s: Search, x, n, converged):
+        """The direction n, and its corner in the triangle nearest to x. Searches that have ended stand still."""
         corner = _corner(a, b, n)
         h = dot(n, corner.w)
-        better = (h < s.h) & ~still
-        triangle = jax.tree.map(lambda new, old: jnp.where(still, old, new), _choose(s.triangle, corner, x), s.triangle)
+        better = (h < s.h) & ~s.done
+        triangle = jax.tree.map(lambda new, old: jnp.where(s.done, old, new), _choose(s.triangle, corner, x), s.triangle)
         best = tuple(jnp.where(better, p, q) for p, q in zip(n, s.n, strict=True))
-        return Search(triangle, best, jnp.where(better, h, s.h), s.done | (~still & converged(corner, s.h)), s.iteration)
+        return Search(triangle, best, jnp.where(better, h, s.h), s.done | converged(corner, s.h), s.iteration)
 
     def body(s: Search):
-        still = ended(s)
         x = _target(s.n, s.h, size)
         corners = _corners(s.triangle.w)
         weights, _ = _nearest(x, corners)
         p = _mix(weights, corners)
         v = vsub(x, p)
-        direction = _unit(v)
+        direction = unit(v)
         direction = tuple(jnp.where(dot(v, v) > 0, d, m) for d, m in zip(direction, s.n, strict=True))
 
         def projected(corner, before):  # no corner is farther than the triangle, and the direction is no better than before
             h = dot(direction, corner.w)
             return (h - dot(direction, p) <= tolerance) & (jnp.abs(h - before) <= tolerance)
 
-        s = tried(s, x, direction, still, projected)
-        if curved.any():
-            smooth = tuple(jnp.asarray(curved)[s.iteration % len(curved)])
+        s = tried(s, x, direction, projected)
+        if a.curved() or b.curved():
+            smooth = tuple(curved[s.iteration % len(curved)])
             x = _target(s.n, s.h, size)
             d, sound = _newton(a, b, _features(a, b, s.triangle, smooth, s.n, x), s.n, size)
             d = tuple(jnp.where(sound, y, z) for y, z in zip(d, s.n, strict=True))
-            s = tried(s, x, d, still, lambda corner, before: jnp.zeros(before.shape, bool))
+            s = tried(s, x, d, lambda corner, before: jnp.zeros(before.shape, bool))
         return s._replace(iteration=s.iteration + 1)
 
     return jax.lax.while_loop(active, body, Search(triangle, n, h, done, jnp.zeros((), jnp.int32)))
@@ -559,51 +407,22 @@ def _grid() -> np.ndarray:
     return np.concatenate([corners, edges / np.linalg.norm(edges, axis=1)[:, None]])
 
 
-def _axes(body: Body) -> list[Vector]:
-    used = sorted({k for kind in body.kinds for k in _AXES.get(kind, range(3))})
-    axes = [tuple(r[k] for r in body.R) for k in used]
-    if body.corners is not None:  # and the normal of the triangle on top
-        p, q, r = (_turned(body, c) for c in body.corners[:3])
-        axes.append(_unit(cross(_unit(vsub(q, p)), _unit(vsub(r, p)))))
-    return axes
-
-
-def _normals(body: Body) -> tuple[Vector, Any]:
-    """Outward normals (facets, ...) of the largest faces of meshes, world axes, and the support function there."""
-    h = body.half
-
-    def column(x):  # (facets, pairs or 1, 1), or (facets, 1, ...)
-        x = jnp.asarray(x.T, h[0].dtype)
-        return x[..., None] if x.shape[1] > 1 else x.reshape(-1, *[1] * h[0].ndim)
-
-    # a normal of the stretched mesh is the normal over the stretch; times all three stretches, so that none divides
-    stretch = (h[1] * h[2], h[2] * h[0], h[0] * h[1])
-    local = _unit(tuple(column(x) * s for x, s in zip(np.moveaxis(body.table.normals, -1, 0), stretch, strict=True)))
-    height = dot(local, tuple(column(x) * s for x, s in zip(np.moveaxis(body.table.corners, -1, 0), h, strict=True)))
-    return apply(body.R, local), height
-
-
-def _reach(body: Body, n: Vector):
-    """The support function of a body about its centre."""
-    return dot(n, _turned(body, _support(body, n)))
-
-
 def _candidates(a: Body, b: Body) -> tuple[Vector, Any]:
     """Directions (candidates, ...) among which starts are chosen, and h there: a grid, the axes, their products, the line between the
     centres, normals of faces."""
     shape, dtype = a.pos[0].shape, a.pos[0].dtype
-    axes, line = [_axes(a), _axes(b)], vsub(b.pos, a.pos)
-    special = [*axes[0], *axes[1], _unit(line), *[_unit(cross(p, q)) for p in axes[0] for q in axes[1]]]
+    own, other, line = axes(a), axes(b), vsub(b.pos, a.pos)
+    special = [*own, *other, unit(line), *[unit(cross(p, q)) for p in own for q in other]]
     grid = [jnp.broadcast_to(jnp.asarray(g, dtype).reshape(-1, *[1] * len(shape)), (len(g), *shape)) for g in _grid().T]
     n = tuple(jnp.concatenate([g, jnp.stack([s[k] for s in special]), -jnp.stack([s[k] for s in special])]) for k, g in enumerate(grid))
-    n = _unit((*n[:2], jnp.where(dot(n, n) > 0.5, n[2], 1.0)))
-    h = _reach(a, n) + _reach(b, neg3(n)) - dot(n, line)
-    if a.hulls is not None:
-        m, height = _normals(a)
-        n, h = _joined(n, m), jnp.concatenate([h, height + _reach(b, neg3(m)) - dot(m, line)])
-    if b.hulls is not None:
-        m, height = _normals(b)
-        n, h = _joined(n, neg3(m)), jnp.concatenate([h, height + _reach(a, neg3(m)) + dot(m, line)])
+    n = unit((*n[:2], jnp.where(dot(n, n) > 0.5, n[2], 1.0)))
+    h = reach(a, n) + reach(b, neg3(n)) - dot(n, line)
+    for body, other, facing in ((a, b, 1.0), (b, a, -1.0)):
+        if body.table is not None:
+            m, height = normals(body)
+            face = height + reach(other, neg3(m)) - facing * dot(m, line)
+            # meshes without size have no normals
+            n, h = _joined(n, scale(m, facing)), jnp.concatenate([h, jnp.where(dot(m, m) > 0.5, face, jnp.inf)])
     return n, h
 
 
@@ -632,19 +451,12 @@ def _take(tree, k):
     return jax.tree.map(pick, tree)
 
 
-def _best_direction(a: Body, b: Body, size) -> tuple[Vector, Corner]:
-    """The direction of the largest gap, and the triangle of its search."""
-    s = _search(a, b, _starts(a, b), size)
-    return _take((s.n, s.triangle), jnp.argmin(s.h - jnp.where(s.done, 10 * _tolerance(size), 0.0), axis=0))
-
-
 # ---- contact -----------------------------------------------------------------------------------------------------------------
 
 
-def _settled(a: Body, b: Body, n: Vector, triangle: Corner, size) -> tuple[Vector, Features]:
-    """The direction to rounding and its features: those of the hypothesis about the curved parts that has the largest gap."""
+def _settled(a: Body, b: Body, n: Vector, triangle: Corner, size, hypotheses) -> tuple[Vector, Features, Any]:
+    """The direction to rounding, its features, which are those of the hypothesis about the curved parts that has the largest gap, and h."""
     slack = 100 * jnp.finfo(size.dtype).eps * size
-    hypotheses = jnp.asarray(_hypotheses(a, b))
     h0 = dot(n, _corner(a, b, n).w)
 
     def features(m, smooth):
@@ -667,21 +479,75 @@ def _settled(a: Body, b: Body, n: Vector, triangle: Corner, size) -> tuple[Vecto
     worst = jnp.full(h0.shape, jnp.inf, h0.dtype)
     start = (n, worst, tuple(jnp.broadcast_to(x, h0.shape) for x in hypotheses[0]))
     _, (m, _, smooth) = jax.lax.fori_loop(0, _STEPS * len(hypotheses), step, ((n, worst), start))
-    return m, features(m, smooth)
+    return m, features(m, smooth), dot(m, _corner(a, b, m).w)
 
 
-def _touch(a: Body, b: Body, n: Vector, f: Features, size) -> tuple[Any, Vector, Vector, Vector]:
+def _found(pairs: Pairs, near, n: Vector) -> tuple[Vector, Features, Any]:
+    """Directions of the largest gap, features and h of the pairs that are near, (m, lanes) each. n: directions of the others.
+
+    Passes of a few pairs of each lane, until all of them are found. Where bodies are apart any one search ends at the nearest points, so a
+    pass begins as many searches for pairs that are new; those that turn out to overlap get a pass of their own, all searches from different
+    starts. What is far costs nothing, and what overlaps in one lane does not keep the others from going on."""
+    m, lanes = near.shape
+    zero, no = jnp.zeros_like(n[0]), jnp.zeros_like(near)
+    corners = ((zero,) * 3,) * 3
+    found = (n, Features(corners, corners, (zero + 1.0, zero, zero), (no, no)), zero)
+    new, overlaps = 1, 2
+    turns = np.arange(_STARTS)[:, None] % min(m, _STARTS)
+
+    def body(state):
+        todo, found = state
+        fresh = (todo == new).any(0)
+        _, several = jax.lax.top_k((todo == new).T.astype(jnp.float32), min(m, _STARTS))
+        deep = jnp.argmax(todo == overlaps, axis=0)
+        k = jnp.where(fresh, several.T[turns[:, 0]], deep)
+        a, b = pairs.at(k)
+        size = span(a, b)
+        n = _between(a, b)
+
+        def many():
+            starts = _starts(*pairs.at(deep[None]))
+            return tuple(jnp.where(fresh, x, y.reshape(x.shape)) for x, y in zip(n, starts, strict=True))
+
+        n = jax.lax.cond(((todo == overlaps).any(0) & ~fresh).any(), many, lambda: n)
+        s = _search(a, b, n, size, pairs.hypotheses(k, curved=True))
+        best = jnp.argmin(s.h - jnp.where(s.done, 10 * _tolerance(size), 0.0), axis=0)[None]
+        n, triangle = jax.tree.map(lambda x: jnp.where(fresh, x, _slot(x, best)), (s.n, s.triangle))
+        settled = _settled(a, b, n, triangle, size, pairs.hypotheses(k))
+        own = k[:, None] == np.arange(m)[:, None]
+        here, slot = own.any(0) & (todo == jnp.where(fresh, new, overlaps)), jnp.argmax(own, axis=0)
+        found = jax.tree.map(lambda x, old: jnp.where(here, _slot(jnp.broadcast_to(x, k.shape), slot), old), settled, found)
+        unclear = fresh & ~_slot(s.done & (s.h < 0), slot)
+        return jnp.where(here, jnp.where(unclear, overlaps, 0), todo), found
+
+    todo = jnp.where(near, overlaps if m == 1 else new, 0)
+    return jax.lax.while_loop(lambda state: (state[0] > 0).any(), body, (todo, found))[1]
+
+
+def _slot(x, k):
+    """Of (..., slots, lanes) the slots k (m, lanes)."""
+    return jnp.take_along_axis(x, k.reshape(*[1] * (x.ndim - 2), *k.shape), x.ndim - 2)
+
+
+@stage
+def _between(a: Body, b: Body) -> Vector:
+    """Unit vectors from centre to centre."""
+    n = unit(vsub(b.pos, a.pos))
+    return (*n[:2], jnp.where(dot(n, n) > 0.5, n[2], 1.0))
+
+
+def _touch(a: Body, b: Body, n: Vector, f: Features, h, size) -> tuple[Any, Vector, Vector, Vector]:
     """Signed distance of the cores, the touching points of A and B relative to the centre of A, and n, with their derivatives at the
-    direction n that the features fix."""
+    direction n that the features fix. h: the support function there."""
     stop = jax.lax.stop_gradient
     still = lambda tree: jax.tree.map(lambda x: x - stop(x), tree)  # noqa: E731  # value 0
     pa, pb = _points(a, b, f, n)
     gap = dot(n, vsub(_mix(f.weights, pb), _mix(f.weights, pa)))
-    distance = still(gap) - stop(dot(n, _corner(a, b, n).w))
+    distance = still(gap) - h
     eq = _equations(a, b, f, n, size)
     alpha, beta = still(_solve2(stop(eq.matrix), eq.right, size))
     t = stop(eq.t)
-    n = _unit(vadd(n, vadd(scale(t[0], alpha), scale(t[1], beta))))
+    n = unit(vadd(n, vadd(scale(t[0], alpha), scale(t[1], beta))))
     pa, pb = _points(a, b, f, n)
     moves = still(_weights(eq, vsub(pb[0], pa[0]), n, size))
     w = [w + m for w, m in zip(f.weights[1:], moves, strict=True)]
@@ -702,28 +568,30 @@ def _weights(eq: Linear, gap: Vector, n: Vector, size) -> tuple:
     return jnp.where(swapped, 0.0, x), jnp.where(swapped, x, y)
 
 
-def extents(kind: str, shape: Shape, frame: Shape) -> tuple[Vector, Vector]:
-    """The box around shapes of a kind along the axes of a frame, about their centres: least and largest coordinates (m)."""
-    shape = jax.tree.map(jax.lax.stop_gradient, shape._replace(data=None))._replace(data=shape.data)
-    leaves = jax.tree.leaves((shape.size, shape.pos, shape.R, frame.R))
-    like = jnp.zeros(jnp.broadcast_shapes(*map(jnp.shape, leaves)), jnp.result_type(float, *leaves))
-    body, radius = _core((kind,), shape, like)
-    axes = [jax.tree.map(lambda x: jnp.broadcast_to(jax.lax.stop_gradient(x), like.shape), frame.axis(k)) for k in range(3)]
-    return tuple(-_reach(body, neg3(n)) - radius for n in axes), tuple(_reach(body, n) + radius for n in axes)
-
-
-def convex(kinds: Sequence[tuple[str, str]], a: Shape, b: Shape) -> Touch:
+def convex(kinds: Sequence[tuple[str, str]], a: Shape, b: Shape, which=None, near=None) -> Touch:
     """One contact of each of any pairs of sphere, capsule, ellipsoid, cylinder, box, mesh: where they are nearest, or, where they overlap,
     what the least translation that separates them would part.
 
     kinds: of each pair (components are then (pairs, lanes)), or of all (one). Of a side all or none are meshes, whose hulls, as many as
-    kinds, are `data`; or prisms of a height field, with the kind "prism"."""
+    kinds, are `data`; or prisms of a height field, with the kind "prism". which (m, lanes): of these pairs only. near: what it gives is
+    right for these, the others have no contact; None: for all."""
     leaves = jax.tree.leaves((a.size, a.pos, a.R, b.size, b.pos, b.R))
     like = jnp.zeros(jnp.broadcast_shapes(*map(jnp.shape, leaves)), jnp.result_type(float, *leaves))
-    (ca, ra), (cb, rb) = (_core(k, s, like) for k, s in zip(zip(*kinds, strict=True), (a, b), strict=True))
-    still = jax.tree.map(jax.lax.stop_gradient, (ca, cb))
-    size = _size(*still)
-    n, f = jax.tree.map(jax.lax.stop_gradient, _settled(*still, *_best_direction(*still, size), size))
-    distance, pa, pb, n = _touch(ca, cb, n, f, size)
+    (ca, ra), (cb, rb) = (core(k, s, like) for k, s in zip(zip(*kinds, strict=True), (a, b), strict=True))
+    if len(kinds) == 1:
+        ca, cb, ra, rb = (_flat_lanes(x) for x in (ca, cb, ra, rb))
+    pairs = Pairs(kinds, ca.still(), cb.still(), which)
+    if which is not None:
+        ca, cb = (dataclasses.replace(x, table=None).at(which) for x in (ca, cb))
+        ra, rb = (jnp.take_along_axis(r, which, 0) for r in (ra, rb))
+    near = jnp.ones(ra.shape, bool) if near is None else near.reshape(ra.shape)
+    n, f, h = jax.tree.map(jax.lax.stop_gradient, _found(pairs, near, _between(ca.still(), cb.still())))
+    distance, pa, pb, n = _touch(ca, cb, n, f, h, span(ca.still(), cb.still()))
     middle = vadd(scale(vadd(pa, pb), 0.5), scale(n, 0.5 * (ra - rb)))
-    return Touch(distance - ra - rb, vadd(ca.pos, middle), n)
+    found = jnp.where(near, distance - ra - rb, FAR), vadd(ca.pos, middle), n
+    return Touch(*(jax.tree.map(lambda x: x.reshape(like.shape), found) if len(kinds) == 1 else found))
+
+
+def _flat_lanes(tree):
+    """Components of any shape as one pair of many lanes."""
+    return jax.tree.map(lambda x: x.reshape(1, -1) if isinstance(x, jax.Array) else x, tree)

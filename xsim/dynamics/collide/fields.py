@@ -16,9 +16,10 @@ import numpy as np
 
 from ...spatial import Vector, apply_inverse, vadd, vsub
 from ...structure import HfieldInfo
-from .convex import extents, nearest_on_triangle
+from .convex import nearest_on_triangle
+from .cores import extents
 from .hulls import Hull
-from .shapes import FAR, Shape, Touch
+from .shapes import Shape
 
 MOST = 50
 """Contacts of a height field with one shape, at most."""
@@ -105,11 +106,6 @@ def _near(top, size, centre, low, high, margin) -> tuple:
         if k < 2:
             near &= centre[k] + high[k] + margin >= least
     return near, nearest_on_triangle(tuple(jnp.broadcast_to(c, near.shape) for c in centre), tuple(at))
-
-
-def kept(touch: Touch, near) -> Touch:
-    """Contacts of prisms that are near."""
-    return touch._replace(distance=jnp.where(near, touch.distance, FAR))
 
 
 def reach_of(kind: str, size, hull: Hull | None) -> float:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from ...structure import MeshInfo
 from .analytic import ANALYTIC
+from .broad import least_distance
 from .convex import convex
 from .hulls import Hull, make_hull
 from .shapes import Shape, Touch
@@ -33,10 +34,20 @@ def collide(shapes: tuple[str, str], a: Shape, b: Shape, margin, rules: str) -> 
     return ANALYTIC[shapes](a, b, margin) if shapes == ("capsule", "capsule") else ANALYTIC[shapes](a, b)
 
 
-def collide_convex(shapes: Sequence[tuple[str, str]], a: Shape, b: Shape) -> Touch:
-    """One contact of each of many pairs without a closed form, which share what `searched_with` says. `data`: the meshes of the pairs."""
-    a, b = (x._replace(data=[hull(mesh) for mesh in x.data]) if kind == "mesh" else x for kind, x in zip(shapes[0], (a, b), strict=True))
-    return convex(shapes, a, b)
+def collide_convex(shapes: Sequence[tuple[str, str]], a: Shape, b: Shape, which=None, near=None) -> Touch:
+    """One contact of each of many pairs without a closed form, which share what `searched_with` says. `data`: the meshes of all. which,
+    near: see `convex`."""
+    return convex(shapes, *_hulled(shapes, a, b), which, near)
+
+
+def least_distances(shapes: Sequence[tuple[str, str]], a: Shape, b: Shape):
+    """Lower bounds (m) of the distances of many pairs: of one kind, or as for `collide_convex`."""
+    return least_distance(shapes, *_hulled(shapes, a, b))
+
+
+def _hulled(shapes: Sequence[tuple[str, str]], a: Shape, b: Shape) -> list[Shape]:
+    """With hulls for meshes."""
+    return [x._replace(data=[hull(mesh) for mesh in x.data]) if kind == "mesh" else x for kind, x in zip(shapes[0], (a, b), strict=True)]
 
 
 def searched_with(shapes: tuple[str, str], meshes: tuple) -> tuple | None:

@@ -1,0 +1,257 @@
+"""Convex shapes as unit shapes.
+
+Every shape is a unit shape (ball, cylinder, cube, hull) stretched along its axes, plus a radius for spheres and capsules, which is set
+aside: what is left of them is a cube without width. Which axes are round is a number of each shape, and hulls are tables of vertices, so
+that shapes of all kinds are one program: compiling one for each pair of kinds would take a quarter of a minute each.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ...spatial import Vector, apply, apply_inverse, cross, dot, neg, safe_norm, scale, stage, vsub
+from .hulls import Hull
+from .shapes import Shape
+
+__all__ = [
+    "Body", "axes", "box", "column", "core", "curved_part", "extents", "neg3", "normals", "reach", "rounded", "span", "stretched",
+    "support", "turned", "unit",
+]
+
+_ROUND = {"ellipsoid": 3, "cylinder": 2}  # how many axes of the unit shape are round
+_AXES = {"sphere": (), "capsule": (2,), "cylinder": (2,)}  # directions along which a shape is special; all axes of the others
+_WHOLE = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
+_HALF = {"sphere": ((0.0,) * 3,) * 3, "capsule": ((0.0,) * 3, (0.0,) * 3, (0.0, 1.0, 0.0)),
+         "cylinder": ((1.0, 0.0, 0.0), (1.0, 0.0, 0.0), (0.0, 1.0, 0.0))}  # fmt: skip
+"""Half extents of the core as combinations of a geom's size; those of the others are the size."""
+_FACETS = 256  # of a mesh, that starts are chosen from
+
+
+class Hulls(NamedTuple):
+    """Hulls of shapes, filled up with copies to the same size: (n or 1, lanes or 1, ...). vertices (..., vertices, 3); normals
+    (..., facets, 3) of the largest facets, outward, and a corner of each; most (..., 3): largest coordinates."""
+
+    vertices: Any
+    normals: Any
+    corners: Any
+    most: Any
+
+    def single(self) -> bool:
+        """Whether one hull is that of all shapes."""
+        return self.most.shape[:2] == (1, 1)
+
+
+@functools.partial(jax.tree_util.register_dataclass, data_fields=["half", "pos", "R", "round", "table", "corners"], meta_fields=["kinds"])
+@dataclass(frozen=True)
+class Body:
+    """Unit shapes with half extents `half` along the columns of R about pos. kinds: all there are. round: how many axes are, of each shape
+    (n, 1 or lanes) or of all. table: of meshes, else None. corners: of prisms, six points of the unit shape, else None."""
+
+    kinds: tuple[str, ...]
+    half: Vector
+    pos: Vector
+    R: tuple
+    round: Any
+    table: Hulls | None = None
+    corners: tuple[Vector, ...] | None = None
+
+    def curved(self) -> bool:
+        """Whether any axis of any shape is round."""
+        return any(k in _ROUND for k in self.kinds)
+
+    def at(self, which) -> Body:
+        """Of the shapes (m, lanes)."""
+
+        def each(x):
+            return jnp.broadcast_to(x, which.shape) if len(x) == 1 else jnp.take_along_axis(x, which, 0)
+
+        def row(x):  # of a table
+            return x if len(x) == 1 else jnp.asarray(x, self.half[0].dtype)[:, 0][which]
+
+        half, pos, R, corners = jax.tree.map(each, (self.half, self.pos, self.R, self.corners))
+        number = self.round if np.ndim(self.round) == 0 else jnp.asarray(self.round)[:, 0][which]
+        return Body(self.kinds, half, pos, R, number, jax.tree.map(row, self.table), corners)
+
+    def still(self) -> Body:
+        """Without derivatives."""
+        parts = {name: getattr(self, name) for name in ("half", "pos", "R", "corners")}
+        return dataclasses.replace(self, **jax.tree.map(jax.lax.stop_gradient, parts))
+
+
+def rounded(kind: str) -> bool:
+    """Whether shapes of a kind have round axes."""
+    return kind in _ROUND
+
+
+def column(numbers: Sequence):
+    """What differs between shapes as (n, 1), else one number."""
+    return numbers[0] if all(x == numbers[0] for x in numbers) else np.array(numbers)[:, None]
+
+
+def core(kinds: tuple[str, ...], shape: Shape, like) -> tuple[Body, Any]:
+    """The cores of shapes and their radii, every component of the shape and type of `like`. kinds: of each shape, or of all (one)."""
+
+    def combined(row: int):
+        parts = [column([_HALF.get(k, _WHOLE)[row][j] for k in kinds]) for j in range(3)]
+        return sum(x * y for x, y in zip(parts, shape.size, strict=True))
+
+    radius = column([float(k in ("sphere", "capsule")) for k in kinds]) * shape.size[0]
+    fill = lambda x: jnp.broadcast_to(jnp.asarray(x, like.dtype), like.shape)  # noqa: E731
+    half = tuple(combined(row) for row in range(3))
+    half, pos, R, radius = jax.tree.map(fill, (half, tuple(shape.pos), tuple(tuple(r) for r in shape.R), radius))
+    table = _table(tuple(shape.data)) if kinds[0] == "mesh" else None
+    corners = jax.tree.map(fill, shape.data.corners) if kinds[0] == "prism" else None
+    return Body(tuple(sorted(set(kinds))), half, pos, R, column([_ROUND.get(k, 0) for k in kinds]), table, corners), radius
+
+
+@functools.lru_cache(maxsize=256)
+def _table(hulls: tuple[Hull, ...]) -> Hulls:
+    hulls = hulls[:1] if all(h == hulls[0] for h in hulls) else hulls
+    parts = [(h.vertices, *_facets(h)) for h in hulls]
+    tables = [np.stack([np.resize(x, (max(map(len, every)), 3)) for x in every])[:, None] for every in zip(*parts, strict=True)]
+    return Hulls(*tables, np.stack([np.abs(h.vertices).max(0) for h in hulls])[:, None])
+
+
+def _facets(hull: Hull) -> tuple[np.ndarray, np.ndarray]:
+    """Unit normals, outward, of the largest faces of a hull and a corner of each."""
+    p, q, r = np.moveaxis(hull.vertices[hull.faces], 1, 0)
+    normal = np.cross(q - p, r - p)
+    area = np.linalg.norm(normal, axis=1)
+    large = np.argsort(-area, kind="stable")[:_FACETS]
+    large = large[area[large] > 0]
+    if not len(large):  # points on a line: any direction will do
+        return np.eye(3)[:1], p[:1]
+    return normal[large] / area[large, None], p[large]
+
+
+def box(body: Body) -> Vector:
+    """Half extents of a box around bodies about their centres, along their own axes."""
+    if body.table is not None:
+        most = body.table.most
+        sides = tuple(most[0, 0, k] if body.table.single() else most[..., k] for k in range(3))
+    elif body.corners is not None:
+        sides = tuple(functools.reduce(jnp.maximum, [jnp.abs(c[k]) for c in body.corners]) for k in range(3))
+    else:
+        return body.half
+    return tuple(x * h for x, h in zip(sides, body.half, strict=True))
+
+
+def span(a: Body, b: Body):
+    """The length (m) that tolerances of a pair are relative to: the diagonals of half the boxes, and the distance of the centres."""
+    total = safe_norm(box(a)) + safe_norm(box(b)) + safe_norm(vsub(b.pos, a.pos))
+    return jnp.where(total > 0, total, 1.0)
+
+
+def stretched(body: Body, n: Vector) -> Vector:
+    """The direction in the unit shape: (R diag(half))^T n."""
+    return tuple(h * x for h, x in zip(body.half, apply_inverse(body.R, n), strict=True))
+
+
+def unit(m: Vector) -> Vector:
+    """m / |m| however small m is; 0 stays 0."""
+    most = jax.lax.stop_gradient(functools.reduce(jnp.maximum, [jnp.abs(x) for x in m]))
+    m = scale(m, 1.0 / jnp.where(most > 0, most, 1.0))
+    square = dot(m, m)
+    return scale(m, 1.0 / jnp.sqrt(jnp.where(square > 0, square, 1.0)))
+
+
+def _sign(x):
+    return jnp.where(x >= 0, 1.0, -1.0).astype(x.dtype)
+
+
+def curved_part(body: Body, m: Vector) -> Vector:
+    """m along the round axes: two or three, 0 along the others."""
+    return (*m[:2], jnp.where(body.round == 3, m[2], 0.0))
+
+
+def _farthest(body: Body, m: Vector) -> Vector:
+    """The point of the unit shape farthest along m."""
+    if body.table is not None:
+        return _vertex(body.table, m)
+    if body.corners is not None:
+        best, most = body.corners[0], dot(body.corners[0], m)
+        for corner in body.corners[1:]:
+            far = dot(corner, m)
+            best = tuple(jnp.where(far > most, x, y) for x, y in zip(corner, best, strict=True))
+            most = jnp.maximum(far, most)
+        return best
+    ends = tuple(_sign(x) for x in m)
+    if not body.curved():
+        return ends
+    rim = unit(curved_part(body, m))
+    return tuple(jnp.where(k < body.round, x, y) for k, (x, y) in enumerate(zip(rim, ends, strict=True)))
+
+
+def _vertex(table: Hulls, m: Vector) -> Vector:
+    """The vertex farthest along m (..., n, lanes), or of any shape where there is one hull."""
+    axes = [jnp.asarray(x, m[0].dtype) for x in jnp.moveaxis(table.vertices, -1, 0)]
+    rows = [x.reshape(-1) if table.single() else x for x in axes]
+    best = jnp.argmax(sum(x[..., None] * v for x, v in zip(m, rows, strict=True)), axis=-1)
+    if not table.single():
+        shape = table.vertices.shape[:3]
+        best = best + shape[2] * np.arange(shape[0] * shape[1]).reshape(shape[:2])
+    return tuple(jnp.take(v.reshape(-1), best) for v in axes)
+
+
+def turned(body: Body, u: Vector) -> Vector:
+    """A point of the unit shape relative to the body's centre, world axes."""
+    return apply(body.R, tuple(h * x for h, x in zip(body.half, u, strict=True)))
+
+
+@stage
+def support(body: Body, n: Vector) -> Vector:
+    """The point of the unit shape farthest along n. What is decided here is computed once, so that its parts fit together."""
+    return _farthest(body, stretched(body, n))
+
+
+def neg3(n: Vector) -> Vector:
+    return tuple(neg(x) for x in n)
+
+
+def reach(body: Body, n: Vector):
+    """The support function of a body about its centre."""
+    return dot(n, turned(body, support(body, n)))
+
+
+def axes(body: Body) -> list[Vector]:
+    """Directions along which a shape is special."""
+    used = sorted({k for kind in body.kinds for k in _AXES.get(kind, range(3))})
+    out = [tuple(r[k] for r in body.R) for k in used]
+    if body.corners is not None:  # and the normal of the triangle on top
+        p, q, r = (turned(body, c) for c in body.corners[:3])
+        out.append(unit(cross(unit(vsub(q, p)), unit(vsub(r, p)))))
+    return out
+
+
+def normals(body: Body) -> tuple[Vector, Any]:
+    """Outward normals (facets, ...) of the largest faces of meshes, world axes, and the support function there."""
+    h, table = body.half, body.table
+    assert table is not None
+
+    def components(x):  # each (facets, n or 1, lanes or 1), or (facets, 1, ...)
+        x = jnp.moveaxis(jnp.asarray(x, h[0].dtype), (-1, -2), (0, 1))
+        return x.reshape(3, -1, *[1] * h[0].ndim) if table.single() else x
+
+    # a normal of the stretched mesh is the normal over the stretch; times all three stretches, so that none divides
+    stretch = (h[1] * h[2], h[2] * h[0], h[0] * h[1])
+    local = unit(tuple(x * s for x, s in zip(components(table.normals), stretch, strict=True)))
+    height = dot(local, tuple(x * s for x, s in zip(components(table.corners), h, strict=True)))
+    return apply(body.R, local), height
+
+
+def extents(kind: str, shape: Shape, frame: Shape) -> tuple[Vector, Vector]:
+    """The box around shapes of a kind along the axes of a frame, about their centres: least and largest coordinates (m)."""
+    leaves = jax.tree.leaves((shape.size, shape.pos, shape.R, frame.R))
+    like = jnp.zeros(jnp.broadcast_shapes(*map(jnp.shape, leaves)), jnp.result_type(float, *leaves))
+    body, radius = core((kind,), shape, like)
+    body, radius = body.still(), jax.lax.stop_gradient(radius)
+    along = [jax.tree.map(lambda x: jnp.broadcast_to(jax.lax.stop_gradient(x), like.shape), frame.axis(k)) for k in range(3)]
+    return tuple(-reach(body, neg3(n)) - radius for n in along), tuple(reach(body, n) + radius for n in along)
