@@ -66,6 +66,29 @@ def test_where_there_is_no_room_the_deepest_count(x64):
     np.testing.assert_allclose(data.external_force[0], force, atol=1e-9)
 
 
+CROWD = "".join(
+    f'<body pos="0 {0.5 * i} 0"><joint type="slide" axis="0 1 0"/><geom type="{kind}" size="0.2 0.15 0.1" condim="1"/></body>'
+    for i, kind in enumerate(("box", "cylinder") * 6)
+)
+
+
+def test_of_many_pairs_those_that_are_near_are_held_against_each_other(x64):
+    """The same contacts as if all were; the flag where more are near than there is room for."""
+    model = xsim.loads(f"<mujoco><worldbody>{CROWD}</worldbody></mujoco>", "mjcf")
+    rng = np.random.default_rng(3)
+    state = xsim.init(model, jnp.asarray(rng.uniform(-0.5, 0.5, model.nv)))
+    some, every = (by_numpy(xsim.contacts)(xsim.with_room(model, None, room), state) for room in (12, 100))
+
+    def listed(c):
+        order = np.lexsort((c.distance, *c.geoms.T[::-1], ~c.active))[: c.active.sum()]
+        return c.geoms[order], c.distance[order], c.force[order]
+
+    assert every.active.sum() > 6
+    for ours, wanted in zip(listed(some), listed(every), strict=True):
+        np.testing.assert_allclose(ours, wanted, atol=1e-9)
+    assert by_numpy(xsim.forward)(xsim.with_room(model, None, 2), state).flags == xsim.Flags.CROWDED
+
+
 PAIR = """<mujoco><option cone="{}" impratio="2" gravity="0.3 0 -9.6"/>
 <default><geom friction="0.7 0.02 0.01" solref="0.02 0.9" solimp="0.85 0.95 0.02 0.4 2" margin="0.003" gap="0.001"/></default><worldbody>
 <geom type="plane" size="1 1 1" friction="0.4 0.01 0.01" solref="0.03 1" solimp="0.8 0.9 0.03 0.5 2"/>

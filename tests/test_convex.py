@@ -12,9 +12,10 @@ import pytest
 from comparing import QUICK
 from traced import by_numpy
 
+from xsim.dynamics.collide.broad import least_distance
 from xsim.dynamics.collide.convex import convex
 from xsim.dynamics.collide.hulls import make_hull
-from xsim.dynamics.collide.shapes import Shape
+from xsim.dynamics.collide.shapes import FAR, Shape
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -97,13 +98,16 @@ def poses(rng, count):
     return [one(np.exp(rng.uniform(-3, 0.7, (count, 1)))) for _ in range(2)]
 
 
-def touched(kinds, p, data):
-    """(distance, point x y z, normal x y z) (7, ...) of shapes given as arrays."""
-    shapes = []
+def shaped(p, data):
+    """Shapes given as arrays."""
     for (size, pos, R), own in zip(p, data, strict=True):
         rows = tuple(tuple(R[..., i, j] for j in range(3)) for i in range(3))
-        shapes.append(Shape(*(tuple(x[..., k] for k in range(3)) for x in (size, pos)), rows, own))
-    t = convex(kinds, *shapes)
+        yield Shape(*(tuple(x[..., k] for k in range(3)) for x in (size, pos)), rows, own)
+
+
+def touched(kinds, p, data, **chosen):
+    """(distance, point x y z, normal x y z) (7, ...) of shapes given as arrays."""
+    t = convex(kinds, *shaped(p, data), **chosen)
     return jnp.stack([t.distance, *t.point, *t.normal])
 
 
@@ -170,11 +174,15 @@ def test_pairs_of_all_kinds_at_once():
             n = value[4:, i, k]
             assert abs(gap(kind, own, k, n[None])[0] - value[0, i, k]) < 1e-11, kind
             assert greatest_gap(functools.partial(gap, kind, own, k), n, rng) < value[0, i, k] + 1e-9, kind
+    least = by_numpy(lambda p: least_distance(kinds, *shaped(p, [None, None])))(p)
+    assert np.all(least <= value[0])
+    i = kinds.index(("sphere", "sphere"))
+    np.testing.assert_allclose(least[i], value[0, i], atol=1e-12)
 
 
 @pytest.mark.slow
 def test_hulls_of_different_sizes_at_once():
-    """As each hull alone."""
+    """As each hull alone; of some of the pairs, and of these only where they are near."""
     rng = np.random.default_rng(12)
     hulls = [make_hull(rng.normal(size=(n, 3))) for n in (5, 12, 30)]
     p = [[x.reshape(3, 8, *x.shape[1:]) for x in shape] for shape in poses(rng, 24)]
@@ -182,6 +190,11 @@ def test_hulls_of_different_sizes_at_once():
     for i, own in enumerate(hulls):
         alone = by_numpy(lambda p, own=own: touched([("box", "mesh")], p, [None, [own]]))(jax.tree.map(lambda x, i=i: x[i], p))
         np.testing.assert_allclose(together[:, i], alone, atol=1e-8)
+    which, near = rng.integers(3, size=(2, 8)), rng.random((2, 8)) < 0.7
+    some = by_numpy(lambda p: touched([("box", "mesh")] * 3, p, [None, hulls], which=jnp.asarray(which), near=jnp.asarray(near)))(p)
+    wanted = np.take_along_axis(together, np.broadcast_to(which, (7, 2, 8)), 1)
+    np.testing.assert_allclose(some[:, near], wanted[:, near], atol=1e-8)
+    assert np.all(some[0, ~near] == FAR)
 
 
 def degenerate(kinds):
