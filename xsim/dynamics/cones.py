@@ -14,16 +14,17 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from .dense import added, fit, halved, summed
+from .blocks import Jacobian
+from .dense import added, fit, halved
 
 
 class Cones(NamedTuple):
-    """Contacts of one dimension d. J (n, d, nv, lanes). offset (n, d, lanes). stiffness (n, lanes): D of pyramids and of contacts without
+    """Contacts of one dimension d. J: (n, d, nv, lanes). offset (n, d, lanes). stiffness (n, lanes): D of pyramids and of contacts without
     friction, c of elliptic cones; 0 where there is no contact. weight (n, d, lanes): 1 and the coefficients of friction of a pyramid, of
     an elliptic cone mu and those."""
 
     elliptic: bool
-    J: object
+    J: Jacobian
     offset: object
     stiffness: object
     weight: object
@@ -39,11 +40,11 @@ class Cones(NamedTuple):
 
     def along(self, a):
         """J a (n, d, lanes) of a (nv, lanes)."""
-        return along(self.J, a)
+        return self.J.along(a)
 
     def pulled(self, f):
         """J^T f (nv, lanes)."""
-        return pulled(self.J, f)
+        return self.J.pulled(f)
 
     def force(self, x):
         """f (n, d, lanes)."""
@@ -57,7 +58,7 @@ class Cones(NamedTuple):
 
     def fitted(self, lanes: tuple[int, ...]) -> Cones:
         """With arrays of all lanes, or without that axis."""
-        return Cones(self.elliptic, *(fit(x, lanes) for x in self[1:]))
+        return Cones(self.elliptic, self.J.fitted(lanes), *(fit(x, lanes) for x in self[2:]))
 
     def zone(self, x):
         """What makes P quadratic or flat (n, ..., lanes): edges that push; of elliptic cones 0 free, 1 sliding, 2 sticking."""
@@ -77,32 +78,12 @@ class Cones(NamedTuple):
         return _elliptic_hessian(self, x) if self.curved else _pyramid_hessian(self, x)
 
     def curvature(self, x, count=None):
-        """J^T P'' J (nv, nv, lanes). count: of contacts that are looked at, None for all."""
-        return curvature(self.J, self.hessian(x), count)
+        """J^T P'' J (nv, nv, lanes). count: what `count` says, None: all contacts are looked at."""
+        return self.J.curvature(self.hessian(x), count)
 
     def count(self):
-        """After how many contacts there is none in any lane."""
-        there = (self.stiffness > 0).reshape(len(self.stiffness), -1).any(1)
-        return jnp.max(jnp.where(there, jnp.arange(1, len(there) + 1), 0))
-
-
-def along(J, a):
-    """J a (n, d, lanes) of J (n, d, nv, lanes) and a (nv, lanes)."""
-    return added([J[:, :, k] * x for k, x in enumerate(a)])
-
-
-def pulled(J, f):
-    """J^T f (nv, lanes) of f (n, d, lanes)."""
-    product = J * f[:, :, None]
-    return halved(product.reshape(-1, *product.shape[2:]))
-
-
-def curvature(J, second, count=None):
-    """J^T H J (nv, nv, lanes) of H (n, d, d, lanes). count: of contacts that are looked at, None for all."""
-    d = J.shape[1]
-    pushed = added([second[:, :, None, k] * J[:, k, None] for k in range(d)])
-    rows, pushed = (y.reshape(-1, *y.shape[2:]) for y in (J, pushed))
-    return summed(lambda i: rows[i][:, None] * pushed[i][None], len(rows), None if count is None else d * count)
+        """Of each block of J, after how many contacts there is none in any lane."""
+        return self.J.counts((self.stiffness > 0).reshape(len(self.stiffness), -1).any(1))
 
 
 # ---- pyramids -----------------------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ import numpy as np
 from ..pairs import FLAT
 from ..spatial import add, apply, cross, dot, matrix, mul, normalize, quat_mul, rotate, scale, stage, vadd, vsub
 from ..structure import PairsInfo, Topology
+from .blocks import Blocks, Jacobian, partition
 from .collide import fields
 from .collide.shapes import Shape, Touch
 from .collide.touching import collide, collide_convex, count_of, hull, least_distances, searched_with
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from .noslip import Held
 
 TAN_LEAST = 0.5  # a shorter direction gives no tangent
+_EASY = ("sphere", "capsule")  # their distances cost no more than bounds of them
 
 
 def has_contacts(topology: Topology) -> bool:
@@ -66,7 +68,8 @@ class Group(NamedTuple):
 
 class Class(NamedTuple):
     """The contacts of one dimension. infos: their pairs by kind, which number the pairs; groups: the same as they are found. geoms
-    (pairs, 2). sign (pairs, nv): 1 for a dof that moves the second geom only, -1 the first only. room: for how many."""
+    (pairs, 2). sign (pairs, nv): 1 for a dof that moves the second geom only, -1 the first only. room: for how many. blocks: of their
+    Jacobian; order: of the possible contacts, for these blocks, None where contacts are chosen."""
 
     condim: int
     infos: tuple[PairsInfo, ...]
@@ -74,6 +77,8 @@ class Class(NamedTuple):
     geoms: np.ndarray
     sign: np.ndarray
     room: int
+    blocks: Blocks
+    order: np.ndarray | None
 
 
 class Plan(NamedTuple):
@@ -133,7 +138,12 @@ def plan(topology: Topology) -> Plan:
         ends = np.array([[links[place[g]] for g in both] for both in geoms.tolist()], int)
         sign = chain[ends[:, 1]] - chain[ends[:, 0]]
         candidates = sum(group.count() for group in groups)
-        classes.append(Class(condim, infos, groups, geoms, sign, _most(topology, topology.room, candidates)))
+        room = _most(topology, topology.room, candidates)
+        order, blocks = None, ((room, tuple(np.flatnonzero(sign.any(0)).tolist())),)
+        if room == candidates and all(group.closely is None for group in groups):
+            pair = np.concatenate([group.candidates() for group in groups])
+            order, blocks = partition(sign[pair] != 0, condim)
+        classes.append(Class(condim, infos, groups, geoms, sign, room, blocks, order))
     return Plan(tuple(classes), tuple(used), place, links)
 
 
@@ -155,7 +165,7 @@ def _groups(topology: Topology, infos: tuple[PairsInfo, ...]) -> tuple[Group, ..
         each = [tuple(x for x, n in zip(xs, counts, strict=True) for _ in range(n)) for xs in (kinds, assets)]
         windows = tuple(_window(topology, info) for info in infos) if kinds[0][0] == "prism" else ()
         closely = None
-        if kinds[0][0] not in (*FLAT, "prism"):
+        if not set(kinds[0]).issubset(_EASY) and kinds[0][0] not in (*FLAT, "prism"):
             closely = _most(topology, topology.near, sum(counts))
             closely = None if closely == sum(counts) else closely
         out.append(Group(infos, *each, np.concatenate(pairs), key[0] != "closed", closely, windows))
@@ -385,16 +395,13 @@ def find_contacts(system: System, frame: Frames) -> list[Found]:
             touch = jax.tree.map(lambda x, which=which: picked(x, which), touch)
             pair = jnp.asarray(pair)[which] if isinstance(pair, np.ndarray) else picked(pair, which)
             crowded = crowded | short
+        if of.order is not None:
+            touch, pair = jax.tree.map(lambda x, order=of.order: picked(x, order), (touch, pair))
         out.append(Found(of, pair, touch.distance, touch.point, touch.normal, _tangents(touch.normal, touch.along), crowded))
     return out
 
 
 # ---- rows ---------------------------------------------------------------------------------------------------------------------
-
-
-def _signs(found: Found, dtype):
-    """Which dofs move the geoms apart: (contacts, nv, lanes or 1), 1, -1 or 0."""
-    return jnp.swapaxes(by_contact(found, found.of.sign.T, dtype), 0, 1)
 
 
 def by_contact(found: Found, of_pairs: np.ndarray, dtype):
@@ -415,13 +422,20 @@ def _moved_apart(signs, ang, lin, reference, point, frame, condim: int, lanes):
     return jnp.stack([jnp.broadcast_to(r, (*r.shape[:2], *lanes)) for r in rows], 1)
 
 
-def _jacobian(system: System, frame: Frames, found: Found, lanes, condim: int):
+def _jacobian(system: System, frame: Frames, found: Found, lanes, condim: int) -> Jacobian:
     """J (contacts, condim, nv, lanes)."""
     ang, lin = (tuple(column([s[part][k] for s in frame.subspace]) for k in range(3)) for part in (0, 1))
     roots = [frame.pose[system.tables.root[link]].pos for link in system.tables.dof_link]
     origin = tuple(column([r[k] for r in roots]) for k in range(3))
     axes = tuple(tuple(x[:, None] for x in axis) for axis in (found.normal, *found.tangents))
-    return _moved_apart(_signs(found, found.distance.dtype), ang, lin, origin, found.point, axes, condim, lanes)
+    signs, parts, end = by_contact(found, found.of.sign.T, found.distance.dtype), [], 0
+    for count, dofs in found.of.blocks:
+        start, end, moving = end, end + count, np.array(dofs, int)
+        own = jnp.swapaxes(signs[moving, start:end], 0, 1)
+        along = jax.tree.map(lambda x, moving=moving: x[moving], (ang, lin, origin))
+        point, frames_ = jax.tree.map(lambda x, own=slice(start, end): x[own], (found.point, axes))
+        parts.append(_moved_apart(own, *along, point, frames_, condim, lanes))
+    return Jacobian(tuple(parts), found.of.blocks, system.topology.size("nv"))
 
 
 @stage
@@ -470,16 +484,15 @@ def contact_cones(system: System, frame: Frames, v, found: list[Found]) -> tuple
         )  # fmt: skip
         J = _jacobian(system, frame, own, full, d)
         n = len(own.distance)
-        offset = _offset(J, velocity, there, damping, pull)
+        offset = _offset(J.along(velocity), there, damping, pull)
         weight = jnp.stack([jnp.broadcast_to(x, (n, *full)) for x in weights], 1)
         out.append(Cones(top.cone == "elliptic", J, offset, jnp.broadcast_to(stiffness, (n, *full)), weight))
     return tuple(out)
 
 
 @stage
-def _offset(J, v, there, damping, pull):
+def _offset(rate, there, damping, pull):
     """b J v + k d r (contacts, d, lanes)."""
-    rate = added([J[:, :, k] * x for k, x in enumerate(v)])
     rows = [add(mul(b, rate[:, k]), pull if k == 0 else 0.0) for k, b in enumerate(damping)]
     return jnp.stack([jnp.where(there, row, 0.0) for row in rows], 1)
 
@@ -547,7 +560,7 @@ def adhesion(system: System, frame: Frames, body: int) -> list:
     for own, of_each in zip(found, contact_numbers(system, found), strict=True):
         owners = np.array([[system.topology.geoms[g].body for g in both] for both in own.of.geoms.tolist()], int)
         near = by_contact(own, (owners == body).any(1)[None], own.distance.dtype)[0] * (own.distance < of_each.reach)
-        rates = _jacobian(system, frame, own, lanes or (1,), 1)[:, 0]
+        rates = _jacobian(system, frame, own, lanes or (1,), 1).dense()[:, 0]
         total, count = total + halved(near[:, None] * rates), count + halved(near)
     row = -total / jnp.maximum(count, 1.0)
     return [(i, x if lanes else x[0]) for i, x in enumerate(row)]

@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from .cones import Cones, along, curvature, edge_sums, pulled
+from .blocks import Jacobian
+from .cones import Cones, edge_sums
 from .constraints import Constraints
 from .dense import added, fit, halved
 from .soft import Rows
@@ -30,7 +31,7 @@ class Held(NamedTuple):
     lanes). bound: of friction, of elliptic contacts its norm in those coordinates (n, 1, lanes), else (n, d - 1, lanes)."""
 
     elliptic: bool
-    J: object
+    J: Jacobian
     offset: object
     normal: object
     stiffness: object
@@ -39,11 +40,11 @@ class Held(NamedTuple):
 
     def along(self, a):
         """J a (n, d, lanes) of a (nv, lanes)."""
-        return along(self.J, a)
+        return self.J.along(a)
 
     def pulled(self, f):
         """J^T f (nv, lanes)."""
-        return pulled(self.J, f)
+        return self.J.pulled(f)
 
     def _scaled(self, x):
         """Tangential x in scaled coordinates (n, d - 1, lanes), and what is compared with the bound: its norm, or its parts."""
@@ -118,7 +119,7 @@ class Held(NamedTuple):
 
     def curvature(self, x, count=None):
         """See `Cones.curvature`."""
-        return curvature(self.J, self.hessian(x), count)
+        return self.J.curvature(self.hessian(x), count)
 
     def count(self):
         """See `Cones.count`: all of them."""
@@ -126,7 +127,7 @@ class Held(NamedTuple):
 
     def fitted(self, lanes: tuple[int, ...]) -> Held:
         """See `Cones.fitted`."""
-        return Held(self.elliptic, *(fit(x, lanes) for x in self[1:]))
+        return Held(self.elliptic, self.J.fitted(lanes), *(fit(x, lanes) for x in self[2:]))
 
 
 def _total(x):
