@@ -93,7 +93,7 @@ class Jacobian:
         """(n, d, nv, lanes)."""
         out = jnp.zeros((sum(len(J) for J in self.parts), self.parts[0].shape[1], self.nv, *self.parts[0].shape[3:]), self.parts[0].dtype)
         for J, (contacts, dofs) in zip(self.parts, self._slices(), strict=True):
-            out = out.at[contacts, :, dofs].set(jnp.moveaxis(J, 2, 0))
+            out = out.at[contacts, :, dofs].set(J)
         return out
 
 
