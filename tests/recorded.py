@@ -101,19 +101,19 @@ def order_of(model: xsim.Model) -> dict:
 
 
 def placed(model: xsim.Model, both: list[Contacts]) -> list[tuple]:
-    """By class which, distance, point, normal, tangents of `Found`, for as many lanes as there are states; their geoms as `turned`."""
+    """By class pair, distance, point, normal, tangents of `Found`, for as many lanes as there are states; their geoms as `turned`."""
     out = []
     for of in contacts.plan(model.topology).classes:
-        first = {tuple(of.geoms[p]): i for i, p in reversed(list(enumerate(of.pair)))}
+        first = {tuple(pair): i for i, pair in reversed(list(enumerate(of.geoms.tolist())))}
         chosen = [one.of([i for i, pair in enumerate(one.geoms.tolist()) if tuple(pair) in first]) for one in both]
         n, lanes = max(1, *(one.count for one in chosen)), len(both)
-        which, distance, point = np.zeros((n, lanes), int), np.full((n, lanes), FAR), np.zeros((n, 3, lanes))
+        number, distance, point = np.zeros((n, lanes), int), np.full((n, lanes), FAR), np.zeros((n, 3, lanes))
         frame = np.broadcast_to(np.eye(3)[None, :, :, None], (n, 3, 3, lanes)).copy()
         for i, one in enumerate(chosen):
             k = one.count
-            which[:k, i] = [first[tuple(pair)] for pair in one.geoms.tolist()]
+            number[:k, i] = [first[tuple(pair)] for pair in one.geoms.tolist()]
             distance[:k, i], point[:k, :, i], frame[:k, :, :, i] = one.distance, one.point, one.frame
-        out.append((which, distance, point, frame))
+        out.append((number, distance, point, frame))
     return out
 
 
@@ -124,11 +124,12 @@ def standing(model: xsim.Model, given: list[tuple]) -> Iterator[None]:
     def find(system, frame) -> list:
         out, lanes = [], np.arange(*contacts.lanes_of(system, frame))
         for of, own in zip(contacts.plan(model.topology).classes, given, strict=True):
-            which, distance, point, axes = (x[..., np.minimum(lanes, x.shape[-1] - 1)] for x in own)  # xsim fills up its lanes
+            pair, distance, point, axes = (x[..., np.minimum(lanes, x.shape[-1] - 1)] for x in own)  # xsim fills up its lanes
             rows = [tuple(axes[:, k, j] for j in range(3)) for k in range(3)]
             point = tuple(point[:, j] for j in range(3))
             crowded = jnp.zeros(distance.shape[1:], bool)
-            out.append(contacts.Found(of, jnp.asarray(which), distance, point, rows[0], tuple(rows[1:]), crowded))
+            own_class = of._replace(blocks=((len(distance), tuple(range(model.nv))),), order=None)
+            out.append(contacts.Found(own_class, jnp.asarray(pair), distance, point, rows[0], tuple(rows[1:]), crowded))
         return out
 
     patches = [patch.object(module, "find_contacts", find) for module in USERS]

@@ -301,14 +301,13 @@ def _held(system: System, group: Group, reach, shapes) -> tuple[Touch, Any, Any]
 def _over_fields(system: System, group: Group, reach, shapes) -> tuple[Touch, Any, Any]:
     """As `_held` of pairs with height fields."""
     top, lanes = system.topology, shapes.shape[-1]
-    crowded, near, kinds, sides, meshes, first = jnp.zeros(lanes, bool), [], [], ([], []), [], 0
+    crowded, kinds, sides, meshes, first = jnp.zeros(lanes, bool), [], ([], []), [], 0
     for info, view in zip(group.infos, group.windows, strict=True):
         count, (field, mesh) = len(info.geoms.value), _assets(top, info)
         own = reach[group.pair[first : first + count]]
         a, b = (_shape(_columns(x), None) for x in _sides(top, info, shapes))
         ground, short = _prisms(field, a, info.shapes[1], b._replace(data=(None if mesh is None else hull(mesh),)), own, view)
         crowded = crowded | short.any(0)
-        near.append(_flat_first(ground.data.near))
         b = jax.tree.map(lambda x, n=view.count: jnp.broadcast_to(x, (n, *x.shape)), b)
         for side, shape in zip(sides, (ground, b), strict=True):
             side.append(jax.tree.map(lambda x: _even(_flat_first(x), lanes), shape))
@@ -316,7 +315,7 @@ def _over_fields(system: System, group: Group, reach, shapes) -> tuple[Touch, An
         meshes += [mesh] * (count * view.count)
         first += count
     ground, other = (joined(side) for side in sides)
-    touch = _searched(tuple(kinds), ground, other._replace(data=meshes), None, joined(near))
+    touch = _searched(tuple(kinds), ground, other._replace(data=meshes), None, ground.data.near)
     return _full(touch, len(kinds), lanes), group.candidates(), crowded
 
 
