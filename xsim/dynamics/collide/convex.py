@@ -84,7 +84,7 @@ class Corner(NamedTuple):
 
 
 class Search(NamedTuple):
-    """State of a search. triangle: corners (3, starts, ...). n: best direction so far, h: support function there. done: converged."""
+    """State of searches. triangle: corners (3, searches, lanes). n: best direction so far, h: support function there. done: converged."""
 
     triangle: Corner
     n: Vector
@@ -353,7 +353,7 @@ def _tolerance(size):
 
 
 def _search(a: Body, b: Body, n: Vector, size, curved) -> Search:
-    """Searches from the directions n (starts, ...). curved: see `Pairs.hypotheses`."""
+    """Searches from the directions n (searches, lanes). curved: see `Pairs.hypotheses`."""
     tolerance = _tolerance(size)
     first = _corner(a, b, n)
     triangle = jax.tree.map(lambda x: jnp.stack([x, x, x]), first)
