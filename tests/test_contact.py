@@ -66,6 +66,14 @@ def test_where_there_is_no_room_the_deepest_count(x64):
     np.testing.assert_allclose(data.external_force[0], force, atol=1e-9)
 
 
+def test_single_precision_beside_double_under_runge_kutta(x64):
+    """Nothing of a step of single precision becomes double."""
+    model = xsim.with_integrator(xsim.loads(BOX, "mjcf"), "rk4")
+    model, state = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32) if x.dtype == jnp.float64 else x, (model, xsim.init(model)))
+    after = jax.eval_shape(lambda state: xsim.step(model, state), state)
+    assert after.q.dtype == after.v.dtype == jnp.float32
+
+
 CROWD = "".join(
     f'<body pos="0 {0.5 * i} 0"><joint type="slide" axis="0 1 0"/><geom type="{kind}" size="0.2 0.15 0.1" condim="1"/></body>'
     for i, kind in enumerate(("box", "cylinder") * 6)

@@ -112,8 +112,7 @@ def constraints(system: System, q, v, found: list[Found] | None = None) -> Const
     if not has_contacts(top):
         return Constraints(rows, ())
     found = find_contacts(system, frame) if found is None else found
-    crowded = 0.0
+    cones, crowded = contact_cones(system, frame, v, found), 0.0
     for one in found:
-        crowded = jnp.maximum(crowded, jnp.where(one.crowded, 1.0, 0.0))
-    cones = contact_cones(system, frame, v, found)
+        crowded = jnp.maximum(crowded, one.crowded.astype(one.distance.dtype))
     return Constraints(rows, cones, crowded if lanes_of(system, frame) else crowded[0])
