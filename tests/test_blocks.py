@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from traced import by_numpy
 
-from xsim.dynamics.blocks import Jacobian, partition
+from xsim.dynamics.blocks import MOST, SETS, Jacobian, partition
 
 CHAINS = [(0, 1, 2), (0, 1, 2, 3, 4), (0, 1, 2, 5, 6), (0, 1, 2, 4), (7,)]
 
@@ -33,3 +33,10 @@ def test_as_the_full_matrix(x64, d, copies):
     wanted = full, np.einsum("ndkl,kl->ndl", full, a), np.einsum("ndkl,ndl->kl", full, f), curvature, curvature
     for ours, theirs in zip(by_numpy(found)(J, a, f, second), wanted, strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-10)
+
+
+def test_many_bodies_make_few_blocks():
+    """However many dofs move one contact each."""
+    for count in (MOST, SETS, SETS + 1):
+        order, blocks = partition(np.repeat(np.eye(count, dtype=bool), 40, axis=1), 6)
+        assert sorted(order) == list(range(count)) and len(blocks) == (1 if count > SETS else MOST)

@@ -19,6 +19,10 @@ from .dense import added, fit, halved, summed
 
 OVERHEAD = 500
 """What a block more costs, in products of two numbers."""
+MOST = 12
+"""Blocks: each is compiled by itself."""
+SETS = 64
+"""Sets of dofs that blocks are looked for among; more make one block."""
 
 Blocks = tuple[tuple[int, tuple[int, ...]], ...]
 """Of each block how many contacts and which dofs."""
@@ -30,6 +34,8 @@ def partition(moved: np.ndarray, condim: int) -> tuple[np.ndarray, Blocks]:
     for i, row in enumerate(moved):
         together.setdefault(tuple(np.flatnonzero(row).tolist()), []).append(i)
     blocks = [(contacts, frozenset(dofs)) for dofs, contacts in together.items()]
+    if len(blocks) > SETS:
+        blocks = [(list(range(len(moved))), frozenset(np.flatnonzero(moved.any(0)).tolist()))]
 
     def cost(block) -> float:
         return condim * len(block[0]) * len(block[1]) ** 2 + OVERHEAD
@@ -41,7 +47,7 @@ def partition(moved: np.ndarray, condim: int) -> tuple[np.ndarray, Blocks]:
                 both = (two[0] + one[0], two[1] | one[1])
                 gains.append((cost(one) + cost(two) - cost(both), i, j, both))
         gain, i, j, both = max(gains, key=lambda x: x[0])
-        if gain < 0:
+        if gain < 0 and len(blocks) <= MOST:
             break
         del blocks[i]
         blocks[j] = both

@@ -432,8 +432,8 @@ def _jacobian(system: System, frame: Frames, found: Found, lanes, condim: int) -
         start, end, moving = end, end + count, np.array(dofs, int)
         own = jnp.swapaxes(signs[moving, start:end], 0, 1)
         along = jax.tree.map(lambda x, moving=moving: x[moving], (ang, lin, origin))
-        point, frames_ = jax.tree.map(lambda x, own=slice(start, end): x[own], (found.point, axes))
-        parts.append(_moved_apart(own, *along, point, frames_, condim, lanes))
+        place = jax.tree.map(lambda x, own=slice(start, end): x[own], (found.point, axes))
+        parts.append(_moved_apart(own, *along, *place, condim, lanes))
     return Jacobian(tuple(parts), found.of.blocks, system.topology.size("nv"))
 
 

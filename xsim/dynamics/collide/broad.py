@@ -12,23 +12,21 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 
-from ...spatial import Vector, dot, vsub
-from .cores import Body, box, core, span, unit
+from ...spatial import Vector, apply_inverse, dot, vsub
+from .cores import Body, box, cores, span, unit
 from .shapes import Shape
 
 
 def least_distance(kinds: Sequence[tuple[str, str]], a: Shape, b: Shape):
     """A lower bound (m) of the distance of pairs (pairs, lanes), without derivative, also when it is rounded. kinds: see `convex`."""
-    leaves = jax.tree.leaves((a.size, a.pos, a.R, b.size, b.pos, b.R))
-    like = jnp.zeros(jnp.broadcast_shapes(*map(jnp.shape, leaves)), jnp.result_type(float, *leaves))
-    (ca, ra), (cb, rb) = (core(k, s, like) for k, s in zip(zip(*kinds, strict=True), (a, b), strict=True))
+    (ca, ra), (cb, rb) = cores(kinds, a, b)
     ca, cb = ca.still(), cb.still()
     line = vsub(cb.pos, ca.pos)
     between, axes = unit(line), [tuple(row[k] for row in body.R) for body in (ca, cb) for k in range(3)]
     apart = jnp.where(dot(line, line) > 0, _gap(ca, cb, between, line), -jnp.inf)
     for n in axes:
         apart = jnp.maximum(apart, _gap(ca, cb, n, line))
-    rounding = 16 * jnp.finfo(like.dtype).eps * span(ca, cb)
+    rounding = 16 * jnp.finfo(ra.dtype).eps * span(ca, cb)
     return apart - jax.lax.stop_gradient(ra + rb) - rounding
 
 
@@ -39,5 +37,4 @@ def _gap(a: Body, b: Body, n: Vector, line: Vector):
 
 def _half(body: Body, n: Vector):
     """Half the width of a body's box along n."""
-    sides = box(body)
-    return sum(jnp.abs(sides[k] * dot(n, tuple(row[k] for row in body.R))) for k in range(3))
+    return sum(jnp.abs(side * x) for side, x in zip(box(body), apply_inverse(body.R, n), strict=True))

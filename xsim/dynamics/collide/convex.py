@@ -32,7 +32,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...spatial import Vector, cross, dot, scale, stage, vadd, vsub
-from .cores import Body, axes, core, curved_part, neg3, normals, reach, rounded, span, stretched, support, turned, unit
+from .cores import Body, axes, cores, curved_part, neg3, normals, reach, rounded, span, stretched, support, turned, unit
 from .shapes import FAR, Shape, Touch
 
 __all__ = ["convex", "nearest_on_triangle"]
@@ -575,9 +575,8 @@ def convex(kinds: Sequence[tuple[str, str]], a: Shape, b: Shape, which=None, nea
     kinds: of each pair (components are then (pairs, lanes)), or of all (one). Of a side all or none are meshes, whose hulls, as many as
     kinds, are `data`; or prisms of a height field, with the kind "prism". which (m, lanes): of these pairs only. near: what it gives is
     right for these, the others have no contact; None: for all."""
-    leaves = jax.tree.leaves((a.size, a.pos, a.R, b.size, b.pos, b.R))
-    like = jnp.zeros(jnp.broadcast_shapes(*map(jnp.shape, leaves)), jnp.result_type(float, *leaves))
-    (ca, ra), (cb, rb) = (core(k, s, like) for k, s in zip(zip(*kinds, strict=True), (a, b), strict=True))
+    (ca, ra), (cb, rb) = cores(kinds, a, b)
+    shape = ra.shape
     if len(kinds) == 1:
         ca, cb, ra, rb = (_flat_lanes(x) for x in (ca, cb, ra, rb))
     pairs = Pairs(kinds, ca.still(), cb.still(), which)
@@ -589,7 +588,7 @@ def convex(kinds: Sequence[tuple[str, str]], a: Shape, b: Shape, which=None, nea
     distance, pa, pb, n = _touch(ca, cb, n, f, h, span(ca.still(), cb.still()))
     middle = vadd(scale(vadd(pa, pb), 0.5), scale(n, 0.5 * (ra - rb)))
     found = jnp.where(near, distance - ra - rb, FAR), vadd(ca.pos, middle), n
-    return Touch(*(jax.tree.map(lambda x: x.reshape(like.shape), found) if len(kinds) == 1 else found))
+    return Touch(*(jax.tree.map(lambda x: x.reshape(shape), found) if len(kinds) == 1 else found))
 
 
 def _flat_lanes(tree):

@@ -22,7 +22,7 @@ from .hulls import Hull
 from .shapes import Shape
 
 __all__ = [
-    "Body", "axes", "box", "column", "core", "curved_part", "extents", "neg3", "normals", "reach", "rounded", "span", "stretched",
+    "Body", "axes", "box", "cores", "curved_part", "extents", "neg3", "normals", "reach", "rounded", "span", "stretched",
     "support", "turned", "unit",
 ]
 
@@ -91,7 +91,7 @@ def rounded(kind: str) -> bool:
     return kind in _ROUND
 
 
-def column(numbers: Sequence):
+def _column(numbers: Sequence):
     """What differs between shapes as (n, 1), else one number."""
     return numbers[0] if all(x == numbers[0] for x in numbers) else np.array(numbers)[:, None]
 
@@ -100,16 +100,23 @@ def core(kinds: tuple[str, ...], shape: Shape, like) -> tuple[Body, Any]:
     """The cores of shapes and their radii, every component of the shape and type of `like`. kinds: of each shape, or of all (one)."""
 
     def combined(row: int):
-        parts = [column([_HALF.get(k, _WHOLE)[row][j] for k in kinds]) for j in range(3)]
+        parts = [_column([_HALF.get(k, _WHOLE)[row][j] for k in kinds]) for j in range(3)]
         return sum(x * y for x, y in zip(parts, shape.size, strict=True))
 
-    radius = column([float(k in ("sphere", "capsule")) for k in kinds]) * shape.size[0]
+    radius = _column([float(k in ("sphere", "capsule")) for k in kinds]) * shape.size[0]
     fill = lambda x: jnp.broadcast_to(jnp.asarray(x, like.dtype), like.shape)  # noqa: E731
     half = tuple(combined(row) for row in range(3))
     half, pos, R, radius = jax.tree.map(fill, (half, tuple(shape.pos), tuple(tuple(r) for r in shape.R), radius))
     table = _table(tuple(shape.data)) if kinds[0] == "mesh" else None
     corners = jax.tree.map(fill, shape.data.corners) if kinds[0] == "prism" else None
-    return Body(tuple(sorted(set(kinds))), half, pos, R, column([_ROUND.get(k, 0) for k in kinds]), table, corners), radius
+    return Body(tuple(sorted(set(kinds))), half, pos, R, _column([_ROUND.get(k, 0) for k in kinds]), table, corners), radius
+
+
+def cores(kinds: Sequence[tuple[str, str]], a: Shape, b: Shape) -> tuple:
+    """Core and radius of both sides of pairs, with components of one shape. kinds: see `core`."""
+    leaves = jax.tree.leaves((a.size, a.pos, a.R, b.size, b.pos, b.R))
+    like = jnp.zeros(jnp.broadcast_shapes(*map(jnp.shape, leaves)), jnp.result_type(float, *leaves))
+    return tuple(core(own, shape, like) for own, shape in zip(zip(*kinds, strict=True), (a, b), strict=True))
 
 
 @functools.lru_cache(maxsize=256)
