@@ -20,7 +20,7 @@ STEPS = 100
 SEARCHES = 30
 SLACK = 64  # roundings within which a sum of forces, or a step, is zero
 STALLED = 0.1  # a decrement that falls by less than this is rounding
-NEAR = 0.75  # power of the rounding below which, beside the energy, that may be
+NEAR = 1.5  # power of the rounding below which, beside the energy, that may be (what is rounded of a decrement has the power 2)
 
 
 class Minimum(NamedTuple):

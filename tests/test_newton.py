@@ -1,0 +1,64 @@
+"""The minimum that the solver finds: forces in balance to rounding, in both precisions, however far away it began."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import xsim
+from xsim.dynamics.blocks import Jacobian
+from xsim.dynamics.cones import Cones
+from xsim.dynamics.constraints import Constraints
+from xsim.dynamics.newton import minimize
+
+NV, CONTACTS, LANES = 8, 12, 512
+
+
+def problems(elliptic: bool, d: int):
+    """Random masses and contacts, offsets from 1e-2 to 1e4: those of a deep contact beside those of one that hardly touches."""
+    rng = np.random.default_rng(d)
+    half = rng.normal(size=(NV, NV, LANES))
+    mass = np.einsum("ikl,jkl->ijl", half, half) + np.eye(NV)[..., None]
+    J = rng.normal(size=(CONTACTS, d, NV, LANES))
+    offset = rng.normal(size=(CONTACTS, d, LANES)) * 10 ** rng.uniform(-2, 4, (CONTACTS, 1, LANES))
+    stiffness = 10 ** rng.uniform(-1, 3, (CONTACTS, LANES))
+    weight = np.concatenate([np.full((CONTACTS, 1, LANES), 0.7 if elliptic else 1.0), np.full((CONTACTS, d - 1, LANES), 0.7)], 1)
+    return mass, rng.normal(size=(NV, LANES)), elliptic, J, offset, stiffness, weight
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("elliptic, d", [(False, 1), (False, 3), (True, 3)])
+def test_forces_are_in_balance(x64, elliptic, d, dtype):
+    mass, right, _, J, offset, stiffness, weight = problems(elliptic, d)
+
+    @jax.jit
+    def found(mass, right, J, *rest):
+        kept = Constraints(None, (Cones(elliptic, Jacobian((J,), ((CONTACTS, tuple(range(NV))),), NV), *rest),))
+        least = minimize(mass, right, kept)
+        return least.a, kept.pulled(kept.force(kept.at(least.a))), least.found, least.steps
+
+    own = [jnp.asarray(x, dtype) for x in (mass, right, J, offset, stiffness, weight)]
+    a, pull, solved, steps = found(*own)
+    assert a.dtype == dtype and solved.all() and steps < 30
+    heavy = jnp.einsum("ijl,jl->il", own[0], a)
+    # What is rounded: a force is its stiffness times a difference of large numbers.
+    mass, right, J, offset, stiffness, _ = (np.abs(x, dtype=float) for x in own)
+    parts = stiffness[:, None] * (np.einsum("ndil,il->ndl", J, np.abs(a)) + offset)
+    size = np.einsum("ijl,jl->il", mass, np.abs(a)) + right + np.einsum("ndil,ndl->il", J, parts)
+    wrong = np.abs(heavy - own[1] - pull).max(0) / size.max(0)
+    assert wrong.max() < 4 * jnp.finfo(dtype).eps
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", ["half_cheetah", "hopper", "ant", "reacher", "humanoid_v5", "go1"])
+def test_robots_in_single_precision(name):
+    """Of 128 that were thrown about for 50 steps every one has its forces in balance."""
+    model, count = xsim.load(xsim.models.path(name)), 128
+    start, rng = xsim.init(model), np.random.default_rng(0)
+    state = jax.tree.map(lambda x: jnp.broadcast_to(x, (count, *x.shape)), start)
+    state = state.replace(q=state.q + 0.01 * rng.normal(size=state.q.shape).astype(np.float32))
+    ctrls = rng.uniform(-1, 1, (50, count, model.nu)).astype(np.float32)
+    state, _ = jax.jit(lambda state: xsim.rollout(model, state, ctrls))(state)
+    data = jax.jit(lambda state: xsim.forward(model, state, ctrls[0]))(state)
+    assert data.a.dtype == jnp.float32 and not data.flags.any()
+    assert data.residual.max() < 2e-5
