@@ -78,7 +78,7 @@ def _gap(kind, other, corners, n):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [pytest.param(k, marks=[] if k in ("capsule", "box") else pytest.mark.nightly) for k in SHAPES])
+@pytest.mark.parametrize("kind", [pytest.param(k, marks=[] if k == "box" else pytest.mark.nightly) for k in SHAPES])
 def test_contacts_of_all_prisms(kind):
     """Whichever prism is within the margin has a contact, with the distance that sampling finds, and no other; derivatives are those of
     differences."""
@@ -130,7 +130,7 @@ SCENE = """<mujoco><option timestep="0.002"/><asset><hfield name="h" nrow="2" nc
 <body pos="0 0 .1"><freejoint/><geom type="{shape}" size="{size}"/></body></worldbody></mujoco>"""
 
 
-@pytest.mark.parametrize(("shape", "size"), [("sphere", ".1"), ("box", ".1 .1 .1")])
+@pytest.mark.parametrize(("shape", "size"), [("sphere", ".1"), pytest.param("box", ".1 .1 .1", marks=pytest.mark.nightly)])
 def test_things_rest_on_level_ground(shape, size):
     """A body settles and stays where it rests, as on a plane: a field whose heights are all the same is at 0."""
     model = xsim.loads(SCENE.format(shape=shape, size=size), "mjcf")

@@ -23,7 +23,7 @@ SLOW = [pytest.mark.slow]
 NAMES = [
     pytest.param("ant", marks=[pytest.mark.nightly]),
     pytest.param("half_cheetah", marks=SLOW),
-    pytest.param("hopper", marks=SLOW),
+    pytest.param("hopper", marks=[pytest.mark.nightly]),
     pytest.param("humanoid", marks=[pytest.mark.nightly]),
     pytest.param("reacher", marks=SLOW),
 ]
