@@ -114,11 +114,12 @@ SPEEDS = np.array([[0.3, -0.1, 2.0, -0.4, -0.2, 1.0], [0.002, 0.001, 0.01, 0.003
 REACH = {"default": 2e-7}
 
 
-def check_derivatives(model) -> dict:
-    """Of the acceleration of a model of PAIR with respect to every number of the state and the model, both modes. Returns them."""
+def check_derivatives(model, q=STATES, v=SPEEDS) -> dict:
+    """Of the acceleration at states (of a model of PAIR) with respect to every number of the state and the model, both modes. Returns
+    them."""
     weights = np.random.default_rng(5).normal(size=model.nv)
-    point = {p: np.broadcast_to(np.asarray(model.get(p)), (len(STATES), *model.shape(p))).copy() for p in model.paths()}
-    point |= {"q": STATES, "v": SPEEDS}
+    point = {p: np.broadcast_to(np.asarray(model.get(p)), (len(q), *model.shape(p))).copy() for p in model.paths()}
+    point |= {"q": q, "v": v}
 
     def loss(point):
         m = model.replace({p: x for p, x in point.items() if p not in STATE})

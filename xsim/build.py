@@ -137,6 +137,7 @@ def assemble(spec: ModelSpec, *, seed: int = 0) -> Model:
         pairs=pairs.infos,
         cone=pairs.cone,
         noslip=bool(option.solver.get("noslip_iterations")),
+        multiccd=bool(option.solver.get("multiccd")),
         room=None,
         near=None,
         flexes=tuple(flexes.infos),

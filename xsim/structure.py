@@ -343,8 +343,9 @@ class Topology:
     coordinates that move on schedule. targets: (function, mode) of what is prescribed, mode "position" or "speed". disabled: parts that are
     switched off (`xsim.spec.OptionSpec`). rules: the release of MuJoCo whose rules hold. meshes, hfields: where something meets their
     surfaces, else none. pairs: geoms that may touch. cone: ``"pyramidal"`` or ``"elliptic"``. noslip: whether friction is
-    found again without slip. room: how many contacts of one dimension an environment has room for, near: how many pairs of one kind may be
-    near, None: as `xsim.dynamics.contacts` says. flexes: deformables of which something acts.
+    found again without slip. multiccd: whether flat faces that lie on each other make several contacts. room: how many
+    contacts of one dimension an environment has room for, near: how many pairs of one kind may be near, None:
+    as `xsim.dynamics.contacts` says. flexes: deformables of which something acts.
     """
 
     name: str
@@ -381,6 +382,7 @@ class Topology:
     pairs: tuple[PairsInfo, ...] = ()
     cone: str = "pyramidal"
     noslip: bool = False
+    multiccd: bool = False
     room: int | None = None
     near: int | None = None
     flexes: tuple[FlexInfo, ...] = ()

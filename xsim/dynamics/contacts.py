@@ -20,7 +20,7 @@ from ..structure import PairsInfo, Topology
 from .blocks import Blocks, Jacobian, partition
 from .collide import fields
 from .collide.shapes import Shape, Touch
-from .collide.touching import collide, collide_convex, count_of, hull, least_distances, searched_with
+from .collide.touching import collide, collide_convex, collide_flat, count_of, hull, least_distances, searched_with
 from .cones import Cones
 from .dense import added, halved
 from .kinematics import Frames
@@ -42,14 +42,15 @@ def has_contacts(topology: Topology) -> bool:
 
 class Group(NamedTuple):
     """Pairs that one program holds against each other: of one kind with a closed form, or of any kinds that are searched together. infos:
-    by kind; kinds, assets: of each pair, and its number among those of its class. closely: how many of them, the nearest, are held against
-    each other, None: all. windows: of each kind over height fields, else none."""
+    by kind; kinds, assets: of each pair, and its number among those of its class. several: how many contacts each may have. closely: how
+    many of them, the nearest, are held against each other, None: all. windows: of each kind over height fields, else none."""
 
     infos: tuple[PairsInfo, ...]
     kinds: tuple[tuple[str, str], ...]
     assets: tuple[tuple, ...]
     pair: np.ndarray
     searched: bool
+    several: int
     closely: int | None
     windows: tuple[fields.Window, ...]
 
@@ -58,12 +59,11 @@ class Group(NamedTuple):
         if self.windows:
             ends = np.cumsum([len(info.geoms.value) for info in self.infos])[:-1]
             return np.concatenate([np.tile(own, w.count) for own, w in zip(np.split(self.pair, ends), self.windows, strict=True)])
-        count = count_of(self.kinds[0])
-        return np.tile(self.pair, count) if which is None else jnp.tile(jnp.asarray(self.pair)[which], (count, 1))
+        return np.tile(self.pair, self.several) if which is None else jnp.tile(jnp.asarray(self.pair)[which], (self.several, 1))
 
     def count(self) -> int:
         """How many contacts are possible."""
-        return len(self.candidates()) if self.closely is None else self.closely * count_of(self.kinds[0])
+        return len(self.candidates()) if self.closely is None else self.closely * self.several
 
 
 class Class(NamedTuple):
@@ -156,6 +156,7 @@ def _groups(topology: Topology, infos: tuple[PairsInfo, ...]) -> tuple[Group, ..
         if info.shapes[0] == "hfield":
             kind, assets = ("prism", info.shapes[1]), (None, assets[1])
         key = searched_with(kind, assets) or ("closed", first)
+        key = (*key, count_of(kind, topology.multiccd))  # of those that are searched, flat shapes are apart
         together.setdefault(key, []).append((info, kind, assets, np.arange(first, first + count)))
         first += count
     out = []
@@ -168,7 +169,7 @@ def _groups(topology: Topology, infos: tuple[PairsInfo, ...]) -> tuple[Group, ..
         if not set(kinds[0]).issubset(_EASY) and kinds[0][0] not in (*FLAT, "prism"):
             closely = _most(topology, topology.near, sum(counts))
             closely = None if closely == sum(counts) else closely
-        out.append(Group(infos, *each, np.concatenate(pairs), key[0] != "closed", closely, windows))
+        out.append(Group(infos, *each, np.concatenate(pairs), key[0] != "closed", key[-1], closely, windows))
     return tuple(out)
 
 
@@ -290,8 +291,8 @@ def _held(system: System, group: Group, reach, shapes) -> tuple[Touch, Any, Any]
             which, short = deepest(depth, group.closely)
             near = picked(near, which)
         if group.searched:
-            touch = _searched(kinds, *both(), which, near)
-            return _full(touch, len(near), lanes), group.candidates(which), short
+            touches = _lying(kinds, *both(), which, near) if group.several > 1 else [_searched(kinds, *both(), which, near)]
+            return joined([_full(touch, len(near), lanes) for touch in touches]), group.candidates(which), short
     if which is not None:
         sides, own = [picked(x, which) for x in sides], picked(own, which)
     touches = [_full(touch, sides[0].shape[0], lanes) for touch in _collided(kind, *both(), own, top.rules)]
@@ -328,7 +329,9 @@ def _even(x, lanes: int):
     return jnp.broadcast_to(x, (len(x), lanes))
 
 
-_collided, _searched, _prisms, _least_distances = (stage(f) for f in (collide, collide_convex, fields.prisms, least_distances))
+_collided, _searched, _lying, _prisms, _least_distances = (
+    stage(f) for f in (collide, collide_convex, collide_flat, fields.prisms, least_distances)
+)
 
 
 def _sides(topology: Topology, info: PairsInfo, shapes) -> list:

@@ -71,6 +71,26 @@ def _faces(points: np.ndarray) -> np.ndarray:
     return np.concatenate([fan, fan[:, ::-1]])
 
 
+def polygons(hull: Hull) -> list[tuple[np.ndarray, list[int]]]:
+    """Faces of the hull, where triangles in one plane are one face: outward normal (or zero), vertices in turn."""
+    a, b, c = np.moveaxis(hull.vertices[hull.faces], 1, 0)
+    normal = np.cross(b - a, c - a)
+    length = np.linalg.norm(normal, axis=1, keepdims=True)
+    normal = np.divide(normal, length, out=np.zeros_like(normal), where=length > 0)
+    left, faces, size = np.arange(len(normal)), [], np.ptp(hull.vertices)
+    while len(left):
+        face = left[0]
+        same = (normal[left] @ normal[face] > 1 - 1e-9) & (np.abs((a[left] - a[face]) @ normal[face]) < 1e-6 * size)
+        same[0] = True
+        ring = np.unique(hull.faces[left[same]])
+        if same.sum() > 1:
+            arms = hull.vertices[ring] - hull.vertices[ring].mean(0)
+            ring = ring[np.argsort(np.arctan2(np.cross(arms[0], arms) @ normal[face], arms @ arms[0]))]
+        faces.append((normal[face], ring.tolist()))
+        left = left[~same]
+    return faces
+
+
 def _neighbours(count: int, faces: np.ndarray) -> np.ndarray:
     """(count, d): the vertices across an edge, filled up with the vertex itself."""
     near: list[set] = [set() for _ in range(count)]

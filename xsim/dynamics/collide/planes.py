@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...spatial import Vector, apply, apply_inverse, cross, dot, mul, neg, scale, vadd, vsub
-from .hulls import Hull
+from .hulls import Hull, polygons
 from .round import direction
 from .shapes import FAR, Shape, Touch
 
@@ -118,31 +118,11 @@ def _along(table: np.ndarray, v) -> jax.Array:
 @functools.lru_cache(maxsize=256)
 def _corners(hull: Hull) -> Corners:
     rows = []
-    for normal, ring in _polygons(hull):
+    for normal, ring in polygons(hull):
         for k in range(len(ring)):
             rows.append((ring[k], normal, _largest(hull.vertices[ring], k, ring)))
     first, normal, vertices = (np.array(column) for column in zip(*rows, strict=True))
     return Corners(first, normal, vertices)
-
-
-def _polygons(hull: Hull) -> list[tuple[np.ndarray, list[int]]]:
-    """Faces of the hull, where triangles in one plane are one face: outward normal (or zero), vertices in turn."""
-    a, b, c = np.moveaxis(hull.vertices[hull.faces], 1, 0)
-    normal = np.cross(b - a, c - a)
-    length = np.linalg.norm(normal, axis=1, keepdims=True)
-    normal = np.divide(normal, length, out=np.zeros_like(normal), where=length > 0)
-    left, faces, size = np.arange(len(normal)), [], np.ptp(hull.vertices)
-    while len(left):
-        face = left[0]
-        same = (normal[left] @ normal[face] > 1 - 1e-9) & (np.abs((a[left] - a[face]) @ normal[face]) < 1e-6 * size)
-        same[0] = True
-        ring = np.unique(hull.faces[left[same]])
-        if same.sum() > 1:
-            arms = hull.vertices[ring] - hull.vertices[ring].mean(0)
-            ring = ring[np.argsort(np.arctan2(np.cross(arms[0], arms) @ normal[face], arms @ arms[0]))]
-        faces.append((normal[face], ring.tolist()))
-        left = left[~same]
-    return faces
 
 
 def _largest(points: np.ndarray, k: int, ring: list[int]) -> list[int]:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
+import jax
+import jax.numpy as jnp
+
 from ...structure import MeshInfo
 from .analytic import ANALYTIC
 from .broad import least_distance
 from .convex import convex
 from .hulls import Hull, make_hull
+from .patches import COUNT, FLAT, patch
 from .shapes import Shape, Touch
 
 SEVERAL = {
@@ -19,9 +23,14 @@ SEVERAL = {
 """How many contacts two geoms may have, where those are more than one."""
 
 
-def count_of(shapes: tuple[str, str]) -> int:
-    """How many contacts two geoms of these shapes may have."""
-    return SEVERAL.get(shapes, 1)
+def count_of(shapes: tuple[str, str], patches: bool = False) -> int:
+    """How many contacts two geoms of these shapes may have. patches: where flat faces that are searched for make several."""
+    return COUNT if patches and flat(shapes) else SEVERAL.get(shapes, 1)
+
+
+def flat(shapes: tuple[str, str]) -> bool:
+    """Whether both shapes have flat faces only, and their contact is searched for."""
+    return shapes not in ANALYTIC and set(shapes).issubset(FLAT)
 
 
 def collide(shapes: tuple[str, str], a: Shape, b: Shape, margin, rules: str) -> list[Touch]:
@@ -38,6 +47,16 @@ def collide_convex(shapes: Sequence[tuple[str, str]], a: Shape, b: Shape, which=
     """One contact of each of many pairs without a closed form, which share what `searched_with` says. `data`: the meshes of all. which,
     near: see `convex`."""
     return convex(shapes, *_hulled(shapes, a, b), which, near)
+
+
+def collide_flat(shapes: Sequence[tuple[str, str]], a: Shape, b: Shape, which=None, near=None) -> list[Touch]:
+    """As `collide_convex`, of shapes that are `flat`: several contacts of each."""
+    a, b = _hulled(shapes, a, b)
+    touch = convex(shapes, a, b, which, near)
+    if which is not None:
+        taken = jax.tree.map(lambda x: jnp.take_along_axis(jnp.broadcast_to(x, (len(x), which.shape[1])), which, 0), (a[:3], b[:3]))
+        a, b = (Shape(*own, shape.data) for own, shape in zip(taken, (a, b), strict=True))
+    return patch(a, b, touch, which)
 
 
 def least_distances(shapes: Sequence[tuple[str, str]], a: Shape, b: Shape):
