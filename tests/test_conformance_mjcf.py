@@ -485,7 +485,8 @@ def _check_convex(name: str, ours: Contacts, wanted: Contacts) -> bool:
     if ours.count and ours.distance.min() < ours.reach[0] - SHALLOW:
         assert wanted.count, f"contact of {name} at {ours.distance} not recorded"
         assert ours.distance.min() >= deepest - SHALLOW, f"{name}: distance {ours.distance}, recorded {deepest}"
-    return not ours.count == wanted.count == 0 and ours.count == wanted.count == 1 and _difference(ours.of(0), wanted.of(0)) <= 1e-8
+    same = ours.count == wanted.count > 0
+    return same and all(min(_difference(ours.of(i), wanted.of(k)) for k in range(wanted.count)) <= 1e-8 for i in range(ours.count))
 
 
 def _pushing(source: xsim.ModelSpec, s: dict, one: Contacts) -> Contacts:

@@ -142,7 +142,7 @@ def _facets(hull: Hull) -> tuple[np.ndarray, np.ndarray]:
 def box(body: Body) -> Vector:
     """Half extents of a box around bodies about their centres, along their own axes."""
     if body.table is not None:
-        most = body.table.most
+        most = jnp.asarray(body.table.most, body.half[0].dtype)
         sides = tuple(most[0, 0, k] if body.table.single() else most[..., k] for k in range(3))
     elif body.corners is not None:
         sides = tuple(functools.reduce(jnp.maximum, [jnp.abs(c[k]) for c in body.corners]) for k in range(3))
