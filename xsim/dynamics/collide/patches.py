@@ -20,10 +20,10 @@ from ...spatial import Vector, apply, apply_inverse, cross, dot, neg, normalize,
 from .hulls import Hull, make_hull, polygons
 from .shapes import FAR, Shape, Touch
 
-__all__ = ["COUNT", "FLAT", "patch"]
+__all__ = ["COUNT", "FACETED", "patch"]
 
 COUNT = 4
-FLAT = ("box", "mesh")
+FACETED = ("box", "mesh")
 """Shapes with flat faces only."""
 _OPPOSITE = 0.996  # cosine of the angle between directions that count as parallel
 _ACROSS = 0.0888  # its sine
@@ -80,10 +80,9 @@ def patch(a: Shape, b: Shape, touch: Touch, which=None) -> list[Touch]:
 
     a, b: boxes or meshes, components (m, lanes); data: the hulls of all pairs, None for a box. touch: where they are nearest.
     which (m, lanes): the numbers of the pairs among those of the data; None: in turn."""
-    n, origin = touch.normal, a.pos
     shape = jnp.broadcast_shapes(*(jnp.shape(x) for x in jax.tree.leaves((touch, a[:3], b[:3]))))
-    touch, n, origin = jax.tree.map(lambda x: jnp.broadcast_to(x, shape), (touch, n, origin))
-    one, two = _face(a, n, origin, which), _face(b, tuple(neg(x) for x in n), origin, which)
+    touch, origin = jax.tree.map(lambda x: jnp.broadcast_to(x, shape), (touch, a.pos))
+    one, two = _face(a, touch.normal, origin, which), _face(b, tuple(neg(x) for x in touch.normal), origin, which)
     return _contacts(one, two, touch, origin)
 
 

@@ -13,7 +13,7 @@ from .analytic import ANALYTIC
 from .broad import least_distance
 from .convex import convex
 from .hulls import Hull, make_hull
-from .patches import COUNT, FLAT, patch
+from .patches import COUNT, FACETED, patch
 from .shapes import Shape, Touch
 
 SEVERAL = {
@@ -30,7 +30,7 @@ def count_of(shapes: tuple[str, str], patches: bool = False) -> int:
 
 def flat(shapes: tuple[str, str]) -> bool:
     """Whether both shapes have flat faces only, and their contact is searched for."""
-    return shapes not in ANALYTIC and set(shapes).issubset(FLAT)
+    return shapes not in ANALYTIC and set(shapes).issubset(FACETED)
 
 
 def collide(shapes: tuple[str, str], a: Shape, b: Shape, margin, rules: str) -> list[Touch]:
