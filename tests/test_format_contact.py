@@ -433,6 +433,16 @@ def test_a_box_slides_where_the_slope_is_steeper_than_its_friction(x64):
     assert (np.abs(final.q[:, 2] - 0.1) < 2e-3).all()
 
 
+def test_what_lies_flat_has_several_contacts(x64):
+    """A cylinder upright on a box: on four points of its rim."""
+    table = model("t", "<static>true</static>" + link("t", shape="<geometry><box><size>1 1 1</size></box></geometry>"))
+    drum = link(shape="<geometry><cylinder><radius>0.2</radius><length>0.2</length></cylinder></geometry>")
+    built = xsim.build(parse_text(sdf(table, model("m", drum, "0 0 0.599")), "sdf"))
+    found = jax.jit(xsim.contacts)(built, xsim.init(built))
+    assert found.active.sum() == 4
+    np.testing.assert_allclose(found.distance[found.active], -1e-3, atol=1e-9)
+
+
 # ---- soft limits ---------------------------------------------------------------------------------------------------------------
 
 

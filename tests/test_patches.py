@@ -19,21 +19,56 @@ pytestmark = pytest.mark.slow
 REFERENCE = json.loads((Path(__file__).parent / "reference/patches.json").read_text())
 
 
-@pytest.mark.parametrize("name", REFERENCE)
-def test_as_recorded(name, x64):
-    """Faces on faces, leaning and over the border, edges on faces, corners: as many contacts, where MuJoCo has them."""
-    model, states = xsim.loads(REFERENCE[name]["model"], "mjcf", rules="4.0"), REFERENCE[name]["states"]
-    q, start, counts = np.array([s["q"] for s in states]), xsim.init(model), set()
+def found_and_recorded(recorded: dict):
+    """Distance, point and normal of xsim's contacts and of MuJoCo's in each state, with the same geom first."""
+    model, states = xsim.loads(recorded["model"], "mjcf", rules="4.0"), recorded["states"]
+    q, start = np.array([s["q"] for s in states]), xsim.init(model)
     found = by_numpy(xsim.contacts)(model, jax.tree.map(lambda x: jnp.broadcast_to(x, (len(q), *x.shape)), start).replace(q=q))
     for i, s in enumerate(states):
-        wanted, there = np.array(s["contacts"]), found.active[i]
+        wanted, there = np.array(s["contacts"])[:, :7], found.active[i]
         own = np.concatenate([found.distance[i][there, None], found.point[i][there], found.frame[i][there, 0]], 1)
-        own[:, 4:] *= np.sign(wanted[0, 4:7] @ own[0, 4:7])  # which geom is the first
-        wanted, own = (x[np.lexsort(np.round(x[:, 1:4].T, 5))] for x in (wanted[:, :7], own))
+        own[:, 4:] *= np.sign(wanted[0, 4:] @ own[0, 4:])
+        yield own, wanted
+
+
+@pytest.mark.parametrize("name", REFERENCE["faces"])
+def test_as_recorded(name, x64):
+    """Faces on faces, leaning and over the border, edges on faces, corners: as many contacts, where MuJoCo has them."""
+    counts = set()
+    for i, pair in enumerate(found_and_recorded(REFERENCE["faces"][name])):
+        own, wanted = (x[np.lexsort(np.round(x[:, 1:4].T, 5))] for x in pair)
         assert own.shape == wanted.shape, (i, own, wanted)
         np.testing.assert_allclose(own, wanted, atol=1e-7, err_msg=str(i))  # meshes of MuJoCo have single precision
         counts.add(len(own))
     assert counts == {1, 2, 4}
+
+
+def area(points) -> float:
+    """Of the triangles that four points in a plane make with each other, half of them all."""
+    a, b, c, d = points
+    return 0.25 * sum(np.linalg.norm(np.cross(q - p, r - p)) for p, q, r in ((a, b, c), (a, b, d), (a, c, d), (b, c, d)))
+
+
+@pytest.mark.parametrize("name", REFERENCE["curved"])
+def test_caps_and_sides_as_recorded(name, x64):
+    """Cylinders on their caps and sides, capsules on their sides. Of a patch with more than four corners xsim keeps others than MuJoCo: as
+    deep or deeper, in the same plane, as far apart."""
+    counts = set()
+    for i, (own, wanted) in enumerate(found_and_recorded(REFERENCE["curved"][name])):
+        np.testing.assert_allclose(own[:, 4:], np.broadcast_to(wanted[:1, 4:], (len(own), 3)), atol=1e-6, err_msg=str(i))
+        assert own[:, 0].min() < wanted[:, 0].min() + 2e-7
+        if len(wanted) == 4:
+            plane = np.linalg.lstsq(np.c_[np.ones(4), wanted[:, 1:4]], wanted[:, 0], rcond=None)[0]
+            np.testing.assert_allclose(np.c_[np.ones(len(own)), own[:, 1:4]] @ plane, own[:, 0], atol=2e-7, err_msg=str(i))
+            assert len(own) == 4 and area(own[:, 1:4]) > 0.75 * area(wanted[:, 1:4]), i
+        else:
+            # the side of a cylinder on a cap: MuJoCo has the second end only where it is exactly parallel
+            more = 1 if name == "plate-drum" and len(wanted) == 1 and len(own) == 2 else 0
+            assert len(own) == len(wanted) + more, (i, own, wanted)
+            apart = np.abs(own[:, None, :4] - wanted[:, :4]).max(-1)
+            assert (apart.min(0) < 4e-7).all() and (np.sort(apart.min(1))[: len(wanted)] < 4e-7).all(), (i, own, wanted)
+        counts.add(len(own))
+    assert counts == ({1, 2} if "rod" in name else {1, 2, 4} if "box" in name or "small" in name else {1, 2, 3, 4})
 
 
 TABLE = """<mujoco><option timestep="0.002"/><asset>
@@ -41,36 +76,74 @@ TABLE = """<mujoco><option timestep="0.002"/><asset>
 <body pos="0.1 0.2 {}"><freejoint/><geom type="{}" mesh="m" {}/></body></worldbody></mujoco>"""
 
 
-@pytest.mark.parametrize("rules", ["4.0", "3.2"])
-def test_a_box_of_vertices_rests_on_another(rules, x64):
-    """On four corners under the rules 4.0 and where the flag asks for them; on one contact it sinks in deeper and rocks."""
-    text = TABLE.format(1.999, "mesh", "")
-    for flag in (True, False):
-        option = f'<option><flag multiccd="{"enable" if flag else "disable"}"/></option>'
-        model = xsim.loads(text.replace("<asset>", option + "<asset>"), "mjcf", rules=rules)
-        state = by_numpy(lambda m, s: xsim.rollout(m, s, steps=150)[0])(model, xsim.init(model))
-        found = by_numpy(xsim.contacts)(model, state)
-        assert not state.flags and found.active.sum() == (4 if flag else 1)
-        assert (found.distance[found.active] > -2e-4).all() == flag
+def test_the_rules_and_the_flag_choose():
+    """Whether there are several contacts at all."""
+    for rules, flag, several in (("4.0", "", True), ("3.2", "", False), ("4.0", "disable", False), ("3.2", "enable", True)):
+        option = f'<option><flag multiccd="{flag}"/></option>' if flag else ""
+        text = TABLE.format(1.999, "mesh", "").replace("<asset>", option + "<asset>")
+        assert xsim.loads(text, "mjcf", rules=rules).topology.multiccd == several
 
 
-def test_derivatives(x64):
-    """Of the acceleration of a hull on a hull and of a box on a hull that lean a little, by every number of state and model."""
-    for text in (TABLE.format(1.99, "mesh", ""), TABLE.format(1.99, "box", "").replace('type="box" mesh="m"', 'type="box" size="1 1 1"')):
-        model = xsim.loads(text, "mjcf", rules="4.0")
-        axis, rng = np.array([0.6, 0.8, 0.3]), np.random.default_rng(0)
-        quats = [[1.0, *(0.5 * angle * axis)] for angle in (0.003, 0.02, 0.05)]
-        q = np.array([[0.1, 0.2, height, *quat] for height, quat in zip((1.995, 1.99, 1.97), quats, strict=True)])
-        check_derivatives(model, q, 0.1 * rng.normal(size=(3, 6)))
+@pytest.mark.parametrize("rules, count", [("4.0", 4), ("3.2", 1)])
+def test_a_box_of_vertices_rests_on_another(rules, count, x64):
+    """On four corners; on one contact it sinks in deeper and rocks."""
+    model = xsim.loads(TABLE.format(1.999, "mesh", ""), "mjcf", rules=rules)
+    state, found = by_numpy(_rested)(model, xsim.init(model))
+    assert not state.flags and found.active.sum() == count
+    assert (found.distance[found.active] > -2e-4).all() == (count == 4)
 
 
-def test_lying_exactly_flat_is_finite(x64):
-    """Values and derivatives where corners are over borders, whatever is chosen."""
-    model = xsim.loads(TABLE.format(1.99, "mesh", ""), "mjcf", rules="4.0")
+def _rested(model, start):
+    """Where it is after 150 steps, and the contacts there."""
+    state = xsim.rollout(model, start, steps=150)[0]
+    return state, xsim.contacts(model, state)
+
+
+SLAB = '<mujoco><worldbody><geom type="box" size="1 1 1"/><body pos="0.1 0.2 {}"><freejoint/>{}</body></worldbody></mujoco>'
+HULL = TABLE.format(1.99, "mesh", "")
+BOX = TABLE.format(1.99, "box", "").replace('type="box" mesh="m"', 'type="box" size="1 1 1"')
+DRUM = SLAB.format(1.29, '<geom type="cylinder" size="0.5 0.3"/>')
+ROD = TABLE.format(1.19, "capsule", "").replace('type="capsule" mesh="m"', 'type="capsule" size="0.2 0.5"')
+
+
+def turned(start, axis, angles):
+    """Quaternions: a quarter turn or none (w, x), then small angles about an axis."""
+    small = np.array([[1.0, *(0.5 * angle * np.asarray(axis))] for angle in angles])
+    w, x = start
+    return np.stack([small @ row for row in ([w, -x, 0, 0], [x, w, 0, 0], [0, 0, w, x], [0, 0, -x, w])], 1)
+
+
+@pytest.mark.parametrize("text, heights, start", [
+    (HULL, (1.995, 1.99, 1.97), (1, 0)), (BOX, (1.995, 1.99, 1.97), (1, 0)),
+    (DRUM, (1.295, 1.29, 1.27), (1, 0)), (DRUM, (1.495, 1.49, 1.48), (1, 1)), (ROD, (1.195, 1.19, 1.18), (1, 1)),
+], ids=["hull", "box", "cap", "side", "capsule"])  # fmt: skip
+def test_derivatives(text, heights, start, x64):
+    """Of the acceleration of what leans a little on a flat face, by every number of state and model."""
+    model, rng = xsim.loads(text, "mjcf", rules="4.0"), np.random.default_rng(0)
+    lean = (0.003, 0.02, 0.05) if start == (1, 0) else (0.001, 0.003, 0.01)
+    q = np.array([[0.1, 0.2, z, *quat] for z, quat in zip(heights, turned(start, (0.6, 0.8, 0.3), lean), strict=True)])
+    check_derivatives(model, q, 0.1 * rng.normal(size=(3, 6)))
+
+
+@pytest.mark.parametrize("text, heights", [(HULL, (1.99, 2.0, 0.0)), (DRUM, (1.29, 1.3, 0.0)), (ROD, (1.19, 1.2, 0.0))])
+def test_lying_exactly_flat_is_finite(text, heights, x64):
+    """Values and derivatives where corners are over borders, upright and on the side, whatever is chosen."""
+    model = xsim.loads(text, "mjcf", rules="4.0")
     places = [(0, 0), (2, 0), (1, 1), (2, 2), (0.1, 0.2)]
-    q = np.array([[x, y, z, 1.0, 0, 0, 0] for x, y in places for z in (1.99, 2.0, 0.0)])
+    q = np.array([[x, y, z, 1.0, turn, 0, 0] for x, y in places for z in heights for turn in (0.0, 1.0)])
     grad = by_numpy(lambda m, q: jax.jacrev(lambda q: xsim.forward_dynamics(m, q, 0.1 * q[..., :6]).sum(0))(q))
     assert np.isfinite(grad(model, q)).all()
+
+
+def test_a_cylinder_stands_and_lies_on_a_box(x64):
+    """Upright and on its side, at rest where it was put down: with one contact it would roll about its rim."""
+    model = xsim.loads(DRUM.replace("<worldbody>", '<option timestep="0.002"/><worldbody>'), "mjcf", rules="4.0")
+    q = np.array([[0.1, 0.2, 1.2999, 1, 0, 0, 0], [0.1, 0.2, 1.4999, np.sqrt(0.5), np.sqrt(0.5), 0, 0]])
+    start = jax.tree.map(lambda x: jnp.broadcast_to(x, (2, *x.shape)), xsim.init(model)).replace(q=jnp.asarray(q))
+    state, found = by_numpy(_rested)(model, start)
+    assert found.active.sum(1).tolist() == [4, 2] and not state.flags.any()
+    np.testing.assert_allclose(state.q, q, atol=2e-4)
+    np.testing.assert_allclose(state.v, 0, atol=1e-4)
 
 
 def test_a_face_of_many_corners_lies_on_a_box(x64):

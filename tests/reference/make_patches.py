@@ -17,8 +17,11 @@ ASSETS = "".join(f'<mesh name="{name}" vertex="{vertices}"/>' for name, vertices
 GEOMS = {
     **{name: f'<geom type="mesh" mesh="{name}"/>' for name in SHAPES},
     "box": '<geom type="box" size=".1 .2 .1"/>', "slab": '<geom type="box" size=".5 .5 .1"/>',
+    "drum": '<geom type="cylinder" size=".2 .1"/>', "plate": '<geom type="cylinder" size=".5 .1"/>',
+    "rod": '<geom type="capsule" size=".1 .2"/>',
 }  # fmt: skip
 PAIRS = [("big", "small"), ("big", "box"), ("slab", "small"), ("slab", "wedge"), ("big", "wedge")]
+CURVED = [("slab", "drum"), ("big", "drum"), ("plate", "drum"), ("plate", "box"), ("plate", "small"), ("big", "rod"), ("plate", "rod")]
 
 
 def turn(axis, angle):
@@ -44,7 +47,14 @@ def poses(rng):
         yield rng.uniform(-0.2, 0.2, 2), times(turn([0, 0, 1], rng.uniform(-3, 3)), turn([1, 0, 0], np.pi / 4 + rng.uniform(-0.3, 0.3)))
 
 
-def record(one, two, rng):
+def lying(rng):
+    """Cylinders and capsules on their sides, the second half a little raised; over the border too."""
+    for x in (0.0, 0.0, 0.45):
+        for lean in (0.0, 1e-3, 0.3):
+            yield np.array([x, rng.uniform(-0.2, 0.2)]), times(turn([0, 0, 1], rng.uniform(-1, 1)), turn([0, 1, 0], np.pi / 2 + lean))
+
+
+def record(one, two, every):
     xml = f"<mujoco><asset>{ASSETS}</asset><worldbody>{GEOMS[one]}<body><freejoint/>{GEOMS[two]}</body></worldbody></mujoco>"
     model = mujoco.MjModel.from_xml_string(xml)
     model.opt.ccd_tolerance = 1e-12
@@ -55,7 +65,7 @@ def record(one, two, rng):
         mujoco.mj_forward(model, data)
         return [[c.dist, *c.pos, *c.frame[:3], *map(int, c.geom)] for c in data.contact[: data.ncon]]
 
-    for place, quat in poses(rng):
+    for place, quat in every:
         low, high = 0.1, 0.8
         for _ in range(40):
             middle = 0.5 * (low + high)
@@ -68,5 +78,6 @@ def record(one, two, rng):
 if __name__ == "__main__":
     assert mujoco.__version__ == "4.0.0"
     rng = np.random.default_rng(0)
-    everything = {f"{one}-{two}": record(one, two, rng) for one, two in PAIRS}
-    Path(__file__).with_name("patches.json").write_text(json.dumps(everything))
+    faces = {f"{one}-{two}": record(one, two, poses(rng)) for one, two in PAIRS}
+    curved = {f"{one}-{two}": record(one, two, [*poses(rng), *lying(rng)]) for one, two in CURVED}
+    Path(__file__).with_name("patches.json").write_text(json.dumps({"faces": faces, "curved": curved}))

@@ -289,12 +289,13 @@ def _held(system: System, group: Group, reach, shapes) -> tuple[Touch, Any, Any]
         near = depth > 0
         if group.closely is not None:
             which, short = deepest(depth, group.closely)
-            near = picked(near, which)
+            near, own = picked(near, which), picked(own, which)
         if group.searched:
-            touches = _lying(kinds, *both(), which, near) if group.several > 1 else [_searched(kinds, *both(), which, near)]
+            several = group.several > 1
+            touches = _lying(kinds, *both(), own, which, near) if several else [_searched(kinds, *both(), which, near)]
             return joined([_full(touch, len(near), lanes) for touch in touches]), group.candidates(which), short
     if which is not None:
-        sides, own = [picked(x, which) for x in sides], picked(own, which)
+        sides = [picked(x, which) for x in sides]
     touches = [_full(touch, sides[0].shape[0], lanes) for touch in _collided(kind, *both(), own, top.rules)]
     return joined(touches), group.candidates(which), short
 

@@ -39,12 +39,13 @@ ALL_BITS = 0xFFFF
 """The bit masks where a file says none."""
 STOP = Soft()
 """How soft the limits of joints are where a file does not say: a time constant of 0.02 s, critically damped, as in MuJoCo."""
-_SOLVER = {"cone": "elliptic", "impratio": 10.0}
+_SOLVER = {"cone": "elliptic", "impratio": 10.0, "multiccd": True}
 _LEAST = 1e-4  # the impedance d stays between this and 1 minus this, as in MuJoCo
 
 
 def touching(option: OptionSpec, soft: bool) -> OptionSpec:
-    """The option with contacts (Coulomb's cone, friction ten times as hard as the normal direction); soft: and soft limits."""
+    """The option with contacts (Coulomb's cone, friction ten times as hard as the normal direction, several of faces that lie on each other);
+    soft: and soft limits."""
     acting = {*option.rows, "contact", *(("soft",) if soft else ())}
     return replace(option, rows=tuple(row for row in ROWS if row in acting), solver={**_SOLVER, **option.solver})
 

@@ -1,15 +1,17 @@
-"""Several contacts of boxes and hulls whose flat faces lie on each other.
+"""Several contacts of shapes whose flat faces lie on each other.
 
 One contact does not hold a face that lies on a face, or an edge that lies on one. Where the most opposite faces of two shapes are nearly
 parallel, the second is clipped by the prism over the first, and the normal of all contacts is that of the second; where only one shape has
 a face along the normal of their contact, the lowest edge of the other's face is clipped. Of what is left up to four corners count: the
-deepest and those that span the most with it, each with its own distance. As MuJoCo's flag `multiccd`, whose cosines these are.
+deepest and those that span the most with it, each with its own distance. As MuJoCo's flag `multiccd`, whose cosines these are; as there the
+caps of cylinders have 16 corners. The side of a cylinder or capsule is an edge, the line along it that is farthest along the normal.
 """
 
 from __future__ import annotations
 
 import functools
 import itertools
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -20,14 +22,13 @@ from ...spatial import Vector, apply, apply_inverse, cross, dot, neg, normalize,
 from .hulls import Hull, make_hull, polygons
 from .shapes import FAR, Shape, Touch
 
-__all__ = ["COUNT", "FACETED", "patch"]
+__all__ = ["count_of_patch", "patch"]
 
-COUNT = 4
-FACETED = ("box", "mesh")
-"""Shapes with flat faces only."""
+_COUNT = 4
+_ROUND = ("capsule", "cylinder")
 _OPPOSITE = 0.996  # cosine of the angle between directions that count as parallel
 _ACROSS = 0.0888  # its sine
-_CORNERS = 16  # of a face; of one with more, so many in turn
+_CORNERS = 16  # of the cap of a cylinder, and of a face; of one with more, so many in turn
 
 
 class Faces(NamedTuple):
@@ -39,23 +40,43 @@ class Faces(NamedTuple):
 
 
 class Face(NamedTuple):
-    """A face of each shape, world axes, about a common centre. normal: outward (unit). ring: the corners, components (corners, ...)."""
+    """A face of each shape, world axes, about a common centre. normal: outward (unit). ring: the corners, components (corners, ...).
+    flat: whether it is a face, and not the line along a side. inside: how far (m) corners are within a curved border."""
 
     normal: Vector
     ring: Vector
+    flat: Any
+    inside: Any
+
+
+def count_of_patch(shapes: tuple[str, str]) -> int:
+    """How many contacts the patch of two shapes may have: 2 for a line, 0 for shapes that make none."""
+    if not set(shapes).issubset((*_ROUND, "box", "mesh")) or set(shapes) == {"capsule"}:
+        return 0
+    return 2 if "capsule" in shapes else _COUNT
 
 
 @functools.lru_cache(maxsize=256)
-def _faces(hulls: tuple[Hull, ...]) -> Faces:
-    hulls = hulls[:1] if all(h == hulls[0] for h in hulls) else hulls
-    every = [[(normal, _thinned(ring)) for normal, ring in polygons(h)] for h in hulls]
+def _faces(solids: tuple[tuple[str, Hull | None], ...]) -> Faces:
+    """Of kinds of shapes with the hulls of meshes; of all alike, one."""
+    every = [_unit_faces(*s) for s in (solids[:1] if all(s == solids[0] for s in solids) else solids)]
     most, corners = max(map(len, every)), max(len(ring) for faces in every for _, ring in faces)
     normals = [np.resize([normal for normal, _ in faces], (most, 3)) for faces in every]
-    rings = []
-    for hull, faces in zip(hulls, every, strict=True):
-        own = [hull.vertices[ring + ring[-1:] * (corners - len(ring))] for _, ring in faces]
-        rings.append(np.resize(own, (most, corners, 3)))
+    rings = [np.resize([_filled(ring, corners) for _, ring in faces], (most, corners, 3)) for faces in every]
     return Faces(np.stack(normals), np.stack(rings))
+
+
+@functools.lru_cache(maxsize=256)
+def _unit_faces(kind: str, hull: Hull | None) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Normals and corners (n, 3) of the flat faces of a shape of size 1; one without size, with two corners, where there are none."""
+    if kind == "capsule":
+        return [(np.zeros(3), np.zeros((2, 3)))]
+    if kind == "cylinder":
+        angles = 2 * np.pi * np.arange(_CORNERS) / _CORNERS
+        rim = np.stack([np.cos(angles), np.sin(angles), np.ones(_CORNERS)], 1)
+        return [(np.array([0.0, 0.0, 1.0]), rim), (np.array([0.0, 0.0, -1.0]), rim[::-1] * (1.0, 1.0, -1.0))]
+    hull = _cube() if hull is None else hull
+    return [(normal, hull.vertices[_thinned(ring)]) for normal, ring in polygons(hull)]
 
 
 def _thinned(ring: list[int]) -> list[int]:
@@ -75,24 +96,32 @@ def _cube() -> Hull:
     return make_hull(corners, np.array(faces))
 
 
-def patch(a: Shape, b: Shape, touch: Touch, which=None) -> list[Touch]:
-    """As many as `COUNT` contacts of each pair: those of the patch where the touching features make one, else the one that there is.
+def patch(kinds: Sequence[tuple[str, str]], a: Shape, b: Shape, touch: Touch, reach, which=None) -> list[Touch]:
+    """As many contacts of each pair as `count_of_patch` says, the same for all kinds: those of the patch where the touching features make
+    one, else the one that there is.
 
-    a, b: boxes or meshes, components (m, lanes); data: the hulls of all pairs, None for a box. touch: where they are nearest.
-    which (m, lanes): the numbers of the pairs among those of the data; None: in turn."""
+    kinds: of all pairs. a, b: their shapes, components (m, lanes); data: hulls of all pairs, None for what is no mesh. touch: where they
+    are nearest. reach: the distance (m) at which contacts are found. which (m, lanes): the numbers of the pairs among all; None: in turn."""
     shape = jnp.broadcast_shapes(*(jnp.shape(x) for x in jax.tree.leaves((touch, a[:3], b[:3]))))
     touch, origin = jax.tree.map(lambda x: jnp.broadcast_to(x, shape), (touch, a.pos))
-    one, two = _face(a, touch.normal, origin, which), _face(b, tuple(neg(x) for x in touch.normal), origin, which)
-    return _contacts(one, two, touch, origin)
+    back = tuple(neg(x) for x in touch.normal)
+    one, two = (
+        _face([both[k] for both in kinds], s, along, origin, which) for k, (s, along) in enumerate(((a, touch.normal), (b, back)))
+    )
+    return _contacts(one, two, touch, origin, reach)[: count_of_patch(kinds[0])]
 
 
-def _face(s: Shape, direction: Vector, origin: Vector, which) -> Face:
-    """The face that is the most along a direction."""
-    table = _faces(tuple(_cube() if h is None else h for h in s.data))
+def _face(kinds: list[str], s: Shape, direction: Vector, origin: Vector, which) -> Face:
+    """The face that is the most along a direction, or the line along a side."""
+    table = _faces(tuple(zip(kinds, s.data, strict=True)))
     single = len(table.normals) == 1
     stop = jax.lax.stop_gradient
-    # normals of a stretched shape are the normals over the stretch; times all three stretches, so that none divides
     x, y, z = s.size
+    round_ones = np.array([kind in _ROUND for kind in kinds])
+    curved = round_ones[:, None] if which is None else jnp.asarray(round_ones)[which]
+    if round_ones.any():
+        y, z = jnp.where(curved, x, y), jnp.where(curved, y, z)
+    # normals of a stretched shape are the normals over the stretch; times all three stretches, so that none divides
     stretch = (y * z, z * x, x * y)
     dtype = direction[0].dtype
     normals = jnp.asarray(table.normals, dtype)
@@ -109,19 +138,40 @@ def _face(s: Shape, direction: Vector, origin: Vector, which) -> Face:
     long = [k * stop(t) for k, t in zip(normals, stretch, strict=True)]
     square = dot(long, long)
     cosine = dot(long, local) / jnp.sqrt(jnp.where(square > 0, square, 1.0))
-    best = jnp.argmax(jnp.where(square > 0, cosine, -2.0), 0)
+    cosine = jnp.where(square > 0, cosine, -2.0)
+    best = jnp.argmax(cosine, 0)
     ring = jnp.moveaxis(jnp.asarray(table.rings, dtype)[row, best], (-1, -2), (0, 1))  # (3, corners, m, lanes)
     own = jnp.moveaxis(jnp.asarray(table.normals, dtype)[row, best], -1, 0)
     normal = apply(s.R, normalize(tuple(k * t for k, t in zip(own, stretch, strict=True))))
-    corners = vadd(vsub(s.pos, origin), apply(s.R, tuple(k * t for k, t in zip(ring, s.size, strict=True))))
-    return Face(normal, tuple(jnp.broadcast_to(c, ring[0].shape) for c in corners))
+    centre = vsub(s.pos, origin)
+    corners = vadd(centre, apply(s.R, tuple(k * t for k, t in zip(ring, (x, y, z), strict=True))))
+    corners = tuple(jnp.broadcast_to(c, ring[0].shape) for c in corners)
+    flat, inside = jnp.full(best.shape, True), jnp.zeros((), dtype)
+    if round_ones.any():
+        flat = ~curved | (cosine.max(0) > _OPPOSITE)
+        inside = jnp.where(curved & flat, (1.0 - np.cos(np.pi / _CORNERS)) * stop(x), 0.0)
+        line, radial = _side(s.axis(2), x, z, direction)
+        first = (np.arange(len(corners[0])) == 0).reshape(-1, *[1] * best.ndim)
+        line = tuple(c + jnp.where(first, p, q) for c, p, q in zip(centre, *line, strict=True))
+        normal, corners = jax.tree.map(lambda u, w: jnp.where(flat, u, w), (normal, corners), (radial, line))
+    return Face(normal, corners, flat, inside)
+
+
+def _side(axis: Vector, radius, half, direction: Vector) -> tuple[tuple[Vector, Vector], Vector]:
+    """Ends of the line along the side of a cylinder that is farthest along a direction, from its centre, and the direction of that side."""
+    radial = vsub(direction, scale(axis, dot(axis, direction)))
+    square = dot(radial, radial)
+    radial = scale(radial, jnp.where(square > 0, 1.0, 0.0) / jnp.sqrt(jnp.where(square > 0, square, 1.0)))
+    out = scale(radial, radius)
+    return (vadd(out, scale(axis, half)), vsub(out, scale(axis, half))), radial
 
 
 @stage
-def _contacts(one: Face, two: Face, touch: Touch, origin: Vector) -> list[Touch]:
+def _contacts(one: Face, two: Face, touch: Touch, origin: Vector, reach) -> list[Touch]:
     n = touch.normal
-    opposite = dot(one.normal, two.normal) < -_OPPOSITE
-    facing = dot(one.normal, n), -dot(two.normal, n)
+    cosine = dot(one.normal, two.normal)
+    opposite = one.flat & two.flat & (cosine < -_OPPOSITE)
+    facing = jnp.where(one.flat, dot(one.normal, n), -1.0), jnp.where(two.flat, -dot(two.normal, n), -1.0)
     flip = ~opposite & (facing[1] > facing[0])
     choose = functools.partial(jax.tree.map, lambda x, y: jnp.where(flip, y, x))
     corners = max(len(one.ring[0]), len(two.ring[0]))
@@ -132,10 +182,13 @@ def _contacts(one: Face, two: Face, touch: Touch, origin: Vector) -> list[Touch]
     height = dot(up, vsub(point, tuple(x[:1] for x in base.ring)))
     ours = tuple(jnp.where(opposite | flip, -y, x) for x, y in zip(one.normal, two.normal, strict=True))
     gap = height * jnp.where(opposite, dot(one.normal, ours), 1.0)
+    there = there & (gap < reach)
     found, real = _spanning(point, gap, there, up)
     # it takes the contact's place if it is as deep
     size = functools.reduce(jnp.maximum, [(jnp.abs(x - x[:1])).max(0) for x in (*one.ring, *two.ring)])
-    slack = 1e2 * jnp.finfo(size.dtype).eps * size + 1e-2 * jnp.abs(touch.distance)
+    lean = jnp.sqrt(jnp.maximum(1.0 - cosine * cosine, 0.0))
+    slack = 1e2 * jnp.finfo(size.dtype).eps * size + 1e-2 * jnp.abs(touch.distance) + (one.inside + two.inside) * lean
+    slack = jax.lax.stop_gradient(slack)
     several = (touch.distance < FAR) & (jnp.where(there, gap, FAR).min(0) <= touch.distance + slack)
     normal = tuple(jnp.where(several, x, y) for x, y in zip(ours, n, strict=True))
     out = []
@@ -150,7 +203,10 @@ def _contacts(one: Face, two: Face, touch: Touch, origin: Vector) -> list[Touch]
 
 
 def _filled(x, count: int):
-    return x if len(x) == count else jnp.concatenate([x, jnp.broadcast_to(x[-1:], (count - len(x), *x.shape[1:]))])
+    if len(x) == count:
+        return x
+    xp = np if isinstance(x, np.ndarray) else jnp
+    return xp.concatenate([x, xp.broadcast_to(x[-1:], (count - len(x), *x.shape[1:]))])
 
 
 def _next(ring: Vector) -> Vector:

@@ -13,7 +13,7 @@ from .analytic import ANALYTIC
 from .broad import least_distance
 from .convex import convex
 from .hulls import Hull, make_hull
-from .patches import COUNT, FACETED, patch
+from .patches import count_of_patch, patch
 from .shapes import Shape, Touch
 
 SEVERAL = {
@@ -25,12 +25,8 @@ SEVERAL = {
 
 def count_of(shapes: tuple[str, str], patches: bool = False) -> int:
     """How many contacts two geoms of these shapes may have. patches: where flat faces that are searched for make several."""
-    return COUNT if patches and flat(shapes) else SEVERAL.get(shapes, 1)
-
-
-def flat(shapes: tuple[str, str]) -> bool:
-    """Whether both shapes have flat faces only, and their contact is searched for."""
-    return shapes not in ANALYTIC and set(shapes).issubset(FACETED)
+    searched = patches and shapes not in ANALYTIC
+    return max(1, count_of_patch(shapes)) if searched else SEVERAL.get(shapes, 1)
 
 
 def collide(shapes: tuple[str, str], a: Shape, b: Shape, margin, rules: str) -> list[Touch]:
@@ -49,14 +45,14 @@ def collide_convex(shapes: Sequence[tuple[str, str]], a: Shape, b: Shape, which=
     return convex(shapes, *_hulled(shapes, a, b), which, near)
 
 
-def collide_flat(shapes: Sequence[tuple[str, str]], a: Shape, b: Shape, which=None, near=None) -> list[Touch]:
-    """As `collide_convex`, of shapes that are `flat`: several contacts of each."""
+def collide_flat(shapes: Sequence[tuple[str, str]], a: Shape, b: Shape, reach, which=None, near=None) -> list[Touch]:
+    """As `collide_convex`, of shapes that `patch` holds against each other: several contacts of each."""
     a, b = _hulled(shapes, a, b)
     touch = convex(shapes, a, b, which, near)
     if which is not None:
         taken = jax.tree.map(lambda x: jnp.take_along_axis(jnp.broadcast_to(x, (len(x), which.shape[1])), which, 0), (a[:3], b[:3]))
         a, b = (Shape(*own, shape.data) for own, shape in zip(taken, (a, b), strict=True))
-    return patch(a, b, touch, which)
+    return patch(shapes, a, b, touch, reach, which)
 
 
 def least_distances(shapes: Sequence[tuple[str, str]], a: Shape, b: Shape):
