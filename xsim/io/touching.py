@@ -44,8 +44,8 @@ _LEAST = 1e-4  # the impedance d stays between this and 1 minus this, as in MuJo
 
 
 def touching(option: OptionSpec, soft: bool) -> OptionSpec:
-    """The option with contacts (Coulomb's cone, friction ten times as hard as the normal direction, several of faces that lie on each other);
-    soft: and soft limits."""
+    """The option with contacts (Coulomb's cone, friction ten times as hard as the normal direction, several where faces meet); soft: and
+    soft limits."""
     acting = {*option.rows, "contact", *(("soft",) if soft else ())}
     return replace(option, rows=tuple(row for row in ROWS if row in acting), solver={**_SOLVER, **option.solver})
 

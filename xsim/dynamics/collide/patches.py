@@ -101,7 +101,7 @@ def patch(kinds: Sequence[tuple[str, str]], a: Shape, b: Shape, touch: Touch, re
     one, else the one that there is.
 
     kinds: of all pairs. a, b: their shapes, components (m, lanes); data: hulls of all pairs, None for what is no mesh. touch: where they
-    are nearest. reach: the distance (m) at which contacts are found. which (m, lanes): the numbers of the pairs among all; None: in turn."""
+    are nearest. reach: distance (m) at which contacts are found. which (m, lanes): the numbers of the pairs among all; None: in turn."""
     shape = jnp.broadcast_shapes(*(jnp.shape(x) for x in jax.tree.leaves((touch, a[:3], b[:3]))))
     touch, origin = jax.tree.map(lambda x: jnp.broadcast_to(x, shape), (touch, a.pos))
     back = tuple(neg(x) for x in touch.normal)
