@@ -65,14 +65,14 @@ def test_interpreter_that_is_not_there_is_reported(capsys):
     assert "gradient" not in out
 
 
-def test_the_other_engines_may_have_fewer_cores(tmp_path, capsys):
-    """An interpreter that only says how many devices of JAX it was given."""
+def test_the_other_engines_may_have_more_threads(tmp_path, capsys):
+    """An interpreter that only says what it was given."""
     python = tmp_path / "python"
-    python.write_text('#!/bin/sh\necho "devices $JAX_NUM_CPU_DEVICES" >&2\nexit 1\n')
+    python.write_text('#!/bin/sh\necho "threads <$NPROC>" >&2\nexit 1\n')
     python.chmod(0o755)
-    for more, count in (([], 2), (["--peer-cores", "1"], 1)):
-        assert bench.main([*SMALL, "--no-gradient", "--cores", "2", "--vs", "mjx", "--peer-python", str(python), *more]) == 0
-        assert f"devices {count}" in capsys.readouterr().out
+    for more, count in (([], os.environ.get("NPROC", "")), (["--peer-threads", "4"], "4")):
+        assert bench.main([*SMALL, "--no-gradient", "--vs", "mjx", "--peer-python", str(python), *more]) == 0
+        assert f"threads <{count}>" in capsys.readouterr().out
 
 
 def test_time_limit_is_kept_and_xsims_failure_is_the_exit_status(capsys):

@@ -39,8 +39,8 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--agree", type=float, metavar="TOLERANCE", help="fail if an engine's final q differs from xsim's by more than this")
     p.add_argument("--cores", type=_positive, default=available_cores(),
                    help="engines of JAX divide a batch on CPU among so many cores (default: all, %(default)s)")  # fmt: skip
-    p.add_argument("--peer-cores", type=_positive, metavar="CORES",
-                   help="the same for the other engines (default: --cores); with 1 they have XLA's threads instead")  # fmt: skip
+    p.add_argument("--peer-threads", type=_positive, metavar="THREADS",
+                   help="of XLA in the other engines; with two MJX waits for itself without end on larger models")  # fmt: skip
     p.add_argument("--repeat", type=_positive, default=5, help="timed runs of every program (default: %(default)s)")
     p.add_argument("--vs", type=_peers, default=(), metavar="PEERS", help=f"other engines: {','.join(PEERS)}")
     p.add_argument("--peer-python", default=sys.executable, metavar="PATH", help="interpreter that has the other engines")
@@ -86,7 +86,7 @@ def main(argv: list[str] | None = None) -> int:
         model=args.model, batch=args.batch, steps=args.steps, dtype=args.dtype, gradient=args.gradient, freeze=args.freeze,
         randomize=args.randomize, rows=args.rows, integrator=args.integrator,
         repeat=args.repeat, peers=args.vs, peer_python=args.peer_python, timeout=args.timeout,
-        seed=args.seed, cores=args.cores, peer_cores=args.peer_cores or args.cores,
+        seed=args.seed, cores=args.cores, peer_threads=args.peer_threads,
     )  # fmt: skip
 
     def say(text: str) -> None:

@@ -40,7 +40,7 @@ class Settings:
     timeout: float = 600.0
     seed: int = 0
     cores: int = 1
-    peer_cores: int = 1
+    peer_threads: int | None = None
 
 
 @dataclass
@@ -86,10 +86,12 @@ class Process:
             **os.environ,
             "XLA_PYTHON_CLIENT_PREALLOCATE": "false",  # JAX would otherwise give all memory of a GPU to the first engine
             "JAX_ENABLE_X64": str(int(settings.dtype == "float64")),
-            "JAX_NUM_CPU_DEVICES": str(settings.cores if own else settings.peer_cores),
+            "JAX_NUM_CPU_DEVICES": str(settings.cores),
         }
         if own:
             env["PYTHONPATH"] = os.pathsep.join(paths)
+        elif settings.peer_threads is not None:
+            env["NPROC"] = str(settings.peer_threads)
         self.timeout = settings.timeout
         self.stopped = False
         self.errors = tempfile.TemporaryFile("w+")
