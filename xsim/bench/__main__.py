@@ -36,6 +36,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--rows", action="store_true",
                    help="xsim's friction, limits, couplings and contacts act too, and those of peers that read an MJCF file")  # fmt: skip
     p.add_argument("--integrator", metavar="NAME", help="another integrator than the file's, in all engines")
+    p.add_argument("--rules", choices=("3.2", "4.0"), help="the MuJoCo release whose rules xsim reads an MJCF file by")
     p.add_argument("--agree", type=float, metavar="TOLERANCE", help="fail if an engine's final q differs from xsim's by more than this")
     p.add_argument("--cores", type=_positive, default=available_cores(),
                    help="engines of JAX divide a batch on CPU among so many cores (default: all, %(default)s)")  # fmt: skip
@@ -84,7 +85,7 @@ def main(argv: list[str] | None = None) -> int:
     args = parser().parse_args(argv)
     settings = Settings(
         model=args.model, batch=args.batch, steps=args.steps, dtype=args.dtype, gradient=args.gradient, freeze=args.freeze,
-        randomize=args.randomize, rows=args.rows, integrator=args.integrator,
+        randomize=args.randomize, rows=args.rows, integrator=args.integrator, rules=args.rules,
         repeat=args.repeat, peers=args.vs, peer_python=args.peer_python, timeout=args.timeout,
         seed=args.seed, cores=args.cores, peer_threads=args.peer_threads,
     )  # fmt: skip

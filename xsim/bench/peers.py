@@ -145,7 +145,7 @@ def _xsim(job: dict) -> Engine:
     source = job["model"]
     if source in models.names():
         source = str(models.path(source))
-    model = load(source)
+    model = load(source, **({} if job["rules"] is None else {"rules": job["rules"]}))
     if job["integrator"] is not None:
         model = with_integrator(model, job["integrator"])
     label = "shared"
