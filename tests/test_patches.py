@@ -146,6 +146,26 @@ def test_a_cylinder_stands_and_lies_on_a_box(x64):
     np.testing.assert_allclose(state.v, 0, atol=1e-4)
 
 
+@pytest.mark.parametrize("pairs", [8, pytest.param(None, marks=pytest.mark.nightly)])
+def test_all_kinds_at_once(pairs, x64):
+    """Cylinders, a box and a capsule over what they lie on, also where only some of the pairs are held against each other."""
+    corners = " ".join(f"{x} {y} {z}" for x in (-1, 1) for y in (-1, 1) for z in (-0.25, 0.25))
+    scenery = '<geom type="box" size="1 1 .25"/><geom type="cylinder" size="1 .25" pos="5 0 0"/><geom type="mesh" mesh="m" pos="10 0 0"/>'
+    drum, box, rod = 'type="cylinder" size=".2 .3"', 'type="box" size=".2 .1 .3"', 'type="capsule" size=".2 .3"'
+    things = [(drum, 0, 0.3, 4), (drum + ' euler="0 90 0"', 5, 0.2, 2), (drum, 9.5, 0.3, 4), (box, 10, 0.3, 4),
+              (rod + ' euler="90 0 0"', 10.5, 0.2, 2)]  # fmt: skip
+    bodies = "".join(
+        f'<body pos="{x} 0.1 {0.249 + half}"><freejoint/><geom name="{i}" {shape}/></body>' for i, (shape, x, half, _) in enumerate(things)
+    )
+    text = f'<mujoco><asset><mesh name="m" vertex="{corners}"/></asset><worldbody>{scenery}{bodies}</worldbody></mujoco>'
+    model = xsim.with_room(xsim.loads(text, "mjcf", rules="4.0"), None, pairs)
+    found = jax.jit(xsim.contacts)(model, xsim.init(model))
+    active = np.asarray(found.active)
+    np.testing.assert_allclose(found.distance[active], -1e-3, atol=1e-9)
+    names = [model.topology.geoms[g].name for g in np.asarray(found.geoms)[active].ravel()]
+    assert [names.count(str(i)) for i in range(len(things))] == [count for *_, count in things]
+
+
 def test_a_face_of_many_corners_lies_on_a_box(x64):
     """A drum of 40 corners, single precision too: four contacts at its depth, its centre between them."""
     ring = [(np.cos(t), np.sin(t)) for t in 2 * np.pi * np.arange(40) / 40]
