@@ -186,9 +186,8 @@ def _contacts(one: Face, two: Face, touch: Touch, origin: Vector, reach) -> list
     found, real = _spanning(point, gap, there, up)
     # it takes the contact's place if it is as deep
     size = functools.reduce(jnp.maximum, [(jnp.abs(x - x[:1])).max(0) for x in (*one.ring, *two.ring)])
-    lean = jnp.sqrt(jnp.maximum(1.0 - cosine * cosine, 0.0))
+    lean = jnp.sqrt(jnp.maximum(1.0 - jax.lax.stop_gradient(cosine) ** 2, 0.0))
     slack = 1e2 * jnp.finfo(size.dtype).eps * size + 1e-2 * jnp.abs(touch.distance) + (one.inside + two.inside) * lean
-    slack = jax.lax.stop_gradient(slack)
     several = (touch.distance < FAR) & (jnp.where(there, gap, FAR).min(0) <= touch.distance + slack)
     normal = tuple(jnp.where(several, x, y) for x, y in zip(ours, n, strict=True))
     out = []
