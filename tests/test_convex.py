@@ -260,7 +260,8 @@ def test_single_precision():
     exact = values(kinds, p, still)[0]
     single, tangent = values(kinds, *jax.tree.map(lambda x: x.astype(np.float32), (p, still)))
     assert single.dtype == np.float32
-    assert np.max(np.abs(single[0] - exact[0]) / (1 + np.abs(exact[0]))) < 1e-5
+    # A search ends within 1e-6 of the pair's span, here up to 10 m; how rounding adds to that differs between processors.
+    assert np.max(np.abs(single[0] - exact[0]) / (1 + np.abs(exact[0]))) < 3e-5
     p = jax.tree.map(lambda x: x.astype(np.float32), degenerate(kinds))
     value, tangent = values(kinds, p, jax.tree.map(np.ones_like, p))
     assert np.all(np.isfinite(value)) and np.all(np.isfinite(tangent))

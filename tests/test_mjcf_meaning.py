@@ -465,9 +465,9 @@ TOUCHING = [  # world, what follows, whether contacts can happen
 def test_what_can_touch(world, after, touching):
     for flag, wanted in (("", touching), ("contact", False), ("constraint", False)):
         head = f'<option><flag {flag}="disable"/></option>' if flag else ""
-        assert bool(read_pairs(read(world, head, after)).infos) == wanted
+        assert bool(read_pairs(read(world, head, after), []).infos) == wanted
     chain = f"<body>{JOINTED}<body>{JOINTED}</body></body>"
-    assert read_pairs(read(chain, '<option><flag filterparent="disable"/></option>')).infos
+    assert read_pairs(read(chain, '<option><flag filterparent="disable"/></option>'), []).infos
 
 
 def said(*model: str) -> list[str]:
@@ -717,16 +717,14 @@ def test_flexcomp(attributes, path, wanted):
     ('group="2"', {"numbers.group": 2}), ('flatskin="true"', {"numbers.flat_skin": True}),
     ('texcoord="0 0 0 0 0 0 0 0 0 0 0 1"', {"numbers.texcoord.5": (0, 1)}),
 ])  # fmt: skip
-def test_flexes_are_said(attributes, wanted):
+def test_flexes(attributes, wanted):
     """Those of a flexcomp, and those written out."""
     rows = "".join(f'<body name="v{i}" pos="{i // 2} {i % 2} 0">{BALL}</body>' for i in range(6))
     flex = f'<deformable><flex name="f" dim="2" body="v0 v1 v2 v3 v4 v5" element="0 2 3 0 3 1" {attributes}/></deformable>'
     fixed = f'<deformable><flex dim="1" body="world" vertex="0 0 0 1 2 3" element="0 1" {attributes.split("texcoord")[0]}/></deformable>'
     for read_one in (lambda: cloth(attributes), lambda: read(rows, ASSETS, flex)):
-        with pytest.warns(UnsupportedWarning, match="contacts of flexes are not simulated yet"):
-            check(read_one(), "flexes.0", wanted)
-    with pytest.warns(UnsupportedWarning, match="contacts of flexes are not simulated yet"):
-        check(read("", ASSETS, fixed), "flexes.0", {"dim": 1, "bodies": (-1, -1), "pos.1": (1, 2, 3), "elements": ((0, 1),)})
+        check(read_one(), "flexes.0", wanted)
+    check(read("", ASSETS, fixed), "flexes.0", {"dim": 1, "bodies": (-1, -1), "pos.1": (1, 2, 3), "elements": ((0, 1),)})
 
 
 def _flexes(inside: str):
@@ -751,10 +749,9 @@ def test_forces_of_flexes(inside, wanted):
     ('<contact internal="false"/>', {"internal": False}), ('<contact selfcollide="sap"/>', {"selfcollide": "sap"}),
     ('<contact activelayers="3"/>', {"active_layers": 3}),
 ])  # fmt: skip
-def test_contacts_of_flexes_are_said(inside, wanted):
+def test_contacts_of_flexes(inside, wanted):
     for read_one in _flexes(inside):
-        with pytest.warns(UnsupportedWarning, match="contacts of flexes are not simulated yet"):
-            check(read_one(), "flexes.0.numbers", wanted)
+        check(read_one(), "flexes.0.numbers", wanted)
 
 
 def test_edges_of_a_flexcomp_may_keep_their_lengths():
@@ -790,7 +787,7 @@ def test_excluded_bodies():
     spec = read(SCENE, "", '<contact><exclude name="x" body1="a" body2="b"/></contact>')
     assert spec.exclude == ((0, 1),)
     owner = [-1] * len(spec.world_geoms) + [i for i, body in enumerate(spec.bodies) for _ in body.geoms]
-    touching = {frozenset(owner[g] for g in pair) for info in read_pairs(spec).infos for pair in info.geoms.value.tolist()}
+    touching = {frozenset(owner[g] for g in pair) for info in read_pairs(spec, []).infos for pair in info.geoms.value.tolist()}
     assert frozenset((0, 1)) not in touching and touching
 
 

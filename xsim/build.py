@@ -69,7 +69,8 @@ def assemble(spec: ModelSpec, *, seed: int = 0) -> Model:
     read = read_constraints(spec, bodies)
     ties, pushes = read.ties, read.pushes
     shapes, devices = _read_shapes(spec), read_devices(spec, tree)
-    flexes, pairs = read_flexes(spec, tree), read_pairs(spec)
+    flexes = read_flexes(spec, tree)
+    pairs = read_pairs(spec, flexes.place)
     softness = read_softness(spec, tree, devices.infos["tendons"], flexes)
 
     def leaf(values, *shape):
@@ -135,6 +136,7 @@ def assemble(spec: ModelSpec, *, seed: int = 0) -> Model:
         soft=tuple(softness.infos),
         **_surfaces(spec, pairs),
         pairs=pairs.infos,
+        parts=pairs.parts,
         cone=pairs.cone,
         noslip=bool(option.solver.get("noslip_iterations")),
         multiccd=bool(option.solver.get("multiccd")),

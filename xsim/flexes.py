@@ -1,4 +1,4 @@
-"""From the flexes of a ModelSpec that act beside contacts to their structure and numbers."""
+"""From the flexes of a ModelSpec that act to their structure and numbers."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from typing import NamedTuple
 import numpy as np
 
 from .bodies import Tree
+from .pairs import touches
 from .spec import BodySpec, FlexSpec, ModelSpec
 from .structure import FlexInfo, Table
 
 __all__ = ["Flexes", "read_flexes"]
 
-_SIZES = {"pos": "nflexpoint", "length": "nflexedge", "edge_stiffness": "nflexspring", "young": "nflexelastic", "thickness": "nflexsheet"}
+_SIZES = {"pos": "nflexpoint", "length": "nflexedge", "edge_stiffness": "nflexspring", "young": "nflexelastic", "thickness": "nflexsheet",
+          "radius": "nflexround"}  # fmt: skip
 """The leaf whose rows give each dimension its length."""
-_LEAVES = ("pos", "length", "edge_stiffness", "edge_damping", "young", "poisson", "damping", "thickness")
+_LEAVES = ("pos", "length", "edge_stiffness", "edge_damping", "young", "poisson", "damping", "thickness", "radius")
 
 
 class Flexes(NamedTuple):
@@ -28,17 +30,18 @@ class Flexes(NamedTuple):
 
 
 def read_flexes(spec: ModelSpec, tree: Tree) -> Flexes:
-    """A flex acts by springs, dampers and elasticity, or where an equality keeps its edges; one on a single body does not."""
+    """A flex acts by springs, dampers and elasticity, or where an equality keeps its edges, unless it is on a single body; or where it
+    may touch something."""
     out = Flexes([], [], {leaf: [] for leaf in _LEAVES}, [])
     kept = {e.items[0] for e in spec.equalities if e.kind == "flex" and e.active}
     simple = _simple(spec, tree) if spec.flexes else np.zeros(0, int)
     for i, flex in enumerate(spec.flexes):
         links = np.array([tree.bodies[body].link if body >= 0 else -1 for body in flex.bodies])
         sprung, elastic = bool(flex.numbers["edge_stiffness"] or flex.numbers["edge_damping"]), is_elastic(flex, spec.rules)
-        acts = (links != links[0]).any() and (sprung or elastic or i in kept)
-        out.place.append(len(out.infos) if acts else None)
-        if acts:
-            out.infos.append(_entered(out, flex, links, simple[list(flex.bodies)], sprung, elastic))
+        deforms, touched = (links != links[0]).any() and (sprung or elastic or i in kept), touches(spec, flex)
+        out.place.append(len(out.infos) if deforms or touched else None)
+        if deforms or touched:
+            out.infos.append(_entered(out, flex, links, simple[list(flex.bodies)], deforms and sprung, deforms and elastic, touched))
     return out._replace(sizes=[(size, len(out.numbers[leaf])) for leaf, size in _SIZES.items()])
 
 
@@ -47,11 +50,11 @@ def is_elastic(flex: FlexSpec, rules: str) -> bool:
     return bool(flex.numbers["young"]) and (flex.dim == 3 or flex.dim == 2 and rules != "4.0")
 
 
-def _entered(out: Flexes, flex: FlexSpec, links: np.ndarray, simple: np.ndarray, sprung: bool, elastic: bool) -> FlexInfo:
+def _entered(out: Flexes, flex: FlexSpec, links: np.ndarray, simple: np.ndarray, sprung: bool, elastic: bool, touched: bool) -> FlexInfo:
     numbers, own = out.numbers, flex.numbers
     rows = [
         len(numbers[leaf]) if there else None
-        for leaf, there in (("edge_stiffness", sprung), ("young", elastic), ("thickness", elastic and flex.dim == 2))
+        for leaf, there in (("edge_stiffness", sprung), ("young", elastic), ("thickness", elastic and flex.dim == 2), ("radius", touched))
     ]
     numbers["pos"] += list(flex.pos)
     numbers["length"] += flex.lengths.tolist()
@@ -64,6 +67,8 @@ def _entered(out: Flexes, flex: FlexSpec, links: np.ndarray, simple: np.ndarray,
         numbers["damping"].append(own["elastic_damping"])
         if flex.dim == 2:
             numbers["thickness"].append(own["thickness"])
+    if touched:
+        numbers["radius"].append(flex.radius)
     free = links[flex.edges[:, 0]] != links[flex.edges[:, 1]]
     edges, corners = Table(flex.edges), Table(flex.corners)
     return FlexInfo(flex.name, flex.dim, flex.bodies, edges, corners, Table(free), tuple(simple.tolist()), *rows)

@@ -271,6 +271,7 @@ class Flex:
     poisson: Any = _leaf("nflexelastic", "1", "Poisson's ratio, from 0 to below 0.5")
     damping: Any = _leaf("nflexelastic", "s", "damping of the elasticity, by stiffness (Rayleigh's)", ">= 0")
     thickness: Any = _leaf("nflexsheet", "m", "of triangles")
+    radius: Any = _leaf("nflexround", "m", "of points and of the skin around elements, where they touch something", ">= 0")
 
 
 @_group

@@ -1,4 +1,4 @@
-"""Which geoms of a ModelSpec may touch, and the numbers of their surfaces.
+"""Which geoms and parts of flexes of a ModelSpec may touch, and the numbers of their surfaces.
 
 Source of the rules: MuJoCo's documentation, Computation, selection of collisions and contact parameters; docs/mjcf.md has what differs
 between releases. Formats without MuJoCo's rules (``rules`` is "") take the smaller sliding friction of two surfaces.
@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .spec import GeomSpec, ModelSpec, PairSpec, Soft, SurfaceSpec
-from .structure import COLLIDING, PairsInfo, Table
+from .spec import FlexSpec, GeomSpec, ModelSpec, PairSpec, Soft, SurfaceSpec
+from .structure import COLLIDING, PairsInfo, PartInfo, Table
 
-__all__ = ["Pairs", "read_pairs"]
+__all__ = ["Pairs", "read_pairs", "touches"]
 
 FLAT = ("plane", "hfield")  # never with each other
 _LEAVES = {
@@ -26,9 +26,11 @@ _SIZES = {"surface": {"friction": "nsurface"}, "pair": {"friction": "npair"}, "c
 
 
 class Pairs(NamedTuple):
-    """infos: what may touch, by kind. numbers: rows by group and leaf. sizes: lengths of the dimensions. cone: the friction cone."""
+    """infos: what may touch, by kind. parts: those of flexes. numbers: rows by group and leaf. sizes: lengths of the dimensions. cone: the
+    friction cone."""
 
     infos: tuple[PairsInfo, ...]
+    parts: tuple[PartInfo, ...]
     numbers: dict[str, dict[str, list]]
     sizes: list[tuple[str, int]]
     cone: str
@@ -41,6 +43,28 @@ class _Shell(NamedTuple):
     body: int
     group: int
     above: int
+
+    def kind(self) -> tuple[str, int | None]:
+        """Shape and asset."""
+        return self.geom.shape, self.geom.asset
+
+    def surface(self) -> SurfaceSpec:
+        return self.geom.contact or SurfaceSpec()
+
+
+class _Part(NamedTuple):
+    """A part of a flex, see `PartInfo`."""
+
+    shape: str
+    flex: int
+    points: tuple[int, ...]
+    own: SurfaceSpec
+
+    def kind(self) -> tuple[str, int | None]:
+        return self.shape, None
+
+    def surface(self) -> SurfaceSpec:
+        return self.own
 
 
 def _shells(spec: ModelSpec) -> list[_Shell]:
@@ -82,52 +106,232 @@ def _hits(spec: ModelSpec, shells: list[_Shell]) -> Iterator[tuple[int, int]]:
             yield i, own[k + 1 + int(j)]
 
 
-def read_pairs(spec: ModelSpec) -> Pairs:
-    """What may touch under the rows and flags of the spec."""
-    numbers: dict = {group: {leaf: [] for leaf in leaves} for group, leaves in _LEAVES.items()}
-    cone = spec.option.solver.get("cone", "pyramidal")
-    found: dict[tuple, list] = {}
-    if "contact" in spec.option.rows and not {"contact", "constraint"}.intersection(spec.option.disabled):
-        _find(spec, numbers, found)
-    if found:
+def touches(spec: ModelSpec, flex: FlexSpec) -> bool:
+    """Whether a flex may touch something."""
+    surface = flex.numbers["contact"]
+    return _on(spec) and bool(surface.contype or surface.conaffinity)
+
+
+def _on(spec: ModelSpec) -> bool:
+    """Whether contacts act."""
+    return "contact" in spec.option.rows and not {"contact", "constraint"}.intersection(spec.option.disabled)
+
+
+def read_pairs(spec: ModelSpec, place: list[int | None]) -> Pairs:
+    """What may touch under the rows and flags of the spec. place: of each flex its number among those of the model."""
+    found = _Found(spec)
+    if _on(spec):
+        _geom_pairs(spec, found)
+        _flex_pairs(spec, found)
+    numbers = found.numbers
+    if found.pairs:
         numbers["cone"]["impratio"].append(float(spec.option.solver.get("impratio", 1.0)))
     infos = []
-    for (shapes, assets, condim, mixed), pairs in sorted(found.items(), key=lambda item: repr(item[0])):
+    for (shapes, assets, condim, mixed), pairs in sorted(found.pairs.items(), key=lambda item: repr(item[0])):
         geoms, rows, ruling = (np.array([pair[k] for pair in pairs]) for k in range(3))
         infos.append(PairsInfo(shapes, assets, condim, mixed, Table(geoms), Table(rows), Table(ruling)))
+    parts = []
+    for part in found.things[found.geoms :]:
+        assert isinstance(part, _Part)
+        flex = place[part.flex]
+        assert flex is not None
+        reach = spec.flexes[part.flex].lengths.max() + spec.flexes[part.flex].radius
+        parts.append(PartInfo(part.shape, flex, part.points, float(reach)))
     sizes = [(size, len(numbers[group][leaf])) for group, dims in _SIZES.items() for leaf, size in dims.items()]
-    return Pairs(tuple(infos), numbers, sizes, cone)
+    return Pairs(tuple(infos), tuple(parts), numbers, sizes, spec.option.solver.get("cone", "pyramidal"))
 
 
-def _find(spec: ModelSpec, numbers: dict, found: dict[tuple, list]) -> None:
-    """Fill in the pairs by kind, each (geoms, rows, ruling), and their numbers."""
-    shells = _shells(spec)
-    solver, override = spec.option.solver, bool(spec.option.solver.get("override"))
-    surface_rows: dict[int, int] = {}
-    said = {frozenset(pair.geoms) for pair in spec.pairs}
+class _Found:
+    """What is found. things: all geoms, then parts of flexes. pairs: by kind, each (things, rows, ruling). numbers: rows by group and
+    leaf."""
 
-    def add(i: int, j: int, condim: int, mixed: bool, rows, ruling: int) -> None:
-        shapes, assets = zip(*((shells[k].geom.shape, shells[k].geom.asset) for k in (i, j)), strict=True)
-        found.setdefault((shapes, assets, condim, mixed), []).append(((i, j), rows, ruling))
+    def __init__(self, spec: ModelSpec):
+        shells = _shells(spec)
+        self.things: list[_Shell | _Part] = list(shells)
+        self.geoms = len(shells)
+        self.pairs: dict[tuple, list] = {}
+        self.numbers: dict = {group: {leaf: [] for leaf in leaves} for group, leaves in _LEAVES.items()}
+        self._solver, self._rules = spec.option.solver, spec.rules
+        self._parts: dict[tuple, int] = {}
+        self._surfaces: dict[int, int] = {}
 
-    for pair in spec.pairs:
-        i, j = _ordered(shells, *pair.geoms)
-        if _collide(*(shells[k].geom.shape for k in (i, j))):
-            full = _completed(pair, *((shells[k].geom.contact or SurfaceSpec()) for k in (i, j)), spec.rules)
-            add(i, j, full["condim"], False, _pair_row(numbers, _overridden(full, solver) if override else full), -1)
-    for pair in _hits(spec, shells):
-        i, j = _ordered(shells, *pair)
-        if frozenset(pair) in said or not _collide(*(shells[k].geom.shape for k in (i, j))):
-            continue
-        one, two = (shells[k].geom.contact or SurfaceSpec() for k in (i, j))
+    def part(self, shape: str, flex: int, points, surface: SurfaceSpec) -> int:
+        """The number of a part of a flex."""
+        key = (shape, flex, tuple(points))
+        if key not in self._parts:
+            self._parts[key] = len(self.things)
+            self.things.append(_Part(*key, surface))
+        return self._parts[key]
+
+    def add(self, i: int, j: int, condim: int, mixed: bool, rows, ruling: int) -> None:
+        shapes, assets = zip(*(self.things[k].kind() for k in (i, j)), strict=True)
+        self.pairs.setdefault((shapes, assets, condim, mixed), []).append(((i, j), rows, ruling))
+
+    def own_row(self, full: dict) -> int:
+        """The row of a pair that says all of its numbers."""
+        overridden = bool(self._solver.get("override"))
+        return _pair_row(self.numbers, _overridden(full, self._solver) if overridden else full)
+
+    def meet(self, i: int, j: int) -> None:
+        """Two things whose surfaces mix."""
+        one, two = (self.things[k].surface() for k in (i, j))
         condim, ruling = _condim(one, two)
-        if override:
-            add(i, j, condim, False, _pair_row(numbers, _overridden(_mixed(one, two, spec.rules), solver)), -1)
-            continue
-        for k in (i, j):
-            if k not in surface_rows:
-                surface_rows[k] = _surface_row(numbers, shells[k].geom.contact or SurfaceSpec())
-        add(i, j, condim, True, (surface_rows[i], surface_rows[j]), ruling)
+        if self._solver.get("override"):
+            self.add(i, j, condim, False, self.own_row(_mixed(one, two, self._rules)), -1)
+        else:
+            self.add(i, j, condim, True, (self._surface(i), self._surface(j)), ruling)
+
+    def _surface(self, k: int) -> int:
+        thing = self.things[k]
+        key = -1 - thing.flex if isinstance(thing, _Part) else k
+        if key not in self._surfaces:
+            self._surfaces[key] = _surface_row(self.numbers, thing.surface())
+        return self._surfaces[key]
+
+
+def _geom_pairs(spec: ModelSpec, found: _Found) -> None:
+    shells = [thing for thing in found.things if isinstance(thing, _Shell)]
+    said = {frozenset(pair.geoms) for pair in spec.pairs}
+    for pair in spec.pairs:
+        i, j = _ordered(found.things, *pair.geoms)
+        if _collide(*(shells[k].geom.shape for k in (i, j))):
+            full = _completed(pair, *(shells[k].surface() for k in (i, j)), spec.rules)
+            found.add(i, j, full["condim"], False, found.own_row(full), -1)
+    for pair in _hits(spec, shells):
+        i, j = _ordered(found.things, *pair)
+        if frozenset(pair) not in said and _collide(*(shells[k].geom.shape for k in (i, j))):
+            found.meet(i, j)
+
+
+# ---- flexes -------------------------------------------------------------------------------------------------------------------
+
+_ELEMENTS = {1: "capsule", 2: "simplex", 3: "simplex"}
+"""By dimension of a flex, the shape of its elements."""
+_FACETS = ((0, 1, 2, 3), (0, 2, 3, 1), (0, 3, 1, 2), (1, 3, 2, 0))
+"""Faces of a tetrahedron, their normals outward, and the point across."""
+
+
+def _flex_pairs(spec: ModelSpec, found: _Found) -> None:
+    """Flexes with geoms, with each other and with themselves."""
+    shells = [thing for thing in found.things if isinstance(thing, _Shell)]
+    flexes = [(i, flex, _Elements(i, flex)) for i, flex in enumerate(spec.flexes) if touches(spec, flex)]
+    for k, (_, flex, elements) in enumerate(flexes):
+        surface = flex.numbers["contact"]
+        for i, shell in enumerate(shells):
+            if _touches(shell) and _masks(shell.surface(), surface):
+                for j in elements.against(found, shell):
+                    found.meet(*_ordered(found.things, i, j))
+        for _, other, others in flexes[k + 1 :]:
+            if _masks(surface, other.numbers["contact"]):
+                for one, two in elements.apart(others):
+                    found.meet(*_ordered(found.things, elements.part(found, one), others.part(found, two)))
+        if surface.contype & surface.conaffinity and len(set(flex.bodies)) > 1:
+            _with_itself(spec, found, flex, elements)
+
+
+def _masks(one: SurfaceSpec, two: SurfaceSpec) -> bool:
+    return bool(one.contype & two.conaffinity or two.contype & one.conaffinity)
+
+
+def _with_itself(spec: ModelSpec, found: _Found, flex: FlexSpec, elements: _Elements) -> None:
+    """Elements of a flex with each other and, under the rules 3.2, with the points across from them. There is no margin."""
+    surface, row = flex.numbers["contact"], None
+
+    def add(i: int, j: int, condim: int) -> None:
+        nonlocal row
+        if row is None:
+            row = found.own_row(_mixed(surface, surface, spec.rules) | {"margin": 0.0, "gap": 0.0})
+        found.add(*_ordered(found.things, i, j), condim, False, row, -1)
+
+    if flex.numbers["selfcollide"] != "none":
+        for one, two in elements.apart(elements):
+            add(elements.part(found, one), elements.part(found, two), surface.condim)
+    if flex.numbers["internal"] and spec.rules == "3.2":
+        for element, point in elements.across():
+            add(elements.part(found, element), elements.point(found, point), surface.condim)
+        for face, point in elements.facets():
+            add(elements.face(found, face), elements.point(found, point), 1)
+
+
+class _Elements:
+    """The elements of a flex that may touch something."""
+
+    def __init__(self, number: int, flex: FlexSpec):
+        self.number, self.flex, self.surface = number, flex, flex.numbers["contact"]
+        self.bodies = np.array(flex.bodies)
+        self.fragments = self._fragments()
+        border, _ = self.fragments
+        outer = np.ones(len(flex.elements), bool) if flex.dim < 3 else _layers(len(flex.elements), *self.fragments) < self.layers()
+        self.active, self.border = np.flatnonzero(outer), border
+
+    def layers(self) -> int:
+        return self.flex.numbers["active_layers"]
+
+    def part(self, found: _Found, element: int) -> int:
+        return found.part(_ELEMENTS[self.flex.dim], self.number, self.flex.elements[element].tolist(), self.surface)
+
+    def point(self, found: _Found, point: int) -> int:
+        return found.part("sphere", self.number, (point,), self.surface)
+
+    def face(self, found: _Found, points: tuple) -> int:
+        return found.part("facet", self.number, points, self.surface)
+
+    def against(self, found: _Found, shell: _Shell) -> Iterator[int]:
+        """The parts that may touch a geom: all points where it is a plane, else the elements that have no point on its body."""
+        if shell.geom.shape == "plane":
+            return (self.point(found, i) for i, body in enumerate(self.flex.bodies) if body != shell.body)
+        free = (self.bodies[self.flex.elements[self.active]] != shell.body).all(1)
+        return (self.part(found, e) for e in self.active[free].tolist())
+
+    def apart(self, other: _Elements) -> Iterator[tuple[int, int]]:
+        """Elements of two flexes, or of one, each pair once, that share no body."""
+        theirs = other.bodies[other.flex.elements[other.active]]
+        for k, e in enumerate(self.active.tolist()):
+            own, first = self.bodies[self.flex.elements[e]], k + 1 if other is self else 0
+            shared = np.isin(theirs[first:], own).any(1)
+            for two in other.active[first:][~shared].tolist():
+                yield e, two
+
+    def _fragments(self) -> tuple[np.ndarray, list[tuple[int, int, frozenset]]]:
+        """Which elements are on the border, and those that are joined by all points but one: (element, element, common points)."""
+        by_points: dict[frozenset, list[int]] = {}
+        for e, points in enumerate(self.flex.elements.tolist()):
+            for left in points:
+                by_points.setdefault(frozenset(points) - {left}, []).append(e)
+        border, joined = np.zeros(len(self.flex.elements), bool), []
+        for common, own in by_points.items():
+            border[own[0]] |= len(own) == 1
+            joined += [(one, two, common) for one, two in zip(own, own[1:], strict=False)]
+        return border, joined
+
+    def across(self) -> Iterator[tuple[int, int]]:
+        """Of lines and triangles at the border, each with the points of its neighbours that it has not (element, point)."""
+        border, joined = self.fragments
+        for one, two, common in joined if self.flex.dim < 3 else ():
+            if border[one] or border[two]:
+                for element, other in ((two, one), (one, two)):
+                    yield element, next(p for p in self.flex.elements[other].tolist() if p not in common)
+
+    def facets(self) -> Iterator[tuple[tuple, int]]:
+        """Of tetrahedra the faces, each with the point across."""
+        for points in self.flex.elements.tolist() if self.flex.dim == 3 else ():
+            for *face, across in _FACETS:
+                yield tuple(points[k] for k in face), points[across]
+
+
+def _layers(count: int, border: np.ndarray, joined: list[tuple[int, int, frozenset]]) -> np.ndarray:
+    """How many elements each is from the border."""
+    out = np.where(border, 0, count + 1)
+    one, two = (np.array([pair[k] for pair in joined], int) for k in (0, 1))
+    while True:
+        before = out.copy()
+        np.minimum.at(out, one, before[two] + 1)
+        np.minimum.at(out, two, before[one] + 1)
+        if (out == before).all():
+            return out
+
+
+# ---- numbers ------------------------------------------------------------------------------------------------------------------
 
 
 def _collide(one: str, two: str) -> bool:
@@ -135,9 +339,9 @@ def _collide(one: str, two: str) -> bool:
     return one in COLLIDING and two in COLLIDING and not (one in FLAT and two in FLAT)
 
 
-def _ordered(shells: list[_Shell], i: int, j: int) -> tuple[int, int]:
+def _ordered(things: list[_Shell | _Part], i: int, j: int) -> tuple[int, int]:
     """By shape, then by number."""
-    one, two = sorted((i, j), key=lambda k: (_rank(shells[k].geom.shape), k))
+    one, two = sorted((i, j), key=lambda k: (_rank(things[k].kind()[0]), k))
     return one, two
 
 

@@ -348,16 +348,25 @@ def _of_geoms(model: Model, row: str) -> list[str]:
 
 
 def _of_rows(model: Model, mixed: bool) -> list[str]:
-    """By row of the surfaces (mixed) or of the pairs, the bodies of its geom, or of the pair's first geom that moves."""
+    """By row of the surfaces (mixed) or of the pairs, the body of its geom (or its flex), or of the pair's first geom that moves."""
     names: dict[int, str] = {}
     for info in model.topology.pairs:
         if info.mixed != mixed:
             continue
         for geoms, rows in zip(info.geoms.value.tolist(), info.rows.value.tolist(), strict=True):
-            bodies = [model.topology.geoms[g].body for g in geoms]
-            for row, body in zip(rows, bodies, strict=True) if mixed else [(rows, next((b for b in bodies if b >= 0), -1))]:
-                names[row] = model.body_names[body] if body >= 0 else "world"
+            owners = [_owner(model, g) for g in geoms]
+            for row, owner in zip(rows, owners, strict=True) if mixed else [(rows, next((x for x in owners if x != "world"), "world"))]:
+                names[row] = owner
     return [names[i] for i in range(len(names))]
+
+
+def _owner(model: Model, geom: int) -> str:
+    """The body of a geom, the flex of a part."""
+    top = model.topology
+    if geom >= len(top.geoms):
+        return top.flexes[top.parts[geom - len(top.geoms)].flex].name
+    body = top.geoms[geom].body
+    return model.body_names[body] if body >= 0 else "world"
 
 
 def _of_infos(group: str, row: str | None = None) -> Callable[[Model], list[str]]:
@@ -420,6 +429,7 @@ _OWNERS: dict[str, Callable[[Model], list[str]]] = {
     "nflexspring": _of_infos("flexes", "spring"),
     "nflexelastic": _of_infos("flexes", "elastic"),
     "nflexsheet": _of_infos("flexes", "sheet"),
+    "nflexround": _of_infos("flexes", "round"),
     "ncone": lambda m: ["contact"] * m.topology.size("ncone"),
     "ncoefficient": lambda m: [t.name for t in m.topology.tendons for p in t.path if p.kind == "joint"],
     "ndivisor": lambda m: [t.name for t in m.topology.tendons for p in t.path if p.kind == "pulley"],

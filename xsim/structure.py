@@ -289,8 +289,8 @@ class FlexInfo(NamedTuple):
     """A deformable that acts, see `xsim.spec.FlexSpec`. bodies: of its points. edges (m, 2): numbers among its points, corners (n, k):
     among its edges. free (m,): whether an edge is between bodies that move against each other. simple: of the points' bodies, 2 for one
     that does nothing but slide along its own axes, 1 for a free one, both with their mass about those axes and nothing on them. spring:
-    row of flex.edge_stiffness and flex.edge_damping; elastic: of flex.young, poisson, damping; sheet: of flex.thickness; None where it
-    has none."""
+    row of flex.edge_stiffness and flex.edge_damping; elastic: of flex.young, poisson, damping; sheet: of flex.thickness; round: of
+    flex.radius; None where it has none."""
 
     name: str
     dim: int
@@ -302,13 +302,26 @@ class FlexInfo(NamedTuple):
     spring: int | None
     elastic: int | None
     sheet: int | None
+    round: int | None
+
+
+class PartInfo(NamedTuple):
+    """What of a flex touches something, with the radius of the flex. shape: ``"sphere"`` (one point), ``"capsule"`` (two), ``"simplex"``
+    (three or four) or ``"facet"`` (three, where only one side counts). flex: number of the flex, points: numbers among its points.
+    reach: how far it may reach from its centre, m: as drawn, with some room to stretch."""
+
+    shape: str
+    flex: int
+    points: tuple[int, ...]
+    reach: float
 
 
 class PairsInfo(NamedTuple):
     """Geoms that may touch: pairs of the same shapes (of the same assets) and dimension of contact (1, 3, 4, 6).
 
-    geoms (n, 2): numbers of the geoms, in the order of `COLLIDING`. mixed: rows (n, 2) are those of surface.* of the two geoms, and
-    ruling (n,) says whose numbers hold: 0, 1, or -1 for a mixture; else rows (n,) are those of pair.*.
+    geoms (n, 2): numbers of the geoms, in the order of `COLLIDING`; from the number of geoms on, of the parts of flexes. mixed: rows (n, 2)
+    are those of surface.* of the two, and ruling (n,) says whose numbers hold: 0, 1, or -1 for a mixture; else rows (n,) are those of
+    pair.*.
     """
 
     shapes: tuple[str, str]
@@ -337,15 +350,15 @@ class Topology:
     """Everything about a model that is not a number to differentiate: hashable, compared by value, static under jit.
 
     initial: q and v where a state starts. velocities: (body, velocity of its centre of mass and angular velocity) of the bodies that start
-    as the file says. rows: the kinds of constraint rows that act. rowed: per row leaf, its dofs. drives: per dof,
-    what moves it (`xsim.spec.ACTUATORS`). commands: the dofs that take a command, in the order of ``ctrl``. couplings: dofs of the
-    (follower, leader) pairs. constraints: between frames of bodies, as joints that close loops are. motions: (dof, target) of the
-    coordinates that move on schedule. targets: (function, mode) of what is prescribed, mode "position" or "speed". disabled: parts that are
-    switched off (`xsim.spec.OptionSpec`). rules: the release of MuJoCo whose rules hold. meshes, hfields: where something meets their
-    surfaces, else none. pairs: geoms that may touch. cone: ``"pyramidal"`` or ``"elliptic"``. noslip: whether friction is
-    found again without slip. multiccd: whether flat faces that lie on each other make several contacts. room: how many
-    contacts of one dimension an environment has room for, near: how many pairs of one kind may be near, None:
-    as `xsim.dynamics.contacts` says. flexes: deformables of which something acts.
+    as the file says. rows: the kinds of constraint rows that act. rowed: per row leaf, its dofs. drives: per dof, what moves it
+    (`xsim.spec.ACTUATORS`). commands: the dofs that take a command, in the order of ``ctrl``. couplings: dofs of the (follower, leader)
+    pairs. constraints: between frames of bodies, as joints that close loops are. motions: (dof, target) of the coordinates that move on
+    schedule. targets: (function, mode) of what is prescribed, mode "position" or "speed". disabled: parts that are switched off
+    (`xsim.spec.OptionSpec`). rules: the release of MuJoCo whose rules hold. meshes, hfields: where something meets their surfaces, else
+    none. pairs: geoms that may touch, and parts of flexes. cone: ``"pyramidal"`` or ``"elliptic"``. noslip: whether friction is found again
+    without slip. multiccd: whether flat faces that lie on each other make several contacts. room: how many contacts of one dimension an
+    environment has room for, near: how many pairs of one kind may be near, None: as `xsim.dynamics.contacts` says. flexes: deformables of
+    which something acts, parts: what of them touches.
     """
 
     name: str
@@ -380,6 +393,7 @@ class Topology:
     disabled: tuple[str, ...] = ()
     rules: str = ""
     pairs: tuple[PairsInfo, ...] = ()
+    parts: tuple[PartInfo, ...] = ()
     cone: str = "pyramidal"
     noslip: bool = False
     multiccd: bool = False

@@ -9,10 +9,10 @@ import jax.numpy as jnp
 
 from ..structure import Topology
 from .cones import Cones
-from .contacts import Found, contact_cones, find_contacts, has_contacts, lanes_of
+from .contacts import Found, contact_cones, find_contacts, has_contacts
 from .dense import added
 from .flexes import edge_rows, has_kept
-from .kinematics import Frames, frames
+from .kinematics import Frames, frames, lanes_of
 from .soft import Rows, has_rows, joined_rows, soft_rows
 from .system import System
 from .tendons import tendons

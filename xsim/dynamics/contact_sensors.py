@@ -23,16 +23,16 @@ def touch(f, info) -> tuple:
     site, spot, out = top.sites[info.object[1]], f.spot(info.object), 0.0
     for found, force in zip(f.found, f.forces, strict=True):
         push = force[:, 0]
-        met = _meets(found, site, spot, _side(found, top, site.body, push.dtype))
+        met = _meets(found, site, spot, _side(found, site.body, push.dtype))
         out = out + halved(jnp.where(met & (push > 0), push, 0.0))
     if isinstance(out, float):
         return (out,)
     return (out if f.lanes else out[0],)
 
 
-def _side(found: Found, topology, body: int, dtype):
+def _side(found: Found, body: int, dtype):
     """1 where the body is the first of a contact, -1 where it is the second, else 0: (contacts, lanes or 1)."""
-    owners = np.array([[topology.geoms[g].body for g in both] for both in found.of.geoms.tolist()], int)
+    owners = found.of.owners
     sides = np.where(owners[:, 0] == body, 1, np.where(owners[:, 1] == body, -1, 0))
     return by_contact(found, sides[None], dtype)[0]
 

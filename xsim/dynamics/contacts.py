@@ -1,4 +1,4 @@
-"""Contacts: where geoms touch, and the rows of the acceleration along the frame of each.
+"""Contacts: where geoms and parts of flexes touch, and the rows of the acceleration along the frame of each.
 
 All pairs of one kind are held against each other at once: arrays are (things, lanes), also where a state has no batch (one lane). A contact
 is there where its distance is less than the margin; where more are there than an environment has room for, the deepest count. Where pairs
@@ -17,13 +17,15 @@ import numpy as np
 from ..pairs import FLAT
 from ..spatial import add, apply, cross, dot, matrix, mul, normalize, quat_mul, rotate, scale, stage, vadd, vsub
 from ..structure import PairsInfo, Topology
+from . import parts as flexed
 from .blocks import Blocks, Jacobian, partition
 from .collide import fields
 from .collide.shapes import Shape, Touch
 from .collide.touching import collide, collide_convex, collide_flat, count_of, hull, least_distances, searched_with
 from .cones import Cones
 from .dense import added, halved
-from .kinematics import Frames
+from .flexes import points
+from .kinematics import Frames, lanes_of
 from .soft import TINY, impedance, reference
 from .surfaces import Numbers, column, joined, numbers, picked
 from .system import System
@@ -32,7 +34,9 @@ if TYPE_CHECKING:
     from .noslip import Held
 
 TAN_LEAST = 0.5  # a shorter direction gives no tangent
-_EASY = ("sphere", "capsule")  # their distances cost no more than bounds of them
+_EASY = ("sphere", "capsule", "facet")  # their distances cost no more than bounds of them
+NO_BODY = -2
+"""Stands for the body of a part of a flex."""
 
 
 def has_contacts(topology: Topology) -> bool:
@@ -66,23 +70,36 @@ class Group(NamedTuple):
         return len(self.candidates()) if self.closely is None else self.closely * self.several
 
 
+class Carriers(NamedTuple):
+    """Whom contacts with parts of flexes move. corners (pairs, 2, 4): numbers of the parts' points (of geoms 0). bodies (pairs, 2, 4):
+    those of the points, or of a geom (the number of bodies for the world). chain (bodies + 1, nv): 1 for the dofs that move each body."""
+
+    corners: np.ndarray
+    bodies: np.ndarray
+    chain: np.ndarray
+
+
 class Class(NamedTuple):
     """The contacts of one dimension. infos: their pairs by kind, which number the pairs; groups: the same as they are found. geoms
-    (pairs, 2). sign (pairs, nv): 1 for a dof that moves the second geom only, -1 the first only. room: for how many. blocks: of their
-    Jacobian; order: of the possible contacts, for these blocks, None where contacts are chosen."""
+    (pairs, 2), owners (pairs, 2): the bodies that carry them. sign (pairs, nv): 1 for a dof that moves the second geom only, -1 the first
+    only; None where there are parts of flexes, of which carriers says more. room: for how many. blocks: of their Jacobian; order: of the
+    possible contacts, for these blocks, None where contacts are chosen."""
 
     condim: int
     infos: tuple[PairsInfo, ...]
     groups: tuple[Group, ...]
     geoms: np.ndarray
-    sign: np.ndarray
+    owners: np.ndarray
+    sign: np.ndarray | None
+    carriers: Carriers | None
     room: int
     blocks: Blocks
     order: np.ndarray | None
 
 
 class Plan(NamedTuple):
-    """geoms: the numbers of those that may touch; place: their places in that list. links: which link carries each, -1 for the world."""
+    """geoms: the numbers of those that may touch; place: their places in that list, and after them the parts of flexes. links: which link
+    carries each geom, -1 for the world."""
 
     classes: tuple[Class, ...]
     geoms: tuple[int, ...]
@@ -92,7 +109,7 @@ class Plan(NamedTuple):
 
 class Meeting(NamedTuple):
     """What the leaves alone say. quat, pos: places of the geoms in their links (components (geoms, lanes or 1)), size: theirs. numbers: per
-    class, of its pairs. mobility: per class, of a pair's bodies together."""
+    class, of its pairs. mobility: per class, of a pair's bodies together; where there are parts of flexes, of all bodies and the world."""
 
     quat: tuple
     pos: tuple
@@ -104,7 +121,8 @@ class Meeting(NamedTuple):
 class Found(NamedTuple):
     """Contacts of a class, as many as there is room for. pair: of each the number of its pair, a list or (contacts, lanes). distance,
     point, normal: see `Touch`; tangents: two directions, so that normal and tangents are the contact's frame. crowded: whether some had
-    no room (lanes)."""
+    no room (lanes). shares: of the first and the second side the weights of four bodies (contacts, lanes), None where there are no parts
+    of flexes."""
 
     of: Class
     pair: Any
@@ -113,6 +131,7 @@ class Found(NamedTuple):
     normal: tuple
     tangents: tuple
     crowded: Any
+    shares: tuple | None
 
 
 # ---- structure ----------------------------------------------------------------------------------------------------------------
@@ -121,30 +140,56 @@ class Found(NamedTuple):
 @functools.lru_cache(maxsize=64)
 def plan(topology: Topology) -> Plan:
     """What follows from the topology."""
-    used = sorted({int(g) for info in topology.pairs for g in info.geoms.value.reshape(-1)})
-    bodies = [topology.geoms[g].body for g in used]
-    links = np.array([topology.bodies[b].link if b >= 0 else -1 for b in bodies], int)
-    nv = topology.size("nv")
-    chain = np.zeros((len(topology.links) + 1, nv), np.int8)  # the last row is the world's
-    for i, link in enumerate(topology.links):
-        chain[i] = chain[link.parent]
-        chain[i, link.v : link.v + link.nv] = 1
-    place = {g: i for i, g in enumerate(used)}
+    count = len(topology.geoms)
+    used = sorted({int(g) for info in topology.pairs for g in info.geoms.value.reshape(-1)} & set(range(count)))
+    links = np.array([_link(topology, topology.geoms[g].body) for g in used], int)
+    order = [*used, *(count + part for part in flexed.plan(topology).order)]
+    chain = _chain(topology)
     classes = []
     for condim in sorted({info.condim for info in topology.pairs}):
         infos = tuple(info for info in topology.pairs if info.condim == condim)
         groups = _groups(topology, infos)
         geoms = np.concatenate([info.geoms.value for info in infos])
-        ends = np.array([[links[place[g]] for g in both] for both in geoms.tolist()], int)
-        sign = chain[ends[:, 1]] - chain[ends[:, 0]]
+        owners = np.array([[topology.geoms[g].body if g < count else NO_BODY for g in both] for both in geoms.tolist()], int)
         candidates = sum(group.count() for group in groups)
         room = _most(topology, topology.room, candidates)
-        order, blocks = None, ((room, tuple(np.flatnonzero(sign.any(0)).tolist())),)
+        if (geoms >= count).any():
+            carriers = _carriers(topology, geoms, chain)
+            moved = chain[np.unique(carriers.bodies)].any(0)
+            blocks = ((room, tuple(np.flatnonzero(moved).tolist())),)
+            classes.append(Class(condim, infos, groups, geoms, owners, None, carriers, room, blocks, None))
+            continue
+        sign = chain[owners[:, 1]] - chain[owners[:, 0]]
+        sequence, blocks = None, ((room, tuple(np.flatnonzero(sign.any(0)).tolist())),)
         if room == candidates and all(group.closely is None for group in groups):
             pair = np.concatenate([group.candidates() for group in groups])
-            order, blocks = partition(sign[pair] != 0, condim)
-        classes.append(Class(condim, infos, groups, geoms, sign, room, blocks, order))
-    return Plan(tuple(classes), tuple(used), place, links)
+            sequence, blocks = partition(sign[pair] != 0, condim)
+        classes.append(Class(condim, infos, groups, geoms, owners, sign, None, room, blocks, sequence))
+    return Plan(tuple(classes), tuple(used), {g: i for i, g in enumerate(order)}, links)
+
+
+def _link(topology: Topology, body: int) -> int:
+    return topology.bodies[body].link if body >= 0 else -1
+
+
+def _chain(topology: Topology) -> np.ndarray:
+    """(bodies + 1, nv): 1 for the dofs that move each body; the last row is the world's."""
+    links = np.zeros((len(topology.links) + 1, topology.size("nv")), np.int8)
+    for i, link in enumerate(topology.links):
+        links[i] = links[link.parent]
+        links[i, link.v : link.v + link.nv] = 1
+    return links[[*(body.link for body in topology.bodies), -1]]
+
+
+def _carriers(topology: Topology, geoms: np.ndarray, chain: np.ndarray) -> Carriers:
+    count = len(topology.geoms)
+    corners = np.zeros((count + len(topology.parts), flexed.CORNERS), np.uint32)
+    bodies = np.zeros(corners.shape, int)
+    for i, geom in enumerate(topology.geoms):
+        bodies[i] = geom.body
+    for i in range(len(topology.parts)):
+        corners[count + i], bodies[count + i] = flexed.points_of(topology, i), flexed.bodies_of(topology, i)
+    return Carriers(corners[geoms], np.where(bodies < 0, len(topology.bodies), bodies)[geoms], chain)
 
 
 def _groups(topology: Topology, infos: tuple[PairsInfo, ...]) -> tuple[Group, ...]:
@@ -179,7 +224,8 @@ def _window(topology: Topology, info: PairsInfo) -> fields.Window:
     own = None if mesh is None else hull(mesh)
     each = []
     for ground, other in info.geoms.value.tolist():
-        reach = fields.reach_of(info.shapes[1], topology.geoms[other].size, own)
+        part = other - len(topology.geoms)
+        reach = topology.parts[part].reach if part >= 0 else fields.reach_of(info.shapes[1], topology.geoms[other].size, own)
         each.append(fields.window(field, topology.geoms[ground].size, reach))
     return fields.Window(*(max(x) for x in zip(*each, strict=True)))
 
@@ -197,19 +243,15 @@ def meeting(system: System) -> Meeting:
     top = system.topology
     layout = plan(top)
     infos = [top.geoms[g] for g in layout.geoms]
-    place = _places(system, infos)
-    rows = np.array([info.row for info in infos])
-    size = _columns(system.places.size[rows])
+    place = _places(system, infos) if infos else ((), ())
+    rows = np.array([info.row for info in infos], int)
+    size = _columns(system.places.size[rows]) if infos else ()
     assert system.mobility is not None
-    moved = {**system.mobility.bodies, -1: (0.0, 0.0)}
-    bodies = sorted(moved)
-    mobility = column([moved[body][0] for body in bodies])
-    own, mobilities = [], []
-    for of in layout.classes:
-        own.append(joined([numbers(system, info) for info in of.infos]))
-        first, second = (np.array([bodies.index(top.geoms[g].body) for g in of.geoms[:, k].tolist()]) for k in (0, 1))
-        mobilities.append(mobility[first] + mobility[second])
-    return Meeting(*place, size, tuple(own), tuple(mobilities))
+    moved = [system.mobility.bodies.get(body, (0.0, 0.0))[0] for body in range(len(top.bodies))]
+    mobility = column([*moved, 0.0])
+    own = tuple(joined([numbers(system, info) for info in of.infos]) for of in layout.classes)
+    mobilities = [mobility if of.carriers else mobility[of.owners[:, 0]] + mobility[of.owners[:, 1]] for of in layout.classes]
+    return Meeting(*place, size, own, tuple(mobilities))
 
 
 def _places(system: System, infos) -> tuple:
@@ -230,12 +272,6 @@ def _columns(x) -> tuple:
 
 
 # ---- what the state says ------------------------------------------------------------------------------------------------------
-
-
-def lanes_of(system: System, frame: Frames) -> tuple[int, ...]:
-    """Shape of a component: (lanes,), or () without a batch."""
-    arrays = [x for x in jax.tree.leaves((system, frame)) if isinstance(x, jax.Array) and x.ndim <= 1]
-    return jnp.broadcast_shapes(*(x.shape for x in arrays))
 
 
 @stage
@@ -382,14 +418,18 @@ def deepest(depth, room: int) -> tuple[Any, Any]:
 
 def find_contacts(system: System, frame: Frames) -> list[Found]:
     """The contacts at a pose, by class."""
-    meet = system.meeting
-    R, pos = _geoms(system, frame, meet)
-    parts = [*meet.size, *pos, *(x for row in R for x in row)]
-    width = max(x.shape[-1] for x in (*parts, *(own.reach for own in meet.numbers)))
-    shapes = jnp.stack([jnp.broadcast_to(x, (len(x), width)) for x in parts], 1)
+    meet, layout = system.meeting, plan(system.topology)
+    at = points(system, frame) if system.topology.parts else None
+    shapes = [] if at is None else [flexed.part_shapes(system, at)]
+    if layout.geoms:
+        R, pos = _geoms(system, frame, meet)
+        parts = [*meet.size, *pos, *(x for row in R for x in row)]
+        width = max(x.shape[-1] for x in (*parts, *(own.reach for own in meet.numbers)))
+        shapes.insert(0, jnp.stack([jnp.broadcast_to(x, (len(x), width)) for x in parts], 1))
+    shapes = joined(shapes)
     lanes = lanes_of(system, frame) or (1,)
     out = []
-    for of, own in zip(plan(system.topology).classes, meet.numbers, strict=True):
+    for of, own in zip(layout.classes, meet.numbers, strict=True):
         touch, pair, crowded = _touches(system, of, own.reach, shapes)
         touch = jax.tree.map(lambda x: jnp.broadcast_to(x, (len(x), *lanes)), touch)
         if of.room < len(touch.distance):
@@ -400,8 +440,26 @@ def find_contacts(system: System, frame: Frames) -> list[Found]:
             crowded = crowded | short
         if of.order is not None:
             touch, pair = jax.tree.map(lambda x, order=of.order: picked(x, order), (touch, pair))
-        out.append(Found(of, pair, touch.distance, touch.point, touch.normal, _tangents(touch.normal, touch.along), crowded))
+        shares = None if of.carriers is None else _shares(of.carriers, pair, touch.point, at, of.owners)
+        out.append(Found(of, pair, touch.distance, touch.point, touch.normal, _tangents(touch.normal, touch.along), crowded, shares))
     return out
+
+
+def _shares(carriers: Carriers, pair, point, at, owners: np.ndarray) -> tuple:
+    """Of both sides the weights of four bodies."""
+    out = []
+    for side in (0, 1):
+        corners = [_of_pair(carriers.corners[:, side, k], pair) for k in range(flexed.CORNERS)]
+        whole = _of_pair(owners[:, side] != NO_BODY, pair)
+        whole = whole[:, None] if isinstance(whole, np.ndarray) else whole
+        own = flexed.shares(point, at.world, corners)
+        out.append(tuple(jnp.where(whole, float(k == 0), w) for k, w in enumerate(own)))
+    return tuple(out)
+
+
+def _of_pair(numbers: np.ndarray, pair):
+    """Numbers of pairs (pairs,) for each contact: (contacts,) or (contacts, lanes)."""
+    return numbers[pair] if isinstance(pair, np.ndarray) else jnp.asarray(numbers)[pair]
 
 
 # ---- rows ---------------------------------------------------------------------------------------------------------------------
@@ -412,6 +470,30 @@ def by_contact(found: Found, of_pairs: np.ndarray, dtype):
     if isinstance(found.pair, np.ndarray):
         return jnp.asarray(of_pairs[:, found.pair, None], dtype)
     return jnp.asarray(of_pairs, dtype)[:, found.pair]
+
+
+def _spread(found: Found, of_bodies, dtype) -> Any:
+    """Sum of the numbers (n, bodies + 1) of the second side's bodies, less those of the first's, by their shares: (n, contacts, lanes)."""
+    carriers, out = found.of.carriers, 0.0
+    assert carriers is not None and found.shares is not None
+    for side, weights in enumerate(found.shares):
+        for k, weight in enumerate(weights):
+            which = _of_pair(carriers.bodies[:, side, k], found.pair)
+            own = jnp.moveaxis(jnp.asarray(of_bodies.T, dtype)[which], -1, 0)
+            own = own[..., None] if isinstance(which, np.ndarray) else own
+            out = out + (own * weight if side else -own * weight)
+    return out
+
+
+def _mobility(found: Found, mobility):
+    """Of the bodies of each contact together (contacts, lanes or 1). mobility: see `Meeting`."""
+    if found.of.carriers is None:
+        return picked(mobility, found.pair)
+    out = 0.0
+    for side, weights in enumerate(found.shares or ()):
+        for k, weight in enumerate(weights):
+            out = out + weight * picked(mobility, _of_pair(found.of.carriers.bodies[:, side, k], found.pair))
+    return out
 
 
 @stage
@@ -431,7 +513,8 @@ def _jacobian(system: System, frame: Frames, found: Found, lanes, condim: int) -
     roots = [frame.pose[system.tables.root[link]].pos for link in system.tables.dof_link]
     origin = tuple(column([r[k] for r in roots]) for k in range(3))
     axes = tuple(tuple(x[:, None] for x in axis) for axis in (found.normal, *found.tangents))
-    signs, parts, end = by_contact(found, found.of.sign.T, found.distance.dtype), [], 0
+    dtype, parts, end = found.distance.dtype, [], 0
+    signs = _spread(found, found.of.carriers.chain.T, dtype) if found.of.carriers else by_contact(found, found.of.sign.T, dtype)
     for count, dofs in found.of.blocks:
         start, end, moving = end, end + count, np.array(dofs, int)
         own = jnp.swapaxes(signs[moving, start:end], 0, 1)
@@ -482,7 +565,7 @@ def contact_cones(system: System, frame: Frames, v, found: list[Found]) -> tuple
     for own, of_each, moved in zip(found, contact_numbers(system, found), system.meeting.mobility, strict=True):
         d = own.of.condim
         stiffness, weights, damping, pull, there = _softness(
-            own.distance, of_each, picked(moved, own.pair), system.cone.impratio[0], system.dt, d, top.cone == "elliptic",
+            own.distance, of_each, _mobility(own, moved), system.cone.impratio[0], system.dt, d, top.cone == "elliptic",
             "refsafe" not in top.disabled,
         )  # fmt: skip
         J = _jacobian(system, frame, own, full, d)
@@ -540,16 +623,19 @@ def body_wrenches(system: System, found: list[Found], forces: list) -> list[tupl
 
 
 def _body_signs(found: Found, topology: Topology, dtype):
-    """(bodies, contacts, lanes or 1): 1 for the body of the second geom, -1 for that of the first."""
-    table = np.zeros((len(topology.bodies) + 1, len(found.of.geoms)), np.int8)
-    for i, (one, two) in enumerate(found.of.geoms.tolist()):
-        table[topology.geoms[one].body, i] -= 1
-        table[topology.geoms[two].body, i] += 1
+    """(bodies, contacts, lanes or 1): 1 for the body of the second geom, -1 for that of the first; what parts of flexes share."""
+    count = len(topology.bodies)
+    if found.of.carriers is not None:
+        return _spread(found, np.eye(count, count + 1), dtype)
+    table = np.zeros((count + 1, len(found.of.geoms)), np.int8)
+    for i, (one, two) in enumerate(found.of.owners.tolist()):
+        table[one, i] -= 1
+        table[two, i] += 1
     return by_contact(found, table[:-1], dtype)
 
 
 def geoms_of(found: Found):
-    """Numbers of the two geoms of each contact: (2, contacts, lanes or 1)."""
+    """Numbers of the two geoms (or parts of flexes, after the geoms) of each contact: (2, contacts, lanes or 1)."""
     return by_contact(found, found.of.geoms.T, jnp.int32)
 
 
@@ -561,8 +647,7 @@ def adhesion(system: System, frame: Frames, body: int) -> list:
     total, count = 0.0, 0.0
     found = find_contacts(system, frame)
     for own, of_each in zip(found, contact_numbers(system, found), strict=True):
-        owners = np.array([[system.topology.geoms[g].body for g in both] for both in own.of.geoms.tolist()], int)
-        near = by_contact(own, (owners == body).any(1)[None], own.distance.dtype)[0] * (own.distance < of_each.reach)
+        near = by_contact(own, (own.of.owners == body).any(1)[None], own.distance.dtype)[0] * (own.distance < of_each.reach)
         rates = _jacobian(system, frame, own, lanes or (1,), 1).dense()[:, 0]
         total, count = total + halved(near[:, None] * rates), count + halved(near)
     row = -total / jnp.maximum(count, 1.0)

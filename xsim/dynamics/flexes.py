@@ -22,9 +22,8 @@ import numpy as np
 
 from ..spatial import Force, apply, cross, dot, mul, normalize, rotate, safe_norm, scale, stage, vadd, vsub
 from ..structure import FlexInfo, Topology
-from .contacts import lanes_of
 from .dense import added, halved
-from .kinematics import Frames, gather, velocities
+from .kinematics import Frames, gather, lanes_of, velocities
 from .soft import INFINITE, TINY, Rows, impedance, reference
 from .surfaces import column
 from .system import System

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import jax
+import jax.numpy as jnp
+
 from ..joints import child_twist
 from ..spatial import (
     ZERO3,
@@ -40,6 +43,12 @@ class Frames(NamedTuple):
     R: list
     origin: list
     subspace: list
+
+
+def lanes_of(system: System, frame: Frames) -> tuple[int, ...]:
+    """Shape of a component: (lanes,), or () without a batch."""
+    arrays = [x for x in jax.tree.leaves((system, frame)) if isinstance(x, jax.Array) and x.ndim <= 1]
+    return jnp.broadcast_shapes(*(x.shape for x in arrays))
 
 
 @stage

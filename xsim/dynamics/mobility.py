@@ -12,6 +12,7 @@ from .dense import assembled
 from .flexes import edge_jacobian, edge_mobility, has_kept, plan, points
 from .kinematics import Frames, point_velocity
 from .loops import body_link
+from .parts import bodies_of
 from .places import body_end
 from .system import Mobility, System
 from .tendons import Taut
@@ -24,7 +25,11 @@ def _asked(topology: Topology) -> list[int]:
         if info.kind in ("connect", "weld"):
             out |= {topology.sites[i].body for i in info.items} if info.sites else set(info.items)
     if has_contacts(topology):
-        out |= {topology.geoms[g].body for info in topology.pairs for g in info.geoms.value.reshape(-1).tolist()} - {-1}
+        count = len(topology.geoms)
+        used = {g for info in topology.pairs for g in info.geoms.value.reshape(-1).tolist()}
+        out |= {topology.geoms[g].body for g in used if g < count}
+        out |= {body for g in used if g >= count for body in bodies_of(topology, g - count)}
+        out -= {-1}
     return sorted(out)
 
 

@@ -38,8 +38,8 @@ from ..spatial import (
 from . import contact_sensors
 from .actuation import Effort
 from .cameras import cameras
-from .contacts import body_wrenches, lanes_of
-from .kinematics import Frames, body_poses, point_acceleration, point_velocity
+from .contacts import body_wrenches
+from .kinematics import Frames, body_poses, lanes_of, point_acceleration, point_velocity
 from .rays import Ray, Target, cast
 from .soft import Kept, Wrench, has_rows, kept
 from .subtrees import subtree_coms, subtree_masses, sums

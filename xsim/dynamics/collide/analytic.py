@@ -1,12 +1,13 @@
 """Which pairs of shapes collide in closed form.
 
-Kinds are in MuJoCo's order: plane, sphere, capsule, ellipsoid, cylinder, box, mesh. Every function takes the two `Shape`s and returns
-its `Touch`es; `capsule_capsule` and `box_box` also take the margin, `box_box` the rules.
+Kinds are in MuJoCo's order: plane, sphere, capsule, ellipsoid, cylinder, box, mesh; after them facets of flexes. Every function takes the
+two `Shape`s and returns its `Touch`es; `capsule_capsule` and `box_box` also take the margin, `box_box` the rules.
 """
 
 from .boxes import box_box, capsule_box
 from .planes import plane_box, plane_capsule, plane_cylinder, plane_ellipsoid, plane_mesh, plane_sphere
 from .round import capsule_capsule, sphere_box, sphere_capsule, sphere_cylinder, sphere_sphere
+from .simplices import sphere_facet
 
 ANALYTIC = {
     ("plane", "sphere"): plane_sphere,
@@ -19,6 +20,7 @@ ANALYTIC = {
     ("sphere", "capsule"): sphere_capsule,
     ("sphere", "cylinder"): sphere_cylinder,
     ("sphere", "box"): sphere_box,
+    ("sphere", "facet"): sphere_facet,
     ("capsule", "capsule"): capsule_capsule,
     ("capsule", "box"): capsule_box,
     ("box", "box"): box_box,

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 
-from ...spatial import Vector, apply_inverse, dot, vsub
-from .cores import Body, box, cores, span, unit
+from ...spatial import Vector, dot, vsub
+from .cores import Body, box_axes, cores, half_width, span, unit
 from .shapes import Shape
 
 
@@ -22,9 +22,8 @@ def least_distance(kinds: Sequence[tuple[str, str]], a: Shape, b: Shape):
     (ca, ra), (cb, rb) = cores(kinds, a, b)
     ca, cb = ca.still(), cb.still()
     line = vsub(cb.pos, ca.pos)
-    between, axes = unit(line), [tuple(row[k] for row in body.R) for body in (ca, cb) for k in range(3)]
-    apart = jnp.where(dot(line, line) > 0, _gap(ca, cb, between, line), -jnp.inf)
-    for n in axes:
+    apart = jnp.where(dot(line, line) > 0, _gap(ca, cb, unit(line), line), -jnp.inf)
+    for n in (*box_axes(ca), *box_axes(cb)):
         apart = jnp.maximum(apart, _gap(ca, cb, n, line))
     rounding = 16 * jnp.finfo(ra.dtype).eps * span(ca, cb)
     return apart - jax.lax.stop_gradient(ra + rb) - rounding
@@ -32,9 +31,4 @@ def least_distance(kinds: Sequence[tuple[str, str]], a: Shape, b: Shape):
 
 def _gap(a: Body, b: Body, n: Vector, line: Vector):
     """Between the boxes along n."""
-    return jnp.abs(dot(n, line)) - _half(a, n) - _half(b, n)
-
-
-def _half(body: Body, n: Vector):
-    """Half the width of a body's box along n."""
-    return sum(jnp.abs(side * x) for side, x in zip(box(body), apply_inverse(body.R, n), strict=True))
+    return jnp.abs(dot(n, line)) - half_width(a, n) - half_width(b, n)

@@ -35,7 +35,7 @@ from ...spatial import Vector, cross, dot, scale, stage, vadd, vsub
 from .cores import Body, axes, cores, curved_part, neg3, normals, reach, rounded, span, stretched, support, turned, unit
 from .shapes import FAR, Shape, Touch
 
-__all__ = ["convex", "nearest_on_triangle"]
+__all__ = ["convex", "nearest_on_triangle", "tangents", "weights_on_triangle"]
 
 _OUT = 0.03  # how far outside of D a point is projected, of the size of D
 _MOST = 24  # iterations of a search
@@ -119,12 +119,12 @@ def _on_edge(x, p, q):
 
 def nearest_on_triangle(x: Vector, p: tuple[Vector, Vector, Vector]):
     """Distance (m) of x from a triangle."""
-    square = _nearest(x, p)[1]
+    square = weights_on_triangle(x, p)[1]
     return jnp.sqrt(jnp.where(square > 0, square, 0.0))
 
 
 @stage
-def _nearest(x: Vector, p: tuple[Vector, Vector, Vector]) -> tuple[tuple, Any]:
+def weights_on_triangle(x: Vector, p: tuple[Vector, Vector, Vector]) -> tuple[tuple, Any]:
     """Weights of the corners p at the point of their triangle nearest to x, and the square of the distance. Triangles without area are
     fine: the best of three edges and, where x is above it, the face."""
     n = cross(vsub(p[1], p[0]), vsub(p[2], p[0]))
@@ -205,7 +205,7 @@ def _round(body: Body, n: Vector, smooth) -> tuple[Vector, Any]:
     return u, curvature
 
 
-def _tangents(n: Vector) -> tuple[Vector, Vector]:
+def tangents(n: Vector) -> tuple[Vector, Vector]:
     """Two unit vectors perpendicular to n and each other (Duff et al. 2017)."""
     s = jnp.where(n[2] >= 0, 1.0, -1.0)
     f = -1.0 / (s + n[2])
@@ -249,7 +249,7 @@ def _equations(a: Body, b: Body, f: Features, n: Vector, size) -> Linear:
     second = edges[1]
     has = [present[0] | present[1], present[0] & present[1]]
     unit = scale(n, 1.0)
-    any1, any2 = _tangents(stop(n))
+    any1, any2 = tangents(stop(n))
     across = vsub(first, scale(unit, dot(first, unit)))
     square = dot(across, across)
     has[0] = has[0] & (square > tiny * tiny)
@@ -303,7 +303,7 @@ def _features(a: Body, b: Body, triangle: Corner, smooth: tuple[bool, bool], n: 
     ub = [_flat(b, u, smooth[1]) for u in _corners(triangle.b)]
     one = jnp.ones_like(n[0])
     pa, pb = _points(a, b, Features(tuple(ua), tuple(ub), (one, one, one), smooth), n)
-    weights, _ = _nearest(x, tuple(vsub(p, q) for p, q in zip(pa, pb, strict=True)))
+    weights, _ = weights_on_triangle(x, tuple(vsub(p, q) for p, q in zip(pa, pb, strict=True)))
     return _base_first(Features(tuple(ua), tuple(ub), weights, smooth))
 
 
@@ -332,7 +332,7 @@ def _choose(triangle: Corner, new: Corner, x: Vector) -> Corner:
 
     old = _corners(triangle.w)
     four = [[jnp.stack([n if i == j + 1 else o for i in range(4)]) for o, n in zip(old[j], new.w, strict=True)] for j in range(3)]
-    k = _least(_nearest(x, tuple(tuple(v) for v in four))[1])
+    k = _least(weights_on_triangle(x, tuple(tuple(v) for v in four))[1])
     index = jnp.arange(1, 4).reshape(3, *[1] * k.ndim)
     return jax.tree.map(lambda o, n: jnp.where(k == index, n, o), triangle, new)
 
@@ -375,7 +375,7 @@ def _search(a: Body, b: Body, n: Vector, size, curved) -> Search:
     def body(s: Search):
         x = _target(s.n, s.h, size)
         corners = _corners(s.triangle.w)
-        weights, _ = _nearest(x, corners)
+        weights, _ = weights_on_triangle(x, corners)
         p = _mix(weights, corners)
         v = vsub(x, p)
         direction = unit(v)

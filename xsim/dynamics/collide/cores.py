@@ -22,16 +22,17 @@ from .hulls import Hull
 from .shapes import Shape
 
 __all__ = [
-    "Body", "axes", "box", "cores", "curved_part", "extents", "neg3", "normals", "reach", "rounded", "span", "stretched",
-    "support", "turned", "unit",
+    "axes", "Body", "box", "box_axes", "cores", "curved_part", "extents", "half_width", "neg3", "normals", "reach", "rounded",
+    "simplex_corners", "span", "stretched", "support", "turned", "unit",
 ]
 
 _ROUND = {"ellipsoid": 3, "cylinder": 2}  # how many axes of the unit shape are round
-_AXES = {"sphere": (), "capsule": (2,), "cylinder": (2,)}  # directions along which a shape is special; all axes of the others
+_AXES = {"sphere": (), "capsule": (2,), "cylinder": (2,), "simplex": ()}  # along which a shape is special; all axes of the others
 _WHOLE = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
 _HALF = {"sphere": ((0.0,) * 3,) * 3, "capsule": ((0.0,) * 3, (0.0,) * 3, (0.0, 1.0, 0.0)),
          "cylinder": ((1.0, 0.0, 0.0), (1.0, 0.0, 0.0), (0.0, 1.0, 0.0))}  # fmt: skip
 """Half extents of the core as combinations of a geom's size; those of the others are the size."""
+_UNIT_SIMPLEX = tuple(tuple(float(i == k + 1) - 0.25 for k in range(3)) for i in range(4))
 _FACETS = 256  # of a mesh, that starts are chosen from
 
 
@@ -53,7 +54,8 @@ class Hulls(NamedTuple):
 @dataclass(frozen=True)
 class Body:
     """Unit shapes with half extents `half` along the columns of R about pos. kinds: all there are. round: how many axes are, of each shape
-    (n, 1 or lanes) or of all. table: of meshes, else None. corners: of prisms, six points of the unit shape, else None."""
+    (n, 1 or lanes) or of all. table: of meshes, else None. corners: of prisms six, of simplices four points of the unit shape, else
+    None. Of simplices the columns of R are edges (m), half is 1: the unit shape is that of three perpendicular edges."""
 
     kinds: tuple[str, ...]
     half: Vector
@@ -96,6 +98,12 @@ def _column(numbers: Sequence):
     return numbers[0] if all(x == numbers[0] for x in numbers) else np.array(numbers)[:, None]
 
 
+def simplex_corners(shape: Shape) -> tuple[Vector, ...]:
+    """The corners of simplices about their centres, see `simplices`."""
+    one, two, three = shape.R
+    return tuple(neg(x + y + z) for x, y, z in zip(one, two, three, strict=True)), one, two, three
+
+
 def core(kinds: tuple[str, ...], shape: Shape, like) -> tuple[Body, Any]:
     """The cores of shapes and their radii, every component of the shape and type of `like`. kinds: of each shape, or of all (one)."""
 
@@ -103,8 +111,14 @@ def core(kinds: tuple[str, ...], shape: Shape, like) -> tuple[Body, Any]:
         parts = [_column([_HALF.get(k, _WHOLE)[row][j] for k in kinds]) for j in range(3)]
         return sum(x * y for x, y in zip(parts, shape.size, strict=True))
 
-    radius = _column([float(k in ("sphere", "capsule")) for k in kinds]) * shape.size[0]
+    radius = _column([float(k in ("sphere", "capsule", "simplex")) for k in kinds]) * shape.size[0]
     fill = lambda x: jnp.broadcast_to(jnp.asarray(x, like.dtype), like.shape)  # noqa: E731
+    if kinds[0] == "simplex":
+        first, *others = simplex_corners(shape)
+        edges = [vsub(c, first) for c in others]
+        parts = (1.0, 1.0, 1.0), tuple(shape.pos), tuple(zip(*edges, strict=True)), _UNIT_SIMPLEX, radius
+        half, pos, R, corners, radius = jax.tree.map(fill, parts)
+        return Body(("simplex",), half, pos, R, 0, None, corners), radius
     half = tuple(combined(row) for row in range(3))
     half, pos, R, radius = jax.tree.map(fill, (half, tuple(shape.pos), tuple(tuple(r) for r in shape.R), radius))
     table = _table(tuple(shape.data)) if kinds[0] == "mesh" else None
@@ -140,7 +154,9 @@ def _facets(hull: Hull) -> tuple[np.ndarray, np.ndarray]:
 
 
 def box(body: Body) -> Vector:
-    """Half extents of a box around bodies about their centres, along their own axes."""
+    """Half extents of a box around bodies about their centres, along their own axes, of simplices along those of the world."""
+    if "simplex" in body.kinds:
+        return tuple(half_width(body, n) for n in _WHOLE)
     if body.table is not None:
         most = jnp.asarray(body.table.most, body.half[0].dtype)
         sides = tuple(most[0, 0, k] if body.table.single() else most[..., k] for k in range(3))
@@ -149,6 +165,19 @@ def box(body: Body) -> Vector:
     else:
         return body.half
     return tuple(x * h for x, h in zip(sides, body.half, strict=True))
+
+
+def half_width(body: Body, n: Vector):
+    """Of a box around bodies along n, of simplices their own."""
+    if "simplex" in body.kinds:
+        assert body.corners is not None
+        return functools.reduce(jnp.maximum, [jnp.abs(dot(n, turned(body, c))) for c in body.corners])
+    return sum(jnp.abs(side * x) for side, x in zip(box(body), apply_inverse(body.R, n), strict=True))
+
+
+def box_axes(body: Body) -> list[Vector]:
+    """Of `box`, world axes."""
+    return list(_WHOLE) if "simplex" in body.kinds else [tuple(row[k] for row in body.R) for k in range(3)]
 
 
 def span(a: Body, b: Body):
@@ -232,9 +261,13 @@ def axes(body: Body) -> list[Vector]:
     """Directions along which a shape is special."""
     used = sorted({k for kind in body.kinds for k in _AXES.get(kind, range(3))})
     out = [tuple(r[k] for r in body.R) for k in used]
-    if body.corners is not None:  # and the normal of the triangle on top
-        p, q, r = (turned(body, c) for c in body.corners[:3])
-        out.append(unit(cross(unit(vsub(q, p)), unit(vsub(r, p)))))
+    if body.corners is not None:  # and of prisms the normal of the triangle on top, of simplices those of all sides, and three edges
+        corners = [turned(body, c) for c in body.corners]
+        faces = [(0, 1, 2), (0, 2, 3), (0, 3, 1), (1, 3, 2)] if "simplex" in body.kinds else [(0, 1, 2)]
+        for p, q, r in ([corners[k] for k in face] for face in faces):
+            out.append(unit(cross(unit(vsub(q, p)), unit(vsub(r, p)))))
+        if "simplex" in body.kinds:
+            out += [unit(vsub(corners[(k + 1) % 3], corners[k])) for k in range(3)]
     return out
 
 

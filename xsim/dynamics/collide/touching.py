@@ -66,11 +66,12 @@ def _hulled(shapes: Sequence[tuple[str, str]], a: Shape, b: Shape) -> list[Shape
 
 
 def searched_with(shapes: tuple[str, str], meshes: tuple) -> tuple | None:
-    """Pairs with the same are searched together: shapes without vertices, prisms, hulls of about the same size; None: not searched."""
+    """Pairs with the same are searched together: shapes without vertices, prisms, simplices, hulls of about the same size; None: not
+    searched."""
     if shapes in ANALYTIC:
         return None
     sizes = tuple(0 if mesh is None else _magnitude(len(hull(mesh).vertices)) for mesh in meshes)
-    return ("prism" in shapes, *sizes)
+    return (*(kind if kind in ("prism", "simplex") else "" for kind in shapes), *sizes)
 
 
 def _magnitude(count: int) -> int:

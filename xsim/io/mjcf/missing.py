@@ -23,14 +23,6 @@ def note_missing(spec: ModelSpec, notes: Notes) -> None:
 # ---- where the first of each kind stands ----
 
 
-def _flexes(spec: ModelSpec) -> Iterator[Source]:
-    """Flexes that can touch something."""
-    for flex in spec.flexes:
-        surface = flex.numbers["contact"]
-        if flex.numbers["internal"] or surface.contype or surface.conaffinity:
-            yield flex.source
-
-
 def _rods(spec: ModelSpec) -> Iterator[Source]:
     """Lines that 4.0 bends and twists."""
     return (flex.source for flex in spec.flexes if flex.dim == 1 and flex.numbers["young"] and spec.rules == "4.0")
@@ -38,7 +30,6 @@ def _rods(spec: ModelSpec) -> Iterator[Source]:
 
 # What there is (and the verb), the flags without which nothing of it acts, and where it stands.
 _KINDS: list[tuple[str, tuple[str, ...], Callable[[ModelSpec], Iterator[Source]]]] = [
-    ("contacts of flexes are", ("constraint", "contact"), _flexes),
     ("bending and twist of flexes made of lines (rules 4.0) are", ("passive",), _rods),
     ("inverse dynamics in discrete time (invdiscrete) is", (), lambda spec: iter([spec.source] * spec.option.solver["invdiscrete"])),
 ]

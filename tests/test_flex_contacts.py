@@ -1,0 +1,293 @@
+"""Contacts of flexes: those of MuJoCo 3.2.7 and 4.0.0, momentum, what may touch what, derivatives, batches."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from comparing import close
+from test_gradients import check_both_modes
+from traced import by_numpy, traced
+
+import xsim
+
+KNOWN = json.loads((Path(__file__).parent / "reference/flex_contacts.json").read_text())
+"""By release and name, recorded by reference/make_flex_contacts.py."""
+CASES = [(rules, name) for rules, known in KNOWN.items() for name in known]
+SHEET = '<flexcomp name="f" type="grid" dim="2" count="3 3 1" spacing=".1 .1 .1" radius=".01" mass="1"><contact {}/>{}</flexcomp>'
+BALL = '<body name="ball" pos=".03 .02 .045"><freejoint/><geom name="ball" size=".04" mass="1"/></body>'
+EDGES = '<edge damping="1"/>'
+
+
+def load(text: str, rules: str = "4.0") -> xsim.Model:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", xsim.UnsupportedWarning)
+        return xsim.loads(text, "mjcf", rules=rules)
+
+
+def scene(world: str, more: str = "", option: str = "") -> str:
+    return f"<mujoco><option {option}/><worldbody>{world}</worldbody>{more}</mujoco>"
+
+
+# ---- the engine -----------------------------------------------------------------------------------------------------------------
+
+
+def _side(model: xsim.Model, geom: int, part: int):
+    """What is on one side of a contact here: a geom, or a flex and its points."""
+    if geom >= 0:
+        return geom
+    info = model.topology.parts[part]
+    return info.flex, tuple(sorted(info.points))
+
+
+def _wanted_sides(flexes, sides) -> list:
+    """The same of MuJoCo's numbers; of an element that meets one of its own points, the face across."""
+    out = []
+    for geom, flex, element, point in sides:
+        if geom >= 0:
+            out.append(geom)
+            continue
+        across = sides[0][3] if (geom, flex, element, point) == tuple(sides[1]) else sides[1][3]
+        own = (point,) if point >= 0 else tuple(sorted({*flexes[flex].elements[element].tolist()}))
+        out.append((flex, tuple(p for p in own if p != across or len(own) < 4)))
+    return out
+
+
+def _contacts(found: xsim.ContactData, k: int, model: xsim.Model) -> list:
+    """(sides, distance, point, normal from the first to the second side) of the contacts of environment k."""
+    out = []
+    for i in np.flatnonzero(found.active[k]):
+        sides = [_side(model, g, p) for g, p in zip(found.geoms[k, i].tolist(), found.parts[k, i].tolist(), strict=True)]
+        out.append((*_ordered(sides, found.frame[k, i, 0]), float(found.distance[k, i]), np.asarray(found.point[k, i])))
+    return sorted(out, key=lambda c: (str(c[0]), c[2]))
+
+
+def _ordered(sides: list, normal):
+    swapped = str(sides[0]) > str(sides[1])
+    return tuple(sides[::-1] if swapped else sides), -normal if swapped else normal
+
+
+@pytest.mark.parametrize(("rules", "name"), CASES)
+def test_contacts_and_accelerations_of_the_engine(rules, name, x64):
+    """What touches what, distances, points, normals; under the rules 4.0 what they do and what sensors feel.
+
+    MuJoCo's search ends a little off, normals by more than distances, accelerations by what that makes. 3.2.7 shares what pushes an
+    element among its corners so that the shares do not sum to one; that is not followed, so its accelerations are compared where only
+    points of flexes are touched. Force sensors leave out in both what flexes do to a body."""
+    known = KNOWN[rules][name]
+    model = load(known["model"], rules)
+    spec = xsim.parse_text(known["model"], "mjcf", rules=rules)
+    q, v, a = (np.array([s[k] for s in known["states"]]) for k in "qva")
+    state = xsim.init(model, q, v)
+    program = lambda m, s: (xsim.contacts(m, s), xsim.forward(m, s))  # noqa: E731
+    found, data = jax.tree.map(np.asarray, traced(program, model, state)(model, state))
+    assert any(s["contacts"] for s in known["states"])
+    for k, recorded in enumerate(known["states"]):
+        both = zip(recorded["contacts"], recorded["sides"], strict=True)
+        sided = [(*_ordered(_wanted_sides(spec.flexes, s), np.array(c[4:7])), c[0], np.array(c[1:4])) for c, s in both]
+        wanted = sorted(sided, key=lambda c: (str(c[0]), c[2]))
+        own = _contacts(found, k, model)
+        assert [c[0] for c in own] == [c[0] for c in wanted]
+        for what, i, tolerance in (("normals", 1, 2e-5), ("distances", 2, 1e-7), ("points", 3, 2e-5)):
+            close(f"{what} {k}", np.array([c[i] for c in own]), np.array([c[i] for c in wanted]), tolerance, 1.0)
+        if rules == "4.0" or all(max(s[0][2], s[1][2]) < 0 for s in recorded["sides"]):
+            close(f"acceleration {k}", data.a[k], a[k], 1e-5)
+            close(f"sensors {k}", data.sensor[k], recorded["sensors"], 1e-5)
+
+
+# ---- what is touched ------------------------------------------------------------------------------------------------------------
+
+
+def kinds(model: xsim.Model) -> dict:
+    """How many pairs of each two shapes may touch."""
+    out: dict = {}
+    for info in model.topology.pairs:
+        out[info.shapes] = out.get(info.shapes, 0) + len(info.geoms.value)
+    return out
+
+
+@pytest.mark.parametrize(
+    ("world", "rules", "wanted"),
+    [
+        (BALL + SHEET.format("", EDGES), "4.0", {("sphere", "simplex"): 8, ("simplex", "simplex"): 7}),
+        (BALL + SHEET.format('selfcollide="none"', EDGES), "4.0", {("sphere", "simplex"): 8}),
+        (BALL + SHEET.format('contype="2" conaffinity="2"', EDGES), "4.0", {("simplex", "simplex"): 7}),
+        (BALL + SHEET.format('contype="2"', EDGES), "4.0", {("sphere", "simplex"): 8}),
+        (BALL + SHEET.format('contype="0" conaffinity="0"', EDGES), "4.0", {}),
+        # of a sheet with three points in the world: its elements there do not meet the world's geoms, and planes do not meet these points
+        (
+            '<geom size=".1"/><geom type="plane" size="1 1 1"/>' + SHEET.format('selfcollide="none"', EDGES + '<pin id="0 1 2"/>'), "4.0",
+            {("plane", "sphere"): 6, ("sphere", "simplex"): 4},
+        ),
+        (SHEET.format("", EDGES).replace("<flexcomp", '<flexcomp rigid="true"') + BALL, "4.0", {("sphere", "simplex"): 8}),
+        (SHEET.format('selfcollide="none"', EDGES), "3.2", {("sphere", "simplex"): 16}),
+        (SHEET.format('selfcollide="none" internal="false"', EDGES), "3.2", {}),
+    ],
+)  # fmt: skip
+def test_what_may_touch(world, rules, wanted):
+    assert kinds(load(scene(world), rules)) == wanted
+
+
+@pytest.mark.parametrize(("layers", "elements"), [(0, 0), (1, 168), (2, 276)])
+def test_layers_that_may_touch(layers, elements):
+    """Of a block with more layers of tetrahedra than one; as many as in MuJoCo (flex_elemlayer)."""
+    block = SHEET.replace('dim="2" count="3 3 1"', 'dim="3" count="5 5 5"').format(f'selfcollide="none" activelayers="{layers}"', "")
+    assert kinds(load(scene(BALL + block))).get(("sphere", "simplex"), 0) == elements
+
+
+def test_flags_and_rows_switch_them_off():
+    world = BALL + SHEET.format("", EDGES)
+    assert load(scene(world, '<option><flag contact="disable"/></option>')).topology.parts == ()
+    assert "contact" not in xsim.with_rows(load(scene(world)), ["holonomic"]).topology.rows
+
+
+def _meeting(rules: str) -> tuple[xsim.Model, xsim.State]:
+    """A ball, a box and a line that push a sheet; nothing else acts."""
+    box = '<body name="box" pos="-.06 -.03 .036" euler="20 10 0"><freejoint/><geom type="box" size=".03 .02 .02" mass="2"/></body>'
+    line = '<flexcomp name="g" type="grid" dim="1" count="3 1 1" spacing=".08 .1 .1" radius=".01" pos="-.02 .07 .015" mass=".4">'
+    contact = '<contact selfcollide="none" condim="6" friction=".8 .01 .01"/>'
+    world = BALL + box + SHEET.format('selfcollide="none"', EDGES) + line + contact + EDGES + "</flexcomp>"
+    model = load(scene(world, option='gravity="0 0 0"'), rules)
+    return model, xsim.init(model, v=0.3 * np.random.default_rng(3).normal(size=model.nv))
+
+
+@pytest.mark.parametrize("rules", ["3.2", "4.0"])
+def test_what_pushes_is_pushed_back(rules, x64):
+    """Momenta stay as they are, linear and angular."""
+    model, state = _meeting(rules)
+    data, found = traced(lambda m, s: (xsim.forward(m, s), xsim.contacts(m, s)), model, state)(model, state)
+    assert (np.abs(found.force[:, 0]) > 1e-3).sum() >= 4
+    force, moment = data.external_force, data.external_moment + np.cross(data.pos, data.external_force)
+    size = np.abs(force).max()
+    np.testing.assert_allclose(force.sum(0), 0, atol=1e-12 * size)
+    np.testing.assert_allclose(moment.sum(0), 0, atol=1e-12 * size)
+    for body, info in enumerate(model.topology.bodies):
+        if info.name.startswith(("f_", "g_")):  # a point, on three slides along the axes of the world
+            first = info.joints[0].v[0]
+            np.testing.assert_allclose(data.constraint[first : first + 3], force[body], atol=1e-12 * size)
+
+
+# ---- derivatives and batches ------------------------------------------------------------------------------------------------------
+
+
+LEAVES = (
+    "flex.radius", "flex.pos", "geom.size", "geom.pos", "surface.friction", "surface.solref", "surface.solimp", "surface.margin",
+    "body.mass",
+)  # fmt: skip
+CLOTH = BALL + SHEET.format('selfcollide="none" friction=".6 .01 .01" condim="{}" solimp=".5 .9 .02 .5 2"', "")
+THIN = CLOTH.replace("</flexcomp>", '<elasticity young="500" poisson=".2" thickness=".01"/></flexcomp>')
+DIFFERENT = {
+    "a ball on a sheet": (THIN.format(3), 'cone="elliptic"'),
+    "a box on a line, pyramids": (
+        '<body pos=".03 .02 .035" euler="3 5 20"><freejoint/><geom type="box" size=".03 .05 .03" mass="1"/></body>'
+        + SHEET.replace('dim="2" count="3 3 1"', 'dim="1" count="4 1 1"').format('selfcollide="none"', EDGES), "",
+    ),
+    "a cylinder on a solid": (
+        '<body pos=".03 .02 .16" euler="30 5 20"><freejoint/><geom type="cylinder" size=".04 .02" mass="1"/></body>'
+        + SHEET.replace('dim="2" count="3 3 1"', 'dim="3" count="2 2 2"').format('selfcollide="none"', '<elasticity young="900"/>')
+        .replace("<flexcomp", '<flexcomp pos="0 0 .06"'), 'cone="elliptic"',
+    ),
+    "a plane, a sheet on itself": (
+        '<geom type="plane" size="1 1 1" pos="0 0 -.006"/>' + SHEET.replace('".01"', '".045"').format("", EDGES), "",
+    ),
+}  # fmt: skip
+
+
+def _points(model: xsim.Model, count: int) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(6)
+    q = np.broadcast_to(np.asarray(model.topology.initial[0]), (count, model.nq)) + 0.004 * rng.normal(size=(count, model.nq))
+    point = {path: np.asarray(model.get(path)) for path in LEAVES if model.get(path).size}
+    point = {path: x * rng.uniform(0.97, 1.03, (count, *x.shape)) + (1e-3 if path == "surface.margin" else 0) for path, x in point.items()}
+    return point | {"q": q, "v": 0.1 * rng.normal(size=(count, model.nv))}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", DIFFERENT)
+def test_derivatives(name, x64):
+    """Of a step through contacts of flexes, with respect to the state and the numbers of what touches."""
+    text, option = DIFFERENT[name]
+    model = load(scene(text, option=option))
+    weights = np.random.default_rng(5).normal(size=model.nv)
+    point = _points(model, 2)
+
+    def loss(point):
+        m = model.replace({path: x for path, x in point.items() if path not in ("q", "v")})
+        return xsim.step(m, xsim.init(m, point["q"], point["v"])).v @ weights
+
+    reach = {"default": 1e-6, "surface.solref": 1e-5, "surface.solimp": 1e-5, "surface.friction": 1e-5, "body.mass": 1e-4, "v": 1e-5}
+    reverse = check_both_modes(loss, point, 2, reach, 1e-5)
+    for path in ("flex.radius", "flex.pos"):
+        assert np.any(reverse[path])
+
+
+DEGENERATE = {
+    "a ball in the plane of a sheet": {"ball": (0.01, 0.03, 0.0)},
+    "a ball at a point": {"ball": (0.0, 0.0, 0.0)},
+    "a ball on an edge": {"ball": (0.05, 0.0, 0.0)},
+    "points at one place": {"ball": (0.03, 0.02, 0.04), "points": 0.0},
+    "points on a line": {"ball": (0.03, 0.02, 0.04), "points": (1.0, 0.0, 0.0)},
+}
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_degenerate_places_are_finite(dim, x64):
+    """Values and derivatives."""
+    kind = {1: 'dim="1" count="4 1 1"', 2: 'dim="2" count="3 3 1"', 3: 'dim="3" count="2 2 2"'}[dim]
+    model = load(scene(BALL + SHEET.replace('dim="2" count="3 3 1"', kind).format("", "" if dim == 3 else EDGES)), "3.2")
+    q, rest = [], np.array([model.topology.bodies[b].name.startswith("f") for b in range(len(model.topology.bodies))])
+    drawn = np.array(xsim.forward(model, xsim.init(model)).pos)[rest]
+    for case in DEGENERATE.values():
+        own = np.array(model.topology.initial[0])
+        own[:3] = case["ball"]
+        own[7:] = ((np.array(case.get("points", 1.0)) - 1.0) * drawn).reshape(-1)
+        q.append(own)
+    state = xsim.init(model, np.array(q))
+
+    def loss(radius, q):
+        m = model.replace({"flex.radius": radius})
+        return (xsim.step(m, state.replace(q=q)).v ** 2).sum()
+
+    values = by_numpy(jax.value_and_grad(loss, (0, 1)))(np.asarray(model.flex.radius), np.array(q))
+    assert all(np.isfinite(x).all() for x in jax.tree.leaves(values))
+
+
+def test_environments_with_numbers_of_their_own(x64):
+    """A batch gives what its environments give alone, also where there is room for fewer contacts."""
+    model = load(scene(THIN.format(4)))
+    for own in (model, xsim.with_room(model, 5, 6)):
+        point = _points(own, 3)
+        q, v = point.pop("q"), point.pop("v")
+        program = by_numpy(lambda m, q, v: xsim.step(m, xsim.init(m, q, v)))
+        together = program(own.replace(point), q, v)
+        for i in range(3):
+            alone = program(own.replace({k: x[i] for k, x in point.items()}), q[i], v[i])
+            close("alone", alone.v, together.v[i], 1e-10)
+            assert alone.flags == together.flags[i]
+
+
+def test_too_many_contacts_are_said(x64):
+    model, state = _meeting("4.0")
+    few = xsim.with_room(model, 3)
+    crowded = by_numpy(lambda m, s: xsim.step(m, s).flags)
+    assert crowded(model, state) & xsim.Flags.CROWDED == 0
+    assert crowded(few, state) & xsim.Flags.CROWDED
+
+
+@pytest.mark.slow
+def test_a_sheet_falls_on_a_ball_and_lies_on_the_ground():
+    """In single precision: nothing falls through, and it comes to rest."""
+    ground = '<geom type="plane" size="1 1 1"/><geom type="sphere" size=".06" pos="0 0 .03"/>'
+    sheet = '<flexcomp name="f" type="grid" dim="2" count="4 4 1" spacing=".08 .08 .1" radius=".01" mass=".2" pos="0 0 .13">'
+    inside = '<contact selfcollide="none" solref=".01 1"/><edge equality="true" damping=".1"/></flexcomp>'
+    model = load(scene(ground + sheet + inside, option='timestep=".004"'))
+    final = jax.jit(lambda s: xsim.rollout(model, s, steps=400)[0])(xsim.init(model))
+    assert final.v.dtype == jnp.float32 and int(final.flags) == 0
+    points = np.asarray(xsim.forward(model, final).pos)
+    assert points[:, 2].min() > 0.008
+    assert points[:, 2].max() < 0.11
+    assert np.abs(final.v).max() < 0.2
