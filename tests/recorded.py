@@ -129,7 +129,7 @@ def standing(model: xsim.Model, given: list[tuple]) -> Iterator[None]:
             point = tuple(point[:, j] for j in range(3))
             crowded = jnp.zeros(distance.shape[1:], bool)
             own_class = of._replace(blocks=((len(distance), tuple(range(model.nv))),), order=None)
-            out.append(contacts.Found(own_class, jnp.asarray(pair), distance, point, rows[0], tuple(rows[1:]), crowded))
+            out.append(contacts.Found(own_class, jnp.asarray(pair), distance, point, rows[0], tuple(rows[1:]), crowded, None))
         return out
 
     patches = [patch.object(module, "find_contacts", find) for module in USERS]
