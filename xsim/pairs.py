@@ -167,10 +167,10 @@ class _Found:
         shapes, assets = zip(*(self.things[k].kind() for k in (i, j)), strict=True)
         self.pairs.setdefault((shapes, assets, condim, mixed), []).append(((i, j), rows, ruling))
 
-    def own_row(self, full: dict) -> int:
-        """The row of a pair that says all of its numbers."""
-        overridden = bool(self._solver.get("override"))
-        return _pair_row(self.numbers, _overridden(full, self._solver) if overridden else full)
+    def own_row(self, full: dict, **anyway: float) -> int:
+        """The row of a pair that says all of its numbers. anyway: those that are not overridden."""
+        full = _overridden(full, self._solver) if self._solver.get("override") else full
+        return _pair_row(self.numbers, full | anyway)
 
     def meet(self, i: int, j: int) -> None:
         """Two things whose surfaces mix."""
@@ -240,7 +240,7 @@ def _with_itself(spec: ModelSpec, found: _Found, flex: FlexSpec, elements: _Elem
     def add(i: int, j: int, condim: int) -> None:
         nonlocal row
         if row is None:
-            row = found.own_row(_mixed(surface, surface, spec.rules) | {"margin": 0.0, "gap": 0.0})
+            row = found.own_row(_mixed(surface, surface, spec.rules), margin=0.0, gap=0.0)
         found.add(*_ordered(found.things, i, j), condim, False, row, -1)
 
     if flex.numbers["selfcollide"] != "none":
@@ -259,13 +259,9 @@ class _Elements:
     def __init__(self, number: int, flex: FlexSpec):
         self.number, self.flex, self.surface = number, flex, flex.numbers["contact"]
         self.bodies = np.array(flex.bodies)
-        self.fragments = self._fragments()
-        border, _ = self.fragments
-        outer = np.ones(len(flex.elements), bool) if flex.dim < 3 else _layers(len(flex.elements), *self.fragments) < self.layers()
-        self.active, self.border = np.flatnonzero(outer), border
-
-    def layers(self) -> int:
-        return self.flex.numbers["active_layers"]
+        self.border, self.joined = _fragments(flex.elements)
+        outer = flex.dim < 3 or _layers(self.border, self.joined) < flex.numbers["active_layers"]
+        self.active = np.flatnonzero(np.broadcast_to(outer, len(flex.elements)))
 
     def part(self, found: _Found, element: int) -> int:
         return found.part(_ELEMENTS[self.flex.dim], self.number, self.flex.elements[element].tolist(), self.surface)
@@ -292,23 +288,10 @@ class _Elements:
             for two in other.active[first:][~shared].tolist():
                 yield e, two
 
-    def _fragments(self) -> tuple[np.ndarray, list[tuple[int, int, frozenset]]]:
-        """Which elements are on the border, and those that are joined by all points but one: (element, element, common points)."""
-        by_points: dict[frozenset, list[int]] = {}
-        for e, points in enumerate(self.flex.elements.tolist()):
-            for left in points:
-                by_points.setdefault(frozenset(points) - {left}, []).append(e)
-        border, joined = np.zeros(len(self.flex.elements), bool), []
-        for common, own in by_points.items():
-            border[own[0]] |= len(own) == 1
-            joined += [(one, two, common) for one, two in zip(own, own[1:], strict=False)]
-        return border, joined
-
     def across(self) -> Iterator[tuple[int, int]]:
         """Of lines and triangles at the border, each with the points of its neighbours that it has not (element, point)."""
-        border, joined = self.fragments
-        for one, two, common in joined if self.flex.dim < 3 else ():
-            if border[one] or border[two]:
+        for one, two, common in self.joined if self.flex.dim < 3 else ():
+            if self.border[one] or self.border[two]:
                 for element, other in ((two, one), (one, two)):
                     yield element, next(p for p in self.flex.elements[other].tolist() if p not in common)
 
@@ -319,9 +302,22 @@ class _Elements:
                 yield tuple(points[k] for k in face), points[across]
 
 
-def _layers(count: int, border: np.ndarray, joined: list[tuple[int, int, frozenset]]) -> np.ndarray:
+def _fragments(elements: np.ndarray) -> tuple[np.ndarray, list[tuple[int, int, frozenset]]]:
+    """Which elements are on the border, and those that are joined by all points but one: (element, element, common points)."""
+    by_points: dict[frozenset, list[int]] = {}
+    for e, points in enumerate(elements.tolist()):
+        for left in points:
+            by_points.setdefault(frozenset(points) - {left}, []).append(e)
+    border, joined = np.zeros(len(elements), bool), []
+    for common, own in by_points.items():
+        border[own[0]] |= len(own) == 1
+        joined += [(one, two, common) for one, two in zip(own, own[1:], strict=False)]
+    return border, joined
+
+
+def _layers(border: np.ndarray, joined: list[tuple[int, int, frozenset]]) -> np.ndarray:
     """How many elements each is from the border."""
-    out = np.where(border, 0, count + 1)
+    out = np.where(border, 0, len(border) + 1)
     one, two = (np.array([pair[k] for pair in joined], int) for k in (0, 1))
     while True:
         before = out.copy()

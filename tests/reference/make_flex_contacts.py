@@ -71,6 +71,10 @@ MODELS = {
         comp('dim="2" count="3 3 1" radius=".02"') + comp('dim="1" count="3 1 1" radius=".02" pos=".01 .02 .035"', ALONE, "", "g"), "",
     ),
     "a sheet by itself": (comp('dim="2" count="4 4 1" radius=".045"', 'selfcollide="narrow" margin=".01"'), ""),
+    "a sheet by itself, overridden": (
+        comp('dim="2" count="4 4 1" radius=".045"', 'selfcollide="narrow" margin=".01"'),
+        '<option o_margin=".01" o_solref=".03 .9"><flag override="enable"/></option>',
+    ),
     "a solid by itself": (comp('dim="3" count="5 2 2" radius=".045"', 'selfcollide="auto"', SOFT), ""),
     "a line by itself": (
         comp('dim="1" count="8 1 1" radius=".024"', 'selfcollide="bvh"').replace('"grid"', '"circle"')

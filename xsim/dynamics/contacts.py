@@ -145,27 +145,28 @@ def plan(topology: Topology) -> Plan:
     links = np.array([_link(topology, topology.geoms[g].body) for g in used], int)
     order = [*used, *(count + part for part in flexed.plan(topology).order)]
     chain = _chain(topology)
-    classes = []
-    for condim in sorted({info.condim for info in topology.pairs}):
-        infos = tuple(info for info in topology.pairs if info.condim == condim)
-        groups = _groups(topology, infos)
-        geoms = np.concatenate([info.geoms.value for info in infos])
-        owners = np.array([[topology.geoms[g].body if g < count else NO_BODY for g in both] for both in geoms.tolist()], int)
-        candidates = sum(group.count() for group in groups)
-        room = _most(topology, topology.room, candidates)
-        if (geoms >= count).any():
-            carriers = _carriers(topology, geoms, chain)
-            moved = chain[np.unique(carriers.bodies)].any(0)
-            blocks = ((room, tuple(np.flatnonzero(moved).tolist())),)
-            classes.append(Class(condim, infos, groups, geoms, owners, None, carriers, room, blocks, None))
-            continue
+    condims = sorted({info.condim for info in topology.pairs})
+    return Plan(tuple(_class(topology, chain, condim) for condim in condims), tuple(used), {g: i for i, g in enumerate(order)}, links)
+
+
+def _class(topology: Topology, chain: np.ndarray, condim: int) -> Class:
+    infos = tuple(info for info in topology.pairs if info.condim == condim)
+    groups, count = _groups(topology, infos), len(topology.geoms)
+    geoms = np.concatenate([info.geoms.value for info in infos])
+    owners = np.array([[topology.geoms[g].body if g < count else NO_BODY for g in both] for both in geoms.tolist()], int)
+    candidates = sum(group.count() for group in groups)
+    room = _most(topology, topology.room, candidates)
+    sign, carriers, order = None, None, None
+    if (owners == NO_BODY).any():
+        carriers = _carriers(topology, geoms, chain)
+        moved = chain[np.unique(carriers.bodies)]
+    else:
         sign = chain[owners[:, 1]] - chain[owners[:, 0]]
-        sequence, blocks = None, ((room, tuple(np.flatnonzero(sign.any(0)).tolist())),)
-        if room == candidates and all(group.closely is None for group in groups):
-            pair = np.concatenate([group.candidates() for group in groups])
-            sequence, blocks = partition(sign[pair] != 0, condim)
-        classes.append(Class(condim, infos, groups, geoms, owners, sign, None, room, blocks, sequence))
-    return Plan(tuple(classes), tuple(used), {g: i for i, g in enumerate(order)}, links)
+        moved = sign != 0
+    blocks = ((room, tuple(np.flatnonzero(moved.any(0)).tolist())),)
+    if sign is not None and room == candidates and all(group.closely is None for group in groups):
+        order, blocks = partition(moved[np.concatenate([group.candidates() for group in groups])], condim)
+    return Class(condim, infos, groups, geoms, owners, sign, carriers, room, blocks, order)
 
 
 def _link(topology: Topology, body: int) -> int:
