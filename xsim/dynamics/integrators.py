@@ -119,11 +119,12 @@ FIRST_ORDER: dict[str, Callable] = {
 """Rules that make the new velocity first and move the position with it."""
 
 
-def _rk4(system: System, s: Moving, tau, ctrl) -> tuple:
+def _rk4(system: System, s: Moving, tau, ctrl, recompute: bool) -> tuple:
     """Classical Runge-Kutta for the displacement from where the step begins, which keeps its fourth order on rotations (Munthe-Kaas,
     High order Runge-Kutta methods on manifolds, 1999; MuJoCo 4.0).
 
-    As ``rk4_manifold`` the displacement is the stages' mean velocity, which is of second order for rotations (MuJoCo 3.2)."""
+    As ``rk4_manifold`` the displacement is the stages' mean velocity, which is of second order for rotations (MuJoCo 3.2). recompute: the
+    inside of a stage in the reverse pass."""
     stepwise = {"velocity", "locked", "servo"}.intersection(system.topology.drives)
     if rows(system.topology) or stepwise:
         raise ValueError(
@@ -155,7 +156,8 @@ def _rk4(system: System, s: Moving, tau, ctrl) -> tuple:
     zero = tuple(full([0.0] * n) for n in (len(s.v), len(s.v), len(s.act)))
     health = full([1.0, 1.0, 1.0])
     stages = jnp.array([[0.0, 0.5, 0.5, 1.0], [1 / 6, 1 / 3, 1 / 3, 1 / 6]], health[0].dtype).T
-    (_, (dq, dv, da), health), _ = jax.lax.scan(one, (zero, zero, health), stages)
+    run = jax.checkpoint(one, prevent_cse=False) if recompute else one
+    (_, (dq, dv, da), health), _ = jax.lax.scan(run, (zero, zero, health), stages)
     q = integrate(system, s.q, dq, h)
     pivot, solved, roomy = health
     return q, shifted(s.v, dv, h), next_activations(system, s.act, da, h), pivot, solved, sub(1.0, roomy)
@@ -179,12 +181,17 @@ def step_velocity(system: System, s: Moving, tau, ctrl) -> Change:
     return FIRST_ORDER["euler" if name in RUNGE_KUTTA else name](system, s, tau, ctrl)
 
 
-def advance(system: System, s: Moving, tau, ctrl) -> Moving:
-    """One step with the model's integrator."""
+def in_stages(system: System) -> bool:
+    """Whether all that a step computes is in the stages of Runge and Kutta."""
+    return system.topology.integrator in RUNGE_KUTTA and not has_rows(system.topology)
+
+
+def advance(system: System, s: Moving, tau, ctrl, recompute: bool = False) -> Moving:
+    """One step with the model's integrator. recompute: see `in_stages`, the inside of the stages in the reverse pass."""
     _, outside, controls = split_controls(system.topology, ctrl)
     system = at_time(system, s.time, outside)
     if system.topology.integrator in RUNGE_KUTTA:
-        q, v, act, pivot, solved, crowded = _rk4(system, s, tau, ctrl)
+        q, v, act, pivot, solved, crowded = _rk4(system, s, tau, ctrl, recompute)
         open_rows = has_rows(system.topology)
     else:
         v, pivot, solved, crowded, _ = step_velocity(system, s, tau, ctrl)

@@ -28,7 +28,7 @@ from .forces import element_energy, element_force
 from .functions import at_time
 from .holonomic import has_rows
 from .impulses import rows as impulse_rows
-from .integrators import Health, Moving, advance, implicit_force, step_velocity
+from .integrators import Health, Moving, advance, implicit_force, in_stages, step_velocity
 from .lanes import Lanes, batch_shape, make_lanes
 from .manifold import difference as _difference
 from .manifold import integrate as _integrate
@@ -456,7 +456,8 @@ def rollout(model: Model, state: State, ctrls=None, *, taus=None, steps=None, re
     where neither is given.
     record: fn(state, data) -> pytree, kept after every step with time as the first axis (``data`` is `forward` of the new state with
     the same ctrl and tau; what is not used is not computed). None keeps nothing and is fastest.
-    checkpoint: recompute the inside of a step in the reverse pass instead of storing it; less memory and usually faster.
+    checkpoint: recompute the inside of a step (of Runge-Kutta: of its stages) in the reverse pass instead of storing it; less memory and
+    usually faster.
     """
     inputs = _inputs(model, state, ctrls, taus, "s")
     for x, name in zip(inputs, ("ctrls", "taus"), strict=True):
@@ -503,11 +504,13 @@ def _steps(model: Model, state: State, inputs: Inputs, steps: int, record, check
     # Transposed once for all steps, not in every step.
     split = Inputs(*(None if x is None else lanes.split_sequence(x) for x in inputs))
 
+    stagewise = checkpoint and record is None and in_stages(system)  # once more is enough
+
     def body(m: Moving, xs):
         given, now = xs
         tau = [0.0] * model.nv if now.tau is None else now.tau
         ctrl = [0.0] * model.nu if now.ctrl is None else now.ctrl
-        m = _settled(advance(system, m, tau, ctrl), m)
+        m = _settled(advance(system, m, tau, ctrl, stagewise), m)
         kept = None
         if record is not None:
             after = public(m)
@@ -516,7 +519,7 @@ def _steps(model: Model, state: State, inputs: Inputs, steps: int, record, check
 
     if steps == 1 and record is None:
         return public(body(moving, (None, jax.tree.map(lambda x: x[0], split)))[0]), None
-    run = jax.checkpoint(body, prevent_cse=False) if checkpoint else body
+    run = jax.checkpoint(body, prevent_cse=False) if checkpoint and not stagewise else body
     moving, kept = jax.lax.scan(run, moving, (None if record is None else inputs, split), length=steps)
     return public(moving), kept
 
