@@ -66,6 +66,18 @@ def test_where_there_is_no_room_the_deepest_count(x64):
     np.testing.assert_allclose(data.external_force[0], force, atol=1e-9)
 
 
+@pytest.mark.parametrize("kept", ['<weld body1="box"/>', '<connect body1="box" anchor="0 0 .1"/>', '<weld body1="box" body2="other"/>'])
+def test_what_is_kept_beside_geoms_that_do_not_touch(kept, x64):
+    """Equalities with the world and between bodies act as where contacts are switched off."""
+    text = BOX.replace("<body pos", '<body name="other" pos="1 0 2"><freejoint/><geom size=".1"/></body><body name="box" pos')
+    text = text.replace("</mujoco>", f"<equality>{kept}</equality></mujoco>")
+    model = xsim.loads(text, "mjcf")
+    state = xsim.init(model, np.array([1.0, 0, 2, 1, 0, 0, 0, 0.01, 0.02, 3, 0.99, 0.1, 0.05, 0]))
+    found, wanted = (by_numpy(lambda m, s: xsim.forward(m, s).a)(m, state) for m in (model, xsim.with_rows(model, ["soft"])))
+    np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-9)
+    assert np.abs(wanted[6:]).max() > 20  # the box is pulled back
+
+
 def test_single_precision_beside_double_under_runge_kutta(x64):
     """Nothing of a step of single precision becomes double."""
     model = xsim.with_integrator(xsim.loads(BOX, "mjcf"), "rk4")

@@ -26,10 +26,9 @@ def _asked(topology: Topology) -> list[int]:
             out |= {topology.sites[i].body for i in info.items} if info.sites else set(info.items)
     if has_contacts(topology):
         count = len(topology.geoms)
-        used = {g for info in topology.pairs for g in info.geoms.value.reshape(-1).tolist()}
-        out |= {topology.geoms[g].body for g in used if g < count}
-        out |= {body for g in used if g >= count for body in bodies_of(topology, g - count)}
-        out -= {-1}
+        for thing in {g for info in topology.pairs for g in info.geoms.value.reshape(-1).tolist()}:
+            own = (topology.geoms[thing].body,) if thing < count else bodies_of(topology, thing - count)
+            out |= set(own) - {-1}
     return sorted(out)
 
 
