@@ -140,6 +140,34 @@ def test_layers_that_may_touch(layers, elements):
     assert kinds(load(scene(BALL + block))).get(("sphere", "simplex"), 0) == elements
 
 
+def test_what_stands_does_not_touch_what_stands(x64):
+    """Rigid flexes and pinned ones on bodies without joints; the model still runs."""
+    ground, sheet = '<geom type="plane" size="1 1 1"/>', SHEET.format('selfcollide="none"', EDGES)
+    rigid = sheet.replace("<flexcomp", '<flexcomp rigid="true"')
+    hinge = '<body pos="0 0 1"><joint/><geom size=".1" contype="0" conaffinity="0"/></body>'
+    for still in (f'{ground}<body pos="0 0 .01">{rigid}</body>', f'<body pos="0 0 .03"><geom size=".04"/></body>{rigid}'):
+        model = load(scene(still + hinge))
+        assert not model.topology.pairs
+        assert np.isfinite(by_numpy(xsim.step)(model, xsim.init(model)).v).all()
+
+
+def test_margins_of_a_batch_without_geoms(x64):
+    two = SHEET.format('selfcollide="none"', EDGES) + SHEET.replace('"f"', '"g" pos=".02 .01 .015"').format('selfcollide="none"', EDGES)
+    model = load(scene(two))
+    margin = np.array([[0.0, 0.0], [0.001, 0.002]])
+    found = by_numpy(xsim.contacts)(model.replace({"surface.margin": margin}), xsim.init(model))
+    assert found.active.sum(-1).shape == (2,) and found.active.any(-1).all()
+
+
+def test_adhesion_leaves_flexes_out(x64):
+    """As MuJoCo."""
+    text = scene(BALL + SHEET.format('selfcollide="none"', EDGES), '<actuator><adhesion body="ball" ctrlrange="0 1" gain="10"/></actuator>')
+    model = load(text)
+    state = xsim.init(model)
+    on, off = (by_numpy(lambda m, s, c=c: xsim.forward(m, s, ctrl=np.array([c])).a)(model, state) for c in (1.0, 0.0))
+    np.testing.assert_array_equal(on, off)
+
+
 def test_flags_and_rows_switch_them_off():
     world = BALL + SHEET.format("", EDGES)
     assert load(scene(world, '<option><flag contact="disable"/></option>')).topology.parts == ()

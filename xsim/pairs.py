@@ -69,11 +69,18 @@ class _Part(NamedTuple):
 
 def _shells(spec: ModelSpec) -> list[_Shell]:
     """All geoms, those of the world first."""
-    around, out = [(-1, -1)], [_Shell(geom, -1, -1, -1) for geom in spec.world_geoms]
+    out, around = [_Shell(geom, -1, -1, -1) for geom in spec.world_geoms], _groups(spec)
     for i, body in enumerate(spec.bodies):
-        group, above = around[body.parent + 1]
-        around.append((i, group) if any(j.type != "fixed" for j in body.joints) else (group, above))
-        out += [_Shell(geom, i, *around[-1]) for geom in body.geoms]
+        out += [_Shell(geom, i, *around[i + 1]) for geom in body.geoms]
+    return out
+
+
+def _groups(spec: ModelSpec) -> list[tuple[int, int]]:
+    """Of the world and of each body, see `_Shell`, its group and the one above."""
+    out = [(-1, -1)]
+    for i, body in enumerate(spec.bodies):
+        group, above = out[body.parent + 1]
+        out.append((i, group) if any(j.type != "fixed" for j in body.joints) else (group, above))
     return out
 
 
@@ -152,6 +159,7 @@ class _Found:
         self.pairs: dict[tuple, list] = {}
         self.numbers: dict = {group: {leaf: [] for leaf in leaves} for group, leaves in _LEAVES.items()}
         self._solver, self._rules = spec.option.solver, spec.rules
+        self._flexes, self._moving = spec.flexes, [group >= 0 for group, _ in _groups(spec)]
         self._parts: dict[tuple, int] = {}
         self._surfaces: dict[int, int] = {}
 
@@ -171,6 +179,17 @@ class _Found:
         """The row of a pair that says all of its numbers. anyway: those that are not overridden."""
         full = _overridden(full, self._solver) if self._solver.get("override") else full
         return _pair_row(self.numbers, full | anyway)
+
+    def moves(self, k: int) -> bool:
+        """Whether anything moves a thing."""
+        thing = self.things[k]
+        bodies = [self._flexes[thing.flex].bodies[p] for p in thing.points] if isinstance(thing, _Part) else [thing.body]
+        return any(self._moving[body + 1] for body in bodies)
+
+    def meet_part(self, i: int, j: int) -> None:
+        """Two things, one a part of a flex, unless nothing moves either."""
+        if self.moves(i) or self.moves(j):
+            self.meet(*_ordered(self.things, i, j))
 
     def meet(self, i: int, j: int) -> None:
         """Two things whose surfaces mix."""
@@ -220,11 +239,11 @@ def _flex_pairs(spec: ModelSpec, found: _Found) -> None:
         for i, shell in enumerate(shells):
             if _touches(shell) and _masks(shell.surface(), surface):
                 for j in elements.against(found, shell):
-                    found.meet(*_ordered(found.things, i, j))
+                    found.meet_part(i, j)
         for _, other, others in flexes[k + 1 :]:
             if _masks(surface, other.numbers["contact"]):
                 for one, two in elements.apart(others):
-                    found.meet(*_ordered(found.things, elements.part(found, one), others.part(found, two)))
+                    found.meet_part(elements.part(found, one), others.part(found, two))
         if surface.contype & surface.conaffinity and len(set(flex.bodies)) > 1:
             _with_itself(spec, found, flex, elements)
 
@@ -239,6 +258,8 @@ def _with_itself(spec: ModelSpec, found: _Found, flex: FlexSpec, elements: _Elem
 
     def add(i: int, j: int, condim: int) -> None:
         nonlocal row
+        if not (found.moves(i) or found.moves(j)):
+            return
         if row is None:
             row = found.own_row(_mixed(surface, surface, spec.rules), margin=0.0, gap=0.0)
         found.add(*_ordered(found.things, i, j), condim, False, row, -1)

@@ -96,7 +96,7 @@ CLOSED = [
 def text(world: str, more: str) -> str:
     internal = "" if mujoco.__version__ >= "4" or 'internal="true"' in world else ' internal="false"'
     world = world.replace("<contact ", f"<contact{internal} ") if internal else world
-    if mujoco.__version__ >= "4":  # there elements have one contact also where the flag gives geoms several
+    if mujoco.__version__ >= "4":  # there elements of lines and solids have one contact also where the flag gives geoms several
         world, more = world.replace(' internal="true"', ""), more + '<option><flag multiccd="disable"/></option>'
     return f"<mujoco>{OPTION}{ASSETS}<worldbody>{world}</worldbody>{more}</mujoco>"
 

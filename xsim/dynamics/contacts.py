@@ -425,9 +425,11 @@ def find_contacts(system: System, frame: Frames) -> list[Found]:
     if layout.geoms:
         R, pos = _geoms(system, frame, meet)
         parts = [*meet.size, *pos, *(x for row in R for x in row)]
-        width = max(x.shape[-1] for x in (*parts, *(own.reach for own in meet.numbers)))
+        width = max(x.shape[-1] for x in parts)
         shapes.insert(0, jnp.stack([jnp.broadcast_to(x, (len(x), width)) for x in parts], 1))
     shapes = joined(shapes)
+    width = max(shapes.shape[-1], *(own.reach.shape[-1] for own in meet.numbers))
+    shapes = jnp.broadcast_to(shapes, (*shapes.shape[:-1], width))
     lanes = lanes_of(system, frame) or (1,)
     out = []
     for of, own in zip(layout.classes, meet.numbers, strict=True):
@@ -648,7 +650,8 @@ def adhesion(system: System, frame: Frames, body: int) -> list:
     total, count = 0.0, 0.0
     found = find_contacts(system, frame)
     for own, of_each in zip(found, contact_numbers(system, found), strict=True):
-        near = by_contact(own, (own.of.owners == body).any(1)[None], own.distance.dtype)[0] * (own.distance < of_each.reach)
+        counted = (own.of.owners == body).any(1) & (own.of.owners != NO_BODY).all(1)
+        near = by_contact(own, counted[None], own.distance.dtype)[0] * (own.distance < of_each.reach)
         rates = _jacobian(system, frame, own, lanes or (1,), 1).dense()[:, 0]
         total, count = total + halved(near[:, None] * rates), count + halved(near)
     row = -total / jnp.maximum(count, 1.0)
