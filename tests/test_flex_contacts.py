@@ -145,7 +145,7 @@ def test_what_stands_does_not_touch_what_stands(x64):
     ground, sheet = '<geom type="plane" size="1 1 1"/>', SHEET.format('selfcollide="none"', EDGES)
     rigid = sheet.replace("<flexcomp", '<flexcomp rigid="true"')
     hinge = '<body pos="0 0 1"><joint/><geom size=".1" contype="0" conaffinity="0"/></body>'
-    for still in (f'{ground}<body pos="0 0 .01">{rigid}</body>', f'<body pos="0 0 .03"><geom size=".04"/></body>{rigid}'):
+    for still in (f'{ground}<body name="table" pos="0 0 .01">{rigid}</body>', f'<body pos="0 0 .03"><geom size=".04"/></body>{rigid}'):
         model = load(scene(still + hinge))
         assert not model.topology.pairs
         assert np.isfinite(by_numpy(xsim.step)(model, xsim.init(model)).v).all()
