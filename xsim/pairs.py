@@ -180,15 +180,17 @@ class _Found:
         full = _overridden(full, self._solver) if self._solver.get("override") else full
         return _pair_row(self.numbers, full | anyway)
 
-    def moves(self, k: int) -> bool:
-        """Whether anything moves a thing."""
-        thing = self.things[k]
-        bodies = [self._flexes[thing.flex].bodies[p] for p in thing.points] if isinstance(thing, _Part) else [thing.body]
-        return any(self._moving[body + 1] for body in bodies)
+    def move(self, *things: int) -> bool:
+        """Whether any of these moves."""
+        for thing in (self.things[k] for k in things):
+            bodies = [self._flexes[thing.flex].bodies[p] for p in thing.points] if isinstance(thing, _Part) else [thing.body]
+            if any(self._moving[body + 1] for body in bodies):
+                return True
+        return False
 
     def meet_part(self, i: int, j: int) -> None:
         """Two things, one a part of a flex, unless nothing moves either."""
-        if self.moves(i) or self.moves(j):
+        if self.move(i, j):
             self.meet(*_ordered(self.things, i, j))
 
     def meet(self, i: int, j: int) -> None:
@@ -258,7 +260,7 @@ def _with_itself(spec: ModelSpec, found: _Found, flex: FlexSpec, elements: _Elem
 
     def add(i: int, j: int, condim: int) -> None:
         nonlocal row
-        if not (found.moves(i) or found.moves(j)):
+        if not found.move(i, j):
             return
         if row is None:
             row = found.own_row(_mixed(surface, surface, spec.rules), margin=0.0, gap=0.0)

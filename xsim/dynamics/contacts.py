@@ -25,7 +25,7 @@ from .collide.touching import collide, collide_convex, collide_flat, count_of, h
 from .cones import Cones
 from .dense import added, halved
 from .flexes import points
-from .kinematics import Frames, lanes_of
+from .kinematics import Frames, lanes_of, moved_by
 from .soft import TINY, impedance, reference
 from .surfaces import Numbers, column, joined, numbers, picked
 from .system import System
@@ -144,7 +144,7 @@ def plan(topology: Topology) -> Plan:
     used = sorted({int(g) for info in topology.pairs for g in info.geoms.value.reshape(-1)} & set(range(count)))
     links = np.array([_link(topology, topology.geoms[g].body) for g in used], int)
     order = [*used, *(count + part for part in flexed.plan(topology).order)]
-    chain = _chain(topology)
+    chain = moved_by(topology)[[*(body.link for body in topology.bodies), -1]]
     condims = sorted({info.condim for info in topology.pairs})
     return Plan(tuple(_class(topology, chain, condim) for condim in condims), tuple(used), {g: i for i, g in enumerate(order)}, links)
 
@@ -171,15 +171,6 @@ def _class(topology: Topology, chain: np.ndarray, condim: int) -> Class:
 
 def _link(topology: Topology, body: int) -> int:
     return topology.bodies[body].link if body >= 0 else -1
-
-
-def _chain(topology: Topology) -> np.ndarray:
-    """(bodies + 1, nv): 1 for the dofs that move each body; the last row is the world's."""
-    links = np.zeros((len(topology.links) + 1, topology.size("nv")), np.int8)
-    for i, link in enumerate(topology.links):
-        links[i] = links[link.parent]
-        links[i, link.v : link.v + link.nv] = 1
-    return links[[*(body.link for body in topology.bodies), -1]]
 
 
 def _carriers(topology: Topology, geoms: np.ndarray, chain: np.ndarray) -> Carriers:

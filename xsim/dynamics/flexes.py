@@ -23,7 +23,7 @@ import numpy as np
 from ..spatial import Force, apply, cross, dot, mul, normalize, rotate, safe_norm, scale, stage, vadd, vsub
 from ..structure import FlexInfo, Topology
 from .dense import added, halved
-from .kinematics import Frames, gather, lanes_of, velocities
+from .kinematics import Frames, gather, lanes_of, moved_by, velocities
 from .soft import INFINITE, TINY, Rows, impedance, reference
 from .surfaces import column
 from .system import System
@@ -142,10 +142,7 @@ def _solids(infos: tuple[FlexInfo, ...], edges: np.ndarray) -> tuple[Solids, ...
 
 
 def _signs(topology: Topology, of_point: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    chain = np.zeros((len(topology.links) + 1, topology.size("nv")), np.int8)  # the last row is the world's
-    for i, link in enumerate(topology.links):
-        chain[i] = chain[link.parent]
-        chain[i, link.v : link.v + link.nv] = 1
+    chain = moved_by(topology)
     return chain[of_point[ends[:, 1]]] - chain[of_point[ends[:, 0]]]
 
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ..joints import child_twist
 from ..spatial import (
@@ -31,6 +32,7 @@ from ..spatial import (
     vadd,
     vsub,
 )
+from ..structure import Topology
 from .system import NO_INERTIA, System, gravity_acceleration, split_q, split_v
 
 REST = Motion(ZERO3, ZERO3)
@@ -43,6 +45,15 @@ class Frames(NamedTuple):
     R: list
     origin: list
     subspace: list
+
+
+def moved_by(topology: Topology) -> np.ndarray:
+    """(links + 1, nv): 1 for the dofs that move each link; the last row is the world's."""
+    out = np.zeros((len(topology.links) + 1, topology.size("nv")), np.int8)
+    for i, link in enumerate(topology.links):
+        out[i] = out[link.parent]
+        out[i, link.v : link.v + link.nv] = 1
+    return out
 
 
 def lanes_of(system: System, frame: Frames) -> tuple[int, ...]:

@@ -22,8 +22,8 @@ from .hulls import Hull
 from .shapes import Shape
 
 __all__ = [
-    "axes", "Body", "box", "box_axes", "cores", "curved_part", "extents", "half_width", "neg3", "normals", "reach", "rounded",
-    "simplex_corners", "span", "stretched", "support", "turned", "unit",
+    "SIMPLEX_FACES", "axes", "Body", "box", "box_axes", "cores", "curved_part", "extents", "half_width", "neg3", "normals", "reach",
+    "rounded", "simplex_corners", "span", "stretched", "support", "turned", "unit",
 ]
 
 _ROUND = {"ellipsoid": 3, "cylinder": 2}  # how many axes of the unit shape are round
@@ -32,6 +32,7 @@ _WHOLE = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
 _HALF = {"sphere": ((0.0,) * 3,) * 3, "capsule": ((0.0,) * 3, (0.0,) * 3, (0.0, 1.0, 0.0)),
          "cylinder": ((1.0, 0.0, 0.0), (1.0, 0.0, 0.0), (0.0, 1.0, 0.0))}  # fmt: skip
 """Half extents of the core as combinations of a geom's size; those of the others are the size."""
+SIMPLEX_FACES = ((0, 1, 2), (0, 2, 3), (0, 3, 1), (1, 3, 2))
 _UNIT_SIMPLEX = tuple(tuple(float(i == k + 1) - 0.25 for k in range(3)) for i in range(4))
 _FACETS = 256  # of a mesh, that starts are chosen from
 
@@ -263,7 +264,7 @@ def axes(body: Body) -> list[Vector]:
     out = [tuple(r[k] for r in body.R) for k in used]
     if body.corners is not None:  # and of prisms the normal of the triangle on top, of simplices those of all sides, and three edges
         corners = [turned(body, c) for c in body.corners]
-        faces = [(0, 1, 2), (0, 2, 3), (0, 3, 1), (1, 3, 2)] if "simplex" in body.kinds else [(0, 1, 2)]
+        faces = SIMPLEX_FACES if "simplex" in body.kinds else SIMPLEX_FACES[:1]
         for p, q, r in ([corners[k] for k in face] for face in faces):
             out.append(unit(cross(unit(vsub(q, p)), unit(vsub(r, p)))))
         if "simplex" in body.kinds:

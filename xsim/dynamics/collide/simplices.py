@@ -12,10 +12,8 @@ import jax.numpy as jnp
 
 from ...spatial import Vector, add, cross, dot, mul, neg, normalize, scale, sub, vadd, vsub
 from .convex import weights_on_triangle
-from .cores import simplex_corners
+from .cores import SIMPLEX_FACES, simplex_corners
 from .shapes import Shape, Touch
-
-_FACES = ((0, 1, 2), (0, 2, 3), (0, 3, 1), (1, 3, 2))
 
 
 def packed(corners: tuple[Vector, ...]) -> tuple[Vector, tuple[Vector, ...]]:
@@ -36,7 +34,7 @@ def sphere_facet(a: Shape, b: Shape) -> list[Touch]:
 def weights_on_simplex(x: Vector, corners: tuple[Vector, ...]) -> tuple[Any, ...]:
     """Weights of four corners at the point of their simplex nearest to x; they sum to 1. Corners may coincide."""
     best, least = None, None
-    for face in _FACES:
+    for face in SIMPLEX_FACES:
         own, square = weights_on_triangle(x, tuple(corners[k] for k in face))
         weights = [jnp.zeros_like(square)] * 4
         for k, w in zip(face, own, strict=True):
