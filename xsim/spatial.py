@@ -341,3 +341,21 @@ def stage(fn):
         return tree.unflatten([next(rest) if x is None else x[0] for x in static])
 
     return wrapped
+
+
+def block_loop_hoisting(value, changing):
+    """``value``, unchanged. A loop that uses it in its body is compiled as separate kernels.
+
+    In jaxlib 0.12 (not 0.10) XLA's CPU backend compiles a loop of elementwise operations, whatever its size, as one LLVM function (its pass
+    ``small-while-loop-hoisting``). LLVM then takes minutes where the body has hundreds of kernels: it unrolls their loops in time that
+    grows with the square of the function. The pass skips a loop that contains a sort, so a sort of two integers gives the 0 that is added
+    here. Other backends, and models that are one region, see ``value`` itself.
+
+    value: an array, or a number of changing's type. changing: an array that differs between iterations, since XLA would move the sort of
+    a constant out of the loop. Only the sign of its first entry is used: it may be NaN, and no derivative passes through it.
+    """
+    if in_one_region() or jax.default_backend() != "cpu":
+        return value
+    sign = (changing.ravel()[0] > 0).astype(jnp.int32)
+    zero = jax.lax.sort(jnp.stack([sign, sign + 1]))[0] - sign
+    return value + zero.astype(value.dtype if isinstance(value, jax.Array) else changing.dtype)

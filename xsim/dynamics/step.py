@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from ..model import Camera, Data, Flags, Light, Model, State
-from ..spatial import cross, one_region, stage, vsub
+from ..spatial import block_loop_hoisting, cross, one_region, stage, vsub
 from . import kinematics as kin
 from .actuation import activation_rates, effort
 from .actuators import PRESCRIBED, drive, split_controls
@@ -510,7 +510,8 @@ def _steps(model: Model, state: State, inputs: Inputs, steps: int, record, check
         given, now = xs
         tau = [0.0] * model.nv if now.tau is None else now.tau
         ctrl = [0.0] * model.nu if now.ctrl is None else now.ctrl
-        m = _settled(advance(system, m, tau, ctrl, stagewise), m)
+        dt = block_loop_hoisting(system.dt, m.q[0]) if m.q else system.dt
+        m = _settled(advance(system._replace(dt=dt), m, tau, ctrl, stagewise), m)
         kept = None
         if record is not None:
             after = public(m)
