@@ -229,24 +229,27 @@ def _flatten(program, given: list[int], values: list, steps: list) -> list[int]:
             own.update(zip(e.outvars, _flatten(e.params[CALLS[e.primitive.name]], inputs, values, steps), strict=True))
             continue
         outputs = [own.setdefault(x, _slot(values)) for x in e.outvars]
-        steps.append((_rule(e.primitive, e.params), inputs, outputs if e.primitive.multiple_results else outputs[0]))
+        steps.append((_rule(e), inputs, outputs if e.primitive.multiple_results else outputs[0]))
     return [slot(x) for x in jaxpr.outvars]
 
 
-def _rule(primitive, params) -> Callable:
+def _rule(equation) -> Callable:
     """What is not in the tables is left to jax."""
+    primitive, params = equation.primitive, equation.params
     name = primitive.name
     if name in EACH:
         return EACH[name]
     if name in RULES:
         return partial(RULES[name], **params)
     if name in LOOPS:
-        return LOOPS[name](**params)
+        return LOOPS[name](equation)
     return lambda *x: jax.tree.map(np.asarray, primitive.bind(*x, **params))
 
 
-def _while(cond_jaxpr, body_jaxpr, cond_nconsts, body_nconsts, **_) -> Callable:
-    holds, body = _compile(cond_jaxpr), _compile(body_jaxpr)
+def _while(equation) -> Callable:
+    params = equation.params
+    cond_nconsts, body_nconsts = params["cond_nconsts"], params["body_nconsts"]
+    holds, body = _compile(params["cond_jaxpr"]), _compile(params["body_jaxpr"])
 
     def run(*args):
         first, second, moving = args[:cond_nconsts], args[cond_nconsts:][:body_nconsts], args[cond_nconsts + body_nconsts :]
@@ -260,8 +263,13 @@ def _while(cond_jaxpr, body_jaxpr, cond_nconsts, body_nconsts, **_) -> Callable:
     return run
 
 
-def _scan(jaxpr, num_consts, num_carry, length, reverse, **_) -> Callable:
+def _scan(equation) -> Callable:
+    """A scan's body takes constants, carry and rows, and gives carry and rows. What is a row is read off the shapes, which have one
+    dimension more outside: the parameters that say so differ between releases of jax."""
+    jaxpr, length, reverse = (equation.params[name] for name in ("jaxpr", "length", "reverse"))
     body = _compile(jaxpr)
+    num_carry = sum(x.aval.ndim == own.ndim for x, own in zip(equation.outvars, jaxpr.out_avals, strict=True))
+    num_consts = sum(x.aval.ndim == own.ndim for x, own in zip(equation.invars, jaxpr.in_avals, strict=True)) - num_carry
 
     def run(*args):
         fixed, moving, rows = args[:num_consts], args[num_consts:][:num_carry], args[num_consts + num_carry :]
@@ -275,12 +283,13 @@ def _scan(jaxpr, num_consts, num_carry, length, reverse, **_) -> Callable:
     return run
 
 
-def _cond(branches, **_) -> Callable:
-    runs = [_compile(b) for b in branches]
+def _cond(equation) -> Callable:
+    runs = [_compile(b) for b in equation.params["branches"]]
     return lambda which, *args: runs[int(np.clip(which, 0, len(runs) - 1))](*args)
 
 
-def _linear_solve(const_lengths, jaxprs) -> Callable:
+def _linear_solve(equation) -> Callable:
+    const_lengths, jaxprs = equation.params["const_lengths"], equation.params["jaxprs"]
     solve = _compile(jaxprs.solve)
     first = const_lengths.matvec + const_lengths.vecmat
     last = first + const_lengths.solve + const_lengths.transpose_solve
