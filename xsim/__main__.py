@@ -50,8 +50,9 @@ def find(name: str) -> Model:
     return load(models.path(name) if name in models.names() else name)
 
 
-def compiled(fn: Callable, *args, donate: tuple[int, ...] = ()) -> tuple[Any, float]:
-    """The program of ``fn`` for these arguments, and the seconds of tracing and compiling it."""
+def compiled(what: str, fn: Callable, *args, donate: tuple[int, ...] = ()) -> tuple[Any, float]:
+    """The program of ``fn`` for these arguments, and the seconds of tracing and compiling it. what: its name for the user."""
+    print(f"compiling the {what} (once; seconds to a minute) ...", flush=True)
     begin = time.perf_counter()
     program = jax.jit(fn, donate_argnums=donate).lower(*args).compile()
     return program, time.perf_counter() - begin
@@ -81,7 +82,7 @@ def run(model: Model, state: State, steps: int) -> tuple[State, jax.Array, Timin
         state, q = rollout(model, state, steps=length, record=lambda now, data: now.q)
         return state, q[:, :SHOWN]
 
-    program, compile_s = compiled(segment, model, state, donate=(1,))
+    program, compile_s = compiled("rollout", segment, model, state, donate=(1,))
     shown = []
     begin = time.perf_counter()
     with tqdm(total=segments * work, unit=" steps", unit_scale=True, desc="rollout") as bar:
@@ -132,7 +133,7 @@ def differentiate(model: Model, state: State, steps: int, seed: int) -> Differen
     """The gradient with respect to start state, forces and damping, timed and checked against a central difference."""
     taus = jnp.zeros((steps, *state.v.shape), state.v.dtype)
     inputs = (state.q, state.v, taus, model.get("dof.damping"))
-    program, compile_s = compiled(jax.value_and_grad(loss), inputs, model, state)
+    program, compile_s = compiled("gradient of the rollout", jax.value_and_grad(loss), inputs, model, state)
     jax.block_until_ready(program(inputs, model, state))
     begin = time.perf_counter()
     _, gradient = jax.block_until_ready(program(inputs, model, state))
@@ -168,6 +169,7 @@ def main(argv: list[str] | None = None) -> int:
     args = parser().parse_args(argv)
     begin = time.perf_counter()
     print(f"device: {_device()}")
+    print(f"loading {args.model} and randomizing {args.num} copies ...", flush=True)
     model = randomize(find(args.model), jax.random.key(args.seed), args.num, RANGES)
     print(f"model: {args.model}, {args.num} copies that differ in {', '.join(differing(model))} (nq {model.nq}, nv {model.nv})", flush=True)
 
@@ -185,6 +187,7 @@ def main(argv: list[str] | None = None) -> int:
     verdict = "ok" if good else "WRONG"
     print(f"check: slope along a random direction {result.slope:.5g}, finite difference {result.difference:.5g}: {verdict}", flush=True)
 
+    print("drawing ...", flush=True)
     args.output.mkdir(parents=True, exist_ok=True)
     for write, name in ((viewer.picture, "motion.png"), (viewer.save, "motion.html")):
         try:

@@ -106,7 +106,13 @@ _CALLEES = {
 }
 
 
+ONE_KERNEL = 'xla_cpu_small_call="true"'
+"""What marks a call that XLA's CPU backend compiles as one kernel with all that it calls."""
+
+
 def _callees(opcode: str, line: str) -> tuple[str, ...]:
+    if ONE_KERNEL in line:
+        return ()
     names: list[str] = []
     for pattern in _CALLEES.get(opcode, ()):
         for match in pattern.findall(line):
