@@ -1,6 +1,11 @@
+import ctypes
+import gc
+import mmap
+import platform
 from pathlib import Path
 
 import jax
+import jaxlib
 import pytest
 
 
@@ -11,13 +16,59 @@ def x64():
         yield
 
 
-MAPS = Path("/proc/self/maps")
+def pytest_report_header():
+    return f"jax {jax.__version__}, jaxlib {jaxlib.__version__}"
+
+
+# ---- memory ------------------------------------------------------------------------------------------------------------------
+
+PROC = Path("/proc/self")
+"""Where Linux tells of this process; other systems' tests run without a limit."""
+MOST_BYTES = 1.2e9
+MOST_MAPS = 15_000
+"""Each compiled program maps a few dozen pieces of memory, and Linux kills a process that holds 65,530 of them (vm.max_map_count)."""
+
+
+def _resident() -> int:
+    """Bytes of memory that this process occupies now."""
+    return int((PROC / "statm").read_bytes().split()[1]) * mmap.PAGESIZE
+
+
+def _trim() -> None:
+    """Give freed memory back to the system: glibc keeps what a compilation took, 2 GB of a large program."""
+    if platform.libc_ver()[0] == "glibc":
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 @pytest.fixture(autouse=True)
-def _programs():
-    """Forget the compiled programs when there are many: each maps a few dozen pieces of memory, and Linux kills a process that holds
-    65,530 of them (vm.max_map_count)."""
+def _memory():
+    """After a test: no more memory than the limit, of compiled programs none where there are many."""
     yield
-    if MAPS.exists() and len(MAPS.read_bytes().splitlines()) > 15_000:
+    if not PROC.exists():
+        return
+    if _resident() > MOST_BYTES:
+        _trim()
+    if _resident() > MOST_BYTES or len((PROC / "maps").read_bytes().splitlines()) > MOST_MAPS:
         jax.clear_caches()
+        gc.collect()
+        _trim()
+
+
+def pytest_sessionfinish(session):
+    if hasattr(session.config, "workeroutput") and PROC.exists():
+        status = dict(line.split(":", 1) for line in (PROC / "status").read_text().splitlines())
+        session.config.workeroutput["peak"] = int(status["VmHWM"].split()[0])
+
+
+PEAKS: list[int] = []
+"""Largest memory of the workers that have ended, kB."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+    PEAKS.extend(x for x in [getattr(node, "workeroutput", {}).get("peak")] if x)
+
+
+def pytest_terminal_summary(terminalreporter):
+    if PEAKS:
+        terminalreporter.write_line("memory of the workers at most: " + ", ".join(f"{peak / 1e6:.1f} GB" for peak in PEAKS))

@@ -44,9 +44,13 @@ def test_states(path, x64):
     states = [s for s in facts["states"] if "body_acceleration" in s]
     poses, velocities, wanted = (of_bodies(states, f"body_{k}", names) for k in ("pose", "velocity", "acceleration"))
     times = np.array([s["time"] for s in states], float)
-    state, residual = xsim.state_from_poses(
-        model, (poses[..., :3], poses[..., 3:]), (velocities[..., :3], velocities[..., 3:]), time=times
-    )
+
+    def fitted(poses, velocities, times):
+        split = ((x[..., :3], x[..., 3:]) for x in (poses, velocities))
+        return xsim.state_from_poses(model, *split, time=times)
+
+    given = poses, velocities, times
+    state, residual = traced(fitted, *given)(*given)
     data = traced(partial(xsim.forward, model), state)(state)
     # The engine keeps its own constraints to 1e-6 in velocity.
     assert residual.max(initial=0) < 1e-6
