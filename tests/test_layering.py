@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -43,6 +44,12 @@ def _imports(path: Path):
             yield from names
         elif isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "xsim":
             yield from [node.module.split(".")[1]] if "." in node.module else [a.name for a in node.names]
+
+
+def test_no_private_module_of_jax():
+    """What jax does not promise changes without notice: releases 0.10 and 0.12 differ in much of it."""
+    private = [p.relative_to(PACKAGE) for p in sorted(PACKAGE.rglob("*.py")) if re.search(r"\bjax(lib)?\.(_src|interpreters)\b", p.read_text())]
+    assert private == []
 
 
 def test_imports_go_one_way():

@@ -11,8 +11,13 @@ from comparing import QUICK
 import xsim
 
 EXAMPLES = {
-    "chrono": "shock_absorber", "mjcf": "reacher", "sdf": "two_links_orthogonal_1", "skel": "cart_arm", "urdf": "two_links", "x_xy": "chain",
-}  # fmt: skip
+    "chrono": "shock_absorber",
+    "mjcf": "reacher",
+    "sdf": "two_links_orthogonal_1",
+    "skel": "cart_arm",
+    "urdf": "two_links",
+    "x_xy": "chain",
+}
 
 
 def test_every_format_has_an_example():
