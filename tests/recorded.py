@@ -127,9 +127,9 @@ def standing(model: xsim.Model, given: list[tuple]) -> Iterator[None]:
             pair, distance, point, axes = (x[..., np.minimum(lanes, x.shape[-1] - 1)] for x in own)  # xsim fills up its lanes
             rows = [tuple(axes[:, k, j] for j in range(3)) for k in range(3)]
             point = tuple(point[:, j] for j in range(3))
-            crowded = jnp.zeros(distance.shape[1:], bool)
+            overflow = jnp.zeros(distance.shape[1:], bool)
             own_class = of._replace(blocks=((len(distance), tuple(range(model.nv))),), order=None)
-            out.append(contacts.Found(own_class, jnp.asarray(pair), distance, point, rows[0], tuple(rows[1:]), crowded, None))
+            out.append(contacts.Found(own_class, jnp.asarray(pair), distance, point, rows[0], tuple(rows[1:]), overflow, None))
         return out
 
     patches = [patch.object(module, "find_contacts", find) for module in USERS]

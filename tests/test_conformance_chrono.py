@@ -91,7 +91,7 @@ def independent(model, state) -> bool:
         return True
     q, time = state.q[0], state.time[0]
     zero = np.zeros(model.nv)
-    rows = traced(jax.jacfwd(lambda dv: xsim.gaps(model, xsim.integrate(model, q, dv), time)), zero)(zero)
+    rows = traced(jax.jacfwd(lambda dv: xsim.constraint_error(model, xsim.integrate(model, q, dv), time)), zero)(zero)
     sizes = np.linalg.svd(rows, compute_uv=False)
     return len(rows) <= model.nv and sizes[-1] > 1e-6 * sizes[0]
 

@@ -404,7 +404,7 @@ def _check_contacts(source: xsim.ModelSpec, model: xsim.Model, both: list[dict],
     for s, mine in zip(both, own, strict=True):
         if source.flexes and (s["ncon"] and "contacts" not in s or any(-1 in c["geom"] for c in s["contacts"])):
             if mine is not None:  # which parts of flexes touch is not recorded: tests/test_flex_contacts.py
-                assert (mine.distance < mine.reach).sum() == min(s["ncon"], sum(of.room for of in plan(model.topology).classes))
+                assert (mine.distance < mine.reach).sum() == min(s["ncon"], sum(of.capacity for of in plan(model.topology).classes))
             out.append(None)
             found = False
             continue

@@ -58,10 +58,10 @@ def test_where_there_is_no_room_the_deepest_count(x64):
     state = xsim.init(model, jnp.array([0.0, 0, 0.098, 0.999, 0.03, 0.02, 0]))
     every = by_numpy(xsim.contacts)(model, state)
     assert every.active.sum() > 1
-    tight = xsim.with_room(model, 1)
+    tight = xsim.with_contact_limit(model, 1)
     some, data = by_numpy(xsim.contacts)(tight, state), by_numpy(xsim.forward)(tight, state)
     assert some.distance.shape == (1,) and some.distance[0] == every.distance.min()
-    assert data.flags == xsim.Flags.CROWDED and data.residual < 1e-10
+    assert data.flags == xsim.Flags.CONTACT_OVERFLOW and data.residual < 1e-10
     force = jnp.einsum("nij,ni->j", some.frame, some.force[:, :3])
     np.testing.assert_allclose(data.external_force[0], force, atol=1e-9)
 
@@ -97,7 +97,7 @@ def test_of_many_pairs_those_that_are_near_are_held_against_each_other(x64):
     model = xsim.loads(f"<mujoco><worldbody>{CROWD}</worldbody></mujoco>", "mjcf")
     rng = np.random.default_rng(3)
     state = xsim.init(model, jnp.asarray(rng.uniform(-0.5, 0.5, model.nv)))
-    some, every = (by_numpy(xsim.contacts)(xsim.with_room(model, None, room), state) for room in (12, 100))
+    some, every = (by_numpy(xsim.contacts)(xsim.with_contact_limit(model, None, pairs), state) for pairs in (12, 100))
 
     def listed(c):
         order = np.lexsort((c.distance, *c.geoms.T[::-1], ~c.active))[: c.active.sum()]
@@ -106,7 +106,7 @@ def test_of_many_pairs_those_that_are_near_are_held_against_each_other(x64):
     assert every.active.sum() > 6
     for ours, wanted in zip(listed(some), listed(every), strict=True):
         np.testing.assert_allclose(ours, wanted, atol=1e-9)
-    assert by_numpy(xsim.forward)(xsim.with_room(model, None, 2), state).flags == xsim.Flags.CROWDED
+    assert by_numpy(xsim.forward)(xsim.with_contact_limit(model, None, 2), state).flags == xsim.Flags.CONTACT_OVERFLOW
 
 
 PAIR = """<mujoco><option cone="{}" impratio="2" gravity="0.3 0 -9.6"/>

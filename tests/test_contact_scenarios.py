@@ -91,7 +91,7 @@ LONG = [pytest.param(cone, 100, 1e-4, marks=pytest.mark.nightly) for cone in ("p
 def test_a_stack_of_boxes_stays(cone, steps, drift, x64):
     """It starts at its depth at rest and stays within a millimetre; in the second half (of 2 s) nothing drifts: friction only damps, and
     what it gives way to decays."""
-    model = xsim.with_room(xsim.loads(STACK.format(cone=cone, floor=FLOOR, planar=PLANAR), "mjcf"), 12)
+    model = xsim.with_contact_limit(xsim.loads(STACK.format(cone=cone, floor=FLOOR, planar=PLANAR), "mjcf"), 12)
     start = xsim.init(model, np.array([0, -6e-4, 0, 0, -2e-3, 0, 0, -3e-3, 0]))
     state, q = by_numpy(lambda s: xsim.rollout(model, s, steps=steps, record=lambda state, data: state.q))(start)
     assert not state.flags
@@ -130,7 +130,7 @@ def test_rolling_resistance_stops_a_ball(x64):
     that keeps it rolling; both share one ellipse, (M / mu_roll)^2 + (m a / mu)^2 = N^2. It stops after v^2 / (2 a), and stays; without
     (three dimensions) it rolls on. It starts at its depth at rest, where N = m g: 2/3 (1 - d) g (time constant)^2, as a body's mobility is
     the mean over three axes, of which two move. 2 %: one of half a step at v, one of slip, 5/7 (mu_roll / (mu r))^2 and more at the end."""
-    model = xsim.with_room(xsim.loads(BALLS, "mjcf"), 1)
+    model = xsim.with_contact_limit(xsim.loads(BALLS, "mjcf"), 1)
     speed, deceleration = 0.6, G / np.hypot(7 * 0.1 / (5 * MU_ROLL), 1.0)
     steps = int(1.2 * speed / deceleration / 0.005)
     q, v = np.tile([0, -2 / 3 * 0.1 * G * 0.02**2, 0], 2), np.tile([speed, 0, speed / 0.1], 2)
@@ -155,7 +155,7 @@ GRIPPER = f"""<mujoco><option timestep="0.005" cone="elliptic" impratio="10"/><w
 def test_a_gripper_lifts_what_it_can_hold(x64):
     """Two fingers that press with F hold m g while m g <= 2 mu F (1.3 m g where this lift accelerates most). With more friction the cube
     goes where the hand goes, but for what soft friction gives way to; with less the hand leaves without it."""
-    model = xsim.with_room(xsim.loads(GRIPPER, "mjcf"), 6)
+    model = xsim.with_contact_limit(xsim.loads(GRIPPER, "mjcf"), 6)
     friction = np.tile(np.asarray(model.surface.friction), (2, 1, 1))
     friction[:, :, 0] = np.array([[1.5], [0.9]]) * MASS * G / (2 * GRIP)
     t = 0.005 * np.arange(110)
@@ -179,7 +179,7 @@ BOX = f"""<mujoco><option timestep="0.004" cone="elliptic" impratio="10"/><defau
 def test_a_box_moves_where_the_push_exceeds_friction(x64):
     """With (F - mu m g) / m, and not below. It starts at its depth at rest (see the box below). What holds creeps, as MuJoCo's
     friction is a damper; what slides is lifted a little by its convex cone: 1 mm/s and 5 %."""
-    model = xsim.with_room(xsim.loads(BOX, "mjcf"), 4)
+    model = xsim.with_contact_limit(xsim.loads(BOX, "mjcf"), 4)
     ratio, steps = np.array([0.3, 0.9, 1.1, 2.0]), 75
     tau = np.zeros((4, model.nv))
     tau[:, 0] = ratio * 0.4 * 2 * G
@@ -199,7 +199,7 @@ FALL = f"""<mujoco><option timestep="0.002"/><worldbody>{FLOOR}<body pos="0 0 10
 def test_a_ball_in_free_fall_far_above_a_plane(x64):
     """Values and gradients are those of free fall: z = z0 + n dt v0 + n (n + 1) / 2 dt^2 g after n steps, whatever the contact's numbers;
     its surface, size and density have no part."""
-    model, n = xsim.with_room(xsim.loads(FALL, "mjcf"), 1), 2
+    model, n = xsim.with_contact_limit(xsim.loads(FALL, "mjcf"), 1), 2
     q, v = np.array([0.1, -0.2, 10, 1, 0, 0, 0]), np.array([0.3, 0, -2, 0.1, 0.2, 0.3])
     dt, g, fallen = 0.002, -G, n * (n + 1) / 2
 
@@ -275,7 +275,7 @@ DROP = f"""<mujoco><option timestep="0.016"/><default><geom condim="1" solref="0
 def test_a_box_dropped_flat_comes_to_rest_in_its_four_contacts(x64):
     """In each r = (1 - d) g (time constant * ratio)^2 / 4 deep, whatever the mass, and so are its derivatives, in both modes: with the
     frequency 1 / (0.04 * 0.8) and damping 0.8 what is left of the drop after 1 s is exp(-25)."""
-    model = xsim.with_room(xsim.loads(DROP, "mjcf"), 4)
+    model = xsim.with_contact_limit(xsim.loads(DROP, "mjcf"), 4)
     paths = ("geom.density", "geom.size", "surface.solref", "option.gravity")
     depth, point = 0.1 * G * (0.04 * 0.8) ** 2 / 4, {path: model.get(path) for path in paths}
 
@@ -305,7 +305,7 @@ def test_a_capsule_rests_on_two_that_are_parallel(kind, x64):
     support, x, z = GROOVES[kind]
     text = support.format(x=x) + support.format(x=-x)
     text += f'<body pos="0 0 {z - 1e-4}"><freejoint/><geom type="capsule" size="0.06 0.1" euler="90 0 0" mass="1.5"/></body>'
-    model = xsim.with_room(xsim.loads(f'<mujoco><option timestep="0.01"/><worldbody>{text}</worldbody></mujoco>', "mjcf"), 4)
+    model = xsim.with_contact_limit(xsim.loads(f'<mujoco><option timestep="0.01"/><worldbody>{text}</worldbody></mujoco>', "mjcf"), 4)
     state = by_numpy(lambda s: xsim.rollout(model, s, steps=50)[0])(xsim.init(model))
     assert not state.flags
     np.testing.assert_allclose(state.q, xsim.init(model).q, atol=2e-3)
@@ -358,7 +358,7 @@ def coincident(kinds) -> str:
 @pytest.mark.parametrize("kinds", [("box", "ellipsoid"), pytest.param(tuple(SHAPES), marks=pytest.mark.nightly)])
 def test_coincident_centres(kinds, x64):
     """Of like shapes, with their axes aligned: the normal is undefined, values and derivatives of a step are finite, in both modes."""
-    model = xsim.with_room(xsim.loads(f"<mujoco><worldbody>{coincident(kinds)}</worldbody></mujoco>", "mjcf"), 8)
+    model = xsim.with_contact_limit(xsim.loads(f"<mujoco><worldbody>{coincident(kinds)}</worldbody></mujoco>", "mjcf"), 8)
     state = xsim.init(model)
     touching = by_numpy(xsim.contacts)(model, state)
     assert set(touching.geoms[touching.active].ravel()) == set(range(2 * len(kinds)))

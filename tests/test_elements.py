@@ -140,7 +140,7 @@ def test_state_from_poses_finds_the_state(x64):
     assert residual < 1e-9
     moved = data.pos + 0.01 * (np.arange(3) == 1) * (np.arange(len(data.pos)) == 2)[:, None]
     near, residual = fit((moved, data.quat), (data.lin, data.ang), state.time)
-    assert 1e-3 < residual < 0.02 and np.abs(by_numpy(partial(xsim.gaps, model))(near.q, near.time)).max() < 1e-9
+    assert 1e-3 < residual < 0.02 and np.abs(by_numpy(partial(xsim.constraint_error, model))(near.q, near.time)).max() < 1e-9
 
 
 def test_an_external_speed_goes_on_from_where_it_is(x64):
@@ -222,7 +222,7 @@ def test_environments_of_a_mechanism_are_each_their_own(x64):
     leaves = {p: np.asarray(model.get(p)) * (1 + 0.01 * rng.normal(size=(3, *model.shape(p)))) for p in paths}
     run = by_numpy(lambda m: xsim.rollout(m, xsim.init(m), steps=50)[0])
     together = run(model.replace(leaves))
-    gap = xsim.gaps(model.replace(leaves), together.q, together.time)
+    gap = xsim.constraint_error(model.replace(leaves), together.q, together.time)
     assert np.abs(gap).max() < 1e-12 and not together.flags.any()
     for i in range(3):
         alone = run(model.replace({p: x[i] for p, x in leaves.items()}))
@@ -260,7 +260,7 @@ def test_a_motor_in_a_loop_finds_its_angle(spindle, x64):
     quat = xsim.kinematics(model, state.q)[1][:, model.body_names.index("crank")]
     found = 2 * jnp.arctan2(quat[:, 2], quat[:, 0])
     np.testing.assert_allclose(found, angles, atol=1e-9)
-    np.testing.assert_allclose(xsim.gaps(model.replace({"function.numbers": angles[:, None]}), state.q), 0, atol=1e-9)
+    np.testing.assert_allclose(xsim.constraint_error(model.replace({"function.numbers": angles[:, None]}), state.q), 0, atol=1e-9)
 
 
 @pytest.mark.parametrize("name, path", [("four_bar", "dof.damping"), ("shock_absorber", "force.stiffness")])
@@ -272,7 +272,7 @@ def test_derivatives_with_respect_to_one_thing_alone(name, path, x64):
 
     def after(leaf, tau):
         m = model.replace({path: leaf})
-        s = xsim.step(m, xsim.project(m, state), tau=tau)
+        s = xsim.step(m, xsim.project_constraints(m, state), tau=tau)
         return jnp.concatenate([s.q, s.v]) @ weights
 
     leaf, tau = model.get(path), jnp.zeros(model.nv)
@@ -314,13 +314,13 @@ def test_frozen_elements_act_alike(x64):
 
 
 def test_starts_know_controls_and_batches(x64):
-    """An external POSITION motor: `project` and `gaps` take its control; a batched model fits poses without one."""
+    """An external POSITION motor: `project_constraints` and `constraint_error` take its control; a batched model fits poses without one."""
     text = CRANK.format(pin="", spindle="REVOLUTE", angle=0.0).replace("{type: CONSTANT, value: 0.0}", "{type: CONTROLLER}")
     model = xsim.loads(text, "chrono")
     ctrl = jnp.array([0.4])
-    project = by_numpy(partial(xsim.project, model))
+    project = by_numpy(partial(xsim.project_constraints, model))
     state = project(xsim.init(model), ctrl)
-    np.testing.assert_allclose(by_numpy(partial(xsim.gaps, model))(state.q, state.time, ctrl), 0, atol=1e-9)
+    np.testing.assert_allclose(by_numpy(partial(xsim.constraint_error, model))(state.q, state.time, ctrl), 0, atol=1e-9)
     np.testing.assert_allclose(project(state, ctrl).q, state.q, atol=1e-9)
     several = model.replace({"body.mass": model.body.mass * jnp.array([[1.0], [2.0], [3.0]])})
     fitted = by_numpy(lambda poses, ctrl: xsim.state_from_poses(several, poses, ctrl=ctrl))

@@ -287,7 +287,7 @@ def test_degenerate_places_are_finite(dim, x64):
 def test_environments_with_numbers_of_their_own(x64):
     """A batch gives what its environments give alone, also where there is room for fewer contacts."""
     model = load(scene(THIN.format(4)))
-    for own in (model, xsim.with_room(model, 5, 6)):
+    for own in (model, xsim.with_contact_limit(model, 5, 6)):
         point = _points(own, 3)
         q, v = point.pop("q"), point.pop("v")
         program = by_numpy(lambda m, q, v: xsim.step(m, xsim.init(m, q, v)))
@@ -300,10 +300,10 @@ def test_environments_with_numbers_of_their_own(x64):
 
 def test_too_many_contacts_are_said(x64):
     model, state = _meeting("4.0")
-    few = xsim.with_room(model, 3)
-    crowded = by_numpy(lambda m, s: xsim.step(m, s).flags)
-    assert crowded(model, state) & xsim.Flags.CROWDED == 0
-    assert crowded(few, state) & xsim.Flags.CROWDED
+    few = xsim.with_contact_limit(model, 3)
+    overflow = by_numpy(lambda m, s: xsim.step(m, s).flags)
+    assert overflow(model, state) & xsim.Flags.CONTACT_OVERFLOW == 0
+    assert overflow(few, state) & xsim.Flags.CONTACT_OVERFLOW
 
 
 @pytest.mark.slow

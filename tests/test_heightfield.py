@@ -42,10 +42,10 @@ def shape(kind, p):
 def found(kind, p, view):
     """(distance, point, normal) (7, prisms, lanes), and whether some had no room."""
     a, b = shape("hfield", p[0]), shape(kind, p[1])
-    ground, crowded = fields.prisms(FIELD, a, kind, b, MARGIN, view)
+    ground, overflow = fields.prisms(FIELD, a, kind, b, MARGIN, view)
     spread = jax.tree.map(lambda x: jnp.broadcast_to(x, (view.count, *x.shape)), b._replace(data=None))._replace(data=b.data)
     t = convex([("prism", kind)], ground, spread, near=ground.data.near)
-    return jnp.stack([t.distance, *t.point, *t.normal]), crowded
+    return jnp.stack([t.distance, *t.point, *t.normal]), overflow
 
 
 def poses(kind, rng):
@@ -88,8 +88,8 @@ def test_contacts_of_all_prisms(kind):
     view = view._replace(count=min(24, 2 * view.columns * view.rows))
     run = jax.jit(lambda p, dp: jax.jvp(functools.partial(found, kind, view=view), (p,), (dp,)), compiler_options=QUICK)
     dp = jax.tree.map(lambda x: rng.normal(size=x.shape), p)
-    (value, crowded), (slope, _) = run(p, dp)
-    assert not np.asarray(crowded).any()
+    (value, overflow), (slope, _) = run(p, dp)
+    assert not np.asarray(overflow).any()
     value, slope = np.asarray(value), np.asarray(slope)
     ahead, behind = (np.asarray(run(jax.tree.map(lambda x, d, s=s: x + s * 1e-6 * d, p, dp), dp)[0][0]) for s in (1, -1))
     compared = 0

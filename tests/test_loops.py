@@ -51,21 +51,21 @@ def four_bar():
 def turning(model, speed=5.0):
     """The drawn pose, the crank turning."""
     start = xsim.init(model)
-    return by_numpy(functools.partial(xsim.project, model))(start.replace(v=start.v + speed * jnp.array([1.0, 0.0, 0.0])))
+    return by_numpy(functools.partial(xsim.project_constraints, model))(start.replace(v=start.v + speed * jnp.array([1.0, 0.0, 0.0])))
 
 
 def test_project_moves_what_is_inconsistent_and_nothing_else(four_bar, x64):
     drawn = xsim.init(four_bar)
-    assert np.abs(xsim.gaps(four_bar, drawn.q)).max() < 1e-14
-    project = by_numpy(functools.partial(xsim.project, four_bar))
+    assert np.abs(xsim.constraint_error(four_bar, drawn.q)).max() < 1e-14
+    project = by_numpy(functools.partial(xsim.project_constraints, four_bar))
     same = project(drawn)
     np.testing.assert_allclose(same.q, drawn.q, atol=1e-14)
     rng = np.random.default_rng(0)
     away = xsim.init(four_bar, 0.3 * rng.normal(size=(20, 3)), rng.normal(size=(20, 3)))
     near = project(away)
-    assert np.abs(xsim.gaps(four_bar, away.q)).max() > 0.1 and np.abs(xsim.gaps(four_bar, near.q)).max() < 1e-12
+    assert np.abs(xsim.constraint_error(four_bar, away.q)).max() > 0.1 and np.abs(xsim.constraint_error(four_bar, near.q)).max() < 1e-12
     # The velocity keeps the gaps closed, and is the nearest such one: what was taken is orthogonal, in the mass metric, to what is left.
-    rates = by_numpy(lambda q, v: jax.jvp(functools.partial(xsim.gaps, four_bar), (q,), (v,))[1])(near.q, near.v)
+    rates = by_numpy(lambda q, v: jax.jvp(functools.partial(xsim.constraint_error, four_bar), (q,), (v,))[1])(near.q, near.v)
     np.testing.assert_allclose(rates, 0, atol=1e-12)
     taken = np.einsum("bij,bj->bi", by_numpy(xsim.mass_matrix)(four_bar, near.q), away.v - near.v)
     np.testing.assert_allclose(np.sum(taken * near.v, -1), 0, atol=1e-12)
@@ -76,7 +76,7 @@ def test_acceleration_keeps_the_gaps_closed_to_second_order(four_bar, x64):
     a = xsim.forward_dynamics(four_bar, state.q, state.v, jnp.array([0.3, 0.0, 0.0]))
 
     def gap(t):
-        return xsim.gaps(four_bar, state.q + t * state.v + 0.5 * t**2 * a)
+        return xsim.constraint_error(four_bar, state.q + t * state.v + 0.5 * t**2 * a)
 
     second = jax.jvp(lambda t: jax.jvp(gap, (t,), (1.0,))[1], (0.0,), (1.0,))[1]
     assert np.abs(second).max() < 1e-11 and np.abs(a).max() > 1
@@ -84,8 +84,8 @@ def test_acceleration_keeps_the_gaps_closed_to_second_order(four_bar, x64):
 
 def test_reduced_equation_of_one_freedom(four_bar, x64):
     """With the velocities u per unit speed of the crank, (u M u) a = u (tau - bias) at rest."""
-    q = xsim.project(four_bar, xsim.init(four_bar, jnp.array([0.4, 0.0, 0.0]))).q
-    u = xsim.project(four_bar, xsim.init(four_bar, q, jnp.array([1.0, 0.0, 0.0]))).v
+    q = xsim.project_constraints(four_bar, xsim.init(four_bar, jnp.array([0.4, 0.0, 0.0]))).q
+    u = xsim.project_constraints(four_bar, xsim.init(four_bar, q, jnp.array([1.0, 0.0, 0.0]))).v
     u = u / u[0]
     tau = jnp.array([2.0, 0.5, -1.0])
     a = xsim.forward_dynamics(four_bar, q, jnp.zeros(3), tau)
@@ -99,7 +99,7 @@ def test_energy_is_kept(x64):
     energy = sum(xsim.energy(model, *kept))
     np.testing.assert_allclose(energy, sum(xsim.energy(model, state.q, state.v)), rtol=1e-8)
     assert np.ptp(kept[0][:, 0]) > 2 * np.pi
-    assert np.abs(by_numpy(functools.partial(xsim.gaps, model))(kept[0])).max() < 1e-12
+    assert np.abs(by_numpy(functools.partial(xsim.constraint_error, model))(kept[0])).max() < 1e-12
 
 
 @pytest.mark.nightly
@@ -111,7 +111,7 @@ def test_nothing_drifts_in_100000_steps(dtype, bound):
         ctrls = jnp.broadcast_to(jnp.array([0.15, 0.0, 0.0]), (100_000, 3))
 
         def worst(s):
-            return xsim.rollout(model, s, ctrls, record=lambda s, _: (jnp.abs(xsim.gaps(model, s.q)).max(), s.q[0]))[1]
+            return xsim.rollout(model, s, ctrls, record=lambda s, _: (jnp.abs(xsim.constraint_error(model, s.q)).max(), s.q[0]))[1]
 
         gap, angle = jax.jit(worst)(turning(model))
         assert gap.max() < bound and angle[-1] > 50
@@ -136,7 +136,7 @@ def test_change_point_is_finite(x64):
         return (xsim.step(m, state.replace(q=q, v=v)).q ** 2).sum()
 
     final = by_numpy(lambda s: xsim.rollout(model, s, steps=50)[0])(state)
-    assert np.isfinite(final.q).all() and np.abs(xsim.gaps(model, final.q)).max() < 1e-6
+    assert np.isfinite(final.q).all() and np.abs(xsim.constraint_error(model, final.q)).max() < 1e-6
     gradient = by_numpy(jax.grad(loss, (0, 1, 2)))(state.q, state.v, model)
     assert all(np.isfinite(g).all() for g in jax.tree.leaves(gradient))
 
@@ -148,7 +148,7 @@ def test_gradients_of_a_loop(x64):
     rng = np.random.default_rng(3)
     point = point_of(model, rng)
     away = xsim.integrate(model, xsim.init(model).q, 0.2 * rng.normal(size=(7, model.nv)))
-    point["q"] = np.array(xsim.project(model, xsim.init(model, away)).q)
+    point["q"] = np.array(xsim.project_constraints(model, xsim.init(model, away)).q)
     point["q"][4:] += 1e-3 * rng.normal(size=point["q"][4:].shape)
     reverse = check_gradients(model, 1, REACH, 1e-6, point)
     assert all(np.abs(reverse[f"constraint.{leaf}"]).max() > 1e-6 for leaf in ("pos1", "pos2"))
@@ -193,7 +193,7 @@ def test_a_free_body_held_by_a_joint_moves_as_one_on_that_joint(kind, x64):
     with jax.disable_jit():  # once each: compiling would take longer
         data = xsim.forward(tree, start)
         state = xsim.init(held, v=np.concatenate([data.lin[0], data.ang[0]]))
-        np.testing.assert_allclose(xsim.project(held, state, iterations=1).v, state.v, atol=1e-12)
+        np.testing.assert_allclose(xsim.project_constraints(held, state, iterations=1).v, state.v, atol=1e-12)
         found = xsim.forward(held, state)
     np.testing.assert_allclose(found.lin_acc, data.lin_acc, atol=1e-9)
     np.testing.assert_allclose(found.ang_acc, data.ang_acc, atol=1e-9)
@@ -259,12 +259,12 @@ def test_a_slender_hinge_holds_in_float32():
     body = BodySpec("ball", -1, JointSpec("free"), inertial=ball)
     model = xsim.build(ModelSpec(bodies=(body,), constraints=(tie,), option=OptionSpec(dt=1e-3)))
     start = xsim.init(model, v=np.array([1.0, 0.3, 0, 0, 0, 0.5]))
-    final = by_numpy(lambda s: xsim.rollout(model, xsim.project(model, s), steps=300)[0])(start)
-    assert np.abs(by_numpy(functools.partial(xsim.gaps, model))(final.q)).max() < 1e-5
+    final = by_numpy(lambda s: xsim.rollout(model, xsim.project_constraints(model, s), steps=300)[0])(start)
+    assert np.abs(by_numpy(functools.partial(xsim.constraint_error, model))(final.q)).max() < 1e-5
 
 
 def test_project_takes_one_state_for_many_models(four_bar, x64):
     lengths = four_bar.constraint.pos2 + 0.01 * jnp.arange(3.0)[:, None, None] * jnp.array([0.0, 0.0, 1.0])
     models_ = four_bar.replace({"constraint.pos2": lengths})
-    state = by_numpy(xsim.project)(models_, xsim.init(four_bar))
-    assert state.q.shape == (3, 3) and np.abs(xsim.gaps(models_, state.q)).max() < 1e-12
+    state = by_numpy(xsim.project_constraints)(models_, xsim.init(four_bar))
+    assert state.q.shape == (3, 3) and np.abs(xsim.constraint_error(models_, state.q)).max() < 1e-12

@@ -158,7 +158,7 @@ def test_all_kinds_at_once(pairs, x64):
         f'<body pos="{x} 0.1 {0.249 + half}"><freejoint/><geom name="{i}" {shape}/></body>' for i, (shape, x, half, _) in enumerate(things)
     )
     text = f'<mujoco><asset><mesh name="m" vertex="{corners}"/></asset><worldbody>{scenery}{bodies}</worldbody></mujoco>'
-    model = xsim.with_room(xsim.loads(text, "mjcf", rules="4.0"), None, pairs)
+    model = xsim.with_contact_limit(xsim.loads(text, "mjcf", rules="4.0"), None, pairs)
     found = by_numpy(xsim.contacts)(model, xsim.init(model))
     active = np.asarray(found.active)
     np.testing.assert_allclose(found.distance[active], -1e-3, atol=1e-9)

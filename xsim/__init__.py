@@ -1,13 +1,11 @@
 """xsim: batched, differentiable rigid-body simulation in JAX. Importing it changes no setting of jax, numpy or logging."""
 
-import jax
-
 from . import models, sysid
-from .build import with_integrator, with_room, with_rows
+from .build import with_contact_limit, with_integrator, with_rows
 from .dynamics.batches import use_cores
 from .dynamics.contact_data import ContactData, contacts
 from .dynamics.reactions import Reactions, reactions
-from .dynamics.start import gaps, init, project, state_from_poses
+from .dynamics.start import constraint_error, init, project_constraints, state_from_poses
 from .dynamics.step import (
     bias,
     body_inertia,
@@ -41,14 +39,11 @@ from .spec import ModelSpec
 
 __version__ = "0.1.0"
 
-jit = jax.jit
-"""What to compile with: the dynamics bound their own compile time (docs/core.md), so jax's own jit with its own defaults."""
-
 __all__ = [
     "ContactData", "Data", "ElementaryJoint", "Flags", "GeneralJoint", "JointType", "Model", "ModelSpec", "Parameter", "ParseError",
-    "Reactions", "State", "UnsupportedWarning", "bias", "body_inertia", "build", "camera_poses", "contacts", "difference", "energy",
-    "forward", "forward_dynamics", "gaps", "geom_poses", "init", "integrate", "inverse_dynamics", "jacobian", "jit", "kinematics",
-    "light_poses", "load", "loads", "make_env", "mass_matrix", "models", "parse", "parse_text", "passive", "project", "randomize",
-    "reactions", "register_joint", "rollout", "sensors", "site_poses", "smooth_acceleration", "state_from_poses", "step", "sysid",
-    "use_cores", "with_integrator", "with_room", "with_rows",
+    "Reactions", "State", "UnsupportedWarning", "bias", "body_inertia", "build", "camera_poses", "constraint_error", "contacts",
+    "difference", "energy", "forward", "forward_dynamics", "geom_poses", "init", "integrate", "inverse_dynamics", "jacobian",
+    "kinematics", "light_poses", "load", "loads", "make_env", "mass_matrix", "models", "parse", "parse_text", "passive",
+    "project_constraints", "randomize", "reactions", "register_joint", "rollout", "sensors", "site_poses", "smooth_acceleration",
+    "state_from_poses", "step", "sysid", "use_cores", "with_contact_limit", "with_integrator", "with_rows",
 ]  # fmt: skip

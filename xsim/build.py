@@ -140,8 +140,8 @@ def assemble(spec: ModelSpec, *, seed: int = 0) -> Model:
         cone=pairs.cone,
         noslip=bool(option.solver.get("noslip_iterations")),
         multiccd=bool(option.solver.get("multiccd")),
-        room=None,
-        near=None,
+        max_contacts=None,
+        max_pairs=None,
         flexes=tuple(flexes.infos),
         disabled=tuple(option.disabled),
         rules=spec.rules,
@@ -283,17 +283,17 @@ def with_rows(model: Model, rows: Iterable[str]) -> Model:
     return dataclasses.replace(model, topology=dataclasses.replace(model.topology, rows=tuple(r for r in ROWS if r in rows)))
 
 
-def with_room(model: Model, contacts: int | None, pairs: int | None = None) -> Model:
-    """The same model with room for so many contacts of each dimension (condim) in every environment, None: for those it usually has
-    (32, or two for each velocity). pairs: how many pairs of geoms of one kind are held against each other where there are more of them,
-    the nearest by a lower bound of their distance; None: as many again.
+def with_contact_limit(model: Model, contacts: int | None, pairs: int | None = None) -> Model:
+    """The same model with the sizes of its contact buffers set.
 
-    Fewer is faster. Where more contacts are there the deepest count, and the flag CROWDED is set; it is also set where more pairs may be
-    near."""
+    contacts: the maximum number of contacts of each condim in an environment; None: 32, or two per velocity where that is more, and never
+    more than there can be. pairs: the maximum number of geom pairs of one kind that reach the narrow phase, the nearest by a lower bound
+    of their distance; None: the same default. Smaller buffers are faster. Where more contacts are active the deepest count, and
+    `Flags.CONTACT_OVERFLOW` is set; it is also set where more pairs may be near. Raises ValueError for a number below 1."""
     for name, count in (("contacts", contacts), ("pairs", pairs)):
         if count is not None and count < 1:
-            raise ValueError(f"room for {name} must be at least 1, found {count}")
-    return dataclasses.replace(model, topology=dataclasses.replace(model.topology, room=contacts, near=pairs))
+            raise ValueError(f"the maximum number of {name} must be at least 1, found {count}")
+    return dataclasses.replace(model, topology=dataclasses.replace(model.topology, max_contacts=contacts, max_pairs=pairs))
 
 
 def _drawn(geoms: tuple[GeomSpec, ...]) -> list[GeomSpec]:

@@ -447,7 +447,7 @@ class Flags:
     DIVERGED = 1  # a number of the state is not finite
     SINGULAR = 2  # the mass matrix had no inverse; the motion it cannot determine was given unit inertia
     UNSOLVED = 4  # friction, limits or soft constraints were not solved within the bound on iterations
-    CROWDED = 8  # more contacts than there is room for: the shallowest were left out (see `xsim.with_room`)
+    CONTACT_OVERFLOW = 8  # more contacts than the buffer holds: the shallowest were left out (see `xsim.with_contact_limit`)
 
 
 @_group

@@ -356,10 +356,9 @@ class Topology:
     schedule. targets: (function, mode) of what is prescribed, mode "position" or "speed". disabled: parts that are switched off
     (`xsim.spec.OptionSpec`). rules: the release of MuJoCo whose rules hold. meshes, hfields: where something meets their surfaces, else
     none. pairs: geoms that may touch, and parts of flexes. cone: ``"pyramidal"`` or ``"elliptic"``. noslip: whether friction is found again
-    without slip. multiccd: whether flat faces that lie on each other make several contacts. room: how many contacts of one dimension an
-    environment has room for, near: how many pairs of one kind may be near, None: as `xsim.dynamics.contacts` says. flexes: deformables of
-    which something acts, parts: what of them touches.
-    """
+    without slip. multiccd: whether flat faces that lie on each other make several contacts. max_contacts: how many contacts of one condim
+    an environment holds, max_pairs: how many pairs of one kind reach the narrow phase, None: as `xsim.dynamics.contacts` says. flexes:
+    deformables of which something acts, parts: what of them touches. """
 
     name: str
     bodies: tuple[BodyInfo, ...]
@@ -397,8 +396,8 @@ class Topology:
     cone: str = "pyramidal"
     noslip: bool = False
     multiccd: bool = False
-    room: int | None = None
-    near: int | None = None
+    max_contacts: int | None = None
+    max_pairs: int | None = None
     flexes: tuple[FlexInfo, ...] = ()
 
     @property

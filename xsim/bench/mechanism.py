@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..dynamics.holonomic import has_rows
-from ..dynamics.start import init, project
+from ..dynamics.start import init, project_constraints
 from ..dynamics.step import body_inertia, integrate
 from ..model import Model
 
@@ -62,7 +62,7 @@ def start(model: Model, batch: int, seed: int = 0):
     closed = has_rows(model.topology)
     q = integrate(model, loaded, (0.02 if closed else 0.2) * jax.random.normal(key_q, (batch, model.nv), dtype))
     if closed:
-        q = project(model, init(model, q)).q
+        q = project_constraints(model, init(model, q)).q
     return q
 
 

@@ -28,12 +28,12 @@ def has_soft(topology: Topology) -> bool:
 
 class Constraints(NamedTuple):
     """What is kept softly at a state, as a convex function of the acceleration a: P(J a + offset). Positions along the rows and cones,
-    x = J a + offset, and forces are tuples: of the rows (n, *lanes) first, then of each `Cones` (n, d, *lanes). crowded: 1.0 where contacts
-    had no room."""
+    x = J a + offset, and forces are tuples: of the rows (n, *lanes) first, then of each `Cones` (n, d, *lanes). overflow: 1.0 where
+    more contacts were active than the buffer holds."""
 
     rows: Rows | None
     cones: tuple[Cones | Held, ...]
-    crowded: object = 0.0
+    overflow: object = 0.0
 
     @property
     def parts(self) -> tuple:
@@ -87,7 +87,7 @@ class Constraints(NamedTuple):
     def fitted(self, lanes: tuple[int, ...]) -> Constraints:
         """For accelerations (nv, *lanes): arrays of all lanes, or without that axis."""
         rows = None if self.rows is None else self.rows.fitted(lanes)
-        return Constraints(rows, tuple(c.fitted(lanes) for c in self.cones), self.crowded)
+        return Constraints(rows, tuple(c.fitted(lanes) for c in self.cones), self.overflow)
 
 
 def _rows(system: System, frame: Frames, q, v) -> Rows:
@@ -112,7 +112,7 @@ def constraints(system: System, q, v, found: list[Found] | None = None) -> Const
     if not has_contacts(top):
         return Constraints(rows, ())
     found = find_contacts(system, frame) if found is None else found
-    cones, crowded = contact_cones(system, frame, v, found), 0.0
+    cones, overflow = contact_cones(system, frame, v, found), 0.0
     for one in found:
-        crowded = jnp.maximum(crowded, one.crowded.astype(one.distance.dtype))
-    return Constraints(rows, cones, crowded if lanes_of(system, frame) else crowded[0])
+        overflow = jnp.maximum(overflow, one.overflow.astype(one.distance.dtype))
+    return Constraints(rows, cones, overflow if lanes_of(system, frame) else overflow[0])

@@ -1,9 +1,8 @@
 """Contacts: where geoms and parts of flexes touch, and the rows of the acceleration along the frame of each.
 
 All pairs of one kind are held against each other at once: arrays are (things, lanes), also where a state has no batch (one lane). A contact
-is there where its distance is less than the margin; where more are there than an environment has room for, the deepest count. Where pairs
-are many, a lower bound of their distance says which are near, and only those are held against each other.
-"""
+is active where its distance is less than the margin; where more are active than an environment's buffer holds, the deepest count. Where
+pairs are many, a lower bound of their distance says which are near, and only those are held against each other. """
 
 from __future__ import annotations
 
@@ -82,8 +81,8 @@ class Carriers(NamedTuple):
 class Class(NamedTuple):
     """The contacts of one dimension. infos: their pairs by kind, which number the pairs; groups: the same as they are found. geoms
     (pairs, 2), owners (pairs, 2): the bodies that carry them. sign (pairs, nv): 1 for a dof that moves the second geom only, -1 the first
-    only; None where there are parts of flexes, of which carriers says more. room: for how many. blocks: of their Jacobian; order: of the
-    possible contacts, for these blocks, None where contacts are chosen."""
+    only; None where there are parts of flexes, of which carriers says more. capacity: size of its buffer. blocks: of their Jacobian; order:
+    of the possible contacts, for these blocks, None where contacts are chosen."""
 
     condim: int
     infos: tuple[PairsInfo, ...]
@@ -92,7 +91,7 @@ class Class(NamedTuple):
     owners: np.ndarray
     sign: np.ndarray | None
     carriers: Carriers | None
-    room: int
+    capacity: int
     blocks: Blocks
     order: np.ndarray | None
 
@@ -119,10 +118,10 @@ class Meeting(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Contacts of a class, as many as there is room for. pair: of each the number of its pair, a list or (contacts, lanes). distance,
-    point, normal: see `Touch`; tangents: two directions, so that normal and tangents are the contact's frame. crowded: whether some had
-    no room (lanes). shares: of the first and the second side the weights of four bodies (contacts, lanes), None where there are no parts
-    of flexes."""
+    """Contacts of a class, as many as its buffer holds. pair: of each the number of its pair, a list or (contacts, lanes). distance,
+    point, normal: see `Touch`; tangents: two directions, so that normal and tangents are the contact's frame. overflow: whether some had
+    no place in the buffer (lanes). shares: of the first and the second side the weights of four bodies (contacts, lanes), None where there
+    are no parts of flexes."""
 
     of: Class
     pair: Any
@@ -130,7 +129,7 @@ class Found(NamedTuple):
     point: tuple
     normal: tuple
     tangents: tuple
-    crowded: Any
+    overflow: Any
     shares: tuple | None
 
 
@@ -155,7 +154,7 @@ def _class(topology: Topology, chain: np.ndarray, condim: int) -> Class:
     geoms = np.concatenate([info.geoms.value for info in infos])
     owners = np.array([[topology.geoms[g].body if g < count else NO_BODY for g in both] for both in geoms.tolist()], int)
     candidates = sum(group.count() for group in groups)
-    room = _most(topology, topology.room, candidates)
+    capacity = _capacity(topology, topology.max_contacts, candidates)
     sign, carriers, order = None, None, None
     if (owners == NO_BODY).any():
         carriers = _carriers(topology, geoms, chain)
@@ -163,10 +162,10 @@ def _class(topology: Topology, chain: np.ndarray, condim: int) -> Class:
     else:
         sign = chain[owners[:, 1]] - chain[owners[:, 0]]
         moved = sign != 0
-    blocks = ((room, tuple(np.flatnonzero(moved.any(0)).tolist())),)
-    if sign is not None and room == candidates and all(group.closely is None for group in groups):
+    blocks = ((capacity, tuple(np.flatnonzero(moved.any(0)).tolist())),)
+    if sign is not None and capacity == candidates and all(group.closely is None for group in groups):
         order, blocks = partition(moved[np.concatenate([group.candidates() for group in groups])], condim)
-    return Class(condim, infos, groups, geoms, owners, sign, carriers, room, blocks, order)
+    return Class(condim, infos, groups, geoms, owners, sign, carriers, capacity, blocks, order)
 
 
 def _link(topology: Topology, body: int) -> int:
@@ -204,7 +203,7 @@ def _groups(topology: Topology, infos: tuple[PairsInfo, ...]) -> tuple[Group, ..
         windows = tuple(_window(topology, info) for info in infos) if kinds[0][0] == "prism" else ()
         closely = None
         if not set(kinds[0]).issubset(_EASY) and kinds[0][0] not in (*FLAT, "prism"):
-            closely = _most(topology, topology.near, sum(counts))
+            closely = _capacity(topology, topology.max_pairs, sum(counts))
             closely = None if closely == sum(counts) else closely
         out.append(Group(infos, *each, np.concatenate(pairs), key[0] != "closed", key[-1], closely, windows))
     return tuple(out)
@@ -222,8 +221,8 @@ def _window(topology: Topology, info: PairsInfo) -> fields.Window:
     return fields.Window(*(max(x) for x in zip(*each, strict=True)))
 
 
-def _most(topology: Topology, said: int | None, count: int) -> int:
-    """How many of so many there is room for: for all where those are few, else a few for each velocity."""
+def _capacity(topology: Topology, said: int | None, count: int) -> int:
+    """Size of a buffer for so many candidates: all of them where they are few, else a few for each velocity."""
     return min(count, max(32, 2 * topology.size("nv")) if said is None else said)
 
 
@@ -288,21 +287,21 @@ def _geoms(system: System, frame: Frames, meet: Meeting) -> tuple:
 
 def _touches(system: System, of: Class, reach, shapes) -> tuple[Touch, Any, Any]:
     """The possible contacts of a class, (contacts, lanes or 1), the numbers of their pairs, a list or (contacts, lanes or 1), and whether
-    there was no room for some (lanes or 1). reach (pairs, lanes or 1): the distance at which they are found. shapes
+    some had no place in the buffer (lanes or 1). reach (pairs, lanes or 1): the distance at which they are found. shapes
     (geoms, 15, lanes or 1): see `_shape`."""
-    touches, pairs, crowded = [], [], jnp.zeros(shapes.shape[-1], bool)
+    touches, pairs, overflow = [], [], jnp.zeros(shapes.shape[-1], bool)
     for group in of.groups:
         touch, pair, short = (_over_fields if group.windows else _held)(system, group, reach, shapes)
         touches.append(touch)
         pairs.append(pair)
-        crowded = crowded | short
+        overflow = overflow | short
     if all(isinstance(pair, np.ndarray) for pair in pairs):
-        return joined(touches), np.concatenate(pairs), crowded
-    return joined(touches), joined([p if isinstance(p, jax.Array) else jnp.asarray(p)[:, None] for p in pairs]), crowded
+        return joined(touches), np.concatenate(pairs), overflow
+    return joined(touches), joined([p if isinstance(p, jax.Array) else jnp.asarray(p)[:, None] for p in pairs]), overflow
 
 
 def _held(system: System, group: Group, reach, shapes) -> tuple[Touch, Any, Any]:
-    """The possible contacts of a group, the numbers of their pairs, whether more pairs were near than there is room for."""
+    """The possible contacts of a group, the numbers of their pairs, whether more pairs were near than the buffer holds."""
     top, lanes, kind = system.topology, shapes.shape[-1], group.kinds[0]
     sides = [joined([_sides(top, info, shapes)[k] for info in group.infos]) for k in (0, 1)]
     own, which, short = reach[group.pair], None, jnp.zeros(lanes, bool)
@@ -331,13 +330,13 @@ def _held(system: System, group: Group, reach, shapes) -> tuple[Touch, Any, Any]
 def _over_fields(system: System, group: Group, reach, shapes) -> tuple[Touch, Any, Any]:
     """As `_held` of pairs with height fields."""
     top, lanes = system.topology, shapes.shape[-1]
-    crowded, kinds, sides, meshes, first = jnp.zeros(lanes, bool), [], ([], []), [], 0
+    overflow, kinds, sides, meshes, first = jnp.zeros(lanes, bool), [], ([], []), [], 0
     for info, view in zip(group.infos, group.windows, strict=True):
         count, (field, mesh) = len(info.geoms.value), _assets(top, info)
         own = reach[group.pair[first : first + count]]
         a, b = (_shape(_columns(x), None) for x in _sides(top, info, shapes))
         ground, short = _prisms(field, a, info.shapes[1], b._replace(data=(None if mesh is None else hull(mesh),)), own, view)
-        crowded = crowded | short.any(0)
+        overflow = overflow | short.any(0)
         b = jax.tree.map(lambda x, n=view.count: jnp.broadcast_to(x, (n, *x.shape)), b)
         for side, shape in zip(sides, (ground, b), strict=True):
             side.append(jax.tree.map(lambda x: _even(_flat_first(x), lanes), shape))
@@ -346,7 +345,7 @@ def _over_fields(system: System, group: Group, reach, shapes) -> tuple[Touch, An
         first += count
     ground, other = (joined(side) for side in sides)
     touch = _searched(tuple(kinds), ground, other._replace(data=meshes), None, ground.data.near)
-    return _full(touch, len(kinds), lanes), group.candidates(), crowded
+    return _full(touch, len(kinds), lanes), group.candidates(), overflow
 
 
 def _flat_first(x):
@@ -402,10 +401,10 @@ def _tangents(normal, along) -> tuple:
     return first, cross(normal, first)
 
 
-def deepest(depth, room: int) -> tuple[Any, Any]:
-    """The numbers of the largest of (n, lanes), as many as there is room for: (room, lanes); whether more are positive (lanes)."""
-    _, which = jax.lax.top_k(depth.T, room)
-    return which.T, (depth > 0).sum(0) > room
+def deepest(depth, capacity: int) -> tuple[Any, Any]:
+    """The numbers of the largest of (n, lanes), as many as the buffer holds: (capacity, lanes); whether more are positive (lanes)."""
+    _, which = jax.lax.top_k(depth.T, capacity)
+    return which.T, (depth > 0).sum(0) > capacity
 
 
 def find_contacts(system: System, frame: Frames) -> list[Found]:
@@ -424,18 +423,18 @@ def find_contacts(system: System, frame: Frames) -> list[Found]:
     lanes = lanes_of(system, frame) or (1,)
     out = []
     for of, own in zip(layout.classes, meet.numbers, strict=True):
-        touch, pair, crowded = _touches(system, of, own.reach, shapes)
+        touch, pair, overflow = _touches(system, of, own.reach, shapes)
         touch = jax.tree.map(lambda x: jnp.broadcast_to(x, (len(x), *lanes)), touch)
-        if of.room < len(touch.distance):
+        if of.capacity < len(touch.distance):
             depth = picked(own.reach, pair) - touch.distance
-            which, short = deepest(jax.lax.stop_gradient(depth), of.room)
+            which, short = deepest(jax.lax.stop_gradient(depth), of.capacity)
             touch = jax.tree.map(lambda x, which=which: picked(x, which), touch)
             pair = jnp.asarray(pair)[which] if isinstance(pair, np.ndarray) else picked(pair, which)
-            crowded = crowded | short
+            overflow = overflow | short
         if of.order is not None:
             touch, pair = jax.tree.map(lambda x, order=of.order: picked(x, order), (touch, pair))
         shares = None if of.carriers is None else _shares(of.carriers, pair, touch.point, at, of.owners)
-        out.append(Found(of, pair, touch.distance, touch.point, touch.normal, _tangents(touch.normal, touch.along), crowded, shares))
+        out.append(Found(of, pair, touch.distance, touch.point, touch.normal, _tangents(touch.normal, touch.along), overflow, shares))
     return out
 
 

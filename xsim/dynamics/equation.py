@@ -253,14 +253,14 @@ def _dense(rows: list, n: int, like):
 
 class Solved(NamedTuple):
     """a: the acceleration. multipliers: of the holonomic rows. pivot: 0 where the mass matrix is singular. found: 0 where the forces of
-    soft constraints were not. crowded: 1 where contacts had no room. early: the acceleration at which soft constraints have their
-    forces; soft: those that have them there."""
+    soft constraints were not. overflow: 1 where more contacts were active than the buffer holds. early: the acceleration at which soft
+    constraints have their forces; soft: those that have them there."""
 
     a: list
     multipliers: list
     pivot: object
     found: object
-    crowded: object = 0.0
+    overflow: object = 0.0
     early: list | None = None
     soft: Constraints | None = None
 
@@ -297,6 +297,6 @@ def _solved(m: Motion) -> Solved:
         raise ValueError("the integrator implicit is for models without holonomic constraints and prescribed motion; choose implicitfast")
     x, (pivot, found) = implicit(m, primal, residual)
     if m.soft is not None:
-        return Solved(x[n + rows :] or x[:n], x[n : n + rows], pivot, found, m.soft.crowded, x[:n], m.soft)
+        return Solved(x[n + rows :] or x[:n], x[n : n + rows], pivot, found, m.soft.overflow, x[:n], m.soft)
     a = [y if h is None else h for y, h in zip(x[:n], m.hold, strict=True)] if m.hold else x[:n]
     return Solved(a, x[n:], pivot, found, early=a)

@@ -31,7 +31,7 @@ class Health(NamedTuple):
     diverged: object
     singular: object
     unsolved: object
-    crowded: object
+    overflow: object
 
 
 class Moving(NamedTuple):
@@ -46,12 +46,12 @@ class Moving(NamedTuple):
 
 class Change(NamedTuple):
     """What an integrator's velocity step makes of a state. pivot, solved: 0 where the mass matrix is singular, the impulses not found;
-    crowded: 1 where contacts had no room. early: see `Solved`."""
+    overflow: 1 where more contacts were active than the buffer holds. early: see `Solved`."""
 
     v: list
     pivot: object
     solved: object
-    crowded: object = 0.0
+    overflow: object = 0.0
     early: list | None = None
 
 
@@ -64,8 +64,8 @@ def _velocity(system: System, s: Moving, tau, ctrl, damped, sprung, ahead=0.0, s
     moved = shifted(s.v, x.a, system.dt)
     if soft is None or rows(system.topology):
         moved, solved = apply_impulses(system, s.q, moved, driven.servo)
-        return Change(moved, x.pivot, solved if soft is None else mul(solved, x.found), x.crowded, x.early)
-    return Change(moved, x.pivot, x.found, x.crowded, x.early)
+        return Change(moved, x.pivot, solved if soft is None else mul(solved, x.found), x.overflow, x.early)
+    return Change(moved, x.pivot, x.found, x.overflow, x.early)
 
 
 def _implicit_damping(system: System, s: Moving, tau, ctrl) -> Change:
@@ -150,7 +150,7 @@ def _rk4(system: System, s: Moving, tau, ctrl, recompute: bool) -> tuple:
         rates = v if manifold else displacement_rates(there, s.q, shifted([0.0] * len(v), dq, reach), v)
         slopes = (full(rates), full(x.a), full(activation_rates(there, act, controls)))
         sums = jax.tree.map(lambda total, k: total + weight * k, sums, slopes)
-        worst = [jnp.minimum(a, b) for a, b in zip(health, full([x.pivot, x.found, sub(1.0, x.crowded)]), strict=True)]
+        worst = [jnp.minimum(a, b) for a, b in zip(health, full([x.pivot, x.found, sub(1.0, x.overflow)]), strict=True)]
         return (slopes, sums, worst), None
 
     zero = tuple(full([0.0] * n) for n in (len(s.v), len(s.v), len(s.act)))
@@ -159,17 +159,17 @@ def _rk4(system: System, s: Moving, tau, ctrl, recompute: bool) -> tuple:
     run = jax.checkpoint(one, prevent_cse=False) if recompute else one
     (_, (dq, dv, da), health), _ = jax.lax.scan(run, (zero, zero, health), stages)
     q = integrate(system, s.q, dq, h)
-    pivot, solved, roomy = health
-    return q, shifted(s.v, dv, h), next_activations(system, s.act, da, h), pivot, solved, sub(1.0, roomy)
+    pivot, solved, within = health
+    return q, shifted(s.v, dv, h), next_activations(system, s.act, da, h), pivot, solved, sub(1.0, within)
 
 
 @stage
-def _health(q, v, pivot, solved, crowded, old: Health) -> Health:
+def _health(q, v, pivot, solved, overflow, old: Health) -> Health:
     # 0 * x is 0 for every finite x and NaN otherwise.
     bad = jnp.isnan(total([x * 0.0 for x in (*q, *v)]))
     unsolved = old.unsolved if isinstance(solved, float) else jnp.where(solved == 0, 1.0, old.unsolved)
-    crowded = old.crowded if isinstance(crowded, float) else jnp.maximum(crowded, old.crowded)
-    return Health(jnp.where(bad, 1.0, old.diverged), jnp.where(pivot == 0, 1.0, old.singular), unsolved, crowded)
+    overflow = old.overflow if isinstance(overflow, float) else jnp.maximum(overflow, old.overflow)
+    return Health(jnp.where(bad, 1.0, old.diverged), jnp.where(pivot == 0, 1.0, old.singular), unsolved, overflow)
 
 
 RUNGE_KUTTA = ("rk4", "rk4_manifold")
@@ -191,13 +191,13 @@ def advance(system: System, s: Moving, tau, ctrl, recompute: bool = False) -> Mo
     _, outside, controls = split_controls(system.topology, ctrl)
     system = at_time(system, s.time, outside)
     if system.topology.integrator in RUNGE_KUTTA:
-        q, v, act, pivot, solved, crowded = _rk4(system, s, tau, ctrl, recompute)
+        q, v, act, pivot, solved, overflow = _rk4(system, s, tau, ctrl, recompute)
         open_rows = has_rows(system.topology)
     else:
-        v, pivot, solved, crowded, _ = step_velocity(system, s, tau, ctrl)
+        v, pivot, solved, overflow, _ = step_velocity(system, s, tau, ctrl)
         q = integrate(system, s.q, v, system.dt)
         act = next_activations(system, s.act, activation_rates(system, s.act, controls), system.dt)
         open_rows = active(system)  # couplings are closed by the acceleration of these rules
     if open_rows:
         q, v = project(at_time(system, add(s.time, system.dt), outside), q, v)
-    return Moving(q, v, act, add(s.time, system.dt), _health(q, v, pivot, solved, crowded, s.health))
+    return Moving(q, v, act, add(s.time, system.dt), _health(q, v, pivot, solved, overflow, s.health))

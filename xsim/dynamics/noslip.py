@@ -140,7 +140,7 @@ def without_slip(kept: Constraints, a) -> Constraints:
     kept, stiff = kept.fitted(a.shape[1:]), float(jnp.finfo(a.dtype).eps) ** -STIFFER
     x = list(kept.at(a))
     rows = None if kept.rows is None else _held_rows(kept.rows, x.pop(0), stiff)
-    return Constraints(rows, tuple(_held_cones(c, y, stiff) for c, y in zip(kept.cones, x, strict=True)), kept.crowded)
+    return Constraints(rows, tuple(_held_cones(c, y, stiff) for c, y in zip(kept.cones, x, strict=True)), kept.overflow)
 
 
 def _held_rows(rows: Rows, x, stiff: float) -> Rows:

@@ -21,7 +21,7 @@ from .solve import factorize, loaded_mass, solve
 from .step import Call, check_width, compiled, integrate
 from .system import body_inertias
 
-__all__ = ["find_key", "gaps", "init", "project", "state_at", "state_from_poses"]
+__all__ = ["find_key", "constraint_error", "init", "project_constraints", "state_at", "state_from_poses"]
 
 MOVED = 1e-6
 """A start that the constraints move by more than this (m, rad, and per second) is worth a warning."""
@@ -57,10 +57,9 @@ def init(model: Model, q=None, v=None, ctrl=None, *, key=None) -> State:
 
     key: name or number of a key of the file, whose state takes the place of these defaults.
     q: (*batch, nq), v: (*batch, nv). The batch is that of the model's per-environment leaves and of the arguments. Where neither is given
-    and the model has holonomic constraints, the start is projected onto them (see `project`), with a warning where that moves a model
-    that is not batched by more than 1e-6; ctrl (*batch, nu) holds what external functions prescribe there. Raises ValueError for a wrong
-    width.
-    """
+    and the model has holonomic constraints, the start is projected onto them (see `project_constraints`), with a warning where that moves a
+    model that is not batched by more than 1e-6; ctrl (*batch, nu) holds what external functions prescribe there. Raises ValueError for a
+    wrong width. """
     dtype = model.option.dt.dtype
     as_drawn, v_given = q is None and v is None, v
     named = None if key is None else find_key(model, key)
@@ -80,7 +79,7 @@ def init(model: Model, q=None, v=None, ctrl=None, *, key=None) -> State:
     state = divided(state, batch)
     if not as_drawn or not has_rows(model.topology):
         return state
-    consistent = project(model, state, ctrl)
+    consistent = project_constraints(model, state, ctrl)
     if not batch and not isinstance(consistent.q, jax.core.Tracer):
         for name, moved in (("configuration", consistent.q - state.q), ("velocity", consistent.v - state.v)):
             far = float(jnp.abs(moved).max(initial=0.0))
@@ -111,12 +110,12 @@ def _given_velocity(model: Model, q):
 
 
 @functools.partial(compiled, static_argnames="iterations")
-def project(model: Model, state: State, ctrl=None, iterations: int = 20) -> State:
+def project_constraints(model: Model, state: State, ctrl=None, iterations: int = 20) -> State:
     """The state nearby that satisfies the holonomic constraints at its time: joints that close loops, couplings, motors (external ones:
     as ctrl says, (*batch, nu)).
 
     The configuration is moved by Newton steps, each the shortest in the metric of the mass matrix; then the velocity, in one. What is
-    consistent stays where it is. Where Newton's method finds no solution the state keeps a gap: see `gaps`.
+    consistent stays where it is. Where Newton's method finds no solution the state keeps a gap: see `constraint_error`.
     """
     c = Call(model, state.q, state.v, ctrl=ctrl, time=state.time, mocap=state.mocap)
     if not has_rows(model.topology):
@@ -132,7 +131,7 @@ def project(model: Model, state: State, ctrl=None, iterations: int = 20) -> Stat
 
 
 @compiled
-def gaps(model: Model, q, time=None, ctrl=None):
+def constraint_error(model: Model, q, time=None, ctrl=None):
     """By how much each holonomic row is violated at a time (s, default 0) under controls: (*batch, rows), m, rad or 1."""
     c = Call(model, q, ctrl=ctrl, time=time)
     return c.join(holonomic_gaps(c.system, kin.frames(c.system, c.q), c.q))
@@ -145,7 +144,7 @@ def state_from_poses(model: Model, poses, velocities=None, *, time=0.0, ctrl=Non
     (lin (m/s), ang (rad/s)), (*batch, nbody, 3) each, of their origins in world axes; None: at rest. q: (nq,), the configuration to look
     from, default where a state starts; a coordinate that a motor prescribes takes the turn nearest to what is prescribed at ``time``.
     The tree comes as near as it can (least squares over all bodies, by Gauss and Newton), then the state is put on its holonomic
-    constraints (`project`). The residual (*batch,) is the largest error left in a position (m) or rotation (rad).
+    constraints (`project_constraints`). The residual (*batch,) is the largest error left in a position (m) or rotation (rad).
     """
     pos, quat = (jnp.asarray(x, model.option.dt.dtype) for x in poses)
     lin, ang = (jnp.zeros_like(pos),) * 2 if velocities is None else (jnp.asarray(x, pos.dtype) for x in velocities)
@@ -181,7 +180,7 @@ def _state_from_poses(model: Model, pos, quat, lin, ang, time, ctrl, start):
                 c.q[place] = add(c.q[place], mul(2 * math.pi, jnp.round(away / (2 * math.pi))))
         q = c.join(c.q)
     state = state_at(model, q, jnp.broadcast_to(v, (*batch, model.nv)), time)
-    state = project(model, state, ctrl)
+    state = project_constraints(model, state, ctrl)
     error, _ = _errors(model, state.q, pos, quat)
     return state, jnp.abs(error).max(-1, initial=0.0)
 

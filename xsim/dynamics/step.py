@@ -242,7 +242,7 @@ def total_acceleration(c: Call, kept: Constraints | None) -> Solved:
     zero = jnp.zeros((), c.dtype)
     change = step_velocity(c.system, Moving(c.q, c.v, c.act, zero, Health(zero, zero, zero, zero)), c.tau, c.ctrl)
     a = [(new - old) / c.system.dt for new, old in zip(change.v, c.v, strict=True)]
-    return Solved(a, [], change.pivot, change.solved, change.crowded, change.early)
+    return Solved(a, [], change.pivot, change.solved, change.overflow, change.early)
 
 
 @compiled
@@ -328,7 +328,7 @@ def forward(model: Model, state: State, ctrl=None, tau=None) -> Data:
     finite = jnp.isfinite(c.join(a)).all(-1)
     flags = jnp.where(finite, 0, Flags.DIVERGED) | jnp.where(c.join(solved.pivot, 0) == 0, Flags.SINGULAR, 0)
     flags = flags | jnp.where(c.join(solved.found, 0) == 0, Flags.UNSOLVED, 0)
-    flags = flags | jnp.where(c.join(solved.crowded, 0) == 1, Flags.CROWDED, 0)
+    flags = flags | jnp.where(c.join(solved.overflow, 0) == 1, Flags.CONTACT_OVERFLOW, 0)
     inertia = kin.link_inertias(system, frame)
     bias = kin.inverse_dynamics(system, frame, inertia, c.q, c.v)
     taut = tendons(system, frame, c.q)
@@ -525,7 +525,7 @@ def _steps(model: Model, state: State, inputs: Inputs, steps: int, record, check
     return public(moving), kept
 
 
-BITS = (Flags.DIVERGED, Flags.SINGULAR, Flags.UNSOLVED, Flags.CROWDED)
+BITS = (Flags.DIVERGED, Flags.SINGULAR, Flags.UNSOLVED, Flags.CONTACT_OVERFLOW)
 """Of the parts of `Health`."""
 
 

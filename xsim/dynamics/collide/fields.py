@@ -45,7 +45,7 @@ def window(field: HfieldInfo, size, reach: float) -> Window:
 
 def prisms(field: HfieldInfo, ground: Shape, kind: str, other: Shape, margin, view: Window) -> tuple[Shape, jax.Array]:
     """Prisms of the ground near other shapes of a kind, as many as the window counts: components (prisms, *shape), for `convex` with
-    the kind "prism"; and whether some had no room. What is not near is far below everything."""
+    the kind "prism"; and whether some had no place in the buffer. What is not near is far below everything."""
     low, high = extents(kind, other, ground)  # of the shape in the field's frame, about its centre
     centre = apply_inverse(ground.R, vsub(other.pos, ground.pos))
     size = jax.tree.map(jax.lax.stop_gradient, ground.size)
@@ -71,12 +71,12 @@ def prisms(field: HfieldInfo, ground: Shape, kind: str, other: Shape, margin, vi
             tops += [(node[i, j], node[i + 1, j], node[i + 1, j + 1]), (node[i, j], node[i, j + 1], node[i + 1, j + 1])]
     top = tuple(tuple(jnp.stack([t[c][k] for t in tops]) for k in range(3)) for c in range(3))  # of each prism three corners
     near, rank = _near(top, size, centre, low, high, margin)
-    crowded = wide & near.any(0)
+    overflow = wide & near.any(0)
     if view.count < len(tops):
         rank = jnp.where(near, rank, jnp.inf)
         _, which = jax.lax.top_k(-jnp.moveaxis(rank, 0, -1), view.count)
         which = jnp.moveaxis(which, -1, 0)
-        crowded = crowded | (near.sum(0) > view.count)
+        overflow = overflow | (near.sum(0) > view.count)
         top, near = jax.tree.map(lambda x: jnp.take_along_axis(x, which, 0), (top, near))
     bottom = -field.base / jnp.where(size[2] > 0, size[2], 1.0)
     corners = [*top, *((x, y, jnp.full_like(z, bottom)) for x, y, z in top)]
@@ -86,7 +86,7 @@ def prisms(field: HfieldInfo, ground: Shape, kind: str, other: Shape, margin, vi
     R = jax.tree.map(spread, ground.R)
     own = tuple(m * s for m, s in zip(middle, ground.size, strict=True))
     pos = vadd(ground.pos, tuple(sum(R[i][k] * own[k] for k in range(3)) for i in range(3)))
-    return Shape(jax.tree.map(spread, ground.size), pos, R, Prisms(corners, near)), crowded
+    return Shape(jax.tree.map(spread, ground.size), pos, R, Prisms(corners, near)), overflow
 
 
 class Prisms(NamedTuple):
