@@ -101,7 +101,7 @@ def order_of(model: xsim.Model) -> dict:
 
 
 def placed(model: xsim.Model, both: list[Contacts]) -> list[tuple]:
-    """By class pair, distance, point, normal, tangents of `Found`, for as many lanes as there are states; their geoms as `turned`."""
+    """By class pair, distance, point, normal, tangents of `Contacts`, for as many lanes as there are states; their geoms as `turned`."""
     out = []
     for of in contacts.plan(model.topology).classes:
         first = {tuple(pair): i for i, pair in reversed(list(enumerate(of.geoms.tolist())))}
@@ -129,7 +129,7 @@ def standing(model: xsim.Model, given: list[tuple]) -> Iterator[None]:
             point = tuple(point[:, j] for j in range(3))
             overflow = jnp.zeros(distance.shape[1:], bool)
             own_class = of._replace(blocks=((len(distance), tuple(range(model.nv))),), order=None)
-            out.append(contacts.Found(own_class, jnp.asarray(pair), distance, point, rows[0], tuple(rows[1:]), overflow, None))
+            out.append(contacts.Contacts(own_class, jnp.asarray(pair), distance, point, rows[0], tuple(rows[1:]), overflow, None))
         return out
 
     patches = [patch.object(module, "find_contacts", find) for module in USERS]

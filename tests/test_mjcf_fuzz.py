@@ -325,7 +325,7 @@ def of_files(folder: Path, files: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("ring", [1, 2, 5])
 def test_circles_of_files(ring, tmp_path):
-    """Found in the file that closes them."""
+    """Contacts in the file that closes them."""
     names = ["main.xml", *(f"{i}.xml" for i in range(1, ring))]
     include = {name: model(f'<include file="{names[(i + 1) % ring]}"/>') for i, name in enumerate(names)}
     with pytest.raises(ParseError, match=rf"{names[-1]}:1: .*the file is in the model already"):

@@ -16,7 +16,7 @@ from traced import traced
 
 import xsim
 from xsim.dynamics import kinematics, rays
-from xsim.dynamics.sensing import Facts, sense
+from xsim.dynamics.sensing import SensorContext, sense
 from xsim.dynamics.step import Call
 from xsim.structure import HfieldInfo, MeshInfo, Table
 
@@ -182,7 +182,7 @@ def test_no_gaps(wide):
 def facts(model, q):
     """What position sensors are made of."""
     c = Call(model, q)
-    return c, Facts(c.system, kinematics.frames(c.system, c.q), c.q, None, None, 0.0, None, None, None, [], None)
+    return c, SensorContext(c.system, kinematics.frames(c.system, c.q), c.q, None, None, 0.0, None, None, None, [], None)
 
 
 def measured(model, q):

@@ -67,7 +67,7 @@ def assemble(spec: ModelSpec, *, seed: int = 0) -> Model:
     tree = number_tree(spec, jax.random.key(seed))
     bodies = tree.bodies
     read = read_constraints(spec, bodies)
-    ties, pushes = read.ties, read.pushes
+    loop_constraints, force_elements = read.loop_constraints, read.force_elements
     shapes, devices = _read_shapes(spec), read_devices(spec, tree)
     flexes = read_flexes(spec, tree)
     pairs = read_pairs(spec, flexes.place)
@@ -83,7 +83,7 @@ def assemble(spec: ModelSpec, *, seed: int = 0) -> Model:
         }  # fmt: skip
 
     def gathered(name):
-        return [x for p in pushes for x in p.numbers.get(name, ())]
+        return [x for p in force_elements for x in p.numbers.get(name, ())]
 
     def row_leaf(path):
         return leaf([value for _, value in tree.rowed[path]], len(tree.rowed[path]))
@@ -111,8 +111,8 @@ def assemble(spec: ModelSpec, *, seed: int = 0) -> Model:
             ("ngravity", len(tree.weights)), ("ngravcomp", len(tree.gravcomp)), ("nmocap", len(tree.mocaps)),
             *devices.sizes, *softness.sizes, *pairs.sizes, *flexes.sizes,
             ("ncoupling", len(read.couplings)),
-            ("nconstraint", len(ties)), ("nvalue", sum(len(t.values) for t in ties)),
-            ("nfunction", len(read.numbers)), ("nforce", len(pushes)),
+            ("nconstraint", len(loop_constraints)), ("nvalue", sum(len(t.values) for t in loop_constraints)),
+            ("nfunction", len(read.numbers)), ("nforce", len(force_elements)),
             *((size, len(gathered(leaf))) for leaf, size in FORCE_SIZES.items()), ("nq", nq), ("nv", nv),
             *((size, len(tree.rowed[path])) for path, size in ROW_LEAVES.items()),
         ),
@@ -130,8 +130,8 @@ def assemble(spec: ModelSpec, *, seed: int = 0) -> Model:
         motions=tuple(read.motions),
         targets=tuple(read.targets),
         functions=tuple(read.functions),
-        forces=tuple(p.info for p in pushes),
-        constraints=tuple(t.info for t in ties),
+        forces=tuple(p.info for p in force_elements),
+        constraints=tuple(t.info for t in loop_constraints),
         **devices.infos,
         soft=tuple(softness.infos),
         **_surfaces(spec, pairs),
@@ -174,12 +174,12 @@ def assemble(spec: ModelSpec, *, seed: int = 0) -> Model:
             leaf([getattr(c, f.name) for c in read.couplings], len(read.couplings)) for f in dataclasses.fields(Coupling)
         )),
         constraint=Constraint(
-            **ends(ties),
-            value=leaf([x for t in ties for x in t.values], sum(len(t.values) for t in ties)),
+            **ends(loop_constraints),
+            value=leaf([x for t in loop_constraints for x in t.values], sum(len(t.values) for t in loop_constraints)),
         ),
         function=Function(leaf(read.numbers, len(read.numbers))),
         force=ElementForce(
-            **ends(pushes),
+            **ends(force_elements),
             **{name: leaf(gathered(name), len(gathered(name)), *FORCE_ROWS.get(name, ())) for name in (*FORCE_SIZES, "preload")},
         ),
         **{name: group(cls, devices.numbers[name]) for name, cls in DEVICES.items()},

@@ -39,7 +39,7 @@ class Coupling(NamedTuple):
     reference: float
 
 
-class Tie(NamedTuple):
+class LoopConstraint(NamedTuple):
     """A constraint between two frames: (pos, quat) of each in its body, and the lengths its rows keep."""
 
     info: ConstraintInfo
@@ -47,22 +47,22 @@ class Tie(NamedTuple):
     values: tuple[float, ...]
 
 
-class Push(NamedTuple):
-    """A force: frames as of a `Tie`, and its numbers by leaf."""
+class ForceElement(NamedTuple):
+    """A force: frames as of a `LoopConstraint`, and its numbers by leaf."""
 
     info: ForceInfo
     frames: tuple
     numbers: dict[str, list]
 
 
-class Read(NamedTuple):
+class ConstraintTables(NamedTuple):
     """What a spec's constraints and forces come to. motions, targets, functions: as in the Topology. numbers: of the functions."""
 
     couplings: list[Coupling]
     motions: list[tuple[int, int]]
     targets: list[tuple[int, str]]
-    ties: list[Tie]
-    pushes: list[Push]
+    loop_constraints: list[LoopConstraint]
+    force_elements: list[ForceElement]
     functions: list[FunctionInfo]
     numbers: list[float]
 
@@ -71,9 +71,9 @@ def _fail(c: ConstraintSpec, text: str) -> NoReturn:
     raise ValueError(f"{c.source}: {c.kind} {c.name!r}: {text}")
 
 
-def read_constraints(spec: ModelSpec, bodies: list[BodyInfo]) -> Read:
+def read_constraints(spec: ModelSpec, bodies: list[BodyInfo]) -> ConstraintTables:
     """Constraints and forces of the spec, in order. Raises ValueError for what is not simulated."""
-    out = Read([], [], [], [], [], [], [])
+    out = ConstraintTables([], [], [], [], [], [], [])
     drawn = _drawn(spec)
     for c in spec.constraints:
         if c.kind == "mimic":
@@ -83,19 +83,19 @@ def read_constraints(spec: ModelSpec, bodies: list[BodyInfo]) -> Read:
         elif c.kind == "motion":
             out.motions.append((_dof(c, bodies, *c.coordinates[0]), _target(out, c)))
         else:
-            out.ties.append(_tie(c, out, drawn))
+            out.loop_constraints.append(_loop_constraint(c, out, drawn))
     for f in spec.forces:
-        out.pushes.append(_push(f, out, _turns(f, spec, bodies, drawn) if f.kind == "torsion" else ()))
+        out.force_elements.append(_force_element(f, out, _turns(f, spec, bodies, drawn) if f.kind == "torsion" else ()))
     return out
 
 
-def _target(out: Read, c: ConstraintSpec) -> int:
+def _target(out: ConstraintTables, c: ConstraintSpec) -> int:
     assert c.function is not None
     out.targets.append((_function(out, c.function, c.name), c.mode))
     return len(out.targets) - 1
 
 
-def _function(out: Read, f: FunctionSpec, name: str) -> int:
+def _function(out: ConstraintTables, f: FunctionSpec, name: str) -> int:
     numbers = [*np.ravel(f.numbers).tolist(), *(f.repeat or ())]
     out.functions.append(FunctionInfo(f.name or name, f.kind, len(out.numbers), len(numbers), f.repeat is not None))
     out.numbers.extend(numbers)
@@ -157,9 +157,9 @@ def _carrier(spec: ModelSpec, body: int) -> tuple[int, np.ndarray]:
 # ---- frames --------------------------------------------------------------------------------------------------------------------
 
 
-def _tie(c: ConstraintSpec, out: Read, drawn: list) -> Tie:
+def _loop_constraint(c: ConstraintSpec, out: ConstraintTables, drawn: list) -> LoopConstraint:
     frames = [(np.asarray(pos, float), _unit(quat)) for pos, quat in c.frames]
-    count = sum(len(t.values) for t in out.ties)
+    count = sum(len(t.values) for t in out.loop_constraints)
     target = None
     (one, turn), (two, other) = (_placed(drawn, body, frame) for body, frame in zip(c.bodies, frames, strict=True))
     values: list[float] = []
@@ -186,7 +186,7 @@ def _tie(c: ConstraintSpec, out: Read, drawn: list) -> Tie:
     else:
         _fail(c, "unknown kind of constraint")
     info = ConstraintInfo(c.name, c.kind, (c.bodies[0], c.bodies[1]), tuple(rows), c.driven if c.mode else "", target)
-    return Tie(info, tuple(frames), tuple(values))
+    return LoopConstraint(info, tuple(frames), tuple(values))
 
 
 def _motor(c: ConstraintSpec) -> tuple:
@@ -233,10 +233,10 @@ def _placed(drawn: list, body: int, frame) -> tuple:
 # ---- forces --------------------------------------------------------------------------------------------------------------------
 
 
-def _push(f: ForceSpec, out: Read, turns: tuple) -> Push:
+def _force_element(f: ForceSpec, out: ConstraintTables, turns: tuple) -> ForceElement:
     """A force: its numbers go to the ends of the leaves that hold those of the forces before."""
     leaves = ("rest", "stiffness", "damping", "stop", "map", "vector")
-    rows = {leaf: sum(len(p.numbers.get(leaf, ())) for p in out.pushes) for leaf in leaves}
+    rows = {leaf: sum(len(p.numbers.get(leaf, ())) for p in out.force_elements) for leaf in leaves}
     numbers: dict[str, list] = {}
     found: dict = {}
     if f.kind in ("spring", "torsion", "bushing"):
@@ -261,14 +261,14 @@ def _push(f: ForceSpec, out: Read, turns: tuple) -> Push:
             found["map"] = (rows["map"], len(rates), len(lengths))
     elif f.kind == "load":
         numbers["vector"] = [np.asarray(f.vector, float).tolist()]
-        found |= {"row": rows["vector"], "local": f.local, "at_world": len(out.pushes) if f.at_world else None}
+        found |= {"row": rows["vector"], "local": f.local, "at_world": len(out.force_elements) if f.at_world else None}
     elif f.kind != "motor":
         raise ValueError(f"{f.source}: {f.kind} {f.name!r}: unknown kind of force")
     if f.function is not None:
         found["function"] = _function(out, f.function, f.name)
     frames = [(np.asarray(pos, float), (1.0, 0.0, 0.0, 0.0) if f.kind == "load" else _unit(quat)) for pos, quat in f.frames]
     frames += [(np.zeros(3), IDENTITY)] * (2 - len(frames))
-    return Push(ForceInfo(f.name, f.kind, f.bodies, driven=f.driven, turns=turns, **found), tuple(frames), numbers)
+    return ForceElement(ForceInfo(f.name, f.kind, f.bodies, driven=f.driven, turns=turns, **found), tuple(frames), numbers)
 
 
 def _turns(f: ForceSpec, spec: ModelSpec, bodies: list[BodyInfo], drawn: list) -> tuple:

@@ -358,7 +358,8 @@ class Topology:
     none. pairs: geoms that may touch, and parts of flexes. cone: ``"pyramidal"`` or ``"elliptic"``. noslip: whether friction is found again
     without slip. multiccd: whether flat faces that lie on each other make several contacts. max_contacts: how many contacts of one condim
     an environment holds, max_pairs: how many pairs of one kind reach the narrow phase, None: as `xsim.dynamics.contacts` says. flexes:
-    deformables of which something acts, parts: what of them touches. """
+    deformables of which something acts, parts: what of them touches.
+    """
 
     name: str
     bodies: tuple[BodyInfo, ...]

@@ -12,7 +12,7 @@ from .actuators import bound, clip
 from .kinematics import Frames
 from .passive import weight_taken
 from .system import System
-from .tendons import Taut, pushed, rate
+from .tendons import LengthAndJacobian, pushed, rate
 
 
 class Effort(NamedTuple):
@@ -114,7 +114,7 @@ def laws(system: System) -> list[Law]:
     return out
 
 
-def effort(system: System, frame: Frames, v, act, ctrl, driven: list[Taut]) -> Effort:
+def effort(system: System, frame: Frames, v, act, ctrl, driven: list[LengthAndJacobian]) -> Effort:
     """Forces of all actuators. act (na), ctrl: of the actuators; driven: what they act on (see `transmissions`)."""
     top = system.topology
     lengths, rates = [t.length for t in driven], [rate(t.row, v) for t in driven]

@@ -14,7 +14,7 @@ PRESCRIBED = ("acceleration", "velocity", "locked")
 
 
 class Drive(NamedTuple):
-    """tau: generalized force (nv). hold: see `solve.Motion`. servo: {dof: velocity it shall reach}."""
+    """tau: generalized force (nv). hold: see `EquationOfMotion`. servo: {dof: velocity it shall reach}."""
 
     tau: list
     hold: tuple

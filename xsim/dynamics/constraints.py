@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from ..structure import Topology
 from .cones import Cones
-from .contacts import Found, contact_cones, find_contacts, has_contacts
+from .contacts import Contacts, contact_cones, find_contacts, has_contacts
 from .dense import added
 from .flexes import edge_rows, has_kept
 from .kinematics import Frames, frames, lanes_of
@@ -18,7 +18,7 @@ from .system import System
 from .tendons import tendons
 
 if TYPE_CHECKING:
-    from .noslip import Held
+    from .noslip import NoSlipCones
 
 
 def has_soft(topology: Topology) -> bool:
@@ -32,7 +32,7 @@ class Constraints(NamedTuple):
     more contacts were active than the buffer holds."""
 
     rows: Rows | None
-    cones: tuple[Cones | Held, ...]
+    cones: tuple[Cones | NoSlipCones, ...]
     overflow: object = 0.0
 
     @property
@@ -100,7 +100,7 @@ def _rows(system: System, frame: Frames, q, v) -> Rows:
     return edges if rows is None else joined_rows(rows.lifted(), edges)
 
 
-def constraints(system: System, q, v, found: list[Found] | None = None) -> Constraints | None:
+def constraints(system: System, q, v, found: list[Contacts] | None = None) -> Constraints | None:
     """Of a state; None for a model without. found: its contacts, where they are known already.
 
     The last axis of the arrays is that of the lanes, one where there is no batch."""

@@ -10,7 +10,7 @@ from ..spatial import apply_inverse, neg, scale, vadd, vsub
 from ..structure import COLLIDING
 from .collide.shapes import Shape, Touch
 from .collide.touching import collide, collide_convex
-from .contacts import Found, asset, by_contact
+from .contacts import Contacts, asset, by_contact
 from .dense import halved
 from .rays import INF, SHAPES
 
@@ -30,14 +30,14 @@ def touch(f, info) -> tuple:
     return (out if f.lanes else out[0],)
 
 
-def _side(found: Found, body: int, dtype):
+def _side(found: Contacts, body: int, dtype):
     """1 where the body is the first of a contact, -1 where it is the second, else 0: (contacts, lanes or 1)."""
     owners = found.of.owners
     sides = np.where(owners[:, 0] == body, 1, np.where(owners[:, 1] == body, -1, 0))
     return by_contact(found, sides[None], dtype)[0]
 
 
-def _meets(found: Found, site, spot, side):
+def _meets(found: Contacts, site, spot, side):
     """Whether a ray from each contact's point along its normal, times ``side``, meets a site (not where that is 0)."""
     direction = scale(found.normal, side)
     origin = apply_inverse(spot.R, vsub(found.point, spot.pos))

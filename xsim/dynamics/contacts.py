@@ -2,7 +2,8 @@
 
 All pairs of one kind are held against each other at once: arrays are (things, lanes), also where a state has no batch (one lane). A contact
 is active where its distance is less than the margin; where more are active than an environment's buffer holds, the deepest count. Where
-pairs are many, a lower bound of their distance says which are near, and only those are held against each other. """
+pairs are many, a lower bound of their distance says which are near, and only those are held against each other.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ from .surfaces import Numbers, column, joined, numbers, picked
 from .system import System
 
 if TYPE_CHECKING:
-    from .noslip import Held
+    from .noslip import NoSlipCones
 
 TAN_LEAST = 0.5  # a shorter direction gives no tangent
 _EASY = ("sphere", "capsule", "facet")  # their distances cost no more than bounds of them
@@ -69,7 +70,7 @@ class Group(NamedTuple):
         return len(self.candidates()) if self.closely is None else self.closely * self.several
 
 
-class Carriers(NamedTuple):
+class FlexWeights(NamedTuple):
     """Whom contacts with parts of flexes move. corners (pairs, 2, 4): numbers of the parts' points (of geoms 0). bodies (pairs, 2, 4):
     those of the points, or of a geom (the number of bodies for the world). chain (bodies + 1, nv): 1 for the dofs that move each body."""
 
@@ -78,11 +79,11 @@ class Carriers(NamedTuple):
     chain: np.ndarray
 
 
-class Class(NamedTuple):
+class CondimGroup(NamedTuple):
     """The contacts of one dimension. infos: their pairs by kind, which number the pairs; groups: the same as they are found. geoms
     (pairs, 2), owners (pairs, 2): the bodies that carry them. sign (pairs, nv): 1 for a dof that moves the second geom only, -1 the first
-    only; None where there are parts of flexes, of which carriers says more. capacity: size of its buffer. blocks: of their Jacobian; order:
-    of the possible contacts, for these blocks, None where contacts are chosen."""
+    only; None where there are parts of flexes, of which flex_weights says more. capacity: size of its buffer. blocks: of their Jacobian;
+    order: of the possible contacts, for these blocks, None where contacts are chosen."""
 
     condim: int
     infos: tuple[PairsInfo, ...]
@@ -90,7 +91,7 @@ class Class(NamedTuple):
     geoms: np.ndarray
     owners: np.ndarray
     sign: np.ndarray | None
-    carriers: Carriers | None
+    flex_weights: FlexWeights | None
     capacity: int
     blocks: Blocks
     order: np.ndarray | None
@@ -100,13 +101,13 @@ class Plan(NamedTuple):
     """geoms: the numbers of those that may touch; place: their places in that list, and after them the parts of flexes. links: which link
     carries each geom, -1 for the world."""
 
-    classes: tuple[Class, ...]
+    classes: tuple[CondimGroup, ...]
     geoms: tuple[int, ...]
     place: dict[int, int]
     links: np.ndarray
 
 
-class Meeting(NamedTuple):
+class ContactParameters(NamedTuple):
     """What the leaves alone say. quat, pos: places of the geoms in their links (components (geoms, lanes or 1)), size: theirs. numbers: per
     class, of its pairs. mobility: per class, of a pair's bodies together; where there are parts of flexes, of all bodies and the world."""
 
@@ -117,13 +118,13 @@ class Meeting(NamedTuple):
     mobility: tuple
 
 
-class Found(NamedTuple):
+class Contacts(NamedTuple):
     """Contacts of a class, as many as its buffer holds. pair: of each the number of its pair, a list or (contacts, lanes). distance,
     point, normal: see `Touch`; tangents: two directions, so that normal and tangents are the contact's frame. overflow: whether some had
     no place in the buffer (lanes). shares: of the first and the second side the weights of four bodies (contacts, lanes), None where there
     are no parts of flexes."""
 
-    of: Class
+    of: CondimGroup
     pair: Any
     distance: Any
     point: tuple
@@ -145,34 +146,35 @@ def plan(topology: Topology) -> Plan:
     order = [*used, *(count + part for part in flexed.plan(topology).order)]
     chain = moved_by(topology)[[*(body.link for body in topology.bodies), -1]]
     condims = sorted({info.condim for info in topology.pairs})
-    return Plan(tuple(_class(topology, chain, condim) for condim in condims), tuple(used), {g: i for i, g in enumerate(order)}, links)
+    return Plan(tuple(_condim_group(topology, chain, condim) for condim in condims), tuple(used), {g: i for i, g in enumerate(order)},
+    links)
 
 
-def _class(topology: Topology, chain: np.ndarray, condim: int) -> Class:
+def _condim_group(topology: Topology, chain: np.ndarray, condim: int) -> CondimGroup:
     infos = tuple(info for info in topology.pairs if info.condim == condim)
     groups, count = _groups(topology, infos), len(topology.geoms)
     geoms = np.concatenate([info.geoms.value for info in infos])
     owners = np.array([[topology.geoms[g].body if g < count else NO_BODY for g in both] for both in geoms.tolist()], int)
     candidates = sum(group.count() for group in groups)
     capacity = _capacity(topology, topology.max_contacts, candidates)
-    sign, carriers, order = None, None, None
+    sign, flex_weights, order = None, None, None
     if (owners == NO_BODY).any():
-        carriers = _carriers(topology, geoms, chain)
-        moved = chain[np.unique(carriers.bodies)]
+        flex_weights = _flex_weights(topology, geoms, chain)
+        moved = chain[np.unique(flex_weights.bodies)]
     else:
         sign = chain[owners[:, 1]] - chain[owners[:, 0]]
         moved = sign != 0
     blocks = ((capacity, tuple(np.flatnonzero(moved.any(0)).tolist())),)
     if sign is not None and capacity == candidates and all(group.closely is None for group in groups):
         order, blocks = partition(moved[np.concatenate([group.candidates() for group in groups])], condim)
-    return Class(condim, infos, groups, geoms, owners, sign, carriers, capacity, blocks, order)
+    return CondimGroup(condim, infos, groups, geoms, owners, sign, flex_weights, capacity, blocks, order)
 
 
 def _link(topology: Topology, body: int) -> int:
     return topology.bodies[body].link if body >= 0 else -1
 
 
-def _carriers(topology: Topology, geoms: np.ndarray, chain: np.ndarray) -> Carriers:
+def _flex_weights(topology: Topology, geoms: np.ndarray, chain: np.ndarray) -> FlexWeights:
     count = len(topology.geoms)
     corners = np.zeros((count + len(topology.parts), flexed.CORNERS), np.uint32)
     bodies = np.zeros(corners.shape, int)
@@ -180,7 +182,7 @@ def _carriers(topology: Topology, geoms: np.ndarray, chain: np.ndarray) -> Carri
         bodies[i] = geom.body
     for i in range(len(topology.parts)):
         corners[count + i], bodies[count + i] = flexed.points_of(topology, i), flexed.bodies_of(topology, i)
-    return Carriers(corners[geoms], np.where(bodies < 0, len(topology.bodies), bodies)[geoms], chain)
+    return FlexWeights(corners[geoms], np.where(bodies < 0, len(topology.bodies), bodies)[geoms], chain)
 
 
 def _groups(topology: Topology, infos: tuple[PairsInfo, ...]) -> tuple[Group, ...]:
@@ -229,7 +231,7 @@ def _capacity(topology: Topology, said: int | None, count: int) -> int:
 # ---- what the leaves say ------------------------------------------------------------------------------------------------------
 
 
-def meeting(system: System) -> Meeting:
+def contact_parameters(system: System) -> ContactParameters:
     """What the leaves alone say; needs ``system.mobility``."""
     top = system.topology
     layout = plan(top)
@@ -241,8 +243,8 @@ def meeting(system: System) -> Meeting:
     moved = [system.mobility.bodies.get(body, (0.0, 0.0))[0] for body in range(len(top.bodies))]
     mobility = column([*moved, 0.0])
     own = tuple(joined([numbers(system, info) for info in of.infos]) for of in layout.classes)
-    mobilities = [mobility if of.carriers else mobility[of.owners[:, 0]] + mobility[of.owners[:, 1]] for of in layout.classes]
-    return Meeting(*place, size, own, tuple(mobilities))
+    mobilities = [mobility if of.flex_weights else mobility[of.owners[:, 0]] + mobility[of.owners[:, 1]] for of in layout.classes]
+    return ContactParameters(*place, size, own, tuple(mobilities))
 
 
 def _places(system: System, infos) -> tuple:
@@ -273,7 +275,7 @@ def _carried(link_R, link_pos, quat, pos):
     return turned, vadd(link_pos, apply(link_R, pos))
 
 
-def _geoms(system: System, frame: Frames, meet: Meeting) -> tuple:
+def _geoms(system: System, frame: Frames, parameters: ContactParameters) -> tuple:
     """Rotation matrices (rows of components) and positions of the geoms in the world, (geoms, lanes or 1)."""
     links = plan(system.topology).links
     eye = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
@@ -282,10 +284,10 @@ def _geoms(system: System, frame: Frames, meet: Meeting) -> tuple:
     used, back = np.unique(links, return_inverse=True)
     link_R = tuple(tuple(column([R[i][j][k] for i in used])[back] for k in range(3)) for j in range(3))
     link_pos = tuple(column([pos[i][k] for i in used])[back] for k in range(3))
-    return _carried(link_R, link_pos, meet.quat, meet.pos)
+    return _carried(link_R, link_pos, parameters.quat, parameters.pos)
 
 
-def _touches(system: System, of: Class, reach, shapes) -> tuple[Touch, Any, Any]:
+def _touches(system: System, of: CondimGroup, reach, shapes) -> tuple[Touch, Any, Any]:
     """The possible contacts of a class, (contacts, lanes or 1), the numbers of their pairs, a list or (contacts, lanes or 1), and whether
     some had no place in the buffer (lanes or 1). reach (pairs, lanes or 1): the distance at which they are found. shapes
     (geoms, 15, lanes or 1): see `_shape`."""
@@ -407,22 +409,22 @@ def deepest(depth, capacity: int) -> tuple[Any, Any]:
     return which.T, (depth > 0).sum(0) > capacity
 
 
-def find_contacts(system: System, frame: Frames) -> list[Found]:
+def find_contacts(system: System, frame: Frames) -> list[Contacts]:
     """The contacts at a pose, by class."""
-    meet, layout = system.meeting, plan(system.topology)
+    parameters, layout = system.contact_parameters, plan(system.topology)
     at = points(system, frame) if system.topology.parts else None
     shapes = [] if at is None else [flexed.part_shapes(system, at)]
     if layout.geoms:
-        R, pos = _geoms(system, frame, meet)
-        parts = [*meet.size, *pos, *(x for row in R for x in row)]
+        R, pos = _geoms(system, frame, parameters)
+        parts = [*parameters.size, *pos, *(x for row in R for x in row)]
         width = max(x.shape[-1] for x in parts)
         shapes.insert(0, jnp.stack([jnp.broadcast_to(x, (len(x), width)) for x in parts], 1))
     shapes = joined(shapes)
-    width = max(shapes.shape[-1], *(own.reach.shape[-1] for own in meet.numbers))
+    width = max(shapes.shape[-1], *(own.reach.shape[-1] for own in parameters.numbers))
     shapes = jnp.broadcast_to(shapes, (*shapes.shape[:-1], width))
     lanes = lanes_of(system, frame) or (1,)
     out = []
-    for of, own in zip(layout.classes, meet.numbers, strict=True):
+    for of, own in zip(layout.classes, parameters.numbers, strict=True):
         touch, pair, overflow = _touches(system, of, own.reach, shapes)
         touch = jax.tree.map(lambda x: jnp.broadcast_to(x, (len(x), *lanes)), touch)
         if of.capacity < len(touch.distance):
@@ -433,16 +435,16 @@ def find_contacts(system: System, frame: Frames) -> list[Found]:
             overflow = overflow | short
         if of.order is not None:
             touch, pair = jax.tree.map(lambda x, order=of.order: picked(x, order), (touch, pair))
-        shares = None if of.carriers is None else _shares(of.carriers, pair, touch.point, at, of.owners)
-        out.append(Found(of, pair, touch.distance, touch.point, touch.normal, _tangents(touch.normal, touch.along), overflow, shares))
+        shares = None if of.flex_weights is None else _shares(of.flex_weights, pair, touch.point, at, of.owners)
+        out.append(Contacts(of, pair, touch.distance, touch.point, touch.normal, _tangents(touch.normal, touch.along), overflow, shares))
     return out
 
 
-def _shares(carriers: Carriers, pair, point, at, owners: np.ndarray) -> tuple:
+def _shares(flex_weights: FlexWeights, pair, point, at, owners: np.ndarray) -> tuple:
     """Of both sides the weights of four bodies."""
     out = []
     for side in (0, 1):
-        corners = [_of_pair(carriers.corners[:, side, k], pair) for k in range(flexed.CORNERS)]
+        corners = [_of_pair(flex_weights.corners[:, side, k], pair) for k in range(flexed.CORNERS)]
         whole = _of_pair(owners[:, side] != NO_BODY, pair)
         whole = whole[:, None] if isinstance(whole, np.ndarray) else whole
         own = flexed.shares(point, at.world, corners)
@@ -458,34 +460,34 @@ def _of_pair(numbers: np.ndarray, pair):
 # ---- rows ---------------------------------------------------------------------------------------------------------------------
 
 
-def by_contact(found: Found, of_pairs: np.ndarray, dtype):
+def by_contact(found: Contacts, of_pairs: np.ndarray, dtype):
     """Fixed numbers of pairs (n, pairs) for each contact: (n, contacts, lanes or 1)."""
     if isinstance(found.pair, np.ndarray):
         return jnp.asarray(of_pairs[:, found.pair, None], dtype)
     return jnp.asarray(of_pairs, dtype)[:, found.pair]
 
 
-def _spread(found: Found, of_bodies, dtype) -> Any:
+def _spread(found: Contacts, of_bodies, dtype) -> Any:
     """Sum of the numbers (n, bodies + 1) of the second side's bodies, less those of the first's, by their shares: (n, contacts, lanes)."""
-    carriers, out = found.of.carriers, 0.0
-    assert carriers is not None and found.shares is not None
+    flex_weights, out = found.of.flex_weights, 0.0
+    assert flex_weights is not None and found.shares is not None
     for side, weights in enumerate(found.shares):
         for k, weight in enumerate(weights):
-            which = _of_pair(carriers.bodies[:, side, k], found.pair)
+            which = _of_pair(flex_weights.bodies[:, side, k], found.pair)
             own = jnp.moveaxis(jnp.asarray(of_bodies.T, dtype)[which], -1, 0)
             own = own[..., None] if isinstance(which, np.ndarray) else own
             out = out + (own * weight if side else -own * weight)
     return out
 
 
-def _mobility(found: Found, mobility):
-    """Of the bodies of each contact together (contacts, lanes or 1). mobility: see `Meeting`."""
-    if found.of.carriers is None:
+def _mobility(found: Contacts, mobility):
+    """Of the bodies of each contact together (contacts, lanes or 1). mobility: see `ContactParameters`."""
+    if found.of.flex_weights is None:
         return picked(mobility, found.pair)
     out = 0.0
     for side, weights in enumerate(found.shares or ()):
         for k, weight in enumerate(weights):
-            out = out + weight * picked(mobility, _of_pair(found.of.carriers.bodies[:, side, k], found.pair))
+            out = out + weight * picked(mobility, _of_pair(found.of.flex_weights.bodies[:, side, k], found.pair))
     return out
 
 
@@ -500,14 +502,14 @@ def _moved_apart(signs, ang, lin, reference, point, frame, condim: int, lanes):
     return jnp.stack([jnp.broadcast_to(r, (*r.shape[:2], *lanes)) for r in rows], 1)
 
 
-def _jacobian(system: System, frame: Frames, found: Found, lanes, condim: int) -> Jacobian:
+def _jacobian(system: System, frame: Frames, found: Contacts, lanes, condim: int) -> Jacobian:
     """J (contacts, condim, nv, lanes)."""
     ang, lin = (tuple(column([s[part][k] for s in frame.subspace]) for k in range(3)) for part in (0, 1))
     roots = [frame.pose[system.tables.root[link]].pos for link in system.tables.dof_link]
     origin = tuple(column([r[k] for r in roots]) for k in range(3))
     axes = tuple(tuple(x[:, None] for x in axis) for axis in (found.normal, *found.tangents))
     dtype, parts, end = found.distance.dtype, [], 0
-    signs = _spread(found, found.of.carriers.chain.T, dtype) if found.of.carriers else by_contact(found, found.of.sign.T, dtype)
+    signs = _spread(found, found.of.flex_weights.chain.T, dtype) if found.of.flex_weights else by_contact(found, found.of.sign.T, dtype)
     for count, dofs in found.of.blocks:
         start, end, moving = end, end + count, np.array(dofs, int)
         own = jnp.swapaxes(signs[moving, start:end], 0, 1)
@@ -542,20 +544,20 @@ def _softness(distance, numbers: Numbers, mobility, impratio, dt, d: int, ellipt
     return stiffness, weights, damping, jnp.where(there, k * strength * inside, 0.0), there
 
 
-def contact_numbers(system: System, found: list[Found]) -> list[Numbers]:
+def contact_numbers(system: System, found: list[Contacts]) -> list[Numbers]:
     """Of each class, for its contacts."""
     return [
         jax.tree.map(lambda x, pair=own.pair: picked(x, pair), of_pairs)
-        for own, of_pairs in zip(found, system.meeting.numbers, strict=True)
+        for own, of_pairs in zip(found, system.contact_parameters.numbers, strict=True)
     ]
 
 
-def contact_cones(system: System, frame: Frames, v, found: list[Found]) -> tuple[Cones, ...]:
+def contact_cones(system: System, frame: Frames, v, found: list[Contacts]) -> tuple[Cones, ...]:
     """The rows of all contacts, by class."""
     lanes = jnp.broadcast_shapes(lanes_of(system, frame), *(x.shape for x in v if isinstance(x, jax.Array)))
     full, top, out = lanes or (1,), system.topology, []
     velocity = column(list(v))
-    for own, of_each, moved in zip(found, contact_numbers(system, found), system.meeting.mobility, strict=True):
+    for own, of_each, moved in zip(found, contact_numbers(system, found), system.contact_parameters.mobility, strict=True):
         d = own.of.condim
         stiffness, weights, damping, pull, there = _softness(
             own.distance, of_each, _mobility(own, moved), system.cone.impratio[0], system.dt, d, top.cone == "elliptic",
@@ -579,14 +581,14 @@ def _offset(rate, there, damping, pull):
 # ---- what contacts do to bodies -----------------------------------------------------------------------------------------------
 
 
-def contact_forces(kept: tuple[Cones | Held, ...], a) -> list:
+def contact_forces(kept: tuple[Cones | NoSlipCones, ...], a) -> list:
     """Of each class the forces (contacts, d, lanes) along the contacts' frames, at an acceleration."""
     a = jnp.stack(list(a))
     a = a[:, None] if a.ndim == 1 else a
     return [cones.force(cones.along(a) + cones.offset) for cones in kept]
 
 
-def wrench_of(found: Found, force) -> tuple:
+def wrench_of(found: Contacts, force) -> tuple:
     """Force on the second geom at the contact's point, and moment about it, world axes: components (contacts, lanes)."""
     axes = (found.normal, *found.tangents)
     parts = [force[:, k] for k in range(force.shape[1])]
@@ -601,7 +603,7 @@ def _combination(axes, numbers):
     return out
 
 
-def body_wrenches(system: System, found: list[Found], forces: list) -> list[tuple]:
+def body_wrenches(system: System, found: list[Contacts], forces: list) -> list[tuple]:
     """Per body the force of all contacts on it and its moment about the world's origin, world axes: (force, moment), components
     (lanes,), one lane without a batch."""
     count, total = len(system.topology.bodies), None
@@ -615,10 +617,10 @@ def body_wrenches(system: System, found: list[Found], forces: list) -> list[tupl
     return [(tuple(total[k][i] for k in range(3)), tuple(total[3 + k][i] for k in range(3))) for i in range(count)]
 
 
-def _body_signs(found: Found, topology: Topology, dtype):
+def _body_signs(found: Contacts, topology: Topology, dtype):
     """(bodies, contacts, lanes or 1): 1 for the body of the second geom, -1 for that of the first; what parts of flexes share."""
     count = len(topology.bodies)
-    if found.of.carriers is not None:
+    if found.of.flex_weights is not None:
         return _spread(found, np.eye(count, count + 1), dtype)
     table = np.zeros((count + 1, len(found.of.geoms)), np.int8)
     for i, (one, two) in enumerate(found.of.owners.tolist()):
@@ -627,14 +629,14 @@ def _body_signs(found: Found, topology: Topology, dtype):
     return by_contact(found, table[:-1], dtype)
 
 
-def geoms_of(found: Found):
+def geoms_of(found: Contacts):
     """Numbers of the two geoms (or parts of flexes, after the geoms) of each contact: (2, contacts, lanes or 1)."""
     return by_contact(found, found.of.geoms.T, jnp.int32)
 
 
 def adhesion(system: System, frame: Frames, body: int) -> list:
     """Row [(dof, coefficient), ...] of an adhesive body: minus the mean rate of the distances of its contacts, also of those in the gap."""
-    if system.meeting is None:
+    if system.contact_parameters is None:
         return []
     lanes = lanes_of(system, frame)
     total, count = 0.0, 0.0

@@ -30,10 +30,10 @@ from .transmissions import transmissions
 from .unsymmetric import Unsymmetric
 
 UNSYMMETRIC = ("free", "full")
-"""Values of `Motion.slopes` whose matrix is not symmetric."""
+"""Values of `EquationOfMotion.slopes` whose matrix is not symmetric."""
 
 
-class Motion(NamedTuple):
+class EquationOfMotion(NamedTuple):
     """What the equation of motion is evaluated at.
 
     act, ctrl: activations and controls of the actuators.
@@ -77,7 +77,7 @@ class Terms(NamedTuple):
     stiffness: Quadratic | None  # None where springs act explicitly
     jacobian: list  # of the holonomic rows; beside soft constraints also of prescribed dofs
     soft: list  # (row, G, force per rate of the row) of what acts at the end of the step
-    taut: list  # tendons
+    tendon: list  # tendons
     driven: list  # what the actuators act on
     later: list  # as loads, of what moves under the forces of soft constraints
 
@@ -86,7 +86,7 @@ def _constant(x, value: float) -> bool:
     return isinstance(x, float) and x == value
 
 
-def evaluate(m: Motion) -> Terms:
+def evaluate(m: EquationOfMotion) -> Terms:
     system = m.system
     frame = frames(system, m.q)
     damping = quadratic(system, frame, system.damping, "damper")
@@ -99,18 +99,18 @@ def evaluate(m: Motion) -> Terms:
     if not _constant(m.sprung, 0.0):
         stiffness = quadratic(system, frame, system.stiffness, "spring")
         later.append((m.sprung, stiffness))
-    inertia, taut = link_inertias(system, frame), tendons(system, frame, m.q)
-    driven = transmissions(system, frame, m.q, taut)
+    inertia, tendon = link_inertias(system, frame), tendons(system, frame, m.q)
+    driven = transmissions(system, frame, m.q, tendon)
     if m.slopes == "fast":
-        later.append((system.dt, damping_slopes(system, frame, m.v, m.act, m.ctrl, taut, driven)))
+        later.append((system.dt, damping_slopes(system, frame, m.v, m.act, m.ctrl, tendon, driven)))
     if m.slopes in UNSYMMETRIC:
         dofs = lone_free(system) if m.slopes == "free" else None
-        later.append((system.dt, full_slopes(system, frame, inertia, m.q, m.v, m.act, m.ctrl, taut, driven, dofs)))
+        later.append((system.dt, full_slopes(system, frame, inertia, m.q, m.v, m.act, m.ctrl, tendon, driven, dofs)))
     soft = [] if _constant(m.ahead, 0.0) else ahead_rows(system, frame, m.q, m.v, m.ahead)
     jacobian = holonomic_rows(system, frame)
     if m.soft is not None:
         jacobian = [*jacobian, *([(i, 1.0)] for i, h in enumerate(m.hold) if h is not None)]
-    return Terms(frame, inertia, damping, loads, stiffness, jacobian, soft, taut, driven, later if staged else [])
+    return Terms(frame, inertia, damping, loads, stiffness, jacobian, soft, tendon, driven, later if staged else [])
 
 
 def ahead_rows(system: System, frame: Frames, q, v, dt) -> list:
@@ -128,7 +128,7 @@ def with_fall(force: list, soft: list, v, a) -> list:
     return pulled(force, [row for row, *_ in soft], [neg(f) for f in falls])
 
 
-def residual(m: Motion, x, terms: Terms | None = None) -> list:
+def residual(m: EquationOfMotion, x, terms: Terms | None = None) -> list:
     """What is zero at the solution x: the acceleration, then the multipliers of the holonomic rows, then, where something moves under the
     forces of soft constraints, the later acceleration (None: all zero, and no soft constraints).
 
@@ -154,14 +154,14 @@ def residual(m: Motion, x, terms: Terms | None = None) -> list:
     return [*balance, *gaps, *late]
 
 
-def _smooth_balance(m: Motion, t: Terms, a, y) -> list:
+def _smooth_balance(m: EquationOfMotion, t: Terms, a, y) -> list:
     """Inverse dynamics minus smooth forces and those of the multipliers y."""
     n = len(m.v)
     if m.hold:
         free = [0.0] * n if a is None else a
         a = [x if h is None else h for x, h in zip(free, m.hold, strict=True)]
     force = inverse_dynamics(m.system, t.frame, t.inertia, m.q, m.v, a)
-    passive = passive_force(m.system, t.frame, m.q, m.v, t.damping, t.taut)
+    passive = passive_force(m.system, t.frame, m.q, m.v, t.damping, t.tendon)
     extra = [0.0] * n
     if t.stiffness is not None:
         # The spring at the position that the old velocity would reach (DART's rule); the acceleration's part is in the loads.
@@ -185,7 +185,7 @@ def _less_force(kept: Constraints, balance: list, a) -> list:
     return [sub(b, f) for b, f in zip(balance, force, strict=True)]
 
 
-def _late_balance(m: Motion, t: Terms, a, late) -> list:
+def _late_balance(m: EquationOfMotion, t: Terms, a, late) -> list:
     """What is zero at the later acceleration: M (late - a) + what acts implicitly."""
     change = [sub(x, y) for x, y in zip(late, a, strict=True)]
     out = inertial_force(m.system, t.frame, t.inertia, change)
@@ -195,7 +195,7 @@ def _late_balance(m: Motion, t: Terms, a, late) -> list:
     return out
 
 
-def effective_mass(m: Motion, terms: Terms | None = None) -> list:
+def effective_mass(m: EquationOfMotion, terms: Terms | None = None) -> list:
     """Rows of the matrix that multiplies the acceleration: mass matrix, armature, implicit damping and springs, regularization."""
     t = terms or evaluate(m)
     rows = with_quadratic(m.system, mass_matrix(m.system, t.frame, t.inertia), t.loads)
@@ -204,7 +204,7 @@ def effective_mass(m: Motion, terms: Terms | None = None) -> list:
     return rows
 
 
-def _unsymmetric(m: Motion, terms: Terms, full) -> Unsymmetric:
+def _unsymmetric(m: EquationOfMotion, terms: Terms, full) -> Unsymmetric:
     """The matrix that multiplies the acceleration (the later one) where it is not symmetric."""
     before = m.system.tables.before
     entries: dict = {}
@@ -219,7 +219,7 @@ def _unsymmetric(m: Motion, terms: Terms, full) -> Unsymmetric:
     return Unsymmetric(m.system, dict(zip(entries, full(list(entries.values())), strict=True)))
 
 
-def _softly(m: Motion, terms: Terms, full) -> tuple:
+def _softly(m: EquationOfMotion, terms: Terms, full) -> tuple:
     """What `implicit` asks for, of a motion with soft constraints."""
     system = m.system
     assert m.soft is not None
@@ -265,7 +265,7 @@ class Solved(NamedTuple):
     soft: Constraints | None = None
 
 
-def acceleration(m: Motion) -> Solved:
+def acceleration(m: EquationOfMotion) -> Solved:
     """The acceleration at which the residual is zero; under `Topology.noslip` that with friction which does not slip."""
     solved = _solved(m)
     if m.soft is None or not m.system.topology.noslip:
@@ -275,10 +275,10 @@ def acceleration(m: Motion) -> Solved:
     return again._replace(found=jnp.minimum(solved.found, again.found))
 
 
-def _solved(m: Motion) -> Solved:
+def _solved(m: EquationOfMotion) -> Solved:
     n, rows = len(m.v), 0
 
-    def primal(m: Motion, full):
+    def primal(m: EquationOfMotion, full):
         nonlocal rows
         terms = evaluate(m)
         rows = len(terms.jacobian)

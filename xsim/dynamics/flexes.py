@@ -149,14 +149,14 @@ def _signs(topology: Topology, of_point: np.ndarray, ends: np.ndarray) -> np.nda
 # ---- what the leaves say ------------------------------------------------------------------------------------------------------
 
 
-class Stuff(NamedTuple):
+class FlexMaterial(NamedTuple):
     """What the leaves alone say. pos: points in their links. solids: of each, h, mu V and lambda V of its elements."""
 
     pos: tuple
     solids: tuple
 
 
-def stuff(system: System) -> Stuff:
+def flex_material(system: System) -> FlexMaterial:
     layout, flex = plan(system.topology), system.flex
     pos = tuple(flex.pos[:, k] for k in range(3))
     top = system.topology
@@ -165,7 +165,7 @@ def stuff(system: System) -> Stuff:
         carried = [identity if body < 0 else tuple(system.offset[body]) for body in layout.bodies]
         quat, origin = (tuple(column(x) for x in zip(*(c[k] for c in carried), strict=True)) for k in (0, 1))
         pos = vadd(origin, rotate(quat, pos))
-    return Stuff(pos, tuple(_solid(system, own) for own in layout.solids))
+    return FlexMaterial(pos, tuple(_solid(system, own) for own in layout.solids))
 
 
 def _solid(system: System, own: Solids) -> tuple:
@@ -232,7 +232,7 @@ def points(system: System, frame: Frames) -> Points:
     ]
     R = tuple(tuple(column([x[0][j][k] for x in own]) for k in range(3)) for j in range(3))
     pos, origin = (tuple(column([x[part][k] for x in own]) for k in range(3)) for part in (1, 2))
-    return Points(_placed(R, pos, system.sheets.pos, layout.carrier), tuple(x[layout.carrier] for x in origin))
+    return Points(_placed(R, pos, system.flex_material.pos, layout.carrier), tuple(x[layout.carrier] for x in origin))
 
 
 @stage
@@ -282,7 +282,7 @@ def flex_force(system: System, frame: Frames, v) -> list:
     spring = tuple(x[layout.spring] for x in (flex.edge_stiffness, flex.edge_damping)) if len(layout.springs) else None
     damping = [flex.damping[own.elastic] for own in layout.solids]
     works = "spring" not in off, "damper" not in off
-    tension = _tensions(layout, length, rate, flex.length, system.dt, spring, system.sheets.solids, damping, works)
+    tension = _tensions(layout, length, rate, flex.length, system.dt, spring, system.flex_material.solids, damping, works)
     return _gathered(system, frame, v, at, _pull(layout, tension, apart, at))
 
 
@@ -357,7 +357,7 @@ def flex_energy(system: System, frame: Frames) -> list:
         away = length[layout.springs] - rest[layout.springs]
         out.append(halved(0.5 * system.flex.edge_stiffness[layout.spring] * away * away))
     stretch = length * length - rest * rest
-    for own, (h, mu, lam) in zip(layout.solids, system.sheets.solids, strict=True):
+    for own, (h, mu, lam) in zip(layout.solids, system.flex_material.solids, strict=True):
         hg = _times(h, _products([stretch[own.corners[:, k]] for k in range(own.corners.shape[1])], own.dim))
         trace = added([hg[i][i] for i in range(own.dim)])
         square = added([hg[i][j] * hg[j][i] for i in range(own.dim) for j in range(own.dim)])

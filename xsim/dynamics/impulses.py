@@ -7,9 +7,10 @@ bounds that reach a limit within the step). Together they are the optimality con
 
     min over v of  1/2 (v - v*)^T M (v - v*) + sum over dofs of phi_i(v_i),
 
-so v is unique. The stairs that the dofs stand on are found by an active-set iteration (each guess is one sparse solve with the dofs that
-stick held fast; block principal pivoting as of Judice and Pires 1994, with single pivots where a block does not help), and the result
-is differentiated at those stairs. This is DART's step rule, where the constraints are solved as a boxed LCP over the same equations.
+so v is unique. The segment of its force law on which each dof lies is found by an active-set iteration (each guess is one sparse solve with
+the dofs that stick held fast; block principal pivoting as of Judice and Pires 1994, with single pivots where a block does not help), and
+the result is differentiated on those segments. This is DART's step rule, where the constraints are solved as a boxed LCP over the same
+equations.
 """
 
 from __future__ import annotations
@@ -23,8 +24,7 @@ import jax.numpy as jnp
 from ..spatial import add, mul, neg, stage, sub, total
 from ..structure import Topology
 from .actuators import PRESCRIBED, bound, clip
-from .equation import Motion as Equation
-from .equation import effective_mass, evaluate
+from .equation import EquationOfMotion, effective_mass, evaluate
 from .kinematics import Frames, inertial_force, mass_matrix
 from .passive import Quadratic
 from .solve import Saddle, implicit, masked, multiply, pulled, restricted, with_quadratic
@@ -32,7 +32,7 @@ from .system import System, split_q
 
 SIDES = ("lower", "upper")
 BLOCKS = 3
-"""So many block pivots in a row may fail to bring the number of wrong stairs down before single pivots take over."""
+"""So many block pivots in a row may fail to bring the number of wrong segments down before single pivots take over."""
 
 
 class Row(NamedTuple):
@@ -72,7 +72,7 @@ def rows(topology: Topology) -> tuple[Row, ...]:
     return tuple(out)
 
 
-class Stairs(NamedTuple):
+class ForceLaw(NamedTuple):
     """The staircase of one dof. Velocities: lower, upper (bounds), target (of the servo). Impulses: friction (its largest size), least,
     most (of the servo). None where there is none."""
 
@@ -95,7 +95,7 @@ def _coordinates(joint, numbers, q):
     return joint.coordinates(numbers, q)
 
 
-def stairs(system: System, q, servo: dict) -> list[Stairs]:
+def force_laws(system: System, q, servo: dict) -> list[ForceLaw]:
     """The staircase of every row. A velocity limit holds on the way back from beyond a position limit, too."""
     position: list = []
     for joint, numbers, own in zip(system.joints, system.numbers, split_q(system, q), strict=True):
@@ -110,7 +110,7 @@ def stairs(system: System, q, servo: dict) -> list[Stairs]:
         friction = None if row.friction is None else mul(system.friction[row.friction], dt)
         forces = [bound(system, f"force_{side}", row.dof) if row.servo else None for side in SIDES]
         least, most = (None if f is None else mul(f, dt) for f in forces)
-        out.append(Stairs(*ends, friction, servo[row.dof] if row.servo else None, least, most))
+        out.append(ForceLaw(*ends, friction, servo[row.dof] if row.servo else None, least, most))
     return out
 
 
@@ -118,7 +118,7 @@ def stairs(system: System, q, servo: dict) -> list[Stairs]:
 
 
 class _Arrays(NamedTuple):
-    """Stairs of all rows, (rows, lanes); infinite where there is none."""
+    """Force laws of all rows, (rows, lanes); infinite where there is none."""
 
     lower: jax.Array
     upper: jax.Array
@@ -132,7 +132,7 @@ class _Arrays(NamedTuple):
 def _prox(s: _Arrays, r, c):
     """The velocity on the staircase for the velocity r that the dof would have without its own impulse; c: velocity per impulse.
 
-    The median of kinks and shifted stairs, taken from the outside in; then the bounds.
+    The median of kinks and shifted force laws, taken from the outside in; then the bounds.
     """
     first, second = jnp.minimum(s.target, 0.0), jnp.maximum(s.target, 0.0)
     above_first = jnp.where(s.target < 0, s.friction + s.least, s.most - s.friction)
@@ -160,7 +160,7 @@ def _kinks(s: _Arrays):
 
 
 def _stair(s: _Arrays, x):
-    """A number for the stair that x is on, different for different stairs."""
+    """A number for the segment that x is on, different for different segments."""
     return jnp.sum(jnp.sign(x - _kinks(s)), 0)
 
 
@@ -184,14 +184,15 @@ class _Search(NamedTuple):
 
 
 def _search(system: System, mass, jacobian, start, s: _Arrays, fixed) -> _Search:
-    """Stairs and change of velocity. start: v* per dof; jacobian: of the couplings, which keep their velocity; fixed: dofs that keep v*."""
+    """Force laws and change of velocity. start: v* per dof; jacobian: of the couplings, which keep their velocity; fixed: dofs that keep
+    v*."""
     dofs = [row.dof for row in rows(system.topology)]
     vstar = jnp.stack([start[d] for d in dofs])
     c = 1.0 / jnp.stack([jnp.maximum(mass[d][-1], jnp.finfo(vstar.dtype).tiny) for d in dofs])
     most = 20 + 8 * len(dofs)
 
     def solved(x):
-        """Change of velocity with the dofs on the stairs of x, and the velocity without each dof's own impulse."""
+        """Change of velocity with the dofs on the segments of x, and the velocity without each dof's own impulse."""
         sticks = _sticks(s, x)
         keep: list = [1.0] * len(start)
         given: list = [0.0] * len(start)
@@ -299,18 +300,18 @@ def _again(m: _Impulse, full):
 
 
 def apply_impulses(system: System, q, v, servo: dict):
-    """Velocities after the impulses of friction, limits and servos, and a component that is 0 where the stairs were not found.
+    """Velocities after the impulses of friction, limits and servos, and a component that is 0 where the segments were not found.
 
     v: after the smooth forces. servo: {dof: target}.
     """
     found = rows(system.topology)
     if not found:
         return v, 1.0
-    steps = stairs(system, q, servo)
+    steps = force_laws(system, q, servo)
     nv = len(v)
     fixed = [i for i, drive in enumerate(system.topology.drives) if drive in PRESCRIBED]
-    terms = evaluate(Equation(system, q, v, [0.0] * nv))
-    mass = effective_mass(Equation(system, q, v, [0.0] * nv), terms)
+    terms = evaluate(EquationOfMotion(system, q, v, [0.0] * nv))
+    mass = effective_mass(EquationOfMotion(system, q, v, [0.0] * nv), terms)
     like = jnp.broadcast_arrays(*(jnp.asarray(x) for x in (*v, *(y for row in mass for y in row), *jax.tree.leaves(steps))))[0][None]
     jacobian = terms.jacobian
     fixed_rows = [[(dof, jax.lax.stop_gradient(c)) for dof, c in row] for row in jacobian]
@@ -342,7 +343,7 @@ def apply_impulses(system: System, q, v, servo: dict):
 
 
 @stage
-def _target(own: Stairs, x, low, high, served):
+def _target(own: ForceLaw, x, low, high, served):
     """The kink's velocity, as a function of the numbers it comes from."""
     target = jnp.zeros_like(x)
     for at, value in ((served, own.target), (high, own.upper), (low, own.lower)):
@@ -352,7 +353,7 @@ def _target(own: Stairs, x, low, high, served):
 
 
 @stage
-def _pushed(own: Stairs, x):
+def _pushed(own: ForceLaw, x):
     """The stair's impulse, as a function of the numbers it comes from."""
     push = jnp.zeros_like(x)
     if own.friction is not None:
@@ -362,7 +363,7 @@ def _pushed(own: Stairs, x):
     return push
 
 
-def _table(steps: list[Stairs], like) -> _Arrays:
+def _table(steps: list[ForceLaw], like) -> _Arrays:
     def line(name: str, missing: float):
         values = (getattr(s, name) for s in steps)
         return jnp.stack(_arrays([missing if x is None else x for x in values], like))

@@ -12,7 +12,7 @@ from ..spatial import add, block_loop_hoisting, mul, stage, sub, total
 from .actuation import activation_rates, next_activations
 from .actuators import drive, split_controls
 from .constraints import constraints
-from .equation import Motion, acceleration, ahead_rows, with_fall
+from .equation import EquationOfMotion, acceleration, ahead_rows, with_fall
 from .functions import at_time
 from .holonomic import closing, has_rows
 from .impulses import apply_impulses, rows
@@ -60,7 +60,7 @@ def _velocity(system: System, s: Moving, tau, ctrl, damped, sprung, ahead=0.0, s
     driven, inputs = drive(system, s.v, tau, ctrl), (tuple(s.act), tuple(split_controls(system.topology, ctrl).actuators))
     closed = tuple(closing(system, s.q, s.v))
     soft = constraints(system, s.q, s.v)
-    x = acceleration(Motion(system, s.q, s.v, driven.tau, *inputs, damped, sprung, driven.hold, closed, ahead, slopes, soft))
+    x = acceleration(EquationOfMotion(system, s.q, s.v, driven.tau, *inputs, damped, sprung, driven.hold, closed, ahead, slopes, soft))
     moved = shifted(s.v, x.a, system.dt)
     if soft is None or rows(system.topology):
         moved, solved = apply_impulses(system, s.q, moved, driven.servo)
@@ -146,7 +146,7 @@ def _rk4(system: System, s: Moving, tau, ctrl, recompute: bool) -> tuple:
         v, act, there = shifted(s.v, dv, reach), shifted(s.act, da, reach), at_time(system, add(s.time, reach), outside)
         driven = drive(there, v, tau, ctrl)
         soft = constraints(there, q, v)
-        x = acceleration(Motion(there, q, v, driven.tau, tuple(act), tuple(controls), hold=driven.hold, soft=soft))
+        x = acceleration(EquationOfMotion(there, q, v, driven.tau, tuple(act), tuple(controls), hold=driven.hold, soft=soft))
         rates = v if manifold else displacement_rates(there, s.q, shifted([0.0] * len(v), dq, reach), v)
         slopes = (full(rates), full(x.a), full(activation_rates(there, act, controls)))
         sums = jax.tree.map(lambda total, k: total + weight * k, sums, slopes)

@@ -15,7 +15,7 @@ from .loops import body_link
 from .parts import bodies_of
 from .places import body_end
 from .system import Mobility, System
-from .tendons import Taut
+from .tendons import LengthAndJacobian
 
 
 def _asked(topology: Topology) -> list[int]:
@@ -47,14 +47,14 @@ def _mean(numbers: list):
     return mul(out, 1.0 / len(numbers))
 
 
-def mobility(system: System, frame: Frames, mass, taut: list[Taut]) -> Mobility:
-    """mass: rows of the mass matrix at the start, taut: its tendons."""
+def mobility(system: System, frame: Frames, mass, tendon: list[LengthAndJacobian]) -> Mobility:
+    """mass: rows of the mass matrix at the start, tendon: its tendons."""
     top, nv = system.topology, len(mass)
     asked = _asked(top)
     moving = [body for body in asked if body_link(system, body) >= 0]
     entries = {(i, i): 1.0 for i in range(nv)}
-    entries |= {(nv + i, dof): x for i, one in enumerate(taut) for dof, x in one.row}
-    first = nv + len(taut)
+    entries |= {(nv + i, dof): x for i, one in enumerate(tendon) for dof, x in one.row}
+    first = nv + len(tendon)
     for place, body in enumerate(moving):
         end = body_end(system, frame, body, _centre(system, body), IDENTITY)
         for dof in system.tables.chain[body_link(system, body)]:
@@ -81,7 +81,7 @@ def mobility(system: System, frame: Frames, mass, taut: list[Taut]) -> Mobility:
     for place, body in enumerate(moving):
         own = found[first + 6 * place :]
         bodies[body] = _mean(own[:3]), _mean(own[3:6])
-    return Mobility(dofs, found[nv:first], bodies, [one.length for one in taut], edges)
+    return Mobility(dofs, found[nv:first], bodies, [one.length for one in tendon], edges)
 
 
 def _with_edges(rows, edges):

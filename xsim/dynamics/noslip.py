@@ -25,7 +25,7 @@ STIFFER = 0.375
 times a distance, are rounded by less than that."""
 
 
-class Held(NamedTuple):
+class NoSlipCones(NamedTuple):
     """Contacts of one dimension d whose normal forces are known. J (n, d, nv, lanes), offset (n, d, lanes), normal (n, lanes). stiffness:
     of friction where it sticks, of elliptic contacts (n, 1, lanes) in coordinates scaled by weight (n, d - 1, lanes), else (n, d - 1,
     lanes). bound: of friction, of elliptic contacts its norm in those coordinates (n, 1, lanes), else (n, d - 1, lanes)."""
@@ -125,9 +125,9 @@ class Held(NamedTuple):
         """See `Cones.count`: all of them."""
         return None
 
-    def fitted(self, lanes: tuple[int, ...]) -> Held:
+    def fitted(self, lanes: tuple[int, ...]) -> NoSlipCones:
         """See `Cones.fitted`."""
-        return Held(self.elliptic, self.J.fitted(lanes), *(fit(x, lanes) for x in self[2:]))
+        return NoSlipCones(self.elliptic, self.J.fitted(lanes), *(fit(x, lanes) for x in self[2:]))
 
 
 def _total(x):
@@ -140,7 +140,7 @@ def without_slip(kept: Constraints, a) -> Constraints:
     kept, stiff = kept.fitted(a.shape[1:]), float(jnp.finfo(a.dtype).eps) ** -STIFFER
     x = list(kept.at(a))
     rows = None if kept.rows is None else _held_rows(kept.rows, x.pop(0), stiff)
-    return Constraints(rows, tuple(_held_cones(c, y, stiff) for c, y in zip(kept.cones, x, strict=True)), kept.overflow)
+    return Constraints(rows, tuple(_no_slip_cones(c, y, stiff) for c, y in zip(kept.cones, x, strict=True)), kept.overflow)
 
 
 def _held_rows(rows: Rows, x, stiff: float) -> Rows:
@@ -151,9 +151,9 @@ def _held_rows(rows: Rows, x, stiff: float) -> Rows:
     return rows._replace(stiffness=jnp.where(slides, stiff * rows.stiffness, 0.0), low=low, high=high)
 
 
-def _held_cones(c: Cones, x, stiff: float) -> Held:
+def _no_slip_cones(c: Cones, x, stiff: float) -> NoSlipCones:
     force, mu = c.force(x), c.weight[:, 1:]
     if c.curved:
-        return Held(True, c.J, c.offset, force[:, 0], stiff * c.stiffness[:, None], mu, force[:, :1])
+        return NoSlipCones(True, c.J, c.offset, force[:, 0], stiff * c.stiffness[:, None], mu, force[:, :1])
     stiffness = 2.0 * stiff * c.stiffness[:, None] * mu * mu
-    return Held(False, c.J, c.offset, force[:, 0], stiffness, jnp.ones_like(mu), mu * edge_sums(c, x))
+    return NoSlipCones(False, c.J, c.offset, force[:, 0], stiffness, jnp.ones_like(mu), mu * edge_sums(c, x))

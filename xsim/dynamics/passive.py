@@ -30,7 +30,7 @@ from .flexes import flex_force
 from .kinematics import Frames, gather
 from .medium import medium_force
 from .system import Block, System, split_q
-from .tendons import Taut, tendon_force
+from .tendons import LengthAndJacobian, tendon_force
 
 BASIS = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
 
@@ -147,12 +147,12 @@ def _minus(a, b):
     return [neg(y) if x is None else sub(x, y) for x, y in zip(a, b, strict=True)]
 
 
-def passive_force(system: System, frame: Frames, q, v, damping: Quadratic, taut: list[Taut]) -> list:
+def passive_force(system: System, frame: Frames, q, v, damping: Quadratic, tendon: list[LengthAndJacobian]) -> list:
     """Springs (see `spring_force`) and dampers of joints, tendons and flexes, weight that is taken back, forces of the medium around."""
     if "passive" in system.topology.disabled:
         return [0.0] * len(v)
     out = _minus(spring_force(system, frame, q), damping.times(v))
-    own = tendon_force(system, taut, v), flex_force(system, frame, v)
+    own = tendon_force(system, tendon, v), flex_force(system, frame, v)
     for more in (*own, weight_taken(system, frame, False), medium_force(system, frame, v)):
         out = [add(x, y) for x, y in zip(out, more, strict=True)]
     return out

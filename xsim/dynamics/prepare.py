@@ -8,8 +8,8 @@ import jax.numpy as jnp
 from ..model import Model
 from ..spatial import add, mul, stage, total
 from .constraints import has_soft
-from .contacts import has_contacts, meeting
-from .flexes import stuff
+from .contacts import contact_parameters, has_contacts
+from .flexes import flex_material
 from .kinematics import Frames, frames, link_inertias
 from .lanes import Lanes
 from .mobility import mobility, partners
@@ -24,7 +24,7 @@ def prepare(model: Model, lanes: Lanes, mocap=None) -> System:
     system = _with_lanes(_with_slack(components(model, lanes, mocap)))
     top = system.topology
     if top.flexes:
-        system = system._replace(sheets=stuff(system))
+        system = system._replace(flex_material=flex_material(system))
     muscles = [i for i, a in enumerate(top.actuators) if "muscle" in (a.gain, a.bias)]
     sprung = any(j.spring_damper is not None for j in top.joints)
     damped = any(a.damp_ratio is not None for a in top.actuators)
@@ -40,10 +40,10 @@ def prepare(model: Model, lanes: Lanes, mocap=None) -> System:
     if muscles or damped:
         system = _with_actuators(system, frame, start, rows, factor, muscles)
     if has_soft(top):
-        taut = tendons(system, frame, start)
-        system = system._replace(mobility=mobility(system, frame, rows, taut), partners=partners(system, frame))
+        tendon = tendons(system, frame, start)
+        system = system._replace(mobility=mobility(system, frame, rows, tendon), partners=partners(system, frame))
     if has_contacts(top):
-        system = system._replace(meeting=meeting(system))
+        system = system._replace(contact_parameters=contact_parameters(system))
     return system
 
 
@@ -133,23 +133,23 @@ def _with_actuators(system: System, frame: Frames, start, rows, factor: Factor, 
     acc0: list = [0.0] * len(top.actuators)
     bias = list(numbers.bias)
     driven = transmissions(system, frame, start, tendons(system, frame, start))
-    for i, (info, taut) in enumerate(zip(top.actuators, driven, strict=True)):
+    for i, (info, transmission) in enumerate(zip(top.actuators, driven, strict=True)):
         if i not in muscles and info.damp_ratio is None:
             continue
         moved = None
         if i in muscles or top.rules == "4.0":
             column = [0.0 * factor.inverse[0]] * len(factor.inverse)
-            for dof, x in taut.row:
+            for dof, x in transmission.row:
                 column[dof] = add(column[dof], x)
             moved = solve(system, factor, column)
             acc0[i] = _norm(moved)
         if info.damp_ratio is not None:
-            arms = [x for _, x in taut.row]
+            arms = [x for _, x in transmission.row]
             if top.rules == "4.0":
-                mass = [1.0 / _work(arms, [moved[dof] for dof, _ in taut.row])]
+                mass = [1.0 / _work(arms, [moved[dof] for dof, _ in transmission.row])]
                 arms = [1.0 + 0.0 * mass[0]]
             else:
-                mass = [rows[dof][-1] for dof, _ in taut.row]
+                mass = [rows[dof][-1] for dof, _ in transmission.row]
             kv = _servo_damping(numbers.damp_ratio[info.damp_ratio], numbers.gain[i][0], mass, arms)
             bias[i] = (bias[i][0], bias[i][1], -kv, *bias[i][3:])
     return system._replace(acc0=tuple(acc0), actuators=type(numbers)(**{**vars(numbers), "bias": tuple(bias)}))

@@ -13,7 +13,7 @@ import jax
 
 from ..spatial import add, mul, neg, sub
 from .actuators import PRESCRIBED
-from .equation import Motion, effective_mass, evaluate
+from .equation import EquationOfMotion, effective_mass, evaluate
 from .holonomic import holonomic_drifts, holonomic_gaps, holonomic_rows, rate
 from .kinematics import frames, inertial_force
 from .lanes import spread
@@ -39,9 +39,9 @@ def free_dofs(system: System) -> list:
     return [0.0 if drive in PRESCRIBED else 1.0 for drive in system.topology.drives]
 
 
-def _equation(m: _Shift) -> Motion:
+def _equation(m: _Shift) -> EquationOfMotion:
     zero = [0.0] * len(free_dofs(m.system))
-    return Motion(m.system, m.q, zero, zero)
+    return EquationOfMotion(m.system, m.q, zero, zero)
 
 
 def _residual(m: _Shift, x) -> list:

@@ -44,7 +44,7 @@ from .rays import Ray, Target, cast
 from .soft import Kept, Wrench, has_rows, kept
 from .subtrees import subtree_coms, subtree_masses, sums
 from .system import System
-from .tendons import Taut, rate, tendons
+from .tendons import LengthAndJacobian, rate, tendons
 
 
 class Spot(NamedTuple):
@@ -56,7 +56,7 @@ class Spot(NamedTuple):
     quat: tuple
 
 
-class Facts:
+class SensorContext:
     """What the sensors of one evaluation read; what none asks for is never computed.
 
     early: generalized acceleration at which soft constraints have their forces. velocity, acceleration: of the links, spatial, about the
@@ -82,7 +82,7 @@ class Facts:
         return cameras(self.system, self.frame, self.views)
 
     @functools.cached_property
-    def tendons(self) -> list[Taut]:
+    def tendons(self) -> list[LengthAndJacobian]:
         return tendons(self.system, self.frame, self.q)
 
     @functools.cached_property
@@ -294,18 +294,18 @@ def _into(R, a):
 def _in_site(read: Callable) -> Callable:
     """A vector in the axes of the sensor's site."""
 
-    def sensor(f: Facts, info) -> tuple:
+    def sensor(f: SensorContext, info) -> tuple:
         spot = f.spot(info.object)
         return _into(spot.R, read(f, spot))
 
     return sensor
 
 
-def _force(f: Facts, spot: Spot):
+def _force(f: SensorContext, spot: Spot):
     return f.loads[spot.body].lin
 
 
-def _torque(f: Facts, spot: Spot):
+def _torque(f: SensorContext, spot: Spot):
     return _moment_at(f.loads[spot.body], spot.pos)
 
 
@@ -322,7 +322,7 @@ _LIMITS: dict[str, Callable[[Kept], object]] = {
 def _limit(what: str, read: Callable[[Kept], object]) -> Callable:
     """Of a limit the first of its sides that acts; 0 where none does."""
 
-    def sensor(f: Facts, info) -> tuple:
+    def sensor(f: SensorContext, info) -> tuple:
         if what == "joint":
             joint, kinds = _joint(f, info), ("lower", "upper", "angle")
             items = range(joint.v[0], sum(joint.v))
@@ -336,12 +336,12 @@ def _limit(what: str, read: Callable[[Kept], object]) -> Callable:
     return sensor
 
 
-def _joint(f: Facts, info):
+def _joint(f: SensorContext, info):
     body, which = info.object[1]
     return f.system.topology.bodies[body].joints[which]
 
 
-def _dof(f: Facts, info) -> int:
+def _dof(f: SensorContext, info) -> int:
     return _joint(f, info).v[0]
 
 
@@ -350,12 +350,12 @@ def _unit(q):
     return normalize(q)
 
 
-def _ball_quat(f: Facts, info):
+def _ball_quat(f: SensorContext, info):
     q = _joint(f, info).q[0]
     return _unit(tuple(f.q[q : q + 4]))
 
 
-def _ball_velocity(f: Facts, info):
+def _ball_velocity(f: SensorContext, info):
     v = _joint(f, info).v[0]
     return tuple(f.v[v : v + 3])
 
@@ -365,7 +365,7 @@ def _relative(reference: Spot, spot: Spot):
     return apply_inverse(reference.R, vsub(spot.pos, reference.pos))
 
 
-def _frame_pos(f: Facts, info):
+def _frame_pos(f: SensorContext, info):
     spot = f.spot(info.object)
     return spot.pos if info.reference is None else _relative(f.spot(info.reference), spot)
 
@@ -375,13 +375,13 @@ def _turned_back(a, b):
     return quat_mul(quat_conj(a), b)
 
 
-def _frame_quat(f: Facts, info):
+def _frame_quat(f: SensorContext, info):
     spot = f.spot(info.object)
     return spot.quat if info.reference is None else _turned_back(f.spot(info.reference).quat, spot.quat)
 
 
 def _frame_axis(k: int) -> Callable:
-    def sensor(f: Facts, info):
+    def sensor(f: SensorContext, info):
         axis = tuple(row[k] for row in f.spot(info.object).R)
         return axis if info.reference is None else _into(f.spot(info.reference).R, axis)
 
@@ -394,7 +394,7 @@ def _relative_velocity(reference: Spot, moving, spot: Spot, own):
     return apply_inverse(reference.R, vsub(vsub(v, v0), cross(w0, vsub(spot.pos, reference.pos))))
 
 
-def _frame_velocity(f: Facts, info):
+def _frame_velocity(f: SensorContext, info):
     spot = f.spot(info.object)
     if info.reference is None:
         return f.moving(spot)[0]
@@ -407,7 +407,7 @@ def _relative_turning(R, w0, w):
     return apply_inverse(R, vsub(w, w0))
 
 
-def _frame_turning(f: Facts, info):
+def _frame_turning(f: SensorContext, info):
     own = f.moving(f.spot(info.object))[1]
     if info.reference is None:
         return own
@@ -421,12 +421,12 @@ def _over(a, mass):
     return scale(a, jnp.where(some, 1.0 / jnp.where(some, mass, 1.0), 0.0))
 
 
-def _subtree_velocity(f: Facts, info):
+def _subtree_velocity(f: SensorContext, info):
     body = info.object[1]
     return _over(f.momenta[body].lin, f.masses[body].mass)
 
 
-def _subtree_momentum(f: Facts, info):
+def _subtree_momentum(f: SensorContext, info):
     body = info.object[1]
     return _moment_at(f.momenta[body], f.coms[body])
 
@@ -439,7 +439,7 @@ def _projected(site, camera, resolution, focal):
     return 0.5 * resolution[0] - focal[0] * x / safe, 0.5 * resolution[1] + focal[1] * y / safe
 
 
-def _projection(f: Facts, info):
+def _projection(f: SensorContext, info):
     number = info.reference[1]
     camera = f.system.topology.cameras[number]
     width, height = camera.resolution
@@ -449,7 +449,7 @@ def _projection(f: Facts, info):
     return _projected(f.spot(info.object).pos, f.cameras[number], (width, height), focal)
 
 
-def _actuators_on(f: Facts, info):
+def _actuators_on(f: SensorContext, info):
     return (f.effort.tau[_dof(f, info)],)
 
 
@@ -503,7 +503,7 @@ SEARCHED = ("distance", "normal", "fromto")
 """Kinds whose cutoff is how far is looked."""
 
 
-def sense(f: Facts) -> list:
+def sense(f: SensorContext) -> list:
     """All numbers of the sensors, in order."""
     top, out = f.system.topology, []
     for info in top.sensors:

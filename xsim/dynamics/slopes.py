@@ -17,18 +17,20 @@ from .kinematics import Frames, inverse_dynamics
 from .medium import medium_force
 from .passive import Quadratic, quadratic
 from .system import System
-from .tendons import Taut, rate
+from .tendons import LengthAndJacobian, rate
 
 
-def damping_slopes(system: System, frame: Frames, v, act, ctrl, taut: list[Taut], driven: list[Taut], whole=False) -> Quadratic:
-    """Minus the symmetric part of d force / d velocity of passive and actuator forces. taut: tendons, driven: what actuators act on.
+def damping_slopes(
+    system: System, frame: Frames, v, act, ctrl, tendon: list[LengthAndJacobian], driven: list[LengthAndJacobian], whole=False
+) -> Quadratic:
+    """Minus the symmetric part of d force / d velocity of passive and actuator forces. tendon: tendons, driven: what actuators act on.
     whole: see `edge_slopes`."""
     out = quadratic(system, frame, system.damping, "damper")
     out = Quadratic(list(out.diagonal), dict(out.blocks))
     if "passive" in system.topology.disabled:
         out = Quadratic([0.0] * len(v), {})
     else:
-        for one, b in zip(taut, system.tendons.damping, strict=True):
+        for one, b in zip(tendon, system.tendons.damping, strict=True):
             _add_square(system, out, one.row, b)
         diagonal, pairs = edge_slopes(system, frame, whole)
         for i, x in enumerate(diagonal):
@@ -59,7 +61,7 @@ def _add_pair(out: Quadratic, i: int, j: int, x) -> None:
         out.blocks[place] = add(out.blocks[place], x) if place in out.blocks else x
 
 
-def _actuator_slopes(system: System, v, act, ctrl, driven: list[Taut]) -> list:
+def _actuator_slopes(system: System, v, act, ctrl, driven: list[LengthAndJacobian]) -> list:
     """Minus the rate of each actuator's force with the rate of its length, at the activations as they are."""
     newer = system.topology.rules == "4.0"
     out, signal = [], controls(system, ctrl)
@@ -113,12 +115,14 @@ def lone_free(system: System) -> tuple[int, ...]:
     return tuple(dof for dofs in free if all(k in dofs for k in after[dofs[0]]) for dof in dofs)
 
 
-def full_slopes(system: System, frame: Frames, inertia, q, v, act, ctrl, taut: list[Taut], driven: list[Taut], dofs=None) -> Quadratic:
+def full_slopes(
+    system: System, frame: Frames, inertia, q, v, act, ctrl, tendon: list[LengthAndJacobian], driven: list[LengthAndJacobian], dofs=None
+) -> Quadratic:
     """Minus d force / d velocity of all smooth forces, those of Coriolis included: not symmetric. dofs: those of which it is so, as of
     `lone_free`, of the others `damping_slopes`; None: all."""
     dofs = range(len(v)) if dofs is None else dofs
     columns = _columns(lambda x: inverse_dynamics(system, frame, inertia, q, x), v, dofs)
-    out = damping_slopes(system, frame, v, act, ctrl, taut, driven, True)
+    out = damping_slopes(system, frame, v, act, ctrl, tendon, driven, True)
     medium = _medium_slopes(system, frame, v) if system.medium.density and "passive" not in system.topology.disabled else None
     for j, column in columns.items():
         out.diagonal[j] = add(out.diagonal[j], column[j])

@@ -23,7 +23,7 @@ from .kinematics import Frames, accelerations, point_acceleration, point_velocit
 from .loops import End, body_link
 from .places import body_end, site_end
 from .system import System
-from .tendons import Taut, scaled
+from .tendons import LengthAndJacobian, scaled
 
 LEAST, MOST = 1e-4, 0.9999  # impedances
 TINY = 1e-15  # the least that is divided by
@@ -52,7 +52,7 @@ class Where(NamedTuple):
     system: System
     frame: Frames
     q: list
-    taut: list[Taut]
+    tendon: list[LengthAndJacobian]
     moving: tuple | None
 
 
@@ -284,9 +284,9 @@ def _joint(at: Where, info: SoftInfo, place) -> list[Row]:
 
 
 def _tendon(at: Where, info: SoftInfo, place) -> list[Row]:
-    travels = [sub(at.taut[i].length, at.system.mobility.lengths[i]) for i in info.items]
+    travels = [sub(at.tendon[i].length, at.system.mobility.lengths[i]) for i in info.items]
     mobilities = [at.system.mobility.tendons[i] for i in info.items]
-    return _related(at.system.equality.polynomial[info.row], travels, [at.taut[i].row for i in info.items], mobilities)
+    return _related(at.system.equality.polynomial[info.row], travels, [at.tendon[i].row for i in info.items], mobilities)
 
 
 def _friction(at: Where, info: SoftInfo, place) -> list[Row]:
@@ -296,7 +296,7 @@ def _friction(at: Where, info: SoftInfo, place) -> list[Row]:
 
 def _tendon_friction(at: Where, info: SoftInfo, place) -> list[Row]:
     (i,), bound = info.items, at.system.tendons.friction[info.row]
-    return [Row(at.taut[i].row, 0.0, 0.0, at.system.mobility.tendons[i], neg(bound), bound, held=False)]
+    return [Row(at.tendon[i].row, 0.0, 0.0, at.system.mobility.tendons[i], neg(bound), bound, held=False)]
 
 
 def _limit(at: Where, info: SoftInfo, row, distance, mobility) -> list[Row]:
@@ -324,7 +324,7 @@ def _angle(at: Where, info: SoftInfo, place) -> list[Row]:
 
 def _tendon_limit(at: Where, info: SoftInfo, place) -> list[Row]:
     (i,), low = info.items, info.kind == "tendon_lower"
-    length, row = at.taut[i]
+    length, row = at.tendon[i]
     bound = at.system.tendons.range[info.row][0 if low else 1]
     distance = sub(length, bound) if low else sub(bound, length)
     return _limit(at, info, row if low else scaled(row, -1.0), distance, at.system.mobility.tendons[i])
@@ -371,14 +371,14 @@ def reference(solref, solimp, dt, safe: bool):
     return k, b
 
 
-def _found(system: System, frame: Frames, q, v, taut: list[Taut]) -> list[tuple[SoftInfo, Row]]:
+def _found(system: System, frame: Frames, q, v, tendon: list[LengthAndJacobian]) -> list[tuple[SoftInfo, Row]]:
     """All rows at a state, those with one constant coefficient first."""
     top = system.topology
     moving = None
     if top.rules == "4.0" and any(info.kind in ("connect", "weld") for info in top.soft):
         own, velocity = velocities(system, frame, v)
         moving = velocity, accelerations(system, frame, q, v, None, own, velocity)
-    at = Where(system, frame, q, taut, moving)
+    at = Where(system, frame, q, tendon, moving)
     found = [(info, row) for info, place in zip(top.soft, system.partners, strict=True) if info.kind != "flex"
              for row in KINDS[info.kind](at, info, place)]
     return sorted(found, key=lambda pair: not _is_single(pair[1]))
@@ -413,9 +413,9 @@ def _numbers(system: System, found: list[tuple[SoftInfo, Row]], q, v) -> Rows:
     return out._replace(offset=vector([r.drift for r in rows]) + b * out.along(vector(v)) + k * d * held)
 
 
-def soft_rows(system: System, frame: Frames, q, v, taut: list[Taut]) -> Rows | None:
+def soft_rows(system: System, frame: Frames, q, v, tendon: list[LengthAndJacobian]) -> Rows | None:
     """All rows at a state but those of flexes, None where there are no others."""
-    found = _found(system, frame, q, v, taut)
+    found = _found(system, frame, q, v, tendon)
     return _numbers(system, found, q, v) if found else None
 
 
@@ -436,10 +436,10 @@ class Kept(NamedTuple):
     force: object
 
 
-def kept(system: System, frame: Frames, q, v, taut: list[Taut], a, rows: Rows) -> list[Kept]:
+def kept(system: System, frame: Frames, q, v, tendon: list[LengthAndJacobian], a, rows: Rows) -> list[Kept]:
     """What the rows do at a state and its acceleration, but those of flexes, which are the last. rows: those whose forces act, with an axis
     of lanes."""
-    found = _found(system, frame, q, v, taut)
+    found = _found(system, frame, q, v, tendon)
     a, v = (stacked(x, a, v) for x in (a, v))
     rows = rows.fitted(a.shape[1:])
     forces, rates = rows.force(rows.along(a) + rows.offset), rows.along(v)

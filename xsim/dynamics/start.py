@@ -59,7 +59,8 @@ def init(model: Model, q=None, v=None, ctrl=None, *, key=None) -> State:
     q: (*batch, nq), v: (*batch, nv). The batch is that of the model's per-environment leaves and of the arguments. Where neither is given
     and the model has holonomic constraints, the start is projected onto them (see `project_constraints`), with a warning where that moves a
     model that is not batched by more than 1e-6; ctrl (*batch, nu) holds what external functions prescribe there. Raises ValueError for a
-    wrong width. """
+    wrong width.
+    """
     dtype = model.option.dt.dtype
     as_drawn, v_given = q is None and v is None, v
     named = None if key is None else find_key(model, key)

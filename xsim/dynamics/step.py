@@ -22,8 +22,7 @@ from .batches import Inputs, chunked, common_batch
 from .cameras import cameras, lights
 from .constraints import Constraints, constraints, has_soft
 from .contacts import contact_forces, find_contacts, has_contacts
-from .equation import Motion as Equation
-from .equation import Solved, acceleration
+from .equation import EquationOfMotion, Solved, acceleration
 from .forces import element_energy, element_force
 from .functions import at_time
 from .holonomic import has_rows
@@ -35,7 +34,7 @@ from .manifold import integrate as _integrate
 from .passive import displacements, passive_force, quadratic
 from .places import geom_end, site_end
 from .prepare import prepare
-from .sensing import Facts, sense
+from .sensing import SensorContext, sense
 from .solve import loaded_mass, multiply
 from .system import System, gravity_acceleration
 from .tendons import tendon_energy, tendons
@@ -222,7 +221,7 @@ def smooth(c: Call, kept: Constraints | None = None) -> Solved:
     """The solution of the equation of motion under smooth forces and soft constraints."""
     driven = drive(c.system, c.v, c.tau, c.ctrl)
     inputs = tuple(c.act), tuple(split_controls(c.system.topology, c.ctrl).actuators)
-    return acceleration(Equation(c.system, c.q, c.v, driven.tau, *inputs, hold=driven.hold, soft=kept))
+    return acceleration(EquationOfMotion(c.system, c.q, c.v, driven.tau, *inputs, hold=driven.hold, soft=kept))
 
 
 @compiled
@@ -331,24 +330,24 @@ def forward(model: Model, state: State, ctrl=None, tau=None) -> Data:
     flags = flags | jnp.where(c.join(solved.overflow, 0) == 1, Flags.CONTACT_OVERFLOW, 0)
     inertia = kin.link_inertias(system, frame)
     bias = kin.inverse_dynamics(system, frame, inertia, c.q, c.v)
-    taut = tendons(system, frame, c.q)
-    passive = passive_force(system, frame, c.q, c.v, damping, taut)
+    tendon = tendons(system, frame, c.q)
+    passive = passive_force(system, frame, c.q, c.v, damping, tendon)
     tau = drive(system, c.v, c.tau, c.ctrl).tau
     zero = [0.0] * model.nv
     controls = split_controls(system.topology, c.ctrl).actuators
     actuator = None
     if system.topology.actuators:
-        actuator = effort(system, frame, c.v, c.act, controls, transmissions(system, frame, c.q, taut))
+        actuator = effort(system, frame, c.v, c.act, controls, transmissions(system, frame, c.q, tendon))
     driven = zero if actuator is None else actuator.tau
     element = element_force(system, frame, c.q, c.v) if system.topology.forces else zero
     split = c.lanes.split
     views, magnetic = _views(model, c.lanes), split(model.medium.magnetic, 2)
     time = split(jnp.asarray(state.time, c.dtype), 0)
-    facts = Facts(
+    context = SensorContext(
         system, frame, c.q, c.v, solved.early, time, velocity, accelerated, actuator, views[0], magnetic[0] if magnetic else None, found,
         contact_forces(soft.cones, solved.early) if found and soft is not None else (), None if soft is None else soft.rows,
     )  # fmt: skip
-    sensor = sense(facts)
+    sensor = sense(context)
     rows, residual = zero, jnp.zeros(())
     kept = impulse_rows(system.topology) or has_rows(system.topology) or has_soft(system.topology)
     if kept or set(PRESCRIBED).intersection(system.topology.drives):
@@ -359,7 +358,7 @@ def forward(model: Model, state: State, ctrl=None, tau=None) -> Data:
             rows = [a + b for a, b in zip(rows, implicit_force(system, frame, c.q, c.v, a), strict=True)]
         elif soft is not None and not solved.multipliers:
             residual = _residual(soft, solved.early, rows, bias)
-    pushes = [(f.lin, vsub(f.ang, cross(pose.pos, f.lin))) for f, pose in zip(facts.pushes, poses, strict=True)]
+    pushes = [(f.lin, vsub(f.ang, cross(pose.pos, f.lin))) for f, pose in zip(context.pushes, poses, strict=True)]
     return Data(
         pos=c.rows([p.pos for p in poses], 3),
         quat=c.rows([p.quat for p in poses], 4),

@@ -178,8 +178,8 @@ class System(NamedTuple):
     acc0: tuple = ()  # per actuator, norm of the joint accelerations that unit force gives at the start
     mobility: Mobility | None = None  # for soft constraints
     partners: tuple = ()  # per soft constraint, where its second body is held: see `prepare`
-    meeting: tuple | None = None  # of what may touch: see `contacts.Meeting`
-    sheets: Any = None  # of deformables: see `flexes.Stuff`
+    contact_parameters: tuple | None = None  # of what may touch: see `contacts.ContactParameters`
+    flex_material: Any = None  # of deformables: see `flexes.FlexMaterial`
 
 
 @stage

@@ -17,14 +17,14 @@ from .system import System
 from .wrapping import wrap
 
 
-class Taut(NamedTuple):
+class LengthAndJacobian(NamedTuple):
     """length (m, or of a fixed tendon in its coordinates' units) and the row [(dof, coefficient), ...] of its rate."""
 
     length: object
     row: list
 
 
-def tendons(system: System, frame: Frames, q) -> list[Taut]:
+def tendons(system: System, frame: Frames, q) -> list[LengthAndJacobian]:
     """All tendons at a configuration."""
     top = system.topology
     legs = {i: _legs(system, frame, info) for i, info in enumerate(top.tendons) if info.kind == "spatial"}
@@ -44,13 +44,13 @@ def _address(system: System, dof: int) -> int:
     return places[dof][1] if dof in places else next(j.q[0] for j in system.topology.joints if j.v[0] == dof)
 
 
-def _fixed(system: System, info, q) -> Taut:
+def _fixed(system: System, info, q) -> LengthAndJacobian:
     length, row = 0.0, []
     for piece in info.path:
         coefficient = system.tendons.coefficient[piece.row]
         length = add(length, mul(coefficient, q[_address(system, piece.item)]))
         row.append((piece.item, coefficient))
-    return Taut(length, _merged(row))
+    return LengthAndJacobian(length, _merged(row))
 
 
 class _Leg(NamedTuple):
@@ -78,13 +78,13 @@ def _legs(system: System, frame: Frames, info) -> list[_Leg]:
     return out
 
 
-def _sum(parts) -> Taut:
+def _sum(parts) -> LengthAndJacobian:
     length, row = 0.0, []
     for leg, (part, moved) in parts:
         share = 1.0 if leg.share is None else leg.share
         length = add(length, mul(part, share))
         row += scaled(moved, share)
-    return Taut(length, _merged(row))
+    return LengthAndJacobian(length, _merged(row))
 
 
 def _merged(row: list) -> list:
@@ -162,20 +162,20 @@ def _tension(length, rest, stiffness):
     return neg(mul(stiffness, add(jnp.maximum(sub(length, high), 0.0), jnp.minimum(sub(length, low), 0.0))))
 
 
-def tendon_force(system: System, taut: list[Taut], v) -> list:
+def tendon_force(system: System, tendon: list[LengthAndJacobian], v) -> list:
     """Generalized force of the springs and dampers of all tendons."""
     out: list = [0.0] * len(v)
     numbers = system.tendons
-    for i, (info, one) in enumerate(zip(system.topology.tendons, taut, strict=True)):
+    for i, (info, one) in enumerate(zip(system.topology.tendons, tendon, strict=True)):
         pull = sub(_tension(one.length, _rest(system, i, info), numbers.stiffness[i]), mul(numbers.damping[i], rate(one.row, v)))
         out = pushed(out, one.row, pull)
     return out
 
 
-def tendon_energy(system: System, taut: list[Taut]) -> list:
+def tendon_energy(system: System, tendon: list[LengthAndJacobian]) -> list:
     """Energy stored in each tendon's spring, J."""
     out = []
-    for i, (info, one) in enumerate(zip(system.topology.tendons, taut, strict=True)):
+    for i, (info, one) in enumerate(zip(system.topology.tendons, tendon, strict=True)):
         out.append(_stored(one.length, _rest(system, i, info), system.tendons.stiffness[i]))
     return out
 

@@ -34,13 +34,13 @@ from .kinematics import Frames
 from .loops import End, row_coefficients
 from .places import site_end
 from .system import System
-from .tendons import Taut, scaled
+from .tendons import LengthAndJacobian, scaled
 
 
-def transmissions(system: System, frame: Frames, q, taut: list[Taut]) -> list[Taut]:
-    """Length and row of every actuator; taut: the tendons."""
+def transmissions(system: System, frame: Frames, q, tendon: list[LengthAndJacobian]) -> list[LengthAndJacobian]:
+    """Length and row of every actuator; tendon: the tendons."""
     infos = system.topology.actuators
-    at = _Place(system, frame, q, taut)
+    at = _Place(system, frame, q, tendon)
     return [KINDS[info.transmission](at, info, gear) for info, gear in zip(infos, system.actuators.gear, strict=True)]
 
 
@@ -48,7 +48,7 @@ class _Place(NamedTuple):
     system: System
     frame: Frames
     q: list
-    taut: list
+    tendon: list
 
 
 @stage
@@ -61,7 +61,7 @@ def _unturned(q, gear):
     return rotate(quat_conj(normalize(q)), gear)
 
 
-def _joint(at: _Place, info, gear) -> Taut:
+def _joint(at: _Place, info, gear) -> LengthAndJacobian:
     """hinge, slide: the coordinate times the first gear. ball: the rotation vector along the gear. free: no length, a gear per dof; with
     ``jointinparent`` rotations are along the axes of the parent."""
     body, which = info.target
@@ -71,18 +71,18 @@ def _joint(at: _Place, info, gear) -> Taut:
     if joint.type == "free":
         turn = at.q[q0 + 3 : q0 + 7]
         along = _unturned(tuple(turn), gear[3:]) if in_parent else gear[3:]
-        return Taut(0.0, [(v0 + i, x) for i, x in enumerate((*gear[:3], *along))])
+        return LengthAndJacobian(0.0, [(v0 + i, x) for i, x in enumerate((*gear[:3], *along))])
     if joint.type == "ball":
         turn = tuple(at.q[q0 : q0 + 4])
         along = _unturned(turn, gear[:3]) if in_parent else gear[:3]
-        return Taut(_turn(turn, gear[:3]), [(v0 + i, x) for i, x in enumerate(along)])
+        return LengthAndJacobian(_turn(turn, gear[:3]), [(v0 + i, x) for i, x in enumerate(along)])
     assert nv == 1
-    return Taut(mul(gear[0], at.q[q0]), [(v0, gear[0])])
+    return LengthAndJacobian(mul(gear[0], at.q[q0]), [(v0, gear[0])])
 
 
-def _tendon(at: _Place, info, gear) -> Taut:
-    taut = at.taut[info.target]
-    return Taut(mul(gear[0], taut.length), scaled(taut.row, gear[0]))
+def _tendon(at: _Place, info, gear) -> LengthAndJacobian:
+    length, row = at.tendon[info.target]
+    return LengthAndJacobian(mul(gear[0], length), scaled(row, gear[0]))
 
 
 @stage
@@ -100,15 +100,15 @@ def _relative(gear, site: End, reference: End):
     return add(dot(gear[:3], shift), dot(gear[3:], quat_log(quat_mul(quat_conj(reference.quat), site.quat))))
 
 
-def _site(at: _Place, info, gear) -> Taut:
+def _site(at: _Place, info, gear) -> LengthAndJacobian:
     sites = at.system.topology.sites
     site = site_end(at.system, at.frame, info.target)
     bodies = -1 if info.reference is None else sites[info.reference].body, sites[info.target].body
     if info.reference is None:
-        return Taut(0.0, row_coefficients(at.system, at.frame, bodies, _wrench(gear, site.R, site, None)))
+        return LengthAndJacobian(0.0, row_coefficients(at.system, at.frame, bodies, _wrench(gear, site.R, site, None)))
     reference = site_end(at.system, at.frame, info.reference)
     row = row_coefficients(at.system, at.frame, bodies, _wrench(gear, reference.R, site, reference))
-    return Taut(_relative(gear, site, reference), row)
+    return LengthAndJacobian(_relative(gear, site, reference), row)
 
 
 @stage
@@ -133,18 +133,18 @@ def _crank(crank: End, slider: End, rod, gear):
     return mul(gear, length), (force, vsub(cross(slider.x, force), turning), cross(crank.x, force))
 
 
-def _slidercrank(at: _Place, info, gear) -> Taut:
+def _slidercrank(at: _Place, info, gear) -> LengthAndJacobian:
     sites = at.system.topology.sites
     crank, slider = site_end(at.system, at.frame, info.target), site_end(at.system, at.frame, info.reference)
     length, wrench = _crank(crank, slider, at.system.actuators.crank_length[info.crank], gear[0])
-    return Taut(length, row_coefficients(at.system, at.frame, (sites[info.reference].body, sites[info.target].body), wrench))
+    return LengthAndJacobian(length, row_coefficients(at.system, at.frame, (sites[info.reference].body, sites[info.target].body), wrench))
 
 
-def _body(at: _Place, info, gear) -> Taut:
+def _body(at: _Place, info, gear) -> LengthAndJacobian:
     """Adhesion pulls along the normals of contacts; gears have no effect (MuJoCo)."""
-    return Taut(0.0, adhesion(at.system, at.frame, info.target))
+    return LengthAndJacobian(0.0, adhesion(at.system, at.frame, info.target))
 
 
-KINDS: dict[str, Callable[..., Taut]] = {
+KINDS: dict[str, Callable[..., LengthAndJacobian]] = {
     "joint": _joint, "jointinparent": _joint, "tendon": _tendon, "site": _site, "slidercrank": _slidercrank, "body": _body,
 }  # fmt: skip

@@ -186,7 +186,7 @@ def _shortest(plane: _Plane, side) -> _Planar:
 
 @stage
 def _same_class(plane: _Plane, side) -> _Planar:
-    """The taut form of the way from a to the side site to b (found to be the rule of MuJoCo 4.0.0)."""
+    """The shortest form of the path from a to the side site to b (found to be the rule of MuJoCo 4.0.0)."""
     (_, across_a), (_, across_b) = plane.axes
     long = (dot(across_a, side) < 0) & (dot(across_b, side) < 0)
     sweep = jnp.where(long, 2.0 * math.pi - plane.apart, plane.apart)
