@@ -27,7 +27,7 @@ def test_as_the_full_matrix(x64, d, copies):
 
     def found(J, a, f, second):
         counts = J.counts(np.arange(len(moved)) < len(moved) - 2)
-        return J.dense(), J.along(a), J.pulled(f), J.curvature(second), J.curvature(second, counts)
+        return J.dense(), J.j_times(a), J.jt_times(f), J.curvature(second), J.curvature(second, counts)
 
     curvature = np.einsum("ndil,ndel,nejl->ijl", full, second, full)
     wanted = full, np.einsum("ndkl,kl->ndl", full, a), np.einsum("ndkl,ndl->kl", full, f), curvature, curvature

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..spatial import stage
-from .dense import added, fit, halved, summed
+from .dense import fit, pairwise_sum, summed, tree_sum
 
 OVERHEAD = 500
 """What a block more costs, in products of two numbers."""
@@ -68,11 +68,11 @@ class Jacobian:
         ends = np.cumsum([count for count, _ in self.blocks]).tolist()
         return [(slice(end - count, end), np.array(dofs, int)) for end, (count, dofs) in zip(ends, self.blocks, strict=True)]
 
-    def along(self, a):
+    def j_times(self, a):
         """J a (n, d, lanes) of a (nv, lanes)."""
         return jnp.concatenate([_along(J, a[dofs]) for J, (_, dofs) in zip(self.parts, self._slices(), strict=True)])
 
-    def pulled(self, f):
+    def jt_times(self, f):
         """J^T f (nv, lanes) of f (n, d, lanes)."""
         total = jnp.zeros((self.nv, *f.shape[2:]), f.dtype)
         for J, (contacts, dofs) in zip(self.parts, self._slices(), strict=True):
@@ -105,18 +105,18 @@ class Jacobian:
 
 @stage
 def _along(J, a):
-    return added([J[:, :, k] * a[k] for k in range(J.shape[2])])
+    return tree_sum([J[:, :, k] * a[k] for k in range(J.shape[2])])
 
 
 @stage
 def _pulled(J, f):
     product = J * f[:, :, None]
-    return halved(product.reshape(-1, *product.shape[2:]))
+    return pairwise_sum(product.reshape(-1, *product.shape[2:]))
 
 
 def _curvature(J, second, count):
     d = J.shape[1]
-    pushed = added([second[:, :, None, k] * J[:, k, None] for k in range(d)])
+    pushed = tree_sum([second[:, :, None, k] * J[:, k, None] for k in range(d)])
     rows, pushed = (y.reshape(-1, *y.shape[2:]) for y in (J, pushed))
     return summed(lambda i: rows[i][:, None] * pushed[i][None], len(rows), None if count is None else d * count)
 

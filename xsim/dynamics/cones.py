@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .blocks import Jacobian
-from .dense import added, fit, halved
+from .dense import fit, pairwise_sum, tree_sum
 
 
 class Cones(NamedTuple):
@@ -38,13 +38,13 @@ class Cones(NamedTuple):
         """Whether the potential is not piecewise quadratic."""
         return self.elliptic and self.width > 1
 
-    def along(self, a):
+    def j_times(self, a):
         """J a (n, d, lanes) of a (nv, lanes)."""
-        return self.J.along(a)
+        return self.J.j_times(a)
 
-    def pulled(self, f):
+    def jt_times(self, f):
         """J^T f (nv, lanes)."""
-        return self.J.pulled(f)
+        return self.J.jt_times(f)
 
     def force(self, x):
         """f (n, d, lanes)."""
@@ -67,7 +67,7 @@ class Cones(NamedTuple):
             return _zone(self.weight[:, :1], normal, tangential)
         return (_edges(self, x) < 0).astype(jnp.int32)
 
-    def bent(self, x):
+    def is_nonquadratic(self, x):
         """Whether P is not quadratic in some contact's zone (lanes)."""
         if not self.curved:
             return jnp.zeros(x.shape[2:], bool)
@@ -104,7 +104,7 @@ def _from_edges(c: Cones, y):
     if c.width == 1:
         return y[:, 0]
     both, across = y[:, 0] + y[:, 1], c.weight[:, 1:] * (y[:, 0] - y[:, 1])
-    normal = added([both[:, k] for k in range(c.width - 1)])
+    normal = tree_sum([both[:, k] for k in range(c.width - 1)])
     return jnp.concatenate([normal[:, None], across], 1)
 
 
@@ -124,7 +124,7 @@ def _pyramid_line(c: Cones, x, dx) -> Callable:
         there = y + reach * dy
         on = there < 0
         slope, bend = jnp.where(on, pushed * there, 0.0), jnp.where(on, pushed * dy, 0.0)
-        return tuple(halved(part.reshape(-1, *part.shape[3:])) for part in (slope, bend))
+        return tuple(pairwise_sum(part.reshape(-1, *part.shape[3:])) for part in (slope, bend))
 
     return line
 
@@ -136,7 +136,7 @@ def _pyramid_hessian(c: Cones, x):
         return on
     mu, plus, minus = c.weight[:, 1:], on[:, 0], on[:, 1]
     both = plus + minus
-    first = added([both[:, k] for k in range(n)])[:, None, None]
+    first = tree_sum([both[:, k] for k in range(n)])[:, None, None]
     across = (mu * (plus - minus))[:, :, None]
     own = (mu * mu * both)[:, :, None] * jnp.eye(n, dtype=x.dtype).reshape(n, n, *(1,) * (x.ndim - 2))
     return _bordered(first, across, own)
@@ -154,7 +154,7 @@ def _bordered(first, across, own):
 def _scaled(c: Cones, x):
     """Y_0 (n, 1, lanes) and the norm of the rest."""
     y = c.weight * x
-    square = added([y[:, k] ** 2 for k in range(1, c.width)])[:, None]
+    square = tree_sum([y[:, k] ** 2 for k in range(1, c.width)])[:, None]
     some = square > 0
     return y[:, :1], jnp.where(some, jnp.sqrt(jnp.where(some, square, 1.0)), 0.0)
 
@@ -178,7 +178,7 @@ def _elliptic_force(c: Cones, x):
 def _elliptic_line(c: Cones, x, dx) -> Callable:
     (y, dy), mu = (c.weight * z for z in (x, dx)), c.weight[:, 0]
     normal, rate = y[:, 0], dy[:, 0]
-    here, cross, along = (added([a[:, k] * b[:, k] for k in range(1, c.width)]) for a, b in ((y, y), (y, dy), (dy, dy)))
+    here, cross, along = (tree_sum([a[:, k] * b[:, k] for k in range(1, c.width)]) for a, b in ((y, y), (y, dy), (dy, dy)))
 
     def line(reach):
         n, square = normal + reach * rate, jnp.maximum(here + reach * (2.0 * cross + reach * along), 0.0)
@@ -190,7 +190,7 @@ def _elliptic_line(c: Cones, x, dx) -> Callable:
         sliding = depth * sinking, sinking**2 - depth * mu * (along - outward**2) / safe
         sticking = n * rate + cross + reach * along, rate**2 + along
         parts = (jnp.where(zone == 0, 0.0, jnp.where(zone == 2, b, a / (1.0 + mu * mu))) for a, b in zip(sliding, sticking, strict=True))
-        return tuple(halved(c.stiffness * part) for part in parts)
+        return tuple(pairwise_sum(c.stiffness * part) for part in parts)
 
     return line
 

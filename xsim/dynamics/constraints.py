@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from ..structure import Topology
 from .cones import Cones
 from .contacts import Contacts, contact_cones, find_contacts, has_contacts
-from .dense import added
+from .dense import tree_sum
 from .flexes import edge_rows, has_kept
 from .kinematics import Frames, frames, lanes_of
 from .soft import Rows, has_rows, joined_rows, soft_rows
@@ -39,25 +39,25 @@ class Constraints(NamedTuple):
     def parts(self) -> tuple:
         return self.cones if self.rows is None else (self.rows, *self.cones)
 
-    def along(self, a) -> tuple:
+    def j_times(self, a) -> tuple:
         """J a."""
-        return tuple(part.along(a) for part in self.parts)
+        return tuple(part.j_times(a) for part in self.parts)
 
     def at(self, a) -> tuple:
         """J a + offset."""
-        return tuple(part.along(a) + part.offset for part in self.parts)
+        return tuple(part.j_times(a) + part.offset for part in self.parts)
 
     def force(self, x) -> tuple:
         return tuple(part.force(y) for part, y in zip(self.parts, x, strict=True))
 
-    def pulled(self, f):
+    def jt_times(self, f):
         """J^T f (nv, lanes)."""
-        return added([part.pulled(y) for part, y in zip(self.parts, f, strict=True)])
+        return tree_sum([part.jt_times(y) for part, y in zip(self.parts, f, strict=True)])
 
     def curvature(self, x, counts=None):
         """J^T P'' J (nv, nv, lanes). counts: those of `counts`, where no reverse mode is asked for."""
         counts = (None,) * len(self.parts) if counts is None else counts
-        return added([part.curvature(y, count) for part, y, count in zip(self.parts, x, counts, strict=True)])
+        return tree_sum([part.curvature(y, count) for part, y, count in zip(self.parts, x, counts, strict=True)])
 
     def counts(self) -> tuple:
         """Of each part, after how many there is none in any lane."""
@@ -69,7 +69,7 @@ class Constraints(NamedTuple):
 
         def line(reach):
             slopes, bends = zip(*(one(reach) for one in lines), strict=True)
-            return added(list(slopes)), added(list(bends))
+            return tree_sum(list(slopes)), tree_sum(list(bends))
 
         return line
 
@@ -77,11 +77,11 @@ class Constraints(NamedTuple):
         """What makes P quadratic: integers that stay the same while it is."""
         return tuple(part.zone(y) for part, y in zip(self.parts, x, strict=True))
 
-    def bent(self, x):
+    def is_nonquadratic(self, x):
         """Whether P is not quadratic within these zones (lanes)."""
         out = jnp.asarray(False)
         for part, y in zip(self.cones, x[len(x) - len(self.cones) :], strict=True):
-            out = out | part.bent(y)
+            out = out | part.is_nonquadratic(y)
         return out
 
     def fitted(self, lanes: tuple[int, ...]) -> Constraints:

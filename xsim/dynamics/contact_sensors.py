@@ -11,7 +11,7 @@ from ..structure import COLLIDING
 from .collide.shapes import Shape, Touch
 from .collide.touching import collide, collide_convex
 from .contacts import Contacts, asset, by_contact
-from .dense import halved
+from .dense import pairwise_sum
 from .rays import INF, SHAPES
 
 RANK = {shape: i for i, shape in enumerate(COLLIDING)}
@@ -24,7 +24,7 @@ def touch(f, info) -> tuple:
     for found, force in zip(f.found, f.forces, strict=True):
         push = force[:, 0]
         met = _meets(found, site, spot, _side(found, site.body, push.dtype))
-        out = out + halved(jnp.where(met & (push > 0), push, 0.0))
+        out = out + pairwise_sum(jnp.where(met & (push > 0), push, 0.0))
     if isinstance(out, float):
         return (out,)
     return (out if f.lanes else out[0],)

@@ -23,7 +23,7 @@ from .collide import fields
 from .collide.shapes import Shape, Touch
 from .collide.touching import collide, collide_convex, collide_flat, count_of, hull, least_distances, searched_with
 from .cones import Cones
-from .dense import added, halved
+from .dense import pairwise_sum, tree_sum
 from .flexes import points
 from .kinematics import Frames, lanes_of, moved_by
 from .soft import TINY, impedance, reference
@@ -565,7 +565,7 @@ def contact_cones(system: System, frame: Frames, v, found: list[Contacts]) -> tu
         )  # fmt: skip
         J = _jacobian(system, frame, own, full, d)
         n = len(own.distance)
-        offset = _offset(J.along(velocity), there, damping, pull)
+        offset = _offset(J.j_times(velocity), there, damping, pull)
         weight = jnp.stack([jnp.broadcast_to(x, (n, *full)) for x in weights], 1)
         out.append(Cones(top.cone == "elliptic", J, offset, jnp.broadcast_to(stiffness, (n, *full)), weight))
     return tuple(out)
@@ -585,7 +585,7 @@ def contact_forces(kept: tuple[Cones | NoSlipCones, ...], a) -> list:
     """Of each class the forces (contacts, d, lanes) along the contacts' frames, at an acceleration."""
     a = jnp.stack(list(a))
     a = a[:, None] if a.ndim == 1 else a
-    return [cones.force(cones.along(a) + cones.offset) for cones in kept]
+    return [cones.force(cones.j_times(a) + cones.offset) for cones in kept]
 
 
 def wrench_of(found: Contacts, force) -> tuple:
@@ -611,7 +611,7 @@ def body_wrenches(system: System, found: list[Contacts], forces: list) -> list[t
         push, moment = wrench_of(own, force)
         moment = vadd(moment, cross(own.point, push))
         sign = _body_signs(own, system.topology, push[0].dtype)
-        sums = [added([s * x for s, x in zip(jnp.swapaxes(sign, 0, 1), part, strict=True)]) for part in (*push, *moment)]
+        sums = [tree_sum([s * x for s, x in zip(jnp.swapaxes(sign, 0, 1), part, strict=True)]) for part in (*push, *moment)]
         total = sums if total is None else [a + b for a, b in zip(total, sums, strict=True)]
     assert total is not None
     return [(tuple(total[k][i] for k in range(3)), tuple(total[3 + k][i] for k in range(3))) for i in range(count)]
@@ -645,6 +645,6 @@ def adhesion(system: System, frame: Frames, body: int) -> list:
         counted = (own.of.owners == body).any(1) & (own.of.owners != NO_BODY).all(1)
         near = by_contact(own, counted[None], own.distance.dtype)[0] * (own.distance < of_each.reach)
         rates = _jacobian(system, frame, own, lanes or (1,), 1).dense()[:, 0]
-        total, count = total + halved(near[:, None] * rates), count + halved(near)
+        total, count = total + pairwise_sum(near[:, None] * rates), count + pairwise_sum(near)
     row = -total / jnp.maximum(count, 1.0)
     return [(i, x if lanes else x[0]) for i, x in enumerate(row)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Iterable
 
 import jax
 import jax.numpy as jnp
@@ -77,7 +78,7 @@ def _forth(b, own, inverse):
 
 @stage
 def _back(y, own, inverse, x):
-    y = y - halved(own * x) if len(own) else y
+    y = y - pairwise_sum(own * x) if len(own) else y
     return jnp.concatenate([(y * inverse)[None], x])
 
 
@@ -111,7 +112,7 @@ def _solved(lower, inverse, b):
     return jax.lax.fori_loop(0, n, back, jax.lax.fori_loop(0, n, forth, b))
 
 
-def added(terms: list):
+def tree_sum(terms: Iterable):
     """Sum of arrays, written out: XLA's sums along leading axes are not vectorized on CPU."""
     terms = list(terms)
     while len(terms) > 1:
@@ -129,7 +130,8 @@ class Bordered:
         self.factor = Cholesky(matrix)
         if rows is not None:
             self.moved = jax.vmap(self.factor.solve, 1, 1)(jnp.swapaxes(rows, 0, 1))  # H^-1 J^T, (n, m, lanes)
-            self.schur = Cholesky(added([row[:, None] * w[None] for row, w in zip(jnp.swapaxes(rows, 0, 1), self.moved, strict=True)]), 1e3)
+            products = (row[:, None] * w[None] for row, w in zip(jnp.swapaxes(rows, 0, 1), self.moved, strict=True))
+            self.schur = Cholesky(tree_sum(products), 1e3)
 
     def solve(self, b, c=None):
         """x and y (None without rows)."""
@@ -142,12 +144,12 @@ class Bordered:
     def multiply(self, x, y=None):
         """H x - J^T y and -J x."""
         out = times(self.matrix, x)
-        return (out, None) if self.rows is None else (out - pulled(self.rows, y), -times(self.rows, x))
+        return (out, None) if self.rows is None else (out - transposed_times(self.rows, y), -times(self.rows, x))
 
 
-def pulled(rows, y):
+def transposed_times(rows, y):
     """J^T y."""
-    return added([row * z[None] for row, z in zip(rows, y, strict=True)])
+    return tree_sum([row * z[None] for row, z in zip(rows, y, strict=True)])
 
 
 def fit(x, lanes: tuple[int, ...]):
@@ -155,7 +157,7 @@ def fit(x, lanes: tuple[int, ...]):
     return jnp.broadcast_to(x, (*x.shape[:-1], *lanes)) if lanes else x[..., 0]
 
 
-def halved(x):
+def pairwise_sum(x):
     """Sum along the first axis, by halves."""
     return _by_halves(operator.add, x)
 
@@ -182,7 +184,7 @@ def summed(term, n: int, count=None):
     at_once = next(k for k in (12, 8, 6, 5, 4, 3, 2, 1) if n % k == 0)
 
     def some(i, total):
-        return added([total, *(term(at_once * i + k) for k in range(at_once))])
+        return tree_sum([total, *(term(at_once * i + k) for k in range(at_once))])
 
     start = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(term, 0))
     return jax.lax.fori_loop(0, n // at_once if count is None else -(-count // at_once), some, start)
@@ -190,4 +192,4 @@ def summed(term, n: int, count=None):
 
 def times(matrix, x):
     """A x, (n, lanes)."""
-    return added([matrix[:, k] * x[k][None] for k in range(len(x))])
+    return tree_sum([matrix[:, k] * x[k][None] for k in range(len(x))])

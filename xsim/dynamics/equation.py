@@ -22,7 +22,7 @@ from .newton import minimize
 from .noslip import without_slip
 from .passive import Quadratic, passive_force, quadratic
 from .slopes import damping_slopes, full_slopes, lone_free
-from .solve import Saddle, implicit, masked, multiply, pulled, restricted, row_times, with_quadratic
+from .solve import Saddle, implicit, masked, minus_jt_times, multiply, restricted, row_times, with_quadratic
 from .stiffened import Staged, Stiffened
 from .system import System
 from .tendons import tendons
@@ -125,7 +125,7 @@ def with_fall(force: list, soft: list, v, a) -> list:
     for row, g, c in soft:
         fall = mul(c, row_times(row, v))
         falls.append(fall if a is None else add(fall, mul(g, row_times(row, a))))
-    return pulled(force, [row for row, *_ in soft], [neg(f) for f in falls])
+    return minus_jt_times(force, [row for row, *_ in soft], [neg(f) for f in falls])
 
 
 def residual(m: EquationOfMotion, x, terms: Terms | None = None) -> list:
@@ -174,14 +174,14 @@ def _smooth_balance(m: EquationOfMotion, t: Terms, a, y) -> list:
         tau = [add(a, b) for a, b in zip(tau, element_force(m.system, t.frame, m.q, m.v), strict=True)]
     if m.ctrl:
         tau = [add(a, b) for a, b in zip(tau, effort(m.system, t.frame, m.v, m.act, m.ctrl, t.driven).tau, strict=True)]
-    return with_fall(pulled(_balance(force, tau, passive, extra), t.jacobian, y), t.soft, m.v, a)
+    return with_fall(minus_jt_times(_balance(force, tau, passive, extra), t.jacobian, y), t.soft, m.v, a)
 
 
 def _less_force(kept: Constraints, balance: list, a) -> list:
     """The balance less the forces of soft constraints at an acceleration."""
     a = jnp.stack(a)
     kept = kept.fitted(a.shape[1:])
-    force = kept.pulled(kept.force(kept.at(a)))
+    force = kept.jt_times(kept.force(kept.at(a)))
     return [sub(b, f) for b, f in zip(balance, force, strict=True)]
 
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from ..spatial import Force, apply, cross, dot, mul, normalize, rotate, safe_norm, scale, stage, vadd, vsub
 from ..structure import FlexInfo, Topology
-from .dense import added, halved
+from .dense import pairwise_sum, tree_sum
 from .kinematics import Frames, gather, lanes_of, moved_by, velocities
 from .soft import INFINITE, TINY, Rows, impedance, reference
 from .surfaces import column
@@ -61,7 +61,7 @@ class Sums:
 
     def __call__(self, x):
         x = jnp.concatenate([x, jnp.zeros((1, *x.shape[1:]), x.dtype)])
-        parts = [halved(x[table]) if len(table) else jnp.zeros((table.shape[1], *x.shape[1:]), x.dtype) for table in self.tables]
+        parts = [pairwise_sum(x[table]) if len(table) else jnp.zeros((table.shape[1], *x.shape[1:]), x.dtype) for table in self.tables]
         return jnp.concatenate(parts)[self.back]
 
 
@@ -77,7 +77,7 @@ class Solids(NamedTuple):
 class Plan(NamedTuple):
     """What follows from the topology. links: the links that carry points (-1: the world); carrier: of each point its place in that list.
 
-    ends (m, 2): points of each edge. springs, spring: edges with springs, and their rows. pulled: sums over what pulls edges, each
+    ends (m, 2): points of each edge. springs, spring: edges with springs, and their rows. edge_sums: sums over what acts on edges, each
     spring, then each corner of the solids; at_point, at_link: sums over the edges' ends (first ones first) and over points.
     kept: edges that keep their lengths; soft: rows of their softness; light: which of them are between simple bodies.
     sign (m, nv): 1 for a dof that moves the second point only, -1 the first only. simple: bodies that are so.
@@ -90,7 +90,7 @@ class Plan(NamedTuple):
     springs: np.ndarray
     spring: np.ndarray
     solids: tuple[Solids, ...]
-    pulled: Sums
+    edge_sums: Sums
     at_point: Sums
     at_link: Sums
     kept: np.ndarray
@@ -115,9 +115,9 @@ def plan(topology: Topology) -> Plan:
     solids = _solids(infos, edges)
     kept, soft = _flat([(free[info.items[0]], info.soft) for info in topology.soft if info.kind == "flex"])
     simple = np.array([x for info in infos for x in info.simple])
-    pulled = np.concatenate([np.zeros(0, int), *(own for own, _ in springs), *(s.corners.T.reshape(-1) for s in solids)])
+    pulling = np.concatenate([np.zeros(0, int), *(own for own, _ in springs), *(s.corners.T.reshape(-1) for s in solids)])
     return Plan(
-        links, carrier, bodies, ends, *_flat(springs), solids, Sums(pulled, len(ends)), Sums(ends.T.reshape(-1), len(bodies)),
+        links, carrier, bodies, ends, *_flat(springs), solids, Sums(pulling, len(ends)), Sums(ends.T.reshape(-1), len(bodies)),
         Sums(carrier, len(links)), kept, soft, (simple[ends[kept]] == 2).all(1), _signs(topology, of_point, ends),
         frozenset(np.array(bodies)[simple > 0].tolist()),
     )  # fmt: skip
@@ -305,23 +305,23 @@ def _tensions(layout: Plan, length, rate, rest, dt, spring, solids, damping, wor
             stretches.append(stretch[edge] + (own_damping * moved[edge] if works[1] else 0.0))
         out.extend(_stresses(stretches, material, own.dim))
     width = max(x.shape[-1] for x in out)
-    return layout.pulled(jnp.concatenate([jnp.broadcast_to(x, (len(x), width)) for x in out]))
+    return layout.edge_sums(jnp.concatenate([jnp.broadcast_to(x, (len(x), width)) for x in out]))
 
 
 def _times(A, B) -> list:
-    return [[added([a * b for a, b in zip(row, column, strict=True)]) for column in zip(*B, strict=True)] for row in A]
+    return [[tree_sum([a * b for a, b in zip(row, column, strict=True)]) for column in zip(*B, strict=True)] for row in A]
 
 
 def _stresses(stretches, material, dim: int) -> list:
     """Of each edge of an element the force per length, 2 dW / d (squared length)."""
     h, mu, lam = material
     hg = _times(h, _products(stretches, dim))
-    bulk = 0.5 * lam * added([hg[i][i] for i in range(dim)])
+    bulk = 0.5 * lam * tree_sum([hg[i][i] for i in range(dim)])
     strain = _times(hg, h)
     stress = [[mu * strain[i][j] + bulk * h[i][j] for j in range(dim)] for i in range(dim)]
     out = []
     for i, j in PAIRS[dim]:
-        out.append(added(stress[j - 1]) if i == 0 else -stress[i - 1][j - 1])
+        out.append(tree_sum(stress[j - 1]) if i == 0 else -stress[i - 1][j - 1])
     return out
 
 
@@ -355,13 +355,13 @@ def flex_energy(system: System, frame: Frames) -> list:
     out, rest, lanes = [], system.flex.length, lanes_of(system, frame)
     if len(layout.springs):
         away = length[layout.springs] - rest[layout.springs]
-        out.append(halved(0.5 * system.flex.edge_stiffness[layout.spring] * away * away))
+        out.append(pairwise_sum(0.5 * system.flex.edge_stiffness[layout.spring] * away * away))
     stretch = length * length - rest * rest
     for own, (h, mu, lam) in zip(layout.solids, system.flex_material.solids, strict=True):
         hg = _times(h, _products([stretch[own.corners[:, k]] for k in range(own.corners.shape[1])], own.dim))
-        trace = added([hg[i][i] for i in range(own.dim)])
-        square = added([hg[i][j] * hg[j][i] for i in range(own.dim) for j in range(own.dim)])
-        out.append(halved(0.25 * mu * square + 0.125 * lam * trace * trace))
+        trace = tree_sum([hg[i][i] for i in range(own.dim)])
+        square = tree_sum([hg[i][j] * hg[j][i] for i in range(own.dim) for j in range(own.dim)])
+        out.append(pairwise_sum(0.25 * mu * square + 0.125 * lam * trace * trace))
     return out if lanes else [x[0] for x in out]
 
 
@@ -456,7 +456,7 @@ def edge_slopes(system: System, frame: Frames, whole: bool) -> tuple[list, dict]
         if whole or body[i] not in layout.simple:
             pairs += [(i, j) for j in before if (moves[:, i] & moves[:, j]).any()]
     first, second = _numbers(pairs).T
-    found = halved(system.flex.edge_damping[layout.spring][:, None] * J[:, first] * J[:, second])
+    found = pairwise_sum(system.flex.edge_damping[layout.spring][:, None] * J[:, first] * J[:, second])
     lanes = lanes_of(system, frame)
     entries = dict(zip(pairs, list(found if lanes else found[:, 0]), strict=True))
     return [entries.pop((i, i), 0.0) for i in range(len(body))], entries

@@ -27,7 +27,7 @@ from .actuators import PRESCRIBED, bound, clip
 from .equation import EquationOfMotion, effective_mass, evaluate
 from .kinematics import Frames, inertial_force, mass_matrix
 from .passive import Quadratic
-from .solve import Saddle, implicit, masked, multiply, pulled, restricted, with_quadratic
+from .solve import Saddle, implicit, masked, minus_jt_times, multiply, restricted, with_quadratic
 from .system import System, split_q
 
 SIDES = ("lower", "upper")
@@ -207,7 +207,7 @@ def _search(system: System, mass, jacobian, start, s: _Arrays, fixed) -> _Search
         saddle = Saddle(system, _arrays(masked(system, mass, keep), vstar), restricted(jacobian, keep))
         free = _arrays(saddle.solve(right, [total([mul(a, full[d]) for d, a in row]) for row in jacobian]), vstar)
         change = [add(mul(k, f), g) for k, f, g in zip(keep, free, given, strict=False)]
-        impulse = pulled(multiply(system, mass, change), jacobian, free[len(start) :])
+        impulse = minus_jt_times(multiply(system, mass, change), jacobian, free[len(start) :])
         v = jnp.where(sticks > 0, x, vstar + jnp.stack([change[d] for d in dofs]))
         p = jnp.where(sticks > 0, jnp.stack([impulse[d] for d in dofs]), level)
         return free, v, v - c * p
@@ -278,7 +278,7 @@ def _unbalanced(force, load, push, keep):
 def _residual(m: _Impulse, x) -> list:
     n = len(m.keep)
     change = [add(mul(k, y), g) for k, y, g in zip(m.keep, x[:n], m.given, strict=True)]
-    force = pulled(inertial_force(m.system, m.frame, m.inertia, change), m.jacobian, x[n:])
+    force = minus_jt_times(inertial_force(m.system, m.frame, m.inertia, change), m.jacobian, x[n:])
     loads = [add(a, mul(m.system.regularization, y)) for a, y in zip(m.armature.times(change), change, strict=True)]
     apart = [neg(total([mul(a, change[d]) for d, a in row])) for row in m.jacobian]
     return [*_unbalanced(force, loads, m.push, m.keep), *apart]

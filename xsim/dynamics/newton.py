@@ -15,7 +15,7 @@ import jax.numpy as jnp
 
 from ..spatial import block_loop_hoisting
 from .constraints import Constraints
-from .dense import Bordered, added, every, pulled, times
+from .dense import Bordered, every, times, transposed_times, tree_sum
 
 STEPS = 100
 SEARCHES = 30
@@ -51,20 +51,20 @@ def minimize(mass, right, kept: Constraints, hard=None, wanted=None) -> Minimum:
 
     # Without the constraints; they act from there on.
     free, y = Bordered(mass, hard).solve(right, None if hard is None else -wanted)
-    work = jnp.abs(added(list(free * right)))
+    work = jnp.abs(tree_sum(list(free * right)))
 
     def step(c: _Carry) -> _Carry:
-        pull = kept.pulled(kept.force(c.x))
+        pull = kept.jt_times(kept.force(c.x))
         heavy = times(mass, c.a)
         slope = heavy - right - pull
         p, y = Bordered(mass + kept.curvature(c.x, counts), hard).solve(-slope, None if hard is None else times(hard, c.a) - wanted)
-        held = jnp.zeros_like(slope) if hard is None else pulled(hard, y)
+        held = jnp.zeros_like(slope) if hard is None else transposed_times(hard, y)
         small = every(jnp.abs(slope - held) <= SLACK * eps * (jnp.abs(heavy) + jnp.abs(right) + jnp.abs(pull) + jnp.abs(held)))
-        decrement = -added(list(p * (slope - held)))  # p^T H p, also where rounding has left a away from the hard rows
+        decrement = -tree_sum(list(p * (slope - held)))  # p^T H p, also where rounding has left a away from the hard rows
         scale = jnp.maximum(c.scale, decrement)
         small = small | every(jnp.abs(p) <= SLACK * eps * jnp.abs(c.a))
         stalled = (decrement <= eps**NEAR * scale) & (decrement >= STALLED * c.fell)
-        dx = kept.along(p)
+        dx = kept.j_times(p)
         stay = c.done | small | stalled | ~every(jnp.isfinite(slope))  # a state that is lost keeps no other waiting
         reach = _search(mass, right + held, kept, c, p, dx, stay)
         a = c.a + reach * p
@@ -72,7 +72,7 @@ def minimize(mass, right, kept: Constraints, hard=None, wanted=None) -> Minimum:
         same = jnp.ones_like(small)
         for before, after in zip(kept.zones(c.x), kept.zones(x), strict=True):
             same = same & every(before == after, before.ndim - small.ndim)
-        settled = same & (reach == 1.0) & ~kept.bent(x)
+        settled = same & (reach == 1.0) & ~kept.is_nonquadratic(x)
         a = jnp.where(stay, c.a, a)
         x = tuple(jnp.where(stay, old, new) for old, new in zip(c.x, x, strict=True))
         y = None if hard is None else jnp.where(stay, c.y, y)
@@ -89,7 +89,7 @@ def minimize(mass, right, kept: Constraints, hard=None, wanted=None) -> Minimum:
 def _search(mass, right, kept: Constraints, c: _Carry, p, dx, stay):
     """How far along p the slope of the function vanishes, nearly: Newton's method within a bracket. stay: lanes without a step."""
     eps = float(jnp.finfo(p.dtype).eps)
-    flat, bend = added(list(p * (times(mass, c.a) - right))), added(list(p * times(mass, p)))
+    flat, bend = tree_sum(list(p * (times(mass, c.a) - right))), tree_sum(list(p * times(mass, p)))
 
     line = kept.line(c.x, dx)
 

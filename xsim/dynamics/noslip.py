@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from .blocks import Jacobian
 from .cones import Cones, edge_sums
 from .constraints import Constraints
-from .dense import added, fit, halved
+from .dense import fit, pairwise_sum, tree_sum
 from .soft import Rows
 
 STIFFER = 0.375
@@ -38,20 +38,20 @@ class NoSlipCones(NamedTuple):
     weight: object
     bound: object
 
-    def along(self, a):
+    def j_times(self, a):
         """J a (n, d, lanes) of a (nv, lanes)."""
-        return self.J.along(a)
+        return self.J.j_times(a)
 
-    def pulled(self, f):
+    def jt_times(self, f):
         """J^T f (nv, lanes)."""
-        return self.J.pulled(f)
+        return self.J.jt_times(f)
 
     def _scaled(self, x):
         """Tangential x in scaled coordinates (n, d - 1, lanes), and what is compared with the bound: its norm, or its parts."""
         y = self.weight * x[:, 1:]
         if not self.elliptic:
             return y, jnp.abs(y)
-        square = added([y[:, k] ** 2 for k in range(y.shape[1])])[:, None]
+        square = tree_sum([y[:, k] ** 2 for k in range(y.shape[1])])[:, None]
         some = square > 0
         return y, jnp.where(some, jnp.sqrt(jnp.where(some, square, 1.0)), 0.0)
 
@@ -70,7 +70,7 @@ class NoSlipCones(NamedTuple):
 
     def line(self, x, dx) -> Callable:
         """See `Cones.line`."""
-        push = -halved(self.normal * dx[:, 0])
+        push = -pairwise_sum(self.normal * dx[:, 0])
         if x.shape[1] == 1:
             return lambda reach: (push, jnp.zeros_like(push))
         dy = self.weight * dx[:, 1:]
@@ -80,7 +80,7 @@ class NoSlipCones(NamedTuple):
             sticks, rate = self._sizes(size)
             slope, bend = rate * y * dy, jnp.where(sticks, rate * dy * dy, 0.0)
             if self.elliptic:
-                across = (added([(y * dy)[:, k] for k in range(y.shape[1])])[:, None] / jnp.where(sticks, 1.0, size)) ** 2
+                across = (tree_sum([(y * dy)[:, k] for k in range(y.shape[1])])[:, None] / jnp.where(sticks, 1.0, size)) ** 2
                 bend = jnp.where(sticks, bend, rate * (dy * dy - across / y.shape[1]))
             return push + _total(slope), _total(bend)
 
@@ -94,8 +94,8 @@ class NoSlipCones(NamedTuple):
         way = 1 if self.elliptic else jnp.where(y < 0, -1, 1)
         return jnp.where(self._sizes(size)[0], 0, way)
 
-    def bent(self, x):
-        """See `Cones.bent`."""
+    def is_nonquadratic(self, x):
+        """See `Cones.is_nonquadratic`."""
         if not self.elliptic or x.shape[1] == 1:
             return jnp.zeros(x.shape[2:], bool)
         return ((self.zone(x) == 1) & (self.bound > 0)).any((0, 1))
@@ -131,7 +131,7 @@ class NoSlipCones(NamedTuple):
 
 
 def _total(x):
-    return halved(x.reshape(-1, *x.shape[2:]))
+    return pairwise_sum(x.reshape(-1, *x.shape[2:]))
 
 
 def without_slip(kept: Constraints, a) -> Constraints:

@@ -18,7 +18,7 @@ from .holonomic import holonomic_drifts, holonomic_gaps, holonomic_rows, rate
 from .kinematics import frames, inertial_force
 from .lanes import spread
 from .manifold import integrate
-from .solve import Saddle, implicit, pulled, restricted
+from .solve import Saddle, implicit, minus_jt_times, restricted
 from .solve import masked as without
 from .system import System
 
@@ -48,7 +48,7 @@ def _residual(m: _Shift, x) -> list:
     terms, keep = evaluate(_equation(m)), free_dofs(m.system)
     n = len(keep)
     change = [mul(k, y) for k, y in zip(keep, x[:n], strict=True)]
-    force = pulled(inertial_force(m.system, terms.frame, terms.inertia, change), terms.jacobian, x[n:])
+    force = minus_jt_times(inertial_force(m.system, terms.frame, terms.inertia, change), terms.jacobian, x[n:])
     for factor, quad in terms.loads:
         force = [add(f, mul(factor, y)) for f, y in zip(force, quad.times(change), strict=True)]
     return [*(mul(k, f) for k, f in zip(keep, force, strict=True)),

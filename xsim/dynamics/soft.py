@@ -17,7 +17,7 @@ import numpy as np
 from .. import spatial
 from ..spatial import IDENTITY, ZERO3, add, mul, neg, normalize, quat_conj, quat_log, quat_mul, safe_norm, scale, sub, total, vadd, vsub
 from ..structure import SoftInfo, Topology
-from .dense import added, assembled, fit, halved, stacked, summed
+from .dense import assembled, fit, pairwise_sum, stacked, summed, tree_sum
 from .holonomic import coordinate_places
 from .kinematics import Frames, accelerations, point_acceleration, point_velocity, velocities
 from .loops import End, body_link
@@ -37,7 +37,7 @@ def _weighted(coefficients, x):
     if not len(coefficients):
         return jnp.zeros((coefficients.shape[1], *x.shape[1:]), x.dtype)
     rows = coefficients.astype(x.dtype).reshape(*coefficients.shape, *(1,) * (x.ndim - 1))
-    return added([row * y[None] for row, y in zip(rows, x, strict=True)])
+    return tree_sum([row * y[None] for row, y in zip(rows, x, strict=True)])
 
 
 def has_rows(topology: Topology) -> bool:
@@ -93,16 +93,16 @@ class Rows(NamedTuple):
     low: object
     high: object
 
-    def along(self, x):
+    def j_times(self, x):
         """J x of x (nv, lanes)."""
         own = _weighted(self.single.T, x)
-        return jnp.concatenate([own, added([self.many[:, k] * x[k][None] for k in range(len(x))])]) if len(self.many) else own
+        return jnp.concatenate([own, tree_sum([self.many[:, k] * x[k][None] for k in range(len(x))])]) if len(self.many) else own
 
-    def pulled(self, f):
+    def jt_times(self, f):
         """J^T f (nv, lanes)."""
         n = len(self.single)
         own = _weighted(self.single, f[:n])
-        return own + halved(self.many * f[n:, None]) if len(self.many) else own
+        return own + pairwise_sum(self.many * f[n:, None]) if len(self.many) else own
 
     def curvature(self, x, count=None):
         """J^T P'' J (nv, nv, lanes)."""
@@ -122,7 +122,7 @@ class Rows(NamedTuple):
 
         def line(reach):
             there = x + reach * dx
-            return halved(-self.force(there) * dx), halved(jnp.where(self.zone(there) == 0, flexible, 0.0))
+            return pairwise_sum(-self.force(there) * dx), pairwise_sum(jnp.where(self.zone(there) == 0, flexible, 0.0))
 
         return line
 
@@ -410,7 +410,7 @@ def _numbers(system: System, found: list[tuple[SoftInfo, Row]], q, v) -> Rows:
     bounds = [jnp.where(present, vector(xs), 0.0) for xs in ([r.low for r in rows], [r.high for r in rows])]
     out = Rows(single, many, jnp.where(present, 1.0 / weak, 0.0), d, *bounds)
     held = vector([r.residual if r.held else 0.0 for r in rows])
-    return out._replace(offset=vector([r.drift for r in rows]) + b * out.along(vector(v)) + k * d * held)
+    return out._replace(offset=vector([r.drift for r in rows]) + b * out.j_times(vector(v)) + k * d * held)
 
 
 def soft_rows(system: System, frame: Frames, q, v, tendon: list[LengthAndJacobian]) -> Rows | None:
@@ -442,5 +442,5 @@ def kept(system: System, frame: Frames, q, v, tendon: list[LengthAndJacobian], a
     found = _found(system, frame, q, v, tendon)
     a, v = (stacked(x, a, v) for x in (a, v))
     rows = rows.fitted(a.shape[1:])
-    forces, rates = rows.force(rows.along(a) + rows.offset), rows.along(v)
+    forces, rates = rows.force(rows.j_times(a) + rows.offset), rows.j_times(v)
     return [Kept(info, row, *both) for (info, row), *both in zip(found, rates, forces, strict=False)]

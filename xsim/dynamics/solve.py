@@ -185,8 +185,8 @@ class Saddle:
     def multiply(self, x: list) -> list:
         """((M + R^T G R) x - J^T y, -J x) of x followed by y."""
         n = len(self.rows)
-        force = pulled(multiply(self.system, self.rows, x[:n]), self.jacobian, x[n:])
-        force = pulled(force, [row for row, _ in self.soft], [neg(mul(g, row_times(row, x))) for row, g in self.soft])
+        force = minus_jt_times(multiply(self.system, self.rows, x[:n]), self.jacobian, x[n:])
+        force = minus_jt_times(force, [row for row, _ in self.soft], [neg(mul(g, row_times(row, x))) for row, g in self.soft])
         return [*force, *(neg(row_times(r, x)) for r in self.jacobian)]
 
 
@@ -207,7 +207,7 @@ def _shifted(x, moved, y):
     return [total([a, *(mul(w[i], z) for w, z in zip(moved, y, strict=True))]) for i, a in enumerate(x)]
 
 
-def pulled(force: list, jacobian: list, y) -> list:
+def minus_jt_times(force: list, jacobian: list, y) -> list:
     """force - J^T y."""
     out = list(force)
     for row, z in zip(jacobian, y, strict=True):

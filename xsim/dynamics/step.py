@@ -389,7 +389,7 @@ def _residual(soft: Constraints, a, rows, bias):
     """Largest difference between what the motion takes of the soft constraints and what they give, beside the largest force."""
     a = jnp.stack(list(a))
     kept = soft.fitted(a.shape[1:])
-    wrong = jnp.stack([jnp.abs(x - y) for x, y in zip(rows, kept.pulled(kept.force(kept.at(a))), strict=True)]).max(0)
+    wrong = jnp.stack([jnp.abs(x - y) for x, y in zip(rows, kept.jt_times(kept.force(kept.at(a))), strict=True)]).max(0)
     most = jnp.stack([jnp.abs(x) + jnp.abs(y) for x, y in zip(rows, bias, strict=True)]).max(0)
     return wrong / jnp.where(most > 0, most, 1.0)
 
