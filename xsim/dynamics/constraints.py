@@ -27,7 +27,7 @@ def has_soft(topology: Topology) -> bool:
 
 
 class Constraints(NamedTuple):
-    """What is kept softly at a state, as a convex function of the acceleration a: P(J a + offset). Positions along the rows and cones,
+    """The soft constraints at a state, as a convex function of the acceleration a: P(J a + offset). Positions along the rows and cones,
     x = J a + offset, and forces are tuples: of the rows (n, *lanes) first, then of each `Cones` (n, d, *lanes). overflow: 1.0 where
     more contacts were active than the buffer holds."""
 

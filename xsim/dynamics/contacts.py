@@ -581,11 +581,11 @@ def _offset(rate, there, damping, pull):
 # ---- what contacts do to bodies -----------------------------------------------------------------------------------------------
 
 
-def contact_forces(kept: tuple[Cones | NoSlipCones, ...], a) -> list:
+def contact_forces(cones: tuple[Cones | NoSlipCones, ...], a) -> list:
     """Of each class the forces (contacts, d, lanes) along the contacts' frames, at an acceleration."""
     a = jnp.stack(list(a))
     a = a[:, None] if a.ndim == 1 else a
-    return [cones.force(cones.j_times(a) + cones.offset) for cones in kept]
+    return [one.force(one.j_times(a) + one.offset) for one in cones]
 
 
 def wrench_of(found: Contacts, force) -> tuple:

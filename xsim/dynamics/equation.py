@@ -106,26 +106,26 @@ def evaluate(m: EquationOfMotion) -> Terms:
     if m.slopes in UNSYMMETRIC:
         dofs = lone_free(system) if m.slopes == "free" else None
         later.append((system.dt, full_slopes(system, frame, inertia, m.q, m.v, m.act, m.ctrl, tendon, driven, dofs)))
-    soft = [] if _constant(m.ahead, 0.0) else ahead_rows(system, frame, m.q, m.v, m.ahead)
+    soft = [] if _constant(m.ahead, 0.0) else implicit_element_rows(system, frame, m.q, m.v, m.ahead)
     jacobian = holonomic_rows(system, frame)
     if m.soft is not None:
         jacobian = [*jacobian, *([(i, 1.0)] for i, h in enumerate(m.hold) if h is not None)]
     return Terms(frame, inertia, damping, loads, stiffness, jacobian, soft, tendon, driven, later if staged else [])
 
 
-def ahead_rows(system: System, frame: Frames, q, v, dt) -> list:
-    """(row, G, c) of the elements' forces at the end of a step of dt: with the row's rate r now and rate of rate a it falls by c r + G a,
-    c = dt k and G = dt (dt k + d) of stiffness k and damping d."""
+def implicit_element_rows(system: System, frame: Frames, q, v, dt) -> list:
+    """(row, G, c) of the elements' forces at the end of a step of dt: with the row's rate r now and its acceleration a the element force
+    decreases by c r + G a, c = dt k and G = dt (dt k + d) of stiffness k and damping d."""
     return [(row, mul(dt, add(mul(dt, k), d)), mul(dt, k)) for row, k, d in element_rows(system, frame, q, v)]
 
 
-def with_fall(force: list, soft: list, v, a) -> list:
-    """force plus what the forces of `ahead_rows` fall by; a None: without its part."""
-    falls = []
+def with_implicit_elements(force: list, soft: list, v, a) -> list:
+    """force plus the decrease of the element forces over the step, see `implicit_element_rows`; a None: without the part of a."""
+    decreases = []
     for row, g, c in soft:
-        fall = mul(c, row_times(row, v))
-        falls.append(fall if a is None else add(fall, mul(g, row_times(row, a))))
-    return minus_jt_times(force, [row for row, *_ in soft], [neg(f) for f in falls])
+        decrease = mul(c, row_times(row, v))
+        decreases.append(decrease if a is None else add(decrease, mul(g, row_times(row, a))))
+    return minus_jt_times(force, [row for row, *_ in soft], [neg(f) for f in decreases])
 
 
 def residual(m: EquationOfMotion, x, terms: Terms | None = None) -> list:
@@ -174,14 +174,14 @@ def _smooth_balance(m: EquationOfMotion, t: Terms, a, y) -> list:
         tau = [add(a, b) for a, b in zip(tau, element_force(m.system, t.frame, m.q, m.v), strict=True)]
     if m.ctrl:
         tau = [add(a, b) for a, b in zip(tau, effort(m.system, t.frame, m.v, m.act, m.ctrl, t.driven).tau, strict=True)]
-    return with_fall(minus_jt_times(_balance(force, tau, passive, extra), t.jacobian, y), t.soft, m.v, a)
+    return with_implicit_elements(minus_jt_times(_balance(force, tau, passive, extra), t.jacobian, y), t.soft, m.v, a)
 
 
-def _less_force(kept: Constraints, balance: list, a) -> list:
+def _less_force(soft: Constraints, balance: list, a) -> list:
     """The balance less the forces of soft constraints at an acceleration."""
     a = jnp.stack(a)
-    kept = kept.fitted(a.shape[1:])
-    force = kept.jt_times(kept.force(kept.at(a)))
+    soft = soft.fitted(a.shape[1:])
+    force = soft.jt_times(soft.force(soft.at(a)))
     return [sub(b, f) for b, f in zip(balance, force, strict=True)]
 
 
@@ -232,9 +232,9 @@ def _softly(m: EquationOfMotion, terms: Terms, full) -> tuple:
     for (_, g, _), row in zip(terms.soft, _dense([row for row, *_ in terms.soft], n, right[0]) if terms.soft else (), strict=True):
         mass = mass + mul(g, row[:, None] * row[None])
     hard = _dense(terms.jacobian, n, right[0]) if terms.jacobian else None
-    kept = m.soft.fitted(both.shape[1:])
-    least = minimize(mass, right, kept, hard, wanted)
-    matrix, a = Stiffened(mass + kept.curvature(least.x), hard), [*least.a, *(() if hard is None else least.y)]
+    soft = m.soft.fitted(both.shape[1:])
+    least = minimize(mass, right, soft, hard, wanted)
+    matrix, a = Stiffened(mass + soft.curvature(least.x), hard), [*least.a, *(() if hard is None else least.y)]
     others = [matrix.bordered.factor.pivot, least.found]
     if not terms.later:
         return matrix, a, others

@@ -47,7 +47,8 @@ class Row(NamedTuple):
 
 @functools.lru_cache(maxsize=256)
 def rows(topology: Topology) -> tuple[Row, ...]:
-    """The dofs on which impulses act: those with friction, limits or a servo, of the kinds that are switched on and not kept softly."""
+    """The dofs on which impulses act: those with friction, limits or a servo, of the kinds that are switched on and not soft
+    constraints."""
     soft = {(info.kind, info.items[0]) for info in topology.soft}
 
     def kind(name: str, leaf: str) -> tuple[int, ...]:

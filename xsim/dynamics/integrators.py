@@ -12,7 +12,7 @@ from ..spatial import add, block_loop_hoisting, mul, stage, sub, total
 from .actuation import activation_rates, next_activations
 from .actuators import drive, split_controls
 from .constraints import constraints
-from .equation import EquationOfMotion, acceleration, ahead_rows, with_fall
+from .equation import EquationOfMotion, acceleration, implicit_element_rows, with_implicit_elements
 from .functions import at_time
 from .holonomic import closing, has_rows
 from .impulses import apply_impulses, rows
@@ -108,7 +108,7 @@ def implicit_force(system: System, frame, q, v, a) -> list:
         ahead = [mul(system.dt, add(x, mul(system.dt, y))) for x, y in zip(v, a, strict=True)]
         out = [add(x, y) for x, y in zip(out, quadratic(system, frame, system.stiffness, "spring").times(ahead), strict=True)]
     if name == "linearly_implicit":
-        out = with_fall(out, ahead_rows(system, frame, q, v, system.dt), v, a)
+        out = with_implicit_elements(out, implicit_element_rows(system, frame, q, v, system.dt), v, a)
     return out
 
 

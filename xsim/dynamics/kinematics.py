@@ -197,15 +197,15 @@ def _lift(force: Force, R, origin, light: Inertia, gravity) -> Force:
 
 
 @stage
-def _heavy(R, origin, inertia: Inertia, light: Inertia) -> Inertia:
+def _gravity_inertia(R, origin, inertia: Inertia, light: Inertia) -> Inertia:
     lifted = inertia_move(R, origin, light)
     return Inertia(sub(inertia.mass, lifted.mass), vsub(inertia.first, lifted.first), vsub(inertia.second, lifted.second))
 
 
-def heavy(system: System, frame: Frames, link: int, inertia: Inertia) -> Inertia:
+def gravity_inertia(system: System, frame: Frames, link: int, inertia: Inertia) -> Inertia:
     """The part of a link's inertia (world axes) that feels gravity."""
     light = system.lifted[link]
-    return inertia if light is None else _heavy(frame.R[link], frame.origin[link], inertia, light)
+    return inertia if light is None else _gravity_inertia(frame.R[link], frame.origin[link], inertia, light)
 
 
 def gather(system: System, frame: Frames, force: list) -> list:

@@ -102,7 +102,7 @@ def _diagonal(mass, rows):
     return jnp.moveaxis((jax.lax.linalg.triangular_solve(lower, right, left_side=True, lower=True) ** 2).sum(-2), -1, 0)
 
 
-def partners(system: System, frame: Frames) -> tuple:
+def weld_reference(system: System, frame: Frames) -> tuple:
     """Per soft constraint None, or of a connect between bodies the point in the second body, of a weld between bodies the point in the
     first (3) and the orientation of the second in the first (4)."""
     return tuple(

@@ -45,34 +45,34 @@ class _Carry(NamedTuple):
     count: object
 
 
-def minimize(mass, right, kept: Constraints, hard=None, wanted=None) -> Minimum:
+def minimize(mass, right, constraints: Constraints, hard=None, wanted=None) -> Minimum:
     """mass (nv, nv, lanes), right (nv, lanes). hard (m, nv, lanes), wanted (m, lanes): rows with hard a = wanted, None for none."""
-    eps, counts = float(jnp.finfo(right.dtype).eps), kept.counts()
+    eps, counts = float(jnp.finfo(right.dtype).eps), constraints.counts()
 
     # Without the constraints; they act from there on.
     free, y = Bordered(mass, hard).solve(right, None if hard is None else -wanted)
     work = jnp.abs(tree_sum(list(free * right)))
 
     def step(c: _Carry) -> _Carry:
-        pull = kept.jt_times(kept.force(c.x))
-        heavy = times(mass, c.a)
-        slope = heavy - right - pull
-        p, y = Bordered(mass + kept.curvature(c.x, counts), hard).solve(-slope, None if hard is None else times(hard, c.a) - wanted)
+        pull = constraints.jt_times(constraints.force(c.x))
+        inertial = times(mass, c.a)
+        slope = inertial - right - pull
+        p, y = Bordered(mass + constraints.curvature(c.x, counts), hard).solve(-slope, None if hard is None else times(hard, c.a) - wanted)
         held = jnp.zeros_like(slope) if hard is None else transposed_times(hard, y)
-        small = every(jnp.abs(slope - held) <= SLACK * eps * (jnp.abs(heavy) + jnp.abs(right) + jnp.abs(pull) + jnp.abs(held)))
+        small = every(jnp.abs(slope - held) <= SLACK * eps * (jnp.abs(inertial) + jnp.abs(right) + jnp.abs(pull) + jnp.abs(held)))
         decrement = -tree_sum(list(p * (slope - held)))  # p^T H p, also where rounding has left a away from the hard rows
         scale = jnp.maximum(c.scale, decrement)
         small = small | every(jnp.abs(p) <= SLACK * eps * jnp.abs(c.a))
         stalled = (decrement <= eps**NEAR * scale) & (decrement >= STALLED * c.fell)
-        dx = kept.j_times(p)
+        dx = constraints.j_times(p)
         stay = c.done | small | stalled | ~every(jnp.isfinite(slope))  # a state that is lost keeps no other waiting
-        reach = _search(mass, right + held, kept, c, p, dx, stay)
+        reach = _search(mass, right + held, constraints, c, p, dx, stay)
         a = c.a + reach * p
-        x = kept.at(a)
+        x = constraints.at(a)
         same = jnp.ones_like(small)
-        for before, after in zip(kept.zones(c.x), kept.zones(x), strict=True):
+        for before, after in zip(constraints.zones(c.x), constraints.zones(x), strict=True):
             same = same & every(before == after, before.ndim - small.ndim)
-        settled = same & (reach == 1.0) & ~kept.is_nonquadratic(x)
+        settled = same & (reach == 1.0) & ~constraints.is_nonquadratic(x)
         a = jnp.where(stay, c.a, a)
         x = tuple(jnp.where(stay, old, new) for old, new in zip(c.x, x, strict=True))
         y = None if hard is None else jnp.where(stay, c.y, y)
@@ -81,17 +81,17 @@ def minimize(mass, right, kept: Constraints, hard=None, wanted=None) -> Minimum:
     def unfinished(c: _Carry):
         return ~c.done.all() & (c.count < STEPS)
 
-    start = _Carry(free, y, kept.at(free), jnp.full_like(work, jnp.inf), work, jnp.zeros_like(work, bool), 0)
+    start = _Carry(free, y, constraints.at(free), jnp.full_like(work, jnp.inf), work, jnp.zeros_like(work, bool), 0)
     end = jax.lax.while_loop(unfinished, step, start)
     return Minimum(end.a, end.y, end.x, jnp.where(end.done, 1.0, 0.0).astype(right.dtype), end.count)
 
 
-def _search(mass, right, kept: Constraints, c: _Carry, p, dx, stay):
+def _search(mass, right, constraints: Constraints, c: _Carry, p, dx, stay):
     """How far along p the slope of the function vanishes, nearly: Newton's method within a bracket. stay: lanes without a step."""
     eps = float(jnp.finfo(p.dtype).eps)
     flat, bend = tree_sum(list(p * (times(mass, c.a) - right))), tree_sum(list(p * times(mass, p)))
 
-    line = kept.line(c.x, dx)
+    line = constraints.line(c.x, dx)
 
     def slopes(reach):
         slope, curve = line(reach)

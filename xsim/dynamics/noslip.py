@@ -134,13 +134,13 @@ def _total(x):
     return pairwise_sum(x.reshape(-1, *x.shape[2:]))
 
 
-def without_slip(kept: Constraints, a) -> Constraints:
+def without_slip(constraints: Constraints, a) -> Constraints:
     """The constraints with the forces that they have at the acceleration a (nv, *lanes), but friction, which holds within them."""
     a = a[:, None] if a.ndim == 1 else a
-    kept, stiff = kept.fitted(a.shape[1:]), float(jnp.finfo(a.dtype).eps) ** -STIFFER
-    x = list(kept.at(a))
-    rows = None if kept.rows is None else _held_rows(kept.rows, x.pop(0), stiff)
-    return Constraints(rows, tuple(_no_slip_cones(c, y, stiff) for c, y in zip(kept.cones, x, strict=True)), kept.overflow)
+    constraints, stiff = constraints.fitted(a.shape[1:]), float(jnp.finfo(a.dtype).eps) ** -STIFFER
+    x = list(constraints.at(a))
+    rows = None if constraints.rows is None else _held_rows(constraints.rows, x.pop(0), stiff)
+    return Constraints(rows, tuple(_no_slip_cones(c, y, stiff) for c, y in zip(constraints.cones, x, strict=True)), constraints.overflow)
 
 
 def _held_rows(rows: Rows, x, stiff: float) -> Rows:

@@ -12,7 +12,7 @@ from .contacts import contact_parameters, has_contacts
 from .flexes import flex_material
 from .kinematics import Frames, frames, link_inertias
 from .lanes import Lanes
-from .mobility import mobility, partners
+from .mobility import mobility, weld_reference
 from .solve import Factor, factorize, loaded_mass, solve
 from .system import System, components
 from .tendons import tendons
@@ -41,7 +41,7 @@ def prepare(model: Model, lanes: Lanes, mocap=None) -> System:
         system = _with_actuators(system, frame, start, rows, factor, muscles)
     if has_soft(top):
         tendon = tendons(system, frame, start)
-        system = system._replace(mobility=mobility(system, frame, rows, tendon), partners=partners(system, frame))
+        system = system._replace(mobility=mobility(system, frame, rows, tendon), weld_reference=weld_reference(system, frame))
     if has_contacts(top):
         system = system._replace(contact_parameters=contact_parameters(system))
     return system

@@ -41,13 +41,13 @@ from .cameras import cameras
 from .contacts import body_wrenches
 from .kinematics import Frames, body_poses, lanes_of, point_acceleration, point_velocity
 from .rays import Ray, Target, cast
-from .soft import Kept, Wrench, has_rows, kept
+from .soft import ConstraintForce, Wrench, constraint_forces, has_rows
 from .subtrees import subtree_coms, subtree_masses, sums
 from .system import System
 from .tendons import LengthAndJacobian, rate, tendons
 
 
-class Spot(NamedTuple):
+class SensorFrame(NamedTuple):
     """A frame to measure: its body (-1: the world), world position, axes (columns of R), orientation."""
 
     body: int
@@ -110,9 +110,9 @@ class SensorContext:
     def pushes(self) -> list[Force]:
         """What contacts, connects and welds do to each body, about the world's origin."""
         out = [Force(ZERO3, ZERO3)] * len(self.system.bodies)
-        for one in self.kept:
-            if one.row.acts is not None:
-                _add(out, one.row.acts, one.force)
+        for one in self.constraint_forces:
+            if one.row.wrench is not None:
+                _add(out, one.row.wrench, one.force)
         if self.found:
             for i, both in enumerate(body_wrenches(self.system, list(self.found), list(self.forces))):
                 push, moment = jax.tree.map(lambda x: x[0], both) if not self.lanes else both
@@ -132,10 +132,10 @@ class SensorContext:
         return self._nearest[key]
 
     @functools.cached_property
-    def kept(self) -> list[Kept]:
+    def constraint_forces(self) -> list[ConstraintForce]:
         if not has_rows(self.system.topology):
             return []
-        return kept(self.system, self.frame, self.q, self.v, self.tendons, self.early, self.rows)
+        return constraint_forces(self.system, self.frame, self.q, self.v, self.tendons, self.early, self.rows)
 
     @functools.cached_property
     def ranges(self) -> dict:
@@ -170,13 +170,13 @@ class SensorContext:
             acceleration = _about_origin(self.acceleration[link], reference)
         return _load(self.poses[body], self.system.bodies[body], velocity, acceleration, self.system.gravity)
 
-    def spot(self, what) -> Spot:
+    def spot(self, what) -> SensorFrame:
         """The frame that an object of a sensor means."""
         kind, number = what
         top, s = self.system.topology, self.system
         if kind == "camera":
             view = self.cameras[number]
-            return Spot(top.cameras[number].body, view.pos, view.R, _quaternion(view.R))
+            return SensorFrame(top.cameras[number].body, view.pos, view.R, _quaternion(view.R))
         if kind in ("site", "geom"):
             info, numbers, row = (top.sites[number], s.sites, number) if kind == "site" else (top.geoms[number], s.geoms, None)
             row = top.geoms[number].row if row is None else row
@@ -187,14 +187,14 @@ class SensorContext:
             return _spot(number, self.poses[number], _com(s.bodies[number]), top.bodies[number].principal)
         return _spot(number, self.poses[number], ZERO3, IDENTITY)
 
-    def moving(self, spot: Spot) -> tuple:
+    def moving(self, spot: SensorFrame) -> tuple:
         """Velocity of the spot's origin and angular velocity, world axes."""
         link = -1 if spot.body < 0 else self.system.topology.bodies[spot.body].link
         if link < 0:
             return ZERO3, ZERO3
         return _velocity_at(self.velocity[link], spot.pos, self.frame.pose[self.system.tables.root[link]].pos)
 
-    def accelerated(self, spot: Spot) -> tuple:
+    def accelerated(self, spot: SensorFrame) -> tuple:
         """Acceleration of the spot's origin less that of free fall, and angular acceleration, world axes."""
         gravity = self.system.gravity
         link = -1 if spot.body < 0 else self.system.topology.bodies[spot.body].link
@@ -221,11 +221,11 @@ def _load(pose: Pose, inertia: Inertia, velocity: Motion, acceleration: Motion, 
     return madd(momentum(own, free), cross_force(velocity, momentum(own, velocity)))
 
 
-def _add(loads: list, acts: Wrench, force) -> None:
+def _add(loads: list, wrench: Wrench, force) -> None:
     """Add to what pushes two bodies what a constraint does to them."""
-    for body, point, sign in zip(acts.bodies, acts.points, (1.0, -1.0), strict=True):
+    for body, point, sign in zip(wrench.bodies, wrench.points, (1.0, -1.0), strict=True):
         if body >= 0:
-            loads[body] = _added(loads[body], point, acts.force, acts.moment, mul(sign, force))
+            loads[body] = _added(loads[body], point, wrench.force, wrench.moment, mul(sign, force))
 
 
 @stage
@@ -253,8 +253,8 @@ def _frame(pose: Pose | None, pos, quat):
     return at.pos, matrix(at.quat), at.quat
 
 
-def _spot(body: int, pose: Pose | None, pos, quat) -> Spot:
-    return Spot(body, *_frame(pose, pos, quat))
+def _spot(body: int, pose: Pose | None, pos, quat) -> SensorFrame:
+    return SensorFrame(body, *_frame(pose, pos, quat))
 
 
 @stage
@@ -301,11 +301,11 @@ def _in_site(read: Callable) -> Callable:
     return sensor
 
 
-def _force(f: SensorContext, spot: Spot):
+def _force(f: SensorContext, spot: SensorFrame):
     return f.loads[spot.body].lin
 
 
-def _torque(f: SensorContext, spot: Spot):
+def _torque(f: SensorContext, spot: SensorFrame):
     return _moment_at(f.loads[spot.body], spot.pos)
 
 
@@ -314,12 +314,12 @@ def _moment_at(force: Force, pos):
     return vsub(force.ang, cross(pos, force.lin))
 
 
-_LIMITS: dict[str, Callable[[Kept], object]] = {
+_LIMITS: dict[str, Callable[[ConstraintForce], object]] = {
     "pos": lambda one: one.row.residual, "vel": lambda one: one.rate, "frc": lambda one: one.force,
 }  # fmt: skip
 
 
-def _limit(what: str, read: Callable[[Kept], object]) -> Callable:
+def _limit(what: str, read: Callable[[ConstraintForce], object]) -> Callable:
     """Of a limit the first of its sides that acts; 0 where none does."""
 
     def sensor(f: SensorContext, info) -> tuple:
@@ -329,7 +329,7 @@ def _limit(what: str, read: Callable[[Kept], object]) -> Callable:
         else:
             items, kinds = (info.object[1],), ("tendon_lower", "tendon_upper")
         out = 0.0
-        for one in reversed([x for x in f.kept if x.info.kind in kinds and x.info.items[0] in items]):
+        for one in reversed([x for x in f.constraint_forces if x.info.kind in kinds and x.info.items[0] in items]):
             out = jnp.where(one.row.present, read(one), out)
         return (out,)
 
@@ -361,7 +361,7 @@ def _ball_velocity(f: SensorContext, info):
 
 
 @stage
-def _relative(reference: Spot, spot: Spot):
+def _relative(reference: SensorFrame, spot: SensorFrame):
     return apply_inverse(reference.R, vsub(spot.pos, reference.pos))
 
 
@@ -389,7 +389,7 @@ def _frame_axis(k: int) -> Callable:
 
 
 @stage
-def _relative_velocity(reference: Spot, moving, spot: Spot, own):
+def _relative_velocity(reference: SensorFrame, moving, spot: SensorFrame, own):
     (v0, w0), (v, _) = moving, own
     return apply_inverse(reference.R, vsub(vsub(v, v0), cross(w0, vsub(spot.pos, reference.pos))))
 

@@ -1,4 +1,4 @@
-"""Constraints that are kept softly: equalities, dry friction and limits under MuJoCo's model.
+"""Soft constraints: equalities, dry friction and limits under MuJoCo's model.
 
 Each is some rows J of the acceleration a. With x = J a + (dJ/dt) v - aref, aref = -b J v - k d r, a row pushes with the force
 f = -x / R within its bounds, R = A (1 - d) / d: an equality has none, dry friction its own, a limit only pushes. r is the row's residual
@@ -41,11 +41,11 @@ def _weighted(coefficients, x):
 
 
 def has_rows(topology: Topology) -> bool:
-    """Whether there are equalities, limits or dry friction that are kept softly, and they act."""
+    """Whether there are equalities, limits or dry friction as soft constraints, and they act."""
     return bool(topology.soft) and "soft" in topology.rows
 
 
-class Where(NamedTuple):
+class RowContext(NamedTuple):
     """Where the model is, for the rows. moving: velocity and acceleration without generalized acceleration per link, where rows have
     (dJ/dt) v."""
 
@@ -66,20 +66,20 @@ class Wrench(NamedTuple):
 
 
 class Row(NamedTuple):
-    """row: [(dof, coefficient), ...] of J. residual; apart: what the impedance depends on. mobility: A. bounds of the force. present: None
-    for always. drift: (dJ/dt) v. held: whether the residual pulls back. acts: what a unit force does to two bodies, None where it acts
-    within joints or tendons."""
+    """row: [(dof, coefficient), ...] of J. residual; impedance_distance: what the impedance depends on. mobility: A. bounds of the force.
+    present: None for always. drift: (dJ/dt) v. held: whether the residual pulls back. wrench: what a unit force does to two bodies, None
+    where it acts within joints or tendons."""
 
     row: list
     residual: object
-    apart: object
+    impedance_distance: object
     mobility: object
     low: object
     high: object
     present: object = None
     drift: object = 0.0
     held: bool = True
-    acts: Wrench | None = None
+    wrench: Wrench | None = None
 
 
 class Rows(NamedTuple):
@@ -152,14 +152,14 @@ class Rows(NamedTuple):
 # ---- rows of each kind --------------------------------------------------------------------------------------------------------
 
 
-def _point_rows(at: Where, body: int, end: End) -> dict[int, tuple]:
+def _point_rows(at: RowContext, body: int, end: End) -> dict[int, tuple]:
     """Velocity of a body's point per dof that moves it."""
     link = body_link(at.system, body)
     dofs = at.system.tables.chain[link] if link >= 0 else ()
     return {dof: point_velocity(at.frame.subspace[dof], end.x) for dof in dofs}
 
 
-def _turn_rows(at: Where, body: int) -> dict[int, tuple]:
+def _turn_rows(at: RowContext, body: int) -> dict[int, tuple]:
     """Angular velocity of a body per dof that moves it."""
     link = body_link(at.system, body)
     dofs = at.system.tables.chain[link] if link >= 0 else ()
@@ -176,11 +176,11 @@ def _component(rows: list[tuple[int, tuple]], k: int) -> list:
     return [(dof, x[k]) for dof, x in rows if not (isinstance(x[k], float) and x[k] == 0.0)]
 
 
-def _bodies(at: Where, info: SoftInfo) -> tuple[int, ...]:
+def _bodies(at: RowContext, info: SoftInfo) -> tuple[int, ...]:
     return tuple(at.system.topology.sites[i].body for i in info.items) if info.sites else info.items
 
 
-def _point_drift(at: Where, bodies, ends) -> tuple:
+def _point_drift(at: RowContext, bodies, ends) -> tuple:
     if at.moving is None:
         return ZERO3
     found = []
@@ -191,7 +191,7 @@ def _point_drift(at: Where, bodies, ends) -> tuple:
     return vsub(*found)
 
 
-def _connect(at: Where, info: SoftInfo, place) -> list[Row]:
+def _connect(at: RowContext, info: SoftInfo, place) -> list[Row]:
     bodies = _bodies(at, info)
     if info.sites:
         ends = [site_end(at.system, at.frame, site) for site in info.items]
@@ -201,18 +201,18 @@ def _connect(at: Where, info: SoftInfo, place) -> list[Row]:
     return _together(at, bodies, ends, ())
 
 
-def _together(at: Where, bodies, ends, more) -> list[Row]:
+def _together(at: RowContext, bodies, ends, more) -> list[Row]:
     """Rows that bring two points together; more: residuals that share their impedance."""
     gap = vsub(ends[0].world, ends[1].world)
     moved = _apart(*(_point_rows(at, body, end) for body, end in zip(bodies, ends, strict=True)))
     drift, far = _point_drift(at, bodies, ends), safe_norm((*gap, *more))
     mobility = add(*(at.system.mobility.bodies[body][0] for body in bodies))
     points = tuple(end.world for end in ends)
-    acts = [Wrench(bodies, points, axis, ZERO3) for axis in BASIS]
-    return [Row(_component(moved, k), gap[k], far, mobility, -INFINITE, INFINITE, drift=drift[k], acts=acts[k]) for k in range(3)]
+    wrenches = [Wrench(bodies, points, axis, ZERO3) for axis in BASIS]
+    return [Row(_component(moved, k), gap[k], far, mobility, -INFINITE, INFINITE, drift=drift[k], wrench=wrenches[k]) for k in range(3)]
 
 
-def _weld(at: Where, info: SoftInfo, place) -> list[Row]:
+def _weld(at: RowContext, info: SoftInfo, place) -> list[Row]:
     bodies = _bodies(at, info)
     if info.sites:
         ends, relative = [site_end(at.system, at.frame, site) for site in info.items], IDENTITY
@@ -229,8 +229,9 @@ def _weld(at: Where, info: SoftInfo, place) -> list[Row]:
     rows = _together(at, bodies, ends, turned)
     mobility = add(*(at.system.mobility.bodies[body][1] for body in bodies))
     for k in range(3):
-        acts = Wrench(bodies, (ZERO3, ZERO3), ZERO3, tuple(column[k] for column in columns))
-        rows.append(Row(_component(spun, k), turned[k], rows[0].apart, mobility, -INFINITE, INFINITE, drift=drift[k], acts=acts))
+        wrench = Wrench(bodies, (ZERO3, ZERO3), ZERO3, tuple(column[k] for column in columns))
+        rows.append(Row(_component(spun, k), turned[k], rows[0].impedance_distance, mobility, -INFINITE, INFINITE, drift=drift[k],
+        wrench=wrench))
     return rows
 
 
@@ -238,7 +239,7 @@ def _combined(columns, x):
     return tuple(total([mul(column[k], y) for column, y in zip(columns, x, strict=True)]) for k in range(3))
 
 
-def _turn_drift(at: Where, bodies, ends, columns, first, second, half) -> tuple:
+def _turn_drift(at: RowContext, bodies, ends, columns, first, second, half) -> tuple:
     """Rate of 1/2 conj(q2) (w1 - w2) q1 q_rel at constant generalized velocity."""
     if at.moving is None:
         return ZERO3
@@ -247,10 +248,10 @@ def _turn_drift(at: Where, bodies, ends, columns, first, second, half) -> tuple:
         link = body_link(at.system, body)
         spins.append(ZERO3 if link < 0 else at.moving[0][link].ang)
         bends.append(ZERO3 if link < 0 else at.moving[1][link].ang)
-    apart = (0.0, *vsub(*spins))
+    relative = (0.0, *vsub(*spins))
     # The rates of the quaternions: q1' = w1 q1 / 2, conj(q2)' = -conj(q2) w2 / 2.
-    growing = quat_mul(quat_mul(second, quat_mul(apart, (0.0, *spins[0]))), first)[1:]
-    shrinking = quat_mul(quat_mul(second, quat_mul((0.0, *spins[1]), apart)), first)[1:]
+    growing = quat_mul(quat_mul(second, quat_mul(relative, (0.0, *spins[0]))), first)[1:]
+    shrinking = quat_mul(quat_mul(second, quat_mul((0.0, *spins[1]), relative)), first)[1:]
     turning = scale(vsub(growing, shrinking), mul(0.5, half))
     return vadd(_combined(columns, vsub(*bends)), turning)
 
@@ -275,7 +276,7 @@ def _related(numbers, travels, rows, mobilities) -> list[Row]:
     return [Row(list(merged.items()), gap, gap, add(*mobilities), -INFINITE, INFINITE)]
 
 
-def _joint(at: Where, info: SoftInfo, place) -> list[Row]:
+def _joint(at: RowContext, info: SoftInfo, place) -> list[Row]:
     places, start = coordinate_places(at.system.topology), at.system.topology.initial[0]
     q = [places[dof][1] for dof in info.items]
     travels = [sub(at.q[i], start[i]) for i in q]
@@ -283,29 +284,29 @@ def _joint(at: Where, info: SoftInfo, place) -> list[Row]:
     return _related(at.system.equality.polynomial[info.row], travels, [[(dof, 1.0)] for dof in info.items], mobilities)
 
 
-def _tendon(at: Where, info: SoftInfo, place) -> list[Row]:
+def _tendon(at: RowContext, info: SoftInfo, place) -> list[Row]:
     travels = [sub(at.tendon[i].length, at.system.mobility.lengths[i]) for i in info.items]
     mobilities = [at.system.mobility.tendons[i] for i in info.items]
     return _related(at.system.equality.polynomial[info.row], travels, [at.tendon[i].row for i in info.items], mobilities)
 
 
-def _friction(at: Where, info: SoftInfo, place) -> list[Row]:
+def _friction(at: RowContext, info: SoftInfo, place) -> list[Row]:
     (dof,), bound = info.items, at.system.friction[info.row]
     return [Row([(dof, 1.0)], 0.0, 0.0, at.system.mobility.dofs[dof], neg(bound), bound, held=False)]
 
 
-def _tendon_friction(at: Where, info: SoftInfo, place) -> list[Row]:
+def _tendon_friction(at: RowContext, info: SoftInfo, place) -> list[Row]:
     (i,), bound = info.items, at.system.tendons.friction[info.row]
     return [Row(at.tendon[i].row, 0.0, 0.0, at.system.mobility.tendons[i], neg(bound), bound, held=False)]
 
 
-def _limit(at: Where, info: SoftInfo, row, distance, mobility) -> list[Row]:
+def _limit(at: RowContext, info: SoftInfo, row, distance, mobility) -> list[Row]:
     margin = at.system.soft.margin[info.soft]
     inside = sub(distance, margin)
     return [Row(row, inside, inside, mobility, 0.0, INFINITE, present=distance < margin)]
 
 
-def _coordinate_limit(at: Where, info: SoftInfo, place) -> list[Row]:
+def _coordinate_limit(at: RowContext, info: SoftInfo, place) -> list[Row]:
     (dof,) = info.items
     x = at.q[coordinate_places(at.system.topology)[dof][1]]
     bound = getattr(at.system.limits, info.kind)[info.row]
@@ -313,7 +314,7 @@ def _coordinate_limit(at: Where, info: SoftInfo, place) -> list[Row]:
     return _limit(at, info, [(dof, sign)], distance, at.system.mobility.dofs[dof])
 
 
-def _angle(at: Where, info: SoftInfo, place) -> list[Row]:
+def _angle(at: RowContext, info: SoftInfo, place) -> list[Row]:
     (dof,) = info.items
     joint = next(j for j in at.system.topology.joints if j.v[0] == dof)
     turned = quat_log(normalize(tuple(at.q[joint.q[0] : joint.q[0] + 4])))
@@ -322,7 +323,7 @@ def _angle(at: Where, info: SoftInfo, place) -> list[Row]:
     return _limit(at, info, [(dof + k, neg(axis[k])) for k in range(3)], distance, at.system.mobility.dofs[dof])
 
 
-def _tendon_limit(at: Where, info: SoftInfo, place) -> list[Row]:
+def _tendon_limit(at: RowContext, info: SoftInfo, place) -> list[Row]:
     (i,), low = info.items, info.kind == "tendon_lower"
     length, row = at.tendon[i]
     bound = at.system.tendons.range[info.row][0 if low else 1]
@@ -330,7 +331,7 @@ def _tendon_limit(at: Where, info: SoftInfo, place) -> list[Row]:
     return _limit(at, info, row if low else scaled(row, -1.0), distance, at.system.mobility.tendons[i])
 
 
-KINDS: dict[str, Callable[[Where, SoftInfo, object], list[Row]]] = {
+KINDS: dict[str, Callable[[RowContext, SoftInfo, object], list[Row]]] = {
     "connect": _connect, "weld": _weld, "joint": _joint, "tendon": _tendon, "friction": _friction, "tendon_friction": _tendon_friction,
     "lower": _coordinate_limit, "upper": _coordinate_limit, "angle": _angle, "tendon_lower": _tendon_limit, "tendon_upper": _tendon_limit,
 }  # fmt: skip
@@ -345,13 +346,13 @@ def _power(x, p):
     return jnp.where(some, jnp.where(some, x, 1.0) ** p, 0.0)
 
 
-def impedance(apart, solimp):
+def impedance(distance, solimp):
     """d from 0 to 1 of the residual: from solimp[0] at zero to solimp[1] at the width solimp[2], by two powers solimp[4] that meet at
     solimp[3]."""
     first, last, width, middle, power = solimp
     first, last, middle = (jnp.clip(x, LEAST, MOST) for x in (first, last, middle))
     power, wide = jnp.maximum(power, 1.0), width > TINY
-    x = jnp.clip(jnp.abs(apart) / jnp.where(wide, width, 1.0), 0.0, 1.0)
+    x = jnp.clip(jnp.abs(distance) / jnp.where(wide, width, 1.0), 0.0, 1.0)
     low = x <= middle
     rising = _power(jnp.where(low, x, 0.0), power) / middle ** (power - 1.0)
     falling = 1.0 - _power(jnp.where(low, 0.0, 1.0 - x), power) / (1.0 - middle) ** (power - 1.0)
@@ -378,8 +379,8 @@ def _found(system: System, frame: Frames, q, v, tendon: list[LengthAndJacobian])
     if top.rules == "4.0" and any(info.kind in ("connect", "weld") for info in top.soft):
         own, velocity = velocities(system, frame, v)
         moving = velocity, accelerations(system, frame, q, v, None, own, velocity)
-    at = Where(system, frame, q, tendon, moving)
-    found = [(info, row) for info, place in zip(top.soft, system.partners, strict=True) if info.kind != "flex"
+    at = RowContext(system, frame, q, tendon, moving)
+    found = [(info, row) for info, place in zip(top.soft, system.weld_reference, strict=True) if info.kind != "flex"
              for row in KINDS[info.kind](at, info, place)]
     return sorted(found, key=lambda pair: not _is_single(pair[1]))
 
@@ -403,7 +404,7 @@ def _numbers(system: System, found: list[tuple[SoftInfo, Row]], q, v) -> Rows:
     softness = [info.soft for info, _ in found]
     solref = [vector([system.soft.solref[i][k] for i in softness]) for k in range(2)]
     solimp = [vector([system.soft.solimp[i][k] for i in softness]) for k in range(5)]
-    d = impedance(vector([r.apart for r in rows]), solimp)
+    d = impedance(vector([r.impedance_distance for r in rows]), solimp)
     k, b = reference(solref, solimp, system.dt, "refsafe" not in system.topology.disabled)
     present = vector([1.0 if r.present is None else jnp.where(r.present, 1.0, 0.0) for r in rows]) > 0
     weak = jnp.maximum(TINY, (1.0 - d) / d * vector([r.mobility for r in rows]))
@@ -427,7 +428,7 @@ def joined_rows(a: Rows, b: Rows) -> Rows:
     return Rows(a.single, many, *vectors)
 
 
-class Kept(NamedTuple):
+class ConstraintForce(NamedTuple):
     """What a row does: its info, the row, rate J v and force."""
 
     info: SoftInfo
@@ -436,11 +437,11 @@ class Kept(NamedTuple):
     force: object
 
 
-def kept(system: System, frame: Frames, q, v, tendon: list[LengthAndJacobian], a, rows: Rows) -> list[Kept]:
+def constraint_forces(system: System, frame: Frames, q, v, tendon: list[LengthAndJacobian], a, rows: Rows) -> list[ConstraintForce]:
     """What the rows do at a state and its acceleration, but those of flexes, which are the last. rows: those whose forces act, with an axis
     of lanes."""
     found = _found(system, frame, q, v, tendon)
     a, v = (stacked(x, a, v) for x in (a, v))
     rows = rows.fitted(a.shape[1:])
     forces, rates = rows.force(rows.j_times(a) + rows.offset), rows.j_times(v)
-    return [Kept(info, row, *both) for (info, row), *both in zip(found, rates, forces, strict=False)]
+    return [ConstraintForce(info, row, *both) for (info, row), *both in zip(found, rates, forces, strict=False)]

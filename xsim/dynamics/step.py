@@ -217,11 +217,11 @@ def smooth_acceleration(model: Model, q, v, tau=None, ctrl=None, time=None, act=
     return c.join(smooth(c).a)
 
 
-def smooth(c: Call, kept: Constraints | None = None) -> Solved:
+def smooth(c: Call, soft: Constraints | None = None) -> Solved:
     """The solution of the equation of motion under smooth forces and soft constraints."""
     driven = drive(c.system, c.v, c.tau, c.ctrl)
     inputs = tuple(c.act), tuple(split_controls(c.system.topology, c.ctrl).actuators)
-    return acceleration(EquationOfMotion(c.system, c.q, c.v, driven.tau, *inputs, hold=driven.hold, soft=kept))
+    return acceleration(EquationOfMotion(c.system, c.q, c.v, driven.tau, *inputs, hold=driven.hold, soft=soft))
 
 
 @compiled
@@ -234,10 +234,10 @@ def forward_dynamics(model: Model, q, v, tau=None, ctrl=None, time=None, act=Non
     return c.join(total_acceleration(c, constraints(c.system, c.q, c.v)).a)
 
 
-def total_acceleration(c: Call, kept: Constraints | None) -> Solved:
-    """The acceleration under everything that acts; kept: the soft constraints."""
+def total_acceleration(c: Call, soft: Constraints | None) -> Solved:
+    """The acceleration under everything that acts; soft: the soft constraints."""
     if not impulse_rows(c.system.topology):
-        return smooth(c, kept)
+        return smooth(c, soft)
     zero = jnp.zeros((), c.dtype)
     change = step_velocity(c.system, Moving(c.q, c.v, c.act, zero, Health(zero, zero, zero, zero)), c.tau, c.ctrl)
     a = [(new - old) / c.system.dt for new, old in zip(change.v, c.v, strict=True)]
@@ -263,9 +263,9 @@ def energy(model: Model, q, v):
     for i, own in enumerate(inertia):
         if own is not kin.NO_INERTIA:
             reference = frame.pose[system.tables.root[i]].pos
-            heavy = kin.heavy(system, frame, i, own)
+            weighted = kin.gravity_inertia(system, frame, i, own)
             for k in range(3):
-                potential = potential + lift[k] * (heavy.first[k] + heavy.mass * reference[k])
+                potential = potential + lift[k] * (weighted.first[k] + weighted.mass * reference[k])
     for i, x in enumerate(displacements(system, c.q)):
         potential = potential + 0.5 * system.stiffness[i] * x * x
     for stored in (*element_energy(system, frame, c.q), *tendon_energy(system, tendons(system, frame, c.q))):
@@ -349,8 +349,8 @@ def forward(model: Model, state: State, ctrl=None, tau=None) -> Data:
     )  # fmt: skip
     sensor = sense(context)
     rows, residual = zero, jnp.zeros(())
-    kept = impulse_rows(system.topology) or has_rows(system.topology) or has_soft(system.topology)
-    if kept or set(PRESCRIBED).intersection(system.topology.drives):
+    constrained = impulse_rows(system.topology) or has_rows(system.topology) or has_soft(system.topology)
+    if constrained or set(PRESCRIBED).intersection(system.topology.drives):
         loads = quadratic(system, frame, system.armature, "armature").times(a)
         force = kin.inertial_force(system, frame, inertia, a)
         rows = [f + x + b - p - t - e - u for f, x, b, p, t, e, u in zip(force, loads, bias, passive, tau, element, driven, strict=True)]
@@ -388,8 +388,8 @@ def forward(model: Model, state: State, ctrl=None, tau=None) -> Data:
 def _residual(soft: Constraints, a, rows, bias):
     """Largest difference between what the motion takes of the soft constraints and what they give, beside the largest force."""
     a = jnp.stack(list(a))
-    kept = soft.fitted(a.shape[1:])
-    wrong = jnp.stack([jnp.abs(x - y) for x, y in zip(rows, kept.jt_times(kept.force(kept.at(a))), strict=True)]).max(0)
+    soft = soft.fitted(a.shape[1:])
+    wrong = jnp.stack([jnp.abs(x - y) for x, y in zip(rows, soft.jt_times(soft.force(soft.at(a))), strict=True)]).max(0)
     most = jnp.stack([jnp.abs(x) + jnp.abs(y) for x, y in zip(rows, bias, strict=True)]).max(0)
     return wrong / jnp.where(most > 0, most, 1.0)
 
@@ -511,17 +511,17 @@ def _steps(model: Model, state: State, inputs: Inputs, steps: int, record, check
         ctrl = [0.0] * model.nu if now.ctrl is None else now.ctrl
         dt = block_loop_hoisting(system.dt, m.q[0]) if m.q else system.dt
         m = _settled(advance(system._replace(dt=dt), m, tau, ctrl, stagewise), m)
-        kept = None
+        recorded = None
         if record is not None:
             after = public(m)
-            kept = record(after, forward(model, after, given.ctrl, given.tau))
-        return m, kept
+            recorded = record(after, forward(model, after, given.ctrl, given.tau))
+        return m, recorded
 
     if steps == 1 and record is None:
         return public(body(moving, (None, jax.tree.map(lambda x: x[0], split)))[0]), None
     run = jax.checkpoint(body, prevent_cse=False) if checkpoint and not stagewise else body
-    moving, kept = jax.lax.scan(run, moving, (None if record is None else inputs, split), length=steps)
-    return public(moving), kept
+    moving, recorded = jax.lax.scan(run, moving, (None if record is None else inputs, split), length=steps)
+    return public(moving), recorded
 
 
 BITS = (Flags.DIVERGED, Flags.SINGULAR, Flags.UNSOLVED, Flags.CONTACT_OVERFLOW)

@@ -177,7 +177,7 @@ class System(NamedTuple):
     slack: tuple = ()  # per tendon, the lengths between which its spring is at rest
     acc0: tuple = ()  # per actuator, norm of the joint accelerations that unit force gives at the start
     mobility: Mobility | None = None  # for soft constraints
-    partners: tuple = ()  # per soft constraint, where its second body is held: see `prepare`
+    weld_reference: tuple = ()  # per soft constraint, where its second body is held: see `prepare`
     contact_parameters: tuple | None = None  # of what may touch: see `contacts.ContactParameters`
     flex_material: Any = None  # of deformables: see `flexes.FlexMaterial`
 
