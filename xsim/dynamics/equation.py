@@ -21,13 +21,13 @@ from .kinematics import Frames, frames, inertial_force, inverse_dynamics, link_i
 from .newton import minimize
 from .noslip import without_slip
 from .passive import Quadratic, passive_force, quadratic
-from .slopes import damping_slopes, full_slopes, lone_free
 from .solve import Saddle, implicit, masked, minus_jt_times, multiply, restricted, row_times, with_quadratic
 from .stiffened import Staged, Stiffened
 from .system import System
 from .tendons import tendons
 from .transmissions import transmissions
 from .unsymmetric import Unsymmetric
+from .velocity_derivatives import damping_derivatives, lone_free, velocity_derivatives
 
 UNSYMMETRIC = ("free", "full")
 """Values of `EquationOfMotion.slopes` whose matrix is not symmetric."""
@@ -102,10 +102,10 @@ def evaluate(m: EquationOfMotion) -> Terms:
     inertia, tendon = link_inertias(system, frame), tendons(system, frame, m.q)
     driven = transmissions(system, frame, m.q, tendon)
     if m.slopes == "fast":
-        later.append((system.dt, damping_slopes(system, frame, m.v, m.act, m.ctrl, tendon, driven)))
+        later.append((system.dt, damping_derivatives(system, frame, m.v, m.act, m.ctrl, tendon, driven)))
     if m.slopes in UNSYMMETRIC:
         dofs = lone_free(system) if m.slopes == "free" else None
-        later.append((system.dt, full_slopes(system, frame, inertia, m.q, m.v, m.act, m.ctrl, tendon, driven, dofs)))
+        later.append((system.dt, velocity_derivatives(system, frame, inertia, m.q, m.v, m.act, m.ctrl, tendon, driven, dofs)))
     soft = [] if _constant(m.ahead, 0.0) else implicit_element_rows(system, frame, m.q, m.v, m.ahead)
     jacobian = holonomic_rows(system, frame)
     if m.soft is not None:

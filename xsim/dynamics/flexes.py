@@ -443,7 +443,7 @@ def _softness(gap, rate, solref, solimp, mobility, dt, safe: bool):
     return 1.0 / jnp.maximum(TINY, (1.0 - d) / d * mobility), b * rate + k * d * gap
 
 
-def edge_slopes(system: System, frame: Frames, whole: bool) -> tuple[list, dict]:
+def edge_damping(system: System, frame: Frames, whole: bool) -> tuple[list, dict]:
     """J^T d J of the dampers along edges: its diagonal, and what couples a dof with those that move it (row, column). whole: not without
     what the sparsity of the mass matrix leaves out. Under the rules 4.0 nothing of flexes is implicit."""
     layout = plan(system.topology) if system.topology.flexes else None

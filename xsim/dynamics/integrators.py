@@ -21,8 +21,8 @@ from .loops import active
 from .manifold import displacement_rates, integrate, shifted
 from .passive import quadratic
 from .projection import project
-from .slopes import lone_free
 from .system import System
+from .velocity_derivatives import lone_free
 
 
 class Health(NamedTuple):

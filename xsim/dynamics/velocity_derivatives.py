@@ -1,4 +1,4 @@
-"""How fast the smooth forces fall with the velocities, for integrators that are implicit in velocity.
+"""Derivatives of the smooth forces by the velocities, for integrators that are implicit in velocity.
 
 Source: MuJoCo's documentation, Computation, Numerical integration. As there, tendons and actuators that couple dofs of different branches
 count within the branches only, which keeps the sparsity of the mass matrix.
@@ -12,7 +12,7 @@ import numpy as np
 
 from ..spatial import add, mul, neg, stage
 from .actuation import controls, force, laws
-from .flexes import edge_slopes
+from .flexes import edge_damping
 from .kinematics import Frames, inverse_dynamics
 from .medium import medium_force
 from .passive import Quadratic, quadratic
@@ -20,11 +20,11 @@ from .system import System
 from .tendons import LengthAndJacobian, rate
 
 
-def damping_slopes(
+def damping_derivatives(
     system: System, frame: Frames, v, act, ctrl, tendon: list[LengthAndJacobian], driven: list[LengthAndJacobian], whole=False
 ) -> Quadratic:
     """Minus the symmetric part of d force / d velocity of passive and actuator forces. tendon: tendons, driven: what actuators act on.
-    whole: see `edge_slopes`."""
+    whole: see `edge_damping`."""
     out = quadratic(system, frame, system.damping, "damper")
     out = Quadratic(list(out.diagonal), dict(out.blocks))
     if "passive" in system.topology.disabled:
@@ -32,7 +32,7 @@ def damping_slopes(
     else:
         for one, b in zip(tendon, system.tendons.damping, strict=True):
             _add_square(system, out, one.row, b)
-        diagonal, pairs = edge_slopes(system, frame, whole)
+        diagonal, pairs = edge_damping(system, frame, whole)
         for i, x in enumerate(diagonal):
             out.diagonal[i] = add(out.diagonal[i], x)
         for (i, j), x in pairs.items():
@@ -115,14 +115,14 @@ def lone_free(system: System) -> tuple[int, ...]:
     return tuple(dof for dofs in free if all(k in dofs for k in after[dofs[0]]) for dof in dofs)
 
 
-def full_slopes(
+def velocity_derivatives(
     system: System, frame: Frames, inertia, q, v, act, ctrl, tendon: list[LengthAndJacobian], driven: list[LengthAndJacobian], dofs=None
 ) -> Quadratic:
     """Minus d force / d velocity of all smooth forces, those of Coriolis included: not symmetric. dofs: those of which it is so, as of
-    `lone_free`, of the others `damping_slopes`; None: all."""
+    `lone_free`, of the others `damping_derivatives`; None: all."""
     dofs = range(len(v)) if dofs is None else dofs
     columns = _columns(lambda x: inverse_dynamics(system, frame, inertia, q, x), v, dofs)
-    out = damping_slopes(system, frame, v, act, ctrl, tendon, driven, True)
+    out = damping_derivatives(system, frame, v, act, ctrl, tendon, driven, True)
     medium = _medium_slopes(system, frame, v) if system.medium.density and "passive" not in system.topology.disabled else None
     for j, column in columns.items():
         out.diagonal[j] = add(out.diagonal[j], column[j])
