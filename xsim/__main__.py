@@ -52,7 +52,7 @@ def find(name: str) -> Model:
 
 def compiled(what: str, fn: Callable, *args, donate: tuple[int, ...] = ()) -> tuple[Any, float]:
     """The program of ``fn`` for these arguments, and the seconds of tracing and compiling it. what: its name for the user."""
-    print(f"compiling the {what} (once; seconds to a minute) ...", flush=True)
+    print(f"compiling the {what} (seconds to a minute) ...", flush=True)
     begin = time.perf_counter()
     program = jax.jit(fn, donate_argnums=donate).lower(*args).compile()
     return program, time.perf_counter() - begin

@@ -343,19 +343,28 @@ def stage(fn):
     return wrapped
 
 
-def block_loop_hoisting(value, changing):
-    """``value``, unchanged. A loop that uses it in its body is compiled as separate kernels.
+def block_loop_hoisting(x):
+    """x, unchanged. A loop whose carry passes through here is compiled as separate kernels, and so are the loops of its derivatives.
 
     In jaxlib 0.12 (not 0.10) XLA's CPU backend compiles a loop of elementwise operations, whatever its size, as one LLVM function (its pass
     ``small-while-loop-hoisting``). LLVM then takes minutes where the body has hundreds of kernels: it unrolls their loops in time that
-    grows with the square of the function. The pass skips a loop that contains a sort, so a sort of two integers gives the 0 that is added
-    here. Other backends, and models that are one region, see ``value`` itself.
+    grows with the square of the function. The pass skips a loop that contains a sort, so two integers are sorted and the resulting 0 is
+    subtracted. In reverse mode the same is done to the cotangent. Other backends, and models that are one region, see x itself.
 
-    value: an array, or a number of changing's type. changing: an array that differs between iterations, since XLA would move the sort of
-    a constant out of the loop. Only the sign of its first entry is used: it may be NaN, and no derivative passes through it.
+    x: an array of floats. Under `jax.vmap` every environment sorts its own two integers.
     """
-    if in_one_region() or jax.default_backend() != "cpu":
-        return value
-    sign = (changing.ravel()[0] > 0).astype(jnp.int32)
+    if in_one_region() or not x.size or jax.default_backend() != "cpu":
+        return x
+    return jax.lax.custom_linear_solve(lambda y: y, x, _minus_sorted_zero, _minus_sorted_zero)
+
+
+def separate_kernels(components: list) -> list:
+    """The components of a loop's carry, the first of them through `block_loop_hoisting`."""
+    return [block_loop_hoisting(components[0]), *components[1:]] if components else components
+
+
+def _minus_sorted_zero(_, x):
+    """x - 0 (which keeps the sign of a zero), with a 0 that depends on x, so that no compiler pass moves it out of a loop."""
+    sign = (x.ravel()[0] > 0).astype(jnp.int32)
     zero = jax.lax.sort(jnp.stack([sign, sign + 1]))[0] - sign
-    return value + zero.astype(value.dtype if isinstance(value, jax.Array) else changing.dtype)
+    return x - zero.astype(x.dtype)

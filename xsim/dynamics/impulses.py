@@ -21,7 +21,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ..spatial import add, mul, neg, stage, sub, total
+from ..spatial import add, block_loop_hoisting, mul, neg, stage, sub, total
 from ..structure import Topology
 from .actuators import PRESCRIBED, bound, clip
 from .equation import EquationOfMotion, effective_mass, evaluate
@@ -133,7 +133,7 @@ class _Arrays(NamedTuple):
 def _prox(s: _Arrays, r, c):
     """The velocity on the staircase for the velocity r that the dof would have without its own impulse; c: velocity per impulse.
 
-    The median of kinks and shifted force laws, taken from the outside in; then the bounds.
+    The median of kinks and shifted segments, taken from the outside in; then the bounds.
     """
     first, second = jnp.minimum(s.target, 0.0), jnp.maximum(s.target, 0.0)
     above_first = jnp.where(s.target < 0, s.friction + s.least, s.most - s.friction)
@@ -229,7 +229,7 @@ def _search(system: System, mass, jacobian, start, s: _Arrays, fixed) -> _Search
         x = jnp.where(wrong & block, new, jnp.where(single, _next(s, state.x, new), state.x))
         x = jnp.where(done, state.x, x)
         keep = [jnp.where(done, a, b) for a, b in zip(state.free, free, strict=True)]
-        number = jnp.where(done, 0.0, number)
+        number = block_loop_hoisting(jnp.where(done, 0.0, number))
         return _Search(x, keep, number, jnp.minimum(state.best, number), patience, state.count + 1.0)
 
     lanes = vstar.shape[1:]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ..spatial import add, block_loop_hoisting, mul, stage, sub, total
+from ..spatial import add, mul, separate_kernels, stage, sub, total
 from .actuation import activation_rates, next_activations
 from .actuators import drive, split_controls
 from .constraints import constraints
@@ -141,7 +141,7 @@ def _rk4(system: System, s: Moving, tau, ctrl, recompute: bool) -> tuple:
     def one(carry, now):
         """A stage: slopes where the last ones lead in the part ``reach`` of the step, summed with their weights."""
         (dq, dv, da), sums, health = carry
-        reach, weight = mul(h, now[0]), block_loop_hoisting(now[1], now[1])
+        reach, weight, dv = mul(h, now[0]), now[1], separate_kernels(dv)
         q = integrate(system, s.q, dq, reach)
         v, act, there = shifted(s.v, dv, reach), shifted(s.act, da, reach), at_time(system, add(s.time, reach), outside)
         driven = drive(there, v, tau, ctrl)

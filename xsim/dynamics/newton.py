@@ -76,7 +76,7 @@ def minimize(mass, right, constraints: Constraints, hard=None, wanted=None) -> M
         a = jnp.where(stay, c.a, a)
         x = tuple(jnp.where(stay, old, new) for old, new in zip(c.x, x, strict=True))
         y = None if hard is None else jnp.where(stay, c.y, y)
-        return _Carry(a, y, x, decrement, scale, stay | settled, block_loop_hoisting(c.count, c.count) + 1)
+        return _Carry(a, y, x, block_loop_hoisting(decrement), scale, stay | settled, c.count + 1)
 
     def unfinished(c: _Carry):
         return ~c.done.all() & (c.count < STEPS)

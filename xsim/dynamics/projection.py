@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import jax
 
-from ..spatial import add, mul, neg, sub
+from ..spatial import add, mul, neg, separate_kernels, sub
 from .actuators import PRESCRIBED
 from .equation import EquationOfMotion, effective_mass, evaluate
 from .holonomic import holonomic_drifts, holonomic_gaps, holonomic_rows, rate
@@ -71,6 +71,7 @@ def shift(system: System, q, wanted) -> list:
 
 def closer(system: System, q) -> list:
     """q after one Newton step on the gaps."""
+    q = separate_kernels(q)
     gaps = holonomic_gaps(system, frames(system, q), q)
     return integrate(system, q, shift(system, q, [neg(g) for g in gaps]), 1.0)
 

@@ -11,7 +11,23 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..model import Frozen, Model, State
-from ..spatial import Motion, add, cross, inertia_move, madd, matrix, momentum, mul, quat_conj, quat_log, quat_mul, scale, sub, vsub
+from ..spatial import (
+    Motion,
+    add,
+    block_loop_hoisting,
+    cross,
+    inertia_move,
+    madd,
+    matrix,
+    momentum,
+    mul,
+    quat_conj,
+    quat_log,
+    quat_mul,
+    scale,
+    sub,
+    vsub,
+)
 from . import kinematics as kin
 from .batches import divided
 from .holonomic import coordinate_places, has_rows, holonomic_gaps
@@ -165,6 +181,7 @@ def _state_from_poses(model: Model, pos, quat, lin, ang, time, ctrl, start):
     q = jnp.broadcast_to(start, (*batch, model.nq))
 
     def nearer(_, q):
+        q = block_loop_hoisting(q)
         error, jacobian = _errors(model, q, pos, quat)
         return integrate(model, q, _least(jacobian, error))
 

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from ..model import Camera, Data, Flags, Light, Model, State
-from ..spatial import block_loop_hoisting, cross, one_region, stage, vsub
+from ..spatial import cross, one_region, separate_kernels, stage, vsub
 from . import kinematics as kin
 from .actuation import activation_rates, effort
 from .actuators import PRESCRIBED, drive, split_controls
@@ -91,6 +91,7 @@ class Call:
         self.lanes: Lanes = make_lanes(batch_shape(model, *((x, 1) for x in checked), *clock, *held))
         parts: list[Any] = [None if x is None else list(self.lanes.split(x, 1)) for x in checked]
         self.q, self.v, self.tau, self.ctrl, self.act = parts[:5]
+        self.q = separate_kernels(self.q)
         self.extra = parts[5:]
         if self.tau is None:
             self.tau = [0.0] * model.nv
@@ -509,8 +510,7 @@ def _steps(model: Model, state: State, inputs: Inputs, steps: int, record, check
         given, now = xs
         tau = [0.0] * model.nv if now.tau is None else now.tau
         ctrl = [0.0] * model.nu if now.ctrl is None else now.ctrl
-        dt = block_loop_hoisting(system.dt, m.q[0]) if m.q else system.dt
-        m = _settled(advance(system._replace(dt=dt), m, tau, ctrl, stagewise), m)
+        m = _settled(advance(system, m._replace(v=separate_kernels(m.v)), tau, ctrl, stagewise), m)
         recorded = None
         if record is not None:
             after = public(m)
