@@ -93,7 +93,7 @@ CROWD = "".join(
 
 
 def test_of_many_pairs_those_that_are_near_are_held_against_each_other(x64):
-    """The same contacts as if all were; the flag where more are near than there is room for."""
+    """The same contacts as if all were; the flag where more are near than the buffer holds."""
     model = xsim.loads(f"<mujoco><worldbody>{CROWD}</worldbody></mujoco>", "mjcf")
     rng = np.random.default_rng(3)
     state = xsim.init(model, jnp.asarray(rng.uniform(-0.5, 0.5, model.nv)))

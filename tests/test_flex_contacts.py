@@ -285,7 +285,7 @@ def test_degenerate_places_are_finite(dim, x64):
 
 
 def test_environments_with_numbers_of_their_own(x64):
-    """A batch gives what its environments give alone, also where there is room for fewer contacts."""
+    """A batch gives what its environments give alone, also where the buffer holds fewer contacts."""
     model = load(scene(THIN.format(4)))
     for own in (model, xsim.with_contact_limit(model, 5, 6)):
         point = _points(own, 3)

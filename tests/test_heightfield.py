@@ -40,7 +40,7 @@ def shape(kind, p):
 
 
 def found(kind, p, view):
-    """(distance, point, normal) (7, prisms, lanes), and whether some had no room."""
+    """(distance, point, normal) (7, prisms, lanes), and whether some had no place in the buffer."""
     a, b = shape("hfield", p[0]), shape(kind, p[1])
     ground, overflow = fields.prisms(FIELD, a, kind, b, MARGIN, view)
     spread = jax.tree.map(lambda x: jnp.broadcast_to(x, (view.count, *x.shape)), b._replace(data=None))._replace(data=b.data)
@@ -113,7 +113,7 @@ def test_contacts_of_all_prisms(kind):
 
 
 def test_room():
-    """Where more prisms are near than there is room for, the flag says so, and the nearest are kept."""
+    """Where more prisms are near than the buffer holds, the flag says so, and the nearest are kept."""
     p = poses("box", np.random.default_rng(4))
     p[1][1] = p[0][1] + p[0][2][:, :, 2] * 0.15
     view = fields.window(FIELD, SIZE, fields.reach_of("box", SHAPES["box"], None))

@@ -18,7 +18,7 @@ __all__ = ["ContactData", "contacts"]
 
 
 class ContactData(NamedTuple):
-    """Contacts, n for each environment: as many as the buffer holds; those that are not there are marked so by ``active``.
+    """Contacts, n for each environment: as many as the buffer holds; those that are not active are marked so by ``active``.
 
     active (*batch, n): whether the geoms are nearer than the margin. geoms (*batch, n, 2): numbers in ``topology.geoms``, -1 for none.
     parts (*batch, n, 2): numbers in ``topology.parts`` where a part of a flex is in the place of a geom, else -1.

@@ -119,7 +119,7 @@ class ContactParameters(NamedTuple):
 
 
 class Contacts(NamedTuple):
-    """Contacts of a class, as many as its buffer holds. pair: of each the number of its pair, a list or (contacts, lanes). distance,
+    """Contacts of a condim group, as many as its buffer holds. pair: of each the number of its pair, a list or (contacts, lanes). distance,
     point, normal: see `Touch`; tangents: two directions, so that normal and tangents are the contact's frame. overflow: whether some had
     no place in the buffer (lanes). shares: of the first and the second side the weights of four bodies (contacts, lanes), None where there
     are no parts of flexes."""
