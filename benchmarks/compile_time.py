@@ -5,31 +5,23 @@
 
 import argparse
 import statistics
-import time
 
 import jax
 import jax.numpy as jnp
 
 from xsim import __main__ as demo
 from xsim import randomize, rollout
+from xsim.bench.measure import compile_program, timed
 
 REPEATS = 5
 
 
-def measured(name: str, fn, *args) -> None:
+def measured(name: str, fn, args: tuple, num: int, steps: int) -> None:
     """Print what tracing, compiling and a run (median) take."""
-    begin = time.perf_counter()
-    lowered = jax.jit(fn).lower(*args)
-    traced = time.perf_counter()
-    program = lowered.compile()
-    compiled = time.perf_counter()
-    jax.block_until_ready(program(*args))
-    runs = []
-    for _ in range(REPEATS):
-        start = time.perf_counter()
-        jax.block_until_ready(program(*args))
-        runs.append(time.perf_counter() - start)
-    print(f"{name}: trace {traced - begin:.1f} s, compile {compiled - traced:.1f} s, run {statistics.median(runs):.3f} s", flush=True)
+    program = compile_program(fn, args, batch=num, steps=steps)
+    program.run()
+    run = statistics.median(timed(program)[0] for _ in range(REPEATS))
+    print(f"{name}: trace {program.cost['trace_s']:.1f} s, compile {program.cost['compile_s']:.1f} s, run {run:.3f} s", flush=True)
 
 
 def main() -> None:
@@ -41,8 +33,13 @@ def main() -> None:
     model = randomize(demo.find("chain"), jax.random.key(0), args.num, demo.RANGES)
     start = demo.scattered(model, args.num, 0)
     taus = jnp.zeros((args.steps, *start.v.shape), start.v.dtype)
-    measured("rollout", lambda m, s: rollout(m, s, steps=args.steps, record=lambda now, _: now.q), model, start)
-    measured("gradient", jax.value_and_grad(demo.loss), (start.q, start.v, taus, model.get("dof.damping")), model, start)
+    inputs = (start.q, start.v, taus, model.get("dof.damping"))
+
+    def recorded(model, state):
+        return rollout(model, state, steps=args.steps, record=lambda now, _: now.q)
+
+    measured("rollout", recorded, (model, start), args.num, args.steps)
+    measured("gradient", jax.value_and_grad(demo.loss), (inputs, model, start), args.num, args.steps)
 
 
 if __name__ == "__main__":
