@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from xsim.io.poses import Pose, quat_exp, quat_rpy, rotation_matrix
-from xsim.jointtypes import JOINT_TYPES
+from xsim.joints.types import JOINT_TYPES
 
 
 class Map:

@@ -13,9 +13,11 @@ import numpy as np
 from traced import traced
 
 import xsim
-from xsim.dynamics import constraints, contacts, step
+from xsim.dynamics import step
 from xsim.dynamics.collide.shapes import FAR
-from xsim.dynamics.kinematics import frames
+from xsim.dynamics.constraints import contacts
+from xsim.dynamics.constraints import soft_set as constraints
+from xsim.dynamics.tree.kinematics import frames
 
 AT = 1e-9  # m: contacts nearer to the margin may be there or not
 USERS = (step, constraints, contacts)  # modules that look for contacts

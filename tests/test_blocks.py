@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from traced import by_numpy
 
-from xsim.dynamics.blocks import MOST, SETS, Jacobian, partition
+from xsim.dynamics.linalg.jacobian import MOST, SETS, Jacobian, partition
 
 CHAINS = [(0, 1, 2), (0, 1, 2, 3, 4), (0, 1, 2, 5, 6), (0, 1, 2, 4), (7,)]
 

@@ -23,7 +23,7 @@ from test_perturbation import plain
 
 import xsim
 from xsim.io import ParseError, SuspiciousInputWarning, UnsupportedWarning, parse, parse_text
-from xsim.jointtypes import JOINT_TYPES
+from xsim.joints.types import JOINT_TYPES
 
 MUTATIONS = 700  # run with more after a change of the reader
 

@@ -14,7 +14,8 @@ from corpus import models, needs_corpus, oracle, small
 from traced import by_numpy
 
 import xsim
-from xsim.io import xxy
+from xsim.io import x_xy as xxy
+from xsim.joints.types import JOINT_TYPES
 
 pytestmark = [pytest.mark.conformance, needs_corpus]
 
@@ -56,7 +57,7 @@ def _rigid_linear_rows(spec) -> np.ndarray:
     rows = []
     for body in spec.bodies:
         _, entry = xxy.joint_map(body)
-        width = xsim.jointtypes.JOINT_TYPES[body.joint.type].nv
+        width = JOINT_TYPES[body.joint.type].nv
         stiff = body.joint.stiffness
         rows += [i in entry.turned and stiff is not None and stiff[i] > 0 for i in range(width)]
     return np.array(rows, bool)
@@ -121,7 +122,7 @@ def test_x_xy_states(path, x64):
 def _file_damping(spec) -> np.ndarray:
     out = []
     for body in spec.bodies:
-        kind, (_, entry) = xsim.jointtypes.JOINT_TYPES[body.joint.type], xxy.joint_map(body)
+        kind, (_, entry) = JOINT_TYPES[body.joint.type], xxy.joint_map(body)
         damping = np.zeros(kind.nv) if body.joint.damping is None else body.joint.damping
         out.append(damping[np.argsort(entry.v_order or range(kind.nv))])
     return np.concatenate(out)
@@ -136,7 +137,7 @@ def _turning_rate(spec, states, T) -> np.ndarray:
         total, at_q, at_v = np.zeros(len(v)), 0, 0
         for body in spec.bodies:
             _, entry = xxy.joint_map(body)
-            kind = xsim.jointtypes.JOINT_TYPES[body.joint.type]
+            kind = JOINT_TYPES[body.joint.type]
             if entry.turned:
                 # In body axes the linear velocity u gives R u; its rate beyond R du/dt is R (w x u).
                 own = v[at_v : at_v + kind.nv]
@@ -161,7 +162,7 @@ def _spring(spec, q, law) -> np.ndarray:
     out, at = [], 0
     for body in spec.bodies:
         _, entry = xxy.joint_map(body)
-        kind = xsim.jointtypes.JOINT_TYPES[body.joint.type]
+        kind = JOINT_TYPES[body.joint.type]
         part = xxy.q_to_xsim(spec, q)[at : at + kind.nq]
         at += kind.nq
         force = np.zeros(kind.nv)
@@ -180,7 +181,7 @@ def _own_spring(spec, model, q) -> np.ndarray:
     for body, info in zip(spec.bodies, model.topology.bodies, strict=True):
         _, entry = xxy.joint_map(body)
         if entry.turned and body.joint.stiffness is not None:
-            kind = xsim.jointtypes.JOINT_TYPES[body.joint.type]
+            kind = JOINT_TYPES[body.joint.type]
             ref = kind.neutral if body.joint.spring_ref is None else body.joint.spring_ref
             n = len(entry.turned)
             out[info.v[0] : info.v[0] + n] = body.joint.stiffness[:n] * (ref[:n] - q[info.q[0] : info.q[0] + n])

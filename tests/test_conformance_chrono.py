@@ -14,7 +14,7 @@ from corpus import models, needs_corpus, oracle, small
 from traced import traced
 
 import xsim
-from xsim.dynamics.functions import curve
+from xsim.dynamics.forces.time_functions import curve
 from xsim.dynamics.step import Call
 
 pytestmark = [pytest.mark.conformance, needs_corpus]

@@ -24,8 +24,8 @@ from traced import traced
 
 import xsim
 from xsim.dynamics.collide.analytic import ANALYTIC
-from xsim.dynamics.contacts import plan
-from xsim.dynamics.integrators import RUNGE_KUTTA
+from xsim.dynamics.constraints.contacts import plan
+from xsim.dynamics.integration.integrators import RUNGE_KUTTA
 
 pytestmark = [pytest.mark.conformance, needs_corpus]
 

@@ -12,7 +12,7 @@ import pytest
 from comparing import QUICK
 from traced import by_numpy
 
-from xsim.dynamics.collide.broad import least_distance
+from xsim.dynamics.collide.broadphase import least_distance
 from xsim.dynamics.collide.convex import convex
 from xsim.dynamics.collide.hulls import make_hull
 from xsim.dynamics.collide.shapes import FAR, Shape

@@ -203,7 +203,7 @@ model:
   constraints:
     - {name: rod, type: DISTANCE, body1: ground, body2: heavy, point1: [0, 0, 0], point2: [0, 0, -1]}
 """, "chrono", gravity=[0, 0, -9.8], dt=0.01)  # fmt: skip
-        from xsim.dynamics.integrators import Health, Moving, step_velocity
+        from xsim.dynamics.integration.integrators import Health, Moving, step_velocity
         from xsim.dynamics.step import Call
 
         def after(q, v):

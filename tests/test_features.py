@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 import pytest
 
-from xsim.io import FORMATS, xxy
+from xsim.io import FORMATS
+from xsim.io import x_xy as xxy
 from xsim.io.mjcf.schema import MJCF
 
 ROOT = Path(__file__).resolve().parents[1]

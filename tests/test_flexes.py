@@ -15,7 +15,7 @@ from test_gradients import check_both_modes
 from traced import by_numpy, traced
 
 import xsim
-from xsim.dynamics.constraints import constraints
+from xsim.dynamics.constraints.soft_set import constraints
 from xsim.dynamics.step import Call
 
 KNOWN = json.loads((Path(__file__).parent / "reference/flexes.json").read_text())

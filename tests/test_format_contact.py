@@ -14,7 +14,7 @@ from traced import by_numpy
 
 import xsim
 from xsim.io import ParseError, UnsupportedWarning, parse, parse_text
-from xsim.io.touching import spring_damper
+from xsim.io.contact_parameters import spring_damper
 from xsim.spec import Soft
 
 BALL = "<geometry><sphere><radius>0.1</radius></sphere></geometry>"

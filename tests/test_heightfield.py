@@ -16,7 +16,7 @@ import xsim
 from xsim.dynamics.collide import fields
 from xsim.dynamics.collide.convex import convex
 from xsim.dynamics.collide.shapes import FAR, Shape
-from xsim.structure import HfieldInfo, Table
+from xsim.model.topology import HfieldInfo, Table
 
 pytestmark = pytest.mark.usefixtures("x64")
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import xsim
-from xsim.model import Flags
+from xsim.model.model import Flags
 from xsim.spec import ROWS, BodySpec, ConstraintSpec, InertialSpec, JointSpec, ModelSpec, OptionSpec
 
 INF = np.inf

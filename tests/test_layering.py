@@ -12,38 +12,69 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "xsim"
 
-# A module may import from its own layer and the layers before it.
+# Of parts of the package, lowest first: a module may import from its own layer and from those before it. The longest prefix counts.
 LAYERS = (
-    ("spec", "jointtypes", "models"),
-    ("structure",),
-    ("pairs",),
+    ("spec", "joints.types", "models"),
+    ("model.topology",),
+    ("model.contact_pairs",),
     ("io",),
     ("spatial",),
-    ("joints",),
-    ("model",),
-    ("rows", "bodies", "flexes"),
-    ("devices", "softness"),
-    ("build", "dynamics"),
+    ("joints.elementary",),
+    ("model.model",),
+    ("model.tree", "model.holonomic", "model.flexes", "model.devices", "model.soft_constraints"),
+    ("model.build",),
+    ("dynamics.layout",),
+    ("dynamics.tree",),
+    ("dynamics.linalg",),
+    ("dynamics.tendons",),
+    ("dynamics.flex",),
+    ("dynamics.forces",),
+    ("dynamics.collide",),
+    ("dynamics.constraints",),
+    ("dynamics.actuation",),
+    ("dynamics.integration",),
+    ("dynamics.sensors",),
+    ("dynamics",),
     ("load",),
     ("randomize", "sysid"),
     ("envs", "viewer"),
     ("bench", "view", "train", "__main__"),
 )
 RANK = {name: i for i, names in enumerate(LAYERS) for name in names}
-FORBIDDEN = {"dynamics": {"io", "spec", "build", "load"}, "io": {"spatial", "joints", "model"}, "build": {"dynamics", "io"}}
+FORBIDDEN = {"dynamics": ("io", "spec", "model.build", "load"), "io": ("spatial", "joints.elementary", "model.model"), "model": ("io",)}
 
 
-def _imports(path: Path):
-    """Top-level xsim modules that a file imports."""
-    here = path.relative_to(PACKAGE.parent).with_suffix("").parts
+def _files() -> dict[str, Path]:
+    """Files of the package by module, "" for xsim itself."""
+    names = {path: path.relative_to(PACKAGE).with_suffix("").parts for path in sorted(PACKAGE.rglob("*.py"))}
+    return {".".join(parts[:-1] if parts[-1] == "__init__" else parts): path for path, parts in names.items()}
+
+
+FILES = _files()
+
+
+def _imports(path: Path) -> set[str]:
+    """Modules of xsim that a file imports, also inside functions and for types alone."""
+    out = set()
     for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.level:
-            base = here[: len(here) - node.level]
-            target = (*base, *(node.module.split(".") if node.module else ()))
-            names = [target[1]] if len(target) > 1 else [a.name for a in node.names]
-            yield from names
-        elif isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "xsim":
-            yield from [node.module.split(".")[1]] if "." in node.module else [a.name for a in node.names]
+        if isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{path}:{node.lineno}: imports are absolute"
+            module = node.module or ""
+            for alias in node.names if module.split(".")[0] == "xsim" else ():
+                name = f"{module}.{alias.name}".partition(".")[2]
+                out.add(name if name in FILES else module.partition(".")[2])
+        elif isinstance(node, ast.Import):
+            out |= {alias.name.partition(".")[2] for alias in node.names if alias.name.startswith("xsim.")}
+    return out
+
+
+GRAPH = {module: _imports(path) for module, path in FILES.items()}
+
+
+def _within(module: str, parts) -> str | None:
+    """The longest of the parts that a module is in."""
+    fitting = [part for part in parts if f"{module}.".startswith(f"{part}.")]
+    return max(fitting, key=len, default=None)
 
 
 def test_no_private_module_of_jax():
@@ -52,20 +83,48 @@ def test_no_private_module_of_jax():
     assert [p.relative_to(PACKAGE) for p in sorted(PACKAGE.rglob("*.py")) if private.search(p.read_text())] == []
 
 
+def test_every_module_has_a_layer():
+    assert [m for m in FILES if m and _within(m, RANK) is None and not FILES[m].name == "__init__.py"] == []
+
+
 def test_imports_go_one_way():
     wrong = []
-    for path in sorted(PACKAGE.rglob("*.py")):
-        own = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
-        if own not in RANK:
-            assert own == "__init__", f"{path.name} has no layer: add it to LAYERS"
-            continue
-        for name in _imports(path):
-            if name in RANK and (RANK[name] > RANK[own] or name in FORBIDDEN.get(own, ())):
-                wrong.append(f"{path.relative_to(PACKAGE)} imports {name}")
+    for module, imported in GRAPH.items():
+        own = _within(module, RANK)
+        for name in imported if own is not None else ():
+            other = _within(name, RANK)
+            if other is not None and RANK[other] > RANK[own]:
+                wrong.append(f"{module} imports {name}")
     assert wrong == []
 
 
-@pytest.mark.parametrize("folder", ["io", "spec.py", "jointtypes.py"])
+def test_parts_that_do_not_know_each_other():
+    wrong = [
+        f"{module} imports {name}"
+        for module, imported in GRAPH.items()
+        for name in imported
+        if _within(name, FORBIDDEN.get(module.split(".")[0], ()))
+    ]
+    assert wrong == []
+
+
+def test_imports_have_no_circle():
+    """Also of those inside functions and for types alone, within layers and between them."""
+    done: set[str] = set()
+
+    def visit(module: str, path: tuple[str, ...]):
+        assert module not in path, " -> ".join((*path[path.index(module) :], module))
+        if module not in done:
+            for name in sorted(GRAPH[module]):
+                visit(name, (*path, module))
+            done.add(module)
+
+    for module in GRAPH:
+        if module:  # the package itself imports everything that is public
+            visit(module, ())
+
+
+@pytest.mark.parametrize("folder", ["io", "spec.py", "joints/types.py"])
 def test_readers_do_not_import_jax(folder):
     for path in [PACKAGE / folder] if folder.endswith(".py") else sorted((PACKAGE / folder).rglob("*.py")):
         assert "import jax" not in path.read_text() and "from jax" not in path.read_text(), path

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from traced import traced
 
-from xsim.dynamics import fluid, muscles
-from xsim.dynamics.wrapping import Way, wrap
+from xsim.dynamics.actuation import muscles
+from xsim.dynamics.forces import fluid
+from xsim.dynamics.tendons.wrapping import Way, wrap
 from xsim.spatial import Motion
 
 KINDS = ("sphere", "cylinder")

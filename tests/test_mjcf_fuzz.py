@@ -27,8 +27,8 @@ from test_conformance_mjcf import models
 
 import xsim
 import xsim.models
-from xsim.build import assemble
 from xsim.io import ParseError, parse_text
+from xsim.model.build import assemble
 
 SECONDS = 20.0  # of the processor, for one model: many times what the slowest needs
 FEW, MANY = 600, 12_000

@@ -16,7 +16,7 @@ from xsim.io.mjcf.options import EXTRAS, PARTS, PASSIVE
 from xsim.io.mjcf.schema import MJCF
 from xsim.io.mjcf.sensors import SENSORS
 from xsim.io.solids import tensor
-from xsim.pairs import read_pairs
+from xsim.model.contact_pairs import read_pairs
 
 HALF = np.sqrt(0.5)
 DEGREE = np.pi / 180

@@ -15,10 +15,11 @@ from scipy.spatial import ConvexHull
 from traced import traced
 
 import xsim
-from xsim.dynamics import kinematics, rays
-from xsim.dynamics.sensing import SensorContext, sense
+from xsim.dynamics.sensors import rays
+from xsim.dynamics.sensors.sensing import SensorContext, sense
 from xsim.dynamics.step import Call
-from xsim.structure import HfieldInfo, MeshInfo, Table
+from xsim.dynamics.tree import kinematics
+from xsim.model.topology import HfieldInfo, MeshInfo, Table
 
 POINTS = np.random.default_rng(5).normal(size=(60, 3)) * [0.5, 0.4, 0.3]
 HULL = ConvexHull(POINTS)

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import xsim
-from xsim.dynamics.blocks import Jacobian
-from xsim.dynamics.cones import Cones
-from xsim.dynamics.constraints import Constraints
-from xsim.dynamics.newton import minimize
+from xsim.dynamics.constraints.cones import Cones
+from xsim.dynamics.constraints.newton import minimize
+from xsim.dynamics.constraints.soft_set import Constraints
+from xsim.dynamics.linalg.jacobian import Jacobian
 
 NV, CONTACTS, LANES = 8, 12, 512
 

@@ -22,8 +22,9 @@ from traced import by_numpy
 
 import xsim
 import xsim.models
-from xsim.io import ParseError, SuspiciousInputWarning, parse_text, xxy
-from xsim.jointtypes import JOINT_TYPES
+from xsim.io import ParseError, SuspiciousInputWarning, parse_text
+from xsim.io import x_xy as xxy
+from xsim.joints.types import JOINT_TYPES
 
 WORDS = {"name", "model", "joint", "type", "color", "edge_color"}
 PER_NUMBER = {"damping", "armature", "spring_stiff"}  # every single number moves something; of other vectors all together

@@ -10,7 +10,7 @@ from traced import by_numpy
 
 import xsim
 from xsim import models
-from xsim.io.xxy import TYPES
+from xsim.io.x_xy import TYPES
 
 
 def _state(model, seed, batch=3, q=0.7, v=0.8):

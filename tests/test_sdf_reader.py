@@ -23,7 +23,7 @@ from xsim.io.poses import Pose, quat_about, quat_conj, quat_exp, quat_mul, quat_
 from xsim.io.sdf import geometry, joints, links, structure
 from xsim.io.sdf.geometry import _SURFACE, extrusion
 from xsim.io.solids import tensor
-from xsim.jointtypes import JOINT_TYPES
+from xsim.joints.types import JOINT_TYPES
 
 MUTATIONS = 700
 BUNDLED = [xsim.models.path(name) for name in xsim.models.names() if xsim.models.path(name).parent.name == "sdf"]

@@ -20,7 +20,7 @@ from lxml import etree
 import xsim.models
 from xsim.io import ParseError, SuspiciousInputWarning, UnsupportedWarning, parse, parse_text
 from xsim.io.skel import joints
-from xsim.jointtypes import JOINT_TYPES
+from xsim.joints.types import JOINT_TYPES
 
 MUTATIONS = 700
 BUNDLED = ("cart_arm", "springy_tree")

@@ -11,7 +11,7 @@ import pytest
 import xsim
 from xsim import models
 from xsim.spec import BodySpec, GeomSpec, JointSpec, ModelSpec, OptionSpec
-from xsim.sysid import Parameter, fit
+from xsim.sysid.sysid import Parameter, fit
 
 optimistix = pytest.importorskip("optimistix")
 

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xsim import train as training
-from xsim.train import Algorithm, Config, Sample, Statistics, checkpoints, configure, evaluate, main, train
+from xsim.train import run as training
+from xsim.train.run import Algorithm, Config, Sample, Statistics, checkpoints, configure, evaluate, main, train
 
 SMALL = Config(
     "pendulum_balance", steps=32 * 16 * 48, num_envs=32, unroll=16, minibatches=4, epochs=8, learning_rate=3e-3, hidden=(32,),

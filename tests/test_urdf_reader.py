@@ -20,7 +20,7 @@ from scipy.spatial.transform import Rotation
 
 import xsim.models
 from xsim.io import ParseError, SuspiciousInputWarning, UnsupportedWarning, parse, parse_text, urdf
-from xsim.jointtypes import JOINT_TYPES
+from xsim.joints.types import JOINT_TYPES
 
 MUTATIONS = 700  # run with more after a change of the reader
 

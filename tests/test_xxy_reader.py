@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from lxml import etree
 
 import xsim.models
-from xsim.io import ParseError, SuspiciousInputWarning, UnsupportedWarning, errors, parse, parse_text, reader, xxy
-from xsim.jointtypes import JOINT_TYPES, ElementaryJoint, JointType, Parameter, register_joint
+from xsim.io import ParseError, SuspiciousInputWarning, UnsupportedWarning, errors, parse, parse_text, reader
+from xsim.io import x_xy as xxy
+from xsim.joints.types import JOINT_TYPES, ElementaryJoint, JointType, Parameter, register_joint
 from xsim.spec import InertialSpec, JointSpec
 
 GEOM = '<geom type="box" mass="1" dim="1 2 3"/>'

@@ -1,12 +1,11 @@
 """xsim: batched, differentiable rigid-body simulation in JAX. Importing it changes no setting of jax, numpy or logging."""
 
-from . import models, sysid
-from .build import with_contact_limit, with_integrator, with_rows
-from .dynamics.batches import use_cores
-from .dynamics.contact_data import ContactData, contacts
-from .dynamics.reactions import Reactions, reactions
-from .dynamics.start import constraint_error, init, project_constraints, state_from_poses
-from .dynamics.step import (
+from xsim import models, sysid
+from xsim.dynamics.contact_list import ContactData, contacts
+from xsim.dynamics.initial_state import constraint_error, init, project_constraints, state_from_poses
+from xsim.dynamics.reactions import Reactions, reactions
+from xsim.dynamics.sharding import use_cores
+from xsim.dynamics.step import (
     bias,
     body_inertia,
     camera_poses,
@@ -28,14 +27,15 @@ from .dynamics.step import (
     smooth_acceleration,
     step,
 )
-from .envs import make_env
-from .io import parse, parse_text
-from .io.errors import ParseError, UnsupportedWarning
-from .jointtypes import ElementaryJoint, GeneralJoint, JointType, Parameter, register_joint
-from .load import build, load, loads
-from .model import Data, Flags, Model, State
-from .randomize import randomize
-from .spec import ModelSpec
+from xsim.envs import make_env
+from xsim.io import parse, parse_text
+from xsim.io.errors import ParseError, UnsupportedWarning
+from xsim.joints.types import ElementaryJoint, GeneralJoint, JointType, Parameter, register_joint
+from xsim.load import build, load, loads
+from xsim.model.build import with_contact_limit, with_integrator, with_rows
+from xsim.model.model import Data, Flags, Model, State
+from xsim.randomize import randomize
+from xsim.spec import ModelSpec
 
 __version__ = "0.1.0"
 

@@ -14,13 +14,14 @@ import jax
 import jax.numpy as jnp
 from tqdm import tqdm
 
-from . import models, viewer
-from .dynamics.batches import use_cores
-from .dynamics.start import init
-from .dynamics.step import integrate, rollout
-from .load import load
-from .model import Flags, Model, State
-from .randomize import randomize
+from xsim import models
+from xsim.dynamics.initial_state import init
+from xsim.dynamics.sharding import use_cores
+from xsim.dynamics.step import integrate, rollout
+from xsim.load import load
+from xsim.model.model import Flags, Model, State
+from xsim.randomize import randomize
+from xsim.viewer import viewer
 
 SEGMENTS = 20
 SHOWN = 9  # copies on the page

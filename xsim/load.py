@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from .build import assemble
-from .dynamics.lengths import Search, with_length_ranges
-from .io import parse, parse_text
-from .model import Model
-from .spec import ModelSpec
+from xsim.dynamics.length_range import Search, with_length_ranges
+from xsim.io import parse, parse_text
+from xsim.model.build import assemble
+from xsim.model.model import Model
+from xsim.spec import ModelSpec
 
 
 def build(spec: ModelSpec, *, seed: int = 0) -> Model:

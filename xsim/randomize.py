@@ -40,11 +40,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .joints import draw_parameters, name_key
-from .jointtypes import JOINT_TYPES
-from .model import ROW_LEAVES, Frozen, Model
-from .spatial import quat_exp, quat_mul
-from .structure import ForceInfo
+from xsim.joints.elementary import draw_parameters, name_key
+from xsim.joints.types import JOINT_TYPES
+from xsim.model.model import ROW_LEAVES, Frozen, Model
+from xsim.model.topology import ForceInfo
+from xsim.spatial import quat_exp, quat_mul
 
 __all__ = ["Draws", "plan", "randomize", "read_ranges"]
 

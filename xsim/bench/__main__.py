@@ -14,10 +14,10 @@ import signal
 import sys
 from pathlib import Path
 
-from ..dynamics.batches import available_cores
-from .compare import Column, Settings, compare
-from .peers import ENGINES
-from .report import as_json, curve, table
+from xsim.bench.compare import Column, Settings, compare
+from xsim.bench.peers import ENGINES
+from xsim.bench.report import as_json, curve, table
+from xsim.dynamics.sharding import available_cores
 
 PEERS = tuple(name for name in ENGINES if name != "xsim")
 

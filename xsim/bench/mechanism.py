@@ -16,10 +16,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..dynamics.holonomic import has_rows
-from ..dynamics.start import init, project_constraints
-from ..dynamics.step import body_inertia, integrate
-from ..model import Model
+from xsim.dynamics.constraints.holonomic import has_rows
+from xsim.dynamics.initial_state import init, project_constraints
+from xsim.dynamics.step import body_inertia, integrate
+from xsim.model.model import Model
 
 __all__ = ["Push", "Refused", "as_mjcf", "describe", "mjcf", "push", "start", "xxy"]
 

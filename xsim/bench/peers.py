@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .measure import Program, compile_program
+from xsim.bench.measure import Program, compile_program
 
 __all__ = ["ENGINES", "Engine", "Unsupported", "load_engine"]
 
@@ -136,11 +136,11 @@ def _xsim(job: dict) -> Engine:
     import jax
     import jax.numpy as jnp
 
-    from .. import __version__, init, load, models, rollout
-    from ..build import with_integrator, with_rows
-    from ..dynamics.constraints import has_soft
-    from ..randomize import randomize
-    from .mechanism import describe, push, start
+    from xsim import __version__, init, load, models, rollout
+    from xsim.bench.mechanism import describe, push, start
+    from xsim.dynamics.constraints.soft_set import has_soft
+    from xsim.model.build import with_integrator, with_rows
+    from xsim.randomize import randomize
 
     source = job["model"]
     if source in models.names():
@@ -182,7 +182,7 @@ def _solved(model, q, pushes: dict) -> str:
     """How well the constraints are solved after the rollout that is timed, and how many contacts there are."""
     import jax
 
-    from .. import contacts, forward, init, rollout
+    from xsim import contacts, forward, init, rollout
 
     @jax.jit
     def after(model, q, pushes):

@@ -7,7 +7,7 @@ import platform
 from collections.abc import Callable
 from pathlib import Path
 
-from .compare import Column, Settings
+from xsim.bench.compare import Column, Settings
 
 __all__ = ["as_json", "curve", "rates", "table"]
 

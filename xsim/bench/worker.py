@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from .measure import Program, timed
-from .peers import Engine, Unsupported, load_engine
+from xsim.bench.measure import Program, timed
+from xsim.bench.peers import Engine, Unsupported, load_engine
 
 __all__ = ["main"]
 

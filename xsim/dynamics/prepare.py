@@ -5,18 +5,18 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from ..model import Model
-from ..spatial import add, mul, stage, total
-from .constraints import has_soft
-from .contacts import contact_parameters, has_contacts
-from .flexes import flex_material
-from .kinematics import Frames, frames, link_inertias
-from .lanes import Lanes
-from .mobility import mobility, weld_reference
-from .solve import Factor, factorize, loaded_mass, solve
-from .system import System, components
-from .tendons import tendons
-from .transmissions import transmissions
+from xsim.dynamics.actuation.transmissions import transmissions
+from xsim.dynamics.constraints.contacts import contact_parameters, has_contacts
+from xsim.dynamics.constraints.invweight import mobility, weld_reference
+from xsim.dynamics.constraints.soft_set import has_soft
+from xsim.dynamics.flex.flexes import flex_material
+from xsim.dynamics.layout import Lanes
+from xsim.dynamics.linalg.sparse import Factor, factorize, loaded_mass, solve
+from xsim.dynamics.tendons.tendons import tendons
+from xsim.dynamics.tree.kinematics import Frames, frames, link_inertias
+from xsim.dynamics.tree.system import System, components
+from xsim.model.model import Model
+from xsim.spatial import add, mul, stage, total
 
 
 def prepare(model: Model, lanes: Lanes, mocap=None) -> System:

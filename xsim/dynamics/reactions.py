@@ -7,15 +7,15 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ..model import Model, State
-from ..spatial import matrix
-from . import kinematics as kin
-from .forces import element_wrenches
-from .holonomic import holonomic_rows
-from .loops import active, loop_ends, loop_wrenches
-from .projection import free_dofs
-from .solve import restricted
-from .step import Call, body_inertia, compiled, smooth
+from xsim.dynamics.constraints.holonomic import holonomic_rows
+from xsim.dynamics.constraints.loop_joints import active, loop_ends, loop_wrenches
+from xsim.dynamics.forces.elements import element_wrenches
+from xsim.dynamics.integration.projection import free_dofs
+from xsim.dynamics.linalg.sparse import restricted
+from xsim.dynamics.step import Call, body_inertia, compiled, smooth
+from xsim.dynamics.tree import kinematics as kin
+from xsim.model.model import Model, State
+from xsim.spatial import matrix
 
 __all__ = ["Reactions", "reactions"]
 

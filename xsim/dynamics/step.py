@@ -13,32 +13,32 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..model import Camera, Data, Flags, Light, Model, State
-from ..spatial import cross, one_region, separate_kernels, stage, vsub
-from . import kinematics as kin
-from .actuation import activation_rates, effort
-from .actuators import PRESCRIBED, drive, split_controls
-from .batches import Inputs, chunked, common_batch
-from .cameras import cameras, lights
-from .constraints import Constraints, constraints, has_soft
-from .contacts import contact_forces, find_contacts, has_contacts
-from .equation import EquationOfMotion, Solved, acceleration
-from .forces import element_energy, element_force
-from .functions import at_time
-from .holonomic import has_rows
-from .impulses import rows as impulse_rows
-from .integrators import Health, Moving, advance, implicit_force, in_stages, step_velocity
-from .lanes import Lanes, batch_shape, make_lanes
-from .manifold import difference as _difference
-from .manifold import integrate as _integrate
-from .passive import displacements, passive_force, quadratic
-from .places import geom_end, site_end
-from .prepare import prepare
-from .sensing import SensorContext, sense
-from .solve import loaded_mass, multiply
-from .system import System, gravity_acceleration
-from .tendons import tendon_energy, tendons
-from .transmissions import transmissions
+from xsim.dynamics.actuation.actuation import activation_rates, effort
+from xsim.dynamics.actuation.commands import PRESCRIBED, drive, split_controls
+from xsim.dynamics.actuation.transmissions import transmissions
+from xsim.dynamics.constraints.contacts import contact_forces, find_contacts, has_contacts
+from xsim.dynamics.constraints.holonomic import has_rows
+from xsim.dynamics.constraints.soft_set import Constraints, constraints, has_soft
+from xsim.dynamics.forces.elements import element_energy, element_force
+from xsim.dynamics.forces.passive import displacements, passive_force, quadratic
+from xsim.dynamics.forces.time_functions import at_time
+from xsim.dynamics.integration.equation import EquationOfMotion, Solved, acceleration
+from xsim.dynamics.integration.impulses import rows as impulse_rows
+from xsim.dynamics.integration.integrators import Health, Moving, advance, implicit_force, in_stages, step_velocity
+from xsim.dynamics.layout import Lanes, batch_shape, make_lanes
+from xsim.dynamics.linalg.sparse import loaded_mass, multiply
+from xsim.dynamics.prepare import prepare
+from xsim.dynamics.sensors.cameras import cameras, lights
+from xsim.dynamics.sensors.sensing import SensorContext, sense
+from xsim.dynamics.sharding import Inputs, chunked, common_batch
+from xsim.dynamics.tendons.tendons import tendon_energy, tendons
+from xsim.dynamics.tree import kinematics as kin
+from xsim.dynamics.tree.frames import geom_end, site_end
+from xsim.dynamics.tree.manifold import difference as _difference
+from xsim.dynamics.tree.manifold import integrate as _integrate
+from xsim.dynamics.tree.system import System, gravity_acceleration
+from xsim.model.model import Camera, Data, Flags, Light, Model, State
+from xsim.spatial import cross, one_region, separate_kernels, stage, vsub
 
 __all__ = [
     "bias", "body_inertia", "camera_poses", "difference", "energy", "forward", "forward_dynamics", "geom_poses", "integrate",
@@ -277,7 +277,7 @@ def energy(model: Model, q, v):
 @compiled
 def body_inertia(model: Model):
     """Mass (*batch, nbody), centre of mass (*batch, nbody, 3) and inertia about it (*batch, nbody, 6: xx yy zz xy xz yz), body axes."""
-    from .system import body_inertias
+    from xsim.dynamics.tree.system import body_inertias
 
     lanes = make_lanes(batch_shape(model))
     dtype = model.option.dt.dtype

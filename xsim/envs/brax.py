@@ -20,7 +20,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from .core import Env, EnvState, make_env
+from xsim.envs.core import Env, EnvState, make_env
 
 try:
     from brax import envs

@@ -20,16 +20,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .. import models
-from ..dynamics.lanes import batch_shape
-from ..dynamics.start import init, state_at
-from ..dynamics.step import body_index, forward, rollout, step
-from ..joints import name_key
-from ..load import build, load
-from ..model import Data, Flags, Frozen, Model, State
-from ..randomize import Draws, plan
-from ..spec import ModelSpec
-from .lag import last_evaluation
+from xsim import models
+from xsim.dynamics.initial_state import init, state_at
+from xsim.dynamics.layout import batch_shape
+from xsim.dynamics.step import body_index, forward, rollout, step
+from xsim.envs.lag import last_evaluation
+from xsim.joints.elementary import name_key
+from xsim.load import build, load
+from xsim.model.model import Data, Flags, Frozen, Model, State
+from xsim.randomize import Draws, plan
+from xsim.spec import ModelSpec
 
 __all__ = ["TASKS", "Env", "EnvState", "Spec", "Task", "View", "make_env", "register_task"]
 

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from .core import TASKS, Env, EnvState, Spec, make_env
+from xsim.envs.core import TASKS, Env, EnvState, Spec, make_env
 
 try:
     import gymnasium

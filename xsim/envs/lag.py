@@ -9,10 +9,10 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from ..dynamics.integrators import RUNGE_KUTTA
-from ..dynamics.manifold import displacement_rates
-from ..dynamics.step import Call, forward, integrate
-from ..model import Data, Model, State
+from xsim.dynamics.integration.integrators import RUNGE_KUTTA
+from xsim.dynamics.step import Call, forward, integrate
+from xsim.dynamics.tree.manifold import displacement_rates
+from xsim.model.model import Data, Model, State
 
 __all__ = ["last_evaluation"]
 

@@ -16,10 +16,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..dynamics.step import body_inertia
-from ..model import Model
-from ..spatial import rotate
-from .core import Task, View, register_task
+from xsim.dynamics.step import body_inertia
+from xsim.envs.core import Task, View, register_task
+from xsim.model.model import Model
+from xsim.spatial import rotate
 
 __all__ = ["ant", "half_cheetah", "hopper", "humanoid", "reacher"]
 

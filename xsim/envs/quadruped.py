@@ -12,10 +12,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..model import Model
-from ..spatial import rotate
-from .core import Task, View, register_task
-from .tasks import to_body
+from xsim.envs.core import Task, View, register_task
+from xsim.envs.tasks import to_body
+from xsim.model.model import Model
+from xsim.spatial import rotate
 
 __all__ = ["Weights", "joystick"]
 

@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..dynamics.step import difference, integrate
-from ..model import Model
-from ..spatial import quat_conj, rotate
-from .core import Task, View, register_task
+from xsim.dynamics.step import difference, integrate
+from xsim.envs.core import Task, View, register_task
+from xsim.model.model import Model
+from xsim.spatial import quat_conj, rotate
 
 __all__ = ["imu", "tracking_task"]
 

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from ..spec import ModelSpec
-from . import chrono, mjcf, sdf, skel, urdf, xxy
-from .errors import Notes, ParseError, SuspiciousInputWarning, UnsupportedWarning, allowed
-from .reader import parse_xml, read_bytes
+from xsim.io import chrono, mjcf, sdf, skel, urdf
+from xsim.io import x_xy as xxy
+from xsim.io.errors import Notes, ParseError, SuspiciousInputWarning, UnsupportedWarning, allowed
+from xsim.io.reader import parse_xml, read_bytes
+from xsim.spec import ModelSpec
 
 __all__ = ["FORMATS", "ParseError", "SuspiciousInputWarning", "UnsupportedWarning", "parse", "parse_text"]
 

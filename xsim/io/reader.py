@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from lxml import etree
 
-from ..spec import Source
-from .errors import Notes, ParseError, allowed
+from xsim.io.errors import Notes, ParseError, allowed
+from xsim.spec import Source
 
 MAX_BYTES = 100_000_000
 MAX_DEPTH = 1000

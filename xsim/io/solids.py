@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..spec import InertialSpec
-from .poses import Pose, rotation_matrix
+from xsim.io.poses import Pose, rotation_matrix
+from xsim.spec import InertialSpec
 
 __all__ = ["SOLIDS", "Solid", "combine", "shift", "tensor", "turned"]
 

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..spec import BodySpec, ConstraintSpec, GeomSpec, InertialSpec, JointSpec, Source
-from .errors import ParseError
-from .poses import Pose
+from xsim.io.errors import ParseError
+from xsim.io.poses import Pose
+from xsim.spec import BodySpec, ConstraintSpec, GeomSpec, InertialSpec, JointSpec, Source
 
 __all__ = ["Joint", "Link", "Tree", "assemble"]
 

@@ -18,13 +18,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from lxml import etree
 
-from ..jointtypes import JOINT_TYPES
-from ..spec import BodySpec, ConstraintSpec, GeomSpec, InertialSpec, JointSpec, ModelSpec, OptionSpec, SurfaceSpec
-from .errors import Notes, ParseError, allowed
-from .poses import Pose, quat_rpy, rotation_matrix
-from .reader import Element, parse_xml
-from .solids import tensor, turned
-from .touching import Meshes, compliant, default_surface, folder_of, is_file, spring_damper, touching, with_soft_limits
+from xsim.io.contact_parameters import Meshes, compliant, default_surface, folder_of, is_file, spring_damper, touching, with_soft_limits
+from xsim.io.errors import Notes, ParseError, allowed
+from xsim.io.poses import Pose, quat_rpy, rotation_matrix
+from xsim.io.reader import Element, parse_xml
+from xsim.io.solids import tensor, turned
+from xsim.joints.types import JOINT_TYPES
+from xsim.spec import BodySpec, ConstraintSpec, GeomSpec, InertialSpec, JointSpec, ModelSpec, OptionSpec, SurfaceSpec
 
 __all__ = ["BASES", "TYPES", "read"]
 

@@ -4,10 +4,10 @@ Kinds are in MuJoCo's order: plane, sphere, capsule, ellipsoid, cylinder, box, m
 two `Shape`s and returns its `Touch`es; `capsule_capsule` and `box_box` also take the margin, `box_box` the rules.
 """
 
-from .boxes import box_box, capsule_box
-from .planes import plane_box, plane_capsule, plane_cylinder, plane_ellipsoid, plane_mesh, plane_sphere
-from .round import capsule_capsule, sphere_box, sphere_capsule, sphere_cylinder, sphere_sphere
-from .simplices import sphere_facet
+from xsim.dynamics.collide.boxes import box_box, capsule_box
+from xsim.dynamics.collide.planes import plane_box, plane_capsule, plane_cylinder, plane_ellipsoid, plane_mesh, plane_sphere
+from xsim.dynamics.collide.simplices import sphere_facet
+from xsim.dynamics.collide.spheres_capsules import capsule_capsule, sphere_box, sphere_capsule, sphere_cylinder, sphere_sphere
 
 ANALYTIC = {
     ("plane", "sphere"): plane_sphere,

@@ -12,9 +12,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...spatial import Component, Vector, apply_inverse, cross, dot, mul, scale, stage, total, vadd, vsub
-from .round import X_AXIS, ball_box, between_segments, direction, pick, quotient, rounding
-from .shapes import FAR, Shape, Touch
+from xsim.dynamics.collide.shapes import FAR, Shape, Touch
+from xsim.dynamics.collide.spheres_capsules import X_AXIS, ball_box, between_segments, direction, pick, quotient, rounding
+from xsim.spatial import Component, Vector, apply_inverse, cross, dot, mul, scale, stage, total, vadd, vsub
 
 SHORT = 1e-12
 """Components of a direction below this are 0 where one divides by them."""

@@ -31,9 +31,23 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...spatial import Vector, cross, dot, scale, stage, vadd, vsub
-from .cores import Body, axes, cores, curved_part, neg3, normals, reach, rounded, span, stretched, support, turned, unit
-from .shapes import FAR, Shape, Touch
+from xsim.dynamics.collide.cores import (
+    Body,
+    axes,
+    cores,
+    curved_part,
+    neg3,
+    normals,
+    reach,
+    rounded,
+    span,
+    stretched,
+    support,
+    turned,
+    unit,
+)
+from xsim.dynamics.collide.shapes import FAR, Shape, Touch
+from xsim.spatial import Vector, cross, dot, scale, stage, vadd, vsub
 
 __all__ = ["convex", "nearest_on_triangle", "tangents", "weights_on_triangle"]
 

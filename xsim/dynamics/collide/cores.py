@@ -17,9 +17,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...spatial import Vector, apply, apply_inverse, cross, dot, neg, safe_norm, scale, stage, vsub
-from .hulls import Hull
-from .shapes import Shape
+from xsim.dynamics.collide.hulls import Hull
+from xsim.dynamics.collide.shapes import Shape
+from xsim.spatial import Vector, apply, apply_inverse, cross, dot, neg, safe_norm, scale, stage, vsub
 
 __all__ = [
     "SIMPLEX_FACES", "axes", "Body", "box", "box_axes", "cores", "curved_part", "extents", "half_width", "neg3", "normals", "reach",

@@ -14,12 +14,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...spatial import Vector, apply_inverse, vadd, vsub
-from ...structure import HfieldInfo
-from .convex import nearest_on_triangle
-from .cores import extents
-from .hulls import Hull
-from .shapes import Shape
+from xsim.dynamics.collide.convex import nearest_on_triangle
+from xsim.dynamics.collide.cores import extents
+from xsim.dynamics.collide.hulls import Hull
+from xsim.dynamics.collide.shapes import Shape
+from xsim.model.topology import HfieldInfo
+from xsim.spatial import Vector, apply_inverse, vadd, vsub
 
 MOST = 50
 """Contacts of a height field with one shape, at most."""

@@ -18,9 +18,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...spatial import Vector, apply, apply_inverse, cross, dot, neg, normalize, scale, stage, vadd, vsub
-from .hulls import Hull, make_hull, polygons
-from .shapes import FAR, Shape, Touch
+from xsim.dynamics.collide.hulls import Hull, make_hull, polygons
+from xsim.dynamics.collide.shapes import FAR, Shape, Touch
+from xsim.spatial import Vector, apply, apply_inverse, cross, dot, neg, normalize, scale, stage, vadd, vsub
 
 __all__ = ["count_of_patch", "patch"]
 

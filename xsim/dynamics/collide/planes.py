@@ -13,10 +13,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...spatial import Vector, apply, apply_inverse, cross, dot, mul, neg, scale, vadd, vsub
-from .hulls import Hull, polygons
-from .round import direction
-from .shapes import FAR, Shape, Touch
+from xsim.dynamics.collide.hulls import Hull, polygons
+from xsim.dynamics.collide.shapes import FAR, Shape, Touch
+from xsim.dynamics.collide.spheres_capsules import direction
+from xsim.spatial import Vector, apply, apply_inverse, cross, dot, mul, neg, scale, vadd, vsub
 
 X_AXIS: Vector = (1.0, 0.0, 0.0)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from ...spatial import ZERO3, Component, Vector
+from xsim.spatial import ZERO3, Component, Vector
 
 FAR = 1e10
 """Distance (m) of a contact that is not there."""

@@ -10,10 +10,10 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from ...spatial import Vector, add, cross, dot, mul, neg, normalize, scale, sub, vadd, vsub
-from .convex import weights_on_triangle
-from .cores import SIMPLEX_FACES, simplex_corners
-from .shapes import Shape, Touch
+from xsim.dynamics.collide.convex import weights_on_triangle
+from xsim.dynamics.collide.cores import SIMPLEX_FACES, simplex_corners
+from xsim.dynamics.collide.shapes import Shape, Touch
+from xsim.spatial import Vector, add, cross, dot, mul, neg, normalize, scale, sub, vadd, vsub
 
 
 def packed(corners: tuple[Vector, ...]) -> tuple[Vector, tuple[Vector, ...]]:

@@ -15,15 +15,15 @@ from pathlib import Path
 
 import numpy as np
 
-from ...spec import ForceSpec, ModelSpec, OptionSpec
-from ..errors import Notes
-from ..reader import read_bytes
-from ..tree import assemble
-from .bodies import read_body
-from .document import Item, parse_yaml
-from .forces import read_load, read_load_controller, read_rsda, read_spring_damper, read_tsda
-from .joints import Mechanism, read_constraint, read_joint, read_motor
-from .values import Reading
+from xsim.io.chrono.bodies import read_body
+from xsim.io.chrono.document import Item, parse_yaml
+from xsim.io.chrono.forces import read_load, read_load_controller, read_rsda, read_spring_damper, read_tsda
+from xsim.io.chrono.joints import Mechanism, read_constraint, read_joint, read_motor
+from xsim.io.chrono.values import Reading
+from xsim.io.errors import Notes
+from xsim.io.reader import read_bytes
+from xsim.io.tree import assemble
+from xsim.spec import ForceSpec, ModelSpec, OptionSpec
 
 __all__ = ["read"]
 

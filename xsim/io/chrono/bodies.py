@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...spec import GeomSpec, InertialSpec
-from ..poses import Pose, rotate
-from ..solids import tensor, turned
-from ..tree import Link
-from .document import Item
-from .values import Reading, axis, frame_quat, orientation
+from xsim.io.chrono.document import Item
+from xsim.io.chrono.values import Reading, axis, frame_quat, orientation
+from xsim.io.poses import Pose, rotate
+from xsim.io.solids import tensor, turned
+from xsim.io.tree import Link
+from xsim.spec import GeomSpec, InertialSpec
 
 __all__ = ["Body", "read_body"]
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import yaml
 
-from ...spec import Source
-from ..errors import Notes, ParseError, allowed
+from xsim.io.errors import Notes, ParseError, allowed
+from xsim.spec import Source
 
 __all__ = ["Item", "parse_yaml"]
 

@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...spec import ConstraintSpec, ForceSpec, FunctionSpec, JointSpec
-from ..poses import IDENTITY_QUAT, Pose
-from ..tree import Joint, Tree
-from .document import Item
-from .values import Reading, axis, coefficient, frame_quat, read_function, read_pair, value_at_zero
+from xsim.io.chrono.document import Item
+from xsim.io.chrono.values import Reading, axis, coefficient, frame_quat, read_function, read_pair, value_at_zero
+from xsim.io.poses import IDENTITY_QUAT, Pose
+from xsim.io.tree import Joint, Tree
+from xsim.spec import ConstraintSpec, ForceSpec, FunctionSpec, JointSpec
 
 __all__ = ["Mechanism", "read_constraint", "read_joint", "read_motor"]
 

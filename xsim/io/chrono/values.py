@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...spec import FunctionSpec
-from ..errors import Notes
-from ..poses import IDENTITY_QUAT, Pose, quat_about, quat_mul, quat_rpy, rotate
-from ..tree import Link
-from .document import Item
+from xsim.io.chrono.document import Item
+from xsim.io.errors import Notes
+from xsim.io.poses import IDENTITY_QUAT, Pose, quat_about, quat_mul, quat_rpy, rotate
+from xsim.io.tree import Link
+from xsim.spec import FunctionSpec
 
 __all__ = [
     "Pair", "Reading", "axis", "coefficient", "find_body", "frame_quat", "orientation", "read_function", "read_pair", "table",

@@ -8,23 +8,23 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...spec import ModelSpec
-from ..errors import Notes
-from .actuators import read_actuators
-from .assets import read_assets
-from .bodies import read_bodies
-from .contacts import read_excludes, read_pairs
-from .custom import read_custom, read_extensions
-from .deformable import read_flexes
-from .document import read_document
-from .equalities import read_equalities
-from .index import Index
-from .keys import read_keys
-from .missing import note_missing
-from .options import read_drawing, read_option, read_sizes
-from .sensors import read_sensors
-from .skins import read_skins
-from .tendons import read_tendons
+from xsim.io.errors import Notes
+from xsim.io.mjcf.actuators import read_actuators
+from xsim.io.mjcf.assets import read_assets
+from xsim.io.mjcf.bodies import read_bodies
+from xsim.io.mjcf.contacts import read_excludes, read_pairs
+from xsim.io.mjcf.custom import read_custom, read_extensions
+from xsim.io.mjcf.deformable import read_flexes
+from xsim.io.mjcf.document import read_document
+from xsim.io.mjcf.equalities import read_equalities
+from xsim.io.mjcf.index import Index
+from xsim.io.mjcf.keys import read_keys
+from xsim.io.mjcf.missing import note_missing
+from xsim.io.mjcf.options import read_drawing, read_option, read_sizes
+from xsim.io.mjcf.sensors import read_sensors
+from xsim.io.mjcf.skins import read_skins
+from xsim.io.mjcf.tendons import read_tendons
+from xsim.spec import ModelSpec
 
 __all__ = ["RULES", "read"]
 

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...spec import ActuatorSpec, TendonSpec
-from ..reader import Element
-from .document import Document
-from .index import Index
-from .joints import SCALAR
-from .nodes import scope
-from .shortcuts import General, read_general
-from .values import padded, read_user
+from xsim.io.mjcf.document import Document
+from xsim.io.mjcf.index import Index
+from xsim.io.mjcf.joints import SCALAR
+from xsim.io.mjcf.nodes import scope
+from xsim.io.mjcf.shortcuts import General, read_general
+from xsim.io.mjcf.values import padded, read_user
+from xsim.io.reader import Element
+from xsim.spec import ActuatorSpec, TendonSpec
 
 if TYPE_CHECKING:
-    from .bodies import Bodies
+    from xsim.io.mjcf.bodies import Bodies
 
 __all__ = ["read_actuators"]
 

@@ -9,17 +9,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...spec import HfieldSpec, MeshSpec
-from ..errors import ParseError, allowed
-from ..reader import Element, read_bytes
-from .document import Document
-from .files import locate
-from .hfields import HFIELD_TYPES, normalized, read_heights
-from .index import Index
-from .macros import integers
-from .mesh_files import MESH_TYPES, Triangles, read_triangles
-from .meshes import placed, solid_mesh
-from .nodes import scope
+from xsim.io.errors import ParseError, allowed
+from xsim.io.mjcf.document import Document
+from xsim.io.mjcf.files import locate
+from xsim.io.mjcf.hfields import HFIELD_TYPES, normalized, read_heights
+from xsim.io.mjcf.index import Index
+from xsim.io.mjcf.macros import integers
+from xsim.io.mjcf.mesh_files import MESH_TYPES, Triangles, read_triangles
+from xsim.io.mjcf.meshes import placed, solid_mesh
+from xsim.io.mjcf.nodes import scope
+from xsim.io.reader import Element, read_bytes
+from xsim.spec import HfieldSpec, MeshSpec
 
 __all__ = ["Assets", "read_assets"]
 

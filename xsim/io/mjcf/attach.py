@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import allowed
-from ..reader import Element
-from .defaults import MAIN, class_name
-from .files import locate
-from .keyframes import scatter
-from .nodes import Node, scope
-from .references import SECTIONS, Name, Relations, names, references, rename
-from .schema import MJCF
+from xsim.io.errors import allowed
+from xsim.io.mjcf.defaults import MAIN, class_name
+from xsim.io.mjcf.files import locate
+from xsim.io.mjcf.keyframes import scatter
+from xsim.io.mjcf.nodes import Node, scope
+from xsim.io.mjcf.references import SECTIONS, Name, Relations, names, references, rename
+from xsim.io.mjcf.schema import MJCF
+from xsim.io.reader import Element
 
 if TYPE_CHECKING:
-    from .document import Document
+    from xsim.io.mjcf.document import Document
 
 __all__ = ["Submodel", "attach", "read_submodels"]
 

@@ -6,24 +6,24 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...spec import BodySpec, CameraSpec, GeomSpec, JointSpec, LightSpec, MeshSpec, SiteSpec
-from ..poses import Pose
-from ..reader import Element
-from .document import Document
-from .drafts import Draft
-from .geoms import read_geom
-from .index import Index
-from .inertia import SMALL, Inertial, bounded, geoms_inertial, read_inertial
-from .joints import check_joints, free_at, read_freejoint, read_joint
-from .nodes import scope
-from .options import read_sizes
-from .orientation import read_pose
-from .places import read_camera, read_light, read_site
-from .reduce import align_free, discard_visual, fuse_static, used_meshes
-from .values import flag, padded, read_user
+from xsim.io.mjcf.document import Document
+from xsim.io.mjcf.drafts import Draft
+from xsim.io.mjcf.geoms import read_geom
+from xsim.io.mjcf.index import Index
+from xsim.io.mjcf.inertia import SMALL, Inertial, bounded, geoms_inertial, read_inertial
+from xsim.io.mjcf.joints import check_joints, free_at, read_freejoint, read_joint
+from xsim.io.mjcf.nodes import scope
+from xsim.io.mjcf.options import read_sizes
+from xsim.io.mjcf.orientation import read_pose
+from xsim.io.mjcf.places import read_camera, read_light, read_site
+from xsim.io.mjcf.reduce import align_free, discard_visual, fuse_static, used_meshes
+from xsim.io.mjcf.values import flag, padded, read_user
+from xsim.io.poses import Pose
+from xsim.io.reader import Element
+from xsim.spec import BodySpec, CameraSpec, GeomSpec, JointSpec, LightSpec, MeshSpec, SiteSpec
 
 if TYPE_CHECKING:
-    from .assets import Assets
+    from xsim.io.mjcf.assets import Assets
 
 __all__ = ["Bodies", "read_bodies"]
 

@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from ..reader import MAX_DEPTH, Element
-from .macros import integers
+from xsim.io.mjcf.macros import integers
+from xsim.io.reader import MAX_DEPTH, Element
 
 __all__ = ["read_points", "tangent_frames"]
 

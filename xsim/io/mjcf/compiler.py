@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ..reader import Element
+from xsim.io.reader import Element
 
 __all__ = ["Compiler", "read_compiler"]
 

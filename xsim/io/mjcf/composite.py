@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..errors import allowed
-from ..reader import Element
-from .cable import read_points, tangent_frames
-from .document import Document
-from .macros import BARE, Maker, integers
-from .nodes import Node
-from .skins import grid_skin
+from xsim.io.errors import allowed
+from xsim.io.mjcf.cable import read_points, tangent_frames
+from xsim.io.mjcf.document import Document
+from xsim.io.mjcf.macros import BARE, Maker, integers
+from xsim.io.mjcf.nodes import Node
+from xsim.io.mjcf.skins import grid_skin
+from xsim.io.reader import Element
 
 __all__ = ["composite"]
 

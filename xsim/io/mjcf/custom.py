@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..errors import allowed
-from ..reader import Element
-from .document import Document
-from .index import Index
-from .sensors import NAMED, find_object
-from .values import integer
+from xsim.io.errors import allowed
+from xsim.io.mjcf.document import Document
+from xsim.io.mjcf.index import Index
+from xsim.io.mjcf.sensors import NAMED, find_object
+from xsim.io.mjcf.values import integer
+from xsim.io.reader import Element
 
 __all__ = ["read_custom", "read_extensions"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..errors import ParseError, allowed
-from ..reader import Element
-from .nodes import Budget, Node, scope
+from xsim.io.errors import ParseError, allowed
+from xsim.io.mjcf.nodes import Budget, Node, scope
+from xsim.io.reader import Element
 
 __all__ = ["MAIN", "Classes", "class_name"]
 

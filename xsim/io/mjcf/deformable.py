@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...spec import FlexSpec, SurfaceSpec
-from ..poses import IDENTITY_QUAT, Pose
-from ..reader import Element
-from .document import Document
-from .geoms import read_surface
-from .index import Index
-from .macros import integers
-from .references import split_names
-from .values import flag, integer, read_rgba
+from xsim.io.mjcf.document import Document
+from xsim.io.mjcf.geoms import read_surface
+from xsim.io.mjcf.index import Index
+from xsim.io.mjcf.macros import integers
+from xsim.io.mjcf.references import split_names
+from xsim.io.mjcf.values import flag, integer, read_rgba
+from xsim.io.poses import IDENTITY_QUAT, Pose
+from xsim.io.reader import Element
+from xsim.spec import FlexSpec, SurfaceSpec
 
 if TYPE_CHECKING:
-    from .bodies import Bodies
+    from xsim.io.mjcf.bodies import Bodies
 
 __all__ = ["read_flexes"]
 

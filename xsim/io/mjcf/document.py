@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from ..errors import Notes
-from ..reader import Element, parse_xml, read_bytes
-from .compiler import Compiler, read_compiler
-from .defaults import Classes
-from .files import outermost
-from .include import expand_includes
-from .nodes import Budget, Node
-from .schema import check_schema, check_tree
+from xsim.io.errors import Notes
+from xsim.io.mjcf.compiler import Compiler, read_compiler
+from xsim.io.mjcf.defaults import Classes
+from xsim.io.mjcf.files import outermost
+from xsim.io.mjcf.include import expand_includes
+from xsim.io.mjcf.nodes import Budget, Node
+from xsim.io.mjcf.schema import check_schema, check_tree
+from xsim.io.reader import Element, parse_xml, read_bytes
 
 __all__ = ["Document", "read_document"]
 
@@ -67,7 +67,7 @@ class _Files:
 
     def read(self, data: bytes | str, file: str, opened: tuple[Path, ...]) -> Document:
         """A document. opened: the paths of the files that are being read, this one last."""
-        from .expand import expand  # what it calls needs this module
+        from xsim.io.mjcf.expand import expand  # what it calls needs this module
 
         root = Node.of(parse_xml(data, file))
         start = root.compiler = Compiler(folder=opened[-1].parent, within=self.within)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from ...spec import GeomSpec, SiteSpec
-from ..poses import Pose
-from ..reader import Element
-from .inertia import Inertial
-from .joints import Joint
+from xsim.io.mjcf.inertia import Inertial
+from xsim.io.mjcf.joints import Joint
+from xsim.io.poses import Pose
+from xsim.io.reader import Element
+from xsim.spec import GeomSpec, SiteSpec
 
 __all__ = ["Draft", "moved"]
 

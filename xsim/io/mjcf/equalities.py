@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...spec import EqualitySpec
-from ..reader import Element
-from .document import Document
-from .index import Index
-from .tendons import coordinate
-from .values import flag, read_soft
+from xsim.io.mjcf.document import Document
+from xsim.io.mjcf.index import Index
+from xsim.io.mjcf.tendons import coordinate
+from xsim.io.mjcf.values import flag, read_soft
+from xsim.io.reader import Element
+from xsim.spec import EqualitySpec
 
 if TYPE_CHECKING:
-    from .bodies import Bodies
+    from xsim.io.mjcf.bodies import Bodies
 
 __all__ = ["read_equalities"]
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from ..reader import Element
-from .attach import attach, read_submodels
-from .composite import composite
-from .document import Document
-from .flexcomp import flexcomp
-from .macros import expand as expand_macros
-from .nodes import Node
-from .references import Relations
-from .replicate import replicate
+from xsim.io.mjcf.attach import attach, read_submodels
+from xsim.io.mjcf.composite import composite
+from xsim.io.mjcf.document import Document
+from xsim.io.mjcf.flexcomp import flexcomp
+from xsim.io.mjcf.macros import expand as expand_macros
+from xsim.io.mjcf.nodes import Node
+from xsim.io.mjcf.references import Relations
+from xsim.io.mjcf.replicate import replicate
+from xsim.io.reader import Element
 
 __all__ = ["expand"]
 

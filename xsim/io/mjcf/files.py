@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from ..reader import Element
-from .nodes import scope
+from xsim.io.mjcf.nodes import scope
+from xsim.io.reader import Element
 
 __all__ = ["locate", "outermost"]
 

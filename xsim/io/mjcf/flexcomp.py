@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..errors import allowed
-from ..poses import Pose, rotation_matrix
-from ..reader import Element
-from .document import Document
-from .gmsh import read_gmsh
-from .lattices import LATTICES, Lattice
-from .macros import BARE, Maker, integers, read_asset
-from .mesh_files import read_triangles
-from .nodes import Node
-from .orientation import read_pose
-from .references import join_names
-from .values import flag, integer
+from xsim.io.errors import allowed
+from xsim.io.mjcf.document import Document
+from xsim.io.mjcf.gmsh import read_gmsh
+from xsim.io.mjcf.lattices import LATTICES, Lattice
+from xsim.io.mjcf.macros import BARE, Maker, integers, read_asset
+from xsim.io.mjcf.mesh_files import read_triangles
+from xsim.io.mjcf.nodes import Node
+from xsim.io.mjcf.orientation import read_pose
+from xsim.io.mjcf.references import join_names
+from xsim.io.mjcf.values import flag, integer
+from xsim.io.poses import Pose, rotation_matrix
+from xsim.io.reader import Element
 
 __all__ = ["flexcomp"]
 

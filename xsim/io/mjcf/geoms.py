@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...spec import GeomSpec, SurfaceSpec
-from ..poses import Pose
-from ..reader import Element
-from .document import Document
-from .index import Index
-from .meshes import fit
-from .nodes import scope
-from .orientation import read_fromto, read_pose
-from .values import flag, integer, numbers, read_rgba, read_soft, read_user
+from xsim.io.mjcf.document import Document
+from xsim.io.mjcf.index import Index
+from xsim.io.mjcf.meshes import fit
+from xsim.io.mjcf.nodes import scope
+from xsim.io.mjcf.orientation import read_fromto, read_pose
+from xsim.io.mjcf.values import flag, integer, numbers, read_rgba, read_soft, read_user
+from xsim.io.poses import Pose
+from xsim.io.reader import Element
+from xsim.spec import GeomSpec, SurfaceSpec
 
 if TYPE_CHECKING:
-    from .assets import Assets
+    from xsim.io.mjcf.assets import Assets
 
 __all__ = ["FROMTO", "SIZES", "read_geom", "read_surface", "sizes"]
 

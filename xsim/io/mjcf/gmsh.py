@@ -6,8 +6,8 @@ import re
 
 import numpy as np
 
-from ..reader import Element
-from .nodes import MAX_NODES
+from xsim.io.mjcf.nodes import MAX_NODES
+from xsim.io.reader import Element
 
 __all__ = ["read_gmsh"]
 

@@ -7,7 +7,7 @@ import warnings
 
 import numpy as np
 
-from ..reader import Element
+from xsim.io.reader import Element
 
 __all__ = ["HFIELD_TYPES", "normalized", "read_heights"]
 

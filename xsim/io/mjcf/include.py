@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..reader import MAX_BYTES, Element, parse_xml, read_bytes
-from .files import locate
-from .nodes import Budget, Node, scope
+from xsim.io.mjcf.files import locate
+from xsim.io.mjcf.nodes import Budget, Node, scope
+from xsim.io.reader import MAX_BYTES, Element, parse_xml, read_bytes
 
 __all__ = ["expand_includes"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import allowed
-from ..reader import Element
+from xsim.io.errors import allowed
+from xsim.io.reader import Element
 
 __all__ = ["Index"]
 

@@ -6,14 +6,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...jointtypes import JOINT_TYPES
-from ...spec import JointSpec
-from ..poses import Pose, rotate
-from ..reader import Element
-from .document import Document
-from .nodes import scope
-from .orientation import SMALL
-from .values import flag, integer, limits, read_soft, read_user
+from xsim.io.mjcf.document import Document
+from xsim.io.mjcf.nodes import scope
+from xsim.io.mjcf.orientation import SMALL
+from xsim.io.mjcf.values import flag, integer, limits, read_soft, read_user
+from xsim.io.poses import Pose, rotate
+from xsim.io.reader import Element
+from xsim.joints.types import JOINT_TYPES
+from xsim.spec import JointSpec
 
 __all__ = ["Joint", "check_joints", "free_at", "read_freejoint", "read_joint"]
 

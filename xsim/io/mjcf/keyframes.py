@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..reader import Element
-from .nodes import Node
-from .shortcuts import read_general
+from xsim.io.mjcf.nodes import Node
+from xsim.io.mjcf.shortcuts import read_general
+from xsim.io.reader import Element
 
 if TYPE_CHECKING:
-    from .document import Document
+    from xsim.io.mjcf.document import Document
 
 __all__ = ["key_numbers", "scatter"]
 

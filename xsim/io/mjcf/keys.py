@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...jointtypes import JOINT_TYPES
-from ...spec import ActuatorSpec, KeySpec
-from ..poses import IDENTITY_QUAT
-from ..reader import Element
-from .document import Document
-from .index import Index
-from .keyframes import key_numbers
+from xsim.io.mjcf.document import Document
+from xsim.io.mjcf.index import Index
+from xsim.io.mjcf.keyframes import key_numbers
+from xsim.io.poses import IDENTITY_QUAT
+from xsim.io.reader import Element
+from xsim.joints.types import JOINT_TYPES
+from xsim.spec import ActuatorSpec, KeySpec
 
 if TYPE_CHECKING:
-    from .bodies import Bodies
+    from xsim.io.mjcf.bodies import Bodies
 
 __all__ = ["read_keys"]
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from ..reader import Element, read_bytes
-from .document import Document
-from .files import locate
-from .nodes import Node, scope
+from xsim.io.mjcf.document import Document
+from xsim.io.mjcf.files import locate
+from xsim.io.mjcf.nodes import Node, scope
+from xsim.io.reader import Element, read_bytes
 
 __all__ = ["BARE", "Macro", "Maker", "expand", "integers", "read_asset"]
 

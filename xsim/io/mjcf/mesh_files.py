@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..errors import Notes
-from ..reader import Element
+from xsim.io.errors import Notes
+from xsim.io.reader import Element
 
 __all__ = ["MESH_TYPES", "Triangles", "read_triangles"]
 

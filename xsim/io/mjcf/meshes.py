@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...spec import MeshSpec
-from ..poses import IDENTITY_QUAT, quat_about, quat_mul, rotation_matrix
-from ..reader import Element
-from .document import Document
-from .mesh_files import Triangles
+from xsim.io.mjcf.document import Document
+from xsim.io.mjcf.mesh_files import Triangles
+from xsim.io.poses import IDENTITY_QUAT, quat_about, quat_mul, rotation_matrix
+from xsim.io.reader import Element
+from xsim.spec import MeshSpec
 
 __all__ = ["convex_hull", "fit", "placed", "principal_axes", "solid_mesh"]
 

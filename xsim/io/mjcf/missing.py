@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from ...spec import ModelSpec, Source
-from ..errors import Notes
+from xsim.io.errors import Notes
+from xsim.spec import ModelSpec, Source
 
 __all__ = ["note_missing"]
 

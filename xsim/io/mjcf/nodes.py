@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from typing import TYPE_CHECKING
 
-from ..reader import Element
+from xsim.io.reader import Element
 
 if TYPE_CHECKING:
-    from .compiler import Compiler
+    from xsim.io.mjcf.compiler import Compiler
 
 __all__ = ["MAX_CHARACTERS", "MAX_NODES", "MAX_NUMBERS", "Budget", "Node", "scope"]
 

@@ -6,10 +6,10 @@ import re
 
 import numpy as np
 
-from ...spec import OptionSpec
-from ..reader import Element
-from .document import Document
-from .values import integer
+from xsim.io.mjcf.document import Document
+from xsim.io.mjcf.values import integer
+from xsim.io.reader import Element
+from xsim.spec import OptionSpec
 
 __all__ = ["read_drawing", "read_option", "read_sizes"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..poses import IDENTITY_QUAT, Pose, quat_about, quat_mul
-from ..reader import Element
-from .nodes import scope
+from xsim.io.mjcf.nodes import scope
+from xsim.io.poses import IDENTITY_QUAT, Pose, quat_about, quat_mul
+from xsim.io.reader import Element
 
 __all__ = ["quat_z", "read_fromto", "read_pose", "read_quat"]
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...spec import CameraSpec, LightSpec, SiteSpec
-from ..poses import Pose, rotate
-from ..reader import Element
-from .document import Document
-from .geoms import SIZES, sizes
-from .index import Index
-from .orientation import SMALL, read_pose
-from .values import flag, integer, numbers, read_rgba, read_user
+from xsim.io.mjcf.document import Document
+from xsim.io.mjcf.geoms import SIZES, sizes
+from xsim.io.mjcf.index import Index
+from xsim.io.mjcf.orientation import SMALL, read_pose
+from xsim.io.mjcf.values import flag, integer, numbers, read_rgba, read_user
+from xsim.io.poses import Pose, rotate
+from xsim.io.reader import Element
+from xsim.spec import CameraSpec, LightSpec, SiteSpec
 
 __all__ = ["read_camera", "read_light", "read_site"]
 

@@ -6,12 +6,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from ...spec import MeshSpec
-from ..poses import Pose
-from .document import Document
-from .drafts import Draft
-from .inertia import SMALL, merged
-from .references import references
+from xsim.io.mjcf.document import Document
+from xsim.io.mjcf.drafts import Draft
+from xsim.io.mjcf.inertia import SMALL, merged
+from xsim.io.mjcf.references import references
+from xsim.io.poses import Pose
+from xsim.spec import MeshSpec
 
 __all__ = ["align_free", "discard_visual", "fuse_static", "used_meshes"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from ..reader import Element
-from .nodes import Budget, Node, scope
+from xsim.io.mjcf.nodes import Budget, Node, scope
+from xsim.io.reader import Element
 
 __all__ = ["SECTIONS", "Name", "Relations", "join_names", "names", "references", "rename", "split_names"]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..poses import IDENTITY_QUAT, quat_mul, rotate
-from ..reader import Element
-from .nodes import Budget, Node
-from .orientation import read_quat
-from .references import Name, Relations, names, rename
+from xsim.io.mjcf.nodes import Budget, Node
+from xsim.io.mjcf.orientation import read_quat
+from xsim.io.mjcf.references import Name, Relations, names, rename
+from xsim.io.poses import IDENTITY_QUAT, quat_mul, rotate
+from xsim.io.reader import Element
 
 __all__ = ["replicate"]
 

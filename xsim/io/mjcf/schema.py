@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ..errors import allowed
-from ..reader import MAX_DEPTH, Element
-from .nodes import Node
+from xsim.io.errors import allowed
+from xsim.io.mjcf.nodes import Node
+from xsim.io.reader import MAX_DEPTH, Element
 
 __all__ = ["MJCF", "Rule", "check_schema", "check_tree"]
 

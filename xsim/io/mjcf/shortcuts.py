@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..reader import Element
-from .document import Document
-from .values import flag, integer
+from xsim.io.mjcf.document import Document
+from xsim.io.mjcf.values import flag, integer
+from xsim.io.reader import Element
 
 __all__ = ["SHORTCUTS", "General", "read_general"]
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ..reader import Element
-from .document import Document
-from .index import Index
-from .macros import Maker, integers, read_asset
-from .nodes import MAX_NODES, Node
-from .values import integer, read_rgba
+from xsim.io.mjcf.document import Document
+from xsim.io.mjcf.index import Index
+from xsim.io.mjcf.macros import Maker, integers, read_asset
+from xsim.io.mjcf.nodes import MAX_NODES, Node
+from xsim.io.mjcf.values import integer, read_rgba
+from xsim.io.reader import Element
 
 __all__ = ["grid_skin", "read_skins"]
 

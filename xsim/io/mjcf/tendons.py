@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...jointtypes import JOINT_TYPES
-from ...spec import TendonSpec, WrapSpec
-from ..reader import Element
-from .document import Document
-from .index import Index
-from .joints import SCALAR
-from .values import integer, limits, padded, read_rgba, read_soft, read_user
+from xsim.io.mjcf.document import Document
+from xsim.io.mjcf.index import Index
+from xsim.io.mjcf.joints import SCALAR
+from xsim.io.mjcf.values import integer, limits, padded, read_rgba, read_soft, read_user
+from xsim.io.reader import Element
+from xsim.joints.types import JOINT_TYPES
+from xsim.spec import TendonSpec, WrapSpec
 
 if TYPE_CHECKING:
-    from .bodies import Bodies
+    from xsim.io.mjcf.bodies import Bodies
 
 __all__ = ["coordinate", "read_tendons"]
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...spec import Soft
-from ..reader import Element
-from .document import Document
-from .nodes import scope
+from xsim.io.mjcf.document import Document
+from xsim.io.mjcf.nodes import scope
+from xsim.io.reader import Element
+from xsim.spec import Soft
 
 __all__ = ["flag", "integer", "limits", "numbers", "padded", "read_rgba", "read_soft", "read_user"]
 

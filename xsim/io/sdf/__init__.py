@@ -12,17 +12,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...spec import ModelSpec, OptionSpec
-from ..errors import Notes, ParseError
-from ..reader import Element
-from ..touching import touching, with_soft_limits
-from ..tree import Tree, assemble
-from .document import Document, Library, ignore, load, number
-from .frames import Frame, relative
-from .joints import couplings, read_joint, with_stops
-from .links import read_link
-from .structure import Structure, build
-from .surfaces import Contacts
+from xsim.io.contact_parameters import touching, with_soft_limits
+from xsim.io.errors import Notes, ParseError
+from xsim.io.reader import Element
+from xsim.io.sdf.document import Document, Library, ignore, load, number
+from xsim.io.sdf.frames import Frame, relative
+from xsim.io.sdf.joints import couplings, read_joint, with_stops
+from xsim.io.sdf.links import read_link
+from xsim.io.sdf.structure import Structure, build
+from xsim.io.sdf.surfaces import Contacts
+from xsim.io.tree import Tree, assemble
+from xsim.spec import ModelSpec, OptionSpec
 
 __all__ = ["read"]
 

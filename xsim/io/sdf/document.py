@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..errors import Notes, allowed
-from ..poses import Pose, quat_rpy
-from ..reader import MAX_BYTES, Element, parse_xml, read_bytes
+from xsim.io.errors import Notes, allowed
+from xsim.io.poses import Pose, quat_rpy
+from xsim.io.reader import MAX_BYTES, Element, parse_xml, read_bytes
 
 __all__ = ["Document", "Library", "boolean", "flags", "ignore", "load", "number", "read_pose"]
 

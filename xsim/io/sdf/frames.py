@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..errors import ParseError, allowed
-from ..poses import Pose
-from ..reader import Element
-from .document import Document, read_pose
+from xsim.io.errors import ParseError, allowed
+from xsim.io.poses import Pose
+from xsim.io.reader import Element
+from xsim.io.sdf.document import Document, read_pose
 
 __all__ = ["Frame", "Model", "Scope", "attach", "connect", "place", "relative"]
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import numpy as np
 
-from ...spec import GeomSpec
-from ..errors import Notes
-from ..poses import IDENTITY_QUAT, Pose
-from ..reader import Element
-from ..solids import SOLIDS, Solid
-from .document import Library, ignore, number, read_pose
-from .frames import Frame, relative
+from xsim.io.errors import Notes
+from xsim.io.poses import IDENTITY_QUAT, Pose
+from xsim.io.reader import Element
+from xsim.io.sdf.document import Library, ignore, number, read_pose
+from xsim.io.sdf.frames import Frame, relative
+from xsim.io.solids import SOLIDS, Solid
+from xsim.spec import GeomSpec
 
 __all__ = ["Shape", "extrusion", "read_shapes"]
 

@@ -9,17 +9,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...jointtypes import JOINT_TYPES
-from ...spec import BodySpec, ConstraintSpec, JointSpec
-from ..errors import Notes, allowed
-from ..poses import quat_conj, rotate
-from ..reader import Element
-from ..solids import tensor
-from ..touching import spring_damper
-from ..tree import WORLD, Joint, Link, Tree
-from .document import boolean, ignore, number
-from .frames import Frame, relative
-from .structure import joint_end
+from xsim.io.contact_parameters import spring_damper
+from xsim.io.errors import Notes, allowed
+from xsim.io.poses import quat_conj, rotate
+from xsim.io.reader import Element
+from xsim.io.sdf.document import boolean, ignore, number
+from xsim.io.sdf.frames import Frame, relative
+from xsim.io.sdf.structure import joint_end
+from xsim.io.solids import tensor
+from xsim.io.tree import WORLD, Joint, Link, Tree
+from xsim.joints.types import JOINT_TYPES
+from xsim.spec import BodySpec, ConstraintSpec, JointSpec
 
 __all__ = ["ReadJoint", "couplings", "read_joint", "with_stops"]
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...spec import GeomSpec, InertialSpec
-from ..errors import Notes
-from ..poses import Pose
-from ..reader import Element
-from ..solids import Solid, combine, tensor, turned
-from ..tree import Link
-from .document import Library, boolean, flags, ignore, number, read_pose
-from .frames import Frame
-from .geometry import Shape, read_shapes
-from .surfaces import Contacts
+from xsim.io.errors import Notes
+from xsim.io.poses import Pose
+from xsim.io.reader import Element
+from xsim.io.sdf.document import Library, boolean, flags, ignore, number, read_pose
+from xsim.io.sdf.frames import Frame
+from xsim.io.sdf.geometry import Shape, read_shapes
+from xsim.io.sdf.surfaces import Contacts
+from xsim.io.solids import Solid, combine, tensor, turned
+from xsim.io.tree import Link
+from xsim.spec import GeomSpec, InertialSpec
 
 __all__ = ["read_link"]
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ..errors import Notes
-from ..poses import Pose
-from ..reader import Element
-from .document import Document, Library, boolean, flags, ignore
-from .frames import Frame, Model, Scope, attach, connect, place, place_model
+from xsim.io.errors import Notes
+from xsim.io.poses import Pose
+from xsim.io.reader import Element
+from xsim.io.sdf.document import Document, Library, boolean, flags, ignore
+from xsim.io.sdf.frames import Frame, Model, Scope, attach, connect, place, place_model
 
 __all__ = ["Structure", "build"]
 

@@ -12,12 +12,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...spec import GeomSpec, Soft, SurfaceSpec
-from ..errors import Notes
-from ..reader import Element
-from ..touching import ALL_BITS, FRICTION, SHAPES, Meshes, compliant, default_surface, spring_damper
-from .frames import Frame
-from .geometry import Shape
+from xsim.io.contact_parameters import ALL_BITS, FRICTION, SHAPES, Meshes, compliant, default_surface, spring_damper
+from xsim.io.errors import Notes
+from xsim.io.reader import Element
+from xsim.io.sdf.frames import Frame
+from xsim.io.sdf.geometry import Shape
+from xsim.spec import GeomSpec, Soft, SurfaceSpec
 
 __all__ = ["Contacts"]
 

@@ -14,15 +14,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...jointtypes import JOINT_TYPES
-from ...spec import BodySpec, MarkerSpec, ModelSpec, OptionSpec
-from ..errors import Notes, ParseError, allowed
-from ..poses import Pose
-from ..reader import Element, parse_xml
-from ..touching import Meshes, default_surface, touching, with_soft_limits
-from .joints import PRESCRIBED, Joint, connect, read_joint, root_joint
-from .shapes import Surroundings, hulled, model_folder, read_inertia, read_shapes
-from .values import name_of, transformation
+from xsim.io.contact_parameters import Meshes, default_surface, touching, with_soft_limits
+from xsim.io.errors import Notes, ParseError, allowed
+from xsim.io.poses import Pose
+from xsim.io.reader import Element, parse_xml
+from xsim.io.skel.joints import PRESCRIBED, Joint, connect, read_joint, root_joint
+from xsim.io.skel.shapes import Surroundings, hulled, model_folder, read_inertia, read_shapes
+from xsim.io.skel.values import name_of, transformation
+from xsim.joints.types import JOINT_TYPES
+from xsim.spec import BodySpec, MarkerSpec, ModelSpec, OptionSpec
 
 __all__ = ["read"]
 

@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...spec import GeomSpec, InertialSpec, SurfaceSpec
-from ..errors import Notes, allowed
-from ..poses import IDENTITY_QUAT, Pose, rotation_matrix
-from ..reader import Element, read_bytes
-from ..solids import SOLIDS, Solid, shift, tensor, turned
-from ..touching import SHAPES as COLLIDING
-from ..touching import Meshes
-from .values import either, transformation
+from xsim.io.contact_parameters import SHAPES as COLLIDING
+from xsim.io.contact_parameters import Meshes
+from xsim.io.errors import Notes, allowed
+from xsim.io.poses import IDENTITY_QUAT, Pose, rotation_matrix
+from xsim.io.reader import Element, read_bytes
+from xsim.io.skel.values import either, transformation
+from xsim.io.solids import SOLIDS, Solid, shift, tensor, turned
+from xsim.spec import GeomSpec, InertialSpec, SurfaceSpec
 
 __all__ = ["SHAPES", "Surroundings", "hulled", "model_folder", "read_inertia", "read_shapes"]
 

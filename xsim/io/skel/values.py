@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..poses import Pose, quat_xyz
-from ..reader import Element
+from xsim.io.poses import Pose, quat_xyz
+from xsim.io.reader import Element
 
 __all__ = ["either", "name_of", "transformation"]
 

@@ -1,0 +1,1 @@
+"""Actuators: commands, transmissions, activations and forces."""

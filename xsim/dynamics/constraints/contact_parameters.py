@@ -1,0 +1,105 @@
+"""Numbers of contacts from the surfaces that meet: mixtures, or those of a pair.
+
+Source: MuJoCo's documentation, Modeling, contact parameters. Arrays are (pairs, width, lanes), (pairs, width, 1) where no environment
+differs.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from xsim.dynamics.tree.system import System
+from xsim.model.topology import PairsInfo
+
+LEAST = 1e-5  # friction
+TINY = 1e-15  # weights
+EXPANDED = (0, 0, 1, 2, 2)  # sliding, torsional, rolling friction of the five directions
+
+
+class Numbers(NamedTuple):
+    """Of each pair. friction (n, 5, lanes): two sliding, torsional, two rolling. solref, friction_solref (n, 2, lanes). solimp
+    (n, 5, lanes). margin (n, lanes): the distance at which a contact begins to push; reach: at which it is found."""
+
+    friction: jax.Array
+    solref: jax.Array
+    friction_solref: jax.Array
+    solimp: jax.Array
+    margin: jax.Array
+    reach: jax.Array
+
+
+def numbers(system: System, info: PairsInfo) -> Numbers:
+    """Of all pairs of a kind."""
+    return _mixed(system, info) if info.mixed else _own(system, info)
+
+
+def _own(system: System, info: PairsInfo) -> Numbers:
+    p = jax.tree.map(lambda x: x[info.rows.value], system.pair)
+    return Numbers(jnp.maximum(p.friction, LEAST), p.solref, p.friction_solref, p.solimp, *_distances(system, p.margin, p.gap))
+
+
+def _distances(system: System, margin, gap) -> tuple:
+    """At which contacts begin to push, and at which they are found."""
+    return (margin, margin + gap) if system.topology.rules == "4.0" else (margin - gap, margin)
+
+
+def _mixed(system: System, info: PairsInfo) -> Numbers:
+    a, b = (jax.tree.map(lambda x, k=k: x[info.rows.value[:, k]], system.surface) for k in (0, 1))
+    ruling = info.ruling.value[:, None, None]
+
+    def ruled(first, second, mixture):
+        if (ruling < 0).all():
+            return mixture
+        return jnp.where(ruling < 0, mixture, jnp.where(ruling == 0, first, second))
+
+    larger = jnp.maximum(a.friction, b.friction)
+    if not system.topology.rules:  # MuJoCo keeps the larger; for formats without its rules, as in ODE, Bullet, DART, the smaller counts
+        larger = larger.at[:, 0].set(jnp.minimum(a.friction, b.friction)[:, 0])
+    friction = ruled(a.friction, b.friction, larger)
+    share = _share(a.solmix, b.solmix)[:, None]
+    timed = (a.solref[:, :1] > 0) & (b.solref[:, :1] > 0)
+    mixture = jnp.where(timed, share * a.solref + (1.0 - share) * b.solref, jnp.minimum(a.solref, b.solref))
+    solref = ruled(a.solref, b.solref, mixture)
+    solimp = ruled(a.solimp, b.solimp, share * a.solimp + (1.0 - share) * b.solimp)
+    newer = system.topology.rules == "4.0"
+    margin, gap = (one + two if newer else jnp.maximum(one, two) for one, two in ((a.margin, b.margin), (a.gap, b.gap)))
+    friction = jnp.maximum(friction, LEAST)[:, np.array(EXPANDED)]
+    return Numbers(friction, solref, jnp.zeros_like(solref), solimp, *_distances(system, margin, gap))
+
+
+def _share(a, b):
+    """Weight of the first: a / (a + b); a zero loses, two zeros share."""
+    low, high = a < TINY, b < TINY
+    own = a / jnp.where(low | high, 1.0, a + b)
+    return jnp.where(low & high, 0.5, jnp.where(low, 0.0, jnp.where(high, 1.0, own)))
+
+
+def column(components) -> jax.Array:
+    """(n, lanes) of components, (n, 1) where nothing differs between environments."""
+    arrays = [x for x in components if not isinstance(x, float)]
+    shape = jnp.broadcast_shapes((1,), *(x.shape for x in arrays))
+    dtype = jnp.result_type(*(arrays or [float]))
+    return jnp.stack([jnp.broadcast_to(jnp.asarray(x, dtype), shape) for x in components])
+
+
+def joined(parts: list):
+    """Trees of arrays (n, ..., lanes or 1), one after another."""
+
+    def one(*xs):
+        lanes = max(x.shape[-1] for x in xs)
+        return jnp.concatenate([x if x.shape[-1] == lanes else jnp.broadcast_to(x, (*x.shape[:-1], lanes)) for x in xs])
+
+    return parts[0] if len(parts) == 1 else jax.tree.map(one, *parts)
+
+
+def picked(x, which):
+    """Rows of an array (n, ..., lanes or 1): ``which`` a list of numbers, or (rows, lanes) of them."""
+    if isinstance(which, np.ndarray):
+        return x if len(which) == len(x) and (which == np.arange(len(x))).all() else x[which]
+    if x.shape[-1] == 1 and which.shape[-1] > 1:
+        return jnp.moveaxis(x[..., 0][which], 1, -1)
+    return jnp.take_along_axis(x, which.reshape(len(which), *(1,) * (x.ndim - 2), which.shape[-1]), 0)

@@ -1,0 +1,229 @@
+"""Where motion starts: states as the file draws them, from poses of bodies, and back on the constraints."""
+
+from __future__ import annotations
+
+import functools
+import math
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from xsim.dynamics.constraints.holonomic import coordinate_places, has_rows, holonomic_gaps
+from xsim.dynamics.integration.projection import closer, tangent
+from xsim.dynamics.layout import batch_shape, spread
+from xsim.dynamics.linalg.sparse import factorize, loaded_mass, solve
+from xsim.dynamics.sharding import divided
+from xsim.dynamics.step import Call, check_width, compiled, integrate
+from xsim.dynamics.tree import kinematics as kin
+from xsim.dynamics.tree.system import body_inertias
+from xsim.model.model import Frozen, Model, State
+from xsim.spatial import (
+    Motion,
+    add,
+    block_loop_hoisting,
+    cross,
+    inertia_move,
+    madd,
+    matrix,
+    momentum,
+    mul,
+    quat_conj,
+    quat_log,
+    quat_mul,
+    scale,
+    sub,
+    vsub,
+)
+
+__all__ = ["find_key", "constraint_error", "init", "project_constraints", "state_at", "state_from_poses"]
+
+MOVED = 1e-6
+"""A start that the constraints move by more than this (m, rad, and per second) is worth a warning."""
+
+
+def state_at(model: Model, q, v, time=0.0, act=None, mocap=None) -> State:
+    """The state with these numbers, as they are. act: (*batch, na), default zero; mocap: (*batch, nmocap, 7), default as drawn."""
+    batch, dtype = q.shape[:-1], q.dtype
+    act = jnp.zeros((*batch, model.na), dtype) if act is None else act
+    if mocap is None:
+        rows = np.array([i for i, body in enumerate(model.topology.bodies) if body.mocap is not None], int)
+        leaves = model.body.pos, model.body.quat
+        pos, quat = (jnp.asarray(x.value if isinstance(x, Frozen) else x)[..., rows, :] for x in leaves)
+        poses = jnp.broadcast_shapes(pos.shape[:-1], quat.shape[:-1])
+        mocap = jnp.concatenate([jnp.broadcast_to(x, (*poses, x.shape[-1])) for x in (pos, quat)], -1)
+    time, flags = jnp.broadcast_to(jnp.asarray(time, dtype), batch), jnp.zeros(batch, jnp.int32)
+    return State(q, v, time, flags, jnp.broadcast_to(act, (*batch, model.na)), jnp.broadcast_to(mocap, (*batch, *mocap.shape[-2:])))
+
+
+def find_key(model: Model, key):
+    """The key of that name or number. Raises KeyError for an unknown one."""
+    keys = model.topology.keys
+    names = [k.name for k in keys]
+    if isinstance(key, str) and key in names:
+        return keys[names.index(key)]
+    if isinstance(key, int) and 0 <= key < len(keys):
+        return keys[key]
+    raise KeyError(f"no key {key!r}; keys: {', '.join(names) or 'none'}")
+
+
+def init(model: Model, q=None, v=None, ctrl=None, *, key=None) -> State:
+    """The state at q, v (defaults: where the file lets it start; the neutral configuration at rest if it does not say), time 0.
+
+    key: name or number of a key of the file, whose state takes the place of these defaults.
+    q: (*batch, nq), v: (*batch, nv). The batch is that of the model's per-environment leaves and of the arguments. Where neither is given
+    and the model has holonomic constraints, the start is projected onto them (see `project_constraints`), with a warning where that moves a
+    model that is not batched by more than 1e-6; ctrl (*batch, nu) holds what external functions prescribe there. Raises ValueError for a
+    wrong width.
+    """
+    dtype = model.option.dt.dtype
+    as_drawn, v_given = q is None and v is None, v
+    named = None if key is None else find_key(model, key)
+    own = model.topology.initial if named is None else (named.q, named.v)
+    q, v = (jnp.asarray(x if given is None else given, dtype) for given, x in zip((q, v), own, strict=True))
+    check_width("q", q, model.nq)
+    check_width("v", v, model.nv)
+    batch = batch_shape(model, (q, 1), (v, 1))
+    q, v = jnp.broadcast_to(q, (*batch, model.nq)), jnp.broadcast_to(v, (*batch, model.nv))
+    if named is None:
+        state = state_at(model, q, v)
+    else:
+        mocap = jnp.asarray(named.mocap, dtype).reshape(-1, 7)
+        state = state_at(model, q, v, named.time, jnp.asarray(named.act, dtype), mocap)
+    if v_given is None and named is None and model.topology.velocities:
+        state = state.replace(v=_given_velocity(model, state.q))
+    state = divided(state, batch)
+    if not as_drawn or not has_rows(model.topology):
+        return state
+    consistent = project_constraints(model, state, ctrl)
+    if not batch and not isinstance(consistent.q, jax.core.Tracer):
+        for name, moved in (("configuration", consistent.q - state.q), ("velocity", consistent.v - state.v)):
+            far = float(jnp.abs(moved).max(initial=0.0))
+            if far > MOVED:
+                text = f"{model.topology.name or 'the model'}: the {name} at the start does not satisfy the constraints, moved by {far:.3g}"
+                warnings.warn(text, stacklevel=2)
+    return consistent
+
+
+@compiled
+def _given_velocity(model: Model, q):
+    """The velocity whose bodies move as the file says, bodies of which it says nothing at rest: the nearest one in the metric of the mass
+    matrix, v = M^-1 J^T P with the momenta P that the bodies would have."""
+    c = Call(model, q)
+    system, top = c.system, model.topology
+    frame = kin.frames(system, c.q)
+    poses, origins, own = kin.body_poses(system, frame), kin.body_origins(system, frame), body_inertias(model, c.lanes)
+    force: list = [None] * len(top.links)
+    for body, given in top.velocities:
+        inertia = inertia_move(matrix(poses[body].quat), origins[body], own[body])
+        ang = given[3:]
+        lin = vsub(given[:3], cross(ang, scale(inertia.first, 1.0 / inertia.mass)))
+        link, one = top.bodies[body].link, momentum(inertia, Motion(ang, lin))
+        force[link] = one if force[link] is None else madd(force[link], one)
+    rows = loaded_mass(system, frame, kin.link_inertias(system, frame))
+    zero = 0.0 * rows[0][0]
+    return c.join(solve(system, factorize(system, rows), [zero + f for f in kin.gather(system, frame, force)]))
+
+
+@functools.partial(compiled, static_argnames="iterations")
+def project_constraints(model: Model, state: State, ctrl=None, iterations: int = 20) -> State:
+    """The state nearby that satisfies the holonomic constraints at its time: joints that close loops, couplings, motors (external ones:
+    as ctrl says, (*batch, nu)).
+
+    The configuration is moved by Newton steps, each the shortest in the metric of the mass matrix; then the velocity, in one. What is
+    consistent stays where it is. Where Newton's method finds no solution the state keeps a gap: see `constraint_error`.
+    """
+    c = Call(model, state.q, state.v, ctrl=ctrl, time=state.time, mocap=state.mocap)
+    if not has_rows(model.topology):
+        return state
+    q = jax.lax.fori_loop(0, iterations, lambda _, x: spread(closer(c.system, x), x), spread(c.q, c.system, c.q))
+    q, v = c.join(q), c.join(tangent(c.system, q, c.v))
+    batch = q.shape[:-1]
+    time, flags = (jnp.broadcast_to(x, batch) for x in (state.time, state.flags))
+    return state.replace(
+        q=q, v=v, time=time, flags=flags, act=jnp.broadcast_to(state.act, (*batch, model.na)),
+        mocap=jnp.broadcast_to(state.mocap, (*batch, *state.mocap.shape[-2:])),
+    )  # fmt: skip
+
+
+@compiled
+def constraint_error(model: Model, q, time=None, ctrl=None):
+    """By how much each holonomic row is violated at a time (s, default 0) under controls: (*batch, rows), m, rad or 1."""
+    c = Call(model, q, ctrl=ctrl, time=time)
+    return c.join(holonomic_gaps(c.system, kin.frames(c.system, c.q), c.q))
+
+
+def state_from_poses(model: Model, poses, velocities=None, *, time=0.0, ctrl=None, q=None) -> tuple[State, jax.Array]:
+    """The state whose bodies have these poses and velocities, and the residual.
+
+    poses: (pos (*batch, nbody, 3) in m, quat (*batch, nbody, 4)), body frames in the world, as `kinematics` gives them. velocities:
+    (lin (m/s), ang (rad/s)), (*batch, nbody, 3) each, of their origins in world axes; None: at rest. q: (nq,), the configuration to look
+    from, default where a state starts; a coordinate that a motor prescribes takes the turn nearest to what is prescribed at ``time``.
+    The tree comes as near as it can (least squares over all bodies, by Gauss and Newton), then the state is put on its holonomic
+    constraints (`project_constraints`). The residual (*batch,) is the largest error left in a position (m) or rotation (rad).
+    """
+    pos, quat = (jnp.asarray(x, model.option.dt.dtype) for x in poses)
+    lin, ang = (jnp.zeros_like(pos),) * 2 if velocities is None else (jnp.asarray(x, pos.dtype) for x in velocities)
+    start = jnp.asarray(model.topology.initial[0] if q is None else q, pos.dtype)
+    check_width("q", start, model.nq)
+    return _state_from_poses(model, pos, quat, lin, ang, jnp.asarray(time, pos.dtype), ctrl, start)
+
+
+FITTING = 50
+"""Steps of Gauss and Newton: for poses that fit a handful is enough, near singular configurations the last ones are slow."""
+
+
+@compiled
+def _state_from_poses(model: Model, pos, quat, lin, ang, time, ctrl, start):
+    batch = batch_shape(model, *((x, 2) for x in (pos, quat, lin, ang)), (time, 0))
+    pos, quat, lin, ang = (jnp.broadcast_to(x, (*batch, *x.shape[-2:])) for x in (pos, quat, lin, ang))
+    q = jnp.broadcast_to(start, (*batch, model.nq))
+
+    def nearer(_, q):
+        q = block_loop_hoisting(q)
+        error, jacobian = _errors(model, q, pos, quat)
+        return integrate(model, q, _least(jacobian, error))
+
+    q = jax.lax.fori_loop(0, FITTING, nearer, q)
+    _, jacobian = _errors(model, q, pos, quat)
+    v = _least(jacobian, jnp.concatenate([lin, ang], -1).reshape(*lin.shape[:-2], -1))
+    if model.topology.motions:
+        c = Call(model, q, ctrl=ctrl, time=time)
+        for dof, target in model.topology.motions:
+            link, place = coordinate_places(model.topology)[dof]
+            wanted = c.system.targets[target][0]
+            if link.kind == "hinge" and wanted is not None:
+                away = sub(wanted, c.q[place])
+                c.q[place] = add(c.q[place], mul(2 * math.pi, jnp.round(away / (2 * math.pi))))
+        q = c.join(c.q)
+    state = state_at(model, q, jnp.broadcast_to(v, (*batch, model.nv)), time)
+    state = project_constraints(model, state, ctrl)
+    error, _ = _errors(model, state.q, pos, quat)
+    return state, jnp.abs(error).max(-1, initial=0.0)
+
+
+@jax.jit
+def _errors(model: Model, q, pos, quat):
+    """What is missing to the poses, (*batch, 6 nbody), and the Jacobian of the bodies' motions, (*batch, 6 nbody, nv)."""
+    c = Call(model, q)
+    frame = kin.frames(c.system, c.q)
+    poses, origins = kin.body_poses(c.system, frame), kin.body_origins(c.system, frame)
+    wanted_pos, wanted_quat = c.lanes.split(pos, 2), c.lanes.split(quat, 2)
+    error, rows = [], []
+    for body, pose, x, p, r in zip(model.topology.bodies, poses, origins, wanted_pos, wanted_quat, strict=True):
+        error += vsub(p, pose.pos)
+        error += quat_log(quat_mul(r, quat_conj(pose.quat)))
+        chain = c.system.tables.chain[body.link] if body.link >= 0 else ()
+        motions = {d: (kin.point_velocity(frame.subspace[d], x), frame.subspace[d].ang) for d in chain}
+        for part in (0, 1):
+            rows += [[motions[d][part][k] if d in motions else 0.0 for d in range(model.nv)] for k in range(3)]
+    return c.join(error), c.join(rows, 2)
+
+
+def _least(jacobian, error):
+    """The least squares solution of jacobian x = error; in directions that the poses do not fix, the shortest."""
+    normal = jnp.swapaxes(jacobian, -1, -2)
+    a = normal @ jacobian
+    small = 8 * float(jnp.finfo(a.dtype).eps) * jnp.trace(a, axis1=-2, axis2=-1)[..., None, None]
+    return jnp.linalg.solve(a + jnp.where(small > 0, small, 1.0) * jnp.eye(a.shape[-1], dtype=a.dtype), normal @ error[..., None])[..., 0]

@@ -1,0 +1,133 @@
+"""Between public arrays (batch first) and components (batch last, one array per number).
+
+Environments are the lanes of every operation. On CPU the number of lanes is padded to a multiple of the SIMD width, so that an
+environment goes through the same instructions alone and in any batch: its numbers are the same bits.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from xsim.model.model import Frozen, Model
+
+SIMD = 16
+
+
+class Lanes(NamedTuple):
+    """batch: the common batch shape. width: lanes in a component array, 0 where there is no batch."""
+
+    batch: tuple[int, ...]
+    width: int
+
+    def split(self, x, core: int) -> Any:
+        """Components of x: (*core_shape) or (*batch, *core_shape), nested tuples of depth ``core``."""
+        if isinstance(x, Frozen):
+            return _floats(x.value)
+        if isinstance(x, np.ndarray):
+            x = jnp.asarray(x)
+        shape = x.shape[x.ndim - core :]
+        if x.ndim > core:
+            size = math.prod(self.batch)
+            x = jnp.broadcast_to(x, (*self.batch, *shape)).reshape(size, -1)
+            if self.width != size:
+                x = jnp.concatenate([x, jnp.broadcast_to(x[:1], (self.width - size, x.shape[1]))])
+            x = x.T
+        else:
+            x = x.reshape(-1)
+        return _nest(list(_rows(x)), shape)
+
+    def last(self, x, core: int) -> Any:
+        """An array of x, (*core_shape) or (*batch, *core_shape), with the lanes last: (*core_shape, lanes), or (*core_shape, 1) where x has
+        no batch."""
+        x = jnp.asarray(x.value) if isinstance(x, Frozen) else jnp.asarray(x)
+        shape = x.shape[x.ndim - core :]
+        if x.ndim > core:
+            size = math.prod(self.batch)
+            x = jnp.broadcast_to(x, (*self.batch, *shape)).reshape(size, *shape)
+            if self.width != size:
+                x = jnp.concatenate([x, jnp.broadcast_to(x[:1], (self.width - size, *shape))])
+            x = jnp.moveaxis(x, 0, -1)
+        else:
+            x = x[..., None]
+        return x
+
+    def split_sequence(self, x) -> list:
+        """Components of a sequence (steps, n) or (steps, *batch, n): n arrays of shape (steps,) or (steps, lanes)."""
+        if x.ndim > 2:
+            size = math.prod(self.batch)
+            x = jnp.broadcast_to(x, (x.shape[0], *self.batch, x.shape[-1])).reshape(x.shape[0], size, -1)
+            if self.width != size:
+                fill = jnp.broadcast_to(x[:, :1], (x.shape[0], self.width - size, x.shape[2]))
+                x = jnp.concatenate([x, fill], 1)
+        return _rows(jnp.moveaxis(x, -1, 0))
+
+    def join(self, components, core: int):
+        """Array (*batch, *core_shape) of nested components; the inverse of `split`."""
+        leaves = []
+        shape = _flatten(components, leaves, core)
+        if not leaves:
+            return jnp.zeros((*self.batch, *shape))
+        dtype = next((x.dtype for x in leaves if not isinstance(x, float)), None)
+        rows = [jnp.broadcast_to(jnp.asarray(x, dtype), (self.width,) if self.width else ()) for x in leaves]
+        x = jnp.stack(rows, -1)
+        if self.width:
+            x = x[: math.prod(self.batch)]
+        return x.reshape(*self.batch, *shape)
+
+
+def _rows(x):
+    if x.shape[0] == 0:
+        return []
+    return [r.reshape(x.shape[1:]) for r in jax.lax.split(x, (1,) * x.shape[0])]
+
+
+def _nest(items: list, shape):
+    if not shape:
+        return items[0]
+    step = len(items) // shape[0] if shape[0] else 0
+    return tuple(_nest(items[i * step : (i + 1) * step], shape[1:]) for i in range(shape[0]))
+
+
+def _floats(x):
+    return float(x) if np.ndim(x) == 0 else tuple(_floats(row) for row in x)
+
+
+def _flatten(x, leaves: list, depth: int) -> tuple[int, ...]:
+    if depth == 0:
+        leaves.append(x)
+        return ()
+    shape: tuple[int, ...] = ()
+    for item in x:
+        shape = _flatten(item, leaves, depth - 1)
+    return (len(x), *shape)
+
+
+def batch_shape(model: Model, *arrays_and_cores) -> tuple[int, ...]:
+    """Common batch shape of the model's leaves and of (array, core dimensions) pairs."""
+    shapes = [x.shape[: x.ndim - core] for x, core in arrays_and_cores if x is not None]
+    for path in model.paths():
+        leaf = model.get(path)
+        if not isinstance(leaf, Frozen):
+            shapes.append(leaf.shape[: leaf.ndim - len(model.shape(path))])
+    return jnp.broadcast_shapes(*shapes)
+
+
+def make_lanes(batch: tuple[int, ...]) -> Lanes:
+    size = math.prod(batch)
+    if not batch:
+        return Lanes((), 0)
+    return Lanes(batch, -(-size // SIMD) * SIMD if jax.default_backend() == "cpu" else size)
+
+
+def spread(components: list, *like) -> list:
+    """The components as arrays of one shape and type, as a loop carries them: those of all components in the trees ``like``."""
+    if not components:
+        return []
+    arrays = [x for x in jax.tree.leaves((components, like)) if isinstance(x, jax.Array) and x.ndim <= 1]
+    shape, dtype = jnp.broadcast_shapes(*(x.shape for x in arrays)), jnp.result_type(*(arrays or [float]))
+    return [jnp.broadcast_to(jnp.asarray(x, dtype), shape) for x in components]

@@ -1,0 +1,67 @@
+"""Matrices of the equation of motion under soft constraints."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+
+from xsim.dynamics.linalg.dense import Bordered
+from xsim.dynamics.linalg.sparse import factorize, multiply, solve
+from xsim.dynamics.linalg.unsymmetric import Unsymmetric
+from xsim.dynamics.tree.system import System
+
+
+class Stiffened:
+    """H = M + J^T P'' J of soft constraints with the second derivatives P'' of their potentials, bordered by hard rows.
+    ``rows``, ``solve``, ``multiply`` are those of `solve.Saddle`."""
+
+    symmetric = True
+
+    def __init__(self, matrix, hard=None):
+        self.rows = [None] * len(matrix)
+        self.bordered = Bordered(matrix, hard)
+
+    def solve(self, b: list, c: list) -> list:
+        return _listed(*self.bordered.solve(jnp.stack(b), jnp.stack(c) if c else None))
+
+    def multiply(self, x: list) -> list:
+        n = len(self.rows)
+        return _listed(*self.bordered.multiply(jnp.stack(x[:n]), jnp.stack(x[n:]) if x[n:] else None))
+
+
+def _listed(x, y) -> list:
+    return [*x] if y is None else [*x, *y]
+
+
+class Staged:
+    """The equations H a = b, S a' - M a = c: an acceleration under soft constraints, then the one at which more acts implicitly. M and a
+    symmetric S as rows with the sparsity of the tree."""
+
+    symmetric = False
+
+    def __init__(self, system: System, first: Stiffened, mass: list, second):
+        self.system, self.first, self.mass, self.second = system, first, mass, second
+        self.rows = first.rows
+        self.factor = None if isinstance(second, Unsymmetric) else factorize(system, second)
+
+    def solve(self, b: list, c: list, *, transposed: bool = False) -> list:
+        if transposed:
+            late = self.moved(c, transposed)
+            return [*self.first.solve(_sum(b, multiply(self.system, self.mass, late)), []), *late]
+        early = self.first.solve(b, [])
+        return [*early, *self.moved(_sum(c, multiply(self.system, self.mass, early)))]
+
+    def moved(self, b: list, transposed: bool = False) -> list:
+        """x with S x = b."""
+        if self.factor is None:
+            return self.second.solve(b, transposed=transposed)
+        return solve(self.system, self.factor, b)
+
+    def multiply(self, x: list) -> list:
+        n = len(self.rows)
+        early, late = x[:n], x[n:]
+        pushed = self.second.multiply(late) if self.factor is None else multiply(self.system, self.second, late)
+        return [*self.first.multiply(early), *(a - b for a, b in zip(pushed, multiply(self.system, self.mass, early), strict=True))]
+
+
+def _sum(a: list, b: list) -> list:
+    return [x + y for x, y in zip(a, b, strict=True)]

@@ -1,0 +1,1 @@
+"""Sensors: cameras, rays, contact sensors and the rest."""

@@ -1,0 +1,1 @@
+"""Tendons: lengths, Jacobians and wrapping."""

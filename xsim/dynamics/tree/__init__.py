@@ -1,0 +1,1 @@
+"""The kinematic tree: the numbers of a model in the layout of the core, kinematics, recursive dynamics, frames on bodies."""
