@@ -13,14 +13,17 @@ import numpy as np
 from traced import traced
 
 import xsim
-from xsim.dynamics import step
+from xsim.dynamics import forward
+from xsim.dynamics.call import Call
 from xsim.dynamics.collide.shapes import FAR
-from xsim.dynamics.constraints import contacts
-from xsim.dynamics.constraints import soft_set as constraints
-from xsim.dynamics.tree.kinematics import frames
+from xsim.dynamics.constraints import contact_rows, soft_set
+from xsim.dynamics.constraints.contact_plan import plan
+from xsim.dynamics.constraints.narrowphase import Contacts as Found
+from xsim.dynamics.constraints.narrowphase import find_contacts
+from xsim.dynamics.tree.kinematics import frames, lanes_of
 
 AT = 1e-9  # m: contacts nearer to the margin may be there or not
-USERS = (step, constraints, contacts)  # modules that look for contacts
+USERS = (forward, soft_set, contact_rows)  # modules that look for contacts
 
 
 class Contacts(NamedTuple):
@@ -49,7 +52,7 @@ class Contacts(NamedTuple):
 
 def own_contacts(model: xsim.Model, q: np.ndarray) -> list[Contacts]:
     """Those that xsim finds at configurations (lanes, nq)."""
-    condims = [one.condim for one in contacts.plan(model.topology).classes]
+    condims = [one.condim for one in plan(model.topology).classes]
     found, out = traced(_find, model, q)(model, q), []
     for i in range(len(q)):
         parts = []
@@ -63,12 +66,12 @@ def own_contacts(model: xsim.Model, q: np.ndarray) -> list[Contacts]:
 
 def _find(model: xsim.Model, q) -> list[tuple]:
     """By class; the last axis is that of the lanes."""
-    c = step.Call(model, q)
-    found, out = contacts.find_contacts(c.system, frames(c.system, c.q)), []
-    for own, numbers in zip(found, contacts.contact_numbers(c.system, found), strict=True):
+    c = Call(model, q)
+    found, out = find_contacts(c.system, frames(c.system, c.q)), []
+    for own, numbers in zip(found, contact_rows.contact_numbers(c.system, found), strict=True):
         n, lanes = own.distance.shape
         frame = jnp.stack([jnp.stack(axis, 1) for axis in (own.normal, *own.tangents)], 1)
-        geoms = jnp.swapaxes(contacts.geoms_of(own), 0, 1)
+        geoms = jnp.swapaxes(contact_rows.geoms_of(own), 0, 1)
         margins = [jnp.broadcast_to(x, (n, lanes)) for x in (numbers.margin, numbers.reach)]
         out.append((geoms, own.distance, jnp.stack(own.point, 1), frame, numbers.friction, numbers.solref, numbers.solimp, *margins))
     return out
@@ -95,7 +98,7 @@ def turned(one: Contacts, order: dict) -> Contacts:
 
 def order_of(model: xsim.Model) -> dict:
     """Pairs of geoms that may touch, in the order that xsim has them."""
-    classes = contacts.plan(model.topology).classes if model.topology.pairs else ()
+    classes = plan(model.topology).classes if model.topology.pairs else ()
     return {frozenset(pair): tuple(pair) for one in classes for pair in one.geoms.tolist()}
 
 
@@ -105,7 +108,7 @@ def order_of(model: xsim.Model) -> dict:
 def placed(model: xsim.Model, both: list[Contacts]) -> list[tuple]:
     """By class pair, distance, point, normal, tangents of `Contacts`, for as many lanes as there are states; their geoms as `turned`."""
     out = []
-    for of in contacts.plan(model.topology).classes:
+    for of in plan(model.topology).classes:
         first = {tuple(pair): i for i, pair in reversed(list(enumerate(of.geoms.tolist())))}
         chosen = [one.of([i for i, pair in enumerate(one.geoms.tolist()) if tuple(pair) in first]) for one in both]
         n, lanes = max(1, *(one.count for one in chosen)), len(both)
@@ -124,14 +127,14 @@ def standing(model: xsim.Model, given: list[tuple]) -> Iterator[None]:
     """xsim has these contacts, of `placed`, in the place of its own."""
 
     def find(system, frame) -> list:
-        out, lanes = [], np.arange(*contacts.lanes_of(system, frame))
-        for of, own in zip(contacts.plan(model.topology).classes, given, strict=True):
+        out, lanes = [], np.arange(*lanes_of(system, frame))
+        for of, own in zip(plan(model.topology).classes, given, strict=True):
             pair, distance, point, axes = (x[..., np.minimum(lanes, x.shape[-1] - 1)] for x in own)  # xsim fills up its lanes
             rows = [tuple(axes[:, k, j] for j in range(3)) for k in range(3)]
             point = tuple(point[:, j] for j in range(3))
             overflow = jnp.zeros(distance.shape[1:], bool)
             own_class = of._replace(blocks=((len(distance), tuple(range(model.nv))),), order=None)
-            out.append(contacts.Contacts(own_class, jnp.asarray(pair), distance, point, rows[0], tuple(rows[1:]), overflow, None))
+            out.append(Found(own_class, jnp.asarray(pair), distance, point, rows[0], tuple(rows[1:]), overflow, None))
         return out
 
     patches = [patch.object(module, "find_contacts", find) for module in USERS]

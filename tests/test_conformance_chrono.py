@@ -14,8 +14,8 @@ from corpus import models, needs_corpus, oracle, small
 from traced import traced
 
 import xsim
+from xsim.dynamics.call import Call
 from xsim.dynamics.forces.time_functions import curve
-from xsim.dynamics.step import Call
 
 pytestmark = [pytest.mark.conformance, needs_corpus]
 

@@ -24,7 +24,7 @@ from traced import traced
 
 import xsim
 from xsim.dynamics.collide.analytic import ANALYTIC
-from xsim.dynamics.constraints.contacts import plan
+from xsim.dynamics.constraints.contact_plan import plan
 from xsim.dynamics.integration.integrators import RUNGE_KUTTA
 
 pytestmark = [pytest.mark.conformance, needs_corpus]

@@ -203,8 +203,8 @@ model:
   constraints:
     - {name: rod, type: DISTANCE, body1: ground, body2: heavy, point1: [0, 0, 0], point2: [0, 0, -1]}
 """, "chrono", gravity=[0, 0, -9.8], dt=0.01)  # fmt: skip
+        from xsim.dynamics.call import Call
         from xsim.dynamics.integration.integrators import Health, Moving, step_velocity
-        from xsim.dynamics.step import Call
 
         def after(q, v):
             c, zero = Call(model, q, v), jnp.zeros(())

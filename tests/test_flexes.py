@@ -15,8 +15,8 @@ from test_gradients import check_both_modes
 from traced import by_numpy, traced
 
 import xsim
+from xsim.dynamics.call import Call
 from xsim.dynamics.constraints.soft_set import constraints
-from xsim.dynamics.step import Call
 
 KNOWN = json.loads((Path(__file__).parent / "reference/flexes.json").read_text())
 """By release and name, recorded by reference/make_flexes.py."""

@@ -15,9 +15,9 @@ from scipy.spatial import ConvexHull
 from traced import traced
 
 import xsim
+from xsim.dynamics.call import Call
 from xsim.dynamics.sensors import rays
 from xsim.dynamics.sensors.sensing import SensorContext, sense
-from xsim.dynamics.step import Call
 from xsim.dynamics.tree import kinematics
 from xsim.model.topology import HfieldInfo, MeshInfo, Table
 

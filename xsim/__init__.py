@@ -2,16 +2,14 @@
 
 from xsim import models, sysid
 from xsim.dynamics.contact_list import ContactData, contacts
+from xsim.dynamics.forward import forward, sensors
 from xsim.dynamics.initial_state import constraint_error, init, project_constraints, state_from_poses
-from xsim.dynamics.reactions import Reactions, reactions
-from xsim.dynamics.sharding import use_cores
-from xsim.dynamics.step import (
+from xsim.dynamics.queries import (
     bias,
     body_inertia,
     camera_poses,
     difference,
     energy,
-    forward,
     forward_dynamics,
     geom_poses,
     integrate,
@@ -21,12 +19,12 @@ from xsim.dynamics.step import (
     light_poses,
     mass_matrix,
     passive,
-    rollout,
-    sensors,
     site_poses,
     smooth_acceleration,
-    step,
 )
+from xsim.dynamics.reactions import Reactions, reactions
+from xsim.dynamics.sharding import use_cores
+from xsim.dynamics.step import rollout, step
 from xsim.envs import make_env
 from xsim.io import parse, parse_text
 from xsim.io.errors import ParseError, UnsupportedWarning

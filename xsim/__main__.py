@@ -16,8 +16,9 @@ from tqdm import tqdm
 
 from xsim import models
 from xsim.dynamics.initial_state import init
+from xsim.dynamics.queries import integrate
 from xsim.dynamics.sharding import use_cores
-from xsim.dynamics.step import integrate, rollout
+from xsim.dynamics.step import rollout
 from xsim.load import load
 from xsim.model.model import Flags, Model, State
 from xsim.randomize import randomize

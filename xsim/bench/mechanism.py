@@ -18,7 +18,7 @@ import numpy as np
 
 from xsim.dynamics.constraints.holonomic import has_rows
 from xsim.dynamics.initial_state import init, project_constraints
-from xsim.dynamics.step import body_inertia, integrate
+from xsim.dynamics.queries import body_inertia, integrate
 from xsim.model.model import Model
 
 __all__ = ["Push", "Refused", "as_mjcf", "describe", "mjcf", "push", "start", "xxy"]

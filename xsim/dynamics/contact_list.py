@@ -8,9 +8,12 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from xsim.dynamics.constraints.contacts import contact_forces, contact_numbers, find_contacts, geoms_of, has_contacts
+from xsim.dynamics.call import Call, compiled
+from xsim.dynamics.constraints.contact_plan import has_contacts
+from xsim.dynamics.constraints.contact_rows import contact_forces, contact_numbers, geoms_of
+from xsim.dynamics.constraints.narrowphase import find_contacts
 from xsim.dynamics.constraints.soft_set import constraints
-from xsim.dynamics.step import Call, compiled, total_acceleration
+from xsim.dynamics.forward import total_acceleration
 from xsim.dynamics.tree.kinematics import frames
 from xsim.model.model import Model, State
 

@@ -10,13 +10,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xsim.dynamics.constraints.holonomic import coordinate_places, has_rows, holonomic_gaps
+from xsim.dynamics.call import Call, check_width, compiled
+from xsim.dynamics.constraints.holonomic import has_rows, holonomic_gaps
+from xsim.dynamics.forces.passive import loaded_mass
 from xsim.dynamics.integration.projection import closer, tangent
 from xsim.dynamics.layout import batch_shape, spread
-from xsim.dynamics.linalg.sparse import factorize, loaded_mass, solve
+from xsim.dynamics.linalg.sparse import factorize, solve
+from xsim.dynamics.queries import integrate
 from xsim.dynamics.sharding import divided
-from xsim.dynamics.step import Call, check_width, compiled, integrate
 from xsim.dynamics.tree import kinematics as kin
+from xsim.dynamics.tree.frames import coordinate_places
 from xsim.dynamics.tree.system import body_inertias
 from xsim.model.model import Frozen, Model, State
 from xsim.spatial import (

@@ -11,10 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from xsim.dynamics.actuation.transmissions import transmissions
+from xsim.dynamics.forces.passive import loaded_mass
 from xsim.dynamics.integration.integrators import RUNGE_KUTTA, Health, Moving, advance
 from xsim.dynamics.layout import make_lanes, spread
 from xsim.dynamics.linalg.dense import stacked
-from xsim.dynamics.linalg.sparse import factorize, loaded_mass, solve
+from xsim.dynamics.linalg.sparse import factorize, solve
 from xsim.dynamics.prepare import prepare
 from xsim.dynamics.tendons.tendons import tendons
 from xsim.dynamics.tree.kinematics import frames, link_inertias

@@ -6,12 +6,14 @@ import jax
 import jax.numpy as jnp
 
 from xsim.dynamics.actuation.transmissions import transmissions
-from xsim.dynamics.constraints.contacts import contact_parameters, has_contacts
+from xsim.dynamics.constraints.contact_plan import has_contacts
 from xsim.dynamics.constraints.invweight import mobility, weld_reference
+from xsim.dynamics.constraints.narrowphase import contact_parameters
 from xsim.dynamics.constraints.soft_set import has_soft
-from xsim.dynamics.flex.flexes import flex_material
+from xsim.dynamics.flex.elasticity import flex_material
+from xsim.dynamics.forces.passive import loaded_mass
 from xsim.dynamics.layout import Lanes
-from xsim.dynamics.linalg.sparse import Factor, factorize, loaded_mass, solve
+from xsim.dynamics.linalg.sparse import Factor, factorize, solve
 from xsim.dynamics.tendons.tendons import tendons
 from xsim.dynamics.tree.kinematics import Frames, frames, link_inertias
 from xsim.dynamics.tree.system import System, components

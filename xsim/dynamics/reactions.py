@@ -7,12 +7,14 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from xsim.dynamics.call import Call, compiled
 from xsim.dynamics.constraints.holonomic import holonomic_rows
 from xsim.dynamics.constraints.loop_joints import active, loop_ends, loop_wrenches
 from xsim.dynamics.forces.elements import element_wrenches
+from xsim.dynamics.forward import smooth
 from xsim.dynamics.integration.projection import free_dofs
 from xsim.dynamics.linalg.sparse import restricted
-from xsim.dynamics.step import Call, body_inertia, compiled, smooth
+from xsim.dynamics.queries import body_inertia
 from xsim.dynamics.tree import kinematics as kin
 from xsim.model.model import Model, State
 from xsim.spatial import matrix

@@ -21,9 +21,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from xsim import models
+from xsim.dynamics.forward import forward
 from xsim.dynamics.initial_state import init, state_at
 from xsim.dynamics.layout import batch_shape
-from xsim.dynamics.step import body_index, forward, rollout, step
+from xsim.dynamics.queries import body_index
+from xsim.dynamics.step import rollout, step
 from xsim.envs.lag import last_evaluation
 from xsim.joints.elementary import name_key
 from xsim.load import build, load

@@ -9,8 +9,10 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from xsim.dynamics.call import Call
+from xsim.dynamics.forward import forward
 from xsim.dynamics.integration.integrators import RUNGE_KUTTA
-from xsim.dynamics.step import Call, forward, integrate
+from xsim.dynamics.queries import integrate
 from xsim.dynamics.tree.manifold import displacement_rates
 from xsim.model.model import Data, Model, State
 

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xsim.dynamics.step import body_inertia
+from xsim.dynamics.queries import body_inertia
 from xsim.envs.core import Task, View, register_task
 from xsim.model.model import Model
 from xsim.spatial import rotate

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xsim.dynamics.step import difference, integrate
+from xsim.dynamics.queries import difference, integrate
 from xsim.envs.core import Task, View, register_task
 from xsim.model.model import Model
 from xsim.spatial import quat_conj, rotate

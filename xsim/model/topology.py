@@ -357,7 +357,7 @@ class Topology:
     (`xsim.spec.OptionSpec`). rules: the release of MuJoCo whose rules hold. meshes, hfields: where something meets their surfaces, else
     none. pairs: geoms that may touch, and parts of flexes. cone: ``"pyramidal"`` or ``"elliptic"``. noslip: whether friction is found again
     without slip. multiccd: whether flat faces that lie on each other make several contacts. max_contacts: how many contacts of one condim
-    an environment holds, max_pairs: how many pairs of one kind reach the narrow phase, None: see `xsim.dynamics.constraints.contacts`.
+    an environment holds, max_pairs: how many pairs of one kind reach the narrow phase, None: see `xsim.dynamics.constraints.contact_rows`.
     flexes: deformables of which something acts, parts: what of them touches.
     """
 

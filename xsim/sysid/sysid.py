@@ -27,7 +27,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from xsim.dynamics.initial_state import init, state_at
-from xsim.dynamics.step import difference, integrate, rollout
+from xsim.dynamics.queries import difference, integrate
+from xsim.dynamics.step import rollout
 from xsim.model.model import Frozen, Model, State
 from xsim.randomize import has_rows, owners
 

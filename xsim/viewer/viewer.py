@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xsim.dynamics.layout import batch_shape
-from xsim.dynamics.step import kinematics
+from xsim.dynamics.queries import kinematics
 from xsim.model.model import Frozen, Model
 from xsim.model.topology import GeomInfo
 

@@ -10,10 +10,9 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from xsim.dynamics.constraints.contacts import adhesion
-from xsim.dynamics.constraints.loop_joints import End, row_coefficients
+from xsim.dynamics.constraints.contact_rows import adhesion
 from xsim.dynamics.tendons.tendons import LengthAndJacobian, scaled
-from xsim.dynamics.tree.frames import site_end
+from xsim.dynamics.tree.frames import End, row_coefficients, site_end
 from xsim.dynamics.tree.kinematics import Frames
 from xsim.dynamics.tree.system import System
 from xsim.spatial import (

@@ -76,30 +76,3 @@ def _share(a, b):
     low, high = a < TINY, b < TINY
     own = a / jnp.where(low | high, 1.0, a + b)
     return jnp.where(low & high, 0.5, jnp.where(low, 0.0, jnp.where(high, 1.0, own)))
-
-
-def column(components) -> jax.Array:
-    """(n, lanes) of components, (n, 1) where nothing differs between environments."""
-    arrays = [x for x in components if not isinstance(x, float)]
-    shape = jnp.broadcast_shapes((1,), *(x.shape for x in arrays))
-    dtype = jnp.result_type(*(arrays or [float]))
-    return jnp.stack([jnp.broadcast_to(jnp.asarray(x, dtype), shape) for x in components])
-
-
-def joined(parts: list):
-    """Trees of arrays (n, ..., lanes or 1), one after another."""
-
-    def one(*xs):
-        lanes = max(x.shape[-1] for x in xs)
-        return jnp.concatenate([x if x.shape[-1] == lanes else jnp.broadcast_to(x, (*x.shape[:-1], lanes)) for x in xs])
-
-    return parts[0] if len(parts) == 1 else jax.tree.map(one, *parts)
-
-
-def picked(x, which):
-    """Rows of an array (n, ..., lanes or 1): ``which`` a list of numbers, or (rows, lanes) of them."""
-    if isinstance(which, np.ndarray):
-        return x if len(which) == len(x) and (which == np.arange(len(x))).all() else x[which]
-    if x.shape[-1] == 1 and which.shape[-1] > 1:
-        return jnp.moveaxis(x[..., 0][which], 1, -1)
-    return jnp.take_along_axis(x, which.reshape(len(which), *(1,) * (x.ndim - 2), which.shape[-1]), 0)

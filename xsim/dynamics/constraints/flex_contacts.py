@@ -16,8 +16,8 @@ import numpy as np
 
 from xsim.dynamics.collide.convex import tangents
 from xsim.dynamics.collide.simplices import packed, weights_on_simplex
-from xsim.dynamics.constraints.contact_parameters import joined, picked
-from xsim.dynamics.flex.flexes import Points
+from xsim.dynamics.flex.kinematics import Points
+from xsim.dynamics.layout import joined, picked
 from xsim.dynamics.tree.system import System
 from xsim.model.topology import Topology
 from xsim.spatial import normalize, safe_norm, scale, stage, vadd, vsub

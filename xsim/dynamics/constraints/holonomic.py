@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from xsim.dynamics.constraints.loop_joints import active, loop_drifts, loop_gaps, loop_rates, loop_rows
+from xsim.dynamics.tree.frames import coordinate_places
 from xsim.dynamics.tree.kinematics import Frames, frames
 from xsim.dynamics.tree.system import System
 from xsim.model.topology import Topology
@@ -19,11 +20,6 @@ def holonomic_rows(system: System, frame: Frames) -> list:
 def has_rows(topology: Topology) -> bool:
     """Whether there are holonomic rows that act."""
     return "holonomic" in topology.rows and bool(topology.couplings or topology.motions or topology.constraints)
-
-
-def coordinate_places(topology: Topology) -> dict:
-    """Of every dof whose coordinate is one number: its link and the coordinate's address in q."""
-    return {link.v + k: (link, link.q + k) for link in topology.links if link.nq == link.nv for k in range(link.nv)}
 
 
 def holonomic_rates(system: System, frame: Frames, q, v) -> list:

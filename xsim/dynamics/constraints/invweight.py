@@ -5,13 +5,14 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from xsim.dynamics.constraints.contacts import has_contacts
+from xsim.dynamics.constraints.contact_plan import has_contacts
 from xsim.dynamics.constraints.flex_contacts import bodies_of
-from xsim.dynamics.constraints.loop_joints import body_link
-from xsim.dynamics.flex.flexes import edge_jacobian, edge_mobility, has_kept, plan, points
+from xsim.dynamics.constraints.flex_edges import edge_mobility, has_kept
+from xsim.dynamics.flex.kinematics import edge_jacobian, points
+from xsim.dynamics.flex.structure import plan
 from xsim.dynamics.linalg.dense import assembled
 from xsim.dynamics.tendons.tendons import LengthAndJacobian
-from xsim.dynamics.tree.frames import body_end
+from xsim.dynamics.tree.frames import body_end, body_link
 from xsim.dynamics.tree.kinematics import Frames, point_velocity
 from xsim.dynamics.tree.system import Mobility, System
 from xsim.model.topology import Topology

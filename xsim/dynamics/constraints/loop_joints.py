@@ -15,17 +15,15 @@ make of it). With d from the first origin to the second, e an axis carried by bo
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import jax
 import jax.numpy as jnp
 
+from xsim.dynamics.tree.frames import NOTHING, End, angle_about, body_link, ends_of, row_coefficients, safe_angle
 from xsim.dynamics.tree.kinematics import Frames, accelerations, point_acceleration, point_velocity, velocities
 from xsim.dynamics.tree.system import System
 from xsim.spatial import (
     ZERO3,
     Force,
-    Pose,
     add,
     apply,
     apply_inverse,
@@ -35,7 +33,6 @@ from xsim.spatial import (
     mul,
     neg,
     normalize,
-    power,
     quat_conj,
     quat_mul,
     safe_norm,
@@ -47,64 +44,15 @@ from xsim.spatial import (
     vsub,
 )
 
-NOTHING = 1e-12
-"""Squares of sines below this have no direction."""
-
-
-class End(NamedTuple):
-    """One end of a constraint: origin from the body's reference point, origin in the world, axes (columns of R)."""
-
-    x: tuple
-    world: tuple
-    R: tuple
-    quat: tuple
-
-    def axis(self, k: int):
-        return tuple(row[k] for row in self.R)
-
-
-@stage
-def _end(R, origin, quat, reference, pose: Pose) -> End:
-    x = vadd(origin, apply(R, pose.pos))
-    turned = quat_mul(quat, pose.quat)
-    return End(x, vadd(x, reference), matrix(turned), turned)
-
-
-@stage
-def _fixed_end(pose: Pose) -> End:
-    return End(pose.pos, pose.pos, matrix(pose.quat), pose.quat)
-
 
 def active(system: System) -> bool:
     """Whether the model has rows that a step does not keep by itself, and they act."""
     return bool(system.topology.constraints or system.topology.motions) and "holonomic" in system.topology.rows
 
 
-def body_link(system: System, body: int) -> int:
-    """The link a body moves with, -1 for the world."""
-    return system.topology.bodies[body].link if body >= 0 else -1
-
-
 def _links(system: System, info) -> tuple[int, int]:
     first, second = (body_link(system, b) for b in info.bodies)
     return first, second
-
-
-def ends_of(system: System, frame: Frames, infos, every) -> list[tuple[End, ...]]:
-    """The ends of constraints or forces; every: of each, the poses in the links of its bodies."""
-    out = []
-    for info, poses in zip(infos, every, strict=True):
-        out.append(tuple(end_of(system, frame, body, pose) for body, pose in zip(info.bodies, poses, strict=True)))
-    return out
-
-
-def end_of(system: System, frame: Frames, body: int, pose: Pose) -> End:
-    """A frame of a body; pose: in the link the body moves with, in the world for one that does not move."""
-    link = body_link(system, body)
-    if link < 0:
-        return _fixed_end(pose)
-    reference = frame.pose[system.tables.root[link]].pos
-    return _end(frame.R[link], frame.origin[link], frame.pose[link].quat, reference, pose)
 
 
 @stage
@@ -123,18 +71,6 @@ def _turned(end: End, s) -> End:
 @stage
 def _along(a: End, b: End):
     return dot(a.axis(2), vsub(b.world, a.world))
-
-
-@stage
-def angle_about(a: End, b: End):
-    """Angle of the second frame's x axis about the first frame's z axis, within half a turn; 0 where that axis is along z."""
-    return safe_angle(dot(b.axis(0), a.axis(1)), dot(b.axis(0), a.axis(0)))
-
-
-def safe_angle(y, x):
-    """arctan2(y, x), with 0 and no derivative where both are nothing."""
-    some = add(mul(x, x), mul(y, y)) > NOTHING
-    return jnp.where(some, jnp.arctan2(jnp.where(some, y, 0.0), jnp.where(some, x, 1.0)), 0.0)
 
 
 def loop_ends(system: System, frame: Frames) -> list[tuple[End, ...]]:
@@ -215,24 +151,6 @@ def _wrenches(rows, a: End, b: End) -> list:
             e = b.axis(i)
             out.append((e, cross(a.x, e), cross(vsub(b.x, d), e)))
     return out
-
-
-@stage
-def _coefficients(force, moment, subspace, sign) -> list:
-    found = [power(Force(moment, force), s) for s in subspace]
-    return found if sign > 0 else [neg(x) for x in found]
-
-
-def row_coefficients(system: System, frame: Frames, bodies, wrench) -> list:
-    """A row of J, [(dof, coefficient), ...]: the rate of a wrench's (force, moment about the first and about the second reference point)
-    work on the second body of two, relative to the first."""
-    first, second = (system.tables.chain[link] if link >= 0 else () for link in (body_link(system, b) for b in bodies))
-    row: list = []
-    for dofs, sign, about in (([d for d in first if d not in second], -1, 1), ([d for d in second if d not in first], 1, 2)):
-        if dofs:
-            found = _coefficients(wrench[0], wrench[about], [frame.subspace[d] for d in dofs], sign)
-            row += [pair for pair in zip(dofs, found, strict=True) if not (isinstance(pair[1], float) and pair[1] == 0.0)]
-    return row
 
 
 def loop_rows(system: System, frame: Frames) -> list:
@@ -360,4 +278,3 @@ def loop_rates(system: System, frame: Frames, q, v) -> list:
             moving[0] = _driven_motion(info.driven, ends[0], moving[0], *system.targets[info.target][1:])
         out += _rates(info.rows, *ends, *moving)
     return out
-

@@ -15,11 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from xsim import spatial
-from xsim.dynamics.constraints.holonomic import coordinate_places
-from xsim.dynamics.constraints.loop_joints import End, body_link
 from xsim.dynamics.linalg.dense import assembled, fit, pairwise_sum, stacked, summed, tree_sum
 from xsim.dynamics.tendons.tendons import LengthAndJacobian, scaled
-from xsim.dynamics.tree.frames import body_end, site_end
+from xsim.dynamics.tree.frames import End, body_end, body_link, coordinate_places, site_end
 from xsim.dynamics.tree.kinematics import Frames, accelerations, point_acceleration, point_velocity, velocities
 from xsim.dynamics.tree.system import System
 from xsim.model.topology import SoftInfo, Topology

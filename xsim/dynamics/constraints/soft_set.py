@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 
 from xsim.dynamics.constraints.cones import Cones
-from xsim.dynamics.constraints.contacts import Contacts, contact_cones, find_contacts, has_contacts
+from xsim.dynamics.constraints.contact_plan import has_contacts
+from xsim.dynamics.constraints.contact_rows import contact_cones
+from xsim.dynamics.constraints.flex_edges import edge_rows, has_kept
+from xsim.dynamics.constraints.narrowphase import Contacts, find_contacts
+from xsim.dynamics.constraints.noslip_cones import NoSlipCones
 from xsim.dynamics.constraints.soft_rows import Rows, has_rows, joined_rows, soft_rows
-from xsim.dynamics.flex.flexes import edge_rows, has_kept
 from xsim.dynamics.linalg.dense import tree_sum
 from xsim.dynamics.tendons.tendons import tendons
 from xsim.dynamics.tree.kinematics import Frames, frames, lanes_of
 from xsim.dynamics.tree.system import System
 from xsim.model.topology import Topology
-
-if TYPE_CHECKING:
-    from xsim.dynamics.constraints.noslip import NoSlipCones
 
 
 def has_soft(topology: Topology) -> bool:

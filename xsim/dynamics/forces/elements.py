@@ -12,10 +12,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from xsim.dynamics.constraints.holonomic import coordinate_places
-from xsim.dynamics.constraints.loop_joints import End, angle_about, body_link, ends_of, row_coefficients
-from xsim.dynamics.flex.flexes import flex_energy
+from xsim.dynamics.flex.elasticity import flex_energy
 from xsim.dynamics.forces.time_functions import Curve, curve, value, weights
+from xsim.dynamics.tree.frames import End, angle_about, body_link, coordinate_places, ends_of, row_coefficients
 from xsim.dynamics.tree.kinematics import Frames, gather, point_velocity, velocities
 from xsim.dynamics.tree.system import System
 from xsim.spatial import (

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-from xsim.dynamics.flex.flexes import flex_force
+from xsim.dynamics.flex.elasticity import flex_force
 from xsim.dynamics.forces.medium import medium_force
+from xsim.dynamics.linalg.sparse import Quadratic, with_quadratic
 from xsim.dynamics.tendons.tendons import LengthAndJacobian, tendon_force
-from xsim.dynamics.tree.kinematics import Frames, gather
+from xsim.dynamics.tree.kinematics import Frames, gather, mass_matrix
 from xsim.dynamics.tree.system import Block, System, split_q
 from xsim.spatial import (
     ZERO3,
@@ -33,19 +32,6 @@ from xsim.spatial import (
 )
 
 BASIS = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
-
-
-class Quadratic(NamedTuple):
-    """A symmetric matrix over the dofs: a diagonal and blocks of dofs whose law acts along other axes than their velocities."""
-
-    diagonal: list
-    blocks: dict  # (row, column) -> component, both halves
-
-    def times(self, x) -> list:
-        out = [mul(d, a) for d, a in zip(self.diagonal, x, strict=True)]
-        for i in {i for i, _ in self.blocks}:
-            out[i] = total([out[i], *(mul(b, x[k]) for (r, k), b in self.blocks.items() if r == i)])
-        return out
 
 
 @stage
@@ -180,3 +166,8 @@ def weight_taken(system: System, frame: Frames, by_actuators: bool) -> list:
             for dof in range(joint.v[0], sum(joint.v)):
                 out[dof] = 0.0
     return out
+
+
+def loaded_mass(system: System, frame: Frames, inertia) -> list:
+    """Rows of the mass matrix with the armature."""
+    return with_quadratic(system, mass_matrix(system, frame, inertia), [(1.0, quadratic(system, frame, system.armature, "armature"))])

@@ -18,11 +18,12 @@ from xsim.dynamics.constraints.noslip import without_slip
 from xsim.dynamics.constraints.soft_set import Constraints
 from xsim.dynamics.forces.elements import element_force
 from xsim.dynamics.forces.elements import soft_rows as element_rows
-from xsim.dynamics.forces.passive import Quadratic, passive_force, quadratic
+from xsim.dynamics.forces.passive import passive_force, quadratic
 from xsim.dynamics.integration.velocity_derivatives import damping_derivatives, lone_free, velocity_derivatives
 from xsim.dynamics.linalg.dense import assembled
+from xsim.dynamics.linalg.implicit import implicit
 from xsim.dynamics.linalg.newton_matrix import Staged, Stiffened
-from xsim.dynamics.linalg.sparse import Saddle, implicit, masked, minus_jt_times, multiply, restricted, row_times, with_quadratic
+from xsim.dynamics.linalg.sparse import Quadratic, Saddle, masked, minus_jt_times, multiply, restricted, row_times, with_quadratic
 from xsim.dynamics.linalg.unsymmetric import Unsymmetric
 from xsim.dynamics.tendons.tendons import tendons
 from xsim.dynamics.tree.kinematics import Frames, frames, inertial_force, inverse_dynamics, link_inertias, mass_matrix

@@ -22,9 +22,9 @@ import jax
 import jax.numpy as jnp
 
 from xsim.dynamics.actuation.commands import PRESCRIBED, bound, clip
-from xsim.dynamics.forces.passive import Quadratic
 from xsim.dynamics.integration.equation import EquationOfMotion, effective_mass, evaluate
-from xsim.dynamics.linalg.sparse import Saddle, implicit, masked, minus_jt_times, multiply, restricted, with_quadratic
+from xsim.dynamics.linalg.implicit import implicit
+from xsim.dynamics.linalg.sparse import Quadratic, Saddle, masked, minus_jt_times, multiply, restricted, with_quadratic
 from xsim.dynamics.tree.kinematics import Frames, inertial_force, mass_matrix
 from xsim.dynamics.tree.system import System, split_q
 from xsim.model.topology import Topology

@@ -15,7 +15,8 @@ from xsim.dynamics.actuation.commands import PRESCRIBED
 from xsim.dynamics.constraints.holonomic import holonomic_drifts, holonomic_gaps, holonomic_rows, rate
 from xsim.dynamics.integration.equation import EquationOfMotion, effective_mass, evaluate
 from xsim.dynamics.layout import spread
-from xsim.dynamics.linalg.sparse import Saddle, implicit, minus_jt_times, restricted
+from xsim.dynamics.linalg.implicit import implicit
+from xsim.dynamics.linalg.sparse import Saddle, minus_jt_times, restricted
 from xsim.dynamics.linalg.sparse import masked as without
 from xsim.dynamics.tree.kinematics import frames, inertial_force
 from xsim.dynamics.tree.manifold import integrate

@@ -11,9 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from xsim.dynamics.actuation.actuation import controls, force, laws
-from xsim.dynamics.flex.flexes import edge_damping
+from xsim.dynamics.flex.kinematics import edge_damping
 from xsim.dynamics.forces.medium import medium_force
-from xsim.dynamics.forces.passive import Quadratic, quadratic
+from xsim.dynamics.forces.passive import quadratic
+from xsim.dynamics.linalg.sparse import Quadratic
 from xsim.dynamics.tendons.tendons import LengthAndJacobian, rate
 from xsim.dynamics.tree.kinematics import Frames, inverse_dynamics
 from xsim.dynamics.tree.system import System

@@ -8,7 +8,9 @@ import numpy as np
 
 from xsim.dynamics.collide.dispatch import collide, collide_convex
 from xsim.dynamics.collide.shapes import Shape, Touch
-from xsim.dynamics.constraints.contacts import Contacts, asset, by_contact
+from xsim.dynamics.constraints.contact_plan import asset
+from xsim.dynamics.constraints.contact_rows import by_contact
+from xsim.dynamics.constraints.narrowphase import Contacts
 from xsim.dynamics.linalg.dense import pairwise_sum
 from xsim.dynamics.sensors.rays import INF, SHAPES
 from xsim.model.topology import COLLIDING

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from xsim.dynamics.actuation.actuation import Effort
-from xsim.dynamics.constraints.contacts import body_wrenches
+from xsim.dynamics.constraints.contact_rows import body_wrenches
 from xsim.dynamics.constraints.soft_rows import ConstraintForce, Wrench, constraint_forces, has_rows
 from xsim.dynamics.sensors import contact_sensors
 from xsim.dynamics.sensors.cameras import cameras

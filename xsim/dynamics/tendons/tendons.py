@@ -6,11 +6,9 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from xsim.dynamics.constraints.holonomic import coordinate_places
-from xsim.dynamics.constraints.loop_joints import End, row_coefficients
 from xsim.dynamics.layout import spread
 from xsim.dynamics.tendons.wrapping import wrap
-from xsim.dynamics.tree.frames import geom_end, site_end
+from xsim.dynamics.tree.frames import End, coordinate_places, geom_end, row_coefficients, site_end
 from xsim.dynamics.tree.kinematics import Frames
 from xsim.dynamics.tree.system import System
 from xsim.model.topology import PieceInfo

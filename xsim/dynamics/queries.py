@@ -1,0 +1,231 @@
+"""Public functions of the dynamics at a configuration or a state: kinematics, Jacobians, the terms of the equation of motion, energy."""
+
+from __future__ import annotations
+
+import functools
+
+import jax.numpy as jnp
+
+from xsim.dynamics.call import Call, compiled
+from xsim.dynamics.constraints.soft_set import constraints
+from xsim.dynamics.forces.elements import element_energy
+from xsim.dynamics.forces.passive import displacements, loaded_mass, passive_force, quadratic
+from xsim.dynamics.forward import _views, smooth, total_acceleration
+from xsim.dynamics.layout import batch_shape, make_lanes
+from xsim.dynamics.linalg.sparse import multiply
+from xsim.dynamics.sensors.cameras import cameras, lights
+from xsim.dynamics.tendons.tendons import tendon_energy, tendons
+from xsim.dynamics.tree import kinematics as kin
+from xsim.dynamics.tree.frames import geom_end, site_end
+from xsim.dynamics.tree.manifold import difference as _difference
+from xsim.dynamics.tree.manifold import integrate as _integrate
+from xsim.dynamics.tree.system import System, gravity_acceleration
+from xsim.model.model import Model
+
+
+@compiled
+def kinematics(model: Model, q):
+    """World poses of all bodies: pos (*batch, nbody, 3) in m, quat (*batch, nbody, 4) as w x y z, body to world."""
+    c = Call(model, q)
+    poses = kin.body_poses(c.system, kin.frames(c.system, c.q))
+    return c.rows([p.pos for p in poses], 3), c.rows([p.quat for p in poses], 4)
+
+
+@functools.partial(compiled, static_argnames="body")
+def jacobian(model: Model, q, body, point=(0.0, 0.0, 0.0)):
+    """Jacobians of a point of a body: linear and angular, each (*batch, 3, nv), world axes.
+
+    body: name or index. point: (3,) in the body frame, m. ``linear @ v`` is the point's velocity, ``angular @ v`` the body's
+    angular velocity. Raises KeyError for an unknown name.
+    """
+    index = body_index(model, body)
+    c = Call(model, q)
+    frame = kin.frames(c.system, c.q)
+    link = model.topology.bodies[index].link
+    zero = [[0.0] * model.nv for _ in range(3)]
+    if link < 0:
+        return c.join(zero, 2), c.join(zero, 2)
+    pose = c.system.offset[index]
+    at = kin.body_point(frame, link, pose, tuple(jnp.asarray(x, c.dtype) for x in point))
+    moving = _ancestors(c.system, link)
+    lin, ang = [list(r) for r in zero], [list(r) for r in zero]
+    for d in moving:
+        s = frame.subspace[d]
+        velocity = kin.point_velocity(s, at)
+        for k in range(3):
+            lin[k][d], ang[k][d] = velocity[k], s.ang[k]
+    return c.join(lin, 2), c.join(ang, 2)
+
+
+def _ancestors(system: System, link: int) -> list[int]:
+    out: list[int] = []
+    while link >= 0:
+        info = system.topology.links[link]
+        out.extend(range(info.v, info.v + info.nv))
+        link = info.parent
+    return sorted(out)
+
+
+def body_index(model: Model, body) -> int:
+    """Index of a body given by name or index. Raises KeyError for an unknown name."""
+    if isinstance(body, str):
+        if body not in model.body_names:
+            raise KeyError(f"no body {body!r}; bodies: {', '.join(model.body_names)}")
+        return model.body_names.index(body)
+    return int(body)
+
+
+@compiled
+def mass_matrix(model: Model, q):
+    """Joint-space inertia M(q), armature included: (*batch, nv, nv), kg, kg m or kg m^2."""
+    c = Call(model, q)
+    frame = kin.frames(c.system, c.q)
+    rows = loaded_mass(c.system, frame, kin.link_inertias(c.system, frame))
+    dense = [[0.0] * model.nv for _ in range(model.nv)]
+    for i, row in enumerate(rows):
+        for j, x in zip((*c.system.tables.before[i], i), row, strict=True):
+            dense[i][j] = dense[j][i] = x
+    return c.join(dense, 2)
+
+
+@compiled
+def inverse_dynamics(model: Model, q, v, a):
+    """Generalized force that produces acceleration a against inertia (armature included) and gravity: (*batch, nv)."""
+    c = Call(model, q, v, extra=(a,))
+    frame = kin.frames(c.system, c.q)
+    force = kin.inverse_dynamics(c.system, frame, kin.link_inertias(c.system, frame), c.q, c.v, c.extra[0])
+    armature = quadratic(c.system, frame, c.system.armature, "armature").times(c.extra[0])
+    return c.join([f + x for f, x in zip(force, armature, strict=True)])
+
+
+@compiled
+def bias(model: Model, q, v):
+    """Velocity-dependent and gravity force: what must be applied for zero acceleration, (*batch, nv)."""
+    c = Call(model, q, v)
+    frame = kin.frames(c.system, c.q)
+    return c.join(kin.inverse_dynamics(c.system, frame, kin.link_inertias(c.system, frame), c.q, c.v))
+
+
+@compiled
+def passive(model: Model, q, v):
+    """Force of joint springs and dampers, (*batch, nv)."""
+    c = Call(model, q, v)
+    frame = kin.frames(c.system, c.q)
+    damping = quadratic(c.system, frame, c.system.damping, "damper")
+    return c.join(passive_force(c.system, frame, c.q, c.v, damping, tendons(c.system, frame, c.q)))
+
+
+@compiled
+def smooth_acceleration(model: Model, q, v, tau=None, ctrl=None, time=None, act=None):
+    """Acceleration from tau, commands, springs, dampers, gravity and velocity terms: (*batch, nv).
+
+    ctrl: (*batch, nu), see `Model.ctrl_names`; act: (*batch, na) activations; None: zero.
+    """
+    c = Call(model, q, v, tau, ctrl=ctrl, time=time, act=act)
+    return c.join(smooth(c).a)
+
+
+@compiled
+def forward_dynamics(model: Model, q, v, tau=None, ctrl=None, time=None, act=None):
+    """Acceleration under everything that acts on the model: (*batch, nv).
+
+    Where dry friction, limits or servos act, which are impulses on the velocity, it is the mean over one step of the model's rule.
+    """
+    c = Call(model, q, v, tau, ctrl=ctrl, time=time, act=act)
+    return c.join(total_acceleration(c, constraints(c.system, c.q, c.v)).a)
+
+
+@compiled
+def energy(model: Model, q, v):
+    """Kinetic energy (armature included) and potential energy (gravity, springs of joints and tendons, bushings), J: two arrays (*batch,).
+
+    The potential of gravity is zero at the world's origin. Springs with the law k (ref - q) store k/2 (ref - q)^2; a ball spring
+    with three different stiffnesses has no exact potential and counts with k/2 times the squared rotation vector; bushings alike.
+    Forces that depend on time or on rates (motors, loads, maps) have none.
+    """
+    c = Call(model, q, v)
+    system = c.system
+    frame = kin.frames(system, c.q)
+    inertia = kin.link_inertias(system, frame)
+    rows = loaded_mass(system, frame, inertia)
+    kinetic = sum((0.5 * a * b for a, b in zip(multiply(system, rows, c.v), c.v, strict=True)), 0.0)
+    lift = gravity_acceleration(system)
+    potential = 0.0
+    for i, own in enumerate(inertia):
+        if own is not kin.NO_INERTIA:
+            reference = frame.pose[system.tables.root[i]].pos
+            weighted = kin.gravity_inertia(system, frame, i, own)
+            for k in range(3):
+                potential = potential + lift[k] * (weighted.first[k] + weighted.mass * reference[k])
+    for i, x in enumerate(displacements(system, c.q)):
+        potential = potential + 0.5 * system.stiffness[i] * x * x
+    for stored in (*element_energy(system, frame, c.q), *tendon_energy(system, tendons(system, frame, c.q))):
+        potential = potential + stored
+    return c.join(kinetic, 0), c.join(potential, 0)
+
+
+@compiled
+def body_inertia(model: Model):
+    """Mass (*batch, nbody), centre of mass (*batch, nbody, 3) and inertia about it (*batch, nbody, 6: xx yy zz xy xz yz), body axes."""
+    from xsim.dynamics.tree.system import body_inertias
+
+    lanes = make_lanes(batch_shape(model))
+    dtype = model.option.dt.dtype
+    inertias = body_inertias(model, lanes)
+    mass = lanes.join([i.mass for i in inertias], 1).astype(dtype)
+    first = lanes.join([i.first for i in inertias], 2).astype(dtype)
+    second = lanes.join([i.second for i in inertias], 2).astype(dtype)
+    com = first / jnp.where(mass > 0, mass, 1.0)[..., None]
+    x, y, z = (com[..., k] for k in range(3))
+    shift = jnp.stack([y * y + z * z, x * x + z * z, x * x + y * y, -x * y, -x * z, -y * z], -1)
+    return mass, com, second - mass[..., None] * shift
+
+
+@compiled
+def integrate(model: Model, q, dv):
+    """q moved by the velocity dv for unit time, on the configuration manifold: (*batch, nq)."""
+    c = Call(model, q, dv)
+    return c.join(_integrate(c.system, c.q, c.v, 1.0))
+
+
+@compiled
+def difference(model: Model, q0, q1):
+    """The velocity (*batch, nv) that moves q0 to q1 in unit time: the inverse of `integrate`."""
+    q0, q1 = jnp.asarray(q0), jnp.asarray(q1)
+    batch = jnp.broadcast_shapes(q0.shape[:-1], q1.shape[:-1])
+    c = Call(model, jnp.broadcast_to(q0, (*batch, model.nq)))
+    return c.join(_difference(c.system, c.q, list(c.lanes.split(jnp.broadcast_to(q1, (*c.lanes.batch, model.nq)), 1))))
+
+
+@compiled
+def site_poses(model: Model, q):
+    """World poses of all sites: pos (*batch, nsite, 3) in m, quat (*batch, nsite, 4) as w x y z."""
+    c = Call(model, q)
+    frame = kin.frames(c.system, c.q)
+    ends = [site_end(c.system, frame, i) for i in range(len(model.topology.sites))]
+    return c.rows([e.world for e in ends], 3), c.rows([e.quat for e in ends], 4)
+
+
+@compiled
+def geom_poses(model: Model, q):
+    """World poses of all geoms, those of the world first: pos (*batch, ngeom, 3) in m, quat (*batch, ngeom, 4) as w x y z."""
+    c = Call(model, q)
+    frame = kin.frames(c.system, c.q)
+    ends = [geom_end(c.system, frame, i) for i in range(len(model.topology.geoms))]
+    return c.rows([e.world for e in ends], 3), c.rows([e.quat for e in ends], 4)
+
+
+@compiled
+def camera_poses(model: Model, q):
+    """World poses of all cameras: pos (*batch, ncamera, 3) in m, axes (*batch, ncamera, 3, 3): columns x, y (up), z (backwards)."""
+    c = Call(model, q)
+    views = cameras(c.system, kin.frames(c.system, c.q), _views(model, c.lanes)[0])
+    return c.rows([v.pos for v in views], 3), c.rows([v.R for v in views], 3, 3)
+
+
+@compiled
+def light_poses(model: Model, q):
+    """World positions (*batch, nlight, 3), m, and directions (*batch, nlight, 3) of all lights."""
+    c = Call(model, q)
+    views = lights(c.system, kin.frames(c.system, c.q), _views(model, c.lanes)[1])
+    return c.rows([v.pos for v in views], 3), c.rows([v.R for v in views], 3)
