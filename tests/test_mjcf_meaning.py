@@ -17,6 +17,7 @@ from xsim.io.mjcf.schema import MJCF
 from xsim.io.mjcf.sensors import SENSORS
 from xsim.io.solids import tensor
 from xsim.model.contact_pairs import read_pairs
+from xsim.model.leaf_rows import LeafRows
 
 HALF = np.sqrt(0.5)
 DEGREE = np.pi / 180
@@ -465,9 +466,9 @@ TOUCHING = [  # world, what follows, whether contacts can happen
 def test_what_can_touch(world, after, touching):
     for flag, wanted in (("", touching), ("contact", False), ("constraint", False)):
         head = f'<option><flag {flag}="disable"/></option>' if flag else ""
-        assert bool(read_pairs(read(world, head, after), []).infos) == wanted
+        assert bool(read_pairs(read(world, head, after), [], LeafRows()).infos) == wanted
     chain = f"<body>{JOINTED}<body>{JOINTED}</body></body>"
-    assert read_pairs(read(chain, '<option><flag filterparent="disable"/></option>'), []).infos
+    assert read_pairs(read(chain, '<option><flag filterparent="disable"/></option>'), [], LeafRows()).infos
 
 
 def said(*model: str) -> list[str]:
@@ -787,7 +788,7 @@ def test_excluded_bodies():
     spec = read(SCENE, "", '<contact><exclude name="x" body1="a" body2="b"/></contact>')
     assert spec.exclude == ((0, 1),)
     owner = [-1] * len(spec.world_geoms) + [i for i, body in enumerate(spec.bodies) for _ in body.geoms]
-    touching = {frozenset(owner[g] for g in pair) for info in read_pairs(spec, []).infos for pair in info.geoms.value.tolist()}
+    touching = {frozenset(owner[g] for g in pair) for info in read_pairs(spec, [], LeafRows()).infos for pair in info.geoms.value.tolist()}
     assert frozenset((0, 1)) not in touching and touching
 
 

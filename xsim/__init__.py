@@ -30,8 +30,8 @@ from xsim.io import parse, parse_text
 from xsim.io.errors import ParseError, UnsupportedWarning
 from xsim.joints.types import ElementaryJoint, GeneralJoint, JointType, Parameter, register_joint
 from xsim.load import build, load, loads
-from xsim.model.build import with_contact_limit, with_integrator, with_rows
 from xsim.model.model import Data, Flags, Model, State
+from xsim.options import with_contact_limit, with_integrator, with_rows
 from xsim.randomize import randomize
 from xsim.spec import ModelSpec
 

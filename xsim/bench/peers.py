@@ -139,7 +139,7 @@ def _xsim(job: dict) -> Engine:
     from xsim import __version__, init, load, models, rollout
     from xsim.bench.mechanism import describe, push, start
     from xsim.dynamics.constraints.soft_set import has_soft
-    from xsim.model.build import with_integrator, with_rows
+    from xsim.options import with_integrator, with_rows
     from xsim.randomize import randomize
 
     source = job["model"]

@@ -7,33 +7,29 @@ between releases. Formats without MuJoCo's rules (``rules`` is "") take the smal
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from xsim.model.leaf_rows import LeafRows
 from xsim.model.topology import COLLIDING, PairsInfo, PartInfo, Table
 from xsim.spec import FlexSpec, GeomSpec, ModelSpec, PairSpec, Soft, SurfaceSpec
 
 __all__ = ["Pairs", "read_pairs", "touches"]
 
 FLAT = ("plane", "hfield")  # never with each other
-_LEAVES = {
-    "surface": ("friction", "solref", "solimp", "solmix", "margin", "gap"),
-    "pair": ("friction", "solref", "friction_solref", "solimp", "margin", "gap"),
-    "cone": ("impratio",),
-}
-_SIZES = {"surface": {"friction": "nsurface"}, "pair": {"friction": "npair"}, "cone": {"impratio": "ncone"}}
 
 
 class Pairs(NamedTuple):
-    """infos: what may touch, by kind. parts: those of flexes. numbers: rows by group and leaf. sizes: lengths of the dimensions. cone: the
-    friction cone."""
+    """infos: what may touch, by kind. parts: those of flexes. cone: the friction cone."""
 
     infos: tuple[PairsInfo, ...]
     parts: tuple[PartInfo, ...]
-    numbers: dict[str, dict[str, list]]
-    sizes: list[tuple[str, int]]
     cone: str
+
+    def structure(self) -> dict[str, Any]:
+        """Fields of the Topology."""
+        return {"pairs": self.infos, "parts": self.parts, "cone": self.cone}
 
 
 class _Shell(NamedTuple):
@@ -124,15 +120,14 @@ def _on(spec: ModelSpec) -> bool:
     return "contact" in spec.option.rows and not {"contact", "constraint"}.intersection(spec.option.disabled)
 
 
-def read_pairs(spec: ModelSpec, place: list[int | None]) -> Pairs:
+def read_pairs(spec: ModelSpec, place: list[int | None], leaf_rows: LeafRows) -> Pairs:
     """What may touch under the rows and flags of the spec. place: of each flex its number among those of the model."""
-    found = _Found(spec)
+    found = _PairList(spec, leaf_rows)
     if _on(spec):
         _geom_pairs(spec, found)
         _flex_pairs(spec, found)
-    numbers = found.numbers
     if found.pairs:
-        numbers["cone"]["impratio"].append(float(spec.option.solver.get("impratio", 1.0)))
+        leaf_rows.add("cone.impratio", float(spec.option.solver.get("impratio", 1.0)))
     infos = []
     for (shapes, assets, condim, mixed), pairs in sorted(found.pairs.items(), key=lambda item: repr(item[0])):
         geoms, rows, ruling = (np.array([pair[k] for pair in pairs]) for k in range(3))
@@ -144,20 +139,18 @@ def read_pairs(spec: ModelSpec, place: list[int | None]) -> Pairs:
         assert flex is not None
         reach = spec.flexes[part.flex].lengths.max() + spec.flexes[part.flex].radius
         parts.append(PartInfo(part.shape, flex, part.points, float(reach)))
-    sizes = [(size, len(numbers[group][leaf])) for group, dims in _SIZES.items() for leaf, size in dims.items()]
-    return Pairs(tuple(infos), tuple(parts), numbers, sizes, spec.option.solver.get("cone", "pyramidal"))
+    return Pairs(tuple(infos), tuple(parts), spec.option.solver.get("cone", "pyramidal"))
 
 
-class _Found:
-    """What is found. things: all geoms, then parts of flexes. pairs: by kind, each (things, rows, ruling). numbers: rows by group and
-    leaf."""
+class _PairList:
+    """The pairs that may touch. things: all geoms, then parts of flexes. pairs: by kind, each (things, rows, ruling)."""
 
-    def __init__(self, spec: ModelSpec):
+    def __init__(self, spec: ModelSpec, rows: LeafRows):
         shells = _shells(spec)
         self.things: list[_Shell | _Part] = list(shells)
         self.geoms = len(shells)
         self.pairs: dict[tuple, list] = {}
-        self.numbers: dict = {group: {leaf: [] for leaf in leaves} for group, leaves in _LEAVES.items()}
+        self.rows = rows
         self._solver, self._rules = spec.option.solver, spec.rules
         self._flexes, self._moving = spec.flexes, [group >= 0 for group, _ in _groups(spec)]
         self._parts: dict[tuple, int] = {}
@@ -178,7 +171,7 @@ class _Found:
     def own_row(self, full: dict, **anyway: float) -> int:
         """The row of a pair that says all of its numbers. anyway: those that are not overridden."""
         full = _overridden(full, self._solver) if self._solver.get("override") else full
-        return _pair_row(self.numbers, full | anyway)
+        return _pair_row(self.rows, full | anyway)
 
     def move(self, *things: int) -> bool:
         """Whether any of these moves."""
@@ -206,11 +199,11 @@ class _Found:
         thing = self.things[k]
         key = -1 - thing.flex if isinstance(thing, _Part) else k
         if key not in self._surfaces:
-            self._surfaces[key] = _surface_row(self.numbers, thing.surface())
+            self._surfaces[key] = _surface_row(self.rows, thing.surface())
         return self._surfaces[key]
 
 
-def _geom_pairs(spec: ModelSpec, found: _Found) -> None:
+def _geom_pairs(spec: ModelSpec, found: _PairList) -> None:
     shells = [thing for thing in found.things if isinstance(thing, _Shell)]
     said = {frozenset(pair.geoms) for pair in spec.pairs}
     for pair in spec.pairs:
@@ -232,7 +225,7 @@ _FACETS = ((0, 1, 2, 3), (0, 2, 3, 1), (0, 3, 1, 2), (1, 3, 2, 0))
 """Faces of a tetrahedron, their normals outward, and the point across."""
 
 
-def _flex_pairs(spec: ModelSpec, found: _Found) -> None:
+def _flex_pairs(spec: ModelSpec, found: _PairList) -> None:
     """Flexes with geoms, with each other and with themselves."""
     shells = [thing for thing in found.things if isinstance(thing, _Shell)]
     flexes = [(i, flex, _Elements(i, flex)) for i, flex in enumerate(spec.flexes) if touches(spec, flex)]
@@ -254,7 +247,7 @@ def _masks(one: SurfaceSpec, two: SurfaceSpec) -> bool:
     return bool(one.contype & two.conaffinity or two.contype & one.conaffinity)
 
 
-def _with_itself(spec: ModelSpec, found: _Found, flex: FlexSpec, elements: _Elements) -> None:
+def _with_itself(spec: ModelSpec, found: _PairList, flex: FlexSpec, elements: _Elements) -> None:
     """Elements of a flex with each other and, under the rules 3.2, with the points across from them. There is no margin."""
     surface, row = flex.numbers["contact"], None
 
@@ -286,16 +279,16 @@ class _Elements:
         outer = flex.dim < 3 or _layers(self.border, self.joined) < flex.numbers["active_layers"]
         self.active = np.flatnonzero(np.broadcast_to(outer, len(flex.elements)))
 
-    def part(self, found: _Found, element: int) -> int:
+    def part(self, found: _PairList, element: int) -> int:
         return found.part(_ELEMENTS[self.flex.dim], self.number, self.flex.elements[element].tolist(), self.surface)
 
-    def point(self, found: _Found, point: int) -> int:
+    def point(self, found: _PairList, point: int) -> int:
         return found.part("sphere", self.number, (point,), self.surface)
 
-    def face(self, found: _Found, points: tuple) -> int:
+    def face(self, found: _PairList, points: tuple) -> int:
         return found.part("facet", self.number, points, self.surface)
 
-    def against(self, found: _Found, shell: _Shell) -> Iterator[int]:
+    def against(self, found: _PairList, shell: _Shell) -> Iterator[int]:
         """The parts that may touch a geom: all points where it is a plane, else the elements that have no point on its body."""
         if shell.geom.shape == "plane":
             return (self.point(found, i) for i, body in enumerate(self.flex.bodies) if body != shell.body)
@@ -376,20 +369,13 @@ def _condim(one: SurfaceSpec, two: SurfaceSpec) -> tuple[int, int]:
     return max(one.condim, two.condim), -1
 
 
-def _surface_row(numbers: dict, surface: SurfaceSpec) -> int:
-    own = numbers["surface"]
-    for name in ("friction", "solmix", "margin", "gap"):
-        own[name].append(getattr(surface, name))
-    own["solref"].append(surface.soft.solref)
-    own["solimp"].append(surface.soft.solimp)
-    return len(own["friction"]) - 1
+def _surface_row(rows: LeafRows, surface: SurfaceSpec) -> int:
+    own = {name: getattr(surface, name) for name in ("friction", "solmix", "margin", "gap")}
+    return rows.add_to("surface", **own, solref=surface.soft.solref, solimp=surface.soft.solimp)
 
 
-def _pair_row(numbers: dict, full: dict) -> int:
-    own = numbers["pair"]
-    for name in _LEAVES["pair"]:
-        own[name].append(full[name])
-    return len(own["friction"]) - 1
+def _pair_row(rows: LeafRows, full: dict) -> int:
+    return rows.add_to("pair", **{name: value for name, value in full.items() if name != "condim"})
 
 
 def _weight(one: float, two: float) -> float:

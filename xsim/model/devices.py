@@ -7,75 +7,48 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from xsim.model.leaf_rows import LeafRows
 from xsim.model.topology import ActuatorInfo, CameraInfo, KeyInfo, PieceInfo, SensorInfo, SiteInfo, TendonInfo
 from xsim.model.tree import Tree, fail, unit_quat
 from xsim.spec import ActuatorSpec, CameraSpec, KeySpec, LightSpec, ModelSpec, TendonSpec
 
 __all__ = ["Devices", "read_devices"]
 
-_SIZES = {
-    "site": {"pos": "nsite"},
-    "camera": {"pos": "ncamera"},
-    "light": {"pos": "nlight"},
-    "medium": {"density": "nmedium", "magnetic": "nmagnetic"},
-    "tendon": {
-        "coefficient": "ncoefficient", "divisor": "ndivisor", "stiffness": "ntendon", "spring_length": "nspringlength",
-        "range": "ntendonrange", "friction": "ntendonfriction",
-    },
-    "actuator": {
-        "gear": "nactuator", "damp_ratio": "ndampratio", "crank_length": "ncrank", "ctrl_range": "nctrlrange", "force_range": "nforcerange",
-        "act_range": "nactrange", "length_range": "nlengthrange",
-    },
-}  # fmt: skip
-"""The leaf whose rows give each dimension its length."""
-_LEAVES = {
-    "site": ("pos", "quat"),
-    "camera": ("pos", "quat"),
-    "light": ("pos", "dir"),
-    "medium": ("density", "viscosity", "wind", "magnetic"),
-    "tendon": ("coefficient", "divisor", "stiffness", "damping", "spring_length", "range", "friction"),
-    "actuator": (
-        "gear", "dynamics", "gain", "bias", "damp_ratio", "crank_length", "ctrl_range", "force_range", "act_range", "length_range",
-    ),
-}  # fmt: skip
-
-
 UNKNOWN = (math.nan, math.nan)
 """Range of a muscle's lengths that is to be found by simulation."""
 
 
 class Devices(NamedTuple):
-    """infos: fields of the Topology. numbers: rows by group and leaf. sizes: lengths of the dimensions."""
+    """infos: fields of the Topology. sizes: lengths of the dimensions that count no rows of leaves."""
 
     infos: dict[str, tuple]
-    numbers: dict[str, dict[str, list]]
-    sizes: list[tuple[str, int]]
+    sizes: dict[str, int]
 
 
 def read_devices(spec: ModelSpec, tree: Tree) -> Devices:
     """Raises ValueError where the spec is inconsistent."""
-    numbers: dict[str, dict[str, list]] = {group: {leaf: [] for leaf in leaves} for group, leaves in _LEAVES.items()}
+    rows = tree.rows
     infos: dict[str, list] = {"sites": [], "cameras": [], "lights": [], "tendons": [], "actuators": [], "sensors": [], "keys": []}
     for site in spec.sites:
-        _put(numbers["site"], pos=site.pos, quat=unit_quat(site.source, site.quat))
+        rows.add_to("site", pos=site.pos, quat=unit_quat(site.source, site.quat))
         infos["sites"].append(SiteInfo(site.name, site.body, site.shape, tuple(map(float, site.size))))
     for camera in spec.cameras:
-        _put(numbers["camera"], pos=camera.pos, quat=unit_quat(camera.source, camera.quat))
+        rows.add_to("camera", pos=camera.pos, quat=unit_quat(camera.source, camera.quat))
         own = tuple(camera.resolution), tuple(camera.intrinsic), tuple(camera.sensor_size), float(camera.fovy)
         infos["cameras"].append(_camera(camera, *own))
     for light in spec.lights:
-        _put(numbers["light"], pos=light.pos, dir=light.dir)
+        rows.add_to("light", pos=light.pos, dir=light.dir)
         infos["lights"].append(_camera(light))
     option = spec.option
     if option.density or option.viscosity:
-        _put(numbers["medium"], density=option.density, viscosity=option.viscosity, wind=option.wind)
+        rows.add_to("medium", density=option.density, viscosity=option.viscosity, wind=option.wind)
     if any(sensor.kind == "magnetometer" for sensor in spec.sensors):
-        _put(numbers["medium"], magnetic=option.magnetic)
+        rows.add("medium.magnetic", option.magnetic)
     for tendon in spec.tendons:
-        infos["tendons"].append(_tendon(tendon, numbers["tendon"], tree))
+        infos["tendons"].append(_tendon(tendon, tree))
     acts = 0
     for actuator in spec.actuators:
-        infos["actuators"].append(_actuator(actuator, numbers["actuator"], acts, spec.option.actuator_groups_off))
+        infos["actuators"].append(_actuator(actuator, rows, acts, spec.option.actuator_groups_off))
         acts += infos["actuators"][-1].act is not None
     address = 0
     for sensor in spec.sensors:
@@ -84,28 +57,14 @@ def read_devices(spec: ModelSpec, tree: Tree) -> Devices:
         address += sensor.dim
     for key in spec.keys:
         infos["keys"].append(_key(key, tree, acts, len(spec.actuators)))
-    sizes = [(size, len(numbers[group][leaf])) for group, dims in _SIZES.items() for leaf, size in dims.items()]
-    return Devices({name: tuple(found) for name, found in infos.items()}, numbers, [*sizes, ("na", acts), ("nsensordata", address)])
-
-
-def _put(numbers: dict[str, list], **rows) -> None:
-    for leaf, row in rows.items():
-        numbers[leaf].append(row)
-
-
-def _row(numbers: dict[str, list], leaf: str, value) -> int | None:
-    """The row of a number that only some have; None where it has none."""
-    if value is None:
-        return None
-    numbers[leaf].append(value)
-    return len(numbers[leaf]) - 1
+    return Devices({name: tuple(found) for name, found in infos.items()}, {"na": acts, "nsensordata": address})
 
 
 def _camera(spec: CameraSpec | LightSpec, *own) -> CameraInfo:
     return CameraInfo(spec.name, spec.body, spec.mode, spec.target, *own)
 
 
-def _tendon(spec: TendonSpec, numbers: dict[str, list], tree: Tree) -> TendonInfo:
+def _tendon(spec: TendonSpec, tree: Tree) -> TendonInfo:
     path = []
     for piece in spec.path:
         item: Any = piece.item
@@ -114,16 +73,16 @@ def _tendon(spec: TendonSpec, numbers: dict[str, list], tree: Tree) -> TendonInf
             item = tree.bodies[body].v[0] + index
         row = None
         if piece.kind in ("joint", "pulley"):
-            row = _row(numbers, "coefficient" if piece.kind == "joint" else "divisor", piece.value)
+            row = tree.rows.add_optional("tendon.coefficient" if piece.kind == "joint" else "tendon.divisor", piece.value)
         path.append(PieceInfo(piece.kind, item, row, piece.side))
-    _put(numbers, stiffness=spec.stiffness, damping=spec.damping)
+    tree.rows.add_to("tendon", stiffness=spec.stiffness, damping=spec.damping)
     own = (("spring_length", spec.spring_length), ("range", spec.range), ("friction", spec.friction or None))
-    return TendonInfo(spec.name, spec.kind, tuple(path), *(_row(numbers, leaf, value) for leaf, value in own))
+    return TendonInfo(spec.name, spec.kind, tuple(path), *(tree.rows.add_optional(f"tendon.{leaf}", value) for leaf, value in own))
 
 
-def _actuator(spec: ActuatorSpec, numbers: dict[str, list], acts: int, off: tuple[int, ...]) -> ActuatorInfo:
+def _actuator(spec: ActuatorSpec, rows: LeafRows, acts: int, off: tuple[int, ...]) -> ActuatorInfo:
     searched = UNKNOWN if "muscle" in (spec.gain, spec.bias) else None
-    _put(numbers, gear=spec.gear, dynamics=spec.dynamics_params, gain=spec.gain_params, bias=spec.bias_params)
+    rows.add_to("actuator", gear=spec.gear, dynamics=spec.dynamics_params, gain=spec.gain_params, bias=spec.bias_params)
     return ActuatorInfo(
         name=spec.name,
         transmission=spec.transmission,
@@ -134,12 +93,12 @@ def _actuator(spec: ActuatorSpec, numbers: dict[str, list], acts: int, off: tupl
         bias=spec.bias,
         early=spec.act_early,
         act=None if spec.dynamics == "none" else acts,
-        ctrl_range=_row(numbers, "ctrl_range", spec.ctrl_range),
-        force_range=_row(numbers, "force_range", spec.force_range),
-        act_range=_row(numbers, "act_range", spec.act_range),
-        length_range=_row(numbers, "length_range", searched if spec.length_range is None else spec.length_range),
-        damp_ratio=_row(numbers, "damp_ratio", spec.damp_ratio),
-        crank=_row(numbers, "crank_length", spec.crank_length) if spec.transmission == "slidercrank" else None,
+        ctrl_range=rows.add_optional("actuator.ctrl_range", spec.ctrl_range),
+        force_range=rows.add_optional("actuator.force_range", spec.force_range),
+        act_range=rows.add_optional("actuator.act_range", spec.act_range),
+        length_range=rows.add_optional("actuator.length_range", searched if spec.length_range is None else spec.length_range),
+        damp_ratio=rows.add_optional("actuator.damp_ratio", spec.damp_ratio),
+        crank=rows.add_optional("actuator.crank_length", spec.crank_length) if spec.transmission == "slidercrank" else None,
         enabled=spec.group not in off,
     )
 

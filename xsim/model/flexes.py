@@ -7,42 +7,35 @@ from typing import NamedTuple
 import numpy as np
 
 from xsim.model.contact_pairs import touches
+from xsim.model.leaf_rows import LeafRows
 from xsim.model.topology import FlexInfo, Table
 from xsim.model.tree import Tree
 from xsim.spec import BodySpec, FlexSpec, ModelSpec
 
 __all__ = ["Flexes", "read_flexes"]
 
-_SIZES = {"pos": "nflexpoint", "length": "nflexedge", "edge_stiffness": "nflexspring", "young": "nflexelastic", "thickness": "nflexsheet",
-          "radius": "nflexround"}  # fmt: skip
-"""The leaf whose rows give each dimension its length."""
-_LEAVES = ("pos", "length", "edge_stiffness", "edge_damping", "young", "poisson", "damping", "thickness", "radius")
-
 
 class Flexes(NamedTuple):
-    """infos: the flexes of which something acts. place: of each flex of the spec its number among them, or None. numbers: rows by leaf.
-    sizes: lengths of the dimensions."""
+    """infos: the flexes of which something acts. place: of each flex of the spec its number among them, or None."""
 
     infos: list[FlexInfo]
     place: list[int | None]
-    numbers: dict[str, list]
-    sizes: list[tuple[str, int]]
 
 
 def read_flexes(spec: ModelSpec, tree: Tree) -> Flexes:
     """A flex acts by springs, dampers and elasticity, or where an equality keeps its edges, unless it is on a single body; or where it
     may touch something."""
-    out = Flexes([], [], {leaf: [] for leaf in _LEAVES}, [])
-    kept = {e.items[0] for e in spec.equalities if e.kind == "flex" and e.active}
+    out = Flexes([], [])
+    constrained = {e.items[0] for e in spec.equalities if e.kind == "flex" and e.active}
     simple = _simple(spec, tree) if spec.flexes else np.zeros(0, int)
     for i, flex in enumerate(spec.flexes):
         links = np.array([tree.bodies[body].link if body >= 0 else -1 for body in flex.bodies])
         sprung, elastic = bool(flex.numbers["edge_stiffness"] or flex.numbers["edge_damping"]), is_elastic(flex, spec.rules)
-        deforms, touched = (links != links[0]).any() and (sprung or elastic or i in kept), touches(spec, flex)
+        deforms, touched = (links != links[0]).any() and (sprung or elastic or i in constrained), touches(spec, flex)
         out.place.append(len(out.infos) if deforms or touched else None)
         if deforms or touched:
-            out.infos.append(_entered(out, flex, links, simple[list(flex.bodies)], deforms and sprung, deforms and elastic, touched))
-    return out._replace(sizes=[(size, len(out.numbers[leaf])) for leaf, size in _SIZES.items()])
+            out.infos.append(_flex(tree.rows, flex, links, simple[list(flex.bodies)], deforms and sprung, deforms and elastic, touched))
+    return out
 
 
 def is_elastic(flex: FlexSpec, rules: str) -> bool:
@@ -50,28 +43,23 @@ def is_elastic(flex: FlexSpec, rules: str) -> bool:
     return bool(flex.numbers["young"]) and (flex.dim == 3 or flex.dim == 2 and rules != "4.0")
 
 
-def _entered(out: Flexes, flex: FlexSpec, links: np.ndarray, simple: np.ndarray, sprung: bool, elastic: bool, touched: bool) -> FlexInfo:
-    numbers, own = out.numbers, flex.numbers
-    rows = [
-        len(numbers[leaf]) if there else None
-        for leaf, there in (("edge_stiffness", sprung), ("young", elastic), ("thickness", elastic and flex.dim == 2), ("radius", touched))
-    ]
-    numbers["pos"] += list(flex.pos)
-    numbers["length"] += flex.lengths.tolist()
+def _flex(rows: LeafRows, flex: FlexSpec, links: np.ndarray, simple: np.ndarray, sprung: bool, elastic: bool, touched: bool) -> FlexInfo:
+    own = flex.numbers
+    rows["flex.pos"].extend(flex.pos)
+    rows["flex.length"].extend(flex.lengths.tolist())
+    spring = solid = thickness = radius = None
     if sprung:
-        numbers["edge_stiffness"].append(own["edge_stiffness"])
-        numbers["edge_damping"].append(own["edge_damping"])
+        spring = rows.add_to("flex", edge_stiffness=own["edge_stiffness"], edge_damping=own["edge_damping"])
     if elastic:
-        numbers["young"].append(own["young"])
-        numbers["poisson"].append(own["poisson"])
-        numbers["damping"].append(own["elastic_damping"])
-        if flex.dim == 2:
-            numbers["thickness"].append(own["thickness"])
+        solid = rows.add_to("flex", young=own["young"], poisson=own["poisson"], damping=own["elastic_damping"])
+        thickness = rows.add("flex.thickness", own["thickness"]) if flex.dim == 2 else None
     if touched:
-        numbers["radius"].append(flex.radius)
+        radius = rows.add("flex.radius", flex.radius)
     free = links[flex.edges[:, 0]] != links[flex.edges[:, 1]]
     edges, corners = Table(flex.edges), Table(flex.corners)
-    return FlexInfo(flex.name, flex.dim, flex.bodies, edges, corners, Table(free), tuple(simple.tolist()), *rows)
+    return FlexInfo(
+        flex.name, flex.dim, flex.bodies, edges, corners, Table(free), tuple(simple.tolist()), spring, solid, thickness, radius
+    )  # fmt: skip
 
 
 def _simple(spec: ModelSpec, tree: Tree) -> np.ndarray:

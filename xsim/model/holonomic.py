@@ -7,7 +7,9 @@ from typing import NamedTuple, NoReturn
 import numpy as np
 
 from xsim.joints.types import JOINT_TYPES
+from xsim.model.leaf_rows import LeafRows
 from xsim.model.topology import BodyInfo, ConstraintInfo, ForceInfo, FunctionInfo
+from xsim.model.tree import Tree
 from xsim.spatial import IDENTITY, matrix, quat_mul
 from xsim.spec import ConstraintSpec, ForceSpec, FunctionSpec, JointSpec, ModelSpec
 
@@ -30,84 +32,73 @@ KEPT = {
 """Rows of a joint that closes a loop, in frames turned as `_turned` says."""
 
 
-class Coupling(NamedTuple):
-    """follower = multiplier (leader - reference) + offset, of two dofs."""
+class HolonomicTables(NamedTuple):
+    """Constraints and forces of a spec: fields of the Topology while they are read, and the rows of their leaves."""
 
-    dofs: tuple[int, int]
-    multiplier: float
-    offset: float
-    reference: float
-
-
-class LoopConstraint(NamedTuple):
-    """A constraint between two frames: (pos, quat) of each in its body, and the lengths its rows keep."""
-
-    info: ConstraintInfo
-    frames: tuple
-    values: tuple[float, ...]
-
-
-class ForceElement(NamedTuple):
-    """A force: frames as of a `LoopConstraint`, and its numbers by leaf."""
-
-    info: ForceInfo
-    frames: tuple
-    numbers: dict[str, list]
-
-
-class ConstraintTables(NamedTuple):
-    """What a spec's constraints and forces come to. motions, targets, functions: as in the Topology. numbers: of the functions."""
-
-    couplings: list[Coupling]
+    rows: LeafRows
+    couplings: list[tuple[int, int]]
     motions: list[tuple[int, int]]
     targets: list[tuple[int, str]]
-    loop_constraints: list[LoopConstraint]
-    force_elements: list[ForceElement]
     functions: list[FunctionInfo]
-    numbers: list[float]
+    constraints: list[ConstraintInfo]
+    forces: list[ForceInfo]
+
+    def structure(self) -> dict[str, tuple]:
+        """Fields of the Topology."""
+        return {name: tuple(getattr(self, name)) for name in self._fields if name != "rows"}
+
+    def add_coupling(self, dofs: tuple[int, int], multiplier: float, offset: float, reference: float) -> None:
+        """follower = multiplier (leader - reference) + offset, of the dofs (follower, leader)."""
+        self.couplings.append(dofs)
+        self.rows.add_to("coupling", multiplier=multiplier, offset=offset, reference=reference)
+
+    def add_frames(self, group: str, frames) -> None:
+        """The two frames (pos, quat), each in its body, of a constraint or force."""
+        (pos1, quat1), (pos2, quat2) = frames
+        self.rows.add_to(group, pos1=pos1, quat1=quat1, pos2=pos2, quat2=quat2)
+
+    def add_function(self, f: FunctionSpec, name: str) -> int:
+        """A function of time or a table; its index."""
+        start, numbers = len(self.rows["function.numbers"]), [*np.ravel(f.numbers).tolist(), *(f.repeat or ())]
+        self.functions.append(FunctionInfo(f.name or name, f.kind, start, len(numbers), f.repeat is not None))
+        self.rows["function.numbers"].extend(numbers)
+        return len(self.functions) - 1
+
+    def add_target(self, c: ConstraintSpec) -> int:
+        """What a constraint prescribes by time; its index."""
+        assert c.function is not None
+        self.targets.append((self.add_function(c.function, c.name), c.mode))
+        return len(self.targets) - 1
 
 
 def _fail(c: ConstraintSpec, text: str) -> NoReturn:
     raise ValueError(f"{c.source}: {c.kind} {c.name!r}: {text}")
 
 
-def read_constraints(spec: ModelSpec, bodies: list[BodyInfo]) -> ConstraintTables:
-    """Constraints and forces of the spec, in order. Raises ValueError for what is not simulated."""
-    out = ConstraintTables([], [], [], [], [], [], [])
-    drawn = _drawn(spec)
+def read_holonomic(spec: ModelSpec, tree: Tree) -> dict[str, tuple]:
+    """Constraints and forces of the spec, in order: fields of the Topology. Raises ValueError for what is not simulated."""
+    out, bodies, reference = HolonomicTables(tree.rows, [], [], [], [], [], []), tree.bodies, _reference_poses(spec)
     for c in spec.constraints:
         if c.kind == "mimic":
-            out.couplings.append(_mimic(c, bodies))
+            out.add_coupling(*_mimic(c, bodies))
         elif c.kind == "gearbox":
-            out.couplings.append(_gearbox(c, spec, bodies))
+            out.add_coupling(*_gearbox(c, spec, bodies))
         elif c.kind == "motion":
-            out.motions.append((_dof(c, bodies, *c.coordinates[0]), _target(out, c)))
+            out.motions.append((_dof(c, bodies, *c.coordinates[0]), out.add_target(c)))
         else:
-            out.loop_constraints.append(_loop_constraint(c, out, drawn))
+            _add_loop_constraint(out, c, reference)
     for f in spec.forces:
-        out.force_elements.append(_force_element(f, out, _turns(f, spec, bodies, drawn) if f.kind == "torsion" else ()))
-    return out
-
-
-def _target(out: ConstraintTables, c: ConstraintSpec) -> int:
-    assert c.function is not None
-    out.targets.append((_function(out, c.function, c.name), c.mode))
-    return len(out.targets) - 1
-
-
-def _function(out: ConstraintTables, f: FunctionSpec, name: str) -> int:
-    numbers = [*np.ravel(f.numbers).tolist(), *(f.repeat or ())]
-    out.functions.append(FunctionInfo(f.name or name, f.kind, len(out.numbers), len(numbers), f.repeat is not None))
-    out.numbers.extend(numbers)
-    return len(out.functions) - 1
+        _add_force(out, f, _turns(f, spec, bodies, reference) if f.kind == "torsion" else ())
+    return out.structure()
 
 
 # ---- coordinates ---------------------------------------------------------------------------------------------------------------
 
 
-def _mimic(c: ConstraintSpec, bodies: list[BodyInfo]) -> Coupling:
+def _mimic(c: ConstraintSpec, bodies: list[BodyInfo]) -> tuple:
+    """Arguments of `HolonomicTables.add_coupling`."""
     follower, leader = (_dof(c, bodies, *place) for place in c.coordinates)
-    return Coupling((follower, leader), c.multiplier, c.offset, c.reference)
+    return (follower, leader), c.multiplier, c.offset, c.reference
 
 
 def _dof(c: ConstraintSpec, bodies: list[BodyInfo], body: int, index: int) -> int:
@@ -117,12 +108,13 @@ def _dof(c: ConstraintSpec, bodies: list[BodyInfo], body: int, index: int) -> in
     return first + index
 
 
-def _gearbox(c: ConstraintSpec, spec: ModelSpec, bodies: list[BodyInfo]) -> Coupling:
+def _gearbox(c: ConstraintSpec, spec: ModelSpec, bodies: list[BodyInfo]) -> tuple:
+    """Arguments of `HolonomicTables.add_coupling`."""
     assert c.axes is not None
     parent, child, reference = c.bodies
     driver, forth = _angle(c, spec, parent, reference, c.axes[0])
     driven, back = _angle(c, spec, child, reference, c.axes[1])
-    return Coupling((bodies[driven].v[0], bodies[driver].v[0]), -c.multiplier * forth * back, 0.0, 0.0)
+    return (bodies[driven].v[0], bodies[driver].v[0]), -c.multiplier * forth * back, 0.0, 0.0
 
 
 def _angle(c: ConstraintSpec, spec: ModelSpec, body: int, reference: int, axis) -> tuple[int, float]:
@@ -157,17 +149,10 @@ def _carrier(spec: ModelSpec, body: int) -> tuple[int, np.ndarray]:
 # ---- frames --------------------------------------------------------------------------------------------------------------------
 
 
-def _loop_constraint(c: ConstraintSpec, out: ConstraintTables, drawn: list) -> LoopConstraint:
+def _add_loop_constraint(out: HolonomicTables, c: ConstraintSpec, reference: list) -> None:
     frames = [(np.asarray(pos, float), _unit(quat)) for pos, quat in c.frames]
-    count = sum(len(t.values) for t in out.loop_constraints)
     target = None
-    (one, turn), (two, other) = (_placed(drawn, body, frame) for body, frame in zip(c.bodies, frames, strict=True))
-    values: list[float] = []
-
-    def kept(length: float) -> int:
-        values.append(float(length))
-        return count + len(values) - 1
-
+    (one, turn), (two, other) = (_placed(reference, body, frame) for body, frame in zip(c.bodies, frames, strict=True))
     if c.kind == "joint":
         assert c.joint is not None
         rows, turns = _joint(c, c.joint)
@@ -177,16 +162,17 @@ def _loop_constraint(c: ConstraintSpec, out: ConstraintTables, drawn: list) -> L
     elif c.kind == "point_on_plane":
         rows = _HERE[Z:]
     elif c.kind in ("distance", "revolute_spherical"):
-        rows = (("distance", 0, 0, kept(np.linalg.norm(two - one))), *(_HERE[Z:] if c.kind == "revolute_spherical" else ()))
+        length = out.rows.add("constraint.value", np.linalg.norm(two - one))
+        rows = (("distance", 0, 0, length), *(_HERE[Z:] if c.kind == "revolute_spherical" else ()))
     elif c.kind == "revolute_translational":
-        rows = (*_UPRIGHT, _HERE[Z], ("slide", Y, 1, kept(other[:, Y] @ (two - one))))
+        rows = (*_UPRIGHT, _HERE[Z], ("slide", Y, 1, out.rows.add("constraint.value", other[:, Y] @ (two - one))))
     elif c.kind == "motor":
         rows = _motor(c)
-        target = _target(out, c) if c.mode else None
+        target = out.add_target(c) if c.mode else None
     else:
         _fail(c, "unknown kind of constraint")
-    info = ConstraintInfo(c.name, c.kind, (c.bodies[0], c.bodies[1]), tuple(rows), c.driven if c.mode else "", target)
-    return LoopConstraint(info, tuple(frames), tuple(values))
+    out.constraints.append(ConstraintInfo(c.name, c.kind, (c.bodies[0], c.bodies[1]), tuple(rows), c.driven if c.mode else "", target))
+    out.add_frames("constraint", frames)
 
 
 def _motor(c: ConstraintSpec) -> tuple:
@@ -206,8 +192,8 @@ def _motor(c: ConstraintSpec) -> tuple:
     return tuple(rows)
 
 
-def _drawn(spec: ModelSpec) -> list:
-    """(position, rotation matrix) of every body as drawn: every joint at zero, free ones where they start."""
+def _reference_poses(spec: ModelSpec) -> list:
+    """(position, rotation matrix) of every body in the reference configuration: every joint at zero, free ones where they start."""
     out: list = []
     for body in spec.bodies:
         pos, turn = out[body.parent] if body.parent >= 0 else (np.zeros(3), np.eye(3))
@@ -224,56 +210,51 @@ def _drawn(spec: ModelSpec) -> list:
     return out
 
 
-def _placed(drawn: list, body: int, frame) -> tuple:
-    """Origin and rotation matrix of a frame in the world, as drawn."""
-    pos, turn = drawn[body] if body >= 0 else (np.zeros(3), np.eye(3))
+def _placed(reference: list, body: int, frame) -> tuple:
+    """Origin and rotation matrix of a frame in the world, in the reference configuration."""
+    pos, turn = reference[body] if body >= 0 else (np.zeros(3), np.eye(3))
     return pos + turn @ frame[0], turn @ _matrix(frame[1])
 
 
 # ---- forces --------------------------------------------------------------------------------------------------------------------
 
 
-def _force_element(f: ForceSpec, out: ConstraintTables, turns: tuple) -> ForceElement:
-    """A force: its numbers go to the ends of the leaves that hold those of the forces before."""
-    leaves = ("rest", "stiffness", "damping", "stop", "map", "vector")
-    rows = {leaf: sum(len(p.numbers.get(leaf, ())) for p in out.force_elements) for leaf in leaves}
-    numbers: dict[str, list] = {}
-    found: dict = {}
+def _add_force(out: HolonomicTables, f: ForceSpec, turns: tuple) -> None:
+    rows = out.rows
+    found: dict = {}  # what the kind needs of `ForceInfo`
     if f.kind in ("spring", "torsion", "bushing"):
         if f.kind != "bushing":
-            numbers |= {"rest": [f.rest], "preload": [f.preload]}
-            found["row"] = rows["rest"]
+            found["row"] = rows.add_to("force", rest=f.rest, preload=f.preload)
         for leaf in ("stiffness", "damping"):
             value = getattr(f, leaf)
             if value is not None:
-                numbers[leaf] = np.ravel(value).tolist()
-                found[leaf] = rows[leaf]
+                found[leaf] = len(rows[f"force.{leaf}"])
+                rows[f"force.{leaf}"].extend(np.ravel(value).tolist())
         for leaf in ("spring", "damper"):
             value = getattr(f, leaf)
             if value is not None:
-                found[leaf] = _function(out, value, f"{f.name} {leaf}")
+                found[leaf] = out.add_function(value, f"{f.name} {leaf}")
         if f.stops is not None:
-            numbers["stop"] = [list(f.stops)]
-            found["stop"] = rows["stop"]
+            found["stop"] = rows.add("force.stop", f.stops)
         if f.map is not None:
             rates, lengths, forces = (np.asarray(x, float) for x in f.map)
-            numbers["map"] = [*rates, *lengths, *forces.ravel()]
-            found["map"] = (rows["map"], len(rates), len(lengths))
+            found["map"] = (len(rows["force.map"]), len(rates), len(lengths))
+            rows["force.map"].extend([*rates, *lengths, *forces.ravel()])
     elif f.kind == "load":
-        numbers["vector"] = [np.asarray(f.vector, float).tolist()]
-        found |= {"row": rows["vector"], "local": f.local, "at_world": len(out.force_elements) if f.at_world else None}
+        found |= {"row": rows.add("force.vector", f.vector), "local": f.local, "at_world": len(out.forces) if f.at_world else None}
     elif f.kind != "motor":
         raise ValueError(f"{f.source}: {f.kind} {f.name!r}: unknown kind of force")
     if f.function is not None:
-        found["function"] = _function(out, f.function, f.name)
+        found["function"] = out.add_function(f.function, f.name)
     frames = [(np.asarray(pos, float), (1.0, 0.0, 0.0, 0.0) if f.kind == "load" else _unit(quat)) for pos, quat in f.frames]
     frames += [(np.zeros(3), IDENTITY)] * (2 - len(frames))
-    return ForceElement(ForceInfo(f.name, f.kind, f.bodies, driven=f.driven, turns=turns, **found), tuple(frames), numbers)
+    out.forces.append(ForceInfo(f.name, f.kind, f.bodies, driven=f.driven, turns=turns, **found))
+    out.add_frames("force", frames)
 
 
-def _turns(f: ForceSpec, spec: ModelSpec, bodies: list[BodyInfo], drawn: list) -> tuple:
+def _turns(f: ForceSpec, spec: ModelSpec, bodies: list[BodyInfo], reference: list) -> tuple:
     """The hinges between the two bodies of a torsion spring, (dof, sign), if nothing but hinges about its axis is between them."""
-    _, turn = _placed(drawn, f.bodies[0], f.frames[0])
+    _, turn = _placed(reference, f.bodies[0], f.frames[0])
     chains = []
     for body in f.bodies:
         chains.append([])
@@ -288,7 +269,7 @@ def _turns(f: ForceSpec, spec: ModelSpec, bodies: list[BodyInfo], drawn: list) -
                 continue
             if joint.type != "hinge":
                 return ()
-            along = drawn[body][1] @ _matrix(joint.quat) @ _axes(joint)[0] @ turn[:, Z]
+            along = reference[body][1] @ _matrix(joint.quat) @ _axes(joint)[0] @ turn[:, Z]
             if abs(along) < 1 - 1e-9:
                 return ()
             found.append((bodies[body].v[0], sign * float(np.sign(along))))

@@ -290,7 +290,7 @@ class Actuator:
     length_range: Any = _leaf("nlengthrange 2", "m or rad", "least and largest length, for muscles")
 
 
-_GROUPS = {
+GROUPS = {
     "option": Option, "body": Body, "geom": Geom, "joint": Joint, "dof": Dof, "limit": Limit, "coupling": Coupling,
     "constraint": Constraint, "function": Function, "force": ElementForce, "site": Site, "camera": Camera, "light": Light,
     "tendon": Tendon, "actuator": Actuator, "medium": Medium, "soft": Soft, "equality": Equality,
@@ -415,7 +415,7 @@ class Model:
         return path
 
 
-jax.tree_util.register_dataclass(Model, data_fields=list(_GROUPS), meta_fields=["topology"])
+jax.tree_util.register_dataclass(Model, data_fields=list(GROUPS), meta_fields=["topology"])
 
 
 def _externals(topology: Topology) -> list[FunctionInfo]:
@@ -426,7 +426,7 @@ def _declarations(model: Model) -> dict[str, Leaf]:
     from xsim.joints.types import JOINT_TYPES
 
     out = {}
-    for group, cls in _GROUPS.items():
+    for group, cls in GROUPS.items():
         for f in dataclasses.fields(cls):
             if "leaf" in f.metadata:
                 out[f"{group}.{f.name}"] = f.metadata["leaf"]

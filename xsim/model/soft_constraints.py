@@ -5,33 +5,30 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from xsim.model.flexes import Flexes
+from xsim.model.leaf_rows import LeafRows
 from xsim.model.topology import SoftInfo, TendonInfo
 from xsim.model.tree import Tree, fail
 from xsim.spec import EqualitySpec, ModelSpec, Soft
 
-__all__ = ["Softness", "read_softness"]
-
-_LEAVES = {"soft": ("solref", "solimp", "margin"), "equality": ("anchor", "relpose", "torque_scale", "polynomial")}
-_SIZES = {
-    "soft": {"solref": "nsoft"},
-    "equality": {"anchor": "nanchor", "relpose": "nrelpose", "torque_scale": "ntorquescale", "polynomial": "npolynomial"},
-}
+__all__ = ["read_soft_constraints"]
 
 
-class Softness(NamedTuple):
-    """infos: what acts, in MuJoCo's order. numbers: rows by group and leaf. sizes: lengths of the dimensions."""
+class _SoftConstraints(NamedTuple):
+    """What acts, in MuJoCo's order, and the rows of its leaves."""
 
     infos: list[SoftInfo]
-    numbers: dict[str, dict[str, list]]
-    sizes: list[tuple[str, int]]
+    rows: LeafRows
+
+    def solver_parameters(self, soft: Soft, margin: float = 0.0) -> int:
+        """Their row."""
+        return self.rows.add_to("soft", solref=soft.solref, solimp=soft.solimp, margin=margin)
 
 
-def read_softness(spec: ModelSpec, tree: Tree, tendons: tuple[TendonInfo, ...], flexes: Flexes) -> Softness:
-    """Raises ValueError where the spec is inconsistent."""
-    out = Softness([], {group: {leaf: [] for leaf in leaves} for group, leaves in _LEAVES.items()}, [])
-    off = spec.option.disabled
+def read_soft_constraints(spec: ModelSpec, tree: Tree, tendons: tuple[TendonInfo, ...], flexes: Flexes) -> tuple[SoftInfo, ...]:
+    """The soft constraints that act. Raises ValueError where the spec is inconsistent."""
+    out, off = _SoftConstraints([], tree.rows), spec.option.disabled
     if "soft" in spec.option.rows and "constraint" not in off:
-        rows = {path: {dof: i for i, (dof, _) in enumerate(found)} for path, found in tree.rowed.items()}
+        rows = {path: {dof: i for i, dof in enumerate(dofs)} for path, dofs in tree.dof_rows.items()}
         if "equality" not in off:
             for equality in spec.equalities:
                 if equality.active and equality.kind == "flex":
@@ -42,41 +39,28 @@ def read_softness(spec: ModelSpec, tree: Tree, tendons: tuple[TendonInfo, ...], 
             _add_frictions(out, spec, tree, tendons, rows["dof.friction"])
         if "limit" not in off:
             _add_limits(out, spec, tree, tendons, rows)
-    sizes = [(size, len(out.numbers[group][leaf])) for group, dims in _SIZES.items() for leaf, size in dims.items()]
-    return out._replace(sizes=sizes)
+    return tuple(out.infos)
 
 
-def _entered(out: Softness, soft: Soft, margin: float = 0.0) -> int:
-    numbers = out.numbers["soft"]
-    for name, value in (("solref", soft.solref), ("solimp", soft.solimp), ("margin", margin)):
-        numbers[name].append(value)
-    return len(numbers["solref"]) - 1
-
-
-def _row(out: Softness, leaf: str, value) -> int:
-    out.numbers["equality"][leaf].append(value)
-    return len(out.numbers["equality"][leaf]) - 1
-
-
-def _add_equality(out: Softness, spec: EqualitySpec, tree: Tree) -> None:
+def _add_equality(out: _SoftConstraints, spec: EqualitySpec, tree: Tree) -> None:
     items, row, pose, scale = spec.items, None, None, None
     if spec.kind == "joint":
         items = tuple(_coordinate(spec, tree, item) for item in spec.items)
     if spec.kind in ("joint", "tendon"):
-        row = _row(out, "polynomial", spec.polycoef)
+        row = out.rows.add("equality.polynomial", spec.polycoef)
     elif not spec.sites:
-        row = _row(out, "anchor", spec.anchor)
+        row = out.rows.add("equality.anchor", spec.anchor)
     if spec.kind == "weld":
-        pose = None if spec.relpose is None or spec.sites else _row(out, "relpose", spec.relpose)
-        scale = _row(out, "torque_scale", spec.torque_scale)
-    out.infos.append(SoftInfo(spec.kind, spec.name, tuple(items), _entered(out, spec.soft), row, spec.sites, pose, scale))
+        pose = None if spec.sites else out.rows.add_optional("equality.relpose", spec.relpose)
+        scale = out.rows.add("equality.torque_scale", spec.torque_scale)
+    out.infos.append(SoftInfo(spec.kind, spec.name, tuple(items), out.solver_parameters(spec.soft), row, spec.sites, pose, scale))
 
 
-def _add_edges(out: Softness, spec: EqualitySpec, flexes: Flexes) -> None:
+def _add_edges(out: _SoftConstraints, spec: EqualitySpec, flexes: Flexes) -> None:
     """Edges that keep their lengths, where some can change."""
     place = flexes.place[spec.items[0]]
     if place is not None and flexes.infos[place].free.value.any():
-        out.infos.append(SoftInfo(spec.kind, spec.name, (place,), _entered(out, spec.soft)))
+        out.infos.append(SoftInfo(spec.kind, spec.name, (place,), out.solver_parameters(spec.soft)))
 
 
 def _coordinate(spec: EqualitySpec, tree: Tree, item: tuple[int, int]) -> int:
@@ -93,27 +77,27 @@ def _joints(spec: ModelSpec, tree: Tree):
         yield from zip(body.joints, info.joints, strict=True)
 
 
-def _add_frictions(out: Softness, spec: ModelSpec, tree: Tree, tendons, rows: dict[int, int]) -> None:
+def _add_frictions(out: _SoftConstraints, spec: ModelSpec, tree: Tree, tendons, rows: dict[int, int]) -> None:
     for joint, info in _joints(spec, tree):
         own = [dof for dof in range(info.v[0], sum(info.v)) if dof in rows]
         if own and joint.friction_soft is not None:
-            soft = _entered(out, joint.friction_soft)
+            soft = out.solver_parameters(joint.friction_soft)
             out.infos.extend(SoftInfo("friction", info.name, (dof,), soft, rows[dof]) for dof in own)
     for i, (tendon, info) in enumerate(zip(spec.tendons, tendons, strict=True)):
         if info.friction is not None:
-            out.infos.append(SoftInfo("tendon_friction", info.name, (i,), _entered(out, tendon.friction_soft), info.friction))
+            out.infos.append(SoftInfo("tendon_friction", info.name, (i,), out.solver_parameters(tendon.friction_soft), info.friction))
 
 
-def _add_limits(out: Softness, spec: ModelSpec, tree: Tree, tendons, rows: dict[str, dict[int, int]]) -> None:
+def _add_limits(out: _SoftConstraints, spec: ModelSpec, tree: Tree, tendons, rows: dict[str, dict[int, int]]) -> None:
     for joint, info in _joints(spec, tree):
         found = [
             (kind, dof, rows[f"limit.{kind}"][dof])
             for dof in range(info.v[0], sum(info.v)) for kind in ("lower", "upper", "angle") if dof in rows[f"limit.{kind}"]
         ]  # fmt: skip
         if found and joint.limit_soft is not None:
-            soft = _entered(out, joint.limit_soft, joint.margin)
+            soft = out.solver_parameters(joint.limit_soft, joint.margin)
             out.infos.extend(SoftInfo(kind, info.name, (dof,), soft, row) for kind, dof, row in found)
     for i, (tendon, info) in enumerate(zip(spec.tendons, tendons, strict=True)):
         if info.range is not None:
-            soft = _entered(out, tendon.limit_soft, tendon.margin)
+            soft = out.solver_parameters(tendon.limit_soft, tendon.margin)
             out.infos.extend(SoftInfo(f"tendon_{side}", info.name, (i,), soft, info.range) for side in ("lower", "upper"))

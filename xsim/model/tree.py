@@ -8,11 +8,15 @@ import numpy as np
 
 from xsim.joints.elementary import draw_parameters
 from xsim.joints.types import JOINT_TYPES, GeneralJoint, JointType
+from xsim.model.leaf_rows import LeafRows
 from xsim.model.model import ROW_LEAVES
 from xsim.model.topology import BodyInfo, JointInfo, Link
 from xsim.spec import ACTUATORS, BodySpec, JointSpec, ModelSpec
 
 __all__ = ["Tree", "fail", "number_tree", "unit_quat"]
+
+COMMANDED = ("force", "acceleration", "velocity", "servo")
+"""Drives of joints that take a command."""
 
 
 def fail(source, text: str) -> NoReturn:
@@ -20,37 +24,54 @@ def fail(source, text: str) -> NoReturn:
 
 
 class Tree:
-    """What the bodies of a spec come to. frames: (pos, quat) of the joints that have a frame of their own. rowed: (dof, number) of what
-    only some dofs have, by leaf. dofs, spring_ref, neutral, q0, v0: one number per dof or coordinate."""
+    """Bodies, joints and links in order. rows: of the leaves. dof_rows: the dofs of the rows that only some dofs have, by leaf. neutral,
+    q0: one number per coordinate; v0, drives: one per dof."""
 
-    def __init__(self):
+    def __init__(self, rows: LeafRows):
+        self.rows = rows
         self.bodies: list[BodyInfo] = []
         self.links: list[Link] = []
-        self.axes: list[np.ndarray] = []
-        self.pitch: list[float] = []
         self.params: dict[str, list] = {}
-        self.frames: list[tuple[np.ndarray, np.ndarray]] = []
-        self.refs: list[float] = []
-        self.spring_dampers: list[tuple[float, float]] = []
-        self.gravcomp: list[float] = []
         self.mocaps: list[BodySpec] = []
-        self.explicit: list = []
-        self.weights: list[float] = []
-        self.dofs: dict[str, list[float]] = {"damping": [], "armature": [], "stiffness": []}
-        self.spring_ref: list[float] = []
         self.neutral: list[float] = []
         self.q0: list[float] = []
         self.v0: list[float] = []
         self.drives: list[str] = []
-        self.rowed: dict[str, list[tuple[int, float]]] = {leaf: [] for leaf in ROW_LEAVES}
+        self.dof_rows: dict[str, list[int]] = {leaf: [] for leaf in ROW_LEAVES}
 
     nq = property(lambda self: len(self.neutral))
     nv = property(lambda self: len(self.drives))
 
 
-def number_tree(spec: ModelSpec, key) -> Tree:
-    """Links and numbers of all bodies. key: for the joint parameters that are drawn. Raises ValueError where the spec is inconsistent."""
-    tree, names = Tree(), set()
+    def structure(self, spec: ModelSpec) -> dict[str, tuple]:
+        """Fields of the Topology."""
+        return {
+            "bodies": tuple(self.bodies),
+            "links": tuple(self.links),
+            "neutral": tuple(map(float, self.neutral)),
+            "initial": (tuple(map(float, self.q0)), tuple(map(float, self.v0))),
+            "velocities": tuple(
+                (i, tuple(map(float, b.velocity)))
+                for i, b in enumerate(spec.bodies) if b.velocity is not None and self.bodies[i].link >= 0
+            ),
+            "rowed": tuple((path, tuple(dofs)) for path, dofs in self.dof_rows.items()),
+            "drives": tuple(self.drives),
+            "commands": tuple(i for i, drive in enumerate(self.drives) if drive in COMMANDED),
+        }  # fmt: skip
+
+    def joint_parameters(self) -> dict[str, np.ndarray]:
+        """Parameters of general joints, rows by ``type.name``."""
+        return {name: np.stack(values) for name, values in self.params.items()}
+
+    def add_dof_row(self, path: str, dof: int, value: float) -> None:
+        """A number that only some dofs have."""
+        self.dof_rows[path].append(dof)
+        self.rows.add(path, value)
+
+
+def number_tree(spec: ModelSpec, key, rows: LeafRows) -> Tree:
+    """Links and numbers of all bodies. key: for random joint parameters. Raises ValueError where the spec is inconsistent."""
+    tree, names = Tree(rows), set()
     for index, body in enumerate(spec.bodies):
         if not -1 <= body.parent < index:
             fail(body.source, f"body {body.name!r}: parent {body.parent} does not come before it")
@@ -67,7 +88,8 @@ def _add_body(tree: Tree, body: BodySpec, key) -> None:
     link = tree.bodies[body.parent].link if body.parent >= 0 else -1
     if len(body.joints) > 1 and not all(j.anchored for j in body.joints):
         fail(body.source, f"body {body.name!r}: several joints must be anchored in the body")
-    joints = []
+    tree.rows.add_to("body", pos=body.pos, quat=unit_quat(body.source, body.quat))
+    joints, i = [], body.inertial
     for place, joint in enumerate(body.joints):
         info, link = _add_joint(tree, body, place, joint, link, key)
         joints.append(info)
@@ -79,21 +101,17 @@ def _add_body(tree: Tree, body: BodySpec, key) -> None:
             link=link,
             q=(q, tree.nq - q),
             v=(v, tree.nv - v),
-            explicit=None if body.inertial is None else _entered(tree.explicit, body.inertial),
+            explicit=None if i is None else tree.rows.add_to("body", mass=i.mass, com=i.com, inertia=i.inertia),
             pos_min=None if body.pos_min is None else tuple(map(float, body.pos_min)),
             pos_max=None if body.pos_max is None else tuple(map(float, body.pos_max)),
-            gravity=None if body.gravity == 1.0 else _entered(tree.weights, body.gravity),
-            gravcomp=_entered(tree.gravcomp, body.gravcomp) if body.gravcomp else None,
-            mocap=_entered(tree.mocaps, body) if body.mocap else None,
+            gravity=None if body.gravity == 1.0 else tree.rows.add("body.gravity", body.gravity),
+            gravcomp=tree.rows.add("body.gravcomp", body.gravcomp) if body.gravcomp else None,
+            mocap=len(tree.mocaps) if body.mocap else None,
             principal=(1.0, 0.0, 0.0, 0.0) if body.principal is None else tuple(map(float, body.principal)),
         )
     )
-
-
-def _entered(store: list, item) -> int:
-    """Append an item; its row."""
-    store.append(item)
-    return len(store) - 1
+    if body.mocap:
+        tree.mocaps.append(body)
 
 
 def _add_joint(tree: Tree, body: BodySpec, place: int, joint: JointSpec, link: int, key) -> tuple[JointInfo, int]:
@@ -102,21 +120,22 @@ def _add_joint(tree: Tree, body: BodySpec, place: int, joint: JointSpec, link: i
     if kind is None:
         fail(body.source, f"body {body.name!r}: unknown joint type {joint.type!r}; known: {', '.join(JOINT_TYPES)}")
     values = _parameters(body, joint, kind, key)
-    first_axis, first_pitch, row = len(tree.axes), len(tree.pitch), None
+    axes, pitch, row = tree.rows["joint.axes"], tree.rows["joint.pitch"], None
+    first_axis, first_pitch = len(axes), len(pitch)
     if any(isinstance(j, GeneralJoint) for j in kind.chain):
         row = sum(j.type == joint.type for b in tree.bodies for j in b.joints)
         for name, value in values.items():
             tree.params.setdefault(f"{kind.name}.{name}", []).append(value)
     else:
-        tree.axes.extend(np.reshape(values.get("axes", np.zeros((0, 3))), (-1, 3)))
-        tree.pitch.extend(np.reshape(values.get("pitch", ()), -1))
-        if any(not np.linalg.norm(axis) > 1e-9 for axis in tree.axes[first_axis:]):
+        axes.extend(np.reshape(values.get("axes", np.zeros((0, 3))), (-1, 3)))
+        pitch.extend(np.reshape(values.get("pitch", ()), -1))
+        if any(not np.linalg.norm(axis) > 1e-9 for axis in axes[first_axis:]):
             fail(body.source, f"body {body.name!r}: a joint axis is zero")
     ref = None
     if joint.ref:
         if kind.name not in ("hinge", "slide"):
             fail(body.source, f"body {body.name!r}: a {kind.name} joint has no reference position")
-        ref = _entered(tree.refs, joint.ref)
+        ref = tree.rows.add("joint.ref", joint.ref)
     q, v = tree.nq, tree.nv
     for position, part in enumerate(kind.chain):
         axis = None if isinstance(part, GeneralJoint) else part.axis
@@ -148,11 +167,11 @@ def _add_joint(tree: Tree, body: BodySpec, place: int, joint: JointSpec, link: i
         damper_axes=_choice(body, joint, "damper_axes", ("joint", "body", "parent")),
         armature_axes=_choice(body, joint, "armature_axes", ("joint", "body")),
         spring_law=_choice(body, joint, "spring_law", ("rotation", "components")),
-        axes=tuple(range(first_axis, len(tree.axes))),
+        axes=tuple(range(first_axis, len(axes))),
         general=row,
-        frame=_entered(tree.frames, (joint.pos, unit_quat(body.source, joint.quat))) if framed else None,
+        frame=tree.rows.add_to("joint", pos=joint.pos, quat=unit_quat(body.source, joint.quat)) if framed else None,
         anchored=joint.anchored,
-        spring_damper=None if joint.spring_damper is None else _entered(tree.spring_dampers, joint.spring_damper),
+        spring_damper=tree.rows.add_optional("joint.spring_damper", joint.spring_damper),
         actuator_gravcomp=joint.actuator_gravcomp,
     )
     return info, link
@@ -161,15 +180,15 @@ def _add_joint(tree: Tree, body: BodySpec, place: int, joint: JointSpec, link: i
 def _add_numbers(tree: Tree, body: BodySpec, joint: JointSpec, kind: JointType) -> None:
     """What the joint has per coordinate and per dof."""
     v = tree.nv
-    for name, store in tree.dofs.items():
+    for name in ("damping", "armature", "stiffness"):
         numbers = _vector(body, joint, name, getattr(joint, name), kind.nv, np.zeros(kind.nv))
         if (numbers < 0).any():
             fail(body.source, f"body {body.name!r}: {name} is negative")
-        store.extend(numbers)
-    drawn = kind.neutral + joint.ref if joint.ref else kind.neutral
-    tree.spring_ref.extend(_vector(body, joint, "spring_ref", joint.spring_ref, kind.nq, drawn))
-    tree.neutral.extend(drawn)
-    tree.q0.extend(_vector(body, joint, "q0", joint.q0, kind.nq, drawn))
+        tree.rows[f"dof.{name}"].extend(numbers)
+    reference = kind.neutral + joint.ref if joint.ref else kind.neutral
+    tree.rows["joint.spring_ref"].extend(_vector(body, joint, "spring_ref", joint.spring_ref, kind.nq, reference))
+    tree.neutral.extend(reference)
+    tree.q0.extend(_vector(body, joint, "q0", joint.q0, kind.nq, reference))
     tree.v0.extend(_vector(body, joint, "v0", joint.v0, kind.nv, np.zeros(kind.nv)))
     if _choice(body, joint, "actuator", ACTUATORS) == "locked" and np.any(tree.v0[v:]):
         fail(body.source, f"body {body.name!r}: a locked joint cannot start with a velocity")
@@ -183,12 +202,14 @@ def _add_rows(tree: Tree, body: BodySpec, joint: JointSpec, v: int, nv: int) -> 
         friction = np.asarray(joint.friction, np.float64)
         if friction.shape != (nv,) or (friction < 0).any():
             fail(body.source, f"body {body.name!r}: friction must be {nv} numbers >= 0, found {friction}")
-        tree.rowed["dof.friction"] += [(v + i, x) for i, x in enumerate(friction) if not np.isnan(x)]
+        for i in np.flatnonzero(~np.isnan(friction)).tolist():
+            tree.add_dof_row("dof.friction", v + i, friction[i])
     if joint.actuator_force_range is not None:
         for side, x in zip(("lower", "upper"), joint.actuator_force_range, strict=True):
-            tree.rowed[f"limit.actuator_{side}"] += [(v + i, x) for i in range(nv)]
+            for i in range(nv):
+                tree.add_dof_row(f"limit.actuator_{side}", v + i, x)
     if joint.angle_limit is not None:
-        tree.rowed["limit.angle"].append((v, joint.angle_limit))
+        tree.add_dof_row("limit.angle", v, joint.angle_limit)
     for name, stem in (("position_range", ""), ("velocity_range", "velocity_"), ("force_range", "force_")):
         value = getattr(joint, name)
         if value is None:
@@ -199,7 +220,7 @@ def _add_rows(tree: Tree, body: BodySpec, joint: JointSpec, v: int, nv: int) -> 
         for i, pair in enumerate(value):
             for side, x in zip(("lower", "upper"), pair, strict=True):
                 if np.isfinite(x):
-                    tree.rowed[f"limit.{stem}{side}"].append((v + i, x))
+                    tree.add_dof_row(f"limit.{stem}{side}", v + i, x)
 
 
 def _parameters(body: BodySpec, joint: JointSpec, kind: JointType, key) -> dict[str, np.ndarray]:

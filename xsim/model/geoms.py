@@ -1,0 +1,88 @@
+"""From the geoms of a ModelSpec, their meshes and height fields to their structure and numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from xsim.model.leaf_rows import LeafRows
+from xsim.model.topology import GeomInfo, HfieldInfo, MeshInfo, PairsInfo, SolidInfo, Table
+from xsim.model.tree import Tree, fail, unit_quat
+from xsim.spec import GeomSpec, ModelSpec
+
+__all__ = ["read_assets", "read_geoms"]
+
+DRAWABLE = ("box", "sphere", "capsule", "cylinder", "ellipsoid", "cone", "plane", "axes")
+SHAPE_SIZES = {"box": 3, "sphere": 1, "capsule": 2, "cylinder": 2, "ellipsoid": 3}
+
+
+def read_geoms(spec: ModelSpec, tree: Tree) -> tuple[GeomInfo, ...]:
+    """All geoms, those of the world first. Raises ValueError where the spec is inconsistent."""
+    out = []
+    for index, body in [(-1, None), *enumerate(spec.bodies)]:
+        geoms = spec.world_geoms if body is None else body.geoms
+        visible = _visible(geoms)
+        out.extend(_geom(spec, tree.rows, index, geom, any(geom is v for v in visible)) for geom in geoms)
+    return tuple(out)
+
+
+def _geom(spec: ModelSpec, rows: LeafRows, body: int, geom: GeomSpec, visible: bool) -> GeomInfo:
+    solid, inertial = _solid(spec, body, geom), _is_inertial(spec, body, geom)
+    size = np.asarray(geom.size, float).reshape(-1)
+    row = mass = density = extents = None
+    if inertial or solid or geom.contact is not None:
+        row = rows.add_to("geom", size=np.pad(size, (0, 3 - len(size))), pos=geom.pos, quat=unit_quat(geom.source, geom.quat))
+    if (inertial or solid) and not geom.massless:
+        density = rows.add_optional("geom.density", geom.density)
+        mass = rows.add("geom.mass", geom.mass) if density is None else None
+    if geom.fluid is not None and geom.shape == "mesh" and geom.asset is not None:
+        extents = tuple(map(float, np.abs(spec.meshes[geom.asset].vertices).max(0)))
+    material = spec.drawing["materials"][geom.material]["rgba"] if geom.material else geom.rgba
+    return GeomInfo(
+        geom.name, body, geom.shape, geom.rgba, row, tuple(map(float, size)), tuple(map(float, geom.pos)), tuple(map(float, geom.quat)),
+        visible, mass, density, solid, rows.add_optional("geom.fluid", geom.fluid), geom.asset,
+        bool(material is None or material[3] != 0), extents,
+    )  # fmt: skip
+
+
+def _is_inertial(spec: ModelSpec, body: int, geom: GeomSpec) -> bool:
+    """Whether the geom is a shape that may give its body inertia. Raises ValueError for a wrong size or mass."""
+    if geom.shape not in SHAPE_SIZES or body >= 0 and spec.bodies[body].inertial is not None:
+        return False
+    size = np.asarray(geom.size, float).reshape(-1)
+    if len(size) != SHAPE_SIZES[geom.shape] or not (size > 0).all():
+        fail(geom.source, f"geom {geom.shape}: size {size} must be {SHAPE_SIZES[geom.shape]} positive numbers")
+    if geom.mass < 0:
+        fail(geom.source, f"geom {geom.shape}: mass {geom.mass} is negative")
+    return True
+
+
+def _solid(spec: ModelSpec, body: int, geom: GeomSpec) -> SolidInfo | None:
+    """Volume and moments of a mesh that gives its body inertia. Raises ValueError for a shape that cannot."""
+    if body < 0 or spec.bodies[body].inertial is not None or geom.massless or not (geom.mass or geom.density):
+        return None
+    if geom.asset is not None and geom.shape == "mesh":
+        mesh = spec.meshes[geom.asset]
+        x, y, z = map(float, mesh.moments)
+        return SolidInfo(float(mesh.volume), (x, y, z))
+    if geom.shape not in SHAPE_SIZES or geom.shell:
+        fail(geom.source, f"geom {geom.shape}: gives no inertia; give body {spec.bodies[body].name!r} an inertial")
+    return None
+
+
+def _visible(geoms: tuple[GeomSpec, ...]) -> list[GeomSpec]:
+    """The shapes of a body that are shown: its visual ones; where none of them can be drawn (meshes), those of its collisions."""
+    known = [g for g in geoms if g.shape in DRAWABLE]
+    return [g for g in known if g.visual] or known
+
+
+def read_assets(spec: ModelSpec, pairs: tuple[PairsInfo, ...]) -> dict[str, tuple]:
+    """Meshes and height fields, of a model in which rays look for them or something touches them."""
+    touched = any(asset is not None for info in pairs for asset in info.assets)
+    if not touched and all(sensor.kind not in ("rangefinder", "distance", "normal", "fromto") for sensor in spec.sensors):
+        return {}
+    return {
+        "meshes": tuple(
+            MeshInfo(Table(mesh.vertices), Table(mesh.faces), None if mesh.hull is None else Table(mesh.hull)) for mesh in spec.meshes
+        ),
+        "hfields": tuple(HfieldInfo(Table(field.heights), float(field.size[3])) for field in spec.hfields),
+    }

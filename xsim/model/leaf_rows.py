@@ -1,0 +1,67 @@
+"""The rows of a model's leaves while it is built."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from xsim.model.model import GROUPS, Leaf
+
+__all__ = ["LeafRows"]
+
+_DECLARED: dict[str, Leaf] = {
+    f"{name}.{f.name}": f.metadata["leaf"]
+    for name, cls in GROUPS.items() for f in dataclasses.fields(cls) if "leaf" in f.metadata
+}  # fmt: skip
+
+
+class LeafRows:
+    """Rows per leaf, in the order in which they are added.
+
+    The first dimension of a leaf's declaration (`xsim.model.model`) counts its rows, the others are the shape of each."""
+
+    def __init__(self):
+        self._rows: dict[str, list] = {path: [] for path, leaf in _DECLARED.items() if leaf.shape and isinstance(leaf.shape[0], str)}
+
+    def __getitem__(self, path: str) -> list:
+        return self._rows[path]
+
+    def add(self, path: str, row) -> int:
+        """Append a row; its index."""
+        self._rows[path].append(row)
+        return len(self._rows[path]) - 1
+
+    def add_optional(self, path: str, row) -> int | None:
+        """Append a row that only some have; its index, None for none."""
+        return None if row is None else self.add(path, row)
+
+    def add_to(self, group: str, **rows) -> int:
+        """Append one row to each of several leaves of a group that share a dimension; its index."""
+        (index,) = {self.add(f"{group}.{name}", row) for name, row in rows.items()}
+        return index
+
+    def sizes(self) -> dict[str, int]:
+        """Length of every dimension that counts rows. Raises ValueError where leaves of one dimension have different numbers of rows."""
+        out: dict[str, int] = {}
+        for path, rows in self._rows.items():
+            dimension = _DECLARED[path].shape[0]
+            if out.setdefault(dimension, len(rows)) != len(rows):
+                raise ValueError(f"{path} has {len(rows)} rows, other leaves of the dimension {dimension} {out[dimension]}")
+        return out
+
+    def arrays(self, group: str, **others) -> Any:
+        """The group of leaves. others: those that are not made of rows."""
+        cls = GROUPS[group]
+        return cls(**{f.name: self._array(f"{group}.{f.name}") for f in dataclasses.fields(cls) if f.name not in others}, **others)
+
+    def _array(self, path: str):
+        rows = self._rows[path]
+        return leaf_array(np.asarray(rows, float).reshape(len(rows), *_DECLARED[path].shape[1:]))
+
+
+def leaf_array(values):
+    """An array of the leaves' dtype: float64 under jax's x64 flag, else float32."""
+    return jnp.asarray(np.asarray(values), jnp.result_type(float))
