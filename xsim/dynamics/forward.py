@@ -39,7 +39,7 @@ def total_acceleration(c: Call, soft: Constraints | None) -> Solved:
         return smooth(c, soft)
     zero = jnp.zeros((), c.dtype)
     change = step_velocity(c.system, Moving(c.q, c.v, c.act, zero, Health(zero, zero, zero, zero)), c.tau, c.ctrl)
-    a = [(new - old) / c.system.dt for new, old in zip(change.v, c.v, strict=True)]
+    a = [(new - old) / c.system.option.dt for new, old in zip(change.v, c.v, strict=True)]
     return Solved(a, [], change.pivot, change.solved, change.overflow, change.early)
 
 
@@ -60,7 +60,7 @@ def forward(model: Model, state: State, ctrl=None, tau=None) -> Data:
     poses = kin.body_poses(system, frame)
     lin, ang = kin.body_velocities(system, frame, velocity)
     lin_acc, ang_acc = kin.body_accelerations(system, frame, velocity, accelerated)
-    damping = quadratic(system, frame, system.damping, "damper")
+    damping = quadratic(system, frame, system.dof.damping, "damper")
     finite = jnp.isfinite(c.join(a)).all(-1)
     flags = jnp.where(finite, 0, Flags.DIVERGED) | jnp.where(c.join(solved.pivot, 0) == 0, Flags.SINGULAR, 0)
     flags = flags | jnp.where(c.join(solved.found, 0) == 0, Flags.UNSOLVED, 0)
@@ -88,7 +88,7 @@ def forward(model: Model, state: State, ctrl=None, tau=None) -> Data:
     rows, residual = zero, jnp.zeros(())
     constrained = impulse_rows(system.topology) or has_rows(system.topology) or has_soft(system.topology)
     if constrained or set(PRESCRIBED).intersection(system.topology.drives):
-        loads = quadratic(system, frame, system.armature, "armature").times(a)
+        loads = quadratic(system, frame, system.dof.armature, "armature").times(a)
         force = kin.inertial_force(system, frame, inertia, a)
         rows = [f + x + b - p - t - e - u for f, x, b, p, t, e, u in zip(force, loads, bias, passive, tau, element, driven, strict=True)]
         if impulse_rows(system.topology):

@@ -195,7 +195,7 @@ def _state_from_poses(model: Model, pos, quat, lin, ang, time, ctrl, start):
         c = Call(model, q, ctrl=ctrl, time=time)
         for dof, target in model.topology.motions:
             link, place = coordinate_places(model.topology)[dof]
-            wanted = c.system.targets[target][0]
+            wanted = c.system.functions.targets[target][0]
             if link.kind == "hinge" and wanted is not None:
                 away = sub(wanted, c.q[place])
                 c.q[place] = add(c.q[place], mul(2 * math.pi, jnp.round(away / (2 * math.pi))))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 
@@ -23,10 +25,10 @@ from xsim.spatial import add, mul, stage, total
 
 def prepare(model: Model, lanes: Lanes, mocap=None) -> System:
     """Everything derived from the leaves, as components. Runs once per call of a public function, outside the loop of a rollout."""
-    system = _with_lanes(_with_slack(components(model, lanes, mocap)))
+    system = _with_lanes(_with_tendon_rest(components(model, lanes, mocap)))
     top = system.topology
     if top.flexes:
-        system = system._replace(flex_material=flex_material(system))
+        system = system.with_derived(flex_material=flex_material(system))
     muscles = [i for i, a in enumerate(top.actuators) if "muscle" in (a.gain, a.bias)]
     sprung = any(j.spring_damper is not None for j in top.joints)
     damped = any(a.damp_ratio is not None for a in top.actuators)
@@ -43,27 +45,30 @@ def prepare(model: Model, lanes: Lanes, mocap=None) -> System:
         system = _with_actuators(system, frame, start, rows, factor, muscles)
     if has_soft(top):
         tendon = tendons(system, frame, start)
-        system = system._replace(mobility=mobility(system, frame, rows, tendon), weld_reference=weld_reference(system, frame))
+        system = system.with_derived(mobility=mobility(system, frame, rows, tendon), weld_reference=weld_reference(system, frame))
     if has_contacts(top):
-        system = system._replace(contact_parameters=contact_parameters(system))
+        system = system.with_derived(contact_parameters=contact_parameters(system))
     return system
 
 
 def _with_lanes(system: System) -> System:
     """With as many lanes in the time step as there are in numbers that are no components, so that components tell how many there are."""
-    arrays = jax.tree.leaves((system.surface, system.pair, system.places, system.flex))
+    arrays = jax.tree.leaves((system.surface, system.pair, system.geom_arrays, system.flex))
     width = max((x.shape[-1] for x in arrays), default=1)
-    return system if width == 1 else system._replace(dt=jnp.broadcast_to(jnp.asarray(system.dt, arrays[0].dtype), (width,)))
+    if width == 1:
+        return system
+    dt = jnp.broadcast_to(jnp.asarray(system.option.dt, arrays[0].dtype), (width,))
+    return system._replace(option=dataclasses.replace(system.option, dt=dt))
 
 
-def _with_slack(system: System) -> System:
+def _with_tendon_rest(system: System) -> System:
     """Rest lengths of the tendons that say none: their lengths where the joints' springs are at rest."""
     top = system.topology
     if all(t.spring is not None for t in top.tendons):
-        return system._replace(slack=tuple(None for _ in top.tendons))
-    q = list(system.spring_ref)
+        return system.with_derived(tendon_rest=tuple(None for _ in top.tendons))
+    q = list(system.joint.spring_ref)
     frame = frames(system, q) if any(t.kind == "spatial" for t in top.tendons) else Frames([], [], [], [])
-    return system._replace(slack=tuple((t.length, t.length) for t in tendons(system, frame, q)))
+    return system.with_derived(tendon_rest=tuple((t.length, t.length) for t in tendons(system, frame, q)))
 
 
 def _unit_forces(system: System, factor: Factor, dof: int) -> list:
@@ -84,8 +89,8 @@ def _spring_damper(numbers, mobilities) -> tuple:
 
 
 def _with_springs(system: System, factor: Factor) -> System:
-    stiffness, damping = list(system.stiffness), list(system.damping)
-    numbers = system.spring_damper
+    stiffness, damping = list(system.dof.stiffness), list(system.dof.damping)
+    numbers = system.joint.spring_damper
     for joint in system.topology.joints:
         if joint.spring_damper is not None:
             dofs = range(joint.v[0], sum(joint.v))
@@ -93,16 +98,15 @@ def _with_springs(system: System, factor: Factor) -> System:
             k, b = _spring_damper(numbers[joint.spring_damper], mobilities)
             for dof in dofs:
                 stiffness[dof], damping[dof] = k, b
-    return system._replace(stiffness=tuple(stiffness), damping=tuple(damping))
+    return system._replace(dof=dataclasses.replace(system.dof, stiffness=tuple(stiffness), damping=tuple(damping)))
 
 
 def _switched(system: System) -> System:
     """Without the springs or dampers of joints and tendons that a flag switches off."""
     for flag, name in (("spring", "stiffness"), ("damper", "damping")):
         if flag in system.topology.disabled:
-            own, tendon = getattr(system, name), system.tendons
-            none = {name: (0.0,) * len(own), "tendons": type(tendon)(**{**vars(tendon), name: [0.0] * len(getattr(tendon, name))})}
-            system = system._replace(**none)
+            dof, tendon = ({name: (0.0,) * len(getattr(group, name))} for group in (system.dof, system.tendon))
+            system = system._replace(dof=dataclasses.replace(system.dof, **dof), tendon=dataclasses.replace(system.tendon, **tendon))
     return system
 
 
@@ -131,7 +135,7 @@ def _work(arms, moved):
 
 def _with_actuators(system: System, frame: Frames, start, rows, factor: Factor, muscles) -> System:
     """Norms of the accelerations that unit forces give, for muscles; velocity gains of servos that say a damping ratio."""
-    top, numbers = system.topology, system.actuators
+    top, numbers = system.topology, system.actuator
     acc0: list = [0.0] * len(top.actuators)
     bias = list(numbers.bias)
     driven = transmissions(system, frame, start, tendons(system, frame, start))
@@ -154,4 +158,4 @@ def _with_actuators(system: System, frame: Frames, start, rows, factor: Factor, 
                 mass = [rows[dof][-1] for dof, _ in transmission.row]
             kv = _servo_damping(numbers.damp_ratio[info.damp_ratio], numbers.gain[i][0], mass, arms)
             bias[i] = (bias[i][0], bias[i][1], -kv, *bias[i][3:])
-    return system._replace(acc0=tuple(acc0), actuators=type(numbers)(**{**vars(numbers), "bias": tuple(bias)}))
+    return system.with_derived(acc0=tuple(acc0))._replace(actuator=dataclasses.replace(numbers, bias=tuple(bias)))

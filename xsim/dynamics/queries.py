@@ -45,7 +45,7 @@ def jacobian(model: Model, q, body, point=(0.0, 0.0, 0.0)):
     zero = [[0.0] * model.nv for _ in range(3)]
     if link < 0:
         return c.join(zero, 2), c.join(zero, 2)
-    pose = c.system.offset[index]
+    pose = c.system.body.offset[index]
     at = kin.body_point(frame, link, pose, tuple(jnp.asarray(x, c.dtype) for x in point))
     moving = _ancestors(c.system, link)
     lin, ang = [list(r) for r in zero], [list(r) for r in zero]
@@ -94,7 +94,7 @@ def inverse_dynamics(model: Model, q, v, a):
     c = Call(model, q, v, extra=(a,))
     frame = kin.frames(c.system, c.q)
     force = kin.inverse_dynamics(c.system, frame, kin.link_inertias(c.system, frame), c.q, c.v, c.extra[0])
-    armature = quadratic(c.system, frame, c.system.armature, "armature").times(c.extra[0])
+    armature = quadratic(c.system, frame, c.system.dof.armature, "armature").times(c.extra[0])
     return c.join([f + x for f, x in zip(force, armature, strict=True)])
 
 
@@ -111,7 +111,7 @@ def passive(model: Model, q, v):
     """Force of joint springs and dampers, (*batch, nv)."""
     c = Call(model, q, v)
     frame = kin.frames(c.system, c.q)
-    damping = quadratic(c.system, frame, c.system.damping, "damper")
+    damping = quadratic(c.system, frame, c.system.dof.damping, "damper")
     return c.join(passive_force(c.system, frame, c.q, c.v, damping, tendons(c.system, frame, c.q)))
 
 
@@ -158,7 +158,7 @@ def energy(model: Model, q, v):
             for k in range(3):
                 potential = potential + lift[k] * (weighted.first[k] + weighted.mass * reference[k])
     for i, x in enumerate(displacements(system, c.q)):
-        potential = potential + 0.5 * system.stiffness[i] * x * x
+        potential = potential + 0.5 * system.dof.stiffness[i] * x * x
     for stored in (*element_energy(system, frame, c.q), *tendon_energy(system, tendons(system, frame, c.q))):
         potential = potential + stored
     return c.join(kinetic, 0), c.join(potential, 0)

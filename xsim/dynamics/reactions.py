@@ -59,7 +59,7 @@ def reactions(model: Model, state: State, ctrl=None, tau=None) -> Reactions:
     factors = c.lanes.split(model.body.gravity, 1)
     weight = c.join([1.0 if b.gravity is None else factors[b.gravity] for b in top.bodies])
     falling = lin_acc + jnp.cross(ang_acc, arm) + jnp.cross(ang, jnp.cross(ang, arm))
-    force = mass[..., None] * (falling - weight[..., None] * c.join(list(system.gravity))[..., None, :])
+    force = mass[..., None] * (falling - weight[..., None] * c.join(list(system.option.gravity))[..., None, :])
     spun = turn @ _symmetric(inertia) @ jnp.swapaxes(turn, -1, -2)
     spin = jnp.einsum("...ij,...j->...i", spun, ang)
     moment = jnp.einsum("...ij,...j->...i", spun, ang_acc) + jnp.cross(ang, spin) + jnp.cross(pos + arm, force)  # about the world's origin

@@ -30,7 +30,7 @@ def controls(system: System, ctrl) -> list:
     if "clampctrl" not in system.topology.disabled:
         for i, info in enumerate(system.topology.actuators):
             if info.ctrl_range is not None:
-                out[i] = clip(out[i], *system.actuators.ctrl_range[info.ctrl_range])
+                out[i] = clip(out[i], *system.actuator.ctrl_range[info.ctrl_range])
     return out
 
 
@@ -46,7 +46,7 @@ def _rate(kind: str, ctrl, act, numbers):
 def activation_rates(system: System, act, ctrl) -> list:
     """d act / dt, 1/s (na)."""
     ctrl, out = controls(system, ctrl), list(act)
-    for info, u, numbers in zip(system.topology.actuators, ctrl, system.actuators.dynamics, strict=True):
+    for info, u, numbers in zip(system.topology.actuators, ctrl, system.actuator.dynamics, strict=True):
         if info.act is not None:
             live = "actuation" not in system.topology.disabled
             out[info.act] = _rate(info.dynamics, u, act[info.act], numbers) if live else 0.0 * act[info.act]
@@ -66,9 +66,9 @@ def _advanced(kind: str, act, slope, numbers, dt, limits):
 def next_activations(system: System, act, rates, dt) -> list:
     """Activations after dt at these rates, within their bounds; those of groups that are switched off stay."""
     out = list(act)
-    for info, numbers in zip(system.topology.actuators, system.actuators.dynamics, strict=True):
+    for info, numbers in zip(system.topology.actuators, system.actuator.dynamics, strict=True):
         if info.act is not None and info.enabled and "actuation" not in system.topology.disabled:
-            limits = None if info.act_range is None else system.actuators.act_range[info.act_range]
+            limits = None if info.act_range is None else system.actuator.act_range[info.act_range]
             out[info.act] = _advanced(info.dynamics, act[info.act], rates[info.act], numbers, dt, limits)
     return out
 
@@ -106,11 +106,11 @@ def force(law: Law, length, velocity, signal):
 
 def laws(system: System) -> list[Law]:
     """What makes the force of each actuator."""
-    a, out = system.actuators, []
+    a, out = system.actuator, []
     for i, info in enumerate(system.topology.actuators):
         lengths = (0.0, 0.0) if info.length_range is None else a.length_range[info.length_range]
         limits = None if info.force_range is None else a.force_range[info.force_range]
-        out.append(Law(info.gain, info.bias, a.gain[i], a.bias[i], lengths, system.acc0[i] if system.acc0 else 0.0, limits))
+        out.append(Law(info.gain, info.bias, a.gain[i], a.bias[i], lengths, system.derived.acc0[i] if system.derived.acc0 else 0.0, limits))
     return out
 
 
@@ -123,7 +123,7 @@ def effort(system: System, frame: Frames, v, act, ctrl, driven: list[LengthAndJa
         return Effort(lengths, rates, [0.0] * len(driven), tau)
     signal = controls(system, ctrl)
     if any(info.early for info in top.actuators):
-        ahead = next_activations(system, act, activation_rates(system, act, ctrl), system.dt)
+        ahead = next_activations(system, act, activation_rates(system, act, ctrl), system.option.dt)
     forces = []
     for i, (info, law) in enumerate(zip(top.actuators, laws(system), strict=True)):
         if not info.enabled:

@@ -37,7 +37,7 @@ def clipped(system: System, stem: str, dof: int, x):
 def bound(system: System, name: str, dof: int):
     """The number of ``limit.<name>`` of a dof, None where it has none."""
     dofs = system.topology.dofs(f"limit.{name}")
-    return getattr(system.limits, name)[dofs.index(dof)] if dof in dofs else None
+    return getattr(system.limit, name)[dofs.index(dof)] if dof in dofs else None
 
 
 @stage
@@ -73,9 +73,9 @@ def drive(system: System, v, tau, ctrl) -> Drive:
         elif kind == "acceleration":
             hold[dof] = command[dof]
         elif kind == "velocity":
-            hold[dof] = _towards(clipped(system, "velocity_", dof, command[dof]), v[dof], system.dt)
+            hold[dof] = _towards(clipped(system, "velocity_", dof, command[dof]), v[dof], system.option.dt)
         elif kind == "locked":
-            hold[dof] = _towards(0.0, v[dof], system.dt)
+            hold[dof] = _towards(0.0, v[dof], system.option.dt)
         elif kind == "servo":
             servo[dof] = clipped(system, "velocity_", dof, command[dof])
     return Drive(tau, tuple(hold) if any(h is not None for h in hold) else (), servo)

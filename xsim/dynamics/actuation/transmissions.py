@@ -40,7 +40,7 @@ def transmissions(system: System, frame: Frames, q, tendon: list[LengthAndJacobi
     """Length and row of every actuator; tendon: the tendons."""
     infos = system.topology.actuators
     at = _Place(system, frame, q, tendon)
-    return [KINDS[info.transmission](at, info, gear) for info, gear in zip(infos, system.actuators.gear, strict=True)]
+    return [KINDS[info.transmission](at, info, gear) for info, gear in zip(infos, system.actuator.gear, strict=True)]
 
 
 class _Place(NamedTuple):
@@ -135,7 +135,7 @@ def _crank(crank: End, slider: End, rod, gear):
 def _slidercrank(at: _Place, info, gear) -> LengthAndJacobian:
     sites = at.system.topology.sites
     crank, slider = site_end(at.system, at.frame, info.target), site_end(at.system, at.frame, info.reference)
-    length, wrench = _crank(crank, slider, at.system.actuators.crank_length[info.crank], gear[0])
+    length, wrench = _crank(crank, slider, at.system.actuator.crank_length[info.crank], gear[0])
     return LengthAndJacobian(length, row_coefficients(at.system, at.frame, (sites[info.reference].body, sites[info.target].body), wrench))
 
 

@@ -122,7 +122,7 @@ def contact_numbers(system: System, found: list[Contacts]) -> list[Numbers]:
     """Of each class, for its contacts."""
     return [
         jax.tree.map(lambda x, pair=own.pair: picked(x, pair), of_pairs)
-        for own, of_pairs in zip(found, system.contact_parameters.numbers, strict=True)
+        for own, of_pairs in zip(found, system.derived.contact_parameters.numbers, strict=True)
     ]
 
 
@@ -131,10 +131,10 @@ def contact_cones(system: System, frame: Frames, v, found: list[Contacts]) -> tu
     lanes = jnp.broadcast_shapes(lanes_of(system, frame), *(x.shape for x in v if isinstance(x, jax.Array)))
     full, top, out = lanes or (1,), system.topology, []
     velocity = column(list(v))
-    for own, of_each, moved in zip(found, contact_numbers(system, found), system.contact_parameters.mobility, strict=True):
+    for own, of_each, moved in zip(found, contact_numbers(system, found), system.derived.contact_parameters.mobility, strict=True):
         d = own.of.condim
         stiffness, weights, damping, pull, there = _softness(
-            own.distance, of_each, _mobility(own, moved), system.cone.impratio[0], system.dt, d, top.cone == "elliptic",
+            own.distance, of_each, _mobility(own, moved), system.cone.impratio[0], system.option.dt, d, top.cone == "elliptic",
             "refsafe" not in top.disabled,
         )  # fmt: skip
         J = _jacobian(system, frame, own, full, d)
@@ -210,7 +210,7 @@ def geoms_of(found: Contacts):
 
 def adhesion(system: System, frame: Frames, body: int) -> list:
     """Row [(dof, coefficient), ...] of an adhesive body: minus the mean rate of the distances of its contacts, also of those in the gap."""
-    if system.contact_parameters is None:
+    if system.derived.contact_parameters is None:
         return []
     lanes = lanes_of(system, frame)
     total, count = 0.0, 0.0

@@ -29,7 +29,8 @@ def edge_mobility(system: System, exact):
     own = np.flatnonzero(layout.light)
     points = layout.ends[layout.kept[own]]
     used, back = np.unique(points, return_inverse=True)
-    lightness = _lightness(column([system.bodies[layout.bodies[i]].mass for i in used.tolist()]))[index_array(back.reshape(points.shape))]
+    mass = column([system.body.inertia[layout.bodies[i]].mass for i in used.tolist()])
+    lightness = _lightness(mass)[index_array(back.reshape(points.shape))]
     both = jnp.concatenate([exact, jnp.broadcast_to(0.5 * (lightness[:, 0] + lightness[:, 1]), (len(own), exact.shape[-1]))])
     place = np.arange(len(exact))
     place[own] = len(exact) + np.arange(len(own))
@@ -51,9 +52,10 @@ def edge_rows(system: System, frame: Frames, v) -> Rows:
     solref, solimp = (
         [column([numbers[i][k] for i in used.tolist()])[back] for k in range(n)] for numbers, n in ((soft.solref, 2), (soft.solimp, 5))
     )
-    assert system.mobility is not None
+    assert system.derived.mobility is not None
     safe = "refsafe" not in system.topology.disabled
-    stiffness, offset = _softness(length - system.flex.length[layout.kept], rate, solref, solimp, system.mobility.edges, system.dt, safe)
+    violation = length - system.flex.length[layout.kept]
+    stiffness, offset = _softness(violation, rate, solref, solimp, system.derived.mobility.edges, system.option.dt, safe)
     width = max(x.shape[-1] for x in (J, stiffness, offset))
     J, stiffness, offset = (jnp.broadcast_to(x, (*x.shape[:-1], width)) for x in (J, stiffness, offset))
     bound = jnp.full_like(offset, INFINITE)

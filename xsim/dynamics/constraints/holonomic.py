@@ -24,13 +24,13 @@ def has_rows(topology: Topology) -> bool:
 
 def holonomic_rates(system: System, frame: Frames, q, v) -> list:
     """Second derivative of every row without generalized acceleration: (dJ/dt) v and what is prescribed by time."""
-    scheduled = [neg(system.targets[target][2]) for _, target in _motions(system)]
+    scheduled = [neg(system.functions.targets[target][2]) for _, target in _motions(system)]
     return [0.0] * len(_coupling_rows(system)) + scheduled + (loop_rates(system, frame, q, v) if active(system) else [])
 
 
 def holonomic_drifts(system: System, frame: Frames) -> list:
     """Rate of every row at rest: what is prescribed by time."""
-    scheduled = [neg(system.targets[target][1]) for _, target in _motions(system)]
+    scheduled = [neg(system.functions.targets[target][1]) for _, target in _motions(system)]
     return [0.0] * len(_coupling_rows(system)) + scheduled + (loop_drifts(system, frame) if active(system) else [])
 
 
@@ -41,7 +41,7 @@ def _motions(system: System):
 def holonomic_gaps(system: System, frame: Frames, q) -> list:
     """What every row shall keep at zero."""
     place = coordinate_places(system.topology)
-    targets = [(q[place[dof][1]], system.targets[target][0]) for dof, target in _motions(system)]
+    targets = [(q[place[dof][1]], system.functions.targets[target][0]) for dof, target in _motions(system)]
     scheduled = [0.0 if target is None else sub(x, target) for x, target in targets]
     return [*_coupling_gaps(system, q), *scheduled, *(loop_gaps(system, frame) if active(system) else [])]
 
@@ -77,19 +77,20 @@ def _closing(gap, rate, dt):
 def closing(system: System, q, v) -> list:
     """Of each row, what its second derivative has to be more than zero: of couplings, so that their gap is closed at the end of a step of
     the semi-implicit rules, whatever v was; of drives that prescribe a speed and no position, so that they have that speed then."""
-    out = [_closing(gap, rate(row, v), system.dt) for gap, row in zip(_coupling_gaps(system, q), _coupling_rows(system), strict=True)]
-    if not any(position is None for position, *_ in system.targets) or "holonomic" not in system.topology.rows:
+    couplings = zip(_coupling_gaps(system, q), _coupling_rows(system), strict=True)
+    out = [_closing(gap, rate(row, v), system.option.dt) for gap, row in couplings]
+    if not any(position is None for position, *_ in system.functions.targets) or "holonomic" not in system.topology.rows:
         return out
     for dof, target in _motions(system):
-        position, speed, _ = system.targets[target]
-        out.append(_catching(sub(v[dof], speed), system.dt) if position is None else 0.0)
+        position, speed, _ = system.functions.targets[target]
+        out.append(_catching(sub(v[dof], speed), system.option.dt) if position is None else 0.0)
     frame = frames(system, q)
     rows = zip(loop_rows(system, frame), loop_drifts(system, frame), strict=True)
     for info in system.topology.constraints:
-        free = info.driven and system.targets[info.target][0] is None
+        free = info.driven and system.functions.targets[info.target][0] is None
         for _ in info.rows:
             row, drift = next(rows)
-            out.append(_catching(add(rate(row, v), drift), system.dt) if free else 0.0)
+            out.append(_catching(add(rate(row, v), drift), system.option.dt) if free else 0.0)
     return out
 
 

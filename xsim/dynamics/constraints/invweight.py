@@ -35,7 +35,7 @@ def _asked(topology: Topology) -> list[int]:
 
 def _centre(system: System, body: int):
     """Centre of mass in the body."""
-    inertia = system.bodies[body]
+    inertia = system.body.inertia[body]
     if isinstance(inertia.mass, float):
         return scale(inertia.first, 1.0 / inertia.mass) if inertia.mass else ZERO3
     return scale(inertia.first, 1.0 / jnp.where(inertia.mass > 0, inertia.mass, 1.0))

@@ -76,10 +76,10 @@ def _along(a: End, b: End):
 def loop_ends(system: System, frame: Frames) -> list[tuple[End, ...]]:
     """Ends of the constraints, the first moved along or about its z axis where it is driven: to where it shall be, or with a drive that
     prescribes no position to where the second is."""
-    out = []
-    for info, (a, b) in zip(system.topology.constraints, ends_of(system, frame, system.topology.constraints, system.ends), strict=True):
+    out, infos = [], system.topology.constraints
+    for info, (a, b) in zip(infos, ends_of(system, frame, infos, system.constraint.frames), strict=True):
         if info.driven:
-            target = system.targets[info.target][0]
+            target = system.functions.targets[info.target][0]
             move, where = (_slid, _along) if info.driven == "slide" else (_turned, angle_about)
             a = move(a, where(a, b) if target is None else target)
         out.append((a, b))
@@ -181,7 +181,7 @@ def loop_gaps(system: System, frame: Frames) -> list:
     """By how much the rows are violated, m or 1."""
     out: list = []
     for info, (a, b) in zip(system.topology.constraints, loop_ends(system, frame), strict=True):
-        out += _gaps(info.rows, a, b, [system.lengths[row[3]] if row[3] is not None else 0.0 for row in info.rows])
+        out += _gaps(info.rows, a, b, [system.constraint.lengths[row[3]] if row[3] is not None else 0.0 for row in info.rows])
     return out
 
 
@@ -257,7 +257,7 @@ def loop_drifts(system: System, frame: Frames) -> list:
     out: list = []
     for info, (a, b) in zip(system.topology.constraints, loop_ends(system, frame), strict=True):
         if info.driven:
-            out += _drift(info.rows, info.driven, a, b, _wrenches(info.rows, a, b), system.targets[info.target][1])
+            out += _drift(info.rows, info.driven, a, b, _wrenches(info.rows, a, b), system.functions.targets[info.target][1])
         else:
             out += [0.0] * len(info.rows)
     return out
@@ -275,6 +275,6 @@ def loop_rates(system: System, frame: Frames, q, v) -> list:
             for link, end in zip(_links(system, info), ends, strict=True)
         ]
         if info.driven:
-            moving[0] = _driven_motion(info.driven, ends[0], moving[0], *system.targets[info.target][1:])
+            moving[0] = _driven_motion(info.driven, ends[0], moving[0], *system.functions.targets[info.target][1:])
         out += _rates(info.rows, *ends, *moving)
     return out

@@ -57,15 +57,15 @@ class Contacts(NamedTuple):
 
 
 def contact_parameters(system: System) -> ContactParameters:
-    """What the leaves alone say; needs ``system.mobility``."""
+    """What the leaves alone say; needs ``system.derived.mobility``."""
     top = system.topology
     layout = plan(top)
     infos = [top.geoms[g] for g in layout.geoms]
     place = _places(system, infos) if infos else ((), ())
     rows = np.array([info.row for info in infos], int)
-    size = columns(system.places.size[rows]) if infos else ()
-    assert system.mobility is not None
-    moved = [system.mobility.bodies.get(body, (0.0, 0.0))[0] for body in range(len(top.bodies))]
+    size = columns(system.geom_arrays.size[rows]) if infos else ()
+    assert system.derived.mobility is not None
+    moved = [system.derived.mobility.bodies.get(body, (0.0, 0.0))[0] for body in range(len(top.bodies))]
     mobility = column([*moved, 0.0])
     own = tuple(joined([numbers(system, info) for info in of.infos]) for of in layout.classes)
     mobilities = [mobility if of.flex_weights else mobility[of.owners[:, 0]] + mobility[of.owners[:, 1]] for of in layout.classes]
@@ -75,11 +75,11 @@ def contact_parameters(system: System) -> ContactParameters:
 def _places(system: System, infos) -> tuple:
     """Orientations and positions of geoms in the links that carry them (of the world's in the world)."""
     rows = np.array([info.row for info in infos])
-    own_quat, own_pos = normalize(columns(system.places.quat[rows])), columns(system.places.pos[rows])
+    own_quat, own_pos = normalize(columns(system.geom_arrays.quat[rows])), columns(system.geom_arrays.pos[rows])
     if all(info.body < 0 or system.topology.bodies[info.body].link >= 0 and system.tables.at_link[info.body] for info in infos):
         return own_quat, own_pos
     identity = ((1.0, 0.0, 0.0, 0.0), (0.0, 0.0, 0.0))
-    carried = [identity if info.body < 0 else tuple(system.offset[info.body]) for info in infos]
+    carried = [identity if info.body < 0 else tuple(system.body.offset[info.body]) for info in infos]
     quat, pos = (tuple(column(x) for x in zip(*(c[k] for c in carried), strict=True)) for k in (0, 1))
     return quat_mul(quat, own_quat), vadd(pos, rotate(quat, own_pos))
 
@@ -224,7 +224,7 @@ def deepest(depth, capacity: int) -> tuple[Any, Any]:
 
 def find_contacts(system: System, frame: Frames) -> list[Contacts]:
     """The contacts at a pose, by class."""
-    parameters, layout = system.contact_parameters, plan(system.topology)
+    parameters, layout = system.derived.contact_parameters, plan(system.topology)
     at = points(system, frame) if system.topology.parts else None
     shapes = [] if at is None else [flexed.part_shapes(system, at)]
     if layout.geoms:

@@ -204,7 +204,7 @@ def _together(at: RowContext, bodies, ends, more) -> list[Row]:
     gap = vsub(ends[0].world, ends[1].world)
     moved = _apart(*(_point_rows(at, body, end) for body, end in zip(bodies, ends, strict=True)))
     drift, far = _point_drift(at, bodies, ends), safe_norm((*gap, *more))
-    mobility = add(*(at.system.mobility.bodies[body][0] for body in bodies))
+    mobility = add(*(at.system.derived.mobility.bodies[body][0] for body in bodies))
     points = tuple(end.world for end in ends)
     wrenches = [Wrench(bodies, points, axis, ZERO3) for axis in BASIS]
     return [Row(_component(moved, k), gap[k], far, mobility, -INFINITE, INFINITE, drift=drift[k], wrench=wrenches[k]) for k in range(3)]
@@ -225,7 +225,7 @@ def _weld(at: RowContext, info: SoftInfo, place) -> list[Row]:
     spun = [(dof, _combined(columns, x)) for dof, x in _apart(*(_turn_rows(at, body) for body in bodies))]
     drift = _turn_drift(at, bodies, ends, columns, first, second, half)
     rows = _together(at, bodies, ends, turned)
-    mobility = add(*(at.system.mobility.bodies[body][1] for body in bodies))
+    mobility = add(*(at.system.derived.mobility.bodies[body][1] for body in bodies))
     for k in range(3):
         wrench = Wrench(bodies, (ZERO3, ZERO3), ZERO3, tuple(column[k] for column in columns))
         rows.append(Row(_component(spun, k), turned[k], rows[0].impedance_distance, mobility, -INFINITE, INFINITE, drift=drift[k],
@@ -278,24 +278,24 @@ def _joint(at: RowContext, info: SoftInfo, place) -> list[Row]:
     places, start = coordinate_places(at.system.topology), at.system.topology.initial[0]
     q = [places[dof][1] for dof in info.items]
     travels = [sub(at.q[i], start[i]) for i in q]
-    mobilities = [at.system.mobility.dofs[dof] for dof in info.items]
+    mobilities = [at.system.derived.mobility.dofs[dof] for dof in info.items]
     return _related(at.system.equality.polynomial[info.row], travels, [[(dof, 1.0)] for dof in info.items], mobilities)
 
 
 def _tendon(at: RowContext, info: SoftInfo, place) -> list[Row]:
-    travels = [sub(at.tendon[i].length, at.system.mobility.lengths[i]) for i in info.items]
-    mobilities = [at.system.mobility.tendons[i] for i in info.items]
+    travels = [sub(at.tendon[i].length, at.system.derived.mobility.lengths[i]) for i in info.items]
+    mobilities = [at.system.derived.mobility.tendons[i] for i in info.items]
     return _related(at.system.equality.polynomial[info.row], travels, [at.tendon[i].row for i in info.items], mobilities)
 
 
 def _friction(at: RowContext, info: SoftInfo, place) -> list[Row]:
-    (dof,), bound = info.items, at.system.friction[info.row]
-    return [Row([(dof, 1.0)], 0.0, 0.0, at.system.mobility.dofs[dof], neg(bound), bound, held=False)]
+    (dof,), bound = info.items, at.system.dof.friction[info.row]
+    return [Row([(dof, 1.0)], 0.0, 0.0, at.system.derived.mobility.dofs[dof], neg(bound), bound, held=False)]
 
 
 def _tendon_friction(at: RowContext, info: SoftInfo, place) -> list[Row]:
-    (i,), bound = info.items, at.system.tendons.friction[info.row]
-    return [Row(at.tendon[i].row, 0.0, 0.0, at.system.mobility.tendons[i], neg(bound), bound, held=False)]
+    (i,), bound = info.items, at.system.tendon.friction[info.row]
+    return [Row(at.tendon[i].row, 0.0, 0.0, at.system.derived.mobility.tendons[i], neg(bound), bound, held=False)]
 
 
 def _limit(at: RowContext, info: SoftInfo, row, distance, mobility) -> list[Row]:
@@ -307,26 +307,26 @@ def _limit(at: RowContext, info: SoftInfo, row, distance, mobility) -> list[Row]
 def _coordinate_limit(at: RowContext, info: SoftInfo, place) -> list[Row]:
     (dof,) = info.items
     x = at.q[coordinate_places(at.system.topology)[dof][1]]
-    bound = getattr(at.system.limits, info.kind)[info.row]
+    bound = getattr(at.system.limit, info.kind)[info.row]
     distance, sign = (sub(x, bound), 1.0) if info.kind == "lower" else (sub(bound, x), -1.0)
-    return _limit(at, info, [(dof, sign)], distance, at.system.mobility.dofs[dof])
+    return _limit(at, info, [(dof, sign)], distance, at.system.derived.mobility.dofs[dof])
 
 
 def _angle(at: RowContext, info: SoftInfo, place) -> list[Row]:
     (dof,) = info.items
     joint = next(j for j in at.system.topology.joints if j.v[0] == dof)
     turned = quat_log(normalize(tuple(at.q[joint.q[0] : joint.q[0] + 4])))
-    distance = sub(at.system.limits.angle[info.row], safe_norm(turned))
+    distance = sub(at.system.limit.angle[info.row], safe_norm(turned))
     axis = normalize(turned)
-    return _limit(at, info, [(dof + k, neg(axis[k])) for k in range(3)], distance, at.system.mobility.dofs[dof])
+    return _limit(at, info, [(dof + k, neg(axis[k])) for k in range(3)], distance, at.system.derived.mobility.dofs[dof])
 
 
 def _tendon_limit(at: RowContext, info: SoftInfo, place) -> list[Row]:
     (i,), low = info.items, info.kind == "tendon_lower"
     length, row = at.tendon[i]
-    bound = at.system.tendons.range[info.row][0 if low else 1]
+    bound = at.system.tendon.range[info.row][0 if low else 1]
     distance = sub(length, bound) if low else sub(bound, length)
-    return _limit(at, info, row if low else scaled(row, -1.0), distance, at.system.mobility.tendons[i])
+    return _limit(at, info, row if low else scaled(row, -1.0), distance, at.system.derived.mobility.tendons[i])
 
 
 KINDS: dict[str, Callable[[RowContext, SoftInfo, object], list[Row]]] = {
@@ -378,7 +378,7 @@ def _found(system: System, frame: Frames, q, v, tendon: list[LengthAndJacobian])
         own, velocity = velocities(system, frame, v)
         moving = velocity, accelerations(system, frame, q, v, None, own, velocity)
     at = RowContext(system, frame, q, tendon, moving)
-    found = [(info, row) for info, place in zip(top.soft, system.weld_reference, strict=True) if info.kind != "flex"
+    found = [(info, row) for info, place in zip(top.soft, system.derived.weld_reference, strict=True) if info.kind != "flex"
              for row in KINDS[info.kind](at, info, place)]
     return sorted(found, key=lambda pair: not _is_single(pair[1]))
 
@@ -389,7 +389,7 @@ def _is_single(row: Row) -> bool:
 
 def _numbers(system: System, found: list[tuple[SoftInfo, Row]], q, v) -> Rows:
     rows, count = [row for _, row in found], sum(_is_single(row) for _, row in found)
-    like = (system.dt, q, v, [row[:8] for row in rows])
+    like = (system.option.dt, q, v, [row[:8] for row in rows])
 
     def vector(xs):
         return stacked(xs, like)
@@ -403,7 +403,7 @@ def _numbers(system: System, found: list[tuple[SoftInfo, Row]], q, v) -> Rows:
     solref = [vector([system.soft.solref[i][k] for i in softness]) for k in range(2)]
     solimp = [vector([system.soft.solimp[i][k] for i in softness]) for k in range(5)]
     d = impedance(vector([r.impedance_distance for r in rows]), solimp)
-    k, b = reference(solref, solimp, system.dt, "refsafe" not in system.topology.disabled)
+    k, b = reference(solref, solimp, system.option.dt, "refsafe" not in system.topology.disabled)
     present = vector([1.0 if r.present is None else jnp.where(r.present, 1.0, 0.0) for r in rows]) > 0
     weak = jnp.maximum(TINY, (1.0 - d) / d * vector([r.mobility for r in rows]))
     bounds = [jnp.where(present, vector(xs), 0.0) for xs in ([r.low for r in rows], [r.high for r in rows])]

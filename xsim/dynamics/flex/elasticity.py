@@ -46,7 +46,7 @@ def flex_material(system: System) -> FlexMaterial:
     top = system.topology
     if not all(body < 0 or top.bodies[body].link >= 0 and system.tables.at_link[body] for body in layout.bodies):
         identity = ((1.0, 0.0, 0.0, 0.0), (0.0, 0.0, 0.0))
-        carried = [identity if body < 0 else tuple(system.offset[body]) for body in layout.bodies]
+        carried = [identity if body < 0 else tuple(system.body.offset[body]) for body in layout.bodies]
         quat, origin = (tuple(column(x) for x in zip(*(c[k] for c in carried), strict=True)) for k in (0, 1))
         pos = vadd(origin, rotate(quat, pos))
     return FlexMaterial(pos, tuple(_solid(system, own) for own in layout.solids))
@@ -116,7 +116,7 @@ def flex_force(system: System, frame: Frames, v) -> list:
     spring = tuple(x[layout.spring] for x in (flex.edge_stiffness, flex.edge_damping)) if len(layout.springs) else None
     damping = [flex.damping[own.elastic] for own in layout.solids]
     works = "spring" not in off, "damper" not in off
-    tension = _tensions(layout, length, rate, flex.length, system.dt, spring, system.flex_material.solids, damping, works)
+    tension = _tensions(layout, length, rate, flex.length, system.option.dt, spring, system.derived.flex_material.solids, damping, works)
     return _gathered(system, frame, v, at, _pull(layout, tension, apart, at))
 
 
@@ -191,7 +191,7 @@ def flex_energy(system: System, frame: Frames) -> list:
         away = length[layout.springs] - rest[layout.springs]
         out.append(pairwise_sum(0.5 * system.flex.edge_stiffness[layout.spring] * away * away))
     stretch = length * length - rest * rest
-    for own, (h, mu, lam) in zip(layout.solids, system.flex_material.solids, strict=True):
+    for own, (h, mu, lam) in zip(layout.solids, system.derived.flex_material.solids, strict=True):
         hg = _times(h, _products([stretch[own.corners[:, k]] for k in range(own.corners.shape[1])], own.dim))
         trace = tree_sum([hg[i][i] for i in range(own.dim)])
         square = tree_sum([hg[i][j] * hg[j][i] for i in range(own.dim) for j in range(own.dim)])

@@ -29,7 +29,7 @@ def points(system: System, frame: Frames) -> Points:
     ]
     R = tuple(tuple(column([x[0][j][k] for x in own]) for k in range(3)) for j in range(3))
     pos, origin = (tuple(column([x[part][k] for x in own]) for k in range(3)) for part in (1, 2))
-    return Points(_placed(R, pos, system.flex_material.pos, layout.carrier), tuple(x[layout.carrier] for x in origin))
+    return Points(_placed(R, pos, system.derived.flex_material.pos, layout.carrier), tuple(x[layout.carrier] for x in origin))
 
 
 @stage

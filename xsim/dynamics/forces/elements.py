@@ -83,7 +83,7 @@ class Pull(NamedTuple):
 
 
 def _law(system: System, info, q) -> Law:
-    f, found = system.forces, {}
+    f, found = system.force, {}
     width = 6 if info.kind == "bushing" else 1
     if info.kind in ("spring", "torsion"):
         found |= {"rest": f.rest[info.row], "preload": f.preload[info.row]}
@@ -104,7 +104,7 @@ def _law(system: System, info, q) -> Law:
     if info.kind == "load":
         found["vector"] = f.vector[info.row]
     if info.function is not None:
-        found["level"] = value(system, info.function, system.time)
+        found["level"] = value(system, info.function, system.functions.time)
     if info.turns:
         places = coordinate_places(system.topology)
         found["turned"] = total([mul(sign, q[places[dof][1]]) for dof, sign in info.turns])
@@ -124,12 +124,12 @@ def element_force(system: System, frame: Frames, q, v) -> list:
 
 def element_wrenches(system: System, frame: Frames, q, v) -> list[tuple[Force, ...]]:
     """Of every element, the force on each of its bodies, about the reference point of the body's tree."""
-    ends = ends_of(system, frame, system.topology.forces, system.force_ends)
+    ends = ends_of(system, frame, system.topology.forces, system.force_frames)
     pulls = iter(_pulls(system, frame, q, v, ends))
     out = []
     for info, own in zip(system.topology.forces, ends, strict=True):
         if info.kind == "load":
-            at = None if info.at_world is None else system.forces.pos1[info.at_world]
+            at = None if info.at_world is None else system.force.pos1[info.at_world]
             out.append((_load(_law(system, info, q), own[0], info.local, at),))
         else:
             out.append(_sum(next(pulls)))
@@ -154,7 +154,7 @@ def _pulls(system: System, frame: Frames, q, v, ends=None) -> list[list[Pull]]:
     top = system.topology
     _, velocity = velocities(system, frame, v)
     out = []
-    for info, own in zip(top.forces, ends or ends_of(system, frame, top.forces, system.force_ends), strict=True):
+    for info, own in zip(top.forces, ends or ends_of(system, frame, top.forces, system.force_frames), strict=True):
         if info.kind != "load":
             links = [body_link(system, b) for b in info.bodies]
             moving = [(ZERO3, ZERO3) if k < 0 else _moving(velocity[k], e.x) for k, e in zip(links, own, strict=True)]
@@ -274,7 +274,7 @@ def _load(law: Law, end: End, local: bool, at_world) -> Force:
 def element_energy(system: System, frame: Frames, q) -> list:
     """Energy stored in each spring, torsion spring and bushing, and in flexes, J; what a map takes or gives has no potential."""
     out = []
-    ends = ends_of(system, frame, system.topology.forces, system.force_ends)
+    ends = ends_of(system, frame, system.topology.forces, system.force_frames)
     for info, own in zip(system.topology.forces, ends, strict=True):
         if info.kind in ("spring", "torsion", "bushing") and info.map is None:
             out.append(_stored(_law(system, info, q), *own))

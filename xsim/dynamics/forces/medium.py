@@ -71,13 +71,13 @@ def medium_force(system: System, frame: Frames, v) -> list:
         own = []
         ellipsoids = [g for g in top.geoms if g.body == index and g.fluid is not None]
         for geom in ellipsoids:
-            place = in_link(system, index, system.geoms.pos[geom.row], system.geoms.quat[geom.row])
+            place = in_link(system, index, system.geom.pos[geom.row], system.geom.quat[geom.row])
             turn, x, moving = _seen(frame.R[body.link], frame.origin[body.link], place, velocity[body.link], wind)
-            axes = geom.extents or semi_axes(geom.shape, system.geoms.size[geom.row])
-            wrench = ellipsoid_wrench(axes, system.geoms.fluid[geom.fluid], added_mass(axes), moving, density, viscosity)
+            axes = geom.extents or semi_axes(geom.shape, system.geom.size[geom.row])
+            wrench = ellipsoid_wrench(axes, system.geom.fluid[geom.fluid], added_mass(axes), moving, density, viscosity)
             own.append(_about_reference(turn, x, wrench))
         if not ellipsoids:
-            place, mass, moments = _principal(system.offset[index], system.bodies[index], body.principal)
+            place, mass, moments = _principal(system.body.offset[index], system.body.inertia[index], body.principal)
             turn, x, moving = _seen(frame.R[body.link], frame.origin[body.link], place, velocity[body.link], wind)
             own.append(_about_reference(turn, x, box_wrench(mass, moments, moving, density, viscosity)))
         for one in own:

@@ -61,11 +61,11 @@ def _parts(system: System, frame: Frames, block: Block, axes: str):
     links = system.topology.links
     slides = [links[s].v for s in block.slides]
     if axes == "body":
-        own = [system.numbers[s].axis for s in block.slides]
+        own = [system.link.numbers[s].axis for s in block.slides]
         yield slides, frame.R[block.rotating[-1]], own, [frame.subspace[d].lin for d in slides]
         return
     turns = [d for link in block.rotating for d in range(links[link].v, links[link].v + links[link].nv)]
-    R, own = frame.R[block.slides[-1]], _parent_axes(system.turn[block.body])
+    R, own = frame.R[block.slides[-1]], _parent_axes(system.body.joint_quat[block.body])
     yield slides, R, own, [frame.subspace[d].lin for d in slides]
     yield turns, R, own, [frame.subspace[d].ang for d in turns]
 
@@ -100,10 +100,10 @@ def _displacement(joint, numbers, law, q, ref):
 def displacements(system: System, q) -> list:
     """What the springs are stretched by, towards their references, per dof."""
     out: list = []
-    qs, refs = split_q(system, q), split_q(system, system.spring_ref)
+    qs, refs = split_q(system, q), split_q(system, system.joint.spring_ref)
     for i, link in enumerate(system.topology.links):
         law = system.topology.bodies[link.body].joints[link.joint].spring_law
-        out.extend(_displacement(system.joints[i], system.numbers[i], law, qs[i], refs[i]))
+        out.extend(_displacement(system.link.joints[i], system.link.numbers[i], law, qs[i], refs[i]))
     return out
 
 
@@ -118,7 +118,7 @@ def spring_force(system: System, frame: Frames, q) -> list:
     A ball's spring acts on the rotation vector from q to its reference, child axes (angle at most pi), or on the difference of the
     components of their rotation vectors, as its law says; that of a free joint whose law acts along the parent's axes, along those.
     """
-    springs = _scaled(system.stiffness, displacements(system, q))
+    springs = _scaled(system.dof.stiffness, displacements(system, q))
     for block in system.tables.blocks:
         axes = _spring_axes(block)
         if axes is not None:
@@ -157,7 +157,7 @@ def weight_taken(system: System, frame: Frames, by_actuators: bool) -> list:
     force: list = [None] * len(top.links)
     for index, body in enumerate(top.bodies):
         if body.gravcomp is not None and body.link >= 0:
-            own = system.offset[index], system.bodies[index], system.gravity, system.gravcomp[body.gravcomp]
+            own = system.body.offset[index], system.body.inertia[index], system.option.gravity, system.body.gravcomp[body.gravcomp]
             one = _upwards(frame.R[body.link], frame.origin[body.link], *own)
             force[body.link] = one if force[body.link] is None else madd(force[body.link], one)
     out = gather(system, frame, force) if any(f is not None for f in force) else [0.0] * len(frame.subspace)
@@ -170,4 +170,4 @@ def weight_taken(system: System, frame: Frames, by_actuators: bool) -> list:
 
 def loaded_mass(system: System, frame: Frames, inertia) -> list:
     """Rows of the mass matrix with the armature."""
-    return with_quadratic(system, mass_matrix(system, frame, inertia), [(1.0, quadratic(system, frame, system.armature, "armature"))])
+    return with_quadratic(system, mass_matrix(system, frame, inertia), [(1.0, quadratic(system, frame, system.dof.armature, "armature"))])

@@ -108,13 +108,13 @@ class Curve(NamedTuple):
 def curve(system: System, index: int) -> Curve:
     """Function number ``index`` of the model, which is not external."""
     info = system.topology.functions[index]
-    numbers = tuple(system.functions[info.first : info.first + info.width])
+    numbers = tuple(system.functions.numbers[info.first : info.first + info.width])
     return Curve(info.kind, numbers[:-3], numbers[-3:]) if info.repeat else Curve(info.kind, numbers, None)
 
 
 def value(system: System, index: int, x):
     """The function at x; an external one: its control."""
-    return system.inputs[index] if index in system.inputs else _value(curve(system, index), x)
+    return system.functions.inputs[index] if index in system.functions.inputs else _value(curve(system, index), x)
 
 
 @stage
@@ -129,8 +129,9 @@ def at_time(system: System, t, ctrl=()) -> System:
         return system
     external = [i for i, f in enumerate(top.functions) if f.kind == "external"]
     inputs = dict(zip(external, ctrl or [0.0] * len(external), strict=True))
-    system = system._replace(time=t, inputs=inputs)
-    return system._replace(targets=tuple(motion(system, index, mode, t) for index, mode in top.targets))
+    system = system._replace(functions=system.functions._replace(time=t, inputs=inputs))
+    targets = tuple(motion(system, index, mode, t) for index, mode in top.targets)
+    return system._replace(functions=system.functions._replace(targets=targets))
 
 
 def motion(system: System, index: int, mode: str, t) -> tuple:
@@ -138,8 +139,8 @@ def motion(system: System, index: int, mode: str, t) -> tuple:
 
     An external function is held over a step. As a speed it prescribes no position (None): what it has moved stays where it is.
     """
-    if index in system.inputs:
-        x = system.inputs[index]
+    if index in system.functions.inputs:
+        x = system.functions.inputs[index]
         return (x, 0.0, 0.0) if mode == "position" else (None, x, 0.0)
 
     return _motion(curve(system, index), mode, jnp.asarray(t))

@@ -90,23 +90,24 @@ def _constant(x, value: float) -> bool:
 def evaluate(m: EquationOfMotion) -> Terms:
     system = m.system
     frame = frames(system, m.q)
-    damping = quadratic(system, frame, system.damping, "damper")
-    loads = [(1.0, quadratic(system, frame, system.armature, "armature")), (system.regularization, Quadratic([1.0] * len(m.v), {}))]
+    damping = quadratic(system, frame, system.dof.damping, "damper")
+    regularization = (system.option.regularization, Quadratic([1.0] * len(m.v), {}))
+    loads = [(1.0, quadratic(system, frame, system.dof.armature, "armature")), regularization]
     staged = m.soft is not None and bool(system.topology.rules)
     later = [] if staged else loads
     stiffness = None
     if not _constant(m.damped, 0.0):
         later.append((m.damped, damping))
     if not _constant(m.sprung, 0.0):
-        stiffness = quadratic(system, frame, system.stiffness, "spring")
+        stiffness = quadratic(system, frame, system.dof.stiffness, "spring")
         later.append((m.sprung, stiffness))
     inertia, tendon = link_inertias(system, frame), tendons(system, frame, m.q)
     driven = transmissions(system, frame, m.q, tendon)
     if m.slopes == "fast":
-        later.append((system.dt, damping_derivatives(system, frame, m.v, m.act, m.ctrl, tendon, driven)))
+        later.append((system.option.dt, damping_derivatives(system, frame, m.v, m.act, m.ctrl, tendon, driven)))
     if m.slopes in UNSYMMETRIC:
         dofs = lone_free(system) if m.slopes == "free" else None
-        later.append((system.dt, velocity_derivatives(system, frame, inertia, m.q, m.v, m.act, m.ctrl, tendon, driven, dofs)))
+        later.append((system.option.dt, velocity_derivatives(system, frame, inertia, m.q, m.v, m.act, m.ctrl, tendon, driven, dofs)))
     soft = [] if _constant(m.ahead, 0.0) else implicit_element_rows(system, frame, m.q, m.v, m.ahead)
     jacobian = holonomic_rows(system, frame)
     if m.soft is not None:

@@ -99,16 +99,16 @@ def _coordinates(joint, numbers, q):
 def force_laws(system: System, q, servo: dict) -> list[ForceLaw]:
     """The staircase of every row. A velocity limit holds on the way back from beyond a position limit, too."""
     position: list = []
-    for joint, numbers, own in zip(system.joints, system.numbers, split_q(system, q), strict=True):
+    for joint, numbers, own in zip(system.link.joints, system.link.numbers, split_q(system, q), strict=True):
         position.extend(_coordinates(joint, numbers, own))
-    out, dt = [], system.dt
+    out, dt = [], system.option.dt
     for row in rows(system.topology):
         speeds = [bound(system, f"velocity_{side}", row.dof) if has else None for side, has in zip(SIDES, row.velocity, strict=True)]
         ends = list(speeds)
         for k, side in enumerate(SIDES):
             if row.position[k]:
                 ends[k] = clip(_reach(bound(system, side, row.dof), position[row.dof], dt), *speeds)
-        friction = None if row.friction is None else mul(system.friction[row.friction], dt)
+        friction = None if row.friction is None else mul(system.dof.friction[row.friction], dt)
         forces = [bound(system, f"force_{side}", row.dof) if row.servo else None for side in SIDES]
         least, most = (None if f is None else mul(f, dt) for f in forces)
         out.append(ForceLaw(*ends, friction, servo[row.dof] if row.servo else None, least, most))
@@ -280,7 +280,7 @@ def _residual(m: _Impulse, x) -> list:
     n = len(m.keep)
     change = [add(mul(k, y), g) for k, y, g in zip(m.keep, x[:n], m.given, strict=True)]
     force = minus_jt_times(inertial_force(m.system, m.frame, m.inertia, change), m.jacobian, x[n:])
-    loads = [add(a, mul(m.system.regularization, y)) for a, y in zip(m.armature.times(change), change, strict=True)]
+    loads = [add(a, mul(m.system.option.regularization, y)) for a, y in zip(m.armature.times(change), change, strict=True)]
     apart = [neg(total([mul(a, change[d]) for d, a in row])) for row in m.jacobian]
     return [*_unbalanced(force, loads, m.push, m.keep), *apart]
 
@@ -293,7 +293,7 @@ def _known(m: _Impulse, full):
 def _again(m: _Impulse, full):
     """The same, from numbers that have derivatives."""
     n = len(m.keep)
-    loads = [(1.0, m.armature), (m.system.regularization, Quadratic([1.0] * n, {}))]
+    loads = [(1.0, m.armature), (m.system.option.regularization, Quadratic([1.0] * n, {}))]
     rows = with_quadratic(m.system, mass_matrix(m.system, m.frame, m.inertia), loads)
     saddle = Saddle(m.system, [full(row) for row in masked(m.system, rows, m.keep)], restricted(m.jacobian, m.keep))
     right = full([neg(r) for r in _residual(m, [0.0] * (n + len(m.jacobian)))])

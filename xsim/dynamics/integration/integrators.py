@@ -61,7 +61,7 @@ def _velocity(system: System, s: Moving, tau, ctrl, damped, sprung, ahead=0.0, s
     closed = tuple(closing(system, s.q, s.v))
     soft = constraints(system, s.q, s.v)
     x = acceleration(EquationOfMotion(system, s.q, s.v, driven.tau, *inputs, damped, sprung, driven.hold, closed, ahead, slopes, soft))
-    moved = shifted(s.v, x.a, system.dt)
+    moved = shifted(s.v, x.a, system.option.dt)
     if soft is None or rows(system.topology):
         moved, solved = apply_impulses(system, s.q, moved, driven.servo)
         return Change(moved, x.pivot, solved if soft is None else mul(solved, x.found), x.overflow, x.early)
@@ -70,7 +70,7 @@ def _velocity(system: System, s: Moving, tau, ctrl, damped, sprung, ahead=0.0, s
 
 def _implicit_damping(system: System, s: Moving, tau, ctrl) -> Change:
     """Semi-implicit Euler with joint damping at the new velocity (the rule of RING)."""
-    return _velocity(system, s, tau, ctrl, system.dt, 0.0)
+    return _velocity(system, s, tau, ctrl, system.option.dt, 0.0)
 
 
 def _euler(system: System, s: Moving, tau, ctrl) -> Change:
@@ -80,12 +80,12 @@ def _euler(system: System, s: Moving, tau, ctrl) -> Change:
 
 def _dart(system: System, s: Moving, tau, ctrl) -> Change:
     """DART's rule: joint dampers and springs implicit, then impulses."""
-    return _velocity(system, s, tau, ctrl, system.dt, mul(system.dt, system.dt))
+    return _velocity(system, s, tau, ctrl, system.option.dt, mul(system.option.dt, system.option.dt))
 
 
 def _linearly_implicit(system: System, s: Moving, tau, ctrl) -> Change:
     """Linearly implicit Euler: the springs, dampers and bushings of joints and between bodies at the end of the step, by their slopes."""
-    return _velocity(system, s, tau, ctrl, system.dt, mul(system.dt, system.dt), system.dt)
+    return _velocity(system, s, tau, ctrl, system.option.dt, mul(system.option.dt, system.option.dt), system.option.dt)
 
 
 def _implicitfast(system: System, s: Moving, tau, ctrl) -> Change:
@@ -103,12 +103,12 @@ def implicit_force(system: System, frame, q, v, a) -> list:
     """What the model's rule adds to the inertial force of an acceleration: dampers and springs at the end of the step."""
     name, out = system.topology.integrator, [0.0] * len(v)
     if name in ("implicit_damping", "dart", "linearly_implicit"):
-        out = [mul(system.dt, x) for x in quadratic(system, frame, system.damping, "damper").times(a)]
+        out = [mul(system.option.dt, x) for x in quadratic(system, frame, system.dof.damping, "damper").times(a)]
     if name in ("dart", "linearly_implicit"):
-        ahead = [mul(system.dt, add(x, mul(system.dt, y))) for x, y in zip(v, a, strict=True)]
-        out = [add(x, y) for x, y in zip(out, quadratic(system, frame, system.stiffness, "spring").times(ahead), strict=True)]
+        ahead = [mul(system.option.dt, add(x, mul(system.option.dt, y))) for x, y in zip(v, a, strict=True)]
+        out = [add(x, y) for x, y in zip(out, quadratic(system, frame, system.dof.stiffness, "spring").times(ahead), strict=True)]
     if name == "linearly_implicit":
-        out = with_implicit_elements(out, implicit_element_rows(system, frame, q, v, system.dt), v, a)
+        out = with_implicit_elements(out, implicit_element_rows(system, frame, q, v, system.option.dt), v, a)
     return out
 
 
@@ -133,7 +133,7 @@ def _rk4(system: System, s: Moving, tau, ctrl, recompute: bool) -> tuple:
         )
     _, outside, controls = split_controls(system.topology, ctrl)
     manifold = system.topology.integrator == "rk4_manifold"
-    h = system.dt
+    h = system.option.dt
 
     def full(xs):
         return spread(xs, system, s, tau, ctrl)
@@ -195,9 +195,9 @@ def advance(system: System, s: Moving, tau, ctrl, recompute: bool = False) -> Mo
         open_rows = has_rows(system.topology)
     else:
         v, pivot, solved, overflow, _ = step_velocity(system, s, tau, ctrl)
-        q = integrate(system, s.q, v, system.dt)
-        act = next_activations(system, s.act, activation_rates(system, s.act, controls), system.dt)
+        q = integrate(system, s.q, v, system.option.dt)
+        act = next_activations(system, s.act, activation_rates(system, s.act, controls), system.option.dt)
         open_rows = active(system)  # couplings are closed by the acceleration of these rules
     if open_rows:
-        q, v = project(at_time(system, add(s.time, system.dt), outside), q, v)
-    return Moving(q, v, act, add(s.time, system.dt), _health(q, v, pivot, solved, overflow, s.health))
+        q, v = project(at_time(system, add(s.time, system.option.dt), outside), q, v)
+    return Moving(q, v, act, add(s.time, system.option.dt), _health(q, v, pivot, solved, overflow, s.health))

@@ -26,12 +26,12 @@ def damping_derivatives(
 ) -> Quadratic:
     """Minus the symmetric part of d force / d velocity of passive and actuator forces. tendon: tendons, driven: what actuators act on.
     whole: see `edge_damping`."""
-    out = quadratic(system, frame, system.damping, "damper")
+    out = quadratic(system, frame, system.dof.damping, "damper")
     out = Quadratic(list(out.diagonal), dict(out.blocks))
     if "passive" in system.topology.disabled:
         out = Quadratic([0.0] * len(v), {})
     else:
-        for one, b in zip(tendon, system.tendons.damping, strict=True):
+        for one, b in zip(tendon, system.tendon.damping, strict=True):
             _add_square(system, out, one.row, b)
         diagonal, pairs = edge_damping(system, frame, whole)
         for i, x in enumerate(diagonal):

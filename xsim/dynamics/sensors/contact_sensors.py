@@ -103,7 +103,7 @@ def _between(f, one: int, two: int) -> list[Touch]:
     shapes = []
     for number in order:
         spot, info = f.spot(("geom", number)), top.geoms[number]
-        size = tuple(f.system.geoms.size[info.row])
+        size = tuple(f.system.geom.size[info.row])
         whole = [jnp.asarray(x) for x in (*size, *spot.pos, *(x for row in spot.R for x in row))]
         size, pos, R = whole[:3], whole[3:6], whole[6:]
         shapes.append(Shape(tuple(size), tuple(pos), (tuple(R[:3]), tuple(R[3:6]), tuple(R[6:])), asset(top, info.shape, info.asset)))

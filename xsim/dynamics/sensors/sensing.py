@@ -96,20 +96,20 @@ class SensorContext:
     @functools.cached_property
     def momenta(self) -> list:
         """Of every body, about the world's origin, of its subtree; then of all bodies: Force(angular, linear momentum)."""
-        own = [self._momentum(i) for i in range(len(self.system.bodies))]
+        own = [self._momentum(i) for i in range(len(self.system.body.inertia))]
         return sums(self.system, own, madd, Force(ZERO3, ZERO3))
 
     @functools.cached_property
     def loads(self) -> list:
         """Of every body, the force that its parent exerts on it and on what hangs on it, about the world's origin."""
-        own = [self._load(i) for i in range(len(self.system.bodies))]
+        own = [self._load(i) for i in range(len(self.system.body.inertia))]
         own = [_less(load, push) for load, push in zip(own, self.pushes, strict=True)]
         return sums(self.system, own, madd, Force(ZERO3, ZERO3))
 
     @functools.cached_property
     def pushes(self) -> list[Force]:
         """What contacts, connects and welds do to each body, about the world's origin."""
-        out = [Force(ZERO3, ZERO3)] * len(self.system.bodies)
+        out = [Force(ZERO3, ZERO3)] * len(self.system.body.inertia)
         for one in self.constraint_forces:
             if one.row.wrench is not None:
                 _add(out, one.row.wrench, one.force)
@@ -148,7 +148,7 @@ class SensorContext:
         for number, info in enumerate(top.geoms):
             if info.seen and any(info.body != ray.body for ray in rays):
                 spot = self.spot(("geom", number))
-                targets.append(Target(info, spot.pos, spot.R, self.system.geoms.size[info.row]))
+                targets.append(Target(info, spot.pos, spot.R, self.system.geom.size[info.row]))
         return dict(zip(sites, cast(top, rays, targets), strict=True))
 
     def _at_world(self, body: int, motions) -> Motion:
@@ -159,7 +159,7 @@ class SensorContext:
         return _about_origin(motions[link], self.frame.pose[self.system.tables.root[link]].pos)
 
     def _momentum(self, body: int) -> Force:
-        return _momentum(self.poses[body], self.system.bodies[body], self._at_world(body, self.velocity))
+        return _momentum(self.poses[body], self.system.body.inertia[body], self._at_world(body, self.velocity))
 
     def _load(self, body: int) -> Force:
         link = self.system.topology.bodies[body].link
@@ -168,7 +168,7 @@ class SensorContext:
         if link >= 0:
             reference = self.frame.pose[self.system.tables.root[link]].pos
             acceleration = _about_origin(self.acceleration[link], reference)
-        return _load(self.poses[body], self.system.bodies[body], velocity, acceleration, self.system.gravity)
+        return _load(self.poses[body], self.system.body.inertia[body], velocity, acceleration, self.system.option.gravity)
 
     def spot(self, what) -> SensorFrame:
         """The frame that an object of a sensor means."""
@@ -178,13 +178,13 @@ class SensorContext:
             view = self.cameras[number]
             return SensorFrame(top.cameras[number].body, view.pos, view.R, _quaternion(view.R))
         if kind in ("site", "geom"):
-            info, numbers, row = (top.sites[number], s.sites, number) if kind == "site" else (top.geoms[number], s.geoms, None)
+            info, numbers, row = (top.sites[number], s.site, number) if kind == "site" else (top.geoms[number], s.geom, None)
             row = top.geoms[number].row if row is None else row
             return _spot(info.body, self.poses[info.body] if info.body >= 0 else None, numbers.pos[row], numbers.quat[row])
         if number < 0:
             return _spot(-1, None, ZERO3, IDENTITY)
         if kind == "body":
-            return _spot(number, self.poses[number], _com(s.bodies[number]), top.bodies[number].principal)
+            return _spot(number, self.poses[number], _com(s.body.inertia[number]), top.bodies[number].principal)
         return _spot(number, self.poses[number], ZERO3, IDENTITY)
 
     def moving(self, spot: SensorFrame) -> tuple:
@@ -196,7 +196,7 @@ class SensorContext:
 
     def accelerated(self, spot: SensorFrame) -> tuple:
         """Acceleration of the spot's origin less that of free fall, and angular acceleration, world axes."""
-        gravity = self.system.gravity
+        gravity = self.system.option.gravity
         link = -1 if spot.body < 0 else self.system.topology.bodies[spot.body].link
         if link < 0:
             return tuple(neg(g) for g in gravity), ZERO3

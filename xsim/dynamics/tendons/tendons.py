@@ -45,7 +45,7 @@ def _address(system: System, dof: int) -> int:
 def _fixed(system: System, info, q) -> LengthAndJacobian:
     length, row = 0.0, []
     for piece in info.path:
-        coefficient = system.tendons.coefficient[piece.row]
+        coefficient = system.tendon.coefficient[piece.row]
         length = add(length, mul(coefficient, q[_address(system, piece.item)]))
         row.append((piece.item, coefficient))
     return LengthAndJacobian(length, _merged(row))
@@ -65,7 +65,7 @@ def _legs(system: System, frame: Frames, info) -> list[_Leg]:
     out, share, before, around = [], None, None, None
     for piece in info.path:
         if piece.kind == "pulley":
-            share, before = 1.0 / system.tendons.divisor[piece.row], None
+            share, before = 1.0 / system.tendon.divisor[piece.row], None
         elif piece.kind == "geom":
             around = piece
         else:
@@ -134,7 +134,7 @@ def _bent(system: System, frame: Frames, legs: list[_Leg]) -> list[tuple]:
         ]
         sites = [legs[i].around.side for i in members] if sided else []
         sides = [_seen(geom, site_end(system, frame, site)) for geom, site in zip(geoms, sites, strict=False)]
-        radii = [(system.geoms.size[infos[i].row][0],) for i in members]
+        radii = [(system.geom.size[infos[i].row][0],) for i in members]
         first, second, side, radius = _stacked([*points, sides, radii])
         way = wrap(shape, first, second, *radius, side or None, system.topology.rules or "3.2")
         for k, (i, geom) in enumerate(zip(members, geoms, strict=True)):
@@ -163,7 +163,7 @@ def _tension(length, rest, stiffness):
 def tendon_force(system: System, tendon: list[LengthAndJacobian], v) -> list:
     """Generalized force of the springs and dampers of all tendons."""
     out: list = [0.0] * len(v)
-    numbers = system.tendons
+    numbers = system.tendon
     for i, (info, one) in enumerate(zip(system.topology.tendons, tendon, strict=True)):
         pull = sub(_tension(one.length, _rest(system, i, info), numbers.stiffness[i]), mul(numbers.damping[i], rate(one.row, v)))
         out = pushed(out, one.row, pull)
@@ -174,7 +174,7 @@ def tendon_energy(system: System, tendon: list[LengthAndJacobian]) -> list:
     """Energy stored in each tendon's spring, J."""
     out = []
     for i, (info, one) in enumerate(zip(system.topology.tendons, tendon, strict=True)):
-        out.append(_stored(one.length, _rest(system, i, info), system.tendons.stiffness[i]))
+        out.append(_stored(one.length, _rest(system, i, info), system.tendon.stiffness[i]))
     return out
 
 
@@ -186,7 +186,7 @@ def _stored(length, rest, stiffness):
 
 
 def _rest(system: System, i: int, info):
-    return system.slack[i] if info.spring is None else system.tendons.spring_length[info.spring]
+    return system.derived.tendon_rest[i] if info.spring is None else system.tendon.spring_length[info.spring]
 
 
 def rate(row: list, v):

@@ -26,7 +26,7 @@ def in_link(system: System, body: int, pos, quat) -> Pose:
     """A pose given in a body, in the link it moves with (of a body that does not move: in the world)."""
     if body < 0 or system.topology.bodies[body].link >= 0 and system.tables.at_link[body]:
         return _unit_pose(pos, quat)
-    return _in_link(system.offset[body], pos, quat)
+    return _in_link(system.body.offset[body], pos, quat)
 
 
 def body_end(system: System, frame: Frames, body: int, pos, quat) -> End:
@@ -35,13 +35,13 @@ def body_end(system: System, frame: Frames, body: int, pos, quat) -> End:
 
 
 def site_end(system: System, frame: Frames, site: int) -> End:
-    return body_end(system, frame, system.topology.sites[site].body, system.sites.pos[site], system.sites.quat[site])
+    return body_end(system, frame, system.topology.sites[site].body, system.site.pos[site], system.site.quat[site])
 
 
 def geom_end(system: System, frame: Frames, geom: int) -> End:
     """A geom; one that is only drawn as it was loaded."""
     info = system.topology.geoms[geom]
-    place = (info.pos, info.quat) if info.row is None else (system.geoms.pos[info.row], system.geoms.quat[info.row])
+    place = (info.pos, info.quat) if info.row is None else (system.geom.pos[info.row], system.geom.quat[info.row])
     return body_end(system, frame, info.body, *place)
 
 

@@ -85,13 +85,13 @@ def frames(system: System, q) -> Frames:
     pose: list = []
     for i, link in enumerate(links):
         parent = pose[link.parent] if link.parent >= 0 else None
-        pose.append(_place(system.joints[i], system.numbers[i], system.tree[i], qs[i], parent))
+        pose.append(_place(system.link.joints[i], system.link.numbers[i], system.link.pose[i], qs[i], parent))
     R, origin, subspace = [], [], []
     for i in range(len(links)):
         rotation, position = _rotation(pose[i], pose[root[i]].pos)
         R.append(rotation)
         origin.append(position)
-        subspace.extend(_subspace(system.joints[i], system.numbers[i], qs[i], rotation, position))
+        subspace.extend(_subspace(system.link.joints[i], system.link.numbers[i], qs[i], rotation, position))
     return Frames(pose, R, origin, subspace)
 
 
@@ -135,8 +135,8 @@ def accelerations(system: System, frame: Frames, q, v, a, own, velocity, base=RE
     out: list = []
     for i, link in enumerate(system.topology.links):
         extra = None
-        if system.joints[i].subspace_rate is not None:
-            extra = _extra(system.joints[i], system.numbers[i], qs[i], vs[i], frame.R[i], frame.origin[i])
+        if system.link.joints[i].subspace_rate is not None:
+            extra = _extra(system.link.joints[i], system.link.numbers[i], qs[i], vs[i], frame.R[i], frame.origin[i])
         parent = out[link.parent] if link.parent >= 0 else base
         out.append(_acceleration(parent, velocity[i], own[i], frame.subspace[link.v : link.v + link.nv], acc[i], extra))
     return out
@@ -154,7 +154,7 @@ def link_inertias(system: System, frame: Frames) -> list:
     """Per link: inertia in world axes about the reference point."""
     return [
         NO_INERTIA if own is NO_INERTIA else _world_inertia(frame.R[i], frame.origin[i], own)
-        for i, own in enumerate(system.inertia)
+        for i, own in enumerate(system.link.inertia)
     ]
 
 
@@ -184,9 +184,9 @@ def inverse_dynamics(system: System, frame: Frames, inertia, q, v, a=None) -> li
     force: list = [
         None if own_inertia is NO_INERTIA else _force(own_inertia, velocity[i], acceleration[i]) for i, own_inertia in enumerate(inertia)
     ]
-    for i, light in enumerate(system.lifted):
+    for i, light in enumerate(system.link.gravity_exempt):
         if light is not None and force[i] is not None:
-            force[i] = _lift(force[i], frame.R[i], frame.origin[i], light, system.gravity)
+            force[i] = _lift(force[i], frame.R[i], frame.origin[i], light, system.option.gravity)
     return gather(system, frame, force)
 
 
@@ -204,7 +204,7 @@ def _gravity_inertia(R, origin, inertia: Inertia, light: Inertia) -> Inertia:
 
 def gravity_inertia(system: System, frame: Frames, link: int, inertia: Inertia) -> Inertia:
     """The part of a link's inertia (world axes) that feels gravity."""
-    light = system.lifted[link]
+    light = system.link.gravity_exempt[link]
     return inertia if light is None else _gravity_inertia(frame.R[link], frame.origin[link], inertia, light)
 
 
@@ -283,11 +283,11 @@ def body_poses(system: System, frame: Frames) -> list[Pose]:
     out = []
     for i, body in enumerate(system.topology.bodies):
         if body.link < 0:
-            out.append(system.offset[i])
+            out.append(system.body.offset[i])
         elif system.tables.at_link[i]:
             out.append(frame.pose[body.link])
         else:
-            out.append(_body_pose(frame.pose[body.link], system.offset[i]))
+            out.append(_body_pose(frame.pose[body.link], system.body.offset[i]))
     return out
 
 
@@ -300,7 +300,7 @@ def body_origins(system: System, frame: Frames) -> list:
         elif system.tables.at_link[i]:
             out.append(frame.origin[body.link])
         else:
-            out.append(_origin(frame.R[body.link], frame.origin[body.link], system.offset[i].pos))
+            out.append(_origin(frame.R[body.link], frame.origin[body.link], system.body.offset[i].pos))
     return out
 
 

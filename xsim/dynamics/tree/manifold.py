@@ -26,7 +26,7 @@ def displacement_rates(system: System, q0, d, v) -> list:
     """The rates of the displacement d from q0 (q = integrate(q0, d, 1)) while q moves with the velocity v."""
     out: list = []
     parts = split_q(system, q0), split_v(system, d), split_v(system, v)
-    for joint, numbers, a, b, c in zip(system.joints, system.numbers, *parts, strict=True):
+    for joint, numbers, a, b, c in zip(system.link.joints, system.link.numbers, *parts, strict=True):
         out.extend(_displacement_rate(joint, numbers, a, b, c))
     return out
 
@@ -34,7 +34,7 @@ def displacement_rates(system: System, q0, d, v) -> list:
 def integrate(system: System, q, v, h) -> list:
     """q moved along v for the time h."""
     out: list = []
-    for joint, numbers, a, b in zip(system.joints, system.numbers, split_q(system, q), split_v(system, v), strict=True):
+    for joint, numbers, a, b in zip(system.link.joints, system.link.numbers, split_q(system, q), split_v(system, v), strict=True):
         out.extend(_integrate(joint, numbers, a, b, h))
     return out
 
@@ -42,6 +42,6 @@ def integrate(system: System, q, v, h) -> list:
 def difference(system: System, q0, q1) -> list:
     """The velocity that takes q0 to q1 in unit time; inverse of `integrate`."""
     out: list = []
-    for joint, numbers, a, b in zip(system.joints, system.numbers, split_q(system, q0), split_q(system, q1), strict=True):
+    for joint, numbers, a, b in zip(system.link.joints, system.link.numbers, split_q(system, q0), split_q(system, q1), strict=True):
         out.extend(joint.difference(numbers, a, b))
     return out

@@ -38,7 +38,7 @@ def _centre(m: Mass, own):
 
 def subtree_masses(system: System, frame: Frames) -> list[Mass]:
     """Of every body, with all that hangs on it; the last entry is the world's."""
-    own = [_mass(pose, inertia) for pose, inertia in zip(body_poses(system, frame), system.bodies, strict=True)]
+    own = [_mass(pose, inertia) for pose, inertia in zip(body_poses(system, frame), system.body.inertia, strict=True)]
     return sums(system, own, _sum, Mass(0.0, ZERO3))
 
 

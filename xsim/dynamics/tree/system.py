@@ -6,18 +6,22 @@ geom-based bodies, unit axes and unit quaternions are computed here from the lea
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
+
 from xsim.dynamics.layout import Lanes
-from xsim.joints.elementary import Numbers, elementary
+from xsim.joints.elementary import Elementary, Numbers, elementary
 from xsim.joints.types import JOINT_TYPES
 from xsim.model.model import (
     Actuator,
     Cone,
     Coupling,
+    Dof,
     ElementForce,
     Equality,
     Flex,
@@ -26,6 +30,7 @@ from xsim.model.model import (
     Limit,
     Medium,
     Model,
+    Option,
     Pair,
     Site,
     Soft,
@@ -129,57 +134,104 @@ class Mobility(NamedTuple):
     edges: object = None  # of flexes' edges that keep their lengths, (edges, lanes or 1)
 
 
+class Links(NamedTuple):
+    """Per link: its joint, the pose of its joint frame in the link before it, the joint's numbers, the inertia about the link's own origin,
+    and the part of that inertia that feels no gravity (None where all of it does)."""
+
+    joints: tuple[Elementary, ...]
+    pose: tuple[Pose, ...]
+    numbers: tuple[Numbers, ...]
+    inertia: tuple[Inertia, ...]
+    gravity_exempt: tuple[Inertia | None, ...]
+
+
+class Bodies(NamedTuple):
+    """Per body: the inertia about its own origin, body axes; its pose in its link; the orientation of its joint frame in the parent body.
+    gravcomp: factors of gravity compensation, see `BodyInfo.gravcomp`."""
+
+    inertia: tuple[Inertia, ...]
+    offset: tuple[Pose, ...]
+    joint_quat: tuple
+    gravcomp: tuple
+
+
+class Joints(NamedTuple):
+    """spring_ref: per coordinate. spring_damper: time constants and damping ratios, see `JointInfo.spring_damper`."""
+
+    spring_ref: tuple
+    spring_damper: tuple
+
+
+class LoopNumbers(NamedTuple):
+    """Of the constraints between frames: per constraint, the poses of its two frames in the link of their body, or in the world; the
+    lengths of the rows."""
+
+    frames: tuple[tuple[Pose, ...], ...]
+    lengths: tuple
+
+
+class FunctionValues(NamedTuple):
+    """numbers: of all functions of time. targets: per target, position, speed and acceleration at ``time`` (see
+    `time_functions.at_time`). inputs: values of the external functions, by number."""
+
+    numbers: tuple
+    targets: tuple = ()
+    time: object = 0.0
+    inputs: dict = {}  # noqa: RUF012  (never changed)
+
+
+class Derived(NamedTuple):
+    """What takes the kinematics of the initial configuration to compute, see `xsim.dynamics.prepare`.
+
+    tendon_rest: per tendon, the lengths between which its spring is at rest. acc0: per actuator, norm of the joint accelerations under unit
+    force. mobility: for soft constraints. weld_reference: per soft constraint, the relative pose that it keeps. contact_parameters: see
+    `narrowphase.ContactParameters`. flex_material: see `elasticity.FlexMaterial`."""
+
+    tendon_rest: tuple = ()
+    acc0: tuple = ()
+    mobility: Mobility | None = None
+    weld_reference: tuple = ()
+    contact_parameters: Any = None
+    flex_material: Any = None
+
+
 class System(NamedTuple):
-    """Components of everything the dynamics needs. Per link: tree pose, joint numbers, inertia about the link's own origin."""
+    """Components of everything the dynamics needs, in the groups of the `Model`.
+
+    Groups that are named as the model's hold its leaves as components; surface, pair and flex hold arrays (rows, width, lanes or 1).
+    geom_arrays: size, pos and quat of the geoms as such arrays, where something may touch. force_frames: per force between bodies, the
+    poses of its frames as in `LoopNumbers.frames`."""
 
     topology: Topology
     tables: Tables
-    joints: tuple  # Elementary per link
-    tree: tuple  # Pose per link
-    numbers: tuple  # Numbers per link
-    inertia: tuple  # Inertia per link
-    lifted: tuple  # per link, the part of its inertia that feels no gravity, None where it has all its weight
-    turn: tuple  # per body, orientation of its joint frame in the parent body
-    offset: tuple  # Pose per body in its link
-    damping: tuple
-    armature: tuple
-    stiffness: tuple
-    spring_ref: tuple
-    friction: tuple
-    limits: Limit
+    option: Option
+    link: Links
+    body: Bodies
+    joint: Joints
+    dof: Dof
+    limit: Limit
     coupling: Coupling
-    ends: tuple  # per constraint between frames, their poses (a Pose each) in the link of their body, or in the world
-    lengths: tuple
-    functions: tuple  # numbers of all functions
-    forces: ElementForce
-    force_ends: tuple  # per force, the poses of its frames as in ``ends``
-    targets: tuple  # per target: position, speed, acceleration at the time looked at (see `functions.at_time`)
-    time: object
-    inputs: dict  # values of the external functions, by number
-    gravity: tuple
-    dt: object
-    regularization: object
-    gravcomp: tuple
-    spring_damper: tuple
-    sites: Site
-    geoms: Geom
-    tendons: Tendon
-    actuators: Actuator
+    constraint: LoopNumbers
+    functions: FunctionValues
+    force: ElementForce
+    force_frames: tuple
+    site: Site
+    geom: Geom
+    geom_arrays: Geom
+    tendon: Tendon
+    actuator: Actuator
     medium: Medium
-    bodies: tuple  # Inertia per body about its own origin, body axes
     soft: Soft
     equality: Equality
-    surface: Surface  # arrays (surfaces, width, lanes or 1), pair alike
+    surface: Surface
     pair: Pair
     cone: Cone
-    places: Geom  # arrays of size, pos and quat (geoms, width, lanes or 1), where something may touch
-    flex: Flex  # arrays as of surface
-    slack: tuple = ()  # per tendon, the lengths between which its spring is at rest
-    acc0: tuple = ()  # per actuator, norm of the joint accelerations that unit force gives at the start
-    mobility: Mobility | None = None  # for soft constraints
-    weld_reference: tuple = ()  # per soft constraint, where its second body is held: see `prepare`
-    contact_parameters: tuple | None = None  # of what may touch: see `contacts.ContactParameters`
-    flex_material: Any = None  # of deformables: see `flexes.FlexMaterial`
+    flex: Flex
+    derived: Derived = Derived()
+
+    def with_derived(self, **changes) -> System:
+        """The same system with other derived numbers."""
+        return self._replace(derived=self.derived._replace(**changes))
 
 
 @stage
@@ -302,13 +354,49 @@ def body_inertias(model: Model, lanes: Lanes) -> list[Inertia]:
 
 
 def components(model: Model, lanes: Lanes, mocap=None) -> System:
-    """Everything that follows from the leaves alone, as components. mocap: poses (7 components) of the mocap bodies, None: as drawn."""
-    top, tab, split = model.topology, tables(model.topology), lanes.split
-    poses = [_pose(p, q) for p, q in zip(split(model.body.pos, 2), split(model.body.quat, 2), strict=True)]
+    """Everything that follows from the leaves alone, as components. mocap: poses (7 components) of the mocap bodies, None: those of the
+    model."""
+    top, split = model.topology, lanes.split
+    poses = _body_poses(model, lanes, mocap)
     frames = [_pose(p, q) for p, q in zip(split(model.joint.pos, 2), split(model.joint.quat, 2), strict=True)]
-    for i, body in enumerate(top.bodies):
+    offset = _offsets(top, poses, frames)
+    inertia = body_inertias(model, lanes)
+    option = _split(model.option, split)
+    if "gravity" in top.disabled:
+        option = dataclasses.replace(option, gravity=(0.0, 0.0, 0.0))
+    return System(
+        topology=top,
+        tables=tables(top),
+        option=option,
+        link=_links(model, lanes, poses, frames, offset, inertia),
+        body=Bodies(tuple(inertia), tuple(offset), tuple(p.quat for p in poses), split(model.body.gravcomp, 1)),
+        joint=Joints(split(model.joint.spring_ref, 1), split(model.joint.spring_damper, 2)),
+        constraint=LoopNumbers(_frames(top.constraints, model.constraint, offset, split), split(model.constraint.value, 1)),
+        functions=FunctionValues(split(model.function.numbers, 1)),
+        force_frames=_frames(top.forces, model.force, offset, split),
+        geom_arrays=_geom_arrays(model, lanes),
+        **{name: _split(getattr(model, name), split) for name in COMPONENT_GROUPS},
+        **{name: _split(getattr(model, name), lanes.last) for name in ARRAY_GROUPS},
+    )
+
+
+COMPONENT_GROUPS = ("dof", "limit", "coupling", "force", "site", "geom", "tendon", "actuator", "medium", "soft", "equality", "cone")
+"""Groups of leaves that the dynamics reads as components."""
+ARRAY_GROUPS = ("surface", "pair", "flex")
+"""Groups of leaves that the dynamics reads as arrays with the lanes last."""
+
+
+def _body_poses(model: Model, lanes: Lanes, mocap) -> list[Pose]:
+    """Per body, the pose of its joint frame in its parent."""
+    poses = [_pose(p, q) for p, q in zip(lanes.split(model.body.pos, 2), lanes.split(model.body.quat, 2), strict=True)]
+    for i, body in enumerate(model.topology.bodies):
         if mocap is not None and body.mocap is not None:
             poses[i] = _pose(mocap[body.mocap][:3], mocap[body.mocap][3:])
+    return poses
+
+
+def _offsets(top: Topology, poses: list[Pose], frames: list[Pose]) -> list[Pose]:
+    """Per body, its pose in its link."""
     offset: list[Pose] = []
     for body, pose in zip(top.bodies, poses, strict=True):
         if body.v[1]:
@@ -318,49 +406,44 @@ def components(model: Model, lanes: Lanes, mocap=None) -> System:
         if body.frame is not None:
             pose = _compose(pose, _invert(frames[body.frame]))
         offset.append(pose)
-    inertia, lifted = [NO_INERTIA] * len(top.links), [None] * len(top.links)
-    weight = split(model.body.gravity, 1)
-    own_inertia = body_inertias(model, lanes)
-    for index, own in enumerate(own_inertia):
-        body = top.bodies[index]
-        if body.link >= 0:
-            own = own if tab.at_link[index] else _move(offset[index], own)
-            inertia[body.link] = inertia_add(inertia[body.link], own)
-            if body.gravity is not None:
-                light = _times(own, sub(1.0, weight[body.gravity]))
-                lifted[body.link] = light if lifted[body.link] is None else inertia_add(lifted[body.link], light)
+    return offset
+
+
+def _links(model: Model, lanes: Lanes, poses: list[Pose], frames: list[Pose], offset: list[Pose], inertia: list[Inertia]) -> Links:
+    top, split = model.topology, lanes.split
     axes, pitch, refs = [_unit(a) for a in split(model.joint.axes, 2)], split(model.joint.pitch, 1), split(model.joint.ref, 1)
-    tree, numbers, joints = [], [], []
+    pose, numbers, joints = [], [], []
     for link in top.links:
         body = top.bodies[link.body]
-        tree.append(_place(body, link, poses[link.body], frames, offset) if link.first else Pose(IDENTITY, ZERO3))
+        pose.append(_joint_pose(body, link, poses[link.body], frames, offset) if link.first else Pose(IDENTITY, ZERO3))
         axis = axes[link.axis] if isinstance(link.axis, int) else link.axis
         own = None if link.pitch is None else pitch[link.pitch], _params(model, link, lanes), 0.0 if link.ref is None else refs[link.ref]
         numbers.append(Numbers(axis, *own))
         joints.append(elementary(link.kind, body.joints[link.joint].type))
-    return System(
-        top, tab, tuple(joints), tuple(tree), tuple(numbers), tuple(inertia), tuple(lifted), tuple(p.quat for p in poses), tuple(offset),
-        split(model.dof.damping, 1), split(model.dof.armature, 1), split(model.dof.stiffness, 1), split(model.joint.spring_ref, 1),
-        split(model.dof.friction, 1), _split(model.limit, split),
-        _split(model.coupling, split),
-        _ends(top.constraints, model.constraint, offset, split), split(model.constraint.value, 1), split(model.function.numbers, 1),
-        _split(model.force, split),
-        _ends(top.forces, model.force, offset, split), (), 0.0, {},
-        (0.0, 0.0, 0.0) if "gravity" in top.disabled else split(model.option.gravity, 1), split(model.option.dt, 0),
-        split(model.option.regularization, 0), split(model.body.gravcomp, 1), split(model.joint.spring_damper, 2),
-        _split(model.site, split), _split(model.geom, split), _split(model.tendon, split), _split(model.actuator, split),
-        _split(model.medium, split), tuple(own_inertia), _split(model.soft, split), _split(model.equality, split),
-        _split(model.surface, lanes.last), _split(model.pair, lanes.last), _split(model.cone, split), _places(model, lanes),
-        _split(model.flex, lanes.last),
-    )  # fmt: skip
+    return Links(tuple(joints), tuple(pose), tuple(numbers), *_link_inertias(model, lanes, offset, inertia))
+
+
+def _link_inertias(model: Model, lanes: Lanes, offset: list[Pose], inertia: list[Inertia]) -> tuple[tuple, tuple]:
+    """Per link, the inertia of the bodies that move with it, and the part of it that feels no gravity."""
+    top, tab, weight = model.topology, tables(model.topology), lanes.split(model.body.gravity, 1)
+    out, exempt = [NO_INERTIA] * len(top.links), [None] * len(top.links)
+    for index, (body, own) in enumerate(zip(top.bodies, inertia, strict=True)):
+        if body.link < 0:
+            continue
+        own = own if tab.at_link[index] else _move(offset[index], own)
+        out[body.link] = inertia_add(out[body.link], own)
+        if body.gravity is not None:
+            light = _times(own, sub(1.0, weight[body.gravity]))
+            exempt[body.link] = light if exempt[body.link] is None else inertia_add(exempt[body.link], light)
+    return tuple(out), tuple(exempt)
 
 
 def _split(group, split):
     """A group of leaves as components."""
-    return type(group)(**{f.name: split(getattr(group, f.name), len(f.metadata["leaf"].shape)) for f in fields(group)})
+    return type(group)(**{f.name: split(getattr(group, f.name), len(f.metadata["leaf"].shape)) for f in dataclasses.fields(group)})
 
 
-def _places(model: Model, lanes: Lanes) -> Geom:
+def _geom_arrays(model: Model, lanes: Lanes) -> Geom:
     """Sizes and places of the geoms as arrays."""
     if not model.topology.pairs:
         return Geom((), (), (), (), (), ())
@@ -369,7 +452,7 @@ def _places(model: Model, lanes: Lanes) -> Geom:
     return Geom(size=size, mass=(), pos=pos, quat=quat, density=(), fluid=())
 
 
-def _place(body, link, pose: Pose, frames: list[Pose], offset: list[Pose]) -> Pose:
+def _joint_pose(body, link, pose: Pose, frames: list[Pose], offset: list[Pose]) -> Pose:
     """Where the first link of a joint is in the link before it."""
     joint = body.joints[link.joint]
     if link.joint:
@@ -382,7 +465,7 @@ def _place(body, link, pose: Pose, frames: list[Pose], offset: list[Pose]) -> Po
     return _compose(pose, frames[joint.frame]) if joint.anchored and joint.frame is not None else pose
 
 
-def _ends(infos, group, offset: list[Pose], split) -> tuple:
+def _frames(infos, group, offset: list[Pose], split) -> tuple:
     """Of every constraint or force, the frames in its bodies as poses in their links (in the world)."""
     first, second = (
         [_pose(p, q) for p, q in zip(split(pos, 2), split(quat, 2), strict=True)]
@@ -398,8 +481,6 @@ def _params(model: Model, link, lanes: Lanes):
     """Parameters of a general joint: name -> (array with lanes last, core dimensions)."""
     if link.kind != "general":
         return None
-    import jax.numpy as jnp
-
     joint_type = model.topology.bodies[link.body].joints[link.joint].type
     out = {}
     for name, p in JOINT_TYPES[joint_type].parameters.items():
@@ -430,5 +511,5 @@ def split_v(system: System, v) -> list[tuple]:
 
 def gravity_acceleration(system: System) -> tuple:
     """The acceleration of the base that stands for gravity: minus free fall."""
-    return tuple(neg(g) for g in system.gravity)
+    return tuple(neg(g) for g in system.option.gravity)
 
