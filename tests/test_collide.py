@@ -8,12 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xsim.dynamics.collide.analytic import ANALYTIC as EVERY
 from xsim.dynamics.collide.hulls import make_hull
 from xsim.dynamics.collide.shapes import FAR, Shape
+from xsim.registry import COLLIDERS
+from xsim.rules import RULES
 from xsim.spatial import matrix, normalize, quat_mul
 
-ANALYTIC = {pair: function for pair, function in EVERY.items() if "facet" not in pair}  # of flexes: tests/test_flex_contacts.py
+ANALYTIC = {pair: entry for pair, entry in COLLIDERS.items() if "facet" not in pair}  # of flexes: tests/test_flex_contacts.py
 CASES = [(pair, "") for pair in sorted(ANALYTIC) if pair != ("box", "box")] + [(("box", "box"), "3.2"), (("box", "box"), "4.0")]
 NAMES = ["-".join((*pair, rules)).strip("-") for pair, rules in CASES]
 LANES = 48
@@ -30,7 +31,7 @@ def touches(pair, rules, numbers):
         Shape(tuple(x[:3]), tuple(x[3:6]), matrix(normalize(tuple(x[6:]))), HULL if kind == "mesh" else None)
         for x, kind in zip(numbers, pair, strict=True)
     )
-    found = ANALYTIC[pair](a, b, MARGIN, rules) if rules else ANALYTIC[pair](a, b)
+    found = ANALYTIC[pair](a, b, MARGIN if rules else None, RULES[rules or "3.2"])
     rows = [(t.distance, *t.point, *t.normal, *t.along) for t in found]
     return jnp.stack([jnp.stack([jnp.broadcast_to(x, numbers.shape[-1:]) for x in row]) for row in rows])
 

@@ -23,9 +23,9 @@ from recorded import AT, Contacts, order_of, own_contacts, placed, read_contacts
 from traced import traced
 
 import xsim
-from xsim.dynamics.collide.analytic import ANALYTIC
 from xsim.dynamics.constraints.contact_plan import plan
 from xsim.dynamics.integration.integrators import RUNGE_KUTTA
+from xsim.registry import COLLIDERS
 
 pytestmark = [pytest.mark.conformance, needs_corpus]
 
@@ -391,7 +391,7 @@ SHALLOW = 1e-3  # m: searches for the depth of convex shapes stop before (4.0: b
 
 def definite(shapes: tuple[str, str], rules: str) -> bool:
     """Whether the contacts of two shapes follow from their poses, whatever searches for them."""
-    return shapes in ANALYTIC and shapes not in INDEFINITE[rules]
+    return shapes in COLLIDERS and shapes not in INDEFINITE[rules]
 
 
 def _check_contacts(source: xsim.ModelSpec, model: xsim.Model, both: list[dict], q, wrong: set[str]) -> tuple[list[Contacts | None], bool]:

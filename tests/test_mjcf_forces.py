@@ -11,6 +11,7 @@ from traced import traced
 from xsim.dynamics.actuation import muscles
 from xsim.dynamics.forces import fluid
 from xsim.dynamics.tendons.wrapping import Way, wrap
+from xsim.rules import RULES
 from xsim.spatial import Motion
 
 KINDS = ("sphere", "cylinder")
@@ -19,7 +20,7 @@ RADIUS = 0.6
 
 def way(kind, x, rule="3.2", side=True) -> Way:
     """The way of ten numbers: two points, the side site, the radius."""
-    return wrap(kind, tuple(x[0:3]), tuple(x[3:6]), x[9], tuple(x[6:9]) if side else None, rule)
+    return wrap(kind, tuple(x[0:3]), tuple(x[3:6]), x[9], tuple(x[6:9]) if side else None, RULES[rule].tendon_shortest_side)
 
 
 def ways(kind, x, rule="3.2", side=True) -> Way:

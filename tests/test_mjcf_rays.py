@@ -183,7 +183,9 @@ def test_no_gaps(wide):
 def facts(model, q):
     """What position sensors are made of."""
     c = Call(model, q)
-    return c, SensorContext(c.system, kinematics.frames(c.system, c.q), c.q, None, None, 0.0, None, None, None, [], None)
+    return c, SensorContext(
+            c.system, kinematics.frames(c.system, c.q), c.q, None, None, 0.0, None, None, None, [], None, [], [], None
+        )  # fmt: skip
 
 
 def measured(model, q):

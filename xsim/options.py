@@ -5,17 +5,17 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 
-from xsim.model.build import INTEGRATORS
 from xsim.model.model import Model
+from xsim.registry import INTEGRATORS
 from xsim.spec import ROWS
 
 __all__ = ["with_contact_limit", "with_integrator", "with_rows"]
 
 
 def with_integrator(model: Model, name: str) -> Model:
-    """The same model with another integrator, one of `INTEGRATORS`."""
+    """The same model with another integrator, one of `xsim.registry.INTEGRATORS`. Raises ValueError for another name."""
     if name not in INTEGRATORS:
-        raise ValueError(f"unknown integrator {name!r}; known: {', '.join(INTEGRATORS)}")
+        raise ValueError(INTEGRATORS.unknown(name))
     return dataclasses.replace(model, topology=dataclasses.replace(model.topology, integrator=name))
 
 

@@ -13,7 +13,7 @@ from xsim.dynamics.forces.time_functions import at_time
 from xsim.dynamics.layout import Lanes, batch_shape, make_lanes
 from xsim.dynamics.prepare import prepare
 from xsim.dynamics.tree.system import System
-from xsim.model.model import Model
+from xsim.model.model import Model, State
 from xsim.spatial import one_region, separate_kernels
 
 SMALL = 2
@@ -71,6 +71,11 @@ class Call:
         now = self.lanes.split(clock[0][0], 0) if clock else jnp.zeros((), dtype)
         placed = self.lanes.split(held[0][0], 2) if held else None
         self.system: System = at_time(prepare(model, self.lanes, placed), now, split_controls(model.topology, self.ctrl).functions)
+
+    @classmethod
+    def of_state(cls, model: Model, state: State, ctrl, tau) -> Call:
+        """A call at a state with commands and generalized forces, None for none."""
+        return cls(model, state.q, state.v, tau, ctrl=ctrl, time=state.time, act=state.act, mocap=state.mocap)
 
     def join(self, x, core: int = 1):
         out = self.lanes.join(x, core)

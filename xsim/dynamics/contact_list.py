@@ -44,7 +44,7 @@ class ContactData(NamedTuple):
 @compiled
 def contacts(model: Model, state: State, ctrl=None, tau=None) -> ContactData:
     """All contacts of a state, with their forces in the motion of `forward_dynamics`."""
-    c = Call(model, state.q, state.v, tau, ctrl=ctrl, time=state.time, act=state.act, mocap=state.mocap)
+    c = Call.of_state(model, state, ctrl, tau)
     batch = c.lanes.batch
     if not has_contacts(model.topology):
         shapes = {"active": (), "geoms": (2,), "parts": (2,), "distance": ()}
@@ -55,7 +55,7 @@ def contacts(model: Model, state: State, ctrl=None, tau=None) -> ContactData:
     kept = constraints(c.system, c.q, c.v, found)
     assert kept is not None
     solved = total_acceleration(c, kept)
-    forces = contact_forces((solved.soft or kept).cones, solved.early)
+    forces = contact_forces((solved.soft or kept).cones, solved.explicit_a)
     out = [_read(c, *one) for one in zip(found, contact_numbers(c.system, found), forces, strict=True)]
     return jax.tree.map(lambda *xs: jnp.concatenate(xs, len(batch)), *out)
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from xsim.dynamics.actuation.transmissions import transmissions
 from xsim.dynamics.forces.passive import loaded_mass
-from xsim.dynamics.integration.integrators import RUNGE_KUTTA, Health, Moving, advance
+from xsim.dynamics.integration.integrators import RUNGE_KUTTA, Health, StateComponents, advance
 from xsim.dynamics.layout import make_lanes, spread
 from xsim.dynamics.linalg.dense import stacked
 from xsim.dynamics.linalg.sparse import factorize, solve
@@ -86,9 +86,9 @@ def _pulled(model: Model, search: Search, wanted: list[int]):
         system = prepare(model, lanes)
         zero = jnp.zeros(width)
         q = [zero + x for x in model.topology.initial[0]]
-        start = Moving(q, [zero] * model.nv, [zero] * model.na, zero, Health(zero, zero, zero, zero))
+        start = StateComponents(q, [zero] * model.nv, [zero] * model.na, zero, Health(zero, zero, zero, zero))
 
-        def step(moving: Moving, _):
+        def step(moving: StateComponents, _):
             v = [x * math.exp(-search.timestep / max(0.01, search.timeconst)) for x in moving.v]
             frame = frames(system, moving.q)
             driven = transmissions(system, frame, moving.q, tendons(system, frame, moving.q))
@@ -102,7 +102,7 @@ def _pulled(model: Model, search: Search, wanted: list[int]):
             if search.maxforce > 0:
                 force = sign * jnp.minimum(jnp.abs(force), search.maxforce / jnp.maximum(_norm(arms), 1e-15))
             after = advance(system, moving._replace(v=v), [force * x for x in arms], [0.0] * model.nu)
-            return Moving(*jax.tree.map(lambda new, old: spread([new], old)[0], tuple(after), tuple(moving))), length
+            return StateComponents(*jax.tree.map(lambda new, old: spread([new], old)[0], tuple(after), tuple(moving))), length
 
         return jax.lax.scan(step, start, length=steps)[1][-last:, : len(own)]
 

@@ -7,10 +7,12 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 
+from xsim.dynamics.actuation.laws import needs_length_range
 from xsim.dynamics.actuation.transmissions import transmissions
 from xsim.dynamics.constraints.contact_plan import has_contacts
-from xsim.dynamics.constraints.invweight import mobility, weld_reference
+from xsim.dynamics.constraints.invweight import mobility
 from xsim.dynamics.constraints.narrowphase import contact_parameters
+from xsim.dynamics.constraints.soft_rows import references
 from xsim.dynamics.constraints.soft_set import has_soft
 from xsim.dynamics.flex.elasticity import flex_material
 from xsim.dynamics.forces.passive import loaded_mass
@@ -29,7 +31,7 @@ def prepare(model: Model, lanes: Lanes, mocap=None) -> System:
     top = system.topology
     if top.flexes:
         system = system.with_derived(flex_material=flex_material(system))
-    muscles = [i for i, a in enumerate(top.actuators) if "muscle" in (a.gain, a.bias)]
+    muscles = [i for i, a in enumerate(top.actuators) if needs_length_range(a.gain, a.bias)]
     sprung = any(j.spring_damper is not None for j in top.joints)
     damped = any(a.damp_ratio is not None for a in top.actuators)
     if not (muscles or sprung or damped or has_soft(top)):
@@ -45,7 +47,7 @@ def prepare(model: Model, lanes: Lanes, mocap=None) -> System:
         system = _with_actuators(system, frame, start, rows, factor, muscles)
     if has_soft(top):
         tendon = tendons(system, frame, start)
-        system = system.with_derived(mobility=mobility(system, frame, rows, tendon), weld_reference=weld_reference(system, frame))
+        system = system.with_derived(mobility=mobility(system, frame, rows, tendon), references=references(system, frame))
     if has_contacts(top):
         system = system.with_derived(contact_parameters=contact_parameters(system))
     return system
@@ -143,7 +145,7 @@ def _with_actuators(system: System, frame: Frames, start, rows, factor: Factor, 
         if i not in muscles and info.damp_ratio is None:
             continue
         moved = None
-        if i in muscles or top.rules == "4.0":
+        if i in muscles or top.switches.servo_inertia_at_target:
             column = [0.0 * factor.inverse[0]] * len(factor.inverse)
             for dof, x in transmission.row:
                 column[dof] = add(column[dof], x)
@@ -151,7 +153,7 @@ def _with_actuators(system: System, frame: Frames, start, rows, factor: Factor, 
             acc0[i] = _norm(moved)
         if info.damp_ratio is not None:
             arms = [x for _, x in transmission.row]
-            if top.rules == "4.0":
+            if top.switches.servo_inertia_at_target:
                 mass = [1.0 / _work(arms, [moved[dof] for dof, _ in transmission.row])]
                 arms = [1.0 + 0.0 * mass[0]]
             else:

@@ -10,7 +10,7 @@ from xsim.dynamics.call import Call, compiled
 from xsim.dynamics.constraints.soft_set import constraints
 from xsim.dynamics.forces.elements import element_energy
 from xsim.dynamics.forces.passive import displacements, loaded_mass, passive_force, quadratic
-from xsim.dynamics.forward import _views, smooth, total_acceleration
+from xsim.dynamics.forward import smooth, split_views, total_acceleration
 from xsim.dynamics.layout import batch_shape, make_lanes
 from xsim.dynamics.linalg.sparse import multiply
 from xsim.dynamics.sensors.cameras import cameras, lights
@@ -219,7 +219,7 @@ def geom_poses(model: Model, q):
 def camera_poses(model: Model, q):
     """World poses of all cameras: pos (*batch, ncamera, 3) in m, axes (*batch, ncamera, 3, 3): columns x, y (up), z (backwards)."""
     c = Call(model, q)
-    views = cameras(c.system, kin.frames(c.system, c.q), _views(model, c.lanes)[0])
+    views = cameras(c.system, kin.frames(c.system, c.q), split_views(model, c.lanes)[0])
     return c.rows([v.pos for v in views], 3), c.rows([v.R for v in views], 3, 3)
 
 
@@ -227,5 +227,5 @@ def camera_poses(model: Model, q):
 def light_poses(model: Model, q):
     """World positions (*batch, nlight, 3), m, and directions (*batch, nlight, 3) of all lights."""
     c = Call(model, q)
-    views = lights(c.system, kin.frames(c.system, c.q), _views(model, c.lanes)[1])
+    views = lights(c.system, kin.frames(c.system, c.q), split_views(model, c.lanes)[1])
     return c.rows([v.pos for v in views], 3), c.rows([v.R for v in views], 3)

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from xsim.dynamics.call import check_width, compiled
 from xsim.dynamics.forward import forward
-from xsim.dynamics.integration.integrators import Health, Moving, advance, in_stages
+from xsim.dynamics.integration.integrators import Health, StateComponents, advance, in_stages
 from xsim.dynamics.layout import make_lanes
 from xsim.dynamics.prepare import prepare
 from xsim.dynamics.sharding import Inputs, chunked, common_batch
@@ -69,7 +69,7 @@ def _steps(model: Model, state: State, inputs: Inputs, steps: int, record, check
     mocap = jnp.broadcast_to(state.mocap, (*batch, *state.mocap.shape[-2:]))
     system = prepare(model, lanes, lanes.split(mocap, 2))
     flags, dtype = jnp.broadcast_to(state.flags, batch), state.q.dtype
-    moving = Moving(
+    moving = StateComponents(
         list(lanes.split(jnp.broadcast_to(state.q, (*batch, model.nq)), 1)),
         list(lanes.split(jnp.broadcast_to(state.v, (*batch, model.nv)), 1)),
         list(lanes.split(jnp.broadcast_to(state.act, (*batch, model.na)), 1)),
@@ -77,7 +77,7 @@ def _steps(model: Model, state: State, inputs: Inputs, steps: int, record, check
         Health(*(lanes.split((flags & bit != 0).astype(dtype), 0) for bit in BITS)),
     )
 
-    def public(m: Moving) -> State:
+    def public(m: StateComponents) -> State:
         set_flags = sum(bit * lanes.join(on, 0) for bit, on in zip(BITS, m.health, strict=True))
         act = lanes.join(m.act, 1) if m.act else jnp.zeros((*batch, 0), dtype)
         return State(lanes.join(m.q, 1), lanes.join(m.v, 1), lanes.join(m.time, 0), set_flags.astype(flags.dtype), act, mocap)
@@ -87,7 +87,7 @@ def _steps(model: Model, state: State, inputs: Inputs, steps: int, record, check
 
     stagewise = checkpoint and record is None and in_stages(system)  # once more is enough
 
-    def body(m: Moving, xs):
+    def body(m: StateComponents, xs):
         given, now = xs
         tau = [0.0] * model.nv if now.tau is None else now.tau
         ctrl = [0.0] * model.nu if now.ctrl is None else now.ctrl

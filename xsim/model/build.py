@@ -17,9 +17,8 @@ from xsim.model.model import GROUPS, Model, Option
 from xsim.model.soft_constraints import read_soft_constraints
 from xsim.model.topology import Topology
 from xsim.model.tree import fail, number_tree
+from xsim.registry import INTEGRATORS
 from xsim.spec import ROWS, ModelSpec
-
-INTEGRATORS = ("implicit_damping", "euler", "rk4", "rk4_manifold", "dart", "linearly_implicit", "implicitfast", "implicit")
 
 
 def assemble(spec: ModelSpec, *, seed: int = 0) -> Model:
@@ -53,7 +52,7 @@ def assemble(spec: ModelSpec, *, seed: int = 0) -> Model:
 def _check_option(spec: ModelSpec) -> None:
     option = spec.option
     if option.integrator not in INTEGRATORS:
-        fail(spec.source, f"unknown integrator {option.integrator!r}; known: {', '.join(INTEGRATORS)}")
+        fail(spec.source, INTEGRATORS.unknown(option.integrator))
     unknown = [r for r in option.rows if r not in ROWS]
     if unknown:
         fail(spec.source, f"unknown kind of rows {unknown[0]!r}; known: {', '.join(ROWS)}")

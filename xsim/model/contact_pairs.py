@@ -13,6 +13,7 @@ import numpy as np
 
 from xsim.model.leaf_rows import LeafRows
 from xsim.model.topology import COLLIDING, PairsInfo, PartInfo, Table
+from xsim.rules import RULES, Rules
 from xsim.spec import FlexSpec, GeomSpec, ModelSpec, PairSpec, Soft, SurfaceSpec
 
 __all__ = ["Pairs", "read_pairs", "touches"]
@@ -151,7 +152,7 @@ class _PairList:
         self.geoms = len(shells)
         self.pairs: dict[tuple, list] = {}
         self.rows = rows
-        self._solver, self._rules = spec.option.solver, spec.rules
+        self._solver, self._rules = spec.option.solver, RULES[spec.rules]
         self._flexes, self._moving = spec.flexes, [group >= 0 for group, _ in _groups(spec)]
         self._parts: dict[tuple, int] = {}
         self._surfaces: dict[int, int] = {}
@@ -209,7 +210,7 @@ def _geom_pairs(spec: ModelSpec, found: _PairList) -> None:
     for pair in spec.pairs:
         i, j = _ordered(found.things, *pair.geoms)
         if _collide(*(shells[k].geom.shape for k in (i, j))):
-            full = _completed(pair, *(shells[k].surface() for k in (i, j)), spec.rules)
+            full = _completed(pair, *(shells[k].surface() for k in (i, j)), RULES[spec.rules])
             found.add(i, j, full["condim"], False, found.own_row(full), -1)
     for pair in _hits(spec, shells):
         i, j = _ordered(found.things, *pair)
@@ -256,13 +257,13 @@ def _with_itself(spec: ModelSpec, found: _PairList, flex: FlexSpec, elements: _E
         if not found.move(i, j):
             return
         if row is None:
-            row = found.own_row(_mixed(surface, surface, spec.rules), margin=0.0, gap=0.0)
+            row = found.own_row(_mixed(surface, surface, RULES[spec.rules]), margin=0.0, gap=0.0)
         found.add(*_ordered(found.things, i, j), condim, False, row, -1)
 
     if flex.numbers["selfcollide"] != "none":
         for one, two in elements.apart(elements):
             add(elements.part(found, one), elements.part(found, two), surface.condim)
-    if flex.numbers["internal"] and spec.rules == "3.2":
+    if flex.numbers["internal"] and RULES[spec.rules].flex_internal_contacts:
         for element, point in elements.across():
             add(elements.part(found, element), elements.point(found, point), surface.condim)
         for face, point in elements.facets():
@@ -385,7 +386,7 @@ def _weight(one: float, two: float) -> float:
     return one / (one + two)
 
 
-def _mixed(one: SurfaceSpec, two: SurfaceSpec, rules: str) -> dict:
+def _mixed(one: SurfaceSpec, two: SurfaceSpec, rules: Rules) -> dict:
     """Numbers of a contact of two surfaces, as of a pair that says them all."""
     condim, ruling = _condim(one, two)
     if ruling >= 0:
@@ -393,21 +394,21 @@ def _mixed(one: SurfaceSpec, two: SurfaceSpec, rules: str) -> dict:
         friction, soft = rule.friction, rule.soft
     else:
         both = one.friction, two.friction
-        friction = tuple(np.maximum(*both)) if rules else (min(both[0][0], both[1][0]), *np.maximum(*both)[1:])
+        friction = tuple(np.maximum(*both)) if not rules.smaller_friction else (min(both[0][0], both[1][0]), *np.maximum(*both)[1:])
         share = _weight(one.solmix, two.solmix)
         solimp = share * np.asarray(one.soft.solimp) + (1 - share) * np.asarray(two.soft.solimp)
         refs = np.asarray(one.soft.solref), np.asarray(two.soft.solref)
         timed = refs[0][0] > 0 and refs[1][0] > 0
         soft = Soft(tuple(share * refs[0] + (1 - share) * refs[1] if timed else np.minimum(*refs)), tuple(solimp))
     slide, torsion, roll = friction
-    join = max if rules != "4.0" else lambda a, b: a + b
+    join = max if not rules.margins_add else lambda a, b: a + b
     return {
         "condim": condim, "friction": (slide, slide, torsion, roll, roll), "solref": soft.solref, "solimp": soft.solimp,
         "friction_solref": (0.0, 0.0), "margin": join(one.margin, two.margin), "gap": join(one.gap, two.gap),
     }  # fmt: skip
 
 
-def _completed(pair: PairSpec, one: SurfaceSpec, two: SurfaceSpec, rules: str) -> dict:
+def _completed(pair: PairSpec, one: SurfaceSpec, two: SurfaceSpec, rules: Rules) -> dict:
     """What a pair says, the rest from its geoms."""
     mixed = _mixed(one, two, rules)
     said = {name: getattr(pair, name) for name in mixed}

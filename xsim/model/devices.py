@@ -10,6 +10,7 @@ import numpy as np
 from xsim.model.leaf_rows import LeafRows
 from xsim.model.topology import ActuatorInfo, CameraInfo, KeyInfo, PieceInfo, SensorInfo, SiteInfo, TendonInfo
 from xsim.model.tree import Tree, fail, unit_quat
+from xsim.registry import ACTIVATION_DYNAMICS, ACTUATOR_BIASES, ACTUATOR_GAINS, SENSORS
 from xsim.spec import ActuatorSpec, CameraSpec, KeySpec, LightSpec, ModelSpec, TendonSpec
 
 __all__ = ["Devices", "read_devices"]
@@ -52,6 +53,8 @@ def read_devices(spec: ModelSpec, tree: Tree) -> Devices:
         acts += infos["actuators"][-1].act is not None
     address = 0
     for sensor in spec.sensors:
+        if sensor.kind not in SENSORS:
+            fail(sensor.source, f"sensor {sensor.name!r}: {SENSORS.unknown(sensor.kind)}")
         info = SensorInfo(sensor.name, sensor.kind, sensor.object, sensor.reference, sensor.stage, address, sensor.dim, sensor.cutoff)
         infos["sensors"].append(info)
         address += sensor.dim
@@ -81,7 +84,11 @@ def _tendon(spec: TendonSpec, tree: Tree) -> TendonInfo:
 
 
 def _actuator(spec: ActuatorSpec, rows: LeafRows, acts: int, off: tuple[int, ...]) -> ActuatorInfo:
-    searched = UNKNOWN if "muscle" in (spec.gain, spec.bias) else None
+    registries = ((ACTIVATION_DYNAMICS, spec.dynamics), (ACTUATOR_GAINS, spec.gain), (ACTUATOR_BIASES, spec.bias))
+    for registry, kind in registries:
+        if kind not in registry:
+            fail(spec.source, f"actuator {spec.name!r}: {registry.unknown(kind)}")
+    searched = UNKNOWN if ACTUATOR_GAINS[spec.gain].muscle or ACTUATOR_BIASES[spec.bias].muscle else None
     rows.add_to("actuator", gear=spec.gear, dynamics=spec.dynamics_params, gain=spec.gain_params, bias=spec.bias_params)
     return ActuatorInfo(
         name=spec.name,
@@ -91,7 +98,7 @@ def _actuator(spec: ActuatorSpec, rows: LeafRows, acts: int, off: tuple[int, ...
         dynamics=spec.dynamics,
         gain=spec.gain,
         bias=spec.bias,
-        early=spec.act_early,
+        act_early=spec.act_early,
         act=None if spec.dynamics == "none" else acts,
         ctrl_range=rows.add_optional("actuator.ctrl_range", spec.ctrl_range),
         force_range=rows.add_optional("actuator.force_range", spec.force_range),

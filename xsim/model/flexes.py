@@ -10,6 +10,7 @@ from xsim.model.contact_pairs import touches
 from xsim.model.leaf_rows import LeafRows
 from xsim.model.topology import FlexInfo, Table
 from xsim.model.tree import Tree
+from xsim.rules import RULES, Rules
 from xsim.spec import BodySpec, FlexSpec, ModelSpec
 
 __all__ = ["Flexes", "read_flexes"]
@@ -30,7 +31,7 @@ def read_flexes(spec: ModelSpec, tree: Tree) -> Flexes:
     simple = _simple(spec, tree) if spec.flexes else np.zeros(0, int)
     for i, flex in enumerate(spec.flexes):
         links = np.array([tree.bodies[body].link if body >= 0 else -1 for body in flex.bodies])
-        sprung, elastic = bool(flex.numbers["edge_stiffness"] or flex.numbers["edge_damping"]), is_elastic(flex, spec.rules)
+        sprung, elastic = bool(flex.numbers["edge_stiffness"] or flex.numbers["edge_damping"]), is_elastic(flex, RULES[spec.rules])
         deforms, touched = (links != links[0]).any() and (sprung or elastic or i in constrained), touches(spec, flex)
         out.place.append(len(out.infos) if deforms or touched else None)
         if deforms or touched:
@@ -38,9 +39,9 @@ def read_flexes(spec: ModelSpec, tree: Tree) -> Flexes:
     return out
 
 
-def is_elastic(flex: FlexSpec, rules: str) -> bool:
+def is_elastic(flex: FlexSpec, rules: Rules) -> bool:
     """Whether a flex has the elasticity of solids; under the rules 4.0 triangles have none (without a word that 3.2 does not know)."""
-    return bool(flex.numbers["young"]) and (flex.dim == 3 or flex.dim == 2 and rules != "4.0")
+    return bool(flex.numbers["young"]) and (flex.dim == 3 or flex.dim == 2 and rules.elastic_triangles)
 
 
 def _flex(rows: LeafRows, flex: FlexSpec, links: np.ndarray, simple: np.ndarray, sprung: bool, elastic: bool, touched: bool) -> FlexInfo:

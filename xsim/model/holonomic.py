@@ -10,6 +10,7 @@ from xsim.joints.types import JOINT_TYPES
 from xsim.model.leaf_rows import LeafRows
 from xsim.model.topology import BodyInfo, ConstraintInfo, ForceInfo, FunctionInfo
 from xsim.model.tree import Tree
+from xsim.registry import TIME_FUNCTIONS
 from xsim.spatial import IDENTITY, matrix, quat_mul
 from xsim.spec import ConstraintSpec, ForceSpec, FunctionSpec, JointSpec, ModelSpec
 
@@ -58,7 +59,9 @@ class HolonomicTables(NamedTuple):
         self.rows.add_to(group, pos1=pos1, quat1=quat1, pos2=pos2, quat2=quat2)
 
     def add_function(self, f: FunctionSpec, name: str) -> int:
-        """A function of time or a table; its index."""
+        """A function of time or a table; its index. Raises ValueError for an unknown kind."""
+        if f.kind not in TIME_FUNCTIONS and f.kind != "external":
+            raise ValueError(f"{f.source}: function {f.name or name!r}: {TIME_FUNCTIONS.unknown(f.kind)}")
         start, numbers = len(self.rows["function.numbers"]), [*np.ravel(f.numbers).tolist(), *(f.repeat or ())]
         self.functions.append(FunctionInfo(f.name or name, f.kind, start, len(numbers), f.repeat is not None))
         self.rows["function.numbers"].extend(numbers)

@@ -8,6 +8,7 @@ from xsim.model.flexes import Flexes
 from xsim.model.leaf_rows import LeafRows
 from xsim.model.topology import SoftInfo, TendonInfo
 from xsim.model.tree import Tree, fail
+from xsim.registry import SOFT_CONSTRAINTS
 from xsim.spec import EqualitySpec, ModelSpec, Soft
 
 __all__ = ["read_soft_constraints"]
@@ -43,15 +44,18 @@ def read_soft_constraints(spec: ModelSpec, tree: Tree, tendons: tuple[TendonInfo
 
 
 def _add_equality(out: _SoftConstraints, spec: EqualitySpec, tree: Tree) -> None:
-    items, row, pose, scale = spec.items, None, None, None
-    if spec.kind == "joint":
+    if spec.kind not in SOFT_CONSTRAINTS:
+        fail(spec.source, f"equality {spec.name!r}: {SOFT_CONSTRAINTS.unknown(spec.kind)}")
+    kind, items, row, pose, scale = SOFT_CONSTRAINTS[spec.kind], spec.items, None, None, None
+    if kind.items == "dofs":
         items = tuple(_coordinate(spec, tree, item) for item in spec.items)
-    if spec.kind in ("joint", "tendon"):
+    if "polynomial" in kind.leaves:
         row = out.rows.add("equality.polynomial", spec.polycoef)
-    elif not spec.sites:
+    if "anchor" in kind.leaves and not spec.sites:
         row = out.rows.add("equality.anchor", spec.anchor)
-    if spec.kind == "weld":
-        pose = None if spec.sites else out.rows.add_optional("equality.relpose", spec.relpose)
+    if "relpose" in kind.leaves and not spec.sites:
+        pose = out.rows.add_optional("equality.relpose", spec.relpose)
+    if "torque_scale" in kind.leaves:
         scale = out.rows.add("equality.torque_scale", spec.torque_scale)
     out.infos.append(SoftInfo(spec.kind, spec.name, tuple(items), out.solver_parameters(spec.soft), row, spec.sites, pose, scale))
 

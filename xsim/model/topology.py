@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from xsim.rules import RULES, Rules
+
 __all__ = [
     "ActuatorInfo", "BodyInfo", "CameraInfo", "ConstraintInfo", "FlexInfo", "ForceInfo", "FunctionInfo", "GeomInfo", "HfieldInfo",
     "JointInfo", "KeyInfo", "Link", "MeshInfo", "PairsInfo", "PieceInfo",
@@ -101,7 +103,7 @@ class BodyInfo(NamedTuple):
 
 class ConstraintInfo(NamedTuple):
     """A constraint between frames of two bodies (-1: the world). rows: (kind, i, j, row of constraint.value or None), see
-    `xsim.dynamics.constraints.loop_joints`: ("slide", axis, which frame's), ("dot", axis of the first, axis of the second), ("distance", 0,
+    `xsim.dynamics.constraints.loop_rows`: ("slide", axis, which frame's), ("dot", axis of the first, axis of the second), ("distance", 0,
     0), ("turn", 0, 0), ("twist", 0, 0). driven: "slide" or "hinge" where the first frame is moved along or about its z axis by target
     number ``target``."""
 
@@ -239,7 +241,7 @@ class ActuatorInfo(NamedTuple):
     dynamics: str
     gain: str
     bias: str
-    early: bool
+    act_early: bool
     act: int | None
     ctrl_range: int | None
     force_range: int | None
@@ -400,6 +402,11 @@ class Topology:
     max_contacts: int | None = None
     max_pairs: int | None = None
     flexes: tuple[FlexInfo, ...] = ()
+
+    @property
+    def switches(self) -> Rules:
+        """What the rules of `Topology.rules` are."""
+        return RULES[self.rules]
 
     @property
     def joints(self) -> tuple[JointInfo, ...]:

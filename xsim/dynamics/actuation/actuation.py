@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import jax.numpy as jnp
-
-from xsim.dynamics.actuation import muscles
 from xsim.dynamics.actuation.commands import bound, clip
+from xsim.dynamics.actuation.laws import ActuatorState
 from xsim.dynamics.forces.passive import weight_taken
 from xsim.dynamics.tendons.tendons import LengthAndJacobian, pushed, rate
 from xsim.dynamics.tree.kinematics import Frames
 from xsim.dynamics.tree.system import System
-from xsim.spatial import add, mul, stage, sub, total
+from xsim.registry import ACTIVATION_DYNAMICS, ACTUATOR_BIASES, ACTUATOR_GAINS
+from xsim.spatial import add, mul, stage
 
 
 class Effort(NamedTuple):
@@ -35,12 +34,8 @@ def controls(system: System, ctrl) -> list:
 
 
 @stage
-def _rate(kind: str, ctrl, act, numbers):
-    if kind == "integrator":
-        return ctrl
-    if kind == "muscle":
-        return muscles.activation_rate(ctrl, act, numbers[:3])
-    return sub(ctrl, act) / jnp.maximum(numbers[0], 1e-15)
+def _rate(kind: str, ctrl, act, parameters):
+    return ACTIVATION_DYNAMICS[kind].rate(ctrl, act, parameters)
 
 
 def activation_rates(system: System, act, ctrl) -> list:
@@ -54,12 +49,10 @@ def activation_rates(system: System, act, ctrl) -> list:
 
 
 @stage
-def _advanced(kind: str, act, slope, numbers, dt, limits):
-    """The activation a step later; the exact filter follows its exponential."""
-    if kind == "filterexact":
-        tau = jnp.maximum(numbers[0], 1e-15)
-        dt = -tau * jnp.expm1(-dt / tau)
-    out = add(act, mul(slope, dt))
+def _advanced(kind: str, act, rate, parameters, dt, limits):
+    """The activation a step later, within its bounds."""
+    advance = ACTIVATION_DYNAMICS[kind].advance
+    out = add(act, mul(rate, dt)) if advance is None else advance(act, rate, parameters, dt)
     return out if limits is None else clip(out, *limits)
 
 
@@ -74,33 +67,24 @@ def next_activations(system: System, act, rates, dt) -> list:
 
 
 class Law(NamedTuple):
-    """Kinds and numbers of an actuator's gain and bias; muscles also need their length range and acc0."""
+    """What makes the force of an actuator: kinds and parameters of gain and bias, what muscles need (see `ActuatorState`), and the bounds
+    of the force."""
 
     gain: str
     bias: str
-    gain_numbers: tuple
-    bias_numbers: tuple
-    length_range: tuple | None
+    gain_parameters: tuple
+    bias_parameters: tuple
+    length_range: tuple
     acc0: object
     limits: tuple | None
 
 
-def _affine(numbers, length, velocity):
-    return total([numbers[0], mul(numbers[1], length), mul(numbers[2], velocity)])
-
-
 @stage
 def force(law: Law, length, velocity, signal):
-    """gain x signal + bias."""
-    if law.gain == "muscle":
-        gain = muscles.gain(length, velocity, law.length_range, law.acc0, law.gain_numbers)
-    else:
-        gain = law.gain_numbers[0] if law.gain == "fixed" else _affine(law.gain_numbers, length, velocity)
-    out = mul(gain, signal)
-    if law.bias == "muscle":
-        out = add(out, muscles.bias(length, law.length_range, law.acc0, law.bias_numbers))
-    elif law.bias == "affine":
-        out = add(out, _affine(law.bias_numbers, length, velocity))
+    """gain x signal + bias, within the bounds of the force."""
+    state = ActuatorState(length, velocity, law.length_range, law.acc0)
+    gain = ACTUATOR_GAINS[law.gain].compute(law.gain_parameters, state)
+    out = add(mul(gain, signal), ACTUATOR_BIASES[law.bias].compute(law.bias_parameters, state))
     return out if law.limits is None else clip(out, *law.limits)
 
 
@@ -122,14 +106,14 @@ def effort(system: System, frame: Frames, v, act, ctrl, driven: list[LengthAndJa
     if "actuation" in top.disabled:
         return Effort(lengths, rates, [0.0] * len(driven), tau)
     signal = controls(system, ctrl)
-    if any(info.early for info in top.actuators):
-        ahead = next_activations(system, act, activation_rates(system, act, ctrl), system.option.dt)
+    if any(info.act_early for info in top.actuators):
+        next_act = next_activations(system, act, activation_rates(system, act, ctrl), system.option.dt)
     forces = []
     for i, (info, law) in enumerate(zip(top.actuators, laws(system), strict=True)):
         if not info.enabled:
             forces.append(0.0)
             continue
-        x = signal[i] if info.act is None else ahead[info.act] if info.early else act[info.act]
+        x = signal[i] if info.act is None else next_act[info.act] if info.act_early else act[info.act]
         forces.append(force(law, lengths[i], rates[i], x))
         tau = pushed(tau, driven[i].row, forces[-1])
     tau = [add(x, y) for x, y in zip(tau, weight_taken(system, frame, True), strict=True)]

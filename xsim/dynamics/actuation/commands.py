@@ -14,10 +14,10 @@ PRESCRIBED = ("acceleration", "velocity", "locked")
 
 
 class Drive(NamedTuple):
-    """tau: generalized force (nv). hold: see `EquationOfMotion`. servo: {dof: velocity it shall reach}."""
+    """tau: generalized force (nv). prescribed: see `EquationOfMotion`. servo: {dof: velocity it shall reach}."""
 
     tau: list
-    hold: tuple
+    prescribed: tuple
     servo: dict
 
 
@@ -65,17 +65,17 @@ def drive(system: System, v, tau, ctrl) -> Drive:
     its velocity limits. locked: at rest from the first step on. The force of a prescribed dof is whatever it takes.
     """
     tau, servo = list(tau), {}
-    hold: list = [None] * len(tau)
+    prescribed: list = [None] * len(tau)
     command = dict(zip(system.topology.commands, split_controls(system.topology, ctrl).commands, strict=True))
     for dof, kind in enumerate(system.topology.drives):
         if kind == "force":
             tau[dof] = add(tau[dof], clipped(system, "force_", dof, command[dof]))
         elif kind == "acceleration":
-            hold[dof] = command[dof]
+            prescribed[dof] = command[dof]
         elif kind == "velocity":
-            hold[dof] = _towards(clipped(system, "velocity_", dof, command[dof]), v[dof], system.option.dt)
+            prescribed[dof] = _towards(clipped(system, "velocity_", dof, command[dof]), v[dof], system.option.dt)
         elif kind == "locked":
-            hold[dof] = _towards(0.0, v[dof], system.option.dt)
+            prescribed[dof] = _towards(0.0, v[dof], system.option.dt)
         elif kind == "servo":
             servo[dof] = clipped(system, "velocity_", dof, command[dof])
-    return Drive(tau, tuple(hold) if any(h is not None for h in hold) else (), servo)
+    return Drive(tau, tuple(prescribed) if any(h is not None for h in prescribed) else (), servo)

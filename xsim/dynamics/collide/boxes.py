@@ -12,8 +12,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from xsim.dynamics.collide.colliders import collider
 from xsim.dynamics.collide.shapes import FAR, Shape, Touch
 from xsim.dynamics.collide.spheres_capsules import X_AXIS, ball_box, between_segments, direction, pick, quotient, rounding
+from xsim.rules import RULES, Rules
 from xsim.spatial import Component, Vector, apply_inverse, cross, dot, mul, scale, stage, total, vadd, vsub
 
 SHORT = 1e-12
@@ -39,6 +41,7 @@ EDGE_SIDE = np.array([np.insert(signs[::-1], j, 0.0) for j, signs in _EDGES])
 """Where they are along the other two."""
 
 
+@collider("capsule", "box", contacts=2)
 def capsule_box(a: Shape, b: Shape) -> list[Touch]:
     """The nearest point of the capsule's segment, and a second one as far along the segment as it stays over that face or edge."""
     world = scale(a.axis(2), a.size[1])
@@ -139,7 +142,8 @@ def _second_from_edge(half, size, t, corner, along, x):
 # ---- box and box -------------------------------------------------------------------------------------------------------------
 
 
-def box_box(a: Shape, b: Shape, margin: Component | None = None, rules: str = "3.2") -> list[Touch]:
+@collider("box", "box", contacts=8, options=("margin", "rules"))
+def box_box(a: Shape, b: Shape, margin: Component | None = None, rules: Rules = RULES["3.2"]) -> list[Touch]:
     """Up to 8 contacts: the axis of least overlap (separating axis test), then a face of one box clipped by a face of the other.
 
     rules "4.0": a face is preferred, two edges make one contact. "3.2", as MuJoCo 3.2: any axis; for two edges the faces next to them
@@ -153,7 +157,7 @@ def box_box(a: Shape, b: Shape, margin: Component | None = None, rules: str = "3
     reference = [pick(axis.flip, y, x) for x, y in zip(axes_a, axes_b, strict=True)], pick(axis.flip, b.size, a.size)
     incident = [pick(axis.flip, x, y) for x, y in zip(axes_a, axes_b, strict=True)], pick(axis.flip, a.size, b.size)
     offset_r, normal_r = scale(offset, sign), scale(axis.normal, sign)
-    if rules == "4.0":
+    if rules.box_faces_preferred:
         there, distance, point = _one_patch(*_faces(reference, incident, offset_r, normal_r, axis))
         gap, middle = _crossing(a, b, offset, axis)
         only = jnp.arange(8).reshape(8, *[1] * (distance.ndim - 1)) == 0
@@ -226,7 +230,7 @@ def _separations(a: Shape, b: Shape, offset: Vector) -> tuple:
 
 
 @stage
-def _separating_axis(a: Shape, b: Shape, offset: Vector, rules: str) -> Axis:
+def _separating_axis(a: Shape, b: Shape, offset: Vector, rules: Rules) -> Axis:
     """Of the 15 axes the one along which the boxes are farthest apart, or overlap least."""
     faces_a, faces_b, edges = _separations(a, b, offset)
     faces = jnp.concatenate([faces_a, faces_b])
@@ -235,7 +239,7 @@ def _separating_axis(a: Shape, b: Shape, offset: Vector, rules: str) -> Axis:
     best, code = best_face, jnp.full_like(face, -1)
     for k in range(9):
         candidate = edges[k // 3, k % 3]
-        if rules == "4.0":
+        if rules.box_faces_preferred:
             better = (candidate - 1e-6 * jnp.abs(candidate) > best + noise) & (candidate > best_face)
         else:
             better = candidate > best + 1e-12 * jnp.abs(best) + noise
@@ -246,7 +250,7 @@ def _separating_axis(a: Shape, b: Shape, offset: Vector, rules: str) -> Axis:
     normal = pick(flip, _choose(face - 3, axes_b), _choose(face, axes_a))
     across, _ = direction(cross(_choose(i, axes_a), _choose(j, axes_b)), X_AXIS)
     edge = code >= 0
-    if rules == "4.0":  # nearly a face's normal and hardly better
+    if rules.box_faces_preferred:  # nearly a face's normal and hardly better
         edge = edge & ~((jnp.abs(dot(normal, across)) > 0.99) & (best < best_face + 0.05 * jnp.abs(best_face) + 1e-15))
     normal = pick(edge, across, normal)
     return Axis(best, scale(normal, jnp.where(dot(normal, offset) < 0, -1.0, 1.0)), edge, flip & ~edge, i, j)

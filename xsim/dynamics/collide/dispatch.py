@@ -8,35 +8,33 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 
-from xsim.dynamics.collide.analytic import ANALYTIC
+from xsim.dynamics.collide import boxes, planes, simplices, spheres_capsules
 from xsim.dynamics.collide.broadphase import least_distance
 from xsim.dynamics.collide.convex import convex
 from xsim.dynamics.collide.hulls import Hull, make_hull
 from xsim.dynamics.collide.patches import count_of_patch, patch
 from xsim.dynamics.collide.shapes import Shape, Touch
 from xsim.model.topology import MeshInfo
+from xsim.registry import COLLIDERS
+from xsim.rules import Rules
 
-SEVERAL = {
-    ("plane", "capsule"): 2, ("plane", "cylinder"): 4, ("plane", "box"): 4, ("plane", "mesh"): 4, ("capsule", "capsule"): 2,
-    ("capsule", "box"): 2, ("box", "box"): 8,
-}  # fmt: skip
-"""How many contacts two geoms may have, where those are more than one."""
+CLOSED_FORM = (boxes, planes, simplices, spheres_capsules)
+"""Modules whose functions are registered in `COLLIDERS` when they are imported."""
 
 
 def count_of(shapes: tuple[str, str], patches: bool = False) -> int:
     """How many contacts two geoms of these shapes may have. patches: where flat faces that are searched for make several."""
-    searched = patches and shapes not in ANALYTIC
-    return max(1, count_of_patch(shapes)) if searched else SEVERAL.get(shapes, 1)
+    if shapes in COLLIDERS:
+        return COLLIDERS[shapes].contacts
+    return max(1, count_of_patch(shapes)) if patches else 1
 
 
-def collide(shapes: tuple[str, str], a: Shape, b: Shape, margin, rules: str) -> list[Touch]:
+def collide(shapes: tuple[str, str], a: Shape, b: Shape, margin, rules: Rules) -> list[Touch]:
     """Contacts of geoms of two shapes, as many as `count_of` says. margin (m): those farther apart need not be right."""
-    if shapes not in ANALYTIC:
+    if shapes not in COLLIDERS:
         return [collide_convex([shapes], *(shape._replace(data=[shape.data]) for shape in (a, b)))]
     a, b = (shape._replace(data=hull(shape.data)) if kind == "mesh" else shape for kind, shape in zip(shapes, (a, b), strict=True))
-    if shapes == ("box", "box"):
-        return ANALYTIC[shapes](a, b, margin, rules)
-    return ANALYTIC[shapes](a, b, margin) if shapes == ("capsule", "capsule") else ANALYTIC[shapes](a, b)
+    return COLLIDERS[shapes](a, b, margin, rules)
 
 
 def collide_convex(shapes: Sequence[tuple[str, str]], a: Shape, b: Shape, which=None, near=None) -> Touch:
@@ -68,7 +66,7 @@ def _hulled(shapes: Sequence[tuple[str, str]], a: Shape, b: Shape) -> list[Shape
 def searched_with(shapes: tuple[str, str], meshes: tuple) -> tuple | None:
     """Pairs with the same are searched together: shapes without vertices, prisms, simplices, hulls of about the same size; None: not
     searched."""
-    if shapes in ANALYTIC:
+    if shapes in COLLIDERS:
         return None
     sizes = tuple(0 if mesh is None else _magnitude(len(hull(mesh).vertices)) for mesh in meshes)
     return (*(kind if kind in ("prism", "simplex") else "" for kind in shapes), *sizes)

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from xsim.dynamics.collide.colliders import collider
 from xsim.dynamics.collide.hulls import Hull, polygons
 from xsim.dynamics.collide.shapes import FAR, Shape, Touch
 from xsim.dynamics.collide.spheres_capsules import direction
@@ -28,10 +29,12 @@ def above(a: Shape, point: Vector) -> Touch:
     return Touch(distance, vsub(point, scale(normal, mul(0.5, distance))), normal)
 
 
+@collider("plane", "sphere")
 def plane_sphere(a: Shape, b: Shape) -> list[Touch]:
     return [above(a, vsub(b.pos, scale(a.axis(2), b.size[0])))]
 
 
+@collider("plane", "capsule", contacts=2)
 def plane_capsule(a: Shape, b: Shape) -> list[Touch]:
     """The balls at both ends, frames along the capsule."""
     axis, down = b.axis(2), scale(a.axis(2), neg(b.size[0]))
@@ -39,6 +42,7 @@ def plane_capsule(a: Shape, b: Shape) -> list[Touch]:
     return [above(a, end)._replace(along=axis) for end in ends]
 
 
+@collider("plane", "cylinder", contacts=4)
 def plane_cylinder(a: Shape, b: Shape) -> list[Touch]:
     """The lowest point of each rim, and two more of the lower rim that make a triangle with the first."""
     normal, axis = a.axis(2), b.axis(2)
@@ -52,6 +56,7 @@ def plane_cylinder(a: Shape, b: Shape) -> list[Touch]:
     return [above(a, point) for point in points]
 
 
+@collider("plane", "box", contacts=4)
 def plane_box(a: Shape, b: Shape) -> list[Touch]:
     """Of every two opposite corners the one on the plane's side of the centre."""
     halves = [scale(b.axis(k), b.size[k]) for k in range(3)]
@@ -63,6 +68,7 @@ def plane_box(a: Shape, b: Shape) -> list[Touch]:
     return touches
 
 
+@collider("plane", "ellipsoid")
 def plane_ellipsoid(a: Shape, b: Shape) -> list[Touch]:
     """Support point of the ellipsoid: S^2 d / |S d| in its frame, S its half extents, d downwards."""
     down = apply_inverse(b.R, scale(a.axis(2), -1.0))
@@ -83,6 +89,7 @@ class Corners(NamedTuple):
     vertices: np.ndarray
 
 
+@collider("plane", "mesh", contacts=4)
 def plane_mesh(a: Shape, b: Shape) -> list[Touch]:
     """Corners of the face that is the most parallel to the plane of those at the deepest vertex, without those above the geom's origin.
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from xsim.dynamics.collide.colliders import collider
 from xsim.dynamics.collide.convex import weights_on_triangle
 from xsim.dynamics.collide.cores import SIMPLEX_FACES, simplex_corners
 from xsim.dynamics.collide.shapes import Shape, Touch
@@ -22,6 +23,7 @@ def packed(corners: tuple[Vector, ...]) -> tuple[Vector, tuple[Vector, ...]]:
     return centre, tuple(vsub(c, centre) for c in corners[1:])
 
 
+@collider("sphere", "facet")
 def sphere_facet(a: Shape, b: Shape) -> list[Touch]:
     """A ball that shall stay on the inner side of the plane through the first three corners, which are counter-clockwise from outside."""
     p, q, r, _ = (vadd(b.pos, c) for c in simplex_corners(b))

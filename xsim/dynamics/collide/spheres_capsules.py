@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
+from xsim.dynamics.collide.colliders import collider
 from xsim.dynamics.collide.shapes import FAR, Shape, Touch
 from xsim.spatial import Component, Vector, add, apply, apply_inverse, cross, dot, mul, neg, scale, stage, sub, vadd, vsub
 
@@ -56,10 +57,12 @@ def balls(center1: Vector, radius1: Component, center2: Vector, radius2: Compone
     return beside(center1, radius1, normal, sub(length, radius2))
 
 
+@collider("sphere", "sphere")
 def sphere_sphere(a: Shape, b: Shape) -> list[Touch]:
     return [balls(a.pos, a.size[0], b.pos, b.size[0], perpendicular(a, b))]
 
 
+@collider("sphere", "capsule")
 def sphere_capsule(a: Shape, b: Shape) -> list[Touch]:
     axis = b.axis(2)
     x = jnp.clip(dot(axis, vsub(a.pos, b.pos)), neg(b.size[1]), b.size[1])
@@ -93,6 +96,7 @@ def between_segments(half1: Vector, half2: Vector, offset: Vector) -> Nearest:
     return Nearest(jnp.where(jnp.abs(y) > 1, again, x), clipped, line, parallel)
 
 
+@collider("capsule", "capsule", contacts=2, options=("margin",))
 def capsule_capsule(a: Shape, b: Shape, margin: Component | None = None) -> list[Touch]:
     """Nearest points of the two segments. Parallel ones: the ends of the first, then of the second, against the other segment; of
     these the first two within the margin."""
@@ -128,6 +132,7 @@ def _ends(half1: Vector, half2: Vector, offset: Vector, radii: Component, margin
     return first, second
 
 
+@collider("sphere", "cylinder")
 def sphere_cylinder(a: Shape, b: Shape) -> list[Touch]:
     """Nearest point of the solid cylinder; from inside, the nearer of the side and the cap."""
     axis, radius, half = b.axis(2), b.size[0], b.size[1]
@@ -160,5 +165,6 @@ def ball_box(center: Vector, radius: Component, b: Shape) -> Touch:
     return beside(center, radius, apply(b.R, normal), jnp.where(out, gap, highest))
 
 
+@collider("sphere", "box")
 def sphere_box(a: Shape, b: Shape) -> list[Touch]:
     return [ball_box(a.pos, a.size[0], b)]

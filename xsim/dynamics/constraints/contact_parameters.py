@@ -44,7 +44,7 @@ def _own(system: System, info: PairsInfo) -> Numbers:
 
 def _distances(system: System, margin, gap) -> tuple:
     """At which contacts begin to push, and at which they are found."""
-    return (margin, margin + gap) if system.topology.rules == "4.0" else (margin - gap, margin)
+    return (margin, margin + gap) if system.topology.switches.gap_beyond_margin else (margin - gap, margin)
 
 
 def _mixed(system: System, info: PairsInfo) -> Numbers:
@@ -57,7 +57,7 @@ def _mixed(system: System, info: PairsInfo) -> Numbers:
         return jnp.where(ruling < 0, mixture, jnp.where(ruling == 0, first, second))
 
     larger = jnp.maximum(a.friction, b.friction)
-    if not system.topology.rules:  # MuJoCo keeps the larger; for formats without its rules, as in ODE, Bullet, DART, the smaller counts
+    if system.topology.switches.smaller_friction:
         larger = larger.at[:, 0].set(jnp.minimum(a.friction, b.friction)[:, 0])
     friction = ruled(a.friction, b.friction, larger)
     share = _share(a.solmix, b.solmix)[:, None]
@@ -65,8 +65,8 @@ def _mixed(system: System, info: PairsInfo) -> Numbers:
     mixture = jnp.where(timed, share * a.solref + (1.0 - share) * b.solref, jnp.minimum(a.solref, b.solref))
     solref = ruled(a.solref, b.solref, mixture)
     solimp = ruled(a.solimp, b.solimp, share * a.solimp + (1.0 - share) * b.solimp)
-    newer = system.topology.rules == "4.0"
-    margin, gap = (one + two if newer else jnp.maximum(one, two) for one, two in ((a.margin, b.margin), (a.gap, b.gap)))
+    add = system.topology.switches.margins_add
+    margin, gap = (one + two if add else jnp.maximum(one, two) for one, two in ((a.margin, b.margin), (a.gap, b.gap)))
     friction = jnp.maximum(friction, LEAST)[:, np.array(EXPANDED)]
     return Numbers(friction, solref, jnp.zeros_like(solref), solimp, *_distances(system, margin, gap))
 

@@ -70,15 +70,15 @@ def _coupling_gaps(system: System, q) -> list:
 
 
 @stage
-def _closing(gap, rate, dt):
+def _row_acceleration(gap, rate, dt):
     return mul(neg(add(mul(gap, 1.0 / dt), rate)), 1.0 / dt)
 
 
-def closing(system: System, q, v) -> list:
+def row_accelerations(system: System, q, v) -> list:
     """Of each row, what its second derivative has to be more than zero: of couplings, so that their gap is closed at the end of a step of
     the semi-implicit rules, whatever v was; of drives that prescribe a speed and no position, so that they have that speed then."""
     couplings = zip(_coupling_gaps(system, q), _coupling_rows(system), strict=True)
-    out = [_closing(gap, rate(row, v), system.option.dt) for gap, row in couplings]
+    out = [_row_acceleration(gap, rate(row, v), system.option.dt) for gap, row in couplings]
     if not any(position is None for position, *_ in system.functions.targets) or "holonomic" not in system.topology.rows:
         return out
     for dof, target in _motions(system):

@@ -16,14 +16,15 @@ from xsim.dynamics.tree.frames import body_end, body_link
 from xsim.dynamics.tree.kinematics import Frames, point_velocity
 from xsim.dynamics.tree.system import Mobility, System
 from xsim.model.topology import Topology
-from xsim.spatial import IDENTITY, ZERO3, add, apply_inverse, mul, normalize, quat_conj, quat_mul, scale, vsub
+from xsim.registry import SOFT_CONSTRAINTS
+from xsim.spatial import IDENTITY, ZERO3, add, mul, scale
 
 
 def _asked(topology: Topology) -> list[int]:
     """The bodies whose mobilities are asked for."""
     out: set[int] = set()
     for info in topology.soft:
-        if info.kind in ("connect", "weld"):
+        if info.kind != "flex" and SOFT_CONSTRAINTS[info.kind].items == "bodies":
             out |= {topology.sites[i].body for i in info.items} if info.sites else set(info.items)
     if has_contacts(topology):
         count = len(topology.geoms)
@@ -101,34 +102,3 @@ def _diagonal(mass, rows):
     batch = jnp.broadcast_shapes(lower.shape[:-2], right.shape[:-2])
     lower, right = (jnp.broadcast_to(x, (*batch, *x.shape[-2:])) for x in (lower, right))
     return jnp.moveaxis((jax.lax.linalg.triangular_solve(lower, right, left_side=True, lower=True) ** 2).sum(-2), -1, 0)
-
-
-def weld_reference(system: System, frame: Frames) -> tuple:
-    """Per soft constraint None, or of a connect between bodies the point in the second body, of a weld between bodies the point in the
-    first (3) and the orientation of the second in the first (4)."""
-    return tuple(
-        _PARTNERS[info.kind](system, frame, info) if info.kind in _PARTNERS and not info.sites else None for info in system.topology.soft
-    )
-
-
-def _connected(system: System, frame: Frames, info):
-    first, second = info.items
-    point = body_end(system, frame, first, system.equality.anchor[info.row], IDENTITY)
-    return _seen(point, body_end(system, frame, second, ZERO3, IDENTITY))
-
-
-def _seen(point, body):
-    return apply_inverse(body.R, vsub(point.world, body.world))
-
-
-def _welded(system: System, frame: Frames, info):
-    anchor = system.equality.anchor[info.row]
-    if info.pose is not None:
-        pose = system.equality.relpose[info.pose]
-        return (*pose[:3], *normalize(pose[3:]))
-    one, two = (body_end(system, frame, body, ZERO3, IDENTITY) for body in info.items)
-    point = body_end(system, frame, info.items[1], anchor, IDENTITY)
-    return (*_seen(point, one), *quat_mul(quat_conj(one.quat), two.quat))
-
-
-_PARTNERS = {"connect": _connected, "weld": _welded}

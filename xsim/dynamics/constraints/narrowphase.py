@@ -147,7 +147,7 @@ def _held(system: System, group: Group, reach, shapes) -> tuple[Touch, Any, Any]
             return joined([_full(touch, len(near), lanes) for touch in touches]), group.candidates(which), short
     if which is not None:
         sides = [picked(x, which) for x in sides]
-    touches = [_full(touch, sides[0].shape[0], lanes) for touch in _collided(kind, *both(), own, top.rules)]
+    touches = [_full(touch, sides[0].shape[0], lanes) for touch in _collided(kind, *both(), own, top.switches)]
     return joined(touches), group.candidates(which), short
 
 

@@ -21,7 +21,25 @@ from xsim.dynamics.tree.frames import End, body_end, body_link, coordinate_place
 from xsim.dynamics.tree.kinematics import Frames, accelerations, point_acceleration, point_velocity, velocities
 from xsim.dynamics.tree.system import System
 from xsim.model.topology import SoftInfo, Topology
-from xsim.spatial import IDENTITY, ZERO3, add, mul, neg, normalize, quat_conj, quat_log, quat_mul, safe_norm, scale, sub, total, vadd, vsub
+from xsim.registry import SOFT_CONSTRAINTS
+from xsim.spatial import (
+    IDENTITY,
+    ZERO3,
+    add,
+    apply_inverse,
+    mul,
+    neg,
+    normalize,
+    quat_conj,
+    quat_log,
+    quat_mul,
+    safe_norm,
+    scale,
+    sub,
+    total,
+    vadd,
+    vsub,
+)
 
 LEAST, MOST = 1e-4, 0.9999  # impedances
 TINY = 1e-15  # the least that is divided by
@@ -189,12 +207,12 @@ def _point_drift(at: RowContext, bodies, ends) -> tuple:
     return vsub(*found)
 
 
-def _connect(at: RowContext, info: SoftInfo, place) -> list[Row]:
+def _connect(at: RowContext, info: SoftInfo, reference) -> list[Row]:
     bodies = _bodies(at, info)
     if info.sites:
         ends = [site_end(at.system, at.frame, site) for site in info.items]
     else:
-        points = at.system.equality.anchor[info.row], place
+        points = at.system.equality.anchor[info.row], reference
         ends = [body_end(at.system, at.frame, body, point, IDENTITY) for body, point in zip(bodies, points, strict=True)]
     return _together(at, bodies, ends, ())
 
@@ -210,12 +228,12 @@ def _together(at: RowContext, bodies, ends, more) -> list[Row]:
     return [Row(_component(moved, k), gap[k], far, mobility, -INFINITE, INFINITE, drift=drift[k], wrench=wrenches[k]) for k in range(3)]
 
 
-def _weld(at: RowContext, info: SoftInfo, place) -> list[Row]:
+def _weld(at: RowContext, info: SoftInfo, reference) -> list[Row]:
     bodies = _bodies(at, info)
     if info.sites:
         ends, relative = [site_end(at.system, at.frame, site) for site in info.items], IDENTITY
     else:
-        points, relative = (place[:3], at.system.equality.anchor[info.row]), place[3:]
+        points, relative = (reference[:3], at.system.equality.anchor[info.row]), reference[3:]
         ends = [body_end(at.system, at.frame, body, point, IDENTITY) for body, point in zip(bodies, points, strict=True)]
     first, second = quat_mul(ends[0].quat, relative), quat_conj(ends[1].quat)
     weight = at.system.equality.torque_scale[info.scale]
@@ -274,7 +292,7 @@ def _related(numbers, travels, rows, mobilities) -> list[Row]:
     return [Row(list(merged.items()), gap, gap, add(*mobilities), -INFINITE, INFINITE)]
 
 
-def _joint(at: RowContext, info: SoftInfo, place) -> list[Row]:
+def _joint(at: RowContext, info: SoftInfo, reference) -> list[Row]:
     places, start = coordinate_places(at.system.topology), at.system.topology.initial[0]
     q = [places[dof][1] for dof in info.items]
     travels = [sub(at.q[i], start[i]) for i in q]
@@ -282,18 +300,18 @@ def _joint(at: RowContext, info: SoftInfo, place) -> list[Row]:
     return _related(at.system.equality.polynomial[info.row], travels, [[(dof, 1.0)] for dof in info.items], mobilities)
 
 
-def _tendon(at: RowContext, info: SoftInfo, place) -> list[Row]:
+def _tendon(at: RowContext, info: SoftInfo, reference) -> list[Row]:
     travels = [sub(at.tendon[i].length, at.system.derived.mobility.lengths[i]) for i in info.items]
     mobilities = [at.system.derived.mobility.tendons[i] for i in info.items]
     return _related(at.system.equality.polynomial[info.row], travels, [at.tendon[i].row for i in info.items], mobilities)
 
 
-def _friction(at: RowContext, info: SoftInfo, place) -> list[Row]:
+def _friction(at: RowContext, info: SoftInfo, reference) -> list[Row]:
     (dof,), bound = info.items, at.system.dof.friction[info.row]
     return [Row([(dof, 1.0)], 0.0, 0.0, at.system.derived.mobility.dofs[dof], neg(bound), bound, held=False)]
 
 
-def _tendon_friction(at: RowContext, info: SoftInfo, place) -> list[Row]:
+def _tendon_friction(at: RowContext, info: SoftInfo, reference) -> list[Row]:
     (i,), bound = info.items, at.system.tendon.friction[info.row]
     return [Row(at.tendon[i].row, 0.0, 0.0, at.system.derived.mobility.tendons[i], neg(bound), bound, held=False)]
 
@@ -304,7 +322,7 @@ def _limit(at: RowContext, info: SoftInfo, row, distance, mobility) -> list[Row]
     return [Row(row, inside, inside, mobility, 0.0, INFINITE, present=distance < margin)]
 
 
-def _coordinate_limit(at: RowContext, info: SoftInfo, place) -> list[Row]:
+def _coordinate_limit(at: RowContext, info: SoftInfo, reference) -> list[Row]:
     (dof,) = info.items
     x = at.q[coordinate_places(at.system.topology)[dof][1]]
     bound = getattr(at.system.limit, info.kind)[info.row]
@@ -312,7 +330,7 @@ def _coordinate_limit(at: RowContext, info: SoftInfo, place) -> list[Row]:
     return _limit(at, info, [(dof, sign)], distance, at.system.derived.mobility.dofs[dof])
 
 
-def _angle(at: RowContext, info: SoftInfo, place) -> list[Row]:
+def _angle(at: RowContext, info: SoftInfo, reference) -> list[Row]:
     (dof,) = info.items
     joint = next(j for j in at.system.topology.joints if j.v[0] == dof)
     turned = quat_log(normalize(tuple(at.q[joint.q[0] : joint.q[0] + 4])))
@@ -321,7 +339,7 @@ def _angle(at: RowContext, info: SoftInfo, place) -> list[Row]:
     return _limit(at, info, [(dof + k, neg(axis[k])) for k in range(3)], distance, at.system.derived.mobility.dofs[dof])
 
 
-def _tendon_limit(at: RowContext, info: SoftInfo, place) -> list[Row]:
+def _tendon_limit(at: RowContext, info: SoftInfo, reference) -> list[Row]:
     (i,), low = info.items, info.kind == "tendon_lower"
     length, row = at.tendon[i]
     bound = at.system.tendon.range[info.row][0 if low else 1]
@@ -329,10 +347,65 @@ def _tendon_limit(at: RowContext, info: SoftInfo, place) -> list[Row]:
     return _limit(at, info, row if low else scaled(row, -1.0), distance, at.system.derived.mobility.tendons[i])
 
 
-KINDS: dict[str, Callable[[RowContext, SoftInfo, object], list[Row]]] = {
-    "connect": _connect, "weld": _weld, "joint": _joint, "tendon": _tendon, "friction": _friction, "tendon_friction": _tendon_friction,
-    "lower": _coordinate_limit, "upper": _coordinate_limit, "angle": _angle, "tendon_lower": _tendon_limit, "tendon_upper": _tendon_limit,
-}  # fmt: skip
+def _connect_reference(system: System, frame: Frames, info: SoftInfo) -> tuple:
+    """The point in the second body that is at the anchor in the first."""
+    first, second = info.items
+    point = body_end(system, frame, first, system.equality.anchor[info.row], IDENTITY)
+    return _in_body(point, body_end(system, frame, second, ZERO3, IDENTITY))
+
+
+def _in_body(point, body):
+    return apply_inverse(body.R, vsub(point.world, body.world))
+
+
+def _weld_reference(system: System, frame: Frames, info: SoftInfo) -> tuple:
+    """The anchor's position in the first body (3) and the orientation of the second in the first (4)."""
+    anchor = system.equality.anchor[info.row]
+    if info.pose is not None:
+        pose = system.equality.relpose[info.pose]
+        return (*pose[:3], *normalize(pose[3:]))
+    one, two = (body_end(system, frame, body, ZERO3, IDENTITY) for body in info.items)
+    point = body_end(system, frame, info.items[1], anchor, IDENTITY)
+    return (*_in_body(point, one), *quat_mul(quat_conj(one.quat), two.quat))
+
+
+class SoftConstraint(NamedTuple):
+    """A kind of soft constraint, an entry of `xsim.registry.SOFT_CONSTRAINTS`.
+
+    rows(at: RowContext, info: SoftInfo, reference) -> list of `Row`. Of equalities also: items: what `SoftInfo.items` are, "bodies" (or
+    sites), "dofs" or "tendons"; leaves: the leaves of ``equality`` that it reads; reference(system, frame, info) -> what it keeps of the
+    initial configuration, None for nothing. drift: whether its rows have (dJ/dt) v where the rules have it."""
+
+    rows: Callable
+    items: str = ""
+    leaves: tuple[str, ...] = ()
+    reference: Callable | None = None
+    drift: bool = False
+
+
+for _name, _kind in {
+    "connect": SoftConstraint(_connect, "bodies", ("anchor",), _connect_reference, drift=True),
+    "weld": SoftConstraint(_weld, "bodies", ("anchor", "relpose", "torque_scale"), _weld_reference, drift=True),
+    "joint": SoftConstraint(_joint, "dofs", ("polynomial",)),
+    "tendon": SoftConstraint(_tendon, "tendons", ("polynomial",)),
+    "friction": SoftConstraint(_friction),
+    "tendon_friction": SoftConstraint(_tendon_friction),
+    "lower": SoftConstraint(_coordinate_limit),
+    "upper": SoftConstraint(_coordinate_limit),
+    "angle": SoftConstraint(_angle),
+    "tendon_lower": SoftConstraint(_tendon_limit),
+    "tendon_upper": SoftConstraint(_tendon_limit),
+}.items():
+    SOFT_CONSTRAINTS.register(_name, _kind)
+
+
+def references(system: System, frame: Frames) -> tuple:
+    """Per soft constraint, what it keeps of the initial configuration (``frame``); None for nothing, and where sites say it."""
+    out = []
+    for info in system.topology.soft:
+        reference = None if info.kind == "flex" or info.sites else SOFT_CONSTRAINTS[info.kind].reference
+        out.append(None if reference is None else reference(system, frame, info))
+    return tuple(out)
 
 
 # ---- numbers of all rows ------------------------------------------------------------------------------------------------------
@@ -374,12 +447,14 @@ def _found(system: System, frame: Frames, q, v, tendon: list[LengthAndJacobian])
     """All rows at a state, those with one constant coefficient first."""
     top = system.topology
     moving = None
-    if top.rules == "4.0" and any(info.kind in ("connect", "weld") for info in top.soft):
+    if top.switches.constraint_drift and any(info.kind != "flex" and SOFT_CONSTRAINTS[info.kind].drift for info in top.soft):
         own, velocity = velocities(system, frame, v)
         moving = velocity, accelerations(system, frame, q, v, None, own, velocity)
     at = RowContext(system, frame, q, tendon, moving)
-    found = [(info, row) for info, place in zip(top.soft, system.derived.weld_reference, strict=True) if info.kind != "flex"
-             for row in KINDS[info.kind](at, info, place)]
+    found = []
+    for info, reference in zip(top.soft, system.derived.references, strict=True):
+        if info.kind != "flex":
+            found += [(info, row) for row in SOFT_CONSTRAINTS[info.kind].rows(at, info, reference)]
     return sorted(found, key=lambda pair: not _is_single(pair[1]))
 
 

@@ -56,17 +56,17 @@ def _solid(system: System, own: Solids) -> tuple:
     flex = system.flex
     thickness = None if own.sheet is None else flex.thickness[own.sheet]
     lengths = [flex.length[own.corners[:, k]] for k in range(own.corners.shape[1])]
-    return _material(lengths, flex.young[own.elastic], flex.poisson[own.elastic], thickness, own.dim, system.topology.rules != "4.0")
+    return _material(lengths, flex.young[own.elastic], flex.poisson[own.elastic], thickness, own.dim, system.topology.switches.lame_as_4_0)
 
 
 @stage
-def _material(lengths, young, poisson, thickness, dim: int, older: bool) -> tuple:
-    """h, mu V, lambda V. older: the numbers of MuJoCo 3.2, which takes lambda twice, and of triangles a quarter of everything, with the
+def _material(lengths, young, poisson, thickness, dim: int, newer: bool) -> tuple:
+    """h, mu V, lambda V. newer: not the numbers of MuJoCo 3.2, which takes lambda twice, and of triangles a quarter of everything, with the
     lambda of solids."""
     inverse, volume = _inverse(_products([x * x for x in lengths], dim), dim)
     mu = young / (2.0 * (1.0 + poisson))
     lam = young * poisson / ((1.0 + poisson) * (1.0 - 2.0 * poisson))
-    if older:
+    if not newer:
         lam = 2.0 * lam
     if dim == 2:
         volume = 0.25 * thickness * volume

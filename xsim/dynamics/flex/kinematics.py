@@ -91,7 +91,7 @@ def edge_damping(system: System, frame: Frames, whole: bool) -> tuple[list, dict
     """J^T d J of the dampers along edges: its diagonal, and what couples a dof with those that move it (row, column). whole: not without
     what the sparsity of the mass matrix leaves out. Under the rules 4.0 nothing of flexes is implicit."""
     layout = plan(system.topology) if system.topology.flexes else None
-    if layout is None or not len(layout.springs) or system.topology.rules == "4.0":
+    if layout is None or not len(layout.springs) or not system.topology.switches.flex_damping_implicit:
         return [], {}
     J, *_ = edge_jacobian(system, frame, points(system, frame), layout.springs)
     moves, body = layout.sign[layout.springs] != 0, [system.topology.links[link].body for link in system.tables.dof_link]

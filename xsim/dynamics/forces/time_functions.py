@@ -7,12 +7,14 @@ and ramps are what they are called. A repeated function is its slice played over
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from xsim.dynamics.tree.system import System
+from xsim.registry import TIME_FUNCTIONS
 from xsim.spatial import add, mul, stage, sub, total
 
 
@@ -35,32 +37,31 @@ def weights(x, knots, outside: bool) -> list:
     return [sub(a, b) for a, b in zip(shares[:-1], shares[1:], strict=True)]
 
 
-def _plain(kind: str, n, x):
-    if kind == "constant":
-        return n[0] + 0.0 * x
-    if kind == "polynomial":
-        out = n[-1] + 0.0 * x
-        for a in reversed(n[:-1]):
-            out = add(mul(out, x), a)
-        return out
-    if kind == "sine":
-        return n[0] * jnp.sin(2 * math.pi * n[1] * x + n[2]) + n[3]
-    if kind == "ramp":
-        return n[0] + n[1] * x
+class TimeFunction(NamedTuple):
+    """value(numbers, x), and integral(numbers, x): any antiderivative of it. Both are differentiated where a motor prescribes motion."""
+
+    value: Callable
+    integral: Callable
+
+
+def _polynomial(n, x):
+    out = n[-1] + 0.0 * x
+    for a in reversed(n[:-1]):
+        out = add(mul(out, x), a)
+    return out
+
+
+def _sine_integral(n, x):
+    """From 0; regular at frequency 0."""
+    half = math.pi * n[1] * x
+    return n[3] * x + n[0] * x * jnp.sinc(half / math.pi) * jnp.sin(half + n[2])
+
+
+def _table(n, x):
     return total([mul(w, y) for w, y in zip(weights(x, n[0::2], False), n[1::2], strict=True)])
 
 
-def _integral(kind: str, n, x):
-    """An antiderivative of the plain function."""
-    if kind == "constant":
-        return n[0] * x
-    if kind == "polynomial":
-        return _plain("polynomial", [0.0, *(a / (k + 1) for k, a in enumerate(n))], x)
-    if kind == "sine":
-        half = math.pi * n[1] * x
-        return n[3] * x + n[0] * x * jnp.sinc(half / math.pi) * jnp.sin(half + n[2])  # from 0; regular at frequency 0
-    if kind == "ramp":
-        return n[0] * x + 0.5 * n[1] * x * x
+def _table_integral(n, x):
     knots, values = n[0::2], n[1::2]
     out = values[0] * (x - knots[0])
     for i, share in enumerate(pieces(x, knots, False)):
@@ -68,6 +69,15 @@ def _integral(kind: str, n, x):
         beyond = jnp.where(x > knots[i + 1], x - knots[i + 1], 0.0)
         out = out + rise * (0.5 * share * share * width + beyond)
     return out
+
+
+TIME_FUNCTIONS.register("constant", TimeFunction(lambda n, x: n[0] + 0.0 * x, lambda n, x: n[0] * x))
+TIME_FUNCTIONS.register(
+    "polynomial", TimeFunction(_polynomial, lambda n, x: _polynomial([0.0, *(a / (k + 1) for k, a in enumerate(n))], x))
+)
+TIME_FUNCTIONS.register("sine", TimeFunction(lambda n, x: n[0] * jnp.sin(2 * math.pi * n[1] * x + n[2]) + n[3], _sine_integral))
+TIME_FUNCTIONS.register("ramp", TimeFunction(lambda n, x: n[0] + n[1] * x, lambda n, x: n[0] * x + 0.5 * n[1] * x * x))
+TIME_FUNCTIONS.register("table", TimeFunction(_table, _table_integral))
 
 
 def _wrapped(repeat, x):
@@ -85,7 +95,7 @@ class Curve(NamedTuple):
     repeat: tuple | None
 
     def __call__(self, x):
-        return _plain(self.kind, self.numbers, x if self.repeat is None else _wrapped(self.repeat, x)[1])
+        return TIME_FUNCTIONS[self.kind].value(self.numbers, x if self.repeat is None else _wrapped(self.repeat, x)[1])
 
     def integral(self, x):
         """The integral from 0 to x."""
@@ -102,7 +112,7 @@ class Curve(NamedTuple):
         return whole(x) - whole(0.0 * x)
 
     def _integral(self, x):
-        return _integral(self.kind, self.numbers, x)
+        return TIME_FUNCTIONS[self.kind].integral(self.numbers, x)
 
 
 def curve(system: System, index: int) -> Curve:

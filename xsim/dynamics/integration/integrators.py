@@ -1,4 +1,4 @@
-"""One step of time: a registry of integrators over components."""
+"""One step of time: integrators over components."""
 
 from __future__ import annotations
 
@@ -10,18 +10,27 @@ import jax.numpy as jnp
 
 from xsim.dynamics.actuation.actuation import activation_rates, next_activations
 from xsim.dynamics.actuation.commands import drive, split_controls
-from xsim.dynamics.constraints.holonomic import closing, has_rows
+from xsim.dynamics.constraints.holonomic import has_rows, row_accelerations
 from xsim.dynamics.constraints.loop_joints import active
 from xsim.dynamics.constraints.soft_set import constraints
 from xsim.dynamics.forces.passive import quadratic
 from xsim.dynamics.forces.time_functions import at_time
-from xsim.dynamics.integration.equation import EquationOfMotion, acceleration, implicit_element_rows, with_implicit_elements
+from xsim.dynamics.integration.equation import (
+    EXPLICIT,
+    EquationOfMotion,
+    ImplicitTerms,
+    acceleration,
+    implicit_element_rows,
+    is_zero,
+    with_implicit_elements,
+)
 from xsim.dynamics.integration.impulses import apply_impulses, rows
 from xsim.dynamics.integration.projection import project
 from xsim.dynamics.integration.velocity_derivatives import lone_free
 from xsim.dynamics.layout import spread
 from xsim.dynamics.tree.manifold import displacement_rates, integrate, shifted
 from xsim.dynamics.tree.system import System
+from xsim.registry import INTEGRATORS
 from xsim.spatial import add, mul, separate_kernels, stage, sub, total
 
 
@@ -34,7 +43,7 @@ class Health(NamedTuple):
     overflow: object
 
 
-class Moving(NamedTuple):
+class StateComponents(NamedTuple):
     """A state as components."""
 
     q: list
@@ -45,81 +54,98 @@ class Moving(NamedTuple):
 
 
 class Change(NamedTuple):
-    """What an integrator's velocity step makes of a state. pivot, solved: 0 where the mass matrix is singular, the impulses not found;
-    overflow: 1 where more contacts were active than the buffer holds. early: see `Solved`."""
+    """The velocity after a step. pivot, solved: 0 where the mass matrix is singular, where impulses or soft constraints were not solved;
+    overflow: 1 where more contacts were active than the buffer holds. explicit_a: see `Solved`."""
 
     v: list
     pivot: object
     solved: object
     overflow: object = 0.0
-    early: list | None = None
+    explicit_a: list | None = None
 
 
-def _velocity(system: System, s: Moving, tau, ctrl, damped, sprung, ahead=0.0, slopes="") -> Change:
+class Advanced(NamedTuple):
+    """The state after a step, and as of `Change`."""
+
+    q: list
+    v: list
+    act: list
+    pivot: object
+    solved: object
+    overflow: object = 0.0
+
+
+class Integrator(NamedTuple):
+    """An integration rule, an entry of `xsim.registry.INTEGRATORS`.
+
+    advance(system, s, tau, ctrl, recompute) -> `Advanced`: one step. system: at the time of s; s: `StateComponents`; tau (nv) and ctrl (nu)
+    as components; recompute: in reverse mode, whether to evaluate the inside of the step again instead of storing it (only where
+    ``stages``). velocity(system, s, tau, ctrl) -> `Change`: the velocity after a step, of which `forward_dynamics` takes the mean
+    acceleration where impulses act. implicit(system) -> `ImplicitTerms`. stages: whether all that a step computes is in a loop over stages.
+    closes_couplings: whether couplings of coordinates are closed by the acceleration, whatever the velocity was."""
+
+    advance: Callable
+    velocity: Callable
+    implicit: Callable = lambda system: EXPLICIT
+    stages: bool = False
+    closes_couplings: bool = False
+
+
+def _velocity(system: System, s: StateComponents, tau, ctrl, implicit: ImplicitTerms) -> Change:
     """The velocity after smooth forces, then after the impulses of friction, limits and servos."""
-    driven, inputs = drive(system, s.v, tau, ctrl), (tuple(s.act), tuple(split_controls(system.topology, ctrl).actuators))
-    closed = tuple(closing(system, s.q, s.v))
-    soft = constraints(system, s.q, s.v)
-    x = acceleration(EquationOfMotion(system, s.q, s.v, driven.tau, *inputs, damped, sprung, driven.hold, closed, ahead, slopes, soft))
-    moved = shifted(s.v, x.a, system.option.dt)
+    driven, soft = drive(system, s.v, tau, ctrl), constraints(system, s.q, s.v)
+    equation = EquationOfMotion(
+        system, s.q, s.v, driven.tau, tuple(s.act), tuple(split_controls(system.topology, ctrl).actuators), implicit, driven.prescribed,
+        tuple(row_accelerations(system, s.q, s.v)), soft,
+    )  # fmt: skip
+    x = acceleration(equation)
+    v = shifted(s.v, x.a, system.option.dt)
     if soft is None or rows(system.topology):
-        moved, solved = apply_impulses(system, s.q, moved, driven.servo)
-        return Change(moved, x.pivot, solved if soft is None else mul(solved, x.found), x.overflow, x.early)
-    return Change(moved, x.pivot, x.found, x.overflow, x.early)
+        v, solved = apply_impulses(system, s.q, v, driven.servo)
+        return Change(v, x.pivot, solved if soft is None else mul(solved, x.found), x.overflow, x.explicit_a)
+    return Change(v, x.pivot, x.found, x.overflow, x.explicit_a)
 
 
-def _implicit_damping(system: System, s: Moving, tau, ctrl) -> Change:
-    """Semi-implicit Euler with joint damping at the new velocity (the rule of RING)."""
-    return _velocity(system, s, tau, ctrl, system.option.dt, 0.0)
+def semi_implicit(implicit: Callable = lambda system: EXPLICIT) -> Integrator:
+    """The rule that finds the new velocity first and moves the position with it. implicit(system) -> `ImplicitTerms`: what acts at the end
+    of the step."""
+
+    def velocity(system: System, s: StateComponents, tau, ctrl) -> Change:
+        return _velocity(system, s, tau, ctrl, implicit(system))
+
+    def advance(system: System, s: StateComponents, tau, ctrl, recompute: bool) -> Advanced:
+        change = velocity(system, s, tau, ctrl)
+        rates = activation_rates(system, s.act, split_controls(system.topology, ctrl).actuators)
+        act = next_activations(system, s.act, rates, system.option.dt)
+        q = integrate(system, s.q, change.v, system.option.dt)
+        return Advanced(q, change.v, act, change.pivot, change.solved, change.overflow)
+
+    return Integrator(advance, velocity, implicit, closes_couplings=True)
 
 
-def _euler(system: System, s: Moving, tau, ctrl) -> Change:
-    """Semi-implicit Euler: new velocity first, then the position with it."""
-    return _velocity(system, s, tau, ctrl, 0.0, 0.0)
+def _step_squared(system: System):
+    return mul(system.option.dt, system.option.dt)
 
 
-def _dart(system: System, s: Moving, tau, ctrl) -> Change:
-    """DART's rule: joint dampers and springs implicit, then impulses."""
-    return _velocity(system, s, tau, ctrl, system.option.dt, mul(system.option.dt, system.option.dt))
-
-
-def _linearly_implicit(system: System, s: Moving, tau, ctrl) -> Change:
-    """Linearly implicit Euler: the springs, dampers and bushings of joints and between bodies at the end of the step, by their slopes."""
-    return _velocity(system, s, tau, ctrl, system.option.dt, mul(system.option.dt, system.option.dt), system.option.dt)
-
-
-def _implicitfast(system: System, s: Moving, tau, ctrl) -> Change:
-    """Passive and actuator forces at the new velocity, by the symmetric part of their slopes (MuJoCo; 4.0: all forces of free bodies)."""
-    slopes = "free" if system.topology.rules == "4.0" and lone_free(system) else "fast"
-    return _velocity(system, s, tau, ctrl, 0.0, 0.0, slopes=slopes)
-
-
-def _implicit(system: System, s: Moving, tau, ctrl) -> Change:
-    """All smooth forces at the new velocity, by their slopes (MuJoCo)."""
-    return _velocity(system, s, tau, ctrl, 0.0, 0.0, slopes="full")
+def _implicitfast_terms(system: System) -> ImplicitTerms:
+    free = system.topology.switches.free_bodies_fully_implicit and lone_free(system)
+    return ImplicitTerms(velocity="free" if free else "fast")
 
 
 def implicit_force(system: System, frame, q, v, a) -> list:
     """What the model's rule adds to the inertial force of an acceleration: dampers and springs at the end of the step."""
-    name, out = system.topology.integrator, [0.0] * len(v)
-    if name in ("implicit_damping", "dart", "linearly_implicit"):
-        out = [mul(system.option.dt, x) for x in quadratic(system, frame, system.dof.damping, "damper").times(a)]
-    if name in ("dart", "linearly_implicit"):
-        ahead = [mul(system.option.dt, add(x, mul(system.option.dt, y))) for x, y in zip(v, a, strict=True)]
-        out = [add(x, y) for x, y in zip(out, quadratic(system, frame, system.dof.stiffness, "spring").times(ahead), strict=True)]
-    if name == "linearly_implicit":
-        out = with_implicit_elements(out, implicit_element_rows(system, frame, q, v, system.option.dt), v, a)
+    terms, out = INTEGRATORS[system.topology.integrator].implicit(system), [0.0] * len(v)
+    if not is_zero(terms.damping):
+        out = [mul(terms.damping, x) for x in quadratic(system, frame, system.dof.damping, "damper").times(a)]
+    if not is_zero(terms.springs):
+        travel = [add(mul(terms.damping, x), mul(terms.springs, y)) for x, y in zip(v, a, strict=True)]
+        out = [add(x, y) for x, y in zip(out, quadratic(system, frame, system.dof.stiffness, "spring").times(travel), strict=True)]
+    if not is_zero(terms.elements):
+        out = with_implicit_elements(out, implicit_element_rows(system, frame, q, v, terms.elements), v, a)
     return out
 
 
-FIRST_ORDER: dict[str, Callable] = {
-    "implicit_damping": _implicit_damping, "euler": _euler, "dart": _dart, "linearly_implicit": _linearly_implicit,
-    "implicitfast": _implicitfast, "implicit": _implicit,
-}  # fmt: skip
-"""Rules that make the new velocity first and move the position with it."""
-
-
-def _rk4(system: System, s: Moving, tau, ctrl, recompute: bool) -> tuple:
+def _rk4(system: System, s: StateComponents, tau, ctrl, recompute: bool) -> Advanced:
     """Classical Runge-Kutta for the displacement from where the step begins, which keeps its fourth order on rotations (Munthe-Kaas,
     High order Runge-Kutta methods on manifolds, 1999; MuJoCo 4.0).
 
@@ -146,7 +172,7 @@ def _rk4(system: System, s: Moving, tau, ctrl, recompute: bool) -> tuple:
         v, act, there = shifted(s.v, dv, reach), shifted(s.act, da, reach), at_time(system, add(s.time, reach), outside)
         driven = drive(there, v, tau, ctrl)
         soft = constraints(there, q, v)
-        x = acceleration(EquationOfMotion(there, q, v, driven.tau, tuple(act), tuple(controls), hold=driven.hold, soft=soft))
+        x = acceleration(EquationOfMotion(there, q, v, driven.tau, tuple(act), tuple(controls), prescribed=driven.prescribed, soft=soft))
         rates = v if manifold else displacement_rates(there, s.q, shifted([0.0] * len(v), dq, reach), v)
         slopes = (full(rates), full(x.a), full(activation_rates(there, act, controls)))
         sums = jax.tree.map(lambda total, k: total + weight * k, sums, slopes)
@@ -160,7 +186,7 @@ def _rk4(system: System, s: Moving, tau, ctrl, recompute: bool) -> tuple:
     (_, (dq, dv, da), health), _ = jax.lax.scan(run, (zero, zero, health), stages)
     q = integrate(system, s.q, dq, h)
     pivot, solved, within = health
-    return q, shifted(s.v, dv, h), next_activations(system, s.act, da, h), pivot, solved, sub(1.0, within)
+    return Advanced(q, shifted(s.v, dv, h), next_activations(system, s.act, da, h), pivot, solved, sub(1.0, within))
 
 
 @stage
@@ -174,30 +200,40 @@ def _health(q, v, pivot, solved, overflow, old: Health) -> Health:
 
 RUNGE_KUTTA = ("rk4", "rk4_manifold")
 
+INTEGRATORS.register("implicit_damping", semi_implicit(lambda system: ImplicitTerms(damping=system.option.dt)))
+"""Joint damping at the new velocity (the rule of RING)."""
+INTEGRATORS.register("euler", semi_implicit())
+"""Semi-implicit Euler."""
+INTEGRATORS.register("dart", semi_implicit(lambda system: ImplicitTerms(system.option.dt, _step_squared(system))))
+"""DART's rule: joint dampers and springs at the end of the step, then impulses."""
+INTEGRATORS.register(
+    "linearly_implicit", semi_implicit(lambda system: ImplicitTerms(system.option.dt, _step_squared(system), system.option.dt))
+)
+"""Linearly implicit Euler: the springs, dampers and bushings of joints and between bodies at the end of the step."""
+INTEGRATORS.register("implicitfast", semi_implicit(_implicitfast_terms))
+"""Passive and actuator forces at the new velocity, by the symmetric part of their derivatives (MuJoCo; 4.0: all forces of free bodies)."""
+INTEGRATORS.register("implicit", semi_implicit(lambda system: ImplicitTerms(velocity="full")))
+"""All smooth forces at the new velocity, by their derivatives (MuJoCo)."""
+for _name in RUNGE_KUTTA:
+    INTEGRATORS.register(_name, Integrator(_rk4, INTEGRATORS["euler"].velocity, stages=True))
 
-def step_velocity(system: System, s: Moving, tau, ctrl) -> Change:
-    """The velocity one step of the model's integrator leads to; of rk4, that of its first stage."""
-    name = system.topology.integrator
-    return FIRST_ORDER["euler" if name in RUNGE_KUTTA else name](system, s, tau, ctrl)
+
+def step_velocity(system: System, s: StateComponents, tau, ctrl) -> Change:
+    """The velocity after one step of the model's integrator; of rk4, after its first stage."""
+    return INTEGRATORS[system.topology.integrator].velocity(system, s, tau, ctrl)
 
 
 def in_stages(system: System) -> bool:
-    """Whether all that a step computes is in the stages of Runge and Kutta."""
-    return system.topology.integrator in RUNGE_KUTTA and not has_rows(system.topology)
+    """Whether all that a step computes is in the stages of the integrator."""
+    return INTEGRATORS[system.topology.integrator].stages and not has_rows(system.topology)
 
 
-def advance(system: System, s: Moving, tau, ctrl, recompute: bool = False) -> Moving:
-    """One step with the model's integrator. recompute: see `in_stages`, the inside of the stages in the reverse pass."""
-    _, outside, controls = split_controls(system.topology, ctrl)
+def advance(system: System, s: StateComponents, tau, ctrl, recompute: bool = False) -> StateComponents:
+    """One step with the model's integrator. recompute: see `Integrator.advance`."""
+    integrator, outside = INTEGRATORS[system.topology.integrator], split_controls(system.topology, ctrl).functions
     system = at_time(system, s.time, outside)
-    if system.topology.integrator in RUNGE_KUTTA:
-        q, v, act, pivot, solved, overflow = _rk4(system, s, tau, ctrl, recompute)
-        open_rows = has_rows(system.topology)
-    else:
-        v, pivot, solved, overflow, _ = step_velocity(system, s, tau, ctrl)
-        q = integrate(system, s.q, v, system.option.dt)
-        act = next_activations(system, s.act, activation_rates(system, s.act, controls), system.option.dt)
-        open_rows = active(system)  # couplings are closed by the acceleration of these rules
-    if open_rows:
-        q, v = project(at_time(system, add(s.time, system.option.dt), outside), q, v)
-    return Moving(q, v, act, add(s.time, system.option.dt), _health(q, v, pivot, solved, overflow, s.health))
+    q, v, act, pivot, solved, overflow = integrator.advance(system, s, tau, ctrl, recompute)
+    time = add(s.time, system.option.dt)
+    if active(system) if integrator.closes_couplings else has_rows(system.topology):
+        q, v = project(at_time(system, time, outside), q, v)
+    return StateComponents(q, v, act, time, _health(q, v, pivot, solved, overflow, s.health))

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xsim.dynamics.actuation.actuation import controls, force, laws
+from xsim.dynamics.actuation.laws import depends_on_velocity
 from xsim.dynamics.flex.kinematics import edge_damping
 from xsim.dynamics.forces.medium import medium_force
 from xsim.dynamics.forces.passive import quadratic
@@ -64,15 +65,14 @@ def _add_pair(out: Quadratic, i: int, j: int, x) -> None:
 
 def _actuator_slopes(system: System, v, act, ctrl, driven: list[LengthAndJacobian]) -> list:
     """Minus the rate of each actuator's force with the rate of its length, at the activations as they are."""
-    newer = system.topology.rules == "4.0"
+    clamped = system.topology.switches.clamped_gains
     out, signal = [], controls(system, ctrl)
     for i, (info, law) in enumerate(zip(system.topology.actuators, laws(system), strict=True)):
-        affine = "affine" in (info.gain, info.bias)
-        if not info.enabled or not affine and info.gain != "muscle":
+        if not info.enabled or not depends_on_velocity(info.gain, info.bias):
             out.append(0.0)
             continue
         x = signal[i] if info.act is None else act[info.act]
-        own = law if newer else law._replace(limits=None)
+        own = law if clamped else law._replace(limits=None)
         out.append(_slope(own, driven[i].length, rate(driven[i].row, v), x))
     return out
 

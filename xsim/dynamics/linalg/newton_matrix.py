@@ -45,10 +45,10 @@ class Staged:
 
     def solve(self, b: list, c: list, *, transposed: bool = False) -> list:
         if transposed:
-            late = self.moved(c, transposed)
-            return [*self.first.solve(_sum(b, multiply(self.system, self.mass, late)), []), *late]
-        early = self.first.solve(b, [])
-        return [*early, *self.moved(_sum(c, multiply(self.system, self.mass, early)))]
+            second = self.moved(c, transposed)
+            return [*self.first.solve(_sum(b, multiply(self.system, self.mass, second)), []), *second]
+        first = self.first.solve(b, [])
+        return [*first, *self.moved(_sum(c, multiply(self.system, self.mass, first)))]
 
     def moved(self, b: list, transposed: bool = False) -> list:
         """x with S x = b."""
@@ -58,9 +58,9 @@ class Staged:
 
     def multiply(self, x: list) -> list:
         n = len(self.rows)
-        early, late = x[:n], x[n:]
-        pushed = self.second.multiply(late) if self.factor is None else multiply(self.system, self.second, late)
-        return [*self.first.multiply(early), *(a - b for a, b in zip(pushed, multiply(self.system, self.mass, early), strict=True))]
+        first, second = x[:n], x[n:]
+        pushed = self.second.multiply(second) if self.factor is None else multiply(self.system, self.second, second)
+        return [*self.first.multiply(first), *(a - b for a, b in zip(pushed, multiply(self.system, self.mass, first), strict=True))]
 
 
 def _sum(a: list, b: list) -> list:

@@ -23,7 +23,7 @@ def touch(f, info) -> tuple:
     """Sum of the normal forces of the contacts of the site's body whose normal, towards the other body, meets the site's volume."""
     top = f.system.topology
     site, spot, out = top.sites[info.object[1]], f.spot(info.object), 0.0
-    for found, force in zip(f.found, f.forces, strict=True):
+    for found, force in zip(f.contacts, f.contact_forces, strict=True):
         push = force[:, 0]
         met = _meets(found, site, spot, _side(found, site.body, push.dtype))
         out = out + pairwise_sum(jnp.where(met & (push > 0), push, 0.0))
@@ -112,5 +112,5 @@ def _between(f, one: int, two: int) -> list[Touch]:
     if first == second == "box":
         found = [collide_convex([(first, second)], *(x._replace(data=[None]) for x in shapes))]
     else:
-        found = collide((first, second), *shapes, jnp.asarray(INF), top.rules)
+        found = collide((first, second), *shapes, jnp.asarray(INF), top.switches)
     return [t._replace(normal=tuple(neg(x) for x in t.normal)) for t in found] if swapped else found

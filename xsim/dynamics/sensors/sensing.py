@@ -5,14 +5,16 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from xsim.dynamics.actuation.actuation import Effort
 from xsim.dynamics.constraints.contact_rows import body_wrenches
-from xsim.dynamics.constraints.soft_rows import ConstraintForce, Wrench, constraint_forces, has_rows
+from xsim.dynamics.constraints.narrowphase import Contacts
+from xsim.dynamics.constraints.soft_rows import ConstraintForce, Rows, Wrench, constraint_forces, has_rows
 from xsim.dynamics.sensors import contact_sensors
 from xsim.dynamics.sensors.cameras import cameras
 from xsim.dynamics.sensors.rays import Ray, Target, cast
@@ -20,6 +22,7 @@ from xsim.dynamics.tendons.tendons import LengthAndJacobian, rate, tendons
 from xsim.dynamics.tree.kinematics import Frames, body_poses, lanes_of, point_acceleration, point_velocity
 from xsim.dynamics.tree.subtree import subtree_coms, subtree_masses, sums
 from xsim.dynamics.tree.system import System
+from xsim.registry import SENSORS
 from xsim.spatial import (
     IDENTITY,
     ZERO3,
@@ -56,22 +59,32 @@ class SensorFrame(NamedTuple):
     quat: tuple
 
 
+@dataclass
 class SensorContext:
-    """What the sensors of one evaluation read; what none asks for is never computed.
+    """What the sensors of one evaluation read; what no sensor asks for is never computed.
 
-    early: generalized acceleration at which soft constraints have their forces. velocity, acceleration: of the links, spatial, about the
-    reference points. views: camera numbers. found, forces: contacts by class, and what they do (see `contacts.contact_forces`).
-    rows: the other soft constraints, None for none.
+    explicit_a: generalized acceleration at which soft constraints have their forces. velocity, acceleration: of the links, spatial, about
+    the reference points. views: camera numbers. contacts, contact_forces: by condim group, see `contact_rows.contact_forces`. rows: the
+    soft constraints that are no contacts, None for none.
     """
 
-    def __init__(
-        self, system: System, frame: Frames, q, v, early, time, velocity, acceleration, effort: Effort | None, views, magnetic, found=(),
-        forces=(), rows=None,
-    ):  # fmt: skip
-        self.system, self.frame, self.q, self.v, self.early, self.time = system, frame, q, v, early, time
-        self.found, self.forces, self.rows = found, forces, rows
+    system: System
+    frame: Frames
+    q: list
+    v: list
+    explicit_a: list
+    time: Any
+    velocity: list
+    acceleration: list
+    effort: Effort | None
+    views: Any
+    magnetic: tuple | None
+    contacts: list[Contacts]
+    contact_forces: list
+    rows: Rows | None
+
+    def __post_init__(self):
         self._nearest: dict = {}
-        self.velocity, self.acceleration, self.effort, self.views, self.magnetic = velocity, acceleration, effort, views, magnetic
 
     @functools.cached_property
     def poses(self) -> list[Pose]:
@@ -113,8 +126,8 @@ class SensorContext:
         for one in self.constraint_forces:
             if one.row.wrench is not None:
                 _add(out, one.row.wrench, one.force)
-        if self.found:
-            for i, both in enumerate(body_wrenches(self.system, list(self.found), list(self.forces))):
+        if self.contacts:
+            for i, both in enumerate(body_wrenches(self.system, list(self.contacts), list(self.contact_forces))):
                 push, moment = jax.tree.map(lambda x: x[0], both) if not self.lanes else both
                 out[i] = madd(out[i], Force(moment, push))
         return out
@@ -135,7 +148,7 @@ class SensorContext:
     def constraint_forces(self) -> list[ConstraintForce]:
         if not has_rows(self.system.topology):
             return []
-        return constraint_forces(self.system, self.frame, self.q, self.v, self.tendons, self.early, self.rows)
+        return constraint_forces(self.system, self.frame, self.q, self.v, self.tendons, self.explicit_a, self.rows)
 
     @functools.cached_property
     def ranges(self) -> dict:
@@ -453,70 +466,79 @@ def _actuators_on(f: SensorContext, info):
     return (f.effort.tau[_dof(f, info)],)
 
 
-KINDS: dict[str, Callable] = {
-    "magnetometer": _in_site(lambda f, spot: f.magnetic),
-    "camprojection": _projection,
-    "jointpos": lambda f, info: (f.q[_joint(f, info).q[0]],),
-    "jointvel": lambda f, info: (f.v[_dof(f, info)],),
-    "tendonpos": lambda f, info: (f.tendons[info.object[1]].length,),
-    "tendonvel": lambda f, info: (rate(f.tendons[info.object[1]].row, f.v),),
-    "actuatorpos": lambda f, info: (f.effort.length[info.object[1]],),
-    "actuatorvel": lambda f, info: (f.effort.velocity[info.object[1]],),
-    "actuatorfrc": lambda f, info: (f.effort.force[info.object[1]],),
-    "jointactuatorfrc": _actuators_on,
-    "ballquat": _ball_quat,
-    "ballangvel": _ball_velocity,
-    "framepos": _frame_pos,
-    "framequat": _frame_quat,
-    "framexaxis": _frame_axis(0),
-    "frameyaxis": _frame_axis(1),
-    "framezaxis": _frame_axis(2),
-    "framelinvel": _frame_velocity,
-    "frameangvel": _frame_turning,
-    "framelinacc": lambda f, info: f.accelerated(f.spot(info.object))[0],
-    "frameangacc": lambda f, info: f.accelerated(f.spot(info.object))[1],
-    "subtreecom": lambda f, info: f.coms[info.object[1]],
-    "subtreelinvel": _subtree_velocity,
-    "subtreeangmom": _subtree_momentum,
-    "clock": lambda f, info: (f.time,),
-    "velocimeter": _in_site(lambda f, spot: f.moving(spot)[0]),
-    "gyro": _in_site(lambda f, spot: f.moving(spot)[1]),
-    "accelerometer": _in_site(lambda f, spot: f.accelerated(spot)[0]),
-    "force": _in_site(_force),
-    "torque": _in_site(_torque),
-    **{f"{what}limit{part}": _limit(what, read) for what in ("joint", "tendon") for part, read in _LIMITS.items()},
-    "touch": contact_sensors.touch,
-    "distance": contact_sensors.distance,
-    "normal": contact_sensors.normal,
-    "fromto": contact_sensors.fromto,
-    "rangefinder": lambda f, info: (f.ranges[info.object[1]],),
-    "user": lambda f, info: (0.0,) * info.dim,
-}
+class SensorKind(NamedTuple):
+    """compute(context: SensorContext, info: SensorInfo) -> its numbers, a tuple of ``info.dim`` components. cutoff: what
+    `SensorSpec.cutoff` is to it: "clip" (the numbers stay within it), "radius" (how far it looks) or "" (nothing)."""
+
+    compute: Callable
+    cutoff: str = "clip"
+
+
+def _register_kinds() -> None:
+    kinds: dict[str, Callable] = {
+        "magnetometer": _in_site(lambda f, spot: f.magnetic),
+        "camprojection": _projection,
+        "jointpos": lambda f, info: (f.q[_joint(f, info).q[0]],),
+        "jointvel": lambda f, info: (f.v[_dof(f, info)],),
+        "tendonpos": lambda f, info: (f.tendons[info.object[1]].length,),
+        "tendonvel": lambda f, info: (rate(f.tendons[info.object[1]].row, f.v),),
+        "actuatorpos": lambda f, info: (f.effort.length[info.object[1]],),
+        "actuatorvel": lambda f, info: (f.effort.velocity[info.object[1]],),
+        "actuatorfrc": lambda f, info: (f.effort.force[info.object[1]],),
+        "jointactuatorfrc": _actuators_on,
+        "ballquat": _ball_quat,
+        "ballangvel": _ball_velocity,
+        "framepos": _frame_pos,
+        "framequat": _frame_quat,
+        "framexaxis": _frame_axis(0),
+        "frameyaxis": _frame_axis(1),
+        "framezaxis": _frame_axis(2),
+        "framelinvel": _frame_velocity,
+        "frameangvel": _frame_turning,
+        "framelinacc": lambda f, info: f.accelerated(f.spot(info.object))[0],
+        "frameangacc": lambda f, info: f.accelerated(f.spot(info.object))[1],
+        "subtreecom": lambda f, info: f.coms[info.object[1]],
+        "subtreelinvel": _subtree_velocity,
+        "subtreeangmom": _subtree_momentum,
+        "clock": lambda f, info: (f.time,),
+        "velocimeter": _in_site(lambda f, spot: f.moving(spot)[0]),
+        "gyro": _in_site(lambda f, spot: f.moving(spot)[1]),
+        "accelerometer": _in_site(lambda f, spot: f.accelerated(spot)[0]),
+        "force": _in_site(_force),
+        "torque": _in_site(_torque),
+        **{f"{what}limit{part}": _limit(what, read) for what in ("joint", "tendon") for part, read in _LIMITS.items()},
+        "touch": contact_sensors.touch,
+        "distance": contact_sensors.distance,
+        "normal": contact_sensors.normal,
+        "fromto": contact_sensors.fromto,
+        "rangefinder": lambda f, info: (f.ranges[info.object[1]],),
+        "user": lambda f, info: (0.0,) * info.dim,
+    }
+    cutoffs = {"distance": "radius", "normal": "radius", "fromto": "radius", "user": ""}
+    for name, compute in kinds.items():
+        SENSORS.register(name, SensorKind(compute, cutoffs.get(name, "clip")))
+
+
+_register_kinds()
 
 
 @stage
-def _cut(x, least, most):
+def _clip(x, least, most):
     return tuple(jnp.clip(y, least, most) for y in x)
 
 
-SEARCHED = ("distance", "normal", "fromto")
-"""Kinds whose cutoff is how far is looked."""
-
-
 def sense(f: SensorContext) -> list:
-    """All numbers of the sensors, in order."""
+    """All numbers of the sensors, in order; zeros where sensors are switched off."""
     top, out = f.system.topology, []
     for info in top.sensors:
-        if info.kind not in KINDS or "sensor" in top.disabled:
+        if "sensor" in top.disabled:
             out += [0.0] * info.dim
             continue
-        x = KINDS[info.kind](f, info)
-        if info.cutoff > 0 and info.kind != "user":
-            # In 3.2 the -1 of a ray that meets nothing is not cut.
-            whole = info.kind == "rangefinder" and top.rules != "4.0"
-            if info.kind in SEARCHED:
-                out += list(x)
-                continue
-            x = _cut(x, -math.inf if whole else -info.cutoff, info.cutoff)
+        kind = SENSORS[info.kind]
+        x = kind.compute(f, info)
+        if info.cutoff > 0 and kind.cutoff == "clip":
+            # A ray that meets nothing gives -1, which 3.2 leaves as it is.
+            from_above = info.kind == "rangefinder" and not top.switches.rangefinder_miss_cut
+            x = _clip(x, -math.inf if from_above else -info.cutoff, info.cutoff)
         out += list(x)
     return out

@@ -136,7 +136,7 @@ def _bent(system: System, frame: Frames, legs: list[_Leg]) -> list[tuple]:
         sides = [_seen(geom, site_end(system, frame, site)) for geom, site in zip(geoms, sites, strict=False)]
         radii = [(system.geom.size[infos[i].row][0],) for i in members]
         first, second, side, radius = _stacked([*points, sides, radii])
-        way = wrap(shape, first, second, *radius, side or None, system.topology.rules or "3.2")
+        way = wrap(shape, first, second, *radius, side or None, system.topology.switches.tendon_shortest_side)
         for k, (i, geom) in enumerate(zip(members, geoms, strict=True)):
             row: list = []
             for (body, end), slope in zip((legs[i].first, legs[i].second), way.slopes, strict=True):

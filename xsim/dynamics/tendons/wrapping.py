@@ -219,9 +219,6 @@ def _nearest_side(plane: _Plane, side) -> _Planar:
     return _around(plane, wraps, long, sweep)
 
 
-RULES = {"3.2": _nearest_side, "4.0": _same_class}
-
-
 # ---- in space ----------------------------------------------------------------------------------------------------------------
 
 
@@ -253,19 +250,20 @@ def _any_normal(a) -> Vector:
     return scale(normal, 1.0 / safe_norm(normal))
 
 
-def wrap(kind: str, a, b, radius, side=None, rule: str = "3.2") -> Way:
+def wrap(kind: str, a, b, radius, side=None, shortest: bool = False) -> Way:
     """The way from a to b around a sphere or a cylinder along z (``kind``), all in the obstacle's frame.
 
-    side: the side site; outside the obstacle it chooses between the two ways round, by the rule of MuJoCo "3.2" or "4.0", inside it makes
-    the tendon pass through. Nothing wraps where a or b is inside. Values and derivatives are finite everywhere, also where the points
-    coincide, and the length has a continuous derivative where it begins to wrap (but not where a rule jumps from side to side).
+    side: the side site. Outside the obstacle it chooses between the two ways round: the shortest one that passes it (``shortest``, MuJoCo
+    4.0), or the one that is nearer to it (3.2). Inside the obstacle it makes the tendon pass through. Nothing wraps where a or b is
+    inside. Values and derivatives are finite everywhere, also where the points coincide, and the length has a continuous derivative where
+    it begins to wrap (but not where the side changes).
     """
     a, b, radius = jax.tree.map(jnp.asarray, (tuple(a), tuple(b), radius))
-    return _wrap(kind, rule, a, b, radius, side)
+    return _wrap(kind, shortest, a, b, radius, side)
 
 
 @stage
-def _wrap(kind, rule, a, b, radius, side) -> Way:
+def _wrap(kind, shortest, a, b, radius, side) -> Way:
     straight = vsub(b, a)
     flat_a, flat_b = (p if kind == "sphere" else (p[0], p[1], 0.0) for p in (a, b))
     flat = vsub(flat_b, flat_a)
@@ -273,7 +271,7 @@ def _wrap(kind, rule, a, b, radius, side) -> Way:
     clear = (radius > 0) & (dot(flat, flat) > 0) & (dot(flat_a, flat_a) > square) & (dot(flat_b, flat_b) > square)
     plane = _plane(kind, _where(clear, flat_a, (1.0, 0.0, 0.0)), _where(clear, flat_b, (0.0, 1.0, 0.0)), jnp.where(clear, radius, 0.5))
 
-    planar = (_shortest if side is None else RULES[rule])(plane, side)
+    planar = (_shortest if side is None else _same_class if shortest else _nearest_side)(plane, side)
     if side is not None:
         within = dot(side, side) < square
         planar = jax.tree.map(lambda x, y: jnp.where(within, x, y), _inside(plane), planar)

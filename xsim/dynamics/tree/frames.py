@@ -45,7 +45,7 @@ def geom_end(system: System, frame: Frames, geom: int) -> End:
     return body_end(system, frame, info.body, *place)
 
 
-NOTHING = 1e-12
+MIN_SQUARE = 1e-12
 """Squares of sines below this have no direction."""
 
 
@@ -103,7 +103,7 @@ def angle_about(a: End, b: End):
 
 def safe_angle(y, x):
     """arctan2(y, x), with 0 and no derivative where both are nothing."""
-    some = add(mul(x, x), mul(y, y)) > NOTHING
+    some = add(mul(x, x), mul(y, y)) > MIN_SQUARE
     return jnp.where(some, jnp.arctan2(jnp.where(some, y, 0.0), jnp.where(some, x, 1.0)), 0.0)
 
 

@@ -184,13 +184,14 @@ class Derived(NamedTuple):
     """What takes the kinematics of the initial configuration to compute, see `xsim.dynamics.prepare`.
 
     tendon_rest: per tendon, the lengths between which its spring is at rest. acc0: per actuator, norm of the joint accelerations under unit
-    force. mobility: for soft constraints. weld_reference: per soft constraint, the relative pose that it keeps. contact_parameters: see
+    force. mobility: for soft constraints. references: per soft constraint, what it keeps of
+    the initial configuration. contact_parameters: see
     `narrowphase.ContactParameters`. flex_material: see `elasticity.FlexMaterial`."""
 
     tendon_rest: tuple = ()
     acc0: tuple = ()
     mobility: Mobility | None = None
-    weld_reference: tuple = ()
+    references: tuple = ()
     contact_parameters: Any = None
     flex_material: Any = None
 

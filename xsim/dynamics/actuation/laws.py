@@ -1,0 +1,84 @@
+"""Activation dynamics, gains and biases of actuators, by kind. Source: MuJoCo's documentation, Computation, Actuation model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax.numpy as jnp
+
+from xsim.dynamics.actuation import muscles
+from xsim.registry import ACTIVATION_DYNAMICS, ACTUATOR_BIASES, ACTUATOR_GAINS
+from xsim.spatial import add, mul, sub, total
+
+SHORTEST = 1e-15
+"""Shortest time constant of a filter, s."""
+
+
+class ActivationDynamics(NamedTuple):
+    """rate(ctrl, act, parameters) -> d act / dt. advance(act, rate, parameters, dt) -> the activation after dt; None: act + rate dt.
+
+    parameters: the ten numbers of ``actuator.dynamics``."""
+
+    rate: Callable
+    advance: Callable | None = None
+
+
+class ActuatorState(NamedTuple):
+    """What gains and biases depend on: length and velocity of the transmission; of muscles also the range of lengths and the norm of the
+    joint acceleration under unit force."""
+
+    length: object
+    velocity: object
+    length_range: tuple
+    acc0: object
+
+
+class ActuatorLaw(NamedTuple):
+    """compute(parameters, state: ActuatorState) -> gain or bias. parameters: the ten numbers of ``actuator.gain`` or ``actuator.bias``.
+    velocity: whether it depends on the velocity. muscle: whether it needs the length range and the acceleration of unit force, which are
+    computed when a model is loaded."""
+
+    compute: Callable
+    velocity: bool = True
+    muscle: bool = False
+
+
+def needs_length_range(gain: str, bias: str) -> bool:
+    """Whether an actuator's laws need its length range and acceleration of unit force."""
+    return ACTUATOR_GAINS[gain].muscle or ACTUATOR_BIASES[bias].muscle
+
+
+def depends_on_velocity(gain: str, bias: str) -> bool:
+    """Whether an actuator's force depends on the velocity of its transmission."""
+    return ACTUATOR_GAINS[gain].velocity or ACTUATOR_BIASES[bias].velocity
+
+
+def _filter_rate(ctrl, act, parameters):
+    return sub(ctrl, act) / jnp.maximum(parameters[0], SHORTEST)
+
+
+def _filter_exactly(act, rate, parameters, dt):
+    """The exponential of the filter, for any step."""
+    tau = jnp.maximum(parameters[0], SHORTEST)
+    return add(act, mul(rate, -tau * jnp.expm1(-dt / tau)))
+
+
+def _affine(parameters, state: ActuatorState):
+    return total([parameters[0], mul(parameters[1], state.length), mul(parameters[2], state.velocity)])
+
+
+ACTIVATION_DYNAMICS.register("none", ActivationDynamics(lambda ctrl, act, parameters: 0.0))
+ACTIVATION_DYNAMICS.register("integrator", ActivationDynamics(lambda ctrl, act, parameters: ctrl))
+ACTIVATION_DYNAMICS.register("filter", ActivationDynamics(_filter_rate))
+ACTIVATION_DYNAMICS.register("filterexact", ActivationDynamics(_filter_rate, _filter_exactly))
+ACTIVATION_DYNAMICS.register("muscle", ActivationDynamics(lambda ctrl, act, n: muscles.activation_rate(ctrl, act, n[:3])))
+
+ACTUATOR_GAINS.register("fixed", ActuatorLaw(lambda parameters, state: parameters[0], velocity=False))
+ACTUATOR_GAINS.register("affine", ActuatorLaw(_affine))
+ACTUATOR_GAINS.register(
+    "muscle", ActuatorLaw(lambda n, s: muscles.gain(s.length, s.velocity, s.length_range, s.acc0, n), muscle=True)
+)
+ACTUATOR_BIASES.register("none", ActuatorLaw(lambda parameters, state: 0.0, velocity=False))
+ACTUATOR_BIASES.register("affine", ActuatorLaw(_affine))
+ACTUATOR_BIASES.register("muscle", ActuatorLaw(lambda n, s: muscles.bias(s.length, s.length_range, s.acc0, n), velocity=False, muscle=True))

@@ -1,0 +1,77 @@
+"""Registries: what a model may be made of, by name, and what implements it.
+
+A registry is filled where its kinds are implemented, and from outside the package with `Registry.register`; CONTRIBUTING.md has an example
+for each. Names that are not registered are refused when a model is built.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Generic, TypeVar, overload
+
+__all__ = [
+    "ACTIVATION_DYNAMICS", "ACTUATOR_BIASES", "ACTUATOR_GAINS", "COLLIDERS", "INTEGRATORS", "LOOP_ROWS", "Registry", "SENSORS",
+    "SOFT_CONSTRAINTS", "TIME_FUNCTIONS",
+]  # fmt: skip
+
+Key = TypeVar("Key")
+
+
+class Registry(Mapping[Key, Any], Generic[Key]):
+    """A mapping from names to implementations, which grows by `register` and never changes otherwise."""
+
+    def __init__(self, what: str):
+        self.what = what
+        self._entries: dict[Key, Any] = {}
+
+    def __getitem__(self, name: Key) -> Any:
+        if name not in self._entries:
+            raise KeyError(self.unknown(name))
+        return self._entries[name]
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @overload
+    def register(self, name: Key) -> Callable: ...
+    @overload
+    def register(self, name: Key, entry: Any) -> Any: ...
+    def register(self, name, entry=None):
+        """Add an entry and return it; without one, a decorator that does so. Raises ValueError for a name that is taken."""
+        if entry is None:
+            return lambda function: self.register(name, function)
+        if name in self._entries:
+            raise ValueError(f"{self.what} {name!r} is registered already")
+        self._entries[name] = entry
+        return entry
+
+    def unknown(self, name: Key) -> str:
+        """The text of an error about a name that is not registered."""
+        return f"unknown {self.what} {name!r}; known: {', '.join(map(str, self._entries))}"
+
+    def missing(self, names: Iterable[Key]) -> Key | None:
+        """The first of the names that is not registered, None where all are."""
+        return next((name for name in names if name not in self._entries), None)
+
+
+INTEGRATORS: Registry[str] = Registry("integrator")
+"""`xsim.dynamics.integration.integrators.Integrator` by name."""
+SENSORS: Registry[str] = Registry("kind of sensor")
+"""`xsim.dynamics.sensors.sensing.SensorKind` by `SensorSpec.kind`."""
+ACTIVATION_DYNAMICS: Registry[str] = Registry("activation dynamics")
+"""`xsim.dynamics.actuation.laws.ActivationDynamics` by `ActuatorSpec.dynamics`."""
+ACTUATOR_GAINS: Registry[str] = Registry("actuator gain")
+"""`xsim.dynamics.actuation.laws.ActuatorLaw` by `ActuatorSpec.gain`."""
+ACTUATOR_BIASES: Registry[str] = Registry("actuator bias")
+"""`xsim.dynamics.actuation.laws.ActuatorLaw` by `ActuatorSpec.bias`."""
+TIME_FUNCTIONS: Registry[str] = Registry("kind of function")
+"""`xsim.dynamics.forces.time_functions.TimeFunction` by `FunctionSpec.kind`."""
+LOOP_ROWS: Registry[str] = Registry("kind of loop row")
+"""`xsim.dynamics.constraints.loop_rows.LoopRow` by the first item of a row of `ConstraintInfo.rows`."""
+SOFT_CONSTRAINTS: Registry[str] = Registry("kind of soft constraint")
+"""`xsim.dynamics.constraints.soft_rows.SoftConstraint` by `SoftInfo.kind`, which for equalities is `EqualitySpec.kind`."""
+COLLIDERS: Registry[tuple[str, str]] = Registry("pair of shapes")
+"""`xsim.dynamics.collide.colliders.Collider` by the pair of shapes, in the order of `xsim.model.topology.COLLIDING`."""
