@@ -128,6 +128,37 @@ def test_pages_are_valid_markdown(file):
     assert not [link for link in links if not (file.parent / link).is_file()]
 
 
+GOOD = """
+title: Sample
+summary: [Reads samples.]
+sections:
+  - title: Parts
+    rows:
+      - {element: part, attributes: [a, b=1], status: works, meaning: 'a|b, *c* and `d`', test: 'tests/test_x.py::test_y'}
+"""
+
+
+def test_text_of_a_cell_is_not_read_as_markup(tmp_path):
+    (tmp_path / "sample.yaml").write_text(GOOD)
+    page = MAKE._page(MAKE.read(tmp_path / "sample.yaml"))
+    assert "| `part` | `a`, `b=1` | a\\|b, \\*c\\* and `d` | `tests/test_x.py::test_y` |\n" in page
+
+
+@pytest.mark.parametrize("found, wrong, message", [
+    ("works", "fine", "part: status 'fine': one of works, warned, refused"),
+    ("[a, b=1]", "a", "part: attributes: a list"),
+    ("[a, b=1]", "[a, a]", "sample: more than one row: part@a"),
+    ("`d`", "`d", "a backtick without its other"),
+    ("[Reads samples.]", str(list("0123456789")), "sample: summary: at most 9 lines"),
+    ("Reads samples.", "Reads " * 30, "sample: summary: at most 9 lines of 138 characters"),
+])
+def test_data_that_breaks_a_rule_is_refused(tmp_path, found, wrong, message):
+    assert GOOD.count(found) == 1
+    (tmp_path / "sample.yaml").write_text(GOOD.replace(found, wrong))
+    with pytest.raises(ValueError, match=re.escape(message)):
+        MAKE._page(MAKE.read(tmp_path / "sample.yaml"))
+
+
 def test_index_lists_every_page():
     (toctree,) = re.findall(r"^```\{toctree\}\n(.*?)^```$", (PAGES / "index.md").read_text(), re.MULTILINE | re.DOTALL)
     assert {line for line in toctree.splitlines() if line and not line.startswith(":")} == set(FORMATS)
