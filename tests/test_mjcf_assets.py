@@ -12,9 +12,9 @@ from corpus import corpus, needs_corpus
 from xsim.io.errors import Notes, ParseError
 from xsim.io.mjcf import assets as assets_module
 from xsim.io.mjcf.assets import read_assets
-from xsim.io.mjcf.document import read_document
 from xsim.io.mjcf.index import Index
 from xsim.io.mjcf.meshes import convex_hull, fit, principal_axes
+from xsim.io.mjcf.open import read_document
 from xsim.io.poses import rotation_matrix
 from xsim.io.solids import SOLIDS, tensor
 

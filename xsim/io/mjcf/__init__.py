@@ -15,11 +15,11 @@ from xsim.io.mjcf.bodies import read_bodies
 from xsim.io.mjcf.contacts import read_excludes, read_pairs
 from xsim.io.mjcf.custom import read_custom, read_extensions
 from xsim.io.mjcf.deformable import read_flexes
-from xsim.io.mjcf.document import read_document
 from xsim.io.mjcf.equalities import read_equalities
 from xsim.io.mjcf.index import Index
 from xsim.io.mjcf.keys import read_keys
 from xsim.io.mjcf.missing import note_missing
+from xsim.io.mjcf.open import read_document
 from xsim.io.mjcf.options import read_drawing, read_option, read_sizes
 from xsim.io.mjcf.sensors import read_sensors
 from xsim.io.mjcf.skins import read_skins

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from xsim.io.mjcf.bodies import Bodies
 from xsim.io.mjcf.document import Document
 from xsim.io.mjcf.index import Index
 from xsim.io.mjcf.joints import SCALAR
@@ -14,9 +13,6 @@ from xsim.io.mjcf.shortcuts import General, read_general
 from xsim.io.mjcf.values import padded, read_user
 from xsim.io.reader import Element
 from xsim.spec import ActuatorSpec, TendonSpec
-
-if TYPE_CHECKING:
-    from xsim.io.mjcf.bodies import Bodies
 
 __all__ = ["read_actuators"]
 

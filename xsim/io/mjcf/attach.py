@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from xsim.io.errors import allowed
 from xsim.io.mjcf.defaults import MAIN, class_name
+from xsim.io.mjcf.document import Document
 from xsim.io.mjcf.files import locate
 from xsim.io.mjcf.keyframes import scatter
 from xsim.io.mjcf.nodes import Node, scope
 from xsim.io.mjcf.references import SECTIONS, Name, Relations, names, references, rename
 from xsim.io.mjcf.schema import MJCF
 from xsim.io.reader import Element
-
-if TYPE_CHECKING:
-    from xsim.io.mjcf.document import Document
 
 __all__ = ["Submodel", "attach", "read_submodels"]
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from xsim.io.mjcf.assets import Assets
 from xsim.io.mjcf.document import Document
 from xsim.io.mjcf.drafts import Draft
 from xsim.io.mjcf.geoms import read_geom
@@ -21,9 +22,6 @@ from xsim.io.mjcf.values import flag, padded, read_user
 from xsim.io.poses import Pose
 from xsim.io.reader import Element
 from xsim.spec import BodySpec, CameraSpec, GeomSpec, JointSpec, LightSpec, MeshSpec, SiteSpec
-
-if TYPE_CHECKING:
-    from xsim.io.mjcf.assets import Assets
 
 __all__ = ["Bodies", "read_bodies"]
 

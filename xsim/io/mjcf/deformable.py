@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from xsim.io.mjcf.bodies import Bodies
 from xsim.io.mjcf.document import Document
 from xsim.io.mjcf.geoms import read_surface
 from xsim.io.mjcf.index import Index
@@ -15,9 +16,6 @@ from xsim.io.mjcf.values import flag, integer, read_rgba
 from xsim.io.poses import IDENTITY_QUAT, Pose
 from xsim.io.reader import Element
 from xsim.spec import FlexSpec, SurfaceSpec
-
-if TYPE_CHECKING:
-    from xsim.io.mjcf.bodies import Bodies
 
 __all__ = ["read_flexes"]
 

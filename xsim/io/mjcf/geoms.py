@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from xsim.io.mjcf.assets import Assets
 from xsim.io.mjcf.document import Document
 from xsim.io.mjcf.index import Index
 from xsim.io.mjcf.meshes import fit
@@ -15,9 +14,6 @@ from xsim.io.mjcf.values import flag, integer, numbers, read_rgba, read_soft, re
 from xsim.io.poses import Pose
 from xsim.io.reader import Element
 from xsim.spec import GeomSpec, SurfaceSpec
-
-if TYPE_CHECKING:
-    from xsim.io.mjcf.assets import Assets
 
 __all__ = ["FROMTO", "SIZES", "read_geom", "read_surface", "sizes"]
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from xsim.io.mjcf.document import Document
 from xsim.io.mjcf.nodes import Node
 from xsim.io.mjcf.shortcuts import read_general
 from xsim.io.reader import Element
-
-if TYPE_CHECKING:
-    from xsim.io.mjcf.document import Document
 
 __all__ = ["key_numbers", "scatter"]
 

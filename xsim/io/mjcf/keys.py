@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from xsim.io.mjcf.bodies import Bodies
 from xsim.io.mjcf.document import Document
 from xsim.io.mjcf.index import Index
 from xsim.io.mjcf.keyframes import key_numbers
@@ -13,9 +12,6 @@ from xsim.io.poses import IDENTITY_QUAT
 from xsim.io.reader import Element
 from xsim.joints.types import JOINT_TYPES
 from xsim.spec import ActuatorSpec, KeySpec
-
-if TYPE_CHECKING:
-    from xsim.io.mjcf.bodies import Bodies
 
 __all__ = ["read_keys"]
 

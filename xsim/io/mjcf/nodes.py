@@ -4,12 +4,9 @@ compiler settings."""
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
-from typing import TYPE_CHECKING
 
+from xsim.io.mjcf.compiler import Compiler
 from xsim.io.reader import Element
-
-if TYPE_CHECKING:
-    from xsim.io.mjcf.compiler import Compiler
 
 __all__ = ["MAX_CHARACTERS", "MAX_NODES", "MAX_NUMBERS", "Budget", "Node", "scope"]
 
