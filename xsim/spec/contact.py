@@ -1,0 +1,52 @@
+"""How constraints give way and how surfaces touch: MuJoCo's contact parameters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xsim.spec.source import Source
+
+__all__ = ["PairSpec", "Soft", "SurfaceSpec"]
+
+
+@dataclass(frozen=True)
+class Soft:
+    """How soft a constraint is: MuJoCo's solref (time constant s and damping ratio, or minus stiffness and minus damping) and solimp
+    (d0, dmax, width, midpoint, power)."""
+
+    solref: tuple[float, float] = (0.02, 1.0)
+    solimp: tuple[float, float, float, float, float] = (0.9, 0.95, 0.001, 0.5, 2.0)
+
+
+@dataclass(frozen=True)
+class SurfaceSpec:
+    """How a geom meets others, MuJoCo's numbers: contype and conaffinity bit masks, condim (1, 3, 4 or 6), priority, friction (slide,
+    torsion m, roll m), solmix (weight in mixing), margin and gap (m). group: geoms of one group never touch each other, None: of none."""
+
+    contype: int = 1
+    conaffinity: int = 1
+    condim: int = 3
+    priority: int = 0
+    friction: tuple[float, float, float] = (1.0, 0.005, 0.0001)
+    solmix: float = 1.0
+    soft: Soft = Soft()
+    margin: float = 0.0
+    gap: float = 0.0
+    group: int | None = None
+
+
+@dataclass(frozen=True)
+class PairSpec:
+    """Two geoms (numbers among all geoms, world geoms first) that are tested for contact whatever the masks say. None: mixed from the
+    geoms. ``friction`` (5,): two slides, torsion, two rolls. ``friction_solref``: of the tangential rows, (0, 0): that of the normal."""
+
+    geoms: tuple[int, int]
+    name: str = ""
+    condim: int | None = None
+    friction: tuple[float, float, float, float, float] | None = None
+    solref: tuple[float, float] | None = None
+    solimp: tuple[float, float, float, float, float] | None = None
+    friction_solref: tuple[float, float] = (0.0, 0.0)
+    margin: float | None = None
+    gap: float | None = None
+    source: Source = Source()
