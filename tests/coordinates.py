@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from xsim.io.poses import Pose, quat_exp, quat_rpy, rotation_matrix
 from xsim.joints.types import JOINT_TYPES
+from xsim.poses import Pose, quat_exp, quat_rpy, rotation_matrix
 
 
 class Map:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import warnings
 from collections.abc import Iterable
+
+from xsim.suggestions import did_you_mean
 
 __all__ = ["Notes", "ParseError", "SuspiciousInputWarning", "UnsupportedWarning", "allowed"]
 
@@ -31,9 +32,7 @@ class SuspiciousInputWarning(UserWarning):
 def allowed(found: str, names: Iterable[str]) -> str:
     """List of the allowed names, with the nearest one first where the found name looks like a typing error."""
     names = list(names)
-    near = difflib.get_close_matches(found, names, 1)
-    hint = f"did you mean {near[0]!r}? " if near else ""
-    return f"{hint}allowed: {', '.join(names)}"
+    return f"{did_you_mean(found, names, 'did you mean {!r}? ')}allowed: {', '.join(names)}"
 
 
 class Notes:

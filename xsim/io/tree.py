@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from xsim.io.errors import ParseError
-from xsim.io.poses import Pose
+from xsim.poses import Pose
 from xsim.spec import BodySpec, ConstraintSpec, GeomSpec, InertialSpec, JointSpec, Source
 
 __all__ = ["Joint", "Link", "Tree", "assemble"]

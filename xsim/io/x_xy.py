@@ -15,9 +15,9 @@ import numpy as np
 from lxml import etree
 
 from xsim.io.errors import Notes, allowed
-from xsim.io.poses import IDENTITY_QUAT, quat_mul, quat_rpy, rotation_matrix
 from xsim.io.reader import Element, parse_xml
 from xsim.joints.types import JOINT_TYPES
+from xsim.poses import IDENTITY_QUAT, quat_mul, quat_rpy, rotation_matrix
 from xsim.spec import BodySpec, GeomSpec, JointSpec, MarkerSpec, ModelSpec, OptionSpec
 
 __all__ = ["TYPES", "q_from_xsim", "q_to_xsim", "read", "v_to_xsim", "write"]

@@ -26,6 +26,7 @@ from xsim.dynamics.layout import batch_shape
 from xsim.dynamics.step import kinematics
 from xsim.model.model import Frozen, Model
 from xsim.model.topology import GeomInfo
+from xsim.poses import Pose, normalized, quat_mul, rotate
 
 __all__ = ["View", "page", "picture", "save", "show"]
 
@@ -263,36 +264,20 @@ def _axis_directions(scene: Scene) -> np.ndarray:
     for link in topology.links:
         body = topology.bodies[link.body]
         if link.first and not link.joint:
-            turned = np.broadcast_to(_unit(tree[..., link.body, :]), (*scene.q.shape[:2], 4))
+            turned = np.broadcast_to(normalized(tree[..., link.body, :]), (*scene.q.shape[:2], 4))
             if body.parent >= 0:
-                turned = _multiply(scene.quat[:, :, body.parent], turned)
-        axis = _unit(axes[..., link.axis, :]) if isinstance(link.axis, int) else np.asarray(link.axis or (0, 0, 0), float)
+                turned = quat_mul(scene.quat[:, :, body.parent], turned)
+        axis = normalized(axes[..., link.axis, :]) if isinstance(link.axis, int) else np.asarray(link.axis or (0, 0, 0), float)
         if isinstance(link.axis, int):
-            out.append(_rotate(turned, axis))
+            out.append(rotate(turned, axis))
         value = scene.q[..., link.q : link.q + link.nq]
         if link.ref is not None:
             value = value - refs[..., link.ref, None]
         if link.kind == "ball":
-            turned = _multiply(turned, _unit(value))
+            turned = quat_mul(turned, normalized(value))
         elif link.kind in ("hinge", "screw"):
-            turned = _multiply(turned, np.concatenate([np.cos(value / 2), np.sin(value / 2) * axis], -1))
+            turned = quat_mul(turned, np.concatenate([np.cos(value / 2), np.sin(value / 2) * axis], -1))
     return np.stack(out, 2) if out else np.zeros((*scene.q.shape[:2], 0, 3))
-
-
-def _unit(x):
-    return x / np.maximum(np.linalg.norm(x, axis=-1, keepdims=True), 1e-12)
-
-
-def _multiply(a, b):
-    """Product of quaternions w x y z."""
-    w = a[..., :1] * b[..., :1] - (a[..., 1:] * b[..., 1:]).sum(-1, keepdims=True)
-    return np.concatenate([w, a[..., :1] * b[..., 1:] + b[..., :1] * a[..., 1:] + np.cross(a[..., 1:], b[..., 1:])], -1)
-
-
-def _rotate(quat, x):
-    x = np.broadcast_to(x, (*np.broadcast_shapes(quat.shape[:-1], x.shape[:-1]), 3))
-    t = 2 * np.cross(quat[..., 1:], x)
-    return x + quat[..., :1] * t + np.cross(quat[..., 1:], t)
 
 
 # ---- still picture -----------------------------------------------------------------------------------------------------------
@@ -385,12 +370,13 @@ def _draw_solids(ax, scene: Scene, frame: int | None, eye: Eye, paper, strength:
     for i, geom in enumerate(_drawn(scene.model.topology)):
         if (geom.body < 0) != (frame is None) or geom.shape not in _MESHES or _color(geom)[3] == 0:
             continue
-        own = scene.geom_quat[0, i], scene.geom_pos[0, i]
-        quat, pos = own if frame is None else _compose(scene.quat[frame, 0, geom.body], scene.pos[frame, 0, geom.body], *own)
+        pose = Pose(scene.geom_quat[0, i], scene.geom_pos[0, i])
+        if frame is not None:
+            pose = Pose(scene.quat[frame, 0, geom.body], scene.pos[frame, 0, geom.body]) @ pose
         mesh = _mesh(geom.shape, tuple(scene.size[0, i].tolist()))
-        points = _rotate(_unit(quat), np.concatenate(mesh)) + pos
+        points = rotate(pose.quat, np.concatenate(mesh)) + pose.pos
         begin = np.cumsum([0, *map(len, mesh)])
-        normals = _unit(np.cross(points[begin[:-1] + 1] - points[begin[:-1]], points[begin[:-1] + 2] - points[begin[:-1] + 1]))
+        normals = normalized(np.cross(points[begin[:-1] + 1] - points[begin[:-1]], points[begin[:-1] + 2] - points[begin[:-1] + 1]))
         light = 0.62 + 0.38 * np.maximum(0.0, normals @ (0.55 * eye.up - 0.25 * eye.right - 0.8 * eye.forward))
         solid, flat, away = strength * _color(geom)[3], eye.flat(points), points @ eye.forward
         shades = solid * light[:, None] * np.array(_color(geom)[:3]) + (1 - solid) * np.array(paper)
@@ -404,10 +390,6 @@ def _draw_solids(ax, scene: Scene, frame: int | None, eye: Eye, paper, strength:
         ax.add_collection(PolyCollection(faces, facecolors=colors, edgecolors=colors, linewidths=0.4, zorder=order))
 
 
-def _compose(quat, pos, child_quat, child_pos):
-    return _multiply(quat, child_quat), _rotate(_unit(quat), child_pos) + pos
-
-
 def _draw_traces(ax, figure, scene: Scene, rows: np.ndarray, eye: Eye, ink) -> None:
     """Paths of the ends of the tree, coloured by time, and the scale of the colours."""
     from matplotlib.cm import ScalarMappable
@@ -418,7 +400,7 @@ def _draw_traces(ax, figure, scene: Scene, rows: np.ndarray, eye: Eye, ink) -> N
         return
     scale = ScalarMappable(Normalize(scene.times[rows[0]], scene.times[rows[-1]]), "plasma")
     for body, point in _ends(scene):
-        path = eye.flat(_rotate(_unit(scene.quat[rows, 0, body]), point) + scene.pos[rows, 0, body])
+        path = eye.flat(rotate(scene.quat[rows, 0, body], point) + scene.pos[rows, 0, body])
         lines = LineCollection(np.stack([path[:-1], path[1:]], 1), colors=scale.to_rgba(scene.times[rows[1:]]), linewidths=1.3, alpha=0.8)
         lines.set_zorder(3.0)
         lines.set_capstyle("round")
@@ -446,7 +428,7 @@ def _ends(scene: Scene, most: int = 6) -> list[tuple[int, np.ndarray]]:
         points = [np.zeros(3)]
         for i, geom in enumerate(_drawn(topology)):
             if geom.body == b and geom.shape in _MESHES:
-                corners = _rotate(_unit(scene.geom_quat[0, i]), np.concatenate(_mesh(geom.shape, tuple(scene.size[0, i].tolist()))))
+                corners = rotate(scene.geom_quat[0, i], np.concatenate(_mesh(geom.shape, tuple(scene.size[0, i].tolist()))))
                 far = scene.geom_pos[0, i] + corners[np.linalg.norm(scene.geom_pos[0, i] + corners, axis=-1).argmax()]
                 middle = scene.geom_pos[0, i]
                 points.append(middle * (far @ middle) / max(middle @ middle, 1e-12) if np.linalg.norm(middle) > 1e-6 else middle)

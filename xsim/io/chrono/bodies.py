@@ -8,9 +8,9 @@ import numpy as np
 
 from xsim.io.chrono.document import Item
 from xsim.io.chrono.values import Reading, axis, frame_quat, orientation
-from xsim.io.poses import Pose, rotate
 from xsim.io.solids import tensor, turned
 from xsim.io.tree import Link
+from xsim.poses import Pose, rotate
 from xsim.spec import GeomSpec, InertialSpec
 
 __all__ = ["Body", "read_body"]

@@ -8,7 +8,7 @@ import numpy as np
 
 from xsim.io.chrono.document import Item
 from xsim.io.chrono.values import Reading, axis, coefficient, find_body, frame_quat, read_function, read_pair, table
-from xsim.io.poses import IDENTITY_QUAT, Pose, rotate
+from xsim.poses import IDENTITY_QUAT, Pose, rotate
 from xsim.spec import ForceSpec, FunctionSpec
 
 __all__ = ["read_load", "read_load_controller", "read_rsda", "read_spring_damper", "read_tsda"]

@@ -13,8 +13,8 @@ import numpy as np
 
 from xsim.io.chrono.document import Item
 from xsim.io.chrono.values import Reading, axis, coefficient, frame_quat, read_function, read_pair, value_at_zero
-from xsim.io.poses import IDENTITY_QUAT, Pose
 from xsim.io.tree import Joint, Tree
+from xsim.poses import IDENTITY_QUAT, Pose
 from xsim.spec import ConstraintSpec, ForceSpec, FunctionSpec, JointSpec
 
 __all__ = ["Mechanism", "read_constraint", "read_joint", "read_motor"]

@@ -9,8 +9,8 @@ import numpy as np
 
 from xsim.io.chrono.document import Item
 from xsim.io.errors import Notes
-from xsim.io.poses import IDENTITY_QUAT, Pose, quat_about, quat_mul, quat_rpy, rotate
 from xsim.io.tree import Link
+from xsim.poses import IDENTITY_QUAT, Pose, quat_about, quat_from_z, quat_mul, quat_rpy, rotate
 from xsim.spec import FunctionSpec
 
 __all__ = [
@@ -99,11 +99,7 @@ def axis(item: Item, key: str, default=None) -> np.ndarray:
 
 def frame_quat(z, x=None) -> np.ndarray:
     """Orientation of a frame with the unit vector z as its z axis and, where given, the perpendicular unit vector x as its x axis."""
-    a, b, c = z if z[2] >= 0 else -np.asarray(z)
-    quat = np.array([1 + c, -b, a, 0.0])
-    quat = quat / np.linalg.norm(quat)
-    if z[2] < 0:
-        quat = quat_mul(quat, _FLIP)
+    quat = quat_from_z(z) if z[2] >= 0 else quat_mul(quat_from_z(-np.asarray(z)), _FLIP)
     if x is None:
         return quat
     return quat_mul(quat, quat_about((0, 0, 1), math.atan2(rotate(quat, (0, 1, 0)) @ x, rotate(quat, (1, 0, 0)) @ x)))

@@ -19,8 +19,8 @@ from xsim.io.mjcf.orientation import read_pose
 from xsim.io.mjcf.places import read_camera, read_light, read_site
 from xsim.io.mjcf.reduce import align_free, discard_visual, fuse_static, used_meshes
 from xsim.io.mjcf.values import flag, padded, read_user
-from xsim.io.poses import Pose
 from xsim.io.reader import Element
+from xsim.poses import Pose
 from xsim.spec import BodySpec, CameraSpec, GeomSpec, JointSpec, LightSpec, MeshSpec, SiteSpec
 
 __all__ = ["Bodies", "read_bodies"]

@@ -13,8 +13,8 @@ from xsim.io.mjcf.index import Index
 from xsim.io.mjcf.macros import integers
 from xsim.io.mjcf.references import split_names
 from xsim.io.mjcf.values import flag, integer, read_rgba
-from xsim.io.poses import IDENTITY_QUAT, Pose
 from xsim.io.reader import Element
+from xsim.poses import IDENTITY_QUAT, Pose
 from xsim.spec import FlexSpec, SurfaceSpec
 
 __all__ = ["read_flexes"]

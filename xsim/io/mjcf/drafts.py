@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 
 from xsim.io.mjcf.inertia import Inertial
 from xsim.io.mjcf.joints import Joint
-from xsim.io.poses import Pose
 from xsim.io.reader import Element
+from xsim.poses import Pose
 from xsim.spec import GeomSpec, SiteSpec
 
 __all__ = ["Draft", "moved"]

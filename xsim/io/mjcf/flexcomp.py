@@ -14,8 +14,8 @@ from xsim.io.mjcf.nodes import Node
 from xsim.io.mjcf.orientation import read_pose
 from xsim.io.mjcf.references import join_names
 from xsim.io.mjcf.values import flag, integer
-from xsim.io.poses import Pose, rotation_matrix
 from xsim.io.reader import Element
+from xsim.poses import Pose, rotation_matrix
 
 __all__ = ["flexcomp"]
 

@@ -11,8 +11,8 @@ from xsim.io.mjcf.meshes import fit
 from xsim.io.mjcf.nodes import scope
 from xsim.io.mjcf.orientation import read_fromto, read_pose
 from xsim.io.mjcf.values import flag, integer, numbers, read_rgba, read_soft, read_user
-from xsim.io.poses import Pose
 from xsim.io.reader import Element
+from xsim.poses import Pose
 from xsim.spec import GeomSpec, SurfaceSpec
 
 __all__ = ["FROMTO", "SIZES", "read_geom", "read_surface", "sizes"]

@@ -10,9 +10,9 @@ import numpy as np
 from xsim.io.mjcf.compiler import Compiler
 from xsim.io.mjcf.meshes import principal_axes
 from xsim.io.mjcf.orientation import read_pose, read_quat
-from xsim.io.poses import IDENTITY_QUAT, Pose, rotation_matrix
 from xsim.io.reader import Element
 from xsim.io.solids import SOLIDS, Solid, shift, tensor, turned
+from xsim.poses import IDENTITY_QUAT, Pose, rotation_matrix
 from xsim.spec import BodySpec, GeomSpec, InertialSpec, MeshSpec
 
 __all__ = ["Inertial", "body_inertial", "bounded", "geoms_inertial", "merged", "read_inertial", "spread"]

@@ -10,9 +10,9 @@ from xsim.io.mjcf.document import Document
 from xsim.io.mjcf.nodes import scope
 from xsim.io.mjcf.orientation import SMALL
 from xsim.io.mjcf.values import flag, integer, limits, read_soft, read_user
-from xsim.io.poses import Pose, rotate
 from xsim.io.reader import Element
 from xsim.joints.types import JOINT_TYPES
+from xsim.poses import Pose, rotate
 from xsim.spec import JointSpec
 
 __all__ = ["Joint", "check_joints", "free_at", "read_freejoint", "read_joint"]

@@ -8,9 +8,9 @@ from xsim.io.mjcf.bodies import Bodies
 from xsim.io.mjcf.document import Document
 from xsim.io.mjcf.index import Index
 from xsim.io.mjcf.keyframes import key_numbers
-from xsim.io.poses import IDENTITY_QUAT
 from xsim.io.reader import Element
 from xsim.joints.types import JOINT_TYPES
+from xsim.poses import IDENTITY_QUAT
 from xsim.spec import ActuatorSpec, KeySpec
 
 __all__ = ["read_keys"]

@@ -1,4 +1,4 @@
-"""Meshes as solids: hull, volume, centre, principal frame, and primitives of like size.
+"""Meshes as solids: volume, centre, principal frame, and primitives of like size.
 
 Formulas: a tetrahedron with one corner at the origin and p1, p2, p3 the others has volume V = p1 . (p2 x p3) / 6 and second moments
 V/20 (sum p p' + s s'), s = p1 + p2 + p3; a triangle of area A has A/12 (sum p p' + s s').
@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from xsim.io.hulls import convex_hull
 from xsim.io.mjcf.document import Document
 from xsim.io.mjcf.mesh_files import Triangles
-from xsim.io.poses import IDENTITY_QUAT, quat_about, quat_mul, rotation_matrix
 from xsim.io.reader import Element
+from xsim.poses import IDENTITY_QUAT, quat_about, quat_mul, rotation_matrix
 from xsim.spec import MeshSpec
 
-__all__ = ["convex_hull", "fit", "placed", "principal_axes", "solid_mesh"]
+__all__ = ["fit", "placed", "principal_axes", "solid_mesh"]
 
 _TINY = 1e-15  # volume (m^3) and area (m^2) below which MuJoCo sees none
 _ROUNDING = 1e-8  # of vertices in single precision, in inertias
@@ -26,25 +27,6 @@ def placed(mesh: Triangles, scale, refpos, refquat) -> Triangles:
     faces stay counter-clockwise when an odd number of scales is negative."""
     vertices = (mesh.vertices - refpos) @ rotation_matrix(refquat) * scale
     return Triangles(vertices, mesh.faces[:, ::-1] if np.prod(scale) < 0 else mesh.faces)
-
-
-def convex_hull(vertices: np.ndarray, most: int = -1, rules: str = "3.2") -> np.ndarray | None:
-    """Faces (k, 3) of the convex hull, vertex numbers counter-clockwise seen from outside; None where the vertices lie in a plane.
-
-    most: the hull grows vertex by vertex and stops at this many (-1: all). Each is the farthest from the face that is next; under the
-    rules of 4.0 from all faces.
-    """
-    from scipy.spatial import ConvexHull, QhullError
-
-    options = "Qt" if most < 0 else f"Qt TA{most - 4}" + (" Q9" if rules == "4.0" else "")
-    try:
-        hull = ConvexHull(vertices, qhull_options=options)
-    except (QhullError, ValueError):
-        return None
-    faces = hull.simplices.astype(int)
-    a, b, c = np.moveaxis(vertices[faces], 1, 0)
-    inward = np.einsum("ij,ij->i", np.cross(b - a, c - a), hull.equations[:, :3]) < 0
-    return np.where(inward[:, None], faces[:, ::-1], faces)
 
 
 def solid_mesh(document: Document, e: Element, name: str, mesh: Triangles, mode: str, most: int) -> MeshSpec:

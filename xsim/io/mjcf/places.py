@@ -9,8 +9,8 @@ from xsim.io.mjcf.geoms import SIZES, sizes
 from xsim.io.mjcf.index import Index
 from xsim.io.mjcf.orientation import SMALL, read_pose
 from xsim.io.mjcf.values import flag, integer, numbers, read_rgba, read_user
-from xsim.io.poses import Pose, rotate
 from xsim.io.reader import Element
+from xsim.poses import Pose, rotate
 from xsim.spec import CameraSpec, LightSpec, SiteSpec
 
 __all__ = ["read_camera", "read_light", "read_site"]

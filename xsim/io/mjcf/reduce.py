@@ -10,7 +10,7 @@ from xsim.io.mjcf.document import Document
 from xsim.io.mjcf.drafts import Draft
 from xsim.io.mjcf.inertia import SMALL, merged
 from xsim.io.mjcf.references import references
-from xsim.io.poses import Pose
+from xsim.poses import Pose
 from xsim.spec import MeshSpec
 
 __all__ = ["align_free", "discard_visual", "fuse_static", "used_meshes"]

@@ -7,8 +7,8 @@ import numpy as np
 from xsim.io.mjcf.nodes import Budget, Node
 from xsim.io.mjcf.orientation import read_quat
 from xsim.io.mjcf.references import Name, Relations, names, rename
-from xsim.io.poses import IDENTITY_QUAT, quat_mul, rotate
 from xsim.io.reader import Element
+from xsim.poses import IDENTITY_QUAT, quat_mul, rotate
 
 __all__ = ["replicate"]
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from xsim.io.contact_parameters import touching, with_soft_limits
+from xsim.io.contact_parameters import with_contacts, with_soft_limits
 from xsim.io.errors import Notes, ParseError
 from xsim.io.reader import Element
 from xsim.io.sdf.document import Document, Library, ignore, load, number
@@ -58,7 +58,7 @@ def read(data: bytes | str, file: str, notes: Notes, paths: Sequence[str | os.Pa
             bodies=bodies,
             constraints=(*tree.constraints, *couplings(joints, tree, index)),
             frames=tuple(_frames(structure, tree, index)),
-            option=touching(option, soft=True),
+            option=with_contacts(option, soft=True),
             meshes=tuple(contacts.meshes.specs),
             exclude=tuple((c.bodies[0], c.bodies[1]) for c in tree.constraints),
             source=document.root.source,

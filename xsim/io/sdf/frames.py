@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from xsim.io.errors import ParseError, allowed
-from xsim.io.poses import Pose
 from xsim.io.reader import Element
 from xsim.io.sdf.document import Document, read_pose
+from xsim.poses import Pose
 
 __all__ = ["Frame", "Model", "Scope", "attach", "connect", "place", "relative"]
 

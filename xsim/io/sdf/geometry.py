@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 
 from xsim.io.errors import Notes
-from xsim.io.poses import IDENTITY_QUAT, Pose
 from xsim.io.reader import Element
 from xsim.io.sdf.document import Library, ignore, number, read_pose
 from xsim.io.sdf.frames import Frame, relative
 from xsim.io.solids import SOLIDS, Solid
+from xsim.poses import IDENTITY_QUAT, Pose, quat_from_z
 from xsim.spec import GeomSpec
 
 __all__ = ["Shape", "extrusion", "read_shapes"]
@@ -66,11 +66,7 @@ def _plane(e: Element, frame: Frame, library: Library) -> Shape:
     normal = np.array([0.0, 0.0, 1.0]) if found is None else found.floats(None, 3)
     if not normal.any():
         raise e.error("the normal is zero; allowed: a direction")
-    normal = normal / np.abs(normal).max()
-    x, y, z = normal / np.linalg.norm(normal)
-    # The shortest turn of z to the normal; half a turn about x where the two are opposite.
-    quat = np.array([1 + z, -y, x, 0.0]) if z > -1 + 1e-12 else np.array([0.0, 1.0, 0.0, 0.0])
-    return Shape("plane", _lengths(e, "size", 2, (1.0, 1.0)) / 2, e, quat / np.linalg.norm(quat))
+    return Shape("plane", _lengths(e, "size", 2, (1.0, 1.0)) / 2, e, quat_from_z(normal / np.abs(normal).max()))
 
 
 def _file(e: Element, frame: Frame, library: Library) -> dict:

@@ -11,7 +11,6 @@ import numpy as np
 
 from xsim.io.contact_parameters import spring_damper
 from xsim.io.errors import Notes, allowed
-from xsim.io.poses import quat_conj, rotate
 from xsim.io.reader import Element
 from xsim.io.sdf.document import boolean, ignore, number
 from xsim.io.sdf.frames import Frame, relative
@@ -19,6 +18,7 @@ from xsim.io.sdf.structure import joint_end
 from xsim.io.solids import tensor
 from xsim.io.tree import WORLD, Joint, Link, Tree
 from xsim.joints.types import JOINT_TYPES
+from xsim.poses import quat_conj, rotate
 from xsim.spec import BodySpec, ConstraintSpec, JointSpec
 
 __all__ = ["ReadJoint", "couplings", "read_joint", "with_stops"]

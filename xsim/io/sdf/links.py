@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from xsim.io.errors import Notes
-from xsim.io.poses import Pose
 from xsim.io.reader import Element
 from xsim.io.sdf.document import Library, boolean, flags, ignore, number, read_pose
 from xsim.io.sdf.frames import Frame
@@ -13,6 +12,7 @@ from xsim.io.sdf.geometry import Shape, read_shapes
 from xsim.io.sdf.surfaces import Contacts
 from xsim.io.solids import Solid, combine, tensor, turned
 from xsim.io.tree import Link
+from xsim.poses import Pose
 from xsim.spec import GeomSpec, InertialSpec
 
 __all__ = ["read_link"]
@@ -57,12 +57,12 @@ def read_link(frame: Frame, library: Library, contacts: Contacts, notes: Notes) 
                 geoms += [geom for _, geom in shapes]
     assert frame.world is not None
     inertial = _inertial(frame, solids, notes)
-    touching = [contacts.touching(geom, shape, frame, item, inertial.mass) for item, shapes in solids for shape, geom in shapes]
+    colliding = [contacts.with_surface(geom, shape, frame, item, inertial.mass) for item, shapes in solids for shape, geom in shapes]
     return Link(
         name=frame.name,
         pose=frame.world,
         inertial=inertial,
-        geoms=(*touching, *geoms),
+        geoms=(*colliding, *geoms),
         gravity=1.0 if boolean(element, "gravity", True) else 0.0,
         welded=frame.owner.static,
         source=element.source,

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from xsim.io.errors import Notes
-from xsim.io.poses import Pose
 from xsim.io.reader import Element
 from xsim.io.sdf.document import Document, Library, boolean, flags, ignore
 from xsim.io.sdf.frames import Frame, Model, Scope, attach, connect, place, place_model
+from xsim.poses import Pose
 
 __all__ = ["Structure", "build"]
 

@@ -14,14 +14,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xsim.io.contact_parameters import Meshes, default_surface, touching, with_soft_limits
+from xsim.io.contact_parameters import default_surface, with_contacts, with_soft_limits
 from xsim.io.errors import Notes, ParseError, allowed
-from xsim.io.poses import Pose
+from xsim.io.files import folder_of
+from xsim.io.hulls import CollisionMeshes
 from xsim.io.reader import Element, parse_xml
 from xsim.io.skel.joints import PRESCRIBED, Joint, connect, read_joint, root_joint
-from xsim.io.skel.shapes import Surroundings, hulled, model_folder, read_inertia, read_shapes
+from xsim.io.skel.shapes import Surroundings, hulled, read_inertia, read_shapes
 from xsim.io.skel.values import name_of, transformation
 from xsim.joints.types import JOINT_TYPES
+from xsim.poses import Pose
 from xsim.spec import BodySpec, MarkerSpec, ModelSpec, OptionSpec
 
 __all__ = ["read"]
@@ -55,7 +57,7 @@ def read(data: bytes | str, file: str, notes: Notes, *, enforce_limits: bool = T
     world_name = name_of(world, "Unknown world")
     skeletons: dict[str, int] = {}
     bodies: list[tuple[BodySpec, Element]] = []
-    meshes = Meshes(notes)
+    meshes = CollisionMeshes(notes)
     with np.errstate(all="ignore"):  # numbers too large to calculate with are refused by _check
         option = _option(world.child("physics"), enforce_limits)
         for number, element in enumerate(world.all("skeleton")):
@@ -72,7 +74,7 @@ def read(data: bytes | str, file: str, notes: Notes, *, enforce_limits: bool = T
         name=world_name,
         format="skel",
         bodies=found if rule == "dart" else with_soft_limits(found, friction=True),
-        option=touching(option, soft=rule == "soft"),
+        option=with_contacts(option, soft=rule == "soft"),
         meshes=tuple(meshes.specs),
         source=root.source,
     )
@@ -141,7 +143,7 @@ def _mobile(skeleton: Element) -> bool:
 
 
 def _bodies(skeleton: Element, frame: Pose, around: Surroundings, notes: Notes) -> dict[str, _Body]:
-    folder = model_folder(skeleton.file)
+    folder = folder_of(skeleton.file)
     bodies: dict[str, _Body] = {}
     for element in skeleton.all("body"):
         name = name_of(element, "Unknown body")

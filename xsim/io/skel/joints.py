@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from xsim.io.errors import Notes
-from xsim.io.poses import IDENTITY_QUAT, Pose, quat_about, quat_conj, quat_exp, quat_mul, rotate
 from xsim.io.reader import Element
 from xsim.io.skel.values import either, name_of, transformation
 from xsim.joints.types import JOINT_TYPES
+from xsim.poses import IDENTITY_QUAT, Pose, quat_about, quat_conj, quat_exp, quat_mul, rotate
 from xsim.spec import JointSpec
 
 __all__ = ["ACTUATORS", "PRESCRIBED", "TYPES", "Joint", "connect", "read_joint", "root_joint"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from xsim.io.poses import Pose, quat_xyz
 from xsim.io.reader import Element
+from xsim.poses import Pose, quat_xyz
 
 __all__ = ["either", "name_of", "transformation"]
 
