@@ -15,12 +15,13 @@ import numpy as np
 from lxml import etree
 
 from xsim.io.errors import Notes, allowed
+from xsim.io.formats import Format
 from xsim.io.reader import Element, parse_xml
 from xsim.joints.types import JOINT_TYPES
 from xsim.poses import IDENTITY_QUAT, quat_mul, quat_rpy, rotation_matrix
 from xsim.spec import BodySpec, GeomSpec, JointSpec, MarkerSpec, ModelSpec, OptionSpec
 
-__all__ = ["TYPES", "q_from_xsim", "q_to_xsim", "read", "v_to_xsim", "write"]
+__all__ = ["FORMAT", "TYPES", "q_from_xsim", "q_to_xsim", "read", "v_to_xsim", "write"]
 
 
 class JointMap(NamedTuple):
@@ -112,6 +113,9 @@ def read(data: bytes | str, file: str, notes: Notes) -> ModelSpec:
         option=_options(sections.get("options"), notes),
         source=root.source,
     )
+
+
+FORMAT = Format("x_xy", "x_xy XML", read, roots=("x_xy",))
 
 
 def _options(element: Element | None, notes: Notes) -> OptionSpec:

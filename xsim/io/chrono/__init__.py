@@ -21,11 +21,12 @@ from xsim.io.chrono.forces import read_load, read_load_controller, read_rsda, re
 from xsim.io.chrono.joints import Mechanism, read_constraint, read_joint, read_motor
 from xsim.io.chrono.values import Reading
 from xsim.io.errors import Notes
+from xsim.io.formats import Format
 from xsim.io.reader import read_bytes
 from xsim.io.tree import assemble
 from xsim.spec import ForceSpec, ModelSpec, OptionSpec
 
-__all__ = ["read"]
+__all__ = ["FORMAT", "read"]
 
 # What says nothing about the model: beside ``model`` or ``integrator``, in ``simulation``, in ``integrator``.
 _BESIDE = ("chrono-version", "type", "output", "visualization", "run_time_visualization", "solver", "contact_method", "num_threads")
@@ -57,6 +58,9 @@ def read(
     spec = _model(document, notes)
     document.report_unread(notes)
     return replace(spec, option=option)
+
+
+FORMAT = Format("chrono", "Chrono YAML", read, suffixes=(".yaml", ".yml"))
 
 
 # ---- simulation and solver files -------------------------------------------------------------------------------------------------

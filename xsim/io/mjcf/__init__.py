@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from xsim.io.errors import Notes
+from xsim.io.formats import Format
 from xsim.io.mjcf.actuators import read_actuators
 from xsim.io.mjcf.assets import read_assets
 from xsim.io.mjcf.bodies import read_bodies
@@ -26,7 +27,7 @@ from xsim.io.mjcf.skins import read_skins
 from xsim.io.mjcf.tendons import read_tendons
 from xsim.spec import ModelSpec
 
-__all__ = ["RULES", "read"]
+__all__ = ["FORMAT", "RULES", "read"]
 
 RULES = ("3.2", "4.0")
 
@@ -72,6 +73,9 @@ def read(data: bytes | str, file: str, notes: Notes, *, rules: str = "3.2") -> M
     document.root.report_unread(notes)
     note_missing(spec, notes)
     return _with_length_range(spec, document.compiler.length_range)
+
+
+FORMAT = Format("mjcf", "MuJoCo MJCF", read, roots=("mujoco",))
 
 
 def _with_length_range(spec: ModelSpec, rule: dict) -> ModelSpec:

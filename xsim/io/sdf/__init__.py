@@ -14,6 +14,7 @@ import numpy as np
 
 from xsim.io.contact_parameters import with_contacts, with_soft_limits
 from xsim.io.errors import Notes, ParseError
+from xsim.io.formats import Format
 from xsim.io.reader import Element
 from xsim.io.sdf.document import Document, Library, ignore, load, number
 from xsim.io.sdf.frames import Frame, relative
@@ -24,7 +25,7 @@ from xsim.io.sdf.surfaces import Contacts
 from xsim.io.tree import Tree, assemble
 from xsim.spec import ModelSpec, OptionSpec
 
-__all__ = ["read"]
+__all__ = ["FORMAT", "read"]
 
 GRAVITY = (0.0, 0.0, -9.8)  # the default that the format writes down
 _WORLD_IGNORED = (
@@ -67,6 +68,9 @@ def read(data: bytes | str, file: str, notes: Notes, paths: Sequence[str | os.Pa
     for part in (document, *library.documents.values()):
         part.root.report_unread(notes)
     return spec
+
+
+FORMAT = Format("sdf", "SDFormat", read, suffixes=(".sdf", ".world"), roots=("sdf", "model", "gazebo"))
 
 
 def _option(structure: Structure, document: Document, notes: Notes) -> OptionSpec:

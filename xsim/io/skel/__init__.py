@@ -17,6 +17,7 @@ import numpy as np
 from xsim.io.contact_parameters import default_surface, with_contacts, with_soft_limits
 from xsim.io.errors import Notes, ParseError, allowed
 from xsim.io.files import folder_of
+from xsim.io.formats import Format
 from xsim.io.hulls import CollisionMeshes
 from xsim.io.reader import Element, parse_xml
 from xsim.io.skel.joints import PRESCRIBED, Joint, connect, read_joint, root_joint
@@ -26,7 +27,7 @@ from xsim.joints.types import JOINT_TYPES
 from xsim.poses import Pose
 from xsim.spec import BodySpec, MarkerSpec, ModelSpec, OptionSpec
 
-__all__ = ["read"]
+__all__ = ["FORMAT", "read"]
 
 WORLD = "world"
 
@@ -78,6 +79,9 @@ def read(data: bytes | str, file: str, notes: Notes, *, enforce_limits: bool = T
         meshes=tuple(meshes.specs),
         source=root.source,
     )
+
+
+FORMAT = Format("skel", "DART SKEL", read, suffixes=(".skel",), roots=("skel",))
 
 
 def _option(physics: Element | None, enforce_limits: bool) -> OptionSpec:

@@ -17,6 +17,7 @@ import numpy as np
 from xsim.io.contact_parameters import with_contacts, with_soft_limits
 from xsim.io.errors import Notes, allowed
 from xsim.io.files import folder_of
+from xsim.io.formats import Format
 from xsim.io.hulls import CollisionMeshes
 from xsim.io.reader import Element, parse_xml
 from xsim.io.urdf.document import elements_by_name, inspect, skip_foreign
@@ -29,7 +30,7 @@ from xsim.io.urdf.tree import TYPES, LinkTree, order_links, read_joint_ends
 from xsim.poses import Pose
 from xsim.spec import BodySpec, GeomSpec, InertialSpec, JointSpec, ModelSpec, OptionSpec
 
-__all__ = ["BASES", "TYPES", "read"]
+__all__ = ["FORMAT", "BASES", "TYPES", "read"]
 
 BASES = {"free": "free", "fixed": "fixed"}  # option ``base``: joint type between the world and the root link
 WORLD = "world"
@@ -77,6 +78,9 @@ def read(
     skip_foreign(root, [*elements.values(), *(joint.element for joint in joints.values())], notes)
     root.report_unread(notes)
     return spec
+
+
+FORMAT = Format("urdf", "URDF", read, suffixes=(".urdf",), roots=("robot",))
 
 
 def _read_root(root: Element) -> tuple[str, dict[str, Element]]:
