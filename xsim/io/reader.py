@@ -60,7 +60,7 @@ def parse_xml(data: bytes | str, file: str) -> Element:
         root = etree.fromstring(data, parser)
     except (etree.XMLSyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None)
-        # A prefix nobody declared (<drake:joint>) is no fault of the document's form: such elements are some tool's own.
+        # A prefix nobody declared (<drake:joint>) is no fault of the document's form: such elements belong to some tool.
         if any(not e.type_name.startswith("NS_ERR") for e in parser.error_log) or not len(parser.error_log):
             raise ParseError(file, line, f"not well-formed XML: {error}") from None
         root = etree.fromstring(data, etree.XMLParser(encoding=encoding, huge_tree=True, recover=True, **safe))
@@ -188,7 +188,7 @@ class Element:
         return f"<{self.tag}>"
 
     def error(self, text: str, attribute: str | None = None) -> ParseError:
-        """An error about this element, or about one of its attributes. Names the element around it where it has no name of its own."""
+        """An error about this element, or about one of its attributes. An element without a name is called by the one around it."""
         line = self.line
         if attribute is not None and attribute not in self._node.attrib and self._defaults is not None:
             if attribute in self._defaults._node.attrib:
@@ -201,8 +201,8 @@ class Element:
     def has(self, name: str | None) -> bool:
         return self.raw(name) is not None
 
-    def own(self, name: str) -> bool:
-        """Whether the element itself has the attribute, not only its defaults."""
+    def is_explicit(self, name: str) -> bool:
+        """Whether the element has the attribute itself, not only in its defaults."""
         return name in self._node.attrib
 
     def raw(self, name: str | None) -> str | None:

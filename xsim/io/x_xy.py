@@ -186,7 +186,7 @@ def _bodies(world: Element, body_defaults, geom_defaults, notes: Notes):
 def _orientation(element: Element, notes: Notes) -> np.ndarray:
     """Child to parent quaternion from quat or euler."""
     if element.has("quat") and element.has("euler"):
-        raise element.error("quat and euler are both given; allowed: one of them", "quat" if element.own("quat") else "euler")
+        raise element.error("quat and euler are both given; allowed: one of them", "quat" if element.is_explicit("quat") else "euler")
     euler = element.floats("euler", 3)
     if euler is not None:
         return _euler_quat(euler)
@@ -293,7 +293,7 @@ def _geom(element: Element, notes: Notes) -> GeomSpec:
     if not (dim > 0).all():
         raise element.error(f"found {dim}; allowed: numbers > 0", attribute)
     mass = element.number("mass", 0.0 if kind == "xyz" else None, nonnegative=True)
-    if kind == "xyz" and mass and element.own("mass"):
+    if kind == "xyz" and mass and element.is_explicit("mass"):
         notes.suspicious(element.line, f"{element}: mass: a marker has none; found {mass:g}, read as 0")
     quat = _orientation(element, notes)
     if kind in ("cylinder", "capsule"):

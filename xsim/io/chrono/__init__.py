@@ -153,25 +153,25 @@ def _model(document: Item, notes: Notes) -> ModelSpec:
     tree = assemble(reading.links, into.joints)
     bodies = list(tree.bodies)
     for link, velocity in enumerate(velocities):
-        i = tree.body_of[link]
+        i = tree.body_of_link[link]
         bodies[i] = replace(bodies[i], velocity=velocity)
-    constraints = [*into.driven(tree), *(replace(c, bodies=_bodies(c.bodies, tree.body_of)) for c in into.constraints)]
+    constraints = [*into.driven(tree), *(replace(c, bodies=_bodies(c.bodies, tree.body_of_link)) for c in into.constraints)]
     return ModelSpec(
         name=name,
         format="chrono",
         bodies=tuple(bodies),
         constraints=tuple(constraints),
-        forces=tuple(_on_bodies(force, tree.body_of) for force in into.forces),
+        forces=tuple(_on_bodies(force, tree.body_of_link) for force in into.forces),
         source=document.source,
     )
 
 
-def _on_bodies(force: ForceSpec, body_of: Sequence[int]) -> ForceSpec:
-    return replace(force, bodies=_bodies(force.bodies, body_of))
+def _on_bodies(force: ForceSpec, body_of_link: Sequence[int]) -> ForceSpec:
+    return replace(force, bodies=_bodies(force.bodies, body_of_link))
 
 
-def _bodies(links: Sequence[int], body_of: Sequence[int]) -> tuple[int, ...]:
-    return tuple(body_of[link] for link in links)
+def _bodies(links: Sequence[int], body_of_link: Sequence[int]) -> tuple[int, ...]:
+    return tuple(body_of_link[link] for link in links)
 
 
 def _version(document: Item, notes: Notes) -> None:

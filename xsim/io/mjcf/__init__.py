@@ -1,7 +1,7 @@
 """MuJoCo MJCF, the format of MuJoCo's models (.xml), in the meaning of its release 3.2.7.
 
-One file and what it includes and attaches become one document (`document`), whose macros are written out; assets, then bodies, then what
-relates them are read from it. Nothing is simulated here: numbers that need the whole model's inertia are left to the model.
+`open` makes one document of a file and of those that it includes and attaches, and replaces its macros. Then assets, bodies, and the
+elements that refer to them are read from it. Nothing is simulated here: what needs the inertia of the model is left to `xsim.build`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ RULES = ("3.2", "4.0")
 
 
 def read(data: bytes | str, file: str, notes: Notes, *, rules: str = "3.2") -> ModelSpec:
-    """Read an MJCF document. rules: the release, ``"3.2"`` or ``"4.0"``, whose rules hold where releases differ. Raises ParseError."""
+    """Read an MJCF document. rules: the release, ``"3.2"`` or ``"4.0"``, that counts where releases differ. Raises ParseError."""
     if rules not in RULES:
         raise ValueError(f"rules: found {rules!r}; allowed: {', '.join(RULES)}")
     document = read_document(data, file, notes, rules)

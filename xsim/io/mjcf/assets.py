@@ -82,7 +82,7 @@ def _find(e: Element, attribute: str, folder: str) -> Path:
 
 def _name(e: Element, index: Index, number: int, needed: bool = True) -> str:
     """The name of an asset, entered in the index; where it has none, that of its file without folder and ending."""
-    name = e.string("name", "") if e.own("name") else ""
+    name = e.string("name", "") if e.is_explicit("name") else ""
     if not name and e.has("file"):
         name = Path(re.split(r"[/\\]", e.string("file"))[-1]).stem
     if not name and needed:

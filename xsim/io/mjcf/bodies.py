@@ -16,8 +16,8 @@ from xsim.io.mjcf.joints import check_joints, free_at, read_freejoint, read_join
 from xsim.io.mjcf.nodes import scope
 from xsim.io.mjcf.options import read_sizes
 from xsim.io.mjcf.orientation import read_pose
-from xsim.io.mjcf.places import read_camera, read_light, read_site
 from xsim.io.mjcf.reduce import align_free, discard_visual, fuse_static, used_meshes
+from xsim.io.mjcf.sites import read_camera, read_light, read_site
 from xsim.io.mjcf.values import flag, padded, read_user
 from xsim.io.reader import Element
 from xsim.poses import Pose

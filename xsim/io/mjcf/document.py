@@ -12,22 +12,25 @@ __all__ = ["Document"]
 
 
 class Document:
-    """One model. root: <mujoco> with everything included; classes: default classes; compiler: settings of the main file;
-    rules: "3.2" or "4.0"; budget: what the model may still grow to; slots: what a keyframe's vectors are about (see `keyframes`)."""
+    """One model.
+
+    root: <mujoco> with everything included. classes: default classes. compiler: settings of the main file. rules: "3.2" or "4.0", the
+    release of MuJoCo. budget: bounds of the model's size. key_layout: the elements that a keyframe's vectors are about, see `keyframes`.
+    """
 
     def __init__(self, root: Node, file: str, notes: Notes, rules: str, budget: Budget):
         self.root = Element(root, file)
         self.file, self.notes, self.rules, self.budget = file, notes, rules, budget
         self.classes = Classes(budget)
         self.compiler = Compiler()
-        self.slots: dict[str, list[tuple[Node, int]]] = {}
+        self.key_layout: dict[str, list[tuple[Node, int]]] = {}
 
     def sections(self, tag: str) -> list[Element]:
         """All top-level elements with this tag, in order."""
         return self.root.all(tag)
 
     def elements(self, tag: str, *kinds: str) -> list[Element]:
-        """What stands in all sections with this tag, in order; kinds: the elements wanted, none: all."""
+        """The elements in all sections with this tag, in order. kinds: tags of the elements wanted, none: all."""
         return [e for section in self.sections(tag) for e in (section.all(*kinds) if kinds else section.children())]
 
     def resolve(self, e: Element, kind: str | None = None) -> Element:
@@ -35,7 +38,7 @@ class Document:
         return self.classes.resolve(e, kind)
 
     def refresh(self) -> None:
-        """See the nodes of the root as they are now."""
+        """Make the elements of the root anew from its nodes, after these have changed."""
         known = {id(e._node): e for e in self.root._inside() if e.tag in ("compiler", "default")}
         root = self.root._node
         self.root = Element(root, self.file)

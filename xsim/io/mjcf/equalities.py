@@ -32,9 +32,9 @@ def read_equalities(document: Document, bodies: Bodies, index: Index) -> list[Eq
     return out
 
 
-def _ends(index: Index, e: Element, own: tuple[str, ...], needed: tuple[str, ...]) -> dict:
-    """The two bodies, or the two sites. own: attributes that only go with bodies; needed: those of them that must be there."""
-    bodies = [name for name in ("body1", "body2", *own) if e.has(name)]
+def _ends(index: Index, e: Element, with_bodies: tuple[str, ...], needed: tuple[str, ...]) -> dict:
+    """The two bodies, or the two sites. with_bodies: attributes that only go with bodies; needed: those of them that must be there."""
+    bodies = [name for name in ("body1", "body2", *with_bodies) if e.has(name)]
     sites = [name for name in ("site1", "site2") if e.has(name)]
     if bodies and sites:
         raise e.error(f"found {bodies[0]} and {sites[0]}; allowed: {' and '.join(needed)}, or site1 and site2", sites[0])

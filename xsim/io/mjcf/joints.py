@@ -114,7 +114,7 @@ def check_joints(joints: list[Joint], at_world: bool) -> None:
 
 
 def free_at(pose: Pose) -> dict:
-    """What changes in a free joint whose body is drawn at a pose: where its state starts and its spring is at rest."""
+    """Fields of a free joint whose body has a pose in the file: initial coordinates and rest position of its spring."""
     start = np.concatenate([pose.pos, pose.quat])
     return {"q0": start, "spring_ref": start.copy()}
 

@@ -32,7 +32,7 @@ def placed(mesh: Triangles, scale, refpos, refquat) -> Triangles:
 def solid_mesh(document: Document, e: Element, name: str, mesh: Triangles, mode: str, most: int) -> MeshSpec:
     """A mesh in its principal frame. mode: the ``inertia`` attribute; most: vertices of the hull. Raises ParseError.
 
-    A mesh without volume keeps the frame of the file; it can be drawn, and have mass as a shell (4.0: it must say so itself).
+    A mesh without volume keeps the frame of the file; it can be visual, or have mass as a shell (4.0: inertia="shell" is required).
     """
     hull = convex_hull(mesh.vertices, most, document.rules)
     if not len(mesh.faces) or mode == "convex":

@@ -1,4 +1,4 @@
-"""Places of elements: the five ways to write an orientation, poses, and two end points."""
+"""Poses of elements: the five ways to write an orientation, and two end points."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ AXES = {"x": (1.0, 0.0, 0.0), "y": (0.0, 1.0, 0.0), "z": (0.0, 0.0, 1.0)}
 
 def read_quat(e: Element) -> np.ndarray | None:
     """The orientation of an element, None where neither it nor its default class has one. Raises ParseError for two of them."""
-    own = [name for name in _READ if e.own(name)]
-    inherited = [name for name in _READ if e.has(name) and name not in own]
+    explicit = [name for name in _READ if e.is_explicit(name)]
+    inherited = [name for name in _READ if e.has(name) and name not in explicit]
     # A quat over another kind in a default class is read differently by different releases.
-    names = own if own and own != ["quat"] else own + inherited
+    names = explicit if explicit and explicit != ["quat"] else explicit + inherited
     if len(names) > 1:
         raise e.error(f"found {' and '.join(names)}; allowed: one orientation, of {', '.join(_READ)}", names[-1])
     return _READ[names[0]](e) if names else None

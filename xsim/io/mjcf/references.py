@@ -152,10 +152,10 @@ class Relations:
 
     def write(self) -> None:
         """Put the elements back into the document."""
-        kept = [n for n in self._root.children if n.tag not in SECTIONS or n is self._sections[n.tag]]
-        kept += [n for tag, n in self._sections.items() if n.parent is None and self._elements[tag]]
+        sections = [n for n in self._root.children if n.tag not in SECTIONS or n is self._sections[n.tag]]
+        sections += [n for tag, n in self._sections.items() if n.parent is None and self._elements[tag]]
         self._root.children = []
-        for node in kept:
+        for node in sections:
             self._root.append(node)
         for tag, section in self._sections.items():
             section.children = list(self._elements[tag].values())

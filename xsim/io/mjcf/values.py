@@ -73,7 +73,7 @@ def read_soft(document: Document, e: Element, ending: str = "", *kinds: str) -> 
 
 
 def read_rgba(e: Element) -> tuple[float, float, float, float] | None:
-    """The colour of an element, None where it has none of its own."""
+    """The colour of an element, None where it has none."""
     value = e.floats("rgba", 4)
     return None if value is None else tuple(value.tolist())
 

@@ -114,7 +114,7 @@ def _frames(structure: Structure, tree: Tree, index: dict[Frame, int]):
         body = frame.body
         assert body is not None
         pose = relative(frame, body)
-        yield name, -1 if body.kind == "world" else tree.body_of[index[body]], pose.pos, pose.quat
+        yield name, -1 if body.kind == "world" else tree.body_of_link[index[body]], pose.pos, pose.quat
 
 
 def _check(spec: ModelSpec) -> None:

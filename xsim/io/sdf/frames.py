@@ -159,7 +159,7 @@ def attach(frames: Iterable[Frame]) -> None:
 
 
 def relative(inner: Frame, outer: Frame) -> Pose:
-    """X of one frame in another, as drawn. Exact where one is placed in the other."""
+    """Pose of one frame in another with every joint at zero. Exact where one is placed in the other."""
     if inner is outer:
         return Pose()
     if inner.base is outer:

@@ -31,7 +31,7 @@ _MOMENTS = {"ixx": 1.0, "iyy": 1.0, "izz": 1.0, "ixy": 0.0, "ixz": 0.0, "iyz": 0
 
 
 def read_link(frame: Frame, library: Library, contacts: Contacts, notes: Notes) -> Link:
-    """A link as drawn: pose in the world, inertia in link axes. ``frame`` must be placed. Raises ParseError."""
+    """A link: its pose in the world with every joint at zero, inertia in link axes. ``frame`` must be placed. Raises ParseError."""
     element = frame.element
     ignore(element.all(*_IGNORED))
     flags(element, _SWITCHES, notes)

@@ -37,8 +37,8 @@ RULES = ("dart", "soft")
 
 def read(data: bytes | str, file: str, notes: Notes, *, enforce_limits: bool = True, rule: str = "dart") -> ModelSpec:
     """ModelSpec of a SKEL document. enforce_limits: whether the limits of positions and velocities act (DART: only on request).
-    rule: position limits and dry friction of joints are impulses after all other forces of a step (``"dart"``), or are kept softly,
-    together with the contacts (``"soft"``).
+    rule: position limits and dry friction of joints are impulses after all other forces of a step (``"dart"``), or are soft constraints,
+    as the contacts are (``"soft"``).
 
     Raises ParseError, ValueError for an unknown rule; adds doubts and what is not used to ``notes``.
     """
@@ -111,7 +111,7 @@ def _unique(name: str, taken: dict[str, int]) -> str:
 
 class _Body(NamedTuple):
     element: Element
-    pose: Pose  # in the world, as drawn
+    pose: Pose  # in the world, at zero coordinates
     fields: dict  # of BodySpec
 
 
@@ -129,8 +129,8 @@ def _skeleton(element: Element, name: str, start: int, around: Surroundings, not
         if unique != joint.name:
             notes.suspicious(joint.element.line, f"{joint.element} in {element}: the name is taken; it is read as {unique!r}")
         body = bodies[joint.child]
-        drawn = body.pose if joint.parent is None else bodies[joint.parent].pose.inverse() @ body.pose
-        pose, spec = connect(joint, f"{name}/{unique}", drawn, mobile, notes)
+        reference = body.pose if joint.parent is None else bodies[joint.parent].pose.inverse() @ body.pose
+        pose, spec = connect(joint, f"{name}/{unique}", reference, mobile, notes)
         index[joint.child] = start + len(built)
         placed = BodySpec(
             f"{name}/{joint.child}", index[joint.parent], spec, pose.pos, pose.quat, source=body.element.source, **body.fields
@@ -200,7 +200,7 @@ def _joints(skeleton: Element, bodies: dict[str, _Body], notes: Notes) -> dict[s
 
 
 def _order(bodies: dict[str, _Body], joints: dict[str, Joint], skeleton: Element, notes: Notes) -> list[Joint]:
-    """Joints in the reference engine's order: the first of the file that is not built, after those that its parent hangs on."""
+    """Joints in the reference engine's order: the first of the file that is not built, after those above its parent."""
     order: dict[str, Joint] = {}
     for joint in joints.values():
         path: dict[str, Joint] = {}
