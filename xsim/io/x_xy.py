@@ -387,10 +387,10 @@ def turning(spec: ModelSpec, q) -> np.ndarray:
     for body in spec.bodies:
         entry, kind = joint_map(body)[1], JOINT_TYPES[body.joint.type]
         block = np.eye(kind.nv)[list(entry.v_order or range(kind.nv))]
-        own = np.asarray(q, float)[at : at + kind.nq]
+        joint_q = np.asarray(q, float)[at : at + kind.nq]
         at += kind.nq
         if entry.turned:
-            quat = own[:4] * _CONJUGATE if entry.quat is not None else np.array([np.cos(own[0] / 2), np.sin(own[0] / 2), 0, 0])
+            quat = joint_q[:4] * _CONJUGATE if entry.quat is not None else np.array([np.cos(joint_q[0] / 2), np.sin(joint_q[0] / 2), 0, 0])
             R = rotation_matrix(quat)
             k = len(entry.turned)
             full = np.eye(kind.nv)

@@ -1,6 +1,6 @@
 """Chrono YAML reader: a model file, or the simulation file that names one.
 
-Where the format differs from xsim: everything is drawn in the model frame (only ``com`` is in a body), three angles turn about z, y, x in
+Where the format differs from xsim: all frames are given in the model frame (only ``com`` is in a body), three angles turn about z, y, x in
 that order, degrees are usual, tables and motors are always in radians. What the format leaves open is decided in docs/formats.md. Bodies
 are in `bodies`, joints and motors in `joints`, springs and loads in `forces`, frames and functions in `values`, YAML in `document`.
 """

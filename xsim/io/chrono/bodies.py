@@ -1,4 +1,4 @@
-"""Bodies: pose, mass, start, and the shapes that are drawn or collide. Explicit inertia; shapes carry no mass."""
+"""Bodies: pose, mass, start, and the visual and collision shapes. Explicit inertia; shapes carry no mass."""
 
 from __future__ import annotations
 

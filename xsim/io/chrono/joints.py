@@ -1,4 +1,4 @@
-"""Joints, bushings, constraints and motors. Frames are drawn in the model; each body keeps its share.
+"""Joints, bushings, constraints and motors. The file gives frames in the model; here they are in the two bodies.
 
 In the format a joint speaks of body1's frame F1 as seen from body2's frame F2. A passive joint becomes a tree joint from body1 to body2; a
 motor one from body2 to body1, so that its coordinate is what the motor drives; constraints that are not symmetric take F2 first.
@@ -22,8 +22,8 @@ __all__ = ["Mechanism", "read_constraint", "read_joint", "read_motor"]
 
 @dataclass
 class Mechanism:
-    """What joins the bodies, with links in place of bodies until the tree is known. drives: of the joints that are motors, by their
-    number in joints: the motor as a constraint of its own."""
+    """Joints, constraints and forces between links, until the tree of bodies is known. drives: by number of a joint that is a motor, the
+    motor as a constraint."""
 
     joints: list[Joint] = field(default_factory=list)
     drives: dict[int, ConstraintSpec] = field(default_factory=dict)
@@ -32,7 +32,7 @@ class Mechanism:
 
     def driven(self, tree: Tree) -> list[ConstraintSpec]:
         """The constraints of the tree's loops and of the motors. A motor in the tree moves a coordinate; one that closes a loop is
-        its joint and its drive in one."""
+        one constraint, joint and drive together."""
         found, loops = [], iter(tree.constraints)
         for j in range(len(self.joints)):
             drive, coordinate = self.drives.get(j), tree.coordinate(j, 0)
@@ -124,12 +124,12 @@ _COEFFICIENTS = ("stiffness_linear", "stiffness_rotational", "damping_linear", "
 
 def _bushing(bushing: Item, free: tuple[int, ...], reading: Reading) -> tuple[np.ndarray, np.ndarray]:
     """Stiffness and damping: along x y z and about x y z of body2's frame."""
-    held = [coefficient(bushing, key, reading) for key in _COEFFICIENTS]
+    coefficients = [coefficient(bushing, key, reading) for key in _COEFFICIENTS]
     dof = bushing.item("DOF")
-    loose = [0.0] * 4 if dof is None else [coefficient(dof, key, reading) for key in _COEFFICIENTS]
-    stiffness, damping = np.repeat(held[:2], 3), np.repeat(held[2:], 3)
+    free_coefficients = [0.0] * 4 if dof is None else [coefficient(dof, key, reading) for key in _COEFFICIENTS]
+    stiffness, damping = np.repeat(coefficients[:2], 3), np.repeat(coefficients[2:], 3)
     for i in free:  # always rotations: DOF's linear numbers have no direction to act in
-        stiffness[i], damping[i] = loose[1], loose[3]
+        stiffness[i], damping[i] = free_coefficients[1], free_coefficients[3]
     return stiffness, damping
 
 
@@ -230,5 +230,5 @@ def read_motor(item: Item, reading: Reading, into: Mechanism) -> None:
 def _check_start(item: Item, function: FunctionSpec, reading: Reading) -> None:
     start = value_at_zero(function)
     if start:
-        text = f"{item}: actuation_function: is {start:g} at time zero, but 0 in the drawn pose; the start is moved to where it holds"
+        text = f"{item}: actuation_function: is {start:g} at time zero, but 0 in the reference pose; the start is moved to satisfy it"
         reading.notes.suspicious(item.line_of("actuation_function"), text, item.file)

@@ -29,7 +29,7 @@ def replicate(node: Node, relations: Relations, budget: Budget, rules: str) -> N
     if count is None or count < 1:
         raise e.error(f"found {e.raw('count')!r}; allowed: integers > 0", "count")
     separator = e.raw("sep") or ""
-    poses = _poses(e, count, rules)
+    offset, turn = e.floats("offset", 3, (0.0, 0.0, 0.0)), read_quat(e)
     followers, replicated = _followers(node, relations)
     # Before anything is made: a few characters may ask for more than any memory holds.
     budget.spend(e, nodes=count * (node.size() + sum(follower.node.size() for follower in followers)))
@@ -44,7 +44,7 @@ def replicate(node: Node, relations: Relations, budget: Budget, rules: str) -> N
         return copy
 
     frames = []
-    for i, pose in enumerate(poses):
+    for i, pose in zip(range(count), _poses(offset, turn, rules), strict=False):
         suffix = f"{separator}{i:0{len(str(count))}d}"
         frames.append(finish(_frame(node, pose), i, suffix))
         for follower in followers:
@@ -58,20 +58,15 @@ def replicate(node: Node, relations: Relations, budget: Budget, rules: str) -> N
         node.append(frame)
 
 
-def _poses(e: Element, count: int, rules: str) -> Iterator[Pose]:
-    """The poses of the copies."""
-    offset, turn = e.floats("offset", 3, (0.0, 0.0, 0.0)), read_quat(e)
-
-    def generate() -> Iterator[Pose]:
-        pos, quat, before = np.zeros(3), IDENTITY_QUAT, IDENTITY_QUAT
-        for _ in range(count):
-            yield Pose(quat, pos)
-            pos = pos + rotate(before if rules == "3.2" else quat, offset)
-            before = quat
-            if turn is not None:
-                quat = normalized(quat_mul(quat, turn))
-
-    return generate()
+def _poses(offset: np.ndarray, turn: np.ndarray | None, rules: str) -> Iterator[Pose]:
+    """The poses of the copies, without end."""
+    pos, quat, before = np.zeros(3), IDENTITY_QUAT, IDENTITY_QUAT
+    while True:
+        yield Pose(quat, pos)
+        pos = pos + rotate(before if rules == "3.2" else quat, offset)
+        before = quat
+        if turn is not None:
+            quat = normalized(quat_mul(quat, turn))
 
 
 class _Follower(NamedTuple):
