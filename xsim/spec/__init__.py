@@ -1,12 +1,14 @@
-"""ModelSpec: what a model file says, in one vocabulary for all formats.
+"""ModelSpec: the contents of a model file, in one vocabulary for all formats.
 
 Plain data: numpy float64 numbers, SI units, radians, no jax. A parser fills it (`xsim.io`), `xsim.build` reads it.
 
 Conventions
 -----------
 * Quaternions are ``(w, x, y, z)`` and map child coordinates to parent coordinates.
-* A body's ``pos``/``quat`` place its joint's frame in the frame of its parent body; the joint's ``pos``/``quat`` place the
-  same frame, after the joint's motion, in the body's own frame. So X_parent_body = X(body) X_joint(q) X(joint)^-1.
+* A body's ``pos``, ``quat`` are the pose of its joint frame in the parent body; the joint's ``pos``, ``quat`` are the pose of the same
+  frame, after the joint's motion, in the body. So X_parent_body = X(body) X_joint(q) X(joint)^-1.
+* The reference pose is the configuration of the model in its file: every joint at zero (a hinge or slide of MuJoCo at its ``ref``), free
+  bodies at the pose that the file gives.
 * Geom sizes are half extents: box ``(hx, hy, hz)``, sphere ``(r,)``, capsule and cylinder ``(r, half length)`` along the
   local z axis (the capsule's half length without its caps), ellipsoid ``(rx, ry, rz)`` semi-axes, plane ``(hx, hy)``
   along z, axes ``(length,)`` (a marker without mass), cone ``(r, half length)`` along z with its apex at +z, mesh and heightmap

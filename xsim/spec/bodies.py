@@ -25,16 +25,18 @@ class InertialSpec:
 
 @dataclass(frozen=True)
 class BodySpec:
-    """A rigid body. ``parent`` is the index of the parent body, -1 for the world; parents come before children.
+    """A rigid body.
 
-    ``joints``: what it moves on, in order (one JointSpec alone stands for a tuple of it); none or a ``"fixed"`` one: welded to its parent.
-
-    ``inertial`` None means that the geoms give mass and inertia. ``pos_min``/``pos_max``: the box from which randomization
-    draws ``pos`` (m, parent frame), None where the file gives none. ``pos_given`` is False where only the box was given.
-    ``gravity``: factor of gravity on this body (0: it has no weight).
-    ``velocity``: where the file says how the body starts, the velocity of its centre of mass and its angular velocity, world axes (6,);
-    None: as the joint's ``v0`` says. ``mocap``: its pose is part of the state. ``gravcomp``: factor of the weight that is taken back.
-    ``principal``: orientation (4,) of the principal axes of inertia in the body, None where nothing asks for it.
+    * ``parent``: index of the parent body, -1 for the world; parents come before children.
+    * ``joints``: the joints to the parent, in order (one JointSpec stands for a tuple of one). Without joints, or with a ``"fixed"`` one,
+      the body is welded to its parent. ``pos``, ``quat``: see `xsim.spec`.
+    * ``inertial``: None: mass and inertia follow from the geoms. ``principal`` (4,): orientation of the principal axes of inertia in the
+      body, None where nothing needs it.
+    * ``pos_min``, ``pos_max``: the box from which randomization samples ``pos`` (m, parent frame), None where the file gives none.
+      ``pos_given``: False where the file gives only the box.
+    * ``gravity``: factor of gravity on this body. ``gravcomp``: part of its weight that is compensated.
+    * ``velocity`` (6,): initial velocity of the centre of mass and angular velocity, world axes; None: by the joint's ``v0``.
+    * ``mocap``: its pose is part of the state.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""How constraints give way and how surfaces touch: MuJoCo's contact parameters."""
+"""MuJoCo's parameters of soft constraints and contacts."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ __all__ = ["PairSpec", "Soft", "SurfaceSpec"]
 
 @dataclass(frozen=True)
 class Soft:
-    """How soft a constraint is: MuJoCo's solref (time constant s and damping ratio, or minus stiffness and minus damping) and solimp
-    (d0, dmax, width, midpoint, power)."""
+    """Softness of a constraint, MuJoCo's parameters.
+
+    ``solref``: time constant (s) and damping ratio, or minus stiffness and minus damping. ``solimp``: d0, dmax, width, midpoint, power.
+    """
 
     solref: tuple[float, float] = (0.02, 1.0)
     solimp: tuple[float, float, float, float, float] = (0.9, 0.95, 0.001, 0.5, 2.0)
@@ -20,8 +22,11 @@ class Soft:
 
 @dataclass(frozen=True)
 class SurfaceSpec:
-    """How a geom meets others, MuJoCo's numbers: contype and conaffinity bit masks, condim (1, 3, 4 or 6), priority, friction (slide,
-    torsion m, roll m), solmix (weight in mixing), margin and gap (m). group: geoms of one group never touch each other, None: of none."""
+    """Contact parameters of a geom, MuJoCo's.
+
+    ``contype``, ``conaffinity``: bit masks. ``condim``: 1, 3, 4 or 6. ``friction``: sliding, torsional (m), rolling (m). ``solmix``: weight
+    in mixing. ``margin``, ``gap``: m. ``group``: geoms of one group never collide with each other; None: in no group.
+    """
 
     contype: int = 1
     conaffinity: int = 1
@@ -37,8 +42,11 @@ class SurfaceSpec:
 
 @dataclass(frozen=True)
 class PairSpec:
-    """Two geoms (numbers among all geoms, world geoms first) that are tested for contact whatever the masks say. None: mixed from the
-    geoms. ``friction`` (5,): two slides, torsion, two rolls. ``friction_solref``: of the tangential rows, (0, 0): that of the normal."""
+    """Two geoms that are tested for contact whatever their masks are; a parameter that is None is mixed from the geoms.
+
+    ``geoms``: numbers among all geoms, world geoms first. ``friction`` (5,): sliding twice, torsional, rolling twice. ``friction_solref``:
+    of the friction rows; (0, 0): that of the normal row.
+    """
 
     geoms: tuple[int, int]
     name: str = ""

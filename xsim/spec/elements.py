@@ -1,4 +1,4 @@
-"""What acts on a model and measures it: tendons, actuators, sensors."""
+"""Tendons, actuators and sensors."""
 
 from __future__ import annotations
 
@@ -15,9 +15,12 @@ __all__ = ["ActuatorSpec", "SensorSpec", "TendonSpec", "WrapSpec"]
 
 @dataclass(frozen=True)
 class WrapSpec:
-    """One piece of a tendon. kind: ``"joint"`` (of a fixed tendon: coordinate (body, index among its coordinates) and coefficient),
-    ``"site"`` (a number of ModelSpec.sites), ``"geom"`` (number of a sphere or cylinder among all geoms, world geoms first; ``side``: a
-    site), ``"pulley"`` (divisor)."""
+    """One piece of the path of a tendon.
+
+    kind: ``"joint"`` (of a fixed tendon: ``item`` is a coordinate (body, index among its coordinates), ``value`` its coefficient),
+    ``"site"`` (``item``: a number of ``ModelSpec.sites``), ``"geom"`` (``item``: number of a sphere or cylinder among all geoms, those of
+    the world first; ``side``: a site), ``"pulley"`` (``value``: divisor).
+    """
 
     kind: str
     item: int | tuple[int, int] = -1
@@ -27,10 +30,10 @@ class WrapSpec:
 
 @dataclass(frozen=True)
 class TendonSpec:
-    """A tendon. ``kind``: ``"fixed"`` (a linear combination of coordinates) or ``"spatial"`` (the shortest way through ``path``).
+    """A tendon: ``"fixed"`` (a linear combination of coordinates) or ``"spatial"`` (the shortest path through ``path``).
 
-    ``spring_length``: lengths between which its spring is at rest; None: its length where the joints' springs are at rest.
-    ``range``: limits of its length, None: none. ``friction``: dry, N.
+    ``stiffness`` N/m, ``damping`` N s/m, ``friction``: dry, N. ``spring_length``: (lower, upper) rest length, m; None: the length where
+    the joints' springs are at rest. ``range``: limits of the length, None: none.
     """
 
     kind: str
@@ -54,15 +57,16 @@ class TendonSpec:
 
 @dataclass(frozen=True)
 class ActuatorSpec:
-    """MuJoCo's actuator: force = gain(length, velocity) x (activation or control) + bias(length, velocity).
+    """An actuator, MuJoCo's: force = gain(length, velocity) x (activation or control) + bias(length, velocity).
 
-    ``transmission``: ``"joint"``, ``"jointinparent"`` (``target``: (body, which of its joints)), ``"site"`` (a site number; ``reference``:
-    the site it is relative to), ``"tendon"`` (number), ``"slidercrank"`` (``target``: crank site, ``reference``: slider site,
-    ``crank_length`` m), ``"body"`` (number; adhesion). ``gear`` (6,).
-    ``dynamics``: ``"none"``, ``"integrator"``, ``"filter"``, ``"filterexact"``, ``"muscle"``; ``gain``: ``"fixed"``, ``"affine"``,
-    ``"muscle"``; ``bias``: ``"none"``, ``"affine"``, ``"muscle"``; each with its numbers (``dynamics_params``, ...), MuJoCo's.
-    ``damp_ratio``: of a position servo, gives its velocity gain from the inertia at the start. Ranges are None where nothing is clamped.
-    ``act_early``: the force uses the next activation. ``length_range``: least and largest length (muscles), None where it must be found.
+    * ``transmission``: ``"joint"``, ``"jointinparent"`` (``target``: (body, which of its joints)), ``"site"`` (a site number;
+      ``reference``: the site it is relative to), ``"tendon"`` (number), ``"slidercrank"`` (``target``: crank site, ``reference``: slider site,
+      ``crank_length`` m), ``"body"`` (number; adhesion). ``gear`` (6,).
+    * ``dynamics``: ``"none"``, ``"integrator"``, ``"filter"``, ``"filterexact"``, ``"muscle"``; ``gain``: ``"fixed"``, ``"affine"``,
+      ``"muscle"``; ``bias``: ``"none"``, ``"affine"``, ``"muscle"``; each with its parameters (``dynamics_params``, ...).
+    * ``damp_ratio``: damping ratio of a position servo, from which its velocity gain follows with the inertia at the initial state.
+    * ``ctrl_range``, ``force_range``, ``act_range``: None where nothing is clamped. ``act_early``: the force uses the next activation.
+      ``length_range``: least and largest length (muscles), None where a simulation must find it.
     """
 
     name: str
@@ -92,8 +96,8 @@ class ActuatorSpec:
 class SensorSpec:
     """A sensor, MuJoCo's by ``kind`` (``"gyro"``, ``"framepos"``, ...).
 
-    ``object``, ``reference``: (kind, number) of what it measures and of what that is relative to; kinds ``"site"``, ``"joint"`` (the
-    number is (body, which of its joints)), ``"tendon"``, ``"actuator"``, ``"body"`` (inertial frame), ``"xbody"`` (body frame),
+    ``object``, ``reference``: (kind, number) of what it measures and of what the measurement is relative to; kinds ``"site"``, ``"joint"``
+    (the number is (body, which of its joints)), ``"tendon"``, ``"actuator"``, ``"body"`` (inertial frame), ``"xbody"`` (body frame),
     ``"geom"``, ``"camera"``; the world body is number -1. ``camprojection``: the site, its reference the camera.
     ``cutoff``: 0: none. ``dim``: width of a user sensor. ``stage``: ``"position"``, ``"velocity"``, ``"acceleration"``.
     """

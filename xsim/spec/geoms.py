@@ -1,4 +1,4 @@
-"""Shapes and places on bodies, and the meshes, height fields and deformables that a model holds."""
+"""Shapes, markers and sites on bodies; meshes, height fields and deformables."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ __all__ = ["FlexSpec", "GeomSpec", "HfieldSpec", "MarkerSpec", "MeshSpec", "Site
 
 @dataclass(frozen=True)
 class GeomSpec:
-    """A shape on a body (or on the world): inertia, drawing and later contact.
+    """A shape on a body or on the world: for inertia, visuals and contact.
 
-    ``mass`` in kg, ``pos``/``quat`` of the shape's centre in the body frame, ``size`` in half extents (module docstring).
-    ``rgba`` in 0..1 or None; ``color``/``edge_color`` keep the file's own words for writers.
-    ``visual``: drawn; ``collision``: takes part in contact. ``file``: of a mesh or height field, as it was found; ``points``: of a
-    polyline (n, 2) or an inline mesh. ``friction``: coefficients of the surface in the format's own order, ``surface``: its other
-    numbers by name (``restitution``, ...), both as read.
-
-    ``density``: kg/m^3 (of a ``shell`` kg/m^2), gives the mass in place of ``mass``. ``shell``: the mass is spread over the surface.
-    ``asset``: the mesh or height field of a mesh or hfield geom, a number of ``ModelSpec.meshes`` or ``hfields``; ``pos``/``quat`` then
-    place its principal frame. ``contact``: its numbers under MuJoCo's contact model. ``fluid``: None for the inertia-box
-    model, or the five coefficients of the ellipsoid model (blunt drag, slender drag, angular drag, Kutta lift, Magnus lift).
-    ``massless``: it gives no inertia whatever its mass says (MuJoCo: outside inertiagrouprange, or a plane, height field).
-    ``group``, ``material`` (name), ``user``: for drawing and users.
+    * ``shape``, ``size``: kind and half extents, see `xsim.spec`. ``pos``, ``quat``: of the shape's centre in the body frame. For a mesh or
+      hfield with an ``asset`` they are those of its principal frame.
+    * ``mass``: kg. ``density``: kg/m^3 (kg/m^2 of a ``shell``), in place of the mass. ``shell``: the mass is spread over the surface.
+      ``massless``: no inertia, whatever the mass is (MuJoCo: outside inertiagrouprange, planes, height fields).
+    * ``visual``: the geom is visible. ``collision``: it takes part in contact.
+    * ``asset``: index of a mesh or height field in ``ModelSpec.meshes`` or ``hfields``. ``file``: of a mesh or height field, with the path
+      where it was found. ``points``: outline of a polyline (n, 2), or of an inline mesh.
+    * ``contact``: contact parameters, MuJoCo's. ``friction``, ``surface``: coefficients of friction in the format's order, and other
+      numbers of the surface by name (``restitution``, ...), as read.
+    * ``fluid``: None for the inertia-box model, or the coefficients of the ellipsoid model (blunt drag, slender drag, angular drag, Kutta
+      lift, Magnus lift).
+    * ``rgba``, ``edge_rgba``: 0..1, or None. ``color``, ``edge_color``: the words of the file, for writers. ``group``, ``material``
+      (name), ``user``: for visualization and users.
     """
 
     shape: str
@@ -61,7 +62,7 @@ class GeomSpec:
 
 @dataclass(frozen=True)
 class MarkerSpec:
-    """An optical marker fixed to a body (x_xy ``omc``): no physics. ``pos`` in the body frame, m; None where the file has none."""
+    """An optical marker fixed to a body (x_xy ``omc``), without physics. ``pos``: in the body frame, m; None where the file has none."""
 
     name: str | None = None
     pos_marker: int | None = None
@@ -71,7 +72,10 @@ class MarkerSpec:
 
 @dataclass(frozen=True)
 class SiteSpec:
-    """A named place on a body (-1: the world): ``pos``/``quat`` in the body frame, a shape and ``size`` as of a geom (touch sensors)."""
+    """A named frame on a body (-1: the world), with a shape.
+
+    ``pos``, ``quat``: in the body frame. ``shape``, ``size``: as of a geom, the volume of touch sensors.
+    """
 
     name: str
     body: int
@@ -88,12 +92,15 @@ class SiteSpec:
 
 @dataclass(frozen=True)
 class MeshSpec:
-    """Triangles in their own principal frame: ``vertices`` (n, 3) m, ``faces`` (m, 3) vertex numbers, counter-clockwise seen from outside.
+    """A triangle mesh in its principal frame.
 
-    ``volume`` (m^3), ``area`` (m^2), ``moments`` (3,): principal moments of inertia per unit mass (m^2) of the solid under the mesh's rule.
-    ``shell``: it weighs as a surface, ``volume`` is its area. ``shell_com`` (3,) m and, about it, ``shell_inertia`` (6,) xx yy zz xy xz yz
-    per unit mass (m^2): of the surface, in the mesh's frame. ``pos``/``quat``: that frame in the file's coordinates (after scale, refpos
-    and refquat). ``hull`` (k, 3): the faces of the convex hull, None for a flat mesh.
+    * ``vertices`` (n, 3), m; ``faces`` (m, 3): vertex numbers, counter-clockwise seen from outside.
+    * ``volume`` (m^3), ``area`` (m^2), ``moments`` (3,): principal moments of inertia per unit mass (m^2) of the solid, by the rule of
+      the mesh's ``inertia`` attribute.
+    * ``shell``: the mass is on the surface, ``volume`` is its area. ``shell_com`` (3,) m, and ``shell_inertia`` (6,) about it, xx yy zz
+      xy xz yz per unit mass (m^2): of the surface, in the mesh's frame.
+    * ``pos``, ``quat``: the principal frame in the file's coordinates (after scale, refpos and refquat).
+    * ``hull`` (k, 3): faces of the convex hull, None for a flat mesh.
     """
 
     name: str
@@ -114,8 +121,10 @@ class MeshSpec:
 
 @dataclass(frozen=True)
 class HfieldSpec:
-    """A height field: ``heights`` (rows along y, columns along x) from 0 to 1, ``size``: half x, half y, height of a 1, depth of the base
-    (m)."""
+    """A height field.
+
+    ``heights``: from 0 to 1, rows along y, columns along x. ``size``: half x, half y, height of a 1, depth of the base, m.
+    """
 
     name: str
     heights: np.ndarray
@@ -126,11 +135,14 @@ class HfieldSpec:
 
 @dataclass(frozen=True)
 class FlexSpec:
-    """A deformable: ``elements`` (n, dim + 1) of points, each point ``pos`` (m) in the frame of body ``bodies[i]`` (-1: the world).
-    ``numbers``: elasticity, edge and contact numbers by the file's own names (``young``, ``edge_stiffness``, ...).
+    """A deformable.
 
-    ``edges`` (m, 2): pairs of points that elements join; ``lengths`` (m,): theirs where the bodies are drawn, m. ``corners``
-    (n, dim (dim + 1) / 2): the edges of each element, those between its points 01; 12, 20, 01; or 01, 12, 20, 23, 03, 13."""
+    * ``bodies`` (n,): the body of each vertex, -1: the world. ``pos`` (n, 3): the vertex in the frame of that body, m.
+    * ``elements`` (m, dim + 1): vertex numbers of lines, triangles or tetrahedra.
+    * ``edges`` (k, 2): pairs of vertices. ``lengths`` (k,): of the edges in the reference pose, m. ``corners``
+      (m, dim (dim + 1) / 2): the edges of each element, between its vertices 01; 12, 20, 01; or 01, 12, 20, 23, 03, 13.
+    * ``numbers``: elasticity, edge and contact parameters by the file's names (``young``, ``edge_stiffness``, ...).
+    """
 
     name: str
     dim: int

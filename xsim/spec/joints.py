@@ -19,33 +19,32 @@ ACTUATORS = ("passive", "force", "acceleration", "velocity", "locked", "servo")
 class JointSpec:
     """The joint between a body and its parent.
 
-    ``type`` names an entry of the joint registry (`xsim.joints`). The vectors are in xsim's coordinates (registry order):
-    ``damping`` N s/m or N m s/rad, ``armature`` kg or kg m^2, ``stiffness`` N/m or N m/rad: (nv,); ``spring_ref``: (nq,).
-    None means zeros (the neutral configuration for ``spring_ref``).
+    ``type`` is the name of a registered joint type (`xsim.joints`). Vectors are in xsim's coordinates, in the order of the type.
 
-    ``params`` holds the numbers of the type (unit axes, screw pitch, ...) by name; a parameter left out is the type's
-    own default or drawn by the type's rule.
-    ``damper_axes`` and ``armature_axes`` say along which axes the translations of a joint that translates before it rotates
-    (free, cor, planar) are damped and loaded: ``"joint"`` (the fixed joint frame) or ``"body"`` (they turn with the body).
-    ``damper_axes`` of a free joint may be ``"parent"``: translation and rotation are both damped along the parent body's axes.
-    ``spring_law`` of a ball: ``"rotation"`` (torque along the rotation vector from the reference to q) or ``"components"``
-    (reference and configuration each as a rotation vector, torque by the difference of their components; DART's rule).
-
-    ``pos``/``quat``: the joint frame in the body's own frame (module docstring). ``q0`` (nq), ``v0`` (nv): where a state starts;
-    None: neutral, at rest. ``friction`` (nv): dry friction, N or N m; NaN where the file gives none.
-    ``position_range``, ``velocity_range``, ``force_range``: (nv, 2) lower and upper bounds, infinite where there is none; positions
-    of a ball are the components of its rotation vector. ``actuator``: one of ACTUATORS, what a command of this joint's coordinates
-    is (force: a generalized force, clipped to ``force_range``; acceleration, velocity: prescribed motion; servo: a velocity reached
-    by an impulse within ``force_range`` times dt; passive: none; locked: no motion).
-    ``reversed``: the file's parent and child are this body and its parent here (the tree was hung up at the other end).
-
-    ``anchored``: the body's ``pos``/``quat`` place the body itself, as it is with its joints at rest, and the joint frame is where
-    ``pos``/``quat`` put it in the body (MuJoCo): X_parent_body = X(body) X(joint) X_joint(q) X(joint)^-1. A body with several joints has
-    only such ones; they act in order, each in the frame that the earlier ones left.
-    ``ref``: position of a hinge or slide in which the body is as drawn. ``spring_damper``: (time constant s, damping ratio) that
-    give stiffness and damping, from the inertia at the start. ``margin``: m or rad, ``limit_soft``, ``friction_soft``: how soft limits and
-    dry friction are; None: they are kept by impulses. ``angle_limit``: largest rotation of a ball, rad. ``actuator_force_range``: bounds of
-    the sum of what all actuators do on the joint, N or N m. ``actuator_gravcomp``: gravity compensation counts as an actuator's force.
+    * ``pos``, ``quat``: the joint frame in the body frame (see `xsim.spec`). ``params``: the numbers of the type (unit axes, screw pitch,
+      ...) by name; a missing one has the type's default or is sampled by the type's rule.
+    * ``q0`` (nq,), ``v0`` (nv,): the initial state; None: neutral, at rest.
+    * ``damping``: N s/m or N m s/rad; ``armature``: kg or kg m^2; ``stiffness``: N/m or N m/rad; each (nv,), None: zero.
+      ``spring_ref`` (nq,): rest position of the spring, None: neutral.
+    * ``damper_axes``, ``armature_axes``: along which axes damping and armature act on the translations of a joint that translates before
+      it rotates (free, cor, planar): ``"joint"`` (the fixed joint frame) or ``"body"`` (axes that rotate with the body). ``damper_axes`` of
+      a free joint may be ``"parent"``: translation and rotation are both damped along the axes of the parent body.
+    * ``spring_law`` of a ball: ``"rotation"`` (torque along the rotation vector from ``spring_ref`` to q) or ``"components"``
+      (both as rotation vectors, torque by the difference of their components; DART's rule).
+    * ``friction`` (nv,): dry friction, N or N m; NaN where the file gives none.
+    * ``position_range``, ``velocity_range``, ``force_range``: (nv, 2) lower and upper bounds, infinite where there is none. Positions of
+      a ball are the components of its rotation vector. ``angle_limit``: largest rotation angle of a ball, rad.
+    * ``margin``: m or rad. ``limit_soft``, ``friction_soft``: softness of limits and dry friction; None: they act by impulses.
+    * ``actuator``: what a command is, one of ACTUATORS. force: a generalized force, clipped to ``force_range``; acceleration, velocity:
+      prescribed motion; servo: a velocity that an impulse within ``force_range`` times dt achieves; passive: no command; locked: no motion.
+    * ``actuator_force_range``: bounds of the sum of all actuator forces on the joint, N or N m. ``actuator_gravcomp``: gravity
+      compensation counts as an actuator force.
+    * ``reversed``: parent and child of the file's joint are exchanged here.
+    * ``anchored`` (MuJoCo): the body's ``pos``, ``quat`` are the pose of the body frame with its joints at ``ref``, and the joint frame is
+      at ``pos``, ``quat`` in it: X_parent_body = X(body) X(joint) X_joint(q) X(joint)^-1. All joints of a body with several are anchored;
+      they act in order, each in the frame after the joints before it.
+    * ``ref``: position of a hinge or slide in the reference pose. ``spring_damper``: (time constant s, damping ratio), from which
+      stiffness and damping follow with the inertia at the initial state.
     """
 
     type: str

@@ -1,4 +1,4 @@
-"""The model as a whole: options, keyframes, ModelSpec."""
+"""Options, keyframes, and the model."""
 
 from __future__ import annotations
 
@@ -20,21 +20,23 @@ from xsim.spec.visuals import CameraSpec, LightSpec
 __all__ = ["KeySpec", "ModelSpec", "OptionSpec", "ROWS"]
 
 ROWS = ("holonomic", "friction", "limit", "velocity", "soft", "contact")
-ALL = 2**31 - 1
+"""The kinds of constraints."""
+ALL_BITS = 2**31 - 1
 """A mask with every bit."""
 
 
 @dataclass(frozen=True)
 class OptionSpec:
-    """Simulation settings. ``gravity``: acceleration of free fall, m/s^2, world axes. ``dt``: step, s.
+    """Simulation settings.
 
-    ``regularization`` is added to the diagonal of the mass matrix by the solve (kg or kg m^2).
-    ``rows``: the kinds of constraint rows that act, a subset of ROWS: holonomic constraints, dry friction, position limits,
-    velocity limits, what is kept softly (equalities, limits and dry friction under MuJoCo's model), contacts.
-
-    ``density`` (kg/m^3), ``viscosity`` (Pa s), ``wind`` (m/s): of the medium around. ``magnetic``: field, world axes.
-    ``disabled``: parts that are switched off, MuJoCo's names of flags (``"actuation"``, ``"passive"``, ...). ``actuator_groups_off``.
-    ``solver``: the numbers of MuJoCo's solver and contacts by the file's own names (``cone``, ``iterations``, ``impratio``, ...).
+    * ``gravity``: acceleration of free fall, m/s^2, world axes. ``dt``: time step, s.
+    * ``regularization``: added to the diagonal of the mass matrix by the solve, kg or kg m^2.
+    * ``rows``: the kinds of constraints that act, a subset of ROWS: holonomic constraints, dry friction, position limits, velocity limits
+      (these three by impulses), soft constraints (MuJoCo's equalities, limits and dry friction), contacts.
+    * ``density`` (kg/m^3), ``viscosity`` (Pa s), ``wind`` (m/s): of the fluid around. ``magnetic``: magnetic field, world axes.
+    * ``disabled``: what is switched off, MuJoCo's names of flags (``"actuation"``, ``"passive"``, ...). ``actuator_groups_off``: groups of
+      actuators that are switched off.
+    * ``solver``: parameters of MuJoCo's solver and contacts by the file's names (``cone``, ``iterations``, ``impratio``, ...).
     """
 
     gravity: np.ndarray = field(default_factory=lambda: np.array([0.0, 0.0, -9.81]))
@@ -53,7 +55,7 @@ class OptionSpec:
 
 @dataclass(frozen=True)
 class KeySpec:
-    """A named state: time, and q, v, act, ctrl, mocap poses; None: as at the start."""
+    """A keyframe: a named state. ``time``: s. q, v, act, ctrl and mocap poses are as in the initial state where they are None."""
 
     name: str = ""
     time: float = 0.0
@@ -68,12 +70,14 @@ class KeySpec:
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """A whole model: bodies (parents first), scenery fixed to the world, constraints, forces, options.
+    """A model: bodies (parents first), geoms fixed to the world, constraints, forces, options.
 
-    ``frames``: further named frames of the file: (name, body index or -1, pos, quat in that body's frame).
-    ``sites``, ``cameras``, ``lights``: body by body, those of the world first. ``exclude``: pairs of bodies that never touch.
-    ``rules``: the release whose compile and contact rules hold (MuJoCo: ``"3.2"`` or ``"4.0"``). ``drawing``: what only pictures need, by
-    the file's sections (materials, textures, skins, visual, statistic). ``custom``: users' numbers, texts and tuples by name.
+    * ``frames``: other named frames of the file: (name, body index or -1, pos, quat in that body's frame).
+    * ``sites``, ``cameras``, ``lights``: body by body, those of the world first.
+    * ``exclude``: pairs of bodies that never collide.
+    * ``rules``: the release of MuJoCo whose compile and contact rules apply, ``"3.2"`` or ``"4.0"``.
+    * ``drawing``: what only visualization needs, by the file's sections (materials, textures, skins, visual, statistic).
+    * ``custom``: users' numbers, texts and tuples by name.
     """
 
     name: str = ""
@@ -103,14 +107,15 @@ class ModelSpec:
     source: Source = Source()
 
     def replace(self, **changes) -> ModelSpec:
+        """A copy with other values of these fields."""
         return replace(self, **changes)
 
     def with_ground(self, friction: float = 1.0, height: float = 0.0) -> ModelSpec:
-        """The same with a floor without end, the plane z = height (m), for models of formats that hold only a robot.
+        """The model with an infinite ground plane at z = height (m), for formats that describe only a robot.
 
-        Every collision shape of a moving body may touch it, whatever its masks (unless they are zero). friction: its coefficient; how
-        soft the contact is, is left to the other shape. Raises ValueError where nothing can touch it, and for files that number their
-        geoms (MJCF), where the floor belongs into the file; warns of collision shapes that are without a surface (meshes not found).
+        Every collision shape of a moving body can collide with it, whatever its masks are (unless they are zero). friction: coefficient of
+        the plane; how soft the contact is, is left to the other shape. Raises ValueError where no shape can collide, and for models that
+        refer to geoms by number (MJCF): their file must have the ground. Warns of collision shapes without a surface (meshes not found).
         """
         numbered = self.pairs or any(piece.kind == "geom" for tendon in self.tendons for piece in tendon.path)
         if numbered or any(end is not None and end[0] == "geom" for s in self.sensors for end in (s.object, s.reference)):
@@ -121,7 +126,7 @@ class ModelSpec:
             raise ValueError("no shape of the model can touch a ground" + (f": {', '.join(bare[:5])} have no surface" if bare else ""))
         if bare:
             warnings.warn(f"shapes without a surface fall through the ground: {', '.join(bare[:5])} ({len(bare)} in all)", stacklevel=2)
-        surface = SurfaceSpec(contype=ALL, conaffinity=ALL, friction=(friction, 0.0, 0.0), solmix=0.0)
+        surface = SurfaceSpec(contype=ALL_BITS, conaffinity=ALL_BITS, friction=(friction, 0.0, 0.0), solmix=0.0)
         floor = GeomSpec("plane", np.zeros(2), pos=np.array([0.0, 0.0, height]), name="ground", massless=True, contact=surface)
         rows = tuple(row for row in ROWS if row in (*self.option.rows, "contact"))
         return replace(self, world_geoms=(*self.world_geoms, floor), option=replace(self.option, rows=rows))

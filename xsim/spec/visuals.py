@@ -14,12 +14,13 @@ __all__ = ["CameraSpec", "LightSpec"]
 
 @dataclass(frozen=True)
 class CameraSpec:
-    """A camera on a body. ``mode``: ``"fixed"``, ``"track"`` (keeps its world orientation and its world offset from the body as drawn),
-    ``"trackcom"`` (the same from the centre of mass of the body's subtree), ``"targetbody"``, ``"targetbodycom"`` (looks at body
-    ``target``, at the centre of mass of its subtree). It looks along -z, +y is up.
+    """A camera on a body. It looks along -z, +y is up.
 
-    ``fovy``: vertical field of view, rad. ``resolution``: pixels. ``intrinsic``: focal length x, y and principal point x, y in m, with
-    ``sensor_size`` (m); zeros where the file gives only fovy. ``orthographic``: fovy is a length in m.
+    * ``mode``: ``"fixed"``; ``"track"`` (keeps its world orientation and world offset from the body as in the reference pose),
+      ``"trackcom"`` (the same from the centre of mass of the body's subtree); ``"targetbody"``, ``"targetbodycom"`` (looks at the body
+      ``target``, or at the centre of mass of its subtree).
+    * ``fovy``: vertical field of view, rad; m where ``orthographic``. ``resolution``: pixels. ``intrinsic``: focal length x, y and
+      principal point x, y, m; ``sensor_size``: m; zeros where the file gives only fovy.
     """
 
     name: str
@@ -40,8 +41,11 @@ class CameraSpec:
 
 @dataclass(frozen=True)
 class LightSpec:
-    """A light on a body: ``pos`` and ``dir`` in the body frame, modes and ``target`` as of a camera. ``drawing``: the rest, by the
-    file's own names (directional, castshadow, diffuse, ...)."""
+    """A light on a body.
+
+    ``pos``, ``dir``: in the body frame. ``mode``, ``target``: as of a camera. ``drawing``: other attributes by the file's names
+    (directional, castshadow, diffuse, ...).
+    """
 
     name: str
     body: int
