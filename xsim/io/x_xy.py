@@ -259,7 +259,7 @@ def _joint(element: Element, kind: str) -> JointSpec:
     axes = element.floats("axes")
     if axes is not None:
         if not entry.random:
-            raise element.error(f"only joints with drawn axes record them ({', '.join(k for k, t in TYPES.items() if t.random)})", "axes")
+            raise element.error(f"only joints with sampled axes record them ({', '.join(k for k, t in TYPES.items() if t.random)})", "axes")
         shape = joint_type.parameters["axes"].shape
         _sized(element, "axes", axes, shape[0] * 3, kind)
         axes = axes.reshape(shape)
@@ -425,7 +425,7 @@ def _set(element, name: str, value, default=None) -> None:
 def write(spec: ModelSpec) -> str:
     """An x_xy document that reads back as this spec, in full precision.
 
-    Drawn axes of rr, rr_imp and rsaddle that the spec holds are kept in the attribute ``axes``, an extension that `read` knows.
+    Sampled axes of rr, rr_imp and rsaddle that the spec has are written in the attribute ``axes``, an extension that `read` knows.
     Raises ValueError for what the format cannot say (explicit inertia, other joints or shapes, other options).
     """
     root = etree.Element("x_xy")

@@ -60,8 +60,8 @@ class ActuatorSpec:
     """An actuator, MuJoCo's: force = gain(length, velocity) x (activation or control) + bias(length, velocity).
 
     * ``transmission``: ``"joint"``, ``"jointinparent"`` (``target``: (body, which of its joints)), ``"site"`` (a site number;
-      ``reference``: the site it is relative to), ``"tendon"`` (number), ``"slidercrank"`` (``target``: crank site, ``reference``: slider site,
-      ``crank_length`` m), ``"body"`` (number; adhesion). ``gear`` (6,).
+      ``reference``: the site it is relative to), ``"tendon"`` (number), ``"slidercrank"`` (``target``: crank site, ``reference``:
+      slider site, ``crank_length`` m), ``"body"`` (number; adhesion). ``gear`` (6,).
     * ``dynamics``: ``"none"``, ``"integrator"``, ``"filter"``, ``"filterexact"``, ``"muscle"``; ``gain``: ``"fixed"``, ``"affine"``,
       ``"muscle"``; ``bias``: ``"none"``, ``"affine"``, ``"muscle"``; each with its parameters (``dynamics_params``, ...).
     * ``damp_ratio``: damping ratio of a position servo, from which its velocity gain follows with the inertia at the initial state.

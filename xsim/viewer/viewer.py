@@ -49,8 +49,8 @@ def page(
 
     dt: time between rows of q, s (default: the model's time step). env: the environment shown first, None: all side by side.
     envs: how many environments the page holds (the first ones), or their indices in the flattened batch. title: of the page
-    (default: the model's name). fps: rows beyond so many per second are left out, and the last kept; None keeps all rows.
-    Raises ValueError for a q of the wrong width, an environment that is not there or a dt that is not positive.
+    (default: the model's name). fps: at most so many rows per second are shown, and the last one; None: all rows.
+    Raises ValueError for a q of the wrong width, an unknown environment or a dt that is not positive.
     """
     scene = _scene(model, q, dt, envs, env, fps)
     title = title or model.topology.name or "xsim"
@@ -76,7 +76,7 @@ def show(model: Model, q, *, height: int = 480, **options) -> View:
 
 
 class View:
-    """A page that a notebook shows in a frame of its own. ``html``: the page's text."""
+    """A page that a notebook shows in an iframe. ``html``: the page's text."""
 
     def __init__(self, text: str, height: int = 480):
         self.html = text
@@ -107,7 +107,7 @@ def _packed(x: np.ndarray) -> str:
     return base64.b64encode(np.ascontiguousarray(x, "<f4").tobytes()).decode("ascii")
 
 
-def _numbers(x) -> list:
+def _rounded(x) -> list:
     """Nested lists of finite numbers with six digits."""
     x = np.nan_to_num(np.asarray(x, np.float64), nan=0.0, posinf=0.0, neginf=0.0)
     return json.loads(json.dumps(x.tolist()), parse_float=lambda s: float(f"{float(s):.6g}"))
@@ -117,28 +117,28 @@ def _page_data(scene: Scene, title: str, shown: int) -> dict:
     topology = scene.model.topology
     return {
         "title": title,
-        "times": _numbers(scene.times),
+        "times": _rounded(scene.times),
         "envs": list(scene.envs),
         "shown": shown,
         "bodies": [b.name for b in topology.bodies],
-        "geoms": [{"name": g.name, "body": g.body, "shape": g.shape, "rgba": _numbers(_color(g))} for g in _drawn(topology)],
-        "size": _numbers(scene.size),
-        "pos": _numbers(scene.geom_pos),
-        "quat": _numbers(scene.geom_quat),
+        "geoms": [{"name": g.name, "body": g.body, "shape": g.shape, "rgba": _rounded(_color(g))} for g in _visible_geoms(topology)],
+        "size": _rounded(scene.size),
+        "pos": _rounded(scene.geom_pos),
+        "quat": _rounded(scene.geom_quat),
         "axes": [{"body": a.body, "kind": a.kind} for a in _axis_links(scene.model)],
         "poses": _packed(np.concatenate([scene.pos, scene.quat], -1)),
         "directions": _packed(_axis_directions(scene)),
     }
 
 
-# ---- what is drawn -----------------------------------------------------------------------------------------------------------
+# ---- the scene ---------------------------------------------------------------------------------------------------------------
 
 
 class Scene(NamedTuple):
     """Numbers of a drawing for the chosen environments.
 
     q (frames, envs, nq); pos (frames, envs, nbody, 3), quat (..., 4): world poses of the bodies; times (frames,) s;
-    size, geom_pos, geom_quat: (envs or 1, geoms, 3 or 4), the drawn geoms of the topology, in order.
+    size, geom_pos, geom_quat: (envs or 1, geoms, 3 or 4), the visible geoms of the topology, in order.
     """
 
     model: Model
@@ -165,12 +165,12 @@ def _scene(model: Model, q, dt, envs, env, fps) -> Scene:
     dt = float(np.ravel(_array(model, "option.dt"))[0]) if dt is None else float(dt)
     if not (dt > 0 and math.isfinite(dt)):
         raise ValueError(f"dt must be positive, found {dt}")
-    kept = _kept_rows(q.shape[0], dt, fps)
-    q = jnp.broadcast_to(q[kept].reshape(len(kept), *(1,) * (1 + len(batch) - q.ndim + 1), *q.shape[1:]), (len(kept), *batch, model.nq))
-    q = q.reshape(len(kept), -1, model.nq)[:, np.asarray(chosen)]
+    steps = _shown_steps(q.shape[0], dt, fps)
+    q = jnp.broadcast_to(q[steps].reshape(len(steps), *(1,) * (1 + len(batch) - q.ndim + 1), *q.shape[1:]), (len(steps), *batch, model.nq))
+    q = q.reshape(len(steps), -1, model.nq)[:, np.asarray(chosen)]
     pos, quat = _poses(model, q)
-    frames = (len(kept), len(chosen), len(model.topology.bodies))
-    return Scene(model, chosen, kept * dt, np.asarray(q), np.asarray(pos).reshape(*frames, 3), np.asarray(quat).reshape(*frames, 4),
+    frames = (len(steps), len(chosen), len(model.topology.bodies))
+    return Scene(model, chosen, steps * dt, np.asarray(q), np.asarray(pos).reshape(*frames, 3), np.asarray(quat).reshape(*frames, 4),
                  *_geom_numbers(model))  # fmt: skip
 
 
@@ -200,7 +200,7 @@ def _chosen(envs, env: int | None, count: int) -> tuple[int, ...]:
     return chosen
 
 
-def _kept_rows(steps: int, dt: float, fps: float | None) -> np.ndarray:
+def _shown_steps(steps: int, dt: float, fps: float | None) -> np.ndarray:
     stride = 1 if fps is None else max(1, math.floor(1.0 / (fps * dt) + 1e-6))
     rows = np.arange(0, steps, stride)
     return rows if rows[-1] == steps - 1 else np.append(rows, steps - 1)
@@ -217,18 +217,18 @@ def _sliced(model: Model, batch: tuple[int, ...], chosen: tuple[int, ...]) -> Mo
     for path in model.paths():
         leaf, shape = model.get(path), model.shape(path)
         if not isinstance(leaf, Frozen) and leaf.shape != shape:
-            whole = jnp.broadcast_to(leaf, (*batch, *shape)).reshape(-1, *shape)
-            changes[path] = whole[np.asarray(chosen)]
+            full = jnp.broadcast_to(leaf, (*batch, *shape)).reshape(-1, *shape)
+            changes[path] = full[np.asarray(chosen)]
     return model.replace(changes)
 
 
-def _drawn(topology) -> list[GeomInfo]:
+def _visible_geoms(topology) -> list[GeomInfo]:
     return [g for g in topology.geoms if g.drawn]
 
 
 def _geom_numbers(model: Model) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """size, pos, quat of every geom, from the leaves where there are leaves: (envs or 1, geoms, 3 or 4)."""
-    geoms, out = _drawn(model.topology), []
+    geoms, out = _visible_geoms(model.topology), []
     for name, width in (("size", 3), ("pos", 3), ("quat", 4)):
         leaf = _array(model, f"geom.{name}").astype(np.float64)
         leaf = leaf if leaf.ndim == 3 else leaf[None]
@@ -256,27 +256,27 @@ def _axis_links(model: Model) -> list:
 
 
 def _axis_directions(scene: Scene) -> np.ndarray:
-    """World directions of the joint axes: (frames, envs, axes, 3). An axis rides on the links before it in its joint's chain."""
+    """World directions of the joint axes: (frames, envs, axes, 3). An axis moves with the links before it in its joint's chain."""
     model, topology = scene.model, scene.model.topology
     axes, tree, refs = (_array(model, path).astype(float) for path in ("joint.axes", "body.quat", "joint.ref"))
     out = []
-    turned = np.zeros(4)
+    quat = np.zeros(4)
     for link in topology.links:
         body = topology.bodies[link.body]
         if link.first and not link.joint:
-            turned = np.broadcast_to(normalized(tree[..., link.body, :]), (*scene.q.shape[:2], 4))
+            quat = np.broadcast_to(normalized(tree[..., link.body, :]), (*scene.q.shape[:2], 4))
             if body.parent >= 0:
-                turned = quat_mul(scene.quat[:, :, body.parent], turned)
+                quat = quat_mul(scene.quat[:, :, body.parent], quat)
         axis = normalized(axes[..., link.axis, :]) if isinstance(link.axis, int) else np.asarray(link.axis or (0, 0, 0), float)
         if isinstance(link.axis, int):
-            out.append(rotate(turned, axis))
+            out.append(rotate(quat, axis))
         value = scene.q[..., link.q : link.q + link.nq]
         if link.ref is not None:
             value = value - refs[..., link.ref, None]
         if link.kind == "ball":
-            turned = quat_mul(turned, normalized(value))
+            quat = quat_mul(quat, normalized(value))
         elif link.kind in ("hinge", "screw"):
-            turned = quat_mul(turned, np.concatenate([np.cos(value / 2), np.sin(value / 2) * axis], -1))
+            quat = quat_mul(quat, np.concatenate([np.cos(value / 2), np.sin(value / 2) * axis], -1))
     return np.stack(out, 2) if out else np.zeros((*scene.q.shape[:2], 0, 3))
 
 
@@ -367,7 +367,7 @@ def _draw_solids(ax, scene: Scene, frame: int | None, eye: Eye, paper, strength:
     from matplotlib.collections import PolyCollection
 
     faces, colors, depth = [], [], []
-    for i, geom in enumerate(_drawn(scene.model.topology)):
+    for i, geom in enumerate(_visible_geoms(scene.model.topology)):
         if (geom.body < 0) != (frame is None) or geom.shape not in _MESHES or _color(geom)[3] == 0:
             continue
         pose = Pose(scene.geom_quat[0, i], scene.geom_pos[0, i])
@@ -426,7 +426,7 @@ def _ends(scene: Scene, most: int = 6) -> list[tuple[int, np.ndarray]]:
         if b in carriers:
             continue
         points = [np.zeros(3)]
-        for i, geom in enumerate(_drawn(topology)):
+        for i, geom in enumerate(_visible_geoms(topology)):
             if geom.body == b and geom.shape in _MESHES:
                 corners = rotate(scene.geom_quat[0, i], np.concatenate(_mesh(geom.shape, tuple(scene.size[0, i].tolist()))))
                 far = scene.geom_pos[0, i] + corners[np.linalg.norm(scene.geom_pos[0, i] + corners, axis=-1).argmax()]

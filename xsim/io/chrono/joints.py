@@ -174,7 +174,7 @@ def _own_axis(item: Item, key: str, type: str) -> np.ndarray:
 
 
 class _Motor(NamedTuple):
-    """What a motor holds besides driving. joint: the tree joint that is the same, if there is one."""
+    """What a motor constrains besides its coordinate. joint: the tree joint that does the same, if there is one."""
 
     keeps: tuple[str, ...]
     joint: str = ""
@@ -199,7 +199,7 @@ def read_motor(item: Item, reading: Reading, into: Mechanism) -> None:
     key, other, table, usual = ("guide", "spindle", _GUIDES, "PRISMATIC") if linear else ("spindle", "guide", _SPINDLES, "REVOLUTE")
     if item.has(other):
         raise item.error(f"is not for a {'LINEAR' if linear else 'ROTATION'} motor; allowed: {key}", other)
-    holds = table[item.choice(key, table, usual)]
+    guide = table[item.choice(key, table, usual)]
     mode = _MODES[item.choice("actuation_type", _MODES)]
     pair, location, quat = read_pair(item, reading), item.vector("location"), frame_quat(axis(item, "axis"))
     function = read_function(item, "actuation_function", reading, name)
@@ -215,15 +215,15 @@ def read_motor(item: Item, reading: Reading, into: Mechanism) -> None:
         bodies = pair.two, pair.one
         into.forces.append(ForceSpec("motor", name, bodies, frames, driven=driven, function=function, source=item.source))
     drive = ConstraintSpec(
-        "motor", name, (pair.two, pair.one), frames, driven=driven, keeps=holds.keeps, mode=mode, function=function if mode else None,
+        "motor", name, (pair.two, pair.one), frames, driven=driven, keeps=guide.keeps, mode=mode, function=function if mode else None,
         source=item.source,
     )  # fmt: skip
-    if holds.joint:
+    if guide.joint:
         if mode:
             into.drives[len(into.joints)] = drive
-        spec = JointSpec(holds.joint, name, params={"axes": np.array([_Z])}, source=item.source)
+        spec = JointSpec(guide.joint, name, params={"axes": np.array([_Z])}, source=item.source)
         into.joints.append(Joint(spec, pair.two, pair.one, _pose(frames[0]), _pose(frames[1])))
-    elif mode or holds.keeps:
+    elif mode or guide.keeps:
         into.constraints.append(drive)
 
 

@@ -47,7 +47,7 @@ class _Model(NamedTuple):
 
     bodies: Bodies
     tendons: list[TendonSpec]
-    index: Index
+    names: Index
 
 
 class _Transmission(NamedTuple):
@@ -60,8 +60,8 @@ class _Transmission(NamedTuple):
 
 def _actuator(document: Document, model: _Model, e: Element, name: str, user: int) -> ActuatorSpec:
     g = read_general(document, e)
-    transmission = _transmission(model.index, e, g)
-    _inherit_range(document, model.index, e, g, transmission.kind)
+    transmission = _transmission(model.names, e, g)
+    _inherit_range(document, model.names, e, g, transmission.kind)
     ranges = {part: _clamp(e, part, g) for part in g.limited}
     if ranges["act"] is not None and g.dynamics == "none":
         raise e.error('an actrange acts with dyntype "none"; allowed: a dyntype with an activation', "actrange")

@@ -42,7 +42,7 @@ class _Input(NamedTuple):
 
     document: Document
     assets: Assets
-    index: Index
+    names: Index
     sizes: dict[str, int]
 
 

@@ -15,7 +15,7 @@ FRICTION = (1.0, 1.0, 0.005, 0.0001, 0.0001)
 
 
 def read_pairs(document: Document, bodies: Bodies, index: Index) -> list[PairSpec]:
-    """All <pair> elements, in order; index entries "pair". A pair says all its numbers itself, its geoms' own are not used."""
+    """All <pair> elements, in order; index entries "pair". The parameters of a pair replace those of its geoms."""
     # Number of the body of every geom.
     owners = [-1] * len(bodies.world_geoms) + [i for i, body in enumerate(bodies.bodies) for _ in body.geoms]
     out: list[PairSpec] = []

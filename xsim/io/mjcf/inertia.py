@@ -88,7 +88,7 @@ def spread(geom: GeomSpec, meshes: Sequence[MeshSpec]) -> tuple[float, Pose, np.
 
 
 def geoms_inertial(geoms: Iterable[GeomSpec], meshes: Sequence[MeshSpec], sort: bool = True) -> Inertial:
-    """Mass properties of rigidly joined geoms: of one alone along its own axes, of several along the axes of their sum.
+    """Mass properties of rigidly joined geoms: of a single one along its axes, of several along the principal axes of their sum.
 
     sort: whether the moments of an already diagonal sum are put in decreasing order too.
     """
@@ -122,7 +122,7 @@ def merged(parts: Iterable[Inertial], sort: bool = True) -> Inertial:
 
 
 def body_inertial(body: BodySpec, meshes: Sequence[MeshSpec]) -> InertialSpec:
-    """Mass properties of a body: its own, or those its geoms give."""
+    """Mass properties of a body: given, or computed from its geoms."""
     return body.inertial if body.inertial is not None else geoms_inertial(body.geoms, meshes).spec()
 
 

@@ -62,7 +62,7 @@ def _key(document: Document, e: Element, name: str, starts: dict[str, np.ndarray
 
 
 def _vector(document: Document, e: Element, name: str, start: np.ndarray) -> np.ndarray | None:
-    """The numbers of an attribute, None where there are none. What the key does not speak about is as at the start."""
+    """The numbers of an attribute, None where there are none. Elements that the key does not give are as at the start."""
     value = key_numbers(document, e, name)
     if value is None:
         return None

@@ -58,7 +58,7 @@ def expand(document: Document, macros: dict[str, Macro]) -> None:
 
 
 def read_asset(document: Document, e: Element) -> tuple[bytes, Path]:
-    """The file of a mesh or skin, below the folder of meshes: what it holds and where it is. Raises ParseError."""
+    """The file of a mesh or skin, below the folder of meshes: its contents and its path. Raises ParseError."""
     name = e.string("file")
     if scope(e).strip_path:
         name = re.split(r"[/\\]", name)[-1]

@@ -28,7 +28,7 @@ def read_document(data: bytes | str, file: str, notes: Notes, rules: str = "3.2"
 
 
 class _Loader:
-    """The files of one model: that of the model itself and those attached to it, each read once. within: the folder that holds all."""
+    """Reads the file of a model and those attached to it, each once. within: the folder that all files must be in."""
 
     def __init__(self, notes: Notes, rules: str, within: Path):
         self.notes, self.rules, self.within = notes, rules, within

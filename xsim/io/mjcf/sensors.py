@@ -15,7 +15,7 @@ from xsim.spec import SensorSpec, TendonSpec
 
 __all__ = ["NAMED", "find_object", "read_sensors"]
 
-# Kinds of elements that have names, by the words of objtype; a body is meant by its inertial frame, an xbody by its own.
+# Kinds of elements that have names, by the words of objtype; "body" is the inertial frame of a body, "xbody" its body frame.
 NAMED = (
     "body", "xbody", "joint", "geom", "site", "camera", "light", "flex", "mesh", "skin", "hfield", "texture", "material", "pair", "exclude",
     "equality", "tendon", "actuator", "sensor", "numeric", "text", "tuple", "key", "plugin",

@@ -2,7 +2,7 @@
 
 Every version is read as it is; where the versions differ in mechanics, the place that reads the element asks the document's version.
 Names follow the format: ``model::link``, without the name of the single model of a file. Beyond what the file writes,
-joints appear that it only implies: ``floating:LINK`` (a piece that nothing holds) and ``static:LINK`` (a link of a static model).
+joints appear that it only implies: ``floating:LINK`` (a part without a joint to the world) and ``static:LINK`` (a link of a static model).
 """
 
 from __future__ import annotations

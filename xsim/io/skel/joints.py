@@ -161,7 +161,7 @@ class Joint:
 
 
 def root_joint(child: str, element: Element) -> Joint:
-    """The free joint that holds a body which no joint of the file holds. element: the body's, for messages."""
+    """The free joint of a body that has no joint in the file. element: the body's, for messages."""
     return Joint("root", None, child, TYPES["free"], Coordinates(6), element)
 
 
@@ -283,7 +283,7 @@ def connect(joint: Joint, name: str, reference: Pose, mobile: bool, notes: Notes
     """Pose of the joint in the parent body, and the joint. reference: pose of the child in the parent at zero coordinates.
 
     Free joints take the body frame for their joint frame: the position in their coordinates is that of the body's origin. Where the
-    skeleton is not mobile every joint holds its body at the initial pose.
+    skeleton is not mobile every joint is fixed at the initial pose.
     """
     kind, coordinates, frame, params = joint.kind, joint.coordinates, joint.frame, joint.params
     source = joint.element.source
