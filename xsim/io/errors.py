@@ -1,4 +1,4 @@
-"""What reading a file can say: one exception, and warnings that come once with all their lines."""
+"""Errors and warnings of readers: one exception, and warnings that are emitted once with all their lines."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ParseError(ValueError):
 
 
 class UnsupportedWarning(UserWarning):
-    """The file holds something known that xsim does not use."""
+    """The file has an element or attribute that xsim does not use."""
 
 
 class SuspiciousInputWarning(UserWarning):

@@ -103,10 +103,10 @@ class Element:
         return tuple(self._node.attrib)
 
     def with_defaults(self, defaults: Element | None) -> Element:
-        """The same element over others' attributes: what is read through it counts as read here."""
-        twin = Element(self._node, self.file, defaults)
-        twin._read, twin._children = self._read, self._inside()
-        return twin
+        """The same element with defaults: what is read through it counts as read here."""
+        element = Element(self._node, self.file, defaults)
+        element._read, element._children = self._read, self._inside()
+        return element
 
     # ---- elements inside ----
 
@@ -128,24 +128,24 @@ class Element:
 
     def all(self, *tags: str) -> list[Element]:
         """The elements inside with one of these tags, in order, marked as read."""
-        found = [c for c in self._inside() if c.tag in tags]
-        for child in found:
+        children = [c for c in self._inside() if c.tag in tags]
+        for child in children:
             child._seen = True
-        return found
+        return children
 
     def child(self, tag: str) -> Element | None:
         """The only element with this tag, None where there is none. Raises ParseError for a second one."""
-        found = self.all(tag)
-        if len(found) > 1:
-            raise found[1].error(f"second <{tag}> in {self} (the first is in line {found[0].line}); allowed: one")
-        return found[0] if found else None
+        children = self.all(tag)
+        if len(children) > 1:
+            raise children[1].error(f"second <{tag}> in {self} (the first is in line {children[0].line}); allowed: one")
+        return children[0] if children else None
 
     def need(self, tag: str) -> Element:
         """The only element with this tag; required."""
-        found = self.child(tag)
-        if found is None:
+        child = self.child(tag)
+        if child is None:
             raise self.error(f"<{tag}> is missing")
-        return found
+        return child
 
     def skip(self) -> None:
         """Mark the element and everything inside as read: known to have no effect."""

@@ -134,21 +134,21 @@ def _options(element: Element | None, notes: Notes) -> OptionSpec:
 
 
 def _defaults(element: Element | None) -> tuple[Element | None, Element | None]:
-    found: dict[str, Element] = {}
+    defaults: dict[str, Element] = {}
     if element is not None:
         element.only(())
         element.no_text()
         for child in element.children():
             if child.tag not in ("body", "geom"):
                 raise child.error(f"unknown element in <defaults>; {allowed(child.tag, ('body', 'geom'))}")
-            if child.tag in found:
-                raise child.error(f"second default <{child.tag}> (the first is in line {found[child.tag].line}); allowed: one")
+            if child.tag in defaults:
+                raise child.error(f"second default <{child.tag}> (the first is in line {defaults[child.tag].line}); allowed: one")
             child.only([a for a in (_BODY if child.tag == "body" else _GEOM) if a not in ("name", "axes")])
             child.no_text()
             for inner in child.children():
                 raise inner.error(f"unknown element in a default <{child.tag}>; it holds none")
-            found[child.tag] = child
-    return found.get("body"), found.get("geom")
+            defaults[child.tag] = child
+    return defaults.get("body"), defaults.get("geom")
 
 
 def _bodies(world: Element, body_defaults, geom_defaults, notes: Notes):

@@ -28,7 +28,7 @@ from xsim.spec import ForceSpec, ModelSpec, OptionSpec
 
 __all__ = ["FORMAT", "read"]
 
-# What says nothing about the model: beside ``model`` or ``integrator``, in ``simulation``, in ``integrator``.
+# Keys that do not concern the model: beside ``model`` or ``integrator``, in ``simulation``, in ``integrator``.
 _BESIDE = ("chrono-version", "type", "output", "visualization", "run_time_visualization", "solver", "contact_method", "num_threads")
 _SIMULATION = ("end_time", "enforce_realtime", "contact_method", "integrator", "solver", "visualization", "output", "num_threads")
 _INTEGRATOR = (

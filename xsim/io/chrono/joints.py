@@ -1,6 +1,6 @@
 """Joints, bushings, constraints and motors. The file gives frames in the model; here they are in the two bodies.
 
-In the format a joint speaks of body1's frame F1 as seen from body2's frame F2. A passive joint becomes a tree joint from body1 to body2; a
+In the format a joint is about body1's frame F1 as seen from body2's frame F2. A passive joint becomes a tree joint from body1 to body2; a
 motor one from body2 to body1, so that its coordinate is what the motor drives; constraints that are not symmetric take F2 first.
 """
 
@@ -33,23 +33,23 @@ class Mechanism:
     def driven(self, tree: Tree) -> list[ConstraintSpec]:
         """The constraints of the tree's loops and of the motors. A motor in the tree moves a coordinate; one that closes a loop is
         one constraint, joint and drive together."""
-        found, loops = [], iter(tree.constraints)
+        constraints, loops = [], iter(tree.constraints)
         for j in range(len(self.joints)):
             drive, coordinate = self.drives.get(j), tree.coordinate(j, 0)
             loop = next(loops) if coordinate is None else None
             if drive is not None and loop is not None:
-                found.append(replace(drive, bodies=loop.bodies))
+                constraints.append(replace(drive, bodies=loop.bodies))
             elif drive is not None:
                 assert coordinate is not None
-                found.append(
+                constraints.append(
                     ConstraintSpec(
                         "motion", drive.name, coordinates=(coordinate,), driven=drive.driven, mode=drive.mode, function=drive.function,
                         source=drive.source,
                     )
                 )  # fmt: skip
             elif loop is not None:
-                found.append(loop)
-        return found
+                constraints.append(loop)
+        return constraints
 
 
 class _Kind(NamedTuple):

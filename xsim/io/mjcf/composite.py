@@ -67,15 +67,15 @@ def _settings(e: Element | None, names) -> dict[str, str]:
 
 def _joints(e: Element, kind: str) -> list[Element]:
     """The <joint> elements of a kind. Raises ParseError for a second one, unless the kind is particle."""
-    found = [j for j in e.all("joint") if j.choice("kind", ("main", "twist", "stretch", "particle")) == kind]
-    if len(found) > 1 and e.raw("type") != "particle":
-        raise found[1].error('second joint of this kind; allowed: one, or more in a composite of type "particle"', "kind")
-    return found
+    joints = [j for j in e.all("joint") if j.choice("kind", ("main", "twist", "stretch", "particle")) == kind]
+    if len(joints) > 1 and e.raw("type") != "particle":
+        raise joints[1].error('second joint of this kind; allowed: one, or more in a composite of type "particle"', "kind")
+    return joints
 
 
 def _main_joint(e: Element) -> dict[str, str]:
-    found = _joints(e, "main")
-    return {**NO_DEFAULTS, "group": HIDDEN, **_settings(found[0] if found else None, _JOINT)}
+    joints = _joints(e, "main")
+    return {**NO_DEFAULTS, "group": HIDDEN, **_settings(joints[0] if joints else None, _JOINT)}
 
 
 def _geom(e: Element) -> dict[str, str]:
@@ -89,11 +89,11 @@ def _site(e: Element) -> dict[str, str]:
 
 def _tendons(e: Element, kind: str, group: str | None) -> tuple[dict, dict] | None:
     """Attributes of the tendons of a kind and of their equalities; None where the file has no <tendon> of this kind."""
-    found = [t for t in e.all("tendon") if t.choice("kind", ("main", "shear")) == kind]
-    if not found:
+    elements = [t for t in e.all("tendon") if t.choice("kind", ("main", "shear")) == kind]
+    if not elements:
         return None
     tendon, equality = {**NO_DEFAULTS, "group": group}, dict(NO_DEFAULTS)
-    for t in found:
+    for t in elements:
         tendon |= _settings(t, _TENDON)
         equality |= {_EQUALITY[name]: value for name, value in _settings(t, _EQUALITY).items()}
     return tendon, equality

@@ -1,4 +1,4 @@
-"""<contact>: pairs of geoms that are tested whatever the masks say, pairs of bodies that never touch."""
+"""<contact>: pairs of geoms that are tested whatever their masks are, pairs of bodies that never collide."""
 
 from __future__ import annotations
 

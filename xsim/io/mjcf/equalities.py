@@ -23,12 +23,12 @@ def read_equalities(document: Document, bodies: Bodies, index: Index) -> list[Eq
     for element in document.elements("equality", *_KINDS):
         name = index.add("equality", element, len(out))
         e = document.resolve(element, "equality")
-        found = _KINDS[e.tag](bodies, index, e)
-        items = found["items"]
+        fields = _KINDS[e.tag](bodies, index, e)
+        items = fields["items"]
         if len(items) == 2 and items[0] == items[1]:
-            raise e.error(f"found the same {'site' if found.get('sites') else e.tag} twice; allowed: two different ones")
+            raise e.error(f"found the same {'site' if fields.get('sites') else e.tag} twice; allowed: two different ones")
         soft = read_soft(document, e, "", "equality")
-        out.append(EqualitySpec(kind=e.tag, name=name, active=flag(e, "active", True), soft=soft, source=e.source, **found))
+        out.append(EqualitySpec(kind=e.tag, name=name, active=flag(e, "active", True), soft=soft, source=e.source, **fields))
     return out
 
 
@@ -51,12 +51,12 @@ def _connect(bodies: Bodies, index: Index, e: Element) -> dict:
 
 
 def _weld(bodies: Bodies, index: Index, e: Element) -> dict:
-    found = _ends(index, e, ("anchor", "relpose"), ("body1",))
+    fields = _ends(index, e, ("anchor", "relpose"), ("body1",))
     pose = e.floats("relpose", 7)
     if pose is not None and pose[3:].any():
         pose[3:] /= np.linalg.norm(pose[3:])
-        found["relpose"] = pose
-    return found | {"anchor": e.floats("anchor", 3, np.zeros(3)), "torque_scale": e.number("torquescale", 1.0)}
+        fields["relpose"] = pose
+    return fields | {"anchor": e.floats("anchor", 3, np.zeros(3)), "torque_scale": e.number("torquescale", 1.0)}
 
 
 def _polynomial(e: Element) -> np.ndarray:

@@ -106,13 +106,13 @@ def merged(parts: Iterable[Inertial], sort: bool = True) -> Inertial:
 
     sort: whether the moments of an already diagonal sum are put in decreasing order too.
     """
-    found = list(parts)
-    if len(found) == 1:
-        return found[0]
-    mass = sum(part.mass for part in found)
-    com = sum((part.mass * part.pose.pos for part in found), np.zeros(3)) / mass if mass > SMALL else np.zeros(3)
+    given = list(parts)
+    if len(given) == 1:
+        return given[0]
+    mass = sum(part.mass for part in given)
+    com = sum((part.mass * part.pose.pos for part in given), np.zeros(3)) / mass if mass > SMALL else np.zeros(3)
     total = np.zeros((3, 3))
-    for part in found:
+    for part in given:
         R = rotation_matrix(part.pose.quat)
         total += R @ np.diag(part.moments) @ R.T + shift(part.mass, part.pose.pos - com)
     if not sort and not (total - np.diag(np.diag(total))).any():
@@ -158,9 +158,9 @@ def _ellipsoid_shell(s) -> Solid:
 
 def _box_shell(s) -> Solid:
     x, y, z = s
-    whole = x * y + x * z + y * z
-    xx, yy, zz = (a * a * (b * c + a * (b + c) / 3) / whole for a, b, c in ((x, y, z), (y, x, z), (z, x, y)))
-    return Solid(8 * whole, np.zeros(3), np.array([yy + zz, xx + zz, xx + yy]))
+    product = x * y + x * z + y * z
+    xx, yy, zz = (a * a * (b * c + a * (b + c) / 3) / product for a, b, c in ((x, y, z), (y, x, z), (z, x, y)))
+    return Solid(8 * product, np.zeros(3), np.array([yy + zz, xx + zz, xx + yy]))
 
 
 def _cylinder_shell(s) -> Solid:

@@ -123,12 +123,12 @@ def _check_oriented(vertices, faces, e: Element) -> bool:
     corners = number.reshape(-1)[faces]
     corners = corners[(corners != np.roll(corners, 1, axis=1)).all(1)]
     edges = np.stack([corners, np.roll(corners, -1, axis=1)], -1).reshape(-1, 2)
-    found, count = np.unique(edges, axis=0, return_counts=True)
+    directed, count = np.unique(edges, axis=0, return_counts=True)
     if (count > 1).any():
-        a, b = vertices[[np.flatnonzero(number.reshape(-1) == i)[0] for i in found[np.argmax(count > 1)]]].round(6).tolist()
+        a, b = vertices[[np.flatnonzero(number.reshape(-1) == i)[0] for i in directed[np.argmax(count > 1)]]].round(6).tolist()
         text = f"the faces at the edge from {a} to {b} are not turned alike; allowed: counter-clockwise seen from outside"
         raise e.error(f'{text}, or inertia="legacy" or "convex"', "inertia")
-    return len(np.unique(np.concatenate([found, found[:, ::-1]]), axis=0)) == len(found)
+    return len(np.unique(np.concatenate([directed, directed[:, ::-1]]), axis=0)) == len(directed)
 
 
 def principal_axes(inertia, rounding: float = 1e-15) -> tuple[np.ndarray, np.ndarray]:
@@ -162,7 +162,7 @@ def fit(mesh: MeshSpec, shape: str, use_aabb: bool, scale: float, rules: str = "
     """Size of a primitive of a mesh's size (half extents as in `xsim.spec`) and its pos, quat in the coordinates of the mesh's geom.
 
     use_aabb: of the size of the box around the mesh in its principal frame, else of the box that has its moments. With the box around,
-    round shapes hold the whole mesh; under the rules of 4.0 they are as large as the box's sides.
+    round shapes enclose the mesh; under the rules of 4.0 they are as large as the box's sides.
     """
     R = rotation_matrix(mesh.quat)
     if not use_aabb:

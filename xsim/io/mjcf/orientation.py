@@ -32,7 +32,7 @@ def read_pose(e: Element) -> Pose:
 
 
 def read_fromto(e: Element) -> tuple[Pose, float] | None:
-    """What two end points say: the pose in their middle, with z from the second to the first, and half their distance (m).
+    """The pose of two end points: in their middle, with z from the second to the first, and half their distance (m).
 
     Raises ParseError where the element has a position besides; an orientation besides is ignored.
     """

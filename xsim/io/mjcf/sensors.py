@@ -22,7 +22,7 @@ NAMED = (
 )  # fmt: skip
 FRAMES = ("body", "xbody", "geom", "site", "camera")
 STAGES = {"pos": "position", "vel": "velocity", "acc": "acceleration"}
-DIMS = {"real": None, "positive": None, "axis": 3, "quaternion": 4}  # width of what a user sensor says; None: any
+DIMS = {"real": None, "positive": None, "axis": 3, "quaternion": 4}  # width of a user sensor's data; None: any
 MAX_DIM = 1_000_000
 
 

@@ -104,13 +104,13 @@ def _physics(world: Element) -> Element | None:
 def _frames(structure: Structure, tree: Tree, index: dict[Frame, int]):
     """Explicit frames and model frames: by the names of the file, and by the name that Drake gives a frame (in the model of the body
     it moves with), where no frame of the file has that name."""
-    found = {f"{f.model.prefix}__model__": f for f in structure.models if f.model is not None}
-    found |= {f.name: f for f in structure.frames}
+    named = {f"{f.model.prefix}__model__": f for f in structure.models if f.model is not None}
+    named |= {f.name: f for f in structure.frames}
     for frame in structure.frames:
         body = frame.body
         assert body is not None
-        found.setdefault(f"{body.owner.prefix}{frame.name.removeprefix(frame.owner.prefix)}", frame)
-    for name, frame in found.items():
+        named.setdefault(f"{body.owner.prefix}{frame.name.removeprefix(frame.owner.prefix)}", frame)
+    for name, frame in named.items():
         body = frame.body
         assert body is not None
         pose = relative(frame, body)

@@ -91,8 +91,8 @@ def ignore(elements: Iterable[Element]) -> None:
 
 def number(element: Element, tag: str, default: float | None = None, **rules) -> float:
     """The number in a child element; required where there is no default. rules: those of `Element.number`."""
-    found = element.child(tag) if default is not None else element.need(tag)
-    return found.number(None, **rules) if found is not None else float(default or 0.0)
+    child = element.child(tag) if default is not None else element.need(tag)
+    return child.number(None, **rules) if child is not None else float(default or 0.0)
 
 
 def boolean(element: Element, tag: str, default: bool) -> bool:

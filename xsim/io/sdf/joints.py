@@ -103,7 +103,7 @@ def read_joint(frame: Frame, world: Frame, index: dict[Frame, int], notes: Notes
     parent, child = ends
     number_of_parent = WORLD if parent.kind == "world" else index[parent]
     joint = Joint(spec, number_of_parent, index[child], relative(frame, parent), relative(frame, child), cut=_cut(element))
-    if kind == "fixed":  # axes are allowed and say nothing
+    if kind == "fixed":  # axes are allowed and have no effect
         ignore(element.all("axis", "axis2"))
     return ReadJoint(frame, kind, joint, axes, ends)
 
@@ -234,7 +234,7 @@ def _numbers(axes: Sequence[Axis], endless: bool) -> dict:
 
 
 def _ball(element: Element, notes: Notes) -> dict:
-    """A ball takes one damping for all directions from its axis; what else an axis can say has no meaning for it."""
+    """A ball takes one damping for all directions from its axis; the other numbers of an axis have no meaning for it."""
     damping = 0.0
     for tag in ("axis", "axis2"):
         axis = element.child(tag)
@@ -290,14 +290,14 @@ def couplings(joints: Sequence[ReadJoint], tree: Tree, index: dict[Frame, int]) 
     def body(frame: Frame) -> int:
         return WORLD if frame.kind == "world" else tree.body_of_link[index[frame]]
 
-    found = []
+    constraints = []
     for read in joints:
         if read.kind == "gearbox":
-            found.append(_gearbox(read, body))
+            constraints.append(_gearbox(read, body))
         for i, axis in enumerate(read.axes if read.joint is not None else ()):
             if axis.mimic is not None:
-                found.append(_follow(read, i, axis.mimic, moving, tree))
-    return found
+                constraints.append(_follow(read, i, axis.mimic, moving, tree))
+    return constraints
 
 
 def _gearbox(read: ReadJoint, body) -> ConstraintSpec:

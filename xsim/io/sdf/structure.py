@@ -98,9 +98,9 @@ class Builder:
         """A frame that the level's model knows by name."""
         members, written, version = level.model.members, level.model.written, level.document.version
         _check_name(name, element, version)
-        twin = written.get((kind, name)) or (members.get(name) if version >= 7 else None)
-        if twin is not None:
-            raise element.error(f"the name {name!r} is taken by {twin.element} in line {twin.element.line}; names of siblings must differ")
+        other = written.get((kind, name)) or (members.get(name) if version >= 7 else None)
+        if other is not None:
+            raise element.error(f"the name {name!r} is taken by {other.element} in line {other.element.line}; names of siblings must differ")
         given, count = name, 0
         if name in members:  # before 1.7 a link and a joint may share a name: the later one is renamed
             name = f"{given}_{kind}"
@@ -284,7 +284,7 @@ def _flat(element: Element) -> dict[str, Element | None]:
     return prefixes
 
 
-# ---- the whole ---------------------------------------------------------------------------------------------------------------
+# ---- the document ------------------------------------------------------------------------------------------------------------
 
 
 def build(document: Document, file: str, library: Library, notes: Notes) -> Structure:
@@ -354,29 +354,29 @@ def _child(joint: Frame) -> Frame:
 
 
 def joint_end(joint: Frame, name: str, element: Element) -> Frame:
-    """The frame of a joint's end. Before 1.7 ends are links: a namesake of another kind is not meant."""
-    twin = joint.scope.model.written.get(("link", name)) if joint.document.version <= 6 else None
-    found = twin or joint.scope.find(name, element)
-    if found is joint:
+    """The frame of a joint's end. Before 1.7 ends are links, whatever else has their name."""
+    link = joint.scope.model.written.get(("link", name)) if joint.document.version <= 6 else None
+    end = link or joint.scope.find(name, element)
+    if end is joint:
         raise element.error(f"{joint.element} names itself; allowed: another frame")
-    return found
+    return end
 
 
 def _canonical(level: Level, world: Frame) -> Frame:
     """What a model's frame moves with: its canonical link; the world where the model is static."""
-    home, found = level.home, level.first
+    home, link = level.home, level.first
     if level.canonical is not None:
         name, element, attribute = level.canonical
-        found = level.scope.find(name, element, attribute)
-        if found.kind != "link":
+        link = level.scope.find(name, element, attribute)
+        if link.kind != "link":
             raise element.error(f"{name!r} is no link; allowed: links of this model", attribute)
     if home.model is not None and home.model.static:
         return world
-    if found is None:
+    if link is None:
         if home.home is world and not any(True for _ in level.element.children()):
             return world  # an empty model
         raise level.element.error("holds no link; allowed: one link or more, here or in nested models (a static model needs none)")
-    return found
+    return link
 
 
 def _links(world: Model) -> list[Frame]:

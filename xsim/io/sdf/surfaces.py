@@ -78,11 +78,11 @@ class Contacts:
         """Coulomb's coefficient, the smaller of two: the first and second direction of friction cannot differ."""
         numbers = geom.surface
         bullet = [numbers[f"{BULLET}{k}"] for k in ("friction", "friction2") if f"{BULLET}{k}" in numbers]
-        found = geom.friction or tuple(bullet) or (FRICTION,)
-        if min(found) != max(found):
-            text = f"{element}: friction {' and '.join(f'{x:g}' for x in found)}: the smaller one counts in every direction"
+        coefficients = geom.friction or tuple(bullet) or (FRICTION,)
+        if min(coefficients) != max(coefficients):
+            text = f"{element}: friction {' and '.join(f'{x:g}' for x in coefficients)}: the smaller one counts in every direction"
             self.notes.unsupported(element.line, text, element.file)
-        return min(min(found), 1e10)
+        return min(min(coefficients), 1e10)
 
     def _group(self, link: Frame) -> int | None:
         """The outermost model of a link, by number; None where the link touches those of its own model."""

@@ -69,12 +69,12 @@ def read(data: bytes | str, file: str, notes: Notes, *, enforce_limits: bool = T
             bodies += _skeleton(element, name, len(bodies), Surroundings(default_surface(number), meshes), notes)
         _check(bodies)
     root.report_unread(notes)
-    found = tuple(body for body, _ in bodies)
-    meshes.report(found)
+    specs = tuple(body for body, _ in bodies)
+    meshes.report(specs)
     return ModelSpec(
         name=world_name,
         format="skel",
-        bodies=found if rule == "dart" else with_soft_limits(found, friction=True),
+        bodies=specs if rule == "dart" else with_soft_limits(specs, friction=True),
         option=with_contacts(option, soft=rule == "soft"),
         meshes=tuple(meshes.specs),
         source=root.source,
@@ -98,12 +98,12 @@ def _option(physics: Element | None, enforce_limits: bool) -> OptionSpec:
 
 def _unique(name: str, taken: dict[str, int]) -> str:
     """The name, with the first free number behind it where it is taken. taken: names and the last number behind them."""
-    found = name
-    while found in taken:
+    unique = name
+    while unique in taken:
         taken[name] += 1
-        found = f"{name}({taken[name]})"
-    taken[found] = 0
-    return found
+        unique = f"{name}({taken[name]})"
+    taken[unique] = 0
+    return unique
 
 
 # ---- skeletons ---------------------------------------------------------------------------------------------------------------
@@ -226,7 +226,7 @@ def _root(name: str, element: Element, notes: Notes) -> Joint:
     return root_joint(name, element)
 
 
-# ---- checks of the whole -----------------------------------------------------------------------------------------------------
+# ---- checks ------------------------------------------------------------------------------------------------------------------
 
 
 def _check(bodies: list[tuple[BodySpec, Element]]) -> None:

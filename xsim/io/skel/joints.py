@@ -1,6 +1,6 @@
 """SKEL joints: their types, their coordinates and what acts on them.
 
-A `Joint` holds what the file says, in the file's coordinates; `connect` turns it into xsim's. The file gives the joint frame C in the
+A `Joint` is the joint in the file's coordinates; `connect` turns it into xsim's. The file gives the joint frame C in the
 child body and describes the pose at zero coordinates, so with D, the reference pose of the child in its parent, the joint frame in the
 parent is P = D C and the child moves as P M(q) C^-1.
 """
@@ -236,7 +236,7 @@ def _index(dof: Element, joint: Element, size: int) -> int:
 
 
 def _read_dof(dof: Element, coordinates: Coordinates, i: int, notes: Notes) -> None:
-    """What a <dof> says about its coordinate; it overrides the axes."""
+    """Read a <dof>, which overrides the axes for its coordinate."""
     dof.raw("name")
     _read_passive(dof, coordinates, i)
     for what in ("position", "velocity", "acceleration", "force"):
@@ -350,7 +350,7 @@ def _free_limits(joint: Joint, spec: JointSpec, reference: Pose, notes: Notes) -
     """Friction and ranges of a free joint. What acts along axes that xsim's coordinates do not have is noted and left out."""
     straight = joint.frame.is_identity()
     along = straight and Pose(reference.quat).is_identity()  # parent axes are joint axes
-    found: dict[str, Any] = {}
+    ranges: dict[str, Any] = {}
     for name, translation in (("friction", along), ("position_range", straight), ("velocity_range", along), ("force_range", along)):
         values = getattr(spec, name)
         if values is None:
@@ -363,5 +363,5 @@ def _free_limits(joint: Joint, spec: JointSpec, reference: Pose, notes: Notes) -
             part = "motion" if lost[:3].any() else "rotation"
             notes.unsupported(joint.element.line, f"{joint.element}: {what} of the {part} of a free joint: not enforced")
             values[lost] = np.nan if name == "friction" else (-np.inf, np.inf)
-        found[name] = values if (acts & ~lost).any() else None
-    return found
+        ranges[name] = values if (acts & ~lost).any() else None
+    return ranges

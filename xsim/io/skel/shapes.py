@@ -34,9 +34,9 @@ class Shape(NamedTuple):
 
 
 def _length(element: Element, *tags: str, default: float | None = None) -> float:
-    found = either(element, *tags)
-    if found is not None:
-        return found.number(None, positive=True)
+    child = either(element, *tags)
+    if child is not None:
+        return child.number(None, positive=True)
     if default is None:
         raise element.error(f"<{tags[0]}> is missing")
     return default
@@ -98,8 +98,8 @@ def _mesh(element: Element, folder: Path | None) -> dict:
     factors = np.ones(3) if scale is None else scale.floats(None, 3)
     if scale is not None and not factors.all():
         raise scale.error(f"found {scale.text().strip()!r}; allowed: numbers other than 0")
-    found = name.string(None)
-    return {"size": factors, "file": found if folder is None else str(_mesh_file(name, found, folder))}
+    file = name.string(None)
+    return {"size": factors, "file": file if folder is None else str(_mesh_file(name, file, folder))}
 
 
 def _mesh_file(element: Element, name: str, folder: Path) -> Path:
@@ -272,8 +272,8 @@ def read_inertia(body: Element, shapes: list[Shape], notes: Notes) -> InertialSp
 
 def _moment(element: Element, notes: Notes) -> np.ndarray:
     """Six numbers xx yy zz xy xz yz."""
-    found = [(element.child(tag), default) for tag, default in _MOMENTS.items()]
-    six = np.array([default if child is None else child.number(None) for child, default in found])
+    moments_given = [(element.child(tag), default) for tag, default in _MOMENTS.items()]
+    six = np.array([default if child is None else child.number(None) for child, default in moments_given])
     largest = np.abs(six).max()
     if largest == 0:
         return six

@@ -63,13 +63,13 @@ def _name(node) -> _Name:
 
 def elements_by_name(root: Element, tag: str) -> dict[str, Element]:
     """The elements with this tag by name, in document order."""
-    found: dict[str, Element] = {}
+    elements: dict[str, Element] = {}
     for element in root.all(tag):
         name = element.string("name")
-        if name in found:
-            raise element.error(f"the name is taken by the {tag} in line {found[name].line}; names must differ", "name")
-        found[name] = element
-    return found
+        if name in elements:
+            raise element.error(f"the name is taken by the {tag} in line {elements[name].line}; names must differ", "name")
+        elements[name] = element
+    return elements
 
 
 def skip_foreign(root: Element, inside: list[Element], notes: Notes) -> None:
