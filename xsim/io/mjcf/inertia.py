@@ -158,9 +158,9 @@ def _ellipsoid_shell(s) -> Solid:
 
 def _box_shell(s) -> Solid:
     x, y, z = s
-    product = x * y + x * z + y * z
-    xx, yy, zz = (a * a * (b * c + a * (b + c) / 3) / product for a, b, c in ((x, y, z), (y, x, z), (z, x, y)))
-    return Solid(8 * product, np.zeros(3), np.array([yy + zz, xx + zz, xx + yy]))
+    faces = x * y + x * z + y * z
+    xx, yy, zz = (a * a * (b * c + a * (b + c) / 3) / faces for a, b, c in ((x, y, z), (y, x, z), (z, x, y)))
+    return Solid(8 * faces, np.zeros(3), np.array([yy + zz, xx + zz, xx + yy]))
 
 
 def _cylinder_shell(s) -> Solid:

@@ -100,7 +100,8 @@ class Builder:
         _check_name(name, element, version)
         other = written.get((kind, name)) or (members.get(name) if version >= 7 else None)
         if other is not None:
-            raise element.error(f"the name {name!r} is taken by {other.element} in line {other.element.line}; names of siblings must differ")
+            taken = f"the name {name!r} is taken by {other.element} in line {other.element.line}"
+            raise element.error(f"{taken}; names of siblings must differ")
         given, count = name, 0
         if name in members:  # before 1.7 a link and a joint may share a name: the later one is renamed
             name = f"{given}_{kind}"
