@@ -32,7 +32,7 @@ class SuspiciousInputWarning(UserWarning):
 def allowed(found: str, names: Iterable[str]) -> str:
     """List of the allowed names, with the nearest one first where the found name looks like a typing error."""
     names = list(names)
-    return f"{did_you_mean(found, names, 'did you mean {!r}? ')}allowed: {', '.join(names)}"
+    return did_you_mean(found, names, "did you mean {!r}? ") + f"allowed: {', '.join(names)}"
 
 
 class Notes:
