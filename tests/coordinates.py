@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from xsim.io.poses import Pose, quat_exp, quat_rpy, rotation_matrix
 from xsim.joints.types import JOINT_TYPES
+from xsim.poses import Pose, quat_exp, quat_rpy, rotation_matrix
 
 
 class Map:
@@ -36,24 +36,24 @@ class Map:
     def q(self, theirs) -> np.ndarray:
         out = np.zeros(self.nq)
         for (to, _, _), joint, _, at, _, kind in self.joints:
-            own = np.asarray(theirs, float)[joint["q"][0] : sum(joint["q"])]
-            out[at : at + kind.nq] = to(joint, own)
+            numbers = np.asarray(theirs, float)[joint["q"][0] : sum(joint["q"])]
+            out[at : at + kind.nq] = to(joint, numbers)
         return out
 
     def T(self, theirs) -> np.ndarray:
         """v_xsim = T v_engine at the engine's q."""
         out = np.zeros((self.nv, self.nv))
         for (_, turn, _), joint, _, _, at, kind in self.joints:
-            own = np.asarray(theirs, float)[joint["q"][0] : sum(joint["q"])]
-            out[at : at + kind.nv, joint["v"][0] : sum(joint["v"])] = turn(joint, own)
+            numbers = np.asarray(theirs, float)[joint["q"][0] : sum(joint["q"])]
+            out[at : at + kind.nv, joint["v"][0] : sum(joint["v"])] = turn(joint, numbers)
         return out
 
     def rate(self, theirs, v) -> np.ndarray:
         """(dT/dt) v_engine."""
         out = np.zeros(self.nv)
         for (_, _, rate), joint, _, _, at, kind in self.joints:
-            q, own = (np.asarray(x, float)[joint[k][0] : sum(joint[k])] for x, k in ((theirs, "q"), (v, "v")))
-            out[at : at + kind.nv] = rate(joint, q, own)
+            q, rates = (np.asarray(x, float)[joint[k][0] : sum(joint[k])] for x, k in ((theirs, "q"), (v, "v")))
+            out[at : at + kind.nv] = rate(joint, q, rates)
         return out
 
 
@@ -102,7 +102,7 @@ def _frames(joint) -> tuple[Pose, Pose]:
 
 
 def _free_q(joint, q):
-    """The drawn pose of the child is xsim's joint frame: M' = C M C^-1."""
+    """The reference pose of the child is xsim's joint frame: M' = C M C^-1."""
     _, child = _frames(joint)
     moved = child @ Pose(quat_exp(q[:3]), q[3:]) @ child.inverse()
     return np.array([*moved.pos, *moved.quat])
@@ -111,13 +111,13 @@ def _free_q(joint, q):
 def _free_T(joint, q):
     """v = (w, u): W = R_c w, U = R_c u + p_c x W are the child's velocities relative to the parent, parent-body axes."""
     parent, child = _frames(joint)
-    Rc, drawn = rotation_matrix(child.quat), rotation_matrix((parent @ child.inverse()).quat)
+    Rc, reference = rotation_matrix(child.quat), rotation_matrix((parent @ child.inverse()).quat)
     turned = rotation_matrix(_free_q(joint, q)[3:])
     x, y, z = child.pos
     cross = np.array([[0, -z, y], [z, 0, -x], [-y, x, 0]])
     out = np.zeros((6, 6))
-    out[:3, :3], out[:3, 3:] = drawn.T @ cross @ Rc, drawn.T @ Rc
-    out[3:, :3] = turned.T @ drawn.T @ Rc
+    out[:3, :3], out[:3, 3:] = reference.T @ cross @ Rc, reference.T @ Rc
+    out[3:, :3] = turned.T @ reference.T @ Rc
     return out
 
 

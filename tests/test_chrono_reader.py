@@ -598,7 +598,7 @@ def test_springs_about_an_axis():
 @pytest.mark.parametrize(
     ("key", "entry", "words", "forces"),
     [
-        ("tsdas", bare(TSDA, "free_length"), "free_length is missing, the drawn length 1 is taken", 1),
+        ("tsdas", bare(TSDA, "free_length"), "free_length is missing, the length 1 in the reference pose is taken", 1),
         ("rsdas", bare(RSDA, "free_angle"), "free_angle is missing, 0 is taken", 1),
         ("tsdas", bare(TSDA, "spring_coefficient", "damping_coefficient", "free_length"), "has no effect: none of spring_coefficient", 0),
         ("rsdas", bare(RSDA, "spring_coefficient", "damping_coefficient", "free_angle"), "has no effect: none of spring_coefficient", 0),

@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "xsim"
 
 # Of parts of the package, lowest first: a module may import from its own layer and from those before it. The longest prefix counts.
 LAYERS = (
-    ("registry", "rules"),
+    ("registry", "rules", "poses", "suggestions"),
     ("spec", "joints.types", "models"),
     ("model.topology",),
     ("io",),
@@ -125,7 +125,7 @@ def test_imports_have_no_circle():
             visit(module, ())
 
 
-@pytest.mark.parametrize("folder", ["io", "spec.py", "joints/types.py"])
+@pytest.mark.parametrize("folder", ["io", "spec", "poses.py", "suggestions.py", "joints/types.py"])
 def test_readers_do_not_import_jax(folder):
     for path in [PACKAGE / folder] if folder.endswith(".py") else sorted((PACKAGE / folder).rglob("*.py")):
         assert "import jax" not in path.read_text() and "from jax" not in path.read_text(), path

@@ -10,13 +10,14 @@ import pytest
 from corpus import corpus, needs_corpus
 
 from xsim.io.errors import Notes, ParseError
+from xsim.io.hulls import convex_hull
 from xsim.io.mjcf import assets as assets_module
 from xsim.io.mjcf.assets import read_assets
-from xsim.io.mjcf.document import read_document
 from xsim.io.mjcf.index import Index
-from xsim.io.mjcf.meshes import convex_hull, fit, principal_axes
-from xsim.io.poses import rotation_matrix
+from xsim.io.mjcf.meshes import fit, principal_axes
+from xsim.io.mjcf.open import read_document
 from xsim.io.solids import SOLIDS, tensor
+from xsim.poses import rotation_matrix
 
 TETRAHEDRON = np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]])
 FACES = np.array([[0, 2, 1], [0, 1, 3], [0, 3, 2], [1, 2, 3]])

@@ -11,8 +11,8 @@ from corpus import corpus, needs_corpus
 
 from xsim.io import ParseError, parse, parse_text
 from xsim.io.mjcf.inertia import SHELLS, body_inertial
-from xsim.io.poses import Pose, quat_about, quat_mul, rotate, rotation_matrix
 from xsim.io.solids import SOLIDS, tensor
+from xsim.poses import Pose, quat_about, quat_mul, rotate, rotation_matrix
 
 TYPES = ("free", "ball", "slide", "hinge")
 

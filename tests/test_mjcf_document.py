@@ -8,9 +8,9 @@ import pytest
 from corpus import corpus, needs_corpus
 
 from xsim.io.errors import Notes, ParseError
-from xsim.io.mjcf.document import read_document
 from xsim.io.mjcf.keyframes import key_numbers
 from xsim.io.mjcf.nodes import scope
+from xsim.io.mjcf.open import read_document
 from xsim.io.reader import Element
 
 TAGS = {"geom": ("geom",), "site": ("site",), "body": ("body",), "joint": ("joint", "freejoint")}

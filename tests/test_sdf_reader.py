@@ -19,11 +19,11 @@ from lxml import etree
 import xsim.models
 from xsim.io import ParseError, SuspiciousInputWarning, UnsupportedWarning, parse, parse_text
 from xsim.io import sdf as reader
-from xsim.io.poses import Pose, quat_about, quat_conj, quat_exp, quat_mul, quat_rpy, rotate, rotation_matrix
 from xsim.io.sdf import geometry, joints, links, structure
 from xsim.io.sdf.geometry import _SURFACE, extrusion
 from xsim.io.solids import tensor
 from xsim.joints.types import JOINT_TYPES
+from xsim.poses import Pose, quat_about, quat_conj, quat_exp, quat_mul, quat_rpy, rotate, rotation_matrix
 
 MUTATIONS = 700
 BUNDLED = [xsim.models.path(name) for name in xsim.models.names() if xsim.models.path(name).parent.name == "sdf"]

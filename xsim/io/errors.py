@@ -1,10 +1,11 @@
-"""What reading a file can say: one exception, and warnings that come once with all their lines."""
+"""Errors and warnings of readers: one exception, and warnings that are emitted once with all their lines."""
 
 from __future__ import annotations
 
-import difflib
 import warnings
 from collections.abc import Iterable
+
+from xsim.suggestions import did_you_mean
 
 __all__ = ["Notes", "ParseError", "SuspiciousInputWarning", "UnsupportedWarning", "allowed"]
 
@@ -21,7 +22,7 @@ class ParseError(ValueError):
 
 
 class UnsupportedWarning(UserWarning):
-    """The file holds something known that xsim does not use."""
+    """The file has an element or attribute that xsim does not use."""
 
 
 class SuspiciousInputWarning(UserWarning):
@@ -31,9 +32,7 @@ class SuspiciousInputWarning(UserWarning):
 def allowed(found: str, names: Iterable[str]) -> str:
     """List of the allowed names, with the nearest one first where the found name looks like a typing error."""
     names = list(names)
-    near = difflib.get_close_matches(found, names, 1)
-    hint = f"did you mean {near[0]!r}? " if near else ""
-    return f"{hint}allowed: {', '.join(names)}"
+    return did_you_mean(found, names, "did you mean {!r}? ") + f"allowed: {', '.join(names)}"
 
 
 class Notes:

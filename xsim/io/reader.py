@@ -60,7 +60,7 @@ def parse_xml(data: bytes | str, file: str) -> Element:
         root = etree.fromstring(data, parser)
     except (etree.XMLSyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None)
-        # A prefix nobody declared (<drake:joint>) is no fault of the document's form: such elements are some tool's own.
+        # A prefix nobody declared (<drake:joint>) is no fault of the document's form: such elements belong to some tool.
         if any(not e.type_name.startswith("NS_ERR") for e in parser.error_log) or not len(parser.error_log):
             raise ParseError(file, line, f"not well-formed XML: {error}") from None
         root = etree.fromstring(data, etree.XMLParser(encoding=encoding, huge_tree=True, recover=True, **safe))
@@ -103,10 +103,10 @@ class Element:
         return tuple(self._node.attrib)
 
     def with_defaults(self, defaults: Element | None) -> Element:
-        """The same element over others' attributes: what is read through it counts as read here."""
-        twin = Element(self._node, self.file, defaults)
-        twin._read, twin._children = self._read, self._inside()
-        return twin
+        """The same element with defaults: what is read through it counts as read here."""
+        element = Element(self._node, self.file, defaults)
+        element._read, element._children = self._read, self._inside()
+        return element
 
     # ---- elements inside ----
 
@@ -128,24 +128,24 @@ class Element:
 
     def all(self, *tags: str) -> list[Element]:
         """The elements inside with one of these tags, in order, marked as read."""
-        found = [c for c in self._inside() if c.tag in tags]
-        for child in found:
+        children = [c for c in self._inside() if c.tag in tags]
+        for child in children:
             child._seen = True
-        return found
+        return children
 
     def child(self, tag: str) -> Element | None:
         """The only element with this tag, None where there is none. Raises ParseError for a second one."""
-        found = self.all(tag)
-        if len(found) > 1:
-            raise found[1].error(f"second <{tag}> in {self} (the first is in line {found[0].line}); allowed: one")
-        return found[0] if found else None
+        children = self.all(tag)
+        if len(children) > 1:
+            raise children[1].error(f"second <{tag}> in {self} (the first is in line {children[0].line}); allowed: one")
+        return children[0] if children else None
 
     def need(self, tag: str) -> Element:
         """The only element with this tag; required."""
-        found = self.child(tag)
-        if found is None:
+        child = self.child(tag)
+        if child is None:
             raise self.error(f"<{tag}> is missing")
-        return found
+        return child
 
     def skip(self) -> None:
         """Mark the element and everything inside as read: known to have no effect."""
@@ -188,7 +188,7 @@ class Element:
         return f"<{self.tag}>"
 
     def error(self, text: str, attribute: str | None = None) -> ParseError:
-        """An error about this element, or about one of its attributes. Names the element around it where it has no name of its own."""
+        """An error about this element, or about one of its attributes. An element without a name is called by the one around it."""
         line = self.line
         if attribute is not None and attribute not in self._node.attrib and self._defaults is not None:
             if attribute in self._defaults._node.attrib:
@@ -201,8 +201,8 @@ class Element:
     def has(self, name: str | None) -> bool:
         return self.raw(name) is not None
 
-    def own(self, name: str) -> bool:
-        """Whether the element itself has the attribute, not only its defaults."""
+    def is_explicit(self, name: str) -> bool:
+        """Whether the element has the attribute itself, not only in its defaults."""
         return name in self._node.attrib
 
     def raw(self, name: str | None) -> str | None:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xsim.io.poses import Pose, rotation_matrix
+from xsim.poses import Pose, rotation_matrix
 from xsim.spec import InertialSpec
 
 __all__ = ["SOLIDS", "Solid", "combine", "shift", "tensor", "turned"]

@@ -1,5 +1,7 @@
-"""From a graph of links and joints to a tree of bodies, with the joints that close loops as constraints. For every format that draws
-its links in the world and joins any two of them."""
+"""From a graph of links and joints to a tree of bodies, with the joints that close loops as constraints.
+
+For every format that places its links in the world and joins any two of them.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from xsim.io.errors import ParseError
-from xsim.io.poses import Pose
+from xsim.poses import Pose
 from xsim.spec import BodySpec, ConstraintSpec, GeomSpec, InertialSpec, JointSpec, Source
 
 __all__ = ["Joint", "Link", "Tree", "assemble"]
@@ -21,7 +23,7 @@ WORLD = -1
 
 @dataclass(frozen=True)
 class Link:
-    """A rigid body as drawn. pose: of its frame in the world with every joint at zero. welded: fixed to the world without a joint."""
+    """A rigid body. pose: of its frame in the world, with every joint at zero. welded: fixed to the world without a joint."""
 
     name: str
     pose: Pose
@@ -48,17 +50,17 @@ class Joint:
 
 
 class Tree(NamedTuple):
-    """bodies: parents first. constraints: the loop joints. body_of: the body of each link. held_by: of each joint, the body that it
-    holds in the tree, None for a loop joint."""
+    """bodies: parents first. constraints: the loop joints. body_of_link: the body of each link. body_of_joint: of each joint, the body
+    whose joint to its parent it is; None for a loop joint."""
 
     bodies: tuple[BodySpec, ...]
     constraints: tuple[ConstraintSpec, ...]
-    body_of: tuple[int, ...]
-    held_by: tuple[int | None, ...]
+    body_of_link: tuple[int, ...]
+    body_of_joint: tuple[int | None, ...]
 
     def coordinate(self, joint: int, axis: int) -> tuple[int, int] | None:
         """Body and index of a joint's coordinate, which the file counts as number ``axis``; None for a loop joint."""
-        body = self.held_by[joint]
+        body = self.body_of_joint[joint]
         if body is None:
             return None
         spec = self.bodies[body].joint
@@ -66,96 +68,113 @@ class Tree(NamedTuple):
 
 
 def assemble(links: Sequence[Link], joints: Sequence[Joint]) -> Tree:
-    """Choose the spanning tree, in the order of the joints, and hang up the bodies.
+    """Choose the spanning tree, in the order of the joints, and make bodies of the links.
 
-    A joint joins the tree where its child has no parent yet and the two ends are not joined already; then those whose child has a
-    parent but whose parent is not joined to it (they are reversed, or hang the tree up at another end). The rest close loops. A
-    connected piece that the world does not hold gets a free joint at its first link that is no tree joint's child. Bodies are in the
-    order of the links wherever parents may come first. Raises ParseError for a joint type that cannot be reversed.
+    A joint is in the tree where its child has no parent yet and the two ends are not connected already; then those whose child has a
+    parent but whose ends are not connected (they are reversed, or the tree gets another root). The rest close loops. A connected part
+    that has no joint to the world gets a free joint at its first link that is the child of no tree joint. Bodies are in the order of the
+    links wherever parents may come first. Raises ParseError for a joint type that cannot be reversed.
     """
-    chosen = _spanning(links, joints)
+    above = _links_above(links, joints, _spanning_joints(links, joints))
+    order = _parents_first([link.parent for link in above])
+    body_of_link = [0] * len(links)
+    for body, link in enumerate(order):
+        body_of_link[link] = body
+    body_of_joint: list[int | None] = [None] * len(joints)
+    bodies = []
+    for body, link in enumerate(order):
+        parent, j = above[link]
+        if j is not None:
+            body_of_joint[j] = body
+        bodies.append(_body(links[link], WORLD if parent == WORLD else body_of_link[parent], None if j is None else joints[j], link))
+    loops = [joint for joint, body in zip(joints, body_of_joint, strict=True) if body is None]
+    return Tree(tuple(bodies), tuple(_loop(joint, body_of_link) for joint in loops), tuple(body_of_link), tuple(body_of_joint))
+
+
+class _Above(NamedTuple):
+    """The parent of a link in the tree and the number of the joint between them, None without a joint."""
+
+    parent: int
+    joint: int | None
+
+
+def _links_above(links: Sequence[Link], joints: Sequence[Joint], chosen: Sequence[int]) -> list[_Above]:
+    """The parent of each link. chosen: numbers of the joints of the tree."""
     neighbours: list[list[int]] = [[] for _ in links]
-    held = [False] * len(links)
-    roots: list[tuple[int, int | None]] = [(i, None) for i, link in enumerate(links) if link.welded]
+    is_child = [False] * len(links)
+    at_world: list[tuple[int, int | None]] = [(i, None) for i, link in enumerate(links) if link.welded]
     for j in chosen:
         joint = joints[j]
-        held[joint.child] = True
+        is_child[joint.child] = True
         if joint.parent == WORLD:
-            roots.append((joint.child, j))
+            at_world.append((joint.child, j))
         else:
             neighbours[joint.parent].append(j)
             neighbours[joint.child].append(j)
-    above: list[tuple[int, int | None] | None] = [None] * len(links)  # of each link: its parent link and the joint to it
+    above: list[_Above | None] = [None] * len(links)
 
-    def hang(start: int, joint: int | None) -> None:
-        above[start] = (WORLD, joint)
-        stack = [start]
+    def add_from(root: int, joint: int | None) -> None:
+        """Put a root and all links connected to it into the tree."""
+        above[root] = _Above(WORLD, joint)
+        stack = [root]
         while stack:
             link = stack.pop()
             for j in neighbours[link]:
                 other = joints[j].child if joints[j].parent == link else joints[j].parent
                 if above[other] is None:
-                    above[other] = (link, j)
+                    above[other] = _Above(link, j)
                     stack.append(other)
 
-    for link, joint in roots:
-        hang(link, joint)
-    for by_joint in (False, True):  # a piece whose every link is a child still needs a root
+    for root, joint_to_world in at_world:
+        add_from(root, joint_to_world)
+    for child in (False, True):  # a part whose every link is a child needs a root too
         for i in range(len(links)):
-            if above[i] is None and held[i] == by_joint:
-                hang(i, None)
-    order = _parents_first([a[0] if a is not None else WORLD for a in above])
-    body_of = [0] * len(links)
-    for body, link in enumerate(order):
-        body_of[link] = body
-    held_by: list[int | None] = [None] * len(joints)
-    bodies = []
-    for body, i in enumerate(order):
-        entry = above[i]
-        assert entry is not None
-        parent, j = entry
-        if j is not None:
-            held_by[j] = body
-        bodies.append(_body(links[i], WORLD if parent == WORLD else body_of[parent], None if j is None else joints[j], i))
-    loops = [j for j in range(len(joints)) if held_by[j] is None]
-    return Tree(tuple(bodies), tuple(_loop(joints[j], body_of) for j in loops), tuple(body_of), tuple(held_by))
+            if above[i] is None and is_child[i] == child:
+                add_from(i, None)
+    return [entry for entry in above if entry is not None]
 
 
-def _spanning(links: Sequence[Link], joints: Sequence[Joint]) -> list[int]:
-    """Numbers of the joints that make the tree."""
-    piece = list(range(len(links) + 1))  # the last one: the world, which is also number -1
+class _Parts:
+    """Connected parts of the graph of links and the world (disjoint sets)."""
 
-    def find(i: int) -> int:
-        i = i % len(piece)
-        while piece[i] != i:
-            piece[i] = i = piece[piece[i]]
+    def __init__(self, links: Sequence[Link]):
+        self._above = list(range(len(links) + 1))  # the last one: the world, which is also number -1
+        for i, link in enumerate(links):
+            if link.welded:
+                self._above[i] = self.of(WORLD)
+
+    def of(self, i: int) -> int:
+        """The number of the part that a link is in."""
+        above, i = self._above, i % len(self._above)
+        while above[i] != i:
+            above[i] = i = above[above[i]]
         return i
 
-    held = [link.welded for link in links]
-    for i, link in enumerate(links):
-        if link.welded:
-            piece[find(i)] = find(WORLD)
-    chosen, late = [], []
+    def connect(self, joint: Joint) -> bool:
+        """Join the parts of the two links; False where they are one part already."""
+        parent, child = self.of(joint.parent), self.of(joint.child)
+        self._above[child] = parent
+        return parent != child
+
+
+def _spanning_joints(links: Sequence[Link], joints: Sequence[Joint]) -> list[int]:
+    """Numbers of the joints that make the tree: first those that give a link its parent, then those that connect two parts."""
+    parts = _Parts(links)
+    has_parent = [link.welded for link in links]
+    chosen, others = [], []
     for j, joint in enumerate(joints):
         if joint.cut:
             continue
-        a, b = find(joint.parent), find(joint.child)
-        if held[joint.child]:
-            late.append(j)
-        elif a != b:
-            piece[b] = a
-            held[joint.child] = True
+        if has_parent[joint.child]:
+            others.append(j)
+        elif parts.connect(joint):
+            has_parent[joint.child] = True
             chosen.append(j)
-    for j in late:
-        a, b = find(joints[j].parent), find(joints[j].child)
-        if a != b:
-            piece[b] = a
-            chosen.append(j)
-    return chosen
+    return chosen + [j for j in others if parts.connect(joints[j])]
 
 
 def _parents_first(parents: Sequence[int]) -> list[int]:
-    """The links in their own order, moved only as far back as their parents ask."""
+    """Numbers of the links in their order, each moved back only as far as its parent requires."""
     children: list[list[int]] = [[] for _ in parents]
     ready = []
     for i, parent in enumerate(parents):
@@ -198,7 +217,7 @@ _PER_COORDINATE = (
 def _reversed(spec: JointSpec) -> JointSpec:
     """The joint seen from its child: the same motion, with parent and child exchanged."""
     if spec.type not in _REVERSIBLE:
-        text = f'<joint name="{spec.name}">: a {spec.type} joint cannot be hung up at its child'
+        text = f'<joint name="{spec.name}">: a {spec.type} joint cannot be reversed'
         raise ParseError(spec.source.file, spec.source.line, f"{text}; allowed: {', '.join(_REVERSIBLE)}, or the other direction")
     changes: dict = {"reversed": True}
     if "axes" in spec.params:
@@ -206,12 +225,12 @@ def _reversed(spec: JointSpec) -> JointSpec:
         changes |= {name: value[::-1] for name in _PER_COORDINATE if (value := getattr(spec, name)) is not None}
     elif spec.type == "ball" and any(x is not None for x in (spec.q0, spec.v0, spec.spring_ref, spec.position_range)):
         # These are not the same in both frames; no format that joins links freely gives them.
-        text = f'<joint name="{spec.name}">: a ball with a start, spring or range cannot be hung up at its child'
+        text = f'<joint name="{spec.name}">: a ball with a start, spring or range cannot be reversed'
         raise ParseError(spec.source.file, spec.source.line, text)
     return replace(spec, **changes)
 
 
-def _loop(joint: Joint, body_of: Sequence[int]) -> ConstraintSpec:
-    bodies = tuple(WORLD if link == WORLD else body_of[link] for link in (joint.parent, joint.child))
+def _loop(joint: Joint, body_of_link: Sequence[int]) -> ConstraintSpec:
+    bodies = tuple(WORLD if link == WORLD else body_of_link[link] for link in (joint.parent, joint.child))
     frames = tuple((pose.pos, pose.quat) for pose in (joint.in_parent, joint.in_child))
     return ConstraintSpec("joint", joint.spec.name, bodies=bodies, frames=frames, joint=joint.spec, source=joint.spec.source)

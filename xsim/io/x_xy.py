@@ -15,12 +15,13 @@ import numpy as np
 from lxml import etree
 
 from xsim.io.errors import Notes, allowed
-from xsim.io.poses import IDENTITY_QUAT, quat_mul, quat_rpy, rotation_matrix
+from xsim.io.formats import Format
 from xsim.io.reader import Element, parse_xml
 from xsim.joints.types import JOINT_TYPES
+from xsim.poses import IDENTITY_QUAT, quat_mul, quat_rpy, rotation_matrix
 from xsim.spec import BodySpec, GeomSpec, JointSpec, MarkerSpec, ModelSpec, OptionSpec
 
-__all__ = ["TYPES", "q_from_xsim", "q_to_xsim", "read", "v_to_xsim", "write"]
+__all__ = ["FORMAT", "TYPES", "q_from_xsim", "q_to_xsim", "read", "v_to_xsim", "write"]
 
 
 class JointMap(NamedTuple):
@@ -114,6 +115,9 @@ def read(data: bytes | str, file: str, notes: Notes) -> ModelSpec:
     )
 
 
+FORMAT = Format("x_xy", "x_xy XML", read, roots=("x_xy",))
+
+
 def _options(element: Element | None, notes: Notes) -> OptionSpec:
     gravity, dt = np.array([0.0, 0.0, 9.81]), 0.01
     if element is not None:
@@ -130,21 +134,21 @@ def _options(element: Element | None, notes: Notes) -> OptionSpec:
 
 
 def _defaults(element: Element | None) -> tuple[Element | None, Element | None]:
-    found: dict[str, Element] = {}
+    defaults: dict[str, Element] = {}
     if element is not None:
         element.only(())
         element.no_text()
         for child in element.children():
             if child.tag not in ("body", "geom"):
                 raise child.error(f"unknown element in <defaults>; {allowed(child.tag, ('body', 'geom'))}")
-            if child.tag in found:
-                raise child.error(f"second default <{child.tag}> (the first is in line {found[child.tag].line}); allowed: one")
+            if child.tag in defaults:
+                raise child.error(f"second default <{child.tag}> (the first is in line {defaults[child.tag].line}); allowed: one")
             child.only([a for a in (_BODY if child.tag == "body" else _GEOM) if a not in ("name", "axes")])
             child.no_text()
             for inner in child.children():
                 raise inner.error(f"unknown element in a default <{child.tag}>; it holds none")
-            found[child.tag] = child
-    return found.get("body"), found.get("geom")
+            defaults[child.tag] = child
+    return defaults.get("body"), defaults.get("geom")
 
 
 def _bodies(world: Element, body_defaults, geom_defaults, notes: Notes):
@@ -182,7 +186,7 @@ def _bodies(world: Element, body_defaults, geom_defaults, notes: Notes):
 def _orientation(element: Element, notes: Notes) -> np.ndarray:
     """Child to parent quaternion from quat or euler."""
     if element.has("quat") and element.has("euler"):
-        raise element.error("quat and euler are both given; allowed: one of them", "quat" if element.own("quat") else "euler")
+        raise element.error("quat and euler are both given; allowed: one of them", "quat" if element.is_explicit("quat") else "euler")
     euler = element.floats("euler", 3)
     if euler is not None:
         return _euler_quat(euler)
@@ -255,7 +259,7 @@ def _joint(element: Element, kind: str) -> JointSpec:
     axes = element.floats("axes")
     if axes is not None:
         if not entry.random:
-            raise element.error(f"only joints with drawn axes record them ({', '.join(k for k, t in TYPES.items() if t.random)})", "axes")
+            raise element.error(f"only joints with sampled axes record them ({', '.join(k for k, t in TYPES.items() if t.random)})", "axes")
         shape = joint_type.parameters["axes"].shape
         _sized(element, "axes", axes, shape[0] * 3, kind)
         axes = axes.reshape(shape)
@@ -289,7 +293,7 @@ def _geom(element: Element, notes: Notes) -> GeomSpec:
     if not (dim > 0).all():
         raise element.error(f"found {dim}; allowed: numbers > 0", attribute)
     mass = element.number("mass", 0.0 if kind == "xyz" else None, nonnegative=True)
-    if kind == "xyz" and mass and element.own("mass"):
+    if kind == "xyz" and mass and element.is_explicit("mass"):
         notes.suspicious(element.line, f"{element}: mass: a marker has none; found {mass:g}, read as 0")
     quat = _orientation(element, notes)
     if kind in ("cylinder", "capsule"):
@@ -383,10 +387,10 @@ def turning(spec: ModelSpec, q) -> np.ndarray:
     for body in spec.bodies:
         entry, kind = joint_map(body)[1], JOINT_TYPES[body.joint.type]
         block = np.eye(kind.nv)[list(entry.v_order or range(kind.nv))]
-        own = np.asarray(q, float)[at : at + kind.nq]
+        joint_q = np.asarray(q, float)[at : at + kind.nq]
         at += kind.nq
         if entry.turned:
-            quat = own[:4] * _CONJUGATE if entry.quat is not None else np.array([np.cos(own[0] / 2), np.sin(own[0] / 2), 0, 0])
+            quat = joint_q[:4] * _CONJUGATE if entry.quat is not None else np.array([np.cos(joint_q[0] / 2), np.sin(joint_q[0] / 2), 0, 0])
             R = rotation_matrix(quat)
             k = len(entry.turned)
             full = np.eye(kind.nv)
@@ -421,7 +425,7 @@ def _set(element, name: str, value, default=None) -> None:
 def write(spec: ModelSpec) -> str:
     """An x_xy document that reads back as this spec, in full precision.
 
-    Drawn axes of rr, rr_imp and rsaddle that the spec holds are kept in the attribute ``axes``, an extension that `read` knows.
+    Sampled axes of rr, rr_imp and rsaddle that the spec has are written in the attribute ``axes``, an extension that `read` knows.
     Raises ValueError for what the format cannot say (explicit inertia, other joints or shapes, other options).
     """
     root = etree.Element("x_xy")

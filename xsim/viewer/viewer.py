@@ -26,6 +26,7 @@ from xsim.dynamics.layout import batch_shape
 from xsim.dynamics.queries import kinematics
 from xsim.model.model import Frozen, Model
 from xsim.model.topology import GeomInfo
+from xsim.poses import Pose, normalized, quat_mul, rotate
 
 __all__ = ["View", "page", "picture", "save", "show"]
 
@@ -48,8 +49,8 @@ def page(
 
     dt: time between rows of q, s (default: the model's time step). env: the environment shown first, None: all side by side.
     envs: how many environments the page holds (the first ones), or their indices in the flattened batch. title: of the page
-    (default: the model's name). fps: rows beyond so many per second are left out, and the last kept; None keeps all rows.
-    Raises ValueError for a q of the wrong width, an environment that is not there or a dt that is not positive.
+    (default: the model's name). fps: at most so many rows per second are shown, and the last one; None: all rows.
+    Raises ValueError for a q of the wrong width, an unknown environment or a dt that is not positive.
     """
     scene = _scene(model, q, dt, envs, env, fps)
     title = title or model.topology.name or "xsim"
@@ -75,7 +76,7 @@ def show(model: Model, q, *, height: int = 480, **options) -> View:
 
 
 class View:
-    """A page that a notebook shows in a frame of its own. ``html``: the page's text."""
+    """A page that a notebook shows in an iframe. ``html``: the page's text."""
 
     def __init__(self, text: str, height: int = 480):
         self.html = text
@@ -106,7 +107,7 @@ def _packed(x: np.ndarray) -> str:
     return base64.b64encode(np.ascontiguousarray(x, "<f4").tobytes()).decode("ascii")
 
 
-def _numbers(x) -> list:
+def _rounded(x) -> list:
     """Nested lists of finite numbers with six digits."""
     x = np.nan_to_num(np.asarray(x, np.float64), nan=0.0, posinf=0.0, neginf=0.0)
     return json.loads(json.dumps(x.tolist()), parse_float=lambda s: float(f"{float(s):.6g}"))
@@ -116,28 +117,28 @@ def _page_data(scene: Scene, title: str, shown: int) -> dict:
     topology = scene.model.topology
     return {
         "title": title,
-        "times": _numbers(scene.times),
+        "times": _rounded(scene.times),
         "envs": list(scene.envs),
         "shown": shown,
         "bodies": [b.name for b in topology.bodies],
-        "geoms": [{"name": g.name, "body": g.body, "shape": g.shape, "rgba": _numbers(_color(g))} for g in _drawn(topology)],
-        "size": _numbers(scene.size),
-        "pos": _numbers(scene.geom_pos),
-        "quat": _numbers(scene.geom_quat),
+        "geoms": [{"name": g.name, "body": g.body, "shape": g.shape, "rgba": _rounded(_color(g))} for g in _visible_geoms(topology)],
+        "size": _rounded(scene.size),
+        "pos": _rounded(scene.geom_pos),
+        "quat": _rounded(scene.geom_quat),
         "axes": [{"body": a.body, "kind": a.kind} for a in _axis_links(scene.model)],
         "poses": _packed(np.concatenate([scene.pos, scene.quat], -1)),
         "directions": _packed(_axis_directions(scene)),
     }
 
 
-# ---- what is drawn -----------------------------------------------------------------------------------------------------------
+# ---- the scene ---------------------------------------------------------------------------------------------------------------
 
 
 class Scene(NamedTuple):
     """Numbers of a drawing for the chosen environments.
 
     q (frames, envs, nq); pos (frames, envs, nbody, 3), quat (..., 4): world poses of the bodies; times (frames,) s;
-    size, geom_pos, geom_quat: (envs or 1, geoms, 3 or 4), the drawn geoms of the topology, in order.
+    size, geom_pos, geom_quat: (envs or 1, geoms, 3 or 4), the visible geoms of the topology, in order.
     """
 
     model: Model
@@ -164,12 +165,12 @@ def _scene(model: Model, q, dt, envs, env, fps) -> Scene:
     dt = float(np.ravel(_array(model, "option.dt"))[0]) if dt is None else float(dt)
     if not (dt > 0 and math.isfinite(dt)):
         raise ValueError(f"dt must be positive, found {dt}")
-    kept = _kept_rows(q.shape[0], dt, fps)
-    q = jnp.broadcast_to(q[kept].reshape(len(kept), *(1,) * (1 + len(batch) - q.ndim + 1), *q.shape[1:]), (len(kept), *batch, model.nq))
-    q = q.reshape(len(kept), -1, model.nq)[:, np.asarray(chosen)]
+    steps = _shown_steps(q.shape[0], dt, fps)
+    q = jnp.broadcast_to(q[steps].reshape(len(steps), *(1,) * (1 + len(batch) - q.ndim + 1), *q.shape[1:]), (len(steps), *batch, model.nq))
+    q = q.reshape(len(steps), -1, model.nq)[:, np.asarray(chosen)]
     pos, quat = _poses(model, q)
-    frames = (len(kept), len(chosen), len(model.topology.bodies))
-    return Scene(model, chosen, kept * dt, np.asarray(q), np.asarray(pos).reshape(*frames, 3), np.asarray(quat).reshape(*frames, 4),
+    frames = (len(steps), len(chosen), len(model.topology.bodies))
+    return Scene(model, chosen, steps * dt, np.asarray(q), np.asarray(pos).reshape(*frames, 3), np.asarray(quat).reshape(*frames, 4),
                  *_geom_numbers(model))  # fmt: skip
 
 
@@ -199,7 +200,7 @@ def _chosen(envs, env: int | None, count: int) -> tuple[int, ...]:
     return chosen
 
 
-def _kept_rows(steps: int, dt: float, fps: float | None) -> np.ndarray:
+def _shown_steps(steps: int, dt: float, fps: float | None) -> np.ndarray:
     stride = 1 if fps is None else max(1, math.floor(1.0 / (fps * dt) + 1e-6))
     rows = np.arange(0, steps, stride)
     return rows if rows[-1] == steps - 1 else np.append(rows, steps - 1)
@@ -216,18 +217,18 @@ def _sliced(model: Model, batch: tuple[int, ...], chosen: tuple[int, ...]) -> Mo
     for path in model.paths():
         leaf, shape = model.get(path), model.shape(path)
         if not isinstance(leaf, Frozen) and leaf.shape != shape:
-            whole = jnp.broadcast_to(leaf, (*batch, *shape)).reshape(-1, *shape)
-            changes[path] = whole[np.asarray(chosen)]
+            full = jnp.broadcast_to(leaf, (*batch, *shape)).reshape(-1, *shape)
+            changes[path] = full[np.asarray(chosen)]
     return model.replace(changes)
 
 
-def _drawn(topology) -> list[GeomInfo]:
+def _visible_geoms(topology) -> list[GeomInfo]:
     return [g for g in topology.geoms if g.drawn]
 
 
 def _geom_numbers(model: Model) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """size, pos, quat of every geom, from the leaves where there are leaves: (envs or 1, geoms, 3 or 4)."""
-    geoms, out = _drawn(model.topology), []
+    geoms, out = _visible_geoms(model.topology), []
     for name, width in (("size", 3), ("pos", 3), ("quat", 4)):
         leaf = _array(model, f"geom.{name}").astype(np.float64)
         leaf = leaf if leaf.ndim == 3 else leaf[None]
@@ -255,44 +256,28 @@ def _axis_links(model: Model) -> list:
 
 
 def _axis_directions(scene: Scene) -> np.ndarray:
-    """World directions of the joint axes: (frames, envs, axes, 3). An axis rides on the links before it in its joint's chain."""
+    """World directions of the joint axes: (frames, envs, axes, 3). An axis moves with the links before it in its joint's chain."""
     model, topology = scene.model, scene.model.topology
     axes, tree, refs = (_array(model, path).astype(float) for path in ("joint.axes", "body.quat", "joint.ref"))
     out = []
-    turned = np.zeros(4)
+    quat = np.zeros(4)
     for link in topology.links:
         body = topology.bodies[link.body]
         if link.first and not link.joint:
-            turned = np.broadcast_to(_unit(tree[..., link.body, :]), (*scene.q.shape[:2], 4))
+            quat = np.broadcast_to(normalized(tree[..., link.body, :]), (*scene.q.shape[:2], 4))
             if body.parent >= 0:
-                turned = _multiply(scene.quat[:, :, body.parent], turned)
-        axis = _unit(axes[..., link.axis, :]) if isinstance(link.axis, int) else np.asarray(link.axis or (0, 0, 0), float)
+                quat = quat_mul(scene.quat[:, :, body.parent], quat)
+        axis = normalized(axes[..., link.axis, :]) if isinstance(link.axis, int) else np.asarray(link.axis or (0, 0, 0), float)
         if isinstance(link.axis, int):
-            out.append(_rotate(turned, axis))
+            out.append(rotate(quat, axis))
         value = scene.q[..., link.q : link.q + link.nq]
         if link.ref is not None:
             value = value - refs[..., link.ref, None]
         if link.kind == "ball":
-            turned = _multiply(turned, _unit(value))
+            quat = quat_mul(quat, normalized(value))
         elif link.kind in ("hinge", "screw"):
-            turned = _multiply(turned, np.concatenate([np.cos(value / 2), np.sin(value / 2) * axis], -1))
+            quat = quat_mul(quat, np.concatenate([np.cos(value / 2), np.sin(value / 2) * axis], -1))
     return np.stack(out, 2) if out else np.zeros((*scene.q.shape[:2], 0, 3))
-
-
-def _unit(x):
-    return x / np.maximum(np.linalg.norm(x, axis=-1, keepdims=True), 1e-12)
-
-
-def _multiply(a, b):
-    """Product of quaternions w x y z."""
-    w = a[..., :1] * b[..., :1] - (a[..., 1:] * b[..., 1:]).sum(-1, keepdims=True)
-    return np.concatenate([w, a[..., :1] * b[..., 1:] + b[..., :1] * a[..., 1:] + np.cross(a[..., 1:], b[..., 1:])], -1)
-
-
-def _rotate(quat, x):
-    x = np.broadcast_to(x, (*np.broadcast_shapes(quat.shape[:-1], x.shape[:-1]), 3))
-    t = 2 * np.cross(quat[..., 1:], x)
-    return x + quat[..., :1] * t + np.cross(quat[..., 1:], t)
 
 
 # ---- still picture -----------------------------------------------------------------------------------------------------------
@@ -382,15 +367,16 @@ def _draw_solids(ax, scene: Scene, frame: int | None, eye: Eye, paper, strength:
     from matplotlib.collections import PolyCollection
 
     faces, colors, depth = [], [], []
-    for i, geom in enumerate(_drawn(scene.model.topology)):
+    for i, geom in enumerate(_visible_geoms(scene.model.topology)):
         if (geom.body < 0) != (frame is None) or geom.shape not in _MESHES or _color(geom)[3] == 0:
             continue
-        own = scene.geom_quat[0, i], scene.geom_pos[0, i]
-        quat, pos = own if frame is None else _compose(scene.quat[frame, 0, geom.body], scene.pos[frame, 0, geom.body], *own)
+        pose = Pose(scene.geom_quat[0, i], scene.geom_pos[0, i])
+        if frame is not None:
+            pose = Pose(scene.quat[frame, 0, geom.body], scene.pos[frame, 0, geom.body]) @ pose
         mesh = _mesh(geom.shape, tuple(scene.size[0, i].tolist()))
-        points = _rotate(_unit(quat), np.concatenate(mesh)) + pos
+        points = rotate(pose.quat, np.concatenate(mesh)) + pose.pos
         begin = np.cumsum([0, *map(len, mesh)])
-        normals = _unit(np.cross(points[begin[:-1] + 1] - points[begin[:-1]], points[begin[:-1] + 2] - points[begin[:-1] + 1]))
+        normals = normalized(np.cross(points[begin[:-1] + 1] - points[begin[:-1]], points[begin[:-1] + 2] - points[begin[:-1] + 1]))
         light = 0.62 + 0.38 * np.maximum(0.0, normals @ (0.55 * eye.up - 0.25 * eye.right - 0.8 * eye.forward))
         solid, flat, away = strength * _color(geom)[3], eye.flat(points), points @ eye.forward
         shades = solid * light[:, None] * np.array(_color(geom)[:3]) + (1 - solid) * np.array(paper)
@@ -404,10 +390,6 @@ def _draw_solids(ax, scene: Scene, frame: int | None, eye: Eye, paper, strength:
         ax.add_collection(PolyCollection(faces, facecolors=colors, edgecolors=colors, linewidths=0.4, zorder=order))
 
 
-def _compose(quat, pos, child_quat, child_pos):
-    return _multiply(quat, child_quat), _rotate(_unit(quat), child_pos) + pos
-
-
 def _draw_traces(ax, figure, scene: Scene, rows: np.ndarray, eye: Eye, ink) -> None:
     """Paths of the ends of the tree, coloured by time, and the scale of the colours."""
     from matplotlib.cm import ScalarMappable
@@ -418,7 +400,7 @@ def _draw_traces(ax, figure, scene: Scene, rows: np.ndarray, eye: Eye, ink) -> N
         return
     scale = ScalarMappable(Normalize(scene.times[rows[0]], scene.times[rows[-1]]), "plasma")
     for body, point in _ends(scene):
-        path = eye.flat(_rotate(_unit(scene.quat[rows, 0, body]), point) + scene.pos[rows, 0, body])
+        path = eye.flat(rotate(scene.quat[rows, 0, body], point) + scene.pos[rows, 0, body])
         lines = LineCollection(np.stack([path[:-1], path[1:]], 1), colors=scale.to_rgba(scene.times[rows[1:]]), linewidths=1.3, alpha=0.8)
         lines.set_zorder(3.0)
         lines.set_capstyle("round")
@@ -444,9 +426,9 @@ def _ends(scene: Scene, most: int = 6) -> list[tuple[int, np.ndarray]]:
         if b in carriers:
             continue
         points = [np.zeros(3)]
-        for i, geom in enumerate(_drawn(topology)):
+        for i, geom in enumerate(_visible_geoms(topology)):
             if geom.body == b and geom.shape in _MESHES:
-                corners = _rotate(_unit(scene.geom_quat[0, i]), np.concatenate(_mesh(geom.shape, tuple(scene.size[0, i].tolist()))))
+                corners = rotate(scene.geom_quat[0, i], np.concatenate(_mesh(geom.shape, tuple(scene.size[0, i].tolist()))))
                 far = scene.geom_pos[0, i] + corners[np.linalg.norm(scene.geom_pos[0, i] + corners, axis=-1).argmax()]
                 middle = scene.geom_pos[0, i]
                 points.append(middle * (far @ middle) / max(middle @ middle, 1e-12) if np.linalg.norm(middle) > 1e-6 else middle)

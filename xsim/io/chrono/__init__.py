@@ -1,6 +1,6 @@
 """Chrono YAML reader: a model file, or the simulation file that names one.
 
-Where the format differs from xsim: everything is drawn in the model frame (only ``com`` is in a body), three angles turn about z, y, x in
+Where the format differs from xsim: all frames are given in the model frame (only ``com`` is in a body), three angles turn about z, y, x in
 that order, degrees are usual, tables and motors are always in radians. What the format leaves open is decided in docs/formats.md. Bodies
 are in `bodies`, joints and motors in `joints`, springs and loads in `forces`, frames and functions in `values`, YAML in `document`.
 """
@@ -21,13 +21,14 @@ from xsim.io.chrono.forces import read_load, read_load_controller, read_rsda, re
 from xsim.io.chrono.joints import Mechanism, read_constraint, read_joint, read_motor
 from xsim.io.chrono.values import Reading
 from xsim.io.errors import Notes
+from xsim.io.formats import Format
 from xsim.io.reader import read_bytes
 from xsim.io.tree import assemble
 from xsim.spec import ForceSpec, ModelSpec, OptionSpec
 
-__all__ = ["read"]
+__all__ = ["FORMAT", "read"]
 
-# What says nothing about the model: beside ``model`` or ``integrator``, in ``simulation``, in ``integrator``.
+# Keys that do not concern the model: beside ``model`` or ``integrator``, in ``simulation``, in ``integrator``.
 _BESIDE = ("chrono-version", "type", "output", "visualization", "run_time_visualization", "solver", "contact_method", "num_threads")
 _SIMULATION = ("end_time", "enforce_realtime", "contact_method", "integrator", "solver", "visualization", "output", "num_threads")
 _INTEGRATOR = (
@@ -57,6 +58,9 @@ def read(
     spec = _model(document, notes)
     document.report_unread(notes)
     return replace(spec, option=option)
+
+
+FORMAT = Format("chrono", "Chrono YAML", read, suffixes=(".yaml", ".yml"))
 
 
 # ---- simulation and solver files -------------------------------------------------------------------------------------------------
@@ -149,25 +153,25 @@ def _model(document: Item, notes: Notes) -> ModelSpec:
     tree = assemble(reading.links, into.joints)
     bodies = list(tree.bodies)
     for link, velocity in enumerate(velocities):
-        i = tree.body_of[link]
+        i = tree.body_of_link[link]
         bodies[i] = replace(bodies[i], velocity=velocity)
-    constraints = [*into.driven(tree), *(replace(c, bodies=_bodies(c.bodies, tree.body_of)) for c in into.constraints)]
+    constraints = [*into.driven(tree), *(replace(c, bodies=_bodies(c.bodies, tree.body_of_link)) for c in into.constraints)]
     return ModelSpec(
         name=name,
         format="chrono",
         bodies=tuple(bodies),
         constraints=tuple(constraints),
-        forces=tuple(_on_bodies(force, tree.body_of) for force in into.forces),
+        forces=tuple(_on_bodies(force, tree.body_of_link) for force in into.forces),
         source=document.source,
     )
 
 
-def _on_bodies(force: ForceSpec, body_of: Sequence[int]) -> ForceSpec:
-    return replace(force, bodies=_bodies(force.bodies, body_of))
+def _on_bodies(force: ForceSpec, body_of_link: Sequence[int]) -> ForceSpec:
+    return replace(force, bodies=_bodies(force.bodies, body_of_link))
 
 
-def _bodies(links: Sequence[int], body_of: Sequence[int]) -> tuple[int, ...]:
-    return tuple(body_of[link] for link in links)
+def _bodies(links: Sequence[int], body_of_link: Sequence[int]) -> tuple[int, ...]:
+    return tuple(body_of_link[link] for link in links)
 
 
 def _version(document: Item, notes: Notes) -> None:

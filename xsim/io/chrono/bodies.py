@@ -1,4 +1,4 @@
-"""Bodies: pose, mass, start, and the shapes that are drawn or collide. Explicit inertia; shapes carry no mass."""
+"""Bodies: pose, mass, start, and the visual and collision shapes. Explicit inertia; shapes carry no mass."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import numpy as np
 
 from xsim.io.chrono.document import Item
 from xsim.io.chrono.values import Reading, axis, frame_quat, orientation
-from xsim.io.poses import Pose, rotate
 from xsim.io.solids import tensor, turned
 from xsim.io.tree import Link
+from xsim.poses import Pose, rotate
 from xsim.spec import GeomSpec, InertialSpec
 
 __all__ = ["Body", "read_body"]

@@ -8,7 +8,7 @@ import numpy as np
 
 from xsim.io.chrono.document import Item
 from xsim.io.chrono.values import Reading, axis, coefficient, find_body, frame_quat, read_function, read_pair, table
-from xsim.io.poses import IDENTITY_QUAT, Pose, rotate
+from xsim.poses import IDENTITY_QUAT, Pose, rotate
 from xsim.spec import ForceSpec, FunctionSpec
 
 __all__ = ["read_load", "read_load_controller", "read_rsda", "read_spring_damper", "read_tsda"]
@@ -19,7 +19,7 @@ _DEGRESSIVE = ("degressivity_compression", "degressivity_expansion")
 
 
 def read_spring_damper(item: Item, reading: Reading) -> ForceSpec | None:
-    """An entry of ``spring_dampers``, which says itself what it is."""
+    """An entry of ``spring_dampers``, of one of two types."""
     return _TYPES[item.choice("type", _TYPES)](item, reading)
 
 
@@ -29,9 +29,9 @@ def read_tsda(item: Item, reading: Reading) -> ForceSpec | None:
         item.choice("type", ("TSDA",))
     name, pair = item.text("name"), read_pair(item, reading)
     one, two = item.vector("point1"), item.vector("point2")
-    _skip_drawing(item)
-    drawn = float(np.linalg.norm(one - two))
-    if drawn == 0:
+    _skip_visualization(item)
+    length = float(np.linalg.norm(one - two))
+    if length == 0:
         text = f"{item}: point1 and point2 coincide: the force has no direction there"
         reading.notes.suspicious(item.line_of("point1"), text, item.file)
     if item.has("map_data") or item.has("deformation"):
@@ -42,9 +42,9 @@ def read_tsda(item: Item, reading: Reading) -> ForceSpec | None:
         law = _law(item, reading)
         springy = "spring" in law or "stiffness" in law
         if springy:
-            law["rest"] = item.number("free_length", drawn, nonnegative=True)
+            law["rest"] = item.number("free_length", length, nonnegative=True)
             if not item.has("free_length"):
-                text = f"{item}: free_length is missing, the drawn length {drawn:g} is taken"
+                text = f"{item}: free_length is missing, the length {length:g} in the reference pose is taken"
                 reading.notes.suspicious(item.line, text, item.file)
         if springy and all(item.has(key) for key in _STOPS):
             least, largest = law["stops"] = tuple(item.number(key, nonnegative=True) for key in _STOPS)
@@ -61,12 +61,12 @@ def read_tsda(item: Item, reading: Reading) -> ForceSpec | None:
 
 
 def read_rsda(item: Item, reading: Reading) -> ForceSpec | None:
-    """An entry of ``rsdas``: about an axis, on body2 by its angle relative to body1, zero as drawn. None without any law."""
+    """An entry of ``rsdas``: about an axis, on body2 by its angle relative to body1, zero in the reference pose. None without any law."""
     if item.has("type"):
         item.choice("type", ("RSDA",))
     name, pair = item.text("name"), read_pair(item, reading)
     location, quat = item.vector("location", 3, np.zeros(3)), frame_quat(axis(item, "axis"))
-    _skip_drawing(item)
+    _skip_visualization(item)
     law = _law(item, reading)
     if "spring" in law or "stiffness" in law:
         law["rest"] = item.number("free_angle", 0.0) * reading.angle
@@ -84,15 +84,15 @@ _TYPES: dict[str, Callable[[Item, Reading], ForceSpec | None]] = {"TSDA": read_t
 
 
 def _law(item: Item, reading: Reading) -> dict:
-    """The fields of ForceSpec that say how the force depends on deflection and rate: both tables, or both coefficients."""
+    """Fields of ForceSpec that give the force by deflection and rate: tables or coefficients."""
     law: dict = {}
     for key in _DEGRESSIVE:
         if item.has(key):
             raise item.error("degressive dampers are not simulated; allowed: damping_coefficient or damping_curve_data without it", key)
     curves = [key for key in (_SPRING[1], _DAMPING[1]) if item.has(key)]
-    for curve, (plain, own) in ((_SPRING[1], _DAMPING), (_DAMPING[1], _SPRING)):
-        if item.has(curve) and not item.has(own) and item.has(plain):
-            raise item.error(f"stands beside {curve}; allowed: {own}, or coefficients for both", plain)
+    for curve, (coefficient_key, curve_key) in ((_SPRING[1], _DAMPING), (_DAMPING[1], _SPRING)):
+        if item.has(curve) and not item.has(curve_key) and item.has(coefficient_key):
+            raise item.error(f"stands beside {curve}; allowed: {curve_key}, or coefficients for both", coefficient_key)
     if curves:
         reading.without_effect(item, (_SPRING[0], _DAMPING[0]), "curve data take its place")
         names = {_SPRING[1]: "spring", _DAMPING[1]: "damper"}
@@ -129,13 +129,13 @@ def _map(item: Item) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return rows[:, 0], lengths, rows[:, 1:]
 
 
-def _skip_drawing(item: Item) -> None:
-    """How the element is drawn says nothing about the motion."""
-    drawn = item.item("visualization")
-    if drawn is not None:
-        if drawn.has("type"):
-            drawn.choice("type", ("segment", "spring"))
-        drawn.skip("color", "radius", "resolution", "turns")
+def _skip_visualization(item: Item) -> None:
+    """Read over how the element looks."""
+    visualization = item.item("visualization")
+    if visualization is not None:
+        if visualization.has("type"):
+            visualization.choice("type", ("segment", "spring"))
+        visualization.skip("color", "radius", "resolution", "turns")
 
 
 # ---- loads -------------------------------------------------------------------------------------------------------------------

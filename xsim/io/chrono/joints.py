@@ -1,6 +1,6 @@
-"""Joints, bushings, constraints and motors. Frames are drawn in the model; each body keeps its share.
+"""Joints, bushings, constraints and motors. The file gives frames in the model; here they are in the two bodies.
 
-In the format a joint speaks of body1's frame F1 as seen from body2's frame F2. A passive joint becomes a tree joint from body1 to body2; a
+In the format a joint is about body1's frame F1 as seen from body2's frame F2. A passive joint becomes a tree joint from body1 to body2; a
 motor one from body2 to body1, so that its coordinate is what the motor drives; constraints that are not symmetric take F2 first.
 """
 
@@ -13,8 +13,8 @@ import numpy as np
 
 from xsim.io.chrono.document import Item
 from xsim.io.chrono.values import Reading, axis, coefficient, frame_quat, read_function, read_pair, value_at_zero
-from xsim.io.poses import IDENTITY_QUAT, Pose
 from xsim.io.tree import Joint, Tree
+from xsim.poses import IDENTITY_QUAT, Pose
 from xsim.spec import ConstraintSpec, ForceSpec, FunctionSpec, JointSpec
 
 __all__ = ["Mechanism", "read_constraint", "read_joint", "read_motor"]
@@ -22,8 +22,8 @@ __all__ = ["Mechanism", "read_constraint", "read_joint", "read_motor"]
 
 @dataclass
 class Mechanism:
-    """What joins the bodies, with links in place of bodies until the tree is known. drives: of the joints that are motors, by their
-    number in joints: the motor as a constraint of its own."""
+    """Joints, constraints and forces between links, until the tree of bodies is known. drives: by number of a joint that is a motor, the
+    motor as a constraint."""
 
     joints: list[Joint] = field(default_factory=list)
     drives: dict[int, ConstraintSpec] = field(default_factory=dict)
@@ -32,24 +32,24 @@ class Mechanism:
 
     def driven(self, tree: Tree) -> list[ConstraintSpec]:
         """The constraints of the tree's loops and of the motors. A motor in the tree moves a coordinate; one that closes a loop is
-        its joint and its drive in one."""
-        found, loops = [], iter(tree.constraints)
+        one constraint, joint and drive together."""
+        constraints, loops = [], iter(tree.constraints)
         for j in range(len(self.joints)):
             drive, coordinate = self.drives.get(j), tree.coordinate(j, 0)
             loop = next(loops) if coordinate is None else None
             if drive is not None and loop is not None:
-                found.append(replace(drive, bodies=loop.bodies))
+                constraints.append(replace(drive, bodies=loop.bodies))
             elif drive is not None:
                 assert coordinate is not None
-                found.append(
+                constraints.append(
                     ConstraintSpec(
                         "motion", drive.name, coordinates=(coordinate,), driven=drive.driven, mode=drive.mode, function=drive.function,
                         source=drive.source,
                     )
                 )  # fmt: skip
             elif loop is not None:
-                found.append(loop)
-        return found
+                constraints.append(loop)
+        return constraints
 
 
 class _Kind(NamedTuple):
@@ -124,12 +124,12 @@ _COEFFICIENTS = ("stiffness_linear", "stiffness_rotational", "damping_linear", "
 
 def _bushing(bushing: Item, free: tuple[int, ...], reading: Reading) -> tuple[np.ndarray, np.ndarray]:
     """Stiffness and damping: along x y z and about x y z of body2's frame."""
-    held = [coefficient(bushing, key, reading) for key in _COEFFICIENTS]
+    coefficients = [coefficient(bushing, key, reading) for key in _COEFFICIENTS]
     dof = bushing.item("DOF")
-    loose = [0.0] * 4 if dof is None else [coefficient(dof, key, reading) for key in _COEFFICIENTS]
-    stiffness, damping = np.repeat(held[:2], 3), np.repeat(held[2:], 3)
+    free_coefficients = [0.0] * 4 if dof is None else [coefficient(dof, key, reading) for key in _COEFFICIENTS]
+    stiffness, damping = np.repeat(coefficients[:2], 3), np.repeat(coefficients[2:], 3)
     for i in free:  # always rotations: DOF's linear numbers have no direction to act in
-        stiffness[i], damping[i] = loose[1], loose[3]
+        stiffness[i], damping[i] = free_coefficients[1], free_coefficients[3]
     return stiffness, damping
 
 
@@ -174,7 +174,7 @@ def _own_axis(item: Item, key: str, type: str) -> np.ndarray:
 
 
 class _Motor(NamedTuple):
-    """What a motor holds besides driving. joint: the tree joint that is the same, if there is one."""
+    """What a motor constrains besides its coordinate. joint: the tree joint that does the same, if there is one."""
 
     keeps: tuple[str, ...]
     joint: str = ""
@@ -199,7 +199,7 @@ def read_motor(item: Item, reading: Reading, into: Mechanism) -> None:
     key, other, table, usual = ("guide", "spindle", _GUIDES, "PRISMATIC") if linear else ("spindle", "guide", _SPINDLES, "REVOLUTE")
     if item.has(other):
         raise item.error(f"is not for a {'LINEAR' if linear else 'ROTATION'} motor; allowed: {key}", other)
-    holds = table[item.choice(key, table, usual)]
+    guide = table[item.choice(key, table, usual)]
     mode = _MODES[item.choice("actuation_type", _MODES)]
     pair, location, quat = read_pair(item, reading), item.vector("location"), frame_quat(axis(item, "axis"))
     function = read_function(item, "actuation_function", reading, name)
@@ -215,20 +215,20 @@ def read_motor(item: Item, reading: Reading, into: Mechanism) -> None:
         bodies = pair.two, pair.one
         into.forces.append(ForceSpec("motor", name, bodies, frames, driven=driven, function=function, source=item.source))
     drive = ConstraintSpec(
-        "motor", name, (pair.two, pair.one), frames, driven=driven, keeps=holds.keeps, mode=mode, function=function if mode else None,
+        "motor", name, (pair.two, pair.one), frames, driven=driven, keeps=guide.keeps, mode=mode, function=function if mode else None,
         source=item.source,
     )  # fmt: skip
-    if holds.joint:
+    if guide.joint:
         if mode:
             into.drives[len(into.joints)] = drive
-        spec = JointSpec(holds.joint, name, params={"axes": np.array([_Z])}, source=item.source)
+        spec = JointSpec(guide.joint, name, params={"axes": np.array([_Z])}, source=item.source)
         into.joints.append(Joint(spec, pair.two, pair.one, _pose(frames[0]), _pose(frames[1])))
-    elif mode or holds.keeps:
+    elif mode or guide.keeps:
         into.constraints.append(drive)
 
 
 def _check_start(item: Item, function: FunctionSpec, reading: Reading) -> None:
     start = value_at_zero(function)
     if start:
-        text = f"{item}: actuation_function: is {start:g} at time zero, but 0 in the drawn pose; the start is moved to where it holds"
+        text = f"{item}: actuation_function: is {start:g} at time zero, but 0 in the reference pose; the start is moved to satisfy it"
         reading.notes.suspicious(item.line_of("actuation_function"), text, item.file)

@@ -1,4 +1,4 @@
-"""Frames, directions and functions, and what all elements of a model ask for."""
+"""Frames, directions and functions."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 
 from xsim.io.chrono.document import Item
 from xsim.io.errors import Notes
-from xsim.io.poses import IDENTITY_QUAT, Pose, quat_about, quat_mul, quat_rpy, rotate
 from xsim.io.tree import Link
+from xsim.poses import IDENTITY_QUAT, Pose, quat_about, quat_from_z, quat_mul, quat_rpy, rotate
 from xsim.spec import FunctionSpec
 
 __all__ = [
@@ -22,8 +22,8 @@ _FLIP = np.array([0.0, 1.0, 0.0, 0.0])
 
 
 class Reading(NamedTuple):
-    """What every element may ask for: notes; angle: radians per unit of the file's angles; data: folder before names of data files;
-    links: the bodies; centres: of each body, its centroidal frame in the body; number: of each body name."""
+    """What elements are read with. angle: radians per unit of the file's angles. data: folder before names of data files. links: the
+    bodies. centres: of each body, its centroidal frame in the body. number: of each body name."""
 
     notes: Notes
     angle: float
@@ -33,12 +33,12 @@ class Reading(NamedTuple):
     number: dict[str, int]
 
     def in_body(self, body: int, quat, pos) -> tuple[np.ndarray, np.ndarray]:
-        """(pos, quat) of a frame of the model in a body as drawn."""
+        """(pos, quat) in a body of a frame given in the model, in the reference pose."""
         pose = self.links[body].pose.inverse() @ Pose(np.asarray(quat), np.asarray(pos))
         return pose.pos, pose.quat
 
     def without_effect(self, item: Item, keys: tuple[str, ...], why: str) -> None:
-        """Note the keys that are there and do nothing."""
+        """Note the given keys that have no effect."""
         for key in keys:
             if item.has(key):
                 self.notes.suspicious(item.line_of(key), f"{item}: {key} has no effect: {why}", item.file)
@@ -99,11 +99,7 @@ def axis(item: Item, key: str, default=None) -> np.ndarray:
 
 def frame_quat(z, x=None) -> np.ndarray:
     """Orientation of a frame with the unit vector z as its z axis and, where given, the perpendicular unit vector x as its x axis."""
-    a, b, c = z if z[2] >= 0 else -np.asarray(z)
-    quat = np.array([1 + c, -b, a, 0.0])
-    quat = quat / np.linalg.norm(quat)
-    if z[2] < 0:
-        quat = quat_mul(quat, _FLIP)
+    quat = quat_from_z(z) if z[2] >= 0 else quat_mul(quat_from_z(-np.asarray(z)), _FLIP)
     if x is None:
         return quat
     return quat_mul(quat, quat_about((0, 0, 1), math.atan2(rotate(quat, (0, 1, 0)) @ x, rotate(quat, (1, 0, 0)) @ x)))
@@ -124,9 +120,9 @@ def table(item: Item, key: str) -> FunctionSpec:
     """Pairs of numbers as a table, in ascending order of the first; a first number given twice is an error."""
     rows = item.rows(key, 2)
     rows = rows[np.argsort(rows[:, 0], kind="stable")]
-    twice = np.flatnonzero(np.diff(rows[:, 0]) == 0)
-    if len(twice):
-        raise item.error(f"{rows[twice[0], 0]:g} is given twice; allowed: different first numbers", key)
+    repeated = np.flatnonzero(np.diff(rows[:, 0]) == 0)
+    if len(repeated):
+        raise item.error(f"{rows[repeated[0], 0]:g} is given twice; allowed: different first numbers", key)
     return FunctionSpec("table", rows, source=item.source)
 
 

@@ -1,7 +1,7 @@
 """MuJoCo MJCF, the format of MuJoCo's models (.xml), in the meaning of its release 3.2.7.
 
-One file and what it includes and attaches become one document (`document`), whose macros are written out; assets, then bodies, then what
-relates them are read from it. Nothing is simulated here: numbers that need the whole model's inertia are left to the model.
+`open` makes one document of a file and of those that it includes and attaches, and replaces its macros. Then assets, bodies, and the
+elements that refer to them are read from it. Nothing is simulated here: what needs the inertia of the model is left to `xsim.build`.
 """
 
 from __future__ import annotations
@@ -9,30 +9,31 @@ from __future__ import annotations
 from dataclasses import replace
 
 from xsim.io.errors import Notes
+from xsim.io.formats import Format
 from xsim.io.mjcf.actuators import read_actuators
 from xsim.io.mjcf.assets import read_assets
 from xsim.io.mjcf.bodies import read_bodies
 from xsim.io.mjcf.contacts import read_excludes, read_pairs
 from xsim.io.mjcf.custom import read_custom, read_extensions
 from xsim.io.mjcf.deformable import read_flexes
-from xsim.io.mjcf.document import read_document
 from xsim.io.mjcf.equalities import read_equalities
 from xsim.io.mjcf.index import Index
 from xsim.io.mjcf.keys import read_keys
 from xsim.io.mjcf.missing import note_missing
+from xsim.io.mjcf.open import read_document
 from xsim.io.mjcf.options import read_drawing, read_option, read_sizes
 from xsim.io.mjcf.sensors import read_sensors
 from xsim.io.mjcf.skins import read_skins
 from xsim.io.mjcf.tendons import read_tendons
 from xsim.spec import ModelSpec
 
-__all__ = ["RULES", "read"]
+__all__ = ["FORMAT", "RULES", "read"]
 
 RULES = ("3.2", "4.0")
 
 
 def read(data: bytes | str, file: str, notes: Notes, *, rules: str = "3.2") -> ModelSpec:
-    """Read an MJCF document. rules: the release, ``"3.2"`` or ``"4.0"``, whose rules hold where releases differ. Raises ParseError."""
+    """Read an MJCF document. rules: the release, ``"3.2"`` or ``"4.0"``, that counts where releases differ. Raises ParseError."""
     if rules not in RULES:
         raise ValueError(f"rules: found {rules!r}; allowed: {', '.join(RULES)}")
     document = read_document(data, file, notes, rules)
@@ -72,6 +73,9 @@ def read(data: bytes | str, file: str, notes: Notes, *, rules: str = "3.2") -> M
     document.root.report_unread(notes)
     note_missing(spec, notes)
     return _with_length_range(spec, document.compiler.length_range)
+
+
+FORMAT = Format("mjcf", "MuJoCo MJCF", read, roots=("mujoco",))
 
 
 def _with_length_range(spec: ModelSpec, rule: dict) -> ModelSpec:

@@ -1,11 +1,12 @@
-"""<actuator>: what drives the model."""
+"""<actuator>: actuators and what they act on."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from xsim.io.mjcf.bodies import Bodies
 from xsim.io.mjcf.document import Document
 from xsim.io.mjcf.index import Index
 from xsim.io.mjcf.joints import SCALAR
@@ -14,9 +15,6 @@ from xsim.io.mjcf.shortcuts import General, read_general
 from xsim.io.mjcf.values import padded, read_user
 from xsim.io.reader import Element
 from xsim.spec import ActuatorSpec, TendonSpec
-
-if TYPE_CHECKING:
-    from xsim.io.mjcf.bodies import Bodies
 
 __all__ = ["read_actuators"]
 
@@ -34,21 +32,36 @@ REFERENCES = {"refsite": ("site",), "slidersite": ("slidercrank",), "cranklength
 
 def read_actuators(document: Document, bodies: Bodies, tendons: list[TendonSpec], index: Index, user: int) -> list[ActuatorSpec]:
     """All actuators, in order; index entries "actuator". user: how many users' numbers each has (-1: any). Raises ParseError."""
+    model = _Model(bodies, tendons, index)
     out = []
     for e in document.elements("actuator"):
         if e.tag == "plugin":
             raise e.error(f"the actuator needs the plugin {e.raw('plugin') or e.raw('instance')!r}; allowed: actuators without plugins")
         name = index.add("actuator", e, len(out))
-        out.append(_actuator(document, bodies, tendons, index, e, name, user))
+        out.append(_actuator(document, model, e, name, user))
     return padded(document, out, user)
 
 
-def _actuator(
-    document: Document, bodies: Bodies, tendons: list[TendonSpec], index: Index, e: Element, name: str, user: int
-) -> ActuatorSpec:
+class _Model(NamedTuple):
+    """The elements that actuators act on."""
+
+    bodies: Bodies
+    tendons: list[TendonSpec]
+    names: Index
+
+
+class _Transmission(NamedTuple):
+    """kind: as in `ActuatorSpec`. target, reference: what they name, see `Index`."""
+
+    kind: str
+    target: Any
+    reference: int | None
+
+
+def _actuator(document: Document, model: _Model, e: Element, name: str, user: int) -> ActuatorSpec:
     g = read_general(document, e)
-    transmission, target, reference = _transmission(index, e, g)
-    _inherit_range(document, index, e, g, transmission)
+    transmission = _transmission(model.names, e, g)
+    _inherit_range(document, model.names, e, g, transmission.kind)
     ranges = {part: _clamp(e, part, g) for part in g.limited}
     if ranges["act"] is not None and g.dynamics == "none":
         raise e.error('an actrange acts with dyntype "none"; allowed: a dyntype with an activation', "actrange")
@@ -64,9 +77,9 @@ def _actuator(
         g.bias_params[2] = 0.0
     return ActuatorSpec(
         name=name,
-        transmission=transmission,
-        target=target,
-        reference=reference,
+        transmission=transmission.kind,
+        target=transmission.target,
+        reference=transmission.reference,
         gear=g.gear,
         crank_length=g.crank_length,
         dynamics=g.dynamics,
@@ -80,30 +93,29 @@ def _actuator(
         force_range=ranges["force"],
         act_range=ranges["act"],
         act_early=g.act_early,
-        length_range=_length_range(e, bodies, tendons, g, transmission, target),
+        length_range=_length_range(e, model, g, transmission),
         group=g.group,
         user=read_user(e, user, g.user),
         source=e.source,
     )
 
 
-def _transmission(index: Index, e: Element, g: General):
-    """Which transmission, its target and what that is relative to."""
+def _transmission(index: Index, e: Element, g: General) -> _Transmission:
     given = [name for name in TARGETS if e.has(name)]
     if not given:
         raise e.error(f"the target is missing; allowed: one of {', '.join(TARGETS)}")
     if len(given) > 1:
         raise e.error(f"found the targets {' and '.join(given)}; allowed: one of them", given[1])
-    transmission, kind = TARGETS[given[0]]
+    kind, target_kind = TARGETS[given[0]]
     for name, wanted in REFERENCES.items():
-        if e.has(name) and transmission not in wanted:
+        if e.has(name) and kind not in wanted:
             raise e.error(f"found with the target {given[0]}; allowed: with {', '.join(wanted)}", name)
-    target = index.find(kind, e, given[0])
-    if transmission == "slidercrank":
+    target = index.find(target_kind, e, given[0])
+    if kind == "slidercrank":
         if not g.crank_length > 0:
             raise e.error(f"found {g.crank_length:g}; allowed: a number > 0 for a slider-crank", "cranklength")
-        return transmission, target, index.find("site", e, "slidersite")
-    return transmission, target, index.find("site", e, "refsite") if e.has("refsite") else None
+        return _Transmission(kind, target, index.find("site", e, "slidersite"))
+    return _Transmission(kind, target, index.find("site", e, "refsite") if e.has("refsite") else None)
 
 
 def _inherit_range(document: Document, index: Index, e: Element, g: General, transmission: str) -> None:
@@ -152,10 +164,8 @@ def _check_muscle(e: Element, params: np.ndarray) -> None:
             raise e.error(f"found {value:g}; allowed: a muscle's number > 0", name)
 
 
-def _length_range(
-    e: Element, bodies: Bodies, tendons: list[TendonSpec], g: General, transmission: str, target
-) -> tuple[float, float] | None:
-    """The range of lengths that is given or that the rules of <lengthrange> take from limits, None where it must be found."""
+def _length_range(e: Element, model: _Model, g: General, transmission: _Transmission) -> tuple[float, float] | None:
+    """The range of lengths that is given or that the rules of <lengthrange> take from limits, None where it must be computed."""
     rule = scope(e).length_range
     low, high = g.ranges["length"]
     muscle = "muscle" in (g.gain, g.bias)
@@ -165,10 +175,10 @@ def _length_range(
         return low, high
     if not rule.get("uselimit", False):
         return None
-    if transmission == "tendon":
-        return tendons[target].range
-    if transmission in ("joint", "jointinparent"):
-        joint = bodies.bodies[target[0]].joints[target[1]]
+    if transmission.kind == "tendon":
+        return model.tendons[transmission.target].range
+    if transmission.kind in ("joint", "jointinparent"):
+        joint = model.bodies.bodies[transmission.target[0]].joints[transmission.target[1]]
         if joint.angle_limit is not None:
             return 0.0, joint.angle_limit
         if joint.position_range is not None:

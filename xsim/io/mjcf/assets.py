@@ -82,7 +82,7 @@ def _find(e: Element, attribute: str, folder: str) -> Path:
 
 def _name(e: Element, index: Index, number: int, needed: bool = True) -> str:
     """The name of an asset, entered in the index; where it has none, that of its file without folder and ending."""
-    name = e.string("name", "") if e.own("name") else ""
+    name = e.string("name", "") if e.is_explicit("name") else ""
     if not name and e.has("file"):
         name = Path(re.split(r"[/\\]", e.string("file"))[-1]).stem
     if not name and needed:
@@ -145,9 +145,9 @@ def _triangles(document: Document, e: Element, files: _Files) -> tuple[Triangles
             raise e.error("found beside a file with faces; allowed: one of them", "face")
         mesh = mesh._replace(faces=faces.reshape(-1, 3))
     for attribute, columns in (("normal", 3), ("texcoord", 2)):
-        found = e.floats(attribute)
-        if found is not None and len(found) != columns * len(mesh.vertices):
-            raise e.error(f"found {len(found)} numbers for {len(mesh.vertices)} vertices; allowed: {columns} for each", attribute)
+        values = e.floats(attribute)
+        if values is not None and len(values) != columns * len(mesh.vertices):
+            raise e.error(f"found {len(values)} numbers for {len(mesh.vertices)} vertices; allowed: {columns} for each", attribute)
     with np.errstate(over="ignore"):
         return mesh._replace(vertices=mesh.vertices.astype(np.float32).astype(float)), path
 
@@ -218,9 +218,9 @@ def _texture(document: Document, e: Element) -> dict:
         out["content_type"] = e.choice("content_type", _TEXTURE_TYPES)
     for attribute in ("file", *_SIDES):
         if e.has(attribute):
-            found = _picture(document, e, attribute, used=out["builtin"] == "none")
-            if found is not None:
-                out[attribute] = found
+            path = _picture(document, e, attribute, used=out["builtin"] == "none")
+            if path is not None:
+                out[attribute] = path
     return out
 
 

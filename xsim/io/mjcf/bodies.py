@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from xsim.io.mjcf.assets import Assets
 from xsim.io.mjcf.document import Document
 from xsim.io.mjcf.drafts import Draft
 from xsim.io.mjcf.geoms import read_geom
@@ -15,21 +16,18 @@ from xsim.io.mjcf.joints import check_joints, free_at, read_freejoint, read_join
 from xsim.io.mjcf.nodes import scope
 from xsim.io.mjcf.options import read_sizes
 from xsim.io.mjcf.orientation import read_pose
-from xsim.io.mjcf.places import read_camera, read_light, read_site
 from xsim.io.mjcf.reduce import align_free, discard_visual, fuse_static, used_meshes
+from xsim.io.mjcf.sites import read_camera, read_light, read_site
 from xsim.io.mjcf.values import flag, padded, read_user
-from xsim.io.poses import Pose
 from xsim.io.reader import Element
+from xsim.poses import Pose
 from xsim.spec import BodySpec, CameraSpec, GeomSpec, JointSpec, LightSpec, MeshSpec, SiteSpec
-
-if TYPE_CHECKING:
-    from xsim.io.mjcf.assets import Assets
 
 __all__ = ["Bodies", "read_bodies"]
 
 
 class Bodies(NamedTuple):
-    """The tree, as in `ModelSpec`. meshes: those that are left."""
+    """The tree, as in `ModelSpec`. meshes: those that geoms use, or all."""
 
     bodies: list[BodySpec]
     world_geoms: list[GeomSpec]
@@ -39,15 +37,24 @@ class Bodies(NamedTuple):
     meshes: list[MeshSpec]
 
 
+class _Input(NamedTuple):
+    """What bodies are read with. sizes: numbers of user data, by <size>."""
+
+    document: Document
+    assets: Assets
+    names: Index
+    sizes: dict[str, int]
+
+
 def read_bodies(document: Document, assets: Assets, index: Index) -> Bodies:
     """The bodies of a document whose macros are expanded; index entries "body", "joint", "geom", "site", "camera", "light".
 
     Bodies are numbered depth first; geoms, sites, cameras and lights body by body, those of the world first. Raises ParseError.
     """
-    sizes = read_sizes(document)
-    drafts = _drafts(document, assets, index, sizes)
+    given = _Input(document, assets, index, read_sizes(document))
+    drafts = _drafts(given)
     for body in drafts[1:]:
-        _weigh(body, assets.meshes, document.rules)
+        _set_inertial(body, assets.meshes, document.rules)
     if document.compiler.discard_visual:
         discard_visual(drafts, document)
     # Whether a body has children decides before static ones disappear in 3.2, and after it in 4.0.
@@ -59,26 +66,27 @@ def read_bodies(document: Document, assets: Assets, index: Index) -> Bodies:
         align_free(drafts)
     _check_moving(drafts)
     meshes = used_meshes(drafts, assets.meshes) if document.compiler.discard_visual else list(assets.meshes)
-    return _numbered(_scaled(drafts, document.compiler.settotalmass), document, meshes, index, sizes)
+    _scale_masses(drafts, document.compiler.settotalmass)
+    return _numbered(drafts, given, meshes)
 
 
 # ---- reading ----
 
 
-def _drafts(document: Document, assets: Assets, index: Index, sizes: dict[str, int]) -> list[Draft]:
+def _drafts(given: _Input) -> list[Draft]:
     """The world and all bodies, depth first."""
-    sections = document.sections("worldbody")
-    world = Draft(sections[0] if sections else document.root, None, name="world")
+    sections = given.document.sections("worldbody")
+    world = Draft(sections[0] if sections else given.document.root, None, name="world")
     out = [world]
-    top = [body for section in sections for body in _read_inside(document, section, world, assets, index, sizes)]
+    top = [body for section in sections for body in _read_contents(given, section, world)]
     stack = top[::-1]
     while stack:
         e, parent, frame = stack.pop()
         body = Draft(e, parent, frame @ read_pose(e), e.string("name", ""))
         out.append(body)
-        body.gravcomp, body.user = e.number("gravcomp", 0.0), read_user(e, sizes["body"])
+        body.gravcomp, body.user = e.number("gravcomp", 0.0), read_user(e, given.sizes["body"])
         e.raw("childclass")
-        stack += reversed(_read_inside(document, e, body, assets, index, sizes))
+        stack += reversed(_read_contents(given, e, body))
         at_world = parent is world
         check_joints(body.joints, at_world)
         body.mocap = flag(e, "mocap", False)
@@ -90,8 +98,8 @@ def _drafts(document: Document, assets: Assets, index: Index, sizes: dict[str, i
     return out
 
 
-def _inside(e: Element) -> Iterator[tuple[Element, Pose]]:
-    """What stands in a body, that in its <frame>s in their place, with the pose of the frame it stands in."""
+def _contents(e: Element) -> Iterator[tuple[Element, Pose]]:
+    """The elements in a body and in its <frame>s, in order, each with the pose of the frames around it in the body."""
     stack = [(child, Pose()) for child in reversed(list(e.children()))]
     while stack:
         child, frame = stack.pop()
@@ -104,10 +112,11 @@ def _inside(e: Element) -> Iterator[tuple[Element, Pose]]:
         stack += [(grandchild, inner) for grandchild in reversed(list(child.children()))]
 
 
-def _read_inside(document: Document, body: Element, draft: Draft, assets: Assets, index: Index, sizes: dict[str, int]):
-    """Read what a body holds into its draft; returns the bodies inside as (element, draft of the parent, pose of the frames around)."""
+def _read_contents(given: _Input, body: Element, draft: Draft) -> list[tuple[Element, Draft, Pose]]:
+    """Read the contents of a body into its draft; returns the bodies inside: element, draft of the parent, pose of the frames around."""
+    document, assets, index, sizes = given
     bodies: list[tuple[Element, Draft, Pose]] = []
-    for child, frame in _inside(body):
+    for child, frame in _contents(body):
         tag = child.tag
         if tag == "body":
             bodies.append((child, draft, frame))
@@ -148,58 +157,60 @@ def _moves(body: Draft | None) -> bool:
 # ---- mass ----
 
 
-def _weigh(body: Draft, meshes, rules: str) -> None:
-    """What a body weighs, by <inertial>, geoms and the rules of <compiler>."""
+def _set_inertial(body: Draft, meshes, rules: str) -> None:
+    """Mass properties of a body, by <inertial>, geoms and the settings of <compiler>."""
     settings = scope(body.element)
     element = body.inertial_element
     given = None if element is None else read_inertial(element)
-    if given is not None and rules != "3.2":  # which leaves <frame> out of it
+    if given is not None and rules != "3.2":  # which ignores <frame> here
         given = given.seen_from(body.inertial_frame)
     counted = any(not geom.massless for geom, _ in body.geoms)
-    # Where nothing gives a centre of mass, MuJoCo takes the numbers that place the body; boundmass can make that matter.
-    nothing = Inertial(pose=read_pose(body.element))
+    # A massless body has its centre of mass at the numbers of its pose in MuJoCo; boundmass can make that matter.
+    massless = Inertial(pose=read_pose(body.element))
     if settings.inertia_from_geom == "true" and counted or settings.inertia_from_geom == "auto" and given is None:
-        found = geoms_inertial((geom for geom, _ in body.geoms), meshes, sort=rules == "3.2")
-        light = not counted or rules != "3.2" and found.mass <= SMALL
-        # Shells have no formula in the model: their bodies keep the numbers found here.
-        body.inertial, body.explicit = nothing if light else found, any(geom.shell for geom, _ in body.geoms if not geom.massless)
+        total = geoms_inertial((geom for geom, _ in body.geoms), meshes, sort=rules == "3.2")
+        is_massless = not counted or rules != "3.2" and total.mass <= SMALL
+        body.inertial = massless if is_massless else total
+        # The model has no formula for shells: their bodies have these numbers.
+        body.explicit = any(geom.shell for geom, _ in body.geoms if not geom.massless)
     else:
-        body.inertial, body.explicit = given or nothing, given is not None or counted
+        body.inertial, body.explicit = given or massless, given is not None or counted
     body.inertial, changed = bounded(body.inertial, settings, element or body.element)
     body.explicit = body.explicit or changed
 
 
 def _check_moving(drafts: list[Draft]) -> None:
     """Every moving body, or a body fixed to it, must have mass and inertia. Raises ParseError."""
-    heavy: set[int] = set()
+    with_mass: set[int] = set()
     for body in reversed(drafts):
-        if body.inertial.moves() or id(body) in heavy:
-            heavy.add(id(body))
+        if body.inertial.moves() or id(body) in with_mass:
+            with_mass.add(id(body))
             if not body.joints:
-                heavy.add(id(body.parent))
+                with_mass.add(id(body.parent))
         elif body.joints:
             raise body.element.error("a body with a joint has no mass or no inertia; allowed: mass and inertia above 1e-15")
 
 
-def _scaled(drafts: list[Draft], total: float) -> list[Draft]:
-    """settotalmass: all masses times one factor."""
-    found = float(sum(body.inertial.mass for body in drafts[1:]))
-    if total > 0 and found > 0:
-        factor = total / found
+def _scale_masses(drafts: list[Draft], total: float) -> None:
+    """settotalmass: multiply all masses by one factor."""
+    mass = float(sum(body.inertial.mass for body in drafts[1:]))
+    if total > 0 and mass > 0:
+        factor = total / mass
         for body in drafts[1:]:
             body.inertial = body.inertial.scaled(factor)
-            body.geoms = [(_heavier(geom, factor), e) for geom, e in body.geoms]
-    return drafts
+            body.geoms = [(_scaled(geom, factor), e) for geom, e in body.geoms]
 
 
-def _heavier(geom: GeomSpec, factor: float) -> GeomSpec:
+def _scaled(geom: GeomSpec, factor: float) -> GeomSpec:
     return replace(geom, mass=geom.mass * factor, density=None if geom.density is None else geom.density * factor)
 
 
 # ---- numbers and names ----
 
 
-def _numbered(drafts: list[Draft], document: Document, meshes: list[MeshSpec], index: Index, sizes: dict[str, int]) -> Bodies:
+def _numbered(drafts: list[Draft], given: _Input, meshes: list[MeshSpec]) -> Bodies:
+    """The specs of the bodies and of what is on them; their names go into the index."""
+    document, _, index, sizes = given
     number = {id(body): i - 1 for i, body in enumerate(drafts)}
     for body in drafts[1:]:
         index.add("body", body.element, number[id(body)])
@@ -228,20 +239,20 @@ def _numbered(drafts: list[Draft], document: Document, meshes: list[MeshSpec], i
             index.add("joint", joint.element, (i, k))
         if body.parent is not None:
             bodies.append(_body(body, i, number[id(body.parent)], names))
-    held: list[list[GeomSpec]] = [[] for _ in drafts]
+    body_geoms: list[list[GeomSpec]] = [[] for _ in drafts]
     for owner, geom in zip(owners, padded(document, geoms, sizes["geom"]), strict=True):
-        held[owner + 1].append(geom)
+        body_geoms[owner + 1].append(geom)
     joints = iter(padded(document, [joint for body in drafts for joint in _joints(body)], sizes["jnt"]))
     bodies = [
-        replace(spec, geoms=tuple(own), joints=tuple(next(joints) for _ in body.joints))
-        for spec, body, own in zip(padded(document, bodies, sizes["body"]), drafts[1:], held[1:], strict=True)
+        replace(spec, geoms=tuple(geoms_of_body), joints=tuple(next(joints) for _ in body.joints))
+        for spec, body, geoms_of_body in zip(padded(document, bodies, sizes["body"]), drafts[1:], body_geoms[1:], strict=True)
     ]
     sites, cameras = padded(document, sites, sizes["site"]), padded(document, cameras, sizes["cam"])
-    return Bodies(bodies, held[0], sites, cameras, lights, meshes)
+    return Bodies(bodies, body_geoms[0], sites, cameras, lights, meshes)
 
 
 def _joints(body: Draft) -> list[JointSpec]:
-    """The joints of a body; a free one starts where the body is drawn."""
+    """The joints of a body; a free one starts at the pose of the body in the file."""
     return [replace(joint.spec, **free_at(body.pose)) if joint.spec.type == "free" else joint.spec for joint in body.joints]
 
 
@@ -263,7 +274,7 @@ def _body(body: Draft, number: int, parent: int, names: set[str]) -> BodySpec:
 
 
 def _free_name(name: str, names: set[str]) -> str:
-    """The name, or where a body of the file has it, the name with more marks."""
+    """The name, with more # behind it where a body of the file has it."""
     while name in names:
         name += "#"
     return name

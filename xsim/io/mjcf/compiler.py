@@ -1,4 +1,4 @@
-"""The <compiler> element: how the numbers of a file are meant."""
+"""The <compiler> element: units, folders and rules of a file."""
 
 from __future__ import annotations
 
@@ -91,9 +91,9 @@ def _flag(e: Element, name: str, default: bool) -> bool:
 
 
 def _folder(e: Element, name: str, default: str) -> str:
-    """A folder as written; an empty one is the model's own."""
-    found = e.raw(name)
-    return default if found is None else found
+    """A folder as written; an empty one is the folder of the model."""
+    folder = e.raw(name)
+    return default if folder is None else folder
 
 
 def _length_range(e: Element) -> dict:

@@ -1,6 +1,6 @@
 """<composite>: grids of particles, nets of particles and tendons, and cables, as the bodies, joints and tendons they stand for.
 
-Made elements take no defaults: what the composite's own elements leave out is the engine's own default, or that of the composite's type.
+Generated elements take no default class: an attribute that is not given has MuJoCo's default, or that of the composite's type.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from xsim.io.errors import allowed
 from xsim.io.mjcf.cable import read_points, tangent_frames
 from xsim.io.mjcf.document import Document
-from xsim.io.mjcf.macros import BARE, Maker, integers
+from xsim.io.mjcf.macros import NO_DEFAULTS, Maker, integers
 from xsim.io.mjcf.nodes import Node
 from xsim.io.mjcf.skins import grid_skin
 from xsim.io.reader import Element
@@ -21,8 +21,8 @@ from xsim.io.reader import Element
 __all__ = ["composite"]
 
 REMOVED = ("rope", "loop", "cloth", "box", "cylinder", "ellipsoid")
-HIDDEN = "3"  # the group that pictures leave out
-EACH = 20  # elements made for a body of a grid, at most: joints, geom, site, tendons, equalities, bone
+HIDDEN = "3"  # a group that is not visible by default
+ELEMENTS_PER_BODY = 20  # of a grid, at most: joints, geom, site, tendons, equalities, bone
 
 _LIMITED = ("limited", "range", "margin", "solreflimit", "solimplimit", "frictionloss", "solreffriction", "solimpfriction")
 _JOINT = ("group", "stiffness", "damping", "armature", *_LIMITED)
@@ -30,7 +30,7 @@ _TENDON = ("group", "stiffness", "damping", *_LIMITED, "material", "rgba", "widt
 _EQUALITY = {"solreffix": "solref", "solimpfix": "solimp"}
 
 
-class _Made(NamedTuple):
+class _Expansion(NamedTuple):
     """bodies: in place of the composite; the others: for the sections of their names."""
 
     bodies: list[Node]
@@ -53,11 +53,11 @@ def composite(document: Document, e: Element) -> tuple[list[Node], dict[str, lis
         raise plugin.error(f"unknown plugin {name!r}: it would act on the composite; allowed: a composite without plugins")
     for name in ("flatinertia", "solrefsmooth", "solimpsmooth"):  # of removed types
         e.floats(name)
-    made = _TYPES[kind](document, e, e.raw("prefix") or "", Maker(e))
-    return made.bodies, {"tendon": made.tendon, "equality": made.equality, "contact": made.contact, "deformable": made.deformable}
+    expansion = _TYPES[kind](document, e, e.raw("prefix") or "", Maker(e))
+    return expansion.bodies, {section: getattr(expansion, section) for section in _Expansion._fields[1:]}
 
 
-# ---- what a composite's own elements say ----
+# ---- elements inside a composite ----
 
 
 def _settings(e: Element | None, names) -> dict[str, str]:
@@ -67,33 +67,33 @@ def _settings(e: Element | None, names) -> dict[str, str]:
 
 def _joints(e: Element, kind: str) -> list[Element]:
     """The <joint> elements of a kind. Raises ParseError for a second one, unless the kind is particle."""
-    found = [j for j in e.all("joint") if j.choice("kind", ("main", "twist", "stretch", "particle")) == kind]
-    if len(found) > 1 and e.raw("type") != "particle":
-        raise found[1].error('second joint of this kind; allowed: one, or more in a composite of type "particle"', "kind")
-    return found
+    joints = [j for j in e.all("joint") if j.choice("kind", ("main", "twist", "stretch", "particle")) == kind]
+    if len(joints) > 1 and e.raw("type") != "particle":
+        raise joints[1].error('second joint of this kind; allowed: one, or more in a composite of type "particle"', "kind")
+    return joints
 
 
 def _main_joint(e: Element) -> dict[str, str]:
-    found = _joints(e, "main")
-    return {**BARE, "group": HIDDEN, **_settings(found[0] if found else None, _JOINT)}
+    joints = _joints(e, "main")
+    return {**NO_DEFAULTS, "group": HIDDEN, **_settings(joints[0] if joints else None, _JOINT)}
 
 
 def _geom(e: Element) -> dict[str, str]:
     geom = e.child("geom")
-    return dict(BARE) if geom is None else {**BARE, **{name: geom.string(name) for name in geom.attributes}}
+    return dict(NO_DEFAULTS) if geom is None else {**NO_DEFAULTS, **{name: geom.string(name) for name in geom.attributes}}
 
 
 def _site(e: Element) -> dict[str, str]:
-    return {**BARE, "group": HIDDEN, **_settings(e.child("site"), ("group", "size", "material", "rgba"))}
+    return {**NO_DEFAULTS, "group": HIDDEN, **_settings(e.child("site"), ("group", "size", "material", "rgba"))}
 
 
 def _tendons(e: Element, kind: str, group: str | None) -> tuple[dict, dict] | None:
     """Attributes of the tendons of a kind and of their equalities; None where the file has no <tendon> of this kind."""
-    found = [t for t in e.all("tendon") if t.choice("kind", ("main", "shear")) == kind]
-    if not found:
+    elements = [t for t in e.all("tendon") if t.choice("kind", ("main", "shear")) == kind]
+    if not elements:
         return None
-    tendon, equality = {**BARE, "group": group}, dict(BARE)
-    for t in found:
+    tendon, equality = {**NO_DEFAULTS, "group": group}, dict(NO_DEFAULTS)
+    for t in elements:
         tendon |= _settings(t, _TENDON)
         equality |= {_EQUALITY[name]: value for name, value in _settings(t, _EQUALITY).items()}
     return tendon, equality
@@ -111,8 +111,8 @@ def _counts(document: Document, e: Element) -> np.ndarray:
 
 
 def _spend(document: Document, e: Element, bodies: int) -> None:
-    """Take in what bodies come with, before anything is made. Raises ParseError where it is too much."""
-    document.budget.spend(e, nodes=EACH * bodies, characters=EACH * len(e.raw("prefix") or "") * bodies)
+    """Count the elements of bodies against the budget, before anything is made. Raises ParseError."""
+    document.budget.spend(e, nodes=ELEMENTS_PER_BODY * bodies, characters=ELEMENTS_PER_BODY * len(e.raw("prefix") or "") * bodies)
 
 
 def _refuse_vertex(e: Element) -> None:
@@ -138,22 +138,22 @@ def _slides(make: Maker, settings: dict[str, str], names) -> list[Node]:
     return [make("joint", name=n, type="slide", axis=axis, **settings) for n, axis in zip(names, axes, strict=True)]
 
 
-def _particle(document: Document, e: Element, prefix: str, make: Maker) -> _Made:
+def _particle(document: Document, e: Element, prefix: str, make: Maker) -> _Expansion:
     """A grid of bodies, each with three slides or the joints of kind particle."""
     counts, spacing, offset = _counts(document, e), _spacing(e), e.floats("offset", 3, np.zeros(3))
     _refuse_vertex(e)
-    own = [{**BARE, "group": HIDDEN, **_settings(j, (*_JOINT, "axis", "type"))} for j in _joints(e, "particle")]
+    joint_settings = [{**NO_DEFAULTS, "group": HIDDEN, **_settings(j, (*_JOINT, "axis", "type"))} for j in _joints(e, "particle")]
     geom, site, main = {"condim": "1", "priority": "1", **_geom(e)}, _site(e), _main_joint(e)
     bodies = []
     for number, cell in enumerate(product(*map(range, counts))):
-        joints = [make("joint", **settings) for settings in own] or _slides(make, main, (None, None, None))
+        joints = [make("joint", **settings) for settings in joint_settings] or _slides(make, main, (None, None, None))
         inside = [*joints, make("geom", **geom), make("site", name=f"{prefix}S{number}", **site)]
         pos = offset + spacing * (np.array(cell) - counts / 2)
         bodies.append(make("body", inside, name=f"{prefix}B{'_'.join(map(str, cell))}", pos=pos))
-    return _Made(bodies, [], [], [], [])
+    return _Expansion(bodies, [], [], [], [])
 
 
-def _grid(document: Document, e: Element, prefix: str, make: Maker) -> _Made:
+def _grid(document: Document, e: Element, prefix: str, make: Maker) -> _Expansion:
     """A string or net of bodies on three slides, tied to their neighbours by tendons of constant length; pinned bodies have no joints."""
     counts, spacing, offset = _counts(document, e), _spacing(e), e.floats("offset", 3, np.zeros(3))
     _refuse_vertex(e)
@@ -178,7 +178,7 @@ def _grid(document: Document, e: Element, prefix: str, make: Maker) -> _Made:
         bodies.append(make("body", inside, name=f"{prefix}B{at}", pos=pos))
     tendons, equalities = _net(e, prefix, make, counts, group)
     skins = [] if skin is None else [grid_skin(skin, make, prefix, counts[:2], spacing)]
-    return _Made(bodies, tendons, equalities, [], skins)
+    return _Expansion(bodies, tendons, equalities, [], skins)
 
 
 def _pinned(document: Document, e: Element, counts: np.ndarray) -> set[tuple[int, int]]:
@@ -196,8 +196,8 @@ def _pinned(document: Document, e: Element, counts: np.ndarray) -> set[tuple[int
 
 def _net(e: Element, prefix: str, make: Maker, counts: np.ndarray, group: str | None) -> tuple[list[Node], list[Node]]:
     """Tendons along x, along y and, where asked for, along one diagonal, and what keeps their lengths."""
-    stiff = {**BARE, "solref": "0.01 1", "solimp": "0.99 0.99"}
-    tendon, equality = _tendons(e, "main", group) or ({**BARE, "group": group}, {})
+    stiff = {**NO_DEFAULTS, "solref": "0.01 1", "solimp": "0.99 0.99"}
+    tendon, equality = _tendons(e, "main", group) or ({**NO_DEFAULTS, "group": group}, {})
     kinds = [("T0_", (1, 0), tendon, stiff | equality), ("T1_", (0, 1), tendon, stiff | equality)]
     shear = _tendons(e, "shear", group)
     if shear is not None:
@@ -214,7 +214,7 @@ def _net(e: Element, prefix: str, make: Maker, counts: np.ndarray, group: str | 
     return tendons, equalities
 
 
-def _cable(document: Document, e: Element, prefix: str, make: Maker) -> _Made:
+def _cable(document: Document, e: Element, prefix: str, make: Maker) -> _Expansion:
     """A chain of bodies with ball joints, each carrying the piece from one point to the next."""
     if e.has("spacing"):
         raise e.error("allowed: the spacing of a cable follows from its points, without this attribute", "spacing")
@@ -252,7 +252,7 @@ def _cable(document: Document, e: Element, prefix: str, make: Maker) -> _Made:
             inner.append(body)
         inner = body
     excludes = [make("exclude", body1=f"{prefix}B_{a}", body2=f"{prefix}B_{b}") for a, b in pairwise(names)]
-    return _Made(bodies, [], [], excludes, [])
+    return _Expansion(bodies, [], [], excludes, [])
 
 
 def _segment(e: Element, geom: dict[str, str], length: float) -> dict:

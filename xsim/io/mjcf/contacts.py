@@ -1,17 +1,13 @@
-"""<contact>: pairs of geoms that are tested whatever the masks say, pairs of bodies that never touch."""
+"""<contact>: pairs of geoms that are tested whatever their masks are, pairs of bodies that never collide."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from xsim.io.mjcf.bodies import Bodies
 from xsim.io.mjcf.document import Document
 from xsim.io.mjcf.index import Index
 from xsim.io.mjcf.values import integer, numbers, read_soft
 from xsim.io.reader import Element
 from xsim.spec import PairSpec
-
-if TYPE_CHECKING:
-    from xsim.io.mjcf.bodies import Bodies
 
 __all__ = ["read_excludes", "read_pairs"]
 
@@ -19,7 +15,7 @@ FRICTION = (1.0, 1.0, 0.005, 0.0001, 0.0001)
 
 
 def read_pairs(document: Document, bodies: Bodies, index: Index) -> list[PairSpec]:
-    """All <pair> elements, in order; index entries "pair". A pair says all its numbers itself, its geoms' own are not used."""
+    """All <pair> elements, in order; index entries "pair". The parameters of a pair replace those of its geoms."""
     # Number of the body of every geom.
     owners = [-1] * len(bodies.world_geoms) + [i for i, body in enumerate(bodies.bodies) for _ in body.geoms]
     out: list[PairSpec] = []

@@ -25,12 +25,12 @@ MAX_NUMBERS = 1_000_000
 def read_custom(document: Document, index: Index) -> dict[str, dict]:
     """``{"numeric": {name: numbers}, "text": {name: text}, "tuple": {name: ((kind, name, number), ...)}}``, each in the file's order;
     index entries "numeric", "text", "tuple". Every other kind of element must be in the index. Raises ParseError."""
-    found: dict[str, list[Element]] = {kind: document.elements("custom", kind) for kind in _KINDS}
-    for kind, elements in found.items():
+    by_kind: dict[str, list[Element]] = {kind: document.elements("custom", kind) for kind in _KINDS}
+    for kind, elements in by_kind.items():
         for number, e in enumerate(elements):
             e.string("name")
             index.add(kind, e, number)
-    return {kind: {e.string("name"): _KINDS[kind](document, index, e) for e in elements} for kind, elements in found.items()}
+    return {kind: {e.string("name"): _KINDS[kind](document, index, e) for e in elements} for kind, elements in by_kind.items()}
 
 
 def read_extensions(document: Document, index: Index) -> None:

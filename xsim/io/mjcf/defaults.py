@@ -1,4 +1,4 @@
-"""Default classes: what an element says when it says nothing."""
+"""Default classes: attributes of elements that do not give them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Classes:
         self._merged: dict[tuple[str, str], Element] = {}
 
     def add(self, name: str) -> None:
-        """Make a class that says nothing, whatever main says."""
+        """Make an empty class, which does not inherit from main."""
         self._classes.setdefault(name, [])
 
     def read(self, section: Element) -> None:
@@ -33,40 +33,40 @@ class Classes:
             raise section.error(f"found {section.raw('class')!r}; allowed: {MAIN!r} for the class at the top", "class")
         pending = [(section, MAIN, self._classes[MAIN])]
         while pending:
-            e, name, own = pending.pop()
+            e, name, nodes = pending.pop()
             nested = []
             for child in e.children():
                 if child.tag != "default":
-                    own.append(child._node)
+                    nodes.append(child._node)
                     continue
                 nested.append((child, child.string("class")))
-            self._classes[name] = own
+            self._classes[name] = nodes
             for child, inner in nested:
                 if inner in self._classes:
                     raise child.error(f"a default class {inner!r} exists already; allowed: another name", "class")
-                self._budget.spend(child, nodes=len(own))
+                self._budget.spend(child, nodes=len(nodes))
                 self._classes[inner] = []
-                pending.append((child, inner, list(own)))
+                pending.append((child, inner, list(nodes)))
 
     def adopt(self, other: Classes, prefix: str, change: Callable[[Node], None], e: Element) -> dict[str, str]:
-        """Take in the classes of a model that an element attaches. change: what to do with its default elements.
+        """Add the classes of a model that an element attaches. change: is called with a copy of each of its default elements.
 
-        Returns the name of each: prefixed, and marked where that name is taken.
+        Returns the new name of each: prefixed, and numbered where that name is taken.
         """
         self._budget.spend(e, nodes=sum(map(len, other._classes.values())))
         self._merged.clear()
         sections: dict[int, Node] = {}
-        twins: dict[int, Node] = {}
+        copies: dict[int, Node] = {}
         names: dict[str, str] = {}
         for name, nodes in other._classes.items():
             for node in nodes:
-                if id(node) not in twins:
-                    twins[id(node)] = twin = node.copy()
-                    twin.parent = sections.setdefault(id(node.parent), Node("default", {}, node.file, node.sourceline))
-                    twin.compiler = scope(Element(node, node.file))
-                    change(twin)
+                if id(node) not in copies:
+                    copies[id(node)] = copy = node.copy()
+                    copy.parent = sections.setdefault(id(node.parent), Node("default", {}, node.file, node.sourceline))
+                    copy.compiler = scope(Element(node, node.file))
+                    change(copy)
             names[name] = prefix + name if prefix + name not in self._classes else f"{prefix}{name}:{len(self._classes)}"
-            self._classes[names[name]] = [twins[id(node)] for node in nodes]
+            self._classes[names[name]] = [copies[id(node)] for node in nodes]
         return names
 
     def check(self, root: Node) -> None:
@@ -84,7 +84,7 @@ class Classes:
         return e.error(f"unknown default class {name!r}; {allowed(name, list(self._classes)[:50])}", attribute)
 
     def name(self, e: Element) -> str:
-        """The class of an element: its own, else the nearest childclass of the bodies and frames around it, else main."""
+        """The class of an element: that of its attribute, else the nearest childclass of the bodies and frames around it, else main."""
         e.raw("class")
         node, attribute = _class_of(e._node)
         name = node.attrib[attribute] if attribute else MAIN
@@ -111,13 +111,13 @@ class Classes:
 
 
 def class_name(node: Node) -> str:
-    """The class of a node: its own, else the nearest childclass of the nodes around it, else main."""
+    """The class of a node: that of its attribute, else the nearest childclass of the nodes around it, else main."""
     node, attribute = _class_of(node)
     return node.attrib[attribute] if attribute else MAIN
 
 
 def _class_of(node: Node) -> tuple[Node, str]:
-    """The node that says the class of a node, and its attribute; "" where none does."""
+    """The node that gives the class of a node, and the attribute; "" where none does."""
     if "class" in node.attrib:
         return node, "class"
     return next(((n, "childclass") for n in node.iterancestors() if "childclass" in n.attrib), (node, ""))

@@ -2,92 +2,92 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from xsim.io.mjcf.bodies import Bodies
 from xsim.io.mjcf.document import Document
 from xsim.io.mjcf.geoms import read_surface
 from xsim.io.mjcf.index import Index
 from xsim.io.mjcf.macros import integers
 from xsim.io.mjcf.references import split_names
 from xsim.io.mjcf.values import flag, integer, read_rgba
-from xsim.io.poses import IDENTITY_QUAT, Pose
 from xsim.io.reader import Element
+from xsim.poses import IDENTITY_QUAT, Pose
 from xsim.spec import FlexSpec, SurfaceSpec
-
-if TYPE_CHECKING:
-    from xsim.io.mjcf.bodies import Bodies
 
 __all__ = ["read_flexes"]
 
 
 def read_flexes(document: Document, bodies: Bodies, index: Index) -> list[FlexSpec]:
-    """All flexes, in order; index entries "flex". Tetrahedra are turned so that the first three vertices, seen from the side away from the
-    fourth, are counter-clockwise where the bodies are drawn. Raises ParseError.
+    """All flexes, in order; index entries "flex". Raises ParseError.
+
+    Vertices of tetrahedra are ordered so that the first three, seen from the side away from the fourth, are counter-clockwise in the
+    reference pose.
 
     ``numbers``: ``young`` (Pa), ``poisson``, ``elastic_damping`` (s), ``thickness`` (m, -1: none), ``edge_stiffness`` and ``edge_damping``
-    (the engine's units), ``contact`` (SurfaceSpec), ``internal``, ``selfcollide``, ``active_layers``; for drawing ``texcoord`` (n, 2) or
+    (the engine's units), ``contact`` (SurfaceSpec), ``internal``, ``selfcollide``, ``active_layers``; for visuals ``texcoord`` (n, 2) or
     None, ``flat_skin``, ``material``, ``rgba``, ``group``.
     """
     elements = document.elements("deformable", "flex")
-    places = _drawn(bodies) if elements else []
-    return [_flex(document, index, e, index.add("flex", e, i), places) for i, e in enumerate(elements)]
+    poses = _reference_poses(bodies) if elements else []
+    return [_flex(document, index, e, index.add("flex", e, i), poses) for i, e in enumerate(elements)]
 
 
-def _drawn(bodies: Bodies) -> list[Pose]:
-    """World poses of the bodies as drawn, that of the world last."""
+def _reference_poses(bodies: Bodies) -> list[Pose]:
+    """World poses of the bodies in the reference pose, that of the world last."""
     out: list[Pose] = []
     for body in bodies.bodies:
         assert isinstance(body.joints, tuple)
-        place = Pose(body.quat, body.pos)
+        pose = Pose(body.quat, body.pos)
         if body.joints and body.joints[0].type == "free" and body.joints[0].q0 is not None:
-            place = Pose(body.joints[0].q0[3:], body.joints[0].q0[:3])
-        out.append(place if body.parent < 0 else out[body.parent] @ place)
+            pose = Pose(body.joints[0].q0[3:], body.joints[0].q0[:3])
+        out.append(pose if body.parent < 0 else out[body.parent] @ pose)
     return [*out, Pose()]
 
 
-def _flex(document: Document, index: Index, e: Element, name: str, places: list[Pose]) -> FlexSpec:
+def _flex(document: Document, index: Index, e: Element, name: str, poses: list[Pose]) -> FlexSpec:
     dim = integer(e, "dim", 2)
     if not 1 <= dim <= 3:
         raise e.error(f"found {dim}; allowed: 1, 2, 3", "dim")
-    owners, pos = _points(index, e)
+    vertex_bodies, pos = _points(index, e)
     if len(pos) < dim + 1:
         raise e.error(f"found {len(pos)} vertices; allowed: at least {dim + 1}, coordinates where they are all on one body", "body")
-    world = np.array([(places[i] @ Pose(IDENTITY_QUAT, p)).pos for i, p in zip(owners, pos, strict=True)])
+    world = np.array([(poses[i] @ Pose(IDENTITY_QUAT, p)).pos for i, p in zip(vertex_bodies, pos, strict=True)])
     elements = _elements(e, dim, world)
     edges, corners = _edges(elements)
     return FlexSpec(
         name=name,
         dim=dim,
-        bodies=tuple(owners),
+        bodies=tuple(vertex_bodies),
         pos=pos,
         elements=elements,
         edges=edges,
         lengths=np.linalg.norm(world[edges[:, 1]] - world[edges[:, 0]], axis=1),
         corners=corners,
         radius=e.number("radius", 0.005, nonnegative=True),
-        numbers=_material(e, dim) | _contact(document, e) | _look(index, e, len(pos)),
+        numbers=_material(e, dim) | _contact(document, e) | _visuals(index, e, len(pos)),
         source=e.source,
     )
 
 
 def _points(index: Index, e: Element) -> tuple[list[int], np.ndarray]:
-    """Bodies of the vertices, and their coordinates there."""
-    owners = [index.named("body", e, "body", word) for word in split_names(e.string("body"))]
+    """Bodies of the vertices, and the coordinates of the vertices in them."""
+    vertex_bodies = [index.named("body", e, "body", word) for word in split_names(e.string("body"))]
     flat = e.floats("vertex")
     if flat is None:
-        return owners, np.zeros((len(owners), 3))
+        return vertex_bodies, np.zeros((len(vertex_bodies), 3))
     if len(flat) % 3:
         raise e.error(f"found {len(flat)} numbers; allowed: three for each vertex", "vertex")
     pos = flat.reshape(-1, 3)
-    if len(owners) not in (1, len(pos)):
-        raise e.error(f"found {len(owners)} bodies for {len(pos)} vertices; allowed: one for each, or one for all", "body")
-    return owners * (len(pos) if len(owners) == 1 else 1), pos
+    if len(vertex_bodies) not in (1, len(pos)):
+        raise e.error(f"found {len(vertex_bodies)} bodies for {len(pos)} vertices; allowed: one for each, or one for all", "body")
+    return vertex_bodies * (len(pos) if len(vertex_bodies) == 1 else 1), pos
 
 
 def _elements(e: Element, dim: int, world: np.ndarray) -> np.ndarray:
-    """Vertex numbers (m, dim + 1). world: where the vertices are drawn."""
+    """Vertex numbers (m, dim + 1). world: positions of the vertices in the reference pose."""
     flat = integers(e, "element")
     if flat is None or not len(flat) or len(flat) % (dim + 1):
         found = 0 if flat is None else len(flat)
@@ -118,7 +118,7 @@ def _edges(elements: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _material(e: Element, dim: int) -> dict[str, Any]:
-    """What holds the elements together."""
+    """Elasticity and edge parameters."""
     elastic, edge = e.child("elasticity"), e.child("edge")
     out = {"young": 0.0, "poisson": 0.0, "elastic_damping": 0.0, "thickness": -1.0, "edge_stiffness": 0.0, "edge_damping": 0.0}
     if elastic is not None:
@@ -148,7 +148,7 @@ def _contact(document: Document, e: Element) -> dict[str, Any]:
     }
 
 
-def _look(index: Index, e: Element, size: int) -> dict[str, Any]:
+def _visuals(index: Index, e: Element, size: int) -> dict[str, Any]:
     texcoord = e.floats("texcoord")
     if texcoord is not None and len(texcoord) != 2 * size:
         raise e.error(f"found {len(texcoord)} numbers for {size} vertices; allowed: two for each", "texcoord")

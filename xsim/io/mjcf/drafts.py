@@ -1,4 +1,4 @@
-"""Bodies while they can still change: before their numbers and names are settled."""
+"""Bodies while they are read: before they have numbers, and before the options of <compiler> have changed them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 
 from xsim.io.mjcf.inertia import Inertial
 from xsim.io.mjcf.joints import Joint
-from xsim.io.poses import Pose
 from xsim.io.reader import Element
+from xsim.poses import Pose
 from xsim.spec import GeomSpec, SiteSpec
 
 __all__ = ["Draft", "moved"]
@@ -15,10 +15,10 @@ __all__ = ["Draft", "moved"]
 
 @dataclass
 class Draft:
-    """A body as read. parent: None for the world. Each geom, site, camera and light comes with its element; of cameras and lights, which
-    may look at bodies that come later, only the frame they stand in is known.
+    """A body as read. parent: None for the world. Each geom, site, camera and light comes with its element. Of cameras and lights,
+    which may look at bodies that come later, only the pose of the <frame>s around them is known.
 
-    inertial: mass properties, principal; explicit: they are no longer what the geoms give.
+    inertial: mass properties, principal; explicit: they are given as numbers and not computed from the geoms.
     """
 
     element: Element
@@ -38,8 +38,8 @@ class Draft:
     inertial: Inertial = Inertial()
     explicit: bool = False
 
-    def carried(self, pose: Pose) -> Draft:
-        """The same things seen from a frame in which this body has a pose: a draft that shares nothing with this one."""
+    def seen_from(self, pose: Pose) -> Draft:
+        """A copy whose contents are expressed in a frame in which this body has a pose."""
         return replace(
             self,
             geoms=[(moved(geom, pose), e) for geom, e in self.geoms],
@@ -52,5 +52,5 @@ class Draft:
 
 def moved(item, pose: Pose):
     """A geom or site whose body has a pose, in the frame of that pose."""
-    place = pose @ Pose(item.quat, item.pos)
-    return replace(item, pos=place.pos, quat=place.quat)
+    pose = pose @ Pose(item.quat, item.pos)
+    return replace(item, pos=pose.pos, quat=pose.quat)

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from xsim.io.mjcf.bodies import Bodies
 from xsim.io.mjcf.document import Document
 from xsim.io.mjcf.index import Index
 from xsim.io.mjcf.tendons import coordinate
 from xsim.io.mjcf.values import flag, read_soft
 from xsim.io.reader import Element
 from xsim.spec import EqualitySpec
-
-if TYPE_CHECKING:
-    from xsim.io.mjcf.bodies import Bodies
 
 __all__ = ["read_equalities"]
 
@@ -27,18 +23,18 @@ def read_equalities(document: Document, bodies: Bodies, index: Index) -> list[Eq
     for element in document.elements("equality", *_KINDS):
         name = index.add("equality", element, len(out))
         e = document.resolve(element, "equality")
-        found = _KINDS[e.tag](bodies, index, e)
-        items = found["items"]
+        fields = _KINDS[e.tag](bodies, index, e)
+        items = fields["items"]
         if len(items) == 2 and items[0] == items[1]:
-            raise e.error(f"found the same {'site' if found.get('sites') else e.tag} twice; allowed: two different ones")
+            raise e.error(f"found the same {'site' if fields.get('sites') else e.tag} twice; allowed: two different ones")
         soft = read_soft(document, e, "", "equality")
-        out.append(EqualitySpec(kind=e.tag, name=name, active=flag(e, "active", True), soft=soft, source=e.source, **found))
+        out.append(EqualitySpec(kind=e.tag, name=name, active=flag(e, "active", True), soft=soft, source=e.source, **fields))
     return out
 
 
-def _ends(index: Index, e: Element, own: tuple[str, ...], needed: tuple[str, ...]) -> dict:
-    """The two bodies, or the two sites. own: attributes that only go with bodies; needed: those of them that must be there."""
-    bodies = [name for name in ("body1", "body2", *own) if e.has(name)]
+def _ends(index: Index, e: Element, with_bodies: tuple[str, ...], needed: tuple[str, ...]) -> dict:
+    """The two bodies, or the two sites. with_bodies: attributes that only go with bodies; needed: those of them that must be there."""
+    bodies = [name for name in ("body1", "body2", *with_bodies) if e.has(name)]
     sites = [name for name in ("site1", "site2") if e.has(name)]
     if bodies and sites:
         raise e.error(f"found {bodies[0]} and {sites[0]}; allowed: {' and '.join(needed)}, or site1 and site2", sites[0])
@@ -55,12 +51,12 @@ def _connect(bodies: Bodies, index: Index, e: Element) -> dict:
 
 
 def _weld(bodies: Bodies, index: Index, e: Element) -> dict:
-    found = _ends(index, e, ("anchor", "relpose"), ("body1",))
+    fields = _ends(index, e, ("anchor", "relpose"), ("body1",))
     pose = e.floats("relpose", 7)
     if pose is not None and pose[3:].any():
         pose[3:] /= np.linalg.norm(pose[3:])
-        found["relpose"] = pose
-    return found | {"anchor": e.floats("anchor", 3, np.zeros(3)), "torque_scale": e.number("torquescale", 1.0)}
+        fields["relpose"] = pose
+    return fields | {"anchor": e.floats("anchor", 3, np.zeros(3)), "torque_scale": e.number("torquescale", 1.0)}
 
 
 def _polynomial(e: Element) -> np.ndarray:

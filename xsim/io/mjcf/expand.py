@@ -22,13 +22,13 @@ def expand(document: Document, read: Callable[[Element, Path], Document]) -> Non
     """Replace all elements that stand for others, the inner ones first. read: element and file of a model to attach -> its document."""
     expand_macros(document, {"composite": composite, "flexcomp": flexcomp})
     root = document.root._node
-    found = list(_inner_first(root))
+    nodes = list(_inner_first(root))
     models = any(n.tag == "model" for section in root.children if section.tag == "asset" for n in section.children)
-    if not found and not models:
+    if not nodes and not models:
         return
     relations = Relations(root)
     submodels = read_submodels(document, relations, read)
-    for node in found:
+    for node in nodes:
         if node.tag == "attach":
             attach(document, node, relations, submodels)
         else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from xsim.io.files import is_file
 from xsim.io.mjcf.nodes import scope
 from xsim.io.reader import Element
 
@@ -34,9 +35,6 @@ def locate(e: Element, attribute: str, *paths: str | Path) -> Path:
         if not full.is_relative_to(settings.within):
             raise e.error(f"{str(path)!r} leads out of {settings.within}; allowed: files below that folder", attribute)
         looked.append(str(full))
-        try:
-            if full.is_file():
-                return full
-        except (OSError, ValueError):  # a name that no file can have
-            pass
+        if is_file(full):
+            return full
     raise e.error(f"the file is not there; looked for {' and '.join(dict.fromkeys(looked))}", attribute)

@@ -1,6 +1,8 @@
-"""<flexcomp>: a deformable made of points, as the bodies, the <flex> and the equality it stands for."""
+"""<flexcomp>: a deformable made of points, as the bodies, the <flex> and the equality that it stands for."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -8,19 +10,19 @@ from xsim.io.errors import allowed
 from xsim.io.mjcf.document import Document
 from xsim.io.mjcf.gmsh import read_gmsh
 from xsim.io.mjcf.lattices import LATTICES, Lattice
-from xsim.io.mjcf.macros import BARE, Maker, integers, read_asset
+from xsim.io.mjcf.macros import NO_DEFAULTS, Maker, integers, read_asset
 from xsim.io.mjcf.mesh_files import read_triangles
 from xsim.io.mjcf.nodes import Node
 from xsim.io.mjcf.orientation import read_pose
 from xsim.io.mjcf.references import join_names
 from xsim.io.mjcf.values import flag, integer
-from xsim.io.poses import Pose, rotation_matrix
 from xsim.io.reader import Element
+from xsim.poses import Pose, rotation_matrix
 
 __all__ = ["flexcomp"]
 
-MIN = 1e-15  # the engine's smallest positive number
-EACH = 5  # elements made for a point, at most: body, inertial, three slides
+MIN_VALUE = 1e-15  # MuJoCo's mjMINVAL: smaller numbers are not positive
+ELEMENTS_PER_POINT = 5  # at most: body, inertial, three slides
 SHELLS = ("box", "cylinder", "ellipsoid")
 TYPES = (*LATTICES, "mesh", "gmsh", "direct")
 
@@ -36,48 +38,58 @@ def flexcomp(document: Document, e: Element) -> tuple[list[Node], dict[str, list
         raise plugin.error(f"unknown plugin {name!r}: it would act on the flex; allowed: a flexcomp without plugins")
     make, name, kind = Maker(e), e.string("name"), e.choice("type", TYPES, "grid")
     mass, box = e.number("mass", 1.0), e.number("inertiabox", 0.005)
-    if mass < MIN or box < MIN:
+    if mass < MIN_VALUE or box < MIN_VALUE:
         raise e.error(f"found mass {mass:g} and inertiabox {box:g}; allowed: positive numbers")
-    made, dim, counts = _shape(document, e, kind)
-    points = _placed(e, kind, made.points)
-    pinned = _pinned(e, kind, dim, counts, len(points))
-    if kind in SHELLS and document.rules == "3.2":
-        pinned[0] = True  # the middle of a full shape
+    shape = _read_shape(document, e, kind)
+    points = _placed(e, shape)
+    shell = kind in SHELLS and document.rules == "3.2"
+    pinned = _pinned(e, shape)
+    if shell:
+        pinned[0] = True  # the centre of the solid shape
     if flag(e, "rigid", False):
         pinned[:] = True
     parent, frame = _parent(e, bool(pinned.any()))
 
-    used = np.unique(made.elements)
+    used = np.unique(shape.elements)
     inertia = 2 / 3 * mass / len(points) * box**2
-    radial = kind in SHELLS and document.rules == "3.2"
-    bodies, owners, vertices = [], [], np.zeros((len(used), 3))
+    bodies, vertex_bodies, vertices = [], [], np.zeros((len(used), 3))
     for k, i in enumerate(used):
         if pinned[i]:
-            owners.append(parent)
+            vertex_bodies.append(parent)
             vertices[k] = frame.pos + rotation_matrix(frame.quat) @ points[i]
             continue
-        axes = [_outward(e, points[i])] if radial else np.eye(3)
+        axes = [_outward(e, points[i])] if shell else np.eye(3)
         inertial = make("inertial", pos="0 0 0", mass=mass / len(points), diaginertia=(inertia, inertia, inertia))
         slides = [make("joint", type="slide", pos="0 0 0", axis=axis) for axis in axes]
         bodies.append(make("body", [inertial, *slides], name=f"{name}_{i}", pos=points[i]))
-        owners.append(f"{name}_{i}")
+        vertex_bodies.append(f"{name}_{i}")
     fixed = pinned[used]
-    flex = _flex(
-        e, make, kind, dim, made, used, name=name, body=join_names([parent] if fixed.all() else owners),
-        vertex=vertices if fixed.any() else None, element=np.searchsorted(used, made.elements),
-    )  # fmt: skip
+    names = join_names([parent] if fixed.all() else vertex_bodies)
+    flex = _flex(e, make, shape, used, name=name, body=names, vertex=vertices if fixed.any() else None)
     return bodies, {"deformable": [flex], "equality": _equality(e, make, name)}
+
+
+class Shape(NamedTuple):
+    """Points and elements of a flexcomp, before they are placed. kind: its type. dim: of the flex. counts: numbers of points along the
+    axes, of a lattice. texcoord (n, 2): of the points, empty where the kind has none."""
+
+    kind: str
+    dim: int
+    counts: np.ndarray
+    points: np.ndarray
+    elements: np.ndarray
+    texcoord: np.ndarray
 
 
 def _outward(e: Element, point: np.ndarray) -> np.ndarray:
     length = np.linalg.norm(point)
-    if length < MIN:
+    if length < MIN_VALUE:
         raise e.error("a point of the shell is at the origin of the body around; allowed: an origin inside the shell", "pos")
     return point / length
 
 
-def _shape(document: Document, e: Element, kind: str) -> tuple[Lattice, int, np.ndarray]:
-    """Points before they are placed and their elements; dimension of the flex; numbers of points along the axes of a lattice."""
+def _read_shape(document: Document, e: Element, kind: str) -> Shape:
+    """The points of a flexcomp and the elements between them. Raises ParseError."""
     dim = integer(e, "dim", 2)
     if not 1 <= dim <= 3:
         raise e.error(f"found {dim}; allowed: 1, 2, 3", "dim")
@@ -87,25 +99,30 @@ def _shape(document: Document, e: Element, kind: str) -> tuple[Lattice, int, np.
             if e.has(name):
                 raise e.error('allowed: only in a flexcomp of type "direct"', name)
     if kind in LATTICES:
-        made, dim = _lattice(document, e, kind, dim, counts, spacing)
+        lattice, dim = _lattice(document, e, kind, dim, counts, spacing)
     elif kind == "direct":
-        made = _direct(document, e, dim)
+        lattice = _direct(document, e, dim)
     else:
-        made, dim = _from_file(document, e, kind, dim)
-    if not len(made.elements):
+        lattice, dim = _from_file(document, e, kind, dim)
+    _check_elements(e, lattice)
+    return Shape(kind, dim, counts, *lattice)
+
+
+def _check_elements(e: Element, lattice: Lattice) -> None:
+    """Refuse elements with unknown points or with one point twice. Raises ParseError."""
+    if not len(lattice.elements):
         raise e.error("has no elements; allowed: at least one")
-    first, last = made.elements.min(), made.elements.max()
-    if first < 0 or last >= len(made.points):
-        raise e.error(f"elements name points {first} to {last}; allowed: 0 to {len(made.points) - 1}", "element")
-    ordered = np.sort(made.elements, axis=1)
+    first, last = lattice.elements.min(), lattice.elements.max()
+    if first < 0 or last >= len(lattice.points):
+        raise e.error(f"elements name points {first} to {last}; allowed: 0 to {len(lattice.points) - 1}", "element")
+    ordered = np.sort(lattice.elements, axis=1)
     if (ordered[:, 1:] == ordered[:, :-1]).any():
         raise e.error("an element names a point twice; allowed: different points", "element")
-    return made, dim, counts
 
 
 def _spend(document: Document, e: Element, points: int) -> None:
-    """Take in what points become, before anything is made. Raises ParseError where it is too much."""
-    document.budget.spend(e, nodes=EACH * points, characters=2 * len(e.string("name")) * points)
+    """Count the elements of points against the budget, before anything is made. Raises ParseError."""
+    document.budget.spend(e, nodes=ELEMENTS_PER_POINT * points, characters=2 * len(e.string("name")) * points)
 
 
 def _lattice(document: Document, e: Element, kind: str, dim: int, counts: np.ndarray, spacing: np.ndarray) -> tuple[Lattice, int]:
@@ -151,7 +168,7 @@ def _from_file(document: Document, e: Element, kind: str, dim: int) -> tuple[Lat
         raise e.error(f"unknown ending {ending!r}; {allowed(ending, ('.stl', '.obj', '.msh'))}", "file")
     mesh = read_triangles(data, ending[1:], e, document.notes, document.rules)
     points, faces = mesh.vertices, mesh.faces
-    if ending == ".stl" and len(faces):  # which has no numbers of its own: points count as they come
+    if ending == ".stl" and len(faces):  # which does not number its vertices: they count as they come
         order = np.unique(faces, return_index=True)[1].argsort()
         points, faces = points[order], order.argsort()[faces]
     _spend(document, e, len(points))
@@ -163,53 +180,54 @@ def _from_file(document: Document, e: Element, kind: str, dim: int) -> tuple[Lat
     return Lattice(np.vstack([e.floats("origin", 3), points]), elements, none), dim
 
 
-def _placed(e: Element, kind: str, points: np.ndarray) -> np.ndarray:
-    """Points in the frame in which the flexcomp stands. Generated points are not scaled."""
+def _placed(e: Element, shape: Shape) -> np.ndarray:
+    """The points in the frame around the flexcomp. Points of lattices are not scaled."""
     scale = e.floats("scale", 3, (1.0, 1.0, 1.0))
-    if (scale < MIN).any():
+    if (scale < MIN_VALUE).any():
         raise e.error(f"found {scale.tolist()}; allowed: positive numbers", "scale")
     pose = read_pose(e)
     # MuJoCo turns the points by the numbers of quat as written, so one that is not a unit stretches them.
     w, *axis = e.floats("quat", 4, pose.quat)
     cross = np.cross(axis, np.eye(3)).T
     turn = np.eye(3) + 2 * (w * cross + cross @ cross)
-    return pose.pos + (points if kind in LATTICES else points * scale) @ turn.T
+    return pose.pos + (shape.points if shape.kind in LATTICES else shape.points * scale) @ turn.T
 
 
-def _pinned(e: Element, kind: str, dim: int, counts: np.ndarray, size: int) -> np.ndarray:
+def _pinned(e: Element, shape: Shape) -> np.ndarray:
     """Which points are pinned."""
+    dim, counts, size = shape.dim, shape.counts[: shape.dim], len(shape.points)
     pinned = np.zeros(size, bool)
 
-    def pin(p: Element, name: str, numbers: np.ndarray, below) -> np.ndarray:
+    def checked(p: Element, name: str, numbers: np.ndarray, below) -> np.ndarray:
         if (numbers < 0).any() or (numbers >= below).any():
             limits = " ".join(str(n - 1) for n in np.ravel(below))
             raise p.error(f"found {(p.raw(name) or '').strip()[:200]!r}; allowed: 0 to {limits}", name)
         return numbers
 
-    def rows(p: Element, name: str, width: int) -> np.ndarray:
+    def groups(p: Element, name: str, width: int) -> np.ndarray:
         values = integers(p, name, default=())
         if len(values) % width:
             raise p.error(f"found {len(values)} numbers; allowed: a multiple of {width}", name)
         return values.reshape(-1, width)
 
     for p in e.all("pin"):
-        pinned[pin(p, "id", rows(p, "id", 1), size)] = True
-        for first, last in pin(p, "range", rows(p, "range", 2), size):
+        pinned[checked(p, "id", groups(p, "id", 1), size)] = True
+        for first, last in checked(p, "range", groups(p, "range", 2), size):
             pinned[first : last + 1] = True
         for name in ("grid", "gridrange"):
             if not p.has(name):
                 continue
-            if kind != "grid" or dim == 1:
+            if shape.kind != "grid" or dim == 1:
                 raise p.error('allowed: only in a flexcomp of type "grid" with dim 2 or 3', name)
-            corners = rows(p, name, dim * (2 if name == "gridrange" else 1)).reshape(-1, 2 if name == "gridrange" else 1, dim)
-            grid = pinned.reshape(counts[:dim])
-            for ends in pin(p, name, corners, counts[:dim]):
+            corners = groups(p, name, dim * (2 if name == "gridrange" else 1)).reshape(-1, 2 if name == "gridrange" else 1, dim)
+            grid = pinned.reshape(counts)
+            for ends in checked(p, name, corners, counts):
                 grid[tuple(slice(first, last + 1) for first, last in zip(ends[0], ends[-1], strict=True))] = True
     return pinned
 
 
 def _parent(e: Element, fixed: bool) -> tuple[str, Pose]:
-    """Name of the body around, and the pose of the frames in between. fixed: whether points stand in it."""
+    """Name of the body around, and the pose of the frames in between. fixed: whether points are fixed to it."""
     frame = Pose()
     for node in e._node.iterancestors():
         if node.tag == "worldbody":
@@ -225,24 +243,27 @@ def _parent(e: Element, fixed: bool) -> tuple[str, Pose]:
     raise e.error("stands outside the bodies; allowed: in a body")
 
 
-def _flex(e: Element, make: Maker, kind: str, dim: int, made: Lattice, used: np.ndarray, **attributes) -> Node:
-    """The <flex>. used: the points that elements name; attributes: what else depends on the points."""
+def _flex(e: Element, make: Maker, shape: Shape, used: np.ndarray, **attributes) -> Node:
+    """The <flex>. used: the points that elements name. attributes: name, and bodies and positions of the vertices."""
     texcoord = e.floats("texcoord")
-    if texcoord is None and kind in SHELLS and e.has("material"):
-        texcoord = made.texcoord
-    if texcoord is not None and texcoord.size == 2 * len(made.points):
+    if texcoord is None and shape.kind in SHELLS and e.has("material"):
+        texcoord = shape.texcoord
+    if texcoord is not None and texcoord.size == 2 * len(shape.points):
         texcoord = texcoord.reshape(-1, 2)[used]
     inside = [make(part.tag, **{a: part.raw(a) for a in part.attributes}) for part in e.all("elasticity", "contact")]
     edge = e.child("edge")
     if edge is not None:
         inside.append(make("edge", stiffness=edge.raw("stiffness"), damping=edge.raw("damping")))
-    flat = kind in ("box", "cylinder") or kind == "grid" and dim == 3
-    look = {a: e.raw(a) for a in ("radius", "rgba", "group", "material")}
-    return make("flex", inside, dim=dim, texcoord=texcoord, flatskin=flag(e, "flatskin", False) or flat, **look, **attributes)
+    flat = shape.kind in ("box", "cylinder") or shape.kind == "grid" and shape.dim == 3
+    attributes |= {a: e.raw(a) for a in ("radius", "rgba", "group", "material")}
+    return make(
+        "flex", inside, dim=shape.dim, texcoord=texcoord, flatskin=flag(e, "flatskin", False) or flat,
+        element=np.searchsorted(used, shape.elements), **attributes,
+    )  # fmt: skip
 
 
 def _equality(e: Element, make: Maker, name: str) -> list[Node]:
     edge = e.child("edge")
     if edge is None or not flag(edge, "equality", False):
         return []
-    return [make("flex", flex=name, solref=edge.raw("solref"), solimp=edge.raw("solimp"), **BARE)]
+    return [make("flex", flex=name, solref=edge.raw("solref"), solimp=edge.raw("solimp"), **NO_DEFAULTS)]

@@ -1,23 +1,19 @@
-"""<geom>: shapes, what they weigh, how they touch."""
+"""<geom>: shapes, their mass and their contact parameters."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from xsim.io.mjcf.assets import Assets
 from xsim.io.mjcf.document import Document
 from xsim.io.mjcf.index import Index
 from xsim.io.mjcf.meshes import fit
 from xsim.io.mjcf.nodes import scope
 from xsim.io.mjcf.orientation import read_fromto, read_pose
 from xsim.io.mjcf.values import flag, integer, numbers, read_rgba, read_soft, read_user
-from xsim.io.poses import Pose
 from xsim.io.reader import Element
+from xsim.poses import Pose
 from xsim.spec import GeomSpec, SurfaceSpec
-
-if TYPE_CHECKING:
-    from xsim.io.mjcf.assets import Assets
 
 __all__ = ["FROMTO", "SIZES", "read_geom", "read_surface", "sizes"]
 
@@ -34,8 +30,8 @@ def read_geom(document: Document, e: Element, frame: Pose, assets: Assets, index
         raise e.error(f"found 'sdf', which needs a plugin and xsim knows none; allowed: {', '.join(TYPES[:-1])}", "type")
     for name in ("size", "fitscale"):  # without effect on some shapes
         e.raw(name)
-    asset, size, place, surface = _SHAPES.get(shape, _primitive)(document, e, shape, assets, index)
-    place = frame @ place
+    asset, size, pose, surface = _SHAPES.get(shape, _primitive)(document, e, shape, assets, index)
+    pose = frame @ pose
     mass = e.number("mass", nonnegative=True) if e.has("mass") else None
     density = e.number("density", 1000.0, nonnegative=True)
     group = integer(e, "group", 0)
@@ -58,8 +54,8 @@ def read_geom(document: Document, e: Element, frame: Pose, assets: Assets, index
         density=density if mass is None else None,
         shell=shell,
         massless=shape in ("plane", "hfield") or not first <= group <= last,
-        pos=place.pos,
-        quat=place.quat,
+        pos=pose.pos,
+        quat=pose.quat,
         rgba=read_rgba(e),
         collision=bool(contact.contype or contact.conaffinity),
         surface=surface,
@@ -74,7 +70,7 @@ def read_geom(document: Document, e: Element, frame: Pose, assets: Assets, index
 
 
 def read_surface(document: Document, e: Element) -> SurfaceSpec:
-    """How a geom or flex meets others. e: with its defaults."""
+    """Contact parameters of a geom or flex. e: with its defaults."""
     default = SurfaceSpec()
     condim = integer(e, "condim", default.condim)
     if condim not in (1, 3, 4, 6):
@@ -108,12 +104,12 @@ def sizes(e: Element, shape: str, given: np.ndarray) -> tuple[np.ndarray, Pose]:
 
 
 def _primitive(document: Document, e: Element, shape: str, assets: Assets, index: Index):
-    _no(e, "hfield", shape)
+    _refuse(e, "hfield", shape)
     given = numbers(document, e, "size", (0.0, 0.0, 0.0))
     scale = e.number("fitscale", 1.0)
     if not e.has("mesh"):
         return None, *sizes(e, shape, given), {}
-    _no(e, "fromto", "geom that is fitted to a mesh")
+    _refuse(e, "fromto", "geom that is fitted to a mesh")
     mesh = assets.meshes[index.find("mesh", e, "mesh")]
     size, pos, quat = fit(mesh, shape, scope(e).fit_aabb, scale, document.rules)
     size = np.asarray(size, float)[: SIZES[shape]]
@@ -124,30 +120,30 @@ def _primitive(document: Document, e: Element, shape: str, assets: Assets, index
 
 def _plane(document: Document, e: Element, shape: str, assets: Assets, index: Index):
     for name in ("hfield", "mesh", "fromto"):
-        _no(e, name, shape)
+        _refuse(e, name, shape)
     size = numbers(document, e, "size", (0.0, 0.0, 0.0))
     if not size[2] > 0:
         raise e.error(f"found {size[2]:g} as the third number for a plane; allowed: a number > 0", "size")
-    # A half extent that is not positive means no end, like 0.
+    # A half extent that is not positive means an infinite plane, like 0.
     return None, np.maximum(size[:2], 0.0), read_pose(e), {"spacing": float(size[2])}
 
 
 def _hfield(document: Document, e: Element, shape: str, assets: Assets, index: Index):
     for name in ("mesh", "fromto"):
-        _no(e, name, shape)
+        _refuse(e, name, shape)
     number = index.find("hfield", e, "hfield")
     return number, assets.hfields[number].size[:3].copy(), read_pose(e), {}
 
 
 def _mesh(document: Document, e: Element, shape: str, assets: Assets, index: Index):
     for name in ("hfield", "fromto"):
-        _no(e, name, shape)
+        _refuse(e, name, shape)
     number = index.find("mesh", e, "mesh")
     mesh = assets.meshes[number]
     return number, np.ones(3), read_pose(e) @ Pose(mesh.quat, mesh.pos), {}
 
 
-def _no(e: Element, name: str, shape: str) -> None:
+def _refuse(e: Element, name: str, shape: str) -> None:
     if e.has(name):
         raise e.error(f"found on a {shape}; allowed: none", name)
 

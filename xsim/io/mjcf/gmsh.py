@@ -28,10 +28,10 @@ def read_gmsh(data: bytes, e: Element) -> tuple[np.ndarray, np.ndarray]:
     corners = read_elements(elements)
     order = np.argsort(tags)
     at = np.searchsorted(tags[order], corners).clip(max=len(tags) - 1)
-    found = order[at]
-    if not np.isfinite(points).all() or (tags[found] != corners).any():
+    vertices = order[at]
+    if not np.isfinite(points).all() or (tags[vertices] != corners).any():
         raise e.error("an element names a point that is not there, or a point is not finite", "file")
-    return points, found
+    return points, vertices
 
 
 def _section(data: bytes, name: bytes, e: Element) -> bytes:

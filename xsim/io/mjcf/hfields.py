@@ -39,7 +39,7 @@ def _binary(data: bytes, e: Element) -> np.ndarray:
 def _png(data: bytes, e: Element) -> np.ndarray:
     """How bright the pixels are, 0 to 255; the top row of an image is at the largest y.
 
-    As in MuJoCo red speaks for all colours, and of 16 bits the upper 8 count.
+    As in MuJoCo only red counts, and of 16 bits the upper 8.
     """
     try:
         from PIL import Image

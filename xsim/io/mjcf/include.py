@@ -12,7 +12,7 @@ __all__ = ["expand_includes"]
 
 
 def expand_includes(root: Node, budget: Budget) -> None:
-    """Replace every <include> by what stands in the root element of its file, whatever that is called.
+    """Replace every <include> by the contents of the root element of its file, whatever that is called.
 
     Paths start at the folder of the main file, of an include in an included file else at that file's own. A file may be included once.
     Raises ParseError.

@@ -1,4 +1,4 @@
-"""Names of a model: every element of a kind has one of its own, and others refer to it."""
+"""Names of a model: unique among the elements of a kind, which others refer to."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Index"]
 class Index:
     """Names by kind: body, joint, geom, site, camera, light, mesh, hfield, material, texture, tendon, actuator, sensor, equality, pair, ...
 
-    What a name stands for is what `ModelSpec` uses: the number in the list of its kind (bodies: -1 is the world; geoms: among all, those
+    A name stands for what `ModelSpec` uses: the number in the list of its kind (bodies: -1 is the world; geoms: among all, those
     of the world first), of a joint (body, which of its joints).
     """
 
@@ -22,7 +22,7 @@ class Index:
 
     def add(self, kind: str, e: Element, number, name: str | None = None) -> str:
         """Enter an element under its ``name`` attribute (or the name given); returns it, "" where it has none."""
-        name = e.string("name", "") if name is None and e.own("name") else name or ""
+        name = e.string("name", "") if name is None and e.is_explicit("name") else name or ""
         if not name:
             return ""
         names = self._found.setdefault(kind, {})

@@ -10,9 +10,9 @@ import numpy as np
 from xsim.io.mjcf.compiler import Compiler
 from xsim.io.mjcf.meshes import principal_axes
 from xsim.io.mjcf.orientation import read_pose, read_quat
-from xsim.io.poses import IDENTITY_QUAT, Pose, rotation_matrix
 from xsim.io.reader import Element
 from xsim.io.solids import SOLIDS, Solid, shift, tensor, turned
+from xsim.poses import IDENTITY_QUAT, Pose, rotation_matrix
 from xsim.spec import BodySpec, GeomSpec, InertialSpec, MeshSpec
 
 __all__ = ["Inertial", "body_inertial", "bounded", "geoms_inertial", "merged", "read_inertial", "spread"]
@@ -88,7 +88,7 @@ def spread(geom: GeomSpec, meshes: Sequence[MeshSpec]) -> tuple[float, Pose, np.
 
 
 def geoms_inertial(geoms: Iterable[GeomSpec], meshes: Sequence[MeshSpec], sort: bool = True) -> Inertial:
-    """Mass properties of rigidly joined geoms: of one alone along its own axes, of several along the axes of their sum.
+    """Mass properties of rigidly joined geoms: of a single one along its axes, of several along the principal axes of their sum.
 
     sort: whether the moments of an already diagonal sum are put in decreasing order too.
     """
@@ -106,13 +106,13 @@ def merged(parts: Iterable[Inertial], sort: bool = True) -> Inertial:
 
     sort: whether the moments of an already diagonal sum are put in decreasing order too.
     """
-    found = list(parts)
-    if len(found) == 1:
-        return found[0]
-    mass = sum(part.mass for part in found)
-    com = sum((part.mass * part.pose.pos for part in found), np.zeros(3)) / mass if mass > SMALL else np.zeros(3)
+    given = list(parts)
+    if len(given) == 1:
+        return given[0]
+    mass = sum(part.mass for part in given)
+    com = sum((part.mass * part.pose.pos for part in given), np.zeros(3)) / mass if mass > SMALL else np.zeros(3)
     total = np.zeros((3, 3))
-    for part in found:
+    for part in given:
         R = rotation_matrix(part.pose.quat)
         total += R @ np.diag(part.moments) @ R.T + shift(part.mass, part.pose.pos - com)
     if not sort and not (total - np.diag(np.diag(total))).any():
@@ -122,7 +122,7 @@ def merged(parts: Iterable[Inertial], sort: bool = True) -> Inertial:
 
 
 def body_inertial(body: BodySpec, meshes: Sequence[MeshSpec]) -> InertialSpec:
-    """Mass properties of a body: its own, or those its geoms give."""
+    """Mass properties of a body: given, or computed from its geoms."""
     return body.inertial if body.inertial is not None else geoms_inertial(body.geoms, meshes).spec()
 
 
@@ -158,9 +158,9 @@ def _ellipsoid_shell(s) -> Solid:
 
 def _box_shell(s) -> Solid:
     x, y, z = s
-    whole = x * y + x * z + y * z
-    xx, yy, zz = (a * a * (b * c + a * (b + c) / 3) / whole for a, b, c in ((x, y, z), (y, x, z), (z, x, y)))
-    return Solid(8 * whole, np.zeros(3), np.array([yy + zz, xx + zz, xx + yy]))
+    faces = x * y + x * z + y * z
+    xx, yy, zz = (a * a * (b * c + a * (b + c) / 3) / faces for a, b, c in ((x, y, z), (y, x, z), (z, x, y)))
+    return Solid(8 * faces, np.zeros(3), np.array([yy + zz, xx + zz, xx + yy]))
 
 
 def _cylinder_shell(s) -> Solid:

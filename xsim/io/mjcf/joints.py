@@ -10,9 +10,9 @@ from xsim.io.mjcf.document import Document
 from xsim.io.mjcf.nodes import scope
 from xsim.io.mjcf.orientation import SMALL
 from xsim.io.mjcf.values import flag, integer, limits, read_soft, read_user
-from xsim.io.poses import Pose, rotate
 from xsim.io.reader import Element
 from xsim.joints.types import JOINT_TYPES
+from xsim.poses import Pose, rotate
 from xsim.spec import JointSpec
 
 __all__ = ["Joint", "check_joints", "free_at", "read_freejoint", "read_joint"]
@@ -114,7 +114,7 @@ def check_joints(joints: list[Joint], at_world: bool) -> None:
 
 
 def free_at(pose: Pose) -> dict:
-    """What changes in a free joint whose body is drawn at a pose: where its state starts and its spring is at rest."""
+    """Fields of a free joint whose body has a pose in the file: initial coordinates and rest position of its spring."""
     start = np.concatenate([pose.pos, pose.quat])
     return {"q0": start, "spring_ref": start.copy()}
 

@@ -1,30 +1,26 @@
-"""Keyframes of attached models: their vectors speak about a model of which only a part has come along."""
+"""Keyframes of attached models: each joint, mocap body and actuator carries its numbers, since only a part of the model is attached."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from xsim.io.mjcf.document import Document
 from xsim.io.mjcf.nodes import Node
 from xsim.io.mjcf.shortcuts import read_general
 from xsim.io.reader import Element
 
-if TYPE_CHECKING:
-    from xsim.io.mjcf.document import Document
-
-__all__ = ["key_numbers", "scatter"]
+__all__ = ["key_numbers", "assign_keys"]
 
 # Numbers of a joint in qpos and in qvel.
 _JOINTS = {"free": (7, 6), "ball": (4, 3), "slide": (1, 1), "hinge": (1, 1)}
 
 
-
-def _slots(document: Document) -> dict[str, list[tuple[Node, int]]]:
-    """What the vectors of a keyframe are about: element and how many numbers, in order."""
-    if document.slots:
-        return document.slots
+def _layout(document: Document) -> dict[str, list[tuple[Node, int]]]:
+    """Elements and numbers per element of each vector of a keyframe, in order."""
+    if document.key_layout:
+        return document.key_layout
     joints: list[tuple[Node, tuple[int, int]]] = []
     mocap: list[Node] = []
     for body in _bodies(document.root._node):
@@ -35,7 +31,7 @@ def _slots(document: Document) -> dict[str, list[tuple[Node, int]]]:
             kind = "free" if node.tag == "freejoint" else document.resolve(e).choice("type", _JOINTS, "hinge")
             joints.append((node, _JOINTS[kind]))
     actuators = document.elements("actuator")
-    document.slots = {
+    document.key_layout = {
         "qpos": [(node, width) for node, (width, _) in joints],
         "qvel": [(node, width) for node, (_, width) in joints],
         "mpos": [(node, 3) for node in mocap],
@@ -43,45 +39,45 @@ def _slots(document: Document) -> dict[str, list[tuple[Node, int]]]:
         "ctrl": [(e._node, 1) for e in actuators],
         "act": [(e._node, 1) for e in actuators if read_general(document, e).dynamics != "none"],
     }
-    return document.slots
+    return document.key_layout
 
 
-def scatter(document: Document) -> None:
-    """Tell every joint, mocap body and actuator what the keyframes of the document say about it. Raises ParseError for wrong lengths."""
+def assign_keys(document: Document) -> None:
+    """Give every joint, mocap body and actuator its numbers in the keyframes of the document. Raises ParseError for wrong lengths."""
     for number, e in enumerate(document.elements("keyframe", "key")):
         if e._node.keys is not None:
             continue
         e._node.keys = {number: {}}
-        for name, parts in _slots(document).items():
+        for name, entries in _layout(document).items():
             words = (e.raw(name) or "").split()
-            wanted = sum(width for _, width in parts)
+            wanted = sum(width for _, width in entries)
             if words and len(words) != wanted:
                 raise e.error(f"found {len(words)} numbers in a key; allowed: {wanted}", name)
-            at = 0
-            for node, width in parts if words else []:
+            start = 0
+            for node, width in entries if words else []:
                 node.keys = node.keys or {}
-                node.keys.setdefault(number, {})[name] = " ".join(words[at : at + width])
-                at += width
+                node.keys.setdefault(number, {})[name] = " ".join(words[start : start + width])
+                start += width
 
 
 def key_numbers(document: Document, key: Element, name: str) -> np.ndarray | None:
-    """A vector of a keyframe for the whole model, None where it says nothing.
+    """A vector of a keyframe for the whole model, None where it gives none.
 
-    What is not of the model that the keyframe was written for is at rest and without control; NaN in qpos, mpos, mquat: as at the start.
+    Elements that are not of the keyframe's model are at rest and without control; NaN in qpos, mpos, mquat: as at the start.
     """
     if key._node.keys is None:
         value = key.floats(name)
         return None if value is None or not len(value) else value
-    (mark,) = key._node.keys
+    (identity,) = key._node.keys
     key.floats(name)
     rest = np.nan if name in ("qpos", "mpos", "mquat") else 0.0
-    out, said = [np.zeros(0)], False
-    document.budget.spend(key, numbers=sum(width for _, width in _slots(document)[name]))
-    for node, width in _slots(document)[name]:
-        words = ((node.keys or {}).get(mark) or {}).get(name)
+    out, given = [np.zeros(0)], False
+    document.budget.spend(key, numbers=sum(width for _, width in _layout(document)[name]))
+    for node, width in _layout(document)[name]:
+        words = ((node.keys or {}).get(identity) or {}).get(name)
         out.append(np.full(width, rest) if words is None else np.array(words.split(), float))
-        said = said or words is not None
-    return np.concatenate(out) if said else None
+        given = given or words is not None
+    return np.concatenate(out) if given else None
 
 
 def _bodies(root: Node) -> Iterator[Node]:

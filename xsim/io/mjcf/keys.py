@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from xsim.io.mjcf.bodies import Bodies
 from xsim.io.mjcf.document import Document
 from xsim.io.mjcf.index import Index
 from xsim.io.mjcf.keyframes import key_numbers
-from xsim.io.poses import IDENTITY_QUAT
 from xsim.io.reader import Element
 from xsim.joints.types import JOINT_TYPES
+from xsim.poses import IDENTITY_QUAT
 from xsim.spec import ActuatorSpec, KeySpec
-
-if TYPE_CHECKING:
-    from xsim.io.mjcf.bodies import Bodies
 
 __all__ = ["read_keys"]
 
@@ -66,7 +62,7 @@ def _key(document: Document, e: Element, name: str, starts: dict[str, np.ndarray
 
 
 def _vector(document: Document, e: Element, name: str, start: np.ndarray) -> np.ndarray | None:
-    """The numbers of an attribute, None where there are none. What the key does not speak about is as at the start."""
+    """The numbers of an attribute, None where there are none. Elements that the key does not give are as at the start."""
     value = key_numbers(document, e, name)
     if value is None:
         return None

@@ -82,22 +82,22 @@ def _shell(counts: np.ndarray, spacing: np.ndarray, axes: int) -> Lattice:
     """The centre and the surface points of a box (axes 0), drawn in to a cylinder (2) or an ellipsoid (3): one tetrahedron from the
     centre for each triangle of the surface."""
     number = np.full(counts, -1)
-    found: list[tuple[int, ...]] = []
+    surface: list[tuple[int, ...]] = []
     faces = ((2, (0, 1)), (1, (0, 2)), (0, (1, 2)))  # the axis across and those along
     for across, along in faces:
         for end in (0, counts[across] - 1):
             for at in product(range(counts[along[0]]), range(counts[along[1]])):
                 cell = _cell(across, end, along, at)
                 if number[cell] < 0:
-                    number[cell] = len(found) + 1
-                    found.append(cell)
+                    number[cell] = len(surface) + 1
+                    surface.append(cell)
     elements = []
     for across, along in faces:
         for end in (0, counts[across] - 1):
             for u, v in product(range(counts[along[0]] - 1), range(counts[along[1]] - 1)):
                 a, b, c, d = (number[_cell(across, end, along, at)] for at in ((u, v), (u + 1, v), (u + 1, v + 1), (u, v + 1)))
                 elements += [(0, a, b, c), (0, a, d, c)]
-    cells = np.array(found)
+    cells = np.array(surface)
     unit = 2 * cells / (counts - 1) - 1
     points = (_drawn_in(unit, axes) if axes else unit) * spacing * (counts - 1) / 2
     texcoord = np.vstack([np.zeros((1, 2)), _texcoord(cells, counts)])

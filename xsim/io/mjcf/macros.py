@@ -1,4 +1,4 @@
-"""What macros share: finding them, and making the elements they stand for."""
+"""Macros: elements that stand for bodies and other elements. Finding them, and making what they stand for."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from xsim.io.mjcf.files import locate
 from xsim.io.mjcf.nodes import Node, scope
 from xsim.io.reader import Element, read_bytes
 
-__all__ = ["BARE", "Macro", "Maker", "expand", "integers", "read_asset"]
+__all__ = ["NO_DEFAULTS", "Macro", "Maker", "expand", "integers", "read_asset"]
 
 KILOBYTE = 1024  # of a file counts as an element: a few lines of a model can name a large file many times
-# What a macro stands for: bodies in its place, and elements by the section in which they go, after those that the file has there itself.
+# A macro is replaced by bodies; the other elements go, by section, after those of the file.
 Macro = Callable[[Document, Element], tuple[list[Node], dict[str, list[Node]]]]
-BARE = {"class": "composite:"}  # of elements that no default reaches: the class holds nothing
+NO_DEFAULTS = {"class": "composite:"}  # an empty class, for elements without defaults
 
 
 class Maker:
@@ -45,20 +45,20 @@ def _text(value) -> str:
 def expand(document: Document, macros: dict[str, Macro]) -> None:
     """Replace every element with one of these tags by what it stands for. Raises ParseError."""
     root = document.root._node
-    found = [node for section in root.children if section.tag == "worldbody" for node in section.walk() if node.tag in macros]
-    for node in found:
-        document.classes.add(BARE["class"])
+    nodes = [node for section in root.children if section.tag == "worldbody" for node in section.walk() if node.tag in macros]
+    for node in nodes:
+        document.classes.add(NO_DEFAULTS["class"])
         with np.errstate(all="ignore"):  # what overflows is refused where the made elements are read
             bodies, sections = macros[node.tag](document, Element(node, node.file))
         if node.parent is not None:
             node.parent.replace(node, bodies)
-        for name, nodes in sections.items():
-            if nodes:
-                root.append(Node(name, {}, node.file, node.sourceline, nodes))
+        for name, elements in sections.items():
+            if elements:
+                root.append(Node(name, {}, node.file, node.sourceline, elements))
 
 
 def read_asset(document: Document, e: Element) -> tuple[bytes, Path]:
-    """The file of a mesh or skin, below the folder of meshes: what it holds and where it is. Raises ParseError."""
+    """The file of a mesh or skin, below the folder of meshes: its contents and its path. Raises ParseError."""
     name = e.string("file")
     if scope(e).strip_path:
         name = re.split(r"[/\\]", name)[-1]

@@ -1,4 +1,4 @@
-"""Triangles of mesh files: binary STL, OBJ and MSH (MuJoCo's own)."""
+"""Triangles of mesh files: binary STL, OBJ and MSH (MuJoCo's format)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Triangles(NamedTuple):
 
 
 def read_triangles(data: bytes, kind: str, e: Element, notes: Notes, rules: str) -> Triangles:
-    """What a mesh file of a kind ("stl", "obj", "msh") holds. Raises ParseError about the element that names it."""
+    """The triangles of a mesh file of a kind ("stl", "obj", "msh"). Raises ParseError about the element that names it."""
     return _READERS[kind](data, e, notes, rules)
 
 

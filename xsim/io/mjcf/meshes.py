@@ -1,4 +1,4 @@
-"""Meshes as solids: hull, volume, centre, principal frame, and primitives of like size.
+"""Meshes as solids: volume, centre, principal frame, and primitives of like size.
 
 Formulas: a tetrahedron with one corner at the origin and p1, p2, p3 the others has volume V = p1 . (p2 x p3) / 6 and second moments
 V/20 (sum p p' + s s'), s = p1 + p2 + p3; a triangle of area A has A/12 (sum p p' + s s').
@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from xsim.io.hulls import convex_hull
 from xsim.io.mjcf.document import Document
 from xsim.io.mjcf.mesh_files import Triangles
-from xsim.io.poses import IDENTITY_QUAT, quat_about, quat_mul, rotation_matrix
 from xsim.io.reader import Element
+from xsim.poses import IDENTITY_QUAT, quat_about, quat_mul, rotation_matrix
 from xsim.spec import MeshSpec
 
-__all__ = ["convex_hull", "fit", "placed", "principal_axes", "solid_mesh"]
+__all__ = ["fit", "placed", "principal_axes", "solid_mesh"]
 
 _TINY = 1e-15  # volume (m^3) and area (m^2) below which MuJoCo sees none
 _ROUNDING = 1e-8  # of vertices in single precision, in inertias
@@ -28,29 +29,10 @@ def placed(mesh: Triangles, scale, refpos, refquat) -> Triangles:
     return Triangles(vertices, mesh.faces[:, ::-1] if np.prod(scale) < 0 else mesh.faces)
 
 
-def convex_hull(vertices: np.ndarray, most: int = -1, rules: str = "3.2") -> np.ndarray | None:
-    """Faces (k, 3) of the convex hull, vertex numbers counter-clockwise seen from outside; None where the vertices lie in a plane.
-
-    most: the hull grows vertex by vertex and stops at this many (-1: all). Each is the farthest from the face that is next; under the
-    rules of 4.0 from all faces.
-    """
-    from scipy.spatial import ConvexHull, QhullError
-
-    options = "Qt" if most < 0 else f"Qt TA{most - 4}" + (" Q9" if rules == "4.0" else "")
-    try:
-        hull = ConvexHull(vertices, qhull_options=options)
-    except (QhullError, ValueError):
-        return None
-    faces = hull.simplices.astype(int)
-    a, b, c = np.moveaxis(vertices[faces], 1, 0)
-    inward = np.einsum("ij,ij->i", np.cross(b - a, c - a), hull.equations[:, :3]) < 0
-    return np.where(inward[:, None], faces[:, ::-1], faces)
-
-
 def solid_mesh(document: Document, e: Element, name: str, mesh: Triangles, mode: str, most: int) -> MeshSpec:
     """A mesh in its principal frame. mode: the ``inertia`` attribute; most: vertices of the hull. Raises ParseError.
 
-    A mesh without volume keeps the frame of the file; it can be drawn, and have mass as a shell (4.0: it must say so itself).
+    A mesh without volume keeps the frame of the file; it can be visual, or have mass as a shell (4.0: inertia="shell" is required).
     """
     hull = convex_hull(mesh.vertices, most, document.rules)
     if not len(mesh.faces) or mode == "convex":
@@ -141,12 +123,12 @@ def _check_oriented(vertices, faces, e: Element) -> bool:
     corners = number.reshape(-1)[faces]
     corners = corners[(corners != np.roll(corners, 1, axis=1)).all(1)]
     edges = np.stack([corners, np.roll(corners, -1, axis=1)], -1).reshape(-1, 2)
-    found, count = np.unique(edges, axis=0, return_counts=True)
+    directed, count = np.unique(edges, axis=0, return_counts=True)
     if (count > 1).any():
-        a, b = vertices[[np.flatnonzero(number.reshape(-1) == i)[0] for i in found[np.argmax(count > 1)]]].round(6).tolist()
+        a, b = vertices[[np.flatnonzero(number.reshape(-1) == i)[0] for i in directed[np.argmax(count > 1)]]].round(6).tolist()
         text = f"the faces at the edge from {a} to {b} are not turned alike; allowed: counter-clockwise seen from outside"
         raise e.error(f'{text}, or inertia="legacy" or "convex"', "inertia")
-    return len(np.unique(np.concatenate([found, found[:, ::-1]]), axis=0)) == len(found)
+    return len(np.unique(np.concatenate([directed, directed[:, ::-1]]), axis=0)) == len(directed)
 
 
 def principal_axes(inertia, rounding: float = 1e-15) -> tuple[np.ndarray, np.ndarray]:
@@ -180,7 +162,7 @@ def fit(mesh: MeshSpec, shape: str, use_aabb: bool, scale: float, rules: str = "
     """Size of a primitive of a mesh's size (half extents as in `xsim.spec`) and its pos, quat in the coordinates of the mesh's geom.
 
     use_aabb: of the size of the box around the mesh in its principal frame, else of the box that has its moments. With the box around,
-    round shapes hold the whole mesh; under the rules of 4.0 they are as large as the box's sides.
+    round shapes enclose the mesh; under the rules of 4.0 they are as large as the box's sides.
     """
     R = rotation_matrix(mesh.quat)
     if not use_aabb:

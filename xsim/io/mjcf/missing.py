@@ -1,4 +1,4 @@
-"""What a model asks for and the dynamics does not do yet: one line for each kind in the warning about what is not used."""
+"""Features of a model that are not simulated yet: one line for each kind in the warning about unsupported input."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ __all__ = ["note_missing"]
 
 
 def note_missing(spec: ModelSpec, notes: Notes) -> None:
-    """Add a line for each kind of thing that the model has, that acts under its flags, and that is not simulated. Raises ParseError where
-    the notes are strict."""
+    """Note each kind of feature that the model has, that acts under its flags, and that is not simulated. Raises ParseError where the
+    notes are strict."""
     for what, flags, find in _KINDS:
         if not set(flags) & set(spec.option.disabled):
             first = next(find(spec), None)
@@ -20,7 +20,7 @@ def note_missing(spec: ModelSpec, notes: Notes) -> None:
                 notes.unsupported(first.line, f"{what} not simulated yet", first.file)
 
 
-# ---- where the first of each kind stands ----
+# ---- finders: the sources of the elements of each kind ----
 
 
 def _rods(spec: ModelSpec) -> Iterator[Source]:
@@ -28,7 +28,7 @@ def _rods(spec: ModelSpec) -> Iterator[Source]:
     return (flex.source for flex in spec.flexes if flex.dim == 1 and flex.numbers["young"] and spec.rules == "4.0")
 
 
-# What there is (and the verb), the flags without which nothing of it acts, and where it stands.
+# What is not simulated (and the verb), the flags without which it does not act, its finder.
 _KINDS: list[tuple[str, tuple[str, ...], Callable[[ModelSpec], Iterator[Source]]]] = [
     ("bending and twist of flexes made of lines (rules 4.0) are", ("passive",), _rods),
     ("inverse dynamics in discrete time (invdiscrete) is", (), lambda spec: iter([spec.source] * spec.option.solver["invdiscrete"])),

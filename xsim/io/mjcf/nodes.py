@@ -1,15 +1,11 @@
-"""XML as a tree that can be taken apart and put together: elements of several files in one document, each with its own file, line and
-compiler settings."""
+"""XML as a tree that can be changed: elements of several files in one document, each with its file, line and compiler settings."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
-from typing import TYPE_CHECKING
 
+from xsim.io.mjcf.compiler import Compiler
 from xsim.io.reader import Element
-
-if TYPE_CHECKING:
-    from xsim.io.mjcf.compiler import Compiler
 
 __all__ = ["MAX_CHARACTERS", "MAX_NODES", "MAX_NUMBERS", "Budget", "Node", "scope"]
 
@@ -19,10 +15,10 @@ MAX_NUMBERS = 50_000_000  # of arrays that are longer than what the file writes
 
 
 class Node:
-    """An element: tag, attrib, children, file, sourceline; parent, None at the root. What `Element` reads is as of lxml.
+    """An element: tag, attrib, children, file, sourceline; parent, None at the root. `Element` reads it as it reads lxml's.
 
-    compiler: settings of the file the element was read from (None: those of its parent). keys: what the keyframes of an attached model
-    say about the element, by the mark of the keyframe (see `attach.piece`).
+    compiler: settings of the file that the element was read from (None: those of its parent). keys: the element's numbers in the
+    keyframes of an attached model, by keyframe and attribute (see `keyframes`).
     """
 
     __slots__ = ("tag", "attrib", "children", "file", "sourceline", "parent", "compiler", "keys")
@@ -61,27 +57,27 @@ class Node:
 
     def replace(self, child: Node, by: list[Node]) -> None:
         """Put other nodes in the place of a child."""
-        at = next(i for i, c in enumerate(self.children) if c is child)
-        self.children[at : at + 1] = by
+        index = next(i for i, c in enumerate(self.children) if c is child)
+        self.children[index : index + 1] = by
         for node in by:
             node.parent = self
 
     def copy(self) -> Node:
         """A copy of the node and everything inside, without a parent."""
-        copy = self._twin()
+        copy = self._copy_without_children()
         stack: list[tuple[Node, Node]] = [(self, copy)]
         while stack:
             old, new = stack.pop()
             for child in old.children:
-                twin = child._twin()
-                new.append(twin)
-                stack.append((child, twin))
+                inner = child._copy_without_children()
+                new.append(inner)
+                stack.append((child, inner))
         return copy
 
-    def _twin(self) -> Node:
-        twin = Node(self.tag, self.attrib, self.file, self.sourceline)
-        twin.compiler, twin.keys = self.compiler, self.keys
-        return twin
+    def _copy_without_children(self) -> Node:
+        copy = Node(self.tag, self.attrib, self.file, self.sourceline)
+        copy.compiler, copy.keys = self.compiler, self.keys
+        return copy
 
     def size(self) -> int:
         """Number of elements: this one and everything inside."""
@@ -95,9 +91,9 @@ class Node:
         while stack:
             old, new = stack.pop()
             for child in old.children():
-                twin = cls(child.tag, _attributes(child), child.file, child.line)
-                new.append(twin)
-                stack.append((child, twin))
+                node = cls(child.tag, _attributes(child), child.file, child.line)
+                new.append(node)
+                stack.append((child, node))
         return root
 
 
@@ -107,13 +103,13 @@ def _attributes(e: Element) -> dict[str, str]:
 
 
 class Budget:
-    """What one model may grow to. Files that include, attach, replicate or name sizes can ask for more than any memory holds."""
+    """Bounds of the size of one model: files that include, attach, replicate or name sizes can ask for more than any memory holds."""
 
     def __init__(self):
         self._nodes = self._characters = self._numbers = 0
 
     def spend(self, e: Element, nodes: int = 0, characters: int = 0, numbers: int = 0) -> None:
-        """Take in elements, characters of made names, or numbers filled in, because of an element. Raises ParseError above the bounds."""
+        """Count elements, characters of generated names, or generated numbers; e: their cause. Raises ParseError above the bounds."""
         self._nodes += nodes
         self._characters += characters
         self._numbers += numbers
@@ -126,7 +122,7 @@ class Budget:
 
 
 def scope(element: Element) -> Compiler:
-    """The compiler settings that hold for an element: those of the file it stands in."""
+    """The compiler settings of an element: those of its file."""
     node = element._node
     while node.compiler is None:
         node = node.parent

@@ -1,34 +1,25 @@
-"""Places of elements: the five ways to write an orientation, poses, and two end points."""
+"""Poses of elements: the five ways to write an orientation, and two end points."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from xsim.io.mjcf.nodes import scope
-from xsim.io.poses import IDENTITY_QUAT, Pose, quat_about, quat_mul
 from xsim.io.reader import Element
+from xsim.poses import IDENTITY_QUAT, Pose, quat_about, quat_from_matrix, quat_from_z, quat_mul
 
-__all__ = ["quat_z", "read_fromto", "read_pose", "read_quat"]
+__all__ = ["read_fromto", "read_pose", "read_quat"]
 
 SMALL = 1e-14
 AXES = {"x": (1.0, 0.0, 0.0), "y": (0.0, 1.0, 0.0), "z": (0.0, 0.0, 1.0)}
 
 
-def quat_z(v) -> np.ndarray:
-    """The smallest rotation that takes the z axis to the direction of v; the half turn about x for the opposite direction."""
-    x, y, z = v
-    sine = np.hypot(x, y)
-    if sine <= SMALL * abs(z):
-        return IDENTITY_QUAT.copy() if z > 0 else np.array([0.0, 1.0, 0.0, 0.0])
-    return quat_about((-y / sine, x / sine, 0.0), float(np.arctan2(sine, z)))
-
-
 def read_quat(e: Element) -> np.ndarray | None:
     """The orientation of an element, None where neither it nor its default class has one. Raises ParseError for two of them."""
-    own = [name for name in _READ if e.own(name)]
-    inherited = [name for name in _READ if e.has(name) and name not in own]
+    explicit = [name for name in _READ if e.is_explicit(name)]
+    inherited = [name for name in _READ if e.has(name) and name not in explicit]
     # A quat over another kind in a default class is read differently by different releases.
-    names = own if own and own != ["quat"] else own + inherited
+    names = explicit if explicit and explicit != ["quat"] else explicit + inherited
     if len(names) > 1:
         raise e.error(f"found {' and '.join(names)}; allowed: one orientation, of {', '.join(_READ)}", names[-1])
     return _READ[names[0]](e) if names else None
@@ -41,7 +32,7 @@ def read_pose(e: Element) -> Pose:
 
 
 def read_fromto(e: Element) -> tuple[Pose, float] | None:
-    """What two end points say: the pose in their middle, with z from the second to the first, and half their distance (m).
+    """The pose of two end points: in their middle, with z from the second to the first, and half their distance (m).
 
     Raises ParseError where the element has a position besides; an orientation besides is ignored.
     """
@@ -56,7 +47,7 @@ def read_fromto(e: Element) -> tuple[Pose, float] | None:
     length = float(np.linalg.norm(first - second))
     if length < SMALL:
         raise e.error("the two points are the same; allowed: two different points", "fromto")
-    return Pose(quat_z(first - second), (first + second) / 2), length / 2
+    return Pose(quat_from_z(first - second), (first + second) / 2), length / 2
 
 
 def _direction(e: Element, name: str, v) -> np.ndarray:
@@ -87,23 +78,11 @@ def _xyaxes(e: Element) -> np.ndarray:
     axes = e.floats("xyaxes", 6)
     x = _direction(e, "xyaxes", axes[:3])
     y = _direction(e, "xyaxes", axes[3:] - x * (x @ axes[3:]))
-    return _quat_of(np.stack([x, y, np.cross(x, y)], axis=1))
+    return quat_from_matrix(np.stack([x, y, np.cross(x, y)], axis=1))
 
 
 def _zaxis(e: Element) -> np.ndarray:
-    return quat_z(_direction(e, "zaxis", e.floats("zaxis", 3)))
-
-
-def _quat_of(R: np.ndarray) -> np.ndarray:
-    """The quaternion of a rotation matrix. Of its two signs, the one with a positive first number where the trace is positive, else with
-    a positive number for the axis that turns least: what a body starts with and what keyframes hold are such numbers."""
-    xx, yy, zz = R[0, 0], R[1, 1], R[2, 2]
-    wx, wy, wz = R[2, 1] - R[1, 2], R[0, 2] - R[2, 0], R[1, 0] - R[0, 1]
-    xy, xz, yz = R[1, 0] + R[0, 1], R[0, 2] + R[2, 0], R[2, 1] + R[1, 2]
-    # Each row is the quaternion times four times one of its numbers.
-    rows = [1 + xx + yy + zz, wx, wy, wz], [wx, 1 + xx - yy - zz, xy, xz], [wy, xy, 1 - xx + yy - zz, yz], [wz, xz, yz, 1 - xx - yy + zz]
-    quat = np.array(rows[0 if xx + yy + zz > 0 else 1 + int(np.argmax([xx, yy, zz]))])
-    return quat / np.linalg.norm(quat)
+    return quat_from_z(_direction(e, "zaxis", e.floats("zaxis", 3)))
 
 
 _READ = {"quat": _quat, "axisangle": _axisangle, "euler": _euler, "xyaxes": _xyaxes, "zaxis": _zaxis}

@@ -1,4 +1,4 @@
-"""What <compiler> takes away from a model without changing how it moves: visual geoms, static bodies; and the frames it moves."""
+"""Options of <compiler> that simplify a model: discardvisual, fusestatic, alignfree."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from xsim.io.mjcf.document import Document
 from xsim.io.mjcf.drafts import Draft
 from xsim.io.mjcf.inertia import SMALL, merged
 from xsim.io.mjcf.references import references
-from xsim.io.poses import Pose
+from xsim.poses import Pose
 from xsim.spec import MeshSpec
 
 __all__ = ["align_free", "discard_visual", "fuse_static", "used_meshes"]
@@ -28,21 +28,21 @@ def _referenced(document: Document, kind: str) -> set[str]:
 
 
 def discard_visual(drafts: list[Draft], document: Document) -> None:
-    """Take away geoms that touch nothing and that nobody refers to, and all materials; a body that they gave mass keeps it."""
+    """Remove geoms that do not collide and that no element refers to, and all materials. Bodies do not lose their mass."""
     names = _referenced(document, "geom")
     for body in drafts:
-        kept = []
+        remaining = []
         for geom, e in body.geoms:
             if geom.collision or geom.name and geom.name in names:
-                kept.append((replace(geom, material=""), e))
+                remaining.append((replace(geom, material=""), e))
             else:
                 body.explicit = body.explicit or not geom.massless
-        body.geoms = kept
+        body.geoms = remaining
         body.sites = [(replace(site, material=""), e) for site, e in body.sites]
 
 
 def used_meshes(drafts: list[Draft], meshes: Sequence[MeshSpec]) -> list[MeshSpec]:
-    """The meshes that geoms still show; the geoms get their new numbers."""
+    """The meshes that geoms still use; the geoms get their new numbers."""
     used = sorted({geom.asset for body in drafts for geom, _ in body.geoms if geom.shape == "mesh" and geom.asset is not None})
     number = {old: new for new, old in enumerate(used)}
     for body in drafts:
@@ -51,11 +51,11 @@ def used_meshes(drafts: list[Draft], meshes: Sequence[MeshSpec]) -> list[MeshSpe
 
 
 def fuse_static(drafts: list[Draft], document: Document) -> list[Draft]:
-    """Put what bodies without joints hold into their parents; returns the bodies that are left.
+    """Move the contents of bodies without joints into their parents; returns the remaining bodies.
 
-    Kept are bodies that others refer to, mocap bodies, and those whose weight is compensated in another measure than their parent's.
-    Under the rules of 3.2 nothing is fused in a model that has elements able to refer to bodies; under those of 4.0 bodies are kept too
-    that hold a site of a force or torque sensor, which measure what goes through the joint between body and parent.
+    Not fused are bodies that elements refer to, mocap bodies, and those whose gravcomp differs from their parent's. Under the rules of 3.2
+    nothing is fused in a model that has elements able to refer to bodies. Under those of 4.0 bodies with a site of a force or torque
+    sensor are not fused either, since these sensors measure the interaction between body and parent.
     """
     if document.rules == "3.2" and _blocked(drafts, document):
         return drafts
@@ -64,18 +64,18 @@ def fuse_static(drafts: list[Draft], document: Document) -> list[Draft]:
     children: dict[int, list[Draft]] = defaultdict(list)
     for body in drafts:
         children[id(body.parent)].append(body)
-    kept: list[Draft] = []
+    remaining: list[Draft] = []
     for body in drafts:
         parent = body.parent
         needed = body.name in names or any(site.name in measured for site, _ in body.sites)
         if parent is None or body.joints or body.mocap or needed or parent.parent is not None and body.gravcomp != parent.gravcomp:
-            kept.append(body)
+            remaining.append(body)
             continue
-        _absorb(parent, body.carried(body.pose), document.rules == "3.2")
+        _absorb(parent, body.seen_from(body.pose), document.rules == "3.2")
         for child in children[id(body)]:
             child.parent, child.pose = parent, body.pose @ child.pose
             children[id(parent)].append(child)
-    return kept
+    return remaining
 
 
 def _blocked(drafts: list[Draft], document: Document) -> bool:
@@ -98,7 +98,7 @@ def align_free(drafts: Iterable[Draft]) -> None:
     parents = {id(body.parent) for body in bodies}
     for body in bodies:
         if len(body.joints) == 1 and body.joints[0].align and id(body) not in parents:
-            place = body.inertial.pose
-            seen = body.carried(place.inverse())
+            pose = body.inertial.pose
+            seen = body.seen_from(pose.inverse())
             body.geoms, body.sites, body.cameras, body.lights = seen.geoms, seen.sites, seen.cameras, seen.lights
-            body.pose, body.inertial = body.pose @ place, body.inertial._replace(pose=Pose())
+            body.pose, body.inertial = body.pose @ pose, body.inertial._replace(pose=Pose())

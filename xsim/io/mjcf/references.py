@@ -86,10 +86,10 @@ def rename(node: Node, namer: Callable[[Name], str], e: Element, budget: Budget)
     namer: kind and name -> name.
     """
     values: dict[tuple[int, str], tuple[Node, list[str]]] = {}
-    found = [(n, "name", name) for n, name in names(node)]
-    found += [(n, a, ("class", n.attrib[a])) for n in node.walk() for a in ("class", "childclass") if a in n.attrib]
-    found += references(node)
-    for n, attribute, (kind, name) in found:
+    used = [(n, "name", name) for n, name in names(node)]
+    used += [(n, a, ("class", n.attrib[a])) for n in node.walk() for a in ("class", "childclass") if a in n.attrib]
+    used += references(node)
+    for n, attribute, (kind, name) in used:
         new = namer((kind, name))
         budget.spend(e, characters=len(new) if new != name else 0)
         values.setdefault((id(n), attribute), (n, []))[1].append(new)
@@ -133,10 +133,10 @@ class Relations:
         """Numbers and elements of a section."""
         return list(self._elements[section].items())
 
-    def referring(self, found: Iterable[Name]) -> list[tuple[str, int, Node]]:
+    def referring(self, wanted: Iterable[Name]) -> list[tuple[str, int, Node]]:
         """The elements that refer to one of the names, or to one that does: section, number, element; by section, in order."""
         reached: dict[int, tuple[str, Node]] = {}
-        seen = set(found)
+        seen = set(wanted)
         pending = list(seen)
         while pending:
             for number, (section, node) in self._referring.get(pending.pop(), {}).items():
@@ -152,10 +152,10 @@ class Relations:
 
     def write(self) -> None:
         """Put the elements back into the document."""
-        kept = [n for n in self._root.children if n.tag not in SECTIONS or n is self._sections[n.tag]]
-        kept += [n for tag, n in self._sections.items() if n.parent is None and self._elements[tag]]
+        sections = [n for n in self._root.children if n.tag not in SECTIONS or n is self._sections[n.tag]]
+        sections += [n for tag, n in self._sections.items() if n.parent is None and self._elements[tag]]
         self._root.children = []
-        for node in kept:
+        for node in sections:
             self._root.append(node)
         for tag, section in self._sections.items():
             section.children = list(self._elements[tag].values())

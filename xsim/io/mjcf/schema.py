@@ -1,4 +1,4 @@
-"""What may stand where in a model file: every element, its attributes and its children."""
+"""The schema of MJCF: every element, its attributes and its children."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _GROUPS = {
 }
 
 # One line for an element: its tag (several with the same rule: a|b; at most one in its parent: ?), then its attributes; a line that starts
-# with + goes on. What it may hold follows, indented. Rules that recur are linked below.
+# with + continues it. What it may hold follows, indented. Rules that recur are linked below.
 _TABLE = """
 mujoco model
   compiler alignfree angle assetdir autolimits balanceinertia boundinertia boundmass coordinate discardvisual eulerseq fitaabb
@@ -231,7 +231,7 @@ MJCF = _linked(_parse(_TABLE))
 
 
 def check_schema(root: Node, rules: str) -> None:
-    """Refuse elements and attributes that do not exist where they stand, and second ones of what may be there once. Raises ParseError."""
+    """Refuse elements and attributes that are not allowed in their parent, and second ones of what is allowed once. Raises ParseError."""
     if root.tag != "mujoco":
         raise Element(root, root.file).error("unknown root element; allowed: <mujoco>")
     pending = [(root, MJCF)]

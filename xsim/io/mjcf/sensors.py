@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from xsim.io.mjcf.bodies import Bodies
 from xsim.io.mjcf.document import Document
 from xsim.io.mjcf.index import Index
 from xsim.io.mjcf.joints import SCALAR
@@ -12,19 +13,16 @@ from xsim.io.mjcf.values import integer, padded, read_user
 from xsim.io.reader import Element
 from xsim.spec import SensorSpec, TendonSpec
 
-if TYPE_CHECKING:
-    from xsim.io.mjcf.bodies import Bodies
-
 __all__ = ["NAMED", "find_object", "read_sensors"]
 
-# Kinds of elements that have names, by the words of objtype; a body is meant by its inertial frame, an xbody by its own.
+# Kinds of elements that have names, by the words of objtype; "body" is the inertial frame of a body, "xbody" its body frame.
 NAMED = (
     "body", "xbody", "joint", "geom", "site", "camera", "light", "flex", "mesh", "skin", "hfield", "texture", "material", "pair", "exclude",
     "equality", "tendon", "actuator", "sensor", "numeric", "text", "tuple", "key", "plugin",
 )  # fmt: skip
 FRAMES = ("body", "xbody", "geom", "site", "camera")
 STAGES = {"pos": "position", "vel": "velocity", "acc": "acceleration"}
-DIMS = {"real": None, "positive": None, "axis": 3, "quaternion": 4}  # width of what a user sensor says; None: any
+DIMS = {"real": None, "positive": None, "axis": 3, "quaternion": 4}  # width of a user sensor's data; None: any
 MAX_DIM = 1_000_000
 
 

@@ -112,14 +112,15 @@ def _servo(e: Element, g: General, rules: str, clamped: str) -> None:
             g.bias_params[2] = value
     g.inherit_range = e.number("inheritrange", g.inherit_range)
     low, high = g.ranges[clamped]
-    own = f"{clamped}range"
-    if rules != "3.2" and e.has(own) != e.has("inheritrange"):
-        if e.has(own):
+    range_name = f"{clamped}range"
+    if rules != "3.2" and e.has(range_name) != e.has("inheritrange"):
+        if e.has(range_name):
             g.inherit_range = 0.0
         elif g.inherit_range > 0:
             g.ranges[clamped] = low, high = 0.0, 0.0
-    if g.inherit_range > 0 and low != high and (rules == "3.2" or e.has(own)):
-        raise e.error(f"{own} and inheritrange are both given; allowed: one of them", "inheritrange" if e.has("inheritrange") else own)
+    if g.inherit_range > 0 and low != high and (rules == "3.2" or e.has(range_name)):
+        attribute = "inheritrange" if e.has("inheritrange") else range_name
+        raise e.error(f"{range_name} and inheritrange are both given; allowed: one of them", attribute)
     g.types(None, "fixed", "affine")
 
 
@@ -170,9 +171,9 @@ def _cylinder(e: Element, g: General, rules: str) -> None:
 
 def _muscle(e: Element, g: General, rules: str) -> None:
     if rules == "3.2" or g.kind == "":
-        for params, start, own in ((g.dynamics_params, (1.0, 0.0), MUSCLE_TIMES), (g.gain_params, (1.0, *[0.0] * 8), MUSCLE)):
-            known = params[: len(own)]
-            np.copyto(known, own, where=known == start)
+        for params, unset, default in ((g.dynamics_params, (1.0, 0.0), MUSCLE_TIMES), (g.gain_params, (1.0, *[0.0] * 8), MUSCLE)):
+            used = params[: len(default)]
+            np.copyto(used, default, where=used == unset)
     g.dynamics_params[:2] = e.floats("timeconst", 2, g.dynamics_params[:2])
     g.dynamics_params[2] = e.number("tausmooth", g.dynamics_params[2], nonnegative=True)
     g.gain_params[:2] = e.floats("range", 2, g.gain_params[:2])
@@ -191,12 +192,12 @@ def _adhesion(e: Element, g: General, rules: str) -> None:
 
 
 class Shortcut(NamedTuple):
-    """write: sets the parameters from an element. gain, keeps: under the rules of 4.0, what it takes over from a <general> in the
-    defaults: these numbers, where the gain is of this type."""
+    """write: sets the parameters from an element. gain, inherits: under the rules of 4.0, the parameters that it takes from a <general>
+    in the defaults whose gain is of this type."""
 
     write: Callable[[Element, General, str], None]
     gain: str | None = None
-    keeps: dict[str, slice] = {}
+    inherits: dict[str, slice] = {}
 
 
 SHORTCUTS = {
@@ -233,41 +234,42 @@ def _write(e: Element, g: General, rules: str) -> None:
 
 def read_general(document: Document, e: Element) -> General:
     """An actuator with the defaults of its class. 3.2: all shortcuts of the defaults write into one record, in order, the element last.
-    4.0: an element takes parameters only from its own shortcut or from <general>, in its class or the nearest one around it."""
+    4.0: an element takes parameters only from the same shortcut or from <general>, in its class or the nearest enclosing one."""
     layers = document.classes.chain(e, *SHORTCUTS)
     if document.rules == "3.2":
         g = General()
         for layer in (*layers, e):
             _write(layer, g, document.rules)
         return g
-    around = [General()]
+    classes = [General()]
     for _, one_class in groupby(layers, key=lambda layer: id(layer._node.parent)):
-        around.append(deepcopy(around[-1]))
+        classes.append(deepcopy(classes[-1]))
         for layer in one_class:
-            around[-1] = _heir(layer.tag, around)
-            _write(layer, around[-1], document.rules)
-    g = _heir(e.tag, around)
+            classes[-1] = _inherited(layer.tag, classes)
+            _write(layer, classes[-1], document.rules)
+    g = _inherited(e.tag, classes)
     _write(e, g, document.rules)
     return g
 
 
-def _heir(kind: str, around: list[General]) -> General:
-    """What an element of this kind starts from under the rules of 4.0; around: the records of the classes that hold it, innermost last."""
-    g = deepcopy(around[-1])
+def _inherited(kind: str, classes: list[General]) -> General:
+    """The record that an element of this kind starts from under the rules of 4.0. classes: those of the enclosing default classes,
+    innermost last."""
+    g = deepcopy(classes[-1])
     if kind == "general":
         return g
     rule = SHORTCUTS[kind]
-    heard = (r for r in reversed(around) if r.kind == kind or r.kind == "general" and r.gain == rule.gain)
-    source = next(heard, General())
-    own = source.kind in (kind, "")
-    start = source if own else General()
+    candidates = (r for r in reversed(classes) if r.kind == kind or r.kind == "general" and r.gain == rule.gain)
+    source = next(candidates, General())
+    same_kind = source.kind in (kind, "")
+    start = source if same_kind else General()
     for name in PARAMETERS:
         setattr(g, name, deepcopy(getattr(start, name)))
     g.limited["act"] = start.limited["act"]
     g.kind = source.kind
-    if own:
+    if same_kind:
         return g
-    for name, part in rule.keeps.items():
+    for name, part in rule.inherits.items():
         getattr(g, name)[part] = getattr(source, name)[part]
     if kind == "damper":
         g.damper = -float(source.gain_params[2])

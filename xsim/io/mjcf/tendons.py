@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from xsim.io.mjcf.bodies import Bodies
 from xsim.io.mjcf.document import Document
 from xsim.io.mjcf.index import Index
 from xsim.io.mjcf.joints import SCALAR
@@ -11,9 +10,6 @@ from xsim.io.mjcf.values import integer, limits, padded, read_rgba, read_soft, r
 from xsim.io.reader import Element
 from xsim.joints.types import JOINT_TYPES
 from xsim.spec import TendonSpec, WrapSpec
-
-if TYPE_CHECKING:
-    from xsim.io.mjcf.bodies import Bodies
 
 __all__ = ["coordinate", "read_tendons"]
 

@@ -48,7 +48,7 @@ def numbers(document: Document, e: Element, name: str, start: Sequence[float], *
 
 
 def limits(e: Element, name: str, switch: str, angle: bool = False) -> tuple[float, float] | None:
-    """A range that is in force, None where none is: ``switch`` (limited, ...) says true, or auto and the range is not empty.
+    """A range that is enforced, else None: ``switch`` (limited, ...) is true, or it is auto and the range is not empty.
 
     angle: the range is in the file's unit of angles; what is returned is in rad. Raises ParseError for an empty range that is switched
     on, and for one without a switch where autolimits is off.
@@ -73,7 +73,7 @@ def read_soft(document: Document, e: Element, ending: str = "", *kinds: str) -> 
 
 
 def read_rgba(e: Element) -> tuple[float, float, float, float] | None:
-    """The colour of an element, None where it has none of its own."""
+    """The colour of an element, None where it has none."""
     value = e.floats("rgba", 4)
     return None if value is None else tuple(value.tolist())
 

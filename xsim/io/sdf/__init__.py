@@ -2,7 +2,7 @@
 
 Every version is read as it is; where the versions differ in mechanics, the place that reads the element asks the document's version.
 Names follow the format: ``model::link``, without the name of the single model of a file. Beyond what the file writes,
-joints appear that it only implies: ``floating:LINK`` (a piece that nothing holds) and ``static:LINK`` (a link of a static model).
+joints appear that it only implies: ``floating:LINK`` (a part without a joint to the world) and ``static:LINK`` (a link of a static model).
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from xsim.io.contact_parameters import touching, with_soft_limits
+from xsim.io.contact_parameters import with_contacts, with_soft_limits
 from xsim.io.errors import Notes, ParseError
+from xsim.io.formats import Format
 from xsim.io.reader import Element
 from xsim.io.sdf.document import Document, Library, ignore, load, number
 from xsim.io.sdf.frames import Frame, relative
@@ -24,7 +25,7 @@ from xsim.io.sdf.surfaces import Contacts
 from xsim.io.tree import Tree, assemble
 from xsim.spec import ModelSpec, OptionSpec
 
-__all__ = ["read"]
+__all__ = ["FORMAT", "read"]
 
 GRAVITY = (0.0, 0.0, -9.8)  # the default that the format writes down
 _WORLD_IGNORED = (
@@ -58,7 +59,7 @@ def read(data: bytes | str, file: str, notes: Notes, paths: Sequence[str | os.Pa
             bodies=bodies,
             constraints=(*tree.constraints, *couplings(joints, tree, index)),
             frames=tuple(_frames(structure, tree, index)),
-            option=touching(option, soft=True),
+            option=with_contacts(option, soft=True),
             meshes=tuple(contacts.meshes.specs),
             exclude=tuple((c.bodies[0], c.bodies[1]) for c in tree.constraints),
             source=document.root.source,
@@ -67,6 +68,9 @@ def read(data: bytes | str, file: str, notes: Notes, paths: Sequence[str | os.Pa
     for part in (document, *library.documents.values()):
         part.root.report_unread(notes)
     return spec
+
+
+FORMAT = Format("sdf", "SDFormat", read, suffixes=(".sdf", ".world"), roots=("sdf", "model", "gazebo"))
 
 
 def _option(structure: Structure, document: Document, notes: Notes) -> OptionSpec:
@@ -100,17 +104,17 @@ def _physics(world: Element) -> Element | None:
 def _frames(structure: Structure, tree: Tree, index: dict[Frame, int]):
     """Explicit frames and model frames: by the names of the file, and by the name that Drake gives a frame (in the model of the body
     it moves with), where no frame of the file has that name."""
-    found = {f"{f.model.prefix}__model__": f for f in structure.models if f.model is not None}
-    found |= {f.name: f for f in structure.frames}
+    named = {f"{f.model.prefix}__model__": f for f in structure.models if f.model is not None}
+    named |= {f.name: f for f in structure.frames}
     for frame in structure.frames:
         body = frame.body
         assert body is not None
-        found.setdefault(f"{body.owner.prefix}{frame.name.removeprefix(frame.owner.prefix)}", frame)
-    for name, frame in found.items():
+        named.setdefault(f"{body.owner.prefix}{frame.name.removeprefix(frame.owner.prefix)}", frame)
+    for name, frame in named.items():
         body = frame.body
         assert body is not None
         pose = relative(frame, body)
-        yield name, -1 if body.kind == "world" else tree.body_of[index[body]], pose.pos, pose.quat
+        yield name, -1 if body.kind == "world" else tree.body_of_link[index[body]], pose.pos, pose.quat
 
 
 def _check(spec: ModelSpec) -> None:

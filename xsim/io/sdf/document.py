@@ -11,8 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 from xsim.io.errors import Notes, allowed
-from xsim.io.poses import Pose, quat_rpy
+from xsim.io.files import is_dir, is_file
 from xsim.io.reader import MAX_BYTES, Element, parse_xml, read_bytes
+from xsim.poses import Pose, quat_rpy
 
 __all__ = ["Document", "Library", "boolean", "flags", "ignore", "load", "number", "read_pose"]
 
@@ -38,7 +39,7 @@ def load(data: bytes | str, file: str, notes: Notes) -> Document:
     """A document with its version checked. Raises ParseError."""
     root = parse_xml(data, file)
     _drop_foreign(root)
-    folder = Path(file).parent if _is_file(Path(file)) else None
+    folder = Path(file).parent if is_file(Path(file)) else None
     if root.tag == "model":
         notes.suspicious(root.line, f"{root}: no <sdf version=...> around it; read as version 1.{SNIPPET}", file)
         return Document(root, SNIPPET, folder, len(data))
@@ -90,8 +91,8 @@ def ignore(elements: Iterable[Element]) -> None:
 
 def number(element: Element, tag: str, default: float | None = None, **rules) -> float:
     """The number in a child element; required where there is no default. rules: those of `Element.number`."""
-    found = element.child(tag) if default is not None else element.need(tag)
-    return found.number(None, **rules) if found is not None else float(default or 0.0)
+    child = element.child(tag) if default is not None else element.need(tag)
+    return child.number(None, **rules) if child is not None else float(default or 0.0)
 
 
 def boolean(element: Element, tag: str, default: bool) -> bool:
@@ -142,20 +143,6 @@ def read_pose(element: Element, version: int) -> tuple[str, Pose]:
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 
 
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except (OSError, ValueError):  # a name too long for the system, or no name at all
-        return False
-
-
-def _is_dir(path: Path) -> bool:
-    try:
-        return path.is_dir()
-    except (OSError, ValueError):
-        return False
-
-
 class Library:
     """The files around a document. Local only: nothing is ever fetched. Every file is parsed once.
 
@@ -191,7 +178,7 @@ class Library:
         else:
             candidates = [document.folder / rest]
         for path in candidates:
-            if _is_file(path) or _is_dir(path):
+            if is_file(path) or is_dir(path):
                 return path, ""
         looked = ", ".join(dict.fromkeys(str(p) for p in candidates)) or "nowhere: the option paths is empty"
         return None, f"{uri!r} is not found; looked for {looked}"
@@ -201,7 +188,7 @@ class Library:
         path, problem = self.find(uri.string(None), document)
         if path is None:
             raise uri.error(problem)
-        if _is_dir(path):
+        if is_dir(path):
             path = self._of_folder(uri, path)
         key = os.path.realpath(path)
         if key not in self.documents:
@@ -215,7 +202,7 @@ class Library:
     def _of_folder(self, uri: Element, folder: Path) -> Path:
         """The newest file that a model folder's model.config lists."""
         config = folder / "model.config"
-        if not _is_file(config):
+        if not is_file(config):
             raise uri.error(f"the folder {folder} has no model.config")
         listed = parse_xml(read_bytes(config), str(config)).all("sdf")
         known = [e for e in listed if (e.raw("version") or "").strip() in VERSIONS]
@@ -223,6 +210,6 @@ class Library:
             raise uri.error(f"{config} lists no file of a version that is read; {allowed('', VERSIONS)}")
         newest = max(known, key=lambda e: VERSIONS[e.string("version").strip()])
         path = folder / newest.string(None)
-        if not _is_file(path):
+        if not is_file(path):
             raise newest.error(f"the file {path} is not there")
         return path

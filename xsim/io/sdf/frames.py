@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from xsim.io.errors import ParseError, allowed
-from xsim.io.poses import Pose
 from xsim.io.reader import Element
 from xsim.io.sdf.document import Document, read_pose
+from xsim.poses import Pose
 
 __all__ = ["Frame", "Model", "Scope", "attach", "connect", "place", "relative"]
 
@@ -159,7 +159,7 @@ def attach(frames: Iterable[Frame]) -> None:
 
 
 def relative(inner: Frame, outer: Frame) -> Pose:
-    """X of one frame in another, as drawn. Exact where one is placed in the other."""
+    """Pose of one frame in another with every joint at zero. Exact where one is placed in the other."""
     if inner is outer:
         return Pose()
     if inner.base is outer:

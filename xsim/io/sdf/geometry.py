@@ -1,4 +1,4 @@
-"""Shapes of collisions and visuals, and what their surfaces say."""
+"""Shapes of collisions and visuals, and the parameters of their surfaces."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 
 from xsim.io.errors import Notes
-from xsim.io.poses import IDENTITY_QUAT, Pose
 from xsim.io.reader import Element
 from xsim.io.sdf.document import Library, ignore, number, read_pose
 from xsim.io.sdf.frames import Frame, relative
 from xsim.io.solids import SOLIDS, Solid
+from xsim.poses import IDENTITY_QUAT, Pose, quat_from_z
 from xsim.spec import GeomSpec
 
 __all__ = ["Shape", "extrusion", "read_shapes"]
@@ -45,12 +45,12 @@ class Shape:
 
 def _lengths(element: Element, tag: str, count: int, default=None) -> np.ndarray:
     """Positive numbers of a child element."""
-    found = element.child(tag) if default is not None else element.need(tag)
-    if found is None:
+    child = element.child(tag) if default is not None else element.need(tag)
+    if child is None:
         return np.asarray(default, float)
-    x = found.floats(None, count)
+    x = child.floats(None, count)
     if not (x > 0).all():
-        raise found.error(f"found {found.text().strip()!r}; allowed: numbers > 0")
+        raise child.error(f"found {child.text().strip()!r}; allowed: numbers > 0")
     return x
 
 
@@ -62,22 +62,18 @@ def _round(kind: str) -> Callable:
 
 
 def _plane(e: Element, frame: Frame, library: Library) -> Shape:
-    found = e.child("normal")
-    normal = np.array([0.0, 0.0, 1.0]) if found is None else found.floats(None, 3)
+    child = e.child("normal")
+    normal = np.array([0.0, 0.0, 1.0]) if child is None else child.floats(None, 3)
     if not normal.any():
         raise e.error("the normal is zero; allowed: a direction")
-    normal = normal / np.abs(normal).max()
-    x, y, z = normal / np.linalg.norm(normal)
-    # The shortest turn of z to the normal; half a turn about x where the two are opposite.
-    quat = np.array([1 + z, -y, x, 0.0]) if z > -1 + 1e-12 else np.array([0.0, 1.0, 0.0, 0.0])
-    return Shape("plane", _lengths(e, "size", 2, (1.0, 1.0)) / 2, e, quat / np.linalg.norm(quat))
+    return Shape("plane", _lengths(e, "size", 2, (1.0, 1.0)) / 2, e, quat_from_z(normal / np.abs(normal).max()))
 
 
 def _file(e: Element, frame: Frame, library: Library) -> dict:
     """The file of a <uri>, as written where there is none: it is not opened here."""
     uri = e.need("uri").string(None)
-    found, _ = library.find(uri, frame.document)
-    return {"file": uri if found is None else str(found), "path": found}
+    path, _ = library.find(uri, frame.document)
+    return {"file": uri if path is None else str(path), "path": path}
 
 
 def _mesh(e: Element, frame: Frame, library: Library) -> Shape:
@@ -198,9 +194,9 @@ def read_shapes(element: Element, frame: Frame, library: Library, notes: Notes) 
     """The shapes of a <collision> or <visual> of a link. A geometry that xsim does not know is reported as unread."""
     geometry = element.need("geometry")
     ignore(geometry.all("empty"))
-    found = geometry.all(*_SHAPES)
-    if len({g.tag for g in found}) > 1 or len(found) > 1 and found[0].tag != "polyline":
-        raise found[1].error(f"second shape in a geometry (the first is {found[0]} in line {found[0].line}); allowed: one")
+    items = geometry.all(*_SHAPES)
+    if len({g.tag for g in items}) > 1 or len(items) > 1 and items[0].tag != "polyline":
+        raise items[1].error(f"second shape in a geometry (the first is {items[0]} in line {items[0].line}); allowed: one")
     relative_to, pose = read_pose(element, frame.document.version)
     if relative_to:
         pose = relative(frame.scope.find(relative_to, element.need("pose"), "relative_to"), frame) @ pose
@@ -217,7 +213,7 @@ def read_shapes(element: Element, frame: Frame, library: Library, notes: Notes) 
         ignore(element.all(*_VISUAL_IGNORED))
         rgba = _colour(element, notes)
     shapes = []
-    for item in found:
+    for item in items:
         shape = _SHAPES[item.tag](item, frame, library)
         placed = pose if shape.quat is IDENTITY_QUAT and not shape.pos.any() else pose @ Pose(shape.quat, shape.pos)
         spec = GeomSpec(

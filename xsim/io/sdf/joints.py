@@ -11,7 +11,6 @@ import numpy as np
 
 from xsim.io.contact_parameters import spring_damper
 from xsim.io.errors import Notes, allowed
-from xsim.io.poses import quat_conj, rotate
 from xsim.io.reader import Element
 from xsim.io.sdf.document import boolean, ignore, number
 from xsim.io.sdf.frames import Frame, relative
@@ -19,6 +18,7 @@ from xsim.io.sdf.structure import joint_end
 from xsim.io.solids import tensor
 from xsim.io.tree import WORLD, Joint, Link, Tree
 from xsim.joints.types import JOINT_TYPES
+from xsim.poses import quat_conj, rotate
 from xsim.spec import BodySpec, ConstraintSpec, JointSpec
 
 __all__ = ["ReadJoint", "couplings", "read_joint", "with_stops"]
@@ -103,7 +103,7 @@ def read_joint(frame: Frame, world: Frame, index: dict[Frame, int], notes: Notes
     parent, child = ends
     number_of_parent = WORLD if parent.kind == "world" else index[parent]
     joint = Joint(spec, number_of_parent, index[child], relative(frame, parent), relative(frame, child), cut=_cut(element))
-    if kind == "fixed":  # axes are allowed and say nothing
+    if kind == "fixed":  # axes are allowed and have no effect
         ignore(element.all("axis", "axis2"))
     return ReadJoint(frame, kind, joint, axes, ends)
 
@@ -234,7 +234,7 @@ def _numbers(axes: Sequence[Axis], endless: bool) -> dict:
 
 
 def _ball(element: Element, notes: Notes) -> dict:
-    """A ball takes one damping for all directions from its axis; what else an axis can say has no meaning for it."""
+    """A ball takes one damping for all directions from its axis; the other numbers of an axis have no meaning for it."""
     damping = 0.0
     for tag in ("axis", "axis2"):
         axis = element.child(tag)
@@ -253,7 +253,7 @@ def _ball(element: Element, notes: Notes) -> dict:
 def with_stops(joints: Sequence[ReadJoint], links: Sequence[Link], tree: Tree, dt: float) -> tuple[BodySpec, ...]:
     """The bodies of the tree, their joints with stops as soft as the file says; of two axes the first that says it counts."""
     bodies = list(tree.bodies)
-    for read, body in zip([r for r in joints if r.joint is not None], tree.held_by, strict=True):
+    for read, body in zip([r for r in joints if r.joint is not None], tree.body_of_joint, strict=True):
         stops = [(axis, axis.stop) for axis in read.axes if axis.stop is not None]
         if stops and body is not None and read.kind not in ("fixed", "continuous"):
             axis, (stiffness, dissipation) = stops[0]
@@ -264,19 +264,19 @@ def with_stops(joints: Sequence[ReadJoint], links: Sequence[Link], tree: Tree, d
 
 
 def _moved(read: ReadJoint, axis: Axis, body: int, links: Sequence[Link], tree: Tree) -> float:
-    """What a joint moves as drawn: the mass along its axis (kg), or the inertia about it (kg m^2), of the body and all that hang on it."""
+    """What a joint moves in the reference pose: mass along its axis (kg), or inertia about it (kg m^2), of its body and its descendants."""
     place = read.frame.world
     assert place is not None
     along, moving, out = rotate(place.quat, axis.xyz), {body}, 0.0
-    link_of = {found: i for i, found in enumerate(tree.body_of)}
+    link_of = {found: i for i, found in enumerate(tree.body_of_link)}
     for i in range(body, len(tree.bodies)):
         if i == body or tree.bodies[i].parent in moving:
             moving.add(i)
             link = links[link_of[i]]
             arm = np.cross(along, link.pose.pos + rotate(link.pose.quat, link.inertial.com) - place.pos)
-            own = rotate(quat_conj(link.pose.quat), along)
-            turned = own @ tensor(link.inertial.inertia) @ own + link.inertial.mass * (arm @ arm)
-            out += link.inertial.mass if read.kind == "prismatic" else turned
+            axis_in_link = rotate(quat_conj(link.pose.quat), along)
+            about_axis = axis_in_link @ tensor(link.inertial.inertia) @ axis_in_link + link.inertial.mass * (arm @ arm)
+            out += link.inertial.mass if read.kind == "prismatic" else about_axis
     return float(out)
 
 
@@ -288,16 +288,16 @@ def couplings(joints: Sequence[ReadJoint], tree: Tree, index: dict[Frame, int]) 
     moving = {read.frame: (i, read) for i, read in enumerate(r for r in joints if r.joint is not None)}
 
     def body(frame: Frame) -> int:
-        return WORLD if frame.kind == "world" else tree.body_of[index[frame]]
+        return WORLD if frame.kind == "world" else tree.body_of_link[index[frame]]
 
-    found = []
+    constraints = []
     for read in joints:
         if read.kind == "gearbox":
-            found.append(_gearbox(read, body))
+            constraints.append(_gearbox(read, body))
         for i, axis in enumerate(read.axes if read.joint is not None else ()):
             if axis.mimic is not None:
-                found.append(_follow(read, i, axis.mimic, moving, tree))
-    return found
+                constraints.append(_follow(read, i, axis.mimic, moving, tree))
+    return constraints
 
 
 def _gearbox(read: ReadJoint, body) -> ConstraintSpec:

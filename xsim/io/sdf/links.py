@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from xsim.io.errors import Notes
-from xsim.io.poses import Pose
 from xsim.io.reader import Element
 from xsim.io.sdf.document import Library, boolean, flags, ignore, number, read_pose
 from xsim.io.sdf.frames import Frame
@@ -13,6 +12,7 @@ from xsim.io.sdf.geometry import Shape, read_shapes
 from xsim.io.sdf.surfaces import Contacts
 from xsim.io.solids import Solid, combine, tensor, turned
 from xsim.io.tree import Link
+from xsim.poses import Pose
 from xsim.spec import GeomSpec, InertialSpec
 
 __all__ = ["read_link"]
@@ -31,7 +31,7 @@ _MOMENTS = {"ixx": 1.0, "iyy": 1.0, "izz": 1.0, "ixy": 0.0, "ixz": 0.0, "iyz": 0
 
 
 def read_link(frame: Frame, library: Library, contacts: Contacts, notes: Notes) -> Link:
-    """A link as drawn: pose in the world, inertia in link axes. ``frame`` must be placed. Raises ParseError."""
+    """A link: its pose in the world with every joint at zero, inertia in link axes. ``frame`` must be placed. Raises ParseError."""
     element = frame.element
     ignore(element.all(*_IGNORED))
     flags(element, _SWITCHES, notes)
@@ -57,12 +57,12 @@ def read_link(frame: Frame, library: Library, contacts: Contacts, notes: Notes) 
                 geoms += [geom for _, geom in shapes]
     assert frame.world is not None
     inertial = _inertial(frame, solids, notes)
-    touching = [contacts.touching(geom, shape, frame, item, inertial.mass) for item, shapes in solids for shape, geom in shapes]
+    colliding = [contacts.with_surface(geom, shape, frame, item, inertial.mass) for item, shapes in solids for shape, geom in shapes]
     return Link(
         name=frame.name,
         pose=frame.world,
         inertial=inertial,
-        geoms=(*touching, *geoms),
+        geoms=(*colliding, *geoms),
         gravity=1.0 if boolean(element, "gravity", True) else 0.0,
         welded=frame.owner.static,
         source=element.source,
@@ -87,28 +87,29 @@ def _inertial(frame: Frame, collisions, notes: Notes) -> InertialSpec:
     given = element.child("inertia")
     six = list(_MOMENTS.values()) if given is None else [number(given, tag, moment) for tag, moment in _MOMENTS.items()]
     if element.boolean("auto", False):
-        found = _from_shapes(link, element, [(item, shapes, d or density) for (item, shapes), d in zip(collisions, densities, strict=True)])
+        with_density = [(item, shapes, d or density) for (item, shapes), d in zip(collisions, densities, strict=True)]
+        computed = _from_shapes(link, element, with_density)
         if element.child("mass") is not None:
-            found = InertialSpec(mass, found.com, found.inertia * (mass / found.mass))
-        return found
+            computed = InertialSpec(mass, computed.com, computed.inertia * (mass / computed.mass))
+        return computed
     return _checked(InertialSpec(mass, pose.pos, turned(six, pose) if pose.quat[1:].any() else np.array(six)), element)
 
 
-def _checked(found: InertialSpec, element: Element) -> InertialSpec:
+def _checked(inertial: InertialSpec, element: Element) -> InertialSpec:
     """Refuse an inertia that no body has."""
-    numbers = np.array([found.mass, *found.com, *found.inertia])
-    if not np.isfinite(numbers).all() or not (np.abs(numbers) < 1e150).all() or not found.mass > 0:
+    numbers = np.array([inertial.mass, *inertial.com, *inertial.inertia])
+    if not np.isfinite(numbers).all() or not (np.abs(numbers) < 1e150).all() or not inertial.mass > 0:
         raise element.error("mass or inertia is not a positive finite number")
-    if not (found.inertia[:3] > 0).all():
-        raise element.error(f"moments of inertia {found.inertia[:3]}; allowed: numbers > 0")
-    scale = found.inertia[:3].max()
-    low, middle, high = np.linalg.eigvalsh(tensor(found.inertia / scale)) * scale
+    if not (inertial.inertia[:3] > 0).all():
+        raise element.error(f"moments of inertia {inertial.inertia[:3]}; allowed: numbers > 0")
+    scale = inertial.inertia[:3].max()
+    low, middle, high = np.linalg.eigvalsh(tensor(inertial.inertia / scale)) * scale
     if not low > 0:
         raise element.error(f"principal moments of inertia {low:g}, {middle:g}, {high:g}; allowed: numbers > 0")
     if low + middle < high * (1 - TOLERANCE):
         text = f"principal moments of inertia {low:g}, {middle:g}, {high:g} break the triangle inequality: no body has them"
         raise element.error(f"{text}; allowed: the largest at most the sum of the others")
-    return found
+    return inertial
 
 
 def _from_shapes(link: Element, element: Element, collisions) -> InertialSpec:

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from xsim.io.errors import Notes
-from xsim.io.poses import Pose
 from xsim.io.reader import Element
 from xsim.io.sdf.document import Document, Library, boolean, flags, ignore
 from xsim.io.sdf.frames import Frame, Model, Scope, attach, connect, place, place_model
+from xsim.poses import Pose
 
 __all__ = ["Structure", "build"]
 
@@ -33,6 +33,15 @@ class Chain(NamedTuple):
                 return True
             link = link.outer
         return False
+
+
+class Contents(NamedTuple):
+    """A model element to read. document: that it is in. chain: the files that are open. include: the element that brings it, if any."""
+
+    element: Element
+    document: Document
+    chain: Chain
+    include: Element | None = None
 
 
 @dataclass(eq=False)
@@ -89,9 +98,10 @@ class Builder:
         """A frame that the level's model knows by name."""
         members, written, version = level.model.members, level.model.written, level.document.version
         _check_name(name, element, version)
-        twin = written.get((kind, name)) or (members.get(name) if version >= 7 else None)
-        if twin is not None:
-            raise element.error(f"the name {name!r} is taken by {twin.element} in line {twin.element.line}; names of siblings must differ")
+        other = written.get((kind, name)) or (members.get(name) if version >= 7 else None)
+        if other is not None:
+            taken = f"the name {name!r} is taken by {other.element} in line {other.element.line}"
+            raise element.error(f"{taken}; names of siblings must differ")
         given, count = name, 0
         if name in members:  # before 1.7 a link and a joint may share a name: the later one is renamed
             name = f"{given}_{kind}"
@@ -106,23 +116,25 @@ class Builder:
 
     # ---- opening elements ----
 
-    def open(self, element: Element, level: Level, document: Document, chain: Chain, name: str, include: Element | None = None) -> Level:
-        """A nested model; include: the element that brings it, whose pose, placement frame and static replace the model's own."""
-        placed = self.placed(element, document, level, include)
-        frame = self.add("model", name, element, level, placed=placed)
+    def open(self, contents: Contents, level: Level, name: str) -> Level:
+        """A nested model; the pose, placement frame and static of its include replace the model's."""
+        element, document, _, include = contents
+        frame = self.add("model", name, element, level, placed=self.placed(contents, level))
         inner = frame.model = Model(f"{frame.name}::", _static(element, include))
         inner.frame, frame.document = frame, document
-        return self.inside(element, document, chain, inner, Scope(inner, frame), frame, include)
+        return self.inside(contents, inner, Scope(inner, frame), frame)
 
-    def placed(self, element: Element, document: Document, level: Level, include: Element | None) -> tuple[Element, int, Scope]:
-        """Where a model's pose stands: in an include, whole, where that has one."""
+    def placed(self, contents: Contents, level: Level) -> tuple[Element, int, Scope]:
+        """Where a model's pose is read: in its include, where that has one, else in the model."""
+        element, document, _, include = contents
         if include is None or include.child("pose") is None:
             return element, document.version, level.scope
         ignore(element.all("pose"))
         return include, level.document.version, level.scope
 
-    def inside(self, element, document, chain, model, scope, home, include=None) -> Level:
+    def inside(self, contents: Contents, model: Model, scope: Scope, home: Frame) -> Level:
         """The level of a model's contents."""
+        element, document, chain, include = contents
         level = Level(element, document, model, scope, home, chain, links=len(model.links), models=len(model.models))
         flags(element, _SWITCHES, self.notes)
         boolean(element, "self_collide", False)  # used by the contacts of its links, if they have any
@@ -156,19 +168,19 @@ class Builder:
                 raise uri.error(f"{document.root.file} holds {len(models)} models or a world; allowed: one model")
         if not models:
             return None
-        model, chain = models[0], Chain(file, level.chain)
+        model = models[0]
+        contents = Contents(model, document, Chain(file, level.chain), element)
         if element.child("pose") is None:
             _no_outside(model, document)
         given = element.child("name")
         name = model.string("name") if given is None else given.string(None)
         if not element.boolean("merge", False):
-            return self.open(model, level, document, chain, name, element)
+            return self.open(contents, level, name)
         if _static(model, element):
             text = f"{element}: static of a merged model has no effect: its links join {level.element}"
             self.notes.unsupported(element.line, text, element.file)
-        placed = self.placed(model, document, level, element)
-        hidden = self.frame("model", f"{name}::__merged__", model, level, placed=placed)
-        return self.inside(model, document, chain, level.model, Scope(level.model, hidden), hidden, element)
+        hidden = self.frame("model", f"{name}::__merged__", model, level, placed=self.placed(contents, level))
+        return self.inside(contents, level.model, Scope(level.model, hidden), hidden)
 
     def unfold(self, name: str, level: Level) -> tuple[str, Level]:
         """The level and the rest of a name ``A::B::rest`` in a document that keeps nested models flat."""
@@ -226,7 +238,7 @@ class Builder:
             return self.include(element, level)
         name, at = self.unfold(element.string("name"), level)
         if element.tag == "model":
-            return self.open(element, at, level.document, level.chain, name)
+            return self.open(Contents(element, level.document, level.chain), at, name)
         if element.tag == "frame" and at is not level and name == "__model__":
             return None  # unfolded to a model
         if element.tag == "link" and at.model.frame.kind == "world":
@@ -245,8 +257,8 @@ def _check_name(name: str, element: Element, version: int) -> None:
 
 
 def _static(element: Element, include: Element | None = None) -> bool:
-    own = boolean(element, "static", False)
-    return own if include is None else boolean(include, "static", own)
+    static = boolean(element, "static", False)
+    return static if include is None else boolean(include, "static", static)
 
 
 def _no_outside(model: Element, document: Document) -> None:
@@ -273,7 +285,7 @@ def _flat(element: Element) -> dict[str, Element | None]:
     return prefixes
 
 
-# ---- the whole ---------------------------------------------------------------------------------------------------------------
+# ---- the document ------------------------------------------------------------------------------------------------------------
 
 
 def build(document: Document, file: str, library: Library, notes: Notes) -> Structure:
@@ -287,7 +299,7 @@ def build(document: Document, file: str, library: Library, notes: Notes) -> Stru
     outside = Level(element, document, world, frame.scope, frame, builder.chain)
     if top:  # a single model: its own name is no prefix
         _no_outside(element, document)
-        level = builder.open(element, outside, document, builder.chain, element.string("name"))
+        level = builder.open(Contents(element, document, builder.chain), outside, element.string("name"))
         level.model.prefix = ""
     else:
         element.string("name")
@@ -343,29 +355,29 @@ def _child(joint: Frame) -> Frame:
 
 
 def joint_end(joint: Frame, name: str, element: Element) -> Frame:
-    """The frame of a joint's end. Before 1.7 ends are links: a namesake of another kind is not meant."""
-    twin = joint.scope.model.written.get(("link", name)) if joint.document.version <= 6 else None
-    found = twin or joint.scope.find(name, element)
-    if found is joint:
+    """The frame of a joint's end. Before 1.7 ends are links, whatever else has their name."""
+    link = joint.scope.model.written.get(("link", name)) if joint.document.version <= 6 else None
+    end = link or joint.scope.find(name, element)
+    if end is joint:
         raise element.error(f"{joint.element} names itself; allowed: another frame")
-    return found
+    return end
 
 
 def _canonical(level: Level, world: Frame) -> Frame:
     """What a model's frame moves with: its canonical link; the world where the model is static."""
-    home, found = level.home, level.first
+    home, link = level.home, level.first
     if level.canonical is not None:
         name, element, attribute = level.canonical
-        found = level.scope.find(name, element, attribute)
-        if found.kind != "link":
+        link = level.scope.find(name, element, attribute)
+        if link.kind != "link":
             raise element.error(f"{name!r} is no link; allowed: links of this model", attribute)
     if home.model is not None and home.model.static:
         return world
-    if found is None:
+    if link is None:
         if home.home is world and not any(True for _ in level.element.children()):
             return world  # an empty model
         raise level.element.error("holds no link; allowed: one link or more, here or in nested models (a static model needs none)")
-    return found
+    return link
 
 
 def _links(world: Model) -> list[Frame]:

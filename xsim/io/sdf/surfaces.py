@@ -12,8 +12,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from xsim.io.contact_parameters import ALL_BITS, FRICTION, SHAPES, Meshes, compliant, default_surface, spring_damper
+from xsim.io.contact_parameters import ALL_BITS, FRICTION, SHAPES, default_surface, erp_cfm, spring_damper
 from xsim.io.errors import Notes
+from xsim.io.hulls import CollisionMeshes
 from xsim.io.reader import Element
 from xsim.io.sdf.frames import Frame
 from xsim.io.sdf.geometry import Shape
@@ -39,10 +40,10 @@ class Contacts:
     """What the surfaces of a document need to know. dt: its time step, s."""
 
     def __init__(self, dt: float, notes: Notes):
-        self.dt, self.notes, self.meshes = dt, notes, Meshes(notes)
+        self.dt, self.notes, self.meshes = dt, notes, CollisionMeshes(notes)
         self._groups: dict[Frame, int] = {}
 
-    def touching(self, geom: GeomSpec, shape: Shape, link: Frame, element: Element, mass: float) -> GeomSpec:
+    def with_surface(self, geom: GeomSpec, shape: Shape, link: Frame, element: Element, mass: float) -> GeomSpec:
         """A collision with its surface. element: the <collision>; mass: of its link, kg."""
         numbers = geom.surface
         if geom.shape not in SHAPES:
@@ -54,7 +55,7 @@ class Contacts:
         if numbers.get(f"{CONTACT}collide_without_contact"):  # it only tells that there is an overlap
             return geom
         geom = replace(geom, contact=self._surface(geom, link, element, mass))
-        return self.meshes.placed(geom, shape.path, element) if geom.shape == "mesh" else geom
+        return self.meshes.with_hull(geom, shape.path, element) if geom.shape == "mesh" else geom
 
     def _surface(self, geom: GeomSpec, link: Frame, element: Element, mass: float) -> SurfaceSpec:
         numbers, surface = geom.surface, default_surface(self._group(link))
@@ -77,11 +78,11 @@ class Contacts:
         """Coulomb's coefficient, the smaller of two: the first and second direction of friction cannot differ."""
         numbers = geom.surface
         bullet = [numbers[f"{BULLET}{k}"] for k in ("friction", "friction2") if f"{BULLET}{k}" in numbers]
-        found = geom.friction or tuple(bullet) or (FRICTION,)
-        if min(found) != max(found):
-            text = f"{element}: friction {' and '.join(f'{x:g}' for x in found)}: the smaller one counts in every direction"
+        coefficients = geom.friction or tuple(bullet) or (FRICTION,)
+        if min(coefficients) != max(coefficients):
+            text = f"{element}: friction {' and '.join(f'{x:g}' for x in coefficients)}: the smaller one counts in every direction"
             self.notes.unsupported(element.line, text, element.file)
-        return min(min(found), 1e10)
+        return min(min(coefficients), 1e10)
 
     def _group(self, link: Frame) -> int | None:
         """The outermost model of a link, by number; None where the link touches those of its own model."""
@@ -110,5 +111,5 @@ def _soft(numbers: dict[str, float], dt: float, mass: float, element: Element) -
         if kp is not None or kd is not None:
             return spring_damper(1e12 if kp is None else kp, 1.0 if kd is None else kd, dt, mass)
         if erp is not None or cfm is not None:
-            return compliant(min(0.2 if erp is None else erp, 1.0), cfm or 0.0, dt, mass)
+            return erp_cfm(min(0.2 if erp is None else erp, 1.0), cfm or 0.0, dt, mass)
     return None

@@ -14,17 +14,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xsim.io.contact_parameters import Meshes, default_surface, touching, with_soft_limits
+from xsim.io.contact_parameters import default_surface, with_contacts, with_soft_limits
 from xsim.io.errors import Notes, ParseError, allowed
-from xsim.io.poses import Pose
+from xsim.io.files import folder_of
+from xsim.io.formats import Format
+from xsim.io.hulls import CollisionMeshes
 from xsim.io.reader import Element, parse_xml
 from xsim.io.skel.joints import PRESCRIBED, Joint, connect, read_joint, root_joint
-from xsim.io.skel.shapes import Surroundings, hulled, model_folder, read_inertia, read_shapes
+from xsim.io.skel.shapes import Surroundings, hulled, read_inertia, read_shapes
 from xsim.io.skel.values import name_of, transformation
 from xsim.joints.types import JOINT_TYPES
+from xsim.poses import Pose
 from xsim.spec import BodySpec, MarkerSpec, ModelSpec, OptionSpec
 
-__all__ = ["read"]
+__all__ = ["FORMAT", "read"]
 
 WORLD = "world"
 
@@ -34,8 +37,8 @@ RULES = ("dart", "soft")
 
 def read(data: bytes | str, file: str, notes: Notes, *, enforce_limits: bool = True, rule: str = "dart") -> ModelSpec:
     """ModelSpec of a SKEL document. enforce_limits: whether the limits of positions and velocities act (DART: only on request).
-    rule: position limits and dry friction of joints are impulses after all other forces of a step (``"dart"``), or are kept softly,
-    together with the contacts (``"soft"``).
+    rule: position limits and dry friction of joints are impulses after all other forces of a step (``"dart"``), or are soft constraints,
+    as the contacts are (``"soft"``).
 
     Raises ParseError, ValueError for an unknown rule; adds doubts and what is not used to ``notes``.
     """
@@ -55,7 +58,7 @@ def read(data: bytes | str, file: str, notes: Notes, *, enforce_limits: bool = T
     world_name = name_of(world, "Unknown world")
     skeletons: dict[str, int] = {}
     bodies: list[tuple[BodySpec, Element]] = []
-    meshes = Meshes(notes)
+    meshes = CollisionMeshes(notes)
     with np.errstate(all="ignore"):  # numbers too large to calculate with are refused by _check
         option = _option(world.child("physics"), enforce_limits)
         for number, element in enumerate(world.all("skeleton")):
@@ -66,16 +69,19 @@ def read(data: bytes | str, file: str, notes: Notes, *, enforce_limits: bool = T
             bodies += _skeleton(element, name, len(bodies), Surroundings(default_surface(number), meshes), notes)
         _check(bodies)
     root.report_unread(notes)
-    found = tuple(body for body, _ in bodies)
-    meshes.report(found)
+    specs = tuple(body for body, _ in bodies)
+    meshes.report(specs)
     return ModelSpec(
         name=world_name,
         format="skel",
-        bodies=found if rule == "dart" else with_soft_limits(found, friction=True),
-        option=touching(option, soft=rule == "soft"),
+        bodies=specs if rule == "dart" else with_soft_limits(specs, friction=True),
+        option=with_contacts(option, soft=rule == "soft"),
         meshes=tuple(meshes.specs),
         source=root.source,
     )
+
+
+FORMAT = Format("skel", "DART SKEL", read, suffixes=(".skel",), roots=("skel",))
 
 
 def _option(physics: Element | None, enforce_limits: bool) -> OptionSpec:
@@ -92,12 +98,12 @@ def _option(physics: Element | None, enforce_limits: bool) -> OptionSpec:
 
 def _unique(name: str, taken: dict[str, int]) -> str:
     """The name, with the first free number behind it where it is taken. taken: names and the last number behind them."""
-    found = name
-    while found in taken:
+    unique = name
+    while unique in taken:
         taken[name] += 1
-        found = f"{name}({taken[name]})"
-    taken[found] = 0
-    return found
+        unique = f"{name}({taken[name]})"
+    taken[unique] = 0
+    return unique
 
 
 # ---- skeletons ---------------------------------------------------------------------------------------------------------------
@@ -105,7 +111,7 @@ def _unique(name: str, taken: dict[str, int]) -> str:
 
 class _Body(NamedTuple):
     element: Element
-    pose: Pose  # in the world, as drawn
+    pose: Pose  # in the world, at zero coordinates
     fields: dict  # of BodySpec
 
 
@@ -123,8 +129,8 @@ def _skeleton(element: Element, name: str, start: int, around: Surroundings, not
         if unique != joint.name:
             notes.suspicious(joint.element.line, f"{joint.element} in {element}: the name is taken; it is read as {unique!r}")
         body = bodies[joint.child]
-        drawn = body.pose if joint.parent is None else bodies[joint.parent].pose.inverse() @ body.pose
-        pose, spec = connect(joint, f"{name}/{unique}", drawn, mobile, notes)
+        reference = body.pose if joint.parent is None else bodies[joint.parent].pose.inverse() @ body.pose
+        pose, spec = connect(joint, f"{name}/{unique}", reference, mobile, notes)
         index[joint.child] = start + len(built)
         placed = BodySpec(
             f"{name}/{joint.child}", index[joint.parent], spec, pose.pos, pose.quat, source=body.element.source, **body.fields
@@ -141,7 +147,7 @@ def _mobile(skeleton: Element) -> bool:
 
 
 def _bodies(skeleton: Element, frame: Pose, around: Surroundings, notes: Notes) -> dict[str, _Body]:
-    folder = model_folder(skeleton.file)
+    folder = folder_of(skeleton.file)
     bodies: dict[str, _Body] = {}
     for element in skeleton.all("body"):
         name = name_of(element, "Unknown body")
@@ -194,7 +200,7 @@ def _joints(skeleton: Element, bodies: dict[str, _Body], notes: Notes) -> dict[s
 
 
 def _order(bodies: dict[str, _Body], joints: dict[str, Joint], skeleton: Element, notes: Notes) -> list[Joint]:
-    """Joints in the reference engine's order: the first of the file that is not built, after those that its parent hangs on."""
+    """Joints in the reference engine's order: the first of the file that is not built, after those above its parent."""
     order: dict[str, Joint] = {}
     for joint in joints.values():
         path: dict[str, Joint] = {}
@@ -220,7 +226,7 @@ def _root(name: str, element: Element, notes: Notes) -> Joint:
     return root_joint(name, element)
 
 
-# ---- checks of the whole -----------------------------------------------------------------------------------------------------
+# ---- checks ------------------------------------------------------------------------------------------------------------------
 
 
 def _check(bodies: list[tuple[BodySpec, Element]]) -> None:

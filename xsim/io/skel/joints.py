@@ -1,7 +1,7 @@
 """SKEL joints: their types, their coordinates and what acts on them.
 
-A `Joint` holds what the file says, in the file's coordinates; `connect` turns it into xsim's. The file gives the joint frame C in the
-child body and describes the pose at zero coordinates, so with D, the pose of the child in its parent as drawn, the joint frame in the
+A `Joint` is the joint in the file's coordinates; `connect` turns it into xsim's. The file gives the joint frame C in the
+child body and describes the pose at zero coordinates, so with D, the reference pose of the child in its parent, the joint frame in the
 parent is P = D C and the child moves as P M(q) C^-1.
 """
 
@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from xsim.io.errors import Notes
-from xsim.io.poses import IDENTITY_QUAT, Pose, quat_about, quat_conj, quat_exp, quat_mul, rotate
 from xsim.io.reader import Element
 from xsim.io.skel.values import either, name_of, transformation
 from xsim.joints.types import JOINT_TYPES
+from xsim.poses import IDENTITY_QUAT, Pose, quat_about, quat_conj, quat_exp, quat_mul, rotate
 from xsim.spec import JointSpec
 
 __all__ = ["ACTUATORS", "PRESCRIBED", "TYPES", "Joint", "connect", "read_joint", "root_joint"]
@@ -136,7 +136,7 @@ class Coordinates:
         self.ranges = {what: np.tile([-np.inf, np.inf], (size, 1)) for what in ("position", "velocity", "force")}
 
     def bound(self, what: str, i: int, element: Element, lower: float | None, upper: float | None) -> None:
-        """Set the given bounds of a coordinate. Raises ParseError about the element where no room is left between them."""
+        """Set the given bounds of a coordinate. Raises ParseError about the element where the upper one is below the lower one."""
         row = self.ranges[what][i]
         row[:] = row[0] if lower is None else lower, row[1] if upper is None else upper
         if row[0] > row[1]:
@@ -161,7 +161,7 @@ class Joint:
 
 
 def root_joint(child: str, element: Element) -> Joint:
-    """The free joint that holds a body which no joint of the file holds. element: the body's, for messages."""
+    """The free joint of a body that has no joint in the file. element: the body's, for messages."""
     return Joint("root", None, child, TYPES["free"], Coordinates(6), element)
 
 
@@ -236,7 +236,7 @@ def _index(dof: Element, joint: Element, size: int) -> int:
 
 
 def _read_dof(dof: Element, coordinates: Coordinates, i: int, notes: Notes) -> None:
-    """What a <dof> says about its coordinate; it overrides the axes."""
+    """Read a <dof>, which overrides the axes for its coordinate."""
     dof.raw("name")
     _read_passive(dof, coordinates, i)
     for what in ("position", "velocity", "acceleration", "force"):
@@ -279,20 +279,20 @@ def _motion(type: str, params: dict[str, np.ndarray], q: np.ndarray) -> Pose:
     return pose
 
 
-def connect(joint: Joint, name: str, drawn: Pose, mobile: bool, notes: Notes) -> tuple[Pose, JointSpec]:
-    """Pose of the joint in the parent body, and the joint. drawn: pose of the child in the parent as drawn (zero coordinates).
+def connect(joint: Joint, name: str, reference: Pose, mobile: bool, notes: Notes) -> tuple[Pose, JointSpec]:
+    """Pose of the joint in the parent body, and the joint. reference: pose of the child in the parent at zero coordinates.
 
     Free joints take the body frame for their joint frame: the position in their coordinates is that of the body's origin. Where the
-    skeleton is not mobile every joint holds its body at the initial pose.
+    skeleton is not mobile every joint is fixed at the initial pose.
     """
     kind, coordinates, frame, params = joint.kind, joint.coordinates, joint.frame, joint.params
     source = joint.element.source
     if kind.type == "fixed":
-        return drawn, JointSpec("fixed", name, source=source)
+        return reference, JointSpec("fixed", name, source=source)
     to_q = _CONFIGURATION.get(kind.type, np.array)
     q0 = to_q(coordinates.position)
     if not mobile:
-        return drawn @ frame @ _motion(kind.type, params, q0) @ frame.inverse(), JointSpec("fixed", name, source=source)
+        return reference @ frame @ _motion(kind.type, params, q0) @ frame.inverse(), JointSpec("fixed", name, source=source)
     sprung = coordinates.stiffness.any()
     if sprung and kind.type in _CONFIGURATION and np.linalg.norm(coordinates.rest[:3]) > np.pi:
         raise joint.element.error("the spring's rest position is a rotation by more than half a turn; allowed: rotation vectors up to pi")
@@ -314,10 +314,10 @@ def connect(joint: Joint, name: str, drawn: Pose, mobile: bool, notes: Notes) ->
         source=source,
         **ranges,
     )
-    return (drawn, _free(joint, spec, drawn, notes)) if kind.type == "free" else (drawn @ frame, spec)
+    return (reference, _free(joint, spec, reference, notes)) if kind.type == "free" else (reference @ frame, spec)
 
 
-def _free(joint: Joint, spec: JointSpec, drawn: Pose, notes: Notes) -> JointSpec:
+def _free(joint: Joint, spec: JointSpec, reference: Pose, notes: Notes) -> JointSpec:
     """A free joint with the body frame for its joint frame. spec: before that.
 
     With C the joint frame in the body, M' = C M C^-1 is the motion of the body frame. The file's v = (w, u) stands for W = Rc w and
@@ -331,8 +331,8 @@ def _free(joint: Joint, spec: JointSpec, drawn: Pose, notes: Notes) -> JointSpec
     motion = frame @ Pose(quat_exp(coordinates.position[:3]), coordinates.position[3:]) @ frame.inverse()
     omega, velocity = rotate(frame.quat, coordinates.velocity[:3]), rotate(frame.quat, coordinates.velocity[3:])
     velocity = velocity + np.cross(frame.pos, omega)
-    v0 = [rotate(quat_conj(drawn.quat), velocity), rotate(quat_conj(quat_mul(drawn.quat, motion.quat)), omega)]
-    limits = _free_limits(joint, spec, drawn, notes)
+    v0 = [rotate(quat_conj(reference.quat), velocity), rotate(quat_conj(quat_mul(reference.quat, motion.quat)), omega)]
+    limits = _free_limits(joint, spec, reference, notes)
     return replace(
         spec,
         pos=np.zeros(3),
@@ -346,11 +346,11 @@ def _free(joint: Joint, spec: JointSpec, drawn: Pose, notes: Notes) -> JointSpec
     )
 
 
-def _free_limits(joint: Joint, spec: JointSpec, drawn: Pose, notes: Notes) -> dict[str, Any]:
+def _free_limits(joint: Joint, spec: JointSpec, reference: Pose, notes: Notes) -> dict[str, Any]:
     """Friction and ranges of a free joint. What acts along axes that xsim's coordinates do not have is noted and left out."""
     straight = joint.frame.is_identity()
-    along = straight and Pose(drawn.quat).is_identity()  # parent axes are joint axes
-    found: dict[str, Any] = {}
+    along = straight and Pose(reference.quat).is_identity()  # parent axes are joint axes
+    ranges: dict[str, Any] = {}
     for name, translation in (("friction", along), ("position_range", straight), ("velocity_range", along), ("force_range", along)):
         values = getattr(spec, name)
         if values is None:
@@ -363,5 +363,5 @@ def _free_limits(joint: Joint, spec: JointSpec, drawn: Pose, notes: Notes) -> di
             part = "motion" if lost[:3].any() else "rotation"
             notes.unsupported(joint.element.line, f"{joint.element}: {what} of the {part} of a free joint: not enforced")
             values[lost] = np.nan if name == "friction" else (-np.inf, np.inf)
-        found[name] = values if (acts & ~lost).any() else None
-    return found
+        ranges[name] = values if (acts & ~lost).any() else None
+    return ranges

@@ -10,15 +10,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from xsim.io.contact_parameters import SHAPES as COLLIDING
-from xsim.io.contact_parameters import Meshes
 from xsim.io.errors import Notes, allowed
-from xsim.io.poses import IDENTITY_QUAT, Pose, rotation_matrix
+from xsim.io.hulls import CollisionMeshes
 from xsim.io.reader import Element, read_bytes
 from xsim.io.skel.values import either, transformation
 from xsim.io.solids import SOLIDS, Solid, shift, tensor, turned
+from xsim.poses import IDENTITY_QUAT, Pose, quat_from_z, rotation_matrix
 from xsim.spec import GeomSpec, InertialSpec, SurfaceSpec
 
-__all__ = ["SHAPES", "Surroundings", "hulled", "model_folder", "read_inertia", "read_shapes"]
+__all__ = ["SHAPES", "Surroundings", "hulled", "read_inertia", "read_shapes"]
 
 _ONE = (1.0, 1.0, 1.0, 0.0, 0.0, 0.0)  # the moment of a body that nothing else gives one, kg m^2
 _MOMENTS = dict(zip(("ixx", "iyy", "izz", "ixy", "ixz", "iyz"), _ONE, strict=True))
@@ -30,21 +30,13 @@ class Shape(NamedTuple):
     geom: GeomSpec
 
 
-def model_folder(file: str) -> Path | None:
-    """Folder of the document, None where it did not come from a file."""
-    try:
-        return Path(file).resolve().parent if Path(file).is_file() else None
-    except (OSError, ValueError, RuntimeError):
-        return None
-
-
 # ---- geometry ----------------------------------------------------------------------------------------------------------------
 
 
 def _length(element: Element, *tags: str, default: float | None = None) -> float:
-    found = either(element, *tags)
-    if found is not None:
-        return found.number(None, positive=True)
+    child = either(element, *tags)
+    if child is not None:
+        return child.number(None, positive=True)
     if default is None:
         raise element.error(f"<{tags[0]}> is missing")
     return default
@@ -87,14 +79,7 @@ def _plane(element: Element, folder) -> dict:
     if offset is not None and point is not None:
         raise point.error(f"<offset> is given too, in line {offset.line}; allowed: one of them")
     distance = offset.number(None) if offset is not None else float(point.floats(None, 3) @ vector) if point is not None else 0.0
-    return {"size": np.zeros(2), "pos": distance * vector, "quat": _from_z(vector)}
-
-
-def _from_z(direction: np.ndarray) -> np.ndarray:
-    """A rotation that takes z to a unit vector."""
-    quat = np.array([1 + direction[2], -direction[1], direction[0], 0.0])
-    norm = np.linalg.norm(quat)
-    return quat / norm if norm > 1e-9 else np.array([0.0, 1.0, 0.0, 0.0])
+    return {"size": np.zeros(2), "pos": distance * vector, "quat": quat_from_z(vector)}
 
 
 def _multi_sphere(element: Element, folder) -> dict:
@@ -113,8 +98,8 @@ def _mesh(element: Element, folder: Path | None) -> dict:
     factors = np.ones(3) if scale is None else scale.floats(None, 3)
     if scale is not None and not factors.all():
         raise scale.error(f"found {scale.text().strip()!r}; allowed: numbers other than 0")
-    found = name.string(None)
-    return {"size": factors, "file": found if folder is None else str(_mesh_file(name, found, folder))}
+    file = name.string(None)
+    return {"size": factors, "file": file if folder is None else str(_mesh_file(name, file, folder))}
 
 
 def _mesh_file(element: Element, name: str, folder: Path) -> Path:
@@ -149,7 +134,7 @@ class Surroundings(NamedTuple):
     """What the collision shapes of a skeleton share: how they touch, and the hulls of meshes."""
 
     surface: SurfaceSpec
-    meshes: Meshes
+    meshes: CollisionMeshes
 
 
 def read_shapes(body: Element, folder: Path | None, around: Surroundings, notes: Notes) -> list[Shape]:
@@ -196,7 +181,7 @@ def hulled(shape: Shape, around: Surroundings) -> GeomSpec:
     if geom.shape != "mesh" or geom.contact is None:
         return geom
     path = Path(geom.file or "")
-    return around.meshes.placed(geom, path if path.is_absolute() else None, shape.element)
+    return around.meshes.with_hull(geom, path if path.is_absolute() else None, shape.element)
 
 
 # ---- inertia -----------------------------------------------------------------------------------------------------------------
@@ -287,8 +272,8 @@ def read_inertia(body: Element, shapes: list[Shape], notes: Notes) -> InertialSp
 
 def _moment(element: Element, notes: Notes) -> np.ndarray:
     """Six numbers xx yy zz xy xz yz."""
-    found = [(element.child(tag), default) for tag, default in _MOMENTS.items()]
-    six = np.array([default if child is None else child.number(None) for child, default in found])
+    moments_given = [(element.child(tag), default) for tag, default in _MOMENTS.items()]
+    six = np.array([default if child is None else child.number(None) for child, default in moments_given])
     largest = np.abs(six).max()
     if largest == 0:
         return six

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from xsim.io.poses import Pose, quat_xyz
 from xsim.io.reader import Element
+from xsim.poses import Pose, quat_xyz
 
 __all__ = ["either", "name_of", "transformation"]
 
@@ -20,12 +20,12 @@ def transformation(element: Element) -> Pose:
 
 
 def either(element: Element, *tags: str) -> Element | None:
-    """The only element inside with one of these tags, which are spellings of one thing; two that say the same count as one."""
-    found = [c for c in map(element.child, tags) if c is not None]
-    for other in found[1:]:
-        if not np.array_equal(other.floats(None), found[0].floats(None)):
-            raise other.error(f"disagrees with <{found[0].tag}> in line {found[0].line}; allowed: one of them, or both equal")
-    return found[0] if found else None
+    """The only element inside with one of these tags, which are spellings of one thing; two with equal numbers count as one."""
+    children = [c for c in map(element.child, tags) if c is not None]
+    for other in children[1:]:
+        if not np.array_equal(other.floats(None), children[0].floats(None)):
+            raise other.error(f"disagrees with <{children[0].tag}> in line {children[0].line}; allowed: one of them, or both equal")
+    return children[0] if children else None
 
 
 def name_of(element: Element, default: str) -> str:

@@ -1,4 +1,4 @@
-"""<site>, <camera>, <light>: places on bodies without mass or contact."""
+"""<site>, <camera>, <light>: frames on bodies, without mass or contact."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from xsim.io.mjcf.geoms import SIZES, sizes
 from xsim.io.mjcf.index import Index
 from xsim.io.mjcf.orientation import SMALL, read_pose
 from xsim.io.mjcf.values import flag, integer, numbers, read_rgba, read_user
-from xsim.io.poses import Pose, rotate
 from xsim.io.reader import Element
+from xsim.poses import Pose, rotate
 from xsim.spec import CameraSpec, LightSpec, SiteSpec
 
 __all__ = ["read_camera", "read_light", "read_site"]
@@ -21,16 +21,16 @@ MODES = ("fixed", "track", "trackcom", "targetbody", "targetbodycom")
 def read_site(document: Document, e: Element, frame: Pose, index: Index, user: int) -> SiteSpec:
     """A <site>, with its defaults; its body's number is left at -1. frame: the <frame>s around it; user: how many users' numbers."""
     shape = e.choice("type", SIZES, "sphere")
-    size, place = sizes(e, shape, numbers(document, e, "size", (0.005, 0.005, 0.005)))
-    place = frame @ place
+    size, pose = sizes(e, shape, numbers(document, e, "size", (0.005, 0.005, 0.005)))
+    pose = frame @ pose
     material = e.string("material", "")
     if material:
         index.find("material", e, "material")
     return SiteSpec(
         name=e.string("name", ""),
         body=-1,
-        pos=place.pos,
-        quat=place.quat,
+        pos=pose.pos,
+        quat=pose.quat,
         shape=shape,
         size=size,
         rgba=read_rgba(e),
@@ -43,7 +43,7 @@ def read_site(document: Document, e: Element, frame: Pose, index: Index, user: i
 
 def read_camera(document: Document, e: Element, frame: Pose, body: int, index: Index, user: int) -> CameraSpec:
     """A <camera>, with its defaults. The body names must be in the index."""
-    place = frame @ read_pose(e)
+    pose = frame @ read_pose(e)
     orthographic = flag(e, "orthographic", False)
     mode, target = _mode(e, index)
     width, height = (_pixels(e, "resolution", (1.0, 1.0))).astype(int).tolist()
@@ -51,8 +51,8 @@ def read_camera(document: Document, e: Element, frame: Pose, body: int, index: I
     return CameraSpec(
         name=e.string("name", ""),
         body=body,
-        pos=place.pos,
-        quat=place.quat,
+        pos=pose.pos,
+        quat=pose.quat,
         mode=mode,
         target=target,
         fovy=fovy,
@@ -116,7 +116,7 @@ def _lens(e: Element, orthographic: bool):
             if value is not None:
                 raise e.error("found without sensorsize; allowed: together with sensorsize and resolution", name)
         return (0.0, 0.0, 0.0, 0.0), (0.0, 0.0), fovy if orthographic else np.radians(fovy)
-    if e.own("fovy") and e.own("sensorsize"):
+    if e.is_explicit("fovy") and e.is_explicit("sensorsize"):
         raise e.error("found fovy and sensorsize; allowed: one of them", "sensorsize")
     if not e.has("resolution") or given["focal"] is None and given["focalpixel"] is None:
         raise e.error("found without resolution or without focal; allowed: with both", "sensorsize")

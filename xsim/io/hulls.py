@@ -1,0 +1,123 @@
+"""Convex hulls of meshes, by which they collide."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from xsim.io.contact_parameters import SHAPES, default_surface
+from xsim.io.errors import Notes, ParseError
+from xsim.io.reader import Element, read_bytes
+from xsim.poses import rotate
+from xsim.spec import BodySpec, GeomSpec, MeshSpec
+
+__all__ = ["CollisionMeshes", "convex_hull"]
+
+
+def convex_hull(vertices: np.ndarray, most: int = -1, rules: str = "3.2") -> np.ndarray | None:
+    """Faces (k, 3) of the convex hull, vertex numbers counter-clockwise seen from outside; None where the vertices lie in a plane.
+
+    most: the hull grows vertex by vertex and stops at this many (-1: all). Each is the farthest from the face that is next; under the
+    rules of 4.0 from all faces.
+    """
+    from scipy.spatial import ConvexHull, QhullError
+
+    options = "Qt" if most < 0 else f"Qt TA{most - 4}" + (" Q9" if rules == "4.0" else "")
+    try:
+        hull = ConvexHull(vertices, qhull_options=options)
+    except (QhullError, ValueError):
+        return None
+    faces = hull.simplices.astype(int)
+    a, b, c = np.moveaxis(vertices[faces], 1, 0)
+    inward = np.einsum("ij,ij->i", np.cross(b - a, c - a), hull.equations[:, :3]) < 0
+    return np.where(inward[:, None], faces[:, ::-1], faces)
+
+
+class CollisionMeshes:
+    """Convex hulls of the collision meshes of a model, and the shapes that do not collide. specs: for `ModelSpec.meshes`."""
+
+    def __init__(self, notes: Notes):
+        self.specs: list[MeshSpec] = []
+        self._notes = notes
+        self._numbers: dict[tuple[str, tuple[float, ...]], int | str] = {}
+        self._without_contact: list[tuple[GeomSpec, str]] = []
+        """Shapes with the surface that they would have, and why they have none."""
+
+    def with_hull(self, geom: GeomSpec, path: Path | None, element: Element) -> GeomSpec:
+        """A collision mesh with its convex hull; its frame moves to the mean of the hull's corners.
+
+        path: of the file, None where it is not found. A mesh whose file is not found or cannot be read gets no surface.
+        """
+        signs = tuple(np.sign(geom.size).tolist())
+        key = str(path), signs
+        if key not in self._numbers:
+            self._numbers[key] = "is not found" if path is None else self._read(path, signs, element)
+        number = self._numbers[key]
+        if isinstance(number, str):
+            self._without_contact.append((geom, number))
+            return replace(geom, contact=None)
+        size = np.abs(geom.size)
+        return replace(geom, size=size, asset=number, pos=geom.pos + rotate(geom.quat, size * self.specs[number].pos))
+
+    def refuse(self, geom: GeomSpec, group: int | None) -> None:
+        """Report a collision of a shape that cannot collide. group: collision group that it would be in."""
+        text = f"is no shape that touches ({', '.join(SHAPES)})"
+        self._without_contact.append((replace(geom, contact=default_surface(group)), text))
+
+    def _read(self, path: Path, signs, element: Element) -> int | str:
+        """Number of the mesh, or why there is none."""
+        try:
+            import trimesh  # pyright: ignore[reportMissingImports]
+        except ImportError:
+            return 'needs trimesh: pip install "xsim[mesh]"'
+        try:
+            data = read_bytes(path)
+            mesh = trimesh.load(io.BytesIO(data), file_type=path.suffix[1:].lower(), force="mesh", process=False, skip_materials=True)
+            vertices = np.unique(np.asarray(mesh.vertices, float), axis=0) * signs
+            if len(vertices) < 4 or not np.isfinite(vertices).all():
+                return f"has {len(vertices)} vertices"
+            self.specs.append(_hull_mesh(path, vertices, element))
+        except ParseError as error:
+            return str(error)
+        except Exception as error:  # the loaders of the many formats raise whatever they like
+            return f"cannot be read: {type(error).__name__}: {str(error)[:100]}"
+        return len(self.specs) - 1
+
+    def report(self, bodies: tuple[BodySpec, ...], scenery: tuple[GeomSpec, ...] = ()) -> None:
+        """Note the shapes without a surface, one line for each kind, where there is something that they could touch."""
+        groups = {_collision_group(geom, i) for i, body in enumerate(bodies) for geom in body.geoms}
+        groups |= {_collision_group(geom, -1) for geom in scenery}
+        groups |= {_collision_group(geom, len(bodies) + i) for i, (geom, _) in enumerate(self._without_contact)}
+        if len(groups - {None}) < 2:
+            return
+        kinds: dict[str, list] = {}
+        for geom, why in self._without_contact:
+            kinds.setdefault(geom.shape, []).append((geom, why))
+        for kind, geoms in kinds.items():
+            geom, why = geoms[0]
+            name = f"mesh {geom.file!r}" if kind == "mesh" else kind
+            text = f"collision {name} {why}: it touches nothing ({len(geoms)} of this kind in the model)"
+            self._notes.unsupported(geom.source.line, text, geom.source.file)
+
+
+def _collision_group(geom: GeomSpec, body: int):
+    """A key that shapes share which never collide with each other: their group, or their body. None for what does not collide."""
+    if geom.contact is None or not geom.collision:
+        return None
+    return ("body", body) if geom.contact.group is None else ("group", geom.contact.group)
+
+
+def _hull_mesh(path: Path, vertices: np.ndarray, element: Element) -> MeshSpec:
+    """Convex hull of points (n, 3), placed about the mean of its corners; for points in a plane, all of them."""
+    faces = convex_hull(vertices)
+    if faces is not None:
+        used = np.unique(faces)
+        number = np.zeros(len(vertices), int)
+        number[used] = np.arange(len(used))
+        vertices, faces = vertices[used], number[faces]
+    centre = vertices.mean(0)
+    triangles = np.zeros((0, 3), int) if faces is None else faces
+    return MeshSpec(path.name, vertices - centre, triangles, pos=centre, hull=faces, file=str(path), source=element.source)

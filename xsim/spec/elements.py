@@ -1,0 +1,114 @@
+"""Tendons, actuators and sensors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from xsim.spec.contact import Soft
+from xsim.spec.fields import zeros
+from xsim.spec.source import Source
+
+__all__ = ["ActuatorSpec", "SensorSpec", "TendonSpec", "WrapSpec"]
+
+
+@dataclass(frozen=True)
+class WrapSpec:
+    """One piece of the path of a tendon.
+
+    kind: ``"joint"`` (of a fixed tendon: ``item`` is a coordinate (body, index among its coordinates), ``value`` its coefficient),
+    ``"site"`` (``item``: a number of ``ModelSpec.sites``), ``"geom"`` (``item``: number of a sphere or cylinder among all geoms, those of
+    the world first; ``side``: a site), ``"pulley"`` (``value``: divisor).
+    """
+
+    kind: str
+    item: int | tuple[int, int] = -1
+    value: float = 1.0
+    side: int | None = None
+
+
+@dataclass(frozen=True)
+class TendonSpec:
+    """A tendon: ``"fixed"`` (a linear combination of coordinates) or ``"spatial"`` (the shortest path through ``path``).
+
+    ``stiffness`` N/m, ``damping`` N s/m, ``friction``: dry, N. ``spring_length``: (lower, upper) rest length, m; None: the length where
+    the joints' springs are at rest. ``range``: limits of the length, None: none.
+    """
+
+    kind: str
+    name: str = ""
+    path: tuple[WrapSpec, ...] = ()
+    stiffness: float = 0.0
+    damping: float = 0.0
+    friction: float = 0.0
+    spring_length: tuple[float, float] | None = None
+    range: tuple[float, float] | None = None
+    margin: float = 0.0
+    limit_soft: Soft = Soft()
+    friction_soft: Soft = Soft()
+    width: float = 0.003
+    rgba: tuple[float, float, float, float] | None = None
+    group: int = 0
+    material: str = ""
+    user: tuple[float, ...] = ()
+    source: Source = Source()
+
+
+@dataclass(frozen=True)
+class ActuatorSpec:
+    """An actuator, MuJoCo's: force = gain(length, velocity) x (activation or control) + bias(length, velocity).
+
+    * ``transmission``: ``"joint"``, ``"jointinparent"`` (``target``: (body, which of its joints)), ``"site"`` (a site number;
+      ``reference``: the site it is relative to), ``"tendon"`` (number), ``"slidercrank"`` (``target``: crank site, ``reference``:
+      slider site, ``crank_length`` m), ``"body"`` (number; adhesion). ``gear`` (6,).
+    * ``dynamics``: ``"none"``, ``"integrator"``, ``"filter"``, ``"filterexact"``, ``"muscle"``; ``gain``: ``"fixed"``, ``"affine"``,
+      ``"muscle"``; ``bias``: ``"none"``, ``"affine"``, ``"muscle"``; each with its parameters (``dynamics_params``, ...).
+    * ``damp_ratio``: damping ratio of a position servo, from which its velocity gain follows with the inertia at the initial state.
+    * ``ctrl_range``, ``force_range``, ``act_range``: None where nothing is clamped. ``act_early``: the force uses the next activation.
+      ``length_range``: least and largest length (muscles), None where a simulation must find it.
+    """
+
+    name: str
+    transmission: str
+    target: int | tuple[int, int]
+    reference: int | None = None
+    gear: np.ndarray = field(default_factory=lambda: np.array([1.0, 0, 0, 0, 0, 0]))
+    crank_length: float = 0.0
+    dynamics: str = "none"
+    gain: str = "fixed"
+    bias: str = "none"
+    dynamics_params: np.ndarray = field(default_factory=lambda: np.array([1.0, *[0.0] * 9]))
+    gain_params: np.ndarray = field(default_factory=lambda: np.array([1.0, *[0.0] * 9]))
+    bias_params: np.ndarray = zeros(10)
+    damp_ratio: float | None = None
+    ctrl_range: tuple[float, float] | None = None
+    force_range: tuple[float, float] | None = None
+    act_range: tuple[float, float] | None = None
+    act_early: bool = False
+    length_range: tuple[float, float] | None = None
+    group: int = 0
+    user: tuple[float, ...] = ()
+    source: Source = Source()
+
+
+@dataclass(frozen=True)
+class SensorSpec:
+    """A sensor, MuJoCo's by ``kind`` (``"gyro"``, ``"framepos"``, ...).
+
+    ``object``, ``reference``: (kind, number) of what it measures and of what the measurement is relative to; kinds ``"site"``, ``"joint"``
+    (the number is (body, which of its joints)), ``"tendon"``, ``"actuator"``, ``"body"`` (inertial frame), ``"xbody"`` (body frame),
+    ``"geom"``, ``"camera"``; the world body is number -1. ``camprojection``: the site, its reference the camera.
+    ``cutoff``: 0: none. ``dim``: width of a user sensor. ``stage``: ``"position"``, ``"velocity"``, ``"acceleration"``.
+    """
+
+    kind: str
+    name: str = ""
+    object: tuple | None = None
+    reference: tuple | None = None
+    cutoff: float = 0.0
+    noise: float = 0.0
+    dim: int = 1
+    stage: str = "position"
+    user: tuple[float, ...] = ()
+    source: Source = Source()

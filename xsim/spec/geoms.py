@@ -1,0 +1,157 @@
+"""Shapes, markers and sites on bodies; meshes, height fields and deformables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from xsim.spec.contact import SurfaceSpec
+from xsim.spec.fields import identity, zeros
+from xsim.spec.source import Source
+
+__all__ = ["FlexSpec", "GeomSpec", "HfieldSpec", "MarkerSpec", "MeshSpec", "SiteSpec"]
+
+
+@dataclass(frozen=True)
+class GeomSpec:
+    """A shape on a body or on the world: for inertia, visuals and contact.
+
+    * ``shape``, ``size``: kind and half extents, see `xsim.spec`. ``pos``, ``quat``: of the shape's centre in the body frame. For a mesh or
+      hfield with an ``asset`` they are those of its principal frame.
+    * ``mass``: kg. ``density``: kg/m^3 (kg/m^2 of a ``shell``), in place of the mass. ``shell``: the mass is spread over the surface.
+      ``massless``: no inertia, whatever the mass is (MuJoCo: outside inertiagrouprange, planes, height fields).
+    * ``visual``: the geom is visible. ``collision``: it takes part in contact.
+    * ``asset``: index of a mesh or height field in ``ModelSpec.meshes`` or ``hfields``. ``file``: of a mesh or height field, with the path
+      where it was found. ``points``: outline of a polyline (n, 2), or of an inline mesh.
+    * ``contact``: contact parameters, MuJoCo's. ``friction``, ``surface``: coefficients of friction in the format's order, and other
+      numbers of the surface by name (``restitution``, ...), as read.
+    * ``fluid``: None for the inertia-box model, or the coefficients of the ellipsoid model (blunt drag, slender drag, angular drag, Kutta
+      lift, Magnus lift).
+    * ``rgba``, ``edge_rgba``: 0..1, or None. ``color``, ``edge_color``: the words of the file, for writers. ``group``, ``material``
+      (name), ``user``: for visualization and users.
+    """
+
+    shape: str
+    size: np.ndarray
+    mass: float = 0.0
+    pos: np.ndarray = zeros(3)
+    quat: np.ndarray = identity()
+    name: str = ""
+    rgba: tuple[float, float, float, float] | None = None
+    edge_rgba: tuple[float, float, float, float] | None = None
+    color: str | None = None
+    edge_color: str | None = None
+    visual: bool = True
+    collision: bool = True
+    file: str | None = None
+    points: np.ndarray | None = None
+    friction: tuple[float, ...] | None = None
+    surface: dict[str, float] = field(default_factory=dict)
+    density: float | None = None
+    shell: bool = False
+    asset: int | None = None
+    contact: SurfaceSpec | None = None
+    fluid: tuple[float, float, float, float, float] | None = None
+    massless: bool = False
+    group: int = 0
+    material: str = ""
+    user: tuple[float, ...] = ()
+    source: Source = Source()
+
+
+@dataclass(frozen=True)
+class MarkerSpec:
+    """An optical marker fixed to a body (x_xy ``omc``), without physics. ``pos``: in the body frame, m; None where the file has none."""
+
+    name: str | None = None
+    pos_marker: int | None = None
+    pos: np.ndarray | None = None
+    source: Source = Source()
+
+
+@dataclass(frozen=True)
+class SiteSpec:
+    """A named frame on a body (-1: the world), with a shape.
+
+    ``pos``, ``quat``: in the body frame. ``shape``, ``size``: as of a geom, the volume of touch sensors.
+    """
+
+    name: str
+    body: int
+    pos: np.ndarray = zeros(3)
+    quat: np.ndarray = identity()
+    shape: str = "sphere"
+    size: np.ndarray = field(default_factory=lambda: np.array([0.005]))
+    rgba: tuple[float, float, float, float] | None = None
+    group: int = 0
+    material: str = ""
+    user: tuple[float, ...] = ()
+    source: Source = Source()
+
+
+@dataclass(frozen=True)
+class MeshSpec:
+    """A triangle mesh in its principal frame.
+
+    * ``vertices`` (n, 3), m; ``faces`` (m, 3): vertex numbers, counter-clockwise seen from outside.
+    * ``volume`` (m^3), ``area`` (m^2), ``moments`` (3,): principal moments of inertia per unit mass (m^2) of the solid, by the rule of
+      the mesh's ``inertia`` attribute.
+    * ``shell``: the mass is on the surface, ``volume`` is its area. ``shell_com`` (3,) m, and ``shell_inertia`` (6,) about it, xx yy zz
+      xy xz yz per unit mass (m^2): of the surface, in the mesh's frame.
+    * ``pos``, ``quat``: the principal frame in the file's coordinates (after scale, refpos and refquat).
+    * ``hull`` (k, 3): faces of the convex hull, None for a flat mesh.
+    """
+
+    name: str
+    vertices: np.ndarray
+    faces: np.ndarray
+    volume: float = 0.0
+    area: float = 0.0
+    moments: np.ndarray = zeros(3)
+    shell: bool = False
+    shell_com: np.ndarray = zeros(3)
+    shell_inertia: np.ndarray = zeros(6)
+    pos: np.ndarray = zeros(3)
+    quat: np.ndarray = identity()
+    hull: np.ndarray | None = None
+    file: str | None = None
+    source: Source = Source()
+
+
+@dataclass(frozen=True)
+class HfieldSpec:
+    """A height field.
+
+    ``heights``: from 0 to 1, rows along y, columns along x. ``size``: half x, half y, height of a 1, depth of the base, m.
+    """
+
+    name: str
+    heights: np.ndarray
+    size: np.ndarray
+    file: str | None = None
+    source: Source = Source()
+
+
+@dataclass(frozen=True)
+class FlexSpec:
+    """A deformable.
+
+    * ``bodies`` (n,): the body of each vertex, -1: the world. ``pos`` (n, 3): the vertex in the frame of that body, m.
+    * ``elements`` (m, dim + 1): vertex numbers of lines, triangles or tetrahedra.
+    * ``edges`` (k, 2): pairs of vertices. ``lengths`` (k,): of the edges in the reference pose, m. ``corners``
+      (m, dim (dim + 1) / 2): the edges of each element, between its vertices 01; 12, 20, 01; or 01, 12, 20, 23, 03, 13.
+    * ``numbers``: elasticity, edge and contact parameters by the file's names (``young``, ``edge_stiffness``, ...).
+    """
+
+    name: str
+    dim: int
+    bodies: tuple[int, ...]
+    pos: np.ndarray
+    elements: np.ndarray
+    edges: np.ndarray = field(default_factory=lambda: np.zeros((0, 2), int))
+    lengths: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    corners: np.ndarray = field(default_factory=lambda: np.zeros((0, 1), int))
+    radius: float = 0.005
+    numbers: dict = field(default_factory=dict)
+    source: Source = Source()
