@@ -429,7 +429,20 @@ def _mujoco(job: dict) -> Engine:
 
 def _pinocchio(job: dict) -> Engine:
     """The articulated-body algorithm of the C++ library over all environments, the integration in numpy arrays (batch, dofs)."""
-    begin = read_start(job)
+    stepper = _PinocchioStepper(read_start(job))
+
+    def build(what: str) -> Program:
+        if what != "forward":
+            raise Unsupported("Pinocchio has no gradient of a rollout")
+        return Program(lambda: stepper.rollout(job["steps"]), {"trace_s": None, "compile_s": None, "bytes_per_env": None, "kernels": None})
+
+    note = "C++, float64, one thread: abaInParallel over the batch, integrated by numpy"
+    about = {"device": processor(), "platform": "cpu", "versions": _versions("pin"), "model": "shared", "note": note}
+    return Engine(about, build, stepper.to_xsim)
+
+
+def _pinocchio_model(begin):
+    """Pinocchio's model of the mechanism of a job. Raises Unsupported for what Pinocchio does not simulate as xsim does."""
     mechanism = _format(begin, "mjcf")
     if begin.mechanism["integrator"] != "implicit_damping":
         raise Unsupported(f"Pinocchio is stepped with implicit damping here, not by {begin.mechanism['integrator']}")
@@ -443,60 +456,64 @@ def _pinocchio(job: dict) -> Engine:
         file = Path(folder) / "model.xml"
         file.write_text(mechanism["xml"])
         model = pin.buildModelFromMJCF(str(file))
-    order_v = _pinocchio_order(model, mechanism["joints"])
-    dt, floating = begin.mechanism["dt"], model.joints[1].shortname() == "JointModelFreeFlyer"
-    damping, armature = (np.asarray(mechanism[k])[order_v] for k in ("damping", "armature"))
-    if floating and (damping[:6].any() or armature[:6].any()):
-        raise Unsupported("a free root with damping or armature: an armature acts on another acceleration in Pinocchio")
     model.gravity.linear = np.array(begin.mechanism["gravity"])
-    model.armature = armature + dt * damping  # (M + armature + dt D) a = tau - D v - bias: implicit damping
-    pool = pin.ModelPool(model, 1)
-    tau = begin.tau[:, order_v]
-    order_q = np.concatenate([[0, 1, 2, 4, 5, 6, 3], order_v[6:] + 1]) if floating else order_v
-    start = begin.q[:, order_q].astype(float)
+    return model, _pinocchio_order(model, mechanism["joints"])
 
-    def acceleration(q, v, force):
-        out = np.empty((model.nv, len(q)), order="F")
-        pin.abaInParallel(1, pool, *(np.asfortranarray(x.T) for x in (q, v, force)), out)
+
+class _PinocchioStepper:
+    """Semi-implicit Euler with implicit joint damping, of a batch. q: (batch, nq) in Pinocchio's order, v: (batch, nv)."""
+
+    def __init__(self, begin):
+        import pinocchio as pin
+
+        self.model, order_v = _pinocchio_model(begin)
+        self.dt, self.floating = begin.mechanism["dt"], self.model.joints[1].shortname() == "JointModelFreeFlyer"
+        damping, armature = (np.asarray(begin.mechanism["mjcf"][k])[order_v] for k in ("damping", "armature"))
+        if self.floating and (damping[:6].any() or armature[:6].any()):
+            raise Unsupported("a free root with damping or armature: an armature acts on another acceleration in Pinocchio")
+        self.damping, self.tau = damping, begin.tau[:, order_v]
+        # (M + armature + dt D) a = tau - D v - bias: implicit damping
+        self.model.armature = armature + self.dt * damping
+        self.pool, self.aba = pin.ModelPool(self.model, 1), pin.abaInParallel
+        self.order_q = np.concatenate([[0, 1, 2, 4, 5, 6, 3], order_v[6:] + 1]) if self.floating else order_v
+        self.start = begin.q[:, self.order_q].astype(float)
+
+    def rollout(self, steps: int):
+        q, v = self.start, np.zeros_like(self.tau, float)
+        for _ in range(steps):
+            q, v = self._step(q, v)
+        return q
+
+    def to_xsim(self, q):
+        out = np.empty_like(self.start, shape=q.shape)
+        out[:, self.order_q] = q
+        return out
+
+    def _acceleration(self, q, v, force):
+        out = np.empty((self.model.nv, len(q)), order="F")
+        self.aba(1, self.pool, *(np.asfortranarray(x.T) for x in (q, v, force)), out)
         return out.T
 
-    def step(q, v):
-        """v of a free root: of its origin along world axes, then angular along its own, as in the other engines."""
-        force = tau - damping * v
-        if not floating:
-            v = v + dt * acceleration(q, v, force)
-            return q + dt * v, v
-        turn, ang = _matrices(q[:, 3:7]), v[:, 3:6]
+    def _step(self, q, v):
+        force = self.tau - self.damping * v
+        if self.floating:
+            return self._floating_step(q, v, force)
+        v = v + self.dt * self._acceleration(q, v, force)
+        return q + self.dt * v, v
 
-        def inner(x):
-            return np.concatenate([np.einsum("bij,bi->bj", turn, x[:, :3]), x[:, 3:]], 1)
+    def _floating_step(self, q, v, force):
+        """v of a free root: of its origin along world axes, then angular along its body axes, as in the other engines."""
+        dt, rotation, ang = self.dt, _matrices(q[:, 3:7]), v[:, 3:6]
 
-        own = inner(v)
-        a = acceleration(q, own, inner(force)).copy()
-        a[:, :3] = np.einsum("bij,bj->bi", turn, a[:, :3] + np.cross(ang, own[:, :3]))
+        def in_body_axes(x):
+            return np.concatenate([np.einsum("bij,bi->bj", rotation, x[:, :3]), x[:, 3:]], 1)
+
+        body_v = in_body_axes(v)
+        a = self._acceleration(q, body_v, in_body_axes(force)).copy()
+        a[:, :3] = np.einsum("bij,bj->bi", rotation, a[:, :3] + np.cross(ang, body_v[:, :3]))
         v = v + dt * a
         q = np.concatenate([q[:, :3] + dt * v[:, :3], _turned(q[:, 3:7], dt * v[:, 3:6]), q[:, 7:] + dt * v[:, 6:]], 1)
         return q, v
-
-    def run():
-        q, v = start, np.zeros_like(tau, float)
-        for _ in range(job["steps"]):
-            q, v = step(q, v)
-        return q
-
-    def to_xsim(q):
-        out = np.empty_like(begin.q)
-        out[:, order_q] = q
-        return out
-
-    def build(what: str) -> Program:
-        if what != "forward":
-            raise Unsupported("Pinocchio has no gradient of a rollout")
-        return Program(run, {"trace_s": None, "compile_s": None, "bytes_per_env": None, "kernels": None})
-
-    note = "C++, float64, one thread: abaInParallel over the batch, integrated by numpy"
-    about = {"device": processor(), "platform": "cpu", "versions": _versions("pin"), "model": "shared", "note": note}
-    return Engine(about, build, to_xsim)
 
 
 def _pinocchio_order(model, joints) -> np.ndarray:

@@ -44,67 +44,96 @@ def reactions(model: Model, state: State, ctrl=None, tau=None) -> Reactions:
     other single reactions are not determined; then they are those of the multipliers with the least sum of squares.
     """
     c = Call(model, state.q, state.v, tau, ctrl=ctrl, time=state.time)
-    system, top = c.system, model.topology
-    frame = kin.frames(system, c.q)
+    frame = kin.frames(c.system, c.q)
     a, multipliers, *_ = smooth(c)
-    own, velocity = kin.velocities(system, frame, c.v)
-    accelerated = kin.accelerations(system, frame, c.q, c.v, a, own, velocity)
-    poses = kin.body_poses(system, frame)
+    wrenches = _inertial_wrenches(c, frame, a)
+    for info, pair in zip(model.topology.forces, element_wrenches(c.system, frame, c.q, c.v), strict=True):
+        for body, wrench in zip(info.bodies, pair, strict=True):
+            _subtract(c, frame, wrenches, body, wrench)
+    constraints = _subtract_constraints(c, frame, wrenches, multipliers)
+    return Reactions(*_stacked(c, _joint_wrenches(c, frame, wrenches)), *_stacked(c, constraints))
+
+
+class _Wrench(NamedTuple):
+    """force (*batch, 3), and its moment (*batch, 3) about the world's origin, world axes."""
+
+    force: jax.Array
+    moment: jax.Array
+
+
+def _inertial_wrenches(c: Call, frame: kin.Frames, a: list) -> list[_Wrench]:
+    """Per body, the rate of its momentum less its weight: the sum of all other wrenches on it (Newton and Euler)."""
+    system, top = c.system, c.model.topology
+    joint_velocity, velocity = kin.velocities(system, frame, c.v)
+    accelerated = kin.accelerations(system, frame, c.q, c.v, a, joint_velocity, velocity)
     _, ang = (c.join(x, 2) for x in kin.body_velocities(system, frame, velocity))
     lin_acc, ang_acc = (c.join(x, 2) for x in kin.body_accelerations(system, frame, velocity, accelerated))
-    pos, turn = c.join([p.pos for p in poses], 2), c.join([matrix(p.quat) for p in poses], 3)
-
-    mass, com, inertia = body_inertia(model)
-    arm = jnp.einsum("...ij,...j->...i", turn, com)
-    factors = c.lanes.split(model.body.gravity, 1)
+    pos, rotation = _body_poses(c, frame)
+    mass, com, inertia = body_inertia(c.model)
+    arm = jnp.einsum("...ij,...j->...i", rotation, com)
+    com_acc = lin_acc + jnp.cross(ang_acc, arm) + jnp.cross(ang, jnp.cross(ang, arm))
+    factors = c.lanes.split(c.model.body.gravity, 1)
     weight = c.join([1.0 if b.gravity is None else factors[b.gravity] for b in top.bodies])
-    falling = lin_acc + jnp.cross(ang_acc, arm) + jnp.cross(ang, jnp.cross(ang, arm))
-    force = mass[..., None] * (falling - weight[..., None] * c.join(list(system.option.gravity))[..., None, :])
-    spun = turn @ _symmetric(inertia) @ jnp.swapaxes(turn, -1, -2)
-    spin = jnp.einsum("...ij,...j->...i", spun, ang)
-    moment = jnp.einsum("...ij,...j->...i", spun, ang_acc) + jnp.cross(ang, spin) + jnp.cross(pos + arm, force)  # about the world's origin
+    force = mass[..., None] * (com_acc - weight[..., None] * c.join(list(system.option.gravity))[..., None, :])
+    inertia = rotation @ _symmetric(inertia) @ jnp.swapaxes(rotation, -1, -2)
+    spin = jnp.einsum("...ij,...j->...i", inertia, ang)
+    moment = jnp.einsum("...ij,...j->...i", inertia, ang_acc) + jnp.cross(ang, spin) + jnp.cross(pos + arm, force)
+    return [_Wrench(force[..., i, :], moment[..., i, :]) for i in range(len(top.bodies))]
 
-    total = [[force[..., i, :], moment[..., i, :]] for i in range(len(top.bodies))]
 
-    def given(body: int, wrench, sign: float):
-        """Leave out what a body gets from elsewhere; wrench: about the reference point of its tree."""
-        if body < 0:
-            return
-        link = top.bodies[body].link
-        push, about = c.join(wrench.lin), c.join(wrench.ang)
-        if link >= 0:
-            about = about + jnp.cross(c.join(frame.pose[system.tables.root[link]].pos), push)
-        total[body][0] = total[body][0] - sign * push
-        total[body][1] = total[body][1] - sign * about
+def _body_poses(c: Call, frame: kin.Frames) -> tuple:
+    """Positions (*batch, nbody, 3) and rotation matrices (*batch, nbody, 3, 3) of the bodies."""
+    poses = kin.body_poses(c.system, frame)
+    return c.join([p.pos for p in poses], 2), c.join([matrix(p.quat) for p in poses], 3)
 
-    for info, wrenches in zip(top.forces, element_wrenches(system, frame, c.q, c.v), strict=True):
-        for body, wrench in zip(info.bodies, wrenches, strict=True):
-            given(body, wrench, 1.0)
-    held = [(jnp.zeros(3, c.dtype),) * 2] * len(top.constraints)
-    if active(system):
-        held = []
-        y = c.lanes.split(_least_norm(c, holonomic_rows(system, frame), multipliers), 1)
-        wrenches = loop_wrenches(system, frame, y[len(y) - sum(len(i.rows) for i in top.constraints) :])
-        for info, (first, second), (_, end) in zip(top.constraints, wrenches, loop_ends(system, frame), strict=True):
-            given(info.bodies[0], first, -1.0)
-            given(info.bodies[1], second, 1.0)
-            push = c.join(second.lin)
-            held.append((push, c.join(second.ang) - jnp.cross(c.join(end.x), push)))
-    out: list = [None] * len(top.bodies)
-    frames = c.join([list(p) for p in c.lanes.split(model.joint.pos, 2)], 2) if model.topology.size("nframe") else None
-    joints = [_joint_origin(frames, b.frame, pos[..., i, :], turn[..., i, :, :]) for i, b in enumerate(top.bodies)]
-    for i in reversed(range(len(top.bodies))):
-        push, about = total[i]
-        out[i] = (push, about - jnp.cross(joints[i], push))
-        if top.bodies[i].parent >= 0:
-            total[top.bodies[i].parent][0] = total[top.bodies[i].parent][0] + push
-            total[top.bodies[i].parent][1] = total[top.bodies[i].parent][1] + about
 
-    def stacked(pairs, k: int):
-        parts = [jnp.broadcast_to(p[k], (*c.lanes.batch, 3)) for p in pairs]
-        return jnp.stack(parts, -2) if parts else jnp.zeros((*c.lanes.batch, 0, 3), c.dtype)
+def _subtract(c: Call, frame: kin.Frames, wrenches: list[_Wrench], body: int, wrench, sign: float = 1.0) -> None:
+    """Take a known wrench, about the reference point of the body's tree, off what acts on the body."""
+    if body < 0:
+        return
+    link = c.model.topology.bodies[body].link
+    force, moment = c.join(wrench.lin), c.join(wrench.ang)
+    if link >= 0:
+        moment = moment + jnp.cross(c.join(frame.pose[c.system.tables.root[link]].pos), force)
+    old = wrenches[body]
+    wrenches[body] = _Wrench(old.force - sign * force, old.moment - sign * moment)
 
-    return Reactions(stacked(out, 0), stacked(out, 1), stacked(held, 0), stacked(held, 1))
+
+def _subtract_constraints(c: Call, frame: kin.Frames, wrenches: list[_Wrench], multipliers: list) -> list[_Wrench]:
+    """Take the wrenches of the constraints off what acts on their bodies. Returns those on the second bodies, about the second frames."""
+    system, infos = c.system, c.model.topology.constraints
+    if not active(system):
+        return [_Wrench(jnp.zeros(3, c.dtype), jnp.zeros(3, c.dtype))] * len(infos)
+    out = []
+    y = c.lanes.split(_least_norm(c, holonomic_rows(system, frame), multipliers), 1)
+    pairs = loop_wrenches(system, frame, y[len(y) - sum(len(info.rows) for info in infos) :])
+    for info, (first, second), (_, end) in zip(infos, pairs, loop_ends(system, frame), strict=True):
+        _subtract(c, frame, wrenches, info.bodies[0], first, -1.0)
+        _subtract(c, frame, wrenches, info.bodies[1], second)
+        force = c.join(second.lin)
+        out.append(_Wrench(force, c.join(second.ang) - jnp.cross(c.join(end.x), force)))
+    return out
+
+
+def _joint_wrenches(c: Call, frame: kin.Frames, wrenches: list[_Wrench]) -> list[_Wrench]:
+    """Per body, what its joint puts on it, about the origin of its joint frame: from the leaves of the tree to its root."""
+    bodies, (pos, rotation) = c.model.topology.bodies, _body_poses(c, frame)
+    frames = c.join([list(p) for p in c.lanes.split(c.model.joint.pos, 2)], 2) if c.model.topology.size("nframe") else None
+    total, out = list(wrenches), list(wrenches)
+    for i in reversed(range(len(bodies))):
+        force, moment = total[i]
+        origin = _joint_origin(frames, bodies[i].frame, pos[..., i, :], rotation[..., i, :, :])
+        out[i] = _Wrench(force, moment - jnp.cross(origin, force))
+        if bodies[i].parent >= 0:
+            parent = total[bodies[i].parent]
+            total[bodies[i].parent] = _Wrench(parent.force + force, parent.moment + moment)
+    return out
+
+
+def _stacked(c: Call, wrenches: list[_Wrench]) -> list[jax.Array]:
+    """Forces and moments, (*batch, n, 3) each."""
+    parts = [[jnp.broadcast_to(x, (*c.lanes.batch, 3)) for x in xs] for xs in zip(*wrenches, strict=True)] or [[], []]
+    return [jnp.stack(xs, -2) if xs else jnp.zeros((*c.lanes.batch, 0, 3), c.dtype) for xs in parts]
 
 
 def _least_norm(c: Call, rows: list, multipliers: list):
@@ -117,8 +146,8 @@ def _least_norm(c: Call, rows: list, multipliers: list):
     return jnp.einsum("...rn,...n->...r", inverse, force)
 
 
-def _joint_origin(frames, row: int | None, pos, turn):
-    return pos if row is None else pos + jnp.einsum("...ij,...j->...i", turn, frames[..., row, :])
+def _joint_origin(frames, row: int | None, pos, rotation):
+    return pos if row is None else pos + jnp.einsum("...ij,...j->...i", rotation, frames[..., row, :])
 
 
 def _symmetric(six):

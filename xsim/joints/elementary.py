@@ -127,7 +127,7 @@ _BALL = Elementary(
 # ---- joints given by functions -----------------------------------------------------------------------------------------------
 
 
-def _lifted(fn):
+def _vmapped(fn):
     """fn(params, *vectors) of one environment, applied to tuples of components of one common shape."""
 
     def lifted(params, *vectors):
@@ -148,67 +148,75 @@ def _lanes(p, core_ndim) -> tuple:
     return p.shape[core_ndim:]
 
 
-def _general(joint: GeneralJoint) -> Elementary:
-    integrate = joint.integrate or (lambda q, dv: q + dv)
-    difference = joint.difference or (lambda q0, q1: q1 - q0)
+class _UserJoint:
+    """Functions of a joint that is given by its pose, on arrays: params, q (nq), v (nv)."""
 
-    def twists(params, q):
+    def __init__(self, joint: GeneralJoint):
+        self.joint = joint
+        self.integrate = joint.integrate or (lambda q, dv: q + dv)
+        self.difference = joint.difference or (lambda q0, q1: q1 - q0)
+        self.neutral = (0.0,) * joint.nq if joint.neutral is None else joint.neutral
+
+    def pose(self, params, q):
+        return jnp.concatenate([jnp.asarray(x) for x in self.joint.pose(q, params)])
+
+    def twists(self, params, q):
         """(nv, 6) child-frame twists of unit velocities at q."""
-        if joint.subspace is not None:
-            return joint.subspace(q, params)
+        if self.joint.subspace is not None:
+            return self.joint.subspace(q, params)
+        return jax.vmap(lambda direction: self._twist(params, q, direction))(jnp.eye(self.joint.nv, dtype=q.dtype))
 
-        def along(e):
-            pose0 = joint.pose(q, params)
-            zero = jnp.zeros_like(e)
-            _, (dquat, dpos) = jax.jvp(lambda dv: joint.pose(integrate(q, dv), params), (zero,), (e,))
-            quat, pos = pose0
-            norm = jnp.sqrt(jnp.sum(quat * quat))
-            conj = quat_conj(tuple(quat / norm))
-            ang = quat_mul(conj, tuple(dquat / norm))[1:]
-            lin = quat_mul(quat_mul(conj, (0.0, *dpos)), quat_conj(conj))[1:]
-            return jnp.stack([*(2.0 * x for x in ang), *lin])
+    def _twist(self, params, q, direction):
+        quat, _ = self.joint.pose(q, params)
+        _, (dquat, dpos) = self._along(lambda dv: self.joint.pose(self.integrate(q, dv), params), direction)
+        norm = jnp.sqrt(jnp.sum(quat * quat))
+        conj = quat_conj(tuple(quat / norm))
+        ang = quat_mul(conj, tuple(dquat / norm))[1:]
+        lin = quat_mul(quat_mul(conj, (0.0, *dpos)), quat_conj(conj))[1:]
+        return jnp.stack([*(2.0 * x for x in ang), *lin])
 
-        return jax.vmap(along)(jnp.eye(joint.nv, dtype=q.dtype))
+    def bias_twist(self, params, q, v):
+        """Rate of the twists' combination v at constant v."""
+        return self._along(lambda dv: v @ self.twists(params, self.integrate(q, dv)), v)[1]
 
-    def bias_twist(params, q, v):
-        return jax.jvp(lambda dv: v @ twists(params, integrate(q, dv)), (jnp.zeros_like(v),), (v,))[1]
+    def q_rate(self, params, q, v):
+        return self._along(lambda dv: self.integrate(q, dv), v)[1]
 
-    def qdot(params, q, v):
-        return jax.jvp(lambda dv: integrate(q, dv), (jnp.zeros_like(v),), (v,))[1]
+    def coordinates(self, params, q):
+        return self.difference(jnp.asarray(self.neutral, q.dtype), q)
 
-    def displaced(params, q0, d, v):
-        q = integrate(q0, d)
-        return jax.jvp(lambda dv: difference(q0, integrate(q, dv)), (jnp.zeros_like(v),), (v,))[1]
+    def displacement_rate(self, params, q0, d, v):
+        """Rate of the displacement from q0, which is d, at the velocity v."""
+        q = self.integrate(q0, d)
+        return self._along(lambda dv: self.difference(q0, self.integrate(q, dv)), v)[1]
 
-    pose = _lifted(lambda params, q: jnp.concatenate([jnp.asarray(x) for x in joint.pose(q, params)]))
-    rows = _lifted(twists)
-    bias_rows, rate_rows = _lifted(bias_twist), _lifted(qdot)
-    integrate_rows = _lifted(lambda params, q, dv: integrate(q, dv))
-    difference_rows = _lifted(lambda params, a, b: difference(a, b))
-    neutral = (0.0,) * joint.nq if joint.neutral is None else joint.neutral
-    displaced_rows = _lifted(displaced)
-    coordinate_rows = _lifted(lambda params, q: difference(jnp.asarray(neutral, q.dtype), q))
+    @staticmethod
+    def _along(function, direction):
+        return jax.jvp(function, (jnp.zeros_like(direction),), (direction,))
 
-    def as_pose(j, q):
-        x = pose(j.params, q)
+
+def _general(joint: GeneralJoint) -> Elementary:
+    user = _UserJoint(joint)
+    pose, twists, bias_twist = (_vmapped(f) for f in (user.pose, user.twists, user.bias_twist))
+    q_rate, coordinates, displacement_rate = (_vmapped(f) for f in (user.q_rate, user.coordinates, user.displacement_rate))
+    integrate = _vmapped(lambda params, q, dv: user.integrate(q, dv))
+    difference = _vmapped(lambda params, q0, q1: user.difference(q0, q1))
+
+    def as_pose(x) -> Pose:
         return Pose(normalize(tuple(x[:4])), tuple(x[4:]))
 
-    def as_motions(j, q):
-        return [Motion(tuple(row[:3]), tuple(row[3:])) for row in rows(j.params, q)]
-
-    def as_motion(j, q, v):
-        x = bias_rows(j.params, q, v)
+    def as_motion(x) -> Motion:
         return Motion(tuple(x[:3]), tuple(x[3:]))
 
     return Elementary(
-        as_pose,
-        as_motions,
-        as_motion,
-        lambda j, q, v: tuple(rate_rows(j.params, q, v)),
-        lambda j, q, dv: tuple(integrate_rows(j.params, q, dv)),
-        lambda j, q0, q1: tuple(difference_rows(j.params, q0, q1)),
-        lambda j, q: tuple(coordinate_rows(j.params, q)),
-        lambda j, q0, d, v: tuple(displaced_rows(j.params, q0, d, v)),
+        lambda j, q: as_pose(pose(j.params, q)),
+        lambda j, q: [as_motion(row) for row in twists(j.params, q)],
+        lambda j, q, v: as_motion(bias_twist(j.params, q, v)),
+        lambda j, q, v: tuple(q_rate(j.params, q, v)),
+        lambda j, q, dv: tuple(integrate(j.params, q, dv)),
+        lambda j, q0, q1: tuple(difference(j.params, q0, q1)),
+        lambda j, q: tuple(coordinates(j.params, q)),
+        lambda j, q0, d, v: tuple(displacement_rate(j.params, q0, d, v)),
     )
 
 

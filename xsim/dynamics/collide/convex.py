@@ -22,7 +22,6 @@ along a tangent), whose one Newton step, with its matrix held constant, has the 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -31,17 +30,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from xsim.dynamics.collide.convex_newton import Features, Linear, flat_point, linear_equations, newton_step, solve_2x2, witness_points
 from xsim.dynamics.collide.cores import (
     Body,
     axes,
     cores,
-    curved_part,
     neg3,
     normals,
     reach,
     rounded,
     span,
-    stretched,
     support,
     turned,
     unit,
@@ -49,7 +47,7 @@ from xsim.dynamics.collide.cores import (
 from xsim.dynamics.collide.shapes import FAR, Shape, Touch
 from xsim.spatial import Vector, cross, dot, scale, stage, vadd, vsub
 
-__all__ = ["convex", "nearest_on_triangle", "tangents", "weights_on_triangle"]
+__all__ = ["convex", "nearest_on_triangle", "weights_on_triangle"]
 
 _OUT = 0.03  # how far outside of D a point is projected, of the size of D
 _MOST = 24  # iterations of a search
@@ -180,143 +178,15 @@ def _corners(v: Vector) -> tuple[Vector, Vector, Vector]:
 # ---- Newton's step -----------------------------------------------------------------------------------------------------------
 
 
-class Features(NamedTuple):
-    """What A and B touch with. a, b: points of the unit shapes of three corners, flat parts only; weights: of the corners at the touching
-    point, 0: the corner is no part of it. base is corner 0. smooth: per body, whether its round part is curved (else it is in the
-    corners)."""
-
-    a: tuple[Vector, Vector, Vector]
-    b: tuple[Vector, Vector, Vector]
-    weights: tuple
-    smooth: tuple[bool, bool]
-
-
-def _flat(body: Body, u: Vector, smooth) -> Vector:
-    """The part of a point of the unit shape that stays when the direction changes a little."""
-    return tuple(jnp.where(smooth & (k < body.round), 0.0, x) for k, x in enumerate(u)) if body.curved() else u
-
-
-def _round(body: Body, n: Vector, smooth) -> tuple[Vector, Any]:
-    """Curved part of the support point of the unit shape along n, and its curvature: (s, t) -> s . (derivative of the point along t), both
-    directions in the world. Where n is the axis of a cylinder, the part is held constant."""
-    zero = jnp.zeros_like(n[0])
-    if not body.curved():
-        return (zero, zero, zero), lambda s, t: zero
-    smooth = smooth & (body.round > 0)
-    m = curved_part(body, stretched(body, n))
-    size = functools.reduce(jnp.maximum, body.half)
-    fine = functools.reduce(jnp.maximum, [jnp.abs(x) for x in m]) > 1e-9 * size
-    m = tuple(jnp.where(fine, x, jax.lax.stop_gradient(x)) for x in m)
-    u = tuple(jnp.where(smooth, x, 0.0) for x in unit(m))
-    length = dot(m, u)
-    there = fine & smooth & (length > 0)
-    inverse = jnp.where(there, 1.0 / jnp.where(there, length, 1.0), 0.0)
-
-    def curvature(s, t):
-        s, t = (curved_part(body, stretched(body, x)) for x in (s, t))
-        return (dot(s, t) - dot(u, s) * dot(u, t)) * inverse
-
-    return u, curvature
-
-
-def tangents(n: Vector) -> tuple[Vector, Vector]:
-    """Two unit vectors perpendicular to n and each other (Duff et al. 2017)."""
-    s = jnp.where(n[2] >= 0, 1.0, -1.0)
-    f = -1.0 / (s + n[2])
-    g = n[0] * n[1] * f
-    return (1.0 + s * n[0] * n[0] * f, s * g, -s * n[0]), (g, s + n[1] * n[1] * f, -n[1])
-
-
-@stage
-def _points(a: Body, b: Body, f: Features, n: Vector) -> tuple[tuple, tuple]:
-    """The three corners of A and of B, with the curved parts as they are along n, relative to the centre of A."""
-    offset = vsub(b.pos, a.pos)
-    ra, rb = _round(a, n, f.smooth[0])[0], _round(b, neg3(n), f.smooth[1])[0]
-    pa = tuple(turned(a, vadd(u, ra)) for u in f.a)
-    pb = tuple(vadd(turned(b, vadd(u, rb)), offset) for u in f.b)
-    return pa, pb
-
-
-class Linear(NamedTuple):
-    """The two equations of n at n, in the tangents t: matrix, right side; sound: an isolated best direction."""
-
-    t: tuple[Vector, Vector]
-    matrix: tuple
-    right: tuple
-    edges: tuple
-    present: tuple
-    sound: Any
-
-
-def _equations(a: Body, b: Body, f: Features, n: Vector, size) -> Linear:
-    """Equations of the direction that features fix, linear about n."""
-    stop = jax.lax.stop_gradient
-    pa, pb = _points(a, b, f, n)
-    gaps = [vsub(q, p) for p, q in zip(pa, pb, strict=True)]
-    tiny = 100 * jnp.finfo(size.dtype).eps * size
-    edges = [vsub(gaps[0], g) for g in gaps[1:]]
-    lengths = [jnp.sqrt(dot(stop(e), stop(e))) for e in edges]
-    present = [(w > 1e-9) & (d > tiny) for w, d in zip(f.weights[1:], lengths, strict=True)]
-    # one edge comes first
-    swap = ~present[0]
-    first = tuple(jnp.where(swap, y, x) for x, y in zip(*edges, strict=True))
-    second = edges[1]
-    has = [present[0] | present[1], present[0] & present[1]]
-    unit = scale(n, 1.0)
-    any1, any2 = tangents(stop(n))
-    across = vsub(first, scale(unit, dot(first, unit)))
-    square = dot(across, across)
-    has[0] = has[0] & (square > tiny * tiny)
-    t1 = scale(across, 1.0 / jnp.sqrt(jnp.where(has[0], square, 1.0)))
-    t1 = tuple(jnp.where(has[0], x, y) for x, y in zip(t1, any1, strict=True))
-    t2 = tuple(jnp.where(has[0], x, y) for x, y in zip(cross(unit, t1), any2, strict=True))
-    aside, length = stop(dot(second, t2)), jnp.maximum(lengths[1], tiny)
-    has[1] = has[1] & has[0] & (jnp.abs(aside) > 1e-6 * length)
-    gap = dot(n, gaps[0])
-    ca, cb = _round(a, n, f.smooth[0])[1], _round(b, neg3(n), f.smooth[1])[1]
-    t = (t1, t2)
-    m = [[ca(s, u) + cb(s, u) + (gap if i == j else 0.0) for j, u in enumerate(t)] for i, s in enumerate(t)]
-    rows = ((dot(first, t1), dot(first, t2)), (dot(second, t1), dot(second, t2)))
-    right = (
-        jnp.where(has[0], -dot(first, n), dot(t1, gaps[0])),
-        jnp.where(has[1], -dot(second, n), dot(t2, gaps[0])),
-    )
-    matrix = tuple(tuple(jnp.where(has[i], rows[i][j], m[i][j]) for j in range(2)) for i in range(2))
-    lean = tiny * 1e3
-    sound = (has[1] | (m[1][1] > lean)) & (has[0] | ((m[0][0] > lean) & (m[0][0] * m[1][1] - m[0][1] * m[1][0] > 0)))
-    return Linear(t, matrix, right, (first, second, swap), tuple(has), sound)
-
-
-def _solve2(matrix, right, size):
-    """2 by 2 system, finite where the matrix is singular."""
-    (p, q), (r, s) = matrix
-    row = [jnp.sqrt(p * p + q * q), jnp.sqrt(r * r + s * s)]
-    det = p * s - q * r
-    floor = 1e-10 * row[0] * row[1] + 1e-30 * size * size
-    det = jnp.where(jnp.abs(det) > floor, det, jnp.where(det < 0, -floor, floor))
-    return (s * right[0] - q * right[1]) / det, (p * right[1] - r * right[0]) / det
-
-
-@stage
-def _newton(a: Body, b: Body, f: Features, n: Vector, size, limit: float = 0.3) -> tuple[Vector, Any]:
-    """One Newton step of the direction, and whether its equations describe a best direction."""
-    eq = _equations(a, b, f, n, size)
-    alpha, beta = _solve2(eq.matrix, eq.right, size)
-    length = jnp.sqrt(alpha * alpha + beta * beta)
-    short = jnp.minimum(1.0, limit / jnp.where(length > 0, length, 1.0))
-    step = vadd(scale(eq.t[0], alpha * short), scale(eq.t[1], beta * short))
-    return unit(vadd(n, step)), eq.sound
-
-
 # ---- search ------------------------------------------------------------------------------------------------------------------
 
 
 def _features(a: Body, b: Body, triangle: Corner, smooth: tuple[bool, bool], n: Vector, x: Vector) -> Features:
     """Features of the triangle's corners, at the point nearest to x of the triangle with the curved parts as they are along n."""
-    ua = [_flat(a, u, smooth[0]) for u in _corners(triangle.a)]
-    ub = [_flat(b, u, smooth[1]) for u in _corners(triangle.b)]
+    ua = [flat_point(a, u, smooth[0]) for u in _corners(triangle.a)]
+    ub = [flat_point(b, u, smooth[1]) for u in _corners(triangle.b)]
     one = jnp.ones_like(n[0])
-    pa, pb = _points(a, b, Features(tuple(ua), tuple(ub), (one, one, one), smooth), n)
+    pa, pb = witness_points(a, b, Features(tuple(ua), tuple(ub), (one, one, one), smooth), n)
     weights, _ = weights_on_triangle(x, tuple(vsub(p, q) for p, q in zip(pa, pb, strict=True)))
     return _base_first(Features(tuple(ua), tuple(ub), weights, smooth))
 
@@ -403,7 +273,7 @@ def _search(a: Body, b: Body, n: Vector, size, curved) -> Search:
         if a.curved() or b.curved():
             smooth = tuple(curved[s.iteration % len(curved)])
             x = _target(s.n, s.h, size)
-            d, sound = _newton(a, b, _features(a, b, s.triangle, smooth, s.n, x), s.n, size)
+            d, sound = newton_step(a, b, _features(a, b, s.triangle, smooth, s.n, x), s.n, size)
             d = tuple(jnp.where(sound, y, z) for y, z in zip(d, s.n, strict=True))
             s = tried(s, x, d, lambda corner, before: jnp.zeros(before.shape, bool))
         return s._replace(iteration=s.iteration + 1)
@@ -481,7 +351,7 @@ def _settled(a: Body, b: Body, n: Vector, triangle: Corner, size, hypotheses) ->
         smooth = tuple(hypotheses[k // _STEPS])
         fresh = k % _STEPS == 0
         m = tuple(jnp.where(fresh, x, y) for x, y in zip(n, m, strict=True))
-        d, sound = _newton(a, b, features(m, smooth), m, size)
+        d, sound = newton_step(a, b, features(m, smooth), m, size)
         h = dot(d, _corner(a, b, d).w)
         good = sound & (h <= h0 + slack)
         m = tuple(jnp.where(good, x, y) for x, y in zip(d, m, strict=True))
@@ -555,14 +425,14 @@ def _touch(a: Body, b: Body, n: Vector, f: Features, h, size) -> tuple[Any, Vect
     direction n that the features fix. h: the support function there."""
     stop = jax.lax.stop_gradient
     still = lambda tree: jax.tree.map(lambda x: x - stop(x), tree)  # noqa: E731  # value 0
-    pa, pb = _points(a, b, f, n)
+    pa, pb = witness_points(a, b, f, n)
     gap = dot(n, vsub(_mix(f.weights, pb), _mix(f.weights, pa)))
     distance = still(gap) - h
-    eq = _equations(a, b, f, n, size)
-    alpha, beta = still(_solve2(stop(eq.matrix), eq.right, size))
+    eq = linear_equations(a, b, f, n, size)
+    alpha, beta = still(solve_2x2(stop(eq.matrix), eq.right, size))
     t = stop(eq.t)
     n = unit(vadd(n, vadd(scale(t[0], alpha), scale(t[1], beta))))
-    pa, pb = _points(a, b, f, n)
+    pa, pb = witness_points(a, b, f, n)
     moves = still(_weights(eq, vsub(pb[0], pa[0]), n, size))
     w = [w + m for w, m in zip(f.weights[1:], moves, strict=True)]
     weights = (1.0 - w[0] - w[1], *w)
@@ -578,7 +448,7 @@ def _weights(eq: Linear, gap: Vector, n: Vector, size) -> tuple:
         (jnp.where(two, dot(t2, first), 0.0), jnp.where(two, dot(t2, second), 1.0)),
     )
     gap = vsub(gap, scale(n, dot(n, gap)))
-    x, y = _solve2(matrix, (jnp.where(one, dot(t1, gap), 0.0), jnp.where(two, dot(t2, gap), 0.0)), size)
+    x, y = solve_2x2(matrix, (jnp.where(one, dot(t1, gap), 0.0), jnp.where(two, dot(t2, gap), 0.0)), size)
     return jnp.where(swapped, 0.0, x), jnp.where(swapped, x, y)
 
 

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xsim.dynamics.collide.convex import tangents
+from xsim.dynamics.collide.convex_newton import tangents
 from xsim.dynamics.collide.simplices import packed, weights_on_simplex
 from xsim.dynamics.flex.kinematics import Points
 from xsim.dynamics.layout import joined, picked

@@ -11,67 +11,89 @@ from xsim.spatial import in_one_region, one_region
 def implicit(inputs, primal, residual, again=None):
     """The solution x of residual(inputs, x) = 0, and what else ``primal`` returns, with the derivatives of the implicit function.
 
-    primal(inputs, full) -> (saddle, x, others): the solution and the factored matrix d residual / dx; ``others`` (a list of
-    components) has no derivative; ``full`` gives components the common shape. Derivatives of any order, forward and reverse:
-    dx = -matrix^-1 d(residual) at fixed x. ``again``: what the rule takes for ``primal`` where that one uses numbers found before,
-    without derivatives of their own.
+    primal(inputs, full) -> (matrix, x, others): the solution and the factored matrix d residual / dx; ``others`` (a list of components) has
+    no derivative; ``full`` gives components the common shape. Derivatives of any order, forward and reverse:
+    dx = -matrix^-1 d(residual) at fixed x. again: what the rule calls instead of ``primal`` where that one uses results of earlier
+    computations without derivatives.
     """
-    leaves, treedef = jax.tree.flatten(inputs, is_leaf=lambda x: x is None)
-    where = [i for i, x in enumerate(leaves) if isinstance(x, jax.Array)]
-    lanes = jnp.broadcast_shapes(*(leaves[i].shape for i in where if leaves[i].ndim <= 1))
-    dtype = jnp.result_type(*(leaves[i] for i in where))
-
-    def rebuild(arrays):
-        filled = list(leaves)
-        for i, x in zip(where, arrays, strict=True):
-            filled[i] = x
-        return treedef.unflatten(filled)
-
-    def full(xs):
-        return [jnp.broadcast_to(jnp.asarray(x, dtype), lanes) for x in xs]
-
-    def solved(arrays, primal=primal):
-        saddle, x, others = primal(rebuild(arrays), full)
-        return saddle, full(x), full(others)
+    equation = _ImplicitEquation(inputs, primal, residual, again or primal)
 
     @jax.custom_jvp
     def solution(*arrays):
-        _, x, others = solved(arrays)
+        _, x, others = equation.solve(primal, arrays)
         return x, others
 
+    # Rules run when a derivative is taken, perhaps long after this trace: they keep its fusion region.
+    in_region = in_one_region()
+
     def rule(primals, tangents):
-        saddle, x, others = solved(primals, again or primal)
-        moving = [i for i, t in enumerate(tangents) if not isinstance(t, jax.custom_derivatives.SymbolicZero)]
+        with one_region(in_region):
+            return equation.derivative(primals, tangents)
 
-        def at(*moved):
+    solution.defjvp(rule, symbolic_zeros=True)
+    return solution(*equation.arrays)
+
+
+class _ImplicitEquation:
+    """An equation, its inputs with the arrays taken out, and how its derivative follows from them."""
+
+    def __init__(self, inputs, primal, residual, again):
+        self.primal, self.residual, self.again = primal, residual, again
+        self.leaves, self.treedef = jax.tree.flatten(inputs, is_leaf=lambda x: x is None)
+        self.positions = [i for i, x in enumerate(self.leaves) if isinstance(x, jax.Array)]
+        self.arrays = [self.leaves[i] for i in self.positions]
+        self.lanes = jnp.broadcast_shapes(*(x.shape for x in self.arrays if x.ndim <= 1))
+        self.dtype = jnp.result_type(*self.arrays)
+
+    def inputs(self, arrays):
+        """The inputs with other arrays."""
+        leaves = list(self.leaves)
+        for i, x in zip(self.positions, arrays, strict=True):
+            leaves[i] = x
+        return self.treedef.unflatten(leaves)
+
+    def full(self, xs) -> list:
+        """Components with the common shape."""
+        return [jnp.broadcast_to(jnp.asarray(x, self.dtype), self.lanes) for x in xs]
+
+    def solve(self, primal, arrays) -> tuple:
+        """(matrix, x, others) of ``primal``."""
+        matrix, x, others = primal(self.inputs(arrays), self.full)
+        return matrix, self.full(x), self.full(others)
+
+    def derivative(self, primals, tangents) -> tuple:
+        """(x, others) and their tangents."""
+        matrix, x, others = self.solve(self.again, primals)
+        change = self.residual_tangent(primals, tangents, x)
+        dx = self.solve_linear(matrix, change) if change else []
+        return (x, others), (dx, [jnp.zeros_like(y) for y in others])
+
+    def residual_tangent(self, primals, tangents, x) -> list:
+        """Derivative of the residual at fixed x along the tangents that are not symbolic zeros."""
+        changing = [i for i, t in enumerate(tangents) if not isinstance(t, jax.custom_derivatives.SymbolicZero)]
+
+        def residual(*values):
             arrays = list(primals)
-            for i, value in zip(moving, moved, strict=True):
+            for i, value in zip(changing, values, strict=True):
                 arrays[i] = value
-            return full(residual(rebuild(arrays), x))
+            return self.full(self.residual(self.inputs(arrays), x))
 
-        _, dr = jax.jvp(at, [primals[i] for i in moving], [tangents[i] for i in moving])
-        n = len(saddle.rows)
-        if not dr:
-            return (x, others), ([], [jnp.zeros_like(y) for y in others])
+        return jax.jvp(residual, [primals[i] for i in changing], [tangents[i] for i in changing])[1]
+
+    def solve_linear(self, matrix, change: list) -> list:
+        """-matrix^-1 change, differentiable in both modes."""
+        n = len(matrix.rows)
+
         def solver(**options):
-            return lambda _, b: jnp.stack(full(saddle.solve(list(b[:n]), list(b[n:]), **options)))
+            return lambda _, b: jnp.stack(self.full(matrix.solve(list(b[:n]), list(b[n:]), **options)))
 
         # One array, not a list: transposed, a list must depend on the tangents in each of its entries.
-        dx = jax.lax.custom_linear_solve(
-            lambda y: jnp.stack(full(saddle.multiply(list(y)))),
-            -jnp.stack(dr),
-            solver(),
-            None if saddle.symmetric else solver(transposed=True),
-            symmetric=saddle.symmetric,
+        return list(
+            jax.lax.custom_linear_solve(
+                lambda y: jnp.stack(self.full(matrix.multiply(list(y)))),
+                -jnp.stack(change),
+                solver(),
+                None if matrix.symmetric else solver(transposed=True),
+                symmetric=matrix.symmetric,
+            )
         )
-        return (x, others), (list(dx), [jnp.zeros_like(y) for y in others])
-
-    # Rules run when a derivative is taken, perhaps long after this trace: they keep its regions.
-    whole = in_one_region()
-
-    def rule_in_region(primals, tangents):
-        with one_region(whole):
-            return rule(primals, tangents)
-
-    solution.defjvp(rule_in_region, symbolic_zeros=True)
-    return solution(*(leaves[i] for i in where))
