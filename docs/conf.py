@@ -16,7 +16,7 @@ project = "xsim"
 author = "The xsim developers"
 release = version = xsim.__version__
 extensions = ["myst_nb", "sphinx.ext.autodoc", "docstrings"]
-exclude_patterns = ["_build", "figures"]
+exclude_patterns = ["_build", "jupyter_execute", "figures"]
 
 html_theme = "sphinx_book_theme"
 html_title = "xsim"
