@@ -10,27 +10,32 @@ from xsim.spec import ModelSpec
 
 
 def build(spec: ModelSpec, *, seed: int = 0) -> Model:
-    """Make a Model of a ModelSpec.
+    """Make a Model of a ModelSpec. Its numbers have jax's default float type.
 
-    seed: for the joint parameters that are drawn (the axes of rr, rr_imp, rsaddle) and not given by the spec. The key of a draw
-    comes from the body's name, so editing one body changes no other draw. Numbers take jax's default float type. The length ranges of
-    muscles that give none are searched by simulation.
-    Raises ValueError where the spec is inconsistent.
+    seed: for the joint parameters that are random (the axes of rr, rr_imp, rsaddle) and not given by the spec. The key of a draw comes
+    from the body's name, so editing one body changes no other draw.
+
+    The length ranges of muscles that give none are searched by simulation.
+
+    Raises ValueError where the spec is inconsistent, with the line of the file that it came from.
     """
     given = spec.option.solver.get("length_range", {})
     return with_length_ranges(assemble(spec, seed=seed), Search(**{name: x for name, x in given.items() if name in Search._fields}))
 
 
 def load(path, *, format: str | None = None, strict: bool = False, seed: int = 0, **options) -> Model:
-    """Read a model file and build it.
+    """Read a model file and build it: `parse`, then `build`.
 
-    format: ``"x_xy"``, ...; None: from the file itself. strict: whatever the file holds that is not read is an error.
-    seed: for joint parameters that the format leaves to chance. options: of the format, see `parse`.
-    Raises `ParseError` for a file that cannot be read.
+    path: of the file. format: ``"x_xy"``, ``"mjcf"``, ``"sdf"``, ``"urdf"``, ``"skel"`` or ``"chrono"``; None: from the file itself.
+    strict: whatever the file has that is not read is an error, instead of one line of an `UnsupportedWarning`. seed: for joint parameters
+    that the format leaves to chance. options: of the format, see `parse`.
+
+    Raises `ParseError` for a file that cannot be read or means nothing, TypeError for an option that the format does not have, OSError
+    where there is no such file.
     """
     return build(parse(path, format=format, strict=strict, **options), seed=seed)
 
 
 def loads(text: str, format: str, *, strict: bool = False, seed: int = 0, **options) -> Model:
-    """Build a model from the text of a file of the given format. See `load`."""
+    """Build a model from the text of a file of the given format. Arguments and errors as in `load`."""
     return build(parse_text(text, format, strict=strict, **options), seed=seed)

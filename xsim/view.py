@@ -21,9 +21,10 @@ from xsim.viewer import viewer
 
 
 def trajectory(model: Model, steps: int, *, envs: int = 1, velocity: float = 0.0, seed: int = 0):
-    """q of a simulation from the start state: (q: (steps + 1, envs, nq), flags: (envs,), see `Flags`).
+    """Simulate from the start state: q of the start and after every step, (steps + 1, envs, nq), and the flags (envs,), see `Flags`.
 
-    velocity: standard deviation of the random start velocities, m/s and rad/s.
+    steps: number of time steps; 0 gives the start alone. envs: environments side by side. velocity: standard deviation of the random start
+    velocities, m/s and rad/s. seed: of these velocities.
     """
     dtype = model.option.dt.dtype
     state = init(model, v=velocity * jax.random.normal(jax.random.key(seed), (envs, model.nv), dtype))
@@ -35,7 +36,10 @@ def trajectory(model: Model, steps: int, *, envs: int = 1, velocity: float = 0.0
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The command. Returns the exit status: 0, or 1 where the file cannot be read or the page not be written."""
+    """The command. Returns the exit status: 0, or 1 where the file cannot be read or the page cannot be written.
+
+    arguments: those of the command line; None: those of the process.
+    """
     options = _parser().parse_args(arguments)
     try:
         model = load(_file(options.file), format=options.format, seed=options.seed)

@@ -14,7 +14,7 @@ def _found() -> dict[str, Path]:
 
 
 def names() -> tuple[str, ...]:
-    """Names of the bundled models."""
+    """Names of the bundled models, those that `path` takes."""
     return tuple(_found())
 
 

@@ -45,12 +45,14 @@ def page(
     model: Model, q, *, dt: float | None = None, env: int | None = None, envs: int | Sequence[int] = MAX_ENVS,
     title: str | None = None, fps: float | None = 60.0,
 ) -> str:  # fmt: skip
-    """A self-contained HTML page that plays the trajectory q: (steps, nq), (steps, *batch, nq) or one configuration (nq,).
+    """A self-contained HTML page that plays a trajectory, as text.
 
-    dt: time between rows of q, s (default: the model's time step). env: the environment shown first, None: all side by side.
-    envs: how many environments the page holds (the first ones), or their indices in the flattened batch. title: of the page
-    (default: the model's name). fps: at most so many rows per second are shown, and the last one; None: all rows.
-    Raises ValueError for a q of the wrong width, an unknown environment or a dt that is not positive.
+    q: (steps, nq), (steps, *batch, nq), or one configuration (nq,). dt: time between rows of q, s (default: the model's time step).
+    env: the environment shown first; None: all side by side. envs: how many environments the page has (the first ones), or their indices
+    in the flattened batch. title: of the page (default: the model's name). fps: largest number of rows per second; the page leaves out
+    the others, but not the last. None: all rows.
+
+    Raises ValueError for a q of the wrong width, an environment outside the batch or a dt that is not positive.
     """
     scene = _scene(model, q, dt, envs, env, fps)
     title = title or model.topology.name or "xsim"
@@ -64,19 +66,25 @@ def page(
 
 
 def save(model: Model, q, path, **options) -> Path:
-    """Write `page` to a file and return its path. options: those of `page`."""
+    """Write `page` to a file and return its path.
+
+    q: as in `page`. options: those of `page`, and its errors. Raises OSError where the file cannot be written.
+    """
     path = Path(path)
     path.write_text(page(model, q, **options), encoding="utf-8")
     return path
 
 
 def show(model: Model, q, *, height: int = 480, **options) -> View:
-    """The motion as an object that notebooks display. height in pixels; other options are those of `page`."""
+    """The motion as an object that notebooks display.
+
+    q: as in `page`. height: of the frame, pixels. options: those of `page`, and its errors.
+    """
     return View(page(model, q, **options), height)
 
 
 class View:
-    """A page that a notebook shows in an iframe. ``html``: the page's text."""
+    """A page that a notebook shows in a frame, made by `show`. ``html``: the page's text."""
 
     def __init__(self, text: str, height: int = 480):
         self.html = text
@@ -287,12 +295,14 @@ def picture(
     model: Model, q, path, *, dt: float | None = None, env: int = 0, moments: int = 9, azimuth: float | None = None,
     elevation: float = 14.0, title: str | None = None, dark: bool = False, inches: tuple[float, float] = (9.0, 6.0), dpi: int = 150,
 ) -> Path:  # fmt: skip
-    """Draw several moments of a motion over each other and write the image; its format is that of the file's ending.
+    """Draw several moments of a motion over each other, write the image, and return its path.
 
-    q: (steps, nq) or (steps, *batch, nq). dt: time between rows, s (default: the model's). env: the environment drawn.
-    moments: how many, evenly spread over the rows. azimuth, elevation: where the eye stands, degrees about and above the x axis
-    (default azimuth: square to the motion). title: written above, default the model's name and the span of time.
-    Raises ImportError where matplotlib is missing, ValueError where q has no finite row.
+    q: (steps, nq) or (steps, *batch, nq). path: of the image; its ending gives the format. dt: time between rows, s (default: the
+    model's). env: the environment drawn. moments: how many, evenly spread over the rows. azimuth, elevation: direction of the eye, degrees
+    about the z axis from x, and above the ground (default azimuth: square to the motion). title: written above (default: the model's name
+    and the span of time). dark: light shapes on dark paper. inches: width and height. dpi: pixels per inch.
+
+    Raises ImportError where matplotlib is missing, ValueError for a q of the wrong width or without a finite row.
     """
     figure = _figure(inches, dpi)
     scene = _scene(model, q, dt, (), env, None)

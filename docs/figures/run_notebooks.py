@@ -1,0 +1,44 @@
+"""Run the notebooks and store their outputs, the pictures with few colours: ``python docs/figures/run_notebooks.py``.
+
+Needs nbclient, nbformat, ipykernel, pillow and what the notebooks import.
+"""
+
+import base64
+import io
+import tempfile
+from pathlib import Path
+
+import nbclient
+import nbformat
+from PIL import Image
+
+NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
+COLORS = 64
+
+
+def small(png: str) -> str:
+    """The same picture with few colours. png: base64."""
+    image = Image.open(io.BytesIO(base64.b64decode(png))).convert("RGB").quantize(COLORS)
+    out = io.BytesIO()
+    image.save(out, "PNG", optimize=True)
+    return base64.b64encode(out.getvalue()).decode("ascii")
+
+
+def stored(path: Path) -> nbformat.NotebookNode:
+    """The notebook, run in an empty folder, with its outputs."""
+    notebook = nbformat.read(path, as_version=4)
+    with tempfile.TemporaryDirectory() as folder:
+        nbclient.NotebookClient(notebook, timeout=1500, kernel_name="python3", resources={"metadata": {"path": folder}}).execute()
+    for cell in notebook.cells:
+        cell.metadata.pop("execution", None)
+        for output in cell.get("outputs", ()):
+            if "image/png" in output.get("data", {}):
+                output.data["image/png"] = small(output.data["image/png"])
+    notebook.metadata.language_info = {"name": "python"}
+    return notebook
+
+
+if __name__ == "__main__":
+    for path in sorted(NOTEBOOKS.glob("*.ipynb")):
+        nbformat.write(stored(path), path)
+        print(f"{path.name}: {path.stat().st_size // 1000} kB")
