@@ -14,6 +14,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "xsim"
 
 # Of parts of the package, lowest first: a module may import from its own layer and from those before it. The longest prefix counts.
 LAYERS = (
+    ("suggestions",),
     ("spec", "joints.types", "models"),
     ("model.topology",),
     ("model.contact_pairs",),
@@ -35,7 +36,7 @@ LAYERS = (
     ("dynamics.integration",),
     ("dynamics.sensors",),
     ("dynamics",),
-    ("load",),
+    ("load", "selectors"),
     ("randomize", "sysid"),
     ("envs", "viewer"),
     ("bench", "view", "train", "__main__"),

@@ -282,7 +282,7 @@ def test_bounds_hold_in_the_result_and_are_reported(x64):
     "parameters, error, text",
     [
         ("dof.dampling", KeyError, "did you mean 'dof.damping'"),
-        ("dof.damping[elbow]", KeyError, "nothing is called 'elbow' there"),
+        ("dof.damping[elbow]", KeyError, "no row is named 'elbow'"),
         ("dof.damping[7]", KeyError, "dof.damping has 1 rows"),
         ("dof.damping[arm", ValueError, "expected leaf"),
         ("geom.pos[arm, 3]", ValueError, "no column '3'"),

@@ -8,7 +8,6 @@ is started again within the same step: ``obs`` is then the first observation of 
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -28,8 +27,9 @@ from xsim.envs.lag import last_evaluation
 from xsim.joints.elementary import name_key
 from xsim.load import build, load
 from xsim.model.model import Data, Flags, Frozen, Model, State
-from xsim.randomize import Draws, plan
+from xsim.randomize import Sampler, make_sampler
 from xsim.spec import ModelSpec
+from xsim.suggestions import did_you_mean
 
 __all__ = ["TASKS", "Env", "EnvState", "Spec", "Task", "View", "make_env", "register_task"]
 
@@ -229,9 +229,8 @@ def make_env(
     elif Path(name_or_path).is_file():
         model = name_or_path
     else:
-        close = difflib.get_close_matches(str(name_or_path), TASKS, n=1)
-        hint = f" (did you mean {close[0]!r}?)" if close else ""
-        raise KeyError(f"no task and no file {str(name_or_path)!r}{hint}; tasks: {', '.join(TASKS)}")
+        name = str(name_or_path)
+        raise KeyError(f"no task and no file {name!r}{did_you_mean(name, TASKS)}; tasks: {', '.join(TASKS)}")
     if task is None:
         if "reward" not in changes:
             raise ValueError("a model alone is no task: give task=Task(...) or at least reward=")
@@ -240,8 +239,9 @@ def make_env(
         task = dataclasses.replace(task, **changes)
     model = _model(model, seed, task.options)
     choice = task.randomize if randomize is None else randomize
-    draws = plan(model, None if choice is True else choice) if choice is not None and choice is not False else Draws(model, (), (), ())
-    return Env(_shared(draws, seed), task, num_envs, redraw=redraw, auto_reset=auto_reset, velocity_limit=velocity_limit)
+    varies = choice is not None and choice is not False
+    sampler = make_sampler(model, None if choice is True else choice) if varies else Sampler(model)
+    return Env(_with_shared(sampler, seed), task, num_envs, redraw=redraw, auto_reset=auto_reset, velocity_limit=velocity_limit)
 
 
 def _model(source, seed: int, options: Mapping[str, Any]) -> Model:
@@ -254,25 +254,26 @@ def _model(source, seed: int, options: Mapping[str, Any]) -> Model:
     return load(source if Path(source).is_file() else models.path(str(source)), seed=seed, **options)
 
 
-def _shared(draws: Draws, seed: int) -> Draws:
-    return draws._replace(model=draws.model.replace(draws.shared(jax.random.key(seed))))
+def _with_shared(sampler: Sampler, seed: int) -> Sampler:
+    """With the leaves in the model that are sampled once for all environments."""
+    return sampler._replace(model=sampler.model.replace(sampler.sample_shared(jax.random.key(seed))))
 
 
 class Env:
     """Made by `make_env`. num_envs; model: the common model; task; action_spec, observation_spec: `Spec` of one environment."""
 
-    def __init__(self, draws: Draws, task: Task, num_envs: int, *, redraw: bool, auto_reset: bool, velocity_limit: float):
-        self.model, self.task, self.num_envs = draws.model, task, num_envs
+    def __init__(self, sampler: Sampler, task: Task, num_envs: int, *, redraw: bool, auto_reset: bool, velocity_limit: float):
+        self.model, self.task, self.num_envs = sampler.model, task, num_envs
         self.redraw, self.auto_reset, self.velocity_limit = redraw, auto_reset, velocity_limit
-        self._draws = draws
+        self._sampler = sampler
         self._bounds = task.bounds(self.model) if callable(task.bounds) else task.bounds
         if num_envs < 1 or task.action_repeat < 1 or (task.max_steps is not None and task.max_steps < 1):
             raise ValueError("num_envs, action_repeat and max_steps must be at least 1")
         if batch_shape(self.model) not in ((), (num_envs,)):
             raise ValueError(f"the model has leaves for a batch {batch_shape(self.model)}, not for {num_envs} environments")
-        for path in draws.varying:
+        for path in sampler.varying:
             if self.model.get(path).shape != self.model.shape(path):
-                raise ValueError(f"{path} differs between environments already and cannot be drawn as well")
+                raise ValueError(f"{path} differs between environments already and cannot be sampled as well")
         self.dtype = np.dtype(self.model.option.dt.dtype)
         self._driven = None if task.actuate is not None else _drives(self.model, task.gear)
         if task.actuate is not None and task.actions is None:
@@ -375,7 +376,7 @@ class Env:
 
         def one(key, number):
             fresh = jax.random.fold_in(key, number)
-            leaves = self._draws.one(name_key(fresh if self.redraw else jax.random.fold_in(key, 0), "model"))
+            leaves = self._sampler.sample(name_key(fresh if self.redraw else jax.random.fold_in(key, 0), "model"))
             variables = () if self.task.variables is None else self.task.variables(self.model, name_key(fresh, "variables"))
             if self.task.start is None:
                 first = init(self.model.replace(leaves))

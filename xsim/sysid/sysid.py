@@ -14,8 +14,6 @@ values of the scaled J name the combinations that the data leaves open.
 
 from __future__ import annotations
 
-import difflib
-import fnmatch
 import functools
 import math
 from collections.abc import Callable, Sequence
@@ -29,7 +27,7 @@ import numpy as np
 from xsim.dynamics.initial_state import init, state_at
 from xsim.dynamics.step import difference, integrate, rollout
 from xsim.model.model import Frozen, Model, State
-from xsim.randomize import has_rows, owners
+from xsim.selectors import element_name, select
 
 __all__ = ["Combination", "Fit", "Parameter", "fit"]
 
@@ -109,11 +107,6 @@ class Block(NamedTuple):
         return len(self.names)
 
 
-def _nearest(name: str, known) -> str:
-    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
-    return f" (did you mean {close[0]!r}?)" if close else ""
-
-
 def _blocks(model: Model, parameters) -> tuple[tuple[Block, ...], tuple[Range, ...]]:
     if isinstance(parameters, (str, Parameter)):
         parameters = (parameters,)
@@ -126,70 +119,27 @@ def _blocks(model: Model, parameters) -> tuple[tuple[Block, ...], tuple[Range, .
         for path, elements in _elements(model, p.path).items():
             twice = taken.setdefault(path, set()) & set(elements.tolist())
             if twice:
-                raise ValueError(f"{p.path}: {_name(model, path, min(twice))} is chosen twice")
+                raise ValueError(f"{p.path}: {element_name(model, path, min(twice))} is chosen twice")
             taken[path] |= set(elements.tolist())
             found.append(_block(model, p, path, elements))
     return tuple(b for b, _ in found), tuple(r for _, r in found)
 
 
 def _elements(model: Model, selector: str) -> dict[str, np.ndarray]:
-    """Flat indices of the elements that a selector names, by path. Raises KeyError or ValueError that says what there is."""
-    pattern, bracket, rest = selector.partition("[")
-    if bracket and not rest.endswith("]"):
-        raise ValueError(f"{selector}: expected leaf[who] or leaf[who, column]")
-    paths = fnmatch.filter(model.paths(), pattern)
-    if not paths:
-        raise KeyError(f"{selector}: no leaf {pattern!r}{_nearest(pattern, model.paths())}; leaves: {', '.join(model.paths())}")
-    who, _, column = (s.strip() for s in rest[:-1].partition(",")) if bracket else ("", "", "")
-    out = {}
-    for path in paths:
+    """As `select`. Raises ValueError where the leaf cannot be fitted."""
+    elements = select(model, selector)
+    for path in elements:
         leaf, shape = model.get(path), model.shape(path)
         if isinstance(leaf, Frozen):
             raise ValueError(f"{selector}: {path} is frozen, a constant of the compiled program; load the model without freezing it")
         if leaf.shape != shape:
             raise ValueError(f"{selector}: {path} differs between environments (shape {leaf.shape}) and cannot be fitted as one number")
-        grid = np.arange(math.prod(shape)).reshape(shape if shape else (1,))
-        if bracket:
-            grid = grid[_rows(model, path, who)]
-        if column:
-            if grid.ndim < 2 or not column.isdigit() or int(column) >= grid.shape[-1]:
-                raise ValueError(f"{selector}: no column {column!r} in a row of shape {shape[1:]}")
-            grid = grid[..., int(column)]
-        if grid.size:
-            out[path] = grid.reshape(-1)
-    if not out:
-        names = sorted({n for path in paths for n in owners(model, path) if n})
-        counts = ", ".join(f"{path} has {model.shape(path)[0] if model.shape(path) else 1} rows" for path in paths)
-        raise KeyError(f"{selector}: nothing is called {who!r} there{_nearest(who, names)}; bodies: {', '.join(names) or 'none'}; {counts}")
-    return out
-
-
-def _rows(model: Model, path: str, who: str) -> np.ndarray:
-    if not has_rows(model, path):
-        return np.array([int(who)]) if who.isdigit() and int(who) < math.prod(model.shape(path)) else np.array([], int)
-    names = owners(model, path)
-    rows = [i for i, n in enumerate(names) if fnmatch.fnmatchcase(n, who)]
-    if not rows and who.isdigit() and int(who) < len(names):
-        rows = [int(who)]
-    return np.array(rows, int)
-
-
-def _name(model: Model, path: str, element: int) -> str:
-    """The selector of one element: by body where that is unique, by row otherwise."""
-    shape = model.shape(path)
-    if not shape:
-        return path
-    row, column = divmod(element, math.prod(shape[1:]))
-    who = str(row)
-    if has_rows(model, path):
-        names = owners(model, path)
-        who = names[row] if names.count(names[row]) == 1 else who
-    return f"{path}[{who}]" if len(shape) == 1 else f"{path}[{who}, {column}]"
+    return elements
 
 
 def _block(model: Model, p: Parameter, path: str, elements: np.ndarray) -> tuple[Block, Range]:
     own = np.asarray(model.get(path), np.float64).reshape(-1)[elements]
-    names = (p.path,) if p.tied else tuple(_name(model, path, e) for e in elements)
+    names = (p.path,) if p.tied else tuple(element_name(model, path, e) for e in elements)
     try:
         start = np.broadcast_to(np.asarray(own if p.start is None else p.start, np.float64), elements.shape)
     except ValueError as e:
