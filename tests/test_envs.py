@@ -93,8 +93,8 @@ def test_an_environment_does_not_depend_on_how_many_there_are(balance):
         np.testing.assert_allclose(x, y, rtol=1e-6, atol=1e-7)
 
 
-def test_redraw_and_auto_reset_can_be_switched_off():
-    env = Jitted("pendulum_balance", num_envs=2, max_steps=2, redraw=False, randomize={"geom.mass": {"uniform": [1, 2]}})
+def test_resample_and_auto_reset_can_be_switched_off():
+    env = Jitted("pendulum_balance", num_envs=2, max_steps=2, resample=False, randomize={"geom.mass": {"uniform": [1, 2]}})
     s = first = env.reset(KEY)
     for _ in range(3):
         s = env.step(s, env.act())
