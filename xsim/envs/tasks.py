@@ -17,13 +17,14 @@ from xsim.spatial import quat_conj, rotate
 __all__ = ["imu", "tracking_task"]
 
 
-def _split(x) -> tuple:
+def _components(x) -> tuple:
     return tuple(x[..., k] for k in range(x.shape[-1]))
 
 
 def to_body(quat, x):
     """World vectors (..., 3) in the axes of frames (..., 4)."""
-    return jnp.stack(jnp.broadcast_arrays(*rotate(quat_conj(_split(quat)), _split(jnp.broadcast_to(x, (*quat.shape[:-1], 3))))), -1)
+    x = jnp.broadcast_to(x, (*quat.shape[:-1], 3))
+    return jnp.stack(jnp.broadcast_arrays(*rotate(quat_conj(_components(quat)), _components(x))), -1)
 
 
 def imu(view: View, bodies: Sequence[str], field=(0.0, 0.5, -0.75**0.5)):
@@ -49,7 +50,7 @@ def _cart(view: View) -> tuple:
     return view.q("cart")[..., 0], view.q("pole")[..., 0], view.v("cart")[..., 0], view.v("pole")[..., 0]
 
 
-def _see_pole(view: View):
+def _observe_pole(view: View):
     x, angle, dx, dangle = _cart(view)
     return jnp.stack([x, jnp.sin(angle), jnp.cos(angle), dx, dangle], -1)
 
@@ -63,7 +64,9 @@ def _upright(view: View):
     return 0.5 * (1.0 + jnp.cos(view.q("pole")[..., 0]))
 
 
-def _near(angle: float):
+def _start_near(angle: float):
+    """Starts at rest but for noise, with the pole at an angle, rad."""
+
     def start(model: Model, key, variables):
         centre = jnp.array([0.0, angle])
         noise = jax.random.uniform(key, (2, 2), minval=-0.1, maxval=0.1)
@@ -78,10 +81,10 @@ register_task(
     "pendulum_balance",
     Task(
         model="pendulum",
-        observe=_see_pole,
+        observe=_observe_pole,
         reward=lambda view: 1.0 - 0.1 * view.q("cart")[..., 0] ** 2 - 0.01 * view.action[..., 0] ** 2,
         terminate=lambda view: _off_rail(view) | (jnp.abs(view.q("pole")[..., 0]) > 0.4),
-        start=_near(0.0),
+        start=_start_near(0.0),
         gear={"cart": 10.0},
         bounds=_POLE_BOUNDS,
         action_repeat=2,
@@ -92,10 +95,10 @@ register_task(
     "pendulum_swingup",
     Task(
         model="pendulum",
-        observe=_see_pole,
+        observe=_observe_pole,
         reward=lambda view: _upright(view) * (1.0 - 0.25 * (view.q("cart")[..., 0] / RAIL) ** 2) - 0.01 * view.action[..., 0] ** 2,
         terminate=_off_rail,
-        start=_near(np.pi),
+        start=_start_near(np.pi),
         gear={"cart": 15.0},
         metrics=lambda view: {"upright": _upright(view)},
         bounds=_POLE_BOUNDS,
@@ -111,13 +114,13 @@ WAVES = 3
 PREVIEW = 0.1  # s
 
 
-def _values(model: Model, given: Mapping[str, Any], address: str, default) -> np.ndarray:
-    """A vector over q or v with the given numbers at the joints of the named bodies."""
+def _joint_values(model: Model, values: Mapping[str, Any], address: str, default) -> np.ndarray:
+    """A vector over q or v (the address): the values at the joints of the named bodies, the default elsewhere."""
     out = np.array(default, float)
     for body in model.topology.bodies:
-        if body.name in given:
+        if body.name in values:
             first, width = getattr(body, address)
-            out[first : first + width] = given[body.name]
+            out[first : first + width] = values[body.name]
     return out
 
 
@@ -138,7 +141,7 @@ def tracking_task(
     noise: float = 0.05,
     **fields,
 ) -> Task:
-    """A task of following a random smooth motion of the joints, seen through inertial sensors.
+    """A task of following a random smooth motion of the joints, observed through IMUs.
 
     gear, as in `Task`. amplitude: {body: largest displacement of its joint}, m or rad, one number or one per velocity; joints left out
     should stay at rest. rest: {body: q}, where the motion starts and about which it moves; joints left out: neutral. frequency: range
@@ -149,7 +152,7 @@ def tracking_task(
 
     def variables(model: Model, key):
         k = jax.random.split(key, 3)
-        largest = jnp.asarray(_values(model, amplitude, "v", np.zeros(model.nv)), model.option.dt.dtype)
+        largest = jnp.asarray(_joint_values(model, amplitude, "v", np.zeros(model.nv)), model.option.dt.dtype)
         share = jax.random.uniform(k[0], (model.nv, WAVES), minval=0.2)
         return {
             "amplitude": largest[:, None] * share / share.sum(-1, keepdims=True),
@@ -158,25 +161,25 @@ def tracking_task(
         }
 
     def at_rest(model: Model):
-        return jnp.asarray(_values(model, rest or {}, "q", model.topology.neutral), model.option.dt.dtype)
+        return jnp.asarray(_joint_values(model, rest or {}, "q", model.topology.neutral), model.option.dt.dtype)
 
     def start(model: Model, key, variables):
-        away = noise * jax.random.normal(key, (model.nv,))
-        return integrate(model, at_rest(model), away), jnp.zeros(model.nv)
+        displacement = noise * jax.random.normal(key, (model.nv,))
+        return integrate(model, at_rest(model), displacement), jnp.zeros(model.nv)
 
     def error(view: View):
         # The rows of the reference are displacements, so the error is taken on the manifold.
         displacement = reference(view.variables, view.state.time)
-        wanted = integrate(view.model, jnp.broadcast_to(at_rest(view.model), view.state.q.shape), displacement)
-        return difference(view.model, view.state.q, wanted)
+        target = integrate(view.model, jnp.broadcast_to(at_rest(view.model), view.state.q.shape), displacement)
+        return difference(view.model, view.state.q, target)
 
     def mean_square(view: View):
         return jnp.mean(jnp.square(error(view)), -1)
 
     def observe(view: View):
         sensors = imu(view, imus)
-        ahead = [reference(view.variables, view.state.time + t) for t in (0.0, PREVIEW)]
-        return jnp.concatenate([sensors.reshape(*sensors.shape[:-2], -1), *ahead], -1)
+        preview = [reference(view.variables, view.state.time + t) for t in (0.0, PREVIEW)]
+        return jnp.concatenate([sensors.reshape(*sensors.shape[:-2], -1), *preview], -1)
 
     def bounds(model: Model):
         sensors = np.tile(np.repeat([35.0, 160.0, 2.0], 3), len(imus))  # of common sensors: 2000 deg/s, 16 g
