@@ -31,7 +31,7 @@ from xsim.randomize import Sampler, make_sampler
 from xsim.spec import ModelSpec
 from xsim.suggestions import did_you_mean
 
-__all__ = ["TASKS", "Env", "EnvState", "Spec", "Task", "View", "make_env", "register_task"]
+__all__ = ["TASKS", "Env", "EnvState", "Spec", "Task", "make_env", "register_task"]
 
 
 def _everything(view: View):

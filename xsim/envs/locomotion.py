@@ -17,7 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from xsim.dynamics.step import body_inertia
-from xsim.envs.core import Task, View, register_task
+from xsim.envs.core import Task, register_task
+from xsim.envs.view import View
 from xsim.model.model import Model
 from xsim.spatial import rotate
 

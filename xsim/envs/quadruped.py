@@ -13,8 +13,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xsim.envs.core import Task, View, register_task
+from xsim.envs.core import Task, register_task
 from xsim.envs.tasks import to_body
+from xsim.envs.view import View
 from xsim.model.model import Model
 from xsim.spatial import rotate
 
