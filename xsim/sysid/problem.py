@@ -66,6 +66,11 @@ class Problem:
     initial_std: float | None = None
     segments: Segments | int | None = None
 
+    @property
+    def has_prior(self) -> bool:
+        """Whether fitted initial states are kept near ``state``."""
+        return self.initial == "fitted" and self.initial_std is not None
+
 
 class Prepared(NamedTuple):
     """A checked problem. continuity: standard deviations to run through. steps: of the measurement; samples: numbers measured."""
@@ -91,29 +96,35 @@ class Trajectories(NamedTuple):
 
 def prepare(problem: Problem) -> Prepared:
     """Check a problem and bring its data into the form that is compiled. Errors as in `fit`."""
-    model, dtype = problem.model, problem.model.option.dt.dtype
+    model, segments = problem.model, _segments(problem)
     blocks, ranges = resolve(model, problem.parameters)
-    _check_choice("initial", problem.initial, ("known", "fitted"))
-    segments = problem.segments if problem.segments is None or isinstance(problem.segments, Segments) else Segments(problem.segments)
-    continuity = _check_segments(segments)
-    steps = _steps(problem.measured)
-    scale, samples = _scale(problem, dtype)
-    measured = jax.tree.map(lambda m: np.where(np.isnan(m), 0.0, np.asarray(m, np.float64)).astype(dtype), problem.measured)
     start = init(model, problem.state.q, problem.state.v)
-    batch = start.q.shape[:-1]
-    time = np.broadcast_to(np.asarray(problem.state.time, dtype), batch)
-    trajectories = Trajectories(measured, scale, _inputs(problem, steps), np.asarray(start.q), np.asarray(start.v), time)
+    steps = _steps(problem.measured)
+    trajectories = _trajectories(problem, start, steps)
+    samples = int(sum((x > 0).sum() for x in jax.tree.leaves(trajectories.scale)))
     if segments is not None:
         trajectories = _cut_into_segments(model, segments, trajectories, start, steps)
-    unknown_starts, prior_scale = _unknown_starts(problem, segments, math.prod(batch), math.prod(trajectories.time.shape), dtype)
-    has_prior = problem.initial == "fitted" and problem.initial_std is not None
-    count, length = (None, steps) if segments is None else (-(-steps // segments.length), segments.length)
-    structure = Structure(blocks, problem.observe, unknown_starts, model.nv, count, length, has_prior)
+    unknown_starts, prior_scale = _unknown_starts(problem, segments, start, trajectories)
+    structure = Structure(
+        blocks=blocks,
+        observe=problem.observe,
+        unknown_starts=unknown_starts,
+        nv=model.nv,
+        segments=None if segments is None else -(-steps // segments.length),
+        steps=steps if segments is None else segments.length,
+        has_prior=problem.has_prior,
+    )
     if structure.unknowns == 0:
         raise ValueError("nothing to fit: no parameters, and the initial states are known")
-    ranges = jax.tree.map(lambda x: jnp.asarray(x, dtype), ranges)
-    data = Data(model, ranges, *jax.tree.map(jnp.asarray, tuple(trajectories)), jnp.zeros((), dtype), jnp.asarray(prior_scale))
-    return Prepared(problem, structure, data, continuity, steps, samples)
+    dtype = model.option.dt.dtype
+    data = Data(
+        model=model,
+        ranges=jax.tree.map(lambda x: jnp.asarray(x, dtype), ranges),
+        **jax.tree.map(jnp.asarray, trajectories._asdict()),
+        continuity_scale=jnp.zeros((), dtype),
+        prior_scale=jnp.asarray(prior_scale),
+    )
+    return Prepared(problem, structure, data, _continuity(segments), steps, samples)
 
 
 # ---- measurement and inputs --------------------------------------------------------------------------------------------------
@@ -131,9 +142,22 @@ def _steps(measured) -> int:
     return int(np.shape(leaves[0])[0])
 
 
-def _scale(problem: Problem, dtype) -> tuple[Any, int]:
-    """(sqrt(weight) / std like measured, with 0 where a sample is missing; number of samples)."""
+def _trajectories(problem: Problem, start: State, steps: int) -> Trajectories:
+    """The trajectories as they are given, not cut."""
+    dtype = problem.model.option.dt.dtype
     measured = jax.tree.map(lambda m: np.asarray(m, np.float64), problem.measured)
+    return Trajectories(
+        scale=jax.tree.map(lambda x: x.astype(dtype), _scale(problem, measured)),
+        measured=jax.tree.map(lambda m: np.where(np.isnan(m), 0.0, m).astype(dtype), measured),
+        inputs=_inputs(problem, steps),
+        q=np.asarray(start.q),
+        v=np.asarray(start.v),
+        time=np.broadcast_to(np.asarray(problem.state.time, dtype), start.q.shape[:-1]),
+    )
+
+
+def _scale(problem: Problem, measured):
+    """sqrt(weight) / std like measured, with 0 where a sample is missing."""
     std, weights = _broadcast("std", problem.std, measured), _broadcast("weights", problem.weights, measured)
     if not all((np.isfinite(x) & (x > 0)).all() for x in jax.tree.leaves(std)):
         raise ValueError("std must be finite and positive")
@@ -141,8 +165,7 @@ def _scale(problem: Problem, dtype) -> tuple[Any, int]:
         raise ValueError("weights must be finite and not negative")
     if any(np.isinf(x).any() for x in jax.tree.leaves(measured)):
         raise ValueError("measured holds infinite numbers; mark a missing sample with NaN")
-    scale = jax.tree.map(lambda m, s, w: np.where(np.isnan(m), 0.0, np.sqrt(w) / s).astype(dtype), measured, std, weights)
-    return scale, int(sum((s > 0).sum() for s in jax.tree.leaves(scale)))
+    return jax.tree.map(lambda m, s, w: np.where(np.isnan(m), 0.0, np.sqrt(w) / s), measured, std, weights)
 
 
 def _broadcast(name: str, value, measured):
@@ -167,11 +190,21 @@ def _inputs(problem: Problem, steps: int) -> dict[str, np.ndarray]:
 # ---- segments and starts -----------------------------------------------------------------------------------------------------
 
 
-def _check_segments(segments: Segments | None) -> tuple[float, ...]:
+def _segments(problem: Problem) -> Segments | None:
+    """The segments, with their settings checked."""
+    _check_choice("initial", problem.initial, ("known", "fitted"))
+    if problem.segments is None:
+        return None
+    segments = problem.segments if isinstance(problem.segments, Segments) else Segments(problem.segments)
+    _check_choice("starts", segments.starts, ("fitted", "measured"))
+    _continuity(segments)
+    return segments
+
+
+def _continuity(segments: Segments | None) -> tuple[float, ...]:
     """The standard deviations of continuity to run through; infinite where nothing is cut."""
     if segments is None:
         return (math.inf,)
-    _check_choice("starts", segments.starts, ("fitted", "measured"))
     continuity = tuple(np.atleast_1d(np.asarray(segments.continuity, np.float64)).tolist())
     if not continuity or not all(np.isfinite(c) and c > 0 for c in continuity):
         raise ValueError(f"continuity must be positive, found {segments.continuity}")
@@ -212,12 +245,13 @@ def _segment_starts(model: Model, segments: Segments, whole: Trajectories, start
     return starts[0], starts[1]
 
 
-def _unknown_starts(problem: Problem, segments: Segments | None, batch: int, trajectories: int, dtype):
+def _unknown_starts(problem: Problem, segments: Segments | None, start: State, trajectories: Trajectories):
     """((first, last) of the trajectories, counted flat, whose start is unknown; 1 / std of each one's displacement, (unknown, 1))."""
+    batch = math.prod(start.q.shape[:-1])
     first = 0 if problem.initial == "fitted" else batch
-    last = trajectories if segments is not None and segments.starts == "fitted" else batch
-    prior_scale = np.zeros((last - first, 1), dtype)
-    if problem.initial == "fitted" and problem.initial_std is not None:
+    last = trajectories.time.size if segments is not None and segments.starts == "fitted" else batch
+    prior_scale = np.zeros((last - first, 1), trajectories.q.dtype)
+    if problem.has_prior:
         prior_scale[:batch] = 1.0 / problem.initial_std
     return (first, last), prior_scale
 
