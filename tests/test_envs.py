@@ -93,8 +93,8 @@ def test_an_environment_does_not_depend_on_how_many_there_are(balance):
         np.testing.assert_allclose(x, y, rtol=1e-6, atol=1e-7)
 
 
-def test_redraw_and_auto_reset_can_be_switched_off():
-    env = Jitted("pendulum_balance", num_envs=2, max_steps=2, redraw=False, randomize={"geom.mass": {"uniform": [1, 2]}})
+def test_resample_and_auto_reset_can_be_switched_off():
+    env = Jitted("pendulum_balance", num_envs=2, max_steps=2, resample=False, randomize={"geom.mass": {"uniform": [1, 2]}})
     s = first = env.reset(KEY)
     for _ in range(3):
         s = env.step(s, env.act())
@@ -471,15 +471,17 @@ def test_keys_of_environments(swingup):
 
 def test_go1_joystick():
     """Sizes, rewards' names, commands; that it stands is a matter of contact (nightly)."""
-    from xsim.envs.quadruped import WEIGHTS
+    from xsim.envs.quadruped import Joystick, Weights
 
     env = make_env("go1_joystick", num_envs=2)
     assert env.observation_spec.shape == (48,) and env.action_spec.shape == (12,)
     first = jax.eval_shape(env.reset, KEY)
-    assert set(WEIGHTS._fields) < set(first.metrics) and first.variables["command"].shape == (2, 3)
+    assert set(Weights._fields) < set(first.metrics) and first.variables["command"].shape == (2, 3)
     commands = jax.vmap(lambda key: env.task.variables(env.model, key)["command"])(jax.random.split(KEY, 500))
     assert (np.abs(commands) <= [1.5, 0.8, 1.2]).all() and 0.05 < (commands == 0).all(-1).mean() < 0.16
     assert (np.abs(commands).max(0) > [1.4, 0.75, 1.1]).all()
+    slow = Joystick(max_command=(0.1, 0.1, 0.1), weights=Weights(fall=0.0)).task(max_steps=7)
+    assert slow.max_steps == 7 and np.abs(slow.variables(env.model, KEY)["command"]).max() <= 0.1
 
 
 @pytest.mark.nightly

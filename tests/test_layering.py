@@ -36,7 +36,7 @@ LAYERS = (
     ("dynamics.integration",),
     ("dynamics.sensors",),
     ("dynamics",),
-    ("load", "options"),
+    ("load", "options", "selectors"),
     ("randomize", "sysid"),
     ("envs", "viewer"),
     ("bench", "view", "train", "__main__"),

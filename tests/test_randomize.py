@@ -7,7 +7,8 @@ import pytest
 
 import xsim
 from xsim import models
-from xsim.randomize import DISTRIBUTIONS, owners, plan, randomize, read_ranges
+from xsim.randomize import DISTRIBUTIONS, make_sampler, randomize, read_ranges
+from xsim.selectors import row_names, select
 from xsim.spec import BodySpec, JointSpec
 
 KEY = jax.random.key(7)
@@ -25,7 +26,7 @@ def chain(spec):
 
 
 @pytest.fixture(scope="module")
-def drawn(chain):
+def sampled(chain):
     return randomize(chain, KEY, NUM)
 
 
@@ -33,17 +34,17 @@ def _one(model, path, entry, num=NUM, **options):
     return np.asarray(randomize(model, KEY, num, {path: entry}, axes=False, positions=False, **options).get(path.partition("[")[0]))
 
 
-def test_axes_and_positions(chain, drawn):
-    changed = {p for p in chain.paths() if drawn.get(p).shape != chain.shape(p)}
+def test_axes_and_positions(chain, sampled):
+    changed = {p for p in chain.paths() if sampled.get(p).shape != chain.shape(p)}
     assert changed == {"joint.axes", "body.pos"}
-    assert all(drawn.get(p) is chain.get(p) for p in chain.paths() if p not in changed), "shared leaves are not copied"
-    axes = np.asarray(drawn.get("joint.axes"))
+    assert all(sampled.get(p) is chain.get(p) for p in chain.paths() if p not in changed), "shared leaves are not copied"
+    axes = np.asarray(sampled.get("joint.axes"))
     np.testing.assert_allclose(np.linalg.norm(axes, axis=-1), 1, atol=1e-6)
     assert np.abs(axes[:, 0].mean(0)).max() < 4 / np.sqrt(3 * NUM), "isotropic"
     tip = chain.topology.bodies[chain.body_names.index("tip")].joint.axes
     # Nearly parallel draws lose digits when the second is made perpendicular.
     np.testing.assert_allclose(np.sum(axes[:, tip[0]] * axes[:, tip[1]], -1), 0, atol=1e-4)
-    pos = np.asarray(drawn.get("body.pos"))
+    pos = np.asarray(sampled.get("body.pos"))
     for i, b in enumerate(chain.topology.bodies):
         if b.pos_min is None:
             np.testing.assert_array_equal(pos[:, i], np.broadcast_to(chain.get("body.pos")[i], (NUM, 3)))
@@ -54,10 +55,10 @@ def test_axes_and_positions(chain, drawn):
 
 
 @pytest.mark.parametrize("num", [1, 5, 16])
-def test_an_environment_does_not_depend_on_how_many_there_are(chain, drawn, num):
+def test_an_environment_does_not_depend_on_how_many_there_are(chain, sampled, num):
     few = randomize(chain, KEY, num)
     for path in ("joint.axes", "body.pos"):
-        np.testing.assert_array_equal(few.get(path), drawn.get(path)[:num])
+        np.testing.assert_array_equal(few.get(path), sampled.get(path)[:num])
 
 
 def test_an_environment_does_not_depend_on_other_bodies_or_entries(spec):
@@ -70,9 +71,9 @@ def test_an_environment_does_not_depend_on_other_bodies_or_entries(spec):
         np.testing.assert_array_equal(a.get(path), b.get(path)[:, added:], err_msg=path)
 
 
-def test_jit(chain, drawn):
+def test_jit(chain, sampled):
     inside = jax.jit(lambda key: randomize(chain, key, 5).get("body.pos"))(KEY)
-    np.testing.assert_allclose(inside, drawn.get("body.pos")[:5], rtol=1e-6)
+    np.testing.assert_allclose(inside, sampled.get("body.pos")[:5], rtol=1e-6)
 
 
 def test_distributions(chain):
@@ -109,6 +110,30 @@ def test_selector_per_and_shared(chain):
     assert shared.shape == chain.shape("geom.mass") and (shared >= 1).all()
 
 
+def test_selectors(chain):
+    """By name, by index where no row has that name, by column; ranges apply to whole rows. Options have indices alone."""
+    tip = chain.body_names.index("tip")
+    rows = lambda selector: {path: x.tolist() for path, x in select(chain, selector).items()}  # noqa: E731
+    assert rows("body.pos[tip]") == rows(f"body.pos[{tip}]") == {"body.pos": [3 * tip, 3 * tip + 1, 3 * tip + 2]}
+    assert rows("body.*[tip, 1]")["body.pos"] == [3 * tip + 1]
+    assert rows("option.gravity[2]") == {"option.gravity": [2]} and rows("option.dt") == {"option.dt": [0]}
+    with pytest.raises(ValueError, match="no column '3' in a row of shape"):
+        select(chain, "body.pos[tip, 3]")
+    upper = row_names(chain, "geom.mass").index("upper")
+    by_name, by_index = (make_sampler(chain, {f"geom.mass[{x}]": {"uniform": [1, 2]}}).parts[0] for x in ("upper", upper))
+    assert by_index.rows.tolist() == [upper] == by_name.rows[:1].tolist() and by_index.entry.numbers == by_name.entry.numbers
+    for selector in ("body.pos[tip, 1]", "option.gravity[2]"):
+        with pytest.raises(ValueError, match="ranges apply to rows of shape"):
+            make_sampler(chain, {selector: {"uniform": [1, 2]}})
+
+
+def test_the_function_hides_its_package_as_an_attribute_alone():
+    """``xsim.randomize`` is the function; modules of the package are imported by name all the same."""
+    import importlib
+
+    assert xsim.randomize is randomize and importlib.import_module("xsim.randomize.sampler").randomize is randomize
+
+
 def test_a_later_entry_counts(chain):
     both = randomize(chain, KEY, 2, {"geom.mass": {"uniform": [1, 2]}, "geom.mass[tip]": {"uniform": [7, 8]}}).get("geom.mass")
     first = randomize(chain, KEY, 2, {"geom.mass": {"uniform": [1, 2]}}).get("geom.mass")
@@ -138,7 +163,7 @@ def test_yaml(chain, tmp_path):
     file.write_text("axes: false\npositions: false\n'dof.*[middle]': {uniform: [0.5, 0.6], relative: scale}\n")
     model = randomize(chain, KEY, 2, file)
     assert {p for p in chain.paths() if model.get(p).shape != chain.shape(p)} == {"dof.damping", "dof.armature", "dof.stiffness"}
-    assert plan(chain, file, axes=True).joints, "a keyword outranks the file"
+    assert make_sampler(chain, file, axes=True).joints, "a keyword outranks the file"
     assert dict(read_ranges(str(file)))["axes"] is False
 
 
@@ -150,7 +175,7 @@ def test_ranges_of_a_model_that_differs_already(chain):
         randomize(base, KEY, 4, {"geom.mass": {"uniform": [2, 2]}})
 
 
-def test_drawn_parameters_of_users_joint(spec):
+def test_sampled_parameters_of_users_joint(spec):
     from xsim import GeneralJoint, JointType, Parameter, register_joint
 
     def pose(q, p):
@@ -165,7 +190,7 @@ def test_drawn_parameters_of_users_joint(spec):
 BAD = {
     "unknown leaf": ({"dof.dampin": {"uniform": [1, 2]}}, KeyError, "did you mean 'dof.damping'"),
     "unknown body": ({"dof.damping[midle]": {"uniform": [1, 2]}}, KeyError, "did you mean 'middle'"),
-    "body of an option": ({"option.dt[tip]": {"uniform": [1, 2]}}, KeyError, "no body 'tip'"),
+    "body of an option": ({"option.dt[tip]": {"uniform": [1, 2]}}, KeyError, "no row is named 'tip'"),
     "unknown key": ({"dof.damping": {"unifrom": [1, 2]}}, KeyError, "did you mean 'uniform'"),
     "no distribution": ({"dof.damping": {"relative": "scale"}}, ValueError, "exactly one"),
     "not a mapping": ({"dof.damping": 3}, ValueError, "expected a mapping"),
@@ -191,7 +216,7 @@ BAD = {
 def test_errors(chain, case):
     ranges, error, text = BAD[case]
     with pytest.raises(error, match=text):
-        plan(chain, ranges)
+        make_sampler(chain, ranges)
 
 
 ELEMENTS = """
@@ -229,7 +254,7 @@ model:
 
 def test_rows_of_constraints_forces_and_functions_have_their_names():
     model = xsim.loads(ELEMENTS, "chrono")
-    names = {path: owners(model, path) for path in model.paths()}
+    names = {path: row_names(model, path) for path in model.paths()}
     for path, found in names.items():
         assert len(found) == (1 if path.startswith("option.") else model.shape(path)[0]), path
     assert names["constraint.pos1"] == ["rod"]
@@ -243,19 +268,19 @@ def test_rows_of_constraints_forces_and_functions_have_their_names():
     for name, value in (("elastic", 3.0), ("stopped", 5.0), ("torsion", 6.0)):
         assert float(model.force.stiffness[names["force.stiffness"].index(name)]) == value
     ranges = {"force.stiffness[mount]": {"uniform": [1.0, 2.0]}, "*.damping[torsion]": {"uniform": [8.0, 9.0]}}
-    drawn = randomize(model, jax.random.key(0), 3, ranges)
-    np.testing.assert_array_equal(drawn.force.stiffness[:, 6:], np.tile(model.force.stiffness[6:], (3, 1)))
-    assert (drawn.force.stiffness[:, :6] < 2).all() and (drawn.force.damping[:, 7] >= 8).all()
-    assert (drawn.force.damping[:, :7] == model.force.damping[:7]).all()
+    sampled = randomize(model, jax.random.key(0), 3, ranges)
+    np.testing.assert_array_equal(sampled.force.stiffness[:, 6:], np.tile(model.force.stiffness[6:], (3, 1)))
+    assert (sampled.force.stiffness[:, :6] < 2).all() and (sampled.force.damping[:, 7] >= 8).all()
+    assert (sampled.force.damping[:, :7] == model.force.damping[:7]).all()
 
 
 def test_frozen_leaves_raise(chain):
     frozen = chain.freeze("joint.axes", "geom.mass")
     with pytest.raises(ValueError, match="joint.axes is frozen.*axes=False"):
-        plan(frozen)
+        make_sampler(frozen)
     with pytest.raises(ValueError, match="geom.mass is frozen"):
-        plan(frozen, {"geom.mass": {"uniform": [1, 2]}}, axes=False)
-    assert plan(frozen, axes=False).varying == ("body.pos",)
+        make_sampler(frozen, {"geom.mass": {"uniform": [1, 2]}}, axes=False)
+    assert make_sampler(frozen, axes=False).varying == ("body.pos",)
 
 
 def test_negative_offset_of_a_traced_leaf(chain):

@@ -11,7 +11,7 @@ import pytest
 import xsim
 from xsim import models
 from xsim.spec import BodySpec, GeomSpec, JointSpec, ModelSpec, OptionSpec
-from xsim.sysid.sysid import Parameter, fit
+from xsim.sysid import Parameter, Problem, Segments, Solver, fit
 
 optimistix = pytest.importorskip("optimistix")
 
@@ -52,7 +52,7 @@ def test_recovers_the_spring_chain_within_its_standard_errors(chain):
     clean = np.asarray(simulate(chain, state, 100))
     measured = clean + noise * np.random.default_rng(1).normal(size=clean.shape)
     measured[10:15, 0] = np.nan  # lost samples
-    f = fit(perturbed(chain), state, measured, CHOSEN, observe=angles, std=noise)
+    f = fit(Problem(perturbed(chain), state, measured, CHOSEN, observe=angles, std=noise))
     truth = truth_of(chain)
     assert f.converged and f.names == tuple(truth) and f.undetermined == () and f.at_bound == ()
     error = np.array([f.values[n] - truth[n] for n in f.names])
@@ -74,7 +74,8 @@ def test_standard_errors_are_the_scatter_of_repeated_experiments(x64):
     rng = np.random.default_rng(0)
     estimates, errors = [], []
     for _ in range(repeats):
-        f = fit(model, state, clean + noise * rng.normal(size=clean.shape), "dof.damping", observe=angles, std=noise, method="gauss_newton")
+        measured = clean + noise * rng.normal(size=clean.shape)
+        f = fit(Problem(model, state, measured, "dof.damping", observe=angles, std=noise), "gauss_newton")
         estimates.append(f.values["dof.damping[arm]"])
         errors.append(f.std_errors["dof.damping[arm]"])
     assert np.std(estimates, ddof=1) == pytest.approx(np.mean(errors), rel=0.35)  # 3 sigma of a scatter of 40
@@ -87,10 +88,10 @@ def test_methods_agree(chain):
     start = chain.replace({"dof.damping": chain.dof.damping * 1.3, "dof.stiffness": chain.dof.stiffness * 0.8})
     softplus, bounded = Parameter("dof.damping[link?]", transform="softplus"), Parameter("dof.stiffness[2]", bounds=(0.5, 4.0))
     chosen = [softplus, "dof.stiffness[link1]", bounded]
-    reference = fit(start, state, measured, chosen, observe=angles, std=0.01)
+    reference = fit(Problem(start, state, measured, chosen, observe=angles, std=0.01))
     assert reference.names[-1] == "dof.stiffness[link3]"
     for method in ("gauss_newton", optax.adam(optax.exponential_decay(0.05, 300, 0.1)), optimistix.Dogleg(rtol=0.0, atol=0.0)):
-        f = fit(start, state, measured, chosen, observe=angles, std=0.01, method=method)
+        f = fit(Problem(start, state, measured, chosen, observe=angles, std=0.01), method)
         assert f.converged, f.summary()
         for n in f.names:
             assert f.values[n] == pytest.approx(reference.values[n], abs=0.05 * reference.std_errors[n]), (method, n)
@@ -101,10 +102,10 @@ def test_float32_reaches_the_same_minimum():
     state = xsim.init(model, [[1.0], [-0.5]])
     measured = np.asarray(simulate(model, state, 80)) + 0.01 * np.random.default_rng(0).normal(size=(80, 2, 1))
     chosen = ["dof.damping", Parameter("geom.mass", start=0.7)]
-    single = fit(model, state, measured, chosen, observe=angles, std=0.01)
+    single = fit(Problem(model, state, measured, chosen, observe=angles, std=0.01))
     with jax.enable_x64(True):
         model = pendulum()
-        double = fit(model, xsim.init(model, [[1.0], [-0.5]]), measured, chosen, observe=angles, std=0.01)
+        double = fit(Problem(model, xsim.init(model, [[1.0], [-0.5]]), measured, chosen, observe=angles, std=0.01))
     assert single.converged and double.converged
     for n in double.names:
         assert single.values[n] == pytest.approx(double.values[n], abs=0.05 * double.std_errors[n])
@@ -139,20 +140,20 @@ def test_names_two_masses_that_act_through_their_sum(x64):
     model = pendulum((0.6, 0.4))
     state = xsim.init(model, [[1.0], [2.0]])
     measured = np.asarray(simulate(model, state, 80)) + 0.01 * np.random.default_rng(0).normal(size=(80, 2, 1))
-    f = fit(model, state, measured, ["geom.mass", "dof.damping"], observe=angles, std=0.01)
+    f = fit(Problem(model, state, measured, ["geom.mass", "dof.damping"], observe=angles, std=0.01))
     # A pendulum with gravity and damping: only damping / mass can be seen. Two directions of the three are open.
     total = f.values["geom.mass[0]"] + f.values["geom.mass[1]"]
     assert len(f.undetermined) == 2 and all(np.isinf(c.std) for c in f.undetermined)
     assert all(np.isinf(e) for e in f.std_errors.values())
     assert f.values["dof.damping[arm]"] / total == pytest.approx(0.1, rel=0.05)
     # Known damping fixes the sum, and the difference stays open.
-    f = fit(model, state, measured, ["geom.mass"], observe=angles, std=0.01)
+    f = fit(Problem(model, state, measured, ["geom.mass"], observe=angles, std=0.01))
     (c,) = f.undetermined
     change = {n: w * f.values[n] for n, w in c.weights.items()}
     assert change["geom.mass[0]"] == pytest.approx(-change["geom.mass[1]"], rel=1e-4)
     assert f.correlation[0, 1] == pytest.approx(-1.0, abs=1e-6) and "not determined" in f.summary()
     # One number for both is determined.
-    f = fit(model, state, measured, [Parameter("geom.mass", tied=True)], observe=angles, std=0.01)
+    f = fit(Problem(model, state, measured, [Parameter("geom.mass", tied=True)], observe=angles, std=0.01))
     assert f.names == ("geom.mass",) and not f.undetermined
     assert f.values["geom.mass"] == pytest.approx(0.5, abs=4 * f.std_errors["geom.mass"])
 
@@ -163,7 +164,7 @@ def test_names_the_stiffness_of_a_joint_that_never_moves(x64):
     model = xsim.build(ModelSpec(bodies=(still, swing), option=OptionSpec(dt=0.02)))
     state = xsim.init(model, [0.0, 0.8])
     measured = np.asarray(simulate(model, state, 60)) + 0.01 * np.random.default_rng(0).normal(size=(60, 2))
-    f = fit(model, state, measured, "dof.stiffness", observe=angles, std=0.01)
+    f = fit(Problem(model, state, measured, "dof.stiffness", observe=angles, std=0.01))
     (c,) = f.undetermined
     assert c.weights == pytest.approx({"dof.stiffness[still]": 1.0}) and np.isinf(f.std_errors["dof.stiffness[still]"])
     assert f.values["dof.stiffness[still]"] == 3.0
@@ -182,9 +183,10 @@ def test_multiple_shooting_on_a_long_chaotic_trajectory(x64):
     start = model.replace({"geom.mass": model.geom.mass * jnp.array([1.0, 1.4]), "dof.damping": model.dof.damping * 2})
     chosen = ["geom.mass[lower]", "dof.damping"]
     truth = {"geom.mass[lower]": 0.7, "dof.damping[upper]": 0.01, "dof.damping[lower]": 0.01}
-    single = fit(start, state, measured, chosen, observe=angles, std=noise, max_steps=40)
+    single = fit(Problem(start, state, measured, chosen, observe=angles, std=noise), Solver(max_steps=40))
     assert single.noise > 10
-    cut = fit(start, state, measured, chosen, observe=angles, std=noise, segment=100, states=(measured, rough), continuity=(1e-1, 1e-3))
+    segments = Segments(100, states=(measured, rough), continuity=(1e-1, 1e-3))
+    cut = fit(Problem(start, state, measured, chosen, observe=angles, std=noise, segments=segments))
     assert cut.converged and cut.noise == pytest.approx(1.0, abs=0.1)
     for n, value in truth.items():
         assert cut.values[n] == pytest.approx(value, abs=4 * cut.std_errors[n]) and cut.std_errors[n] < 0.2 * value
@@ -196,10 +198,11 @@ def test_segments_reset_to_measured_states_and_uneven_length(chain):
     state = starts(chain, 2, 5)
     taus = 0.3 * np.random.default_rng(4).normal(size=(50, 2, 3))
     q, v = jax.jit(lambda s: xsim.rollout(chain, s, taus=taus, record=lambda s, d: (s.q, s.v))[1])(state)
-    f = fit(
+    problem = Problem(
         perturbed(chain), state, {"angle": q, "gyro": v}, CHOSEN, observe=lambda s, d: {"angle": s.q, "gyro": s.v}, taus=taus,
-        std={"angle": 0.01, "gyro": 0.1}, segment=15, segment_starts="measured", states=(q, v),
+        std={"angle": 0.01, "gyro": 0.1}, segments=Segments(15, starts="measured", states=(q, v)),
     )  # fmt: skip
+    f = fit(problem)
     assert f.values == pytest.approx(truth_of(chain), rel=1e-6) and f.residuals["gyro"].shape == v.shape
     np.testing.assert_allclose(f.residuals["angle"], 0, atol=1e-6)
 
@@ -214,7 +217,7 @@ def test_recovers_dry_friction_beside_damping_from_commanded_motion(x64):
     assert 5 < (np.abs(v) < 1e-12).sum() < 100
     measured = clean + noise * np.random.default_rng(0).normal(size=clean.shape)
     start = model.replace({"dof.damping": [0.3], "dof.friction": [0.1]})
-    f = fit(start, state, measured, ["dof.damping", "dof.friction"], observe=angles, ctrls=ctrls, std=noise)
+    f = fit(Problem(start, state, measured, ["dof.damping", "dof.friction"], observe=angles, ctrls=ctrls, std=noise))
     assert f.converged and f.undetermined == ()
     for name, truth in {"dof.damping[arm]": 0.1, "dof.friction[arm]": 0.3}.items():
         assert f.values[name] == pytest.approx(truth, abs=4 * f.std_errors[name]) and f.std_errors[name] < 0.02 * truth
@@ -242,8 +245,8 @@ def test_recovers_a_damper_and_the_points_of_a_table(x64):
     state = xsim.init(truth, [[0.25], [-0.25]])
     measured = np.asarray(simulate(truth, state, 150)) + 1e-3 * np.random.default_rng(0).normal(size=(150, 2, 1))
     guess = truth.replace({"force.damping": [4.0], "function.numbers": [-0.2, -10.0, 0.0, 0.0, 0.2, 30.0]})
-    f = fit(guess, state, measured, ["force.damping[linear]", "function.numbers[1]", "function.numbers[5]"], observe=angles, std=1e-3)
     true = {"force.damping[linear]": 1.5, "function.numbers[1]": -30.0, "function.numbers[5]": 10.0}
+    f = fit(Problem(guess, state, measured, list(true), observe=angles, std=1e-3))
     assert f.converged and f.undetermined == () and f.names == tuple(true)
     for name, value in true.items():
         assert abs(f.values[name] - value) < 4 * f.std_errors[name] < 0.04 * abs(value)
@@ -256,7 +259,7 @@ def test_fits_initial_states_on_the_configuration_manifold(x64):
     record = lambda s, d: d.quat  # noqa: E731
     measured = np.asarray(simulate(model, true, 60, record))
     q, v = xsim.integrate(model, true.q, jnp.full((2, 3), 0.1)), true.v + 0.3
-    f = fit(model, xsim.init(model, q, v), measured, ["dof.damping"], observe=record, initial="fitted")
+    f = fit(Problem(model, xsim.init(model, q, v), measured, ["dof.damping"], observe=record, initial="fitted"))
     np.testing.assert_allclose(f.state.q, true.q, atol=1e-6)
     np.testing.assert_allclose(f.state.v, true.v, atol=1e-5)
 
@@ -264,7 +267,7 @@ def test_fits_initial_states_on_the_configuration_manifold(x64):
 def test_an_uncertain_start_is_held_by_its_prior(x64):
     """One sample of a pendulum that starts at rest: the estimate is the mean of prior and measurement, weighted by their variances."""
     model = pendulum(dt=1e-6)
-    f = fit(model, xsim.init(model, [0.2]), np.array([[0.5]]), [], observe=angles, std=0.1, initial="fitted", initial_std=0.05)
+    f = fit(Problem(model, xsim.init(model, [0.2]), np.array([[0.5]]), [], observe=angles, std=0.1, initial="fitted", initial_std=0.05))
     assert float(f.state.q[0]) == pytest.approx((0.2 / 0.05**2 + 0.5 / 0.1**2) / (1 / 0.05**2 + 1 / 0.1**2), abs=1e-4)
 
 
@@ -272,9 +275,9 @@ def test_bounds_hold_in_the_result_and_are_reported(x64):
     model = pendulum(damping=0.1)
     state = xsim.init(model, [1.0])
     measured = simulate(model, state, 60)
-    f = fit(model, state, measured, Parameter("dof.damping", bounds=(0.15, 0.4), start=0.3), observe=angles, std=0.01)
+    f = fit(Problem(model, state, measured, Parameter("dof.damping", bounds=(0.15, 0.4), start=0.3), observe=angles, std=0.01))
     assert 0.15 <= f.values["dof.damping[arm]"] < 0.151 and f.at_bound == ("dof.damping[arm]",) and "at its bound" in f.summary()
-    f = fit(model, state, measured, Parameter("geom.pos[arm, 0]", bounds=(None, 0.29), start=0.2), observe=angles, std=0.01)
+    f = fit(Problem(model, state, measured, Parameter("geom.pos[arm, 0]", bounds=(None, 0.29), start=0.2), observe=angles, std=0.01))
     assert f.names == ("geom.pos[arm, 0]",) and 0.28 < f.values["geom.pos[arm, 0]"] <= 0.29
 
 
@@ -282,7 +285,7 @@ def test_bounds_hold_in_the_result_and_are_reported(x64):
     "parameters, error, text",
     [
         ("dof.dampling", KeyError, "did you mean 'dof.damping'"),
-        ("dof.damping[elbow]", KeyError, "nothing is called 'elbow' there"),
+        ("dof.damping[elbow]", KeyError, "no row is named 'elbow'"),
         ("dof.damping[7]", KeyError, "dof.damping has 1 rows"),
         ("dof.damping[arm", ValueError, "expected leaf"),
         ("geom.pos[arm, 3]", ValueError, "no column '3'"),
@@ -301,7 +304,7 @@ def test_bounds_hold_in_the_result_and_are_reported(x64):
 def test_refused_parameters(parameters, error, text):
     model = pendulum().freeze("geom.size")
     with pytest.raises(error, match=text):
-        fit(model, xsim.init(model), np.zeros((5, 1)), parameters, observe=angles)
+        fit(Problem(model, xsim.init(model), np.zeros((5, 1)), parameters, observe=angles))
 
 
 @pytest.mark.parametrize(
@@ -314,20 +317,23 @@ def test_refused_parameters(parameters, error, text):
         ({"std": np.ones(3)}, "std must be a number or a tree"),
         ({"ctrls": np.zeros((4, 1))}, "ctrls has 4 steps but measured has 5"),
         ({"taus": np.zeros((4, 1))}, "taus has 4 steps but measured has 5"),
-        ({"segment": 9}, "between 1 and the number of steps"),
-        ({"segment": 2, "segment_starts": "measured"}, "needs states"),
-        ({"segment": 2, "states": (np.zeros((5, 1)), np.zeros((5, 2)))}, r"v has shape \(5, 2\), expected \(5, 1\)"),
-        ({"continuity": 0.0}, "continuity must be positive"),
+        ({"segments": 9}, "between 1 and the number of steps"),
+        ({"segments": Segments(2, "measured")}, "needs states"),
+        ({"segments": Segments(2, "guessed")}, "starts must be one of fitted, measured"),
+        ({"segments": Segments(2, states=(np.zeros((5, 1)), np.zeros((5, 2))))}, r"v has shape \(5, 2\), expected \(5, 1\)"),
+        ({"segments": Segments(2, continuity=0.0)}, "continuity must be positive"),
         ({"initial": "guess"}, "one of known, fitted"),
-        ({"method": "bfgs"}, "unknown method"),
+        ({"solver": "bfgs"}, "unknown method"),
+        ({"solver": Solver("gauss_newtn")}, "did you mean 'gauss_newton'"),
         ({"q": [np.nan]}, "not finite"),
     ],
 )
 def test_refused_data(options, text):
     model, options = pendulum(), dict(options)
-    options = {"state": xsim.init(model, options.pop("q", None)), "measured": np.zeros((5, 1)), **options}
+    state, measured = xsim.init(model, options.pop("q", None)), options.pop("measured", np.zeros((5, 1)))
+    solver = options.pop("solver", "lm")
     with pytest.raises(ValueError, match=text):
-        fit(model, options.pop("state"), options.pop("measured"), "dof.damping", observe=angles, **options)
+        fit(Problem(model, state, measured, "dof.damping", observe=angles, **options), solver)
 
 
 def test_a_missing_library_is_named(monkeypatch):
@@ -341,4 +347,4 @@ def test_a_missing_library_is_named(monkeypatch):
     monkeypatch.setattr(builtins, "__import__", without)
     model = pendulum()
     with pytest.raises(ImportError, match=r"xsim\[fit\]"):
-        fit(model, xsim.init(model), np.zeros((5, 1)), "dof.damping", observe=angles)
+        fit(Problem(model, xsim.init(model), np.zeros((5, 1)), "dof.damping", observe=angles))

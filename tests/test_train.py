@@ -11,8 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xsim.train import run as training
-from xsim.train.run import Algorithm, Config, Sample, Statistics, checkpoints, configure, evaluate, main, train
+from xsim.envs import make_env
+from xsim.train import Config, Learner, configure, evaluate, train
+from xsim.train.__main__ import main
+from xsim.train.checkpoints import checkpoints, restore
+from xsim.train.ppo import Algorithm, Sample, Statistics
+from xsim.train.run import _plot
 
 SMALL = Config(
     "pendulum_balance", steps=32 * 16 * 48, num_envs=32, unroll=16, minibatches=4, epochs=8, learning_rate=3e-3, hidden=(32,),
@@ -75,14 +79,14 @@ def test_folders(whole, tmp_path, capsys):
         with pytest.raises(SystemExit):
             main(arguments)
         assert message in capsys.readouterr().err
-    other = Algorithm(Config("pendulum_balance", num_envs=16), training.make_env("pendulum_balance", num_envs=16))
+    other = Algorithm(Config("pendulum_balance", num_envs=16), make_env("pendulum_balance", num_envs=16))
     with pytest.raises(ValueError, match="does not fit these settings"):
-        training.restore(checkpoints(out)[-1], jax.eval_shape(other.start))
+        restore(checkpoints(out)[-1], jax.eval_shape(other.start))
 
 
 def test_picture_is_optional(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(__import__("sys").modules, "matplotlib.figure", None)
-    training._draw(tmp_path / "returns.png", [{"steps": 1, "return": 1.0}], "x")
+    _plot(tmp_path / "returns.png", [{"steps": 1, "return": 1.0}], "x")
     assert "needs matplotlib (pip install 'xsim[plot]')" in capsys.readouterr().err and not list(tmp_path.iterdir())
 
 
@@ -93,6 +97,7 @@ def test_picture_is_optional(tmp_path, monkeypatch, capsys):
         ({"learning_rate": "fast"}, "learning_rate must be a number, found 'fast'"),
         ({"num_envs": 0}, "num_envs must be positive, found 0"),
         ({"num_envs": 2.5}, "num_envs must be a whole number, found 2.5"),
+        ({"num_envs": "many"}, "num_envs must be a whole number, found 'many'"),
         ({"anneal": 1}, "anneal must be true or false, found 1"),
         ({"discount": 1.5}, "discount must be between 0 and 1"),
         ({"hidden": [64, "x"]}, "hidden must be a list of positive whole numbers"),
@@ -144,14 +149,14 @@ class Constant:
 def test_advantages():
     """Against the sums themselves; the value of what lies behind a time limit counts, that behind a fall does not."""
     algorithm = object.__new__(Algorithm)
-    algorithm.config, algorithm.network = Config("x", normalize=False, discount=0.9, trace=0.8, reward_scale=0.5), Constant()
+    algorithm.config, algorithm.network = Config("x", normalize=False, discount=0.9, gae_lambda=0.8, reward_scale=0.5), Constant()
     rng = np.random.default_rng(0)
     reward, value, after = rng.normal(size=(3, 6, 1))
     terminated = np.array([0, 0, 1, 0, 0, 0], bool)[:, None]
     done = terminated | np.array([0, 0, 0, 0, 1, 0], bool)[:, None]
     zero = jnp.zeros(())
     samples = Sample(value[..., None], zero, zero, reward, terminated, done, after[..., None], zero, zero)
-    learner = training.Learner({}, None, None, None, None, None)
+    learner = Learner({}, None, None, None, None, None)
     advantage, target = algorithm._advantages(learner, samples)
     expected = np.zeros((6, 1))
     for t in range(6):
@@ -180,7 +185,7 @@ def test_statistics():
 
 def test_evaluation_counts_one_episode():
     """A policy that lets the pole fall: the return is that of the first episode, however many follow."""
-    env = training.make_env("pendulum_balance", num_envs=4)
+    env = make_env("pendulum_balance", num_envs=4)
     total, length = evaluate(env, lambda obs: jnp.ones((4, 1)), jax.random.key(0))
     assert (length > 3).all() and (length < 60).all()
     assert (np.abs(total - length) < 0.1 * length + 1).all()

@@ -1,6 +1,6 @@
 """xsim: batched, differentiable rigid-body simulation in JAX. Importing it changes no setting of jax, numpy or logging."""
 
-from xsim import models, sysid
+from xsim import models, registry, sysid
 from xsim.dynamics.contact_list import ContactData, contacts
 from xsim.dynamics.forward import forward, sensors
 from xsim.dynamics.initial_state import constraint_error, init, project_constraints, state_from_poses
@@ -26,7 +26,7 @@ from xsim.dynamics.reactions import Reactions, reactions
 from xsim.dynamics.sharding import use_cores
 from xsim.dynamics.step import rollout, step
 from xsim.envs import make_env
-from xsim.io import parse, parse_text
+from xsim.io import Format, parse, parse_text, register_format
 from xsim.io.errors import ParseError, UnsupportedWarning
 from xsim.joints.types import ElementaryJoint, GeneralJoint, JointType, Parameter, register_joint
 from xsim.load import build, load, loads
@@ -38,10 +38,10 @@ from xsim.spec import ModelSpec
 __version__ = "0.1.0"
 
 __all__ = [
-    "ContactData", "Data", "ElementaryJoint", "Flags", "GeneralJoint", "JointType", "Model", "ModelSpec", "Parameter", "ParseError",
+    "ContactData", "Data", "ElementaryJoint", "Flags", "Format", "GeneralJoint", "JointType", "Model", "ModelSpec", "Parameter", "ParseError",
     "Reactions", "State", "UnsupportedWarning", "bias", "body_inertia", "build", "camera_poses", "constraint_error", "contacts",
     "difference", "energy", "forward", "forward_dynamics", "geom_poses", "init", "integrate", "inverse_dynamics", "jacobian",
     "kinematics", "light_poses", "load", "loads", "make_env", "mass_matrix", "models", "parse", "parse_text", "passive",
-    "project_constraints", "randomize", "reactions", "register_joint", "rollout", "sensors", "site_poses", "smooth_acceleration",
+    "project_constraints", "randomize", "reactions", "register_format", "register_joint", "registry", "rollout", "sensors", "site_poses", "smooth_acceleration",
     "state_from_poses", "step", "sysid", "use_cores", "with_contact_limit", "with_integrator", "with_rows",
 ]  # fmt: skip

@@ -13,7 +13,8 @@ __all__ = ["with_contact_limit", "with_integrator", "with_rows"]
 
 
 def with_integrator(model: Model, name: str) -> Model:
-    """The same model with another integrator, one of `xsim.registry.INTEGRATORS`. Raises ValueError for another name."""
+    """The same model with another integrator: implicit_damping, euler, rk4, rk4_manifold, dart, linearly_implicit, implicitfast, implicit or
+    one that is registered. Raises ValueError for an unknown name."""
     if name not in INTEGRATORS:
         raise ValueError(INTEGRATORS.unknown(name))
     return dataclasses.replace(model, topology=dataclasses.replace(model.topology, integrator=name))
@@ -23,7 +24,8 @@ def with_rows(model: Model, rows: Iterable[str]) -> Model:
     """The same model with other kinds of constraint rows acting: a subset of holonomic, friction, limit, velocity, soft,
     contact.
 
-    Soft are the equalities, limits and dry friction of MJCF; friction, limit and velocity those that are impulses."""
+    Soft are the equalities, limits and dry friction of MJCF; friction, limit and velocity those that are impulses. Raises ValueError for an
+    unknown kind."""
     rows = tuple(rows)
     for row in rows:
         if row not in ROWS:

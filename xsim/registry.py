@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeVar, overload
 
+from xsim.suggestions import did_you_mean
+
 __all__ = [
     "ACTIVATION_DYNAMICS", "ACTUATOR_BIASES", "ACTUATOR_GAINS", "COLLIDERS", "INTEGRATORS", "LOOP_ROWS", "Registry", "SENSORS",
     "SOFT_CONSTRAINTS", "TIME_FUNCTIONS",
@@ -50,7 +52,8 @@ class Registry(Mapping[Key, Any], Generic[Key]):
 
     def unknown(self, name: Key) -> str:
         """The text of an error about a name that is not registered."""
-        return f"unknown {self.what} {name!r}; known: {', '.join(map(str, self._entries))}"
+        known = [" ".join(key) if isinstance(key, tuple) else str(key) for key in self._entries]
+        return f"unknown {self.what} {name!r}{did_you_mean(str(name), known)}; known: {', '.join(known)}"
 
     def missing(self, names: Iterable[Key]) -> Key | None:
         """The first of the names that is not registered, None where all are."""

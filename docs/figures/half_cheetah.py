@@ -18,7 +18,9 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 import xsim
-from xsim.train.run import Algorithm, checkpoints, configure, restore
+from xsim.train.checkpoints import checkpoints, restore
+from xsim.train.config import configure
+from xsim.train.ppo import Algorithm
 
 FILE = Path(__file__).parents[1] / "images" / "half_cheetah.gif"
 COUNT, SKIPPED, FRAMES = 3, 30, 60

@@ -18,6 +18,7 @@ from xsim.bench.compare import Column, Settings, compare
 from xsim.bench.peers import ENGINES
 from xsim.bench.report import as_json, curve, table
 from xsim.dynamics.sharding import available_cores
+from xsim.suggestions import did_you_mean
 
 PEERS = tuple(name for name in ENGINES if name != "xsim")
 
@@ -41,7 +42,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--cores", type=_positive, default=available_cores(),
                    help="engines of JAX divide a batch on CPU among so many cores (default: all, %(default)s)")  # fmt: skip
     p.add_argument("--peer-threads", type=_positive, metavar="THREADS",
-                   help="of XLA in the other engines; with two MJX waits for itself without end on larger models")  # fmt: skip
+                   help="of XLA in the other engines; with two, MJX deadlocks on larger models")  # fmt: skip
     p.add_argument("--repeat", type=_positive, default=5, help="timed runs of every program (default: %(default)s)")
     p.add_argument("--vs", type=_peers, default=(), metavar="PEERS", help=f"other engines: {','.join(PEERS)}")
     p.add_argument("--peer-python", default=sys.executable, metavar="PATH", help="interpreter that has the other engines")
@@ -68,7 +69,7 @@ def _peers(text: str) -> tuple[str, ...]:
     names = _names(text)
     for name in names:
         if name not in PEERS:
-            raise argparse.ArgumentTypeError(f"unknown engine {name!r}; known: {', '.join(PEERS)}")
+            raise argparse.ArgumentTypeError(f"unknown engine {name!r}{did_you_mean(name, PEERS)}; known: {', '.join(PEERS)}")
     return names
 
 
@@ -98,11 +99,11 @@ def main(argv: list[str] | None = None) -> int:
     complete = False
     try:
         for batch in sweep(args.batch) if args.scaling else (args.batch,):
-            here = dataclasses.replace(settings, batch=batch)
+            of_batch = dataclasses.replace(settings, batch=batch)
             columns: list[Column] = []
-            runs.append((here, columns))
-            compare(here, columns, say)
-            print(table(here, columns), end="\n\n", flush=True)
+            runs.append((of_batch, columns))
+            compare(of_batch, columns, say)
+            print(table(of_batch, columns), end="\n\n", flush=True)
         complete = True
     except KeyboardInterrupt:
         say("interrupted")
@@ -113,11 +114,11 @@ def main(argv: list[str] | None = None) -> int:
         curve(runs, args.scaling)
     if not complete:
         return 130
-    columns = [c for _, found in runs for c in found]
-    apart = [c for c in columns if args.agree is not None and c.deviation is not None and not c.deviation <= args.agree]
-    for c in apart:
+    columns = [c for _, of_batch in runs for c in of_batch]
+    deviating = [c for c in columns if args.agree is not None and c.deviation is not None and not c.deviation <= args.agree]
+    for c in deviating:
         say(f"{c.name}: final q differs from xsim's by {c.deviation:.1e}, more than {args.agree:g}")
-    return 1 if apart or any(c.failed for c in columns if c.engine == "xsim") else 0
+    return 1 if deviating or any(c.failed for c in columns if c.engine == "xsim") else 0
 
 
 def _interrupt(*_) -> None:

@@ -79,24 +79,24 @@ main()
 class Process:
     """A worker: a child process that answers commands within a time limit."""
 
-    def __init__(self, python: str, own: bool, settings: Settings):
+    def __init__(self, python: str, is_xsim: bool, settings: Settings):
         root = Path(__file__).resolve().parents[1]
-        code = ["-m", "xsim.bench.worker"] if own else ["-c", _PEER, str(root)]
-        paths = [str(root.parent), *filter(None, [os.environ.get("PYTHONPATH")])] if own else []
+        code = ["-m", "xsim.bench.worker"] if is_xsim else ["-c", _PEER, str(root)]
+        paths = [str(root.parent), *filter(None, [os.environ.get("PYTHONPATH")])] if is_xsim else []
         env = {
             **os.environ,
             "XLA_PYTHON_CLIENT_PREALLOCATE": "false",  # JAX would otherwise give all memory of a GPU to the first engine
             "JAX_ENABLE_X64": str(int(settings.dtype == "float64")),
             "JAX_NUM_CPU_DEVICES": str(settings.cores),
         }
-        if own:
+        if is_xsim:
             env["PYTHONPATH"] = os.pathsep.join(paths)
         elif settings.peer_threads is not None:
             env["NPROC"] = str(settings.peer_threads)
         self.timeout = settings.timeout
         self.stopped = False
         self.errors = tempfile.TemporaryFile("w+")
-        # In a session of its own, so that Ctrl-C reaches the parent alone, which then ends the workers.
+        # In a new session, so that Ctrl-C reaches the parent alone, which then ends the workers.
         try:
             pipe = subprocess.PIPE
             self.child = subprocess.Popen(
@@ -129,9 +129,9 @@ class Process:
         except OSError:
             answer = None
         if answer is None:
-            words = self._last_words()
+            line = self._last_error_line()
             self.close()
-            raise Failed(f"the process ended ({do}): {words}")
+            raise Failed(f"the process ended ({do}): {line}")
         reply = json.loads(answer)
         if "error" in reply:
             raise Failed(reply["error"])
@@ -147,7 +147,7 @@ class Process:
                 if time.monotonic() > end:
                     raise
 
-    def _last_words(self) -> str:
+    def _last_error_line(self) -> str:
         code = self.child.wait()
         self.errors.seek(0)
         lines = [x.strip() for x in self.errors.read().splitlines() if x.strip()]
@@ -193,13 +193,13 @@ def compare(settings: Settings, columns: list[Column], say: Callable[[str], None
 
 
 def _engines(settings: Settings) -> list[tuple[str, str]]:
-    own = [("xsim", "xsim"), *([("xsim frozen", "xsim")] if settings.freeze else [])]
-    return own + [(p, p) for p in settings.peers]
+    columns = [("xsim", "xsim"), *([("xsim frozen", "xsim")] if settings.freeze else [])]
+    return columns + [(p, p) for p in settings.peers]
 
 
 def _prepare(settings: Settings, column: Column, processes: dict[str, Process], folder: str, whats, say) -> None:
     """Start the process of a column and compile its programs, each run once to warm up."""
-    own = column.engine == "xsim"
+    is_xsim = column.engine == "xsim"
     frozen = list(settings.freeze) if column.name == "xsim frozen" else []
     job = {
         "engine": column.engine, "column": column.name.replace(" ", "_"), "model": settings.model, "batch": settings.batch,
@@ -207,14 +207,14 @@ def _prepare(settings: Settings, column: Column, processes: dict[str, Process], 
         "integrator": settings.integrator, "rules": settings.rules, "folder": folder, "describe": column.name == "xsim",
     }  # fmt: skip
     try:
-        process = Process(sys.executable if own else settings.peer_python, own, settings)
+        process = Process(sys.executable if is_xsim else settings.peer_python, is_xsim, settings)
     except Failed as error:
         column.failed["start"] = str(error)
         return
     processes[column.name] = process
     say(f"{column.name}: started (process {process.child.pid})")
     try:
-        if not own and not (Path(folder) / "start.npz").exists():
+        if not is_xsim and not (Path(folder) / "start.npz").exists():
             raise Failed("xsim could not load the model")
         column.about = process.ask("start", job=job)
     except Failed as error:

@@ -93,9 +93,9 @@ def _parse(text: str) -> dict[str, list[_Instruction]]:
     for line in text.splitlines():
         if not line.startswith(" ") and (start := _COMPUTATION.match(line)):
             current = out.setdefault(start[1], [])
-        elif found := _INSTRUCTION.match(line):
+        elif match := _INSTRUCTION.match(line):
             trips = _TRIPS.search(line)
-            current.append(_Instruction(found[1], _callees(found[1], line), int(trips[1]) if trips else None))
+            current.append(_Instruction(match[1], _callees(match[1], line), int(trips[1]) if trips else None))
     return out
 
 

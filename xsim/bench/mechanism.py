@@ -199,12 +199,12 @@ def _merged(model: Model):
     for i, body in enumerate(model.topology.bodies):
         host, shift, turn = (i, np.zeros(3), np.eye(3)) if body.v[1] else _hung(model, carrier, i)
         if body.frame is not None:
-            own = turn @ _matrix(_number(model, "joint.quat")[body.frame]).T
-            shift, turn = shift - own @ _number(model, "joint.pos")[body.frame], own
+            joint_turn = turn @ _matrix(_number(model, "joint.quat")[body.frame]).T
+            shift, turn = shift - joint_turn @ _number(model, "joint.pos")[body.frame], joint_turn
         carrier.append((host, shift, turn))
         host, shift, turn = carrier[i]
         parts.setdefault(host, []).append((mass[i], shift + turn @ com[i], turn @ _square(inertia[i]) @ turn.T))
-    return carrier, {host: _sum(found) for host, found in parts.items()}
+    return carrier, {host: _sum(inertials) for host, inertials in parts.items()}
 
 
 def _hung(model: Model, carrier, index: int):
@@ -219,9 +219,9 @@ def _sum(parts):
     mass = sum(m for m, _, _ in parts)
     centre = sum((m * c for m, c, _ in parts), np.zeros(3)) / mass if mass > 0 else np.zeros(3)
     inertia = np.zeros((3, 3))
-    for m, c, own in parts:
+    for m, c, about_com in parts:
         d = c - centre
-        inertia += own + m * (d @ d * np.eye(3) - np.outer(d, d))
+        inertia += about_com + m * (d @ d * np.eye(3) - np.outer(d, d))
     return mass, centre, inertia
 
 
@@ -263,7 +263,7 @@ def _text(x) -> str:
 
 
 def xxy(model: Model, source: str | None) -> dict:
-    """``xml`` in RING's dialect, ``axes``: {body: drawn axes}, and ``layout``: (joint type, q, v) of each body in xsim's addresses."""
+    """``xml`` in RING's dialect, ``axes``: {body: random axes}, and ``layout``: (joint type, q, v) of each body in xsim's addresses."""
     path = Path(source) if source else None
     if path is None or not path.is_file() or not (root := _xml_root(path)).tag == "x_xy":
         raise Refused("RING reads x_xy files only")
@@ -277,10 +277,10 @@ def xxy(model: Model, source: str | None) -> dict:
         if "size" in geom.attrib:
             geom.attrib["dim"] = geom.attrib.pop("size")
     axes = _number(model, "joint.axes")
-    drawn = {b.name: axes[list(b.joint.axes)].tolist() for b in top.bodies if b.joint.type in ("rr", "rr_imp", "rsaddle")}
+    random_axes = {b.name: axes[list(b.joint.axes)].tolist() for b in top.bodies if b.joint.type in ("rr", "rr_imp", "rsaddle")}
     return {
         "xml": ElementTree.tostring(root, "unicode"),
-        "axes": drawn,
+        "axes": random_axes,
         "layout": [(b.name, b.joint.type, b.q[0], b.v[0], b.q[1], b.v[1]) for b in top.bodies],
     }
 

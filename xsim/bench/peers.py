@@ -40,7 +40,7 @@ class Engine(NamedTuple):
 
 
 class Start(NamedTuple):
-    """What xsim's own worker wrote: the mechanism, q (batch, nq), and the push of every step: "tau" (batch, nv) or "ctrl" (batch, nu)."""
+    """What xsim's worker wrote: the mechanism, q (batch, nq), and the push of every step: "tau" (batch, nv) or "ctrl" (batch, nu)."""
 
     mechanism: dict
     q: np.ndarray
@@ -63,10 +63,10 @@ def read_start(job: dict) -> Start:
 
 
 def _format(start: Start, name: str) -> dict:
-    found = start.mechanism[name]
-    if "refused" in found:
-        raise Unsupported(found["refused"])
-    return found
+    description = start.mechanism[name]
+    if "refused" in description:
+        raise Unsupported(description["refused"])
+    return description
 
 
 def _versions(*packages: str) -> dict[str, str]:
@@ -136,10 +136,9 @@ def _xsim(job: dict) -> Engine:
     import jax
     import jax.numpy as jnp
 
-    from xsim import __version__, init, load, models, rollout
+    from xsim import __version__, init, load, models, rollout, with_integrator, with_rows
     from xsim.bench.mechanism import describe, push, start
     from xsim.dynamics.constraints.soft_set import has_soft
-    from xsim.options import with_integrator, with_rows
     from xsim.randomize import randomize
 
     source = job["model"]
@@ -155,10 +154,10 @@ def _xsim(job: dict) -> Engine:
         label += f"; rows: {', '.join(model.topology.rows)}"
     if job["randomize"] is not None:
         model = randomize(model, jax.random.key(job["seed"]), job["batch"], job["randomize"] or None)
-        drawn = [p for p in model.paths() if model.get(p).ndim > len(model.shape(p))]
-        if not drawn:
+        varying = [p for p in model.paths() if model.get(p).ndim > len(model.shape(p))]
+        if not varying:
             raise Unsupported("--randomize: the model has no random axes or position ranges: name a file of ranges")
-        label = label.replace("shared", f"per environment: {', '.join(drawn)}")
+        label = label.replace("shared", f"per environment: {', '.join(varying)}")
     if job["freeze"]:
         model = model.freeze(*job["freeze"])
         label += f"; frozen: {', '.join(job['freeze'])}"
@@ -203,7 +202,7 @@ RING_ORDER = {
     "free": ([3, 4, 5, 6, 0, 1, 2], [3, 4, 5, 0, 1, 2], [1, 2, 3]),
     "planar": ([2, 0, 1], [2, 0, 1], []),
 }
-# Parameters of RING's joints with drawn axes, of the axes (n, 3) in xsim's order.
+# Parameters of RING's joints with random axes, of the axes (n, 3) in xsim's order.
 RING_PARAMETERS = {
     "rr": lambda axes: {"joint_axes": axes[0]},
     "rr_imp": lambda axes: {"joint_axes": axes[0], "residual": axes[1]},
@@ -419,7 +418,7 @@ def _mujoco(job: dict) -> Engine:
         mujoco.mj_step(peer.model, datas[0])
         return Program(run, {"trace_s": None, "compile_s": time.perf_counter() - begin, "bytes_per_env": None, "kernels": None})
 
-    note = f"C, float64, {threads} threads: its own rollout of all environments, which keeps every state"
+    note = f"C, float64, {threads} threads: its rollout of all environments, which keeps every state"
     about = {"device": processor(), "platform": "cpu", "versions": _versions("mujoco"), "model": "shared", "note": note}
     return Engine(about, build, peer.to_xsim)
 
@@ -429,20 +428,21 @@ def _mujoco(job: dict) -> Engine:
 
 def _pinocchio(job: dict) -> Engine:
     """The articulated-body algorithm of the C++ library over all environments, the integration in numpy arrays (batch, dofs)."""
-    stepper = _PinocchioStepper(read_start(job))
+    begin = read_start(job)
+    peer = _Pinocchio(begin, _pinocchio_mechanism(begin), job["steps"])
 
     def build(what: str) -> Program:
         if what != "forward":
             raise Unsupported("Pinocchio has no gradient of a rollout")
-        return Program(lambda: stepper.rollout(job["steps"]), {"trace_s": None, "compile_s": None, "bytes_per_env": None, "kernels": None})
+        return Program(peer.run, {"trace_s": None, "compile_s": None, "bytes_per_env": None, "kernels": None})
 
     note = "C++, float64, one thread: abaInParallel over the batch, integrated by numpy"
     about = {"device": processor(), "platform": "cpu", "versions": _versions("pin"), "model": "shared", "note": note}
-    return Engine(about, build, stepper.to_xsim)
+    return Engine(about, build, peer.to_xsim)
 
 
-def _pinocchio_model(begin):
-    """Pinocchio's model of the mechanism of a job. Raises Unsupported for what Pinocchio does not simulate as xsim does."""
+def _pinocchio_mechanism(begin: Start) -> dict:
+    """The mechanism in MJCF. Raises Unsupported for what Pinocchio does not simulate."""
     mechanism = _format(begin, "mjcf")
     if begin.mechanism["integrator"] != "implicit_damping":
         raise Unsupported(f"Pinocchio is stepped with implicit damping here, not by {begin.mechanism['integrator']}")
@@ -450,77 +450,77 @@ def _pinocchio_model(begin):
         raise Unsupported("Pinocchio gets no MJCF file as it is: it leaves out what it does not know")
     if "stiffness" in mechanism["xml"].replace('stiffness="0.0"', ""):
         raise Unsupported("Pinocchio has no joint springs")
-    import pinocchio as pin
-
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "model.xml"
-        file.write_text(mechanism["xml"])
-        model = pin.buildModelFromMJCF(str(file))
-    model.gravity.linear = np.array(begin.mechanism["gravity"])
-    return model, _pinocchio_order(model, mechanism["joints"])
+    return mechanism
 
 
-class _PinocchioStepper:
-    """Semi-implicit Euler with implicit joint damping, of a batch. q: (batch, nq) in Pinocchio's order, v: (batch, nv)."""
+class _Pinocchio:
+    """Pinocchio's model with start states and forces in its order of coordinates."""
 
-    def __init__(self, begin):
+    def __init__(self, begin: Start, mechanism: dict, steps: int):
         import pinocchio as pin
 
-        self.model, order_v = _pinocchio_model(begin)
-        self.dt, self.floating = begin.mechanism["dt"], self.model.joints[1].shortname() == "JointModelFreeFlyer"
-        damping, armature = (np.asarray(begin.mechanism["mjcf"][k])[order_v] for k in ("damping", "armature"))
-        if self.floating and (damping[:6].any() or armature[:6].any()):
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "model.xml"
+            file.write_text(mechanism["xml"])
+            self.model = model = pin.buildModelFromMJCF(str(file))
+        order_v = _pinocchio_order(model, mechanism["joints"])
+        self.steps, self.dt = steps, begin.mechanism["dt"]
+        self.floating = model.joints[1].shortname() == "JointModelFreeFlyer"
+        self.damping, armature = (np.asarray(mechanism[k])[order_v] for k in ("damping", "armature"))
+        if self.floating and (self.damping[:6].any() or armature[:6].any()):
             raise Unsupported("a free root with damping or armature: an armature acts on another acceleration in Pinocchio")
-        self.damping, self.tau = damping, begin.tau[:, order_v]
-        # (M + armature + dt D) a = tau - D v - bias: implicit damping
-        self.model.armature = armature + self.dt * damping
-        self.pool, self.aba = pin.ModelPool(self.model, 1), pin.abaInParallel
+        model.gravity.linear = np.array(begin.mechanism["gravity"])
+        model.armature = armature + self.dt * self.damping  # (M + armature + dt D) a = tau - D v - bias: implicit damping
+        self.pool = pin.ModelPool(model, 1)
+        self.tau = begin.tau[:, order_v]
         self.order_q = np.concatenate([[0, 1, 2, 4, 5, 6, 3], order_v[6:] + 1]) if self.floating else order_v
         self.start = begin.q[:, self.order_q].astype(float)
+        self.q_dtype = begin.q.dtype
 
-    def rollout(self, steps: int):
+    def run(self) -> np.ndarray:
+        """q (batch, nq) after the steps."""
+        step = self._floating_step if self.floating else self._fixed_step
         q, v = self.start, np.zeros_like(self.tau, float)
-        for _ in range(steps):
-            q, v = self._step(q, v)
+        for _ in range(self.steps):
+            q, v = step(q, v)
         return q
 
-    def to_xsim(self, q):
-        out = np.empty_like(self.start, shape=q.shape)
-        out[:, self.order_q] = q
-        return out
-
-    def _acceleration(self, q, v, force):
-        out = np.empty((self.model.nv, len(q)), order="F")
-        self.aba(1, self.pool, *(np.asfortranarray(x.T) for x in (q, v, force)), out)
-        return out.T
-
-    def _step(self, q, v):
-        force = self.tau - self.damping * v
-        if self.floating:
-            return self._floating_step(q, v, force)
-        v = v + self.dt * self._acceleration(q, v, force)
+    def _fixed_step(self, q, v):
+        v = v + self.dt * self._acceleration(q, v, self.tau - self.damping * v)
         return q + self.dt * v, v
 
-    def _floating_step(self, q, v, force):
-        """v of a free root: of its origin along world axes, then angular along its body axes, as in the other engines."""
-        dt, rotation, ang = self.dt, _matrices(q[:, 3:7]), v[:, 3:6]
+    def _floating_step(self, q, v):
+        """v of the free root: of its origin along world axes, then angular along the body's, as in the other engines."""
+        dt, turn, ang = self.dt, _matrices(q[:, 3:7]), v[:, 3:6]
 
         def in_body_axes(x):
-            return np.concatenate([np.einsum("bij,bi->bj", rotation, x[:, :3]), x[:, 3:]], 1)
+            return np.concatenate([np.einsum("bij,bi->bj", turn, x[:, :3]), x[:, 3:]], 1)
 
         body_v = in_body_axes(v)
-        a = self._acceleration(q, body_v, in_body_axes(force)).copy()
-        a[:, :3] = np.einsum("bij,bj->bi", rotation, a[:, :3] + np.cross(ang, body_v[:, :3]))
+        a = self._acceleration(q, body_v, in_body_axes(self.tau - self.damping * v)).copy()
+        a[:, :3] = np.einsum("bij,bj->bi", turn, a[:, :3] + np.cross(ang, body_v[:, :3]))
         v = v + dt * a
         q = np.concatenate([q[:, :3] + dt * v[:, :3], _turned(q[:, 3:7], dt * v[:, 3:6]), q[:, 7:] + dt * v[:, 6:]], 1)
         return q, v
 
+    def _acceleration(self, q, v, force):
+        import pinocchio as pin
+
+        out = np.empty((self.model.nv, len(q)), order="F")
+        pin.abaInParallel(1, self.pool, *(np.asfortranarray(x.T) for x in (q, v, force)), out)
+        return out.T
+
+    def to_xsim(self, q) -> np.ndarray:
+        out = np.empty(q.shape, self.q_dtype)
+        out[:, self.order_q] = q
+        return out
+
 
 def _pinocchio_order(model, joints) -> np.ndarray:
     """xsim's velocity addresses in Pinocchio's order."""
-    own: dict[str, list[int]] = {}
+    dofs: dict[str, list[int]] = {}
     for name, _, v in joints:
-        own.setdefault(name.rsplit(".", 1)[0], []).append(v)
+        dofs.setdefault(name.rsplit(".", 1)[0], []).append(v)
     order: list[int] = []
     for k in range(1, model.njoints):
         joint, kind = model.joints[k], model.joints[k].shortname()
@@ -528,9 +528,9 @@ def _pinocchio_order(model, joints) -> np.ndarray:
         if kind == "JointModelFreeFlyer":
             if k > 1:
                 raise Unsupported("only one free root")
-            order += range(own[body][0], own[body][0] + 6)
-        elif joint.nq == joint.nv == len(own[body]):
-            order += own[body]
+            order += range(dofs[body][0], dofs[body][0] + 6)
+        elif joint.nq == joint.nv == len(dofs[body]):
+            order += dofs[body]
         else:
             raise Unsupported(f"body {body!r}: joint {kind}")
     return np.array(order)

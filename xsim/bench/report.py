@@ -94,8 +94,8 @@ def _whats(settings: Settings) -> tuple[str, ...]:
 
 
 def _ratio(numbers: dict, name: str, key: str) -> str:
-    own, other = numbers.get("xsim", {}).get(key), numbers[name][key]
-    return "-" if name == "xsim" or not own or not other else f"{own / other:.2f}x"
+    xsim, other = numbers.get("xsim", {}).get(key), numbers[name][key]
+    return "-" if name == "xsim" or not xsim or not other else f"{xsim / other:.2f}x"
 
 
 def _heading(settings: Settings, columns: list[Column]) -> str:

@@ -17,7 +17,7 @@ from xsim.model.model import Model, State
 from xsim.spatial import one_region, separate_kernels
 
 SMALL = 2
-"""Up to so many velocities a step without devices is compiled as one fusion region (docs/core.md)."""
+"""Up to so many velocities a step without devices is compiled as one fusion region (docs/concepts/compilation.md)."""
 
 
 def _small(model: Model) -> bool:

@@ -43,7 +43,10 @@ class ContactData(NamedTuple):
 
 @compiled
 def contacts(model: Model, state: State, ctrl=None, tau=None) -> ContactData:
-    """All contacts of a state, with their forces in the motion of `forward_dynamics`."""
+    """All contacts of a state, with their forces in the motion of `forward_dynamics`.
+
+    ctrl: (*batch, nu) controls. tau: (*batch, nv) generalized forces, N or N m. Raises ValueError for a wrong width.
+    """
     c = Call.of_state(model, state, ctrl, tau)
     batch = c.lanes.batch
     if not has_contacts(model.topology):

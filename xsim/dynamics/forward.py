@@ -48,9 +48,10 @@ def total_acceleration(c: Call, soft: Constraints | None) -> Solved:
 
 @compiled
 def forward(model: Model, state: State, ctrl=None, tau=None) -> Data:
-    """Everything that can be computed at a state. tau: generalized force (*batch, nv), ctrl: commands (*batch, nu).
+    """Everything that can be computed at a state: see `Data`. Its acceleration is that of `forward_dynamics`.
 
-    See `Data` for what comes back; its acceleration is that of `forward_dynamics`."""
+    ctrl: (*batch, nu) controls. tau: (*batch, nv) generalized forces, N or N m. Raises ValueError for a wrong width.
+    """
     c = Call.of_state(model, state, ctrl, tau)
     frame = kin.frames(c.system, c.q)
     contacts = find_contacts(c.system, frame) if has_contacts(model.topology) else []

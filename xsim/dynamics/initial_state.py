@@ -163,7 +163,8 @@ def state_from_poses(model: Model, poses, velocities=None, *, time=0.0, ctrl=Non
     poses: (pos (*batch, nbody, 3) in m, quat (*batch, nbody, 4)), body frames in the world, as `kinematics` gives them. velocities:
     (lin (m/s), ang (rad/s)), (*batch, nbody, 3) each, of their origins in world axes; None: at rest. q: (nq,), the configuration to look
     from, default where a state starts; a coordinate that a motor prescribes takes the turn nearest to what is prescribed at ``time``.
-    The tree comes as near as it can (least squares over all bodies, by Gauss and Newton), then the state is put on its holonomic
+
+    The tree comes as near as it can (least squares over all bodies, by Gauss-Newton), then the state is projected onto its holonomic
     constraints (`project_constraints`). The residual (*batch,) is the largest error left in a position (m) or rotation (rad).
     """
     pos, quat = (jnp.asarray(x, model.option.dt.dtype) for x in poses)

@@ -90,7 +90,10 @@ def mass_matrix(model: Model, q):
 
 @compiled
 def inverse_dynamics(model: Model, q, v, a):
-    """Generalized force that produces acceleration a against inertia (armature included) and gravity: (*batch, nv)."""
+    """Generalized force that produces acceleration a against inertia (armature included) and gravity: (*batch, nv), N or N m.
+
+    q: (*batch, nq), v and a: (*batch, nv). Raises ValueError for a wrong width.
+    """
     c = Call(model, q, v, extra=(a,))
     frame = kin.frames(c.system, c.q)
     force = kin.inverse_dynamics(c.system, frame, kin.link_inertias(c.system, frame), c.q, c.v, c.extra[0])
@@ -100,7 +103,7 @@ def inverse_dynamics(model: Model, q, v, a):
 
 @compiled
 def bias(model: Model, q, v):
-    """Velocity-dependent and gravity force: what must be applied for zero acceleration, (*batch, nv)."""
+    """Velocity-dependent and gravity force: what must be applied for zero acceleration, (*batch, nv), N or N m."""
     c = Call(model, q, v)
     frame = kin.frames(c.system, c.q)
     return c.join(kin.inverse_dynamics(c.system, frame, kin.link_inertias(c.system, frame), c.q, c.v))
@@ -108,7 +111,7 @@ def bias(model: Model, q, v):
 
 @compiled
 def passive(model: Model, q, v):
-    """Force of joint springs and dampers, (*batch, nv)."""
+    """Force of joint springs and dampers, (*batch, nv), N or N m."""
     c = Call(model, q, v)
     frame = kin.frames(c.system, c.q)
     damping = quadratic(c.system, frame, c.system.dof.damping, "damper")
@@ -117,7 +120,7 @@ def passive(model: Model, q, v):
 
 @compiled
 def smooth_acceleration(model: Model, q, v, tau=None, ctrl=None, time=None, act=None):
-    """Acceleration from tau, commands, springs, dampers, gravity and velocity terms: (*batch, nv).
+    """Acceleration from tau, commands, springs, dampers, gravity and velocity terms: (*batch, nv), m/s^2 or rad/s^2.
 
     ctrl: (*batch, nu), see `Model.ctrl_names`; act: (*batch, na) activations; None: zero.
     """
@@ -127,7 +130,7 @@ def smooth_acceleration(model: Model, q, v, tau=None, ctrl=None, time=None, act=
 
 @compiled
 def forward_dynamics(model: Model, q, v, tau=None, ctrl=None, time=None, act=None):
-    """Acceleration under everything that acts on the model: (*batch, nv).
+    """Acceleration under everything that acts on the model: (*batch, nv), m/s^2 or rad/s^2. Arguments as in `smooth_acceleration`.
 
     Where dry friction, limits or servos act, which are impulses on the velocity, it is the mean over one step of the model's rule.
     """

@@ -24,7 +24,12 @@ from xsim.spatial import separate_kernels
 
 @compiled
 def step(model: Model, state: State, ctrl=None, tau=None) -> State:
-    """The state one time step later. ctrl: commands (*batch, nu), tau: generalized force (*batch, nv), both held over the step."""
+    """The state one time step later.
+
+    ctrl: (*batch, nu) controls and tau: (*batch, nv) generalized forces (N or N m), constant over the step; None: zero.
+
+    Raises ValueError for a wrong width, and for ctrl of a model without controls.
+    """
     inputs = _inputs(model, state, ctrl, tau)
     return chunked(_steps, model, state, jax.tree.map(lambda x: x[None], inputs), 1, None)[0]
 
@@ -39,6 +44,8 @@ def rollout(model: Model, state: State, ctrls=None, *, taus=None, steps=None, re
     the same ctrl and tau; what is not used is not computed). None keeps nothing and is fastest.
     checkpoint: recompute the inside of a step (of Runge-Kutta: of its stages) in the reverse pass instead of storing it; less memory and
     usually faster.
+
+    Raises ValueError for a wrong width, for numbers of steps that differ, and where nothing says how many steps.
     """
     inputs = _inputs(model, state, ctrls, taus, "s")
     for x, name in zip(inputs, ("ctrls", "taus"), strict=True):

@@ -1,9 +1,10 @@
 """Environments for learning: batches of one model with a task, pure functions from `EnvState` to `EnvState`."""
 
 from xsim.envs import locomotion, quadruped
-from xsim.envs.core import TASKS, Env, EnvState, Spec, Task, View, make_env, register_task
-from xsim.envs.tasks import imu, tracking_task
+from xsim.envs.core import TASKS, Env, EnvState, Spec, Task, make_env, register_task
+from xsim.envs.tasks import Tracking, imu
+from xsim.envs.view import View
 
 __all__ = [
-    "TASKS", "Env", "EnvState", "Spec", "Task", "View", "imu", "locomotion", "make_env", "quadruped", "register_task", "tracking_task",
+    "TASKS", "Env", "EnvState", "Spec", "Task", "Tracking", "View", "imu", "locomotion", "make_env", "quadruped", "register_task",
 ]  # fmt: skip

@@ -8,11 +8,9 @@ is started again within the same step: ``obs`` is then the first observation of 
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, partial, reduce
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,82 +19,19 @@ import jax.numpy as jnp
 import numpy as np
 
 from xsim import models
-from xsim.dynamics.forward import forward
 from xsim.dynamics.initial_state import init, state_at
 from xsim.dynamics.layout import batch_shape
-from xsim.dynamics.queries import body_index
-from xsim.dynamics.step import rollout, step
-from xsim.envs.lag import last_evaluation
+from xsim.envs.actions import action_map
+from xsim.envs.advance import Inputs, Steps, advance, is_unhealthy, where
+from xsim.envs.view import Transition, View
 from xsim.joints.elementary import name_key
 from xsim.load import build, load
-from xsim.model.model import Data, Flags, Frozen, Model, State
-from xsim.randomize import Draws, plan
+from xsim.model.model import Flags, Model, State
+from xsim.randomize import Sampler, make_sampler
 from xsim.spec import ModelSpec
+from xsim.suggestions import did_you_mean
 
-__all__ = ["TASKS", "Env", "EnvState", "Spec", "Task", "View", "make_env", "register_task"]
-
-
-class Inputs(NamedTuple):
-    """What drives a step: ctrl (num_envs, nu) and tau (num_envs, nv)."""
-
-    ctrl: Any
-    tau: Any
-
-
-class Passed(NamedTuple):
-    """States of one action: before it, before the last simulation step of it, after it."""
-
-    before: State
-    last: State
-    after: State
-
-
-class View:
-    """What the functions of a task read, batch first.
-
-    model: with the leaves of every environment. state: after the step (or the reset); ``state.time`` is the time in the episode, s.
-    before: the state before the action, last: that before the last simulation step of it; both are ``state`` after a reset.
-    action: (num_envs, actions), within its bounds; ctrl: (num_envs, nu) and tau: (num_envs, nv), what was applied; all zero after a reset.
-    variables: what the task's ``variables`` drew for this episode and ``remember`` made of it since, leading dimension num_envs.
-    fresh: whether this is the view after a reset. keys: (num_envs,) random keys of this step.
-    """
-
-    def __init__(self, model: Model, passed: Passed, action, inputs: Inputs, variables, keys, fresh: bool = False):
-        self.model, self.action, self.variables, self.keys, self.fresh = model, action, variables, keys, fresh
-        self.before, self.last, self.state = passed
-        self.ctrl, self.tau = inputs
-
-    @cached_property
-    def data(self) -> Data:
-        """`xsim.forward` of the state with ctrl and tau: poses, velocities, accelerations, sensors. Computed when first asked for."""
-        return forward(self.model, self.state, self.ctrl if self.model.nu else None, self.tau)
-
-    @cached_property
-    def evaluated(self) -> View:
-        """The view at the state at which the last step evaluated the dynamics, see `xsim.envs.lag`. Needs ``Task(substeps=True)``."""
-        if self.fresh:
-            return self
-        if self.last is None:
-            raise ValueError("the state before the last simulation step is not kept: give the task substeps=True")
-        at, data = last_evaluation(self.model, self.last, self.ctrl if self.model.nu else None, self.tau)
-        passed, inputs = Passed(self.before, self.last, at), Inputs(self.ctrl, self.tau)
-        view = View(self.model, passed, self.action, inputs, self.variables, self.keys)
-        view.data = data
-        return view
-
-    def body(self, name: str) -> int:
-        """Index of a body in the arrays of ``data``. Raises KeyError."""
-        return body_index(self.model, name)
-
-    def q(self, body: str):
-        """Coordinates of the joint of a body, (num_envs, its nq)."""
-        first, width = self.model.topology.bodies[self.body(body)].q
-        return self.state.q[..., first : first + width]
-
-    def v(self, body: str):
-        """Velocity of the joint of a body, (num_envs, its nv)."""
-        first, width = self.model.topology.bodies[self.body(body)].v
-        return self.state.v[..., first : first + width]
+__all__ = ["TASKS", "Env", "EnvState", "Spec", "Task", "make_env", "register_task"]
 
 
 def _everything(view: View):
@@ -114,10 +49,10 @@ class Task:
     new command. Called after every step and every reset; reward, termination and metrics still see the variables before, the
     observation those after.
     start(model, key, variables) -> (q, v): (nq,), (nv,), the state an episode starts from; None: neutral, at rest.
-    variables(model, key) -> pytree of arrays drawn for an episode (a goal, a reference). In both, ``model`` is the common one.
+    variables(model, key) -> pytree of arrays sampled for an episode (a goal, a reference). In both, ``model`` is the common one.
     gear: {body: force per unit of action}, N or N m, one number or one per velocity of its joint; where it is zero nothing drives. None:
     the actions are the model's controls (-1 and 1 are the bounds of a control that has some); of a model without controls 1 N or 1 N m
-    on every coordinate. actuate(view) -> tau, or (ctrl, tau), replaces it for a task with ``actions`` numbers of its own; ``view`` is
+    on every coordinate. actuate(view) -> tau, or (ctrl, tau), replaces it for a task with ``actions`` numbers; ``view`` is
     then that before the step.
     bounds: (low, high) that the observation is clipped to, numbers or (n,), or a function of the model that returns them.
     action_repeat: simulation steps per action. substeps: whether ``view.last`` is needed (otherwise it is None after a step).
@@ -203,7 +138,7 @@ def make_env(
     num_envs: int,
     randomize=None,
     task: Task | None = None,
-    redraw: bool = True,
+    resample: bool = True,
     auto_reset: bool = True,
     velocity_limit: float = 1e5,
     seed: int = 0,
@@ -212,11 +147,11 @@ def make_env(
     """A batch of environments.
 
     name_or_path: a registered task, or a model (file, `ModelSpec` or `Model`) for ``task``; without ``task``, ``changes`` make one.
-    randomize: None: as the task says. False: all environments have the model of the file. True: axes and positions are drawn per
-    environment. A dict, YAML file or name: ranges of `xsim.randomize`. redraw: draw again at every episode, not only at `Env.reset`.
+    randomize: None: as the task says. False: all environments have the model of the file. True: axes and positions are sampled per
+    environment. A dict, YAML file or name: ranges of `xsim.randomize`. resample: sample again at every episode, not only at `Env.reset`.
     auto_reset: start ended environments again within the step. velocity_limit: an environment with a velocity beyond it (m/s, rad/s)
     counts as diverged, as one that is not finite does: it terminates, and is started again, without touching the others.
-    seed: for what is drawn once for all environments. changes: fields of the task to replace, e.g. ``max_steps=200``.
+    seed: for what is sampled once for all environments. changes: fields of the task to replace, e.g. ``max_steps=200``.
 
     Raises KeyError for an unknown name, ValueError for arguments that do not fit the model.
     """
@@ -231,9 +166,8 @@ def make_env(
     elif Path(name_or_path).is_file():
         model = name_or_path
     else:
-        close = difflib.get_close_matches(str(name_or_path), TASKS, n=1)
-        hint = f" (did you mean {close[0]!r}?)" if close else ""
-        raise KeyError(f"no task and no file {str(name_or_path)!r}{hint}; tasks: {', '.join(TASKS)}")
+        name = str(name_or_path)
+        raise KeyError(f"no task and no file {name!r}{did_you_mean(name, TASKS)}; tasks: {', '.join(TASKS)}")
     if task is None:
         if "reward" not in changes:
             raise ValueError("a model alone is no task: give task=Task(...) or at least reward=")
@@ -242,8 +176,9 @@ def make_env(
         task = dataclasses.replace(task, **changes)
     model = _model(model, seed, task.options)
     choice = task.randomize if randomize is None else randomize
-    draws = plan(model, None if choice is True else choice) if choice is not None and choice is not False else Draws(model, (), (), ())
-    return Env(_shared(draws, seed), task, num_envs, redraw=redraw, auto_reset=auto_reset, velocity_limit=velocity_limit)
+    varies = choice is not None and choice is not False
+    sampler = make_sampler(model, None if choice is True else choice) if varies else Sampler(model)
+    return Env(_with_shared(sampler, seed), task, num_envs, resample=resample, auto_reset=auto_reset, velocity_limit=velocity_limit)
 
 
 def _model(source, seed: int, options: Mapping[str, Any]) -> Model:
@@ -256,47 +191,56 @@ def _model(source, seed: int, options: Mapping[str, Any]) -> Model:
     return load(source if Path(source).is_file() else models.path(str(source)), seed=seed, **options)
 
 
-def _shared(draws: Draws, seed: int) -> Draws:
-    return draws._replace(model=draws.model.replace(draws.shared(jax.random.key(seed))))
+def _with_shared(sampler: Sampler, seed: int) -> Sampler:
+    """With the leaves in the model that are sampled once for all environments."""
+    return sampler._replace(model=sampler.model.replace(sampler.sample_shared(jax.random.key(seed))))
+
+
+class Episode(NamedTuple):
+    """Where an episode starts: {path: leaf} of the model's leaves that differ, the task's variables, the state; (num_envs, ...)."""
+
+    leaves: dict
+    variables: Any
+    state: State
 
 
 class Env:
     """Made by `make_env`. num_envs; model: the common model; task; action_spec, observation_spec: `Spec` of one environment."""
 
-    def __init__(self, draws: Draws, task: Task, num_envs: int, *, redraw: bool, auto_reset: bool, velocity_limit: float):
-        self.model, self.task, self.num_envs = draws.model, task, num_envs
-        self.redraw, self.auto_reset, self.velocity_limit = redraw, auto_reset, velocity_limit
-        self._draws = draws
+    def __init__(self, sampler: Sampler, task: Task, num_envs: int, *, resample: bool, auto_reset: bool, velocity_limit: float):
+        self.model, self.task, self.num_envs = sampler.model, task, num_envs
+        self.resample, self.auto_reset, self.velocity_limit = resample, auto_reset, velocity_limit
+        self._sampler = sampler
         self._bounds = task.bounds(self.model) if callable(task.bounds) else task.bounds
         if num_envs < 1 or task.action_repeat < 1 or (task.max_steps is not None and task.max_steps < 1):
             raise ValueError("num_envs, action_repeat and max_steps must be at least 1")
         if batch_shape(self.model) not in ((), (num_envs,)):
             raise ValueError(f"the model has leaves for a batch {batch_shape(self.model)}, not for {num_envs} environments")
-        for path in draws.varying:
+        for path in sampler.varying:
             if self.model.get(path).shape != self.model.shape(path):
-                raise ValueError(f"{path} differs between environments already and cannot be drawn as well")
+                raise ValueError(f"{path} differs between environments already and cannot be sampled as well")
         self.dtype = np.dtype(self.model.option.dt.dtype)
-        self._driven = None if task.actuate is not None else _drives(self.model, task.gear)
         if task.actuate is not None and task.actions is None:
             raise ValueError("a task with actuate must say how many actions it takes")
-        actions = task.actions if self._driven is None else self._driven.actions
+        self._action_map = None if task.actuate is not None else action_map(self.model, task.gear)
+        actions = task.actions if self._action_map is None else self._action_map.actions
         self.action_spec = _spec((actions,), -1.0, 1.0, self.dtype)
-        obs = jax.eval_shape(lambda: jnp.asarray(task.observe(self._first_view())))
+        obs = jax.eval_shape(lambda: jnp.asarray(task.observe(self._example_view())))
         if obs.ndim != 2 or obs.shape[0] != num_envs:
             raise ValueError(f"observe must return ({num_envs}, n), found {obs.shape}")
         self.observation_spec = _spec(obs.shape[1:], *self._bounds, self.dtype)
 
     def reset(self, key) -> EnvState:
         """Start all environments. key: one, of which environment i depends on it and i alone, not on num_envs; or (num_envs,) keys."""
-        keys, episode = self._first(key)
-        leaves, variables, state = self._begin(keys, episode)
-        view = self._still(leaves, variables, state, _fold(keys, episode))
+        keys, number = self._env_keys(key), jnp.zeros(self.num_envs, jnp.int32)
+        episode = self._new_episode(keys, number)
+        view = self._view_at_start(episode, _step_keys(keys, number))
         metrics, variables = self._metrics(view), self._remember(view)
         obs, no = self._observe(view), jnp.zeros(self.num_envs, bool)
         zero = jnp.zeros(self.num_envs, self.dtype)
         length = jnp.zeros(self.num_envs, jnp.int32)
         return EnvState(
-            state=state,
+            state=episode.state,
             obs=obs,
             reward=zero,
             terminated=no,
@@ -304,10 +248,10 @@ class Env:
             done=no,
             metrics={"return": zero, "length": length, **metrics},
             info={"final_observation": obs, "diverged": no},
-            leaves=leaves,
+            leaves=episode.leaves,
             variables=variables,
             key=keys,
-            episode=episode,
+            episode=number,
             length=length,
         )
 
@@ -317,45 +261,57 @@ class Env:
         An environment that diverges (see `make_env`) or is given NaN ends with its last healthy state as the final one; its numbers
         and its gradients stay finite, and so do those of the others.
         """
-        s = env_state
+        action, invalid = self._check_action(action)
+        view, diverged = self._simulate(env_state, action, invalid)
+        result = self._judge(env_state, view, diverged)
+        return self._restart(result) if self.auto_reset else result
+
+    # ---- a step --------------------------------------------------------------------------------------------------------------
+
+    def _check_action(self, action):
+        """(actions within their bounds, (num_envs,) whether one is NaN; it is then zero)."""
         action = jnp.asarray(action, self.dtype)
         if action.shape != (self.num_envs, *self.action_spec.shape):
             raise ValueError(f"action must have shape {(self.num_envs, *self.action_spec.shape)}, found {action.shape}")
         invalid = jnp.isnan(action).any(-1)
-        action = _where(invalid, jnp.zeros_like(action), jnp.clip(action, self.action_spec.low, self.action_spec.high))
-        length = s.length + 1
-        keys = _fold(s.key, s.episode, length)
-        before = View(self.model.replace(s.leaves), Passed(s.state, s.state, s.state), action, Inputs(None, None), s.variables, keys)
-        inputs = self._inputs(before)
-        how = Steps(self.task.action_repeat, self.velocity_limit, self.task.substeps)
-        after, substep = _advance(how, before.model, self.model, s.state, inputs)
-        diverged = invalid | _unhealthy(after, self.velocity_limit)
-        last = _where(_unhealthy(s.state, self.velocity_limit), self._rest(), s.state)
-        state = _where(diverged, last.replace(flags=last.flags | Flags.DIVERGED), after)
-        substep = None if substep is None else _where(diverged, state, substep)
-        leaves = {p: _where(diverged, jnp.broadcast_to(self.model.get(p), x.shape), x) for p, x in s.leaves.items()}
-        inputs = _where(diverged, jax.tree.map(jnp.zeros_like, inputs), inputs)
-        passed = Passed(_where(diverged, state, s.state), substep, state)
-        view = View(self.model.replace(leaves), passed, action, inputs, s.variables, keys)
+        return where(invalid, jnp.zeros_like(action), jnp.clip(action, self.action_spec.low, self.action_spec.high)), invalid
 
+    def _simulate(self, s: EnvState, action, invalid) -> tuple[View, Any]:
+        """(the view after the step, (num_envs,) whether it diverged; its state is then the last healthy one, and nothing drives)."""
+        keys = _step_keys(s.key, s.episode, s.length + 1)
+        before = View(self.model.replace(s.leaves), Transition(s.state, s.state, s.state), action, Inputs(None, None), s.variables, keys)
+        inputs = self._inputs(before)
+        steps = Steps(self.task.action_repeat, self.velocity_limit, self.task.substeps)
+        after, last = advance(steps, before.model, self.model, s.state, inputs)
+        diverged = invalid | is_unhealthy(after, self.velocity_limit)
+        healthy = where(is_unhealthy(s.state, self.velocity_limit), self._rest(), s.state)
+        state = where(diverged, healthy.replace(flags=healthy.flags | Flags.DIVERGED), after)
+        last = None if last is None else where(diverged, state, last)
+        leaves = {p: where(diverged, jnp.broadcast_to(self.model.get(p), x.shape), x) for p, x in s.leaves.items()}
+        inputs = where(diverged, jax.tree.map(jnp.zeros_like, inputs), inputs)
+        states = Transition(where(diverged, state, s.state), last, state)
+        return View(self.model.replace(leaves), states, action, inputs, s.variables, keys), diverged
+
+    def _judge(self, s: EnvState, view: View, diverged) -> EnvState:
+        """Reward, termination and observation of the step that began at s."""
         reward, metrics = jnp.asarray(self.task.reward(view), self.dtype), self._metrics(view)
-        fallen = None if self.task.terminate is None else self.task.terminate(view)
+        ended = None if self.task.terminate is None else self.task.terminate(view)
         variables = self._remember(view)
         obs = self._observe(view)
-        wrong = ~(jnp.isfinite(obs).all(-1) & jnp.isfinite(reward))
-        diverged = diverged | wrong
-        obs, reward = _where(wrong, jnp.zeros_like(obs), obs), _where(wrong, jnp.zeros_like(reward), reward)
-        terminated = diverged if fallen is None else diverged | fallen
+        not_finite = ~(jnp.isfinite(obs).all(-1) & jnp.isfinite(reward))
+        diverged = diverged | not_finite
+        obs, reward = where(not_finite, jnp.zeros_like(obs), obs), where(not_finite, jnp.zeros_like(reward), reward)
+        length = s.length + 1
+        terminated = diverged if ended is None else diverged | ended
         truncated = jnp.zeros_like(diverged) if self.task.max_steps is None else (length >= self.task.max_steps) & ~terminated
-        done = terminated | truncated
-        result = EnvState(
-            state=state,
+        return EnvState(
+            state=view.state,
             obs=obs,
             reward=reward,
             terminated=terminated,
             truncated=truncated,
-            done=done,
-            metrics={"return": _so_far(s, self.auto_reset) + reward, "length": length, **metrics},
+            done=terminated | truncated,
+            metrics={"return": self._episode_return(s) + reward, "length": length, **metrics},
             info={"final_observation": obs, "diverged": diverged},
             leaves=s.leaves,
             variables=variables,
@@ -363,62 +319,65 @@ class Env:
             episode=s.episode,
             length=length,
         )
-        return self._restart(result) if self.auto_reset else result
+
+    def _episode_return(self, s: EnvState):
+        """Return of the running episode."""
+        return jnp.where(s.done, 0, s.metrics["return"]) if self.auto_reset else s.metrics["return"]
 
     # ---- episodes ------------------------------------------------------------------------------------------------------------
 
-    def _first(self, key):
+    def _env_keys(self, key):
+        """(num_envs,) keys of one, or the keys that were given."""
         if not key.shape[: 1 if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) else -1]:
             key = jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(self.num_envs))
-        return key, jnp.zeros(self.num_envs, jnp.int32)
+        return key
 
-    def _begin(self, keys, episode) -> tuple[dict, Any, State]:
-        """Leaves, variables and state of the given episode of every environment."""
+    def _new_episode(self, keys, number) -> Episode:
+        """The start of episode ``number`` (num_envs,) of every environment."""
 
         def one(key, number):
-            fresh = jax.random.fold_in(key, number)
-            leaves = self._draws.one(name_key(fresh if self.redraw else jax.random.fold_in(key, 0), "model"))
-            variables = () if self.task.variables is None else self.task.variables(self.model, name_key(fresh, "variables"))
+            episode_key = jax.random.fold_in(key, number)
+            leaves = self._sampler.sample(name_key(episode_key if self.resample else jax.random.fold_in(key, 0), "model"))
+            variables = () if self.task.variables is None else self.task.variables(self.model, name_key(episode_key, "variables"))
             if self.task.start is None:
-                first = init(self.model.replace(leaves))
-                q, v = first.q, first.v
+                state = init(self.model.replace(leaves))
+                q, v = state.q, state.v
             else:
-                q, v = self.task.start(self.model, name_key(fresh, "start"), variables)
+                q, v = self.task.start(self.model, name_key(episode_key, "start"), variables)
             return leaves, variables, jnp.asarray(q, self.dtype), jnp.asarray(v, self.dtype)
 
-        leaves, variables, q, v = jax.vmap(one)(keys, episode)
+        leaves, variables, q, v = jax.vmap(one)(keys, number)
         if q.shape != (self.num_envs, self.model.nq) or v.shape != (self.num_envs, self.model.nv):
             raise ValueError(f"start must return q ({self.model.nq},) and v ({self.model.nv},), found {q.shape[1:]} and {v.shape[1:]}")
-        return leaves, variables, state_at(self.model, q, v)
+        return Episode(leaves, variables, state_at(self.model, q, v))
 
-    def _first_view(self) -> View:
-        keys, episode = self._first(jax.random.key(0))
-        view = self._still(*self._begin(keys, episode), _fold(keys, episode))
+    def _example_view(self) -> View:
+        """The view after a reset, of which shapes are read."""
+        keys, number = self._env_keys(jax.random.key(0)), jnp.zeros(self.num_envs, jnp.int32)
+        view = self._view_at_start(self._new_episode(keys, number), _step_keys(keys, number))
         self._remember(view)
         return view
 
     def _restart(self, s: EnvState) -> EnvState:
         """Begin the next episode where one has ended. Nothing is computed in a step in which none has."""
-        episode = s.episode + s.done.astype(s.episode.dtype)
-        held = (s.leaves, s.variables, s.state, s.obs)
+        number = s.episode + s.done.astype(s.episode.dtype)
+        unchanged = Episode(s.leaves, s.variables, s.state), s.obs
 
         def begin():
-            leaves, variables, state = self._begin(s.key, episode)
-            view = self._still(leaves, variables, state, _fold(s.key, episode))
-            variables = self._remember(view)
-            return _where(s.done, (leaves, variables, state, self._observe(view)), held)
+            episode = self._new_episode(s.key, number)
+            view = self._view_at_start(episode, _step_keys(s.key, number))
+            episode = episode._replace(variables=self._remember(view))
+            return where(s.done, (episode, self._observe(view)), unchanged)
 
-        leaves, variables, state, obs = jax.lax.cond(s.done.any(), begin, lambda: held)
-        length = jnp.where(s.done, 0, s.length)
-        return s.replace(leaves=leaves, variables=variables, state=state, obs=obs, episode=episode, length=length)
+        episode, obs = jax.lax.cond(s.done.any(), begin, lambda: unchanged)
+        return s.replace(**episode._asdict(), obs=obs, episode=number, length=jnp.where(s.done, 0, s.length))
 
     # ---- the task's functions ------------------------------------------------------------------------------------------------
 
-    def _still(self, leaves, variables, state, keys) -> View:
-        zero = partial(jnp.zeros, dtype=self.dtype)
-        inputs = Inputs(zero((self.num_envs, self.model.nu)), zero((self.num_envs, self.model.nv)))
-        action = zero((self.num_envs, *self.action_spec.shape))
-        return View(self.model.replace(leaves), Passed(state, state, state), action, inputs, variables, keys, fresh=True)
+    def _view_at_start(self, episode: Episode, keys) -> View:
+        action = jnp.zeros((self.num_envs, *self.action_spec.shape), self.dtype)
+        states = Transition(episode.state, episode.state, episode.state)
+        return View(self.model.replace(episode.leaves), states, action, self._no_inputs(), episode.variables, keys, fresh=True)
 
     def _remember(self, view: View):
         """The variables from here on; the view holds them from here on, too."""
@@ -439,155 +398,20 @@ class Env:
         return {} if self.task.metrics is None else dict(self.task.metrics(view))
 
     def _inputs(self, view: View) -> Inputs:
-        ctrl, tau = (jnp.zeros((self.num_envs, n), self.dtype) for n in (self.model.nu, self.model.nv))
-        if self._driven is None:
-            given = self.task.actuate(view)
-            ctrl, tau = given if isinstance(given, tuple) else (ctrl, given)
-            return Inputs(jnp.asarray(ctrl, self.dtype), jnp.asarray(tau, self.dtype))
-        if self._driven.dofs is not None:
-            return Inputs(ctrl, tau.at[:, self._driven.dofs].set(view.action * jnp.asarray(self._driven.scale, self.dtype)))
-        return Inputs(jnp.asarray(self._driven.middle, self.dtype) + view.action * jnp.asarray(self._driven.scale, self.dtype), tau)
+        zero = self._no_inputs()
+        if self._action_map is not None:
+            return self._action_map.inputs(view.action, zero)
+        inputs = self.task.actuate(view)
+        ctrl, tau = inputs if isinstance(inputs, tuple) else (zero.ctrl, inputs)
+        return Inputs(jnp.asarray(ctrl, self.dtype), jnp.asarray(tau, self.dtype))
+
+    def _no_inputs(self) -> Inputs:
+        return Inputs(*(jnp.zeros((self.num_envs, n), self.dtype) for n in (self.model.nu, self.model.nv)))
 
 
-def _fold(keys, *numbers):
+def _step_keys(keys, *numbers):
     """Random keys (num_envs,) of the tasks' functions: those of the environments with whole numbers (num_envs,) folded in."""
     keys = jax.vmap(lambda key: name_key(key, "step"))(keys)
     for number in numbers:
         keys = jax.vmap(jax.random.fold_in)(keys, number)
     return keys
-
-
-def _so_far(s: EnvState, auto_reset: bool):
-    """Return of the running episode."""
-    return jnp.where(s.done, 0, s.metrics["return"]) if auto_reset else s.metrics["return"]
-
-
-class Driven(NamedTuple):
-    """What the actions drive: scale times them the coordinates ``dofs``, or with ``dofs`` None the controls, from ``middle``."""
-
-    dofs: np.ndarray | None
-    scale: np.ndarray
-    middle: np.ndarray | None = None
-
-    @property
-    def actions(self) -> int:
-        return len(self.scale)
-
-
-def _drives(model: Model, gear) -> Driven:
-    if gear is None and model.nu:
-        ranges = np.tile([-1.0, 1.0], (model.nu, 1))
-        first = model.nu - len(model.topology.actuators)
-        known = model.get("actuator.ctrl_range")
-        known = np.asarray(known.value if isinstance(known, Frozen) else known, float)
-        for i, info in enumerate(model.topology.actuators):
-            if info.ctrl_range is not None:
-                ranges[first + i] = known[..., info.ctrl_range, :].reshape(-1, 2)[0]
-        return Driven(None, (ranges[:, 1] - ranges[:, 0]) / 2, ranges.mean(1))
-    if gear is None:
-        return Driven(np.arange(model.nv), np.ones(model.nv))
-    dofs, forces = [], []
-    for body, value in gear.items():
-        first, width = model.topology.bodies[body_index(model, body)].v
-        value = np.asarray(value, float)
-        if value.shape not in ((), (width,)):
-            raise ValueError(f"gear of {body!r} must be one number or {width}, found {value.shape}")
-        for k, force in enumerate(np.broadcast_to(value, (width,))):
-            if force != 0:
-                dofs.append(first + k)
-                forces.append(force)
-    if not dofs:
-        raise ValueError("gear drives no coordinate")
-    return Driven(np.array(dofs), np.array(forces))
-
-
-# ---- one step that keeps a diverging environment to itself ---------------------------------------------------------------------
-
-
-def _where(mask, x, y):
-    """x where mask (num_envs,) holds, else y; pytrees with the leading dimension num_envs."""
-    return jax.tree.map(lambda a, b: jnp.where(mask.reshape(mask.shape + (1,) * (jnp.ndim(b) - 1)), a, b), x, y)
-
-
-def _unhealthy(state: State, velocity_limit: float):
-    """(num_envs,) bool: diverged, not finite, or faster than the limit."""
-    moving = jnp.isfinite(state.q).all(-1) & (jnp.abs(state.v) <= velocity_limit).all(-1)
-    return ~moving | ((state.flags & Flags.DIVERGED) != 0)
-
-
-class Steps(NamedTuple):
-    """How an action is simulated: steps, the velocity beyond which they diverge, whether the state before the last is wanted."""
-
-    repeat: int
-    velocity_limit: float
-    last: bool
-
-
-def _run(how: Steps, model: Model, state: State, inputs: Inputs) -> tuple[State, State | None]:
-    """The state after the steps, and that before the last of them where it is wanted."""
-    ctrl = inputs.ctrl if model.nu else None
-    if how.repeat == 1:
-        return step(model, state, ctrl, inputs.tau), state if how.last else None
-    ctrls, taus = (None if x is None else jnp.broadcast_to(x, (how.repeat, *x.shape)) for x in (ctrl, inputs.tau))
-    final, kept = rollout(model, state, ctrls, taus=taus, record=_state if how.last else None)
-    return final, jax.tree.map(lambda x: x[-2], kept) if how.last else None
-
-
-def _state(state: State, data: Data) -> State:
-    return state
-
-
-@partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _advance(how: Steps, model: Model, common: Model, state: State, inputs: Inputs) -> tuple[State, State | None]:
-    """Steps as `_run` makes them. Derivatives of environments that diverge are zero; those of the others do not see them.
-
-    A derivative of a number that is not finite is NaN even where its cotangent is zero, and sums over the batch (shared leaves, a
-    policy's parameters) would spread it. The derivative is therefore taken where diverged environments rest in the neutral
-    configuration with the common model. This costs one more evaluation of the step, and only where derivatives are taken.
-    """
-    return _run(how, model, state, inputs)
-
-
-@_advance.defjvp
-def _advance_jvp(how, primals, tangents):
-    model, common, state, inputs = primals
-    dmodel, _, dstate, dinputs = tangents
-    after = _advance(how, model, common, state, inputs)
-    wild = [~jnp.isfinite(x).all(-1) for x in inputs]
-    bad = jax.lax.stop_gradient(reduce(jnp.logical_or, wild, _unhealthy(after[0], how.velocity_limit)))
-    neutral = jnp.broadcast_to(jnp.asarray(model.topology.neutral, state.q.dtype), state.q.shape)
-    rest = state_at(model, neutral, jnp.zeros_like(state.v))
-    safe = (_healed(bad, model, common), _where(bad, rest, state), _where(bad, jax.tree.map(jnp.zeros_like, inputs), inputs))
-    mask = partial(_masked, bad)
-    moved = (_masked_leaves(bad, model, dmodel), jax.tree.map(mask, dstate), jax.tree.map(mask, dinputs))
-    out, dout = jax.jvp(partial(_run, how), safe, moved)
-    return after, jax.tree.map(mask, dout)
-
-
-def _per_environment(model: Model):
-    """A tree of the model: whether each leaf has its own value in every environment."""
-    flags = model
-    for path in model.paths():
-        leaf = model.get(path)
-        if not isinstance(leaf, Frozen):
-            flags = flags._put(path, leaf.ndim > len(model.shape(path)))
-    return flags
-
-
-def _healed(bad, model: Model, common: Model) -> Model:
-    """Leaves of bad environments from the common model, where that has the leaf."""
-
-    def heal(each, leaf, nominal):
-        return _where(bad, jnp.broadcast_to(nominal, leaf.shape), leaf) if each and nominal.ndim < leaf.ndim else leaf
-
-    return jax.tree.map(heal, _per_environment(model), model, common)
-
-
-def _masked(bad, tangent):
-    if tangent.dtype == jax.dtypes.float0:
-        return tangent
-    return _where(bad, jnp.zeros_like(tangent), tangent)
-
-
-def _masked_leaves(bad, model: Model, tangents: Model) -> Model:
-    return jax.tree.map(lambda each, t: _masked(bad, t) if each else t, _per_environment(model), tangents)

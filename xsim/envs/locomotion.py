@@ -17,7 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from xsim.dynamics.queries import body_inertia
-from xsim.envs.core import Task, View, register_task
+from xsim.envs.core import Task, register_task
+from xsim.envs.view import View
 from xsim.model.model import Model
 from xsim.spatial import rotate
 
@@ -45,10 +46,11 @@ def _start(noise: float, normal: bool = False):
     return start
 
 
-# ---- what a view shows -------------------------------------------------------------------------------------------------------
+# ---- quantities of a view ----------------------------------------------------------------------------------------------------
 
 
-def _seen(view: View, lagged: bool) -> View:
+def _evaluated(view: View, lagged: bool) -> View:
+    """The view that poses, forces and inertias are read from."""
     return view.evaluated if lagged else view
 
 
@@ -65,12 +67,12 @@ def _com_frames(view: View):
     """Mass (..., nbody), offset of every body's centre of mass from that of all bodies and that of all, (..., nbody, 3) and (..., 1, 3)."""
     mass, com, _ = body_inertia(view.model)
     quat, pos = view.data.quat, view.data.pos
-    centre = pos + _turned(quat, com)
-    whole = jnp.sum(mass[..., None] * centre, -2, keepdims=True) / jnp.sum(mass, -1)[..., None, None]
-    return mass, centre - whole, whole
+    centre = pos + _rotated(quat, com)
+    common = jnp.sum(mass[..., None] * centre, -2, keepdims=True) / jnp.sum(mass, -1)[..., None, None]
+    return mass, centre - common, common
 
 
-def _turned(quat, x):
+def _rotated(quat, x):
     """Vectors (..., 3) of the frames (..., 4) in world axes."""
     x = jnp.broadcast_to(x, (*quat.shape[:-1], 3))
     return jnp.stack(jnp.broadcast_arrays(*rotate(_parts(quat), _parts(x))), -1)
@@ -88,27 +90,27 @@ def com_inertia(view: View):
     mass, offset, _ = _com_frames(view)
     xx, yy, zz, xy, xz, yz = _parts(body_inertia(view.model)[2])
     inertia = jnp.stack([jnp.stack(row, -1) for row in ((xx, xy, xz), (xy, yy, yz), (xz, yz, zz))], -2)
-    R = jnp.stack([_turned(view.data.quat, axis) for axis in np.eye(3)], -1)
-    turned = jnp.einsum("...ij,...jk,...lk->...il", R, inertia, R, precision=jax.lax.Precision.HIGHEST)
+    R = jnp.stack([_rotated(view.data.quat, axis) for axis in np.eye(3)], -1)
+    rotated = jnp.einsum("...ij,...jk,...lk->...il", R, inertia, R, precision=jax.lax.Precision.HIGHEST)
     x, y, z = _parts(offset)
     m = jnp.broadcast_to(mass, x.shape)
     shift = [y * y + z * z, x * x + z * z, x * x + y * y, -x * y, -x * z, -y * z]
-    entries = [turned[..., i, j] for i, j in ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))]
+    entries = [rotated[..., i, j] for i, j in ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))]
     return jnp.stack([*(a + m * b for a, b in zip(entries, shift, strict=True)), m * x, m * y, m * z, m], -1)
 
 
 def com_velocity(view: View):
     """Angular velocities of the bodies, velocities of their points at the centre of mass of all: (..., nbody, 6) (MuJoCo's cvel)."""
-    _, _, whole = _com_frames(view)
+    _, _, common = _com_frames(view)
     ang = view.data.ang
-    return jnp.concatenate([ang, view.data.lin + jnp.cross(ang, whole - view.data.pos)], -1)
+    return jnp.concatenate([ang, view.data.lin + jnp.cross(ang, common - view.data.pos)], -1)
 
 
 def com_wrench(view: View):
     """Moment about the centre of mass of all, and force, of the contacts on every body: (..., nbody, 6), world axes (MuJoCo's cfrc_ext)."""
     force, moment = view.data.external_force, view.data.external_moment
-    _, _, whole = _com_frames(view)
-    return jnp.concatenate([moment + jnp.cross(view.data.pos - whole, force), force], -1)
+    _, _, common = _com_frames(view)
+    return jnp.concatenate([moment + jnp.cross(view.data.pos - common, force), force], -1)
 
 
 def _flat(x):
@@ -125,7 +127,7 @@ def _healthy_range(x, bounds: tuple[float, float]):
 def _task(model: str, repeat: int, terms, fields: dict, *, place=None, metrics=None, lagged: bool = False, **known) -> Task:
     """A task whose reward is the sum of ``terms(view) -> {name: (num_envs,)}``.
 
-    place(view) -> (num_envs, 2): where the robot is, kept from step to step for its velocity, which ``terms`` finds with `_velocity`.
+    place(view) -> (num_envs, 2): where the robot is. It is remembered from step to step for `_velocity`, which ``terms`` call.
     """
 
     def variables(model: Model, key):
@@ -165,10 +167,10 @@ def ant(
     repeat = 5
 
     def wrench(view: View):
-        return jnp.clip(_flat(com_wrench(_seen(view, lagged))), *contact_range)
+        return jnp.clip(_flat(com_wrench(_evaluated(view, lagged))), *contact_range)
 
     def place(view: View):
-        return _seen(view, lagged).data.pos[..., 0, :2]
+        return _evaluated(view, lagged).data.pos[..., 0, :2]
 
     def healthy(view: View):
         return _healthy_range(view.state.q[..., 2], healthy_z)
@@ -191,8 +193,8 @@ def ant(
 
 def _velocity(view: View, place, repeat: int):
     """Mean velocity over the action (num_envs, 2), m/s; zero after a reset."""
-    now = place(view)
-    return jnp.zeros_like(now) if view.fresh else (now - view.variables["place"]) / _duration(view, repeat)
+    position = place(view)
+    return jnp.zeros_like(position) if view.fresh else (position - view.variables["place"]) / _duration(view, repeat)
 
 
 def _traveled(view: View) -> dict:
@@ -238,10 +240,10 @@ def hopper(
     def healthy(view: View):
         q, v = view.state.q, view.state.v
         both = jnp.concatenate([q[..., 2:], v], -1)
-        well = ((healthy_state[0] < both) & (both < healthy_state[1])).all(-1)
+        is_healthy = ((healthy_state[0] < both) & (both < healthy_state[1])).all(-1)
         for x, (low, high) in ((q[..., 1], healthy_z), (q[..., 2], healthy_angle)):
-            well = well & (low < x) & (x < high)
-        return well
+            is_healthy = is_healthy & (low < x) & (x < high)
+        return is_healthy
 
     def terms(view: View):
         return {**running(view), "reward_survive": healthy_reward * healthy(view).astype(view.state.q.dtype)}
@@ -272,7 +274,7 @@ def humanoid(
     repeat = 5
 
     def place(view: View):
-        return _com_frames(_seen(view, lagged))[2][..., 0, :2]
+        return _com_frames(_evaluated(view, lagged))[2][..., 0, :2]
 
     def healthy(view: View):
         z = view.state.q[..., 2]
@@ -280,7 +282,7 @@ def humanoid(
 
     def terms(view: View):
         velocity = _velocity(view, place, repeat)
-        contact = contact_weight * _square(_flat(com_wrench(_seen(view, lagged))))
+        contact = contact_weight * _square(_flat(com_wrench(_evaluated(view, lagged))))
         return {
             "reward_forward": forward_weight * velocity[..., 0],
             "reward_survive": healthy_reward * healthy(view).astype(velocity.dtype),
@@ -289,9 +291,10 @@ def humanoid(
         }
 
     def observe(view: View):
-        seen = _seen(view, lagged)
-        bodies = [_flat(f(seen)) for f in (com_inertia, com_velocity)]
-        return jnp.concatenate([view.state.q[..., 2:], view.state.v, *bodies, seen.data.actuator[..., 6:], _flat(com_wrench(seen))], -1)
+        evaluated = _evaluated(view, lagged)
+        inertia, velocity, contact = (_flat(f(evaluated)) for f in (com_inertia, com_velocity, com_wrench))
+        torques = evaluated.data.actuator[..., 6:]
+        return jnp.concatenate([view.state.q[..., 2:], view.state.v, inertia, velocity, torques, contact], -1)
 
     return _task("humanoid_v5", repeat, terms, fields, place=place, lagged=lagged, observe=observe,
                  metrics=_traveled, terminate=lambda view: ~healthy(view), start=_start(noise))  # fmt: skip
@@ -313,19 +316,19 @@ def reacher(*, distance_weight: float = 1.0, ctrl_weight: float = 1.0, lagged: b
         v = _uniform(speed, (model.nv,), 0.005, dtype)
         return q.at[-2:].set(goal), v.at[-2:].set(0.0)
 
-    def away(view: View):
-        pos = _seen(view, lagged).data.pos
+    def tip_from_goal(view: View):
+        pos = _evaluated(view, lagged).data.pos
         return pos[..., view.body("fingertip"), :] - pos[..., view.body("target"), :]
 
     def terms(view: View):
-        square = _square(away(view))
-        touching = square == 0
-        distance = jnp.where(touching, 0.0, jnp.sqrt(jnp.where(touching, 1.0, square)))
+        square = _square(tip_from_goal(view))
+        at_goal = square == 0
+        distance = jnp.where(at_goal, 0.0, jnp.sqrt(jnp.where(at_goal, 1.0, square)))
         return {"reward_dist": -distance_weight * distance, "reward_ctrl": -ctrl_weight * _square(view.ctrl)}
 
     def observe(view: View):
         q, v = view.state.q, view.state.v
-        return jnp.concatenate([jnp.cos(q[..., :2]), jnp.sin(q[..., :2]), q[..., 2:], v[..., :2], away(view)[..., :2]], -1)
+        return jnp.concatenate([jnp.cos(q[..., :2]), jnp.sin(q[..., :2]), q[..., 2:], v[..., :2], tip_from_goal(view)[..., :2]], -1)
 
     return _task("reacher", 2, terms, {"max_steps": 50, **fields}, lagged=lagged, observe=observe, start=start)
 

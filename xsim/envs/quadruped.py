@@ -6,29 +6,32 @@ Reinforcement Learning, 2022); `Weights` lists them. Actions are displacements o
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xsim.envs.core import Task, View, register_task
+from xsim.envs.core import Task, register_task
 from xsim.envs.tasks import to_body
+from xsim.envs.view import View
 from xsim.model.model import Model
 from xsim.spatial import rotate
 
-__all__ = ["Weights", "joystick"]
+__all__ = ["Joystick", "Weights"]
 
 LEGS = ("FR", "FL", "RR", "RL")
-STANDING = np.tile([0.1, 0.9, -1.8, -0.1, 0.9, -1.8], 2)  # rad, joints of the legs in their order
-HEIGHT = 0.278  # m, of the trunk where it stands so
+STANDING_POSE = np.tile([0.1, 0.9, -1.8, -0.1, 0.9, -1.8], 2)  # rad, joints of the legs in their order
+STANDING_HEIGHT = 0.278  # m, of the trunk in the standing pose
 FOOT = (0.0, 0.0, -0.213)  # m, centre of the foot in the calf's frame
-RADIUS = 0.023  # m, of the foot
-NEAR = 0.005  # m, height below which a foot counts as standing
+FOOT_RADIUS = 0.023  # m
+CONTACT_HEIGHT = 0.005  # m, of a foot's lowest point; below it the foot counts as standing
+ACTION_REPEAT = 5
 
 
 class Weights(NamedTuple):
-    """Weights of the rewards, per second. Velocities in the trunk's frame, m/s and rad/s."""
+    """The reward terms and their weights, per second. Velocities in the trunk's frame, m/s and rad/s."""
 
     tracking_linear: float = 1.0  # exp(-|error of the velocity in the plane|^2 / 0.25)
     tracking_turning: float = 0.5  # exp(-(error of the turning rate)^2 / 0.25)
@@ -44,151 +47,202 @@ class Weights(NamedTuple):
     fall: float = -50.0  # where the robot falls; once, thus divided by the time of a step
 
 
-WEIGHTS = Weights()
+# ---- the state of the robot --------------------------------------------------------------------------------------------------
 
 
-class _Trunk(NamedTuple):
-    """Of the trunk, in its own axes: velocity, angular velocity, direction of the world's vertical; (num_envs, 3)."""
+class Trunk(NamedTuple):
+    """Of the trunk, in its axes: velocity, angular velocity, direction of the world's vertical; (num_envs, 3)."""
 
     velocity: jax.Array
-    turning: jax.Array
+    angular_velocity: jax.Array
     up: jax.Array
 
 
-def _trunk(view: View) -> _Trunk:
+def _trunk(view: View) -> Trunk:
     quat = view.data.quat[..., view.body("trunk"), :]
     up = jnp.asarray([0.0, 0.0, 1.0], quat.dtype)
-    return _Trunk(to_body(quat, view.state.v[..., :3]), view.state.v[..., 3:6], to_body(quat, up))
+    return Trunk(to_body(quat, view.state.v[..., :3]), view.state.v[..., 3:6], to_body(quat, up))
 
 
-def _feet(view: View):
-    """Positions and velocities of the feet, (num_envs, 4, 3), world axes."""
+def _displacement(view: View):
+    """Of the joints from the standing pose, (num_envs, 12), rad."""
+    return view.state.q[..., 7:] - jnp.asarray(STANDING_POSE, view.state.q.dtype)
+
+
+class Feet(NamedTuple):
+    """Positions and velocities of the centres of the feet, (num_envs, 4, 3), world axes."""
+
+    pos: jax.Array
+    velocity: jax.Array
+
+
+def _feet(view: View) -> Feet:
     index = np.array([view.body(f"{leg}_calf") for leg in LEGS])
     data = view.data
     quat = tuple(data.quat[..., index, k] for k in range(4))
     arm = jnp.stack(jnp.broadcast_arrays(*rotate(quat, FOOT)), -1)
-    return data.pos[..., index, :] + arm, data.lin[..., index, :] + jnp.cross(data.ang[..., index, :], arm)
+    return Feet(data.pos[..., index, :] + arm, data.lin[..., index, :] + jnp.cross(data.ang[..., index, :], arm))
 
 
-def _standing_feet(view: View):
-    """(num_envs, 4) bool. The floor is flat and at zero height."""
-    return _feet(view)[0][..., 2] - RADIUS < NEAR
+def _on_floor(view: View):
+    """(num_envs, 4) bool, by foot. The floor is flat and at zero height."""
+    return _feet(view).pos[..., 2] - FOOT_RADIUS < CONTACT_HEIGHT
+
+
+def _is_moving(view: View):
+    """(num_envs,) 1 where the command is to move, 0 where it is to stand."""
+    return (_sum_squares(view.variables["command"]) > 0).astype(view.state.q.dtype)
+
+
+def _duration(view: View):
+    """Of an action, s."""
+    return ACTION_REPEAT * view.model.option.dt
 
 
 def _sum_squares(x):
     return jnp.sum(jnp.square(x), -1)
 
 
-def joystick(
-    *,
-    weights: Weights = WEIGHTS,
-    reach: float = 0.5,
-    command: tuple[float, float, float] = (1.5, 0.8, 1.2),
-    hold: float = 5.0,
-    still: float = 0.1,
-    fallen: float = 0.5,
-    low: float = 0.1,
-    **fields,
-) -> Task:
-    """Follow commanded velocities. Observation (48,), trunk's axes: velocity, angular velocity, direction of the vertical, displacements of
-    the joints from the standing pose, their velocities, the last action, the command.
+# ---- the task ----------------------------------------------------------------------------------------------------------------
 
-    reach: rad that an action of 1 moves a joint's target. command: largest speeds ahead, m/s, to the left, m/s, and turning, rad/s; drawn
-    uniformly between these and their negatives. hold: mean time until a new command, s. still: share of the commands that are to stand.
-    fallen, low: an episode ends where the cosine of the trunk's tilt or its height, m, is less. fields: further fields of `Task`.
+
+@dataclass(frozen=True)
+class Joystick:
+    """Follow commanded velocities: ``Joystick(...).task()``.
+
+    Observation (48,), trunk's axes: velocity, angular velocity, direction of the vertical, displacements of the joints from the standing
+    pose, their velocities, the last action, the command.
+
+    weights: of the reward terms; each term is the method ``_reward_<name>``. action_scale: rad that an action of 1 moves a joint's
+    target. max_command: largest speeds ahead, m/s, to the left, m/s, and turning, rad/s; commands are uniform between these and their
+    negatives. command_time: mean time until a new command, s. stand_share: share of the commands that are to stand. min_up, min_height:
+    an episode ends where the cosine of the trunk's tilt or its height, m, is less.
     """
-    repeat = 5
 
-    def drawn(key, dtype):
-        """A command (3,)."""
-        speeds, rest = jax.random.split(key)
-        largest = jnp.asarray(command, dtype)
-        return jnp.where(jax.random.uniform(rest, (), dtype) < still, 0.0, largest * jax.random.uniform(speeds, (3,), dtype, -1.0, 1.0))
+    weights: Weights = Weights()
+    action_scale: float = 0.5
+    max_command: tuple[float, float, float] = (1.5, 0.8, 1.2)
+    command_time: float = 5.0
+    stand_share: float = 0.1
+    min_up: float = 0.5
+    min_height: float = 0.1
 
-    def variables(model: Model, key):
-        dtype = model.option.dt.dtype
-        zero = jnp.zeros(12, dtype)
-        return {"command": drawn(key, dtype), "action": zero, "air_time": jnp.zeros(4, dtype)}
+    def task(self, **fields) -> Task:
+        """The task. fields: further fields of `Task`, in place of those here."""
+        known = {
+            "model": "go1",
+            "reward": self.reward,
+            "observe": self.observe,
+            "terminate": self.has_fallen,
+            "start": self.start,
+            "variables": self.variables,
+            "remember": self.remember,
+            "actuate": self.actuate,
+            "actions": 12,
+            "metrics": self.reward_terms,
+            "action_repeat": ACTION_REPEAT,
+            "max_steps": 1000,
+        }
+        return Task(**(known | fields))
 
-    def start(model: Model, key, variables):
+    # ---- episodes ------------------------------------------------------------------------------------------------------------
+
+    def start(self, model: Model, key, variables):
+        """(q, v): the standing pose with noise, facing up to 90 degrees to either side."""
         dtype = model.option.dt.dtype
         k = jax.random.split(key, 3)
-        half = jax.random.uniform(k[0], (), dtype, -np.pi / 2, np.pi / 2)
-        joints = jnp.asarray(STANDING, dtype) + 0.05 * jax.random.normal(k[1], (12,), dtype)
-        pose = jnp.stack([0.0 * half, 0.0 * half, HEIGHT + 0.01 + 0.0 * half, jnp.cos(half), 0.0 * half, 0.0 * half, jnp.sin(half)])
-        return jnp.concatenate([pose, joints]), 0.1 * jax.random.normal(k[2], (model.nv,), dtype)
+        half = jax.random.uniform(k[0], (), dtype, -np.pi / 2, np.pi / 2)  # of the heading
+        joints = jnp.asarray(STANDING_POSE, dtype) + 0.05 * jax.random.normal(k[1], (12,), dtype)
+        zero = 0.0 * half
+        trunk = jnp.stack([zero, zero, STANDING_HEIGHT + 0.01 + zero, jnp.cos(half), zero, zero, jnp.sin(half)])
+        return jnp.concatenate([trunk, joints]), 0.1 * jax.random.normal(k[2], (model.nv,), dtype)
 
-    def actuate(view: View):
-        ctrl = jnp.asarray(STANDING, view.action.dtype) + reach * view.action
-        return ctrl, jnp.zeros_like(view.state.v)
+    def variables(self, model: Model, key) -> dict:
+        """command (3,), the last action (12,), s that each foot has been in the air (4,)."""
+        dtype = model.option.dt.dtype
+        return {"command": self._sample_command(key, dtype), "action": jnp.zeros(12, dtype), "air_time": jnp.zeros(4, dtype)}
 
-    def fell(view: View):
-        return (_trunk(view).up[..., 2] < fallen) | (view.state.q[..., 2] < low)
-
-    def remember(view: View):
+    def remember(self, view: View) -> dict:
         if view.fresh:
             return view.variables
-        dt = repeat * view.model.option.dt
-        old = view.variables
-        air = jnp.where(_standing_feet(view), 0.0, old["air_time"] + dt[..., None])
+        air_time = jnp.where(_on_floor(view), 0.0, view.variables["air_time"] + _duration(view)[..., None])
+        probability = ACTION_REPEAT * jnp.mean(view.model.option.dt) / self.command_time
 
-        def redrawn(key, now):
+        def next_command(key, command):
             change, value = jax.random.split(key)
-            return jnp.where(jax.random.uniform(change, (), now.dtype) < repeat * jnp.mean(view.model.option.dt) / hold,
-                             drawn(value, now.dtype), now)  # fmt: skip
+            is_new = jax.random.uniform(change, (), command.dtype) < probability
+            return jnp.where(is_new, self._sample_command(value, command.dtype), command)
 
-        return {"command": jax.vmap(redrawn)(view.keys, old["command"]), "action": view.action, "air_time": air}
+        return {"command": jax.vmap(next_command)(view.keys, view.variables["command"]), "action": view.action, "air_time": air_time}
 
-    def terms(view: View) -> dict:
-        """Rewards per second, unweighted. The variables are those before the step."""
-        trunk, old = _trunk(view), view.variables
-        wanted = old["command"]
-        away = view.state.q[..., 7:] - jnp.asarray(STANDING, view.state.q.dtype)
-        moving = (_sum_squares(wanted) > 0).astype(away.dtype)
-        standing = _standing_feet(view).astype(away.dtype)
-        landed = standing * (old["air_time"] > 0)
-        dt = repeat * view.model.option.dt
-        return {
-            "tracking_linear": jnp.exp(-_sum_squares(wanted[..., :2] - trunk.velocity[..., :2]) / 0.25),
-            "tracking_turning": jnp.exp(-jnp.square(wanted[..., 2] - trunk.turning[..., 2]) / 0.25),
-            "bounce": jnp.square(trunk.velocity[..., 2]),
-            "roll_and_pitch": _sum_squares(trunk.turning[..., :2]),
-            "orientation": _sum_squares(trunk.up[..., :2]),
-            "torque": _sum_squares(view.data.actuator[..., 6:]),
-            "action_rate": _sum_squares(view.action - old["action"]),
-            "air_time": moving * jnp.sum(landed * (old["air_time"] - 0.1), -1) / dt,
-            "slip": jnp.sum(standing * _sum_squares(_feet(view)[1][..., :2]), -1),
-            "pose": _sum_squares(away),
-            "stand_still": (1.0 - moving) * jnp.sum(jnp.abs(away), -1),
-            "fall": fell(view).astype(away.dtype),
-        }
+    def _sample_command(self, key, dtype):
+        """A command (3,)."""
+        speeds, stand = jax.random.split(key)
+        command = jnp.asarray(self.max_command, dtype) * jax.random.uniform(speeds, (3,), dtype, -1.0, 1.0)
+        return jnp.where(jax.random.uniform(stand, (), dtype) < self.stand_share, 0.0, command)
 
-    def reward(view: View):
-        found = terms(view)
-        total = sum(getattr(weights, name) * found[name] for name in Weights._fields)
-        return total * repeat * view.model.option.dt
+    def has_fallen(self, view: View):
+        return (_trunk(view).up[..., 2] < self.min_up) | (view.state.q[..., 2] < self.min_height)
 
-    def observe(view: View):
-        trunk = _trunk(view)
-        away = view.state.q[..., 7:] - jnp.asarray(STANDING, view.state.q.dtype)
-        now = view.variables
-        return jnp.concatenate([*trunk, away, view.state.v[..., 6:], now["action"], now["command"]], -1)
+    # ---- actions and observations --------------------------------------------------------------------------------------------
 
-    return Task(**{
-        "model": "go1",
-        "reward": reward,
-        "observe": observe,
-        "terminate": fell,
-        "start": start,
-        "variables": variables,
-        "remember": remember,
-        "actuate": actuate,
-        "actions": 12,
-        "metrics": terms,
-        "action_repeat": repeat,
-        "max_steps": 1000,
-        **fields,
-    })  # fmt: skip
+    def actuate(self, view: View):
+        ctrl = jnp.asarray(STANDING_POSE, view.action.dtype) + self.action_scale * view.action
+        return ctrl, jnp.zeros_like(view.state.v)
+
+    def observe(self, view: View):
+        memory = view.variables
+        return jnp.concatenate([*_trunk(view), _displacement(view), view.state.v[..., 6:], memory["action"], memory["command"]], -1)
+
+    # ---- rewards -------------------------------------------------------------------------------------------------------------
+
+    def reward(self, view: View):
+        terms = self.reward_terms(view)
+        per_second = sum(weight * terms[name] for name, weight in self.weights._asdict().items())
+        return per_second * ACTION_REPEAT * view.model.option.dt
+
+    def reward_terms(self, view: View) -> dict:
+        """The terms per second, unweighted, {name: (num_envs,)}. The variables are those before the step."""
+        return {name: getattr(self, f"_reward_{name}")(view) for name in Weights._fields}
+
+    def _reward_tracking_linear(self, view: View):
+        return jnp.exp(-_sum_squares(view.variables["command"][..., :2] - _trunk(view).velocity[..., :2]) / 0.25)
+
+    def _reward_tracking_turning(self, view: View):
+        return jnp.exp(-jnp.square(view.variables["command"][..., 2] - _trunk(view).angular_velocity[..., 2]) / 0.25)
+
+    def _reward_bounce(self, view: View):
+        return jnp.square(_trunk(view).velocity[..., 2])
+
+    def _reward_roll_and_pitch(self, view: View):
+        return _sum_squares(_trunk(view).angular_velocity[..., :2])
+
+    def _reward_orientation(self, view: View):
+        return _sum_squares(_trunk(view).up[..., :2])
+
+    def _reward_torque(self, view: View):
+        return _sum_squares(view.data.actuator[..., 6:])
+
+    def _reward_action_rate(self, view: View):
+        return _sum_squares(view.action - view.variables["action"])
+
+    def _reward_air_time(self, view: View):
+        air_time = view.variables["air_time"]
+        landed = _on_floor(view).astype(view.state.q.dtype) * (air_time > 0)
+        return _is_moving(view) * jnp.sum(landed * (air_time - 0.1), -1) / _duration(view)
+
+    def _reward_slip(self, view: View):
+        on_floor = _on_floor(view).astype(view.state.q.dtype)
+        return jnp.sum(on_floor * _sum_squares(_feet(view).velocity[..., :2]), -1)
+
+    def _reward_pose(self, view: View):
+        return _sum_squares(_displacement(view))
+
+    def _reward_stand_still(self, view: View):
+        return (1.0 - _is_moving(view)) * jnp.sum(jnp.abs(_displacement(view)), -1)
+
+    def _reward_fall(self, view: View):
+        return self.has_fallen(view).astype(view.state.q.dtype)
 
 
-register_task("go1_joystick", joystick())
+register_task("go1_joystick", Joystick().task())

@@ -48,7 +48,7 @@ def parse(path, *, format: str | None = None, strict: bool = False, **options) -
 
 
 def parse_text(text: str, format: str | None = None, *, file: str = "<string>", strict: bool = False, **options) -> ModelSpec:
-    """Read a model from text. See `parse`; ``file`` is the name that messages use."""
+    """Read a model from text. Options and errors as in `parse`; ``file`` is the name that messages use."""
     entry = find_format(format, file) if format else detect_format(text, file, "")
     return _read(entry, text, file, strict, options)
 

@@ -444,10 +444,10 @@ def _declarations(model: Model) -> dict[str, Leaf]:
 class Flags:
     """Bits of ``State.flags``; they stay set until the state is replaced."""
 
-    DIVERGED = 1  # a number of the state is not finite
-    SINGULAR = 2  # the mass matrix had no inverse; the motion it cannot determine was given unit inertia
-    UNSOLVED = 4  # friction, limits or soft constraints were not solved within the bound on iterations
-    CONTACT_OVERFLOW = 8  # more contacts than the buffer holds: the shallowest were left out (see `xsim.with_contact_limit`)
+    DIVERGED = 1  #: a number of the state is not finite
+    SINGULAR = 2  #: the mass matrix had no inverse; the motion it cannot determine was given unit inertia
+    UNSOLVED = 4  #: friction, limits or soft constraints were not solved within the bound on iterations
+    CONTACT_OVERFLOW = 8  #: more contacts than the buffer holds: the shallowest were left out (see `xsim.with_contact_limit`)
 
 
 @_group

@@ -1,5 +1,10 @@
-"""Training of policies with PPO: ``python -m xsim.train TASK``."""
+"""Training of policies with PPO: ``python -m xsim.train TASK``.
 
-from xsim.train.run import Config, Learner, configure, evaluate, main, train
+``config``: settings. ``ppo``: networks and the algorithm. ``checkpoints``: files to resume from. ``run``: the loop and its results.
+"""
 
-__all__ = ["Config", "Learner", "configure", "evaluate", "main", "train"]
+from xsim.train.config import Config, configure
+from xsim.train.ppo import Learner
+from xsim.train.run import evaluate, train
+
+__all__ = ["Config", "Learner", "configure", "evaluate", "train"]

@@ -1,9 +1,90 @@
-"""``python -m xsim.train TASK``: see `xsim.train`."""
+"""The command ``python -m xsim.train TASK``."""
 
+from __future__ import annotations
+
+import argparse
+import json
 import sys
+from pathlib import Path
+
+import yaml
 
 from xsim.dynamics.sharding import use_cores
-from xsim.train.run import main
+from xsim.envs import TASKS
+from xsim.train.config import Config, check, configure
+from xsim.train.run import train
 
-use_cores()
-sys.exit(main())
+__all__ = ["main"]
+
+
+def main(argv=None) -> int:
+    parser = _parser()
+    options = parser.parse_args(argv)
+    try:
+        config, out = _config_and_folder(options)
+        result = train(config, out, resume=options.resume, progress=not options.quiet)
+    except ValueError as e:
+        parser.error(str(e))
+    except KeyboardInterrupt:
+        print("stopped; --resume continues", file=sys.stderr)
+        return 130
+    print(f"{config.task}: return {result['return']:.5g} +- {result['deviation']:.3g} over {result['episodes']} episodes of the")
+    print(f"deterministic policy, {result['length']:.4g} actions long on average, after {result['steps']:,} actions")
+    print(f"({result['seconds']:.0f} s); checkpoints, returns.csv, result.json, returns.png in {out}")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m xsim.train", description="Train a policy on a task with PPO.")
+    parser.add_argument("task", nargs="?", help=f"one of {', '.join(TASKS)}, or a name that --config's file gives")
+    parser.add_argument("--config", metavar="FILE.yaml", help="settings, over those that come with the task")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="one setting; env.NAME: an argument of make_env")
+    parser.add_argument("--steps", type=_count, metavar="N", help="actions of all environments together")
+    parser.add_argument("--num-envs", type=_count, metavar="N", help="environments")
+    parser.add_argument("--seed", type=int, metavar="N", help="of everything random")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="where results go (default: runs/TASK)")
+    parser.add_argument("--resume", action="store_true", help="continue the run in DIR with its settings; --steps may lengthen it")
+    parser.add_argument("--quiet", action="store_true", help="no progress bar")
+    return parser
+
+
+def _count(text: str) -> int:
+    """A whole number, also written as 1e6."""
+    number = float(text)
+    if number != int(number) or number < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number of 1 or more, found {text}")
+    return int(number)
+
+
+def _config_and_folder(options) -> tuple[Config, Path]:
+    changes = _changes(options.set)
+    numbers = {"steps": options.steps, "num_envs": options.num_envs, "seed": options.seed}
+    numbers = {name: x for name, x in numbers.items() if x is not None}
+    if not options.resume:
+        config = configure(options.task, options.config, changes | numbers)
+        return config, options.out or Path("runs") / config.task
+    if options.out is None and options.task is None:
+        raise ValueError("--resume needs the task or --out")
+    out = options.out or Path("runs") / options.task
+    if options.config or changes or set(numbers) - {"steps"}:
+        raise ValueError("--resume continues with the run's settings; only --steps may change")
+    saved = out / "config.json"
+    if not saved.is_file():
+        raise ValueError(f"nothing to resume in {out}")
+    return check({**json.loads(saved.read_text()), **numbers}), out
+
+
+def _changes(texts: list[str]) -> dict:
+    """Settings of ``--set NAME=VALUE``."""
+    changes = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise ValueError(f"--set {text}: must be NAME=VALUE")
+        changes[name] = yaml.safe_load(value)
+    return changes
+
+
+if __name__ == "__main__":
+    use_cores()
+    sys.exit(main())

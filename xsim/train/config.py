@@ -1,0 +1,181 @@
+"""Settings of training: those that come with a task, a file's, and single changes, checked."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import yaml
+from flax import linen as nn
+
+from xsim.suggestions import did_you_mean
+
+__all__ = ["ACTIVATIONS", "Config", "check", "configure"]
+
+
+@dataclass(frozen=True)
+class Config:
+    """Settings of a run. `configure` reads them from ``xsim/configs/train/TASK.yaml``, a file and the command line."""
+
+    task: str
+    seed: int = 0
+    steps: int = 1_000_000  # actions of all environments together; rounded up to whole iterations
+    num_envs: int = 256
+    unroll: int = 20  # actions per environment and iteration
+    epochs: int = 4
+    minibatches: int = 8
+    learning_rate: float = 3e-4
+    anneal: bool = True  # the learning rate falls linearly to zero over ``steps``
+    discount: float = 0.99
+    gae_lambda: float = 0.95  # of the generalized advantages
+    clip: float = 0.2
+    value_weight: float = 0.5
+    entropy_weight: float = 0.0
+    max_gradient: float = 0.5  # norm of the gradient that it is clipped to
+    reward_scale: float = 1.0
+    normalize: bool = True  # observations, by their running mean and deviation
+    hidden: tuple[int, ...] = (64, 64)
+    activation: str = "tanh"
+    deviation: float = 0.6  # of the first policy's actions, whose bounds are -1 and 1
+    evaluate_envs: int = 64
+    evaluate_steps: int = 1000  # actions per evaluated episode, where the task has no time limit
+    checkpoint_every: int = 50  # iterations
+    keep: int = 3  # checkpoints
+    env: Mapping[str, Any] = field(default_factory=dict)  # further arguments of make_env: randomize, max_steps, ...
+
+    @property
+    def batch(self) -> int:
+        """Actions per iteration."""
+        return self.num_envs * self.unroll
+
+    @property
+    def iterations(self) -> int:
+        return -(-self.steps // self.batch)
+
+
+ACTIVATIONS = {"tanh": nn.tanh, "relu": nn.relu, "elu": nn.elu, "swish": nn.swish}
+POSITIVE = (
+    "steps", "num_envs", "unroll", "epochs", "minibatches", "learning_rate", "max_gradient", "reward_scale", "deviation",
+    "evaluate_envs", "evaluate_steps", "checkpoint_every", "keep",
+)  # fmt: skip
+
+
+def configure(task: str | None, file=None, changes: Mapping[str, Any] | None = None) -> Config:
+    """Settings of a task: its own file among the bundled ones, then ``file``, then ``changes``. Raises ValueError for what is wrong.
+
+    ``changes`` may name one entry of ``env``, as ``env.max_steps``.
+    """
+    from_file = _read(Path(file)) if file is not None else {}
+    task = task or from_file.get("task")
+    if task is None:
+        raise ValueError("no task: name one, or a --config file that does")
+    bundled = Path(str(files("xsim"))) / "configs" / "train" / f"{task}.yaml"
+    values = _read(bundled) if bundled.is_file() else {}
+    env = dict(values.get("env", {}))
+    for source, settings in ((str(file), from_file), ("--set", changes or {})):
+        for name, value in settings.items():
+            if name.startswith("env."):
+                env[name.removeprefix("env.")] = value
+            elif name == "env":
+                env |= _convert(name, value)
+            else:
+                _check_name(name, source)
+                values[name] = value
+    return check({**values, "env": env, "task": task})
+
+
+def _read(file: Path) -> dict:
+    if not file.is_file():
+        raise ValueError(f"no such file: {file}")
+    try:
+        values = yaml.safe_load(file.read_text()) or {}
+    except yaml.YAMLError as e:
+        raise ValueError(f"{file}: {e}") from e
+    if not isinstance(values, dict):
+        raise ValueError(f"{file}: must be a table of names and values, found {type(values).__name__}")
+    for name in values:
+        _check_name(str(name), str(file))
+    return values
+
+
+def _check_name(name: str, source: str) -> None:
+    if name not in FIELD_TYPES and not name.startswith("env."):
+        raise ValueError(f"{source}: unknown setting {name!r}{did_you_mean(name, FIELD_TYPES)}; settings: {', '.join(FIELD_TYPES)}")
+
+
+def check(values: Mapping[str, Any]) -> Config:
+    """A Config of these settings. Raises ValueError where a value is not of its field's type or not within its bounds."""
+    out = {name: _convert(name, value) for name, value in values.items()}
+    for name in POSITIVE:
+        if name in out and out[name] <= 0:
+            raise ValueError(f"{name} must be positive, found {out[name]}")
+    for name in ("discount", "gae_lambda", "clip"):
+        if name in out and not 0 <= out[name] <= 1:
+            raise ValueError(f"{name} must be between 0 and 1, found {out[name]}")
+    config = Config(**out)
+    if config.activation not in ACTIVATIONS:
+        raise ValueError(f"activation: found {config.activation!r}; allowed: {', '.join(ACTIVATIONS)}")
+    if config.batch % config.minibatches:
+        raise ValueError(f"num_envs * unroll = {config.batch} actions cannot be split into {config.minibatches} equal minibatches")
+    return config
+
+
+def _convert(name: str, value):
+    """The value as the type that its field of Config declares."""
+    description, convert = CONVERSIONS[FIELD_TYPES[name]]
+    try:
+        return convert(value)
+    except (TypeError, ValueError) as e:
+        raise ValueError(f"{name} must be {description}, found {value!r}") from e
+
+
+def _float(value) -> float:
+    """A finite number. YAML reads 1e6 as text."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str) or not math.isfinite(float(value)):
+        raise ValueError
+    return float(value)
+
+
+def _int(value) -> int:
+    number = _float(value)
+    if number != int(number):
+        raise ValueError
+    return int(number)
+
+
+def _sizes(value) -> tuple[int, ...]:
+    if not isinstance(value, list | tuple) or not all(isinstance(x, int) and x > 0 for x in value):
+        raise ValueError
+    return tuple(value)
+
+
+def _instance(kind: type) -> Callable:
+    """Values of this type as they are."""
+
+    def convert(value):
+        if not isinstance(value, kind):
+            raise TypeError
+        return value
+
+    return convert
+
+
+def _table(value) -> dict:
+    return dict(_instance(Mapping)(value))
+
+
+FIELD_TYPES = {f.name: str(f.type) for f in dataclasses.fields(Config)}
+CONVERSIONS: dict[str, tuple[str, Callable]] = {
+    "bool": ("true or false", _instance(bool)),
+    "int": ("a whole number", _int),
+    "float": ("a number", _float),
+    "str": ("a text", _instance(str)),
+    "tuple[int, ...]": ("a list of positive whole numbers", _sizes),
+    "Mapping[str, Any]": ("a table", _table),
+}
+"""By the type of a field: what its values must be, and how they become that (TypeError or ValueError where they cannot)."""

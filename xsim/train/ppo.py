@@ -1,0 +1,264 @@
+"""Proximal policy optimization: networks, statistics of observations, and one iteration (roll out, estimate advantages, update).
+
+Schulman et al., Proximal Policy Optimization Algorithms (2017); generalized advantages: Schulman et al., High-Dimensional Continuous
+Control Using Generalized Advantage Estimation (2016), with bootstrapping at time limits (Pardo et al., Time Limits in RL, 2018).
+
+An iteration is one compiled program. Everything it reads and writes is one pytree, `Learner`.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from flax import linen as nn
+
+from xsim.dynamics.sharding import cores_of, divided
+from xsim.envs import Env
+from xsim.train.config import ACTIVATIONS, Config
+
+__all__ = ["ActorCritic", "Algorithm", "Learner", "Policy", "Sample", "Statistics"]
+
+
+# ---- networks ----------------------------------------------------------------------------------------------------------------
+
+
+class Policy(NamedTuple):
+    """A normal distribution of actions: mean (..., actions) and logarithm of the deviation (actions,)."""
+
+    mean: Any
+    log_deviation: Any
+
+    def sample(self, key):
+        return self.mean + jnp.exp(self.log_deviation) * jax.random.normal(key, self.mean.shape, self.mean.dtype)
+
+    def log_density(self, action):
+        z = (action - self.mean) * jnp.exp(-self.log_deviation)
+        return jnp.sum(-0.5 * z * z - self.log_deviation - 0.5 * math.log(2 * math.pi), -1)
+
+    def entropy(self):
+        return jnp.sum(self.log_deviation + 0.5 * math.log(2 * math.pi * math.e))
+
+
+class ActorCritic(nn.Module):
+    """Two multilayer perceptrons over normalized observations (..., n): the policy and the value (...,)."""
+
+    actions: int
+    hidden: tuple[int, ...]
+    activation: str
+    deviation: float
+    dtype: Any
+
+    @nn.compact
+    def __call__(self, obs) -> tuple[Policy, Any]:
+        mean = self._perceptron(obs, self.actions, 0.01, "policy")
+        log_deviation = self.param("log_deviation", nn.initializers.constant(math.log(self.deviation)), (self.actions,), self.dtype)
+        return Policy(mean, log_deviation), self._perceptron(obs, 1, 1.0, "value")[..., 0]
+
+    def _perceptron(self, x, outputs: int, gain: float, name: str):
+        for i, width in enumerate((*self.hidden, outputs)):
+            last = i == len(self.hidden)
+            scale = nn.initializers.orthogonal(gain if last else math.sqrt(2))
+            x = nn.Dense(width, kernel_init=scale, dtype=self.dtype, param_dtype=self.dtype, name=f"{name}_{i}")(x)
+            x = x if last else ACTIVATIONS[self.activation](x)
+        return x
+
+
+class Statistics(NamedTuple):
+    """Running mean and sum of squared deviations (n,) of ``count`` observations."""
+
+    count: Any
+    mean: Any
+    squares: Any
+
+    @classmethod
+    def empty(cls, size: int, dtype) -> Statistics:
+        return cls(jnp.zeros((), dtype), jnp.zeros(size, dtype), jnp.zeros(size, dtype))
+
+    def extended(self, x) -> Statistics:
+        """With the observations (m, n) (Chan et al., Updating Formulae and a Pairwise Algorithm for Computing Sample Variances)."""
+        mean = x.mean(0)
+        count, shift = self.count + len(x), mean - self.mean
+        squares = self.squares + jnp.square(x - mean).sum(0) + shift**2 * self.count * len(x) / count
+        return Statistics(count, self.mean + shift * len(x) / count, squares)
+
+    def normalized(self, x):
+        deviation = jnp.sqrt(self.squares / jnp.maximum(self.count, 1.0))
+        scaled = (x - self.mean) / jnp.where(self.count > 0, jnp.maximum(deviation, 1e-4), 1.0)
+        return jnp.clip(scaled, -10.0, 10.0)
+
+
+# ---- the algorithm ------------------------------------------------------------------------------------------------------------
+
+
+class Learner(NamedTuple):
+    """All of a run: parameters, optimizer, statistics of observations, environments, root of all random numbers, iterations done."""
+
+    params: Any
+    optimizer: Any
+    statistics: Statistics
+    env: Any
+    key: Any
+    iteration: Any
+
+
+class Sample(NamedTuple):
+    """One action of every environment. next_obs: after it, before any restart. episode_return, length: of the episode so far."""
+
+    obs: Any
+    action: Any
+    log_density: Any
+    reward: Any
+    terminated: Any
+    done: Any
+    next_obs: Any
+    episode_return: Any
+    length: Any
+
+
+class Batch(NamedTuple):
+    """What the losses read, one row per action. obs: as the networks read it; log_density: of the action under the old policy."""
+
+    obs: Any
+    action: Any
+    log_density: Any
+    advantage: Any
+    target: Any
+
+
+class Algorithm:
+    """PPO for one `Env`: ``start()`` makes a `Learner`, ``iterate(learner)`` the next one and what it measured."""
+
+    def __init__(self, config: Config, env: Env):
+        self.config, self.env = config, env
+        self.network = ActorCritic(env.action_spec.shape[0], config.hidden, config.activation, config.deviation, env.dtype)
+        updates = config.iterations * config.epochs * config.minibatches
+        rate = optax.linear_schedule(config.learning_rate, 0.0, updates) if config.anneal else config.learning_rate
+        self.optimizer = optax.chain(optax.clip_by_global_norm(config.max_gradient), optax.adam(rate, eps=1e-5))
+        shardings = self._shardings()
+        if shardings is None:
+            self.start, self.iterate = jax.jit(self._start), jax.jit(self._iterate)
+        else:
+            self.start = jax.jit(self._start, out_shardings=shardings)
+            self.iterate = jax.jit(self._iterate, in_shardings=(shardings,), out_shardings=(shardings, None))
+
+    def _shardings(self) -> Learner | None:
+        """Shardings of a learner's leaves: environments are divided among the cores (`xsim.use_cores`), the rest is on each core.
+
+        Where they are named, a run that is resumed goes through the same program. None where there is nothing to divide.
+        """
+        num_envs = self.config.num_envs
+        mesh = cores_of(num_envs)
+        if mesh is None or num_envs % mesh.size:
+            return None
+        replicated, per_env = (jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*axes)) for axes in ((), ("core",)))
+        shapes = jax.eval_shape(self._start)
+        env = jax.tree.map(lambda x: per_env if x.size and x.shape[:1] == (num_envs,) else replicated, shapes.env)
+        return jax.tree.map(lambda x: replicated, shapes)._replace(env=env)
+
+    def _start(self) -> Learner:
+        root = jax.random.key(self.config.seed)
+        params_key, env_key, key = jax.random.split(root, 3)
+        size = self.env.observation_spec.shape[0]
+        params = self.network.init(params_key, jnp.zeros((1, size), self.env.dtype))
+        statistics = Statistics.empty(size, self.env.dtype)
+        return Learner(params, self.optimizer.init(params), statistics, self.env.reset(env_key), key, jnp.zeros((), jnp.int32))
+
+    def network_input(self, statistics: Statistics, obs):
+        """Observations as the networks read them."""
+        return statistics.normalized(obs) if self.config.normalize else obs
+
+    def act(self, learner: Learner, obs):
+        """The deterministic policy: actions (m, actions) at observations (m, n)."""
+        return self.network.apply(learner.params, self.network_input(learner.statistics, obs))[0].mean
+
+    def _iterate(self, learner: Learner) -> tuple[Learner, dict]:
+        act_key, update_key = jax.random.split(jax.random.fold_in(learner.key, learner.iteration))
+        env, samples = jax.lax.scan(partial(self._step, learner), learner.env, jax.random.split(act_key, self.config.unroll))
+        params, optimizer, losses = self._update(learner, self._batch(learner, samples), update_key)
+        statistics = learner.statistics.extended(samples.obs.reshape(-1, samples.obs.shape[-1]))
+        measured = {"return": _mean(samples.episode_return, samples.done), "length": _mean(samples.length, samples.done)}
+        measured |= {"episodes": samples.done.sum(), "reward": samples.reward.mean(), **losses}
+        return Learner(params, optimizer, statistics, env, learner.key, learner.iteration + 1), measured
+
+    def _step(self, learner: Learner, env, key) -> tuple[Any, Sample]:
+        """One action of the current policy in every environment."""
+        policy, _ = self.network.apply(learner.params, self.network_input(learner.statistics, env.obs))
+        action = policy.sample(key)
+        after = self.env.step(env, action)
+        return after, Sample(
+            obs=env.obs,
+            action=action,
+            log_density=policy.log_density(action),
+            reward=after.reward,
+            terminated=after.terminated,
+            done=after.done,
+            next_obs=after.info["final_observation"],
+            episode_return=after.metrics["return"],
+            length=after.metrics["length"],
+        )
+
+    def _batch(self, learner: Learner, samples: Sample) -> Batch:
+        """What the losses read of the samples (unroll, num_envs, ...), as one row per action."""
+        advantage, target = self._advantages(learner, samples)
+        obs = self.network_input(learner.statistics, samples.obs)
+        batch = Batch(obs, samples.action, samples.log_density, advantage, target)
+        return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), batch)
+
+    def _advantages(self, learner: Learner, s: Sample):
+        """Generalized advantages and targets of the value, (unroll, num_envs).
+
+        The value of the state that an action led to counts unless the episode terminated there; at a time limit it stands for the
+        rewards that were cut off. Sums of later advantages end where an episode ends, for either reason.
+        """
+        c = self.config
+        value, after = (self.network.apply(learner.params, self.network_input(learner.statistics, x))[1] for x in (s.obs, s.next_obs))
+        error = c.reward_scale * s.reward + c.discount * jnp.where(s.terminated, 0.0, after) - value  # temporal difference
+
+        def backward(later, step):
+            error, done = step
+            advantage = error + c.discount * c.gae_lambda * jnp.where(done, 0.0, later)
+            return advantage, advantage
+
+        _, advantage = jax.lax.scan(backward, jnp.zeros_like(value[0]), (error, s.done), reverse=True)
+        return advantage, advantage + value
+
+    def _update(self, learner: Learner, batch: Batch, key):
+        """Parameters and optimizer after all epochs, and the mean losses of the last."""
+        c = self.config
+
+        def minibatch(carry, rows):
+            params, optimizer = carry
+            part = divided(jax.tree.map(lambda x: x[rows], batch), rows.shape)
+            gradient, losses = jax.grad(self._loss, has_aux=True)(params, part)
+            change, optimizer = self.optimizer.update(gradient, optimizer, params)
+            return (optax.apply_updates(params, change), optimizer), losses
+
+        def epoch(carry, key):
+            rows = jax.random.permutation(key, c.batch).reshape(c.minibatches, -1)
+            return jax.lax.scan(minibatch, carry, rows)
+
+        (params, optimizer), losses = jax.lax.scan(epoch, (learner.params, learner.optimizer), jax.random.split(key, c.epochs))
+        return params, optimizer, jax.tree.map(lambda x: x[-1].mean(), losses)
+
+    def _loss(self, params, batch: Batch):
+        policy, value = self.network.apply(params, batch.obs)
+        change = policy.log_density(batch.action) - batch.log_density
+        ratio = jnp.exp(change)
+        advantage = (batch.advantage - batch.advantage.mean()) / (batch.advantage.std() + 1e-8)
+        clipped = jnp.clip(ratio, 1 - self.config.clip, 1 + self.config.clip)
+        policy_loss = -jnp.minimum(ratio * advantage, clipped * advantage).mean()
+        value_loss = 0.5 * jnp.square(value - batch.target).mean()
+        entropy = policy.entropy()
+        loss = policy_loss + self.config.value_weight * value_loss - self.config.entropy_weight * entropy
+        losses = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy, "kl": (ratio - 1 - change).mean()}
+        return loss, losses
+
+
+def _mean(x, mask):
+    """Mean of x where the mask holds; NaN where it holds nowhere."""
+    return jnp.where(mask, x, 0).sum() / jnp.where(mask.any(), mask.sum(), jnp.nan)
