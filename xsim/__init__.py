@@ -38,10 +38,10 @@ from xsim.spec import ModelSpec
 __version__ = "0.1.0"
 
 __all__ = [
-    "ContactData", "Data", "ElementaryJoint", "Flags", "Format", "GeneralJoint", "JointType", "Model", "ModelSpec", "Parameter", "ParseError",
-    "Reactions", "State", "UnsupportedWarning", "bias", "body_inertia", "build", "camera_poses", "constraint_error", "contacts",
-    "difference", "energy", "forward", "forward_dynamics", "geom_poses", "init", "integrate", "inverse_dynamics", "jacobian",
+    "ContactData", "Data", "ElementaryJoint", "Flags", "Format", "GeneralJoint", "JointType", "Model", "ModelSpec", "Parameter",
+    "ParseError", "Reactions", "State", "UnsupportedWarning", "bias", "body_inertia", "build", "camera_poses", "constraint_error",
+    "contacts", "difference", "energy", "forward", "forward_dynamics", "geom_poses", "init", "integrate", "inverse_dynamics", "jacobian",
     "kinematics", "light_poses", "load", "loads", "make_env", "mass_matrix", "models", "parse", "parse_text", "passive",
-    "project_constraints", "randomize", "reactions", "register_format", "register_joint", "registry", "rollout", "sensors", "site_poses", "smooth_acceleration",
-    "state_from_poses", "step", "sysid", "use_cores", "with_contact_limit", "with_integrator", "with_rows",
+    "project_constraints", "randomize", "reactions", "register_format", "register_joint", "registry", "rollout", "sensors", "site_poses",
+    "smooth_acceleration", "state_from_poses", "step", "sysid", "use_cores", "with_contact_limit", "with_integrator", "with_rows",
 ]  # fmt: skip
