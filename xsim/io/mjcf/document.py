@@ -15,9 +15,8 @@ __all__ = ["Document"]
 class Document:
     """One model.
 
-    root: <mujoco> with everything included. classes: default classes. compiler: settings of the main file. release: how
-    the release of MuJoCo reads files. budget: bounds of the model's size. key_layout: the elements that a keyframe's vectors are about, see
-    `keyframes`.
+    root: <mujoco> with everything included. classes: default classes. compiler: settings of the main file. release: how the release of
+    MuJoCo reads files. budget: bounds of the model's size. key_layout: the elements that a keyframe's vectors are about, see `keyframes`.
     """
 
     def __init__(self, root: Node, file: str, notes: Notes, release: Release, budget: Budget):

@@ -104,12 +104,12 @@ def _servo(e: Element, g: General, release: Release, clamped: str) -> None:
     g.gain_params[0] = e.number("kp", g.gain_params[0])
     g.bias_params[1] = -g.gain_params[0]
     kv, ratio = e.number("kv", 0.0, nonnegative=True), e.number("dampratio", 0.0, nonnegative=True)
-    given = {"kv": e.has("kv"), "dampratio": e.has("dampratio")} if release.written_zeros_count else {"kv": kv > 0, "dampratio": ratio > 0}
-    if all(given.values()):
+    has_kv, has_ratio = (e.has("kv"), e.has("dampratio")) if release.written_zeros_count else (kv > 0, ratio > 0)
+    if has_kv and has_ratio:
         raise e.error(f"found kv {kv:g} and dampratio {ratio:g}; allowed: one of them", "dampratio")
-    if given["kv"]:
+    if has_kv:
         g.bias_params[2] = -kv
-    elif given["dampratio"]:
+    elif has_ratio:
         g.bias_params[2] = ratio  # a positive number in the place of -kv is a damping ratio
     g.inherit_range = e.number("inheritrange", g.inherit_range)
     low, high = g.ranges[clamped]
