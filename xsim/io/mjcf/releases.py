@@ -28,8 +28,7 @@ class Release:
         sort_moments: the principal moments of a body come in decreasing order, even where the sum of its parts is diagonal already.
         tiny_mass_is_zero: geoms whose total mass is at most 1e-15 kg give their body no mass.
     Meshes and geoms (asset/mesh, geom):
-        shell_by_mesh: ``inertia`` of a mesh says that it is a shell, and a mesh without volume must be one; else ``shellinertia`` of a
-            geom says it.
+        shell_by_mesh: a mesh geom cannot have ``shellinertia``, and a mesh without volume must have ``inertia="shell"``.
         quads_by_shorter_diagonal: a face with four corners in an OBJ file is cut along its shorter diagonal; else from its first corner.
         hull_farthest_of_all: with ``maxhullvert`` the hull grows by the point that is farthest from any face; else from the next face.
         fit_to_sides: with ``fitaabb`` a sphere, capsule or cylinder is as large as the sides of the box; else it encloses the mesh.
