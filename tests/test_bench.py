@@ -19,6 +19,7 @@ from xsim.bench import __main__ as bench
 from xsim.bench import mechanism, peers, report
 from xsim.bench.compare import Column, Settings
 from xsim.bench.measure import compile_program, kernels_per_step, timed
+from xsim.poses import rotation_matrix
 
 SMALL = ["--model", "pendulum", "--batch", "3", "--steps", "4", "--repeat", "2", "--quiet"]
 # An interpreter without any engine: -S leaves the installed packages out, -I the environment.
@@ -195,7 +196,7 @@ def test_mjcf_has_xsims_moments_at_the_neutral_configuration(name, x64):
     def visit(element, pos, turn):
         for child in element.findall("body"):
             here = pos + turn @ np.array(child.get("pos").split(), float)
-            there = turn @ mechanism._matrix(np.array(child.get("quat").split(), float))
+            there = turn @ rotation_matrix(np.array(child.get("quat").split(), float))
             part = child.find("inertial")
             six = np.array(part.get("fullinertia").split(), float)
             com = np.array(part.get("pos").split(), float)
@@ -209,7 +210,7 @@ def test_mjcf_has_xsims_moments_at_the_neutral_configuration(name, x64):
     for mass, com, six, pos, quat, body in zip(*xsim.body_inertia(model), data.pos, data.quat, model.topology.bodies, strict=True):
         if body.link >= 0:
             part = _about_origin(float(mass), np.asarray(com), mechanism._square(np.asarray(six)), np.asarray(pos),
-                                 mechanism._matrix(np.asarray(quat)))  # fmt: skip
+                                 rotation_matrix(np.asarray(quat)))  # fmt: skip
             wanted = [a + b for a, b in zip(wanted, part, strict=True)]
     for a, b in zip(found, wanted, strict=True):
         np.testing.assert_allclose(a, b, atol=1e-12)
@@ -218,8 +219,8 @@ def test_mjcf_has_xsims_moments_at_the_neutral_configuration(name, x64):
 def test_quaternion_of_a_matrix_is_the_inverse():
     rng = np.random.default_rng(0)
     for q in (*rng.normal(size=(20, 4)), np.array([0.0, 0, 1, 0]), np.array([1.0, 0, 0, 0])):
-        m = mechanism._matrix(q)
-        np.testing.assert_allclose(mechanism._matrix(mechanism._quaternion(m)), m, atol=1e-12)
+        m = rotation_matrix(q)
+        np.testing.assert_allclose(rotation_matrix(mechanism._quaternion(m)), m, atol=1e-12)
 
 
 def test_what_a_format_cannot_say_is_refused():

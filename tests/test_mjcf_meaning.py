@@ -103,7 +103,7 @@ def test_numbers_of_contacts(name, text, wanted):
     assert said(*model) == []
 
 
-@pytest.mark.parametrize("name", PARTS + PASSIVE["3.2"] + EXTRAS)
+@pytest.mark.parametrize("name", PARTS + PASSIVE + EXTRAS)
 def test_flags(name):
     """Most parts are on at first, some are off."""
     word = "enable" if name in EXTRAS else "disable"

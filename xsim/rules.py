@@ -1,6 +1,7 @@
 """Where releases of MuJoCo differ, and formats without MuJoCo's rules differ from it: one named switch per difference.
 
-docs/mjcf.md says how the differences were found. `RULES` maps the names that `xsim.load` takes as ``rules`` to the switches.
+docs/mjcf.md says how the differences were found. `RULES` maps the names that `xsim.load` takes as ``rules`` to the
+switches. What the MJCF reader does differently is in `xsim.io.mjcf.releases`.
 """
 
 from __future__ import annotations

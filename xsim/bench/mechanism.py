@@ -20,6 +20,7 @@ from xsim.dynamics.constraints.holonomic import has_rows
 from xsim.dynamics.initial_state import init, project_constraints
 from xsim.dynamics.queries import body_inertia, integrate
 from xsim.model.model import Model
+from xsim.poses import quat_from_matrix, rotation_matrix
 
 __all__ = ["Push", "Refused", "as_mjcf", "describe", "mjcf", "push", "start", "xxy"]
 
@@ -199,7 +200,7 @@ def _merged(model: Model):
     for i, body in enumerate(model.topology.bodies):
         host, shift, turn = (i, np.zeros(3), np.eye(3)) if body.v[1] else _hung(model, carrier, i)
         if body.frame is not None:
-            joint_turn = turn @ _matrix(_number(model, "joint.quat")[body.frame]).T
+            joint_turn = turn @ rotation_matrix(_number(model, "joint.quat")[body.frame]).T
             shift, turn = shift - joint_turn @ _number(model, "joint.pos")[body.frame], joint_turn
         carrier.append((host, shift, turn))
         host, shift, turn = carrier[i]
@@ -211,7 +212,7 @@ def _hung(model: Model, carrier, index: int):
     """The moving body that a body hangs on (-1: the world), and position and rotation matrix of its joint frame there."""
     parent = model.topology.bodies[index].parent
     host, shift, turn = carrier[parent] if parent >= 0 else (-1, np.zeros(3), np.eye(3))
-    return host, shift + turn @ _number(model, "body.pos")[index], turn @ _matrix(_number(model, "body.quat")[index])
+    return host, shift + turn @ _number(model, "body.pos")[index], turn @ rotation_matrix(_number(model, "body.quat")[index])
 
 
 def _sum(parts):
@@ -234,25 +235,10 @@ def _six(m) -> np.ndarray:
     return np.array([m[0, 0], m[1, 1], m[2, 2], m[0, 1], m[0, 2], m[1, 2]])
 
 
-def _matrix(quat) -> np.ndarray:
-    w, x, y, z = quat / np.linalg.norm(quat)
-    return np.array(
-        [
-            [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
-            [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
-            [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
-        ]
-    )
-
-
 def _quaternion(m) -> np.ndarray:
-    """Quaternion of a rotation matrix: the eigenvector of the largest eigenvalue of Bar-Itzhack's matrix (JGCD 23(6), 2000)."""
-    k = np.zeros((4, 4))
-    k[0, 0] = np.trace(m)
-    k[1:, 1:] = m + m.T - np.trace(m) * np.eye(3)
-    k[0, 1:] = k[1:, 0] = m[2, 1] - m[1, 2], m[0, 2] - m[2, 0], m[1, 0] - m[0, 1]
-    q = np.linalg.eigh(k)[1][:, -1]
-    return q if q[0] >= 0 else -q
+    """The quaternion of a rotation matrix whose first number is not negative."""
+    quat = quat_from_matrix(m)
+    return quat if quat[0] >= 0 else -quat
 
 
 def _text(x) -> str:

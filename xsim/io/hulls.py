@@ -17,15 +17,15 @@ from xsim.spec import BodySpec, GeomSpec, MeshSpec
 __all__ = ["CollisionMeshes", "convex_hull"]
 
 
-def convex_hull(vertices: np.ndarray, most: int = -1, rules: str = "3.2") -> np.ndarray | None:
+def convex_hull(vertices: np.ndarray, most: int = -1, farthest_of_all: bool = False) -> np.ndarray | None:
     """Faces (k, 3) of the convex hull, vertex numbers counter-clockwise seen from outside; None where the vertices lie in a plane.
 
-    most: the hull grows vertex by vertex and stops at this many (-1: all). Each is the farthest from the face that is next; under the
-    rules of 4.0 from all faces.
+    most: the hull grows vertex by vertex and stops at this many (-1: all). farthest_of_all: whether each is the farthest from
+    any face; else it is the farthest from the next face.
     """
     from scipy.spatial import ConvexHull, QhullError
 
-    options = "Qt" if most < 0 else f"Qt TA{most - 4}" + (" Q9" if rules == "4.0" else "")
+    options = "Qt" if most < 0 else f"Qt TA{most - 4}" + (" Q9" if farthest_of_all else "")
     try:
         hull = ConvexHull(vertices, qhull_options=options)
     except (QhullError, ValueError):

@@ -10,8 +10,8 @@ from xsim.joints.types import JOINT_TYPES
 from xsim.model.leaf_rows import LeafRows
 from xsim.model.topology import BodyInfo, ConstraintInfo, ForceInfo, FunctionInfo
 from xsim.model.tree import Tree
+from xsim.poses import IDENTITY_QUAT, normalized, quat_mul, rotation_matrix
 from xsim.registry import TIME_FUNCTIONS
-from xsim.spatial import IDENTITY, matrix, quat_mul
 from xsim.spec import ConstraintSpec, ForceSpec, FunctionSpec, JointSpec, ModelSpec
 
 X, Y, Z = range(3)
@@ -132,7 +132,7 @@ def _angle(c: ConstraintSpec, spec: ModelSpec, body: int, reference: int, axis) 
         above, turn = _carrier(spec, info.parent)
         if above != other:
             continue
-        hinge = (_matrix(info.joint.quat) if sign > 0 else turn @ _matrix(info.quat)) @ _axes(info.joint)[0]
+        hinge = (rotation_matrix(info.joint.quat) if sign > 0 else turn @ rotation_matrix(info.quat)) @ _axes(info.joint)[0]
         if abs(abs(hinge @ direction) - np.linalg.norm(direction)) < 1e-6:
             return hinged, sign * float(np.sign(hinge @ direction))
     one, two = ("the world" if b < 0 else repr(spec.bodies[b].name) for b in (body, reference))
@@ -144,7 +144,7 @@ def _carrier(spec: ModelSpec, body: int) -> tuple[int, np.ndarray]:
     turn = np.eye(3)
     while body >= 0 and all(j.type == "fixed" for j in spec.bodies[body].joints):
         info = spec.bodies[body]
-        turn = _matrix(info.quat) @ (_matrix(info.joint.quat).T if info.joints else np.eye(3)) @ turn
+        turn = rotation_matrix(info.quat) @ (rotation_matrix(info.joint.quat).T if info.joints else np.eye(3)) @ turn
         body = info.parent
     return body, turn
 
@@ -153,7 +153,7 @@ def _carrier(spec: ModelSpec, body: int) -> tuple[int, np.ndarray]:
 
 
 def _add_loop_constraint(out: HolonomicTables, c: ConstraintSpec, reference: list) -> None:
-    frames = [(np.asarray(pos, float), _unit(quat)) for pos, quat in c.frames]
+    frames = [(np.asarray(pos, float), normalized(quat)) for pos, quat in c.frames]
     target = None
     (one, turn), (two, other) = (_placed(reference, body, frame) for body, frame in zip(c.bodies, frames, strict=True))
     if c.kind == "joint":
@@ -205,9 +205,9 @@ def _reference_poses(spec: ModelSpec) -> list:
         if joint is not None and joint.type == "free" and joint.q0 is not None:
             steps.append((joint.q0[:3], joint.q0[3:]))
         for shift, quat in steps:
-            pos, turn = pos + turn @ np.asarray(shift, float), turn @ _matrix(quat)
+            pos, turn = pos + turn @ np.asarray(shift, float), turn @ rotation_matrix(quat)
         if joint is not None and not joint.anchored:
-            turn = turn @ _matrix(joint.quat).T
+            turn = turn @ rotation_matrix(joint.quat).T
             pos = pos - turn @ np.asarray(joint.pos, float)
         out.append((pos, turn))
     return out
@@ -216,7 +216,7 @@ def _reference_poses(spec: ModelSpec) -> list:
 def _placed(reference: list, body: int, frame) -> tuple:
     """Origin and rotation matrix of a frame in the world, in the reference configuration."""
     pos, turn = reference[body] if body >= 0 else (np.zeros(3), np.eye(3))
-    return pos + turn @ frame[0], turn @ _matrix(frame[1])
+    return pos + turn @ frame[0], turn @ rotation_matrix(frame[1])
 
 
 # ---- forces --------------------------------------------------------------------------------------------------------------------
@@ -249,8 +249,8 @@ def _add_force(out: HolonomicTables, f: ForceSpec, turns: tuple) -> None:
         raise ValueError(f"{f.source}: {f.kind} {f.name!r}: unknown kind of force")
     if f.function is not None:
         found["function"] = out.add_function(f.function, f.name)
-    frames = [(np.asarray(pos, float), (1.0, 0.0, 0.0, 0.0) if f.kind == "load" else _unit(quat)) for pos, quat in f.frames]
-    frames += [(np.zeros(3), IDENTITY)] * (2 - len(frames))
+    frames = [(np.asarray(pos, float), IDENTITY_QUAT if f.kind == "load" else normalized(quat)) for pos, quat in f.frames]
+    frames += [(np.zeros(3), IDENTITY_QUAT)] * (2 - len(frames))
     out.forces.append(ForceInfo(f.name, f.kind, f.bodies, driven=f.driven, turns=turns, **found))
     out.add_frames("force", frames)
 
@@ -272,7 +272,7 @@ def _turns(f: ForceSpec, spec: ModelSpec, bodies: list[BodyInfo], reference: lis
                 continue
             if joint.type != "hinge":
                 return ()
-            along = reference[body][1] @ _matrix(joint.quat) @ _axes(joint)[0] @ turn[:, Z]
+            along = reference[body][1] @ rotation_matrix(joint.quat) @ _axes(joint)[0] @ turn[:, Z]
             if abs(along) < 1 - 1e-9:
                 return ()
             found.append((bodies[body].v[0], sign * float(np.sign(along))))
@@ -309,7 +309,7 @@ def _joint(c: ConstraintSpec, joint: JointSpec):
             _fail(c, "its axes do not span a plane with its normal; let another joint close it")
         turns = (_along(normal),) * 2
     else:
-        turns = (IDENTITY,) * 2
+        turns = (IDENTITY_QUAT,) * 2
     return KEPT[joint.type], turns
 
 
@@ -321,16 +321,7 @@ def _axes(joint: JointSpec) -> np.ndarray:
     return np.where(length > 1e-9, axes / np.where(length > 1e-9, length, 1.0), np.nan)
 
 
-def _along(axis) -> tuple:
-    """A rotation that takes z to the direction of the axis."""
-    x, y, z = np.asarray(axis, float) / np.linalg.norm(axis)
-    quat = np.array([1 + z, -y, x, 0.0]) if z > -0.5 else np.array([x, 0.0, 1 - z, y])
-    return tuple((quat / np.linalg.norm(quat)).tolist())
-
-
-def _matrix(quat) -> np.ndarray:
-    return np.array(matrix(_unit(quat)))
-
-
-def _unit(quat) -> tuple:
-    return tuple((np.asarray(quat, float) / np.linalg.norm(quat)).tolist())
+def _along(axis) -> np.ndarray:
+    """A rotation that takes z to the direction of the axis: the smallest one, but for axes that point down, away from its singularity."""
+    x, y, z = normalized(axis)
+    return normalized([1 + z, -y, x, 0.0] if z > -0.5 else [x, 0.0, 1 - z, y])

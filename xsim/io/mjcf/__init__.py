@@ -22,20 +22,19 @@ from xsim.io.mjcf.keys import read_keys
 from xsim.io.mjcf.missing import note_missing
 from xsim.io.mjcf.open import read_document
 from xsim.io.mjcf.options import read_drawing, read_option, read_sizes
+from xsim.io.mjcf.releases import RELEASES
 from xsim.io.mjcf.sensors import read_sensors
 from xsim.io.mjcf.skins import read_skins
 from xsim.io.mjcf.tendons import read_tendons
 from xsim.spec import ModelSpec
 
-__all__ = ["FORMAT", "RULES", "read"]
-
-RULES = ("3.2", "4.0")
+__all__ = ["FORMAT", "read"]
 
 
 def read(data: bytes | str, file: str, notes: Notes, *, rules: str = "3.2") -> ModelSpec:
-    """Read an MJCF document. rules: the release, ``"3.2"`` or ``"4.0"``, that counts where releases differ. Raises ParseError."""
-    if rules not in RULES:
-        raise ValueError(f"rules: found {rules!r}; allowed: {', '.join(RULES)}")
+    """Read an MJCF document. rules: the release, ``"3.2"`` or ``"4.0"``, see `releases`. Raises ParseError."""
+    if rules not in RELEASES:
+        raise ValueError(f"rules: found {rules!r}; allowed: {', '.join(RELEASES)}")
     document = read_document(data, file, notes, rules)
     index, sizes = Index(), read_sizes(document)
     read_extensions(document, index)

@@ -132,7 +132,7 @@ def _triangles(document: Document, e: Element, files: _Files) -> tuple[Triangles
             raise e.error("found beside file; allowed: one of them", "vertex")
         kind = _type(e, MESH_TYPES, {".stl": "stl", ".obj": "obj", ".msh": "msh"})
         data, path = files.read(e)
-        mesh = read_triangles(data, kind, e, document.notes, document.rules)
+        mesh = read_triangles(data, kind, e, document.notes, document.release.quads_by_shorter_diagonal)
     elif vertex is None:
         raise e.error("has no points; allowed: file or vertex")
     else:

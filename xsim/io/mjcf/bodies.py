@@ -17,6 +17,7 @@ from xsim.io.mjcf.nodes import scope
 from xsim.io.mjcf.options import read_sizes
 from xsim.io.mjcf.orientation import read_pose
 from xsim.io.mjcf.reduce import align_free, discard_visual, fuse_static, used_meshes
+from xsim.io.mjcf.releases import Release
 from xsim.io.mjcf.sites import read_camera, read_light, read_site
 from xsim.io.mjcf.values import flag, padded, read_user
 from xsim.io.reader import Element
@@ -54,15 +55,15 @@ def read_bodies(document: Document, assets: Assets, index: Index) -> Bodies:
     given = _Input(document, assets, index, read_sizes(document))
     drafts = _drafts(given)
     for body in drafts[1:]:
-        _set_inertial(body, assets.meshes, document.rules)
+        _set_inertial(body, assets.meshes, document.release)
     if document.compiler.discard_visual:
         discard_visual(drafts, document)
-    # Whether a body has children decides before static ones disappear in 3.2, and after it in 4.0.
-    if document.rules == "3.2":
+    # Bodies with children are not aligned, so it matters whether static bodies have disappeared.
+    if document.release.align_before_fuse:
         align_free(drafts)
     if document.compiler.fuse_static:
         drafts = fuse_static(drafts, document)
-    if document.rules != "3.2":
+    if not document.release.align_before_fuse:
         align_free(drafts)
     _check_moving(drafts)
     meshes = used_meshes(drafts, assets.meshes) if document.compiler.discard_visual else list(assets.meshes)
@@ -157,19 +158,19 @@ def _moves(body: Draft | None) -> bool:
 # ---- mass ----
 
 
-def _set_inertial(body: Draft, meshes, rules: str) -> None:
+def _set_inertial(body: Draft, meshes, release: Release) -> None:
     """Mass properties of a body, by <inertial>, geoms and the settings of <compiler>."""
     settings = scope(body.element)
     element = body.inertial_element
     given = None if element is None else read_inertial(element)
-    if given is not None and rules != "3.2":  # which ignores <frame> here
+    if given is not None and release.frame_moves_inertial:
         given = given.seen_from(body.inertial_frame)
     counted = any(not geom.massless for geom, _ in body.geoms)
     # A massless body has its centre of mass at the numbers of its pose in MuJoCo; boundmass can make that matter.
     massless = Inertial(pose=read_pose(body.element))
     if settings.inertia_from_geom == "true" and counted or settings.inertia_from_geom == "auto" and given is None:
-        total = geoms_inertial((geom for geom, _ in body.geoms), meshes, sort=rules == "3.2")
-        is_massless = not counted or rules != "3.2" and total.mass <= SMALL
+        total = geoms_inertial((geom for geom, _ in body.geoms), meshes, release.sort_moments)
+        is_massless = not counted or release.tiny_mass_is_zero and total.mass <= SMALL
         body.inertial = massless if is_massless else total
         # The model has no formula for shells: their bodies have these numbers.
         body.explicit = any(geom.shell for geom, _ in body.geoms if not geom.massless)

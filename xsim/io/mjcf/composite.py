@@ -42,7 +42,7 @@ class _Expansion(NamedTuple):
 
 def composite(document: Document, e: Element) -> tuple[list[Node], dict[str, list[Node]]]:
     """What a <composite> stands for: a `Macro`. Raises ParseError."""
-    if document.rules == "4.0":
+    if not document.release.has_composite:
         raise e.error("composite is not in MuJoCo 4.0; allowed: flexcomp, replicate, or the rules of 3.2")
     kind = e.string("type")
     if kind in REMOVED:

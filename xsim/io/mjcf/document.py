@@ -6,6 +6,7 @@ from xsim.io.errors import Notes
 from xsim.io.mjcf.compiler import Compiler
 from xsim.io.mjcf.defaults import Classes
 from xsim.io.mjcf.nodes import Budget, Node
+from xsim.io.mjcf.releases import Release
 from xsim.io.reader import Element
 
 __all__ = ["Document"]
@@ -14,13 +15,13 @@ __all__ = ["Document"]
 class Document:
     """One model.
 
-    root: <mujoco> with everything included. classes: default classes. compiler: settings of the main file. rules: "3.2" or "4.0", the
-    release of MuJoCo. budget: bounds of the model's size. key_layout: the elements that a keyframe's vectors are about, see `keyframes`.
+    root: <mujoco> with everything included. classes: default classes. compiler: settings of the main file. release: how the release of
+    MuJoCo reads files. budget: bounds of the model's size. key_layout: the elements that a keyframe's vectors are about, see `keyframes`.
     """
 
-    def __init__(self, root: Node, file: str, notes: Notes, rules: str, budget: Budget):
+    def __init__(self, root: Node, file: str, notes: Notes, release: Release, budget: Budget):
         self.root = Element(root, file)
-        self.file, self.notes, self.rules, self.budget = file, notes, rules, budget
+        self.file, self.notes, self.release, self.budget = file, notes, release, budget
         self.classes = Classes(budget)
         self.compiler = Compiler()
         self.key_layout: dict[str, list[tuple[Node, int]]] = {}

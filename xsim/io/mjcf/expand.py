@@ -32,7 +32,7 @@ def expand(document: Document, read: Callable[[Element, Path], Document]) -> Non
         if node.tag == "attach":
             attach(document, node, relations, submodels)
         else:
-            replicate(node, relations, document.budget, document.rules)
+            replicate(node, relations, document.budget, document.release.replicate_lags)
     relations.write()
 
 

@@ -30,8 +30,8 @@ TYPES = (*LATTICES, "mesh", "gmsh", "direct")
 def flexcomp(document: Document, e: Element) -> tuple[list[Node], dict[str, list[Node]]]:
     """What a <flexcomp> stands for, a `Macro`: bodies, a <flex> and, where asked for, an equality. Raises ParseError.
 
-    Each point is a body on slides: three, or in a shell (rules 3.2) one away from the parent's origin. Pinned points are fixed to the
-    parent. The made elements take the defaults that reach the place where the flexcomp stands; the equality takes none.
+    Each point is a body on slides: three, or in a shell (`Release.flexcomp_shells`) one away from the parent's origin. Pinned points
+    are fixed to the parent. The made elements take the defaults that reach the place where the flexcomp stands; the equality takes none.
     """
     for plugin in e.all("plugin"):
         name = plugin.raw("plugin") or plugin.raw("instance") or ""
@@ -42,7 +42,7 @@ def flexcomp(document: Document, e: Element) -> tuple[list[Node], dict[str, list
         raise e.error(f"found mass {mass:g} and inertiabox {box:g}; allowed: positive numbers")
     shape = _read_shape(document, e, kind)
     points = _placed(e, shape)
-    shell = kind in SHELLS and document.rules == "3.2"
+    shell = kind in SHELLS and document.release.flexcomp_shells
     pinned = _pinned(e, shape)
     if shell:
         pinned[0] = True  # the centre of the solid shape
@@ -166,7 +166,7 @@ def _from_file(document: Document, e: Element, kind: str, dim: int) -> tuple[Lat
     ending = path.suffix.lower()
     if ending not in (".stl", ".obj", ".msh"):
         raise e.error(f"unknown ending {ending!r}; {allowed(ending, ('.stl', '.obj', '.msh'))}", "file")
-    mesh = read_triangles(data, ending[1:], e, document.notes, document.rules)
+    mesh = read_triangles(data, ending[1:], e, document.notes, document.release.quads_by_shorter_diagonal)
     points, faces = mesh.vertices, mesh.faces
     if ending == ".stl" and len(faces):  # which does not number its vertices: they count as they come
         order = np.unique(faces, return_index=True)[1].argsort()

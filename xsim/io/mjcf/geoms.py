@@ -38,7 +38,7 @@ def read_geom(document: Document, e: Element, frame: Pose, assets: Assets, index
     settings = scope(e)
     first, last = settings.inertia_group_range
     shell = flag(e, "shellinertia", False)
-    if shell and shape == "mesh" and document.rules == "4.0":
+    if shell and shape == "mesh" and document.release.shell_by_mesh:
         raise e.error("found true for a mesh geom; allowed from release 3.3 on: the attribute inertia of the mesh", "shellinertia")
     contact = read_surface(document, e)
     coefficients = numbers(document, e, "fluidcoef", FLUID)
@@ -111,7 +111,7 @@ def _primitive(document: Document, e: Element, shape: str, assets: Assets, index
         return None, *sizes(e, shape, given), {}
     _refuse(e, "fromto", "geom that is fitted to a mesh")
     mesh = assets.meshes[index.find("mesh", e, "mesh")]
-    size, pos, quat = fit(mesh, shape, scope(e).fit_aabb, scale, document.rules)
+    size, pos, quat = fit(mesh, shape, scope(e).fit_aabb, scale, document.release.fit_to_sides)
     size = np.asarray(size, float)[: SIZES[shape]]
     if not (size > 0).all():
         raise e.error(f"a {shape} fitted to this mesh has no size", "mesh")

@@ -23,12 +23,15 @@ class Triangles(NamedTuple):
     faces: np.ndarray
 
 
-def read_triangles(data: bytes, kind: str, e: Element, notes: Notes, rules: str) -> Triangles:
-    """The triangles of a mesh file of a kind ("stl", "obj", "msh"). Raises ParseError about the element that names it."""
-    return _READERS[kind](data, e, notes, rules)
+def read_triangles(data: bytes, kind: str, e: Element, notes: Notes, shorter_diagonal: bool) -> Triangles:
+    """The triangles of a mesh file of a kind ("stl", "obj", "msh"). Raises ParseError about the element that names it.
+
+    shorter_diagonal: whether a face with four corners in an OBJ file is cut along its shorter diagonal; else from its first corner.
+    """
+    return _READERS[kind](data, e, notes, shorter_diagonal)
 
 
-def _stl(data: bytes, e: Element, notes: Notes, rules: str) -> Triangles:
+def _stl(data: bytes, e: Element, notes: Notes, shorter_diagonal: bool) -> Triangles:
     """80 bytes, the number of triangles, then a normal, three corners and two bytes for each. Equal corners become one vertex."""
     count = int.from_bytes(data[80:84], "little")
     if not count or len(data) != 84 + _TRIANGLE.itemsize * count:
@@ -38,7 +41,7 @@ def _stl(data: bytes, e: Element, notes: Notes, rules: str) -> Triangles:
     return Triangles(vertices, number.reshape(-1, 3))
 
 
-def _msh(data: bytes, e: Element, notes: Notes, rules: str) -> Triangles:
+def _msh(data: bytes, e: Element, notes: Notes, shorter_diagonal: bool) -> Triangles:
     """Four int32: vertices, normals, texture coordinates, faces; then these, float32 and int32."""
     if len(data) < 16:
         raise e.error(f"{len(data)} bytes; allowed: MSH, which begins with 16", "file")
@@ -52,7 +55,7 @@ def _msh(data: bytes, e: Element, notes: Notes, rules: str) -> Triangles:
     return Triangles(points.astype(float), numbers.astype(int))
 
 
-def _obj(data: bytes, e: Element, notes: Notes, rules: str) -> Triangles:
+def _obj(data: bytes, e: Element, notes: Notes, shorter_diagonal: bool) -> Triangles:
     """Lines ``v x y z`` and ``f a b c ...`` (numbers from 1, or from -1 backwards; what follows a slash is for drawing).
 
     As in MuJoCo all vertices of the file count, but only the faces of the first object or group that has any.
@@ -78,17 +81,17 @@ def _obj(data: bytes, e: Element, notes: Notes, rules: str) -> Triangles:
         except (ValueError, IndexError):
             raise e.error(f"line {number} of the OBJ file, {line.strip()[:60]!r}, is no vertex and no face", "file") from None
     points = np.array(vertices, float).reshape(-1, 3)
-    faces = [t for p in polygons for t in _triangulated(p, points, rules)]
+    faces = [t for p in polygons for t in _triangulated(p, points, shorter_diagonal)]
     return Triangles(points, np.array(faces, int).reshape(-1, 3))
 
 
-def _triangulated(polygon: list[int], points: np.ndarray, rules: str) -> list[list[int]]:
-    """Triangles around the first corner. MuJoCo 4.0 cuts four corners, which may not lie in a plane, along the shorter diagonal."""
-    if rules == "4.0" and len(polygon) == 4 and max(polygon) < len(points):
+def _triangulated(polygon: list[int], points: np.ndarray, shorter_diagonal: bool) -> list[list[int]]:
+    """Triangles around the first corner. shorter_diagonal: four corners, which may not lie in a plane, are cut along it."""
+    if shorter_diagonal and len(polygon) == 4 and max(polygon) < len(points):
         a, b, c, d = points[polygon]
         if np.sum((c - a) ** 2) >= np.sum((d - b) ** 2):
             polygon = [polygon[3], *polygon[:3]]
     return [[polygon[0], polygon[i], polygon[i + 1]] for i in range(1, len(polygon) - 1)]
 
 
-_READERS: dict[str, Callable[[bytes, Element, Notes, str], Triangles]] = {"stl": _stl, "obj": _obj, "msh": _msh}
+_READERS: dict[str, Callable[[bytes, Element, Notes, bool], Triangles]] = {"stl": _stl, "obj": _obj, "msh": _msh}

@@ -32,9 +32,9 @@ def placed(mesh: Triangles, scale, refpos, refquat) -> Triangles:
 def solid_mesh(document: Document, e: Element, name: str, mesh: Triangles, mode: str, most: int) -> MeshSpec:
     """A mesh in its principal frame. mode: the ``inertia`` attribute; most: vertices of the hull. Raises ParseError.
 
-    A mesh without volume keeps the frame of the file; it can be visual, or have mass as a shell (4.0: inertia="shell" is required).
+    A mesh without volume keeps the frame of the file; it can be visual, or have mass as a shell.
     """
-    hull = convex_hull(mesh.vertices, most, document.rules)
+    hull = convex_hull(mesh.vertices, most, document.release.hull_farthest_of_all)
     if not len(mesh.faces) or mode == "convex":
         if hull is None:
             raise e.error("the vertices lie in a plane and have no convex hull; allowed: points around a volume")
@@ -49,7 +49,7 @@ def solid_mesh(document: Document, e: Element, name: str, mesh: Triangles, mode:
         volume, centre, second = _solid(mesh.vertices, hull if mode == "convex" and hull is not None else faces, middle, _MODES[mode])
     if volume < -_TINY:
         raise e.error('the volume is negative: the faces are clockwise seen from outside; allowed: counter-clockwise, or inertia="convex"')
-    if volume < _TINY and document.rules == "4.0":
+    if volume < _TINY and document.release.shell_by_mesh:
         raise e.error('the mesh has no volume; allowed: faces around one, or inertia="shell"')
     if volume < _TINY:
         pos, quat, moments = np.zeros(3), IDENTITY_QUAT, np.zeros(3)
@@ -158,11 +158,11 @@ def principal_axes(inertia, rounding: float = 1e-15) -> tuple[np.ndarray, np.nda
     return quat, moments
 
 
-def fit(mesh: MeshSpec, shape: str, use_aabb: bool, scale: float, rules: str = "3.2") -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def fit(mesh: MeshSpec, shape: str, use_aabb: bool, scale: float, to_sides: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Size of a primitive of a mesh's size (half extents as in `xsim.spec`) and its pos, quat in the coordinates of the mesh's geom.
 
-    use_aabb: of the size of the box around the mesh in its principal frame, else of the box that has its moments. With the box around,
-    round shapes enclose the mesh; under the rules of 4.0 they are as large as the box's sides.
+    use_aabb: of the size of the box around the mesh in its principal frame, else of the box that has its moments. to_sides: whether
+    round shapes are as large as the sides of the box around; else they enclose the mesh.
     """
     R = rotation_matrix(mesh.quat)
     if not use_aabb:
@@ -172,7 +172,7 @@ def fit(mesh: MeshSpec, shape: str, use_aabb: bool, scale: float, rules: str = "
         return scale * np.array(sizes[shape]), mesh.pos, mesh.quat
     low, high = mesh.vertices.min(0), mesh.vertices.max(0)
     half, centre = (high - low) / 2, (high + low) / 2
-    sizes = _around_sides(half) if rules == "4.0" else _around_vertices(mesh.vertices - centre, half)
+    sizes = _around_sides(half) if to_sides else _around_vertices(mesh.vertices - centre, half)
     sizes |= {"ellipsoid": half, "box": half}
     return scale * np.array(sizes[shape]), mesh.pos + R @ centre, mesh.quat
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from xsim.io.errors import Notes
+from xsim.io.mjcf.releases import RELEASES
 from xsim.spec import ModelSpec, Source
 
 __all__ = ["note_missing"]
@@ -24,8 +25,9 @@ def note_missing(spec: ModelSpec, notes: Notes) -> None:
 
 
 def _rods(spec: ModelSpec) -> Iterator[Source]:
-    """Lines that 4.0 bends and twists."""
-    return (flex.source for flex in spec.flexes if flex.dim == 1 and flex.numbers["young"] and spec.rules == "4.0")
+    """Flexes made of lines that resist bending and twist."""
+    elastic = RELEASES[spec.rules].elastic_lines
+    return (flex.source for flex in spec.flexes if elastic and flex.dim == 1 and flex.numbers["young"])
 
 
 # What is not simulated (and the verb), the flags without which it does not act, its finder.

@@ -12,6 +12,7 @@ from xsim.io.mjcf.expand import expand
 from xsim.io.mjcf.files import outermost
 from xsim.io.mjcf.include import expand_includes
 from xsim.io.mjcf.nodes import Budget, Node
+from xsim.io.mjcf.releases import RELEASES, Release
 from xsim.io.mjcf.schema import check_schema, check_tree
 from xsim.io.reader import Element, parse_xml, read_bytes
 
@@ -21,17 +22,17 @@ __all__ = ["read_document"]
 def read_document(data: bytes | str, file: str, notes: Notes, rules: str = "3.2") -> Document:
     """Read a file with everything that it includes, attaches and replicates. Raises ParseError.
 
-    Paths start at the folder of ``file``; that of text which is no file is the working folder.
+    rules: the release, a name in `RELEASES`. Paths start at the folder of ``file``; that of text which is no file is the working folder.
     """
     path = Path(os.path.abspath(file))
-    return _Loader(notes, rules, outermost(path.parent)).read(data, file, (path,))
+    return _Loader(notes, RELEASES[rules], outermost(path.parent)).read(data, file, (path,))
 
 
 class _Loader:
     """Reads the file of a model and those attached to it, each once. within: the folder that all files must be in."""
 
-    def __init__(self, notes: Notes, rules: str, within: Path):
-        self.notes, self.rules, self.within = notes, rules, within
+    def __init__(self, notes: Notes, release: Release, within: Path):
+        self.notes, self.release, self.within = notes, release, within
         self.budget = Budget()
         self.documents: dict[Path, Document] = {}
 
@@ -39,10 +40,10 @@ class _Loader:
         """A document. opened: the paths of the files that are being read, this one last."""
         root = Node.of(parse_xml(data, file))
         start = root.compiler = Compiler(folder=opened[-1].parent, within=self.within)
-        document = Document(root, file, self.notes, self.rules, self.budget)
+        document = Document(root, file, self.notes, self.release, self.budget)
         self.budget.spend(document.root, nodes=root.size())
         expand_includes(root, self.budget)
-        check_schema(root, self.rules)
+        check_schema(root, self.release)
         document.compiler = root.compiler = read_compiler(document.sections("compiler"), start)
         for section in document.sections("default"):
             document.classes.read(section)

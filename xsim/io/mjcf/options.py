@@ -18,10 +18,10 @@ PARTS = (
     "constraint", "equality", "frictionloss", "limit", "contact", "gravity", "clampctrl", "warmstart", "filterparent", "actuation",
     "refsafe", "sensor", "midphase", "eulerdamp", "autoreset",
 )  # fmt: skip
-PASSIVE = {"3.2": ("passive",), "4.0": ("spring", "damper")}  # without both of the newer ones there are no passive forces at all
+PASSIVE = ("passive",)
+PASSIVE_4_0 = ("spring", "damper")  # without both there are no passive forces at all
 EXTRAS = ("override", "energy", "fwdinv", "invdiscrete", "multiccd", "island", "nativeccd")  # flags that are off at first
-ON_AT_FIRST = {"3.2": (), "4.0": ("multiccd", "island", "nativeccd")}
-STARTS: dict[str, dict] = {"3.2": {}, "4.0": {"ccd_iterations": 35}}  # where a release differs from SOLVER
+ON_BY_DEFAULT_4_0 = ("multiccd", "island", "nativeccd")
 WORDS = {"cone": ("pyramidal", "elliptic"), "jacobian": ("dense", "sparse", "auto"), "solver": ("PGS", "CG", "Newton")}
 SOLVER: dict = {
     "impratio": 1.0, "tolerance": 1e-8, "ls_tolerance": 0.01, "noslip_tolerance": 1e-6, "ccd_tolerance": 1e-6, "o_margin": 0.0,
@@ -44,9 +44,11 @@ def read_option(document: Document) -> OptionSpec:
     of what is switched on there. Raises ParseError."""
     names = {"timestep": 0.002, "density": 0.0, "viscosity": 0.0}
     vectors = {name: np.array(value) for name, value in VECTORS.items()}
-    solver = SOLVER | STARTS[document.rules]
-    parts = PARTS + PASSIVE[document.rules]
-    flags = {name: name in parts or name in ON_AT_FIRST[document.rules] for name in parts + EXTRAS}
+    release = document.release
+    solver = SOLVER | ({"ccd_iterations": 35} if release.more_contact_defaults else {})
+    parts = PARTS + (PASSIVE_4_0 if release.attributes_of_4_0 else PASSIVE)
+    on = parts + (ON_BY_DEFAULT_4_0 if release.more_contact_defaults else ())
+    flags = {name: name in on for name in parts + EXTRAS}
     integrator, groups = "Euler", set()
     for e in document.sections("option"):
         names = {name: e.number(name, value, positive=name == "timestep", nonnegative=True) for name, value in names.items()}
@@ -61,7 +63,7 @@ def read_option(document: Document) -> OptionSpec:
     return OptionSpec(
         gravity=vectors["gravity"],
         dt=names["timestep"],
-        integrator=_rule(integrator, flags, document.rules),
+        integrator=_rule(integrator, flags, release.rk4_on_manifold),
         rows=("soft", "contact"),
         density=names["density"],
         viscosity=names["viscosity"],
@@ -78,13 +80,13 @@ def _disabled(parts: tuple[str, ...], flags: dict[str, bool]) -> tuple[str, ...]
     return (*off, "passive") if {"spring", "damper"}.issubset(off) else off
 
 
-def _rule(integrator: str, flags: dict[str, bool], rules: str) -> str:
-    """xsim's name of an integrator. Euler's rule takes the joints' damping at the new velocity; Runge-Kutta's moves quaternions in 3.2 by
-    the mean velocity of the stages, later as four numbers."""
+def _rule(integrator: str, flags: dict[str, bool], rk4_on_manifold: bool) -> str:
+    """xsim's name of an integrator. Euler's rule takes the joints' damping at the new velocity; rk4_on_manifold: Runge-Kutta's
+    moves quaternions by the mean velocity of the stages; else as four numbers."""
     if integrator == "Euler":
         return "implicit_damping" if flags["eulerdamp"] and flags.get("damper", True) else "euler"
     if integrator == "RK4":
-        return "rk4_manifold" if rules == "3.2" else "rk4"
+        return "rk4_manifold" if rk4_on_manifold else "rk4"
     return integrator
 
 

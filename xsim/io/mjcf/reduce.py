@@ -53,11 +53,11 @@ def used_meshes(drafts: list[Draft], meshes: Sequence[MeshSpec]) -> list[MeshSpe
 def fuse_static(drafts: list[Draft], document: Document) -> list[Draft]:
     """Move the contents of bodies without joints into their parents; returns the remaining bodies.
 
-    Not fused are bodies that elements refer to, mocap bodies, and those whose gravcomp differs from their parent's. Under the rules of 3.2
-    nothing is fused in a model that has elements able to refer to bodies. Under those of 4.0 bodies with a site of a force or torque
-    sensor are not fused either, since these sensors measure the interaction between body and parent.
+    Not fused are bodies that elements refer to, mocap bodies, and those whose gravcomp differs from their parent's. With
+    `Release.fuse_whole_model_only` nothing is fused in a model that has elements able to refer to bodies. Without it bodies with a site of
+    a force or torque sensor are not fused either, since these sensors measure the interaction between body and parent.
     """
-    if document.rules == "3.2" and _blocked(drafts, document):
+    if document.release.fuse_whole_model_only and _blocked(drafts, document):
         return drafts
     names = _referenced(document, "body")
     measured = {sensor.raw("site") for sensor in document.elements("sensor", "force", "torque")}
@@ -71,7 +71,7 @@ def fuse_static(drafts: list[Draft], document: Document) -> list[Draft]:
         if parent is None or body.joints or body.mocap or needed or parent.parent is not None and body.gravcomp != parent.gravcomp:
             remaining.append(body)
             continue
-        _absorb(parent, body.seen_from(body.pose), document.rules == "3.2")
+        _absorb(parent, body.seen_from(body.pose), document.release.sort_moments)
         for child in children[id(body)]:
             child.parent, child.pose = parent, body.pose @ child.pose
             children[id(parent)].append(child)

@@ -16,11 +16,11 @@ from xsim.poses import IDENTITY_QUAT, Pose, normalized, quat_mul, rotate
 __all__ = ["replicate"]
 
 
-def replicate(node: Node, relations: Relations, budget: Budget, rules: str) -> None:
+def replicate(node: Node, relations: Relations, budget: Budget, lags: bool) -> None:
     """Turn a <replicate> into a <frame> that holds one frame for each copy.
 
-    Copy i is displaced i times: by offset in the axes of the copy before (rules 3.2: of the one before that, from copy 2 on), then by
-    euler. Its names end in sep and i, with as many digits as count has. Elements that refer to the contents, themselves or through others,
+    Copy i is displaced i times: by offset in the axes of the copy before (lags: of the one before that, from copy 2 on), then by euler.
+    Its names end in sep and i, with as many digits as count has. Elements that refer to the contents, themselves or through others,
     are copied as often, after the other elements of their kind; they may refer to other elements besides. Keyframes stay as they are: they
     are about the model with all copies. Raises ParseError.
     """
@@ -44,7 +44,7 @@ def replicate(node: Node, relations: Relations, budget: Budget, rules: str) -> N
         return copy
 
     frames = []
-    for i, pose in zip(range(count), _poses(offset, turn, rules), strict=False):
+    for i, pose in zip(range(count), _poses(offset, turn, lags), strict=False):
         suffix = f"{separator}{i:0{len(str(count))}d}"
         frames.append(finish(_frame(node, pose), i, suffix))
         for follower in followers:
@@ -58,12 +58,12 @@ def replicate(node: Node, relations: Relations, budget: Budget, rules: str) -> N
         node.append(frame)
 
 
-def _poses(offset: np.ndarray, turn: np.ndarray | None, rules: str) -> Iterator[Pose]:
+def _poses(offset: np.ndarray, turn: np.ndarray | None, lags: bool) -> Iterator[Pose]:
     """The poses of the copies, without end."""
     pos, quat, before = np.zeros(3), IDENTITY_QUAT, IDENTITY_QUAT
     while True:
         yield Pose(quat, pos)
-        pos = pos + rotate(before if rules == "3.2" else quat, offset)
+        pos = pos + rotate(before if lags else quat, offset)
         before = quat
         if turn is not None:
             quat = normalized(quat_mul(quat, turn))

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from xsim.io.errors import allowed
 from xsim.io.mjcf.nodes import Node
+from xsim.io.mjcf.releases import Release
 from xsim.io.reader import MAX_DEPTH, Element
 
 __all__ = ["MJCF", "Rule", "check_schema", "check_tree"]
@@ -230,7 +231,7 @@ def _linked(mujoco: Rule) -> Rule:
 MJCF = _linked(_parse(_TABLE))
 
 
-def check_schema(root: Node, rules: str) -> None:
+def check_schema(root: Node, release: Release) -> None:
     """Refuse elements and attributes that are not allowed in their parent, and second ones of what is allowed once. Raises ParseError."""
     if root.tag != "mujoco":
         raise Element(root, root.file).error("unknown root element; allowed: <mujoco>")
@@ -239,7 +240,7 @@ def check_schema(root: Node, rules: str) -> None:
         node, rule = pending.pop()
         e = Element(node, node.file)
         names = rule.attributes
-        if rules == "4.0":
+        if release.attributes_of_4_0:
             names = {*names, *_NEWER.get(node.tag, ())}.difference(_GONE.get(node.tag, ()))
         for name in node.attrib:
             if name not in names:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from xsim.io.mjcf.document import Document
+from xsim.io.mjcf.releases import Release
 from xsim.io.mjcf.values import flag, integer
 from xsim.io.reader import Element
 
@@ -58,7 +59,7 @@ class General:
         self.dynamics, self.gain, self.bias = dynamics or self.dynamics, gain, bias
 
 
-# What a shortcut makes of a General, as 3.2 has it and, where it differs, as 4.0 has it.
+# What a shortcut makes of a General.
 
 MUSCLE_TIMES = (0.01, 0.04)
 MUSCLE = (0.75, 1.05, -1.0, 200.0, 0.5, 1.6, 1.5, 1.3, 1.2)
@@ -82,7 +83,7 @@ def _common(e: Element, g: General) -> None:
         g.ranges[name] = float(low), float(high)
 
 
-def _general(e: Element, g: General, rules: str) -> None:
+def _general(e: Element, g: General, release: Release) -> None:
     g.dynamics = e.choice("dyntype", DYNAMICS, g.dynamics)
     g.gain = e.choice("gaintype", GAINS, g.gain)
     g.bias = e.choice("biastype", BIASES, g.bias)
@@ -93,52 +94,52 @@ def _general(e: Element, g: General, rules: str) -> None:
     g.act_early = flag(e, "actearly", g.act_early)
 
 
-def _motor(e: Element, g: General, rules: str) -> None:
+def _motor(e: Element, g: General, release: Release) -> None:
     g.gain_params[0] = 1.0
     g.types("none", "fixed", "none")
 
 
-def _servo(e: Element, g: General, rules: str, clamped: str) -> None:
+def _servo(e: Element, g: General, release: Release, clamped: str) -> None:
     """What <position> and <intvelocity> share. clamped: the range that inheritrange is for."""
     g.gain_params[0] = e.number("kp", g.gain_params[0])
     g.bias_params[1] = -g.gain_params[0]
     kv, ratio = e.number("kv", 0.0, nonnegative=True), e.number("dampratio", 0.0, nonnegative=True)
-    both = (kv > 0 and ratio > 0) if rules == "3.2" else (e.has("kv") and e.has("dampratio"))
-    if both:
+    has_kv, has_ratio = (e.has("kv"), e.has("dampratio")) if release.written_zeros_count else (kv > 0, ratio > 0)
+    if has_kv and has_ratio:
         raise e.error(f"found kv {kv:g} and dampratio {ratio:g}; allowed: one of them", "dampratio")
-    # A positive number in the place of -kv is a damping ratio; a zero leaves what the defaults say, but under the later rules.
-    for name, value in (("kv", -kv), ("dampratio", ratio)):
-        if value != 0 or rules != "3.2" and e.has(name):
-            g.bias_params[2] = value
+    if has_kv:
+        g.bias_params[2] = -kv
+    elif has_ratio:
+        g.bias_params[2] = ratio  # a positive number in the place of -kv is a damping ratio
     g.inherit_range = e.number("inheritrange", g.inherit_range)
     low, high = g.ranges[clamped]
     range_name = f"{clamped}range"
-    if rules != "3.2" and e.has(range_name) != e.has("inheritrange"):
+    if release.own_range_beats_default and e.has(range_name) != e.has("inheritrange"):
         if e.has(range_name):
             g.inherit_range = 0.0
         elif g.inherit_range > 0:
             g.ranges[clamped] = low, high = 0.0, 0.0
-    if g.inherit_range > 0 and low != high and (rules == "3.2" or e.has(range_name)):
+    if g.inherit_range > 0 and low != high and (e.has(range_name) or not release.own_range_beats_default):
         attribute = "inheritrange" if e.has("inheritrange") else range_name
         raise e.error(f"{range_name} and inheritrange are both given; allowed: one of them", attribute)
     g.types(None, "fixed", "affine")
 
 
-def _position(e: Element, g: General, rules: str) -> None:
-    _servo(e, g, rules, "ctrl")
+def _position(e: Element, g: General, release: Release) -> None:
+    _servo(e, g, release, "ctrl")
     if e.has("timeconst"):
         g.dynamics_params[0] = e.number("timeconst", nonnegative=True)
         g.dynamics = "filterexact" if g.dynamics_params[0] > 0 else "none"
 
 
-def _intvelocity(e: Element, g: General, rules: str) -> None:
-    _servo(e, g, rules, "act")
+def _intvelocity(e: Element, g: General, release: Release) -> None:
+    _servo(e, g, release, "act")
     g.dynamics = "integrator"
-    if rules == "3.2":
+    if release.intvelocity_clamps_act:
         g.limited["act"] = "true"
 
 
-def _velocity(e: Element, g: General, rules: str) -> None:
+def _velocity(e: Element, g: General, release: Release) -> None:
     g.gain_params[0] = e.number("kv", g.gain_params[0])
     g.bias_params[:] = 0.0
     g.bias_params[2] = -g.gain_params[0]
@@ -153,7 +154,7 @@ def _one_sided(e: Element, g: General) -> None:
     g.limited["ctrl"] = "true"
 
 
-def _damper(e: Element, g: General, rules: str) -> None:
+def _damper(e: Element, g: General, release: Release) -> None:
     g.damper = e.number("kv", g.damper, nonnegative=True)
     g.gain_params[:] = 0.0
     g.gain_params[2] = -g.damper
@@ -161,7 +162,7 @@ def _damper(e: Element, g: General, rules: str) -> None:
     g.types("none", "affine", "none")
 
 
-def _cylinder(e: Element, g: General, rules: str) -> None:
+def _cylinder(e: Element, g: General, release: Release) -> None:
     g.dynamics_params[0] = e.number("timeconst", g.dynamics_params[0])
     g.bias_params[:3] = e.floats("bias", 3, g.bias_params[:3])
     area = e.number("area", g.gain_params[0])
@@ -169,8 +170,8 @@ def _cylinder(e: Element, g: General, rules: str) -> None:
     g.types("filter", "fixed", "affine")
 
 
-def _muscle(e: Element, g: General, rules: str) -> None:
-    if rules == "3.2" or g.kind == "":
+def _muscle(e: Element, g: General, release: Release) -> None:
+    if release.muscle_fills_again or g.kind == "":
         for params, unset, default in ((g.dynamics_params, (1.0, 0.0), MUSCLE_TIMES), (g.gain_params, (1.0, *[0.0] * 8), MUSCLE)):
             used = params[: len(default)]
             np.copyto(used, default, where=used == unset)
@@ -183,19 +184,19 @@ def _muscle(e: Element, g: General, rules: str) -> None:
     g.types("muscle", "muscle", "muscle")
 
 
-def _adhesion(e: Element, g: General, rules: str) -> None:
+def _adhesion(e: Element, g: General, release: Release) -> None:
     g.gain_params[0] = e.number("gain", g.gain_params[0])
     if e.has("gain") and g.gain_params[0] < 0:
         raise e.error(f"found {g.gain_params[0]:g}; allowed: numbers >= 0", "gain")
     _one_sided(e, g)
-    g.types(g.dynamics if rules == "3.2" else "none", "fixed", "none")
+    g.types(g.dynamics if release.adhesion_keeps_dynamics else "none", "fixed", "none")
 
 
 class Shortcut(NamedTuple):
-    """write: sets the parameters from an element. gain, inherits: under the rules of 4.0, the parameters that it takes from a <general>
-    in the defaults whose gain is of this type."""
+    """write: sets the parameters from an element. gain, inherits: without `Release.one_actuator_default`, the parameters that it takes
+    from a <general> in the defaults whose gain is of this type."""
 
-    write: Callable[[Element, General, str], None]
+    write: Callable[[Element, General, Release], None]
     gain: str | None = None
     inherits: dict[str, slice] = {}
 
@@ -226,35 +227,36 @@ PARAMETERS = (
 )
 
 
-def _write(e: Element, g: General, rules: str) -> None:
+def _write(e: Element, g: General, release: Release) -> None:
     _common(e, g)
-    SHORTCUTS[e.tag].write(e, g, rules)
+    SHORTCUTS[e.tag].write(e, g, release)
     g.kind = e.tag
 
 
 def read_general(document: Document, e: Element) -> General:
-    """An actuator with the defaults of its class. 3.2: all shortcuts of the defaults write into one record, in order, the element last.
-    4.0: an element takes parameters only from the same shortcut or from <general>, in its class or the nearest enclosing one."""
+    """An actuator with the defaults of its class. With `Release.one_actuator_default` all shortcuts of the defaults write into one
+    record, in order, the element last. Without it an element takes parameters only from the same shortcut or from <general>, in its class
+    or the nearest enclosing one."""
     layers = document.classes.chain(e, *SHORTCUTS)
-    if document.rules == "3.2":
+    if document.release.one_actuator_default:
         g = General()
         for layer in (*layers, e):
-            _write(layer, g, document.rules)
+            _write(layer, g, document.release)
         return g
     classes = [General()]
     for _, one_class in groupby(layers, key=lambda layer: id(layer._node.parent)):
         classes.append(deepcopy(classes[-1]))
         for layer in one_class:
             classes[-1] = _inherited(layer.tag, classes)
-            _write(layer, classes[-1], document.rules)
+            _write(layer, classes[-1], document.release)
     g = _inherited(e.tag, classes)
-    _write(e, g, document.rules)
+    _write(e, g, document.release)
     return g
 
 
 def _inherited(kind: str, classes: list[General]) -> General:
-    """The record that an element of this kind starts from under the rules of 4.0. classes: those of the enclosing default classes,
-    innermost last."""
+    """The record that an element of this kind starts from without `Release.one_actuator_default`. classes: those of the enclosing
+    default classes, innermost last."""
     g = deepcopy(classes[-1])
     if kind == "general":
         return g

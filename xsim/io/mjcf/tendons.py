@@ -72,7 +72,7 @@ def coordinate(bodies: Bodies, index: Index, e: Element, name: str, scalar: bool
 
 
 def _fixed(document: Document, bodies: Bodies, index: Index, e: Element) -> tuple[WrapSpec, ...]:
-    strict = document.rules != "3.2"
+    strict = document.release.fixed_tendon_scalar
     path: list[WrapSpec] = []
     for inner in e.all("joint"):
         item = coordinate(bodies, index, inner, "joint", scalar=strict)
