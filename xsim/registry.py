@@ -12,8 +12,8 @@ from typing import Any, Generic, TypeVar, overload
 from xsim.suggestions import did_you_mean
 
 __all__ = [
-    "ACTIVATION_DYNAMICS", "ACTUATOR_BIASES", "ACTUATOR_GAINS", "COLLIDERS", "INTEGRATORS", "LOOP_ROWS", "Registry", "SENSORS",
-    "SOFT_CONSTRAINTS", "TIME_FUNCTIONS",
+    "ACTIVATION_DYNAMICS", "ACTUATOR_BIASES", "ACTUATOR_GAINS", "COLLIDERS", "INTEGRATORS", "LOOP_CONSTRAINTS", "LOOP_ROWS", "Registry",
+    "SENSORS", "SOFT_CONSTRAINTS", "TIME_FUNCTIONS",
 ]  # fmt: skip
 
 Key = TypeVar("Key")
@@ -72,6 +72,8 @@ ACTUATOR_BIASES: Registry[str] = Registry("actuator bias")
 """`xsim.dynamics.actuation.laws.ActuatorLaw` by `ActuatorSpec.bias`."""
 TIME_FUNCTIONS: Registry[str] = Registry("kind of function")
 """`xsim.dynamics.forces.time_functions.TimeFunction` by `FunctionSpec.kind`."""
+LOOP_CONSTRAINTS: Registry[str] = Registry("kind of constraint")
+"""Rows of a constraint between frames of two bodies by `ConstraintSpec.kind`: fn(spec, loop: `xsim.model.holonomic.Loop`) -> rows."""
 LOOP_ROWS: Registry[str] = Registry("kind of loop row")
 """`xsim.dynamics.constraints.loop_rows.LoopRow` by the first item of a row of `ConstraintInfo.rows`."""
 SOFT_CONSTRAINTS: Registry[str] = Registry("kind of soft constraint")

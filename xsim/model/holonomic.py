@@ -11,26 +11,26 @@ from xsim.model.leaf_rows import LeafRows
 from xsim.model.topology import BodyInfo, ConstraintInfo, ForceInfo, FunctionInfo
 from xsim.model.tree import Tree
 from xsim.poses import IDENTITY_QUAT, normalized, quat_mul, rotation_matrix
-from xsim.registry import TIME_FUNCTIONS
+from xsim.registry import LOOP_CONSTRAINTS, LOOP_ROWS, TIME_FUNCTIONS
 from xsim.spec import ConstraintSpec, ForceSpec, FunctionSpec, JointSpec, ModelSpec
 
 X, Y, Z = range(3)
-_HERE = (("slide", X, 0, None), ("slide", Y, 0, None), ("slide", Z, 0, None))
-_UPRIGHT = (("dot", Z, X, None), ("dot", Z, Y, None))
-_UNTURNED = (("dot", X, Y, None), ("dot", Y, Z, None), ("dot", Z, X, None))
+COINCIDENT = (("slide", X, 0, None), ("slide", Y, 0, None), ("slide", Z, 0, None))
+PARALLEL_Z = (("dot", Z, X, None), ("dot", Z, Y, None))
+SAME_ORIENTATION = (("dot", X, Y, None), ("dot", Y, Z, None), ("dot", Z, X, None))
 """Relative orientation kept: the rows' rates are the rotations about z, x and y."""
 
-KEPT = {
-    "fixed": (*_HERE, *_UNTURNED),
-    "hinge": (*_HERE, *_UPRIGHT),
-    "slide": (*_HERE[:2], *_UNTURNED),
-    "ball": _HERE,
-    "euler": _HERE,
-    "universal": (*_HERE, ("dot", Z, Z, None)),
-    "planar": (_HERE[Z], *_UPRIGHT),
-    "slide2": (_HERE[Z], *_UNTURNED),
+JOINT_ROWS = {
+    "fixed": (*COINCIDENT, *SAME_ORIENTATION),
+    "hinge": (*COINCIDENT, *PARALLEL_Z),
+    "slide": (*COINCIDENT[:2], *SAME_ORIENTATION),
+    "ball": COINCIDENT,
+    "euler": COINCIDENT,
+    "universal": (*COINCIDENT, ("dot", Z, Z, None)),
+    "planar": (COINCIDENT[Z], *PARALLEL_Z),
+    "slide2": (COINCIDENT[Z], *SAME_ORIENTATION),
 }
-"""Rows of a joint that closes a loop, in frames turned as `_turned` says."""
+"""Rows of a joint that closes a loop, in frames rotated as `_joint_rotations` says."""
 
 
 class HolonomicTables(NamedTuple):
@@ -152,42 +152,58 @@ def _carrier(spec: ModelSpec, body: int) -> tuple[int, np.ndarray]:
 # ---- frames --------------------------------------------------------------------------------------------------------------------
 
 
+class Loop(NamedTuple):
+    """A constraint's two frames in the reference configuration: from the first origin to the second (3,), m, world axes; their rotation
+    matrices. rows: of the leaves."""
+
+    displacement: np.ndarray
+    first: np.ndarray
+    second: np.ndarray
+    rows: LeafRows
+
+    def add_length(self, length: float) -> int:
+        """A length (m) that a row keeps; what a row says as its last item."""
+        return self.rows.add("constraint.value", length)
+
+
 def _add_loop_constraint(out: HolonomicTables, c: ConstraintSpec, reference: list) -> None:
+    if c.kind not in LOOP_CONSTRAINTS:
+        _fail(c, LOOP_CONSTRAINTS.unknown(c.kind))
     frames = [(np.asarray(pos, float), normalized(quat)) for pos, quat in c.frames]
-    target = None
-    (one, turn), (two, other) = (_placed(reference, body, frame) for body, frame in zip(c.bodies, frames, strict=True))
+    (one, first), (two, second) = (_placed(reference, body, frame) for body, frame in zip(c.bodies, frames, strict=True))
+    rows = LOOP_CONSTRAINTS[c.kind](c, Loop(two - one, first, second, out.rows))
     if c.kind == "joint":
-        assert c.joint is not None
-        rows, turns = _joint(c, c.joint)
-        frames = [(pos, quat_mul(quat, own)) for (pos, quat), own in zip(frames, turns, strict=True)]
-    elif c.kind == "point_on_line":
-        rows = _HERE[:2]
-    elif c.kind == "point_on_plane":
-        rows = _HERE[Z:]
-    elif c.kind in ("distance", "revolute_spherical"):
-        length = out.rows.add("constraint.value", np.linalg.norm(two - one))
-        rows = (("distance", 0, 0, length), *(_HERE[Z:] if c.kind == "revolute_spherical" else ()))
-    elif c.kind == "revolute_translational":
-        rows = (*_UPRIGHT, _HERE[Z], ("slide", Y, 1, out.rows.add("constraint.value", other[:, Y] @ (two - one))))
-    elif c.kind == "motor":
-        rows = _motor(c)
-        target = out.add_target(c) if c.mode else None
-    else:
-        _fail(c, "unknown kind of constraint")
+        frames = [(pos, quat_mul(quat, rotation)) for (pos, quat), rotation in zip(frames, _joint_rotations(c), strict=True)]
+    unknown = LOOP_ROWS.missing(kind for kind, *_ in rows)
+    if unknown is not None:
+        _fail(c, LOOP_ROWS.unknown(unknown))
+    target = out.add_target(c) if c.mode else None
     out.constraints.append(ConstraintInfo(c.name, c.kind, (c.bodies[0], c.bodies[1]), tuple(rows), c.driven if c.mode else "", target))
     out.add_frames("constraint", frames)
 
 
-def _motor(c: ConstraintSpec) -> tuple:
+def _distance(c: ConstraintSpec, loop: Loop) -> tuple:
+    return (("distance", 0, 0, loop.add_length(np.linalg.norm(loop.displacement))),)
+
+
+def _revolute_spherical(c: ConstraintSpec, loop: Loop) -> tuple:
+    return (*_distance(c, loop), *COINCIDENT[Z:])
+
+
+def _revolute_translational(c: ConstraintSpec, loop: Loop) -> tuple:
+    return (*PARALLEL_Z, COINCIDENT[Z], ("slide", Y, 1, loop.add_length(loop.second[:, Y] @ loop.displacement)))
+
+
+def _motor(c: ConstraintSpec, loop: Loop) -> tuple:
     """Rows of a motor: what it keeps, and its drive as one more thing kept, of a first frame that moves on schedule."""
     held = {*c.keeps, *({"z" if c.driven == "slide" else "rz"} if c.mode else ())}
-    rows = [row for name, row in zip("xyz", _HERE, strict=True) if name in held]
+    rows = [row for name, row in zip("xyz", COINCIDENT, strict=True) if name in held]
     turns = held & {"rx", "ry", "rz"}
     if turns == {"rx", "ry", "rz"}:
         # A driven rotation may be half a turn away and more, where the products of axes cannot tell.
-        return (*rows, *((*_UPRIGHT, ("turn", 0, 0, None)) if c.mode and c.driven == "hinge" else _UNTURNED))
+        return (*rows, *((*PARALLEL_Z, ("turn", 0, 0, None)) if c.mode and c.driven == "hinge" else SAME_ORIENTATION))
     if turns == {"rx", "ry"}:
-        return (*rows, *_UPRIGHT)
+        return (*rows, *PARALLEL_Z)
     if turns == {"rz"}:
         return (*rows, ("twist", 0, 0, None))
     if turns:
@@ -282,10 +298,12 @@ def _turns(f: ForceSpec, spec: ModelSpec, bodies: list[BodyInfo], reference: lis
 # ---- joints --------------------------------------------------------------------------------------------------------------------
 
 
-def _joint(c: ConstraintSpec, joint: JointSpec):
-    """Rows, and what the frames of the two bodies are turned by, of a joint that closes a loop."""
-    if joint.type not in KEPT:
-        _fail(c, f"a {joint.type} joint cannot close a loop; allowed: {', '.join(KEPT)}")
+def _joint(c: ConstraintSpec, loop: Loop) -> tuple:
+    """Rows of a joint that closes a loop. Raises ValueError for what is not simulated."""
+    joint = c.joint
+    assert joint is not None
+    if joint.type not in JOINT_ROWS:
+        _fail(c, f"a {joint.type} joint cannot close a loop; allowed: {', '.join(JOINT_ROWS)}")
     for name in ("damping", "armature", "stiffness", "friction"):
         value = getattr(joint, name)
         if value is not None and np.nan_to_num(value).any():
@@ -294,23 +312,30 @@ def _joint(c: ConstraintSpec, joint: JointSpec):
         _fail(c, "position limits of a joint that closes a loop are not simulated; let another joint close it")
     if joint.actuator not in ("passive", "force"):
         _fail(c, f"a joint that closes a loop cannot be driven ({joint.actuator}); let another joint close it")
+    return JOINT_ROWS[joint.type]
+
+
+def _joint_rotations(c: ConstraintSpec) -> tuple:
+    """Quaternions of the rows' frames in the two frames of a joint that closes a loop: z along the axis."""
+    joint = c.joint
+    assert joint is not None
     axes = _axes(joint)
     if not np.isfinite(axes).all():
         _fail(c, "a joint axis is zero")
     if joint.type in ("hinge", "slide"):
-        turns = (_along(axes[0]),) * 2
+        rotations = (_along(axes[0]),) * 2
     elif joint.type == "universal":
         if abs(axes[0] @ axes[1]) > 1e-9:
             _fail(c, "axes that are not perpendicular cannot close a loop; let another joint close it")
-        turns = (_along(axes[0]), _along(axes[1]))
+        rotations = (_along(axes[0]), _along(axes[1]))
     elif joint.type in ("planar", "slide2"):
         normal = np.cross(axes[0], axes[1])
         if np.linalg.norm(normal) < 1e-9 or joint.type == "planar" and np.linalg.norm(np.cross(normal, axes[2])) > 1e-9:
             _fail(c, "its axes do not span a plane with its normal; let another joint close it")
-        turns = (_along(normal),) * 2
+        rotations = (_along(normal),) * 2
     else:
-        turns = (IDENTITY_QUAT,) * 2
-    return KEPT[joint.type], turns
+        rotations = (IDENTITY_QUAT,) * 2
+    return rotations
 
 
 def _axes(joint: JointSpec) -> np.ndarray:
@@ -325,3 +350,12 @@ def _along(axis) -> np.ndarray:
     """A rotation that takes z to the direction of the axis: the smallest one, but for axes that point down, away from its singularity."""
     x, y, z = normalized(axis)
     return normalized([1 + z, -y, x, 0.0] if z > -0.5 else [x, 0.0, 1 - z, y])
+
+
+LOOP_CONSTRAINTS.register("joint", _joint)
+LOOP_CONSTRAINTS.register("point_on_line", lambda c, loop: COINCIDENT[:2])
+LOOP_CONSTRAINTS.register("point_on_plane", lambda c, loop: COINCIDENT[Z:])
+LOOP_CONSTRAINTS.register("distance", _distance)
+LOOP_CONSTRAINTS.register("revolute_spherical", _revolute_spherical)
+LOOP_CONSTRAINTS.register("revolute_translational", _revolute_translational)
+LOOP_CONSTRAINTS.register("motor", _motor)
