@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import xsim
+from xsim import registry
 from xsim.io import FORMATS, Format, Notes, ParseError, UnsupportedWarning, register_format
-from xsim.spec import BodySpec, InertialSpec, JointSpec, ModelSpec, Source
+from xsim.joints.types import JOINT_TYPES
+from xsim.spec import BodySpec, ConstraintSpec, EqualitySpec, InertialSpec, JointSpec, ModelSpec, SensorSpec, Source
 
+PENDULUM = """<mujoco><worldbody><body><joint name="hinge"/><geom size="0.1"/></body></worldbody>
+  <actuator><motor joint="hinge"/></actuator></mujoco>"""
 CHAIN = {"lengths": [0.5, 0.25], "masses": [2.0, 3.0]}
 
 
@@ -77,3 +84,56 @@ def test_a_format_is_found_by_its_xml_root(chain_format):
         del FORMATS["hang"]
     with pytest.raises(ParseError, match="unknown root element"):
         xsim.parse_text("<hang/>")
+
+
+# ---- the examples of CONTRIBUTING.md -------------------------------------------------------------------------------------------
+
+PAGE = (Path(__file__).resolve().parents[1] / "CONTRIBUTING.md").read_text()
+SECTIONS = {
+    title: re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    for title, text in re.findall(r"^##+ ([^\n]+)\n(.*?)(?=^##|\Z)", PAGE, re.DOTALL | re.MULTILINE)
+}
+SETUP = "\n".join(SECTIONS["Adding a kind"])
+EXAMPLES = [title for title, blocks in SECTIONS.items() if blocks and title != "Adding a kind"]
+IMPORTS = "\n".join(re.findall(r"^from xsim\.spec import .*$", PAGE, re.MULTILINE))
+"""Sections use what earlier ones import of the spec."""
+
+
+@pytest.fixture
+def registries(monkeypatch):
+    """Registries as they were, after the test."""
+    for value in vars(registry).values():
+        if isinstance(value, registry.Registry):
+            monkeypatch.setattr(value, "_entries", dict(value._entries))
+    joints, formats = dict(JOINT_TYPES), dict(FORMATS)
+    yield
+    for kinds, old in ((JOINT_TYPES, joints), (FORMATS, formats)):
+        for name in set(kinds) - set(old):
+            del kinds[name]
+
+
+@pytest.mark.parametrize("title", EXAMPLES)
+def test_example(title, registries):
+    names: dict = {}
+    exec(compile(IMPORTS + "\n" + SETUP + "\n" + "\n".join(SECTIONS[title]), title, "exec"), names)
+
+
+def test_there_is_an_example_of_each_registry():
+    used = set(re.findall(r"\b([A-Z_]+)\.register\(", PAGE)) | {"COLLIDERS"} | {"ACTUATOR_BIASES"}  # by @collider; as gains
+    assert used == {name for name, value in vars(registry).items() if isinstance(value, registry.Registry)}
+
+
+def test_an_unknown_kind_is_refused_at_build():
+    spec = xsim.parse_text(PENDULUM, "mjcf")
+    motor = spec.actuators[0]
+    changes = [
+        ({"sensors": (SensorSpec("jointposs"),)}, "unknown kind of sensor 'jointposs' .did you mean 'jointpos'.."),
+        ({"equalities": (EqualitySpec("welded"),)}, "unknown kind of soft constraint"),
+        ({"actuators": (dataclasses.replace(motor, gain="fix"),)}, "unknown actuator gain"),
+        ({"actuators": (dataclasses.replace(motor, dynamics="fix"),)}, "unknown activation dynamics"),
+        ({"option": dataclasses.replace(spec.option, integrator="eulers")}, "unknown integrator 'eulers'"),
+        ({"constraints": (ConstraintSpec("hooked", bodies=(-1, 0)),)}, "unknown kind of constraint"),
+    ]
+    for change, text in changes:
+        with pytest.raises(ValueError, match=text):
+            xsim.build(spec.replace(**change))
