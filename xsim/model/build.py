@@ -18,7 +18,7 @@ from xsim.model.soft_constraints import read_soft_constraints
 from xsim.model.topology import Topology
 from xsim.model.tree import fail, number_tree
 from xsim.registry import INTEGRATORS
-from xsim.spec import ROWS, ModelSpec
+from xsim.spec import CONSTRAINT_KINDS, ModelSpec
 
 
 def assemble(spec: ModelSpec, *, seed: int = 0) -> Model:
@@ -53,9 +53,9 @@ def _check_option(spec: ModelSpec) -> None:
     option = spec.option
     if option.integrator not in INTEGRATORS:
         fail(spec.source, INTEGRATORS.unknown(option.integrator))
-    unknown = [r for r in option.rows if r not in ROWS]
+    unknown = [kind for kind in option.constraint_kinds if kind not in CONSTRAINT_KINDS]
     if unknown:
-        fail(spec.source, f"unknown kind of rows {unknown[0]!r}; known: {', '.join(ROWS)}")
+        fail(spec.source, f"unknown kind of constraint {unknown[0]!r}; known: {', '.join(CONSTRAINT_KINDS)}")
     if not np.all(np.isfinite(option.gravity)) or np.shape(option.gravity) != (3,):
         fail(spec.source, "gravity must be three finite numbers")
     if not option.dt > 0:
@@ -67,7 +67,7 @@ def _read_option(spec: ModelSpec) -> dict[str, Any]:
     option = spec.option
     return {
         "integrator": option.integrator,
-        "rows": tuple(r for r in ROWS if r in option.rows),
+        "constraint_kinds": tuple(kind for kind in CONSTRAINT_KINDS if kind in option.constraint_kinds),
         "disabled": tuple(option.disabled),
         "noslip": bool(option.solver.get("noslip_iterations")),
         "multiccd": bool(option.solver.get("multiccd")),

@@ -118,7 +118,7 @@ def touches(spec: ModelSpec, flex: FlexSpec) -> bool:
 
 def _on(spec: ModelSpec) -> bool:
     """Whether contacts act."""
-    return "contact" in spec.option.rows and not {"contact", "constraint"}.intersection(spec.option.disabled)
+    return "contact" in spec.option.constraint_kinds and not {"contact", "constraint"}.intersection(spec.option.disabled)
 
 
 def read_pairs(spec: ModelSpec, place: list[int | None], leaf_rows: LeafRows) -> Pairs:

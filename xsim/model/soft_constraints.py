@@ -28,7 +28,7 @@ class _SoftConstraints(NamedTuple):
 def read_soft_constraints(spec: ModelSpec, tree: Tree, tendons: tuple[TendonInfo, ...], flexes: Flexes) -> tuple[SoftInfo, ...]:
     """The soft constraints that act. Raises ValueError where the spec is inconsistent."""
     out, off = _SoftConstraints([], tree.rows), spec.option.disabled
-    if "soft" in spec.option.rows and "constraint" not in off:
+    if "soft" in spec.option.constraint_kinds and "constraint" not in off:
         rows = {path: {dof: i for i, dof in enumerate(dofs)} for path, dofs in tree.dof_rows.items()}
         if "equality" not in off:
             for equality in spec.equalities:

@@ -352,7 +352,7 @@ class Topology:
     """Everything about a model that is not a number to differentiate: hashable, compared by value, static under jit.
 
     initial: q and v where a state starts. velocities: (body, velocity of its centre of mass and angular velocity) of the bodies that start
-    as the file says. rows: the kinds of constraint rows that act. rowed: per row leaf, its dofs. drives: per dof, what moves it
+    as the file says. constraint_kinds: the kinds of constraints that act. dof_rows: per row leaf, its dofs. drives: per dof, what moves it
     (`xsim.spec.ACTUATORS`). commands: the dofs that take a command, in the order of ``ctrl``. couplings: dofs of the (follower, leader)
     pairs. constraints: between frames of bodies, as joints that close loops are. motions: (dof, target) of the coordinates that move on
     schedule. targets: (function, mode) of what is prescribed, mode "position" or "speed". disabled: parts that are switched off
@@ -372,8 +372,8 @@ class Topology:
     initial: tuple[tuple[float, ...], tuple[float, ...]]
     velocities: tuple[tuple[int, tuple[float, ...]], ...]
     integrator: str
-    rows: tuple[str, ...]
-    rowed: tuple[tuple[str, tuple[int, ...]], ...]
+    constraint_kinds: tuple[str, ...]
+    dof_rows: tuple[tuple[str, tuple[int, ...]], ...]
     drives: tuple[str, ...]
     commands: tuple[int, ...]
     couplings: tuple[tuple[int, int], ...]
@@ -415,7 +415,7 @@ class Topology:
 
     def dofs(self, leaf: str) -> tuple[int, ...]:
         """The dofs that the numbers of a row leaf (dof.friction, limit.lower, ...) belong to."""
-        return dict(self.rowed)[leaf]
+        return dict(self.dof_rows)[leaf]
 
     def size(self, dimension: str) -> int:
         """Length of a leaf's dimension: nbody, ngeom, naxis, npitch, nexplicit, nframe, ngravity, nconstraint, nvalue, nq, nv and

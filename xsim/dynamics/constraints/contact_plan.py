@@ -24,7 +24,7 @@ NO_BODY = -2
 
 def has_contacts(topology: Topology) -> bool:
     """Whether there are geoms that may touch, and contacts act."""
-    return bool(topology.pairs) and "contact" in topology.rows
+    return bool(topology.pairs) and "contact" in topology.constraint_kinds
 
 
 class Group(NamedTuple):

@@ -19,7 +19,7 @@ def holonomic_rows(system: System, frame: Frames) -> list:
 
 def has_rows(topology: Topology) -> bool:
     """Whether there are holonomic rows that act."""
-    return "holonomic" in topology.rows and bool(topology.couplings or topology.motions or topology.constraints)
+    return "holonomic" in topology.constraint_kinds and bool(topology.couplings or topology.motions or topology.constraints)
 
 
 def holonomic_rates(system: System, frame: Frames, q, v) -> list:
@@ -35,7 +35,7 @@ def holonomic_drifts(system: System, frame: Frames) -> list:
 
 
 def _motions(system: System):
-    return system.topology.motions if "holonomic" in system.topology.rows else ()
+    return system.topology.motions if "holonomic" in system.topology.constraint_kinds else ()
 
 
 def holonomic_gaps(system: System, frame: Frames, q) -> list:
@@ -47,7 +47,7 @@ def holonomic_gaps(system: System, frame: Frames, q) -> list:
 
 
 def _coupling_rows(system: System) -> list:
-    if "holonomic" not in system.topology.rows:
+    if "holonomic" not in system.topology.constraint_kinds:
         return []
     pairs = zip(system.topology.couplings, system.coupling.multiplier, strict=True)
     return [[(follower, 1.0), (leader, neg(m))] for (follower, leader), m in pairs]
@@ -79,7 +79,7 @@ def row_accelerations(system: System, q, v) -> list:
     the semi-implicit rules, whatever v was; of drives that prescribe a speed and no position, so that they have that speed then."""
     couplings = zip(_coupling_gaps(system, q), _coupling_rows(system), strict=True)
     out = [_row_acceleration(gap, rate(row, v), system.option.dt) for gap, row in couplings]
-    if not any(position is None for position, *_ in system.functions.targets) or "holonomic" not in system.topology.rows:
+    if not any(position is None for position, *_ in system.functions.targets) or "holonomic" not in system.topology.constraint_kinds:
         return out
     for dof, target in _motions(system):
         position, speed, _ = system.functions.targets[target]

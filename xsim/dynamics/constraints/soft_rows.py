@@ -58,7 +58,7 @@ def _weighted(coefficients, x):
 
 def has_rows(topology: Topology) -> bool:
     """Whether there are equalities, limits or dry friction as soft constraints, and they act."""
-    return bool(topology.soft) and "soft" in topology.rows
+    return bool(topology.soft) and "soft" in topology.constraint_kinds
 
 
 class RowContext(NamedTuple):

@@ -52,7 +52,7 @@ def rows(topology: Topology) -> tuple[Row, ...]:
     soft = {(info.kind, info.items[0]) for info in topology.soft}
 
     def kind(name: str, leaf: str) -> tuple[int, ...]:
-        dofs = topology.dofs(leaf) if name in topology.rows else ()
+        dofs = topology.dofs(leaf) if name in topology.constraint_kinds else ()
         return tuple(dof for dof in dofs if (leaf.split(".")[1], dof) not in soft)
 
     friction = kind("friction", "dof.friction")

@@ -155,7 +155,7 @@ def _rk4(system: System, s: StateComponents, tau, ctrl, recompute: bool) -> Adva
     if rows(system.topology) or stepwise:
         raise ValueError(
             f"rk4 integrates smooth motion only; the model has {', '.join(sorted(stepwise)) or 'friction or limits'}: choose another "
-            "integrator, or switch rows off with with_rows(model, ())"
+            "integrator, or switch rows off with with_constraints(model, ())"
         )
     _, outside, controls = split_controls(system.topology, ctrl)
     manifold = system.topology.integrator == "rk4_manifold"

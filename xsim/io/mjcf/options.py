@@ -62,7 +62,7 @@ def read_option(document: Document) -> OptionSpec:
         gravity=vectors["gravity"],
         dt=names["timestep"],
         integrator=_rule(integrator, flags, document.rules),
-        rows=("soft", "contact"),
+        constraint_kinds=("soft", "contact"),
         density=names["density"],
         viscosity=names["viscosity"],
         wind=vectors["wind"],
