@@ -134,8 +134,8 @@ def test_every_environment_has_its_own_bounds(x64):
         np.testing.assert_allclose(xsim.step(own, xsim.init(own, q[lane], v[lane]), ctrl[lane]).v, together.v[lane], atol=1e-12)
 
 
-def test_rows_switched_off(x64):
-    """Without its rows a model moves as one that never had any."""
+def test_constraints_switched_off(x64):
+    """With its constraints switched off, a model moves like one without them."""
     nothing = {"friction": None, "position_range": None, "velocity_range": None, "actuator": "passive"}
 
     def altered(**changes):
@@ -145,7 +145,7 @@ def test_rows_switched_off(x64):
     q, v, _ = states(2)
     off, bare = xsim.with_constraints(altered(actuator="passive"), ()), altered(**nothing)
     np.testing.assert_array_equal(xsim.step(off, xsim.init(off, q, v)).v, xsim.step(bare, xsim.init(bare, q, v)).v)
-    with pytest.raises(ValueError, match="unknown kind of rows 'limits'"):
+    with pytest.raises(ValueError, match="unknown kind of constraint 'limits'"):
         xsim.with_constraints(off, ("limits",))
 
 

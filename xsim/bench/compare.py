@@ -204,7 +204,8 @@ def _prepare(settings: Settings, column: Column, processes: dict[str, Process], 
     job = {
         "engine": column.engine, "column": column.name.replace(" ", "_"), "model": settings.model, "batch": settings.batch,
         "steps": settings.steps, "freeze": frozen, "randomize": settings.randomize, "constraints": settings.constraints,
-        "seed": settings.seed, "integrator": settings.integrator, "rules": settings.rules, "folder": folder, "describe": column.name == "xsim",
+        "seed": settings.seed, "integrator": settings.integrator, "rules": settings.rules, "folder": folder,
+        "describe": column.name == "xsim",
     }  # fmt: skip
     try:
         process = Process(sys.executable if own else settings.peer_python, own, settings)

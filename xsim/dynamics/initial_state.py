@@ -12,14 +12,14 @@ import numpy as np
 
 from xsim.dynamics.call import Call, check_width, compiled
 from xsim.dynamics.constraints.holonomic import has_rows, holonomic_gaps
-from xsim.dynamics.forces.passive import loaded_mass
-from xsim.dynamics.integration.projection import closer, tangent
+from xsim.dynamics.forces.passive import mass_with_armature
+from xsim.dynamics.integration.projection import newton_step, project_velocity
 from xsim.dynamics.layout import batch_shape, spread
 from xsim.dynamics.linalg.sparse import factorize, solve
 from xsim.dynamics.queries import integrate
 from xsim.dynamics.sharding import divided
 from xsim.dynamics.tree import kinematics as kin
-from xsim.dynamics.tree.frames import coordinate_places
+from xsim.dynamics.tree.frames import coordinate_addresses
 from xsim.dynamics.tree.system import body_inertias
 from xsim.model.model import Frozen, Model, State
 from xsim.spatial import (
@@ -124,9 +124,9 @@ def _given_velocity(model: Model, q):
         lin = vsub(given[:3], cross(ang, scale(inertia.first, 1.0 / inertia.mass)))
         link, one = top.bodies[body].link, momentum(inertia, Motion(ang, lin))
         force[link] = one if force[link] is None else madd(force[link], one)
-    rows = loaded_mass(system, frame, kin.link_inertias(system, frame))
+    rows = mass_with_armature(system, frame, kin.link_inertias(system, frame))
     zero = 0.0 * rows[0][0]
-    return c.join(solve(system, factorize(system, rows), [zero + f for f in kin.gather(system, frame, force)]))
+    return c.join(solve(system, factorize(system, rows), [zero + f for f in kin.generalized_force(system, frame, force)]))
 
 
 @functools.partial(compiled, static_argnames="iterations")
@@ -140,8 +140,8 @@ def project_constraints(model: Model, state: State, ctrl=None, iterations: int =
     c = Call(model, state.q, state.v, ctrl=ctrl, time=state.time, mocap=state.mocap)
     if not has_rows(model.topology):
         return state
-    q = jax.lax.fori_loop(0, iterations, lambda _, x: spread(closer(c.system, x), x), spread(c.q, c.system, c.q))
-    q, v = c.join(q), c.join(tangent(c.system, q, c.v))
+    q = jax.lax.fori_loop(0, iterations, lambda _, x: spread(newton_step(c.system, x), x), spread(c.q, c.system, c.q))
+    q, v = c.join(q), c.join(project_velocity(c.system, q, c.v))
     batch = q.shape[:-1]
     time, flags = (jnp.broadcast_to(x, batch) for x in (state.time, state.flags))
     return state.replace(
@@ -194,7 +194,7 @@ def _state_from_poses(model: Model, pos, quat, lin, ang, time, ctrl, start):
     if model.topology.motions:
         c = Call(model, q, ctrl=ctrl, time=time)
         for dof, target in model.topology.motions:
-            link, place = coordinate_places(model.topology)[dof]
+            link, place = coordinate_addresses(model.topology)[dof]
             wanted = c.system.functions.targets[target][0]
             if link.kind == "hinge" and wanted is not None:
                 away = sub(wanted, c.q[place])

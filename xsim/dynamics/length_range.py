@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xsim.dynamics.actuation.transmissions import transmissions
-from xsim.dynamics.forces.passive import loaded_mass
+from xsim.dynamics.forces.passive import mass_with_armature
 from xsim.dynamics.integration.integrators import RUNGE_KUTTA, Health, StateComponents, advance
 from xsim.dynamics.layout import make_lanes, spread
 from xsim.dynamics.linalg.dense import stacked
@@ -97,7 +97,7 @@ def _pulled(model: Model, search: Search, wanted: list[int]):
             for place, i in enumerate(wanted):
                 for dof, x in driven[i].row:
                     arms[dof] = arms[dof] + x * pick[place]
-            moved = solve(system, factorize(system, loaded_mass(system, frame, link_inertias(system, frame))), arms)
+            moved = solve(system, factorize(system, mass_with_armature(system, frame, link_inertias(system, frame))), arms)
             force = sign * search.accel / jnp.maximum(_norm(moved), 1e-15)
             if search.maxforce > 0:
                 force = sign * jnp.minimum(jnp.abs(force), search.maxforce / jnp.maximum(_norm(arms), 1e-15))

@@ -15,7 +15,7 @@ from xsim.dynamics.constraints.narrowphase import contact_parameters
 from xsim.dynamics.constraints.soft_rows import references
 from xsim.dynamics.constraints.soft_set import has_soft
 from xsim.dynamics.flex.elasticity import flex_material
-from xsim.dynamics.forces.passive import loaded_mass
+from xsim.dynamics.forces.passive import mass_with_armature
 from xsim.dynamics.layout import Lanes
 from xsim.dynamics.linalg.sparse import Factor, factorize, solve
 from xsim.dynamics.tendons.tendons import tendons
@@ -38,7 +38,7 @@ def prepare(model: Model, lanes: Lanes, mocap=None) -> System:
         return _switched(system)
     start = [float(x) for x in top.initial[0]]
     frame = frames(system, start)
-    rows = loaded_mass(system, frame, link_inertias(system, frame))
+    rows = mass_with_armature(system, frame, link_inertias(system, frame))
     factor = factorize(system, rows) if sprung or muscles or damped else None
     if sprung:
         system = _with_springs(system, factor)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from xsim.dynamics.call import Call, compiled
 from xsim.dynamics.constraints.soft_set import constraints
 from xsim.dynamics.forces.elements import element_energy
-from xsim.dynamics.forces.passive import displacements, loaded_mass, passive_force, quadratic
+from xsim.dynamics.forces.passive import mass_with_armature, passive_force, quadratic, spring_displacements
 from xsim.dynamics.forward import smooth, split_views, total_acceleration
 from xsim.dynamics.layout import batch_shape, make_lanes
 from xsim.dynamics.linalg.sparse import multiply
@@ -80,10 +80,10 @@ def mass_matrix(model: Model, q):
     """Joint-space inertia M(q), armature included: (*batch, nv, nv), kg, kg m or kg m^2."""
     c = Call(model, q)
     frame = kin.frames(c.system, c.q)
-    rows = loaded_mass(c.system, frame, kin.link_inertias(c.system, frame))
+    rows = mass_with_armature(c.system, frame, kin.link_inertias(c.system, frame))
     dense = [[0.0] * model.nv for _ in range(model.nv)]
     for i, row in enumerate(rows):
-        for j, x in zip((*c.system.tables.before[i], i), row, strict=True):
+        for j, x in zip((*c.system.tables.ancestors[i], i), row, strict=True):
             dense[i][j] = dense[j][i] = x
     return c.join(dense, 2)
 
@@ -147,7 +147,7 @@ def energy(model: Model, q, v):
     system = c.system
     frame = kin.frames(system, c.q)
     inertia = kin.link_inertias(system, frame)
-    rows = loaded_mass(system, frame, inertia)
+    rows = mass_with_armature(system, frame, inertia)
     kinetic = sum((0.5 * a * b for a, b in zip(multiply(system, rows, c.v), c.v, strict=True)), 0.0)
     lift = gravity_acceleration(system)
     potential = 0.0
@@ -157,7 +157,7 @@ def energy(model: Model, q, v):
             weighted = kin.gravity_inertia(system, frame, i, own)
             for k in range(3):
                 potential = potential + lift[k] * (weighted.first[k] + weighted.mass * reference[k])
-    for i, x in enumerate(displacements(system, c.q)):
+    for i, x in enumerate(spring_displacements(system, c.q)):
         potential = potential + 0.5 * system.dof.stiffness[i] * x * x
     for stored in (*element_energy(system, frame, c.q), *tendon_energy(system, tendons(system, frame, c.q))):
         potential = potential + stored

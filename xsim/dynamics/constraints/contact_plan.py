@@ -13,7 +13,7 @@ from xsim.dynamics.collide import fields
 from xsim.dynamics.collide.dispatch import count_of, hull, searched_with
 from xsim.dynamics.constraints import flex_contacts as flexed
 from xsim.dynamics.linalg.jacobian import Blocks, partition
-from xsim.dynamics.tree.kinematics import moved_by
+from xsim.dynamics.tree.kinematics import link_dof_mask
 from xsim.model.contact_pairs import FLAT
 from xsim.model.topology import PairsInfo, Topology
 
@@ -97,7 +97,7 @@ def plan(topology: Topology) -> Plan:
     used = sorted({int(g) for info in topology.pairs for g in info.geoms.value.reshape(-1)} & set(range(count)))
     links = np.array([link_of_body(topology, topology.geoms[g].body) for g in used], int)
     order = [*used, *(count + part for part in flexed.plan(topology).order)]
-    chain = moved_by(topology)[[*(body.link for body in topology.bodies), -1]]
+    chain = link_dof_mask(topology)[[*(body.link for body in topology.bodies), -1]]
     condims = sorted({info.condim for info in topology.pairs})
     return Plan(tuple(_condim_group(topology, chain, condim) for condim in condims), tuple(used), {g: i for i, g in enumerate(order)},
     links)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from xsim.dynamics.constraints.loop_joints import active, loop_drifts, loop_gaps, loop_rates, loop_rows
-from xsim.dynamics.tree.frames import coordinate_places
+from xsim.dynamics.tree.frames import coordinate_addresses
 from xsim.dynamics.tree.kinematics import Frames, frames
 from xsim.dynamics.tree.system import System
 from xsim.model.topology import Topology
@@ -40,7 +40,7 @@ def _motions(system: System):
 
 def holonomic_gaps(system: System, frame: Frames, q) -> list:
     """What every row shall keep at zero."""
-    place = coordinate_places(system.topology)
+    place = coordinate_addresses(system.topology)
     targets = [(q[place[dof][1]], system.functions.targets[target][0]) for dof, target in _motions(system)]
     scheduled = [0.0 if target is None else sub(x, target) for x, target in targets]
     return [*_coupling_gaps(system, q), *scheduled, *(loop_gaps(system, frame) if active(system) else [])]
@@ -61,7 +61,7 @@ def _gap(follower, leader, multiplier, offset, reference):
 def _coupling_gaps(system: System, q) -> list:
     if not _coupling_rows(system):
         return []
-    place = coordinate_places(system.topology)
+    place = coordinate_addresses(system.topology)
     c = system.coupling
     return [
         _gap(q[place[follower][1]], q[place[leader][1]], m, o, r)

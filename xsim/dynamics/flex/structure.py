@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xsim.dynamics.linalg.dense import pairwise_sum
-from xsim.dynamics.tree.kinematics import moved_by
+from xsim.dynamics.tree.kinematics import link_dof_mask
 from xsim.model.topology import FlexInfo, Topology
 
 PAIRS = {2: {(1, 2): 0, (0, 2): 1, (0, 1): 2}, 3: {(0, 1): 0, (1, 2): 1, (0, 2): 2, (2, 3): 3, (0, 3): 4, (1, 3): 5}}
@@ -124,5 +124,5 @@ def _solids(infos: tuple[FlexInfo, ...], edges: np.ndarray) -> tuple[Solids, ...
 
 
 def _signs(topology: Topology, of_point: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    chain = moved_by(topology)
+    chain = link_dof_mask(topology)
     return chain[of_point[ends[:, 1]]] - chain[of_point[ends[:, 0]]]
