@@ -1,4 +1,4 @@
-"""load = parse + build; build = number the tree, and find what only a simulation finds."""
+"""Loading of models. `load` parses and builds; `build` makes the Model and computes unknown length ranges of muscles."""
 
 from __future__ import annotations
 
@@ -10,23 +10,22 @@ from xsim.spec import ModelSpec
 
 
 def build(spec: ModelSpec, *, seed: int = 0) -> Model:
-    """Make a Model of a ModelSpec.
+    """The Model of a ModelSpec.
 
-    seed: for the joint parameters that are drawn (the axes of rr, rr_imp, rsaddle) and not given by the spec. The key of a draw
-    comes from the body's name, so editing one body changes no other draw. Numbers take jax's default float type. The length ranges of
-    muscles that give none are searched by simulation.
-    Raises ValueError where the spec is inconsistent.
+    seed: for random joint parameters (the axes of rr, rr_imp, rsaddle) that the spec does not give. The random key of a body depends on its
+    name, so a change of one body does not change the parameters of others. The leaves have jax's default float type. Length ranges of
+    muscles that the spec does not give are computed by simulation. Raises ValueError for an inconsistent spec.
     """
-    given = spec.option.solver.get("length_range", {})
-    return with_length_ranges(assemble(spec, seed=seed), Search(**{name: x for name, x in given.items() if name in Search._fields}))
+    options = spec.option.solver.get("length_range", {})
+    search = Search(**{name: x for name, x in options.items() if name in Search._fields})
+    return with_length_ranges(assemble(spec, seed=seed), search)
 
 
 def load(path, *, format: str | None = None, strict: bool = False, seed: int = 0, **options) -> Model:
     """Read a model file and build it.
 
-    format: ``"x_xy"``, ...; None: from the file itself. strict: whatever the file holds that is not read is an error.
-    seed: for joint parameters that the format leaves to chance. options: of the format, see `parse`.
-    Raises `ParseError` for a file that cannot be read.
+    format: ``"x_xy"``, ...; None: determined from the file. strict: whether unread content of the file is an error. seed: see `build`.
+    options: of the format, see `parse`. Raises `ParseError` for a file that cannot be read.
     """
     return build(parse(path, format=format, strict=strict, **options), seed=seed)
 

@@ -353,7 +353,7 @@ def _of_rows(model: Model, mixed: bool) -> list[str]:
     for info in model.topology.pairs:
         if info.mixed != mixed:
             continue
-        for geoms, rows in zip(info.geoms.value.tolist(), info.rows.value.tolist(), strict=True):
+        for geoms, rows in zip(info.geoms.value.tolist(), info.leaf_rows.value.tolist(), strict=True):
             owners = [_owner(model, g) for g in geoms]
             for row, owner in zip(rows, owners, strict=True) if mixed else [(rows, next((x for x in owners if x != "world"), "world"))]:
                 names[row] = owner

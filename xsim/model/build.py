@@ -1,4 +1,4 @@
-"""assemble(spec) -> Model: check, number the tree, read every part of the spec, make the leaves."""
+"""assemble(spec) -> Model: checks the spec, numbers the tree, reads every part of the spec, makes the leaves."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from xsim.spec import CONSTRAINT_KINDS, ModelSpec
 
 
 def assemble(spec: ModelSpec, *, seed: int = 0) -> Model:
-    """Make a Model of a ModelSpec; length ranges that must be searched are NaN. See `xsim.build`. Raises ValueError."""
+    """The Model of a ModelSpec, see `xsim.build`. Unknown length ranges of muscles are NaN. Raises ValueError for an invalid spec."""
     _check_option(spec)
     rows = LeafRows()
     tree = number_tree(spec, jax.random.key(seed), rows)
     geoms = read_geoms(spec, tree)
     devices = read_devices(spec, tree)
     flexes = read_flexes(spec, tree)
-    pairs = read_pairs(spec, flexes.place, rows)
+    pairs = read_pairs(spec, flexes.index, rows)
     topology = Topology(
         name=spec.name,
         rules=spec.rules,
@@ -63,7 +63,7 @@ def _check_option(spec: ModelSpec) -> None:
 
 
 def _read_option(spec: ModelSpec) -> dict[str, Any]:
-    """Fields of the Topology."""
+    """Fields of the Topology: options."""
     option = spec.option
     return {
         "integrator": option.integrator,

@@ -14,7 +14,7 @@ from xsim.dynamics.collide.dispatch import count_of, hull, searched_with
 from xsim.dynamics.constraints import flex_contacts as flexed
 from xsim.dynamics.linalg.jacobian import Blocks, partition
 from xsim.dynamics.tree.kinematics import link_dof_mask
-from xsim.model.contact_pairs import FLAT
+from xsim.model.contact_pairs import FLAT_SHAPES
 from xsim.model.topology import PairsInfo, Topology
 
 _EASY = ("sphere", "capsule", "facet")  # their distances cost no more than bounds of them
@@ -157,7 +157,7 @@ def _groups(topology: Topology, infos: tuple[PairsInfo, ...]) -> tuple[Group, ..
         each = [tuple(x for x, n in zip(xs, counts, strict=True) for _ in range(n)) for xs in (kinds, assets)]
         windows = tuple(_window(topology, info) for info in infos) if kinds[0][0] == "prism" else ()
         closely = None
-        if not set(kinds[0]).issubset(_EASY) and kinds[0][0] not in (*FLAT, "prism"):
+        if not set(kinds[0]).issubset(_EASY) and kinds[0][0] not in (*FLAT_SHAPES, "prism"):
             closely = _capacity(topology, topology.max_pairs, sum(counts))
             closely = None if closely == sum(counts) else closely
         out.append(Group(infos, *each, np.concatenate(pairs), key[0] != "closed", key[-1], closely, windows))

@@ -54,7 +54,7 @@ def flex_material(system: System) -> FlexMaterial:
 
 def _solid(system: System, own: Solids) -> tuple:
     flex = system.flex
-    thickness = None if own.sheet is None else flex.thickness[own.sheet]
+    thickness = None if own.thickness is None else flex.thickness[own.thickness]
     lengths = [flex.length[own.corners[:, k]] for k in range(own.corners.shape[1])]
     return _material(lengths, flex.young[own.elastic], flex.poisson[own.elastic], thickness, own.dim, system.topology.switches.lame_as_4_0)
 

@@ -116,7 +116,7 @@ def _solids(infos: tuple[FlexInfo, ...], edges: np.ndarray) -> tuple[Solids, ...
         own = [(info, first) for info, first in zip(infos, edges, strict=False) if info.dim == dim and info.elastic is not None]
         if own:
             rows = [np.full(len(info.corners.value), info.elastic) for info, _ in own]
-            sheets = [np.full(len(info.corners.value), info.sheet) for info, _ in own] if dim == 2 else None
+            sheets = [np.full(len(info.corners.value), info.thickness) for info, _ in own] if dim == 2 else None
             corners = index_array(np.concatenate([info.corners.value + first for info, first in own]))
             sheet = None if sheets is None else index_array(np.concatenate(sheets))
             out.append(Solids(dim, corners, index_array(np.concatenate(rows)), sheet))

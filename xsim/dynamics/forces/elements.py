@@ -118,9 +118,9 @@ def _law(system: System, info, q) -> ElementLaw:
         parameters["vector"] = f.vector[info.row]
     if info.function is not None:
         parameters["function_value"] = value(system, info.function, system.functions.time)
-    if info.turns:
+    if info.hinges:
         addresses = coordinate_addresses(system.topology)
-        parameters["hinge_angle"] = total([mul(sign, q[addresses[dof][1]]) for dof, sign in info.turns])
+        parameters["hinge_angle"] = total([mul(sign, q[addresses[dof][1]]) for dof, sign in info.hinges])
     return ElementLaw(info.kind, info.driven, **parameters)
 
 

@@ -159,7 +159,7 @@ class SensorContext:
         rays = [Ray(spot.body, spot.pos, tuple(row[2] for row in spot.R)) for spot in spots]
         targets = []
         for number, info in enumerate(top.geoms):
-            if info.seen and any(info.body != ray.body for ray in rays):
+            if info.opaque and any(info.body != ray.body for ray in rays):
                 spot = self.spot(("geom", number))
                 targets.append(Target(info, spot.pos, spot.R, self.system.geom.size[info.row]))
         return dict(zip(sites, cast(top, rays, targets), strict=True))
