@@ -352,11 +352,11 @@ def block_loop_hoisting(x):
     """Return x unchanged. A loop with x in its carry is compiled as separate kernels, and so are the loops of its derivatives.
 
     In jaxlib 0.12 (not 0.10) XLA's CPU backend compiles a loop of elementwise operations of any size as one LLVM function (pass
-    ``small-while-loop-hoisting``). For a body with hundreds of kernels LLVM then takes minutes, because the time to unroll their loops grows
-    with the square of the size of the function. The pass skips loops that contain a sort. Therefore two integers are sorted and the
+    ``small-while-loop-hoisting``). For a body with hundreds of kernels LLVM then takes minutes, because the time to unroll their loops
+    grows with the square of the size of the function. The pass skips loops that contain a sort. Therefore two integers are sorted and the
     resulting 0 is subtracted from x, and in reverse mode from its cotangent. Other backends, and models that are one region, use x itself.
 
-    x: an array of floats. Under `jax.vmap` every environment sorts its own two integers.
+    x: an array of floats. Under `jax.vmap` every environment sorts two integers.
     """
     if in_one_region() or not x.size or jax.default_backend() != "cpu":
         return x

@@ -107,8 +107,8 @@ def init(model: Model, q=None, v=None, ctrl=None, *, key=None) -> State:
         for name, difference in (("configuration", consistent.q - state.q), ("velocity", consistent.v - state.v)):
             change = float(jnp.abs(difference).max(initial=0.0))
             if change > WARN_CHANGE:
-                who = model.topology.name or "the model"
-                text = f"{who}: the {name} at the start does not satisfy the constraints, moved by {change:.3g}"
+                model_name = model.topology.name or "the model"
+                text = f"{model_name}: the {name} at the start does not satisfy the constraints, moved by {change:.3g}"
                 warnings.warn(text, stacklevel=2)
     return consistent
 

@@ -61,8 +61,8 @@ def with_length_ranges(model: Model, search: Search) -> Model:
         variation = np.ptp(lengths, axis=0).max()
         if not low < high or not variation <= search.tolrange * (high - low):
             raise ValueError(
-                f"actuator {infos[i].name!r}: its length range was not found: pulled to both ends it settled at {low:.4g} and {high:.4g}, "
-                f"still moving by {variation:.2g}; give its joints limits, or give lengthrange"
+                f"actuator {infos[i].name!r}: its length range was not found: its lengths at both ends are {low:.4g} and {high:.4g}, "
+                f"and still change by {variation:.2g}; give its joints limits, or give lengthrange"
             )
         ranges[infos[i].length_range] = low, high
     return model.replace({"actuator.length_range": ranges})

@@ -1,4 +1,4 @@
-"""The registry of joint types, for readers, `build` and the dynamics. This module does not import jax.
+"""The registry of joint types, for readers, `build` and the dynamics. It does not depend on jax.
 
 A type is a chain of elementary joints (hinge, slide, screw, ball) with massless links between them, or one ``general`` joint that a user
 defines by functions. The mathematics of the elementary joints is in `xsim.joints.elementary`.

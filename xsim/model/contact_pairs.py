@@ -243,14 +243,14 @@ def _flex_pairs(spec: ModelSpec, pair_list: _PairList) -> None:
                     pair_list.add_flex_pair(i, j)
         for _, other, others in flexes[k + 1 :]:
             if _masks_allow(surface, other.numbers["contact"]):
-                for one, two in elements.disjoint_pairs(others):
-                    pair_list.add_flex_pair(elements.part(pair_list, one), others.part(pair_list, two))
+                for first, second in elements.disjoint_pairs(others):
+                    pair_list.add_flex_pair(elements.part(pair_list, first), others.part(pair_list, second))
         if surface.contype & surface.conaffinity and len(set(flex.bodies)) > 1:
             _self_collisions(spec, pair_list, flex, elements)
 
 
-def _masks_allow(one: SurfaceSpec, two: SurfaceSpec) -> bool:
-    return bool(one.contype & two.conaffinity or two.contype & one.conaffinity)
+def _masks_allow(first: SurfaceSpec, second: SurfaceSpec) -> bool:
+    return bool(first.contype & second.conaffinity or second.contype & first.conaffinity)
 
 
 def _self_collisions(spec: ModelSpec, pair_list: _PairList, flex: FlexSpec, elements: _Elements) -> None:
@@ -266,8 +266,8 @@ def _self_collisions(spec: ModelSpec, pair_list: _PairList, flex: FlexSpec, elem
         pair_list.add(*_ordered(pair_list.colliders, i, j), condim, False, row, -1)
 
     if flex.numbers["selfcollide"] != "none":
-        for one, two in elements.disjoint_pairs(elements):
-            add(elements.part(pair_list, one), elements.part(pair_list, two), surface.condim)
+        for first, second in elements.disjoint_pairs(elements):
+            add(elements.part(pair_list, first), elements.part(pair_list, second), surface.condim)
     if flex.numbers["internal"] and RULES[spec.rules].flex_internal_contacts:
         for element, point in elements.opposite_points():
             add(elements.part(pair_list, element), elements.point(pair_list, point), surface.condim)
@@ -312,9 +312,9 @@ class _Elements:
 
     def opposite_points(self) -> Iterator[tuple[int, int]]:
         """(element, point) for lines and triangles at the border: each element with the points of its neighbours that it does not have."""
-        for one, two, common in self.neighbours if self.flex.dim < 3 else ():
-            if self.border[one] or self.border[two]:
-                for element, other in ((two, one), (one, two)):
+        for first, second, common in self.neighbours if self.flex.dim < 3 else ():
+            if self.border[first] or self.border[second]:
+                for element, other in ((second, first), (first, second)):
                     yield element, next(p for p in self.flex.elements[other].tolist() if p not in common)
 
     def facets(self) -> Iterator[tuple[tuple, int]]:
@@ -333,18 +333,18 @@ def _border_and_neighbours(elements: np.ndarray) -> tuple[np.ndarray, list[tuple
     border, neighbours = np.zeros(len(elements), bool), []
     for common, sharing in by_points.items():
         border[sharing[0]] |= len(sharing) == 1
-        neighbours += [(one, two, common) for one, two in zip(sharing, sharing[1:], strict=False)]
+        neighbours += [(first, second, common) for first, second in zip(sharing, sharing[1:], strict=False)]
     return border, neighbours
 
 
 def _layers(border: np.ndarray, neighbours: list[tuple[int, int, frozenset]]) -> np.ndarray:
     """The number of elements between each element and the border."""
     out = np.where(border, 0, len(border) + 1)
-    one, two = (np.array([pair[k] for pair in neighbours], int) for k in (0, 1))
+    first, second = (np.array([pair[k] for pair in neighbours], int) for k in (0, 1))
     while True:
         previous = out.copy()
-        np.minimum.at(out, one, previous[two] + 1)
-        np.minimum.at(out, two, previous[one] + 1)
+        np.minimum.at(out, first, previous[second] + 1)
+        np.minimum.at(out, second, previous[first] + 1)
         if (out == previous).all():
             return out
 
@@ -352,27 +352,27 @@ def _layers(border: np.ndarray, neighbours: list[tuple[int, int, frozenset]]) ->
 # ---- contact parameters ---------------------------------------------------------------------------------------------------------
 
 
-def _collide(one: str, two: str) -> bool:
+def _collide(first: str, second: str) -> bool:
     """Whether two shapes have a collision function."""
-    return one in COLLISION_SHAPES and two in COLLISION_SHAPES and not (one in FLAT_SHAPES and two in FLAT_SHAPES)
+    return first in COLLISION_SHAPES and second in COLLISION_SHAPES and not (first in FLAT_SHAPES and second in FLAT_SHAPES)
 
 
 def _ordered(colliders: list[_Geom | _Part], i: int, j: int) -> tuple[int, int]:
     """Two colliders in the order of their shapes, then of their indices."""
-    one, two = sorted((i, j), key=lambda k: (_rank(colliders[k].kind()[0]), k))
-    return one, two
+    first, second = sorted((i, j), key=lambda k: (_rank(colliders[k].kind()[0]), k))
+    return first, second
 
 
 def _rank(shape: str) -> int:
     return COLLISION_SHAPES.index(shape) if shape in COLLISION_SHAPES else len(COLLISION_SHAPES)
 
 
-def _condim(one: SurfaceSpec, two: SurfaceSpec) -> tuple[int, int]:
+def _condim(first: SurfaceSpec, second: SurfaceSpec) -> tuple[int, int]:
     """Dimension of the contact, and the surface with the higher priority: 0, 1, or -1 for equal priorities."""
-    if one.priority != two.priority:
-        dominant = 0 if one.priority > two.priority else 1
-        return (one, two)[dominant].condim, dominant
-    return max(one.condim, two.condim), -1
+    if first.priority != second.priority:
+        dominant = 0 if first.priority > second.priority else 1
+        return (first, second)[dominant].condim, dominant
+    return max(first.condim, second.condim), -1
 
 
 def _surface_row(rows: LeafRows, surface: SurfaceSpec) -> int:
@@ -384,40 +384,40 @@ def _pair_row(rows: LeafRows, parameters: dict) -> int:
     return rows.add_to("pair", **{name: value for name, value in parameters.items() if name != "condim"})
 
 
-def _weight(one: float, two: float) -> float:
-    """Weight of the first surface in a mixture. one, two: solmix of the surfaces."""
-    if min(one, two) < 1e-15:
-        return 0.5 if max(one, two) < 1e-15 else float(one > two)
-    return one / (one + two)
+def _weight(first: float, second: float) -> float:
+    """Weight of the first surface in a mixture. first, second: solmix of the surfaces."""
+    if min(first, second) < 1e-15:
+        return 0.5 if max(first, second) < 1e-15 else float(first > second)
+    return first / (first + second)
 
 
-def _mixed(one: SurfaceSpec, two: SurfaceSpec, rules: Rules) -> dict:
+def _mixed(first: SurfaceSpec, second: SurfaceSpec, rules: Rules) -> dict:
     """Contact parameters of two surfaces: condim and the fields of `Pair`."""
-    condim, dominant = _condim(one, two)
+    condim, dominant = _condim(first, second)
     if dominant >= 0:
-        surface = (one, two)[dominant]
+        surface = (first, second)[dominant]
         friction, soft = surface.friction, surface.soft
     else:
-        frictions = one.friction, two.friction
+        frictions = first.friction, second.friction
         friction = tuple(np.maximum(*frictions))
         if rules.smaller_friction:
             friction = (min(frictions[0][0], frictions[1][0]), *friction[1:])
-        weight = _weight(one.solmix, two.solmix)
-        solimp = weight * np.asarray(one.soft.solimp) + (1 - weight) * np.asarray(two.soft.solimp)
-        refs = np.asarray(one.soft.solref), np.asarray(two.soft.solref)
+        weight = _weight(first.solmix, second.solmix)
+        solimp = weight * np.asarray(first.soft.solimp) + (1 - weight) * np.asarray(second.soft.solimp)
+        refs = np.asarray(first.soft.solref), np.asarray(second.soft.solref)
         time_constants = refs[0][0] > 0 and refs[1][0] > 0
         soft = Soft(tuple(weight * refs[0] + (1 - weight) * refs[1] if time_constants else np.minimum(*refs)), tuple(solimp))
     slide, torsion, roll = friction
     combine = max if not rules.margins_add else lambda a, b: a + b
     return {
         "condim": condim, "friction": (slide, slide, torsion, roll, roll), "solref": soft.solref, "solimp": soft.solimp,
-        "friction_solref": (0.0, 0.0), "margin": combine(one.margin, two.margin), "gap": combine(one.gap, two.gap),
+        "friction_solref": (0.0, 0.0), "margin": combine(first.margin, second.margin), "gap": combine(first.gap, second.gap),
     }  # fmt: skip
 
 
-def _pair_parameters(pair: PairSpec, one: SurfaceSpec, two: SurfaceSpec, rules: Rules) -> dict:
+def _pair_parameters(pair: PairSpec, first: SurfaceSpec, second: SurfaceSpec, rules: Rules) -> dict:
     """Contact parameters of an explicit pair; those that it leaves out are mixed from its geoms."""
-    mixed = _mixed(one, two, rules)
+    mixed = _mixed(first, second, rules)
     given = {name: getattr(pair, name) for name in mixed}
     return {name: mixed[name] if value is None else value for name, value in given.items()}
 

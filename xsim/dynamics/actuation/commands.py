@@ -54,7 +54,7 @@ class Controls(NamedTuple):
 
 
 def split_controls(topology: Topology, ctrl) -> Controls:
-    """ctrl (nu) by what the controls belong to."""
+    """ctrl (nu) split into its parts."""
     first, last = len(topology.commands), len(ctrl) - len(topology.actuators)
     return Controls(ctrl[:first], ctrl[first:last], ctrl[last:])
 

@@ -53,7 +53,7 @@ BUMP_STOP = Curve(
 class ElementLaw(NamedTuple):
     """The parameters of one element, None for those that it does not have. Units as in `xsim.model.model.ElementForce`.
 
-    * rest: length or angle at rest. preload: force there.
+    * rest: length or angle at rest. preload: force at rest.
     * stiffness, damping: 6 values for a bushing, else 1.
     * stop: least and greatest length, between which no bump stop acts.
     * spring, damper: curves that replace stiffness and damping.

@@ -21,7 +21,7 @@ from xsim.dynamics.forces.passive import passive_force, quadratic
 from xsim.dynamics.integration.velocity_derivatives import damping_derivatives, free_body_dofs, velocity_derivatives
 from xsim.dynamics.linalg.dense import assembled
 from xsim.dynamics.linalg.implicit import implicit
-from xsim.dynamics.linalg.newton_matrix import Staged, Stiffened
+from xsim.dynamics.linalg.newton_matrix import NewtonMatrix, StagedMatrix
 from xsim.dynamics.linalg.sparse import Quadratic, Saddle, masked, minus_jt_times, multiply, restricted, row_times, with_quadratic
 from xsim.dynamics.linalg.unsymmetric import Unsymmetric
 from xsim.dynamics.tendons.tendons import tendons
@@ -279,7 +279,7 @@ def _solve_with_soft_constraints(m: EquationOfMotion, terms: Terms, full) -> tup
     hard = _dense(terms.jacobian, n, force[0]) if terms.jacobian else None
     soft = m.soft.fitted(right_side.shape[1:])
     minimum = minimize(mass, force, soft, hard, required)
-    matrix = Stiffened(mass + soft.curvature(minimum.x), hard)
+    matrix = NewtonMatrix(mass + soft.curvature(minimum.x), hard)
     a = [*minimum.a, *(() if hard is None else minimum.y)]
     flags = [matrix.bordered.factor.pivot, minimum.found]
     if not terms.staged_terms:
@@ -288,7 +288,7 @@ def _solve_with_soft_constraints(m: EquationOfMotion, terms: Terms, full) -> tup
         second = _unsymmetric(m, terms, full)
     else:
         second = [full(row) for row in with_quadratic(system, mass_rows, terms.staged_terms)]
-    staged = Staged(system, matrix, mass_rows, second)
+    staged = StagedMatrix(system, matrix, mass_rows, second)
     return staged, [*a, *staged.solve_second(multiply(system, mass_rows, a))], flags
 
 

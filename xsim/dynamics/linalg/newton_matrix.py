@@ -10,7 +10,7 @@ from xsim.dynamics.linalg.unsymmetric import Unsymmetric
 from xsim.dynamics.tree.system import System
 
 
-class Stiffened:
+class NewtonMatrix:
     """The matrix H = M + J^T P'' J, with the second derivatives P'' of the potentials of soft constraints, bordered by hard rows.
 
     ``rows``, ``solve`` and ``multiply`` are those of `sparse.Saddle`."""
@@ -33,7 +33,7 @@ def _listed(x, y) -> list:
     return [*x] if y is None else [*x, *y]
 
 
-class Staged:
+class StagedMatrix:
     """The equations H a = b and S a' - M a = c.
 
     a is the acceleration under soft constraints, a' the acceleration after the implicit terms. mass: M, second: S. M, and S if it is
@@ -41,7 +41,7 @@ class Staged:
 
     symmetric = False
 
-    def __init__(self, system: System, first: Stiffened, mass: list, second):
+    def __init__(self, system: System, first: NewtonMatrix, mass: list, second):
         self.system, self.first, self.mass, self.second = system, first, mass, second
         self.rows = first.rows
         self.factor = None if isinstance(second, Unsymmetric) else factorize(system, second)
