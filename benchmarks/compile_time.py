@@ -30,8 +30,8 @@ def main() -> None:
     p.add_argument("--steps", type=int, default=50)
     args = p.parse_args()
     print(f"jax {jax.__version__}, {args.num} environments, {args.steps} steps")
-    model = randomize(demo.find("chain"), jax.random.key(0), args.num, demo.RANGES)
-    start = demo.scattered(model, args.num, 0)
+    model = randomize(demo.load_model("chain"), jax.random.key(0), args.num, demo.RANGES)
+    start = demo.random_state(model, args.num, 0)
     taus = jnp.zeros((args.steps, *start.v.shape), start.v.dtype)
     inputs = (start.q, start.v, taus, model.get("dof.damping"))
 

@@ -258,7 +258,7 @@ def test_disagreement_of_engines_is_the_exit_status(monkeypatch):
 def test_mujoco_agrees_with_xsim(name):
     """Where MuJoCo is installed its rollout of the mechanism ends where xsim's does."""
     mujoco = pytest.importorskip("mujoco")
-    model = xsim.with_rows(xsim.load(models.path(name)), ())
+    model = xsim.with_constraints(xsim.load(models.path(name)), ())
     written = mechanism.mjcf(model)
     peer = mujoco.MjModel.from_xml_string(written["xml"])
     peer.dof_damping[:], peer.dof_armature[:] = written["damping"], written["armature"]

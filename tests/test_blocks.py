@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from traced import by_numpy
 
-from xsim.dynamics.linalg.jacobian import MOST, SETS, Jacobian, partition
+from xsim.dynamics.linalg.jacobian import MAX_BLOCKS, MAX_DOF_SETS, Jacobian, partition
 
 CHAINS = [(0, 1, 2), (0, 1, 2, 3, 4), (0, 1, 2, 5, 6), (0, 1, 2, 4), (7,)]
 
@@ -37,6 +37,6 @@ def test_as_the_full_matrix(x64, d, copies):
 
 def test_many_bodies_make_few_blocks():
     """However many dofs move one contact each."""
-    for count in (MOST, SETS, SETS + 1):
+    for count in (MAX_BLOCKS, MAX_DOF_SETS, MAX_DOF_SETS + 1):
         order, blocks = partition(np.repeat(np.eye(count, dtype=bool), 40, axis=1), 6)
-        assert sorted(order) == list(range(count)) and len(blocks) == (1 if count > SETS else MOST)
+        assert sorted(order) == list(range(count)) and len(blocks) == (1 if count > MAX_DOF_SETS else MAX_BLOCKS)

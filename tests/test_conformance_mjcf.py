@@ -252,7 +252,7 @@ class Case(NamedTuple):
         if not state["nefc"]:
             return True
         known = self.contacts[self.both.index(state)] is not None
-        return "soft" in self.model.topology.rows and (known or not touching(state))
+        return "soft" in self.model.topology.constraint_kinds and (known or not touching(state))
 
     def rolls(self, state: dict) -> bool:
         """Whether the rollout from a state says something: the engine neither gave up nor started again."""
@@ -278,7 +278,7 @@ def test_model(path, rules, x64):
     model = model.freeze(*CONSTANT)
     contacts, own = _check_contacts(source, model, both, q, wrong)
     if model.nv > LARGE:
-        model = xsim.with_rows(model, ())  # their soft constraints would take a minute
+        model = xsim.with_constraints(model, ())  # their soft constraints would take a minute
     case = Case(source, model, both, wrong, near, exact, contacts, own)
     energy = _check_states(case, state, ctrl)
     if "energy" not in wrong:
@@ -291,7 +291,7 @@ def _evaluate(model: xsim.Model, kinds: list[str], given, state: xsim.State, ctr
     """Everything compared: `forward`, the places of the kinds of things, mass matrix, energies. given: the contacts; None: there are
     none."""
     data = _apart(xsim.forward, model, state, ctrl) if given is None else with_contacts(xsim.forward)(model, given, state, ctrl)
-    bare = xsim.with_rows(model, ())
+    bare = xsim.with_constraints(model, ())
     places = {kind: PLACES[kind](bare, state.q) for kind in kinds}
     mass = xsim.mass_matrix(bare, state.q) if 0 < model.nv <= LARGE else None
     return data, places, mass, xsim.energy(bare, state.q, state.v)
@@ -313,7 +313,7 @@ def _check_states(case: Case, state: xsim.State, ctrl):
             wanted = np.array(s.get("qacc_converged", s["qacc"]))
             left = np.abs(wanted - s["qacc"]).max(initial=0.0) / np.abs(wanted).max(initial=1.0)  # by the engine's solver
             near("acceleration", data.a[i][right], wanted[right], max(case.exact, max(ROUGH, 2 * left) if touching(s) else 0.0))
-        elif "acceleration" not in wrong and not ("soft" in model.topology.rows and model.topology.soft):
+        elif "acceleration" not in wrong and not ("soft" in model.topology.constraint_kinds and model.topology.soft):
             near("acceleration", data.a[i][right], np.array(s["qacc_smooth"])[right])
         if "act_dot" in s:
             near("activation rates", data.act_rate[i], s["act_dot"])
@@ -508,7 +508,7 @@ def _pushing(source: xsim.ModelSpec, s: dict, one: Contacts) -> Contacts:
 def _given(case: Case):
     """The contacts of both states for `with_contacts`, None where there are none at all."""
     model = case.model
-    if "contact" not in model.topology.rows or not model.topology.pairs:
+    if "contact" not in model.topology.constraint_kinds or not model.topology.pairs:
         return None
     none = read_contacts({"contacts": []})
     both = [none if one is None else one for one in case.contacts]
@@ -517,7 +517,7 @@ def _given(case: Case):
 
 def _apart(fn: Callable, model: xsim.Model, *args):
     """fn of a model whose contacts do not act: the same where there are none, and a shorter program."""
-    return fn(xsim.with_rows(model, [row for row in model.topology.rows if row != "contact"]), *args)
+    return fn(xsim.with_constraints(model, [kind for kind in model.topology.constraint_kinds if kind != "contact"]), *args)
 
 
 # ---- rollouts -------------------------------------------------------------------------------------------------------------------
@@ -566,7 +566,7 @@ def steps_without_contacts(source: xsim.ModelSpec, model: xsim.Model, q) -> int:
     if {"constraint", "contact"}.intersection(source.option.disabled):
         return len(q)
     geoms = _geoms(source)
-    bare = xsim.with_rows(model, ())
+    bare = xsim.with_constraints(model, ())
     pos, quat = traced(partial(xsim.geom_poses, bare), q)(q)
     near = np.zeros(len(q), bool)
     pairs = {tuple(sorted(p.geoms)) for p in source.pairs}

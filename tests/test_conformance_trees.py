@@ -44,7 +44,7 @@ def load(path, facts: dict):
 
 
 def _evaluate(model, q, v, tau, ctrl):
-    free = xsim.with_rows(model, ("holonomic",))
+    free = xsim.with_constraints(model, ("holonomic",))
     data = xsim.forward(free, xsim.init(free, q, v), ctrl, tau)
     return data, xsim.mass_matrix(free, q), xsim.energy(free, q, v)
 
@@ -77,7 +77,7 @@ def test_states(path, x64):
         tau[i] = np.linalg.solve(T[i].T, np.array(s["tau"], float)) if model.nv else tau[i]
         ctrl[i] = _commands(model, coordinates, facts, s, T[i])
     data, M, energy = traced(partial(_evaluate, model), q, v, tau, ctrl)(q, v, tau, ctrl)
-    start = xsim.init(xsim.with_rows(model, ()))  # the engines start where the file says, on the constraints or not
+    start = xsim.init(xsim.with_constraints(model, ()))  # the engines start where the file says, on the constraints or not
     close("start q", _same_sign(model, np.asarray(start.q), q[0]), q[0], 1e-9)
     close("start v", start.v, v[0], 1e-9)
     for i, s in enumerate(states):
@@ -113,7 +113,7 @@ def _same_sign(model, q, like):
 
 def _with_friction(model, q, v, tau):
     """Where every rubbing dof moves, friction is a constant force over a short enough step."""
-    short = xsim.with_integrator(xsim.with_rows(model, ("friction",)), "euler").replace({"option.dt": 1e-6})
+    short = xsim.with_integrator(xsim.with_constraints(model, ("friction",)), "euler").replace({"option.dt": 1e-6})
     return traced(partial(xsim.forward_dynamics, short), q, v, tau)(q, v, tau)
 
 
@@ -136,7 +136,7 @@ def _walked(model, q, v, ctrls):
 
 
 def _stepped(model, q, v, tau, ctrl):
-    return xsim.step(xsim.with_rows(model, ()), xsim.init(model, q, v), ctrl, tau).v
+    return xsim.step(xsim.with_constraints(model, ()), xsim.init(model, q, v), ctrl, tau).v
 
 
 @pytest.mark.parametrize("path", small(models("skel"), _size, 6), ids=_id)
@@ -157,7 +157,7 @@ def test_skel_steps(path, x64):
     runs = [r for r in facts["rollouts"] if not r["contact"]]
     for enforced in (False, True):
         # Dry friction always acts in the engine, limits where the oracle says so.
-        rows = ("friction", "limit", "velocity") if enforced else ("friction",)
+        kinds = ("friction", "limit", "velocity") if enforced else ("friction",)
         group = [r for r in runs if bool(r.get("limits_enforced")) == enforced]
         if not group:
             continue
@@ -165,7 +165,7 @@ def test_skel_steps(path, x64):
         starts = [facts["states"][r["start_state"]] for r in group]
         q = np.array([coordinates.q(s["q"]) for s in starts])
         v = np.array([coordinates.T(s["q"]) @ np.array(s["v"], float) for s in starts])
-        m = xsim.with_rows(model, rows).replace({"option.dt": np.array([r["dt"] for r in group])})
+        m = xsim.with_constraints(model, kinds).replace({"option.dt": np.array([r["dt"] for r in group])})
         ctrls = np.zeros((max(counts), len(group), model.nu))
         for column, dof in enumerate(model.topology.commands):
             if model.topology.drives[dof] == "velocity":
@@ -209,7 +209,7 @@ def test_smooth_rollouts(path, x64):
     spec, model, coordinates = load(path, facts)
     if model.nv == 0:
         return
-    free = xsim.with_integrator(xsim.with_rows(model, ("holonomic",)), "rk4")
+    free = xsim.with_integrator(xsim.with_constraints(model, ("holonomic",)), "rk4")
     for run in facts.get("rollouts", []):
         every = 100
         qs, vs = _history(

@@ -73,7 +73,7 @@ def test_what_is_kept_beside_geoms_that_do_not_touch(kept, x64):
     text = text.replace("</mujoco>", f"<equality>{kept}</equality></mujoco>")
     model = xsim.loads(text, "mjcf")
     state = xsim.init(model, np.array([1.0, 0, 2, 1, 0, 0, 0, 0.01, 0.02, 3, 0.99, 0.1, 0.05, 0]))
-    found, wanted = (by_numpy(lambda m, s: xsim.forward(m, s).a)(m, state) for m in (model, xsim.with_rows(model, ["soft"])))
+    found, wanted = (by_numpy(lambda m, s: xsim.forward(m, s).a)(m, state) for m in (model, xsim.with_constraints(model, ["soft"])))
     np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-9)
     assert np.abs(wanted[6:]).max() > 20  # the box is pulled back
 

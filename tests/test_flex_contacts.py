@@ -171,7 +171,7 @@ def test_adhesion_leaves_flexes_out(x64):
 def test_flags_and_rows_switch_them_off():
     world = BALL + SHEET.format("", EDGES)
     assert load(scene(world, '<option><flag contact="disable"/></option>')).topology.parts == ()
-    assert "contact" not in xsim.with_rows(load(scene(world)), ["holonomic"]).topology.rows
+    assert "contact" not in xsim.with_constraints(load(scene(world)), ["holonomic"]).topology.constraint_kinds
 
 
 def _meeting(rules: str) -> tuple[xsim.Model, xsim.State]:

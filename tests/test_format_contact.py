@@ -114,11 +114,12 @@ def test_a_surface_that_says_nothing_has_the_defaults():
     assert (surface.contype, surface.conaffinity, surface.condim, surface.friction) == (0xFFFF, 0xFFFF, 3, (1.0, 0.0, 0.0))
     assert surface.soft == Soft() and surface.solmix == 0 and surface.margin == 0
     spec = parse_text(sdf(FLOOR), "sdf")
-    assert spec.option.rows == ("holonomic", "friction", "limit", "soft", "contact") and spec.option.solver["cone"] == "elliptic"
+    kinds = ("holonomic", "friction", "limit", "soft", "contact")
+    assert spec.option.constraint_kinds == kinds and spec.option.solver["cone"] == "elliptic"
     for other in (parse_text(urdf(limb("a")), "urdf"), parse_text(skel(skeleton("s", touchable(SKEL_BALL))), "skel")):
         found = other.bodies[0].geoms[0].contact
         assert (found.contype, found.condim, found.friction, found.soft) == (0xFFFF, 3, (1.0, 0.0, 0.0), Soft())
-        assert "contact" in other.option.rows
+        assert "contact" in other.option.constraint_kinds
     for shape in ("<geometry><cone><radius>1</radius><length>1</length></cone></geometry>",):
         assert collision("", shape).contact is None
 
@@ -291,8 +292,8 @@ def test_with_ground():
     assert touching(spec) == {pair("", "a"), pair("", "b")}
     (floor,) = spec.world_geoms
     assert floor.shape == "plane" and floor.contact.friction == (0.7, 0, 0) and floor.pos[2] == -0.5
-    bare = spec.replace(world_geoms=(), option=spec.option.__class__(rows=("limit",)))
-    assert bare.with_ground().option.rows == ("limit", "contact")
+    bare = spec.replace(world_geoms=(), option=spec.option.__class__(constraint_kinds=("limit",)))
+    assert bare.with_ground().option.constraint_kinds == ("limit", "contact")
     cone = f"<model name='m'>{link(shape='<geometry><cone><radius>1</radius><length>1</length></cone></geometry>')}</model>"
     cone = f'<sdf version="1.12">{cone}</sdf>'
     with pytest.raises(ValueError, match="no shape of the model can touch a ground: cone of 'l'"):
@@ -461,7 +462,7 @@ def test_limits_of_sdformat_and_urdf_are_soft():
     assert parse_text(rigid, "sdf").bodies[0].joint.limit_soft == Soft()
     limit = '<limit lower="-1" upper="1" effort="1" velocity="1"/>'
     spec = parse_text(urdf(limb("a"), limb("b"), joints=hinge("a", "b", "revolute", limit)), "urdf")
-    assert spec.bodies[1].joint.limit_soft == Soft() and "soft" in spec.option.rows
+    assert spec.bodies[1].joint.limit_soft == Soft() and "soft" in spec.option.constraint_kinds
     built = xsim.build(spec)
     assert [info.kind for info in built.topology.soft] == ["lower", "upper"]
 
@@ -490,7 +491,7 @@ def test_rule_of_skel():
     limit = "<axis><xyz>0 0 1</xyz><dynamics><friction>1</friction></dynamics><limit><lower>-1</lower><upper>1</upper></limit></axis>"
     text = skel(skeleton("s", touchable(SKEL_BALL), type="prismatic", axis=limit))
     dart, soft = (parse_text(text, "skel", rule=rule) for rule in ("dart", "soft"))
-    assert dart.bodies[0].joint.limit_soft is None and "soft" not in dart.option.rows and not xsim.build(dart).topology.soft
+    assert dart.bodies[0].joint.limit_soft is None and "soft" not in dart.option.constraint_kinds and not xsim.build(dart).topology.soft
     assert soft.bodies[0].joint.limit_soft == soft.bodies[0].joint.friction_soft == Soft()
     assert [info.kind for info in xsim.build(soft).topology.soft] == ["friction", "lower", "upper"]
     with pytest.raises(ValueError, match="unknown rule 'hard'; allowed: dart, soft"):

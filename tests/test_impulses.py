@@ -10,7 +10,7 @@ import pytest
 
 import xsim
 from xsim.model.model import Flags
-from xsim.spec import ROWS, BodySpec, ConstraintSpec, InertialSpec, JointSpec, ModelSpec, OptionSpec
+from xsim.spec import CONSTRAINT_KINDS, BodySpec, ConstraintSpec, InertialSpec, JointSpec, ModelSpec, OptionSpec
 
 INF = np.inf
 DT = 0.01
@@ -21,7 +21,8 @@ def one(kind="hinge", axis=(0, 0, 1), dt=DT, gravity=(0, 0, 0), **joint):
     """A body of 1 kg and 0.1 kg m^2 on one joint."""
     joint = {k: x if isinstance(x, str) else np.asarray(x, float) for k, x in joint.items()}
     body = BodySpec("body", -1, JointSpec(kind, params={"axes": np.array([axis], float)}, **joint), inertial=SOLID)
-    return xsim.build(ModelSpec(bodies=(body,), option=OptionSpec(dt=dt, gravity=np.array(gravity, float), rows=ROWS)))
+    option = OptionSpec(dt=dt, gravity=np.array(gravity, float), constraint_kinds=CONSTRAINT_KINDS)
+    return xsim.build(ModelSpec(bodies=(body,), option=option))
 
 
 def rolled(model, q=0.0, v=0.0, steps=100, ctrl=None):
@@ -61,7 +62,7 @@ def tree() -> ModelSpec:
         inertia = InertialSpec(1.0, rng.normal(size=3) * 0.1, np.array([m[0, 0], m[1, 1], m[2, 2], m[0, 1], m[0, 2], m[1, 2]]))
         joint = JointSpec("hinge", params={"axes": rng.normal(size=(1, 3))}, damping=np.array([0.1]), stiffness=np.array([1.0]), **_row(i))
         bodies.append(BodySpec(f"b{i}", i - 1 if i != 5 else 1, joint, pos=rng.normal(size=3) * 0.3, inertial=inertia))
-    return ModelSpec(bodies=tuple(bodies), option=OptionSpec(dt=DT, integrator="euler", rows=ROWS))
+    return ModelSpec(bodies=tuple(bodies), option=OptionSpec(dt=DT, integrator="euler", constraint_kinds=CONSTRAINT_KINDS))
 
 
 def states(lanes: int):
@@ -133,8 +134,8 @@ def test_every_environment_has_its_own_bounds(x64):
         np.testing.assert_allclose(xsim.step(own, xsim.init(own, q[lane], v[lane]), ctrl[lane]).v, together.v[lane], atol=1e-12)
 
 
-def test_rows_switched_off(x64):
-    """Without its rows a model moves as one that never had any."""
+def test_constraints_switched_off(x64):
+    """With its constraints switched off, a model moves like one without them."""
     nothing = {"friction": None, "position_range": None, "velocity_range": None, "actuator": "passive"}
 
     def altered(**changes):
@@ -142,10 +143,10 @@ def test_rows_switched_off(x64):
         return xsim.build(tree().replace(bodies=bodies))
 
     q, v, _ = states(2)
-    off, bare = xsim.with_rows(altered(actuator="passive"), ()), altered(**nothing)
+    off, bare = xsim.with_constraints(altered(actuator="passive"), ()), altered(**nothing)
     np.testing.assert_array_equal(xsim.step(off, xsim.init(off, q, v)).v, xsim.step(bare, xsim.init(bare, q, v)).v)
-    with pytest.raises(ValueError, match="unknown kind of rows 'limits'"):
-        xsim.with_rows(off, ("limits",))
+    with pytest.raises(ValueError, match="unknown kind of constraint 'limits'"):
+        xsim.with_constraints(off, ("limits",))
 
 
 def test_a_search_that_finds_no_stairs_is_flagged():

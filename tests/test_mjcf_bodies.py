@@ -367,7 +367,7 @@ def test_options():
       <option iterations="7" actuatorgroupdisable="2"><flag gravity="disable"/></option>"""
     option = read("", head).option
     assert option.dt == 0.01 and option.gravity.tolist() == [1, 2, 3] and option.integrator == "implicitfast"
-    assert option.rows == ("soft", "contact")
+    assert option.constraint_kinds == ("soft", "contact")
     assert option.disabled == ("contact", "gravity") and option.actuator_groups_off == (1, 2, 3)
     assert option.solver["cone"] == "elliptic" and option.solver["iterations"] == 7
     assert option.solver["energy"] and not option.solver["override"]

@@ -31,7 +31,7 @@ from xsim.io.errors import ParseError, UnsupportedWarning
 from xsim.joints.types import ElementaryJoint, GeneralJoint, JointType, Parameter, register_joint
 from xsim.load import build, load, loads
 from xsim.model.model import Data, Flags, Model, State
-from xsim.options import with_contact_limit, with_integrator, with_rows
+from xsim.options import with_constraints, with_contact_limit, with_integrator
 from xsim.randomize import randomize
 from xsim.spec import ModelSpec
 
@@ -43,5 +43,6 @@ __all__ = [
     "contacts", "difference", "energy", "forward", "forward_dynamics", "geom_poses", "init", "integrate", "inverse_dynamics", "jacobian",
     "kinematics", "light_poses", "load", "loads", "make_env", "mass_matrix", "models", "parse", "parse_text", "passive",
     "project_constraints", "randomize", "reactions", "register_format", "register_joint", "registry", "rollout", "sensors", "site_poses",
-    "smooth_acceleration", "state_from_poses", "step", "sysid", "use_cores", "with_contact_limit", "with_integrator", "with_rows",
+    "smooth_acceleration", "state_from_poses", "step", "sysid", "use_cores", "with_constraints",
+    "with_contact_limit", "with_integrator",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""``python -m xsim``: thousands of randomized copies of a model in motion, their gradient, a picture and a page to watch."""
+"""``python -m xsim``: a demo. Simulates thousands of randomized copies of a model, checks their gradient, writes a picture and a page."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ from xsim.randomize import randomize
 from xsim.viewer import viewer
 
 SEGMENTS = 20
-SHOWN = 9  # copies on the page
+"""Calls of the rollout program; the progress bar is updated after each."""
+VISIBLE_COPIES = 9
+"""Copies in the picture and on the page."""
 RANGES = {"dof.damping": {"log_uniform": [0.5, 2.0], "relative": "scale"}}
 
 
@@ -35,7 +37,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--model", default="chain", help="bundled model or file (default: %(default)s)")
     p.add_argument("--num", type=_positive, default=4096, help="randomized copies (default: %(default)s)")
     p.add_argument("--steps", type=_positive, default=400, help="steps of the rollout (default: %(default)s)")
-    p.add_argument("--output", type=Path, default=Path("xsim-demo"), metavar="DIR", help="where the pictures go (default: %(default)s)")
+    p.add_argument("--output", type=Path, default=Path("xsim-demo"), metavar="DIR", help="folder of the output (default: %(default)s)")
     p.add_argument("--seed", type=int, default=0)
     return p
 
@@ -47,13 +49,13 @@ def _positive(text: str) -> int:
     return value
 
 
-def find(name: str) -> Model:
+def load_model(name: str) -> Model:
     """A bundled model by name, or a file."""
     return load(models.path(name) if name in models.names() else name)
 
 
 def compiled(what: str, fn: Callable, *args, donate: tuple[int, ...] = ()) -> tuple[Any, float]:
-    """The program of ``fn`` for these arguments, and the seconds of tracing and compiling it. what: its name for the user."""
+    """The compiled program of ``fn`` for these arguments, and the time to trace and compile it, s. what: its name in the output."""
     print(f"compiling the {what} (seconds to a minute) ...", flush=True)
     begin = time.perf_counter()
     program = jax.jit(fn, donate_argnums=donate).lower(*args).compile()
@@ -61,7 +63,7 @@ def compiled(what: str, fn: Callable, *args, donate: tuple[int, ...] = ()) -> tu
 
 
 class Timing(NamedTuple):
-    """What a program took. steps: environment steps of the run."""
+    """Times of a program, s. steps: environment steps of the run."""
 
     compile_s: float
     run_s: float
@@ -72,42 +74,42 @@ class Timing(NamedTuple):
 
 
 def run(model: Model, state: State, steps: int) -> tuple[State, jax.Array, Timing]:
-    """Roll out by one program for a segment, called under a progress bar; ``state`` is donated.
+    """Simulate in segments, with a progress bar. The arrays of ``state`` are donated.
 
-    Returns the final state and the configurations of the first few copies after every step: (steps, copies, nq).
+    Returns the final state, the configurations of the visible copies after every step (steps, copies, nq), and the times.
     """
     length = -(-steps // SEGMENTS)
     segments = -(-steps // length)
     work = length * state.q.shape[0]
 
     def segment(model, state):
-        state, q = rollout(model, state, steps=length, record=lambda now, data: now.q)
-        return state, q[:, :SHOWN]
+        state, q = rollout(model, state, steps=length, record=lambda state, data: state.q)
+        return state, q[:, :VISIBLE_COPIES]
 
     program, compile_s = compiled("rollout", segment, model, state, donate=(1,))
-    shown = []
+    trajectories = []
     begin = time.perf_counter()
     with tqdm(total=segments * work, unit=" steps", unit_scale=True, desc="rollout") as bar:
         for _ in range(segments):
             state, q = jax.block_until_ready(program(model, state))
-            shown.append(q)
+            trajectories.append(q)
             bar.update(work)
     timing = Timing(compile_s, time.perf_counter() - begin, segments * work)
-    return state, jnp.concatenate(shown), timing
+    return state, jnp.concatenate(trajectories), timing
 
 
-def first(model: Model, num: int) -> Model:
-    """The model of the first few copies."""
-    return model.replace({p: model.get(p)[:num] for p in differing(model)})
+def first_copies(model: Model, num: int) -> Model:
+    """The model of the first ``num`` copies."""
+    return model.replace({p: model.get(p)[:num] for p in batched_leaves(model)})
 
 
-def scattered(model: Model, num: int, seed: int) -> State:
-    """Every copy at rest in a configuration of its own around the neutral one."""
-    away = 0.3 * jax.random.normal(jax.random.key(seed + 1), (num, model.nv), model.option.dt.dtype)
-    return init(model, integrate(model, init(model).q, away))
+def random_state(model: Model, num: int, seed: int) -> State:
+    """Every copy at rest in a random configuration near the initial one."""
+    displacement = 0.3 * jax.random.normal(jax.random.key(seed + 1), (num, model.nv), model.option.dt.dtype)
+    return init(model, integrate(model, init(model).q, displacement))
 
 
-def differing(model: Model) -> list[str]:
+def batched_leaves(model: Model) -> list[str]:
     """Paths of the leaves that differ between copies."""
     return [p for p in model.paths() if model.get(p).ndim > len(model.shape(p))]
 
@@ -116,23 +118,26 @@ def differing(model: Model) -> list[str]:
 
 
 def loss(inputs, model: Model, state: State):
-    """Mean over the copies of the squared final velocity, of (start q, start v, forces of every step, damping)."""
+    """Mean over the copies of the squared final velocity. inputs: initial q and v, forces of every step, damping."""
     q, v, taus, damping = inputs
     final, _ = rollout(model.replace({"dof.damping": damping}), state.replace(q=q, v=v), taus=taus)
     return jnp.mean(jnp.sum(final.v**2, -1))
 
 
-class Differentiated(NamedTuple):
-    """The gradient of `loss` and a check of it along one random direction. q moves on the configuration manifold."""
+class GradientCheck(NamedTuple):
+    """The gradient of `loss` and its check along a random direction on the configuration manifold.
+
+    norms: of the gradient, per input. directional_derivative: by the gradient. difference: by a central difference.
+    """
 
     timing: Timing
     norms: dict[str, float]
-    slope: float
+    directional_derivative: float
     difference: float
 
 
-def differentiate(model: Model, state: State, steps: int, seed: int) -> Differentiated:
-    """The gradient with respect to start state, forces and damping, timed and checked against a central difference."""
+def differentiate(model: Model, state: State, steps: int, seed: int) -> GradientCheck:
+    """The gradient with respect to initial state, forces and damping, timed and compared with a central difference."""
     taus = jnp.zeros((steps, *state.v.shape), state.v.dtype)
     inputs = (state.q, state.v, taus, model.get("dof.damping"))
     program, compile_s = compiled("gradient of the rollout", jax.value_and_grad(loss), inputs, model, state)
@@ -142,22 +147,24 @@ def differentiate(model: Model, state: State, steps: int, seed: int) -> Differen
     timing = Timing(compile_s, time.perf_counter() - begin, steps * state.q.shape[0])
     norms = {n: float(jnp.linalg.norm(g.ravel())) for n, g in zip(("q", "v", "forces", "damping"), gradient, strict=True)}
     tangent = _direction(model, inputs, seed)
-    slope = sum(float(jnp.sum(g * t)) for g, t in zip(gradient, tangent, strict=True))
-    # float32 sums of thousands of copies carry about six digits: this step balances round-off and curvature.
+    derivative = sum(float(jnp.sum(g * t)) for g, t in zip(gradient, tangent, strict=True))
+    # A float32 sum over thousands of copies has about six digits. This step balances rounding and truncation errors.
     h = 3e-3 if state.q.dtype == jnp.float32 else 1e-5
     ends = [float(program(tuple(x + s * h * t for x, t in zip(inputs, tangent, strict=True)), model, state)[0]) for s in (1, -1)]
-    return Differentiated(timing, norms, slope, (ends[0] - ends[1]) / (2 * h))
+    return GradientCheck(timing, norms, derivative, (ends[0] - ends[1]) / (2 * h))
 
 
 def _direction(model: Model, inputs, seed: int):
-    """A direction of the inputs that every copy shares (so that slopes add up, not cancel): q along a velocity, damping by its size."""
+    """A random direction of the inputs, the same for all copies, so that their derivatives do not cancel.
+
+    q along a velocity, damping relative to its value."""
     q, v, taus, damping = inputs
     shared = jax.random.normal(jax.random.key(seed + 2), (model.nv,), v.dtype)
-    along = jax.jvp(lambda dv: integrate(model, q, dv), (jnp.zeros_like(v),), (jnp.broadcast_to(shared, v.shape),))[1]
-    return along, jnp.broadcast_to(shared, v.shape), jnp.broadcast_to(0.1 * shared, taus.shape), damping
+    q_direction = jax.jvp(lambda dv: integrate(model, q, dv), (jnp.zeros_like(v),), (jnp.broadcast_to(shared, v.shape),))[1]
+    return q_direction, jnp.broadcast_to(shared, v.shape), jnp.broadcast_to(0.1 * shared, taus.shape), damping
 
 
-# ---- the whole ---------------------------------------------------------------------------------------------------------------
+# ---- the command --------------------------------------------------------------------------------------------------------------
 
 
 def _device() -> str:
@@ -167,16 +174,17 @@ def _device() -> str:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the demo. Returns the exit status: 1 where the gradient check failed."""
+    """Run the demo. Returns the exit status: 0, or 1 if the gradient check fails."""
     args = parser().parse_args(argv)
     begin = time.perf_counter()
     print(f"device: {_device()}")
     print(f"loading {args.model} and randomizing {args.num} copies ...", flush=True)
-    model = randomize(find(args.model), jax.random.key(args.seed), args.num, RANGES)
-    print(f"model: {args.model}, {args.num} copies that differ in {', '.join(differing(model))} (nq {model.nq}, nv {model.nv})", flush=True)
+    model = randomize(load_model(args.model), jax.random.key(args.seed), args.num, RANGES)
+    leaves = ", ".join(batched_leaves(model))
+    print(f"model: {args.model}, {args.num} copies that differ in {leaves} (nq {model.nq}, nv {model.nv})", flush=True)
 
-    start = scattered(model, args.num, args.seed)
-    # A copy: what goes into the rollout is donated to it.
+    start = random_state(model, args.num, args.seed)
+    # A copy, because the rollout donates its arrays.
     final, q, timing = run(model, jax.tree.map(jnp.copy, start), args.steps)
     diverged = int(jnp.sum(final.flags & Flags.DIVERGED != 0))
     print(f"rollout: {timing}; {diverged} of {args.num} copies diverged", flush=True)
@@ -184,16 +192,17 @@ def main(argv: list[str] | None = None) -> int:
     result = differentiate(model, start, min(args.steps, 50), args.seed)
     print(f"gradient: {result.timing}")
     print("gradient of the mean squared final velocity, norm: " + ", ".join(f"{k} {x:.3g}" for k, x in result.norms.items()))
-    error = abs(result.slope - result.difference) / max(abs(result.difference), 1e-6)
+    error = abs(result.directional_derivative - result.difference) / max(abs(result.difference), 1e-6)
     good = error < 0.02
     verdict = "ok" if good else "WRONG"
-    print(f"check: slope along a random direction {result.slope:.5g}, finite difference {result.difference:.5g}: {verdict}", flush=True)
+    numbers = f"derivative along a random direction {result.directional_derivative:.5g}, finite difference {result.difference:.5g}"
+    print(f"check: {numbers}: {verdict}", flush=True)
 
     print("drawing ...", flush=True)
     args.output.mkdir(parents=True, exist_ok=True)
     for write, name in ((viewer.picture, "motion.png"), (viewer.save, "motion.html")):
         try:
-            print(f"wrote {write(first(model, SHOWN), q, args.output / name)}")
+            print(f"wrote {write(first_copies(model, VISIBLE_COPIES), q, args.output / name)}")
         except ImportError as missing:
             print(f"no {name}: {missing}")
     print(f"done in {time.perf_counter() - begin:.0f} s")

@@ -1,4 +1,4 @@
-"""load = parse + build; build = number the tree, and find what only a simulation finds."""
+"""Loading of models. `load` parses and builds; `build` makes the Model and computes unknown length ranges of muscles."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ def build(spec: ModelSpec, *, seed: int = 0) -> Model:
 
     Raises ValueError where the spec is inconsistent, with the line of the file that it came from.
     """
-    given = spec.option.solver.get("length_range", {})
-    return with_length_ranges(assemble(spec, seed=seed), Search(**{name: x for name, x in given.items() if name in Search._fields}))
+    options = spec.option.solver.get("length_range", {})
+    search = Search(**{name: x for name, x in options.items() if name in Search._fields})
+    return with_length_ranges(assemble(spec, seed=seed), search)
 
 
 def load(path, *, format: str | None = None, strict: bool = False, seed: int = 0, **options) -> Model:

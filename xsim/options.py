@@ -1,4 +1,4 @@
-"""The same model with another integrator, other constraints, other buffers: what is no leaf and may be changed after loading."""
+"""Settings of a model that are not array leaves and may be changed after it is loaded: integrator, constraints, contact buffers."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Iterable
 
 from xsim.model.model import Model
 from xsim.registry import INTEGRATORS
-from xsim.spec import ROWS
+from xsim.spec import CONSTRAINT_KINDS
 
-__all__ = ["with_contact_limit", "with_integrator", "with_rows"]
+__all__ = ["with_constraints", "with_contact_limit", "with_integrator"]
 
 
 def with_integrator(model: Model, name: str) -> Model:
@@ -20,26 +20,34 @@ def with_integrator(model: Model, name: str) -> Model:
     return dataclasses.replace(model, topology=dataclasses.replace(model.topology, integrator=name))
 
 
-def with_rows(model: Model, rows: Iterable[str]) -> Model:
-    """The same model with other kinds of constraint rows acting: a subset of holonomic, friction, limit, velocity, soft,
-    contact.
+def with_constraints(model: Model, kinds: Iterable[str]) -> Model:
+    """The same model in which only these kinds of constraints act.
 
-    Soft are the equalities, limits and dry friction of MJCF; friction, limit and velocity those that are impulses. Raises ValueError for an
-    unknown kind."""
-    rows = tuple(rows)
-    for row in rows:
-        if row not in ROWS:
-            raise ValueError(f"unknown kind of rows {row!r}; known: {', '.join(ROWS)}")
-    return dataclasses.replace(model, topology=dataclasses.replace(model.topology, rows=tuple(r for r in ROWS if r in rows)))
+    kinds: a subset of `xsim.spec.CONSTRAINT_KINDS`:
+
+    * ``"holonomic"``: couplings of coordinates, joints that close loops, prescribed motions
+    * ``"friction"``, ``"limit"``, ``"velocity"``: dry friction, position limits and velocity limits that act as impulses
+    * ``"soft"``: equality constraints, limits and dry friction as in MuJoCo
+    * ``"contact"``: contacts
+
+    Raises ValueError for another kind."""
+    kinds = tuple(kinds)
+    for kind in kinds:
+        if kind not in CONSTRAINT_KINDS:
+            raise ValueError(f"unknown kind of constraint {kind!r}; known: {', '.join(CONSTRAINT_KINDS)}")
+    ordered = tuple(kind for kind in CONSTRAINT_KINDS if kind in kinds)
+    return dataclasses.replace(model, topology=dataclasses.replace(model.topology, constraint_kinds=ordered))
 
 
 def with_contact_limit(model: Model, contacts: int | None, pairs: int | None = None) -> Model:
     """The same model with the sizes of its contact buffers set.
 
-    contacts: the maximum number of contacts of each condim in an environment; None: 32, or two per velocity where that is more, and never
-    more than there can be. pairs: the maximum number of geom pairs of one kind that reach the narrow phase, the nearest by a lower bound
-    of their distance; None: the same default. Smaller buffers are faster. Where more contacts are active the deepest count, and
-    `Flags.CONTACT_OVERFLOW` is set; it is also set where more pairs may be near. Raises ValueError for a number below 1."""
+    contacts: the maximum number of contacts of each condim in an environment. None: max(32, 2 nv), and at most the number that the pairs of
+    the model can have. pairs: the maximum number of geom pairs of one kind that reach the narrow phase; those with the least lower bound
+    of the distance do. None: the same default.
+
+    Smaller buffers are faster. If more contacts are active, the deepest ones act and `Flags.CONTACT_OVERFLOW` is set. The flag is also set
+    if more pairs may be in contact than reach the narrow phase. Raises ValueError for a number below 1."""
     for name, count in (("contacts", contacts), ("pairs", pairs)):
         if count is not None and count < 1:
             raise ValueError(f"the maximum number of {name} must be at least 1, found {count}")

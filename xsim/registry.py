@@ -79,4 +79,4 @@ LOOP_ROWS: Registry[str] = Registry("kind of loop row")
 SOFT_CONSTRAINTS: Registry[str] = Registry("kind of soft constraint")
 """`xsim.dynamics.constraints.soft_rows.SoftConstraint` by `SoftInfo.kind`, which for equalities is `EqualitySpec.kind`."""
 COLLIDERS: Registry[tuple[str, str]] = Registry("pair of shapes")
-"""`xsim.dynamics.collide.colliders.Collider` by the pair of shapes, in the order of `xsim.model.topology.COLLIDING`."""
+"""`xsim.dynamics.collide.colliders.Collider` by the pair of shapes, in the order of `xsim.model.topology.COLLISION_SHAPES`."""

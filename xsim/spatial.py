@@ -1,12 +1,12 @@
-"""Spatial algebra on components: the only file that knows how the numbers of a vector are stored.
+"""Spatial algebra on components; the only file that depends on how a vector is stored.
 
-A component is one number for every environment: an array of shape (B,), a scalar array shared by all of them, or a Python
-float where the number is a constant of the structure (the zero rotation of a slide, a frozen leaf). Constants 0 and 1 are
-folded as the program is traced; numbers in arrays never are. Vectors, quaternions, motions, forces and inertias are tuples of
-components, so an algorithm reads as mathematics and compiles to one loop over the environments per operation.
+A component is one number for every environment: an array (B,), a scalar array if all environments share it, or a Python float for a
+constant of the structure (the zero rotation of a slide, a frozen leaf). The constants 0 and 1 are folded when the program is traced.
+Vectors, quaternions, motions, forces and inertias are tuples of components. An algorithm reads as mathematics and compiles to one loop over
+the environments per operation.
 
-Motions, forces and inertias are in world axes about one reference point per tree (Featherstone 2008, chapter 2, with the
-reference point as origin); a motion is (angular, linear), a force (moment, force).
+Motions, forces and inertias are in world axes about one reference point per tree (Featherstone 2008, chapter 2, with the reference point as
+origin). A motion is (angular, linear), a force (moment, force).
 """
 
 from __future__ import annotations
@@ -37,42 +37,46 @@ class Pose(NamedTuple):
 
 
 class Motion(NamedTuple):
+    """A spatial motion vector: angular velocity, and linear velocity of the point of the body at the reference point."""
+
     ang: Vector
     lin: Vector
 
 
 class Force(NamedTuple):
+    """A spatial force vector (wrench): moment about the reference point (``ang``), and force (``lin``)."""
+
     ang: Vector
     lin: Vector
 
 
 class Inertia(NamedTuple):
-    """mass, first moment (mass times centre), second moment about the reference point: xx yy zz xy xz yz."""
+    """A spatial inertia about the reference point: mass, first moment (mass times centre of mass), rotational inertia xx yy zz xy xz yz."""
 
     mass: Component
     first: Vector
     second: tuple
 
 
-# ---- one number --------------------------------------------------------------------------------------------------------------
+# ---- components ----------------------------------------------------------------------------------------------------------------
 
 
 def _is(x, value) -> bool:
     return isinstance(x, float) and x == value
 
 
-def _each(direct, general, a, b):
-    """The operation of two components: lax's own where it takes them as they are, which traces in half the time of jax.numpy's."""
+def _operate(direct, general, a, b):
+    """An operation on two components. direct: of jax.lax, for equal dtypes; it traces in half the time of general, of jax.numpy."""
     if type(b) is float and isinstance(a, jax.Array) and a.dtype.kind == "f":
         return direct(a, a.dtype.type(b))
     if type(a) is float and isinstance(b, jax.Array) and b.dtype.kind == "f":
         return direct(b.dtype.type(a), b)
-    alike = isinstance(a, jax.Array) and isinstance(b, jax.Array) and a.dtype == b.dtype
-    return direct(a, b) if alike and (a.shape == b.shape or () in (a.shape, b.shape)) else general(a, b)
+    same_dtype = isinstance(a, jax.Array) and isinstance(b, jax.Array) and a.dtype == b.dtype
+    return direct(a, b) if same_dtype and (a.shape == b.shape or () in (a.shape, b.shape)) else general(a, b)
 
 
 def _plus(a, b):
-    return _each(jax.lax.add, operator.add, a, b)
+    return _operate(jax.lax.add, operator.add, a, b)
 
 
 def add(a, b):
@@ -80,7 +84,7 @@ def add(a, b):
 
 
 def sub(a, b):
-    return a if _is(b, 0.0) else neg(b) if _is(a, 0.0) else _each(jax.lax.sub, operator.sub, a, b)
+    return a if _is(b, 0.0) else neg(b) if _is(a, 0.0) else _operate(jax.lax.sub, operator.sub, a, b)
 
 
 def neg(a):
@@ -90,11 +94,11 @@ def neg(a):
 def mul(a, b):
     if _is(a, 0.0) or _is(b, 0.0):
         return 0.0
-    return b if _is(a, 1.0) else a if _is(b, 1.0) else _each(jax.lax.mul, operator.mul, a, b)
+    return b if _is(a, 1.0) else a if _is(b, 1.0) else _operate(jax.lax.mul, operator.mul, a, b)
 
 
 def total(terms):
-    """Sum of components, balanced so that long sums stay accurate and shallow."""
+    """Sum of components in pairs, for accuracy and a shallow program."""
     terms = [t for t in terms if not _is(t, 0.0)]
     if not terms:
         return 0.0
@@ -107,7 +111,7 @@ def dot(a, b):
     return total([mul(x, y) for x, y in zip(a, b, strict=True)])
 
 
-# ---- three numbers -----------------------------------------------------------------------------------------------------------
+# ---- vectors -------------------------------------------------------------------------------------------------------------------
 
 
 def vadd(a, b):
@@ -140,7 +144,7 @@ def safe_norm(a):
 
 
 def normalize(a):
-    """a / |a|; the zero vector stays zero, with finite derivatives."""
+    """a / |a|; zero for the zero vector, with finite derivatives."""
     s = dot(a, a)
     if isinstance(s, float):
         return scale(a, 1.0 / s**0.5) if s else a
@@ -196,7 +200,7 @@ def apply_inverse(R, a) -> Vector:
 
 
 def rotate(q, a) -> Vector:
-    """a in parent axes for a in child axes, q a unit quaternion."""
+    """The vector a rotated by the unit quaternion q (child to parent): its components in parent axes from those in child axes."""
     u = q[1:]
     t = cross(u, a)
     t = vadd(t, t)
@@ -212,7 +216,7 @@ def quat_exp(w) -> Quaternion:
     s = dot(w, w)
     small = s < 1e-6
     norm = jnp.sqrt(jnp.where(small, 1.0, s))
-    # Taylor to s^2: the next term is below 1e-20 relative where the branch is taken.
+    # Taylor series to s^2: the relative size of the next term is below 1e-20 in this branch.
     sinc = jnp.where(small, 0.5 - s / 48.0 + s * s / 3840.0, jnp.sin(0.5 * norm) / norm)
     cosine = jnp.where(small, 1.0 - s / 8.0 + s * s / 384.0 - s * s * s / 46080.0, jnp.cos(0.5 * norm))
     return (cosine, *scale(w, sinc))
@@ -225,7 +229,7 @@ def quat_log(q) -> Vector:
     s = dot(u, u)
     small = s < 1e-6
     norm = jnp.sqrt(jnp.where(small, 1.0, s))
-    # 2 asin(x)/x: the next Taylor term is below 1e-18 relative where the branch is taken.
+    # Taylor series of 2 asin(x) / x: the relative size of the next term is below 1e-18 in this branch.
     factor = jnp.where(small, 2.0 + s / 3.0 + 3.0 * s * s / 20.0, 2.0 * jnp.arctan2(norm, jnp.where(small, 1.0, w)) / norm)
     return scale(u, factor)
 
@@ -243,17 +247,17 @@ def mscale(a, s):
 
 
 def cross_motion(v: Motion, m: Motion) -> Motion:
-    """Rate of a motion vector m carried along with velocity v (Featherstone 2008, eq. 2.33)."""
+    """Spatial cross product v x m: rate of a motion vector m that moves with velocity v (Featherstone 2008, eq. 2.33)."""
     return Motion(cross(v.ang, m.ang), vadd(cross(v.ang, m.lin), cross(v.lin, m.ang)))
 
 
 def cross_force(v: Motion, f: Force) -> Force:
-    """Rate of a force vector f carried along with velocity v (Featherstone 2008, eq. 2.34)."""
+    """Spatial cross product v x* f: rate of a force vector f that moves with velocity v (Featherstone 2008, eq. 2.34)."""
     return Force(vadd(cross(v.ang, f.ang), cross(v.lin, f.lin)), cross(v.ang, f.lin))
 
 
 def power(f: Force, m: Motion):
-    """Scalar product of a force and a motion."""
+    """Scalar product of a force and a motion: power, W."""
     return total([mul(x, y) for x, y in zip((*f.ang, *f.lin), (*m.ang, *m.lin), strict=True)])
 
 
@@ -269,7 +273,7 @@ def sym_rotate(R, s) -> tuple:
 
 
 def momentum(inertia: Inertia, m: Motion) -> Force:
-    """Inertia times motion."""
+    """Spatial momentum: inertia times motion."""
     return Force(
         vadd(sym_apply(inertia.second, m.ang), cross(inertia.first, m.lin)),
         vsub(scale(m.lin, inertia.mass), cross(inertia.first, m.ang)),
@@ -281,10 +285,10 @@ def inertia_add(a: Inertia, b: Inertia) -> Inertia:
 
 
 def inertia_move(R, pos, inertia: Inertia) -> Inertia:
-    """The same inertia seen from the parent frame: child axes given by R, child origin at pos."""
+    """The inertia in the parent frame. R: rotation matrix of the child frame, pos: its origin in the parent frame."""
     first = apply(R, inertia.first)
     second = sym_rotate(R, inertia.second)
-    # second moment of a body shifted by pos: tr(A) 1 - A with A = m pos pos^T + pos first^T + first pos^T
+    # Parallel axis theorem: the rotational inertia changes by tr(A) 1 - A, with A = m pos pos^T + pos first^T + first pos^T.
     half = tuple(add(mul(mul(inertia.mass, p), 0.5), f) for p, f in zip(pos, first, strict=True))
     xx, yy, zz = (mul(2.0, mul(pos[i], half[i])) for i in range(3))
     xy, xz, yz = (add(mul(pos[i], half[j]), mul(pos[j], half[i])) for i, j in ((0, 1), (0, 2), (1, 2)))
@@ -300,7 +304,7 @@ _ONE_REGION: ContextVar[bool] = ContextVar("one_region", default=False)
 
 @contextmanager
 def one_region(on: bool):
-    """Trace what is inside without fusion boundaries: faster where the whole step is a few dozen numbers."""
+    """Context in which functions are traced without fusion boundaries; faster if a step has only a few dozen components."""
     token = _ONE_REGION.set(on)
     try:
         yield
@@ -309,15 +313,16 @@ def one_region(on: bool):
 
 
 def in_one_region() -> bool:
+    """Whether the current trace has no fusion boundaries, see `one_region`."""
     return _ONE_REGION.get()
 
 
 def stage(fn):
     """Mark a function of components as one region of the compiled program.
 
-    XLA's CPU backend fuses a whole step into loops that compute shared values again in every consumer, which multiplies compile
-    and run time. A call that the compiler may not inline ends a fusion region at no cost at run time; it works under any user's
-    `jit`, `grad`, `vmap`, `scan`. Other backends see the plain function. Arguments that are no arrays are static.
+    XLA's CPU backend fuses a complete step into loops that compute shared values again in every consumer. This multiplies compile and run
+    time. A call that the compiler must not inline ends a fusion region, at no cost at run time. It works under `jit`, `grad`, `vmap` and
+    `scan`. Other backends use the plain function. Arguments that are no arrays are static.
     """
 
     @functools.wraps(fn)
@@ -344,14 +349,14 @@ def stage(fn):
 
 
 def block_loop_hoisting(x):
-    """x, unchanged. A loop whose carry passes through here is compiled as separate kernels, and so are the loops of its derivatives.
+    """Return x unchanged. A loop with x in its carry is compiled as separate kernels, and so are the loops of its derivatives.
 
-    In jaxlib 0.12 (not 0.10) XLA's CPU backend compiles a loop of elementwise operations, whatever its size, as one LLVM function (its pass
-    ``small-while-loop-hoisting``). LLVM then takes minutes where the body has hundreds of kernels: it unrolls their loops in time that
-    grows with the square of the function. The pass skips a loop that contains a sort, so two integers are sorted and the resulting 0 is
-    subtracted. In reverse mode the same is done to the cotangent. Other backends, and models that are one region, see x itself.
+    In jaxlib 0.12 (not 0.10) XLA's CPU backend compiles a loop of elementwise operations of any size as one LLVM function (pass
+    ``small-while-loop-hoisting``). For a body with hundreds of kernels LLVM then takes minutes, because the time to unroll their loops
+    grows with the square of the size of the function. The pass skips loops that contain a sort. Therefore two integers are sorted and the
+    resulting 0 is subtracted from x, and in reverse mode from its cotangent. Other backends, and models that are one region, use x itself.
 
-    x: an array of floats. Under `jax.vmap` every environment sorts its own two integers.
+    x: an array of floats. Under `jax.vmap` every environment sorts two integers.
     """
     if in_one_region() or not x.size or jax.default_backend() != "cpu":
         return x
@@ -359,12 +364,12 @@ def block_loop_hoisting(x):
 
 
 def separate_kernels(components: list) -> list:
-    """The components of a loop's carry, the first of them through `block_loop_hoisting`."""
+    """The components of the carry of a loop, with `block_loop_hoisting` applied to the first."""
     return [block_loop_hoisting(components[0]), *components[1:]] if components else components
 
 
 def _minus_sorted_zero(_, x):
-    """x - 0 (which keeps the sign of a zero), with a 0 that depends on x, so that no compiler pass moves it out of a loop."""
+    """x - 0, which preserves the sign of a zero. The 0 depends on x, so that no compiler pass moves the sort out of a loop."""
     sign = (x.ravel()[0] > 0).astype(jnp.int32)
     zero = jax.lax.sort(jnp.stack([sign, sign + 1]))[0] - sign
     return x - zero.astype(x.dtype)

@@ -1,4 +1,4 @@
-"""``python -m xsim.view FILE``: simulate a model file from its start state and look at the motion in a browser."""
+"""``python -m xsim.view FILE``: simulate a model file from its initial state and show the motion in a browser."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def trajectory(model: Model, steps: int, *, envs: int = 1, velocity: float = 0.0
     state = init(model, v=velocity * jax.random.normal(jax.random.key(seed), (envs, model.nv), dtype))
     if steps == 0:
         return state.q[None], state.flags
-    run = jax.jit(lambda s: rollout(model, s, steps=steps, record=lambda now, data: now.q, checkpoint=False))
+    run = jax.jit(lambda s: rollout(model, s, steps=steps, record=lambda state, data: state.q, checkpoint=False))
     final, q = run(state)
     return jnp.concatenate([state.q[None], q]), final.flags
 
@@ -60,18 +60,18 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m xsim.view", description="Simulate a model file and look at it in a browser.")
+    parser = argparse.ArgumentParser(prog="python -m xsim.view", description="Simulate a model file and show it in a browser.")
     parser.add_argument("file", metavar="FILE", help=f"a model file, or a bundled model: {', '.join(models.names())}")
-    parser.add_argument("--format", help="the file's format (default: found from the file)")
+    parser.add_argument("--format", help="format of the file (default: determined from the file)")
     length = parser.add_mutually_exclusive_group()
-    length.add_argument("--steps", type=_at_least(0, int), metavar="N", help="number of time steps; 0 shows the start state")
+    length.add_argument("--steps", type=_at_least(0, int), metavar="N", help="number of time steps; 0 shows the initial state")
     length.add_argument("--seconds", type=_at_least(0, float), default=5.0, metavar="S", help="simulated time (default: 5)")
     parser.add_argument("--output", type=Path, metavar="FILE.html", help="the page (default: a temporary file)")
     parser.add_argument("--no-open", action="store_true", help="only write the page")
-    parser.add_argument("--seed", type=int, default=0, help="for everything random (default: 0)")
+    parser.add_argument("--seed", type=int, default=0, help="random seed (default: 0)")
     parser.add_argument("--envs", type=_at_least(1, int), default=1, metavar="K", help="environments side by side (default: 1)")
     parser.add_argument("--velocity", type=_at_least(0, float), metavar="X",
-                        help="random start velocity, m/s and rad/s (default: 0, or 1 with several environments)")  # fmt: skip
+                        help="random initial velocity, m/s and rad/s (default: 0, or 1 with several environments)")  # fmt: skip
     return parser
 
 
@@ -87,7 +87,7 @@ def _at_least(low: float, kind: type):
 
 
 def _file(name: str) -> Path:
-    """The file of that name, or the bundled model."""
+    """A path, or the path of a bundled model."""
     return models.path(name) if not Path(name).exists() and name in models.names() else Path(name)
 
 

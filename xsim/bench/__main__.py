@@ -34,7 +34,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--freeze", type=_names, default=(), metavar="PATTERNS", help="second column with these leaves frozen: geom.*,body.*")
     p.add_argument("--randomize", nargs="?", const="", metavar="RANGES",
                    help="xsim's environments differ (axes and positions, or the ranges named); peers keep one model")  # fmt: skip
-    p.add_argument("--rows", action="store_true",
+    p.add_argument("--constraints", action="store_true",
                    help="xsim's friction, limits, couplings and contacts act too, and those of peers that read an MJCF file")  # fmt: skip
     p.add_argument("--integrator", metavar="NAME", help="another integrator than the file's, in all engines")
     p.add_argument("--rules", choices=("3.2", "4.0"), help="the MuJoCo release whose rules xsim reads an MJCF file by")
@@ -86,7 +86,7 @@ def main(argv: list[str] | None = None) -> int:
     args = parser().parse_args(argv)
     settings = Settings(
         model=args.model, batch=args.batch, steps=args.steps, dtype=args.dtype, gradient=args.gradient, freeze=args.freeze,
-        randomize=args.randomize, rows=args.rows, integrator=args.integrator, rules=args.rules,
+        randomize=args.randomize, constraints=args.constraints, integrator=args.integrator, rules=args.rules,
         repeat=args.repeat, peers=args.vs, peer_python=args.peer_python, timeout=args.timeout,
         seed=args.seed, cores=args.cores, peer_threads=args.peer_threads,
     )  # fmt: skip

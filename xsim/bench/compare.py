@@ -32,7 +32,7 @@ class Settings:
     gradient: bool = True
     freeze: tuple[str, ...] = ()
     randomize: str | None = None
-    rows: bool = False
+    constraints: bool = False
     integrator: str | None = None
     rules: str | None = None
     repeat: int = 5
@@ -203,8 +203,9 @@ def _prepare(settings: Settings, column: Column, processes: dict[str, Process], 
     frozen = list(settings.freeze) if column.name == "xsim frozen" else []
     job = {
         "engine": column.engine, "column": column.name.replace(" ", "_"), "model": settings.model, "batch": settings.batch,
-        "steps": settings.steps, "freeze": frozen, "randomize": settings.randomize, "rows": settings.rows, "seed": settings.seed,
-        "integrator": settings.integrator, "rules": settings.rules, "folder": folder, "describe": column.name == "xsim",
+        "steps": settings.steps, "freeze": frozen, "randomize": settings.randomize, "constraints": settings.constraints,
+        "seed": settings.seed, "integrator": settings.integrator, "rules": settings.rules, "folder": folder,
+        "describe": column.name == "xsim",
     }  # fmt: skip
     try:
         process = Process(sys.executable if is_xsim else settings.peer_python, is_xsim, settings)

@@ -3,7 +3,7 @@ dependencies; the imports of an engine are inside its adapter.
 
 Peers get one model for all environments, as a constant of their compiled program, which is how their users write it. Their default
 solver settings are kept where they do the same physics. Contact and constraints are off everywhere, friction, limits and couplings too,
-unless ``--rows``: then xsim has them, and what reads an MJCF file itself.
+unless ``--constraints``: then xsim has them, and what reads an MJCF file itself.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def _xsim(job: dict) -> Engine:
     import jax
     import jax.numpy as jnp
 
-    from xsim import __version__, init, load, models, rollout, with_integrator, with_rows
+    from xsim import __version__, init, load, models, rollout, with_constraints, with_integrator
     from xsim.bench.mechanism import describe, push, start
     from xsim.dynamics.constraints.soft_set import has_soft
     from xsim.randomize import randomize
@@ -148,10 +148,10 @@ def _xsim(job: dict) -> Engine:
     if job["integrator"] is not None:
         model = with_integrator(model, job["integrator"])
     label = "shared"
-    if not job["rows"]:
-        model = with_rows(model, ())
-    elif model.topology.rows:
-        label += f"; rows: {', '.join(model.topology.rows)}"
+    if not job["constraints"]:
+        model = with_constraints(model, ())
+    elif model.topology.constraint_kinds:
+        label += f"; constraints: {', '.join(model.topology.constraint_kinds)}"
     if job["randomize"] is not None:
         model = randomize(model, jax.random.key(job["seed"]), job["batch"], job["randomize"] or None)
         varying = [p for p in model.paths() if model.get(p).ndim > len(model.shape(p))]
@@ -172,7 +172,7 @@ def _xsim(job: dict) -> Engine:
 
     about = _about(model=label, integrator=model.topology.integrator, nq=model.nq, nv=model.nv, name=model.topology.name)
     about["versions"]["xsim"] = __version__
-    if job["rows"] and has_soft(model.topology):
+    if job["constraints"] and has_soft(model.topology):
         about["note"] = _solved(model, q, {f"{pushed.kind}s": jnp.broadcast_to(pushed.values, (job["steps"], *pushed.values.shape))})
     return _jax_engine(job, about, final, (model, q), pushed.values, np.asarray)
 
@@ -273,11 +273,11 @@ class _Mujoco(NamedTuple):
     to_xsim: Callable
 
 
-def _mujoco_model(begin: Start, rows: bool, scenery: str = "") -> _Mujoco:
-    """rows: constraints and contacts of a file act. scenery: put into the world of a text that xsim wrote."""
+def _mujoco_model(begin: Start, constraints: bool, scenery: str = "") -> _Mujoco:
+    """constraints: constraints and contacts of a file act. scenery: put into the world of a text that xsim wrote."""
     mechanism = _format(begin, "mjcf")
     if "file" in mechanism:
-        return _mujoco_file(begin, mechanism, rows)
+        return _mujoco_file(begin, mechanism, constraints)
     import mujoco
 
     model = mujoco.MjModel.from_xml_string(mechanism["xml"].replace("<worldbody>", f"<worldbody>{scenery}"))
@@ -299,7 +299,7 @@ def _mujoco_model(begin: Start, rows: bool, scenery: str = "") -> _Mujoco:
     return _Mujoco(model, (begin.q + offset)[:, order_q], "qfrc_applied", begin.tau[:, order_v], to_xsim)
 
 
-def _mujoco_file(begin: Start, mechanism: dict, rows: bool) -> _Mujoco:
+def _mujoco_file(begin: Start, mechanism: dict, constraints: bool) -> _Mujoco:
     """An MJCF file, whose coordinates are xsim's, with everything that xsim leaves out in this run switched off."""
     import mujoco
 
@@ -310,7 +310,7 @@ def _mujoco_file(begin: Start, mechanism: dict, rows: bool) -> _Mujoco:
     option.disableflags &= ~int(bits.mjDSBL_EULERDAMP)
     option.disableflags |= 0 if eulerdamp == "enable" else bits.mjDSBL_EULERDAMP
     option.solver = mujoco.mjtSolver.mjSOL_NEWTON  # MJX refuses PGS
-    if not rows:
+    if not constraints:
         # The flags alone are not enough: MJX prepares contacts all the same, and brax reads no flags.
         option.disableflags |= bits.mjDSBL_CONSTRAINT | bits.mjDSBL_CONTACT
         model.geom_contype[:] = model.geom_conaffinity[:] = 0
@@ -325,7 +325,7 @@ def _mjx(job: dict, iterations: tuple[int, int] | None = None) -> Engine:
     import jax.numpy as jnp
     from mujoco import mjx
 
-    peer = _mujoco_model(begin, job["rows"])
+    peer = _mujoco_model(begin, job["constraints"])
     if iterations is not None:
         peer.model.opt.iterations, peer.model.opt.ls_iterations = iterations
     system = mjx.put_model(peer.model)
@@ -345,7 +345,7 @@ def _mjx(job: dict, iterations: tuple[int, int] | None = None) -> Engine:
 def _brax(job: dict) -> Engine:
     begin = read_start(job)
     # brax cannot read a model without geoms: this one is fixed to the world and touches nothing.
-    peer = _mujoco_model(begin, job["rows"], '<geom size="0.01" contype="0" conaffinity="0"/>')
+    peer = _mujoco_model(begin, job["constraints"], '<geom size="0.01" contype="0" conaffinity="0"/>')
     import brax.actuator
     import jax
     import jax.numpy as jnp
@@ -396,7 +396,7 @@ def _mujoco(job: dict) -> Engine:
     import mujoco
     from mujoco import rollout
 
-    peer = _mujoco_model(begin, job["rows"])
+    peer = _mujoco_model(begin, job["constraints"])
     threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     datas = [mujoco.MjData(peer.model) for _ in range(threads)]
     whole = mujoco.mjtState.mjSTATE_FULLPHYSICS

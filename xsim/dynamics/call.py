@@ -1,4 +1,4 @@
-"""One call of a public function: arguments checked, laid out for the core, and compiled."""
+"""A call of a public function: checks the arguments, splits them into components, and compiles the function."""
 
 from __future__ import annotations
 
@@ -16,48 +16,52 @@ from xsim.dynamics.tree.system import System
 from xsim.model.model import Model, State
 from xsim.spatial import one_region, separate_kernels
 
-SMALL = 2
-"""Up to so many velocities a step without devices is compiled as one fusion region (docs/concepts/compilation.md)."""
+MAX_ONE_REGION_DOFS = 2
+"""Largest nv of a model whose step is compiled as one fusion region (docs/concepts/compilation.md)."""
 
 
-def _small(model: Model) -> bool:
+def _compiles_as_one_region(model: Model) -> bool:
     top = model.topology
     plain = all(a.transmission == "joint" and "muscle" not in (a.gain, a.bias, a.dynamics) for a in top.actuators)
-    return model.nv <= SMALL and plain and not (top.tendons or top.sensors or top.size("nmedium"))
+    return model.nv <= MAX_ONE_REGION_DOFS and plain and not (top.tendons or top.sensors or top.size("nmedium"))
 
 
 def compiled(fn, **options):
-    """Compile a public function, its first argument the model."""
+    """jit of a public function whose first argument is the model. options: those of jax.jit."""
 
     @functools.wraps(fn)
     def traced(model, *args, **kwargs):
-        with one_region(_small(model)):
+        with one_region(_compiles_as_one_region(model)):
             return fn(model, *args, **kwargs)
 
     return jax.jit(traced, **options)
 
 
 def check_width(name: str, x, width: int) -> None:
+    """Raise ValueError if the last axis of x does not have this size."""
     if x.ndim == 0 or x.shape[-1] != width:
         raise ValueError(f"{name} must have shape (*batch, {width}), found {x.shape}")
 
 
 class Call:
-    """One call of a public function: lanes, prepared system and the arguments as components."""
+    """The arguments of a public function as components, and the system prepared for them.
+
+    q (*batch, nq), v, tau and each array of extra (*batch, nv), ctrl (*batch, nu), time (*batch,), act (*batch, na),
+    mocap (*batch, nmocap, 7). None: zero; for mocap the poses of the model. Raises ValueError for an array of another width."""
 
     def __init__(self, model: Model, q, v=None, tau=None, extra=(), ctrl=None, time=None, act=None, mocap=None):
         self.model = model
         dtype = jnp.asarray(q).dtype
         checked = []
-        given = (("q", q, model.nq), ("v", v, model.nv), ("tau", tau, model.nv), ("ctrl", ctrl, model.nu), ("act", act, model.na))
-        for name, x, width in (*given, *(("argument", e, model.nv) for e in extra)):
+        arguments = (("q", q, model.nq), ("v", v, model.nv), ("tau", tau, model.nv), ("ctrl", ctrl, model.nu), ("act", act, model.na))
+        for name, x, width in (*arguments, *(("argument", e, model.nv) for e in extra)):
             x = None if x is None else jnp.asarray(x, dtype)
             if x is not None:
                 check_width(name, x, width)
             checked.append(x)
-        clock = [] if time is None else [(jnp.asarray(time, dtype), 0)]
-        held = [] if mocap is None or not model.topology.size("nmocap") else [(jnp.asarray(mocap, dtype), 2)]
-        self.lanes: Lanes = make_lanes(batch_shape(model, *((x, 1) for x in checked), *clock, *held))
+        times = [] if time is None else [(jnp.asarray(time, dtype), 0)]
+        mocaps = [] if mocap is None or not model.topology.size("nmocap") else [(jnp.asarray(mocap, dtype), 2)]
+        self.lanes: Lanes = make_lanes(batch_shape(model, *((x, 1) for x in checked), *times, *mocaps))
         parts: list[Any] = [None if x is None else list(self.lanes.split(x, 1)) for x in checked]
         self.q, self.v, self.tau, self.ctrl, self.act = parts[:5]
         self.q = separate_kernels(self.q)
@@ -68,21 +72,23 @@ class Call:
             self.ctrl = [0.0] * model.nu
         if self.act is None:
             self.act = [0.0] * model.na
-        now = self.lanes.split(clock[0][0], 0) if clock else jnp.zeros((), dtype)
-        placed = self.lanes.split(held[0][0], 2) if held else None
-        self.system: System = at_time(prepare(model, self.lanes, placed), now, split_controls(model.topology, self.ctrl).functions)
+        now = self.lanes.split(times[0][0], 0) if times else jnp.zeros((), dtype)
+        mocap_poses = self.lanes.split(mocaps[0][0], 2) if mocaps else None
+        external = split_controls(model.topology, self.ctrl).functions
+        self.system: System = at_time(prepare(model, self.lanes, mocap_poses), now, external)
 
     @classmethod
     def of_state(cls, model: Model, state: State, ctrl, tau) -> Call:
-        """A call at a state with commands and generalized forces, None for none."""
+        """A call at a state. ctrl, tau: commands and generalized force, None for zero."""
         return cls(model, state.q, state.v, tau, ctrl=ctrl, time=state.time, act=state.act, mocap=state.mocap)
 
     def join(self, x, core: int = 1):
+        """Components as an array (*batch, ...) of the call's dtype. core: number of axes after the batch."""
         out = self.lanes.join(x, core)
         return out.astype(self.dtype) if out.dtype != self.dtype else out
 
     def rows(self, x, *inner: int):
-        """Array (*batch, n, *inner) of the components of n things, also of none."""
+        """Components of n bodies, sites, ... as an array (*batch, n, *inner), also for n = 0."""
         return self.join(x, 1 + len(inner)) if x else jnp.zeros((*self.lanes.batch, 0, *inner), self.dtype)
 
     @property

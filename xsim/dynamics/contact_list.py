@@ -1,4 +1,4 @@
-"""The contacts of a state, for users."""
+"""The contacts of a state as arrays."""
 
 from __future__ import annotations
 
@@ -21,14 +21,16 @@ __all__ = ["ContactData", "contacts"]
 
 
 class ContactData(NamedTuple):
-    """Contacts, n for each environment: as many as the buffer holds; those that are not active are marked so by ``active``.
+    """Contacts of each environment. n is the size of the contact buffer.
 
-    active (*batch, n): whether the geoms are nearer than the margin. geoms (*batch, n, 2): numbers in ``topology.geoms``, -1 for none.
-    parts (*batch, n, 2): numbers in ``topology.parts`` where a part of a flex is in the place of a geom, else -1.
-    distance (*batch, n): m, negative where they overlap. point (*batch, n, 3): in the middle between the surfaces, world, m.
-    frame (*batch, n, 3, 3): rows normal (from the first geom to the second), two tangents, world axes. friction (*batch, n, 5): two
-    sliding, torsional (m), two rolling (m). force (*batch, n, 6): on the second geom along the rows of the frame, N, then the moment
-    about them, N m.
+    * active (*batch, n): whether the distance is below the margin. Entries that are not active are no contacts.
+    * geoms (*batch, n, 2): indices in ``topology.geoms``, -1 for none.
+    * parts (*batch, n, 2): indices in ``topology.parts`` for parts of flexes, -1 for geoms.
+    * distance (*batch, n): m, negative for penetration.
+    * point (*batch, n, 3): midpoint between the surfaces, world, m.
+    * frame (*batch, n, 3, 3): rows are the normal (from the first geom to the second) and two tangents, world axes.
+    * friction (*batch, n, 5): two sliding, torsional (m), two rolling (m).
+    * force (*batch, n, 6): force on the second geom along the rows of the frame (N), then the moment about them (N m).
     """
 
     active: jax.Array
@@ -54,33 +56,34 @@ def contacts(model: Model, state: State, ctrl=None, tau=None) -> ContactData:
         shapes |= {"point": (3,), "frame": (3, 3), "friction": (5,), "force": (6,)}
         types = {"active": bool, "geoms": jnp.int32, "parts": jnp.int32}
         return ContactData(**{name: jnp.zeros((*batch, 0, *shape), types.get(name, c.dtype)) for name, shape in shapes.items()})
-    found = find_contacts(c.system, frames(c.system, c.q))
-    kept = constraints(c.system, c.q, c.v, found)
-    assert kept is not None
-    solved = total_acceleration(c, kept)
-    forces = contact_forces((solved.soft or kept).cones, solved.explicit_a)
-    out = [_read(c, *one) for one in zip(found, contact_numbers(c.system, found), forces, strict=True)]
+    groups = find_contacts(c.system, frames(c.system, c.q))
+    soft = constraints(c.system, c.q, c.v, groups)
+    assert soft is not None
+    solved = total_acceleration(c, soft)
+    forces = contact_forces((solved.soft or soft).cones, solved.explicit_a)
+    out = [_contact_data(c, *group) for group in zip(groups, contact_numbers(c.system, groups), forces, strict=True)]
     return jax.tree.map(lambda *xs: jnp.concatenate(xs, len(batch)), *out)
 
 
-def _read(c: Call, found, numbers, force) -> ContactData:
-    count = len(found.distance)
+def _contact_data(c: Call, group, numbers, force) -> ContactData:
+    """The contacts of one condim. group: `Contacts`."""
+    count = len(group.distance)
 
     def batched(components, *shape: int):
-        """(n, lanes or 1) each as (*batch, n, *shape)."""
-        x = jnp.stack([jnp.broadcast_to(y, (count, *found.distance.shape[1:])) for y in components])
+        """Components (n, lanes or 1) as an array (*batch, n, *shape)."""
+        x = jnp.stack([jnp.broadcast_to(y, (count, *group.distance.shape[1:])) for y in components])
         x = jnp.moveaxis(x.reshape(*shape, *x.shape[1:]), (-1, -2), (0, 1))
         size = math.prod(c.lanes.batch)
         return jnp.broadcast_to(x, (max(len(x), size), *x.shape[1:]))[:size].reshape(*c.lanes.batch, *x.shape[1:])
 
-    active = found.distance < numbers.margin
-    things, first = geoms_of(found), len(c.model.topology.geoms)
-    geoms = jnp.where(active[None] & (things < first), things, -1)
-    flexed = jnp.where(active[None] & (things >= first), things - first, -1)
-    parts = [force[:, k] for k in range(force.shape[1])]
-    zero = jnp.zeros_like(parts[0])
-    axes = [x for axis in (found.normal, *found.tangents) for x in axis]
+    active = group.distance < numbers.margin
+    index, first_part = geoms_of(group), len(c.model.topology.geoms)
+    geoms = jnp.where(active[None] & (index < first_part), index, -1)
+    parts = jnp.where(active[None] & (index >= first_part), index - first_part, -1)
+    forces = [force[:, k] for k in range(force.shape[1])]
+    zero = jnp.zeros_like(forces[0])
+    axes = [x for axis in (group.normal, *group.tangents) for x in axis]
     return ContactData(
-        batched([active]), batched(list(geoms), 2), batched(list(flexed), 2), batched([found.distance]), batched(found.point, 3),
-        batched(axes, 3, 3), batched(list(jnp.swapaxes(numbers.friction, 0, 1)), 5), batched([*parts, *[zero] * (6 - len(parts))], 6),
+        batched([active]), batched(list(geoms), 2), batched(list(parts), 2), batched([group.distance]), batched(group.point, 3),
+        batched(axes, 3, 3), batched(list(jnp.swapaxes(numbers.friction, 0, 1)), 5), batched([*forces, *[zero] * (6 - len(forces))], 6),
     )  # fmt: skip

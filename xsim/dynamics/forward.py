@@ -1,4 +1,4 @@
-"""Everything that can be computed at a state: poses, velocities, accelerations, forces, sensors."""
+"""Forward evaluation of a state: poses, velocities, accelerations, forces, sensors."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from xsim.dynamics.actuation.actuation import Effort, activation_rates
-from xsim.dynamics.actuation.actuation import effort as actuator_effort
-from xsim.dynamics.actuation.commands import PRESCRIBED, drive, split_controls
+from xsim.dynamics.actuation.actuation import ActuatorForces, activation_rates, actuator_forces
+from xsim.dynamics.actuation.commands import PRESCRIBED, apply_commands, split_controls
 from xsim.dynamics.actuation.transmissions import transmissions
 from xsim.dynamics.call import Call, compiled
 from xsim.dynamics.constraints.contact_plan import has_contacts
@@ -19,7 +18,7 @@ from xsim.dynamics.constraints.soft_set import Constraints, constraints, has_sof
 from xsim.dynamics.forces.elements import element_force
 from xsim.dynamics.forces.passive import passive_force, quadratic
 from xsim.dynamics.integration.equation import EquationOfMotion, Solved, acceleration
-from xsim.dynamics.integration.impulses import rows as impulse_rows
+from xsim.dynamics.integration.impulses import impulse_rows
 from xsim.dynamics.integration.integrators import Health, StateComponents, implicit_force, step_velocity
 from xsim.dynamics.layout import Lanes
 from xsim.dynamics.sensors.sensing import SensorContext, sense
@@ -31,19 +30,21 @@ from xsim.spatial import cross, stage, vsub
 
 def smooth(c: Call, soft: Constraints | None = None) -> Solved:
     """The solution of the equation of motion under smooth forces and soft constraints."""
-    driven = drive(c.system, c.v, c.tau, c.ctrl)
+    commands = apply_commands(c.system, c.v, c.tau, c.ctrl)
     inputs = tuple(c.act), tuple(split_controls(c.system.topology, c.ctrl).actuators)
-    return acceleration(EquationOfMotion(c.system, c.q, c.v, driven.tau, *inputs, prescribed=driven.prescribed, soft=soft))
+    return acceleration(EquationOfMotion(c.system, c.q, c.v, commands.tau, *inputs, prescribed=commands.prescribed, soft=soft))
 
 
 def total_acceleration(c: Call, soft: Constraints | None) -> Solved:
-    """The acceleration under everything that acts; soft: the soft constraints."""
+    """The acceleration under all forces and constraints. With impulses it is the mean acceleration over one step.
+
+    soft: the soft constraints, None without."""
     if not impulse_rows(c.system.topology):
         return smooth(c, soft)
     zero = jnp.zeros((), c.dtype)
-    change = step_velocity(c.system, StateComponents(c.q, c.v, c.act, zero, Health(zero, zero, zero, zero)), c.tau, c.ctrl)
-    a = [(new - old) / c.system.option.dt for new, old in zip(change.v, c.v, strict=True)]
-    return Solved(a, [], change.pivot, change.solved, change.overflow, change.explicit_a)
+    new = step_velocity(c.system, StateComponents(c.q, c.v, c.act, zero, Health(zero, zero, zero, zero)), c.tau, c.ctrl)
+    a = [(after - before) / c.system.option.dt for after, before in zip(new.v, c.v, strict=True)]
+    return Solved(a, [], new.pivot, new.converged, new.overflow, new.explicit_a)
 
 
 @compiled
@@ -60,7 +61,7 @@ def forward(model: Model, state: State, ctrl=None, tau=None) -> Data:
     soft = solved.soft or soft
     motion = _link_motion(c, frame, solved)
     forces = _smooth_forces(c, frame)
-    sensors = _sensor_context(c, state, frame, motion, forces.effort, contacts, soft, solved)
+    sensors = _sensor_context(c, state, frame, motion, forces.actuators, contacts, soft, solved)
     constraint, residual = _constraint_force(c, frame, forces, soft, solved)
     return Data(
         **_body_motion(c, frame, motion),
@@ -86,13 +87,22 @@ def _link_motion(c: Call, frame: kin.Frames, solved: Solved) -> LinkMotion:
 
 
 class SmoothForces(NamedTuple):
-    """Generalized forces, (nv) each. effort: of the actuators, None where there are none; act: their activations' controls."""
+    """Smooth generalized forces (nv components each), and the actuators.
+
+    * bias: Coriolis, centrifugal and gravity force.
+    * passive: springs, dampers and fluid.
+    * tau: applied force and commanded forces.
+    * element: springs, dampers and bushings between bodies.
+    * actuator: generalized force of the actuators.
+    * actuators: their lengths, velocities and forces, None for a model without actuators.
+    * controls: controls of the actuators.
+    """
 
     bias: list
     passive: list
     tau: list
     element: list
-    effort: Effort | None
+    actuators: ActuatorForces | None
     actuator: list
     controls: list
 
@@ -102,23 +112,23 @@ def _smooth_forces(c: Call, frame: kin.Frames) -> SmoothForces:
     tendon = tendons(system, frame, c.q)
     damping = quadratic(system, frame, system.dof.damping, "damper")
     controls = split_controls(top, c.ctrl).actuators
-    effort = None
+    actuators = None
     if top.actuators:
-        effort = actuator_effort(system, frame, c.v, c.act, controls, transmissions(system, frame, c.q, tendon))
+        actuators = actuator_forces(system, frame, c.v, c.act, controls, transmissions(system, frame, c.q, tendon))
     return SmoothForces(
         bias=kin.inverse_dynamics(system, frame, kin.link_inertias(system, frame), c.q, c.v),
         passive=passive_force(system, frame, c.q, c.v, damping, tendon),
-        tau=drive(system, c.v, c.tau, c.ctrl).tau,
+        tau=apply_commands(system, c.v, c.tau, c.ctrl).tau,
         element=element_force(system, frame, c.q, c.v) if top.forces else zero,
-        effort=effort,
-        actuator=zero if effort is None else effort.tau,
+        actuators=actuators,
+        actuator=zero if actuators is None else actuators.tau,
         controls=controls,
     )
 
 
 def _sensor_context(
-    c: Call, state: State, frame: kin.Frames, motion: LinkMotion, effort: Effort | None, contacts: list, soft: Constraints | None,
-    solved: Solved,
+    c: Call, state: State, frame: kin.Frames, motion: LinkMotion, actuators: ActuatorForces | None, contacts: list,
+    soft: Constraints | None, solved: Solved,
 ) -> SensorContext:  # fmt: skip
     magnetic = c.lanes.split(c.model.medium.magnetic, 2)
     assert solved.explicit_a is not None
@@ -131,7 +141,7 @@ def _sensor_context(
         time=c.lanes.split(jnp.asarray(state.time, c.dtype), 0),
         velocity=motion.velocity,
         acceleration=motion.acceleration,
-        effort=effort,
+        actuator_forces=actuators,
         views=split_views(c.model, c.lanes)[0],
         magnetic=magnetic[0] if magnetic else None,
         contacts=contacts,
@@ -141,7 +151,7 @@ def _sensor_context(
 
 
 def _constraint_force(c: Call, frame: kin.Frames, forces: SmoothForces, soft: Constraints | None, solved: Solved) -> tuple:
-    """Generalized force of all constraints, what the motion takes beside the smooth forces; and `Data.residual`."""
+    """Generalized force of all constraints (inverse dynamics minus smooth forces), and `Data.residual`."""
     system, top, residual = c.system, c.system.topology, jnp.zeros(())
     constrained = impulse_rows(top) or has_rows(top) or has_soft(top)
     if not constrained and not set(PRESCRIBED).intersection(top.drives):
@@ -158,24 +168,24 @@ def _constraint_force(c: Call, frame: kin.Frames, forces: SmoothForces, soft: Co
 
 
 def _body_motion(c: Call, frame: kin.Frames, motion: LinkMotion) -> dict:
-    """Poses, velocities and accelerations of the bodies: fields of `Data`."""
+    """Fields of `Data`: poses, velocities and accelerations of the bodies."""
     poses = kin.body_poses(c.system, frame)
     lin, ang = kin.body_velocities(c.system, frame, motion.velocity)
     lin_acc, ang_acc = kin.body_accelerations(c.system, frame, motion.velocity, motion.acceleration)
-    rows = {"pos": [p.pos for p in poses], "lin": lin, "ang": ang, "lin_acc": lin_acc, "ang_acc": ang_acc}
-    return {"quat": c.rows([p.quat for p in poses], 4), **{name: c.rows(x, 3) for name, x in rows.items()}}
+    vectors = {"pos": [p.pos for p in poses], "lin": lin, "ang": ang, "lin_acc": lin_acc, "ang_acc": ang_acc}
+    return {"quat": c.rows([p.quat for p in poses], 4), **{name: c.rows(x, 3) for name, x in vectors.items()}}
 
 
 def _generalized_forces(c: Call, forces: SmoothForces, constraint: list) -> dict:
-    """Fields of `Data`."""
-    effort = forces.effort
+    """Fields of `Data`: generalized forces and actuators."""
+    actuators = forces.actuators
     return {
         "bias": c.join(forces.bias),
         "passive": c.join(forces.passive),
         "tau": c.join(forces.tau),
         "actuator": c.join(forces.actuator),
-        "actuator_force": c.join([] if effort is None else effort.force),
-        "actuator_length": c.join([] if effort is None else effort.length),
+        "actuator_force": c.join([] if actuators is None else actuators.force),
+        "actuator_length": c.join([] if actuators is None else actuators.length),
         "act_rate": c.join(activation_rates(c.system, c.act, forces.controls)),
         "element": c.join(forces.element),
         "constraint": c.join(constraint),
@@ -183,37 +193,38 @@ def _generalized_forces(c: Call, forces: SmoothForces, constraint: list) -> dict
 
 
 def _external_wrenches(c: Call, frame: kin.Frames, sensors: SensorContext) -> dict:
-    """What contacts, connects and welds do to each body, the moment about its frame's origin: fields of `Data`."""
+    """Fields of `Data`: wrench of contacts, connects and welds on each body, with the moment about the origin of its frame."""
     poses = kin.body_poses(c.system, frame)
     moments = [vsub(f.ang, cross(pose.pos, f.lin)) for f, pose in zip(sensors.pushes, poses, strict=True)]
     return {"external_force": c.rows([f.lin for f in sensors.pushes], 3), "external_moment": c.rows(moments, 3)}
 
 
 def _flags(c: Call, solved: Solved):
-    """What this evaluation would set in the state."""
+    """The flags that this evaluation sets."""
     flags = jnp.where(jnp.isfinite(c.join(solved.a)).all(-1), 0, Flags.DIVERGED)
     flags = flags | jnp.where(c.join(solved.pivot, 0) == 0, Flags.SINGULAR, 0)
-    flags = flags | jnp.where(c.join(solved.found, 0) == 0, Flags.UNSOLVED, 0)
+    flags = flags | jnp.where(c.join(solved.converged, 0) == 0, Flags.UNSOLVED, 0)
     return (flags | jnp.where(c.join(solved.overflow, 0) == 1, Flags.CONTACT_OVERFLOW, 0)).astype(jnp.int32)
 
 
 @stage
-def _residual(soft: Constraints, a, rows, bias):
-    """Largest difference between what the motion takes of the soft constraints and what they give, beside the largest force."""
+def _residual(soft: Constraints, a, required, bias):
+    """Largest difference between the constraint force that inverse dynamics requires and that of the soft constraints at acceleration a,
+    relative to the largest force."""
     a = jnp.stack(list(a))
     soft = soft.fitted(a.shape[1:])
-    wrong = jnp.stack([jnp.abs(x - y) for x, y in zip(rows, soft.jt_times(soft.force(soft.at(a))), strict=True)]).max(0)
-    most = jnp.stack([jnp.abs(x) + jnp.abs(y) for x, y in zip(rows, bias, strict=True)]).max(0)
-    return wrong / jnp.where(most > 0, most, 1.0)
+    error = jnp.stack([jnp.abs(x - y) for x, y in zip(required, soft.jt_times(soft.force(soft.at(a))), strict=True)]).max(0)
+    scale = jnp.stack([jnp.abs(x) + jnp.abs(y) for x, y in zip(required, bias, strict=True)]).max(0)
+    return error / jnp.where(scale > 0, scale, 1.0)
 
 
 def sensors(model: Model, state: State, ctrl=None, tau=None):
-    """Numbers of all sensors at a state, (*batch, nsensordata); `Topology.sensors` says where each has its own. No noise is added."""
+    """Readings of all sensors at a state (*batch, nsensordata), without noise. `Topology.sensors` has the address of each sensor."""
     return forward(model, state, ctrl, tau).sensor
 
 
 def split_views(model: Model, lanes: Lanes) -> tuple:
-    """Places of cameras and lights in their bodies, as components."""
+    """Poses of cameras and lights in their bodies, as components."""
     split = lanes.split
     camera, light = model.camera, model.light
     return Camera(split(camera.pos, 2), split(camera.quat, 2)), Light(split(light.pos, 2), split(light.dir, 2))

@@ -1,4 +1,4 @@
-"""Where motion starts: states as the file draws them, from poses of bodies, and back on the constraints."""
+"""Initial states: from the model file, from keyframes, from poses of bodies; projection onto the constraints."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import numpy as np
 
 from xsim.dynamics.call import Call, check_width, compiled
 from xsim.dynamics.constraints.holonomic import has_rows, holonomic_gaps
-from xsim.dynamics.forces.passive import loaded_mass
-from xsim.dynamics.integration.projection import closer, tangent
+from xsim.dynamics.forces.passive import mass_with_armature
+from xsim.dynamics.integration.projection import newton_step, project_velocity
 from xsim.dynamics.layout import batch_shape, spread
 from xsim.dynamics.linalg.sparse import factorize, solve
 from xsim.dynamics.queries import integrate
 from xsim.dynamics.sharding import divided
 from xsim.dynamics.tree import kinematics as kin
-from xsim.dynamics.tree.frames import coordinate_places
+from xsim.dynamics.tree.frames import coordinate_addresses
 from xsim.dynamics.tree.system import body_inertias
 from xsim.model.model import Frozen, Model, State
 from xsim.spatial import (
@@ -42,12 +42,13 @@ from xsim.spatial import (
 
 __all__ = ["find_key", "constraint_error", "init", "project_constraints", "state_at", "state_from_poses"]
 
-MOVED = 1e-6
-"""A start that the constraints move by more than this (m, rad, and per second) is worth a warning."""
+WARN_CHANGE = 1e-6
+"""Largest change of an initial state by the constraints without a warning (m or rad, m/s or rad/s)."""
 
 
 def state_at(model: Model, q, v, time=0.0, act=None, mocap=None) -> State:
-    """The state with these numbers, as they are. act: (*batch, na), default zero; mocap: (*batch, nmocap, 7), default as drawn."""
+    """The state with these values, unchanged. q (*batch, nq), v (*batch, nv), act (*batch, na; default zero), mocap (*batch, nmocap, 7;
+    default the poses of the model)."""
     batch, dtype = q.shape[:-1], q.dtype
     act = jnp.zeros((*batch, model.na), dtype) if act is None else act
     if mocap is None:
@@ -61,7 +62,7 @@ def state_at(model: Model, q, v, time=0.0, act=None, mocap=None) -> State:
 
 
 def find_key(model: Model, key):
-    """The key of that name or number. Raises KeyError for an unknown one."""
+    """The keyframe with this name or index. Raises KeyError for an unknown one."""
     keys = model.topology.keys
     names = [k.name for k in keys]
     if isinstance(key, str) and key in names:
@@ -72,19 +73,21 @@ def find_key(model: Model, key):
 
 
 def init(model: Model, q=None, v=None, ctrl=None, *, key=None) -> State:
-    """The state at q, v (defaults: where the file lets it start; the neutral configuration at rest if it does not say), time 0.
+    """The initial state at time 0.
 
-    key: name or number of a key of the file, whose state takes the place of these defaults.
-    q: (*batch, nq), v: (*batch, nv). The batch is that of the model's per-environment leaves and of the arguments. Where neither is given
-    and the model has holonomic constraints, the start is projected onto them (see `project_constraints`), with a warning where that moves a
-    model that is not batched by more than 1e-6; ctrl (*batch, nu) holds what external functions prescribe there. Raises ValueError for a
-    wrong width.
+    q (*batch, nq), v (*batch, nv): default the initial state of the file, or the neutral configuration at rest. key: name or index of a
+    keyframe whose state replaces these defaults. ctrl (*batch, nu): controls of the external functions. The batch shape is that of the
+    model's per-environment leaves and of the arguments.
+
+    If neither q nor v is given and the model has holonomic constraints, the state is projected onto them (see `project_constraints`). A
+    model without a batch warns if that changes the state by more than 1e-6. Raises ValueError for a wrong width and KeyError for an unknown
+    keyframe.
     """
     dtype = model.option.dt.dtype
-    as_drawn, v_given = q is None and v is None, v
+    default_state, v_given = q is None and v is None, v
     named = None if key is None else find_key(model, key)
-    own = model.topology.initial if named is None else (named.q, named.v)
-    q, v = (jnp.asarray(x if given is None else given, dtype) for given, x in zip((q, v), own, strict=True))
+    defaults = model.topology.initial if named is None else (named.q, named.v)
+    q, v = (jnp.asarray(x if given is None else given, dtype) for given, x in zip((q, v), defaults, strict=True))
     check_width("q", q, model.nq)
     check_width("v", v, model.nv)
     batch = batch_shape(model, (q, 1), (v, 1))
@@ -95,53 +98,55 @@ def init(model: Model, q=None, v=None, ctrl=None, *, key=None) -> State:
         mocap = jnp.asarray(named.mocap, dtype).reshape(-1, 7)
         state = state_at(model, q, v, named.time, jnp.asarray(named.act, dtype), mocap)
     if v_given is None and named is None and model.topology.velocities:
-        state = state.replace(v=_given_velocity(model, state.q))
+        state = state.replace(v=_initial_velocity(model, state.q))
     state = divided(state, batch)
-    if not as_drawn or not has_rows(model.topology):
+    if not default_state or not has_rows(model.topology):
         return state
     consistent = project_constraints(model, state, ctrl)
     if not batch and not isinstance(consistent.q, jax.core.Tracer):
-        for name, moved in (("configuration", consistent.q - state.q), ("velocity", consistent.v - state.v)):
-            far = float(jnp.abs(moved).max(initial=0.0))
-            if far > MOVED:
-                text = f"{model.topology.name or 'the model'}: the {name} at the start does not satisfy the constraints, moved by {far:.3g}"
+        for name, difference in (("configuration", consistent.q - state.q), ("velocity", consistent.v - state.v)):
+            change = float(jnp.abs(difference).max(initial=0.0))
+            if change > WARN_CHANGE:
+                model_name = model.topology.name or "the model"
+                text = f"{model_name}: the {name} at the start does not satisfy the constraints, moved by {change:.3g}"
                 warnings.warn(text, stacklevel=2)
     return consistent
 
 
 @compiled
-def _given_velocity(model: Model, q):
-    """The velocity whose bodies move as the file says, bodies of which it says nothing at rest: the nearest one in the metric of the mass
-    matrix, v = M^-1 J^T P with the momenta P that the bodies would have."""
+def _initial_velocity(model: Model, q):
+    """The velocity nearest to the body velocities of the file, in the metric of the mass matrix: v = M^-1 J^T P.
+
+    P: momenta of the bodies at these velocities; bodies without a velocity in the file are at rest."""
     c = Call(model, q)
     system, top = c.system, model.topology
     frame = kin.frames(system, c.q)
-    poses, origins, own = kin.body_poses(system, frame), kin.body_origins(system, frame), body_inertias(model, c.lanes)
+    poses, origins, inertias = kin.body_poses(system, frame), kin.body_origins(system, frame), body_inertias(model, c.lanes)
     force: list = [None] * len(top.links)
     for body, given in top.velocities:
-        inertia = inertia_move(matrix(poses[body].quat), origins[body], own[body])
+        inertia = inertia_move(matrix(poses[body].quat), origins[body], inertias[body])
         ang = given[3:]
         lin = vsub(given[:3], cross(ang, scale(inertia.first, 1.0 / inertia.mass)))
-        link, one = top.bodies[body].link, momentum(inertia, Motion(ang, lin))
-        force[link] = one if force[link] is None else madd(force[link], one)
-    rows = loaded_mass(system, frame, kin.link_inertias(system, frame))
+        link, body_momentum = top.bodies[body].link, momentum(inertia, Motion(ang, lin))
+        force[link] = body_momentum if force[link] is None else madd(force[link], body_momentum)
+    rows = mass_with_armature(system, frame, kin.link_inertias(system, frame))
     zero = 0.0 * rows[0][0]
-    return c.join(solve(system, factorize(system, rows), [zero + f for f in kin.gather(system, frame, force)]))
+    return c.join(solve(system, factorize(system, rows), [zero + f for f in kin.generalized_force(system, frame, force)]))
 
 
 @functools.partial(compiled, static_argnames="iterations")
 def project_constraints(model: Model, state: State, ctrl=None, iterations: int = 20) -> State:
-    """The state nearby that satisfies the holonomic constraints at its time: joints that close loops, couplings, motors (external ones:
-    as ctrl says, (*batch, nu)).
+    """The nearest state that satisfies the holonomic constraints at its time: loop joints, couplings, prescribed motions.
 
-    The configuration is moved by Newton steps, each the shortest in the metric of the mass matrix; then the velocity, in one. What is
-    consistent stays where it is. Where Newton's method finds no solution the state keeps a gap: see `constraint_error`.
+    ctrl (*batch, nu): controls of the external functions. The configuration is changed by Newton steps, each the least change in the metric
+    of the mass matrix; then the velocity by one step. A consistent state does not change. If Newton's method does not converge in
+    ``iterations`` steps, an error remains, see `constraint_error`.
     """
     c = Call(model, state.q, state.v, ctrl=ctrl, time=state.time, mocap=state.mocap)
     if not has_rows(model.topology):
         return state
-    q = jax.lax.fori_loop(0, iterations, lambda _, x: spread(closer(c.system, x), x), spread(c.q, c.system, c.q))
-    q, v = c.join(q), c.join(tangent(c.system, q, c.v))
+    q = jax.lax.fori_loop(0, iterations, lambda _, x: spread(newton_step(c.system, x), x), spread(c.q, c.system, c.q))
+    q, v = c.join(q), c.join(project_velocity(c.system, q, c.v))
     batch = q.shape[:-1]
     time, flags = (jnp.broadcast_to(x, batch) for x in (state.time, state.flags))
     return state.replace(
@@ -152,7 +157,7 @@ def project_constraints(model: Model, state: State, ctrl=None, iterations: int =
 
 @compiled
 def constraint_error(model: Model, q, time=None, ctrl=None):
-    """By how much each holonomic row is violated at a time (s, default 0) under controls: (*batch, rows), m, rad or 1."""
+    """The violation of each holonomic row (*batch, rows), in m, rad or 1. time: s, default 0. ctrl (*batch, nu)."""
     c = Call(model, q, ctrl=ctrl, time=time)
     return c.join(holonomic_gaps(c.system, kin.frames(c.system, c.q), c.q))
 
@@ -160,12 +165,14 @@ def constraint_error(model: Model, q, time=None, ctrl=None):
 def state_from_poses(model: Model, poses, velocities=None, *, time=0.0, ctrl=None, q=None) -> tuple[State, jax.Array]:
     """The state whose bodies have these poses and velocities, and the residual.
 
-    poses: (pos (*batch, nbody, 3) in m, quat (*batch, nbody, 4)), body frames in the world, as `kinematics` gives them. velocities:
-    (lin (m/s), ang (rad/s)), (*batch, nbody, 3) each, of their origins in world axes; None: at rest. q: (nq,), the configuration to look
-    from, default where a state starts; a coordinate that a motor prescribes takes the turn nearest to what is prescribed at ``time``.
+    * poses: (pos (*batch, nbody, 3) in m, quat (*batch, nbody, 4)), body frames in the world, as from `kinematics`.
+    * velocities: (lin (m/s), ang (rad/s)), each (*batch, nbody, 3), of the body origins in world axes; None: at rest.
+    * time: s. ctrl (*batch, nu): controls of the external functions.
+    * q (nq,): initial guess, default the initial configuration of the model.
 
-    The tree comes as near as it can (least squares over all bodies, by Gauss-Newton), then the state is projected onto its holonomic
-    constraints (`project_constraints`). The residual (*batch,) is the largest error left in a position (m) or rotation (rad).
+    The configuration minimizes the squared errors of all bodies (Gauss-Newton). A hinge with a prescribed angle has the revolution nearest
+    to the prescribed angle. The state is then projected onto the holonomic constraints (`project_constraints`). The residual (*batch,) is
+    the largest remaining error of a position (m) or rotation (rad).
     """
     pos, quat = (jnp.asarray(x, model.option.dt.dtype) for x in poses)
     lin, ang = (jnp.zeros_like(pos),) * 2 if velocities is None else (jnp.asarray(x, pos.dtype) for x in velocities)
@@ -174,8 +181,8 @@ def state_from_poses(model: Model, poses, velocities=None, *, time=0.0, ctrl=Non
     return _state_from_poses(model, pos, quat, lin, ang, jnp.asarray(time, pos.dtype), ctrl, start)
 
 
-FITTING = 50
-"""Steps of Gauss and Newton: for poses that fit a handful is enough, near singular configurations the last ones are slow."""
+GAUSS_NEWTON_STEPS = 50
+"""Consistent poses need a few steps; near singular configurations the convergence is slow."""
 
 
 @compiled
@@ -184,22 +191,22 @@ def _state_from_poses(model: Model, pos, quat, lin, ang, time, ctrl, start):
     pos, quat, lin, ang = (jnp.broadcast_to(x, (*batch, *x.shape[-2:])) for x in (pos, quat, lin, ang))
     q = jnp.broadcast_to(start, (*batch, model.nq))
 
-    def nearer(_, q):
+    def step(_, q):
         q = block_loop_hoisting(q)
         error, jacobian = _errors(model, q, pos, quat)
-        return integrate(model, q, _least(jacobian, error))
+        return integrate(model, q, _least_squares(jacobian, error))
 
-    q = jax.lax.fori_loop(0, FITTING, nearer, q)
+    q = jax.lax.fori_loop(0, GAUSS_NEWTON_STEPS, step, q)
     _, jacobian = _errors(model, q, pos, quat)
-    v = _least(jacobian, jnp.concatenate([lin, ang], -1).reshape(*lin.shape[:-2], -1))
+    v = _least_squares(jacobian, jnp.concatenate([lin, ang], -1).reshape(*lin.shape[:-2], -1))
     if model.topology.motions:
         c = Call(model, q, ctrl=ctrl, time=time)
         for dof, target in model.topology.motions:
-            link, place = coordinate_places(model.topology)[dof]
-            wanted = c.system.functions.targets[target][0]
-            if link.kind == "hinge" and wanted is not None:
-                away = sub(wanted, c.q[place])
-                c.q[place] = add(c.q[place], mul(2 * math.pi, jnp.round(away / (2 * math.pi))))
+            link, address = coordinate_addresses(model.topology)[dof]
+            prescribed = c.system.functions.targets[target][0]
+            if link.kind == "hinge" and prescribed is not None:
+                error = sub(prescribed, c.q[address])
+                c.q[address] = add(c.q[address], mul(2 * math.pi, jnp.round(error / (2 * math.pi))))
         q = c.join(c.q)
     state = state_at(model, q, jnp.broadcast_to(v, (*batch, model.nv)), time)
     state = project_constraints(model, state, ctrl)
@@ -209,13 +216,13 @@ def _state_from_poses(model: Model, pos, quat, lin, ang, time, ctrl, start):
 
 @jax.jit
 def _errors(model: Model, q, pos, quat):
-    """What is missing to the poses, (*batch, 6 nbody), and the Jacobian of the bodies' motions, (*batch, 6 nbody, nv)."""
+    """Errors of the poses (*batch, 6 nbody), and the Jacobian of the body velocities (*batch, 6 nbody, nv)."""
     c = Call(model, q)
     frame = kin.frames(c.system, c.q)
     poses, origins = kin.body_poses(c.system, frame), kin.body_origins(c.system, frame)
-    wanted_pos, wanted_quat = c.lanes.split(pos, 2), c.lanes.split(quat, 2)
+    given_pos, given_quat = c.lanes.split(pos, 2), c.lanes.split(quat, 2)
     error, rows = [], []
-    for body, pose, x, p, r in zip(model.topology.bodies, poses, origins, wanted_pos, wanted_quat, strict=True):
+    for body, pose, x, p, r in zip(model.topology.bodies, poses, origins, given_pos, given_quat, strict=True):
         error += vsub(p, pose.pos)
         error += quat_log(quat_mul(r, quat_conj(pose.quat)))
         chain = c.system.tables.chain[body.link] if body.link >= 0 else ()
@@ -225,9 +232,10 @@ def _errors(model: Model, q, pos, quat):
     return c.join(error), c.join(rows, 2)
 
 
-def _least(jacobian, error):
-    """The least squares solution of jacobian x = error; in directions that the poses do not fix, the shortest."""
-    normal = jnp.swapaxes(jacobian, -1, -2)
-    a = normal @ jacobian
-    small = 8 * float(jnp.finfo(a.dtype).eps) * jnp.trace(a, axis1=-2, axis2=-1)[..., None, None]
-    return jnp.linalg.solve(a + jnp.where(small > 0, small, 1.0) * jnp.eye(a.shape[-1], dtype=a.dtype), normal @ error[..., None])[..., 0]
+def _least_squares(jacobian, error):
+    """The least-squares solution of jacobian x = error, of least norm in directions that the poses do not determine."""
+    transposed = jnp.swapaxes(jacobian, -1, -2)
+    a = transposed @ jacobian
+    regularization = 8 * float(jnp.finfo(a.dtype).eps) * jnp.trace(a, axis1=-2, axis2=-1)[..., None, None]
+    a = a + jnp.where(regularization > 0, regularization, 1.0) * jnp.eye(a.shape[-1], dtype=a.dtype)
+    return jnp.linalg.solve(a, transposed @ error[..., None])[..., 0]

@@ -1,7 +1,7 @@
-"""Between public arrays (batch first) and components (batch last, one array per number).
+"""Conversion between public arrays (batch first) and components (one array per number, environments along its axis).
 
-Environments are the lanes of every operation. On CPU the number of lanes is padded to a multiple of the SIMD width, so that an
-environment goes through the same instructions alone and in any batch: its numbers are the same bits.
+Environments are the lanes of every operation. On CPU the number of lanes is padded to a multiple of the SIMD width. The instructions for an
+environment are then the same in any batch, and its results are equal bit for bit.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ SIMD = 16
 
 
 class Lanes(NamedTuple):
-    """batch: the common batch shape. width: lanes in a component array, 0 where there is no batch."""
+    """batch: the common batch shape. width: number of lanes of a component, 0 without a batch."""
 
     batch: tuple[int, ...]
     width: int
 
     def split(self, x, core: int) -> Any:
-        """Components of x: (*core_shape) or (*batch, *core_shape), nested tuples of depth ``core``."""
+        """Components of x, nested tuples of depth ``core``. x: (*core_shape) or (*batch, *core_shape), core: number of core axes."""
         if isinstance(x, Frozen):
             return _floats(x.value)
         if isinstance(x, np.ndarray):
@@ -42,8 +42,7 @@ class Lanes(NamedTuple):
         return _nest(list(_rows(x)), shape)
 
     def last(self, x, core: int) -> Any:
-        """An array of x, (*core_shape) or (*batch, *core_shape), with the lanes last: (*core_shape, lanes), or (*core_shape, 1) where x has
-        no batch."""
+        """x with the lanes last: (*core_shape, lanes), or (*core_shape, 1) if x has no batch. x, core: as in `split`."""
         x = jnp.asarray(x.value) if isinstance(x, Frozen) else jnp.asarray(x)
         shape = x.shape[x.ndim - core :]
         if x.ndim > core:
@@ -118,6 +117,7 @@ def batch_shape(model: Model, *arrays_and_cores) -> tuple[int, ...]:
 
 
 def make_lanes(batch: tuple[int, ...]) -> Lanes:
+    """The lanes of a batch shape."""
     size = math.prod(batch)
     if not batch:
         return Lanes((), 0)
@@ -125,7 +125,9 @@ def make_lanes(batch: tuple[int, ...]) -> Lanes:
 
 
 def spread(components: list, *like) -> list:
-    """The components as arrays of one shape and type, as a loop carries them: those of all components in the trees ``like``."""
+    """The components as arrays of a common shape and dtype, as the carry of a loop needs them.
+
+    like: trees of components that also determine the shape and dtype."""
     if not components:
         return []
     arrays = [x for x in jax.tree.leaves((components, like)) if isinstance(x, jax.Array) and x.ndim <= 1]
@@ -134,7 +136,7 @@ def spread(components: list, *like) -> list:
 
 
 def column(components) -> jax.Array:
-    """(n, lanes) of components, (n, 1) where nothing differs between environments."""
+    """Components as an array (n, lanes); (n, 1) if all environments have the same values."""
     arrays = [x for x in components if not isinstance(x, float)]
     shape = jnp.broadcast_shapes((1,), *(x.shape for x in arrays))
     dtype = jnp.result_type(*(arrays or [float]))
@@ -142,19 +144,19 @@ def column(components) -> jax.Array:
 
 
 def joined(parts: list):
-    """Trees of arrays (n, ..., lanes or 1), one after another."""
+    """Concatenation of trees of arrays (n, ..., lanes or 1) along their first axis."""
 
-    def one(*xs):
+    def concatenated(*xs):
         lanes = max(x.shape[-1] for x in xs)
         return jnp.concatenate([x if x.shape[-1] == lanes else jnp.broadcast_to(x, (*x.shape[:-1], lanes)) for x in xs])
 
-    return parts[0] if len(parts) == 1 else jax.tree.map(one, *parts)
+    return parts[0] if len(parts) == 1 else jax.tree.map(concatenated, *parts)
 
 
-def picked(x, which):
-    """Rows of an array (n, ..., lanes or 1): ``which`` a list of numbers, or (rows, lanes) of them."""
-    if isinstance(which, np.ndarray):
-        return x if len(which) == len(x) and (which == np.arange(len(x))).all() else x[which]
-    if x.shape[-1] == 1 and which.shape[-1] > 1:
-        return jnp.moveaxis(x[..., 0][which], 1, -1)
-    return jnp.take_along_axis(x, which.reshape(len(which), *(1,) * (x.ndim - 2), which.shape[-1]), 0)
+def picked(x, index):
+    """Rows of an array (n, ..., lanes or 1). index: a numpy array (rows,), or a jax array (rows, lanes)."""
+    if isinstance(index, np.ndarray):
+        return x if len(index) == len(x) and (index == np.arange(len(x))).all() else x[index]
+    if x.shape[-1] == 1 and index.shape[-1] > 1:
+        return jnp.moveaxis(x[..., 0][index], 1, -1)
+    return jnp.take_along_axis(x, index.reshape(len(index), *(1,) * (x.ndim - 2), index.shape[-1]), 0)

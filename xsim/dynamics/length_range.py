@@ -1,4 +1,4 @@
-"""Least and largest lengths of actuators, found by pulling each from the start to both ends (MuJoCo's documentation, XML: lengthrange)."""
+"""Length ranges of actuators, by simulating a force that drives each to both ends (MuJoCo's documentation, XML: lengthrange)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xsim.dynamics.actuation.transmissions import transmissions
-from xsim.dynamics.forces.passive import loaded_mass
+from xsim.dynamics.forces.passive import mass_with_armature
 from xsim.dynamics.integration.integrators import RUNGE_KUTTA, Health, StateComponents, advance
 from xsim.dynamics.layout import make_lanes, spread
 from xsim.dynamics.linalg.dense import stacked
@@ -21,14 +21,20 @@ from xsim.dynamics.tendons.tendons import tendons
 from xsim.dynamics.tree.kinematics import frames, link_inertias
 from xsim.model.model import Model
 
-STILL = ("contact", "frictionloss", "passive", "gravity", "actuation")
-"""What is switched off while an actuator is pulled."""
+DISABLED = ("contact", "frictionloss", "passive", "gravity", "actuation")
+"""Flags that are switched off in the simulation."""
 
 
 class Search(NamedTuple):
-    """accel: norm of the joint accelerations that pull. maxforce: bound of the norm of the force, 0: none. timeconst: in which velocities
-    decay, s. timestep, inttotal (s): of the simulation. interval: at its end, in which the length is observed, s. tolrange: by how much of
-    the range it may still move then."""
+    """Parameters of the simulation; the names are those of MJCF's lengthrange.
+
+    * accel: norm of the joint acceleration under the applied force.
+    * maxforce: largest norm of the generalized force, 0: no limit.
+    * timeconst: time constant of the velocity decay, s.
+    * timestep, inttotal: time step and duration, s.
+    * interval: duration at the end in which the length is measured, s.
+    * tolrange: largest change of the length in this interval, as a fraction of the range.
+    """
 
     accel: float = 20.0
     maxforce: float = 0.0
@@ -40,46 +46,48 @@ class Search(NamedTuple):
 
 
 def with_length_ranges(model: Model, search: Search) -> Model:
-    """The model with length ranges in place of those that are not known (NaN). Raises ValueError where a length does not settle."""
+    """The model with its unknown length ranges (NaN) computed. Raises ValueError if a length does not converge."""
     infos = model.topology.actuators
     known = np.isfinite(np.asarray(model.actuator.length_range)).all(-1)
-    wanted = [i for i, a in enumerate(infos) if a.length_range is not None and not known[a.length_range]]
-    if not wanted:
+    unknown = [i for i, a in enumerate(infos) if a.length_range is not None and not known[a.length_range]]
+    if not unknown:
         return model
     with jax.enable_x64(True):
-        observed = np.asarray(_pulled(jax.tree.map(lambda x: jnp.asarray(x, jnp.float64), _stilled(model, search)), search, wanted))
+        model64 = jax.tree.map(lambda x: jnp.asarray(x, jnp.float64), _simulated_model(model, search))
+        observed = np.asarray(_end_lengths(model64, search, unknown))
     ranges = np.array(model.actuator.length_range)
-    for lengths, i in zip(np.moveaxis(observed.reshape(-1, 2, len(wanted)), -1, 0), wanted, strict=True):
+    for lengths, i in zip(np.moveaxis(observed.reshape(-1, 2, len(unknown)), -1, 0), unknown, strict=True):
         low, high = lengths[:, 0].min(), lengths[:, 1].max()
-        moving = np.ptp(lengths, axis=0).max()
-        if not low < high or not moving <= search.tolrange * (high - low):
+        variation = np.ptp(lengths, axis=0).max()
+        if not low < high or not variation <= search.tolrange * (high - low):
             raise ValueError(
-                f"actuator {infos[i].name!r}: its length range was not found: pulled to both ends it settled at {low:.4g} and {high:.4g}, "
-                f"still moving by {moving:.2g}; give its joints limits, or give lengthrange"
+                f"actuator {infos[i].name!r}: its length range was not found: its lengths at both ends are {low:.4g} and {high:.4g}, "
+                f"and still change by {variation:.2g}; give its joints limits, or give lengthrange"
             )
         ranges[infos[i].length_range] = low, high
     return model.replace({"actuator.length_range": ranges})
 
 
-def _stilled(model: Model, search: Search) -> Model:
+def _simulated_model(model: Model, search: Search) -> Model:
+    """The model without the forces of `DISABLED`, with the time step and an integrator of the search."""
     top = model.topology
     top = dataclasses.replace(
         top,
-        disabled=tuple(dict.fromkeys((*top.disabled, *STILL))),
+        disabled=tuple(dict.fromkeys((*top.disabled, *DISABLED))),
         soft=tuple(info for info in top.soft if info.kind not in ("friction", "tendon_friction")),
         integrator="implicit_damping" if top.integrator in RUNGE_KUTTA else top.integrator,
     )
     return dataclasses.replace(model.replace({"option.dt": search.timestep}), topology=top)
 
 
-def _pulled(model: Model, search: Search, wanted: list[int]):
-    """Lengths of the wanted actuators over the last interval, each pulled in its lane: first all to the short end, then to the long one."""
-    own, steps = np.tile(np.arange(len(wanted)), 2), math.ceil(search.inttotal / search.timestep - 1e-9)
+def _end_lengths(model: Model, search: Search, actuators: list[int]):
+    """Lengths over the last interval (steps, 2 len(actuators)): of all actuators at the short end, then at the long end. One lane each."""
+    actuator, steps = np.tile(np.arange(len(actuators)), 2), math.ceil(search.inttotal / search.timestep - 1e-9)
     last = math.floor(search.interval / search.timestep + 1e-9)
-    lanes = make_lanes((len(own),))
-    width = lanes.width or len(own)
-    pick = np.eye(len(wanted))[:, np.resize(own, width)]
-    sign = np.resize(np.repeat([-1.0, 1.0], len(wanted)), width)
+    lanes = make_lanes((len(actuator),))
+    width = lanes.width or len(actuator)
+    selected = np.eye(len(actuators))[:, np.resize(actuator, width)]
+    sign = np.resize(np.repeat([-1.0, 1.0], len(actuators)), width)
 
     @jax.jit
     def run(model: Model):
@@ -88,23 +96,23 @@ def _pulled(model: Model, search: Search, wanted: list[int]):
         q = [zero + x for x in model.topology.initial[0]]
         start = StateComponents(q, [zero] * model.nv, [zero] * model.na, zero, Health(zero, zero, zero, zero))
 
-        def step(moving: StateComponents, _):
-            v = [x * math.exp(-search.timestep / max(0.01, search.timeconst)) for x in moving.v]
-            frame = frames(system, moving.q)
-            driven = transmissions(system, frame, moving.q, tendons(system, frame, moving.q))
-            length = (stacked([driven[i].length for i in wanted], moving) * pick).sum(0)
-            arms = [zero] * model.nv
-            for place, i in enumerate(wanted):
-                for dof, x in driven[i].row:
-                    arms[dof] = arms[dof] + x * pick[place]
-            moved = solve(system, factorize(system, loaded_mass(system, frame, link_inertias(system, frame))), arms)
-            force = sign * search.accel / jnp.maximum(_norm(moved), 1e-15)
+        def step(s: StateComponents, _):
+            v = [x * math.exp(-search.timestep / max(0.01, search.timeconst)) for x in s.v]
+            frame = frames(system, s.q)
+            transmission = transmissions(system, frame, s.q, tendons(system, frame, s.q))
+            length = (stacked([transmission[i].length for i in actuators], s) * selected).sum(0)
+            arms = [zero] * model.nv  # moment arms of the actuator of each lane
+            for row, i in enumerate(actuators):
+                for dof, x in transmission[i].row:
+                    arms[dof] = arms[dof] + x * selected[row]
+            inverse_arms = solve(system, factorize(system, mass_with_armature(system, frame, link_inertias(system, frame))), arms)
+            force = sign * search.accel / jnp.maximum(_norm(inverse_arms), 1e-15)
             if search.maxforce > 0:
                 force = sign * jnp.minimum(jnp.abs(force), search.maxforce / jnp.maximum(_norm(arms), 1e-15))
-            after = advance(system, moving._replace(v=v), [force * x for x in arms], [0.0] * model.nu)
-            return StateComponents(*jax.tree.map(lambda new, old: spread([new], old)[0], tuple(after), tuple(moving))), length
+            after = advance(system, s._replace(v=v), [force * x for x in arms], [0.0] * model.nu)
+            return StateComponents(*jax.tree.map(lambda new, old: spread([new], old)[0], tuple(after), tuple(s))), length
 
-        return jax.lax.scan(step, start, length=steps)[1][-last:, : len(own)]
+        return jax.lax.scan(step, start, length=steps)[1][-last:, : len(actuator)]
 
     return run(model)
 

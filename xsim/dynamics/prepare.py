@@ -1,4 +1,4 @@
-"""What follows from the leaves: `System.components`, and what takes the kinematics of the start to find (rest lengths, dampings)."""
+"""Prepares a model for the dynamics: its components, and the quantities that depend on the initial configuration."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from xsim.dynamics.constraints.narrowphase import contact_parameters
 from xsim.dynamics.constraints.soft_rows import references
 from xsim.dynamics.constraints.soft_set import has_soft
 from xsim.dynamics.flex.elasticity import flex_material
-from xsim.dynamics.forces.passive import loaded_mass
+from xsim.dynamics.forces.passive import mass_with_armature
 from xsim.dynamics.layout import Lanes
 from xsim.dynamics.linalg.sparse import Factor, factorize, solve
 from xsim.dynamics.tendons.tendons import tendons
@@ -26,24 +26,26 @@ from xsim.spatial import add, mul, stage, total
 
 
 def prepare(model: Model, lanes: Lanes, mocap=None) -> System:
-    """Everything derived from the leaves, as components. Runs once per call of a public function, outside the loop of a rollout."""
+    """The system of a model, with all derived quantities. Evaluated in each call of a public function, outside the loop of a rollout.
+
+    mocap: poses (7 components) of the mocap bodies, None for those of the model."""
     system = _with_lanes(_with_tendon_rest(components(model, lanes, mocap)))
     top = system.topology
     if top.flexes:
         system = system.with_derived(flex_material=flex_material(system))
     muscles = [i for i, a in enumerate(top.actuators) if needs_length_range(a.gain, a.bias)]
-    sprung = any(j.spring_damper is not None for j in top.joints)
-    damped = any(a.damp_ratio is not None for a in top.actuators)
-    if not (muscles or sprung or damped or has_soft(top)):
-        return _switched(system)
+    spring_dampers = any(j.spring_damper is not None for j in top.joints)
+    damp_ratios = any(a.damp_ratio is not None for a in top.actuators)
+    if not (muscles or spring_dampers or damp_ratios or has_soft(top)):
+        return _without_disabled(system)
     start = [float(x) for x in top.initial[0]]
     frame = frames(system, start)
-    rows = loaded_mass(system, frame, link_inertias(system, frame))
-    factor = factorize(system, rows) if sprung or muscles or damped else None
-    if sprung:
+    rows = mass_with_armature(system, frame, link_inertias(system, frame))
+    factor = factorize(system, rows) if spring_dampers or muscles or damp_ratios else None
+    if spring_dampers:
         system = _with_springs(system, factor)
-    system = _switched(system)
-    if muscles or damped:
+    system = _without_disabled(system)
+    if muscles or damp_ratios:
         system = _with_actuators(system, frame, start, rows, factor, muscles)
     if has_soft(top):
         tendon = tendons(system, frame, start)
@@ -54,7 +56,7 @@ def prepare(model: Model, lanes: Lanes, mocap=None) -> System:
 
 
 def _with_lanes(system: System) -> System:
-    """With as many lanes in the time step as there are in numbers that are no components, so that components tell how many there are."""
+    """The system with a time step that has a lane per environment, if only arrays have lanes. Its components then determine the lanes."""
     arrays = jax.tree.leaves((system.surface, system.pair, system.geom_arrays, system.flex))
     width = max((x.shape[-1] for x in arrays), default=1)
     if width == 1:
@@ -64,7 +66,7 @@ def _with_lanes(system: System) -> System:
 
 
 def _with_tendon_rest(system: System) -> System:
-    """Rest lengths of the tendons that say none: their lengths where the joints' springs are at rest."""
+    """The system with the rest lengths of the tendons; default is the length in the reference configuration of the joint springs."""
     top = system.topology
     if all(t.spring is not None for t in top.tendons):
         return system.with_derived(tendon_rest=tuple(None for _ in top.tendons))
@@ -73,8 +75,8 @@ def _with_tendon_rest(system: System) -> System:
     return system.with_derived(tendon_rest=tuple((t.length, t.length) for t in tendons(system, frame, q)))
 
 
-def _unit_forces(system: System, factor: Factor, dof: int) -> list:
-    """Column of the inverse mass matrix."""
+def _inverse_mass_column(system: System, factor: Factor, dof: int) -> list:
+    """Column ``dof`` of the inverse mass matrix."""
     zero = 0.0 * factor.inverse[0]
     force = [zero] * len(factor.inverse)
     force[dof] = zero + 1.0
@@ -83,28 +85,30 @@ def _unit_forces(system: System, factor: Factor, dof: int) -> list:
 
 @stage
 def _spring_damper(numbers, mobilities) -> tuple:
-    """Stiffness and damping of a time constant T and damping ratio Z: with the inertia I = 1 / mean mobility k = I / (T Z)^2 and
-    b = 2 I / T."""
-    period, ratio = numbers
+    """Stiffness k = I / (T Z)^2 and damping b = 2 I / T of a joint with the time constant T and the damping ratio Z.
+
+    numbers: (T, Z). mobilities: diagonal of M^-1 for its dofs; I is the inverse of their mean."""
+    time_constant, ratio = numbers
     inertia = len(mobilities) / total(mobilities)
-    return inertia / (period * ratio) ** 2, 2.0 * inertia / period
+    return inertia / (time_constant * ratio) ** 2, 2.0 * inertia / time_constant
 
 
 def _with_springs(system: System, factor: Factor) -> System:
+    """The system with stiffness and damping from the time constants and damping ratios of joints."""
     stiffness, damping = list(system.dof.stiffness), list(system.dof.damping)
     numbers = system.joint.spring_damper
     for joint in system.topology.joints:
         if joint.spring_damper is not None:
             dofs = range(joint.v[0], sum(joint.v))
-            mobilities = [_unit_forces(system, factor, dof)[dof] for dof in dofs]
+            mobilities = [_inverse_mass_column(system, factor, dof)[dof] for dof in dofs]
             k, b = _spring_damper(numbers[joint.spring_damper], mobilities)
             for dof in dofs:
                 stiffness[dof], damping[dof] = k, b
     return system._replace(dof=dataclasses.replace(system.dof, stiffness=tuple(stiffness), damping=tuple(damping)))
 
 
-def _switched(system: System) -> System:
-    """Without the springs or dampers of joints and tendons that a flag switches off."""
+def _without_disabled(system: System) -> System:
+    """The system without the springs or dampers of joints and tendons that a flag disables."""
     for flag, name in (("spring", "stiffness"), ("damper", "damping")):
         if flag in system.topology.disabled:
             dof, tendon = ({name: (0.0,) * len(getattr(group, name))} for group in (system.dof, system.tendon))
@@ -113,48 +117,50 @@ def _switched(system: System) -> System:
 
 
 @stage
-def _servo_damping(ratio, kp, rows, arms):
-    """Velocity gain of a position servo by its damping ratio: 2 z sqrt(kp m), m the inertia it moves, a sum over the dofs it moves."""
-    moved = [jnp.abs(a) > 1e-15 for a in arms]
-    mass = total([jnp.where(some, m / jnp.where(some, a * a, 1.0), 0.0) for some, m, a in zip(moved, rows, arms, strict=True)])
-    return 2.0 * ratio * _root(kp * mass)
+def _servo_damping(ratio, kp, masses, arms):
+    """Velocity gain 2 z sqrt(kp m) of a position servo with damping ratio z. m: reflected inertia, a sum over the dofs with a moment arm.
+
+    masses: diagonal of M. arms: moment arms."""
+    nonzero = [jnp.abs(a) > 1e-15 for a in arms]
+    mass = total([jnp.where(acts, m / jnp.where(acts, a * a, 1.0), 0.0) for acts, m, a in zip(nonzero, masses, arms, strict=True)])
+    return 2.0 * ratio * _safe_sqrt(kp * mass)
 
 
-def _root(x):
+def _safe_sqrt(x):
     positive = x > 0
     return jnp.where(positive, jnp.sqrt(jnp.where(positive, x, 1.0)), 0.0)
 
 
 @stage
 def _norm(x):
-    return _root(total([mul(a, a) for a in x]))
+    return _safe_sqrt(total([mul(a, a) for a in x]))
 
 
 @stage
-def _work(arms, moved):
-    return total([mul(a, b) for a, b in zip(arms, moved, strict=True)])
+def _dot(a, b):
+    return total([mul(x, y) for x, y in zip(a, b, strict=True)])
 
 
 def _with_actuators(system: System, frame: Frames, start, rows, factor: Factor, muscles) -> System:
-    """Norms of the accelerations that unit forces give, for muscles; velocity gains of servos that say a damping ratio."""
+    """The system with the acceleration norms under unit force of muscles, and the velocity gains of servos with a damping ratio."""
     top, numbers = system.topology, system.actuator
     acc0: list = [0.0] * len(top.actuators)
     bias = list(numbers.bias)
-    driven = transmissions(system, frame, start, tendons(system, frame, start))
-    for i, (info, transmission) in enumerate(zip(top.actuators, driven, strict=True)):
+    all_transmissions = transmissions(system, frame, start, tendons(system, frame, start))
+    for i, (info, transmission) in enumerate(zip(top.actuators, all_transmissions, strict=True)):
         if i not in muscles and info.damp_ratio is None:
             continue
-        moved = None
+        inverse_arms = None  # M^-1 J^T
         if i in muscles or top.switches.servo_inertia_at_target:
             column = [0.0 * factor.inverse[0]] * len(factor.inverse)
             for dof, x in transmission.row:
                 column[dof] = add(column[dof], x)
-            moved = solve(system, factor, column)
-            acc0[i] = _norm(moved)
+            inverse_arms = solve(system, factor, column)
+            acc0[i] = _norm(inverse_arms)
         if info.damp_ratio is not None:
             arms = [x for _, x in transmission.row]
             if top.switches.servo_inertia_at_target:
-                mass = [1.0 / _work(arms, [moved[dof] for dof, _ in transmission.row])]
+                mass = [1.0 / _dot(arms, [inverse_arms[dof] for dof, _ in transmission.row])]
                 arms = [1.0 + 0.0 * mass[0]]
             else:
                 mass = [rows[dof][-1] for dof, _ in transmission.row]

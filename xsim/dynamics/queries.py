@@ -1,4 +1,4 @@
-"""Public functions of the dynamics at a configuration or a state: kinematics, Jacobians, the terms of the equation of motion, energy."""
+"""Public functions of a configuration or a state: kinematics, Jacobians, terms of the equation of motion, energy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from xsim.dynamics.call import Call, compiled
 from xsim.dynamics.constraints.soft_set import constraints
 from xsim.dynamics.forces.elements import element_energy
-from xsim.dynamics.forces.passive import displacements, loaded_mass, passive_force, quadratic
+from xsim.dynamics.forces.passive import mass_with_armature, passive_force, quadratic, spring_displacements
 from xsim.dynamics.forward import smooth, split_views, total_acceleration
 from xsim.dynamics.layout import batch_shape, make_lanes
 from xsim.dynamics.linalg.sparse import multiply
@@ -35,8 +35,8 @@ def kinematics(model: Model, q):
 def jacobian(model: Model, q, body, point=(0.0, 0.0, 0.0)):
     """Jacobians of a point of a body: linear and angular, each (*batch, 3, nv), world axes.
 
-    body: name or index. point: (3,) in the body frame, m. ``linear @ v`` is the point's velocity, ``angular @ v`` the body's
-    angular velocity. Raises KeyError for an unknown name.
+    body: name or index. point: (3,) in the body frame, m. ``linear @ v`` is the velocity of the point, ``angular @ v`` the angular
+    velocity of the body. Raises KeyError for an unknown name.
     """
     index = body_index(model, body)
     c = Call(model, q)
@@ -46,18 +46,19 @@ def jacobian(model: Model, q, body, point=(0.0, 0.0, 0.0)):
     if link < 0:
         return c.join(zero, 2), c.join(zero, 2)
     pose = c.system.body.offset[index]
-    at = kin.body_point(frame, link, pose, tuple(jnp.asarray(x, c.dtype) for x in point))
-    moving = _ancestors(c.system, link)
+    position = kin.body_point(frame, link, pose, tuple(jnp.asarray(x, c.dtype) for x in point))
+    dofs = _dofs_to(c.system, link)
     lin, ang = [list(r) for r in zero], [list(r) for r in zero]
-    for d in moving:
+    for d in dofs:
         s = frame.subspace[d]
-        velocity = kin.point_velocity(s, at)
+        velocity = kin.point_velocity(s, position)
         for k in range(3):
             lin[k][d], ang[k][d] = velocity[k], s.ang[k]
     return c.join(lin, 2), c.join(ang, 2)
 
 
-def _ancestors(system: System, link: int) -> list[int]:
+def _dofs_to(system: System, link: int) -> list[int]:
+    """The dofs between the world and a link."""
     out: list[int] = []
     while link >= 0:
         info = system.topology.links[link]
@@ -77,13 +78,13 @@ def body_index(model: Model, body) -> int:
 
 @compiled
 def mass_matrix(model: Model, q):
-    """Joint-space inertia M(q), armature included: (*batch, nv, nv), kg, kg m or kg m^2."""
+    """Mass matrix M(q) with the armature (*batch, nv, nv), kg, kg m or kg m^2."""
     c = Call(model, q)
     frame = kin.frames(c.system, c.q)
-    rows = loaded_mass(c.system, frame, kin.link_inertias(c.system, frame))
+    rows = mass_with_armature(c.system, frame, kin.link_inertias(c.system, frame))
     dense = [[0.0] * model.nv for _ in range(model.nv)]
     for i, row in enumerate(rows):
-        for j, x in zip((*c.system.tables.before[i], i), row, strict=True):
+        for j, x in zip((*c.system.tables.ancestors[i], i), row, strict=True):
             dense[i][j] = dense[j][i] = x
     return c.join(dense, 2)
 
@@ -111,7 +112,7 @@ def bias(model: Model, q, v):
 
 @compiled
 def passive(model: Model, q, v):
-    """Force of joint springs and dampers, (*batch, nv), N or N m."""
+    """Passive generalized force (*batch, nv), N or N m: springs and dampers of joints, tendons and flexes, gravity compensation, fluid."""
     c = Call(model, q, v)
     frame = kin.frames(c.system, c.q)
     damping = quadratic(c.system, frame, c.system.dof.damping, "damper")
@@ -120,9 +121,10 @@ def passive(model: Model, q, v):
 
 @compiled
 def smooth_acceleration(model: Model, q, v, tau=None, ctrl=None, time=None, act=None):
-    """Acceleration from tau, commands, springs, dampers, gravity and velocity terms: (*batch, nv), m/s^2 or rad/s^2.
+    """Acceleration (*batch, nv) under tau, commands, springs, dampers, gravity, velocity terms and holonomic constraints, m/s^2 or rad/s^2.
 
-    ctrl: (*batch, nu), see `Model.ctrl_names`; act: (*batch, na) activations; None: zero.
+    Soft constraints and impulses do not act. tau (*batch, nv), ctrl (*batch, nu; see `Model.ctrl_names`), act (*batch, na), time (s):
+    None for zero.
     """
     c = Call(model, q, v, tau, ctrl=ctrl, time=time, act=act)
     return c.join(smooth(c).a)
@@ -132,7 +134,7 @@ def smooth_acceleration(model: Model, q, v, tau=None, ctrl=None, time=None, act=
 def forward_dynamics(model: Model, q, v, tau=None, ctrl=None, time=None, act=None):
     """Acceleration under everything that acts on the model: (*batch, nv), m/s^2 or rad/s^2. Arguments as in `smooth_acceleration`.
 
-    Where dry friction, limits or servos act, which are impulses on the velocity, it is the mean over one step of the model's rule.
+    If dry friction, limits or servos act as impulses, it is the mean acceleration over one step of the model's integrator.
     """
     c = Call(model, q, v, tau, ctrl=ctrl, time=time, act=act)
     return c.join(total_acceleration(c, constraints(c.system, c.q, c.v)).a)
@@ -140,36 +142,38 @@ def forward_dynamics(model: Model, q, v, tau=None, ctrl=None, time=None, act=Non
 
 @compiled
 def energy(model: Model, q, v):
-    """Kinetic energy (armature included) and potential energy (gravity, springs of joints and tendons, bushings), J: two arrays (*batch,).
+    """Kinetic energy (with the armature) and potential energy (gravity; springs of joints, tendons, flexes; bushings), J, (*batch,) each.
 
-    The potential of gravity is zero at the world's origin. Springs with the law k (ref - q) store k/2 (ref - q)^2; a ball spring
-    with three different stiffnesses has no exact potential and counts with k/2 times the squared rotation vector; bushings alike.
-    Forces that depend on time or on rates (motors, loads, maps) have none.
+    The potential of gravity is zero at the origin of the world. A spring k (ref - q) has the potential k/2 (ref - q)^2. A ball spring or a
+    bushing with three different stiffnesses has no exact potential; its energy is k/2 times the squared rotation vector. Motors, loads and
+    maps, which depend on time or on rates, have no potential.
     """
     c = Call(model, q, v)
     system = c.system
     frame = kin.frames(system, c.q)
     inertia = kin.link_inertias(system, frame)
-    rows = loaded_mass(system, frame, inertia)
+    rows = mass_with_armature(system, frame, inertia)
     kinetic = sum((0.5 * a * b for a, b in zip(multiply(system, rows, c.v), c.v, strict=True)), 0.0)
-    lift = gravity_acceleration(system)
+    base_acceleration = gravity_acceleration(system)
     potential = 0.0
-    for i, own in enumerate(inertia):
-        if own is not kin.NO_INERTIA:
+    for i, link_inertia in enumerate(inertia):
+        if link_inertia is not kin.NO_INERTIA:
             reference = frame.pose[system.tables.root[i]].pos
-            weighted = kin.gravity_inertia(system, frame, i, own)
+            weighted = kin.gravity_inertia(system, frame, i, link_inertia)
             for k in range(3):
-                potential = potential + lift[k] * (weighted.first[k] + weighted.mass * reference[k])
-    for i, x in enumerate(displacements(system, c.q)):
+                potential = potential + base_acceleration[k] * (weighted.first[k] + weighted.mass * reference[k])
+    for i, x in enumerate(spring_displacements(system, c.q)):
         potential = potential + 0.5 * system.dof.stiffness[i] * x * x
-    for stored in (*element_energy(system, frame, c.q), *tendon_energy(system, tendons(system, frame, c.q))):
-        potential = potential + stored
+    for energy in (*element_energy(system, frame, c.q), *tendon_energy(system, tendons(system, frame, c.q))):
+        potential = potential + energy
     return c.join(kinetic, 0), c.join(potential, 0)
 
 
 @compiled
 def body_inertia(model: Model):
-    """Mass (*batch, nbody), centre of mass (*batch, nbody, 3) and inertia about it (*batch, nbody, 6: xx yy zz xy xz yz), body axes."""
+    """Mass (kg), centre of mass (m) and inertia about it (kg m^2; xx yy zz xy xz yz) of all bodies, in body axes.
+
+    Shapes (*batch, nbody), (*batch, nbody, 3), (*batch, nbody, 6)."""
     from xsim.dynamics.tree.system import body_inertias
 
     lanes = make_lanes(batch_shape(model))
@@ -186,7 +190,7 @@ def body_inertia(model: Model):
 
 @compiled
 def integrate(model: Model, q, dv):
-    """q moved by the velocity dv for unit time, on the configuration manifold: (*batch, nq)."""
+    """The configuration (*batch, nq) after moving from q with velocity dv (*batch, nv) for unit time, on the configuration manifold."""
     c = Call(model, q, dv)
     return c.join(_integrate(c.system, c.q, c.v, 1.0))
 

@@ -1,8 +1,7 @@
-"""The public functions of the dynamics: what a user calls on a Model and a State.
+"""Time stepping of a model: `step` and `rollout`.
 
-Every function takes q: (*batch, nq), v and tau: (*batch, nv) and model leaves that are shared or ``(*batch, *shape)``; results
-carry the common batch. Each compiles once per shape when it is called directly, and may be wrapped in jit, grad, jvp, vmap, scan,
-checkpoint.
+Model leaves are shared by all environments or have the shape ``(*batch, *shape)``. Results have the common batch shape of all arguments.
+Each function compiles once per shape when it is called directly. It may be wrapped in jit, grad, jvp, vmap, scan and checkpoint.
 """
 
 from __future__ import annotations
@@ -38,14 +37,11 @@ def step(model: Model, state: State, ctrl=None, tau=None) -> State:
 def rollout(model: Model, state: State, ctrls=None, *, taus=None, steps=None, record=None, checkpoint=True):
     """Many steps: (final state, recorded).
 
-    ctrls: (steps, *batch, nu) commands and taus: (steps, *batch, nv) generalized forces, one per step, or None; ``steps`` says how many
-    where neither is given.
-    record: fn(state, data) -> pytree, kept after every step with time as the first axis (``data`` is `forward` of the new state with
-    the same ctrl and tau; what is not used is not computed). None keeps nothing and is fastest.
-    checkpoint: recompute the inside of a step (of Runge-Kutta: of its stages) in the reverse pass instead of storing it; less memory and
-    usually faster.
-
-    Raises ValueError for a wrong width, for numbers of steps that differ, and where nothing says how many steps.
+    ctrls (steps, *batch, nu): commands. taus (steps, *batch, nv): generalized forces. None: zero. steps: number of steps if both are None.
+    record: fn(state, data) -> pytree, called after every step; the results are stacked along a first axis of time. ``data`` is `forward`
+    of the new state with the same ctrl and tau; unused fields are not computed. None records nothing and is fastest.
+    checkpoint: whether the reverse pass evaluates each step (for Runge-Kutta: each stage) again instead of storing its intermediate
+    values. This needs less memory and is usually faster. Raises ValueError if the number of steps is missing or inconsistent.
     """
     inputs = _inputs(model, state, ctrls, taus, "s")
     for x, name in zip(inputs, ("ctrls", "taus"), strict=True):
@@ -76,7 +72,7 @@ def _steps(model: Model, state: State, inputs: Inputs, steps: int, record, check
     mocap = jnp.broadcast_to(state.mocap, (*batch, *state.mocap.shape[-2:]))
     system = prepare(model, lanes, lanes.split(mocap, 2))
     flags, dtype = jnp.broadcast_to(state.flags, batch), state.q.dtype
-    moving = StateComponents(
+    components = StateComponents(
         list(lanes.split(jnp.broadcast_to(state.q, (*batch, model.nq)), 1)),
         list(lanes.split(jnp.broadcast_to(state.v, (*batch, model.nv)), 1)),
         list(lanes.split(jnp.broadcast_to(state.act, (*batch, model.na)), 1)),
@@ -89,33 +85,34 @@ def _steps(model: Model, state: State, inputs: Inputs, steps: int, record, check
         act = lanes.join(m.act, 1) if m.act else jnp.zeros((*batch, 0), dtype)
         return State(lanes.join(m.q, 1), lanes.join(m.v, 1), lanes.join(m.time, 0), set_flags.astype(flags.dtype), act, mocap)
 
-    # Transposed once for all steps, not in every step.
+    # Transposed here for all steps together, not in every step.
     split = Inputs(*(None if x is None else lanes.split_sequence(x) for x in inputs))
 
-    stagewise = checkpoint and record is None and in_stages(system)  # once more is enough
+    # Runge-Kutta methods checkpoint their stages, and then the step needs no checkpoint.
+    checkpoint_stages = checkpoint and record is None and in_stages(system)
 
     def body(m: StateComponents, xs):
-        given, now = xs
-        tau = [0.0] * model.nv if now.tau is None else now.tau
-        ctrl = [0.0] * model.nu if now.ctrl is None else now.ctrl
-        m = _settled(advance(system, m._replace(v=separate_kernels(m.v)), tau, ctrl, stagewise), m)
+        arrays, parts = xs
+        tau = [0.0] * model.nv if parts.tau is None else parts.tau
+        ctrl = [0.0] * model.nu if parts.ctrl is None else parts.ctrl
+        m = _with_shapes_of(advance(system, m._replace(v=separate_kernels(m.v)), tau, ctrl, checkpoint_stages), m)
         recorded = None
         if record is not None:
             after = public(m)
-            recorded = record(after, forward(model, after, given.ctrl, given.tau))
+            recorded = record(after, forward(model, after, arrays.ctrl, arrays.tau))
         return m, recorded
 
     if steps == 1 and record is None:
-        return public(body(moving, (None, jax.tree.map(lambda x: x[0], split)))[0]), None
-    run = jax.checkpoint(body, prevent_cse=False) if checkpoint and not stagewise else body
-    moving, recorded = jax.lax.scan(run, moving, (None if record is None else inputs, split), length=steps)
-    return public(moving), recorded
+        return public(body(components, (None, jax.tree.map(lambda x: x[0], split)))[0]), None
+    run = jax.checkpoint(body, prevent_cse=False) if checkpoint and not checkpoint_stages else body
+    components, recorded = jax.lax.scan(run, components, (None if record is None else inputs, split), length=steps)
+    return public(components), recorded
 
 
 BITS = (Flags.DIVERGED, Flags.SINGULAR, Flags.UNSOLVED, Flags.CONTACT_OVERFLOW)
-"""Of the parts of `Health`."""
+"""The flags in the order of the fields of `Health`."""
 
 
-def _settled(new, old):
-    """The new components with the shapes and dtypes of the old, as a loop's carry must have."""
+def _with_shapes_of(new, old):
+    """The new components with the shapes and dtypes of the old ones, which the carry of a loop must keep."""
     return jax.tree.map(lambda a, b: jnp.broadcast_to(jnp.asarray(a, b.dtype), b.shape), new, old)

@@ -18,7 +18,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from xsim.spec import ROWS, BodySpec, JointSpec, OptionSpec, Soft, SurfaceSpec
+from xsim.spec import CONSTRAINT_KINDS, BodySpec, JointSpec, OptionSpec, Soft, SurfaceSpec
 
 __all__ = ["ALL_BITS", "FRICTION", "SHAPES", "STOP", "default_surface", "erp_cfm", "spring_damper", "with_contacts", "with_soft_limits"]
 
@@ -36,8 +36,9 @@ _MIN_IMPEDANCE = 1e-4  # the impedance d stays between this and 1 minus this, as
 
 def with_contacts(option: OptionSpec, soft: bool) -> OptionSpec:
     """The option with contacts: elliptic friction cones, ``impratio`` 10, several contacts where faces meet. soft: also soft limits."""
-    kinds = {*option.rows, "contact", *(("soft",) if soft else ())}
-    return replace(option, rows=tuple(kind for kind in ROWS if kind in kinds), solver={**_SOLVER, **option.solver})
+    kinds = {*option.constraint_kinds, "contact", *(("soft",) if soft else ())}
+    ordered = tuple(kind for kind in CONSTRAINT_KINDS if kind in kinds)
+    return replace(option, constraint_kinds=ordered, solver={**_SOLVER, **option.solver})
 
 
 def default_surface(group: int | None) -> SurfaceSpec:

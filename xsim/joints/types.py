@@ -1,11 +1,11 @@
-"""The joint vocabulary: every joint type as data, shared by readers, `build` and the dynamics. No jax here.
+"""The registry of joint types, for readers, `build` and the dynamics. It does not depend on jax.
 
-A type is a chain of elementary joints (hinge, slide, screw, ball) over massless links nobody sees, or, for types that a user
-registers with functions of his own, one ``general`` joint. The mathematics of the elementary joints is in `xsim.joints.elementary`.
+A type is a chain of elementary joints (hinge, slide, screw, ball) with massless links between them, or one ``general`` joint that a user
+defines by functions. The mathematics of the elementary joints is in `xsim.joints.elementary`.
 
 Coordinates (the same for every format): hinge, slide, screw: one number; ball: q = quaternion (w, x, y, z) child to parent,
 v = angular velocity in child axes; free: q = (position of the child joint frame in the parent joint frame, quaternion),
-v = (its rate in those axes, angular velocity in child axes). A chain concatenates its members.
+v = (its rate in those axes, angular velocity in child axes). The coordinates of a chain are those of its members in order.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ __all__ = ["JOINT_TYPES", "ElementaryJoint", "GeneralJoint", "JointType", "Param
 
 @dataclass(frozen=True)
 class Parameter:
-    """One array of numbers of a joint type.
+    """A parameter of a joint type, an array.
 
-    shape: of one joint's value. default: its value where neither file nor draw gives one.
-    draw: how it is drawn per environment: None (never), ``"sphere"`` (every row uniform on the unit sphere),
+    shape: of the value of one joint. default: its value if it is neither given nor sampled. unit, doc: unit and meaning.
+    draw: how `randomize` samples it per environment: None (never), ``"sphere"`` (every row uniform on the unit sphere),
     ``"circle"`` (row 0 uniform on the sphere, row 1 uniform on the circle perpendicular to row 0), or a function
     ``draw(key, dtype) -> array`` (key: a jax PRNG key).
     """
@@ -37,10 +37,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class ElementaryJoint:
-    """hinge, slide, screw or ball.
-
-    ``axis``: a row of the type's parameter ``axes``, or three numbers where the axis is a choice of coordinates.
-    """
+    """A hinge, slide, screw or ball. axis: a row of the parameter ``axes`` of the type, or a fixed axis (3,) of the joint frame."""
 
     kind: str
     axis: int | tuple[float, float, float] | None = None
@@ -56,13 +53,14 @@ class ElementaryJoint:
 
 @dataclass(frozen=True)
 class GeneralJoint:
-    """A joint given by functions (registered by a user).
+    """A joint defined by functions.
 
     pose(q, params) -> (quat (4,), pos (3,)): child joint frame in the parent joint frame, for q: (nq,) and a dict of parameters.
-    subspace(q, params) -> (nv, 6): rows are the child frame's twist (angular, linear; child axes, at the child frame's origin)
-    per unit velocity; None: by differentiating ``pose`` along ``integrate``.
-    integrate(q, dv) -> q: the configuration after moving by dv: (nv,); None: q + dv (nq == nv).
-    difference(q0, q1) -> dv: its inverse, None: q1 - q0.
+    subspace(q, params) -> (nv, 6): rows are the twist (angular, linear) of the child frame per unit velocity, in child axes at the origin
+    of the child frame. None: computed by differentiating ``pose`` along ``integrate``.
+    integrate(q, dv) -> q: the configuration after moving by dv (nv,). None: q + dv, for nq == nv.
+    difference(q0, q1) -> dv: the inverse of ``integrate``. None: q1 - q0.
+    neutral (nq,): the neutral configuration, default zeros.
     """
 
     nq: int
@@ -77,7 +75,7 @@ class GeneralJoint:
 
 @dataclass(frozen=True)
 class JointType:
-    """A joint type: its chain of elementary joints and its parameters. ``nq``, ``nv``: widths of q and v."""
+    """A joint type: its chain of elementary joints and its parameters. ``nq``, ``nv``: numbers of coordinates and of velocities."""
 
     name: str
     chain: tuple[ElementaryJoint | GeneralJoint, ...] = ()
@@ -94,7 +92,7 @@ class JointType:
 
     @property
     def neutral(self) -> np.ndarray:
-        """The configuration in which the child joint frame coincides with the parent's: (nq,)."""
+        """The configuration (nq,) in which the child joint frame coincides with the parent joint frame."""
         parts = []
         for j in self.chain:
             if isinstance(j, GeneralJoint):
@@ -108,7 +106,7 @@ JOINT_TYPES: dict[str, JointType] = {}
 
 
 def register_joint(joint_type: JointType) -> JointType:
-    """Add a joint type to the registry; files and specs may then name it. Raises ValueError where the name is taken by another."""
+    """Add a joint type to the registry, so that files and specs can use it. Raises ValueError if another type has this name."""
     old = JOINT_TYPES.get(joint_type.name)
     if old is not None and old != joint_type:
         raise ValueError(f"a joint type named {joint_type.name!r} is registered already")
@@ -120,7 +118,7 @@ _X, _Y, _Z = (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)
 
 
 def _axes(*rows, draw=None) -> Parameter:
-    return Parameter((len(rows), 3), tuple(rows), "1", "axes in the frame they turn in, normalized where they are used", draw)
+    return Parameter((len(rows), 3), tuple(rows), "1", "axes in the frame in which they rotate, normalized where used", draw)
 
 
 def _chain(name, doc, *kinds, axes=None, **parameters) -> None:
@@ -138,13 +136,13 @@ _chain("screw", "Rotation about an axis with a translation of pitch metres per r
 _chain("ball", "Free rotation.", ("ball", None))
 _chain("p3d", "Free translation, along the axes of the joint frame.", *_P3D)
 _chain("free", "Free motion: translation along joint-frame axes, then rotation.", *_P3D, ("ball", None))
-_chain("cor", "Free motion about a centre of rotation that wanders: free, then a translation in body axes.", *_P3D, ("ball", None), *_P3D)
+_chain("cor", "Free motion about a moving centre of rotation: free, then a translation in body axes.", *_P3D, ("ball", None), *_P3D)
 _chain("planar", "Two translations and a rotation of the plane.", ("slide", 0), ("slide", 1), ("hinge", 2), axes=_axes(_Y, _Z, _X))
 _chain("slide2", "Two translations.", ("slide", 0), ("slide", 1), axes=_axes(_X, _Y))
-_chain("euler", "Three hinges; each axis rides on the rotations before it.", ("hinge", 0), ("hinge", 1), ("hinge", 2),
+_chain("euler", "Three hinges; each axis rotates with the previous hinges.", ("hinge", 0), ("hinge", 1), ("hinge", 2),
        axes=_axes(_X, _Y, _Z))
-_chain("universal", "Two hinges; the second axis rides on the first rotation.", ("hinge", 0), ("hinge", 1), axes=_axes(_Y, _Z))
-_chain("rr", "A hinge whose axis is drawn.", ("hinge", 0), axes=_axes(_Z, draw="sphere"))
-_chain("rr_imp", "A hinge with a drawn axis and a small second rotation about a drawn perpendicular axis.", ("hinge", 0), ("hinge", 1),
+_chain("universal", "Two hinges; the second axis rotates with the first hinge.", ("hinge", 0), ("hinge", 1), axes=_axes(_Y, _Z))
+_chain("rr", "A hinge with a random axis.", ("hinge", 0), axes=_axes(_Z, draw="sphere"))
+_chain("rr_imp", "A hinge with a random axis, and a small second rotation about a random perpendicular axis.", ("hinge", 0), ("hinge", 1),
        axes=_axes(_Z, _X, draw="circle"))
-_chain("rsaddle", "Two hinges with drawn axes.", ("hinge", 0), ("hinge", 1), axes=_axes(_Y, _Z, draw="sphere"))
+_chain("rsaddle", "Two hinges with random axes.", ("hinge", 0), ("hinge", 1), axes=_axes(_Y, _Z, draw="sphere"))

@@ -1,4 +1,4 @@
-"""assemble(spec) -> Model: check, number the tree, read every part of the spec, make the leaves."""
+"""assemble(spec) -> Model: checks the spec, numbers the tree, reads every part of the spec, makes the leaves."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from xsim.model.soft_constraints import read_soft_constraints
 from xsim.model.topology import Topology
 from xsim.model.tree import fail, number_tree
 from xsim.registry import INTEGRATORS
-from xsim.spec import ROWS, ModelSpec
+from xsim.spec import CONSTRAINT_KINDS, ModelSpec
 
 
 def assemble(spec: ModelSpec, *, seed: int = 0) -> Model:
-    """Make a Model of a ModelSpec; length ranges that must be searched are NaN. See `xsim.build`. Raises ValueError."""
+    """The Model of a ModelSpec, see `xsim.build`. Unknown length ranges of muscles are NaN. Raises ValueError for an invalid spec."""
     _check_option(spec)
     rows = LeafRows()
     tree = number_tree(spec, jax.random.key(seed), rows)
     geoms = read_geoms(spec, tree)
     devices = read_devices(spec, tree)
     flexes = read_flexes(spec, tree)
-    pairs = read_pairs(spec, flexes.place, rows)
+    pairs = read_pairs(spec, flexes.index, rows)
     topology = Topology(
         name=spec.name,
         rules=spec.rules,
@@ -53,9 +53,9 @@ def _check_option(spec: ModelSpec) -> None:
     option = spec.option
     if option.integrator not in INTEGRATORS:
         fail(spec.source, INTEGRATORS.unknown(option.integrator))
-    unknown = [r for r in option.rows if r not in ROWS]
+    unknown = [kind for kind in option.constraint_kinds if kind not in CONSTRAINT_KINDS]
     if unknown:
-        fail(spec.source, f"unknown kind of rows {unknown[0]!r}; known: {', '.join(ROWS)}")
+        fail(spec.source, f"unknown kind of constraint {unknown[0]!r}; known: {', '.join(CONSTRAINT_KINDS)}")
     if not np.all(np.isfinite(option.gravity)) or np.shape(option.gravity) != (3,):
         fail(spec.source, "gravity must be three finite numbers")
     if not option.dt > 0:
@@ -63,11 +63,11 @@ def _check_option(spec: ModelSpec) -> None:
 
 
 def _read_option(spec: ModelSpec) -> dict[str, Any]:
-    """Fields of the Topology."""
+    """Fields of the Topology: options."""
     option = spec.option
     return {
         "integrator": option.integrator,
-        "rows": tuple(r for r in ROWS if r in option.rows),
+        "constraint_kinds": tuple(kind for kind in CONSTRAINT_KINDS if kind in option.constraint_kinds),
         "disabled": tuple(option.disabled),
         "noslip": bool(option.solver.get("noslip_iterations")),
         "multiccd": bool(option.solver.get("multiccd")),

@@ -1,7 +1,7 @@
-"""Which geoms and parts of flexes of a ModelSpec may touch, and the numbers of their surfaces.
+"""Pairs of geoms and parts of flexes of a ModelSpec that can collide, and their contact parameters.
 
-Source of the rules: MuJoCo's documentation, Computation, selection of collisions and contact parameters; docs/mjcf.md has what differs
-between releases. Formats without MuJoCo's rules (``rules`` is "") take the smaller sliding friction of two surfaces.
+Source of the rules: MuJoCo's documentation, Computation, selection of collisions and contact parameters. docs/mjcf.md lists the differences
+between releases. Other formats (``rules`` is "") use the smaller sliding friction of the two surfaces.
 """
 
 from __future__ import annotations
@@ -12,17 +12,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from xsim.model.leaf_rows import LeafRows
-from xsim.model.topology import COLLIDING, PairsInfo, PartInfo, Table
+from xsim.model.topology import COLLISION_SHAPES, PairsInfo, PartInfo, Table
 from xsim.rules import RULES, Rules
 from xsim.spec import FlexSpec, GeomSpec, ModelSpec, PairSpec, Soft, SurfaceSpec
 
-__all__ = ["Pairs", "read_pairs", "touches"]
+__all__ = ["Pairs", "can_collide", "read_pairs"]
 
-FLAT = ("plane", "hfield")  # never with each other
+FLAT_SHAPES = ("plane", "hfield")
+"""Shapes that do not collide with each other."""
 
 
 class Pairs(NamedTuple):
-    """infos: what may touch, by kind. parts: those of flexes. cone: the friction cone."""
+    """infos: the pairs, by kind. parts: the parts of flexes that collide. cone: the friction cone."""
 
     infos: tuple[PairsInfo, ...]
     parts: tuple[PartInfo, ...]
@@ -33,13 +34,15 @@ class Pairs(NamedTuple):
         return {"pairs": self.infos, "parts": self.parts, "cone": self.cone}
 
 
-class _Shell(NamedTuple):
-    """A geom. group: the body that it moves with (-1: the world); above: the one that the group's parent moves with."""
+class _Geom(NamedTuple):
+    """A geom with its body (-1: the world).
+
+    group: the moving body to which its body is welded. parent_group: that of the parent of the group. -1: the world."""
 
     geom: GeomSpec
     body: int
     group: int
-    above: int
+    parent_group: int
 
     def kind(self) -> tuple[str, int | None]:
         """Shape and asset."""
@@ -55,88 +58,87 @@ class _Part(NamedTuple):
     shape: str
     flex: int
     points: tuple[int, ...]
-    own: SurfaceSpec
+    flex_surface: SurfaceSpec
 
     def kind(self) -> tuple[str, int | None]:
         return self.shape, None
 
     def surface(self) -> SurfaceSpec:
-        return self.own
+        return self.flex_surface
 
 
-def _shells(spec: ModelSpec) -> list[_Shell]:
+def _all_geoms(spec: ModelSpec) -> list[_Geom]:
     """All geoms, those of the world first."""
-    out, around = [_Shell(geom, -1, -1, -1) for geom in spec.world_geoms], _groups(spec)
+    out, groups = [_Geom(geom, -1, -1, -1) for geom in spec.world_geoms], _groups(spec)
     for i, body in enumerate(spec.bodies):
-        out += [_Shell(geom, i, *around[i + 1]) for geom in body.geoms]
+        out += [_Geom(geom, i, *groups[i + 1]) for geom in body.geoms]
     return out
 
 
 def _groups(spec: ModelSpec) -> list[tuple[int, int]]:
-    """Of the world and of each body, see `_Shell`, its group and the one above."""
+    """The group and the parent group (see `_Geom`) of the world and of each body."""
     out = [(-1, -1)]
     for i, body in enumerate(spec.bodies):
-        group, above = out[body.parent + 1]
-        out.append((i, group) if any(j.type != "fixed" for j in body.joints) else (group, above))
+        group, parent_group = out[body.parent + 1]
+        out.append((i, group) if any(j.type != "fixed" for j in body.joints) else (group, parent_group))
     return out
 
 
-def _touches(shell: _Shell) -> bool:
-    geom = shell.geom
-    return geom.contact is not None and geom.collision and geom.shape in COLLIDING
+def _is_collision_geom(item: _Geom) -> bool:
+    geom = item.geom
+    return geom.contact is not None and geom.collision and geom.shape in COLLISION_SHAPES
 
 
-def _hits(spec: ModelSpec, shells: list[_Shell]) -> Iterator[tuple[int, int]]:
-    """Pairs of geoms (numbers in ``shells``) that the masks, the tree and the excludes let touch, each once."""
-    own = [i for i, shell in enumerate(shells) if _touches(shell)]
-    surfaces = [shells[i].geom.contact or SurfaceSpec() for i in own]
+def _allowed_pairs(spec: ModelSpec, geoms: list[_Geom]) -> Iterator[tuple[int, int]]:
+    """Pairs of geoms (indices in ``geoms``) that the masks, the tree and the excludes allow to collide."""
+    candidates = [i for i, item in enumerate(geoms) if _is_collision_geom(item)]
+    surfaces = [geoms[i].geom.contact or SurfaceSpec() for i in candidates]
     contype, conaffinity = (np.array([getattr(s, k) for s in surfaces], np.int64) for k in ("contype", "conaffinity"))
-    body, group, above = (np.array([shells[i][k] for i in own]) for k in (1, 2, 3))
-    flat = np.array([shells[i].geom.shape in FLAT for i in own], bool)
-    kept = np.array([-1 if s.group is None else s.group for s in surfaces])
+    body, group, parent_group = (np.array([geoms[i][k] for i in candidates]) for k in (1, 2, 3))
+    flat = np.array([geoms[i].geom.shape in FLAT_SHAPES for i in candidates], bool)
+    self_group = np.array([-1 if s.group is None else s.group for s in surfaces])
     width = len(spec.bodies) + 1
     excluded = np.array([(min(pair) + 1) * width + max(pair) + 1 for pair in spec.exclude], np.int64)
-    kin = "filterparent" not in spec.option.disabled
-    for k, i in enumerate(own):
+    filter_parent = "filterparent" not in spec.option.disabled
+    for k, i in enumerate(candidates):
         later = slice(k + 1, None)
-        hit = (contype[k] & conaffinity[later]) | (contype[later] & conaffinity[k]) != 0
-        hit &= group[later] != group[k]
-        if kin and group[k] >= 0:
-            hit &= (group[later] < 0) | (group[later] != above[k]) & (above[later] != group[k])
-        hit &= ~(flat[k] & flat[later]) & ((kept[later] != kept[k]) | (kept[later] < 0))
+        allowed = (contype[k] & conaffinity[later]) | (contype[later] & conaffinity[k]) != 0
+        allowed &= group[later] != group[k]
+        if filter_parent and group[k] >= 0:
+            allowed &= (group[later] < 0) | (group[later] != parent_group[k]) & (parent_group[later] != group[k])
+        allowed &= ~(flat[k] & flat[later]) & ((self_group[later] != self_group[k]) | (self_group[later] < 0))
         low, high = np.minimum(body[k], body[later]) + 1, np.maximum(body[k], body[later]) + 1
-        hit &= ~np.isin(low * width + high, excluded)
-        for j in np.flatnonzero(hit):
-            yield i, own[k + 1 + int(j)]
+        allowed &= ~np.isin(low * width + high, excluded)
+        for j in np.flatnonzero(allowed):
+            yield i, candidates[k + 1 + int(j)]
 
 
-def touches(spec: ModelSpec, flex: FlexSpec) -> bool:
-    """Whether a flex may touch something."""
+def can_collide(spec: ModelSpec, flex: FlexSpec) -> bool:
+    """Whether contacts of a flex are enabled."""
     surface = flex.numbers["contact"]
-    return _on(spec) and bool(surface.contype or surface.conaffinity)
+    return _contacts_enabled(spec) and bool(surface.contype or surface.conaffinity)
 
 
-def _on(spec: ModelSpec) -> bool:
-    """Whether contacts act."""
-    return "contact" in spec.option.rows and not {"contact", "constraint"}.intersection(spec.option.disabled)
+def _contacts_enabled(spec: ModelSpec) -> bool:
+    return "contact" in spec.option.constraint_kinds and not {"contact", "constraint"}.intersection(spec.option.disabled)
 
 
-def read_pairs(spec: ModelSpec, place: list[int | None], leaf_rows: LeafRows) -> Pairs:
-    """What may touch under the rows and flags of the spec. place: of each flex its number among those of the model."""
-    found = _PairList(spec, leaf_rows)
-    if _on(spec):
-        _geom_pairs(spec, found)
-        _flex_pairs(spec, found)
-    if found.pairs:
+def read_pairs(spec: ModelSpec, flex_index: list[int | None], leaf_rows: LeafRows) -> Pairs:
+    """The pairs that can collide under the constraint kinds and flags of the spec. flex_index: `Flexes.index`."""
+    pair_list = _PairList(spec, leaf_rows)
+    if _contacts_enabled(spec):
+        _geom_pairs(spec, pair_list)
+        _flex_pairs(spec, pair_list)
+    if pair_list.pairs:
         leaf_rows.add("cone.impratio", float(spec.option.solver.get("impratio", 1.0)))
     infos = []
-    for (shapes, assets, condim, mixed), pairs in sorted(found.pairs.items(), key=lambda item: repr(item[0])):
-        geoms, rows, ruling = (np.array([pair[k] for pair in pairs]) for k in range(3))
-        infos.append(PairsInfo(shapes, assets, condim, mixed, Table(geoms), Table(rows), Table(ruling)))
+    for (shapes, assets, condim, mixed), pairs in sorted(pair_list.pairs.items(), key=lambda item: repr(item[0])):
+        geoms, rows, dominant = (np.array([pair[k] for pair in pairs]) for k in range(3))
+        infos.append(PairsInfo(shapes, assets, condim, mixed, Table(geoms), Table(rows), Table(dominant)))
     parts = []
-    for part in found.things[found.geoms :]:
+    for part in pair_list.colliders[pair_list.geoms :]:
         assert isinstance(part, _Part)
-        flex = place[part.flex]
+        flex = flex_index[part.flex]
         assert flex is not None
         reach = spec.flexes[part.flex].lengths.max() + spec.flexes[part.flex].radius
         parts.append(PartInfo(part.shape, flex, part.points, float(reach)))
@@ -144,12 +146,14 @@ def read_pairs(spec: ModelSpec, place: list[int | None], leaf_rows: LeafRows) ->
 
 
 class _PairList:
-    """The pairs that may touch. things: all geoms, then parts of flexes. pairs: by kind, each (things, rows, ruling)."""
+    """The pairs that can collide.
+
+    colliders: all geoms, then parts of flexes. pairs: by kind, a list of (indices of the two colliders, leaf rows, dominant)."""
 
     def __init__(self, spec: ModelSpec, rows: LeafRows):
-        shells = _shells(spec)
-        self.things: list[_Shell | _Part] = list(shells)
-        self.geoms = len(shells)
+        geoms = _all_geoms(spec)
+        self.colliders: list[_Geom | _Part] = list(geoms)
+        self.geoms = len(geoms)
         self.pairs: dict[tuple, list] = {}
         self.rows = rows
         self._solver, self._rules = spec.option.solver, RULES[spec.rules]
@@ -158,262 +162,265 @@ class _PairList:
         self._surfaces: dict[int, int] = {}
 
     def part(self, shape: str, flex: int, points, surface: SurfaceSpec) -> int:
-        """The number of a part of a flex."""
+        """The index of a part of a flex; the part is added if it is new."""
         key = (shape, flex, tuple(points))
         if key not in self._parts:
-            self._parts[key] = len(self.things)
-            self.things.append(_Part(*key, surface))
+            self._parts[key] = len(self.colliders)
+            self.colliders.append(_Part(*key, surface))
         return self._parts[key]
 
-    def add(self, i: int, j: int, condim: int, mixed: bool, rows, ruling: int) -> None:
-        shapes, assets = zip(*(self.things[k].kind() for k in (i, j)), strict=True)
-        self.pairs.setdefault((shapes, assets, condim, mixed), []).append(((i, j), rows, ruling))
+    def add(self, i: int, j: int, condim: int, mixed: bool, rows, dominant: int) -> None:
+        """Add a pair."""
+        shapes, assets = zip(*(self.colliders[k].kind() for k in (i, j)), strict=True)
+        self.pairs.setdefault((shapes, assets, condim, mixed), []).append(((i, j), rows, dominant))
 
-    def own_row(self, full: dict, **anyway: float) -> int:
-        """The row of a pair that says all of its numbers. anyway: those that are not overridden."""
-        full = _overridden(full, self._solver) if self._solver.get("override") else full
-        return _pair_row(self.rows, full | anyway)
+    def pair_row(self, parameters: dict, **fixed: float) -> int:
+        """Add contact parameters of a pair and return their row. fixed: parameters that MuJoCo's override does not change."""
+        parameters = _overridden(parameters, self._solver) if self._solver.get("override") else parameters
+        return _pair_row(self.rows, parameters | fixed)
 
-    def move(self, *things: int) -> bool:
-        """Whether any of these moves."""
-        for thing in (self.things[k] for k in things):
-            bodies = [self._flexes[thing.flex].bodies[p] for p in thing.points] if isinstance(thing, _Part) else [thing.body]
+    def any_moves(self, *indices: int) -> bool:
+        """Whether any of these colliders moves."""
+        for item in (self.colliders[k] for k in indices):
+            bodies = [self._flexes[item.flex].bodies[p] for p in item.points] if isinstance(item, _Part) else [item.body]
             if any(self._moving[body + 1] for body in bodies):
                 return True
         return False
 
-    def meet_part(self, i: int, j: int) -> None:
-        """Two things, one a part of a flex, unless nothing moves either."""
-        if self.move(i, j):
-            self.meet(*_ordered(self.things, i, j))
+    def add_flex_pair(self, i: int, j: int) -> None:
+        """Add a pair with a part of a flex, unless neither of the two moves."""
+        if self.any_moves(i, j):
+            self.add_mixed(*_ordered(self.colliders, i, j))
 
-    def meet(self, i: int, j: int) -> None:
-        """Two things whose surfaces mix."""
-        one, two = (self.things[k].surface() for k in (i, j))
-        condim, ruling = _condim(one, two)
+    def add_mixed(self, i: int, j: int) -> None:
+        """Add a pair whose contact parameters are mixed from its two surfaces."""
+        first, second = (self.colliders[k].surface() for k in (i, j))
+        condim, dominant = _condim(first, second)
         if self._solver.get("override"):
-            self.add(i, j, condim, False, self.own_row(_mixed(one, two, self._rules)), -1)
+            self.add(i, j, condim, False, self.pair_row(_mixed(first, second, self._rules)), -1)
         else:
-            self.add(i, j, condim, True, (self._surface(i), self._surface(j)), ruling)
+            self.add(i, j, condim, True, (self._surface(i), self._surface(j)), dominant)
 
     def _surface(self, k: int) -> int:
-        thing = self.things[k]
-        key = -1 - thing.flex if isinstance(thing, _Part) else k
+        item = self.colliders[k]
+        key = -1 - item.flex if isinstance(item, _Part) else k
         if key not in self._surfaces:
-            self._surfaces[key] = _surface_row(self.rows, thing.surface())
+            self._surfaces[key] = _surface_row(self.rows, item.surface())
         return self._surfaces[key]
 
 
-def _geom_pairs(spec: ModelSpec, found: _PairList) -> None:
-    shells = [thing for thing in found.things if isinstance(thing, _Shell)]
-    said = {frozenset(pair.geoms) for pair in spec.pairs}
+def _geom_pairs(spec: ModelSpec, pair_list: _PairList) -> None:
+    geoms = [item for item in pair_list.colliders if isinstance(item, _Geom)]
+    explicit = {frozenset(pair.geoms) for pair in spec.pairs}
     for pair in spec.pairs:
-        i, j = _ordered(found.things, *pair.geoms)
-        if _collide(*(shells[k].geom.shape for k in (i, j))):
-            full = _completed(pair, *(shells[k].surface() for k in (i, j)), RULES[spec.rules])
-            found.add(i, j, full["condim"], False, found.own_row(full), -1)
-    for pair in _hits(spec, shells):
-        i, j = _ordered(found.things, *pair)
-        if frozenset(pair) not in said and _collide(*(shells[k].geom.shape for k in (i, j))):
-            found.meet(i, j)
+        i, j = _ordered(pair_list.colliders, *pair.geoms)
+        if _collide(*(geoms[k].geom.shape for k in (i, j))):
+            parameters = _pair_parameters(pair, *(geoms[k].surface() for k in (i, j)), RULES[spec.rules])
+            pair_list.add(i, j, parameters["condim"], False, pair_list.pair_row(parameters), -1)
+    for pair in _allowed_pairs(spec, geoms):
+        i, j = _ordered(pair_list.colliders, *pair)
+        if frozenset(pair) not in explicit and _collide(*(geoms[k].geom.shape for k in (i, j))):
+            pair_list.add_mixed(i, j)
 
 
 # ---- flexes -------------------------------------------------------------------------------------------------------------------
 
 _ELEMENTS = {1: "capsule", 2: "simplex", 3: "simplex"}
-"""By dimension of a flex, the shape of its elements."""
+"""The shape of the elements of a flex, by its dimension."""
 _FACETS = ((0, 1, 2, 3), (0, 2, 3, 1), (0, 3, 1, 2), (1, 3, 2, 0))
-"""Faces of a tetrahedron, their normals outward, and the point across."""
+"""Faces of a tetrahedron with outward normals, each followed by the opposite point."""
 
 
-def _flex_pairs(spec: ModelSpec, found: _PairList) -> None:
+def _flex_pairs(spec: ModelSpec, pair_list: _PairList) -> None:
     """Flexes with geoms, with each other and with themselves."""
-    shells = [thing for thing in found.things if isinstance(thing, _Shell)]
-    flexes = [(i, flex, _Elements(i, flex)) for i, flex in enumerate(spec.flexes) if touches(spec, flex)]
+    geoms = [item for item in pair_list.colliders if isinstance(item, _Geom)]
+    flexes = [(i, flex, _Elements(i, flex)) for i, flex in enumerate(spec.flexes) if can_collide(spec, flex)]
     for k, (_, flex, elements) in enumerate(flexes):
         surface = flex.numbers["contact"]
-        for i, shell in enumerate(shells):
-            if _touches(shell) and _masks(shell.surface(), surface):
-                for j in elements.against(found, shell):
-                    found.meet_part(i, j)
+        for i, item in enumerate(geoms):
+            if _is_collision_geom(item) and _masks_allow(item.surface(), surface):
+                for j in elements.candidates(pair_list, item):
+                    pair_list.add_flex_pair(i, j)
         for _, other, others in flexes[k + 1 :]:
-            if _masks(surface, other.numbers["contact"]):
-                for one, two in elements.apart(others):
-                    found.meet_part(elements.part(found, one), others.part(found, two))
+            if _masks_allow(surface, other.numbers["contact"]):
+                for first, second in elements.disjoint_pairs(others):
+                    pair_list.add_flex_pair(elements.part(pair_list, first), others.part(pair_list, second))
         if surface.contype & surface.conaffinity and len(set(flex.bodies)) > 1:
-            _with_itself(spec, found, flex, elements)
+            _self_collisions(spec, pair_list, flex, elements)
 
 
-def _masks(one: SurfaceSpec, two: SurfaceSpec) -> bool:
-    return bool(one.contype & two.conaffinity or two.contype & one.conaffinity)
+def _masks_allow(first: SurfaceSpec, second: SurfaceSpec) -> bool:
+    return bool(first.contype & second.conaffinity or second.contype & first.conaffinity)
 
 
-def _with_itself(spec: ModelSpec, found: _PairList, flex: FlexSpec, elements: _Elements) -> None:
-    """Elements of a flex with each other and, under the rules 3.2, with the points across from them. There is no margin."""
+def _self_collisions(spec: ModelSpec, pair_list: _PairList, flex: FlexSpec, elements: _Elements) -> None:
+    """Self-collisions of a flex: pairs of elements and, in MuJoCo 3.2, of elements and opposite points. They have no margin."""
     surface, row = flex.numbers["contact"], None
 
     def add(i: int, j: int, condim: int) -> None:
         nonlocal row
-        if not found.move(i, j):
+        if not pair_list.any_moves(i, j):
             return
         if row is None:
-            row = found.own_row(_mixed(surface, surface, RULES[spec.rules]), margin=0.0, gap=0.0)
-        found.add(*_ordered(found.things, i, j), condim, False, row, -1)
+            row = pair_list.pair_row(_mixed(surface, surface, RULES[spec.rules]), margin=0.0, gap=0.0)
+        pair_list.add(*_ordered(pair_list.colliders, i, j), condim, False, row, -1)
 
     if flex.numbers["selfcollide"] != "none":
-        for one, two in elements.apart(elements):
-            add(elements.part(found, one), elements.part(found, two), surface.condim)
+        for first, second in elements.disjoint_pairs(elements):
+            add(elements.part(pair_list, first), elements.part(pair_list, second), surface.condim)
     if flex.numbers["internal"] and RULES[spec.rules].flex_internal_contacts:
-        for element, point in elements.across():
-            add(elements.part(found, element), elements.point(found, point), surface.condim)
+        for element, point in elements.opposite_points():
+            add(elements.part(pair_list, element), elements.point(pair_list, point), surface.condim)
         for face, point in elements.facets():
-            add(elements.face(found, face), elements.point(found, point), 1)
+            add(elements.face(pair_list, face), elements.point(pair_list, point), 1)
 
 
 class _Elements:
-    """The elements of a flex that may touch something."""
+    """The elements of a flex that can collide."""
 
     def __init__(self, number: int, flex: FlexSpec):
         self.number, self.flex, self.surface = number, flex, flex.numbers["contact"]
         self.bodies = np.array(flex.bodies)
-        self.border, self.joined = _fragments(flex.elements)
-        outer = flex.dim < 3 or _layers(self.border, self.joined) < flex.numbers["active_layers"]
+        self.border, self.neighbours = _border_and_neighbours(flex.elements)
+        outer = flex.dim < 3 or _layers(self.border, self.neighbours) < flex.numbers["active_layers"]
         self.active = np.flatnonzero(np.broadcast_to(outer, len(flex.elements)))
 
-    def part(self, found: _PairList, element: int) -> int:
-        return found.part(_ELEMENTS[self.flex.dim], self.number, self.flex.elements[element].tolist(), self.surface)
+    def part(self, pair_list: _PairList, element: int) -> int:
+        return pair_list.part(_ELEMENTS[self.flex.dim], self.number, self.flex.elements[element].tolist(), self.surface)
 
-    def point(self, found: _PairList, point: int) -> int:
-        return found.part("sphere", self.number, (point,), self.surface)
+    def point(self, pair_list: _PairList, point: int) -> int:
+        return pair_list.part("sphere", self.number, (point,), self.surface)
 
-    def face(self, found: _PairList, points: tuple) -> int:
-        return found.part("facet", self.number, points, self.surface)
+    def face(self, pair_list: _PairList, points: tuple) -> int:
+        return pair_list.part("facet", self.number, points, self.surface)
 
-    def against(self, found: _PairList, shell: _Shell) -> Iterator[int]:
-        """The parts that may touch a geom: all points where it is a plane, else the elements that have no point on its body."""
-        if shell.geom.shape == "plane":
-            return (self.point(found, i) for i, body in enumerate(self.flex.bodies) if body != shell.body)
-        free = (self.bodies[self.flex.elements[self.active]] != shell.body).all(1)
-        return (self.part(found, e) for e in self.active[free].tolist())
+    def candidates(self, pair_list: _PairList, item: _Geom) -> Iterator[int]:
+        """The parts that can collide with a geom: all points for a plane, else the elements without a point on its body."""
+        if item.geom.shape == "plane":
+            return (self.point(pair_list, i) for i, body in enumerate(self.flex.bodies) if body != item.body)
+        free = (self.bodies[self.flex.elements[self.active]] != item.body).all(1)
+        return (self.part(pair_list, e) for e in self.active[free].tolist())
 
-    def apart(self, other: _Elements) -> Iterator[tuple[int, int]]:
-        """Elements of two flexes, or of one, each pair once, that share no body."""
-        theirs = other.bodies[other.flex.elements[other.active]]
+    def disjoint_pairs(self, other: _Elements) -> Iterator[tuple[int, int]]:
+        """Pairs of elements of two flexes, or of one flex, without a common body."""
+        other_bodies = other.bodies[other.flex.elements[other.active]]
         for k, e in enumerate(self.active.tolist()):
-            own, first = self.bodies[self.flex.elements[e]], k + 1 if other is self else 0
-            shared = np.isin(theirs[first:], own).any(1)
-            for two in other.active[first:][~shared].tolist():
-                yield e, two
+            bodies, first = self.bodies[self.flex.elements[e]], k + 1 if other is self else 0
+            shared = np.isin(other_bodies[first:], bodies).any(1)
+            for other_element in other.active[first:][~shared].tolist():
+                yield e, other_element
 
-    def across(self) -> Iterator[tuple[int, int]]:
-        """Of lines and triangles at the border, each with the points of its neighbours that it has not (element, point)."""
-        for one, two, common in self.joined if self.flex.dim < 3 else ():
-            if self.border[one] or self.border[two]:
-                for element, other in ((two, one), (one, two)):
+    def opposite_points(self) -> Iterator[tuple[int, int]]:
+        """(element, point) for lines and triangles at the border: each element with the points of its neighbours that it does not have."""
+        for first, second, common in self.neighbours if self.flex.dim < 3 else ():
+            if self.border[first] or self.border[second]:
+                for element, other in ((second, first), (first, second)):
                     yield element, next(p for p in self.flex.elements[other].tolist() if p not in common)
 
     def facets(self) -> Iterator[tuple[tuple, int]]:
-        """Of tetrahedra the faces, each with the point across."""
+        """(face, opposite point) of all tetrahedra."""
         for points in self.flex.elements.tolist() if self.flex.dim == 3 else ():
-            for *face, across in _FACETS:
-                yield tuple(points[k] for k in face), points[across]
+            for *face, opposite in _FACETS:
+                yield tuple(points[k] for k in face), points[opposite]
 
 
-def _fragments(elements: np.ndarray) -> tuple[np.ndarray, list[tuple[int, int, frozenset]]]:
-    """Which elements are on the border, and those that are joined by all points but one: (element, element, common points)."""
+def _border_and_neighbours(elements: np.ndarray) -> tuple[np.ndarray, list[tuple[int, int, frozenset]]]:
+    """Whether each element is on the border, and the neighbours (element, element, common points), which share all points but one."""
     by_points: dict[frozenset, list[int]] = {}
     for e, points in enumerate(elements.tolist()):
-        for left in points:
-            by_points.setdefault(frozenset(points) - {left}, []).append(e)
-    border, joined = np.zeros(len(elements), bool), []
-    for common, own in by_points.items():
-        border[own[0]] |= len(own) == 1
-        joined += [(one, two, common) for one, two in zip(own, own[1:], strict=False)]
-    return border, joined
+        for omitted in points:
+            by_points.setdefault(frozenset(points) - {omitted}, []).append(e)
+    border, neighbours = np.zeros(len(elements), bool), []
+    for common, sharing in by_points.items():
+        border[sharing[0]] |= len(sharing) == 1
+        neighbours += [(first, second, common) for first, second in zip(sharing, sharing[1:], strict=False)]
+    return border, neighbours
 
 
-def _layers(border: np.ndarray, joined: list[tuple[int, int, frozenset]]) -> np.ndarray:
-    """How many elements each is from the border."""
+def _layers(border: np.ndarray, neighbours: list[tuple[int, int, frozenset]]) -> np.ndarray:
+    """The number of elements between each element and the border."""
     out = np.where(border, 0, len(border) + 1)
-    one, two = (np.array([pair[k] for pair in joined], int) for k in (0, 1))
+    first, second = (np.array([pair[k] for pair in neighbours], int) for k in (0, 1))
     while True:
-        before = out.copy()
-        np.minimum.at(out, one, before[two] + 1)
-        np.minimum.at(out, two, before[one] + 1)
-        if (out == before).all():
+        previous = out.copy()
+        np.minimum.at(out, first, previous[second] + 1)
+        np.minimum.at(out, second, previous[first] + 1)
+        if (out == previous).all():
             return out
 
 
-# ---- numbers ------------------------------------------------------------------------------------------------------------------
+# ---- contact parameters ---------------------------------------------------------------------------------------------------------
 
 
-def _collide(one: str, two: str) -> bool:
-    """Whether shapes have a collision function: flat ones not with each other."""
-    return one in COLLIDING and two in COLLIDING and not (one in FLAT and two in FLAT)
+def _collide(first: str, second: str) -> bool:
+    """Whether two shapes have a collision function."""
+    return first in COLLISION_SHAPES and second in COLLISION_SHAPES and not (first in FLAT_SHAPES and second in FLAT_SHAPES)
 
 
-def _ordered(things: list[_Shell | _Part], i: int, j: int) -> tuple[int, int]:
-    """By shape, then by number."""
-    one, two = sorted((i, j), key=lambda k: (_rank(things[k].kind()[0]), k))
-    return one, two
+def _ordered(colliders: list[_Geom | _Part], i: int, j: int) -> tuple[int, int]:
+    """Two colliders in the order of their shapes, then of their indices."""
+    first, second = sorted((i, j), key=lambda k: (_rank(colliders[k].kind()[0]), k))
+    return first, second
 
 
 def _rank(shape: str) -> int:
-    return COLLIDING.index(shape) if shape in COLLIDING else len(COLLIDING)
+    return COLLISION_SHAPES.index(shape) if shape in COLLISION_SHAPES else len(COLLISION_SHAPES)
 
 
-def _condim(one: SurfaceSpec, two: SurfaceSpec) -> tuple[int, int]:
-    """Dimension of the contact, and whose numbers hold: 0, 1, or -1 for a mixture."""
-    if one.priority != two.priority:
-        ruling = 0 if one.priority > two.priority else 1
-        return (one, two)[ruling].condim, ruling
-    return max(one.condim, two.condim), -1
+def _condim(first: SurfaceSpec, second: SurfaceSpec) -> tuple[int, int]:
+    """Dimension of the contact, and the surface with the higher priority: 0, 1, or -1 for equal priorities."""
+    if first.priority != second.priority:
+        dominant = 0 if first.priority > second.priority else 1
+        return (first, second)[dominant].condim, dominant
+    return max(first.condim, second.condim), -1
 
 
 def _surface_row(rows: LeafRows, surface: SurfaceSpec) -> int:
-    own = {name: getattr(surface, name) for name in ("friction", "solmix", "margin", "gap")}
-    return rows.add_to("surface", **own, solref=surface.soft.solref, solimp=surface.soft.solimp)
+    values = {name: getattr(surface, name) for name in ("friction", "solmix", "margin", "gap")}
+    return rows.add_to("surface", **values, solref=surface.soft.solref, solimp=surface.soft.solimp)
 
 
-def _pair_row(rows: LeafRows, full: dict) -> int:
-    return rows.add_to("pair", **{name: value for name, value in full.items() if name != "condim"})
+def _pair_row(rows: LeafRows, parameters: dict) -> int:
+    return rows.add_to("pair", **{name: value for name, value in parameters.items() if name != "condim"})
 
 
-def _weight(one: float, two: float) -> float:
-    """Share of the first surface in a mixture."""
-    if min(one, two) < 1e-15:
-        return 0.5 if max(one, two) < 1e-15 else float(one > two)
-    return one / (one + two)
+def _weight(first: float, second: float) -> float:
+    """Weight of the first surface in a mixture. first, second: solmix of the surfaces."""
+    if min(first, second) < 1e-15:
+        return 0.5 if max(first, second) < 1e-15 else float(first > second)
+    return first / (first + second)
 
 
-def _mixed(one: SurfaceSpec, two: SurfaceSpec, rules: Rules) -> dict:
-    """Numbers of a contact of two surfaces, as of a pair that says them all."""
-    condim, ruling = _condim(one, two)
-    if ruling >= 0:
-        rule = (one, two)[ruling]
-        friction, soft = rule.friction, rule.soft
+def _mixed(first: SurfaceSpec, second: SurfaceSpec, rules: Rules) -> dict:
+    """Contact parameters of two surfaces: condim and the fields of `Pair`."""
+    condim, dominant = _condim(first, second)
+    if dominant >= 0:
+        surface = (first, second)[dominant]
+        friction, soft = surface.friction, surface.soft
     else:
-        both = one.friction, two.friction
-        friction = tuple(np.maximum(*both)) if not rules.smaller_friction else (min(both[0][0], both[1][0]), *np.maximum(*both)[1:])
-        share = _weight(one.solmix, two.solmix)
-        solimp = share * np.asarray(one.soft.solimp) + (1 - share) * np.asarray(two.soft.solimp)
-        refs = np.asarray(one.soft.solref), np.asarray(two.soft.solref)
-        timed = refs[0][0] > 0 and refs[1][0] > 0
-        soft = Soft(tuple(share * refs[0] + (1 - share) * refs[1] if timed else np.minimum(*refs)), tuple(solimp))
+        frictions = first.friction, second.friction
+        friction = tuple(np.maximum(*frictions))
+        if rules.smaller_friction:
+            friction = (min(frictions[0][0], frictions[1][0]), *friction[1:])
+        weight = _weight(first.solmix, second.solmix)
+        solimp = weight * np.asarray(first.soft.solimp) + (1 - weight) * np.asarray(second.soft.solimp)
+        refs = np.asarray(first.soft.solref), np.asarray(second.soft.solref)
+        time_constants = refs[0][0] > 0 and refs[1][0] > 0
+        soft = Soft(tuple(weight * refs[0] + (1 - weight) * refs[1] if time_constants else np.minimum(*refs)), tuple(solimp))
     slide, torsion, roll = friction
-    join = max if not rules.margins_add else lambda a, b: a + b
+    combine = max if not rules.margins_add else lambda a, b: a + b
     return {
         "condim": condim, "friction": (slide, slide, torsion, roll, roll), "solref": soft.solref, "solimp": soft.solimp,
-        "friction_solref": (0.0, 0.0), "margin": join(one.margin, two.margin), "gap": join(one.gap, two.gap),
+        "friction_solref": (0.0, 0.0), "margin": combine(first.margin, second.margin), "gap": combine(first.gap, second.gap),
     }  # fmt: skip
 
 
-def _completed(pair: PairSpec, one: SurfaceSpec, two: SurfaceSpec, rules: Rules) -> dict:
-    """What a pair says, the rest from its geoms."""
-    mixed = _mixed(one, two, rules)
-    said = {name: getattr(pair, name) for name in mixed}
-    return {name: mixed[name] if value is None else value for name, value in said.items()}
+def _pair_parameters(pair: PairSpec, first: SurfaceSpec, second: SurfaceSpec, rules: Rules) -> dict:
+    """Contact parameters of an explicit pair; those that it leaves out are mixed from its geoms."""
+    mixed = _mixed(first, second, rules)
+    given = {name: getattr(pair, name) for name in mixed}
+    return {name: mixed[name] if value is None else value for name, value in given.items()}
 
 
-def _overridden(full: dict, solver: dict) -> dict:
-    return full | {name: solver[f"o_{name}"] for name in ("margin", "solref", "solimp", "friction")}
+def _overridden(parameters: dict, solver: dict) -> dict:
+    return parameters | {name: solver[f"o_{name}"] for name in ("margin", "solref", "solimp", "friction")}

@@ -1,4 +1,4 @@
-"""From the sites, cameras, lights, tendons, actuators, sensors and keys of a ModelSpec to their structure and numbers."""
+"""Reads the sites, cameras, lights, tendons, actuators, sensors and keyframes of a ModelSpec into the topology and the leaves."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from xsim.spec import ActuatorSpec, CameraSpec, KeySpec, LightSpec, ModelSpec, T
 
 __all__ = ["Devices", "read_devices"]
 
-UNKNOWN = (math.nan, math.nan)
-"""Range of a muscle's lengths that is to be found by simulation."""
+UNKNOWN_RANGE = (math.nan, math.nan)
+"""Length range of a muscle that `xsim.dynamics.length_range` computes by simulation."""
 
 
 class Devices(NamedTuple):
-    """infos: fields of the Topology. sizes: lengths of the dimensions that count no rows of leaves."""
+    """infos: fields of the Topology. sizes: lengths of na and nsensordata."""
 
     infos: dict[str, tuple]
     sizes: dict[str, int]
 
 
 def read_devices(spec: ModelSpec, tree: Tree) -> Devices:
-    """Raises ValueError where the spec is inconsistent."""
+    """The devices of a spec; their numbers are added to the leaves of the tree. Raises ValueError for an inconsistent spec."""
     rows = tree.rows
     infos: dict[str, list] = {"sites": [], "cameras": [], "lights": [], "tendons": [], "actuators": [], "sensors": [], "keys": []}
     for site in spec.sites:
@@ -35,8 +35,8 @@ def read_devices(spec: ModelSpec, tree: Tree) -> Devices:
         infos["sites"].append(SiteInfo(site.name, site.body, site.shape, tuple(map(float, site.size))))
     for camera in spec.cameras:
         rows.add_to("camera", pos=camera.pos, quat=unit_quat(camera.source, camera.quat))
-        own = tuple(camera.resolution), tuple(camera.intrinsic), tuple(camera.sensor_size), float(camera.fovy)
-        infos["cameras"].append(_camera(camera, *own))
+        optics = tuple(camera.resolution), tuple(camera.intrinsic), tuple(camera.sensor_size), float(camera.fovy)
+        infos["cameras"].append(_camera(camera, *optics))
     for light in spec.lights:
         rows.add_to("light", pos=light.pos, dir=light.dir)
         infos["lights"].append(_camera(light))
@@ -60,11 +60,11 @@ def read_devices(spec: ModelSpec, tree: Tree) -> Devices:
         address += sensor.dim
     for key in spec.keys:
         infos["keys"].append(_key(key, tree, acts, len(spec.actuators)))
-    return Devices({name: tuple(found) for name, found in infos.items()}, {"na": acts, "nsensordata": address})
+    return Devices({name: tuple(values) for name, values in infos.items()}, {"na": acts, "nsensordata": address})
 
 
-def _camera(spec: CameraSpec | LightSpec, *own) -> CameraInfo:
-    return CameraInfo(spec.name, spec.body, spec.mode, spec.target, *own)
+def _camera(spec: CameraSpec | LightSpec, *optics) -> CameraInfo:
+    return CameraInfo(spec.name, spec.body, spec.mode, spec.target, *optics)
 
 
 def _tendon(spec: TendonSpec, tree: Tree) -> TendonInfo:
@@ -79,16 +79,16 @@ def _tendon(spec: TendonSpec, tree: Tree) -> TendonInfo:
             row = tree.rows.add_optional("tendon.coefficient" if piece.kind == "joint" else "tendon.divisor", piece.value)
         path.append(PieceInfo(piece.kind, item, row, piece.side))
     tree.rows.add_to("tendon", stiffness=spec.stiffness, damping=spec.damping)
-    own = (("spring_length", spec.spring_length), ("range", spec.range), ("friction", spec.friction or None))
-    return TendonInfo(spec.name, spec.kind, tuple(path), *(tree.rows.add_optional(f"tendon.{leaf}", value) for leaf, value in own))
+    optional = (("spring_length", spec.spring_length), ("range", spec.range), ("friction", spec.friction or None))
+    return TendonInfo(spec.name, spec.kind, tuple(path), *(tree.rows.add_optional(f"tendon.{leaf}", value) for leaf, value in optional))
 
 
-def _actuator(spec: ActuatorSpec, rows: LeafRows, acts: int, off: tuple[int, ...]) -> ActuatorInfo:
+def _actuator(spec: ActuatorSpec, rows: LeafRows, act: int, groups_off: tuple[int, ...]) -> ActuatorInfo:
     registries = ((ACTIVATION_DYNAMICS, spec.dynamics), (ACTUATOR_GAINS, spec.gain), (ACTUATOR_BIASES, spec.bias))
     for registry, kind in registries:
         if kind not in registry:
             fail(spec.source, f"actuator {spec.name!r}: {registry.unknown(kind)}")
-    searched = UNKNOWN if ACTUATOR_GAINS[spec.gain].muscle or ACTUATOR_BIASES[spec.bias].muscle else None
+    default_range = UNKNOWN_RANGE if ACTUATOR_GAINS[spec.gain].muscle or ACTUATOR_BIASES[spec.bias].muscle else None
     rows.add_to("actuator", gear=spec.gear, dynamics=spec.dynamics_params, gain=spec.gain_params, bias=spec.bias_params)
     return ActuatorInfo(
         name=spec.name,
@@ -99,31 +99,31 @@ def _actuator(spec: ActuatorSpec, rows: LeafRows, acts: int, off: tuple[int, ...
         gain=spec.gain,
         bias=spec.bias,
         act_early=spec.act_early,
-        act=None if spec.dynamics == "none" else acts,
+        act=None if spec.dynamics == "none" else act,
         ctrl_range=rows.add_optional("actuator.ctrl_range", spec.ctrl_range),
         force_range=rows.add_optional("actuator.force_range", spec.force_range),
         act_range=rows.add_optional("actuator.act_range", spec.act_range),
-        length_range=rows.add_optional("actuator.length_range", searched if spec.length_range is None else spec.length_range),
+        length_range=rows.add_optional("actuator.length_range", default_range if spec.length_range is None else spec.length_range),
         damp_ratio=rows.add_optional("actuator.damp_ratio", spec.damp_ratio),
         crank=rows.add_optional("actuator.crank_length", spec.crank_length) if spec.transmission == "slidercrank" else None,
-        enabled=spec.group not in off,
+        enabled=spec.group not in groups_off,
     )
 
 
 def _key(spec: KeySpec, tree: Tree, acts: int, actuators: int) -> KeyInfo:
-    def full(name, value, default):
+    def checked(name, value, default):
         value = np.asarray(default if value is None else value, float)
         if value.shape != np.shape(default):
             fail(spec.source, f"key {spec.name!r}: {name} has the shape {value.shape}, the model {np.shape(default)}")
         return value
 
     mocap = np.array([[*b.pos, *b.quat] for b in tree.mocaps]).reshape(-1, 7)
-    pos, quat = full("mocap_pos", spec.mocap_pos, mocap[:, :3]), full("mocap_quat", spec.mocap_quat, mocap[:, 3:])
+    pos, quat = checked("mocap_pos", spec.mocap_pos, mocap[:, :3]), checked("mocap_quat", spec.mocap_quat, mocap[:, 3:])
     return KeyInfo(
         spec.name,
         spec.time,
         *(
-            tuple(map(float, full(name, value, default)))
+            tuple(map(float, checked(name, value, default)))
             for name, value, default in (
                 ("q", spec.q, tree.q0), ("v", spec.v, np.zeros(tree.nv)), ("act", spec.act, np.zeros(acts)),
                 ("ctrl", spec.ctrl, np.zeros(actuators)),

@@ -1,4 +1,4 @@
-"""From the geoms of a ModelSpec, their meshes and height fields to their structure and numbers."""
+"""Reads the geoms, meshes and height fields of a ModelSpec into the topology and the leaves."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SHAPE_SIZES = {"box": 3, "sphere": 1, "capsule": 2, "cylinder": 2, "ellipsoid": 
 
 
 def read_geoms(spec: ModelSpec, tree: Tree) -> tuple[GeomInfo, ...]:
-    """All geoms, those of the world first. Raises ValueError where the spec is inconsistent."""
+    """All geoms, those of the world first. Raises ValueError for an inconsistent spec."""
     out = []
     for index, body in [(-1, None), *enumerate(spec.bodies)]:
         geoms = spec.world_geoms if body is None else body.geoms
@@ -45,7 +45,7 @@ def _geom(spec: ModelSpec, rows: LeafRows, body: int, geom: GeomSpec, visible: b
 
 
 def _is_inertial(spec: ModelSpec, body: int, geom: GeomSpec) -> bool:
-    """Whether the geom is a shape that may give its body inertia. Raises ValueError for a wrong size or mass."""
+    """Whether the inertia of the body can be computed from the geom. Raises ValueError for a wrong size or mass."""
     if geom.shape not in SHAPE_SIZES or body >= 0 and spec.bodies[body].inertial is not None:
         return False
     size = np.asarray(geom.size, float).reshape(-1)
@@ -57,7 +57,7 @@ def _is_inertial(spec: ModelSpec, body: int, geom: GeomSpec) -> bool:
 
 
 def _solid(spec: ModelSpec, body: int, geom: GeomSpec) -> SolidInfo | None:
-    """Volume and moments of a mesh that gives its body inertia. Raises ValueError for a shape that cannot."""
+    """Volume and moments of a mesh from which the inertia of the body is computed. Raises ValueError for a shape without inertia."""
     if body < 0 or spec.bodies[body].inertial is not None or geom.massless or not (geom.mass or geom.density):
         return None
     if geom.asset is not None and geom.shape == "mesh":
@@ -70,15 +70,15 @@ def _solid(spec: ModelSpec, body: int, geom: GeomSpec) -> SolidInfo | None:
 
 
 def _visible(geoms: tuple[GeomSpec, ...]) -> list[GeomSpec]:
-    """The shapes of a body that are shown: its visual ones; where none of them can be drawn (meshes), those of its collisions."""
-    known = [g for g in geoms if g.shape in DRAWABLE]
-    return [g for g in known if g.visual] or known
+    """The visible geoms of a body: its visual geoms that the viewer can draw; without any, its collision geoms."""
+    drawable = [g for g in geoms if g.shape in DRAWABLE]
+    return [g for g in drawable if g.visual] or drawable
 
 
 def read_assets(spec: ModelSpec, pairs: tuple[PairsInfo, ...]) -> dict[str, tuple]:
-    """Meshes and height fields, of a model in which rays look for them or something touches them."""
-    touched = any(asset is not None for info in pairs for asset in info.assets)
-    if not touched and all(sensor.kind not in ("rangefinder", "distance", "normal", "fromto") for sensor in spec.sensors):
+    """Meshes and height fields, for models in which collisions or sensors need them."""
+    collides = any(asset is not None for info in pairs for asset in info.assets)
+    if not collides and all(sensor.kind not in ("rangefinder", "distance", "normal", "fromto") for sensor in spec.sensors):
         return {}
     return {
         "meshes": tuple(

@@ -267,7 +267,7 @@ def _add_force(out: HolonomicTables, f: ForceSpec, turns: tuple) -> None:
         found["function"] = out.add_function(f.function, f.name)
     frames = [(np.asarray(pos, float), IDENTITY_QUAT if f.kind == "load" else normalized(quat)) for pos, quat in f.frames]
     frames += [(np.zeros(3), IDENTITY_QUAT)] * (2 - len(frames))
-    out.forces.append(ForceInfo(f.name, f.kind, f.bodies, driven=f.driven, turns=turns, **found))
+    out.forces.append(ForceInfo(f.name, f.kind, f.bodies, driven=f.driven, hinges=turns, **found))
     out.add_frames("force", frames)
 
 

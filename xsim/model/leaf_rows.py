@@ -1,4 +1,4 @@
-"""The rows of a model's leaves while it is built."""
+"""Collects the rows of the leaves while a model is built."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _DECLARED: dict[str, Leaf] = {
 
 
 class LeafRows:
-    """Rows per leaf, in the order in which they are added.
+    """The rows of each leaf, in the order in which they are added.
 
-    The first dimension of a leaf's declaration (`xsim.model.model`) counts its rows, the others are the shape of each."""
+    In the declaration of a leaf (`xsim.model.model`) the first dimension is the number of rows, the others are the shape of a row."""
 
     def __init__(self):
         self._rows: dict[str, list] = {path: [] for path, leaf in _DECLARED.items() if leaf.shape and isinstance(leaf.shape[0], str)}
@@ -30,21 +30,21 @@ class LeafRows:
         return self._rows[path]
 
     def add(self, path: str, row) -> int:
-        """Append a row; its index."""
+        """Append a row and return its index."""
         self._rows[path].append(row)
         return len(self._rows[path]) - 1
 
     def add_optional(self, path: str, row) -> int | None:
-        """Append a row that only some have; its index, None for none."""
+        """Append a row and return its index; None for None."""
         return None if row is None else self.add(path, row)
 
     def add_to(self, group: str, **rows) -> int:
-        """Append one row to each of several leaves of a group that share a dimension; its index."""
+        """Append one row to each of several leaves of a group with the same first dimension, and return its index."""
         (index,) = {self.add(f"{group}.{name}", row) for name, row in rows.items()}
         return index
 
     def sizes(self) -> dict[str, int]:
-        """Length of every dimension that counts rows. Raises ValueError where leaves of one dimension have different numbers of rows."""
+        """Length of the first dimension of all leaves. Raises ValueError if leaves of one dimension have different numbers of rows."""
         out: dict[str, int] = {}
         for path, rows in self._rows.items():
             dimension = _DECLARED[path].shape[0]
@@ -53,7 +53,7 @@ class LeafRows:
         return out
 
     def arrays(self, group: str, **others) -> Any:
-        """The group of leaves. others: those that are not made of rows."""
+        """A group of leaves as arrays. others: its fields that have no rows."""
         cls = GROUPS[group]
         return cls(**{f.name: self._array(f"{group}.{f.name}") for f in dataclasses.fields(cls) if f.name not in others}, **others)
 
@@ -63,5 +63,5 @@ class LeafRows:
 
 
 def leaf_array(values):
-    """An array of the leaves' dtype: float64 under jax's x64 flag, else float32."""
+    """An array with the dtype of the leaves: float64 under jax's x64 flag, else float32."""
     return jnp.asarray(np.asarray(values), jnp.result_type(float))

@@ -1,7 +1,7 @@
 """Model, State, Data and Topology: immutable pytrees.
 
-Every number of a model is a leaf, declared once below with shape, unit and meaning; documentation, checks, randomization and
-identification read the declarations. Structure (which body hangs where, which joint is a hinge) is one hashable `Topology`.
+Every numerical parameter of a model is an array leaf. It is declared once below, with shape, unit and meaning; documentation, checks,
+randomization and identification read the declarations. The structure (the tree, the types of joints) is one hashable `Topology`.
 
 A leaf has its declared shape (shared by all environments) or ``(*batch, *shape)`` (one per environment).
 """
@@ -28,7 +28,7 @@ __all__ = [
 
 
 class Leaf(NamedTuple):
-    """Declaration of a leaf: dimension names or lengths, unit, meaning, and the least number it may hold (``"> 0"``, ``">= 0"``)."""
+    """Declaration of a leaf: names or lengths of its dimensions, unit, meaning, and lower bound of its values (``"> 0"``, ``">= 0"``)."""
 
     shape: tuple
     unit: str
@@ -38,7 +38,7 @@ class Leaf(NamedTuple):
 
 @jax.tree_util.register_pytree_node_class
 class Frozen(Table):
-    """A leaf moved into the static part by `Model.freeze`: a constant of the compiled program."""
+    """A leaf that `Model.freeze` has moved into the static part: a constant of the compiled program."""
 
     shape = property(lambda self: self.value.shape)
     dtype = property(lambda self: self.value.dtype)
@@ -72,22 +72,22 @@ class Option:
 
 @_group
 class Body:
-    pos: Any = _leaf("nbody 3", "m", "joint frame's origin in the parent body's frame")
-    quat: Any = _leaf("nbody 4", "1", "joint frame's orientation in the parent body's frame (w x y z, normalized where used)")
-    mass: Any = _leaf("nexplicit", "kg", "mass of the bodies with explicit inertia", ">= 0")
-    com: Any = _leaf("nexplicit 3", "m", "their centre of mass, body frame")
-    inertia: Any = _leaf("nexplicit 6", "kg m^2", "their inertia about it, body axes: xx yy zz xy xz yz")
-    gravity: Any = _leaf("ngravity", "1", "factor of gravity, for the bodies that do not feel it in full")
-    gravcomp: Any = _leaf("ngravcomp", "1", "factor of the weight that is taken back by a force at the centre of mass")
+    pos: Any = _leaf("nbody 3", "m", "origin of the joint frame, in the parent body")
+    quat: Any = _leaf("nbody 4", "1", "orientation of the joint frame in the parent body (w x y z, normalized where used)")
+    mass: Any = _leaf("nexplicit", "kg", "mass, for bodies with explicit inertia", ">= 0")
+    com: Any = _leaf("nexplicit 3", "m", "centre of mass, body frame")
+    inertia: Any = _leaf("nexplicit 6", "kg m^2", "inertia about the centre of mass, body axes: xx yy zz xy xz yz")
+    gravity: Any = _leaf("ngravity", "1", "factor of gravity, for bodies with another factor than 1")
+    gravcomp: Any = _leaf("ngravcomp", "1", "gravity compensation: upward force at the centre of mass, as a fraction of the weight")
 
 
 @_group
 class Geom:
     size: Any = _leaf("ngeom 3", "m", "half extents (see xsim.spec), unused entries 0", ">= 0")
-    mass: Any = _leaf("nmass", "kg", "mass, spread uniformly over the volume", ">= 0")
+    mass: Any = _leaf("nmass", "kg", "mass, uniform over the volume", ">= 0")
     pos: Any = _leaf("ngeom 3", "m", "centre, body frame")
     quat: Any = _leaf("ngeom 4", "1", "orientation in the body frame (w x y z, normalized where used)")
-    density: Any = _leaf("ndensity", "kg/m^3", "density of the geoms whose mass follows from it", ">= 0")
+    density: Any = _leaf("ndensity", "kg/m^3", "density, for geoms with density instead of mass", ">= 0")
     fluid: Any = _leaf("nfluid 5", "1", "fluid coefficients: blunt, slender, angular drag, Kutta, Magnus lift", ">= 0")
 
 
@@ -95,10 +95,10 @@ class Geom:
 class Joint:
     axes: Any = _leaf("naxis 3", "1", "axes of hinges, slides and screws (normalized where used)")
     pitch: Any = _leaf("npitch", "m/rad", "translation of screws per radian")
-    pos: Any = _leaf("nframe 3", "m", "joint frame's origin in the body's own frame, for the bodies where they differ")
-    quat: Any = _leaf("nframe 4", "1", "its orientation there (w x y z, normalized where used)")
-    spring_ref: Any = _leaf("nq", "m, rad or 1", "configuration at which the springs are at rest")
-    ref: Any = _leaf("nref", "m or rad", "position of hinges and slides that are not drawn at zero")
+    pos: Any = _leaf("nframe 3", "m", "origin of the joint frame in the body, where the frames differ")
+    quat: Any = _leaf("nframe 4", "1", "orientation of the joint frame in the body (w x y z, normalized where used)")
+    spring_ref: Any = _leaf("nq", "m, rad or 1", "reference configuration of the springs")
+    ref: Any = _leaf("nref", "m or rad", "position of hinges and slides in the reference configuration, where it is not zero")
     spring_damper: Any = _leaf("nspringdamper 2", "s and 1", "time constant and damping ratio of springs", "> 0")
     params: Any = dataclasses.field(metadata={"params": True})
 
@@ -106,14 +106,14 @@ class Joint:
 @_group
 class Dof:
     damping: Any = _leaf("nv", "N s/m or N m s/rad", "viscous damping", ">= 0")
-    armature: Any = _leaf("nv", "kg or kg m^2", "inertia of the drive, added to the mass matrix", ">= 0")
+    armature: Any = _leaf("nv", "kg or kg m^2", "armature inertia, added to the diagonal of the mass matrix", ">= 0")
     stiffness: Any = _leaf("nv", "N/m or N m/rad", "spring stiffness", ">= 0")
-    friction: Any = _leaf("nfriction", "N or N m", "dry friction of the dofs that have it", ">= 0")
+    friction: Any = _leaf("nfriction", "N or N m", "dry friction", ">= 0")
 
 
 @_group
 class Limit:
-    """Bounds of the dofs that have them; a ball's position is its rotation vector."""
+    """Bounds of the dofs that have limits. The position of a ball is its rotation vector."""
 
     lower: Any = _leaf("nlower", "m or rad", "least position")
     upper: Any = _leaf("nupper", "m or rad", "largest position")
@@ -122,57 +122,57 @@ class Limit:
     velocity_upper: Any = _leaf("nvelocity_upper", "m/s or rad/s", "largest velocity")
     force_lower: Any = _leaf("nforce_lower", "N or N m", "least force of the drive")
     force_upper: Any = _leaf("nforce_upper", "N or N m", "largest force of the drive")
-    actuator_lower: Any = _leaf("nactuator_lower", "N or N m", "least force of all actuators together")
-    actuator_upper: Any = _leaf("nactuator_upper", "N or N m", "largest force of all actuators together")
+    actuator_lower: Any = _leaf("nactuator_lower", "N or N m", "least sum of the actuator forces")
+    actuator_upper: Any = _leaf("nactuator_upper", "N or N m", "largest sum of the actuator forces")
 
 
 @_group
 class Coupling:
-    """Linear relations between two coordinates (mimic): follower = multiplier (leader - reference) + offset."""
+    """Linear couplings of two coordinates (mimic): follower = multiplier (leader - reference) + offset."""
 
-    multiplier: Any = _leaf("ncoupling", "follower per leader", "what the follower moves per unit of the leader")
-    offset: Any = _leaf("ncoupling", "m or rad", "follower's position where the leader is at the reference")
-    reference: Any = _leaf("ncoupling", "m or rad", "leader's position where the follower is at the offset")
+    multiplier: Any = _leaf("ncoupling", "follower per leader", "ratio of the follower's to the leader's motion")
+    offset: Any = _leaf("ncoupling", "m or rad", "position of the follower when the leader is at the reference")
+    reference: Any = _leaf("ncoupling", "m or rad", "position of the leader when the follower is at the offset")
 
 
 @_group
 class Constraint:
-    """Constraints between a frame of a first body and one of a second."""
+    """Holonomic constraints between a frame of a first body and a frame of a second body."""
 
     pos1: Any = _leaf("nconstraint 3", "m", "origin in the first body")
     quat1: Any = _leaf("nconstraint 4", "1", "orientation in the first body (w x y z, normalized where used)")
     pos2: Any = _leaf("nconstraint 3", "m", "origin in the second body")
     quat2: Any = _leaf("nconstraint 4", "1", "orientation in the second body (w x y z, normalized where used)")
-    value: Any = _leaf("nvalue", "m", "lengths that are kept")
+    value: Any = _leaf("nvalue", "m", "constant lengths of constraints")
 
 
 @_group
 class Function:
-    """Functions of time, and tables."""
+    """Functions of time, and tables of force laws."""
 
-    numbers: Any = _leaf("nfunction", "of the function", "coefficients, or points of tables (x, y, x, y, ...)")
+    numbers: Any = _leaf("nfunction", "of the function", "parameters; points of tables as x, y, x, y, ...")
 
 
 @_group
 class ElementForce:
-    """Springs, dampers, bushings, motors and loads between frames of two bodies (of one body: the first)."""
+    """Springs, dampers, bushings and motors between frames of two bodies, and loads on one body (the first)."""
 
-    pos1: Any = _leaf("nforce 3", "m", "origin in the first body (of a load at a point of the world: there)")
+    pos1: Any = _leaf("nforce 3", "m", "origin in the first body (for a load at a point of the world: in the world)")
     quat1: Any = _leaf("nforce 4", "1", "orientation in the first body (w x y z, normalized where used)")
     pos2: Any = _leaf("nforce 3", "m", "origin in the second body")
     quat2: Any = _leaf("nforce 4", "1", "orientation in the second body (w x y z, normalized where used)")
-    rest: Any = _leaf("nspring", "m or rad", "length or angle at which a spring is at rest")
-    preload: Any = _leaf("nspring", "N or N m", "force of a spring at rest")
-    stiffness: Any = _leaf("nstiffness", "N/m or N m/rad", "of springs; of bushings six, along and about x y z", ">= 0")
-    damping: Any = _leaf("ndamping", "N s/m or N m s/rad", "of dampers; of bushings six", ">= 0")
-    stop: Any = _leaf("nstop 2", "m", "lengths at which bump stops begin to act")
+    rest: Any = _leaf("nspring", "m or rad", "rest length or rest angle")
+    preload: Any = _leaf("nspring", "N or N m", "force at the rest length")
+    stiffness: Any = _leaf("nstiffness", "N/m or N m/rad", "stiffness of springs; six of bushings, along and about x y z", ">= 0")
+    damping: Any = _leaf("ndamping", "N s/m or N m s/rad", "damping; six of bushings, along and about x y z", ">= 0")
+    stop: Any = _leaf("nstop 2", "m", "least and largest length without contact with the bump stops")
     map: Any = _leaf("nmap", "m/s, m and N", "rates, lengths and forces of maps")
-    vector: Any = _leaf("nload 3", "N or N m", "loads")
+    vector: Any = _leaf("nload 3", "N or N m", "force or moment of a load")
 
 
 @_group
 class Site:
-    """Named places on bodies."""
+    """Named frames on bodies."""
 
     pos: Any = _leaf("nsite 3", "m", "origin in the body")
     quat: Any = _leaf("nsite 4", "1", "orientation in the body (w x y z, normalized where used)")
@@ -181,7 +181,7 @@ class Site:
 @_group
 class Camera:
     pos: Any = _leaf("ncamera 3", "m", "origin in the body")
-    quat: Any = _leaf("ncamera 4", "1", "orientation in the body (w x y z, normalized where used); it looks along -z")
+    quat: Any = _leaf("ncamera 4", "1", "orientation in the body (w x y z, normalized where used); the view is along -z")
 
 
 @_group
@@ -192,7 +192,7 @@ class Light:
 
 @_group
 class Medium:
-    """What is around the bodies, where there is something."""
+    """Fluid and magnetic field around the bodies."""
 
     density: Any = _leaf("nmedium", "kg/m^3", "density", ">= 0")
     viscosity: Any = _leaf("nmedium", "Pa s", "viscosity", ">= 0")
@@ -202,53 +202,53 @@ class Medium:
 
 @_group
 class Tendon:
-    coefficient: Any = _leaf("ncoefficient", "1 or m/rad", "what a fixed tendon lengthens by per unit of a coordinate")
-    divisor: Any = _leaf("ndivisor", "1", "by which the branch after a pulley counts less", "> 0")
+    coefficient: Any = _leaf("ncoefficient", "1 or m/rad", "change of length of a fixed tendon per unit of a coordinate")
+    divisor: Any = _leaf("ndivisor", "1", "divisor of the length of the branch after a pulley", "> 0")
     stiffness: Any = _leaf("ntendon", "N/m", "spring stiffness", ">= 0")
     damping: Any = _leaf("ntendon", "N s/m", "viscous damping", ">= 0")
-    spring_length: Any = _leaf("nspringlength 2", "m", "lengths between which the spring is at rest")
+    spring_length: Any = _leaf("nspringlength 2", "m", "range of lengths without spring force")
     range: Any = _leaf("ntendonrange 2", "m", "least and largest length")
     friction: Any = _leaf("ntendonfriction", "N", "dry friction", ">= 0")
 
 
 @_group
 class Soft:
-    """How soft the constraints are that are kept softly (MuJoCo's numbers)."""
+    """Solver parameters of the soft constraints (as in MuJoCo)."""
 
     solref: Any = _leaf("nsoft 2", "s and 1", "time constant and damping ratio; both negative: minus stiffness, minus damping")
     solimp: Any = _leaf("nsoft 5", "1, m or rad", "impedance: least, largest, width, midpoint, power")
-    margin: Any = _leaf("nsoft", "m or rad", "distance at which a limit begins to act")
+    margin: Any = _leaf("nsoft", "m or rad", "distance to a limit at which it becomes active")
 
 
 @_group
 class Equality:
-    """Equalities that are kept softly."""
+    """Soft equality constraints."""
 
     anchor: Any = _leaf("nanchor 3", "m", "point in the first body (connect) or in the second (weld)")
-    relpose: Any = _leaf("nrelpose 7", "m and 1", "where a weld holds the anchor in the first body, and the second body's orientation")
-    torque_scale: Any = _leaf("ntorquescale", "m", "weight of a weld's rotation beside its translation")
+    relpose: Any = _leaf("nrelpose 7", "m and 1", "weld: anchor in the first body, and orientation of the second body in the first")
+    torque_scale: Any = _leaf("ntorquescale", "m", "weight of the rotation of a weld relative to its translation")
     polynomial: Any = _leaf("npolynomial 5", "of the coordinates", "first coordinate as a polynomial of the second")
 
 
 @_group
 class Surface:
-    """How the geoms meet that touch others (MuJoCo's numbers)."""
+    """Contact parameters of the geoms that collide (as in MuJoCo)."""
 
     friction: Any = _leaf("nsurface 3", "1, m and m", "friction: sliding, torsional, rolling", ">= 0")
     solref: Any = _leaf("nsurface 2", "s and 1", "time constant and damping ratio; both negative: minus stiffness, minus damping")
     solimp: Any = _leaf("nsurface 5", "1 or m", "impedance: least, largest, width, midpoint, power")
-    solmix: Any = _leaf("nsurface", "1", "weight where two surfaces are mixed", ">= 0")
-    margin: Any = _leaf("nsurface", "m", "distance at which contacts are found")
-    gap: Any = _leaf("nsurface", "m", "how much less that distance is where they begin to push (3.2), or how much more (4.0)")
+    solmix: Any = _leaf("nsurface", "1", "weight in a mixture of two surfaces", ">= 0")
+    margin: Any = _leaf("nsurface", "m", "contact distance, see gap")
+    gap: Any = _leaf("nsurface", "m", "contacts are detected below margin (MuJoCo 3.2) or margin + gap (4.0), active below that minus gap")
 
 
 @_group
 class Pair:
-    """Contacts of pairs of geoms with numbers of their own (MuJoCo's)."""
+    """Contact parameters of explicit pairs of geoms (as in MuJoCo)."""
 
     friction: Any = _leaf("npair 5", "1, m and m", "friction: two sliding, torsional, two rolling", ">= 0")
     solref: Any = _leaf("npair 2", "s and 1", "as surface.solref")
-    friction_solref: Any = _leaf("npair 2", "s and 1", "that of the tangential rows of elliptic cones, zeros: solref")
+    friction_solref: Any = _leaf("npair 2", "s and 1", "solref of the tangential rows of elliptic cones; zeros: as solref")
     solimp: Any = _leaf("npair 5", "1 or m", "as surface.solimp")
     margin: Any = _leaf("npair", "m", "as surface.margin")
     gap: Any = _leaf("npair", "m", "as surface.gap")
@@ -256,33 +256,33 @@ class Pair:
 
 @_group
 class Cone:
-    impratio: Any = _leaf("ncone", "1", "how much harder friction is kept than the normal distance", "> 0")
+    impratio: Any = _leaf("ncone", "1", "ratio of frictional to normal constraint impedance", "> 0")
 
 
 @_group
 class Flex:
-    """Deformables that act, by point, by edge, and by flex."""
+    """Parameters of the flexes (deformable bodies), per point, per edge and per flex."""
 
-    pos: Any = _leaf("nflexpoint 3", "m", "points in their bodies")
-    length: Any = _leaf("nflexedge", "m", "edges at rest; the shape of elements at rest follows from them", "> 0")
-    edge_stiffness: Any = _leaf("nflexspring", "N/m", "springs along edges", ">= 0")
-    edge_damping: Any = _leaf("nflexspring", "N s/m", "dampers along edges", ">= 0")
+    pos: Any = _leaf("nflexpoint 3", "m", "positions of the points in their bodies")
+    length: Any = _leaf("nflexedge", "m", "rest lengths of the edges, which also determine the rest shape of the elements", "> 0")
+    edge_stiffness: Any = _leaf("nflexspring", "N/m", "stiffness of the edges", ">= 0")
+    edge_damping: Any = _leaf("nflexspring", "N s/m", "damping of the edges", ">= 0")
     young: Any = _leaf("nflexelastic", "Pa", "Young's modulus", ">= 0")
     poisson: Any = _leaf("nflexelastic", "1", "Poisson's ratio, from 0 to below 0.5")
-    damping: Any = _leaf("nflexelastic", "s", "damping of the elasticity, by stiffness (Rayleigh's)", ">= 0")
-    thickness: Any = _leaf("nflexsheet", "m", "of triangles")
-    radius: Any = _leaf("nflexround", "m", "of points and of the skin around elements, where they touch something", ">= 0")
+    damping: Any = _leaf("nflexelastic", "s", "Rayleigh damping, proportional to stiffness", ">= 0")
+    thickness: Any = _leaf("nflexsheet", "m", "thickness of triangles")
+    radius: Any = _leaf("nflexround", "m", "collision radius of points and elements", ">= 0")
 
 
 @_group
 class Actuator:
-    """MuJoCo's actuators; the meaning of the ten numbers is that of the kinds of dynamics, gain and bias."""
+    """Actuators (as in MuJoCo). The kinds of dynamics, gain and bias define the ten parameters of each."""
 
     gear: Any = _leaf("nactuator 6", "of the transmission", "scales length and force")
-    dynamics: Any = _leaf("nactuator 10", "of the kind", "numbers of the activation dynamics")
-    gain: Any = _leaf("nactuator 10", "of the kind", "numbers of the gain")
-    bias: Any = _leaf("nactuator 10", "of the kind", "numbers of the bias")
-    damp_ratio: Any = _leaf("ndampratio", "1", "damping ratio of position servos that say it", ">= 0")
+    dynamics: Any = _leaf("nactuator 10", "of the kind", "parameters of the activation dynamics")
+    gain: Any = _leaf("nactuator 10", "of the kind", "parameters of the gain")
+    bias: Any = _leaf("nactuator 10", "of the kind", "parameters of the bias")
+    damp_ratio: Any = _leaf("ndampratio", "1", "damping ratio of position servos", ">= 0")
     crank_length: Any = _leaf("ncrank", "m", "length of connecting rods", "> 0")
     ctrl_range: Any = _leaf("nctrlrange 2", "of the control", "bounds of the control")
     force_range: Any = _leaf("nforcerange 2", "N or N m", "bounds of the force")
@@ -301,7 +301,9 @@ ROW_LEAVES = {"dof.friction": "nfriction", **{f"limit.{f.name}": f"n{f.name}" fo
 
 @dataclass(frozen=True)
 class Model:
-    """An immutable model. ``paths()`` lists its leaves; ``get``, ``replace``, ``freeze`` address them as ``group.name``."""
+    """An immutable model: groups of leaves and the static topology.
+
+    ``paths()`` lists the leaves. ``get``, ``replace`` and ``freeze`` take their paths, ``group.name``."""
 
     option: Option
     body: Body
@@ -335,8 +337,7 @@ class Model:
 
     @property
     def ctrl_names(self) -> tuple[str, ...]:
-        """What each control drives: the joint's name, ``name[i]`` for coordinate i of a joint with several; then external functions; then
-        actuators."""
+        """Names of the controls: joints with commands (``name[i]`` for dof i of a joint with several), external functions, actuators."""
         top = self.topology
         actuators = (a.name or f"actuator#{i}" for i, a in enumerate(top.actuators))
         return (*(self._dof_name(dof) for dof in top.commands), *(f.name for f in _externals(top)), *actuators)
@@ -346,7 +347,7 @@ class Model:
         return joint.name if joint.v[1] == 1 else f"{joint.name}[{dof - joint.v[0]}]"
 
     def declaration(self, path: str) -> Leaf:
-        """Shape, unit and meaning of a leaf. Raises KeyError where there is no such leaf."""
+        """Shape, unit and meaning of a leaf. Raises KeyError for an unknown path."""
         return _declarations(self)[self._check(path)]
 
     def paths(self) -> tuple[str, ...]:
@@ -358,16 +359,16 @@ class Model:
         return tuple(s if isinstance(s, int) else self.topology.size(s) for s in self.declaration(path).shape)
 
     def get(self, path: str):
-        """The leaf at ``path`` (an array, or a `Frozen`)."""
-        group, name = self._check(path).split(".", 1)
-        holder = getattr(self, group)
-        return holder.params[name[len("params.") :]] if name.startswith("params.") else getattr(holder, name)
+        """The leaf at ``path``, an array or a `Frozen`. Raises KeyError for an unknown path."""
+        group_name, name = self._check(path).split(".", 1)
+        group = getattr(self, group_name)
+        return group.params[name[len("params.") :]] if name.startswith("params.") else getattr(group, name)
 
     def replace(self, changes: dict[str, Any]) -> Model:
-        """A model with new leaves ``{path: value}``.
+        """The model with some leaves replaced. changes: {path: value}.
 
-        A value has the leaf's shape or ``(*batch, *shape)`` and takes the leaf's dtype. Raises KeyError for an unknown path and
-        ValueError for a wrong shape or a frozen leaf.
+        A value has the shape of the leaf or ``(*batch, *shape)``, and is converted to the dtype of the leaf. Raises KeyError for an unknown
+        path and ValueError for a wrong shape or a frozen leaf.
         """
         model = self
         for path, value in changes.items():
@@ -382,10 +383,10 @@ class Model:
         return model
 
     def freeze(self, *patterns: str) -> Model:
-        """Move leaves (paths or patterns such as ``"geom.*"``) into the static part.
+        """The model with some leaves moved into the static part. patterns: paths, or patterns such as ``"geom.*"``.
 
-        Their values become constants of the compiled program, where zeros and ones are folded; they can no longer be replaced,
-        batched or differentiated. Raises KeyError where a pattern matches nothing, ValueError for a per-environment leaf.
+        The values become constants of the compiled program, in which zeros and ones are folded. They can no longer be replaced, batched or
+        differentiated. Raises KeyError for a pattern without a match, and ValueError for a leaf that differs between environments.
         """
         model = self
         for pattern in patterns:
@@ -402,11 +403,11 @@ class Model:
         return model
 
     def _put(self, path: str, value) -> Model:
-        group, name = path.split(".", 1)
-        holder = getattr(self, group)
+        group_name, name = path.split(".", 1)
+        group = getattr(self, group_name)
         if name.startswith("params."):
-            name, value = "params", {**holder.params, name[len("params.") :]: value}
-        return dataclasses.replace(self, **{group: dataclasses.replace(holder, **{name: value})})
+            name, value = "params", {**group.params, name[len("params.") :]: value}
+        return dataclasses.replace(self, **{group_name: dataclasses.replace(group, **{name: value})})
 
     def _check(self, path: str) -> str:
         paths = _declarations(self)
@@ -442,18 +443,24 @@ def _declarations(model: Model) -> dict[str, Leaf]:
 
 
 class Flags:
-    """Bits of ``State.flags``; they stay set until the state is replaced."""
+    """Bits of ``State.flags``. A bit stays set in all later states."""
 
     DIVERGED = 1  #: a number of the state is not finite
-    SINGULAR = 2  #: the mass matrix had no inverse; the motion it cannot determine was given unit inertia
-    UNSOLVED = 4  #: friction, limits or soft constraints were not solved within the bound on iterations
-    CONTACT_OVERFLOW = 8  #: more contacts than the buffer holds: the shallowest were left out (see `xsim.with_contact_limit`)
+    SINGULAR = 2  #: the mass matrix is singular; a motion without inertia is given unit inertia
+    UNSOLVED = 4  #: the solver of friction, limits or soft constraints did not converge
+    CONTACT_OVERFLOW = 8  #: more contacts than the buffer has entries; the shallowest are dropped (see `xsim.with_contact_limit`)
 
 
 @_group
 class State:
-    """What cannot be recomputed. q: (*batch, nq), v: (*batch, nv), time: (*batch,) s, flags: (*batch,) int32 (see `Flags`), act:
-    (*batch, na) activations of actuators, mocap: (*batch, nmocap, 7) world poses (position m, quaternion) of the mocap bodies."""
+    """The state of the environments.
+
+    * q (*batch, nq): configuration. v (*batch, nv): velocity.
+    * time (*batch,): s.
+    * flags (*batch,): int32, see `Flags`.
+    * act (*batch, na): activations of the actuators.
+    * mocap (*batch, nmocap, 7): world poses (position in m, quaternion w x y z) of the mocap bodies.
+    """
 
     q: Any
     v: Any
@@ -463,22 +470,27 @@ class State:
     mocap: Any
 
     def replace(self, **changes) -> State:
+        """The state with some fields replaced."""
         return dataclasses.replace(self, **changes)
 
 
 @_group
 class Data:
-    """What one `forward` computed, world axes, batch first.
+    """The result of `forward`. Vectors of bodies are in world axes, (*batch, nbody, 3).
 
-    pos (*batch, nbody, 3) m and quat (*batch, nbody, 4): body frames. lin, ang: velocity of the body origins (m/s) and angular
-    velocity (rad/s). lin_acc, ang_acc: their rates (m/s^2, rad/s^2), gravity not subtracted. a: generalized acceleration;
-    bias, passive, tau, actuator: generalized forces (*batch, nv); actuator_force, actuator_length (*batch, actuators), act_rate
-    (*batch, na): of the actuators; element: that of springs, bushings, motors and loads
-    between bodies; constraint: that of all constraints (holonomic rows and prescribed dofs; soft ones; dry friction, limits and
-    servos that are impulses as the mean over a step). external_force, external_moment (*batch, nbody, 3): what contacts, connects and
-    welds do to each body, the moment about the body frame's origin. residual (*batch,): the largest error of the forces of soft
-    constraints beside the largest force. sensor: (*batch, nsensordata).
-    flags: what this evaluation would set in the state.
+    * pos (m), quat (*batch, nbody, 4): poses of the body frames.
+    * lin (m/s), ang (rad/s): velocity of the body origins and angular velocity.
+    * lin_acc (m/s^2), ang_acc (rad/s^2): their rates; gravity is not subtracted.
+    * a (*batch, nv): generalized acceleration.
+    * bias, passive, tau, actuator (*batch, nv): generalized forces.
+    * actuator_force, actuator_length (*batch, actuators), act_rate (*batch, na): of the actuators.
+    * element (*batch, nv): generalized force of springs, bushings, motors and loads between bodies.
+    * constraint (*batch, nv): generalized force of all constraints: holonomic rows, prescribed dofs, soft constraints, and the mean over a
+      step of the impulses of dry friction, limits and servos.
+    * external_force (N), external_moment (N m): wrench of contacts, connects and welds on each body, about the origin of its frame.
+    * residual (*batch,): largest error of the forces of soft constraints, relative to the largest force.
+    * sensor (*batch, nsensordata): readings of the sensors.
+    * flags (*batch,): the flags that this evaluation sets, see `Flags`.
     """
 
     pos: Any

@@ -1,4 +1,4 @@
-"""From the limits, dry friction and equalities that a ModelSpec keeps softly to their structure and numbers."""
+"""Reads the soft constraints of a ModelSpec (equality constraints, dry friction, limits) into the topology and the leaves."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ __all__ = ["read_soft_constraints"]
 
 
 class _SoftConstraints(NamedTuple):
-    """What acts, in MuJoCo's order, and the rows of its leaves."""
+    """The active soft constraints, in MuJoCo's order, and the leaf rows to which their numbers are added."""
 
     infos: list[SoftInfo]
     rows: LeafRows
 
     def solver_parameters(self, soft: Soft, margin: float = 0.0) -> int:
-        """Their row."""
+        """Add solref, solimp and margin, and return their row."""
         return self.rows.add_to("soft", solref=soft.solref, solimp=soft.solimp, margin=margin)
 
 
 def read_soft_constraints(spec: ModelSpec, tree: Tree, tendons: tuple[TendonInfo, ...], flexes: Flexes) -> tuple[SoftInfo, ...]:
-    """The soft constraints that act. Raises ValueError where the spec is inconsistent."""
-    out, off = _SoftConstraints([], tree.rows), spec.option.disabled
-    if "soft" in spec.option.rows and "constraint" not in off:
+    """The active soft constraints. Raises ValueError for an inconsistent spec."""
+    out, disabled = _SoftConstraints([], tree.rows), spec.option.disabled
+    if "soft" in spec.option.constraint_kinds and "constraint" not in disabled:
         rows = {path: {dof: i for i, dof in enumerate(dofs)} for path, dofs in tree.dof_rows.items()}
-        if "equality" not in off:
+        if "equality" not in disabled:
             for equality in spec.equalities:
                 if equality.active and equality.kind == "flex":
                     _add_edges(out, equality, flexes)
                 elif equality.active:
                     _add_equality(out, equality, tree)
-        if "frictionloss" not in off:
+        if "frictionloss" not in disabled:
             _add_frictions(out, spec, tree, tendons, rows["dof.friction"])
-        if "limit" not in off:
+        if "limit" not in disabled:
             _add_limits(out, spec, tree, tendons, rows)
     return tuple(out.infos)
 
@@ -61,10 +61,10 @@ def _add_equality(out: _SoftConstraints, spec: EqualitySpec, tree: Tree) -> None
 
 
 def _add_edges(out: _SoftConstraints, spec: EqualitySpec, flexes: Flexes) -> None:
-    """Edges that keep their lengths, where some can change."""
-    place = flexes.place[spec.items[0]]
-    if place is not None and flexes.infos[place].free.value.any():
-        out.infos.append(SoftInfo(spec.kind, spec.name, (place,), out.solver_parameters(spec.soft)))
+    """Edges of constant length, for a flex some of whose edges can change their length."""
+    index = flexes.index[spec.items[0]]
+    if index is not None and flexes.infos[index].free.value.any():
+        out.infos.append(SoftInfo(spec.kind, spec.name, (index,), out.solver_parameters(spec.soft)))
 
 
 def _coordinate(spec: EqualitySpec, tree: Tree, item: tuple[int, int]) -> int:
@@ -83,10 +83,10 @@ def _joints(spec: ModelSpec, tree: Tree):
 
 def _add_frictions(out: _SoftConstraints, spec: ModelSpec, tree: Tree, tendons, rows: dict[int, int]) -> None:
     for joint, info in _joints(spec, tree):
-        own = [dof for dof in range(info.v[0], sum(info.v)) if dof in rows]
-        if own and joint.friction_soft is not None:
+        dofs = [dof for dof in range(info.v[0], sum(info.v)) if dof in rows]
+        if dofs and joint.friction_soft is not None:
             soft = out.solver_parameters(joint.friction_soft)
-            out.infos.extend(SoftInfo("friction", info.name, (dof,), soft, rows[dof]) for dof in own)
+            out.infos.extend(SoftInfo("friction", info.name, (dof,), soft, rows[dof]) for dof in dofs)
     for i, (tendon, info) in enumerate(zip(spec.tendons, tendons, strict=True)):
         if info.friction is not None:
             out.infos.append(SoftInfo("tendon_friction", info.name, (i,), out.solver_parameters(tendon.friction_soft), info.friction))
@@ -94,13 +94,13 @@ def _add_frictions(out: _SoftConstraints, spec: ModelSpec, tree: Tree, tendons, 
 
 def _add_limits(out: _SoftConstraints, spec: ModelSpec, tree: Tree, tendons, rows: dict[str, dict[int, int]]) -> None:
     for joint, info in _joints(spec, tree):
-        found = [
+        limits = [
             (kind, dof, rows[f"limit.{kind}"][dof])
             for dof in range(info.v[0], sum(info.v)) for kind in ("lower", "upper", "angle") if dof in rows[f"limit.{kind}"]
         ]  # fmt: skip
-        if found and joint.limit_soft is not None:
+        if limits and joint.limit_soft is not None:
             soft = out.solver_parameters(joint.limit_soft, joint.margin)
-            out.infos.extend(SoftInfo(kind, info.name, (dof,), soft, row) for kind, dof, row in found)
+            out.infos.extend(SoftInfo(kind, info.name, (dof,), soft, row) for kind, dof, row in limits)
     for i, (tendon, info) in enumerate(zip(spec.tendons, tendons, strict=True)):
         if info.range is not None:
             soft = out.solver_parameters(tendon.limit_soft, tendon.margin)

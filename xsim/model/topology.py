@@ -1,4 +1,4 @@
-"""Topology: everything about a model that is not a number to differentiate. Hashable, compared by value, static under jit."""
+"""Topology: the static part of a model, without the array leaves. Hashable, compared by value, static under jit."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ __all__ = [
 ]  # fmt: skip
 
 
-COLLIDING = ("plane", "hfield", "sphere", "capsule", "ellipsoid", "cylinder", "box", "mesh")
-"""Shapes that collide; the first geom of a pair is that of the earlier shape."""
+COLLISION_SHAPES = ("plane", "hfield", "sphere", "capsule", "ellipsoid", "cylinder", "box", "mesh")
+"""Shapes that collide. The geoms of a pair are in the order of their shapes here."""
 
 
 class Table:
-    """An array of fixed numbers: hashable, compared by value."""
+    """A constant array: hashable, compared by value."""
 
     def __init__(self, value):
         self.value = np.array(value)
@@ -39,13 +39,13 @@ class Table:
 
 
 class Link(NamedTuple):
-    """One elementary joint of the tree. A joint is a chain of links; only the first carries the joint's place."""
+    """One elementary joint of the tree. A joint is a chain of links; the joint frame belongs to the first."""
 
     kind: str  # hinge, slide, screw, ball, general
-    parent: int  # link that moves it, -1 for the world
+    parent: int  # parent link, -1 for the world
     body: int
-    joint: int  # which of the body's joints it belongs to
-    first: bool
+    joint: int  # index of its joint among the joints of the body
+    first: bool  # whether it is the first link of its joint
     q: int  # address in q
     v: int  # address in v
     nq: int
@@ -53,7 +53,7 @@ class Link(NamedTuple):
     axis: int | tuple | None = None  # row of joint.axes, or three numbers
     pitch: int | None = None  # row of joint.pitch
     general: int | None = None  # row of the parameters of its type
-    ref: int | None = None  # row of joint.ref, None: as drawn at zero
+    ref: int | None = None  # row of joint.ref, None: the reference configuration is at zero
 
 
 class JointInfo(NamedTuple):
@@ -69,43 +69,48 @@ class JointInfo(NamedTuple):
     axes: tuple[int, ...]  # rows of joint.axes
     general: int | None
     frame: int | None  # row of joint.pos and joint.quat, None: the joint frame is the body frame
-    anchored: bool  # the joint frame is placed in the body as drawn
+    anchored: bool  # the joint frame is given in the body frame of the reference configuration
     spring_damper: int | None = None  # row of joint.spring_damper, which gives stiffness and damping
     actuator_gravcomp: bool = False
 
 
 class BodyInfo(NamedTuple):
+    """A body."""
+
     name: str
     parent: int
     joints: tuple[JointInfo, ...]
-    link: int  # link the body moves with (-1: fixed to the world)
+    link: int  # link of which the body is a part, -1: fixed to the world
     q: tuple[int, int]  # of all its joints: first address, width
     v: tuple[int, int]
     explicit: int | None  # row of the explicit mass properties, None: from geoms
     pos_min: tuple | None
     pos_max: tuple | None
-    gravity: int | None  # row of body.gravity, None: full weight
+    gravity: int | None  # row of body.gravity, None: gravity acts in full
     gravcomp: int | None = None  # row of body.gravcomp
-    mocap: int | None = None  # which of the poses in State.mocap
+    mocap: int | None = None  # index of its pose in State.mocap
     principal: tuple = (1.0, 0.0, 0.0, 0.0)  # orientation of the principal axes of inertia, as loaded
 
     @property
     def joint(self) -> JointInfo:
-        """Its joint, of a body with one."""
+        """The joint of a body with one joint. Raises ValueError for another number of joints."""
         (joint,) = self.joints
         return joint
 
     @property
     def frame(self) -> int | None:
-        """Row of the frame of its last joint."""
+        """Row of the frame of its last joint, None if the joint frame is the body frame."""
         return self.joints[-1].frame if self.joints else None
 
 
 class ConstraintInfo(NamedTuple):
-    """A constraint between frames of two bodies (-1: the world). rows: (kind, i, j, row of constraint.value or None), see
-    `xsim.dynamics.constraints.loop_rows`: ("slide", axis, which frame's), ("dot", axis of the first, axis of the second), ("distance", 0,
-    0), ("turn", 0, 0), ("twist", 0, 0). driven: "slide" or "hinge" where the first frame is moved along or about its z axis by target
-    number ``target``."""
+    """A holonomic constraint between frames of two bodies (-1: the world).
+
+    * rows: (kind, i, j, row of constraint.value or None) per Jacobian row, see `xsim.dynamics.constraints.loop_rows`. Kinds:
+      ("slide", axis, frame of the axis), ("dot", axis of the first frame, axis of the second), ("distance", 0, 0), ("turn", 0, 0),
+      ("twist", 0, 0).
+    * driven: "slide" or "hinge" if a motor moves the first frame along or about its z axis. target: index of its target.
+    """
 
     name: str
     kind: str
@@ -116,8 +121,11 @@ class ConstraintInfo(NamedTuple):
 
 
 class FunctionInfo(NamedTuple):
-    """A function of time or of a length. first, width: its numbers in function.numbers, the last three of a repeated one its start,
-    width and shift."""
+    """A function of time or of a length.
+
+    * first, width: address and number of its parameters in function.numbers.
+    * repeat: whether it is periodic. Its last three parameters are then start, width and shift, see `time_functions.Curve`.
+    """
 
     name: str
     kind: str
@@ -127,9 +135,16 @@ class FunctionInfo(NamedTuple):
 
 
 class ForceInfo(NamedTuple):
-    """A force between frames of two bodies, or on one: rows of its numbers in the leaves ``force.*``, None where it has none. spring,
-    damper, function: numbers of functions. map: (first number, rates, lengths).
-    turns: the hinges (dof, sign) whose angles add up to that of a torsion spring."""
+    """A force element between frames of two bodies, or a load on one body.
+
+    * row: row of force.rest and force.preload (springs) or force.vector (loads).
+    * stiffness, damping, stop: rows of these leaves, None without.
+    * spring, damper, function: indices of functions.
+    * map: (address in force.map, number of rates, number of lengths).
+    * driven: "slide" or "hinge", for motors and loads.
+    * local: whether a load is in axes of its frame. at_world: row of force.pos1 with its point in the world.
+    * hinges: (dof, sign) of the hinges whose angles sum to the angle of a torsion spring.
+    """
 
     name: str
     kind: str
@@ -145,18 +160,18 @@ class ForceInfo(NamedTuple):
     driven: str = ""
     local: bool = True
     at_world: int | None = None
-    turns: tuple[tuple[int, float], ...] = ()
+    hinges: tuple[tuple[int, float], ...] = ()
 
 
 class SolidInfo(NamedTuple):
-    """What a shape without a formula (a mesh) is like: volume (m^3), principal second moments per unit mass (m^2)."""
+    """Volume (m^3) and principal moments of inertia per mass (m^2) of a mesh."""
 
     volume: float
     moments: tuple[float, float, float]
 
 
 class MeshInfo(NamedTuple):
-    """See `xsim.spec.MeshSpec`."""
+    """A mesh, see `xsim.spec.MeshSpec`."""
 
     vertices: Table
     faces: Table
@@ -164,32 +179,36 @@ class MeshInfo(NamedTuple):
 
 
 class HfieldInfo(NamedTuple):
-    """See `xsim.spec.HfieldSpec`. base: depth below the lowest ground, m."""
+    """A height field, see `xsim.spec.HfieldSpec`. base: depth below the lowest point, m."""
 
     heights: Table
     base: float
 
 
 class GeomInfo(NamedTuple):
+    """A geom."""
+
     name: str
     body: int  # -1: world
     shape: str
     rgba: tuple | None
-    row: int | None  # row of geom.size, pos, quat, None where the shape is drawn only
-    size: tuple  # as loaded, for drawing
+    row: int | None  # row of geom.size, pos, quat, None for a visual geom
+    size: tuple  # of the file, for the viewer
     pos: tuple
     quat: tuple
-    drawn: bool
+    visible: bool  # whether the viewer shows it
     mass: int | None = None  # row of geom.mass
-    density: int | None = None  # row of geom.density, where that gives the mass
+    density: int | None = None  # row of geom.density, for a geom with density instead of mass
     solid: SolidInfo | None = None
     fluid: int | None = None  # row of geom.fluid
-    asset: int | None = None  # number of its mesh or height field
-    seen: bool = True  # it is not transparent: rays meet it
-    extents: tuple[float, ...] | None = None  # of a mesh in a medium: largest coordinates of its vertices, m
+    asset: int | None = None  # index of its mesh or height field
+    opaque: bool = True  # rays of sensors intersect it
+    extents: tuple[float, ...] | None = None  # half extents of a mesh with fluid coefficients, m
 
 
 class SiteInfo(NamedTuple):
+    """A site: a named frame on a body."""
+
     name: str
     body: int  # -1: world
     shape: str
@@ -197,7 +216,7 @@ class SiteInfo(NamedTuple):
 
 
 class CameraInfo(NamedTuple):
-    """A camera or a light: modes as in `xsim.spec.CameraSpec`. start: for the tracking modes, as drawn."""
+    """A camera or a light; modes as in `xsim.spec.CameraSpec`. intrinsic, sensor_size, resolution, fovy (degrees): of cameras."""
 
     name: str
     body: int
@@ -210,7 +229,9 @@ class CameraInfo(NamedTuple):
 
 
 class PieceInfo(NamedTuple):
-    """A piece of a tendon's path, see `xsim.spec.WrapSpec`: of a joint piece, item is the dof; row: of its number in the leaves."""
+    """A piece of the path of a tendon, see `xsim.spec.WrapSpec`.
+
+    item: the dof of a joint piece, else as in the spec. row: row of tendon.coefficient (joint) or tendon.divisor (pulley)."""
 
     kind: str
     item: int
@@ -219,8 +240,11 @@ class PieceInfo(NamedTuple):
 
 
 class TendonInfo(NamedTuple):
-    """spring: row of tendon.spring_length, None: its length where the joints' springs are at rest. range, friction: rows of the leaves of
-    these names, None where it has none."""
+    """A tendon.
+
+    * spring: row of tendon.spring_length. None: the rest length is the length in the reference configuration of the joint springs.
+    * range, friction: rows of these leaves, None without.
+    """
 
     name: str
     kind: str
@@ -231,8 +255,12 @@ class TendonInfo(NamedTuple):
 
 
 class ActuatorInfo(NamedTuple):
-    """See `xsim.spec.ActuatorSpec`. target: a joint as (body, which of its joints), else the number of a site, tendon or body. act:
-    address of its activation. Ranges, length, damp_ratio: rows of the leaves of these names, None where there is none."""
+    """An actuator, see `xsim.spec.ActuatorSpec`.
+
+    * target: a joint as (body, index among its joints), else the index of a site, tendon or body.
+    * act: address of its activation, None without.
+    * ctrl_range, force_range, act_range, length_range, damp_ratio, crank: rows of these leaves, None without.
+    """
 
     name: str
     transmission: str
@@ -253,7 +281,7 @@ class ActuatorInfo(NamedTuple):
 
 
 class SensorInfo(NamedTuple):
-    """See `xsim.spec.SensorSpec`. address, dim: where its numbers are in the sensor data."""
+    """A sensor, see `xsim.spec.SensorSpec`. address, dim: address and number of its readings in the sensor data."""
 
     name: str
     kind: str
@@ -266,15 +294,20 @@ class SensorInfo(NamedTuple):
 
 
 class SoftInfo(NamedTuple):
-    """A constraint that is kept softly (MuJoCo's constraint model), see `xsim.dynamics.constraints.soft_rows`.
+    """A soft constraint (MuJoCo's constraint model), see `xsim.dynamics.constraints.soft_rows`.
 
-    kind and items: the equalities ``"connect"``, ``"weld"`` (two bodies, with ``sites`` two sites), ``"joint"`` (one or two dofs),
-    ``"tendon"`` (one or two tendons), ``"flex"`` (a flex, whose edges keep their lengths: one row each); dry friction ``"friction"``
-    (a dof), ``"tendon_friction"`` (a tendon); limits ``"lower"``, ``"upper"`` (a dof), ``"angle"`` (first dof of a ball),
-    ``"tendon_lower"``, ``"tendon_upper"`` (a tendon).
-    soft: row of soft.solref, solimp, margin. row: of its own number or numbers (dof.friction, limit.lower, limit.upper, limit.angle,
-    tendon.friction, tendon.range, equality.anchor, equality.polynomial). pose: row of equality.relpose, None: as at the start.
-    scale: row of equality.torque_scale.
+    * kind and items:
+
+      * equality constraints: ``"connect"``, ``"weld"`` (two bodies; with ``sites`` two sites), ``"joint"`` (one or two dofs), ``"tendon"``
+        (one or two tendons), ``"flex"`` (a flex with edges of constant length, one row per edge)
+      * dry friction: ``"friction"`` (a dof), ``"tendon_friction"`` (a tendon)
+      * limits: ``"lower"``, ``"upper"`` (a dof), ``"angle"`` (first dof of a ball), ``"tendon_lower"``, ``"tendon_upper"`` (a tendon)
+
+    * soft: row of soft.solref, solimp, margin.
+    * row: row of the leaf of its kind: dof.friction, limit.lower, limit.upper, limit.angle, tendon.friction, tendon.range, equality.anchor
+      or equality.polynomial.
+    * pose: row of equality.relpose, None: the initial relative pose.
+    * scale: row of equality.torque_scale.
     """
 
     kind: str
@@ -288,11 +321,15 @@ class SoftInfo(NamedTuple):
 
 
 class FlexInfo(NamedTuple):
-    """A deformable that acts, see `xsim.spec.FlexSpec`. bodies: of its points. edges (m, 2): numbers among its points, corners (n, k):
-    among its edges. free (m,): whether an edge is between bodies that move against each other. simple: of the points' bodies, 2 for one
-    that does nothing but slide along its own axes, 1 for a free one, both with their mass about those axes and nothing on them. spring:
-    row of flex.edge_stiffness and flex.edge_damping; elastic: of flex.young, poisson, damping; sheet: of flex.thickness; round: of
-    flex.radius; None where it has none."""
+    """A flex (deformable body) with forces or contacts, see `xsim.spec.FlexSpec`.
+
+    * bodies: body of each point. edges (m, 2): indices of points. corners (n, k): indices of the edges of each element.
+    * free (m,): whether the bodies of an edge move relative to each other.
+    * simple: per point, 2 if its body only slides along its axes, 1 if it is free, else 0. Such a body has no children, and its inertia is
+      diagonal about its origin.
+    * spring: row of flex.edge_stiffness and edge_damping. elastic: row of flex.young, poisson, damping. thickness, radius: rows of these
+      leaves. None without.
+    """
 
     name: str
     dim: int
@@ -303,14 +340,18 @@ class FlexInfo(NamedTuple):
     simple: tuple[int, ...]
     spring: int | None
     elastic: int | None
-    sheet: int | None
-    round: int | None
+    thickness: int | None
+    radius: int | None
 
 
 class PartInfo(NamedTuple):
-    """What of a flex touches something, with the radius of the flex. shape: ``"sphere"`` (one point), ``"capsule"`` (two), ``"simplex"``
-    (three or four) or ``"facet"`` (three, where only one side counts). flex: number of the flex, points: numbers among its points.
-    reach: how far it may reach from its centre, m: as drawn, with some room to stretch."""
+    """A part of a flex that collides.
+
+    * shape: ``"sphere"`` (one point), ``"capsule"`` (two), ``"simplex"`` (three or four) or ``"facet"`` (three, one-sided), with the
+      radius of the flex.
+    * flex: index of the flex. points: indices of its points.
+    * reach: bounding radius about its centre, m, with a margin for stretching.
+    """
 
     shape: str
     flex: int
@@ -319,11 +360,12 @@ class PartInfo(NamedTuple):
 
 
 class PairsInfo(NamedTuple):
-    """Geoms that may touch: pairs of the same shapes (of the same assets) and dimension of contact (1, 3, 4, 6).
+    """Pairs of geoms that can collide, with the same shapes, assets and contact dimension (1, 3, 4, 6).
 
-    geoms (n, 2): numbers of the geoms, in the order of `COLLIDING`; from the number of geoms on, of the parts of flexes. mixed: rows (n, 2)
-    are those of surface.* of the two, and ruling (n,) says whose numbers hold: 0, 1, or -1 for a mixture; else rows (n,) are those of
-    pair.*.
+    * geoms (n, 2): indices of the geoms, in the order of `COLLISION_SHAPES`. An index from the number of geoms on is a part of a flex.
+    * mixed: whether the contact parameters are a mixture of two surfaces.
+    * leaf_rows: rows of surface.* of the two geoms (n, 2) if mixed, else rows of pair.* (n,).
+    * dominant (n,): the geom with the higher priority, whose parameters are used: 0 or 1; -1 for a mixture.
     """
 
     shapes: tuple[str, str]
@@ -331,12 +373,12 @@ class PairsInfo(NamedTuple):
     condim: int
     mixed: bool
     geoms: Table
-    rows: Table
-    ruling: Table
+    leaf_rows: Table
+    dominant: Table
 
 
 class KeyInfo(NamedTuple):
-    """A named state; q, v, act, ctrl and the mocap poses in full."""
+    """A keyframe: a named state with controls. mocap: (position, quaternion) per mocap body."""
 
     name: str
     time: float
@@ -349,18 +391,27 @@ class KeyInfo(NamedTuple):
 
 @dataclass(frozen=True)
 class Topology:
-    """Everything about a model that is not a number to differentiate: hashable, compared by value, static under jit.
+    """The static part of a model: hashable, compared by value, static under jit.
 
-    initial: q and v where a state starts. velocities: (body, velocity of its centre of mass and angular velocity) of the bodies that start
-    as the file says. rows: the kinds of constraint rows that act. rowed: per row leaf, its dofs. drives: per dof, what moves it
-    (`xsim.spec.ACTUATORS`). commands: the dofs that take a command, in the order of ``ctrl``. couplings: dofs of the (follower, leader)
-    pairs. constraints: between frames of bodies, as joints that close loops are. motions: (dof, target) of the coordinates that move on
-    schedule. targets: (function, mode) of what is prescribed, mode "position" or "speed". disabled: parts that are switched off
-    (`xsim.spec.OptionSpec`). rules: the release of MuJoCo whose rules hold. meshes, hfields: where something meets their surfaces, else
-    none. pairs: geoms that may touch, and parts of flexes. cone: ``"pyramidal"`` or ``"elliptic"``. noslip: whether friction is found again
-    without slip. multiccd: whether flat faces that lie on each other make several contacts. max_contacts: how many contacts of one condim
-    an environment holds, max_pairs: how many pairs of one kind reach the narrow phase, None: see `xsim.dynamics.constraints.contact_rows`.
-    flexes: deformables of which something acts, parts: what of them touches.
+    * bodies, links, geoms, sites, cameras, lights, tendons, actuators, sensors, keys: see their classes.
+    * sizes: length per dimension of the leaves. neutral: q of the neutral configuration.
+    * initial: q and v of the initial state. velocities: (body, velocity of its centre of mass and angular velocity) for the bodies with an
+      initial velocity in the file.
+    * integrator: name of the integrator.
+    * constraint_kinds: the kinds of constraints that act, see `xsim.spec.CONSTRAINT_KINDS`.
+    * dof_rows: per leaf that only some dofs have, its dofs.
+    * drives: per dof, its drive (`xsim.spec.ACTUATORS`). commands: the dofs with a command, in the order of ``ctrl``.
+    * couplings: (follower, leader) dofs. constraints: holonomic constraints between frames of bodies.
+    * motions: (dof, target) of the coordinates with a prescribed motion. targets: (function, mode) of the prescribed motions, mode
+      "position" or "speed". functions: functions of time. forces: force elements.
+    * soft: soft constraints. disabled: MuJoCo's flags that are switched off (`xsim.spec.OptionSpec`).
+    * rules: the MuJoCo release whose rules apply, "" for other formats.
+    * meshes, hfields: those that collisions or rays need. pairs: geoms, and parts of flexes, that can collide.
+    * flexes: deformable bodies with forces or contacts. parts: the parts of flexes that collide.
+    * cone: ``"pyramidal"`` or ``"elliptic"``. noslip: whether friction is solved again without slip. multiccd: whether contact between flat
+      faces has several contact points.
+    * max_contacts: capacity of the contact buffer per condim. max_pairs: pairs of one kind that reach the narrow phase. None: the default,
+      see `xsim.with_contact_limit`.
     """
 
     name: str
@@ -372,8 +423,8 @@ class Topology:
     initial: tuple[tuple[float, ...], tuple[float, ...]]
     velocities: tuple[tuple[int, tuple[float, ...]], ...]
     integrator: str
-    rows: tuple[str, ...]
-    rowed: tuple[tuple[str, tuple[int, ...]], ...]
+    constraint_kinds: tuple[str, ...]
+    dof_rows: tuple[tuple[str, tuple[int, ...]], ...]
     drives: tuple[str, ...]
     commands: tuple[int, ...]
     couplings: tuple[tuple[int, int], ...]
@@ -405,7 +456,7 @@ class Topology:
 
     @property
     def switches(self) -> Rules:
-        """What the rules of `Topology.rules` are."""
+        """The rules of the MuJoCo release of this model."""
         return RULES[self.rules]
 
     @property
@@ -414,10 +465,9 @@ class Topology:
         return tuple(j for b in self.bodies for j in b.joints)
 
     def dofs(self, leaf: str) -> tuple[int, ...]:
-        """The dofs that the numbers of a row leaf (dof.friction, limit.lower, ...) belong to."""
-        return dict(self.rowed)[leaf]
+        """The dofs of the rows of a leaf that only some dofs have (dof.friction, limit.lower, ...)."""
+        return dict(self.dof_rows)[leaf]
 
     def size(self, dimension: str) -> int:
-        """Length of a leaf's dimension: nbody, ngeom, naxis, npitch, nexplicit, nframe, ngravity, nconstraint, nvalue, nq, nv and
-        the row counts."""
+        """Length of a dimension of the leaves (nbody, nq, nv, ...). Raises KeyError for an unknown one."""
         return dict(self.sizes)[dimension]

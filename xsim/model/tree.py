@@ -54,7 +54,7 @@ class Tree:
                 (i, tuple(map(float, b.velocity)))
                 for i, b in enumerate(spec.bodies) if b.velocity is not None and self.bodies[i].link >= 0
             ),
-            "rowed": tuple((path, tuple(dofs)) for path, dofs in self.dof_rows.items()),
+            "dof_rows": tuple((path, tuple(dofs)) for path, dofs in self.dof_rows.items()),
             "drives": tuple(self.drives),
             "commands": tuple(i for i, drive in enumerate(self.drives) if drive in COMMANDED),
         }  # fmt: skip

@@ -25,12 +25,12 @@ from xsim.spec.elements import ActuatorSpec, SensorSpec, TendonSpec, WrapSpec
 from xsim.spec.forces import ForceSpec, FunctionSpec
 from xsim.spec.geoms import FlexSpec, GeomSpec, HfieldSpec, MarkerSpec, MeshSpec, SiteSpec
 from xsim.spec.joints import ACTUATORS, JointSpec
-from xsim.spec.model import ROWS, KeySpec, ModelSpec, OptionSpec
+from xsim.spec.model import CONSTRAINT_KINDS, KeySpec, ModelSpec, OptionSpec
 from xsim.spec.source import Source
 from xsim.spec.visuals import CameraSpec, LightSpec
 
 __all__ = [
     "ACTUATORS", "ActuatorSpec", "BodySpec", "CameraSpec", "ConstraintSpec", "EqualitySpec", "FlexSpec", "ForceSpec", "FunctionSpec",
     "GeomSpec", "HfieldSpec", "InertialSpec", "JointSpec", "KeySpec", "LightSpec", "MarkerSpec", "MeshSpec", "ModelSpec", "OptionSpec",
-    "PairSpec", "ROWS", "SensorSpec", "SiteSpec", "Soft", "Source", "SurfaceSpec", "TendonSpec", "WrapSpec",
+    "PairSpec", "CONSTRAINT_KINDS", "SensorSpec", "SiteSpec", "Soft", "Source", "SurfaceSpec", "TendonSpec", "WrapSpec",
 ]  # fmt: skip

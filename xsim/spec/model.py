@@ -17,9 +17,9 @@ from xsim.spec.geoms import FlexSpec, GeomSpec, HfieldSpec, MeshSpec, SiteSpec
 from xsim.spec.source import Source
 from xsim.spec.visuals import CameraSpec, LightSpec
 
-__all__ = ["KeySpec", "ModelSpec", "OptionSpec", "ROWS"]
+__all__ = ["CONSTRAINT_KINDS", "KeySpec", "ModelSpec", "OptionSpec"]
 
-ROWS = ("holonomic", "friction", "limit", "velocity", "soft", "contact")
+CONSTRAINT_KINDS = ("holonomic", "friction", "limit", "velocity", "soft", "contact")
 """The kinds of constraints."""
 ALL_BITS = 2**31 - 1
 """A mask with every bit."""
@@ -31,8 +31,8 @@ class OptionSpec:
 
     * ``gravity``: acceleration of free fall, m/s^2, world axes. ``dt``: time step, s.
     * ``regularization``: added to the diagonal of the mass matrix by the solve, kg or kg m^2.
-    * ``rows``: the kinds of constraints that act, a subset of ROWS: holonomic constraints, dry friction, position limits, velocity limits
-      (these three by impulses), soft constraints (MuJoCo's equalities, limits and dry friction), contacts.
+    * ``constraint_kinds``: the kinds of constraints that act, a subset of CONSTRAINT_KINDS: holonomic constraints, dry friction, position
+      limits, velocity limits (these three by impulses), soft constraints (MuJoCo's equalities, limits and dry friction), contacts.
     * ``density`` (kg/m^3), ``viscosity`` (Pa s), ``wind`` (m/s): of the fluid around. ``magnetic``: magnetic field, world axes.
     * ``disabled``: what is switched off, MuJoCo's names of flags (``"actuation"``, ``"passive"``, ...). ``actuator_groups_off``: groups of
       actuators that are switched off.
@@ -43,7 +43,7 @@ class OptionSpec:
     dt: float = 0.001
     integrator: str = "implicit_damping"
     regularization: float = 0.0
-    rows: tuple[str, ...] = ("holonomic", "friction", "limit")
+    constraint_kinds: tuple[str, ...] = ("holonomic", "friction", "limit")
     density: float = 0.0
     viscosity: float = 0.0
     wind: np.ndarray = zeros(3)
@@ -128,5 +128,5 @@ class ModelSpec:
             warnings.warn(f"shapes without a surface fall through the ground: {', '.join(bare[:5])} ({len(bare)} in all)", stacklevel=2)
         surface = SurfaceSpec(contype=ALL_BITS, conaffinity=ALL_BITS, friction=(friction, 0.0, 0.0), solmix=0.0)
         floor = GeomSpec("plane", np.zeros(2), pos=np.array([0.0, 0.0, height]), name="ground", massless=True, contact=surface)
-        rows = tuple(row for row in ROWS if row in (*self.option.rows, "contact"))
-        return replace(self, world_geoms=(*self.world_geoms, floor), option=replace(self.option, rows=rows))
+        kinds = tuple(kind for kind in CONSTRAINT_KINDS if kind in (*self.option.constraint_kinds, "contact"))
+        return replace(self, world_geoms=(*self.world_geoms, floor), option=replace(self.option, constraint_kinds=kinds))

@@ -231,7 +231,7 @@ def _sliced(model: Model, batch: tuple[int, ...], chosen: tuple[int, ...]) -> Mo
 
 
 def _visible_geoms(topology) -> list[GeomInfo]:
-    return [g for g in topology.geoms if g.drawn]
+    return [g for g in topology.geoms if g.visible]
 
 
 def _geom_numbers(model: Model) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -1,4 +1,4 @@
-"""Actuators: from controls and activations to forces on the dofs. Source: MuJoCo's documentation, Computation, Actuation model."""
+"""Actuator forces from controls and activations. Source: MuJoCo's documentation, Computation, Actuation model."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from xsim.dynamics.actuation.commands import bound, clip
 from xsim.dynamics.actuation.laws import ActuatorState
-from xsim.dynamics.forces.passive import weight_taken
+from xsim.dynamics.forces.passive import gravity_compensation
 from xsim.dynamics.tendons.tendons import LengthAndJacobian, pushed, rate
 from xsim.dynamics.tree.kinematics import Frames
 from xsim.dynamics.tree.system import System
@@ -14,8 +14,8 @@ from xsim.registry import ACTIVATION_DYNAMICS, ACTUATOR_BIASES, ACTUATOR_GAINS
 from xsim.spatial import add, mul, stage
 
 
-class Effort(NamedTuple):
-    """Per actuator: length, rate of the length, force. tau: generalized force of all (nv)."""
+class ActuatorForces(NamedTuple):
+    """length, velocity (rate of the length) and force per actuator (nu); tau (nv): generalized force of all actuators."""
 
     length: list
     velocity: list
@@ -23,8 +23,8 @@ class Effort(NamedTuple):
     tau: list
 
 
-def controls(system: System, ctrl) -> list:
-    """The controls of the actuators within their bounds."""
+def clamped_controls(system: System, ctrl) -> list:
+    """The controls of the actuators, clamped to their control ranges."""
     out = list(ctrl)
     if "clampctrl" not in system.topology.disabled:
         for i, info in enumerate(system.topology.actuators):
@@ -40,35 +40,40 @@ def _rate(kind: str, ctrl, act, parameters):
 
 def activation_rates(system: System, act, ctrl) -> list:
     """d act / dt, 1/s (na)."""
-    ctrl, out = controls(system, ctrl), list(act)
+    ctrl, out = clamped_controls(system, ctrl), list(act)
     for info, u, numbers in zip(system.topology.actuators, ctrl, system.actuator.dynamics, strict=True):
         if info.act is not None:
-            live = "actuation" not in system.topology.disabled
-            out[info.act] = _rate(info.dynamics, u, act[info.act], numbers) if live else 0.0 * act[info.act]
+            enabled = "actuation" not in system.topology.disabled
+            out[info.act] = _rate(info.dynamics, u, act[info.act], numbers) if enabled else 0.0 * act[info.act]
     return out
 
 
 @stage
-def _advanced(kind: str, act, rate, parameters, dt, limits):
-    """The activation a step later, within its bounds."""
+def _next_activation(kind: str, act, rate, parameters, dt, limits):
+    """The activation after dt, clamped to its range."""
     advance = ACTIVATION_DYNAMICS[kind].advance
     out = add(act, mul(rate, dt)) if advance is None else advance(act, rate, parameters, dt)
     return out if limits is None else clip(out, *limits)
 
 
 def next_activations(system: System, act, rates, dt) -> list:
-    """Activations after dt at these rates, within their bounds; those of groups that are switched off stay."""
+    """Activations (na) after dt at these rates, clamped to their ranges. Disabled actuators keep their activation."""
     out = list(act)
     for info, numbers in zip(system.topology.actuators, system.actuator.dynamics, strict=True):
         if info.act is not None and info.enabled and "actuation" not in system.topology.disabled:
             limits = None if info.act_range is None else system.actuator.act_range[info.act_range]
-            out[info.act] = _advanced(info.dynamics, act[info.act], rates[info.act], numbers, dt, limits)
+            out[info.act] = _next_activation(info.dynamics, act[info.act], rates[info.act], numbers, dt, limits)
     return out
 
 
-class Law(NamedTuple):
-    """What makes the force of an actuator: kinds and parameters of gain and bias, what muscles need (see `ActuatorState`), and the bounds
-    of the force."""
+class ForceLaw(NamedTuple):
+    """The force of an actuator: gain times signal plus bias, clamped.
+
+    * gain, bias: kinds, keys of the registries `ACTUATOR_GAINS` and `ACTUATOR_BIASES`.
+    * gain_parameters, bias_parameters: ten numbers each.
+    * length_range, acc0: see `ActuatorState`.
+    * limits: bounds of the force, None without.
+    """
 
     gain: str
     bias: str
@@ -80,48 +85,49 @@ class Law(NamedTuple):
 
 
 @stage
-def force(law: Law, length, velocity, signal):
-    """gain x signal + bias, within the bounds of the force."""
+def force(law: ForceLaw, length, velocity, signal):
+    """gain times signal plus bias, clamped to the force range. signal: the activation, or the control of an actuator without one."""
     state = ActuatorState(length, velocity, law.length_range, law.acc0)
     gain = ACTUATOR_GAINS[law.gain].compute(law.gain_parameters, state)
     out = add(mul(gain, signal), ACTUATOR_BIASES[law.bias].compute(law.bias_parameters, state))
     return out if law.limits is None else clip(out, *law.limits)
 
 
-def laws(system: System) -> list[Law]:
-    """What makes the force of each actuator."""
+def force_laws(system: System) -> list[ForceLaw]:
+    """The force law of each actuator."""
     a, out = system.actuator, []
     for i, info in enumerate(system.topology.actuators):
-        lengths = (0.0, 0.0) if info.length_range is None else a.length_range[info.length_range]
+        length_range = (0.0, 0.0) if info.length_range is None else a.length_range[info.length_range]
         limits = None if info.force_range is None else a.force_range[info.force_range]
-        out.append(Law(info.gain, info.bias, a.gain[i], a.bias[i], lengths, system.derived.acc0[i] if system.derived.acc0 else 0.0, limits))
+        acc0 = system.derived.acc0[i] if system.derived.acc0 else 0.0
+        out.append(ForceLaw(info.gain, info.bias, a.gain[i], a.bias[i], length_range, acc0, limits))
     return out
 
 
-def effort(system: System, frame: Frames, v, act, ctrl, driven: list[LengthAndJacobian]) -> Effort:
-    """Forces of all actuators. act (na), ctrl: of the actuators; driven: what they act on (see `transmissions`)."""
+def actuator_forces(system: System, frame: Frames, v, act, ctrl, transmission: list[LengthAndJacobian]) -> ActuatorForces:
+    """Forces of all actuators. act (na): activations. ctrl: controls of the actuators. transmission: see `transmissions`."""
     top = system.topology
-    lengths, rates = [t.length for t in driven], [rate(t.row, v) for t in driven]
+    lengths, rates = [t.length for t in transmission], [rate(t.row, v) for t in transmission]
     tau: list = [0.0] * len(v)
     if "actuation" in top.disabled:
-        return Effort(lengths, rates, [0.0] * len(driven), tau)
-    signal = controls(system, ctrl)
+        return ActuatorForces(lengths, rates, [0.0] * len(transmission), tau)
+    signal = clamped_controls(system, ctrl)
     if any(info.act_early for info in top.actuators):
         next_act = next_activations(system, act, activation_rates(system, act, ctrl), system.option.dt)
     forces = []
-    for i, (info, law) in enumerate(zip(top.actuators, laws(system), strict=True)):
+    for i, (info, law) in enumerate(zip(top.actuators, force_laws(system), strict=True)):
         if not info.enabled:
             forces.append(0.0)
             continue
         x = signal[i] if info.act is None else next_act[info.act] if info.act_early else act[info.act]
         forces.append(force(law, lengths[i], rates[i], x))
-        tau = pushed(tau, driven[i].row, forces[-1])
-    tau = [add(x, y) for x, y in zip(tau, weight_taken(system, frame, True), strict=True)]
-    return Effort(lengths, rates, forces, _bounded(system, tau))
+        tau = pushed(tau, transmission[i].row, forces[-1])
+    tau = [add(x, y) for x, y in zip(tau, gravity_compensation(system, frame, True), strict=True)]
+    return ActuatorForces(lengths, rates, forces, _clamped(system, tau))
 
 
-def _bounded(system: System, tau) -> list:
-    """tau within the bounds that joints set for all actuators together."""
+def _clamped(system: System, tau) -> list:
+    """tau clamped to the bounds that a joint sets for the sum of its actuator forces."""
     dofs = system.topology.dofs("limit.actuator_lower")
     bounds = {dof: (bound(system, "actuator_lower", dof), bound(system, "actuator_upper", dof)) for dof in dofs}
     return [clip(x, *bounds[dof]) if dof in bounds else x for dof, x in enumerate(tau)]

@@ -1,4 +1,4 @@
-"""What drives the dofs: commands as forces, prescribed motion, or targets of servos."""
+"""Commands of dofs: forces, prescribed motions, or target velocities of servos."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from xsim.spatial import add, mul, stage, sub
 PRESCRIBED = ("acceleration", "velocity", "locked")
 
 
-class Drive(NamedTuple):
-    """tau: generalized force (nv). prescribed: see `EquationOfMotion`. servo: {dof: velocity it shall reach}."""
+class DofCommands(NamedTuple):
+    """tau: generalized force (nv). prescribed: see `EquationOfMotion`. servo: {dof: target velocity}."""
 
     tau: list
     prescribed: tuple
@@ -23,25 +23,25 @@ class Drive(NamedTuple):
 
 @stage
 def clip(x, lower, upper):
-    """x between bounds, either of which may be None."""
+    """x clamped between two bounds, either of which may be None."""
     if lower is not None:
         x = jnp.maximum(x, lower)
     return x if upper is None else jnp.minimum(x, upper)
 
 
 def clipped(system: System, stem: str, dof: int, x):
-    """x within the bounds ``limit.<stem>lower`` and ``limit.<stem>upper`` of a dof, where it has them."""
+    """x clamped to the bounds ``limit.<stem>lower`` and ``limit.<stem>upper`` of a dof, if it has them."""
     return clip(x, bound(system, f"{stem}lower", dof), bound(system, f"{stem}upper", dof))
 
 
 def bound(system: System, name: str, dof: int):
-    """The number of ``limit.<name>`` of a dof, None where it has none."""
+    """The value of ``limit.<name>`` for a dof, None if it has none."""
     dofs = system.topology.dofs(f"limit.{name}")
     return getattr(system.limit, name)[dofs.index(dof)] if dof in dofs else None
 
 
 @stage
-def _towards(target, v, dt):
+def _acceleration_to(target, v, dt):
     return mul(sub(target, v), 1.0 / dt)
 
 
@@ -54,15 +54,23 @@ class Controls(NamedTuple):
 
 
 def split_controls(topology: Topology, ctrl) -> Controls:
+    """ctrl (nu) split into its parts."""
     first, last = len(topology.commands), len(ctrl) - len(topology.actuators)
     return Controls(ctrl[:first], ctrl[first:last], ctrl[last:])
 
 
-def drive(system: System, v, tau, ctrl) -> Drive:
-    """Forces, prescribed accelerations and servo targets of the commands of dofs in ``ctrl`` (nu components).
+def apply_commands(system: System, v, tau, ctrl) -> DofCommands:
+    """Forces, prescribed accelerations and servo targets from the dof commands in ``ctrl`` (nu components).
 
-    force: the command within its force limits, added to tau. acceleration: of the dof. velocity: reached at the end of the step, within
-    its velocity limits. locked: at rest from the first step on. The force of a prescribed dof is whatever it takes.
+    tau (nv): applied generalized force, to which commanded forces are added. The kinds of `Topology.drives`:
+
+    * ``"force"``: the command, clamped to the force limits, is added to tau.
+    * ``"acceleration"``: the command is the acceleration of the dof.
+    * ``"velocity"``: the dof has the commanded velocity, clamped to its velocity limits, at the end of the step.
+    * ``"locked"``: the dof is at rest from the end of the first step on.
+    * ``"servo"``: the command, clamped to the velocity limits, is the target velocity of a servo with bounded force.
+
+    A dof with a prescribed motion has no force limits.
     """
     tau, servo = list(tau), {}
     prescribed: list = [None] * len(tau)
@@ -73,9 +81,9 @@ def drive(system: System, v, tau, ctrl) -> Drive:
         elif kind == "acceleration":
             prescribed[dof] = command[dof]
         elif kind == "velocity":
-            prescribed[dof] = _towards(clipped(system, "velocity_", dof, command[dof]), v[dof], system.option.dt)
+            prescribed[dof] = _acceleration_to(clipped(system, "velocity_", dof, command[dof]), v[dof], system.option.dt)
         elif kind == "locked":
-            prescribed[dof] = _towards(0.0, v[dof], system.option.dt)
+            prescribed[dof] = _acceleration_to(0.0, v[dof], system.option.dt)
         elif kind == "servo":
             servo[dof] = clipped(system, "velocity_", dof, command[dof])
-    return Drive(tau, tuple(prescribed) if any(h is not None for h in prescribed) else (), servo)
+    return DofCommands(tau, tuple(prescribed) if any(a is not None for a in prescribed) else (), servo)

@@ -11,8 +11,8 @@ from xsim.dynamics.actuation import muscles
 from xsim.registry import ACTIVATION_DYNAMICS, ACTUATOR_BIASES, ACTUATOR_GAINS
 from xsim.spatial import add, mul, sub, total
 
-SHORTEST = 1e-15
-"""Shortest time constant of a filter, s."""
+MIN_TIME_CONSTANT = 1e-15
+"""Least time constant of a filter, s."""
 
 
 class ActivationDynamics(NamedTuple):
@@ -25,8 +25,12 @@ class ActivationDynamics(NamedTuple):
 
 
 class ActuatorState(NamedTuple):
-    """What gains and biases depend on: length and velocity of the transmission; of muscles also the range of lengths and the norm of the
-    joint acceleration under unit force."""
+    """The arguments of gains and biases.
+
+    * length, velocity: of the transmission (m, m/s or rad, rad/s).
+    * length_range: least and greatest length; used by muscles.
+    * acc0: norm of the joint acceleration under unit force at the initial configuration; used by muscles.
+    """
 
     length: object
     velocity: object
@@ -35,9 +39,12 @@ class ActuatorState(NamedTuple):
 
 
 class ActuatorLaw(NamedTuple):
-    """compute(parameters, state: ActuatorState) -> gain or bias. parameters: the ten numbers of ``actuator.gain`` or ``actuator.bias``.
-    velocity: whether it depends on the velocity. muscle: whether it needs the length range and the acceleration of unit force, which are
-    computed when a model is loaded."""
+    """A kind of gain or bias.
+
+    * compute(parameters, state: ActuatorState) -> gain or bias. parameters: the ten numbers of ``actuator.gain`` or ``actuator.bias``.
+    * velocity: whether it depends on the velocity.
+    * muscle: whether it needs ``length_range`` and ``acc0``, which are computed when a model is loaded.
+    """
 
     compute: Callable
     velocity: bool = True
@@ -45,7 +52,7 @@ class ActuatorLaw(NamedTuple):
 
 
 def needs_length_range(gain: str, bias: str) -> bool:
-    """Whether an actuator's laws need its length range and acceleration of unit force."""
+    """Whether the gain or the bias of an actuator needs its ``length_range`` and ``acc0``."""
     return ACTUATOR_GAINS[gain].muscle or ACTUATOR_BIASES[bias].muscle
 
 
@@ -55,12 +62,12 @@ def depends_on_velocity(gain: str, bias: str) -> bool:
 
 
 def _filter_rate(ctrl, act, parameters):
-    return sub(ctrl, act) / jnp.maximum(parameters[0], SHORTEST)
+    return sub(ctrl, act) / jnp.maximum(parameters[0], MIN_TIME_CONSTANT)
 
 
 def _filter_exactly(act, rate, parameters, dt):
-    """The exponential of the filter, for any step."""
-    tau = jnp.maximum(parameters[0], SHORTEST)
+    """The exact solution of the filter after dt, for a constant control."""
+    tau = jnp.maximum(parameters[0], MIN_TIME_CONSTANT)
     return add(act, mul(rate, -tau * jnp.expm1(-dt / tau)))
 
 

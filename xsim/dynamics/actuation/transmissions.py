@@ -1,4 +1,4 @@
-"""Transmissions of actuators: a length, and the row of its rate, which is also how the actuator's force acts on the dofs.
+"""Transmissions of actuators: a length and its Jacobian row, whose transpose maps the actuator force to the dofs.
 
 Source: MuJoCo's documentation, chapter Computation, section Actuation model.
 """
@@ -37,13 +37,13 @@ from xsim.spatial import (
 
 
 def transmissions(system: System, frame: Frames, q, tendon: list[LengthAndJacobian]) -> list[LengthAndJacobian]:
-    """Length and row of every actuator; tendon: the tendons."""
+    """Length and Jacobian row of the transmission of each actuator. tendon: length and Jacobian row of each tendon."""
     infos = system.topology.actuators
-    at = _Place(system, frame, q, tendon)
+    at = _Configuration(system, frame, q, tendon)
     return [KINDS[info.transmission](at, info, gear) for info, gear in zip(infos, system.actuator.gear, strict=True)]
 
 
-class _Place(NamedTuple):
+class _Configuration(NamedTuple):
     system: System
     frame: Frames
     q: list
@@ -51,55 +51,57 @@ class _Place(NamedTuple):
 
 
 @stage
-def _turn(q, gear):
+def _rotation_along(q, gear):
     return dot(quat_log(normalize(q)), gear)
 
 
 @stage
-def _unturned(q, gear):
+def _to_parent_axes(q, gear):
     return rotate(quat_conj(normalize(q)), gear)
 
 
-def _joint(at: _Place, info, gear) -> LengthAndJacobian:
-    """hinge, slide: the coordinate times the first gear. ball: the rotation vector along the gear. free: no length, a gear per dof; with
-    ``jointinparent`` rotations are along the axes of the parent."""
-    body, which = info.target
-    joint = at.system.topology.bodies[body].joints[which]
+def _joint(at: _Configuration, info, gear) -> LengthAndJacobian:
+    """A joint. hinge, slide: the coordinate times the first gear. ball: the rotation vector along the gear. free: no length, one gear per
+    dof. With ``jointinparent`` the gears of rotations are along the axes of the parent."""
+    body, index = info.target
+    joint = at.system.topology.bodies[body].joints[index]
     (q0, _), (v0, nv) = joint.q, joint.v
     in_parent = info.transmission == "jointinparent"
     if joint.type == "free":
-        turn = at.q[q0 + 3 : q0 + 7]
-        along = _unturned(tuple(turn), gear[3:]) if in_parent else gear[3:]
-        return LengthAndJacobian(0.0, [(v0 + i, x) for i, x in enumerate((*gear[:3], *along))])
+        quat = at.q[q0 + 3 : q0 + 7]
+        axis = _to_parent_axes(tuple(quat), gear[3:]) if in_parent else gear[3:]
+        return LengthAndJacobian(0.0, [(v0 + i, x) for i, x in enumerate((*gear[:3], *axis))])
     if joint.type == "ball":
-        turn = tuple(at.q[q0 : q0 + 4])
-        along = _unturned(turn, gear[:3]) if in_parent else gear[:3]
-        return LengthAndJacobian(_turn(turn, gear[:3]), [(v0 + i, x) for i, x in enumerate(along)])
+        quat = tuple(at.q[q0 : q0 + 4])
+        axis = _to_parent_axes(quat, gear[:3]) if in_parent else gear[:3]
+        return LengthAndJacobian(_rotation_along(quat, gear[:3]), [(v0 + i, x) for i, x in enumerate(axis)])
     assert nv == 1
     return LengthAndJacobian(mul(gear[0], at.q[q0]), [(v0, gear[0])])
 
 
-def _tendon(at: _Place, info, gear) -> LengthAndJacobian:
+def _tendon(at: _Configuration, info, gear) -> LengthAndJacobian:
     length, row = at.tendon[info.target]
     return LengthAndJacobian(mul(gear[0], length), scaled(row, gear[0]))
 
 
 @stage
 def _wrench(gear, axes, site: End, reference: End | None):
-    """Force and moments about the two reference points of a gear along the axes, at the two origins."""
+    """The wrench of a gear along the axes: force, moment on the reference body, moment on the body of the site.
+
+    Moments are about the origins of the two bodies (`End.x`: the site relative to that origin)."""
     force, moment = apply(axes, gear[:3]), apply(axes, gear[3:])
-    first = ZERO3 if reference is None else vadd(moment, cross(reference.x, force))
-    return force, first, vadd(moment, cross(site.x, force))
+    reference_moment = ZERO3 if reference is None else vadd(moment, cross(reference.x, force))
+    return force, reference_moment, vadd(moment, cross(site.x, force))
 
 
 @stage
 def _relative(gear, site: End, reference: End):
     """Position and rotation vector of the site in the frame of the reference site, along the gear."""
-    shift = apply_inverse(reference.R, vsub(site.world, reference.world))
-    return add(dot(gear[:3], shift), dot(gear[3:], quat_log(quat_mul(quat_conj(reference.quat), site.quat))))
+    position = apply_inverse(reference.R, vsub(site.world, reference.world))
+    return add(dot(gear[:3], position), dot(gear[3:], quat_log(quat_mul(quat_conj(reference.quat), site.quat))))
 
 
-def _site(at: _Place, info, gear) -> LengthAndJacobian:
+def _site(at: _Configuration, info, gear) -> LengthAndJacobian:
     sites = at.system.topology.sites
     site = site_end(at.system, at.frame, info.target)
     bodies = -1 if info.reference is None else sites[info.reference].body, sites[info.target].body
@@ -112,10 +114,11 @@ def _site(at: _Place, info, gear) -> LengthAndJacobian:
 
 @stage
 def _crank(crank: End, slider: End, rod, gear):
-    """Length, and the wrench on the crank and the moment on the slider that go with it.
+    """Length, and the wrench: force on the crank, moments on the slider's and the crank's body.
 
-    With a the slider's axis and v from slider to crank the length is a v - sqrt((a v)^2 + r^2 - v v): where a rod of length r from the
-    crank meets the slider's line; a v where it does not reach it.
+    Let a be the axis of the slider and v the vector from slider to crank. A rod of length r joins the crank to a point on the axis of the
+    slider. The length is the distance from the slider to this point, a v - sqrt((a v)^2 + r^2 - v v). It is a v if the rod is too short to
+    reach the axis.
     """
     a, v = slider.axis(2), vsub(crank.world, slider.world)
     along = dot(a, v)
@@ -123,24 +126,24 @@ def _crank(crank: End, slider: End, rod, gear):
     reaches = square > 0
     root = jnp.where(reaches, jnp.sqrt(jnp.where(reaches, square, 1.0)), 1.0)
     length = sub(along, jnp.where(reaches, root, 0.0))
-    share = jnp.where(reaches, sub(1.0, along / root), 1.0)
-    by_v = vadd(scale(a, share), scale(v, jnp.where(reaches, 1.0 / root, 0.0)))
-    by_a = scale(v, share)
-    force = scale(by_v, gear)
-    # The slider's axis turns with its body, its origin moves with it.
-    turning = scale(cross(a, by_a), gear)
-    return mul(gear, length), (force, vsub(cross(slider.x, force), turning), cross(crank.x, force))
+    factor = jnp.where(reaches, sub(1.0, along / root), 1.0)
+    d_v = vadd(scale(a, factor), scale(v, jnp.where(reaches, 1.0 / root, 0.0)))
+    d_a = scale(v, factor)
+    force = scale(d_v, gear)
+    # The axis of the slider rotates with its body.
+    axis_moment = scale(cross(a, d_a), gear)
+    return mul(gear, length), (force, vsub(cross(slider.x, force), axis_moment), cross(crank.x, force))
 
 
-def _slidercrank(at: _Place, info, gear) -> LengthAndJacobian:
+def _slidercrank(at: _Configuration, info, gear) -> LengthAndJacobian:
     sites = at.system.topology.sites
     crank, slider = site_end(at.system, at.frame, info.target), site_end(at.system, at.frame, info.reference)
     length, wrench = _crank(crank, slider, at.system.actuator.crank_length[info.crank], gear[0])
     return LengthAndJacobian(length, row_coefficients(at.system, at.frame, (sites[info.reference].body, sites[info.target].body), wrench))
 
 
-def _body(at: _Place, info, gear) -> LengthAndJacobian:
-    """Adhesion pulls along the normals of contacts; gears have no effect (MuJoCo)."""
+def _body(at: _Configuration, info, gear) -> LengthAndJacobian:
+    """Adhesion: a force along the normals of the contacts of a body. The gear has no effect (as in MuJoCo)."""
     return LengthAndJacobian(0.0, adhesion(at.system, at.frame, info.target))
 
 

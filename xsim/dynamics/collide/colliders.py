@@ -24,7 +24,7 @@ class Collider(NamedTuple):
 
 
 def collider(first: str, second: str, *, contacts: int = 1, options: tuple[str, ...] = ()) -> Callable:
-    """A decorator that registers a collision function for two shapes, in the order of `xsim.model.topology.COLLIDING`."""
+    """A decorator that registers a collision function for two shapes, in the order of `xsim.model.topology.COLLISION_SHAPES`."""
 
     def register(function: Callable) -> Callable:
         COLLIDERS.register((first, second), Collider(function, contacts, options))

@@ -38,7 +38,7 @@ def numbers(system: System, info: PairsInfo) -> Numbers:
 
 
 def _own(system: System, info: PairsInfo) -> Numbers:
-    p = jax.tree.map(lambda x: x[info.rows.value], system.pair)
+    p = jax.tree.map(lambda x: x[info.leaf_rows.value], system.pair)
     return Numbers(jnp.maximum(p.friction, LEAST), p.solref, p.friction_solref, p.solimp, *_distances(system, p.margin, p.gap))
 
 
@@ -48,8 +48,8 @@ def _distances(system: System, margin, gap) -> tuple:
 
 
 def _mixed(system: System, info: PairsInfo) -> Numbers:
-    a, b = (jax.tree.map(lambda x, k=k: x[info.rows.value[:, k]], system.surface) for k in (0, 1))
-    ruling = info.ruling.value[:, None, None]
+    a, b = (jax.tree.map(lambda x, k=k: x[info.leaf_rows.value[:, k]], system.surface) for k in (0, 1))
+    ruling = info.dominant.value[:, None, None]
 
     def ruled(first, second, mixture):
         if (ruling < 0).all():

@@ -13,8 +13,8 @@ from xsim.dynamics.collide import fields
 from xsim.dynamics.collide.dispatch import count_of, hull, searched_with
 from xsim.dynamics.constraints import flex_contacts as flexed
 from xsim.dynamics.linalg.jacobian import Blocks, partition
-from xsim.dynamics.tree.kinematics import moved_by
-from xsim.model.contact_pairs import FLAT
+from xsim.dynamics.tree.kinematics import link_dof_mask
+from xsim.model.contact_pairs import FLAT_SHAPES
 from xsim.model.topology import PairsInfo, Topology
 
 _EASY = ("sphere", "capsule", "facet")  # their distances cost no more than bounds of them
@@ -24,7 +24,7 @@ NO_BODY = -2
 
 def has_contacts(topology: Topology) -> bool:
     """Whether there are geoms that may touch, and contacts act."""
-    return bool(topology.pairs) and "contact" in topology.rows
+    return bool(topology.pairs) and "contact" in topology.constraint_kinds
 
 
 class Group(NamedTuple):
@@ -97,7 +97,7 @@ def plan(topology: Topology) -> Plan:
     used = sorted({int(g) for info in topology.pairs for g in info.geoms.value.reshape(-1)} & set(range(count)))
     links = np.array([link_of_body(topology, topology.geoms[g].body) for g in used], int)
     order = [*used, *(count + part for part in flexed.plan(topology).order)]
-    chain = moved_by(topology)[[*(body.link for body in topology.bodies), -1]]
+    chain = link_dof_mask(topology)[[*(body.link for body in topology.bodies), -1]]
     condims = sorted({info.condim for info in topology.pairs})
     return Plan(tuple(_condim_group(topology, chain, condim) for condim in condims), tuple(used), {g: i for i, g in enumerate(order)},
     links)
@@ -157,7 +157,7 @@ def _groups(topology: Topology, infos: tuple[PairsInfo, ...]) -> tuple[Group, ..
         each = [tuple(x for x, n in zip(xs, counts, strict=True) for _ in range(n)) for xs in (kinds, assets)]
         windows = tuple(_window(topology, info) for info in infos) if kinds[0][0] == "prism" else ()
         closely = None
-        if not set(kinds[0]).issubset(_EASY) and kinds[0][0] not in (*FLAT, "prism"):
+        if not set(kinds[0]).issubset(_EASY) and kinds[0][0] not in (*FLAT_SHAPES, "prism"):
             closely = _capacity(topology, topology.max_pairs, sum(counts))
             closely = None if closely == sum(counts) else closely
         out.append(Group(infos, *each, np.concatenate(pairs), key[0] != "closed", key[-1], closely, windows))

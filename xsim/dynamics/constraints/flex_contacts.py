@@ -57,7 +57,7 @@ def plan(topology: Topology) -> Parts:
         own = [i for i, info in enumerate(topology.parts) if info.shape == shape]
         order += own
         shapes.append((shape, np.array([points_of(topology, i) for i in own])))
-    rows = [topology.flexes[topology.parts[i].flex].round for i in order]
+    rows = [topology.flexes[topology.parts[i].flex].radius for i in order]
     return Parts(tuple(order), tuple(shapes), np.array(rows, int))
 
 

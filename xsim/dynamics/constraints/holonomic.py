@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from xsim.dynamics.constraints.loop_joints import active, loop_drifts, loop_gaps, loop_rates, loop_rows
-from xsim.dynamics.tree.frames import coordinate_places
+from xsim.dynamics.tree.frames import coordinate_addresses
 from xsim.dynamics.tree.kinematics import Frames, frames
 from xsim.dynamics.tree.system import System
 from xsim.model.topology import Topology
@@ -19,7 +19,7 @@ def holonomic_rows(system: System, frame: Frames) -> list:
 
 def has_rows(topology: Topology) -> bool:
     """Whether there are holonomic rows that act."""
-    return "holonomic" in topology.rows and bool(topology.couplings or topology.motions or topology.constraints)
+    return "holonomic" in topology.constraint_kinds and bool(topology.couplings or topology.motions or topology.constraints)
 
 
 def holonomic_rates(system: System, frame: Frames, q, v) -> list:
@@ -35,19 +35,19 @@ def holonomic_drifts(system: System, frame: Frames) -> list:
 
 
 def _motions(system: System):
-    return system.topology.motions if "holonomic" in system.topology.rows else ()
+    return system.topology.motions if "holonomic" in system.topology.constraint_kinds else ()
 
 
 def holonomic_gaps(system: System, frame: Frames, q) -> list:
     """What every row shall keep at zero."""
-    place = coordinate_places(system.topology)
+    place = coordinate_addresses(system.topology)
     targets = [(q[place[dof][1]], system.functions.targets[target][0]) for dof, target in _motions(system)]
     scheduled = [0.0 if target is None else sub(x, target) for x, target in targets]
     return [*_coupling_gaps(system, q), *scheduled, *(loop_gaps(system, frame) if active(system) else [])]
 
 
 def _coupling_rows(system: System) -> list:
-    if "holonomic" not in system.topology.rows:
+    if "holonomic" not in system.topology.constraint_kinds:
         return []
     pairs = zip(system.topology.couplings, system.coupling.multiplier, strict=True)
     return [[(follower, 1.0), (leader, neg(m))] for (follower, leader), m in pairs]
@@ -61,7 +61,7 @@ def _gap(follower, leader, multiplier, offset, reference):
 def _coupling_gaps(system: System, q) -> list:
     if not _coupling_rows(system):
         return []
-    place = coordinate_places(system.topology)
+    place = coordinate_addresses(system.topology)
     c = system.coupling
     return [
         _gap(q[place[follower][1]], q[place[leader][1]], m, o, r)
@@ -79,7 +79,7 @@ def row_accelerations(system: System, q, v) -> list:
     the semi-implicit rules, whatever v was; of drives that prescribe a speed and no position, so that they have that speed then."""
     couplings = zip(_coupling_gaps(system, q), _coupling_rows(system), strict=True)
     out = [_row_acceleration(gap, rate(row, v), system.option.dt) for gap, row in couplings]
-    if not any(position is None for position, *_ in system.functions.targets) or "holonomic" not in system.topology.rows:
+    if not any(position is None for position, *_ in system.functions.targets) or "holonomic" not in system.topology.constraint_kinds:
         return out
     for dof, target in _motions(system):
         position, speed, _ = system.functions.targets[target]

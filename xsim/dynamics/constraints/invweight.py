@@ -63,7 +63,7 @@ def mobility(system: System, frame: Frames, mass, tendon: list[LengthAndJacobian
             s = frame.subspace[dof]
             both = (*point_velocity(s, end.x), *s.ang)
             entries |= {(first + 6 * place + k, dof): x for k, x in enumerate(both)}
-    before = system.tables.before
+    before = system.tables.ancestors
     lower = {(i, j): x for i, row in enumerate(mass) for j, x in zip((*before[i], i), row, strict=True)}
     full = lower | {(j, i): x for (i, j), x in lower.items()}
     last = first + 6 * len(moving)

@@ -29,7 +29,7 @@ from xsim.spatial import (
 
 def active(system: System) -> bool:
     """Whether the model has rows that a step does not keep by itself, and they act."""
-    return bool(system.topology.constraints or system.topology.motions) and "holonomic" in system.topology.rows
+    return bool(system.topology.constraints or system.topology.motions) and "holonomic" in system.topology.constraint_kinds
 
 
 def _links(system: System, info) -> tuple[int, int]:

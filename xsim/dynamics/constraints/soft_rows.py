@@ -15,9 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from xsim import spatial
-from xsim.dynamics.linalg.dense import assembled, fit, pairwise_sum, stacked, summed, tree_sum
+from xsim.dynamics.linalg.dense import assembled, fit, loop_sum, pairwise_sum, stacked, tree_sum
 from xsim.dynamics.tendons.tendons import LengthAndJacobian, scaled
-from xsim.dynamics.tree.frames import End, body_end, body_link, coordinate_places, site_end
+from xsim.dynamics.tree.frames import End, body_end, body_link, coordinate_addresses, site_end
 from xsim.dynamics.tree.kinematics import Frames, accelerations, point_acceleration, point_velocity, velocities
 from xsim.dynamics.tree.system import System
 from xsim.model.topology import SoftInfo, Topology
@@ -58,7 +58,7 @@ def _weighted(coefficients, x):
 
 def has_rows(topology: Topology) -> bool:
     """Whether there are equalities, limits or dry friction as soft constraints, and they act."""
-    return bool(topology.soft) and "soft" in topology.rows
+    return bool(topology.soft) and "soft" in topology.constraint_kinds
 
 
 class RowContext(NamedTuple):
@@ -126,7 +126,7 @@ class Rows(NamedTuple):
         diagonal = _weighted(self.single**2, g[:n])
         eye = jnp.eye(nv, dtype=g.dtype).reshape(nv, nv, *(1,) * (g.ndim - 1))
         out = eye * diagonal[None]
-        return out if n == len(g) else out + summed(lambda i: self.many[i][:, None] * self.many[i][None] * g[n + i], len(self.many))
+        return out if n == len(g) else out + loop_sum(lambda i: self.many[i][:, None] * self.many[i][None] * g[n + i], len(self.many))
 
     def hessian(self, x):
         """P'', its diagonal (n + m, lanes)."""
@@ -293,7 +293,7 @@ def _related(numbers, travels, rows, mobilities) -> list[Row]:
 
 
 def _joint(at: RowContext, info: SoftInfo, reference) -> list[Row]:
-    places, start = coordinate_places(at.system.topology), at.system.topology.initial[0]
+    places, start = coordinate_addresses(at.system.topology), at.system.topology.initial[0]
     q = [places[dof][1] for dof in info.items]
     travels = [sub(at.q[i], start[i]) for i in q]
     mobilities = [at.system.derived.mobility.dofs[dof] for dof in info.items]
@@ -324,7 +324,7 @@ def _limit(at: RowContext, info: SoftInfo, row, distance, mobility) -> list[Row]
 
 def _coordinate_limit(at: RowContext, info: SoftInfo, reference) -> list[Row]:
     (dof,) = info.items
-    x = at.q[coordinate_places(at.system.topology)[dof][1]]
+    x = at.q[coordinate_addresses(at.system.topology)[dof][1]]
     bound = getattr(at.system.limit, info.kind)[info.row]
     distance, sign = (sub(x, bound), 1.0) if info.kind == "lower" else (sub(bound, x), -1.0)
     return _limit(at, info, [(dof, sign)], distance, at.system.derived.mobility.dofs[dof])

@@ -23,7 +23,7 @@ from xsim.dynamics.flex.kinematics import Points, edge_rates, edge_vectors, poin
 from xsim.dynamics.flex.structure import PAIRS, Plan, Solids, plan
 from xsim.dynamics.layout import column
 from xsim.dynamics.linalg.dense import pairwise_sum, tree_sum
-from xsim.dynamics.tree.kinematics import Frames, gather, lanes_of
+from xsim.dynamics.tree.kinematics import Frames, generalized_force, lanes_of
 from xsim.dynamics.tree.system import System
 from xsim.spatial import Force, cross, dot, mul, rotate, scale, stage, vadd, vsub
 
@@ -54,7 +54,7 @@ def flex_material(system: System) -> FlexMaterial:
 
 def _solid(system: System, own: Solids) -> tuple:
     flex = system.flex
-    thickness = None if own.sheet is None else flex.thickness[own.sheet]
+    thickness = None if own.thickness is None else flex.thickness[own.thickness]
     lengths = [flex.length[own.corners[:, k]] for k in range(own.corners.shape[1])]
     return _material(lengths, flex.young[own.elastic], flex.poisson[own.elastic], thickness, own.dim, system.topology.switches.lame_as_4_0)
 
@@ -177,7 +177,7 @@ def _gathered(system: System, frame: Frames, v, at: Points, wrench) -> list:
         if link >= 0:
             moment, force = (tuple(x[place] for x in part) for part in split)
             forces[link] = Force(moment, force)
-    return gather(system, frame, forces)
+    return generalized_force(system, frame, forces)
 
 
 def flex_energy(system: System, frame: Frames) -> list:

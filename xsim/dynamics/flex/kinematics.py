@@ -96,7 +96,7 @@ def edge_damping(system: System, frame: Frames, whole: bool) -> tuple[list, dict
     J, *_ = edge_jacobian(system, frame, points(system, frame), layout.springs)
     moves, body = layout.sign[layout.springs] != 0, [system.topology.links[link].body for link in system.tables.dof_link]
     pairs = [(i, i) for i in range(len(body)) if moves[:, i].any()]
-    for i, before in enumerate(system.tables.before):
+    for i, before in enumerate(system.tables.ancestors):
         if whole or body[i] not in layout.simple:
             pairs += [(i, j) for j in before if (moves[:, i] & moves[:, j]).any()]
     first, second = index_array(pairs).T

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xsim.dynamics.linalg.dense import pairwise_sum
-from xsim.dynamics.tree.kinematics import moved_by
+from xsim.dynamics.tree.kinematics import link_dof_mask
 from xsim.model.topology import FlexInfo, Topology
 
 PAIRS = {2: {(1, 2): 0, (0, 2): 1, (0, 1): 2}, 3: {(0, 1): 0, (1, 2): 1, (0, 2): 2, (2, 3): 3, (0, 3): 4, (1, 3): 5}}
@@ -116,7 +116,7 @@ def _solids(infos: tuple[FlexInfo, ...], edges: np.ndarray) -> tuple[Solids, ...
         own = [(info, first) for info, first in zip(infos, edges, strict=False) if info.dim == dim and info.elastic is not None]
         if own:
             rows = [np.full(len(info.corners.value), info.elastic) for info, _ in own]
-            sheets = [np.full(len(info.corners.value), info.sheet) for info, _ in own] if dim == 2 else None
+            sheets = [np.full(len(info.corners.value), info.thickness) for info, _ in own] if dim == 2 else None
             corners = index_array(np.concatenate([info.corners.value + first for info, first in own]))
             sheet = None if sheets is None else index_array(np.concatenate(sheets))
             out.append(Solids(dim, corners, index_array(np.concatenate(rows)), sheet))
@@ -124,5 +124,5 @@ def _solids(infos: tuple[FlexInfo, ...], edges: np.ndarray) -> tuple[Solids, ...
 
 
 def _signs(topology: Topology, of_point: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    chain = moved_by(topology)
+    chain = link_dof_mask(topology)
     return chain[of_point[ends[:, 1]]] - chain[of_point[ends[:, 0]]]

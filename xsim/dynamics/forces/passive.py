@@ -1,4 +1,4 @@
-"""Springs and dampers of joints, and the quadratic terms (damping, stiffness, armature) along the axes of each joint's law."""
+"""Springs and dampers of joints, and their matrices: damping, stiffness and armature along the axes on which each acts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from xsim.dynamics.flex.elasticity import flex_force
 from xsim.dynamics.forces.medium import medium_force
 from xsim.dynamics.linalg.sparse import Quadratic, with_quadratic
 from xsim.dynamics.tendons.tendons import LengthAndJacobian, tendon_force
-from xsim.dynamics.tree.kinematics import Frames, gather, mass_matrix
+from xsim.dynamics.tree.kinematics import Frames, generalized_force, mass_matrix
 from xsim.dynamics.tree.system import Block, System, split_q
 from xsim.spatial import (
     ZERO3,
@@ -35,39 +35,41 @@ BASIS = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
 
 
 @stage
-def _turned(R, axes, directions, values):
-    """Matrix sum_k values[k] g_k g_k^T, g_k the axis k (axes[k] turned by R) along the directions of the velocities."""
+def _matrix_along(R, axes, directions, values):
+    """The matrix sum_k values[k] g_k g_k^T. g_k: components of the axis R axes[k] along the directions of the velocities."""
     g = [[dot(apply(R, a), d) for d in directions] for a in axes]
     n = range(len(directions))
     return [[total([mul(mul(x, row[i]), row[j]) for x, row in zip(values, g, strict=True)]) for j in n] for i in n]
 
 
 @stage
-def _along(R, axes, directions, values):
-    """Vector sum_k values[k] g_k, g_k as in `_turned`."""
-    turned = [apply(R, a) for a in axes]
-    return [total([mul(x, dot(a, d)) for x, a in zip(values, turned, strict=True)]) for d in directions]
+def _vector_along(R, axes, directions, values):
+    """The vector sum_k values[k] g_k, with g_k as in `_matrix_along`."""
+    world_axes = [apply(R, a) for a in axes]
+    return [total([mul(x, dot(a, d)) for x, a in zip(values, world_axes, strict=True)]) for d in directions]
 
 
 @stage
-def _parent_axes(turn):
-    """The parent body's axes in the joint frame."""
-    R = matrix(turn)
+def _parent_axes(joint_quat):
+    """The axes of the parent body in the joint frame."""
+    R = matrix(joint_quat)
     return [apply_inverse(R, e) for e in BASIS]
 
 
 def _parts(system: System, frame: Frames, block: Block, axes: str):
-    """Per group of dofs with a common set of axes: (dofs, rotation of the axes, the axes, directions of the velocities)."""
+    """(dofs, R, axes, directions) per group of dofs. R, axes: the law acts along R axes[k]. directions: of the velocities of the dofs.
+
+    axes: "body" or "parent"."""
     links = system.topology.links
     slides = [links[s].v for s in block.slides]
     if axes == "body":
-        own = [system.link.numbers[s].axis for s in block.slides]
-        yield slides, frame.R[block.rotating[-1]], own, [frame.subspace[d].lin for d in slides]
+        law_axes = [system.link.numbers[s].axis for s in block.slides]
+        yield slides, frame.R[block.rotating[-1]], law_axes, [frame.subspace[d].lin for d in slides]
         return
-    turns = [d for link in block.rotating for d in range(links[link].v, links[link].v + links[link].nv)]
-    R, own = frame.R[block.slides[-1]], _parent_axes(system.body.joint_quat[block.body])
-    yield slides, R, own, [frame.subspace[d].lin for d in slides]
-    yield turns, R, own, [frame.subspace[d].ang for d in turns]
+    rotations = [d for link in block.rotating for d in range(links[link].v, links[link].v + links[link].nv)]
+    R, law_axes = frame.R[block.slides[-1]], _parent_axes(system.body.joint_quat[block.body])
+    yield slides, R, law_axes, [frame.subspace[d].lin for d in slides]
+    yield rotations, R, law_axes, [frame.subspace[d].ang for d in rotations]
 
 
 def _spring_axes(block: Block) -> str | None:
@@ -75,15 +77,16 @@ def _spring_axes(block: Block) -> str | None:
 
 
 def quadratic(system: System, frame: Frames, values, which: str) -> Quadratic:
-    """Damping (``which`` "damper"), stiffness ("spring") or armature as a matrix: along joint velocities, or along the axes of the
-    joint's law."""
+    """The matrix of damping (which: "damper"), stiffness ("spring") or armature ("armature").
+
+    values (nv): coefficient per dof. The matrix is diagonal except for joints whose law acts along other axes than their velocities."""
     diagonal, blocks = list(values), {}
     for block in system.tables.blocks:
         axes = {"damper": block.damper, "armature": block.armature, "spring": _spring_axes(block)}[which]
         if axes is None:
             continue
-        for dofs, R, own, directions in _parts(system, frame, block, axes):
-            entries = _turned(R, own, directions, [values[d] for d in dofs])
+        for dofs, R, law_axes, directions in _parts(system, frame, block, axes):
+            entries = _matrix_along(R, law_axes, directions, [values[d] for d in dofs])
             for i, row in zip(dofs, entries, strict=True):
                 diagonal[i] = 0.0
                 blocks.update({(i, j): b for j, b in zip(dofs, row, strict=True)})
@@ -97,8 +100,8 @@ def _displacement(joint, numbers, law, q, ref):
     return joint.difference(numbers, q, ref)
 
 
-def displacements(system: System, q) -> list:
-    """What the springs are stretched by, towards their references, per dof."""
+def spring_displacements(system: System, q) -> list:
+    """Displacement (nv) from q to the reference configuration of the joint springs."""
     out: list = []
     qs, refs = split_q(system, q), split_q(system, system.joint.spring_ref)
     for i, link in enumerate(system.topology.links):
@@ -113,17 +116,17 @@ def _scaled(stiffness, x):
 
 
 def spring_force(system: System, frame: Frames, q) -> list:
-    """Stiffness times the displacement towards the reference.
+    """Generalized force (nv) of the joint springs: stiffness times the displacement to the reference configuration.
 
-    A ball's spring acts on the rotation vector from q to its reference, child axes (angle at most pi), or on the difference of the
-    components of their rotation vectors, as its law says; that of a free joint whose law acts along the parent's axes, along those.
+    `JointInfo.spring_law` selects the displacement of a ball: the rotation vector from q to the reference (child axes, angle at most
+    pi), or the difference of their rotation vectors. The spring of a free joint can act along the axes of the parent.
     """
-    springs = _scaled(system.dof.stiffness, displacements(system, q))
+    springs = _scaled(system.dof.stiffness, spring_displacements(system, q))
     for block in system.tables.blocks:
         axes = _spring_axes(block)
         if axes is not None:
-            for dofs, R, own, directions in _parts(system, frame, block, axes):
-                for d, x in zip(dofs, _along(R, own, directions, [springs[d] for d in dofs]), strict=True):
+            for dofs, R, law_axes, directions in _parts(system, frame, block, axes):
+                for d, x in zip(dofs, _vector_along(R, law_axes, directions, [springs[d] for d in dofs]), strict=True):
                     springs[d] = x
     return springs
 
@@ -134,33 +137,33 @@ def _minus(a, b):
 
 
 def passive_force(system: System, frame: Frames, q, v, damping: Quadratic, tendon: list[LengthAndJacobian]) -> list:
-    """Springs (see `spring_force`) and dampers of joints, tendons and flexes, weight that is taken back, forces of the medium around."""
+    """Passive generalized force (nv): springs and dampers of joints, tendons and flexes, gravity compensation, fluid."""
     if "passive" in system.topology.disabled:
         return [0.0] * len(v)
     out = _minus(spring_force(system, frame, q), damping.times(v))
-    own = tendon_force(system, tendon, v), flex_force(system, frame, v)
-    for more in (*own, weight_taken(system, frame, False), medium_force(system, frame, v)):
-        out = [add(x, y) for x, y in zip(out, more, strict=True)]
+    forces = tendon_force(system, tendon, v), flex_force(system, frame, v)
+    for force in (*forces, gravity_compensation(system, frame, False), medium_force(system, frame, v)):
+        out = [add(x, y) for x, y in zip(out, force, strict=True)]
     return out
 
 
 @stage
-def _upwards(R, origin, offset: Pose, inertia: Inertia, gravity, factor) -> Force:
-    """What takes back a factor of a body's weight."""
-    lifted = inertia_move(matrix(offset.quat), offset.pos, inertia)
-    return mscale(momentum(inertia_move(R, origin, lifted), Motion(ZERO3, gravity)), neg(factor))
+def _compensation_force(R, origin, offset: Pose, inertia: Inertia, gravity, factor) -> Force:
+    """Minus factor times the weight of a body, about the reference point."""
+    in_link = inertia_move(matrix(offset.quat), offset.pos, inertia)
+    return mscale(momentum(inertia_move(R, origin, in_link), Motion(ZERO3, gravity)), neg(factor))
 
 
-def weight_taken(system: System, frame: Frames, by_actuators: bool) -> list:
-    """Gravity compensation on the joints where it counts as an actuator's force, or on the others."""
+def gravity_compensation(system: System, frame: Frames, by_actuators: bool) -> list:
+    """Generalized force (nv) of gravity compensation, for the joints where it counts as an actuator force or for the other joints."""
     top = system.topology
     force: list = [None] * len(top.links)
     for index, body in enumerate(top.bodies):
         if body.gravcomp is not None and body.link >= 0:
-            own = system.body.offset[index], system.body.inertia[index], system.option.gravity, system.body.gravcomp[body.gravcomp]
-            one = _upwards(frame.R[body.link], frame.origin[body.link], *own)
-            force[body.link] = one if force[body.link] is None else madd(force[body.link], one)
-    out = gather(system, frame, force) if any(f is not None for f in force) else [0.0] * len(frame.subspace)
+            body_inputs = system.body.offset[index], system.body.inertia[index], system.option.gravity, system.body.gravcomp[body.gravcomp]
+            wrench = _compensation_force(frame.R[body.link], frame.origin[body.link], *body_inputs)
+            force[body.link] = wrench if force[body.link] is None else madd(force[body.link], wrench)
+    out = generalized_force(system, frame, force) if any(f is not None for f in force) else [0.0] * len(frame.subspace)
     for joint in top.joints:
         if joint.actuator_gravcomp != by_actuators:
             for dof in range(joint.v[0], sum(joint.v)):
@@ -168,6 +171,6 @@ def weight_taken(system: System, frame: Frames, by_actuators: bool) -> list:
     return out
 
 
-def loaded_mass(system: System, frame: Frames, inertia) -> list:
-    """Rows of the mass matrix with the armature."""
+def mass_with_armature(system: System, frame: Frames, inertia) -> list:
+    """Rows of the mass matrix with the armature, see `mass_matrix`."""
     return with_quadratic(system, mass_matrix(system, frame, inertia), [(1.0, quadratic(system, frame, system.dof.armature, "armature"))])

@@ -1,7 +1,6 @@
-"""Functions of time and of lengths: values and derivatives from the right, as components.
+"""Functions of time and of lengths, as components. Their derivatives are right derivatives.
 
-Tables are sums of ramps, u_i = x - x_i held between 0 and the width of its piece, so there is no search and no gather; polynomials, sines
-and ramps are what they are called. A repeated function is its slice played over and over.
+A table is a sum of ramps, one per interval between knots, each clamped to its interval. It needs no search and no gather.
 """
 
 from __future__ import annotations
@@ -18,27 +17,29 @@ from xsim.registry import TIME_FUNCTIONS
 from xsim.spatial import add, mul, stage, sub, total
 
 
-def pieces(x, knots, outside: bool) -> list:
-    """How much of each piece between knots lies below x, 0 to 1; ``outside``: the first and last go on beyond their ends."""
+def interval_fractions(x, knots, extrapolate: bool) -> list:
+    """The fraction of each interval between knots that lies below x, 0 to 1. extrapolate: the first and last are not clamped outside."""
     out = []
     for i, (low, high) in enumerate(zip(knots[:-1], knots[1:], strict=True)):
-        share = (x - low) / (high - low)
-        if not (outside and i == 0):
-            share = jnp.where(x < low, 0.0, share)
-        if not (outside and i == len(knots) - 2):
-            share = jnp.where(x < high, share, 1.0)
-        out.append(share)
+        fraction = (x - low) / (high - low)
+        if not (extrapolate and i == 0):
+            fraction = jnp.where(x < low, 0.0, fraction)
+        if not (extrapolate and i == len(knots) - 2):
+            fraction = jnp.where(x < high, fraction, 1.0)
+        out.append(fraction)
     return out
 
 
-def weights(x, knots, outside: bool) -> list:
-    """Of every knot, its weight in the linear interpolation at x."""
-    shares = [1.0, *pieces(x, knots, outside), 0.0]
-    return [sub(a, b) for a, b in zip(shares[:-1], shares[1:], strict=True)]
+def weights(x, knots, extrapolate: bool) -> list:
+    """The weight of each knot in the linear interpolation at x."""
+    fractions = [1.0, *interval_fractions(x, knots, extrapolate), 0.0]
+    return [sub(a, b) for a, b in zip(fractions[:-1], fractions[1:], strict=True)]
 
 
 class TimeFunction(NamedTuple):
-    """value(numbers, x), and integral(numbers, x): any antiderivative of it. Both are differentiated where a motor prescribes motion."""
+    """A kind of function: value(numbers, x) and an antiderivative integral(numbers, x).
+
+    Both are differentiated when a motor prescribes a motion."""
 
     value: Callable
     integral: Callable
@@ -52,7 +53,7 @@ def _polynomial(n, x):
 
 
 def _sine_integral(n, x):
-    """From 0; regular at frequency 0."""
+    """Integral from 0, regular at frequency 0."""
     half = math.pi * n[1] * x
     return n[3] * x + n[0] * x * jnp.sinc(half / math.pi) * jnp.sin(half + n[2])
 
@@ -64,10 +65,10 @@ def _table(n, x):
 def _table_integral(n, x):
     knots, values = n[0::2], n[1::2]
     out = values[0] * (x - knots[0])
-    for i, share in enumerate(pieces(x, knots, False)):
+    for i, fraction in enumerate(interval_fractions(x, knots, False)):
         width, rise = knots[i + 1] - knots[i], values[i + 1] - values[i]
-        beyond = jnp.where(x > knots[i + 1], x - knots[i + 1], 0.0)
-        out = out + rise * (0.5 * share * share * width + beyond)
+        excess = jnp.where(x > knots[i + 1], x - knots[i + 1], 0.0)
+        out = out + rise * (0.5 * fraction * fraction * width + excess)
     return out
 
 
@@ -81,14 +82,16 @@ TIME_FUNCTIONS.register("table", TimeFunction(_table, _table_integral))
 
 
 def _wrapped(repeat, x):
-    """(times round, place in the slice) of a repeated function."""
+    """Number of periods and argument within the period of a repeated function."""
     start, width, shift = repeat
-    turns = jnp.trunc((x + shift) / width)
-    return jax.lax.stop_gradient(turns), start + (x + shift) - jax.lax.stop_gradient(turns) * width
+    periods = jnp.trunc((x + shift) / width)
+    return jax.lax.stop_gradient(periods), start + (x + shift) - jax.lax.stop_gradient(periods) * width
 
 
 class Curve(NamedTuple):
-    """A function: kind, numbers, and (start, width, shift) if it repeats."""
+    """A function of one argument: kind, numbers, and (start, width, shift) if it is periodic.
+
+    A periodic function at x has the value of the function at start + (x + shift) modulo width."""
 
     kind: str
     numbers: tuple
@@ -103,27 +106,27 @@ class Curve(NamedTuple):
             return self._integral(x) - self._integral(0.0 * x)
         start, width, _ = self.repeat
 
-        def whole(y):
-            turns, place = _wrapped(self.repeat, y)
+        def periodic(y):
+            periods, argument = _wrapped(self.repeat, y)
             ahead = self._integral(start + width) - self._integral(start)
             behind = self._integral(start) - self._integral(start - width)
-            return turns * jnp.where(turns < 0, behind, ahead) + self._integral(place) - self._integral(start)
+            return periods * jnp.where(periods < 0, behind, ahead) + self._integral(argument) - self._integral(start)
 
-        return whole(x) - whole(0.0 * x)
+        return periodic(x) - periodic(0.0 * x)
 
     def _integral(self, x):
         return TIME_FUNCTIONS[self.kind].integral(self.numbers, x)
 
 
 def curve(system: System, index: int) -> Curve:
-    """Function number ``index`` of the model, which is not external."""
+    """Function ``index`` of the model; it must not be external."""
     info = system.topology.functions[index]
     numbers = tuple(system.functions.numbers[info.first : info.first + info.width])
     return Curve(info.kind, numbers[:-3], numbers[-3:]) if info.repeat else Curve(info.kind, numbers, None)
 
 
 def value(system: System, index: int, x):
-    """The function at x; an external one: its control."""
+    """The value of function ``index`` at x. An external function has the value of its control."""
     return system.functions.inputs[index] if index in system.functions.inputs else _value(curve(system, index), x)
 
 
@@ -133,7 +136,7 @@ def _value(function: Curve, x):
 
 
 def at_time(system: System, t, ctrl=()) -> System:
-    """The system with what is prescribed at time t. ctrl: the controls after those of the dofs."""
+    """The system with the values of its functions at time t (s). ctrl: controls of the external functions."""
     top = system.topology
     if not top.functions:
         return system
@@ -145,9 +148,10 @@ def at_time(system: System, t, ctrl=()) -> System:
 
 
 def motion(system: System, index: int, mode: str, t) -> tuple:
-    """Position, speed and acceleration that a motor prescribes at time t: its function, or in mode "speed" its function's integral.
+    """Position, speed and acceleration that a motor prescribes at time t.
 
-    An external function is held over a step. As a speed it prescribes no position (None): what it has moved stays where it is.
+    mode: "position" if the function is the position, "speed" if it is the speed. The position is then its integral from 0. An external
+    function is constant over a step. As a speed it prescribes no position (None).
     """
     if index in system.functions.inputs:
         x = system.functions.inputs[index]
@@ -158,9 +162,9 @@ def motion(system: System, index: int, mode: str, t) -> tuple:
 
 @stage
 def _motion(function: Curve, mode: str, t) -> tuple:
-    def slope(fn, t):
+    def derivative(fn, t):
         return jax.jvp(fn, (t,), (jnp.ones_like(t),))[1]
 
     if mode == "speed":
-        return function.integral(t), function(t), slope(function, t)
-    return function(t), slope(function, t), slope(lambda t: slope(function, t), t)
+        return function.integral(t), function(t), derivative(function, t)
+    return function(t), derivative(function, t), derivative(lambda t: derivative(function, t), t)

@@ -1,7 +1,7 @@
 """The equation of motion: accelerations with exact implicit derivatives.
 
-The derivative of the solution comes from the residual of inverse dynamics at the solution, so neither the composite inertias nor the
-factorization are ever differentiated (for the first derivative).
+The derivative of the solution follows from the residual of inverse dynamics at the solution (implicit function theorem). A first derivative
+therefore differentiates neither the composite inertias nor the factorization.
 """
 
 from __future__ import annotations
@@ -10,19 +10,18 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from xsim.dynamics.actuation.actuation import effort
+from xsim.dynamics.actuation.actuation import actuator_forces
 from xsim.dynamics.actuation.transmissions import transmissions
 from xsim.dynamics.constraints.holonomic import has_rows, holonomic_rates, holonomic_rows
 from xsim.dynamics.constraints.newton import minimize
 from xsim.dynamics.constraints.noslip import without_slip
 from xsim.dynamics.constraints.soft_set import Constraints
-from xsim.dynamics.forces.elements import element_force
-from xsim.dynamics.forces.elements import soft_rows as element_rows
+from xsim.dynamics.forces.elements import element_force, element_rows
 from xsim.dynamics.forces.passive import passive_force, quadratic
-from xsim.dynamics.integration.velocity_derivatives import damping_derivatives, lone_free, velocity_derivatives
+from xsim.dynamics.integration.velocity_derivatives import damping_derivatives, free_body_dofs, velocity_derivatives
 from xsim.dynamics.linalg.dense import assembled
 from xsim.dynamics.linalg.implicit import implicit
-from xsim.dynamics.linalg.newton_matrix import Staged, Stiffened
+from xsim.dynamics.linalg.newton_matrix import NewtonMatrix, StagedMatrix
 from xsim.dynamics.linalg.sparse import Quadratic, Saddle, masked, minus_jt_times, multiply, restricted, row_times, with_quadratic
 from xsim.dynamics.linalg.unsymmetric import Unsymmetric
 from xsim.dynamics.tendons.tendons import tendons
@@ -35,14 +34,17 @@ UNSYMMETRIC = ("free", "full")
 
 
 class ImplicitTerms(NamedTuple):
-    """Which smooth forces act at the end of a step instead of its start, linearized; zeros and "" for none.
+    """The smooth forces that are evaluated at the end of the step, linearized; the others are evaluated at its start.
 
-    damping: the time (s) over which the dampers of joints do. springs: its square (s^2), for the springs of joints. elements: the time over
-    which springs, dampers and bushings between bodies do. velocity: which forces do over the step by their velocity derivatives,
+    * damping: time step of joint dampers, s. 0: explicit.
+    * springs: square of the time step, for joint springs, s^2. 0: explicit.
+    * elements: time step of springs, dampers and bushings between bodies, s. 0: explicit.
+    * velocity: the forces that are implicit in velocity, through their velocity derivatives:
 
+        ""       none
         "fast"   damping, actuators, fluid, tendons; the symmetric part of the derivatives
-        "free"   as "fast"; for the dofs of `lone_free` all forces, the derivatives in full
-        "full"   all forces, those of Coriolis included; the derivatives in full
+        "free"   as "fast"; for the dofs of `free_body_dofs` all forces and the full derivatives
+        "full"   all forces, Coriolis forces included, and the full derivatives
     """
 
     damping: object = 0.0
@@ -55,13 +57,17 @@ EXPLICIT = ImplicitTerms()
 
 
 class EquationOfMotion(NamedTuple):
-    """What the equation of motion is evaluated at.
+    """The state and inputs at which the equation of motion is solved.
 
-    act, ctrl: activations and controls of the actuators. prescribed: per dof the acceleration that is prescribed, None where it follows
-    from the forces; () for no prescribed dof. row_acceleration: per holonomic row the required second derivative; 0 for the rows
-    after its end. soft: soft constraints, None for none. Under MuJoCo's rules they are solved without the implicit terms, which then act
-    on the acceleration that the constraints give: the solution is that acceleration and, where there are implicit terms, the one after
-    them.
+    * q (nq), v (nv), tau (nv): configuration, velocity, applied generalized force, as components.
+    * act, ctrl: activations and controls of the actuators.
+    * implicit: the forces evaluated at the end of the step.
+    * prescribed: per dof the prescribed acceleration, None for a free dof; () if no dof is prescribed.
+    * row_acceleration: required second derivative of the first holonomic rows; 0 for the other rows.
+    * soft: soft constraints, None without any.
+
+    MuJoCo solves soft constraints without the implicit terms and applies those to the resulting acceleration. The solution then has two
+    accelerations: the one that satisfies the constraints and the one after the implicit terms.
     """
 
     system: System
@@ -82,18 +88,28 @@ def _balance(force, tau, passive, extra):
 
 
 class Terms(NamedTuple):
-    """What the residual and the matrix of an equation of motion share."""
+    """Quantities that the residual and the matrix of the equation of motion share.
+
+    * frame, inertia: link frames and link inertias.
+    * damping: matrix of the joint dampers.
+    * matrix_terms: (factor, Quadratic) pairs that are added to the mass matrix.
+    * stiffness: matrix of the joint springs, None if they are explicit.
+    * jacobian: holonomic rows; with soft constraints also one row per prescribed dof.
+    * elements: (row, G, c) of the implicit force elements, see `implicit_element_rows`.
+    * tendon, transmission: length and Jacobian of each tendon and of each actuator.
+    * staged_terms: as matrix_terms, for the implicit terms that are applied after the soft constraints.
+    """
 
     frame: Frames
     inertia: list
     damping: Quadratic
-    loads: list  # (factor, Quadratic) pairs added to the mass matrix
-    stiffness: Quadratic | None  # None where springs act explicitly
-    jacobian: list  # of the holonomic rows; beside soft constraints also of prescribed dofs
-    soft: list  # (row, G, force per rate of the row) of what acts at the end of the step
-    tendon: list  # tendons
-    driven: list  # what the actuators act on
-    implicit_loads: list  # as loads, of what moves under the forces of soft constraints
+    matrix_terms: list
+    stiffness: Quadratic | None
+    jacobian: list
+    elements: list
+    tendon: list
+    transmission: list
+    staged_terms: list
 
 
 def is_zero(x) -> bool:
@@ -102,77 +118,85 @@ def is_zero(x) -> bool:
 
 
 def evaluate(m: EquationOfMotion) -> Terms:
+    """The terms of the equation of motion at its state."""
     system = m.system
     frame = frames(system, m.q)
     damping = quadratic(system, frame, system.dof.damping, "damper")
     regularization = (system.option.regularization, Quadratic([1.0] * len(m.v), {}))
-    loads = [(1.0, quadratic(system, frame, system.dof.armature, "armature")), regularization]
+    matrix_terms = [(1.0, quadratic(system, frame, system.dof.armature, "armature")), regularization]
     staged = m.soft is not None and system.topology.switches.constraints_before_damping
-    implicit_loads = [] if staged else loads
+    implicit_terms = [] if staged else matrix_terms
     stiffness = None
     if not is_zero(m.implicit.damping):
-        implicit_loads.append((m.implicit.damping, damping))
+        implicit_terms.append((m.implicit.damping, damping))
     if not is_zero(m.implicit.springs):
         stiffness = quadratic(system, frame, system.dof.stiffness, "spring")
-        implicit_loads.append((m.implicit.springs, stiffness))
+        implicit_terms.append((m.implicit.springs, stiffness))
     inertia, tendon = link_inertias(system, frame), tendons(system, frame, m.q)
-    driven = transmissions(system, frame, m.q, tendon)
+    transmission = transmissions(system, frame, m.q, tendon)
     if m.implicit.velocity == "fast":
-        implicit_loads.append((system.option.dt, damping_derivatives(system, frame, m.v, m.act, m.ctrl, tendon, driven)))
+        implicit_terms.append((system.option.dt, damping_derivatives(system, frame, m.v, m.act, m.ctrl, tendon, transmission)))
     if m.implicit.velocity in UNSYMMETRIC:
-        dofs = lone_free(system) if m.implicit.velocity == "free" else None
-        derivatives = velocity_derivatives(system, frame, inertia, m.q, m.v, m.act, m.ctrl, tendon, driven, dofs)
-        implicit_loads.append((system.option.dt, derivatives))
-    soft = [] if is_zero(m.implicit.elements) else implicit_element_rows(system, frame, m.q, m.v, m.implicit.elements)
+        dofs = free_body_dofs(system) if m.implicit.velocity == "free" else None
+        derivatives = velocity_derivatives(system, frame, inertia, m.q, m.v, m.act, m.ctrl, tendon, transmission, dofs)
+        implicit_terms.append((system.option.dt, derivatives))
+    elements = [] if is_zero(m.implicit.elements) else implicit_element_rows(system, frame, m.q, m.v, m.implicit.elements)
     jacobian = holonomic_rows(system, frame)
     if m.soft is not None:
         jacobian = [*jacobian, *([(i, 1.0)] for i, h in enumerate(m.prescribed) if h is not None)]
-    return Terms(frame, inertia, damping, loads, stiffness, jacobian, soft, tendon, driven, implicit_loads if staged else [])
+    return Terms(
+        frame, inertia, damping, matrix_terms, stiffness, jacobian, elements, tendon, transmission, implicit_terms if staged else []
+    )
 
 
 def implicit_element_rows(system: System, frame: Frames, q, v, dt) -> list:
-    """(row, G, c) of the elements' forces at the end of a step of dt: with the row's rate r now and its acceleration a the element force
-    decreases by c r + G a, c = dt k and G = dt (dt k + d) of stiffness k and damping d."""
+    """(row, G, c) of each force element for a step of dt.
+
+    Over the step the element force decreases by c r + G a, with r the rate of the row at the start and a its acceleration. c = dt k and
+    G = dt (dt k + d), with stiffness k and damping d."""
     return [(row, mul(dt, add(mul(dt, k), d)), mul(dt, k)) for row, k, d in element_rows(system, frame, q, v)]
 
 
-def with_implicit_elements(force: list, soft: list, v, a) -> list:
-    """force plus the decrease of the element forces over the step, see `implicit_element_rows`; a None: without the part of a."""
+def with_implicit_elements(force: list, elements: list, v, a) -> list:
+    """force (nv) plus the decrease of the element forces over the step, see `implicit_element_rows`. a None: without the term G a."""
     decreases = []
-    for row, g, c in soft:
+    for row, g, c in elements:
         decrease = mul(c, row_times(row, v))
         decreases.append(decrease if a is None else add(decrease, mul(g, row_times(row, a))))
-    return minus_jt_times(force, [row for row, *_ in soft], [neg(f) for f in decreases])
+    return minus_jt_times(force, [row for row, *_ in elements], [neg(f) for f in decreases])
 
 
 def residual(m: EquationOfMotion, x, terms: Terms | None = None) -> list:
-    """What is zero at the solution x: the acceleration, then the multipliers of the holonomic rows, then, where something moves under the
-    forces of soft constraints, the acceleration after the implicit terms (None: all zero, and no soft constraints).
+    """The residual of the equation of motion, zero at the solution x.
 
-    Inverse dynamics of the acceleration minus applied, passive and constraint forces, then the rows' equations. Prescribed dofs
-    take their acceleration from ``m.prescribed`` and have no equation; beside soft constraints they are rows like the others.
+    x: the acceleration (nv), then the multipliers of the holonomic rows, then, if there are staged terms, the acceleration after them (nv).
+    None: x is zero and soft constraints exert no force.
+
+    The residual is inverse dynamics of the acceleration minus applied, passive and constraint forces, then the row equations. A prescribed
+    dof has its acceleration from ``m.prescribed`` and no equation; with soft constraints it is a holonomic row.
     """
     t, n = terms or evaluate(m), len(m.v)
-    rows = n + len(t.jacobian)
-    a, y, implicit_a = (None, [0.0] * len(t.jacobian), []) if x is None else (x[:n], x[n:rows], x[rows:])
-    wanted = [neg(r) for r in holonomic_rates(m.system, t.frame, m.q, m.v)]
+    end = n + len(t.jacobian)
+    a, y, implicit_a = (None, [0.0] * len(t.jacobian), []) if x is None else (x[:n], x[n:end], x[end:])
+    required = [neg(r) for r in holonomic_rates(m.system, t.frame, m.q, m.v)]
     for i, c in enumerate(m.row_acceleration):
-        wanted[i] = add(wanted[i], c)
+        required[i] = add(required[i], c)
     if m.soft is not None:
         balance = _smooth_balance(m._replace(prescribed=()), t, a, y)
-        wanted += [h for h in m.prescribed if h is not None]
+        required += [h for h in m.prescribed if h is not None]
         if a is not None:
-            balance, implicit_a = _less_force(m.soft, balance, a), _implicit_balance(m, t, a, implicit_a) if t.implicit_loads else []
+            balance = _minus_constraint_force(m.soft, balance, a)
+            implicit_a = _staged_balance(m, t, a, implicit_a) if t.staged_terms else []
     else:
         balance = _smooth_balance(m, t, a, y)
         if m.prescribed:
             balance = [b if h is None else 0.0 for b, h in zip(balance, m.prescribed, strict=True)]
-    gaps = [sub(c, 0.0 if a is None else row_times(row, a)) for c, row in zip(wanted, t.jacobian, strict=True)]
-    return [*balance, *gaps, *implicit_a]
+    row_errors = [sub(c, 0.0 if a is None else row_times(row, a)) for c, row in zip(required, t.jacobian, strict=True)]
+    return [*balance, *row_errors, *implicit_a]
 
 
 def _smooth_balance(m: EquationOfMotion, t: Terms, a, y) -> list:
-    """Inverse dynamics minus smooth forces and those of the multipliers y."""
+    """Inverse dynamics minus smooth forces and the constraint force J^T y."""
     n = len(m.v)
     if m.prescribed:
         free = [0.0] * n if a is None else a
@@ -181,86 +205,91 @@ def _smooth_balance(m: EquationOfMotion, t: Terms, a, y) -> list:
     passive = passive_force(m.system, t.frame, m.q, m.v, t.damping, t.tendon)
     extra = [0.0] * n
     if t.stiffness is not None:
-        # The spring at the position that the old velocity would reach (DART's rule); the acceleration's part is in the loads.
+        # The spring force at the position that the current velocity would reach (DART); the matrix terms have the part of the acceleration.
         extra = [mul(m.implicit.damping, x) for x in t.stiffness.times(m.v)]
     if a is not None:
-        for factor, quad in t.loads:
+        for factor, quad in t.matrix_terms:
             extra = [add(e, mul(factor, x)) for e, x in zip(extra, quad.times(a), strict=True)]
     tau = m.tau
     if m.system.topology.forces:
         tau = [add(a, b) for a, b in zip(tau, element_force(m.system, t.frame, m.q, m.v), strict=True)]
     if m.ctrl:
-        tau = [add(a, b) for a, b in zip(tau, effort(m.system, t.frame, m.v, m.act, m.ctrl, t.driven).tau, strict=True)]
-    return with_implicit_elements(minus_jt_times(_balance(force, tau, passive, extra), t.jacobian, y), t.soft, m.v, a)
+        actuator = actuator_forces(m.system, t.frame, m.v, m.act, m.ctrl, t.transmission)
+        tau = [add(a, b) for a, b in zip(tau, actuator.tau, strict=True)]
+    return with_implicit_elements(minus_jt_times(_balance(force, tau, passive, extra), t.jacobian, y), t.elements, m.v, a)
 
 
-def _less_force(soft: Constraints, balance: list, a) -> list:
-    """The balance less the forces of soft constraints at an acceleration."""
+def _minus_constraint_force(soft: Constraints, balance: list, a) -> list:
+    """The balance minus the generalized force of the soft constraints at an acceleration."""
     a = jnp.stack(a)
     soft = soft.fitted(a.shape[1:])
     force = soft.jt_times(soft.force(soft.at(a)))
     return [sub(b, f) for b, f in zip(balance, force, strict=True)]
 
 
-def _implicit_balance(m: EquationOfMotion, t: Terms, a, implicit_a) -> list:
-    """What is zero at the implicit_loads acceleration: M (implicit_a - a) + what acts implicitly."""
+def _staged_balance(m: EquationOfMotion, t: Terms, a, implicit_a) -> list:
+    """M (implicit_a - a) plus the staged terms at implicit_a: zero at the acceleration after the implicit terms."""
     change = [sub(x, y) for x, y in zip(implicit_a, a, strict=True)]
     out = inertial_force(m.system, t.frame, t.inertia, change)
-    for loads, x in ((t.loads, change), (t.implicit_loads, implicit_a)):
-        for factor, quad in loads:
+    for matrix_terms, x in ((t.matrix_terms, change), (t.staged_terms, implicit_a)):
+        for factor, quad in matrix_terms:
             out = [add(f, mul(factor, y)) for f, y in zip(out, quad.times(x), strict=True)]
     return out
 
 
 def effective_mass(m: EquationOfMotion, terms: Terms | None = None) -> list:
-    """Rows of the matrix that multiplies the acceleration: mass matrix, armature, implicit damping and springs, regularization."""
+    """Rows of the matrix that multiplies the acceleration: mass matrix, armature, implicit damping and springs, regularization.
+
+    Row i has the entries of the ancestors of dof i and its diagonal, see `mass_matrix`. Prescribed dofs have rows of the unit matrix."""
     t = terms or evaluate(m)
-    rows = with_quadratic(m.system, mass_matrix(m.system, t.frame, t.inertia), t.loads)
+    rows = with_quadratic(m.system, mass_matrix(m.system, t.frame, t.inertia), t.matrix_terms)
     if m.prescribed:
         rows = masked(m.system, rows, [1.0 if h is None else 0.0 for h in m.prescribed])
     return rows
 
 
 def _unsymmetric(m: EquationOfMotion, terms: Terms, full) -> Unsymmetric:
-    """The matrix that multiplies the acceleration (the implicit_loads one) where it is not symmetric."""
-    before = m.system.tables.before
+    """The unsymmetric matrix that multiplies the (staged) acceleration when all velocity derivatives are implicit."""
+    ancestors = m.system.tables.ancestors
     entries: dict = {}
     for i, row in enumerate(mass_matrix(m.system, terms.frame, terms.inertia)):
-        entries |= {(i, j): x for j, x in zip((*before[i], i), row, strict=True)}
-        entries |= {(j, i): x for j, x in zip(before[i], row[:-1], strict=True)}
-    for factor, quad in (*terms.loads, *terms.implicit_loads):
+        entries |= {(i, j): x for j, x in zip((*ancestors[i], i), row, strict=True)}
+        entries |= {(j, i): x for j, x in zip(ancestors[i], row[:-1], strict=True)}
+    for factor, quad in (*terms.matrix_terms, *terms.staged_terms):
         for i, x in enumerate(quad.diagonal):
             entries[i, i] = add(entries[i, i], mul(factor, x))
-        for place, x in quad.blocks.items():
-            entries[place] = add(entries[place], mul(factor, x))
+        for index, x in quad.blocks.items():
+            entries[index] = add(entries[index], mul(factor, x))
     return Unsymmetric(m.system, dict(zip(entries, full(list(entries.values())), strict=True)))
 
 
-def _softly(m: EquationOfMotion, terms: Terms, full) -> tuple:
-    """What `implicit` asks for, of a motion with soft constraints."""
+def _solve_with_soft_constraints(m: EquationOfMotion, terms: Terms, full) -> tuple:
+    """Matrix, solution and flags for `implicit`, of an equation with soft constraints."""
     system = m.system
     assert m.soft is not None
-    loaded = [full(row) for row in effective_mass(m._replace(prescribed=()), terms)]
-    lower = {(i, j): x for i, row in enumerate(loaded) for j, x in zip((*system.tables.before[i], i), row, strict=True)}
+    mass_rows = [full(row) for row in effective_mass(m._replace(prescribed=()), terms)]
+    lower = {(i, j): x for i, row in enumerate(mass_rows) for j, x in zip((*system.tables.ancestors[i], i), row, strict=True)}
     mass = assembled(lower | {(j, i): x for (i, j), x in lower.items()}, (len(m.v),) * 2)
-    both = jnp.stack(full([neg(r) for r in residual(m, None, terms)]))
+    right_side = jnp.stack(full([neg(r) for r in residual(m, None, terms)]))
     n = len(m.v)
-    right, wanted = both[:n], -both[n:]
-    for (_, g, _), row in zip(terms.soft, _dense([row for row, *_ in terms.soft], n, right[0]) if terms.soft else (), strict=True):
+    force, required = right_side[:n], -right_side[n:]
+    element_rows = _dense([row for row, *_ in terms.elements], n, force[0]) if terms.elements else ()
+    for (_, g, _), row in zip(terms.elements, element_rows, strict=True):
         mass = mass + mul(g, row[:, None] * row[None])
-    hard = _dense(terms.jacobian, n, right[0]) if terms.jacobian else None
-    soft = m.soft.fitted(both.shape[1:])
-    least = minimize(mass, right, soft, hard, wanted)
-    matrix, a = Stiffened(mass + soft.curvature(least.x), hard), [*least.a, *(() if hard is None else least.y)]
-    others = [matrix.bordered.factor.pivot, least.found]
-    if not terms.implicit_loads:
-        return matrix, a, others
+    hard = _dense(terms.jacobian, n, force[0]) if terms.jacobian else None
+    soft = m.soft.fitted(right_side.shape[1:])
+    minimum = minimize(mass, force, soft, hard, required)
+    matrix = NewtonMatrix(mass + soft.curvature(minimum.x), hard)
+    a = [*minimum.a, *(() if hard is None else minimum.y)]
+    flags = [matrix.bordered.factor.pivot, minimum.found]
+    if not terms.staged_terms:
+        return matrix, a, flags
     if m.implicit.velocity in UNSYMMETRIC:
         second = _unsymmetric(m, terms, full)
     else:
-        second = [full(row) for row in with_quadratic(system, loaded, terms.implicit_loads)]
-    staged = Staged(system, matrix, loaded, second)
-    return staged, [*a, *staged.moved(multiply(system, loaded, a))], others
+        second = [full(row) for row in with_quadratic(system, mass_rows, terms.staged_terms)]
+    staged = StagedMatrix(system, matrix, mass_rows, second)
+    return staged, [*a, *staged.solve_second(multiply(system, mass_rows, a))], flags
 
 
 def _dense(rows: list, n: int, like):
@@ -269,27 +298,34 @@ def _dense(rows: list, n: int, like):
 
 
 class Solved(NamedTuple):
-    """a: the acceleration. multipliers: of the holonomic rows. pivot: 0 where the mass matrix is singular. found: 0 where the forces of
-    soft constraints were not. overflow: 1 where more contacts were active than the buffer holds. explicit_a: the acceleration at which soft
-    constraints have their forces; soft: those that have them there."""
+    """The solution of an equation of motion.
+
+    * a: the acceleration (nv).
+    * multipliers: Lagrange multipliers of the holonomic rows.
+    * pivot: 0 where the mass matrix is singular.
+    * converged: 0 where the solver of the soft constraints did not converge.
+    * overflow: 1 where more contacts are active than the contact buffer has entries.
+    * explicit_a: the acceleration at which the forces of the soft constraints are evaluated.
+    * soft: the soft constraints, None without any.
+    """
 
     a: list
     multipliers: list
     pivot: object
-    found: object
+    converged: object
     overflow: object = 0.0
     explicit_a: list | None = None
     soft: Constraints | None = None
 
 
 def acceleration(m: EquationOfMotion) -> Solved:
-    """The acceleration at which the residual is zero; under `Topology.noslip` that with friction which does not slip."""
+    """The acceleration at which the residual is zero. With `Topology.noslip` friction is solved again without slip."""
     solved = _solved(m)
     if m.soft is None or not m.system.topology.noslip:
         return solved
     assert solved.explicit_a is not None
-    again = _solved(m._replace(soft=without_slip(m.soft, jnp.stack(solved.explicit_a))))
-    return again._replace(found=jnp.minimum(solved.found, again.found))
+    noslip = _solved(m._replace(soft=without_slip(m.soft, jnp.stack(solved.explicit_a))))
+    return noslip._replace(converged=jnp.minimum(solved.converged, noslip.converged))
 
 
 def _solved(m: EquationOfMotion) -> Solved:
@@ -300,20 +336,21 @@ def _solved(m: EquationOfMotion) -> Solved:
         terms = evaluate(m)
         rows = len(terms.jacobian)
         if m.soft is not None:
-            return _softly(m, terms, full)
+            return _solve_with_soft_constraints(m, terms, full)
         if m.implicit.velocity in UNSYMMETRIC:
             matrix = _unsymmetric(m, terms, full)
             return matrix, matrix.solve(full([neg(r) for r in residual(m, None, terms)])), [1.0, 1.0]
         free = [1.0] * n if not m.prescribed else [1.0 if h is None else 0.0 for h in m.prescribed]
-        soft = [(row, g) for row, (_, g, _) in zip(restricted([row for row, *_ in terms.soft], free), terms.soft, strict=True)]
-        saddle = Saddle(m.system, [full(row) for row in effective_mass(m, terms)], restricted(terms.jacobian, free), soft)
-        right = full([neg(r) for r in residual(m, None, terms)])
-        return saddle, saddle.solve(right[:n], right[n:]), [saddle.factor.pivot, 1.0]
+        element_rows = restricted([row for row, *_ in terms.elements], free)
+        elements = [(row, g) for row, (_, g, _) in zip(element_rows, terms.elements, strict=True)]
+        saddle = Saddle(m.system, [full(row) for row in effective_mass(m, terms)], restricted(terms.jacobian, free), elements)
+        right_side = full([neg(r) for r in residual(m, None, terms)])
+        return saddle, saddle.solve(right_side[:n], right_side[n:]), [saddle.factor.pivot, 1.0]
 
     if m.implicit.velocity in UNSYMMETRIC and (m.prescribed or has_rows(m.system.topology)):
         raise ValueError("the integrator implicit is for models without holonomic constraints and prescribed motion; choose implicitfast")
-    x, (pivot, found) = implicit(m, primal, residual)
+    x, (pivot, converged) = implicit(m, primal, residual)
     if m.soft is not None:
-        return Solved(x[n + rows :] or x[:n], x[n : n + rows], pivot, found, m.soft.overflow, x[:n], m.soft)
+        return Solved(x[n + rows :] or x[:n], x[n : n + rows], pivot, converged, m.soft.overflow, x[:n], m.soft)
     a = [y if h is None else h for y, h in zip(x[:n], m.prescribed, strict=True)] if m.prescribed else x[:n]
-    return Solved(a, x[n:], pivot, found, explicit_a=a)
+    return Solved(a, x[n:], pivot, converged, explicit_a=a)

@@ -1,16 +1,20 @@
 """Dry friction, limits and servos as bounded impulses on the velocity.
 
-After a step's smooth forces have made the velocity v*, impulses p change it to v with M (v - v*) = p. Each dof answers with a
-monotone staircase between its velocity and its impulse: dry friction (at most friction times dt, against the velocity), a servo (at most
-its force limits times dt, towards its target) and position and velocity limits (as much as it takes to keep the velocity between the
-bounds that reach a limit within the step). Together they are the optimality conditions of a strictly convex problem,
+The smooth forces of a step give the velocity v*. Impulses p change it to v, with M (v - v*) = p. The impulse of each dof is a monotone,
+piecewise constant function of its velocity, its force law, with three parts:
+
+* dry friction: at most friction times dt, opposite to the velocity
+* a servo: at most its force limits times dt, towards its target velocity
+* position and velocity limits: the impulse that keeps the velocity between its bounds. The bound of a position limit is the velocity that
+  reaches the limit at the end of the step.
+
+These are the optimality conditions of a strictly convex problem,
 
     min over v of  1/2 (v - v*)^T M (v - v*) + sum over dofs of phi_i(v_i),
 
-so v is unique. The segment of its force law on which each dof lies is found by an active-set iteration (each guess is one sparse solve with
-the dofs that stick held fast; block principal pivoting as of Judice and Pires 1994, with single pivots where a block does not help), and
-the result is differentiated on those segments. This is DART's step rule, where the constraints are solved as a boxed LCP over the same
-equations.
+so v is unique. An active-set iteration finds the segment of its force law on which each dof lies. Each iteration is one sparse solve with
+the velocities of sticking dofs fixed. The method is block principal pivoting (Judice and Pires 1994), with single pivots when the blocks
+make no progress. The result is differentiated on the final segments. DART solves the same equations as a boxed LCP.
 """
 
 from __future__ import annotations
@@ -31,12 +35,17 @@ from xsim.model.topology import Topology
 from xsim.spatial import add, block_loop_hoisting, mul, neg, stage, sub, total
 
 SIDES = ("lower", "upper")
-BLOCKS = 3
-"""So many block pivots in a row may fail to bring the number of wrong segments down before single pivots take over."""
+MAX_BLOCK_FAILURES = 3
+"""Block pivots that may fail in a row to reduce the number of wrong segments, before single pivots are used."""
 
 
-class Row(NamedTuple):
-    """A dof that impulses act on: position of its friction among the leaves (None: no friction), which limits it has, servo or not."""
+class ImpulseRow(NamedTuple):
+    """A dof on which impulses act.
+
+    * friction: row of the leaf ``dof.friction``, None without friction.
+    * position, velocity: whether it has a lower and an upper limit.
+    * servo: whether a servo drives it.
+    """
 
     dof: int
     friction: int | None
@@ -46,22 +55,22 @@ class Row(NamedTuple):
 
 
 @functools.lru_cache(maxsize=256)
-def rows(topology: Topology) -> tuple[Row, ...]:
-    """The dofs on which impulses act: those with friction, limits or a servo, of the kinds that are switched on and not soft
-    constraints."""
+def impulse_rows(topology: Topology) -> tuple[ImpulseRow, ...]:
+    """The dofs on which impulses act: those with a servo, and those with friction or limits of `Topology.constraint_kinds` that are not
+    soft constraints."""
     soft = {(info.kind, info.items[0]) for info in topology.soft}
 
-    def kind(name: str, leaf: str) -> tuple[int, ...]:
-        dofs = topology.dofs(leaf) if name in topology.rows else ()
+    def dofs_with(kind: str, leaf: str) -> tuple[int, ...]:
+        dofs = topology.dofs(leaf) if kind in topology.constraint_kinds else ()
         return tuple(dof for dof in dofs if (leaf.split(".")[1], dof) not in soft)
 
-    friction = kind("friction", "dof.friction")
-    lower, upper = kind("limit", "limit.lower"), kind("limit", "limit.upper")
-    slowest, fastest = kind("velocity", "limit.velocity_lower"), kind("velocity", "limit.velocity_upper")
+    friction = dofs_with("friction", "dof.friction")
+    lower, upper = dofs_with("limit", "limit.lower"), dofs_with("limit", "limit.upper")
+    slowest, fastest = dofs_with("velocity", "limit.velocity_lower"), dofs_with("velocity", "limit.velocity_upper")
     out = []
     for dof, drive in enumerate(topology.drives):
         if drive not in PRESCRIBED:
-            row = Row(
+            row = ImpulseRow(
                 dof,
                 topology.dofs("dof.friction").index(dof) if dof in friction else None,
                 (dof in lower, dof in upper),
@@ -74,19 +83,24 @@ def rows(topology: Topology) -> tuple[Row, ...]:
 
 
 class ForceLaw(NamedTuple):
-    """The staircase of one dof. Velocities: lower, upper (bounds), target (of the servo). Impulses: friction (its largest size), least,
-    most (of the servo). None where there is none."""
+    """The impulse of one dof as a function of its velocity; None for a part that the dof does not have.
+
+    * lower, upper: bounds of the velocity.
+    * friction: largest impulse of dry friction.
+    * target: velocity that the servo drives to.
+    * servo_min, servo_max: least and largest impulse of the servo.
+    """
 
     lower: object
     upper: object
     friction: object
     target: object
-    least: object
-    most: object
+    servo_min: object
+    servo_max: object
 
 
 @stage
-def _reach(limit, position, dt):
+def _velocity_to(limit, position, dt):
     """The velocity that reaches a limit in one step."""
     return (limit - position) / dt
 
@@ -97,280 +111,306 @@ def _coordinates(joint, numbers, q):
 
 
 def force_laws(system: System, q, servo: dict) -> list[ForceLaw]:
-    """The staircase of every row. A velocity limit holds on the way back from beyond a position limit, too."""
+    """The force law of each impulse row. Velocity limits also bound the velocity with which a dof returns to its position range."""
     position: list = []
-    for joint, numbers, own in zip(system.link.joints, system.link.numbers, split_q(system, q), strict=True):
-        position.extend(_coordinates(joint, numbers, own))
+    for joint, numbers, joint_q in zip(system.link.joints, system.link.numbers, split_q(system, q), strict=True):
+        position.extend(_coordinates(joint, numbers, joint_q))
     out, dt = [], system.option.dt
-    for row in rows(system.topology):
-        speeds = [bound(system, f"velocity_{side}", row.dof) if has else None for side, has in zip(SIDES, row.velocity, strict=True)]
-        ends = list(speeds)
+    for row in impulse_rows(system.topology):
+        limits = [bound(system, f"velocity_{side}", row.dof) if has else None for side, has in zip(SIDES, row.velocity, strict=True)]
+        bounds = list(limits)
         for k, side in enumerate(SIDES):
             if row.position[k]:
-                ends[k] = clip(_reach(bound(system, side, row.dof), position[row.dof], dt), *speeds)
+                bounds[k] = clip(_velocity_to(bound(system, side, row.dof), position[row.dof], dt), *limits)
         friction = None if row.friction is None else mul(system.dof.friction[row.friction], dt)
         forces = [bound(system, f"force_{side}", row.dof) if row.servo else None for side in SIDES]
-        least, most = (None if f is None else mul(f, dt) for f in forces)
-        out.append(ForceLaw(*ends, friction, servo[row.dof] if row.servo else None, least, most))
+        servo_min, servo_max = (None if f is None else mul(f, dt) for f in forces)
+        out.append(ForceLaw(*bounds, friction, servo[row.dof] if row.servo else None, servo_min, servo_max))
     return out
 
 
-# ---- which stair each dof stands on: no derivatives here ----------------------------------------------------------------------
+# ---- the segment of each dof, without derivatives -----------------------------------------------------------------------------
 
 
-class _Arrays(NamedTuple):
-    """Force laws of all rows, (rows, lanes); infinite where there is none."""
+class _ForceLaws(NamedTuple):
+    """The force laws of all impulse rows, each field (rows, lanes). Missing bounds are infinite, missing friction is 0.
+
+    servo: 1 for a dof with a servo."""
 
     lower: jax.Array
     upper: jax.Array
     friction: jax.Array
     target: jax.Array
-    least: jax.Array
-    most: jax.Array
+    servo_min: jax.Array
+    servo_max: jax.Array
     servo: jax.Array
 
 
-def _prox(s: _Arrays, r, c):
-    """The velocity on the staircase for the velocity r that the dof would have without its own impulse; c: velocity per impulse.
+def _prox(s: _ForceLaws, r, c):
+    """The proximal operator of the force laws: the velocity x with x = r + c p(x), where p is the force law.
 
-    The median of kinks and shifted segments, taken from the outside in; then the bounds.
+    r: velocity without the impulse of the dof. c: velocity per impulse. It is the median of the kinks and the shifted segments, evaluated
+    from the outermost to the innermost, then clipped to the bounds.
     """
     first, second = jnp.minimum(s.target, 0.0), jnp.maximum(s.target, 0.0)
-    above_first = jnp.where(s.target < 0, s.friction + s.least, s.most - s.friction)
-    left, middle, right = r + c * (s.friction + s.most), r + c * above_first, r + c * (s.least - s.friction)
-    both = jnp.minimum(left, jnp.maximum(first, jnp.minimum(middle, jnp.maximum(second, right))))
-    alone = jnp.minimum(r + c * s.friction, jnp.maximum(0.0, r - c * s.friction))
-    return jnp.clip(jnp.where(s.servo > 0, both, alone), s.lower, s.upper)
+    above_first = jnp.where(s.target < 0, s.friction + s.servo_min, s.servo_max - s.friction)
+    left, middle, right = r + c * (s.friction + s.servo_max), r + c * above_first, r + c * (s.servo_min - s.friction)
+    with_servo = jnp.minimum(left, jnp.maximum(first, jnp.minimum(middle, jnp.maximum(second, right))))
+    friction_only = jnp.minimum(r + c * s.friction, jnp.maximum(0.0, r - c * s.friction))
+    return jnp.clip(jnp.where(s.servo > 0, with_servo, friction_only), s.lower, s.upper)
 
 
-def _level(s: _Arrays, x):
-    """Impulse of a dof that moves with velocity x between the kinks."""
-    servo = jnp.where(x > s.target, s.least, s.most)
+def _segment_impulse(s: _ForceLaws, x):
+    """The impulse of the force laws at a velocity x between kinks."""
+    servo = jnp.where(x > s.target, s.servo_min, s.servo_max)
     return -s.friction * jnp.sign(x) + jnp.where(s.servo > 0, servo, 0.0)
 
 
-def _sticks(s: _Arrays, x):
-    """1.0 where x is a kink: the dof keeps this velocity whatever impulse that takes."""
+def _sticks(s: _ForceLaws, x):
+    """1.0 where x is a kink: the dof sticks to this velocity, and its impulse is unknown."""
     kink = (x == s.lower) | (x == s.upper) | ((x == 0) & (s.friction > 0)) | ((x == s.target) & (s.servo > 0))
     return kink.astype(x.dtype)
 
 
-def _kinks(s: _Arrays):
-    """(4, rows, lanes), infinite where there is none."""
+def _kinks(s: _ForceLaws):
+    """The velocities of the kinks (4, rows, lanes), infinite for a missing one."""
     return jnp.stack([s.lower, s.upper, jnp.where(s.friction > 0, 0.0, jnp.inf), jnp.where(s.servo > 0, s.target, jnp.inf)])
 
 
-def _stair(s: _Arrays, x):
-    """A number for the segment that x is on, different for different segments."""
+def _segment(s: _ForceLaws, x):
+    """A number that identifies the segment or kink on which x lies."""
     return jnp.sum(jnp.sign(x - _kinks(s)), 0)
 
 
-def _next(s: _Arrays, x, new):
-    """A point on the stair next to that of x on the way to new."""
+def _neighbour(s: _ForceLaws, x, new):
+    """A velocity on the segment next to that of x, in the direction of new."""
     kinks, up = _kinks(s), new > x
     above = jnp.min(jnp.where(kinks > x, kinks, jnp.inf), 0)
     below = jnp.max(jnp.where(kinks < x, kinks, -jnp.inf), 0)
     end = jnp.where(up, above, below)
-    within = jnp.where(up, new < end, new > end)  # of the stretch from x to the next kink
+    within = jnp.where(up, new < end, new > end)  # new lies before the next kink
     return jnp.where(_sticks(s, x) > 0, jnp.where(within, new, 0.5 * (x + jnp.where(within, x, end))), end)
 
 
 class _Search(NamedTuple):
-    x: jax.Array  # (rows, lanes) velocity that names the stair
-    free: list  # change of velocity of the free dofs, then the multipliers of the couplings
-    wrong: jax.Array  # (lanes,) dofs on a wrong stair; 0: solved
+    """State of the active-set iteration.
+
+    * x: (rows, lanes) a velocity on the current segment of each dof.
+    * solution: change of velocity of the free dofs, then the multipliers of the holonomic rows.
+    * wrong: (lanes,) number of dofs on a wrong segment; 0: solved.
+    * best: least value of wrong so far.
+    * block_pivots: block pivots that may still fail.
+    * count: iterations so far.
+    """
+
+    x: jax.Array
+    solution: list
+    wrong: jax.Array
     best: jax.Array
-    patience: jax.Array
+    block_pivots: jax.Array
     count: jax.Array
 
 
-def _search(system: System, mass, jacobian, start, s: _Arrays, fixed) -> _Search:
-    """Force laws and change of velocity. start: v* per dof; jacobian: of the couplings, which keep their velocity; fixed: dofs that keep
-    v*."""
-    dofs = [row.dof for row in rows(system.topology)]
+def _search(system: System, mass, jacobian, start, s: _ForceLaws, fixed) -> _Search:
+    """Find the segment of each dof.
+
+    mass: rows of M. jacobian: holonomic rows, whose velocity does not change. start: v* per dof. fixed: dofs whose velocity does not
+    change."""
+    dofs = [row.dof for row in impulse_rows(system.topology)]
     vstar = jnp.stack([start[d] for d in dofs])
     c = 1.0 / jnp.stack([jnp.maximum(mass[d][-1], jnp.finfo(vstar.dtype).tiny) for d in dofs])
-    most = 20 + 8 * len(dofs)
+    max_iterations = 20 + 8 * len(dofs)
 
     def solved(x):
-        """Change of velocity with the dofs on the segments of x, and the velocity without each dof's own impulse."""
+        """The change of velocity with the dofs on the segments of x, and per row v and v - c p (p: the impulse of the row)."""
         sticks = _sticks(s, x)
-        keep: list = [1.0] * len(start)
-        given: list = [0.0] * len(start)
-        push: list = [0.0] * len(start)
-        level = jnp.where(sticks > 0, 0.0, _level(s, x))
+        free: list = [1.0] * len(start)
+        stick_change: list = [0.0] * len(start)
+        impulse: list = [0.0] * len(start)
+        segment_impulse = jnp.where(sticks > 0, 0.0, _segment_impulse(s, x))
         for k, d in enumerate(dofs):
-            keep[d], given[d], push[d] = 1.0 - sticks[k], sticks[k] * (x[k] - vstar[k]), level[k]
+            free[d], stick_change[d], impulse[d] = 1.0 - sticks[k], sticks[k] * (x[k] - vstar[k]), segment_impulse[k]
         for d in fixed:
-            keep[d] = 0.0
-        full = [jnp.broadcast_to(jnp.asarray(y, vstar.dtype), vstar.shape[1:]) for y in given]
-        right = _arrays(_rest(push, multiply(system, mass, full), keep), vstar)
-        saddle = Saddle(system, _arrays(masked(system, mass, keep), vstar), restricted(jacobian, keep))
-        free = _arrays(saddle.solve(right, [total([mul(a, full[d]) for d, a in row]) for row in jacobian]), vstar)
-        change = [add(mul(k, f), g) for k, f, g in zip(keep, free, given, strict=False)]
-        impulse = minus_jt_times(multiply(system, mass, change), jacobian, free[len(start) :])
+            free[d] = 0.0
+        full = [jnp.broadcast_to(jnp.asarray(y, vstar.dtype), vstar.shape[1:]) for y in stick_change]
+        right_side = _arrays(_right_side(impulse, multiply(system, mass, full), free), vstar)
+        saddle = Saddle(system, _arrays(masked(system, mass, free), vstar), restricted(jacobian, free))
+        solution = _arrays(saddle.solve(right_side, [total([mul(a, full[d]) for d, a in row]) for row in jacobian]), vstar)
+        change = [add(mul(k, y), g) for k, y, g in zip(free, solution, stick_change, strict=False)]
+        all_impulses = minus_jt_times(multiply(system, mass, change), jacobian, solution[len(start) :])
         v = jnp.where(sticks > 0, x, vstar + jnp.stack([change[d] for d in dofs]))
-        p = jnp.where(sticks > 0, jnp.stack([impulse[d] for d in dofs]), level)
-        return free, v, v - c * p
+        p = jnp.where(sticks > 0, jnp.stack([all_impulses[d] for d in dofs]), segment_impulse)
+        return solution, v, v - c * p
 
     def guess(state: _Search) -> _Search:
-        free, v, r = solved(state.x)
+        solution, v, r = solved(state.x)
         new = _prox(s, r, c)
-        # On the right stair when the projection does not move it, to rounding: friction may be exactly at its bound.
+        # The segment is right if the proximal operator does not change v beyond rounding: friction may be exactly at its bound.
         slack = 64 * jnp.finfo(v.dtype).eps * (jnp.abs(v) + jnp.abs(r) + jnp.max(jnp.abs(vstar), 0))
-        wrong = (_stair(s, new) != _stair(s, state.x)) & (jnp.abs(new - v) > slack)
+        wrong = (_segment(s, new) != _segment(s, state.x)) & (jnp.abs(new - v) > slack)
         number = jnp.sum(wrong.astype(v.dtype), 0)
         better = number < state.best
-        patience = jnp.where(better, float(BLOCKS), state.patience - 1.0)
+        block_pivots = jnp.where(better, float(MAX_BLOCK_FAILURES), state.block_pivots - 1.0)
         first = jnp.cumsum(wrong.astype(v.dtype), 0) <= 1
-        block = patience > 0
+        block = block_pivots > 0
         single = wrong & first & ~block
         done = state.wrong == 0
-        x = jnp.where(wrong & block, new, jnp.where(single, _next(s, state.x, new), state.x))
+        x = jnp.where(wrong & block, new, jnp.where(single, _neighbour(s, state.x, new), state.x))
         x = jnp.where(done, state.x, x)
-        keep = [jnp.where(done, a, b) for a, b in zip(state.free, free, strict=True)]
+        solution = [jnp.where(done, a, b) for a, b in zip(state.solution, solution, strict=True)]
         number = block_loop_hoisting(jnp.where(done, 0.0, number))
-        return _Search(x, keep, number, jnp.minimum(state.best, number), patience, state.count + 1.0)
+        return _Search(x, solution, number, jnp.minimum(state.best, number), block_pivots, state.count + 1.0)
 
     lanes = vstar.shape[1:]
     zero = jnp.zeros(lanes, vstar.dtype)
-    rowcount = jnp.full(lanes, 1.0 + len(dofs), vstar.dtype)
+    all_wrong = jnp.full(lanes, 1.0 + len(dofs), vstar.dtype)
     unknown = [zero] * (len(start) + len(jacobian))
-    first = _Search(_prox(s, vstar, c), unknown, rowcount, rowcount, zero + BLOCKS, jnp.zeros((), vstar.dtype))
-    return jax.lax.while_loop(lambda st: jnp.any(st.wrong > 0) & (st.count < most), guess, first)
+    first = _Search(_prox(s, vstar, c), unknown, all_wrong, all_wrong, zero + MAX_BLOCK_FAILURES, jnp.zeros((), vstar.dtype))
+    return jax.lax.while_loop(lambda st: jnp.any(st.wrong > 0) & (st.count < max_iterations), guess, first)
 
 
 def _arrays(xs, like):
-    """Components (or rows of components) as arrays of the lanes' shape."""
+    """Components, or rows of components, as arrays with the shape of the lanes."""
     if isinstance(xs, list):
         return [_arrays(x, like) for x in xs]
     return jnp.broadcast_to(jnp.asarray(xs, like.dtype), like.shape[1:])
 
 
 @stage
-def _rest(push, drag, keep):
-    return [mul(sub(p, d), k) for p, d, k in zip(push, drag, keep, strict=True)]
+def _right_side(impulse, stick_impulse, free):
+    return [mul(sub(p, s), k) for p, s, k in zip(impulse, stick_impulse, free, strict=True)]
 
 
 # ---- the impulses, with derivatives -------------------------------------------------------------------------------------------
 
 
 class _Impulse(NamedTuple):
-    """keep: 1 for dofs that are free, 0 for those whose change of velocity is given; push: impulse on the free ones. jacobian: of the
-    couplings. rows: of M, and free: the solution, both known already."""
+    """The problem of the change of velocity on given segments.
+
+    * free: 1 for a free dof, 0 for one that sticks or is fixed.
+    * stick_change: change of velocity of the dofs that are not free, 0 for the others.
+    * impulse: impulse on the free dofs.
+    * jacobian: holonomic rows.
+    * mass, solution: rows of M and the solution from the search, without derivatives.
+    """
 
     system: System
     frame: Frames
     inertia: list
     armature: Quadratic
-    keep: list
-    given: list
-    push: list
-    jacobian: list
-    rows: list
     free: list
+    stick_change: list
+    impulse: list
+    jacobian: list
+    mass: list
+    solution: list
 
 
 @stage
-def _unbalanced(force, load, push, keep):
-    return [mul(k, sub(add(f, e), p)) for f, e, p, k in zip(force, load, push, keep, strict=True)]
+def _balance(force, extra, impulse, free):
+    return [mul(k, sub(add(f, e), p)) for f, e, p, k in zip(force, extra, impulse, free, strict=True)]
 
 
 def _residual(m: _Impulse, x) -> list:
-    n = len(m.keep)
-    change = [add(mul(k, y), g) for k, y, g in zip(m.keep, x[:n], m.given, strict=True)]
+    n = len(m.free)
+    change = [add(mul(k, y), g) for k, y, g in zip(m.free, x[:n], m.stick_change, strict=True)]
     force = minus_jt_times(inertial_force(m.system, m.frame, m.inertia, change), m.jacobian, x[n:])
-    loads = [add(a, mul(m.system.option.regularization, y)) for a, y in zip(m.armature.times(change), change, strict=True)]
-    apart = [neg(total([mul(a, change[d]) for d, a in row])) for row in m.jacobian]
-    return [*_unbalanced(force, loads, m.push, m.keep), *apart]
+    extra = [add(a, mul(m.system.option.regularization, y)) for a, y in zip(m.armature.times(change), change, strict=True)]
+    row_errors = [neg(total([mul(a, change[d]) for d, a in row])) for row in m.jacobian]
+    return [*_balance(force, extra, m.impulse, m.free), *row_errors]
 
 
-def _known(m: _Impulse, full):
-    saddle = Saddle(m.system, [full(row) for row in masked(m.system, m.rows, m.keep)], restricted(m.jacobian, m.keep))
-    return saddle, m.free, []
+def _from_search(m: _Impulse, full):
+    """Matrix and solution for `implicit`, from the search; they have no derivatives."""
+    saddle = Saddle(m.system, [full(row) for row in masked(m.system, m.mass, m.free)], restricted(m.jacobian, m.free))
+    return saddle, m.solution, []
 
 
-def _again(m: _Impulse, full):
-    """The same, from numbers that have derivatives."""
-    n = len(m.keep)
-    loads = [(1.0, m.armature), (m.system.option.regularization, Quadratic([1.0] * n, {}))]
-    rows = with_quadratic(m.system, mass_matrix(m.system, m.frame, m.inertia), loads)
-    saddle = Saddle(m.system, [full(row) for row in masked(m.system, rows, m.keep)], restricted(m.jacobian, m.keep))
-    right = full([neg(r) for r in _residual(m, [0.0] * (n + len(m.jacobian)))])
-    return saddle, saddle.solve(right[:n], right[n:]), []
+def _differentiable(m: _Impulse, full):
+    """Matrix and solution for `implicit`, computed from quantities with derivatives."""
+    n = len(m.free)
+    matrix_terms = [(1.0, m.armature), (m.system.option.regularization, Quadratic([1.0] * n, {}))]
+    rows = with_quadratic(m.system, mass_matrix(m.system, m.frame, m.inertia), matrix_terms)
+    saddle = Saddle(m.system, [full(row) for row in masked(m.system, rows, m.free)], restricted(m.jacobian, m.free))
+    right_side = full([neg(r) for r in _residual(m, [0.0] * (n + len(m.jacobian)))])
+    return saddle, saddle.solve(right_side[:n], right_side[n:]), []
 
 
 def apply_impulses(system: System, q, v, servo: dict):
-    """Velocities after the impulses of friction, limits and servos, and a component that is 0 where the segments were not found.
+    """Velocity (nv) after the impulses of friction, limits and servos, and a component that is 0 where the search did not converge.
 
-    v: after the smooth forces. servo: {dof: target}.
+    v: velocity after the smooth forces. servo: {dof: target velocity}.
     """
-    found = rows(system.topology)
-    if not found:
+    rows = impulse_rows(system.topology)
+    if not rows:
         return v, 1.0
-    steps = force_laws(system, q, servo)
+    laws = force_laws(system, q, servo)
     nv = len(v)
     fixed = [i for i, drive in enumerate(system.topology.drives) if drive in PRESCRIBED]
     terms = evaluate(EquationOfMotion(system, q, v, [0.0] * nv))
     mass = effective_mass(EquationOfMotion(system, q, v, [0.0] * nv), terms)
-    like = jnp.broadcast_arrays(*(jnp.asarray(x) for x in (*v, *(y for row in mass for y in row), *jax.tree.leaves(steps))))[0][None]
+    like = jnp.broadcast_arrays(*(jnp.asarray(x) for x in (*v, *(y for row in mass for y in row), *jax.tree.leaves(laws))))[0][None]
     jacobian = terms.jacobian
-    fixed_rows = [[(dof, jax.lax.stop_gradient(c)) for dof, c in row] for row in jacobian]
-    fixed_mass, vstar, fixed_steps = jax.lax.stop_gradient((_arrays([list(r) for r in mass], like), _arrays(list(v), like), steps))
-    s = _table(fixed_steps, like)
-    search = jax.lax.stop_gradient(_search(system, fixed_mass, fixed_rows, vstar, s, fixed))
+    const_jacobian = [[(dof, jax.lax.stop_gradient(c)) for dof, c in row] for row in jacobian]
+    const_mass, vstar, const_laws = jax.lax.stop_gradient((_arrays([list(r) for r in mass], like), _arrays(list(v), like), laws))
+    s = _stacked(const_laws, like)
+    search = jax.lax.stop_gradient(_search(system, const_mass, const_jacobian, vstar, s, fixed))
     sticks = _sticks(s, search.x)
-    keep: list = [1.0] * nv
-    given: list = [0.0] * nv
-    push: list = [0.0] * nv
+    free: list = [1.0] * nv
+    stick_change: list = [0.0] * nv
+    impulse: list = [0.0] * nv
     out: list = list(v)
     for d in fixed:
-        keep[d] = 0.0
+        free[d] = 0.0
     targets = []
-    for k, (row, own) in enumerate(zip(found, steps, strict=True)):
+    for k, (row, law) in enumerate(zip(rows, laws, strict=True)):
         x, stuck = search.x[k], sticks[k]
-        target = _target(own, x, (x == s.lower[k]), (x == s.upper[k]), (x == s.target[k]) if row.servo else None)
-        keep[row.dof] = 1.0 - stuck
-        given[row.dof] = stuck * (target - v[row.dof])
-        push[row.dof] = (1.0 - stuck) * _pushed(own, x)
+        target = _kink_velocity(law, x, (x == s.lower[k]), (x == s.upper[k]), (x == s.target[k]) if row.servo else None)
+        free[row.dof] = 1.0 - stuck
+        stick_change[row.dof] = stuck * (target - v[row.dof])
+        impulse[row.dof] = (1.0 - stuck) * _differentiable_impulse(law, x)
         targets.append((row.dof, stuck, target))
-    known = _Impulse(system, terms.frame, terms.inertia, terms.loads[0][1], keep, given, push, jacobian, fixed_mass, search.free)
-    free, _ = implicit(known, _known, _residual, _again)
+    armature = terms.matrix_terms[0][1]
+    problem = _Impulse(
+        system, terms.frame, terms.inertia, armature, free, stick_change, impulse, jacobian, const_mass, search.solution
+    )
+    solution, _ = implicit(problem, _from_search, _residual, _differentiable)
     for i in range(nv):
-        out[i] = add(v[i], add(mul(keep[i], free[i]), given[i]))
+        out[i] = add(v[i], add(mul(free[i], solution[i]), stick_change[i]))
     for d, stuck, target in targets:
         out[d] = jnp.where(stuck > 0, target, out[d])
     return out, jnp.where(search.wrong > 0, 0.0, 1.0)
 
 
 @stage
-def _target(own: ForceLaw, x, low, high, served):
-    """The kink's velocity, as a function of the numbers it comes from."""
-    target = jnp.zeros_like(x)
-    for at, value in ((served, own.target), (high, own.upper), (low, own.lower)):
+def _kink_velocity(law: ForceLaw, x, at_lower, at_upper, at_target):
+    """The velocity of the kink at x, with the derivatives of the force law."""
+    velocity = jnp.zeros_like(x)
+    for at, value in ((at_target, law.target), (at_upper, law.upper), (at_lower, law.lower)):
         if at is not None and value is not None:
-            target = jnp.where(at, value, target)
-    return target
+            velocity = jnp.where(at, value, velocity)
+    return velocity
 
 
 @stage
-def _pushed(own: ForceLaw, x):
-    """The stair's impulse, as a function of the numbers it comes from."""
-    push = jnp.zeros_like(x)
-    if own.friction is not None:
-        push = push - own.friction * jnp.sign(x)
-    if own.target is not None:
-        push = push + jnp.where(x > own.target, 0.0 if own.least is None else own.least, 0.0 if own.most is None else own.most)
-    return push
+def _differentiable_impulse(law: ForceLaw, x):
+    """The impulse of the segment at x, with the derivatives of the force law."""
+    impulse = jnp.zeros_like(x)
+    if law.friction is not None:
+        impulse = impulse - law.friction * jnp.sign(x)
+    if law.target is not None:
+        servo_min, servo_max = (0.0 if limit is None else limit for limit in (law.servo_min, law.servo_max))
+        impulse = impulse + jnp.where(x > law.target, servo_min, servo_max)
+    return impulse
 
 
-def _table(steps: list[ForceLaw], like) -> _Arrays:
-    def line(name: str, missing: float):
-        values = (getattr(s, name) for s in steps)
+def _stacked(laws: list[ForceLaw], like) -> _ForceLaws:
+    def field(name: str, missing: float):
+        values = (getattr(law, name) for law in laws)
         return jnp.stack(_arrays([missing if x is None else x for x in values], like))
 
-    servo = jnp.stack(_arrays([0.0 if s.target is None else 1.0 for s in steps], like))
-    return _Arrays(
-        line("lower", -jnp.inf), line("upper", jnp.inf), line("friction", 0.0), line("target", 0.0),
-        line("least", -jnp.inf), line("most", jnp.inf), servo,
+    servo = jnp.stack(_arrays([0.0 if law.target is None else 1.0 for law in laws], like))
+    return _ForceLaws(
+        field("lower", -jnp.inf), field("upper", jnp.inf), field("friction", 0.0), field("target", 0.0),
+        field("servo_min", -jnp.inf), field("servo_max", jnp.inf), servo,
     )  # fmt: skip

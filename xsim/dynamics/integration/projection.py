@@ -1,8 +1,9 @@
-"""Back onto the constraints between frames: the nearest configuration and velocity in the metric of the mass matrix.
+"""Projection onto the holonomic constraints: the nearest configuration and velocity in the metric of the mass matrix.
 
-A step's accelerations obey the constraints, so what it leaves of them is an error of its own order. Newton steps on the gaps, each
-with mass matrix and Jacobian at its own configuration, then one on their rates, take it away in every step: nothing accumulates, and no
-stabilization constant has to be chosen. Every Newton step is differentiated by the rule of `solve.implicit`.
+The acceleration of a step satisfies the constraints, so the position error after the step is of the order of the integrator's error. Newton
+steps on the constraint error remove it, each with the mass matrix and the Jacobian at its configuration. One more step removes the error
+of the velocity. This happens in every step, so errors do not accumulate and no stabilization constant is needed. `linalg.implicit` gives
+the derivative of each Newton step.
 """
 
 from __future__ import annotations
@@ -16,75 +17,74 @@ from xsim.dynamics.constraints.holonomic import holonomic_drifts, holonomic_gaps
 from xsim.dynamics.integration.equation import EquationOfMotion, effective_mass, evaluate
 from xsim.dynamics.layout import spread
 from xsim.dynamics.linalg.implicit import implicit
-from xsim.dynamics.linalg.sparse import Saddle, minus_jt_times, restricted
-from xsim.dynamics.linalg.sparse import masked as without
+from xsim.dynamics.linalg.sparse import Saddle, masked, minus_jt_times, restricted
 from xsim.dynamics.tree.kinematics import frames, inertial_force
 from xsim.dynamics.tree.manifold import integrate
 from xsim.dynamics.tree.system import System
 from xsim.spatial import add, mul, neg, separate_kernels, sub
 
-NEWTON = 2
-"""Newton steps per step: the gap a step leaves is of order dt^2 or less, and each one squares it."""
+NEWTON_STEPS = 2
+"""Newton steps per time step. The constraint error after a time step is of order dt^2 or less, and each Newton step squares it."""
 
 
-class _Shift(NamedTuple):
-    """The least change of motion at q, in the metric of the mass matrix, whose rates along the rows are ``wanted``."""
+class _LeastChange(NamedTuple):
+    """The problem of the least change of velocity at q, in the metric of the mass matrix, with J change = rates."""
 
     system: System
     q: list
-    wanted: list
+    rates: list
 
 
 def free_dofs(system: System) -> list:
-    """Per dof 1, or 0 where its motion is prescribed."""
+    """Per dof 1, or 0 if its motion is prescribed."""
     return [0.0 if drive in PRESCRIBED else 1.0 for drive in system.topology.drives]
 
 
-def _equation(m: _Shift) -> EquationOfMotion:
+def _equation(m: _LeastChange) -> EquationOfMotion:
     zero = [0.0] * len(free_dofs(m.system))
     return EquationOfMotion(m.system, m.q, zero, zero)
 
 
-def _residual(m: _Shift, x) -> list:
-    terms, keep = evaluate(_equation(m)), free_dofs(m.system)
-    n = len(keep)
-    change = [mul(k, y) for k, y in zip(keep, x[:n], strict=True)]
+def _residual(m: _LeastChange, x) -> list:
+    terms, free = evaluate(_equation(m)), free_dofs(m.system)
+    n = len(free)
+    change = [mul(k, y) for k, y in zip(free, x[:n], strict=True)]
     force = minus_jt_times(inertial_force(m.system, terms.frame, terms.inertia, change), terms.jacobian, x[n:])
-    for factor, quad in terms.loads:
+    for factor, quad in terms.matrix_terms:
         force = [add(f, mul(factor, y)) for f, y in zip(force, quad.times(change), strict=True)]
-    return [*(mul(k, f) for k, f in zip(keep, force, strict=True)),
-            *(sub(w, rate(row, change)) for w, row in zip(m.wanted, terms.jacobian, strict=True))]  # fmt: skip
+    balance = [mul(k, f) for k, f in zip(free, force, strict=True)]
+    return [*balance, *(sub(r, rate(row, change)) for r, row in zip(m.rates, terms.jacobian, strict=True))]
 
 
-def _primal(m: _Shift, full):
-    equation, keep = _equation(m), free_dofs(m.system)
+def _primal(m: _LeastChange, full):
+    equation, free = _equation(m), free_dofs(m.system)
     terms = evaluate(equation)
-    rows = without(m.system, effective_mass(equation, terms), keep)
-    saddle = Saddle(m.system, [full(row) for row in rows], restricted(terms.jacobian, keep))
-    return saddle, saddle.solve(full([0.0] * len(keep)), full([neg(w) for w in m.wanted])), []
+    rows = masked(m.system, effective_mass(equation, terms), free)
+    saddle = Saddle(m.system, [full(row) for row in rows], restricted(terms.jacobian, free))
+    return saddle, saddle.solve(full([0.0] * len(free)), full([neg(r) for r in m.rates])), []
 
 
-def shift(system: System, q, wanted) -> list:
-    """The least change of velocity (nv) at q whose rates along the holonomic rows are ``wanted``."""
-    x, _ = implicit(_Shift(system, q, wanted), _primal, _residual)
+def least_change(system: System, q, rates) -> list:
+    """The least change of velocity (nv) at q, in the metric of the mass matrix, with J change = rates (J: the holonomic rows)."""
+    x, _ = implicit(_LeastChange(system, q, rates), _primal, _residual)
     return [mul(k, y) for k, y in zip(free_dofs(system), x, strict=False)]
 
 
-def closer(system: System, q) -> list:
-    """q after one Newton step on the gaps."""
+def newton_step(system: System, q) -> list:
+    """q after one Newton step on the constraint error."""
     q = separate_kernels(q)
-    gaps = holonomic_gaps(system, frames(system, q), q)
-    return integrate(system, q, shift(system, q, [neg(g) for g in gaps]), 1.0)
+    errors = holonomic_gaps(system, frames(system, q), q)
+    return integrate(system, q, least_change(system, q, [neg(e) for e in errors]), 1.0)
 
 
-def tangent(system: System, q, v) -> list:
-    """The velocity nearest to v that keeps the gaps at q as they are."""
+def project_velocity(system: System, q, v) -> list:
+    """The velocity nearest to v at which the constraint error at q does not change."""
     frame = frames(system, q)
     rates = [add(rate(row, v), drift) for row, drift in zip(holonomic_rows(system, frame), holonomic_drifts(system, frame), strict=True)]
-    return [add(a, b) for a, b in zip(v, shift(system, q, [neg(r) for r in rates]), strict=True)]
+    return [add(a, b) for a, b in zip(v, least_change(system, q, [neg(r) for r in rates]), strict=True)]
 
 
 def project(system: System, q, v) -> tuple[list, list]:
-    """The configuration near q that closes the gaps a step has left, and the velocity near v there that keeps them closed."""
-    q = jax.lax.fori_loop(0, NEWTON, lambda _, x: spread(closer(system, x), x), spread(q, system, q))
-    return q, tangent(system, q, v)
+    """The configuration nearest to q that satisfies the constraints, and the velocity nearest to v that keeps it there."""
+    q = jax.lax.fori_loop(0, NEWTON_STEPS, lambda _, x: spread(newton_step(system, x), x), spread(q, system, q))
+    return q, project_velocity(system, q, v)

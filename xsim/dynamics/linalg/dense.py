@@ -1,4 +1,4 @@
-"""Small dense matrices of components: arrays (rows, columns, lanes), or (rows, columns) where nothing differs between environments."""
+"""Small dense matrices: arrays (rows, columns, lanes), or (rows, columns) if all environments have the same values."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from xsim.spatial import stage
 
 
 def stacked(components: list, *like):
-    """A vector (n, lanes) of components; like: trees whose components give the common shape and type."""
+    """A vector (n, lanes) from components. like: trees of components that also determine the common shape and type."""
     return jnp.stack(spread(components, like))
 
 
 def assembled(entries: dict, shape: tuple[int, int], *like):
-    """A matrix of the components at (row, column); what is not named is zero."""
-    place = np.zeros(shape, int)
-    for i, where in enumerate(entries):
-        place[where] = i + 1
-    return stacked([0.0, *entries.values()], *like)[place]
+    """A matrix from {(row, column): component}; the other entries are zero. like: as in `stacked`."""
+    number = np.zeros(shape, int)
+    for i, index in enumerate(entries):
+        number[index] = i + 1
+    return stacked([0.0, *entries.values()], *like)[number]
 
 
-UNROLLED = 40
-"""Matrices up to this size are factored column by column in so many regions; larger ones in a loop, a small program whatever the size."""
+MAX_UNROLLED = 40
+"""Largest matrix whose factorization is unrolled, one region per column. Larger ones use a loop, which keeps the program small."""
 
 
 class Cholesky:
-    """Factor L of a symmetric positive definite matrix (n, n, lanes), L L^T.
+    """Cholesky factor L of a symmetric positive definite matrix (n, n, lanes) = L L^T.
 
-    A pivot that is zero to rounding (a motion without inertia; less than ``slack`` roundings) is replaced by 1; ``pivot`` is 0 then.
+    A pivot below ``slack`` times the rounding error (a motion without inertia) is replaced by 1, and ``pivot`` is then 0.
     """
 
     def __init__(self, matrix, slack: float = 32.0):
         n, eps = len(matrix), slack * float(jnp.finfo(matrix.dtype).eps)
-        self.columns: list | None = [] if n <= UNROLLED else None
+        self.columns: list | None = [] if n <= MAX_UNROLLED else None
         if self.columns is None:
             self.lower, self.inverse, self.pivot = _factored(matrix, eps)
             return
@@ -48,51 +48,51 @@ class Cholesky:
             self.columns.append(column)
 
     def solve(self, b):
-        """x with A x = b, (n, lanes)."""
+        """The solution x of A x = b (n, lanes)."""
         if self.columns is None:
             return _solved(self.lower, self.inverse, b)
-        forth, x = [], b[:0]
-        for own, inverse in self.columns:
-            y, b = _forth(b, own, inverse)
-            forth.append(y)
-        for (own, inverse), y in zip(reversed(self.columns), reversed(forth), strict=True):
-            x = _back(y, own, inverse, x)
+        intermediate, x = [], b[:0]
+        for column, inverse in self.columns:
+            y, b = _forward_step(b, column, inverse)
+            intermediate.append(y)
+        for (column, inverse), y in zip(reversed(self.columns), reversed(intermediate), strict=True):
+            x = _backward_step(y, column, inverse, x)
         return x
 
 
 @stage
 def _column(rest, diagonal, pivot, eps: float):
-    """Column of L below its diagonal, the inverse of that, what is left of the matrix."""
+    """Column of L below the diagonal, inverse of the diagonal entry, remaining matrix, pivot."""
     square = rest[0, 0]
     usable = square > eps * jnp.abs(diagonal)
     inverse = 1.0 / jnp.sqrt(jnp.where(usable, square, 1.0))
-    own = rest[1:, 0] * inverse
-    return own, inverse, rest[1:, 1:] - own[:, None] * own[None], jnp.where(usable, pivot, 0.0)
+    column = rest[1:, 0] * inverse
+    return column, inverse, rest[1:, 1:] - column[:, None] * column[None], jnp.where(usable, pivot, 0.0)
 
 
 @stage
-def _forth(b, own, inverse):
+def _forward_step(b, column, inverse):
     x = b[0] * inverse
-    return x, b[1:] - own * x
+    return x, b[1:] - column * x
 
 
 @stage
-def _back(y, own, inverse, x):
-    y = y - pairwise_sum(own * x) if len(own) else y
+def _backward_step(y, column, inverse, x):
+    y = y - pairwise_sum(column * x) if len(column) else y
     return jnp.concatenate([(y * inverse)[None], x])
 
 
 def _factored(matrix, eps: float) -> tuple:
-    """L below its diagonal, inverses of that, 1 where all pivots are usable."""
-    place = jnp.arange(len(matrix)).reshape(len(matrix), *(1,) * (matrix.ndim - 2))
+    """Rows of L^T right of the diagonal, inverses of the diagonal, and 1 if all pivots are usable."""
+    index = jnp.arange(len(matrix)).reshape(len(matrix), *(1,) * (matrix.ndim - 2))
 
     def column(k, carry):
         rest, lower, inverse, pivot = carry
         square = rest[k, k]
         usable = square > eps * jnp.abs(matrix[k, k])
-        once = 1.0 / jnp.sqrt(jnp.where(usable, square, 1.0))
-        own = jnp.where(place > k, rest[k] * once, 0.0)
-        return rest - own[:, None] * own[None], lower.at[k].set(own), inverse.at[k].set(once), jnp.where(usable, pivot, 0.0)
+        inverse_k = 1.0 / jnp.sqrt(jnp.where(usable, square, 1.0))
+        row = jnp.where(index > k, rest[k] * inverse_k, 0.0)
+        return rest - row[:, None] * row[None], lower.at[k].set(row), inverse.at[k].set(inverse_k), jnp.where(usable, pivot, 0.0)
 
     start = matrix, jnp.zeros_like(matrix), jnp.zeros_like(matrix[0]), jnp.ones_like(matrix[0, 0])
     return jax.lax.fori_loop(0, len(matrix), column, start)[1:]
@@ -101,19 +101,19 @@ def _factored(matrix, eps: float) -> tuple:
 def _solved(lower, inverse, b):
     n = len(b)
 
-    def forth(k, x):
-        top = x[k] * inverse[k]
-        return (x - lower[k] * top).at[k].set(top)
+    def forward(k, x):
+        x_k = x[k] * inverse[k]
+        return (x - lower[k] * x_k).at[k].set(x_k)
 
-    def back(i, x):
+    def backward(i, x):
         k = n - 1 - i
         return x.at[k].set((x[k] - (lower[k] * x).sum(0)) * inverse[k])
 
-    return jax.lax.fori_loop(0, n, back, jax.lax.fori_loop(0, n, forth, b))
+    return jax.lax.fori_loop(0, n, backward, jax.lax.fori_loop(0, n, forward, b))
 
 
 def tree_sum(terms: Iterable):
-    """Sum of arrays, written out: XLA's sums along leading axes are not vectorized on CPU."""
+    """Sum of arrays in pairs. It is unrolled because XLA does not vectorize sums along leading axes on CPU."""
     terms = list(terms)
     while len(terms) > 1:
         terms = [terms[i] + terms[i + 1] if i + 1 < len(terms) else terms[i] for i in range(0, len(terms), 2)]
@@ -121,25 +121,25 @@ def tree_sum(terms: Iterable):
 
 
 class Bordered:
-    """Solutions of H x - J^T y = b, -J x = c: H (n, n, lanes) symmetric positive definite, J (m, n, lanes), None for no rows.
+    """Solutions of H x - J^T y = b, -J x = c. H (n, n, lanes): symmetric positive definite. rows: J (m, n, lanes), None without.
 
-    Rows of J that depend on those before them get no multiplier of their own to speak of (their pivot is zero to rounding)."""
+    A row of J that depends on previous rows has a pivot that is zero to rounding; its multiplier is negligible."""
 
     def __init__(self, matrix, rows=None):
         self.matrix, self.rows = matrix, rows
         self.factor = Cholesky(matrix)
         if rows is not None:
-            self.moved = jax.vmap(self.factor.solve, 1, 1)(jnp.swapaxes(rows, 0, 1))  # H^-1 J^T, (n, m, lanes)
-            products = (row[:, None] * w[None] for row, w in zip(jnp.swapaxes(rows, 0, 1), self.moved, strict=True))
+            self.inverse_jt = jax.vmap(self.factor.solve, 1, 1)(jnp.swapaxes(rows, 0, 1))  # H^-1 J^T (n, m, lanes)
+            products = (row[:, None] * w[None] for row, w in zip(jnp.swapaxes(rows, 0, 1), self.inverse_jt, strict=True))
             self.schur = Cholesky(tree_sum(products), 1e3)
 
     def solve(self, b, c=None):
-        """x and y (None without rows)."""
+        """The solution x and y (None without rows)."""
         x = self.factor.solve(b)
         if self.rows is None:
             return x, None
         y = -self.schur.solve(c + times(self.rows, x))
-        return x + times(self.moved, y), y
+        return x + times(self.inverse_jt, y), y
 
     def multiply(self, x, y=None):
         """H x - J^T y and -J x."""
@@ -153,12 +153,12 @@ def transposed_times(rows, y):
 
 
 def fit(x, lanes: tuple[int, ...]):
-    """An array (..., lanes or 1) as (..., *lanes)."""
+    """An array (..., lanes or 1) broadcast to (..., *lanes)."""
     return jnp.broadcast_to(x, (*x.shape[:-1], *lanes)) if lanes else x[..., 0]
 
 
 def pairwise_sum(x):
-    """Sum along the first axis, by halves."""
+    """Sum along the first axis, in pairs."""
     return _by_halves(operator.add, x)
 
 
@@ -172,22 +172,22 @@ def _by_halves(combine, x):
 
 
 def every(x, axes: int = 1):
-    """Whether all are true along the leading axes, by halves: as for sums, XLA's own reduction is not vectorized on CPU."""
+    """Whether all entries along the leading axes are true. In pairs, because XLA does not vectorize this reduction on CPU."""
     x = x.reshape(-1, *x.shape[axes:])
     return _by_halves(operator.and_, x) if len(x) else jnp.ones(x.shape[1:], bool)
 
 
-def summed(term, n: int, count=None):
-    """Sum of term(i) over i < n. count: a number known at run time after which all are zero (then it has no reverse mode).
+def loop_sum(term, n: int, count=None):
+    """Sum of term(i) over i < n. count: number of terms known at run time, the terms after it are zero; reverse mode needs None.
 
-    In a loop, a few terms at a time: a small program whatever n, and on CPU every operation in cache."""
+    A loop over a few terms at a time: the size of the program does not depend on n, and on CPU the operands stay in cache."""
     at_once = next(k for k in (12, 8, 6, 5, 4, 3, 2, 1) if n % k == 0)
 
-    def some(i, total):
+    def add_terms(i, total):
         return tree_sum([total, *(term(at_once * i + k) for k in range(at_once))])
 
     start = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(term, 0))
-    return jax.lax.fori_loop(0, n // at_once if count is None else -(-count // at_once), some, start)
+    return jax.lax.fori_loop(0, n // at_once if count is None else -(-count // at_once), add_terms, start)
 
 
 def times(matrix, x):

@@ -1,7 +1,7 @@
-"""The Jacobian of contacts by blocks: contacts that the same dofs move, without the columns of the others, which are zero.
+"""The Jacobian of contacts as blocks: contacts that depend on the same dofs, without the zero columns of the other dofs.
 
-The dofs between a foot and the root alone move its contacts, so that the curvature J^T H J of a walking robot costs a fraction of that
-of a full J.
+The contacts of a foot depend only on the dofs between the foot and the root. J^T H J of a walking robot therefore costs a fraction of that
+of a dense J.
 """
 
 from __future__ import annotations
@@ -14,89 +14,91 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xsim.dynamics.linalg.dense import fit, pairwise_sum, summed, tree_sum
+from xsim.dynamics.linalg.dense import fit, loop_sum, pairwise_sum, tree_sum
 from xsim.spatial import stage
 
-OVERHEAD = 500
-"""What a block more costs, in products of two numbers."""
-MOST = 12
-"""Blocks: each is compiled by itself."""
-SETS = 64
-"""Sets of dofs that blocks are looked for among; more make one block."""
+BLOCK_OVERHEAD = 500
+"""Cost of an additional block, in multiplications."""
+MAX_BLOCKS = 12
+"""Largest number of blocks; each is compiled separately."""
+MAX_DOF_SETS = 64
+"""Largest number of different sets of dofs for which blocks are sought; with more there is one block."""
 
 Blocks = tuple[tuple[int, tuple[int, ...]], ...]
-"""Of each block how many contacts and which dofs."""
+"""Per block, its number of contacts and its dofs."""
 
 
-def partition(moved: np.ndarray, condim: int) -> tuple[np.ndarray, Blocks]:
-    """An order of contacts, and the blocks in it, so that the curvature costs little. moved (contacts, nv): which dofs move which."""
-    together: dict[tuple[int, ...], list[int]] = {}
-    for i, row in enumerate(moved):
-        together.setdefault(tuple(np.flatnonzero(row).tolist()), []).append(i)
-    blocks = [(contacts, frozenset(dofs)) for dofs, contacts in together.items()]
-    if len(blocks) > SETS:
-        blocks = [(list(range(len(moved))), frozenset(np.flatnonzero(moved.any(0)).tolist()))]
+def partition(depends: np.ndarray, condim: int) -> tuple[np.ndarray, Blocks]:
+    """An order of the contacts and its division into blocks, for which J^T H J is cheap. Greedy merging of blocks.
+
+    depends (contacts, nv): whether a contact depends on a dof."""
+    by_dofs: dict[tuple[int, ...], list[int]] = {}
+    for i, row in enumerate(depends):
+        by_dofs.setdefault(tuple(np.flatnonzero(row).tolist()), []).append(i)
+    blocks = [(contacts, frozenset(dofs)) for dofs, contacts in by_dofs.items()]
+    if len(blocks) > MAX_DOF_SETS:
+        blocks = [(list(range(len(depends))), frozenset(np.flatnonzero(depends.any(0)).tolist()))]
 
     def cost(block) -> float:
-        return condim * len(block[0]) * len(block[1]) ** 2 + OVERHEAD
+        return condim * len(block[0]) * len(block[1]) ** 2 + BLOCK_OVERHEAD
 
     while len(blocks) > 1:
         gains = []
-        for i, one in enumerate(blocks):
-            for j, two in enumerate(blocks[:i]):
-                both = (two[0] + one[0], two[1] | one[1])
-                gains.append((cost(one) + cost(two) - cost(both), i, j, both))
-        gain, i, j, both = max(gains, key=lambda x: x[0])
-        if gain < 0 and len(blocks) <= MOST:
+        for i, block in enumerate(blocks):
+            for j, other in enumerate(blocks[:i]):
+                merged = (other[0] + block[0], other[1] | block[1])
+                gains.append((cost(block) + cost(other) - cost(merged), i, j, merged))
+        gain, i, j, merged = max(gains, key=lambda x: x[0])
+        if gain < 0 and len(blocks) <= MAX_BLOCKS:
             break
         del blocks[i]
-        blocks[j] = both
+        blocks[j] = merged
     return np.concatenate([contacts for contacts, _ in blocks]), tuple((len(c), tuple(sorted(dofs))) for c, dofs in blocks)
 
 
 @functools.partial(jax.tree_util.register_dataclass, data_fields=["parts"], meta_fields=["blocks", "nv"])
 @dataclass(frozen=True)
 class Jacobian:
-    """J (n, d, nv, lanes). parts: of each block its contacts and dofs (contacts, d, dofs, lanes)."""
+    """A Jacobian J (n, d, nv, lanes) of n contacts with d rows each. parts: per block an array (contacts, d, dofs, lanes)."""
 
     parts: tuple[Any, ...]
     blocks: Blocks
     nv: int
 
     def _slices(self) -> list[tuple[slice, np.ndarray]]:
-        """Of each block its contacts and its dofs."""
+        """Per block, its contacts and its dofs."""
         ends = np.cumsum([count for count, _ in self.blocks]).tolist()
         return [(slice(end - count, end), np.array(dofs, int)) for end, (count, dofs) in zip(ends, self.blocks, strict=True)]
 
     def j_times(self, a):
-        """J a (n, d, lanes) of a (nv, lanes)."""
-        return jnp.concatenate([_along(J, a[dofs]) for J, (_, dofs) in zip(self.parts, self._slices(), strict=True)])
+        """J a (n, d, lanes), for a (nv, lanes)."""
+        return jnp.concatenate([_j_times(J, a[dofs]) for J, (_, dofs) in zip(self.parts, self._slices(), strict=True)])
 
     def jt_times(self, f):
-        """J^T f (nv, lanes) of f (n, d, lanes)."""
+        """J^T f (nv, lanes), for f (n, d, lanes)."""
         total = jnp.zeros((self.nv, *f.shape[2:]), f.dtype)
         for J, (contacts, dofs) in zip(self.parts, self._slices(), strict=True):
-            total = _plus(total, _pulled(J, f[contacts]), (dofs,))
+            total = _plus(total, _jt_times(J, f[contacts]), (dofs,))
         return total
 
     def curvature(self, second, counts=None):
-        """J^T H J (nv, nv, lanes) of H (n, d, d, lanes). counts: of contacts of each block that are looked at, None for all."""
+        """J^T H J (nv, nv, lanes), for H = second (n, d, d, lanes). counts: per block, the number of contacts to include; None for all."""
         total = jnp.zeros((self.nv, self.nv, *second.shape[3:]), second.dtype)
         for i, (J, (contacts, dofs)) in enumerate(zip(self.parts, self._slices(), strict=True)):
             total = _plus(total, _curvature(J, second[contacts], None if counts is None else counts[i]), (dofs, dofs))
         return total
 
-    def counts(self, there) -> tuple:
-        """Of each block, after how many contacts none is there (n,)."""
-        numbered = [jnp.where(there[contacts], jnp.arange(1, contacts.stop - contacts.start + 1), 0) for contacts, _ in self._slices()]
+    def counts(self, active) -> tuple:
+        """Per block, the number of contacts up to the last active one. active (n,): bool."""
+        numbered = [jnp.where(active[contacts], jnp.arange(1, contacts.stop - contacts.start + 1), 0) for contacts, _ in self._slices()]
         return tuple(jnp.max(x) for x in numbered)
 
     def fitted(self, lanes: tuple[int, ...]) -> Jacobian:
-        """With arrays of all lanes, or without that axis."""
+        """The Jacobian with arrays broadcast to these lanes."""
         return Jacobian(tuple(fit(x, lanes) for x in self.parts), self.blocks, self.nv)
 
     def dense(self):
-        """(n, d, nv, lanes)."""
+        """The dense array (n, d, nv, lanes)."""
         out = jnp.zeros((sum(len(J) for J in self.parts), self.parts[0].shape[1], self.nv, *self.parts[0].shape[3:]), self.parts[0].dtype)
         for J, (contacts, dofs) in zip(self.parts, self._slices(), strict=True):
             out = out.at[contacts, :, dofs].set(J)
@@ -104,41 +106,41 @@ class Jacobian:
 
 
 @stage
-def _along(J, a):
+def _j_times(J, a):
     return tree_sum([J[:, :, k] * a[k] for k in range(J.shape[2])])
 
 
 @stage
-def _pulled(J, f):
+def _jt_times(J, f):
     product = J * f[:, :, None]
     return pairwise_sum(product.reshape(-1, *product.shape[2:]))
 
 
 def _curvature(J, second, count):
     d = J.shape[1]
-    pushed = tree_sum([second[:, :, None, k] * J[:, k, None] for k in range(d)])
-    rows, pushed = (y.reshape(-1, *y.shape[2:]) for y in (J, pushed))
-    return summed(lambda i: rows[i][:, None] * pushed[i][None], len(rows), None if count is None else d * count)
+    product = tree_sum([second[:, :, None, k] * J[:, k, None] for k in range(d)])
+    rows, product = (y.reshape(-1, *y.shape[2:]) for y in (J, product))
+    return loop_sum(lambda i: rows[i][:, None] * product[i][None], len(rows), None if count is None else d * count)
 
 
 def _plus(total, part, dofs: tuple[np.ndarray, ...]):
-    """total with a part added at these dofs of its first axes."""
-    if all(len(own) == size for own, size in zip(dofs, total.shape, strict=False)):
+    """total with a part added at these dofs of its leading axes."""
+    if all(len(axis) == size for axis, size in zip(dofs, total.shape, strict=False)):
         return total + part
-    for place, piece in _runs(dofs):
-        own = tuple(slice(start, start + size) for start, size in place)
-        at = [*(start for start, _ in place), *(0,) * (total.ndim - len(dofs))]
-        total = jax.lax.dynamic_update_slice(total, total[own] + part[piece], at)
+    for target, source in _rectangles(dofs):
+        slices = tuple(slice(start, start + size) for start, size in target)
+        start = [*(start for start, _ in target), *(0,) * (total.ndim - len(dofs))]
+        total = jax.lax.dynamic_update_slice(total, total[slices] + part[source], start)
     return total
 
 
-def _runs(dofs: tuple[np.ndarray, ...]):
-    """Rectangles of consecutive dofs: ((start, size), ...) among all, and slices of the part."""
+def _rectangles(dofs: tuple[np.ndarray, ...]):
+    """Rectangles of consecutive dofs: ((start, size), ...) in the total, and slices of the part."""
     if not dofs:
         yield (), ()
         return
-    own, rest = dofs[0], list(_runs(dofs[1:]))
-    ends = [*(np.flatnonzero(np.diff(own) != 1) + 1).tolist(), len(own)]
+    axis, rest = dofs[0], list(_rectangles(dofs[1:]))
+    ends = [*(np.flatnonzero(np.diff(axis) != 1) + 1).tolist(), len(axis)]
     for first, last in zip([0, *ends[:-1]], ends, strict=True):
-        for place, piece in rest:
-            yield ((int(own[first]), last - first), *place), (slice(first, last), *piece)
+        for target, source in rest:
+            yield ((int(axis[first]), last - first), *target), (slice(first, last), *source)

@@ -10,9 +10,10 @@ from xsim.dynamics.linalg.unsymmetric import Unsymmetric
 from xsim.dynamics.tree.system import System
 
 
-class Stiffened:
-    """H = M + J^T P'' J of soft constraints with the second derivatives P'' of their potentials, bordered by hard rows.
-    ``rows``, ``solve``, ``multiply`` are those of `solve.Saddle`."""
+class NewtonMatrix:
+    """The matrix H = M + J^T P'' J, with the second derivatives P'' of the potentials of soft constraints, bordered by hard rows.
+
+    ``rows``, ``solve`` and ``multiply`` are those of `sparse.Saddle`."""
 
     symmetric = True
 
@@ -32,25 +33,27 @@ def _listed(x, y) -> list:
     return [*x] if y is None else [*x, *y]
 
 
-class Staged:
-    """The equations H a = b, S a' - M a = c: an acceleration under soft constraints, then the one at which more acts implicitly. M and a
-    symmetric S as rows with the sparsity of the tree."""
+class StagedMatrix:
+    """The equations H a = b and S a' - M a = c.
+
+    a is the acceleration under soft constraints, a' the acceleration after the implicit terms. mass: M, second: S. M, and S if it is
+    symmetric, are rows with the sparsity of the tree."""
 
     symmetric = False
 
-    def __init__(self, system: System, first: Stiffened, mass: list, second):
+    def __init__(self, system: System, first: NewtonMatrix, mass: list, second):
         self.system, self.first, self.mass, self.second = system, first, mass, second
         self.rows = first.rows
         self.factor = None if isinstance(second, Unsymmetric) else factorize(system, second)
 
     def solve(self, b: list, c: list, *, transposed: bool = False) -> list:
         if transposed:
-            second = self.moved(c, transposed)
+            second = self.solve_second(c, transposed)
             return [*self.first.solve(_sum(b, multiply(self.system, self.mass, second)), []), *second]
         first = self.first.solve(b, [])
-        return [*first, *self.moved(_sum(c, multiply(self.system, self.mass, first)))]
+        return [*first, *self.solve_second(_sum(c, multiply(self.system, self.mass, first)))]
 
-    def moved(self, b: list, transposed: bool = False) -> list:
+    def solve_second(self, b: list, transposed: bool = False) -> list:
         """x with S x = b."""
         if self.factor is None:
             return self.second.solve(b, transposed=transposed)
@@ -59,8 +62,8 @@ class Staged:
     def multiply(self, x: list) -> list:
         n = len(self.rows)
         first, second = x[:n], x[n:]
-        pushed = self.second.multiply(second) if self.factor is None else multiply(self.system, self.second, second)
-        return [*self.first.multiply(first), *(a - b for a, b in zip(pushed, multiply(self.system, self.mass, first), strict=True))]
+        product = self.second.multiply(second) if self.factor is None else multiply(self.system, self.second, second)
+        return [*self.first.multiply(first), *(a - b for a, b in zip(product, multiply(self.system, self.mass, first), strict=True))]
 
 
 def _sum(a: list, b: list) -> list:

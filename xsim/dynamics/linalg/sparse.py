@@ -1,7 +1,7 @@
-"""Linear equations with the sparsity of the tree, and solutions with the derivatives of the implicit function.
+"""Linear equations with the sparsity of the kinematic tree.
 
-M = L^T D L keeps the sparsity of the tree (Featherstone 2008, section 6.5): row i of the factor has entries for the dofs that
-move dof i only.
+The factors of M = L^T D L have the sparsity of the tree (Featherstone 2008, section 6.5): row i has entries only for the ancestors of
+dof i.
 """
 
 from __future__ import annotations
@@ -17,7 +17,12 @@ from xsim.spatial import add, mul, neg, stage, sub, total
 
 
 class Factor(NamedTuple):
-    """t[i][n]: entry of row i for the n-th dof of before[i]; inverse[i]: 1 / D_i; pivot: smallest D_i / M_ii."""
+    """M = L^T D L.
+
+    * t[i][n]: entry of row i of L for the n-th ancestor of dof i.
+    * inverse[i]: 1 / D_i.
+    * pivot: 0 if a pivot is zero to rounding, else 1.
+    """
 
     t: list
     inverse: list
@@ -26,13 +31,13 @@ class Factor(NamedTuple):
 
 @stage
 def _eliminate(row, below):
-    """Row i of M minus what the dofs below have eliminated; below: (row k of D L up to i, t_ki) per dof k that i moves."""
+    """Row i of M after the elimination of its descendants. below: (row k of D L up to column i, t_ki) per descendant k."""
     return [total([m, *(neg(mul(ld[n], t)) for ld, t in below)]) for n, m in enumerate(row)]
 
 
 @stage
 def _invert(row, diagonal):
-    pivot = jnp.asarray(row[-1])  # a number, of a model that is frozen
+    pivot = jnp.asarray(row[-1])  # a float in a model with frozen leaves
     usable = pivot > _tolerance(pivot.dtype) * jnp.abs(diagonal)
     inverse = 1.0 / jnp.where(usable, pivot, 1.0)
     return [mul(x, inverse) for x in row[:-1]], inverse, jnp.where(usable, 1.0, 0.0).astype(pivot.dtype)
@@ -43,19 +48,19 @@ def _tolerance(dtype) -> float:
 
 
 def factorize(system: System, rows) -> Factor:
-    """Factor a symmetric matrix given by the rows of `mass_matrix`.
+    """Factor a symmetric matrix given by rows as those of `mass_matrix`.
 
-    A pivot that is zero to rounding (a motion without inertia) is replaced by 1, which keeps everything finite; ``pivot`` is 0 then.
+    A pivot that is zero to rounding (a motion without inertia) is replaced by 1, so that all results are finite; ``pivot`` is then 0.
     """
-    before, after = system.tables.before, system.tables.after
+    ancestors, descendants = system.tables.ancestors, system.tables.descendants
     n = len(rows)
-    place = [{j: k for k, j in enumerate((*before[i], i))} for i in range(n)]
+    column = [{j: k for k, j in enumerate((*ancestors[i], i))} for i in range(n)]
     eliminated: list = [None] * n
     t: list = [None] * n
     inverse: list = [None] * n
     usable: list = [None] * n
     for i in reversed(range(n)):
-        below = [(eliminated[k][: place[k][i] + 1], t[k][place[k][i]]) for k in after[i]]
+        below = [(eliminated[k][: column[k][i] + 1], t[k][column[k][i]]) for k in descendants[i]]
         eliminated[i] = _eliminate(rows[i], below) if below else rows[i]
         t[i], inverse[i], usable[i] = _invert(eliminated[i], rows[i][-1])
     pivot = usable[0] if n else 1.0
@@ -76,16 +81,16 @@ def _forth(x, inverse, above):
 
 def solve(system: System, factor: Factor, b) -> list:
     """x with M x = b."""
-    before, after = system.tables.before, system.tables.after
+    ancestors, descendants = system.tables.ancestors, system.tables.descendants
     n = len(b)
-    place = [{j: k for k, j in enumerate(before[i])} for i in range(n)]
+    column = [{j: k for k, j in enumerate(ancestors[i])} for i in range(n)]
     x: list = list(b)
     for i in reversed(range(n)):
-        if after[i]:
-            x[i] = _back(b[i], [(factor.t[k][place[k][i]], x[k]) for k in after[i]])
+        if descendants[i]:
+            x[i] = _back(b[i], [(factor.t[k][column[k][i]], x[k]) for k in descendants[i]])
     out: list = [None] * n
     for i in range(n):
-        out[i] = _forth(x[i], factor.inverse[i], [(factor.t[i][k], out[j]) for k, j in enumerate(before[i])])
+        out[i] = _forth(x[i], factor.inverse[i], [(factor.t[i][k], out[j]) for k, j in enumerate(ancestors[i])])
     return out
 
 
@@ -95,13 +100,13 @@ def _diagonal(row, terms):
 
 
 def with_quadratic(system: System, rows, quadratics) -> list:
-    """Rows of M plus factor times quadratic for each (factor, Quadratic) in ``quadratics``."""
-    before = system.tables.before
+    """Rows of M plus factor times matrix for each (factor, `Quadratic`) in quadratics."""
+    ancestors = system.tables.ancestors
     out = []
     for i, row in enumerate(rows):
         new = list(row)
         for factor, quad in quadratics:
-            for k, j in enumerate(before[i]):
+            for k, j in enumerate(ancestors[i]):
                 if (i, j) in quad.blocks:
                     new[k] = add(new[k], mul(factor, quad.blocks[i, j]))
         terms = [mul(f, add(quad.diagonal[i], quad.blocks.get((i, i), 0.0))) for f, quad in quadratics]
@@ -111,40 +116,46 @@ def with_quadratic(system: System, rows, quadratics) -> list:
 
 def multiply(system: System, rows, x) -> list:
     """M x."""
-    before, after = system.tables.before, system.tables.after
-    place = [{j: k for k, j in enumerate((*before[i], i))} for i in range(len(rows))]
-    return [
-        total([*(mul(rows[i][place[i][j]], x[j]) for j in (*before[i], i)), *(mul(rows[k][place[k][i]], x[k]) for k in after[i])])
-        for i in range(len(rows))
-    ]
+    ancestors, descendants = system.tables.ancestors, system.tables.descendants
+    column = [{j: k for k, j in enumerate((*ancestors[i], i))} for i in range(len(rows))]
+    out = []
+    for i in range(len(rows)):
+        lower = (mul(rows[i][column[i][j]], x[j]) for j in (*ancestors[i], i))
+        upper = (mul(rows[k][column[k][i]], x[k]) for k in descendants[i])
+        out.append(total([*lower, *upper]))
+    return out
 
 
-# ---- implicit equations -------------------------------------------------------------------------------------------------------
+# ---- fixed dofs and constraints -----------------------------------------------------------------------------------------------
 
 
-def masked(system: System, rows, keep) -> list:
-    """Rows of the matrix for the dofs that are free: keep[i] is 1 for a free dof, 0 for one whose value is given (a row of unity)."""
-    before = system.tables.before
-    return [_masked_row(row, (*(keep[j] for j in before[i]), keep[i])) for i, row in enumerate(rows)]
+def masked(system: System, rows, free) -> list:
+    """Rows of the matrix with rows and columns of the unit matrix for the fixed dofs. free[i]: 1 for a free dof, 0 for a fixed one."""
+    ancestors = system.tables.ancestors
+    return [_masked_row(row, (*(free[j] for j in ancestors[i]), free[i])) for i, row in enumerate(rows)]
 
 
 @stage
-def _masked_row(row, keep):
-    *others, own = keep
-    return [*(mul(mul(m, own), k) for m, k in zip(row[:-1], others, strict=True)), add(mul(row[-1], own), sub(1.0, own))]
+def _masked_row(row, free):
+    *free_ancestors, free_dof = free
+    entries = [mul(mul(m, free_dof), k) for m, k in zip(row[:-1], free_ancestors, strict=True)]
+    return [*entries, add(mul(row[-1], free_dof), sub(1.0, free_dof))]
 
 
-def restricted(jacobian: list, keep) -> list:
-    """J with the columns of the dofs that are not free left out (keep as in `masked`)."""
-    return [[(dof, mul(c, keep[dof])) for dof, c in row] for row in jacobian]
+def restricted(jacobian: list, free) -> list:
+    """J with zero columns for the fixed dofs. free: as in `masked`."""
+    return [[(dof, mul(c, free[dof])) for dof, c in row] for row in jacobian]
 
 
 class Saddle:
-    """Solutions (x, y) of (M + R^T G R) x - J^T y = b, -J x = c: M sparse and symmetric, J and R few rows over the dofs as
-    [(dof, coefficient), ...], G >= 0 diagonal. ``soft``: (row of R, its G).
+    """Solutions (x, y) of (M + R^T G R) x - J^T y = b, -J x = c.
 
-    Rows of J that depend on the others get no multiplier of their own (their pivot is zero to rounding). The soft rows are eliminated
-    like those of J, as sqrt(G) R with 1 on their diagonal (Woodbury), which stays well conditioned from G = 0 to any stiffness.
+    * rows: of M, symmetric with the sparsity of the tree.
+    * jacobian: rows of J, each [(dof, coefficient), ...].
+    * soft: (row of R, G) pairs, G >= 0.
+
+    A row of J that depends on previous rows has a pivot that is zero to rounding; its multiplier is 0. The rows of R are eliminated like
+    those of J, as sqrt(G) R with an additional 1 on the diagonal (Woodbury). This is well conditioned for any G.
     """
 
     symmetric = True
@@ -154,25 +165,25 @@ class Saddle:
         self.factor = factorize(system, rows)
         self.all = [*jacobian, *(_scaled_row(row, g) for row, g in soft)]
         zero = rows[0][0] * 0.0 if rows else 0.0
-        self.moved = []  # M^-1 J^T, per row of J and of sqrt(G) R
+        self.inverse_jt = []  # M^-1 J^T, one column per row of J and of sqrt(G) R
         for row in self.all:
             column = [zero] * len(rows)
             for dof, coefficient in row:
                 column[dof] = column[dof] + coefficient
-            self.moved.append(solve(system, self.factor, column))
-        self.schur = [[row_times(row, w) for w in self.moved[: i + 1]] for i, row in enumerate(self.all)]
+            self.inverse_jt.append(solve(system, self.factor, column))
+        self.schur = [[row_times(row, w) for w in self.inverse_jt[: i + 1]] for i, row in enumerate(self.all)]
         for i in range(len(jacobian), len(self.all)):
             self.schur[i][i] = add(self.schur[i][i], 1.0)
         self.lower, self.inverse = _ldl(self.schur, len(jacobian))
 
     def solve(self, b: list, c: list) -> list:
-        """x followed by y."""
+        """The solution x followed by y."""
         x = solve(self.system, self.factor, b)
         if not self.all:
             return x
-        gap = [add(g, row_times(row, x)) for g, row in zip([*c, *([0.0] * len(self.soft))], self.all, strict=True)]
-        y = [neg(z) for z in _ldl_solve(self.lower, self.inverse, gap)]
-        return [*_shifted(x, self.moved, y), *y[: len(self.jacobian)]]
+        error = [add(g, row_times(row, x)) for g, row in zip([*c, *([0.0] * len(self.soft))], self.all, strict=True)]
+        y = [neg(z) for z in _ldl_solve(self.lower, self.inverse, error)]
+        return [*_plus_combination(x, self.inverse_jt, y), *y[: len(self.jacobian)]]
 
     def multiply(self, x: list) -> list:
         """((M + R^T G R) x - J^T y, -J x) of x followed by y."""
@@ -184,19 +195,21 @@ class Saddle:
 
 @stage
 def _scaled_row(row, g):
-    some = g > 0
-    root = jnp.where(some, jnp.sqrt(jnp.where(some, g, 1.0)), 0.0)
+    positive = g > 0
+    root = jnp.where(positive, jnp.sqrt(jnp.where(positive, g, 1.0)), 0.0)
     return [(dof, mul(root, coefficient)) for dof, coefficient in row]
 
 
 @stage
 def row_times(row, x):
+    """The product of a row [(dof, coefficient), ...] with x."""
     return total([mul(coefficient, x[dof]) for dof, coefficient in row])
 
 
 @stage
-def _shifted(x, moved, y):
-    return [total([a, *(mul(w[i], z) for w, z in zip(moved, y, strict=True))]) for i, a in enumerate(x)]
+def _plus_combination(x, columns, y):
+    """x plus the linear combination of the columns with weights y."""
+    return [total([a, *(mul(w[i], z) for w, z in zip(columns, y, strict=True))]) for i, a in enumerate(x)]
 
 
 def minus_jt_times(force: list, jacobian: list, y) -> list:
@@ -209,15 +222,16 @@ def minus_jt_times(force: list, jacobian: list, y) -> list:
 
 
 def _ldl(a, hard: int):
-    """Factor a small dense positive semidefinite matrix given by its lower triangle: unit lower triangle, inverse pivots (0 for a
-    zero pivot: a row that depends on those before it, or is nothing but rounding beside the largest). Rows after the first ``hard``
-    have pivots of 1 or more."""
+    """Factor a small dense positive semidefinite matrix given by its lower triangle: unit lower triangle, inverse pivots.
+
+    The inverse of a pivot that is zero to rounding is 0: such a row depends on the previous rows, or is negligible beside the largest. The
+    rows after the first ``hard`` have pivots of at least 1."""
     lower, pivots, inverse = [], [], []
     diagonal = [a[i][i] for i in range(hard) if not isinstance(a[i][i], float)]
     largest = functools.reduce(jnp.maximum, diagonal) if diagonal else 0.0
     for i, row in enumerate(a):
-        for kept, new in zip((lower, pivots, inverse), _ldl_row(row, lower, pivots, inverse, largest, i < hard), strict=True):
-            kept.append(new)
+        for factor, entry in zip((lower, pivots, inverse), _ldl_row(row, lower, pivots, inverse, largest, i < hard), strict=True):
+            factor.append(entry)
     return lower, inverse
 
 
@@ -240,15 +254,15 @@ def _ldl_row(a, lower, pivots, inverse, largest, hard: bool):
 def _ldl_solve(lower, inverse, b):
     n, z = len(b), []
     for i in range(n):
-        z.append(_less(b[i], lower[i], z))
+        z.append(_minus_dot(b[i], lower[i], z))
     y: list = _scaled(z, inverse)
     for i in reversed(range(n)):
-        y[i] = _less(y[i], [lower[k][i] for k in range(i + 1, n)], y[i + 1 :])
+        y[i] = _minus_dot(y[i], [lower[k][i] for k in range(i + 1, n)], y[i + 1 :])
     return y
 
 
 @stage
-def _less(b, row, x):
+def _minus_dot(b, row, x):
     return sub(b, total([mul(c, y) for c, y in zip(row, x, strict=True)]))
 
 
@@ -258,12 +272,13 @@ def _scaled(x, factors):
 
 
 class Quadratic(NamedTuple):
-    """A symmetric matrix over the dofs: a diagonal and blocks of dofs whose law acts along other axes than their velocities."""
+    """A symmetric matrix (nv, nv): its diagonal, and {(row, column): component} of the other entries, both triangles."""
 
     diagonal: list
-    blocks: dict  # (row, column) -> component, both halves
+    blocks: dict
 
     def times(self, x) -> list:
+        """The product with x (nv)."""
         out = [mul(d, a) for d, a in zip(self.diagonal, x, strict=True)]
         for i in {i for i, _ in self.blocks}:
             out[i] = total([out[i], *(mul(b, x[k]) for (r, k), b in self.blocks.items() if r == i)])

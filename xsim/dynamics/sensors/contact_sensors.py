@@ -13,10 +13,10 @@ from xsim.dynamics.constraints.contact_rows import by_contact
 from xsim.dynamics.constraints.narrowphase import Contacts
 from xsim.dynamics.linalg.dense import pairwise_sum
 from xsim.dynamics.sensors.rays import INF, SHAPES
-from xsim.model.topology import COLLIDING
+from xsim.model.topology import COLLISION_SHAPES
 from xsim.spatial import apply_inverse, neg, scale, vadd, vsub
 
-RANK = {shape: i for i, shape in enumerate(COLLIDING)}
+RANK = {shape: i for i, shape in enumerate(COLLISION_SHAPES)}
 
 
 def touch(f, info) -> tuple:

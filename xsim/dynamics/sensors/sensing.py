@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from xsim.dynamics.actuation.actuation import Effort
+from xsim.dynamics.actuation.actuation import ActuatorForces
 from xsim.dynamics.constraints.contact_rows import body_wrenches
 from xsim.dynamics.constraints.narrowphase import Contacts
 from xsim.dynamics.constraints.soft_rows import ConstraintForce, Rows, Wrench, constraint_forces, has_rows
@@ -20,7 +20,7 @@ from xsim.dynamics.sensors.cameras import cameras
 from xsim.dynamics.sensors.rays import Ray, Target, cast
 from xsim.dynamics.tendons.tendons import LengthAndJacobian, rate, tendons
 from xsim.dynamics.tree.kinematics import Frames, body_poses, lanes_of, point_acceleration, point_velocity
-from xsim.dynamics.tree.subtree import subtree_coms, subtree_masses, sums
+from xsim.dynamics.tree.subtree import subtree_coms, subtree_masses, subtree_sums
 from xsim.dynamics.tree.system import System
 from xsim.registry import SENSORS
 from xsim.spatial import (
@@ -76,7 +76,7 @@ class SensorContext:
     time: Any
     velocity: list
     acceleration: list
-    effort: Effort | None
+    actuator_forces: ActuatorForces | None
     views: Any
     magnetic: tuple | None
     contacts: list[Contacts]
@@ -110,14 +110,14 @@ class SensorContext:
     def momenta(self) -> list:
         """Of every body, about the world's origin, of its subtree; then of all bodies: Force(angular, linear momentum)."""
         own = [self._momentum(i) for i in range(len(self.system.body.inertia))]
-        return sums(self.system, own, madd, Force(ZERO3, ZERO3))
+        return subtree_sums(self.system, own, madd, Force(ZERO3, ZERO3))
 
     @functools.cached_property
     def loads(self) -> list:
         """Of every body, the force that its parent exerts on it and on what hangs on it, about the world's origin."""
         own = [self._load(i) for i in range(len(self.system.body.inertia))]
         own = [_less(load, push) for load, push in zip(own, self.pushes, strict=True)]
-        return sums(self.system, own, madd, Force(ZERO3, ZERO3))
+        return subtree_sums(self.system, own, madd, Force(ZERO3, ZERO3))
 
     @functools.cached_property
     def pushes(self) -> list[Force]:
@@ -159,7 +159,7 @@ class SensorContext:
         rays = [Ray(spot.body, spot.pos, tuple(row[2] for row in spot.R)) for spot in spots]
         targets = []
         for number, info in enumerate(top.geoms):
-            if info.seen and any(info.body != ray.body for ray in rays):
+            if info.opaque and any(info.body != ray.body for ray in rays):
                 spot = self.spot(("geom", number))
                 targets.append(Target(info, spot.pos, spot.R, self.system.geom.size[info.row]))
         return dict(zip(sites, cast(top, rays, targets), strict=True))
@@ -463,7 +463,7 @@ def _projection(f: SensorContext, info):
 
 
 def _actuators_on(f: SensorContext, info):
-    return (f.effort.tau[_dof(f, info)],)
+    return (f.actuator_forces.tau[_dof(f, info)],)
 
 
 class SensorKind(NamedTuple):
@@ -482,9 +482,9 @@ def _register_kinds() -> None:
         "jointvel": lambda f, info: (f.v[_dof(f, info)],),
         "tendonpos": lambda f, info: (f.tendons[info.object[1]].length,),
         "tendonvel": lambda f, info: (rate(f.tendons[info.object[1]].row, f.v),),
-        "actuatorpos": lambda f, info: (f.effort.length[info.object[1]],),
-        "actuatorvel": lambda f, info: (f.effort.velocity[info.object[1]],),
-        "actuatorfrc": lambda f, info: (f.effort.force[info.object[1]],),
+        "actuatorpos": lambda f, info: (f.actuator_forces.length[info.object[1]],),
+        "actuatorvel": lambda f, info: (f.actuator_forces.velocity[info.object[1]],),
+        "actuatorfrc": lambda f, info: (f.actuator_forces.force[info.object[1]],),
         "jointactuatorfrc": _actuators_on,
         "ballquat": _ball_quat,
         "ballangvel": _ball_velocity,

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from xsim.dynamics.layout import spread
 from xsim.dynamics.tendons.wrapping import wrap
-from xsim.dynamics.tree.frames import End, coordinate_places, geom_end, row_coefficients, site_end
+from xsim.dynamics.tree.frames import End, coordinate_addresses, geom_end, row_coefficients, site_end
 from xsim.dynamics.tree.kinematics import Frames
 from xsim.dynamics.tree.system import System
 from xsim.model.topology import PieceInfo
@@ -38,7 +38,7 @@ def tendons(system: System, frame: Frames, q) -> list[LengthAndJacobian]:
 
 def _address(system: System, dof: int) -> int:
     """Of the coordinate that a dof moves; of a ball the first of its quaternion (MuJoCo's rule, of no use)."""
-    places = coordinate_places(system.topology)
+    places = coordinate_addresses(system.topology)
     return places[dof][1] if dof in places else next(j.q[0] for j in system.topology.joints if j.v[0] == dof)
 
 

@@ -35,11 +35,16 @@ from xsim.spatial import (
     vsub,
 )
 
-REST = Motion(ZERO3, ZERO3)
+AT_REST = Motion(ZERO3, ZERO3)
 
 
 class Frames(NamedTuple):
-    """Per link: world pose, rotation matrix, origin from the tree's reference point. Per dof: motion subspace (a Motion)."""
+    """Forward kinematics of the links, in world axes.
+
+    * pose: world pose per link. R: its rotation matrix.
+    * origin: per link, its origin relative to the reference point of its tree.
+    * subspace: per dof, its motion subspace (a `Motion` about the reference point).
+    """
 
     pose: list
     R: list
@@ -47,8 +52,8 @@ class Frames(NamedTuple):
     subspace: list
 
 
-def moved_by(topology: Topology) -> np.ndarray:
-    """(links + 1, nv): 1 for the dofs that move each link; the last row is the world's."""
+def link_dof_mask(topology: Topology) -> np.ndarray:
+    """(links + 1, nv): 1 for the dofs that move each link. The last row is for the world."""
     out = np.zeros((len(topology.links) + 1, topology.size("nv")), np.int8)
     for i, link in enumerate(topology.links):
         out[i] = out[link.parent]
@@ -63,7 +68,7 @@ def lanes_of(system: System, frame: Frames) -> tuple[int, ...]:
 
 
 @stage
-def _place(joint, numbers, tree: Pose, q, parent: Pose | None) -> Pose:
+def _link_pose(joint, numbers, tree: Pose, q, parent: Pose | None) -> Pose:
     pose = compose(tree, joint.pose(numbers, q))
     return pose if parent is None else compose(parent, pose)
 
@@ -79,13 +84,13 @@ def _rotation(pose: Pose, reference):
 
 
 def frames(system: System, q) -> Frames:
-    """Forward kinematics."""
+    """Forward kinematics at q (nq components)."""
     links, root = system.topology.links, system.tables.root
     qs = split_q(system, q)
     pose: list = []
     for i, link in enumerate(links):
         parent = pose[link.parent] if link.parent >= 0 else None
-        pose.append(_place(system.link.joints[i], system.link.numbers[i], system.link.pose[i], qs[i], parent))
+        pose.append(_link_pose(system.link.joints[i], system.link.numbers[i], system.link.pose[i], qs[i], parent))
     R, origin, subspace = [], [], []
     for i in range(len(links)):
         rotation, position = _rotation(pose[i], pose[root[i]].pos)
@@ -97,48 +102,48 @@ def frames(system: System, q) -> Frames:
 
 @stage
 def _sum_motion(parent: Motion, subspace, v):
-    own = REST
+    joint_velocity = AT_REST
     for s, x in zip(subspace, v, strict=True):
-        own = madd(own, mscale(s, x))
-    return own, madd(parent, own)
+        joint_velocity = madd(joint_velocity, mscale(s, x))
+    return joint_velocity, madd(parent, joint_velocity)
 
 
 def velocities(system: System, frame: Frames, v) -> tuple[list, list]:
-    """Per link: the joint's own motion and the link's velocity, about the reference point."""
-    own, velocity = [], []
+    """Per link: velocity across its joint and velocity of the link, spatial, about the reference point of the tree, world axes."""
+    joint_velocity, velocity = [], []
     for link, x in zip(system.topology.links, split_v(system, v), strict=True):
-        parent = velocity[link.parent] if link.parent >= 0 else REST
-        j, total_motion = _sum_motion(parent, frame.subspace[link.v : link.v + link.nv], x)
-        own.append(j)
-        velocity.append(total_motion)
-    return own, velocity
+        parent = velocity[link.parent] if link.parent >= 0 else AT_REST
+        across_joint, of_link = _sum_motion(parent, frame.subspace[link.v : link.v + link.nv], x)
+        joint_velocity.append(across_joint)
+        velocity.append(of_link)
+    return joint_velocity, velocity
 
 
 @stage
-def _acceleration(parent: Motion, velocity: Motion, own: Motion, subspace, a, extra: Motion | None):
-    out = madd(parent, cross_motion(velocity, own))
+def _acceleration(parent: Motion, velocity: Motion, joint_velocity: Motion, subspace, a, subspace_rate: Motion | None):
+    out = madd(parent, cross_motion(velocity, joint_velocity))
     if a is not None:
         for s, x in zip(subspace, a, strict=True):
             out = madd(out, mscale(s, x))
-    return out if extra is None else madd(out, extra)
+    return out if subspace_rate is None else madd(out, subspace_rate)
 
 
 @stage
-def _extra(joint, numbers, q, v, R, origin):
+def _subspace_rate(joint, numbers, q, v, R, origin):
     return child_twist([joint.subspace_rate(numbers, q, v)], R, origin)[0]
 
 
-def accelerations(system: System, frame: Frames, q, v, a, own, velocity, base=REST) -> list:
-    """Per link: spatial acceleration about the reference point; ``a`` None: the part that comes from velocities alone."""
+def accelerations(system: System, frame: Frames, q, v, a, joint_velocity, velocity, base=AT_REST) -> list:
+    """Per link: spatial acceleration about the reference point. a (nv); None: zero. joint_velocity, velocity: from `velocities`."""
     qs, vs = split_q(system, q), split_v(system, v)
     acc = split_v(system, a) if a is not None else [None] * len(qs)
     out: list = []
     for i, link in enumerate(system.topology.links):
-        extra = None
+        rate = None
         if system.link.joints[i].subspace_rate is not None:
-            extra = _extra(system.link.joints[i], system.link.numbers[i], qs[i], vs[i], frame.R[i], frame.origin[i])
+            rate = _subspace_rate(system.link.joints[i], system.link.numbers[i], qs[i], vs[i], frame.R[i], frame.origin[i])
         parent = out[link.parent] if link.parent >= 0 else base
-        out.append(_acceleration(parent, velocity[i], own[i], frame.subspace[link.v : link.v + link.nv], acc[i], extra))
+        out.append(_acceleration(parent, velocity[i], joint_velocity[i], frame.subspace[link.v : link.v + link.nv], acc[i], rate))
     return out
 
 
@@ -151,10 +156,10 @@ def _world_inertia(R, origin, inertia: Inertia) -> Inertia:
 
 
 def link_inertias(system: System, frame: Frames) -> list:
-    """Per link: inertia in world axes about the reference point."""
+    """Per link: inertia about the reference point, world axes."""
     return [
-        NO_INERTIA if own is NO_INERTIA else _world_inertia(frame.R[i], frame.origin[i], own)
-        for i, own in enumerate(system.link.inertia)
+        NO_INERTIA if inertia is NO_INERTIA else _world_inertia(frame.R[i], frame.origin[i], inertia)
+        for i, inertia in enumerate(system.link.inertia)
     ]
 
 
@@ -175,41 +180,43 @@ def _project(f: Force, subspace):
 
 
 def inverse_dynamics(system: System, frame: Frames, inertia, q, v, a=None) -> list:
-    """Generalized force of the motion, gravity included (recursive Newton-Euler; Featherstone 2008, table 5.1, in world axes).
+    """Generalized force (nv) that gives acceleration a, gravity included; a None: the bias force.
 
-    ``a`` None: the bias force."""
-    own, velocity = velocities(system, frame, v)
+    inertia: from `link_inertias`. Recursive Newton-Euler algorithm (Featherstone 2008, table 5.1), in world axes."""
+    joint_velocity, velocity = velocities(system, frame, v)
     base = Motion(ZERO3, gravity_acceleration(system))
-    acceleration = accelerations(system, frame, q, v, a, own, velocity, base)
+    acceleration = accelerations(system, frame, q, v, a, joint_velocity, velocity, base)
     force: list = [
-        None if own_inertia is NO_INERTIA else _force(own_inertia, velocity[i], acceleration[i]) for i, own_inertia in enumerate(inertia)
+        None if body is NO_INERTIA else _force(body, velocity[i], acceleration[i]) for i, body in enumerate(inertia)
     ]
-    for i, light in enumerate(system.link.gravity_exempt):
-        if light is not None and force[i] is not None:
-            force[i] = _lift(force[i], frame.R[i], frame.origin[i], light, system.option.gravity)
-    return gather(system, frame, force)
+    for i, exempt in enumerate(system.link.gravity_exempt):
+        if exempt is not None and force[i] is not None:
+            force[i] = _without_weight(force[i], frame.R[i], frame.origin[i], exempt, system.option.gravity)
+    return generalized_force(system, frame, force)
 
 
 @stage
-def _lift(force: Force, R, origin, light: Inertia, gravity) -> Force:
-    """Take back the weight of the part of a link that feels no gravity."""
-    return madd(force, momentum(inertia_move(R, origin, light), Motion(ZERO3, gravity)))
+def _without_weight(force: Force, R, origin, exempt: Inertia, gravity) -> Force:
+    """Remove the weight of the part of a link on which gravity does not act."""
+    return madd(force, momentum(inertia_move(R, origin, exempt), Motion(ZERO3, gravity)))
 
 
 @stage
-def _gravity_inertia(R, origin, inertia: Inertia, light: Inertia) -> Inertia:
-    lifted = inertia_move(R, origin, light)
-    return Inertia(sub(inertia.mass, lifted.mass), vsub(inertia.first, lifted.first), vsub(inertia.second, lifted.second))
+def _gravity_inertia(R, origin, inertia: Inertia, exempt: Inertia) -> Inertia:
+    part = inertia_move(R, origin, exempt)
+    return Inertia(sub(inertia.mass, part.mass), vsub(inertia.first, part.first), vsub(inertia.second, part.second))
 
 
 def gravity_inertia(system: System, frame: Frames, link: int, inertia: Inertia) -> Inertia:
-    """The part of a link's inertia (world axes) that feels gravity."""
-    light = system.link.gravity_exempt[link]
-    return inertia if light is None else _gravity_inertia(frame.R[link], frame.origin[link], inertia, light)
+    """The part of a link's inertia on which gravity acts, about the reference point, world axes. inertia: of the link."""
+    exempt = system.link.gravity_exempt[link]
+    return inertia if exempt is None else _gravity_inertia(frame.R[link], frame.origin[link], inertia, exempt)
 
 
-def gather(system: System, frame: Frames, force: list) -> list:
-    """Generalized force of the forces on the links, from the leaves to the root."""
+def generalized_force(system: System, frame: Frames, force: list) -> list:
+    """Generalized force (nv) of wrenches on the links: the backward pass of the recursive Newton-Euler algorithm.
+
+    force: per link, a wrench about the reference point, world axes; None for no wrench."""
     force, links = list(force), system.topology.links
     out: list = [0.0] * len(frame.subspace)
     for i in reversed(range(len(links))):
@@ -218,8 +225,8 @@ def gather(system: System, frame: Frames, force: list) -> list:
             continue
         out[link.v : link.v + link.nv] = _project(force[i], frame.subspace[link.v : link.v + link.nv])
         if link.parent >= 0:
-            up = force[link.parent]
-            force[link.parent] = force[i] if up is None else _add_force(up, force[i])
+            on_parent = force[link.parent]
+            force[link.parent] = force[i] if on_parent is None else _add_force(on_parent, force[i])
     return out
 
 
@@ -229,9 +236,10 @@ def _inertial(inertia: Inertia, acceleration: Motion) -> Force:
 
 
 def inertial_force(system: System, frame: Frames, inertia, a) -> list:
-    """M a, armature left out: the generalized force of an acceleration from rest without gravity, or of a change of velocity."""
+    """M a (nv) without the armature. a: an acceleration, or a change of velocity."""
     _, acceleration = velocities(system, frame, a)
-    return gather(system, frame, [None if own is NO_INERTIA else _inertial(own, x) for own, x in zip(inertia, acceleration, strict=True)])
+    wrenches = [None if i is NO_INERTIA else _inertial(i, x) for i, x in zip(inertia, acceleration, strict=True)]
+    return generalized_force(system, frame, wrenches)
 
 
 @stage
@@ -245,8 +253,10 @@ def _momenta(inertia: Inertia, subspace):
 
 
 def mass_matrix(system: System, frame: Frames, inertia) -> list[list]:
-    """Lower triangle by rows: row i holds M[i, j] for j in before[i], then M[i, i] (composite rigid bodies; Featherstone 2008, 6.2)."""
-    links, before = system.topology.links, system.tables.before
+    """The nonzero entries of the lower triangle of M: row i has M[i, j] for the ancestors j of dof i, then M[i, i].
+
+    inertia: from `link_inertias`. Composite rigid body algorithm (Featherstone 2008, section 6.2)."""
+    links, ancestors = system.topology.links, system.tables.ancestors
     composite = list(inertia)
     for i in reversed(range(len(links))):
         p = links[i].parent
@@ -257,7 +267,7 @@ def mass_matrix(system: System, frame: Frames, inertia) -> list[list]:
         dofs = range(link.v, link.v + link.nv)
         momenta = _momenta(composite[i], [frame.subspace[d] for d in dofs])
         for d, f in zip(dofs, momenta, strict=True):
-            rows[d] = _project(f, [frame.subspace[j] for j in (*before[d], d)])
+            rows[d] = _project(f, [frame.subspace[j] for j in (*ancestors[d], d)])
     return rows
 
 
@@ -268,7 +278,7 @@ def _body_pose(link: Pose, offset: Pose) -> Pose:
 
 @stage
 def point_acceleration(acceleration: Motion, velocity: Motion, point):
-    """Acceleration of the point at ``point`` from the reference point."""
+    """Acceleration of a moving point. point: its position relative to the reference point of the motions."""
     lin = vadd(acceleration.lin, cross(acceleration.ang, point))
     return vadd(lin, cross(velocity.ang, vadd(velocity.lin, cross(velocity.ang, point))))
 
@@ -292,7 +302,7 @@ def body_poses(system: System, frame: Frames) -> list[Pose]:
 
 
 def body_origins(system: System, frame: Frames) -> list:
-    """Origin of every body from its tree's reference point, None for bodies fixed to the world."""
+    """Origin of every body relative to the reference point of its tree, None for bodies fixed to the world."""
     out = []
     for i, body in enumerate(system.topology.bodies):
         if body.link < 0:
@@ -328,7 +338,7 @@ def body_accelerations(system: System, frame: Frames, velocity, acceleration) ->
 
 @stage
 def point_velocity(motion: Motion, point):
-    """Velocity, under a motion, of the point at ``point`` from the reference point."""
+    """Velocity of a moving point. point: its position relative to the reference point of the motion."""
     return vadd(motion.lin, cross(motion.ang, point))
 
 
@@ -338,5 +348,5 @@ def _body_point(R, origin, offset: Pose, point):
 
 
 def body_point(frame: Frames, link: int, offset: Pose, point):
-    """A point of a body (body frame, the body at ``offset`` in its link) from the reference point."""
+    """A point of a body relative to the reference point of its tree. point: in the body frame. offset: pose of the body in its link."""
     return _body_point(frame.R[link], frame.origin[link], offset, point)

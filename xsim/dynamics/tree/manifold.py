@@ -1,4 +1,4 @@
-"""Motion on the configuration manifold, joint by joint."""
+"""Integration and difference on the configuration manifold, joint by joint."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from xsim.spatial import add, mul, stage
 
 @stage
 def shifted(x, dx, h):
-    """x + h dx, number by number."""
+    """x + h dx, component by component."""
     return [add(a, mul(b, h)) for a, b in zip(x, dx, strict=True)]
 
 
@@ -23,7 +23,7 @@ def _displacement_rate(joint, numbers, q0, d, v):
 
 
 def displacement_rates(system: System, q0, d, v) -> list:
-    """The rates of the displacement d from q0 (q = integrate(q0, d, 1)) while q moves with the velocity v."""
+    """The rate (nv) of the displacement d from q0, with q = integrate(q0, d, 1), while q moves with the velocity v."""
     out: list = []
     parts = split_q(system, q0), split_v(system, d), split_v(system, v)
     for joint, numbers, a, b, c in zip(system.link.joints, system.link.numbers, *parts, strict=True):
@@ -32,7 +32,7 @@ def displacement_rates(system: System, q0, d, v) -> list:
 
 
 def integrate(system: System, q, v, h) -> list:
-    """q moved along v for the time h."""
+    """The configuration after moving from q with constant velocity v for the time h (s)."""
     out: list = []
     for joint, numbers, a, b in zip(system.link.joints, system.link.numbers, split_q(system, q), split_v(system, v), strict=True):
         out.extend(_integrate(joint, numbers, a, b, h))
@@ -40,7 +40,7 @@ def integrate(system: System, q, v, h) -> list:
 
 
 def difference(system: System, q0, q1) -> list:
-    """The velocity that takes q0 to q1 in unit time; inverse of `integrate`."""
+    """The velocity (nv) that moves q0 to q1 in unit time; the inverse of `integrate`."""
     out: list = []
     for joint, numbers, a, b in zip(system.link.joints, system.link.numbers, split_q(system, q0), split_q(system, q1), strict=True):
         out.extend(joint.difference(numbers, a, b))

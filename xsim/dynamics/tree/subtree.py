@@ -1,4 +1,4 @@
-"""Bodies one by one, welded ones too: their inertias in the world, and sums over the bodies that hang on one."""
+"""Masses and centres of mass of the subtrees of bodies."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from xsim.spatial import ZERO3, Inertia, add, inertia_move, matrix, mul, scale, 
 
 
 class Mass(NamedTuple):
-    """mass and first moment (mass times centre, world)."""
+    """mass (kg) and first moment (mass times centre of mass, world axes, kg m)."""
 
     mass: object
     first: tuple
@@ -29,28 +29,28 @@ def _sum(a: Mass, b: Mass) -> Mass:
 
 
 @stage
-def _centre(m: Mass, own):
-    """Centre of mass; a body's own origin where there is none."""
-    some = jnp.greater(m.mass, 1e-15)
-    share = jnp.where(some, 1.0 / jnp.where(some, m.mass, 1.0), 0.0)
-    return tuple(jnp.where(some, mul(x, share), o) for x, o in zip(m.first, own, strict=True))
+def _centre(m: Mass, origin):
+    """Centre of mass; the origin of the body if it has no mass."""
+    has_mass = jnp.greater(m.mass, 1e-15)
+    inverse = jnp.where(has_mass, 1.0 / jnp.where(has_mass, m.mass, 1.0), 0.0)
+    return tuple(jnp.where(has_mass, mul(x, inverse), o) for x, o in zip(m.first, origin, strict=True))
 
 
 def subtree_masses(system: System, frame: Frames) -> list[Mass]:
-    """Of every body, with all that hangs on it; the last entry is the world's."""
-    own = [_mass(pose, inertia) for pose, inertia in zip(body_poses(system, frame), system.body.inertia, strict=True)]
-    return sums(system, own, _sum, Mass(0.0, ZERO3))
+    """Mass of the subtree of every body, then of the world."""
+    masses = [_mass(pose, inertia) for pose, inertia in zip(body_poses(system, frame), system.body.inertia, strict=True)]
+    return subtree_sums(system, masses, _sum, Mass(0.0, ZERO3))
 
 
 def subtree_coms(system: System, frame: Frames) -> list:
-    """Centres of mass of `subtree_masses`, world."""
+    """Centre of mass of the subtree of every body, then of the world; world frame, m."""
     origins = [pose.pos for pose in body_poses(system, frame)]
     return [_centre(m, o) for m, o in zip(subtree_masses(system, frame), [*origins, ZERO3], strict=True)]
 
 
-def sums(system: System, own: list, plus, nothing) -> list:
-    """Of every body, the sum over itself and all bodies that hang on it; then that of all bodies."""
-    out, world = list(own), nothing
+def subtree_sums(system: System, values: list, plus, zero) -> list:
+    """The sum of the values over the subtree of every body, then over all bodies. values: per body. plus, zero: addition and its zero."""
+    out, world = list(values), zero
     for i in reversed(range(len(out))):
         parent = system.topology.bodies[i].parent
         if parent >= 0:

@@ -1,7 +1,7 @@
-"""The model as the algorithms see it: components per link, derived quantities computed, structure tabulated.
+"""The model as the dynamics reads it: components of its leaves, quantities derived from them, tables of the tree structure.
 
-`components` runs once per call of a public function and stays outside the loop of a rollout: inertias of welded and
-geom-based bodies, unit axes and unit quaternions are computed here from the leaves, inside the compiled function.
+`components` runs in each call of a public function, outside the loop of a rollout. Inside the compiled function it computes the inertias of
+welded bodies and of geoms, unit axes and unit quaternions from the leaves.
 """
 
 from __future__ import annotations
@@ -63,10 +63,14 @@ NO_INERTIA = Inertia(0.0, ZERO3, (0.0,) * 6)
 
 
 class Block(NamedTuple):
-    """A joint that translates, then rotates. damper, armature: the axes along which they act, None where those are its velocities."""
+    """A joint that translates, then rotates.
+
+    * slides, rotating: its links that translate and that rotate.
+    * damper, armature: the axes ("body" or "parent") along which they act, None for the axes of its velocities.
+    """
 
     body: int
-    slides: tuple[int, ...]  # links
+    slides: tuple[int, ...]
     rotating: tuple[int, ...]
     damper: str | None
     armature: str | None
@@ -74,18 +78,21 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True)
 class Tables:
-    """Structure of the tree, from the topology alone.
+    """Structure of the tree, computed from the topology.
 
-    root: per link, the link whose origin is the reference point of its tree. dof_link: link of a dof. before: per dof, the dofs
-    that move it, nearest last; after: per dof, the dofs it moves. chain: per link,
-    the dofs that move it. at_link: per body, whether its frame is its link's frame.
-    blocks: per joint whose damping or armature does not act along its own velocities: a `Block`.
+    * root: per link, the link whose origin is the reference point of its tree.
+    * dof_link: per dof, its link.
+    * ancestors: per dof, the dofs that move it, from the root on.
+    * descendants: per dof, the dofs that it moves.
+    * chain: per link, the dofs that move it.
+    * at_link: per body, whether its frame is the frame of its link.
+    * blocks: a `Block` for each joint whose damping or armature acts along other axes than its velocities.
     """
 
     root: tuple[int, ...]
     dof_link: tuple[int, ...]
-    before: tuple[tuple[int, ...], ...]
-    after: tuple[tuple[int, ...], ...]
+    ancestors: tuple[tuple[int, ...], ...]
+    descendants: tuple[tuple[int, ...], ...]
     chain: tuple[tuple[int, ...], ...]
     at_link: tuple[bool, ...]
     blocks: tuple[Block, ...]
@@ -93,50 +100,62 @@ class Tables:
 
 @functools.lru_cache(maxsize=256)
 def tables(topology: Topology) -> Tables:
+    """The tables of a topology."""
     links, bodies = topology.links, topology.bodies
-    root, dof_link, before = [], [], []
-    link_last: list[tuple[int, ...]] = []
+    root, dof_link, ancestors = [], [], []
+    chains: list[tuple[int, ...]] = []
     for index, link in enumerate(links):
         root.append(bodies[link.body].link if link.parent < 0 else root[link.parent])
-        chain = link_last[link.parent] if link.parent >= 0 else ()
+        chain = chains[link.parent] if link.parent >= 0 else ()
         for dof in range(link.v, link.v + link.nv):
             dof_link.append(index)
-            before.append(chain)
+            ancestors.append(chain)
             chain = (*chain, dof)
-        link_last.append(chain)
-    after = tuple(tuple(k for k in range(len(before)) if i in before[k]) for i in range(len(before)))
+        chains.append(chain)
+    n = len(ancestors)
+    descendants = tuple(tuple(k for k in range(n) if i in ancestors[k]) for i in range(n))
     at_link, blocks = [], []
     for index, body in enumerate(bodies):
         at_link.append(body.v[1] > 0 and body.frame is None)
-        for place, joint in enumerate(body.joints):
-            own = [i for i, link in enumerate(links) if (link.body, link.joint) == (index, place)]
+        for number, joint in enumerate(body.joints):
+            joint_links = [i for i, link in enumerate(links) if (link.body, link.joint) == (index, number)]
             slides = []
-            for i in own:
+            for i in joint_links:
                 if links[i].kind != "slide":
                     break
                 slides.append(i)
-            rotating = [i for i in own[len(slides) :] if links[i].kind in ("hinge", "ball")]
+            rotating = [i for i in joint_links[len(slides) :] if links[i].kind in ("hinge", "ball")]
             laws = [None if axes == "joint" else axes for axes in (joint.damper_axes, joint.armature_axes)]
             if slides and rotating and any(laws):
                 blocks.append(Block(index, tuple(slides), tuple(rotating), *laws))
-    return Tables(tuple(root), tuple(dof_link), tuple(before), after, tuple(link_last), tuple(at_link), tuple(blocks))
+    return Tables(tuple(root), tuple(dof_link), tuple(ancestors), descendants, tuple(chains), tuple(at_link), tuple(blocks))
 
 
 class Mobility(NamedTuple):
-    """What unit forces move at the start, for soft constraints: per dof (means over a ball's and over the halves of a free joint), per
-    tendon, per body the means over directions of force and of moment at its centre of mass (0 for one that does not move). lengths: of the
-    tendons at the start."""
+    """Inverse weights at the initial configuration (MuJoCo: invweight0), for soft constraints.
+
+    * dofs: diagonal of M^-1, averaged over the dofs of a ball and over each half of a free joint.
+    * tendons: J M^-1 J^T of each tendon.
+    * bodies: per body, means of J M^-1 J^T over the directions of force and of moment at its centre of mass; 0 for a fixed body.
+    * lengths: lengths of the tendons.
+    * edges: J M^-1 J^T of the flex edges of constant length, (edges, lanes or 1).
+    """
 
     dofs: list
     tendons: list
     bodies: dict
     lengths: list
-    edges: object = None  # of flexes' edges that keep their lengths, (edges, lanes or 1)
+    edges: object = None
 
 
 class Links(NamedTuple):
-    """Per link: its joint, the pose of its joint frame in the link before it, the joint's numbers, the inertia about the link's own origin,
-    and the part of that inertia that feels no gravity (None where all of it does)."""
+    """Per link:
+
+    * joints: its elementary joint. numbers: parameters of the joint.
+    * pose: pose of its joint frame in the previous link.
+    * inertia: inertia about the origin of the link, in its axes.
+    * gravity_exempt: the part of the inertia on which gravity does not act, None without such a part.
+    """
 
     joints: tuple[Elementary, ...]
     pose: tuple[Pose, ...]
@@ -146,8 +165,14 @@ class Links(NamedTuple):
 
 
 class Bodies(NamedTuple):
-    """Per body: the inertia about its own origin, body axes; its pose in its link; the orientation of its joint frame in the parent body.
-    gravcomp: factors of gravity compensation, see `BodyInfo.gravcomp`."""
+    """Per body:
+
+    * inertia: inertia about the origin of the body, in its axes.
+    * offset: pose in its link; pose in the world for a fixed body.
+    * joint_quat: orientation of its joint frame in the parent body.
+
+    gravcomp: factors of gravity compensation, in rows `BodyInfo.gravcomp`.
+    """
 
     inertia: tuple[Inertia, ...]
     offset: tuple[Pose, ...]
@@ -156,23 +181,29 @@ class Bodies(NamedTuple):
 
 
 class Joints(NamedTuple):
-    """spring_ref: per coordinate. spring_damper: time constants and damping ratios, see `JointInfo.spring_damper`."""
+    """spring_ref (nq): reference configuration of the springs. spring_damper: time constants and damping ratios, in rows
+    `JointInfo.spring_damper`."""
 
     spring_ref: tuple
     spring_damper: tuple
 
 
 class LoopNumbers(NamedTuple):
-    """Of the constraints between frames: per constraint, the poses of its two frames in the link of their body, or in the world; the
-    lengths of the rows."""
+    """Loop constraints. frames: per constraint, the poses of its two frames in the links of their bodies, or in the world. lengths: values
+    of the rows (``constraint.value``)."""
 
     frames: tuple[tuple[Pose, ...], ...]
     lengths: tuple
 
 
 class FunctionValues(NamedTuple):
-    """numbers: of all functions of time. targets: per target, position, speed and acceleration at ``time`` (see
-    `time_functions.at_time`). inputs: values of the external functions, by number."""
+    """Functions of time.
+
+    * numbers: parameters of all functions.
+    * time: current time, s.
+    * targets: per target, position, speed and acceleration at that time, see `time_functions.at_time`.
+    * inputs: values of the external functions, by index.
+    """
 
     numbers: tuple
     targets: tuple = ()
@@ -181,12 +212,15 @@ class FunctionValues(NamedTuple):
 
 
 class Derived(NamedTuple):
-    """What takes the kinematics of the initial configuration to compute, see `xsim.dynamics.prepare`.
+    """Quantities computed from the kinematics of the initial configuration, see `xsim.dynamics.prepare`.
 
-    tendon_rest: per tendon, the lengths between which its spring is at rest. acc0: per actuator, norm of the joint accelerations under unit
-    force. mobility: for soft constraints. references: per soft constraint, what it keeps of
-    the initial configuration. contact_parameters: see
-    `narrowphase.ContactParameters`. flex_material: see `elasticity.FlexMaterial`."""
+    * tendon_rest: per tendon, the range of lengths at which its spring exerts no force.
+    * acc0: per actuator, norm of the joint acceleration under unit force.
+    * mobility: inverse weights for soft constraints.
+    * references: per soft constraint, its reference in the initial configuration.
+    * contact_parameters: see `narrowphase.ContactParameters`.
+    * flex_material: see `elasticity.FlexMaterial`.
+    """
 
     tendon_rest: tuple = ()
     acc0: tuple = ()
@@ -197,11 +231,12 @@ class Derived(NamedTuple):
 
 
 class System(NamedTuple):
-    """Components of everything the dynamics needs, in the groups of the `Model`.
+    """The model as components, in the groups of `Model`.
 
-    Groups that are named as the model's hold its leaves as components; surface, pair and flex hold arrays (rows, width, lanes or 1).
-    geom_arrays: size, pos and quat of the geoms as such arrays, where something may touch. force_frames: per force between bodies, the
-    poses of its frames as in `LoopNumbers.frames`."""
+    * Groups with the name of a group of `Model` have its leaves as components. surface, pair, flex: arrays (rows, width, lanes or 1).
+    * geom_arrays: size, pos and quat of the geoms as such arrays, for models with contacts.
+    * force_frames: per force element, the poses of its frames, as in `LoopNumbers.frames`.
+    """
 
     topology: Topology
     tables: Tables
@@ -231,7 +266,7 @@ class System(NamedTuple):
     derived: Derived = Derived()
 
     def with_derived(self, **changes) -> System:
-        """The same system with other derived numbers."""
+        """The same system with these derived quantities replaced."""
         return self._replace(derived=self.derived._replace(**changes))
 
 
@@ -242,13 +277,15 @@ def _pose(pos, quat):
 
 @stage
 def geom_inertia(shape: str, size, mass, density, solid, pos, quat) -> Inertia:
-    """Inertia of a uniform solid about the body frame's origin; its own axes are those of `xsim.spec`. mass None: by the density. solid:
-    volume and moments of a shape without a formula."""
-    volume, (x, y, z) = (VOLUMES[shape](size), SHAPES[shape](size)) if solid is None else solid
+    """Inertia of a uniform solid about the origin of the body, in body axes.
+
+    size: as in `xsim.spec.GeomSpec`. mass (kg): None to use the density (kg/m^3). pos, quat: pose of the geom in the body. solid: volume
+    and moments per mass of a shape without a formula, None for the others."""
+    volume, (x, y, z) = (VOLUMES[shape](size), MOMENTS_PER_MASS[shape](size)) if solid is None else solid
     if mass is None:
         mass = mul(density, volume)
-    own = Inertia(mass, ZERO3, (mul(mass, x), mul(mass, y), mul(mass, z), 0.0, 0.0, 0.0))
-    return inertia_move(matrix(normalize(quat)), pos, own)
+    in_geom = Inertia(mass, ZERO3, (mul(mass, x), mul(mass, y), mul(mass, z), 0.0, 0.0, 0.0))
+    return inertia_move(matrix(normalize(quat)), pos, in_geom)
 
 
 def _box(s):
@@ -270,7 +307,7 @@ def _cylinder(s):
 def _capsule(s):
     r, half = s[0], s[1]
     r2, h = mul(r, r), mul(half, 2.0)
-    # Shares of the mass by volume: cylinder pi r^2 h, the two caps together a ball 4/3 pi r^3.
+    # Fractions of the mass by volume: a cylinder pi r^2 h and two half balls, together 4/3 pi r^3.
     ball = mul(r, 4.0 / 3.0) / add(h, mul(r, 4.0 / 3.0))
     tube = sub(1.0, ball)
     axial = add(mul(tube, mul(r2, 0.5)), mul(ball, mul(r2, 0.4)))
@@ -281,7 +318,7 @@ def _capsule(s):
     return side, side, axial
 
 
-SHAPES = {
+MOMENTS_PER_MASS = {
     "box": _box,
     "sphere": lambda s: (mul(mul(s[0], s[0]), 0.4),) * 3,
     "ellipsoid": _ellipsoid,
@@ -332,7 +369,7 @@ def _unit(axis):
 
 
 def body_inertias(model: Model, lanes: Lanes) -> list[Inertia]:
-    """Inertia of every body about its own origin, body axes."""
+    """Inertia of every body about its origin, in body axes."""
     split = lanes.split
     mass, com, moment = split(model.body.mass, 1), split(model.body.com, 2), split(model.body.inertia, 2)
     size, gmass, density = split(model.geom.size, 2), split(model.geom.mass, 1), split(model.geom.density, 1)
@@ -348,14 +385,14 @@ def body_inertias(model: Model, lanes: Lanes) -> list[Inertia]:
         inertia = NO_INERTIA
         for geom in of_body[index]:
             i, mass_row = geom.row, geom.mass
-            heavy = (None, density[geom.density]) if mass_row is None else (gmass[mass_row], None)
-            inertia = inertia_add(inertia, geom_inertia(geom.shape, size[i], *heavy, geom.solid, gpos[i], gquat[i]))
+            mass_or_density = (None, density[geom.density]) if mass_row is None else (gmass[mass_row], None)
+            inertia = inertia_add(inertia, geom_inertia(geom.shape, size[i], *mass_or_density, geom.solid, gpos[i], gquat[i]))
         out.append(inertia)
     return out
 
 
 def components(model: Model, lanes: Lanes, mocap=None) -> System:
-    """Everything that follows from the leaves alone, as components. mocap: poses (7 components) of the mocap bodies, None: those of the
+    """The system without the quantities that need kinematics. mocap: poses (7 components) of the mocap bodies, None for those of the
     model."""
     top, split = model.topology, lanes.split
     poses = _body_poses(model, lanes, mocap)
@@ -418,24 +455,24 @@ def _links(model: Model, lanes: Lanes, poses: list[Pose], frames: list[Pose], of
         body = top.bodies[link.body]
         pose.append(_joint_pose(body, link, poses[link.body], frames, offset) if link.first else Pose(IDENTITY, ZERO3))
         axis = axes[link.axis] if isinstance(link.axis, int) else link.axis
-        own = None if link.pitch is None else pitch[link.pitch], _params(model, link, lanes), 0.0 if link.ref is None else refs[link.ref]
-        numbers.append(Numbers(axis, *own))
+        link_pitch, ref = None if link.pitch is None else pitch[link.pitch], 0.0 if link.ref is None else refs[link.ref]
+        numbers.append(Numbers(axis, link_pitch, _params(model, link, lanes), ref))
         joints.append(elementary(link.kind, body.joints[link.joint].type))
     return Links(tuple(joints), tuple(pose), tuple(numbers), *_link_inertias(model, lanes, offset, inertia))
 
 
 def _link_inertias(model: Model, lanes: Lanes, offset: list[Pose], inertia: list[Inertia]) -> tuple[tuple, tuple]:
-    """Per link, the inertia of the bodies that move with it, and the part of it that feels no gravity."""
-    top, tab, weight = model.topology, tables(model.topology), lanes.split(model.body.gravity, 1)
+    """Per link, the inertia of its bodies, and the part of it on which gravity does not act."""
+    top, tab, gravity = model.topology, tables(model.topology), lanes.split(model.body.gravity, 1)
     out, exempt = [NO_INERTIA] * len(top.links), [None] * len(top.links)
-    for index, (body, own) in enumerate(zip(top.bodies, inertia, strict=True)):
+    for index, (body, body_inertia) in enumerate(zip(top.bodies, inertia, strict=True)):
         if body.link < 0:
             continue
-        own = own if tab.at_link[index] else _move(offset[index], own)
-        out[body.link] = inertia_add(out[body.link], own)
+        in_link = body_inertia if tab.at_link[index] else _move(offset[index], body_inertia)
+        out[body.link] = inertia_add(out[body.link], in_link)
         if body.gravity is not None:
-            light = _times(own, sub(1.0, weight[body.gravity]))
-            exempt[body.link] = light if exempt[body.link] is None else inertia_add(exempt[body.link], light)
+            part = _times(in_link, sub(1.0, gravity[body.gravity]))
+            exempt[body.link] = part if exempt[body.link] is None else inertia_add(exempt[body.link], part)
     return tuple(out), tuple(exempt)
 
 
@@ -445,7 +482,7 @@ def _split(group, split):
 
 
 def _geom_arrays(model: Model, lanes: Lanes) -> Geom:
-    """Sizes and places of the geoms as arrays."""
+    """Sizes and poses of the geoms as arrays with the lanes last."""
     if not model.topology.pairs:
         return Geom((), (), (), (), (), ())
     geom = model.geom
@@ -454,20 +491,20 @@ def _geom_arrays(model: Model, lanes: Lanes) -> Geom:
 
 
 def _joint_pose(body, link, pose: Pose, frames: list[Pose], offset: list[Pose]) -> Pose:
-    """Where the first link of a joint is in the link before it."""
+    """Pose of the joint frame of a joint's first link in the previous link."""
     joint = body.joints[link.joint]
     if link.joint:
         pose = Pose(IDENTITY, ZERO3)
-        before = body.joints[link.joint - 1]
-        if before.frame is not None:
-            pose = _compose(pose, _invert(frames[before.frame]))
+        previous = body.joints[link.joint - 1]
+        if previous.frame is not None:
+            pose = _compose(pose, _invert(frames[previous.frame]))
     elif body.parent >= 0:
         pose = _compose(offset[body.parent], pose)
     return _compose(pose, frames[joint.frame]) if joint.anchored and joint.frame is not None else pose
 
 
 def _frames(infos, group, offset: list[Pose], split) -> tuple:
-    """Of every constraint or force, the frames in its bodies as poses in their links (in the world)."""
+    """Per constraint or force element, the poses of its frames in the links of their bodies, or in the world."""
     first, second = (
         [_pose(p, q) for p, q in zip(split(pos, 2), split(quat, 2), strict=True)]
         for pos, quat in ((group.pos1, group.quat1), (group.pos2, group.quat2))
@@ -479,7 +516,7 @@ def _frames(infos, group, offset: list[Pose], split) -> tuple:
 
 
 def _params(model: Model, link, lanes: Lanes):
-    """Parameters of a general joint: name -> (array with lanes last, core dimensions)."""
+    """Parameters of a general joint: {name: (array with lanes last, number of axes before the lanes)}."""
     if link.kind != "general":
         return None
     joint_type = model.topology.bodies[link.body].joints[link.joint].type
@@ -511,6 +548,6 @@ def split_v(system: System, v) -> list[tuple]:
 
 
 def gravity_acceleration(system: System) -> tuple:
-    """The acceleration of the base that stands for gravity: minus free fall."""
+    """The acceleration of the base that is equivalent to gravity: minus the acceleration of free fall, m/s^2."""
     return tuple(neg(g) for g in system.option.gravity)
 

@@ -64,7 +64,7 @@ def read_option(document: Document) -> OptionSpec:
         gravity=vectors["gravity"],
         dt=names["timestep"],
         integrator=_rule(integrator, flags, release.rk4_on_manifold),
-        rows=("soft", "contact"),
+        constraint_kinds=("soft", "contact"),
         density=names["density"],
         viscosity=names["viscosity"],
         wind=vectors["wind"],

@@ -92,8 +92,8 @@ def _option(physics: Element | None, enforce_limits: bool) -> OptionSpec:
         gravity = gravity if given is None else given.floats(None, 3)
         for detector in physics.all("collision_detector"):
             detector.skip()  # a library that finds contact points
-    rows = ("holonomic", "friction", *(("limit", "velocity") if enforce_limits else ()))
-    return OptionSpec(gravity=gravity, dt=dt, integrator="dart", rows=rows)
+    kinds = ("holonomic", "friction", *(("limit", "velocity") if enforce_limits else ()))
+    return OptionSpec(gravity=gravity, dt=dt, integrator="dart", constraint_kinds=kinds)
 
 
 def _unique(name: str, taken: dict[str, int]) -> str:
