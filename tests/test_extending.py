@@ -119,7 +119,7 @@ def test_example(title, registries):
 
 
 def test_there_is_an_example_of_each_registry():
-    used = set(re.findall(r"\b([A-Z_]+)\.register\(", PAGE)) | {"COLLIDERS"} | {"ACTUATOR_BIASES"}  # by @collider; as gains
+    used = set(re.findall(r"\b([A-Z_]+)\.register\(", PAGE)) | {"COLLIDERS", "ACTUATOR_BIASES", "TRANSMISSIONS"}
     assert used == {name for name, value in vars(registry).items() if isinstance(value, registry.Registry)}
 
 
@@ -131,6 +131,7 @@ def test_an_unknown_kind_is_refused_at_build():
         ({"equalities": (EqualitySpec("welded"),)}, "unknown kind of soft constraint"),
         ({"actuators": (dataclasses.replace(motor, gain="fix"),)}, "unknown actuator gain"),
         ({"actuators": (dataclasses.replace(motor, dynamics="fix"),)}, "unknown activation dynamics"),
+        ({"actuators": (dataclasses.replace(motor, transmission="joints"),)}, "unknown transmission"),
         ({"option": dataclasses.replace(spec.option, integrator="eulers")}, "unknown integrator 'eulers'"),
         ({"constraints": (ConstraintSpec("hooked", bodies=(-1, 0)),)}, "unknown kind of constraint"),
     ]

@@ -13,7 +13,7 @@ from xsim.suggestions import did_you_mean
 
 __all__ = [
     "ACTIVATION_DYNAMICS", "ACTUATOR_BIASES", "ACTUATOR_GAINS", "COLLIDERS", "INTEGRATORS", "LOOP_CONSTRAINTS", "LOOP_ROWS", "Registry",
-    "SENSORS", "SOFT_CONSTRAINTS", "TIME_FUNCTIONS",
+    "SENSORS", "SOFT_CONSTRAINTS", "TIME_FUNCTIONS", "TRANSMISSIONS",
 ]  # fmt: skip
 
 Key = TypeVar("Key")
@@ -70,6 +70,8 @@ ACTUATOR_GAINS: Registry[str] = Registry("actuator gain")
 """`xsim.dynamics.actuation.laws.ActuatorLaw` by `ActuatorSpec.gain`."""
 ACTUATOR_BIASES: Registry[str] = Registry("actuator bias")
 """`xsim.dynamics.actuation.laws.ActuatorLaw` by `ActuatorSpec.bias`."""
+TRANSMISSIONS: Registry[str] = Registry("transmission")
+"""fn(configuration, info: `ActuatorInfo`, gear) -> `LengthAndJacobian` by `ActuatorSpec.transmission`."""
 TIME_FUNCTIONS: Registry[str] = Registry("kind of function")
 """`xsim.dynamics.forces.time_functions.TimeFunction` by `FunctionSpec.kind`."""
 LOOP_CONSTRAINTS: Registry[str] = Registry("kind of constraint")

@@ -10,7 +10,7 @@ import numpy as np
 from xsim.model.leaf_rows import LeafRows
 from xsim.model.topology import ActuatorInfo, CameraInfo, KeyInfo, PieceInfo, SensorInfo, SiteInfo, TendonInfo
 from xsim.model.tree import Tree, fail, unit_quat
-from xsim.registry import ACTIVATION_DYNAMICS, ACTUATOR_BIASES, ACTUATOR_GAINS, SENSORS
+from xsim.registry import ACTIVATION_DYNAMICS, ACTUATOR_BIASES, ACTUATOR_GAINS, SENSORS, TRANSMISSIONS
 from xsim.spec import ActuatorSpec, CameraSpec, KeySpec, LightSpec, ModelSpec, TendonSpec
 
 __all__ = ["Devices", "read_devices"]
@@ -84,8 +84,9 @@ def _tendon(spec: TendonSpec, tree: Tree) -> TendonInfo:
 
 
 def _actuator(spec: ActuatorSpec, rows: LeafRows, act: int, groups_off: tuple[int, ...]) -> ActuatorInfo:
-    registries = ((ACTIVATION_DYNAMICS, spec.dynamics), (ACTUATOR_GAINS, spec.gain), (ACTUATOR_BIASES, spec.bias))
-    for registry, kind in registries:
+    for registry, kind in (
+        (ACTIVATION_DYNAMICS, spec.dynamics), (ACTUATOR_GAINS, spec.gain), (ACTUATOR_BIASES, spec.bias), (TRANSMISSIONS, spec.transmission),
+    ):  # fmt: skip
         if kind not in registry:
             fail(spec.source, f"actuator {spec.name!r}: {registry.unknown(kind)}")
     default_range = UNKNOWN_RANGE if ACTUATOR_GAINS[spec.gain].muscle or ACTUATOR_BIASES[spec.bias].muscle else None

@@ -5,7 +5,6 @@ Source: MuJoCo's documentation, chapter Computation, section Actuation model.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -15,6 +14,7 @@ from xsim.dynamics.tendons.tendons import LengthAndJacobian, scaled
 from xsim.dynamics.tree.frames import End, row_coefficients, site_end
 from xsim.dynamics.tree.kinematics import Frames
 from xsim.dynamics.tree.system import System
+from xsim.registry import TRANSMISSIONS
 from xsim.spatial import (
     ZERO3,
     add,
@@ -40,7 +40,7 @@ def transmissions(system: System, frame: Frames, q, tendon: list[LengthAndJacobi
     """Length and Jacobian row of the transmission of each actuator. tendon: length and Jacobian row of each tendon."""
     infos = system.topology.actuators
     at = _Configuration(system, frame, q, tendon)
-    return [KINDS[info.transmission](at, info, gear) for info, gear in zip(infos, system.actuator.gear, strict=True)]
+    return [TRANSMISSIONS[info.transmission](at, info, gear) for info, gear in zip(infos, system.actuator.gear, strict=True)]
 
 
 class _Configuration(NamedTuple):
@@ -147,6 +147,7 @@ def _body(at: _Configuration, info, gear) -> LengthAndJacobian:
     return LengthAndJacobian(0.0, adhesion(at.system, at.frame, info.target))
 
 
-KINDS: dict[str, Callable[..., LengthAndJacobian]] = {
+for _name, _transmission in {
     "joint": _joint, "jointinparent": _joint, "tendon": _tendon, "site": _site, "slidercrank": _slidercrank, "body": _body,
-}  # fmt: skip
+}.items():  # fmt: skip
+    TRANSMISSIONS.register(_name, _transmission)
