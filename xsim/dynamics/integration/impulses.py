@@ -1,7 +1,8 @@
 """Dry friction, limits and servos as bounded impulses on the velocity.
 
-The smooth forces of a step give the velocity v*. Impulses p change it to v, with M (v - v*) = p. The impulse of each dof is a monotone,
-piecewise constant function of its velocity, its force law, with three parts:
+The smooth forces of a step give the velocity v*. Impulses p change it to v, with M (v - v*) = p. Each dof has a force law, which gives its
+impulse as a monotone function of its velocity. The function is constant on segments; at a kink the impulse may have any value between those
+of the two segments. It has three parts:
 
 * dry friction: at most friction times dt, opposite to the velocity
 * a servo: at most its force limits times dt, towards its target velocity
@@ -221,7 +222,7 @@ def _search(system: System, mass, jacobian, start, s: _ForceLaws, fixed) -> _Sea
     c = 1.0 / jnp.stack([jnp.maximum(mass[d][-1], jnp.finfo(vstar.dtype).tiny) for d in dofs])
     max_iterations = 20 + 8 * len(dofs)
 
-    def solved(x):
+    def solve_on_segments(x):
         """The change of velocity with the dofs on the segments of x, and per row v and v - c p (p: the impulse of the row)."""
         sticks = _sticks(s, x)
         free: list = [1.0] * len(start)
@@ -242,8 +243,8 @@ def _search(system: System, mass, jacobian, start, s: _ForceLaws, fixed) -> _Sea
         p = jnp.where(sticks > 0, jnp.stack([all_impulses[d] for d in dofs]), segment_impulse)
         return solution, v, v - c * p
 
-    def guess(state: _Search) -> _Search:
-        solution, v, r = solved(state.x)
+    def iterate(state: _Search) -> _Search:
+        solution, v, r = solve_on_segments(state.x)
         new = _prox(s, r, c)
         # The segment is right if the proximal operator does not change v beyond rounding: friction may be exactly at its bound.
         slack = 64 * jnp.finfo(v.dtype).eps * (jnp.abs(v) + jnp.abs(r) + jnp.max(jnp.abs(vstar), 0))
@@ -266,7 +267,7 @@ def _search(system: System, mass, jacobian, start, s: _ForceLaws, fixed) -> _Sea
     all_wrong = jnp.full(lanes, 1.0 + len(dofs), vstar.dtype)
     unknown = [zero] * (len(start) + len(jacobian))
     first = _Search(_prox(s, vstar, c), unknown, all_wrong, all_wrong, zero + MAX_BLOCK_FAILURES, jnp.zeros((), vstar.dtype))
-    return jax.lax.while_loop(lambda st: jnp.any(st.wrong > 0) & (st.count < max_iterations), guess, first)
+    return jax.lax.while_loop(lambda st: jnp.any(st.wrong > 0) & (st.count < max_iterations), iterate, first)
 
 
 def _arrays(xs, like):
