@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from xsim.dynamics.call import Call, compiled
 from xsim.dynamics.constraints.contact_plan import has_contacts
-from xsim.dynamics.constraints.contact_rows import contact_forces, contact_numbers, geoms_of
+from xsim.dynamics.constraints.contact_rows import contact_forces, contact_geoms, parameters_of_contacts
 from xsim.dynamics.constraints.narrowphase import find_contacts
 from xsim.dynamics.constraints.soft_set import constraints
 from xsim.dynamics.forward import total_acceleration
@@ -56,7 +56,7 @@ def contacts(model: Model, state: State, ctrl=None, tau=None) -> ContactData:
     assert kept is not None
     solved = total_acceleration(c, kept)
     forces = contact_forces((solved.soft or kept).cones, solved.explicit_a)
-    out = [_read(c, *one) for one in zip(found, contact_numbers(c.system, found), forces, strict=True)]
+    out = [_read(c, *one) for one in zip(found, parameters_of_contacts(c.system, found), forces, strict=True)]
     return jax.tree.map(lambda *xs: jnp.concatenate(xs, len(batch)), *out)
 
 
@@ -71,7 +71,7 @@ def _read(c: Call, found, numbers, force) -> ContactData:
         return jnp.broadcast_to(x, (max(len(x), size), *x.shape[1:]))[:size].reshape(*c.lanes.batch, *x.shape[1:])
 
     active = found.distance < numbers.margin
-    things, first = geoms_of(found), len(c.model.topology.geoms)
+    things, first = contact_geoms(found), len(c.model.topology.geoms)
     geoms = jnp.where(active[None] & (things < first), things, -1)
     flexed = jnp.where(active[None] & (things >= first), things - first, -1)
     parts = [force[:, k] for k in range(force.shape[1])]

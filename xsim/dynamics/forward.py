@@ -13,7 +13,7 @@ from xsim.dynamics.actuation.transmissions import transmissions
 from xsim.dynamics.call import Call, compiled
 from xsim.dynamics.constraints.contact_plan import has_contacts
 from xsim.dynamics.constraints.contact_rows import contact_forces
-from xsim.dynamics.constraints.holonomic import has_rows
+from xsim.dynamics.constraints.holonomic import has_holonomic_rows
 from xsim.dynamics.constraints.narrowphase import find_contacts
 from xsim.dynamics.constraints.soft_set import Constraints, constraints, has_soft
 from xsim.dynamics.forces.elements import element_force
@@ -142,7 +142,7 @@ def _sensor_context(
 def _constraint_force(c: Call, frame: kin.Frames, forces: SmoothForces, soft: Constraints | None, solved: Solved) -> tuple:
     """Generalized force of all constraints, what the motion takes beside the smooth forces; and `Data.residual`."""
     system, top, residual = c.system, c.system.topology, jnp.zeros(())
-    constrained = impulse_rows(top) or has_rows(top) or has_soft(top)
+    constrained = impulse_rows(top) or has_holonomic_rows(top) or has_soft(top)
     if not constrained and not set(PRESCRIBED).intersection(top.drives):
         return [0.0] * len(c.v), residual
     inertial = kin.inertial_force(system, frame, kin.link_inertias(system, frame), solved.a)

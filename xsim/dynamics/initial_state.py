@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xsim.dynamics.call import Call, check_width, compiled
-from xsim.dynamics.constraints.holonomic import has_rows, holonomic_gaps
+from xsim.dynamics.constraints.holonomic import has_holonomic_rows, holonomic_gaps
 from xsim.dynamics.forces.passive import loaded_mass
 from xsim.dynamics.integration.projection import closer, tangent
 from xsim.dynamics.layout import batch_shape, spread
@@ -97,7 +97,7 @@ def init(model: Model, q=None, v=None, ctrl=None, *, key=None) -> State:
     if v_given is None and named is None and model.topology.velocities:
         state = state.replace(v=_given_velocity(model, state.q))
     state = divided(state, batch)
-    if not as_drawn or not has_rows(model.topology):
+    if not as_drawn or not has_holonomic_rows(model.topology):
         return state
     consistent = project_constraints(model, state, ctrl)
     if not batch and not isinstance(consistent.q, jax.core.Tracer):
@@ -138,7 +138,7 @@ def project_constraints(model: Model, state: State, ctrl=None, iterations: int =
     consistent stays where it is. Where Newton's method finds no solution the state keeps a gap: see `constraint_error`.
     """
     c = Call(model, state.q, state.v, ctrl=ctrl, time=state.time, mocap=state.mocap)
-    if not has_rows(model.topology):
+    if not has_holonomic_rows(model.topology):
         return state
     q = jax.lax.fori_loop(0, iterations, lambda _, x: spread(closer(c.system, x), x), spread(c.q, c.system, c.q))
     q, v = c.join(q), c.join(tangent(c.system, q, c.v))

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from xsim.dynamics.constraints.contact_rows import adhesion
+from xsim.dynamics.constraints.contact_rows import adhesion_row
 from xsim.dynamics.tendons.tendons import LengthAndJacobian, scaled
 from xsim.dynamics.tree.frames import End, row_coefficients, site_end
 from xsim.dynamics.tree.kinematics import Frames
@@ -141,7 +141,7 @@ def _slidercrank(at: _Place, info, gear) -> LengthAndJacobian:
 
 def _body(at: _Place, info, gear) -> LengthAndJacobian:
     """Adhesion pulls along the normals of contacts; gears have no effect (MuJoCo)."""
-    return LengthAndJacobian(0.0, adhesion(at.system, at.frame, info.target))
+    return LengthAndJacobian(0.0, adhesion_row(at.system, at.frame, info.target))
 
 
 KINDS: dict[str, Callable[..., LengthAndJacobian]] = {

@@ -17,7 +17,7 @@ def holonomic_rows(system: System, frame: Frames) -> list:
     return [*_coupling_rows(system), *scheduled, *(loop_rows(system, frame) if active(system) else [])]
 
 
-def has_rows(topology: Topology) -> bool:
+def has_holonomic_rows(topology: Topology) -> bool:
     """Whether there are holonomic rows that act."""
     return "holonomic" in topology.rows and bool(topology.couplings or topology.motions or topology.constraints)
 

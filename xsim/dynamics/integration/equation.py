@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 from xsim.dynamics.actuation.actuation import effort
 from xsim.dynamics.actuation.transmissions import transmissions
-from xsim.dynamics.constraints.holonomic import has_rows, holonomic_rates, holonomic_rows
+from xsim.dynamics.constraints.holonomic import has_holonomic_rows, holonomic_rates, holonomic_rows
 from xsim.dynamics.constraints.newton import minimize
 from xsim.dynamics.constraints.noslip import without_slip
 from xsim.dynamics.constraints.soft_set import Constraints
@@ -310,7 +310,7 @@ def _solved(m: EquationOfMotion) -> Solved:
         right = full([neg(r) for r in residual(m, None, terms)])
         return saddle, saddle.solve(right[:n], right[n:]), [saddle.factor.pivot, 1.0]
 
-    if m.implicit.velocity in UNSYMMETRIC and (m.prescribed or has_rows(m.system.topology)):
+    if m.implicit.velocity in UNSYMMETRIC and (m.prescribed or has_holonomic_rows(m.system.topology)):
         raise ValueError("the integrator implicit is for models without holonomic constraints and prescribed motion; choose implicitfast")
     x, (pivot, found) = implicit(m, primal, residual)
     if m.soft is not None:

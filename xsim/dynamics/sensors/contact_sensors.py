@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from xsim.dynamics.collide.dispatch import collide, collide_convex
-from xsim.dynamics.collide.shapes import Shape, Touch
-from xsim.dynamics.constraints.contact_plan import asset
-from xsim.dynamics.constraints.contact_rows import by_contact
+from xsim.dynamics.collide.shapes import ContactPoint, Shape
+from xsim.dynamics.constraints.contact_plan import asset_of
+from xsim.dynamics.constraints.contact_rows import constants_of_contacts
 from xsim.dynamics.constraints.narrowphase import Contacts
 from xsim.dynamics.linalg.dense import pairwise_sum
 from xsim.dynamics.sensors.rays import INF, SHAPES
@@ -34,9 +34,9 @@ def touch(f, info) -> tuple:
 
 def _side(found: Contacts, body: int, dtype):
     """1 where the body is the first of a contact, -1 where it is the second, else 0: (contacts, lanes or 1)."""
-    owners = found.of.owners
+    owners = found.group.bodies
     sides = np.where(owners[:, 0] == body, 1, np.where(owners[:, 1] == body, -1, 0))
-    return by_contact(found, sides[None], dtype)[0]
+    return constants_of_contacts(found, sides[None], dtype)[0]
 
 
 def _meets(found: Contacts, site, spot, side):
@@ -67,7 +67,7 @@ def fromto(f, info) -> tuple:
     return tuple(jnp.where(there, x, 0.0) for x in (*vsub(nearest.point, half), *vadd(nearest.point, half)))
 
 
-def nearest(f, info) -> tuple[Touch, object]:
+def nearest(f, info) -> tuple[ContactPoint, object]:
     """Where two geoms, or the nearest geoms of two bodies, are nearest; whether they are nearer than the cutoff."""
     top, best = f.system.topology, None
     for one in _geoms(top, info.object):
@@ -75,13 +75,13 @@ def nearest(f, info) -> tuple[Touch, object]:
             for found in _between(f, one, two):
                 best = found if best is None else _nearer(best, found)
     if best is None:
-        best = Touch(jnp.asarray(info.cutoff), (0.0,) * 3, (0.0,) * 3)
+        best = ContactPoint(jnp.asarray(info.cutoff), (0.0,) * 3, (0.0,) * 3)
         return best, jnp.asarray(False)
     there = best.distance < info.cutoff
     return best._replace(distance=jnp.where(there, best.distance, info.cutoff)), there
 
 
-def _nearer(a: Touch, b: Touch) -> Touch:
+def _nearer(a: ContactPoint, b: ContactPoint) -> ContactPoint:
     return jax.tree.map(lambda x, y: jnp.where(b.distance < a.distance, y, x), a, b)
 
 
@@ -92,7 +92,7 @@ def _geoms(topology, item) -> list[int]:
     return [i for i in own if topology.geoms[i].shape in RANK and topology.geoms[i].row is not None]
 
 
-def _between(f, one: int, two: int) -> list[Touch]:
+def _between(f, one: int, two: int) -> list[ContactPoint]:
     """Contacts of two geoms, the normal from the first to the second."""
     top = f.system.topology
     infos = [top.geoms[one], top.geoms[two]]
@@ -106,7 +106,7 @@ def _between(f, one: int, two: int) -> list[Touch]:
         size = tuple(f.system.geom.size[info.row])
         whole = [jnp.asarray(x) for x in (*size, *spot.pos, *(x for row in spot.R for x in row))]
         size, pos, R = whole[:3], whole[3:6], whole[6:]
-        shapes.append(Shape(tuple(size), tuple(pos), (tuple(R[:3]), tuple(R[3:6]), tuple(R[6:])), asset(top, info.shape, info.asset)))
+        shapes.append(Shape(tuple(size), tuple(pos), (tuple(R[:3]), tuple(R[3:6]), tuple(R[6:])), asset_of(top, info.shape, info.asset)))
     first, second = (top.geoms[k].shape for k in order)
     # The closed form of boxes finds contacts of boxes that are near, not how far others are apart.
     if first == second == "box":

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from xsim.dynamics.actuation.actuation import Effort
 from xsim.dynamics.constraints.contact_rows import body_wrenches
 from xsim.dynamics.constraints.narrowphase import Contacts
-from xsim.dynamics.constraints.soft_rows import ConstraintForce, Rows, Wrench, constraint_forces, has_rows
+from xsim.dynamics.constraints.soft_rows import ConstraintForce, Rows, Wrench, constraint_forces, has_soft_rows
 from xsim.dynamics.sensors import contact_sensors
 from xsim.dynamics.sensors.cameras import cameras
 from xsim.dynamics.sensors.rays import Ray, Target, cast
@@ -146,7 +146,7 @@ class SensorContext:
 
     @functools.cached_property
     def constraint_forces(self) -> list[ConstraintForce]:
-        if not has_rows(self.system.topology):
+        if not has_soft_rows(self.system.topology):
             return []
         return constraint_forces(self.system, self.frame, self.q, self.v, self.tendons, self.explicit_a, self.rows)
 
@@ -343,7 +343,7 @@ def _limit(what: str, read: Callable[[ConstraintForce], object]) -> Callable:
             items, kinds = (info.object[1],), ("tendon_lower", "tendon_upper")
         out = 0.0
         for one in reversed([x for x in f.constraint_forces if x.info.kind in kinds and x.info.items[0] in items]):
-            out = jnp.where(one.row.present, read(one), out)
+            out = jnp.where(one.row.active, read(one), out)
         return (out,)
 
     return sensor
