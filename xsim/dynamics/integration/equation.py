@@ -252,7 +252,7 @@ def _softly(m: EquationOfMotion, terms: Terms, full) -> tuple:
     soft = m.soft.fitted(both.shape[1:])
     least = minimize(mass, right, soft, hard, wanted)
     matrix, a = Stiffened(mass + soft.curvature(least.x), hard), [*least.a, *(() if hard is None else least.y)]
-    others = [matrix.bordered.factor.pivot, least.found]
+    others = [matrix.bordered.factor.pivot, least.converged]
     if not terms.implicit_loads:
         return matrix, a, others
     if m.implicit.velocity in UNSYMMETRIC:
