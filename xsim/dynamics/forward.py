@@ -184,8 +184,8 @@ def _generalized_forces(c: Call, forces: SmoothForces, constraint: list) -> dict
 def _external_wrenches(c: Call, frame: kin.Frames, sensors: SensorContext) -> dict:
     """What contacts, connects and welds do to each body, the moment about its frame's origin: fields of `Data`."""
     poses = kin.body_poses(c.system, frame)
-    moments = [vsub(f.ang, cross(pose.pos, f.lin)) for f, pose in zip(sensors.pushes, poses, strict=True)]
-    return {"external_force": c.rows([f.lin for f in sensors.pushes], 3), "external_moment": c.rows(moments, 3)}
+    moments = [vsub(f.ang, cross(pose.pos, f.lin)) for f, pose in zip(sensors.external_forces, poses, strict=True)]
+    return {"external_force": c.rows([f.lin for f in sensors.external_forces], 3), "external_moment": c.rows(moments, 3)}
 
 
 def _flags(c: Call, solved: Solved):

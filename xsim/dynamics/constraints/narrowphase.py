@@ -177,8 +177,8 @@ def _collide_height_fields(system: System, group: PairGroup, detection_distance,
         count, (field, mesh) = len(info.geoms.value), assets_of(top, info)
         distance = detection_distance[group.pairs[first : first + count]]
         a, b = (_shape(components(x), None) for x in _pair_shapes(top, info, shapes))
-        b = b._replace(data=(None if mesh is None else hull(mesh),))
-        ground, window_overflow = _prisms(field, a, info.shapes[1], b, distance, window)
+        with_hull = b._replace(data=(None if mesh is None else hull(mesh),))
+        ground, window_overflow = _prisms(field, a, info.shapes[1], with_hull, distance, window)
         overflow = overflow | window_overflow.any(0)
         b = jax.tree.map(lambda x, n=window.count: jnp.broadcast_to(x, (n, *x.shape)), b)
         for side, shape in zip(sides, (ground, b), strict=True):
