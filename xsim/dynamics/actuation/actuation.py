@@ -7,7 +7,7 @@ from typing import NamedTuple
 from xsim.dynamics.actuation.commands import bound, clip
 from xsim.dynamics.actuation.laws import ActuatorState
 from xsim.dynamics.forces.passive import weight_taken
-from xsim.dynamics.tendons.tendons import LengthAndJacobian, pushed, rate
+from xsim.dynamics.tendons.tendons import LengthAndJacobian, add_row_force, rate
 from xsim.dynamics.tree.kinematics import Frames
 from xsim.dynamics.tree.system import System
 from xsim.registry import ACTIVATION_DYNAMICS, ACTUATOR_BIASES, ACTUATOR_GAINS
@@ -115,7 +115,7 @@ def effort(system: System, frame: Frames, v, act, ctrl, driven: list[LengthAndJa
             continue
         x = signal[i] if info.act is None else next_act[info.act] if info.act_early else act[info.act]
         forces.append(force(law, lengths[i], rates[i], x))
-        tau = pushed(tau, driven[i].row, forces[-1])
+        tau = add_row_force(tau, driven[i].row, forces[-1])
     tau = [add(x, y) for x, y in zip(tau, weight_taken(system, frame, True), strict=True)]
     return Effort(lengths, rates, forces, _bounded(system, tau))
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from xsim.dynamics.constraints.contact_rows import adhesion_row
-from xsim.dynamics.tendons.tendons import LengthAndJacobian, scaled
+from xsim.dynamics.tendons.tendons import LengthAndJacobian, scaled_row
 from xsim.dynamics.tree.frames import End, row_coefficients, site_end
 from xsim.dynamics.tree.kinematics import Frames
 from xsim.dynamics.tree.system import System
@@ -81,7 +81,7 @@ def _joint(at: _Place, info, gear) -> LengthAndJacobian:
 
 def _tendon(at: _Place, info, gear) -> LengthAndJacobian:
     length, row = at.tendon[info.target]
-    return LengthAndJacobian(mul(gear[0], length), scaled(row, gear[0]))
+    return LengthAndJacobian(mul(gear[0], length), scaled_row(row, gear[0]))
 
 
 @stage

@@ -17,7 +17,7 @@ import numpy as np
 
 from xsim import spatial
 from xsim.dynamics.linalg.dense import assembled, fit, pairwise_sum, stacked, summed, tree_sum
-from xsim.dynamics.tendons.tendons import LengthAndJacobian, scaled
+from xsim.dynamics.tendons.tendons import LengthAndJacobian, scaled_row
 from xsim.dynamics.tree.frames import End, body_end, body_link, coordinate_places, site_end
 from xsim.dynamics.tree.kinematics import Frames, accelerations, point_acceleration, point_velocity, velocities
 from xsim.dynamics.tree.system import System
@@ -319,7 +319,7 @@ def _polynomial_row(coefficients, displacements, jacobians, mobilities) -> list[
         return [Row(jacobians[0], residual, residual, mobilities[0], -INFINITE, INFINITE)]
     value, derivative = _polynomial(coefficients, displacements[1])
     residual, merged = sub(displacements[0], value), dict(jacobians[0])
-    for dof, x in scaled(jacobians[1], neg(derivative)):
+    for dof, x in scaled_row(jacobians[1], neg(derivative)):
         merged[dof] = add(merged[dof], x) if dof in merged else x
     return [Row(list(merged.items()), residual, residual, add(*mobilities), -INFINITE, INFINITE)]
 
@@ -378,7 +378,7 @@ def _tendon_limit(context: RowContext, info: SoftInfo, reference) -> list[Row]:
     length, row = context.tendons[i]
     bound = context.system.tendon.range[info.row][0 if low else 1]
     distance = sub(length, bound) if low else sub(bound, length)
-    return _limit(context, info, row if low else scaled(row, -1.0), distance, context.system.derived.mobility.tendons[i])
+    return _limit(context, info, row if low else scaled_row(row, -1.0), distance, context.system.derived.mobility.tendons[i])
 
 
 def _connect_reference(system: System, frame: Frames, info: SoftInfo) -> tuple:
