@@ -17,7 +17,7 @@ from xsim.dynamics import forward
 from xsim.dynamics.call import Call
 from xsim.dynamics.collide.shapes import FAR
 from xsim.dynamics.constraints import contact_rows, soft_set
-from xsim.dynamics.constraints.contact_plan import plan
+from xsim.dynamics.constraints.contact_plan import contact_plan
 from xsim.dynamics.constraints.narrowphase import Contacts as Found
 from xsim.dynamics.constraints.narrowphase import find_contacts
 from xsim.dynamics.tree.kinematics import frames, lanes_of
@@ -52,7 +52,7 @@ class Contacts(NamedTuple):
 
 def own_contacts(model: xsim.Model, q: np.ndarray) -> list[Contacts]:
     """Those that xsim finds at configurations (lanes, nq)."""
-    condims = [one.condim for one in plan(model.topology).classes]
+    condims = [one.condim for one in contact_plan(model.topology).condim_groups]
     found, out = traced(_find, model, q)(model, q), []
     for i in range(len(q)):
         parts = []
@@ -68,11 +68,11 @@ def _find(model: xsim.Model, q) -> list[tuple]:
     """By class; the last axis is that of the lanes."""
     c = Call(model, q)
     found, out = find_contacts(c.system, frames(c.system, c.q)), []
-    for own, numbers in zip(found, contact_rows.contact_numbers(c.system, found), strict=True):
+    for own, numbers in zip(found, contact_rows.parameters_of_contacts(c.system, found), strict=True):
         n, lanes = own.distance.shape
         frame = jnp.stack([jnp.stack(axis, 1) for axis in (own.normal, *own.tangents)], 1)
-        geoms = jnp.swapaxes(contact_rows.geoms_of(own), 0, 1)
-        margins = [jnp.broadcast_to(x, (n, lanes)) for x in (numbers.margin, numbers.reach)]
+        geoms = jnp.swapaxes(contact_rows.contact_geoms(own), 0, 1)
+        margins = [jnp.broadcast_to(x, (n, lanes)) for x in (numbers.margin, numbers.detection_distance)]
         out.append((geoms, own.distance, jnp.stack(own.point, 1), frame, numbers.friction, numbers.solref, numbers.solimp, *margins))
     return out
 
@@ -98,7 +98,7 @@ def turned(one: Contacts, order: dict) -> Contacts:
 
 def order_of(model: xsim.Model) -> dict:
     """Pairs of geoms that may touch, in the order that xsim has them."""
-    classes = plan(model.topology).classes if model.topology.pairs else ()
+    classes = contact_plan(model.topology).condim_groups if model.topology.pairs else ()
     return {frozenset(pair): tuple(pair) for one in classes for pair in one.geoms.tolist()}
 
 
@@ -108,7 +108,7 @@ def order_of(model: xsim.Model) -> dict:
 def placed(model: xsim.Model, both: list[Contacts]) -> list[tuple]:
     """By class pair, distance, point, normal, tangents of `Contacts`, for as many lanes as there are states; their geoms as `turned`."""
     out = []
-    for of in plan(model.topology).classes:
+    for of in contact_plan(model.topology).condim_groups:
         first = {tuple(pair): i for i, pair in reversed(list(enumerate(of.geoms.tolist())))}
         chosen = [one.of([i for i, pair in enumerate(one.geoms.tolist()) if tuple(pair) in first]) for one in both]
         n, lanes = max(1, *(one.count for one in chosen)), len(both)
@@ -128,7 +128,7 @@ def standing(model: xsim.Model, given: list[tuple]) -> Iterator[None]:
 
     def find(system, frame) -> list:
         out, lanes = [], np.arange(*lanes_of(system, frame))
-        for of, own in zip(plan(model.topology).classes, given, strict=True):
+        for of, own in zip(contact_plan(model.topology).condim_groups, given, strict=True):
             pair, distance, point, axes = (x[..., np.minimum(lanes, x.shape[-1] - 1)] for x in own)  # xsim fills up its lanes
             rows = [tuple(axes[:, k, j] for j in range(3)) for k in range(3)]
             point = tuple(point[:, j] for j in range(3))

@@ -32,7 +32,7 @@ def touches(pair, rules, numbers):
         for x, kind in zip(numbers, pair, strict=True)
     )
     found = ANALYTIC[pair](a, b, MARGIN if rules else None, RULES[rules or "3.2"])
-    rows = [(t.distance, *t.point, *t.normal, *t.along) for t in found]
+    rows = [(t.distance, *t.point, *t.normal, *t.tangent_hint) for t in found]
     return jnp.stack([jnp.stack([jnp.broadcast_to(x, numbers.shape[-1:]) for x in row]) for row in rows])
 
 

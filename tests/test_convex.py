@@ -121,12 +121,12 @@ LANES = 96
 
 @functools.cache
 def compiled(kinds):
-    """Touch and its tangent."""
+    """ContactPoint and its tangent."""
     return jax.jit(lambda p, dp: jax.jvp(functools.partial(touch, kinds), (p,), (dp,)), compiler_options=QUICK)
 
 
 def values(kinds, p, dp):
-    """Touch and tangent (7, lanes). Every call of a pair has as many lanes, so that it is compiled once."""
+    """ContactPoint and tangent (7, lanes). Every call of a pair has as many lanes, so that it is compiled once."""
     count = len(p[0][0])
     fill = lambda x: np.resize(x, (LANES, *x.shape[1:]))  # noqa: E731
     return [np.asarray(x)[:, :count] for x in compiled(kinds)(*jax.tree.map(fill, (p, dp)))]

@@ -55,7 +55,7 @@ def _rows(model: xsim.Model, state: xsim.State):
     """Of soft constraints: J, 1 / R, -aref."""
     c = Call(model, state.q, state.v)
     kept = constraints(c.system, c.q, c.v)
-    return None if kept is None else [x[..., 0] for x in (kept.rows.many, kept.rows.stiffness, kept.rows.offset)]
+    return None if kept is None else [x[..., 0] for x in (kept.rows.general, kept.rows.stiffness, kept.rows.offset)]
 
 
 def _case(rules: str, name: str):

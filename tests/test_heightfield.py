@@ -84,7 +84,7 @@ def test_contacts_of_all_prisms(kind):
     differences."""
     rng = np.random.default_rng(4)
     p = poses(kind, rng)
-    view = fields.window(FIELD, SIZE, fields.reach_of(kind, SHAPES[kind], HULL))
+    view = fields.window(FIELD, SIZE, fields.bounding_radius(kind, SHAPES[kind], HULL))
     view = view._replace(count=min(24, 2 * view.columns * view.rows))
     run = jax.jit(lambda p, dp: jax.jvp(functools.partial(found, kind, view=view), (p,), (dp,)), compiler_options=QUICK)
     dp = jax.tree.map(lambda x: rng.normal(size=x.shape), p)
@@ -116,7 +116,7 @@ def test_room():
     """Where more prisms are near than the buffer holds, the flag says so, and the nearest are kept."""
     p = poses("box", np.random.default_rng(4))
     p[1][1] = p[0][1] + p[0][2][:, :, 2] * 0.15
-    view = fields.window(FIELD, SIZE, fields.reach_of("box", SHAPES["box"], None))
+    view = fields.window(FIELD, SIZE, fields.bounding_radius("box", SHAPES["box"], None))
     many, no = by_numpy(functools.partial(found, "box", view=view._replace(count=2 * view.columns * view.rows)))(p)
     few, yes = by_numpy(functools.partial(found, "box", view=view._replace(count=3)))(p)
     assert not no.any() and yes.all()

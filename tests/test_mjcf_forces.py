@@ -10,7 +10,7 @@ from traced import traced
 
 from xsim.dynamics.actuation import muscles
 from xsim.dynamics.forces import fluid
-from xsim.dynamics.tendons.wrapping import Way, wrap
+from xsim.dynamics.tendons.wrapping import WrappedPath, wrap
 from xsim.rules import RULES
 from xsim.spatial import Motion
 
@@ -18,12 +18,12 @@ KINDS = ("sphere", "cylinder")
 RADIUS = 0.6
 
 
-def way(kind, x, rule="3.2", side=True) -> Way:
+def way(kind, x, rule="3.2", side=True) -> WrappedPath:
     """The way of ten numbers: two points, the side site, the radius."""
     return wrap(kind, tuple(x[0:3]), tuple(x[3:6]), x[9], tuple(x[6:9]) if side else None, RULES[rule].tendon_shortest_side)
 
 
-def ways(kind, x, rule="3.2", side=True) -> Way:
+def ways(kind, x, rule="3.2", side=True) -> WrappedPath:
     return traced(lambda x: way(kind, x, rule, side), x)(x)
 
 
@@ -161,8 +161,8 @@ def test_length_gradient(kind, rule, x64):
     assert same.sum() > 390 and 50 < np.asarray(w.wraps).sum() < 350
     np.testing.assert_allclose((slope * turn).sum(0), rate.length, atol=1e-10)
     np.testing.assert_allclose(rate.length[same], ((w_after.length - w_before.length) / (2 * h))[same], atol=1e-8)
-    np.testing.assert_allclose(np.concatenate(w.slopes).reshape(6, -1), slope[:6], atol=1e-11)
-    np.testing.assert_allclose(np.linalg.norm(np.stack(w.slopes[0]), axis=0), 1.0, rtol=1e-12)
+    np.testing.assert_allclose(np.concatenate(w.gradients).reshape(6, -1), slope[:6], atol=1e-11)
+    np.testing.assert_allclose(np.linalg.norm(np.stack(w.gradients[0]), axis=0), 1.0, rtol=1e-12)
     np.testing.assert_allclose(bend[:, same], ((after - before) / (2 * h))[:, same], rtol=1e-5, atol=1e-5)
 
 

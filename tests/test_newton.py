@@ -33,7 +33,7 @@ def test_forces_are_in_balance(x64, elliptic, d, dtype):
     def found(mass, right, J, *rest):
         kept = Constraints(None, (Cones(elliptic, Jacobian((J,), ((CONTACTS, tuple(range(NV))),), NV), *rest),))
         least = minimize(mass, right, kept)
-        return least.a, kept.jt_times(kept.force(kept.at(least.a))), least.found, least.steps
+        return least.a, kept.jt_times(kept.force(kept.at(least.a))), least.converged, least.steps
 
     own = [jnp.asarray(x, dtype) for x in problems(elliptic, d)]
     a, pull, solved, steps = found(*own)

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xsim.dynamics.constraints.holonomic import has_rows
+from xsim.dynamics.constraints.holonomic import has_holonomic_rows
 from xsim.dynamics.initial_state import init, project_constraints
 from xsim.dynamics.queries import body_inertia, integrate
 from xsim.model.model import Model
@@ -60,7 +60,7 @@ def start(model: Model, batch: int, seed: int = 0):
     key_q, _ = jax.random.split(jax.random.key(seed))
     dtype = model.option.dt.dtype
     loaded = jnp.broadcast_to(jnp.asarray(model.topology.initial[0], dtype), (batch, model.nq))
-    closed = has_rows(model.topology)
+    closed = has_holonomic_rows(model.topology)
     q = integrate(model, loaded, (0.02 if closed else 0.2) * jax.random.normal(key_q, (batch, model.nv), dtype))
     if closed:
         q = project_constraints(model, init(model, q)).q

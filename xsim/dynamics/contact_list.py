@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from xsim.dynamics.call import Call, compiled
 from xsim.dynamics.constraints.contact_plan import has_contacts
-from xsim.dynamics.constraints.contact_rows import contact_forces, contact_numbers, geoms_of
+from xsim.dynamics.constraints.contact_rows import contact_forces, contact_geoms, parameters_of_contacts
 from xsim.dynamics.constraints.narrowphase import find_contacts
 from xsim.dynamics.constraints.soft_set import constraints
 from xsim.dynamics.forward import total_acceleration
@@ -61,7 +61,7 @@ def contacts(model: Model, state: State, ctrl=None, tau=None) -> ContactData:
     assert soft is not None
     solved = total_acceleration(c, soft)
     forces = contact_forces((solved.soft or soft).cones, solved.explicit_a)
-    out = [_contact_data(c, *group) for group in zip(groups, contact_numbers(c.system, groups), forces, strict=True)]
+    out = [_contact_data(c, *group) for group in zip(groups, parameters_of_contacts(c.system, groups), forces, strict=True)]
     return jax.tree.map(lambda *xs: jnp.concatenate(xs, len(batch)), *out)
 
 
@@ -77,7 +77,7 @@ def _contact_data(c: Call, group, numbers, force) -> ContactData:
         return jnp.broadcast_to(x, (max(len(x), size), *x.shape[1:]))[:size].reshape(*c.lanes.batch, *x.shape[1:])
 
     active = group.distance < numbers.margin
-    index, first_part = geoms_of(group), len(c.model.topology.geoms)
+    index, first_part = contact_geoms(group), len(c.model.topology.geoms)
     geoms = jnp.where(active[None] & (index < first_part), index, -1)
     parts = jnp.where(active[None] & (index >= first_part), index - first_part, -1)
     forces = [force[:, k] for k in range(force.shape[1])]

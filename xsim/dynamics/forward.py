@@ -12,7 +12,7 @@ from xsim.dynamics.actuation.transmissions import transmissions
 from xsim.dynamics.call import Call, compiled
 from xsim.dynamics.constraints.contact_plan import has_contacts
 from xsim.dynamics.constraints.contact_rows import contact_forces
-from xsim.dynamics.constraints.holonomic import has_rows
+from xsim.dynamics.constraints.holonomic import has_holonomic_rows
 from xsim.dynamics.constraints.narrowphase import find_contacts
 from xsim.dynamics.constraints.soft_set import Constraints, constraints, has_soft
 from xsim.dynamics.forces.elements import element_force
@@ -153,7 +153,7 @@ def _sensor_context(
 def _constraint_force(c: Call, frame: kin.Frames, forces: SmoothForces, soft: Constraints | None, solved: Solved) -> tuple:
     """Generalized force of all constraints (inverse dynamics minus smooth forces), and `Data.residual`."""
     system, top, residual = c.system, c.system.topology, jnp.zeros(())
-    constrained = impulse_rows(top) or has_rows(top) or has_soft(top)
+    constrained = impulse_rows(top) or has_holonomic_rows(top) or has_soft(top)
     if not constrained and not set(PRESCRIBED).intersection(top.drives):
         return [0.0] * len(c.v), residual
     inertial = kin.inertial_force(system, frame, kin.link_inertias(system, frame), solved.a)
@@ -195,8 +195,8 @@ def _generalized_forces(c: Call, forces: SmoothForces, constraint: list) -> dict
 def _external_wrenches(c: Call, frame: kin.Frames, sensors: SensorContext) -> dict:
     """Fields of `Data`: wrench of contacts, connects and welds on each body, with the moment about the origin of its frame."""
     poses = kin.body_poses(c.system, frame)
-    moments = [vsub(f.ang, cross(pose.pos, f.lin)) for f, pose in zip(sensors.pushes, poses, strict=True)]
-    return {"external_force": c.rows([f.lin for f in sensors.pushes], 3), "external_moment": c.rows(moments, 3)}
+    moments = [vsub(f.ang, cross(pose.pos, f.lin)) for f, pose in zip(sensors.external_forces, poses, strict=True)]
+    return {"external_force": c.rows([f.lin for f in sensors.external_forces], 3), "external_moment": c.rows(moments, 3)}
 
 
 def _flags(c: Call, solved: Solved):

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xsim.dynamics.call import Call, check_width, compiled
-from xsim.dynamics.constraints.holonomic import has_rows, holonomic_gaps
+from xsim.dynamics.constraints.holonomic import has_holonomic_rows, holonomic_gaps
 from xsim.dynamics.forces.passive import mass_with_armature
 from xsim.dynamics.integration.projection import newton_step, project_velocity
 from xsim.dynamics.layout import batch_shape, spread
@@ -100,7 +100,7 @@ def init(model: Model, q=None, v=None, ctrl=None, *, key=None) -> State:
     if v_given is None and named is None and model.topology.velocities:
         state = state.replace(v=_initial_velocity(model, state.q))
     state = divided(state, batch)
-    if not default_state or not has_rows(model.topology):
+    if not default_state or not has_holonomic_rows(model.topology):
         return state
     consistent = project_constraints(model, state, ctrl)
     if not batch and not isinstance(consistent.q, jax.core.Tracer):
@@ -143,7 +143,7 @@ def project_constraints(model: Model, state: State, ctrl=None, iterations: int =
     ``iterations`` steps, an error remains, see `constraint_error`.
     """
     c = Call(model, state.q, state.v, ctrl=ctrl, time=state.time, mocap=state.mocap)
-    if not has_rows(model.topology):
+    if not has_holonomic_rows(model.topology):
         return state
     q = jax.lax.fori_loop(0, iterations, lambda _, x: spread(newton_step(c.system, x), x), spread(c.q, c.system, c.q))
     q, v = c.join(q), c.join(project_velocity(c.system, q, c.v))

@@ -12,7 +12,7 @@ from xsim.dynamics.actuation.transmissions import transmissions
 from xsim.dynamics.constraints.contact_plan import has_contacts
 from xsim.dynamics.constraints.invweight import mobility
 from xsim.dynamics.constraints.narrowphase import contact_parameters
-from xsim.dynamics.constraints.soft_rows import references
+from xsim.dynamics.constraints.soft_rows import equality_references
 from xsim.dynamics.constraints.soft_set import has_soft
 from xsim.dynamics.flex.elasticity import flex_material
 from xsim.dynamics.forces.passive import mass_with_armature
@@ -49,7 +49,7 @@ def prepare(model: Model, lanes: Lanes, mocap=None) -> System:
         system = _with_actuators(system, frame, start, rows, factor, muscles)
     if has_soft(top):
         tendon = tendons(system, frame, start)
-        system = system.with_derived(mobility=mobility(system, frame, rows, tendon), references=references(system, frame))
+        system = system.with_derived(mobility=mobility(system, frame, rows, tendon), references=equality_references(system, frame))
     if has_contacts(top):
         system = system.with_derived(contact_parameters=contact_parameters(system))
     return system

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from xsim.dynamics.actuation.commands import bound, clip
 from xsim.dynamics.actuation.laws import ActuatorState
 from xsim.dynamics.forces.passive import gravity_compensation
-from xsim.dynamics.tendons.tendons import LengthAndJacobian, pushed, rate
+from xsim.dynamics.tendons.tendons import LengthAndJacobian, add_row_force, rate
 from xsim.dynamics.tree.kinematics import Frames
 from xsim.dynamics.tree.system import System
 from xsim.registry import ACTIVATION_DYNAMICS, ACTUATOR_BIASES, ACTUATOR_GAINS
@@ -121,7 +121,7 @@ def actuator_forces(system: System, frame: Frames, v, act, ctrl, transmission: l
             continue
         x = signal[i] if info.act is None else next_act[info.act] if info.act_early else act[info.act]
         forces.append(force(law, lengths[i], rates[i], x))
-        tau = pushed(tau, transmission[i].row, forces[-1])
+        tau = add_row_force(tau, transmission[i].row, forces[-1])
     tau = [add(x, y) for x, y in zip(tau, gravity_compensation(system, frame, True), strict=True)]
     return ActuatorForces(lengths, rates, forces, _clamped(system, tau))
 

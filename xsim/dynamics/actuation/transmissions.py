@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from xsim.dynamics.constraints.contact_rows import adhesion
-from xsim.dynamics.tendons.tendons import LengthAndJacobian, scaled
+from xsim.dynamics.constraints.contact_rows import adhesion_row
+from xsim.dynamics.tendons.tendons import LengthAndJacobian, scaled_row
 from xsim.dynamics.tree.frames import End, row_coefficients, site_end
 from xsim.dynamics.tree.kinematics import Frames
 from xsim.dynamics.tree.system import System
@@ -81,7 +81,7 @@ def _joint(at: _Configuration, info, gear) -> LengthAndJacobian:
 
 def _tendon(at: _Configuration, info, gear) -> LengthAndJacobian:
     length, row = at.tendon[info.target]
-    return LengthAndJacobian(mul(gear[0], length), scaled(row, gear[0]))
+    return LengthAndJacobian(mul(gear[0], length), scaled_row(row, gear[0]))
 
 
 @stage
@@ -144,7 +144,7 @@ def _slidercrank(at: _Configuration, info, gear) -> LengthAndJacobian:
 
 def _body(at: _Configuration, info, gear) -> LengthAndJacobian:
     """Adhesion: a force along the normals of the contacts of a body. The gear has no effect (as in MuJoCo)."""
-    return LengthAndJacobian(0.0, adhesion(at.system, at.frame, info.target))
+    return LengthAndJacobian(0.0, adhesion_row(at.system, at.frame, info.target))
 
 
 for _name, _transmission in {

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xsim.dynamics.collide.colliders import collider
-from xsim.dynamics.collide.shapes import FAR, Shape, Touch
+from xsim.dynamics.collide.shapes import FAR, ContactPoint, Shape
 from xsim.dynamics.collide.spheres_capsules import X_AXIS, ball_box, between_segments, direction, pick, quotient, rounding
 from xsim.rules import RULES, Rules
 from xsim.spatial import Component, Vector, apply_inverse, cross, dot, mul, scale, stage, total, vadd, vsub
@@ -42,7 +42,7 @@ EDGE_SIDE = np.array([np.insert(signs[::-1], j, 0.0) for j, signs in _EDGES])
 
 
 @collider("capsule", "box", contacts=2)
-def capsule_box(a: Shape, b: Shape) -> list[Touch]:
+def capsule_box(a: Shape, b: Shape) -> list[ContactPoint]:
     """The nearest point of the capsule's segment, and a second one as far along the segment as it stays over that face or edge."""
     world = scale(a.axis(2), a.size[1])
     numbers = stacked((*apply_inverse(b.R, vsub(a.pos, b.pos)), *apply_inverse(b.R, world), *b.size))
@@ -143,7 +143,7 @@ def _second_from_edge(half, size, t, corner, along, x):
 
 
 @collider("box", "box", contacts=8, options=("margin", "rules"))
-def box_box(a: Shape, b: Shape, margin: Component | None = None, rules: Rules = RULES["3.2"]) -> list[Touch]:
+def box_box(a: Shape, b: Shape, margin: Component | None = None, rules: Rules = RULES["3.2"]) -> list[ContactPoint]:
     """Up to 8 contacts: the axis of least overlap (separating axis test), then a face of one box clipped by a face of the other.
 
     rules "4.0": a face is preferred, two edges make one contact. "3.2", as MuJoCo 3.2: any axis; for two edges the faces next to them
@@ -169,7 +169,7 @@ def box_box(a: Shape, b: Shape, margin: Component | None = None, rules: Rules = 
             there = there & (axis.gap <= margin) & ~_astray(point, [(*reference, (0.0, 0.0, 0.0)), (*incident, offset_r)], margin)
     point = vadd(point, pick(axis.flip, b.pos, a.pos))
     distance = jnp.where(there, distance, FAR)
-    return [Touch(distance[k], tuple(x[k] for x in point), axis.normal) for k in range(8)]
+    return [ContactPoint(distance[k], tuple(x[k] for x in point), axis.normal) for k in range(8)]
 
 
 class Axis(NamedTuple):

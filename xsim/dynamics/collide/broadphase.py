@@ -1,8 +1,8 @@
-"""Which of many pairs are near: lower bounds of their distances.
+"""The broad phase: lower bounds of the distances of pairs of geoms.
 
-Along any unit vector n two shapes are apart by at most their distance, so the gap between boxes around them along n bounds it from below.
-The largest such gap is taken of the axes of both boxes and of the line between the centres. A box is one around the core: the radii of
-spheres and capsules are added to it as they are.
+Along any unit vector n, the gap between two shapes is at most their distance. So the gap between boxes around the shapes is a lower
+bound. The bound is the largest gap along the axes of both boxes and along the line between their centres. A box contains the core of a
+shape; the radii of spheres and capsules are subtracted afterwards.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from xsim.spatial import Vector, dot, vsub
 
 
 def least_distance(kinds: Sequence[tuple[str, str]], a: Shape, b: Shape):
-    """A lower bound (m) of the distance of pairs (pairs, lanes), without derivative, also when it is rounded. kinds: see `convex`."""
+    """Lower bounds (m) of the distances of pairs (pairs, lanes). They allow for rounding. They have no derivative. kinds: see `convex`."""
     (ca, ra), (cb, rb) = cores(kinds, a, b)
     ca, cb = ca.still(), cb.still()
     line = vsub(cb.pos, ca.pos)
-    apart = jnp.where(dot(line, line) > 0, _gap(ca, cb, unit(line), line), -jnp.inf)
+    bound = jnp.where(dot(line, line) > 0, _gap(ca, cb, unit(line), line), -jnp.inf)
     for n in (*box_axes(ca), *box_axes(cb)):
-        apart = jnp.maximum(apart, _gap(ca, cb, n, line))
+        bound = jnp.maximum(bound, _gap(ca, cb, n, line))
     rounding = 16 * jnp.finfo(ra.dtype).eps * span(ca, cb)
-    return apart - jax.lax.stop_gradient(ra + rb) - rounding
+    return bound - jax.lax.stop_gradient(ra + rb) - rounding
 
 
 def _gap(a: Body, b: Body, n: Vector, line: Vector):
-    """Between the boxes along n."""
+    """The gap between the boxes along n."""
     return jnp.abs(dot(n, line)) - half_width(a, n) - half_width(b, n)

@@ -44,7 +44,7 @@ from xsim.dynamics.collide.cores import (
     turned,
     unit,
 )
-from xsim.dynamics.collide.shapes import FAR, Shape, Touch
+from xsim.dynamics.collide.shapes import FAR, ContactPoint, Shape
 from xsim.spatial import Vector, cross, dot, scale, stage, vadd, vsub
 
 __all__ = ["convex", "nearest_on_triangle", "weights_on_triangle"]
@@ -452,7 +452,7 @@ def _weights(eq: Linear, gap: Vector, n: Vector, size) -> tuple:
     return jnp.where(swapped, 0.0, x), jnp.where(swapped, x, y)
 
 
-def convex(kinds: Sequence[tuple[str, str]], a: Shape, b: Shape, which=None, near=None) -> Touch:
+def convex(kinds: Sequence[tuple[str, str]], a: Shape, b: Shape, which=None, near=None) -> ContactPoint:
     """One contact of each of any pairs of sphere, capsule, ellipsoid, cylinder, box, mesh: where they are nearest, or, where they overlap,
     what the least translation that separates them would part.
 
@@ -472,7 +472,7 @@ def convex(kinds: Sequence[tuple[str, str]], a: Shape, b: Shape, which=None, nea
     distance, pa, pb, n = _touch(ca, cb, n, f, h, span(ca.still(), cb.still()))
     middle = vadd(scale(vadd(pa, pb), 0.5), scale(n, 0.5 * (ra - rb)))
     found = jnp.where(near, distance - ra - rb, FAR), vadd(ca.pos, middle), n
-    return Touch(*(jax.tree.map(lambda x: x.reshape(shape), found) if len(kinds) == 1 else found))
+    return ContactPoint(*(jax.tree.map(lambda x: x.reshape(shape), found) if len(kinds) == 1 else found))
 
 
 def _flat_lanes(tree):

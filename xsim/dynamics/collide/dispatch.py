@@ -1,4 +1,4 @@
-"""Which collision function holds two kinds of geoms against each other."""
+"""Choice of the collision function for two shapes: a closed form, or the convex algorithm."""
 
 from __future__ import annotations
 
@@ -13,59 +13,59 @@ from xsim.dynamics.collide.broadphase import least_distance
 from xsim.dynamics.collide.convex import convex
 from xsim.dynamics.collide.hulls import Hull, make_hull
 from xsim.dynamics.collide.patches import count_of_patch, patch
-from xsim.dynamics.collide.shapes import Shape, Touch
+from xsim.dynamics.collide.shapes import ContactPoint, Shape
 from xsim.model.topology import MeshInfo
 from xsim.registry import COLLIDERS
 from xsim.rules import Rules
 
 CLOSED_FORM = (boxes, planes, simplices, spheres_capsules)
-"""Modules whose functions are registered in `COLLIDERS` when they are imported."""
+"""Modules with closed forms. Their import registers the functions in `COLLIDERS`."""
 
 
-def count_of(shapes: tuple[str, str], patches: bool = False) -> int:
-    """How many contacts two geoms of these shapes may have. patches: where flat faces that are searched for make several."""
+def contact_count(shapes: tuple[str, str], patches: bool = False) -> int:
+    """The number of contacts that two geoms of these shapes can have. patches: whether two flat faces have several (MuJoCo's multiccd)."""
     if shapes in COLLIDERS:
         return COLLIDERS[shapes].contacts
     return max(1, count_of_patch(shapes)) if patches else 1
 
 
-def collide(shapes: tuple[str, str], a: Shape, b: Shape, margin, rules: Rules) -> list[Touch]:
-    """Contacts of geoms of two shapes, as many as `count_of` says. margin (m): those farther apart need not be right."""
+def collide(shapes: tuple[str, str], a: Shape, b: Shape, margin, rules: Rules) -> list[ContactPoint]:
+    """The contacts of geoms of two shapes, `contact_count` of them. margin (m): contacts with a larger distance need not be exact."""
     if shapes not in COLLIDERS:
         return [collide_convex([shapes], *(shape._replace(data=[shape.data]) for shape in (a, b)))]
     a, b = (shape._replace(data=hull(shape.data)) if kind == "mesh" else shape for kind, shape in zip(shapes, (a, b), strict=True))
     return COLLIDERS[shapes](a, b, margin, rules)
 
 
-def collide_convex(shapes: Sequence[tuple[str, str]], a: Shape, b: Shape, which=None, near=None) -> Touch:
-    """One contact of each of many pairs without a closed form, which share what `searched_with` says. `data`: the meshes of all. which,
-    near: see `convex`."""
-    return convex(shapes, *_hulled(shapes, a, b), which, near)
+def collide_convex(shapes: Sequence[tuple[str, str]], a: Shape, b: Shape, selected=None, near=None) -> ContactPoint:
+    """One contact for each pair, by the convex algorithm. The pairs have the same `convex_batch_key`. ``data`` of the shapes: one mesh for
+    each pair. selected, near: see `convex`."""
+    return convex(shapes, *_with_hulls(shapes, a, b), selected, near)
 
 
-def collide_flat(shapes: Sequence[tuple[str, str]], a: Shape, b: Shape, reach, which=None, near=None) -> list[Touch]:
-    """As `collide_convex`, of shapes that `patch` holds against each other: several contacts of each."""
-    a, b = _hulled(shapes, a, b)
-    touch = convex(shapes, a, b, which, near)
-    if which is not None:
-        taken = jax.tree.map(lambda x: jnp.take_along_axis(jnp.broadcast_to(x, (len(x), which.shape[1])), which, 0), (a[:3], b[:3]))
-        a, b = (Shape(*own, shape.data) for own, shape in zip(taken, (a, b), strict=True))
-    return patch(shapes, a, b, touch, reach, which)
+def collide_flat(shapes: Sequence[tuple[str, str]], a: Shape, b: Shape, detection_distance, selected=None, near=None) -> list[ContactPoint]:
+    """As `collide_convex`, for shapes with flat faces: several contacts for each pair, see `patch`."""
+    a, b = _with_hulls(shapes, a, b)
+    contact = convex(shapes, a, b, selected, near)
+    if selected is not None:
+        poses = jax.tree.map(lambda x: jnp.take_along_axis(jnp.broadcast_to(x, (len(x), selected.shape[1])), selected, 0), (a[:3], b[:3]))
+        a, b = (Shape(*pose, shape.data) for pose, shape in zip(poses, (a, b), strict=True))
+    return patch(shapes, a, b, contact, detection_distance, selected)
 
 
 def least_distances(shapes: Sequence[tuple[str, str]], a: Shape, b: Shape):
-    """Lower bounds (m) of the distances of many pairs: of one kind, or as for `collide_convex`."""
-    return least_distance(shapes, *_hulled(shapes, a, b))
+    """Lower bounds (m) of the distances of pairs of two given shapes, or of pairs as in `collide_convex`."""
+    return least_distance(shapes, *_with_hulls(shapes, a, b))
 
 
-def _hulled(shapes: Sequence[tuple[str, str]], a: Shape, b: Shape) -> list[Shape]:
-    """With hulls for meshes."""
+def _with_hulls(shapes: Sequence[tuple[str, str]], a: Shape, b: Shape) -> list[Shape]:
+    """The shapes with the hulls of their meshes as ``data``."""
     return [x._replace(data=[hull(mesh) for mesh in x.data]) if kind == "mesh" else x for kind, x in zip(shapes[0], (a, b), strict=True)]
 
 
-def searched_with(shapes: tuple[str, str], meshes: tuple) -> tuple | None:
-    """Pairs with the same are searched together: shapes without vertices, prisms, simplices, hulls of about the same size; None: not
-    searched."""
+def convex_batch_key(shapes: tuple[str, str], meshes: tuple) -> tuple | None:
+    """A key by which pairs are grouped for the convex algorithm: smooth shapes, prisms, simplices, hulls of about the same size. None if
+    the pair has a closed form."""
     if shapes in COLLIDERS:
         return None
     sizes = tuple(0 if mesh is None else _magnitude(len(hull(mesh).vertices)) for mesh in meshes)
@@ -73,7 +73,7 @@ def searched_with(shapes: tuple[str, str], meshes: tuple) -> tuple | None:
 
 
 def _magnitude(count: int) -> int:
-    """Up to 4, 16, 64, ...: smaller hulls are filled up to the largest."""
+    """The same number for all counts up to 4, up to 16, up to 64, ...: a batch pads its hulls to the largest one."""
     return -(-max(count - 1, 1).bit_length() // 2)
 
 

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xsim.dynamics.collide.hulls import Hull, make_hull, polygons
-from xsim.dynamics.collide.shapes import FAR, Shape, Touch
+from xsim.dynamics.collide.shapes import FAR, ContactPoint, Shape
 from xsim.spatial import Vector, apply, apply_inverse, cross, dot, neg, normalize, scale, stage, vadd, vsub
 
 __all__ = ["count_of_patch", "patch"]
@@ -96,7 +96,7 @@ def _cube() -> Hull:
     return make_hull(corners, np.array(faces))
 
 
-def patch(kinds: Sequence[tuple[str, str]], a: Shape, b: Shape, touch: Touch, reach, which=None) -> list[Touch]:
+def patch(kinds: Sequence[tuple[str, str]], a: Shape, b: Shape, touch: ContactPoint, reach, which=None) -> list[ContactPoint]:
     """As many contacts of each pair as `count_of_patch` says, the same for all kinds: those of the patch where the touching features make
     one, else the one that there is.
 
@@ -167,7 +167,7 @@ def _side(axis: Vector, radius, half, direction: Vector) -> tuple[tuple[Vector, 
 
 
 @stage
-def _contacts(one: Face, two: Face, touch: Touch, origin: Vector, reach) -> list[Touch]:
+def _contacts(one: Face, two: Face, touch: ContactPoint, origin: Vector, reach) -> list[ContactPoint]:
     n = touch.normal
     cosine = dot(one.normal, two.normal)
     opposite = one.flat & two.flat & (cosine < -_OPPOSITE)
@@ -197,7 +197,7 @@ def _contacts(one: Face, two: Face, touch: Touch, origin: Vector, reach) -> list
         middle = vadd(origin, vadd(first, scale(ours, 0.5 * distance)))
         distance = jnp.where(several, jnp.where(own, distance, FAR), touch.distance if k == 0 else FAR)
         place = tuple(jnp.where(several, y, z) for y, z in zip(middle, touch.point, strict=True))
-        out.append(Touch(distance, place, normal, touch.along))
+        out.append(ContactPoint(distance, place, normal, touch.tangent_hint))
     return out
 
 

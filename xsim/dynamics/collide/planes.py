@@ -15,35 +15,35 @@ import numpy as np
 
 from xsim.dynamics.collide.colliders import collider
 from xsim.dynamics.collide.hulls import Hull, polygons
-from xsim.dynamics.collide.shapes import FAR, Shape, Touch
+from xsim.dynamics.collide.shapes import FAR, ContactPoint, Shape
 from xsim.dynamics.collide.spheres_capsules import direction
 from xsim.spatial import Vector, apply, apply_inverse, cross, dot, mul, neg, scale, vadd, vsub
 
 X_AXIS: Vector = (1.0, 0.0, 0.0)
 
 
-def above(a: Shape, point: Vector) -> Touch:
+def above(a: Shape, point: Vector) -> ContactPoint:
     """A point of the second shape over the plane a."""
     normal = a.axis(2)
     distance = dot(vsub(point, a.pos), normal)
-    return Touch(distance, vsub(point, scale(normal, mul(0.5, distance))), normal)
+    return ContactPoint(distance, vsub(point, scale(normal, mul(0.5, distance))), normal)
 
 
 @collider("plane", "sphere")
-def plane_sphere(a: Shape, b: Shape) -> list[Touch]:
+def plane_sphere(a: Shape, b: Shape) -> list[ContactPoint]:
     return [above(a, vsub(b.pos, scale(a.axis(2), b.size[0])))]
 
 
 @collider("plane", "capsule", contacts=2)
-def plane_capsule(a: Shape, b: Shape) -> list[Touch]:
+def plane_capsule(a: Shape, b: Shape) -> list[ContactPoint]:
     """The balls at both ends, frames along the capsule."""
     axis, down = b.axis(2), scale(a.axis(2), neg(b.size[0]))
     ends = [vadd(vadd(b.pos, scale(axis, s)), down) for s in (b.size[1], neg(b.size[1]))]
-    return [above(a, end)._replace(along=axis) for end in ends]
+    return [above(a, end)._replace(tangent_hint=axis) for end in ends]
 
 
 @collider("plane", "cylinder", contacts=4)
-def plane_cylinder(a: Shape, b: Shape) -> list[Touch]:
+def plane_cylinder(a: Shape, b: Shape) -> list[ContactPoint]:
     """The lowest point of each rim, and two more of the lower rim that make a triangle with the first."""
     normal, axis = a.axis(2), b.axis(2)
     up = dot(normal, axis)
@@ -57,7 +57,7 @@ def plane_cylinder(a: Shape, b: Shape) -> list[Touch]:
 
 
 @collider("plane", "box", contacts=4)
-def plane_box(a: Shape, b: Shape) -> list[Touch]:
+def plane_box(a: Shape, b: Shape) -> list[ContactPoint]:
     """Of every two opposite corners the one on the plane's side of the centre."""
     halves = [scale(b.axis(k), b.size[k]) for k in range(3)]
     touches = []
@@ -69,7 +69,7 @@ def plane_box(a: Shape, b: Shape) -> list[Touch]:
 
 
 @collider("plane", "ellipsoid")
-def plane_ellipsoid(a: Shape, b: Shape) -> list[Touch]:
+def plane_ellipsoid(a: Shape, b: Shape) -> list[ContactPoint]:
     """Support point of the ellipsoid: S^2 d / |S d| in its frame, S its half extents, d downwards."""
     down = apply_inverse(b.R, scale(a.axis(2), -1.0))
     unit, _ = direction(tuple(mul(s, d) for s, d in zip(b.size, down, strict=True)), X_AXIS)
@@ -90,7 +90,7 @@ class Corners(NamedTuple):
 
 
 @collider("plane", "mesh", contacts=4)
-def plane_mesh(a: Shape, b: Shape) -> list[Touch]:
+def plane_mesh(a: Shape, b: Shape) -> list[ContactPoint]:
     """Corners of the face that is the most parallel to the plane of those at the deepest vertex, without those above the geom's origin.
 
     As MuJoCo 4.0; 3.2 takes the deepest vertex and the first 2 of its neighbours in the order of Qhull, which are apart.

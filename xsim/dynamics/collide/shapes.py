@@ -1,8 +1,7 @@
-"""What collision functions take and give.
+"""The arguments and results of collision functions.
 
-A collision function holds many pairs of geoms of two kinds against each other at once: every component is an array of any common shape
-(pairs, environments). It returns a fixed number of `Touch`es; one that is not there has the distance `FAR`. Values and derivatives are
-finite for any pose.
+A collision function processes a batch of pairs of geoms of two given shapes. All components are arrays of a common shape (pairs, lanes). It
+returns a fixed number of `ContactPoint`s. One that does not exist has the distance `FAR`. Values and derivatives are finite for any pose.
 """
 
 from __future__ import annotations
@@ -12,13 +11,18 @@ from typing import Any, NamedTuple
 from xsim.spatial import ZERO3, Component, Vector
 
 FAR = 1e10
-"""Distance (m) of a contact that is not there."""
+"""Distance (m) of a contact that does not exist."""
 
 
 class Shape(NamedTuple):
-    """Geoms of one kind in the world. size: half extents as in `xsim.spec` (sphere: radius; capsule, cylinder: radius, half length along
-    z; ellipsoid, box: half extents; plane: half extents, 0 without end; mesh: factors of its vertices). pos: centre (m). R: rows of the
-    rotation matrix, geom to world. data: the `Hull` of a mesh, the `HfieldInfo` of a height field, which all of these geoms share."""
+    """Geoms of one shape in the world.
+
+    size: as in `xsim.spec`, m. Sphere: radius. Capsule, cylinder: radius, half length along z. Ellipsoid, box: half extents. Plane: half
+        extents, 0 for an infinite plane. Mesh: scale factors of its vertices.
+    pos: centre, world, m.
+    R: rows of the rotation matrix from geom to world.
+    data: the `Hull` of a mesh, or the `HfieldInfo` of a height field. All geoms of a batch share it.
+    """
 
     size: Vector
     pos: Vector
@@ -26,16 +30,20 @@ class Shape(NamedTuple):
     data: Any = None
 
     def axis(self, k: int) -> Vector:
-        """The geom's k-th axis in the world."""
+        """The geom's k-th axis, world."""
         return tuple(row[k] for row in self.R)
 
 
-class Touch(NamedTuple):
-    """distance: m, negative where the shapes overlap. point: in the middle between the two surfaces, world. normal: unit vector from the
-    first shape to the second. along: a direction for the first tangent of the contact's frame (need not be perpendicular to the normal),
-    zero for none."""
+class ContactPoint(NamedTuple):
+    """A point where two shapes are in contact, or nearest to each other.
+
+    distance: m, negative if the shapes overlap.
+    point: midpoint between the two surfaces, world, m.
+    normal: unit vector from the first shape to the second, world.
+    tangent_hint: preferred direction of the first tangent of the contact frame, zero for none. It need not be perpendicular to the normal.
+    """
 
     distance: Component
     point: Vector
     normal: Vector
-    along: Vector = ZERO3
+    tangent_hint: Vector = ZERO3

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from xsim.dynamics.collide.colliders import collider
 from xsim.dynamics.collide.convex import weights_on_triangle
 from xsim.dynamics.collide.cores import SIMPLEX_FACES, simplex_corners
-from xsim.dynamics.collide.shapes import Shape, Touch
+from xsim.dynamics.collide.shapes import ContactPoint, Shape
 from xsim.spatial import Vector, add, cross, dot, mul, neg, normalize, scale, sub, vadd, vsub
 
 
@@ -24,13 +24,13 @@ def packed(corners: tuple[Vector, ...]) -> tuple[Vector, tuple[Vector, ...]]:
 
 
 @collider("sphere", "facet")
-def sphere_facet(a: Shape, b: Shape) -> list[Touch]:
+def sphere_facet(a: Shape, b: Shape) -> list[ContactPoint]:
     """A ball that shall stay on the inner side of the plane through the first three corners, which are counter-clockwise from outside."""
     p, q, r, _ = (vadd(b.pos, c) for c in simplex_corners(b))
     normal = normalize(cross(vsub(q, p), vsub(r, p)))
     inside = neg(dot(normal, vsub(a.pos, p)))
     distance = sub(inside, add(a.size[0], b.size[0]))
-    return [Touch(distance, vadd(a.pos, scale(normal, add(a.size[0], mul(0.5, distance)))), normal)]
+    return [ContactPoint(distance, vadd(a.pos, scale(normal, add(a.size[0], mul(0.5, distance)))), normal)]
 
 
 def weights_on_simplex(x: Vector, corners: tuple[Vector, ...]) -> tuple[Any, ...]:

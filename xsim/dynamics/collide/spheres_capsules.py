@@ -10,7 +10,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from xsim.dynamics.collide.colliders import collider
-from xsim.dynamics.collide.shapes import FAR, Shape, Touch
+from xsim.dynamics.collide.shapes import FAR, ContactPoint, Shape
 from xsim.spatial import Component, Vector, add, apply, apply_inverse, cross, dot, mul, neg, scale, stage, sub, vadd, vsub
 
 X_AXIS: Vector = (1.0, 0.0, 0.0)
@@ -45,25 +45,25 @@ def perpendicular(a: Shape, b: Shape) -> Vector:
     return direction(cross(a.axis(2), b.axis(2)), X_AXIS)[0]
 
 
-def beside(center: Vector, radius: Component, normal: Vector, gap: Component) -> Touch:
+def beside(center: Vector, radius: Component, normal: Vector, gap: Component) -> ContactPoint:
     """A ball whose centre has the distance `gap` from the second shape, which is in the direction `normal`."""
     distance = sub(gap, radius)
-    return Touch(distance, vadd(center, scale(normal, add(radius, mul(0.5, distance)))), normal)
+    return ContactPoint(distance, vadd(center, scale(normal, add(radius, mul(0.5, distance)))), normal)
 
 
-def balls(center1: Vector, radius1: Component, center2: Vector, radius2: Component, otherwise: Vector) -> Touch:
+def balls(center1: Vector, radius1: Component, center2: Vector, radius2: Component, otherwise: Vector) -> ContactPoint:
     """Two balls; `otherwise` is the normal of coincident ones."""
     normal, length = direction(vsub(center2, center1), otherwise)
     return beside(center1, radius1, normal, sub(length, radius2))
 
 
 @collider("sphere", "sphere")
-def sphere_sphere(a: Shape, b: Shape) -> list[Touch]:
+def sphere_sphere(a: Shape, b: Shape) -> list[ContactPoint]:
     return [balls(a.pos, a.size[0], b.pos, b.size[0], perpendicular(a, b))]
 
 
 @collider("sphere", "capsule")
-def sphere_capsule(a: Shape, b: Shape) -> list[Touch]:
+def sphere_capsule(a: Shape, b: Shape) -> list[ContactPoint]:
     axis = b.axis(2)
     x = jnp.clip(dot(axis, vsub(a.pos, b.pos)), neg(b.size[1]), b.size[1])
     return [balls(a.pos, a.size[0], vadd(b.pos, scale(axis, x)), b.size[0], perpendicular(a, b))]
@@ -97,7 +97,7 @@ def between_segments(half1: Vector, half2: Vector, offset: Vector) -> Nearest:
 
 
 @collider("capsule", "capsule", contacts=2, options=("margin",))
-def capsule_capsule(a: Shape, b: Shape, margin: Component | None = None) -> list[Touch]:
+def capsule_capsule(a: Shape, b: Shape, margin: Component | None = None) -> list[ContactPoint]:
     """Nearest points of the two segments. Parallel ones: the ends of the first, then of the second, against the other segment; of
     these the first two within the margin."""
     half1, half2 = scale(a.axis(2), a.size[1]), scale(b.axis(2), b.size[1])
@@ -133,7 +133,7 @@ def _ends(half1: Vector, half2: Vector, offset: Vector, radii: Component, margin
 
 
 @collider("sphere", "cylinder")
-def sphere_cylinder(a: Shape, b: Shape) -> list[Touch]:
+def sphere_cylinder(a: Shape, b: Shape) -> list[ContactPoint]:
     """Nearest point of the solid cylinder; from inside, the nearer of the side and the cap."""
     axis, radius, half = b.axis(2), b.size[0], b.size[1]
     offset = vsub(a.pos, b.pos)
@@ -150,7 +150,7 @@ def sphere_cylinder(a: Shape, b: Shape) -> list[Touch]:
 
 
 @stage
-def ball_box(center: Vector, radius: Component, b: Shape) -> Touch:
+def ball_box(center: Vector, radius: Component, b: Shape) -> ContactPoint:
     """A ball and a box: its nearest point; from inside, its nearest face."""
     local = apply_inverse(b.R, vsub(center, b.pos))
     nearest = tuple(jnp.clip(x, neg(s), s) for x, s in zip(local, b.size, strict=True))
@@ -166,5 +166,5 @@ def ball_box(center: Vector, radius: Component, b: Shape) -> Touch:
 
 
 @collider("sphere", "box")
-def sphere_box(a: Shape, b: Shape) -> list[Touch]:
+def sphere_box(a: Shape, b: Shape) -> list[ContactPoint]:
     return [ball_box(a.pos, a.size[0], b)]

@@ -1,7 +1,7 @@
-"""Numbers of contacts from the surfaces that meet: mixtures, or those of a pair.
+"""The contact parameters of pairs of geoms: mixed from the surfaces of both geoms, or given for the pair.
 
-Source: MuJoCo's documentation, Modeling, contact parameters. Arrays are (pairs, width, lanes), (pairs, width, 1) where no environment
-differs.
+Source: MuJoCo's documentation, Modeling, contact parameters. Arrays are (pairs, width, lanes), or (pairs, width, 1) if all environments
+have the same values.
 """
 
 from __future__ import annotations
@@ -15,64 +15,75 @@ import numpy as np
 from xsim.dynamics.tree.system import System
 from xsim.model.topology import PairsInfo
 
-LEAST = 1e-5  # friction
-TINY = 1e-15  # weights
-EXPANDED = (0, 0, 1, 2, 2)  # sliding, torsional, rolling friction of the five directions
+MIN_FRICTION = 1e-5
+MIN_WEIGHT = 1e-15  # a smaller solmix counts as zero
+FRICTION_OF_DIRECTION = (0, 0, 1, 2, 2)
+"""For the five friction directions of a contact, the index in (sliding, torsional, rolling)."""
 
 
-class Numbers(NamedTuple):
-    """Of each pair. friction (n, 5, lanes): two sliding, torsional, two rolling. solref, friction_solref (n, 2, lanes). solimp
-    (n, 5, lanes). margin (n, lanes): the distance at which a contact begins to push; reach: at which it is found."""
+class PairParameters(NamedTuple):
+    """Parameters of pairs of geoms, under MuJoCo's names.
+
+    friction (pairs, 5, lanes): two sliding coefficients, torsional (m), two rolling (m).
+    solref, friction_solref (pairs, 2, lanes): for the normal, and for the friction directions (zero: as for the normal).
+    solimp (pairs, 5, lanes).
+    margin (pairs, lanes): a contact is active if its distance is less, m.
+    detection_distance (pairs, lanes): a contact is detected if its distance is less, m.
+    """
 
     friction: jax.Array
     solref: jax.Array
     friction_solref: jax.Array
     solimp: jax.Array
     margin: jax.Array
-    reach: jax.Array
+    detection_distance: jax.Array
 
 
-def numbers(system: System, info: PairsInfo) -> Numbers:
-    """Of all pairs of a kind."""
-    return _mixed(system, info) if info.mixed else _own(system, info)
+def pair_parameters(system: System, info: PairsInfo) -> PairParameters:
+    """Parameters of all pairs of ``info``."""
+    return _mixed(system, info) if info.mixed else _explicit(system, info)
 
 
-def _own(system: System, info: PairsInfo) -> Numbers:
+def _explicit(system: System, info: PairsInfo) -> PairParameters:
+    """Parameters that the model gives for the pairs."""
     p = jax.tree.map(lambda x: x[info.leaf_rows.value], system.pair)
-    return Numbers(jnp.maximum(p.friction, LEAST), p.solref, p.friction_solref, p.solimp, *_distances(system, p.margin, p.gap))
+    return PairParameters(
+        jnp.maximum(p.friction, MIN_FRICTION), p.solref, p.friction_solref, p.solimp, *_distances(system, p.margin, p.gap)
+    )
 
 
 def _distances(system: System, margin, gap) -> tuple:
-    """At which contacts begin to push, and at which they are found."""
+    """The distances at which contacts become active, and at which they are detected."""
     return (margin, margin + gap) if system.topology.switches.gap_beyond_margin else (margin - gap, margin)
 
 
-def _mixed(system: System, info: PairsInfo) -> Numbers:
+def _mixed(system: System, info: PairsInfo) -> PairParameters:
+    """Parameters from the surfaces of the two geoms. If the geoms have different priorities, those of the geom with the higher one."""
     a, b = (jax.tree.map(lambda x, k=k: x[info.leaf_rows.value[:, k]], system.surface) for k in (0, 1))
-    ruling = info.dominant.value[:, None, None]
+    prior = info.dominant.value[:, None, None]
 
-    def ruled(first, second, mixture):
-        if (ruling < 0).all():
+    def by_priority(first, second, mixture):
+        if (prior < 0).all():
             return mixture
-        return jnp.where(ruling < 0, mixture, jnp.where(ruling == 0, first, second))
+        return jnp.where(prior < 0, mixture, jnp.where(prior == 0, first, second))
 
     larger = jnp.maximum(a.friction, b.friction)
     if system.topology.switches.smaller_friction:
         larger = larger.at[:, 0].set(jnp.minimum(a.friction, b.friction)[:, 0])
-    friction = ruled(a.friction, b.friction, larger)
-    share = _share(a.solmix, b.solmix)[:, None]
-    timed = (a.solref[:, :1] > 0) & (b.solref[:, :1] > 0)
-    mixture = jnp.where(timed, share * a.solref + (1.0 - share) * b.solref, jnp.minimum(a.solref, b.solref))
-    solref = ruled(a.solref, b.solref, mixture)
-    solimp = ruled(a.solimp, b.solimp, share * a.solimp + (1.0 - share) * b.solimp)
+    friction = by_priority(a.friction, b.friction, larger)
+    weight = _mix_weight(a.solmix, b.solmix)[:, None]
+    is_standard = (a.solref[:, :1] > 0) & (b.solref[:, :1] > 0)  # (time constant, damping ratio), not (-stiffness, -damping)
+    mixture = jnp.where(is_standard, weight * a.solref + (1.0 - weight) * b.solref, jnp.minimum(a.solref, b.solref))
+    solref = by_priority(a.solref, b.solref, mixture)
+    solimp = by_priority(a.solimp, b.solimp, weight * a.solimp + (1.0 - weight) * b.solimp)
     add = system.topology.switches.margins_add
     margin, gap = (one + two if add else jnp.maximum(one, two) for one, two in ((a.margin, b.margin), (a.gap, b.gap)))
-    friction = jnp.maximum(friction, LEAST)[:, np.array(EXPANDED)]
-    return Numbers(friction, solref, jnp.zeros_like(solref), solimp, *_distances(system, margin, gap))
+    friction = jnp.maximum(friction, MIN_FRICTION)[:, np.array(FRICTION_OF_DIRECTION)]
+    return PairParameters(friction, solref, jnp.zeros_like(solref), solimp, *_distances(system, margin, gap))
 
 
-def _share(a, b):
-    """Weight of the first: a / (a + b); a zero loses, two zeros share."""
-    low, high = a < TINY, b < TINY
-    own = a / jnp.where(low | high, 1.0, a + b)
-    return jnp.where(low & high, 0.5, jnp.where(low, 0.0, jnp.where(high, 1.0, own)))
+def _mix_weight(a, b):
+    """Weight a / (a + b) of the first geom. If one solmix is zero, the other geom has all the weight. If both are, each has half."""
+    a_is_zero, b_is_zero = a < MIN_WEIGHT, b < MIN_WEIGHT
+    weight = a / jnp.where(a_is_zero | b_is_zero, 1.0, a + b)
+    return jnp.where(a_is_zero & b_is_zero, 0.5, jnp.where(a_is_zero, 0.0, jnp.where(b_is_zero, 1.0, weight)))

@@ -1,5 +1,5 @@
-"""What follows from the topology of contacts alone: pairs by contact dimension and by what finds their contacts, buffer sizes, and the
-blocks of the Jacobian."""
+"""The part of contact detection that depends on the topology alone: pairs by contact dimension and by collision algorithm, buffer sizes,
+and the blocks of the contact Jacobian."""
 
 from __future__ import annotations
 
@@ -10,181 +10,217 @@ import jax.numpy as jnp
 import numpy as np
 
 from xsim.dynamics.collide import fields
-from xsim.dynamics.collide.dispatch import count_of, hull, searched_with
-from xsim.dynamics.constraints import flex_contacts as flexed
+from xsim.dynamics.collide.dispatch import contact_count, convex_batch_key, hull
+from xsim.dynamics.constraints import flex_contacts
 from xsim.dynamics.linalg.jacobian import Blocks, partition
 from xsim.dynamics.tree.kinematics import link_dof_mask
 from xsim.model.contact_pairs import FLAT_SHAPES
 from xsim.model.topology import PairsInfo, Topology
 
-_EASY = ("sphere", "capsule", "facet")  # their distances cost no more than bounds of them
+_CHEAP = ("sphere", "capsule", "facet")
+"""Shapes whose exact distance costs no more than a lower bound. They need no broad phase."""
 NO_BODY = -2
-"""Stands for the body of a part of a flex."""
+"""In place of a body: a part of a flex, which several bodies move."""
 
 
 def has_contacts(topology: Topology) -> bool:
-    """Whether there are geoms that may touch, and contacts act."""
+    """Whether the model has pairs of geoms that can collide, and contacts are enabled."""
     return bool(topology.pairs) and "contact" in topology.constraint_kinds
 
 
-class Group(NamedTuple):
-    """Pairs that one program holds against each other: of one kind with a closed form, or of any kinds that are searched together. infos:
-    by kind; kinds, assets: of each pair, and its number among those of its class. several: how many contacts each may have. closely: how
-    many of them, the nearest, are held against each other, None: all. windows: of each kind over height fields, else none."""
+class PairGroup(NamedTuple):
+    """Pairs of geoms that one collision function processes as a batch: pairs of two given shapes with a closed form, or pairs of any shapes
+    for the convex algorithm.
+
+    infos: the pairs by shapes.
+    shapes: the two shapes of each pair.
+    assets: the two meshes or height fields of each pair (None for other shapes).
+    pairs (n,): the index of each pair in its condim group.
+    is_convex: whether the convex algorithm collides them.
+    contacts_per_pair: number of contacts that a pair can have.
+    narrow_phase_limit: number of pairs, the nearest, that reach the narrow phase. None: all.
+    windows: of the height fields, one for each of ``infos``. Empty for other shapes.
+    """
 
     infos: tuple[PairsInfo, ...]
-    kinds: tuple[tuple[str, str], ...]
+    shapes: tuple[tuple[str, str], ...]
     assets: tuple[tuple, ...]
-    pair: np.ndarray
-    searched: bool
-    several: int
-    closely: int | None
+    pairs: np.ndarray
+    is_convex: bool
+    contacts_per_pair: int
+    narrow_phase_limit: int | None
     windows: tuple[fields.Window, ...]
 
-    def candidates(self, which=None) -> Any:
-        """Of each possible contact the number of its pair: all pairs, or those that ``which`` (pairs, lanes) says."""
+    def candidate_pairs(self, selected=None) -> Any:
+        """The pair index of each candidate contact, (n,), or (n, lanes) with ``selected``, the pairs (k, lanes) that reach the narrow
+        phase."""
         if self.windows:
             ends = np.cumsum([len(info.geoms.value) for info in self.infos])[:-1]
-            return np.concatenate([np.tile(own, w.count) for own, w in zip(np.split(self.pair, ends), self.windows, strict=True)])
-        return np.tile(self.pair, self.several) if which is None else jnp.tile(jnp.asarray(self.pair)[which], (self.several, 1))
+            parts = zip(np.split(self.pairs, ends), self.windows, strict=True)
+            return np.concatenate([np.tile(pairs, window.count) for pairs, window in parts])
+        if selected is None:
+            return np.tile(self.pairs, self.contacts_per_pair)
+        return jnp.tile(jnp.asarray(self.pairs)[selected], (self.contacts_per_pair, 1))
 
-    def count(self) -> int:
-        """How many contacts are possible."""
-        return len(self.candidates()) if self.closely is None else self.closely * self.several
+    def candidate_count(self) -> int:
+        """Number of candidate contacts."""
+        return len(self.candidate_pairs()) if self.narrow_phase_limit is None else self.narrow_phase_limit * self.contacts_per_pair
 
 
-class FlexWeights(NamedTuple):
-    """Whom contacts with parts of flexes move. corners (pairs, 2, 4): numbers of the parts' points (of geoms 0). bodies (pairs, 2, 4):
-    those of the points, or of a geom (the number of bodies for the world). chain (bodies + 1, nv): 1 for the dofs that move each body."""
+class FlexContactBodies(NamedTuple):
+    """The bodies that a contact with a flex moves. A part of a flex has up to four corners, each on a body; a geom has one body, four
+    times.
+
+    corners (pairs, 2, 4): indices of the corners among the points of all flexes (0 for a geom).
+    bodies (pairs, 2, 4): bodies of the corners, or of a geom; the number of bodies stands for the world.
+    dof_mask (bodies + 1, nv): 1 for the dofs that move a body.
+    """
 
     corners: np.ndarray
     bodies: np.ndarray
-    chain: np.ndarray
+    dof_mask: np.ndarray
 
 
 class CondimGroup(NamedTuple):
-    """The contacts of one dimension. infos: their pairs by kind, which number the pairs; groups: the same as they are found. geoms
-    (pairs, 2), owners (pairs, 2): the bodies that carry them. sign (pairs, nv): 1 for a dof that moves the second geom only, -1 the first
-    only; None where there are parts of flexes, of which flex_weights says more. capacity: size of its buffer. blocks: of their Jacobian;
-    order: of the possible contacts, for these blocks, None where contacts are chosen."""
+    """The pairs whose contacts have the same dimension (condim), and the buffer for these contacts.
+
+    infos: the pairs by shapes. Their order defines the pair index.
+    pair_groups: the same pairs by collision function.
+    geoms (pairs, 2): indices of the geoms, or of parts of flexes after the geoms.
+    bodies (pairs, 2): bodies of the geoms, -1 for the world, `NO_BODY` for a part of a flex.
+    dof_sign (pairs, nv): 1 for a dof that moves the second geom only, -1 the first only, else 0. None if a geom is a part of a flex.
+    flex_bodies: replaces ``dof_sign`` if a geom is a part of a flex.
+    capacity: number of contacts in the buffer.
+    blocks: blocks of the contact Jacobian.
+    order: order of the candidates in these blocks. None if the buffer is smaller than the number of candidates.
+    """
 
     condim: int
     infos: tuple[PairsInfo, ...]
-    groups: tuple[Group, ...]
+    pair_groups: tuple[PairGroup, ...]
     geoms: np.ndarray
-    owners: np.ndarray
-    sign: np.ndarray | None
-    flex_weights: FlexWeights | None
+    bodies: np.ndarray
+    dof_sign: np.ndarray | None
+    flex_bodies: FlexContactBodies | None
     capacity: int
     blocks: Blocks
     order: np.ndarray | None
 
 
-class Plan(NamedTuple):
-    """geoms: the numbers of those that may touch; place: their places in that list, and after them the parts of flexes. links: which link
-    carries each geom, -1 for the world."""
+class ContactPlan(NamedTuple):
+    """condim_groups: pairs by contact dimension.
+    geoms: indices of the geoms that can collide.
+    shape_index: index in the array of collision shapes, by geom, or by part of a flex (numbered after the geoms).
+    geom_links (geoms,): link of each of ``geoms``, -1 for the world.
+    """
 
-    classes: tuple[CondimGroup, ...]
+    condim_groups: tuple[CondimGroup, ...]
     geoms: tuple[int, ...]
-    place: dict[int, int]
-    links: np.ndarray
+    shape_index: dict[int, int]
+    geom_links: np.ndarray
 
 
 @functools.lru_cache(maxsize=64)
-def plan(topology: Topology) -> Plan:
-    """What follows from the topology."""
+def contact_plan(topology: Topology) -> ContactPlan:
+    """The plan of a model's contact detection."""
     count = len(topology.geoms)
-    used = sorted({int(g) for info in topology.pairs for g in info.geoms.value.reshape(-1)} & set(range(count)))
-    links = np.array([link_of_body(topology, topology.geoms[g].body) for g in used], int)
-    order = [*used, *(count + part for part in flexed.plan(topology).order)]
-    chain = link_dof_mask(topology)[[*(body.link for body in topology.bodies), -1]]
+    geoms = sorted({int(g) for info in topology.pairs for g in info.geoms.value.reshape(-1)} & set(range(count)))
+    links = np.array([_link_of_body(topology, topology.geoms[g].body) for g in geoms], int)
+    order = [*geoms, *(count + part for part in flex_contacts.part_layout(topology).order)]
+    dof_mask = link_dof_mask(topology)[[*(body.link for body in topology.bodies), -1]]
     condims = sorted({info.condim for info in topology.pairs})
-    return Plan(tuple(_condim_group(topology, chain, condim) for condim in condims), tuple(used), {g: i for i, g in enumerate(order)},
-    links)
+    groups = tuple(_condim_group(topology, dof_mask, condim) for condim in condims)
+    return ContactPlan(groups, tuple(geoms), {g: i for i, g in enumerate(order)}, links)
 
 
-def _condim_group(topology: Topology, chain: np.ndarray, condim: int) -> CondimGroup:
+def _condim_group(topology: Topology, dof_mask: np.ndarray, condim: int) -> CondimGroup:
     infos = tuple(info for info in topology.pairs if info.condim == condim)
-    groups, count = _groups(topology, infos), len(topology.geoms)
+    pair_groups, count = _pair_groups(topology, infos), len(topology.geoms)
     geoms = np.concatenate([info.geoms.value for info in infos])
-    owners = np.array([[topology.geoms[g].body if g < count else NO_BODY for g in both] for both in geoms.tolist()], int)
-    candidates = sum(group.count() for group in groups)
+    bodies = np.array([[topology.geoms[g].body if g < count else NO_BODY for g in pair] for pair in geoms.tolist()], int)
+    candidates = sum(group.candidate_count() for group in pair_groups)
     capacity = _capacity(topology, topology.max_contacts, candidates)
-    sign, flex_weights, order = None, None, None
-    if (owners == NO_BODY).any():
-        flex_weights = _flex_weights(topology, geoms, chain)
-        moved = chain[np.unique(flex_weights.bodies)]
+    dof_sign, flex_bodies, order = None, None, None
+    if (bodies == NO_BODY).any():
+        flex_bodies = _flex_contact_bodies(topology, geoms, dof_mask)
+        moves = dof_mask[np.unique(flex_bodies.bodies)]
     else:
-        sign = chain[owners[:, 1]] - chain[owners[:, 0]]
-        moved = sign != 0
-    blocks = ((capacity, tuple(np.flatnonzero(moved.any(0)).tolist())),)
-    if sign is not None and capacity == candidates and all(group.closely is None for group in groups):
-        order, blocks = partition(moved[np.concatenate([group.candidates() for group in groups])], condim)
-    return CondimGroup(condim, infos, groups, geoms, owners, sign, flex_weights, capacity, blocks, order)
+        dof_sign = dof_mask[bodies[:, 1]] - dof_mask[bodies[:, 0]]
+        moves = dof_sign != 0
+    blocks = ((capacity, tuple(np.flatnonzero(moves.any(0)).tolist())),)
+    if dof_sign is not None and capacity == candidates and all(group.narrow_phase_limit is None for group in pair_groups):
+        order, blocks = partition(moves[np.concatenate([group.candidate_pairs() for group in pair_groups])], condim)
+    return CondimGroup(condim, infos, pair_groups, geoms, bodies, dof_sign, flex_bodies, capacity, blocks, order)
 
 
-def link_of_body(topology: Topology, body: int) -> int:
+def _link_of_body(topology: Topology, body: int) -> int:
     return topology.bodies[body].link if body >= 0 else -1
 
 
-def _flex_weights(topology: Topology, geoms: np.ndarray, chain: np.ndarray) -> FlexWeights:
+def _flex_contact_bodies(topology: Topology, geoms: np.ndarray, dof_mask: np.ndarray) -> FlexContactBodies:
     count = len(topology.geoms)
-    corners = np.zeros((count + len(topology.parts), flexed.CORNERS), np.uint32)
+    corners = np.zeros((count + len(topology.parts), flex_contacts.MAX_CORNERS), np.uint32)
     bodies = np.zeros(corners.shape, int)
     for i, geom in enumerate(topology.geoms):
         bodies[i] = geom.body
     for i in range(len(topology.parts)):
-        corners[count + i], bodies[count + i] = flexed.points_of(topology, i), flexed.bodies_of(topology, i)
-    return FlexWeights(corners[geoms], np.where(bodies < 0, len(topology.bodies), bodies)[geoms], chain)
+        corners[count + i], bodies[count + i] = flex_contacts.part_corners(topology, i), flex_contacts.part_bodies(topology, i)
+    return FlexContactBodies(corners[geoms], np.where(bodies < 0, len(topology.bodies), bodies)[geoms], dof_mask)
 
 
-def _groups(topology: Topology, infos: tuple[PairsInfo, ...]) -> tuple[Group, ...]:
-    """The pairs of a class by what finds their contacts."""
-    together: dict[Any, list] = {}
+def _pair_groups(topology: Topology, infos: tuple[PairsInfo, ...]) -> tuple[PairGroup, ...]:
+    """The pairs of a condim group by collision function."""
+    by_algorithm: dict[Any, list] = {}
     first = 0
     for info in infos:
-        count, assets, kind = len(info.geoms.value), assets_of(topology, info), info.shapes
+        count, assets, shapes = len(info.geoms.value), assets_of(topology, info), info.shapes
         if info.shapes[0] == "hfield":
-            kind, assets = ("prism", info.shapes[1]), (None, assets[1])
-        key = searched_with(kind, assets) or ("closed", first)
-        key = (*key, count_of(kind, topology.multiccd))  # of those that are searched, flat shapes are apart
-        together.setdefault(key, []).append((info, kind, assets, np.arange(first, first + count)))
+            shapes, assets = ("prism", info.shapes[1]), (None, assets[1])
+        key = convex_batch_key(shapes, assets) or ("closed form", first)
+        key = (*key, contact_count(shapes, topology.multiccd))  # the convex algorithm makes several contacts for flat shapes only
+        by_algorithm.setdefault(key, []).append((info, shapes, assets, np.arange(first, first + count)))
         first += count
-    out = []
-    for key, parts in together.items():
-        infos, kinds, assets, pairs = zip(*parts, strict=True)
-        counts = [len(own) for own in pairs]
-        each = [tuple(x for x, n in zip(xs, counts, strict=True) for _ in range(n)) for xs in (kinds, assets)]
-        windows = tuple(_window(topology, info) for info in infos) if kinds[0][0] == "prism" else ()
-        closely = None
-        if not set(kinds[0]).issubset(_EASY) and kinds[0][0] not in (*FLAT_SHAPES, "prism"):
-            closely = _capacity(topology, topology.max_pairs, sum(counts))
-            closely = None if closely == sum(counts) else closely
-        out.append(Group(infos, *each, np.concatenate(pairs), key[0] != "closed", key[-1], closely, windows))
-    return tuple(out)
+    return tuple(_pair_group(topology, key, parts) for key, parts in by_algorithm.items())
+
+
+def _pair_group(topology: Topology, key: tuple, parts: list) -> PairGroup:
+    infos, shapes, assets, pairs = zip(*parts, strict=True)
+    counts = [len(x) for x in pairs]
+    per_pair = [tuple(x for x, n in zip(xs, counts, strict=True) for _ in range(n)) for xs in (shapes, assets)]
+    first, second = shapes[0]
+    windows = tuple(_window(topology, info) for info in infos) if first == "prism" else ()
+    limit = None
+    if not {first, second}.issubset(_CHEAP) and first not in (*FLAT_SHAPES, "prism"):
+        limit = _capacity(topology, topology.max_pairs, sum(counts))
+        limit = None if limit == sum(counts) else limit
+    return PairGroup(infos, *per_pair, np.concatenate(pairs), key[0] != "closed form", key[-1], limit, windows)
 
 
 def _window(topology: Topology, info: PairsInfo) -> fields.Window:
-    """The window of a height field that is wide enough for all shapes of a kind."""
+    """The window of a height field that is wide enough for all geoms that it can collide with."""
     field, mesh = assets_of(topology, info)
-    own = None if mesh is None else hull(mesh)
-    each = []
+    mesh_hull = None if mesh is None else hull(mesh)
+    windows = []
     for ground, other in info.geoms.value.tolist():
         part = other - len(topology.geoms)
-        reach = topology.parts[part].reach if part >= 0 else fields.reach_of(info.shapes[1], topology.geoms[other].size, own)
-        each.append(fields.window(field, topology.geoms[ground].size, reach))
-    return fields.Window(*(max(x) for x in zip(*each, strict=True)))
+        if part >= 0:
+            radius = topology.parts[part].reach
+        else:
+            radius = fields.bounding_radius(info.shapes[1], topology.geoms[other].size, mesh_hull)
+        windows.append(fields.window(field, topology.geoms[ground].size, radius))
+    return fields.Window(*(max(x) for x in zip(*windows, strict=True)))
 
 
-def _capacity(topology: Topology, said: int | None, count: int) -> int:
-    """Size of a buffer for so many candidates: all of them where they are few, else a few for each velocity."""
-    return min(count, max(32, 2 * topology.size("nv")) if said is None else said)
+def _capacity(topology: Topology, requested: int | None, candidates: int) -> int:
+    """Size of a buffer for candidates: the requested one, by default max(32, 2 nv), at most all of them."""
+    return min(candidates, max(32, 2 * topology.size("nv")) if requested is None else requested)
 
 
 def assets_of(topology: Topology, info: PairsInfo) -> tuple:
-    return tuple(asset(topology, kind, number) for kind, number in zip(info.shapes, info.assets, strict=True))
+    """The meshes or height fields of the two shapes of pairs, None for other shapes."""
+    return tuple(asset_of(topology, shape, index) for shape, index in zip(info.shapes, info.assets, strict=True))
 
 
-def asset(topology: Topology, shape: str, asset: int | None):
-    """The mesh or height field of a geom."""
-    return None if asset is None else {"mesh": topology.meshes, "hfield": topology.hfields}[shape][asset]
+def asset_of(topology: Topology, shape: str, index: int | None):
+    """The mesh or height field of a shape, None for other shapes."""
+    return None if index is None else {"mesh": topology.meshes, "hfield": topology.hfields}[shape][index]

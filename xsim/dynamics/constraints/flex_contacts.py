@@ -1,8 +1,8 @@
-"""Parts of flexes that touch: their shapes, and how what acts at a contact is shared among their points.
+"""The parts of flexes as collision shapes, and how the force of a contact is distributed over their points.
 
-A point of an element moves as the points at its corners do, weighted by where it is between them; what pushes it pushes them by the same
-weights. The weights are those of the element's point nearest to the contact. Source: MuJoCo 4.0's rule (3.2 takes the inverse distances of
-the corners, so that what pushes and what is pushed feel different forces; it is not followed there).
+A contact point on an element moves with the weighted mean velocity of the element's corners, and its force acts on the corners with the
+same weights. The weights are the barycentric coordinates of the element's point nearest to the contact point. Source: MuJoCo 4.0. MuJoCo
+3.2 uses inverse distances to the corners; then the forces on the two sides differ, so xsim does not follow it.
 """
 
 from __future__ import annotations
@@ -22,70 +22,76 @@ from xsim.dynamics.tree.system import System
 from xsim.model.topology import Topology
 from xsim.spatial import normalize, safe_norm, scale, stage, vadd, vsub
 
-CORNERS = 4  # of a part, the last one repeated
-_WHOLE = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
+MAX_CORNERS = 4
+"""Corners of every part: a part with fewer repeats its last one."""
+_IDENTITY = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
 
 
-def points_of(topology: Topology, part: int) -> tuple[int, ...]:
-    """The corners of a part among all points of the model's flexes."""
+def part_corners(topology: Topology, part: int) -> tuple[int, ...]:
+    """Indices of a part's corners among the points of all flexes."""
     info = topology.parts[part]
     first = sum(len(flex.bodies) for flex in topology.flexes[: info.flex])
-    return tuple(first + p for p in (*info.points, *[info.points[-1]] * (CORNERS - len(info.points))))
+    return tuple(first + p for p in (*info.points, *[info.points[-1]] * (MAX_CORNERS - len(info.points))))
 
 
-def bodies_of(topology: Topology, part: int) -> tuple[int, ...]:
-    """The bodies of the corners, -1 for the world."""
+def part_bodies(topology: Topology, part: int) -> tuple[int, ...]:
+    """The bodies of a part's corners, -1 for the world."""
     info = topology.parts[part]
-    own = [topology.flexes[info.flex].bodies[p] for p in info.points]
-    return (*own, *[own[-1]] * (CORNERS - len(own)))
+    bodies = [topology.flexes[info.flex].bodies[p] for p in info.points]
+    return (*bodies, *[bodies[-1]] * (MAX_CORNERS - len(bodies)))
 
 
-class Parts(NamedTuple):
-    """order: numbers of the parts, by shape. shapes: of each shape how many, and of their corners (parts, 4) the numbers. radius: of each
-    part the row of its flex."""
+class PartLayout(NamedTuple):
+    """The order of the parts of flexes in arrays: by shape.
+
+    order: indices of the parts in ``topology.parts``.
+    corners: for each shape its name and the corners (parts, 4) of its parts, indices among the points of all flexes.
+    radius_row (parts,): the row of flex.radius of each part.
+    """
 
     order: tuple[int, ...]
-    shapes: tuple[tuple[str, np.ndarray], ...]
-    radius: np.ndarray
+    corners: tuple[tuple[str, np.ndarray], ...]
+    radius_row: np.ndarray
 
 
 @functools.lru_cache(maxsize=64)
-def plan(topology: Topology) -> Parts:
-    """What follows from the topology."""
-    order, shapes = [], []
+def part_layout(topology: Topology) -> PartLayout:
+    """The order of the parts of a model."""
+    order, corners = [], []
     for shape in sorted({info.shape for info in topology.parts}):
-        own = [i for i, info in enumerate(topology.parts) if info.shape == shape]
-        order += own
-        shapes.append((shape, np.array([points_of(topology, i) for i in own])))
-    rows = [topology.flexes[topology.parts[i].flex].radius for i in order]
-    return Parts(tuple(order), tuple(shapes), np.array(rows, int))
+        parts = [i for i, info in enumerate(topology.parts) if info.shape == shape]
+        order += parts
+        corners.append((shape, np.array([part_corners(topology, i) for i in parts])))
+    radius_row = [topology.flexes[topology.parts[i].flex].radius for i in order]
+    return PartLayout(tuple(order), tuple(corners), np.array(radius_row, int))
 
 
-def part_shapes(system: System, at: Points) -> jax.Array:
-    """Size, position and rotation matrix (of simplices: corners) of all parts, in their order: (parts, 15, lanes or 1)."""
-    layout, out, end = plan(system.topology), [], 0
-    for shape, corners in layout.shapes:
+def part_shapes(system: System, flex_points: Points) -> jax.Array:
+    """Size, position and rotation matrix of all parts (a simplex packs its corners in these), in the order of `PartLayout`:
+    (parts, 15, lanes or 1)."""
+    layout, out, end = part_layout(system.topology), [], 0
+    for shape, corners in layout.corners:
         start, end = end, end + len(corners)
-        radius = system.flex.radius[layout.radius[start:end]]
-        own = tuple(tuple(x[corners[:, k]] for x in at.world) for k in range(CORNERS))
-        size, pos, R = _SHAPES.get(shape, _simplex)(radius, own)
+        radius = system.flex.radius[layout.radius_row[start:end]]
+        points = tuple(tuple(x[corners[:, k]] for x in flex_points.world) for k in range(MAX_CORNERS))
+        size, pos, R = _SHAPES.get(shape, _simplex)(radius, points)
         numbers = [jnp.asarray(x) for x in (*size, *pos, *(x for row in R for x in row))]
-        whole = jnp.broadcast_shapes(*(x.shape for x in numbers))
-        out.append(jnp.stack([jnp.broadcast_to(x, whole) for x in numbers], 1))
+        common = jnp.broadcast_shapes(*(x.shape for x in numbers))
+        out.append(jnp.stack([jnp.broadcast_to(x, common) for x in numbers], 1))
     return joined(out)
 
 
 @stage
 def _sphere(radius, corners):
-    return (radius, 0.0, 0.0), corners[0], _WHOLE
+    return (radius, 0.0, 0.0), corners[0], _IDENTITY
 
 
 @stage
 def _capsule(radius, corners):
-    apart = vsub(corners[0], corners[1])
-    axis = normalize(apart)
+    segment = vsub(corners[0], corners[1])
+    axis = normalize(segment)
     x, y = tangents(axis)
-    return (radius, 0.5 * safe_norm(apart), 0.0), scale(vadd(corners[0], corners[1]), 0.5), tuple(zip(x, y, axis, strict=True))
+    return (radius, 0.5 * safe_norm(segment), 0.0), scale(vadd(corners[0], corners[1]), 0.5), tuple(zip(x, y, axis, strict=True))
 
 
 @stage
@@ -96,11 +102,13 @@ def _simplex(radius, corners):
 _SHAPES = {"sphere": _sphere, "capsule": _capsule}
 
 
-def shares(point, world, corners: list) -> tuple:
-    """Of contacts' points (contacts, lanes) the weights of the corners of a part. corners: of each its number, (contacts,) or (contacts,
-    lanes)."""
-    own = tuple(tuple(picked(x, which) for x in world) for which in corners)
-    return _weights(point, jax.tree.map(lambda x: jnp.broadcast_to(x, point[0].shape), own))
+def corner_weights(point, world, corners: list) -> tuple:
+    """The barycentric weights of a part's four corners at contact points, components (contacts, lanes).
+
+    point: components (contacts, lanes). world: the points of all flexes, components (points, lanes or 1). corners: four arrays of indices
+    of points, (contacts,) or (contacts, lanes)."""
+    positions = tuple(tuple(picked(x, index) for x in world) for index in corners)
+    return _weights(point, jax.tree.map(lambda x: jnp.broadcast_to(x, point[0].shape), positions))
 
 
 _weights = stage(weights_on_simplex)

@@ -1,5 +1,5 @@
-"""All holonomic rows: linear couplings of coordinates (mimic, gearbox), coordinates that move on schedule, constraints between frames
-(`loop_joints`)."""
+"""All holonomic constraint rows. Their order: linear couplings of coordinates (mimic, gearbox), coordinates whose motion is prescribed,
+constraints between frames (`loop_joints`)."""
 
 from __future__ import annotations
 
@@ -12,38 +12,39 @@ from xsim.spatial import add, mul, neg, stage, sub
 
 
 def holonomic_rows(system: System, frame: Frames) -> list:
-    """J, per row [(dof, coefficient), ...]; empty where holonomic rows are switched off."""
-    scheduled = [[(dof, 1.0)] for dof, _ in _motions(system)]
-    return [*_coupling_rows(system), *scheduled, *(loop_rows(system, frame) if active(system) else [])]
+    """J: for each row [(dof, coefficient), ...]. Empty if holonomic rows are disabled."""
+    prescribed = [[(dof, 1.0)] for dof, _ in _prescribed(system)]
+    return [*_coupling_rows(system), *prescribed, *(loop_rows(system, frame) if active(system) else [])]
 
 
-def has_rows(topology: Topology) -> bool:
-    """Whether there are holonomic rows that act."""
+def has_holonomic_rows(topology: Topology) -> bool:
+    """Whether the model has holonomic rows, and they are enabled."""
     return "holonomic" in topology.constraint_kinds and bool(topology.couplings or topology.motions or topology.constraints)
 
 
 def holonomic_rates(system: System, frame: Frames, q, v) -> list:
-    """Second derivative of every row without generalized acceleration: (dJ/dt) v and what is prescribed by time."""
-    scheduled = [neg(system.functions.targets[target][2]) for _, target in _motions(system)]
-    return [0.0] * len(_coupling_rows(system)) + scheduled + (loop_rates(system, frame, q, v) if active(system) else [])
+    """The second time derivative of every constraint error at zero generalized acceleration: (dJ/dt) v, minus prescribed accelerations."""
+    prescribed = [neg(system.functions.targets[target][2]) for _, target in _prescribed(system)]
+    return [0.0] * len(_coupling_rows(system)) + prescribed + (loop_rates(system, frame, q, v) if active(system) else [])
 
 
 def holonomic_drifts(system: System, frame: Frames) -> list:
-    """Rate of every row at rest: what is prescribed by time."""
-    scheduled = [neg(system.functions.targets[target][1]) for _, target in _motions(system)]
-    return [0.0] * len(_coupling_rows(system)) + scheduled + (loop_drifts(system, frame) if active(system) else [])
+    """The time derivative of every constraint error at zero velocity: minus prescribed velocities."""
+    prescribed = [neg(system.functions.targets[target][1]) for _, target in _prescribed(system)]
+    return [0.0] * len(_coupling_rows(system)) + prescribed + (loop_drifts(system, frame) if active(system) else [])
 
 
-def _motions(system: System):
+def _prescribed(system: System):
+    """(dof, target) of the coordinates whose motion is prescribed."""
     return system.topology.motions if "holonomic" in system.topology.constraint_kinds else ()
 
 
 def holonomic_gaps(system: System, frame: Frames, q) -> list:
-    """What every row shall keep at zero."""
-    place = coordinate_addresses(system.topology)
-    targets = [(q[place[dof][1]], system.functions.targets[target][0]) for dof, target in _motions(system)]
-    scheduled = [0.0 if target is None else sub(x, target) for x, target in targets]
-    return [*_coupling_gaps(system, q), *scheduled, *(loop_gaps(system, frame) if active(system) else [])]
+    """The constraint errors: for each row the number that the constraint sets to zero, m or rad."""
+    address = coordinate_addresses(system.topology)
+    targets = [(q[address[dof][1]], system.functions.targets[target][0]) for dof, target in _prescribed(system)]
+    prescribed = [0.0 if target is None else sub(x, target) for x, target in targets]
+    return [*_coupling_gaps(system, q), *prescribed, *(loop_gaps(system, frame) if active(system) else [])]
 
 
 def _coupling_rows(system: System) -> list:
@@ -61,10 +62,10 @@ def _gap(follower, leader, multiplier, offset, reference):
 def _coupling_gaps(system: System, q) -> list:
     if not _coupling_rows(system):
         return []
-    place = coordinate_addresses(system.topology)
+    address = coordinate_addresses(system.topology)
     c = system.coupling
     return [
-        _gap(q[place[follower][1]], q[place[leader][1]], m, o, r)
+        _gap(q[address[follower][1]], q[address[leader][1]], m, o, r)
         for (follower, leader), m, o, r in zip(system.topology.couplings, c.multiplier, c.offset, c.reference, strict=True)
     ]
 
@@ -75,32 +76,35 @@ def _row_acceleration(gap, rate, dt):
 
 
 def row_accelerations(system: System, q, v) -> list:
-    """Of each row, what its second derivative has to be more than zero: of couplings, so that their gap is closed at the end of a step of
-    the semi-implicit rules, whatever v was; of drives that prescribe a speed and no position, so that they have that speed then."""
+    """For each row, the second time derivative of its constraint error that the semi-implicit Euler step shall have.
+
+    Of a coupling: its error is zero after the step. Of a drive that prescribes a speed but no position: it has that speed after the step.
+    Of
+    all others: zero."""
     couplings = zip(_coupling_gaps(system, q), _coupling_rows(system), strict=True)
     out = [_row_acceleration(gap, rate(row, v), system.option.dt) for gap, row in couplings]
     if not any(position is None for position, *_ in system.functions.targets) or "holonomic" not in system.topology.constraint_kinds:
         return out
-    for dof, target in _motions(system):
+    for dof, target in _prescribed(system):
         position, speed, _ = system.functions.targets[target]
-        out.append(_catching(sub(v[dof], speed), system.option.dt) if position is None else 0.0)
+        out.append(_speed_correction(sub(v[dof], speed), system.option.dt) if position is None else 0.0)
     frame = frames(system, q)
     rows = zip(loop_rows(system, frame), loop_drifts(system, frame), strict=True)
     for info in system.topology.constraints:
-        free = info.driven and system.functions.targets[info.target][0] is None
+        has_speed_only = info.driven and system.functions.targets[info.target][0] is None
         for _ in info.rows:
             row, drift = next(rows)
-            out.append(_catching(add(rate(row, v), drift), system.option.dt) if free else 0.0)
+            out.append(_speed_correction(add(rate(row, v), drift), system.option.dt) if has_speed_only else 0.0)
     return out
 
 
 @stage
-def _catching(rate, dt):
+def _speed_correction(rate, dt):
     return mul(neg(rate), 1.0 / dt)
 
 
 def rate(row, v):
-    """Row of J times v."""
+    """J v of one row [(dof, coefficient), ...]."""
     out = 0.0
     for dof, coefficient in row:
         out = add(out, mul(coefficient, v[dof]))

@@ -1,4 +1,4 @@
-"""What soft constraints need of the start: mobilities along their rows, and where the second bodies of equalities are held."""
+"""Mobilities for soft constraints: diagonals of J M^-1 J^T in the reference configuration (MuJoCo's invweight0)."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 
 from xsim.dynamics.constraints.contact_plan import has_contacts
-from xsim.dynamics.constraints.flex_contacts import bodies_of
-from xsim.dynamics.constraints.flex_edges import edge_mobility, has_kept
+from xsim.dynamics.constraints.flex_contacts import part_bodies
+from xsim.dynamics.constraints.flex_edges import edge_mobility, has_edge_rows
 from xsim.dynamics.flex.kinematics import edge_jacobian, points
-from xsim.dynamics.flex.structure import plan
+from xsim.dynamics.flex.structure import flex_plan
 from xsim.dynamics.linalg.dense import assembled
 from xsim.dynamics.tendons.tendons import LengthAndJacobian
 from xsim.dynamics.tree.frames import body_end, body_link
@@ -20,74 +20,74 @@ from xsim.registry import SOFT_CONSTRAINTS
 from xsim.spatial import IDENTITY, ZERO3, add, mul, scale
 
 
-def _asked(topology: Topology) -> list[int]:
-    """The bodies whose mobilities are asked for."""
+def _constrained_bodies(topology: Topology) -> list[int]:
+    """The bodies that soft constraints act on. Only their mobilities are computed."""
     out: set[int] = set()
     for info in topology.soft:
         if info.kind != "flex" and SOFT_CONSTRAINTS[info.kind].items == "bodies":
             out |= {topology.sites[i].body for i in info.items} if info.sites else set(info.items)
     if has_contacts(topology):
         count = len(topology.geoms)
-        for thing in {g for info in topology.pairs for g in info.geoms.value.reshape(-1).tolist()}:
-            own = (topology.geoms[thing].body,) if thing < count else bodies_of(topology, thing - count)
-            out |= set(own) - {-1}
+        for geom in {g for info in topology.pairs for g in info.geoms.value.reshape(-1).tolist()}:
+            bodies = (topology.geoms[geom].body,) if geom < count else part_bodies(topology, geom - count)
+            out |= set(bodies) - {-1}
     return sorted(out)
 
 
 def _centre(system: System, body: int):
-    """Centre of mass in the body."""
+    """The centre of mass in the body's frame, m."""
     inertia = system.body.inertia[body]
     if isinstance(inertia.mass, float):
         return scale(inertia.first, 1.0 / inertia.mass) if inertia.mass else ZERO3
     return scale(inertia.first, 1.0 / jnp.where(inertia.mass > 0, inertia.mass, 1.0))
 
 
-def _mean(numbers: list):
+def _mean(values: list):
     out = 0.0
-    for x in numbers:
+    for x in values:
         out = add(out, x)
-    return mul(out, 1.0 / len(numbers))
+    return mul(out, 1.0 / len(values))
 
 
 def mobility(system: System, frame: Frames, mass, tendon: list[LengthAndJacobian]) -> Mobility:
-    """mass: rows of the mass matrix at the start, tendon: its tendons."""
+    """The mobilities of dofs, tendons, bodies and edges. frame, mass (rows of the mass matrix), tendon: in the reference configuration."""
     top, nv = system.topology, len(mass)
-    asked = _asked(top)
-    moving = [body for body in asked if body_link(system, body) >= 0]
+    constrained = _constrained_bodies(top)
+    moving = [body for body in constrained if body_link(system, body) >= 0]
     entries = {(i, i): 1.0 for i in range(nv)}
-    entries |= {(nv + i, dof): x for i, one in enumerate(tendon) for dof, x in one.row}
+    entries |= {(nv + i, dof): x for i, t in enumerate(tendon) for dof, x in t.row}
     first = nv + len(tendon)
-    for place, body in enumerate(moving):
+    for i, body in enumerate(moving):
         end = body_end(system, frame, body, _centre(system, body), IDENTITY)
         for dof in system.tables.chain[body_link(system, body)]:
             s = frame.subspace[dof]
-            both = (*point_velocity(s, end.x), *s.ang)
-            entries |= {(first + 6 * place + k, dof): x for k, x in enumerate(both)}
+            twist = (*point_velocity(s, end.x), *s.ang)
+            entries |= {(first + 6 * i + k, dof): x for k, x in enumerate(twist)}
     before = system.tables.ancestors
     lower = {(i, j): x for i, row in enumerate(mass) for j, x in zip((*before[i], i), row, strict=True)}
     full = lower | {(j, i): x for (i, j), x in lower.items()}
     last = first + 6 * len(moving)
-    rows, edges = assembled(entries, (last, nv), mass, entries), None
-    if has_kept(top):
-        rows = _with_edges(rows, edge_jacobian(system, frame, points(system, frame), plan(top).kept)[0])
-    numbers = _diagonal(assembled(full, (nv, nv), mass), rows)
-    found = list(numbers[:last])
-    if has_kept(top):
-        edges = edge_mobility(system, numbers[last:] if numbers.ndim > 1 else numbers[last:, None])
-    dofs = found[:nv]
+    J, edges = assembled(entries, (last, nv), mass, entries), None
+    if has_edge_rows(top):
+        J = _with_edges(J, edge_jacobian(system, frame, points(system, frame), flex_plan(top).constrained_edges)[0])
+    diagonal = _diagonal(assembled(full, (nv, nv), mass), J)
+    values = list(diagonal[:last])
+    if has_edge_rows(top):
+        edges = edge_mobility(system, diagonal[last:] if diagonal.ndim > 1 else diagonal[last:, None])
+    dofs = values[:nv]
     for joint in top.joints:
         width = {"ball": 3, "free": 3}.get(joint.type, 1)
         for v in range(joint.v[0], sum(joint.v), width):
-            dofs[v : v + width] = [_mean(found[v : v + width])] * width
-    bodies: dict = dict.fromkeys(asked, (0.0, 0.0))
-    for place, body in enumerate(moving):
-        own = found[first + 6 * place :]
-        bodies[body] = _mean(own[:3]), _mean(own[3:6])
-    return Mobility(dofs, found[nv:first], bodies, [one.length for one in tendon], edges)
+            dofs[v : v + width] = [_mean(values[v : v + width])] * width
+    bodies: dict = dict.fromkeys(constrained, (0.0, 0.0))
+    for i, body in enumerate(moving):
+        of_body = values[first + 6 * i :]
+        bodies[body] = _mean(of_body[:3]), _mean(of_body[3:6])
+    return Mobility(dofs, values[nv:first], bodies, [t.length for t in tendon], edges)
 
 
 def _with_edges(rows, edges):
-    """Rows (n, nv) or (n, nv, lanes), and after them edges (m, nv, lanes or 1)."""
+    """The Jacobian rows (n, nv) or (n, nv, lanes), then those of edges (m, nv, lanes or 1)."""
     if rows.ndim == 2 and edges.shape[-1] == 1:
         return jnp.concatenate([rows, edges[..., 0]])
     rows = rows[..., None] if rows.ndim == 2 else rows
@@ -96,7 +96,7 @@ def _with_edges(rows, edges):
 
 
 def _diagonal(mass, rows):
-    """Diagonal of J M^-1 J^T, (n, lanes)."""
+    """The diagonal of J M^-1 J^T, (n, lanes). mass: M; rows: J."""
     lower = jnp.linalg.cholesky(jnp.moveaxis(mass, (0, 1), (-2, -1)))
     right = jnp.moveaxis(rows, (0, 1), (-1, -2))
     batch = jnp.broadcast_shapes(lower.shape[:-2], right.shape[:-2])

@@ -1,5 +1,5 @@
-"""Constraints between frames of two bodies: joints that close loops, distances, points on lines and planes. `loop_rows` has the formulas
-of their rows."""
+"""Constraints between frames of two bodies: joints that close kinematic loops, distances, points on lines and planes. `loop_rows` has the
+formulas of their rows."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ from xsim.spatial import (
 
 
 def active(system: System) -> bool:
-    """Whether the model has rows that a step does not keep by itself, and they act."""
+    """Whether the model has constraints between frames or prescribed motions, and holonomic rows are enabled. A time step violates these by
+    its integration error."""
     return bool(system.topology.constraints or system.topology.motions) and "holonomic" in system.topology.constraint_kinds
 
 
@@ -38,32 +39,37 @@ def _links(system: System, info) -> tuple[int, int]:
 
 
 @stage
-def _slid(end: End, s) -> End:
+def _translated(end: End, s) -> End:
+    """The end, translated by s (m) along its z axis."""
     shift = scale(end.axis(2), s)
     return end._replace(x=vadd(end.x, shift), world=vadd(end.world, shift))
 
 
 @stage
-def _turned(end: End, s) -> End:
+def _rotated(end: End, s) -> End:
+    """The end, rotated by s (rad) about its z axis."""
     half = mul(s, 0.5)
     quat = quat_mul(end.quat, (jnp.cos(half), 0.0, 0.0, jnp.sin(half)))
     return end._replace(R=matrix(quat), quat=quat)
 
 
 @stage
-def _along(a: End, b: End):
+def _displacement(a: End, b: End):
+    """The displacement of b from a along the z axis of a (m)."""
     return dot(a.axis(2), vsub(b.world, a.world))
 
 
 def loop_ends(system: System, frame: Frames) -> list[tuple[End, ...]]:
-    """Ends of the constraints, the first moved along or about its z axis where it is driven: to where it shall be, or with a drive that
-    prescribes no position to where the second is."""
+    """The two ends of each constraint.
+
+    A drive moves the first end along or about its z axis: to the prescribed position, or, if it prescribes no position, to the position
+    of the second end."""
     out, infos = [], system.topology.constraints
     for info, (a, b) in zip(infos, ends_of(system, frame, infos, system.constraint.frames), strict=True):
         if info.driven:
             target = system.functions.targets[info.target][0]
-            move, where = (_slid, _along) if info.driven == "slide" else (_turned, angle_about)
-            a = move(a, where(a, b) if target is None else target)
+            move, position = (_translated, _displacement) if info.driven == "slide" else (_rotated, angle_about)
+            a = move(a, position(a, b) if target is None else target)
         out.append((a, b))
     return out
 
@@ -75,7 +81,7 @@ def _gaps(rows, a: End, b: End, lengths) -> list:
 
 @stage
 def _wrenches(rows, a: End, b: End) -> list:
-    """Per row: the force, its moment about the first body's reference point, and about the second's."""
+    """For each row: the force, its moment about the first body's reference point, and about the second's."""
     return [LOOP_ROWS[kind].wrench(a, b, i, j) for kind, i, j, _ in rows]
 
 
@@ -88,7 +94,9 @@ def loop_rows(system: System, frame: Frames) -> list:
 
 
 def loop_wrenches(system: System, frame: Frames, multipliers: list) -> list[tuple[Force, Force]]:
-    """Of every constraint, what it puts on its second body, about the reference point of the first body's tree and of the second's."""
+    """For each constraint, its wrench on the second body, about the reference point of the first body's tree and about that of the
+    second's.
+    multipliers: of all rows."""
     out, first = [], 0
     for info, (a, b) in zip(system.topology.constraints, loop_ends(system, frame), strict=True):
         y = multipliers[first : first + len(info.rows)]
@@ -99,12 +107,13 @@ def loop_wrenches(system: System, frame: Frames, multipliers: list) -> list[tupl
 
 @stage
 def _weighted(wrenches, y):
-    force, one, two = (tuple(total([mul(w[k][i], x) for w, x in zip(wrenches, y, strict=True)]) for i in range(3)) for k in range(3))
-    return Force(one, force), Force(two, force)
+    """The sum of the wrenches of rows, times the rows' multipliers."""
+    force, first, second = (tuple(total([mul(w[k][i], x) for w, x in zip(wrenches, y, strict=True)]) for i in range(3)) for k in range(3))
+    return Force(first, force), Force(second, force)
 
 
 def loop_gaps(system: System, frame: Frames) -> list:
-    """By how much the rows are violated, m or 1."""
+    """The constraint errors of all rows, m or dimensionless."""
     out: list = []
     for info, (a, b) in zip(system.topology.constraints, loop_ends(system, frame), strict=True):
         out += _gaps(info.rows, a, b, [system.constraint.lengths[row[3]] if row[3] is not None else 0.0 for row in info.rows])
@@ -113,7 +122,7 @@ def loop_gaps(system: System, frame: Frames) -> list:
 
 @stage
 def _point_motion(velocity, acceleration, x) -> PointMotion:
-    """Of the point of a body at x."""
+    """The motion of a body's point. x: from the body's reference point."""
     return PointMotion(point_velocity(velocity, x), point_acceleration(acceleration, velocity, x), velocity.ang, acceleration.ang)
 
 
@@ -124,7 +133,7 @@ def _rates(rows, a: End, b: End, motion_a: PointMotion, motion_b: PointMotion) -
 
 @stage
 def _driven_motion(driven: str, end: End, motion: PointMotion, speed, acceleration) -> PointMotion:
-    """The motion of an end that is also moved along or about its z axis."""
+    """The motion of an end that a drive moves along or about its z axis."""
     z = end.axis(2)
     if driven == "slide":
         along = scale(z, speed)
@@ -137,7 +146,7 @@ def _driven_motion(driven: str, end: End, motion: PointMotion, speed, accelerati
 
 @stage
 def _drift(rows, driven: str, a: End, b: End, wrenches, speed) -> list:
-    """Rate of the rows by the drive of the first end alone."""
+    """The rates of the rows that the drive of the first end causes, at zero velocity."""
     z = scale(a.axis(2), speed)
     return [neg(dot(w[0], z) if driven == "slide" else dot(_moment(w, a), z)) for w in wrenches]
 
@@ -148,7 +157,7 @@ def _moment(wrench, a: End):
 
 
 def loop_drifts(system: System, frame: Frames) -> list:
-    """Rate of every row at rest: what is prescribed by time."""
+    """The rate of every constraint error at zero velocity, which the drives cause."""
     out: list = []
     for info, (a, b) in zip(system.topology.constraints, loop_ends(system, frame), strict=True):
         if info.driven:
@@ -159,9 +168,9 @@ def loop_drifts(system: System, frame: Frames) -> list:
 
 
 def loop_rates(system: System, frame: Frames, q, v) -> list:
-    """(dJ/dt) v of the rows: their second derivative without generalized acceleration."""
-    own, velocity = velocities(system, frame, v)
-    acceleration = accelerations(system, frame, q, v, None, own, velocity)
+    """The second time derivative of every constraint error at zero generalized acceleration: (dJ/dt) v, and the terms of the drives."""
+    joint_velocity, velocity = velocities(system, frame, v)
+    acceleration = accelerations(system, frame, q, v, None, joint_velocity, velocity)
     at_rest = PointMotion(ZERO3, ZERO3, ZERO3, ZERO3)
     out: list = []
     for info, ends in zip(system.topology.constraints, loop_ends(system, frame), strict=True):

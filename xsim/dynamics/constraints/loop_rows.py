@@ -1,8 +1,8 @@
-"""Rows of constraints between frames of two bodies, by kind.
+"""The rows of constraints between frames of two bodies, by kind.
 
-A row is one number g of the poses that shall be zero. Its rate is a wrench F times the velocity of the second body relative to the first
-(a relative motion that both share changes nothing), g' = F . (V_b - V_a), so F gives the row of J; g'' = J a + (what velocities alone
-make of it). With d from the first origin to the second, e an axis carried by body i, u carried by a, w by b:
+A row is a constraint g = 0, where g is a function of the poses of both frames. Its rate is g' = F . (V_b - V_a), a wrench F times the
+relative velocity of the bodies, so F gives the row of J. Its second derivative is g'' = J a + (terms that depend on velocities alone). In
+the table, d is the vector from the first origin to the second, e an axis fixed to body i, u an axis fixed to a, w an axis fixed to b:
 
     slide     g = e . d - c       F: force e through the other body's origin   g'' has 2 (w_i x e) . d' + (w_i' x e + w_i x (w_i x e)) . d
     dot       g = u . w           F: moment w x u
@@ -44,7 +44,7 @@ from xsim.spatial import (
 
 
 class PointMotion(NamedTuple):
-    """Velocity and acceleration of a point, angular velocity and acceleration of its body."""
+    """Velocity and acceleration of a point, and angular velocity and acceleration of its body, world axes."""
 
     velocity: tuple
     acceleration: tuple
@@ -55,9 +55,12 @@ class PointMotion(NamedTuple):
 class LoopRow(NamedTuple):
     """A kind of row, an entry of `xsim.registry.LOOP_ROWS`. A row of this kind is (kind, i, j, index of its length or None).
 
-    gap(a, b, i, j, length) -> g, m or 1. wrench(a, b, i, j) -> (force, its moment about the first body's reference point, and about the
-    second's). rate(a, b, i, j, motion_a, motion_b) -> the second derivative without generalized acceleration. a, b: `End`s in the world;
-    motion: `PointMotion` of their origins at zero generalized acceleration."""
+    gap: function (a, b, i, j, length) -> g, m or dimensionless.
+    wrench: function (a, b, i, j) -> (force, its moment about the first body's reference point, its moment about the second's).
+    rate: function (a, b, i, j, motion_a, motion_b) -> g'' at zero generalized acceleration.
+
+    a, b: the two `End`s in the world. motion_a, motion_b: `PointMotion` of their origins at zero generalized acceleration.
+    """
 
     gap: Callable
     wrench: Callable
@@ -65,9 +68,9 @@ class LoopRow(NamedTuple):
 
 
 def second_rate(u, w, motion_a: PointMotion, motion_b: PointMotion):
-    """Second derivative of u . w without generalized acceleration, u carried by the first body, w by the second."""
-    turning = vadd(cross(cross(motion_b.spin, w), u), cross(w, cross(motion_a.spin, u)))
-    return add(dot(vsub(motion_b.spin_rate, motion_a.spin_rate), cross(w, u)), dot(vsub(motion_b.spin, motion_a.spin), turning))
+    """The second derivative of u . w at zero generalized acceleration. u is fixed to the first body, w to the second."""
+    axis_rates = vadd(cross(cross(motion_b.spin, w), u), cross(w, cross(motion_a.spin, u)))
+    return add(dot(vsub(motion_b.spin_rate, motion_a.spin_rate), cross(w, u)), dot(vsub(motion_b.spin, motion_a.spin), axis_rates))
 
 
 # ---- slide: the second origin in a plane ---------------------------------------------------------------------------------------
@@ -86,14 +89,14 @@ def _slide_wrench(a: End, b: End, i, j):
 
 def _slide_rate(a: End, b: End, i, j, motion_a: PointMotion, motion_b: PointMotion):
     d, rate, second = _relative(a, b, motion_a, motion_b)
-    e, carrier = (a, b)[j].axis(i), (motion_a, motion_b)[j]
-    turning = cross(carrier.spin, e)
-    bending = vadd(cross(carrier.spin_rate, e), cross(carrier.spin, turning))
-    return total([dot(e, second), mul(2.0, dot(turning, rate)), dot(bending, d)])
+    e, motion = (a, b)[j].axis(i), (motion_a, motion_b)[j]
+    e_rate = cross(motion.spin, e)
+    e_second = vadd(cross(motion.spin_rate, e), cross(motion.spin, e_rate))
+    return total([dot(e, second), mul(2.0, dot(e_rate, rate)), dot(e_second, d)])
 
 
 def _relative(a: End, b: End, motion_a: PointMotion, motion_b: PointMotion) -> tuple:
-    """Position, velocity and acceleration of the second origin relative to the first."""
+    """The position, velocity and acceleration of the second origin relative to the first, world axes."""
     return vsub(b.world, a.world), vsub(motion_b.velocity, motion_a.velocity), vsub(motion_b.acceleration, motion_a.acceleration)
 
 
@@ -117,7 +120,7 @@ def _dot_rate(a: End, b: End, i, j, motion_a: PointMotion, motion_b: PointMotion
 
 
 def _length2(x, y):
-    """x^2 + y^2, 1 where that is nothing."""
+    """x^2 + y^2, or 1 if this is zero."""
     square = add(mul(x, x), mul(y, y))
     return jnp.where(square > MIN_SQUARE, square, 1.0)
 
@@ -138,9 +141,9 @@ def _turn_rate(a: End, b: End, i, j, motion_a: PointMotion, motion_b: PointMotio
     x, y, spin = dot(e, u), dot(e, v), vsub(motion_b.spin, motion_a.spin)
     dx, dy = dot(spin, cross(e, u)), dot(spin, cross(e, v))
     ddx, ddy = (second_rate(axis, e, motion_a, motion_b) for axis in (u, v))
-    once = 1.0 / _length2(x, y)
-    growing = mul(mul(mul(2.0, once), add(mul(x, dx), mul(y, dy))), sub(mul(x, dy), mul(y, dx)))
-    return mul(once, sub(sub(mul(x, ddy), mul(y, ddx)), growing))
+    inverse = 1.0 / _length2(x, y)
+    correction = mul(mul(mul(2.0, inverse), add(mul(x, dx), mul(y, dy))), sub(mul(x, dy), mul(y, dx)))
+    return mul(inverse, sub(sub(mul(x, ddy), mul(y, ddx)), correction))
 
 
 # ---- twist: an angle of the relative quaternion about z ------------------------------------------------------------------------
@@ -157,10 +160,10 @@ def _twist_gap(a: End, b: End, i, j, length):
 
 
 def _twist_row(q):
-    """The row over the relative angular velocity, in the first frame's axes."""
+    """The derivative of the twist with respect to the relative angular velocity, in the first frame's axes."""
     w, x, y, z = q
-    once = 1.0 / _length2(w, z)
-    return mul(once, add(mul(w, y), mul(z, x))), mul(once, sub(mul(z, y), mul(w, x))), jnp.ones_like(w)
+    inverse = 1.0 / _length2(w, z)
+    return mul(inverse, add(mul(w, y), mul(z, x))), mul(inverse, sub(mul(z, y), mul(w, x))), jnp.ones_like(w)
 
 
 def _twist_wrench(a: End, b: End, i, j):
@@ -172,8 +175,8 @@ def _twist_rate(a: End, b: End, i, j, motion_a: PointMotion, motion_b: PointMoti
     q, relative = _relative_quat(a, b), vsub(motion_b.spin, motion_a.spin)
     spin = apply_inverse(a.R, relative)
     spin_rate = apply_inverse(a.R, vsub(vsub(motion_b.spin_rate, motion_a.spin_rate), cross(motion_a.spin, relative)))
-    both = jnp.broadcast_arrays(*q, *scale(quat_mul((0.0, *spin), q), 0.5))
-    row, row_rate = jax.jvp(_twist_row, (tuple(both[:4]),), (tuple(both[4:]),))
+    q_and_rate = jnp.broadcast_arrays(*q, *scale(quat_mul((0.0, *spin), q), 0.5))
+    row, row_rate = jax.jvp(_twist_row, (tuple(q_and_rate[:4]),), (tuple(q_and_rate[4:]),))
     return add(dot(row, spin_rate), dot(row_rate, spin))
 
 
@@ -194,8 +197,8 @@ def _distance_rate(a: End, b: End, i, j, motion_a: PointMotion, motion_b: PointM
     n, length = normalize(d), safe_norm(d)
     along = dot(n, rate)
     across = sub(dot(rate, rate), mul(along, along))
-    apart = length > 0
-    return add(dot(n, second), jnp.where(apart, across / jnp.where(apart, length, 1.0), 0.0))
+    positive = length > 0
+    return add(dot(n, second), jnp.where(positive, across / jnp.where(positive, length, 1.0), 0.0))
 
 
 LOOP_ROWS.register("slide", LoopRow(_slide_gap, _slide_wrench, _slide_rate))

@@ -1,9 +1,10 @@
 """The acceleration under soft constraints: the minimum of a convex function, by Newton's method.
 
-It minimizes 1/2 a^T M a - b^T a + P(J a + offset), P the sum of the constraints' potentials, whose slopes are minus their forces. Limits,
-pyramids and dry friction make it piecewise quadratic: once the pieces are known the minimum is one linear solve away. Elliptic cones that
-slide bend it: there Newton's method goes on until rounding stops it. A line search along each step makes certain that it comes down.
-Source: Todorov 2014, Convex and analytically-invertible dynamics with contacts and constraints.
+The function of the acceleration a is 1/2 a^T M a - b^T a + P(J a + offset). P is the sum of the constraints' potentials; its negative
+gradient is their forces. With limits, pyramids and dry friction the function is piecewise quadratic. Then one linear solve in the right
+piece gives the minimum. With sliding contacts in elliptic cones it is not. Then Newton's method iterates until rounding stops it. A line
+search guarantees that each step decreases the function. Source: Todorov 2014, Convex and analytically-invertible dynamics with contacts and
+constraints.
 """
 
 from __future__ import annotations
@@ -17,21 +18,30 @@ from xsim.dynamics.constraints.soft_set import Constraints
 from xsim.dynamics.linalg.dense import Bordered, every, times, transposed_times, tree_sum
 from xsim.spatial import block_loop_hoisting
 
-STEPS = 100
-SEARCHES = 30
-SLACK = 64  # roundings within which a sum of forces, or a step, is zero
-STALLED = 0.1  # a decrement that falls by less than this is rounding
-NEAR = 1.5  # power of the rounding below which, beside the energy, that may be (what is rounded of a decrement has the power 2)
+MAX_STEPS = 100
+MAX_LINE_SEARCH = 30
+ROUNDING = 64
+"""A sum of forces, or a step, counts as zero below this many machine epsilons of its terms."""
+STALL_RATIO = 0.1
+STALL_POWER = 1.5
+"""The iteration has stalled if the Newton decrement is at least STALL_RATIO of the last one and below eps^STALL_POWER of the energy, eps
+the machine epsilon. The rounding error of a decrement is about eps^2."""
 
 
 class Minimum(NamedTuple):
-    """a (nv, lanes). y (m, lanes): multipliers of the hard rows, None without. x: J a + offset at a. found: 0.0 where the bound on steps
-    came first. steps: how many were taken (by all lanes)."""
+    """The solution.
+
+    a (nv, lanes): the acceleration.
+    y (m, lanes): multipliers of the hard rows. None without hard rows.
+    x: J a + offset, see `Constraints`.
+    converged (lanes): 0.0 if the maximum number of steps was reached, else 1.0.
+    steps: number of steps, common to all lanes.
+    """
 
     a: object
     y: object
     x: tuple
-    found: object
+    converged: object
     steps: object
 
 
@@ -39,77 +49,83 @@ class _Carry(NamedTuple):
     a: object
     y: object
     x: tuple
-    fell: object  # decrement of the last step
-    scale: object  # of the energy
+    decrement: object  # of the last step
+    energy: object  # magnitude of the energy
     done: object
     count: object
 
 
 def minimize(mass, right, constraints: Constraints, hard=None, wanted=None) -> Minimum:
-    """mass (nv, nv, lanes), right (nv, lanes). hard (m, nv, lanes), wanted (m, lanes): rows with hard a = wanted, None for none."""
+    """Minimize 1/2 a^T M a - b^T a + P(J a + offset), subject to H a = h.
+
+    mass (nv, nv, lanes): M. right (nv, lanes): b. hard (m, nv, lanes), wanted (m, lanes): H and h, None without hard rows."""
     eps, counts = float(jnp.finfo(right.dtype).eps), constraints.counts()
 
-    # Without the constraints; they act from there on.
+    # The iteration starts from the acceleration without soft constraints.
     free, y = Bordered(mass, hard).solve(right, None if hard is None else -wanted)
     work = jnp.abs(tree_sum(list(free * right)))
 
     def step(c: _Carry) -> _Carry:
-        pull = constraints.jt_times(constraints.force(c.x))
+        soft_force = constraints.jt_times(constraints.force(c.x))
         inertial = times(mass, c.a)
-        slope = inertial - right - pull
-        p, y = Bordered(mass + constraints.curvature(c.x, counts), hard).solve(-slope, None if hard is None else times(hard, c.a) - wanted)
-        held = jnp.zeros_like(slope) if hard is None else transposed_times(hard, y)
-        small = every(jnp.abs(slope - held) <= SLACK * eps * (jnp.abs(inertial) + jnp.abs(right) + jnp.abs(pull) + jnp.abs(held)))
-        decrement = -tree_sum(list(p * (slope - held)))  # p^T H p, also where rounding has left a away from the hard rows
-        scale = jnp.maximum(c.scale, decrement)
-        small = small | every(jnp.abs(p) <= SLACK * eps * jnp.abs(c.a))
-        stalled = (decrement <= eps**NEAR * scale) & (decrement >= STALLED * c.fell)
+        gradient = inertial - right - soft_force
+        second = mass + constraints.curvature(c.x, counts)
+        p, y = Bordered(second, hard).solve(-gradient, None if hard is None else times(hard, c.a) - wanted)
+        hard_force = jnp.zeros_like(gradient) if hard is None else transposed_times(hard, y)
+        remainder = jnp.abs(gradient - hard_force)
+        terms = jnp.abs(inertial) + jnp.abs(right) + jnp.abs(soft_force) + jnp.abs(hard_force)
+        small = every(remainder <= ROUNDING * eps * terms)
+        decrement = -tree_sum(list(p * (gradient - hard_force)))  # p^T second p, also if a violates the hard rows by rounding
+        energy = jnp.maximum(c.energy, decrement)
+        small = small | every(jnp.abs(p) <= ROUNDING * eps * jnp.abs(c.a))
+        stalled = (decrement <= eps**STALL_POWER * energy) & (decrement >= STALL_RATIO * c.decrement)
         dx = constraints.j_times(p)
-        stay = c.done | small | stalled | ~every(jnp.isfinite(slope))  # a state that is lost keeps no other waiting
-        reach = _search(mass, right + held, constraints, c, p, dx, stay)
-        a = c.a + reach * p
+        stop = c.done | small | stalled | ~every(jnp.isfinite(gradient))  # a lane that is not finite must not delay the others
+        alpha = _line_search(mass, right + hard_force, constraints, c, p, dx, stop)
+        a = c.a + alpha * p
         x = constraints.at(a)
         same = jnp.ones_like(small)
         for before, after in zip(constraints.zones(c.x), constraints.zones(x), strict=True):
             same = same & every(before == after, before.ndim - small.ndim)
-        settled = same & (reach == 1.0) & ~constraints.is_nonquadratic(x)
-        a = jnp.where(stay, c.a, a)
-        x = tuple(jnp.where(stay, old, new) for old, new in zip(c.x, x, strict=True))
-        y = None if hard is None else jnp.where(stay, c.y, y)
-        return _Carry(a, y, x, block_loop_hoisting(decrement), scale, stay | settled, c.count + 1)
+        exact = same & (alpha == 1.0) & ~constraints.is_nonquadratic(x)  # a full step within one quadratic piece
+        a = jnp.where(stop, c.a, a)
+        x = tuple(jnp.where(stop, old, new) for old, new in zip(c.x, x, strict=True))
+        y = None if hard is None else jnp.where(stop, c.y, y)
+        return _Carry(a, y, x, block_loop_hoisting(decrement), energy, stop | exact, c.count + 1)
 
     def unfinished(c: _Carry):
-        return ~c.done.all() & (c.count < STEPS)
+        return ~c.done.all() & (c.count < MAX_STEPS)
 
     start = _Carry(free, y, constraints.at(free), jnp.full_like(work, jnp.inf), work, jnp.zeros_like(work, bool), 0)
     end = jax.lax.while_loop(unfinished, step, start)
     return Minimum(end.a, end.y, end.x, jnp.where(end.done, 1.0, 0.0).astype(right.dtype), end.count)
 
 
-def _search(mass, right, constraints: Constraints, c: _Carry, p, dx, stay):
-    """How far along p the slope of the function vanishes, nearly: Newton's method within a bracket. stay: lanes without a step."""
+def _line_search(mass, right, constraints: Constraints, c: _Carry, p, dx, stop):
+    """The step length alpha (lanes) at which the derivative of the function along p is nearly zero: Newton's method within a bracket. stop:
+    lanes that take no step."""
     eps = float(jnp.finfo(p.dtype).eps)
-    flat, bend = tree_sum(list(p * (times(mass, c.a) - right))), tree_sum(list(p * times(mass, p)))
+    smooth_slope, smooth_curvature = tree_sum(list(p * (times(mass, c.a) - right))), tree_sum(list(p * times(mass, p)))
 
     line = constraints.line(c.x, dx)
 
-    def slopes(reach):
-        slope, curve = line(reach)
-        rounding = SLACK * eps * (jnp.abs(flat) + jnp.abs(reach * bend) + jnp.abs(slope))
-        return flat + reach * bend + slope, bend + curve, rounding
+    def derivatives(alpha):
+        slope, curvature = line(alpha)
+        rounding = ROUNDING * eps * (jnp.abs(smooth_slope) + jnp.abs(alpha * smooth_curvature) + jnp.abs(slope))
+        return smooth_slope + alpha * smooth_curvature + slope, smooth_curvature + curvature, rounding
 
-    downhill = jnp.abs(slopes(jnp.zeros_like(flat))[0])
+    initial_slope = jnp.abs(derivatives(jnp.zeros_like(smooth_slope))[0])
 
     def step(carry):
-        reach, low, high, done, count = carry
-        slope, curve, rounding = slopes(reach)
-        done = done | (jnp.abs(slope) <= 0.01 * downhill + rounding) | ~jnp.isfinite(slope)
-        low, high = jnp.where(slope < 0, reach, low), jnp.where(slope < 0, high, reach)
-        newton = reach - slope / jnp.where(curve > 0, curve, 1.0)
-        inside = (newton > low) & (newton < high)
-        middle = jnp.where(jnp.isfinite(high), 0.5 * (low + high), 2.0 * reach)
-        return jnp.where(done, reach, jnp.where(inside, newton, middle)), low, high, done, count + 1
+        alpha, low, high, done, count = carry
+        slope, curvature, rounding = derivatives(alpha)
+        done = done | (jnp.abs(slope) <= 0.01 * initial_slope + rounding) | ~jnp.isfinite(slope)
+        low, high = jnp.where(slope < 0, alpha, low), jnp.where(slope < 0, high, alpha)
+        newton = alpha - slope / jnp.where(curvature > 0, curvature, 1.0)
+        in_bracket = (newton > low) & (newton < high)
+        fallback = jnp.where(jnp.isfinite(high), 0.5 * (low + high), 2.0 * alpha)
+        return jnp.where(done, alpha, jnp.where(in_bracket, newton, fallback)), low, high, done, count + 1
 
-    one = jnp.ones_like(flat)
-    start = one, jnp.zeros_like(flat), jnp.full_like(flat, jnp.inf), stay, 0
-    return jax.lax.while_loop(lambda c: ~c[3].all() & (c[4] < SEARCHES), step, start)[0]
+    one = jnp.ones_like(smooth_slope)
+    start = one, jnp.zeros_like(smooth_slope), jnp.full_like(smooth_slope, jnp.inf), stop, 0
+    return jax.lax.while_loop(lambda c: ~c[3].all() & (c[4] < MAX_LINE_SEARCH), step, start)[0]

@@ -1,10 +1,12 @@
-"""Friction without slip (MuJoCo's noslip): after the soft constraints are solved, dry friction and the friction of contacts are found again
-without their regularization, within the bounds that the solution gives them. Everything else keeps its force.
+"""Friction without slip (MuJoCo's noslip): a second solve for dry friction and contact friction, without their regularization.
 
-Dry friction keeps its bounds. The friction of an elliptic contact stays within its cone's cross-section at the normal force; that of a
-pyramidal one within mu_j (f+_j + f-_j) along each tangent, of the forces f+-_j of its two edges. So friction minimizes the same convex
-function as before, of which R -> 0 (in practice `STIFFER`). The solution is where MuJoCo's noslip iterations lead to when they are many.
-Source: MuJoCo's documentation, Computation, Solver parameters and noslip.
+The first solve gives the forces of all soft constraints. The second solve changes the friction forces alone. Their bounds follow from the
+first solve:
+- Dry friction has its own bounds, as before.
+- The friction of an elliptic contact is in the cross-section of its cone at the normal force.
+- The friction of a pyramidal contact along tangent j is at most mu_j (f+_j + f-_j), where f+-_j are the forces of the two edges.
+Friction minimizes the same convex function as before in the limit R -> 0 (in practice, see `STIFFNESS_POWER`). MuJoCo's noslip iterations
+converge to this solution. Source: MuJoCo's documentation, Computation, Solver parameters and noslip.
 """
 
 from __future__ import annotations
@@ -16,26 +18,27 @@ from xsim.dynamics.constraints.noslip_cones import NoSlipCones
 from xsim.dynamics.constraints.soft_rows import Rows
 from xsim.dynamics.constraints.soft_set import Constraints
 
-STIFFER = 0.375
-"""Power of the rounding by which friction is stiffer: what slips is that much less, 1e-6 in double precision, and the forces, a stiffness
-times a distance, are rounded by less than that."""
+STIFFNESS_POWER = 0.375
+"""The second solve multiplies the stiffness of friction by eps^-power, where eps is the machine epsilon. This divides the slip by 1e6 in
+double precision. The rounding errors of the forces, a stiffness times a distance, are still smaller."""
 
 
 def without_slip(constraints: Constraints, a) -> Constraints:
-    """The constraints with the forces that they have at the acceleration a (nv, *lanes), but friction, which holds within them."""
+    """The constraints of the second solve. All but friction have the constant forces of the first solution, the acceleration a
+    (nv, *lanes)."""
     a = a[:, None] if a.ndim == 1 else a
-    constraints, stiff = constraints.fitted(a.shape[1:]), float(jnp.finfo(a.dtype).eps) ** -STIFFER
+    constraints, stiff = constraints.fitted(a.shape[1:]), float(jnp.finfo(a.dtype).eps) ** -STIFFNESS_POWER
     x = list(constraints.at(a))
-    rows = None if constraints.rows is None else _held_rows(constraints.rows, x.pop(0), stiff)
+    rows = None if constraints.rows is None else _no_slip_rows(constraints.rows, x.pop(0), stiff)
     return Constraints(rows, tuple(_no_slip_cones(c, y, stiff) for c, y in zip(constraints.cones, x, strict=True)), constraints.overflow)
 
 
-def _held_rows(rows: Rows, x, stiff: float) -> Rows:
-    """Dry friction, which alone is bounded on both sides, and the others at their force."""
-    slides = jnp.isfinite(rows.low) & jnp.isfinite(rows.high)
+def _no_slip_rows(rows: Rows, x, stiff: float) -> Rows:
+    """The rows with stiffer dry friction, and constant forces of all others. Only dry friction has two finite bounds."""
+    is_friction = jnp.isfinite(rows.low) & jnp.isfinite(rows.high)
     force = rows.force(x)
-    low, high = (jnp.where(slides, bound, force) for bound in (rows.low, rows.high))
-    return rows._replace(stiffness=jnp.where(slides, stiff * rows.stiffness, 0.0), low=low, high=high)
+    low, high = (jnp.where(is_friction, bound, force) for bound in (rows.low, rows.high))
+    return rows._replace(stiffness=jnp.where(is_friction, stiff * rows.stiffness, 0.0), low=low, high=high)
 
 
 def _no_slip_cones(c: Cones, x, stiff: float) -> NoSlipCones:

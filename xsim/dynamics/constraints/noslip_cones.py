@@ -12,9 +12,16 @@ from xsim.dynamics.linalg.jacobian import Jacobian
 
 
 class NoSlipCones(NamedTuple):
-    """Contacts of one dimension d whose normal forces are known. J (n, d, nv, lanes), offset (n, d, lanes), normal (n, lanes). stiffness:
-    of friction where it sticks, of elliptic contacts (n, 1, lanes) in coordinates scaled by weight (n, d - 1, lanes), else (n, d - 1,
-    lanes). bound: of friction, of elliptic contacts its norm in those coordinates (n, 1, lanes), else (n, d - 1, lanes)."""
+    """Contacts of one dimension d whose normal forces are known. n: number of contacts.
+
+    elliptic: whether the friction cone is elliptic, else pyramidal.
+    J (n, d, nv, lanes): the contact Jacobian.
+    offset (n, d, lanes): -aref.
+    normal (n, lanes): normal forces.
+    stiffness: of sticking friction, in scaled coordinates. Elliptic: (n, 1, lanes), else (n, d - 1, lanes).
+    weight (n, d - 1, lanes): the factors of the scaled coordinates.
+    bound: largest norm of the friction in scaled coordinates (n, 1, lanes) for elliptic contacts, else of each component (n, d - 1, lanes).
+    """
 
     elliptic: bool
     J: Jacobian
@@ -33,52 +40,52 @@ class NoSlipCones(NamedTuple):
         return self.J.jt_times(f)
 
     def _scaled(self, x):
-        """Tangential x in scaled coordinates (n, d - 1, lanes), and what is compared with the bound: its norm, or its parts."""
+        """The tangential part y of x in scaled coordinates (n, d - 1, lanes), and its size: its norm (elliptic), or its absolute values."""
         y = self.weight * x[:, 1:]
         if not self.elliptic:
             return y, jnp.abs(y)
         square = tree_sum([y[:, k] ** 2 for k in range(y.shape[1])])[:, None]
-        some = square > 0
-        return y, jnp.where(some, jnp.sqrt(jnp.where(some, square, 1.0)), 0.0)
+        positive = square > 0
+        return y, jnp.where(positive, jnp.sqrt(jnp.where(positive, square, 1.0)), 0.0)
 
-    def _sizes(self, size):
-        """Whether friction sticks, and its force per y: below its bound the stiffness, beyond it bound / size."""
+    def _secant_stiffness(self, size):
+        """Whether friction sticks, and its force divided by y: the stiffness if it sticks, bound / size if it slips."""
         sticks = self.stiffness * size <= self.bound
         return sticks, jnp.where(sticks, self.stiffness, self.bound / jnp.where(sticks, 1.0, size))
 
     def force(self, x):
-        """f (n, d, lanes)."""
+        """The forces f (n, d, lanes) at x (n, d, lanes)."""
         normal = jnp.broadcast_to(self.normal[:, None], x[:, :1].shape)
         if x.shape[1] == 1:
             return normal
         y, size = self._scaled(x)
-        return jnp.concatenate([normal, -self.weight * self._sizes(size)[1] * y], 1)
+        return jnp.concatenate([normal, -self.weight * self._secant_stiffness(size)[1] * y], 1)
 
     def line(self, x, dx) -> Callable:
         """See `Cones.line`."""
-        push = -pairwise_sum(self.normal * dx[:, 0])
+        normal_slope = -pairwise_sum(self.normal * dx[:, 0])
         if x.shape[1] == 1:
-            return lambda reach: (push, jnp.zeros_like(push))
+            return lambda alpha: (normal_slope, jnp.zeros_like(normal_slope))
         dy = self.weight * dx[:, 1:]
 
-        def line(reach):
-            y, size = self._scaled(x + reach * dx)
-            sticks, rate = self._sizes(size)
-            slope, bend = rate * y * dy, jnp.where(sticks, rate * dy * dy, 0.0)
+        def line(alpha):
+            y, size = self._scaled(x + alpha * dx)
+            sticks, secant = self._secant_stiffness(size)
+            slope, curvature = secant * y * dy, jnp.where(sticks, secant * dy * dy, 0.0)
             if self.elliptic:
-                across = (tree_sum([(y * dy)[:, k] for k in range(y.shape[1])])[:, None] / jnp.where(sticks, 1.0, size)) ** 2
-                bend = jnp.where(sticks, bend, rate * (dy * dy - across / y.shape[1]))
-            return push + _total(slope), _total(bend)
+                radial = (tree_sum([(y * dy)[:, k] for k in range(y.shape[1])])[:, None] / jnp.where(sticks, 1.0, size)) ** 2
+                curvature = jnp.where(sticks, curvature, secant * (dy * dy - radial / y.shape[1]))
+            return normal_slope + _total(slope), _total(curvature)
 
         return line
 
     def zone(self, x):
-        """Where friction slips, and which way along a tangent of its own (n, 1 or d - 1, lanes)."""
+        """0 if friction sticks. If it slips, 1 (elliptic), or the sign of the component of y (n, 1 or d - 1, lanes)."""
         if x.shape[1] == 1:
             return jnp.zeros_like(x, jnp.int32)
         y, size = self._scaled(x)
-        way = 1 if self.elliptic else jnp.where(y < 0, -1, 1)
-        return jnp.where(self._sizes(size)[0], 0, way)
+        sign = 1 if self.elliptic else jnp.where(y < 0, -1, 1)
+        return jnp.where(self._secant_stiffness(size)[0], 0, sign)
 
     def is_nonquadratic(self, x):
         """See `Cones.is_nonquadratic`."""
@@ -87,28 +94,28 @@ class NoSlipCones(NamedTuple):
         return ((self.zone(x) == 1) & (self.bound > 0)).any((0, 1))
 
     def hessian(self, x):
-        """Second derivatives of P (n, d, d, lanes)."""
+        """The second derivatives of P (n, d, d, lanes)."""
         n, d = x.shape[:2]
         zero = jnp.zeros((n, 1, d, *x.shape[2:]), x.dtype)
         if d == 1:
             return zero
         y, size = self._scaled(x)
-        sticks, rate = self._sizes(size)
+        sticks, secant = self._secant_stiffness(size)
         eye = jnp.eye(d - 1, dtype=x.dtype).reshape(d - 1, d - 1, *(1,) * (x.ndim - 2))
-        slips = jnp.zeros_like(eye)
+        slipping = jnp.zeros_like(eye)
         if self.elliptic:
             unit = y / jnp.where(sticks, 1.0, size)
-            slips = eye - unit[:, :, None] * unit[:, None]
-        own = jnp.where(sticks[:, :, None], eye, slips) * rate[:, :, None]
-        own = own * self.weight[:, :, None] * self.weight[:, None]
-        return jnp.concatenate([zero, jnp.concatenate([jnp.swapaxes(zero[:, :, 1:], 1, 2), own], 2)], 1)
+            slipping = eye - unit[:, :, None] * unit[:, None]
+        tangential = jnp.where(sticks[:, :, None], eye, slipping) * secant[:, :, None]
+        tangential = tangential * self.weight[:, :, None] * self.weight[:, None]
+        return jnp.concatenate([zero, jnp.concatenate([jnp.swapaxes(zero[:, :, 1:], 1, 2), tangential], 2)], 1)
 
     def curvature(self, x, count=None):
         """See `Cones.curvature`."""
         return self.J.curvature(self.hessian(x), count)
 
     def count(self):
-        """See `Cones.count`: all of them."""
+        """See `Cones.count`. None: every contact can have a force."""
         return None
 
     def fitted(self, lanes: tuple[int, ...]) -> NoSlipCones:
@@ -117,4 +124,5 @@ class NoSlipCones(NamedTuple):
 
 
 def _total(x):
+    """The sum over contacts and directions (lanes)."""
     return pairwise_sum(x.reshape(-1, *x.shape[2:]))

@@ -1,9 +1,10 @@
-"""Soft constraints: equalities, dry friction and limits under MuJoCo's model.
+"""The rows of soft constraints other than contacts: equalities, dry friction and limits, under MuJoCo's constraint model.
 
-Each is some rows J of the acceleration a. With x = J a + (dJ/dt) v - aref, aref = -b J v - k d r, a row pushes with the force
-f = -x / R within its bounds, R = A (1 - d) / d: an equality has none, dry friction its own, a limit only pushes. r is the row's residual
-(of a limit: its distance less the margin), d the impedance at the constraint's residual, A the mobility along the row at the start.
-Source: MuJoCo's documentation, Computation, Constraint model. Rows of connect and weld have (dJ/dt) v under the rules 4.0 only.
+A row has a Jacobian J. At an acceleration a, with x = J a + (dJ/dt) v - aref and aref = -b J v - k d r, its force is f = -x / R, clipped to
+its bounds. R = A (1 - d) / d is the regularization. An equality has no bounds. Dry friction is bounded by its friction loss. A limit force
+is not negative. r is the residual (of a limit: its distance minus its margin), d the impedance, A the diagonal of J M^-1 J^T in the
+reference configuration. Source: MuJoCo's documentation, Computation, Constraint model. MuJoCo 4.0 has the term (dJ/dt) v in connect and
+weld constraints; MuJoCo 3.2 does not.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 
 from xsim import spatial
 from xsim.dynamics.linalg.dense import assembled, fit, loop_sum, pairwise_sum, stacked, tree_sum
-from xsim.dynamics.tendons.tendons import LengthAndJacobian, scaled
+from xsim.dynamics.tendons.tendons import LengthAndJacobian, scaled_row
 from xsim.dynamics.tree.frames import End, body_end, body_link, coordinate_addresses, site_end
 from xsim.dynamics.tree.kinematics import Frames, accelerations, point_acceleration, point_velocity, velocities
 from xsim.dynamics.tree.system import System
@@ -41,39 +42,43 @@ from xsim.spatial import (
     vsub,
 )
 
-LEAST, MOST = 1e-4, 0.9999  # impedances
-TINY = 1e-15  # the least that is divided by
+MIN_IMPEDANCE, MAX_IMPEDANCE = 1e-4, 0.9999  # MuJoCo's mjMINIMP, mjMAXIMP
+MIN_VALUE = 1e-15  # smallest divisor, MuJoCo's mjMINVAL
 INFINITE = float("inf")
 BASIS = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
 
 
 @spatial.stage
-def _weighted(coefficients, x):
-    """Sums of x (n, lanes) with constant coefficients (n, m): (m, lanes)."""
+def _combine_constant(coefficients, x):
+    """Linear combinations of x (n, lanes) with constant coefficients (n, m): (m, lanes)."""
     if not len(coefficients):
         return jnp.zeros((coefficients.shape[1], *x.shape[1:]), x.dtype)
     rows = coefficients.astype(x.dtype).reshape(*coefficients.shape, *(1,) * (x.ndim - 1))
     return tree_sum([row * y[None] for row, y in zip(rows, x, strict=True)])
 
 
-def has_rows(topology: Topology) -> bool:
-    """Whether there are equalities, limits or dry friction as soft constraints, and they act."""
+def has_soft_rows(topology: Topology) -> bool:
+    """Whether the model has soft equalities, limits or dry friction, and they are enabled."""
     return bool(topology.soft) and "soft" in topology.constraint_kinds
 
 
 class RowContext(NamedTuple):
-    """Where the model is, for the rows. moving: velocity and acceleration without generalized acceleration per link, where rows have
-    (dJ/dt) v."""
+    """The state from which the rows of a constraint are computed.
+
+    tendons: length and Jacobian of every tendon.
+    link_motion: spatial velocity and acceleration of every link at zero generalized acceleration. None if no row has the term (dJ/dt) v.
+    """
 
     system: System
     frame: Frames
     q: list
-    tendon: list[LengthAndJacobian]
-    moving: tuple | None
+    tendons: list[LengthAndJacobian]
+    link_motion: tuple | None
 
 
 class Wrench(NamedTuple):
-    """force and moment on the first body at its point (world axes, world positions), the opposite on the second at its own."""
+    """A force (N) and a moment (N m) on the first of two bodies, and their opposites on the second, world axes. points: where the force
+    acts on each body, world, m."""
 
     bodies: tuple[int, ...]
     points: tuple
@@ -82,9 +87,18 @@ class Wrench(NamedTuple):
 
 
 class Row(NamedTuple):
-    """row: [(dof, coefficient), ...] of J. residual; impedance_distance: what the impedance depends on. mobility: A. bounds of the force.
-    present: None for always. drift: (dJ/dt) v. held: whether the residual pulls back. wrench: what a unit force does to two bodies, None
-    where it acts within joints or tendons."""
+    """One row of a soft constraint. The letters are those of the module's docstring.
+
+    row: [(dof, coefficient), ...] of J.
+    residual: r, m or rad.
+    impedance_distance: the violation that the impedance depends on. The rows of a constraint share it.
+    mobility: A.
+    low, high: bounds of the force.
+    active: whether the constraint is active. None: always.
+    drift: (dJ/dt) v.
+    has_position_error: whether the reference acceleration has the term k d r. Dry friction does not.
+    wrench: the wrench of a unit force on two bodies. None if the force acts at joints or tendons.
+    """
 
     row: list
     residual: object
@@ -92,18 +106,24 @@ class Row(NamedTuple):
     mobility: object
     low: object
     high: object
-    present: object = None
+    active: object = None
     drift: object = 0.0
-    held: bool = True
+    has_position_error: bool = True
     wrench: Wrench | None = None
 
 
 class Rows(NamedTuple):
-    """All rows: those with one constant coefficient, ``single`` (n, nv), then ``many`` (m, nv, lanes). Of each (n + m, lanes): stiffness
-    1 / R, offset (dJ/dt) v - aref, bounds of the force."""
+    """The rows of all soft constraints other than contacts.
+
+    single (n, nv): Jacobian of the first n rows, which have one constant coefficient each.
+    general (m, nv, lanes): Jacobian of the other rows.
+    stiffness (n + m, lanes): 1 / R, 0 for an inactive row.
+    offset (n + m, lanes): (dJ/dt) v - aref.
+    low, high (n + m, lanes): bounds of the force.
+    """
 
     single: np.ndarray
-    many: object
+    general: object
     stiffness: object
     offset: object
     low: object
@@ -111,51 +131,55 @@ class Rows(NamedTuple):
 
     def j_times(self, x):
         """J x of x (nv, lanes)."""
-        own = _weighted(self.single.T, x)
-        return jnp.concatenate([own, tree_sum([self.many[:, k] * x[k][None] for k in range(len(x))])]) if len(self.many) else own
+        single = _combine_constant(self.single.T, x)
+        if not len(self.general):
+            return single
+        return jnp.concatenate([single, tree_sum([self.general[:, k] * x[k][None] for k in range(len(x))])])
 
     def jt_times(self, f):
         """J^T f (nv, lanes)."""
         n = len(self.single)
-        own = _weighted(self.single, f[:n])
-        return own + pairwise_sum(self.many * f[n:, None]) if len(self.many) else own
+        single = _combine_constant(self.single, f[:n])
+        return single + pairwise_sum(self.general * f[n:, None]) if len(self.general) else single
 
     def curvature(self, x, count=None):
-        """J^T P'' J (nv, nv, lanes)."""
+        """J^T P'' J (nv, nv, lanes). count: see `Rows.count`; not used."""
         (n, nv), g = self.single.shape, self.hessian(x)
-        diagonal = _weighted(self.single**2, g[:n])
+        diagonal = _combine_constant(self.single**2, g[:n])
         eye = jnp.eye(nv, dtype=g.dtype).reshape(nv, nv, *(1,) * (g.ndim - 1))
         out = eye * diagonal[None]
-        return out if n == len(g) else out + loop_sum(lambda i: self.many[i][:, None] * self.many[i][None] * g[n + i], len(self.many))
+        if n == len(g):
+            return out
+        return out + loop_sum(lambda i: self.general[i][:, None] * self.general[i][None] * g[n + i], len(self.general))
 
     def hessian(self, x):
-        """P'', its diagonal (n + m, lanes)."""
+        """The diagonal of P'' (n + m, lanes)."""
         return jnp.where(self.zone(x) == 0, self.stiffness, 0.0)
 
     def line(self, x, dx) -> Callable:
         """See `Cones.line`."""
-        flexible = self.stiffness * dx * dx
+        curvature = self.stiffness * dx * dx
 
-        def line(reach):
-            there = x + reach * dx
-            return pairwise_sum(-self.force(there) * dx), pairwise_sum(jnp.where(self.zone(there) == 0, flexible, 0.0))
+        def line(alpha):
+            y = x + alpha * dx
+            return pairwise_sum(-self.force(y) * dx), pairwise_sum(jnp.where(self.zone(y) == 0, curvature, 0.0))
 
         return line
 
     def count(self):
-        """See `Cones.count`: all of them."""
+        """See `Cones.count`. None: every row can be active."""
         return None
 
     def fitted(self, lanes: tuple[int, ...]) -> Rows:
-        """With arrays of all lanes, or without that axis."""
+        """The rows with arrays of the shape (..., *lanes)."""
         return Rows(self.single, *(fit(x, lanes) for x in self[1:]))
 
-    def lifted(self) -> Rows:
-        """With an axis of lanes."""
+    def with_lane_axis(self) -> Rows:
+        """The rows with a lane axis, of length 1 if they had none."""
         return self if self.offset.ndim > 1 else Rows(self.single, *(x[..., None] for x in self[1:]))
 
     def zone(self, x):
-        """Which bound the force is at (n + m, lanes): -1 the lower, 1 the upper, 0 none."""
+        """The bound that clips the force (n + m, lanes): -1 the lower, 1 the upper, 0 none."""
         f = -self.stiffness * x
         return jnp.where(f <= self.low, -1, jnp.where(f >= self.high, 1, 0))
 
@@ -165,216 +189,231 @@ class Rows(NamedTuple):
         return jnp.where(side == 0, -self.stiffness * x, jnp.where(side < 0, self.low, self.high))
 
 
-# ---- rows of each kind --------------------------------------------------------------------------------------------------------
+# ---- the rows of each kind of constraint --------------------------------------------------------------------------------------
 
 
-def _point_rows(at: RowContext, body: int, end: End) -> dict[int, tuple]:
-    """Velocity of a body's point per dof that moves it."""
-    link = body_link(at.system, body)
-    dofs = at.system.tables.chain[link] if link >= 0 else ()
-    return {dof: point_velocity(at.frame.subspace[dof], end.x) for dof in dofs}
+def _point_jacobian(context: RowContext, body: int, end: End) -> dict[int, tuple]:
+    """Translational Jacobian of a body's point: its velocity per dof that moves the body."""
+    link = body_link(context.system, body)
+    dofs = context.system.tables.chain[link] if link >= 0 else ()
+    return {dof: point_velocity(context.frame.subspace[dof], end.x) for dof in dofs}
 
 
-def _turn_rows(at: RowContext, body: int) -> dict[int, tuple]:
-    """Angular velocity of a body per dof that moves it."""
-    link = body_link(at.system, body)
-    dofs = at.system.tables.chain[link] if link >= 0 else ()
-    return {dof: at.frame.subspace[dof].ang for dof in dofs}
+def _rotation_jacobian(context: RowContext, body: int) -> dict[int, tuple]:
+    """Rotational Jacobian of a body: its angular velocity per dof that moves the body."""
+    link = body_link(context.system, body)
+    dofs = context.system.tables.chain[link] if link >= 0 else ()
+    return {dof: context.frame.subspace[dof].ang for dof in dofs}
 
 
-def _apart(first: dict[int, tuple], second: dict[int, tuple]) -> list[tuple[int, tuple]]:
-    """The first less the second, per dof."""
+def _difference(first: dict[int, tuple], second: dict[int, tuple]) -> list[tuple[int, tuple]]:
+    """The first Jacobian minus the second, sorted by dof."""
     dofs = sorted(first.keys() | second.keys())
     return [(dof, vsub(first.get(dof, ZERO3), second.get(dof, ZERO3))) for dof in dofs]
 
 
-def _component(rows: list[tuple[int, tuple]], k: int) -> list:
-    return [(dof, x[k]) for dof, x in rows if not (isinstance(x[k], float) and x[k] == 0.0)]
+def _component(jacobian: list[tuple[int, tuple]], k: int) -> list:
+    """The k-th row of a Jacobian of three rows."""
+    return [(dof, x[k]) for dof, x in jacobian if not (isinstance(x[k], float) and x[k] == 0.0)]
 
 
-def _bodies(at: RowContext, info: SoftInfo) -> tuple[int, ...]:
-    return tuple(at.system.topology.sites[i].body for i in info.items) if info.sites else info.items
+def _bodies(context: RowContext, info: SoftInfo) -> tuple[int, ...]:
+    return tuple(context.system.topology.sites[i].body for i in info.items) if info.sites else info.items
 
 
-def _point_drift(at: RowContext, bodies, ends) -> tuple:
-    if at.moving is None:
+def _point_drift(context: RowContext, bodies, ends) -> tuple:
+    """(dJ/dt) v of the difference of two points."""
+    if context.link_motion is None:
         return ZERO3
-    found = []
+    accelerations_of_points = []
     for body, end in zip(bodies, ends, strict=True):
-        link = body_link(at.system, body)
-        velocity, acceleration = at.moving
-        found.append(ZERO3 if link < 0 else point_acceleration(acceleration[link], velocity[link], end.x))
-    return vsub(*found)
+        link = body_link(context.system, body)
+        velocity, acceleration = context.link_motion
+        accelerations_of_points.append(ZERO3 if link < 0 else point_acceleration(acceleration[link], velocity[link], end.x))
+    return vsub(*accelerations_of_points)
 
 
-def _connect(at: RowContext, info: SoftInfo, reference) -> list[Row]:
-    bodies = _bodies(at, info)
+def _connect(context: RowContext, info: SoftInfo, reference) -> list[Row]:
+    bodies = _bodies(context, info)
     if info.sites:
-        ends = [site_end(at.system, at.frame, site) for site in info.items]
+        ends = [site_end(context.system, context.frame, site) for site in info.items]
     else:
-        points = at.system.equality.anchor[info.row], reference
-        ends = [body_end(at.system, at.frame, body, point, IDENTITY) for body, point in zip(bodies, points, strict=True)]
-    return _together(at, bodies, ends, ())
+        points = context.system.equality.anchor[info.row], reference
+        ends = [body_end(context.system, context.frame, body, point, IDENTITY) for body, point in zip(bodies, points, strict=True)]
+    return _coincidence_rows(context, bodies, ends, ())
 
 
-def _together(at: RowContext, bodies, ends, more) -> list[Row]:
-    """Rows that bring two points together; more: residuals that share their impedance."""
-    gap = vsub(ends[0].world, ends[1].world)
-    moved = _apart(*(_point_rows(at, body, end) for body, end in zip(bodies, ends, strict=True)))
-    drift, far = _point_drift(at, bodies, ends), safe_norm((*gap, *more))
-    mobility = add(*(at.system.derived.mobility.bodies[body][0] for body in bodies))
+def _coincidence_rows(context: RowContext, bodies, ends, rotation_error) -> list[Row]:
+    """Three rows that make two points coincide. rotation_error: further residuals of the constraint, which its impedance depends on."""
+    residual = vsub(ends[0].world, ends[1].world)
+    jacobian = _difference(*(_point_jacobian(context, body, end) for body, end in zip(bodies, ends, strict=True)))
+    drift, distance = _point_drift(context, bodies, ends), safe_norm((*residual, *rotation_error))
+    mobility = add(*(context.system.derived.mobility.bodies[body][0] for body in bodies))
     points = tuple(end.world for end in ends)
     wrenches = [Wrench(bodies, points, axis, ZERO3) for axis in BASIS]
-    return [Row(_component(moved, k), gap[k], far, mobility, -INFINITE, INFINITE, drift=drift[k], wrench=wrenches[k]) for k in range(3)]
+    return [
+        Row(_component(jacobian, k), residual[k], distance, mobility, -INFINITE, INFINITE, drift=drift[k], wrench=wrenches[k])
+        for k in range(3)
+    ]
 
 
-def _weld(at: RowContext, info: SoftInfo, reference) -> list[Row]:
-    bodies = _bodies(at, info)
+def _weld(context: RowContext, info: SoftInfo, reference) -> list[Row]:
+    bodies = _bodies(context, info)
     if info.sites:
-        ends, relative = [site_end(at.system, at.frame, site) for site in info.items], IDENTITY
+        ends, relative = [site_end(context.system, context.frame, site) for site in info.items], IDENTITY
     else:
-        points, relative = (reference[:3], at.system.equality.anchor[info.row]), reference[3:]
-        ends = [body_end(at.system, at.frame, body, point, IDENTITY) for body, point in zip(bodies, points, strict=True)]
+        points, relative = (reference[:3], context.system.equality.anchor[info.row]), reference[3:]
+        ends = [body_end(context.system, context.frame, body, point, IDENTITY) for body, point in zip(bodies, points, strict=True)]
     first, second = quat_mul(ends[0].quat, relative), quat_conj(ends[1].quat)
-    weight = at.system.equality.torque_scale[info.scale]
-    turned = scale(quat_mul(second, first)[1:], weight)
+    weight = context.system.equality.torque_scale[info.scale]
+    residual = scale(quat_mul(second, first)[1:], weight)
     half = mul(0.5, weight)
     columns = [scale(quat_mul(quat_mul(second, (0.0, *axis)), first)[1:], half) for axis in BASIS]
-    spun = [(dof, _combined(columns, x)) for dof, x in _apart(*(_turn_rows(at, body) for body in bodies))]
-    drift = _turn_drift(at, bodies, ends, columns, first, second, half)
-    rows = _together(at, bodies, ends, turned)
-    mobility = add(*(at.system.derived.mobility.bodies[body][1] for body in bodies))
+    jacobian = [(dof, _combined(columns, x)) for dof, x in _difference(*(_rotation_jacobian(context, body) for body in bodies))]
+    drift = _rotation_drift(context, bodies, ends, columns, first, second, half)
+    rows = _coincidence_rows(context, bodies, ends, residual)
+    mobility = add(*(context.system.derived.mobility.bodies[body][1] for body in bodies))
     for k in range(3):
         wrench = Wrench(bodies, (ZERO3, ZERO3), ZERO3, tuple(column[k] for column in columns))
-        rows.append(Row(_component(spun, k), turned[k], rows[0].impedance_distance, mobility, -INFINITE, INFINITE, drift=drift[k],
-        wrench=wrench))
+        distance = rows[0].impedance_distance
+        rows.append(Row(_component(jacobian, k), residual[k], distance, mobility, -INFINITE, INFINITE, drift=drift[k], wrench=wrench))
     return rows
 
 
 def _combined(columns, x):
+    """The product of a matrix, given by its columns, and a vector."""
     return tuple(total([mul(column[k], y) for column, y in zip(columns, x, strict=True)]) for k in range(3))
 
 
-def _turn_drift(at: RowContext, bodies, ends, columns, first, second, half) -> tuple:
-    """Rate of 1/2 conj(q2) (w1 - w2) q1 q_rel at constant generalized velocity."""
-    if at.moving is None:
+def _rotation_drift(context: RowContext, bodies, ends, columns, first, second, half) -> tuple:
+    """(dJ/dt) v of the rotation rows: the rate of 1/2 conj(q2) (w1 - w2) q1 q_rel at constant generalized velocity."""
+    if context.link_motion is None:
         return ZERO3
-    spins, bends = [], []
+    angular_velocities, angular_accelerations = [], []
     for body in bodies:
-        link = body_link(at.system, body)
-        spins.append(ZERO3 if link < 0 else at.moving[0][link].ang)
-        bends.append(ZERO3 if link < 0 else at.moving[1][link].ang)
-    relative = (0.0, *vsub(*spins))
+        link = body_link(context.system, body)
+        angular_velocities.append(ZERO3 if link < 0 else context.link_motion[0][link].ang)
+        angular_accelerations.append(ZERO3 if link < 0 else context.link_motion[1][link].ang)
+    relative = (0.0, *vsub(*angular_velocities))
     # The rates of the quaternions: q1' = w1 q1 / 2, conj(q2)' = -conj(q2) w2 / 2.
-    growing = quat_mul(quat_mul(second, quat_mul(relative, (0.0, *spins[0]))), first)[1:]
-    shrinking = quat_mul(quat_mul(second, quat_mul((0.0, *spins[1]), relative)), first)[1:]
-    turning = scale(vsub(growing, shrinking), mul(0.5, half))
-    return vadd(_combined(columns, vsub(*bends)), turning)
+    rate_of_first = quat_mul(quat_mul(second, quat_mul(relative, (0.0, *angular_velocities[0]))), first)[1:]
+    rate_of_second = quat_mul(quat_mul(second, quat_mul((0.0, *angular_velocities[1]), relative)), first)[1:]
+    quadratic = scale(vsub(rate_of_first, rate_of_second), mul(0.5, half))
+    return vadd(_combined(columns, vsub(*angular_accelerations)), quadratic)
 
 
 def _polynomial(coefficients, x):
-    """Value and slope."""
-    value, slope = 0.0, 0.0
+    """The value and the derivative of a polynomial. coefficients: the constant first."""
+    value, derivative = 0.0, 0.0
     for c in reversed(coefficients):
-        slope = add(mul(slope, x), value)
+        derivative = add(mul(derivative, x), value)
         value = add(mul(value, x), c)
-    return value, slope
+    return value, derivative
 
 
-def _related(numbers, travels, rows, mobilities) -> list[Row]:
-    """One row: a first quantity is a polynomial of a second; what they travelled from the start, what moves them."""
-    if len(travels) == 1:
-        return [Row(rows[0], sub(travels[0], numbers[0]), sub(travels[0], numbers[0]), mobilities[0], -INFINITE, INFINITE)]
-    value, slope = _polynomial(numbers, travels[1])
-    gap, merged = sub(travels[0], value), dict(rows[0])
-    for dof, x in scaled(rows[1], neg(slope)):
+def _polynomial_row(coefficients, displacements, jacobians, mobilities) -> list[Row]:
+    """One row: the displacement of a first quantity from the reference configuration is a polynomial of that of a second, or a constant if
+    there is no second."""
+    if len(displacements) == 1:
+        residual = sub(displacements[0], coefficients[0])
+        return [Row(jacobians[0], residual, residual, mobilities[0], -INFINITE, INFINITE)]
+    value, derivative = _polynomial(coefficients, displacements[1])
+    residual, merged = sub(displacements[0], value), dict(jacobians[0])
+    for dof, x in scaled_row(jacobians[1], neg(derivative)):
         merged[dof] = add(merged[dof], x) if dof in merged else x
-    return [Row(list(merged.items()), gap, gap, add(*mobilities), -INFINITE, INFINITE)]
+    return [Row(list(merged.items()), residual, residual, add(*mobilities), -INFINITE, INFINITE)]
 
 
-def _joint(at: RowContext, info: SoftInfo, reference) -> list[Row]:
-    places, start = coordinate_addresses(at.system.topology), at.system.topology.initial[0]
-    q = [places[dof][1] for dof in info.items]
-    travels = [sub(at.q[i], start[i]) for i in q]
-    mobilities = [at.system.derived.mobility.dofs[dof] for dof in info.items]
-    return _related(at.system.equality.polynomial[info.row], travels, [[(dof, 1.0)] for dof in info.items], mobilities)
+def _joint(context: RowContext, info: SoftInfo, reference) -> list[Row]:
+    addresses, initial = coordinate_addresses(context.system.topology), context.system.topology.initial[0]
+    q = [addresses[dof][1] for dof in info.items]
+    displacements = [sub(context.q[i], initial[i]) for i in q]
+    mobilities = [context.system.derived.mobility.dofs[dof] for dof in info.items]
+    return _polynomial_row(context.system.equality.polynomial[info.row], displacements, [[(dof, 1.0)] for dof in info.items], mobilities)
 
 
-def _tendon(at: RowContext, info: SoftInfo, reference) -> list[Row]:
-    travels = [sub(at.tendon[i].length, at.system.derived.mobility.lengths[i]) for i in info.items]
-    mobilities = [at.system.derived.mobility.tendons[i] for i in info.items]
-    return _related(at.system.equality.polynomial[info.row], travels, [at.tendon[i].row for i in info.items], mobilities)
+def _tendon(context: RowContext, info: SoftInfo, reference) -> list[Row]:
+    displacements = [sub(context.tendons[i].length, context.system.derived.mobility.lengths[i]) for i in info.items]
+    mobilities = [context.system.derived.mobility.tendons[i] for i in info.items]
+    jacobians = [context.tendons[i].row for i in info.items]
+    return _polynomial_row(context.system.equality.polynomial[info.row], displacements, jacobians, mobilities)
 
 
-def _friction(at: RowContext, info: SoftInfo, reference) -> list[Row]:
-    (dof,), bound = info.items, at.system.dof.friction[info.row]
-    return [Row([(dof, 1.0)], 0.0, 0.0, at.system.derived.mobility.dofs[dof], neg(bound), bound, held=False)]
+def _friction(context: RowContext, info: SoftInfo, reference) -> list[Row]:
+    (dof,), bound = info.items, context.system.dof.friction[info.row]
+    return [Row([(dof, 1.0)], 0.0, 0.0, context.system.derived.mobility.dofs[dof], neg(bound), bound, has_position_error=False)]
 
 
-def _tendon_friction(at: RowContext, info: SoftInfo, reference) -> list[Row]:
-    (i,), bound = info.items, at.system.tendon.friction[info.row]
-    return [Row(at.tendon[i].row, 0.0, 0.0, at.system.derived.mobility.tendons[i], neg(bound), bound, held=False)]
+def _tendon_friction(context: RowContext, info: SoftInfo, reference) -> list[Row]:
+    (i,), bound = info.items, context.system.tendon.friction[info.row]
+    return [Row(context.tendons[i].row, 0.0, 0.0, context.system.derived.mobility.tendons[i], neg(bound), bound, has_position_error=False)]
 
 
-def _limit(at: RowContext, info: SoftInfo, row, distance, mobility) -> list[Row]:
-    margin = at.system.soft.margin[info.soft]
-    inside = sub(distance, margin)
-    return [Row(row, inside, inside, mobility, 0.0, INFINITE, present=distance < margin)]
+def _limit(context: RowContext, info: SoftInfo, row, distance, mobility) -> list[Row]:
+    """One row of a limit. distance: to the limit, negative beyond it. row: its Jacobian."""
+    margin = context.system.soft.margin[info.soft]
+    residual = sub(distance, margin)
+    return [Row(row, residual, residual, mobility, 0.0, INFINITE, active=distance < margin)]
 
 
-def _coordinate_limit(at: RowContext, info: SoftInfo, reference) -> list[Row]:
+def _coordinate_limit(context: RowContext, info: SoftInfo, reference) -> list[Row]:
     (dof,) = info.items
-    x = at.q[coordinate_addresses(at.system.topology)[dof][1]]
-    bound = getattr(at.system.limit, info.kind)[info.row]
+    x = context.q[coordinate_addresses(context.system.topology)[dof][1]]
+    bound = getattr(context.system.limit, info.kind)[info.row]
     distance, sign = (sub(x, bound), 1.0) if info.kind == "lower" else (sub(bound, x), -1.0)
-    return _limit(at, info, [(dof, sign)], distance, at.system.derived.mobility.dofs[dof])
+    return _limit(context, info, [(dof, sign)], distance, context.system.derived.mobility.dofs[dof])
 
 
-def _angle(at: RowContext, info: SoftInfo, reference) -> list[Row]:
+def _angle(context: RowContext, info: SoftInfo, reference) -> list[Row]:
     (dof,) = info.items
-    joint = next(j for j in at.system.topology.joints if j.v[0] == dof)
-    turned = quat_log(normalize(tuple(at.q[joint.q[0] : joint.q[0] + 4])))
-    distance = sub(at.system.limit.angle[info.row], safe_norm(turned))
-    axis = normalize(turned)
-    return _limit(at, info, [(dof + k, neg(axis[k])) for k in range(3)], distance, at.system.derived.mobility.dofs[dof])
+    joint = next(j for j in context.system.topology.joints if j.v[0] == dof)
+    rotation = quat_log(normalize(tuple(context.q[joint.q[0] : joint.q[0] + 4])))
+    distance = sub(context.system.limit.angle[info.row], safe_norm(rotation))
+    axis = normalize(rotation)
+    return _limit(context, info, [(dof + k, neg(axis[k])) for k in range(3)], distance, context.system.derived.mobility.dofs[dof])
 
 
-def _tendon_limit(at: RowContext, info: SoftInfo, reference) -> list[Row]:
+def _tendon_limit(context: RowContext, info: SoftInfo, reference) -> list[Row]:
     (i,), low = info.items, info.kind == "tendon_lower"
-    length, row = at.tendon[i]
-    bound = at.system.tendon.range[info.row][0 if low else 1]
+    length, row = context.tendons[i]
+    bound = context.system.tendon.range[info.row][0 if low else 1]
     distance = sub(length, bound) if low else sub(bound, length)
-    return _limit(at, info, row if low else scaled(row, -1.0), distance, at.system.derived.mobility.tendons[i])
+    return _limit(context, info, row if low else scaled_row(row, -1.0), distance, context.system.derived.mobility.tendons[i])
 
 
 def _connect_reference(system: System, frame: Frames, info: SoftInfo) -> tuple:
-    """The point in the second body that is at the anchor in the first."""
+    """The point of the second body, in its frame, that coincides with the anchor of the first in the reference configuration."""
     first, second = info.items
     point = body_end(system, frame, first, system.equality.anchor[info.row], IDENTITY)
     return _in_body(point, body_end(system, frame, second, ZERO3, IDENTITY))
 
 
 def _in_body(point, body):
+    """The position of a point in a body's frame."""
     return apply_inverse(body.R, vsub(point.world, body.world))
 
 
 def _weld_reference(system: System, frame: Frames, info: SoftInfo) -> tuple:
-    """The anchor's position in the first body (3) and the orientation of the second in the first (4)."""
+    """The anchor's position (3) and the second body's orientation (4) in the first body's frame, in the reference configuration."""
     anchor = system.equality.anchor[info.row]
     if info.pose is not None:
         pose = system.equality.relpose[info.pose]
         return (*pose[:3], *normalize(pose[3:]))
-    one, two = (body_end(system, frame, body, ZERO3, IDENTITY) for body in info.items)
+    first, second = (body_end(system, frame, body, ZERO3, IDENTITY) for body in info.items)
     point = body_end(system, frame, info.items[1], anchor, IDENTITY)
-    return (*_in_body(point, one), *quat_mul(quat_conj(one.quat), two.quat))
+    return (*_in_body(point, first), *quat_mul(quat_conj(first.quat), second.quat))
 
 
 class SoftConstraint(NamedTuple):
     """A kind of soft constraint, an entry of `xsim.registry.SOFT_CONSTRAINTS`.
 
-    rows(at: RowContext, info: SoftInfo, reference) -> list of `Row`. Of equalities also: items: what `SoftInfo.items` are, "bodies" (or
-    sites), "dofs" or "tendons"; leaves: the leaves of ``equality`` that it reads; reference(system, frame, info) -> what it keeps of the
-    initial configuration, None for nothing. drift: whether its rows have (dJ/dt) v where the rules have it."""
+    rows: function (context: RowContext, info: SoftInfo, reference) -> list of `Row`.
+    items: of an equality, the type of `SoftInfo.items`: "bodies" (or sites), "dofs" or "tendons".
+    leaves: of an equality, the leaves of ``equality`` that it reads.
+    reference: of an equality, a function (system, frame, info) -> values that it measures in the reference configuration. ``rows`` receives
+        them. None: it needs no values.
+    drift: whether its rows have the term (dJ/dt) v, in the releases of MuJoCo that have it.
+    """
 
     rows: Callable
     items: str = ""
@@ -399,8 +438,10 @@ for _name, _kind in {
     SOFT_CONSTRAINTS.register(_name, _kind)
 
 
-def references(system: System, frame: Frames) -> tuple:
-    """Per soft constraint, what it keeps of the initial configuration (``frame``); None for nothing, and where sites say it."""
+def equality_references(system: System, frame: Frames) -> tuple:
+    """For each soft constraint, the values that it measures in the reference configuration. None if it needs no values, or if sites
+    define it.
+    frame: of the reference configuration."""
     out = []
     for info in system.topology.soft:
         reference = None if info.kind == "flex" or info.sites else SOFT_CONSTRAINTS[info.kind].reference
@@ -408,62 +449,64 @@ def references(system: System, frame: Frames) -> tuple:
     return tuple(out)
 
 
-# ---- numbers of all rows ------------------------------------------------------------------------------------------------------
+# ---- the arrays of all rows ---------------------------------------------------------------------------------------------------
 
 
 def _power(x, p):
-    """x^p of x >= 0, with derivatives at 0."""
-    some = x > 0
-    return jnp.where(some, jnp.where(some, x, 1.0) ** p, 0.0)
+    """x^p of x >= 0, with finite derivatives at 0."""
+    positive = x > 0
+    return jnp.where(positive, jnp.where(positive, x, 1.0) ** p, 0.0)
 
 
 def impedance(distance, solimp):
-    """d from 0 to 1 of the residual: from solimp[0] at zero to solimp[1] at the width solimp[2], by two powers solimp[4] that meet at
-    solimp[3]."""
-    first, last, width, middle, power = solimp
-    first, last, middle = (jnp.clip(x, LEAST, MOST) for x in (first, last, middle))
-    power, wide = jnp.maximum(power, 1.0), width > TINY
-    x = jnp.clip(jnp.abs(distance) / jnp.where(wide, width, 1.0), 0.0, 1.0)
-    low = x <= middle
-    rising = _power(jnp.where(low, x, 0.0), power) / middle ** (power - 1.0)
-    falling = 1.0 - _power(jnp.where(low, 0.0, 1.0 - x), power) / (1.0 - middle) ** (power - 1.0)
-    return jnp.where(wide, first + jnp.where(low, rising, falling) * (last - first), 0.5 * (first + last))
+    """The impedance d, between 0 and 1, at a violation. solimp: five numbers (dmin, dmax, width, midpoint, power). d grows from dmin at
+    zero to dmax at the width. The curve has two pieces x^power, which join at the midpoint."""
+    dmin, dmax, width, midpoint, power = solimp
+    dmin, dmax, midpoint = (jnp.clip(x, MIN_IMPEDANCE, MAX_IMPEDANCE) for x in (dmin, dmax, midpoint))
+    power, has_width = jnp.maximum(power, 1.0), width > MIN_VALUE
+    x = jnp.clip(jnp.abs(distance) / jnp.where(has_width, width, 1.0), 0.0, 1.0)
+    is_first = x <= midpoint
+    first = _power(jnp.where(is_first, x, 0.0), power) / midpoint ** (power - 1.0)
+    second = 1.0 - _power(jnp.where(is_first, 0.0, 1.0 - x), power) / (1.0 - midpoint) ** (power - 1.0)
+    return jnp.where(has_width, dmin + jnp.where(is_first, first, second) * (dmax - dmin), 0.5 * (dmin + dmax))
 
 
-def reference(solref, solimp, dt, safe: bool):
-    """Stiffness k and damping b of the reference acceleration. safe: time constants are at least two steps."""
+def stiffness_damping(solref, solimp, dt, safe: bool):
+    """Stiffness k and damping b of the reference acceleration. solref: (time constant, damping ratio), or (-stiffness, -damping). safe:
+    whether time constants are at least two time steps (MuJoCo's refsafe)."""
     time, ratio = solref
-    last = jnp.clip(solimp[1], LEAST, MOST)
-    timed = (time > 0) & (ratio > 0)
-    if safe:  # not jnp.maximum: on the tie, common with round numbers, it has half the derivative
-        time = jnp.where(timed & (time < 2.0 * dt), 2.0 * dt, time)
-    safe_time, safe_ratio = jnp.where(timed, time, 1.0), jnp.where(timed, ratio, 1.0)
-    k = jnp.where(timed, 1.0 / jnp.maximum(TINY, (last * safe_time * safe_ratio) ** 2), -time / last**2)
-    b = jnp.where(timed, 2.0 / jnp.maximum(TINY, last * safe_time), -ratio / last)
+    dmax = jnp.clip(solimp[1], MIN_IMPEDANCE, MAX_IMPEDANCE)
+    is_standard = (time > 0) & (ratio > 0)
+    if safe:  # not jnp.maximum: it halves the derivative if both are equal, as they often are
+        time = jnp.where(is_standard & (time < 2.0 * dt), 2.0 * dt, time)
+    safe_time, safe_ratio = jnp.where(is_standard, time, 1.0), jnp.where(is_standard, ratio, 1.0)
+    k = jnp.where(is_standard, 1.0 / jnp.maximum(MIN_VALUE, (dmax * safe_time * safe_ratio) ** 2), -time / dmax**2)
+    b = jnp.where(is_standard, 2.0 / jnp.maximum(MIN_VALUE, dmax * safe_time), -ratio / dmax)
     return k, b
 
 
-def _found(system: System, frame: Frames, q, v, tendon: list[LengthAndJacobian]) -> list[tuple[SoftInfo, Row]]:
-    """All rows at a state, those with one constant coefficient first."""
+def _collect_rows(system: System, frame: Frames, q, v, tendon: list[LengthAndJacobian]) -> list[tuple[SoftInfo, Row]]:
+    """All rows at a state but those of flexes. The rows with one constant coefficient are first."""
     top = system.topology
-    moving = None
+    link_motion = None
     if top.switches.constraint_drift and any(info.kind != "flex" and SOFT_CONSTRAINTS[info.kind].drift for info in top.soft):
-        own, velocity = velocities(system, frame, v)
-        moving = velocity, accelerations(system, frame, q, v, None, own, velocity)
-    at = RowContext(system, frame, q, tendon, moving)
-    found = []
+        joint_velocity, velocity = velocities(system, frame, v)
+        link_motion = velocity, accelerations(system, frame, q, v, None, joint_velocity, velocity)
+    context = RowContext(system, frame, q, tendon, link_motion)
+    rows = []
     for info, reference in zip(top.soft, system.derived.references, strict=True):
         if info.kind != "flex":
-            found += [(info, row) for row in SOFT_CONSTRAINTS[info.kind].rows(at, info, reference)]
-    return sorted(found, key=lambda pair: not _is_single(pair[1]))
+            rows += [(info, row) for row in SOFT_CONSTRAINTS[info.kind].rows(context, info, reference)]
+    return sorted(rows, key=lambda pair: not _is_single(pair[1]))
 
 
 def _is_single(row: Row) -> bool:
     return len(row.row) == 1 and isinstance(row.row[0][1], float)
 
 
-def _numbers(system: System, found: list[tuple[SoftInfo, Row]], q, v) -> Rows:
-    rows, count = [row for _, row in found], sum(_is_single(row) for _, row in found)
+def _assemble(system: System, infos_and_rows: list[tuple[SoftInfo, Row]], q, v) -> Rows:
+    """The arrays of all rows."""
+    rows, count = [row for _, row in infos_and_rows], sum(_is_single(row) for _, row in infos_and_rows)
     like = (system.option.dt, q, v, [row[:8] for row in rows])
 
     def vector(xs):
@@ -473,36 +516,36 @@ def _numbers(system: System, found: list[tuple[SoftInfo, Row]], q, v) -> Rows:
     for i, row in enumerate(rows[:count]):
         single[i, row.row[0][0]] = row.row[0][1]
     entries = {(i, dof): x for i, row in enumerate(rows[count:]) for dof, x in row.row}
-    many = assembled(entries, (len(rows) - count, len(v)), like)
-    softness = [info.soft for info, _ in found]
-    solref = [vector([system.soft.solref[i][k] for i in softness]) for k in range(2)]
-    solimp = [vector([system.soft.solimp[i][k] for i in softness]) for k in range(5)]
+    general = assembled(entries, (len(rows) - count, len(v)), like)
+    leaf_rows = [info.soft for info, _ in infos_and_rows]
+    solref = [vector([system.soft.solref[i][k] for i in leaf_rows]) for k in range(2)]
+    solimp = [vector([system.soft.solimp[i][k] for i in leaf_rows]) for k in range(5)]
     d = impedance(vector([r.impedance_distance for r in rows]), solimp)
-    k, b = reference(solref, solimp, system.option.dt, "refsafe" not in system.topology.disabled)
-    present = vector([1.0 if r.present is None else jnp.where(r.present, 1.0, 0.0) for r in rows]) > 0
-    weak = jnp.maximum(TINY, (1.0 - d) / d * vector([r.mobility for r in rows]))
-    bounds = [jnp.where(present, vector(xs), 0.0) for xs in ([r.low for r in rows], [r.high for r in rows])]
-    out = Rows(single, many, jnp.where(present, 1.0 / weak, 0.0), d, *bounds)
-    held = vector([r.residual if r.held else 0.0 for r in rows])
-    return out._replace(offset=vector([r.drift for r in rows]) + b * out.j_times(vector(v)) + k * d * held)
+    k, b = stiffness_damping(solref, solimp, system.option.dt, "refsafe" not in system.topology.disabled)
+    active = vector([1.0 if r.active is None else jnp.where(r.active, 1.0, 0.0) for r in rows]) > 0
+    R = jnp.maximum(MIN_VALUE, (1.0 - d) / d * vector([r.mobility for r in rows]))
+    bounds = [jnp.where(active, vector(xs), 0.0) for xs in ([r.low for r in rows], [r.high for r in rows])]
+    out = Rows(single, general, jnp.where(active, 1.0 / R, 0.0), d, *bounds)
+    residual = vector([r.residual if r.has_position_error else 0.0 for r in rows])
+    return out._replace(offset=vector([r.drift for r in rows]) + b * out.j_times(vector(v)) + k * d * residual)
 
 
 def soft_rows(system: System, frame: Frames, q, v, tendon: list[LengthAndJacobian]) -> Rows | None:
-    """All rows at a state but those of flexes, None where there are no others."""
-    found = _found(system, frame, q, v, tendon)
-    return _numbers(system, found, q, v) if found else None
+    """All rows at a state but those of flexes. None if the model has no such rows."""
+    rows = _collect_rows(system, frame, q, v, tendon)
+    return _assemble(system, rows, q, v) if rows else None
 
 
-def joined_rows(a: Rows, b: Rows) -> Rows:
-    """Rows with an axis of lanes, those of the second after the first; of the second none with one constant coefficient."""
+def concatenate_rows(a: Rows, b: Rows) -> Rows:
+    """The rows of a, then those of b. Both have a lane axis. b has no rows with one constant coefficient."""
     width = max(a.offset.shape[-1], b.offset.shape[-1])
-    wide = [[jnp.broadcast_to(x, (*x.shape[:-1], width)) for x in part[1:]] for part in (a, b)]
-    many, *vectors = (jnp.concatenate(both) for both in zip(*wide, strict=True))
-    return Rows(a.single, many, *vectors)
+    broadcast = [[jnp.broadcast_to(x, (*x.shape[:-1], width)) for x in part[1:]] for part in (a, b)]
+    general, *vectors = (jnp.concatenate(both) for both in zip(*broadcast, strict=True))
+    return Rows(a.single, general, *vectors)
 
 
 class ConstraintForce(NamedTuple):
-    """What a row does: its info, the row, rate J v and force."""
+    """A row, its constraint, its rate J v, and its force."""
 
     info: SoftInfo
     row: Row
@@ -511,10 +554,10 @@ class ConstraintForce(NamedTuple):
 
 
 def constraint_forces(system: System, frame: Frames, q, v, tendon: list[LengthAndJacobian], a, rows: Rows) -> list[ConstraintForce]:
-    """What the rows do at a state and its acceleration, but those of flexes, which are the last. rows: those whose forces act, with an axis
-    of lanes."""
-    found = _found(system, frame, q, v, tendon)
+    """The forces of all rows but those of flexes, at a state and its acceleration a. rows: the rows of the solution, with a lane axis;
+    those of flexes are last."""
+    infos_and_rows = _collect_rows(system, frame, q, v, tendon)
     a, v = (stacked(x, a, v) for x in (a, v))
     rows = rows.fitted(a.shape[1:])
     forces, rates = rows.force(rows.j_times(a) + rows.offset), rows.j_times(v)
-    return [ConstraintForce(info, row, *both) for (info, row), *both in zip(found, rates, forces, strict=False)]
+    return [ConstraintForce(info, row, *both) for (info, row), *both in zip(infos_and_rows, rates, forces, strict=False)]

@@ -1,1 +1,1 @@
-"""Deformable bodies of points, edges and elements."""
+"""Deformable bodies (flexes) of points, edges and elements."""

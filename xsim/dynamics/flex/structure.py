@@ -1,4 +1,4 @@
-"""What follows from the topology of deformables alone: edges, elements, and the sums over them."""
+"""The part of the computations on flexes that depends on the topology alone: edges, elements, and sums over them."""
 
 from __future__ import annotations
 
@@ -12,117 +12,133 @@ from xsim.dynamics.linalg.dense import pairwise_sum
 from xsim.dynamics.tree.kinematics import link_dof_mask
 from xsim.model.topology import FlexInfo, Topology
 
-PAIRS = {2: {(1, 2): 0, (0, 2): 1, (0, 1): 2}, 3: {(0, 1): 0, (1, 2): 1, (0, 2): 2, (2, 3): 3, (0, 3): 4, (1, 3): 5}}
-"""By dimension, the number of an element's edge between two of its points."""
+EDGE_OF_POINTS = {2: {(1, 2): 0, (0, 2): 1, (0, 1): 2}, 3: {(0, 1): 0, (1, 2): 1, (0, 2): 2, (2, 3): 3, (0, 3): 4, (1, 3): 5}}
+"""By dimension, the index of an element's edge between two of its points."""
 
 
 def index_array(x) -> np.ndarray:
-    """Numbers of rows. Without a sign they are taken as they are."""
+    """Indices of array rows. They are unsigned, so that jax adds no code for negative ones."""
     return np.asarray(x, np.uint32)
 
 
-class Sums:
-    """Sums of the rows of an array that go to the same place, (n, lanes) to (count, lanes).
+class SegmentSum:
+    """Sums the rows of an array (n, lanes) by target: (count, lanes). targets (n,): the target of each row.
 
-    Places that take about as many rows are summed together, so there are few operations, in an order that does not depend on anything."""
+    Targets with about as many rows are loop_sum in one operation. So there are few operations, and the order of each sum is fixed."""
 
     def __init__(self, targets: np.ndarray, count: int):
-        self.rows = len(targets)
+        self.size = len(targets)
         order, degree = np.argsort(targets, kind="stable"), np.bincount(targets, minlength=count)
         first = degree.cumsum() - degree
         width = np.where(degree > 0, 1 << np.ceil(np.log2(np.maximum(degree, 1))).astype(int), 0)
-        self.tables, places = [], []
+        self.tables, by_width = [], []
         for w in np.unique(width):
-            own = np.flatnonzero(width == w)
+            members = np.flatnonzero(width == w)
             steps = np.arange(w)[:, None]
-            spot = np.minimum(first[own] + steps, max(self.rows - 1, 0))
-            self.tables.append(index_array(np.where(steps < degree[own], order[spot] if self.rows else 0, self.rows)))
-            places.append(own)
-        self.back = index_array(np.argsort(np.concatenate(places)) if places else [])
+            position = np.minimum(first[members] + steps, max(self.size - 1, 0))
+            self.tables.append(index_array(np.where(steps < degree[members], order[position] if self.size else 0, self.size)))
+            by_width.append(members)
+        self.inverse = index_array(np.argsort(np.concatenate(by_width)) if by_width else [])
 
     def __call__(self, x):
         x = jnp.concatenate([x, jnp.zeros((1, *x.shape[1:]), x.dtype)])
         parts = [pairwise_sum(x[table]) if len(table) else jnp.zeros((table.shape[1], *x.shape[1:]), x.dtype) for table in self.tables]
-        return jnp.concatenate(parts)[self.back]
+        return jnp.concatenate(parts)[self.inverse]
 
 
-class Solids(NamedTuple):
-    """Elements of one dimension. corners (n, k): their edges. elastic, sheet (n,): rows of flex.young and flex.thickness."""
+class ElasticElements(NamedTuple):
+    """The elastic elements of one dimension, triangles or tetrahedra.
+
+    edges (n, 3 or 6): the edges of each element.
+    elastic_row (n,): rows of flex.young, flex.poisson and flex.damping.
+    thickness_row (n,): rows of flex.thickness. None for tetrahedra.
+    """
 
     dim: int
-    corners: np.ndarray
-    elastic: np.ndarray
-    sheet: np.ndarray | None
+    edges: np.ndarray
+    elastic_row: np.ndarray
+    thickness_row: np.ndarray | None
 
 
-class Plan(NamedTuple):
-    """What follows from the topology. links: the links that carry points (-1: the world); carrier: of each point its place in that list.
+class FlexPlan(NamedTuple):
+    """The points, edges and elements of all flexes of a model, in arrays.
 
-    ends (m, 2): points of each edge. springs, spring: edges with springs, and their rows. edge_sums: sums over what acts on edges, each
-    spring, then each corner of the solids; at_point, at_link: sums over the edges' ends (first ones first) and over points.
-    kept: edges that keep their lengths; soft: rows of their softness; light: which of them are between simple bodies.
-    sign (m, nv): 1 for a dof that moves the second point only, -1 the first only. simple: bodies that are so.
+    links: the links that move points, -1 for the world.
+    point_link (points,): index in ``links`` of each point's link.
+    bodies (points,): body of each point.
+    edge_points (edges, 2): points of each edge.
+    spring_edges, spring_row: edges with springs, and their rows of flex.edge_stiffness and flex.edge_damping.
+    elements: elastic elements by dimension.
+    sum_on_edges: sums tensions by edge: of each spring, then of each edge of the elements.
+    sum_on_points: sums forces by point: on the first ends of the edges, then on the second ends.
+    sum_on_links: sums forces on points by link.
+    constrained_edges, soft_row: edges whose lengths are constrained, and their rows of soft.solref and soft.solimp.
+    is_simple_edge: for each constrained edge, whether both of its bodies only slide along their own axes (``FlexInfo.simple`` is 2).
+    dof_sign (edges, nv): 1 for a dof that moves the second point only, -1 the first only, else 0.
+    simple_bodies: bodies whose ``FlexInfo.simple`` is 1 or 2.
     """
 
     links: np.ndarray
-    carrier: np.ndarray
+    point_link: np.ndarray
     bodies: tuple[int, ...]
-    ends: np.ndarray
-    springs: np.ndarray
-    spring: np.ndarray
-    solids: tuple[Solids, ...]
-    edge_sums: Sums
-    at_point: Sums
-    at_link: Sums
-    kept: np.ndarray
-    soft: np.ndarray
-    light: np.ndarray
-    sign: np.ndarray
-    simple: frozenset[int]
+    edge_points: np.ndarray
+    spring_edges: np.ndarray
+    spring_row: np.ndarray
+    elements: tuple[ElasticElements, ...]
+    sum_on_edges: SegmentSum
+    sum_on_points: SegmentSum
+    sum_on_links: SegmentSum
+    constrained_edges: np.ndarray
+    soft_row: np.ndarray
+    is_simple_edge: np.ndarray
+    dof_sign: np.ndarray
+    simple_bodies: frozenset[int]
 
 
 @functools.lru_cache(maxsize=64)
-def plan(topology: Topology) -> Plan:
+def flex_plan(topology: Topology) -> FlexPlan:
+    """The arrays of a model's flexes."""
     infos = topology.flexes
     bodies = tuple(body for info in infos for body in info.bodies)
-    of_point = np.array([topology.bodies[b].link if b >= 0 else -1 for b in bodies], int)
-    links, carrier = np.unique(of_point, return_inverse=True)
-    carrier = index_array(carrier)
-    points = np.cumsum([0, *(len(info.bodies) for info in infos)])
-    edges = np.cumsum([0, *(len(info.edges.value) for info in infos)])
-    ends = index_array(np.concatenate([info.edges.value + first for info, first in zip(infos, points, strict=False)]))
-    free = [np.flatnonzero(info.free.value) + first for info, first in zip(infos, edges, strict=False)]
-    springs = [(own, info.spring) for own, info in zip(free, infos, strict=True) if info.spring is not None]
-    solids = _solids(infos, edges)
-    kept, soft = _flat([(free[info.items[0]], info.soft) for info in topology.soft if info.kind == "flex"])
+    link_of_point = np.array([topology.bodies[b].link if b >= 0 else -1 for b in bodies], int)
+    links, point_link = np.unique(link_of_point, return_inverse=True)
+    point_link = index_array(point_link)
+    first_point = np.cumsum([0, *(len(info.bodies) for info in infos)])
+    first_edge = np.cumsum([0, *(len(info.edges.value) for info in infos)])
+    edge_points = index_array(np.concatenate([info.edges.value + first for info, first in zip(infos, first_point, strict=False)]))
+    free = [np.flatnonzero(info.free.value) + first for info, first in zip(infos, first_edge, strict=False)]
+    springs = [(edges, info.spring) for edges, info in zip(free, infos, strict=True) if info.spring is not None]
+    elements = _elastic_elements(infos, first_edge)
+    constrained_edges, soft_row = _with_leaf_row([(free[info.items[0]], info.soft) for info in topology.soft if info.kind == "flex"])
     simple = np.array([x for info in infos for x in info.simple])
-    pulling = np.concatenate([np.zeros(0, int), *(own for own, _ in springs), *(s.corners.T.reshape(-1) for s in solids)])
-    return Plan(
-        links, carrier, bodies, ends, *_flat(springs), solids, Sums(pulling, len(ends)), Sums(ends.T.reshape(-1), len(bodies)),
-        Sums(carrier, len(links)), kept, soft, (simple[ends[kept]] == 2).all(1), _signs(topology, of_point, ends),
+    loaded_edges = np.concatenate([np.zeros(0, int), *(edges for edges, _ in springs), *(e.edges.T.reshape(-1) for e in elements)])
+    return FlexPlan(
+        links, point_link, bodies, edge_points, *_with_leaf_row(springs), elements,
+        SegmentSum(loaded_edges, len(edge_points)), SegmentSum(edge_points.T.reshape(-1), len(bodies)), SegmentSum(point_link, len(links)),
+        constrained_edges, soft_row, (simple[edge_points[constrained_edges]] == 2).all(1), _dof_signs(topology, link_of_point, edge_points),
         frozenset(np.array(bodies)[simple > 0].tolist()),
     )  # fmt: skip
 
 
-def _flat(parts: list) -> tuple[np.ndarray, np.ndarray]:
-    """Edges one after another, and of each the number that stands beside its part."""
-    own, numbers = [own for own, _ in parts], [np.full(len(own), n) for own, n in parts]
-    return index_array(np.concatenate(own) if own else []), index_array(np.concatenate(numbers) if numbers else [])
+def _with_leaf_row(parts: list) -> tuple[np.ndarray, np.ndarray]:
+    """All edges of the parts (edges, leaf row), and the leaf row of each edge."""
+    edges, leaf_rows = [edges for edges, _ in parts], [np.full(len(edges), row) for edges, row in parts]
+    return index_array(np.concatenate(edges) if edges else []), index_array(np.concatenate(leaf_rows) if leaf_rows else [])
 
 
-def _solids(infos: tuple[FlexInfo, ...], edges: np.ndarray) -> tuple[Solids, ...]:
+def _elastic_elements(infos: tuple[FlexInfo, ...], first_edge: np.ndarray) -> tuple[ElasticElements, ...]:
     out = []
     for dim in (2, 3):
-        own = [(info, first) for info, first in zip(infos, edges, strict=False) if info.dim == dim and info.elastic is not None]
-        if own:
-            rows = [np.full(len(info.corners.value), info.elastic) for info, _ in own]
-            sheets = [np.full(len(info.corners.value), info.thickness) for info, _ in own] if dim == 2 else None
-            corners = index_array(np.concatenate([info.corners.value + first for info, first in own]))
-            sheet = None if sheets is None else index_array(np.concatenate(sheets))
-            out.append(Solids(dim, corners, index_array(np.concatenate(rows)), sheet))
+        flexes = [(info, first) for info, first in zip(infos, first_edge, strict=False) if info.dim == dim and info.elastic is not None]
+        if flexes:
+            elastic_rows = [np.full(len(info.corners.value), info.elastic) for info, _ in flexes]
+            thickness_rows = [np.full(len(info.corners.value), info.thickness) for info, _ in flexes] if dim == 2 else None
+            edges = index_array(np.concatenate([info.corners.value + first for info, first in flexes]))
+            thickness_row = None if thickness_rows is None else index_array(np.concatenate(thickness_rows))
+            out.append(ElasticElements(dim, edges, index_array(np.concatenate(elastic_rows)), thickness_row))
     return tuple(out)
 
 
-def _signs(topology: Topology, of_point: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    chain = link_dof_mask(topology)
-    return chain[of_point[ends[:, 1]]] - chain[of_point[ends[:, 0]]]
+def _dof_signs(topology: Topology, link_of_point: np.ndarray, edge_points: np.ndarray) -> np.ndarray:
+    dof_mask = link_dof_mask(topology)
+    return dof_mask[link_of_point[edge_points[:, 1]]] - dof_mask[link_of_point[edge_points[:, 0]]]

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 from xsim.dynamics.actuation.actuation import actuator_forces
 from xsim.dynamics.actuation.transmissions import transmissions
-from xsim.dynamics.constraints.holonomic import has_rows, holonomic_rates, holonomic_rows
+from xsim.dynamics.constraints.holonomic import has_holonomic_rows, holonomic_rates, holonomic_rows
 from xsim.dynamics.constraints.newton import minimize
 from xsim.dynamics.constraints.noslip import without_slip
 from xsim.dynamics.constraints.soft_set import Constraints
@@ -281,7 +281,7 @@ def _solve_with_soft_constraints(m: EquationOfMotion, terms: Terms, full) -> tup
     minimum = minimize(mass, force, soft, hard, required)
     matrix = NewtonMatrix(mass + soft.curvature(minimum.x), hard)
     a = [*minimum.a, *(() if hard is None else minimum.y)]
-    flags = [matrix.bordered.factor.pivot, minimum.found]
+    flags = [matrix.bordered.factor.pivot, minimum.converged]
     if not terms.staged_terms:
         return matrix, a, flags
     if m.implicit.velocity in UNSYMMETRIC:
@@ -347,7 +347,7 @@ def _solved(m: EquationOfMotion) -> Solved:
         right_side = full([neg(r) for r in residual(m, None, terms)])
         return saddle, saddle.solve(right_side[:n], right_side[n:]), [saddle.factor.pivot, 1.0]
 
-    if m.implicit.velocity in UNSYMMETRIC and (m.prescribed or has_rows(m.system.topology)):
+    if m.implicit.velocity in UNSYMMETRIC and (m.prescribed or has_holonomic_rows(m.system.topology)):
         raise ValueError("the integrator implicit is for models without holonomic constraints and prescribed motion; choose implicitfast")
     x, (pivot, converged) = implicit(m, primal, residual)
     if m.soft is not None:

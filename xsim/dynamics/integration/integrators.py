@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from xsim.dynamics.actuation.actuation import activation_rates, next_activations
 from xsim.dynamics.actuation.commands import apply_commands, split_controls
-from xsim.dynamics.constraints.holonomic import has_rows, row_accelerations
+from xsim.dynamics.constraints.holonomic import has_holonomic_rows, row_accelerations
 from xsim.dynamics.constraints.loop_joints import active
 from xsim.dynamics.constraints.soft_set import constraints
 from xsim.dynamics.forces.passive import quadratic
@@ -237,7 +237,7 @@ def step_velocity(system: System, s: StateComponents, tau, ctrl) -> NextVelocity
 
 def in_stages(system: System) -> bool:
     """Whether the stages of the integrator contain all computation of a step."""
-    return INTEGRATORS[system.topology.integrator].stages and not has_rows(system.topology)
+    return INTEGRATORS[system.topology.integrator].stages and not has_holonomic_rows(system.topology)
 
 
 def advance(system: System, s: StateComponents, tau, ctrl, recompute: bool = False) -> StateComponents:
@@ -246,6 +246,6 @@ def advance(system: System, s: StateComponents, tau, ctrl, recompute: bool = Fal
     system = at_time(system, s.time, external)
     q, v, act, pivot, converged, overflow = integrator.advance(system, s, tau, ctrl, recompute)
     time = add(s.time, system.option.dt)
-    if active(system) if integrator.closes_couplings else has_rows(system.topology):
+    if active(system) if integrator.closes_couplings else has_holonomic_rows(system.topology):
         q, v = project(at_time(system, time, external), q, v)
     return StateComponents(q, v, act, time, _health(q, v, pivot, converged, overflow, s.health))

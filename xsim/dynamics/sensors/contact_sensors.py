@@ -1,4 +1,4 @@
-"""Sensors of contact and of distance. Source: MuJoCo's documentation, XML reference, sensor touch, distance, normal, fromto."""
+"""Touch sensors and distance sensors. Source: MuJoCo's documentation, XML reference, sensors touch, distance, normal, fromto."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from xsim.dynamics.collide.dispatch import collide, collide_convex
-from xsim.dynamics.collide.shapes import Shape, Touch
-from xsim.dynamics.constraints.contact_plan import asset
-from xsim.dynamics.constraints.contact_rows import by_contact
+from xsim.dynamics.collide.shapes import ContactPoint, Shape
+from xsim.dynamics.constraints.contact_plan import asset_of
+from xsim.dynamics.constraints.contact_rows import constants_of_contacts
 from xsim.dynamics.constraints.narrowphase import Contacts
 from xsim.dynamics.linalg.dense import pairwise_sum
 from xsim.dynamics.sensors.rays import INF, SHAPES
@@ -19,98 +19,100 @@ from xsim.spatial import apply_inverse, neg, scale, vadd, vsub
 RANK = {shape: i for i, shape in enumerate(COLLISION_SHAPES)}
 
 
-def touch(f, info) -> tuple:
-    """Sum of the normal forces of the contacts of the site's body whose normal, towards the other body, meets the site's volume."""
-    top = f.system.topology
-    site, spot, out = top.sites[info.object[1]], f.spot(info.object), 0.0
-    for found, force in zip(f.contacts, f.contact_forces, strict=True):
-        push = force[:, 0]
-        met = _meets(found, site, spot, _side(found, site.body, push.dtype))
-        out = out + pairwise_sum(jnp.where(met & (push > 0), push, 0.0))
+def touch(context, info) -> tuple:
+    """The sum of the normal forces of the contacts of the site's body. A contact counts if the ray from its point along its normal, towards
+    the other body, hits the site's volume."""
+    top = context.system.topology
+    site, frame, out = top.sites[info.object[1]], context.frame_of(info.object), 0.0
+    for contacts, force in zip(context.contacts, context.contact_forces, strict=True):
+        normal_force = force[:, 0]
+        counted = _hits_site(contacts, site, frame, _side(contacts, site.body, normal_force.dtype))
+        out = out + pairwise_sum(jnp.where(counted & (normal_force > 0), normal_force, 0.0))
     if isinstance(out, float):
         return (out,)
-    return (out if f.lanes else out[0],)
+    return (out if context.lanes else out[0],)
 
 
-def _side(found: Contacts, body: int, dtype):
-    """1 where the body is the first of a contact, -1 where it is the second, else 0: (contacts, lanes or 1)."""
-    owners = found.of.owners
-    sides = np.where(owners[:, 0] == body, 1, np.where(owners[:, 1] == body, -1, 0))
-    return by_contact(found, sides[None], dtype)[0]
+def _side(contacts: Contacts, body: int, dtype):
+    """1 if the body is the first of a contact, -1 if it is the second, else 0: (contacts, lanes or 1)."""
+    bodies = contacts.group.bodies
+    sides = np.where(bodies[:, 0] == body, 1, np.where(bodies[:, 1] == body, -1, 0))
+    return constants_of_contacts(contacts, sides[None], dtype)[0]
 
 
-def _meets(found: Contacts, site, spot, side):
-    """Whether a ray from each contact's point along its normal, times ``side``, meets a site (not where that is 0)."""
-    direction = scale(found.normal, side)
-    origin = apply_inverse(spot.R, vsub(found.point, spot.pos))
-    size = tuple(jnp.asarray(x, found.distance.dtype) for x in site.size)
-    t = SHAPES[site.shape](size, origin, apply_inverse(spot.R, direction), None)
+def _hits_site(contacts: Contacts, site, frame, side):
+    """Whether a ray from each contact point along its normal, times ``side``, hits a site. False if ``side`` is 0."""
+    direction = scale(contacts.normal, side)
+    origin = apply_inverse(frame.R, vsub(contacts.point, frame.pos))
+    size = tuple(jnp.asarray(x, contacts.distance.dtype) for x in site.size)
+    t = SHAPES[site.shape](size, origin, apply_inverse(frame.R, direction), None)
     return (t < INF) & (side != 0)
 
 
-def distance(f, info) -> tuple:
-    nearest, _ = f.nearest(info)
-    return (nearest.distance,)
+def distance(context, info) -> tuple:
+    """The distance between two geoms or bodies, at most the cutoff, m."""
+    contact, _ = context.nearest(info)
+    return (contact.distance,)
 
 
-def normal(f, info) -> tuple:
-    """Direction from the first surface to the second, zero where they are farther apart than the cutoff."""
-    nearest, there = f.nearest(info)
-    way = jnp.where(there, jnp.where(nearest.distance < 0, -1.0, 1.0), 0.0)
-    return scale(nearest.normal, way)
+def normal(context, info) -> tuple:
+    """The unit vector from the first surface to the second, world. Zero if the distance is larger than the cutoff."""
+    contact, is_near = context.nearest(info)
+    sign = jnp.where(is_near, jnp.where(contact.distance < 0, -1.0, 1.0), 0.0)
+    return scale(contact.normal, sign)
 
 
-def fromto(f, info) -> tuple:
-    """The nearest points of the two surfaces, zeros where they are farther apart than the cutoff."""
-    nearest, there = f.nearest(info)
-    half = scale(nearest.normal, 0.5 * nearest.distance)
-    return tuple(jnp.where(there, x, 0.0) for x in (*vsub(nearest.point, half), *vadd(nearest.point, half)))
+def fromto(context, info) -> tuple:
+    """The nearest points of the two surfaces, world, m. Zeros if the distance is larger than the cutoff."""
+    contact, is_near = context.nearest(info)
+    half = scale(contact.normal, 0.5 * contact.distance)
+    return tuple(jnp.where(is_near, x, 0.0) for x in (*vsub(contact.point, half), *vadd(contact.point, half)))
 
 
-def nearest(f, info) -> tuple[Touch, object]:
-    """Where two geoms, or the nearest geoms of two bodies, are nearest; whether they are nearer than the cutoff."""
-    top, best = f.system.topology, None
-    for one in _geoms(top, info.object):
-        for two in _geoms(top, info.reference):
-            for found in _between(f, one, two):
-                best = found if best is None else _nearer(best, found)
+def nearest(context, info) -> tuple[ContactPoint, object]:
+    """The nearest points of two geoms, or of the nearest geoms of two bodies, and whether their distance is less than the cutoff."""
+    top, best = context.system.topology, None
+    for first in _geoms(top, info.object):
+        for second in _geoms(top, info.reference):
+            for contact in _contacts_of_geoms(context, first, second):
+                best = contact if best is None else _nearer(best, contact)
     if best is None:
-        best = Touch(jnp.asarray(info.cutoff), (0.0,) * 3, (0.0,) * 3)
+        best = ContactPoint(jnp.asarray(info.cutoff), (0.0,) * 3, (0.0,) * 3)
         return best, jnp.asarray(False)
-    there = best.distance < info.cutoff
-    return best._replace(distance=jnp.where(there, best.distance, info.cutoff)), there
+    is_near = best.distance < info.cutoff
+    return best._replace(distance=jnp.where(is_near, best.distance, info.cutoff)), is_near
 
 
-def _nearer(a: Touch, b: Touch) -> Touch:
+def _nearer(a: ContactPoint, b: ContactPoint) -> ContactPoint:
     return jax.tree.map(lambda x, y: jnp.where(b.distance < a.distance, y, x), a, b)
 
 
 def _geoms(topology, item) -> list[int]:
-    """The geom, or the geoms of the body, that collide."""
+    """Indices of the geom, or of the body's geoms, whose shapes can collide. item: (kind, index)."""
     kind, number = item
-    own = [number] if kind == "geom" else [i for i, g in enumerate(topology.geoms) if g.body == number]
-    return [i for i in own if topology.geoms[i].shape in RANK and topology.geoms[i].row is not None]
+    geoms = [number] if kind == "geom" else [i for i, g in enumerate(topology.geoms) if g.body == number]
+    return [i for i in geoms if topology.geoms[i].shape in RANK and topology.geoms[i].row is not None]
 
 
-def _between(f, one: int, two: int) -> list[Touch]:
-    """Contacts of two geoms, the normal from the first to the second."""
-    top = f.system.topology
-    infos = [top.geoms[one], top.geoms[two]]
+def _contacts_of_geoms(context, first: int, second: int) -> list[ContactPoint]:
+    """The contacts of two geoms. The normal points from the first to the second."""
+    top = context.system.topology
+    infos = [top.geoms[first], top.geoms[second]]
     swapped = RANK[infos[0].shape] > RANK[infos[1].shape]
     if infos[0].shape in ("plane", "hfield") and infos[1].shape in ("plane", "hfield"):
         return []
-    order = (two, one) if swapped else (one, two)
+    order = (second, first) if swapped else (first, second)
     shapes = []
     for number in order:
-        spot, info = f.spot(("geom", number)), top.geoms[number]
-        size = tuple(f.system.geom.size[info.row])
-        whole = [jnp.asarray(x) for x in (*size, *spot.pos, *(x for row in spot.R for x in row))]
-        size, pos, R = whole[:3], whole[3:6], whole[6:]
-        shapes.append(Shape(tuple(size), tuple(pos), (tuple(R[:3]), tuple(R[3:6]), tuple(R[6:])), asset(top, info.shape, info.asset)))
-    first, second = (top.geoms[k].shape for k in order)
-    # The closed form of boxes finds contacts of boxes that are near, not how far others are apart.
-    if first == second == "box":
-        found = [collide_convex([(first, second)], *(x._replace(data=[None]) for x in shapes))]
+        frame, info = context.frame_of(("geom", number)), top.geoms[number]
+        size = tuple(context.system.geom.size[info.row])
+        numbers = [jnp.asarray(x) for x in (*size, *frame.pos, *(x for row in frame.R for x in row))]
+        size, pos, R = numbers[:3], numbers[3:6], numbers[6:]
+        shapes.append(Shape(tuple(size), tuple(pos), (tuple(R[:3]), tuple(R[3:6]), tuple(R[6:])), asset_of(top, info.shape, info.asset)))
+    kinds = tuple(top.geoms[k].shape for k in order)
+    # The closed form of two boxes gives contacts of boxes that are near. It does not give the distance of other boxes.
+    if kinds == ("box", "box"):
+        contacts = [collide_convex([kinds], *(x._replace(data=[None]) for x in shapes))]
     else:
-        found = collide((first, second), *shapes, jnp.asarray(INF), top.switches)
-    return [t._replace(normal=tuple(neg(x) for x in t.normal)) for t in found] if swapped else found
+        contacts = collide(kinds, *shapes, jnp.asarray(INF), top.switches)
+    return [t._replace(normal=tuple(neg(x) for x in t.normal)) for t in contacts] if swapped else contacts

@@ -1,4 +1,4 @@
-"""Sensors: one function per kind, over what `forward` has at hand. Source: MuJoCo's documentation, XML reference, sensor."""
+"""Sensors: one function for each kind. They read the results of `forward`. Source: MuJoCo's documentation, XML reference, sensor."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from xsim.dynamics.actuation.actuation import ActuatorForces
 from xsim.dynamics.constraints.contact_rows import body_wrenches
 from xsim.dynamics.constraints.narrowphase import Contacts
-from xsim.dynamics.constraints.soft_rows import ConstraintForce, Rows, Wrench, constraint_forces, has_rows
+from xsim.dynamics.constraints.soft_rows import ConstraintForce, Rows, Wrench, constraint_forces, has_soft_rows
 from xsim.dynamics.sensors import contact_sensors
 from xsim.dynamics.sensors.cameras import cameras
 from xsim.dynamics.sensors.rays import Ray, Target, cast
@@ -51,7 +51,7 @@ from xsim.spatial import (
 
 
 class SensorFrame(NamedTuple):
-    """A frame to measure: its body (-1: the world), world position, axes (columns of R), orientation."""
+    """A frame that a sensor measures: its body (-1: the world), and its world position, axes (columns of R) and orientation."""
 
     body: int
     pos: tuple
@@ -61,11 +61,15 @@ class SensorFrame(NamedTuple):
 
 @dataclass
 class SensorContext:
-    """What the sensors of one evaluation read; what no sensor asks for is never computed.
+    """The quantities that the sensors of one evaluation read. Those that no sensor reads are not computed.
 
-    explicit_a: generalized acceleration at which soft constraints have their forces. velocity, acceleration: of the links, spatial, about
-    the reference points. views: camera numbers. contacts, contact_forces: by condim group, see `contact_rows.contact_forces`. rows: the
-    soft constraints that are no contacts, None for none.
+    explicit_a: generalized acceleration that defines the forces of the soft constraints.
+    velocity, acceleration: spatial velocities and accelerations of the links, about the reference points of their trees.
+    actuator_forces: lengths, velocities and forces of the actuators.
+    views: positions and quaternions of the cameras in their bodies.
+    magnetic: magnetic flux, world axes.
+    contacts, contact_forces: by condim group, see `contact_rows.contact_forces`.
+    rows: the rows of the soft constraints other than contacts. None if there are none.
     """
 
     system: System
@@ -88,10 +92,12 @@ class SensorContext:
 
     @functools.cached_property
     def poses(self) -> list[Pose]:
+        """World poses of all bodies."""
         return body_poses(self.system, self.frame)
 
     @functools.cached_property
     def cameras(self) -> list:
+        """World poses of all cameras, `View`."""
         return cameras(self.system, self.frame, self.views)
 
     @functools.cached_property
@@ -99,46 +105,48 @@ class SensorContext:
         return tendons(self.system, self.frame, self.q)
 
     @functools.cached_property
-    def coms(self) -> list:
+    def subtree_coms(self) -> list:
+        """Centres of mass of the bodies' subtrees, world, m."""
         return subtree_coms(self.system, self.frame)
 
     @functools.cached_property
-    def masses(self) -> list:
+    def subtree_masses(self) -> list:
+        """Inertias of the bodies' subtrees."""
         return subtree_masses(self.system, self.frame)
 
     @functools.cached_property
-    def momenta(self) -> list:
-        """Of every body, about the world's origin, of its subtree; then of all bodies: Force(angular, linear momentum)."""
-        own = [self._momentum(i) for i in range(len(self.system.body.inertia))]
-        return subtree_sums(self.system, own, madd, Force(ZERO3, ZERO3))
+    def subtree_momenta(self) -> list:
+        """Momenta of the bodies' subtrees, then of all bodies, about the world's origin: Force(angular momentum, linear momentum)."""
+        momenta = [self._momentum(i) for i in range(len(self.system.body.inertia))]
+        return subtree_sums(self.system, momenta, madd, Force(ZERO3, ZERO3))
 
     @functools.cached_property
-    def loads(self) -> list:
-        """Of every body, the force that its parent exerts on it and on what hangs on it, about the world's origin."""
-        own = [self._load(i) for i in range(len(self.system.body.inertia))]
-        own = [_less(load, push) for load, push in zip(own, self.pushes, strict=True)]
-        return subtree_sums(self.system, own, madd, Force(ZERO3, ZERO3))
+    def interaction_forces(self) -> list:
+        """For each body, the force between it and its parent, on the body, about the world's origin (MuJoCo's cfrc_int)."""
+        forces = [self._inertial_force(i) for i in range(len(self.system.body.inertia))]
+        forces = [_force_difference(inertial, external) for inertial, external in zip(forces, self.external_forces, strict=True)]
+        return subtree_sums(self.system, forces, madd, Force(ZERO3, ZERO3))
 
     @functools.cached_property
-    def pushes(self) -> list[Force]:
-        """What contacts, connects and welds do to each body, about the world's origin."""
+    def external_forces(self) -> list[Force]:
+        """For each body, the force of contacts, connects and welds on it, about the world's origin (MuJoCo's cfrc_ext)."""
         out = [Force(ZERO3, ZERO3)] * len(self.system.body.inertia)
-        for one in self.constraint_forces:
-            if one.row.wrench is not None:
-                _add(out, one.row.wrench, one.force)
+        for constraint in self.constraint_forces:
+            if constraint.row.wrench is not None:
+                _add_constraint_force(out, constraint.row.wrench, constraint.force)
         if self.contacts:
-            for i, both in enumerate(body_wrenches(self.system, list(self.contacts), list(self.contact_forces))):
-                push, moment = jax.tree.map(lambda x: x[0], both) if not self.lanes else both
-                out[i] = madd(out[i], Force(moment, push))
+            for i, wrench in enumerate(body_wrenches(self.system, list(self.contacts), list(self.contact_forces))):
+                force, moment = jax.tree.map(lambda x: x[0], wrench) if not self.lanes else wrench
+                out[i] = madd(out[i], Force(moment, force))
         return out
 
     @functools.cached_property
     def lanes(self) -> tuple[int, ...]:
-        """Shape of a component."""
+        """The shape of a component: (lanes,), or () without a batch."""
         return lanes_of(self.system, self.frame)
 
     def nearest(self, info) -> tuple:
-        """See `contact_sensors.nearest`; once for sensors of the same things."""
+        """See `contact_sensors.nearest`. Sensors of the same geoms share the result."""
         key = (info.object, info.reference, info.cutoff)
         if key not in self._nearest:
             self._nearest[key] = contact_sensors.nearest(self, info)
@@ -146,75 +154,76 @@ class SensorContext:
 
     @functools.cached_property
     def constraint_forces(self) -> list[ConstraintForce]:
-        if not has_rows(self.system.topology):
+        """The forces of the soft constraints other than contacts."""
+        if not has_soft_rows(self.system.topology):
             return []
         return constraint_forces(self.system, self.frame, self.q, self.v, self.tendons, self.explicit_a, self.rows)
 
     @functools.cached_property
-    def ranges(self) -> dict:
-        """By site, of those with a rangefinder: the distance along its z axis to what it sees, -1 where that is nothing."""
+    def rangefinder_distances(self) -> dict:
+        """For each site with a rangefinder, the distance along its z axis to the nearest visible geom, m. -1 if there is none."""
         top = self.system.topology
         sites = list(dict.fromkeys(info.object[1] for info in top.sensors if info.kind == "rangefinder"))
-        spots = [self.spot(("site", site)) for site in sites]
-        rays = [Ray(spot.body, spot.pos, tuple(row[2] for row in spot.R)) for spot in spots]
+        frames = [self.frame_of(("site", site)) for site in sites]
+        rays = [Ray(frame.body, frame.pos, tuple(row[2] for row in frame.R)) for frame in frames]
         targets = []
         for number, info in enumerate(top.geoms):
             if info.opaque and any(info.body != ray.body for ray in rays):
-                spot = self.spot(("geom", number))
-                targets.append(Target(info, spot.pos, spot.R, self.system.geom.size[info.row]))
+                frame = self.frame_of(("geom", number))
+                targets.append(Target(info, frame.pos, frame.R, self.system.geom.size[info.row]))
         return dict(zip(sites, cast(top, rays, targets), strict=True))
 
-    def _at_world(self, body: int, motions) -> Motion:
-        """A link's motion about the world's origin."""
+    def _body_motion(self, body: int, motions) -> Motion:
+        """A body's spatial velocity about the world's origin. motions: of the links."""
         link = self.system.topology.bodies[body].link
         if link < 0:
             return Motion(ZERO3, ZERO3)
         return _about_origin(motions[link], self.frame.pose[self.system.tables.root[link]].pos)
 
     def _momentum(self, body: int) -> Force:
-        return _momentum(self.poses[body], self.system.body.inertia[body], self._at_world(body, self.velocity))
+        return _momentum(self.poses[body], self.system.body.inertia[body], self._body_motion(body, self.velocity))
 
-    def _load(self, body: int) -> Force:
+    def _inertial_force(self, body: int) -> Force:
         link = self.system.topology.bodies[body].link
-        velocity = self._at_world(body, self.velocity)
-        acceleration = velocity  # zero, of what does not move
+        velocity = self._body_motion(body, self.velocity)
+        acceleration = velocity  # zero if the body is fixed to the world
         if link >= 0:
             reference = self.frame.pose[self.system.tables.root[link]].pos
             acceleration = _about_origin(self.acceleration[link], reference)
-        return _load(self.poses[body], self.system.body.inertia[body], velocity, acceleration, self.system.option.gravity)
+        return _inertial_force(self.poses[body], self.system.body.inertia[body], velocity, acceleration, self.system.option.gravity)
 
-    def spot(self, what) -> SensorFrame:
-        """The frame that an object of a sensor means."""
-        kind, number = what
+    def frame_of(self, item) -> SensorFrame:
+        """The frame of a sensor's object, (kind, index)."""
+        kind, number = item
         top, s = self.system.topology, self.system
         if kind == "camera":
             view = self.cameras[number]
             return SensorFrame(top.cameras[number].body, view.pos, view.R, _quaternion(view.R))
         if kind in ("site", "geom"):
-            info, numbers, row = (top.sites[number], s.site, number) if kind == "site" else (top.geoms[number], s.geom, None)
+            info, leaves, row = (top.sites[number], s.site, number) if kind == "site" else (top.geoms[number], s.geom, None)
             row = top.geoms[number].row if row is None else row
-            return _spot(info.body, self.poses[info.body] if info.body >= 0 else None, numbers.pos[row], numbers.quat[row])
+            return _frame_on_body(info.body, self.poses[info.body] if info.body >= 0 else None, leaves.pos[row], leaves.quat[row])
         if number < 0:
-            return _spot(-1, None, ZERO3, IDENTITY)
+            return _frame_on_body(-1, None, ZERO3, IDENTITY)
         if kind == "body":
-            return _spot(number, self.poses[number], _com(s.body.inertia[number]), top.bodies[number].principal)
-        return _spot(number, self.poses[number], ZERO3, IDENTITY)
+            return _frame_on_body(number, self.poses[number], _com(s.body.inertia[number]), top.bodies[number].principal)
+        return _frame_on_body(number, self.poses[number], ZERO3, IDENTITY)
 
-    def moving(self, spot: SensorFrame) -> tuple:
-        """Velocity of the spot's origin and angular velocity, world axes."""
-        link = -1 if spot.body < 0 else self.system.topology.bodies[spot.body].link
+    def frame_velocity(self, frame: SensorFrame) -> tuple:
+        """The velocity of a frame's origin and its angular velocity, world axes."""
+        link = -1 if frame.body < 0 else self.system.topology.bodies[frame.body].link
         if link < 0:
             return ZERO3, ZERO3
-        return _velocity_at(self.velocity[link], spot.pos, self.frame.pose[self.system.tables.root[link]].pos)
+        return _velocity_at(self.velocity[link], frame.pos, self.frame.pose[self.system.tables.root[link]].pos)
 
-    def accelerated(self, spot: SensorFrame) -> tuple:
-        """Acceleration of the spot's origin less that of free fall, and angular acceleration, world axes."""
+    def frame_acceleration(self, frame: SensorFrame) -> tuple:
+        """The acceleration of a frame's origin minus gravity, and its angular acceleration, world axes."""
         gravity = self.system.option.gravity
-        link = -1 if spot.body < 0 else self.system.topology.bodies[spot.body].link
+        link = -1 if frame.body < 0 else self.system.topology.bodies[frame.body].link
         if link < 0:
             return tuple(neg(g) for g in gravity), ZERO3
         reference = self.frame.pose[self.system.tables.root[link]].pos
-        return _acceleration_at(self.acceleration[link], self.velocity[link], spot.pos, reference, gravity)
+        return _acceleration_at(self.acceleration[link], self.velocity[link], frame.pos, reference, gravity)
 
 
 @stage
@@ -228,51 +237,53 @@ def _momentum(pose: Pose, inertia: Inertia, velocity: Motion) -> Force:
 
 
 @stage
-def _load(pose: Pose, inertia: Inertia, velocity: Motion, acceleration: Motion, gravity) -> Force:
-    own = inertia_move(matrix(pose.quat), pose.pos, inertia)
-    free = Motion(acceleration.ang, vsub(acceleration.lin, gravity))
-    return madd(momentum(own, free), cross_force(velocity, momentum(own, velocity)))
+def _inertial_force(pose: Pose, inertia: Inertia, velocity: Motion, acceleration: Motion, gravity) -> Force:
+    """The force that moves a body as given, gravity excluded: I (a - g) + v x* I v, about the world's origin."""
+    world_inertia = inertia_move(matrix(pose.quat), pose.pos, inertia)
+    proper = Motion(acceleration.ang, vsub(acceleration.lin, gravity))
+    return madd(momentum(world_inertia, proper), cross_force(velocity, momentum(world_inertia, velocity)))
 
 
-def _add(loads: list, wrench: Wrench, force) -> None:
-    """Add to what pushes two bodies what a constraint does to them."""
+def _add_constraint_force(forces: list, wrench: Wrench, factor) -> None:
+    """Add the force of a constraint to those on its two bodies. wrench: of a unit force."""
     for body, point, sign in zip(wrench.bodies, wrench.points, (1.0, -1.0), strict=True):
         if body >= 0:
-            loads[body] = _added(loads[body], point, wrench.force, wrench.moment, mul(sign, force))
+            forces[body] = _with_wrench(forces[body], point, wrench.force, wrench.moment, mul(sign, factor))
 
 
 @stage
-def _added(load: Force, point, force, moment, factor) -> Force:
-    pushed = scale(force, factor)
-    return madd(load, Force(vadd(cross(point, pushed), scale(moment, factor)), pushed))
+def _with_wrench(total: Force, point, force, moment, factor) -> Force:
+    scaled_force = scale(force, factor)
+    return madd(total, Force(vadd(cross(point, scaled_force), scale(moment, factor)), scaled_force))
 
 
 @stage
-def _less(load: Force, push: Force) -> Force:
-    return Force(vsub(load.ang, push.ang), vsub(load.lin, push.lin))
+def _force_difference(a: Force, b: Force) -> Force:
+    return Force(vsub(a.ang, b.ang), vsub(a.lin, b.lin))
 
 
 @stage
 def _com(inertia: Inertia):
-    some = jnp.greater(inertia.mass, 0)
-    share = jnp.where(some, 1.0 / jnp.where(some, inertia.mass, 1.0), 0.0)
-    return scale(inertia.first, share)
+    """The centre of mass in the body's frame."""
+    has_mass = jnp.greater(inertia.mass, 0)
+    inverse_mass = jnp.where(has_mass, 1.0 / jnp.where(has_mass, inertia.mass, 1.0), 0.0)
+    return scale(inertia.first, inverse_mass)
 
 
 @stage
 def _frame(pose: Pose | None, pos, quat):
-    own = Pose(normalize(quat), pos)
-    at = own if pose is None else compose(pose, own)
-    return at.pos, matrix(at.quat), at.quat
+    local = Pose(normalize(quat), pos)
+    world = local if pose is None else compose(pose, local)
+    return world.pos, matrix(world.quat), world.quat
 
 
-def _spot(body: int, pose: Pose | None, pos, quat) -> SensorFrame:
+def _frame_on_body(body: int, pose: Pose | None, pos, quat) -> SensorFrame:
     return SensorFrame(body, *_frame(pose, pos, quat))
 
 
 @stage
 def _quaternion(R):
-    """Quaternion of a rotation matrix, by its largest component."""
+    """The quaternion of a rotation matrix, from its largest component."""
     (a, b, c), (d, e, f), (g, h, i) = R
     squares = [1 + a + e + i, 1 + a - e - i, 1 - a + e - i, 1 - a - e + i]
     columns = [
@@ -281,8 +292,8 @@ def _quaternion(R):
     ]  # fmt: skip
     best, largest = columns[0], squares[0]
     for column, square in zip(columns[1:], squares[1:], strict=True):
-        more = square > largest
-        best, largest = tuple(jnp.where(more, x, y) for x, y in zip(column, best, strict=True)), jnp.where(more, square, largest)
+        larger = square > largest
+        best, largest = tuple(jnp.where(larger, x, y) for x, y in zip(column, best, strict=True)), jnp.where(larger, square, largest)
     return normalize(best)
 
 
@@ -297,7 +308,8 @@ def _acceleration_at(acceleration: Motion, velocity: Motion, pos, reference, gra
 
 
 @stage
-def _into(R, a):
+def _in_frame(R, a):
+    """A vector in the axes of a frame."""
     return apply_inverse(R, a)
 
 
@@ -305,57 +317,58 @@ def _into(R, a):
 
 
 def _in_site(read: Callable) -> Callable:
-    """A vector in the axes of the sensor's site."""
+    """A sensor that measures a vector in the frame of its site. read: (context, frame) -> the vector, world axes."""
 
-    def sensor(f: SensorContext, info) -> tuple:
-        spot = f.spot(info.object)
-        return _into(spot.R, read(f, spot))
+    def sensor(context: SensorContext, info) -> tuple:
+        frame = context.frame_of(info.object)
+        return _in_frame(frame.R, read(context, frame))
 
     return sensor
 
 
-def _force(f: SensorContext, spot: SensorFrame):
-    return f.loads[spot.body].lin
+def _force(context: SensorContext, frame: SensorFrame):
+    return context.interaction_forces[frame.body].lin
 
 
-def _torque(f: SensorContext, spot: SensorFrame):
-    return _moment_at(f.loads[spot.body], spot.pos)
+def _torque(context: SensorContext, frame: SensorFrame):
+    return _moment_at(context.interaction_forces[frame.body], frame.pos)
 
 
 @stage
 def _moment_at(force: Force, pos):
+    """The moment about a point, of a force about the world's origin."""
     return vsub(force.ang, cross(pos, force.lin))
 
 
 _LIMITS: dict[str, Callable[[ConstraintForce], object]] = {
-    "pos": lambda one: one.row.residual, "vel": lambda one: one.rate, "frc": lambda one: one.force,
+    "pos": lambda limit: limit.row.residual, "vel": lambda limit: limit.rate, "frc": lambda limit: limit.force,
 }  # fmt: skip
 
 
-def _limit(what: str, read: Callable[[ConstraintForce], object]) -> Callable:
-    """Of a limit the first of its sides that acts; 0 where none does."""
+def _limit(target: str, read: Callable[[ConstraintForce], object]) -> Callable:
+    """A sensor of the limits of a joint or of a tendon (``target``): of the first limit that is active, 0 if none is."""
 
-    def sensor(f: SensorContext, info) -> tuple:
-        if what == "joint":
-            joint, kinds = _joint(f, info), ("lower", "upper", "angle")
+    def sensor(context: SensorContext, info) -> tuple:
+        if target == "joint":
+            joint, kinds = _joint(context, info), ("lower", "upper", "angle")
             items = range(joint.v[0], sum(joint.v))
         else:
             items, kinds = (info.object[1],), ("tendon_lower", "tendon_upper")
         out = 0.0
-        for one in reversed([x for x in f.constraint_forces if x.info.kind in kinds and x.info.items[0] in items]):
-            out = jnp.where(one.row.present, read(one), out)
+        for limit in reversed([x for x in context.constraint_forces if x.info.kind in kinds and x.info.items[0] in items]):
+            out = jnp.where(limit.row.active, read(limit), out)
         return (out,)
 
     return sensor
 
 
-def _joint(f: SensorContext, info):
+def _joint(context: SensorContext, info):
     body, which = info.object[1]
-    return f.system.topology.bodies[body].joints[which]
+    return context.system.topology.bodies[body].joints[which]
 
 
-def _dof(f: SensorContext, info) -> int:
-    return _joint(f, info).v[0]
+def _dof(context: SensorContext, info) -> int:
+    return _joint(context, info).v[0]
 
 
 @stage
@@ -363,112 +376,115 @@ def _unit(q):
     return normalize(q)
 
 
-def _ball_quat(f: SensorContext, info):
-    q = _joint(f, info).q[0]
-    return _unit(tuple(f.q[q : q + 4]))
+def _ball_quat(context: SensorContext, info):
+    q = _joint(context, info).q[0]
+    return _unit(tuple(context.q[q : q + 4]))
 
 
-def _ball_velocity(f: SensorContext, info):
-    v = _joint(f, info).v[0]
-    return tuple(f.v[v : v + 3])
-
-
-@stage
-def _relative(reference: SensorFrame, spot: SensorFrame):
-    return apply_inverse(reference.R, vsub(spot.pos, reference.pos))
-
-
-def _frame_pos(f: SensorContext, info):
-    spot = f.spot(info.object)
-    return spot.pos if info.reference is None else _relative(f.spot(info.reference), spot)
+def _ball_velocity(context: SensorContext, info):
+    v = _joint(context, info).v[0]
+    return tuple(context.v[v : v + 3])
 
 
 @stage
-def _turned_back(a, b):
+def _relative_pos(reference: SensorFrame, frame: SensorFrame):
+    return apply_inverse(reference.R, vsub(frame.pos, reference.pos))
+
+
+def _frame_pos(context: SensorContext, info):
+    frame = context.frame_of(info.object)
+    return frame.pos if info.reference is None else _relative_pos(context.frame_of(info.reference), frame)
+
+
+@stage
+def _relative_quat(a, b):
     return quat_mul(quat_conj(a), b)
 
 
-def _frame_quat(f: SensorContext, info):
-    spot = f.spot(info.object)
-    return spot.quat if info.reference is None else _turned_back(f.spot(info.reference).quat, spot.quat)
+def _frame_quat(context: SensorContext, info):
+    frame = context.frame_of(info.object)
+    return frame.quat if info.reference is None else _relative_quat(context.frame_of(info.reference).quat, frame.quat)
 
 
 def _frame_axis(k: int) -> Callable:
-    def sensor(f: SensorContext, info):
-        axis = tuple(row[k] for row in f.spot(info.object).R)
-        return axis if info.reference is None else _into(f.spot(info.reference).R, axis)
+    def sensor(context: SensorContext, info):
+        axis = tuple(row[k] for row in context.frame_of(info.object).R)
+        return axis if info.reference is None else _in_frame(context.frame_of(info.reference).R, axis)
 
     return sensor
 
 
 @stage
-def _relative_velocity(reference: SensorFrame, moving, spot: SensorFrame, own):
-    (v0, w0), (v, _) = moving, own
-    return apply_inverse(reference.R, vsub(vsub(v, v0), cross(w0, vsub(spot.pos, reference.pos))))
+def _relative_velocity(reference: SensorFrame, reference_velocity, frame: SensorFrame, velocity):
+    (v0, w0), (v, _) = reference_velocity, velocity
+    return apply_inverse(reference.R, vsub(vsub(v, v0), cross(w0, vsub(frame.pos, reference.pos))))
 
 
-def _frame_velocity(f: SensorContext, info):
-    spot = f.spot(info.object)
+def _frame_velocity(context: SensorContext, info):
+    frame = context.frame_of(info.object)
     if info.reference is None:
-        return f.moving(spot)[0]
-    reference = f.spot(info.reference)
-    return _relative_velocity(reference, f.moving(reference), spot, f.moving(spot))
+        return context.frame_velocity(frame)[0]
+    reference = context.frame_of(info.reference)
+    return _relative_velocity(reference, context.frame_velocity(reference), frame, context.frame_velocity(frame))
 
 
 @stage
-def _relative_turning(R, w0, w):
+def _relative_angular_velocity(R, w0, w):
     return apply_inverse(R, vsub(w, w0))
 
 
-def _frame_turning(f: SensorContext, info):
-    own = f.moving(f.spot(info.object))[1]
+def _frame_angular_velocity(context: SensorContext, info):
+    angular_velocity = context.frame_velocity(context.frame_of(info.object))[1]
     if info.reference is None:
-        return own
-    reference = f.spot(info.reference)
-    return _relative_turning(reference.R, f.moving(reference)[1], own)
+        return angular_velocity
+    reference = context.frame_of(info.reference)
+    return _relative_angular_velocity(reference.R, context.frame_velocity(reference)[1], angular_velocity)
 
 
 @stage
-def _over(a, mass):
-    some = jnp.greater(mass, 1e-15)
-    return scale(a, jnp.where(some, 1.0 / jnp.where(some, mass, 1.0), 0.0))
+def _divide_by_mass(a, mass):
+    has_mass = jnp.greater(mass, 1e-15)
+    return scale(a, jnp.where(has_mass, 1.0 / jnp.where(has_mass, mass, 1.0), 0.0))
 
 
-def _subtree_velocity(f: SensorContext, info):
+def _subtree_velocity(context: SensorContext, info):
     body = info.object[1]
-    return _over(f.momenta[body].lin, f.masses[body].mass)
+    return _divide_by_mass(context.subtree_momenta[body].lin, context.subtree_masses[body].mass)
 
 
-def _subtree_momentum(f: SensorContext, info):
+def _subtree_momentum(context: SensorContext, info):
     body = info.object[1]
-    return _moment_at(f.momenta[body], f.coms[body])
+    return _moment_at(context.subtree_momenta[body], context.subtree_coms[body])
 
 
 @stage
-def _projected(site, camera, resolution, focal):
-    """Pixel of a point: x to the right, y down, (0, 0) the upper left corner; focal lengths in pixels."""
+def _pixel(site, camera, resolution, focal):
+    """The pixel of a point: x to the right, y down, (0, 0) is the upper left corner. focal: focal lengths, pixels."""
     x, y, z = apply_inverse(camera.R, vsub(site, camera.pos))
     safe = jnp.where(jnp.abs(z) < 1e-15, jnp.where(z < 0, -1e-15, 1e-15), z)
     return 0.5 * resolution[0] - focal[0] * x / safe, 0.5 * resolution[1] + focal[1] * y / safe
 
 
-def _projection(f: SensorContext, info):
+def _projection(context: SensorContext, info):
     number = info.reference[1]
-    camera = f.system.topology.cameras[number]
+    camera = context.system.topology.cameras[number]
     width, height = camera.resolution
     focal = (0.5 * height / math.tan(0.5 * camera.fovy),) * 2
     if all(camera.sensor_size):
         focal = tuple(camera.intrinsic[i] / camera.sensor_size[i] * camera.resolution[i] for i in (0, 1))
-    return _projected(f.spot(info.object).pos, f.cameras[number], (width, height), focal)
+    return _pixel(context.frame_of(info.object).pos, context.cameras[number], (width, height), focal)
 
 
-def _actuators_on(f: SensorContext, info):
-    return (f.actuator_forces.tau[_dof(f, info)],)
+def _joint_actuator_force(context: SensorContext, info):
+    return (context.actuator_forces.tau[_dof(context, info)],)
 
 
 class SensorKind(NamedTuple):
-    """compute(context: SensorContext, info: SensorInfo) -> its numbers, a tuple of ``info.dim`` components. cutoff: what
-    `SensorSpec.cutoff` is to it: "clip" (the numbers stay within it), "radius" (how far it looks) or "" (nothing)."""
+    """A kind of sensor, an entry of `xsim.registry.SENSORS`.
+
+    compute: function (context: SensorContext, info: SensorInfo) -> the measurement, a tuple of ``info.dim`` components.
+    cutoff: the meaning of `SensorSpec.cutoff`. "clip": the measurement is clipped to it. "radius": it is a search radius. "": none.
+    """
 
     compute: Callable
     cutoff: str = "clip"
@@ -476,16 +492,16 @@ class SensorKind(NamedTuple):
 
 def _register_kinds() -> None:
     kinds: dict[str, Callable] = {
-        "magnetometer": _in_site(lambda f, spot: f.magnetic),
+        "magnetometer": _in_site(lambda context, frame: context.magnetic),
         "camprojection": _projection,
-        "jointpos": lambda f, info: (f.q[_joint(f, info).q[0]],),
-        "jointvel": lambda f, info: (f.v[_dof(f, info)],),
-        "tendonpos": lambda f, info: (f.tendons[info.object[1]].length,),
-        "tendonvel": lambda f, info: (rate(f.tendons[info.object[1]].row, f.v),),
-        "actuatorpos": lambda f, info: (f.actuator_forces.length[info.object[1]],),
-        "actuatorvel": lambda f, info: (f.actuator_forces.velocity[info.object[1]],),
-        "actuatorfrc": lambda f, info: (f.actuator_forces.force[info.object[1]],),
-        "jointactuatorfrc": _actuators_on,
+        "jointpos": lambda context, info: (context.q[_joint(context, info).q[0]],),
+        "jointvel": lambda context, info: (context.v[_dof(context, info)],),
+        "tendonpos": lambda context, info: (context.tendons[info.object[1]].length,),
+        "tendonvel": lambda context, info: (rate(context.tendons[info.object[1]].row, context.v),),
+        "actuatorpos": lambda context, info: (context.actuator_forces.length[info.object[1]],),
+        "actuatorvel": lambda context, info: (context.actuator_forces.velocity[info.object[1]],),
+        "actuatorfrc": lambda context, info: (context.actuator_forces.force[info.object[1]],),
+        "jointactuatorfrc": _joint_actuator_force,
         "ballquat": _ball_quat,
         "ballangvel": _ball_velocity,
         "framepos": _frame_pos,
@@ -494,25 +510,25 @@ def _register_kinds() -> None:
         "frameyaxis": _frame_axis(1),
         "framezaxis": _frame_axis(2),
         "framelinvel": _frame_velocity,
-        "frameangvel": _frame_turning,
-        "framelinacc": lambda f, info: f.accelerated(f.spot(info.object))[0],
-        "frameangacc": lambda f, info: f.accelerated(f.spot(info.object))[1],
-        "subtreecom": lambda f, info: f.coms[info.object[1]],
+        "frameangvel": _frame_angular_velocity,
+        "framelinacc": lambda context, info: context.frame_acceleration(context.frame_of(info.object))[0],
+        "frameangacc": lambda context, info: context.frame_acceleration(context.frame_of(info.object))[1],
+        "subtreecom": lambda context, info: context.subtree_coms[info.object[1]],
         "subtreelinvel": _subtree_velocity,
         "subtreeangmom": _subtree_momentum,
-        "clock": lambda f, info: (f.time,),
-        "velocimeter": _in_site(lambda f, spot: f.moving(spot)[0]),
-        "gyro": _in_site(lambda f, spot: f.moving(spot)[1]),
-        "accelerometer": _in_site(lambda f, spot: f.accelerated(spot)[0]),
+        "clock": lambda context, info: (context.time,),
+        "velocimeter": _in_site(lambda context, frame: context.frame_velocity(frame)[0]),
+        "gyro": _in_site(lambda context, frame: context.frame_velocity(frame)[1]),
+        "accelerometer": _in_site(lambda context, frame: context.frame_acceleration(frame)[0]),
         "force": _in_site(_force),
         "torque": _in_site(_torque),
-        **{f"{what}limit{part}": _limit(what, read) for what in ("joint", "tendon") for part, read in _LIMITS.items()},
+        **{f"{target}limit{part}": _limit(target, read) for target in ("joint", "tendon") for part, read in _LIMITS.items()},
         "touch": contact_sensors.touch,
         "distance": contact_sensors.distance,
         "normal": contact_sensors.normal,
         "fromto": contact_sensors.fromto,
-        "rangefinder": lambda f, info: (f.ranges[info.object[1]],),
-        "user": lambda f, info: (0.0,) * info.dim,
+        "rangefinder": lambda context, info: (context.rangefinder_distances[info.object[1]],),
+        "user": lambda context, info: (0.0,) * info.dim,
     }
     cutoffs = {"distance": "radius", "normal": "radius", "fromto": "radius", "user": ""}
     for name, compute in kinds.items():
@@ -523,22 +539,22 @@ _register_kinds()
 
 
 @stage
-def _clip(x, least, most):
-    return tuple(jnp.clip(y, least, most) for y in x)
+def _clip(x, low, high):
+    return tuple(jnp.clip(y, low, high) for y in x)
 
 
-def sense(f: SensorContext) -> list:
-    """All numbers of the sensors, in order; zeros where sensors are switched off."""
-    top, out = f.system.topology, []
+def sense(context: SensorContext) -> list:
+    """The measurements of all sensors, in order. Zeros if sensors are disabled."""
+    top, out = context.system.topology, []
     for info in top.sensors:
         if "sensor" in top.disabled:
             out += [0.0] * info.dim
             continue
         kind = SENSORS[info.kind]
-        x = kind.compute(f, info)
+        x = kind.compute(context, info)
         if info.cutoff > 0 and kind.cutoff == "clip":
-            # A ray that meets nothing gives -1, which 3.2 leaves as it is.
-            from_above = info.kind == "rangefinder" and not top.switches.rangefinder_miss_cut
-            x = _clip(x, -math.inf if from_above else -info.cutoff, info.cutoff)
+            # A rangefinder that sees no geom measures -1. MuJoCo 3.2 does not clip this value.
+            upper_only = info.kind == "rangefinder" and not top.switches.rangefinder_miss_cut
+            x = _clip(x, -math.inf if upper_only else -info.cutoff, info.cutoff)
         out += list(x)
     return out

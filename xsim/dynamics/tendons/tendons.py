@@ -1,4 +1,4 @@
-"""Tendons: their lengths, what moves them, and the forces of their springs and dampers."""
+"""Tendons: lengths, Jacobians (moment arms), and the forces of their springs and dampers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,11 @@ from xsim.spatial import add, apply, apply_inverse, cross, mul, neg, normalize, 
 
 
 class LengthAndJacobian(NamedTuple):
-    """length (m, or of a fixed tendon in its coordinates' units) and the row [(dof, coefficient), ...] of its rate."""
+    """The length of a tendon or actuator, and its Jacobian.
+
+    length: m; of a fixed tendon, in the units of its coordinates.
+    row: the Jacobian of the length, [(dof, coefficient), ...].
+    """
 
     length: object
     row: list
@@ -25,21 +29,23 @@ class LengthAndJacobian(NamedTuple):
 def tendons(system: System, frame: Frames, q) -> list[LengthAndJacobian]:
     """All tendons at a configuration."""
     top = system.topology
-    legs = {i: _legs(system, frame, info) for i, info in enumerate(top.tendons) if info.kind == "spatial"}
-    bent = iter(_bent(system, frame, [leg for own in legs.values() for leg in own if leg.around is not None]))
+    segments = {i: _segments(system, frame, info) for i, info in enumerate(top.tendons) if info.kind == "spatial"}
+    every = [segment for of_tendon in segments.values() for segment in of_tendon]
+    wrapped = iter(_wrapped(system, frame, [segment for segment in every if segment.geom is not None]))
     out = []
     for i, info in enumerate(top.tendons):
         if info.kind == "fixed":
             out.append(_fixed(system, info, q))
         else:
-            out.append(_sum([(leg, next(bent) if leg.around is not None else _straight(system, frame, leg)) for leg in legs[i]]))
+            lengths = [next(wrapped) if segment.geom is not None else _straight(system, frame, segment) for segment in segments[i]]
+            out.append(_sum_of_segments(segments[i], lengths))
     return out
 
 
 def _address(system: System, dof: int) -> int:
-    """Of the coordinate that a dof moves; of a ball the first of its quaternion (MuJoCo's rule, of no use)."""
-    places = coordinate_addresses(system.topology)
-    return places[dof][1] if dof in places else next(j.q[0] for j in system.topology.joints if j.v[0] == dof)
+    """The address in q of the coordinate that a dof moves. Of a ball joint, as in MuJoCo, the first number of its quaternion."""
+    addresses = coordinate_addresses(system.topology)
+    return addresses[dof][1] if dof in addresses else next(j.q[0] for j in system.topology.joints if j.v[0] == dof)
 
 
 def _fixed(system: System, info, q) -> LengthAndJacobian:
@@ -51,42 +57,48 @@ def _fixed(system: System, info, q) -> LengthAndJacobian:
     return LengthAndJacobian(length, _merged(row))
 
 
-class _Leg(NamedTuple):
-    """A tendon between two sites, each with its body: straight, or around a geom. share: how much it counts (None: in full)."""
+class _Segment(NamedTuple):
+    """The part of a spatial tendon between two sites.
+
+    first, second: for each site, its body and its frame.
+    geom: the geom that the segment wraps around. None: it is straight.
+    factor: factor of its length in that of the tendon, from the divisor of a pulley. None: 1.
+    """
 
     first: tuple[int, End]
     second: tuple[int, End]
-    around: PieceInfo | None
-    share: object
+    geom: PieceInfo | None
+    factor: object
 
 
-def _legs(system: System, frame: Frames, info) -> list[_Leg]:
-    """The pieces of the path through the sites; after a pulley each counts by its divisor."""
-    out, share, before, around = [], None, None, None
+def _segments(system: System, frame: Frames, info) -> list[_Segment]:
+    """The segments of a spatial tendon, in order."""
+    out, factor, before, geom = [], None, None, None
     for piece in info.path:
         if piece.kind == "pulley":
-            share, before = 1.0 / system.tendon.divisor[piece.row], None
+            factor, before = 1.0 / system.tendon.divisor[piece.row], None
         elif piece.kind == "geom":
-            around = piece
+            geom = piece
         else:
-            here = system.topology.sites[piece.item].body, site_end(system, frame, piece.item)
+            site = system.topology.sites[piece.item].body, site_end(system, frame, piece.item)
             if before is not None:
-                out.append(_Leg(before, here, around, share))
-            before, around = here, None
+                out.append(_Segment(before, site, geom, factor))
+            before, geom = site, None
     return out
 
 
-def _sum(parts) -> LengthAndJacobian:
+def _sum_of_segments(segments: list[_Segment], lengths: list[tuple]) -> LengthAndJacobian:
+    """The length and Jacobian of a tendon. lengths: length and row of each segment."""
     length, row = 0.0, []
-    for leg, (part, moved) in parts:
-        share = 1.0 if leg.share is None else leg.share
-        length = add(length, mul(part, share))
-        row += scaled(moved, share)
+    for segment, (segment_length, segment_row) in zip(segments, lengths, strict=True):
+        factor = 1.0 if segment.factor is None else segment.factor
+        length = add(length, mul(segment_length, factor))
+        row += scaled_row(segment_row, factor)
     return LengthAndJacobian(length, _merged(row))
 
 
 def _merged(row: list) -> list:
-    """One coefficient per dof."""
+    """The row with one coefficient per dof, sorted by dof."""
     out: dict = {}
     for dof, x in row:
         out[dof] = add(out[dof], x) if dof in out else x
@@ -94,60 +106,65 @@ def _merged(row: list) -> list:
 
 
 @stage
-def _line(a: End, b: End):
+def _distance_wrench(a: End, b: End):
+    """The distance of two points, and the wrench of a unit tension: force, moments about the reference points of both."""
     d = vsub(b.world, a.world)
     n = normalize(d)
     return safe_norm(d), (n, cross(a.x, n), cross(b.x, n))
 
 
-def _straight(system: System, frame: Frames, leg: _Leg) -> tuple:
-    (one, a), (two, b) = leg.first, leg.second
-    length, wrench = _line(a, b)
-    return length, row_coefficients(system, frame, (one, two), wrench)
+def _straight(system: System, frame: Frames, segment: _Segment) -> tuple:
+    """Length and row of a straight segment."""
+    (first, a), (second, b) = segment.first, segment.second
+    length, wrench = _distance_wrench(a, b)
+    return length, row_coefficients(system, frame, (first, second), wrench)
 
 
 @stage
-def _seen(geom: End, point: End):
+def _in_geom_frame(geom: End, point: End):
+    """The position of a point in a geom's frame."""
     return apply_inverse(geom.R, vsub(point.world, geom.world))
 
 
 @stage
-def _pull(geom: End, end: End, slope):
-    """What a unit tension does at an end of a bent leg: force, moments about the reference points of geom and end."""
-    n = apply(geom.R, slope)
+def _tension_wrench(geom: End, end: End, gradient):
+    """The wrench of a unit tension at an end of a wrapped segment: force, moments about the reference points of the geom and of the end.
+    gradient: of the length with respect to the end's position, in the geom's frame."""
+    n = apply(geom.R, gradient)
     arm = vsub(end.world, vsub(geom.world, geom.x))
     return n, cross(arm, n), cross(end.x, n)
 
 
-def _bent(system: System, frame: Frames, legs: list[_Leg]) -> list[tuple]:
-    """Length and row of the legs around geoms. Those of one kind are found together, which keeps the program small."""
-    out: list = [None] * len(legs)
-    infos = [system.topology.geoms[leg.around.item] for leg in legs]
+def _wrapped(system: System, frame: Frames, segments: list[_Segment]) -> list[tuple]:
+    """Length and row of the segments that wrap around geoms. Segments of one kind are processed as a batch, so that the program is
+    small."""
+    out: list = [None] * len(segments)
+    infos = [system.topology.geoms[segment.geom.item] for segment in segments]
     groups: dict[tuple, list[int]] = {}
-    for i, (leg, info) in enumerate(zip(legs, infos, strict=True)):
-        groups.setdefault((info.shape, leg.around.side is not None), []).append(i)
+    for i, (segment, info) in enumerate(zip(segments, infos, strict=True)):
+        groups.setdefault((info.shape, segment.geom.side is not None), []).append(i)
     for (shape, sided), members in groups.items():
-        geoms = [geom_end(system, frame, legs[i].around.item) for i in members]
+        geoms = [geom_end(system, frame, segments[i].geom.item) for i in members]
         points = [
-            [_seen(geom, end) for geom, i in zip(geoms, members, strict=True) for end in [pick(legs[i])]]
-            for pick in (lambda leg: leg.first[1], lambda leg: leg.second[1])
+            [_in_geom_frame(geom, end) for geom, i in zip(geoms, members, strict=True) for end in [pick(segments[i])]]
+            for pick in (lambda segment: segment.first[1], lambda segment: segment.second[1])
         ]
-        sites = [legs[i].around.side for i in members] if sided else []
-        sides = [_seen(geom, site_end(system, frame, site)) for geom, site in zip(geoms, sites, strict=False)]
+        sites = [segments[i].geom.side for i in members] if sided else []
+        sides = [_in_geom_frame(geom, site_end(system, frame, site)) for geom, site in zip(geoms, sites, strict=False)]
         radii = [(system.geom.size[infos[i].row][0],) for i in members]
         first, second, side, radius = _stacked([*points, sides, radii])
-        way = wrap(shape, first, second, *radius, side or None, system.topology.switches.tendon_shortest_side)
+        path = wrap(shape, first, second, *radius, side or None, system.topology.switches.tendon_shortest_side)
         for k, (i, geom) in enumerate(zip(members, geoms, strict=True)):
             row: list = []
-            for (body, end), slope in zip((legs[i].first, legs[i].second), way.slopes, strict=True):
-                wrench = _pull(geom, end, tuple(x[k] for x in slope))
+            for (body, end), gradient in zip((segments[i].first, segments[i].second), path.gradients, strict=True):
+                wrench = _tension_wrench(geom, end, tuple(x[k] for x in gradient))
                 row += row_coefficients(system, frame, (infos[i].body, body), wrench)
-            out[i] = way.length[k], row
+            out[i] = path.length[k], row
     return out
 
 
 def _stacked(groups: list[list[tuple]]) -> list[tuple]:
-    """Each group of vectors as one vector, whose components have all of the group along a first axis; () for none."""
+    """For each group of vectors, one vector whose components are arrays over the group (first axis). () for an empty group."""
     full = iter(spread([x for group in groups for vector in group for x in vector]))
     vectors = [[[next(full) for _ in vector] for vector in group] for group in groups]
     return [tuple(jnp.stack(xs) for xs in zip(*group, strict=True)) for group in vectors]
@@ -155,55 +172,57 @@ def _stacked(groups: list[list[tuple]]) -> list[tuple]:
 
 @stage
 def _tension(length, rest, stiffness):
-    """Force along the length of a spring that is slack between two lengths."""
+    """The force of a spring along its length, N, negative in tension. rest: the two lengths between which the spring is slack."""
     low, high = rest
     return neg(mul(stiffness, add(jnp.maximum(sub(length, high), 0.0), jnp.minimum(sub(length, low), 0.0))))
 
 
 def tendon_force(system: System, tendon: list[LengthAndJacobian], v) -> list:
-    """Generalized force of the springs and dampers of all tendons."""
+    """The generalized force of the springs and dampers of all tendons."""
     out: list = [0.0] * len(v)
-    numbers = system.tendon
-    for i, (info, one) in enumerate(zip(system.topology.tendons, tendon, strict=True)):
-        pull = sub(_tension(one.length, _rest(system, i, info), numbers.stiffness[i]), mul(numbers.damping[i], rate(one.row, v)))
-        out = pushed(out, one.row, pull)
+    leaves = system.tendon
+    for i, (info, t) in enumerate(zip(system.topology.tendons, tendon, strict=True)):
+        force = sub(_tension(t.length, _rest(system, i, info), leaves.stiffness[i]), mul(leaves.damping[i], rate(t.row, v)))
+        out = add_row_force(out, t.row, force)
     return out
 
 
 def tendon_energy(system: System, tendon: list[LengthAndJacobian]) -> list:
-    """Energy stored in each tendon's spring, J."""
+    """The energy stored in each tendon's spring, J."""
     out = []
-    for i, (info, one) in enumerate(zip(system.topology.tendons, tendon, strict=True)):
-        out.append(_stored(one.length, _rest(system, i, info), system.tendon.stiffness[i]))
+    for i, (info, t) in enumerate(zip(system.topology.tendons, tendon, strict=True)):
+        out.append(_spring_energy(t.length, _rest(system, i, info), system.tendon.stiffness[i]))
     return out
 
 
 @stage
-def _stored(length, rest, stiffness):
+def _spring_energy(length, rest, stiffness):
     low, high = rest
-    away = add(jnp.maximum(sub(length, high), 0.0), jnp.minimum(sub(length, low), 0.0))
-    return mul(mul(0.5, stiffness), mul(away, away))
+    extension = add(jnp.maximum(sub(length, high), 0.0), jnp.minimum(sub(length, low), 0.0))
+    return mul(mul(0.5, stiffness), mul(extension, extension))
 
 
 def _rest(system: System, i: int, info):
+    """The two lengths between which a tendon's spring is slack."""
     return system.derived.tendon_rest[i] if info.spring is None else system.tendon.spring_length[info.spring]
 
 
 def rate(row: list, v):
-    """Rate of what a row moves."""
+    """J v of one row [(dof, coefficient), ...]."""
     total = 0.0
     for dof, x in row:
         total = add(total, mul(x, v[dof]))
     return total
 
 
-def pushed(force: list, row: list, pull) -> list:
-    """force + row^T pull."""
+def add_row_force(force: list, row: list, magnitude) -> list:
+    """The generalized force plus row^T magnitude."""
     out = list(force)
     for dof, x in row:
-        out[dof] = add(out[dof], mul(x, pull))
+        out[dof] = add(out[dof], mul(x, magnitude))
     return out
 
 
-def scaled(row: list, s) -> list:
+def scaled_row(row: list, s) -> list:
+    """The row times a number."""
     return [(dof, mul(x, s)) for dof, x in row]
