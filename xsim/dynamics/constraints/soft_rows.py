@@ -170,6 +170,10 @@ class Rows(NamedTuple):
         """See `Cones.count`. None: every row can be active."""
         return None
 
+    def is_nonquadratic(self, x):
+        """See `Potential.is_nonquadratic`: never."""
+        return jnp.zeros(x.shape[1:], bool)
+
     def fitted(self, lanes: tuple[int, ...]) -> Rows:
         """The rows with arrays of the shape (..., *lanes)."""
         return Rows(self.single, *(fit(x, lanes) for x in self[1:]))

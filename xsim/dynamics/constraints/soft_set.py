@@ -13,6 +13,7 @@ from xsim.dynamics.constraints.contact_rows import contact_cones
 from xsim.dynamics.constraints.flex_edges import edge_rows, has_edge_rows
 from xsim.dynamics.constraints.narrowphase import Contacts, find_contacts
 from xsim.dynamics.constraints.noslip_cones import NoSlipCones
+from xsim.dynamics.constraints.potential import Potential
 from xsim.dynamics.constraints.soft_rows import Rows, concatenate_rows, has_soft_rows, soft_rows
 from xsim.dynamics.linalg.dense import tree_sum
 from xsim.dynamics.tendons.tendons import tendons
@@ -42,7 +43,7 @@ class Constraints(NamedTuple):
     overflow: object = 0.0
 
     @property
-    def parts(self) -> tuple:
+    def parts(self) -> tuple[Potential, ...]:
         """The rows, then the cones."""
         return self.cones if self.rows is None else (self.rows, *self.cones)
 
@@ -88,7 +89,7 @@ class Constraints(NamedTuple):
     def is_nonquadratic(self, x):
         """Whether P is not quadratic in the piece at x (lanes)."""
         out = jnp.asarray(False)
-        for part, y in zip(self.cones, x[len(x) - len(self.cones) :], strict=True):
+        for part, y in zip(self.parts, x, strict=True):
             out = out | part.is_nonquadratic(y)
         return out
 

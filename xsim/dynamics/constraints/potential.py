@@ -1,0 +1,55 @@
+"""What the solver asks of a kind of soft constraint."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+
+class Potential(Protocol):
+    """A convex function P(x), x = J a + offset, of the generalized acceleration a (nv, *lanes). Its gradient is minus the force.
+
+    P is piecewise quadratic, except in zones of elliptic cones. `Rows`, `Cones` and `NoSlipCones` implement it. Positions x and forces f
+    have the same shape: (rows, *lanes), or (contacts, condim, *lanes).
+    """
+
+    @property
+    def offset(self) -> Any:
+        """x at zero acceleration."""
+        ...
+
+    def j_times(self, a) -> Any:
+        """J a."""
+        ...
+
+    def jt_times(self, f) -> Any:
+        """J^T f (nv, *lanes)."""
+        ...
+
+    def force(self, x) -> Any:
+        """The force f at x."""
+        ...
+
+    def line(self, x, dx) -> Callable:
+        """A function step -> (slope, curvature) of P at x + step dx, each (*lanes)."""
+        ...
+
+    def zone(self, x) -> Any:
+        """Integers that identify the quadratic pieces of P at x."""
+        ...
+
+    def is_nonquadratic(self, x) -> Any:
+        """Whether P is not quadratic near x, within its zones (*lanes)."""
+        ...
+
+    def count(self) -> Any:
+        """Numbers of rows or contacts after which none acts in any lane; None: all are evaluated."""
+        ...
+
+    def curvature(self, x, count=None) -> Any:
+        """J^T P'' J (nv, nv, *lanes). count: as from `count`."""
+        ...
+
+    def fitted(self, lanes: tuple[int, ...]) -> Any:
+        """The same with arrays of all lanes, or without that axis."""
+        ...
