@@ -188,7 +188,7 @@ class Joints(NamedTuple):
     spring_damper: tuple
 
 
-class LoopNumbers(NamedTuple):
+class LoopParameters(NamedTuple):
     """Loop constraints. frames: per constraint, the poses of its two frames in the links of their bodies, or in the world. lengths: values
     of the rows (``constraint.value``)."""
 
@@ -235,7 +235,7 @@ class System(NamedTuple):
 
     * Groups with the name of a group of `Model` have its leaves as components. surface, pair, flex: arrays (rows, width, lanes or 1).
     * geom_arrays: size, pos and quat of the geoms as such arrays, for models with contacts.
-    * force_frames: per force element, the poses of its frames, as in `LoopNumbers.frames`.
+    * force_frames: per force element, the poses of its frames, as in `LoopParameters.frames`.
     """
 
     topology: Topology
@@ -247,7 +247,7 @@ class System(NamedTuple):
     dof: Dof
     limit: Limit
     coupling: Coupling
-    constraint: LoopNumbers
+    constraint: LoopParameters
     functions: FunctionValues
     force: ElementForce
     force_frames: tuple
@@ -409,7 +409,7 @@ def components(model: Model, lanes: Lanes, mocap=None) -> System:
         link=_links(model, lanes, poses, frames, offset, inertia),
         body=Bodies(tuple(inertia), tuple(offset), tuple(p.quat for p in poses), split(model.body.gravcomp, 1)),
         joint=Joints(split(model.joint.spring_ref, 1), split(model.joint.spring_damper, 2)),
-        constraint=LoopNumbers(_frames(top.constraints, model.constraint, offset, split), split(model.constraint.value, 1)),
+        constraint=LoopParameters(_frames(top.constraints, model.constraint, offset, split), split(model.constraint.value, 1)),
         functions=FunctionValues(split(model.function.numbers, 1)),
         force_frames=_frames(top.forces, model.force, offset, split),
         geom_arrays=_geom_arrays(model, lanes),
