@@ -14,7 +14,7 @@ import numpy as np
 
 from xsim.dynamics.collide.colliders import collider
 from xsim.dynamics.collide.shapes import FAR, ContactPoint, Shape
-from xsim.dynamics.collide.spheres_capsules import X_AXIS, ball_box, between_segments, direction, pick, quotient, rounding
+from xsim.dynamics.collide.spheres_capsules import X_AXIS, ball_box, between_segments, direction, pick, rounding, safe_quotient
 from xsim.rules import RULES, Rules
 from xsim.spatial import Component, Vector, apply_inverse, cross, dot, mul, scale, stage, total, vadd, vsub
 
@@ -362,9 +362,9 @@ def _outline(p, u, v, lx, ly) -> tuple:
 
     def parts(x, y):
         """s and t of a vector."""
-        return jnp.stack([quotient(x * v[1] - y * v[0], area), quotient(u[0] * y - u[1] * x, area)], 1)
+        return jnp.stack([safe_quotient(x * v[1] - y * v[0], area), safe_quotient(u[0] * y - u[1] * x, area)], 1)
 
-    slack = jax.lax.stop_gradient(jnp.stack([quotient(jnp.abs(w[:2]).sum(0), jnp.abs(area)) for w in (v, u)]) * 0.5 * tiny)
+    slack = jax.lax.stop_gradient(jnp.stack([safe_quotient(jnp.abs(w[:2]).sum(0), jnp.abs(area)) for w in (v, u)]) * 0.5 * tiny)
     base, along = parts(box[:, 0] - p[0], box[:, 1] - p[1]), parts(sides[:, 0], sides[:, 1])
     start2, end2 = _between(base, along, 0.0, 1.0, slack, -slack)
     there2 = (end2 - start2) * jnp.abs(sides).sum(1) > least
@@ -451,7 +451,7 @@ def _corners_3_2(p, u, v, two, limits, tilt, edges, beside, margin) -> tuple:
     found = []
     for sx, sy in itertools.product((-1.0, 1.0), repeat=2):
         x, y = sx * limits[0] - p[0], sy * limits[1] - p[1]
-        s, t = quotient(x * v[1] - y * v[0], area), quotient(u[0] * y - u[1] * x, area)
+        s, t = safe_quotient(x * v[1] - y * v[0], area), safe_quotient(u[0] * y - u[1] * x, area)
         off = [(w < 0) | (w > 1) for w in (s, t)]
         on = (s > 0) & (s < 1) & (t > 0) & (t < 1)
         over = two & jnp.where(edges, ~jnp.where(beside, off[0] & off[1], off[0] | off[1]), on)

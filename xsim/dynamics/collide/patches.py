@@ -22,7 +22,7 @@ from xsim.dynamics.collide.hulls import Hull, make_hull, polygons
 from xsim.dynamics.collide.shapes import FAR, ContactPoint, Shape
 from xsim.spatial import Vector, apply, apply_inverse, cross, dot, neg, normalize, scale, stage, vadd, vsub
 
-__all__ = ["count_of_patch", "patch"]
+__all__ = ["patch_contact_count", "patch"]
 
 _COUNT = 4
 _ROUND = ("capsule", "cylinder")
@@ -49,7 +49,7 @@ class Face(NamedTuple):
     inside: Any
 
 
-def count_of_patch(shapes: tuple[str, str]) -> int:
+def patch_contact_count(shapes: tuple[str, str]) -> int:
     """How many contacts the patch of two shapes may have: 2 for a line, 0 for shapes that make none."""
     if not set(shapes).issubset((*_ROUND, "box", "mesh")) or set(shapes) == {"capsule"}:
         return 0
@@ -97,8 +97,8 @@ def _cube() -> Hull:
 
 
 def patch(kinds: Sequence[tuple[str, str]], a: Shape, b: Shape, touch: ContactPoint, reach, which=None) -> list[ContactPoint]:
-    """As many contacts of each pair as `count_of_patch` says, the same for all kinds: those of the patch where the touching features make
-    one, else the one that there is.
+    """As many contacts of each pair as `patch_contact_count` says, the same for all kinds: those of the patch where the touching features
+    make one, else the one that there is.
 
     kinds: of all pairs. a, b: their shapes, components (m, lanes); data: hulls of all pairs, None for what is no mesh. touch: where they
     are nearest. reach: distance (m) at which contacts are found. which (m, lanes): the numbers of the pairs among all; None: in turn."""
@@ -108,7 +108,7 @@ def patch(kinds: Sequence[tuple[str, str]], a: Shape, b: Shape, touch: ContactPo
     one, two = (
         _face([both[k] for both in kinds], s, along, origin, which) for k, (s, along) in enumerate(((a, touch.normal), (b, back)))
     )
-    return _contacts(one, two, touch, origin, reach)[: count_of_patch(kinds[0])]
+    return _contacts(one, two, touch, origin, reach)[: patch_contact_count(kinds[0])]
 
 
 def _face(kinds: list[str], s: Shape, direction: Vector, origin: Vector, which) -> Face:
