@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xsim.dynamics.call import Call, check_width, compiled
-from xsim.dynamics.constraints.holonomic import has_holonomic_rows, holonomic_gaps
+from xsim.dynamics.constraints.holonomic import has_holonomic_rows, holonomic_errors
 from xsim.dynamics.forces.passive import loaded_mass
 from xsim.dynamics.integration.projection import closer, tangent
 from xsim.dynamics.layout import batch_shape, spread
@@ -154,7 +154,7 @@ def project_constraints(model: Model, state: State, ctrl=None, iterations: int =
 def constraint_error(model: Model, q, time=None, ctrl=None):
     """By how much each holonomic row is violated at a time (s, default 0) under controls: (*batch, rows), m, rad or 1."""
     c = Call(model, q, ctrl=ctrl, time=time)
-    return c.join(holonomic_gaps(c.system, kin.frames(c.system, c.q), c.q))
+    return c.join(holonomic_errors(c.system, kin.frames(c.system, c.q), c.q))
 
 
 def state_from_poses(model: Model, poses, velocities=None, *, time=0.0, ctrl=None, q=None) -> tuple[State, jax.Array]:

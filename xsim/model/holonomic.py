@@ -185,7 +185,7 @@ def _motor(c: ConstraintSpec) -> tuple:
     turns = held & {"rx", "ry", "rz"}
     if turns == {"rx", "ry", "rz"}:
         # A driven rotation may be half a turn away and more, where the products of axes cannot tell.
-        return (*rows, *((*_UPRIGHT, ("turn", 0, 0, None)) if c.mode and c.driven == "hinge" else _UNTURNED))
+        return (*rows, *((*_UPRIGHT, ("angle", 0, 0, None)) if c.mode and c.driven == "hinge" else _UNTURNED))
     if turns == {"rx", "ry"}:
         return (*rows, *_UPRIGHT)
     if turns == {"rz"}:

@@ -104,7 +104,7 @@ class BodyInfo(NamedTuple):
 class ConstraintInfo(NamedTuple):
     """A constraint between frames of two bodies (-1: the world). rows: (kind, i, j, row of constraint.value or None), see
     `xsim.dynamics.constraints.loop_rows`: ("slide", axis, which frame's), ("dot", axis of the first, axis of the second), ("distance", 0,
-    0), ("turn", 0, 0), ("twist", 0, 0). driven: "slide" or "hinge" where the first frame is moved along or about its z axis by target
+    0), ("angle", 0, 0), ("twist", 0, 0). driven: "slide" or "hinge" where the first frame is moved along or about its z axis by target
     number ``target``."""
 
     name: str

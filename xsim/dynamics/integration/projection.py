@@ -12,7 +12,7 @@ from typing import NamedTuple
 import jax
 
 from xsim.dynamics.actuation.commands import PRESCRIBED
-from xsim.dynamics.constraints.holonomic import holonomic_drifts, holonomic_gaps, holonomic_rows, rate
+from xsim.dynamics.constraints.holonomic import holonomic_drifts, holonomic_errors, holonomic_rows, rate
 from xsim.dynamics.integration.equation import EquationOfMotion, effective_mass, evaluate
 from xsim.dynamics.layout import spread
 from xsim.dynamics.linalg.implicit import implicit
@@ -73,7 +73,7 @@ def shift(system: System, q, wanted) -> list:
 def closer(system: System, q) -> list:
     """q after one Newton step on the gaps."""
     q = separate_kernels(q)
-    gaps = holonomic_gaps(system, frames(system, q), q)
+    gaps = holonomic_errors(system, frames(system, q), q)
     return integrate(system, q, shift(system, q, [neg(g) for g in gaps]), 1.0)
 
 
