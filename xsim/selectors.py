@@ -166,7 +166,7 @@ def _of_contact_rows(model: Model, mixed: bool) -> list[str]:
     for info in model.topology.pairs:
         if info.mixed != mixed:
             continue
-        for geoms, rows in zip(info.geoms.value.tolist(), info.rows.value.tolist(), strict=True):
+        for geoms, rows in zip(info.geoms.value.tolist(), info.leaf_rows.value.tolist(), strict=True):
             bodies = [_geom_body(model, geom) for geom in geoms]
             if mixed:
                 names.update(zip(rows, bodies, strict=True))

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xsim.dynamics.call import Call, check_width, compiled
-from xsim.dynamics.constraints.holonomic import has_holonomic_rows, holonomic_gaps
+from xsim.dynamics.constraints.holonomic import has_holonomic_rows, holonomic_errors
 from xsim.dynamics.forces.passive import mass_with_armature
 from xsim.dynamics.integration.projection import newton_step, project_velocity
 from xsim.dynamics.layout import batch_shape, spread
@@ -159,7 +159,7 @@ def project_constraints(model: Model, state: State, ctrl=None, iterations: int =
 def constraint_error(model: Model, q, time=None, ctrl=None):
     """The violation of each holonomic row (*batch, rows), in m, rad or 1. time: s, default 0. ctrl (*batch, nu)."""
     c = Call(model, q, ctrl=ctrl, time=time)
-    return c.join(holonomic_gaps(c.system, kin.frames(c.system, c.q), c.q))
+    return c.join(holonomic_errors(c.system, kin.frames(c.system, c.q), c.q))
 
 
 def state_from_poses(model: Model, poses, velocities=None, *, time=0.0, ctrl=None, q=None) -> tuple[State, jax.Array]:

@@ -201,7 +201,7 @@ def _motor(c: ConstraintSpec, loop: Loop) -> tuple:
     turns = held & {"rx", "ry", "rz"}
     if turns == {"rx", "ry", "rz"}:
         # A driven rotation may be half a turn away and more, where the products of axes cannot tell.
-        return (*rows, *((*PARALLEL_Z, ("turn", 0, 0, None)) if c.mode and c.driven == "hinge" else SAME_ORIENTATION))
+        return (*rows, *((*PARALLEL_Z, ("angle", 0, 0, None)) if c.mode and c.driven == "hinge" else SAME_ORIENTATION))
     if turns == {"rx", "ry"}:
         return (*rows, *PARALLEL_Z)
     if turns == {"rz"}:

@@ -107,7 +107,7 @@ class ConstraintInfo(NamedTuple):
     """A holonomic constraint between frames of two bodies (-1: the world).
 
     * rows: (kind, i, j, row of constraint.value or None) per Jacobian row, see `xsim.dynamics.constraints.loop_rows`. Kinds:
-      ("slide", axis, frame of the axis), ("dot", axis of the first frame, axis of the second), ("distance", 0, 0), ("turn", 0, 0),
+      ("slide", axis, frame of the axis), ("dot", axis of the first frame, axis of the second), ("distance", 0, 0), ("angle", 0, 0),
       ("twist", 0, 0).
     * driven: "slide" or "hinge" if a motor moves the first frame along or about its z axis. target: index of its target.
     """

@@ -1,1 +1,1 @@
-"""Where two geoms are nearest, or deepest in each other: one file per family of shapes, see `shapes`."""
+"""Collision functions: contacts between two geoms, one file for each family of shapes, see `shapes`."""

@@ -20,7 +20,7 @@ from xsim.spatial import Vector, dot, vsub
 def least_distance(kinds: Sequence[tuple[str, str]], a: Shape, b: Shape):
     """Lower bounds (m) of the distances of pairs (pairs, lanes). They allow for rounding. They have no derivative. kinds: see `convex`."""
     (ca, ra), (cb, rb) = cores(kinds, a, b)
-    ca, cb = ca.still(), cb.still()
+    ca, cb = ca.without_derivatives(), cb.without_derivatives()
     line = vsub(cb.pos, ca.pos)
     bound = jnp.where(dot(line, line) > 0, _gap(ca, cb, unit(line), line), -jnp.inf)
     for n in (*box_axes(ca), *box_axes(cb)):

@@ -35,14 +35,14 @@ from xsim.dynamics.collide.cores import (
     Body,
     axes,
     cores,
+    has_round_axes,
     neg3,
     normals,
-    reach,
-    rounded,
     span,
     support,
-    turned,
+    support_function,
     unit,
+    world_offset,
 )
 from xsim.dynamics.collide.shapes import FAR, ContactPoint, Shape
 from xsim.spatial import Vector, cross, dot, scale, stage, vadd, vsub
@@ -77,7 +77,7 @@ class Pairs(NamedTuple):
         a cap, corners. curved: without the choice that none is, where there are others."""
         found = []
         for both in self.kinds:
-            one, two = [(True, False) if kind == "cylinder" else (rounded(kind),) for kind in both]
+            one, two = [(True, False) if kind == "cylinder" else (has_round_axes(kind),) for kind in both]
             every = [(x, y) for x in one for y in two]
             found.append([pair for pair in every if any(pair)] or every if curved else every)
         if all(every == found[0] for every in found):
@@ -116,7 +116,7 @@ def _corner(a: Body, b: Body, n: Vector) -> Corner:
 
 @stage
 def _difference(a: Body, b: Body, ua: Vector, ub: Vector) -> Vector:
-    return vsub(vsub(turned(a, ua), turned(b, ub)), vsub(b.pos, a.pos))
+    return vsub(vsub(world_offset(a, ua), world_offset(b, ub)), vsub(b.pos, a.pos))
 
 
 # ---- projection on a triangle ------------------------------------------------------------------------------------------------
@@ -300,11 +300,11 @@ def _candidates(a: Body, b: Body) -> tuple[Vector, Any]:
     grid = [jnp.broadcast_to(jnp.asarray(g, dtype).reshape(-1, *[1] * len(shape)), (len(g), *shape)) for g in _grid().T]
     n = tuple(jnp.concatenate([g, jnp.stack([s[k] for s in special]), -jnp.stack([s[k] for s in special])]) for k, g in enumerate(grid))
     n = unit((*n[:2], jnp.where(dot(n, n) > 0.5, n[2], 1.0)))
-    h = reach(a, n) + reach(b, neg3(n)) - dot(n, line)
+    h = support_function(a, n) + support_function(b, neg3(n)) - dot(n, line)
     for body, other, facing in ((a, b, 1.0), (b, a, -1.0)):
         if body.table is not None:
             m, height = normals(body)
-            face = height + reach(other, neg3(m)) - facing * dot(m, line)
+            face = height + support_function(other, neg3(m)) - facing * dot(m, line)
             # meshes without size have no normals
             n, h = _joined(n, scale(m, facing)), jnp.concatenate([h, jnp.where(dot(m, m) > 0.5, face, jnp.inf)])
     return n, h
@@ -463,13 +463,13 @@ def convex(kinds: Sequence[tuple[str, str]], a: Shape, b: Shape, which=None, nea
     shape = ra.shape
     if len(kinds) == 1:
         ca, cb, ra, rb = (_flat_lanes(x) for x in (ca, cb, ra, rb))
-    pairs = Pairs(kinds, ca.still(), cb.still(), which)
+    pairs = Pairs(kinds, ca.without_derivatives(), cb.without_derivatives(), which)
     if which is not None:
         ca, cb = (dataclasses.replace(x, table=None).at(which) for x in (ca, cb))
         ra, rb = (jnp.take_along_axis(r, which, 0) for r in (ra, rb))
     near = jnp.ones(ra.shape, bool) if near is None else near.reshape(ra.shape)
-    n, f, h = jax.tree.map(jax.lax.stop_gradient, _found(pairs, near, _between(ca.still(), cb.still())))
-    distance, pa, pb, n = _touch(ca, cb, n, f, h, span(ca.still(), cb.still()))
+    n, f, h = jax.tree.map(jax.lax.stop_gradient, _found(pairs, near, _between(ca.without_derivatives(), cb.without_derivatives())))
+    distance, pa, pb, n = _touch(ca, cb, n, f, h, span(ca.without_derivatives(), cb.without_derivatives()))
     middle = vadd(scale(vadd(pa, pb), 0.5), scale(n, 0.5 * (ra - rb)))
     found = jnp.where(near, distance - ra - rb, FAR), vadd(ca.pos, middle), n
     return ContactPoint(*(jax.tree.map(lambda x: x.reshape(shape), found) if len(kinds) == 1 else found))

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from xsim.dynamics.collide.cores import Body, curved_part, neg3, stretched, turned, unit
+from xsim.dynamics.collide.cores import Body, curved_part, neg3, to_unit_shape, unit, world_offset
 from xsim.spatial import Vector, cross, dot, scale, stage, vadd, vsub
 
 
@@ -35,7 +35,7 @@ def curved_point(body: Body, n: Vector, smooth) -> tuple[Vector, Any]:
     if not body.curved():
         return (zero, zero, zero), lambda s, t: zero
     smooth = smooth & (body.round > 0)
-    m = curved_part(body, stretched(body, n))
+    m = curved_part(body, to_unit_shape(body, n))
     size = functools.reduce(jnp.maximum, body.half)
     fine = functools.reduce(jnp.maximum, [jnp.abs(x) for x in m]) > 1e-9 * size
     m = tuple(jnp.where(fine, x, jax.lax.stop_gradient(x)) for x in m)
@@ -45,7 +45,7 @@ def curved_point(body: Body, n: Vector, smooth) -> tuple[Vector, Any]:
     inverse = jnp.where(there, 1.0 / jnp.where(there, length, 1.0), 0.0)
 
     def curvature(s, t):
-        s, t = (curved_part(body, stretched(body, x)) for x in (s, t))
+        s, t = (curved_part(body, to_unit_shape(body, x)) for x in (s, t))
         return (dot(s, t) - dot(u, s) * dot(u, t)) * inverse
 
     return u, curvature
@@ -64,8 +64,8 @@ def witness_points(a: Body, b: Body, f: Features, n: Vector) -> tuple[tuple, tup
     """The three corners of A and of B, with the curved parts as they are along n, relative to the centre of A."""
     offset = vsub(b.pos, a.pos)
     ra, rb = curved_point(a, n, f.smooth[0])[0], curved_point(b, neg3(n), f.smooth[1])[0]
-    pa = tuple(turned(a, vadd(u, ra)) for u in f.a)
-    pb = tuple(vadd(turned(b, vadd(u, rb)), offset) for u in f.b)
+    pa = tuple(world_offset(a, vadd(u, ra)) for u in f.a)
+    pb = tuple(vadd(world_offset(b, vadd(u, rb)), offset) for u in f.b)
     return pa, pb
 
 

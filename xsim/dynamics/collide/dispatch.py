@@ -12,7 +12,7 @@ from xsim.dynamics.collide import boxes, planes, simplices, spheres_capsules
 from xsim.dynamics.collide.broadphase import least_distance
 from xsim.dynamics.collide.convex import convex
 from xsim.dynamics.collide.hulls import Hull, make_hull
-from xsim.dynamics.collide.patches import count_of_patch, patch
+from xsim.dynamics.collide.patches import patch, patch_contact_count
 from xsim.dynamics.collide.shapes import ContactPoint, Shape
 from xsim.model.topology import MeshInfo
 from xsim.registry import COLLIDERS
@@ -26,7 +26,7 @@ def contact_count(shapes: tuple[str, str], patches: bool = False) -> int:
     """The number of contacts that two geoms of these shapes can have. patches: whether two flat faces have several (MuJoCo's multiccd)."""
     if shapes in COLLIDERS:
         return COLLIDERS[shapes].contacts
-    return max(1, count_of_patch(shapes)) if patches else 1
+    return max(1, patch_contact_count(shapes)) if patches else 1
 
 
 def collide(shapes: tuple[str, str], a: Shape, b: Shape, margin, rules: Rules) -> list[ContactPoint]:

@@ -1,4 +1,4 @@
-"""The convex hull of a mesh, as a constant that compiled collision functions close over."""
+"""The convex hull of a mesh. It is a constant in compiled collision functions."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-_FLAT = 1e-9  # of the extent: what lies within this of a plane, line or point is in it
+_FLAT = 1e-9  # points are in a plane, on a line or coincident if they deviate by less than this fraction of their extent
 
 
 class Hull(NamedTuple):
-    """Convex hull in the mesh's frame. vertices: (n, 3) m, float64. faces: (m, 3) vertex numbers, counter-clockwise seen from outside;
-    both sides of a flat mesh. neighbours: (n, d) numbers of the vertices that share an edge, filled up with the vertex itself.
+    """A convex hull in the mesh's frame. Hulls are compared by value, so that they can be static arguments under jit.
 
-    Hulls are equal when their numbers are, so that they can be static arguments.
+    vertices (n, 3): m, float64.
+    faces (m, 3): indices of vertices, counter-clockwise seen from outside. A flat hull has both sides.
+    neighbours (n, d): indices of the vertices that share an edge with a vertex, padded with the vertex itself.
     """
 
     vertices: np.ndarray
@@ -31,21 +32,23 @@ class Hull(NamedTuple):
 
 
 def make_hull(vertices, faces=None) -> Hull:
-    """Hull of points (n, 3). faces (m, 3): those of the hull where they are known already (`MeshSpec.hull`), else Qhull finds them; this
-    needs scipy (the extra `mesh`). Points in a plane, on a line or in one place give a hull without volume."""
+    """The convex hull of points (n, 3), m.
+
+    faces (m, 3): faces of the hull (`MeshSpec.hull`). None: Qhull computes them, which needs scipy (the extra `mesh`). Points in a plane,
+    on a line, or at one position give a hull without volume. Raises ValueError if there are no points, or if one is not finite."""
     points = np.asarray(vertices, float).reshape(-1, 3)
     if not len(points) or not np.all(np.isfinite(points)):
         raise ValueError("a hull needs one or more finite vertices")
     faces = _faces(points) if faces is None else np.asarray(faces, int).reshape(-1, 3)
     used = np.unique(faces)
-    number = np.zeros(len(points), int)
-    number[used] = np.arange(len(used))
-    faces = number[faces]
+    new_index = np.zeros(len(points), int)
+    new_index[used] = np.arange(len(used))
+    faces = new_index[faces]
     return Hull(points[used], faces, _neighbours(len(used), faces))
 
 
 def _faces(points: np.ndarray) -> np.ndarray:
-    """Triangles (m, 3) of the hull of points, outward; of a flat one both sides."""
+    """The triangles (m, 3) of the hull of points, counter-clockwise seen from outside. A flat hull has both sides."""
     middle = points.mean(0)
     _, extents, axes = np.linalg.svd(points - middle, full_matrices=True)
     extents = np.concatenate([extents, np.zeros(3 - len(extents))])
@@ -72,32 +75,32 @@ def _faces(points: np.ndarray) -> np.ndarray:
 
 
 def polygons(hull: Hull) -> list[tuple[np.ndarray, list[int]]]:
-    """Faces of the hull, where triangles in one plane are one face: outward normal (or zero), vertices in turn."""
+    """The faces of the hull: outward normal (or zero) and vertices in counter-clockwise order. Triangles in one plane are merged."""
     a, b, c = np.moveaxis(hull.vertices[hull.faces], 1, 0)
     normal = np.cross(b - a, c - a)
     length = np.linalg.norm(normal, axis=1, keepdims=True)
     normal = np.divide(normal, length, out=np.zeros_like(normal), where=length > 0)
-    left, faces, size = np.arange(len(normal)), [], np.ptp(hull.vertices)
-    while len(left):
-        face = left[0]
-        same = (normal[left] @ normal[face] > 1 - 1e-9) & (np.abs((a[left] - a[face]) @ normal[face]) < 1e-6 * size)
+    remaining, faces, size = np.arange(len(normal)), [], np.ptp(hull.vertices)
+    while len(remaining):
+        face = remaining[0]
+        same = (normal[remaining] @ normal[face] > 1 - 1e-9) & (np.abs((a[remaining] - a[face]) @ normal[face]) < 1e-6 * size)
         same[0] = True
-        ring = np.unique(hull.faces[left[same]])
+        ring = np.unique(hull.faces[remaining[same]])
         if same.sum() > 1:
             arms = hull.vertices[ring] - hull.vertices[ring].mean(0)
             ring = ring[np.argsort(np.arctan2(np.cross(arms[0], arms) @ normal[face], arms @ arms[0]))]
         faces.append((normal[face], ring.tolist()))
-        left = left[~same]
+        remaining = remaining[~same]
     return faces
 
 
 def _neighbours(count: int, faces: np.ndarray) -> np.ndarray:
-    """(count, d): the vertices across an edge, filled up with the vertex itself."""
-    near: list[set] = [set() for _ in range(count)]
+    """See `Hull.neighbours`."""
+    adjacent: list[set] = [set() for _ in range(count)]
     for face in faces:
         for i in face:
-            near[i] |= set(face.tolist()) - {int(i)}
-    table = np.repeat(np.arange(count)[:, None], max(1, *(len(n) for n in near)) if count > 1 else 1, axis=1)
-    for i, others in enumerate(near):
+            adjacent[i] |= set(face.tolist()) - {int(i)}
+    table = np.repeat(np.arange(count)[:, None], max(1, *(len(n) for n in adjacent)) if count > 1 else 1, axis=1)
+    for i, others in enumerate(adjacent):
         table[i, : len(others)] = sorted(others)
     return table

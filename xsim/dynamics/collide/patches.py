@@ -1,10 +1,14 @@
-"""Several contacts of shapes whose flat faces lie on each other.
+"""Several contacts between flat faces, or between a flat face and an edge (MuJoCo's flag `multiccd`).
 
-One contact does not hold a face that lies on a face, or an edge that lies on one. Where the most opposite faces of two shapes are nearly
-parallel, the second is clipped by the prism over the first, and the normal of all contacts is that of the second; where only one shape has
-a face along the normal of their contact, the lowest edge of the other's face is clipped. Of what is left up to four corners count: the
-deepest and those that span the most with it, each with its own distance. As MuJoCo's flag `multiccd`, whose cosines these are; as there the
-caps of cylinders have 16 corners. The side of a cylinder or capsule is an edge, the line along it that is farthest along the normal.
+One contact is not enough to support a face on a face, or an edge on a face. The convex algorithm gives one contact. From its normal, each
+shape selects a face.
+
+- If the two faces are nearly parallel, the second is clipped by the prism over the first. The normal of all contacts is that of the second.
+- If only one shape has a face along the contact normal, the lowest edge of the other shape's face is clipped.
+
+Up to four corners of the result are contacts: the deepest, and three that make a large area with it. Each has its own distance. The cosines
+below, and the 16 corners of the cap of a cylinder, are MuJoCo's. The side of a cylinder or capsule is an edge: its line that is farthest
+along the normal.
 """
 
 from __future__ import annotations
@@ -22,66 +26,75 @@ from xsim.dynamics.collide.hulls import Hull, make_hull, polygons
 from xsim.dynamics.collide.shapes import FAR, ContactPoint, Shape
 from xsim.spatial import Vector, apply, apply_inverse, cross, dot, neg, normalize, scale, stage, vadd, vsub
 
-__all__ = ["count_of_patch", "patch"]
+__all__ = ["patch_contact_count", "patch"]
 
-_COUNT = 4
+_MAX_CONTACTS = 4
 _ROUND = ("capsule", "cylinder")
-_OPPOSITE = 0.996  # cosine of the angle between directions that count as parallel
-_ACROSS = 0.0888  # its sine
-_CORNERS = 16  # of the cap of a cylinder, and of a face; of one with more, so many in turn
+_PARALLEL_COSINE = 0.996  # directions with a larger cosine count as parallel
+_PARALLEL_SINE = 0.0888  # the sine of the same angle
+_MAX_CORNERS = 16  # of the cap of a cylinder, and of any face: one with more corners is reduced to these
 
 
 class Faces(NamedTuple):
-    """Faces of hulls, filled up with copies: normals (n, faces, 3), outward; rings (n, faces, corners, 3), the corners in turn,
-    counter-clockwise seen from outside."""
+    """The faces of hulls, padded with copies.
+
+    normals (n, faces, 3): outward.
+    rings (n, faces, corners, 3): corners, counter-clockwise seen from outside.
+    """
 
     normals: np.ndarray
     rings: np.ndarray
 
 
 class Face(NamedTuple):
-    """A face of each shape, world axes, about a common centre. normal: outward (unit). ring: the corners, components (corners, ...).
-    flat: whether it is a face, and not the line along a side. inside: how far (m) corners are within a curved border."""
+    """One face of each shape, world axes.
+
+    normal: outward unit vector.
+    ring: corners relative to a common origin, components (corners, ...), m.
+    flat: whether it is a face. Else it is the line along a curved side.
+    tolerance: of a face with a curved border, the largest distance between the border and the polygon of its corners, m.
+    """
 
     normal: Vector
     ring: Vector
     flat: Any
-    inside: Any
+    tolerance: Any
 
 
-def count_of_patch(shapes: tuple[str, str]) -> int:
-    """How many contacts the patch of two shapes may have: 2 for a line, 0 for shapes that make none."""
+def patch_contact_count(shapes: tuple[str, str]) -> int:
+    """The number of contacts that `patch` makes for two shapes: 2 for a line, 4 for faces, 0 for shapes without flat faces or edges."""
     if not set(shapes).issubset((*_ROUND, "box", "mesh")) or set(shapes) == {"capsule"}:
         return 0
-    return 2 if "capsule" in shapes else _COUNT
+    return 2 if "capsule" in shapes else _MAX_CONTACTS
 
 
 @functools.lru_cache(maxsize=256)
 def _faces(solids: tuple[tuple[str, Hull | None], ...]) -> Faces:
-    """Of kinds of shapes with the hulls of meshes; of all alike, one."""
+    """The faces of solids, (kind of shape, hull of a mesh) each. One entry if all solids are equal."""
     every = [_unit_faces(*s) for s in (solids[:1] if all(s == solids[0] for s in solids) else solids)]
     most, corners = max(map(len, every)), max(len(ring) for faces in every for _, ring in faces)
     normals = [np.resize([normal for normal, _ in faces], (most, 3)) for faces in every]
-    rings = [np.resize([_filled(ring, corners) for _, ring in faces], (most, corners, 3)) for faces in every]
+    rings = [np.resize([_padded(ring, corners) for _, ring in faces], (most, corners, 3)) for faces in every]
     return Faces(np.stack(normals), np.stack(rings))
 
 
 @functools.lru_cache(maxsize=256)
 def _unit_faces(kind: str, hull: Hull | None) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Normals and corners (n, 3) of the flat faces of a shape of size 1; one without size, with two corners, where there are none."""
+    """Normals and corners (n, 3) of the flat faces of a shape of size 1. Of a shape without flat faces, one face with two zero corners."""
     if kind == "capsule":
         return [(np.zeros(3), np.zeros((2, 3)))]
     if kind == "cylinder":
-        angles = 2 * np.pi * np.arange(_CORNERS) / _CORNERS
-        rim = np.stack([np.cos(angles), np.sin(angles), np.ones(_CORNERS)], 1)
+        angles = 2 * np.pi * np.arange(_MAX_CORNERS) / _MAX_CORNERS
+        rim = np.stack([np.cos(angles), np.sin(angles), np.ones(_MAX_CORNERS)], 1)
         return [(np.array([0.0, 0.0, 1.0]), rim), (np.array([0.0, 0.0, -1.0]), rim[::-1] * (1.0, 1.0, -1.0))]
     hull = _cube() if hull is None else hull
-    return [(normal, hull.vertices[_thinned(ring)]) for normal, ring in polygons(hull)]
+    return [(normal, hull.vertices[_reduced(ring)]) for normal, ring in polygons(hull)]
 
 
-def _thinned(ring: list[int]) -> list[int]:
+def _reduced(ring: list[int]) -> list[int]:
+    """At most _MAX_CORNERS corners of a ring, evenly distributed."""
     count = len(ring)
-    return ring if count <= _CORNERS else [ring[k * count // _CORNERS] for k in range(_CORNERS)]
+    return ring if count <= _MAX_CORNERS else [ring[k * count // _MAX_CORNERS] for k in range(_MAX_CORNERS)]
 
 
 @functools.cache
@@ -89,40 +102,43 @@ def _cube() -> Hull:
     corners = np.array(list(itertools.product((-1.0, 1.0), repeat=3)))
     faces = []
     for k, sign in itertools.product(range(3), (-1.0, 1.0)):
-        a, b, c, d = np.flatnonzero(corners[:, k] == sign)  # b and c are both beside a and d
+        a, b, c, d = np.flatnonzero(corners[:, k] == sign)  # b and c are adjacent to both a and d
         for p, q, r in ((a, b, d), (a, d, c)):
             outward = np.cross(corners[q] - corners[p], corners[r] - corners[p])[k] * sign > 0
             faces.append((p, q, r) if outward else (p, r, q))
     return make_hull(corners, np.array(faces))
 
 
-def patch(kinds: Sequence[tuple[str, str]], a: Shape, b: Shape, touch: ContactPoint, reach, which=None) -> list[ContactPoint]:
-    """As many contacts of each pair as `count_of_patch` says, the same for all kinds: those of the patch where the touching features make
-    one, else the one that there is.
+def patch(
+    kinds: Sequence[tuple[str, str]], a: Shape, b: Shape, contact: ContactPoint, detection_distance, which=None
+) -> list[ContactPoint]:
+    """The contacts of pairs, `patch_contact_count` for each. If the faces of a pair do not make a patch, only the first contact exists.
 
-    kinds: of all pairs. a, b: their shapes, components (m, lanes); data: hulls of all pairs, None for what is no mesh. touch: where they
-    are nearest. reach: distance (m) at which contacts are found. which (m, lanes): the numbers of the pairs among all; None: in turn."""
-    shape = jnp.broadcast_shapes(*(jnp.shape(x) for x in jax.tree.leaves((touch, a[:3], b[:3]))))
-    touch, origin = jax.tree.map(lambda x: jnp.broadcast_to(x, shape), (touch, a.pos))
-    back = tuple(neg(x) for x in touch.normal)
-    one, two = (
-        _face([both[k] for both in kinds], s, along, origin, which) for k, (s, along) in enumerate(((a, touch.normal), (b, back)))
-    )
-    return _contacts(one, two, touch, origin, reach)[: count_of_patch(kinds[0])]
+    kinds: the two shapes of each pair; all pairs have the same contact count.
+    a, b: the shapes, components (m, lanes). Their ``data`` has a hull for each pair, None for other shapes than meshes.
+    contact: the contact of the convex algorithm.
+    detection_distance: contacts with a larger distance do not exist, m.
+    which (m, lanes): indices of the pairs in ``kinds``. None: all pairs, in order.
+    """
+    shape = jnp.broadcast_shapes(*(jnp.shape(x) for x in jax.tree.leaves((contact, a[:3], b[:3]))))
+    contact, origin = jax.tree.map(lambda x: jnp.broadcast_to(x, shape), (contact, a.pos))
+    sides = (a, contact.normal), (b, tuple(neg(x) for x in contact.normal))
+    first, second = (_face([pair[k] for pair in kinds], s, direction, origin, which) for k, (s, direction) in enumerate(sides))
+    return _contacts(first, second, contact, origin, detection_distance)[: patch_contact_count(kinds[0])]
 
 
 def _face(kinds: list[str], s: Shape, direction: Vector, origin: Vector, which) -> Face:
-    """The face that is the most along a direction, or the line along a side."""
+    """The face whose normal is nearest to a direction, or, of a cylinder or capsule without such a face, the line along its side."""
     table = _faces(tuple(zip(kinds, s.data, strict=True)))
     single = len(table.normals) == 1
     stop = jax.lax.stop_gradient
     x, y, z = s.size
-    round_ones = np.array([kind in _ROUND for kind in kinds])
-    curved = round_ones[:, None] if which is None else jnp.asarray(round_ones)[which]
-    if round_ones.any():
+    is_round = np.array([kind in _ROUND for kind in kinds])
+    curved = is_round[:, None] if which is None else jnp.asarray(is_round)[which]
+    if is_round.any():
         y, z = jnp.where(curved, x, y), jnp.where(curved, y, z)
-    # normals of a stretched shape are the normals over the stretch; times all three stretches, so that none divides
-    stretch = (y * z, z * x, x * y)
+    # The normal of a scaled shape is the normal divided by the scale factors. It is multiplied by all three, so that there is no division.
+    factors = (y * z, z * x, x * y)
     dtype = direction[0].dtype
     normals = jnp.asarray(table.normals, dtype)
     if single:
@@ -135,30 +151,31 @@ def _face(kinds: list[str], s: Shape, direction: Vector, origin: Vector, which) 
         row = which
         normals = jnp.moveaxis(normals[which], (3, 2), (0, 1))  # (3, faces, m, lanes)
     local = stop(apply_inverse(s.R, direction))
-    long = [k * stop(t) for k, t in zip(normals, stretch, strict=True)]
-    square = dot(long, long)
-    cosine = dot(long, local) / jnp.sqrt(jnp.where(square > 0, square, 1.0))
+    scaled = [k * stop(t) for k, t in zip(normals, factors, strict=True)]
+    square = dot(scaled, scaled)
+    cosine = dot(scaled, local) / jnp.sqrt(jnp.where(square > 0, square, 1.0))
     cosine = jnp.where(square > 0, cosine, -2.0)
     best = jnp.argmax(cosine, 0)
     ring = jnp.moveaxis(jnp.asarray(table.rings, dtype)[row, best], (-1, -2), (0, 1))  # (3, corners, m, lanes)
-    own = jnp.moveaxis(jnp.asarray(table.normals, dtype)[row, best], -1, 0)
-    normal = apply(s.R, normalize(tuple(k * t for k, t in zip(own, stretch, strict=True))))
+    unit_normal = jnp.moveaxis(jnp.asarray(table.normals, dtype)[row, best], -1, 0)
+    normal = apply(s.R, normalize(tuple(k * t for k, t in zip(unit_normal, factors, strict=True))))
     centre = vsub(s.pos, origin)
     corners = vadd(centre, apply(s.R, tuple(k * t for k, t in zip(ring, (x, y, z), strict=True))))
     corners = tuple(jnp.broadcast_to(c, ring[0].shape) for c in corners)
-    flat, inside = jnp.full(best.shape, True), jnp.zeros((), dtype)
-    if round_ones.any():
-        flat = ~curved | (cosine.max(0) > _OPPOSITE)
-        inside = jnp.where(curved & flat, (1.0 - np.cos(np.pi / _CORNERS)) * stop(x), 0.0)
+    flat, tolerance = jnp.full(best.shape, True), jnp.zeros((), dtype)
+    if is_round.any():
+        flat = ~curved | (cosine.max(0) > _PARALLEL_COSINE)
+        tolerance = jnp.where(curved & flat, (1.0 - np.cos(np.pi / _MAX_CORNERS)) * stop(x), 0.0)
         line, radial = _side(s.axis(2), x, z, direction)
         first = (np.arange(len(corners[0])) == 0).reshape(-1, *[1] * best.ndim)
         line = tuple(c + jnp.where(first, p, q) for c, p, q in zip(centre, *line, strict=True))
         normal, corners = jax.tree.map(lambda u, w: jnp.where(flat, u, w), (normal, corners), (radial, line))
-    return Face(normal, corners, flat, inside)
+    return Face(normal, corners, flat, tolerance)
 
 
 def _side(axis: Vector, radius, half, direction: Vector) -> tuple[tuple[Vector, Vector], Vector]:
-    """Ends of the line along the side of a cylinder that is farthest along a direction, from its centre, and the direction of that side."""
+    """The line on the side of a cylinder that is farthest along a direction: its two ends relative to the centre, and its outward
+    normal."""
     radial = vsub(direction, scale(axis, dot(axis, direction)))
     square = dot(radial, radial)
     radial = scale(radial, jnp.where(square > 0, 1.0, 0.0) / jnp.sqrt(jnp.where(square > 0, square, 1.0)))
@@ -167,41 +184,43 @@ def _side(axis: Vector, radius, half, direction: Vector) -> tuple[tuple[Vector, 
 
 
 @stage
-def _contacts(one: Face, two: Face, touch: ContactPoint, origin: Vector, reach) -> list[ContactPoint]:
-    n = touch.normal
-    cosine = dot(one.normal, two.normal)
-    opposite = one.flat & two.flat & (cosine < -_OPPOSITE)
-    facing = jnp.where(one.flat, dot(one.normal, n), -1.0), jnp.where(two.flat, -dot(two.normal, n), -1.0)
+def _contacts(first: Face, second: Face, contact: ContactPoint, origin: Vector, detection_distance) -> list[ContactPoint]:
+    """Four contacts of two faces. See `patch`."""
+    n = contact.normal
+    cosine = dot(first.normal, second.normal)
+    opposite = first.flat & second.flat & (cosine < -_PARALLEL_COSINE)
+    facing = jnp.where(first.flat, dot(first.normal, n), -1.0), jnp.where(second.flat, -dot(second.normal, n), -1.0)
     flip = ~opposite & (facing[1] > facing[0])
-    choose = functools.partial(jax.tree.map, lambda x, y: jnp.where(flip, y, x))
-    corners = max(len(one.ring[0]), len(two.ring[0]))
-    one, two = (f._replace(ring=tuple(_filled(x, corners) for x in f.ring)) for f in (one, two))
-    base, other = choose(one, two), choose(two, one)
+    select = functools.partial(jax.tree.map, lambda x, y: jnp.where(flip, y, x))
+    corners = max(len(first.ring[0]), len(second.ring[0]))
+    first, second = (f._replace(ring=tuple(_padded(x, corners) for x in f.ring)) for f in (first, second))
+    base, other = select(first, second), select(second, first)
     up = base.normal
-    point, there = _clipped(base, other, opposite, jnp.maximum(*facing) > _OPPOSITE)
+    point, exists = _clip(base, other, opposite, jnp.maximum(*facing) > _PARALLEL_COSINE)
     height = dot(up, vsub(point, tuple(x[:1] for x in base.ring)))
-    ours = tuple(jnp.where(opposite | flip, -y, x) for x, y in zip(one.normal, two.normal, strict=True))
-    gap = height * jnp.where(opposite, dot(one.normal, ours), 1.0)
-    there = there & (gap < reach)
-    found, real = _spanning(point, gap, there, up)
-    # it takes the contact's place if it is as deep
-    size = functools.reduce(jnp.maximum, [(jnp.abs(x - x[:1])).max(0) for x in (*one.ring, *two.ring)])
-    lean = jnp.sqrt(jnp.maximum(1.0 - jax.lax.stop_gradient(cosine) ** 2, 0.0))
-    slack = 1e2 * jnp.finfo(size.dtype).eps * size + 1e-2 * jnp.abs(touch.distance) + (one.inside + two.inside) * lean
-    several = (touch.distance < FAR) & (jnp.where(there, gap, FAR).min(0) <= touch.distance + slack)
-    normal = tuple(jnp.where(several, x, y) for x, y in zip(ours, n, strict=True))
+    patch_normal = tuple(jnp.where(opposite | flip, -y, x) for x, y in zip(first.normal, second.normal, strict=True))
+    gap = height * jnp.where(opposite, dot(first.normal, patch_normal), 1.0)
+    exists = exists & (gap < detection_distance)
+    selected, valid = _select_four(point, gap, exists, up)
+    # The patch replaces the contact of the convex algorithm if it is as deep.
+    size = functools.reduce(jnp.maximum, [(jnp.abs(x - x[:1])).max(0) for x in (*first.ring, *second.ring)])
+    sine = jnp.sqrt(jnp.maximum(1.0 - jax.lax.stop_gradient(cosine) ** 2, 0.0))
+    slack = 1e2 * jnp.finfo(size.dtype).eps * size + 1e-2 * jnp.abs(contact.distance) + (first.tolerance + second.tolerance) * sine
+    is_patch = (contact.distance < FAR) & (jnp.where(exists, gap, FAR).min(0) <= contact.distance + slack)
+    normal = tuple(jnp.where(is_patch, x, y) for x, y in zip(patch_normal, n, strict=True))
     out = []
-    for k, (c, own) in enumerate(zip(found, real, strict=True)):
-        distance, x = _slot(gap, c), tuple(_slot(y, c) for y in point)
-        first = vsub(x, scale(up, jnp.where(flip, 0.0, _slot(height, c))))  # on the first shape
-        middle = vadd(origin, vadd(first, scale(ours, 0.5 * distance)))
-        distance = jnp.where(several, jnp.where(own, distance, FAR), touch.distance if k == 0 else FAR)
-        place = tuple(jnp.where(several, y, z) for y, z in zip(middle, touch.point, strict=True))
-        out.append(ContactPoint(distance, place, normal, touch.tangent_hint))
+    for k, (index, is_valid) in enumerate(zip(selected, valid, strict=True)):
+        distance, x = _take(gap, index), tuple(_take(y, index) for y in point)
+        on_first = vsub(x, scale(up, jnp.where(flip, 0.0, _take(height, index))))  # the point on the first shape
+        midpoint = vadd(origin, vadd(on_first, scale(patch_normal, 0.5 * distance)))
+        distance = jnp.where(is_patch, jnp.where(is_valid, distance, FAR), contact.distance if k == 0 else FAR)
+        position = tuple(jnp.where(is_patch, y, z) for y, z in zip(midpoint, contact.point, strict=True))
+        out.append(ContactPoint(distance, position, normal, contact.tangent_hint))
     return out
 
 
-def _filled(x, count: int):
+def _padded(x, count: int):
+    """x, padded with copies of its last entry."""
     if len(x) == count:
         return x
     xp = np if isinstance(x, np.ndarray) else jnp
@@ -209,85 +228,89 @@ def _filled(x, count: int):
 
 
 def _next(ring: Vector) -> Vector:
+    """For each corner of a ring, the next one."""
     return tuple(jnp.roll(x, -1, 0) for x in ring)
 
 
-def _heights(ring: Vector, inward: Vector, point: Vector):
-    """How far points are within the sides of a ring: (sides, points, ...)."""
+def _side_distances(ring: Vector, inward: Vector, point: Vector):
+    """The distances of points from the sides of a ring, times the sides' lengths, positive inside: (sides, points, ...)."""
     arm = tuple(p[None] - r[:, None] for p, r in zip(point, ring, strict=True))
     return dot(tuple(x[:, None] for x in inward), arm)
 
 
-def _clipped(base: Face, other: Face, opposite, facing) -> tuple[Vector, Any]:
-    """Corners of what the prism over the base leaves of the other face, or, where that is not opposite, of one of its edges: points
-    (candidates, ...) and which of them are there."""
+def _clip(base: Face, other: Face, opposite, facing) -> tuple[Vector, Any]:
+    """The other face, clipped by the prism over the base. If the faces are not parallel (``opposite``), one edge of the other face,
+    clipped.
+
+    Returns candidates for contact points, components (candidates, ...), and which of them exist."""
     up, side = base.normal, tuple(y - x for x, y in zip(base.ring, _next(base.ring), strict=True))
     inward = cross(up, side)
     after = _next(other.ring)
     edge = tuple(y - x for x, y in zip(other.ring, after, strict=True))
-    # the edge that lies on the base: the lowest of those along it
+    # The edge on the base is the lowest edge that is nearly parallel to it.
     length = jnp.sqrt(dot(edge, edge))
-    some = length > 0
-    slope = jnp.abs(dot(base.normal, edge)) / jnp.where(some, length, 1.0)
+    has_length = length > 0
+    slope = jnp.abs(dot(base.normal, edge)) / jnp.where(has_length, length, 1.0)
     low = dot(base.normal, tuple(x + 0.5 * d for x, d in zip(other.ring, edge, strict=True)))
-    lowest = jnp.argmin(jnp.where(some, low, FAR), 0)
-    only = jnp.arange(len(low)).reshape(-1, *[1] * (low.ndim - 1)) == lowest
-    counts = some & (opposite | only & facing & (slope < _ACROSS))
-    # how much of each edge is within all sides
-    before, behind = _heights(base.ring, inward, other.ring), _heights(base.ring, inward, after)
-    fall = before - behind
-    at = before / jnp.where(fall == 0, 1.0, fall)
-    first = jnp.where((before < 0) & (behind > 0), at, 0.0).max(0)
-    last = jnp.where((before > 0) & (behind < 0), at, 1.0).min(0)
-    counts = counts & ~((before < 0) & (behind <= 0) | (before <= 0) & (behind < 0)).any(0) & (first < last)
+    lowest = jnp.argmin(jnp.where(has_length, low, FAR), 0)
+    is_lowest = jnp.arange(len(low)).reshape(-1, *[1] * (low.ndim - 1)) == lowest
+    counts = has_length & (opposite | is_lowest & facing & (slope < _PARALLEL_SINE))
+    # The part of each edge that is inside all sides.
+    at_start, at_end = _side_distances(base.ring, inward, other.ring), _side_distances(base.ring, inward, after)
+    change = at_start - at_end
+    crossing = at_start / jnp.where(change == 0, 1.0, change)
+    first = jnp.where((at_start < 0) & (at_end > 0), crossing, 0.0).max(0)
+    last = jnp.where((at_start > 0) & (at_end < 0), crossing, 1.0).min(0)
+    counts = counts & ~((at_start < 0) & (at_end <= 0) | (at_start <= 0) & (at_end < 0)).any(0) & (first < last)
     starts, ends = (tuple(x + t * d for x, d in zip(other.ring, edge, strict=True)) for t in (first, last))
-    # the end of an edge is the start of the next, but where it is cut or alone
-    cut = counts & ((last < 1) | ~opposite)
-    # corners of the base over the other face
+    # The end of an edge is the start of the next one. It is a new point only if the edge is cut, or is the only one.
+    new_end = counts & ((last < 1) | ~opposite)
+    # The corners of the base above the other face.
     wall = cross(edge, up)
     tilt = dot(other.normal, up)
     drop = dot(other.normal, vsub(base.ring, tuple(x[:1] for x in other.ring))) / jnp.where(tilt < -0.1, tilt, -1.0)
     dropped = tuple(x - drop * u for x, u in zip(base.ring, up, strict=True))
-    heights = jnp.where((dot(wall, wall) > 0)[:, None], _heights(other.ring, wall, dropped), 1.0)
+    heights = jnp.where((dot(wall, wall) > 0)[:, None], _side_distances(other.ring, wall, dropped), 1.0)
     within = (heights > 0).all(0) & opposite & (dot(side, side) > 0)
     point = tuple(jnp.concatenate(parts) for parts in zip(starts, ends, dropped, strict=True))
-    return point, jnp.concatenate([counts, cut, within])
+    return point, jnp.concatenate([counts, new_end, within])
 
 
-def _spanning(point: Vector, gap, there, up: Vector) -> tuple[list, list]:
-    """The numbers of four points that span much, of (candidates, ...) in a plane, and which of the four are there: the deepest, the
-    farthest from that, from the line of both, from the triangle of all three."""
+def _select_four(point: Vector, gap, exists, up: Vector) -> tuple[list, list]:
+    """The indices of four candidates in a plane that make a large area, and which of the four are valid.
+
+    They are the deepest, the farthest from it, the farthest from the line of both, and the farthest from the triangle of all three."""
     point, gap = jax.lax.stop_gradient((point, gap))
 
     def arms(origin):
         return tuple(x - o for x, o in zip(point, origin, strict=True))
 
     def farthest(measure):
-        measure = jnp.where(there, measure, -1.0)
+        measure = jnp.where(exists, measure, -1.0)
         best = jnp.argmax(measure, 0)
-        return best, _slot(measure, best)
+        return best, _take(measure, best)
 
     def at(k):
-        return tuple(_slot(x, k) for x in point)
+        return tuple(_take(x, k) for x in point)
 
-    a = jnp.argmin(jnp.where(there, gap, FAR), 0)
+    a = jnp.argmin(jnp.where(exists, gap, FAR), 0)
     pa = at(a)
     out = arms(pa)
     b, far = farthest(dot(out, out))
     pb = at(b)
     line = vsub(pb, pa)
-    tiny = 1e3 * jnp.finfo(far.dtype).eps * far  # of the square of the size
-    turn = dot(cross(line, out), up)
-    c, wide = farthest(jnp.abs(turn))
+    tiny = 1e3 * jnp.finfo(far.dtype).eps * far  # relative to the square of the size
+    area = dot(cross(line, out), up)
+    c, wide = farthest(jnp.abs(area))
     pc = at(c)
-    sign = jnp.where(_slot(turn, c) < 0, -1.0, 1.0)
+    sign = jnp.where(_take(area, c) < 0, -1.0, 1.0)
     outside = []
     for p, q in ((pa, pb), (pb, pc), (pc, pa)):
         outside.append(-sign * dot(cross(vsub(q, p), arms(p)), up))
     d, more = farthest(functools.reduce(jnp.maximum, outside))
-    return [a, b, c, d], [there.any(0), far > 0, wide > tiny, (wide > tiny) & (more > tiny)]
+    return [a, b, c, d], [exists.any(0), far > 0, wide > tiny, (wide > tiny) & (more > tiny)]
 
 
-def _slot(x, k):
-    """Of (candidates, ...) the k-th."""
+def _take(x, k):
+    """The k-th candidate of x (candidates, ...)."""
     return jnp.take_along_axis(x, k[None], 0)[0]

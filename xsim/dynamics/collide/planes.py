@@ -1,6 +1,6 @@
-"""A plane against everything: the points of a shape that are deepest in the half space below the plane's xy.
+"""Collisions of a plane: contacts at the points of a shape that are deepest in the half space below the plane.
 
-The normal is the plane's z axis; planes have no end here, whatever their size.
+The normal is the plane's z axis. Here all planes are infinite, whatever their size.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from xsim.spatial import Vector, apply, apply_inverse, cross, dot, mul, neg, sca
 X_AXIS: Vector = (1.0, 0.0, 0.0)
 
 
-def above(a: Shape, point: Vector) -> ContactPoint:
-    """A point of the second shape over the plane a."""
+def plane_contact(a: Shape, point: Vector) -> ContactPoint:
+    """The contact of the plane a with a point of the second shape."""
     normal = a.axis(2)
     distance = dot(vsub(point, a.pos), normal)
     return ContactPoint(distance, vsub(point, scale(normal, mul(0.5, distance))), normal)
@@ -31,58 +31,62 @@ def above(a: Shape, point: Vector) -> ContactPoint:
 
 @collider("plane", "sphere")
 def plane_sphere(a: Shape, b: Shape) -> list[ContactPoint]:
-    return [above(a, vsub(b.pos, scale(a.axis(2), b.size[0])))]
+    return [plane_contact(a, vsub(b.pos, scale(a.axis(2), b.size[0])))]
 
 
 @collider("plane", "capsule", contacts=2)
 def plane_capsule(a: Shape, b: Shape) -> list[ContactPoint]:
-    """The balls at both ends, frames along the capsule."""
+    """The balls at both ends. The first tangent is along the capsule."""
     axis, down = b.axis(2), scale(a.axis(2), neg(b.size[0]))
     ends = [vadd(vadd(b.pos, scale(axis, s)), down) for s in (b.size[1], neg(b.size[1]))]
-    return [above(a, end)._replace(tangent_hint=axis) for end in ends]
+    return [plane_contact(a, end)._replace(tangent_hint=axis) for end in ends]
 
 
 @collider("plane", "cylinder", contacts=4)
 def plane_cylinder(a: Shape, b: Shape) -> list[ContactPoint]:
-    """The lowest point of each rim, and two more of the lower rim that make a triangle with the first."""
+    """The lowest point of each rim, and two other points of the lower rim. These and its lowest point make an equilateral triangle."""
     normal, axis = a.axis(2), b.axis(2)
     up = dot(normal, axis)
     axis = scale(axis, jnp.where(up > 0, -1.0, 1.0))  # towards the plane
     steepest, _ = direction(vsub(scale(axis, neg(jnp.abs(up))), normal), b.axis(0))
-    low, out, side = scale(axis, b.size[1]), scale(steepest, b.size[0]), scale(cross(steepest, axis), b.size[0])
+    lower, out, side = scale(axis, b.size[1]), scale(steepest, b.size[0]), scale(cross(steepest, axis), b.size[0])
     across = scale(side, 0.75**0.5)
-    back = vsub(vadd(b.pos, low), scale(out, 0.5))
-    points = [vadd(vadd(b.pos, out), low), vsub(vadd(b.pos, out), low), vadd(back, across), vsub(back, across)]
-    return [above(a, point) for point in points]
+    back = vsub(vadd(b.pos, lower), scale(out, 0.5))
+    points = [vadd(vadd(b.pos, out), lower), vsub(vadd(b.pos, out), lower), vadd(back, across), vsub(back, across)]
+    return [plane_contact(a, point) for point in points]
 
 
 @collider("plane", "box", contacts=4)
 def plane_box(a: Shape, b: Shape) -> list[ContactPoint]:
-    """Of every two opposite corners the one on the plane's side of the centre."""
+    """For each pair of opposite corners, the lower one."""
     halves = [scale(b.axis(k), b.size[k]) for k in range(3)]
-    touches = []
+    contacts = []
     for signs in itertools.product((-1.0, 1.0), repeat=2):
         corner = vadd(vadd(scale(halves[0], signs[0]), scale(halves[1], signs[1])), halves[2])
         below = dot(a.axis(2), corner) <= 0
-        touches.append(above(a, vadd(b.pos, scale(corner, jnp.where(below, 1.0, -1.0)))))
-    return touches
+        contacts.append(plane_contact(a, vadd(b.pos, scale(corner, jnp.where(below, 1.0, -1.0)))))
+    return contacts
 
 
 @collider("plane", "ellipsoid")
 def plane_ellipsoid(a: Shape, b: Shape) -> list[ContactPoint]:
-    """Support point of the ellipsoid: S^2 d / |S d| in its frame, S its half extents, d downwards."""
+    """The lowest point of the ellipsoid: S^2 d / |S d| in its frame. S: its half extents. d: the direction into the plane."""
     down = apply_inverse(b.R, scale(a.axis(2), -1.0))
     unit, _ = direction(tuple(mul(s, d) for s, d in zip(b.size, down, strict=True)), X_AXIS)
     lowest = tuple(mul(s, u) for s, u in zip(b.size, unit, strict=True))
-    return [above(a, vadd(b.pos, apply(b.R, lowest)))]
+    return [plane_contact(a, vadd(b.pos, apply(b.R, lowest)))]
 
 
 # ---- meshes ------------------------------------------------------------------------------------------------------------------
 
 
 class Corners(NamedTuple):
-    """The corners of a hull's faces, a row for each. first: its vertex (r,). normal: of the face, outward (r, 3). vertices: that one
-    and the others of the quadrilateral of the largest area among the face's vertices; a triangle's first is there twice (r, 4)."""
+    """All corners of the faces of a hull, r in total.
+
+    first (r,): the vertex of the corner.
+    normal (r, 3): outward normal of the face.
+    vertices (r, 4): the quadrilateral of the largest area of the face's vertices that contains ``first``. A triangle repeats ``first``.
+    """
 
     first: np.ndarray
     normal: np.ndarray
@@ -91,34 +95,36 @@ class Corners(NamedTuple):
 
 @collider("plane", "mesh", contacts=4)
 def plane_mesh(a: Shape, b: Shape) -> list[ContactPoint]:
-    """Corners of the face that is the most parallel to the plane of those at the deepest vertex, without those above the geom's origin.
+    """Corners of one face at the deepest vertex: the face that is the most parallel to the plane. Corners above the geom's origin do not
+    count.
 
-    As MuJoCo 4.0; 3.2 takes the deepest vertex and the first 2 of its neighbours in the order of Qhull, which are apart.
+    This is the rule of MuJoCo 4.0. MuJoCo 3.2 uses the deepest vertex and the first two of its neighbours in the order of Qhull that are
+    not near to each other.
     """
     corners, vertices = _corners(b.data), b.data.vertices
     down = apply_inverse(b.R, scale(a.axis(2), -1.0))
-    numbers = jax.lax.stop_gradient(jnp.stack(jnp.broadcast_arrays(*down, *b.size)))
-    down_, size = numbers[:3], numbers[3:]
-    deepest = jnp.argmax(_along(vertices, down_ * size), 0)
-    square = _along(corners.normal**2, 1.0 / size**2)
-    parallel = _along(corners.normal, down_ / size) / jnp.sqrt(jnp.where(square > 0, square, 1.0))
-    there = corners.first.reshape(-1, *[1] * deepest.ndim) == deepest
-    row = jnp.argmax(jnp.where(there, parallel, -2.0), 0)
+    fixed = jax.lax.stop_gradient(jnp.stack(jnp.broadcast_arrays(*down, *b.size)))
+    fixed_down, size = fixed[:3], fixed[3:]
+    deepest = jnp.argmax(_products(vertices, fixed_down * size), 0)
+    square = _products(corners.normal**2, 1.0 / size**2)
+    parallel = _products(corners.normal, fixed_down / size) / jnp.sqrt(jnp.where(square > 0, square, 1.0))
+    at_deepest = corners.first.reshape(-1, *[1] * deepest.ndim) == deepest
+    row = jnp.argmax(jnp.where(at_deepest, parallel, -2.0), 0)
     chosen = jnp.asarray(corners.vertices)[row]
-    places = jnp.asarray(vertices, numbers.dtype)[chosen]
-    touches = []
+    positions = jnp.asarray(vertices, fixed.dtype)[chosen]
+    contacts = []
     for k in range(4):
-        arm = apply(b.R, tuple(mul(s, places[..., k, i]) for i, s in enumerate(b.size)))
-        touch = above(a, vadd(b.pos, arm))
+        arm = apply(b.R, tuple(mul(s, positions[..., k, i]) for i, s in enumerate(b.size)))
+        contact = plane_contact(a, vadd(b.pos, arm))
         if k:
-            out = (dot(arm, a.axis(2)) > 0) | (chosen[..., k] == chosen[..., 0])
-            touch = touch._replace(distance=jnp.where(out, FAR, touch.distance))
-        touches.append(touch)
-    return touches
+            excluded = (dot(arm, a.axis(2)) > 0) | (chosen[..., k] == chosen[..., 0])
+            contact = contact._replace(distance=jnp.where(excluded, FAR, contact.distance))
+        contacts.append(contact)
+    return contacts
 
 
-def _along(table: np.ndarray, v) -> jax.Array:
-    """Rows (r, 3) times vectors (3, ...): (r, ...)."""
+def _products(table: np.ndarray, v) -> jax.Array:
+    """The scalar products of r constant vectors (r, 3) and a vector (3, ...): (r, ...)."""
     return sum(table[:, k].reshape(-1, *[1] * (v.ndim - 1)).astype(v.dtype) * v[k] for k in range(3))
 
 
@@ -133,12 +139,12 @@ def _corners(hull: Hull) -> Corners:
 
 
 def _largest(points: np.ndarray, k: int, ring: list[int]) -> list[int]:
-    """Of a convex polygon's vertices (n, 3) the numbers of k and of the three that make the largest area with it."""
-    turned, numbers = np.roll(points, -k, axis=0), np.roll(ring, -k).tolist()
+    """The quadrilateral of the largest area of a convex polygon's vertices that contains the k-th: entries of ``ring``. points (n, 3)."""
+    rolled, indices = np.roll(points, -k, axis=0), np.roll(ring, -k).tolist()
     if len(ring) <= 4:
-        return numbers + numbers[:1] * (4 - len(ring))
-    arms = turned - turned[0]
-    area = np.linalg.norm(np.cross(arms[:, None], arms), axis=-1)  # of two triangles on the diagonal from k to j
+        return indices + indices[:1] * (4 - len(ring))
+    arms = rolled - rolled[0]
+    area = np.linalg.norm(np.cross(arms[:, None], arms), axis=-1)  # of the triangle (0, i, j), twice
     before, after = np.triu(area, 1), np.tril(area, -1)
     opposite = int(np.argmax((before.max(0) + after.max(0))[2:-1])) + 2
-    return [numbers[n] for n in (0, int(np.argmax(before[:, opposite])), opposite, int(np.argmax(after[:, opposite])))]
+    return [indices[n] for n in (0, int(np.argmax(before[:, opposite])), opposite, int(np.argmax(after[:, opposite])))]

@@ -1,6 +1,6 @@
-"""Spheres and capsules against each other, cylinders and boxes: one point against a point, a segment, a solid; in closed form.
+"""Collisions of spheres and capsules with each other, and of spheres with cylinders and boxes, in closed form.
 
-Normals point from the first geom to the second. Where a direction does not exist (coincident centres), one is chosen.
+Normals point from the first geom to the second. If the direction is not defined (coincident centres), a fixed one is used.
 """
 
 from __future__ import annotations
@@ -17,60 +17,64 @@ X_AXIS: Vector = (1.0, 0.0, 0.0)
 
 
 def rounding(x: Component) -> float:
-    """What is lost in numbers like x next to 1: the machine epsilon of its type."""
+    """The machine epsilon of x's type."""
     return float(jnp.finfo(jnp.result_type(x)).eps)
 
 
 def pick(condition: Component, a: Vector, b: Vector) -> Vector:
-    """a where the condition holds, else b."""
+    """The vector a if the condition holds, else b."""
     return tuple(jnp.where(condition, x, y) for x, y in zip(a, b, strict=True))
 
 
 def direction(a: Vector, otherwise: Vector) -> tuple[Vector, Component]:
-    """Unit vector along a, and |a|; for an a too short to have a direction, `otherwise` (unit) and the projection on it."""
+    """The unit vector along a, and |a|. If a is zero up to rounding, the unit vector ``otherwise`` and the projection of a on it."""
     square = jnp.asarray(dot(a, a))
-    long = square > (4.0 * rounding(square)) ** 2
-    length = jnp.sqrt(jnp.where(long, square, 1.0))
-    return pick(long, tuple(x / length for x in a), otherwise), jnp.where(long, length, dot(a, otherwise))
+    nonzero = square > (4.0 * rounding(square)) ** 2
+    length = jnp.sqrt(jnp.where(nonzero, square, 1.0))
+    return pick(nonzero, tuple(x / length for x in a), otherwise), jnp.where(nonzero, length, dot(a, otherwise))
 
 
-def quotient(a: Component, b: Component, otherwise: float = 0.0) -> Component:
-    """a / b; `otherwise` where b is next to 0, so that the derivative is finite too."""
+def safe_quotient(a: Component, b: Component, otherwise: float = 0.0) -> Component:
+    """a / b, or ``otherwise`` if b is nearly 0. The derivative is finite too."""
     small = jnp.abs(b) < 1e-18
     return jnp.where(small, otherwise, a / jnp.where(small, 1.0, b))
 
 
 def perpendicular(a: Shape, b: Shape) -> Vector:
-    """MuJoCo's normal for coincident centres: across both z axes, x of the world where they are parallel."""
+    """MuJoCo's normal for coincident centres: perpendicular to both z axes. If these are parallel, the world's x axis."""
     return direction(cross(a.axis(2), b.axis(2)), X_AXIS)[0]
 
 
-def beside(center: Vector, radius: Component, normal: Vector, gap: Component) -> ContactPoint:
-    """A ball whose centre has the distance `gap` from the second shape, which is in the direction `normal`."""
+def ball_contact(center: Vector, radius: Component, normal: Vector, gap: Component) -> ContactPoint:
+    """The contact of a ball and a second shape. normal: the direction to it. gap: its distance from the ball's centre."""
     distance = sub(gap, radius)
     return ContactPoint(distance, vadd(center, scale(normal, add(radius, mul(0.5, distance)))), normal)
 
 
-def balls(center1: Vector, radius1: Component, center2: Vector, radius2: Component, otherwise: Vector) -> ContactPoint:
-    """Two balls; `otherwise` is the normal of coincident ones."""
+def ball_ball(center1: Vector, radius1: Component, center2: Vector, radius2: Component, otherwise: Vector) -> ContactPoint:
+    """The contact of two balls. otherwise: the normal if their centres coincide."""
     normal, length = direction(vsub(center2, center1), otherwise)
-    return beside(center1, radius1, normal, sub(length, radius2))
+    return ball_contact(center1, radius1, normal, sub(length, radius2))
 
 
 @collider("sphere", "sphere")
 def sphere_sphere(a: Shape, b: Shape) -> list[ContactPoint]:
-    return [balls(a.pos, a.size[0], b.pos, b.size[0], perpendicular(a, b))]
+    return [ball_ball(a.pos, a.size[0], b.pos, b.size[0], perpendicular(a, b))]
 
 
 @collider("sphere", "capsule")
 def sphere_capsule(a: Shape, b: Shape) -> list[ContactPoint]:
     axis = b.axis(2)
     x = jnp.clip(dot(axis, vsub(a.pos, b.pos)), neg(b.size[1]), b.size[1])
-    return [balls(a.pos, a.size[0], vadd(b.pos, scale(axis, x)), b.size[0], perpendicular(a, b))]
+    return [ball_ball(a.pos, a.size[0], vadd(b.pos, scale(axis, x)), b.size[0], perpendicular(a, b))]
 
 
 class Nearest(NamedTuple):
-    """Nearest points x half1 and offset + y half2 of two segments, x and y in [-1, 1]. line: x of the two lines' nearest points."""
+    """The nearest points x half1 and offset + y half2 of two segments, with x and y in [-1, 1].
+
+    line: x of the nearest points of the two infinite lines.
+    parallel: whether the segments are parallel.
+    """
 
     x: Component
     y: Component
@@ -80,9 +84,10 @@ class Nearest(NamedTuple):
 
 @stage
 def between_segments(half1: Vector, half2: Vector, offset: Vector) -> Nearest:
-    """Two segments by their halves and the second's centre from the first's (Ericson 2005, section 5.1.9).
+    """The nearest points of two segments (Ericson 2005, section 5.1.9).
 
-    x is the minimum along both lines, clipped; y the best for it; where that had to be clipped, x the best for the clipped y.
+    half1, half2: vectors from the centres to the ends. offset: from the first centre to the second. x is that of the two infinite lines,
+    clipped. y is the best for this x, clipped. If y was clipped, x is replaced by the best for this y.
     """
     a, b, c = dot(half1, half1), dot(half1, half2), dot(half2, half2)
     u, v = dot(half1, offset), neg(dot(half2, offset))
@@ -90,51 +95,51 @@ def between_segments(half1: Vector, half2: Vector, offset: Vector) -> Nearest:
     parallel = jnp.abs(determinant) < jnp.maximum(1e-15, 4.0 * rounding(determinant) * mul(a, c))
     line = jnp.where(parallel, 0.0, add(mul(c, u), mul(b, v)) / jnp.where(parallel, 1.0, determinant))
     x = jnp.clip(line, -1.0, 1.0)
-    y = quotient(add(v, mul(b, x)), c)
+    y = safe_quotient(add(v, mul(b, x)), c)
     clipped = jnp.clip(y, -1.0, 1.0)
-    again = jnp.clip(quotient(add(u, mul(b, clipped)), a), -1.0, 1.0)
-    return Nearest(jnp.where(jnp.abs(y) > 1, again, x), clipped, line, parallel)
+    revised = jnp.clip(safe_quotient(add(u, mul(b, clipped)), a), -1.0, 1.0)
+    return Nearest(jnp.where(jnp.abs(y) > 1, revised, x), clipped, line, parallel)
 
 
 @collider("capsule", "capsule", contacts=2, options=("margin",))
 def capsule_capsule(a: Shape, b: Shape, margin: Component | None = None) -> list[ContactPoint]:
-    """Nearest points of the two segments. Parallel ones: the ends of the first, then of the second, against the other segment; of
-    these the first two within the margin."""
+    """The nearest points of the two segments. If they are parallel, the candidates are the ends of the first segment, then those of the
+    second, each with the nearest point of the other segment. The first two candidates within the margin are used."""
     half1, half2 = scale(a.axis(2), a.size[1]), scale(b.axis(2), b.size[1])
     offset = vsub(b.pos, a.pos)
     x, y, _, parallel = between_segments(half1, half2, offset)
     first, second = _ends(half1, half2, offset, add(a.size[0], b.size[0]), margin)
     otherwise = perpendicular(a, b)
 
-    def touch(x, y):
-        return balls(vadd(a.pos, scale(half1, x)), a.size[0], vadd(b.pos, scale(half2, y)), b.size[0], otherwise)
+    def contact(x, y):
+        return ball_ball(vadd(a.pos, scale(half1, x)), a.size[0], vadd(b.pos, scale(half2, y)), b.size[0], otherwise)
 
-    one = touch(jnp.where(parallel, first[0], x), jnp.where(parallel, first[1], y))
-    two = touch(*second)
-    return [one, two._replace(distance=jnp.where(parallel, two.distance, FAR))]
+    contact1 = contact(jnp.where(parallel, first[0], x), jnp.where(parallel, first[1], y))
+    contact2 = contact(*second)
+    return [contact1, contact2._replace(distance=jnp.where(parallel, contact2.distance, FAR))]
 
 
 def _ends(half1: Vector, half2: Vector, offset: Vector, radii: Component, margin: Component | None) -> tuple[tuple, tuple]:
-    """The points (x, y) of two parallel segments that make contacts."""
+    """The two contacts (x, y) of parallel segments. radii: sum of both radii."""
     a, b, c = dot(half1, half1), dot(half1, half2), dot(half2, half2)
     u, v = dot(half1, offset), neg(dot(half2, offset))
-    points = [(end, jnp.clip(quotient(add(v, mul(b, end)), c), -1.0, 1.0)) for end in (1.0, -1.0)]
+    points = [(end, jnp.clip(safe_quotient(add(v, mul(b, end)), c), -1.0, 1.0)) for end in (1.0, -1.0)]
     if margin is None:
         return points[0], points[1]
-    points += [(jnp.clip(quotient(add(u, mul(b, end)), a), -1.0, 1.0), end) for end in (1.0, -1.0)]
-    first, second, found = points[0], points[1], 0
+    points += [(jnp.clip(safe_quotient(add(u, mul(b, end)), a), -1.0, 1.0), end) for end in (1.0, -1.0)]
+    first, second, count = points[0], points[1], 0
     for x, y in points:
         gap = vsub(vadd(offset, scale(half2, y)), scale(half1, x))
         near = dot(gap, gap) <= (margin + radii) ** 2
-        first = tuple(jnp.where(near & (found == 0), new, old) for new, old in zip((x, y), first, strict=True))
-        second = tuple(jnp.where(near & (found == 1), new, old) for new, old in zip((x, y), second, strict=True))
-        found = found + near
+        first = tuple(jnp.where(near & (count == 0), new, old) for new, old in zip((x, y), first, strict=True))
+        second = tuple(jnp.where(near & (count == 1), new, old) for new, old in zip((x, y), second, strict=True))
+        count = count + near
     return first, second
 
 
 @collider("sphere", "cylinder")
 def sphere_cylinder(a: Shape, b: Shape) -> list[ContactPoint]:
-    """Nearest point of the solid cylinder; from inside, the nearer of the side and the cap."""
+    """The nearest point of the cylinder. From inside, the nearest point of the nearer of its side and its cap."""
     axis, radius, half = b.axis(2), b.size[0], b.size[1]
     offset = vsub(a.pos, b.pos)
     x = dot(axis, offset)
@@ -145,24 +150,24 @@ def sphere_cylinder(a: Shape, b: Shape) -> list[ContactPoint]:
     flat, gap = direction((jnp.maximum(axial, 0.0), jnp.maximum(radial, 0.0), 0.0), (0.0, 1.0, 0.0))
     flat = pick(inside, (jnp.where(cap, 1.0, 0.0), jnp.where(cap, 0.0, 1.0), 0.0), flat)
     gap = jnp.where(inside, jnp.maximum(axial, radial), gap)
-    away = vadd(scale(axis, flat[0] * jnp.where(x > 0, 1.0, -1.0)), scale(outward, flat[1]))
-    return [beside(a.pos, a.size[0], scale(away, -1.0), gap)]
+    outward_normal = vadd(scale(axis, flat[0] * jnp.where(x > 0, 1.0, -1.0)), scale(outward, flat[1]))
+    return [ball_contact(a.pos, a.size[0], scale(outward_normal, -1.0), gap)]
 
 
 @stage
 def ball_box(center: Vector, radius: Component, b: Shape) -> ContactPoint:
-    """A ball and a box: its nearest point; from inside, its nearest face."""
+    """The contact of a ball and a box, at the nearest point of the box. From inside, at the nearest face."""
     local = apply_inverse(b.R, vsub(center, b.pos))
     nearest = tuple(jnp.clip(x, neg(s), s) for x, s in zip(local, b.size, strict=True))
     toward, gap = direction(vsub(nearest, local), (0.0, 0.0, 0.0))
-    out = dot(toward, toward) > 0
+    outside = dot(toward, toward) > 0
     over = [jnp.abs(x) - s for x, s in zip(local, b.size, strict=True)]  # negative inside
     highest = jnp.maximum(jnp.maximum(over[0], over[1]), over[2])
     face = [over[0] == highest, (over[1] == highest) & (over[0] != highest)]
     face = [*face, ~(face[0] | face[1])]
     inward = tuple(jnp.where(f, jnp.where(x > 0, -1.0, 1.0), 0.0) for f, x in zip(face, local, strict=True))
-    normal = pick(out, toward, inward)
-    return beside(center, radius, apply(b.R, normal), jnp.where(out, gap, highest))
+    normal = pick(outside, toward, inward)
+    return ball_contact(center, radius, apply(b.R, normal), jnp.where(outside, gap, highest))
 
 
 @collider("sphere", "box")

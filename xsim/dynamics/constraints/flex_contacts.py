@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xsim.dynamics.collide.convex_newton import tangents
-from xsim.dynamics.collide.simplices import packed, weights_on_simplex
+from xsim.dynamics.collide.simplices import pack_simplex, weights_on_simplex
 from xsim.dynamics.flex.kinematics import Points
 from xsim.dynamics.layout import joined, picked
 from xsim.dynamics.tree.system import System
@@ -96,7 +96,7 @@ def _capsule(radius, corners):
 
 @stage
 def _simplex(radius, corners):
-    return (radius, 0.0, 0.0), *packed(corners)
+    return (radius, 0.0, 0.0), *pack_simplex(corners)
 
 
 _SHAPES = {"sphere": _sphere, "capsule": _capsule}

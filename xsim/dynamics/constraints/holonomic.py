@@ -3,7 +3,7 @@ constraints between frames (`loop_joints`)."""
 
 from __future__ import annotations
 
-from xsim.dynamics.constraints.loop_joints import active, loop_drifts, loop_gaps, loop_rates, loop_rows
+from xsim.dynamics.constraints.loop_joints import active, loop_drifts, loop_errors, loop_rates, loop_rows
 from xsim.dynamics.tree.frames import coordinate_addresses
 from xsim.dynamics.tree.kinematics import Frames, frames
 from xsim.dynamics.tree.system import System
@@ -39,12 +39,12 @@ def _prescribed(system: System):
     return system.topology.motions if "holonomic" in system.topology.constraint_kinds else ()
 
 
-def holonomic_gaps(system: System, frame: Frames, q) -> list:
+def holonomic_errors(system: System, frame: Frames, q) -> list:
     """The constraint errors: for each row the number that the constraint sets to zero, m or rad."""
     address = coordinate_addresses(system.topology)
     targets = [(q[address[dof][1]], system.functions.targets[target][0]) for dof, target in _prescribed(system)]
     prescribed = [0.0 if target is None else sub(x, target) for x, target in targets]
-    return [*_coupling_gaps(system, q), *prescribed, *(loop_gaps(system, frame) if active(system) else [])]
+    return [*_coupling_errors(system, q), *prescribed, *(loop_errors(system, frame) if active(system) else [])]
 
 
 def _coupling_rows(system: System) -> list:
@@ -55,24 +55,24 @@ def _coupling_rows(system: System) -> list:
 
 
 @stage
-def _gap(follower, leader, multiplier, offset, reference):
+def _coupling_error(follower, leader, multiplier, offset, reference):
     return sub(follower, add(mul(multiplier, sub(leader, reference)), offset))
 
 
-def _coupling_gaps(system: System, q) -> list:
+def _coupling_errors(system: System, q) -> list:
     if not _coupling_rows(system):
         return []
     address = coordinate_addresses(system.topology)
     c = system.coupling
     return [
-        _gap(q[address[follower][1]], q[address[leader][1]], m, o, r)
+        _coupling_error(q[address[follower][1]], q[address[leader][1]], m, o, r)
         for (follower, leader), m, o, r in zip(system.topology.couplings, c.multiplier, c.offset, c.reference, strict=True)
     ]
 
 
 @stage
-def _row_acceleration(gap, rate, dt):
-    return mul(neg(add(mul(gap, 1.0 / dt), rate)), 1.0 / dt)
+def _row_acceleration(error, rate, dt):
+    return mul(neg(add(mul(error, 1.0 / dt), rate)), 1.0 / dt)
 
 
 def row_accelerations(system: System, q, v) -> list:
@@ -81,8 +81,8 @@ def row_accelerations(system: System, q, v) -> list:
     Of a coupling: its error is zero after the step. Of a drive that prescribes a speed but no position: it has that speed after the step.
     Of
     all others: zero."""
-    couplings = zip(_coupling_gaps(system, q), _coupling_rows(system), strict=True)
-    out = [_row_acceleration(gap, rate(row, v), system.option.dt) for gap, row in couplings]
+    couplings = zip(_coupling_errors(system, q), _coupling_rows(system), strict=True)
+    out = [_row_acceleration(error, rate(row, v), system.option.dt) for error, row in couplings]
     if not any(position is None for position, *_ in system.functions.targets) or "holonomic" not in system.topology.constraint_kinds:
         return out
     for dof, target in _prescribed(system):

@@ -75,8 +75,8 @@ def loop_ends(system: System, frame: Frames) -> list[tuple[End, ...]]:
 
 
 @stage
-def _gaps(rows, a: End, b: End, lengths) -> list:
-    return [LOOP_ROWS[kind].gap(a, b, i, j, length) for (kind, i, j, _), length in zip(rows, lengths, strict=True)]
+def _errors(rows, a: End, b: End, lengths) -> list:
+    return [LOOP_ROWS[kind].error(a, b, i, j, length) for (kind, i, j, _), length in zip(rows, lengths, strict=True)]
 
 
 @stage
@@ -112,11 +112,11 @@ def _weighted(wrenches, y):
     return Force(first, force), Force(second, force)
 
 
-def loop_gaps(system: System, frame: Frames) -> list:
+def loop_errors(system: System, frame: Frames) -> list:
     """The constraint errors of all rows, m or dimensionless."""
     out: list = []
     for info, (a, b) in zip(system.topology.constraints, loop_ends(system, frame), strict=True):
-        out += _gaps(info.rows, a, b, [system.constraint.lengths[row[3]] if row[3] is not None else 0.0 for row in info.rows])
+        out += _errors(info.rows, a, b, [system.constraint.lengths[row[3]] if row[3] is not None else 0.0 for row in info.rows])
     return out
 
 

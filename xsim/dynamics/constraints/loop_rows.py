@@ -6,7 +6,7 @@ the table, d is the vector from the first origin to the second, e an axis fixed 
 
     slide     g = e . d - c       F: force e through the other body's origin   g'' has 2 (w_i x e) . d' + (w_i' x e + w_i x (w_i x e)) . d
     dot       g = u . w           F: moment w x u
-    turn      g = atan2(y, x), the angle of b's x axis e about a's z axis, x = e . a_x, y = e . a_y
+    angle     g = atan2(y, x), the angle of b's x axis e about a's z axis, x = e . a_x, y = e . a_y
               F: moment (x e x a_y - y e x a_x) / (x^2 + y^2)
     twist     g = 2 atan2(z, w) of the quaternion (w, x, y, z) of b in a
               F: moment ((w y + z x) / n, (z y - w x) / n, 1) in a's axes, n = w^2 + z^2
@@ -55,14 +55,14 @@ class PointMotion(NamedTuple):
 class LoopRow(NamedTuple):
     """A kind of row, an entry of `xsim.registry.LOOP_ROWS`. A row of this kind is (kind, i, j, index of its length or None).
 
-    gap: function (a, b, i, j, length) -> g, m or dimensionless.
+    error: function (a, b, i, j, length) -> g, m or dimensionless.
     wrench: function (a, b, i, j) -> (force, its moment about the first body's reference point, its moment about the second's).
     rate: function (a, b, i, j, motion_a, motion_b) -> g'' at zero generalized acceleration.
 
     a, b: the two `End`s in the world. motion_a, motion_b: `PointMotion` of their origins at zero generalized acceleration.
     """
 
-    gap: Callable
+    error: Callable
     wrench: Callable
     rate: Callable
 
@@ -76,7 +76,7 @@ def second_rate(u, w, motion_a: PointMotion, motion_b: PointMotion):
 # ---- slide: the second origin in a plane ---------------------------------------------------------------------------------------
 
 
-def _slide_gap(a: End, b: End, i, j, length):
+def _slide_error(a: End, b: End, i, j, length):
     return sub(dot((a, b)[j].axis(i), vsub(b.world, a.world)), length)
 
 
@@ -103,7 +103,7 @@ def _relative(a: End, b: End, motion_a: PointMotion, motion_b: PointMotion) -> t
 # ---- dot: two axes perpendicular -----------------------------------------------------------------------------------------------
 
 
-def _dot_gap(a: End, b: End, i, j, length):
+def _dot_error(a: End, b: End, i, j, length):
     return dot(a.axis(i), b.axis(j))
 
 
@@ -116,7 +116,7 @@ def _dot_rate(a: End, b: End, i, j, motion_a: PointMotion, motion_b: PointMotion
     return second_rate(a.axis(i), b.axis(j), motion_a, motion_b)
 
 
-# ---- turn: an angle about the first z axis -------------------------------------------------------------------------------------
+# ---- angle: an angle about the first z axis -------------------------------------------------------------------------------------
 
 
 def _length2(x, y):
@@ -125,18 +125,18 @@ def _length2(x, y):
     return jnp.where(square > MIN_SQUARE, square, 1.0)
 
 
-def _turn_gap(a: End, b: End, i, j, length):
+def _angle_error(a: End, b: End, i, j, length):
     return angle_about(a, b)
 
 
-def _turn_wrench(a: End, b: End, i, j):
+def _angle_wrench(a: End, b: End, i, j):
     x, y = dot(b.axis(0), a.axis(0)), dot(b.axis(0), a.axis(1))
     moment = vsub(scale(cross(b.axis(0), a.axis(1)), x), scale(cross(b.axis(0), a.axis(0)), y))
     moment = scale(moment, 1.0 / _length2(x, y))
     return ZERO3, moment, moment
 
 
-def _turn_rate(a: End, b: End, i, j, motion_a: PointMotion, motion_b: PointMotion):
+def _angle_rate(a: End, b: End, i, j, motion_a: PointMotion, motion_b: PointMotion):
     e, u, v = b.axis(0), a.axis(0), a.axis(1)
     x, y, spin = dot(e, u), dot(e, v), vsub(motion_b.spin, motion_a.spin)
     dx, dy = dot(spin, cross(e, u)), dot(spin, cross(e, v))
@@ -153,7 +153,7 @@ def _relative_quat(a: End, b: End):
     return quat_mul(quat_conj(a.quat), b.quat)
 
 
-def _twist_gap(a: End, b: End, i, j, length):
+def _twist_error(a: End, b: End, i, j, length):
     w, _, _, z = _relative_quat(a, b)
     positive = jnp.where(w < 0, -1.0, 1.0)  # q and -q are the same rotation
     return mul(2.0, safe_angle(mul(z, positive), mul(w, positive)))
@@ -183,7 +183,7 @@ def _twist_rate(a: End, b: End, i, j, motion_a: PointMotion, motion_b: PointMoti
 # ---- distance of the origins ---------------------------------------------------------------------------------------------------
 
 
-def _distance_gap(a: End, b: End, i, j, length):
+def _distance_error(a: End, b: End, i, j, length):
     return sub(safe_norm(vsub(b.world, a.world)), length)
 
 
@@ -201,8 +201,8 @@ def _distance_rate(a: End, b: End, i, j, motion_a: PointMotion, motion_b: PointM
     return add(dot(n, second), jnp.where(positive, across / jnp.where(positive, length, 1.0), 0.0))
 
 
-LOOP_ROWS.register("slide", LoopRow(_slide_gap, _slide_wrench, _slide_rate))
-LOOP_ROWS.register("dot", LoopRow(_dot_gap, _dot_wrench, _dot_rate))
-LOOP_ROWS.register("turn", LoopRow(_turn_gap, _turn_wrench, _turn_rate))
-LOOP_ROWS.register("twist", LoopRow(_twist_gap, _twist_wrench, _twist_rate))
-LOOP_ROWS.register("distance", LoopRow(_distance_gap, _distance_wrench, _distance_rate))
+LOOP_ROWS.register("slide", LoopRow(_slide_error, _slide_wrench, _slide_rate))
+LOOP_ROWS.register("dot", LoopRow(_dot_error, _dot_wrench, _dot_rate))
+LOOP_ROWS.register("angle", LoopRow(_angle_error, _angle_wrench, _angle_rate))
+LOOP_ROWS.register("twist", LoopRow(_twist_error, _twist_wrench, _twist_rate))
+LOOP_ROWS.register("distance", LoopRow(_distance_error, _distance_wrench, _distance_rate))

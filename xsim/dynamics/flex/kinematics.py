@@ -96,11 +96,11 @@ def _jacobian(dof_sign, direction, point, ang, lin, origin):
     return dof_sign[..., None] * dot(tuple(x[:, None] for x in direction), velocity)
 
 
-def edge_damping(system: System, frame: Frames, whole: bool) -> tuple[list, dict]:
+def edge_damping(system: System, frame: Frames, all_entries: bool) -> tuple[list, dict]:
     """J^T d J of the dampers of edges: its diagonal, and its entries {(row, column): value} below the diagonal.
 
-    whole: all entries between a dof and those that move it; else without those that MuJoCo's sparse mass matrix leaves out. Under the rules
-    of MuJoCo 4.0 no damper of a flex is implicit: the result is empty."""
+    all_entries: all entries between a dof and those that move it; else without those that MuJoCo's sparse mass matrix leaves out. Under
+    the rules of MuJoCo 4.0 no damper of a flex is implicit: the result is empty."""
     plan = flex_plan(system.topology) if system.topology.flexes else None
     if plan is None or not len(plan.spring_edges) or not system.topology.switches.flex_damping_implicit:
         return [], {}
@@ -108,7 +108,7 @@ def edge_damping(system: System, frame: Frames, whole: bool) -> tuple[list, dict
     moves, body = plan.dof_sign[plan.spring_edges] != 0, [system.topology.links[link].body for link in system.tables.dof_link]
     pairs = [(i, i) for i in range(len(body)) if moves[:, i].any()]
     for i, before in enumerate(system.tables.ancestors):
-        if whole or body[i] not in plan.simple_bodies:
+        if all_entries or body[i] not in plan.simple_bodies:
             pairs += [(i, j) for j in before if (moves[:, i] & moves[:, j]).any()]
     first, second = index_array(pairs).T
     values = pairwise_sum(system.flex.edge_damping[plan.spring_row][:, None] * J[:, first] * J[:, second])

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import jax
 
 from xsim.dynamics.actuation.commands import PRESCRIBED
-from xsim.dynamics.constraints.holonomic import holonomic_drifts, holonomic_gaps, holonomic_rows, rate
+from xsim.dynamics.constraints.holonomic import holonomic_drifts, holonomic_errors, holonomic_rows, rate
 from xsim.dynamics.integration.equation import EquationOfMotion, effective_mass, evaluate
 from xsim.dynamics.layout import spread
 from xsim.dynamics.linalg.implicit import implicit
@@ -73,7 +73,7 @@ def least_change(system: System, q, rates) -> list:
 def newton_step(system: System, q) -> list:
     """q after one Newton step on the constraint error."""
     q = separate_kernels(q)
-    errors = holonomic_gaps(system, frames(system, q), q)
+    errors = holonomic_errors(system, frames(system, q), q)
     return integrate(system, q, least_change(system, q, [neg(e) for e in errors]), 1.0)
 
 

@@ -227,8 +227,8 @@ def _nearest_side(plane: _Plane, side) -> _Planar:
         return dot(normalize(middle), side)
 
     arc = plane.angle - total(arcs)
-    # A negative arc: the two tangents of the shorter path intersect before they touch the circle. Then that path is not possible. If their
-    # intersection is not between the points and the circle either, MuJoCo's path goes around the whole circle.
+    # A negative arc means that the shorter path leaves the circle before it reaches it. If its two tangents intersect before they touch the
+    # circle, the longer path is used. Else the path goes around the whole circle.
     crossed = (arc < 0) & (-0.5 * arc <= jnp.minimum(*arcs))
     is_long = crossed | (alignment(1.0) < alignment(-1.0))
     sweep = jnp.where(is_long, 2.0 * math.pi - plane.angle, jnp.where(arc < 0, 2.0 * math.pi + plane.angle, plane.angle))
