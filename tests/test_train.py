@@ -135,7 +135,10 @@ def test_a_run_continues_behind_damaged_files(whole, interrupted):
     assert checkpoints(folder)[-1].name == "checkpoint-0000048.npz"
 
 
-GARBAGE = [b"\xff\xfe\x00\n1,2\n", b"a,b\n1,2\n", b"iteration,steps\n1,1\n", b"iteration" * 100_000, b"iteration,steps,return,seconds\nx,1,1,1\n"]
+GARBAGE = [
+    b"\xff\xfe\x00\n1,2\n", b"a,b\n1,2\n", b"iteration,steps\n1,1\n", b"iteration" * 100_000, b"iteration,steps,return,seconds\nx,1,1,1\n",
+    b"iteration,steps,return,seconds\n1,1,1,nan\n", b"iteration,steps,return,seconds\n0,1,1,1\n", b"iteration,steps,return,seconds\n1,1\n",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("rows", GARBAGE)
