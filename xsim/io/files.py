@@ -18,8 +18,9 @@ from typing import Any, BinaryIO
 
 __all__ = ["file_kind", "folder_of", "is_dir", "is_file", "unpacked_size"]
 
+MAX_ENTRIES = 10_000  # files in a zip archive
 _CHUNK = 1 << 16
-_ZIP = b"PK\x03\x04"
+_ZIP, _ZIP_ENTRY = b"PK\x03\x04", b"PK\x01\x02"
 _PACKED: dict[bytes, Any] = {b"BZh": bz2.open, b"\x1f\x8b": gzip.open, b"\xfd7zXZ": lzma.open}
 """First bytes of packed single files (also of packed tar archives), and what unpacks them."""
 _DEFLATE = 1100  # more bytes than one byte of the deflate format can stand for (1032)
@@ -71,12 +72,14 @@ def unpacked_size(data: bytes, most: int) -> int:
 
 
 def _pieces(data: bytes) -> Iterator[int]:
-    """Sizes of the pieces of an archive's contents."""
+    """Sizes of the pieces that an archive's contents are unpacked in."""
     for start, unpack in _PACKED.items():
         if data.startswith(start):
             yield from _stream_pieces(unpack(io.BytesIO(data)))
     if not zipfile.is_zipfile(io.BytesIO(data)):
         return
+    if data.count(_ZIP_ENTRY) > MAX_ENTRIES:
+        raise ValueError(f"a zip archive of more than {MAX_ENTRIES} files")
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             for entry in archive.infolist():
@@ -86,14 +89,14 @@ def _pieces(data: bytes) -> Iterator[int]:
 
 
 def _stream_pieces(contents: BinaryIO) -> Iterator[int]:
-    """The same of a single packed file, up to where it is broken: nothing unpacks more of it."""
+    """Sizes of the pieces of a single packed file, up to where it is broken: nothing unpacks more of it."""
     with contents, suppress(OSError, EOFError, zlib.error, lzma.LZMAError):
         while piece := contents.read(_CHUNK):
             yield len(piece)
 
 
 def _entry_pieces(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, packed: int) -> Iterator[int]:
-    """The same of a file in a zip archive. packed: bytes of the archive."""
+    """Sizes of the pieces of a file in a zip archive. packed: bytes of the archive."""
     if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise zipfile.BadZipFile("another compression than deflate")  # Python unpacks those without a bound
     entry = copy(entry)
