@@ -358,7 +358,7 @@ def test_attach_ends(load, monkeypatch):
     circle = '<mujoco><asset><model name="m" file="{}"/></asset></mujoco>'
     with pytest.raises(ParseError, match="attaches itself"):
         load({"main.xml": circle.format("a.xml"), "a.xml": circle.format("b.xml"), "b.xml": circle.format("a.xml")})
-    monkeypatch.setattr("xsim.io.mjcf.nodes.MAX_NODES", 20_000)
+    monkeypatch.setattr("xsim.io.budget.MAX_NODES", 20_000)
     model = '<mujoco><asset><model name="m" file="{}.xml"/></asset><worldbody><body name="b">{}</body></worldbody></mujoco>'
     many = "".join(f'<attach model="m" body="b" prefix="{i}_"/>' for i in range(4))
     names = ["main", *map(str, range(30)), "end"]

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import json
 import math
+import os
+import shutil
 
 import jax
 import jax.numpy as jnp
@@ -14,9 +17,9 @@ import pytest
 from xsim.envs import make_env
 from xsim.train import Config, Learner, configure, evaluate, train
 from xsim.train.__main__ import main
-from xsim.train.checkpoints import checkpoints, restore
+from xsim.train.checkpoints import checkpoints, restore, restore_newest
 from xsim.train.ppo import Algorithm, Sample, Statistics
-from xsim.train.run import _plot
+from xsim.train.run import _plot, _read_rows
 
 SMALL = Config(
     "pendulum_balance", steps=32 * 16 * 48, num_envs=32, unroll=16, minibatches=4, epochs=8, learning_rate=3e-3, hidden=(32,),
@@ -82,6 +85,110 @@ def test_folders(whole, tmp_path, capsys):
     other = Algorithm(Config("pendulum_balance", num_envs=16), make_env("pendulum_balance", num_envs=16))
     with pytest.raises(ValueError, match="does not fit these settings"):
         restore(checkpoints(out)[-1], jax.eval_shape(other.start))
+
+
+@pytest.fixture
+def interrupted(whole, tmp_path):
+    """A copy of the complete run as it was after 40 iterations: its folder, and the checkpoints of 30 and 40."""
+    folder = tmp_path / "run"
+    shutil.copytree(whole[0], folder)
+    files = checkpoints(folder)
+    files[-1].unlink()
+    return folder, files[:-1]
+
+
+BROKEN = {
+    "empty": lambda data: b"",
+    "cut off": lambda data: data[: len(data) // 2],
+    "cut off at the end": lambda data: data[:-1],
+    "zeros": lambda data: bytes(len(data)),
+    "text": lambda data: b"checkpoint\n",
+    "one array": lambda data: b"\x93NUMPY" + data,
+}
+
+
+@pytest.mark.parametrize("damage", BROKEN)
+def test_a_broken_checkpoint_is_skipped(interrupted, damage):
+    folder, files = interrupted
+    like = jax.eval_shape(Algorithm(SMALL, make_env("pendulum_balance", num_envs=32, max_steps=200)).start)
+    files[-1].write_bytes(BROKEN[damage](files[-1].read_bytes()))
+    with pytest.warns(UserWarning, match=r"checkpoint-0000040\.npz is no complete checkpoint .*; looking at the checkpoint before it"):
+        assert restore_newest(folder, like).iteration == 30
+    files[0].write_bytes(b"")
+    with pytest.warns(UserWarning, match="no complete checkpoint"), pytest.raises(ValueError, match="no checkpoint in .* can be read"):
+        restore_newest(folder, like)
+
+
+def test_a_run_continues_behind_damaged_files(whole, interrupted):
+    """The newest checkpoint is empty, the rows are damaged: the run goes on from the checkpoint before, to the same end."""
+    folder, files = interrupted
+    files[-1].write_bytes(b"")
+    rows = folder / "returns.csv"
+    lines = rows.read_bytes().splitlines(keepends=True)
+    rows.write_bytes(b"".join(lines[:11]) + b"12,nonsense\n\xff\x00" + b"".join(lines[12:]))
+    with pytest.warns(UserWarning) as found:
+        result = train(SMALL, folder, resume=True, progress=False)
+    texts = sorted(str(w.message) for w in found)
+    assert len(texts) == 2 and "no complete checkpoint" in texts[0] and "is damaged after 10 rows" in texts[1]
+    assert result["return"] == whole[1]["return"]
+    assert _rows(folder) == [*_rows(whole[0])[:10], *_rows(whole[0])[30:]]
+    assert checkpoints(folder)[-1].name == "checkpoint-0000048.npz"
+
+
+GARBAGE = [
+    b"\xff\xfe\x00\n1,2\n", b"a,b\n1,2\n", b"iteration,steps\n1,1\n", b"iteration" * 100_000, b"iteration,steps,return,seconds\nx,1,1,1\n",
+    b"iteration,steps,return,seconds\n1,1,1,nan\n", b"iteration,steps,return,seconds\n0,1,1,1\n", b"iteration,steps,return,seconds\n1,1\n",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("rows", GARBAGE)
+def test_rows_that_are_garbage(tmp_path, rows):
+    file = tmp_path / "returns.csv"
+    file.write_bytes(rows)
+    with pytest.warns(UserWarning, match=r"returns\.csv is damaged after 0 rows"):
+        assert _read_rows(file, 10) == []
+
+
+def _changed(file, **changes):
+    """Write a checkpoint again with other arrays."""
+    np.savez(file, **_numbers(file) | changes)
+
+
+def test_a_checkpoint_that_no_run_writes_is_refused(interrupted):
+    folder, files = interrupted
+    like = jax.eval_shape(Algorithm(SMALL, make_env("pendulum_balance", num_envs=32, max_steps=200)).start)
+    whole = _numbers(files[-1])
+    weights = next(name for name in whole if name.startswith(".params") and whole[name].ndim == 2)
+    for value in (np.nan, np.inf):
+        _changed(files[-1], **{weights: np.full_like(whole[weights], value)})
+        with pytest.raises(ValueError, match=r"checkpoint-0000040\.npz: \.params.* is not finite; delete the file to resume"):
+            restore_newest(folder, like)
+    for count in (-1, 0, 39, 2**31 - 1):
+        _changed(files[-1], **{weights: whole[weights], ".iteration": np.int32(count)})
+        with pytest.raises(ValueError, match=f"found {count} iterations; allowed: the number in the name"):
+            restore_newest(folder, like)
+    _changed(files[-1], **{".iteration": np.int32(40)})
+    assert restore_newest(folder, like).iteration == 40
+    with pytest.raises(ValueError, match="has done 40 iterations; these settings have 39: give more steps"):
+        train(dataclasses.replace(SMALL, steps=39 * 512), folder, resume=True, progress=False)
+
+
+def test_settings_that_are_no_settings(whole, tmp_path, capsys):
+    """Of a run whose file is damaged, and a --config that is no file."""
+    (tmp_path / "config.json").write_text('{"task": ')
+    pipe = tmp_path / "pipe.yaml"
+    os.mkfifo(pipe)
+    for arguments, message in (
+        (["--resume", "--out", str(tmp_path)], "config.json is damaged: "),
+        (["--config", "/dev/zero"], "/dev/zero: is a device; allowed: regular files"),
+        (["--config", str(pipe)], "pipe.yaml: is a pipe (FIFO); allowed: regular files"),
+        (["--config", str(tmp_path)], "is a folder; allowed: regular files"),
+        (["pendulum_balance", "--steps", "inf"], "argument --steps"),
+        (["pendulum_balance", "--steps", "1e300"], "updates of the policy; allowed: 2147483647"),
+    ):
+        with pytest.raises(SystemExit):
+            main(arguments)
+        assert message in capsys.readouterr().err
 
 
 def test_picture_is_optional(tmp_path, monkeypatch, capsys):

@@ -31,8 +31,7 @@ def load(path, *, format: str | None = None, strict: bool = False, seed: int = 0
     strict: whatever the file has that is not read is an error, instead of one line of an `UnsupportedWarning`. seed: for joint parameters
     that the format leaves to chance. options: of the format, see `parse`.
 
-    Raises `ParseError` for a file that cannot be read or means nothing, TypeError for an option that the format does not have, OSError
-    where there is no such file.
+    Raises `ParseError` for a file that cannot be read or means nothing, TypeError for an option that the format does not have.
     """
     return build(parse(path, format=format, strict=strict, **options), seed=seed)
 

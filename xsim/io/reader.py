@@ -11,10 +11,12 @@ import numpy as np
 from lxml import etree
 
 from xsim.io.errors import Notes, ParseError, allowed
+from xsim.io.files import file_kind, unpacked_size
 from xsim.spec import Source
 
 MAX_BYTES = 100_000_000
 MAX_DEPTH = 1000
+MAX_ATTRIBUTES = 1000  # of one element: libxml2 looks for an attribute among all of them
 MAX_TAGS = 4_000_000  # start and end tags: bounds the memory of the tree, which is far larger than the text
 
 # What may stand before the root element; a document type declaration can only follow it.
@@ -22,22 +24,38 @@ _PROLOG = re.compile(rb"(?:\xef\xbb\xbf)?(?:\s+|<\?.*?\?>|<!--.*?-->)*", re.DOTA
 
 
 def read_bytes(path) -> bytes:
-    """Contents of a file. Raises ParseError where it cannot be read or is larger than MAX_BYTES."""
-    path = Path(path)
+    """Contents of a regular file. Raises ParseError where it cannot be read, has MAX_BYTES or more, or is an archive of as many."""
+    file = str(path)
     try:
-        size = path.stat().st_size
-        if size >= MAX_BYTES:
-            raise ParseError(str(path), None, f"the file has {size} bytes; allowed: fewer than {MAX_BYTES}")
-        return path.read_bytes()
+        kind = file_kind(Path(path))
+        data = _first_bytes(Path(path)) if kind == "file" else b""
+        size = unpacked_size(data, MAX_BYTES)
     except OSError as error:
-        raise ParseError(str(path), None, f"cannot be read: {error.strerror or error}") from None
+        raise ParseError(file, None, f"cannot be read: {error.strerror or error}") from None
+    except TypeError:
+        raise ParseError(file, None, f"found {path!r}; allowed: the path of a file") from None
+    except ValueError as error:  # a name that no file can have, a broken archive
+        raise ParseError(file, None, f"cannot be read: {error}") from None
+    if kind != "file":  # a pipe waits for its writer, a device may have no end
+        raise ParseError(file, None, f"is a {kind}; allowed: regular files")
+    if len(data) >= MAX_BYTES:
+        raise ParseError(file, None, f"the file has {max(len(data), Path(path).stat().st_size)} bytes; allowed: fewer than {MAX_BYTES}")
+    if size >= MAX_BYTES:
+        raise ParseError(file, None, f"the archive unpacks to {MAX_BYTES} bytes or more; allowed: fewer")
+    return data
+
+
+def _first_bytes(path: Path) -> bytes:
+    """Contents of a file, no more than MAX_BYTES."""
+    with path.open("rb") as stream:
+        return stream.read(MAX_BYTES)
 
 
 def parse_xml(data: bytes | str, file: str) -> Element:
     """Root element of an XML document.
 
     No entity is expanded, no DTD is read, nothing is fetched; a document type declaration, a document of MAX_BYTES or more than
-    MAX_TAGS, or one nested deeper than MAX_DEPTH is refused. Raises ParseError.
+    MAX_TAGS, one nested deeper than MAX_DEPTH, or with more than MAX_ATTRIBUTES in an element is refused. Raises ParseError.
     """
     encoding = None
     if isinstance(data, str):
@@ -71,6 +89,8 @@ def parse_xml(data: bytes | str, file: str) -> Element:
         depth += 1 if event == "start" else -1
         if depth > MAX_DEPTH:
             raise ParseError(file, node.sourceline, f"<{node.tag}>: nested deeper than {MAX_DEPTH} elements")
+        if event == "start" and len(node.attrib) > MAX_ATTRIBUTES:
+            raise ParseError(file, node.sourceline, f"<{node.tag}>: {len(node.attrib)} attributes; allowed: {MAX_ATTRIBUTES}")
     return Element(root, file)
 
 

@@ -45,7 +45,7 @@ def assemble(spec: ModelSpec, *, seed: int = 0) -> Model:
         sizes=tuple({**rows.sizes(), **devices.sizes, "nmocap": len(tree.mocaps)}.items()),
     )
     groups = {name: rows.arrays(name) for name in GROUPS if name not in ("option", "joint")}
-    params = {name: leaf_array(values) for name, values in tree.joint_parameters().items()}
+    params = {name: leaf_array(values, f"joint.{name}") for name, values in tree.joint_parameters().items()}
     return Model(option=_option(spec), joint=rows.arrays("joint", params=params), topology=topology, **groups)
 
 
@@ -76,4 +76,4 @@ def _read_option(spec: ModelSpec) -> dict[str, Any]:
 
 def _option(spec: ModelSpec) -> Option:
     option = spec.option
-    return Option(leaf_array(option.gravity), leaf_array(option.dt), leaf_array(option.regularization))
+    return Option(*(leaf_array(getattr(option, name), f"option.{name}") for name in ("gravity", "dt", "regularization")))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from typing import Any
 
 import jax.numpy as jnp
@@ -59,9 +60,17 @@ class LeafRows:
 
     def _array(self, path: str):
         rows = self._rows[path]
-        return leaf_array(np.asarray(rows, float).reshape(len(rows), *_DECLARED[path].shape[1:]))
+        return leaf_array(np.asarray(rows, float).reshape(len(rows), *_DECLARED[path].shape[1:]), path)
 
 
-def leaf_array(values):
-    """An array with the dtype of the leaves: float64 under jax's x64 flag, else float32."""
-    return jnp.asarray(np.asarray(values), jnp.result_type(float))
+def leaf_array(values, path: str = "a leaf"):
+    """An array of the leaves' dtype: float64 under jax's x64 flag, else float32. path: of the leaf. Warns of numbers that overflow."""
+    given, dtype = np.asarray(values), jnp.result_type(float)
+    with np.errstate(over="ignore"):
+        numbers = given.astype(dtype)
+    overflowed = np.argwhere(np.isinf(numbers) & np.isfinite(given))
+    if len(overflowed):
+        place = tuple(overflowed[0].tolist())
+        text = f"{path}: {given[place]:g} at {list(place)} is larger than {dtype} holds ({jnp.finfo(dtype).max:.3g}): it becomes infinite"
+        warnings.warn(f"{text}; allowed: smaller numbers, or jax's x64 flag", UserWarning, stacklevel=2)
+    return jnp.asarray(numbers)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 from pathlib import Path
 
@@ -51,7 +52,7 @@ def _parser() -> argparse.ArgumentParser:
 def _count(text: str) -> int:
     """A whole number, also written as 1e6."""
     number = float(text)
-    if number != int(number) or number < 1:
+    if not math.isfinite(number) or number != int(number) or number < 1:
         raise argparse.ArgumentTypeError(f"must be a whole number of 1 or more, found {text}")
     return int(number)
 
@@ -71,7 +72,18 @@ def _config_and_folder(options) -> tuple[Config, Path]:
     saved = out / "config.json"
     if not saved.is_file():
         raise ValueError(f"nothing to resume in {out}")
-    return check({**json.loads(saved.read_text()), **numbers}), out
+    return check({**_saved_settings(saved), **numbers}), out
+
+
+def _saved_settings(file: Path) -> dict:
+    """Settings that a run wrote. Raises ValueError for a file that is no such table."""
+    try:
+        settings = json.loads(file.read_text())
+    except (ValueError, RecursionError) as e:
+        raise ValueError(f"{file} is damaged: {e}") from e
+    if not isinstance(settings, dict) or "task" not in settings:
+        raise ValueError(f"{file} is damaged: it holds no table of settings with a task")
+    return settings
 
 
 def _changes(texts: list[str]) -> dict:

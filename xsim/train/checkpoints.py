@@ -4,6 +4,7 @@ same number of environments)."""
 from __future__ import annotations
 
 import os
+import warnings
 from pathlib import Path
 
 import jax
@@ -12,7 +13,7 @@ import numpy as np
 
 from xsim.train.ppo import Learner
 
-__all__ = ["checkpoints", "restore", "save"]
+__all__ = ["BrokenFile", "checkpoints", "restore", "restore_newest", "save"]
 
 
 def _is_key(x) -> bool:
@@ -28,27 +29,72 @@ def save(folder: Path, learner: Learner, keep: int) -> Path:
     with open(draft, "wb") as out:
         np.savez(out, **arrays)
     os.replace(draft, file)
-    for old in checkpoints(folder)[:-keep]:
+    for old in [x for x in checkpoints(folder) if x.name <= file.name][:-keep]:  # a later one is of another run, or broken
         old.unlink()
     return file
 
 
 def checkpoints(folder: Path) -> list[Path]:
     """Checkpoints of a run, oldest first."""
-    return sorted(folder.glob("checkpoint-*.npz"))
+    return sorted(file for file in folder.glob("checkpoint-*.npz") if file.is_file())
+
+
+def restore_newest(folder: Path, like: Learner) -> Learner:
+    """The Learner of the newest checkpoint that can be read; warns of those that are empty or cut off. Raises ValueError as `restore`
+    does, and where no checkpoint can be read."""
+    for file in reversed(checkpoints(folder)):
+        try:
+            return restore(file, like)
+        except BrokenFile as error:
+            warnings.warn(f"{error}; looking at the checkpoint before it", UserWarning, stacklevel=2)
+    raise ValueError(f"no checkpoint in {folder} can be read")
 
 
 def restore(file: Path, like: Learner) -> Learner:
-    """The Learner of a checkpoint. like: one of the same structure, of shapes. Raises ValueError where the file does not fit it."""
+    """The Learner of a checkpoint. like: one of the same structure, of shapes.
+
+    Raises BrokenFile where the file is empty, cut off or no checkpoint at all; ValueError where it does not fit ``like``, its weights are
+    not finite, or the iterations that it counts are not those of its name.
+    """
+    arrays = _read(file)
     leaves, tree = jax.tree_util.tree_flatten_with_path(like)
     out = []
-    with np.load(file) as arrays:
-        for path, x in leaves:
-            name = jax.tree_util.keystr(path)
-            expected = jax.eval_shape(jax.random.key_data, x) if _is_key(x) else x
-            if name not in arrays or arrays[name].shape != expected.shape or arrays[name].dtype != expected.dtype:
-                found = f"{arrays[name].dtype}{arrays[name].shape}" if name in arrays else "nothing"
-                raise ValueError(f"{file} does not fit these settings: {name} should be {expected.dtype}{expected.shape}, found {found}")
-            value = jnp.asarray(arrays[name])
-            out.append(jax.random.wrap_key_data(value) if _is_key(x) else value)
-    return jax.tree.unflatten(tree, out)
+    for path, x in leaves:
+        name = jax.tree_util.keystr(path)
+        expected = jax.eval_shape(jax.random.key_data, x) if _is_key(x) else x
+        found = arrays.get(name)
+        if found is None or found.shape != expected.shape or found.dtype != expected.dtype:
+            text = "nothing" if found is None else f"{found.dtype}{found.shape}"
+            raise ValueError(f"{file} does not fit these settings: {name} should be {expected.dtype}{expected.shape}, found {text}")
+        value = jnp.asarray(found)
+        out.append(jax.random.wrap_key_data(value) if _is_key(x) else value)
+    learner = jax.tree.unflatten(tree, out)
+    _check(file, learner)
+    return learner
+
+
+class BrokenFile(ValueError):
+    """A file that is no complete checkpoint."""
+
+
+def _read(file: Path) -> dict[str, np.ndarray]:
+    """All arrays of a file by name."""
+    try:
+        with open(file, "rb") as stream, np.load(stream) as arrays:
+            return {name: arrays[name] for name in arrays.files}
+    except OSError:
+        raise
+    except Exception as error:  # numpy, zipfile and zlib raise whatever they like
+        raise BrokenFile(f"{file} is no complete checkpoint ({type(error).__name__}: {str(error)[:100]})") from None
+
+
+def _check(file: Path, learner: Learner) -> None:
+    """Refuse what no run writes, or what no run can continue from."""
+    for name in ("params", "optimizer", "statistics"):
+        for path, x in jax.tree_util.tree_flatten_with_path(getattr(learner, name))[0]:
+            if not np.isfinite(x).all():
+                where = f".{name}{jax.tree_util.keystr(path)}"
+                raise ValueError(f"{file}: {where} is not finite; delete the file to resume from the checkpoint before it")
+    named = file.stem.removeprefix("checkpoint-")
+    if f"{int(learner.iteration):07d}" != named:
+        raise ValueError(f"{file}: found {int(learner.iteration)} iterations; allowed: the number in the name of the file")

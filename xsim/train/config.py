@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.resources import files
@@ -13,6 +14,7 @@ from typing import Any
 import yaml
 from flax import linen as nn
 
+from xsim.io.reader import read_bytes
 from xsim.suggestions import did_you_mean
 
 __all__ = ["ACTIVATIONS", "Config", "check", "configure"]
@@ -59,6 +61,7 @@ class Config:
 
 
 ACTIVATIONS = {"tanh": nn.tanh, "relu": nn.relu, "elu": nn.elu, "swish": nn.swish}
+MAX_UPDATES = 2**31 - 1  # the optimizer and the learner count in 32 bits
 POSITIVE = (
     "steps", "num_envs", "unroll", "epochs", "minibatches", "learning_rate", "max_gradient", "reward_scale", "deviation",
     "evaluate_envs", "evaluate_steps", "checkpoint_every", "keep",
@@ -90,11 +93,11 @@ def configure(task: str | None, file=None, changes: Mapping[str, Any] | None = N
 
 
 def _read(file: Path) -> dict:
-    if not file.is_file():
+    if not os.path.lexists(file):
         raise ValueError(f"no such file: {file}")
     try:
-        values = yaml.safe_load(file.read_text()) or {}
-    except yaml.YAMLError as e:
+        values = yaml.safe_load(read_bytes(file)) or {}
+    except (yaml.YAMLError, RecursionError) as e:
         raise ValueError(f"{file}: {e}") from e
     if not isinstance(values, dict):
         raise ValueError(f"{file}: must be a table of names and values, found {type(values).__name__}")
@@ -122,15 +125,19 @@ def check(values: Mapping[str, Any]) -> Config:
         raise ValueError(f"activation: found {config.activation!r}; allowed: {', '.join(ACTIVATIONS)}")
     if config.batch % config.minibatches:
         raise ValueError(f"num_envs * unroll = {config.batch} actions cannot be split into {config.minibatches} equal minibatches")
+    updates = config.iterations * config.epochs * config.minibatches
+    if updates > MAX_UPDATES:
+        raise ValueError(f"steps: found {config.steps:g}, which makes {updates:g} updates of the policy; allowed: {MAX_UPDATES}")
     return config
 
 
 def _convert(name: str, value):
     """The value as the type that its field of Config declares."""
+    _check_name(name, "settings")
     description, convert = CONVERSIONS[FIELD_TYPES[name]]
     try:
         return convert(value)
-    except (TypeError, ValueError) as e:
+    except (TypeError, ValueError, OverflowError) as e:
         raise ValueError(f"{name} must be {description}, found {value!r}") from e
 
 

@@ -9,6 +9,7 @@ import math
 import os
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -18,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xsim.envs import Env, make_env
-from xsim.train.checkpoints import checkpoints, restore, save
+from xsim.train.checkpoints import checkpoints, restore_newest, save
 from xsim.train.config import Config
 from xsim.train.ppo import Algorithm, Learner
 
@@ -29,7 +30,8 @@ def train(config: Config, out=None, *, resume: bool = False, progress: bool = Tr
     """Train, evaluate, and write everything into the folder ``out``: the last few checkpoints, ``returns.csv`` (one row per
     iteration), ``returns.png``, ``result.json``.
 
-    resume: from the newest checkpoint in ``out``. stop: iterations after which to stop as if interrupted (nothing is evaluated).
+    resume: from the newest checkpoint in ``out`` that is complete, with a warning about each newer file that is not. stop: iterations
+    after which to stop as if interrupted (nothing is evaluated).
     Returns ``return`` and ``length``, means over the evaluated episodes with the deterministic policy, ``deviation`` of the returns,
     ``steps`` and ``curve``, the rows of ``returns.csv``. Raises ValueError for settings that do not fit.
     """
@@ -64,12 +66,16 @@ class Run:
         self.algorithm = Algorithm(config, _environment(config, config.num_envs))
         self.learner = self._restored() if resume else self.algorithm.start()
         self.iteration = int(self.learner.iteration)
-        self.rows = _read_rows(folder / "returns.csv")[: self.iteration] if resume else []
+        self.rows = _read_rows(folder / "returns.csv", self.iteration) if resume else []
         (folder / "config.json").write_text(json.dumps(dataclasses.asdict(config), indent=1) + "\n")
         self._began = time.monotonic() - self.seconds
 
     def _restored(self) -> Learner:
-        return restore(checkpoints(self.folder)[-1], jax.eval_shape(self.algorithm.start))
+        learner = restore_newest(self.folder, jax.eval_shape(self.algorithm.start))
+        done, last = int(learner.iteration), self.config.iterations
+        if done > last:
+            raise ValueError(f"the run in {self.folder} has done {done} iterations; these settings have {last}: give more steps")
+        return learner
 
     @property
     def steps(self) -> int:
@@ -129,17 +135,32 @@ def _write_rows(file: Path, rows: list[dict]) -> None:
     if rows:
         draft = file.with_name(f".{file.name}")
         with open(draft, "w", newline="") as out:
-            writer = csv.DictWriter(out, rows[0])
+            writer = csv.DictWriter(out, rows[-1], restval=math.nan, extrasaction="ignore")  # columns of another version are dropped
             writer.writeheader()
             writer.writerows(rows)
         os.replace(draft, file)
 
 
-def _read_rows(file: Path) -> list[dict]:
+def _read_rows(file: Path, iteration: int) -> list[dict]:
+    """The rows up to an iteration, or up to the first that is damaged, of which it warns: the curve is shorter, the run continues."""
+    rows: list[dict] = []
     if not file.is_file():
-        return []
-    with open(file, newline="") as lines:
-        return [{k: int(x) if k in ("iteration", "steps") else float(x) for k, x in row.items()} for row in csv.DictReader(lines)]
+        return rows
+    try:
+        with open(file, newline="", encoding="utf-8", errors="replace") as lines:
+            for row in csv.DictReader(lines):
+                rows.append(_read_row(row, rows[-1]["iteration"] if rows else 0))
+    except (ValueError, TypeError, KeyError, OverflowError, csv.Error) as error:
+        warnings.warn(f"{file} is damaged after {len(rows)} rows ({error}); the later ones are dropped", UserWarning, stacklevel=2)
+    return [row for row in rows if row["iteration"] <= iteration]
+
+
+def _read_row(row: dict, before: int) -> dict:
+    """A row of the file, of a later iteration than ``before``. Raises ValueError, TypeError or KeyError for another one."""
+    numbers = {k: int(x) if k in ("iteration", "steps") else float(x) for k, x in row.items()}
+    if numbers["iteration"] <= before or not math.isfinite(numbers["seconds"]) or not {"steps", "return"} <= numbers.keys():
+        raise ValueError(f"found iteration {numbers['iteration']} after {before}")
+    return numbers
 
 
 def _plot(file: Path, rows: list[dict], title: str) -> None:

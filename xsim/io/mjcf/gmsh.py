@@ -6,11 +6,12 @@ import re
 
 import numpy as np
 
-from xsim.io.mjcf.nodes import MAX_NODES
+from xsim.io.budget import MAX_NODES
 from xsim.io.reader import Element
 
 __all__ = ["read_gmsh"]
 
+MAX_VALUES = 20 * MAX_NODES  # numbers of a section
 _CORNERS = {1: 2, 2: 3, 4: 4}  # by element type: lines, triangles, tetrahedra
 
 
@@ -22,10 +23,11 @@ def read_gmsh(data: bytes, e: Element) -> tuple[np.ndarray, np.ndarray]:
     binary = header[1] == b"1"
     if binary and (len(header) < 4 or int.from_bytes(header[3][:4], "little") != 1):
         raise e.error("binary numbers in the other byte order; allowed: little endian", "file")
-    nodes, elements = (_Numbers(_section(data, name, e), binary, e) for name in (b"Nodes", b"Elements"))
     read_nodes, read_elements = {b"2.2": (_nodes22, _elements22), b"4.1": (_nodes41, _elements41)}[header[0]]
-    tags, points = read_nodes(nodes)
-    corners = read_elements(elements)
+    tags, points = read_nodes(_Numbers(_section(data, b"Nodes", e), binary, e))
+    if not len(tags):
+        raise e.error("the file has no points; allowed: one or more", "file")
+    corners = read_elements(_Numbers(_section(data, b"Elements", e), binary, e))
     order = np.argsort(tags)
     at = np.searchsorted(tags[order], corners).clip(max=len(tags) - 1)
     vertices = order[at]
@@ -35,10 +37,11 @@ def read_gmsh(data: bytes, e: Element) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _section(data: bytes, name: bytes, e: Element) -> bytes:
-    match = re.search(rb"\$" + name + rb"[ \t]*\r?\n(.*?)\r?\n?\$End" + name, data, re.DOTALL)
-    if match is None:
+    start = re.search(rb"\$" + name + rb"[ \t]*\r?\n", data)
+    end = data.find(b"$End" + name, start.end()) if start else -1
+    if start is None or end < 0:
         raise e.error(f"the file has no section {name.decode()}; allowed: GMSH with MeshFormat, Nodes, Elements", "file")
-    return match[1]
+    return data[start.end() : end].removesuffix(b"\n").removesuffix(b"\r")
 
 
 class _Numbers:
@@ -46,11 +49,13 @@ class _Numbers:
 
     def __init__(self, data: bytes, binary: bool, e: Element):
         self.data, self.binary, self.e, self.at = data, binary, e, 0
-        self.words = [] if binary else data.split()
+        self.words = [] if binary else data.split(maxsplit=MAX_VALUES)
+        if len(self.words) > MAX_VALUES:
+            raise e.error(f"a section of the file has more than {MAX_VALUES} numbers", "file")
 
     def take(self, dtype: str, count: int) -> np.ndarray:
         width = np.dtype(dtype).itemsize if self.binary else 1
-        if not 0 <= count <= 20 * MAX_NODES or self.at + width * count > len(self.data if self.binary else self.words):
+        if not 0 <= count <= MAX_VALUES or self.at + width * count > len(self.data if self.binary else self.words):
             raise self.e.error(f"the file ends before the {count} numbers that it announces, or announces too many", "file")
         start, self.at = self.at, self.at + width * count
         if self.binary:
@@ -66,8 +71,8 @@ class _Numbers:
             return int(self.take("<i8", 1)[0])
         line, _, rest = self.data.partition(b"\n")
         self.data = rest
-        if not line.strip().isdigit():
-            raise self.e.error("the file has no number of points or elements", "file")
+        if not line.strip().isdigit() or len(line) > 20:
+            raise self.e.error("the file has no number of points or elements, or a much too large one", "file")
         return int(line)
 
 
@@ -81,23 +86,39 @@ def _nodes22(numbers: _Numbers) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _elements22(numbers: _Numbers) -> np.ndarray:
+    count = numbers.count()
+    rows = _blocks22(numbers, count) if numbers.binary else _rows22(numbers, count)
+    return np.concatenate(rows) if rows else np.zeros((0, 2), int)
+
+
+def _blocks22(numbers: _Numbers, count: int) -> list[np.ndarray]:
+    """Elements in binary: blocks, each with its type, how many elements it has, and how many labels these have."""
     kinds: set[int] = set()
-    out, left = [], numbers.count()
+    out, left = [], count
     while left > 0:
-        if numbers.binary:
-            kind, block, labels = numbers.take("<i4", 3).tolist()
-            corners = _corners(numbers, kind, kinds)
-            rows = numbers.take("<i4", block * (1 + max(labels, 0) + corners)).reshape(block, -1)
-            if block < 1:
-                raise numbers.e.error("the file has a block without elements", "file")
-            out.append(rows[:, -corners:])
-            left -= block
-        else:
-            _, kind, labels = numbers.take("<i8", 3).tolist()
-            corners = _corners(numbers, kind, kinds)
-            out.append(numbers.take("<i8", max(labels, 0) + corners)[None, -corners:])
-            left -= 1
-    return np.concatenate(out) if out else np.zeros((0, 2), int)
+        kind, block, labels = numbers.take("<i4", 3).tolist()
+        if block < 1 or len(out) == MAX_NODES:
+            raise numbers.e.error(f"the file has a block without elements, or more than {MAX_NODES} blocks", "file")
+        corners = _corners(numbers, kind, kinds)
+        out.append(numbers.take("<i4", block * (1 + max(labels, 0) + corners)).reshape(block, -1)[:, -corners:])
+        left -= block
+    return out
+
+
+def _rows22(numbers: _Numbers, count: int) -> list[np.ndarray]:
+    """Elements in text: number, type, how many labels, labels, corners."""
+    values = numbers.take("<i8", len(numbers.words) - numbers.at).tolist()
+    kinds: set[int] = set()
+    rows, at = [], 0
+    for _ in range(count):
+        if at + 3 > len(values):
+            break
+        start = at + 3 + max(values[at + 2], 0)
+        at = start + _corners(numbers, values[at + 1], kinds)
+        rows.append(values[start:at])
+    if len(rows) < count or at > len(values):
+        raise numbers.e.error(f"the file ends before the {count} elements that it announces", "file")
+    return [np.array(rows)] if rows else []
 
 
 def _nodes41(numbers: _Numbers) -> tuple[np.ndarray, np.ndarray]:
@@ -128,8 +149,8 @@ def _elements41(numbers: _Numbers) -> np.ndarray:
 
 
 def _bounded(numbers: _Numbers, blocks: int) -> int:
-    if blocks > len(numbers.data):
-        raise numbers.e.error(f"the file announces {blocks} blocks", "file")
+    if blocks > MAX_NODES:
+        raise numbers.e.error(f"the file announces {blocks} blocks; allowed: {MAX_NODES}", "file")
     return blocks
 
 

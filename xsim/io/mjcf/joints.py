@@ -40,9 +40,10 @@ def read_joint(document: Document, e: Element, frame: Pose, user: int) -> Joint:
         ref, spring_ref = scope(e).angles(ref), scope(e).angles(spring_ref)
     scalar = kind in SCALAR
     if scalar:
-        length = np.linalg.norm(axis)
-        if length < SMALL:
-            raise e.error(f"found a direction of no length ({e.raw('axis')!r})", "axis")
+        with np.errstate(over="ignore"):
+            length = np.linalg.norm(axis)
+        if not SMALL <= length < np.inf:
+            raise e.error(f"found a direction of no length, or one too long for a number ({e.raw('axis')!r})", "axis")
         axis = rotate(frame.quat, axis / length)
     limit = _limit(e, kind, angle)
     friction = e.number("frictionloss", 0.0)

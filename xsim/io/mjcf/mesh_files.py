@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+from array import array
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -13,6 +15,8 @@ from xsim.io.reader import Element
 __all__ = ["MESH_TYPES", "Triangles", "read_triangles"]
 
 MESH_TYPES = {"model/stl": "stl", "model/obj": "obj", "model/vnd.mujoco.msh": "msh"}
+MAX_CORNERS = 10_000_000  # of all faces of an OBJ file
+MAX_POLYGON = 100_000  # corners of a face
 _TRIANGLE = np.dtype([("normal", "<f4", 3), ("corners", "<f4", (3, 3)), ("attribute", "<u2")])
 
 
@@ -60,38 +64,65 @@ def _obj(data: bytes, e: Element, notes: Notes, shorter_diagonal: bool) -> Trian
 
     As in MuJoCo all vertices of the file count, but only the faces of the first object or group that has any.
     """
-    vertices: list[list[float]] = []
-    polygons: list[list[int]] = []
-    ended = False
-    for number, line in enumerate(data.decode("utf-8", "replace").split("\n"), 1):
-        words = line.split()
+    coordinates, polygons = array("d"), _Polygons(array("q"), array("q"))
+    ended = others = False
+    for number, line in enumerate(io.BytesIO(data), 1):
+        words = line.split(maxsplit=MAX_POLYGON + 1)
         try:
             match words[:1]:
-                case ["v"]:
-                    vertices.append([float(words[1]), float(words[2]), float(words[3])])
-                case ["f"] if ended:
-                    notes.suspicious(e.line, f"{e}: of the objects in the file, the first alone is used, as MuJoCo does", e.file)
-                case ["f"]:
-                    corners = [int(word.split("/", 1)[0]) for word in words[1:]]
-                    polygons.append([c - 1 if c > 0 else len(vertices) + c for c in corners])
-                    if 0 in corners or min(polygons[-1]) < 0 or max(corners) >= 2**31:
-                        raise ValueError
-                case ["o" | "g"]:
-                    ended = bool(polygons)
+                case [b"v"]:
+                    coordinates.extend((float(words[1]), float(words[2]), float(words[3])))
+                case [b"f"] if ended:
+                    others = True
+                case [b"f"]:
+                    polygons.add([int(word.split(b"/", 1)[0]) for word in words[1:]], len(coordinates) // 3)
+                case [b"o" | b"g"]:
+                    ended = bool(polygons.sizes)
         except (ValueError, IndexError):
-            raise e.error(f"line {number} of the OBJ file, {line.strip()[:60]!r}, is no vertex and no face", "file") from None
-    points = np.array(vertices, float).reshape(-1, 3)
-    faces = [t for p in polygons for t in _triangulated(p, points, shorter_diagonal)]
-    return Triangles(points, np.array(faces, int).reshape(-1, 3))
+            found = line.decode("utf-8", "replace").strip()[:60]
+            raise e.error(f"line {number} of the OBJ file, {found!r}, is no vertex and no face", "file") from None
+        if len(polygons.corners) > MAX_CORNERS:
+            raise e.error(f"the faces of the OBJ file have more than {MAX_CORNERS} corners together", "file")
+    if others:
+        notes.suspicious(e.line, f"{e}: of the objects in the file, the first alone is used, as MuJoCo does", e.file)
+    points = np.array(coordinates).reshape(-1, 3)
+    return Triangles(points, polygons.triangles(points, shorter_diagonal))
 
 
-def _triangulated(polygon: list[int], points: np.ndarray, shorter_diagonal: bool) -> list[list[int]]:
-    """Triangles around the first corner. shorter_diagonal: four corners, which may not lie in a plane, are cut along it."""
-    if shorter_diagonal and len(polygon) == 4 and max(polygon) < len(points):
-        a, b, c, d = points[polygon]
-        if np.sum((c - a) ** 2) >= np.sum((d - b) ** 2):
-            polygon = [polygon[3], *polygon[:3]]
-    return [[polygon[0], polygon[i], polygon[i + 1]] for i in range(1, len(polygon) - 1)]
+class _Polygons(NamedTuple):
+    """Faces of an OBJ file. sizes (n,): how many corners each has. corners: their vertex numbers from 0, one face after another."""
+
+    sizes: array
+    corners: array
+
+    def add(self, numbers: list[int], vertices: int) -> None:
+        """Add a face. numbers: as the file writes them; vertices: how many came before. Raises ValueError for numbers of no vertex."""
+        corners = [c - 1 if c > 0 else vertices + c for c in numbers]
+        if 0 in numbers or min(corners) < 0 or max(corners) >= 2**31 or len(corners) > MAX_POLYGON:
+            raise ValueError
+        self.sizes.append(len(corners))
+        self.corners.extend(corners)
+
+    def triangles(self, points: np.ndarray, shorter_diagonal: bool) -> np.ndarray:
+        """Triangles (m, 3) around the first corner of each face. shorter_diagonal: four corners, which may not lie in a plane, are cut
+        along it."""
+        sizes, corners = np.array(self.sizes, int), np.array(self.corners, int)
+        first = np.cumsum(sizes) - sizes
+        if shorter_diagonal:
+            _turn_quads(corners, first[sizes == 4], points)
+        count = np.maximum(sizes - 2, 0)
+        at = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count) + 1  # of a triangle: its second corner in the face
+        first = np.repeat(first, count)
+        return np.stack([corners[first], corners[first + at], corners[first + at + 1]], axis=1).reshape(-1, 3)
+
+
+def _turn_quads(corners: np.ndarray, first: np.ndarray, points: np.ndarray) -> None:
+    """Let faces of four corners begin with an end of their shorter diagonal. first (n,): the place of each face's first corner."""
+    quads = first[:, None] + np.arange(4)
+    quads = quads[(corners[quads] < len(points)).all(1)]
+    a, b, c, d = np.moveaxis(points[corners[quads]], 1, 0)
+    turned = quads[np.sum((c - a) ** 2, axis=1) >= np.sum((d - b) ** 2, axis=1)]
+    corners[turned] = np.roll(corners[turned], 1, axis=1)
 
 
 _READERS: dict[str, Callable[[bytes, Element, Notes, bool], Triangles]] = {"stl": _stl, "obj": _obj, "msh": _msh}

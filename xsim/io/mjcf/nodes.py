@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 
+from xsim.io.budget import MAX_CHARACTERS, MAX_NODES, MAX_NUMBERS, Budget
 from xsim.io.mjcf.compiler import Compiler
 from xsim.io.reader import Element
 
 __all__ = ["MAX_CHARACTERS", "MAX_NODES", "MAX_NUMBERS", "Budget", "Node", "scope"]
-
-MAX_NODES = 500_000  # elements of one model with everything included, attached and replicated
-MAX_CHARACTERS = 30_000_000  # of the names made for them
-MAX_NUMBERS = 50_000_000  # of arrays that are longer than what the file writes
-
 
 class Node:
     """An element: tag, attrib, children, file, sourceline; parent, None at the root. `Element` reads it as it reads lxml's.
@@ -100,25 +96,6 @@ class Node:
 def _attributes(e: Element) -> dict[str, str]:
     """Attributes as written; an empty name is none, as in MuJoCo."""
     return {key: value for key, value in e._node.attrib.items() if value or key != "name"}
-
-
-class Budget:
-    """Bounds of the size of one model: files that include, attach, replicate or name sizes can ask for more than any memory holds."""
-
-    def __init__(self):
-        self._nodes = self._characters = self._numbers = 0
-
-    def spend(self, e: Element, nodes: int = 0, characters: int = 0, numbers: int = 0) -> None:
-        """Count elements, characters of generated names, or generated numbers; e: their cause. Raises ParseError above the bounds."""
-        self._nodes += nodes
-        self._characters += characters
-        self._numbers += numbers
-        if self._nodes > MAX_NODES:
-            raise e.error(f"the model grows to {self._nodes} elements; allowed: {MAX_NODES}")
-        if self._characters > MAX_CHARACTERS:
-            raise e.error(f"the names of the model grow to {self._characters} characters; allowed: {MAX_CHARACTERS}")
-        if self._numbers > MAX_NUMBERS:
-            raise e.error(f"the arrays of the model grow to {self._numbers} numbers; allowed: {MAX_NUMBERS}")
 
 
 def scope(element: Element) -> Compiler:

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
 from xsim.io.contact_parameters import with_contacts, with_soft_limits
 from xsim.io.errors import Notes, ParseError
+from xsim.io.files import is_file
 from xsim.io.formats import Format
 from xsim.io.reader import Element
 from xsim.io.sdf.document import Document, Library, ignore, load, number
@@ -43,7 +45,7 @@ def read(data: bytes | str, file: str, notes: Notes, paths: Sequence[str | os.Pa
     with np.errstate(all="ignore"):  # numbers that overflow are found by _check
         document = load(data, file, notes)
         library = Library(paths, document, notes)
-        structure = build(document, os.path.realpath(file), library, notes)
+        structure = build(document, os.path.realpath(file) if is_file(Path(file)) else file, library, notes)
         element = structure.world.frame.element
         option = _option(structure, document, notes)
         index = {frame: i for i, frame in enumerate(structure.links)}

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from lxml import etree
 
+from xsim.io.budget import Budget
 from xsim.io.errors import Notes, allowed
 from xsim.io.files import is_dir, is_file
 from xsim.io.reader import MAX_BYTES, Element, parse_xml, read_bytes
@@ -23,12 +25,13 @@ SNIPPET = 6  # a bare <model>: its own documentation's examples still use what 1
 
 class Document(NamedTuple):
     """A parsed file. version: the minor number of SDFormat 1.x. folder: where relative names start; None for text from nowhere.
-    size: bytes."""
+    size: bytes. elements: how many it has."""
 
     root: Element
     version: int
     folder: Path | None
     size: int
+    elements: int
 
     @property
     def models(self) -> list[Element]:
@@ -40,15 +43,16 @@ def load(data: bytes | str, file: str, notes: Notes) -> Document:
     root = parse_xml(data, file)
     _drop_foreign(root)
     folder = Path(file).parent if is_file(Path(file)) else None
+    extent = len(data), sum(1 for _ in root._node.iter(etree.Element))
     if root.tag == "model":
         notes.suspicious(root.line, f"{root}: no <sdf version=...> around it; read as version 1.{SNIPPET}", file)
-        return Document(root, SNIPPET, folder, len(data))
+        return Document(root, SNIPPET, folder, *extent)
     if root.tag != "sdf":
         raise root.error("the root element must be <sdf>")
     version = root.string("version").strip()
     if version not in VERSIONS:
         raise root.error(f"unknown version {version!r}; {allowed(version, VERSIONS)}", "version")
-    return Document(root, VERSIONS[version], folder, len(data))
+    return Document(root, VERSIONS[version], folder, *extent)
 
 
 def _drop_foreign(root: Element) -> None:
@@ -155,7 +159,8 @@ class Library:
         self.notes = notes
         self._first = first
         self.documents: dict[str, Document] = {}
-        self._included = 0  # bytes, counted again each time: files that include each other must not multiply
+        self._budget = Budget()  # of what is included, counted again each time: files that include each other must not multiply
+        self._included = 0  # bytes, counted the same way
 
     def find(self, uri: str, document: Document) -> tuple[Path | None, str]:
         """Where a URI leads, or None and the reason."""
@@ -194,6 +199,7 @@ class Library:
         if key not in self.documents:
             self.documents[key] = load(read_bytes(path), str(path), self.notes)
         document = self.documents[key]
+        self._budget.spend(uri, nodes=document.elements)
         self._included += document.size
         if self._included > MAX_BYTES:
             raise uri.error(f"the included files have more than {MAX_BYTES} bytes together, each counted as often as it is included")
