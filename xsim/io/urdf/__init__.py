@@ -51,7 +51,7 @@ def read(
     if base not in BASES:
         raise ValueError(f"unknown base {base!r}; {allowed(str(base), BASES)}")
     packages = [Path(p) for p in ([paths] if isinstance(paths, (str, Path)) else paths)]
-    root = parse_xml(data, file)
+    root = parse_xml(data, file, notes)
     name, elements = _read_root(root)
     joints = {n: read_joint_ends(n, element, elements) for n, element in elements_by_name(root, "joint").items()}
     tree = order_links(elements, joints)
