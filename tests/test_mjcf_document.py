@@ -140,7 +140,7 @@ def test_meshes_of_included_files(tmp_path, main, included, places):
 
 def test_slips_in_xml_are_repaired(tmp_path):
     """Attributes without a space between them, a declaration of version 0.0: TinyXML, MuJoCo's parser, takes both."""
-    part = '<?xml version="0.0"?>\n<x>\n<geom name="b"type=\'box\'size="1 2 3"/></x>'
+    part = '<?xml version="0.0"?>\n<x>\n<geom class="main" name="b"type=\'box\'size="1 2 3"/></x>'
     path = _write(tmp_path, {"main.xml": _world('\n<!-- a="b"c -->\n<include file="a.xml"/>'), "a.xml": part})
     with pytest.warns(SuspiciousInputWarning) as caught:
         spec = parse(path)

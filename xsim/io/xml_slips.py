@@ -16,7 +16,7 @@ _BLOCKS = ((b"<!--", b"-->"), (b"<![CDATA[", b"]]>"), (b"<?", b"?>"))
 _TAG = re.compile(rb"<(?:[^<>\"']|\"[^\"]*\"|'[^']*')*>")
 _DECLARATION = re.compile(rb"<\?xml\s")
 _VERSION = re.compile(rb"version\s*=\s*[\"'](?!1\.\d)([^\"']*)[\"']")
-_CLOSE_ATTRIBUTES = re.compile(rb"(\"[^\"]*\"|'[^']*')(?=[A-Za-z_:])")
+_VALUE = re.compile(rb"(\"[^\"]*\"|'[^']*')([A-Za-z_:]?)")  # of an attribute, and the letter that follows without a space
 
 
 class Slip(NamedTuple):
@@ -72,7 +72,7 @@ def _without_slip(piece: bytes, is_first: bool, line: int) -> tuple[bytes, list[
         return _VERSION.sub(b'version="1.0"', piece), [Slip(line, f"XML declaration: version: found {found!r}; allowed: 1.0", "1.0")]
     if piece.startswith((b"<!", b"<?")):
         return piece, []
-    spaced = _CLOSE_ATTRIBUTES.sub(rb"\1 ", piece)
+    spaced = _VALUE.sub(lambda match: match[1] + b" " + match[2] if match[2] else match[1], piece)
     if spaced == piece:
         return piece, []
     return spaced, [Slip(line, f"<{_name(piece)}>: no space between two attributes", "a space")]
