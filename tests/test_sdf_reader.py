@@ -241,7 +241,7 @@ def test_joint_settings_of_an_engine_are_reported():
 # ---- names ---------------------------------------------------------------------------------------------------------------------
 
 
-def test_namesakes_before_1_7_are_renamed_after_their_kind():
+def test_namesakes_are_renamed_after_their_kind():
     names = (
         '<link name="x"/><link name="b"/>' + joint("fixed", parent="b", child="x", name="x") + '<frame name="x"/><link name="x_joint0"/>'
     )
