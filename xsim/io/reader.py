@@ -70,8 +70,10 @@ def _root(data: bytes, encoding: str | None, file: str, notes: Notes | None) -> 
     try:
         return _strict_root(data, encoding, file)
     except ParseError:
-        text, slips = repaired(data) if notes is not None and not notes.strict else (data, [])
-        if notes is None or not slips:
+        if notes is None or notes.strict:
+            raise
+        text, slips = repaired(data)
+        if not slips:
             raise
     root = _strict_root(text, encoding, file)
     for slip in slips:

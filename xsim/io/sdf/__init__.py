@@ -48,9 +48,9 @@ def read(data: bytes | str, file: str, notes: Notes, paths: Sequence[str | os.Pa
         option = _option(structure, document, notes)
         index = {frame: i for i, frame in enumerate(structure.links)}
         contacts = Contacts(option.dt, notes)
-        children = {frame.child.body for frame in structure.joints if frame.child is not None}
-        links = [read_link(frame, library, contacts, frame in children, notes) for frame in structure.links]
         joints = [read_joint(frame, structure.world.frame, index, notes) for frame in structure.joints]
+        placed = {end for joint in joints for end in (joint.ends if joint.kind == "fixed" else joint.ends[1:])}
+        links = [read_link(frame, library, contacts, frame in placed, notes) for frame in structure.links]
         tree = assemble(links, [j.joint for j in joints if j.joint is not None])
         check_massless(links, structure.links, tree)
         bodies = with_soft_limits(with_stops(joints, links, tree, option.dt))

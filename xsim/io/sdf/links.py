@@ -32,11 +32,11 @@ _SWITCHES = {
 _MOMENTS = {"ixx": 1.0, "iyy": 1.0, "izz": 1.0, "ixy": 0.0, "ixz": 0.0, "iyz": 0.0}
 
 
-def read_link(frame: Frame, library: Library, contacts: Contacts, has_joint: bool, notes: Notes) -> Link:
+def read_link(frame: Frame, library: Library, contacts: Contacts, is_placed: bool, notes: Notes) -> Link:
     """A link: its pose in the world with every joint at zero, inertia in link axes. ``frame`` must be placed. Raises ParseError.
 
-    has_joint: whether it is the child of a joint. A link without mass that is none is fixed to the world, and so is a link called world
-    without ``<inertial>``.
+    is_placed: whether it is the child of a joint, or joined to another link by a fixed one. A link without mass that is neither is fixed to
+    the world, and so is a link called world without ``<inertial>``.
     """
     element = frame.element
     ignore(element.all(*_IGNORED))
@@ -63,7 +63,7 @@ def read_link(frame: Frame, library: Library, contacts: Contacts, has_joint: boo
             else:
                 geoms += [geom for _, geom in shapes]
     assert frame.world is not None
-    inertial = _inertial(frame, solids, has_joint or frame.owner.static, notes)
+    inertial = _inertial(frame, solids, is_placed or frame.owner.static, notes)
     colliding = [contacts.with_surface(geom, shape, frame, item, inertial.mass) for item, shapes in solids for shape, geom in shapes]
     return Link(
         name=frame.name,
@@ -71,7 +71,7 @@ def read_link(frame: Frame, library: Library, contacts: Contacts, has_joint: boo
         inertial=inertial,
         geoms=(*colliding, *geoms),
         gravity=1.0 if boolean(element, "gravity", True) else 0.0,
-        welded=frame.owner.static or inertial.mass == 0 and not has_joint or _is_ground(element),
+        welded=frame.owner.static or inertial.mass == 0 and not is_placed or _is_ground(element),
         source=element.source,
     )
 
@@ -91,8 +91,8 @@ def _no_mass(link: Element) -> ParseError:
     return link.need("inertial").need("mass").error("found 0; allowed: numbers > 0")
 
 
-def _inertial(frame: Frame, collisions, has_place: bool, notes: Notes) -> InertialSpec:
-    """Mass properties of a link. has_place: it is static or the child of a joint. A mass of 0 is checked later, see `check_massless`."""
+def _inertial(frame: Frame, collisions, is_placed: bool, notes: Notes) -> InertialSpec:
+    """Mass properties of a link. is_placed: see `read_link`. A mass of 0 is checked later, see `check_massless`."""
     link = frame.element
     element = link.child("inertial")
     densities = [number(item, "density", 0.0, positive=True) for item, _ in collisions]
@@ -105,7 +105,7 @@ def _inertial(frame: Frame, collisions, has_place: bool, notes: Notes) -> Inerti
     density = number(element, "density", WATER, positive=True)
     mass = number(element, "mass", 1.0, nonnegative=True)
     if mass == 0:
-        notes.assumed(_no_mass(link), "no mass" if has_place else "no mass, the link is fixed to the world as in Bullet")
+        notes.assumed(_no_mass(link), "no mass" if is_placed else "no mass, the link is fixed to the world as in Bullet")
     relative_to, pose = read_pose(element, frame.document.version)
     if relative_to:
         raise element.need("pose").error(f"found {relative_to!r}; an inertial is placed in its link; allowed: no frame", "relative_to")
