@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from corpus import corpus, needs_corpus
 
-from xsim.io import ParseError, parse, parse_text
+from xsim.io import ParseError, SuspiciousInputWarning, parse, parse_text
 from xsim.io.mjcf.inertia import SHELLS, body_inertial
 from xsim.io.solids import SOLIDS, tensor
 from xsim.poses import Pose, quat_about, quat_mul, rotate, rotation_matrix
@@ -17,8 +17,8 @@ from xsim.poses import Pose, quat_about, quat_mul, rotate, rotation_matrix
 TYPES = ("free", "ball", "slide", "hinge")
 
 
-def read(text: str, head: str = "", rules: str = "3.2"):
-    return parse_text(f"<mujoco>{head}<worldbody>{text}</worldbody></mujoco>", "mjcf", file="m.xml", rules=rules)
+def read(text: str, head: str = "", rules: str = "3.2", strict: bool = False):
+    return parse_text(f"<mujoco>{head}<worldbody>{text}</worldbody></mujoco>", "mjcf", file="m.xml", rules=rules, strict=strict)
 
 
 def body(text: str, head: str = "", rules: str = "3.2"):
@@ -184,6 +184,41 @@ def test_frames_move_what_stands_in_them():
         assert np.allclose(b.joint.pos, [5, 6, 5]) and np.allclose(b.joint.params["axes"], [[0, 1, 0]])
         assert np.allclose(b.geoms[0].pos, [5, 6, 5]) and np.allclose(spec.lights[0].dir, [0, 1, 0])
         assert np.allclose(b.inertial.com, com)
+
+
+@pytest.mark.parametrize(
+    ("text", "mass"),  # as MuJoCo 3.2.7 reads it
+    [
+        ('{0}<frame pos="0 5 0">{1}</frame>', 2),
+        ('<frame pos="0 5 0">{1}</frame>{0}', 1),
+        ('<frame>{0}</frame><frame pos="0 5 0">{1}</frame>', 2),
+        ("<frame>{0}<frame>{1}</frame></frame>", 2),
+        ("<frame>{1}{0}</frame>", 1),
+    ],
+)
+def test_of_two_inertials_the_last_counts_where_one_is_in_a_frame(text, mass):
+    inertials = [f'<inertial pos="{m} 0 0" mass="{m}" diaginertia="1 1 1"/>' for m in (1, 2)]
+    text = f"<body>\n{text.format(*inertials)}</body>"
+    with pytest.warns(SuspiciousInputWarning, match=r"m.xml:2: <inertial>: second <inertial> of the body.*assumed: the last one"):
+        inertial = read(text).bodies[0].inertial
+    assert inertial.mass == mass and inertial.com[0] == mass
+    with pytest.raises(ParseError, match="m.xml:2: .*second <inertial>"):
+        read(text, strict=True)
+    with pytest.raises(ParseError, match="second <inertial>"):
+        read(f"<body>{''.join(inertials)}</body>")
+
+
+@pytest.mark.parametrize("limit", ['limited="true"', 'limited="true" range="0 0"'])
+def test_ball_joint_limited_without_a_range_cannot_turn(limit):
+    text = f'<body>\n<joint type="ball" {limit}/>{GEOMS}</body>'
+    with pytest.warns(SuspiciousInputWarning, match=r'm.xml:2: <joint type="ball">: range: .*assumed: 0 0, the joint cannot turn'):
+        joint = read(text).bodies[0].joint
+    assert joint.angle_limit == 0
+    with pytest.raises(ParseError, match="m.xml:2: .*range: found none or 0 0"):
+        read(text, strict=True)
+    for kind in ("hinge", "slide"):  # MuJoCo refuses these
+        with pytest.raises(ParseError, match="range: found 0 0"):
+            read(text.replace("ball", kind))
 
 
 # ---- orientations, sizes, defaults -------------------------------------------------------------------------------------------

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from corpus import corpus, needs_corpus
 
-from xsim.io.errors import Notes, ParseError
+from xsim.io import parse
+from xsim.io.errors import Notes, ParseError, SuspiciousInputWarning
 from xsim.io.mjcf.keyframes import key_numbers
 from xsim.io.mjcf.nodes import scope
 from xsim.io.mjcf.open import read_document
@@ -107,6 +108,50 @@ def test_include_may_climb_and_text_reads_from_the_folder_of_its_name(tmp_path):
     path = _write(tmp_path, {"robots/one/main.xml": "", "shared/a.xml": "<x><geom name='shared'/></x>"}).parent / "robots/one/model.xml"
     document = read_document(_world(r'<include file="..\../shared/a.xml"/>'), str(path), Notes(""))
     assert _names(document, "geom") == ["shared"]
+
+
+TETRAHEDRON = "\n".join(("v 0 0 0", "v 1 0 0", "v 0 1 0", "v 0 0 1", "f 1 3 2", "f 1 2 4", "f 1 4 3", "f 2 3 4"))
+MESH = '<asset><mesh name="m" file="m.obj"/></asset>'
+
+
+@pytest.mark.parametrize(
+    ("main", "included", "places"),  # where MuJoCo 3.2.7 finds m.obj, the first of these that is there
+    [
+        ('<include file="arm/a.xml"/>', f'<compiler meshdir="A"/>{MESH}', ("A", "arm")),
+        ('<compiler meshdir="A"/><include file="arm/a.xml"/>', MESH, ("A", "arm")),
+        ('<compiler meshdir="A"/><include file="arm/a.xml"/>', f'<compiler meshdir="B"/>{MESH}', ("B", "arm")),
+        (f'<include file="arm/a.xml"/>{MESH}', '<compiler meshdir="A"/>', ("A",)),
+        ('<include file="arm/a.xml"/>', f'<compiler meshdir="A" strippath="true"/>{MESH}', ("A",)),
+    ],
+)
+def test_meshes_of_included_files(tmp_path, main, included, places):
+    """In the folder of meshes, which starts at the main file; else, for a mesh of an included file, beside that file."""
+    path = _write(tmp_path, {"main.xml": f"<mujoco>{main}</mujoco>", "arm/a.xml": f"<mujoco>{included}</mujoco>"})
+    for folder in ("", "A", "B", "arm", "arm/A", "arm/B"):
+        (tmp_path / folder / "m.obj").parent.mkdir(exist_ok=True)
+        (tmp_path / folder / "m.obj").write_text(TETRAHEDRON)
+    for place in places:
+        found = tmp_path / place / "m.obj"
+        assert parse(path).meshes[0].file == str(found)
+        found.unlink()
+    with pytest.raises(ParseError, match="m.obj"):
+        parse(path)
+
+
+def test_slips_in_xml_are_repaired(tmp_path):
+    """Attributes without a space between them, a declaration of version 0.0: TinyXML, MuJoCo's parser, takes both."""
+    part = '<?xml version="0.0"?>\n<x>\n<geom class="main" name="b"type=\'box\'size="1 2 3"/></x>'
+    path = _write(tmp_path, {"main.xml": _world('\n<!-- a="b"c -->\n<include file="a.xml"/>'), "a.xml": part})
+    with pytest.warns(SuspiciousInputWarning) as caught:
+        spec = parse(path)
+    assert str(caught[0].message).split("\n") == [
+        f"{tmp_path / 'a.xml'}:1: XML declaration: version: found '0.0'; allowed: 1.0; assumed: 1.0",
+        f"{tmp_path / 'a.xml'}:3: <geom>: no space between two attributes; assumed: a space",
+    ]
+    (geom,) = spec.world_geoms
+    assert (geom.name, geom.shape, geom.size.tolist(), geom.source.line) == ("b", "box", [1, 2, 3], 3)
+    with pytest.raises(ParseError, match=r"a.xml:1: not well-formed XML"):
+        parse(path, strict=True)
 
 
 # ---- schema ------------------------------------------------------------------------------------------------------------------

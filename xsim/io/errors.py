@@ -11,14 +11,14 @@ __all__ = ["Notes", "ParseError", "SuspiciousInputWarning", "UnsupportedWarning"
 
 
 class ParseError(ValueError):
-    """A file that cannot be read. The text is ``file:line: element: what was found; what is allowed``; ``file``, ``line`` as attributes."""
+    """A file that cannot be read. The text is ``file:line: element: what was found; what is allowed``; its parts are attributes."""
 
     def __init__(self, file: str, line: int | None, text: str):
-        self.file, self.line, self._text = file, line, text
+        self.file, self.line, self.text = file, line, text
         super().__init__(f"{file}:{line}: {text}" if line else f"{file}: {text}")
 
     def __reduce__(self):
-        return type(self), (self.file, self.line, self._text)  # so that it passes between processes
+        return type(self), (self.file, self.line, self.text)  # so that it passes between processes
 
 
 class UnsupportedWarning(UserWarning):
@@ -26,7 +26,7 @@ class UnsupportedWarning(UserWarning):
 
 
 class SuspiciousInputWarning(UserWarning):
-    """The file is legal but probably not meant as written."""
+    """The file is legal but probably not meant as written, or it breaks a rule of its format and was read as usual readers read it."""
 
 
 def allowed(found: str, names: Iterable[str]) -> str:
@@ -36,7 +36,7 @@ def allowed(found: str, names: Iterable[str]) -> str:
 
 
 class Notes:
-    """Collects what one file leaves unused and reports it once; ``strict`` makes it an error."""
+    """Collects what one file leaves unused or breaks, and reports it once; ``strict`` makes it an error."""
 
     def __init__(self, file: str, strict: bool = False):
         self.file, self.strict = file, strict
@@ -50,6 +50,15 @@ class Notes:
 
     def suspicious(self, line: int, text: str, file: str | None = None) -> None:
         self._suspicious.append((file or self.file, line, text))
+
+    def assumed(self, error: ParseError, meaning: str) -> None:
+        """Note a broken rule that the usual readers of the format overlook. error: what a strict reader says; meaning: what is assumed.
+
+        Raises the error where the notes are strict.
+        """
+        if self.strict:
+            raise error
+        self.suspicious(error.line or 0, f"{error.text}; assumed: {meaning}", error.file)
 
     def emit(self, stacklevel: int = 3) -> None:
         """One warning of each kind with every line."""

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import NamedTuple
 
-from xsim.io.errors import ParseError, allowed
+from xsim.io.errors import Notes, ParseError, allowed
 from xsim.io.reader import parse_xml
 from xsim.spec import ModelSpec
 
@@ -62,7 +62,7 @@ def detect_format(data: bytes | str, file: str, suffix: str) -> Format:
     for format in FORMATS.values():
         if suffix in format.suffixes:
             return format
-    root = parse_xml(data, file)
+    root = parse_xml(data, file, Notes(file))
     for format in FORMATS.values():
         if root.tag in format.roots:
             return format

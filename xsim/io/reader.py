@@ -12,6 +12,7 @@ from lxml import etree
 
 from xsim.io.errors import Notes, ParseError, allowed
 from xsim.io.files import file_kind, unpacked_size
+from xsim.io.xml_slips import repaired
 from xsim.spec import Source
 
 MAX_BYTES = 100_000_000
@@ -51,8 +52,8 @@ def _first_bytes(path: Path) -> bytes:
         return stream.read(MAX_BYTES)
 
 
-def parse_xml(data: bytes | str, file: str) -> Element:
-    """Root element of an XML document.
+def parse_xml(data: bytes | str, file: str, notes: Notes | None = None) -> Element:
+    """Root element of an XML document. notes: they get the slips of `xml_slips`, which are refused without them.
 
     No entity is expanded, no DTD is read, nothing is fetched; a document type declaration, a document of MAX_BYTES or more than
     MAX_TAGS, one nested deeper than MAX_DEPTH, or with more than MAX_ATTRIBUTES in an element is refused. Raises ParseError.
@@ -71,17 +72,7 @@ def parse_xml(data: bytes | str, file: str) -> Element:
     start = _PROLOG.match(data)
     if start and data[start.end() : start.end() + 9].upper() == b"<!DOCTYPE":
         raise ParseError(file, data.count(b"\n", 0, start.end()) + 1, "<!DOCTYPE>: document type declarations and entities are not allowed")
-    # huge_tree lifts libxml2's depth of 256, which a long chain of bodies may pass; the bounds above and below take its place.
-    safe = {"resolve_entities": False, "no_network": True, "load_dtd": False, "dtd_validation": False}
-    parser = etree.XMLParser(encoding=encoding, huge_tree=True, **safe)
-    try:
-        root = etree.fromstring(data, parser)
-    except (etree.XMLSyntaxError, ValueError) as error:
-        line = getattr(error, "lineno", None)
-        # A prefix nobody declared (<drake:joint>) is no fault of the document's form: such elements belong to some tool.
-        if any(not e.type_name.startswith("NS_ERR") for e in parser.error_log) or not len(parser.error_log):
-            raise ParseError(file, line, f"not well-formed XML: {error}") from None
-        root = etree.fromstring(data, etree.XMLParser(encoding=encoding, huge_tree=True, recover=True, **safe))
+    root = _root(data, encoding, file, notes)
     if root.getroottree().docinfo.doctype:
         raise ParseError(file, 1, "<!DOCTYPE>: document type declarations and entities are not allowed")
     depth = 0
@@ -92,6 +83,37 @@ def parse_xml(data: bytes | str, file: str) -> Element:
         if event == "start" and len(node.attrib) > MAX_ATTRIBUTES:
             raise ParseError(file, node.sourceline, f"<{node.tag}>: {len(node.attrib)} attributes; allowed: {MAX_ATTRIBUTES}")
     return Element(root, file)
+
+
+def _root(data: bytes, encoding: str | None, file: str, notes: Notes | None) -> etree._Element:
+    """The root node of a document, its slips repaired where it cannot be read otherwise. Raises ParseError."""
+    try:
+        return _strict_root(data, encoding, file)
+    except ParseError:
+        if notes is None or notes.strict:
+            raise
+        text, slips = repaired(data)
+        if not slips:
+            raise
+    root = _strict_root(text, encoding, file)
+    for slip in slips:
+        notes.assumed(ParseError(file, slip.line, slip.text), slip.meaning)
+    return root
+
+
+def _strict_root(data: bytes, encoding: str | None, file: str) -> etree._Element:
+    """The root node of a well-formed document, whose prefixes may be undeclared. Raises ParseError."""
+    # huge_tree lifts libxml2's depth of 256, which a long chain of bodies may pass; the bounds of `parse_xml` take its place.
+    safe = {"resolve_entities": False, "no_network": True, "load_dtd": False, "dtd_validation": False}
+    parser = etree.XMLParser(encoding=encoding, huge_tree=True, **safe)
+    try:
+        return etree.fromstring(data, parser)
+    except (etree.XMLSyntaxError, ValueError) as error:
+        line = getattr(error, "lineno", None)
+        # A prefix nobody declared (<drake:joint>) is no fault of the document's form: such elements belong to some tool.
+        if any(not e.type_name.startswith("NS_ERR") for e in parser.error_log) or not len(parser.error_log):
+            raise ParseError(file, line, f"not well-formed XML: {error}") from None
+        return etree.fromstring(data, etree.XMLParser(encoding=encoding, huge_tree=True, recover=True, **safe))
 
 
 class Element:

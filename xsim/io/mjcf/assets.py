@@ -11,7 +11,7 @@ import numpy as np
 
 from xsim.io.errors import ParseError, allowed
 from xsim.io.mjcf.document import Document
-from xsim.io.mjcf.files import locate
+from xsim.io.mjcf.files import locate_asset
 from xsim.io.mjcf.hfields import HFIELD_TYPES, normalized, read_heights
 from xsim.io.mjcf.index import Index
 from xsim.io.mjcf.macros import integers
@@ -65,19 +65,12 @@ class _Files:
 
     def read(self, e: Element) -> tuple[bytes, Path]:
         """The file of a mesh or height field."""
-        path = _find(e, "file", scope(e).mesh_dir)
+        path = locate_asset(e, "file", scope(e).mesh_dir)
         data = read_bytes(path)
         self._bytes += len(data)
         if self._bytes > MAX_BYTES:
             raise e.error(f"with this file the assets have more than {MAX_BYTES} bytes together", "file")
         return data, path
-
-
-def _find(e: Element, attribute: str, folder: str) -> Path:
-    name = e.string(attribute)
-    if scope(e).strip_path:
-        name = re.split(r"[/\\]", name)[-1]
-    return locate(e, attribute, Path(folder) / name)
 
 
 def _name(e: Element, index: Index, number: int, needed: bool = True) -> str:
@@ -227,7 +220,7 @@ def _texture(document: Document, e: Element) -> dict:
 def _picture(document: Document, e: Element, attribute: str, used: bool) -> str | None:
     """Path of a file that only pictures need; None, and a warning if it is used, where it is not there: the physics is the same."""
     try:
-        return str(_find(e, attribute, scope(e).texture_dir))
+        return str(locate_asset(e, attribute, scope(e).texture_dir))
     except ParseError as error:
         if used:
             document.notes.unsupported(e.line, f"{error}; the model is read without it", e.file)

@@ -124,8 +124,11 @@ def _read_contents(given: _Input, body: Element, draft: Draft) -> list[tuple[Ele
         elif tag in ("joint", "freejoint", "inertial") and draft.parent is None:
             raise child.error("found in the world; allowed: in bodies")
         elif tag == "inertial":
-            if draft.inertial_element is not None:
-                raise child.error("second <inertial> of the body; allowed: one")
+            if draft.inertial_element is not None:  # two in one element are refused with the schema
+                first = draft.inertial_element.source
+                second = child.error(f"second <inertial> of the body (the first is in {first}); allowed: one")
+                document.notes.assumed(second, "the last one")
+                draft.inertial_element.skip()
             draft.inertial_element, draft.inertial_frame = child, frame
         elif tag == "freejoint":
             draft.joints.append(read_freejoint(child))

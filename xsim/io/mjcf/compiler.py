@@ -12,13 +12,14 @@ __all__ = ["Compiler", "read_compiler"]
 
 @dataclass(frozen=True)
 class Compiler:
-    """Settings of <compiler>, under the manual's names, with its defaults. folder: of the main file, absolute; files that it names are
-    looked for there; within: the folder that they may not leave (see `files.locate`).
+    """Settings of <compiler>, under the manual's names, with its defaults.
 
-    mesh_dir, texture_dir: as written (asset_dir where they are not given). bound_mass, bound_inertia: none below 0. length_range:
-    attributes of <lengthrange>.
+    file: the main file, as messages call it. folder: its folder, absolute; files that it names are looked for there. within: the folder
+    that they may not leave (see `files.locate`). mesh_dir, texture_dir: as written (asset_dir where they are not given). bound_mass,
+    bound_inertia: none below 0. length_range: attributes of <lengthrange>.
     """
 
+    file: str = ""
     folder: Path = Path("/")
     within: Path = Path("/")
     angle: str = "degree"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 from xsim.io.files import is_file
 from xsim.io.mjcf.nodes import scope
 from xsim.io.reader import Element
 
-__all__ = ["locate", "outermost"]
+__all__ = ["beside", "locate", "locate_asset", "outermost"]
 
 CLIMB = 4  # ../../../../ from the model's folder: what real trees of robot files and shared assets need
 
@@ -19,6 +20,22 @@ def outermost(folder: Path) -> Path:
     where the model lies deeper than that."""
     around = [folder, *folder.parents]
     return around[min(CLIMB, max(len(around) - 2, 0))]
+
+
+def locate_asset(e: Element, attribute: str, folder: str) -> Path:
+    """The file that an asset names: in the compiler's folder for its kind, else, in an included file, relative to that file.
+
+    With ``strippath`` the folders in the name do not count, and neither does the second place. Raises ParseError.
+    """
+    name, settings = e.string(attribute), scope(e)
+    if settings.strip_path:
+        return locate(e, attribute, Path(folder) / re.split(r"[/\\]", name)[-1])
+    return locate(e, attribute, Path(folder) / name, *beside(e, name))
+
+
+def beside(e: Element, name: str) -> list[Path]:
+    """Where a name leads that is relative to the included file that an element is in; nowhere for elements of the main file."""
+    return [] if e.file == scope(e).file else [Path(e.file).parent / name]
 
 
 def locate(e: Element, attribute: str, *paths: str | Path) -> Path:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from xsim.io.mjcf.files import locate
+from xsim.io.errors import Notes
+from xsim.io.mjcf.files import beside, locate
 from xsim.io.mjcf.nodes import Budget, Node, scope
 from xsim.io.reader import MAX_BYTES, Element, parse_xml, read_bytes
 
 __all__ = ["expand_includes"]
 
 
-def expand_includes(root: Node, budget: Budget) -> None:
+def expand_includes(root: Node, budget: Budget, notes: Notes) -> None:
     """Replace every <include> by the contents of the root element of its file, whatever that is called.
 
     Paths start at the folder of the main file, of an include in an included file else at that file's own. A file may be included once.
@@ -32,7 +33,7 @@ def expand_includes(root: Node, budget: Budget) -> None:
         if node.children:
             raise e.error("has elements inside; allowed: none")
         name = e.string("file")
-        path = locate(e, "file", name, *([] if node.file == root.file else [Path(node.file).parent / name]))
+        path = locate(e, "file", name, *beside(e, name))
         if path in done:
             raise e.error(f"the include of {path}: the file is in the model already; allowed: each file once", "file")
         done.add(path)
@@ -40,7 +41,7 @@ def expand_includes(root: Node, budget: Budget) -> None:
         size += len(data)
         if size > MAX_BYTES:
             raise e.error(f"the included files have more than {MAX_BYTES} bytes together")
-        included = Node.of(parse_xml(data, str(path)))
+        included = Node.of(parse_xml(data, str(path), notes))
         if not included.children:
             raise e.error(f"{path} holds no elements to include", "file")
         budget.spend(e, nodes=included.size())

@@ -45,7 +45,7 @@ def read_joint(document: Document, e: Element, frame: Pose, user: int) -> Joint:
         if not SMALL <= length < np.inf:
             raise e.error(f"found a direction of no length, or one too long for a number ({e.raw('axis')!r})", "axis")
         axis = rotate(frame.quat, axis / length)
-    limit = _limit(e, kind, angle)
+    limit = _limit(document, e, kind, angle)
     friction = e.number("frictionloss", 0.0)
     spec = JointSpec(
         type=kind,
@@ -120,9 +120,13 @@ def free_at(pose: Pose) -> dict:
     return {"q0": start, "spring_ref": start.copy()}
 
 
-def _limit(e: Element, kind: str, angle: bool) -> tuple[float, float] | None:
+def _limit(document: Document, e: Element, kind: str, angle: bool) -> tuple[float, float] | None:
     if kind == "free":
         return _unused_range(e, "range", "limited")
+    if kind == "ball" and e.raw("limited") == "true" and not e.floats("range", 2, (0.0, 0.0)).any():
+        empty = e.error('found none or 0 0 with limited="true"; allowed: 0 and the largest angle', "range")
+        document.notes.assumed(empty, "0 0, the joint cannot turn")
+        return 0.0, 0.0
     limit = limits(e, "range", "limited", angle)
     if limit and kind == "ball" and limit[0] != 0:
         raise e.error(f"found {e.raw('range')!r} for a ball joint; allowed: 0 and the largest angle", "range")

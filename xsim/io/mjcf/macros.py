@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from xsim.io.mjcf.document import Document
-from xsim.io.mjcf.files import locate
+from xsim.io.mjcf.files import locate_asset
 from xsim.io.mjcf.nodes import Node, scope
 from xsim.io.reader import Element, read_bytes
 
@@ -59,10 +58,7 @@ def expand(document: Document, macros: dict[str, Macro]) -> None:
 
 def read_asset(document: Document, e: Element) -> tuple[bytes, Path]:
     """The file of a mesh or skin, below the folder of meshes: its contents and its path. Raises ParseError."""
-    name = e.string("file")
-    if scope(e).strip_path:
-        name = re.split(r"[/\\]", name)[-1]
-    path = locate(e, "file", Path(scope(e).mesh_dir) / name)
+    path = locate_asset(e, "file", scope(e).mesh_dir)
     data = read_bytes(path)
     document.budget.spend(e, nodes=len(data) // KILOBYTE)
     return data, path

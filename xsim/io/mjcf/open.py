@@ -38,11 +38,11 @@ class _Loader:
 
     def read(self, data: bytes | str, file: str, opened: tuple[Path, ...]) -> Document:
         """A document. opened: the paths of the files that are being read, this one last."""
-        root = Node.of(parse_xml(data, file))
-        start = root.compiler = Compiler(folder=opened[-1].parent, within=self.within)
+        root = Node.of(parse_xml(data, file, self.notes))
+        start = root.compiler = Compiler(file=file, folder=opened[-1].parent, within=self.within)
         document = Document(root, file, self.notes, self.release, self.budget)
         self.budget.spend(document.root, nodes=root.size())
-        expand_includes(root, self.budget)
+        expand_includes(root, self.budget, self.notes)
         check_schema(root, self.release)
         document.compiler = root.compiler = read_compiler(document.sections("compiler"), start)
         for section in document.sections("default"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from xsim.io.errors import allowed
 from xsim.io.mjcf.nodes import Node
@@ -213,6 +213,7 @@ def _linked(mujoco: Rule) -> Rule:
     frame = Rule(attributes=("name", "childclass", "pos", *_GROUPS["$orientation"].split()), children=body.children)
     replicate = Rule(attributes=("count", "sep", "offset", "euler", "childclass"), children=body.children)
     body.children |= {"body": body, "frame": frame, "replicate": replicate}
+    frame.children = body.children | {"inertial": replace(body.children["inertial"], once=False)}  # only bodies count them
     mujoco.children["worldbody"] = Rule(children=body.children)
     mujoco.children["default"].children["default"] = mujoco.children["default"]
     config = Rule(attributes=("key", "value"))

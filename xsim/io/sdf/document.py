@@ -40,7 +40,7 @@ class Document(NamedTuple):
 
 def load(data: bytes | str, file: str, notes: Notes) -> Document:
     """A document with its version checked. Raises ParseError."""
-    root = parse_xml(data, file)
+    root = parse_xml(data, file, notes)
     _drop_foreign(root)
     folder = Path(file).parent if is_file(Path(file)) else None
     extent = len(data), sum(1 for _ in root._node.iter(etree.Element))
@@ -210,7 +210,7 @@ class Library:
         config = folder / "model.config"
         if not is_file(config):
             raise uri.error(f"the folder {folder} has no model.config")
-        listed = parse_xml(read_bytes(config), str(config)).all("sdf")
+        listed = parse_xml(read_bytes(config), str(config), self.notes).all("sdf")
         known = [e for e in listed if (e.raw("version") or "").strip() in VERSIONS]
         if not known:
             raise uri.error(f"{config} lists no file of a version that is read; {allowed('', VERSIONS)}")

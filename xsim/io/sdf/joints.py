@@ -113,7 +113,8 @@ def _ends(frame: Frame, world: Frame) -> tuple[Frame, Frame]:
     element = frame.element
     given = element.need("parent")
     name = given.string(None)
-    child, parent = frame.body, world if name == "world" else joint_end(frame, name, given).body
+    is_ground = name == "world" and name not in frame.scope.model.members
+    child, parent = frame.body, world if is_ground else joint_end(frame, name, given).body
     assert child is not None and parent is not None
     if parent is child:
         raise element.error(f"parent and child are the same body, {child.element}; allowed: two bodies")

@@ -97,22 +97,47 @@ class Builder:
     def add(self, kind: str, name: str, element: Element, level: Level, **more) -> Frame:
         """A frame that the level's model knows by name."""
         members, written, version = level.model.members, level.model.written, level.document.version
-        _check_name(name, element, version)
-        other = written.get((kind, name)) or (members.get(name) if version >= 7 else None)
-        if other is not None:
-            taken = f"the name {name!r} is taken by {other.element} in line {other.element.line}"
-            raise element.error(f"{taken}; names of siblings must differ")
-        given, count = name, 0
-        if name in members:  # before 1.7 a link and a joint may share a name: the later one is renamed
-            name = f"{given}_{kind}"
-            while name in members:
-                name, count = f"{given}_{kind}{count}", count + 1
-            text = f"{element}: the name is taken by {members[given].element}; it is called {name!r}"
-            self.notes.suspicious(element.line, text, element.file)
+        self.check_name(kind, name, element, version)
+        given = name
+        if name in members or (kind, name) in written:
+            name = self.other_name(kind, given, element, level)
         frame = self.frame(kind, name, element, level, **more)
-        members[name] = written[kind, given] = frame
+        members[name] = frame
+        written.setdefault((kind, given), frame)
         getattr(level.model, f"{kind}s").append(frame)
         return frame
+
+    def check_name(self, kind: str, name: str, element: Element, version: int) -> None:
+        """Refuse empty and reserved names. A link called world is common in files that were made of URDF."""
+        if not name.strip():
+            raise element.error("is empty", "name")
+        if name == "world" or name.startswith("__") and name.endswith("__"):
+            reserved = element.error(f"the name {name!r} is reserved; allowed: names other than world and __anything__")
+            if kind != "link" or name != "world":
+                raise reserved
+            self.notes.assumed(reserved, "a link of the model" if element.child("inertial") else "a link that is fixed to the world")
+        if "::" in name and version >= 8:
+            raise element.error(f"the name {name!r} holds '::', which separates scopes; allowed: names without it")
+
+    def other_name(self, kind: str, name: str, element: Element, level: Level) -> str:
+        """The name of a model, or of a link or joint, whose name is taken by a sibling. Names are then those of the first one.
+
+        Raises ParseError for two links, joints or frames of one name: what names them could mean either.
+        """
+        members, other = level.model.members, level.model.written.get((kind, name))
+        first = other or members[name]
+        taken = element.error(f"the name {name!r} is taken by {first.element} in line {first.element.line}; names of siblings must differ")
+        if other is not None and kind != "model":
+            raise taken
+        free, count = f"{name}_{kind}", 0
+        while free in members:
+            free, count = f"{name}_{kind}{count}", count + 1
+        if level.document.version <= 6 and other is None:  # a link and a joint may share a name
+            text = f"{element}: the name is taken by {first.element}; it is called {free!r}"
+            self.notes.suspicious(element.line, text, element.file)
+        else:
+            self.notes.assumed(taken, f"it is called {free!r}")
+        return free
 
     # ---- opening elements ----
 
@@ -247,15 +272,6 @@ class Builder:
         return None
 
 
-def _check_name(name: str, element: Element, version: int) -> None:
-    if not name.strip():
-        raise element.error("is empty", "name")
-    if name == "world" or name.startswith("__") and name.endswith("__"):
-        raise element.error(f"the name {name!r} is reserved; allowed: names other than world and __anything__")
-    if "::" in name and version >= 8:
-        raise element.error(f"the name {name!r} holds '::', which separates scopes; allowed: names without it")
-
-
 def _static(element: Element, include: Element | None = None) -> bool:
     static = boolean(element, "static", False)
     return static if include is None else boolean(include, "static", static)
@@ -355,9 +371,8 @@ def _child(joint: Frame) -> Frame:
 
 
 def joint_end(joint: Frame, name: str, element: Element) -> Frame:
-    """The frame of a joint's end. Before 1.7 ends are links, whatever else has their name."""
-    link = joint.scope.model.written.get(("link", name)) if joint.document.version <= 6 else None
-    end = link or joint.scope.find(name, element)
+    """The frame of a joint's end. Where a link and something else have one name it is the link."""
+    end = joint.scope.model.written.get(("link", name)) or joint.scope.find(name, element)
     if end is joint:
         raise element.error(f"{joint.element} names itself; allowed: another frame")
     return end

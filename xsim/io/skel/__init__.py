@@ -44,7 +44,7 @@ def read(data: bytes | str, file: str, notes: Notes, *, enforce_limits: bool = T
     """
     if rule not in RULES:
         raise ValueError(f"unknown rule {rule!r}; {allowed(str(rule), RULES)}")
-    root = parse_xml(data, file)
+    root = parse_xml(data, file, notes)
     if root.tag != "skel":
         raise root.error("the root element must be <skel>")
     root.raw("version")

@@ -20,7 +20,7 @@ from xsim.io.files import folder_of
 from xsim.io.formats import Format
 from xsim.io.hulls import CollisionMeshes
 from xsim.io.reader import Element, parse_xml
-from xsim.io.urdf.document import elements_by_name, inspect, skip_foreign
+from xsim.io.urdf.document import drop_repeated, elements_by_name, inspect, skip_foreign
 from xsim.io.urdf.geoms import MeshFiles, read_geoms
 from xsim.io.urdf.inertia import note_massless, read_inertial
 from xsim.io.urdf.joints import read_joint, read_mimics
@@ -51,8 +51,8 @@ def read(
     if base not in BASES:
         raise ValueError(f"unknown base {base!r}; {allowed(str(base), BASES)}")
     packages = [Path(p) for p in ([paths] if isinstance(paths, (str, Path)) else paths)]
-    root = parse_xml(data, file)
-    name, elements = _read_root(root)
+    root = parse_xml(data, file, notes)
+    name, elements = _read_root(root, notes)
     joints = {n: read_joint_ends(n, element, elements) for n, element in elements_by_name(root, "joint").items()}
     tree = order_links(elements, joints)
     materials = read_materials(root, elements, notes)
@@ -83,12 +83,15 @@ def read(
 FORMAT = Format("urdf", "URDF", read, suffixes=(".urdf",), roots=("robot",))
 
 
-def _read_root(root: Element) -> tuple[str, dict[str, Element]]:
+def _read_root(root: Element, notes: Notes) -> tuple[str, dict[str, Element]]:
     """Name of the robot, and its links by name."""
-    inspect(root)
+    inspect(root, notes)
     if root.tag != "robot":
         raise root.error("the root element must be <robot>")
-    name = root.string("name")
+    drop_repeated(root, notes)
+    name = root.raw("name") or ""
+    if not name.strip():
+        notes.assumed(root.error("attribute 'name' is missing"), "an empty name")
     root.choice("version", _VERSIONS, "1.0")
     links = elements_by_name(root, "link")
     if not links:

@@ -13,7 +13,7 @@ from xsim.io.hulls import CollisionMeshes
 from xsim.io.reader import Element
 from xsim.io.urdf.materials import Colors, read_rgba
 from xsim.io.urdf.surfaces import Surface, read_collision_surface
-from xsim.io.urdf.values import read_origin, required_floats
+from xsim.io.urdf.values import read_origin, required_floats, vector
 from xsim.spec import GeomSpec
 
 __all__ = ["MeshFiles", "read_geoms"]
@@ -43,8 +43,11 @@ def read_geoms(link: Element, materials: Colors, files: MeshFiles, surface: Surf
     """Visual and collision shapes of a link, in document order. surface: of the link's collisions; mass: of the link, kg."""
     geoms = []
     for element in link.all("visual", "collision"):
-        shape = _read_shape(element)
-        size, pose, visual = _read_size(shape, link, notes), read_origin(element), element.tag == "visual"
+        shape = _read_shape(element, notes)
+        if shape is None:
+            element.skip()
+            continue
+        size, pose, visual = _read_size(shape, link, notes), read_origin(element, notes), element.tag == "visual"
         file, path = _find_mesh(shape, files) if shape.tag == "mesh" else (None, None)
         contact, numbers = (None, {}) if visual else read_collision_surface(element, surface, mass)
         geom = GeomSpec(
@@ -55,19 +58,23 @@ def read_geoms(link: Element, materials: Colors, files: MeshFiles, surface: Surf
     return tuple(geoms)
 
 
-def _read_shape(element: Element) -> Element:
-    """The one shape in the ``<geometry>`` of a visual or collision. Raises ParseError."""
+def _read_shape(element: Element, notes: Notes) -> Element | None:
+    """The one shape in the ``<geometry>`` of a visual or collision, None where it is empty or unknown. Raises ParseError for several."""
     geometry = element.need("geometry")
     shapes = geometry.all(*_SIZES)
-    if len(shapes) != 1:
-        found = "none" if not shapes else " ".join(map(str, shapes))
-        raise geometry.error(f"found {found}; allowed: one of {', '.join(_SIZES)}")
-    return shapes[0]
+    if len(shapes) == 1:
+        return shapes[0]
+    found = " ".join(map(str, shapes or geometry.children())) or "none"
+    error = geometry.error(f"found {found}; allowed: one of {', '.join(_SIZES)}")
+    if shapes:
+        raise error
+    notes.assumed(error, "no shape")
+    return None
 
 
 def _read_size(shape: Element, link: Element, notes: Notes) -> np.ndarray:
     """Half extents of a shape."""
-    size = _SIZES[shape.tag](shape)
+    size = vector(shape, "scale", np.ones(3), notes) if shape.tag == "mesh" else _SIZES[shape.tag](shape)
     if shape.tag == "box" and (size < 0).any():
         raise shape.error(f"found {size * 2}; allowed: numbers >= 0", "size")
     if not size.all():

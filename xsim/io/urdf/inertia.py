@@ -14,15 +14,18 @@ from xsim.spec import BodySpec, InertialSpec
 
 __all__ = ["note_massless", "read_inertial"]
 
+ROUNDING = 1e-12  # kg m^2, of programs that export moments
+
+
 def read_inertial(link: Element, notes: Notes) -> InertialSpec:
     """Mass properties of a link in its frame, zeros where it has no ``<inertial>``. Notes moments that no body can have."""
     inertial = link.child("inertial")
     if inertial is None:
         return InertialSpec(0.0)
-    pose = read_origin(inertial)
-    mass = inertial.need("mass").number("value", nonnegative=True)
+    pose = read_origin(inertial, notes)
+    mass = _read_mass(inertial, notes)
     inertia = inertial.need("inertia")
-    diagonal = [inertia.number(a, nonnegative=True) for a in ("ixx", "iyy", "izz")]
+    diagonal = [_read_moment(inertia, a, notes) for a in ("ixx", "iyy", "izz")]
     six = np.array([*diagonal, *(inertia.number(a) for a in ("ixy", "ixz", "iyz"))])
     scale = np.abs(six).max()
     if scale > 1e100:  # so that the products below stay finite
@@ -36,6 +39,23 @@ def read_inertial(link: Element, notes: Notes) -> InertialSpec:
                 "of the others; kept as written"
             )  # fmt: skip
     return InertialSpec(mass, pose.pos, turned(six, pose) if pose.quat[1:].any() else six)
+
+
+def _read_mass(inertial: Element, notes: Notes) -> float:
+    mass = inertial.child("mass")
+    if mass is not None:
+        return mass.number("value", nonnegative=True)
+    notes.assumed(inertial.error("<mass> is missing"), "0 kg")
+    return 0.0
+
+
+def _read_moment(inertia: Element, attribute: str, notes: Notes) -> float:
+    """A moment of inertia, kg m^2; one that is negative by rounding is 0."""
+    value = inertia.number(attribute)
+    if not -ROUNDING <= value < 0:
+        return inertia.number(attribute, nonnegative=True)
+    notes.assumed(inertia.error(f"found {value:g}; allowed: numbers >= 0", attribute), "0")
+    return 0.0
 
 
 def note_massless(bodies: Sequence[BodySpec], notes: Notes) -> None:

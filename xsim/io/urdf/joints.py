@@ -20,7 +20,7 @@ __all__ = ["read_joint", "read_mimics"]
 def read_joint(joint: Joint, notes: Notes) -> tuple[Pose, JointSpec]:
     """Pose of the joint in the parent body and the JointSpec."""
     element, kind, nv = joint.element, joint.kind, joint.nv
-    pose, q0, params = read_origin(element), None, {}
+    pose, q0, params = read_origin(element, notes), None, {}
     if kind.type == "free":
         pose, q0 = Pose(), np.concatenate([pose.pos, pose.quat])
     element.raw("dont_collapse")  # for converters that lump fixed joints; xsim keeps them all
@@ -69,18 +69,30 @@ def _ranges(joint: Joint, notes: Notes) -> dict[str, Any]:
             raise joint.element.error(f"<limit> is missing; a {joint.type} joint needs one (continuous: the type without position limits)")
         return {}
     lower, upper = (limit.number(side, 0.0, finite=False) for side in ("lower", "upper"))
-    effort, velocity = (limit.number(bound, nonnegative=True, finite=False) for bound in ("effort", "velocity"))
+    effort, velocity = (_bound(limit, name, notes) for name in ("effort", "velocity"))
     if joint.nv > 1:
         notes.unsupported(limit.line, f"{limit} in {joint.element}: not used, a {joint.type} joint has {joint.nv} coordinates", limit.file)
         return {}
     ranges = {"velocity_range": np.array([[0.0 - velocity, velocity]]), "force_range": np.array([[0.0 - effort, effort]])}
     if joint.kind.ranged:
-        if lower > upper or lower == np.inf or upper == -np.inf:
-            raise limit.error(f"found {lower:g} with upper {upper:g}; allowed: at most the upper limit", "lower")
+        error = limit.error(f"found {lower:g} with upper {upper:g}; allowed: at most the upper limit", "lower")
+        if lower == np.inf or upper == -np.inf:
+            raise error
+        if lower > upper:
+            notes.assumed(error, "no limits of position, as in Bullet and MuJoCo")
+            return ranges
         if not limit.has("lower") and not limit.has("upper"):
             notes.suspicious(limit.line, f"{limit} in {joint.element}: lower and upper are missing, both are 0 then: it cannot move")
         ranges["position_range"] = np.array([[lower, upper]])
     return ranges
+
+
+def _bound(limit: Element, name: str, notes: Notes) -> float:
+    """The largest effort or velocity of a joint."""
+    if limit.has(name):
+        return limit.number(name, nonnegative=True, finite=False)
+    notes.assumed(limit.error(f"attribute {name!r} is missing"), "no bound")
+    return np.inf
 
 
 def read_mimics(joints: dict[str, Joint], number: dict[str, int], notes: Notes) -> list[ConstraintSpec]:
@@ -93,7 +105,9 @@ def read_mimics(joints: dict[str, Joint], number: dict[str, int], notes: Notes) 
         name = mimic.string("joint")
         multiplier, offset = mimic.number("multiplier", 1.0), mimic.number("offset", 0.0)
         if name not in joints:
-            raise mimic.error(f"no joint is named {name!r}; {allowed(name, list(joints)[:20])}", "joint")
+            error = mimic.error(f"no joint is named {name!r}; {allowed(name, list(joints)[:20])}", "joint")
+            notes.assumed(error, "the joint follows nothing")
+            continue
         if joint.nv == 0:
             notes.suspicious(mimic.line, f"{mimic} in {joint.element}: a fixed joint follows nothing")
             continue
