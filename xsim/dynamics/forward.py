@@ -60,14 +60,14 @@ def forward(model: Model, state: State, ctrl=None, tau=None) -> Data:
     solved = total_acceleration(c, soft)
     soft = solved.soft or soft
     motion = _link_motion(c, frame, solved)
-    forces = _smooth_forces(c, frame)
+    forces = _smooth_forces(c, frame, motion)
     sensors = _sensor_context(c, state, frame, motion, forces.actuators, contacts, soft, solved)
-    constraint, residual = _constraint_force(c, frame, forces, soft, solved)
+    constraint, residual = _constraint_force(c, frame, motion, forces, soft, solved)
     return Data(
-        **_body_motion(c, frame, motion),
+        **_body_motion(c, frame, motion, sensors.poses),
         a=c.join(solved.a),
         **_generalized_forces(c, forces, constraint),
-        **_external_wrenches(c, frame, sensors),
+        **_external_wrenches(c, sensors),
         residual=c.join(residual, 0),
         sensor=c.join(sense(sensors)),
         flags=_flags(c, solved),
@@ -75,15 +75,17 @@ def forward(model: Model, state: State, ctrl=None, tau=None) -> Data:
 
 
 class LinkMotion(NamedTuple):
-    """Per link: spatial velocity and acceleration about the reference point of its tree."""
+    """Per link: inertia, spatial velocity and acceleration about the reference point of its tree."""
 
+    inertia: list
     velocity: list
     acceleration: list
 
 
 def _link_motion(c: Call, frame: kin.Frames, solved: Solved) -> LinkMotion:
     joint_velocity, velocity = kin.velocities(c.system, frame, c.v)
-    return LinkMotion(velocity, kin.accelerations(c.system, frame, c.q, c.v, solved.a, joint_velocity, velocity))
+    acceleration = kin.accelerations(c.system, frame, c.q, c.v, solved.a, joint_velocity, velocity)
+    return LinkMotion(kin.link_inertias(c.system, frame), velocity, acceleration)
 
 
 class SmoothForces(NamedTuple):
@@ -107,7 +109,7 @@ class SmoothForces(NamedTuple):
     controls: list
 
 
-def _smooth_forces(c: Call, frame: kin.Frames) -> SmoothForces:
+def _smooth_forces(c: Call, frame: kin.Frames, motion: LinkMotion) -> SmoothForces:
     system, top, zero = c.system, c.system.topology, [0.0] * len(c.v)
     tendon = tendons(system, frame, c.q)
     damping = quadratic(system, frame, system.dof.damping, "damper")
@@ -116,7 +118,7 @@ def _smooth_forces(c: Call, frame: kin.Frames) -> SmoothForces:
     if top.actuators:
         actuators = actuator_forces(system, frame, c.v, c.act, controls, transmissions(system, frame, c.q, tendon))
     return SmoothForces(
-        bias=kin.inverse_dynamics(system, frame, kin.link_inertias(system, frame), c.q, c.v),
+        bias=kin.inverse_dynamics(system, frame, motion.inertia, c.q, c.v),
         passive=passive_force(system, frame, c.q, c.v, damping, tendon),
         tau=apply_commands(system, c.v, c.tau, c.ctrl).tau,
         element=element_force(system, frame, c.q, c.v) if top.forces else zero,
@@ -150,13 +152,15 @@ def _sensor_context(
     )
 
 
-def _constraint_force(c: Call, frame: kin.Frames, forces: SmoothForces, soft: Constraints | None, solved: Solved) -> tuple:
+def _constraint_force(
+    c: Call, frame: kin.Frames, motion: LinkMotion, forces: SmoothForces, soft: Constraints | None, solved: Solved
+) -> tuple:
     """Generalized force of all constraints (inverse dynamics minus smooth forces), and `Data.residual`."""
     system, top, residual = c.system, c.system.topology, jnp.zeros(())
     constrained = impulse_rows(top) or has_holonomic_rows(top) or has_soft(top)
     if not constrained and not set(PRESCRIBED).intersection(top.drives):
         return [0.0] * len(c.v), residual
-    inertial = kin.inertial_force(system, frame, kin.link_inertias(system, frame), solved.a)
+    inertial = kin.inertial_force(system, frame, motion.inertia, solved.a)
     armature = quadratic(system, frame, system.dof.armature, "armature").times(solved.a)
     smooth = zip(inertial, armature, forces.bias, forces.passive, forces.tau, forces.element, forces.actuator, strict=True)
     force = [f + x + b - p - t - e - u for f, x, b, p, t, e, u in smooth]
@@ -167,9 +171,8 @@ def _constraint_force(c: Call, frame: kin.Frames, forces: SmoothForces, soft: Co
     return force, residual
 
 
-def _body_motion(c: Call, frame: kin.Frames, motion: LinkMotion) -> dict:
+def _body_motion(c: Call, frame: kin.Frames, motion: LinkMotion, poses: list) -> dict:
     """Fields of `Data`: poses, velocities and accelerations of the bodies."""
-    poses = kin.body_poses(c.system, frame)
     lin, ang = kin.body_velocities(c.system, frame, motion.velocity)
     lin_acc, ang_acc = kin.body_accelerations(c.system, frame, motion.velocity, motion.acceleration)
     vectors = {"pos": [p.pos for p in poses], "lin": lin, "ang": ang, "lin_acc": lin_acc, "ang_acc": ang_acc}
@@ -192,10 +195,9 @@ def _generalized_forces(c: Call, forces: SmoothForces, constraint: list) -> dict
     }
 
 
-def _external_wrenches(c: Call, frame: kin.Frames, sensors: SensorContext) -> dict:
+def _external_wrenches(c: Call, sensors: SensorContext) -> dict:
     """Fields of `Data`: wrench of contacts, connects and welds on each body, with the moment about the origin of its frame."""
-    poses = kin.body_poses(c.system, frame)
-    moments = [vsub(f.ang, cross(pose.pos, f.lin)) for f, pose in zip(sensors.external_forces, poses, strict=True)]
+    moments = [vsub(f.ang, cross(pose.pos, f.lin)) for f, pose in zip(sensors.external_forces, sensors.poses, strict=True)]
     return {"external_force": c.rows([f.lin for f in sensors.external_forces], 3), "external_moment": c.rows(moments, 3)}
 
 
