@@ -130,7 +130,7 @@ _BALL = Elementary(
 def _vmapped(fn):
     """fn(params, *vectors) of one environment, applied to tuples of components of one common shape."""
 
-    def lifted(params, *vectors):
+    def batched(params, *vectors):
         stacked = [jnp.stack(jnp.broadcast_arrays(*v)) if v else jnp.zeros((0,)) for v in vectors]
         shape = jnp.broadcast_shapes(*(s.shape[1:] for s in stacked), *(_lanes(p, n) for p, n in params.values()))
         call = fn
@@ -141,7 +141,7 @@ def _vmapped(fn):
             call = jax.vmap(fn, in_axes=(axes, *([-1] * len(stacked))), out_axes=-1)
         return call(values, *stacked)
 
-    return lifted
+    return batched
 
 
 def _lanes(p, core_ndim) -> tuple:
@@ -241,7 +241,7 @@ def child_twist(subspace: list[Motion], R, origin) -> list[Motion]:
 
 
 def name_key(key, name: str):
-    """A key of its own for everything drawn for the body of this name, stable across processes and edits of other bodies."""
+    """The random key of the body with this name, stable across processes and edits of other bodies."""
     return jax.random.fold_in(key, zlib.crc32(name.encode()) & 0x7FFFFFFF)
 
 

@@ -18,7 +18,7 @@ X, Y, Z = range(3)
 COINCIDENT = (("slide", X, 0, None), ("slide", Y, 0, None), ("slide", Z, 0, None))
 PARALLEL_Z = (("dot", Z, X, None), ("dot", Z, Y, None))
 SAME_ORIENTATION = (("dot", X, Y, None), ("dot", Y, Z, None), ("dot", Z, X, None))
-"""Relative orientation kept: the rows' rates are the rotations about z, x and y."""
+"""Equal orientations. The rates of the rows are the relative angular velocities about z, x and y."""
 
 JOINT_ROWS = {
     "fixed": (*COINCIDENT, *SAME_ORIENTATION),
@@ -195,19 +195,19 @@ def _revolute_translational(c: ConstraintSpec, loop: Loop) -> tuple:
 
 
 def _motor(c: ConstraintSpec, loop: Loop) -> tuple:
-    """Rows of a motor: what it keeps, and its drive as one more thing kept, of a first frame that moves on schedule."""
-    held = {*c.keeps, *({"z" if c.driven == "slide" else "rz"} if c.mode else ())}
-    rows = [row for name, row in zip("xyz", COINCIDENT, strict=True) if name in held]
-    turns = held & {"rx", "ry", "rz"}
-    if turns == {"rx", "ry", "rz"}:
+    """Rows of a motor: the constrained directions, and the driven one relative to the first frame, which moves by the drive."""
+    constrained = {*c.keeps, *({"z" if c.driven == "slide" else "rz"} if c.mode else ())}
+    rows = [row for name, row in zip("xyz", COINCIDENT, strict=True) if name in constrained]
+    rotations = constrained & {"rx", "ry", "rz"}
+    if rotations == {"rx", "ry", "rz"}:
         # A driven rotation may be half a turn away and more, where the products of axes cannot tell.
         return (*rows, *((*PARALLEL_Z, ("angle", 0, 0, None)) if c.mode and c.driven == "hinge" else SAME_ORIENTATION))
-    if turns == {"rx", "ry"}:
+    if rotations == {"rx", "ry"}:
         return (*rows, *PARALLEL_Z)
-    if turns == {"rz"}:
+    if rotations == {"rz"}:
         return (*rows, ("twist", 0, 0, None))
-    if turns:
-        _fail(c, f"keeps {', '.join(sorted(turns))}: such rotations alone are not simulated")
+    if rotations:
+        _fail(c, f"keeps {', '.join(sorted(rotations))}: such rotations alone are not simulated")
     return tuple(rows)
 
 

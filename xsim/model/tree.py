@@ -227,12 +227,12 @@ def _parameters(body: BodySpec, joint: JointSpec, kind: JointType, key) -> dict[
     unknown = set(joint.params) - set(kind.parameters)
     if unknown:
         fail(body.source, f"body {body.name!r}: joint {kind.name} has no parameter {', '.join(sorted(unknown))}")
-    drawn = {}
+    sampled = {}
     if any(p.draw is not None and name not in joint.params for name, p in kind.parameters.items()):
-        drawn = draw_parameters(kind, key, body.name)
+        sampled = draw_parameters(kind, key, body.name)
     out = {}
     for name, p in kind.parameters.items():
-        value = joint.params.get(name, drawn.get(name, p.default))
+        value = joint.params.get(name, sampled.get(name, p.default))
         value = np.asarray(value, np.float64)
         if value.shape != p.shape or not np.isfinite(value).all():
             fail(body.source, f"body {body.name!r}: joint parameter {name} must be {p.shape} finite numbers, found {value.shape}")

@@ -57,7 +57,7 @@ _APART = 0.9  # cosine between two starts, at most
 
 
 class Pairs(NamedTuple):
-    """Bodies that are held against each other, and the kinds of each pair. which (m, lanes): those that count, None: all."""
+    """Pairs of bodies, and the shapes of each pair. which (m, lanes): those that count, None: all."""
 
     kinds: Sequence[tuple[str, str]]
     a: Body
