@@ -120,17 +120,9 @@ def _add_joint(tree: Tree, body: BodySpec, place: int, joint: JointSpec, link: i
     if kind is None:
         fail(body.source, f"body {body.name!r}: unknown joint type {joint.type!r}; known: {', '.join(JOINT_TYPES)}")
     values = _parameters(body, joint, kind, key)
-    axes, pitch, row = tree.rows["joint.axes"], tree.rows["joint.pitch"], None
-    first_axis, first_pitch = len(axes), len(pitch)
-    if any(isinstance(j, GeneralJoint) for j in kind.chain):
-        row = sum(j.type == joint.type for b in tree.bodies for j in b.joints)
-        for name, value in values.items():
-            tree.params.setdefault(f"{kind.name}.{name}", []).append(value)
-    else:
-        axes.extend(np.reshape(values.get("axes", np.zeros((0, 3))), (-1, 3)))
-        pitch.extend(np.reshape(values.get("pitch", ()), -1))
-        if any(not np.linalg.norm(axis) > 1e-9 for axis in axes[first_axis:]):
-            fail(body.source, f"body {body.name!r}: a joint axis is zero")
+    axes = tree.rows["joint.axes"]
+    first_axis, first_pitch = len(axes), len(tree.rows["joint.pitch"])
+    row = _add_parameters(tree, body, kind, values)
     ref = None
     if joint.ref:
         if kind.name not in ("hinge", "slide"):
@@ -175,6 +167,20 @@ def _add_joint(tree: Tree, body: BodySpec, place: int, joint: JointSpec, link: i
         actuator_gravcomp=joint.actuator_gravcomp,
     )
     return info, link
+
+
+def _add_parameters(tree: Tree, body: BodySpec, kind: JointType, values: dict[str, np.ndarray]) -> int | None:
+    """The parameters of a joint as rows of leaves. Returns the row of a general joint among those of its type, None for other joints."""
+    if any(isinstance(part, GeneralJoint) for part in kind.chain):
+        for name, value in values.items():
+            tree.params.setdefault(f"{kind.name}.{name}", []).append(value)
+        return sum(j.type == kind.name for b in tree.bodies for j in b.joints)
+    axes = np.reshape(values.get("axes", np.zeros((0, 3))), (-1, 3))
+    if any(not np.linalg.norm(axis) > 1e-9 for axis in axes):
+        fail(body.source, f"body {body.name!r}: a joint axis is zero")
+    tree.rows["joint.axes"].extend(axes)
+    tree.rows["joint.pitch"].extend(np.reshape(values.get("pitch", ()), -1))
+    return None
 
 
 def _add_numbers(tree: Tree, body: BodySpec, joint: JointSpec, kind: JointType) -> None:
