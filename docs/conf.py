@@ -1,13 +1,11 @@
 """Settings of the documentation: ``python -m sphinx -W --keep-going -b html docs docs/_build``."""
 
-import dataclasses
 import shutil
 import sys
-import typing
 from pathlib import Path
 
 import xsim
-from xsim.model.model import Model
+from xsim.model.model import LEAVES
 
 DOCS = Path(__file__).parent
 sys.path.insert(0, str(DOCS))
@@ -39,12 +37,10 @@ python_maximum_signature_line_length = 100
 def write_leaves(file: Path) -> None:
     """A table of all leaves of a model, from their declarations."""
     lines = ["| leaf | shape | unit | meaning |", "|---|---|---|---|"]
-    for group, cls in typing.get_type_hints(Model).items():
-        for field in dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ():
-            if leaf := field.metadata.get("leaf"):
-                shape = ", ".join(map(str, leaf.shape)) or "scalar"
-                sign = f", {leaf.sign}" if leaf.sign else ""
-                lines.append(f"| `{group}.{field.name}` | {shape} | {leaf.unit} | {leaf.doc}{sign} |")
+    for path, leaf in LEAVES.items():
+        shape = ", ".join(map(str, leaf.shape)) or "scalar"
+        sign = f", {leaf.sign}" if leaf.sign else ""
+        lines.append(f"| `{path}` | {shape} | {leaf.unit} | {leaf.doc}{sign} |")
     text = "\n".join(lines) + "\n"
     if not file.is_file() or file.read_text() != text:
         file.write_text(text)

@@ -274,6 +274,29 @@ def test_rows_of_constraints_forces_and_functions_have_their_names():
     assert (sampled.force.damping[:, :7] == model.force.damping[:7]).all()
 
 
+RELATED = """<mujoco><option density="1"/>
+<worldbody><geom type="plane" size="1 1 1"/><body name="a" pos="0 0 1"><joint name="j" frictionloss="1" limited="true" range="0 1"/>
+  <geom name="g" size=".1" fluidshape="ellipsoid"/><site name="s"/></body>
+  <body name="b" pos="1 0 1"><freejoint/><geom name="h" size=".1"/></body>
+  <flexcomp name="sheet" type="grid" dim="2" count="3 3 1" spacing=".1 .1 .1" radius=".01" mass="1" pos="0 0 2">
+    <elasticity young="100" poisson="0.1" thickness="0.01"/><edge equality="true" damping=".1"/></flexcomp></worldbody>
+<contact><pair geom1="g" geom2="h"/></contact>
+<tendon><fixed name="t" range="0 1" limited="true" frictionloss="1"><joint joint="j" coef="2"/></fixed></tendon>
+<equality><connect name="pin" body1="a" body2="b" anchor="0 0 0"/><weld name="glue" body1="a" body2="b" relpose="1 0 0 1 0 0 0"/>
+  <joint name="bend" joint1="j"/><tendon name="stretch" tendon1="t"/></equality>
+<actuator><general name="m" joint="j" ctrlrange="0 1" forcerange="0 1"/></actuator></mujoco>"""
+
+
+def test_rows_of_mjcf_have_their_names():
+    """Of every leaf as many names as it has rows."""
+    model = xsim.loads(RELATED, "mjcf")
+    names = {path: row_names(model, path) for path in model.paths() if not path.startswith("option.")}
+    assert {path: len(found) for path, found in names.items()} == {path: model.shape(path)[0] for path in names}
+    assert names["equality.anchor"] == ["pin", "glue"] and names["equality.polynomial"] == ["bend", "stretch"]
+    assert names["flex.thickness"] == names["flex.radius"] == names["flex.young"] == names["flex.edge_stiffness"] == ["sheet"]
+    assert names["pair.friction"] == ["a", "sheet"] and "sheet" in names["surface.friction"] and names["tendon.coefficient"] == ["t"]
+
+
 def test_frozen_leaves_raise(chain):
     frozen = chain.freeze("joint.axes", "geom.mass")
     with pytest.raises(ValueError, match="joint.axes is frozen.*axes=False"):

@@ -6,8 +6,8 @@ for each. Names that are not registered are refused when a model is built.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Generic, TypeVar, overload
+from collections.abc import Iterator, Mapping
+from typing import Any, Generic, TypeVar
 
 from xsim.suggestions import did_you_mean
 
@@ -37,27 +37,22 @@ class Registry(Mapping[Key, Any], Generic[Key]):
     def __len__(self) -> int:
         return len(self._entries)
 
-    @overload
-    def register(self, name: Key) -> Callable: ...
-    @overload
-    def register(self, name: Key, entry: Any) -> Any: ...
-    def register(self, name, entry=None):
-        """Add an entry and return it; without one, a decorator that does so. Raises ValueError for a name that is taken."""
-        if entry is None:
-            return lambda function: self.register(name, function)
+    def register(self, name: Key, entry: Any) -> Any:
+        """Add an entry and return it. Raises ValueError for a name that is taken."""
         if name in self._entries:
             raise ValueError(f"{self.what} {name!r} is registered already")
         self._entries[name] = entry
         return entry
 
+    def register_all(self, entries: Mapping[Key, Any]) -> None:
+        """Add several entries."""
+        for name, entry in entries.items():
+            self.register(name, entry)
+
     def unknown(self, name: Key) -> str:
         """The text of an error about a name that is not registered."""
         known = [" ".join(key) if isinstance(key, tuple) else str(key) for key in self._entries]
         return f"unknown {self.what} {name!r}{did_you_mean(str(name), known)}; known: {', '.join(known)}"
-
-    def missing(self, names: Iterable[Key]) -> Key | None:
-        """The first of the names that is not registered, None where all are."""
-        return next((name for name in names if name not in self._entries), None)
 
 
 INTEGRATORS: Registry[str] = Registry("integrator")

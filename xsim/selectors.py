@@ -22,6 +22,7 @@ import numpy as np
 
 from xsim.model.model import ROW_LEAVES, Model
 from xsim.model.topology import ForceInfo
+from xsim.registry import SOFT_CONSTRAINTS
 from xsim.suggestions import did_you_mean
 
 __all__ = ["element_name", "has_rows", "row_names", "select"]
@@ -189,12 +190,12 @@ def _of_infos(group: str, row: str | None = None) -> Callable[[Model], list[str]
     return lambda m: [x.name for x in getattr(m.topology, group) if row is None or getattr(x, row) is not None]
 
 
-def _of_soft(leaf: str, *kinds: str) -> Callable[[Model], list[str]]:
-    """The names of the soft constraints of these kinds (of all, where none is given) that have a row of a leaf, by row."""
+def _of_soft(field: str, leaf: str | None = None) -> Callable[[Model], list[str]]:
+    """The names of the soft constraints whose field is a row, by row; with ``leaf``, of the kinds that read this leaf of ``equality``."""
 
     def names(model: Model) -> list[str]:
-        constraints = [c for c in model.topology.soft if not kinds or c.kind in kinds]
-        by_row = {getattr(c, leaf): c.name for c in constraints if getattr(c, leaf) is not None}
+        constraints = [c for c in model.topology.soft if leaf is None or c.kind != "flex" and leaf in SOFT_CONSTRAINTS[c.kind].leaves]
+        by_row = {getattr(c, field): c.name for c in constraints if getattr(c, field) is not None}
         return [by_row[row] for row in range(len(by_row))]
 
     return names
@@ -233,8 +234,8 @@ ROW_NAMES: dict[str, Callable[[Model], list[str]]] = {
     "ntendonrange": _of_infos("tendons", "range"),
     "ntendonfriction": _of_infos("tendons", "friction"),
     "nsoft": _of_soft("soft"),
-    "nanchor": _of_soft("row", "connect", "weld"),
-    "npolynomial": _of_soft("row", "joint", "tendon"),
+    "nanchor": _of_soft("row", "anchor"),
+    "npolynomial": _of_soft("row", "polynomial"),
     "nrelpose": _of_soft("pose"),
     "ntorquescale": _of_soft("scale"),
     "nsurface": lambda m: _of_contact_rows(m, True),
@@ -243,8 +244,8 @@ ROW_NAMES: dict[str, Callable[[Model], list[str]]] = {
     "nflexedge": lambda m: [f.name for f in m.topology.flexes for _ in f.edges.value],
     "nflexspring": _of_infos("flexes", "spring"),
     "nflexelastic": _of_infos("flexes", "elastic"),
-    "nflexsheet": _of_infos("flexes", "sheet"),
-    "nflexround": _of_infos("flexes", "round"),
+    "nflexsheet": _of_infos("flexes", "thickness"),
+    "nflexround": _of_infos("flexes", "radius"),
     "ncone": lambda m: ["contact"] * m.topology.size("ncone"),
     "ncoefficient": lambda m: [t.name for t in m.topology.tendons for p in t.path if p.kind == "joint"],
     "ndivisor": lambda m: [t.name for t in m.topology.tendons for p in t.path if p.kind == "pulley"],

@@ -18,6 +18,7 @@ from xsim.bench.compare import Column, Settings, compare
 from xsim.bench.peers import ENGINES
 from xsim.bench.report import as_json, curve, table
 from xsim.dynamics.sharding import available_cores
+from xsim.io.mjcf.releases import RELEASES
 from xsim.suggestions import did_you_mean
 
 PEERS = tuple(name for name in ENGINES if name != "xsim")
@@ -37,7 +38,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--constraints", action="store_true",
                    help="xsim's friction, limits, couplings and contacts act too, and those of peers that read an MJCF file")  # fmt: skip
     p.add_argument("--integrator", metavar="NAME", help="another integrator than the file's, in all engines")
-    p.add_argument("--rules", choices=("3.2", "4.0"), help="the MuJoCo release whose rules xsim reads an MJCF file by")
+    p.add_argument("--rules", choices=tuple(RELEASES), help="the MuJoCo release whose rules xsim reads an MJCF file by")
     p.add_argument("--agree", type=float, metavar="TOLERANCE", help="fail if an engine's final q differs from xsim's by more than this")
     p.add_argument("--cores", type=_positive, default=available_cores(),
                    help="engines of JAX divide a batch on CPU among so many cores (default: all, %(default)s)")  # fmt: skip

@@ -174,9 +174,9 @@ def _add_loop_constraint(out: HolonomicTables, c: ConstraintSpec, reference: lis
     rows = LOOP_CONSTRAINTS[c.kind](c, Loop(two - one, first, second, out.rows))
     if c.kind == "joint":
         frames = [(pos, quat_mul(quat, rotation)) for (pos, quat), rotation in zip(frames, _joint_rotations(c), strict=True)]
-    unknown = LOOP_ROWS.missing(kind for kind, *_ in rows)
-    if unknown is not None:
-        _fail(c, LOOP_ROWS.unknown(unknown))
+    for kind, *_ in rows:
+        if kind not in LOOP_ROWS:
+            _fail(c, LOOP_ROWS.unknown(kind))
     target = out.add_target(c) if c.mode else None
     out.constraints.append(ConstraintInfo(c.name, c.kind, (c.bodies[0], c.bodies[1]), tuple(rows), c.driven if c.mode else "", target))
     out.add_frames("constraint", frames)

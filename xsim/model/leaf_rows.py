@@ -9,14 +9,9 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from xsim.model.model import GROUPS, Leaf
+from xsim.model.model import GROUPS, LEAVES
 
 __all__ = ["LeafRows"]
-
-_DECLARED: dict[str, Leaf] = {
-    f"{name}.{f.name}": f.metadata["leaf"]
-    for name, cls in GROUPS.items() for f in dataclasses.fields(cls) if "leaf" in f.metadata
-}  # fmt: skip
 
 
 class LeafRows:
@@ -25,7 +20,7 @@ class LeafRows:
     In the declaration of a leaf (`xsim.model.model`) the first dimension is the number of rows, the others are the shape of a row."""
 
     def __init__(self):
-        self._rows: dict[str, list] = {path: [] for path, leaf in _DECLARED.items() if leaf.shape and isinstance(leaf.shape[0], str)}
+        self._rows: dict[str, list] = {path: [] for path, leaf in LEAVES.items() if leaf.shape and isinstance(leaf.shape[0], str)}
 
     def __getitem__(self, path: str) -> list:
         return self._rows[path]
@@ -48,7 +43,7 @@ class LeafRows:
         """Length of the first dimension of all leaves. Raises ValueError if leaves of one dimension have different numbers of rows."""
         out: dict[str, int] = {}
         for path, rows in self._rows.items():
-            dimension = _DECLARED[path].shape[0]
+            dimension = LEAVES[path].shape[0]
             if out.setdefault(dimension, len(rows)) != len(rows):
                 raise ValueError(f"{path} has {len(rows)} rows, other leaves of the dimension {dimension} {out[dimension]}")
         return out
@@ -60,7 +55,7 @@ class LeafRows:
 
     def _array(self, path: str):
         rows = self._rows[path]
-        return leaf_array(np.asarray(rows, float).reshape(len(rows), *_DECLARED[path].shape[1:]), path)
+        return leaf_array(np.asarray(rows, float).reshape(len(rows), *LEAVES[path].shape[1:]), path)
 
 
 def leaf_array(values, path: str = "a leaf"):

@@ -296,6 +296,10 @@ GROUPS = {
     "tendon": Tendon, "actuator": Actuator, "medium": Medium, "soft": Soft, "equality": Equality,
     "surface": Surface, "pair": Pair, "cone": Cone, "flex": Flex,
 }  # fmt: skip
+LEAVES: dict[str, Leaf] = {
+    f"{name}.{f.name}": f.metadata["leaf"] for name, cls in GROUPS.items() for f in dataclasses.fields(cls) if "leaf" in f.metadata
+}
+"""The declarations of all leaves by path, those of general joints apart: these depend on the model."""
 ROW_LEAVES = {"dof.friction": "nfriction", **{f"limit.{f.name}": f"n{f.name}" for f in dataclasses.fields(Limit)}}
 
 
@@ -426,11 +430,7 @@ def _externals(topology: Topology) -> list[FunctionInfo]:
 def _declarations(model: Model) -> dict[str, Leaf]:
     from xsim.joints.types import JOINT_TYPES
 
-    out = {}
-    for group, cls in GROUPS.items():
-        for f in dataclasses.fields(cls):
-            if "leaf" in f.metadata:
-                out[f"{group}.{f.name}"] = f.metadata["leaf"]
+    out = dict(LEAVES)
     for name in model.joint.params:
         joint_type, parameter = name.rsplit(".", 1)
         p = JOINT_TYPES[joint_type].parameters[parameter]

@@ -147,7 +147,6 @@ def _body(at: _Configuration, info, gear) -> LengthAndJacobian:
     return LengthAndJacobian(0.0, adhesion_row(at.system, at.frame, info.target))
 
 
-for _name, _transmission in {
+TRANSMISSIONS.register_all({
     "joint": _joint, "jointinparent": _joint, "tendon": _tendon, "site": _site, "slidercrank": _slidercrank, "body": _body,
-}.items():  # fmt: skip
-    TRANSMISSIONS.register(_name, _transmission)
+})  # fmt: skip

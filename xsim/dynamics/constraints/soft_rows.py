@@ -426,7 +426,7 @@ class SoftConstraint(NamedTuple):
     drift: bool = False
 
 
-for _name, _kind in {
+SOFT_CONSTRAINTS.register_all({
     "connect": SoftConstraint(_connect, "bodies", ("anchor",), _connect_reference, drift=True),
     "weld": SoftConstraint(_weld, "bodies", ("anchor", "relpose", "torque_scale"), _weld_reference, drift=True),
     "joint": SoftConstraint(_joint, "dofs", ("polynomial",)),
@@ -438,8 +438,7 @@ for _name, _kind in {
     "angle": SoftConstraint(_angle),
     "tendon_lower": SoftConstraint(_tendon_limit),
     "tendon_upper": SoftConstraint(_tendon_limit),
-}.items():
-    SOFT_CONSTRAINTS.register(_name, _kind)
+})  # fmt: skip
 
 
 def equality_references(system: System, frame: Frames) -> tuple:

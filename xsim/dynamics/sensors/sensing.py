@@ -490,52 +490,48 @@ class SensorKind(NamedTuple):
     cutoff: str = "clip"
 
 
-def _register_kinds() -> None:
-    kinds: dict[str, Callable] = {
-        "magnetometer": _in_site(lambda context, frame: context.magnetic),
-        "camprojection": _projection,
-        "jointpos": lambda context, info: (context.q[_joint(context, info).q[0]],),
-        "jointvel": lambda context, info: (context.v[_dof(context, info)],),
-        "tendonpos": lambda context, info: (context.tendons[info.object[1]].length,),
-        "tendonvel": lambda context, info: (rate(context.tendons[info.object[1]].row, context.v),),
-        "actuatorpos": lambda context, info: (context.actuator_forces.length[info.object[1]],),
-        "actuatorvel": lambda context, info: (context.actuator_forces.velocity[info.object[1]],),
-        "actuatorfrc": lambda context, info: (context.actuator_forces.force[info.object[1]],),
-        "jointactuatorfrc": _joint_actuator_force,
-        "ballquat": _ball_quat,
-        "ballangvel": _ball_velocity,
-        "framepos": _frame_pos,
-        "framequat": _frame_quat,
-        "framexaxis": _frame_axis(0),
-        "frameyaxis": _frame_axis(1),
-        "framezaxis": _frame_axis(2),
-        "framelinvel": _frame_velocity,
-        "frameangvel": _frame_angular_velocity,
-        "framelinacc": lambda context, info: context.frame_acceleration(context.frame_of(info.object))[0],
-        "frameangacc": lambda context, info: context.frame_acceleration(context.frame_of(info.object))[1],
-        "subtreecom": lambda context, info: context.subtree_coms[info.object[1]],
-        "subtreelinvel": _subtree_velocity,
-        "subtreeangmom": _subtree_momentum,
-        "clock": lambda context, info: (context.time,),
-        "velocimeter": _in_site(lambda context, frame: context.frame_velocity(frame)[0]),
-        "gyro": _in_site(lambda context, frame: context.frame_velocity(frame)[1]),
-        "accelerometer": _in_site(lambda context, frame: context.frame_acceleration(frame)[0]),
-        "force": _in_site(_force),
-        "torque": _in_site(_torque),
-        **{f"{target}limit{part}": _limit(target, read) for target in ("joint", "tendon") for part, read in _LIMITS.items()},
-        "touch": contact_sensors.touch,
-        "distance": contact_sensors.distance,
-        "normal": contact_sensors.normal,
-        "fromto": contact_sensors.fromto,
-        "rangefinder": lambda context, info: (context.rangefinder_distances[info.object[1]],),
-        "user": lambda context, info: (0.0,) * info.dim,
-    }
-    cutoffs = {"distance": "radius", "normal": "radius", "fromto": "radius", "user": ""}
-    for name, compute in kinds.items():
-        SENSORS.register(name, SensorKind(compute, cutoffs.get(name, "clip")))
-
-
-_register_kinds()
+_CUTOFFS = {"distance": "radius", "normal": "radius", "fromto": "radius", "user": ""}
+"""What the cutoff is to the sensors that it does not clip, see `SensorKind.cutoff`."""
+_COMPUTE: dict[str, Callable] = {
+    "magnetometer": _in_site(lambda context, frame: context.magnetic),
+    "camprojection": _projection,
+    "jointpos": lambda context, info: (context.q[_joint(context, info).q[0]],),
+    "jointvel": lambda context, info: (context.v[_dof(context, info)],),
+    "tendonpos": lambda context, info: (context.tendons[info.object[1]].length,),
+    "tendonvel": lambda context, info: (rate(context.tendons[info.object[1]].row, context.v),),
+    "actuatorpos": lambda context, info: (context.actuator_forces.length[info.object[1]],),
+    "actuatorvel": lambda context, info: (context.actuator_forces.velocity[info.object[1]],),
+    "actuatorfrc": lambda context, info: (context.actuator_forces.force[info.object[1]],),
+    "jointactuatorfrc": _joint_actuator_force,
+    "ballquat": _ball_quat,
+    "ballangvel": _ball_velocity,
+    "framepos": _frame_pos,
+    "framequat": _frame_quat,
+    "framexaxis": _frame_axis(0),
+    "frameyaxis": _frame_axis(1),
+    "framezaxis": _frame_axis(2),
+    "framelinvel": _frame_velocity,
+    "frameangvel": _frame_angular_velocity,
+    "framelinacc": lambda context, info: context.frame_acceleration(context.frame_of(info.object))[0],
+    "frameangacc": lambda context, info: context.frame_acceleration(context.frame_of(info.object))[1],
+    "subtreecom": lambda context, info: context.subtree_coms[info.object[1]],
+    "subtreelinvel": _subtree_velocity,
+    "subtreeangmom": _subtree_momentum,
+    "clock": lambda context, info: (context.time,),
+    "velocimeter": _in_site(lambda context, frame: context.frame_velocity(frame)[0]),
+    "gyro": _in_site(lambda context, frame: context.frame_velocity(frame)[1]),
+    "accelerometer": _in_site(lambda context, frame: context.frame_acceleration(frame)[0]),
+    "force": _in_site(_force),
+    "torque": _in_site(_torque),
+    **{f"{target}limit{part}": _limit(target, read) for target in ("joint", "tendon") for part, read in _LIMITS.items()},
+    "touch": contact_sensors.touch,
+    "distance": contact_sensors.distance,
+    "normal": contact_sensors.normal,
+    "fromto": contact_sensors.fromto,
+    "rangefinder": lambda context, info: (context.rangefinder_distances[info.object[1]],),
+    "user": lambda context, info: (0.0,) * info.dim,
+}
+SENSORS.register_all({name: SensorKind(compute, _CUTOFFS.get(name, "clip")) for name, compute in _COMPUTE.items()})
 
 
 @stage
