@@ -18,6 +18,7 @@ __all__ = ["Item", "parse_yaml"]
 MAX_BYTES = 16_000_000
 MAX_DEPTH = 100
 MAX_NODES = 1_000_000  # with what aliases repeat
+_TOO_DEEP = f"nested deeper than {MAX_DEPTH} collections"
 LARGEST = 1e50  # of a number: products of a few stay finite
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -69,7 +70,10 @@ def _events(text: str, file: str) -> Iterator[yaml.Event]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-        raise ParseError(file, line, f"not valid YAML (line {line}, column {column}): {error.problem or error.context}") from None
+        problem = error.problem or error.context or ""
+        if "nesting depth" in problem:  # PyYAML from 6.0.4 on has a limit of its own, which is larger
+            raise ParseError(file, line, _TOO_DEEP) from None
+        raise ParseError(file, line, f"not valid YAML (line {line}, column {column}): {problem}") from None
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         raise ParseError(file, None, f"not valid YAML: {' '.join(str(error).split())[:200]}") from None
 
@@ -119,7 +123,7 @@ def _compose(text: str, file: str) -> _Node | None:
             elif open_:
                 open_[-1][0].size += 1
             if len(open_) > MAX_DEPTH:
-                raise ParseError(file, line, f"nested deeper than {MAX_DEPTH} collections")
+                raise ParseError(file, line, _TOO_DEEP)
         elif isinstance(event, (yaml.SequenceEndEvent, yaml.MappingEndEvent)):
             node, _ = open_.pop()
             if open_:
