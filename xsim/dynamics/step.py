@@ -12,12 +12,14 @@ import jax
 import jax.numpy as jnp
 
 from xsim.dynamics.call import check_width, compiled
+from xsim.dynamics.compiled_step import compiled_steps, uses_llvm
 from xsim.dynamics.forward import forward
-from xsim.dynamics.integration.integrators import Health, StateComponents, advance, in_stages
+from xsim.dynamics.integration.integrators import StateComponents, advance, in_stages
 from xsim.dynamics.layout import make_lanes
 from xsim.dynamics.prepare import prepare
 from xsim.dynamics.sharding import Inputs, chunked, common_batch
-from xsim.model.model import Flags, Model, State
+from xsim.dynamics.state_components import public_state, state_components
+from xsim.model.model import Model, State
 from xsim.spatial import separate_kernels
 
 
@@ -30,7 +32,7 @@ def step(model: Model, state: State, ctrl=None, tau=None) -> State:
     Raises ValueError for a wrong width, and for ctrl of a model without controls.
     """
     inputs = _inputs(model, state, ctrl, tau)
-    return chunked(_steps, model, state, jax.tree.map(lambda x: x[None], inputs), 1, None)[0]
+    return _run(model, state, jax.tree.map(lambda x: x[None], inputs), 1, None, False)[0]
 
 
 @functools.partial(compiled, static_argnames=("steps", "record", "checkpoint"))
@@ -51,6 +53,14 @@ def rollout(model: Model, state: State, ctrls=None, *, taus=None, steps=None, re
             steps = x.shape[0]
     if steps is None:
         raise ValueError("rollout needs ctrls, taus or steps")
+    return _run(model, state, inputs, steps, record, checkpoint)
+
+
+def _run(model: Model, state: State, inputs: Inputs, steps: int, record, checkpoint: bool):
+    """Steps by machine code where the compiler is LLVM, else by XLA."""
+    if uses_llvm():
+        after = None if record is None else lambda new, ctrl, tau: record(new, forward(model, new, ctrl, tau))
+        return compiled_steps(model, state, inputs, steps, after)
     return chunked(_steps, model, state, inputs, steps, record, checkpoint)
 
 
@@ -71,19 +81,10 @@ def _steps(model: Model, state: State, inputs: Inputs, steps: int, record, check
     lanes = make_lanes(batch)
     mocap = jnp.broadcast_to(state.mocap, (*batch, *state.mocap.shape[-2:]))
     system = prepare(model, lanes, lanes.split(mocap, 2))
-    flags, dtype = jnp.broadcast_to(state.flags, batch), state.q.dtype
-    components = StateComponents(
-        list(lanes.split(jnp.broadcast_to(state.q, (*batch, model.nq)), 1)),
-        list(lanes.split(jnp.broadcast_to(state.v, (*batch, model.nv)), 1)),
-        list(lanes.split(jnp.broadcast_to(state.act, (*batch, model.na)), 1)),
-        lanes.split(jnp.broadcast_to(state.time, batch), 0),
-        Health(*(lanes.split((flags & bit != 0).astype(dtype), 0) for bit in BITS)),
-    )
+    components = state_components(state, lanes)
 
     def public(m: StateComponents) -> State:
-        set_flags = sum(bit * lanes.join(on, 0) for bit, on in zip(BITS, m.health, strict=True))
-        act = lanes.join(m.act, 1) if m.act else jnp.zeros((*batch, 0), dtype)
-        return State(lanes.join(m.q, 1), lanes.join(m.v, 1), lanes.join(m.time, 0), set_flags.astype(flags.dtype), act, mocap)
+        return public_state(m, lanes, mocap, state.q.dtype, state.flags.dtype)
 
     # Transposed here for all steps together, not in every step.
     split = Inputs(*(None if x is None else lanes.split_sequence(x) for x in inputs))
@@ -107,10 +108,6 @@ def _steps(model: Model, state: State, inputs: Inputs, steps: int, record, check
     run = jax.checkpoint(body, prevent_cse=False) if checkpoint and not checkpoint_stages else body
     components, recorded = jax.lax.scan(run, components, (None if record is None else inputs, split), length=steps)
     return public(components), recorded
-
-
-BITS = (Flags.DIVERGED, Flags.SINGULAR, Flags.UNSOLVED, Flags.CONTACT_OVERFLOW)
-"""The flags in the order of the fields of `Health`."""
 
 
 def _with_shapes_of(new, old):

@@ -1,0 +1,302 @@
+"""Elementary functions on vectors, in LLVM IR.
+
+LLVM has no vector forms of sine, exponential, ... and calls the C library for each lane. These are polynomials in double precision, also for
+single precision, whose results are then correctly rounded but for rare cases. Double precision on a processor uses the C library.
+
+Sources: Muller, Elementary Functions (2016), chapters 3 and 11 (argument reduction, polynomial evaluation); the polynomials are Taylor
+series, or interpolate the function at Chebyshev nodes.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import struct
+from collections.abc import Callable
+
+import numpy as np
+
+BINARY = ("atan2", "pow")
+NO_INTRINSIC = ("expm1", "log1p")
+"""Functions of the C library that are no intrinsics of LLVM."""
+
+
+class Body:
+    """Writes the body of a function of vectors of doubles."""
+
+    def __init__(self, lanes: int):
+        self.lanes, self.lines = lanes, []
+        self.double, self.long, self.bool = (f"<{lanes} x {t}>" if lanes > 1 else t for t in ("double", "i64", "i1"))
+        self.suffix = f"v{lanes}" if lanes > 1 else ""
+
+    def add(self, text: str) -> str:
+        name = f"%t{len(self.lines)}"
+        self.lines.append(f"  {name} = {text}")
+        return name
+
+    def constant(self, x: float) -> str:
+        text = f"0x{struct.unpack('<Q', struct.pack('<d', x))[0]:016X}"
+        return f"splat (double {text})" if self.lanes > 1 else text
+
+    def integer(self, x: int) -> str:
+        return f"splat (i64 {x})" if self.lanes > 1 else str(x)
+
+    def _number(self, x) -> str:
+        return x if isinstance(x, str) else self.constant(x)
+
+    def arithmetic(self, operation: str, a, b) -> str:
+        return self.add(f"{operation} {self.double} {self._number(a)}, {self._number(b)}")
+
+    def plus(self, a, b) -> str:
+        return self.arithmetic("fadd", a, b)
+
+    def minus(self, a, b) -> str:
+        return self.arithmetic("fsub", a, b)
+
+    def times(self, a, b) -> str:
+        return self.arithmetic("fmul", a, b)
+
+    def over(self, a, b) -> str:
+        return self.arithmetic("fdiv", a, b)
+
+    def negative(self, a) -> str:
+        return self.add(f"fneg {self.double} {a}")
+
+    def fma(self, a, b, c) -> str:
+        numbers = ", ".join(f"{self.double} {self._number(x)}" for x in (a, b, c))
+        return self.add(f"call {self.double} @llvm.fma.{self.suffix}f64({numbers})")
+
+    def function(self, name: str, a) -> str:
+        return self.add(f"call {self.double} @llvm.{name}.{self.suffix}f64({self.double} {a})")
+
+    def compare(self, order: str, a, b) -> str:
+        return self.add(f"fcmp {order} {self.double} {self._number(a)}, {self._number(b)}")
+
+    def select(self, condition: str, a, b) -> str:
+        return self.add(f"select {self.bool} {condition}, {self.double} {self._number(a)}, {self.double} {self._number(b)}")
+
+    def both(self, a: str, b: str) -> str:
+        return self.add(f"and {self.bool} {a}, {b}")
+
+    def bits(self, a: str) -> str:
+        return self.add(f"bitcast {self.double} {a} to {self.long}")
+
+    def from_bits(self, a: str) -> str:
+        return self.add(f"bitcast {self.long} {a} to {self.double}")
+
+    def on_integers(self, operation: str, a: str, b: int | str) -> str:
+        return self.add(f"{operation} {self.long} {a}, {b if isinstance(b, str) else self.integer(b)}")
+
+    def polynomial(self, coefficients, x: str) -> str:
+        """sum of coefficients[k] x^k, by Horner's rule."""
+        out = self.constant(coefficients[-1])
+        for c in coefficients[-2::-1]:
+            out = self.fma(out, x, c)
+        return out
+
+
+@functools.cache
+def _fitted(function: Callable, degree: int, low: float, high: float) -> tuple[float, ...]:
+    """Coefficients of the polynomial that interpolates a function at Chebyshev nodes."""
+    series = np.polynomial.Chebyshev.interpolate(np.vectorize(function), degree, domain=[low, high])
+    return tuple(series.convert(kind=np.polynomial.Polynomial).coef.tolist())
+
+
+# ---- functions of doubles: body, arguments -> result -------------------------------------------------------------------------------
+
+HALF_PI_HIGH, HALF_PI_LOW = math.pi / 2, 6.123233995736766e-17
+MAX_ANGLE = 2.0**45
+"""Largest angle (rad) of sine and cosine; those of larger angles are NaN. Half a turn is below the spacing of single precision there."""
+
+
+def _sine(b: Body, x: str, quarter_turns: int) -> str:
+    """sin(x + quarter_turns pi / 2)."""
+    k = b.function("rint", b.times(x, 2.0 / math.pi))
+    r = b.fma(b.negative(k), HALF_PI_LOW, b.fma(b.negative(k), HALF_PI_HIGH, x))
+    z = b.times(r, r)
+    sine = b.fma(b.times(z, r), b.polynomial([(-1) ** n / math.factorial(2 * n + 1) for n in range(1, 9)], z), r)
+    cosine = b.fma(z, b.polynomial([(-1) ** n / math.factorial(2 * n) for n in range(1, 9)], z), 1.0)
+    valid = b.compare("olt", b.function("fabs", x), MAX_ANGLE)
+    turns = b.add(f"fptosi {b.double} {b.select(valid, k, 0.0)} to {b.long}")
+    turns = b.on_integers("add", turns, quarter_turns)
+    odd = b.add(f"icmp ne {b.long} {b.on_integers('and', turns, 1)}, {b.integer(0)}")
+    negative = b.add(f"icmp ne {b.long} {b.on_integers('and', turns, 2)}, {b.integer(0)}")
+    out = b.select(odd, cosine, sine)
+    return b.select(valid, b.select(negative, b.negative(out), out), math.nan)
+
+
+def _exp(b: Body, x: str) -> str:
+    limited = b.select(b.compare("olt", x, -760.0), -760.0, b.select(b.compare("ogt", x, 720.0), 720.0, x))  # NaN stays
+    k = b.function("rint", b.times(limited, 1.0 / math.log(2.0)))
+    r = b.fma(b.negative(k), 2.3190468138462996e-17, b.fma(b.negative(k), math.log(2.0), limited))
+    power = b.polynomial([1.0 / math.factorial(n) for n in range(14)], r)
+    number = b.select(b.compare("ord", k, k), k, 0.0)
+    exponent = b.add(f"fptosi {b.double} {number} to {b.long}")
+    half = b.on_integers("ashr", exponent, 1)  # in two factors, as 2^k alone may overflow
+    for part in (half, b.on_integers("sub", exponent, half)):
+        power = b.times(power, b.from_bits(b.on_integers("shl", b.on_integers("add", part, 1023), 52)))
+    return power
+
+
+def _log(b: Body, x: str) -> str:
+    """For numbers that are zero, normal, infinite or NaN; float32 subnormals are normal doubles."""
+    bits = b.bits(x)
+    # With the mantissa in [sqrt(1/2), sqrt(2)).
+    shifted = b.on_integers("sub", bits, 0x3FE6A09E667F3BCD)
+    exponent = b.on_integers("ashr", shifted, 52)
+    mantissa = b.from_bits(b.on_integers("sub", bits, b.on_integers("shl", exponent, 52)))
+    s = b.over(b.minus(mantissa, 1.0), b.plus(mantissa, 1.0))
+    z = b.times(s, s)
+    tail = b.times(b.times(z, s), b.polynomial([2.0 / (2 * n + 3) for n in range(11)], z))
+    k = b.add(f"sitofp {b.long} {exponent} to {b.double}")
+    out = b.plus(b.fma(k, math.log(2.0), b.fma(k, 2.3190468138462996e-17, tail)), b.times(s, 2.0))
+    out = b.select(b.compare("olt", x, math.inf), out, x)  # infinity and NaN
+    out = b.select(b.compare("olt", x, 0.0), math.nan, out)
+    return b.select(b.compare("oeq", x, 0.0), -math.inf, out)
+
+
+def _atan_of_ratio(z: float) -> float:
+    root = math.sqrt(z)
+    return math.atan(root) / root if z else 1.0
+
+
+def _atan2(b: Body, y: str, x: str) -> str:
+    size_y, size_x = b.function("fabs", y), b.function("fabs", x)
+    steep = b.compare("ogt", size_y, size_x)
+    small, large = b.select(steep, size_x, size_y), b.select(steep, size_y, size_x)
+    both_infinite = b.both(b.compare("oeq", small, math.inf), b.compare("oeq", large, math.inf))
+    ratio = b.over(b.select(both_infinite, 1.0, small), b.select(both_infinite, 1.0, b.select(b.compare("oeq", large, 0.0), 1.0, large)))
+    # atan(t) = pi/6 + atan((sqrt(3) t - 1) / (sqrt(3) + t)) for t above tan(pi/12).
+    root = math.sqrt(3.0)
+    reduced = b.compare("ogt", ratio, math.tan(math.pi / 12))
+    t = b.select(reduced, b.over(b.fma(ratio, root, -1.0), b.plus(ratio, root)), ratio)
+    angle = b.times(t, b.polynomial(_fitted(_atan_of_ratio, 13, 0.0, math.tan(math.pi / 12) ** 2 * 1.001), b.times(t, t)))
+    angle = b.select(reduced, b.plus(angle, math.pi / 6), angle)
+    angle = b.select(steep, b.minus(math.pi / 2, angle), angle)
+    left = b.add(f"icmp slt {b.long} {b.bits(x)}, {b.integer(0)}")  # -0.0 too
+    angle = b.select(left, b.minus(math.pi, angle), angle)
+    angle = b.add(f"call {b.double} @llvm.copysign.{b.suffix}f64({b.double} {angle}, {b.double} {y})")
+    return b.select(b.compare("uno", x, y), math.nan, angle)
+
+
+def _near_zero(b: Body, x: str, series: tuple[float, ...], out: str, limit: float = 1e-2) -> str:
+    """x * polynomial(x) where |x| is below the limit, else out."""
+    return b.select(b.compare("olt", b.function("fabs", x), limit), b.times(x, b.polynomial(series, x)), out)
+
+
+def _expm1(b: Body, x: str) -> str:
+    series = tuple(1.0 / math.factorial(n + 1) for n in range(8))
+    return _near_zero(b, x, series, b.minus(_exp(b, x), 1.0))
+
+
+def _log1p(b: Body, x: str) -> str:
+    return _near_zero(b, x, tuple((-1) ** n / (n + 1) for n in range(8)), _log(b, b.plus(x, 1.0)))
+
+
+def _tanh(b: Body, x: str) -> str:
+    double = _expm1(b, b.select(b.compare("olt", x, 30.0), b.select(b.compare("ogt", x, -30.0), b.plus(x, x), -60.0), _top(b, x, 60.0)))
+    return b.over(double, b.plus(double, 2.0))
+
+
+def _top(b: Body, x: str, limit: float) -> str:
+    """limit, or NaN where x is NaN."""
+    return b.select(b.compare("uno", x, x), math.nan, limit)
+
+
+def _sinh(b: Body, x: str) -> str:
+    out = b.times(b.minus(_exp(b, x), _exp(b, b.negative(x))), 0.5)
+    series = b.polynomial([1.0 / math.factorial(2 * n + 1) for n in range(8)], b.times(x, x))
+    return b.select(b.compare("olt", b.function("fabs", x), 0.5), b.times(x, series), out)
+
+
+def _cosh(b: Body, x: str) -> str:
+    return b.times(b.plus(_exp(b, x), _exp(b, b.negative(x))), 0.5)
+
+
+def _pow(b: Body, x: str, y: str) -> str:
+    """|x|^y with the sign of x where y is an odd integer; NaN for a negative x and a y that is no integer."""
+    size = b.function("fabs", x)
+    out = _exp(b, b.times(y, _log(b, size)))
+    half = b.times(y, 0.5)
+    whole = b.compare("oeq", b.function("rint", y), y)  # infinities are even integers
+    odd = b.both(whole, b.compare("une", b.function("rint", half), half))
+    negative = b.both(b.add(f"icmp slt {b.long} {b.bits(x)}, {b.integer(0)}"), b.compare("ord", x, x))
+    out = b.select(b.both(negative, odd), b.negative(out), out)
+    undefined = b.both(b.compare("olt", x, 0.0), b.compare("ogt", x, -math.inf))
+    undefined = b.both(undefined, b.compare("une", b.function("rint", y), y))
+    out = b.select(undefined, math.nan, out)
+    return b.select(b.compare("oeq", y, 0.0), 1.0, b.select(b.compare("oeq", size, 1.0), b.select(undefined, math.nan, _unit(b, negative, odd)), out))
+
+
+def _unit(b: Body, negative: str, odd: str) -> str:
+    """1, or -1 for an odd power of a negative number."""
+    return b.select(b.both(negative, odd), -1.0, 1.0)
+
+
+def _asin(b: Body, x: str) -> str:
+    return _atan2(b, x, b.function("sqrt", b.times(b.minus(1.0, x), b.plus(x, 1.0))))
+
+
+def _acos(b: Body, x: str) -> str:
+    return _atan2(b, b.function("sqrt", b.times(b.minus(1.0, x), b.plus(x, 1.0))), x)
+
+
+BODIES: dict[str, Callable] = {
+    "sin": lambda b, x: _sine(b, x, 0),
+    "cos": lambda b, x: _sine(b, x, 1),
+    "tan": lambda b, x: b.over(_sine(b, x, 0), _sine(b, x, 1)),
+    "asin": _asin,
+    "acos": _acos,
+    "atan": lambda b, x: _atan2(b, x, b.constant(1.0)),
+    "atan2": _atan2,
+    "sinh": _sinh,
+    "cosh": _cosh,
+    "tanh": _tanh,
+    "exp": _exp,
+    "exp2": lambda b, x: _exp(b, b.times(x, math.log(2.0))),
+    "expm1": _expm1,
+    "log": _log,
+    "log1p": _log1p,
+    "pow": _pow,
+}
+"""The functions, for arguments in double precision."""
+ELEMENTARY = tuple(BODIES)
+
+
+def definition(name: str, double: bool, lanes: int, gpu: bool) -> str:
+    """The function ``@xsim.NAME.SUFFIX`` of vectors. double: whether its numbers are doubles, else single precision."""
+    scalar, short = ("double", "f64") if double else ("float", "f32")
+    kind, suffix = (f"<{lanes} x {scalar}>", f"v{lanes}{short}") if lanes > 1 else (scalar, short)
+    arguments = [f"%x{i}" for i in range(2 if name in BINARY else 1)]
+    parameters = ", ".join(f"{kind} {a}" for a in arguments)
+    if double and not gpu:
+        lines, out = _by_library(name, kind, suffix, lanes, arguments)
+    else:
+        body = Body(lanes)
+        wide = arguments if double else [body.add(f"fpext {kind} {a} to {body.double}") for a in arguments]
+        out = BODIES[name](body, *wide)
+        if not double:
+            out = body.add(f"fptrunc {body.double} {out} to {kind}")
+        lines = body.lines
+    return "\n".join([f"define internal {kind} @xsim.{name}.{suffix}({parameters}) alwaysinline {{", *lines, f"  ret {kind} {out}", "}"])
+
+
+def _by_library(name: str, kind: str, suffix: str, lanes: int, arguments: list[str]) -> tuple[list[str], str]:
+    """A call of the C library for each lane."""
+    if name not in NO_INTRINSIC:
+        return [f"  %r = call {kind} @llvm.{name}.{suffix}({', '.join(f'{kind} {a}' for a in arguments)})"], "%r"
+    if lanes == 1:
+        return [f"  %r = call double @{name}(double %x0)"], "%r"
+    lines, out = [], "poison"
+    for i in range(lanes):
+        lines.append(f"  %e{i} = extractelement {kind} %x0, i32 {i}")
+        lines.append(f"  %f{i} = call double @{name}(double %e{i})")
+        lines.append(f"  %r{i} = insertelement {kind} {out}, double %f{i}, i32 {i}")
+        out = f"%r{i}"
+    return lines, out
+
+
+def definitions(used, gpu: bool) -> str:
+    """The text of functions. used: (name, whether double, lanes)."""
+    declared = [f"declare double @{name}(double)" for name in NO_INTRINSIC if any(n == name and double for n, double, _ in used)]
+    return "\n".join([*([] if gpu else declared), *(definition(*key, gpu) for key in sorted(used))])

@@ -1,0 +1,539 @@
+"""Makes a program of operations on numbers from a function of JAX.
+
+The function is traced by JAX for one environment. Its arrays are then taken apart: every entry becomes a value of the program. An operation
+that moves entries, such as a slice or a transpose, becomes no operation at all.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
+
+from xsim.compile import factorization, indexing
+from xsim.compile.arrays import Array, constant_array
+from xsim.compile.program import BOOL, Program
+from xsim.compile.simplify import FOLDED, Builder
+
+INDEX = np.dtype(np.int32)
+MAX_UNROLLED_OPERATIONS = 600
+"""A loop with a constant number of turns is unrolled up to about this many operations."""
+MAX_OPERATIONS = 400_000
+"""Programs beyond this size are refused: machine code of that size takes minutes to generate."""
+
+
+class Unsupported(NotImplementedError):
+    """The function has an operation, or a size, for which no program is made."""
+
+
+def program_of(closed: ClosedJaxpr, varying: Sequence[bool]) -> Program:
+    """The program of a function of one environment. varying: for each argument, whether environments have their own."""
+    flattener = Flattener()
+    arguments = [flattener.operand(i, var.aval, v) for i, (var, v) in enumerate(zip(closed.jaxpr.invars, varying, strict=True))]
+    outputs = flattener.run(closed.jaxpr, closed.consts, arguments)
+    flattener.program.outputs = [flattener.ids(x).ravel().tolist() for x in outputs]
+    return flattener.program
+
+
+class Flattener:
+    """Interprets the equations of a traced function on arrays of values."""
+
+    def __init__(self):
+        self.program = Program()
+        self.builder = Builder(self.program)
+
+    # ---- arrays ----------------------------------------------------------------------------------------------------------------
+
+    def operand(self, index: int, aval, varying: bool) -> Array:
+        """An argument of the function."""
+        dtype = np.dtype(aval.dtype)
+        values = [self.program.input(index, k, dtype, varying) for k in range(math.prod(aval.shape))]
+        return Array(np.array(values, int).reshape(aval.shape), dtype)
+
+    def ids(self, x: Array) -> np.ndarray:
+        """The values of the entries of an array."""
+        if x.numbers is None:
+            return x.values
+        constant = self.program.constant
+        return np.array([constant(n) for n in x.numbers.ravel()], int).reshape(x.shape)
+
+    def mapped(self, name: str, dtype: np.dtype, arrays: Sequence[Array], shape: tuple[int, ...], exact: bool = False) -> Array:
+        """An operation on each entry of arrays, which broadcast to the shape."""
+        if all(x.numbers is not None for x in arrays):
+            numbers = [np.broadcast_to(x.numbers, shape) for x in arrays]
+            with np.errstate(all="ignore"):
+                out = numbers[0].astype(dtype) if name == "convert" else FOLDED[name](*numbers)
+            return constant_array(np.asarray(out, dtype))
+        operation = self.builder.exact if exact else self.builder.operation
+        columns = [np.broadcast_to(self.ids(x), shape).ravel().tolist() for x in arrays]
+        values = [operation(name, dtype, arguments) for arguments in zip(*columns, strict=True)]
+        if len(self.program.names) > MAX_OPERATIONS:
+            raise Unsupported(f"more than {MAX_OPERATIONS} operations")
+        return Array(np.array(values, int).reshape(shape), dtype)
+
+    def operate(self, name: str, dtype, *arrays: Array) -> Array:
+        """An operation on arrays that broadcast to a common shape."""
+        return self.mapped(name, np.dtype(dtype), arrays, np.broadcast_shapes(*(x.shape for x in arrays)))
+
+    # ---- interpretation --------------------------------------------------------------------------------------------------------
+
+    def run(self, jaxpr: Jaxpr, consts, arguments: Sequence[Array]) -> list[Array]:
+        """The results of a traced function."""
+        known: dict = {}
+
+        def read(atom) -> Array:
+            return constant_array(np.asarray(atom.val, atom.aval.dtype)) if isinstance(atom, Literal) else known[atom]
+
+        known.update(zip(jaxpr.constvars, (constant_array(np.asarray(c)) for c in consts), strict=True))
+        known.update(zip(jaxpr.invars, arguments, strict=True))
+        for equation in jaxpr.eqns:
+            outputs = self.evaluate(equation, [read(x) for x in equation.invars])
+            known.update(zip(equation.outvars, outputs, strict=True))
+        return [read(x) for x in jaxpr.outvars]
+
+    def closed(self, closed, arguments: Sequence[Array]) -> list[Array]:
+        """The results of a function that is a parameter of an equation."""
+        return self.run(closed.jaxpr, closed.consts, arguments) if isinstance(closed, ClosedJaxpr) else self.run(closed, (), arguments)
+
+    def evaluate(self, equation: JaxprEqn, xs: list[Array]) -> list[Array]:
+        """The results of an equation."""
+        name = equation.primitive.name
+        if name in ELEMENTWISE or name in FOLDED:
+            return [self.elementwise(equation, xs)]
+        rule = RULES.get(name)
+        if rule is None:
+            raise Unsupported(f"the operation {name}")
+        out = rule(self, equation, *xs)
+        return out if isinstance(out, list) else [out]
+
+    def elementwise(self, equation: JaxprEqn, xs: list[Array]) -> Array:
+        """An operation on each entry."""
+        name, aval = ELEMENTWISE.get(equation.primitive.name, equation.primitive.name), equation.outvars[0].aval
+        dtype = np.dtype(aval.dtype)
+        if name == "convert":
+            if xs[0].dtype == dtype:
+                return xs[0]
+            if dtype == BOOL:
+                return self.operate("ne", BOOL, xs[0], constant_array(np.zeros((), xs[0].dtype)))
+        # A zero that is written in the code, as in x * 0.0, is NaN where x is not finite.
+        exact = name == "mul" and any(isinstance(x, Literal) and x.val == 0 for x in equation.invars)
+        return self.mapped(name, dtype, xs, aval.shape, exact)
+
+    # ---- loops -----------------------------------------------------------------------------------------------------------------
+
+    def rolled(self, carry: list[Array], condition: Callable, body: Callable) -> list[Array]:
+        """while condition(*carry): carry = body(*carry), with arrays. Entries that stay constant are not carried."""
+        shapes, dtypes = [x.shape for x in carry], [x.dtype for x in carry]
+        starts = [i for x in carry for i in self.ids(x).ravel().tolist()]
+        p = self.program
+        fixed, varying = [p.names[x] == "constant" for x in starts], [p.varying[x] for x in starts]
+
+        def arrays(moving: list[int]) -> list[Array]:
+            rest = iter(moving)
+            flat = [x if f else next(rest) for x, f in zip(starts, fixed, strict=True)]
+            out, at = [], 0
+            for shape, dtype in zip(shapes, dtypes, strict=True):
+                size = math.prod(shape)
+                out.append(Array(np.array(flat[at : at + size], int).reshape(shape), dtype))
+                at += size
+            return out
+
+        def ends(moving: list[int]) -> list[int]:
+            return [i for x in body(arrays(moving)) for i in self.ids(x).ravel().tolist()]
+
+        while True:
+            moving = [i for i, f in enumerate(fixed) if not f]
+            new: list[int] = []
+
+            def turn(phis, new=new, moving=moving):
+                new[:] = ends(phis)
+                return [new[i] for i in moving]
+
+            loop = p.loop(
+                [starts[i] for i in moving], [varying[i] for i in moving],
+                lambda phis: int(self.ids(condition(arrays(phis)))), turn,
+            )  # fmt: skip
+            now_fixed = [f and new[i] == starts[i] for i, f in enumerate(fixed)]
+            now_varying = [v or p.varying[new[i]] for i, v in enumerate(varying)]
+            if now_fixed == fixed and all(now_varying[i] == varying[i] for i in moving):
+                return arrays(p.results(loop))
+            fixed, varying = now_fixed, now_varying
+
+    def while_loop(self, equation: JaxprEqn, *xs: Array) -> list[Array]:
+        """`jax.lax.while_loop`. While the condition is a constant, the loop is unrolled up to a size."""
+        params = equation.params
+        n, m = params["cond_nconsts"], params["body_nconsts"]
+        condition_constants, body_constants, carry = list(xs[:n]), list(xs[n : n + m]), list(xs[n + m :])
+
+        def condition(carry):
+            return self.closed(params["cond_jaxpr"], [*condition_constants, *carry])[0]
+
+        def body(carry):
+            return self.closed(params["body_jaxpr"], [*body_constants, *carry])
+
+        first = len(self.program.names)
+        unrolled = carry
+        while (proceed := condition(unrolled)).numbers is not None:
+            if not proceed.numbers:
+                return unrolled
+            if len(self.program.names) - first > MAX_UNROLLED_OPERATIONS:
+                break
+            unrolled = body(unrolled)
+        return self.rolled(carry, condition, body)
+
+    def scan(self, equation: JaxprEqn, *xs: Array) -> list[Array]:
+        """`jax.lax.scan`, unrolled up to a size."""
+        scan = _Scan(self, equation, xs)
+        first = len(self.program.names)
+        carry, slices = scan.turn(scan.carry, scan.slices_at(scan.order[0])) if scan.length else (scan.carry, [])
+        if (len(self.program.names) - first) * scan.length > MAX_UNROLLED_OPERATIONS and scan.length > 1:
+            return scan.rolled()
+        stacks = [slices]
+        for i in scan.order[1:]:
+            carry, slices = scan.turn(carry, scan.slices_at(i))
+            stacks.append(slices)
+        if scan.reverse:
+            stacks.reverse()
+        return [*carry, *(self.stacked(list(parts)) for parts in zip(*stacks, strict=True))]
+
+    def stacked(self, parts: list[Array], axis: int = 0) -> Array:
+        """Arrays stacked along a new axis."""
+        return joined(self, parts, functools.partial(np.stack, axis=axis))
+
+    # ---- indexed access --------------------------------------------------------------------------------------------------------
+
+    def loaded(self, operand: Array, positions: list[int]) -> list[int]:
+        """Entries of an array at positions in its flat order, which are values of type `INDEX`."""
+        array = self.program.array(self.ids(operand).ravel().tolist(), operand.dtype)
+        return [self.program.load(array, p) for p in positions]
+
+
+class _Scan:
+    """A scan and its parts, which are told apart by their shapes."""
+
+    def __init__(self, flattener: Flattener, equation: JaxprEqn, xs: Sequence[Array]):
+        self.flattener, self.equation = flattener, equation
+        self.body, self.length, self.reverse = equation.params["jaxpr"], equation.params["length"], equation.params["reverse"]
+        inner = [v.aval.shape for v in self.body.jaxpr.invars]
+        sliced = [x.shape != shape for x, shape in zip(xs, inner, strict=True)]
+        carried = [v.aval.shape == w.aval.shape for v, w in zip(equation.outvars, self.body.jaxpr.outvars, strict=True)]
+        self.count = sum(carried)
+        sequences = sum(sliced)
+        constants = len(xs) - sequences - self.count
+        self.constants, self.carry = list(xs[:constants]), list(xs[constants : constants + self.count])
+        self.sequences = list(xs[constants + self.count :])
+        self.order = range(self.length)[::-1] if self.reverse else range(self.length)
+
+    def slices_at(self, i: int) -> list[Array]:
+        return [x[i] for x in self.sequences]
+
+    def turn(self, carry: list[Array], slices: list[Array]) -> tuple[list[Array], list[Array]]:
+        out = self.flattener.closed(self.body, [*self.constants, *carry, *slices])
+        return out[: self.count], out[self.count :]
+
+    def rolled(self) -> list[Array]:
+        """As a counted loop. Sequences and results are arrays in memory."""
+        f, p, last = self.flattener, self.flattener.program, self.length - 1
+        outs = self.body.jaxpr.outvars[self.count :]
+        stores: list[tuple[int, Array]] = []
+
+        def position(counter: Array) -> Array:
+            return f.operate("sub", INDEX, constant_array(np.array(last, INDEX)), counter) if self.reverse else counter
+
+        def condition(carry):
+            return f.operate("lt", BOOL, carry[0], constant_array(np.array(self.length, INDEX)))
+
+        def body(carry):
+            at = position(carry[0])
+            slices = [indexing.dynamic_row(f, x, int(f.ids(at))) for x in self.sequences]
+            new, results = self.turn(carry[1:], slices)
+            stores[:] = [(int(f.ids(at)), x) for x in results]
+            for buffer, (index, x) in zip(buffers, stores, strict=True):
+                _store(f, buffer, index, x)
+            return [f.operate("add", INDEX, carry[0], constant_array(np.array(1, INDEX))), *new]
+
+        sizes = [math.prod(v.aval.shape) for v in outs]
+        buffers = [p.buffer(self.length * n, np.dtype(v.aval.dtype), True) for n, v in zip(sizes, outs, strict=True)]
+        carry = f.rolled([constant_array(np.array(0, INDEX)), *self.carry], condition, body)
+        results = []
+        for buffer, n, v in zip(buffers, sizes, outs, strict=True):
+            values = [p.load(buffer, p.constant(INDEX.type(k))) for k in range(self.length * n)]
+            results.append(Array(np.array(values, int).reshape(self.length, *v.aval.shape), np.dtype(v.aval.dtype)))
+        return [*carry[1:], *results]
+
+
+def _store(f: Flattener, buffer: int, row: int, x: Array) -> None:
+    """Store an array as a row of a buffer."""
+    values = f.ids(x).ravel().tolist()
+    size = f.program.constant(INDEX.type(len(values)))
+    start = f.builder.operation("mul", INDEX, (row, size))
+    for k, value in enumerate(values):
+        f.program.store(buffer, f.builder.operation("add", INDEX, (start, f.program.constant(INDEX.type(k)))), value)
+
+
+# ---- rules of primitives ---------------------------------------------------------------------------------------------------------
+
+ELEMENTWISE = {"convert_element_type": "convert"}
+"""Elementwise primitives whose operation has another name."""
+
+
+def joined(f: Flattener, parts: list[Array], function: Callable) -> Array:
+    """A numpy function that moves entries (concatenate, stack), of arrays."""
+    if all(x.numbers is not None for x in parts):
+        return constant_array(function([x.numbers for x in parts]))
+    return Array(function([f.ids(x) for x in parts]), parts[0].dtype)
+
+
+def _moved(function: Callable) -> Callable:
+    """The rule of a primitive that moves the entries of one array. function(array, **params)."""
+    return lambda f, equation, x, *_: x.moved(lambda a: function(a, equation))
+
+
+def _broadcast(a, equation):
+    shape, dims = equation.params["shape"], equation.params["broadcast_dimensions"]
+    inner = [1] * len(shape)
+    for axis, d in enumerate(dims):
+        inner[d] = a.shape[axis]
+    return np.broadcast_to(a.reshape(inner), shape)
+
+
+def _slice(a, equation):
+    p = equation.params
+    strides = p["strides"] or (1,) * a.ndim
+    return a[tuple(slice(*x) for x in zip(p["start_indices"], p["limit_indices"], strides, strict=True))]
+
+
+def _pad(f: Flattener, equation: JaxprEqn, x: Array, value: Array) -> Array:
+    shape, config = equation.outvars[0].aval.shape, equation.params["padding_config"]
+    entries = np.broadcast_to(f.ids(value), shape).copy()
+    kept, at = [], []
+    for n, (low, _, interior), size in zip(x.shape, config, shape, strict=True):
+        positions = low + np.arange(n) * (interior + 1)
+        inside = (positions >= 0) & (positions < size)
+        kept.append(np.arange(n)[inside])
+        at.append(positions[inside])
+    entries[np.ix_(*at)] = f.ids(x)[np.ix_(*kept)]
+    return Array(entries, x.dtype)
+
+
+def _split(f: Flattener, equation: JaxprEqn, x: Array) -> list[Array]:
+    ends = np.cumsum(equation.params["sizes"])
+    axis = equation.params["axis"]
+    starts = [0, *ends[:-1]]
+    return [x.moved(lambda a, s=s, e=e: a[(slice(None),) * axis + (slice(s, e),)]) for s, e in zip(starts, ends, strict=True)]
+
+
+def _unstack(f: Flattener, equation: JaxprEqn, x: Array) -> list[Array]:
+    axis = equation.params["axis"]
+    return [x.moved(lambda a, i=i: np.take(a, i, axis)) for i in range(x.shape[axis])]
+
+
+def _reduction(name: str) -> Callable:
+    """The rule of a reduction, by an operation in pairs."""
+
+    def rule(f: Flattener, equation: JaxprEqn, x: Array) -> Array:
+        axes, dtype = tuple(equation.params["axes"]), x.dtype
+        rest = [i for i in range(len(x.shape)) if i not in axes]
+        shape = tuple(x.shape[i] for i in rest)
+        count = math.prod(x.shape[i] for i in axes)
+        terms = x.moved(lambda a: a.transpose(*axes, *rest).reshape(count, *shape))
+        parts = [terms[i] for i in range(count)]
+        if not parts:
+            return constant_array(np.full(shape, {"add": 0, "mul": 1, "and": True, "or": False}[name], dtype))
+        while len(parts) > 1:
+            parts = [f.operate(name, dtype, *parts[i : i + 2]) if i + 1 < len(parts) else parts[i] for i in range(0, len(parts), 2)]
+        return parts[0]
+
+    return rule
+
+
+def _extreme(name: str) -> Callable:
+    """The rule of argmax and argmin: the first of the extreme entries."""
+
+    def rule(f: Flattener, equation: JaxprEqn, x: Array) -> Array:
+        (axis,), dtype = equation.params["axes"], np.dtype(equation.params["index_dtype"])
+        rows = x.moved(lambda a: np.moveaxis(a, axis, 0))
+        best, index = rows[0], constant_array(np.zeros(rows.shape[1:], dtype))
+        for i in range(1, rows.shape[0]):
+            better = f.operate(name, BOOL, rows[i], best)
+            best = f.operate("select_n", x.dtype, better, best, rows[i])
+            index = f.operate("select_n", dtype, better, index, constant_array(np.full(rows.shape[1:], i, dtype)))
+        return index
+
+    return rule
+
+
+def _top_k(f: Flattener, equation: JaxprEqn, x: Array) -> list[Array]:
+    """The k largest entries along the last axis and their indices, by k searches."""
+    k = equation.params["k"]
+    axis = equation.params.get("axis", len(x.shape) - 1)
+    rows = x.moved(lambda a: np.moveaxis(a, axis, -1).reshape(-1, a.shape[axis]))
+    index_type = np.dtype(equation.outvars[1].aval.dtype)
+    found = [_largest(f, rows[i], k, index_type) for i in range(rows.shape[0])]
+    shape = tuple(n for i, n in enumerate(x.shape) if i != axis)
+    return [f.stacked([row[j] for row in found]).moved(lambda a: np.moveaxis(a.reshape(*shape, k), -1, axis)) for j in range(2)]
+
+
+def _largest(f: Flattener, row: Array, k: int, index_type: np.dtype) -> list[Array]:
+    """The k largest entries of a vector and their indices, as a loop over k searches."""
+    (n,) = row.shape
+    p, taken = f.program, constant_array(np.array(-np.inf, row.dtype))
+    buffers = [p.buffer(k, dtype, True) for dtype in (row.dtype, index_type)]
+    indices = constant_array(np.arange(n, dtype=index_type))
+
+    def condition(carry):
+        return f.operate("lt", BOOL, carry[0], constant_array(np.array(k, INDEX)))
+
+    def body(carry):
+        counter, rest = carry
+        best, index = rest[0], indices[0]
+        for i in range(1, n):
+            better = f.operate("gt", BOOL, rest[i], best)
+            best = f.operate("select_n", row.dtype, better, best, rest[i])
+            index = f.operate("select_n", index_type, better, index, indices[i])
+        for buffer, x in zip(buffers, (best, index), strict=True):
+            p.store(buffer, int(f.ids(counter)), int(f.ids(x)))
+        rest = f.operate("select_n", row.dtype, f.operate("eq", BOOL, indices, index), rest, taken)
+        return [f.operate("add", INDEX, counter, constant_array(np.array(1, INDEX))), rest]
+
+    f.rolled([constant_array(np.array(0, INDEX)), row], condition, body)
+    positions = [p.constant(INDEX.type(i)) for i in range(k)]
+    return [Array(np.array([p.load(b, i) for i in positions], int), d) for b, d in zip(buffers, (row.dtype, index_type), strict=True)]
+
+
+def _cumulative(name: str) -> Callable:
+    def rule(f: Flattener, equation: JaxprEqn, x: Array) -> Array:
+        axis, reverse = equation.params["axis"], equation.params["reverse"]
+        rows = x.moved(lambda a: np.moveaxis(a, axis, 0))
+        order = range(rows.shape[0])[::-1] if reverse else range(rows.shape[0])
+        out: dict[int, Array] = {}
+        total = None
+        for i in order:
+            total = rows[i] if total is None else f.operate(name, x.dtype, total, rows[i])
+            out[i] = total
+        return f.stacked([out[i] for i in range(rows.shape[0])], axis) if out else x
+
+    return rule
+
+
+def _dot_general(f: Flattener, equation: JaxprEqn, a: Array, b: Array) -> Array:
+    ((contract_a, contract_b), (batch_a, batch_b)) = equation.params["dimension_numbers"]
+    dtype = np.dtype(equation.outvars[0].aval.dtype)
+    free_a = [i for i in range(len(a.shape)) if i not in (*contract_a, *batch_a)]
+    free_b = [i for i in range(len(b.shape)) if i not in (*contract_b, *batch_b)]
+    batch = tuple(a.shape[i] for i in batch_a)
+    inner = math.prod(a.shape[i] for i in contract_a)
+    outer_a, outer_b = tuple(a.shape[i] for i in free_a), tuple(b.shape[i] for i in free_b)
+    left = a.moved(lambda x: x.transpose(*contract_a, *batch_a, *free_a).reshape(inner, *batch, *outer_a, *(1,) * len(outer_b)))
+    right = b.moved(lambda x: x.transpose(*contract_b, *batch_b, *free_b).reshape(inner, *batch, *(1,) * len(outer_a), *outer_b))
+    terms = [f.operate("mul", dtype, left[k], right[k]) for k in range(inner)]
+    while len(terms) > 1:
+        terms = [f.operate("add", dtype, *terms[i : i + 2]) if i + 1 < len(terms) else terms[i] for i in range(0, len(terms), 2)]
+    return terms[0] if terms else constant_array(np.zeros(equation.outvars[0].aval.shape, dtype))
+
+
+def _integer_power(f: Flattener, equation: JaxprEqn, x: Array) -> Array:
+    y = equation.params["y"]
+    out, square, n = None, x, abs(y)
+    while n:
+        if n & 1:
+            out = square if out is None else f.operate("mul", x.dtype, out, square)
+        n >>= 1
+        square = f.operate("mul", x.dtype, square, square) if n else square
+    one = constant_array(np.ones((), x.dtype))
+    if out is None:
+        return x.moved(lambda a: a).filled(one)
+    return f.operate("div", x.dtype, one, out) if y < 0 else out
+
+
+def _clamp(f: Flattener, equation: JaxprEqn, low: Array, x: Array, high: Array) -> Array:
+    return f.operate("min", x.dtype, f.operate("max", x.dtype, low, x), high)
+
+
+def _round(f: Flattener, equation: JaxprEqn, x: Array) -> Array:
+    to_even = "EVEN" in str(equation.params["rounding_method"])
+    return f.operate("round_even" if to_even else "round_away", x.dtype, x)
+
+
+def _call(name: str) -> Callable:
+    return lambda f, equation, *xs: f.closed(equation.params[name], xs)
+
+
+def _linear_solve(f: Flattener, equation: JaxprEqn, *xs: Array) -> list[Array]:
+    lengths, jaxprs = equation.params["const_lengths"], equation.params["jaxprs"]
+    first = lengths.matvec + lengths.vecmat
+    constants, b = xs[first : first + lengths.solve], xs[first + lengths.solve + lengths.transpose_solve :]
+    return f.closed(jaxprs.solve, [*constants, *b])
+
+
+def _cond(f: Flattener, equation: JaxprEqn, which: Array, *xs: Array) -> list[Array]:
+    branches = equation.params["branches"]
+    if which.numbers is not None:
+        return f.closed(branches[int(np.clip(which.numbers, 0, len(branches) - 1))], xs)
+    results = [f.closed(branch, xs) for branch in branches]
+    return [f.operate("select_n", cases[0].dtype, which, *cases) for cases in zip(*results, strict=True)]
+
+
+def _identity(f: Flattener, equation: JaxprEqn, *xs: Array) -> list[Array]:
+    return list(xs)
+
+
+def _iota(f: Flattener, equation: JaxprEqn) -> Array:
+    p = equation.params
+    shape, axis = p["shape"], p["dimension"]
+    inner = [1] * len(shape)
+    inner[axis] = shape[axis]
+    return constant_array(np.broadcast_to(np.arange(shape[axis], dtype=p["dtype"]).reshape(inner), shape))
+
+
+RULES: dict[str, Callable] = {
+    "broadcast_in_dim": _moved(_broadcast),
+    "reshape": _moved(lambda a, e: a.reshape(e.params["new_sizes"])),
+    "squeeze": _moved(lambda a, e: np.squeeze(a, tuple(e.params["dimensions"]))),
+    "expand_dims": _moved(lambda a, e: np.expand_dims(a, tuple(e.params["dimensions"]))),
+    "transpose": _moved(lambda a, e: a.transpose(e.params["permutation"])),
+    "rev": _moved(lambda a, e: np.flip(a, tuple(e.params["dimensions"]))),
+    "slice": _moved(_slice),
+    "concatenate": lambda f, e, *xs: joined(f, list(xs), functools.partial(np.concatenate, axis=e.params["dimension"])),
+    "stack": lambda f, e, *xs: f.stacked(list(xs), e.params["axis"]),
+    "unstack": _unstack,
+    "split": _split,
+    "pad": _pad,
+    "iota": _iota,
+    "reduce_sum": _reduction("add"),
+    "reduce_prod": _reduction("mul"),
+    "reduce_max": _reduction("max"),
+    "reduce_min": _reduction("min"),
+    "reduce_and": _reduction("and"),
+    "reduce_or": _reduction("or"),
+    "argmax": _extreme("gt"),
+    "argmin": _extreme("lt"),
+    "top_k": _top_k,
+    "cumsum": _cumulative("add"),
+    "cumprod": _cumulative("mul"),
+    "cummax": _cumulative("max"),
+    "dot_general": _dot_general,
+    "cholesky": factorization.cholesky,
+    "triangular_solve": factorization.triangular_solve,
+    "integer_pow": _integer_power,
+    "square": lambda f, e, x: f.operate("mul", x.dtype, x, x),
+    "clamp": _clamp,
+    "round": _round,
+    "while": Flattener.while_loop,
+    "scan": Flattener.scan,
+    "cond": _cond,
+    "custom_linear_solve": _linear_solve,
+    "dynamic_slice": indexing.dynamic_slice,
+    "dynamic_update_slice": indexing.dynamic_update_slice,
+    "gather": indexing.gather,
+    "scatter": indexing.scatter,
+    "scatter-add": indexing.scatter,
+    "scatter_add": indexing.scatter,
+    **{name: _identity for name in ("copy", "copy_p", "stop_gradient", "optimization_barrier", "reduce_precision")},
+    **{name: _call("jaxpr") for name in ("jit", "pjit", "checkpoint", "remat", "remat2", "closed_call_p")},
+    **{name: _call("call_jaxpr") for name in ("closed_call", "core_call", "custom_jvp_call", "custom_vjp_call")},
+}
+"""How each primitive of JAX is taken apart. rule(flattener, equation, *arrays) -> array or list of arrays."""

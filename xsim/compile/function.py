@@ -1,0 +1,258 @@
+"""Functions of one environment that are compiled to machine code for many, with their derivatives.
+
+A `Function` is called with operands that all environments share and operands of which each has its own. It works under `jax.jit`, `vmap`,
+`grad`, `jvp`, `scan` and `shard_map`. The derivatives are those that JAX derives of the function of one environment, compiled the same way.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
+
+from xsim.compile.flatten import program_of
+from xsim.compile.host import HostEmitter
+from xsim.compile.llvm_ir import Target
+from xsim.compile.machine import function_address, pointer_capsule, vector_bytes
+from xsim.compile.program import Program
+from xsim.spatial import one_region
+
+_NUMBERS = itertools.count()
+
+
+class Function:
+    """A function of one environment.
+
+    function: of arrays, returns a list of arrays. shapes: of its arguments (`jax.ShapeDtypeStruct`). name: for messages.
+    linear: the arguments in which it is linear, if it is a derivative; transpose: the function of the others and of the results'
+    cotangents that returns the cotangents of those.
+    """
+
+    def __init__(self, function: Callable, shapes: Sequence[Any], name: str, linear: tuple[int, ...] = (), transpose=None, results=None):
+        self.function, self.shapes, self.name = function, tuple(shapes), name
+        self._results = results
+        self.linear, self.transpose = linear, transpose
+        self._tangents: dict[tuple[int, ...], Function] = {}
+        self._reverses: dict[tuple[int, ...], Function] = {}
+        self._targets: dict = {}
+        self._programs: dict[tuple[bool, ...], Program] = {}
+
+    def __repr__(self) -> str:
+        return f"Function({self.name})"
+
+    @functools.cached_property
+    def traced(self):
+        """The function, traced by JAX."""
+        with one_region(True):
+            return jax.make_jaxpr(lambda *xs: list(self.function(*xs)))(*self.shapes)
+
+    @property
+    def results(self) -> list:
+        """Shapes and types of the results."""
+        if self._results is not None:
+            return self._results
+        return [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in self.traced.out_avals]
+
+    @property
+    def differentiable(self) -> list[int]:
+        """The results that have derivatives."""
+        return [i for i, a in enumerate(self.results) if jnp.issubdtype(a.dtype, jnp.floating)]
+
+    def __call__(self, arguments: Sequence[Any], batched: Sequence[bool]) -> list:
+        """The results (environments, ...). batched: which arguments have a first axis of environments; if none has, there is one."""
+        return compiled_call.bind(*arguments, function=self, batched=tuple(batched), summed=(False,) * len(self.results))
+
+    # ---- derivatives -------------------------------------------------------------------------------------------------------------
+
+    def tangent(self, active: tuple[int, ...]) -> Function:
+        """The derivative along tangents of the active arguments: of (*arguments, *tangents)."""
+        found = self._tangents.get(active)
+        if found is None:
+            count, outputs = len(self.shapes), self.differentiable
+
+            def function(*xs):
+                arguments = list(xs[:count])
+
+                def of_active(*values):
+                    new = list(arguments)
+                    for i, value in zip(active, values, strict=True):
+                        new[i] = value
+                    out = self.function(*new)
+                    return [out[i] for i in outputs]
+
+                return jax.jvp(of_active, [arguments[i] for i in active], list(xs[count:]))[1]
+
+            shapes = [*self.shapes, *(self.shapes[i] for i in active)]
+            linear = tuple(range(count, len(shapes)))
+            found = self._tangents[active] = Function(
+                function, shapes, f"tangent of {self.name}", linear, self.reverse(active), [self.results[i] for i in outputs]
+            )
+        return found
+
+    def reverse(self, active: tuple[int, ...]) -> Function:
+        """The cotangents of the active arguments: of (*arguments, *cotangents of the differentiable results)."""
+        found = self._reverses.get(active)
+        if found is None:
+            count, outputs = len(self.shapes), self.differentiable
+
+            def function(*xs):
+                arguments = list(xs[:count])
+
+                def of_active(*values):
+                    new = list(arguments)
+                    for i, value in zip(active, values, strict=True):
+                        new[i] = value
+                    out = self.function(*new)
+                    return [out[i] for i in outputs]
+
+                return list(jax.vjp(of_active, *(arguments[i] for i in active))[1](list(xs[count:])))
+
+            shapes = [*self.shapes, *(self.results[i] for i in outputs)]
+            found = self._reverses[active] = Function(
+                function, shapes, f"reverse of {self.name}", results=[self.shapes[i] for i in active]
+            )
+        return found
+
+    # ---- machine code ------------------------------------------------------------------------------------------------------------
+
+    def target(self, batched: tuple[bool, ...], summed: tuple[bool, ...]) -> str:
+        """The name under which XLA knows the compiled function."""
+        name = self._targets.get((batched, summed))
+        if name is None:
+            name = f"xsim.{next(_NUMBERS)}"
+            address = function_address(self.module(batched, summed), "handler")
+            jax.ffi.register_ffi_target(name, pointer_capsule(address), platform="cpu")
+            self._targets[batched, summed] = name
+        return name
+
+    def program(self, batched: tuple[bool, ...]) -> Program:
+        """The program for such operands. If no argument has environments, there is one, and all values vary."""
+        found = self._programs.get(batched)
+        if found is None:
+            found = self._programs[batched] = program_of(self.traced, batched if any(batched) else [True] * len(batched))
+        return found
+
+    def varying(self, batched: tuple[bool, ...]) -> list[np.ndarray]:
+        """For each number of each result, whether it differs between environments."""
+        program = self.program(batched)
+        return [np.array([program.varying[x] for x in values], bool) for values in program.outputs]
+
+    def module(self, batched: tuple[bool, ...], summed: tuple[bool, ...]) -> str:
+        """LLVM IR for this processor."""
+        program = self.program(batched)
+        width = max(np.dtype(s.dtype).itemsize for s in (*self.shapes, *self.results) if np.dtype(s.dtype).kind == "f")
+        lanes = vector_bytes() // width
+        sizes = [math.prod(s.shape) for s in self.shapes]
+        return HostEmitter(program, Target(lanes), sizes, list(batched), list(summed)).module()
+
+
+# ---- primitive of JAX --------------------------------------------------------------------------------------------------------------
+
+compiled_call = Primitive("xsim_compiled_call")
+"""A call of a `Function`. Parameters: function; batched: which operands have a first axis of environments; summed: which results are sums
+over the environments, without that axis."""
+compiled_call.multiple_results = True
+
+
+def _environments(arguments, batched) -> int:
+    return next((x.shape[0] for x, b in zip(arguments, batched, strict=True) if b), 1)
+
+
+@compiled_call.def_impl
+def _evaluated(*arguments, **params):
+    return _jitted(*arguments, **params)
+
+
+@functools.partial(jax.jit, static_argnames=("function", "batched", "summed"))
+def _jitted(*arguments, **params):
+    return compiled_call.bind(*arguments, **params)
+
+
+@compiled_call.def_abstract_eval
+def _shapes(*arguments, function, batched, summed):
+    count = _environments(arguments, batched)
+    return [
+        jax.core.ShapedArray(r.shape if s else (count, *r.shape), r.dtype) for r, s in zip(function.results, summed, strict=True)
+    ]
+
+
+def _called(*arguments, function, batched, summed):
+    """The call of machine code."""
+    count = _environments(arguments, batched)
+    results = [
+        jax.ShapeDtypeStruct(r.shape if s else (count, *r.shape), r.dtype) for r, s in zip(function.results, summed, strict=True)
+    ]
+    return jax.ffi.ffi_call(function.target(batched, summed), results)(*arguments)
+
+
+mlir.register_lowering(compiled_call, mlir.lower_fun(_called, multiple_results=True), platform="cpu")
+
+
+def _batched(arguments, axes, *, function, batched, summed):
+    """`jax.vmap`: the environments of all members of the new axis, as one batch."""
+    size = next(x.shape[axis] for x, axis in zip(arguments, axes, strict=True) if axis is not None)
+    own = [axis is not None for axis in axes]
+    arguments = [x if axis is None else jnp.moveaxis(x, axis, 0) for x, axis in zip(arguments, axes, strict=True)]
+    count = next((x.shape[int(o)] for x, o, b in zip(arguments, own, batched, strict=True) if b), 1)
+    merged = []
+    for x, mapped, b in zip(arguments, own, batched, strict=True):
+        if mapped or b:
+            core = x.shape[int(mapped) + int(b) :]
+            x = x if b else x[:, None]
+            x = jnp.broadcast_to(x if mapped else x[None], (size, count, *core)).reshape(size * count, *core)
+        merged.append(x)
+    flags = tuple(m or b for m, b in zip(own, batched, strict=True))
+    out = compiled_call.bind(*merged, function=function, batched=flags, summed=(False,) * len(summed))
+    out = [x.reshape(size, count, *x.shape[1:]) for x in out]
+    return [x.sum(1) if s else x for x, s in zip(out, summed, strict=True)], [0] * len(out)
+
+
+batching.primitive_batchers[compiled_call] = _batched
+
+
+def _differentiated(primals, tangents, *, function, batched, summed):
+    """`jax.jvp`."""
+    out = compiled_call.bind(*primals, function=function, batched=batched, summed=summed)
+    active = tuple(i for i, t in enumerate(tangents) if not isinstance(t, ad.Zero) and t.dtype != jax.dtypes.float0)
+    changes: list = [ad.Zero(jax.typeof(x).to_tangent_aval()) for x in out]
+    outputs = function.differentiable
+    if active and outputs:
+        new = compiled_call.bind(
+            *primals, *(tangents[i] for i in active), function=function.tangent(active),
+            batched=(*batched, *(batched[i] for i in active)), summed=tuple(summed[i] for i in outputs),
+        )  # fmt: skip
+        for i, change in zip(outputs, new, strict=True):
+            changes[i] = change
+    return out, changes
+
+
+ad.primitive_jvps[compiled_call] = _differentiated
+
+
+def _transposed(cotangents, *arguments, function, batched, summed):
+    """Reverse mode: the transpose of a derivative in its linear arguments."""
+    linear = [i for i, x in enumerate(arguments) if ad.is_undefined_primal(x)]
+    if tuple(linear) != function.linear:
+        raise NotImplementedError(f"the transpose of {function.name} in {linear} only")
+    known = [x for i, x in enumerate(arguments) if i not in linear]
+    incoming = [ad.instantiate_zeros(c) for c in cotangents]
+    out = compiled_call.bind(
+        *known, *incoming, function=function.transpose,
+        batched=(*(batched[i] for i in range(len(arguments)) if i not in linear), *(not s for s in summed)),
+        summed=tuple(not batched[i] for i in linear),
+    )  # fmt: skip
+    result: list = [None] * len(arguments)
+    for i, c in zip(linear, out, strict=True):
+        result[i] = c
+    return result
+
+
+ad.primitive_transposes[compiled_call] = _transposed

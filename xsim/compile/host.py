@@ -1,0 +1,264 @@
+"""The functions of a program for a processor, in LLVM IR, and how XLA calls them."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from xsim.compile.elementary import definitions
+from xsim.compile.llvm_ir import Emitter, Target, gather, memory_type, short_name
+from xsim.compile.program import BOOL, Input, Program
+
+BYTE = np.dtype(np.int8)
+
+
+class HostEmitter(Emitter):
+    """For a processor: a function of the values of the call, and one of a block of environments.
+
+    * ``void uniform(ptr operands, ptr slots)``
+    * ``void block(ptr operands, ptr results, ptr slots, ptr sums, i64 first, i64 count)``: environments first, first + 1, ... of count. The
+      lanes after the last environment repeat it.
+    * ``ptr handler(ptr frame)``: calls them for all environments, as a function of XLA's foreign function interface.
+
+    operands, results: arrays of pointers to numbers, environment first. sizes: of an environment's numbers of each operand. batched: which
+    operands have environments. summed: which results are sums over the environments."""
+
+    def __init__(self, program: Program, target: Target, sizes: list[int], batched: list[bool], summed: list[bool]):
+        super().__init__(program, target)
+        self.sizes, self.summed = sizes, summed
+        results = [("result", k) for k, s in enumerate(summed) if not s]
+        operands = [("operand", i) for i, b in enumerate(batched) if b]
+        self.counted = next(iter(operands + results), ("", 0))  # the array whose first axis is that of the environments
+        self.first_sum: dict[int, int] = {}
+        total = 0
+        for k, values in enumerate(program.outputs):
+            if summed[k]:
+                self.first_sum[k] = total
+                total += len(values)
+        self.pointers: dict[int, str] = {}
+        self.prologue: list[str] = []
+        self.in_call = True
+
+    def module(self) -> str:
+        """The module of both functions."""
+        p, t = self.program, self.target
+        used = {a for x in self.live for a in self._read_by(x)}
+        outside = [x for x in self.live if p.scopes[x] is p.call and p.names[x] not in ("constant",)]
+        self.slots = {x: k for k, x in enumerate(sorted(x for x in outside if x in used and p.names[x] != "array"))}
+        self.scope(p.call)
+        for x, slot in self.slots.items():
+            self.write_slot(x, slot)
+        uniform = self._function("uniform", "ptr noalias %operands, ptr noalias %slots")
+        names, self.names, self.lines, self.allocations, self.in_call = self.names, {}, [], [], False
+        self.names = {x: n for x, n in names.items() if n.startswith("@")}
+        self.pointers, self.prologue, self.block, self.spread = {}, [], "entry", [{}]
+        self._lanes()
+        self.scope(p.environment)
+        self._outputs()
+        block = self._function("block", "ptr noalias %operands, ptr noalias %results, ptr noalias %slots, ptr noalias %sums, i64 %first, i64 %count")
+        functions = definitions(self.used, t.gpu)
+        return "\n".join([*self.globals, functions, uniform, block, self._handler(), "!0 = !{}", ""])
+
+    def _read_by(self, x: int) -> tuple[int, ...]:
+        """The arguments of a value of an environment's scope, and what loops and outputs read."""
+        return self.program.arguments[x] if self.program.scopes[x] is not self.program.call else ()
+
+    def _function(self, name: str, parameters: str) -> str:
+        body = "\n".join([*self.allocations, *self.prologue, *self.lines])
+        return f"define void @{name}({parameters}) {{\nentry:\n{body}\n  ret void\n}}"
+
+    def write_slot(self, x: int, slot: int) -> None:
+        kind = self.target.type(self.program.types[x], False)
+        address = self.result(f"getelementptr i64, ptr %slots, i64 {slot}")
+        value = self.value(x, False)
+        self.write(f"store {kind} {value}, ptr {address}")
+
+    def loaded_slot(self, x: int) -> str:
+        p = self.program
+        if self.in_call:
+            raise AssertionError(f"the value {p.names[x]} is not known here")
+        if x not in self.slots:  # an input that only loops or outputs read
+            raise AssertionError(f"the value {p.names[x]} has no slot")
+        kind = self.target.type(p.types[x], False)
+        self.count += 1
+        self.prologue.append(f"  %a{self.count} = getelementptr i64, ptr %slots, i64 {self.slots[x]}")
+        self.prologue.append(f"  %v{self.count} = load {kind}, ptr %a{self.count}, !invariant.load !0")
+        return f"%v{self.count}"
+
+    def _pointer(self, operand: int) -> str:
+        """The pointer to an operand."""
+        name = self.pointers.get(operand)
+        if name is None:
+            name = self.pointers[operand] = f"%operand{operand}"
+            self.prologue.append(f"  %operandp{operand} = getelementptr ptr, ptr %operands, i64 {operand}")
+            self.prologue.append(f"  {name} = load ptr, ptr %operandp{operand}, !invariant.load !0")
+        return name
+
+    def read(self, source: Input, dtype: np.dtype, varying: bool) -> str:
+        pointer, kind, element = self._pointer(source.operand), self.target.type(dtype, varying), memory_type(dtype)
+        if dtype == BOOL:
+            kind = self.target.type(np.dtype(np.int8), varying)
+        if not varying:
+            address = self.result(f"getelementptr {element}, ptr {pointer}, i64 {source.element}")
+            out = self.result(f"load {kind}, ptr {address}, !invariant.load !0")
+        else:
+            rows = self._rows(source.operand, self.sizes[source.operand], pointer, element)
+            lanes = self.target.lanes
+            shape = f"<{lanes} x ptr>" if lanes > 1 else "ptr"
+            address = self.result(f"getelementptr {element}, {shape} {rows}, i64 {source.element}")
+            out = self.result(gather(kind, element, lanes, address, dtype.itemsize) if lanes > 1 else f"load {kind}, ptr {address}")
+        if dtype == BOOL:
+            out = self.result(f"icmp ne {kind} {out}, {'zeroinitializer' if kind.startswith('<') else '0'}")
+        return out
+
+    def _rows(self, operand, size: int, pointer: str, element: str) -> str:
+        """The pointers to the numbers of each environment."""
+        name = f"%rows{operand}"
+        if name not in self.pointers:
+            self.pointers[name] = name
+            self.rows_text(name, size, pointer, element)
+        return name
+
+    def rows_text(self, name: str, size: int, pointer: str, element: str) -> None:
+        """Define the pointers to the numbers of each environment in the prologue."""
+        lanes = self.target.lanes
+        index = f"<{lanes} x i64>" if lanes > 1 else "i64"
+        factor = f"splat (i64 {size})" if lanes > 1 else str(size)
+        self.prologue.append(f"  {name}.o = mul {index} %lane, {factor}")
+        self.prologue.append(f"  {name} = getelementptr {element}, ptr {pointer}, {index} {name}.o")
+
+    def _lanes(self) -> None:
+        """The environment of each lane."""
+        lanes = self.target.lanes
+        if lanes == 1:
+            self.prologue += ["  %lane = add i64 %first, 0", "  %lane.valid = icmp ult i64 %lane, %count"]
+            return
+        kind = f"<{lanes} x i64>"
+        self.prologue += [
+            f"  %lane.a = insertelement {kind} poison, i64 %first, i32 0",
+            f"  %lane.b = shufflevector {kind} %lane.a, {kind} poison, <{lanes} x i32> zeroinitializer",
+            f"  %lane.c = add {kind} %lane.b, <{', '.join(f'i64 {i}' for i in range(lanes))}>",
+            "  %lane.l = sub i64 %count, 1",
+            f"  %lane.d = insertelement {kind} poison, i64 %lane.l, i32 0",
+            f"  %lane.e = shufflevector {kind} %lane.d, {kind} poison, <{lanes} x i32> zeroinitializer",
+            f"  %lane.valid = icmp ule {kind} %lane.c, %lane.e",
+            f"  %lane = call {kind} @llvm.umin.v{lanes}i64({kind} %lane.c, {kind} %lane.e)",
+        ]
+
+    def _outputs(self) -> None:
+        """Store the results of each environment, and add those that are sums over the environments."""
+        for k, (values, summed) in enumerate(zip(self.program.outputs, self.summed, strict=True)):
+            if summed:
+                self._add_to_sums(k, values)
+            elif values:
+                self._store_result(k, values)
+
+    def _store_result(self, k: int, values: list[int]) -> None:
+        p, t = self.program, self.target
+        self.prologue.append(f"  %resultp{k} = getelementptr ptr, ptr %results, i64 {k}")
+        self.prologue.append(f"  %result{k} = load ptr, ptr %resultp{k}, !invariant.load !0")
+        dtype = p.types[values[0]]
+        element = memory_type(dtype)
+        self.rows_text(f"%out{k}", len(values), f"%result{k}", element)
+        for i, x in enumerate(values):
+            value, kind = self.value(x, True), t.type(dtype)
+            if dtype == BOOL:
+                value, kind = self.result(f"zext {kind} {value} to {t.type(BYTE)}"), t.type(BYTE)
+            if t.lanes == 1:
+                address = self.result(f"getelementptr {element}, ptr %out{k}, i64 {i}")
+                self.write(f"store {kind} {value}, ptr {address}")
+                continue
+            address = self.result(f"getelementptr {element}, <{t.lanes} x ptr> %out{k}, i64 {i}")
+            mask = f"<{t.lanes} x i1> splat (i1 true)"
+            self.write(
+                f"call void @llvm.masked.scatter.v{t.lanes}{short_name(element)}.v{t.lanes}p0({kind} {value}, <{t.lanes} x ptr> "
+                f"align {dtype.itemsize} {address}, {mask})"
+            )
+
+    def _add_to_sums(self, k: int, values: list[int]) -> None:
+        """Add the values of the environments of this block; lanes after the last environment count as zero."""
+        p, t = self.program, self.target
+        for i, x in enumerate(values):
+            kind = t.type(p.types[x])
+            zero = "zeroinitializer" if t.lanes > 1 else "0.0"
+            value = self.result(f"select {t.type(BOOL)} %lane.valid, {kind} {self.value(x, True)}, {kind} {zero}")
+            address = self.result(f"getelementptr {kind}, ptr %sums, i64 {self.first_sum[k] + i}")
+            before = self.result(f"load {kind}, ptr {address}")
+            self.write(f"store {kind} {self.result(f'fadd {kind} {before}, {value}')}, ptr {address}")
+
+    # ---- call from XLA -----------------------------------------------------------------------------------------------------------
+
+    def _handler(self) -> str:
+        """The function that XLA calls with an ``XLA_FFI_CallFrame``; see the header ``xla/ffi/api/c_api.h`` for the offsets of its fields."""
+        p, lanes = self.program, self.target.lanes
+        major, minor = ffi_version()
+        lines = [
+            "define ptr @handler(ptr %frame) {", "entry:",
+            "  %extensionp = getelementptr i8, ptr %frame, i64 8", "  %extension = load ptr, ptr %extensionp",
+            "  %plain = icmp eq ptr %extension, null", "  br i1 %plain, label %work, label %extended",
+            "extended:", "  %kindp = getelementptr i8, ptr %extension, i64 8", "  %kind = load i32, ptr %kindp",
+            "  %ask = icmp eq i32 %kind, 1", "  br i1 %ask, label %metadata, label %work",
+            "metadata:", "  %metap = getelementptr i8, ptr %extension, i64 24", "  %meta = load ptr, ptr %metap",
+            "  %majorp = getelementptr i8, ptr %meta, i64 24", f"  store i32 {major}, ptr %majorp",
+            "  %minorp = getelementptr i8, ptr %meta, i64 28", f"  store i32 {minor}, ptr %minorp", "  ret ptr null",
+            "work:",
+        ]  # fmt: skip
+        for name, offset, number in (("operand", 72, len(self.sizes)), ("result", 112, len(p.outputs))):
+            lines.append(f"  %{name}s = alloca [{max(number, 1)} x ptr]")
+            lines.append(f"  %{name}.list.p = getelementptr i8, ptr %frame, i64 {offset}")
+            lines.append(f"  %{name}.list = load ptr, ptr %{name}.list.p")
+            for i in range(number):
+                at = f"%{name}{i}"
+                lines += [
+                    f"  {at}.p = getelementptr ptr, ptr %{name}.list, i64 {i}", f"  {at}.buffer = load ptr, ptr {at}.p",
+                    f"  {at}.d = getelementptr i8, ptr {at}.buffer, i64 24", f"  {at}.data = load ptr, ptr {at}.d",
+                    f"  {at}.s = getelementptr ptr, ptr %{name}s, i64 {i}", f"  store ptr {at}.data, ptr {at}.s",
+                ]  # fmt: skip
+        kind, index = self.counted
+        sums = sum(len(v) for v, summed in zip(p.outputs, self.summed, strict=True) if summed)
+        dtype = next((p.types[v[0]] for v, summed in zip(p.outputs, self.summed, strict=True) if summed and v), np.dtype(np.float32))
+        number = self.target.type(dtype)
+        if kind:
+            lines += [
+                f"  %dims.p = getelementptr i8, ptr %{kind}{index}.buffer, i64 40", "  %dims = load ptr, ptr %dims.p",
+                "  %count = load i64, ptr %dims",
+            ]  # fmt: skip
+        else:
+            lines.append("  %count = add i64 1, 0")
+        lines += [
+            f"  %slots = alloca [{len(self.slots) + 1} x i64], align 64", f"  %sums = alloca [{sums + 1} x {number}], align 64",
+            f"  call void @llvm.memset.p0.i64(ptr align 64 %sums, i8 0, i64 {sums * lanes * dtype.itemsize}, i1 false)",
+            "  call void @uniform(ptr %operands, ptr %slots)", "  %any = icmp sgt i64 %count, 0", "  br i1 %any, label %loop, label %reduce",
+            "loop:", "  %first = phi i64 [ 0, %work ], [ %next, %loop ]",
+            "  call void @block(ptr %operands, ptr %results, ptr %slots, ptr %sums, i64 %first, i64 %count)",
+            f"  %next = add i64 %first, {lanes}", "  %more = icmp slt i64 %next, %count", "  br i1 %more, label %loop, label %reduce",
+            "reduce:",
+        ]  # fmt: skip
+        for k, (values, summed) in enumerate(zip(p.outputs, self.summed, strict=True)):
+            for i, x in enumerate(values if summed else ()):
+                scalar, wide = self.target.type(p.types[x], False), self.target.type(p.types[x])
+                at = f"%sum{k}.{i}"
+                lines.append(f"  {at}.p = getelementptr {wide}, ptr %sums, i64 {self.first_sum[k] + i}")
+                lines.append(f"  {at}.v = load {wide}, ptr {at}.p")
+                total = f"{at}.v"
+                if lanes > 1:
+                    suffix = f"v{lanes}{short_name(scalar)}"
+                    lines.append(f"  {at}.t = call reassoc {scalar} @llvm.vector.reduce.fadd.{suffix}({scalar} 0.0, {wide} {at}.v)")
+                    total = f"{at}.t"
+                lines.append(f"  {at}.r = getelementptr {scalar}, ptr %result{k}.data, i64 {i}")
+                lines.append(f"  store {scalar} {total}, ptr {at}.r")
+        return "\n".join([*lines, "  ret ptr null", "}"])
+
+
+@cache
+def ffi_version() -> tuple[int, int]:
+    """The version of XLA's foreign function interface that jaxlib was built with."""
+    header = (Path(jax.ffi.include_dir()) / "xla" / "ffi" / "api" / "c_api.h").read_text()
+    numbers = [re.search(rf"define XLA_FFI_API_{part} (\d+)", header) for part in ("MAJOR", "MINOR")]
+    if not all(numbers):
+        raise RuntimeError("the version of XLA's foreign function interface is not known")
+    return tuple(int(n[1]) for n in numbers if n)

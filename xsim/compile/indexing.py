@@ -1,0 +1,154 @@
+"""Slices, gathers and scatters, whose indices may depend on the state."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from xsim.compile.arrays import Array
+from xsim.compile.program import BOOL
+
+INDEX = np.dtype(np.int32)
+
+
+def dynamic_row(f, x: Array, row: int) -> Array:
+    """x[row], row: a value."""
+    number = f.program.number(row)
+    if number is not None:
+        return x[int(number)]
+    size = math.prod(x.shape[1:])
+    start = f.builder.operation("mul", INDEX, (row, f.program.constant(INDEX.type(size))))
+    positions = [f.builder.operation("add", INDEX, (start, f.program.constant(INDEX.type(k)))) for k in range(size)]
+    return Array(np.array(f.loaded(x, positions), int).reshape(x.shape[1:]), x.dtype)
+
+
+class _Positions:
+    """Positions of entries in the flat order of an array of a shape, as values."""
+
+    def __init__(self, f, shape: tuple[int, ...]):
+        self.f, self.shape = f, shape
+        self.strides = [math.prod(shape[i + 1 :]) for i in range(len(shape))]
+
+    def clamped(self, start: int, axis: int, window: int) -> int:
+        """An index within the array, as XLA's dynamic slices."""
+        f, dtype = self.f, self.f.program.types[start]
+        low = f.builder.operation("max", dtype, (start, f.builder.constant(0, dtype)))
+        return f.builder.operation("min", dtype, (low, f.builder.constant(self.shape[axis] - window, dtype)))
+
+    def value(self, base: int, starts: list[tuple[int, int]]) -> int:
+        """base + sum of start times stride. starts: (axis, value)."""
+        f, total, moving = self.f, base, None
+        for axis, start in starts:
+            number = f.program.number(start)
+            if number is not None:
+                total += int(number) * self.strides[axis]
+                continue
+            index = start if f.program.types[start] == INDEX else f.builder.operation("convert", INDEX, (start,))
+            term = f.builder.operation("mul", INDEX, (index, f.program.constant(INDEX.type(self.strides[axis]))))
+            moving = term if moving is None else f.builder.operation("add", INDEX, (moving, term))
+        constant = f.program.constant(INDEX.type(total))
+        return constant if moving is None else f.builder.operation("add", INDEX, (moving, constant))
+
+
+def dynamic_slice(f, equation, x: Array, *starts: Array) -> Array:
+    sizes, where = equation.params["slice_sizes"], _Positions(f, x.shape)
+    first = [(i, where.clamped(int(f.ids(s)), i, n)) for i, (s, n) in enumerate(zip(starts, sizes, strict=True))]
+    start = where.value(0, first)
+    offsets = np.ravel_multi_index(np.indices(sizes).reshape(len(sizes), -1), x.shape) if sizes else np.zeros(1, int)
+    number = f.program.number(start)
+    if number is not None:
+        return x.moved(lambda a: a.reshape(-1)[int(number) + offsets].reshape(sizes))
+    positions = [f.builder.operation("add", INDEX, (start, f.program.constant(INDEX.type(k)))) for k in offsets]
+    return Array(np.array(f.loaded(x, positions), int).reshape(sizes), x.dtype)
+
+
+def dynamic_update_slice(f, equation, x: Array, update: Array, *starts: Array) -> Array:
+    where = _Positions(f, x.shape)
+    first = [where.clamped(int(f.ids(s)), i, n) for i, (s, n) in enumerate(zip(starts, update.shape, strict=True))]
+    numbers = [f.program.number(s) for s in first]
+    entries = f.ids(x).copy()
+    new = f.ids(update)
+    for offset in np.ndindex(*update.shape):
+        _write(f, entries, [(n, s, o) for n, s, o in zip(numbers, first, offset, strict=True)], int(new[offset]), x.dtype, None)
+    return Array(entries, x.dtype)
+
+
+def _write(f, entries: np.ndarray, place: list, value: int, dtype, combine: str | None) -> None:
+    """entries[place] = value, or combined with it. place: for each axis (constant start or None, value of the start, offset)."""
+    axes = [[int(n) + o] if n is not None else range(o, size) for (n, _, o), size in zip(place, entries.shape, strict=True)]
+    for index in np.ndindex(*(len(a) for a in axes)):
+        at = tuple(int(a[i]) for a, i in zip(axes, index, strict=True))
+        if any(i < 0 or i >= size for i, size in zip(at, entries.shape, strict=True)):
+            continue  # updates outside of the array are dropped
+        old = int(entries[at])
+        new = value if combine is None else f.builder.operation(combine, dtype, (old, value))
+        here = None
+        for (number, start, offset), i in zip(place, at, strict=True):
+            if number is None:
+                equal = f.builder.operation("eq", BOOL, (start, f.builder.constant(i - offset, f.program.types[start])))
+                here = equal if here is None else f.builder.operation("and", BOOL, (here, equal))
+        entries[at] = new if here is None else f.builder.operation("select_n", dtype, (here, old, new))
+
+
+def _windows(numbers, indices_shape, window_dims, collapsed, start_map, batching, indices_batching, rank: int, out_shape, window_sizes):
+    """For each entry of a gather's result (or of a scatter's updates): the offset in its window by axis of the operand, and the row of the
+    index array that holds the start of its window. The result: offsets (rank, entries) and rows (entries)."""
+    grid = np.indices(out_shape).reshape(len(out_shape), -1)
+    batch_dims = [i for i in range(len(out_shape)) if i not in window_dims]
+    offsets = np.zeros((rank, grid.shape[1]), int)
+    windowed = [d for d in range(rank) if d not in collapsed and d not in batching]
+    for d, axis in zip(windowed, window_dims, strict=True):
+        offsets[d] = grid[axis]
+    batch_shape = indices_shape[:-1]
+    for d, k in zip(batching, indices_batching, strict=True):
+        offsets[d] = grid[batch_dims[k]]
+    rows = np.ravel_multi_index(tuple(grid[i] for i in batch_dims), batch_shape) if batch_shape else np.zeros(grid.shape[1], int)
+    return offsets, rows
+
+
+def gather(f, equation, x: Array, indices: Array) -> Array:
+    """XLA's gather; an index outside of the array is moved inside."""
+    n, sizes, shape = equation.params["dimension_numbers"], equation.params["slice_sizes"], equation.outvars[0].aval.shape
+    offsets, rows = _windows(
+        None, indices.shape, n.offset_dims, n.collapsed_slice_dims, n.start_index_map, n.operand_batching_dims,
+        n.start_indices_batching_dims, len(x.shape), shape, sizes,
+    )  # fmt: skip
+    fill = "FILL" in str(equation.params["mode"])
+    if indices.numbers is not None:
+        table = indices.numbers.reshape(-1, indices.shape[-1]).astype(int)
+        inside = np.ones(len(rows), bool)
+        for k, d in enumerate(n.start_index_map):
+            start = table[rows, k]
+            limit = x.shape[d] - sizes[d]
+            inside &= (start >= 0) & (start <= limit)
+            offsets[d] += np.clip(start, 0, limit)
+        flat = np.ravel_multi_index(tuple(offsets), x.shape) if len(x.shape) else np.zeros(len(rows), int)
+        if not fill or inside.all():
+            return x.moved(lambda a: a.reshape(-1)[flat].reshape(shape))
+        missing = f.builder.constant(np.nan if x.dtype.kind == "f" else np.iinfo(x.dtype).min if x.dtype.kind == "i" else 0, x.dtype)
+        return Array(np.where(inside, f.ids(x).reshape(-1)[flat], missing).reshape(shape), x.dtype)
+    where, table = _Positions(f, x.shape), f.ids(indices).reshape(-1, indices.shape[-1])
+    starts = [[(d, where.clamped(int(row[k]), d, sizes[d])) for k, d in enumerate(n.start_index_map)] for row in table]
+    bases = np.ravel_multi_index(tuple(offsets), x.shape)
+    positions = [where.value(int(base), starts[row]) for base, row in zip(bases, rows, strict=True)]
+    return Array(np.array(f.loaded(x, positions), int).reshape(shape), x.dtype)
+
+
+def scatter(f, equation, x: Array, indices: Array, updates: Array) -> Array:
+    """XLA's scatter and scatter-add; updates outside of the array are dropped."""
+    n = equation.params["dimension_numbers"]
+    combine = "add" if "add" in equation.primitive.name else None
+    offsets, rows = _windows(
+        None, indices.shape, n.update_window_dims, n.inserted_window_dims, n.scatter_dims_to_operand_dims, n.operand_batching_dims,
+        n.scatter_indices_batching_dims, len(x.shape), updates.shape, None,
+    )  # fmt: skip
+    entries, new = f.ids(x).copy(), f.ids(updates).ravel()
+    table = f.ids(indices).reshape(-1, indices.shape[-1])
+    axis_of = {d: k for k, d in enumerate(n.scatter_dims_to_operand_dims)}
+    zero = f.program.constant(INDEX.type(0))
+    for e, row in enumerate(rows):
+        starts = [int(table[row, axis_of[d]]) if d in axis_of else zero for d in range(len(x.shape))]
+        place = [(f.program.number(s), s, int(offsets[d, e])) for d, s in enumerate(starts)]
+        _write(f, entries, place, int(new[e]), x.dtype, combine)
+    return Array(entries, x.dtype)

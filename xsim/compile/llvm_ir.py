@@ -1,0 +1,423 @@
+"""LLVM IR of a program.
+
+A varying value is a vector with one number for each environment of a block (`Target.lanes`), or a single number where each thread of a GPU
+has one environment. A loop whose condition varies runs until no environment of the block needs another turn. Environments that are done
+keep their values. The text is for LLVM 16 and later.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from xsim.compile.elementary import ELEMENTARY
+from xsim.compile.program import BOOL, Input, Loop, Program, Scope, Store
+
+NAMES = {"f4": "float", "f8": "double", "i4": "i32", "i8": "i64", "i1": "i8", "i2": "i16", "u4": "i32", "u8": "i64", "u1": "i8", "b1": "i1"}
+"""LLVM's names of numpy's types."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """The machine that a program is compiled for. lanes: environments in a block. gpu: whether a thread executes a block."""
+
+    lanes: int
+    gpu: bool = False
+
+    @property
+    def pointer(self) -> str:
+        """Type of a pointer to the memory of operands."""
+        return "ptr addrspace(1)" if self.gpu else "ptr"
+
+    def type(self, dtype: np.dtype, varying: bool = True) -> str:
+        """Type of a value."""
+        name = NAMES[dtype.str[1:]]
+        return f"<{self.lanes} x {name}>" if varying and self.lanes > 1 else name
+
+
+def literal(number: np.generic) -> str:
+    """A constant of LLVM."""
+    if number.dtype == BOOL:
+        return "true" if number else "false"
+    if number.dtype.kind == "f":
+        return f"0x{struct.unpack('<Q', struct.pack('<d', float(number)))[0]:016X}"
+    return str(int(number))
+
+
+class Emitter:
+    """Writes the function of a program."""
+
+    def __init__(self, program: Program, target: Target):
+        self.program, self.target = program, target
+        self.live = program.live()
+        self.lines: list[str] = []
+        self.block = "entry"
+        self.count = 0
+        self.names: dict[int, str] = {}  # of values
+        self.spread: list[dict[int, str]] = [{}]  # vectors of uniform values, by scope
+        self.active: list[str] = []  # conditions of the loops around
+        self.allocations: list[str] = []
+        self.globals: list[str] = []
+        self.used: set[tuple[str, bool, int]] = set()  # elementary functions
+        self.slots: dict[int, int] = {}  # of uniform values that the environments read
+        self.width = max((d.itemsize for d in program.types), default=4)
+
+    # ---- text ------------------------------------------------------------------------------------------------------------------
+
+    def write(self, line: str) -> None:
+        self.lines.append("  " + line)
+
+    def result(self, operation: str) -> str:
+        """The name of the result of an operation."""
+        self.count += 1
+        self.write(f"%t{self.count} = {operation}")
+        return f"%t{self.count}"
+
+    def label(self, name: str) -> None:
+        self.lines.append(f"{name}:")
+        self.block = name
+
+    def value(self, x: int, varying: bool) -> str:
+        """The name of a value, as a vector if ``varying``."""
+        p = self.program
+        vector = varying and self.target.lanes > 1
+        if p.names[x] == "constant":
+            text = literal(p.data[x])
+            return f"splat ({NAMES[p.types[x].str[1:]]} {text})" if vector else text
+        name = self.names.get(x)
+        if name is None:
+            name = self.names[x] = self.loaded_slot(x)
+        if not vector or p.varying[x]:
+            return name
+        for known in self.spread:
+            if x in known:
+                return known[x]
+        scalar, wide = self.target.type(p.types[x], False), self.target.type(p.types[x])
+        first = self.result(f"insertelement {wide} poison, {scalar} {name}, i32 0")
+        out = self.result(f"shufflevector {wide} {first}, {wide} poison, <{self.target.lanes} x i32> zeroinitializer")
+        self.spread[-1][x] = out
+        return out
+
+    def typed(self, x: int, varying: bool) -> str:
+        """Type and name of a value."""
+        return f"{self.target.type(self.program.types[x], varying)} {self.value(x, varying)}"
+
+    # ---- functions -------------------------------------------------------------------------------------------------------------
+
+    def loaded_slot(self, x: int) -> str:
+        """A uniform value that was computed once for the call."""
+        raise NotImplementedError
+
+    def scope(self, scope: Scope) -> None:
+        """The operations of a scope."""
+        for item in scope.items:
+            if isinstance(item, Loop):
+                if any(phi in self.live for phi in item.phis) or self.has_stores(item.body):
+                    self.loop(item)
+            elif isinstance(item, Store):
+                if item.array in self.live:
+                    self.store(item)
+            elif item in self.live:
+                self.operation(item)
+
+    def has_stores(self, scope: Scope) -> bool:
+        """Whether a scope writes to an array that is used."""
+        return any(
+            item.array in self.live if isinstance(item, Store) else isinstance(item, Loop) and self.has_stores(item.body)
+            for item in scope.items
+        )
+
+    def loop(self, loop: Loop) -> None:
+        """A loop, with a phi for each carried value."""
+        p, t = self.program, self.target
+        self.count += 1
+        head, body, end = f"head{self.count}", f"body{self.count}", f"end{self.count}"
+        carried = [i for i, phi in enumerate(loop.phis) if phi in self.live]
+        starts = [self.value(loop.starts[i], p.varying[loop.phis[i]]) for i in carried]
+        before = self.block
+        self.write(f"br label %{head}")
+        self.label(head)
+        for i in carried:
+            self.count += 1
+            self.names[loop.phis[i]] = f"%p{self.count}"
+        at = len(self.lines)
+        self.lines += [""] * len(carried)
+        self.spread.append({})
+        self.scope(loop.condition)
+        by_environment = p.varying[loop.proceed]
+        proceed = self.value(loop.proceed, by_environment)
+        if by_environment and self.active:
+            proceed = self.result(f"and {t.type(BOOL)} {proceed}, {self.active[-1]}")
+        self.write(f"br i1 {self.any(proceed) if by_environment else proceed}, label %{body}, label %{end}")
+        self.label(body)
+        if by_environment:
+            self.active.append(proceed)
+        self.spread.append({})
+        self.scope(loop.body)
+        ends = []
+        for i in carried:
+            phi = loop.phis[i]
+            new = self.value(loop.ends[i], p.varying[phi])
+            if by_environment and p.varying[phi] and t.lanes > 1:
+                kind = t.type(p.types[phi])
+                new = self.result(f"select {t.type(BOOL)} {proceed}, {kind} {new}, {kind} {self.names[phi]}")
+            ends.append(new)
+        self.spread.pop()
+        if by_environment:
+            self.active.pop()
+        last = self.block
+        self.write(f"br label %{head}")
+        self.spread.pop()
+        self.label(end)
+        for k, (i, start, new) in enumerate(zip(carried, starts, ends, strict=True)):
+            phi = loop.phis[i]
+            kind = t.type(p.types[phi], p.varying[phi])
+            self.lines[at + k] = f"  {self.names[phi]} = phi {kind} [ {start}, %{before} ], [ {new}, %{last} ]"
+            self.names[loop.results[i]] = self.names[phi]
+
+    def any(self, condition: str) -> str:
+        """Whether a condition holds in any environment of the block."""
+        lanes = self.target.lanes
+        return condition if lanes == 1 else self.result(f"call i1 @llvm.vector.reduce.or.v{lanes}i1(<{lanes} x i1> {condition})")
+
+    # ---- operations ------------------------------------------------------------------------------------------------------------
+
+    def operation(self, x: int) -> None:
+        """An operation of the program."""
+        p = self.program
+        name, varying, dtype = p.names[x], p.varying[x], p.types[x]
+        write = OPERATIONS.get(name)
+        if write is not None:
+            self.names[x] = write(self, x)
+            return
+        arguments = p.arguments[x]
+        kind = self.target.type(dtype, varying)
+        if name in ELEMENTARY:
+            self.names[x] = self.elementary(name, dtype, varying, [self.value(a, varying) for a in arguments])
+            return
+        of = p.types[arguments[0]]
+        text = _instruction(name, dtype, of, kind, self.target.type(of, varying), [self.value(a, varying) for a in arguments], self)
+        self.names[x] = self.result(text)
+
+    def elementary(self, name: str, dtype: np.dtype, varying: bool, arguments: list[str]) -> str:
+        """A call of an elementary function."""
+        kind = self.target.type(dtype, varying)
+        lanes = self.target.lanes if varying else 1
+        self.used.add((name, dtype.itemsize == 8, lanes))
+        return self.result(f"call {kind} @xsim.{name}.{_suffix(dtype, lanes)}({', '.join(f'{kind} {a}' for a in arguments)})")
+
+    def intrinsic(self, name: str, dtype: np.dtype, kind: str, *arguments: str) -> str:
+        """The text of a call of one of LLVM's functions."""
+        lanes = self.target.lanes if kind.startswith("<") else 1
+        return f"call {kind} @llvm.{name}.{_suffix(dtype, lanes)}({', '.join(f'{kind} {a}' for a in arguments)})"
+
+    def input(self, x: int) -> str:
+        """A number of an operand."""
+        source: Input = self.program.data[x]
+        return self.read(source, self.program.types[x], self.program.varying[x])
+
+    def read(self, source: Input, dtype: np.dtype, varying: bool) -> str:
+        raise NotImplementedError
+
+    def memory(self, dtype: np.dtype, size: int, varying: bool) -> str:
+        """Memory of the block for an array."""
+        self.count += 1
+        kind = memory_type(dtype)
+        lanes = self.target.lanes if varying else 1
+        self.allocations.append(f"  %m{self.count} = alloca [{size * lanes} x {kind}], align 64")
+        return f"%m{self.count}"
+
+    def array(self, x: int) -> str:
+        """An array of values, in memory; in the constants of the module if all are constant."""
+        p = self.program
+        dtype, entries, kind = p.types[x], p.arguments[x], memory_type(p.types[x])
+        if all(p.names[e] == "constant" for e in entries):
+            self.count += 1
+            number = [int(p.data[e]) if dtype == BOOL else literal(p.data[e]) for e in entries]
+            body = ", ".join(f"{kind} {n}" for n in number)
+            space = "addrspace(1) " if self.target.gpu else ""
+            self.globals.append(f"@c{self.count} = internal {space}constant [{len(entries)} x {kind}] [{body}], align 64")
+            return f"@c{self.count}"
+        memory = self.memory(dtype, len(entries), p.varying[x])
+        for i, entry in enumerate(entries):
+            self.write_memory(memory, dtype, str(i), self.value(entry, p.varying[x]), p.varying[x])
+        return memory
+
+    def buffer(self, x: int) -> str:
+        """The memory of a mutable array."""
+        name = self.names.get(x)
+        if name is None:
+            p = self.program
+            name = self.names[x] = self.memory(p.types[x], p.data[x], p.varying[x])
+        return name
+
+    def write_memory(self, memory: str, dtype: np.dtype, row: str, value: str, varying: bool) -> None:
+        """memory[row] = value."""
+        kind, lanes = self.target.type(dtype, varying), self.target.lanes if varying else 1
+        if dtype == BOOL:
+            wide = self.target.type(np.dtype(np.int8), varying)
+            value, kind = self.result(f"zext {kind} {value} to {wide}"), wide
+        address = self.address(memory, dtype, row, lanes)
+        self.write(f"store {kind} {value}, ptr {address}, align {_alignment(dtype, lanes)}")
+
+    def address(self, memory: str, dtype: np.dtype, row: str, lanes: int) -> str:
+        return self.result(f"getelementptr [{lanes} x {memory_type(dtype)}], ptr {memory}, i32 {row}")
+
+    def store(self, item: Store) -> None:
+        """A store to a mutable array."""
+        p = self.program
+        self.write_memory(
+            self.buffer(item.array), p.types[item.array], self.value(item.index, False), self.value(item.value, True), True
+        )
+
+    def load(self, x: int) -> str:
+        """An entry of an array. An index that varies reads another row for each environment."""
+        p, t = self.program, self.target
+        array, index = p.arguments[x]
+        dtype = p.types[array]
+        memory = self.buffer(array) if p.names[array] == "buffer" else self.names[array]
+        constant = memory.startswith("@")
+        own = p.varying[array] and not constant
+        kind = self.target.type(np.dtype(np.int8) if dtype == BOOL else dtype, p.varying[x])
+        space = " addrspace(1)" if constant and t.gpu else ""
+        lanes = t.lanes if own else 1
+        if not p.varying[index] or t.lanes == 1:
+            row = self.value(index, False)
+            address = self.result(f"getelementptr [{lanes} x {memory_type(dtype)}], ptr{space} {memory}, i32 {row}")
+            out = self.result(f"load {kind}, ptr{space} {address}, align {_alignment(dtype, lanes)}")
+        else:
+            rows = self.value(index, True)
+            if own:
+                wide = f"<{t.lanes} x i32>"
+                rows = self.result(f"mul {wide} {rows}, splat (i32 {t.lanes})")
+                rows = self.result(f"add {wide} {rows}, <{', '.join(f'i32 {i}' for i in range(t.lanes))}>")
+            element = memory_type(dtype)
+            addresses = self.result(f"getelementptr {element}, ptr {memory}, <{t.lanes} x i32> {rows}")
+            out = self.result(gather(kind, element, t.lanes, addresses, dtype.itemsize))
+        if dtype == BOOL:
+            out = self.result(f"icmp ne {kind} {out}, {'zeroinitializer' if kind.startswith('<') else '0'}")
+        return out
+
+    def convert(self, x: int) -> str:
+        """A conversion of types."""
+        p = self.program
+        (argument,), varying, dtype = p.arguments[x], p.varying[x], p.types[x]
+        of, value = p.types[argument], self.value(p.arguments[x][0], varying)
+        old, new = self.target.type(of, varying), self.target.type(dtype, varying)
+        if old == new:
+            return value
+        if dtype.kind == "f":
+            name = {"f": "fpext" if dtype.itemsize > of.itemsize else "fptrunc", "i": "sitofp"}.get(of.kind, "uitofp")
+            return self.result(f"{name} {old} {value} to {new}")
+        if of.kind == "f":
+            name = f"fpto{'s' if dtype.kind == 'i' else 'u'}i.sat"
+            ends = f"{_vector_suffix(dtype, old)}.{_vector_suffix(of, old)}"
+            return self.result(f"call {new} @llvm.{name}.{ends}({old} {value})")
+        size = "trunc" if dtype.itemsize < of.itemsize else "sext" if of.kind == "i" else "zext"
+        return self.result(f"{size} {old} {value} to {new}")
+
+
+def _vector_suffix(dtype: np.dtype, kind: str) -> str:
+    lanes = int(kind[1:].split()[0]) if kind.startswith("<") else 1
+    return _suffix(dtype, lanes)
+
+
+def short_name(element: str) -> str:
+    """The name of a type in the names of functions."""
+    return {"float": "f32", "double": "f64"}.get(element, element)
+
+
+def gather(kind: str, element: str, lanes: int, addresses: str, alignment: int) -> str:
+    """The text of a load of one number for each environment."""
+    mask = f"<{lanes} x i1> splat (i1 true)"
+    return f"call {kind} @llvm.masked.gather.v{lanes}{short_name(element)}.v{lanes}p0(<{lanes} x ptr> align {alignment} {addresses}, {mask}, {kind} poison)"
+
+
+def memory_type(dtype: np.dtype) -> str:
+    return "i8" if dtype == BOOL else NAMES[dtype.str[1:]]
+
+
+def _alignment(dtype: np.dtype, lanes: int) -> int:
+    return min(64, dtype.itemsize * lanes)
+
+
+def _suffix(dtype: np.dtype, lanes: int) -> str:
+    """End of the name of a function of LLVM, such as v8f32."""
+    name = {"float": "f32", "double": "f64"}.get(NAMES[dtype.str[1:]], NAMES[dtype.str[1:]])
+    return f"v{lanes}{name}" if lanes > 1 else name
+
+
+FLOAT = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv", "rem": "frem"}
+INTEGER = {"add": "add", "sub": "sub", "mul": "mul", "div": "sdiv", "rem": "srem", "and": "and", "or": "or", "xor": "xor", "shift_left": "shl",
+           "shift_right_logical": "lshr"}  # fmt: skip
+ORDER = {"lt": "lt", "le": "le", "gt": "gt", "ge": "ge", "eq": "eq", "ne": "ne"}
+INTRINSICS = {"sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "round_even": "roundeven", "round_away": "round"}
+
+
+def _compare(name: str, of: np.dtype, kind: str, arguments: list[str]) -> str:
+    if of.kind == "f":  # NaN is unequal to every number
+        return f"fcmp {'une' if name == 'ne' else 'o' + name} {kind} {arguments[0]}, {arguments[1]}"
+    sign = "" if name in ("eq", "ne") else "s" if of.kind == "i" else "u"
+    return f"icmp {sign}{name} {kind} {arguments[0]}, {arguments[1]}"
+
+
+def _instruction(name: str, dtype: np.dtype, of: np.dtype, kind: str, of_kind: str, xs: list[str], e: Emitter) -> str:
+    """The text of an operation on numbers."""
+    floating = of.kind == "f"
+    if name in ORDER:
+        return _compare(name, of, of_kind, xs)
+    if name in FLOAT and floating:
+        return f"{FLOAT[name]} contract {kind} {xs[0]}, {xs[1]}"
+    if name in INTEGER:
+        operation = INTEGER[name].replace("sdiv", "sdiv" if dtype.kind == "i" else "udiv").replace("srem", "srem" if dtype.kind == "i" else "urem")
+        return f"{operation} {kind} {xs[0]}, {xs[1]}"
+    if name == "select_n":
+        return f"select {of_kind} {xs[0]}, {kind} {xs[2]}, {kind} {xs[1]}"
+    one = literal(np.ones((), dtype)[()])
+    scalar = NAMES[dtype.str[1:]]
+    constant: Callable = lambda text: f"splat ({scalar} {text})" if kind.startswith("<") else text  # noqa: E731
+    if name in ("max", "min"):
+        if floating:
+            return f"call nsz {kind} @llvm.{name}imum.{_vector_suffix(dtype, kind)}({kind} {xs[0]}, {kind} {xs[1]})"
+        return e.intrinsic(("s" if dtype.kind == "i" else "u") + name, dtype, kind, *xs)
+    if name == "neg":
+        return f"fneg {kind} {xs[0]}" if floating else f"sub {kind} {constant('0')}, {xs[0]}"
+    if name == "not":
+        return f"xor {kind} {xs[0]}, {constant('true' if dtype == BOOL else '-1')}"
+    if name == "abs":
+        if floating:
+            return e.intrinsic("fabs", dtype, kind, xs[0])
+        return f"call {kind} @llvm.abs.{_vector_suffix(dtype, kind)}({kind} {xs[0]}, i1 false)"
+    if name in INTRINSICS:
+        return e.intrinsic(INTRINSICS[name], dtype, kind, xs[0])
+    if name == "rsqrt":
+        return f"fdiv {kind} {constant(one)}, {e.result(e.intrinsic('sqrt', dtype, kind, xs[0]))}"
+    if name == "is_finite":
+        size = e.result(e.intrinsic("fabs", of, of_kind, xs[0]))
+        infinity = literal(np.full((), np.inf, of)[()])
+        text = f"splat ({NAMES[of.str[1:]]} {infinity})" if of_kind.startswith("<") else infinity
+        return f"fcmp olt {of_kind} {size}, {text}"
+    if name == "sign":
+        zero, minus = literal(np.zeros((), dtype)[()]), literal(np.asarray(-1, dtype)[()])
+        if not floating:
+            positive = e.result(f"icmp sgt {kind} {xs[0]}, {constant('0')}")
+            negative = e.result(f"icmp slt {kind} {xs[0]}, {constant('0')}")
+        else:
+            positive = e.result(f"fcmp ogt {kind} {xs[0]}, {constant(zero)}")
+            negative = e.result(f"fcmp olt {kind} {xs[0]}, {constant(zero)}")
+        mask = e.target.type(BOOL, kind.startswith("<"))
+        inner = e.result(f"select {mask} {negative}, {kind} {constant(minus)}, {kind} {xs[0]}")  # zero and NaN stay
+        return f"select {mask} {positive}, {kind} {constant(one)}, {kind} {inner}"
+    raise NotImplementedError(f"LLVM IR of the operation {name}")
+
+
+OPERATIONS: dict[str, Callable] = {
+    "input": Emitter.input,
+    "array": Emitter.array,
+    "load": Emitter.load,
+    "convert": Emitter.convert,
+}
+"""How values that are no arithmetic are written. write(emitter, value) -> name."""

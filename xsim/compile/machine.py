@@ -1,0 +1,140 @@
+"""Machine code of LLVM IR, by llvmlite, with a cache on disk."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import os
+import stat
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import llvmlite
+import llvmlite.binding as llvm
+
+CACHE_VARIABLE = "XSIM_CACHE_DIR"
+"""Environment variable: the folder of compiled programs. An empty value switches the cache off."""
+MAX_CACHED = 1000
+"""Number of compiled programs that are kept on disk; the oldest are removed."""
+OPTIMIZATION = 2
+"""Level of LLVM's code generation."""
+
+_ENGINES: list[Any] = []
+"""Owners of the machine code in memory. XLA refers to it by address, for the life of the process."""
+
+
+@functools.cache
+def _initialize() -> None:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+
+
+@functools.cache
+def _features() -> str:
+    return llvm.get_host_cpu_features().flatten()
+
+
+def _machine() -> Any:
+    _initialize()
+    target = llvm.Target.from_default_triple()
+    return target.create_target_machine(
+        cpu=llvm.get_host_cpu_name(), features=_features(), opt=OPTIMIZATION, codemodel="jitdefault", jit=True
+    )
+
+
+@functools.cache
+def vector_bytes() -> int:
+    """Bytes of a vector register that programs use: half of AVX-512's, whose registers hold twice as many values that way."""
+    features = _features().split(",")
+    return 32 if "+avx" in features else 16
+
+
+def machine_code(text: str) -> bytes:
+    """The object file of a module in LLVM IR."""
+    machine = _machine()
+    module = llvm.parse_assembly(text)
+    module.triple, module.data_layout = llvm.get_process_triple(), str(machine.target_data)
+    module.verify()
+    passes = llvm.create_new_module_pass_manager()
+    passes.add_always_inliner_pass()
+    passes.run(module, llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=0)))
+    return machine.emit_object(module)
+
+
+def loaded(code: bytes, name: str) -> int:
+    """The address of a function of an object file, which is loaded."""
+    machine = _machine()
+    empty = llvm.parse_assembly("")
+    engine = llvm.create_mcjit_compiler(empty, machine)
+    engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+    engine.finalize_object()
+    address = engine.get_function_address(name)
+    _ENGINES.append(engine)
+    return address
+
+
+def function_address(text: str, name: str) -> int:
+    """The address of a function of a module in LLVM IR, compiled now or in an earlier process."""
+    _initialize()
+    identity = "\n".join((llvmlite.__version__, llvm.get_process_triple(), llvm.get_host_cpu_name(), _features(), str(OPTIMIZATION), text))
+    file = f"{hashlib.sha256(identity.encode()).hexdigest()}.o"
+    folder = cache_folder()
+    code = _read(folder / file) if folder else None
+    if code is None:
+        code = machine_code(text)
+        if folder:
+            _write(folder, file, code)
+    return loaded(code, name)
+
+
+def pointer_capsule(address: int) -> Any:
+    """A PyCapsule of a function pointer, as `jax.ffi.register_ffi_target` takes it."""
+    new = ctypes.pythonapi.PyCapsule_New
+    new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+    return new(address, None, None)
+
+
+# ---- cache -----------------------------------------------------------------------------------------------------------------------
+
+
+def cache_folder() -> Path | None:
+    """The folder of compiled programs, which only this user can write to; None if there is none.
+
+    The files are executed. A folder that others can write to, or that belongs to another user, is not used."""
+    chosen = os.environ.get(CACHE_VARIABLE)
+    if chosen == "" or not hasattr(os, "getuid"):
+        return None
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    folder = Path(chosen) if chosen else Path(base) / "xsim"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = folder.stat()
+    except OSError:
+        return None
+    mine = status.st_uid == os.getuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return folder if mine else None
+
+
+def _read(path: Path) -> bytes | None:
+    """A compiled program; None if there is none, or if it is damaged (its last bytes are a hash of the others)."""
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return None
+    code, digest = data[:-32], data[-32:]
+    return code if hashlib.sha256(code).digest() == digest else None
+
+
+def _write(folder: Path, name: str, code: bytes) -> None:
+    """Keep a compiled program. A full disk is no error."""
+    try:
+        with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
+            file.write(code + hashlib.sha256(code).digest())
+        os.replace(file.name, folder / name)
+        files = sorted(folder.glob("*.o"), key=lambda p: p.stat().st_mtime)
+        for old in files[: max(0, len(files) - MAX_CACHED)]:
+            old.unlink(missing_ok=True)
+    except OSError:
+        pass

@@ -1,0 +1,226 @@
+"""Programs of operations on single numbers: the form of a function from which machine code is generated.
+
+A program describes one environment. Each value is a number, identified by its index. A value is *uniform* if all environments have the same
+number, and *varying* otherwise, as in ISPC (Pharr and Mark 2012, ispc: A SPMD compiler for high-performance CPU programming). Equal
+operations are stored once, constants are folded, and an operation is placed in the outermost scope in which its arguments are known. The
+outermost scope holds what depends on uniform inputs alone and is evaluated once a call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+BOOL = np.dtype(bool)
+
+
+class Scope:
+    """A list of operations that are evaluated together: a call, an environment, the condition or the body of a loop.
+
+    items: indices of values, `Loop` and `Store` objects, in the order of evaluation."""
+
+    __slots__ = ("depth", "items", "known", "loop", "parent")
+
+    def __init__(self, parent: Scope | None = None, loop: Loop | None = None):
+        self.parent = parent
+        self.depth = 0 if parent is None else parent.depth + 1
+        self.items: list = []
+        self.known: dict = {}
+        self.loop = loop
+
+
+@dataclass(eq=False)
+class Loop:
+    """while condition: state = body(state).
+
+    * phis: the carried values at the start of a turn; starts: their values before the loop; ends: after the body; results: after the loop.
+    * condition: scope of the condition, whose value is ``proceed``. body: scope of the body, within that of the condition.
+    """
+
+    condition: Scope
+    body: Scope
+    phis: list[int] = field(default_factory=list)
+    starts: list[int] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+    results: list[int] = field(default_factory=list)
+    proceed: int = -1
+
+
+@dataclass(eq=False)
+class Store:
+    """array[index] = value, in a mutable array."""
+
+    array: int
+    index: int
+    value: int
+
+
+@dataclass(frozen=True)
+class Input:
+    """Element ``element`` of operand ``operand`` of the function, of which each environment has its own or which all share."""
+
+    operand: int
+    element: int
+
+
+class Program:
+    """The values of a program and the scopes that hold them. Lists are indexed by value.
+
+    * names: the operation: "constant", "input", "phi", "result" (of a loop), "array" (of its arguments), "buffer" (a mutable array), "load"
+      (array, index), or that of a JAX primitive on scalars.
+    * arguments, types (numpy dtypes; of arrays that of their elements), varying, scopes.
+    * data: the number of a constant, the `Input` of an input, the size of a buffer, the `Loop` of a phi or result; else None.
+    """
+
+    def __init__(self):
+        self.names: list[str] = []
+        self.arguments: list[tuple[int, ...]] = []
+        self.types: list[np.dtype] = []
+        self.varying: list[bool] = []
+        self.scopes: list[Scope] = []
+        self.data: list = []
+        self.call = Scope()
+        self.environment = Scope(self.call)
+        self.scope = self.environment
+        self.outputs: list[list[int]] = []
+        self.stores: dict[int, list[tuple[Store, Scope]]] = {}
+
+    # ---- values ----------------------------------------------------------------------------------------------------------------
+
+    def _new(self, name: str, arguments: tuple[int, ...], dtype: np.dtype, varying: bool, scope: Scope, data=None) -> int:
+        index = len(self.names)
+        self.names.append(name)
+        self.arguments.append(arguments)
+        self.types.append(dtype)
+        self.varying.append(varying)
+        self.scopes.append(scope)
+        self.data.append(data)
+        return index
+
+    def constant(self, number: np.generic) -> int:
+        """The value of a numpy scalar."""
+        key = (number.dtype, number.tobytes())
+        found = self.call.known.get(key)
+        if found is None:
+            found = self.call.known[key] = self._new("constant", (), number.dtype, False, self.call, number)
+        return found
+
+    def input(self, operand: int, element: int, dtype: np.dtype, varying: bool) -> int:
+        """An element of an operand of the function."""
+        scope = self.environment if varying else self.call
+        index = self._new("input", (), dtype, varying, scope, Input(operand, element))
+        scope.items.append(index)
+        return index
+
+    def operation(self, name: str, dtype: np.dtype, arguments: tuple[int, ...]) -> int:
+        """An operation without side effects, as it is; see `simplified` for one that folds constants."""
+        scope, varying = self.call, False
+        for x in arguments:
+            if self.scopes[x].depth > scope.depth:
+                scope = self.scopes[x]
+            varying = varying or self.varying[x]
+        key = (name, dtype, arguments)
+        found = scope.known.get(key)
+        if found is None:
+            found = scope.known[key] = self._new(name, arguments, dtype, varying, scope)
+            scope.items.append(found)
+        return found
+
+    def number(self, value: int):
+        """The number of a constant, None for other values."""
+        return self.data[value] if self.names[value] == "constant" else None
+
+    # ---- arrays ----------------------------------------------------------------------------------------------------------------
+
+    def array(self, values: Iterable[int], dtype: np.dtype) -> int:
+        """An array in memory, which can be indexed by values."""
+        return self.operation("array", dtype, tuple(values))
+
+    def buffer(self, size: int, dtype: np.dtype, varying: bool) -> int:
+        """A mutable array without contents."""
+        return self._new("buffer", (), dtype, varying, self.scope, size)
+
+    def store(self, buffer: int, index: int, value: int) -> None:
+        store = Store(buffer, index, value)
+        self.scope.items.append(store)
+        self.stores.setdefault(buffer, []).append((store, self.scope))
+
+    def load(self, array: int, index: int) -> int:
+        """array[index]. Of a mutable array: what it holds at this place of the program."""
+        if self.names[array] == "array":
+            number = self.number(index)
+            return self.arguments[array][int(number)] if number is not None else self.operation("load", self.types[array], (array, index))
+        value = self._new("load", (array, index), self.types[array], self.varying[array] or self.varying[index], self.scope)
+        self.scope.items.append(value)
+        return value
+
+    # ---- loops -----------------------------------------------------------------------------------------------------------------
+
+    def loop(self, starts: list[int], varying: list[bool], condition: Callable, body: Callable) -> Loop:
+        """while condition(phis): phis = body(phis), to be ended by `results`. varying: whether the carried values differ between environments.
+        """
+        parent = self.scope
+        head = Scope(parent)
+        loop = Loop(head, Scope(head), starts=list(starts))
+        head.loop = loop.body.loop = loop
+        try:
+            self.scope = head
+            loop.phis = [self._new("phi", (), self.types[x], v, head, loop) for x, v in zip(starts, varying, strict=True)]
+            loop.proceed = condition(loop.phis)
+            self.scope = loop.body
+            loop.ends = body(loop.phis)
+        finally:
+            self.scope = parent
+        return loop
+
+    def results(self, loop: Loop) -> list[int]:
+        """Add a loop to the program, and return the carried values after it. No value of the body may vary where the carried one does not.
+
+        A counter that is uniform within the loop differs after the loop if the number of turns does. A second phi, of which each
+        environment has its own, then holds it; it is only computed if it is used."""
+        count, second = len(loop.phis), {}
+        for i in range(count):
+            phi = loop.phis[i]
+            if self.varying[loop.proceed] and not self.varying[phi]:
+                second[i] = len(loop.phis)
+                loop.phis.append(self._new("phi", (), self.types[phi], True, loop.condition, loop))
+                loop.starts.append(loop.starts[i])
+                loop.ends.append(loop.ends[i])
+        self.scope.items.append(loop)
+        loop.results = [self._new("result", (phi,), self.types[phi], self.varying[phi], self.scope, loop) for phi in loop.phis]
+        return [loop.results[second.get(i, i)] for i in range(count)]
+
+    # ---- use -------------------------------------------------------------------------------------------------------------------
+
+    def live(self) -> set[int]:
+        """The values on which the outputs depend."""
+        found: set[int] = set()
+        work = [x for output in self.outputs for x in output]
+        while work:
+            x = work.pop()
+            if x in found:
+                continue
+            found.add(x)
+            work += self.arguments[x]
+            name = self.names[x]
+            if name == "phi":
+                loop, position = self.data[x], self.data[x].phis.index(x)
+                work += (loop.starts[position], loop.ends[position], loop.proceed)
+            elif name == "buffer":
+                for store, scope in self.stores.get(x, ()):
+                    work += (store.index, store.value)
+                    while scope.loop is not None:
+                        work.append(scope.loop.proceed)
+                        scope = scope.loop.condition.parent
+        return found
+
+    def count(self) -> dict[int, int]:
+        """Number of live operations by depth of loops: 0 outside of loops, 1 in a loop, ..."""
+        counts: dict[int, int] = {}
+        for x in self.live():
+            if self.names[x] not in ("constant", "input", "phi", "result", "buffer"):
+                depth = max(0, self.scopes[x].depth) // 2
+                counts[depth] = counts.get(depth, 0) + 1
+        return counts

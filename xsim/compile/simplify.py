@@ -1,0 +1,142 @@
+"""Operations on values, with constants folded and neutral elements removed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from xsim.compile.program import BOOL, Program
+
+
+def _divided(a, b):
+    """Division as XLA does it: integers are rounded towards zero."""
+    if a.dtype.kind != "f":
+        return (np.sign(a) * np.sign(b) * (np.abs(a) // np.maximum(np.abs(b), 1))).astype(a.dtype)
+    return np.divide(a, b)
+
+
+def _selected(which, *cases):
+    return np.choose(which.astype(int), cases) if which.ndim else np.asarray(cases[int(which)])
+
+
+FOLDED: dict[str, Callable] = {
+    "add": np.add, "add_any": np.add, "sub": np.subtract, "mul": np.multiply, "div": _divided, "rem": np.fmod, "max": np.maximum,
+    "min": np.minimum, "neg": np.negative, "abs": np.abs, "sign": np.sign, "floor": np.floor, "ceil": np.ceil, "sqrt": np.sqrt,
+    "rsqrt": lambda x: (1 / np.sqrt(x)).astype(x.dtype), "sin": np.sin, "cos": np.cos, "tan": np.tan, "asin": np.arcsin, "acos": np.arccos,
+    "atan": np.arctan, "atan2": np.arctan2, "sinh": np.sinh, "cosh": np.cosh, "tanh": np.tanh, "exp": np.exp, "exp2": np.exp2,
+    "expm1": np.expm1, "log": np.log, "log1p": np.log1p, "pow": np.power, "lt": np.less, "le": np.less_equal, "gt": np.greater,
+    "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
+    "not": np.invert, "is_finite": np.isfinite, "select_n": _selected, "round_even": np.rint,
+    "round_away": lambda x: (np.sign(x) * np.floor(np.abs(x) + 0.5)).astype(x.dtype),
+    "shift_right_logical": np.right_shift, "shift_left": np.left_shift,
+}  # fmt: skip
+"""The numpy function of each operation on scalars, for constants."""
+
+COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
+
+
+class Builder:
+    """Adds operations on scalars to a program."""
+
+    def __init__(self, program: Program):
+        self.program = program
+        self.rules = {
+            "mul": self._mul, "add": self._add, "add_any": self._add, "sub": self._sub, "div": self._div, "neg": self._neg,
+            "select_n": self._select, "and": self._and, "or": self._or,
+        }  # fmt: skip
+
+    def constant(self, number, dtype) -> int:
+        """A constant of a dtype."""
+        return self.program.constant(np.asarray(number, dtype)[()])
+
+    def operation(self, name: str, dtype: np.dtype, arguments: tuple[int, ...]) -> int:
+        """The value of an operation, simplified where possible.
+
+        A product with a constant zero is zero. Constant zeros are entries of arrays, such as those of a sparse Jacobian, not measured
+        numbers; a product with a zero that is written in the code, as in ``x * 0.0``, is kept (see `exact`)."""
+        p = self.program
+        if all(p.names[x] == "constant" for x in arguments):
+            return self._fold(name, dtype, arguments)
+        rule = self.rules.get(name)
+        found = rule(arguments, dtype) if rule is not None else None
+        return p.operation("add" if name == "add_any" else name, dtype, arguments) if found is None else found
+
+    def exact(self, name: str, dtype: np.dtype, arguments: tuple[int, ...]) -> int:
+        """The operation itself, not simplified."""
+        return self.program.operation(name, dtype, arguments)
+
+    def _fold(self, name: str, dtype: np.dtype, arguments: tuple[int, ...]) -> int:
+        numbers = [np.asarray(self.program.data[x]) for x in arguments]
+        with np.errstate(all="ignore"):
+            out = numbers[0].astype(dtype) if name == "convert" else FOLDED[name](*numbers)
+        return self.constant(out, dtype)
+
+    def _is(self, x: int, number) -> bool:
+        p = self.program
+        return p.names[x] == "constant" and p.data[x] == number
+
+    def _mul(self, xs, dtype):
+        for a, b in (xs, xs[::-1]):
+            if self._is(a, 0):
+                return self.constant(0, dtype)
+            if self._is(a, 1):
+                return b
+            if self._is(a, -1) and dtype.kind == "f":
+                return self.operation("neg", dtype, (b,))
+        return self.program.operation("mul", dtype, xs if xs[0] <= xs[1] else xs[::-1])
+
+    def _add(self, xs, dtype):
+        for a, b in (xs, xs[::-1]):
+            if self._is(a, 0):
+                return b
+        return self.program.operation("add", dtype, xs if xs[0] <= xs[1] else xs[::-1])
+
+    def _sub(self, xs, dtype):
+        if self._is(xs[1], 0):
+            return xs[0]
+        return self.operation("neg", dtype, xs[1:]) if self._is(xs[0], 0) and dtype.kind == "f" else None
+
+    def _div(self, xs, dtype):
+        if self._is(xs[0], 0):
+            return self.constant(0, dtype)
+        return xs[0] if self._is(xs[1], 1) else None
+
+    def _neg(self, xs, dtype):
+        p = self.program
+        return p.arguments[xs[0]][0] if p.names[xs[0]] == "neg" else None
+
+    def _select(self, xs, dtype):
+        which, *cases = xs
+        number = self.program.number(which)
+        if number is not None:
+            return cases[int(number)]
+        if all(x == cases[0] for x in cases):
+            return cases[0]
+        if len(cases) == 2:
+            return None
+        out = cases[-1]  # an integer selects among several cases
+        for i in range(len(cases) - 2, -1, -1):
+            is_i = self.operation("eq", BOOL, (which, self.constant(i, self.program.types[which])))
+            out = self.operation("select_n", dtype, (is_i, out, cases[i]))
+        return out
+
+    def _and(self, xs, dtype):
+        if xs[0] == xs[1]:
+            return xs[0]
+        if dtype == BOOL:
+            for a, b in (xs, xs[::-1]):
+                number = self.program.number(a)
+                if number is not None:
+                    return b if number else a
+        return None
+
+    def _or(self, xs, dtype):
+        if xs[0] == xs[1]:
+            return xs[0]
+        if dtype == BOOL:
+            for a, b in (xs, xs[::-1]):
+                number = self.program.number(a)
+                if number is not None:
+                    return a if number else b
+        return None

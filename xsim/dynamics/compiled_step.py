@@ -1,0 +1,90 @@
+"""Steps of many environments by machine code: the step of one environment as a compiled function."""
+
+from __future__ import annotations
+
+import functools
+import math
+import os
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+
+from xsim.compile.function import Function
+from xsim.dynamics.integration.integrators import advance
+from xsim.dynamics.prepared import ONE, Prepared, SystemFunction, by_environment, prepared
+from xsim.dynamics.sharding import RANKS, Inputs, common_batch, parts
+from xsim.dynamics.state_components import public_state, state_components
+from xsim.model.model import Model, State
+
+
+def compiled_steps(model: Model, state: State, inputs: Inputs, steps: int, record: Callable | None):
+    """Steps of a model, as `xsim.rollout`: (final state, recorded). record(state, ctrl, tau): what is recorded after a step."""
+    batch = common_batch(model, state, inputs)
+    first = _environments(state, batch)
+    system = prepared(model, first.mocap, batch)
+    present = tuple(x is not None for x in inputs)
+    function = step_function(system.function, len(system.shared), system.order, tuple(_shape(x) for x in parts(first)), model.nu, present)
+    sequences = [None if x is None else _by_step(x, batch) for x in inputs]
+
+    def body(current: State, xs):
+        flat = [by_environment(x, 1, (current.q.shape[0],)) for x in xs if x is not None]
+        state_arrays = [current.q, current.v, current.time, current.flags, current.act]
+        arguments = [system.shared, system.own, *state_arrays, current.mocap, *(x for x, _ in flat)]
+        batched = [False, system.own.shape[0] == current.q.shape[0] and bool(system.own.size), *[True] * 6, *(b for _, b in flat)]
+        arguments[1] = system.own if batched[1] else system.own[0]
+        q, v, time, flags, act = function(arguments, batched)
+        after = State(q, v, time, flags, act, current.mocap)
+        return after, None if record is None else record(_public(after, batch), *xs)
+
+    if steps == 1 and record is None:
+        return _public(body(first, [None if x is None else x[0] for x in sequences])[0], batch), None
+    final, recorded = jax.lax.scan(body, first, sequences, length=steps)
+    return _public(final, batch), recorded
+
+
+def _environments(state: State, batch: tuple[int, ...]) -> State:
+    """A state with one axis of environments."""
+    full = (jnp.broadcast_to(x, (*batch, *x.shape[x.ndim - rank :])) for x, rank in zip(parts(state), RANKS, strict=True))
+    return State(*(x.reshape(math.prod(batch), *x.shape[len(batch) :]) for x in full))
+
+
+def _public(state: State, batch: tuple[int, ...]) -> State:
+    """A state with the batch shape of the call."""
+    return State(*(x.reshape(*batch, *x.shape[1:]) for x in parts(state)))
+
+
+def _by_step(x, batch: tuple[int, ...]):
+    """Inputs (steps, n) as they are, or (steps, *batch, n) as (steps, environments, n)."""
+    if x.ndim == 2:
+        return x
+    return jnp.broadcast_to(x, (x.shape[0], *batch, x.shape[-1])).reshape(x.shape[0], -1, x.shape[-1])
+
+
+def _shape(x) -> tuple:
+    return x.shape[1:], x.dtype
+
+
+@functools.lru_cache(maxsize=64)
+def step_function(system: SystemFunction, shared: int, order: tuple[int, ...], shapes: tuple, nu: int, present: tuple[bool, bool]):
+    """The function of one environment that advances a state by a step: of the system's numbers, the state, ctrl and tau if present."""
+    dtype, nv = shapes[0][1], shapes[1][0][0]
+
+    def step(shared_numbers, own, q, v, time, flags, act, mocap, *given):
+        rest = iter(given)
+        ctrl, tau = (list(ONE.split(next(rest), 1)) if here else [0.0] * zeros for here, zeros in zip(present, (nu, nv), strict=True))
+        numbers = Prepared(system, shared_numbers, own, order).system(shared_numbers, own)
+        components = state_components(State(q, v, time, flags, act, mocap), ONE)
+        after = advance(numbers, components, tau, ctrl)
+        new = public_state(after, ONE, mocap, dtype, flags.dtype)
+        state = State(q, v, time, flags, act, mocap)
+        return [a.astype(b.dtype) for a, b in zip(parts(new)[:5], parts(state)[:5], strict=True)]
+
+    vectors = [jax.ShapeDtypeStruct((n,), dtype) for n in (shared, len(order) - shared)]
+    inputs = [jax.ShapeDtypeStruct((n,), dtype) for n, here in zip((nu, nv), present, strict=True) if here]
+    return Function(step, [*vectors, *(jax.ShapeDtypeStruct(*s) for s in shapes), *inputs], "step")
+
+
+def uses_llvm() -> bool:
+    """Whether steps run by machine code of LLVM."""
+    return os.environ.get("XSIM_COMPILER", "llvm") == "llvm" and jax.default_backend() == "cpu"

@@ -1,0 +1,31 @@
+"""A state as components, and back."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+
+from xsim.dynamics.integration.integrators import Health, StateComponents
+from xsim.dynamics.layout import Lanes
+from xsim.model.model import Flags, State
+
+BITS = (Flags.DIVERGED, Flags.SINGULAR, Flags.UNSOLVED, Flags.CONTACT_OVERFLOW)
+"""The flags in the order of the fields of `Health`."""
+
+
+def state_components(state: State, lanes: Lanes) -> StateComponents:
+    """The components of a state, whose fields are broadcast to the batch of the lanes."""
+
+    def split(x):
+        return list(lanes.split(jnp.broadcast_to(x, (*lanes.batch, x.shape[-1])), 1))
+
+    flags = jnp.broadcast_to(state.flags, lanes.batch)
+    health = Health(*(lanes.split((flags & bit != 0).astype(state.q.dtype), 0) for bit in BITS))
+    time = lanes.split(jnp.broadcast_to(state.time, lanes.batch), 0)
+    return StateComponents(split(state.q), split(state.v), split(state.act), time, health)
+
+
+def public_state(m: StateComponents, lanes: Lanes, mocap, dtype, flags_dtype=jnp.int32) -> State:
+    """The state of components. mocap (*batch, nmocap, 7): poses of the mocap bodies. dtype: of an empty ``act``."""
+    flags = sum(bit * lanes.join(on, 0) for bit, on in zip(BITS, m.health, strict=True))
+    act = lanes.join(m.act, 1) if m.act else jnp.zeros((*lanes.batch, 0), dtype)
+    return State(lanes.join(m.q, 1), lanes.join(m.v, 1), lanes.join(m.time, 0), flags.astype(flags_dtype), act, mocap)
