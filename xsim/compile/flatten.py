@@ -21,8 +21,8 @@ from xsim.compile.simplify import FOLDED, Builder
 INDEX = np.dtype(np.int32)
 MAX_UNROLLED_OPERATIONS = 600
 """A loop with a constant number of turns is unrolled up to about this many operations."""
-MAX_OPERATIONS = 400_000
-"""Programs beyond this size are refused: machine code of that size takes minutes to generate."""
+MAX_OPERATIONS = 4_000_000
+"""Values, used or not, beyond which a program is refused: to take the function apart takes a minute then."""
 
 
 class Unsupported(NotImplementedError):
@@ -44,6 +44,8 @@ class Flattener:
     def __init__(self):
         self.program = Program()
         self.builder = Builder(self.program)
+        self.patterns: dict[int, tuple[list[bool], list[bool]]] = {}  # of loops, by the identity of their equation
+        self.sizes: dict[int, int] = {}  # of functions, by identity
 
     # ---- arrays ----------------------------------------------------------------------------------------------------------------
 
@@ -124,12 +126,19 @@ class Flattener:
 
     # ---- loops -----------------------------------------------------------------------------------------------------------------
 
-    def rolled(self, carry: list[Array], condition: Callable, body: Callable) -> list[Array]:
-        """while condition(*carry): carry = body(*carry), with arrays. Entries that stay constant are not carried."""
+    def rolled(self, equation: JaxprEqn, carry: list[Array], condition: Callable, body: Callable) -> list[Array]:
+        """while condition(*carry): carry = body(*carry), with arrays. Entries that stay constant are not carried.
+
+        Which entries stay constant, and which are uniform, is supposed first and corrected until it holds. A loop within a loop starts from
+        what held for it the last time."""
         shapes, dtypes = [x.shape for x in carry], [x.dtype for x in carry]
         starts = [i for x in carry for i in self.ids(x).ravel().tolist()]
         p = self.program
         fixed, varying = [p.names[x] == "constant" for x in starts], [p.varying[x] for x in starts]
+        if id(equation) in self.patterns:
+            before_fixed, before_varying = self.patterns[id(equation)]
+            fixed = [a and b for a, b in zip(fixed, before_fixed, strict=True)]
+            varying = [a or b for a, b in zip(varying, before_varying, strict=True)]
 
         def arrays(moving: list[int]) -> list[Array]:
             rest = iter(moving)
@@ -159,6 +168,7 @@ class Flattener:
             now_fixed = [f and new[i] == starts[i] for i, f in enumerate(fixed)]
             now_varying = [v or p.varying[new[i]] for i, v in enumerate(varying)]
             if now_fixed == fixed and all(now_varying[i] == varying[i] for i in moving):
+                self.patterns[id(equation)] = fixed, varying
                 return arrays(p.results(loop))
             fixed, varying = now_fixed, now_varying
 
@@ -174,25 +184,37 @@ class Flattener:
         def body(carry):
             return self.closed(params["body_jaxpr"], [*body_constants, *carry])
 
-        first = len(self.program.names)
-        unrolled = carry
+        turns, unrolled = max(1, MAX_UNROLLED_OPERATIONS // max(1, self.size(params["body_jaxpr"].jaxpr))), carry
         while (proceed := condition(unrolled)).numbers is not None:
             if not proceed.numbers:
                 return unrolled
-            if len(self.program.names) - first > MAX_UNROLLED_OPERATIONS:
+            if not turns:
                 break
-            unrolled = body(unrolled)
-        return self.rolled(carry, condition, body)
+            unrolled, turns = body(unrolled), turns - 1
+        return self.rolled(equation, carry, condition, body)
+
+    def size(self, jaxpr: Jaxpr) -> int:
+        """About the number of operations of a function."""
+        found = self.sizes.get(id(jaxpr))
+        if found is None:
+            found = 0
+            for equation in jaxpr.eqns:
+                if equation.primitive.name in FOLDED:
+                    found += math.prod(equation.outvars[0].aval.shape)
+                for parameter in equation.params.values():
+                    for inner in parameter if isinstance(parameter, tuple) else (parameter,):
+                        if isinstance(inner, (ClosedJaxpr, Jaxpr)):
+                            found += self.size(inner.jaxpr if isinstance(inner, ClosedJaxpr) else inner)
+            self.sizes[id(jaxpr)] = found
+        return found
 
     def scan(self, equation: JaxprEqn, *xs: Array) -> list[Array]:
         """`jax.lax.scan`, unrolled up to a size."""
         scan = _Scan(self, equation, xs)
-        first = len(self.program.names)
-        carry, slices = scan.turn(scan.carry, scan.slices_at(scan.order[0])) if scan.length else (scan.carry, [])
-        if (len(self.program.names) - first) * scan.length > MAX_UNROLLED_OPERATIONS and scan.length > 1:
+        if self.size(scan.body.jaxpr) * scan.length > MAX_UNROLLED_OPERATIONS and scan.length > 1:
             return scan.rolled()
-        stacks = [slices]
-        for i in scan.order[1:]:
+        carry, stacks = scan.carry, []
+        for i in scan.order:
             carry, slices = scan.turn(carry, scan.slices_at(i))
             stacks.append(slices)
         if scan.reverse:
@@ -257,7 +279,7 @@ class _Scan:
 
         sizes = [math.prod(v.aval.shape) for v in outs]
         buffers = [p.buffer(self.length * n, np.dtype(v.aval.dtype), True) for n, v in zip(sizes, outs, strict=True)]
-        carry = f.rolled([constant_array(np.array(0, INDEX)), *self.carry], condition, body)
+        carry = f.rolled(self.equation, [constant_array(np.array(0, INDEX)), *self.carry], condition, body)
         results = []
         for buffer, n, v in zip(buffers, sizes, outs, strict=True):
             values = [p.load(buffer, p.constant(INDEX.type(k))) for k in range(self.length * n)]
@@ -372,12 +394,12 @@ def _top_k(f: Flattener, equation: JaxprEqn, x: Array) -> list[Array]:
     axis = equation.params.get("axis", len(x.shape) - 1)
     rows = x.moved(lambda a: np.moveaxis(a, axis, -1).reshape(-1, a.shape[axis]))
     index_type = np.dtype(equation.outvars[1].aval.dtype)
-    found = [_largest(f, rows[i], k, index_type) for i in range(rows.shape[0])]
+    found = [_largest(f, equation, rows[i], k, index_type) for i in range(rows.shape[0])]
     shape = tuple(n for i, n in enumerate(x.shape) if i != axis)
     return [f.stacked([row[j] for row in found]).moved(lambda a: np.moveaxis(a.reshape(*shape, k), -1, axis)) for j in range(2)]
 
 
-def _largest(f: Flattener, row: Array, k: int, index_type: np.dtype) -> list[Array]:
+def _largest(f: Flattener, equation: JaxprEqn, row: Array, k: int, index_type: np.dtype) -> list[Array]:
     """The k largest entries of a vector and their indices, as a loop over k searches."""
     (n,) = row.shape
     p, taken = f.program, constant_array(np.array(-np.inf, row.dtype))
@@ -399,7 +421,7 @@ def _largest(f: Flattener, row: Array, k: int, index_type: np.dtype) -> list[Arr
         rest = f.operate("select_n", row.dtype, f.operate("eq", BOOL, indices, index), rest, taken)
         return [f.operate("add", INDEX, counter, constant_array(np.array(1, INDEX))), rest]
 
-    f.rolled([constant_array(np.array(0, INDEX)), row], condition, body)
+    f.rolled(equation, [constant_array(np.array(0, INDEX)), row], condition, body)
     positions = [p.constant(INDEX.type(i)) for i in range(k)]
     return [Array(np.array([p.load(b, i) for i in positions], int), d) for b, d in zip(buffers, (row.dtype, index_type), strict=True)]
 

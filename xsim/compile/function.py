@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,7 +19,7 @@ import numpy as np
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
-from xsim.compile.flatten import program_of
+from xsim.compile.flatten import Unsupported, program_of
 from xsim.compile.host import HostEmitter
 from xsim.compile.llvm_ir import Target
 from xsim.compile.machine import function_address, pointer_capsule, vector_bytes
@@ -26,6 +27,19 @@ from xsim.compile.program import Program
 from xsim.spatial import one_region
 
 _NUMBERS = itertools.count()
+
+MAX_OPERATIONS = 60_000
+"""Operations of a function beyond which XLA compiles it: the derivative then has several hundred thousand, for which LLVM takes minutes."""
+
+
+class CompilerWarning(UserWarning):
+    """A function is compiled by XLA because there is no program of it."""
+
+
+@functools.cache
+def warn_once(message: str) -> None:
+    """Warn of a function that XLA compiles, once per message."""
+    warnings.warn(message, CompilerWarning, stacklevel=3)
 
 
 class Function:
@@ -67,7 +81,12 @@ class Function:
         return [i for i, a in enumerate(self.results) if jnp.issubdtype(a.dtype, jnp.floating)]
 
     def __call__(self, arguments: Sequence[Any], batched: Sequence[bool]) -> list:
-        """The results (environments, ...). batched: which arguments have a first axis of environments; if none has, there is one."""
+        """The results (environments, ...). batched: which arguments have a first axis of environments; if none has, there is one.
+
+        Raises Unsupported if no program can be made, or if it has more than `MAX_OPERATIONS` operations."""
+        operations = sum(self.program(tuple(batched)).count().values())
+        if operations > MAX_OPERATIONS:
+            raise Unsupported(f"{operations} operations, more than {MAX_OPERATIONS}")
         return compiled_call.bind(*arguments, function=self, batched=tuple(batched), summed=(False,) * len(self.results))
 
     # ---- derivatives -------------------------------------------------------------------------------------------------------------
@@ -149,7 +168,7 @@ class Function:
         """LLVM IR for this processor."""
         program = self.program(batched)
         width = max(np.dtype(s.dtype).itemsize for s in (*self.shapes, *self.results) if np.dtype(s.dtype).kind == "f")
-        lanes = vector_bytes() // width
+        lanes = vector_bytes() // width if any(batched) else 1
         sizes = [math.prod(s.shape) for s in self.shapes]
         return HostEmitter(program, Target(lanes), sizes, list(batched), list(summed)).module()
 
@@ -190,10 +209,25 @@ def _called(*arguments, function, batched, summed):
     results = [
         jax.ShapeDtypeStruct(r.shape if s else (count, *r.shape), r.dtype) for r, s in zip(function.results, summed, strict=True)
     ]
-    return jax.ffi.ffi_call(function.target(batched, summed), results)(*arguments)
+    try:
+        target = function.target(batched, summed)
+    except Unsupported as error:
+        warn_once(f"XLA compiles the {function.name}: {error}")
+        return _by_xla(*arguments, function=function, batched=batched, summed=summed)
+    return jax.ffi.ffi_call(target, results)(*arguments)
+
+
+def _by_xla(*arguments, function, batched, summed):
+    """The call, compiled by XLA."""
+    arguments = list(arguments)
+    if not any(batched):
+        arguments, batched = [x[None] for x in arguments], (True,) * len(batched)
+    out = jax.vmap(lambda *xs: list(function.function(*xs)), [0 if b else None for b in batched])(*arguments)
+    return [x.sum(0) if s else x for x, s in zip(out, summed, strict=True)]
 
 
 mlir.register_lowering(compiled_call, mlir.lower_fun(_called, multiple_results=True), platform="cpu")
+mlir.register_lowering(compiled_call, mlir.lower_fun(_by_xla, multiple_results=True))
 
 
 def _batched(arguments, axes, *, function, batched, summed):

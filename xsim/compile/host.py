@@ -46,9 +46,8 @@ class HostEmitter(Emitter):
     def module(self) -> str:
         """The module of both functions."""
         p, t = self.program, self.target
-        used = {a for x in self.live for a in self._read_by(x)}
-        outside = [x for x in self.live if p.scopes[x] is p.call and p.names[x] not in ("constant",)]
-        self.slots = {x: k for k, x in enumerate(sorted(x for x in outside if x in used and p.names[x] != "array"))}
+        self.arrays: list[int] = []  # uniform arrays that the environments read
+        self.slots = {x: k for k, x in enumerate(sorted(self._read_by_environments()))}
         self.scope(p.call)
         for x, slot in self.slots.items():
             self.write_slot(x, slot)
@@ -57,19 +56,34 @@ class HostEmitter(Emitter):
         self.names = {x: n for x, n in names.items() if n.startswith("@")}
         self.pointers, self.prologue, self.block, self.spread = {}, [], "entry", [{}]
         self._lanes()
+        for x in self.arrays:
+            self.names[x] = self.array(x)
         self.scope(p.environment)
         self._outputs()
         block = self._function("block", "ptr noalias %operands, ptr noalias %results, ptr noalias %slots, ptr noalias %sums, i64 %first, i64 %count")
         functions = definitions(self.used, t.gpu)
         return "\n".join([*self.globals, functions, uniform, block, self._handler(), "!0 = !{}", ""])
 
-    def _read_by(self, x: int) -> tuple[int, ...]:
-        """The arguments of a value of an environment's scope, and what loops and outputs read."""
-        return self.program.arguments[x] if self.program.scopes[x] is not self.program.call else ()
+    def _read_by_environments(self) -> set[int]:
+        """The values of the call that operations, loops and results of the environments read."""
+        p = self.program
+        read = {x for values in p.outputs for x in values}
+        for x in self.live:
+            if p.scopes[x] is not p.call:
+                read.update(p.arguments[x])
+                if p.names[x] == "phi":
+                    loop, position = p.data[x], p.data[x].phis.index(x)
+                    read.update((loop.starts[position], loop.ends[position], loop.proceed))
+                elif p.names[x] == "buffer":
+                    read.update(y for store, _ in p.stores.get(x, ()) for y in (store.index, store.value))
+        self.arrays = sorted(x for x in read if p.scopes[x] is p.call and p.names[x] == "array")
+        read.update(y for x in self.arrays for y in p.arguments[x])
+        return {x for x in read if p.scopes[x] is p.call and p.names[x] not in ("constant", "array")}
 
     def _function(self, name: str, parameters: str) -> str:
         body = "\n".join([*self.allocations, *self.prologue, *self.lines])
-        return f"define void @{name}({parameters}) {{\nentry:\n{body}\n  ret void\n}}"
+        proceed = "  %proceed = icmp ne ptr %operands, null"  # true, which LLVM does not know
+        return f"define void @{name}({parameters}) {{\nentry:\n{proceed}\n{body}\n  br label %leave\nleave:\n  ret void\n}}"
 
     def write_slot(self, x: int, slot: int) -> None:
         kind = self.target.type(self.program.types[x], False)

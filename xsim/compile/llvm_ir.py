@@ -20,6 +20,11 @@ NAMES = {"f4": "float", "f8": "double", "i4": "i32", "i8": "i64", "i1": "i8", "i
 """LLVM's names of numpy's types."""
 
 
+MAX_BLOCK = 600
+"""Instructions of a basic block. Longer ones are divided, by branches that are always taken: LLVM's schedulers take time that grows faster
+than the size of a block."""
+
+
 @dataclass(frozen=True)
 class Target:
     """The machine that a program is compiled for. lanes: environments in a block. gpu: whether a thread executes a block."""
@@ -54,7 +59,7 @@ class Emitter:
         self.program, self.target = program, target
         self.live = program.live()
         self.lines: list[str] = []
-        self.block = "entry"
+        self.block, self.in_block = "entry", 0
         self.count = 0
         self.names: dict[int, str] = {}  # of values
         self.spread: list[dict[int, str]] = [{}]  # vectors of uniform values, by scope
@@ -69,16 +74,22 @@ class Emitter:
 
     def write(self, line: str) -> None:
         self.lines.append("  " + line)
+        self.in_block += 1
+        if self.in_block > MAX_BLOCK and not line.startswith("br "):
+            self.count += 1
+            self.lines.append(f"  br i1 %proceed, label %part{self.count}, label %leave")
+            self.label(f"part{self.count}")
 
     def result(self, operation: str) -> str:
         """The name of the result of an operation."""
         self.count += 1
-        self.write(f"%t{self.count} = {operation}")
-        return f"%t{self.count}"
+        name = f"%t{self.count}"
+        self.write(f"{name} = {operation}")
+        return name
 
     def label(self, name: str) -> None:
         self.lines.append(f"{name}:")
-        self.block = name
+        self.block, self.in_block = name, 0
 
     def value(self, x: int, varying: bool) -> str:
         """The name of a value, as a vector if ``varying``."""

@@ -58,7 +58,7 @@ def _by_step(x, batch: tuple[int, ...]):
     """Inputs (steps, n) as they are, or (steps, *batch, n) as (steps, environments, n)."""
     if x.ndim == 2:
         return x
-    return jnp.broadcast_to(x, (x.shape[0], *batch, x.shape[-1])).reshape(x.shape[0], -1, x.shape[-1])
+    return jnp.broadcast_to(x, (x.shape[0], *batch, x.shape[-1])).reshape(x.shape[0], math.prod(batch), x.shape[-1])
 
 
 def _shape(x) -> tuple:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,7 +100,7 @@ def by_environment(x, rank: int, batch: tuple[int, ...]) -> tuple[Any, bool]:
     if x.ndim == rank:
         return x, False
     core = x.shape[x.ndim - rank :]
-    return jnp.broadcast_to(x, (*batch, *core)).reshape(-1, *core), True
+    return jnp.broadcast_to(x, (*batch, *core)).reshape(math.prod(batch), *core), True
 
 
 def prepared(model: Model, mocap, batch: tuple[int, ...]) -> Prepared:

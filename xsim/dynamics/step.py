@@ -11,6 +11,8 @@ import functools
 import jax
 import jax.numpy as jnp
 
+from xsim.compile.flatten import Unsupported
+from xsim.compile.function import warn_once
 from xsim.dynamics.call import check_width, compiled
 from xsim.dynamics.compiled_step import compiled_steps, uses_llvm
 from xsim.dynamics.forward import forward
@@ -60,7 +62,10 @@ def _run(model: Model, state: State, inputs: Inputs, steps: int, record, checkpo
     """Steps by machine code where the compiler is LLVM, else by XLA."""
     if uses_llvm():
         after = None if record is None else lambda new, ctrl, tau: record(new, forward(model, new, ctrl, tau))
-        return compiled_steps(model, state, inputs, steps, after)
+        try:
+            return compiled_steps(model, state, inputs, steps, after)
+        except Unsupported as error:
+            warn_once(f"XLA compiles the step: {error}")
     return chunked(_steps, model, state, inputs, steps, record, checkpoint)
 
 
