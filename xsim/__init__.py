@@ -1,6 +1,7 @@
 """xsim: batched, differentiable rigid-body simulation in JAX. Importing it changes no setting of jax, numpy or logging."""
 
 from xsim import models, registry, sysid
+from xsim.compile.choice import use_compiler
 from xsim.dynamics.contact_list import ContactData, contacts
 from xsim.dynamics.forward import forward, sensors
 from xsim.dynamics.initial_state import constraint_error, init, project_constraints, state_from_poses
@@ -43,6 +44,6 @@ __all__ = [
     "contacts", "difference", "energy", "forward", "forward_dynamics", "geom_poses", "init", "integrate", "inverse_dynamics", "jacobian",
     "kinematics", "light_poses", "load", "loads", "make_env", "mass_matrix", "models", "parse", "parse_text", "passive",
     "project_constraints", "randomize", "reactions", "register_format", "register_joint", "registry", "rollout", "sensors", "site_poses",
-    "smooth_acceleration", "state_from_poses", "step", "sysid", "use_cores", "with_constraints",
+    "smooth_acceleration", "state_from_poses", "step", "sysid", "use_compiler", "use_cores", "with_constraints",
     "with_contact_limit", "with_integrator",
 ]  # fmt: skip

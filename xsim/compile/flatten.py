@@ -471,6 +471,13 @@ def _integer_power(f: Flattener, equation: JaxprEqn, x: Array) -> Array:
     return f.operate("div", x.dtype, one, out) if y < 0 else out
 
 
+def _polynomial(f: Flattener, equation: JaxprEqn, x: Array, *coefficients: Array) -> Array:
+    out = coefficients[-1]
+    for c in coefficients[-2::-1]:
+        out = f.operate("add", x.dtype, f.operate("mul", x.dtype, out, x), c)
+    return out
+
+
 def _clamp(f: Flattener, equation: JaxprEqn, low: Array, x: Array, high: Array) -> Array:
     return f.operate("min", x.dtype, f.operate("max", x.dtype, low, x), high)
 
@@ -519,6 +526,7 @@ RULES: dict[str, Callable] = {
     "transpose": _moved(lambda a, e: a.transpose(e.params["permutation"])),
     "rev": _moved(lambda a, e: np.flip(a, tuple(e.params["dimensions"]))),
     "slice": _moved(_slice),
+    "tile": _moved(lambda a, e: np.tile(a, e.params["reps"])),
     "concatenate": lambda f, e, *xs: joined(f, list(xs), functools.partial(np.concatenate, axis=e.params["dimension"])),
     "stack": lambda f, e, *xs: f.stacked(list(xs), e.params["axis"]),
     "unstack": _unstack,
@@ -542,6 +550,7 @@ RULES: dict[str, Callable] = {
     "triangular_solve": factorization.triangular_solve,
     "integer_pow": _integer_power,
     "square": lambda f, e, x: f.operate("mul", x.dtype, x, x),
+    "polynomial": _polynomial,
     "clamp": _clamp,
     "round": _round,
     "while": Flattener.while_loop,

@@ -11,12 +11,12 @@ import itertools
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import Primitive
+from jax.extend.core import ClosedJaxpr, Primitive
 from jax.interpreters import ad, batching, mlir
 
 from xsim.compile.flatten import Unsupported, program_of
@@ -42,6 +42,13 @@ def warn_once(message: str) -> None:
     warnings.warn(message, CompilerWarning, stacklevel=3)
 
 
+class Summary(NamedTuple):
+    """operations: number of operations of a program. varying: for each number of each result, whether it differs between environments."""
+
+    operations: int
+    varying: tuple[np.ndarray, ...]
+
+
 class Function:
     """A function of one environment.
 
@@ -52,28 +59,33 @@ class Function:
 
     def __init__(self, function: Callable, shapes: Sequence[Any], name: str, linear: tuple[int, ...] = (), transpose=None, results=None):
         self.function, self.shapes, self.name = function, tuple(shapes), name
-        self._results = results
+        self._results: Any = results
+        self._traced: ClosedJaxpr | None = None
         self.linear, self.transpose = linear, transpose
         self._tangents: dict[tuple[int, ...], Function] = {}
         self._reverses: dict[tuple[int, ...], Function] = {}
         self._targets: dict = {}
-        self._programs: dict[tuple[bool, ...], Program] = {}
+        self._programs: dict[tuple[bool, ...], Program] = {}  # until they are compiled
+        self._summaries: dict[tuple[bool, ...], Summary] = {}
 
     def __repr__(self) -> str:
         return f"Function({self.name})"
 
-    @functools.cached_property
-    def traced(self):
-        """The function, traced by JAX."""
-        with one_region(True):
-            return jax.make_jaxpr(lambda *xs: list(self.function(*xs)))(*self.shapes)
+    @property
+    def traced(self) -> ClosedJaxpr:
+        """The function, traced by JAX. It is kept until it is compiled."""
+        if self._traced is None:
+            with one_region(True):
+                self._traced = jax.make_jaxpr(lambda *xs: list(self.function(*xs)))(*self.shapes)
+            self._results = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in self._traced.out_avals]
+        return self._traced
 
     @property
     def results(self) -> list:
         """Shapes and types of the results."""
-        if self._results is not None:
-            return self._results
-        return [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in self.traced.out_avals]
+        if self._results is None:
+            assert self.traced is not None
+        return self._results
 
     @property
     def differentiable(self) -> list[int]:
@@ -84,7 +96,7 @@ class Function:
         """The results (environments, ...). batched: which arguments have a first axis of environments; if none has, there is one.
 
         Raises Unsupported if no program can be made, or if it has more than `MAX_OPERATIONS` operations."""
-        operations = sum(self.program(tuple(batched)).count().values())
+        operations = self.summary(tuple(batched)).operations
         if operations > MAX_OPERATIONS:
             raise Unsupported(f"{operations} operations, more than {MAX_OPERATIONS}")
         return compiled_call.bind(*arguments, function=self, batched=tuple(batched), summed=(False,) * len(self.results))
@@ -150,6 +162,8 @@ class Function:
             address = function_address(self.module(batched, summed), "handler")
             jax.ffi.register_ffi_target(name, pointer_capsule(address), platform="cpu")
             self._targets[batched, summed] = name
+            self._programs.pop(batched, None)
+            self._traced = None
         return name
 
     def program(self, batched: tuple[bool, ...]) -> Program:
@@ -159,10 +173,14 @@ class Function:
             found = self._programs[batched] = program_of(self.traced, batched if any(batched) else [True] * len(batched))
         return found
 
-    def varying(self, batched: tuple[bool, ...]) -> list[np.ndarray]:
-        """For each number of each result, whether it differs between environments."""
-        program = self.program(batched)
-        return [np.array([program.varying[x] for x in values], bool) for values in program.outputs]
+    def summary(self, batched: tuple[bool, ...]) -> Summary:
+        """What is known of the program for such operands."""
+        found = self._summaries.get(batched)
+        if found is None:
+            program = self.program(batched)
+            varying = tuple(np.array([program.varying[x] for x in values], bool) for values in program.outputs)
+            found = self._summaries[batched] = Summary(sum(program.count().values()), varying)
+        return found
 
     def module(self, batched: tuple[bool, ...], summed: tuple[bool, ...]) -> str:
         """LLVM IR for this processor."""

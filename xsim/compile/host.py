@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import re
-from functools import cache
-from pathlib import Path
-
-import jax
 import numpy as np
 
 from xsim.compile.elementary import definitions
+from xsim.compile.handler import Layout, Sum, handler
 from xsim.compile.llvm_ir import Emitter, Target, gather, memory_type, short_name
 from xsim.compile.program import BOOL, Input, Program
 
@@ -32,7 +28,7 @@ class HostEmitter(Emitter):
         self.sizes, self.summed = sizes, summed
         results = [("result", k) for k, s in enumerate(summed) if not s]
         operands = [("operand", i) for i, b in enumerate(batched) if b]
-        self.counted = next(iter(operands + results), ("", 0))  # the array whose first axis is that of the environments
+        self.counted = next(iter(operands + results), None)  # the array whose first axis is that of the environments
         self.first_sum: dict[int, int] = {}
         total = 0
         for k, values in enumerate(program.outputs):
@@ -62,7 +58,7 @@ class HostEmitter(Emitter):
         self._outputs()
         block = self._function("block", "ptr noalias %operands, ptr noalias %results, ptr noalias %slots, ptr noalias %sums, i64 %first, i64 %count")
         functions = definitions(self.used, t.gpu)
-        return "\n".join([*self.globals, functions, uniform, block, self._handler(), "!0 = !{}", ""])
+        return "\n".join([*self.globals, functions, uniform, block, handler(self.layout()), "!0 = !{}", ""])
 
     def _read_by_environments(self) -> set[int]:
         """The values of the call that operations, loops and results of the environments read."""
@@ -204,75 +200,13 @@ class HostEmitter(Emitter):
             before = self.result(f"load {kind}, ptr {address}")
             self.write(f"store {kind} {self.result(f'fadd {kind} {before}, {value}')}, ptr {address}")
 
-    # ---- call from XLA -----------------------------------------------------------------------------------------------------------
-
-    def _handler(self) -> str:
-        """The function that XLA calls with an ``XLA_FFI_CallFrame``; see the header ``xla/ffi/api/c_api.h`` for the offsets of its fields."""
-        p, lanes = self.program, self.target.lanes
-        major, minor = ffi_version()
-        lines = [
-            "define ptr @handler(ptr %frame) {", "entry:",
-            "  %extensionp = getelementptr i8, ptr %frame, i64 8", "  %extension = load ptr, ptr %extensionp",
-            "  %plain = icmp eq ptr %extension, null", "  br i1 %plain, label %work, label %extended",
-            "extended:", "  %kindp = getelementptr i8, ptr %extension, i64 8", "  %kind = load i32, ptr %kindp",
-            "  %ask = icmp eq i32 %kind, 1", "  br i1 %ask, label %metadata, label %work",
-            "metadata:", "  %metap = getelementptr i8, ptr %extension, i64 24", "  %meta = load ptr, ptr %metap",
-            "  %majorp = getelementptr i8, ptr %meta, i64 24", f"  store i32 {major}, ptr %majorp",
-            "  %minorp = getelementptr i8, ptr %meta, i64 28", f"  store i32 {minor}, ptr %minorp", "  ret ptr null",
-            "work:",
-        ]  # fmt: skip
-        for name, offset, number in (("operand", 72, len(self.sizes)), ("result", 112, len(p.outputs))):
-            lines.append(f"  %{name}s = alloca [{max(number, 1)} x ptr]")
-            lines.append(f"  %{name}.list.p = getelementptr i8, ptr %frame, i64 {offset}")
-            lines.append(f"  %{name}.list = load ptr, ptr %{name}.list.p")
-            for i in range(number):
-                at = f"%{name}{i}"
-                lines += [
-                    f"  {at}.p = getelementptr ptr, ptr %{name}.list, i64 {i}", f"  {at}.buffer = load ptr, ptr {at}.p",
-                    f"  {at}.d = getelementptr i8, ptr {at}.buffer, i64 24", f"  {at}.data = load ptr, ptr {at}.d",
-                    f"  {at}.s = getelementptr ptr, ptr %{name}s, i64 {i}", f"  store ptr {at}.data, ptr {at}.s",
-                ]  # fmt: skip
-        kind, index = self.counted
-        sums = sum(len(v) for v, summed in zip(p.outputs, self.summed, strict=True) if summed)
-        dtype = next((p.types[v[0]] for v, summed in zip(p.outputs, self.summed, strict=True) if summed and v), np.dtype(np.float32))
-        number = self.target.type(dtype)
-        if kind:
-            lines += [
-                f"  %dims.p = getelementptr i8, ptr %{kind}{index}.buffer, i64 40", "  %dims = load ptr, ptr %dims.p",
-                "  %count = load i64, ptr %dims",
-            ]  # fmt: skip
-        else:
-            lines.append("  %count = add i64 1, 0")
-        lines += [
-            f"  %slots = alloca [{len(self.slots) + 1} x i64], align 64", f"  %sums = alloca [{sums + 1} x {number}], align 64",
-            f"  call void @llvm.memset.p0.i64(ptr align 64 %sums, i8 0, i64 {sums * lanes * dtype.itemsize}, i1 false)",
-            "  call void @uniform(ptr %operands, ptr %slots)", "  %any = icmp sgt i64 %count, 0", "  br i1 %any, label %loop, label %reduce",
-            "loop:", "  %first = phi i64 [ 0, %work ], [ %next, %loop ]",
-            "  call void @block(ptr %operands, ptr %results, ptr %slots, ptr %sums, i64 %first, i64 %count)",
-            f"  %next = add i64 %first, {lanes}", "  %more = icmp slt i64 %next, %count", "  br i1 %more, label %loop, label %reduce",
-            "reduce:",
-        ]  # fmt: skip
-        for k, (values, summed) in enumerate(zip(p.outputs, self.summed, strict=True)):
-            for i, x in enumerate(values if summed else ()):
-                scalar, wide = self.target.type(p.types[x], False), self.target.type(p.types[x])
-                at = f"%sum{k}.{i}"
-                lines.append(f"  {at}.p = getelementptr {wide}, ptr %sums, i64 {self.first_sum[k] + i}")
-                lines.append(f"  {at}.v = load {wide}, ptr {at}.p")
-                total = f"{at}.v"
-                if lanes > 1:
-                    suffix = f"v{lanes}{short_name(scalar)}"
-                    lines.append(f"  {at}.t = call reassoc {scalar} @llvm.vector.reduce.fadd.{suffix}({scalar} 0.0, {wide} {at}.v)")
-                    total = f"{at}.t"
-                lines.append(f"  {at}.r = getelementptr {scalar}, ptr %result{k}.data, i64 {i}")
-                lines.append(f"  store {scalar} {total}, ptr {at}.r")
-        return "\n".join([*lines, "  ret ptr null", "}"])
-
-
-@cache
-def ffi_version() -> tuple[int, int]:
-    """The version of XLA's foreign function interface that jaxlib was built with."""
-    header = (Path(jax.ffi.include_dir()) / "xla" / "ffi" / "api" / "c_api.h").read_text()
-    numbers = [re.search(rf"define XLA_FFI_API_{part} (\d+)", header) for part in ("MAJOR", "MINOR")]
-    if not all(numbers):
-        raise RuntimeError("the version of XLA's foreign function interface is not known")
-    return tuple(int(n[1]) for n in numbers if n)
+    def layout(self) -> Layout:
+        """What the function that XLA calls has to know."""
+        p = self.program
+        sums = [(k, len(v)) for k, (v, summed) in enumerate(zip(p.outputs, self.summed, strict=True)) if summed]
+        dtype = next((p.types[p.outputs[k][0]] for k, size in sums if size), np.dtype(np.float32))
+        return Layout(
+            operands=len(self.sizes), results=len(p.outputs), slots=len(self.slots), lanes=self.target.lanes, counted=self.counted,
+            sums=tuple(Sum(k, size, self.first_sum[k]) for k, size in sums), number=self.target.type(dtype), size=dtype.itemsize,
+            operations=sum(p.count().values()),
+        )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -91,32 +92,42 @@ def _write(f, entries: np.ndarray, place: list, value: int, dtype, combine: str 
         entries[at] = new if here is None else f.builder.operation("select_n", dtype, (here, old, new))
 
 
-def _windows(numbers, indices_shape, window_dims, collapsed, start_map, batching, indices_batching, rank: int, out_shape, window_sizes):
-    """For each entry of a gather's result (or of a scatter's updates): the offset in its window by axis of the operand, and the row of the
-    index array that holds the start of its window. The result: offsets (rank, entries) and rows (entries)."""
-    grid = np.indices(out_shape).reshape(len(out_shape), -1)
-    batch_dims = [i for i in range(len(out_shape)) if i not in window_dims]
-    offsets = np.zeros((rank, grid.shape[1]), int)
-    windowed = [d for d in range(rank) if d not in collapsed and d not in batching]
-    for d, axis in zip(windowed, window_dims, strict=True):
-        offsets[d] = grid[axis]
-    batch_shape = indices_shape[:-1]
-    for d, k in zip(batching, indices_batching, strict=True):
-        offsets[d] = grid[batch_dims[k]]
-    rows = np.ravel_multi_index(tuple(grid[i] for i in batch_dims), batch_shape) if batch_shape else np.zeros(grid.shape[1], int)
-    return offsets, rows
+@dataclass(frozen=True)
+class _Windows:
+    """How the entries of a gather's result, or of a scatter's updates, lie in windows of an array.
+
+    window_axes: axes of the result that are axes of a window. collapsed: axes of the array along which a window has size 1. batching and
+    indices_batching: axes of the array and of the indices that go together."""
+
+    window_axes: tuple[int, ...]
+    collapsed: tuple[int, ...]
+    batching: tuple[int, ...]
+    indices_batching: tuple[int, ...]
+
+    def places(self, shape: tuple[int, ...], indices_shape: tuple[int, ...], rank: int) -> tuple[np.ndarray, np.ndarray]:
+        """For each entry of a result of this shape: its offset in its window (rank, entries), and the row of the indices (entries) that
+        holds the start of the window. rank: of the array."""
+        count = math.prod(shape)
+        grid = np.indices(shape).reshape(len(shape), count)
+        batch_axes = [i for i in range(len(shape)) if i not in self.window_axes]
+        offsets = np.zeros((rank, count), int)
+        windowed = [d for d in range(rank) if d not in self.collapsed and d not in self.batching]
+        for d, axis in zip(windowed, self.window_axes, strict=True):
+            offsets[d] = grid[axis]
+        for d, k in zip(self.batching, self.indices_batching, strict=True):
+            offsets[d] = grid[batch_axes[k]]
+        rows = np.ravel_multi_index(tuple(grid[i] for i in batch_axes), indices_shape[:-1]) if batch_axes else np.zeros(count, int)
+        return offsets, rows
 
 
 def gather(f, equation, x: Array, indices: Array) -> Array:
     """XLA's gather; an index outside of the array is moved inside."""
     n, sizes, shape = equation.params["dimension_numbers"], equation.params["slice_sizes"], equation.outvars[0].aval.shape
-    offsets, rows = _windows(
-        None, indices.shape, n.offset_dims, n.collapsed_slice_dims, n.start_index_map, n.operand_batching_dims,
-        n.start_indices_batching_dims, len(x.shape), shape, sizes,
-    )  # fmt: skip
+    windows = _Windows(n.offset_dims, n.collapsed_slice_dims, n.operand_batching_dims, n.start_indices_batching_dims)
+    offsets, rows = windows.places(shape, indices.shape, len(x.shape))
     fill = "FILL" in str(equation.params["mode"])
     if indices.numbers is not None:
-        table = indices.numbers.reshape(-1, indices.shape[-1]).astype(int)
+        table = indices.numbers.reshape(math.prod(indices.shape[:-1]), indices.shape[-1]).astype(int)
         inside = np.ones(len(rows), bool)
         for k, d in enumerate(n.start_index_map):
             start = table[rows, k]
@@ -128,7 +139,7 @@ def gather(f, equation, x: Array, indices: Array) -> Array:
             return x.moved(lambda a: a.reshape(-1)[flat].reshape(shape))
         missing = f.builder.constant(np.nan if x.dtype.kind == "f" else np.iinfo(x.dtype).min if x.dtype.kind == "i" else 0, x.dtype)
         return Array(np.where(inside, f.ids(x).reshape(-1)[flat], missing).reshape(shape), x.dtype)
-    where, table = _Positions(f, x.shape), f.ids(indices).reshape(-1, indices.shape[-1])
+    where, table = _Positions(f, x.shape), f.ids(indices).reshape(math.prod(indices.shape[:-1]), indices.shape[-1])
     starts = [[(d, where.clamped(int(row[k]), d, sizes[d])) for k, d in enumerate(n.start_index_map)] for row in table]
     bases = np.ravel_multi_index(tuple(offsets), x.shape)
     positions = [where.value(int(base), starts[row]) for base, row in zip(bases, rows, strict=True)]
@@ -139,12 +150,10 @@ def scatter(f, equation, x: Array, indices: Array, updates: Array) -> Array:
     """XLA's scatter and scatter-add; updates outside of the array are dropped."""
     n = equation.params["dimension_numbers"]
     combine = "add" if "add" in equation.primitive.name else None
-    offsets, rows = _windows(
-        None, indices.shape, n.update_window_dims, n.inserted_window_dims, n.scatter_dims_to_operand_dims, n.operand_batching_dims,
-        n.scatter_indices_batching_dims, len(x.shape), updates.shape, None,
-    )  # fmt: skip
+    windows = _Windows(n.update_window_dims, n.inserted_window_dims, n.operand_batching_dims, n.scatter_indices_batching_dims)
+    offsets, rows = windows.places(updates.shape, indices.shape, len(x.shape))
     entries, new = f.ids(x).copy(), f.ids(updates).ravel()
-    table = f.ids(indices).reshape(-1, indices.shape[-1])
+    table = f.ids(indices).reshape(math.prod(indices.shape[:-1]), indices.shape[-1])
     axis_of = {d: k for k, d in enumerate(n.scatter_dims_to_operand_dims)}
     zero = f.program.constant(INDEX.type(0))
     for e, row in enumerate(rows):

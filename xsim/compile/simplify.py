@@ -113,7 +113,7 @@ class Builder:
             return cases[int(number)]
         if all(x == cases[0] for x in cases):
             return cases[0]
-        if len(cases) == 2:
+        if len(cases) == 2 and self.program.types[which] == BOOL:
             return None
         out = cases[-1]  # an integer selects among several cases
         for i in range(len(cases) - 2, -1, -1):

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from xsim.compile.choice import COMPILERS, compiler, tracing_for
 from xsim.dynamics.actuation.commands import split_controls
 from xsim.dynamics.forces.time_functions import at_time
 from xsim.dynamics.layout import Lanes, batch_shape, make_lanes
@@ -27,14 +28,23 @@ def _compiles_as_one_region(model: Model) -> bool:
 
 
 def compiled(fn, **options):
-    """jit of a public function whose first argument is the model. options: those of jax.jit."""
+    """jit of a public function whose first argument is the model, for the compiler in use. options: those of jax.jit."""
+
+    def traced_for(name: str):
+        @functools.wraps(fn)
+        def traced(model, *args, **kwargs):
+            with one_region(_compiles_as_one_region(model)), tracing_for(name):
+                return fn(model, *args, **kwargs)
+
+        return jax.jit(traced, **options)
+
+    versions = {name: traced_for(name) for name in COMPILERS}
 
     @functools.wraps(fn)
-    def traced(model, *args, **kwargs):
-        with one_region(_compiles_as_one_region(model)):
-            return fn(model, *args, **kwargs)
+    def call(*args, **kwargs):
+        return versions[compiler()](*args, **kwargs)
 
-    return jax.jit(traced, **options)
+    return call
 
 
 def check_width(name: str, x, width: int) -> None:

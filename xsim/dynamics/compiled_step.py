@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-import os
 from collections.abc import Callable
 
 import jax
@@ -84,7 +83,3 @@ def step_function(system: SystemFunction, shared: int, order: tuple[int, ...], s
     inputs = [jax.ShapeDtypeStruct((n,), dtype) for n, here in zip((nu, nv), present, strict=True) if here]
     return Function(step, [*vectors, *(jax.ShapeDtypeStruct(*s) for s in shapes), *inputs], "step")
 
-
-def uses_llvm() -> bool:
-    """Whether steps run by machine code of LLVM."""
-    return os.environ.get("XSIM_COMPILER", "llvm") == "llvm" and jax.default_backend() == "cpu"

@@ -43,7 +43,8 @@ class SystemFunction:
 
     def system(self, numbers) -> System:
         """The system of one environment from its numbers."""
-        assert self.function.traced is not None
+        if self._structure is None:
+            assert self.function.traced is not None  # which sets the structure
         treedef, constants, own, shapes, dtypes = self._structure
         sizes = [int(np.prod(shape)) for shape in shapes]
         parts = jax.lax.split(numbers, sizes) if sizes else []
@@ -112,7 +113,7 @@ def prepared(model: Model, mocap, batch: tuple[int, ...]) -> Prepared:
     arguments = [*(x for x, _ in flat), mocap if moving else mocap[0]]
     batched = [*(b for _, b in flat), moving]
     numbers = function.function(arguments, batched)[0]
-    varying = function.function.varying(tuple(batched))[0] if any(batched) else np.zeros(numbers.shape[1], bool)
+    varying = function.function.summary(tuple(batched)).varying[0] if any(batched) else np.zeros(numbers.shape[1], bool)
     shared, own = np.flatnonzero(~varying), np.flatnonzero(varying)
     order = np.argsort(np.concatenate([shared, own]), kind="stable")
     return Prepared(function, numbers[0, shared], numbers[:, own], tuple(order.tolist()))

@@ -11,10 +11,11 @@ import functools
 import jax
 import jax.numpy as jnp
 
+from xsim.compile.choice import compiler, uses_llvm
 from xsim.compile.flatten import Unsupported
 from xsim.compile.function import warn_once
 from xsim.dynamics.call import check_width, compiled
-from xsim.dynamics.compiled_step import compiled_steps, uses_llvm
+from xsim.dynamics.compiled_step import compiled_steps
 from xsim.dynamics.forward import forward
 from xsim.dynamics.integration.integrators import StateComponents, advance, in_stages
 from xsim.dynamics.layout import make_lanes
@@ -65,6 +66,8 @@ def _run(model: Model, state: State, inputs: Inputs, steps: int, record, checkpo
         try:
             return compiled_steps(model, state, inputs, steps, after)
         except Unsupported as error:
+            if compiler() == "llvm":
+                raise
             warn_once(f"XLA compiles the step: {error}")
     return chunked(_steps, model, state, inputs, steps, record, checkpoint)
 

@@ -1,0 +1,311 @@
+"""Functions compiled by LLVM agree with JAX: operations, loops, derivatives, steps of models."""
+
+import os
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import xsim
+from xsim.compile import machine
+from xsim.compile.choice import tracing_for
+from xsim.compile.flatten import Unsupported
+from xsim.compile.function import CompilerWarning, Function, warn_once
+
+RNG = np.random.default_rng(0)
+
+
+def compiled(function, *arguments, batched=None):
+    """The results of a function of one environment, compiled. arguments (environments, ...), or without that axis where not batched."""
+    batched = [True] * len(arguments) if batched is None else batched
+    shapes = [jax.ShapeDtypeStruct(x.shape[int(b) :], x.dtype) for x, b in zip(arguments, batched, strict=True)]
+    return Function(lambda *xs: jax.tree.leaves(function(*xs)), shapes, "test")(arguments, batched)
+
+
+def check(function, *arguments, batched=None, rtol=2e-6, atol=1e-7):
+    """Compare with JAX on every environment."""
+    batched = [True] * len(arguments) if batched is None else batched
+    expected = jax.tree.leaves(jax.vmap(function, [0 if b else None for b in batched])(*arguments))
+    for a, b in zip(compiled(function, *arguments, batched=batched), expected, strict=True):
+        assert a.dtype == b.dtype
+        np.testing.assert_allclose(a, b, rtol=rtol, atol=atol)
+
+
+def numbers(*shape, dtype=np.float32):
+    """Arrays of a batch of eleven environments, which is no multiple of a vector."""
+    return jnp.asarray(RNG.normal(size=(11, *shape)), dtype)
+
+
+# ---- elementary functions --------------------------------------------------------------------------------------------------------
+
+DOMAINS = {
+    "sin": (-1e4, 1e4), "cos": (-1e4, 1e4), "tan": (-50, 50), "arcsin": (-1, 1), "arccos": (-1, 1), "arctan": (-1e3, 1e3),
+    "sinh": (-80, 80), "cosh": (-80, 80), "tanh": (-12, 12), "exp": (-100, 88), "exp2": (-126, 127), "expm1": (-20, 80),
+    "log": (1e-30, 1e30), "log1p": (-0.999, 1e5),
+}  # fmt: skip
+SPECIAL = np.array([0.0, -0.0, 1.0, -1.0, 0.5, 2.0, 3.0, np.inf, -np.inf, np.nan, 1e-30, -1e-30, 1e-6, 1e30, -1e30])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_elementary_functions(dtype, x64):
+    """Within 2 units in the last place of numpy's in extended precision; special values are the C library's."""
+    names = list(DOMAINS)
+    low, high = np.array(list(DOMAINS.values())).T
+    x = (low + (high - low) * RNG.random((4000, len(names)))).astype(dtype)
+    x[:500] *= 10.0 ** RNG.uniform(-8, 0, (500, 1)) * (low < 0)
+    x[:500] += (x[:500] == 0) * 1e-3
+    x = np.concatenate([x, np.repeat(SPECIAL.astype(dtype)[:, None], len(names), 1)])
+    (out,) = compiled(lambda x: jnp.stack([getattr(jnp, name)(x[i]) for i, name in enumerate(names)]), jnp.asarray(x))
+    _accurate(names, np.asarray(out), [x], dtype)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_functions_of_two_numbers(dtype, x64):
+    grid = np.stack(np.meshgrid(SPECIAL, SPECIAL), -1).reshape(-1, 2)
+    x = np.concatenate([np.stack([np.exp(RNG.uniform(-8, 8, 4000)), RNG.uniform(-5, 5, 4000)], 1), RNG.normal(size=(4000, 2)), grid])
+    x = x.astype(dtype)
+    (out,) = compiled(lambda x: jnp.stack([jnp.power(x[0], x[1]), jnp.arctan2(x[0], x[1])]), jnp.asarray(x))
+    _accurate(["power", "arctan2"], np.asarray(out), [x[:, :1].repeat(2, 1), x[:, 1:].repeat(2, 1)], dtype)
+
+
+def _accurate(names, out, arguments, dtype):
+    for i, name in enumerate(names):
+        with np.errstate(all="ignore"):
+            exact = getattr(np, name)(*(x[:, i].astype(np.longdouble) for x in arguments))
+            expected = exact.astype(dtype)
+        # The sine of 1e30 rad: angles beyond 2^45 have no meaning in single precision, and are NaN.
+        large = np.abs(arguments[0][:, i]) > 2.0**45 if name in ("sin", "cos", "tan") and dtype == np.float32 else np.zeros(len(out), bool)
+        special = ~np.isfinite(expected) & ~large
+        np.testing.assert_array_equal(out[special, i], expected[special], err_msg=name)
+        usual = np.isfinite(expected) & ~large & (np.abs(expected) >= np.finfo(dtype).tiny)
+        error = np.abs(out[usual, i].astype(np.longdouble) - exact[usual]) / np.spacing(np.abs(expected[usual]))
+        assert error.max() <= 2.0, (name, float(error.max()))
+
+
+# ---- operations ------------------------------------------------------------------------------------------------------------------
+
+
+def _search(x, n):
+    """A loop whose number of turns differs between environments, with a loop inside and a counter that is used after it."""
+
+    def turn(c):
+        x, i = c
+        inner = jax.lax.while_loop(lambda d: d[0] > 0.5, lambda d: (d[0] * 0.7, d[1] + 1), (jnp.abs(x[0]), jnp.int32(0)))
+        return x.at[i % 3].add(inner[0]) + inner[1], i + 1
+
+    x, i = jax.lax.while_loop(lambda c: c[1] < n, turn, (x, jnp.int32(0)))
+    return x, i
+
+
+OPERATIONS = {
+    "arithmetic": (lambda x, y: x * y + x / y - jnp.sqrt(jnp.abs(x)) + jax.lax.rsqrt(jnp.abs(y)), (4,), (4,)),
+    "comparisons": (lambda x, y: jnp.where((x < y) & ~(x > 0.1) | (x == y), x, jnp.maximum(x, jnp.minimum(y, 0.2))), (5,), (5,)),
+    "rounding": (lambda x: jnp.stack([jnp.floor(x), jnp.ceil(x), jnp.round(4 * x), jnp.sign(x), jnp.trunc(3 * x)]), (3,)),
+    "powers": (lambda x: jnp.stack([x**2, x**3, x**-2, jnp.abs(x) ** 1.7, jnp.square(x), jnp.clip(x, -0.5, 0.5)]), (3,)),
+    "sinc": (lambda x: jnp.sinc(x), (6,)),
+    "integers": (lambda x: (jnp.int32(7 * x) % 5, jnp.int32(9 * x) // 4, jnp.abs(jnp.int32(5 * x)), jnp.int32(x * 3) ** 2), (4,)),
+    "reductions": (lambda x: (x.sum(0), x.max(), x.min(1), x.prod(), (x > 0).any(0), (x > -1).all(), x.argmax(), x.argmin(1)), (3, 4)),
+    "sums": (lambda x: (jnp.cumsum(x), jnp.cumsum(x[::-1], 0), jax.lax.cumsum(x, reverse=True), jnp.cumprod(x)), (6,)),
+    "shapes": (lambda x: (x.T.reshape(6)[::2], jnp.pad(x, ((1, 0), (2, 1))), jnp.concatenate([x, x[:1]]), jnp.stack([x, x], 1)), (2, 3)),
+    "products": (lambda x, y: (x @ y, jnp.einsum("ij,jk->ki", x, y), jnp.linalg.norm(x)), (2, 3), (3, 2)),
+    "factorization": (lambda x: jnp.linalg.cholesky(x @ x.T + jnp.eye(4)), (4, 5)),
+    "triangular": (lambda x, y: jax.scipy.linalg.solve_triangular(x + 4 * jnp.eye(3), y, lower=True, trans=1), (3, 3), (3, 2)),
+    "top k": (lambda x: (*jax.lax.top_k(x, 3), *jax.lax.top_k(x.reshape(2, 3), 2)), (6,)),
+    "index": (lambda x, y: (x[jnp.argmax(y)], x[jnp.array([2, 0])], jnp.take_along_axis(x, jnp.arange(3)[::-1, None], 0)), (3, 2), (3,)),
+    "own index": (lambda x, y: (jnp.take_along_axis(x, jax.lax.top_k(y, 2)[1], 0), x.at[jnp.argmin(y)].add(1.0)), (4,), (4,)),
+    "update": (lambda x: (x.at[1].set(0.0), x.at[:, 0].add(2.0), jax.lax.dynamic_update_slice(x, x[:1, :2], (1, 1))), (3, 3)),
+    "cond": (lambda x: jax.lax.cond(x[0] > 0, lambda x: x + 1, lambda x: x * 2, x), (2,)),
+    "switch": (lambda x: jax.lax.switch(jnp.int32(jnp.abs(x[0]) * 2), [lambda x: x + 1, lambda x: x * 2, lambda x: -x], x), (2,)),
+    "short scan": (lambda x: jax.lax.scan(lambda c, y: (c * 0.5 + y, c), x[0], x, reverse=True), (3,)),
+    "long scan": (lambda x: jax.lax.scan(lambda c, y: (jnp.tanh(c * 0.5 + y), c * y), x[0], jnp.tile(x, 130)), (3,)),
+    "long reverse scan": (lambda x: jax.lax.scan(lambda c, y: (c * 0.5 + y, c), x[0], jnp.tile(x, 170), reverse=True), (3,)),
+    "counted loop": (lambda x: jax.lax.fori_loop(0, 700, lambda i, c: c * 0.9 + x[i % 3], x[0]), (3,)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_operations(name):
+    function, *shapes = OPERATIONS[name]
+    check(function, *(numbers(*shape) for shape in shapes), atol=2e-6)
+
+
+def test_shared_operands():
+    """What depends on shared operands alone is computed once; arrays of them are indexed too."""
+    check(lambda a, x: (jnp.cumsum(a) * x, a[jnp.argmax(x)], a @ a * x.sum()), numbers(3)[0], numbers(3), batched=[False, True])
+    check(lambda a: a * 2, numbers(3))
+    (out,) = compiled(lambda a: jnp.sin(a), numbers(3)[0], batched=[False])
+    assert out.shape == (1, 3)
+
+
+def test_loops_by_environment():
+    check(_search, numbers(3), jnp.arange(11, dtype=jnp.int32))
+
+
+def test_numbers_that_are_not_finite():
+    """A zero that is written in the code keeps NaN, and so do maximum and minimum."""
+    x = jnp.array([[1.0], [jnp.nan], [jnp.inf], [-jnp.inf], [0.0]], jnp.float32)
+    check(lambda x: (x * 0.0, jnp.maximum(x, 0.5), jnp.minimum(0.5, x), jnp.isfinite(x), jnp.isnan(x), jnp.sign(x), x != x), x)
+
+
+def test_batches_of_any_size_and_no_environment():
+    f = Function(lambda x: [x * 2], [jax.ShapeDtypeStruct((2,), jnp.float32)], "double")
+    for n in (0, 1, 7, 8, 9, 4096):
+        x = jnp.arange(2.0 * n).reshape(n, 2)
+        np.testing.assert_array_equal(f([x], [True])[0], 2 * x)
+
+
+def test_unsupported_operations_go_to_xla():
+    warn_once.cache_clear()
+    f = Function(lambda x: [jnp.sort(x)], [jax.ShapeDtypeStruct((5,), jnp.float32)], "sort")
+    with pytest.raises(Unsupported, match="sort"):
+        f([numbers(5)], [True])
+    g = Function(lambda x: [jnp.where(x > 0, jnp.sin(x), x)], [jax.ShapeDtypeStruct((5,), jnp.float32)], "sine")
+    g.reverse = lambda active: Function(lambda x, c: [jnp.sort(c) * jnp.cos(x)], [f.shapes[0]] * 2, "odd reverse", results=[f.shapes[0]])
+    x = numbers(5)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        got = jax.grad(lambda x: (g([x], [True])[0] * x).sum())(x)
+    np.testing.assert_allclose(got, g([x], [True])[0] + jnp.sort(x, -1) * jnp.cos(x), rtol=1e-6)
+    assert [str(w.message) for w in caught if w.category is CompilerWarning] == ["XLA compiles the odd reverse: the operation sort"]
+
+
+# ---- transformations -------------------------------------------------------------------------------------------------------------
+
+
+def _smooth(a, x):
+    y = jnp.sin(a * x[0]) + x[1] ** 2 * a
+    return [jnp.stack([y, y * x[0]]), (y > 0).astype(jnp.int32)]
+
+
+SMOOTH = Function(_smooth, [jax.ShapeDtypeStruct(s, jnp.float32) for s in ((), (2,))], "smooth")
+
+
+@pytest.mark.parametrize(
+    "transform",
+    [
+        lambda f: jax.grad(f, (0, 1)), lambda f: jax.jacfwd(f, (0, 1)), lambda f: jax.hessian(f, (0, 1)),
+        lambda f: jax.jit(jax.grad(jax.grad(f))), lambda f: lambda a, x: jax.vmap(jax.grad(f, (0, 1)), (0, None))(a + jnp.arange(3.0), x),
+        lambda f: lambda a, x: jax.vmap(f, (None, 0))(a, jnp.stack([x, 2 * x])),
+        lambda f: jax.grad(lambda a, x: jax.lax.scan(lambda c, _: (c * 0.9 + f(c, x) * 1e-2, c), a, None, length=3)[0], (0, 1)),
+        lambda f: jax.checkpoint(jax.grad(f)),
+    ],
+    ids=["grad", "jacfwd", "hessian", "grad of grad", "vmap of grad", "vmap", "grad of scan", "checkpoint"],
+)  # fmt: skip
+def test_transformations(transform):
+    a, x = jnp.float32(0.7), numbers(2)
+
+    def by(call):
+        return transform(lambda a, x: jnp.sum(call(a, x) ** 2))(a, x)
+
+    got = by(lambda a, x: SMOOTH([a, x], [False, True])[0])
+    expected = by(lambda a, x: jax.vmap(lambda x: _smooth(a, x)[0])(x))
+    for p, q in zip(jax.tree.leaves(got), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(p, q, rtol=2e-5, atol=2e-5)
+
+
+def test_sums_over_environments_do_not_depend_on_threads():
+    """Gradients of shared operands are the same bits in every run, though threads take chunks of the batch in any order."""
+    x = jnp.asarray(RNG.normal(size=(40_000, 2)), jnp.float32)
+    gradient = jax.jit(jax.grad(lambda a: jnp.sum(SMOOTH([a, x], [False, True])[0])))
+    assert len({float(gradient(jnp.float32(0.3))) for _ in range(20)}) == 1
+
+
+# ---- steps of models -------------------------------------------------------------------------------------------------------------
+
+
+def _perturbed(model, count, rng):
+    start = xsim.init(model)
+    v = jnp.asarray(rng.normal(0, 0.3, (count, model.nv)))
+    q = xsim.integrate(model, jnp.broadcast_to(start.q, (count, model.nq)), jnp.asarray(rng.normal(0, 0.1, (count, model.nv))))
+    return xsim.init(model, q, v), jnp.asarray(rng.uniform(-0.5, 0.5, (3, count, model.nu))) if model.nu else None
+
+
+@pytest.mark.parametrize("name", ["half_cheetah", "zoo", "servo_arm", "four_bar", "springy_tree", "two_links", "slider_crank"])
+def test_steps_are_those_of_xla(name, x64):
+    """Three steps, with a time step and a gravity of their own for each environment, in a batch that is no multiple of a vector."""
+    model, rng = xsim.load(xsim.models.path(name)), np.random.default_rng(3)
+    model = model.replace({"option.dt": model.option.dt * jnp.linspace(0.5, 1, 5)})
+    state, ctrls = _perturbed(model, 5, rng)
+    with tracing_for("llvm"):
+        got = xsim.rollout(model, state, ctrls, steps=3)[0]
+    with tracing_for("xla"):
+        expected = xsim.rollout(model, state, ctrls, steps=3)[0]
+    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
+
+
+def test_step_without_a_batch_and_with_two_axes(x64):
+    model = xsim.load(xsim.models.path("chain"))
+    state = xsim.init(model)
+    one = xsim.step(model, state)
+    assert one.q.shape == state.q.shape and one.flags.shape == ()
+    many = xsim.step(model, jax.tree.map(lambda x: jnp.broadcast_to(x, (2, 3, *x.shape)), state))
+    np.testing.assert_array_equal(many.q, jnp.broadcast_to(one.q, many.q.shape))
+    mapped = jax.vmap(lambda m, s: xsim.step(m, s), (None, 0))(model, jax.tree.map(lambda x: x[0], many))
+    np.testing.assert_array_equal(mapped.q[1], xsim.step(model, jax.tree.map(lambda x: x[0, 1], many)).q)
+
+
+def test_states_that_are_not_finite_are_flagged():
+    """One environment that is not finite changes no other, and the step ends."""
+    model = xsim.load(xsim.models.path("half_cheetah"))
+    start = xsim.init(model)
+    q = jnp.broadcast_to(start.q, (9, model.nq)).at[3, 2].set(jnp.nan).at[5, 0].set(jnp.inf)
+    state = xsim.init(model, q, jnp.zeros((9, model.nv)).at[7, 1].set(jnp.inf))
+    with tracing_for("llvm"):
+        after = xsim.rollout(model, state, steps=2)[0]
+        alone = xsim.rollout(model, xsim.init(model, start.q[None], jnp.zeros((1, model.nv))), steps=2)[0]
+    assert (np.asarray(after.flags) & xsim.Flags.DIVERGED != 0).tolist() == [i in (3, 5, 7) for i in range(9)]
+    np.testing.assert_array_equal(after.q[0], alone.q[0])
+
+
+def test_large_models_go_to_xla():
+    """The programs of these bundled models are too large; the choice "llvm" says so."""
+    large = []
+    for name in ("ant", "humanoid_v5", "humanoid", "fish"):
+        model = xsim.load(xsim.models.path(name))
+        with tracing_for("llvm"):
+            try:
+                jax.eval_shape(xsim.step, model, xsim.init(model))
+            except Unsupported:
+                large.append(name)
+    assert large == ["humanoid_v5"]
+
+
+# ---- choice and cache ------------------------------------------------------------------------------------------------------------
+
+
+def test_choice_of_the_compiler():
+    with pytest.raises(ValueError, match="unknown compiler 'gcc'; known: auto, llvm, xla"):
+        xsim.use_compiler("gcc")
+    model = xsim.load(xsim.models.path("pendulum"))
+    state = xsim.init(model)
+    calls = {}
+    for name in ("auto", "llvm", "xla"):
+        with tracing_for(name):
+            calls[name] = "xsim_compiled_call" in str(jax.make_jaxpr(lambda m, s: xsim.step(m, s))(model, state))
+    assert calls == {"auto": True, "llvm": True, "xla": False}
+
+
+MODULE = "define i64 @seven() {{ ret i64 {} }}"
+
+
+def test_cache(tmp_path, monkeypatch):
+    """Compiled code is read back; damaged files and folders of others are not used."""
+    monkeypatch.setenv(machine.CACHE_VARIABLE, str(tmp_path / "cache"))
+    made = []
+    monkeypatch.setattr(machine, "machine_code", lambda text, make=machine.machine_code: made.append(text) or make(text))
+    for _ in range(2):
+        assert machine.function_address(MODULE.format(7), "seven")
+    assert len(made) == 1
+    (file,) = (tmp_path / "cache").glob("*.o")
+    file.write_bytes(file.read_bytes()[:-40] + bytes(40))
+    assert machine.function_address(MODULE.format(7), "seven") and len(made) == 2
+    assert (tmp_path / "cache").stat().st_mode & 0o777 == 0o700
+    (tmp_path / "open").mkdir()
+    os.chmod(tmp_path / "open", 0o777)
+    monkeypatch.setenv(machine.CACHE_VARIABLE, str(tmp_path / "open"))
+    assert machine.cache_folder() is None
+    monkeypatch.setenv(machine.CACHE_VARIABLE, "")
+    assert machine.cache_folder() is None

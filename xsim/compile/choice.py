@@ -1,0 +1,58 @@
+"""Which compiler makes the programs of `xsim.step` and `xsim.rollout`."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+import jax
+
+COMPILERS = ("auto", "llvm", "xla")
+VARIABLE = "XSIM_COMPILER"
+"""Environment variable: the compiler at the start of a process."""
+
+
+def _checked(name: str) -> str:
+    if name not in COMPILERS:
+        raise ValueError(f"unknown compiler {name!r}; known: {', '.join(COMPILERS)}")
+    return name
+
+
+class _Chosen:
+    name: str | None = None
+
+
+_TRACED: ContextVar[str | None] = ContextVar("compiler", default=None)
+
+
+def use_compiler(name: str) -> None:
+    """Choose the compiler of `xsim.step` and `xsim.rollout` in this process.
+
+    * ``"auto"``, the default: LLVM on the CPU for models whose step has a program of moderate size, else XLA
+    * ``"llvm"``: LLVM on the CPU; models without such a program raise `xsim.compile.flatten.Unsupported`
+    * ``"xla"``: XLA
+
+    A function that the caller has compiled with `jax.jit` keeps the compiler with which it was traced. The environment variable
+    ``XSIM_COMPILER`` sets the choice at the start. Raises ValueError for another name."""
+    _Chosen.name = _checked(name)
+
+
+def compiler() -> str:
+    """The chosen compiler."""
+    return _TRACED.get() or _Chosen.name or _checked(os.environ.get(VARIABLE, "auto"))
+
+
+@contextmanager
+def tracing_for(name: str):
+    """Context in which functions are traced for a compiler."""
+    token = _TRACED.set(name)
+    try:
+        yield
+    finally:
+        _TRACED.reset(token)
+
+
+def uses_llvm() -> bool:
+    """Whether functions that are traced now are compiled by LLVM where they can be."""
+    return compiler() != "xla" and jax.default_backend() == "cpu"
