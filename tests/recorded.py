@@ -13,6 +13,7 @@ import numpy as np
 from traced import traced
 
 import xsim
+from xsim.compile.choice import tracing_for
 from xsim.dynamics import forward
 from xsim.dynamics.call import Call
 from xsim.dynamics.collide.shapes import FAR
@@ -152,7 +153,7 @@ def with_contacts(fn: Callable) -> Callable:
     bare = inspect.unwrap(fn)
 
     def of_given(model, given, *args):
-        with standing(model, given):
+        with standing(model, given), tracing_for("xla"):  # the other compiler traces one environment, not the lanes of ``given``
             return bare(model, *args)
 
     return of_given

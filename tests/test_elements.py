@@ -56,7 +56,10 @@ def test_a_stiff_bushing_at_a_long_step(x64):
         for j in (2, 4):
             step = jnp.zeros(6).at[j].set(scale[j])
             ahead, behind = (short(*((k + s * step, d) if i == 0 else (k, d + s * step))) for s in (1.0, -1.0))
-            np.testing.assert_allclose(gradient[j], (ahead - behind) / (2 * scale[j]), rtol=1e-5, atol=1e-5 * np.abs(gradient).max())
+            # The difference in the damping is 1e-10 of the stiff forces whose rounding is in both velocities.
+            np.testing.assert_allclose(
+                gradient[j], (ahead - behind) / (2 * scale[j]), rtol=(1e-5, 1e-4)[i], atol=1e-5 * np.abs(gradient).max()
+            )
 
 
 def test_order_of_the_rules(x64):

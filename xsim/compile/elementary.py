@@ -1,7 +1,7 @@
 """Elementary functions on vectors, in LLVM IR.
 
-LLVM has no vector forms of sine, exponential, ... and calls the C library for each lane. These are polynomials in double precision, also for
-single precision, whose results are then correctly rounded but for rare cases. Double precision on a processor uses the C library.
+LLVM has no vector forms of sine, exponential, ... and calls the C library for each lane. Here single precision is evaluated by polynomials in
+double precision and rounded once. Double precision on a processor uses the C library.
 
 Sources: Muller, Elementary Functions (2016), chapters 3 and 11 (argument reduction, polynomial evaluation); the polynomials are Taylor
 series, or interpolate the function at Chebyshev nodes.
@@ -225,12 +225,8 @@ def _pow(b: Body, x: str, y: str) -> str:
     undefined = b.both(b.compare("olt", x, 0.0), b.compare("ogt", x, -math.inf))
     undefined = b.both(undefined, b.compare("une", b.function("rint", y), y))
     out = b.select(undefined, math.nan, out)
-    return b.select(b.compare("oeq", y, 0.0), 1.0, b.select(b.compare("oeq", size, 1.0), b.select(undefined, math.nan, _unit(b, negative, odd)), out))
-
-
-def _unit(b: Body, negative: str, odd: str) -> str:
-    """1, or -1 for an odd power of a negative number."""
-    return b.select(b.both(negative, odd), -1.0, 1.0)
+    unit = b.select(undefined, math.nan, b.select(b.both(negative, odd), -1.0, 1.0))  # of 1 and -1, also to infinite powers
+    return b.select(b.compare("oeq", y, 0.0), 1.0, b.select(b.compare("oeq", size, 1.0), unit, out))
 
 
 def _asin(b: Body, x: str) -> str:

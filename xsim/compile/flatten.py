@@ -518,6 +518,7 @@ def _iota(f: Flattener, equation: JaxprEqn) -> Array:
     return constant_array(np.broadcast_to(np.arange(shape[axis], dtype=p["dtype"]).reshape(inner), shape))
 
 
+IDENTITIES = ("copy", "copy_p", "stop_gradient", "optimization_barrier", "reduce_precision", "reshard", "sharding_constraint")
 RULES: dict[str, Callable] = {
     "broadcast_in_dim": _moved(_broadcast),
     "reshape": _moved(lambda a, e: a.reshape(e.params["new_sizes"])),
@@ -563,7 +564,7 @@ RULES: dict[str, Callable] = {
     "scatter": indexing.scatter,
     "scatter-add": indexing.scatter,
     "scatter_add": indexing.scatter,
-    **{name: _identity for name in ("copy", "copy_p", "stop_gradient", "optimization_barrier", "reduce_precision")},
+    **{name: _identity for name in IDENTITIES},
     **{name: _call("jaxpr") for name in ("jit", "pjit", "checkpoint", "remat", "remat2", "closed_call_p")},
     **{name: _call("call_jaxpr") for name in ("closed_call", "core_call", "custom_jvp_call", "custom_vjp_call")},
 }

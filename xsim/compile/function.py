@@ -53,15 +53,14 @@ class Function:
     """A function of one environment.
 
     function: of arrays, returns a list of arrays. shapes: of its arguments (`jax.ShapeDtypeStruct`). name: for messages.
-    linear: the arguments in which it is linear, if it is a derivative; transpose: the function of the others and of the results'
-    cotangents that returns the cotangents of those.
+    linear: if it is the derivative of another function, that function and those of its arguments whose tangents are the last arguments.
     """
 
-    def __init__(self, function: Callable, shapes: Sequence[Any], name: str, linear: tuple[int, ...] = (), transpose=None, results=None):
+    def __init__(self, function: Callable, shapes: Sequence[Any], name: str, linear=None, results=None):
         self.function, self.shapes, self.name = function, tuple(shapes), name
         self._results: Any = results
         self._traced: ClosedJaxpr | None = None
-        self.linear, self.transpose = linear, transpose
+        self.linear: tuple[Function, tuple[int, ...]] | None = linear
         self._tangents: dict[tuple[int, ...], Function] = {}
         self._reverses: dict[tuple[int, ...], Function] = {}
         self._targets: dict = {}
@@ -122,10 +121,8 @@ class Function:
                 return jax.jvp(of_active, [arguments[i] for i in active], list(xs[count:]))[1]
 
             shapes = [*self.shapes, *(self.shapes[i] for i in active)]
-            linear = tuple(range(count, len(shapes)))
-            found = self._tangents[active] = Function(
-                function, shapes, f"tangent of {self.name}", linear, self.reverse(active), [self.results[i] for i in outputs]
-            )
+            results = [self.results[i] for i in outputs]
+            found = self._tangents[active] = Function(function, shapes, f"tangent of {self.name}", (self, active), results)
         return found
 
     def reverse(self, active: tuple[int, ...]) -> Function:
@@ -205,7 +202,8 @@ def _environments(arguments, batched) -> int:
 
 @compiled_call.def_impl
 def _evaluated(*arguments, **params):
-    return _jitted(*arguments, **params)
+    with jax.disable_jit(False):
+        return _jitted(*arguments, **params)
 
 
 @functools.partial(jax.jit, static_argnames=("function", "batched", "summed"))
@@ -291,18 +289,18 @@ ad.primitive_jvps[compiled_call] = _differentiated
 
 def _transposed(cotangents, *arguments, function, batched, summed):
     """Reverse mode: the transpose of a derivative in its linear arguments."""
-    linear = [i for i, x in enumerate(arguments) if ad.is_undefined_primal(x)]
-    if tuple(linear) != function.linear:
-        raise NotImplementedError(f"the transpose of {function.name} in {linear} only")
-    known = [x for i, x in enumerate(arguments) if i not in linear]
-    incoming = [ad.instantiate_zeros(c) for c in cotangents]
+    unknown = [i for i, x in enumerate(arguments) if ad.is_undefined_primal(x)]
+    base, active = function.linear or (None, ())
+    count = len(arguments) - len(active)
+    if base is None or min(unknown) < count:
+        raise NotImplementedError(f"{function.name} is not linear in these arguments")
+    reverse = base.reverse(tuple(active[i - count] for i in unknown))
     out = compiled_call.bind(
-        *known, *incoming, function=function.transpose,
-        batched=(*(batched[i] for i in range(len(arguments)) if i not in linear), *(not s for s in summed)),
-        summed=tuple(not batched[i] for i in linear),
+        *arguments[:count], *(ad.instantiate_zeros(c) for c in cotangents), function=reverse,
+        batched=(*batched[:count], *(not s for s in summed)), summed=tuple(not batched[i] for i in unknown),
     )  # fmt: skip
     result: list = [None] * len(arguments)
-    for i, c in zip(linear, out, strict=True):
+    for i, c in zip(unknown, out, strict=True):
         result[i] = c
     return result
 

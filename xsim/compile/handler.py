@@ -78,8 +78,9 @@ def _offset(function: str) -> int:
     return FIRST_FUNCTION + 8 * _functions().index(function)
 
 
-# Fields of a task, which the threads share: pointers to operands, results, slots, sums (0, 8, 16, 24), number of environments (32), of chunks
-# (40), of environments in a chunk (48), of chunks that were taken (56) and are done (64), of threads that refer to the task (72).
+# Fields of a task, which the threads share, and their offsets: pointers to operands (0), results (8), slots (16), sums (24); number of
+# environments (32), of chunks (40), of environments in a chunk (48), of chunks that were taken (56) and that are done (64), of threads that
+# refer to the task (72).
 TASK_BYTES = 80
 
 

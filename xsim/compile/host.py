@@ -56,7 +56,8 @@ class HostEmitter(Emitter):
             self.names[x] = self.array(x)
         self.scope(p.environment)
         self._outputs()
-        block = self._function("block", "ptr noalias %operands, ptr noalias %results, ptr noalias %slots, ptr noalias %sums, i64 %first, i64 %count")
+        pointers = ", ".join(f"ptr noalias %{name}" for name in ("operands", "results", "slots", "sums"))
+        block = self._function("block", f"{pointers}, i64 %first, i64 %count")
         functions = definitions(self.used, t.gpu)
         return "\n".join([*self.globals, functions, uniform, block, handler(self.layout()), "!0 = !{}", ""])
 

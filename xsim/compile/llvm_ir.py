@@ -344,7 +344,8 @@ def short_name(element: str) -> str:
 def gather(kind: str, element: str, lanes: int, addresses: str, alignment: int) -> str:
     """The text of a load of one number for each environment."""
     mask = f"<{lanes} x i1> splat (i1 true)"
-    return f"call {kind} @llvm.masked.gather.v{lanes}{short_name(element)}.v{lanes}p0(<{lanes} x ptr> align {alignment} {addresses}, {mask}, {kind} poison)"
+    pointers = f"<{lanes} x ptr> align {alignment} {addresses}"
+    return f"call {kind} @llvm.masked.gather.v{lanes}{short_name(element)}.v{lanes}p0({pointers}, {mask}, {kind} poison)"
 
 
 def memory_type(dtype: np.dtype) -> str:
@@ -362,8 +363,11 @@ def _suffix(dtype: np.dtype, lanes: int) -> str:
 
 
 FLOAT = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv", "rem": "frem"}
-INTEGER = {"add": "add", "sub": "sub", "mul": "mul", "div": "sdiv", "rem": "srem", "and": "and", "or": "or", "xor": "xor", "shift_left": "shl",
-           "shift_right_logical": "lshr"}  # fmt: skip
+INTEGER = {
+    "add": "add", "sub": "sub", "mul": "mul", "div": "sdiv", "rem": "srem", "and": "and", "or": "or", "xor": "xor", "shift_left": "shl",
+    "shift_right_logical": "lshr",
+}  # fmt: skip
+UNSIGNED = {"div": "udiv", "rem": "urem"}
 ORDER = {"lt": "lt", "le": "le", "gt": "gt", "ge": "ge", "eq": "eq", "ne": "ne"}
 INTRINSICS = {"sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "round_even": "roundeven", "round_away": "round"}
 
@@ -383,8 +387,8 @@ def _instruction(name: str, dtype: np.dtype, of: np.dtype, kind: str, of_kind: s
     if name in FLOAT and floating:
         return f"{FLOAT[name]} contract {kind} {xs[0]}, {xs[1]}"
     if name in INTEGER:
-        operation = INTEGER[name].replace("sdiv", "sdiv" if dtype.kind == "i" else "udiv").replace("srem", "srem" if dtype.kind == "i" else "urem")
-        return f"{operation} {kind} {xs[0]}, {xs[1]}"
+        operation = UNSIGNED.get(name) if dtype.kind == "u" else None
+        return f"{operation or INTEGER[name]} {kind} {xs[0]}, {xs[1]}"
     if name == "select_n":
         return f"select {of_kind} {xs[0]}, {kind} {xs[2]}, {kind} {xs[1]}"
     one = literal(np.ones((), dtype)[()])

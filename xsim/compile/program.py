@@ -159,8 +159,9 @@ class Program:
     # ---- loops -----------------------------------------------------------------------------------------------------------------
 
     def loop(self, starts: list[int], varying: list[bool], condition: Callable, body: Callable) -> Loop:
-        """while condition(phis): phis = body(phis), to be ended by `results`. varying: whether the carried values differ between environments.
-        """
+        """while condition(phis): phis = body(phis). `results` adds it to the program.
+
+        varying: whether the carried values differ between environments."""
         parent = self.scope
         head = Scope(parent)
         loop = Loop(head, Scope(head), starts=list(starts))

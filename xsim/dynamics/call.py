@@ -44,6 +44,7 @@ def compiled(fn, **options):
     def call(*args, **kwargs):
         return versions[compiler()](*args, **kwargs)
 
+    call._cache_size = lambda: versions[compiler()]._cache_size()  # as functions of `jax.jit` have it
     return call
 
 

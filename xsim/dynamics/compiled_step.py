@@ -34,7 +34,10 @@ def compiled_steps(model: Model, state: State, inputs: Inputs, steps: int, recor
         arguments[1] = system.own if batched[1] else system.own[0]
         q, v, time, flags, act = function(arguments, batched)
         after = State(q, v, time, flags, act, current.mocap)
-        return after, None if record is None else record(_public(after, batch), *xs)
+        if record is None:
+            return after, None
+        inputs_of_batch = (x if x is None or x.ndim == 1 else x.reshape(*batch, x.shape[-1]) for x in xs)
+        return after, record(_public(after, batch), *inputs_of_batch)
 
     if steps == 1 and record is None:
         return _public(body(first, [None if x is None else x[0] for x in sequences])[0], batch), None
@@ -74,7 +77,8 @@ def step_function(system: SystemFunction, shared: int, order: tuple[int, ...], s
         ctrl, tau = (list(ONE.split(next(rest), 1)) if here else [0.0] * zeros for here, zeros in zip(present, (nu, nv), strict=True))
         numbers = Prepared(system, shared_numbers, own, order).system(shared_numbers, own)
         components = state_components(State(q, v, time, flags, act, mocap), ONE)
-        after = advance(numbers, components, tau, ctrl)
+        # Numbers of joints that users registered may be arrays (1,).
+        after = jax.tree.map(lambda x: jnp.reshape(x, ()), advance(numbers, components, tau, ctrl))
         new = public_state(after, ONE, mocap, dtype, flags.dtype)
         state = State(q, v, time, flags, act, mocap)
         return [a.astype(b.dtype) for a, b in zip(parts(new)[:5], parts(state)[:5], strict=True)]

@@ -7,6 +7,7 @@ Each function compiles once per shape when it is called directly. It may be wrap
 from __future__ import annotations
 
 import functools
+import math
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +21,7 @@ from xsim.dynamics.forward import forward
 from xsim.dynamics.integration.integrators import StateComponents, advance, in_stages
 from xsim.dynamics.layout import make_lanes
 from xsim.dynamics.prepare import prepare
-from xsim.dynamics.sharding import Inputs, chunked, common_batch
+from xsim.dynamics.sharding import Inputs, chunked, common_batch, cores_of
 from xsim.dynamics.state_components import public_state, state_components
 from xsim.model.model import Model, State
 from xsim.spatial import separate_kernels
@@ -62,14 +63,20 @@ def rollout(model: Model, state: State, ctrls=None, *, taus=None, steps=None, re
 def _run(model: Model, state: State, inputs: Inputs, steps: int, record, checkpoint: bool):
     """Steps by machine code where the compiler is LLVM, else by XLA."""
     if uses_llvm():
-        after = None if record is None else lambda new, ctrl, tau: record(new, forward(model, new, ctrl, tau))
         try:
-            return compiled_steps(model, state, inputs, steps, after)
+            sharded = cores_of(math.prod(common_batch(model, state, inputs))) is not None
+            run = functools.partial(chunked, _llvm_steps) if sharded else _llvm_steps
+            return run(model, state, inputs, steps, record, checkpoint)
         except Unsupported as error:
             if compiler() == "llvm":
                 raise
             warn_once(f"XLA compiles the step: {error}")
     return chunked(_steps, model, state, inputs, steps, record, checkpoint)
+
+
+def _llvm_steps(model: Model, state: State, inputs: Inputs, steps: int, record, checkpoint: bool):
+    after = None if record is None else lambda new, ctrl, tau: record(new, forward(model, new, ctrl, tau))
+    return compiled_steps(model, state, inputs, steps, after)
 
 
 def _inputs(model: Model, state: State, ctrl, tau, plural: str = "") -> Inputs:

@@ -1,0 +1,104 @@
+"""Both compilers of xsim on bundled models: seconds to compile (with tracing), steps per second, gradients of rollouts.
+
+    python benchmarks/compilers.py [--num 1024] [--steps 50] [--repeat 5] [--json FILE] [MODEL ...]
+
+The runs of the compilers alternate, and medians are printed. The code of earlier runs on disk is not used.
+"""
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import time
+
+os.environ["XSIM_CACHE_DIR"] = ""
+
+import jax
+import jax.numpy as jnp
+import llvmlite
+import numpy as np
+
+import xsim
+from xsim.compile.choice import tracing_for
+
+MODELS = ("pendulum", "chain", "muscle_arm", "half_cheetah", "go1", "ant")
+COMPILERS = ("llvm", "xla")
+
+
+def program(name: str, fn, *args) -> tuple:
+    """(compiled function of no arguments, seconds to trace and compile)."""
+    jax.clear_caches()
+    with tracing_for(name):
+        start = time.perf_counter()
+        compiled = jax.jit(fn).lower(*args).compile()
+        seconds = time.perf_counter() - start
+    jax.block_until_ready(compiled(*args))
+    return lambda: jax.block_until_ready(compiled(*args)), seconds
+
+
+def medians(runs: dict, repeat: int) -> dict:
+    """Median seconds of each run, in turns."""
+    times = {name: [] for name in runs}
+    for _ in range(repeat):
+        for name, run in runs.items():
+            start = time.perf_counter()
+            run()
+            times[name].append(time.perf_counter() - start)
+    return {name: statistics.median(t) for name, t in times.items()}
+
+
+def measured(name: str, num: int, steps: int, repeat: int, frozen: bool) -> dict:
+    """What a model's rollout, and the gradient of it in the model's leaves and the velocities at the start, take."""
+    model = xsim.load(xsim.models.path(name))
+    if frozen:
+        model = model.freeze(*model.paths())
+    rng, start = np.random.default_rng(0), xsim.init(model)
+    v = jnp.asarray(rng.normal(0, 0.1, (num, model.nv)), start.v.dtype)
+    state = xsim.init(model, jnp.broadcast_to(start.q, (num, model.nq)), v)
+    ctrls = jnp.asarray(rng.uniform(-1, 1, (steps, num, model.nu)), v.dtype) if model.nu else None
+
+    def rollout(model, v):
+        return xsim.rollout(model, state.replace(v=v), ctrls, steps=steps)[0]
+
+    def loss(model, v):
+        end = rollout(model, v)
+        return (end.q**2).mean() + (end.v**2).mean()
+
+    out = {"model": name, "leaves": "frozen" if frozen else "shared", "environments": num, "steps": steps}
+    for kind, fn in (("rollout", rollout), ("gradient", jax.grad(loss, (0, 1)))):
+        runs = {c: program(c, fn, model, v) for c in COMPILERS}
+        seconds = medians({c: run for c, (run, _) in runs.items()}, repeat)
+        for c in COMPILERS:
+            out[f"{kind}_{c}_compile_s"] = round(runs[c][1], 2)
+            out[f"{kind}_{c}_steps_per_s"] = round(num * steps / seconds[c])
+    return out
+
+
+def main() -> None:
+    p = argparse.ArgumentParser(description=__doc__)
+    p.add_argument("models", nargs="*", default=MODELS)
+    p.add_argument("--num", type=int, default=1024)
+    p.add_argument("--steps", type=int, default=50)
+    p.add_argument("--repeat", type=int, default=5)
+    p.add_argument("--json")
+    args = p.parse_args()
+    versions = {"jax": jax.__version__, "llvmlite": llvmlite.__version__, "python": platform.python_version(), "cores": os.cpu_count()}
+    print(", ".join(f"{k} {v}" for k, v in versions.items()), flush=True)
+    rows = []
+    for name in args.models:
+        for frozen in (True, False):
+            row = measured(name, args.num, args.steps, args.repeat, frozen)
+            rows.append(row)
+            print(f"{name}, {row['leaves']} leaves, {args.num} environments, {args.steps} steps")
+            for kind in ("rollout", "gradient"):
+                llvm, xla = (row[f"{kind}_{c}_steps_per_s"] for c in COMPILERS)
+                parts = (f"{c} {row[f'{kind}_{c}_steps_per_s'] / 1e3:9.0f} k/s ({row[f'{kind}_{c}_compile_s']:.1f} s)" for c in COMPILERS)
+                print(f"  {kind:8}  {'; '.join(parts)}; {llvm / xla:.1f} times", flush=True)
+    if args.json:
+        with open(args.json, "w") as file:
+            json.dump({"versions": versions, "rows": rows}, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()
