@@ -1,4 +1,4 @@
-"""Programs compile in bounded time: what LLVM gets as one function stays small."""
+"""Programs of XLA compile in bounded time: what it gives LLVM as one function stays small."""
 
 import re
 
@@ -8,6 +8,14 @@ import pytest
 
 import xsim
 from xsim.bench.measure import ONE_KERNEL, _parse, _reached
+from xsim.compile.choice import tracing_for
+
+
+@pytest.fixture(autouse=True)
+def _xla():
+    with tracing_for("xla"):
+        yield
+
 
 MOST = 100
 """Kernels of one function of LLVM; hundreds take jaxlib 0.12 minutes."""

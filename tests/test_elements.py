@@ -52,14 +52,11 @@ def test_a_stiff_bushing_at_a_long_step(x64):
     short = by_numpy(after)
     k, d = model.force.stiffness, model.force.damping
     for i, gradient in enumerate(by_numpy(jax.grad(after, argnums=(0, 1)))(k, d)):
-        scale = (1e-4 * k, 0.5 * d)[i]  # damping hardly matters beside the stiff force, which rounds v
+        scale = (1e-3 * k, 0.5 * d)[i]  # steps that are large enough for the rounding of the stiff force in v
         for j in (2, 4):
             step = jnp.zeros(6).at[j].set(scale[j])
             ahead, behind = (short(*((k + s * step, d) if i == 0 else (k, d + s * step))) for s in (1.0, -1.0))
-            # The difference in the damping is 1e-10 of the stiff forces whose rounding is in both velocities.
-            np.testing.assert_allclose(
-                gradient[j], (ahead - behind) / (2 * scale[j]), rtol=(1e-5, 1e-4)[i], atol=1e-5 * np.abs(gradient).max()
-            )
+            np.testing.assert_allclose(gradient[j], (ahead - behind) / (2 * scale[j]), rtol=1e-5, atol=1e-5 * np.abs(gradient).max())
 
 
 def test_order_of_the_rules(x64):

@@ -1,7 +1,7 @@
 """Elementary functions on vectors, in LLVM IR.
 
-LLVM has no vector forms of sine, exponential, ... and calls the C library for each lane. Here single precision is evaluated by polynomials in
-double precision and rounded once. Double precision on a processor uses the C library.
+LLVM has no vector forms of sine, exponential, ... and calls the C library for each lane. Here single precision is evaluated by polynomials
+in double precision and rounded once. Double precision on a processor uses the C library.
 
 Sources: Muller, Elementary Functions (2016), chapters 3 and 11 (argument reduction, polynomial evaluation); the polynomials are Taylor
 series, or interpolate the function at Chebyshev nodes.

@@ -7,7 +7,6 @@ A `Function` is called with operands that all environments share and operands of
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 import warnings
 from collections.abc import Callable, Sequence
@@ -22,11 +21,12 @@ from jax.interpreters import ad, batching, mlir
 from xsim.compile.flatten import Unsupported, program_of
 from xsim.compile.host import HostEmitter
 from xsim.compile.llvm_ir import Target
-from xsim.compile.machine import function_address, pointer_capsule, vector_bytes
+from xsim.compile.machine import function_address, identity, pointer_capsule, vector_bytes
 from xsim.compile.program import Program
 from xsim.spatial import one_region
 
-_NUMBERS = itertools.count()
+_REGISTERED: set[str] = set()
+"""Names of functions that XLA knows. A name is a hash of the code, because JAX may keep a program that calls it for other processes."""
 
 MAX_OPERATIONS = 60_000
 """Operations of a function beyond which XLA compiles it: the derivative then has several hundred thousand, for which LLVM takes minutes."""
@@ -155,10 +155,11 @@ class Function:
         """The name under which XLA knows the compiled function."""
         name = self._targets.get((batched, summed))
         if name is None:
-            name = f"xsim.{next(_NUMBERS)}"
-            address = function_address(self.module(batched, summed), "handler")
-            jax.ffi.register_ffi_target(name, pointer_capsule(address), platform="cpu")
-            self._targets[batched, summed] = name
+            text = self.module(batched, summed)
+            name = self._targets[batched, summed] = f"xsim.{identity(text)}"
+            if name not in _REGISTERED:
+                jax.ffi.register_ffi_target(name, pointer_capsule(function_address(text, "handler")), platform="cpu")
+                _REGISTERED.add(name)
             self._programs.pop(batched, None)
             self._traced = None
         return name

@@ -6,7 +6,7 @@ import numpy as np
 
 from xsim.compile.elementary import definitions
 from xsim.compile.handler import Layout, Sum, handler
-from xsim.compile.llvm_ir import Emitter, Target, gather, memory_type, short_name
+from xsim.compile.llvm_ir import Emitter, Target, gather, memory_type, scatter
 from xsim.compile.program import BOOL, Input, Program
 
 BYTE = np.dtype(np.int8)
@@ -184,11 +184,7 @@ class HostEmitter(Emitter):
                 self.write(f"store {kind} {value}, ptr {address}")
                 continue
             address = self.result(f"getelementptr {element}, <{t.lanes} x ptr> %out{k}, i64 {i}")
-            mask = f"<{t.lanes} x i1> splat (i1 true)"
-            self.write(
-                f"call void @llvm.masked.scatter.v{t.lanes}{short_name(element)}.v{t.lanes}p0({kind} {value}, <{t.lanes} x ptr> "
-                f"align {dtype.itemsize} {address}, {mask})"
-            )
+            self.write(scatter(kind, element, t.lanes, value, address, dtype.itemsize))
 
     def _add_to_sums(self, k: int, values: list[int]) -> None:
         """Add the values of the environments of this block; lanes after the last environment count as zero."""

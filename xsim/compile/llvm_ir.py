@@ -11,6 +11,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import llvmlite.binding as llvm
 import numpy as np
 
 from xsim.compile.elementary import ELEMENTARY
@@ -341,11 +342,23 @@ def short_name(element: str) -> str:
     return {"float": "f32", "double": "f64"}.get(element, element)
 
 
+def _pointers(lanes: int, addresses: str, alignment: int) -> str:
+    """The text of the arguments for pointers and their alignment, which LLVM 22 changed, and of a mask of all lanes."""
+    newer = llvm.llvm_version_info[0] >= 22
+    pointers = f"<{lanes} x ptr> align {alignment} {addresses}" if newer else f"<{lanes} x ptr> {addresses}, i32 {alignment}"
+    return f"{pointers}, <{lanes} x i1> splat (i1 true)"
+
+
 def gather(kind: str, element: str, lanes: int, addresses: str, alignment: int) -> str:
     """The text of a load of one number for each environment."""
-    mask = f"<{lanes} x i1> splat (i1 true)"
-    pointers = f"<{lanes} x ptr> align {alignment} {addresses}"
-    return f"call {kind} @llvm.masked.gather.v{lanes}{short_name(element)}.v{lanes}p0({pointers}, {mask}, {kind} poison)"
+    name = f"llvm.masked.gather.v{lanes}{short_name(element)}.v{lanes}p0"
+    return f"call {kind} @{name}({_pointers(lanes, addresses, alignment)}, {kind} poison)"
+
+
+def scatter(kind: str, element: str, lanes: int, value: str, addresses: str, alignment: int) -> str:
+    """The text of a store of one number for each environment."""
+    name = f"llvm.masked.scatter.v{lanes}{short_name(element)}.v{lanes}p0"
+    return f"call void @{name}({kind} {value}, {_pointers(lanes, addresses, alignment)})"
 
 
 def memory_type(dtype: np.dtype) -> str:

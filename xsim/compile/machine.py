@@ -75,12 +75,16 @@ def loaded(code: bytes, name: str) -> int:
     return address
 
 
+def identity(text: str) -> str:
+    """A hash of a module in LLVM IR and of all that its machine code depends on."""
+    _initialize()
+    parts = (llvmlite.__version__, llvm.get_process_triple(), llvm.get_host_cpu_name(), _features(), str(OPTIMIZATION), text)
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
 def function_address(text: str, name: str) -> int:
     """The address of a function of a module in LLVM IR, compiled now or in an earlier process."""
-    _initialize()
-    identity = "\n".join((llvmlite.__version__, llvm.get_process_triple(), llvm.get_host_cpu_name(), _features(), str(OPTIMIZATION), text))
-    file = f"{hashlib.sha256(identity.encode()).hexdigest()}.o"
-    folder = cache_folder()
+    file, folder = f"{identity(text)}.o", cache_folder()
     code = _read(folder / file) if folder else None
     if code is None:
         code = machine_code(text)
