@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from xsim.compile.function import Function
 from xsim.dynamics.integration.integrators import advance
-from xsim.dynamics.prepared import ONE, Prepared, SystemFunction, by_environment, prepared
+from xsim.dynamics.prepared import ONE, SystemFunction, by_environment, prepared
 from xsim.dynamics.sharding import RANKS, Inputs, common_batch, parts
 from xsim.dynamics.state_components import public_state, state_components
 from xsim.model.model import Model, State
@@ -27,13 +27,10 @@ def compiled_steps(model: Model, state: State, inputs: Inputs, steps: int, recor
     sequences = [None if x is None else _by_step(x, batch) for x in inputs]
 
     def body(current: State, xs):
-        flat = [by_environment(x, 1, (current.q.shape[0],)) for x in xs if x is not None]
-        state_arrays = [current.q, current.v, current.time, current.flags, current.act]
-        arguments = [system.shared, system.own, *state_arrays, current.mocap, *(x for x, _ in flat)]
-        batched = [False, system.own.shape[0] == current.q.shape[0] and bool(system.own.size), *[True] * 6, *(b for _, b in flat)]
-        arguments[1] = system.own if batched[1] else system.own[0]
-        q, v, time, flags, act = function(arguments, batched)
-        after = State(q, v, time, flags, act, current.mocap)
+        fields = [(x, True) for x in parts(current)]
+        given = [by_environment(x, 1, first.q.shape[:1]) for x in xs if x is not None]
+        arguments, batched = zip(*system.operands(), *fields, *given, strict=True)
+        after = State(*function(arguments, batched), current.mocap)
         if record is None:
             return after, None
         inputs_of_batch = (x if x is None or x.ndim == 1 else x.reshape(*batch, x.shape[-1]) for x in xs)
@@ -69,19 +66,21 @@ def _shape(x) -> tuple:
 
 @functools.lru_cache(maxsize=64)
 def step_function(system: SystemFunction, shared: int, order: tuple[int, ...], shapes: tuple, nu: int, present: tuple[bool, bool]):
-    """The function of one environment that advances a state by a step: of the system's numbers, the state, ctrl and tau if present."""
+    """The function of one environment that advances a state by a step.
+
+    Its arguments are the system's numbers, the fields of the state, and ctrl and tau if they are present. Its results are the new fields
+    without the poses of the mocap bodies. shared: how many of the numbers all environments share. order: see `Prepared`. shapes: of the
+    fields, with their types. present: whether ctrl and tau are."""
     dtype, nv = shapes[0][1], shapes[1][0][0]
 
     def step(shared_numbers, own, q, v, time, flags, act, mocap, *given):
         rest = iter(given)
         ctrl, tau = (list(ONE.split(next(rest), 1)) if here else [0.0] * zeros for here, zeros in zip(present, (nu, nv), strict=True))
-        numbers = Prepared(system, shared_numbers, own, order).system(shared_numbers, own)
-        components = state_components(State(q, v, time, flags, act, mocap), ONE)
-        # Numbers of joints that users registered may be arrays (1,).
-        after = jax.tree.map(lambda x: jnp.reshape(x, ()), advance(numbers, components, tau, ctrl))
-        new = public_state(after, ONE, mocap, dtype, flags.dtype)
         state = State(q, v, time, flags, act, mocap)
-        return [a.astype(b.dtype) for a, b in zip(parts(new)[:5], parts(state)[:5], strict=True)]
+        after = advance(system.system(shared_numbers, own, order), state_components(state, ONE), tau, ctrl)
+        after = jax.tree.map(lambda x: jnp.reshape(x, ()), after)  # numbers of joints that users registered may be arrays (1,)
+        new = public_state(after, ONE, mocap, dtype, flags.dtype)
+        return [a.astype(b.dtype) for a, b in zip(parts(new)[:-1], parts(state)[:-1], strict=True)]
 
     vectors = [jax.ShapeDtypeStruct((n,), dtype) for n in (shared, len(order) - shared)]
     inputs = [jax.ShapeDtypeStruct((n,), dtype) for n, here in zip((nu, nv), present, strict=True) if here]

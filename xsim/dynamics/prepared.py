@@ -41,8 +41,9 @@ class SystemFunction:
         self._structure = treedef, constants, own, [entries[i].shape for i in own], [entries[i].dtype for i in own]
         return [jnp.concatenate(numbers) if numbers else jnp.zeros(0, mocap.dtype)]
 
-    def system(self, numbers) -> System:
-        """The system of one environment from its numbers."""
+    def system(self, shared, own, order: tuple[int, ...]) -> System:
+        """The system of one environment from its numbers, see `Prepared`."""
+        numbers = jnp.concatenate([shared, own])[np.array(order, int)]
         if self._structure is None:
             assert self.function.traced is not None  # which sets the structure
         treedef, constants, own, shapes, dtypes = self._structure
@@ -56,7 +57,7 @@ class SystemFunction:
 
 @dataclass(frozen=True)
 class Prepared:
-    """The numbers of a system: those that all environments share (n,) and those of which each has its own (environments, m).
+    """The numbers of a system: those that all environments share (n,) and those of which each has its own (environments, m), or (1, 0).
 
     Entry k of the numbers of an environment is entry order[k] of the shared ones followed by its own."""
 
@@ -65,9 +66,9 @@ class Prepared:
     own: Any
     order: tuple[int, ...]
 
-    def system(self, shared, own) -> System:
-        """The system of one environment."""
-        return self.function.system(jnp.concatenate([shared, own])[np.array(self.order, int)])
+    def operands(self) -> list[tuple[Any, bool]]:
+        """The shared and the own numbers, and whether environments have their own."""
+        return [(self.shared, False), (self.own, True) if self.own.shape[1] else (self.own[0], False)]
 
 
 @functools.lru_cache(maxsize=64)
