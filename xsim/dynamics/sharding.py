@@ -82,12 +82,17 @@ def divided(tree, batch: tuple[int, ...]):
     return jax.tree.map(sharded, tree)
 
 
-def chunked(fn, model: Model, state: State, inputs: Inputs, steps, record, checkpoint=False):
+def chunk_size(model: Model) -> int:
+    """Environments per chunk of XLA's programs. The data of a step then stays in the processor's cache."""
+    return SOFT_CHUNK if has_soft(model.topology) else CHUNK
+
+
+def chunked(fn, chunk: int, model: Model, state: State, inputs: Inputs, steps, record, checkpoint=False):
     """Run ``fn`` on a large batch in chunks: sharded over the cores, the chunks of a core one after another.
 
-    The data of a step then stays in the processor's cache. fn(model, state, inputs, steps, record, checkpoint) -> (state, recorded)."""
+    chunk: most environments of a chunk. fn(model, state, inputs, steps, record, checkpoint) -> (state, recorded)."""
     batch = common_batch(model, state, inputs)
-    size, chunk = math.prod(batch), SOFT_CHUNK if has_soft(model.topology) else CHUNK
+    size = math.prod(batch)
     mesh = cores_of(size)
     if jax.default_backend() != "cpu" or (size <= chunk and mesh is None):
         return fn(model, state, inputs, steps, record, checkpoint)

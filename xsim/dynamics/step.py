@@ -21,7 +21,7 @@ from xsim.dynamics.forward import forward
 from xsim.dynamics.integration.integrators import StateComponents, advance, in_stages
 from xsim.dynamics.layout import make_lanes
 from xsim.dynamics.prepare import prepare
-from xsim.dynamics.sharding import Inputs, chunked, common_batch, cores_of
+from xsim.dynamics.sharding import Inputs, chunk_size, chunked, common_batch, cores_of
 from xsim.dynamics.state_components import public_state, state_components
 from xsim.model.model import Model, State
 from xsim.spatial import separate_kernels
@@ -64,14 +64,14 @@ def _run(model: Model, state: State, inputs: Inputs, steps: int, record, checkpo
     """Steps by machine code where the compiler is LLVM, else by XLA."""
     if uses_llvm():
         try:
-            sharded = cores_of(math.prod(common_batch(model, state, inputs))) is not None
-            run = functools.partial(chunked, _llvm_steps) if sharded else _llvm_steps
+            size = math.prod(common_batch(model, state, inputs))
+            run = _llvm_steps if cores_of(size) is None else functools.partial(chunked, _llvm_steps, size)
             return run(model, state, inputs, steps, record, checkpoint)
         except Unsupported as error:
             if compiler() == "llvm":
                 raise
             warn_once(f"XLA compiles the step: {error}")
-    return chunked(_steps, model, state, inputs, steps, record, checkpoint)
+    return chunked(_steps, chunk_size(model), model, state, inputs, steps, record, checkpoint)
 
 
 def _llvm_steps(model: Model, state: State, inputs: Inputs, steps: int, record, checkpoint: bool):
