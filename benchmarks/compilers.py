@@ -21,6 +21,8 @@ import numpy as np
 
 import xsim
 from xsim.compile.choice import tracing_for
+from xsim.dynamics.compiled_step import step_function
+from xsim.dynamics.prepared import system_function
 
 MODELS = ("pendulum", "chain", "muscle_arm", "half_cheetah", "go1", "ant")
 COMPILERS = ("llvm", "xla")
@@ -29,6 +31,8 @@ COMPILERS = ("llvm", "xla")
 def program(name: str, fn, *args) -> tuple:
     """(compiled function of no arguments, seconds to trace and compile)."""
     jax.clear_caches()
+    step_function.cache_clear()
+    system_function.cache_clear()
     with tracing_for(name):
         start = time.perf_counter()
         compiled = jax.jit(fn).lower(*args).compile()
