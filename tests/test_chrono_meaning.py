@@ -124,7 +124,7 @@ def constraint_equations(c, a: Frame, b: Frame) -> list:
         return joint_equations(c.joint.type, c.joint.params.get("axes", np.zeros((0, 3))), a, b)
     if c.kind == "motor":
         rows = {"x": d[0], "y": d[1], "z": d[2], "rx": Q[1, 2], "ry": Q[0, 2], "rz": Q[0, 1]}
-        return [rows[k] for k in c.keeps]
+        return [rows[k] for k in c.constrained]
     return {
         "point_on_line": lambda: [d[0], d[1]],
         "point_on_plane": lambda: [d[2]],

@@ -690,7 +690,7 @@ def test_motors_that_close_loops_are_joint_and_drive_in_one():
         spec = read(joints=other, motors=motor(type, guide, "SPEED"))
         drive = only(spec.constraints)
         assert (drive.kind, drive.name, names(spec, drive), drive.mode) == ("motor", "m", ["b", "a"], "speed")
-        assert " ".join(drive.keeps) == KEEPS[type][guide]
+        assert " ".join(drive.constrained) == KEEPS[type][guide]
         spec = read(joints=other, motors=motor(type, guide, "FORCE"))
         assert (only(spec.constraints).kind, only(spec.forces).kind) == ("joint", "motor")
 
@@ -715,7 +715,7 @@ def test_what_motors_keep_and_drive(type, guide, mode):
         assert constraint.mode == {"FORCE": ""}.get(mode, mode.lower()) and (constraint.function is None) == (mode == "FORCE")
         if constraint.kind == "motor":
             assert (names(spec, constraint), constraint.driven) == (["b", "a"], driven)
-            assert " ".join(constraint.keeps) == KEEPS[type][guide]
+            assert " ".join(constraint.constrained) == KEEPS[type][guide]
             close([R[:, 2] for R, _ in frames(spec, constraint)], [[0, 0.6, 0.8]] * 2)
 
 

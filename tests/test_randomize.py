@@ -181,7 +181,7 @@ def test_sampled_parameters_of_users_joint(spec):
     def pose(q, p):
         return jnp.array([1.0, 0, 0, 0]), q[0] * p["slope"]
 
-    register_joint(JointType("test_ramp", (GeneralJoint(1, 1, pose),), {"slope": Parameter((3,), (1.0, 0, 0), draw="sphere")}))
+    register_joint(JointType("test_ramp", (GeneralJoint(1, 1, pose),), {"slope": Parameter((3,), (1.0, 0, 0), sample="sphere")}))
     model = xsim.build(spec.replace(bodies=(*spec.bodies, BodySpec("ramp", -1, JointSpec("test_ramp")))))
     slope = randomize(model, KEY, 4).get("joint.params.test_ramp.slope")
     assert slope.shape == (4, 1, 3) and np.unique(slope).size == 12

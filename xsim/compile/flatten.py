@@ -171,6 +171,7 @@ class Flattener:
                 self.patterns[id(equation)] = fixed, varying
                 return arrays(p.results(loop))
             fixed, varying = now_fixed, now_varying
+            p.discard(loop)
 
     def while_loop(self, equation: JaxprEqn, *xs: Array) -> list[Array]:
         """`jax.lax.while_loop`. While the condition is a constant, the loop is unrolled up to a size."""

@@ -102,26 +102,29 @@ class Function:
 
     # ---- derivatives -------------------------------------------------------------------------------------------------------------
 
+    def _of(self, active: tuple[int, ...], arguments: list) -> Callable:
+        """The differentiable results as a function of the active arguments, the others as given."""
+
+        def function(*values):
+            new = list(arguments)
+            for i, value in zip(active, values, strict=True):
+                new[i] = value
+            out = self.function(*new)
+            return [out[i] for i in self.differentiable]
+
+        return function
+
     def tangent(self, active: tuple[int, ...]) -> Function:
         """The derivative along tangents of the active arguments: of (*arguments, *tangents)."""
         found = self._tangents.get(active)
         if found is None:
-            count, outputs = len(self.shapes), self.differentiable
+            count = len(self.shapes)
 
             def function(*xs):
                 arguments = list(xs[:count])
+                return jax.jvp(self._of(active, arguments), [arguments[i] for i in active], list(xs[count:]))[1]
 
-                def of_active(*values):
-                    new = list(arguments)
-                    for i, value in zip(active, values, strict=True):
-                        new[i] = value
-                    out = self.function(*new)
-                    return [out[i] for i in outputs]
-
-                return jax.jvp(of_active, [arguments[i] for i in active], list(xs[count:]))[1]
-
-            shapes = [*self.shapes, *(self.shapes[i] for i in active)]
-            results = [self.results[i] for i in outputs]
+            shapes, results = [*self.shapes, *(self.shapes[i] for i in active)], [self.results[i] for i in self.differentiable]
             found = self._tangents[active] = Function(function, shapes, f"tangent of {self.name}", (self, active), results)
         return found
 
@@ -129,24 +132,15 @@ class Function:
         """The cotangents of the active arguments: of (*arguments, *cotangents of the differentiable results)."""
         found = self._reverses.get(active)
         if found is None:
-            count, outputs = len(self.shapes), self.differentiable
+            count = len(self.shapes)
 
             def function(*xs):
                 arguments = list(xs[:count])
+                return list(jax.vjp(self._of(active, arguments), *(arguments[i] for i in active))[1](list(xs[count:])))
 
-                def of_active(*values):
-                    new = list(arguments)
-                    for i, value in zip(active, values, strict=True):
-                        new[i] = value
-                    out = self.function(*new)
-                    return [out[i] for i in outputs]
-
-                return list(jax.vjp(of_active, *(arguments[i] for i in active))[1](list(xs[count:])))
-
-            shapes = [*self.shapes, *(self.results[i] for i in outputs)]
-            found = self._reverses[active] = Function(
-                function, shapes, f"reverse of {self.name}", results=[self.shapes[i] for i in active]
-            )
+            shapes = [*self.shapes, *(self.results[i] for i in self.differentiable)]
+            results = [self.shapes[i] for i in active]
+            found = self._reverses[active] = Function(function, shapes, f"reverse of {self.name}", results=results)
         return found
 
     # ---- machine code ------------------------------------------------------------------------------------------------------------

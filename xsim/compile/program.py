@@ -30,6 +30,13 @@ class Scope:
         self.known: dict = {}
         self.loop = loop
 
+    def within(self, loop: Loop) -> bool:
+        """Whether the scope is one of the loop, or of a loop inside."""
+        scope: Scope | None = self
+        while scope is not None and scope.loop is not loop:
+            scope = scope.parent
+        return scope is not None
+
 
 @dataclass(eq=False)
 class Loop:
@@ -175,6 +182,11 @@ class Program:
         finally:
             self.scope = parent
         return loop
+
+    def discard(self, loop: Loop) -> None:
+        """Forget the stores of a loop that is not added to the program."""
+        for buffer, stores in self.stores.items():
+            self.stores[buffer] = [(store, scope) for store, scope in stores if not scope.within(loop)]
 
     def results(self, loop: Loop) -> list[int]:
         """Add a loop to the program, and return the carried values after it. No value of the body may vary where the carried one does not.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -43,7 +44,7 @@ class Builder:
         self.program = program
         self.rules = {
             "mul": self._mul, "add": self._add, "add_any": self._add, "sub": self._sub, "div": self._div, "neg": self._neg,
-            "select_n": self._select, "and": self._and, "or": self._or,
+            "select_n": self._select, "and": partial(self._logic, neutral=True), "or": partial(self._logic, neutral=False),
         }  # fmt: skip
 
     def constant(self, number, dtype) -> int:
@@ -121,22 +122,12 @@ class Builder:
             out = self.operation("select_n", dtype, (is_i, out, cases[i]))
         return out
 
-    def _and(self, xs, dtype):
+    def _logic(self, xs, dtype, neutral: bool):
+        """And (whose neutral element is true) and or."""
         if xs[0] == xs[1]:
             return xs[0]
-        if dtype == BOOL:
-            for a, b in (xs, xs[::-1]):
-                number = self.program.number(a)
-                if number is not None:
-                    return b if number else a
-        return None
-
-    def _or(self, xs, dtype):
-        if xs[0] == xs[1]:
-            return xs[0]
-        if dtype == BOOL:
-            for a, b in (xs, xs[::-1]):
-                number = self.program.number(a)
-                if number is not None:
-                    return a if number else b
+        for a, b in (xs, xs[::-1]) if dtype == BOOL else ():
+            number = self.program.number(a)
+            if number is not None:
+                return b if bool(number) == neutral else a
         return None

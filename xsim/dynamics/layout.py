@@ -143,7 +143,7 @@ def column(components) -> jax.Array:
     return jnp.stack([jnp.broadcast_to(jnp.asarray(x, dtype), shape) for x in components])
 
 
-def joined(parts: list):
+def concatenated(parts: list):
     """Concatenation of trees of arrays (n, ..., lanes or 1) along their first axis."""
 
     def concatenated(*xs):
@@ -153,7 +153,7 @@ def joined(parts: list):
     return parts[0] if len(parts) == 1 else jax.tree.map(concatenated, *parts)
 
 
-def picked(x, index):
+def take_rows(x, index):
     """Rows of an array (n, ..., lanes or 1). index: a numpy array (rows,), or a jax array (rows, lanes)."""
     if isinstance(index, np.ndarray):
         return x if len(index) == len(x) and (index == np.arange(len(x))).all() else x[index]

@@ -251,10 +251,10 @@ def draw_parameters(joint_type: JointType, key, name: str, dtype=None) -> dict:
     key = name_key(key, name)
     out = {}
     for i, (parameter, p) in enumerate(joint_type.parameters.items()):
-        if p.draw is None:
+        if p.sample is None:
             continue
         k = jax.random.fold_in(key, i)
-        out[parameter] = DRAWS[p.draw](k, p.shape, dtype) if isinstance(p.draw, str) else p.draw(k, dtype)
+        out[parameter] = SAMPLERS[p.sample](k, p.shape, dtype) if isinstance(p.sample, str) else p.sample(k, dtype)
     return out
 
 
@@ -275,4 +275,4 @@ def _circle(key, shape, dtype):
     return jnp.stack([primary, residual])
 
 
-DRAWS: dict[str, Callable] = {"sphere": _sphere, "circle": _circle}
+SAMPLERS: dict[str, Callable] = {"sphere": _sphere, "circle": _circle}

@@ -23,16 +23,16 @@ class Parameter:
     """A parameter of a joint type, an array.
 
     shape: of the value of one joint. default: its value if it is neither given nor sampled. unit, doc: unit and meaning.
-    draw: how `randomize` samples it per environment: None (never), ``"sphere"`` (every row uniform on the unit sphere),
+    sample: how `randomize` samples it per environment: None (never), ``"sphere"`` (every row uniform on the unit sphere),
     ``"circle"`` (row 0 uniform on the sphere, row 1 uniform on the circle perpendicular to row 0), or a function
-    ``draw(key, dtype) -> array`` (key: a jax PRNG key).
+    ``sample(key, dtype) -> array`` (key: a jax PRNG key).
     """
 
     shape: tuple[int, ...]
     default: tuple
     unit: str = "1"
     doc: str = ""
-    draw: str | Callable | None = None
+    sample: str | Callable | None = None
 
 
 @dataclass(frozen=True)
@@ -117,8 +117,8 @@ def register_joint(joint_type: JointType) -> JointType:
 _X, _Y, _Z = (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)
 
 
-def _axes(*rows, draw=None) -> Parameter:
-    return Parameter((len(rows), 3), tuple(rows), "1", "axes in the frame in which they rotate, normalized where used", draw)
+def _axes(*rows, sample=None) -> Parameter:
+    return Parameter((len(rows), 3), tuple(rows), "1", "axes in the frame in which they rotate, normalized where used", sample)
 
 
 def _chain(name, doc, *kinds, axes=None, **parameters) -> None:
@@ -142,7 +142,7 @@ _chain("slide2", "Two translations.", ("slide", 0), ("slide", 1), axes=_axes(_X,
 _chain("euler", "Three hinges; each axis rotates with the previous hinges.", ("hinge", 0), ("hinge", 1), ("hinge", 2),
        axes=_axes(_X, _Y, _Z))
 _chain("universal", "Two hinges; the second axis rotates with the first hinge.", ("hinge", 0), ("hinge", 1), axes=_axes(_Y, _Z))
-_chain("rr", "A hinge with a random axis.", ("hinge", 0), axes=_axes(_Z, draw="sphere"))
+_chain("rr", "A hinge with a random axis.", ("hinge", 0), axes=_axes(_Z, sample="sphere"))
 _chain("rr_imp", "A hinge with a random axis, and a small second rotation about a random perpendicular axis.", ("hinge", 0), ("hinge", 1),
-       axes=_axes(_Z, _X, draw="circle"))
-_chain("rsaddle", "Two hinges with random axes.", ("hinge", 0), ("hinge", 1), axes=_axes(_Y, _Z, draw="sphere"))
+       axes=_axes(_Z, _X, sample="circle"))
+_chain("rsaddle", "Two hinges with random axes.", ("hinge", 0), ("hinge", 1), axes=_axes(_Y, _Z, sample="sphere"))

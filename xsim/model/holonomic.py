@@ -196,7 +196,7 @@ def _revolute_translational(c: ConstraintSpec, loop: Loop) -> tuple:
 
 def _motor(c: ConstraintSpec, loop: Loop) -> tuple:
     """Rows of a motor: the constrained directions, and the driven one relative to the first frame, which moves by the drive."""
-    constrained = {*c.keeps, *({"z" if c.driven == "slide" else "rz"} if c.mode else ())}
+    constrained = {*c.constrained, *({"z" if c.driven == "slide" else "rz"} if c.mode else ())}
     rows = [row for name, row in zip("xyz", COINCIDENT, strict=True) if name in constrained]
     rotations = constrained & {"rx", "ry", "rz"}
     if rotations == {"rx", "ry", "rz"}:

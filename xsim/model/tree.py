@@ -234,7 +234,7 @@ def _parameters(body: BodySpec, joint: JointSpec, kind: JointType, key) -> dict[
     if unknown:
         fail(body.source, f"body {body.name!r}: joint {kind.name} has no parameter {', '.join(sorted(unknown))}")
     sampled = {}
-    if any(p.draw is not None and name not in joint.params for name, p in kind.parameters.items()):
+    if any(p.sample is not None and name not in joint.params for name, p in kind.parameters.items()):
         sampled = draw_parameters(kind, key, body.name)
     out = {}
     for name, p in kind.parameters.items():

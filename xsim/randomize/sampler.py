@@ -177,13 +177,13 @@ def _row_shape(model: Model, path: str) -> tuple[int, ...]:
 
 
 def _has_random_parameters(body) -> bool:
-    return any(p.draw is not None for j in body.joints for p in JOINT_TYPES[j.type].parameters.values())
+    return any(p.sample is not None for j in body.joints for p in JOINT_TYPES[j.type].parameters.values())
 
 
 def _parameter_rows(body) -> list[tuple[str, Any]]:
     """Leaf and rows of each random parameter of a body's joint, in the order of `draw_parameters`."""
     joint = body.joint
-    names = [name for name, p in JOINT_TYPES[joint.type].parameters.items() if p.draw is not None]
+    names = [name for name, p in JOINT_TYPES[joint.type].parameters.items() if p.sample is not None]
     if joint.general is not None:
         return [(f"joint.params.{joint.type}.{name}", joint.general) for name in names]
     known = {"axes": ("joint.axes", np.array(joint.axes, int))}

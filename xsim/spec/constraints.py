@@ -30,7 +30,7 @@ class ConstraintSpec:
       origins is perpendicular to the first z axis, and its component along the second frame's y axis is that of the reference pose.
     * ``"motor"``: the second frame moves along (``driven`` ``"slide"``) or about (``"hinge"``) the first frame's z axis by
       ``function`` (``mode`` ``"position"``), with that speed (``"speed"``, from zero at time zero), or freely (``""``, no ``function``).
-      ``keeps``: the other constrained directions, some of x y z (translations) rx ry rz (rotations).
+      ``constrained``: the other constrained directions, some of x y z (translations) rx ry rz (rotations).
     * ``"motion"``: the same for the coordinate ``coordinates[0]``.
     * ``"mimic"``: coordinate ``coordinates[0]`` = ``multiplier`` (coordinate ``coordinates[1]`` - ``reference``) + ``offset``. A
       coordinate is (body whose joint it belongs to, index among the joint's coordinates).
@@ -50,7 +50,7 @@ class ConstraintSpec:
     offset: float = 0.0
     reference: float = 0.0
     driven: str = ""
-    keeps: tuple[str, ...] = ()
+    constrained: tuple[str, ...] = ()
     mode: str = ""
     function: FunctionSpec | None = None
     source: Source = Source()

@@ -15,7 +15,7 @@ from xsim.dynamics.constraints.contact_plan import NO_BODY
 from xsim.dynamics.constraints.narrowphase import Contacts, components, find_contacts, of_contacts
 from xsim.dynamics.constraints.noslip_cones import NoSlipCones
 from xsim.dynamics.constraints.soft_rows import MIN_VALUE, impedance, stiffness_damping
-from xsim.dynamics.layout import column, picked
+from xsim.dynamics.layout import column, take_rows
 from xsim.dynamics.linalg.dense import pairwise_sum, tree_sum
 from xsim.dynamics.linalg.jacobian import Jacobian
 from xsim.dynamics.tree.kinematics import Frames, lanes_of
@@ -48,11 +48,11 @@ def _corner_difference(contacts: Contacts, of_bodies, dtype) -> Any:
 def _mobility(contacts: Contacts, mobility):
     """The sum of the mobilities of both sides of each contact (contacts, lanes or 1). mobility: see `ContactParameters`."""
     if contacts.group.flex_bodies is None:
-        return picked(mobility, contacts.pair)
+        return take_rows(mobility, contacts.pair)
     out = 0.0
     for side, weights in enumerate(contacts.corner_weights or ()):
         for k, weight in enumerate(weights):
-            out = out + weight * picked(mobility, of_contacts(contacts.group.flex_bodies.bodies[:, side, k], contacts.pair))
+            out = out + weight * take_rows(mobility, of_contacts(contacts.group.flex_bodies.bodies[:, side, k], contacts.pair))
     return out
 
 
@@ -117,7 +117,7 @@ def _regularization(distance, parameters: PairParameters, mobility, impratio, dt
 def parameters_of_contacts(system: System, contacts: list[Contacts]) -> list[PairParameters]:
     """The pair parameters of each contact, one entry for each condim group."""
     return [
-        jax.tree.map(lambda x, pair=group_contacts.pair: picked(x, pair), of_pairs)
+        jax.tree.map(lambda x, pair=group_contacts.pair: take_rows(x, pair), of_pairs)
         for group_contacts, of_pairs in zip(contacts, system.derived.contact_parameters.pairs, strict=True)
     ]
 

@@ -17,7 +17,7 @@ import numpy as np
 from xsim.dynamics.collide.convex_newton import tangents
 from xsim.dynamics.collide.simplices import pack_simplex, weights_on_simplex
 from xsim.dynamics.flex.kinematics import Points
-from xsim.dynamics.layout import joined, picked
+from xsim.dynamics.layout import concatenated, take_rows
 from xsim.dynamics.tree.system import System
 from xsim.model.topology import Topology
 from xsim.spatial import normalize, safe_norm, scale, stage, vadd, vsub
@@ -78,7 +78,7 @@ def part_shapes(system: System, flex_points: Points) -> jax.Array:
         numbers = [jnp.asarray(x) for x in (*size, *pos, *(x for row in R for x in row))]
         common = jnp.broadcast_shapes(*(x.shape for x in numbers))
         out.append(jnp.stack([jnp.broadcast_to(x, common) for x in numbers], 1))
-    return joined(out)
+    return concatenated(out)
 
 
 @stage
@@ -107,7 +107,7 @@ def corner_weights(point, world, corners: list) -> tuple:
 
     point: components (contacts, lanes). world: the points of all flexes, components (points, lanes or 1). corners: four arrays of indices
     of points, (contacts,) or (contacts, lanes)."""
-    positions = tuple(tuple(picked(x, index) for x in world) for index in corners)
+    positions = tuple(tuple(take_rows(x, index) for x in world) for index in corners)
     return _weights(point, jax.tree.map(lambda x: jnp.broadcast_to(x, point[0].shape), positions))
 
 

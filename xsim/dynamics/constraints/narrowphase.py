@@ -21,7 +21,7 @@ from xsim.dynamics.constraints import flex_contacts
 from xsim.dynamics.constraints.contact_parameters import PairParameters, pair_parameters
 from xsim.dynamics.constraints.contact_plan import NO_BODY, CondimGroup, FlexContactBodies, PairGroup, assets_of, contact_plan
 from xsim.dynamics.flex.kinematics import points
-from xsim.dynamics.layout import column, joined, picked
+from xsim.dynamics.layout import column, concatenated, take_rows
 from xsim.dynamics.tree.kinematics import Frames, lanes_of
 from xsim.dynamics.tree.system import System
 from xsim.model.topology import PairsInfo, Topology
@@ -79,7 +79,7 @@ def contact_parameters(system: System) -> ContactParameters:
     assert system.derived.mobility is not None
     translational = [system.derived.mobility.bodies.get(body, (0.0, 0.0))[0] for body in range(len(top.bodies))]
     of_body = column([*translational, 0.0])
-    pairs = tuple(joined([pair_parameters(system, info) for info in group.infos]) for group in plan.condim_groups)
+    pairs = tuple(concatenated([pair_parameters(system, info) for info in group.infos]) for group in plan.condim_groups)
     mobility = [
         of_body if group.flex_bodies else of_body[group.bodies[:, 0]] + of_body[group.bodies[:, 1]] for group in plan.condim_groups
     ]
@@ -136,14 +136,14 @@ def _candidates(system: System, group: CondimGroup, detection_distance, shapes) 
         pairs.append(pair)
         overflow = overflow | group_overflow
     if all(isinstance(pair, np.ndarray) for pair in pairs):
-        return joined(contacts), np.concatenate(pairs), overflow
-    return joined(contacts), joined([p if isinstance(p, jax.Array) else jnp.asarray(p)[:, None] for p in pairs]), overflow
+        return concatenated(contacts), np.concatenate(pairs), overflow
+    return concatenated(contacts), concatenated([p if isinstance(p, jax.Array) else jnp.asarray(p)[:, None] for p in pairs]), overflow
 
 
 def _collide_pairs(system: System, group: PairGroup, detection_distance, shapes) -> tuple[ContactPoint, Any, Any]:
     """As `_candidates`, of one pair group without height fields."""
     top, lanes = system.topology, shapes.shape[-1]
-    sides = [joined([_pair_shapes(top, info, shapes)[k] for info in group.infos]) for k in (0, 1)]
+    sides = [concatenated([_pair_shapes(top, info, shapes)[k] for info in group.infos]) for k in (0, 1)]
     distance, selected, overflow = detection_distance[group.pairs], None, jnp.zeros(lanes, bool)
     kinds = group.shapes if group.is_convex else group.shapes[:1]
     data = [[assets[k] for assets in group.assets] if group.is_convex else group.assets[0][k] for k in (0, 1)]
@@ -156,17 +156,17 @@ def _collide_pairs(system: System, group: PairGroup, detection_distance, shapes)
         near = depth > 0
         if group.narrow_phase_limit is not None:
             selected, overflow = deepest(depth, group.narrow_phase_limit)
-            near, distance = picked(near, selected), picked(distance, selected)
+            near, distance = take_rows(near, selected), take_rows(distance, selected)
         if group.is_convex:
             if group.contacts_per_pair > 1:
                 contacts = _collide_flat(kinds, *both(), distance, selected, near)
             else:
                 contacts = [_collide_convex(kinds, *both(), selected, near)]
-            return joined([_broadcast_contact(x, len(near), lanes) for x in contacts]), group.candidate_pairs(selected), overflow
+            return concatenated([_broadcast_contact(x, len(near), lanes) for x in contacts]), group.candidate_pairs(selected), overflow
     if selected is not None:
-        sides = [picked(x, selected) for x in sides]
+        sides = [take_rows(x, selected) for x in sides]
     contacts = [_broadcast_contact(x, sides[0].shape[0], lanes) for x in _collide(kinds[0], *both(), distance, top.switches)]
-    return joined(contacts), group.candidate_pairs(selected), overflow
+    return concatenated(contacts), group.candidate_pairs(selected), overflow
 
 
 def _collide_height_fields(system: System, group: PairGroup, detection_distance, shapes) -> tuple[ContactPoint, Any, Any]:
@@ -186,7 +186,7 @@ def _collide_height_fields(system: System, group: PairGroup, detection_distance,
         kinds += [("prism", info.shapes[1])] * (count * window.count)
         meshes += [mesh] * (count * window.count)
         first += count
-    ground, other = (joined(side) for side in sides)
+    ground, other = (concatenated(side) for side in sides)
     contact = _collide_convex(tuple(kinds), ground, other._replace(data=meshes), None, ground.data.near)
     return _broadcast_contact(contact, len(kinds), lanes), group.candidate_pairs(), overflow
 
@@ -251,7 +251,7 @@ def find_contacts(system: System, frame: Frames) -> list[Contacts]:
         parts = [*parameters.geom_size, *pos, *(x for row in R for x in row)]
         width = max(x.shape[-1] for x in parts)
         shapes.insert(0, jnp.stack([jnp.broadcast_to(x, (len(x), width)) for x in parts], 1))
-    shapes = joined(shapes)
+    shapes = concatenated(shapes)
     width = max(shapes.shape[-1], *(pairs.detection_distance.shape[-1] for pairs in parameters.pairs))
     shapes = jnp.broadcast_to(shapes, (*shapes.shape[:-1], width))
     groups = zip(plan.condim_groups, parameters.pairs, strict=True)
@@ -264,13 +264,13 @@ def _group_contacts(system: System, frame: Frames, group: CondimGroup, detection
     contact, pair, overflow = _candidates(system, group, detection_distance, shapes)
     contact = jax.tree.map(lambda x: jnp.broadcast_to(x, (len(x), *lanes)), contact)
     if group.capacity < len(contact.distance):
-        depth = picked(detection_distance, pair) - contact.distance
+        depth = take_rows(detection_distance, pair) - contact.distance
         selected, buffer_overflow = deepest(jax.lax.stop_gradient(depth), group.capacity)
-        contact = jax.tree.map(lambda x: picked(x, selected), contact)
-        pair = jnp.asarray(pair)[selected] if isinstance(pair, np.ndarray) else picked(pair, selected)
+        contact = jax.tree.map(lambda x: take_rows(x, selected), contact)
+        pair = jnp.asarray(pair)[selected] if isinstance(pair, np.ndarray) else take_rows(pair, selected)
         overflow = overflow | buffer_overflow
     if group.order is not None:
-        contact, pair = jax.tree.map(lambda x: picked(x, group.order), (contact, pair))
+        contact, pair = jax.tree.map(lambda x: take_rows(x, group.order), (contact, pair))
     weights = None
     if group.flex_bodies is not None:
         weights = _corner_weights(group.flex_bodies, pair, contact.point, flex_points, group.bodies)

@@ -176,7 +176,7 @@ def _own_axis(item: Item, key: str, type: str) -> np.ndarray:
 class _Motor(NamedTuple):
     """What a motor constrains besides its coordinate. joint: the tree joint that does the same, if there is one."""
 
-    keeps: tuple[str, ...]
+    constrained: tuple[str, ...]
     joint: str = ""
 
 
@@ -215,7 +215,7 @@ def read_motor(item: Item, reading: Reading, into: Mechanism) -> None:
         bodies = pair.two, pair.one
         into.forces.append(ForceSpec("motor", name, bodies, frames, driven=driven, function=function, source=item.source))
     drive = ConstraintSpec(
-        "motor", name, (pair.two, pair.one), frames, driven=driven, keeps=guide.keeps, mode=mode, function=function if mode else None,
+        "motor", name, (pair.two, pair.one), frames, driven=driven, constrained=guide.constrained, mode=mode, function=function if mode else None,
         source=item.source,
     )  # fmt: skip
     if guide.joint:
@@ -223,7 +223,7 @@ def read_motor(item: Item, reading: Reading, into: Mechanism) -> None:
             into.drives[len(into.joints)] = drive
         spec = JointSpec(guide.joint, name, params={"axes": np.array([_Z])}, source=item.source)
         into.joints.append(Joint(spec, pair.two, pair.one, _pose(frames[0]), _pose(frames[1])))
-    elif mode or guide.keeps:
+    elif mode or guide.constrained:
         into.constraints.append(drive)
 
 
