@@ -18,6 +18,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Primitive
 from jax.interpreters import ad, batching, mlir
 
+from xsim.compile.choice import compiler
 from xsim.compile.flatten import Unsupported, program_of
 from xsim.compile.host import HostEmitter
 from xsim.compile.llvm_ir import Target
@@ -97,6 +98,7 @@ class Function:
         Raises Unsupported if no program can be made, or if it has more than `MAX_OPERATIONS` operations."""
         operations = self.summary(tuple(batched)).operations
         if operations > MAX_OPERATIONS:
+            self._forget(tuple(batched))
             raise Unsupported(f"{operations} operations, more than {MAX_OPERATIONS}")
         return compiled_call.bind(*arguments, function=self, batched=tuple(batched), summed=(False,) * len(self.results))
 
@@ -154,8 +156,7 @@ class Function:
             if name not in _REGISTERED:
                 jax.ffi.register_ffi_target(name, pointer_capsule(function_address(text, "handler")), platform="cpu")
                 _REGISTERED.add(name)
-            self._programs.pop(batched, None)
-            self._traced = None
+            self._forget(batched)
         return name
 
     def program(self, batched: tuple[bool, ...]) -> Program:
@@ -164,6 +165,11 @@ class Function:
         if found is None:
             found = self._programs[batched] = program_of(self.traced, batched if any(batched) else [True] * len(batched))
         return found
+
+    def _forget(self, batched: tuple[bool, ...]) -> None:
+        """Release the program and the trace, which take memory."""
+        self._programs.pop(batched, None)
+        self._traced = None
 
     def summary(self, batched: tuple[bool, ...]) -> Summary:
         """What is known of the program for such operands."""
@@ -222,7 +228,9 @@ def _called(*arguments, function, batched, summed):
     ]
     try:
         target = function.target(batched, summed)
-    except Unsupported as error:
+    except RuntimeError as error:  # `Unsupported`, or LLVM itself, for example where memory cannot be made executable
+        if compiler() == "llvm":
+            raise
         warn_once(f"XLA compiles the {function.name}: {error}")
         return _by_xla(*arguments, function=function, batched=batched, summed=summed)
     return jax.ffi.ffi_call(target, results)(*arguments)
