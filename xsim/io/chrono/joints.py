@@ -215,8 +215,8 @@ def read_motor(item: Item, reading: Reading, into: Mechanism) -> None:
         bodies = pair.two, pair.one
         into.forces.append(ForceSpec("motor", name, bodies, frames, driven=driven, function=function, source=item.source))
     drive = ConstraintSpec(
-        "motor", name, (pair.two, pair.one), frames, driven=driven, constrained=guide.constrained, mode=mode, function=function if mode else None,
-        source=item.source,
+        "motor", name, (pair.two, pair.one), frames, driven=driven, constrained=guide.constrained, mode=mode,
+        function=function if mode else None, source=item.source,
     )  # fmt: skip
     if guide.joint:
         if mode:
