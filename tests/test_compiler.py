@@ -274,6 +274,15 @@ def test_large_models_go_to_xla():
     assert large == ["humanoid_v5"]
 
 
+def test_both_precisions_in_one_process():
+    """A model with contacts in double, then in single precision."""
+    for double in (True, False):
+        with jax.enable_x64(double), tracing_for("xla"):
+            model = xsim.load(xsim.models.path("half_cheetah"))
+            after = jax.eval_shape(xsim.step, model, xsim.init(model))
+        assert after.q.dtype == (jnp.float64 if double else jnp.float32)
+
+
 # ---- choice and cache ------------------------------------------------------------------------------------------------------------
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import functools
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -120,9 +121,15 @@ class ContactPlan(NamedTuple):
     geom_links: np.ndarray
 
 
-@functools.lru_cache(maxsize=64)
 def contact_plan(topology: Topology) -> ContactPlan:
-    """The plan of a model's contact detection."""
+    """The plan of a model's contact detection.
+
+    It is made once for each precision: jax 0.12 cannot index with the same array of 64-bit integers with and without ``jax_enable_x64``."""
+    return _contact_plan(topology, bool(jax.config.jax_enable_x64))
+
+
+@functools.lru_cache(maxsize=64)
+def _contact_plan(topology: Topology, x64: bool) -> ContactPlan:
     count = len(topology.geoms)
     geoms = sorted({int(g) for info in topology.pairs for g in info.geoms.value.reshape(-1)} & set(range(count)))
     links = np.array([_link_of_body(topology, topology.geoms[g].body) for g in geoms], int)
