@@ -27,10 +27,6 @@ class Array:
             return Array(function(self.values), self.dtype)
         return constant_array(function(self.numbers))
 
-    def filled(self, x: Array) -> Array:
-        """An array of this shape with one constant in all entries."""
-        return constant_array(np.broadcast_to(x.numbers, self.shape))
-
     def __getitem__(self, index) -> Array:
         return self.moved(lambda a: np.asarray(a[index]))
 

@@ -15,10 +15,10 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 
 from xsim.compile import factorization, indexing
 from xsim.compile.arrays import Array, constant_array
+from xsim.compile.indexing import INDEX
 from xsim.compile.program import BOOL, Program
 from xsim.compile.simplify import FOLDED, Builder
 
-INDEX = np.dtype(np.int32)
 MAX_UNROLLED_OPERATIONS = 600
 """A loop with a constant number of turns is unrolled up to about this many operations."""
 MAX_OPERATIONS = 4_000_000
@@ -468,7 +468,7 @@ def _integer_power(f: Flattener, equation: JaxprEqn, x: Array) -> Array:
         square = f.operate("mul", x.dtype, square, square) if n else square
     one = constant_array(np.ones((), x.dtype))
     if out is None:
-        return x.moved(lambda a: a).filled(one)
+        return constant_array(np.ones(x.shape, x.dtype))
     return f.operate("div", x.dtype, one, out) if y < 0 else out
 
 

@@ -2,7 +2,7 @@
 
 A varying value is a vector with one number for each environment of a block (`Target.lanes`), or a single number where each thread of a GPU
 has one environment. A loop whose condition varies runs until no environment of the block needs another turn. Environments that are done
-keep their values. The text is for LLVM 16 and later.
+keep their values. The text is for LLVM 20 and later.
 """
 
 from __future__ import annotations
@@ -32,11 +32,6 @@ class Target:
 
     lanes: int
     gpu: bool = False
-
-    @property
-    def pointer(self) -> str:
-        """Type of a pointer to the memory of operands."""
-        return "ptr addrspace(1)" if self.gpu else "ptr"
 
     def type(self, dtype: np.dtype, varying: bool = True) -> str:
         """Type of a value."""
@@ -69,7 +64,6 @@ class Emitter:
         self.globals: list[str] = []
         self.used: set[tuple[str, bool, int]] = set()  # elementary functions
         self.slots: dict[int, int] = {}  # of uniform values that the environments read
-        self.width = max((d.itemsize for d in program.types), default=4)
 
     # ---- text ------------------------------------------------------------------------------------------------------------------
 
@@ -112,10 +106,6 @@ class Emitter:
         out = self.result(f"shufflevector {wide} {first}, {wide} poison, <{self.target.lanes} x i32> zeroinitializer")
         self.spread[-1][x] = out
         return out
-
-    def typed(self, x: int, varying: bool) -> str:
-        """Type and name of a value."""
-        return f"{self.target.type(self.program.types[x], varying)} {self.value(x, varying)}"
 
     # ---- functions -------------------------------------------------------------------------------------------------------------
 
@@ -371,7 +361,7 @@ def _alignment(dtype: np.dtype, lanes: int) -> int:
 
 def _suffix(dtype: np.dtype, lanes: int) -> str:
     """End of the name of a function of LLVM, such as v8f32."""
-    name = {"float": "f32", "double": "f64"}.get(NAMES[dtype.str[1:]], NAMES[dtype.str[1:]])
+    name = short_name(NAMES[dtype.str[1:]])
     return f"v{lanes}{name}" if lanes > 1 else name
 
 
@@ -381,7 +371,7 @@ INTEGER = {
     "shift_right_logical": "lshr",
 }  # fmt: skip
 UNSIGNED = {"div": "udiv", "rem": "urem"}
-ORDER = {"lt": "lt", "le": "le", "gt": "gt", "ge": "ge", "eq": "eq", "ne": "ne"}
+COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
 INTRINSICS = {"sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "round_even": "roundeven", "round_away": "round"}
 
 
@@ -395,7 +385,7 @@ def _compare(name: str, of: np.dtype, kind: str, arguments: list[str]) -> str:
 def _instruction(name: str, dtype: np.dtype, of: np.dtype, kind: str, of_kind: str, xs: list[str], e: Emitter) -> str:
     """The text of an operation on numbers."""
     floating = of.kind == "f"
-    if name in ORDER:
+    if name in COMPARISONS:
         return _compare(name, of, of_kind, xs)
     if name in FLOAT and floating:
         return f"{FLOAT[name]} contract {kind} {xs[0]}, {xs[1]}"

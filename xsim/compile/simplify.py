@@ -34,8 +34,6 @@ FOLDED: dict[str, Callable] = {
 }  # fmt: skip
 """The numpy function of each operation on scalars, for constants."""
 
-COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
-
 
 class Builder:
     """Adds operations on scalars to a program."""
