@@ -15,8 +15,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 
 from xsim.compile import factorization, indexing
 from xsim.compile.arrays import Array, constant_array
-from xsim.compile.indexing import INDEX
-from xsim.compile.program import BOOL, Program
+from xsim.compile.program import BOOL, INDEX, Program
 from xsim.compile.simplify import FOLDED, Builder
 
 MAX_UNROLLED_OPERATIONS = 600
@@ -228,10 +227,10 @@ class Flattener:
 
     # ---- indexed access --------------------------------------------------------------------------------------------------------
 
-    def loaded(self, operand: Array, positions: list[int]) -> list[int]:
-        """Entries of an array at positions in its flat order, which are values of type `INDEX`."""
+    def loaded(self, operand: Array, positions: list[tuple[int, int]]) -> list[int]:
+        """Entries of an array at positions in its flat order: (index, offset), see `Program.load`."""
         array = self.program.array(self.ids(operand).ravel().tolist(), operand.dtype)
-        return [self.program.load(array, p) for p in positions]
+        return [self.program.load(array, index, offset) for index, offset in positions]
 
 
 class _Scan:
@@ -279,22 +278,21 @@ class _Scan:
             return [f.operate("add", INDEX, carry[0], constant_array(np.array(1, INDEX))), *new]
 
         sizes = [math.prod(v.aval.shape) for v in outs]
-        buffers = [p.buffer(self.length * n, np.dtype(v.aval.dtype), True) for n, v in zip(sizes, outs, strict=True)]
+        buffers = [p.buffer(self.length * n, np.dtype(v.aval.dtype)) for n, v in zip(sizes, outs, strict=True)]
         carry = f.rolled(self.equation, [constant_array(np.array(0, INDEX)), *self.carry], condition, body)
-        results = []
-        for buffer, n, v in zip(buffers, sizes, outs, strict=True):
-            values = [p.load(buffer, p.constant(INDEX.type(k))) for k in range(self.length * n)]
-            results.append(Array(np.array(values, int).reshape(self.length, *v.aval.shape), np.dtype(v.aval.dtype)))
+        results = [
+            Array(np.array(p.entries(buffer), int).reshape(self.length, *v.aval.shape), np.dtype(v.aval.dtype))
+            for buffer, v in zip(buffers, outs, strict=True)
+        ]
         return [*carry[1:], *results]
 
 
 def _store(f: Flattener, buffer: int, row: int, x: Array) -> None:
     """Store an array as a row of a buffer."""
     values = f.ids(x).ravel().tolist()
-    size = f.program.constant(INDEX.type(len(values)))
-    start = f.builder.operation("mul", INDEX, (row, size))
+    start = f.builder.operation("mul", INDEX, (row, f.program.constant(INDEX.type(len(values)))))
     for k, value in enumerate(values):
-        f.program.store(buffer, f.builder.operation("add", INDEX, (start, f.program.constant(INDEX.type(k)))), value)
+        f.program.store(buffer, start, k, value)
 
 
 # ---- rules of primitives ---------------------------------------------------------------------------------------------------------
@@ -404,7 +402,7 @@ def _largest(f: Flattener, equation: JaxprEqn, row: Array, k: int, index_type: n
     """The k largest entries of a vector and their indices, as a loop over k searches."""
     (n,) = row.shape
     p, taken = f.program, constant_array(np.array(-np.inf, row.dtype))
-    buffers = [p.buffer(k, dtype, True) for dtype in (row.dtype, index_type)]
+    buffers = [p.buffer(k, dtype) for dtype in (row.dtype, index_type)]
     indices = constant_array(np.arange(n, dtype=index_type))
 
     def condition(carry):
@@ -418,13 +416,12 @@ def _largest(f: Flattener, equation: JaxprEqn, row: Array, k: int, index_type: n
             best = f.operate("select_n", row.dtype, better, best, rest[i])
             index = f.operate("select_n", index_type, better, index, indices[i])
         for buffer, x in zip(buffers, (best, index), strict=True):
-            p.store(buffer, int(f.ids(counter)), int(f.ids(x)))
+            p.store(buffer, int(f.ids(counter)), 0, int(f.ids(x)))
         rest = f.operate("select_n", row.dtype, f.operate("eq", BOOL, indices, index), rest, taken)
         return [f.operate("add", INDEX, counter, constant_array(np.array(1, INDEX))), rest]
 
     f.rolled(equation, [constant_array(np.array(0, INDEX)), row], condition, body)
-    positions = [p.constant(INDEX.type(i)) for i in range(k)]
-    return [Array(np.array([p.load(b, i) for i in positions], int), d) for b, d in zip(buffers, (row.dtype, index_type), strict=True)]
+    return [Array(np.array(p.entries(b), int), p.types[b]) for b in buffers]
 
 
 def _cumulative(name: str) -> Callable:

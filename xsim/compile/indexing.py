@@ -8,9 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from xsim.compile.arrays import Array
-from xsim.compile.program import BOOL
-
-INDEX = np.dtype(np.int32)
+from xsim.compile.program import BOOL, INDEX
 
 
 def dynamic_row(f, x: Array, row: int) -> Array:
@@ -20,8 +18,7 @@ def dynamic_row(f, x: Array, row: int) -> Array:
         return x[int(number)]
     size = math.prod(x.shape[1:])
     start = f.builder.operation("mul", INDEX, (row, f.program.constant(INDEX.type(size))))
-    positions = [f.builder.operation("add", INDEX, (start, f.program.constant(INDEX.type(k)))) for k in range(size)]
-    return Array(np.array(f.loaded(x, positions), int).reshape(x.shape[1:]), x.dtype)
+    return Array(np.array(f.loaded(x, [(start, k) for k in range(size)]), int).reshape(x.shape[1:]), x.dtype)
 
 
 class _Positions:
@@ -37,8 +34,22 @@ class _Positions:
         low = f.builder.operation("max", dtype, (start, f.builder.constant(0, dtype)))
         return f.builder.operation("min", dtype, (low, f.builder.constant(self.shape[axis] - window, dtype)))
 
-    def value(self, base: int, starts: list[tuple[int, int]]) -> int:
-        """base + sum of start times stride. starts: (axis, value)."""
+    def contains(self, update: _Update) -> bool | int:
+        """Whether an update is within the array: True or False where that is known, else a value."""
+        f, inside = self.f, True
+        for start, offset, size in zip(update.start, update.offset, self.shape, strict=True):
+            number, dtype = f.program.number(start), f.program.types[start]
+            if number is not None:
+                if not 0 <= int(number) + offset < size:
+                    return False
+                continue
+            for name, limit in (("ge", -offset), ("lt", size - offset)):
+                test = f.builder.operation(name, BOOL, (start, f.builder.constant(limit, dtype)))
+                inside = test if inside is True else f.builder.operation("and", BOOL, (inside, test))
+        return inside
+
+    def position(self, base: int, starts: list[tuple[int, int]]) -> tuple[int, int]:
+        """base + sum of start times stride, as (index, offset). starts: (axis, value)."""
         f, total, moving = self.f, base, None
         for axis, start in starts:
             number = f.program.number(start)
@@ -48,44 +59,85 @@ class _Positions:
             index = start if f.program.types[start] == INDEX else f.builder.operation("convert", INDEX, (start,))
             term = f.builder.operation("mul", INDEX, (index, f.program.constant(INDEX.type(self.strides[axis]))))
             moving = term if moving is None else f.builder.operation("add", INDEX, (moving, term))
-        constant = f.program.constant(INDEX.type(total))
-        return constant if moving is None else f.builder.operation("add", INDEX, (moving, constant))
+        return (f.program.constant(INDEX.type(0)) if moving is None else moving), total
 
 
 def dynamic_slice(f, equation, x: Array, *starts: Array) -> Array:
     sizes, where = equation.params["slice_sizes"], _Positions(f, x.shape)
     first = [(i, where.clamped(int(f.ids(s)), i, n)) for i, (s, n) in enumerate(zip(starts, sizes, strict=True))]
-    start = where.value(0, first)
-    offsets = np.ravel_multi_index(np.indices(sizes).reshape(len(sizes), -1), x.shape) if sizes else np.zeros(1, int)
-    number = f.program.number(start)
-    if number is not None:
-        return x.moved(lambda a: a.reshape(-1)[int(number) + offsets].reshape(sizes))
-    positions = [f.builder.operation("add", INDEX, (start, f.program.constant(INDEX.type(k)))) for k in offsets]
-    return Array(np.array(f.loaded(x, positions), int).reshape(sizes), x.dtype)
+    start, base = where.position(0, first)
+    offsets = base + np.ravel_multi_index(np.indices(sizes).reshape(len(sizes), -1), x.shape) if sizes else np.array([base])
+    if f.program.number(start) is not None:
+        return x.moved(lambda a: a.reshape(-1)[offsets].reshape(sizes))
+    return Array(np.array(f.loaded(x, [(start, int(k)) for k in offsets]), int).reshape(sizes), x.dtype)
 
 
 def dynamic_update_slice(f, equation, x: Array, update: Array, *starts: Array) -> Array:
     where = _Positions(f, x.shape)
     first = [where.clamped(int(f.ids(s)), i, n) for i, (s, n) in enumerate(zip(starts, update.shape, strict=True))]
-    numbers = [f.program.number(s) for s in first]
-    entries = f.ids(x).copy()
     new = f.ids(update)
-    for offset in np.ndindex(*update.shape):
-        _write(f, entries, [(n, s, o) for n, s, o in zip(numbers, first, offset, strict=True)], int(new[offset]), x.dtype, None)
+    return _updated(f, x, [_Update(tuple(first), offset, int(new[offset])) for offset in np.ndindex(*update.shape)], None)
+
+
+@dataclass(frozen=True)
+class _Update:
+    """A value for the entry at start + offset of an array. start: values, one for each axis. offset: constants."""
+
+    start: tuple[int, ...]
+    offset: tuple[int, ...]
+    value: int
+
+
+MAX_SELECTED = 4
+"""An entry whose position is not known is written by selecting it among at most about this many, else in memory."""
+
+
+def _updated(f, x: Array, updates: list[_Update], combine: str | None) -> Array:
+    """The array with updates, one after the other. combine: an operation on the old entry and the value. Updates outside are dropped."""
+    varies = any(f.program.varying[s] for u in updates for s in u.start)
+    if varies and math.prod(x.shape) > MAX_SELECTED:
+        return _updated_in_memory(f, x, updates, combine)
+    entries = f.ids(x).copy()
+    for update in updates:
+        _select_entry(f, entries, update, x.dtype, combine)
     return Array(entries, x.dtype)
 
 
-def _write(f, entries: np.ndarray, place: list, value: int, dtype, combine: str | None) -> None:
-    """entries[place] = value, or combined with it. place: for each axis (constant start or None, value of the start, offset)."""
-    axes = [[int(n) + o] if n is not None else range(o, size) for (n, _, o), size in zip(place, entries.shape, strict=True)]
+def _updated_in_memory(f, x: Array, updates: list[_Update], combine: str | None) -> Array:
+    """As `_updated`, by a buffer. Its last entry takes the updates outside of the array."""
+    p, where, size = f.program, _Positions(f, x.shape), math.prod(x.shape)
+    buffer, zero, outside = p.buffer(size + 1, x.dtype), p.constant(INDEX.type(0)), p.constant(INDEX.type(size))
+    for k, value in enumerate(f.ids(x).ravel().tolist()):
+        p.store(buffer, zero, k, value)
+    for update in updates:
+        inside = where.contains(update)
+        if inside is False:
+            continue
+        base = sum(o * stride for o, stride in zip(update.offset, where.strides, strict=True))
+        index, offset = where.position(base, list(enumerate(update.start)))
+        if inside is not True:
+            index = f.builder.operation("add", INDEX, (index, p.constant(INDEX.type(offset))))
+            index, offset = f.builder.operation("select_n", INDEX, (inside, outside, index)), 0
+        value = update.value
+        if combine is not None:
+            value = f.builder.operation(combine, x.dtype, (p.load(buffer, index, offset), value))
+        p.store(buffer, index, offset, value)
+    return Array(np.array(p.entries(buffer)[:size], int).reshape(x.shape), x.dtype)
+
+
+def _select_entry(f, entries: np.ndarray, update: _Update, dtype, combine: str | None) -> None:
+    """Update the entries of an array by selecting among all that the update may write to."""
+    numbers = [f.program.number(s) for s in update.start]
+    places = list(zip(numbers, update.start, update.offset, strict=True))
+    axes = [[int(n) + o] if n is not None else range(o, size) for (n, _, o), size in zip(places, entries.shape, strict=True)]
     for index in np.ndindex(*(len(a) for a in axes)):
         at = tuple(int(a[i]) for a, i in zip(axes, index, strict=True))
         if any(i < 0 or i >= size for i, size in zip(at, entries.shape, strict=True)):
-            continue  # updates outside of the array are dropped
+            continue
         old = int(entries[at])
-        new = value if combine is None else f.builder.operation(combine, dtype, (old, value))
+        new = update.value if combine is None else f.builder.operation(combine, dtype, (old, update.value))
         here = None
-        for (number, start, offset), i in zip(place, at, strict=True):
+        for (number, start, offset), i in zip(places, at, strict=True):
             if number is None:
                 equal = f.builder.operation("eq", BOOL, (start, f.builder.constant(i - offset, f.program.types[start])))
                 here = equal if here is None else f.builder.operation("and", BOOL, (here, equal))
@@ -142,7 +194,7 @@ def gather(f, equation, x: Array, indices: Array) -> Array:
     where, table = _Positions(f, x.shape), f.ids(indices).reshape(math.prod(indices.shape[:-1]), indices.shape[-1])
     starts = [[(d, where.clamped(int(row[k]), d, sizes[d])) for k, d in enumerate(n.start_index_map)] for row in table]
     bases = np.ravel_multi_index(tuple(offsets), x.shape)
-    positions = [where.value(int(base), starts[row]) for base, row in zip(bases, rows, strict=True)]
+    positions = [where.position(int(base), starts[row]) for base, row in zip(bases, rows, strict=True)]
     return Array(np.array(f.loaded(x, positions), int).reshape(shape), x.dtype)
 
 
@@ -152,12 +204,12 @@ def scatter(f, equation, x: Array, indices: Array, updates: Array) -> Array:
     combine = "add" if "add" in equation.primitive.name else None
     windows = _Windows(n.update_window_dims, n.inserted_window_dims, n.operand_batching_dims, n.scatter_indices_batching_dims)
     offsets, rows = windows.places(updates.shape, indices.shape, len(x.shape))
-    entries, new = f.ids(x).copy(), f.ids(updates).ravel()
+    new = f.ids(updates).ravel()
     table = f.ids(indices).reshape(math.prod(indices.shape[:-1]), indices.shape[-1])
     axis_of = {d: k for k, d in enumerate(n.scatter_dims_to_operand_dims)}
     zero = f.program.constant(INDEX.type(0))
+    written = []
     for e, row in enumerate(rows):
-        starts = [int(table[row, axis_of[d]]) if d in axis_of else zero for d in range(len(x.shape))]
-        place = [(f.program.number(s), s, int(offsets[d, e])) for d, s in enumerate(starts)]
-        _write(f, entries, place, int(new[e]), x.dtype, combine)
-    return Array(entries, x.dtype)
+        start = tuple(int(table[row, axis_of[d]]) if d in axis_of else zero for d in range(len(x.shape)))
+        written.append(_Update(start, tuple(offsets[:, e].tolist()), int(new[e])))
+    return _updated(f, x, written, combine)

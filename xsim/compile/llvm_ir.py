@@ -39,6 +39,17 @@ class Target:
         return f"<{self.lanes} x {name}>" if varying and self.lanes > 1 else name
 
 
+@dataclass(frozen=True)
+class Element:
+    """An entry of an array in memory. address: LLVM's name of its address, or of the vector of addresses if ``each`` environment has its
+    own. lanes: environments whose entries lie together. space: the address space, as in types of pointers."""
+
+    address: str
+    lanes: int
+    each: bool
+    space: str
+
+
 def literal(number: np.generic) -> str:
     """A constant of LLVM."""
     if number.dtype == BOOL:
@@ -244,8 +255,11 @@ class Emitter:
             self.globals.append(f"@c{self.count} = internal {space}constant [{len(entries)} x {kind}] [{body}], align 64")
             return f"@c{self.count}"
         memory = self.memory(dtype, len(entries), p.varying[x])
+        kind, lanes = self.target.type(dtype, p.varying[x]), self.target.lanes if p.varying[x] else 1
         for i, entry in enumerate(entries):
-            self.write_memory(memory, dtype, str(i), self.value(entry, p.varying[x]), p.varying[x])
+            value = self.value(entry, p.varying[x])
+            address = self.result(f"getelementptr [{lanes} x {memory_type(dtype)}], ptr {memory}, i32 {i}")
+            self.write_memory(kind, dtype, value, address, lanes)
         return memory
 
     def buffer(self, x: int) -> str:
@@ -256,51 +270,78 @@ class Emitter:
             name = self.names[x] = self.memory(p.types[x], p.data[x], p.varying[x])
         return name
 
-    def write_memory(self, memory: str, dtype: np.dtype, row: str, value: str, varying: bool) -> None:
-        """memory[row] = value."""
-        kind, lanes = self.target.type(dtype, varying), self.target.lanes if varying else 1
-        if dtype == BOOL:
-            wide = self.target.type(np.dtype(np.int8), varying)
-            value, kind = self.result(f"zext {kind} {value} to {wide}"), wide
-        address = self.address(memory, dtype, row, lanes)
+    def write_memory(self, kind: str, dtype: np.dtype, value: str, address: str, lanes: int) -> None:
+        """Store a value of this LLVM type. Booleans are bytes in memory."""
+        value, kind = self.in_memory(kind, dtype, value)
         self.write(f"store {kind} {value}, ptr {address}, align {_alignment(dtype, lanes)}")
 
-    def address(self, memory: str, dtype: np.dtype, row: str, lanes: int) -> str:
-        return self.result(f"getelementptr [{lanes} x {memory_type(dtype)}], ptr {memory}, i32 {row}")
+    def in_memory(self, kind: str, dtype: np.dtype, value: str) -> tuple[str, str]:
+        """A value and its LLVM type as they are in memory, where booleans are bytes."""
+        if dtype != BOOL:
+            return value, kind
+        wide = self.target.type(np.dtype(np.int8), kind.startswith("<"))
+        return self.result(f"zext {kind} {value} to {wide}"), wide
 
     def store(self, item: Store) -> None:
         """A store to a mutable array."""
-        p = self.program
-        self.write_memory(
-            self.buffer(item.array), p.types[item.array], self.value(item.index, False), self.value(item.value, True), True
-        )
+        t, dtype = self.target, self.program.types[item.array]
+        value, at = self.value(item.value, True), self.element(item.array, item.index, item.offset)
+        if not at.each:
+            self.write_memory(t.type(dtype), dtype, value, at.address, t.lanes)
+            return
+        value, kind = self.in_memory(t.type(dtype), dtype, value)
+        self.write(scatter(kind, memory_type(dtype), t.lanes, value, at.address, dtype.itemsize))
 
     def load(self, x: int) -> str:
         """An entry of an array. An index that varies reads another row for each environment."""
         p, t = self.program, self.target
         array, index = p.arguments[x]
         dtype = p.types[array]
+        kind = t.type(np.dtype(np.int8) if dtype == BOOL else dtype, p.varying[x])
+        at = self.element(array, index, p.data[x])
+        if at.each:
+            out = self.result(gather(kind, memory_type(dtype), t.lanes, at.address, dtype.itemsize))
+        else:
+            out = self.result(f"load {kind}, ptr{at.space} {at.address}, align {_alignment(dtype, at.lanes)}")
+        if dtype == BOOL:
+            out = self.result(f"icmp ne {kind} {out}, {'zeroinitializer' if kind.startswith('<') else '0'}")
+        return out
+
+    def element(self, array: int, index: int, offset: int) -> Element:
+        """Where entry index + offset of an array is."""
+        p, t = self.program, self.target
         memory = self.buffer(array) if p.names[array] == "buffer" else self.names[array]
         constant = memory.startswith("@")
-        own = p.varying[array] and not constant
-        kind = self.target.type(np.dtype(np.int8) if dtype == BOOL else dtype, p.varying[x])
+        lanes = t.lanes if p.varying[array] and not constant else 1
         space = " addrspace(1)" if constant and t.gpu else ""
-        lanes = t.lanes if own else 1
-        if not p.varying[index] or t.lanes == 1:
-            row = self.value(index, False)
-            address = self.result(f"getelementptr [{lanes} x {memory_type(dtype)}], ptr{space} {memory}, i32 {row}")
-            out = self.result(f"load {kind}, ptr{space} {address}, align {_alignment(dtype, lanes)}")
+        each = p.varying[index] and t.lanes > 1
+        element = memory_type(p.types[array])
+        number = p.number(index)
+        if number is not None:
+            address = self.result(f"getelementptr [{lanes} x {element}], ptr{space} {memory}, i32 {int(number) + offset}")
+            return Element(address, lanes, False, space)
+        row = self.row(memory, element, index, lanes, space, each)
+        if offset:
+            pointers = f"<{t.lanes} x ptr>" if each else f"ptr{space}"
+            row = self.result(f"getelementptr [{lanes} x {element}], {pointers} {row}, i32 {offset}")
+        return Element(row, lanes, each, space)
+
+    def row(self, memory: str, element: str, index: int, lanes: int, space: str, each: bool) -> str:
+        """The address of an entry, or of each environment's own entry, written once per scope."""
+        t, key = self.target, (memory, index)
+        for known in self.spread:
+            if key in known:
+                return known[key]
+        rows = self.value(index, each)
+        if not each:
+            out = self.result(f"getelementptr [{lanes} x {element}], ptr{space} {memory}, i32 {rows}")
         else:
-            rows = self.value(index, True)
-            if own:
+            if lanes > 1:
                 wide = f"<{t.lanes} x i32>"
                 rows = self.result(f"mul {wide} {rows}, splat (i32 {t.lanes})")
                 rows = self.result(f"add {wide} {rows}, <{', '.join(f'i32 {i}' for i in range(t.lanes))}>")
-            element = memory_type(dtype)
-            addresses = self.result(f"getelementptr {element}, ptr {memory}, <{t.lanes} x i32> {rows}")
-            out = self.result(gather(kind, element, t.lanes, addresses, dtype.itemsize))
-        if dtype == BOOL:
-            out = self.result(f"icmp ne {kind} {out}, {'zeroinitializer' if kind.startswith('<') else '0'}")
+            out = self.result(f"getelementptr {element}, ptr {memory}, <{t.lanes} x i32> {rows}")
+        self.spread[-1][key] = out
         return out
 
     def convert(self, x: int) -> str:

@@ -8,12 +8,14 @@ outermost scope holds what depends on uniform inputs alone and is evaluated once
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 BOOL = np.dtype(bool)
+INDEX = np.dtype(np.int32)
+"""Type of the indices of arrays."""
 
 
 class Scope:
@@ -57,10 +59,11 @@ class Loop:
 
 @dataclass(eq=False)
 class Store:
-    """array[index] = value, in a mutable array."""
+    """array[index + offset] = value, in a mutable array. offset: a constant."""
 
     array: int
     index: int
+    offset: int
     value: int
 
 
@@ -78,7 +81,8 @@ class Program:
     * names: the operation: "constant", "input", "phi", "result" (of a loop), "array" (of its arguments), "buffer" (a mutable array), "load"
       (array, index), or that of a JAX primitive on scalars.
     * arguments, types (numpy dtypes; of arrays that of their elements), varying, scopes.
-    * data: the number of a constant, the `Input` of an input, the size of a buffer, the `Loop` of a phi or result; else None.
+    * data: the number of a constant, the `Input` of an input, the size of a buffer, the offset of a load (see `load`), the `Loop` of a phi
+      or result; else None.
     """
 
     def __init__(self):
@@ -93,6 +97,7 @@ class Program:
         self.scope = self.environment
         self.outputs: list[list[int]] = []
         self.stores: dict[int, list[tuple[Store, Scope]]] = {}
+        self.complete: set[int] = set()  # buffers to which nothing more is written
 
     # ---- values ----------------------------------------------------------------------------------------------------------------
 
@@ -121,17 +126,17 @@ class Program:
         scope.items.append(index)
         return index
 
-    def operation(self, name: str, dtype: np.dtype, arguments: tuple[int, ...]) -> int:
-        """An operation without side effects, as it is; see `simplified` for one that folds constants."""
+    def operation(self, name: str, dtype: np.dtype, arguments: tuple[int, ...], data=None) -> int:
+        """An operation without side effects, as it is; see `Builder` for one that folds constants."""
         scope, varying = self.call, False
         for x in arguments:
             if self.scopes[x].depth > scope.depth:
                 scope = self.scopes[x]
             varying = varying or self.varying[x]
-        key = (name, dtype, arguments)
+        key = (name, dtype, arguments, data)
         found = scope.known.get(key)
         if found is None:
-            found = scope.known[key] = self._new(name, arguments, dtype, varying, scope)
+            found = scope.known[key] = self._new(name, arguments, dtype, varying, scope, data)
             scope.items.append(found)
         return found
 
@@ -141,27 +146,40 @@ class Program:
 
     # ---- arrays ----------------------------------------------------------------------------------------------------------------
 
-    def array(self, values: Iterable[int], dtype: np.dtype) -> int:
-        """An array in memory, which can be indexed by values."""
+    def array(self, values: Sequence[int], dtype: np.dtype) -> int:
+        """An array in memory, which can be indexed by values. The entries of a complete buffer are the buffer."""
+        if values and self.names[values[0]] == "load":
+            buffer = self.arguments[values[0]][0]
+            if buffer in self.complete and list(values) == self.entries(buffer):
+                return buffer
         return self.operation("array", dtype, tuple(values))
 
-    def buffer(self, size: int, dtype: np.dtype, varying: bool) -> int:
-        """A mutable array without contents."""
-        return self._new("buffer", (), dtype, varying, self.scope, size)
+    def buffer(self, size: int, dtype: np.dtype) -> int:
+        """A mutable array without contents, of which each environment has its own."""
+        return self._new("buffer", (), dtype, True, self.scope, size)
 
-    def store(self, buffer: int, index: int, value: int) -> None:
-        store = Store(buffer, index, value)
+    def store(self, buffer: int, index: int, offset: int, value: int) -> None:
+        """buffer[index + offset] = value, at this place of the program."""
+        store = Store(buffer, index, offset, value)
         self.scope.items.append(store)
         self.stores.setdefault(buffer, []).append((store, self.scope))
 
-    def load(self, array: int, index: int) -> int:
-        """array[index]. Of a mutable array: what it holds at this place of the program."""
-        if self.names[array] == "array":
-            number = self.number(index)
-            return self.arguments[array][int(number)] if number is not None else self.operation("load", self.types[array], (array, index))
-        value = self._new("load", (array, index), self.types[array], self.varying[array] or self.varying[index], self.scope)
+    def load(self, array: int, index: int, offset: int = 0) -> int:
+        """array[index + offset]. Of a buffer: what it holds at this place of the program. offset: a constant."""
+        number = self.number(index)
+        if number is not None and self.names[array] == "array":
+            return self.arguments[array][int(number) + offset]
+        if self.names[array] == "array" or array in self.complete:
+            return self.operation("load", self.types[array], (array, index), offset)
+        value = self._new("load", (array, index), self.types[array], self.varying[array] or self.varying[index], self.scope, offset)
         self.scope.items.append(value)
         return value
+
+    def entries(self, buffer: int) -> list[int]:
+        """All entries of a buffer, to which nothing is written from now on."""
+        self.complete.add(buffer)
+        zero = self.constant(INDEX.type(0))
+        return [self.load(buffer, zero, k) for k in range(self.data[buffer])]
 
     # ---- loops -----------------------------------------------------------------------------------------------------------------
 
