@@ -118,6 +118,7 @@ OPERATIONS = {
     "top k": (lambda x: (*jax.lax.top_k(x, 3), *jax.lax.top_k(x.reshape(2, 3), 2)), (6,)),
     "index": (lambda x, y: (x[jnp.argmax(y)], x[jnp.array([2, 0])], jnp.take_along_axis(x, jnp.arange(3)[::-1, None], 0)), (3, 2), (3,)),
     "own index": (lambda x, y: (jnp.take_along_axis(x, jax.lax.top_k(y, 2)[1], 0), x.at[jnp.argmin(y)].add(1.0)), (4,), (4,)),
+    "updates at own places": (lambda x, i, y: (x.at[i].add(y), x.at[i[0], 1].set(y[0, 0])), (5, 2), "index", (4, 2)),
     "update": (lambda x: (x.at[1].set(0.0), x.at[:, 0].add(2.0), jax.lax.dynamic_update_slice(x, x[:1, :2], (1, 1))), (3, 3)),
     "cond": (lambda x: jax.lax.cond(x[0] > 0, lambda x: x + 1, lambda x: x * 2, x), (2,)),
     "switch": (lambda x: jax.lax.switch(jnp.int32(jnp.abs(x[0]) * 2), [lambda x: x + 1, lambda x: x * 2, lambda x: -x], x), (2,)),
@@ -130,8 +131,10 @@ OPERATIONS = {
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_operations(name):
+    """An "index" is four integers, some twice and some outside of an array of five."""
     function, *shapes = OPERATIONS[name]
-    check(function, *(numbers(*shape) for shape in shapes), atol=2e-6)
+    index = jnp.asarray(RNG.integers(-9, 8, (11, 4)), jnp.int32)
+    check(function, *(index if shape == "index" else numbers(*shape) for shape in shapes), atol=2e-6)
 
 
 def test_shared_operands():
@@ -263,17 +266,13 @@ def test_states_that_are_not_finite_are_flagged():
     np.testing.assert_array_equal(after.q[0], alone.q[0])
 
 
-def test_large_models_go_to_xla():
-    """A humanoid with Runge-Kutta has too many operations; the choice "llvm" says so."""
-    large = []
-    for name in ("ant", "humanoid_v5"):
-        model = xsim.load(xsim.models.path(name))
-        with tracing_for("llvm"):
-            try:
-                jax.eval_shape(xsim.step, model, xsim.init(model))
-            except Unsupported:
-                large.append(name)
-    assert large == ["humanoid_v5"]
+@pytest.mark.parametrize("limit", ["MAX_OPERATIONS", "MAX_TRACED_OPERATIONS"])
+def test_large_steps_go_to_xla(limit, monkeypatch):
+    """The choice "llvm" says so."""
+    monkeypatch.setattr(f"xsim.compile.function.{limit}", 1000)
+    model = xsim.load(xsim.models.path("half_cheetah"))
+    with tracing_for("llvm"), pytest.raises(Unsupported, match="operations, more than 1000"):
+        jax.eval_shape(xsim.step, model, xsim.init(model))
 
 
 def test_both_precisions_in_one_process():

@@ -15,13 +15,26 @@ from test_gradients import check_both_modes
 from traced import by_numpy, traced
 
 import xsim
+from xsim.compile.choice import tracing_for
 
 KNOWN = json.loads((Path(__file__).parent / "reference/flex_contacts.json").read_text())
 """By release and name, recorded by reference/make_flex_contacts.py."""
-CASES = [(rules, name) for rules, known in KNOWN.items() for name in known]
+NIGHTLY = {"layers of a solid"}
+"""Half a minute and the most memory of all tests; `test_layers_that_may_touch` has the idea."""
+CASES = [
+    pytest.param(rules, name, marks=[pytest.mark.nightly] * (name in NIGHTLY)) for rules, known in KNOWN.items() for name in known
+]
 SHEET = '<flexcomp name="f" type="grid" dim="2" count="3 3 1" spacing=".1 .1 .1" radius=".01" mass="1"><contact {}/>{}</flexcomp>'
 BALL = '<body name="ball" pos=".03 .02 .045"><freejoint/><geom name="ball" size=".04" mass="1"/></body>'
 EDGES = '<edge damping="1"/>'
+
+
+@pytest.fixture(autouse=True)
+def _evaluated_as_it_is():
+    """Most tests here evaluate a step of some 100,000 operations once, by numpy; LLVM would compile it first. Both compilers make programs
+    of the same functions (`test_compiler.py`)."""
+    with tracing_for("xla"):
+        yield
 
 
 def load(text: str, rules: str = "4.0") -> xsim.Model:
@@ -234,8 +247,12 @@ def _points(model: xsim.Model, count: int) -> dict[str, np.ndarray]:
     return point | {"q": q, "v": 0.1 * rng.normal(size=(count, model.nv))}
 
 
+REPEATED = {"a cylinder on a solid", "a plane, a sheet on itself"}
+"""Scenes of `DIFFERENT` whose derivatives are compared nightly: rows of the same kinds as in the others."""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", DIFFERENT)
+@pytest.mark.parametrize("name", [pytest.param(x, marks=[pytest.mark.nightly] * (x in REPEATED)) for x in DIFFERENT])
 def test_derivatives(name, x64):
     """Of a step through contacts of flexes, with respect to the state and the numbers of what touches."""
     text, option = DIFFERENT[name]
@@ -262,7 +279,7 @@ DEGENERATE = {
 }
 
 
-@pytest.mark.parametrize("dim", [1, 2, 3])
+@pytest.mark.parametrize("dim", [1, pytest.param(2, marks=pytest.mark.nightly), 3])
 def test_degenerate_places_are_finite(dim, x64):
     """Values and derivatives."""
     kind = {1: 'dim="1" count="4 1 1"', 2: 'dim="2" count="3 3 1"', 3: 'dim="3" count="2 2 2"'}[dim]

@@ -37,6 +37,23 @@ def program_of(closed: ClosedJaxpr, varying: Sequence[bool]) -> Program:
     return flattener.program
 
 
+def count_operations(jaxpr: Jaxpr, known: dict[int, int] | None = None) -> int:
+    """About the number of operations of a traced function on numbers, loops counted once. known: of functions, by identity."""
+    known = {} if known is None else known
+    found = known.get(id(jaxpr))
+    if found is None:
+        found = 0
+        for equation in jaxpr.eqns:
+            if equation.primitive.name in FOLDED:
+                found += math.prod(equation.outvars[0].aval.shape)
+            for parameter in equation.params.values():
+                for inner in parameter if isinstance(parameter, tuple) else (parameter,):
+                    if isinstance(inner, (ClosedJaxpr, Jaxpr)):
+                        found += count_operations(inner.jaxpr if isinstance(inner, ClosedJaxpr) else inner, known)
+        known[id(jaxpr)] = found
+    return found
+
+
 class Flattener:
     """Interprets the equations of a traced function on arrays of values."""
 
@@ -184,7 +201,7 @@ class Flattener:
         def body(carry):
             return self.closed(params["body_jaxpr"], [*body_constants, *carry])
 
-        turns, unrolled = max(1, MAX_UNROLLED_OPERATIONS // max(1, self.size(params["body_jaxpr"].jaxpr))), carry
+        turns, unrolled = max(1, MAX_UNROLLED_OPERATIONS // max(1, count_operations(params["body_jaxpr"].jaxpr, self.sizes))), carry
         while (proceed := condition(unrolled)).numbers is not None:
             if not proceed.numbers:
                 return unrolled
@@ -193,25 +210,10 @@ class Flattener:
             unrolled, turns = body(unrolled), turns - 1
         return self.rolled(equation, carry, condition, body)
 
-    def size(self, jaxpr: Jaxpr) -> int:
-        """About the number of operations of a function."""
-        found = self.sizes.get(id(jaxpr))
-        if found is None:
-            found = 0
-            for equation in jaxpr.eqns:
-                if equation.primitive.name in FOLDED:
-                    found += math.prod(equation.outvars[0].aval.shape)
-                for parameter in equation.params.values():
-                    for inner in parameter if isinstance(parameter, tuple) else (parameter,):
-                        if isinstance(inner, (ClosedJaxpr, Jaxpr)):
-                            found += self.size(inner.jaxpr if isinstance(inner, ClosedJaxpr) else inner)
-            self.sizes[id(jaxpr)] = found
-        return found
-
     def scan(self, equation: JaxprEqn, *xs: Array) -> list[Array]:
         """`jax.lax.scan`, unrolled up to a size."""
         scan = _Scan(self, equation, xs)
-        if self.size(scan.body.jaxpr) * scan.length > MAX_UNROLLED_OPERATIONS and scan.length > 1:
+        if count_operations(scan.body.jaxpr, self.sizes) * scan.length > MAX_UNROLLED_OPERATIONS and scan.length > 1:
             return scan.rolled()
         carry, stacks = scan.carry, []
         for i in scan.order:

@@ -19,18 +19,21 @@ from jax.extend.core import ClosedJaxpr, Primitive
 from jax.interpreters import ad, batching, mlir
 
 from xsim.compile.choice import compiler
-from xsim.compile.flatten import Unsupported, program_of
+from xsim.compile.flatten import Unsupported, count_operations, program_of
 from xsim.compile.host import HostEmitter
 from xsim.compile.llvm_ir import Target
-from xsim.compile.machine import function_address, identity, pointer_capsule, vector_bytes
+from xsim.compile.machine import ONCE, OPTIMIZATION, function_address, identity, pointer_capsule, vector_bytes
 from xsim.compile.program import Program
 from xsim.spatial import one_region
 
 _REGISTERED: set[str] = set()
 """Names of functions that XLA knows. A name is a hash of the code, because JAX may keep a program that calls it for other processes."""
 
-MAX_OPERATIONS = 60_000
-"""Operations of a function beyond which XLA compiles it: the derivative then has several hundred thousand, for which LLVM takes minutes."""
+MAX_OPERATIONS = 150_000
+"""Operations of a function beyond which XLA compiles it: LLVM takes 12 s for so many, and a minute for those of the derivative."""
+MAX_TRACED_OPERATIONS = 3 * MAX_OPERATIONS
+"""Operations of a traced function beyond which no program is made. Of 13 models, the programs had 0.3 to 0.6 times as many operations,
+without those that are equal or that nothing uses."""
 
 
 class CompilerWarning(UserWarning):
@@ -96,11 +99,20 @@ class Function:
         """The results (environments, ...). batched: which arguments have a first axis of environments; if none has, there is one.
 
         Raises Unsupported if no program can be made, or if it has more than `MAX_OPERATIONS` operations."""
-        operations = self.summary(tuple(batched)).operations
-        if operations > MAX_OPERATIONS:
-            self._forget(tuple(batched))
-            raise Unsupported(f"{operations} operations, more than {MAX_OPERATIONS}")
+        self._check_size(tuple(batched))
         return compiled_call.bind(*arguments, function=self, batched=tuple(batched), summed=(False,) * len(self.results))
+
+    def _check_size(self, batched: tuple[bool, ...]) -> None:
+        """Raise Unsupported if the function has too many operations. Those of the trace are counted first: to make a program takes time."""
+        if batched in self._summaries:
+            found, limit = self._summaries[batched].operations, MAX_OPERATIONS
+        elif (found := count_operations(self.traced.jaxpr)) > MAX_TRACED_OPERATIONS:
+            limit = MAX_TRACED_OPERATIONS
+        else:
+            found, limit = self.summary(batched).operations, MAX_OPERATIONS
+        if found > limit:
+            self._forget(batched)
+            raise Unsupported(f"{found} operations, more than {limit}")
 
     # ---- derivatives -------------------------------------------------------------------------------------------------------------
 
@@ -151,10 +163,11 @@ class Function:
         """The name under which XLA knows the compiled function."""
         name = self._targets.get((batched, summed))
         if name is None:
-            text = self.module(batched, summed)
-            name = self._targets[batched, summed] = f"xsim.{identity(text)}"
+            text, optimization = self.module(batched, summed), OPTIMIZATION if any(batched) else ONCE
+            name = self._targets[batched, summed] = f"xsim.{identity(text, optimization)}"
             if name not in _REGISTERED:
-                jax.ffi.register_ffi_target(name, pointer_capsule(function_address(text, "handler")), platform="cpu")
+                address = function_address(text, "handler", optimization)
+                jax.ffi.register_ffi_target(name, pointer_capsule(address), platform="cpu")
                 _REGISTERED.add(name)
             self._forget(batched)
         return name

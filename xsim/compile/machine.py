@@ -18,8 +18,10 @@ CACHE_VARIABLE = "XSIM_CACHE_DIR"
 """Environment variable: the folder of compiled programs. An empty value switches the cache off."""
 MAX_CACHED = 1000
 """Number of compiled programs that are kept on disk; the oldest are removed."""
-OPTIMIZATION = 2
-"""Level of LLVM's code generation."""
+OPTIMIZATION = 1
+"""Level of LLVM's code generation. Level 2 makes the same code of such programs, and takes up to six times as long."""
+ONCE = 0
+"""Level for a function that is evaluated once a call, not for each environment and step: its code is slower and made 20 times as fast."""
 
 _ENGINES: list[Any] = []
 """Owners of the machine code in memory. XLA refers to it by address, for the life of the process."""
@@ -36,11 +38,11 @@ def _features() -> str:
     return llvm.get_host_cpu_features().flatten()
 
 
-def _machine() -> Any:
+def _machine(optimization: int) -> Any:
     _initialize()
     target = llvm.Target.from_default_triple()
     return target.create_target_machine(
-        cpu=llvm.get_host_cpu_name(), features=_features(), opt=OPTIMIZATION, codemodel="jitdefault", jit=True
+        cpu=llvm.get_host_cpu_name(), features=_features(), opt=optimization, codemodel="jitdefault", jit=True
     )
 
 
@@ -51,9 +53,9 @@ def vector_bytes() -> int:
     return 32 if "+avx" in features else 16
 
 
-def machine_code(text: str) -> bytes:
+def machine_code(text: str, optimization: int = OPTIMIZATION) -> bytes:
     """The object file of a module in LLVM IR."""
-    machine = _machine()
+    machine = _machine(optimization)
     module = llvm.parse_assembly(text)
     module.triple, module.data_layout = llvm.get_process_triple(), str(machine.target_data)
     module.verify()
@@ -65,7 +67,7 @@ def machine_code(text: str) -> bytes:
 
 def loaded(code: bytes, name: str) -> int:
     """The address of a function of an object file, which is loaded."""
-    machine = _machine()
+    machine = _machine(OPTIMIZATION)
     empty = llvm.parse_assembly("")
     engine = llvm.create_mcjit_compiler(empty, machine)
     engine.add_object_file(llvm.ObjectFileRef.from_data(code))
@@ -75,19 +77,19 @@ def loaded(code: bytes, name: str) -> int:
     return address
 
 
-def identity(text: str) -> str:
+def identity(text: str, optimization: int = OPTIMIZATION) -> str:
     """A hash of a module in LLVM IR and of all that its machine code depends on."""
     _initialize()
-    parts = (llvmlite.__version__, llvm.get_process_triple(), llvm.get_host_cpu_name(), _features(), str(OPTIMIZATION), text)
+    parts = (llvmlite.__version__, llvm.get_process_triple(), llvm.get_host_cpu_name(), _features(), str(optimization), text)
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
-def function_address(text: str, name: str) -> int:
+def function_address(text: str, name: str, optimization: int = OPTIMIZATION) -> int:
     """The address of a function of a module in LLVM IR, compiled now or in an earlier process."""
-    file, folder = f"{identity(text)}.o", cache_folder()
+    file, folder = f"{identity(text, optimization)}.o", cache_folder()
     code = _read(folder / file) if folder else None
     if code is None:
-        code = machine_code(text)
+        code = machine_code(text, optimization)
         if folder:
             _write(folder, file, code)
     return loaded(code, name)
