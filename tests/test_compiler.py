@@ -14,6 +14,8 @@ from xsim.compile import machine
 from xsim.compile.choice import tracing_for
 from xsim.compile.flatten import Unsupported
 from xsim.compile.function import CompilerWarning, Function, warn_once
+from xsim.dynamics.compiled_step import step_function
+from xsim.dynamics.prepared import system_function
 
 RNG = np.random.default_rng(0)
 
@@ -270,6 +272,8 @@ def test_states_that_are_not_finite_are_flagged():
 def test_large_steps_go_to_xla(limit, monkeypatch):
     """The choice "llvm" says so."""
     monkeypatch.setattr(f"xsim.compile.function.{limit}", 1000)
+    system_function.cache_clear()  # the size of a function that was made before is known
+    step_function.cache_clear()
     model = xsim.load(xsim.models.path("half_cheetah"))
     with tracing_for("llvm"), pytest.raises(Unsupported, match="operations, more than 1000"):
         jax.eval_shape(xsim.step, model, xsim.init(model))
@@ -306,7 +310,7 @@ def test_cache(tmp_path, monkeypatch):
     """Compiled code is read back; damaged files and folders of others are not used."""
     monkeypatch.setenv(machine.CACHE_VARIABLE, str(tmp_path / "cache"))
     made = []
-    monkeypatch.setattr(machine, "machine_code", lambda text, make=machine.machine_code: made.append(text) or make(text))
+    monkeypatch.setattr(machine, "machine_code", lambda *args, make=machine.machine_code: made.append(args) or make(*args))
     for _ in range(2):
         assert machine.function_address(MODULE.format(7), "seven")
     assert len(made) == 1

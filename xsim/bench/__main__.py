@@ -12,6 +12,7 @@ import dataclasses
 import json
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from xsim.bench.compare import Column, Settings, compare
@@ -48,6 +49,8 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--vs", type=_peers, default=(), metavar="PEERS", help=f"other engines: {','.join(PEERS)}")
     p.add_argument("--peer-python", default=sys.executable, metavar="PATH", help="interpreter that has the other engines")
     p.add_argument("--scaling", nargs="?", const="scaling.png", metavar="PNG", help="sweep the batch up to --batch and draw the curve")
+    p.add_argument("--target", metavar="CHIP",
+                   help="measure nothing: compile the programs for an accelerator that is not there (h200, h100, a100, rtx4090, tpu-v5e)")
     p.add_argument("--json", metavar="FILE", help="write everything measured")
     p.add_argument("--timeout", type=float, default=600.0, metavar="S", help="limit of one command to an engine (default: %(default)s s)")
     p.add_argument("--seed", type=int, default=0)
@@ -96,6 +99,8 @@ def main(argv: list[str] | None = None) -> int:
         if not args.quiet:
             print(text, file=sys.stderr, flush=True)
 
+    if args.target:
+        return of_target(args.target, settings, args.json, say)
     runs: list[tuple[Settings, list[Column]]] = []
     complete = False
     try:
@@ -120,6 +125,21 @@ def main(argv: list[str] | None = None) -> int:
     for c in deviating:
         say(f"{c.name}: final q differs from xsim's by {c.deviation:.1e}, more than {args.agree:g}")
     return 1 if deviating or any(c.failed for c in columns if c.engine == "xsim") else 0
+
+
+def of_target(name: str, settings: Settings, file: str | None, say: Callable[[str], None]) -> int:
+    """Compile the programs for a target; the exit status is 2 if that cannot be done here."""
+    from xsim.bench import targets
+
+    try:
+        report = targets.programs(name, settings, say)
+    except targets.TargetError as error:
+        print(error, file=sys.stderr)
+        return 2
+    print(targets.table(report))
+    if file:
+        Path(file).write_text(json.dumps(report, indent=1) + "\n")
+    return 0
 
 
 def _interrupt(*_) -> None:

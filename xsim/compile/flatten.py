@@ -142,11 +142,13 @@ class Flattener:
 
     # ---- loops -----------------------------------------------------------------------------------------------------------------
 
-    def rolled(self, equation: JaxprEqn, carry: list[Array], condition: Callable, body: Callable) -> list[Array]:
+    def rolled(
+        self, equation: JaxprEqn, carry: list[Array], condition: Callable, body: Callable, count: int | None = None
+    ) -> list[Array]:
         """while condition(*carry): carry = body(*carry), with arrays. Entries that stay constant are not carried.
 
         Which entries stay constant, and which are uniform, is supposed first and corrected until it holds. A loop within a loop starts from
-        what held for it the last time."""
+        what held for it the last time. count: number of turns, if it is known."""
         shapes, dtypes = [x.shape for x in carry], [x.dtype for x in carry]
         starts = [i for x in carry for i in self.ids(x).ravel().tolist()]
         p = self.program
@@ -185,6 +187,7 @@ class Flattener:
             now_varying = [v or p.varying[new[i]] for i, v in enumerate(varying)]
             if now_fixed == fixed and all(now_varying[i] == varying[i] for i in moving):
                 self.patterns[id(equation)] = fixed, varying
+                loop.turns = count
                 return arrays(p.results(loop))
             fixed, varying = now_fixed, now_varying
             p.discard(loop)
@@ -281,7 +284,7 @@ class _Scan:
 
         sizes = [math.prod(v.aval.shape) for v in outs]
         buffers = [p.buffer(self.length * n, np.dtype(v.aval.dtype)) for n, v in zip(sizes, outs, strict=True)]
-        carry = f.rolled(self.equation, [constant_array(np.array(0, INDEX)), *self.carry], condition, body)
+        carry = f.rolled(self.equation, [constant_array(np.array(0, INDEX)), *self.carry], condition, body, self.length)
         results = [
             Array(np.array(p.entries(buffer), int).reshape(self.length, *v.aval.shape), np.dtype(v.aval.dtype))
             for buffer, v in zip(buffers, outs, strict=True)
@@ -422,7 +425,7 @@ def _largest(f: Flattener, equation: JaxprEqn, row: Array, k: int, index_type: n
         rest = f.operate("select_n", row.dtype, f.operate("eq", BOOL, indices, index), rest, taken)
         return [f.operate("add", INDEX, counter, constant_array(np.array(1, INDEX))), rest]
 
-    f.rolled(equation, [constant_array(np.array(0, INDEX)), row], condition, body)
+    f.rolled(equation, [constant_array(np.array(0, INDEX)), row], condition, body, k)
     return [Array(np.array(p.entries(b), int), p.types[b]) for b in buffers]
 
 

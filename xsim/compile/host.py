@@ -40,14 +40,19 @@ class HostEmitter(Emitter):
         self.in_call = True
 
     def module(self) -> str:
-        """The module of both functions."""
+        """The module of all functions."""
+        functions = self.functions()
+        return "\n".join([*functions, handler(self.layout()), "!0 = !{}", ""])
+
+    def functions(self) -> list[str]:
+        """The texts of constants, elementary functions, ``uniform`` and ``block``."""
         p, t = self.program, self.target
         self.arrays: list[int] = []  # uniform arrays that the environments read
         self.slots = {x: k for k, x in enumerate(sorted(self._read_by_environments()))}
         self.scope(p.call)
         for x, slot in self.slots.items():
             self.write_slot(x, slot)
-        uniform = self._function("uniform", "ptr noalias %operands, ptr noalias %slots")
+        uniform = self._uniform_function()
         names, self.names, self.lines, self.allocations, self.in_call = self.names, {}, [], [], False
         self.names = {x: n for x, n in names.items() if n.startswith("@")}
         self.pointers, self.prologue, self.block, self.spread = {}, [], "entry", [{}]
@@ -56,10 +61,15 @@ class HostEmitter(Emitter):
             self.names[x] = self.array(x)
         self.scope(p.environment)
         self._outputs()
+        block = self._block_function()
+        return [*self.globals, definitions(self.used, t.gpu), uniform, block]
+
+    def _uniform_function(self) -> str:
+        return self._function("uniform", "ptr noalias %operands, ptr noalias %slots")
+
+    def _block_function(self) -> str:
         pointers = ", ".join(f"ptr noalias %{name}" for name in ("operands", "results", "slots", "sums"))
-        block = self._function("block", f"{pointers}, i64 %first, i64 %count")
-        functions = definitions(self.used, t.gpu)
-        return "\n".join([*self.globals, functions, uniform, block, handler(self.layout()), "!0 = !{}", ""])
+        return self._function("block", f"{pointers}, i64 %first, i64 %count")
 
     def _read_by_environments(self) -> set[int]:
         """The values of the call that operations, loops and results of the environments read."""
@@ -170,11 +180,9 @@ class HostEmitter(Emitter):
 
     def _store_result(self, k: int, values: list[int]) -> None:
         p, t = self.program, self.target
-        self.prologue.append(f"  %resultp{k} = getelementptr ptr, ptr %results, i64 {k}")
-        self.prologue.append(f"  %result{k} = load ptr, ptr %resultp{k}, !invariant.load !0")
         dtype = p.types[values[0]]
         element = memory_type(dtype)
-        self.rows_text(f"%out{k}", len(values), f"%result{k}", element)
+        self.rows_text(f"%out{k}", len(values), self._result_pointer(k), element)
         for i, x in enumerate(values):
             value, kind = self.value(x, True), t.type(dtype)
             if dtype == BOOL:
@@ -185,6 +193,12 @@ class HostEmitter(Emitter):
                 continue
             address = self.result(f"getelementptr {element}, <{t.lanes} x ptr> %out{k}, i64 {i}")
             self.write(scatter(kind, element, t.lanes, value, address, dtype.itemsize))
+
+    def _result_pointer(self, k: int) -> str:
+        """The pointer to a result."""
+        self.prologue.append(f"  %resultp{k} = getelementptr ptr, ptr %results, i64 {k}")
+        self.prologue.append(f"  %result{k} = load ptr, ptr %resultp{k}, !invariant.load !0")
+        return f"%result{k}"
 
     def _add_to_sums(self, k: int, values: list[int]) -> None:
         """Add the values of the environments of this block; lanes after the last environment count as zero."""

@@ -46,6 +46,7 @@ class Loop:
 
     * phis: the carried values at the start of a turn; starts: their values before the loop; ends: after the body; results: after the loop.
     * condition: scope of the condition, whose value is ``proceed``. body: scope of the body, within that of the condition.
+    * turns: number of turns; None if it depends on the state.
     """
 
     condition: Scope
@@ -55,6 +56,7 @@ class Loop:
     ends: list[int] = field(default_factory=list)
     results: list[int] = field(default_factory=list)
     proceed: int = -1
+    turns: int | None = None
 
 
 @dataclass(eq=False)
@@ -246,6 +248,25 @@ class Program:
                         work.append(scope.loop.proceed)
                         scope = scope.loop.condition.parent
         return found
+
+    def evaluated(self, turns: float, inner_turns: float) -> float:
+        """About how many operations are evaluated for an environment.
+
+        turns: of a loop whose number of turns depends on the state; inner_turns: of such a loop within another."""
+        total = 0.0
+        for x in self.live():
+            if self.names[x] in ("constant", "input", "phi", "result", "buffer") or self.scopes[x] is self.call:
+                continue
+            scope, loops = self.scopes[x], []
+            while scope.loop is not None:
+                loops.append(scope.loop.turns)
+                scope = scope.loop.condition.parent or self.environment
+            times, within = 1.0, False
+            for count in reversed(loops):
+                times *= count if count is not None else inner_turns if within else turns
+                within = within or count is None
+            total += times
+        return total
 
     def count(self) -> dict[int, int]:
         """Number of live operations by depth of loops: 0 outside of loops, 1 in a loop, ..."""

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from xsim.compile.function import Function
 from xsim.dynamics.integration.integrators import advance
-from xsim.dynamics.prepared import ONE, SystemFunction, by_environment, prepared
+from xsim.dynamics.prepared import ONE, Prepared, SystemFunction, by_environment, prepared
 from xsim.dynamics.sharding import RANKS, Inputs, common_batch, parts
 from xsim.dynamics.state_components import public_state, state_components
 from xsim.model.model import Model, State
@@ -21,9 +21,7 @@ def compiled_steps(model: Model, state: State, inputs: Inputs, steps: int, recor
     """Steps of a model, as `xsim.rollout`: (final state, recorded). record(state, ctrl, tau): what is recorded after a step."""
     batch = common_batch(model, state, inputs)
     first = _environments(state, batch)
-    system = prepared(model, first.mocap, batch)
-    present = tuple(x is not None for x in inputs)
-    function = step_function(system.function, len(system.shared), system.order, tuple(_shape(x) for x in parts(first)), model.nu, present)
+    system, function = prepared_step(model, first, batch, inputs)
     sequences = [None if x is None else _by_step(x, batch) for x in inputs]
 
     def body(current: State, xs):
@@ -40,6 +38,14 @@ def compiled_steps(model: Model, state: State, inputs: Inputs, steps: int, recor
         return _public(body(first, [None if x is None else x[0] for x in sequences])[0], batch), None
     final, recorded = jax.lax.scan(body, first, sequences, length=steps)
     return _public(final, batch), recorded
+
+
+def prepared_step(model: Model, state: State, batch: tuple[int, ...], inputs: Inputs) -> tuple[Prepared, Function]:
+    """The numbers of a model's system and the function of a step, see `step_function`. state: with one axis of environments."""
+    system = prepared(model, state.mocap, batch)
+    present = tuple(x is not None for x in inputs)
+    fields = tuple(_shape(x) for x in parts(state))
+    return system, step_function(system.function, len(system.shared), system.order, fields, model.nu, present)
 
 
 def _environments(state: State, batch: tuple[int, ...]) -> State:
