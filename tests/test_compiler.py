@@ -104,6 +104,10 @@ def _search(x, n):
     return x, i
 
 
+def _turn(x, _):
+    return jnp.sin(x) * x + 0.1, None
+
+
 OPERATIONS = {
     "arithmetic": (lambda x, y: x * y + x / y - jnp.sqrt(jnp.abs(x)) + jax.lax.rsqrt(jnp.abs(y)), (4,), (4,)),
     "comparisons": (lambda x, y: jnp.where((x < y) & ~(x > 0.1) | (x == y), x, jnp.maximum(x, jnp.minimum(y, 0.2))), (5,), (5,)),
@@ -127,6 +131,8 @@ OPERATIONS = {
     "short scan": (lambda x: jax.lax.scan(lambda c, y: (c * 0.5 + y, c), x[0], x, reverse=True), (3,)),
     "long scan": (lambda x: jax.lax.scan(lambda c, y: (jnp.tanh(c * 0.5 + y), c * y), x[0], jnp.tile(x, 130)), (3,)),
     "long reverse scan": (lambda x: jax.lax.scan(lambda c, y: (c * 0.5 + y, c), x[0], jnp.tile(x, 170), reverse=True), (3,)),
+    "checkpoint": (lambda x: jax.grad(lambda x: jax.checkpoint(lambda x: jnp.sin(x) ** 2)(x).sum())(x), (3,)),
+    "scan of checkpoints": (lambda x: jax.grad(lambda x: jax.lax.scan(jax.checkpoint(_turn), x, None, length=200)[0].sum())(x), (3,)),
     "counted loop": (lambda x: jax.lax.fori_loop(0, 700, lambda i, c: c * 0.9 + x[i % 3], x[0]), (3,)),
 }  # fmt: skip
 

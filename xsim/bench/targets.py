@@ -275,7 +275,7 @@ def tpu_programs(model: Model, settings: Settings, chip: Chip, say: Callable[[st
     from xsim import rollout, step
 
     if importlib.util.find_spec("libtpu") is None:
-        raise TargetError("libtpu, XLA's compiler for TPUs, is not installed: pip install 'xsim[aot]'")
+        raise TargetError("libtpu, XLA's compiler for TPUs, is not installed: pip install 'jax[tpu]'")
     os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
     topology = topologies.get_topology_desc(chip.architecture, "tpu")
     mesh = jax.sharding.Mesh(topology.devices[:1], ("environments",))

@@ -569,6 +569,6 @@ RULES: dict[str, Callable] = {
     "scatter_add": indexing.scatter,
     **{name: _identity for name in IDENTITIES},
     **{name: _call("jaxpr") for name in ("jit", "pjit", "checkpoint", "remat", "remat2", "closed_call_p")},
-    **{name: _call("call_jaxpr") for name in ("closed_call", "core_call", "custom_jvp_call", "custom_vjp_call")},
+    **{name: _call("call_jaxpr") for name in ("closed_call", "core_call", "eval_jaxpr", "custom_jvp_call", "custom_vjp_call")},
 }
 """How each primitive of JAX is taken apart. rule(flattener, equation, *arrays) -> array or list of arrays."""
