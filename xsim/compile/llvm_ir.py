@@ -69,7 +69,7 @@ class Emitter:
         self.block, self.in_block = "entry", 0
         self.count = 0
         self.names: dict[int, str] = {}  # of values
-        self.spread: list[dict[int, str]] = [{}]  # vectors of uniform values, by scope
+        self.spread: list[dict] = [{}]  # by scope: vectors of uniform values, and rows of arrays, by (memory, index)
         self.active: list[str] = []  # conditions of the loops around
         self.allocations: list[str] = []
         self.globals: list[str] = []
