@@ -162,12 +162,12 @@ def _constraint_force(
         return [0.0] * len(c.v), residual
     inertial = kin.inertial_force(system, frame, motion.inertia, solved.a)
     armature = quadratic(system, frame, system.dof.armature, "armature").times(solved.a)
-    smooth = zip(inertial, armature, forces.bias, forces.passive, forces.tau, forces.element, forces.actuator, strict=True)
-    force = [f + x + b - p - t - e - u for f, x, b, p, t, e, u in smooth]
+    terms = (inertial, armature, forces.bias, forces.passive, forces.tau, forces.element, forces.actuator)
+    force = [f + x + b - p - t - e - u for f, x, b, p, t, e, u in zip(*terms, strict=True)]
     if impulse_rows(top):
         force = [a + b for a, b in zip(force, implicit_force(system, frame, c.q, c.v, solved.a), strict=True)]
     elif soft is not None and not solved.multipliers:
-        residual = _residual(soft, solved.explicit_a, force, forces.bias)
+        residual = _residual(soft, solved.explicit_a, force, terms)
     return force, residual
 
 
@@ -210,13 +210,13 @@ def _flags(c: Call, solved: Solved):
 
 
 @stage
-def _residual(soft: Constraints, a, required, bias):
+def _residual(soft: Constraints, a, required, terms):
     """Largest difference between the constraint force that inverse dynamics requires and that of the soft constraints at acceleration a,
-    relative to the largest force."""
+    relative to the largest force of a dof, the constraint's or one of the terms of its equation of motion."""
     a = jnp.stack(list(a))
     soft = soft.fitted(a.shape[1:])
     error = jnp.stack([jnp.abs(x - y) for x, y in zip(required, soft.jt_times(soft.force(soft.at(a))), strict=True)]).max(0)
-    scale = jnp.stack([jnp.abs(x) + jnp.abs(y) for x, y in zip(required, bias, strict=True)]).max(0)
+    scale = jnp.stack([jnp.broadcast_to(jnp.abs(x), error.shape) for part in (required, *terms) for x in part]).max(0)
     return error / jnp.where(scale > 0, scale, 1.0)
 
 
