@@ -131,10 +131,10 @@ SCENE = """<mujoco><option timestep="0.002"/><asset><hfield name="h" nrow="2" nc
 
 
 @pytest.mark.parametrize(
-    ("shape", "size", "lowest", "fastest"),
-    [("sphere", ".1", 0.098, 1e-3), pytest.param("box", ".1 .1 .1", 0.096, 0.3, marks=pytest.mark.nightly)],
+    ("shape", "size", "lowest", "fastest", "away"),
+    [("sphere", ".1", 0.098, 1e-3, 1e-6), pytest.param("box", ".1 .1 .1", 0.096, 0.3, 1e-3, marks=pytest.mark.nightly)],
 )
-def test_things_rest_on_level_ground(shape, size, lowest, fastest):
+def test_things_rest_on_level_ground(shape, size, lowest, fastest, away):
     """A body settles and stays where it rests, as on a plane: a field whose heights are all the same is at 0.
 
     A box touches each of the two prisms below at one point. It rocks by a few millimetres, in a way that depends on rounding."""
@@ -142,4 +142,4 @@ def test_things_rest_on_level_ground(shape, size, lowest, fastest):
     state = by_numpy(lambda s: xsim.rollout(model, s, steps=150)[0])(xsim.init(model))
     assert not state.flags
     assert lowest < state.q[2] < 0.1 and np.abs(state.v).max() < fastest
-    np.testing.assert_allclose(state.q[:2], 0, atol=1e-6)
+    np.testing.assert_allclose(state.q[:2], 0, atol=away)
