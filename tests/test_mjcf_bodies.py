@@ -326,6 +326,11 @@ def test_where_the_mass_of_a_body_comes_from(compiler, inside, mass, explicit):
         assert np.linalg.eigvalsh(tensor(found.inertia)).min() > 5 - 1e-12
 
 
+def test_a_total_mass_beyond_all_numbers_is_refused():
+    with pytest.raises(ParseError, match="settotalmass multiplies all masses by"):
+        body(f"<freejoint/>{GEOMS}", '<compiler settotalmass="1e308"/>')
+
+
 def test_balanceinertia_takes_the_mean():
     b = body('<freejoint/><inertial pos="0 0 0" mass="1" diaginertia="5 1 .1"/>', '<compiler balanceinertia="true"/>')
     assert np.allclose(tensor(b.inertial.inertia), 6.1 / 3 * np.eye(3))

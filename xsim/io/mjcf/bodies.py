@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
@@ -202,11 +203,15 @@ def _scale_masses(drafts: list[Draft], total: float) -> None:
         factor = total / mass
         for body in drafts[1:]:
             body.inertial = body.inertial.scaled(factor)
-            body.geoms = [(_scaled(geom, factor), e) for geom, e in body.geoms]
+            body.geoms = [(_scaled(geom, factor, e), e) for geom, e in body.geoms]
 
 
-def _scaled(geom: GeomSpec, factor: float) -> GeomSpec:
-    return replace(geom, mass=geom.mass * factor, density=None if geom.density is None else geom.density * factor)
+def _scaled(geom: GeomSpec, factor: float, element: Element) -> GeomSpec:
+    """A geom with its mass and density multiplied by a factor."""
+    mass, density = geom.mass * factor, None if geom.density is None else geom.density * factor
+    if not math.isfinite(mass) or density is not None and not math.isfinite(density):
+        raise element.error(f"settotalmass multiplies all masses by {factor:g}; allowed: finite masses and densities")
+    return replace(geom, mass=mass, density=density)
 
 
 # ---- numbers and names ----
