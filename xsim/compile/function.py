@@ -32,7 +32,7 @@ _REGISTERED: set[str] = set()
 MAX_OPERATIONS = 150_000
 """Operations of a function beyond which XLA compiles it: LLVM takes 12 s for so many, and a minute for those of the derivative."""
 MAX_TRACED_OPERATIONS = 3 * MAX_OPERATIONS
-"""Operations of a traced function beyond which no program is made. Of 13 models, the programs had 0.3 to 0.6 times as many operations,
+"""Operations of a traced function beyond which no program is made. Of ten models, the programs of the step had 0.4 to 0.6 times as many,
 without those that are equal or that nothing uses."""
 
 
