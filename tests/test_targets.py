@@ -132,7 +132,7 @@ def test_report(tmp_path, capsys):
 
 def test_estimates_grow_with_the_batch():
     """In whole waves of warps, until memory is the limit."""
-    kernel = targets.Kernel(1, 10_000.0, 100, targets.Assembled(255, 0, 0, 0))
+    kernel = targets.Kernel(1, 10_000.0, 100, targets.Assembled(255, 0, 0, 0), 0.0)
     chip = targets.CHIPS["h200"]
     times = [targets.estimate(kernel, chip, batch) for batch in (64, 132 * 4 * 32, 132 * 4 * 32 + 64)]
     assert times[0] == times[1] == pytest.approx(10_000 * targets.CYCLES / chip.clock)

@@ -16,13 +16,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from xsim import models
 from xsim.dynamics.constraints.holonomic import has_holonomic_rows
 from xsim.dynamics.initial_state import init, project_constraints
 from xsim.dynamics.queries import body_inertia, integrate
+from xsim.load import load
 from xsim.model.model import Model
+from xsim.options import with_constraints, with_integrator
 from xsim.poses import quat_from_matrix, rotation_matrix
 
-__all__ = ["Push", "Refused", "as_mjcf", "describe", "mjcf", "push", "start", "xxy"]
+__all__ = ["Push", "Refused", "as_mjcf", "describe", "load_model", "mjcf", "push", "start", "xxy"]
 
 
 class Refused(ValueError):
@@ -40,6 +43,14 @@ def describe(model: Model, source: str | None) -> dict:
         except Refused as error:
             out[name] = {"refused": str(error)}
     return out
+
+
+def load_model(source: str, rules: str | None, integrator: str | None, constraints: bool) -> Model:
+    """A bundled model or a file; rules and integrator where they are not the file's; without its constraints unless they are asked for."""
+    model = load(models.path(source) if source in models.names() else source, **({} if rules is None else {"rules": rules}))
+    if integrator is not None:
+        model = with_integrator(model, integrator)
+    return model if constraints else with_constraints(model, ())
 
 
 class Push(NamedTuple):

@@ -136,21 +136,17 @@ def _xsim(job: dict) -> Engine:
     import jax
     import jax.numpy as jnp
 
-    from xsim import __version__, init, load, models, rollout, with_constraints, with_integrator
-    from xsim.bench.mechanism import describe, push, start
+    from xsim import __version__, init, models, rollout
+    from xsim.bench.mechanism import describe, load_model, push, start
     from xsim.dynamics.constraints.soft_set import has_soft
     from xsim.randomize import randomize
 
     source = job["model"]
     if source in models.names():
         source = str(models.path(source))
-    model = load(source, **({} if job["rules"] is None else {"rules": job["rules"]}))
-    if job["integrator"] is not None:
-        model = with_integrator(model, job["integrator"])
+    model = load_model(source, job["rules"], job["integrator"], job["constraints"])
     label = "shared"
-    if not job["constraints"]:
-        model = with_constraints(model, ())
-    elif model.topology.constraint_kinds:
+    if job["constraints"] and model.topology.constraint_kinds:
         label += f"; constraints: {', '.join(model.topology.constraint_kinds)}"
     if job["randomize"] is not None:
         model = randomize(model, jax.random.key(job["seed"]), job["batch"], job["randomize"] or None)
