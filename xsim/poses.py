@@ -25,13 +25,24 @@ def normalized(x) -> np.ndarray:
     return x / np.maximum(np.linalg.norm(x, axis=-1, keepdims=True), np.finfo(float).tiny)
 
 
+def _components(x) -> list:
+    """The entries of the last axis of an array (..., n), each (...)."""
+    x = np.asarray(x, float)
+    return [x[..., k] for k in range(x.shape[-1])]
+
+
+def _stack(*components) -> np.ndarray:
+    """Arrays (...) as the last axis of one; np.stack, but several times as fast for numbers."""
+    return np.stack(components, axis=-1) if np.ndim(components[0]) else np.array(components)
+
+
 def quat_mul(a, b) -> np.ndarray:
     """Product a b of quaternions (..., 4): the rotation b, then a."""
-    w, x, y, z = np.moveaxis(np.asarray(a, float), -1, 0)
-    s, i, j, k = np.moveaxis(np.asarray(b, float), -1, 0)
-    return np.stack([
-        w * s - x * i - y * j - z * k, w * i + x * s + y * k - z * j, w * j - x * k + y * s + z * i, w * k + x * j - y * i + z * s,
-    ], axis=-1)  # fmt: skip
+    w, x, y, z = _components(a)
+    s, i, j, k = _components(b)
+    return _stack(
+        w * s - x * i - y * j - z * k, w * i + x * s + y * k - z * j, w * j - x * k + y * s + z * i, w * k + x * j - y * i + z * s
+    )
 
 
 def quat_conj(q) -> np.ndarray:
@@ -99,13 +110,13 @@ def quat_from_matrix(R: np.ndarray) -> np.ndarray:
 
 def rotation_matrix(q) -> np.ndarray:
     """Rotation matrices (..., 3, 3) of quaternions (..., 4) of any length but zero."""
-    w, x, y, z = np.moveaxis(normalized(q), -1, 0)
-    rows = [
-        [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
-        [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
-        [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
-    ]
-    return np.stack([np.stack(row, axis=-1) for row in rows], axis=-2)
+    w, x, y, z = _components(normalized(q))
+    entries = _stack(
+        1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y),
+        2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x),
+        2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y),
+    )  # fmt: skip
+    return entries.reshape(*entries.shape[:-1], 3, 3)
 
 
 def rotate(q, x) -> np.ndarray:

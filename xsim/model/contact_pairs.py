@@ -13,10 +13,16 @@ import numpy as np
 
 from xsim.model.leaf_rows import LeafRows
 from xsim.model.topology import COLLISION_SHAPES, PairsInfo, PartInfo, Table
+from xsim.model.tree import fail
 from xsim.rules import RULES, Rules
 from xsim.spec import FlexSpec, GeomSpec, ModelSpec, PairSpec, Soft, SurfaceSpec
 
 __all__ = ["Pairs", "can_collide", "read_pairs"]
+
+MAX_PAIRS = 2_000_000
+"""Pairs of geoms that a model may have. A table of the compiled step holds every pair."""
+
+FEWER_PAIRS = "masks (contype, conaffinity), excluded pairs of bodies, or explicit pairs leave those that matter"
 
 FLAT_SHAPES = ("plane", "hfield")
 """Shapes that do not collide with each other."""
@@ -89,10 +95,12 @@ def _is_collision_geom(item: _Geom) -> bool:
     return geom.contact is not None and geom.collision and geom.shape in COLLISION_SHAPES
 
 
-def _allowed_pairs(spec: ModelSpec, geoms: list[_Geom]) -> Iterator[tuple[int, int]]:
-    """Pairs of geoms (indices in ``geoms``) that the masks, the tree and the excludes allow to collide."""
-    candidates = [i for i, item in enumerate(geoms) if _is_collision_geom(item)]
-    surfaces = [geoms[i].geom.contact or SurfaceSpec() for i in candidates]
+def _allowed_pairs(spec: ModelSpec, geoms: list[_Geom]) -> np.ndarray:
+    """Pairs (n, 2) of geoms (indices in ``geoms``) that the masks, the tree and the excludes allow to collide."""
+    pairs: list[np.ndarray] = [np.zeros((0, 2), int)]
+    count = 0
+    candidates = np.array([i for i, item in enumerate(geoms) if _is_collision_geom(item)], int)
+    surfaces = [geoms[i].surface() for i in candidates]
     contype, conaffinity = (np.array([getattr(s, k) for s in surfaces], np.int64) for k in ("contype", "conaffinity"))
     body, group, parent_group = (np.array([geoms[i][k] for i in candidates]) for k in (1, 2, 3))
     flat = np.array([geoms[i].geom.shape in FLAT_SHAPES for i in candidates], bool)
@@ -109,8 +117,12 @@ def _allowed_pairs(spec: ModelSpec, geoms: list[_Geom]) -> Iterator[tuple[int, i
         allowed &= ~(flat[k] & flat[later]) & ((self_group[later] != self_group[k]) | (self_group[later] < 0))
         low, high = np.minimum(body[k], body[later]) + 1, np.maximum(body[k], body[later]) + 1
         allowed &= ~np.isin(low * width + high, excluded)
-        for j in np.flatnonzero(allowed):
-            yield i, candidates[k + 1 + int(j)]
+        others = candidates[later][allowed]
+        count += len(others)
+        if count > MAX_PAIRS:
+            fail(geoms[i].geom.source, f"more than {MAX_PAIRS:,} pairs of geoms can collide; {FEWER_PAIRS}")
+        pairs.append(np.stack([np.full_like(others, i), others], 1))
+    return np.concatenate(pairs)
 
 
 def can_collide(spec: ModelSpec, flex: FlexSpec) -> bool:
@@ -133,8 +145,7 @@ def read_pairs(spec: ModelSpec, flex_index: list[int | None], leaf_rows: LeafRow
         leaf_rows.add("cone.impratio", float(spec.option.solver.get("impratio", 1.0)))
     infos = []
     for (shapes, assets, condim, mixed), pairs in sorted(pair_list.pairs.items(), key=lambda item: repr(item[0])):
-        geoms, rows, dominant = (np.array([pair[k] for pair in pairs]) for k in range(3))
-        infos.append(PairsInfo(shapes, assets, condim, mixed, Table(geoms), Table(rows), Table(dominant)))
+        infos.append(PairsInfo(shapes, assets, condim, mixed, *(Table(np.array(x)) for x in pairs)))
     parts = []
     for part in pair_list.colliders[pair_list.geoms :]:
         assert isinstance(part, _Part)
@@ -148,13 +159,14 @@ def read_pairs(spec: ModelSpec, flex_index: list[int | None], leaf_rows: LeafRow
 class _PairList:
     """The pairs that can collide.
 
-    colliders: all geoms, then parts of flexes. pairs: by kind, a list of (indices of the two colliders, leaf rows, dominant)."""
+    colliders: all geoms, then parts of flexes. pairs: by kind, the indices of the two colliders, the leaf rows, and which of the two has
+    the higher priority (see `_condim`)."""
 
     def __init__(self, spec: ModelSpec, rows: LeafRows):
         geoms = _all_geoms(spec)
         self.colliders: list[_Geom | _Part] = list(geoms)
         self.geoms = len(geoms)
-        self.pairs: dict[tuple, list] = {}
+        self.pairs: dict[tuple, tuple[list, list, list]] = {}
         self.rows = rows
         self._solver, self._rules = spec.option.solver, RULES[spec.rules]
         self._flexes, self._moving = spec.flexes, [group >= 0 for group, _ in _groups(spec)]
@@ -169,10 +181,14 @@ class _PairList:
             self.colliders.append(_Part(*key, surface))
         return self._parts[key]
 
-    def add(self, i: int, j: int, condim: int, mixed: bool, rows, dominant: int) -> None:
-        """Add a pair."""
+    def add(self, i: int, j: int, condim: int, row: int) -> None:
+        """Add a pair with contact parameters of its own."""
         shapes, assets = zip(*(self.colliders[k].kind() for k in (i, j)), strict=True)
-        self.pairs.setdefault((shapes, assets, condim, mixed), []).append(((i, j), rows, dominant))
+        self._add((shapes, assets, condim, False), [(i, j)], [row], [-1])
+
+    def _add(self, kind: tuple, pairs: list, rows: list, dominant: list) -> None:
+        for present, new in zip(self.pairs.setdefault(kind, ([], [], [])), (pairs, rows, dominant), strict=True):
+            present += new
 
     def pair_row(self, parameters: dict, **fixed: float) -> int:
         """Add contact parameters of a pair and return their row. fixed: parameters that MuJoCo's override does not change."""
@@ -187,19 +203,17 @@ class _PairList:
                 return True
         return False
 
-    def add_flex_pair(self, i: int, j: int) -> None:
-        """Add a pair with a part of a flex, unless neither of the two moves."""
-        if self.any_moves(i, j):
-            self.add_mixed(*_ordered(self.colliders, i, j))
-
-    def add_mixed(self, i: int, j: int) -> None:
-        """Add a pair whose contact parameters are mixed from its two surfaces."""
-        first, second = (self.colliders[k].surface() for k in (i, j))
-        condim, dominant = _condim(first, second)
+    def add_mixed(self, pairs) -> None:
+        """Add pairs (n, 2) of colliders whose contact parameters are mixed from their two surfaces."""
+        pairs = _ordered(self.colliders, np.asarray(pairs, int).reshape(-1, 2))
         if self._solver.get("override"):
-            self.add(i, j, condim, False, self.pair_row(_mixed(first, second, self._rules)), -1)
-        else:
-            self.add(i, j, condim, True, (self._surface(i), self._surface(j)), dominant)
+            for i, j in pairs.tolist():
+                first, second = (self.colliders[k].surface() for k in (i, j))
+                self.add(i, j, _condim(first, second)[0], self.pair_row(_mixed(first, second, self._rules)))
+            return
+        rows = np.array([self._surface(k) for k in pairs.ravel().tolist()], int).reshape(-1, 2)
+        for kind, same, dominant in _by_kind(self.colliders, pairs):
+            self._add(kind, pairs[same].tolist(), rows[same].tolist(), dominant.tolist())
 
     def _surface(self, k: int) -> int:
         item = self.colliders[k]
@@ -211,16 +225,14 @@ class _PairList:
 
 def _geom_pairs(spec: ModelSpec, pair_list: _PairList) -> None:
     geoms = [item for item in pair_list.colliders if isinstance(item, _Geom)]
-    explicit = {frozenset(pair.geoms) for pair in spec.pairs}
     for pair in spec.pairs:
-        i, j = _ordered(pair_list.colliders, *pair.geoms)
+        i, j = _ordered(pair_list.colliders, np.array([pair.geoms]))[0].tolist()
         if _collide(*(geoms[k].geom.shape for k in (i, j))):
             parameters = _pair_parameters(pair, *(geoms[k].surface() for k in (i, j)), RULES[spec.rules])
-            pair_list.add(i, j, parameters["condim"], False, pair_list.pair_row(parameters), -1)
-    for pair in _allowed_pairs(spec, geoms):
-        i, j = _ordered(pair_list.colliders, *pair)
-        if frozenset(pair) not in explicit and _collide(*(geoms[k].geom.shape for k in (i, j))):
-            pair_list.add_mixed(i, j)
+            pair_list.add(i, j, parameters["condim"], pair_list.pair_row(parameters))
+    pairs = _allowed_pairs(spec, geoms)
+    explicit = np.sort(np.array([pair.geoms for pair in spec.pairs], int).reshape(-1, 2), 1) @ (len(geoms), 1)
+    pair_list.add_mixed(pairs[~np.isin(np.sort(pairs, 1) @ (len(geoms), 1), explicit)])
 
 
 # ---- flexes -------------------------------------------------------------------------------------------------------------------
@@ -236,15 +248,15 @@ def _flex_pairs(spec: ModelSpec, pair_list: _PairList) -> None:
     geoms = [item for item in pair_list.colliders if isinstance(item, _Geom)]
     flexes = [(i, flex, _Elements(i, flex)) for i, flex in enumerate(spec.flexes) if can_collide(spec, flex)]
     for k, (_, flex, elements) in enumerate(flexes):
-        surface = flex.numbers["contact"]
+        surface, pairs = flex.numbers["contact"], []
         for i, item in enumerate(geoms):
             if _is_collision_geom(item) and _masks_allow(item.surface(), surface):
-                for j in elements.candidates(pair_list, item):
-                    pair_list.add_flex_pair(i, j)
+                pairs += [(i, j) for j in elements.candidates(pair_list, item)]
         for _, other, others in flexes[k + 1 :]:
             if _masks_allow(surface, other.numbers["contact"]):
-                for first, second in elements.disjoint_pairs(others):
-                    pair_list.add_flex_pair(elements.part(pair_list, first), others.part(pair_list, second))
+                between = elements.disjoint_pairs(others)
+                pairs += [(elements.part(pair_list, first), others.part(pair_list, second)) for first, second in between]
+        pair_list.add_mixed([pair for pair in pairs if pair_list.any_moves(*pair)])
         if surface.contype & surface.conaffinity and len(set(flex.bodies)) > 1:
             _self_collisions(spec, pair_list, flex, elements)
 
@@ -255,24 +267,24 @@ def _masks_allow(first: SurfaceSpec, second: SurfaceSpec) -> bool:
 
 def _self_collisions(spec: ModelSpec, pair_list: _PairList, flex: FlexSpec, elements: _Elements) -> None:
     """Self-collisions of a flex: pairs of elements and, in MuJoCo 3.2, of elements and opposite points. They have no margin."""
-    surface, row = flex.numbers["contact"], None
-
-    def add(i: int, j: int, condim: int) -> None:
-        nonlocal row
-        if not pair_list.any_moves(i, j):
-            return
-        if row is None:
-            row = pair_list.pair_row(_mixed(surface, surface, RULES[spec.rules]), margin=0.0, gap=0.0)
-        pair_list.add(*_ordered(pair_list.colliders, i, j), condim, False, row, -1)
-
+    surface = flex.numbers["contact"]
+    pairs: list[tuple[int, int]] = []
+    condims: list[int] = []
     if flex.numbers["selfcollide"] != "none":
         for first, second in elements.disjoint_pairs(elements):
-            add(elements.part(pair_list, first), elements.part(pair_list, second), surface.condim)
+            pairs.append((elements.part(pair_list, first), elements.part(pair_list, second)))
+        condims += [surface.condim] * (len(pairs) - len(condims))
     if flex.numbers["internal"] and RULES[spec.rules].flex_internal_contacts:
-        for element, point in elements.opposite_points():
-            add(elements.part(pair_list, element), elements.point(pair_list, point), surface.condim)
-        for face, point in elements.facets():
-            add(elements.face(pair_list, face), elements.point(pair_list, point), 1)
+        pairs += [(elements.part(pair_list, element), elements.point(pair_list, point)) for element, point in elements.opposite_points()]
+        condims += [surface.condim] * (len(pairs) - len(condims))
+        pairs += [(elements.face(pair_list, face), elements.point(pair_list, point)) for face, point in elements.facets()]
+        condims += [1] * (len(pairs) - len(condims))
+    moving = [k for k, pair in enumerate(pairs) if pair_list.any_moves(*pair)]
+    if moving:
+        row = pair_list.pair_row(_mixed(surface, surface, RULES[spec.rules]), margin=0.0, gap=0.0)
+        ordered = _ordered(pair_list.colliders, np.array([pairs[k] for k in moving]))
+        for (i, j), k in zip(ordered.tolist(), moving, strict=True):
+            pair_list.add(i, j, condims[k], row)
 
 
 class _Elements:
@@ -357,10 +369,35 @@ def _collide(first: str, second: str) -> bool:
     return first in COLLISION_SHAPES and second in COLLISION_SHAPES and not (first in FLAT_SHAPES and second in FLAT_SHAPES)
 
 
-def _ordered(colliders: list[_Geom | _Part], i: int, j: int) -> tuple[int, int]:
-    """Two colliders in the order of their shapes, then of their indices."""
-    first, second = sorted((i, j), key=lambda k: (_rank(colliders[k].kind()[0]), k))
-    return first, second
+def _ordered(colliders: list[_Geom | _Part], pairs: np.ndarray) -> np.ndarray:
+    """Pairs (n, 2) of colliders, each in the order of their shapes, then of their indices."""
+    used, inverse = np.unique(pairs, return_inverse=True)
+    rank = np.array([_rank(colliders[k].kind()[0]) for k in used.tolist()], int)[inverse].reshape(pairs.shape)
+    backwards = (rank[:, 0] > rank[:, 1]) | (rank[:, 0] == rank[:, 1]) & (pairs[:, 0] > pairs[:, 1])
+    return np.where(backwards[:, None], pairs[:, ::-1], pairs)
+
+
+def _by_kind(colliders: list[_Geom | _Part], pairs: np.ndarray) -> Iterator[tuple[tuple, np.ndarray, np.ndarray]]:
+    """The kinds (see `PairsInfo`) of pairs (n, 2) with mixed parameters: kind, which pairs have it, their dominant geoms (`_condim`)."""
+    used, inverse = np.unique(pairs, return_inverse=True)
+    numbers: dict[tuple, int] = {}
+    examples: list[int] = []
+    alike = []
+    for k in used.tolist():
+        surface = colliders[k].surface()
+        alike.append(numbers.setdefault((colliders[k].kind(), surface.condim, surface.priority), len(numbers)))
+        examples += [k] if alike[-1] == len(examples) else []
+    first, second = np.array(alike, int)[inverse].reshape(pairs.shape).T
+    codes, which = np.unique(first * len(numbers) + second, return_inverse=True)
+    kinds, dominant = [], []
+    for code in codes.tolist():
+        items = [colliders[examples[n]] for n in divmod(code, len(numbers))]
+        condim, priority = _condim(*(item.surface() for item in items))
+        kinds.append((*zip(*(item.kind() for item in items), strict=True), condim, True))
+        dominant.append(priority)
+    for kind in dict.fromkeys(kinds):
+        same = np.flatnonzero(np.array([k == kind for k in kinds])[which])
+        yield kind, same, np.array(dominant)[which[same]]
 
 
 def _rank(shape: str) -> int:
