@@ -40,10 +40,24 @@ def _trim() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
+def _drop_programs() -> None:
+    """Forget compiled programs and give their memory back."""
+    jax.clear_caches()
+    gc.collect()
+    _trim()
+
+
 class Limit:
     """bytes: of memory after a test; more than at first where what lives takes more, so that programs are not dropped after every test."""
 
     bytes = MOST_BYTES
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _programs_of_a_file():
+    """Files share few programs."""
+    yield
+    _drop_programs()
 
 
 @pytest.fixture(autouse=True)
@@ -55,9 +69,7 @@ def _memory():
     if _resident() > Limit.bytes:
         _trim()
     if _resident() > Limit.bytes or len((PROC / "maps").read_bytes().splitlines()) > MOST_MAPS:
-        jax.clear_caches()
-        gc.collect()
-        _trim()
+        _drop_programs()
         Limit.bytes = max(MOST_BYTES, 1.25 * _resident())
 
 

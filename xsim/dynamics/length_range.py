@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from typing import NamedTuple
 
@@ -10,13 +11,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from xsim.compile.choice import uses_llvm
+from xsim.compile.flatten import Unsupported
+from xsim.compile.function import Function
 from xsim.dynamics.actuation.transmissions import transmissions
 from xsim.dynamics.forces.passive import mass_with_armature
 from xsim.dynamics.integration.integrators import RUNGE_KUTTA, Health, StateComponents, advance
-from xsim.dynamics.layout import make_lanes, spread
-from xsim.dynamics.linalg.dense import stacked
 from xsim.dynamics.linalg.sparse import factorize, solve
 from xsim.dynamics.prepare import prepare
+from xsim.dynamics.prepared import ONE
 from xsim.dynamics.tendons.tendons import tendons
 from xsim.dynamics.tree.kinematics import frames, link_inertias
 from xsim.model.model import Model
@@ -81,40 +84,49 @@ def _simulated_model(model: Model, search: Search) -> Model:
 
 
 def _end_lengths(model: Model, search: Search, actuators: list[int]):
-    """Lengths over the last interval (steps, 2 len(actuators)): of all actuators at the short end, then at the long end. One lane each."""
-    actuator, steps = np.tile(np.arange(len(actuators)), 2), math.ceil(search.inttotal / search.timestep - 1e-9)
+    """Lengths over the last interval (steps, 2 len(actuators)): of all actuators at the short end, then at the long end.
+
+    Each is simulated in an environment of its own."""
+    count, steps = len(actuators), math.ceil(search.inttotal / search.timestep - 1e-9)
     last = math.floor(search.interval / search.timestep + 1e-9)
-    lanes = make_lanes((len(actuator),))
-    width = lanes.width or len(actuator)
-    selected = np.eye(len(actuators))[:, np.resize(actuator, width)]
-    sign = np.resize(np.repeat([-1.0, 1.0], len(actuators)), width)
+    selected, sign = jnp.tile(jnp.eye(count), (2, 1)), jnp.repeat(jnp.array([-1.0, 1.0]), count)
+    start = jnp.tile(jnp.array(model.topology.initial[0]), (2 * count, 1)), jnp.zeros((2 * count, model.nv))
+    step = functools.partial(_step, model, search, actuators)
+    function = Function(step, [jax.ShapeDtypeStruct(x.shape[1:], x.dtype) for x in (*start, selected, sign)], "search of length ranges")
 
-    @jax.jit
-    def run(model: Model):
-        system = prepare(model, lanes)
-        zero = jnp.zeros(width)
-        q = [zero + x for x in model.topology.initial[0]]
-        start = StateComponents(q, [zero] * model.nv, [zero] * model.na, zero, Health(zero, zero, zero, zero))
+    def all_environments(q, v):
+        arguments = q, v, selected, sign
+        try:
+            return function(arguments, (True,) * 4) if uses_llvm() else jax.vmap(step)(*arguments)
+        except Unsupported:
+            return jax.vmap(step)(*arguments)
 
-        def step(s: StateComponents, _):
-            v = [x * math.exp(-search.timestep / max(0.01, search.timeconst)) for x in s.v]
-            frame = frames(system, s.q)
-            transmission = transmissions(system, frame, s.q, tendons(system, frame, s.q))
-            length = (stacked([transmission[i].length for i in actuators], s) * selected).sum(0)
-            arms = [zero] * model.nv  # moment arms of the actuator of each lane
-            for row, i in enumerate(actuators):
-                for dof, x in transmission[i].row:
-                    arms[dof] = arms[dof] + x * selected[row]
-            inverse_arms = solve(system, factorize(system, mass_with_armature(system, frame, link_inertias(system, frame))), arms)
-            force = sign * search.accel / jnp.maximum(_norm(inverse_arms), 1e-15)
-            if search.maxforce > 0:
-                force = sign * jnp.minimum(jnp.abs(force), search.maxforce / jnp.maximum(_norm(arms), 1e-15))
-            after = advance(system, s._replace(v=v), [force * x for x in arms], [0.0] * model.nu)
-            return StateComponents(*jax.tree.map(lambda new, old: spread([new], old)[0], tuple(after), tuple(s))), length
+    def body(state, _):
+        q, v, length = all_environments(*state)
+        return (q, v), length
 
-        return jax.lax.scan(step, start, length=steps)[1][-last:, : len(actuator)]
+    return jax.jit(lambda q, v: jax.lax.scan(body, (q, v), length=steps)[1][-last:])(*start)
 
-    return run(model)
+
+def _step(model: Model, search: Search, actuators: list[int], q, v, selected, sign) -> list:
+    """A step of one environment: the new q and v, and the length before. selected: 1 for its actuator. sign: of the force."""
+    system = prepare(model, ONE)
+    health = Health(*[jnp.zeros(())] * len(Health._fields))
+    v = v * math.exp(-search.timestep / max(0.01, search.timeconst))
+    state = StateComponents(list(q), list(v), [jnp.zeros(())] * model.na, jnp.zeros(()), health)
+    frame = frames(system, state.q)
+    transmission = transmissions(system, frame, state.q, tendons(system, frame, state.q))
+    length = sum(transmission[i].length * selected[row] for row, i in enumerate(actuators))
+    arms = [jnp.zeros(())] * model.nv  # moment arms of the actuator of the environment
+    for row, i in enumerate(actuators):
+        for dof, x in transmission[i].row:
+            arms[dof] = arms[dof] + x * selected[row]
+    inverse_arms = solve(system, factorize(system, mass_with_armature(system, frame, link_inertias(system, frame))), arms)
+    force = sign * search.accel / jnp.maximum(_norm(inverse_arms), 1e-15)
+    if search.maxforce > 0:
+        force = sign * jnp.minimum(jnp.abs(force), search.maxforce / jnp.maximum(_norm(arms), 1e-15))
+    after = advance(system, state, [force * x for x in arms], [0.0] * model.nu)
+    return [jnp.stack([jnp.reshape(x, ()) for x in xs]) for xs in (after.q, after.v)] + [jnp.reshape(length, ())]
 
 
 def _norm(xs):
