@@ -1,12 +1,7 @@
-import ctypes
-import gc
-import mmap
-import platform
-from pathlib import Path
-
 import jax
 import jaxlib
 import pytest
+from memory import PROC, drop_programs, resident, trim
 
 
 @pytest.fixture
@@ -22,29 +17,9 @@ def pytest_report_header():
 
 # ---- memory ------------------------------------------------------------------------------------------------------------------
 
-PROC = Path("/proc/self")
-"""Where Linux tells of this process; other systems' tests run without a limit."""
 MOST_BYTES = 1.2e9
 MOST_MAPS = 15_000
 """Each compiled program maps a few dozen pieces of memory, and Linux kills a process that holds 65,530 of them (vm.max_map_count)."""
-
-
-def _resident() -> int:
-    """Bytes of memory that this process occupies now."""
-    return int((PROC / "statm").read_bytes().split()[1]) * mmap.PAGESIZE
-
-
-def _trim() -> None:
-    """Give freed memory back to the system: glibc keeps what a compilation took, 2 GB of a large program."""
-    if platform.libc_ver()[0] == "glibc":
-        ctypes.CDLL(None).malloc_trim(0)
-
-
-def _drop_programs() -> None:
-    """Forget compiled programs and give their memory back."""
-    jax.clear_caches()
-    gc.collect()
-    _trim()
 
 
 class Limit:
@@ -57,7 +32,7 @@ class Limit:
 def _programs_of_a_file():
     """Files share few programs."""
     yield
-    _drop_programs()
+    drop_programs()
 
 
 @pytest.fixture(autouse=True)
@@ -66,11 +41,11 @@ def _memory():
     yield
     if not PROC.exists():
         return
-    if _resident() > Limit.bytes:
-        _trim()
-    if _resident() > Limit.bytes or len((PROC / "maps").read_bytes().splitlines()) > MOST_MAPS:
-        _drop_programs()
-        Limit.bytes = max(MOST_BYTES, 1.25 * _resident())
+    if resident() > Limit.bytes:
+        trim()
+    if resident() > Limit.bytes or len((PROC / "maps").read_bytes().splitlines()) > MOST_MAPS:
+        drop_programs()
+        Limit.bytes = max(MOST_BYTES, 1.25 * resident())
 
 
 def pytest_sessionfinish(session):

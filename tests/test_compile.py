@@ -71,8 +71,10 @@ CASES = {
     "contacts": ("hopper", None, rollout),
     "contacts, gradient": ("hopper", None, gradient(rollout)),
 }
-NIGHTLY = ("rollout, gradient", "rollout, gradient without recomputing", "loop of steps, gradient", "Runge-Kutta, gradient", "loops, gradient",
-           "contacts, gradient")  # fmt: skip
+NIGHTLY = {
+    "rollout, gradient", "rollout, gradient without recomputing", "loop of steps, gradient", "Runge-Kutta, gradient", "loops, gradient",
+    "contacts, gradient",
+}  # fmt: skip
 """Each of these compiles for ten seconds what the other cases compile in parts."""
 
 

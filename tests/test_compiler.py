@@ -1,5 +1,6 @@
 """Functions compiled by LLVM agree with JAX: operations, loops, derivatives, steps of models."""
 
+import itertools
 import os
 import warnings
 
@@ -7,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from memory import PROC, drop_programs, resident
 from traced import by_numpy
 
 import xsim
@@ -292,6 +294,22 @@ def test_both_precisions_in_one_process():
             model = xsim.load(xsim.models.path("half_cheetah"))
             after = jax.eval_shape(xsim.step, model, xsim.init(model))
         assert after.q.dtype == (jnp.float64 if double else jnp.float32)
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(not PROC.exists(), reason="reads the memory of the process where Linux tells it")
+def test_memory_does_not_grow_with_the_number_of_models():
+    """Of 30 models of one size, each compiled with its gradient and dropped, the last twenty take no more than the first ten."""
+    memory = []
+    for axes in itertools.islice(itertools.product(("1 0 0", "0 1 0", "0 0 1"), repeat=4), 30):
+        links = "".join(f'<body pos="0 0 -.1"><joint axis="{axis}"/><geom size=".05"/>' for axis in axes) + "</body>" * 4
+        model = xsim.loads(f'<mujoco><worldbody><geom type="plane" size="1 1 1" pos="0 0 -.5"/>{links}</worldbody></mujoco>', "mjcf")
+        state = xsim.init(model)
+        gradient = jax.grad(lambda v, m=model, s=state: xsim.step(m, s.replace(v=v)).v.sum())
+        assert np.isfinite(gradient(state.v)).all()
+        drop_programs()
+        memory.append(resident())
+    assert memory[-1] - memory[9] < 20e6, memory
 
 
 # ---- choice and cache ------------------------------------------------------------------------------------------------------------

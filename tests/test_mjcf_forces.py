@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from traced import traced
+from traced import by_numpy, traced
 
 from xsim.dynamics.actuation import muscles
 from xsim.dynamics.forces import fluid
@@ -182,6 +182,16 @@ def test_continuous_where_it_touches(kind, inside, x64):
     np.testing.assert_array_equal(wraps, [0, 1, 1])
     assert abs(length[0] - length[1]) < 1e-12
     assert abs(slope[0] - slope[1]) < 1e-3 < abs(slope[2])
+
+
+@pytest.mark.parametrize("direction", [(1.0, 0.0), (-1.0, 0.0), (0.0, 1.0), (0.6, -0.8)])
+def test_wraps_where_the_line_crosses_the_axis(direction, x64):
+    """Half a turn, from both sides."""
+    a, b = np.array([*direction, 0.0]), np.array([*(-1.5 * x for x in direction), 0.0])
+    w = by_numpy(lambda a, b: wrap("cylinder", a, b, RADIUS))(a, b)
+    ends = [np.sqrt(x * x - RADIUS**2) - RADIUS * np.arccos(RADIUS / x) for x in (1.0, 1.5)]
+    assert w.wraps == 1.0
+    np.testing.assert_allclose(w.length, sum(ends) + np.pi * RADIUS, rtol=1e-12)
 
 
 DEGENERATE = (

@@ -211,3 +211,40 @@ def test_length_range_is_searched():
 def test_length_range_that_does_not_settle_is_an_error():
     with pytest.raises(ValueError, match=r"actuator 'm': its length range was not found.*give lengthrange"):
         xsim.loads(MUSCLE.format(compiler="", joint=""), "mjcf")
+
+
+# ---- bodies without mass or motion -----------------------------------------------------------------------------------------------
+
+ARM = """
+<mujoco>
+  <option gravity="0 0 0"/>
+  <worldbody>
+    <body name="hand" mocap="true" pos=".5 .05 .2"/>
+    <body>
+      <joint axis="0 0 1" damping="10"/><geom size=".1" contype="0" mass="4.18879"/>
+      <body pos=".3 0 0">
+        <joint axis="0 1 0" damping="10"/><geom size=".1" contype="0" mass="4.18879"/>
+        <body name="massless" pos="0 0 .12">{}</body>
+      </body>
+    </body>
+  </worldbody>
+  <equality><weld body1="massless" body2="hand" relpose="0 0 0 1 0 0 0"/></equality>
+</mujoco>
+"""
+
+
+@pytest.mark.parametrize("inside, acceleration", [
+    ('<geom size=".05" contype="0" mass="0" pos=".2 0 0"/>', (301.200546, 2091.832186)),
+    ('<inertial pos=".2 0 0" mass="0" diaginertia="0 0 0"/>', (296.157616, 2034.001770)),
+], ids=["geom", "inertial"])  # fmt: skip
+def test_a_body_without_mass_has_the_mobility_of_its_inertial_frame(inside, acceleration, x64):
+    """A weld pulls it as in MuJoCo 4.0.0, which gave the numbers. Without <inertial> the frame is at the numbers of the body's pose."""
+    model = xsim.loads(ARM.format(inside), "mjcf", rules="4.0")
+    np.testing.assert_allclose(by_numpy(xsim.forward)(model, xsim.init(model)).a, acceleration, rtol=1e-5)
+
+
+def test_constraints_of_what_cannot_move_are_nothing(x64):
+    body = '<body name="a"><geom size=".1"/></body>'
+    weld = '<equality><weld body1="a" body2="m"/></equality>'
+    model = xsim.loads(f'<mujoco><worldbody><body name="m" mocap="true"/>{body}</worldbody>{weld}</mujoco>', "mjcf")
+    assert model.nv == 0 and int(xsim.step(model, xsim.init(model)).flags) == 0

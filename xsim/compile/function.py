@@ -7,9 +7,11 @@ A `Function` is called with operands that all environments share and operands of
 from __future__ import annotations
 
 import functools
+import gc
 import math
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import jax
@@ -46,6 +48,18 @@ def warn_once(message: str) -> None:
     warnings.warn(message, CompilerWarning, stacklevel=3)
 
 
+@contextmanager
+def _without_garbage_collection():
+    """A trace or a program has some 100,000 objects and no garbage: the collector would go through them again and again."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
 class Summary(NamedTuple):
     """operations: number of operations of a program. varying: for each number of each result, whether it differs between environments."""
 
@@ -78,7 +92,7 @@ class Function:
     def traced(self) -> ClosedJaxpr:
         """The function, traced by JAX. It is kept until it is compiled."""
         if self._traced is None:
-            with one_region(True):
+            with one_region(True), _without_garbage_collection():
                 self._traced = jax.make_jaxpr(lambda *xs: list(self.function(*xs)))(*self.shapes)
             self._results = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in self._traced.out_avals]
         return self._traced
@@ -176,7 +190,9 @@ class Function:
         """The program for such operands. If no argument has environments, there is one, and all values vary."""
         found = self._programs.get(batched)
         if found is None:
-            found = self._programs[batched] = program_of(self.traced, batched if any(batched) else [True] * len(batched))
+            traced = self.traced
+            with _without_garbage_collection():
+                found = self._programs[batched] = program_of(traced, batched if any(batched) else [True] * len(batched))
         return found
 
     def _forget(self, batched: tuple[bool, ...]) -> None:

@@ -17,7 +17,7 @@ from xsim.dynamics.tree.kinematics import Frames, point_velocity
 from xsim.dynamics.tree.system import Mobility, System
 from xsim.model.topology import Topology
 from xsim.registry import SOFT_CONSTRAINTS
-from xsim.spatial import IDENTITY, ZERO3, add, mul, scale
+from xsim.spatial import IDENTITY, add, mul
 
 
 def _constrained_bodies(topology: Topology) -> list[int]:
@@ -32,14 +32,6 @@ def _constrained_bodies(topology: Topology) -> list[int]:
             bodies = (topology.geoms[geom].body,) if geom < count else part_bodies(topology, geom - count)
             out |= set(bodies) - {-1}
     return sorted(out)
-
-
-def _centre(system: System, body: int):
-    """The centre of mass in the body's frame, m."""
-    inertia = system.body.inertia[body]
-    if isinstance(inertia.mass, float):
-        return scale(inertia.first, 1.0 / inertia.mass) if inertia.mass else ZERO3
-    return scale(inertia.first, 1.0 / jnp.where(inertia.mass > 0, inertia.mass, 1.0))
 
 
 def _mean(values: list):
@@ -58,7 +50,7 @@ def mobility(system: System, frame: Frames, mass, tendon: list[LengthAndJacobian
     entries |= {(nv + i, dof): x for i, t in enumerate(tendon) for dof, x in t.row}
     first = nv + len(tendon)
     for i, body in enumerate(moving):
-        end = body_end(system, frame, body, _centre(system, body), IDENTITY)
+        end = body_end(system, frame, body, system.body.com[body], IDENTITY)
         for dof in system.tables.chain[body_link(system, body)]:
             s = frame.subspace[dof]
             twist = (*point_velocity(s, end.x), *s.ang)

@@ -58,8 +58,8 @@ def _combine_constant(coefficients, x):
 
 
 def has_soft_rows(topology: Topology) -> bool:
-    """Whether the model has soft equalities, limits or dry friction, and they are enabled."""
-    return bool(topology.soft) and "soft" in topology.constraint_kinds
+    """Whether the model has soft equalities, limits or dry friction that act: they are enabled, and something can move."""
+    return bool(topology.soft and topology.links) and "soft" in topology.constraint_kinds
 
 
 class RowContext(NamedTuple):

@@ -252,7 +252,7 @@ def _plane(kind: str, a, b, radius) -> _Plane:
         regular = sine > jnp.finfo(sine.dtype).eps
         inverse = 1.0 / jnp.where(regular, sine, 1.0)
         normal = _where(regular, scale(normal, inverse), _any_normal(out_a))
-    angle = jnp.arctan2(sine, dot(out_a, out_b))
+    angle = jnp.abs(jnp.arctan2(sine, dot(out_a, out_b)))  # the sine is -0 for some points on one line with the axis
     return _Plane(radius, (la, lb), angle, ((out_a, cross(normal, out_a)), (out_b, cross(out_b, normal))))
 
 

@@ -43,6 +43,7 @@ from xsim.spatial import (
     ZERO3,
     Inertia,
     Pose,
+    Vector,
     add,
     compose,
     inertia_add,
@@ -168,6 +169,7 @@ class Bodies(NamedTuple):
     """Per body:
 
     * inertia: inertia about the origin of the body, in its axes.
+    * com: centre of mass in the body; of a body without mass, where its inertial frame is given.
     * offset: pose in its link; pose in the world for a fixed body.
     * joint_quat: orientation of its joint frame in the parent body.
 
@@ -175,6 +177,7 @@ class Bodies(NamedTuple):
     """
 
     inertia: tuple[Inertia, ...]
+    com: tuple[Vector, ...]
     offset: tuple[Pose, ...]
     joint_quat: tuple
     gravcomp: tuple
@@ -391,6 +394,20 @@ def body_inertias(model: Model, lanes: Lanes) -> list[Inertia]:
     return out
 
 
+def _body_coms(model: Model, lanes: Lanes, inertias: list[Inertia]) -> list[Vector]:
+    """`Bodies.com`."""
+    com = lanes.split(model.body.com, 2)
+    bodies = zip(model.topology.bodies, inertias, strict=True)
+    return [_per_mass(inertia) if body.explicit is None else com[body.explicit] for body, inertia in bodies]
+
+
+def _per_mass(inertia: Inertia) -> Vector:
+    """The centre of mass, zero without mass."""
+    if isinstance(inertia.mass, float):
+        return scale(inertia.first, 1.0 / inertia.mass) if inertia.mass else ZERO3
+    return scale(inertia.first, 1.0 / jnp.where(inertia.mass > 0, inertia.mass, 1.0))
+
+
 def components(model: Model, lanes: Lanes, mocap=None) -> System:
     """The system without the quantities that need kinematics. mocap: poses (7 components) of the mocap bodies, None for those of the
     model."""
@@ -399,6 +416,7 @@ def components(model: Model, lanes: Lanes, mocap=None) -> System:
     frames = [_pose(p, q) for p, q in zip(split(model.joint.pos, 2), split(model.joint.quat, 2), strict=True)]
     offset = _offsets(top, poses, frames)
     inertia = body_inertias(model, lanes)
+    coms = _body_coms(model, lanes, inertia)
     option = _split(model.option, split)
     if "gravity" in top.disabled:
         option = dataclasses.replace(option, gravity=(0.0, 0.0, 0.0))
@@ -407,7 +425,7 @@ def components(model: Model, lanes: Lanes, mocap=None) -> System:
         tables=tables(top),
         option=option,
         link=_links(model, lanes, poses, frames, offset, inertia),
-        body=Bodies(tuple(inertia), tuple(offset), tuple(p.quat for p in poses), split(model.body.gravcomp, 1)),
+        body=Bodies(tuple(inertia), tuple(coms), tuple(offset), tuple(p.quat for p in poses), split(model.body.gravcomp, 1)),
         joint=Joints(split(model.joint.spring_ref, 1), split(model.joint.spring_damper, 2)),
         constraint=LoopParameters(_frames(top.constraints, model.constraint, offset, split), split(model.constraint.value, 1)),
         functions=FunctionValues(split(model.function.numbers, 1)),

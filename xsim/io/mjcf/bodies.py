@@ -170,14 +170,16 @@ def _set_inertial(body: Draft, meshes, release: Release) -> None:
     if given is not None and release.frame_moves_inertial:
         given = given.seen_from(body.inertial_frame)
     counted = any(not geom.massless for geom, _ in body.geoms)
-    # A massless body has its centre of mass at the numbers of its pose in MuJoCo; boundmass can make that matter.
+    # MuJoCo puts the inertial frame of a massless body at the numbers of the body's pose. There boundmass puts the mass, and soft
+    # constraints take the mobility.
     massless = Inertial(pose=read_pose(body.element))
     if settings.inertia_from_geom == "true" and counted or settings.inertia_from_geom == "auto" and given is None:
         total = geoms_inertial((geom for geom, _ in body.geoms), meshes, release.sort_moments)
         is_massless = not counted or release.tiny_mass_is_zero and total.mass <= SMALL
         body.inertial = massless if is_massless else total
-        # The model has no formula for shells: their bodies have these numbers.
-        body.explicit = any(geom.shell for geom, _ in body.geoms if not geom.massless)
+        # Geoms do not say where the inertial frame of a massless body is, and the model has no formula for shells.
+        shells = any(geom.shell for geom, _ in body.geoms if not geom.massless)
+        body.explicit = shells or is_massless and bool(massless.pose.pos.any())
     else:
         body.inertial, body.explicit = given or massless, given is not None or counted
     body.inertial, changed = bounded(body.inertial, settings, element or body.element)
