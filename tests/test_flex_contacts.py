@@ -334,12 +334,13 @@ def test_too_many_contacts_are_said(x64):
 def test_a_sheet_falls_on_a_ball_and_lies_on_the_ground():
     """In single precision: nothing falls through, and it comes to rest."""
     ground = '<geom type="plane" size="1 1 1"/><geom type="sphere" size=".06" pos="0 0 .03"/>'
-    sheet = '<flexcomp name="f" type="grid" dim="2" count="4 4 1" spacing=".08 .08 .1" radius=".01" mass=".2" pos="0 0 .13">'
+    sheet = '<flexcomp name="f" type="grid" dim="2" count="3 3 1" spacing=".12 .12 .1" radius=".01" mass=".2" pos="0 0 .13">'
     inside = '<contact selfcollide="none" solref=".01 1"/><edge equality="true" damping=".1"/></flexcomp>'
     model = load(scene(ground + sheet + inside, option='timestep=".004"'))
-    final = jax.jit(lambda s: xsim.rollout(model, s, steps=400)[0])(xsim.init(model))
+    with tracing_for("llvm"):  # XLA takes 1.6 GB for this step, LLVM half
+        final = jax.jit(lambda s: xsim.rollout(model, s, steps=400)[0])(xsim.init(model))
     assert final.v.dtype == jnp.float32 and int(final.flags) == 0
     points = by_numpy(xsim.kinematics)(model, final.q)[0]
-    assert points[:, 2].min() > 0.008
-    assert points[:, 2].max() < 0.11
+    assert 0.008 < points[:, 2].min() < 0.012
+    assert 0.09 < points[:, 2].max() < 0.12
     assert np.abs(final.v).max() < 0.2
