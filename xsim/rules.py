@@ -31,7 +31,9 @@ class Rules:
         lame_as_4_0: elasticity of flexes takes Lame's parameters as MuJoCo 4.0 does; 3.2 takes lambda twice, and of triangles a quarter.
         elastic_triangles: triangles of flexes have the elasticity of solids.
         flex_damping_implicit: dampers along edges of flexes are implicit where joint damping is.
-        clamped_gains: an actuator's force that is at its bound has no velocity derivative.
+        clamped_gains: an actuator's force that is at its bound, or at that of its joint, has no velocity derivative.
+        periodic_setpoints: position servos of rotations (ball joints; sites that turn relative to a reference) go to the nearest of the
+            equivalent targets.
         servo_inertia_at_target: the inertia of a damping ratio is that at the transmission's target; else a sum over the dofs it moves.
         tendon_shortest_side: a tendon goes round a geom the shortest way past its side site; else the way that is nearer to the side site.
         free_bodies_fully_implicit: ``implicitfast`` takes all velocity derivatives of free bodies, those of Coriolis forces included.
@@ -50,6 +52,7 @@ class Rules:
     elastic_triangles: bool = True
     flex_damping_implicit: bool = True
     clamped_gains: bool = False
+    periodic_setpoints: bool = False
     servo_inertia_at_target: bool = False
     tendon_shortest_side: bool = False
     free_bodies_fully_implicit: bool = False
@@ -70,6 +73,7 @@ RULES: dict[str, Rules] = {
         elastic_triangles=False,
         flex_damping_implicit=False,
         clamped_gains=True,
+        periodic_setpoints=True,
         servo_inertia_at_target=True,
         tendon_shortest_side=True,
         free_bodies_fully_implicit=True,

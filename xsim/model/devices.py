@@ -11,6 +11,7 @@ from xsim.model.leaf_rows import LeafRows
 from xsim.model.topology import ActuatorInfo, CameraInfo, KeyInfo, PieceInfo, SensorInfo, SiteInfo, TendonInfo
 from xsim.model.tree import Tree, fail, unit_quat
 from xsim.registry import ACTIVATION_DYNAMICS, ACTUATOR_BIASES, ACTUATOR_GAINS, SENSORS, TRANSMISSIONS
+from xsim.rules import RULES
 from xsim.spec import ActuatorSpec, CameraSpec, KeySpec, LightSpec, ModelSpec, TendonSpec
 
 __all__ = ["Devices", "read_devices"]
@@ -49,7 +50,7 @@ def read_devices(spec: ModelSpec, tree: Tree) -> Devices:
         infos["tendons"].append(_tendon(tendon, tree))
     acts = 0
     for actuator in spec.actuators:
-        infos["actuators"].append(_actuator(actuator, rows, acts, spec.option.actuator_groups_off))
+        infos["actuators"].append(_actuator(actuator, spec, rows, acts))
         acts += infos["actuators"][-1].act is not None
     address = 0
     for sensor in spec.sensors:
@@ -83,7 +84,7 @@ def _tendon(spec: TendonSpec, tree: Tree) -> TendonInfo:
     return TendonInfo(spec.name, spec.kind, tuple(path), *(tree.rows.add_optional(f"tendon.{leaf}", value) for leaf, value in optional))
 
 
-def _actuator(spec: ActuatorSpec, rows: LeafRows, act: int, groups_off: tuple[int, ...]) -> ActuatorInfo:
+def _actuator(spec: ActuatorSpec, model: ModelSpec, rows: LeafRows, act: int) -> ActuatorInfo:
     for registry, kind in (
         (ACTIVATION_DYNAMICS, spec.dynamics), (ACTUATOR_GAINS, spec.gain), (ACTUATOR_BIASES, spec.bias), (TRANSMISSIONS, spec.transmission),
     ):  # fmt: skip
@@ -107,8 +108,21 @@ def _actuator(spec: ActuatorSpec, rows: LeafRows, act: int, groups_off: tuple[in
         length_range=rows.add_optional("actuator.length_range", default_range if spec.length_range is None else spec.length_range),
         damp_ratio=rows.add_optional("actuator.damp_ratio", spec.damp_ratio),
         crank=rows.add_optional("actuator.crank_length", spec.crank_length) if spec.transmission == "slidercrank" else None,
-        enabled=spec.group not in groups_off,
+        enabled=spec.group not in model.option.actuator_groups_off,
+        periodic=RULES[model.rules].periodic_setpoints and _is_rotation_servo(spec, model),
     )
+
+
+def _is_rotation_servo(spec: ActuatorSpec, model: ModelSpec) -> bool:
+    """Whether the signal of an actuator is a target for the rotation of a ball joint, or of a site relative to another."""
+    if not (spec.gain == "fixed" and spec.bias == "affine" and spec.gain_params[0] == -spec.bias_params[1] != 0):
+        return False
+    if spec.dynamics not in ("none", "integrator", "filter", "filterexact"):
+        return False
+    if isinstance(spec.target, tuple):
+        body, index = spec.target
+        return model.bodies[body].joints[index].type == "ball"
+    return spec.transmission == "site" and spec.reference is not None and not np.any(spec.gear[:3]) and bool(np.any(spec.gear[3:]))
 
 
 def _key(spec: KeySpec, tree: Tree, acts: int, actuators: int) -> KeyInfo:

@@ -260,6 +260,7 @@ class ActuatorInfo(NamedTuple):
     * target: a joint as (body, index among its joints), else the index of a site, tendon or body.
     * act: address of its activation, None without.
     * ctrl_range, force_range, act_range, length_range, damp_ratio, crank: rows of these leaves, None without.
+    * periodic: whether its signal is the target of a rotation, which whole turns do not change.
     """
 
     name: str
@@ -278,6 +279,7 @@ class ActuatorInfo(NamedTuple):
     damp_ratio: int | None
     crank: int | None
     enabled: bool
+    periodic: bool
 
 
 class SensorInfo(NamedTuple):

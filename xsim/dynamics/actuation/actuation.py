@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
+
+import jax.numpy as jnp
 
 from xsim.dynamics.actuation.commands import bound, clip
 from xsim.dynamics.actuation.laws import ActuatorState
@@ -10,17 +13,20 @@ from xsim.dynamics.forces.passive import gravity_compensation
 from xsim.dynamics.tendons.tendons import LengthAndJacobian, add_row_force, rate
 from xsim.dynamics.tree.kinematics import Frames
 from xsim.dynamics.tree.system import System
+from xsim.model.topology import Topology
 from xsim.registry import ACTIVATION_DYNAMICS, ACTUATOR_BIASES, ACTUATOR_GAINS
-from xsim.spatial import add, mul, stage
+from xsim.spatial import add, mul, safe_norm, stage
 
 
 class ActuatorForces(NamedTuple):
-    """length, velocity (rate of the length) and force per actuator (nu); tau (nv): generalized force of all actuators."""
+    """Per actuator (nu): length, velocity (rate of the length) and force. Per dof (nv): tau, the generalized force of all actuators;
+    unclamped, the same without the bounds that joints set for it."""
 
     length: list
     velocity: list
     force: list
     tau: list
+    unclamped: list
 
 
 def clamped_controls(system: System, ctrl) -> list:
@@ -34,6 +40,20 @@ def clamped_controls(system: System, ctrl) -> list:
 
 
 @stage
+def _nearest_target(target, length, gear):
+    """Of the targets of a rotation that whole turns separate, the one nearest to a length. gear: for the rotation, not zero."""
+    turn = 2.0 * math.pi * safe_norm(gear)
+    error = (target - length) / turn
+    return target - turn * jnp.sign(error) * jnp.floor(jnp.abs(error) + 0.5)
+
+
+def _nearest(system: System, actuator: int, target, length):
+    """The target of a periodic actuator that is nearest to a length."""
+    gear = system.actuator.gear[actuator]
+    return _nearest_target(target, length, tuple(gear[3:6] if system.topology.actuators[actuator].transmission == "site" else gear[:3]))
+
+
+@stage
 def _rate(kind: str, ctrl, act, parameters):
     return ACTIVATION_DYNAMICS[kind].rate(ctrl, act, parameters)
 
@@ -41,8 +61,10 @@ def _rate(kind: str, ctrl, act, parameters):
 def activation_rates(system: System, act, ctrl) -> list:
     """d act / dt, 1/s (na)."""
     ctrl, out = clamped_controls(system, ctrl), list(act)
-    for info, u, numbers in zip(system.topology.actuators, ctrl, system.actuator.dynamics, strict=True):
+    for i, (info, u, numbers) in enumerate(zip(system.topology.actuators, ctrl, system.actuator.dynamics, strict=True)):
         if info.act is not None:
+            if info.periodic and info.dynamics != "integrator":
+                u = _nearest(system, i, u, act[info.act])
             enabled = "actuation" not in system.topology.disabled
             out[info.act] = _rate(info.dynamics, u, act[info.act], numbers) if enabled else 0.0 * act[info.act]
     return out
@@ -63,6 +85,20 @@ def next_activations(system: System, act, rates, dt) -> list:
         if info.act is not None and info.enabled and "actuation" not in system.topology.disabled:
             limits = None if info.act_range is None else system.actuator.act_range[info.act_range]
             out[info.act] = _next_activation(info.dynamics, act[info.act], rates[info.act], numbers, dt, limits)
+    return out
+
+
+def has_periodic_activations(topology: Topology) -> bool:
+    """Whether an activation is the target of a rotation."""
+    return any(info.periodic and info.act is not None for info in topology.actuators)
+
+
+def nearest_activations(system: System, transmission: list[LengthAndJacobian], act) -> list:
+    """The activations (na), of targets of rotations those nearest to the lengths of the transmissions."""
+    out = list(act)
+    for i, info in enumerate(system.topology.actuators):
+        if info.periodic and info.act is not None and info.enabled:
+            out[info.act] = _nearest(system, i, out[info.act], transmission[i].length)
     return out
 
 
@@ -93,6 +129,19 @@ def force(law: ForceLaw, length, velocity, signal):
     return out if law.limits is None else clip(out, *law.limits)
 
 
+def signals(system: System, transmission: list[LengthAndJacobian], act, ctrl) -> list:
+    """What the gain of each actuator multiplies: its activation, or its control if it has none."""
+    top, out = system.topology, clamped_controls(system, ctrl)
+    if any(info.act_early for info in top.actuators):
+        next_act = next_activations(system, act, activation_rates(system, act, ctrl), system.option.dt)
+    for i, info in enumerate(top.actuators):
+        if info.act is not None:
+            out[i] = next_act[info.act] if info.act_early else act[info.act]
+        if info.periodic:
+            out[i] = _nearest(system, i, out[i], transmission[i].length)
+    return out
+
+
 def force_laws(system: System) -> list[ForceLaw]:
     """The force law of each actuator."""
     a, out = system.actuator, []
@@ -110,24 +159,20 @@ def actuator_forces(system: System, frame: Frames, v, act, ctrl, transmission: l
     lengths, rates = [t.length for t in transmission], [rate(t.row, v) for t in transmission]
     tau: list = [0.0] * len(v)
     if "actuation" in top.disabled:
-        return ActuatorForces(lengths, rates, [0.0] * len(transmission), tau)
-    signal = clamped_controls(system, ctrl)
-    if any(info.act_early for info in top.actuators):
-        next_act = next_activations(system, act, activation_rates(system, act, ctrl), system.option.dt)
-    forces = []
+        return ActuatorForces(lengths, rates, [0.0] * len(transmission), tau, tau)
+    signal, forces = signals(system, transmission, act, ctrl), []
     for i, (info, law) in enumerate(zip(top.actuators, force_laws(system), strict=True)):
         if not info.enabled:
             forces.append(0.0)
             continue
-        x = signal[i] if info.act is None else next_act[info.act] if info.act_early else act[info.act]
-        forces.append(force(law, lengths[i], rates[i], x))
+        forces.append(force(law, lengths[i], rates[i], signal[i]))
         tau = add_row_force(tau, transmission[i].row, forces[-1])
     tau = [add(x, y) for x, y in zip(tau, gravity_compensation(system, frame, True), strict=True)]
-    return ActuatorForces(lengths, rates, forces, _clamped(system, tau))
+    bounds = dof_bounds(system)
+    return ActuatorForces(lengths, rates, forces, [clip(x, *bounds[dof]) if dof in bounds else x for dof, x in enumerate(tau)], tau)
 
 
-def _clamped(system: System, tau) -> list:
-    """tau clamped to the bounds that a joint sets for the sum of its actuator forces."""
+def dof_bounds(system: System) -> dict[int, tuple]:
+    """The bounds that joints set for the sum of their actuator forces, by dof."""
     dofs = system.topology.dofs("limit.actuator_lower")
-    bounds = {dof: (bound(system, "actuator_lower", dof), bound(system, "actuator_upper", dof)) for dof in dofs}
-    return [clip(x, *bounds[dof]) if dof in bounds else x for dof, x in enumerate(tau)]
+    return {dof: (bound(system, "actuator_lower", dof), bound(system, "actuator_upper", dof)) for dof in dofs}

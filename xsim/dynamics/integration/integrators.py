@@ -8,8 +8,14 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from xsim.dynamics.actuation.actuation import activation_rates, next_activations
+from xsim.dynamics.actuation.actuation import (
+    activation_rates,
+    has_periodic_activations,
+    nearest_activations,
+    next_activations,
+)
 from xsim.dynamics.actuation.commands import apply_commands, split_controls
+from xsim.dynamics.actuation.transmissions import transmissions
 from xsim.dynamics.constraints.holonomic import has_holonomic_rows, row_accelerations
 from xsim.dynamics.constraints.loop_joints import active
 from xsim.dynamics.constraints.soft_set import constraints
@@ -28,6 +34,8 @@ from xsim.dynamics.integration.impulses import apply_impulses, impulse_rows
 from xsim.dynamics.integration.projection import project
 from xsim.dynamics.integration.velocity_derivatives import free_body_dofs
 from xsim.dynamics.layout import spread
+from xsim.dynamics.tendons.tendons import tendons
+from xsim.dynamics.tree.kinematics import frames
 from xsim.dynamics.tree.manifold import displacement_rates, integrate, shifted
 from xsim.dynamics.tree.system import System
 from xsim.registry import INTEGRATORS
@@ -245,6 +253,9 @@ def advance(system: System, s: StateComponents, tau, ctrl, recompute: bool = Fal
     integrator, external = INTEGRATORS[system.topology.integrator], split_controls(system.topology, ctrl).functions
     system = at_time(system, s.time, external)
     q, v, act, pivot, converged, overflow = integrator.advance(system, s, tau, ctrl, recompute)
+    if has_periodic_activations(system.topology) and "actuation" not in system.topology.disabled:
+        frame = frames(system, s.q)
+        act = nearest_activations(system, transmissions(system, frame, s.q, tendons(system, frame, s.q)), act)
     time = add(s.time, system.option.dt)
     if active(system) if integrator.closes_couplings else has_holonomic_rows(system.topology):
         q, v = project(at_time(system, time, external), q, v)

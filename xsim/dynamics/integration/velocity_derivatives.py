@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xsim.dynamics.actuation.actuation import clamped_controls, force, force_laws
+from xsim.dynamics.actuation.actuation import actuator_forces, dof_bounds, force, force_laws, signals
 from xsim.dynamics.actuation.laws import depends_on_velocity
 from xsim.dynamics.flex.kinematics import edge_damping
 from xsim.dynamics.forces.medium import medium_force
@@ -43,7 +43,7 @@ def damping_derivatives(
         if system.medium.density:
             _add_symmetric_part(system, out, _medium_derivatives(system, frame, v))
     if system.topology.actuators and "actuation" not in system.topology.disabled:
-        derivatives = _actuator_derivatives(system, v, act, ctrl, transmission)
+        derivatives = _actuator_derivatives(system, frame, v, act, ctrl, transmission)
         for derivative, t in zip(derivatives, transmission, strict=True):
             _add_outer_product(system, out, t.row, derivative)
     return out
@@ -65,18 +65,28 @@ def _add_pair(out: Quadratic, i: int, j: int, x) -> None:
         out.blocks[index] = add(out.blocks[index], x) if index in out.blocks else x
 
 
-def _actuator_derivatives(system: System, v, act, ctrl, transmission: list[LengthAndJacobian]) -> list:
-    """Minus d force / d (rate of the length) of each actuator, at the current activations."""
-    clamped = system.topology.switches.clamped_gains
-    out, signal = [], clamped_controls(system, ctrl)
+def _actuator_derivatives(system: System, frame: Frames, v, act, ctrl, transmission: list[LengthAndJacobian]) -> list:
+    """Minus d force / d (rate of the length) of each actuator."""
+    clamped, bounds = system.topology.switches.clamped_gains, dof_bounds(system)
+    out, signal = [], signals(system, transmission, act, ctrl)
+    tau = actuator_forces(system, frame, v, act, ctrl, transmission).unclamped if clamped and bounds else []
     for i, (info, law) in enumerate(zip(system.topology.actuators, force_laws(system), strict=True)):
         if not info.enabled or not depends_on_velocity(info.gain, info.bias):
             out.append(0.0)
             continue
-        x = signal[i] if info.act is None else act[info.act]
         law = law if clamped else law._replace(limits=None)
-        out.append(_force_derivative(law, transmission[i].length, rate(transmission[i].row, v), x))
+        slope = _force_derivative(law, transmission[i].length, rate(transmission[i].row, v), signal[i])
+        for dof, _ in transmission[i].row if tau and isinstance(info.target, tuple) else ():
+            slope = _zero_beyond(slope, tau[dof], bounds[dof]) if dof in bounds else slope
+        out.append(slope)
     return out
+
+
+@stage
+def _zero_beyond(x, force, bounds):
+    """x where a force is between its bounds, else zero."""
+    lower, upper = bounds
+    return jnp.where((force > lower) & (force < upper), x, 0.0)
 
 
 @stage

@@ -179,7 +179,7 @@ def _set_inertial(body: Draft, meshes, release: Release) -> None:
         body.inertial = massless if is_massless else total
         # Geoms do not say where the inertial frame of a massless body is, and the model has no formula for shells.
         shells = any(geom.shell for geom, _ in body.geoms if not geom.massless)
-        body.explicit = shells or is_massless and bool(massless.pose.pos.any())
+        body.explicit = shells or body.inertial.mass == 0 and bool(body.inertial.pose.pos.any())
     else:
         body.inertial, body.explicit = given or massless, given is not None or counted
     body.inertial, changed = bounded(body.inertial, settings, element or body.element)
