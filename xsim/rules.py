@@ -26,6 +26,7 @@ class Rules:
     Constraints:
         constraints_before_damping: soft constraints are solved without what the integrator treats implicitly, which then acts on the
             acceleration that they give (MuJoCo).
+        sliding_bodies_by_mass: the mobility of a body that only slides (see `BodyInfo`) is 1 / mass, without armature.
         constraint_drift: rows of connect and weld have (dJ/dt) v.
     Forces:
         lame_as_4_0: elasticity of flexes takes Lame's parameters as MuJoCo 4.0 does; 3.2 takes lambda twice, and of triangles a quarter.
@@ -47,6 +48,7 @@ class Rules:
     box_faces_preferred: bool = False
     flex_internal_contacts: bool = False
     constraints_before_damping: bool = False
+    sliding_bodies_by_mass: bool = False
     constraint_drift: bool = False
     lame_as_4_0: bool = False
     elastic_triangles: bool = True
@@ -61,13 +63,14 @@ class Rules:
 
 RULES: dict[str, Rules] = {
     "": Rules(),
-    "3.2": Rules(smaller_friction=False, constraints_before_damping=True, flex_internal_contacts=True),
+    "3.2": Rules(smaller_friction=False, constraints_before_damping=True, flex_internal_contacts=True, sliding_bodies_by_mass=True),
     "4.0": Rules(
         smaller_friction=False,
         constraints_before_damping=True,
         gap_beyond_margin=True,
         margins_add=True,
         box_faces_preferred=True,
+        sliding_bodies_by_mass=True,
         constraint_drift=True,
         lame_as_4_0=True,
         elastic_triangles=False,

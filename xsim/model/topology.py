@@ -75,7 +75,10 @@ class JointInfo(NamedTuple):
 
 
 class BodyInfo(NamedTuple):
-    """A body."""
+    """A body.
+
+    only_slides: whether, as loaded, its joints are slides along its own axes at its origin, its inertial frame is the body frame, its parent
+    is the world or fixed to it, and it has no children (MuJoCo: ``body_simple`` 2)."""
 
     name: str
     parent: int
@@ -90,6 +93,7 @@ class BodyInfo(NamedTuple):
     gravcomp: int | None = None  # row of body.gravcomp
     mocap: int | None = None  # index of its pose in State.mocap
     principal: tuple = (1.0, 0.0, 0.0, 0.0)  # orientation of the principal axes of inertia, as loaded
+    only_slides: bool = False
 
     @property
     def joint(self) -> JointInfo:

@@ -78,11 +78,22 @@ def number_tree(spec: ModelSpec, key, rows: LeafRows) -> Tree:
         if body.name in names:
             fail(body.source, f"two bodies are named {body.name!r}")
         names.add(body.name)
-        _add_body(tree, body, key)
+        _add_body(tree, body, key, _only_slides(spec, index))
     return tree
 
 
-def _add_body(tree: Tree, body: BodySpec, key) -> None:
+def _only_slides(spec: ModelSpec, index: int) -> bool:
+    """`BodyInfo.only_slides`."""
+    body = spec.bodies[index]
+    above = None if body.parent < 0 else spec.bodies[body.parent]
+    if not body.aligned or any(b.parent == index for b in spec.bodies) or above is not None and (above.parent >= 0 or above.joints):
+        return False
+    assert isinstance(body.joints, tuple)
+    slides = [j for j in body.joints if j.type == "slide" and not j.pos.any() and np.count_nonzero(j.params["axes"]) == 1]
+    return bool(slides) and len(slides) == len(body.joints)
+
+
+def _add_body(tree: Tree, body: BodySpec, key, only_slides: bool) -> None:
     assert isinstance(body.joints, tuple)
     q, v = tree.nq, tree.nv
     link = tree.bodies[body.parent].link if body.parent >= 0 else -1
@@ -108,6 +119,7 @@ def _add_body(tree: Tree, body: BodySpec, key) -> None:
             gravcomp=tree.rows.add("body.gravcomp", body.gravcomp) if body.gravcomp else None,
             mocap=len(tree.mocaps) if body.mocap else None,
             principal=(1.0, 0.0, 0.0, 0.0) if body.principal is None else tuple(map(float, body.principal)),
+            only_slides=only_slides,
         )
     )
     if body.mocap:

@@ -31,7 +31,7 @@ class BodySpec:
     * ``joints``: the joints to the parent, in order (one JointSpec stands for a tuple of one). Without joints, or with a ``"fixed"`` one,
       the body is welded to its parent. ``pos``, ``quat``: see `xsim.spec`.
     * ``inertial``: None: mass and inertia follow from the geoms. ``principal`` (4,): orientation of the principal axes of inertia in the
-      body, None where nothing needs it.
+      body, None where nothing needs it. ``aligned``: the inertial frame is known to be the body frame.
     * ``pos_min``, ``pos_max``: the box from which randomization samples ``pos`` (m, parent frame), None where the file gives none.
       ``pos_given``: False where the file gives only the box.
     * ``gravity``: factor of gravity on this body. ``gravcomp``: part of its weight that is compensated.
@@ -55,6 +55,7 @@ class BodySpec:
     mocap: bool = False
     gravcomp: float = 0.0
     principal: np.ndarray | None = None
+    aligned: bool = False
     user: tuple[float, ...] = ()
     source: Source = Source()
 

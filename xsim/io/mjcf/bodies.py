@@ -277,6 +277,7 @@ def _body(body: Draft, number: int, parent: int, names: set[str]) -> BodySpec:
         quat=pose.quat,
         inertial=body.inertial.spec() if body.explicit else None,
         principal=body.inertial.pose.quat,
+        aligned=body.inertial.pose.is_identity(),
         mocap=body.mocap,
         gravcomp=body.gravcomp,
         user=body.user,
