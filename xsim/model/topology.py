@@ -77,8 +77,8 @@ class JointInfo(NamedTuple):
 class BodyInfo(NamedTuple):
     """A body.
 
-    only_slides: whether, as loaded, its joints are slides along its own axes at its origin, its inertial frame is the body frame, its parent
-    is the world or fixed to it, and it has no children (MuJoCo: ``body_simple`` 2)."""
+    only_slides: as loaded, whether its joints are slides along its own axes at its origin, its inertial frame is the body frame, its
+    parent is the world or fixed to it, and it has no children (MuJoCo: ``body_simple`` 2)."""
 
     name: str
     parent: int
