@@ -94,15 +94,12 @@ def _end_lengths(model: Model, search: Search, actuators: list[int]):
     step = functools.partial(_step, model, search, actuators)
     function = Function(step, [jax.ShapeDtypeStruct(x.shape[1:], x.dtype) for x in (*start, selected, sign)], "search of length ranges")
 
-    def all_environments(q, v):
-        arguments = q, v, selected, sign
-        try:
-            return function(arguments, (True,) * 4) if uses_llvm() else jax.vmap(step)(*arguments)
-        except Unsupported:
-            return jax.vmap(step)(*arguments)
-
     def body(state, _):
-        q, v, length = all_environments(*state)
+        arguments = *state, selected, sign
+        try:
+            q, v, length = function(arguments, (True,) * 4) if uses_llvm() else jax.vmap(step)(*arguments)
+        except Unsupported:
+            q, v, length = jax.vmap(step)(*arguments)
         return (q, v), length
 
     return jax.jit(lambda q, v: jax.lax.scan(body, (q, v), length=steps)[1][-last:])(*start)

@@ -121,7 +121,7 @@ def _is_rotation_servo(spec: ActuatorSpec, model: ModelSpec) -> bool:
         return False
     if isinstance(spec.target, tuple):
         body, index = spec.target
-        return model.bodies[body].joints[index].type == "ball"
+        return model.bodies[body].joints[index].type == "ball" and bool(np.any(spec.gear[:3]))
     return spec.transmission == "site" and spec.reference is not None and not np.any(spec.gear[:3]) and bool(np.any(spec.gear[3:]))
 
 

@@ -71,22 +71,21 @@ class Tree:
 
 def number_tree(spec: ModelSpec, key, rows: LeafRows) -> Tree:
     """Links and numbers of all bodies. key: for random joint parameters. Raises ValueError where the spec is inconsistent."""
-    tree, names = Tree(rows), set()
+    tree, names, parents = Tree(rows), set(), {body.parent for body in spec.bodies}
     for index, body in enumerate(spec.bodies):
         if not -1 <= body.parent < index:
             fail(body.source, f"body {body.name!r}: parent {body.parent} does not come before it")
         if body.name in names:
             fail(body.source, f"two bodies are named {body.name!r}")
         names.add(body.name)
-        _add_body(tree, body, key, _only_slides(spec, index))
+        _add_body(tree, body, key, index not in parents and _only_slides(spec, body))
     return tree
 
 
-def _only_slides(spec: ModelSpec, index: int) -> bool:
-    """`BodyInfo.only_slides`."""
-    body = spec.bodies[index]
+def _only_slides(spec: ModelSpec, body: BodySpec) -> bool:
+    """`BodyInfo.only_slides` of a body without children."""
     above = None if body.parent < 0 else spec.bodies[body.parent]
-    if not body.aligned or any(b.parent == index for b in spec.bodies) or above is not None and (above.parent >= 0 or above.joints):
+    if not body.aligned or above is not None and (above.parent >= 0 or above.joints):
         return False
     assert isinstance(body.joints, tuple)
     slides = [j for j in body.joints if j.type == "slide" and not j.pos.any() and np.count_nonzero(j.params["axes"]) == 1]
