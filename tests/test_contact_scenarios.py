@@ -219,15 +219,15 @@ def test_a_ball_in_free_fall_far_above_a_plane(x64):
 
 
 W, D, HEIGHT, TIME, COUNT = 50.0, 1e-4, 0.2, 0.4, 256
-BOUNCE = f"""<mujoco><option timestep="0.001"/><default><geom condim="1" solref="{-W * W / 3} 0" solimp="{D} {D} 0.001"/></default>
+BOUNCE = f"""<mujoco><option timestep="0.001"/><default><geom condim="1" solref="{-W * W} 0" solimp="{D} {D} 0.001"/></default>
 <worldbody>{FLOOR}<body pos="0 0 0.1"><joint type="slide" axis="0 0 1"/><geom type="sphere" size="0.1"/></body></worldbody></mujoco>"""
 
 
 def bounced(h):
-    """Height after TIME of a ball that falls from h on the spring. The mobility of a body is the mean over the three axes, of which the
-    ball moves along one: with s = 3 d / (1 - d) the acceleration is (a0 + s aref) / (1 + s) and aref = -k r / d."""
-    s = 3 * D / (1 - D)
-    w, g = jnp.sqrt(s / D * W * W / 3 / (1 + s)), G / (1 + s)
+    """Height after TIME of a ball that falls from h on the spring. The mobility of a body that only slides is 1 / mass: with
+    s = d / (1 - d) the acceleration is (a0 + s aref) / (1 + s) and aref = -k r / d."""
+    s = D / (1 - D)
+    w, g = jnp.sqrt(s / D * W * W / (1 + s)), G / (1 + s)
     speed = jnp.sqrt(2 * G * h)
     left = TIME - speed / G - (jnp.pi + 2 * jnp.arctan(g / (w * speed))) / w
     return speed * left - G / 2 * left**2
