@@ -41,10 +41,6 @@ def _mean(values: list):
     return mul(out, 1.0 / len(values))
 
 
-def _inverse(x):
-    return 1.0 / x
-
-
 def mobility(system: System, frame: Frames, mass, tendon: list[LengthAndJacobian]) -> Mobility:
     """The mobilities of dofs, tendons, bodies and edges. frame, mass (rows of the mass matrix), tendon: in the reference configuration."""
     top, nv = system.topology, len(mass)
@@ -79,9 +75,9 @@ def mobility(system: System, frame: Frames, mass, tendon: list[LengthAndJacobian
     for i, body in enumerate(moving):
         of_body = values[first + 6 * i :]
         bodies[body] = _mean(of_body[:3]), _mean(of_body[3:6])
-    if top.switches.sliding_bodies_by_mass:
-        for i in (i for i, info in enumerate(top.bodies) if info.only_slides):
-            (start, count), inverse_mass = top.bodies[i].v, _inverse(system.body.inertia[i].mass)
+    for i, info in enumerate(top.bodies):
+        if top.switches.sliding_bodies_by_mass and info.only_slides:
+            (start, count), inverse_mass = info.v, 1.0 / system.body.inertia[i].mass
             dofs[start : start + count] = [inverse_mass] * count
             if i in bodies:
                 bodies[i] = inverse_mass, 0.0

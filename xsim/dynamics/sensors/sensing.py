@@ -21,7 +21,7 @@ from xsim.dynamics.sensors.rays import Ray, Target, cast
 from xsim.dynamics.tendons.tendons import LengthAndJacobian, rate, tendons
 from xsim.dynamics.tree.kinematics import Frames, body_poses, lanes_of, point_acceleration, point_velocity
 from xsim.dynamics.tree.subtree import subtree_coms, subtree_masses, subtree_sums
-from xsim.dynamics.tree.system import System
+from xsim.dynamics.tree.system import System, center_of_mass
 from xsim.registry import SENSORS
 from xsim.spatial import (
     IDENTITY,
@@ -206,7 +206,7 @@ class SensorContext:
         if number < 0:
             return _frame_on_body(-1, None, ZERO3, IDENTITY)
         if kind == "body":
-            return _frame_on_body(number, self.poses[number], _com(s.body.inertia[number]), top.bodies[number].principal)
+            return _frame_on_body(number, self.poses[number], center_of_mass(s.body.inertia[number]), top.bodies[number].principal)
         return _frame_on_body(number, self.poses[number], ZERO3, IDENTITY)
 
     def frame_velocity(self, frame: SensorFrame) -> tuple:
@@ -260,14 +260,6 @@ def _with_wrench(total: Force, point, force, moment, factor) -> Force:
 @stage
 def _force_difference(a: Force, b: Force) -> Force:
     return Force(vsub(a.ang, b.ang), vsub(a.lin, b.lin))
-
-
-@stage
-def _com(inertia: Inertia):
-    """The centre of mass in the body's frame."""
-    has_mass = jnp.greater(inertia.mass, 0)
-    inverse_mass = jnp.where(has_mass, 1.0 / jnp.where(has_mass, inertia.mass, 1.0), 0.0)
-    return scale(inertia.first, inverse_mass)
 
 
 @stage

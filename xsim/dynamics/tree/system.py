@@ -398,11 +398,11 @@ def _body_coms(model: Model, lanes: Lanes, inertias: list[Inertia]) -> list[Vect
     """`Bodies.com`."""
     com = lanes.split(model.body.com, 2)
     bodies = zip(model.topology.bodies, inertias, strict=True)
-    return [_per_mass(inertia) if body.explicit is None else com[body.explicit] for body, inertia in bodies]
+    return [center_of_mass(inertia) if body.explicit is None else com[body.explicit] for body, inertia in bodies]
 
 
-def _per_mass(inertia: Inertia) -> Vector:
-    """The centre of mass, zero without mass."""
+def center_of_mass(inertia: Inertia) -> Vector:
+    """The centre of mass in the frame of an inertia, m; zero without mass."""
     if isinstance(inertia.mass, float):
         return scale(inertia.first, 1.0 / inertia.mass) if inertia.mass else ZERO3
     return scale(inertia.first, 1.0 / jnp.where(inertia.mass > 0, inertia.mass, 1.0))
