@@ -1,3 +1,5 @@
+import gc
+
 import jax
 import jaxlib
 import pytest
@@ -14,6 +16,11 @@ def x64():
 def pytest_report_header():
     return f"jax {jax.__version__}, jaxlib {jaxlib.__version__}"
 
+
+# ---- time ----------------------------------------------------------------------------------------------------------------------
+
+gc.set_threshold(50_000, 20, 100)
+"""A trace of a step holds a million objects, and collecting them again and again is a quarter of the time of the tests."""
 
 # ---- memory ------------------------------------------------------------------------------------------------------------------
 

@@ -54,6 +54,12 @@ def count_operations(jaxpr: Jaxpr, known: dict[int, int] | None = None) -> int:
     return found
 
 
+def scan_is_unrolled(equation: JaxprEqn, known: dict[int, int]) -> bool:
+    """Whether a scan is unrolled. known: see `count_operations`."""
+    body, length = equation.params["jaxpr"], equation.params["length"]
+    return length == 1 or count_operations(body.jaxpr, known) * length <= MAX_UNROLLED_OPERATIONS
+
+
 class Flattener:
     """Interprets the equations of a traced function on arrays of values."""
 
@@ -216,7 +222,7 @@ class Flattener:
     def scan(self, equation: JaxprEqn, *xs: Array) -> list[Array]:
         """`jax.lax.scan`, unrolled up to a size."""
         scan = _Scan(self, equation, xs)
-        if count_operations(scan.body.jaxpr, self.sizes) * scan.length > MAX_UNROLLED_OPERATIONS and scan.length > 1:
+        if not scan_is_unrolled(equation, self.sizes):
             return scan.rolled()
         carry, stacks = scan.carry, []
         for i in scan.order:

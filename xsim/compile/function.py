@@ -26,6 +26,7 @@ from xsim.compile.host import HostEmitter
 from xsim.compile.llvm_ir import Target
 from xsim.compile.machine import ONCE, OPTIMIZATION, function_address, identity, pointer_capsule, vector_bytes
 from xsim.compile.program import Program
+from xsim.compile.reverse import reverse_program
 from xsim.spatial import one_region
 
 _REGISTERED: set[str] = set()
@@ -72,13 +73,15 @@ class Function:
 
     function: of arrays, returns a list of arrays. shapes: of its arguments (`jax.ShapeDtypeStruct`). name: for messages.
     linear: if it is the derivative of another function, that function and those of its arguments whose tangents are the last arguments.
+    reverse_of: if it is the derivative in reverse mode, that function and the arguments whose cotangents are the results.
     """
 
-    def __init__(self, function: Callable, shapes: Sequence[Any], name: str, linear=None, results=None):
+    def __init__(self, function: Callable, shapes: Sequence[Any], name: str, linear=None, results=None, reverse_of=None):
         self.function, self.shapes, self.name = function, tuple(shapes), name
         self._results: Any = results
         self._traced: ClosedJaxpr | None = None
         self.linear: tuple[Function, tuple[int, ...]] | None = linear
+        self.reverse_of: tuple[Function, tuple[int, ...]] | None = reverse_of
         self._tangents: dict[tuple[int, ...], Function] = {}
         self._reverses: dict[tuple[int, ...], Function] = {}
         self._targets: dict = {}
@@ -168,7 +171,7 @@ class Function:
 
             shapes = [*self.shapes, *(self.results[i] for i in self.differentiable)]
             results = [self.shapes[i] for i in active]
-            found = self._reverses[active] = Function(function, shapes, f"reverse of {self.name}", results=results)
+            found = self._reverses[active] = Function(function, shapes, f"reverse of {self.name}", None, results, (self, active))
         return found
 
     # ---- machine code ------------------------------------------------------------------------------------------------------------
@@ -190,10 +193,22 @@ class Function:
         """The program for such operands. If no argument has environments, there is one, and all values vary."""
         found = self._programs.get(batched)
         if found is None:
-            traced = self.traced
-            with _without_garbage_collection():
-                found = self._programs[batched] = program_of(traced, batched if any(batched) else [True] * len(batched))
+            found = self._programs[batched] = self._made_program(batched if any(batched) else (True,) * len(batched))
         return found
+
+    def _made_program(self, varying: tuple[bool, ...]) -> Program:
+        """The program, of a derivative in reverse mode without its trace if that is possible."""
+        if self.reverse_of is not None:
+            base, active = self.reverse_of
+            traced = base.traced
+            try:
+                with _without_garbage_collection():
+                    return reverse_program(traced, varying, active, base.differentiable)
+            except Unsupported:
+                pass
+        traced = self.traced
+        with _without_garbage_collection():
+            return program_of(traced, varying)
 
     def _forget(self, batched: tuple[bool, ...]) -> None:
         """Release the program and the trace, which take memory."""

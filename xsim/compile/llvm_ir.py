@@ -478,5 +478,6 @@ OPERATIONS: dict[str, Callable] = {
     "array": Emitter.array,
     "load": Emitter.load,
     "convert": Emitter.convert,
+    "copy": lambda emitter, x: emitter.value(emitter.program.arguments[x][0], emitter.program.varying[x]),
 }
 """How values that are no arithmetic are written. write(emitter, value) -> name."""

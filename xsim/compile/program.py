@@ -16,6 +16,8 @@ import numpy as np
 BOOL = np.dtype(bool)
 INDEX = np.dtype(np.int32)
 """Type of the indices of arrays."""
+NO_OPERATIONS = ("constant", "input", "copy", "phi", "result", "buffer")
+"""Names of values that take no time."""
 
 
 class Scope:
@@ -81,7 +83,7 @@ class Program:
     """The values of a program and the scopes that hold them. Lists are indexed by value.
 
     * names: the operation: "constant", "input", "phi", "result" (of a loop), "array" (of its arguments), "buffer" (a mutable array), "load"
-      (array, index), or that of a JAX primitive on scalars.
+      (array, index), "copy" (of a value, equal only to itself), or that of a JAX primitive on scalars.
     * arguments, types (numpy dtypes; of arrays that of their elements), varying, scopes.
     * data: the number of a constant, the `Input` of an input, the size of a buffer, the offset of a load (see `load`), the `Loop` of a phi
       or result; else None.
@@ -255,7 +257,7 @@ class Program:
         turns: of a loop whose number of turns depends on the state; inner_turns: of such a loop within another."""
         total = 0.0
         for x in self.live():
-            if self.names[x] in ("constant", "input", "phi", "result", "buffer") or self.scopes[x] is self.call:
+            if self.names[x] in NO_OPERATIONS or self.scopes[x] is self.call:
                 continue
             scope, loops = self.scopes[x], []
             while scope.loop is not None:
@@ -272,7 +274,7 @@ class Program:
         """Number of live operations by depth of loops: 0 outside of loops, 1 in a loop, ..."""
         counts: dict[int, int] = {}
         for x in self.live():
-            if self.names[x] not in ("constant", "input", "phi", "result", "buffer"):
+            if self.names[x] not in NO_OPERATIONS:
                 depth = max(0, self.scopes[x].depth) // 2
                 counts[depth] = counts.get(depth, 0) + 1
         return counts

@@ -1,0 +1,409 @@
+"""Programs of derivatives in reverse mode.
+
+The program of a function is made, and then extended by the cotangents of its values, from the last to the first (Griewank and Walther 2008,
+Evaluating Derivatives, chapter 3). JAX derives in the same way, but on the equations of a trace, of which the derivative has several times
+as many: to trace them takes longer than to compile them.
+
+Not every derivative is that of single operations. An equation of the trace that has a rule of its own, such as the solution of an implicit
+equation, is derived by its rule, and an equation that indexes or sorts is derived by JAX. Their results are *copies*, values at which the
+cotangents leave the operations.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Primitive, jaxpr_as_fun
+
+from xsim.compile.adjoints import ADJOINTS, Operations
+from xsim.compile.arrays import Array
+from xsim.compile.flatten import ELEMENTWISE, RULES, Flattener, Unsupported, scan_is_unrolled
+from xsim.compile.program import Program
+from xsim.compile.simplify import FOLDED
+
+CONSTANT, ACTIVE, LINEAR = range(3)
+"""What a value depends on: on no active argument of the function, on active arguments, or linearly on the tangents of a rule."""
+
+
+def reverse_program(closed: ClosedJaxpr, varying: Sequence[bool], active: Sequence[int], differentiable: Sequence[int]) -> Program:
+    """The program of the cotangents of the active arguments, of (*arguments, *cotangents of the differentiable results).
+
+    varying: for each argument and each cotangent, whether environments have their own. Raises Unsupported where JAX has to derive it."""
+    tape = Tape(closed.jaxpr)
+    variables = closed.jaxpr.invars
+    arguments = [tape.operand(i, var.aval, v) for i, (var, v) in enumerate(zip(variables, varying, strict=False))]
+    for i in active:
+        tape.activate(arguments[i])
+    results = tape.run(closed.jaxpr, closed.consts, arguments)
+    cotangents = [tape.operand(k, closed.jaxpr.outvars[i].aval, varying[k]) for k, i in enumerate(differentiable, len(variables))]
+    tape.sweep([results[i] for i in differentiable], cotangents)
+    tape.program.outputs = [tape.pulled_to(arguments[i]) for i in active]
+    return tape.program
+
+
+# ---- rules of implicit equations -------------------------------------------------------------------------------------------------
+
+_ON_TAPE: ContextVar[bool] = ContextVar("on_tape", default=False)
+
+residual_tangent = Primitive("xsim_residual_tangent")
+"""The derivative of a residual along all that its inputs depend on. Parameters: residual, a `ClosedJaxpr` of (*inputs, *solution), and
+count, the number of its inputs. The solution is held. It stands in the trace of a rule that a `Tape` has asked for."""
+residual_tangent.multiple_results = True
+
+
+@residual_tangent.def_abstract_eval
+def _shapes_of_residual(*arguments, residual, count):
+    return list(residual.out_avals)
+
+
+def on_tape() -> bool:
+    """Whether the rule that is traced now may use `residual_tangent`: the tape then derives the residual."""
+    return _ON_TAPE.get()
+
+
+@contextmanager
+def _tracing_for_tape():
+    token = _ON_TAPE.set(True)
+    try:
+        yield
+    finally:
+        _ON_TAPE.reset(token)
+
+
+# ---- equations that JAX derives --------------------------------------------------------------------------------------------------
+
+
+def _function(equation: JaxprEqn, template: Jaxpr) -> Callable:
+    """The function of an equation: of all its inputs, returns a list of its results. template: any trace."""
+    variables = [v for v in dict.fromkeys(equation.invars) if not isinstance(v, Literal)] if equation.invars else []
+    closed = ClosedJaxpr(template.replace(constvars=[], invars=variables, outvars=list(equation.outvars), eqns=[equation]), ())
+    function, positions = jaxpr_as_fun(closed), [equation.invars.index(v) for v in variables]
+    return lambda *xs: list(function(*(xs[i] for i in positions)))
+
+
+def _struct(x) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(x.shape, x.dtype)
+
+
+def _is_float(x) -> bool:
+    return jnp.issubdtype(x.dtype, jnp.floating)
+
+
+def _traced_pullback(equation: JaxprEqn, function: Callable, active: Sequence[int]) -> tuple[ClosedJaxpr, ClosedJaxpr]:
+    """An equation as two functions: of its inputs, that returns its results and what the derivative needs; and of the latter and the
+    cotangents of the results that are floats, that returns the cotangents of the active inputs."""
+    inputs, outputs = [_struct(v.aval) for v in equation.invars], [_struct(v.aval) for v in equation.outvars]
+    found: dict[str, Any] = {}
+
+    def forward(*xs):
+        def of_active(*values):
+            arguments = list(xs)
+            for i, value in zip(active, values, strict=True):
+                arguments[i] = value
+            return function(*arguments)
+
+        out, pullback = jax.vjp(of_active, *(xs[i] for i in active))
+        needed, found["pullback"] = jax.tree.flatten(pullback)
+        found["needed"] = [_struct(jnp.asarray(x)) for x in needed]
+        return [*out, *needed]
+
+    def backward(*xs):
+        count = len(found["needed"])
+        cotangents = iter(xs[count:])
+        full = [next(cotangents) if _is_float(x) else np.zeros(x.shape, jax.dtypes.float0) for x in outputs]
+        return list(jax.tree.unflatten(found["pullback"], xs[:count])(full))
+
+    traced = jax.make_jaxpr(forward)(*inputs)
+    return traced, jax.make_jaxpr(backward)(*found["needed"], *(x for x in outputs if _is_float(x)))
+
+
+@dataclass(frozen=True, eq=False)
+class _Equation:
+    """An equation whose derivative is a function. results: the copies of its results that are floats. pullback: of the cotangents of these,
+    returns those of the inputs."""
+
+    results: list[Array]
+    inputs: list[Array]
+    pullback: Callable[[list[Array]], list[Array]]
+
+
+# ---- tape ------------------------------------------------------------------------------------------------------------------------
+
+BY_JAX = {
+    "dynamic_slice", "dynamic_update_slice", "gather", "scatter", "scatter-add", "scatter_add", "top_k", "argmax", "argmin", "cumprod",
+    "cummax", "reduce_prod", "reduce_max", "reduce_min", "clamp", "cond", "cholesky", "triangular_solve", "custom_linear_solve",
+}  # fmt: skip
+"""Equations whose derivative is not that of the operations that they are taken apart into, or would be longer."""
+BY_OPERATIONS = (set(RULES) | set(ELEMENTWISE) | set(FOLDED)) - BY_JAX - {"while", "scan", "custom_jvp_call", "custom_vjp_call"}
+INDEXED = {"gather": 1, "scatter": 1, "scatter-add": 1, "scatter_add": 1, "dynamic_slice": 1, "dynamic_update_slice": 2}
+"""By equation, its first input that is an index. With constant indices they only move entries, or add them."""
+
+
+class Tape(Flattener):
+    """A program of a function that can be extended by its derivative."""
+
+    def __init__(self, template: Jaxpr):
+        super().__init__()
+        self.template = template
+        self.dependence: list[int] = []  # of each value, as far as it has been asked for
+        self.given: dict[int, int] = {}  # the dependence of values that do not have that of their arguments
+        self.targets: dict[int, int] = {}  # of a copy: the value that takes its cotangents
+        self.equations: dict[int, _Equation] = {}  # of copies
+        self.cotangents: dict[int, list[int]] = {}
+        self.heap: list[int] = []  # of the values with cotangents, the last one first
+        self.pulled: dict[int, int] = {}  # the cotangents of the active arguments
+        self.rules: dict[tuple, tuple[ClosedJaxpr, ClosedJaxpr]] = {}  # of equations without functions as parameters
+        self.recording = True  # whether equations are prepared for derivatives with respect to active arguments
+        self.plain = False  # whether none are
+        self.number = itertools.count()
+
+    # ---- dependence ----------------------------------------------------------------------------------------------------------
+
+    def depends(self, value: int) -> int:
+        """What a value depends on."""
+        known, p = self.dependence, self.program
+        for x in range(len(known), len(p.names)):
+            found = self.given.get(x)
+            if found is None:
+                found = max((known[a] for a in p.arguments[x]), default=CONSTANT) if p.types[x].kind == "f" else CONSTANT
+            known.append(found)
+        return known[value]
+
+    def array_depends(self, x: Array) -> int:
+        """The dependence of the entries of an array, of which LINEAR excels."""
+        if x.numbers is not None or x.dtype.kind != "f":
+            return CONSTANT
+        return max((self.depends(v) for v in x.values.ravel().tolist()), default=CONSTANT)
+
+    def activate(self, x: Array) -> None:
+        """Make an argument of the function active."""
+        self.given.update(dict.fromkeys(x.values.ravel().tolist(), ACTIVE))
+
+    def copy(self, value: int, dependence: int, target: int | None = None) -> int:
+        """A value with the same number. target: the value that takes its cotangents."""
+        p = self.program
+        copied = p.operation("copy", p.types[value], (value,), next(self.number))
+        self.given[copied] = dependence
+        if target is not None:
+            self.targets[copied] = target
+        return copied
+
+    def map_entries(self, function: Callable, *arrays: Array) -> Array:
+        """A function of each entry, of arrays of one shape."""
+        columns = [self.ids(x).ravel().tolist() for x in arrays]
+        values = [function(*entries) for entries in zip(*columns, strict=True)]
+        return Array(np.array(values, int).reshape(arrays[0].shape), arrays[0].dtype)
+
+    @contextmanager
+    def mode(self, recording: bool, plain: bool = False):
+        before = self.recording, self.plain
+        self.recording, self.plain = recording, plain
+        try:
+            yield
+        finally:
+            self.recording, self.plain = before
+
+    # ---- equations -----------------------------------------------------------------------------------------------------------
+
+    def evaluate(self, equation: JaxprEqn, xs: list[Array]) -> list[Array]:
+        depends = [self.array_depends(x) for x in xs]
+        most, name = max(depends, default=CONSTANT), equation.primitive.name
+        if name == residual_tangent.name:
+            return self.residual_tangent(equation, xs)
+        if self.plain or most == CONSTANT or (most == ACTIVE and not self.recording) or not any(_is_float(v.aval) for v in equation.outvars):
+            return super().evaluate(equation, xs)
+        if name == "stop_gradient":
+            return [self.held(xs[0])]
+        if name == "custom_jvp_call":
+            return self.by_rule(equation, xs, [i for i, d in enumerate(depends) if d == most])
+        if name == "custom_linear_solve" and most == LINEAR:
+            return self.linear_solution(equation, xs)
+        if name in BY_OPERATIONS or self.only_moves(name, xs) or (name == "scan" and scan_is_unrolled(equation, self.sizes)):
+            return super().evaluate(equation, xs)
+        if name in BY_JAX:
+            return self.by_jax(equation, xs, [i for i, d in enumerate(depends) if d == most], most)
+        raise Unsupported(f"the reverse of the operation {name}")
+
+    def only_moves(self, name: str, xs: list[Array]) -> bool:
+        """Whether the positions at which an equation reads or writes are constants."""
+        if name not in INDEXED:
+            return False
+        first = INDEXED[name]
+        indices = xs[first:] if name.startswith("dynamic") else xs[first : first + 1]
+        return all(x.numbers is not None for x in indices)
+
+    def held(self, x: Array) -> Array:
+        """An array without derivatives."""
+        return self.map_entries(lambda v: self.copy(v, CONSTANT) if self.depends(v) else v, x)
+
+    def by_rule(self, equation: JaxprEqn, xs: list[Array], active: list[int]) -> list[Array]:
+        """`jax.custom_jvp`: its rule, whose tangents pass their cotangents to the inputs."""
+        if max(self.array_depends(x) for x in xs) == LINEAR:
+            raise Unsupported("the reverse of a rule within a rule")
+        outputs, function = [i for i, v in enumerate(equation.outvars) if _is_float(v.aval)], _function(equation, self.template)
+
+        def rule(*values):
+            primals, tangents = values[: len(xs)], values[len(xs) :]
+
+            def of_active(*some):
+                arguments = list(primals)
+                for i, value in zip(active, some, strict=True):
+                    arguments[i] = value
+                return function(*arguments)
+
+            out, changes = jax.jvp(of_active, [primals[i] for i in active], list(tangents))
+            return [*out, *(changes[i] for i in outputs)]
+
+        inputs = [_struct(v.aval) for v in equation.invars]
+        with _tracing_for_tape():
+            closed = jax.make_jaxpr(rule)(*inputs, *(inputs[i] for i in active))
+        zero = {i: self.builder.constant(0, xs[i].dtype) for i in active}
+        tangents = [
+            self.map_entries(lambda v, i=i: self.copy(zero[i], LINEAR, v) if self.depends(v) else zero[i], xs[i]) for i in active
+        ]
+        with self.mode(recording=False):
+            out = self.closed(closed, [*xs, *tangents])
+        results = out[: len(equation.outvars)]
+        for i, change in zip(outputs, out[len(equation.outvars) :], strict=True):
+            results[i] = self.map_entries(self.linked, results[i], change)
+        return results
+
+    def linked(self, value: int, tangent: int) -> int:
+        """A result of a rule, whose cotangent is passed to its tangent."""
+        if self.depends(tangent) == LINEAR:
+            return self.copy(value, ACTIVE, tangent)
+        return self.copy(value, CONSTANT) if self.depends(value) else value
+
+    def residual_tangent(self, equation: JaxprEqn, xs: list[Array]) -> list[Array]:
+        """The residual, and tangents that pass their cotangents to it."""
+        count = equation.params["count"]
+        with self.mode(recording=True):
+            residual = self.closed(equation.params["residual"], [*xs[:count], *(self.held(x) for x in xs[count:])])
+
+        def tangent(value: int) -> int:
+            zero = self.builder.constant(0, self.program.types[value])
+            return self.copy(zero, LINEAR, value) if self.depends(value) else zero
+
+        return [self.map_entries(tangent, x) for x in residual]
+
+    def linear_solution(self, equation: JaxprEqn, xs: list[Array]) -> list[Array]:
+        """The solution of linear equations whose right-hand side is a tangent."""
+        lengths, jaxprs = equation.params["const_lengths"], equation.params["jaxprs"]
+        constants = sum(lengths)
+        if jaxprs.transpose_solve is None or any(self.array_depends(x) == LINEAR for x in xs[:constants]):
+            raise Unsupported("the reverse of linear equations with a matrix that varies")
+        transposed = xs[constants - lengths.transpose_solve : constants]
+        with self.mode(recording=False, plain=True):
+            results = super().evaluate(equation, xs)
+        return self.recorded(results, LINEAR, xs[constants:], lambda gs: self.closed(jaxprs.transpose_solve, [*transposed, *gs]))
+
+    def by_jax(self, equation: JaxprEqn, xs: list[Array], active: list[int], dependence: int) -> list[Array]:
+        """An equation that JAX derives."""
+        forward, backward = self.pullback_of(equation, active)
+        with self.mode(recording=False, plain=True):
+            out = self.closed(forward, xs)
+        needed = out[len(equation.outvars) :]
+        return self.recorded(
+            out[: len(equation.outvars)], dependence, [xs[i] for i in active], lambda gs: self.closed(backward, [*needed, *gs])
+        )
+
+    def pullback_of(self, equation: JaxprEqn, active: list[int]) -> tuple[ClosedJaxpr, ClosedJaxpr]:
+        if equation.primitive.name in ("cond", "custom_linear_solve"):
+            return _traced_pullback(equation, _function(equation, self.template), active)
+        shapes = tuple((v.aval.shape, str(v.aval.dtype)) for v in equation.invars)
+        key = equation.primitive.name, str(equation.params), shapes, tuple(active)
+        if key not in self.rules:
+            self.rules[key] = _traced_pullback(equation, _function(equation, self.template), active)
+        return self.rules[key]
+
+    def recorded(self, results: list[Array], dependence: int, inputs: list[Array], pullback: Callable) -> list[Array]:
+        """Copies of the results of an equation whose derivative is a function."""
+        copies = [
+            self.map_entries(lambda v: self.copy(v, dependence), x) if x.dtype.kind == "f" else x for x in results
+        ]
+        equation = _Equation([x for x in copies if x.dtype.kind == "f"], inputs, pullback)
+        for x in equation.results:
+            self.equations.update(dict.fromkeys(x.values.ravel().tolist(), equation))
+        return copies
+
+    # ---- cotangents ----------------------------------------------------------------------------------------------------------
+
+    def sweep(self, results: Sequence[Array], cotangents: Sequence[Array]) -> None:
+        """Extend the program by the cotangents of all values on which the results depend."""
+        self.depends(len(self.program.names) - 1)
+        for x, g in zip(results, cotangents, strict=True):
+            self.give(x, g, ACTIVE)
+        with self.mode(recording=False, plain=True):
+            while self.heap:
+                value = -heapq.heappop(self.heap)
+                if value in self.cotangents:  # not yet taken together with other results of an equation
+                    self.pull(value)
+
+    def pull(self, value: int) -> None:
+        """Pass the cotangents of a value to what it is computed from."""
+        if value in self.equations:
+            self.pull_equation(self.equations[value], self.dependence[value])
+        elif value in self.targets:
+            target = self.targets[value]
+            self.add(target, self.total(value), self.dependence[target])
+        elif self.program.names[value] == "input":
+            self.pulled[value] = self.total(value)
+        else:
+            self.pull_operation(value)
+
+    def pull_equation(self, equation: _Equation, dependence: int) -> None:
+        found = [
+            self.map_entries(lambda v, x=x: self.total(v) if v in self.cotangents else self.builder.constant(0, x.dtype), x)
+            for x in equation.results
+        ]
+        for x, g in zip(equation.inputs, equation.pullback(found), strict=True):
+            self.give(x, g, dependence)
+
+    def pull_operation(self, value: int) -> None:
+        p, g, dependence = self.program, self.total(value), self.dependence[value]
+        name, xs, dtype = p.names[value], p.arguments[value], p.types[value]
+        if name == "convert":
+            self.add(xs[0], self.builder.operation("convert", p.types[xs[0]], (g,)), dependence)
+            return
+        if name not in ADJOINTS:
+            raise Unsupported(f"the reverse of the operation {name}")
+        for rule, x in zip(ADJOINTS[name], xs, strict=True):
+            if rule is not None and self.dependence[x] == dependence:
+                self.add(x, rule(Operations(self.builder, dtype), g, value, *xs), dependence)
+
+    def give(self, x: Array, cotangents: Array, dependence: int) -> None:
+        """Add cotangents to the entries of an array that have this dependence."""
+        if x.numbers is None:
+            for value, cotangent in zip(x.values.ravel().tolist(), self.ids(cotangents).ravel().tolist(), strict=True):
+                self.add(value, cotangent, dependence)
+
+    def add(self, value: int, cotangent: int, dependence: int) -> None:
+        """Add a cotangent to a value that has this dependence."""
+        number = self.program.number(cotangent)
+        if self.dependence[value] != dependence or (number is not None and number == 0):
+            return
+        if value not in self.cotangents:
+            heapq.heappush(self.heap, -value)
+            self.cotangents[value] = []
+        self.cotangents[value].append(cotangent)
+
+    def total(self, value: int) -> int:
+        """The sum of the cotangents of a value, which are taken from it."""
+        parts, dtype = self.cotangents.pop(value), self.program.types[value]
+        while len(parts) > 1:
+            pairs = [parts[i : i + 2] for i in range(0, len(parts), 2)]
+            parts = [self.builder.operation("add", dtype, tuple(pair)) if len(pair) == 2 else pair[0] for pair in pairs]
+        return parts[0]
+
+    def pulled_to(self, x: Array) -> list[int]:
+        """The cotangents of an argument."""
+        return [self.pulled.get(v, self.builder.constant(0, x.dtype)) for v in x.values.ravel().tolist()]
