@@ -9,13 +9,15 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 
 from xsim.compile import factorization, indexing
 from xsim.compile.arrays import Array, constant_array
-from xsim.compile.program import BOOL, INDEX, Program
+from xsim.compile.program import BOOL, INDEX, Loop, Program
 from xsim.compile.simplify import FOLDED, Builder
 
 MAX_UNROLLED_OPERATIONS = 600
@@ -149,18 +151,19 @@ class Flattener:
     # ---- loops -----------------------------------------------------------------------------------------------------------------
 
     def rolled(
-        self, equation: JaxprEqn, carry: list[Array], condition: Callable, body: Callable, count: int | None = None
-    ) -> list[Array]:
+        self, key: Any, carry: list[Array], condition: Callable, body: Callable, count: int | None = None, begin: Callable | None = None
+    ) -> Rolled:
         """while condition(*carry): carry = body(*carry), with arrays. Entries that stay constant are not carried.
 
         Which entries stay constant, and which are uniform, is supposed first and corrected until it holds. A loop within a loop starts from
-        what held for it the last time. count: number of turns, if it is known."""
+        what held for it the last time. key: an object that identifies the loop. count: number of turns, if it is known. begin: called with
+        the carried values before the body is made, perhaps several times."""
         shapes, dtypes = [x.shape for x in carry], [x.dtype for x in carry]
         starts = [i for x in carry for i in self.ids(x).ravel().tolist()]
         p = self.program
         fixed, varying = [p.names[x] == "constant" for x in starts], [p.varying[x] for x in starts]
-        if id(equation) in self.patterns:
-            before_fixed, before_varying = self.patterns[id(equation)]
+        if id(key) in self.patterns:
+            before_fixed, before_varying = self.patterns[id(key)]
             fixed = [a and b for a, b in zip(fixed, before_fixed, strict=True)]
             varying = [a or b for a, b in zip(varying, before_varying, strict=True)]
 
@@ -181,20 +184,22 @@ class Flattener:
             moving = [i for i, f in enumerate(fixed) if not f]
             new: list[int] = []
 
+            def proceeds(phis):
+                if begin is not None:
+                    begin(phis)
+                return int(self.ids(condition(arrays(phis))))
+
             def turn(phis, new=new, moving=moving):
                 new[:] = ends(phis)
                 return [new[i] for i in moving]
 
-            loop = p.loop(
-                [starts[i] for i in moving], [varying[i] for i in moving],
-                lambda phis: int(self.ids(condition(arrays(phis)))), turn,
-            )  # fmt: skip
+            loop = p.loop([starts[i] for i in moving], [varying[i] for i in moving], proceeds, turn)
             now_fixed = [f and new[i] == starts[i] for i, f in enumerate(fixed)]
             now_varying = [v or p.varying[new[i]] for i, v in enumerate(varying)]
             if now_fixed == fixed and all(now_varying[i] == varying[i] for i in moving):
-                self.patterns[id(equation)] = fixed, varying
+                self.patterns[id(key)] = fixed, varying
                 loop.turns = count
-                return arrays(p.results(loop))
+                return Rolled(arrays(p.results(loop)), loop, moving)
             fixed, varying = now_fixed, now_varying
             p.discard(loop)
 
@@ -217,13 +222,13 @@ class Flattener:
             if not turns:
                 break
             unrolled, turns = body(unrolled), turns - 1
-        return self.rolled(equation, carry, condition, body)
+        return self.rolled(equation, carry, condition, body).results
 
     def scan(self, equation: JaxprEqn, *xs: Array) -> list[Array]:
         """`jax.lax.scan`, unrolled up to a size."""
-        scan = _Scan(self, equation, xs)
+        scan = Scan(self, equation, xs)
         if not scan_is_unrolled(equation, self.sizes):
-            return scan.rolled()
+            return scan.rolled()[0]
         carry, stacks = scan.carry, []
         for i in scan.order:
             carry, slices = scan.turn(carry, scan.slices_at(i))
@@ -244,7 +249,16 @@ class Flattener:
         return [self.program.load(array, index, offset) for index, offset in positions]
 
 
-class _Scan:
+@dataclass(frozen=True)
+class Rolled:
+    """A loop over arrays. results: the carried arrays after it. moving: which of their entries, one array after the other, are carried."""
+
+    results: list[Array]
+    loop: Loop
+    moving: list[int]
+
+
+class Scan:
     """A scan and its parts, which are told apart by their shapes."""
 
     def __init__(self, flattener: Flattener, equation: JaxprEqn, xs: Sequence[Array]):
@@ -267,8 +281,9 @@ class _Scan:
         out = self.flattener.closed(self.body, [*self.constants, *carry, *slices])
         return out[: self.count], out[self.count :]
 
-    def rolled(self) -> list[Array]:
-        """As a counted loop. Sequences and results are arrays in memory."""
+    def rolled(self, begin: Callable | None = None) -> tuple[list[Array], Rolled]:
+        """The results of the scan as a counted loop, and the loop, whose first carried value is the turn. Sequences and results are arrays in
+        memory. begin: see `Flattener.rolled`."""
         f, p, last = self.flattener, self.flattener.program, self.length - 1
         outs = self.body.jaxpr.outvars[self.count :]
         stores: list[tuple[int, Array]] = []
@@ -290,12 +305,12 @@ class _Scan:
 
         sizes = [math.prod(v.aval.shape) for v in outs]
         buffers = [p.buffer(self.length * n, np.dtype(v.aval.dtype)) for n, v in zip(sizes, outs, strict=True)]
-        carry = f.rolled(self.equation, [constant_array(np.array(0, INDEX)), *self.carry], condition, body, self.length)
+        loop = f.rolled(self.equation, [constant_array(np.array(0, INDEX)), *self.carry], condition, body, self.length, begin)
         results = [
             Array(np.array(p.entries(buffer), int).reshape(self.length, *v.aval.shape), np.dtype(v.aval.dtype))
             for buffer, v in zip(buffers, outs, strict=True)
         ]
-        return [*carry[1:], *results]
+        return [*loop.results[1:], *results], loop
 
 
 def _store(f: Flattener, buffer: int, row: int, x: Array) -> None:

@@ -144,6 +144,14 @@ class Program:
             scope.items.append(found)
         return found
 
+    def copy(self, value: int, here: bool) -> int:
+        """A value with the same number that is equal only to itself. here: whether it belongs to this place of the program, or is known where
+        the value is."""
+        scope = self.scope if here else self.scopes[value]
+        copied = self._new("copy", (value,), self.types[value], self.varying[value], scope)
+        scope.items.append(copied)
+        return copied
+
     def number(self, value: int):
         """The number of a constant, None for other values."""
         return self.data[value] if self.names[value] == "constant" else None
@@ -184,6 +192,20 @@ class Program:
         self.complete.add(buffer)
         zero = self.constant(INDEX.type(0))
         return [self.load(buffer, zero, k) for k in range(self.data[buffer])]
+
+    def recorded(self, value: int, loop: Loop, turns: int) -> int:
+        """A complete buffer with the numbers of a value of a counted loop in each turn. The first carried value of the loop is the turn."""
+        before = self.scope
+        try:
+            assert loop.condition.parent is not None
+            self.scope = loop.condition.parent
+            buffer = self.buffer(turns, self.types[value])
+            self.scope = loop.body
+            self.store(buffer, loop.phis[0], 0, value)
+        finally:
+            self.scope = before
+        self.complete.add(buffer)
+        return buffer
 
     # ---- loops -----------------------------------------------------------------------------------------------------------------
 

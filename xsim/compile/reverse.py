@@ -16,7 +16,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -25,9 +25,9 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Primitive, jaxpr_as_fun
 
 from xsim.compile.adjoints import ADJOINTS, Operations
-from xsim.compile.arrays import Array
-from xsim.compile.flatten import ELEMENTWISE, RULES, Flattener, Unsupported, scan_is_unrolled
-from xsim.compile.program import Program
+from xsim.compile.arrays import Array, constant_array
+from xsim.compile.flatten import ELEMENTWISE, RULES, Flattener, Scan, Unsupported, scan_is_unrolled
+from xsim.compile.program import BOOL, INDEX, Loop, Program
 from xsim.compile.simplify import FOLDED
 
 CONSTANT, ACTIVE, LINEAR = range(3)
@@ -128,12 +128,20 @@ def _traced_pullback(equation: JaxprEqn, function: Callable, active: Sequence[in
 
 @dataclass(frozen=True, eq=False)
 class _Equation:
-    """An equation whose derivative is a function. results: the copies of its results that are floats. pullback: of the cotangents of these,
-    returns those of the inputs."""
+    """An equation that is derived as a whole. results: the copies of those of its results that have cotangents. pull: passes their cotangents
+    to what they are computed from."""
 
     results: list[Array]
-    inputs: list[Array]
-    pullback: Callable[[list[Array]], list[Array]]
+    pull: Callable[[list[Array]], None]
+
+
+@dataclass(eq=False)
+class _Turns:
+    """A counted loop that is derived. length: number of turns. buffers: of values of the loop, with their numbers in each turn."""
+
+    loop: Loop
+    length: int
+    buffers: dict[int, int] = field(default_factory=dict)
 
 
 # ---- tape ------------------------------------------------------------------------------------------------------------------------
@@ -143,7 +151,7 @@ BY_JAX = {
     "cummax", "reduce_prod", "reduce_max", "reduce_min", "clamp", "cond", "cholesky", "triangular_solve", "custom_linear_solve",
 }  # fmt: skip
 """Equations whose derivative is not that of the operations that they are taken apart into, or would be longer."""
-BY_OPERATIONS = (set(RULES) | set(ELEMENTWISE) | set(FOLDED)) - BY_JAX - {"while", "scan", "custom_jvp_call", "custom_vjp_call"}
+BY_OPERATIONS = (set(RULES) | set(ELEMENTWISE) | set(FOLDED)) - BY_JAX - {"while", "custom_jvp_call", "custom_vjp_call"}
 INDEXED = {"gather": 1, "scatter": 1, "scatter-add": 1, "scatter_add": 1, "dynamic_slice": 1, "dynamic_update_slice": 2}
 """By equation, its first input that is an index. With constant indices they only move entries, or add them."""
 
@@ -164,7 +172,8 @@ class Tape(Flattener):
         self.rules: dict[tuple, tuple[ClosedJaxpr, ClosedJaxpr]] = {}  # of equations without functions as parameters
         self.recording = True  # whether equations are prepared for derivatives with respect to active arguments
         self.plain = False  # whether none are
-        self.number = itertools.count()
+        self.in_turns = False  # whether the body of a loop is made that is derived
+        self.turn: tuple[_Turns, int] | None = None  # the loop of which a turn is derived, and the turn
 
     # ---- dependence ----------------------------------------------------------------------------------------------------------
 
@@ -190,8 +199,7 @@ class Tape(Flattener):
 
     def copy(self, value: int, dependence: int, target: int | None = None) -> int:
         """A value with the same number. target: the value that takes its cotangents."""
-        p = self.program
-        copied = p.operation("copy", p.types[value], (value,), next(self.number))
+        copied = self.program.copy(value, here=self.in_turns)
         self.given[copied] = dependence
         if target is not None:
             self.targets[copied] = target
@@ -227,7 +235,9 @@ class Tape(Flattener):
             return self.by_rule(equation, xs, [i for i, d in enumerate(depends) if d == most])
         if name == "custom_linear_solve" and most == LINEAR:
             return self.linear_solution(equation, xs)
-        if name in BY_OPERATIONS or self.only_moves(name, xs) or (name == "scan" and scan_is_unrolled(equation, self.sizes)):
+        if name == "scan" and not scan_is_unrolled(equation, self.sizes):
+            return self.turns(equation, xs)
+        if name in BY_OPERATIONS or self.only_moves(name, xs):
             return super().evaluate(equation, xs)
         if name in BY_JAX:
             return self.by_jax(equation, xs, [i for i, d in enumerate(depends) if d == most], most)
@@ -304,7 +314,12 @@ class Tape(Flattener):
         transposed = xs[constants - lengths.transpose_solve : constants]
         with self.mode(recording=False, plain=True):
             results = super().evaluate(equation, xs)
-        return self.recorded(results, LINEAR, xs[constants:], lambda gs: self.closed(jaxprs.transpose_solve, [*transposed, *gs]))
+
+        def pull(gs: list[Array]) -> None:
+            for x, g in zip(xs[constants:], self.closed(jaxprs.transpose_solve, [*(self.primals(x) for x in transposed), *gs]), strict=True):
+                self.give(x, g, LINEAR)
+
+        return self.copied_results(results, LINEAR, pull)
 
     def by_jax(self, equation: JaxprEqn, xs: list[Array], active: list[int], dependence: int) -> list[Array]:
         """An equation that JAX derives."""
@@ -312,9 +327,12 @@ class Tape(Flattener):
         with self.mode(recording=False, plain=True):
             out = self.closed(forward, xs)
         needed = out[len(equation.outvars) :]
-        return self.recorded(
-            out[: len(equation.outvars)], dependence, [xs[i] for i in active], lambda gs: self.closed(backward, [*needed, *gs])
-        )
+
+        def pull(gs: list[Array]) -> None:
+            for i, g in zip(active, self.closed(backward, [*(self.primals(x) for x in needed), *gs]), strict=True):
+                self.give(xs[i], g, dependence)
+
+        return self.copied_results(out[: len(equation.outvars)], dependence, pull)
 
     def pullback_of(self, equation: JaxprEqn, active: list[int]) -> tuple[ClosedJaxpr, ClosedJaxpr]:
         if equation.primitive.name in ("cond", "custom_linear_solve"):
@@ -325,15 +343,124 @@ class Tape(Flattener):
             self.rules[key] = _traced_pullback(equation, _function(equation, self.template), active)
         return self.rules[key]
 
-    def recorded(self, results: list[Array], dependence: int, inputs: list[Array], pullback: Callable) -> list[Array]:
-        """Copies of the results of an equation whose derivative is a function."""
-        copies = [
-            self.map_entries(lambda v: self.copy(v, dependence), x) if x.dtype.kind == "f" else x for x in results
-        ]
-        equation = _Equation([x for x in copies if x.dtype.kind == "f"], inputs, pullback)
+    def copied_results(self, results: list[Array], dependence: int, pull: Callable) -> list[Array]:
+        """Copies of the results of an equation that is derived as a whole. pull: see `_Equation`."""
+        copies = [self.map_entries(lambda v: self.copy(v, dependence), x) if x.dtype.kind == "f" else x for x in results]
+        equation = _Equation([x for x in copies if x.dtype.kind == "f"], pull)
         for x in equation.results:
             self.equations.update(dict.fromkeys(x.values.ravel().tolist(), equation))
         return copies
+
+    # ---- loops ---------------------------------------------------------------------------------------------------------------
+
+    def turns(self, equation: JaxprEqn, xs: list[Array]) -> list[Array]:
+        """`jax.lax.scan` as a counted loop, whose derivative is a counted loop."""
+        scan, p = Scan(self, equation, xs), self.program
+        stacked = equation.outvars[scan.count :]
+        if self.in_turns or any(self.array_depends(x) for x in scan.sequences) or any(_is_float(v.aval) for v in stacked):
+            raise Unsupported("the reverse of a scan with sequences that vary, or within another")
+        self.in_turns = True
+        try:
+            results, rolled = scan.rolled(lambda phis: self.given.update({x: ACTIVE for x in phis if p.types[x].kind == "f"}))
+        finally:
+            self.in_turns = False
+        loop, moving = rolled.loop, set(rolled.moving)
+        position, carried = itertools.count(1), itertools.count(1)  # the first carried value is the turn
+        found: dict[int, int] = {}  # of copies: the position of the carried value
+
+        def copied(v: int) -> int:
+            if next(position) not in moving:
+                return v
+            k = next(carried)
+            if p.types[v].kind != "f":
+                return v
+            copy = self.copy(v, ACTIVE)
+            found[copy] = k
+            return copy
+
+        copies = [self.map_entries(copied, x) for x in results[: scan.count]]
+        dtypes = {p.types[v] for v in found}
+        if len(dtypes) > 1:
+            raise Unsupported("the reverse of a scan of numbers of several types")
+        after, turns = Array(np.array(list(found), int), *dtypes), _Turns(loop, scan.length)
+        record = _Equation([after], lambda gs: self.pull_turns(turns, list(found.values()), gs[0]))
+        self.equations.update(dict.fromkeys(found, record))
+        return [*copies, *results[scan.count :]]
+
+    def pull_turns(self, turns: _Turns, carried: list[int], cotangents: Array) -> None:
+        """Pass the cotangents of the carried values after a loop to those before it, and to the values that the loop reads."""
+        loop, dtype, first = turns.loop, cotangents.dtype, constant_array(np.array(0, INDEX))
+        read = self.values_read(turns, carried, cotangents)
+        zeros = constant_array(np.zeros(len(read), dtype))
+
+        def unfinished(carry: list[Array]) -> Array:
+            return self.operate("lt", BOOL, carry[0], constant_array(np.array(turns.length, INDEX)))
+
+        def body(carry: list[Array]) -> list[Array]:
+            counter, after, sums = carry
+            found = self.swept_turn(turns, counter, carried, after)
+            zero = self.builder.constant(0, dtype)
+            before, parts = (Array(np.array([found.get(v, zero) for v in values], int), dtype) for values in (phis, read))
+            return [self.operate("add", INDEX, counter, constant_array(np.array(1, INDEX))), before, self.operate("add", dtype, sums, parts)]
+
+        phis = [loop.phis[k] for k in carried]
+        entries = 1 + len(carried) + len(read)
+        self.patterns[id(turns)] = [False] * entries, [False, *[True] * (entries - 1)]
+        _, before, sums = self.rolled(turns, [first, cotangents, zeros], unfinished, body, turns.length).results
+        targets = [*(loop.starts[k] for k in carried), *read]
+        for v, g in zip(targets, [*self.ids(before).tolist(), *self.ids(sums).tolist()], strict=True):
+            self.add(v, g, self.dependence[v])
+
+    def values_read(self, turns: _Turns, carried: list[int], cotangents: Array) -> list[int]:
+        """The values outside of a loop that have cotangents, found in a loop that is not added to the program."""
+        p, read = self.program, []
+
+        def body(phis: list[int]) -> list[int]:
+            counter, after = (Array(np.array(x, int), dtype) for x, dtype in ((phis[0], INDEX), (phis[1:], cotangents.dtype)))
+            read.extend(v for v in self.swept_turn(turns, counter, carried, after) if v not in turns.loop.phis)
+            return phis
+
+        starts = [p.constant(INDEX.type(0)), *self.ids(cotangents).tolist()]
+        varying = [False, *[True] * len(carried)]
+        p.discard(p.loop(starts, varying, lambda phis: p.constant(np.bool_(True)), body))
+        return read
+
+    def swept_turn(self, turns: _Turns, counter: Array, carried: list[int], after: Array) -> dict[int, int]:
+        """The cotangents, by value, of the carried values before a turn, and of the values outside of the loop.
+
+        counter: of the turns of the derivative, from the last turn of the loop to its first. after: cotangents of the carried values after
+        the turn."""
+        p, loop, found = self.program, turns.loop, {}
+        before = self.heap, self.cotangents, self.turn
+        at = self.operate("sub", INDEX, constant_array(np.array(turns.length - 1, INDEX)), counter)
+        self.heap, self.cotangents, self.turn = [], {}, (turns, int(self.ids(at)))
+        try:
+            for k, g in zip(carried, self.ids(after).tolist(), strict=True):
+                self.add(loop.ends[k], g, self.dependence[loop.ends[k]])
+            while self.heap:
+                value = -heapq.heappop(self.heap)
+                if value not in self.cotangents:
+                    continue
+                if value in loop.phis or not p.scopes[value].within(loop):
+                    found[value] = self.total(value)
+                else:
+                    self.pull(value)
+        finally:
+            self.heap, self.cotangents, self.turn = before
+        return found
+
+    def primal(self, value: int) -> int:
+        """A value where the cotangents are computed. That of a loop is read from memory."""
+        p = self.program
+        if self.turn is None or not p.scopes[value].within(self.turn[0].loop):
+            return value
+        turns, at = self.turn
+        if value not in turns.buffers:
+            turns.buffers[value] = p.recorded(value, turns.loop, turns.length)
+        return p.load(turns.buffers[value], at)
+
+    def primals(self, x: Array) -> Array:
+        return self.map_entries(self.primal, x) if x.numbers is None else x
 
     # ---- cotangents ----------------------------------------------------------------------------------------------------------
 
@@ -351,7 +478,7 @@ class Tape(Flattener):
     def pull(self, value: int) -> None:
         """Pass the cotangents of a value to what it is computed from."""
         if value in self.equations:
-            self.pull_equation(self.equations[value], self.dependence[value])
+            self.pull_equation(self.equations[value])
         elif value in self.targets:
             target = self.targets[value]
             self.add(target, self.total(value), self.dependence[target])
@@ -360,13 +487,11 @@ class Tape(Flattener):
         else:
             self.pull_operation(value)
 
-    def pull_equation(self, equation: _Equation, dependence: int) -> None:
-        found = [
+    def pull_equation(self, equation: _Equation) -> None:
+        equation.pull([
             self.map_entries(lambda v, x=x: self.total(v) if v in self.cotangents else self.builder.constant(0, x.dtype), x)
             for x in equation.results
-        ]
-        for x, g in zip(equation.inputs, equation.pullback(found), strict=True):
-            self.give(x, g, dependence)
+        ])  # fmt: skip
 
     def pull_operation(self, value: int) -> None:
         p, g, dependence = self.program, self.total(value), self.dependence[value]
@@ -378,7 +503,7 @@ class Tape(Flattener):
             raise Unsupported(f"the reverse of the operation {name}")
         for rule, x in zip(ADJOINTS[name], xs, strict=True):
             if rule is not None and self.dependence[x] == dependence:
-                self.add(x, rule(Operations(self.builder, dtype), g, value, *xs), dependence)
+                self.add(x, rule(Operations(self.builder, dtype, self.primal), g, value, *xs), dependence)
 
     def give(self, x: Array, cotangents: Array, dependence: int) -> None:
         """Add cotangents to the entries of an array that have this dependence."""
@@ -389,7 +514,7 @@ class Tape(Flattener):
     def add(self, value: int, cotangent: int, dependence: int) -> None:
         """Add a cotangent to a value that has this dependence."""
         number = self.program.number(cotangent)
-        if self.dependence[value] != dependence or (number is not None and number == 0):
+        if not dependence or self.dependence[value] != dependence or (number is not None and number == 0):
             return
         if value not in self.cotangents:
             heapq.heappush(self.heap, -value)
