@@ -60,12 +60,16 @@ def _extreme(name: str, position: int) -> Rule:
 
 
 def _power_base(o: Operations, g, out, x, y):
-    exponent = o.where(o.compare("eq", y, 0.0), 1.0, o("sub", y, 1.0))
-    return o("mul", g, o("mul", y, o("pow", x, exponent)))
+    return o("mul", g, o("mul", y, o("pow", x, o("sub", y, 1.0))))
 
 
 def _power_exponent(o: Operations, g, out, x, y):
     return o("mul", g, o("mul", o("log", o.where(o.compare("eq", x, 0.0), 1.0, x)), out))
+
+
+def _remainder_divisor(o: Operations, g, out, x, y):
+    quotient = o("div", x, y)
+    return o("neg", o("mul", g, o("mul", o("sign", quotient), o("floor", o("abs", quotient)))))
 
 
 def _squared_radius(o: Operations, x, y):
@@ -89,11 +93,11 @@ ADJOINTS: dict[str, tuple[Rule | None, ...]] = {
     "sub": (lambda o, g, *_: g, lambda o, g, *_: o("neg", g)),
     "mul": (_product(0), _product(1)),
     "div": (lambda o, g, out, x, y: o("div", g, y), lambda o, g, out, x, y: o("neg", o("mul", o("div", g, y), out))),
-    "rem": (lambda o, g, *_: g, lambda o, g, out, x, y: o("neg", o("mul", g, o("div", o("sub", x, out), y)))),
+    "rem": (lambda o, g, *_: g, _remainder_divisor),
     "neg": (lambda o, g, *_: o("neg", g),),
     "max": (_extreme("gt", 0), _extreme("gt", 1)),
     "min": (_extreme("lt", 0), _extreme("lt", 1)),
-    "abs": (lambda o, g, out, x: o("mul", g, o("sign", x)),),
+    "abs": (lambda o, g, out, x: o.where(o.compare("ge", x, 0.0), g, o("neg", g)),),
     "select_n": (None, lambda o, g, out, which, *_: o.where(which, 0.0, g), lambda o, g, out, which, *_: o.where(which, g, 0.0)),
     "sqrt": (_half_over_root,),
     "rsqrt": (lambda o, g, out, x: o("mul", g, o("mul", -0.5, o("div", out, x))),),

@@ -94,7 +94,8 @@ class Flattener:
                 out = numbers[0].astype(dtype) if name == "convert" else FOLDED[name](*numbers)
             return constant_array(np.asarray(out, dtype))
         operation = self.builder.exact if exact else self.builder.operation
-        columns = [np.broadcast_to(self.ids(x), shape).ravel().tolist() for x in arrays]
+        entries = [self.ids(x) if x.shape == shape else np.broadcast_to(self.ids(x), shape) for x in arrays]
+        columns = [values.ravel().tolist() for values in entries]
         values = [operation(name, dtype, arguments) for arguments in zip(*columns, strict=True)]
         if len(self.program.names) > MAX_OPERATIONS:
             raise Unsupported(f"more than {MAX_OPERATIONS} operations")

@@ -173,7 +173,7 @@ class _Windows:
 
 
 def gather(f, equation, x: Array, indices: Array) -> Array:
-    """XLA's gather; an index outside of the array is moved inside."""
+    """XLA's gather; an index outside of the array is moved inside, or in mode "fill" gives the fill value."""
     n, sizes, shape = equation.params["dimension_numbers"], equation.params["slice_sizes"], equation.outvars[0].aval.shape
     windows = _Windows(n.offset_dims, n.collapsed_slice_dims, n.operand_batching_dims, n.start_indices_batching_dims)
     offsets, rows = windows.places(shape, indices.shape, len(x.shape))
@@ -189,13 +189,36 @@ def gather(f, equation, x: Array, indices: Array) -> Array:
         flat = np.ravel_multi_index(tuple(offsets), x.shape) if len(x.shape) else np.zeros(len(rows), int)
         if not fill or inside.all():
             return x.moved(lambda a: a.reshape(-1)[flat].reshape(shape))
-        missing = f.builder.constant(np.nan if x.dtype.kind == "f" else np.iinfo(x.dtype).min if x.dtype.kind == "i" else 0, x.dtype)
-        return Array(np.where(inside, f.ids(x).reshape(-1)[flat], missing).reshape(shape), x.dtype)
+        return Array(np.where(inside, f.ids(x).reshape(-1)[flat], _missing(f, equation, x.dtype)).reshape(shape), x.dtype)
     where, table = _Positions(f, x.shape), f.ids(indices).reshape(math.prod(indices.shape[:-1]), indices.shape[-1])
     starts = [[(d, where.clamped(int(row[k]), d, sizes[d])) for k, d in enumerate(n.start_index_map)] for row in table]
     bases = np.ravel_multi_index(tuple(offsets), x.shape)
     positions = [where.position(int(base), starts[row]) for base, row in zip(bases, rows, strict=True)]
-    return Array(np.array(f.loaded(x, positions), int).reshape(shape), x.dtype)
+    values = f.loaded(x, positions)
+    if fill:
+        missing = _missing(f, equation, x.dtype)
+        valid = [_starts_inside(f, n.start_index_map, row, x.shape, sizes) for row in table]
+        values = [f.builder.operation("select_n", x.dtype, (valid[row], missing, v)) for v, row in zip(values, rows, strict=True)]
+    return Array(np.array(values, int).reshape(shape), x.dtype)
+
+
+def _missing(f, equation, dtype) -> int:
+    """What a gather in mode "fill" gives outside of the array."""
+    value = equation.params["fill_value"]
+    if value is None:
+        value = np.nan if dtype.kind == "f" else np.iinfo(dtype).min if dtype.kind == "i" else 0
+    return f.builder.constant(value, dtype)
+
+
+def _starts_inside(f, axes, row, shape: tuple[int, ...], sizes) -> int:
+    """Whether a window that starts at a row of indices lies within an array."""
+    inside = f.program.constant(np.bool_(True))
+    for start, d in zip((int(x) for x in row), axes, strict=True):
+        dtype = f.program.types[start]
+        for name, limit in (("ge", 0), ("le", shape[d] - sizes[d])):
+            test = f.builder.operation(name, BOOL, (start, f.builder.constant(limit, dtype)))
+            inside = f.builder.operation("and", BOOL, (inside, test))
+    return inside
 
 
 def scatter(f, equation, x: Array, indices: Array, updates: Array) -> Array:

@@ -84,10 +84,10 @@ def _tracing_for_tape():
 
 def _function(equation: JaxprEqn, template: Jaxpr) -> Callable:
     """The function of an equation: of all its inputs, returns a list of its results. template: any trace."""
-    variables = [v for v in dict.fromkeys(equation.invars) if not isinstance(v, Literal)] if equation.invars else []
-    closed = ClosedJaxpr(template.replace(constvars=[], invars=variables, outvars=list(equation.outvars), eqns=[equation]), ())
-    function, positions = jaxpr_as_fun(closed), [equation.invars.index(v) for v in variables]
-    return lambda *xs: list(function(*(xs[i] for i in positions)))
+    positions = {v: i for i, v in enumerate(equation.invars) if not isinstance(v, Literal)}
+    closed = ClosedJaxpr(template.replace(constvars=[], invars=list(positions), outvars=list(equation.outvars), eqns=[equation]), ())
+    function = jaxpr_as_fun(closed)
+    return lambda *xs: list(function(*(xs[i] for i in positions.values())))
 
 
 def _struct(x) -> jax.ShapeDtypeStruct:
@@ -499,7 +499,7 @@ class Tape(Flattener):
         if name == "convert":
             self.add(xs[0], self.builder.operation("convert", p.types[xs[0]], (g,)), dependence)
             return
-        if name not in ADJOINTS:
+        if name not in ADJOINTS or any(p.types[x] not in (dtype, BOOL) for x in xs):
             raise Unsupported(f"the reverse of the operation {name}")
         for rule, x in zip(ADJOINTS[name], xs, strict=True):
             if rule is not None and self.dependence[x] == dependence:

@@ -55,7 +55,10 @@ class Builder:
         A product with a constant zero is zero. Constant zeros are entries of arrays, such as those of a sparse Jacobian, not measured
         numbers; a product with a zero that is written in the code, as in ``x * 0.0``, is kept (see `exact`)."""
         p = self.program
-        if all(p.names[x] == "constant" for x in arguments):
+        for x in arguments:
+            if p.names[x] != "constant":
+                break
+        else:
             return self._fold(name, dtype, arguments)
         rule = self.rules.get(name)
         found = rule(arguments, dtype) if rule is not None else None

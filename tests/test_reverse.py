@@ -1,0 +1,148 @@
+"""Reverse mode of programs agrees with JAX: operations, rules of functions, loops, steps of models."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from test_compiler import OPERATIONS, RNG, numbers
+
+import xsim
+from xsim.compile.adjoints import ADJOINTS
+from xsim.compile.flatten import Unsupported
+from xsim.compile.function import Function, compiled_call
+from xsim.compile.reverse import reverse_program
+from xsim.dynamics.compiled_step import prepared_step
+from xsim.dynamics.sharding import Inputs, parts
+
+
+def check_reverse(function, *arguments, rtol=1e-12, atol=1e-12):
+    """Compare the cotangents of the arguments that are floats with JAX's. Raises Unsupported where JAX would derive the function."""
+    shapes = [jax.ShapeDtypeStruct(x.shape[1:], x.dtype) for x in arguments]
+    f = Function(lambda *xs: jax.tree.leaves(function(*xs)), shapes, "test")
+    active = tuple(i for i, s in enumerate(shapes) if jnp.issubdtype(s.dtype, jnp.floating))
+    cotangents = [numbers(*f.results[i].shape, dtype=f.results[i].dtype)[: len(arguments[0])] for i in f.differentiable]
+    operands = [*arguments, *cotangents]
+    reverse_program(f.traced, [True] * len(operands), active, f.differentiable)
+    got = compiled_call.bind(*operands, function=f.reverse(active), batched=(True,) * len(operands), summed=(False,) * len(active))
+    reverse = f.reverse(active).function
+    expected = jax.vmap(lambda *xs: reverse(*xs))(*operands)
+    for i, a, b in zip(active, got, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=rtol, atol=atol, err_msg=f"argument {i}")
+
+
+@pytest.fixture(autouse=True)
+def _double(x64):
+    """Single precision is that of the same program."""
+
+
+# ---- operations ------------------------------------------------------------------------------------------------------------------
+
+FUNCTIONS = {
+    "add": jnp.add, "sub": jnp.subtract, "mul": jnp.multiply, "div": jnp.divide, "rem": jnp.fmod, "neg": jnp.negative,
+    "max": jnp.maximum, "min": jnp.minimum, "abs": jnp.abs, "select_n": lambda x, y: jnp.where(x < y, x * y, y),
+    "sqrt": lambda x: jnp.sqrt(jnp.abs(x)), "rsqrt": lambda x: jax.lax.rsqrt(jnp.abs(x)), "sin": jnp.sin, "cos": jnp.cos, "tan": jnp.tan,
+    "asin": lambda x: jnp.arcsin(x / 4), "acos": lambda x: jnp.arccos(x / 4), "atan": jnp.arctan, "atan2": jnp.arctan2,
+    "sinh": jnp.sinh, "cosh": jnp.cosh, "tanh": jnp.tanh, "exp": jnp.exp, "exp2": jnp.exp2, "expm1": jnp.expm1,
+    "log": lambda x: jnp.log(jnp.abs(x)), "log1p": lambda x: jnp.log1p(jnp.abs(x)), "pow": lambda x, y: jnp.abs(x) ** y,
+    "sign": jnp.sign, "floor": jnp.floor, "ceil": jnp.ceil, "round_even": jnp.round, "round_away": lambda x: jax.lax.round(x),
+}  # fmt: skip
+POINTS = np.array([-2.0, -1.0, -0.3, 0.0, 0.3, 1.0, 2.5])
+
+
+def test_every_operation():
+    """Also at zero and where two numbers are equal."""
+    assert set(FUNCTIONS) == set(ADJOINTS)
+    x, y = (jnp.asarray(a.reshape(-1)) for a in np.meshgrid(POINTS, POINTS))
+    unary = [f for name, f in FUNCTIONS.items() if len(ADJOINTS[name]) == 1]
+    binary = [f for name, f in FUNCTIONS.items() if len(ADJOINTS[name]) > 1]
+
+    def pulled(functions, *points):
+        """The cotangents of the arguments of each function."""
+        shapes = [jax.ShapeDtypeStruct((len(functions),), points[0].dtype)] * len(points)
+        f = Function(lambda *xs: [jnp.stack([g(*(x[i] for x in xs)) for i, g in enumerate(functions)])], shapes, "functions")
+        active, ones = tuple(range(len(points))), jnp.ones((len(points[0]), len(functions)))
+        operands = [*(jnp.broadcast_to(p[:, None], ones.shape) for p in points), ones]
+        got = compiled_call.bind(*operands, function=f.reverse(active), batched=(True,) * len(operands), summed=(False,) * len(points))
+        return got, jax.vmap(f.reverse(active).function)(*operands)
+
+    for functions, points in ((unary, (jnp.asarray(POINTS),)), (binary, (x, y))):
+        for a, b in zip(*pulled(functions, *points), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-13, atol=1e-15)
+
+
+BY_JAX = {"long scan", "long reverse scan", "scan of checkpoints"}
+"""Scans of sequences that vary, which are too long to be unrolled."""
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_operations(name):
+    function, *shapes = OPERATIONS[name]
+    index = jnp.asarray(RNG.integers(-9, 8, (11, 4)), jnp.int32)
+    arguments = [index if shape == "index" else numbers(*shape, dtype=np.float64) for shape in shapes]
+    if name in BY_JAX:
+        with pytest.raises(Unsupported, match="sequences that vary"):
+            check_reverse(function, *arguments)
+    else:
+        check_reverse(function, *arguments)
+
+
+# ---- rules and loops -------------------------------------------------------------------------------------------------------------
+
+
+@jax.custom_jvp
+def _twice(x, y):
+    """Its derivative is not that of its operations."""
+    return jax.lax.while_loop(lambda c: c < 0, lambda c: c + 1.0, 2.0 * x * y), x
+
+
+@_twice.defjvp
+def _(primals, tangents):
+    (x, y), (dx, dy) = primals, tangents
+    return _twice(x, y), (3.0 * y * dx + 5.0 * x * jnp.sin(y) * dy, dx - dx)
+
+
+def _rolled(x, y):
+    """A scan with a body of its own rule, values from outside, an index that depends on the state, and an entry that stays constant."""
+
+    def turn(carry, k):
+        x, count, fixed, total = carry
+        z = 0.2 * jnp.tanh(x @ y) + 0.1 * jnp.sin(k) * x[jnp.argmax(x)] + 0.1 * _twice(x[0], total)[0] + fixed
+        return (z / (1 + z @ z), count + 1, fixed, total * 0.9 + x[count % 3] * y[0, 1]), None
+
+    start = x, jnp.int32(0), jnp.ones(3), x.sum()
+    x, count, _, total = jax.lax.scan(turn, start, jnp.linspace(0.0, 1.0, 150))[0]
+    return x, total * count
+
+
+FURTHER = {
+    "rule": (lambda x, y: _twice(jnp.sin(x), x * y), (), ()),
+    "rule of which one argument is active": (lambda x: _twice(x, 0.7), ()),
+    "no gradient": (lambda x, y: jax.lax.stop_gradient(x) * y + jnp.where(y > 0, jax.lax.stop_gradient(y * x), x), (), ()),
+    "solution": (lambda x, y: jax.scipy.linalg.cho_solve((jnp.linalg.cholesky(x @ x.T + jnp.eye(3)), True), y), (3, 3), (3,)),
+    "loop": (_rolled, (3,), (3, 3)),
+    "conversion": (lambda x: x.astype(jnp.float32).astype(jnp.float64) * jnp.int32(x), (2,)),
+    "double where": (lambda x: jnp.where(x > 0, jnp.sqrt(jnp.where(x > 0, x, 1.0)), 0.0), (5,)),
+}
+
+
+@pytest.mark.parametrize("name", FURTHER)
+def test_rules_and_loops(name):
+    function, *shapes = FURTHER[name]
+    tolerance = 1e-6 if name == "conversion" else 1e-11  # in single precision; the others are sums in another order
+    check_reverse(function, *(numbers(*shape, dtype=np.float64) for shape in shapes), rtol=tolerance, atol=tolerance)
+
+
+# ---- models ----------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name, integrator", [("half_cheetah", None), ("muscle_arm", None), ("four_bar", None), ("hopper", "rk4")])
+def test_steps_are_not_derived_by_jax(name, integrator):
+    """The values of these gradients are tested by differences, with those of other models."""
+    model = xsim.load(xsim.models.path(name))
+    model = xsim.with_integrator(model, integrator) if integrator else model
+    state = jax.tree.map(lambda x: x[None], xsim.init(model))
+    system, step = prepared_step(model, state, (1,), Inputs(None, None))
+    varying = [b for _, b in system.operands()] + [True] * (len(parts(state)) + len(step.differentiable))
+    active = [i for i, s in enumerate(step.shapes) if jnp.issubdtype(s.dtype, jnp.floating)]
+    program = reverse_program(step.traced, varying, active, step.differentiable)
+    assert [len(x) for x in program.outputs] == [int(np.prod(step.shapes[i].shape)) for i in active]
