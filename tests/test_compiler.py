@@ -12,6 +12,7 @@ from memory import PROC, drop_programs, resident
 from traced import by_numpy
 
 import xsim
+from xsim import cache
 from xsim.compile import machine
 from xsim.compile.choice import tracing_for
 from xsim.compile.flatten import Unsupported
@@ -332,7 +333,7 @@ MODULE = "define i64 @seven() {{ ret i64 {} }}"
 
 def test_cache(tmp_path, monkeypatch):
     """Compiled code is read back; damaged files and folders of others are not used."""
-    monkeypatch.setenv(machine.CACHE_VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setenv(cache.CACHE_VARIABLE, str(tmp_path / "cache"))
     made = []
     monkeypatch.setattr(machine, "machine_code", lambda *args, make=machine.machine_code: made.append(args) or make(*args))
     for _ in range(2):
@@ -344,7 +345,7 @@ def test_cache(tmp_path, monkeypatch):
     assert (tmp_path / "cache").stat().st_mode & 0o777 == 0o700
     (tmp_path / "open").mkdir()
     os.chmod(tmp_path / "open", 0o777)
-    monkeypatch.setenv(machine.CACHE_VARIABLE, str(tmp_path / "open"))
-    assert machine.cache_folder() is None
-    monkeypatch.setenv(machine.CACHE_VARIABLE, "")
-    assert machine.cache_folder() is None
+    monkeypatch.setenv(cache.CACHE_VARIABLE, str(tmp_path / "open"))
+    assert cache.cache_folder() is None
+    monkeypatch.setenv(cache.CACHE_VARIABLE, "")
+    assert cache.cache_folder() is None

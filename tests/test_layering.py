@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "xsim"
 
 # Of parts of the package, lowest first: a module may import from its own layer and from those before it. The longest prefix counts.
 LAYERS = (
-    ("registry", "rules", "poses", "suggestions"),
+    ("registry", "rules", "poses", "suggestions", "cache"),
     ("spec", "joints.types", "models"),
     ("model.topology",),
     ("io",),

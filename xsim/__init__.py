@@ -27,7 +27,7 @@ from xsim.dynamics.reactions import Reactions, reactions
 from xsim.dynamics.sharding import use_cores
 from xsim.dynamics.step import rollout, step
 from xsim.envs import make_env
-from xsim.io import Format, parse, parse_text, register_format
+from xsim.io import ConvexDecomposition, Format, parse, parse_text, register_format
 from xsim.io.errors import ParseError, UnsupportedWarning
 from xsim.joints.types import ElementaryJoint, GeneralJoint, JointType, Parameter, register_joint
 from xsim.load import build, load, loads
@@ -39,11 +39,11 @@ from xsim.spec import ModelSpec
 __version__ = "0.1.0"
 
 __all__ = [
-    "ContactData", "Data", "ElementaryJoint", "Flags", "Format", "GeneralJoint", "JointType", "Model", "ModelSpec", "Parameter",
-    "ParseError", "Reactions", "State", "UnsupportedWarning", "bias", "body_inertia", "build", "camera_poses", "constraint_error",
-    "contacts", "difference", "energy", "forward", "forward_dynamics", "geom_poses", "init", "integrate", "inverse_dynamics", "jacobian",
-    "kinematics", "light_poses", "load", "loads", "make_env", "mass_matrix", "models", "parse", "parse_text", "passive",
-    "project_constraints", "randomize", "reactions", "register_format", "register_joint", "registry", "rollout", "sensors", "site_poses",
-    "smooth_acceleration", "state_from_poses", "step", "sysid", "use_compiler", "use_cores", "with_constraints",
+    "ContactData", "ConvexDecomposition", "Data", "ElementaryJoint", "Flags", "Format", "GeneralJoint", "JointType", "Model", "ModelSpec",
+    "Parameter", "ParseError", "Reactions", "State", "UnsupportedWarning", "bias", "body_inertia", "build", "camera_poses",
+    "constraint_error", "contacts", "difference", "energy", "forward", "forward_dynamics", "geom_poses", "init", "integrate",
+    "inverse_dynamics", "jacobian", "kinematics", "light_poses", "load", "loads", "make_env", "mass_matrix", "models", "parse",
+    "parse_text", "passive", "project_constraints", "randomize", "reactions", "register_format", "register_joint", "registry", "rollout",
+    "sensors", "site_poses", "smooth_acceleration", "state_from_poses", "step", "sysid", "use_compiler", "use_cores", "with_constraints",
     "with_contact_limit", "with_integrator",
 ]  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from xsim.dynamics.length_range import Search, with_length_ranges
-from xsim.io import parse, parse_text
+from xsim.io import ConvexDecomposition, parse, parse_text
 from xsim.model.build import assemble
 from xsim.model.model import Model
 from xsim.spec import ModelSpec
@@ -24,18 +24,25 @@ def build(spec: ModelSpec, *, seed: int = 0) -> Model:
     return with_length_ranges(assemble(spec, seed=seed), search)
 
 
-def load(path, *, format: str | None = None, strict: bool = False, seed: int = 0, **options) -> Model:
+def load(
+    path, *, format: str | None = None, strict: bool = False, seed: int = 0,
+    convex_decomposition: bool | ConvexDecomposition | None = None, **options,
+) -> Model:  # fmt: skip
     """Read a model file and build it: `parse`, then `build`.
 
     path: of the file. format: ``"x_xy"``, ``"mjcf"``, ``"sdf"``, ``"urdf"``, ``"skel"`` or ``"chrono"``; None: from the file itself.
     strict: whatever the file has that is not read is an error, instead of one line of an `UnsupportedWarning`. seed: for joint parameters
-    that the format leaves to chance. options: of the format, see `parse`.
+    that the format leaves to chance. convex_decomposition: whether meshes collide by convex parts instead of their hull: True, or which
+    and how (`ConvexDecomposition`); None: where the file asks for it. options: of the format. See `parse` for both.
 
     Raises `ParseError` for a file that cannot be read or means nothing, TypeError for an option that the format does not have.
     """
-    return build(parse(path, format=format, strict=strict, **options), seed=seed)
+    return build(parse(path, format=format, strict=strict, convex_decomposition=convex_decomposition, **options), seed=seed)
 
 
-def loads(text: str, format: str, *, strict: bool = False, seed: int = 0, **options) -> Model:
+def loads(
+    text: str, format: str, *, strict: bool = False, seed: int = 0, convex_decomposition: bool | ConvexDecomposition | None = None,
+    **options,
+) -> Model:  # fmt: skip
     """Build a model from the text of a file of the given format. Arguments and errors as in `load`."""
-    return build(parse_text(text, format, strict=strict, **options), seed=seed)
+    return build(parse_text(text, format, strict=strict, convex_decomposition=convex_decomposition, **options), seed=seed)

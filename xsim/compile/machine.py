@@ -1,23 +1,17 @@
-"""Machine code of LLVM IR, by llvmlite, with a cache on disk."""
+"""Machine code of LLVM IR, by llvmlite, kept on disk (`xsim.cache`)."""
 
 from __future__ import annotations
 
 import ctypes
 import functools
 import hashlib
-import os
-import stat
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import llvmlite
 import llvmlite.binding as llvm
 
-CACHE_VARIABLE = "XSIM_CACHE_DIR"
-"""Environment variable: the folder of compiled programs. An empty value switches the cache off."""
-MAX_CACHED = 1000
-"""Number of compiled programs that are kept on disk; the oldest are removed."""
+from xsim.cache import read_cached, write_cached
+
 OPTIMIZATION = 1
 """Level of LLVM's code generation. Level 2 makes the same code of such programs, and takes up to six times as long."""
 ONCE = 0
@@ -86,12 +80,11 @@ def identity(text: str, optimization: int = OPTIMIZATION) -> str:
 
 def function_address(text: str, name: str, optimization: int = OPTIMIZATION) -> int:
     """The address of a function of a module in LLVM IR, compiled now or in an earlier process."""
-    file, folder = f"{identity(text, optimization)}.o", cache_folder()
-    code = _read(folder / file) if folder else None
+    file = f"{identity(text, optimization)}.o"
+    code = read_cached(file)
     if code is None:
         code = machine_code(text, optimization)
-        if folder:
-            _write(folder, file, code)
+        write_cached(file, code)
     return loaded(code, name)
 
 
@@ -100,47 +93,3 @@ def pointer_capsule(address: int) -> Any:
     new = ctypes.pythonapi.PyCapsule_New
     new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
     return new(address, None, None)
-
-
-# ---- cache -----------------------------------------------------------------------------------------------------------------------
-
-
-def cache_folder() -> Path | None:
-    """The folder of compiled programs, which only this user can write to; None if there is none.
-
-    The files are executed. A folder that others can write to, or that belongs to another user, is not used."""
-    chosen = os.environ.get(CACHE_VARIABLE)
-    if chosen == "" or not hasattr(os, "getuid"):
-        return None
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    folder = Path(chosen) if chosen else Path(base) / "xsim"
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        status = folder.stat()
-    except OSError:
-        return None
-    mine = status.st_uid == os.getuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-    return folder if mine else None
-
-
-def _read(path: Path) -> bytes | None:
-    """A compiled program; None if there is none, or if it is damaged (its last bytes are a hash of the others)."""
-    try:
-        data = path.read_bytes()
-    except OSError:
-        return None
-    code, digest = data[:-32], data[-32:]
-    return code if hashlib.sha256(code).digest() == digest else None
-
-
-def _write(folder: Path, name: str, code: bytes) -> None:
-    """Keep a compiled program. A full disk is no error."""
-    try:
-        with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
-            file.write(code + hashlib.sha256(code).digest())
-        os.replace(file.name, folder / name)
-        files = sorted(folder.glob("*.o"), key=lambda p: p.stat().st_mtime)
-        for old in files[: max(0, len(files) - MAX_CACHED)]:
-            old.unlink(missing_ok=True)
-    except OSError:
-        pass

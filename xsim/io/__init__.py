@@ -8,13 +8,16 @@ from __future__ import annotations
 from pathlib import Path
 
 from xsim.io import chrono, mjcf, sdf, skel, urdf, x_xy
+from xsim.io.convex_parts import ConvexDecomposition
+from xsim.io.decomposition import decomposed
 from xsim.io.errors import Notes, ParseError, SuspiciousInputWarning, UnsupportedWarning, allowed
 from xsim.io.formats import FORMATS, Format, detect_format, find_format, register_format
 from xsim.io.reader import read_bytes
 from xsim.spec import ModelSpec
 
 __all__ = [
-    "FORMATS", "Format", "Notes", "ParseError", "SuspiciousInputWarning", "UnsupportedWarning", "parse", "parse_text", "register_format",
+    "FORMATS", "ConvexDecomposition", "Format", "Notes", "ParseError", "SuspiciousInputWarning", "UnsupportedWarning", "parse",
+    "parse_text", "register_format",
 ]  # fmt: skip
 
 register_format(x_xy.FORMAT)
@@ -25,8 +28,15 @@ register_format(skel.FORMAT)
 register_format(chrono.FORMAT)
 
 
-def parse(path, *, format: str | None = None, strict: bool = False, **options) -> ModelSpec:
+def parse(
+    path, *, format: str | None = None, strict: bool = False, convex_decomposition: bool | ConvexDecomposition | None = None, **options
+) -> ModelSpec:
     """Read a model file. format: a name of FORMATS, None to find it from the file. strict: what is not read is an error.
+
+    convex_decomposition: whether meshes that collide are divided into convex parts, so that what is hollow stays hollow. None: where the
+    file asks for it (SDFormat); elsewhere a mesh collides by its convex hull. True: all of them. A `ConvexDecomposition`: which, and how.
+    False: none. Each part is a geom of the same body, with the same surface, without mass, named after its geom (``mug/0``, ``mug/1``);
+    the geom itself stays and no longer collides. It needs ``xsim[mesh]``.
 
     Options of one format:
 
@@ -44,21 +54,26 @@ def parse(path, *, format: str | None = None, strict: bool = False, **options) -
     """
     data, file = read_bytes(path), str(path)
     entry = find_format(format, file) if format else detect_format(data, file, Path(path).suffix.lower())
-    return _read(entry, data, file, strict, options)
+    return _read(entry, data, file, strict, convex_decomposition, options)
 
 
-def parse_text(text: str, format: str | None = None, *, file: str = "<string>", strict: bool = False, **options) -> ModelSpec:
+def parse_text(
+    text: str, format: str | None = None, *, file: str = "<string>", strict: bool = False,
+    convex_decomposition: bool | ConvexDecomposition | None = None, **options,
+) -> ModelSpec:  # fmt: skip
     """Read a model from text. Options and errors as in `parse`; ``file`` is the name that messages use."""
     entry = find_format(format, file) if format else detect_format(text, file, "")
-    return _read(entry, text, file, strict, options)
+    return _read(entry, text, file, strict, convex_decomposition, options)
 
 
-def _read(format: Format, data: bytes | str, file: str, strict: bool, options: dict) -> ModelSpec:
+def _read(
+    format: Format, data: bytes | str, file: str, strict: bool, decomposition: bool | ConvexDecomposition | None, options: dict
+) -> ModelSpec:
     for option in options:
         if option not in format.options:
             known = allowed(option, format.options) if format.options else "it has none"
             raise TypeError(f"{format.title} has no option {option!r}; {known}")
     notes = Notes(file, strict)
-    spec = format.read(data, file, notes, **options)
+    spec = decomposed(format.read(data, file, notes, **options), decomposition, notes)
     notes.emit(stacklevel=4)
     return spec

@@ -14,7 +14,7 @@ from xsim.io.reader import Element, read_bytes
 from xsim.poses import rotate
 from xsim.spec import BodySpec, GeomSpec, MeshSpec
 
-__all__ = ["CollisionMeshes", "convex_hull"]
+__all__ = ["CollisionMeshes", "centred_mesh", "convex_hull"]
 
 
 def convex_hull(vertices: np.ndarray, most: int = -1, farthest_of_all: bool = False) -> np.ndarray | None:
@@ -76,10 +76,12 @@ class CollisionMeshes:
         try:
             data = read_bytes(path)
             mesh = trimesh.load(io.BytesIO(data), file_type=path.suffix[1:].lower(), force="mesh", process=False, skip_materials=True)
-            vertices = np.unique(np.asarray(mesh.vertices, float), axis=0) * signs
+            vertices, number = np.unique(np.asarray(mesh.vertices, float), axis=0, return_inverse=True)
             if len(vertices) < 4 or not np.isfinite(vertices).all():
                 return f"has {len(vertices)} vertices"
-            self.specs.append(_hull_mesh(path, vertices, element))
+            faces = _renumbered(getattr(mesh, "faces", ()), number.reshape(-1))
+            faces = faces[:, ::-1] if np.prod(signs) < 0 else faces
+            self.specs.append(centred_mesh(path.name, vertices * signs, faces, file=str(path), source=element.source))
         except ParseError as error:
             return str(error)
         except Exception as error:  # the loaders of the many formats raise whatever they like
@@ -110,14 +112,17 @@ def _collision_group(geom: GeomSpec, body: int):
     return ("body", body) if geom.contact.group is None else ("group", geom.contact.group)
 
 
-def _hull_mesh(path: Path, vertices: np.ndarray, element: Element) -> MeshSpec:
-    """Convex hull of points (n, 3), placed about the mean of its corners; for points in a plane, all of them."""
-    faces = convex_hull(vertices)
-    if faces is not None:
-        used = np.unique(faces)
-        number = np.zeros(len(vertices), int)
-        number[used] = np.arange(len(used))
-        vertices, faces = vertices[used], number[faces]
-    centre = vertices.mean(0)
-    triangles = np.zeros((0, 3), int) if faces is None else faces
-    return MeshSpec(path.name, vertices - centre, triangles, pos=centre, hull=faces, file=str(path), source=element.source)
+def _renumbered(faces, number: np.ndarray) -> np.ndarray:
+    """Faces with new numbers of their vertices; none where a face has a vertex that does not exist."""
+    faces = np.asarray(faces, int).reshape(-1, 3)
+    return number[faces] if np.isin(faces, np.arange(len(number))).all() else np.zeros((0, 3), int)
+
+
+def centred_mesh(name: str, vertices: np.ndarray, faces: np.ndarray | None = None, **fields) -> MeshSpec:
+    """A mesh about the mean of the corners of its convex hull; of points in a plane, about the mean of all. faces: None: those of the
+    hull. fields: others of the MeshSpec."""
+    hull = convex_hull(vertices)
+    centre = vertices.mean(0) if hull is None else vertices[np.unique(hull)].mean(0)
+    if faces is None:
+        faces = np.zeros((0, 3), int) if hull is None else hull
+    return MeshSpec(name, vertices - centre, faces, pos=centre, hull=hull, **fields)

@@ -7,7 +7,7 @@ import numpy as np
 from xsim.model.leaf_rows import LeafRows
 from xsim.model.topology import GeomInfo, HfieldInfo, MeshInfo, PairsInfo, SolidInfo, Table
 from xsim.model.tree import Tree, fail, unit_quat
-from xsim.spec import GeomSpec, ModelSpec
+from xsim.spec import GeomSpec, MeshSpec, ModelSpec
 
 __all__ = ["read_assets", "read_geoms"]
 
@@ -76,13 +76,25 @@ def _visible(geoms: tuple[GeomSpec, ...]) -> list[GeomSpec]:
 
 
 def read_assets(spec: ModelSpec, pairs: tuple[PairsInfo, ...]) -> dict[str, tuple]:
-    """Meshes and height fields, for models in which collisions or sensors need them."""
+    """Meshes and height fields, for models in which collisions or sensors need them. Rays need all of a mesh, the others its hull."""
     collides = any(asset is not None for info in pairs for asset in info.assets)
-    if not collides and all(sensor.kind not in ("rangefinder", "distance", "normal", "fromto") for sensor in spec.sensors):
+    kinds = {sensor.kind for sensor in spec.sensors}
+    if not collides and not kinds & {"rangefinder", "distance", "normal", "fromto"}:
         return {}
     return {
-        "meshes": tuple(
-            MeshInfo(Table(mesh.vertices), Table(mesh.faces), None if mesh.hull is None else Table(mesh.hull)) for mesh in spec.meshes
-        ),
+        "meshes": tuple(_mesh(mesh) if "rangefinder" in kinds else _hull(mesh) for mesh in spec.meshes),
         "hfields": tuple(HfieldInfo(Table(field.heights), float(field.size[3])) for field in spec.hfields),
     }
+
+
+def _mesh(mesh: MeshSpec) -> MeshInfo:
+    return MeshInfo(Table(mesh.vertices), Table(mesh.faces), None if mesh.hull is None else Table(mesh.hull))
+
+
+def _hull(mesh: MeshSpec) -> MeshInfo:
+    """The convex hull of a mesh alone; of points in a plane, the points."""
+    if mesh.hull is None:
+        return MeshInfo(Table(mesh.vertices), Table(np.zeros((0, 3), int)))
+    used, faces = np.unique(mesh.hull, return_inverse=True)
+    hull = Table(faces.reshape(-1, 3))
+    return MeshInfo(Table(mesh.vertices[used]), hull, hull)

@@ -175,7 +175,7 @@ class SolidInfo(NamedTuple):
 
 
 class MeshInfo(NamedTuple):
-    """A mesh, see `xsim.spec.MeshSpec`."""
+    """A mesh, see `xsim.spec.MeshSpec`; its convex hull alone where no ray needs more."""
 
     vertices: Table
     faces: Table

@@ -24,6 +24,7 @@ class GeomSpec:
     * ``visual``: the geom is visible. ``collision``: it takes part in contact.
     * ``asset``: index of a mesh or height field in ``ModelSpec.meshes`` or ``hfields``. ``file``: of a mesh or height field, with the path
       where it was found. ``points``: outline of a polyline (n, 2), or of an inline mesh.
+    * ``max_convex_hulls``: the most convex parts into which the file divides a colliding mesh; None: it collides by its convex hull.
     * ``contact``: contact parameters, MuJoCo's. ``friction``, ``surface``: coefficients of friction in the format's order, and other
       numbers of the surface by name (``restitution``, ...), as read.
     * ``fluid``: None for the inertia-box model, or the coefficients of the ellipsoid model (blunt drag, slender drag, angular drag, Kutta
@@ -51,6 +52,7 @@ class GeomSpec:
     density: float | None = None
     shell: bool = False
     asset: int | None = None
+    max_convex_hulls: int | None = None
     contact: SurfaceSpec | None = None
     fluid: tuple[float, float, float, float, float] | None = None
     massless: bool = False
@@ -92,7 +94,8 @@ class SiteSpec:
 
 @dataclass(frozen=True)
 class MeshSpec:
-    """A triangle mesh in its principal frame.
+    """A triangle mesh in its principal frame. Other formats than MJCF give their meshes no mass; the frame is then at the mean of the
+    hull's corners, along the axes of the file.
 
     * ``vertices`` (n, 3), m; ``faces`` (m, 3): vertex numbers, counter-clockwise seen from outside.
     * ``volume`` (m^3), ``area`` (m^2), ``moments`` (3,): principal moments of inertia per unit mass (m^2) of the solid, by the rule of

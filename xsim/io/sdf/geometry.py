@@ -22,7 +22,7 @@ __all__ = ["Shape", "extrusion", "read_shapes"]
 @dataclass(frozen=True)
 class Shape:
     """A geometry in its own frame: kind and size as in GeomSpec, quat: of the kind's z axis. ``of``: where it was read. path:
-    of the file that is there."""
+    of the file that is there. max_convex_hulls: as in GeomSpec."""
 
     kind: str
     size: np.ndarray
@@ -32,6 +32,7 @@ class Shape:
     file: str | None = None
     points: np.ndarray | None = None
     path: Path | None = None
+    max_convex_hulls: int | None = None
 
     def solid(self) -> tuple[Pose, Solid] | None:
         """The uniform solid and its place in the geometry's frame; None for what has no volume (or only a file knows it)."""
@@ -41,6 +42,8 @@ class Shape:
 
 
 # ---- geometry ------------------------------------------------------------------------------------------------------------------
+
+_CONVEX_HULLS = 16  # of a convex decomposition that does not say how many
 
 
 def _lengths(element: Element, tag: str, count: int, default=None) -> np.ndarray:
@@ -81,9 +84,26 @@ def _mesh(e: Element, frame: Frame, library: Library) -> Shape:
     size = np.ones(3) if scale is None else scale.floats(None, 3)
     if not size.all():
         raise e.error("a scale of zero; allowed: other numbers")
-    ignore(e.all("convex_decomposition"))
-    e.raw("optimization")
-    return Shape("mesh", size, e, **_file(e, frame, library))
+    return Shape("mesh", size, e, **_file(e, frame, library), max_convex_hulls=_max_convex_hulls(e, library.notes))
+
+
+def _max_convex_hulls(e: Element, notes: Notes) -> int | None:
+    """The most convex parts into which a mesh is divided, None where its ``optimization`` is not a convex decomposition."""
+    optimization, decomposition = e.raw("optimization") or "", e.child("convex_decomposition")
+    if optimization not in ("", "convex_hull", "convex_decomposition"):
+        error = e.error(f"found {optimization!r}; allowed: convex_hull, convex_decomposition, or nothing", "optimization")
+        notes.assumed(error, "convex_hull")
+    if decomposition is None:
+        return _CONVEX_HULLS if optimization == "convex_decomposition" else None
+    if optimization != "convex_decomposition":
+        decomposition.skip()
+        return None
+    ignore(decomposition.all("voxel_resolution"))  # of methods with voxels
+    child = decomposition.child("max_convex_hulls")
+    most = _CONVEX_HULLS if child is None else child.integer(None)
+    if most is None or most < 1:
+        raise decomposition.error(f"found {most} max_convex_hulls; allowed: 1 and more")
+    return most
 
 
 def _heightmap(e: Element, frame: Frame, library: Library) -> Shape:
@@ -219,6 +239,7 @@ def read_shapes(element: Element, frame: Frame, library: Library, notes: Notes) 
         spec = GeomSpec(
             shape.kind, shape.size, pos=placed.pos, quat=placed.quat, name=element.string("name"), rgba=rgba, visual=not collision,
             collision=collision, file=shape.file, points=shape.points, friction=friction, surface=surface, source=element.source,
+            max_convex_hulls=shape.max_convex_hulls if collision else None,
         )  # fmt: skip
         shapes.append((shape, spec))
     return shapes
