@@ -283,8 +283,8 @@ class Scan:
         return out[: self.count], out[self.count :]
 
     def rolled(self, begin: Callable | None = None) -> tuple[list[Array], Rolled]:
-        """The results of the scan as a counted loop, and the loop, whose first carried value is the turn. Sequences and results are arrays in
-        memory. begin: see `Flattener.rolled`."""
+        """The results of the scan as a counted loop, and the loop, whose first carried value is the turn. Sequences and results are arrays
+        in memory. begin: see `Flattener.rolled`."""
         f, p, last = self.flattener, self.flattener.program, self.length - 1
         outs = self.body.jaxpr.outvars[self.count :]
         stores: list[tuple[int, Array]] = []

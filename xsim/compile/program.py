@@ -145,8 +145,8 @@ class Program:
         return found
 
     def copy(self, value: int, here: bool) -> int:
-        """A value with the same number that is equal only to itself. here: whether it belongs to this place of the program, or is known where
-        the value is."""
+        """A value with the same number that is equal only to itself. here: whether it belongs to this place of the program, or where the
+        value is."""
         scope = self.scope if here else self.scopes[value]
         copied = self._new("copy", (value,), self.types[value], self.varying[value], scope)
         scope.items.append(copied)

@@ -15,19 +15,16 @@ import heapq
 import itertools
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Primitive, jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 
 from xsim.compile.adjoints import ADJOINTS, Operations
 from xsim.compile.arrays import Array, constant_array
 from xsim.compile.flatten import ELEMENTWISE, RULES, Flattener, Scan, Unsupported, scan_is_unrolled
 from xsim.compile.program import BOOL, INDEX, Loop, Program
+from xsim.compile.rules import is_float, residual_tangent, traced_pullback, traced_rule
 from xsim.compile.simplify import FOLDED
 
 CONSTANT, ACTIVE, LINEAR = range(3)
@@ -50,86 +47,10 @@ def reverse_program(closed: ClosedJaxpr, varying: Sequence[bool], active: Sequen
     return tape.program
 
 
-# ---- rules of implicit equations -------------------------------------------------------------------------------------------------
-
-_ON_TAPE: ContextVar[bool] = ContextVar("on_tape", default=False)
-
-residual_tangent = Primitive("xsim_residual_tangent")
-"""The derivative of a residual along all that its inputs depend on. Parameters: residual, a `ClosedJaxpr` of (*inputs, *solution), and
-count, the number of its inputs. The solution is held. It stands in the trace of a rule that a `Tape` has asked for."""
-residual_tangent.multiple_results = True
-
-
-@residual_tangent.def_abstract_eval
-def _shapes_of_residual(*arguments, residual, count):
-    return list(residual.out_avals)
-
-
-def on_tape() -> bool:
-    """Whether the rule that is traced now may use `residual_tangent`: the tape then derives the residual."""
-    return _ON_TAPE.get()
-
-
-@contextmanager
-def _tracing_for_tape():
-    token = _ON_TAPE.set(True)
-    try:
-        yield
-    finally:
-        _ON_TAPE.reset(token)
-
-
-# ---- equations that JAX derives --------------------------------------------------------------------------------------------------
-
-
-def _function(equation: JaxprEqn, template: Jaxpr) -> Callable:
-    """The function of an equation: of all its inputs, returns a list of its results. template: any trace."""
-    positions = {v: i for i, v in enumerate(equation.invars) if not isinstance(v, Literal)}
-    closed = ClosedJaxpr(template.replace(constvars=[], invars=list(positions), outvars=list(equation.outvars), eqns=[equation]), ())
-    function = jaxpr_as_fun(closed)
-    return lambda *xs: list(function(*(xs[i] for i in positions.values())))
-
-
-def _struct(x) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(x.shape, x.dtype)
-
-
-def _is_float(x) -> bool:
-    return jnp.issubdtype(x.dtype, jnp.floating)
-
-
-def _traced_pullback(equation: JaxprEqn, function: Callable, active: Sequence[int]) -> tuple[ClosedJaxpr, ClosedJaxpr]:
-    """An equation as two functions: of its inputs, that returns its results and what the derivative needs; and of the latter and the
-    cotangents of the results that are floats, that returns the cotangents of the active inputs."""
-    inputs, outputs = [_struct(v.aval) for v in equation.invars], [_struct(v.aval) for v in equation.outvars]
-    found: dict[str, Any] = {}
-
-    def forward(*xs):
-        def of_active(*values):
-            arguments = list(xs)
-            for i, value in zip(active, values, strict=True):
-                arguments[i] = value
-            return function(*arguments)
-
-        out, pullback = jax.vjp(of_active, *(xs[i] for i in active))
-        needed, found["pullback"] = jax.tree.flatten(pullback)
-        found["needed"] = [_struct(jnp.asarray(x)) for x in needed]
-        return [*out, *needed]
-
-    def backward(*xs):
-        count = len(found["needed"])
-        cotangents = iter(xs[count:])
-        full = [next(cotangents) if _is_float(x) else np.zeros(x.shape, jax.dtypes.float0) for x in outputs]
-        return list(jax.tree.unflatten(found["pullback"], xs[:count])(full))
-
-    traced = jax.make_jaxpr(forward)(*inputs)
-    return traced, jax.make_jaxpr(backward)(*found["needed"], *(x for x in outputs if _is_float(x)))
-
-
 @dataclass(frozen=True, eq=False)
 class _Equation:
-    """An equation that is derived as a whole. results: the copies of those of its results that have cotangents. pull: passes their cotangents
-    to what they are computed from."""
+    """An equation that is derived as a whole. results: the copies of those of its results that have cotangents. pull: passes their
+    cotangents to what they are computed from."""
 
     results: list[Array]
     pull: Callable[[list[Array]], None]
@@ -169,7 +90,8 @@ class Tape(Flattener):
         self.cotangents: dict[int, list[int]] = {}
         self.heap: list[int] = []  # of the values with cotangents, the last one first
         self.pulled: dict[int, int] = {}  # the cotangents of the active arguments
-        self.rules: dict[tuple, tuple[ClosedJaxpr, ClosedJaxpr]] = {}  # of equations without functions as parameters
+        self.pullbacks: dict[tuple, tuple[ClosedJaxpr, ClosedJaxpr]] = {}  # of equations that JAX derives
+        self.traces: list[ClosedJaxpr] = []  # they are kept, because functions and loops are known by their identity
         self.recording = True  # whether equations are prepared for derivatives with respect to active arguments
         self.plain = False  # whether none are
         self.in_turns = False  # whether the body of a loop is made that is derived
@@ -227,7 +149,8 @@ class Tape(Flattener):
         most, name = max(depends, default=CONSTANT), equation.primitive.name
         if name == residual_tangent.name:
             return self.residual_tangent(equation, xs)
-        if self.plain or most == CONSTANT or (most == ACTIVE and not self.recording) or not any(_is_float(v.aval) for v in equation.outvars):
+        without = self.plain or most == CONSTANT or (most == ACTIVE and not self.recording)
+        if without or not any(is_float(v.aval) for v in equation.outvars):
             return super().evaluate(equation, xs)
         if name == "stop_gradient":
             return [self.held(xs[0])]
@@ -259,33 +182,19 @@ class Tape(Flattener):
         """`jax.custom_jvp`: its rule, whose tangents pass their cotangents to the inputs."""
         if max(self.array_depends(x) for x in xs) == LINEAR:
             raise Unsupported("the reverse of a rule within a rule")
-        outputs, function = [i for i, v in enumerate(equation.outvars) if _is_float(v.aval)], _function(equation, self.template)
-
-        def rule(*values):
-            primals, tangents = values[: len(xs)], values[len(xs) :]
-
-            def of_active(*some):
-                arguments = list(primals)
-                for i, value in zip(active, some, strict=True):
-                    arguments[i] = value
-                return function(*arguments)
-
-            out, changes = jax.jvp(of_active, [primals[i] for i in active], list(tangents))
-            return [*out, *(changes[i] for i in outputs)]
-
-        inputs = [_struct(v.aval) for v in equation.invars]
-        with _tracing_for_tape():
-            closed = jax.make_jaxpr(rule)(*inputs, *(inputs[i] for i in active))
-        zero = {i: self.builder.constant(0, xs[i].dtype) for i in active}
-        tangents = [
-            self.map_entries(lambda v, i=i: self.copy(zero[i], LINEAR, v) if self.depends(v) else zero[i], xs[i]) for i in active
-        ]
+        tangents = [self.tangents_of(xs[i]) for i in active]
+        rule = traced_rule(equation, self.template, active)
+        self.traces.append(rule)
         with self.mode(recording=False):
-            out = self.closed(closed, [*xs, *tangents])
-        results = out[: len(equation.outvars)]
-        for i, change in zip(outputs, out[len(equation.outvars) :], strict=True):
-            results[i] = self.map_entries(self.linked, results[i], change)
-        return results
+            out = self.closed(rule, [*xs, *tangents])
+        results, changes = out[: len(equation.outvars)], iter(out[len(equation.outvars) :])
+        return [self.map_entries(self.linked, x, next(changes)) if x.dtype.kind == "f" else x for x in results]
+
+    def tangents_of(self, x: Array) -> Array:
+        """The tangents of an array in a rule. They pass their cotangents to the array, and have no numbers: what depends on them linearly
+        is never computed."""
+        zero = self.builder.constant(0, x.dtype)
+        return self.map_entries(lambda v: self.copy(zero, LINEAR, v) if self.depends(v) else zero, x)
 
     def linked(self, value: int, tangent: int) -> int:
         """A result of a rule, whose cotangent is passed to its tangent."""
@@ -294,16 +203,11 @@ class Tape(Flattener):
         return self.copy(value, CONSTANT) if self.depends(value) else value
 
     def residual_tangent(self, equation: JaxprEqn, xs: list[Array]) -> list[Array]:
-        """The residual, and tangents that pass their cotangents to it."""
+        """The tangents of a residual, see `xsim.compile.rules.residual_tangent`."""
         count = equation.params["count"]
         with self.mode(recording=True):
             residual = self.closed(equation.params["residual"], [*xs[:count], *(self.held(x) for x in xs[count:])])
-
-        def tangent(value: int) -> int:
-            zero = self.builder.constant(0, self.program.types[value])
-            return self.copy(zero, LINEAR, value) if self.depends(value) else zero
-
-        return [self.map_entries(tangent, x) for x in residual]
+        return [self.tangents_of(x) for x in residual]
 
     def linear_solution(self, equation: JaxprEqn, xs: list[Array]) -> list[Array]:
         """The solution of linear equations whose right-hand side is a tangent."""
@@ -316,7 +220,8 @@ class Tape(Flattener):
             results = super().evaluate(equation, xs)
 
         def pull(gs: list[Array]) -> None:
-            for x, g in zip(xs[constants:], self.closed(jaxprs.transpose_solve, [*(self.primals(x) for x in transposed), *gs]), strict=True):
+            found = self.closed(jaxprs.transpose_solve, [*map(self.primals, transposed), *gs])
+            for x, g in zip(xs[constants:], found, strict=True):
                 self.give(x, g, LINEAR)
 
         return self.copied_results(results, LINEAR, pull)
@@ -329,19 +234,20 @@ class Tape(Flattener):
         needed = out[len(equation.outvars) :]
 
         def pull(gs: list[Array]) -> None:
-            for i, g in zip(active, self.closed(backward, [*(self.primals(x) for x in needed), *gs]), strict=True):
+            for i, g in zip(active, self.closed(backward, [*map(self.primals, needed), *gs]), strict=True):
                 self.give(xs[i], g, dependence)
 
         return self.copied_results(out[: len(equation.outvars)], dependence, pull)
 
     def pullback_of(self, equation: JaxprEqn, active: list[int]) -> tuple[ClosedJaxpr, ClosedJaxpr]:
-        if equation.primitive.name in ("cond", "custom_linear_solve"):
-            return _traced_pullback(equation, _function(equation, self.template), active)
+        """See `traced_pullback`. Equations with the same parameters share it, but for those whose parameters are functions."""
         shapes = tuple((v.aval.shape, str(v.aval.dtype)) for v in equation.invars)
-        key = equation.primitive.name, str(equation.params), shapes, tuple(active)
-        if key not in self.rules:
-            self.rules[key] = _traced_pullback(equation, _function(equation, self.template), active)
-        return self.rules[key]
+        own = len(self.traces) if equation.primitive.name in ("cond", "custom_linear_solve") else str(equation.params)
+        key = equation.primitive.name, own, shapes, tuple(active)
+        if key not in self.pullbacks:
+            self.pullbacks[key] = traced_pullback(equation, self.template, active)
+            self.traces.extend(self.pullbacks[key])
+        return self.pullbacks[key]
 
     def copied_results(self, results: list[Array], dependence: int, pull: Callable) -> list[Array]:
         """Copies of the results of an equation that is derived as a whole. pull: see `_Equation`."""
@@ -357,7 +263,7 @@ class Tape(Flattener):
         """`jax.lax.scan` as a counted loop, whose derivative is a counted loop."""
         scan, p = Scan(self, equation, xs), self.program
         stacked = equation.outvars[scan.count :]
-        if self.in_turns or any(self.array_depends(x) for x in scan.sequences) or any(_is_float(v.aval) for v in stacked):
+        if self.in_turns or any(self.array_depends(x) for x in scan.sequences) or any(is_float(v.aval) for v in stacked):
             raise Unsupported("the reverse of a scan with sequences that vary, or within another")
         self.in_turns = True
         try:
@@ -401,7 +307,8 @@ class Tape(Flattener):
             found = self.swept_turn(turns, counter, carried, after)
             zero = self.builder.constant(0, dtype)
             before, parts = (Array(np.array([found.get(v, zero) for v in values], int), dtype) for values in (phis, read))
-            return [self.operate("add", INDEX, counter, constant_array(np.array(1, INDEX))), before, self.operate("add", dtype, sums, parts)]
+            counter = self.operate("add", INDEX, counter, constant_array(np.array(1, INDEX)))
+            return [counter, before, self.operate("add", dtype, sums, parts)]
 
         phis = [loop.phis[k] for k in carried]
         entries = 1 + len(carried) + len(read)

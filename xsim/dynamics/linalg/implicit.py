@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from xsim.compile.reverse import on_tape, residual_tangent
+from xsim.compile.rules import residual_tangent, traced_for_tape
 from xsim.spatial import in_one_region, one_region
 
 
@@ -71,7 +71,7 @@ class _ImplicitEquation:
 
     def residual_tangent(self, primals, tangents, x) -> list:
         """Derivative of the residual at fixed x along the tangents that are not symbolic zeros."""
-        if on_tape():
+        if traced_for_tape():
             count = len(primals)
             traced = jax.make_jaxpr(lambda *xs: self.full(self.residual(self.inputs(xs[:count]), list(xs[count:]))))(*primals, *x)
             return residual_tangent.bind(*primals, *x, residual=traced, count=count)

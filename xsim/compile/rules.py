@@ -1,0 +1,104 @@
+"""Derivatives of single equations of a trace, traced by JAX: rules of functions that have one, and what JAX itself derives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Primitive, jaxpr_as_fun
+
+# ---- rules of implicit equations -------------------------------------------------------------------------------------------------
+
+_FOR_TAPE: ContextVar[bool] = ContextVar("for_tape", default=False)
+
+residual_tangent = Primitive("xsim_residual_tangent")
+"""The derivative of a residual along all that its inputs depend on. Parameters: residual, a `ClosedJaxpr` of (*inputs, *solution), and
+count, the number of its inputs. The solution is held. It stands in the trace of a rule that `xsim.compile.reverse` has asked for."""
+residual_tangent.multiple_results = True
+
+
+@residual_tangent.def_abstract_eval
+def _shapes_of_residual(*arguments, residual, count):
+    return list(residual.out_avals)
+
+
+def traced_for_tape() -> bool:
+    """Whether the rule that is traced now may use `residual_tangent`, which is not derived by JAX."""
+    return _FOR_TAPE.get()
+
+
+@contextmanager
+def _tracing_for_tape():
+    token = _FOR_TAPE.set(True)
+    try:
+        yield
+    finally:
+        _FOR_TAPE.reset(token)
+
+
+# ---- equations -------------------------------------------------------------------------------------------------------------------
+
+
+def is_float(x) -> bool:
+    """Whether an array, or what has its type, has derivatives."""
+    return jnp.issubdtype(x.dtype, jnp.floating)
+
+
+def _struct(x) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(x.shape, x.dtype)
+
+
+def _of_active(equation: JaxprEqn, template: Jaxpr, active: Sequence[int], arguments: Sequence[Any]) -> Callable:
+    """An equation as a function of its active inputs, the others as given, that returns a list. template: any trace."""
+    positions = {v: i for i, v in enumerate(equation.invars) if not isinstance(v, Literal)}
+    closed = ClosedJaxpr(template.replace(constvars=[], invars=list(positions), outvars=list(equation.outvars), eqns=[equation]), ())
+    whole = jaxpr_as_fun(closed)
+
+    def function(*values):
+        every = list(arguments)
+        for i, value in zip(active, values, strict=True):
+            every[i] = value
+        return list(whole(*(every[i] for i in positions.values())))
+
+    return function
+
+
+def traced_rule(equation: JaxprEqn, template: Jaxpr, active: Sequence[int]) -> ClosedJaxpr:
+    """The derivative of an equation in forward mode: of (*inputs, *tangents of the active inputs), returns its results and the tangents of
+    those that are floats."""
+    inputs = [_struct(v.aval) for v in equation.invars]
+
+    def rule(*xs):
+        primals, tangents = xs[: len(inputs)], list(xs[len(inputs) :])
+        out, changes = jax.jvp(_of_active(equation, template, active, primals), [primals[i] for i in active], tangents)
+        return [*out, *(change for x, change in zip(out, changes, strict=True) if is_float(x))]
+
+    with _tracing_for_tape():
+        return jax.make_jaxpr(rule)(*inputs, *(inputs[i] for i in active))
+
+
+def traced_pullback(equation: JaxprEqn, template: Jaxpr, active: Sequence[int]) -> tuple[ClosedJaxpr, ClosedJaxpr]:
+    """The derivative of an equation in reverse mode, as two functions: of its inputs, that returns its results and what the derivative
+    needs; and of the latter and the cotangents of the results that are floats, that returns the cotangents of the active inputs."""
+    inputs, outputs = [_struct(v.aval) for v in equation.invars], [_struct(v.aval) for v in equation.outvars]
+    found: dict[str, Any] = {}
+
+    def forward(*xs):
+        out, pullback = jax.vjp(_of_active(equation, template, active, xs), *(xs[i] for i in active))
+        needed, found["pullback"] = jax.tree.flatten(pullback)
+        found["needed"] = [_struct(jnp.asarray(x)) for x in needed]
+        return [*out, *needed]
+
+    def backward(*xs):
+        count = len(found["needed"])
+        cotangents = iter(xs[count:])
+        full = [next(cotangents) if is_float(x) else np.zeros(x.shape, jax.dtypes.float0) for x in outputs]
+        return list(jax.tree.unflatten(found["pullback"], xs[:count])(full))
+
+    traced = jax.make_jaxpr(forward)(*inputs)
+    return traced, jax.make_jaxpr(backward)(*found["needed"], *(x for x in outputs if is_float(x)))
