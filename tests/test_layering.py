@@ -18,7 +18,10 @@ LAYERS = (
     ("spec", "joints.types", "models"),
     ("model.topology",),
     ("io",),
-    ("spatial", "compile.arrays", "compile.choice", "compile.elementary", "compile.handler", "compile.machine", "compile.program", "compile.rules"),
+    (
+        "spatial", "compile.arrays", "compile.choice", "compile.elementary", "compile.handler", "compile.machine", "compile.program",
+        "compile.rules",
+    ),
     ("compile.simplify", "compile.indexing", "compile.factorization", "compile.llvm_ir"),
     ("compile.adjoints", "compile.flatten", "compile.host"),
     ("compile.reverse",),

@@ -12,13 +12,13 @@ from xsim.compile.simplify import Builder
 
 
 class Operations:
-    """Operations on values of one type. A number stands for a constant. primal: how a value is read where the cotangents are computed."""
+    """Operations on values of one type. A number stands for a constant."""
 
-    def __init__(self, builder: Builder, dtype: np.dtype, primal: Callable[[int], int]):
-        self.builder, self.dtype, self.primal = builder, dtype, primal
+    def __init__(self, builder: Builder, dtype: np.dtype):
+        self.builder, self.dtype = builder, dtype
 
     def _value(self, x) -> int:
-        return self.builder.constant(x, self.dtype) if isinstance(x, float) else self.primal(x)
+        return self.builder.constant(x, self.dtype) if isinstance(x, float) else x
 
     def __call__(self, name: str, *xs) -> int:
         """An operation whose result has this type."""

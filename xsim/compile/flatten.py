@@ -152,13 +152,12 @@ class Flattener:
     # ---- loops -----------------------------------------------------------------------------------------------------------------
 
     def rolled(
-        self, key: Any, carry: list[Array], condition: Callable, body: Callable, count: int | None = None, begin: Callable | None = None
+        self, key: Any, carry: list[Array], condition: Callable, body: Callable, count: int | None = None
     ) -> Rolled:
         """while condition(*carry): carry = body(*carry), with arrays. Entries that stay constant are not carried.
 
         Which entries stay constant, and which are uniform, is supposed first and corrected until it holds. A loop within a loop starts from
-        what held for it the last time. key: an object that identifies the loop. count: number of turns, if it is known. begin: called with
-        the carried values before the body is made, perhaps several times."""
+        what held for it the last time. key: an object that identifies the loop. count: number of turns, if it is known."""
         shapes, dtypes = [x.shape for x in carry], [x.dtype for x in carry]
         starts = [i for x in carry for i in self.ids(x).ravel().tolist()]
         p = self.program
@@ -185,22 +184,20 @@ class Flattener:
             moving = [i for i, f in enumerate(fixed) if not f]
             new: list[int] = []
 
-            def proceeds(phis):
-                if begin is not None:
-                    begin(phis)
-                return int(self.ids(condition(arrays(phis))))
-
             def turn(phis, new=new, moving=moving):
                 new[:] = ends(phis)
                 return [new[i] for i in moving]
 
-            loop = p.loop([starts[i] for i in moving], [varying[i] for i in moving], proceeds, turn)
+            loop = p.loop(
+                [starts[i] for i in moving], [varying[i] for i in moving],
+                lambda phis: int(self.ids(condition(arrays(phis)))), turn,
+            )  # fmt: skip
             now_fixed = [f and new[i] == starts[i] for i, f in enumerate(fixed)]
             now_varying = [v or p.varying[new[i]] for i, v in enumerate(varying)]
             if now_fixed == fixed and all(now_varying[i] == varying[i] for i in moving):
                 self.patterns[id(key)] = fixed, varying
                 loop.turns = count
-                return Rolled(arrays(p.results(loop)), loop, moving)
+                return Rolled(arrays(p.results(loop)), loop, moving, turn)
             fixed, varying = now_fixed, now_varying
             p.discard(loop)
 
@@ -252,11 +249,13 @@ class Flattener:
 
 @dataclass(frozen=True)
 class Rolled:
-    """A loop over arrays. results: the carried arrays after it. moving: which of their entries, one array after the other, are carried."""
+    """A loop over arrays. results: the carried arrays after it. moving: which of their entries, one array after the other, are carried.
+    turn: a function of these entries before a turn, that returns them after it."""
 
     results: list[Array]
     loop: Loop
     moving: list[int]
+    turn: Callable[[list[int]], list[int]]
 
 
 class Scan:
@@ -282,9 +281,9 @@ class Scan:
         out = self.flattener.closed(self.body, [*self.constants, *carry, *slices])
         return out[: self.count], out[self.count :]
 
-    def rolled(self, begin: Callable | None = None) -> tuple[list[Array], Rolled]:
+    def rolled(self) -> tuple[list[Array], Rolled]:
         """The results of the scan as a counted loop, and the loop, whose first carried value is the turn. Sequences and results are arrays
-        in memory. begin: see `Flattener.rolled`."""
+        in memory."""
         f, p, last = self.flattener, self.flattener.program, self.length - 1
         outs = self.body.jaxpr.outvars[self.count :]
         stores: list[tuple[int, Array]] = []
@@ -306,7 +305,7 @@ class Scan:
 
         sizes = [math.prod(v.aval.shape) for v in outs]
         buffers = [p.buffer(self.length * n, np.dtype(v.aval.dtype)) for n, v in zip(sizes, outs, strict=True)]
-        loop = f.rolled(self.equation, [constant_array(np.array(0, INDEX)), *self.carry], condition, body, self.length, begin)
+        loop = f.rolled(self.equation, [constant_array(np.array(0, INDEX)), *self.carry], condition, body, self.length)
         results = [
             Array(np.array(p.entries(buffer), int).reshape(self.length, *v.aval.shape), np.dtype(v.aval.dtype))
             for buffer, v in zip(buffers, outs, strict=True)

@@ -9,6 +9,7 @@ outermost scope holds what depends on uniform inputs alone and is evaluated once
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -59,6 +60,12 @@ class Loop:
     results: list[int] = field(default_factory=list)
     proceed: int = -1
     turns: int | None = None
+
+    @property
+    def around(self) -> Scope:
+        """The scope of the loop itself."""
+        assert self.condition.parent is not None
+        return self.condition.parent
 
 
 @dataclass(eq=False)
@@ -193,18 +200,34 @@ class Program:
         zero = self.constant(INDEX.type(0))
         return [self.load(buffer, zero, k) for k in range(self.data[buffer])]
 
-    def recorded(self, value: int, loop: Loop, turns: int) -> int:
-        """A complete buffer with the numbers of a value of a counted loop in each turn. The first carried value of the loop is the turn."""
-        before = self.scope
+    @contextmanager
+    def within(self, scope: Scope):
+        """Context in which operations with side effects are added to another scope."""
+        before, self.scope = self.scope, scope
         try:
-            assert loop.condition.parent is not None
-            self.scope = loop.condition.parent
-            buffer = self.buffer(turns, self.types[value])
-            self.scope = loop.body
-            self.store(buffer, loop.phis[0], 0, value)
+            yield
         finally:
             self.scope = before
+
+    def recorded(self, value: int, loop: Loop, turns: int) -> int:
+        """A complete buffer with the numbers of a value of a counted loop in each turn. The first carried value of the loop is the turn."""
+        with self.within(loop.around):
+            buffer = self.buffer(turns, self.types[value])
+        with self.within(loop.body):
+            self.store(buffer, loop.phis[0], 0, value)
         self.complete.add(buffer)
+        return buffer
+
+    def add_to_sum(self, buffer: int | None, value: int) -> int:
+        """Add a value in each turn of the loop of this place to the number in a buffer, which is zero before the loop. None: a new one."""
+        zero, loop = self.constant(INDEX.type(0)), self.scope.loop
+        assert loop is not None
+        if buffer is None:
+            with self.within(loop.around):
+                buffer = self.buffer(1, self.types[value])
+                self.store(buffer, zero, 0, self.constant(self.types[value].type(0)))
+        total = self.operation("add", self.types[value], (self.load(buffer, zero), value))
+        self.store(buffer, zero, 0, total)
         return buffer
 
     # ---- loops -----------------------------------------------------------------------------------------------------------------

@@ -12,18 +12,17 @@ cotangents leave the operations.
 from __future__ import annotations
 
 import heapq
-import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 
 from xsim.compile.adjoints import ADJOINTS, Operations
 from xsim.compile.arrays import Array, constant_array
-from xsim.compile.flatten import ELEMENTWISE, RULES, Flattener, Scan, Unsupported, scan_is_unrolled
-from xsim.compile.program import BOOL, INDEX, Loop, Program
+from xsim.compile.flatten import ELEMENTWISE, RULES, Flattener, Rolled, Scan, Unsupported, scan_is_unrolled
+from xsim.compile.program import BOOL, INDEX, Program
 from xsim.compile.rules import is_float, residual_tangent, traced_pullback, traced_rule
 from xsim.compile.simplify import FOLDED
 
@@ -56,15 +55,6 @@ class _Equation:
     pull: Callable[[list[Array]], None]
 
 
-@dataclass(eq=False)
-class _Turns:
-    """A counted loop that is derived. length: number of turns. buffers: of values of the loop, with their numbers in each turn."""
-
-    loop: Loop
-    length: int
-    buffers: dict[int, int] = field(default_factory=dict)
-
-
 # ---- tape ------------------------------------------------------------------------------------------------------------------------
 
 BY_JAX = {
@@ -94,8 +84,7 @@ class Tape(Flattener):
         self.traces: list[ClosedJaxpr] = []  # they are kept, because functions and loops are known by their identity
         self.recording = True  # whether equations are prepared for derivatives with respect to active arguments
         self.plain = False  # whether none are
-        self.in_turns = False  # whether the body of a loop is made that is derived
-        self.turn: tuple[_Turns, int] | None = None  # the loop of which a turn is derived, and the turn
+        self.in_turn = False  # whether a turn of a loop is derived
 
     # ---- dependence ----------------------------------------------------------------------------------------------------------
 
@@ -121,7 +110,7 @@ class Tape(Flattener):
 
     def copy(self, value: int, dependence: int, target: int | None = None) -> int:
         """A value with the same number. target: the value that takes its cotangents."""
-        copied = self.program.copy(value, here=self.in_turns)
+        copied = self.program.copy(value, here=self.in_turn)
         self.given[copied] = dependence
         if target is not None:
             self.targets[copied] = target
@@ -220,7 +209,7 @@ class Tape(Flattener):
             results = super().evaluate(equation, xs)
 
         def pull(gs: list[Array]) -> None:
-            found = self.closed(jaxprs.transpose_solve, [*map(self.primals, transposed), *gs])
+            found = self.closed(jaxprs.transpose_solve, [*transposed, *gs])
             for x, g in zip(xs[constants:], found, strict=True):
                 self.give(x, g, LINEAR)
 
@@ -234,7 +223,7 @@ class Tape(Flattener):
         needed = out[len(equation.outvars) :]
 
         def pull(gs: list[Array]) -> None:
-            for i, g in zip(active, self.closed(backward, [*map(self.primals, needed), *gs]), strict=True):
+            for i, g in zip(active, self.closed(backward, [*needed, *gs]), strict=True):
                 self.give(xs[i], g, dependence)
 
         return self.copied_results(out[: len(equation.outvars)], dependence, pull)
@@ -260,127 +249,87 @@ class Tape(Flattener):
     # ---- loops ---------------------------------------------------------------------------------------------------------------
 
     def turns(self, equation: JaxprEqn, xs: list[Array]) -> list[Array]:
-        """`jax.lax.scan` as a counted loop, whose derivative is a counted loop."""
+        """`jax.lax.scan` as a counted loop, whose derivative is a counted loop that computes each turn again."""
         scan, p = Scan(self, equation, xs), self.program
-        stacked = equation.outvars[scan.count :]
-        if self.in_turns or any(self.array_depends(x) for x in scan.sequences) or any(is_float(v.aval) for v in stacked):
-            raise Unsupported("the reverse of a scan with sequences that vary, or within another")
-        self.in_turns = True
-        try:
-            results, rolled = scan.rolled(lambda phis: self.given.update({x: ACTIVE for x in phis if p.types[x].kind == "f"}))
-        finally:
-            self.in_turns = False
-        loop, moving = rolled.loop, set(rolled.moving)
-        position, carried = itertools.count(1), itertools.count(1)  # the first carried value is the turn
-        found: dict[int, int] = {}  # of copies: the position of the carried value
-
-        def copied(v: int) -> int:
-            if next(position) not in moving:
-                return v
-            k = next(carried)
-            if p.types[v].kind != "f":
-                return v
-            copy = self.copy(v, ACTIVE)
-            found[copy] = k
-            return copy
-
-        copies = [self.map_entries(copied, x) for x in results[: scan.count]]
-        dtypes = {p.types[v] for v in found}
-        if len(dtypes) > 1:
+        if any(self.array_depends(x) for x in scan.sequences) or len(equation.outvars) > scan.count:
+            raise Unsupported("the reverse of a scan with sequences that vary, or that are results")
+        with self.mode(recording=False, plain=True):
+            results, rolled = scan.rolled()
+        flat = [v for x in rolled.results for v in self.ids(x).ravel().tolist()]
+        after = [flat[i] for i in rolled.moving]
+        floats = [k for k, v in enumerate(after) if p.types[v].kind == "f"]
+        dtypes = {p.types[after[k]] for k in floats}
+        if len(dtypes) != 1:
             raise Unsupported("the reverse of a scan of numbers of several types")
-        after, turns = Array(np.array(list(found), int), *dtypes), _Turns(loop, scan.length)
-        record = _Equation([after], lambda gs: self.pull_turns(turns, list(found.values()), gs[0]))
-        self.equations.update(dict.fromkeys(found, record))
-        return [*copies, *results[scan.count :]]
+        copies = {after[k]: self.copy(after[k], ACTIVE) for k in floats}
+        carried = Array(np.array(list(copies.values()), int), *dtypes)
+        record = _Equation([carried], lambda gs: self.pull_turns(rolled, scan.length, floats, gs[0]))
+        self.equations.update(dict.fromkeys(copies.values(), record))
+        return [self.map_entries(lambda v: copies.get(v, v), x) for x in results]
 
-    def pull_turns(self, turns: _Turns, carried: list[int], cotangents: Array) -> None:
-        """Pass the cotangents of the carried values after a loop to those before it, and to the values that the loop reads."""
-        loop, dtype, first = turns.loop, cotangents.dtype, constant_array(np.array(0, INDEX))
-        read = self.values_read(turns, carried, cotangents)
-        zeros = constant_array(np.zeros(len(read), dtype))
+    def pull_turns(self, rolled: Rolled, length: int, floats: list[int], cotangents: Array) -> None:
+        """Pass the cotangents of the carried values after a loop to those before it, and to the values that the loop reads.
+
+        floats: which of the carried values have cotangents. The first carried value is the turn."""
+        p, loop = self.program, rolled.loop
+        first, last = (constant_array(np.array(k, INDEX)) for k in (0, length - 1))
+        recorded = [p.recorded(phi, loop, length) for phi in loop.phis[1 : len(rolled.moving)]]
+        sums: dict[int, int] = {}  # of values that the loop reads: where their cotangents are added up
 
         def unfinished(carry: list[Array]) -> Array:
-            return self.operate("lt", BOOL, carry[0], constant_array(np.array(turns.length, INDEX)))
+            return self.operate("le", BOOL, carry[0], last)
 
-        def body(carry: list[Array]) -> list[Array]:
-            counter, after, sums = carry
-            found = self.swept_turn(turns, counter, carried, after)
-            zero = self.builder.constant(0, dtype)
-            before, parts = (Array(np.array([found.get(v, zero) for v in values], int), dtype) for values in (phis, read))
-            counter = self.operate("add", INDEX, counter, constant_array(np.array(1, INDEX)))
-            return [counter, before, self.operate("add", dtype, sums, parts)]
+        def turn(carry: list[Array]) -> list[Array]:
+            counter, after = carry
+            at = int(self.ids(self.operate("sub", INDEX, last, counter)))
+            before = self.swept_turn(rolled, [at, *(p.load(x, at) for x in recorded)], floats, after, sums)
+            return [self.operate("add", INDEX, counter, constant_array(np.array(1, INDEX))), before]
 
-        phis = [loop.phis[k] for k in carried]
-        entries = 1 + len(carried) + len(read)
-        self.patterns[id(turns)] = [False] * entries, [False, *[True] * (entries - 1)]
-        _, before, sums = self.rolled(turns, [first, cotangents, zeros], unfinished, body, turns.length).results
-        targets = [*(loop.starts[k] for k in carried), *read]
-        for v, g in zip(targets, [*self.ids(before).tolist(), *self.ids(sums).tolist()], strict=True):
-            self.add(v, g, self.dependence[v])
+        self.patterns[id(rolled)] = [False] * (1 + len(floats)), [False] + [True] * len(floats)
+        before = self.rolled(rolled, [first, cotangents], unfinished, turn, length).results[1]
+        for k, g in zip(floats, self.ids(before).tolist(), strict=True):
+            self.add(loop.starts[k], g, self.depends(loop.starts[k]))
+        for value, buffer in sums.items():
+            self.add(value, p.entries(buffer)[0], self.depends(value))
 
-    def values_read(self, turns: _Turns, carried: list[int], cotangents: Array) -> list[int]:
-        """The values outside of a loop that have cotangents, found in a loop that is not added to the program."""
-        p, read = self.program, []
+    def swept_turn(self, rolled: Rolled, values: list[int], floats: list[int], after: Array, sums: dict[int, int]) -> Array:
+        """The cotangents of those carried values before a turn that are floats.
 
-        def body(phis: list[int]) -> list[int]:
-            counter, after = (Array(np.array(x, int), dtype) for x, dtype in ((phis[0], INDEX), (phis[1:], cotangents.dtype)))
-            read.extend(v for v in self.swept_turn(turns, counter, carried, after) if v not in turns.loop.phis)
-            return phis
-
-        starts = [p.constant(INDEX.type(0)), *self.ids(cotangents).tolist()]
-        varying = [False, *[True] * len(carried)]
-        p.discard(p.loop(starts, varying, lambda phis: p.constant(np.bool_(True)), body))
-        return read
-
-    def swept_turn(self, turns: _Turns, counter: Array, carried: list[int], after: Array) -> dict[int, int]:
-        """The cotangents, by value, of the carried values before a turn, and of the values outside of the loop.
-
-        counter: of the turns of the derivative, from the last turn of the loop to its first. after: cotangents of the carried values after
-        the turn."""
-        p, loop, found = self.program, turns.loop, {}
-        before = self.heap, self.cotangents, self.turn
-        at = self.operate("sub", INDEX, constant_array(np.array(turns.length - 1, INDEX)), counter)
-        self.heap, self.cotangents, self.turn = [], {}, (turns, int(self.ids(at)))
-        try:
-            for k, g in zip(carried, self.ids(after).tolist(), strict=True):
-                self.add(loop.ends[k], g, self.dependence[loop.ends[k]])
-            while self.heap:
-                value = -heapq.heappop(self.heap)
-                if value not in self.cotangents:
-                    continue
-                if value in loop.phis or not p.scopes[value].within(loop):
-                    found[value] = self.total(value)
-                else:
-                    self.pull(value)
-        finally:
-            self.heap, self.cotangents, self.turn = before
-        return found
-
-    def primal(self, value: int) -> int:
-        """A value where the cotangents are computed. That of a loop is read from memory."""
-        p = self.program
-        if self.turn is None or not p.scopes[value].within(self.turn[0].loop):
-            return value
-        turns, at = self.turn
-        if value not in turns.buffers:
-            turns.buffers[value] = p.recorded(value, turns.loop, turns.length)
-        return p.load(turns.buffers[value], at)
-
-    def primals(self, x: Array) -> Array:
-        return self.map_entries(self.primal, x) if x.numbers is None else x
+        values: all carried values before the turn. after: cotangents of the floats after it. sums: see `pull_turns`."""
+        p, found, outside = self.program, {}, (self.heap, self.cotangents, self.in_turn)
+        self.given.update({values[k]: ACTIVE for k in floats})
+        self.heap, self.cotangents, self.in_turn = [], {}, True
+        with self.mode(recording=True):
+            ends = rolled.turn(values)
+        for k, g in zip(floats, self.ids(after).tolist(), strict=True):
+            self.add(ends[k], g, self.depends(ends[k]))
+        for value in self.with_cotangents():
+            if value in values:
+                found[value] = self.total(value)
+            elif p.scopes[value].within(p.scope.loop):
+                self.pull(value)
+            else:
+                sums[value] = p.add_to_sum(sums.get(value), self.total(value))
+        self.heap, self.cotangents, self.in_turn = outside
+        zero = self.builder.constant(0, after.dtype)
+        return Array(np.array([found.get(values[k], zero) for k in floats], int), after.dtype)
 
     # ---- cotangents ----------------------------------------------------------------------------------------------------------
 
     def sweep(self, results: Sequence[Array], cotangents: Sequence[Array]) -> None:
         """Extend the program by the cotangents of all values on which the results depend."""
-        self.depends(len(self.program.names) - 1)
         for x, g in zip(results, cotangents, strict=True):
             self.give(x, g, ACTIVE)
         with self.mode(recording=False, plain=True):
-            while self.heap:
-                value = -heapq.heappop(self.heap)
-                if value in self.cotangents:  # not yet taken together with other results of an equation
-                    self.pull(value)
+            for value in self.with_cotangents():
+                self.pull(value)
+
+    def with_cotangents(self) -> Iterator[int]:
+        """The values with cotangents, the last one first. To take them adds cotangents to earlier ones."""
+        while self.heap:
+            value = -heapq.heappop(self.heap)
+            if value in self.cotangents:  # not yet taken, together with other results of an equation
+                yield value
 
     def pull(self, value: int) -> None:
         """Pass the cotangents of a value to what it is computed from."""
@@ -388,7 +337,7 @@ class Tape(Flattener):
             self.pull_equation(self.equations[value])
         elif value in self.targets:
             target = self.targets[value]
-            self.add(target, self.total(value), self.dependence[target])
+            self.add(target, self.total(value), self.depends(target))
         elif self.program.names[value] == "input":
             self.pulled[value] = self.total(value)
         else:
@@ -401,7 +350,7 @@ class Tape(Flattener):
         ])  # fmt: skip
 
     def pull_operation(self, value: int) -> None:
-        p, g, dependence = self.program, self.total(value), self.dependence[value]
+        p, g, dependence = self.program, self.total(value), self.depends(value)
         name, xs, dtype = p.names[value], p.arguments[value], p.types[value]
         if name == "convert":
             self.add(xs[0], self.builder.operation("convert", p.types[xs[0]], (g,)), dependence)
@@ -409,8 +358,8 @@ class Tape(Flattener):
         if name not in ADJOINTS or any(p.types[x] not in (dtype, BOOL) for x in xs):
             raise Unsupported(f"the reverse of the operation {name}")
         for rule, x in zip(ADJOINTS[name], xs, strict=True):
-            if rule is not None and self.dependence[x] == dependence:
-                self.add(x, rule(Operations(self.builder, dtype, self.primal), g, value, *xs), dependence)
+            if rule is not None and self.depends(x) == dependence:
+                self.add(x, rule(Operations(self.builder, dtype), g, value, *xs), dependence)
 
     def give(self, x: Array, cotangents: Array, dependence: int) -> None:
         """Add cotangents to the entries of an array that have this dependence."""
@@ -421,7 +370,7 @@ class Tape(Flattener):
     def add(self, value: int, cotangent: int, dependence: int) -> None:
         """Add a cotangent to a value that has this dependence."""
         number = self.program.number(cotangent)
-        if not dependence or self.dependence[value] != dependence or (number is not None and number == 0):
+        if not dependence or self.depends(value) != dependence or (number is not None and number == 0):
             return
         if value not in self.cotangents:
             heapq.heappush(self.heap, -value)
