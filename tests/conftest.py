@@ -1,4 +1,5 @@
 import gc
+from collections import Counter, defaultdict
 
 import jax
 import jaxlib
@@ -71,5 +72,20 @@ def pytest_testnodedown(node):
 
 
 def pytest_terminal_summary(terminalreporter):
+    reports = [r for of in terminalreporter.stats.values() for r in of if getattr(r, "when", "") == "call"]
+    _print_counts(terminalreporter, [x for r in reports for name, x in r.user_properties if name == "counts"])
     if PEAKS:
         terminalreporter.write_line("memory of the workers at most: " + ", ".join(f"{peak / 1e6:.1f} GB" for peak in PEAKS))
+
+
+def _print_counts(terminalreporter, counted) -> None:
+    """A table of [row, {column: count}], which tests record as the property "counts"; those of a row are added."""
+    rows: dict[str, Counter] = defaultdict(Counter)
+    for row, counts in counted:
+        rows[row].update(counts)
+    columns = list(dict.fromkeys(name for counts in rows.values() for name in counts))
+    if rows:
+        first = max(map(len, rows))
+        terminalreporter.write_line("  ".join(["".ljust(first), *columns]))
+    for row, counts in rows.items():
+        terminalreporter.write_line("  ".join([row.ljust(first), *(str(counts[name]).rjust(len(name)) for name in columns)]))
