@@ -171,8 +171,9 @@ def _rk4(system: System, s: StateComponents, tau, ctrl, recompute: bool) -> Adva
     ``rk4`` integrates the rate of the displacement, which is of fourth order for rotations too (Munthe-Kaas, High order Runge-Kutta methods
     on manifolds, 1999; MuJoCo 4.0). ``rk4_manifold`` uses the mean velocity of the stages as the rate, which is of second order for
     rotations (MuJoCo 3.2). recompute: whether the reverse pass evaluates each stage again."""
-    nonsmooth = {"velocity", "locked", "servo"}.intersection(system.topology.drives)
-    if impulse_rows(system.topology) or nonsmooth:
+    rows = impulse_rows(system.topology)
+    nonsmooth = {"velocity", "locked"}.intersection(system.topology.drives) | ({"servo"} if any(row.servo for row in rows) else set())
+    if rows or nonsmooth:
         raise ValueError(
             f"rk4 integrates smooth motion only; the model has {', '.join(sorted(nonsmooth)) or 'friction or limits'}: choose another "
             "integrator, or switch constraints off with with_constraints(model, ())"
