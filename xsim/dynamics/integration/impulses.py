@@ -57,8 +57,8 @@ class ImpulseRow(NamedTuple):
 
 @functools.lru_cache(maxsize=256)
 def impulse_rows(topology: Topology) -> tuple[ImpulseRow, ...]:
-    """The dofs on which impulses act: those with friction, limits or a servo, where `Topology.constraint_kinds` has these kinds and they are
-    not soft constraints."""
+    """The dofs on which impulses act: those with friction, limits or a servo of the kinds in `Topology.constraint_kinds` that are not soft
+    constraints."""
     soft = {(info.kind, info.items[0]) for info in topology.soft}
 
     def dofs_with(kind: str, leaf: str) -> tuple[int, ...]:
