@@ -115,7 +115,7 @@ def test_a_surface_that_says_nothing_has_the_defaults():
     assert (surface.contype, surface.conaffinity, surface.condim, surface.friction) == (0xFFFF, 0xFFFF, 3, (1.0, 0.0, 0.0))
     assert surface.soft == Soft() and surface.solmix == 0 and surface.margin == 0
     spec = parse_text(sdf(FLOOR), "sdf")
-    kinds = ("holonomic", "friction", "limit", "soft", "contact")
+    kinds = ("holonomic", "friction", "limit", "servo", "soft", "contact")
     assert spec.option.constraint_kinds == kinds and spec.option.solver["cone"] == "elliptic"
     for other in (parse_text(urdf(limb("a")), "urdf"), parse_text(skel(skeleton("s", touchable(SKEL_BALL))), "skel")):
         found = other.bodies[0].geoms[0].contact

@@ -259,6 +259,30 @@ def test_a_servo_reaches_its_velocity_with_the_force_it_has(x64):
     np.testing.assert_allclose(rolled(model, ctrl=-1.0, steps=40)[1][:, 0], -np.minimum(10 * DT * np.arange(1, 41), 1.0), rtol=1e-12)
 
 
+def test_a_servo_is_a_constraint(x64):
+    """Without its kind of constraint a servo exerts no force. The numbers are DART's (dartpy 6.20.3, this model with commands 0.9 and 1.5):
+    `Skeleton.computeForwardDynamics`, where servos have no force and dampers are implicit, and the velocity after `World.step`."""
+
+    def link(name, x, mass, com, moments, parent, actuator, axis, start):
+        moments = "".join(f"<{k}>{m}</{k}>" for k, m in zip(("ixx", "iyy", "izz", "ixy", "ixz", "iyz"), (*moments, 0, 0, 0), strict=True))
+        inertia = f"<mass>{mass}</mass><offset>{com} 0 0</offset><moment_of_inertia>{moments}</moment_of_inertia>"
+        body = f'<body name="{name}"><transformation>{x} 0 0 0 0 0</transformation><inertia>{inertia}</inertia></body>'
+        inside = f"<parent>{parent}</parent><child>{name}</child><axis><xyz>0 0 1</xyz>{axis}</axis>{start}"
+        return f'{body}<joint type="revolute" name="to_{name}" actuator="{actuator}">{inside}</joint>'
+
+    damping = "<dynamics><damping>0.5</damping></dynamics>"
+    first = link("a", 0, 2, 0.3, (0.1, 0.2, 0.3), "world", "servo", damping, "<init_pos>0.3</init_pos><init_vel>0.4</init_vel>")
+    second = link("b", 0.6, 1, 0.2, (0.1, 0.1, 0.1), "a", "force", "", "<init_pos>0.2</init_pos><init_vel>-0.7</init_vel>")
+    physics = "<physics><time_step>0.001</time_step><gravity>0 -9.81 0</gravity></physics>"
+    model = xsim.loads(f'<skel><world>{physics}<skeleton name="s">{first}{second}</skeleton></world></skel>', "skel")
+    state, ctrl = xsim.init(model), np.array([0.9, 1.5])
+    bare = xsim.with_constraints(model, ())
+    change = np.array([-17.19628949036272, 30.030500872550405]) * 0.001
+    np.testing.assert_allclose(xsim.step(bare, state, ctrl).v - state.v, change, rtol=1e-12)
+    np.testing.assert_allclose(xsim.step(model, state, ctrl).v, [0.9, -1.62164019], rtol=1e-8)
+    assert xsim.step(xsim.with_integrator(bare, "rk4"), state, ctrl).flags == 0
+
+
 def test_rk4_refuses_what_acts_in_steps():
     model = xsim.with_integrator(one(friction=[0.5]), "rk4")
     with pytest.raises(ValueError, match="rk4 integrates smooth motion only; the model has friction or limits"):

@@ -12,6 +12,7 @@ from traced import by_numpy
 import xsim
 from xsim import models
 from xsim.io import parse_text
+from xsim.poses import quat_conj, rotate
 from xsim.spec import BodySpec, ConstraintSpec, InertialSpec, JointSpec, ModelSpec, OptionSpec
 
 IDENTITY = np.array([1.0, 0, 0, 0])
@@ -181,20 +182,27 @@ AXES = {
 
 @pytest.mark.parametrize("kind", ["fixed", "hinge", "slide", "ball", "universal", "planar", "slide2"])
 def test_a_free_body_held_by_a_joint_moves_as_one_on_that_joint(kind, x64):
-    """The joint as rows on a free body and the joint in the tree."""
+    """The joint as rows on a free body and the joint in the tree, with its springs and dampers."""
     params = {"axes": np.array(AXES[kind])} if kind in AXES else {}
-    at = np.array([0.1, -0.2, 0.3])
-    held = free_body(tie("joint", JointSpec(kind, params=params), pos=at))
-    body = BodySpec("body", -1, JointSpec(kind, params=params, pos=at), pos=at, inertial=cube())
+    at, width = np.array([0.1, -0.2, 0.3]), {"hinge": 1, "slide": 1, "universal": 2, "ball": 3}.get(kind, 0)
+    params = {"params": params} | ({"damping": np.array([0.5, 0.9, 1.4])[:width]} if width else {})
+    if kind in ("hinge", "slide", "universal"):
+        params |= {"stiffness": np.array([7.0, 5.0])[:width], "spring_ref": np.array([0.6, -0.4])[:width]}
+    held = free_body(tie("joint", JointSpec(kind, **params), pos=at))
+    body = BodySpec("body", -1, JointSpec(kind, pos=at, **params), pos=at, inertial=cube())
     tree = xsim.build(ModelSpec(bodies=(body,), option=OptionSpec(gravity=np.array([0, 0, -9.81]), dt=1e-3)))
     rng = np.random.default_rng(4)
     v = 0.5 * rng.normal(size=tree.nv)
     start = xsim.init(tree, v=v)
     with jax.disable_jit():  # once each: compiling would take longer
+        start = start.replace(q=xsim.integrate(tree, start.q, 0.4 * rng.normal(size=tree.nv)))
         data = xsim.forward(tree, start)
-        state = xsim.init(held, v=np.concatenate([data.lin[0], data.ang[0]]))
+        spin = rotate(quat_conj(data.quat[0]), data.ang[0])
+        state = xsim.init(held, np.concatenate([data.pos[0], data.quat[0]]), np.concatenate([data.lin[0], spin]))
         np.testing.assert_allclose(xsim.project_constraints(held, state, iterations=1).v, state.v, atol=1e-12)
         found = xsim.forward(held, state)
+        energies = xsim.energy(held, state.q, state.v), xsim.energy(tree, start.q, start.v)
+    np.testing.assert_allclose(*energies, atol=1e-12)
     np.testing.assert_allclose(found.lin_acc, data.lin_acc, atol=1e-9)
     np.testing.assert_allclose(found.ang_acc, data.ang_acc, atol=1e-9)
     if kind not in ("hinge", "slide2"):
@@ -203,6 +211,42 @@ def test_a_free_body_held_by_a_joint_moves_as_one_on_that_joint(kind, x64):
     poses = [xsim.kinematics(m, s.q) for m, s in zip((held, tree), ends, strict=True)]
     np.testing.assert_allclose(poses[0][0], poses[1][0], atol=1e-8)
     np.testing.assert_allclose(np.abs(poses[0][1]), np.abs(poses[1][1]), atol=1e-8)
+
+
+@pytest.mark.parametrize("kind", ["hinge", "slide"])
+@pytest.mark.parametrize("integrator", ["implicit_damping", "dart"])
+def test_springs_and_dampers_of_loops_are_as_implicit_as_those_of_trees(kind, integrator, x64):
+    """v' = (v - h k (q - r)) / (1 + h b / m), with h^2 k / m in the denominator if springs are implicit."""
+    h, k, b, r, v, m = 0.1, 30.0, 50.0, 0.2, 0.7, {"hinge": 0.3, "slide": 2.0}[kind]
+    law = {"stiffness": np.array([k]), "damping": np.array([b]), "spring_ref": np.array([r])}
+    joint = JointSpec(kind, params={"axes": np.array([[0.0, 0, 1]])}, **law)
+    model = free_body(tie("joint", joint), gravity=np.zeros(3), dt=h, integrator=integrator)
+    dof = {"hinge": 5, "slide": 2}[kind]
+    with jax.disable_jit():
+        after = xsim.step(model, xsim.init(model, v=v * np.eye(6)[dof]))
+    springs = h * h * k if integrator == "dart" else 0.0
+    start = h * v if integrator == "dart" else 0.0  # DART takes the spring at the position that the velocity reaches in a step
+    expected = v + h * (-k * (start - r) - b * v) / (m + h * b + springs)
+    np.testing.assert_allclose(after.v, expected * np.eye(6)[dof], rtol=1e-12, atol=1e-12)
+
+
+def test_a_damped_joint_may_close_a_four_bar_or_be_in_its_tree(x64):
+    """The same mechanism, cut at the joint with the spring and the damper and at another one."""
+    dynamics = "<dynamics><damping>3</damping><spring_stiffness>20</spring_stiffness><spring_reference>0.4</spring_reference></dynamics>"
+    head, last = bar((1.0, 0.4, 0.9, 0.7), 0.4).split('<joint name="d"')
+    text = head + '<joint name="d"' + last.replace("</xyz></axis>", f"</xyz>{dynamics}</axis>")
+    mark = "<physics><simbody><must_be_loop_joint>1</must_be_loop_joint></simbody></physics></joint>"
+    end = text.index("</joint>", text.index('<joint name="c"'))
+    elsewhere = text[:end] + mark + text[end + len("</joint>") :]
+    found = []
+    for source in (text, elsewhere):
+        model = xsim.with_integrator(xsim.loads(source, "sdf"), "rk4")
+        final = xsim.rollout(model, xsim.init(model), steps=300)[0]
+        data = by_numpy(xsim.forward)(model, final)
+        found.append((data.pos, data.ang, data.ang_acc, *xsim.energy(model, final.q, final.v)))
+    assert [len(xsim.loads(source, "sdf").topology.forces) for source in (text, elsewhere)] == [1, 0]
+    for one, two in zip(*found, strict=True):
+        np.testing.assert_allclose(one, two, rtol=1e-9, atol=1e-9)
 
 
 def test_points_on_lines_and_planes(x64):
@@ -223,7 +267,8 @@ def test_what_cannot_close_a_loop_is_refused():
     joint = {"params": {"axes": np.array([[0.0, 0, 1]])}}
     for spec, words in (
         (JointSpec("screw", **joint), "a screw joint cannot close a loop; allowed: fixed, hinge"),
-        (JointSpec("hinge", **joint, damping=np.array([0.1])), "damping of a joint that closes a loop"),
+        (JointSpec("hinge", **joint, friction=np.array([0.1])), "friction of a hinge joint that closes a loop"),
+        (JointSpec("ball", stiffness=np.full(3, 0.1)), "stiffness of a ball joint that closes a loop"),
         (JointSpec("hinge", **joint, position_range=np.array([[-1.0, 1.0]])), "position limits of a joint that closes a loop"),
         (JointSpec("hinge", **joint, actuator="servo"), "cannot be driven"),
     ):

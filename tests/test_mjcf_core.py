@@ -138,6 +138,16 @@ def test_energy_counts_the_springs_of_tendons_beyond_their_dead_band():
         np.testing.assert_allclose(xsim.energy(model, np.array([q]), np.zeros(1))[1], stored, atol=1e-15)
 
 
+def test_energy_counts_bodies_fixed_to_the_world_and_mocap_bodies(x64):
+    """`mj_forward` of MuJoCo 3.2.7 and 4.0.0 with the flag energy, this model at qpos 0.3: energy[0] of both."""
+    moving = '<body pos=".7 .8 .9"><joint axis="0 1 0"/><geom size=".1" mass="4" pos=".1 0 0"/></body>'
+    fixed = '<body pos=".4 .5 .6" gravcomp=".5"><geom size=".1" mass="3" pos=".1 0 0"/></body>'
+    body = f'<body pos="1 2 3" euler="30 40 50"><geom type="box" size=".1 .2 .3" mass="2" pos=".1 .2 .3"/>{fixed}{moving}</body>'
+    mocap = '<body mocap="true" pos="-1 2 1"><geom size=".1" mass="5" pos="0 .1 0"/></body>'
+    model = load(body + mocap, option='gravity="1 2 -9"')
+    np.testing.assert_allclose(xsim.energy(model, np.array([0.3]), np.zeros(1))[1], 287.2032834837164, rtol=1e-13)
+
+
 def test_flags_switch_parts_off():
     rest = '<actuator><motor joint="j"/></actuator>'
     body = f'<body><joint name="j" type="slide" axis="0 0 1" damping="3"/>{BALL}</body>'

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from corpus import corpus, needs_corpus
 
-from xsim.io import ParseError, parse, parse_text
+from xsim.io import ParseError, SuspiciousInputWarning, parse, parse_text
 
 BODIES = """
 <worldbody>
@@ -236,6 +236,41 @@ def test_keyframes():
     key, padded = read(text, head='<size nkey="2"/>').keys
     assert key.q.tolist() == [1, 2, 1, 0, 0, 0, 3, 0, 0, 0, 1, 0, 0, 0] and key.mocap_quat.tolist() == [[0, 0, 0, 1]]
     assert (key.name, key.time, key.v, key.ctrl, key.mocap_pos, padded.name, padded.q) == ("k", 2, None, None, None, "", None)
+
+
+SHORT_KEYS = {
+    "qpos": [("1 2", [1, 2, 3, 0, 1, 0, 0, 20 * np.pi / 180]), ("1 2 3 4 5", [1, 2, 3, 0.62469505, 0.78086881, 0, 0, 20 * np.pi / 180])],
+    "qvel": [("5", [5, 0, 0, 0, 0, 0, 0])], "act": [("6", [6, 0])], "ctrl": [("7 8", [7, 8, 0])],
+    "mpos": [("9", [4, 5, 6, 7, 8, 9]), ("1 2 3 4", [1, 2, 3, 7, 8, 9])],
+    "mquat": [("9", [0, 1, 0, 0, 0, 0, 1, 0]), ("0 0 0 1 2 3 4", [0, 0, 0, 1, 0, 0, 1, 0])],
+}  # fmt: skip
+"""Vectors of a key and key_qpos, ... of MuJoCo 4.0.0 for them, whether the model is attached or not. 3.2.7: "invalid qpos size, expected
+length 8" and so on."""
+
+
+@pytest.mark.parametrize(("name", "given", "wanted"), [(name, *pair) for name, pairs in SHORT_KEYS.items() for pair in pairs])
+def test_short_keys(tmp_path, name, given, wanted):
+    hinged = '<body><joint name="h" ref="20"/><geom size=".1" pos=".2 0 0"/></body>'
+    turned = f'<body name="f" pos="1 2 3" quat="0 1 0 0"><freejoint/><geom size=".1"/>{hinged}</body>'
+    mocap = '<body mocap="true" pos="4 5 6" quat="0 1 0 0"/><body mocap="true" pos="7 8 9" quat="0 0 1 0"/>'
+    actuators = '<general joint="h" dyntype="filter" dynprm="1"/><motor joint="h"/><general joint="h" dyntype="integrator"/>'
+    inside = f"<worldbody>{turned}{mocap}</worldbody><actuator>{actuators}</actuator>"
+    text = f'<mujoco>\n{inside}<keyframe>\n<key {name}="{given}"/></keyframe></mujoco>'
+    field = {"qpos": "q", "qvel": "v", "mpos": "mocap_pos", "mquat": "mocap_quat"}.get(name, name)
+    found = f"m.xml:3: <key>: {name}: found {len(given.split())} numbers in a key; allowed: {len(wanted)}"
+    with pytest.raises(ParseError, match=re.escape(found)):
+        parse_text(text, "mjcf", file="m.xml")
+    with pytest.warns(SuspiciousInputWarning, match=re.escape(f"{found}; assumed: the others as at the start")):
+        key = parse_text(text, "mjcf", file="m.xml", rules="4.0").keys[0]
+    np.testing.assert_allclose(getattr(key, field).reshape(-1), wanted, atol=1e-8)
+    if name in ("mpos", "mquat"):
+        return  # a mocap body is a body of its own
+    (tmp_path / "child.xml").write_text(text)
+    host = '<asset><model name="m" file="child.xml"/></asset><worldbody><attach model="m" body="f" prefix="a"/></worldbody>'
+    (tmp_path / "host.xml").write_text(f"<mujoco>{host}</mujoco>")
+    with pytest.warns(SuspiciousInputWarning, match=re.escape("child.xml:3: <key>")):
+        attached = parse(tmp_path / "host.xml", rules="4.0").keys[0]
+    np.testing.assert_allclose(getattr(attached, field), wanted, atol=1e-8)
 
 
 def test_custom():

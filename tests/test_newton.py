@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 import xsim
+from xsim.dynamics.constraints import newton
 from xsim.dynamics.constraints.cones import Cones
 from xsim.dynamics.constraints.newton import minimize
 from xsim.dynamics.constraints.soft_set import Constraints
 from xsim.dynamics.linalg.jacobian import Jacobian
+from xsim.model.model import Flags
 
 NV, CONTACTS, LANES = 8, 12, 512
 
@@ -45,6 +47,29 @@ def test_forces_are_in_balance(x64, elliptic, d, dtype):
     size = np.einsum("ijl,jl->il", mass, np.abs(a)) + right + np.einsum("ndil,ndl->il", J, parts)
     wrong = np.abs(heavy - own[1] - pull).max(0) / size.max(0)
     assert wrong.max() < 4 * jnp.finfo(dtype).eps
+
+
+def test_large_forces_that_cancel_are_solved(x64):
+    """The centre of mass of the hinged box is on the axis. Its mobility as a point mass is zero, so its contacts have forces of 1e16 N,
+    whose moments about the axis cancel. MuJoCo 4.0.0 (`mj_forward`, 500 iterations, tolerance 0): qacc -2e-13, and -526.3157894736839
+    at qvel 5."""
+    boxes = "".join(f'<geom type="box" size=".1 .2 .3" {pose}/>' for pose in ('pos=".5 0 0" euler="0 0 50"', "", 'euler="0 0 50"'))
+    hinged = '<body><geom type="box" size=".1 .2 .3"/><joint axis="0 -1 0"/></body>'
+    model = xsim.loads(f"<mujoco><worldbody>{boxes}{hinged}</worldbody></mujoco>", "mjcf", rules="4.0")
+    for v, a in ((0.0, 0.0), (5.0, -526.3157894736842)):
+        data = xsim.forward(model, xsim.init(model, v=np.array([v])))
+        np.testing.assert_allclose(data.a, [a], rtol=1e-12, atol=1e-11)
+        assert data.flags == 0 and data.residual < 1e-14
+
+
+def test_what_is_not_solved_is_flagged(x64, monkeypatch):
+    """One step of Newton's method does not solve contacts that slide."""
+    monkeypatch.setattr(newton, "MAX_STEPS", 1)
+    box = '<body pos="0 0 .09" euler="2 3 0"><freejoint/><geom type="box" size=".1 .1 .1" mass="1"/></body>'
+    world = f'<option cone="elliptic"/><worldbody><geom type="plane" size="1 1 1"/>{box}</worldbody>'
+    model = xsim.loads(f"<mujoco>{world}</mujoco>", "mjcf")
+    data = xsim.forward(model, xsim.init(model, v=np.array([3.0, 1.0, 0.0, 0.0, 0.0, 5.0])))
+    assert data.flags == Flags.UNSOLVED and data.residual > 1e-4
 
 
 @pytest.mark.nightly

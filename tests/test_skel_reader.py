@@ -192,8 +192,8 @@ def test_physics():
 
 def test_enforce_limits():
     inside = body_text() + joint_text()
-    assert read(inside).option.constraint_kinds == ("holonomic", "friction", "limit", "velocity", "contact")
-    assert read(inside, enforce_limits=False).option.constraint_kinds == ("holonomic", "friction", "contact")
+    assert read(inside).option.constraint_kinds == ("holonomic", "friction", "limit", "velocity", "servo", "contact")
+    assert read(inside, enforce_limits=False).option.constraint_kinds == ("holonomic", "friction", "servo", "contact")
 
 
 def test_byte_order_mark_comments_and_white_space():

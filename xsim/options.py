@@ -26,7 +26,8 @@ def with_constraints(model: Model, kinds: Iterable[str]) -> Model:
     kinds: a subset of `xsim.spec.CONSTRAINT_KINDS`:
 
     * ``"holonomic"``: couplings of coordinates, joints that close loops, prescribed motions
-    * ``"friction"``, ``"limit"``, ``"velocity"``: dry friction, position limits and velocity limits that act as impulses
+    * ``"friction"``, ``"limit"``, ``"velocity"``, ``"servo"``: dry friction, position limits, velocity limits and servos that act as
+      impulses
     * ``"soft"``: equality constraints, limits and dry friction as in MuJoCo
     * ``"contact"``: contacts
 

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from xsim.model.model import ROW_LEAVES, Model
-from xsim.model.topology import ForceInfo
+from xsim.model.topology import SPRINGS, ForceInfo
 from xsim.registry import SOFT_CONSTRAINTS
 from xsim.suggestions import did_you_mean
 
@@ -213,7 +213,7 @@ ROW_NAMES: dict[str, Callable[[Model], list[str]]] = {
     "naxis": lambda m: [b.name for b in m.topology.bodies for j in b.joints for _ in j.axes],
     "nfunction": lambda m: [f.name for f in m.topology.functions for _ in range(f.width)],
     "nforce": _of_forces(lambda f: 1),
-    "nspring": _of_forces(lambda f: f.kind in ("spring", "torsion")),
+    "nspring": _of_forces(lambda f: f.kind in SPRINGS),
     "nstiffness": _of_forces(_coefficients("stiffness")),
     "ndamping": _of_forces(_coefficients("damping")),
     "nstop": _of_forces(lambda f: f.stop is not None),

@@ -212,11 +212,13 @@ def _flags(c: Call, solved: Solved):
 @stage
 def _residual(soft: Constraints, a, required, terms):
     """Largest difference between the constraint force that inverse dynamics requires and that of the soft constraints at acceleration a,
-    relative to the largest force of a dof, the constraint's or one of the terms of its equation of motion."""
+    relative to the largest force of a dof: a term of its equation of motion, or the sum of the magnitudes of the constraints' forces."""
     a = jnp.stack(list(a))
     soft = soft.fitted(a.shape[1:])
-    error = jnp.stack([jnp.abs(x - y) for x, y in zip(required, soft.jt_times(soft.force(soft.at(a))), strict=True)]).max(0)
-    scale = jnp.stack([jnp.broadcast_to(jnp.abs(x), error.shape) for part in (required, *terms) for x in part]).max(0)
+    forces = soft.force(soft.at(a))
+    error = jnp.stack([jnp.abs(x - y) for x, y in zip(required, soft.jt_times(forces), strict=True)]).max(0)
+    terms = (required, soft.jt_magnitudes(forces), *terms)
+    scale = jnp.stack([jnp.broadcast_to(jnp.abs(x), error.shape) for part in terms for x in part]).max(0)
     return error / jnp.where(scale > 0, scale, 1.0)
 
 

@@ -21,6 +21,7 @@ from xsim.dynamics.tree.manifold import difference as _difference
 from xsim.dynamics.tree.manifold import integrate as _integrate
 from xsim.dynamics.tree.system import System, gravity_acceleration
 from xsim.model.model import Model
+from xsim.spatial import dot, rotate, scale, vadd
 
 
 @compiled
@@ -144,9 +145,9 @@ def forward_dynamics(model: Model, q, v, tau=None, ctrl=None, time=None, act=Non
 def energy(model: Model, q, v):
     """Kinetic energy (with the armature) and potential energy (gravity; springs of joints, tendons, flexes; bushings), J, (*batch,) each.
 
-    The potential of gravity is zero at the origin of the world. A spring k (ref - q) has the potential k/2 (ref - q)^2. A ball spring or a
-    bushing with three different stiffnesses has no exact potential; its energy is k/2 times the squared rotation vector. Motors, loads and
-    maps, which depend on time or on rates, have no potential.
+    The potential of gravity is zero at the origin of the world. Bodies that are fixed to the world count, too. A spring k (ref - q) has the
+    potential k/2 (ref - q)^2. A ball spring or a bushing with three different stiffnesses has no exact potential; its energy is k/2 times
+    the squared rotation vector. Motors, loads and maps, which depend on time or on rates, have no potential.
     """
     c = Call(model, q, v)
     system = c.system
@@ -154,19 +155,27 @@ def energy(model: Model, q, v):
     inertia = kin.link_inertias(system, frame)
     rows = mass_with_armature(system, frame, inertia)
     kinetic = sum((0.5 * a * b for a, b in zip(multiply(system, rows, c.v), c.v, strict=True)), 0.0)
-    base_acceleration = gravity_acceleration(system)
-    potential = 0.0
-    for i, link_inertia in enumerate(inertia):
-        if link_inertia is not kin.NO_INERTIA:
-            reference = frame.pose[system.tables.root[i]].pos
-            weighted = kin.gravity_inertia(system, frame, i, link_inertia)
-            for k in range(3):
-                potential = potential + base_acceleration[k] * (weighted.first[k] + weighted.mass * reference[k])
+    potential = _gravity_energy(system, frame, inertia)
     for i, x in enumerate(spring_displacements(system, c.q)):
         potential = potential + 0.5 * system.dof.stiffness[i] * x * x
     for energy in (*element_energy(system, frame, c.q), *tendon_energy(system, tendons(system, frame, c.q))):
         potential = potential + energy
     return c.join(kinetic, 0), c.join(potential, 0)
+
+
+def _gravity_energy(system: System, frame: kin.Frames, inertia: list):
+    """Potential energy of gravity, J: of the links (inertia: theirs), and of the bodies fixed to the world."""
+    up = gravity_acceleration(system)
+    energy = 0.0
+    for i, link_inertia in enumerate(inertia):
+        if link_inertia is not kin.NO_INERTIA:
+            weighted, reference = kin.gravity_inertia(system, frame, i, link_inertia), frame.pose[system.tables.root[i]].pos
+            energy = energy + dot(up, vadd(weighted.first, scale(reference, weighted.mass)))
+    for info, fixed, pose in zip(system.topology.bodies, system.body.inertia, system.body.offset, strict=True):
+        if info.link < 0 and fixed is not kin.NO_INERTIA:
+            weight = dot(up, vadd(rotate(pose.quat, fixed.first), scale(pose.pos, fixed.mass)))
+            energy = energy + (weight if info.gravity is None else system.body.gravity[info.gravity] * weight)
+    return energy
 
 
 @compiled

@@ -8,9 +8,9 @@ import numpy as np
 
 from xsim.joints.types import JOINT_TYPES
 from xsim.model.leaf_rows import LeafRows
-from xsim.model.topology import BodyInfo, ConstraintInfo, ForceInfo, FunctionInfo
+from xsim.model.topology import SPRINGS, BodyInfo, ConstraintInfo, ForceInfo, FunctionInfo
 from xsim.model.tree import Tree
-from xsim.poses import IDENTITY_QUAT, normalized, quat_mul, rotation_matrix
+from xsim.poses import IDENTITY_QUAT, normalized, quat_from_matrix, quat_mul, rotation_matrix
 from xsim.registry import LOOP_CONSTRAINTS, LOOP_ROWS, TIME_FUNCTIONS
 from xsim.spec import ConstraintSpec, ForceSpec, FunctionSpec, JointSpec, ModelSpec
 
@@ -31,6 +31,8 @@ JOINT_ROWS = {
     "slide2": (COINCIDENT[Z], *SAME_ORIENTATION),
 }
 """Rows of a joint that closes a loop, in frames rotated as `_joint_rotations` says."""
+JOINT_FORCES = {**dict.fromkeys(("hinge", "slide", "universal"), ("damping", "stiffness")), "ball": ("damping",)}
+"""What a joint that closes a loop has as force elements, see `_joint_forces`."""
 
 
 class HolonomicTables(NamedTuple):
@@ -90,7 +92,7 @@ def read_holonomic(spec: ModelSpec, tree: Tree) -> dict[str, tuple]:
             out.motions.append((_dof(c, bodies, *c.coordinates[0]), out.add_target(c)))
         else:
             _add_loop_constraint(out, c, reference)
-    for f in spec.forces:
+    for f in (*spec.forces, *(f for c in spec.constraints if c.kind == "joint" for f in _joint_forces(c))):
         _add_force(out, f, _turns(f, spec, bodies, reference) if f.kind == "torsion" else ())
     return out.structure()
 
@@ -241,7 +243,7 @@ def _placed(reference: list, body: int, frame) -> tuple:
 def _add_force(out: HolonomicTables, f: ForceSpec, turns: tuple) -> None:
     rows = out.rows
     found: dict = {}  # what the kind needs of `ForceInfo`
-    if f.kind in ("spring", "torsion", "bushing"):
+    if f.kind in (*SPRINGS, "bushing"):
         if f.kind != "bushing":
             found["row"] = rows.add_to("force", rest=f.rest, preload=f.preload)
         for leaf in ("stiffness", "damping"):
@@ -305,14 +307,44 @@ def _joint(c: ConstraintSpec, loop: Loop) -> tuple:
     if joint.type not in JOINT_ROWS:
         _fail(c, f"a {joint.type} joint cannot close a loop; allowed: {', '.join(JOINT_ROWS)}")
     for name in ("damping", "armature", "stiffness", "friction"):
-        value = getattr(joint, name)
-        if value is not None and np.nan_to_num(value).any():
-            _fail(c, f"{name} of a joint that closes a loop is not simulated; let another joint close it")
+        if _has(joint, name) and name not in JOINT_FORCES.get(joint.type, ()):
+            _fail(c, f"{name} of a {joint.type} joint that closes a loop is not simulated; let another joint close it")
     if joint.position_range is not None and np.isfinite(joint.position_range).any():
         _fail(c, "position limits of a joint that closes a loop are not simulated; let another joint close it")
     if joint.actuator not in ("passive", "force"):
         _fail(c, f"a joint that closes a loop cannot be driven ({joint.actuator}); let another joint close it")
     return JOINT_ROWS[joint.type]
+
+
+def _has(joint: JointSpec, name: str) -> bool:
+    value = getattr(joint, name)
+    return value is not None and bool(np.nan_to_num(value).any())
+
+
+def _joint_forces(c: ConstraintSpec) -> list[ForceSpec]:
+    """The springs and dampers of a joint that closes a loop, as force elements between its bodies.
+
+    A universal joint has one about its first axis, which is fixed in the first body, and one about its second axis, which is fixed in the
+    second body and about which the first body turns the other way. A ball joint's damper acts along axes of the second body."""
+    joint = c.joint
+    if joint is None or not (_has(joint, "damping") or _has(joint, "stiffness")):
+        return []
+    one, two = zip(c.bodies, c.frames, strict=True)
+    def element(kind: str, ends, rotation, **law) -> ForceSpec:
+        frames = tuple((pos, quat_mul(normalized(quat), rotation)) for _, (pos, quat) in ends)
+        return ForceSpec(kind, c.name, tuple(body for body, _ in ends), frames, source=c.source, **law)
+
+    if joint.type == "ball":
+        damping = np.concatenate([np.zeros(3), np.broadcast_to(joint.damping, 3)])
+        return [element("bushing", (two, one), IDENTITY_QUAT, stiffness=np.zeros(6), damping=damping)]
+    numbers = {"damping": joint.damping, "stiffness": joint.stiffness, "rest": joint.spring_ref}
+    laws = [{name: 0.0 if x is None else float(x[i]) for name, x in numbers.items()} for i in range(len(_axes(joint)))]
+    if joint.type != "universal":
+        return [element("torsion" if joint.type == "hinge" else "axial", (one, two), _along(_axes(joint)[0]), **laws[0])]
+    first, second = _axes(joint)
+    turns = [quat_from_matrix(np.stack([x, np.cross(z, x), z], 1)) for z, x in ((first, second), (second, first))]
+    laws[1]["rest"] = -laws[1]["rest"]
+    return [element("torsion", ends, turn, **law) for ends, turn, law in zip(((one, two), (two, one)), turns, laws, strict=True)]
 
 
 def _joint_rotations(c: ConstraintSpec) -> tuple:

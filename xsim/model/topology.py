@@ -12,7 +12,7 @@ from xsim.rules import RULES, Rules
 __all__ = [
     "ActuatorInfo", "BodyInfo", "CameraInfo", "ConstraintInfo", "FlexInfo", "ForceInfo", "FunctionInfo", "GeomInfo", "HfieldInfo",
     "JointInfo", "KeyInfo", "Link", "MeshInfo", "PairsInfo", "PieceInfo",
-    "SensorInfo", "SiteInfo", "SoftInfo", "SolidInfo", "Table", "TendonInfo", "Topology",
+    "SPRINGS", "SensorInfo", "SiteInfo", "SoftInfo", "SolidInfo", "Table", "TendonInfo", "Topology",
 ]  # fmt: skip
 
 
@@ -136,6 +136,10 @@ class FunctionInfo(NamedTuple):
     first: int
     width: int
     repeat: bool
+
+
+SPRINGS = ("spring", "torsion", "axial")
+"""Force elements with a rest length and a preload."""
 
 
 class ForceInfo(NamedTuple):

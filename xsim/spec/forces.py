@@ -37,6 +37,8 @@ class ForceSpec:
       ``damper`` (FunctionSpec). Instead of both, preload - ``map``(rate, L): (rates (m,), lengths (n,), forces (m, n)), bilinear,
       extrapolated linearly. ``stops``: (least, largest length) of the bump stops. ``rest``: length at rest.
     * ``"torsion"``: about the z axes, on the second body, by its angle relative to the first: the same law, without map and stops.
+    * ``"axial"``: along the first frame's z axis, on the second body at its origin, by the displacement of that origin along the axis: the
+      same law, without map and stops; the opposite on the first at the same point.
     * ``"bushing"``: six ``stiffness`` and ``damping`` (x y z, then about x y z), in the first frame's axes, on the position and rotation
       vector of the second frame seen from the first.
     * ``"motor"``: ``function`` of time along (``driven`` ``"slide"``) or about (``"hinge"``) the first frame's z axis on the second body,

@@ -19,7 +19,7 @@ from xsim.spec.visuals import CameraSpec, LightSpec
 
 __all__ = ["CONSTRAINT_KINDS", "KeySpec", "ModelSpec", "OptionSpec"]
 
-CONSTRAINT_KINDS = ("holonomic", "friction", "limit", "velocity", "soft", "contact")
+CONSTRAINT_KINDS = ("holonomic", "friction", "limit", "velocity", "servo", "soft", "contact")
 """The kinds of constraints."""
 ALL_BITS = 2**31 - 1
 """A mask with every bit."""
@@ -32,7 +32,7 @@ class OptionSpec:
     * ``gravity``: acceleration of free fall, m/s^2, world axes. ``dt``: time step, s.
     * ``regularization``: added to the diagonal of the mass matrix by the solve, kg or kg m^2.
     * ``constraint_kinds``: the kinds of constraints that act, a subset of CONSTRAINT_KINDS: holonomic constraints, dry friction, position
-      limits, velocity limits (these three by impulses), soft constraints (MuJoCo's equalities, limits and dry friction), contacts.
+      limits, velocity limits, servos (these four by impulses), soft constraints (MuJoCo's equalities, limits and dry friction), contacts.
     * ``density`` (kg/m^3), ``viscosity`` (Pa s), ``wind`` (m/s): of the fluid around. ``magnetic``: magnetic field, world axes.
     * ``disabled``: what is switched off, MuJoCo's names of flags (``"actuation"``, ``"passive"``, ...). ``actuator_groups_off``: groups of
       actuators that are switched off.
@@ -43,7 +43,7 @@ class OptionSpec:
     dt: float = 0.001
     integrator: str = "implicit_damping"
     regularization: float = 0.0
-    constraint_kinds: tuple[str, ...] = ("holonomic", "friction", "limit")
+    constraint_kinds: tuple[str, ...] = ("holonomic", "friction", "limit", "servo")
     density: float = 0.0
     viscosity: float = 0.0
     wind: np.ndarray = zeros(3)

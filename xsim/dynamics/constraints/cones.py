@@ -54,6 +54,10 @@ class Cones(NamedTuple):
         """J^T f (nv, lanes)."""
         return self.J.jt_times(f)
 
+    def jt_magnitudes(self, f):
+        """See `Potential.jt_magnitudes`."""
+        return self.J.magnitudes().jt_times(jnp.abs(f))
+
     def force(self, x):
         """The forces f (n, d, lanes) at x (n, d, lanes)."""
         if self.curved:

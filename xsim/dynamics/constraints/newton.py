@@ -22,6 +22,8 @@ MAX_STEPS = 100
 MAX_LINE_SEARCH = 30
 ROUNDING = 64
 """A sum of forces, or a step, counts as zero below this many machine epsilons of its terms."""
+CANCELLATION = 4
+"""Forces of constraints that cancel also count as zero below this many machine epsilons of the sum of their magnitudes."""
 STALL_RATIO = 0.1
 STALL_POWER = 1.5
 """The iteration has stalled if the Newton decrement is at least STALL_RATIO of the last one and below eps^STALL_POWER of the energy, eps
@@ -66,7 +68,8 @@ def minimize(mass, right, constraints: Constraints, hard=None, wanted=None) -> M
     work = jnp.abs(tree_sum(list(free * right)))
 
     def step(c: _Carry) -> _Carry:
-        soft_force = constraints.jt_times(constraints.force(c.x))
+        forces = constraints.force(c.x)
+        soft_force = constraints.jt_times(forces)
         inertial = times(mass, c.a)
         gradient = inertial - right - soft_force
         second = mass + constraints.curvature(c.x, counts)
@@ -74,7 +77,8 @@ def minimize(mass, right, constraints: Constraints, hard=None, wanted=None) -> M
         hard_force = jnp.zeros_like(gradient) if hard is None else transposed_times(hard, y)
         remainder = jnp.abs(gradient - hard_force)
         terms = jnp.abs(inertial) + jnp.abs(right) + jnp.abs(soft_force) + jnp.abs(hard_force)
-        small = every(remainder <= ROUNDING * eps * terms)
+        rounding = eps * jnp.maximum(ROUNDING * terms, CANCELLATION * constraints.jt_magnitudes(forces))
+        small = every(remainder <= rounding)
         decrement = -tree_sum(list(p * (gradient - hard_force)))  # p^T second p, also if a violates the hard rows by rounding
         energy = jnp.maximum(c.energy, decrement)
         small = small | every(jnp.abs(p) <= ROUNDING * eps * jnp.abs(c.a))

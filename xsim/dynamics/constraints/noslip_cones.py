@@ -39,6 +39,10 @@ class NoSlipCones(NamedTuple):
         """J^T f (nv, lanes)."""
         return self.J.jt_times(f)
 
+    def jt_magnitudes(self, f):
+        """See `Potential.jt_magnitudes`."""
+        return self.J.magnitudes().jt_times(jnp.abs(f))
+
     def _scaled(self, x):
         """The tangential part y of x in scaled coordinates (n, d - 1, lanes), and its size: its norm (elliptic), or its absolute values."""
         y = self.weight * x[:, 1:]

@@ -26,6 +26,10 @@ class Potential(Protocol):
         """J^T f (nv, *lanes)."""
         ...
 
+    def jt_magnitudes(self, f) -> Any:
+        """|J|^T |f| (nv, *lanes): the sums of the magnitudes of the terms of J^T f."""
+        ...
+
     def force(self, x) -> Any:
         """The force f at x."""
         ...

@@ -142,6 +142,10 @@ class Rows(NamedTuple):
         single = _combine_constant(self.single, f[:n])
         return single + pairwise_sum(self.general * f[n:, None]) if len(self.general) else single
 
+    def jt_magnitudes(self, f):
+        """See `Potential.jt_magnitudes`."""
+        return self._replace(single=np.abs(self.single), general=jnp.abs(self.general)).jt_times(jnp.abs(f))
+
     def curvature(self, x, count=None):
         """J^T P'' J (nv, nv, lanes). count: see `Rows.count`; not used."""
         (n, nv), g = self.single.shape, self.hessian(x)

@@ -63,6 +63,10 @@ class Constraints(NamedTuple):
         """J^T f (nv, lanes)."""
         return tree_sum([part.jt_times(y) for part, y in zip(self.parts, f, strict=True)])
 
+    def jt_magnitudes(self, f):
+        """|J|^T |f| (nv, lanes): the sums of the magnitudes of the terms of J^T f. Its rounding error is a few machine epsilons of them."""
+        return tree_sum([part.jt_magnitudes(y) for part, y in zip(self.parts, f, strict=True)])
+
     def curvature(self, x, counts=None):
         """J^T P'' J (nv, nv, lanes). counts: the result of `counts`, which saves time. With it there is no reverse-mode derivative."""
         counts = (None,) * len(self.parts) if counts is None else counts

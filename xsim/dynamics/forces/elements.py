@@ -18,6 +18,7 @@ from xsim.dynamics.forces.time_functions import Curve, curve, value, weights
 from xsim.dynamics.tree.frames import End, angle_about, body_link, coordinate_addresses, ends_of, row_coefficients
 from xsim.dynamics.tree.kinematics import Frames, generalized_force, point_velocity, velocities
 from xsim.dynamics.tree.system import System
+from xsim.model.topology import SPRINGS
 from xsim.spatial import (
     ZERO3,
     Force,
@@ -98,7 +99,7 @@ class ForceTerm(NamedTuple):
 def _law(system: System, info, q) -> ElementLaw:
     f, parameters = system.force, {}
     width = 6 if info.kind == "bushing" else 1
-    if info.kind in ("spring", "torsion"):
+    if info.kind in SPRINGS:
         parameters |= {"rest": f.rest[info.row], "preload": f.preload[info.row]}
     for name in ("stiffness", "damping"):
         row = getattr(info, name)
@@ -197,7 +198,7 @@ def _wrenches(terms) -> tuple[Force, Force]:
 
 
 def _spring_force(law: ElementLaw, x, rate):
-    """Force of a "spring" or "torsion" of `ForceSpec`. x: length or angle. rate: its rate."""
+    """Force of a "spring", "torsion" or "axial" of `ForceSpec`. x: length, angle or displacement. rate: its rate."""
     if law.map is not None:
         rates, lengths, forces = law.map
         by_rate, by_length = weights(rate, rates, True), weights(x, lengths, True)
@@ -251,6 +252,19 @@ def _torsion(law: ElementLaw, a: End, b: End, velocity_a, velocity_b) -> list[Fo
     return [ForceTerm(ZERO3, z, z, *_force_and_derivatives(law, _angle(law, a, b), dot(z, vsub(velocity_b[1], velocity_a[1]))))]
 
 
+def _along_axis(a: End, b: End, x):
+    """The wrench of a unit force along the first frame's z axis, at the second frame's origin. x: a vector from the first origin to it."""
+    z = a.axis(2)
+    return z, cross(vadd(a.x, x), z), cross(b.x, z)
+
+
+@stage
+def _axial(law: ElementLaw, a: End, b: End, velocity_a, velocity_b) -> list[ForceTerm]:
+    d, z = vsub(b.world, a.world), a.axis(2)
+    rate = dot(z, vsub(vsub(velocity_b[0], velocity_a[0]), cross(velocity_a[1], d)))
+    return [ForceTerm(*_along_axis(a, b, d), *_force_and_derivatives(law, dot(z, d), rate))]
+
+
 @stage
 def _bushing(law: ElementLaw, a: End, b: End, velocity_a, velocity_b) -> list[ForceTerm]:
     d = vsub(b.world, a.world)
@@ -269,10 +283,10 @@ def _motor(law: ElementLaw, a: End, b: End, velocity_a, velocity_b) -> list[Forc
     z = a.axis(2)
     if law.driven == "hinge":
         return [ForceTerm(ZERO3, z, z, law.function_value)]
-    return [ForceTerm(z, cross(vadd(a.x, vsub(b.world, a.world)), z), cross(b.x, z), law.function_value)]
+    return [ForceTerm(*_along_axis(a, b, vsub(b.world, a.world)), law.function_value)]
 
 
-LAWS = {"spring": _spring, "torsion": _torsion, "bushing": _bushing, "motor": _motor}
+LAWS = {"spring": _spring, "torsion": _torsion, "axial": _axial, "bushing": _bushing, "motor": _motor}
 
 
 @stage
@@ -295,7 +309,7 @@ def element_energy(system: System, frame: Frames, q) -> list:
     out = []
     ends = ends_of(system, frame, system.topology.forces, system.force_frames)
     for info, info_ends in zip(system.topology.forces, ends, strict=True):
-        if info.kind in ("spring", "torsion", "bushing") and info.map is None:
+        if info.kind in (*SPRINGS, "bushing") and info.map is None:
             out.append(_potential(_law(system, info, q), *info_ends))
     return [*out, *flex_energy(system, frame)]
 
@@ -306,7 +320,8 @@ def _potential(law: ElementLaw, a: End, b: End):
         return total([mul(mul(0.5, k), mul(x, x)) for k, x in zip(law.stiffness, _relative_pose(a, b), strict=True)])
     if law.stiffness is None and law.spring is None:
         return 0.0
-    x = _angle(law, a, b) if law.kind == "torsion" else safe_norm(vsub(b.world, a.world))
+    d = vsub(b.world, a.world)
+    x = {"spring": lambda: safe_norm(d), "torsion": lambda: _angle(law, a, b), "axial": lambda: dot(a.axis(2), d)}[law.kind]()
     extension = sub(x, law.rest)
     out = mul(mul(0.5, law.stiffness[0]), mul(extension, extension)) if law.stiffness is not None else law.spring.integral(extension)
     out = sub(out, mul(law.preload, extension))

@@ -38,7 +38,8 @@ class ImplicitTerms(NamedTuple):
 
     * damping: time step of joint dampers, s. 0: explicit.
     * springs: square of the time step, for joint springs, s^2. 0: explicit.
-    * elements: time step of springs, dampers and bushings between bodies, s. 0: explicit.
+    * elements: time step of dampers between bodies, bushings among them, s. 0: explicit.
+    * element_springs: time step of springs between bodies, s. 0: explicit; else the same as elements.
     * velocity: the forces that are implicit in velocity, through their velocity derivatives:
 
         ""       none
@@ -50,6 +51,7 @@ class ImplicitTerms(NamedTuple):
     damping: object = 0.0
     springs: object = 0.0
     elements: object = 0.0
+    element_springs: object = 0.0
     velocity: str = ""
 
 
@@ -140,7 +142,7 @@ def evaluate(m: EquationOfMotion) -> Terms:
         dofs = free_body_dofs(system) if m.implicit.velocity == "free" else None
         derivatives = velocity_derivatives(system, frame, inertia, m.q, m.v, m.act, m.ctrl, tendon, transmission, dofs)
         implicit_terms.append((system.option.dt, derivatives))
-    elements = [] if is_zero(m.implicit.elements) else implicit_element_rows(system, frame, m.q, m.v, m.implicit.elements)
+    elements = implicit_element_rows(system, frame, m.q, m.v, m.implicit)
     jacobian = holonomic_rows(system, frame)
     if m.soft is not None:
         jacobian = [*jacobian, *([(i, 1.0)] for i, h in enumerate(m.prescribed) if h is not None)]
@@ -149,12 +151,18 @@ def evaluate(m: EquationOfMotion) -> Terms:
     )
 
 
-def implicit_element_rows(system: System, frame: Frames, q, v, dt) -> list:
-    """(row, G, c) of each force element for a step of dt.
+def implicit_element_rows(system: System, frame: Frames, q, v, implicit: ImplicitTerms) -> list:
+    """(row, G, c) of each force element that is implicit.
 
-    Over the step the element force decreases by c r + G a, with r the rate of the row at the start and a its acceleration. c = dt k and
-    G = dt (dt k + d), with stiffness k and damping d."""
-    return [(row, mul(dt, add(mul(dt, k), d)), mul(dt, k)) for row, k, d in element_rows(system, frame, q, v)]
+    Over a step of dt the element force decreases by c r + G a, with r the rate of the row at the start and a its acceleration. c = dt k and
+    G = dt (dt k + d), with stiffness k (0 if springs are explicit) and damping d."""
+    if is_zero(implicit.elements) or not system.topology.forces:
+        return []
+    dt, spring_dt, out = implicit.elements, implicit.element_springs, []
+    for row, k, d in element_rows(system, frame, q, v):
+        c = mul(spring_dt, k)
+        out.append((row, mul(dt, add(c, d)), c))
+    return out
 
 
 def with_implicit_elements(force: list, elements: list, v, a) -> list:

@@ -57,8 +57,8 @@ class ImpulseRow(NamedTuple):
 
 @functools.lru_cache(maxsize=256)
 def impulse_rows(topology: Topology) -> tuple[ImpulseRow, ...]:
-    """The dofs on which impulses act: those with a servo, and those with friction or limits of `Topology.constraint_kinds` that are not
-    soft constraints."""
+    """The dofs on which impulses act: those with friction, limits or a servo of the kinds in `Topology.constraint_kinds` that are not soft
+    constraints."""
     soft = {(info.kind, info.items[0]) for info in topology.soft}
 
     def dofs_with(kind: str, leaf: str) -> tuple[int, ...]:
@@ -76,7 +76,7 @@ def impulse_rows(topology: Topology) -> tuple[ImpulseRow, ...]:
                 topology.dofs("dof.friction").index(dof) if dof in friction else None,
                 (dof in lower, dof in upper),
                 (dof in slowest, dof in fastest),
-                drive == "servo",
+                drive == "servo" and "servo" in topology.constraint_kinds,
             )
             if row.friction is not None or any(row.position + row.velocity) or row.servo:
                 out.append(row)

@@ -143,8 +143,9 @@ def semi_implicit(implicit: Callable = lambda system: EXPLICIT) -> Integrator:
     return Integrator(advance, velocity, implicit, closes_couplings=True)
 
 
-def _step_squared(system: System):
-    return mul(system.option.dt, system.option.dt)
+def _all_springs_and_dampers(system: System) -> ImplicitTerms:
+    dt = system.option.dt
+    return ImplicitTerms(dt, mul(dt, dt), dt, dt)
 
 
 def _implicitfast_terms(system: System) -> ImplicitTerms:
@@ -160,9 +161,7 @@ def implicit_force(system: System, frame, q, v, a) -> list:
     if not is_zero(terms.springs):
         displacement = [add(mul(terms.damping, x), mul(terms.springs, y)) for x, y in zip(v, a, strict=True)]
         out = [add(x, y) for x, y in zip(out, quadratic(system, frame, system.dof.stiffness, "spring").times(displacement), strict=True)]
-    if not is_zero(terms.elements):
-        out = with_implicit_elements(out, implicit_element_rows(system, frame, q, v, terms.elements), v, a)
-    return out
+    return with_implicit_elements(out, implicit_element_rows(system, frame, q, v, terms), v, a)
 
 
 def _rk4(system: System, s: StateComponents, tau, ctrl, recompute: bool) -> Advanced:
@@ -171,8 +170,9 @@ def _rk4(system: System, s: StateComponents, tau, ctrl, recompute: bool) -> Adva
     ``rk4`` integrates the rate of the displacement, which is of fourth order for rotations too (Munthe-Kaas, High order Runge-Kutta methods
     on manifolds, 1999; MuJoCo 4.0). ``rk4_manifold`` uses the mean velocity of the stages as the rate, which is of second order for
     rotations (MuJoCo 3.2). recompute: whether the reverse pass evaluates each stage again."""
-    nonsmooth = {"velocity", "locked", "servo"}.intersection(system.topology.drives)
-    if impulse_rows(system.topology) or nonsmooth:
+    rows = impulse_rows(system.topology)
+    nonsmooth = {"velocity", "locked"}.intersection(system.topology.drives) | ({"servo"} if any(row.servo for row in rows) else set())
+    if rows or nonsmooth:
         raise ValueError(
             f"rk4 integrates smooth motion only; the model has {', '.join(sorted(nonsmooth)) or 'friction or limits'}: choose another "
             "integrator, or switch constraints off with with_constraints(model, ())"
@@ -220,15 +220,15 @@ def _health(q, v, pivot, converged, overflow, old: Health) -> Health:
 
 RUNGE_KUTTA = ("rk4", "rk4_manifold")
 
-INTEGRATORS.register("implicit_damping", semi_implicit(lambda system: ImplicitTerms(damping=system.option.dt)))
-"""Semi-implicit Euler with joint damping at the new velocity (as in RING)."""
+INTEGRATORS.register(
+    "implicit_damping", semi_implicit(lambda system: ImplicitTerms(damping=system.option.dt, elements=system.option.dt))
+)
+"""Semi-implicit Euler with the dampers of joints (as in RING) and between bodies at the new velocity."""
 INTEGRATORS.register("euler", semi_implicit())
 """Semi-implicit Euler."""
-INTEGRATORS.register("dart", semi_implicit(lambda system: ImplicitTerms(system.option.dt, _step_squared(system))))
-"""Joint dampers and springs at the end of the step, then impulses (as in DART)."""
-INTEGRATORS.register(
-    "linearly_implicit", semi_implicit(lambda system: ImplicitTerms(system.option.dt, _step_squared(system), system.option.dt))
-)
+INTEGRATORS.register("dart", semi_implicit(_all_springs_and_dampers))
+"""Springs, dampers and bushings, of joints and between bodies, at the end of the step, then impulses (as in DART)."""
+INTEGRATORS.register("linearly_implicit", semi_implicit(_all_springs_and_dampers))
 """Linearly implicit Euler: springs, dampers and bushings, of joints and between bodies, at the end of the step."""
 INTEGRATORS.register("implicitfast", semi_implicit(_implicitfast_terms))
 """Passive and actuator forces at the new velocity, by the symmetric part of their derivatives (MuJoCo; 4.0: all forces of free bodies)."""

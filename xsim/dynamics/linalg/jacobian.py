@@ -81,6 +81,10 @@ class Jacobian:
             total = _plus(total, _jt_times(J, f[contacts]), (dofs,))
         return total
 
+    def magnitudes(self) -> Jacobian:
+        """The Jacobian of the absolute values."""
+        return Jacobian(tuple(jnp.abs(J) for J in self.parts), self.blocks, self.nv)
+
     def curvature(self, second, counts=None):
         """J^T H J (nv, nv, lanes), for H = second (n, d, d, lanes). counts: per block, the number of contacts to include; None for all."""
         total = jnp.zeros((self.nv, self.nv, *second.shape[3:]), second.dtype)

@@ -173,13 +173,14 @@ class Bodies(NamedTuple):
     * offset: pose in its link; pose in the world for a fixed body.
     * joint_quat: orientation of its joint frame in the parent body.
 
-    gravcomp: factors of gravity compensation, in rows `BodyInfo.gravcomp`.
+    gravity, gravcomp: factors of gravity and of its compensation, in rows `BodyInfo.gravity` and `BodyInfo.gravcomp`.
     """
 
     inertia: tuple[Inertia, ...]
     com: tuple[Vector, ...]
     offset: tuple[Pose, ...]
     joint_quat: tuple
+    gravity: tuple
     gravcomp: tuple
 
 
@@ -425,7 +426,10 @@ def components(model: Model, lanes: Lanes, mocap=None) -> System:
         tables=tables(top),
         option=option,
         link=_links(model, lanes, poses, frames, offset, inertia),
-        body=Bodies(tuple(inertia), tuple(coms), tuple(offset), tuple(p.quat for p in poses), split(model.body.gravcomp, 1)),
+        body=Bodies(
+            *(tuple(x) for x in (inertia, coms, offset, (p.quat for p in poses))),
+            *(split(x, 1) for x in (model.body.gravity, model.body.gravcomp)),
+        ),
         joint=Joints(split(model.joint.spring_ref, 1), split(model.joint.spring_damper, 2)),
         constraint=LoopParameters(_frames(top.constraints, model.constraint, offset, split), split(model.constraint.value, 1)),
         functions=FunctionValues(split(model.function.numbers, 1)),

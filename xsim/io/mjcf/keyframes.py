@@ -11,7 +11,7 @@ from xsim.io.mjcf.nodes import Node
 from xsim.io.mjcf.shortcuts import read_general
 from xsim.io.reader import Element
 
-__all__ = ["key_numbers", "assign_keys"]
+__all__ = ["assign_keys", "key_length", "key_numbers"]
 
 # Numbers of a joint in qpos and in qvel.
 _JOINTS = {"free": (7, 6), "ball": (4, 3), "slide": (1, 1), "hinge": (1, 1)}
@@ -51,8 +51,9 @@ def assign_keys(document: Document) -> None:
         for name, entries in _layout(document).items():
             words = (e.raw(name) or "").split()
             wanted = sum(width for _, width in entries)
-            if words and len(words) != wanted:
-                raise e.error(f"found {len(words)} numbers in a key; allowed: {wanted}", name)
+            if words:
+                words = words[: key_length(document, e, name, len(words), wanted)]
+                words += ["nan"] * (wanted - len(words))
             start = 0
             for node, width in entries if words else []:
                 node.keys = node.keys or {}
@@ -60,10 +61,24 @@ def assign_keys(document: Document) -> None:
                 start += width
 
 
+def key_length(document: Document, e: Element, name: str, found: int, wanted: int) -> int:
+    """How many of the numbers of a vector count; the rest of the wanted ones is as at the start. Raises ParseError for a wrong length.
+
+    MuJoCo 4.0 takes a short qpos, qvel, act or ctrl number by number, mpos and mquat body by body.
+    """
+    if found == wanted:
+        return found
+    error = e.error(f"found {found} numbers in a key; allowed: {wanted}", name)
+    if found > wanted or not document.release.short_keys:
+        raise error
+    document.notes.assumed(error, "the others as at the start")
+    return found - found % {"mpos": 3, "mquat": 4}.get(name, 1)
+
+
 def key_numbers(document: Document, key: Element, name: str) -> np.ndarray | None:
     """A vector of a keyframe for the whole model, None where it gives none.
 
-    Elements that are not of the keyframe's model are at rest and without control; NaN in qpos, mpos, mquat: as at the start.
+    Elements that are not of the keyframe's model are at rest and without control. NaN: as at the start.
     """
     if key._node.keys is None:
         value = key.floats(name)

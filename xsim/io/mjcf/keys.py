@@ -7,7 +7,7 @@ import numpy as np
 from xsim.io.mjcf.bodies import Bodies
 from xsim.io.mjcf.document import Document
 from xsim.io.mjcf.index import Index
-from xsim.io.mjcf.keyframes import key_numbers
+from xsim.io.mjcf.keyframes import key_length, key_numbers
 from xsim.io.reader import Element
 from xsim.joints.types import JOINT_TYPES
 from xsim.poses import IDENTITY_QUAT
@@ -66,8 +66,8 @@ def _vector(document: Document, e: Element, name: str, start: np.ndarray) -> np.
     value = key_numbers(document, e, name)
     if value is None:
         return None
-    if len(value) != len(start):
-        raise e.error(f"found {len(value)} numbers in a key; allowed: {len(start)}", name)
+    value = value[: key_length(document, e, name, len(value), len(start))]
+    value = np.concatenate([value, start[len(value) :]])
     return np.where(np.isnan(value), start, value)
 
 

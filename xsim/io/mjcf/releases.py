@@ -48,6 +48,8 @@ class Release:
             a chain of defaults does.
         adhesion_keeps_dynamics: ``adhesion`` keeps ``dyntype`` of its defaults; else it has none.
         elastic_lines: flexes made of lines resist bending and twist.
+    Keyframes (keyframe/key):
+        short_keys: a vector may have fewer numbers than the model; the rest is as at the start.
     """
 
     attributes_of_4_0: bool = False
@@ -73,6 +75,7 @@ class Release:
     muscle_fills_again: bool = True
     adhesion_keeps_dynamics: bool = True
     elastic_lines: bool = False
+    short_keys: bool = False
 
 
 RELEASES: dict[str, Release] = {
@@ -101,5 +104,6 @@ RELEASES: dict[str, Release] = {
         muscle_fills_again=False,
         adhesion_keeps_dynamics=False,
         elastic_lines=True,
+        short_keys=True,
     ),
 }

@@ -92,7 +92,7 @@ def _option(physics: Element | None, enforce_limits: bool) -> OptionSpec:
         gravity = gravity if given is None else given.floats(None, 3)
         for detector in physics.all("collision_detector"):
             detector.skip()  # a library that finds contact points
-    kinds = ("holonomic", "friction", *(("limit", "velocity") if enforce_limits else ()))
+    kinds = ("holonomic", "friction", *(("limit", "velocity") if enforce_limits else ()), "servo")
     return OptionSpec(gravity=gravity, dt=dt, integrator="dart", constraint_kinds=kinds)
 
 
