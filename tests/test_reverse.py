@@ -16,7 +16,7 @@ from xsim.dynamics.sharding import Inputs, parts
 
 
 def check_reverse(function, *arguments, rtol=1e-12, atol=1e-12):
-    """Compare the cotangents of the arguments that are floats with JAX's. Raises Unsupported where JAX would derive the function."""
+    """Compare the cotangents of the arguments that are floats with JAX's. Raises Unsupported where the trace would be differentiated instead."""
     shapes = [jax.ShapeDtypeStruct(x.shape[1:], x.dtype) for x in arguments]
     f = Function(lambda *xs: jax.tree.leaves(function(*xs)), shapes, "test")
     active = tuple(i for i, s in enumerate(shapes) if jnp.issubdtype(s.dtype, jnp.floating))
@@ -136,7 +136,7 @@ def test_rules_and_loops(name):
 
 
 @pytest.mark.parametrize("name, integrator", [("half_cheetah", None), ("muscle_arm", None), ("four_bar", None), ("hopper", "rk4")])
-def test_steps_are_not_derived_by_jax(name, integrator):
+def test_steps_are_differentiated_by_their_programs(name, integrator):
     """The values of these gradients are tested by differences, with those of other models."""
     model = xsim.load(xsim.models.path(name))
     model = xsim.with_integrator(model, integrator) if integrator else model

@@ -1,12 +1,12 @@
 """Programs of derivatives in reverse mode.
 
 The program of a function is made, and then extended by the cotangents of its values, from the last to the first (Griewank and Walther 2008,
-Evaluating Derivatives, chapter 3). JAX derives in the same way, but on the equations of a trace, of which the derivative has several times
-as many: to trace them takes longer than to compile them.
+Evaluating Derivatives, chapter 3). JAX does the same with the equations of a trace. The derivative has several times as many equations, and
+to trace them takes longer than to compile them.
 
 Not every derivative is that of single operations. An equation of the trace that has a rule of its own, such as the solution of an implicit
-equation, is derived by its rule, and an equation that indexes or sorts is derived by JAX. Their results are *copies*, values at which the
-cotangents leave the operations.
+equation, is differentiated by its rule. An equation that indexes or sorts is differentiated by JAX. The results of such equations are
+*copies*, values that pass their cotangents not to their arguments but to the equation.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ CONSTANT, ACTIVE, LINEAR = range(3)
 def reverse_program(closed: ClosedJaxpr, varying: Sequence[bool], active: Sequence[int], differentiable: Sequence[int]) -> Program:
     """The program of the cotangents of the active arguments, of (*arguments, *cotangents of the differentiable results).
 
-    varying: for each argument and each cotangent, whether environments have their own. Raises Unsupported where JAX has to derive it."""
+    varying: for each argument and each cotangent, whether environments have their own. Raises Unsupported where the trace
+    has to be differentiated."""
     tape = Tape(closed.jaxpr)
     variables = closed.jaxpr.invars
     arguments = [tape.operand(i, var.aval, v) for i, (var, v) in enumerate(zip(variables, varying, strict=False))]
@@ -48,7 +49,7 @@ def reverse_program(closed: ClosedJaxpr, varying: Sequence[bool], active: Sequen
 
 @dataclass(frozen=True, eq=False)
 class _Equation:
-    """An equation that is derived as a whole. results: the copies of those of its results that have cotangents. pull: passes their
+    """An equation that is differentiated as a whole. results: the copies of those of its results that have cotangents. pull: passes their
     cotangents to what they are computed from."""
 
     results: list[Array]
@@ -80,11 +81,11 @@ class Tape(Flattener):
         self.cotangents: dict[int, list[int]] = {}
         self.heap: list[int] = []  # of the values with cotangents, the last one first
         self.pulled: dict[int, int] = {}  # the cotangents of the active arguments
-        self.pullbacks: dict[tuple, tuple[ClosedJaxpr, ClosedJaxpr]] = {}  # of equations that JAX derives
+        self.pullbacks: dict[tuple, tuple[ClosedJaxpr, ClosedJaxpr]] = {}  # of equations that JAX differentiates
         self.traces: list[ClosedJaxpr] = []  # they are kept, because functions and loops are known by their identity
         self.recording = True  # whether equations are prepared for derivatives with respect to active arguments
         self.plain = False  # whether none are
-        self.in_turn = False  # whether a turn of a loop is derived
+        self.in_turn = False  # whether a turn of a loop is differentiated
 
     # ---- dependence ----------------------------------------------------------------------------------------------------------
 
@@ -99,7 +100,7 @@ class Tape(Flattener):
         return known[value]
 
     def array_depends(self, x: Array) -> int:
-        """The dependence of the entries of an array, of which LINEAR excels."""
+        """What the entries of an array depend on: LINEAR if one does, else ACTIVE if one does."""
         if x.numbers is not None or x.dtype.kind != "f":
             return CONSTANT
         return max((self.depends(v) for v in x.values.ravel().tolist()), default=CONSTANT)
@@ -124,6 +125,7 @@ class Tape(Flattener):
 
     @contextmanager
     def mode(self, recording: bool, plain: bool = False):
+        """Context with these attributes."""
         before = self.recording, self.plain
         self.recording, self.plain = recording, plain
         try:
@@ -134,6 +136,7 @@ class Tape(Flattener):
     # ---- equations -----------------------------------------------------------------------------------------------------------
 
     def evaluate(self, equation: JaxprEqn, xs: list[Array]) -> list[Array]:
+        """The results of an equation, prepared for their cotangents."""
         depends = [self.array_depends(x) for x in xs]
         most, name = max(depends, default=CONSTANT), equation.primitive.name
         if name == residual_tangent.name:
@@ -216,7 +219,7 @@ class Tape(Flattener):
         return self.copied_results(results, LINEAR, pull)
 
     def by_jax(self, equation: JaxprEqn, xs: list[Array], active: list[int], dependence: int) -> list[Array]:
-        """An equation that JAX derives."""
+        """An equation that JAX differentiates."""
         forward, backward = self.pullback_of(equation, active)
         with self.mode(recording=False, plain=True):
             out = self.closed(forward, xs)
@@ -239,7 +242,7 @@ class Tape(Flattener):
         return self.pullbacks[key]
 
     def copied_results(self, results: list[Array], dependence: int, pull: Callable) -> list[Array]:
-        """Copies of the results of an equation that is derived as a whole. pull: see `_Equation`."""
+        """Copies of the results of an equation that is differentiated as a whole. pull: see `_Equation`."""
         copies = [self.map_entries(lambda v: self.copy(v, dependence), x) if x.dtype.kind == "f" else x for x in results]
         equation = _Equation([x for x in copies if x.dtype.kind == "f"], pull)
         for x in equation.results:

@@ -1,4 +1,4 @@
-"""Derivatives of single equations of a trace, traced by JAX: rules of functions that have one, and what JAX itself derives."""
+"""Derivatives of single equations of a trace, traced by JAX: rules of functions that have one, and derivatives that JAX has."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _shapes_of_residual(*arguments, residual, count):
 
 
 def traced_for_tape() -> bool:
-    """Whether the rule that is traced now may use `residual_tangent`, which is not derived by JAX."""
+    """Whether the rule that is traced now may use `residual_tangent`, which JAX cannot differentiate."""
     return _FOR_TAPE.get()
 
 
