@@ -16,7 +16,7 @@ from xsim.dynamics.sharding import Inputs, parts
 
 
 def check_reverse(function, *arguments, rtol=1e-12, atol=1e-12):
-    """Compare the cotangents of the arguments that are floats with JAX's. Raises Unsupported where the trace would be differentiated instead."""
+    """Compare the cotangents of the arguments that are floats with those of JAX. Raises Unsupported where a program has none."""
     shapes = [jax.ShapeDtypeStruct(x.shape[1:], x.dtype) for x in arguments]
     f = Function(lambda *xs: jax.tree.leaves(function(*xs)), shapes, "test")
     active = tuple(i for i, s in enumerate(shapes) if jnp.issubdtype(s.dtype, jnp.floating))
