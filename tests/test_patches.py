@@ -183,3 +183,22 @@ def test_a_face_of_many_corners_lies_on_a_box(x64):
         np.testing.assert_allclose(found.distance[found.active], -0.01, atol=1e-6)
         place = np.asarray(found.point[found.active])
         assert (np.ptp(place, axis=0)[:2] > 1.4).all() and (np.abs(place.mean(0) - (0.1, 0.2, 0.495)) < 0.3).all()
+
+
+@pytest.mark.parametrize(("sides", "depth"), [(16, 0.00188587), (64, 0.00192629), (100, 0.00192826)])
+def test_the_deepest_corner_of_a_face_with_many_corners_is_a_contact(sides, depth, x64):
+    """An elliptic prism, tilted by a degree on a box. The depths are those of MuJoCo 4.0.0 (mj_forward) on a plane in place of the box. On
+    the box it misses the deepest corner: 0.00188558, 0.00174082, 0.00174229."""
+    angles = 2 * np.pi * np.arange(sides) / sides + 0.013
+    corners = [(0.2 * np.cos(a), 0.15 * np.sin(a), h) for h in (-0.05, 0.05) for a in angles]
+    mesh = f'<asset><mesh name="m" vertex="{" ".join(f"{x:.17g}" for p in corners for x in p)}"/></asset>'
+    height = 0.05 + 0.2 * np.sin(np.radians(1)) - 0.002
+    body = f'<body pos="0 0 {height}" axisangle=".3 1 0 1"><freejoint/><geom type="mesh" mesh="m"/></body>'
+    world = f'<worldbody><geom type="box" size="1 1 .5" pos="0 0 -.5"/>{body}</worldbody>'
+    model = xsim.loads(f"<mujoco>{mesh}{world}</mujoco>", "mjcf", rules="4.0")
+    with jax.disable_jit():
+        distance = np.asarray(xsim.contacts(model, xsim.init(model)).distance)
+    touching = np.sort(distance[distance < 0])
+    assert len(touching) == 4
+    # The distances are along the normal of the prism.
+    np.testing.assert_allclose(-touching[0], depth * np.cos(np.radians(1)), atol=1e-8)

@@ -32,7 +32,7 @@ _MAX_CONTACTS = 4
 _ROUND = ("capsule", "cylinder")
 _PARALLEL_COSINE = 0.996  # directions with a larger cosine count as parallel
 _PARALLEL_SINE = 0.0888  # the sine of the same angle
-_MAX_CORNERS = 16  # of the cap of a cylinder, and of any face: one with more corners is reduced to these
+_MAX_CORNERS = 16  # of the cap of a cylinder, and of any face: of one with more corners 16 are chosen
 
 
 class Faces(NamedTuple):
@@ -40,10 +40,12 @@ class Faces(NamedTuple):
 
     normals (n, faces, 3): outward.
     rings (n, faces, corners, 3): corners, counter-clockwise seen from outside.
+    counts (n, faces): numbers of corners without copies.
     """
 
     normals: np.ndarray
     rings: np.ndarray
+    counts: np.ndarray
 
 
 class Face(NamedTuple):
@@ -75,7 +77,8 @@ def _faces(solids: tuple[tuple[str, Hull | None], ...]) -> Faces:
     most, corners = max(map(len, every)), max(len(ring) for faces in every for _, ring in faces)
     normals = [np.resize([normal for normal, _ in faces], (most, 3)) for faces in every]
     rings = [np.resize([_padded(ring, corners) for _, ring in faces], (most, corners, 3)) for faces in every]
-    return Faces(np.stack(normals), np.stack(rings))
+    counts = [np.resize([len(ring) for _, ring in faces], most) for faces in every]
+    return Faces(np.stack(normals), np.stack(rings), np.stack(counts))
 
 
 @functools.lru_cache(maxsize=256)
@@ -88,13 +91,7 @@ def _unit_faces(kind: str, hull: Hull | None) -> list[tuple[np.ndarray, np.ndarr
         rim = np.stack([np.cos(angles), np.sin(angles), np.ones(_MAX_CORNERS)], 1)
         return [(np.array([0.0, 0.0, 1.0]), rim), (np.array([0.0, 0.0, -1.0]), rim[::-1] * (1.0, 1.0, -1.0))]
     hull = _cube() if hull is None else hull
-    return [(normal, hull.vertices[_reduced(ring)]) for normal, ring in polygons(hull)]
-
-
-def _reduced(ring: list[int]) -> list[int]:
-    """At most _MAX_CORNERS corners of a ring, evenly distributed."""
-    count = len(ring)
-    return ring if count <= _MAX_CORNERS else [ring[k * count // _MAX_CORNERS] for k in range(_MAX_CORNERS)]
+    return [(normal, hull.vertices[ring]) for normal, ring in polygons(hull)]
 
 
 @functools.cache
@@ -157,6 +154,9 @@ def _face(kinds: list[str], s: Shape, direction: Vector, origin: Vector, which) 
     cosine = jnp.where(square > 0, cosine, -2.0)
     best = jnp.argmax(cosine, 0)
     ring = jnp.moveaxis(jnp.asarray(table.rings, dtype)[row, best], (-1, -2), (0, 1))  # (3, corners, m, lanes)
+    if ring.shape[1] > _MAX_CORNERS:
+        farness = dot([stop(k) * t for k, t in zip((x, y, z), ring, strict=True)], tuple(c[None] for c in local))
+        ring = _sixteen(ring, jnp.asarray(table.counts)[row, best], farness)
     unit_normal = jnp.moveaxis(jnp.asarray(table.normals, dtype)[row, best], -1, 0)
     normal = apply(s.R, normalize(tuple(k * t for k, t in zip(unit_normal, factors, strict=True))))
     centre = vsub(s.pos, origin)
@@ -171,6 +171,16 @@ def _face(kinds: list[str], s: Shape, direction: Vector, origin: Vector, which) 
         line = tuple(c + jnp.where(first, p, q) for c, p, q in zip(centre, *line, strict=True))
         normal, corners = jax.tree.map(lambda u, w: jnp.where(flat, u, w), (normal, corners), (radial, line))
     return Face(normal, corners, flat, tolerance)
+
+
+def _sixteen(rings, count, farness):
+    """At most 16 corners of rings (3, corners, m, lanes): the farthest one, and others that are evenly distributed after it.
+
+    count (m, lanes): numbers of corners. farness (corners, m, lanes): how far each corner is. Short rings are kept."""
+    place = np.arange(_MAX_CORNERS).reshape(-1, *[1] * count.ndim)
+    spread = (jnp.argmax(farness, 0) + place * count // _MAX_CORNERS) % count
+    index = jnp.where(count > _MAX_CORNERS, spread, jnp.minimum(place, count - 1))
+    return jnp.take_along_axis(rings, index[None], 1)
 
 
 def _side(axis: Vector, radius, half, direction: Vector) -> tuple[tuple[Vector, Vector], Vector]:
