@@ -233,6 +233,7 @@ ROW_NAMES: dict[str, Callable[[Model], list[str]]] = {
     "nspringlength": _of_infos("tendons", "spring"),
     "ntendonrange": _of_infos("tendons", "range"),
     "ntendonfriction": _of_infos("tendons", "friction"),
+    "ntendonarmature": _of_infos("tendons", "armature"),
     "nsoft": _of_soft("soft"),
     "nanchor": _of_soft("row", "anchor"),
     "npolynomial": _of_soft("row", "polynomial"),

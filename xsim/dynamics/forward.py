@@ -15,6 +15,7 @@ from xsim.dynamics.constraints.contact_rows import contact_forces
 from xsim.dynamics.constraints.holonomic import has_holonomic_rows
 from xsim.dynamics.constraints.narrowphase import find_contacts
 from xsim.dynamics.constraints.soft_set import Constraints, constraints, has_soft
+from xsim.dynamics.forces.armature import armature_matrix, with_armature_bias
 from xsim.dynamics.forces.elements import element_force
 from xsim.dynamics.forces.passive import passive_force, quadratic
 from xsim.dynamics.integration.equation import EquationOfMotion, Solved, acceleration
@@ -118,7 +119,7 @@ def _smooth_forces(c: Call, frame: kin.Frames, motion: LinkMotion) -> SmoothForc
     if top.actuators:
         actuators = actuator_forces(system, frame, c.v, c.act, controls, transmissions(system, frame, c.q, tendon))
     return SmoothForces(
-        bias=kin.inverse_dynamics(system, frame, motion.inertia, c.q, c.v),
+        bias=with_armature_bias(system, frame, c.q, c.v, kin.inverse_dynamics(system, frame, motion.inertia, c.q, c.v)),
         passive=passive_force(system, frame, c.q, c.v, damping, tendon),
         tau=apply_commands(system, c.v, c.tau, c.ctrl).tau,
         element=element_force(system, frame, c.q, c.v) if top.forces else zero,
@@ -161,7 +162,7 @@ def _constraint_force(
     if not constrained and not set(PRESCRIBED).intersection(top.drives):
         return [0.0] * len(c.v), residual
     inertial = kin.inertial_force(system, frame, motion.inertia, solved.a)
-    armature = quadratic(system, frame, system.dof.armature, "armature").times(solved.a)
+    armature = armature_matrix(system, frame).times(solved.a)
     terms = (inertial, armature, forces.bias, forces.passive, forces.tau, forces.element, forces.actuator)
     force = [f + x + b - p - t - e - u for f, x, b, p, t, e, u in zip(*terms, strict=True)]
     if impulse_rows(top):

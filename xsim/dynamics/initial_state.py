@@ -12,7 +12,7 @@ import numpy as np
 
 from xsim.dynamics.call import Call, check_width, compiled
 from xsim.dynamics.constraints.holonomic import has_holonomic_rows, holonomic_errors
-from xsim.dynamics.forces.passive import mass_with_armature
+from xsim.dynamics.forces.armature import mass_with_armature
 from xsim.dynamics.integration.projection import newton_step, project_velocity
 from xsim.dynamics.layout import batch_shape, spread
 from xsim.dynamics.linalg.sparse import factorize, solve

@@ -15,7 +15,7 @@ from xsim.compile.choice import uses_llvm
 from xsim.compile.flatten import Unsupported
 from xsim.compile.function import Function
 from xsim.dynamics.actuation.transmissions import transmissions
-from xsim.dynamics.forces.passive import mass_with_armature
+from xsim.dynamics.forces.armature import mass_with_armature
 from xsim.dynamics.integration.integrators import RUNGE_KUTTA, Health, StateComponents, advance
 from xsim.dynamics.linalg.sparse import factorize, solve
 from xsim.dynamics.prepare import prepare

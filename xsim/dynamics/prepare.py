@@ -15,7 +15,7 @@ from xsim.dynamics.constraints.narrowphase import contact_parameters
 from xsim.dynamics.constraints.soft_rows import equality_references
 from xsim.dynamics.constraints.soft_set import has_soft
 from xsim.dynamics.flex.elasticity import flex_material
-from xsim.dynamics.forces.passive import mass_with_armature
+from xsim.dynamics.forces.armature import mass_with_armature
 from xsim.dynamics.layout import Lanes
 from xsim.dynamics.linalg.sparse import Factor, factorize, solve
 from xsim.dynamics.tendons.tendons import tendons

@@ -8,8 +8,9 @@ import jax.numpy as jnp
 
 from xsim.dynamics.call import Call, compiled
 from xsim.dynamics.constraints.soft_set import constraints
+from xsim.dynamics.forces.armature import armature_matrix, mass_with_armature, with_armature_bias
 from xsim.dynamics.forces.elements import element_energy
-from xsim.dynamics.forces.passive import mass_with_armature, passive_force, quadratic, spring_displacements
+from xsim.dynamics.forces.passive import passive_force, quadratic, spring_displacements
 from xsim.dynamics.forward import smooth, split_views, total_acceleration
 from xsim.dynamics.layout import batch_shape, make_lanes
 from xsim.dynamics.linalg.sparse import multiply
@@ -99,7 +100,8 @@ def inverse_dynamics(model: Model, q, v, a):
     c = Call(model, q, v, extra=(a,))
     frame = kin.frames(c.system, c.q)
     force = kin.inverse_dynamics(c.system, frame, kin.link_inertias(c.system, frame), c.q, c.v, c.extra[0])
-    armature = quadratic(c.system, frame, c.system.dof.armature, "armature").times(c.extra[0])
+    force = with_armature_bias(c.system, frame, c.q, c.v, force)
+    armature = armature_matrix(c.system, frame).times(c.extra[0])
     return c.join([f + x for f, x in zip(force, armature, strict=True)])
 
 
@@ -108,7 +110,8 @@ def bias(model: Model, q, v):
     """Velocity-dependent and gravity force: what must be applied for zero acceleration, (*batch, nv), N or N m."""
     c = Call(model, q, v)
     frame = kin.frames(c.system, c.q)
-    return c.join(kin.inverse_dynamics(c.system, frame, kin.link_inertias(c.system, frame), c.q, c.v))
+    force = kin.inverse_dynamics(c.system, frame, kin.link_inertias(c.system, frame), c.q, c.v)
+    return c.join(with_armature_bias(c.system, frame, c.q, c.v, force))
 
 
 @compiled

@@ -80,7 +80,12 @@ def _tendon(spec: TendonSpec, tree: Tree) -> TendonInfo:
             row = tree.rows.add_optional("tendon.coefficient" if piece.kind == "joint" else "tendon.divisor", piece.value)
         path.append(PieceInfo(piece.kind, item, row, piece.side))
     tree.rows.add_to("tendon", stiffness=spec.stiffness, damping=spec.damping)
-    optional = (("spring_length", spec.spring_length), ("range", spec.range), ("friction", spec.friction or None))
+    if spec.armature and any(piece.kind == "geom" for piece in spec.path):
+        fail(spec.source, f"tendon {spec.name!r}: armature of a tendon that wraps around a geom")
+    optional = (
+        ("spring_length", spec.spring_length), ("range", spec.range), ("friction", spec.friction or None),
+        ("armature", spec.armature or None),
+    )  # fmt: skip
     return TendonInfo(spec.name, spec.kind, tuple(path), *(tree.rows.add_optional(f"tendon.{leaf}", value) for leaf, value in optional))
 
 

@@ -209,6 +209,7 @@ class Tendon:
     spring_length: Any = _leaf("nspringlength 2", "m", "range of lengths without spring force")
     range: Any = _leaf("ntendonrange 2", "m", "least and largest length")
     friction: Any = _leaf("ntendonfriction", "N", "dry friction", ">= 0")
+    armature: Any = _leaf("ntendonarmature", "kg", "armature inertia: kinetic energy per half squared rate of the length", ">= 0")
 
 
 @_group

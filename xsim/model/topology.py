@@ -251,7 +251,7 @@ class TendonInfo(NamedTuple):
     """A tendon.
 
     * spring: row of tendon.spring_length. None: the rest length is the length in the reference configuration of the joint springs.
-    * range, friction: rows of these leaves, None without.
+    * range, friction, armature: rows of these leaves, None without.
     """
 
     name: str
@@ -260,6 +260,7 @@ class TendonInfo(NamedTuple):
     spring: int | None
     range: int | None = None
     friction: int | None = None
+    armature: int | None = None
 
 
 class ActuatorInfo(NamedTuple):

@@ -32,8 +32,8 @@ class WrapSpec:
 class TendonSpec:
     """A tendon: ``"fixed"`` (a linear combination of coordinates) or ``"spatial"`` (the shortest path through ``path``).
 
-    ``stiffness`` N/m, ``damping`` N s/m, ``friction``: dry, N. ``spring_length``: (lower, upper) rest length, m; None: the length where
-    the joints' springs are at rest. ``range``: limits of the length, None: none.
+    ``stiffness`` N/m, ``damping`` N s/m, ``friction``: dry, N. ``armature``: kg, only without geoms in the path. ``spring_length``: (lower,
+    upper) rest length, m; None: the length where the joints' springs are at rest. ``range``: limits of the length, None: none.
     """
 
     kind: str
@@ -42,6 +42,7 @@ class TendonSpec:
     stiffness: float = 0.0
     damping: float = 0.0
     friction: float = 0.0
+    armature: float = 0.0
     spring_length: tuple[float, float] | None = None
     range: tuple[float, float] | None = None
     margin: float = 0.0

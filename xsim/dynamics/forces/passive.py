@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from xsim.dynamics.flex.elasticity import flex_force
 from xsim.dynamics.forces.medium import medium_force
-from xsim.dynamics.linalg.sparse import Quadratic, with_quadratic
+from xsim.dynamics.linalg.sparse import Quadratic
 from xsim.dynamics.tendons.tendons import LengthAndJacobian, tendon_force
-from xsim.dynamics.tree.kinematics import Frames, generalized_force, mass_matrix
+from xsim.dynamics.tree.kinematics import Frames, generalized_force
 from xsim.dynamics.tree.system import Block, System, split_q
 from xsim.spatial import (
     ZERO3,
@@ -169,8 +169,3 @@ def gravity_compensation(system: System, frame: Frames, by_actuators: bool) -> l
             for dof in range(joint.v[0], sum(joint.v)):
                 out[dof] = 0.0
     return out
-
-
-def mass_with_armature(system: System, frame: Frames, inertia) -> list:
-    """Rows of the mass matrix with the armature, see `mass_matrix`."""
-    return with_quadratic(system, mass_matrix(system, frame, inertia), [(1.0, quadratic(system, frame, system.dof.armature, "armature"))])

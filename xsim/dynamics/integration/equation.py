@@ -16,6 +16,7 @@ from xsim.dynamics.constraints.holonomic import has_holonomic_rows, holonomic_ra
 from xsim.dynamics.constraints.newton import minimize
 from xsim.dynamics.constraints.noslip import without_slip
 from xsim.dynamics.constraints.soft_set import Constraints
+from xsim.dynamics.forces.armature import armature_matrix, with_armature_bias
 from xsim.dynamics.forces.elements import element_force, element_rows
 from xsim.dynamics.forces.passive import passive_force, quadratic
 from xsim.dynamics.integration.velocity_derivatives import damping_derivatives, free_body_dofs, velocity_derivatives
@@ -125,7 +126,7 @@ def evaluate(m: EquationOfMotion) -> Terms:
     frame = frames(system, m.q)
     damping = quadratic(system, frame, system.dof.damping, "damper")
     regularization = (system.option.regularization, Quadratic([1.0] * len(m.v), {}))
-    matrix_terms = [(1.0, quadratic(system, frame, system.dof.armature, "armature")), regularization]
+    matrix_terms = [(1.0, armature_matrix(system, frame)), regularization]
     staged = m.soft is not None and system.topology.switches.constraints_before_damping
     implicit_terms = [] if staged else matrix_terms
     stiffness = None
@@ -209,7 +210,7 @@ def _smooth_balance(m: EquationOfMotion, t: Terms, a, y) -> list:
     if m.prescribed:
         free = [0.0] * n if a is None else a
         a = [x if h is None else h for x, h in zip(free, m.prescribed, strict=True)]
-    force = inverse_dynamics(m.system, t.frame, t.inertia, m.q, m.v, a)
+    force = with_armature_bias(m.system, t.frame, m.q, m.v, inverse_dynamics(m.system, t.frame, t.inertia, m.q, m.v, a))
     passive = passive_force(m.system, t.frame, m.q, m.v, t.damping, t.tendon)
     extra = [0.0] * n
     if t.stiffness is not None:

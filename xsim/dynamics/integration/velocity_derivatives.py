@@ -15,7 +15,7 @@ from xsim.dynamics.actuation.laws import depends_on_velocity
 from xsim.dynamics.flex.kinematics import edge_damping
 from xsim.dynamics.forces.medium import medium_force
 from xsim.dynamics.forces.passive import quadratic
-from xsim.dynamics.linalg.sparse import Quadratic
+from xsim.dynamics.linalg.sparse import Quadratic, add_outer_product, add_pair
 from xsim.dynamics.tendons.tendons import LengthAndJacobian, rate
 from xsim.dynamics.tree.kinematics import Frames, inverse_dynamics
 from xsim.dynamics.tree.system import System
@@ -34,35 +34,19 @@ def damping_derivatives(
         out = Quadratic([0.0] * len(v), {})
     else:
         for t, b in zip(tendon, system.tendon.damping, strict=True):
-            _add_outer_product(system, out, t.row, b)
+            add_outer_product(system, out, t.row, b)
         diagonal, pairs = edge_damping(system, frame, all_edges)
         for i, x in enumerate(diagonal):
             out.diagonal[i] = add(out.diagonal[i], x)
         for (i, j), x in pairs.items():
-            _add_pair(out, i, j, x)
+            add_pair(out, i, j, x)
         if system.medium.density:
             _add_symmetric_part(system, out, _medium_derivatives(system, frame, v))
     if system.topology.actuators and "actuation" not in system.topology.disabled:
         derivatives = _actuator_derivatives(system, frame, v, act, ctrl, transmission)
         for derivative, t in zip(derivatives, transmission, strict=True):
-            _add_outer_product(system, out, t.row, derivative)
+            add_outer_product(system, out, t.row, derivative)
     return out
-
-
-def _add_outer_product(system: System, out: Quadratic, row, factor) -> None:
-    """Add factor row^T row, without entries between different branches."""
-    if isinstance(factor, float) and factor == 0.0:
-        return
-    for i, x in row:
-        out.diagonal[i] = add(out.diagonal[i], mul(factor, mul(x, x)))
-        for j, y in row:
-            if j in system.tables.ancestors[i]:
-                _add_pair(out, i, j, mul(factor, mul(x, y)))
-
-
-def _add_pair(out: Quadratic, i: int, j: int, x) -> None:
-    for index in ((i, j), (j, i)):
-        out.blocks[index] = add(out.blocks[index], x) if index in out.blocks else x
 
 
 def _actuator_derivatives(system: System, frame: Frames, v, act, ctrl, transmission: list[LengthAndJacobian]) -> list:
@@ -118,7 +102,7 @@ def _add_symmetric_part(system: System, out: Quadratic, columns) -> None:
     for j, column in columns.items():
         out.diagonal[j] = add(out.diagonal[j], column[j])
         for i in system.tables.ancestors[j]:
-            _add_pair(out, i, j, mul(0.5, add(column[i], columns[i][j])))
+            add_pair(out, i, j, mul(0.5, add(column[i], columns[i][j])))
 
 
 def free_body_dofs(system: System) -> tuple[int, ...]:

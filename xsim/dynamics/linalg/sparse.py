@@ -283,3 +283,20 @@ class Quadratic(NamedTuple):
         for i in {i for i, _ in self.blocks}:
             out[i] = total([out[i], *(mul(b, x[k]) for (r, k), b in self.blocks.items() if r == i)])
         return out
+
+
+def add_outer_product(system: System, out: Quadratic, row, factor) -> None:
+    """Add factor row^T row, without entries between different branches."""
+    if isinstance(factor, float) and factor == 0.0:
+        return
+    for i, x in row:
+        out.diagonal[i] = add(out.diagonal[i], mul(factor, mul(x, x)))
+        for j, y in row:
+            if j in system.tables.ancestors[i]:
+                add_pair(out, i, j, mul(factor, mul(x, y)))
+
+
+def add_pair(out: Quadratic, i: int, j: int, x) -> None:
+    """Add x to the entries (i, j) and (j, i)."""
+    for index in ((i, j), (j, i)):
+        out.blocks[index] = add(out.blocks[index], x) if index in out.blocks else x

@@ -8,11 +8,11 @@ import jax.numpy as jnp
 
 from xsim.dynamics.layout import spread
 from xsim.dynamics.tendons.wrapping import wrap
-from xsim.dynamics.tree.frames import End, coordinate_addresses, geom_end, row_coefficients, site_end
-from xsim.dynamics.tree.kinematics import Frames
+from xsim.dynamics.tree.frames import End, body_link, coordinate_addresses, geom_end, row_coefficients, site_end
+from xsim.dynamics.tree.kinematics import Frames, point_acceleration, point_velocity
 from xsim.dynamics.tree.system import System
 from xsim.model.topology import PieceInfo
-from xsim.spatial import add, apply, apply_inverse, cross, mul, neg, normalize, safe_norm, stage, sub, vsub
+from xsim.spatial import ZERO3, Motion, add, apply, apply_inverse, cross, dot, mul, neg, normalize, safe_norm, stage, sub, vsub
 
 
 class LengthAndJacobian(NamedTuple):
@@ -118,6 +118,46 @@ def _straight(system: System, frame: Frames, segment: _Segment) -> tuple:
     (first, a), (second, b) = segment.first, segment.second
     length, wrench = _distance_wrench(a, b)
     return length, row_coefficients(system, frame, (first, second), wrench)
+
+
+def unwrapped_row(system: System, frame: Frames, tendon: int) -> list:
+    """The Jacobian row of a tendon that wraps around no geom."""
+    info = system.topology.tendons[tendon]
+    if info.kind == "fixed":
+        return _merged([(piece.item, system.tendon.coefficient[piece.row]) for piece in info.path])
+    segments = _segments(system, frame, info)
+    return _sum_of_segments(segments, [_straight(system, frame, segment) for segment in segments]).row
+
+
+def unwrapped_drift(system: System, frame: Frames, tendon: int, velocity: list, acceleration: list):
+    """(dJ/dt) v of a spatial tendon that wraps around no geom: the acceleration of its length at zero generalized acceleration.
+
+    velocity, acceleration: spatial velocity and, at zero generalized acceleration, acceleration of every link."""
+    out = 0.0
+    for segment in _segments(system, frame, system.topology.tendons[tendon]):
+        motions = []
+        for body, end in (segment.first, segment.second):
+            link = body_link(system, body)
+            motions.append((ZERO3, ZERO3) if link < 0 else _point_motion(velocity[link], acceleration[link], end.x))
+        drift = _distance_acceleration(segment.first[1].world, segment.second[1].world, *motions)
+        out = add(out, mul(drift, 1.0 if segment.factor is None else segment.factor))
+    return out
+
+
+@stage
+def _point_motion(velocity: Motion, acceleration: Motion, point):
+    """Velocity and acceleration of a point. point: its position relative to the reference point of the motions."""
+    return point_velocity(velocity, point), point_acceleration(acceleration, velocity, point)
+
+
+@stage
+def _distance_acceleration(first, second, first_motion, second_motion):
+    """The second derivative of the distance of two points. Their motions: velocity and acceleration. 0 where the points coincide."""
+    d, velocity, acceleration = (vsub(b, a) for a, b in ((first, second), *zip(first_motion, second_motion, strict=True)))
+    n, distance = normalize(d), safe_norm(d)
+    along, apart = dot(n, velocity), distance > 0
+    centripetal = sub(dot(velocity, velocity), mul(along, along)) / jnp.where(apart, distance, 1.0)
+    return add(dot(n, acceleration), jnp.where(apart, centripetal, 0.0))
 
 
 @stage

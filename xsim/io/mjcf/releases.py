@@ -16,7 +16,7 @@ class Release:
     """Switches of the reader. The defaults are those of 3.2.
 
     Schema and macros (manual: XML reference, meta elements, composite, flexcomp, replicate):
-        attributes_of_4_0: a camera has ``projection``, and the flags ``spring`` and ``damper`` replace ``passive``.
+        attributes_of_4_0: a camera has ``projection``, a tendon ``armature``, and the flags ``spring`` and ``damper`` replace ``passive``.
         has_composite: the element ``composite`` exists.
         replicate_lags: a copy of ``replicate`` is displaced along the axes of the second copy before it; else along those of the copy
             before it.

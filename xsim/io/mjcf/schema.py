@@ -182,7 +182,11 @@ mujoco model
     key act ctrl mpos mquat name qpos qvel time
 """
 
-_NEWER = {"flag": ("spring", "damper"), "camera": ("projection",)}  # attributes that only later releases have
+_TENDON = ("armature",)
+# Attributes that only later releases have, by tag or by parent and tag.
+_NEWER = {
+    "flag": ("spring", "damper"), "camera": ("projection",), "default/tendon": _TENDON, "spatial": _TENDON, "fixed": _TENDON,
+}  # fmt: skip
 _GONE = {"flag": ("passive",)}  # and those that they have no more
 
 
@@ -232,6 +236,12 @@ def _linked(mujoco: Rule) -> Rule:
 MJCF = _linked(_parse(_TABLE))
 
 
+def _newer(node: Node) -> tuple[str, ...]:
+    """The attributes of an element that only later releases have."""
+    parent = "" if node.parent is None else node.parent.tag
+    return _NEWER.get(node.tag, ()) + _NEWER.get(f"{parent}/{node.tag}", ())
+
+
 def check_schema(root: Node, release: Release) -> None:
     """Refuse elements and attributes that are not allowed in their parent, and second ones of what is allowed once. Raises ParseError."""
     if root.tag != "mujoco":
@@ -240,12 +250,13 @@ def check_schema(root: Node, release: Release) -> None:
     while pending:
         node, rule = pending.pop()
         e = Element(node, node.file)
-        names = rule.attributes
+        names, newer = rule.attributes, _newer(node)
         if release.attributes_of_4_0:
-            names = {*names, *_NEWER.get(node.tag, ())}.difference(_GONE.get(node.tag, ()))
+            names = {*names, *newer}.difference(_GONE.get(node.tag, ()))
         for name in node.attrib:
             if name not in names:
                 known = allowed(name, sorted(names)) if names else "it has none"
+                known = 'allowed: with rules="4.0"' if name in newer else known
                 raise e.error(f"unknown attribute {name!r}; {known}")
         first: dict[str, Node] = {}
         for child in node.children:

@@ -39,6 +39,7 @@ def _tendon(document: Document, e: Element, name: str, path: tuple[WrapSpec, ...
         stiffness=e.number("stiffness", 0.0),
         damping=e.number("damping", 0.0),
         friction=e.number("frictionloss", 0.0),
+        armature=_armature(e, path),
         spring_length=_spring_length(e),
         range=limits(e, "range", "limited"),
         margin=e.number("margin", 0.0),
@@ -51,6 +52,13 @@ def _tendon(document: Document, e: Element, name: str, path: tuple[WrapSpec, ...
         user=read_user(e, user),
         source=e.source,
     )
+
+
+def _armature(e: Element, path: tuple[WrapSpec, ...]) -> float:
+    armature = e.number("armature", 0.0, nonnegative=True)
+    if armature and any(wrap.kind == "geom" for wrap in path):
+        raise e.error("found with a geom in the path; allowed: tendons that wrap around no geom", "armature")
+    return armature
 
 
 def _spring_length(e: Element) -> tuple[float, float] | None:
