@@ -113,8 +113,12 @@ def test_options_of_the_search():
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "format, text, option, height",
-    [("mjcf", DROP, None, TOP), ("mjcf", DROP, QUICK, FLOOR), ("urdf", urdf(), QUICK, FLOOR), ("sdf", sdf(), QUICK, FLOOR)],
-    ids=["hull", "mjcf", "urdf", "sdf"],
+    [
+        pytest.param("mjcf", DROP, None, TOP, id="hull", marks=pytest.mark.nightly),
+        pytest.param("mjcf", DROP, QUICK, FLOOR, id="mjcf"),
+        pytest.param("urdf", urdf(), QUICK, FLOOR, id="urdf", marks=pytest.mark.nightly),
+        pytest.param("sdf", sdf(), QUICK, FLOOR, id="sdf", marks=pytest.mark.nightly),
+    ],
 )
 def test_a_ball_falls_into_the_channel(file, format, text, option, height):
     """A ball of 3 cm fits between the walls, 10 cm apart; the convex hull of the channel closes it at the top."""
