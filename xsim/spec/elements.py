@@ -99,6 +99,7 @@ class SensorSpec:
     ``object``, ``reference``: (kind, number) of what it measures and of what the measurement is relative to; kinds ``"site"``, ``"joint"``
     (the number is (body, which of its joints)), ``"tendon"``, ``"actuator"``, ``"body"`` (inertial frame), ``"xbody"`` (body frame),
     ``"geom"``, ``"camera"``; the world body is number -1. ``camprojection``: the site, its reference the camera.
+    ``insidesite``: the frame, its reference the site.
     ``cutoff``: 0: none. ``dim``: width of a user sensor. ``stage``: ``"position"``, ``"velocity"``, ``"acceleration"``.
     """
 

@@ -15,11 +15,13 @@ from xsim.dynamics.actuation.actuation import ActuatorForces
 from xsim.dynamics.constraints.contact_rows import body_wrenches
 from xsim.dynamics.constraints.narrowphase import Contacts
 from xsim.dynamics.constraints.soft_rows import ConstraintForce, Rows, Wrench, constraint_forces, has_soft_rows
+from xsim.dynamics.forces.energy import kinetic_energy, potential_energy
 from xsim.dynamics.sensors import contact_sensors
 from xsim.dynamics.sensors.cameras import cameras
 from xsim.dynamics.sensors.rays import Ray, Target, cast
+from xsim.dynamics.sensors.site_volumes import inside_site
 from xsim.dynamics.tendons.tendons import LengthAndJacobian, rate, tendons
-from xsim.dynamics.tree.kinematics import Frames, body_poses, lanes_of, point_acceleration, point_velocity
+from xsim.dynamics.tree.kinematics import Frames, body_poses, lanes_of, link_inertias, point_acceleration, point_velocity
 from xsim.dynamics.tree.subtree import subtree_coms, subtree_masses, subtree_sums
 from xsim.dynamics.tree.system import System, center_of_mass
 from xsim.registry import SENSORS
@@ -103,6 +105,11 @@ class SensorContext:
     @functools.cached_property
     def tendons(self) -> list[LengthAndJacobian]:
         return tendons(self.system, self.frame, self.q)
+
+    @functools.cached_property
+    def link_inertias(self) -> list[Inertia]:
+        """Inertias of the links."""
+        return link_inertias(self.system, self.frame)
 
     @functools.cached_property
     def subtree_coms(self) -> list:
@@ -467,6 +474,14 @@ def _projection(context: SensorContext, info):
     return _pixel(context.frame_of(info.object).pos, context.cameras[number], (width, height), focal)
 
 
+def _potential_energy(context: SensorContext, info):
+    return (potential_energy(context.system, context.frame, context.link_inertias, context.q, context.tendons),)
+
+
+def _kinetic_energy(context: SensorContext, info):
+    return (kinetic_energy(context.system, context.frame, context.link_inertias, context.v),)
+
+
 def _joint_actuator_force(context: SensorContext, info):
     return (context.actuator_forces.tau[_dof(context, info)],)
 
@@ -509,6 +524,9 @@ _COMPUTE: dict[str, Callable] = {
     "subtreecom": lambda context, info: context.subtree_coms[info.object[1]],
     "subtreelinvel": _subtree_velocity,
     "subtreeangmom": _subtree_momentum,
+    "insidesite": inside_site,
+    "e_potential": _potential_energy,
+    "e_kinetic": _kinetic_energy,
     "clock": lambda context, info: (context.time,),
     "velocimeter": _in_site(lambda context, frame: context.frame_velocity(frame)[0]),
     "gyro": _in_site(lambda context, frame: context.frame_velocity(frame)[1]),

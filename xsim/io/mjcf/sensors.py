@@ -9,7 +9,7 @@ from xsim.io.mjcf.bodies import Bodies
 from xsim.io.mjcf.document import Document
 from xsim.io.mjcf.index import Index
 from xsim.io.mjcf.joints import SCALAR
-from xsim.io.mjcf.values import integer, padded, read_user
+from xsim.io.mjcf.values import flag, integer, padded, read_user
 from xsim.io.reader import Element
 from xsim.spec import SensorSpec, TendonSpec
 
@@ -109,6 +109,12 @@ def _camera(bodies, tendons, index: Index, e: Element):
     return ("site", index.find("site", e, "site")), ("camera", index.find("camera", e, "camera"))
 
 
+def _inside(bodies, tendons, index: Index, e: Element):
+    if flag(e, "enclosed", False):
+        raise e.error("found true: how far an object juts out of a site is not simulated; allowed: false", "enclosed")
+    return find_object(index, e, FRAMES), ("site", index.find("site", e, "site"))
+
+
 def _two(bodies, tendons, index: Index, e: Element):
     ends = []
     for number in ("1", "2"):
@@ -188,5 +194,8 @@ SENSORS = {
     "distance": Sensor(_two, 1, "position", "positive"),
     "normal": Sensor(_two, 3, "position", "axis"),
     "fromto": Sensor(_two, 6, "position"),
+    "insidesite": Sensor(_inside, 1, "position", "positive"),
+    "e_potential": Sensor(_nothing, 1, "position"),
+    "e_kinetic": Sensor(_nothing, 1, "velocity"),
     "clock": Sensor(_nothing, 1, "position"),
 }
