@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -110,3 +113,106 @@ def test_insidesite_is_refused(attributes, message):
     world = '<worldbody><body name="b"><site name="s"/></body></worldbody>'
     with pytest.raises(xsim.ParseError, match=message):
         xsim.loads(f"<mujoco>{world}<sensor><insidesite {attributes}/></sensor></mujoco>", "mjcf", file="m.xml", rules="4.0")
+
+
+# ---- contact -----------------------------------------------------------------------------------------------------------------
+
+RECORDED = json.loads((Path(__file__).parent / "reference" / "contact_sensors.json").read_text())
+"""Made by tests/reference/make_contact_sensors.py: the model, and the data of its sensors by their attributes."""
+UNORDERED = [f'geom1="{a}" geom2="{b}" num="5" data="found dist pos"' for a, b in (("crate", "floor"), ("log", "floor"), ("tray", "table"))]
+
+
+def test_contact_sensors():
+    """Every way to match, every field and reduction. Several contacts of one pair that no reduction sorts come in an order of their own."""
+    model = load(RECORDED["model"])
+    found = by_numpy(xsim.forward)(model, xsim.init(model, key=0)).sensor
+    for info, (sensor, wanted) in zip(model.topology.sensors, RECORDED["sensors"].items(), strict=True):
+        x = found[info.address : info.address + info.dim]
+        y = np.pad(wanted, (0, info.dim - len(wanted)))
+        if sensor in UNORDERED:
+            x, y = (a.reshape(5, -1)[np.lexsort(a.reshape(5, -1).T.round(9))] for a in (x, y))
+        np.testing.assert_allclose(x, y, rtol=1e-7, atol=1e-7, err_msg=sensor)
+
+
+TWO = """
+<mujoco>
+  <worldbody>
+    <geom name="floor" type="plane" size="1 1 1"/>
+    <body><freejoint/><geom size=".1" pos="0 0 .095"/><geom size=".1" pos=".3 0 .094"/><geom size=".1" pos="0 .3 .0995"/></body>
+    <body><joint type="slide" axis="0 0 1"/><geom name="lone" size=".1" pos="1 0 .098"/></body>
+  </worldbody>
+  <sensor>{}</sensor>
+</mujoco>"""
+NET = '<contact geom1="floor" reduce="netforce" data="found force torque pos"/>'
+DEEPEST = (
+    '<contact geom1="floor" reduce="mindist" num="2" data="found force dist pos linvel"/><contact geom1="lone" num="2" data="found dist"/>'
+)
+
+
+def test_contact_sensors_have_derivatives():
+    """With respect to the pose and the velocity, of what is not a number of contacts."""
+    model = load(TWO.format(NET + DEEPEST))
+    state = xsim.init(model)
+
+    def sensed(x):
+        return xsim.sensors(model, state.replace(q=xsim.integrate(model, state.q, x[:7]), v=x[7:]))
+
+    point, h = jnp.asarray(0.01 * np.random.default_rng(0).normal(size=14)).at[:7].multiply(0.01), 1e-6
+    evaluated = by_numpy(sensed)
+    slopes = by_numpy(jax.jacfwd(sensed))(point)
+    differences = np.stack([(evaluated(point + h * e) - evaluated(point - h * e)) / (2 * h) for e in np.eye(14)], 1)
+    assert abs(slopes).max() > 100
+    np.testing.assert_allclose(slopes, differences, rtol=1e-5, atol=1e-5 * abs(slopes).max())
+
+
+def test_contact_sensors_in_batches_and_small_buffers():
+    """Each environment has slots of its own. If the buffer holds two of four contacts, the two deepest are found."""
+    model = load(TWO.format(DEEPEST))
+    q = jnp.tile(xsim.init(model).q, (2, 1)).at[1, 2].add(0.02)  # the second environment's body is in the air
+    first, second = by_numpy(xsim.forward)(model, xsim.init(model, q=q)).sensor
+    np.testing.assert_allclose(first[[0, 4, 11, 15, 22, 23, 24]], [4, -0.006, 4, -0.005, 1, -0.002, 0], atol=1e-12)
+    np.testing.assert_allclose(second[[0, 4, 22, 23, 24]], [1, -0.002, 1, -0.002, 0], atol=1e-12)
+    assert not second[11:22].any()
+    limited = xsim.with_contact_limit(model, 2)
+    found = by_numpy(xsim.forward)(limited, xsim.init(limited)).sensor
+    np.testing.assert_allclose(found[[0, 4, 11, 15, 22, 23]], [2, -0.006, 2, -0.005, 0, 0], atol=1e-12)
+
+
+def test_contact_sensors_without_contacts_are_zero():
+    model = load('<mujoco><worldbody><body><joint/><geom size=".1"/></body></worldbody><sensor><contact num="2"/></sensor></mujoco>')
+    np.testing.assert_array_equal(by_numpy(xsim.forward)(model, xsim.init(model)).sensor, [0, 0])
+
+
+@pytest.mark.parametrize(("attributes", "message"), [
+    ('num="0"', r"m.xml:1: <contact>: num: found 0; allowed: integers from 1 to 1000000"),
+    ('num="1.5"', "num: '1.5' is not an integer"), ('num="400000" data="pos"', "num: found 400000; allowed: integers from 1 to 333333"),
+    ('data="force found"', "data: found 'force found'; allowed: some of found, force, .*, each once and in this order"),
+    ('data="pos pos"', "data: found 'pos pos'"), ('data="depth"', "data: found 'depth'"), ('reduce="sum"', "reduce: unknown value 'sum'"),
+    ('reduce="netforce" data="linvel"', "reduce: found netforce with linvel or angvel"),
+    ('geom1="g" site="s"', "geom1: found geom1 and site; allowed: one of geom1, body1, subtree1, site"),
+    ('body2="b" subtree2="b"', "body2: found body2 and subtree2; allowed: one of geom2, body2, subtree2"),
+    ('subtree1="g"', "subtree1: unknown body 'g'"),
+])  # fmt: skip
+def test_contact_sensors_are_refused(attributes, message):
+    world = '<worldbody><body name="b"><joint/><geom name="g" size=".1"/><site name="s"/></body></worldbody>'
+    with pytest.raises(xsim.ParseError, match=message):
+        xsim.loads(f"<mujoco>{world}<sensor><contact {attributes}/></sensor></mujoco>", "mjcf", file="m.xml", rules="4.0")
+
+
+@pytest.mark.parametrize(("attributes", "dim", "stage"), [
+    ("", 1, "position"), ('num="3" data="found dist pos normal tangent"', 33, "position"), ('reduce="mindist"', 1, "position"),
+    ('data="linvel angvel"', 6, "velocity"), ('data="torque linvel"', 6, "acceleration"), ('reduce="maxforce"', 1, "acceleration"),
+])  # fmt: skip
+def test_width_and_stage_of_contact_sensors(attributes, dim, stage):
+    """`sensor_dim` and `sensor_needstage` of MuJoCo 4.0.0."""
+    (sensor,) = xsim.parse_text(f"<mujoco><sensor><contact {attributes}/></sensor></mujoco>", "mjcf", rules="4.0").sensors
+    assert (sensor.dim, sensor.stage) == (dim, stage)
+
+
+def test_contact_sensors_of_copies():
+    """The bodies of a replicated sensor are those of its copy."""
+    body = '<body name="b"><joint/><geom size=".1"/></body>'
+    world = f'<worldbody><replicate count="2" offset="1 0 0">{body}</replicate></worldbody>'
+    sensor = '<sensor><contact subtree1="b" body2="world"/></sensor>'
+    spec = xsim.parse_text(f"<mujoco>{world}{sensor}</mujoco>", "mjcf", rules="4.0")
+    assert [(sensor.object, sensor.reference) for sensor in spec.sensors] == [(("subtree", i), ("body", -1)) for i in (0, 1)]

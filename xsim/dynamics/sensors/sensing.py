@@ -16,7 +16,7 @@ from xsim.dynamics.constraints.contact_rows import body_wrenches
 from xsim.dynamics.constraints.narrowphase import Contacts
 from xsim.dynamics.constraints.soft_rows import ConstraintForce, Rows, Wrench, constraint_forces, has_soft_rows
 from xsim.dynamics.forces.energy import kinetic_energy, potential_energy
-from xsim.dynamics.sensors import contact_sensors
+from xsim.dynamics.sensors import contact_reports, contact_sensors
 from xsim.dynamics.sensors.cameras import cameras
 from xsim.dynamics.sensors.rays import Ray, Target, cast
 from xsim.dynamics.sensors.site_volumes import inside_site
@@ -91,6 +91,7 @@ class SensorContext:
 
     def __post_init__(self):
         self._nearest: dict = {}
+        self._contact_fields: dict = {}
 
     @functools.cached_property
     def poses(self) -> list[Pose]:
@@ -158,6 +159,17 @@ class SensorContext:
         if key not in self._nearest:
             self._nearest[key] = contact_sensors.nearest(self, info)
         return self._nearest[key]
+
+    def contact_field(self, name: str):
+        """See `contact_reports.contact_field`. Sensors share the result."""
+        if name not in self._contact_fields:
+            self._contact_fields[name] = contact_reports.contact_field(self, name)
+        return self._contact_fields[name]
+
+    @functools.cached_property
+    def detected_contacts(self):
+        """See `contact_reports.detected_contacts`."""
+        return contact_reports.detected_contacts(self)
 
     @functools.cached_property
     def constraint_forces(self) -> list[ConstraintForce]:
@@ -497,7 +509,7 @@ class SensorKind(NamedTuple):
     cutoff: str = "clip"
 
 
-_CUTOFFS = {"distance": "radius", "normal": "radius", "fromto": "radius", "user": ""}
+_CUTOFFS = {"distance": "radius", "normal": "radius", "fromto": "radius", "contact": "", "user": ""}
 """What the cutoff is to the sensors that it does not clip, see `SensorKind.cutoff`."""
 _COMPUTE: dict[str, Callable] = {
     "magnetometer": _in_site(lambda context, frame: context.magnetic),
@@ -535,6 +547,7 @@ _COMPUTE: dict[str, Callable] = {
     "torque": _in_site(_torque),
     **{f"{target}limit{part}": _limit(target, read) for target in ("joint", "tendon") for part, read in _LIMITS.items()},
     "touch": contact_sensors.touch,
+    "contact": contact_reports.contact,
     "distance": contact_sensors.distance,
     "normal": contact_sensors.normal,
     "fromto": contact_sensors.fromto,

@@ -17,7 +17,7 @@ class Release:
 
     Schema and macros (manual: XML reference, meta elements, composite, flexcomp, replicate):
         attributes_of_4_0: a camera has ``projection``, and the flags ``spring`` and ``damper`` replace ``passive``.
-        elements_of_4_0: sensors ``insidesite``, ``e_potential`` and ``e_kinetic`` exist.
+        elements_of_4_0: sensors ``contact``, ``insidesite``, ``e_potential`` and ``e_kinetic`` exist.
         has_composite: the element ``composite`` exists.
         replicate_lags: a copy of ``replicate`` is displaced along the axes of the second copy before it; else along those of the copy
             before it.

@@ -175,6 +175,7 @@ mujoco model
     framelinacc|frameangacc $sensor objname objtype
     subtreecom|subtreelinvel|subtreeangmom $sensor body
     distance|normal|fromto $sensor body1 body2 geom1 geom2
+    contact $sensor body1 body2 data geom1 geom2 num reduce site subtree1 subtree2
     insidesite $sensor enclosed objname objtype site
     e_potential|e_kinetic|clock $sensor
     user $sensor datatype dim needstage objname objtype
@@ -184,7 +185,7 @@ mujoco model
 """
 
 _NEWER = {"flag": ("spring", "damper"), "camera": ("projection",)}  # attributes that only later releases have
-_NEWER_ELEMENTS = {"sensor": ("insidesite", "e_potential", "e_kinetic")}
+_NEWER_ELEMENTS = {"sensor": ("contact", "insidesite", "e_potential", "e_kinetic")}
 _GONE = {"flag": ("passive",)}  # and those that they have no more
 
 
