@@ -226,8 +226,16 @@ def test_distances_of_divided_meshes_are_refused(file, end):
     ball = f'<body><freejoint/><geom name="s" size="{RADIUS}"/></body>'
     path = file("mjcf", mjcf(ball=ball, more=f'<sensor><distance name="gap" {end} geom2="s"/></sensor>'))
     parse(path)
-    with pytest.raises(ParseError, match=r"m.xml:1: sensor 'gap': a distance from mesh 'channel', which is divided .*\(names\)"):
+    with pytest.raises(ParseError, match=r"m.xml:1: sensor 'gap': a distance of mesh 'channel', which is divided .*\(names\)"):
         parse(path, convex_decomposition=QUICK)
+
+
+def test_contacts_of_divided_geoms_are_refused(file):
+    """Those of the body are not."""
+    text = '<sensor><contact name="feel" {}/></sensor>'
+    with pytest.raises(ParseError, match=r"m.xml:1: sensor 'feel': a contact of mesh 'channel', which is divided .*\(names\)"):
+        parse(file("mjcf", mjcf(more=text.format('geom1="c"'))), convex_decomposition=QUICK, rules="4.0")
+    parse(file("mjcf", mjcf(more=text.format('subtree1="b"'))), convex_decomposition=QUICK, rules="4.0")
 
 
 # ---- CoACD -------------------------------------------------------------------------------------------------------------------

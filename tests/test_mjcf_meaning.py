@@ -1010,7 +1010,7 @@ OBJECTS = {  # what a kind measures, as the file says it and as it is read
     "site": ('site="s3"', ("site", 3)), "joint": ('joint="jb"', ("joint", (1, 0))), "ball": ('joint="ball"', ("joint", (2, 0))),
     "tendon": ('tendon="t1"', ("tendon", 0)), "actuator": ('actuator="drive"', ("actuator", 0)), "body": ('body="b"', ("body", 1)),
     "frame": ('objtype="geom" objname="gb"', ("geom", 1)), "camera": ('site="s3" camera="eye"', ("site", 3)), "nothing": ("", None),
-    "two": ('geom1="ga" body2="b"', ("geom", 0)),
+    "two": ('geom1="ga" body2="b"', ("geom", 0)), "inside": ('objtype="geom" objname="gb" site="s3"', ("geom", 1)),
 }  # fmt: skip
 KINDS = {  # kind: what it measures, width, stage
     "touch": ("site", 1, "acceleration"), "accelerometer": ("site", 3, "acceleration"), "velocimeter": ("site", 3, "velocity"),
@@ -1027,12 +1027,15 @@ KINDS = {  # kind: what it measures, width, stage
     "frameangacc": ("frame", 3, "acceleration"), "subtreecom": ("body", 3, "position"), "subtreelinvel": ("body", 3, "velocity"),
     "subtreeangmom": ("body", 3, "velocity"), "distance": ("two", 1, "position"), "normal": ("two", 3, "position"),
     "fromto": ("two", 6, "position"), "clock": ("nothing", 1, "position"),
+    "insidesite": ("inside", 1, "position"), "e_potential": ("nothing", 1, "position"), "e_kinetic": ("nothing", 1, "velocity"),
 }  # fmt: skip
+OF_4_0 = ("contact", "insidesite", "e_potential", "e_kinetic")
 UNITS = ("framequat", "framexaxis", "frameyaxis", "framezaxis", "ballquat")
 
 
-def sensor(text: str):
-    return read(SCENE, "", f"{TENDONS}{ACTUATOR}<sensor><{text}/></sensor>").sensors[0]
+def sensor(text: str, rules: str | None = None):
+    rules = rules or ("4.0" if text.split()[0] in OF_4_0 else "3.2")
+    return read(SCENE, "", f"{TENDONS}{ACTUATOR}<sensor><{text}/></sensor>", rules).sensors[0]
 
 
 def check_sensor(kind: str) -> None:
@@ -1047,6 +1050,13 @@ def check_sensor(kind: str) -> None:
 @pytest.mark.parametrize("kind", SENSORS)
 def test_sensor(kind):
     check_sensor(kind)
+
+
+@pytest.mark.parametrize("kind", OF_4_0)
+def test_sensors_of_4_0_are_refused_in_3_2(kind):
+    text = "" if kind == "contact" else OBJECTS[KINDS[kind][0]][0]
+    with pytest.raises(ParseError, match=rf'm.xml:\d+: <{kind}.*>: not in MuJoCo 3.2; allowed: with the option rules="4.0"'):
+        sensor(f"{kind} {text}", "3.2")
 
 
 @pytest.mark.parametrize("kind", UNITS)

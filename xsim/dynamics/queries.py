@@ -9,20 +9,18 @@ import jax.numpy as jnp
 from xsim.dynamics.call import Call, compiled
 from xsim.dynamics.constraints.soft_set import constraints
 from xsim.dynamics.forces.armature import armature_matrix, mass_with_armature, with_armature_bias
-from xsim.dynamics.forces.elements import element_energy
-from xsim.dynamics.forces.passive import passive_force, quadratic, spring_displacements
+from xsim.dynamics.forces.energy import kinetic_energy, potential_energy
+from xsim.dynamics.forces.passive import passive_force, quadratic
 from xsim.dynamics.forward import smooth, split_views, total_acceleration
 from xsim.dynamics.layout import batch_shape, make_lanes
-from xsim.dynamics.linalg.sparse import multiply
 from xsim.dynamics.sensors.cameras import cameras, lights
-from xsim.dynamics.tendons.tendons import tendon_energy, tendons
+from xsim.dynamics.tendons.tendons import tendons
 from xsim.dynamics.tree import kinematics as kin
 from xsim.dynamics.tree.frames import geom_end, site_end
 from xsim.dynamics.tree.manifold import difference as _difference
 from xsim.dynamics.tree.manifold import integrate as _integrate
-from xsim.dynamics.tree.system import System, gravity_acceleration
+from xsim.dynamics.tree.system import System
 from xsim.model.model import Model
-from xsim.spatial import dot, rotate, scale, vadd
 
 
 @compiled
@@ -153,32 +151,10 @@ def energy(model: Model, q, v):
     the squared rotation vector. Motors, loads and maps, which depend on time or on rates, have no potential.
     """
     c = Call(model, q, v)
-    system = c.system
-    frame = kin.frames(system, c.q)
-    inertia = kin.link_inertias(system, frame)
-    rows = mass_with_armature(system, frame, inertia)
-    kinetic = sum((0.5 * a * b for a, b in zip(multiply(system, rows, c.v), c.v, strict=True)), 0.0)
-    potential = _gravity_energy(system, frame, inertia)
-    for i, x in enumerate(spring_displacements(system, c.q)):
-        potential = potential + 0.5 * system.dof.stiffness[i] * x * x
-    for energy in (*element_energy(system, frame, c.q), *tendon_energy(system, tendons(system, frame, c.q))):
-        potential = potential + energy
-    return c.join(kinetic, 0), c.join(potential, 0)
-
-
-def _gravity_energy(system: System, frame: kin.Frames, inertia: list):
-    """Potential energy of gravity, J: of the links (inertia: theirs), and of the bodies fixed to the world."""
-    up = gravity_acceleration(system)
-    energy = 0.0
-    for i, link_inertia in enumerate(inertia):
-        if link_inertia is not kin.NO_INERTIA:
-            weighted, reference = kin.gravity_inertia(system, frame, i, link_inertia), frame.pose[system.tables.root[i]].pos
-            energy = energy + dot(up, vadd(weighted.first, scale(reference, weighted.mass)))
-    for info, fixed, pose in zip(system.topology.bodies, system.body.inertia, system.body.offset, strict=True):
-        if info.link < 0 and fixed is not kin.NO_INERTIA:
-            weight = dot(up, vadd(rotate(pose.quat, fixed.first), scale(pose.pos, fixed.mass)))
-            energy = energy + (weight if info.gravity is None else system.body.gravity[info.gravity] * weight)
-    return energy
+    frame = kin.frames(c.system, c.q)
+    inertia = kin.link_inertias(c.system, frame)
+    potential = potential_energy(c.system, frame, inertia, c.q, tendons(c.system, frame, c.q))
+    return c.join(kinetic_energy(c.system, frame, inertia, c.v), 0), c.join(potential, 0)
 
 
 @compiled

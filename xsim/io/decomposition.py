@@ -22,8 +22,8 @@ from xsim.suggestions import did_you_mean
 
 __all__ = ["decomposed"]
 
-DISTANCES = ("distance", "normal", "fromto")
-"""Sensors of the distance between the surfaces by which geoms collide."""
+SURFACES = {"distance": ("geom", "body"), "normal": ("geom", "body"), "fromto": ("geom", "body"), "contact": ("geom",)}
+"""Sensors of the surfaces by which geoms collide, and the kinds of objects whose surfaces they need whole."""
 INVISIBLE = (0.5, 0.5, 0.5, 0.0)
 
 
@@ -34,7 +34,7 @@ def decomposed(spec: ModelSpec, option: bool | ConvexDecomposition | None, notes
     A mesh that is convex within the threshold stays as it is.
 
     Raises ParseError where CoACD fails, or is not installed (for None it is then noted, and the hulls collide), and for sensors of the
-    distance from a mesh that is divided; ValueError for a name that no colliding mesh has.
+    surface of a mesh that is divided; ValueError for a name that no colliding mesh has.
     """
     geoms = _all_geoms(spec)
     chosen = _chosen(spec, geoms, option)
@@ -145,7 +145,7 @@ def _geom(geom: GeomSpec, part: _Part, name: str) -> GeomSpec:
 
 def _divided(spec: ModelSpec, parts: dict[int, list[_Part]]) -> ModelSpec:
     """The model with the parts of these geoms. What refers to a geom by its number then refers to the same one. Raises ParseError."""
-    _check_distances(spec, parts)
+    _check_sensors(spec, parts)
     geoms = [_geoms(geom, parts[i]) if i in parts else [geom] for i, geom in enumerate(_all_geoms(spec))]
     first = np.cumsum([0, *map(len, geoms)]).tolist()
     colliding = [range(n + (i in parts), n + len(some)) for i, (n, some) in enumerate(zip(first, geoms, strict=False))]
@@ -163,17 +163,17 @@ def _divided(spec: ModelSpec, parts: dict[int, list[_Part]]) -> ModelSpec:
     )
 
 
-def _check_distances(spec: ModelSpec, parts: dict[int, list[_Part]]) -> None:
-    """Refuse sensors of distances from geoms that are divided, or from their bodies."""
+def _check_sensors(spec: ModelSpec, parts: dict[int, list[_Part]]) -> None:
+    """Refuse sensors of the surfaces of geoms that are divided, or of their bodies."""
     geoms = _all_geoms(spec)
     owners = [-1] * len(spec.world_geoms) + [i for i, body in enumerate(spec.bodies) for _ in body.geoms]
     divided = {("geom", i): i for i in parts} | {("body", owners[i]): i for i in parts}
     for sensor in spec.sensors:
-        for end in (sensor.object, sensor.reference) if sensor.kind in DISTANCES else ():
-            if end in divided:
+        for end in (sensor.object, sensor.reference):
+            if end in divided and end[0] in SURFACES.get(sensor.kind, ()):
                 mesh = spec.meshes[geoms[divided[end]].asset or 0].name
-                found = f"sensor {sensor.name!r}: a distance from mesh {mesh!r}, which is divided into convex parts"
-                text = f"{found}; allowed: distances from convex meshes, or a convex_decomposition without this one (names)"
+                found = f"sensor {sensor.name!r}: a {sensor.kind} of mesh {mesh!r}, which is divided into convex parts"
+                text = f"{found}; allowed: convex meshes, bodies (contact), or a convex_decomposition without this one (names)"
                 raise ParseError(sensor.source.file, sensor.source.line, text)
 
 

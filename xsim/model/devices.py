@@ -56,8 +56,9 @@ def read_devices(spec: ModelSpec, tree: Tree) -> Devices:
     for sensor in spec.sensors:
         if sensor.kind not in SENSORS:
             fail(sensor.source, f"sensor {sensor.name!r}: {SENSORS.unknown(sensor.kind)}")
-        info = SensorInfo(sensor.name, sensor.kind, sensor.object, sensor.reference, sensor.stage, address, sensor.dim, sensor.cutoff)
-        infos["sensors"].append(info)
+        target = sensor.object, sensor.reference
+        numbers = address, sensor.dim, sensor.cutoff
+        infos["sensors"].append(SensorInfo(sensor.name, sensor.kind, *target, sensor.stage, *numbers, sensor.data, sensor.reduce))
         address += sensor.dim
     for key in spec.keys:
         infos["keys"].append(_key(key, tree, acts, len(spec.actuators)))

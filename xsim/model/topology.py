@@ -292,7 +292,8 @@ class ActuatorInfo(NamedTuple):
 
 
 class SensorInfo(NamedTuple):
-    """A sensor, see `xsim.spec.SensorSpec`. address, dim: address and number of its readings in the sensor data."""
+    """A sensor, see `xsim.spec.SensorSpec`. address, dim: address and number of its readings in the sensor data. data, reduce: of contact
+    sensors."""
 
     name: str
     kind: str
@@ -302,6 +303,8 @@ class SensorInfo(NamedTuple):
     address: int
     dim: int
     cutoff: float
+    data: tuple[str, ...] = ()
+    reduce: str = "none"
 
 
 class SoftInfo(NamedTuple):

@@ -100,7 +100,11 @@ class SensorSpec:
     ``object``, ``reference``: (kind, number) of what it measures and of what the measurement is relative to; kinds ``"site"``, ``"joint"``
     (the number is (body, which of its joints)), ``"tendon"``, ``"actuator"``, ``"body"`` (inertial frame), ``"xbody"`` (body frame),
     ``"geom"``, ``"camera"``; the world body is number -1. ``camprojection``: the site, its reference the camera.
-    ``cutoff``: 0: none. ``dim``: width of a user sensor. ``stage``: ``"position"``, ``"velocity"``, ``"acceleration"``.
+    ``insidesite``: the frame, its reference the site. ``contact``: the objects on both sides, also ``"subtree"`` (a body and its
+    descendants), the first also ``"site"`` (contacts in its volume), None for any.
+    ``cutoff``: 0: none. ``dim``: width. ``stage``: ``"position"``, ``"velocity"``, ``"acceleration"``.
+    ``data``, ``reduce``: of ``contact``, the fields of each slot (``"found"``, ``"force"``, ...) and the reduction (``"none"``,
+    ``"mindist"``, ``"maxforce"``, ``"netforce"``).
     """
 
     kind: str
@@ -111,5 +115,7 @@ class SensorSpec:
     noise: float = 0.0
     dim: int = 1
     stage: str = "position"
+    data: tuple[str, ...] = ()
+    reduce: str = "none"
     user: tuple[float, ...] = ()
     source: Source = Source()

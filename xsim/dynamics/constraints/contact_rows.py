@@ -159,6 +159,14 @@ def contact_forces(cones: tuple[Cones | NoSlipCones, ...], a) -> list:
     return [cone.force(cone.j_times(a) + cone.offset) for cone in cones]
 
 
+def contact_velocities(system: System, frame: Frames, v, contacts: list[Contacts]) -> list:
+    """The velocities (contacts, 6, lanes) of the second geoms relative to the first at the contact points, linear, then angular, in the
+    contact frames, one entry for each condim group."""
+    velocity = column(list(v))
+    lanes = jnp.broadcast_shapes(lanes_of(system, frame), velocity.shape[1:])
+    return [_jacobian(system, frame, group_contacts, lanes, 6).j_times(velocity) for group_contacts in contacts]
+
+
 def _world_wrench(contacts: Contacts, force) -> tuple:
     """The force on the second geom at the contact point and the moment about it, world axes, components (contacts, lanes). force: in the
     contact frame (contacts, condim, lanes)."""

@@ -15,11 +15,13 @@ from xsim.dynamics.actuation.actuation import ActuatorForces
 from xsim.dynamics.constraints.contact_rows import body_wrenches
 from xsim.dynamics.constraints.narrowphase import Contacts
 from xsim.dynamics.constraints.soft_rows import ConstraintForce, Rows, Wrench, constraint_forces, has_soft_rows
-from xsim.dynamics.sensors import contact_sensors
+from xsim.dynamics.forces.energy import kinetic_energy, potential_energy
+from xsim.dynamics.sensors import contact_reports, contact_sensors
 from xsim.dynamics.sensors.cameras import cameras
 from xsim.dynamics.sensors.rays import Ray, Target, cast
+from xsim.dynamics.sensors.site_volumes import inside_site
 from xsim.dynamics.tendons.tendons import LengthAndJacobian, rate, tendons
-from xsim.dynamics.tree.kinematics import Frames, body_poses, lanes_of, point_acceleration, point_velocity
+from xsim.dynamics.tree.kinematics import Frames, body_poses, lanes_of, link_inertias, point_acceleration, point_velocity
 from xsim.dynamics.tree.subtree import subtree_coms, subtree_masses, subtree_sums
 from xsim.dynamics.tree.system import System, center_of_mass
 from xsim.registry import SENSORS
@@ -89,6 +91,7 @@ class SensorContext:
 
     def __post_init__(self):
         self._nearest: dict = {}
+        self._contact_fields: dict = {}
 
     @functools.cached_property
     def poses(self) -> list[Pose]:
@@ -103,6 +106,11 @@ class SensorContext:
     @functools.cached_property
     def tendons(self) -> list[LengthAndJacobian]:
         return tendons(self.system, self.frame, self.q)
+
+    @functools.cached_property
+    def link_inertias(self) -> list[Inertia]:
+        """Inertias of the links."""
+        return link_inertias(self.system, self.frame)
 
     @functools.cached_property
     def subtree_coms(self) -> list:
@@ -151,6 +159,17 @@ class SensorContext:
         if key not in self._nearest:
             self._nearest[key] = contact_sensors.nearest(self, info)
         return self._nearest[key]
+
+    def contact_field(self, name: str):
+        """See `contact_reports.contact_field`. Sensors share the result."""
+        if name not in self._contact_fields:
+            self._contact_fields[name] = contact_reports.contact_field(self, name)
+        return self._contact_fields[name]
+
+    @functools.cached_property
+    def detected_contacts(self):
+        """See `contact_reports.detected_contacts`."""
+        return contact_reports.detected_contacts(self)
 
     @functools.cached_property
     def constraint_forces(self) -> list[ConstraintForce]:
@@ -467,6 +486,14 @@ def _projection(context: SensorContext, info):
     return _pixel(context.frame_of(info.object).pos, context.cameras[number], (width, height), focal)
 
 
+def _potential_energy(context: SensorContext, info):
+    return (potential_energy(context.system, context.frame, context.link_inertias, context.q, context.tendons),)
+
+
+def _kinetic_energy(context: SensorContext, info):
+    return (kinetic_energy(context.system, context.frame, context.link_inertias, context.v),)
+
+
 def _joint_actuator_force(context: SensorContext, info):
     return (context.actuator_forces.tau[_dof(context, info)],)
 
@@ -482,7 +509,7 @@ class SensorKind(NamedTuple):
     cutoff: str = "clip"
 
 
-_CUTOFFS = {"distance": "radius", "normal": "radius", "fromto": "radius", "user": ""}
+_CUTOFFS = {"distance": "radius", "normal": "radius", "fromto": "radius", "contact": "", "user": ""}
 """What the cutoff is to the sensors that it does not clip, see `SensorKind.cutoff`."""
 _COMPUTE: dict[str, Callable] = {
     "magnetometer": _in_site(lambda context, frame: context.magnetic),
@@ -509,6 +536,9 @@ _COMPUTE: dict[str, Callable] = {
     "subtreecom": lambda context, info: context.subtree_coms[info.object[1]],
     "subtreelinvel": _subtree_velocity,
     "subtreeangmom": _subtree_momentum,
+    "insidesite": inside_site,
+    "e_potential": _potential_energy,
+    "e_kinetic": _kinetic_energy,
     "clock": lambda context, info: (context.time,),
     "velocimeter": _in_site(lambda context, frame: context.frame_velocity(frame)[0]),
     "gyro": _in_site(lambda context, frame: context.frame_velocity(frame)[1]),
@@ -517,6 +547,7 @@ _COMPUTE: dict[str, Callable] = {
     "torque": _in_site(_torque),
     **{f"{target}limit{part}": _limit(target, read) for target in ("joint", "tendon") for part, read in _LIMITS.items()},
     "touch": contact_sensors.touch,
+    "contact": contact_reports.contact,
     "distance": contact_sensors.distance,
     "normal": contact_sensors.normal,
     "fromto": contact_sensors.fromto,

@@ -22,9 +22,9 @@ _SECTION_KINDS = {"actuator": "actuator", "sensor": "sensor", "equality": "equal
 _REFERENCES = {
     "joint": "joint", "joint1": "joint", "joint2": "joint", "jointinparent": "joint", "tendon": "tendon", "tendon1": "tendon",
     "tendon2": "tendon", "site": "site", "site1": "site", "site2": "site", "refsite": "site", "cranksite": "site", "slidersite": "site",
-    "sidesite": "site", "body": "body", "body1": "body", "body2": "body", "target": "body", "geom": "geom", "geom1": "geom",
-    "geom2": "geom", "camera": "camera", "actuator": "actuator", "flex": "flex", "mesh": "mesh", "hfield": "hfield",
-    "material": "material", "texture": "texture", "instance": "instance", "class": "class", "childclass": "class",
+    "sidesite": "site", "body": "body", "body1": "body", "body2": "body", "subtree1": "body", "subtree2": "body", "target": "body",
+    "geom": "geom", "geom1": "geom", "geom2": "geom", "camera": "camera", "actuator": "actuator", "flex": "flex", "mesh": "mesh",
+    "hfield": "hfield", "material": "material", "texture": "texture", "instance": "instance", "class": "class", "childclass": "class",
 }  # fmt: skip
 _TYPED = {"objname": "objtype", "refname": "reftype"}
 _FILES = ("mesh", "hfield", "texture")  # named after their file where they have no name

@@ -17,6 +17,7 @@ class Release:
 
     Schema and macros (manual: XML reference, meta elements, composite, flexcomp, replicate):
         attributes_of_4_0: a camera has ``projection``, a tendon ``armature``, and the flags ``spring`` and ``damper`` replace ``passive``.
+        elements_of_4_0: sensors ``contact``, ``insidesite``, ``e_potential`` and ``e_kinetic`` exist.
         has_composite: the element ``composite`` exists.
         replicate_lags: a copy of ``replicate`` is displaced along the axes of the second copy before it; else along those of the copy
             before it.
@@ -53,6 +54,7 @@ class Release:
     """
 
     attributes_of_4_0: bool = False
+    elements_of_4_0: bool = False
     has_composite: bool = True
     replicate_lags: bool = True
     flexcomp_shells: bool = True
@@ -82,6 +84,7 @@ RELEASES: dict[str, Release] = {
     "3.2": Release(),
     "4.0": Release(
         attributes_of_4_0=True,
+        elements_of_4_0=True,
         has_composite=False,
         replicate_lags=False,
         flexcomp_shells=False,

@@ -175,7 +175,9 @@ mujoco model
     framelinacc|frameangacc $sensor objname objtype
     subtreecom|subtreelinvel|subtreeangmom $sensor body
     distance|normal|fromto $sensor body1 body2 geom1 geom2
-    clock $sensor
+    contact $sensor body1 body2 data geom1 geom2 num reduce site subtree1 subtree2
+    insidesite $sensor enclosed objname objtype site
+    e_potential|e_kinetic|clock $sensor
     user $sensor datatype dim needstage objname objtype
     plugin cutoff instance name objname objtype plugin refname reftype user
   keyframe
@@ -183,10 +185,11 @@ mujoco model
 """
 
 _TENDON = ("armature",)
-# Attributes that only later releases have, by tag or by parent and tag.
+# Attributes and elements that only later releases have, by tag or by parent and tag, and by parent.
 _NEWER = {
     "flag": ("spring", "damper"), "camera": ("projection",), "default/tendon": _TENDON, "spatial": _TENDON, "fixed": _TENDON,
 }  # fmt: skip
+_NEWER_ELEMENTS = {"sensor": ("contact", "insidesite", "e_potential", "e_kinetic")}
 _GONE = {"flag": ("passive",)}  # and those that they have no more
 
 
@@ -261,6 +264,8 @@ def check_schema(root: Node, release: Release) -> None:
         first: dict[str, Node] = {}
         for child in node.children:
             inner = rule.children.get(child.tag)
+            if inner is not None and child.tag in _NEWER_ELEMENTS.get(node.tag, ()) and not release.elements_of_4_0:
+                raise Element(child, child.file).error('not in MuJoCo 3.2; allowed: with the option rules="4.0"')
             if inner is None:
                 known = allowed(child.tag, sorted(rule.children)) if rule.children else "none is allowed"
                 raise Element(child, child.file).error(f"unknown element in <{node.tag}>; {known}")

@@ -9,7 +9,7 @@ from xsim.io.mjcf.bodies import Bodies
 from xsim.io.mjcf.document import Document
 from xsim.io.mjcf.index import Index
 from xsim.io.mjcf.joints import SCALAR
-from xsim.io.mjcf.values import integer, padded, read_user
+from xsim.io.mjcf.values import flag, integer, padded, read_user
 from xsim.io.reader import Element
 from xsim.spec import SensorSpec, TendonSpec
 
@@ -24,15 +24,21 @@ FRAMES = ("body", "xbody", "geom", "site", "camera")
 STAGES = {"pos": "position", "vel": "velocity", "acc": "acceleration"}
 DIMS = {"real": None, "positive": None, "axis": 3, "quaternion": 4}  # width of a user sensor's data; None: any
 MAX_DIM = 1_000_000
+# Fields of a contact sensor, in their order, and their widths.
+FIELDS = {"found": 1, "force": 3, "torque": 3, "dist": 1, "pos": 3, "normal": 3, "tangent": 3, "linvel": 3, "angvel": 3}
+REDUCTIONS = ("none", "mindist", "maxforce", "netforce")
 
 
 class Sensor(NamedTuple):
-    """read: what it measures and what that is relative to, from its element. data: "real", "positive", "axis" or "quaternion"."""
+    """read: what it measures and what that is relative to, from its element. data: "real", "positive", "axis" or "quaternion".
+    fields, reduce: see `SensorSpec.data` and ``reduce``."""
 
     read: Callable[[Bodies, list[TendonSpec], Index, Element], tuple[tuple | None, tuple | None]]
     dim: int
     stage: str
     data: str = "real"
+    fields: tuple[str, ...] = ()
+    reduce: str = "none"
 
 
 def read_sensors(document: Document, bodies: Bodies, tendons: list[TendonSpec], index: Index, user: int) -> list[SensorSpec]:
@@ -42,7 +48,7 @@ def read_sensors(document: Document, bodies: Bodies, tendons: list[TendonSpec], 
         if e.tag == "plugin":
             raise e.error(f"the sensor needs the plugin {e.raw('plugin') or e.raw('instance')!r}; allowed: sensors without plugins")
         name = index.add("sensor", e, len(out))
-        kind = SENSORS[e.tag] if e.tag != "user" else _user(e)
+        kind = _PER_ELEMENT[e.tag](e) if e.tag in _PER_ELEMENT else SENSORS[e.tag]
         document.budget.spend(e, numbers=kind.dim)
         measured, reference = kind.read(bodies, tendons, index, e)
         cutoff = e.number("cutoff", 0.0, nonnegative=True)
@@ -58,6 +64,8 @@ def read_sensors(document: Document, bodies: Bodies, tendons: list[TendonSpec], 
                 noise=e.number("noise", 0.0, nonnegative=True),
                 dim=kind.dim,
                 stage=kind.stage,
+                data=kind.fields,
+                reduce=kind.reduce,
                 user=read_user(e, user),
                 source=e.source,
             )
@@ -109,6 +117,12 @@ def _camera(bodies, tendons, index: Index, e: Element):
     return ("site", index.find("site", e, "site")), ("camera", index.find("camera", e, "camera"))
 
 
+def _inside(bodies, tendons, index: Index, e: Element):
+    if flag(e, "enclosed", False):
+        raise e.error("found true: how far an object juts out of a site is not simulated; allowed: false", "enclosed")
+    return find_object(index, e, FRAMES), ("site", index.find("site", e, "site"))
+
+
 def _two(bodies, tendons, index: Index, e: Element):
     ends = []
     for number in ("1", "2"):
@@ -124,6 +138,39 @@ def _two(bodies, tendons, index: Index, e: Element):
 
 def _nothing(bodies, tendons, index: Index, e: Element):
     return None, None
+
+
+def _sides(bodies, tendons, index: Index, e: Element):
+    return _side(index, e, ("geom1", "body1", "subtree1", "site")), _side(index, e, ("geom2", "body2", "subtree2"))
+
+
+def _side(index: Index, e: Element, attributes: tuple[str, ...]) -> tuple | None:
+    """(kind, number) of what one side of a contact is on, None where it may be on anything."""
+    given = [attribute for attribute in attributes if e.has(attribute)]
+    if len(given) > 1:
+        raise e.error(f"found {' and '.join(given)}; allowed: one of {', '.join(attributes)}", given[0])
+    if not given:
+        return None
+    kind = given[0].rstrip("12")
+    return kind, index.find("body" if kind == "subtree" else kind, e, given[0])
+
+
+def _contact(e: Element) -> Sensor:
+    fields = tuple((e.raw("data") or "").split()) or ("found",)
+    if fields != tuple(name for name in FIELDS if name in fields):
+        raise e.error(f"found {e.raw('data')!r}; allowed: some of {', '.join(FIELDS)}, each once and in this order", "data")
+    reduce = e.choice("reduce", REDUCTIONS, "none")
+    if reduce == "netforce" and {"linvel", "angvel"}.intersection(fields):
+        raise e.error("found netforce with linvel or angvel; allowed: the other fields", "reduce")
+    width, number = sum(FIELDS[name] for name in fields), integer(e, "num", 1)
+    if not 1 <= number <= MAX_DIM // width:
+        raise e.error(f"found {number}; allowed: integers from 1 to {MAX_DIM // width}", "num")
+    stage = "position"
+    if {"force", "torque"}.intersection(fields) or reduce in ("maxforce", "netforce"):
+        stage = "acceleration"
+    elif {"linvel", "angvel"}.intersection(fields):
+        stage = "velocity"
+    return Sensor(_sides, number * width, stage, "real", fields, reduce)
 
 
 def _named(bodies, tendons, index: Index, e: Element):
@@ -143,6 +190,7 @@ def _user(e: Element) -> Sensor:
     return Sensor(_named, dim, STAGES[e.choice("needstage", STAGES, "acc")], data)
 
 
+_PER_ELEMENT = {"user": _user, "contact": _contact}  # kinds whose width an element says
 _scalar, _limited = _joint(*SCALAR), _joint(*SCALAR, "ball", limited=True)
 _ball = _joint("ball")
 _site, _body, _tendon, _actuator = _one("site"), _one("body"), _one("tendon"), _one("actuator")
@@ -188,5 +236,8 @@ SENSORS = {
     "distance": Sensor(_two, 1, "position", "positive"),
     "normal": Sensor(_two, 3, "position", "axis"),
     "fromto": Sensor(_two, 6, "position"),
+    "insidesite": Sensor(_inside, 1, "position", "positive"),
+    "e_potential": Sensor(_nothing, 1, "position"),
+    "e_kinetic": Sensor(_nothing, 1, "velocity"),
     "clock": Sensor(_nothing, 1, "position"),
 }

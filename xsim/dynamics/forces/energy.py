@@ -1,0 +1,43 @@
+"""Kinetic and potential energy."""
+
+from __future__ import annotations
+
+from xsim.dynamics.forces.armature import mass_with_armature
+from xsim.dynamics.forces.elements import element_energy
+from xsim.dynamics.forces.passive import spring_displacements
+from xsim.dynamics.linalg.sparse import multiply
+from xsim.dynamics.tendons.tendons import LengthAndJacobian, tendon_energy
+from xsim.dynamics.tree.kinematics import Frames, gravity_inertia
+from xsim.dynamics.tree.system import NO_INERTIA, System, gravity_acceleration
+from xsim.spatial import dot, rotate, scale, vadd
+
+
+def kinetic_energy(system: System, frame: Frames, inertia: list, v: list):
+    """Kinetic energy with the armature, J. inertia: of the links."""
+    rows = mass_with_armature(system, frame, inertia)
+    return sum((0.5 * a * b for a, b in zip(multiply(system, rows, v), v, strict=True)), 0.0)
+
+
+def potential_energy(system: System, frame: Frames, inertia: list, q: list, tendon: list[LengthAndJacobian]):
+    """Potential energy of gravity (zero at the origin of the world), and of the springs of joints, tendons, flexes and elements, J."""
+    potential = _gravity_energy(system, frame, inertia)
+    for i, x in enumerate(spring_displacements(system, q)):
+        potential = potential + 0.5 * system.dof.stiffness[i] * x * x
+    for energy in (*element_energy(system, frame, q), *tendon_energy(system, tendon)):
+        potential = potential + energy
+    return potential
+
+
+def _gravity_energy(system: System, frame: Frames, inertia: list):
+    """Potential energy of gravity, J: of the links (inertia: theirs), and of the bodies fixed to the world."""
+    up = gravity_acceleration(system)
+    energy = 0.0
+    for i, link_inertia in enumerate(inertia):
+        if link_inertia is not NO_INERTIA:
+            weighted, reference = gravity_inertia(system, frame, i, link_inertia), frame.pose[system.tables.root[i]].pos
+            energy = energy + dot(up, vadd(weighted.first, scale(reference, weighted.mass)))
+    for info, fixed, pose in zip(system.topology.bodies, system.body.inertia, system.body.offset, strict=True):
+        if info.link < 0 and fixed is not NO_INERTIA:
+            weight = dot(up, vadd(rotate(pose.quat, fixed.first), scale(pose.pos, fixed.mass)))
+            energy = energy + (weight if info.gravity is None else system.body.gravity[info.gravity] * weight)
+    return energy
