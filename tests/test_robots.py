@@ -2,7 +2,7 @@
 
     python -m pytest -n 2 -m nightly tests/test_robots.py
 
-`packages` installs files and engines once. Nothing is compiled: a model is evaluated at two states only. No file is a special case: what
+`packages` installs files and engines once. Nothing is compiled: a model is evaluated at three states only. No file is a special case: what
 MuJoCo's release does against its manual is told by the model's elements (`bugs`). A table at the end of the run counts the files.
 """
 
@@ -46,18 +46,20 @@ from xsim.poses import rotation_matrix
 pytestmark = pytest.mark.nightly
 
 RULES = "3.2"
-PARTS = {"gymnasium-robotics": 6, "dm_control": 4, "metaworld": 6, "safety-gymnasium": 1}
+PARTS = {"gymnasium-robotics": 6, "dm_control": 6, "metaworld": 8, "safety-gymnasium": 1}
 """Packages with MJCF, in so many tests each."""
 URDF, URDF_PARTS = "example-robot-data", 4
 FINE = {"mass matrix": 1e-8, "bias": 1e-8, "passive": 1e-8}
 """Without meshes, which 3.2.7 keeps in single precision. Other numbers: `precision`."""
 MASSES = {CLOSE: 2e-8, ROUGH: 3e-6}
-"""Precision of the masses of bodies, by that of the model."""
+"""Precision of the masses of bodies, and of the mass matrix in units of its diagonal, by that of the model."""
 PAIRS = 500  # of geoms: to look for the contacts of more takes minutes
 MEMORY = 2.5e9  # bytes, above which what jax keeps of earlier files is dropped: parts of their programs are the same
 # 3.2.7 ends its search for a body's principal axes where a turn by this angle is left, or moments of this size, kg m^2 (4.0.0 goes on, to
 # xsim's numbers).
 ANGLE, MOMENT = 2e-6, 1.5e-12
+THIN, TURN = 1e-3, 1e-2  # volume / area^1.5; rad
+NOISE = 1e-9  # of an inertia, left by that search: where it leaves more, accelerations have six digits (those of 4.0.0 have all)
 
 
 class Differences(list):
@@ -135,34 +137,30 @@ def _document(path: Path, folder: Path) -> ElementTree.Element:
 
 
 def _compare_mjcf(path: Path, source: xsim.ModelSpec, known: dict, differences: Differences, counts: Counter) -> None:
-    model, both, root = xsim.build(source), states(known), _document(path, path.parent)
+    model, root = xsim.build(source), _document(path, path.parent)
+    both = states(known) + [known["states"][name] for name in known["states"] if name == "settled"]
     wrong, exact = bugs(root, source, model.nv), precision(root, source)
+
+    _compare_elements(source, model, known, differences)
+    noise = _compare_inertias(source, known["bodies"], MASSES[exact], differences) if source.bodies and "mass matrix" not in wrong else 0.0
 
     def near(name, found, wanted, allowed=exact):
         if exact == CLOSE:
             allowed = min(allowed, FINE.get(name, allowed))
-        if name == "mass matrix":  # in units of its diagonal
+        if name == "mass matrix":  # in units of its diagonal too
             unit = np.sqrt(np.diag(wanted))
-            found, wanted, allowed = found / np.outer(unit, unit), wanted / np.outer(unit, unit), max(allowed, MOMENT / unit.min() ** 2)
+            scale, rough = np.outer(unit, unit), max(MASSES[exact], MOMENT / unit.min() ** 2)
+            differences.close(f"{name} in units of its diagonal", found / scale, wanted / scale, rough)
+        if name.endswith("acceleration") and noise > NOISE:
+            allowed = max(allowed, ROUGH)
         place = name.endswith(("position", "axes"))
         allowed = max(allowed, ANGLE) if name.endswith("axes") else allowed
         differences.close(name, found, wanted, allowed, max(1.0 if place else SMALL, np.abs(wanted).max(initial=0.0)))
 
-    _compare_elements(source, model, known, differences)
-    if source.bodies and "mass matrix" not in wrong:
-        _compare_inertias(source, known["bodies"], MASSES[exact], differences)
     q, v, ctrl, act = (np.array([s[k] for s in both], float) for k in ("qpos", "qvel", "ctrl", "act"))
     state, ctrl = xsim.init(model, q, v).replace(act=jnp.asarray(act)), ctrl if model.nu else None
     model = model.freeze(*CONSTANT)
-    contacts, own = [None, None], False
-    if len(model.topology.pairs) > PAIRS:
-        counts["contacts not compared"] += 1
-    else:
-        try:
-            contacts, own = check_contacts(source, model, both, q, wrong)
-            counts["same contacts"] += own and any(s["ncon"] for s in both)
-        except AssertionError as error:
-            differences.append(str(error))
+    contacts, own = _compare_contacts(source, model, both, q, wrong, differences, counts)
     if model.nv and "acceleration" not in wrong:
         bare = xsim.with_constraints(model, ())
         smooth = traced(partial(_smooth, bare), state, ctrl)(state, ctrl)
@@ -172,7 +170,30 @@ def _compare_mjcf(path: Path, source: xsim.ModelSpec, known: dict, differences: 
     if model.nv > LARGE:
         model = xsim.with_constraints(model, ())
         counts["constraints not compared"] += 1
-    check_states(Case(source, model, both, wrong, near, exact, contacts, own), state, ctrl)
+    check_states(Case(source, model, both, wrong, near, exact, contacts, own, partial(_unsure, source)), state, ctrl)
+
+
+def _unsure(source: xsim.ModelSpec, geom) -> bool:
+    """Whether 3.2.7 has noise for the frame of a geom: a thin mesh, whose integrals cancel in single precision, or one so small that the
+    search for its axes ends before it begins. 4.0.0 has xsim's."""
+    if geom.shape != "mesh":
+        return False
+    mesh = source.meshes[geom.asset]
+    return mesh.volume < THIN * mesh.area**1.5 or np.diff(np.sort(mesh.moments)).min() < MOMENT / TURN
+
+
+def _compare_contacts(source, model: xsim.Model, both: list[dict], q, wrong: set[str], differences: Differences, counts: Counter):
+    """What `check_contacts` gives; no contacts where there are too many pairs to look."""
+    if len(model.topology.pairs) > PAIRS:
+        counts["contacts not compared"] += 1
+        return [None] * len(both), False
+    try:
+        contacts, own = check_contacts(source, model, both, q, wrong)
+    except AssertionError as error:
+        differences.append(str(error))
+        return [None] * len(both), False
+    counts["same contacts"] += own and any(s["ncon"] for s in both)
+    return contacts, own
 
 
 def _smooth(model: xsim.Model, state: xsim.State, ctrl):
@@ -196,15 +217,17 @@ def _compare_elements(source: xsim.ModelSpec, model: xsim.Model, known: dict, di
     differences.equal("sizes", found, {name: size[name] for name in found})
 
 
-def _compare_inertias(source: xsim.ModelSpec, known: dict, allowed: float, differences: Differences) -> None:
-    """Mass, centre and inertia of each body, those that cannot move too."""
-    rough = max(allowed, ANGLE)
+def _compare_inertias(source: xsim.ModelSpec, known: dict, allowed: float, differences: Differences) -> float:
+    """Mass, centre and inertia of each body, those that cannot move too. Gives the largest difference of an inertia, in units of it."""
+    rough, worst = max(allowed, ANGLE), 0.0
     for body, mass, com, inertia in zip(source.bodies, *(known[key][1:] for key in ("mass", "com", "inertia")), strict=True):
         mine = body_inertial(body, source.meshes)
         differences.close(f"mass of {body.name}", mine.mass, mass, allowed, mass or 1.0)
         differences.close(f"inertia of {body.name}", tensor(mine.inertia), inertia, rough, np.abs(inertia).max() + MOMENT / rough)
         if mass:  # else it is nowhere
             differences.close(f"centre of mass of {body.name}", mine.com, com, allowed)
+            worst = max(worst, np.abs(tensor(mine.inertia) - inertia).max() / np.abs(inertia).max(initial=1e-300))
+    return worst
 
 
 def _compare_products(model: xsim.Model, q, v, both: list[dict], near) -> None:
