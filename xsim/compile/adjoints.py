@@ -84,10 +84,6 @@ def _half_over_root(o: Operations, g, out, x):
     return o("mul", g, o("div", 0.5, out))
 
 
-def _zero(o: Operations, *_):
-    return o._value(0.0)
-
-
 ADJOINTS: dict[str, tuple[Rule | None, ...]] = {
     "add": (lambda o, g, *_: g, lambda o, g, *_: g),
     "sub": (lambda o, g, *_: g, lambda o, g, *_: o("neg", g)),
@@ -120,6 +116,6 @@ ADJOINTS: dict[str, tuple[Rule | None, ...]] = {
     "log": (lambda o, g, out, x: o("div", g, x),),
     "log1p": (lambda o, g, out, x: o("div", g, o("add", x, 1.0)),),
     "pow": (_power_base, _power_exponent),
-    **{name: (_zero,) for name in ("sign", "floor", "ceil", "round_even", "round_away")},
+    **{name: (None,) for name in ("sign", "floor", "ceil", "round_even", "round_away")},
 }
-"""By operation, the rule of each argument; None for one that is no float."""
+"""By operation, the rule of each argument; None for one that is no float, or of which the result is a step function."""

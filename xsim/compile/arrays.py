@@ -31,6 +31,13 @@ class Array:
         return self.moved(lambda a: np.asarray(a[index]))
 
 
+def combined(combine: Callable, parts: list):
+    """Parts, at least one, combined in pairs: (a + b) + (c + d) and so on, whose rounding errors and depth grow with log(n)."""
+    while len(parts) > 1:
+        parts = [combine(*parts[i : i + 2]) if i + 1 < len(parts) else parts[i] for i in range(0, len(parts), 2)]
+    return parts[0]
+
+
 def constant_array(numbers: np.ndarray) -> Array:
     """An array of constants."""
     numbers = np.asarray(numbers)

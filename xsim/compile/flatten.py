@@ -16,7 +16,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 
 from xsim.compile import factorization, indexing
-from xsim.compile.arrays import Array, constant_array
+from xsim.compile.arrays import Array, combined, constant_array
 from xsim.compile.program import BOOL, INDEX, Loop, Program
 from xsim.compile.simplify import FOLDED, Builder
 
@@ -390,9 +390,7 @@ def _reduction(name: str) -> Callable:
         parts = [terms[i] for i in range(count)]
         if not parts:
             return constant_array(np.full(shape, {"add": 0, "mul": 1, "and": True, "or": False}[name], dtype))
-        while len(parts) > 1:
-            parts = [f.operate(name, dtype, *parts[i : i + 2]) if i + 1 < len(parts) else parts[i] for i in range(0, len(parts), 2)]
-        return parts[0]
+        return combined(functools.partial(f.operate, name, dtype), parts)
 
     return rule
 
@@ -476,9 +474,9 @@ def _dot_general(f: Flattener, equation: JaxprEqn, a: Array, b: Array) -> Array:
     left = a.moved(lambda x: x.transpose(*contract_a, *batch_a, *free_a).reshape(inner, *batch, *outer_a, *(1,) * len(outer_b)))
     right = b.moved(lambda x: x.transpose(*contract_b, *batch_b, *free_b).reshape(inner, *batch, *(1,) * len(outer_a), *outer_b))
     terms = [f.operate("mul", dtype, left[k], right[k]) for k in range(inner)]
-    while len(terms) > 1:
-        terms = [f.operate("add", dtype, *terms[i : i + 2]) if i + 1 < len(terms) else terms[i] for i in range(0, len(terms), 2)]
-    return terms[0] if terms else constant_array(np.zeros(equation.outvars[0].aval.shape, dtype))
+    if not terms:
+        return constant_array(np.zeros(equation.outvars[0].aval.shape, dtype))
+    return combined(functools.partial(f.operate, "add", dtype), terms)
 
 
 def _integer_power(f: Flattener, equation: JaxprEqn, x: Array) -> Array:

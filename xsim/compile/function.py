@@ -27,6 +27,7 @@ from xsim.compile.llvm_ir import Target
 from xsim.compile.machine import ONCE, OPTIMIZATION, function_address, identity, pointer_capsule, vector_bytes
 from xsim.compile.program import Program
 from xsim.compile.reverse import reverse_program
+from xsim.compile.rules import is_float
 from xsim.spatial import one_region
 
 _REGISTERED: set[str] = set()
@@ -110,7 +111,7 @@ class Function:
     @property
     def differentiable(self) -> list[int]:
         """The results that have derivatives."""
-        return [i for i, a in enumerate(self.results) if jnp.issubdtype(a.dtype, jnp.floating)]
+        return [i for i, a in enumerate(self.results) if is_float(a)]
 
     def __call__(self, arguments: Sequence[Any], batched: Sequence[bool]) -> list:
         """The results (environments, ...). batched: which arguments have a first axis of environments; if none has, there is one.
@@ -211,9 +212,11 @@ class Function:
             return program_of(traced, varying)
 
     def _forget(self, batched: tuple[bool, ...]) -> None:
-        """Release the program and the trace, which take memory."""
+        """Release the program and the traces from which it was made, which take memory."""
         self._programs.pop(batched, None)
         self._traced = None
+        if self.reverse_of is not None:
+            self.reverse_of[0]._traced = None
 
     def summary(self, batched: tuple[bool, ...]) -> Summary:
         """What is known of the program for such operands."""

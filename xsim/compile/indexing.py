@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 
 import numpy as np
 
-from xsim.compile.arrays import Array
+from xsim.compile.arrays import Array, combined
 from xsim.compile.program import BOOL, INDEX
 
 
@@ -38,15 +39,20 @@ class _Positions:
         """Whether an update is within the array: True or False where that is known, else a value."""
         f, inside = self.f, True
         for start, offset, size in zip(update.start, update.offset, self.shape, strict=True):
-            number, dtype = f.program.number(start), f.program.types[start]
+            number = f.program.number(start)
             if number is not None:
                 if not 0 <= int(number) + offset < size:
                     return False
                 continue
-            for name, limit in (("ge", -offset), ("lt", size - offset)):
-                test = f.builder.operation(name, BOOL, (start, f.builder.constant(limit, dtype)))
-                inside = test if inside is True else f.builder.operation("and", BOOL, (inside, test))
+            test = self.between(start, -offset, size - 1 - offset)
+            inside = test if inside is True else f.builder.operation("and", BOOL, (inside, test))
         return inside
+
+    def between(self, start: int, low: int, high: int) -> int:
+        """Whether low <= start <= high."""
+        f, dtype = self.f, self.f.program.types[start]
+        tests = (f.builder.operation(name, BOOL, (start, f.builder.constant(x, dtype))) for name, x in (("ge", low), ("le", high)))
+        return f.builder.operation("and", BOOL, tuple(tests))
 
     def position(self, base: int, starts: list[tuple[int, int]]) -> tuple[int, int]:
         """base + sum of start times stride, as (index, offset). starts: (axis, value)."""
@@ -197,7 +203,10 @@ def gather(f, equation, x: Array, indices: Array) -> Array:
     values = f.loaded(x, positions)
     if fill:
         missing = _missing(f, equation, x.dtype)
-        valid = [_starts_inside(f, n.start_index_map, row, x.shape, sizes) for row in table]
+        limits = [x.shape[d] - sizes[d] for d in n.start_index_map]  # of the starts of windows
+        true, both = f.program.constant(np.bool_(True)), functools.partial(f.builder.operation, "and", BOOL)
+        tests = [[where.between(int(start), 0, limit) for start, limit in zip(row, limits, strict=True)] for row in table]
+        valid = [combined(lambda *pair: both(pair), [true, *inside]) for inside in tests]
         values = [f.builder.operation("select_n", x.dtype, (valid[row], missing, v)) for v, row in zip(values, rows, strict=True)]
     return Array(np.array(values, int).reshape(shape), x.dtype)
 
@@ -208,17 +217,6 @@ def _missing(f, equation, dtype) -> int:
     if value is None:
         value = np.nan if dtype.kind == "f" else np.iinfo(dtype).min if dtype.kind == "i" else 0
     return f.builder.constant(value, dtype)
-
-
-def _starts_inside(f, axes, row, shape: tuple[int, ...], sizes) -> int:
-    """Whether a window that starts at a row of indices lies within an array."""
-    inside = f.program.constant(np.bool_(True))
-    for start, d in zip((int(x) for x in row), axes, strict=True):
-        dtype = f.program.types[start]
-        for name, limit in (("ge", 0), ("le", shape[d] - sizes[d])):
-            test = f.builder.operation(name, BOOL, (start, f.builder.constant(limit, dtype)))
-            inside = f.builder.operation("and", BOOL, (inside, test))
-    return inside
 
 
 def scatter(f, equation, x: Array, indices: Array, updates: Array) -> Array:

@@ -20,7 +20,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 
 from xsim.compile.adjoints import ADJOINTS, Operations
-from xsim.compile.arrays import Array, constant_array
+from xsim.compile.arrays import Array, combined, constant_array
 from xsim.compile.flatten import ELEMENTWISE, RULES, Flattener, Rolled, Scan, Unsupported, scan_is_unrolled
 from xsim.compile.program import BOOL, INDEX, Program
 from xsim.compile.rules import is_float, residual_tangent, traced_pullback, traced_rule
@@ -244,10 +244,14 @@ class Tape(Flattener):
     def copied_results(self, results: list[Array], dependence: int, pull: Callable) -> list[Array]:
         """Copies of the results of an equation that is differentiated as a whole. pull: see `_Equation`."""
         copies = [self.map_entries(lambda v: self.copy(v, dependence), x) if x.dtype.kind == "f" else x for x in results]
-        equation = _Equation([x for x in copies if x.dtype.kind == "f"], pull)
-        for x in equation.results:
-            self.equations.update(dict.fromkeys(x.values.ravel().tolist(), equation))
+        self.record([x for x in copies if x.dtype.kind == "f"], pull)
         return copies
+
+    def record(self, copies: list[Array], pull: Callable) -> None:
+        """Let copies pass their cotangents to an equation, see `_Equation`."""
+        equation = _Equation(copies, pull)
+        for x in copies:
+            self.equations.update(dict.fromkeys(x.values.ravel().tolist(), equation))
 
     # ---- loops ---------------------------------------------------------------------------------------------------------------
 
@@ -266,8 +270,7 @@ class Tape(Flattener):
             raise Unsupported("the reverse of a scan of numbers of several types")
         copies = {after[k]: self.copy(after[k], ACTIVE) for k in floats}
         carried = Array(np.array(list(copies.values()), int), *dtypes)
-        record = _Equation([carried], lambda gs: self.pull_turns(rolled, scan.length, floats, gs[0]))
-        self.equations.update(dict.fromkeys(copies.values(), record))
+        self.record([carried], lambda gs: self.pull_turns(rolled, scan.length, floats, gs[0]))
         return [self.map_entries(lambda v: copies.get(v, v), x) for x in results]
 
     def pull_turns(self, rolled: Rolled, length: int, floats: list[int], cotangents: Array) -> None:
@@ -382,11 +385,8 @@ class Tape(Flattener):
 
     def total(self, value: int) -> int:
         """The sum of the cotangents of a value, which are taken from it."""
-        parts, dtype = self.cotangents.pop(value), self.program.types[value]
-        while len(parts) > 1:
-            pairs = [parts[i : i + 2] for i in range(0, len(parts), 2)]
-            parts = [self.builder.operation("add", dtype, tuple(pair)) if len(pair) == 2 else pair[0] for pair in pairs]
-        return parts[0]
+        dtype = self.program.types[value]
+        return combined(lambda *pair: self.builder.operation("add", dtype, pair), self.cotangents.pop(value))
 
     def pulled_to(self, x: Array) -> list[int]:
         """The cotangents of an argument."""

@@ -330,6 +330,7 @@ def _joint_forces(c: ConstraintSpec) -> list[ForceSpec]:
     if joint is None or not (_has(joint, "damping") or _has(joint, "stiffness")):
         return []
     one, two = zip(c.bodies, c.frames, strict=True)
+
     def element(kind: str, ends, rotation, **law) -> ForceSpec:
         frames = tuple((pos, quat_mul(normalized(quat), rotation)) for _, (pos, quat) in ends)
         return ForceSpec(kind, c.name, tuple(body for body, _ in ends), frames, source=c.source, **law)

@@ -10,8 +10,8 @@ import numpy as np
 from xsim.rules import RULES, Rules
 
 __all__ = [
-    "ActuatorInfo", "BodyInfo", "CameraInfo", "ConstraintInfo", "FlexInfo", "ForceInfo", "FunctionInfo", "GeomInfo", "HfieldInfo",
-    "JointInfo", "KeyInfo", "Link", "MeshInfo", "PairsInfo", "PieceInfo",
+    "CONTACT_FIELDS", "ActuatorInfo", "BodyInfo", "CameraInfo", "ConstraintInfo", "FlexInfo", "ForceInfo", "FunctionInfo", "GeomInfo",
+    "HfieldInfo", "JointInfo", "KeyInfo", "Link", "MeshInfo", "PairsInfo", "PieceInfo",
     "SPRINGS", "SensorInfo", "SiteInfo", "SoftInfo", "SolidInfo", "Table", "TendonInfo", "Topology",
 ]  # fmt: skip
 
@@ -289,6 +289,10 @@ class ActuatorInfo(NamedTuple):
     crank: int | None
     enabled: bool
     periodic: bool
+
+
+CONTACT_FIELDS = {"found": 1, "force": 3, "torque": 3, "dist": 1, "pos": 3, "normal": 3, "tangent": 3, "linvel": 3, "angvel": 3}
+"""Fields of a slot of a contact sensor, in their order, and their widths."""
 
 
 class SensorInfo(NamedTuple):

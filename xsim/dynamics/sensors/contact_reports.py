@@ -19,11 +19,10 @@ from xsim.dynamics.constraints.contact_rows import constants_of_contacts, contac
 from xsim.dynamics.constraints.narrowphase import of_contacts
 from xsim.dynamics.layout import concatenated, take_rows
 from xsim.dynamics.sensors.site_volumes import site_contains
-from xsim.model.topology import Topology
+from xsim.dynamics.tree.subtree import subtree_sums
+from xsim.dynamics.tree.system import System
+from xsim.model.topology import CONTACT_FIELDS, Topology
 from xsim.spatial import cross, safe_norm, scale, vadd, vsub
-
-WIDTHS = {"found": 1, "force": 3, "torque": 3, "dist": 1, "pos": 3, "normal": 3, "tangent": 3, "linvel": 3, "angvel": 3}
-"""Fields of a slot, in their order, and their widths."""
 
 
 class Matches(NamedTuple):
@@ -43,7 +42,7 @@ def contact(context, info) -> tuple:
     """The fields ``info.data`` of the matching contacts, slot by slot. Slots without a contact are zero."""
     if not context.contacts:
         return (0.0,) * info.dim
-    width = sum(WIDTHS[name] for name in info.data)
+    width = sum(CONTACT_FIELDS[name] for name in info.data)
     slots = info.dim // width
     matches = _matches(context, info)
     count = matches.match.sum(0)
@@ -99,7 +98,7 @@ def _ranks(topology: Topology) -> list[np.ndarray]:
 
 def _matches(context, info) -> Matches:
     top, groups = context.system.topology, context.contacts
-    sides = [_sides(top, info, group) for group in groups]
+    sides = [_sides(context.system, info, group) for group in groups]
     ranks = [of_contacts(ranks, group.pair) for ranks, group in zip(_ranks(top), groups, strict=True)]
     dtype = groups[0].distance.dtype
     signs = concatenated([constants_of_contacts(group, sign[None], dtype)[0] for group, sign in zip(groups, sides, strict=True)])
@@ -117,15 +116,15 @@ def _matches(context, info) -> Matches:
     return Matches(rows, take_rows(match, rows), take_rows(signs, rows))
 
 
-def _sides(topology: Topology, info, contacts) -> np.ndarray:
+def _sides(system: System, info, contacts) -> np.ndarray:
     """For each pair of a condim group: 1 if its first geom is on the sensor's first object and its second on the second, -1 if only the
     reverse is so, else 0."""
     bodies, geoms = contacts.group.bodies, contacts.group.geoms
-    first, second = (_is_on(topology, item, bodies, geoms) for item in (info.object, info.reference))
+    first, second = (_is_on(system, item, bodies, geoms) for item in (info.object, info.reference))
     return np.where(first[:, 0] & second[:, 1], 1, np.where(first[:, 1] & second[:, 0], -1, 0))
 
 
-def _is_on(topology: Topology, item, bodies: np.ndarray, geoms: np.ndarray) -> np.ndarray:
+def _is_on(system: System, item, bodies: np.ndarray, geoms: np.ndarray) -> np.ndarray:
     """Whether geoms (pairs, 2) are on an object. item: (kind, index); every geom is on None and on a site. A part of a flex is on no
     other object."""
     if item is None or item[0] == "site":
@@ -133,16 +132,10 @@ def _is_on(topology: Topology, item, bodies: np.ndarray, geoms: np.ndarray) -> n
     kind, number = item
     if kind == "geom":
         return geoms == number
-    return np.isin(bodies, [number] if kind == "body" else _subtree(topology, number))
-
-
-def _subtree(topology: Topology, body: int) -> list[int]:
-    """A body and its descendants. Parents come before their children."""
-    found = {body}
-    for i, other in enumerate(topology.bodies):
-        if other.parent in found:
-            found.add(i)
-    return sorted(found)
+    if kind == "body":
+        return bodies == number
+    subtrees = subtree_sums(system, [{i} for i in range(len(system.topology.bodies))], set.union, {-1})
+    return np.isin(bodies, list(subtrees[number]))
 
 
 # ---- reduction ---------------------------------------------------------------------------------------------------------------

@@ -46,7 +46,7 @@ def read_option(document: Document) -> OptionSpec:
     vectors = {name: np.array(value) for name, value in VECTORS.items()}
     release = document.release
     solver = SOLVER | ({"ccd_iterations": 35} if release.more_contact_defaults else {})
-    parts = PARTS + (PASSIVE_4_0 if release.attributes_of_4_0 else PASSIVE)
+    parts = PARTS + (PASSIVE_4_0 if release.schema_of_4_0 else PASSIVE)
     on = parts + (ON_BY_DEFAULT_4_0 if release.more_contact_defaults else ())
     flags = {name: name in on for name in parts + EXTRAS}
     integrator, groups = "Euler", set()

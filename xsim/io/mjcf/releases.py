@@ -16,8 +16,8 @@ class Release:
     """Switches of the reader. The defaults are those of 3.2.
 
     Schema and macros (manual: XML reference, meta elements, composite, flexcomp, replicate):
-        attributes_of_4_0: a camera has ``projection``, a tendon ``armature``, and the flags ``spring`` and ``damper`` replace ``passive``.
-        elements_of_4_0: sensors ``contact``, ``insidesite``, ``e_potential`` and ``e_kinetic`` exist.
+        schema_of_4_0: a camera has ``projection``, a tendon ``armature``, and the flags ``spring`` and ``damper`` replace ``passive``;
+            sensors ``contact``, ``insidesite``, ``e_potential`` and ``e_kinetic`` exist.
         has_composite: the element ``composite`` exists.
         replicate_lags: a copy of ``replicate`` is displaced along the axes of the second copy before it; else along those of the copy
             before it.
@@ -53,8 +53,7 @@ class Release:
         short_keys: a vector may have fewer numbers than the model; the rest is as at the start.
     """
 
-    attributes_of_4_0: bool = False
-    elements_of_4_0: bool = False
+    schema_of_4_0: bool = False
     has_composite: bool = True
     replicate_lags: bool = True
     flexcomp_shells: bool = True
@@ -83,8 +82,7 @@ class Release:
 RELEASES: dict[str, Release] = {
     "3.2": Release(),
     "4.0": Release(
-        attributes_of_4_0=True,
-        elements_of_4_0=True,
+        schema_of_4_0=True,
         has_composite=False,
         replicate_lags=False,
         flexcomp_shells=False,

@@ -254,7 +254,7 @@ def check_schema(root: Node, release: Release) -> None:
         node, rule = pending.pop()
         e = Element(node, node.file)
         names, newer = rule.attributes, _newer(node)
-        if release.attributes_of_4_0:
+        if release.schema_of_4_0:
             names = {*names, *newer}.difference(_GONE.get(node.tag, ()))
         for name in node.attrib:
             if name not in names:
@@ -264,7 +264,7 @@ def check_schema(root: Node, release: Release) -> None:
         first: dict[str, Node] = {}
         for child in node.children:
             inner = rule.children.get(child.tag)
-            if inner is not None and child.tag in _NEWER_ELEMENTS.get(node.tag, ()) and not release.elements_of_4_0:
+            if inner is not None and child.tag in _NEWER_ELEMENTS.get(node.tag, ()) and not release.schema_of_4_0:
                 raise Element(child, child.file).error('not in MuJoCo 3.2; allowed: with the option rules="4.0"')
             if inner is None:
                 known = allowed(child.tag, sorted(rule.children)) if rule.children else "none is allowed"

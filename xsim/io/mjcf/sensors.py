@@ -11,6 +11,7 @@ from xsim.io.mjcf.index import Index
 from xsim.io.mjcf.joints import SCALAR
 from xsim.io.mjcf.values import flag, integer, padded, read_user
 from xsim.io.reader import Element
+from xsim.model.topology import CONTACT_FIELDS
 from xsim.spec import SensorSpec, TendonSpec
 
 __all__ = ["NAMED", "find_object", "read_sensors"]
@@ -24,8 +25,6 @@ FRAMES = ("body", "xbody", "geom", "site", "camera")
 STAGES = {"pos": "position", "vel": "velocity", "acc": "acceleration"}
 DIMS = {"real": None, "positive": None, "axis": 3, "quaternion": 4}  # width of a user sensor's data; None: any
 MAX_DIM = 1_000_000
-# Fields of a contact sensor, in their order, and their widths.
-FIELDS = {"found": 1, "force": 3, "torque": 3, "dist": 1, "pos": 3, "normal": 3, "tangent": 3, "linvel": 3, "angvel": 3}
 REDUCTIONS = ("none", "mindist", "maxforce", "netforce")
 
 
@@ -157,12 +156,12 @@ def _side(index: Index, e: Element, attributes: tuple[str, ...]) -> tuple | None
 
 def _contact(e: Element) -> Sensor:
     fields = tuple((e.raw("data") or "").split()) or ("found",)
-    if fields != tuple(name for name in FIELDS if name in fields):
-        raise e.error(f"found {e.raw('data')!r}; allowed: some of {', '.join(FIELDS)}, each once and in this order", "data")
+    if fields != tuple(name for name in CONTACT_FIELDS if name in fields):
+        raise e.error(f"found {e.raw('data')!r}; allowed: some of {', '.join(CONTACT_FIELDS)}, each once and in this order", "data")
     reduce = e.choice("reduce", REDUCTIONS, "none")
     if reduce == "netforce" and {"linvel", "angvel"}.intersection(fields):
         raise e.error("found netforce with linvel or angvel; allowed: the other fields", "reduce")
-    width, number = sum(FIELDS[name] for name in fields), integer(e, "num", 1)
+    width, number = sum(CONTACT_FIELDS[name] for name in fields), integer(e, "num", 1)
     if not 1 <= number <= MAX_DIM // width:
         raise e.error(f"found {number}; allowed: integers from 1 to {MAX_DIM // width}", "num")
     stage = "position"
