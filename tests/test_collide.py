@@ -227,12 +227,32 @@ def test_stacked_boxes():
 
 
 def test_parallel_capsules():
-    """Both ends of what is next to each other."""
+    """By the rules of 3.2 the ends of the first one."""
     numbers = np.stack([np.array([0.1, 0.5, 0, 0, 0, 0, 1, 0, 0, 0]), np.array([0.1, 0.3, 0, 0.3, 0, 0.1, 1, 0, 0, 0])])[..., None]
     found = evaluate(("capsule", "capsule"), "", numbers)
     # the ends of the first are 0.1 and 0.3 beyond those of the second
     assert found[:, 0, 0] == pytest.approx([np.hypot(0.3, 0.1) - 0.2, np.hypot(0.3, 0.3) - 0.2])
     assert sorted(found[:, 3, 0]) == pytest.approx([-0.35, 0.45])
+
+
+# Radius and half length of two capsules, place of the second along the first (m), angle (rad); contacts of MuJoCo 4.0.0 with margin 0.2:
+# distance and place along the first.
+PARALLEL = [
+    ((0.1, 0.3), (0.08, 0.2), 0.15, 0.0, [(-0.03, -0.05), (-0.03, 0.3)]),
+    ((0.1, 0.2), (0.08, 0.3), 0.1, np.pi, [(-0.03, -0.2), (-0.03, 0.2)]),
+    ((0.1, 0.3), (0.08, 0.2), 0.55, 0.0, [(-0.02188611699158103, 0.32816227766016837)] * 2),  # nothing is next to each other
+    ((0.1, 0.3), (0.08, 0.2), 0.15, 9e-5, [(-0.030017999999975717, -0.04999999919000003), (-0.029986500607518243, 0.2999923493925376)]),
+    ((0.1, 0.3), (0.08, 0.2), 0.15, 2e-4, [(-0.03003999999973335, -0.049999996000000047)]),
+]
+
+
+@pytest.mark.parametrize(("first", "second", "shift", "angle", "wanted"), PARALLEL)
+def test_parallel_capsules_touch_where_they_are_next_to_each_other(first, second, shift, angle, wanted):
+    turn = (np.cos(angle / 2), 0, np.sin(angle / 2), 0)
+    numbers = np.array([[*first, 0, 0, 0, 0, 1, 0, 0, 0], [*second, 0, 0.15, 0, shift, *turn]])[..., None]
+    found = evaluate(("capsule", "capsule"), "4.0", numbers)
+    there = found[:, [0, 3], 0][found[:, 0, 0] < FAR]
+    assert there == pytest.approx(np.array(wanted), abs=1e-10)
 
 
 # ---- every pair -------------------------------------------------------------------------------------------------------------------

@@ -236,8 +236,8 @@ def test_what_is_not_checked():
 
 
 class Case(NamedTuple):
-    """What a model is compared with. near(name, found, wanted): asserts that two arrays agree. unsure(geom): whether the release has only
-    noise for the frame of a geom."""
+    """What a model is compared with. near(name, found, wanted): asserts that two arrays agree. noise(geom): what the release may have
+    wrong in the position (m) and the axes of a geom."""
 
     source: xsim.ModelSpec
     model: xsim.Model
@@ -247,7 +247,7 @@ class Case(NamedTuple):
     exact: float
     contacts: list[Contacts | None]
     own: bool  # whether all contacts are those that xsim finds
-    unsure: Callable = lambda geom: False
+    noise: Callable = lambda geom: (0.0, 0.0)
 
     def whole(self, state: dict) -> bool:
         """Whether xsim has all that acts at a state."""
@@ -346,12 +346,14 @@ def _check_places(case: Case, kind: str, found: list, wanted: list) -> None:
     allowed = max(case.exact, FRAMES)
     if kind in ("site", "geom"):
         found[1] = _matrices(found[1])
-    placed, turned = slice(None), slice(None)
+    differences = [found[0] - wanted[0], found[1].reshape(wanted[1].shape) - wanted[1]]
     if kind == "geom":
-        placed = np.array([not case.unsure(g) for _, g in _geoms(case.source)], bool)
-        turned = placed & [not _cubic(case.source, g) for _, g in _geoms(case.source)]
-    case.near(f"{kind} position", found[0][placed], wanted[0][placed], allowed)
-    case.near(f"{kind} axes", found[1].reshape(wanted[1].shape)[turned], wanted[1][turned], allowed)
+        geoms = [g for _, g in _geoms(case.source)]
+        noise = np.array([case.noise(g) for g in geoms]).reshape(-1, 2)
+        noise[[_cubic(case.source, g) for g in geoms], 1] = np.inf
+        differences = [allowed / np.maximum(allowed, own)[:, None] * x for own, x in zip(noise.T, differences, strict=True)]
+    for name, difference, of in zip(("position", "axes"), differences, wanted, strict=True):
+        case.near(f"{kind} {name}", of + difference, of, allowed)
 
 
 def _geoms(source: xsim.ModelSpec) -> list:
@@ -398,9 +400,12 @@ def definite(shapes: tuple[str, str], rules: str) -> bool:
     return shapes in COLLIDERS and shapes not in INDEFINITE[rules]
 
 
-def check_contacts(source: xsim.ModelSpec, model: xsim.Model, both: list[dict], q, wrong: set[str]) -> tuple[list[Contacts | None], bool]:
+def check_contacts(
+    source: xsim.ModelSpec, model: xsim.Model, both: list[dict], q, wrong: set[str], place: float = PLACE
+) -> tuple[list[Contacts | None], bool]:
     """Own contacts against the recorded ones. Of each state those that act: own ones where they are the same, else the recorded ones;
-    None where those are unknown, or not all that acts on contacts is simulated. Whether all that act are own ones."""
+    None where those are unknown, or not all that acts on contacts is simulated. Whether all that act are own ones. place: what may be wrong
+    in contacts in closed form."""
     order = order_of(model)
     own = own_contacts(model, q) if order else [None] * len(both)
     out: list[Contacts | None] = []
@@ -421,7 +426,7 @@ def check_contacts(source: xsim.ModelSpec, model: xsim.Model, both: list[dict], 
         theirs = turned(read_contacts(s), order)
         unknown = [pair for pair in theirs.geoms.tolist() if frozenset(pair) not in order]
         assert not unknown, f"contacts of geoms that never touch: {unknown}"
-        same = mine is not None and not unknown and _matched(source, mine, theirs, wrong)
+        same = mine is not None and not unknown and _matched(source, mine, theirs, wrong, place)
         # The wheel's noslip iterations stop short of their fixed point, which tests/test_noslip.py compares.
         other = source.option.solver.get("noslip_iterations") or not unknown and _on_slides(source, theirs.geoms.ravel())
         act = not unknown and not (touching(s) and other)
@@ -443,7 +448,7 @@ def _on_slides(source: xsim.ModelSpec, geoms) -> bool:
     return any(slides(every[g][0]) for g in geoms)
 
 
-def _matched(source: xsim.ModelSpec, mine: Contacts, theirs: Contacts, wrong: set[str]) -> bool:
+def _matched(source: xsim.ModelSpec, mine: Contacts, theirs: Contacts, wrong: set[str], place: float) -> bool:
     """Whether all contacts of a state are the recorded ones, to 1e-8."""
     geoms, same = _geoms(source), True
     for pair in sorted({*map(tuple, mine.geoms.tolist()), *map(tuple, theirs.geoms.tolist())}):
@@ -453,7 +458,7 @@ def _matched(source: xsim.ModelSpec, mine: Contacts, theirs: Contacts, wrong: se
         if "geom" in wrong or (source.rules, *shapes) in WRONG:
             same = False
         elif definite(shapes, source.rules):
-            same &= _check_definite(f"{shapes} {pair}", ours, wanted)
+            same &= _check_definite(f"{shapes} {pair}", ours, wanted, place)
         else:
             same &= _check_convex(f"{shapes} {pair}", ours, wanted)
     return same
@@ -467,7 +472,7 @@ def _check_numbers(name: str, ours: Contacts, wanted: Contacts) -> None:
             close(f"{key} of {name}", getattr(ours, key)[0], getattr(wanted, key)[i], 1e-9)
 
 
-def _check_definite(name: str, ours: Contacts, wanted: Contacts) -> bool:
+def _check_definite(name: str, ours: Contacts, wanted: Contacts, place: float) -> bool:
     """Each contact has its like, but those that touch at the margin may be missing."""
     errors = np.array([[_difference(ours.of(i), wanted.of(k)) for k in range(wanted.count)] for i in range(ours.count)])
     errors = errors.reshape(ours.count, wanted.count)
@@ -475,7 +480,7 @@ def _check_definite(name: str, ours: Contacts, wanted: Contacts) -> bool:
     for axis, one in ((1, ours), (0, wanted)):
         sure = one.distance < reach - AT
         worst = errors.min(axis, initial=np.inf)[sure].max(initial=0.0)
-        assert worst <= PLACE, f"contact of {name}: difference {worst:.2e} at {one.distance}"
+        assert worst <= place, f"contact of {name}: difference {worst:.2e} at {one.distance}"
     sure = [x.of(x.distance < reach - AT).count for x in (ours, wanted)]
     assert sure[0] == sure[1], f"{name}: {sure[0]} contacts, {sure[1]} recorded"
     exact = max(errors.min(axis, initial=np.inf).max(initial=0.0) for axis in (0, 1))

@@ -22,6 +22,8 @@ class Rules:
         margins_add: margins and gaps of two surfaces are added; else the larger counts.
         box_faces_preferred: two boxes touch along an edge direction only where that is clearly better than a face's normal, and then in
             one contact.
+        capsules_touch_at_overlap: two parallel capsules (to 1e-4 rad) touch where what is next to each other ends; else at the ends of the
+            first one, then of the second one, even where nothing is next to them.
         flex_internal_contacts: elements of a flex collide with the points across from them.
     Constraints:
         constraints_before_damping: soft constraints are solved without what the integrator treats implicitly, which then acts on the
@@ -46,6 +48,7 @@ class Rules:
     gap_beyond_margin: bool = False
     margins_add: bool = False
     box_faces_preferred: bool = False
+    capsules_touch_at_overlap: bool = True
     flex_internal_contacts: bool = False
     constraints_before_damping: bool = False
     sliding_bodies_by_mass: bool = False
@@ -63,7 +66,13 @@ class Rules:
 
 RULES: dict[str, Rules] = {
     "": Rules(),
-    "3.2": Rules(smaller_friction=False, constraints_before_damping=True, flex_internal_contacts=True, sliding_bodies_by_mass=True),
+    "3.2": Rules(
+        smaller_friction=False,
+        capsules_touch_at_overlap=False,
+        flex_internal_contacts=True,
+        constraints_before_damping=True,
+        sliding_bodies_by_mass=True,
+    ),
     "4.0": Rules(
         smaller_friction=False,
         constraints_before_damping=True,

@@ -118,6 +118,7 @@ def _plain(arrays: dict) -> dict:
     return {name: np.asarray(numbers).tolist() for name, numbers in arrays.items()}
 
 
+mj.set_mju_user_warning(lambda text: None)  # data.warning counts them; the engine would write to stdout and to a file
 for line in sys.stdin:
     try:
         answer = facts(line.rstrip("\n"))

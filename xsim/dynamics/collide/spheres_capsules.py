@@ -11,9 +11,11 @@ import jax.numpy as jnp
 
 from xsim.dynamics.collide.colliders import collider
 from xsim.dynamics.collide.shapes import FAR, ContactPoint, Shape
+from xsim.rules import RULES, Rules
 from xsim.spatial import Component, Vector, add, apply, apply_inverse, cross, dot, mul, neg, scale, stage, sub, vadd, vsub
 
 X_AXIS: Vector = (1.0, 0.0, 0.0)
+PARALLEL_CAPSULES = 1e-4  # sine of the angle, of MuJoCo 4.0
 
 
 def rounding(x: Component) -> float:
@@ -83,16 +85,18 @@ class Nearest(NamedTuple):
 
 
 @stage
-def between_segments(half1: Vector, half2: Vector, offset: Vector) -> Nearest:
+def between_segments(half1: Vector, half2: Vector, offset: Vector, parallel_sine: float = 0.0) -> Nearest:
     """The nearest points of two segments (Ericson 2005, section 5.1.9).
 
     half1, half2: vectors from the centres to the ends. offset: from the first centre to the second. x is that of the two infinite lines,
-    clipped. y is the best for this x, clipped. If y was clipped, x is replaced by the best for this y.
+    clipped. y is the best for this x, clipped. If y was clipped, x is replaced by the best for this y. parallel_sine: sine of the angle up
+    to which they count as parallel.
     """
     a, b, c = dot(half1, half1), dot(half1, half2), dot(half2, half2)
     u, v = dot(half1, offset), neg(dot(half2, offset))
     determinant = sub(mul(a, c), mul(b, b))
-    parallel = jnp.abs(determinant) < jnp.maximum(1e-15, 4.0 * rounding(determinant) * mul(a, c))
+    least, relative = 1e-30 if parallel_sine else 1e-15, max(parallel_sine**2, 4.0 * rounding(determinant))
+    parallel = jnp.abs(determinant) < jnp.maximum(least, relative * mul(a, c))
     line = jnp.where(parallel, 0.0, add(mul(c, u), mul(b, v)) / jnp.where(parallel, 1.0, determinant))
     x = jnp.clip(line, -1.0, 1.0)
     y = safe_quotient(add(v, mul(b, x)), c)
@@ -101,14 +105,20 @@ def between_segments(half1: Vector, half2: Vector, offset: Vector) -> Nearest:
     return Nearest(jnp.where(jnp.abs(y) > 1, revised, x), clipped, line, parallel)
 
 
-@collider("capsule", "capsule", contacts=2, options=("margin",))
-def capsule_capsule(a: Shape, b: Shape, margin: Component | None = None) -> list[ContactPoint]:
-    """The nearest points of the two segments. If they are parallel, the candidates are the ends of the first segment, then those of the
-    second, each with the nearest point of the other segment. The first two candidates within the margin are used."""
+@collider("capsule", "capsule", contacts=2, options=("margin", "rules"))
+def capsule_capsule(a: Shape, b: Shape, margin: Component | None = None, rules: Rules = RULES["3.2"]) -> list[ContactPoint]:
+    """The nearest points of the two segments. Of parallel ones two contacts, at the ends of what is next to each other.
+
+    By the rules of MuJoCo 3.2 the candidates are then the ends of the first segment, then those of the second, each with the nearest point
+    of the other segment. The first two candidates within the margin are used."""
     half1, half2 = scale(a.axis(2), a.size[1]), scale(b.axis(2), b.size[1])
     offset = vsub(b.pos, a.pos)
-    x, y, _, parallel = between_segments(half1, half2, offset)
-    first, second = _ends(half1, half2, offset, add(a.size[0], b.size[0]), margin)
+    if rules.capsules_touch_at_overlap:
+        x, y, _, parallel = between_segments(half1, half2, offset, PARALLEL_CAPSULES)
+        first, second = _overlap(half1, half2, offset)
+    else:
+        x, y, _, parallel = between_segments(half1, half2, offset)
+        first, second = _ends(half1, half2, offset, add(a.size[0], b.size[0]), margin)
     otherwise = perpendicular(a, b)
 
     def contact(x, y):
@@ -117,6 +127,19 @@ def capsule_capsule(a: Shape, b: Shape, margin: Component | None = None) -> list
     contact1 = contact(jnp.where(parallel, first[0], x), jnp.where(parallel, first[1], y))
     contact2 = contact(*second)
     return [contact1, contact2._replace(distance=jnp.where(parallel, contact2.distance, FAR))]
+
+
+def _overlap(half1: Vector, half2: Vector, offset: Vector) -> tuple[tuple, tuple]:
+    """The two contacts (x, y) of parallel segments: the ends of the second one with the nearest points of the first one's line; where these
+    are beyond the first one, its end with the nearest point of the second one."""
+    a, b, c = dot(half1, half1), dot(half1, half2), dot(half2, half2)
+    u, v = dot(half1, offset), neg(dot(half2, offset))
+    side, out = jnp.where(b < 0, -1.0, 1.0), []
+    for end in (neg(side), side):
+        line = safe_quotient(add(u, mul(b, end)), a)
+        x = jnp.clip(line, -1.0, 1.0)
+        out.append((x, jnp.where(line == x, end, jnp.clip(safe_quotient(add(v, mul(b, x)), c), -1.0, 1.0))))
+    return out[0], out[1]
 
 
 def _ends(half1: Vector, half2: Vector, offset: Vector, radii: Component, margin: Component | None) -> tuple[tuple, tuple]:
