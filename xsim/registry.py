@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 from xsim.suggestions import did_you_mean
 
 __all__ = [
-    "ACTIVATION_DYNAMICS", "ACTUATOR_BIASES", "ACTUATOR_GAINS", "COLLIDERS", "INTEGRATORS", "LOOP_CONSTRAINTS", "LOOP_ROWS", "Registry",
+    "ACTIVATION_DYNAMICS", "ACTUATOR_BIASES", "ACTUATOR_CONTROLLERS", "ACTUATOR_GAINS", "COLLIDERS", "INTEGRATORS", "LOOP_CONSTRAINTS", "LOOP_ROWS", "Registry",
     "SENSORS", "SOFT_CONSTRAINTS", "TIME_FUNCTIONS", "TRANSMISSIONS",
 ]  # fmt: skip
 
@@ -65,6 +65,8 @@ ACTUATOR_GAINS: Registry[str] = Registry("actuator gain")
 """`xsim.dynamics.actuation.laws.ActuatorLaw` by `ActuatorSpec.gain`."""
 ACTUATOR_BIASES: Registry[str] = Registry("actuator bias")
 """`xsim.dynamics.actuation.laws.ActuatorLaw` by `ActuatorSpec.bias`."""
+ACTUATOR_CONTROLLERS: Registry[str] = Registry("actuator controller")
+"""`xsim.dynamics.actuation.controllers.Controller` by `ActuatorSpec.controller`."""
 TRANSMISSIONS: Registry[str] = Registry("transmission")
 """fn(configuration, info: `ActuatorInfo`, gear) -> `LengthAndJacobian` by `ActuatorSpec.transmission`."""
 TIME_FUNCTIONS: Registry[str] = Registry("kind of function")

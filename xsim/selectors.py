@@ -190,6 +190,11 @@ def _of_infos(group: str, row: str | None = None) -> Callable[[Model], list[str]
     return lambda m: [x.name for x in getattr(m.topology, group) if row is None or getattr(x, row) is not None]
 
 
+def _of_joints(row: str) -> Callable[[Model], list[str]]:
+    """The bodies of the joints whose field is set."""
+    return lambda m: [b.name for b in m.topology.bodies for j in b.joints if getattr(j, row) is not None]
+
+
 def _of_soft(field: str, leaf: str | None = None) -> Callable[[Model], list[str]]:
     """The names of the soft constraints whose field is a row, by row; with ``leaf``, of the kinds that read this leaf of ``equality``."""
 
@@ -226,14 +231,18 @@ ROW_NAMES: dict[str, Callable[[Model], list[str]]] = {
     },
     **{
         size: _of_infos("actuators", row) for size, row in (
-            ("ndampratio", "damp_ratio"), ("ncrank", "crank"), ("nctrlrange", "ctrl_range"), ("nforcerange", "force_range"),
-            ("nactrange", "act_range"), ("nlengthrange", "length_range"),
+            ("ndampratio", "damp_ratio"), ("ncrank", "crank"), ("nforcerange", "force_range"),
+            ("nactrange", "act_range"), ("nlengthrange", "length_range"), ("nactuatorarmature", "armature"),
+            ("nactuatordamping", "damping"), ("nactuatordampingpoly", "damping_poly"),
         )
     },
-    "nspringlength": _of_infos("tendons", "spring"),
-    "ntendonrange": _of_infos("tendons", "range"),
-    "ntendonfriction": _of_infos("tendons", "friction"),
-    "ntendonarmature": _of_infos("tendons", "armature"),
+    "nctrlrange": lambda m: [a.name for a in m.topology.actuators for row in a.ctrl_ranges if row is not None],
+    **{
+        size: _of_infos("tendons", row) for size, row in (
+            ("nspringlength", "spring"), ("ntendonrange", "range"), ("ntendonfriction", "friction"), ("ntendonarmature", "armature"),
+            ("ntendonstiffnesspoly", "stiffness_poly"), ("ntendondampingpoly", "damping_poly"), ("ntendonforcerange", "force_range"),
+        )
+    },
     "nsoft": _of_soft("soft"),
     "nanchor": _of_soft("row", "anchor"),
     "npolynomial": _of_soft("row", "polynomial"),
@@ -254,7 +263,9 @@ ROW_NAMES: dict[str, Callable[[Model], list[str]]] = {
     "ndensity": lambda m: _of_geoms(m, "density"),
     "nfluid": lambda m: _of_geoms(m, "fluid"),
     "ngravcomp": lambda m: [b.name for b in m.topology.bodies if b.gravcomp is not None],
-    "nspringdamper": lambda m: [b.name for b in m.topology.bodies for j in b.joints if j.spring_damper is not None],
+    "nspringdamper": _of_joints("spring_damper"),
+    "nstiffnesspoly": _of_joints("stiffness_poly"),
+    "ndampingpoly": _of_joints("damping_poly"),
     "nmedium": lambda m: ["medium"] * m.topology.size("nmedium"),
     "nmagnetic": lambda m: ["medium"] * m.topology.size("nmagnetic"),
     "npitch": lambda m: [m.topology.bodies[link.body].name for link in m.topology.links if link.pitch is not None],

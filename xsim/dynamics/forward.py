@@ -17,7 +17,7 @@ from xsim.dynamics.constraints.narrowphase import find_contacts
 from xsim.dynamics.constraints.soft_set import Constraints, constraints, has_soft
 from xsim.dynamics.forces.armature import armature_matrix, with_armature_bias
 from xsim.dynamics.forces.elements import element_force
-from xsim.dynamics.forces.passive import passive_force, quadratic
+from xsim.dynamics.forces.passive import passive_force
 from xsim.dynamics.integration.equation import EquationOfMotion, Solved, acceleration
 from xsim.dynamics.integration.impulses import impulse_rows
 from xsim.dynamics.integration.integrators import Health, StateComponents, implicit_force, step_velocity
@@ -113,14 +113,13 @@ class SmoothForces(NamedTuple):
 def _smooth_forces(c: Call, frame: kin.Frames, motion: LinkMotion) -> SmoothForces:
     system, top, zero = c.system, c.system.topology, [0.0] * len(c.v)
     tendon = tendons(system, frame, c.q)
-    damping = quadratic(system, frame, system.dof.damping, "damper")
     controls = split_controls(top, c.ctrl).actuators
     actuators = None
     if top.actuators:
         actuators = actuator_forces(system, frame, c.v, c.act, controls, transmissions(system, frame, c.q, tendon))
     return SmoothForces(
         bias=with_armature_bias(system, frame, c.q, c.v, kin.inverse_dynamics(system, frame, motion.inertia, c.q, c.v)),
-        passive=passive_force(system, frame, c.q, c.v, damping, tendon),
+        passive=passive_force(system, frame, c.q, c.v, tendon),
         tau=apply_commands(system, c.v, c.tau, c.ctrl).tau,
         element=element_force(system, frame, c.q, c.v) if top.forces else zero,
         actuators=actuators,
@@ -183,6 +182,7 @@ def _body_motion(c: Call, frame: kin.Frames, motion: LinkMotion, poses: list) ->
 def _generalized_forces(c: Call, forces: SmoothForces, constraint: list) -> dict:
     """Fields of `Data`: generalized forces and actuators."""
     actuators = forces.actuators
+    lengths = [] if actuators is None else actuators.length
     return {
         "bias": c.join(forces.bias),
         "passive": c.join(forces.passive),
@@ -190,7 +190,7 @@ def _generalized_forces(c: Call, forces: SmoothForces, constraint: list) -> dict
         "actuator": c.join(forces.actuator),
         "actuator_force": c.join([] if actuators is None else actuators.force),
         "actuator_length": c.join([] if actuators is None else actuators.length),
-        "act_rate": c.join(activation_rates(c.system, c.act, forces.controls)),
+        "act_rate": c.join(activation_rates(c.system, c.act, forces.controls, lengths)),
         "element": c.join(forces.element),
         "constraint": c.join(constraint),
     }

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from xsim.dynamics.actuation.laws import needs_length_range
+from xsim.dynamics.actuation.reflected import with_reflected_armature, with_reflected_damping
 from xsim.dynamics.actuation.transmissions import transmissions
 from xsim.dynamics.constraints.contact_plan import has_contacts
 from xsim.dynamics.constraints.invweight import mobility
@@ -29,7 +30,7 @@ def prepare(model: Model, lanes: Lanes, mocap=None) -> System:
     """The system of a model, with all derived quantities. Evaluated in each call of a public function, outside the loop of a rollout.
 
     mocap: poses (7 components) of the mocap bodies, None for those of the model."""
-    system = _with_lanes(_with_tendon_rest(components(model, lanes, mocap)))
+    system = with_reflected_armature(_with_lanes(_with_tendon_rest(components(model, lanes, mocap))))
     top = system.topology
     if top.flexes:
         system = system.with_derived(flex_material=flex_material(system))
@@ -37,14 +38,14 @@ def prepare(model: Model, lanes: Lanes, mocap=None) -> System:
     spring_dampers = any(j.spring_damper is not None for j in top.joints)
     damp_ratios = any(a.damp_ratio is not None for a in top.actuators)
     if not (muscles or spring_dampers or damp_ratios or has_soft(top)):
-        return _without_disabled(system)
+        return _without_disabled(with_reflected_damping(system))
     start = [float(x) for x in top.initial[0]]
     frame = frames(system, start)
     rows = mass_with_armature(system, frame, link_inertias(system, frame))
     factor = factorize(system, rows) if spring_dampers or muscles or damp_ratios else None
     if spring_dampers:
         system = _with_springs(system, factor)
-    system = _without_disabled(system)
+    system = _without_disabled(with_reflected_damping(system))
     if muscles or damp_ratios:
         system = _with_actuators(system, frame, start, rows, factor, muscles)
     if has_soft(top):
@@ -111,8 +112,13 @@ def _without_disabled(system: System) -> System:
     """The system without the springs or dampers of joints and tendons that a flag disables."""
     for flag, name in (("spring", "stiffness"), ("damper", "damping")):
         if flag in system.topology.disabled:
-            dof, tendon = ({name: (0.0,) * len(getattr(group, name))} for group in (system.dof, system.tendon))
-            system = system._replace(dof=dataclasses.replace(system.dof, **dof), tendon=dataclasses.replace(system.tendon, **tendon))
+            linear = [{name: (0.0,) * len(getattr(group, name))} for group in (system.dof, system.tendon)]
+            higher = [{f"{name}_poly": ((0.0, 0.0),) * len(getattr(group, f"{name}_poly"))} for group in (system.joint, system.tendon)]
+            system = system._replace(
+                dof=dataclasses.replace(system.dof, **linear[0]),
+                joint=system.joint._replace(**higher[0]),
+                tendon=dataclasses.replace(system.tendon, **linear[1], **higher[1]),
+            )
     return system
 
 
@@ -164,6 +170,6 @@ def _with_actuators(system: System, frame: Frames, start, rows, factor: Factor, 
                 arms = [1.0 + 0.0 * mass[0]]
             else:
                 mass = [rows[dof][-1] for dof, _ in transmission.row]
-            kv = _servo_damping(numbers.damp_ratio[info.damp_ratio], numbers.gain[i][0], mass, arms)
+            kv = _servo_damping(numbers.damp_ratio[info.damp_ratio], -bias[i][1], mass, arms)
             bias[i] = (bias[i][0], bias[i][1], -kv, *bias[i][3:])
     return system.with_derived(acc0=tuple(acc0))._replace(actuator=dataclasses.replace(numbers, bias=tuple(bias)))

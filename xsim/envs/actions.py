@@ -47,12 +47,13 @@ def action_map(model: Model, gear) -> ActionMap:
 def _ctrl_ranges(model: Model) -> np.ndarray:
     """Bounds of the controls, (nu, 2); -1 and 1 for a control that has none."""
     ranges = np.tile([-1.0, 1.0], (model.nu, 1))
-    first = model.nu - len(model.topology.actuators)
+    first = model.nu - sum(len(info.controls) for info in model.topology.actuators)
     leaf = model.get("actuator.ctrl_range")
     values = np.asarray(leaf.value if isinstance(leaf, Frozen) else leaf, float)
-    for i, info in enumerate(model.topology.actuators):
-        if info.ctrl_range is not None:
-            ranges[first + i] = values[..., info.ctrl_range, :].reshape(-1, 2)[0]
+    for info in model.topology.actuators:
+        for i, row in zip(info.controls, info.ctrl_ranges, strict=True):
+            if row is not None:
+                ranges[first + i] = values[..., row, :].reshape(-1, 2)[0]
     return ranges
 
 

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from xsim.model.contact_pairs import read_pairs
-from xsim.model.devices import read_devices
+from xsim.model.devices import read_devices, with_reflected_rows
 from xsim.model.flexes import read_flexes
 from xsim.model.geoms import read_assets, read_geoms
 from xsim.model.holonomic import read_holonomic
@@ -24,6 +24,7 @@ from xsim.spec import CONSTRAINT_KINDS, ModelSpec
 def assemble(spec: ModelSpec, *, seed: int = 0) -> Model:
     """The Model of a ModelSpec, see `xsim.build`. Unknown length ranges of muscles are NaN. Raises ValueError for an invalid spec."""
     _check_option(spec)
+    spec = with_reflected_rows(spec)
     rows = LeafRows()
     tree = number_tree(spec, jax.random.key(seed), rows)
     geoms = read_geoms(spec, tree)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,12 +11,16 @@ import numpy as np
 from xsim.model.leaf_rows import LeafRows
 from xsim.model.topology import ActuatorInfo, CameraInfo, KeyInfo, PieceInfo, SensorInfo, SiteInfo, TendonInfo
 from xsim.model.tree import Tree, fail, unit_quat
-from xsim.registry import ACTIVATION_DYNAMICS, ACTUATOR_BIASES, ACTUATOR_GAINS, SENSORS, TRANSMISSIONS
+from xsim.registry import ACTIVATION_DYNAMICS, ACTUATOR_BIASES, ACTUATOR_CONTROLLERS, ACTUATOR_GAINS, SENSORS, TRANSMISSIONS
 from xsim.rules import RULES
 from xsim.spec import ActuatorSpec, CameraSpec, KeySpec, LightSpec, ModelSpec, TendonSpec
 
-__all__ = ["Devices", "read_devices"]
+__all__ = ["Devices", "read_devices", "with_reflected_rows"]
 
+REFLECTING = ("joint", "jointinparent", "tendon")
+"""Transmissions of actuators that can have armature and damping."""
+REFLECTED = {"armature": 0.0, "damping": 0.0, "damping_poly": (0.0, 0.0)}
+"""Numbers of an actuator that act at its target, and their zeros."""
 UNKNOWN_RANGE = (math.nan, math.nan)
 """Length range of a muscle that `xsim.dynamics.length_range` computes by simulation."""
 
@@ -48,10 +53,11 @@ def read_devices(spec: ModelSpec, tree: Tree) -> Devices:
         rows.add("medium.magnetic", option.magnetic)
     for tendon in spec.tendons:
         infos["tendons"].append(_tendon(tendon, tree))
-    acts = 0
+    acts = controls = 0
     for actuator in spec.actuators:
-        infos["actuators"].append(_actuator(actuator, spec, rows, acts))
-        acts += infos["actuators"][-1].act is not None
+        infos["actuators"].append(_actuator(actuator, spec, rows, acts, controls))
+        acts += len(infos["actuators"][-1].activations)
+        controls += len(infos["actuators"][-1].controls)
     address = 0
     for sensor in spec.sensors:
         if sensor.kind not in SENSORS:
@@ -61,8 +67,29 @@ def read_devices(spec: ModelSpec, tree: Tree) -> Devices:
         infos["sensors"].append(SensorInfo(sensor.name, sensor.kind, *target, sensor.stage, *numbers, sensor.data, sensor.reduce))
         address += sensor.dim
     for key in spec.keys:
-        infos["keys"].append(_key(key, tree, acts, len(spec.actuators)))
+        infos["keys"].append(_key(key, tree, acts, controls))
     return Devices({name: tuple(values) for name, values in infos.items()}, {"na": acts, "nsensordata": address})
+
+
+def with_reflected_rows(spec: ModelSpec) -> ModelSpec:
+    """The spec whose joints and tendons have all coefficients to which armature and damping of actuators add; zero if they had none."""
+    bodies, tendons = list(spec.bodies), list(spec.tendons)
+    for actuator in spec.actuators:
+        wanted = {name: zero for name, zero in REFLECTED.items() if getattr(actuator, name) is not None}
+        if wanted and actuator.transmission not in REFLECTING:
+            fail(actuator.source, f"actuator {actuator.name!r}: {next(iter(wanted))} with the transmission {actuator.transmission!r}")
+        if actuator.transmission == "tendon":
+            tendons[actuator.target] = _with_zeros(tendons[actuator.target], wanted)
+        elif "damping_poly" in wanted:
+            body, index = actuator.target
+            joints = list(bodies[body].joints)
+            joints[index] = _with_zeros(joints[index], {"damping_poly": wanted["damping_poly"]})
+            bodies[body] = replace(bodies[body], joints=tuple(joints))
+    return replace(spec, bodies=tuple(bodies), tendons=tuple(tendons))
+
+
+def _with_zeros(item, zeros: dict):
+    return replace(item, **{name: zero for name, zero in zeros.items() if getattr(item, name) is None})
 
 
 def _camera(spec: CameraSpec | LightSpec, *optics) -> CameraInfo:
@@ -81,21 +108,25 @@ def _tendon(spec: TendonSpec, tree: Tree) -> TendonInfo:
             row = tree.rows.add_optional("tendon.coefficient" if piece.kind == "joint" else "tendon.divisor", piece.value)
         path.append(PieceInfo(piece.kind, item, row, piece.side))
     tree.rows.add_to("tendon", stiffness=spec.stiffness, damping=spec.damping)
-    if spec.armature and any(piece.kind == "geom" for piece in spec.path):
+    if spec.armature is not None and any(piece.kind == "geom" for piece in spec.path):
         fail(spec.source, f"tendon {spec.name!r}: armature of a tendon that wraps around a geom")
     optional = (
         ("spring_length", spec.spring_length), ("range", spec.range), ("friction", spec.friction or None),
-        ("armature", spec.armature or None),
+        ("armature", spec.armature), ("stiffness_poly", spec.stiffness_poly), ("damping_poly", spec.damping_poly),
+        ("force_range", spec.force_range),
     )  # fmt: skip
     return TendonInfo(spec.name, spec.kind, tuple(path), *(tree.rows.add_optional(f"tendon.{leaf}", value) for leaf, value in optional))
 
 
-def _actuator(spec: ActuatorSpec, model: ModelSpec, rows: LeafRows, act: int) -> ActuatorInfo:
+def _actuator(spec: ActuatorSpec, model: ModelSpec, rows: LeafRows, act: int, control: int) -> ActuatorInfo:
     for registry, kind in (
         (ACTIVATION_DYNAMICS, spec.dynamics), (ACTUATOR_GAINS, spec.gain), (ACTUATOR_BIASES, spec.bias), (TRANSMISSIONS, spec.transmission),
     ):  # fmt: skip
         if kind not in registry:
             fail(spec.source, f"actuator {spec.name!r}: {registry.unknown(kind)}")
+    if spec.controller is not None:
+        _check_controller(spec)
+    ranges = spec.input_ranges if spec.controller is not None else (spec.ctrl_range,)
     default_range = UNKNOWN_RANGE if ACTUATOR_GAINS[spec.gain].muscle or ACTUATOR_BIASES[spec.bias].muscle else None
     rows.add_to("actuator", gear=spec.gear, dynamics=spec.dynamics_params, gain=spec.gain_params, bias=spec.bias_params)
     return ActuatorInfo(
@@ -107,23 +138,41 @@ def _actuator(spec: ActuatorSpec, model: ModelSpec, rows: LeafRows, act: int) ->
         gain=spec.gain,
         bias=spec.bias,
         act_early=spec.act_early,
+        controls=tuple(range(control, control + len(ranges))),
+        ctrl_ranges=tuple(rows.add_optional("actuator.ctrl_range", one) for one in ranges),
         act=None if spec.dynamics == "none" else act,
-        ctrl_range=rows.add_optional("actuator.ctrl_range", spec.ctrl_range),
         force_range=rows.add_optional("actuator.force_range", spec.force_range),
         act_range=rows.add_optional("actuator.act_range", spec.act_range),
         length_range=rows.add_optional("actuator.length_range", default_range if spec.length_range is None else spec.length_range),
         damp_ratio=rows.add_optional("actuator.damp_ratio", spec.damp_ratio),
         crank=rows.add_optional("actuator.crank_length", spec.crank_length) if spec.transmission == "slidercrank" else None,
+        armature=rows.add_optional("actuator.armature", spec.armature),
+        damping=rows.add_optional("actuator.damping", spec.damping),
+        damping_poly=rows.add_optional("actuator.damping_poly", spec.damping_poly),
         enabled=spec.group not in model.option.actuator_groups_off,
         periodic=RULES[model.rules].periodic_setpoints and _is_rotation_servo(spec, model),
+        controller=spec.controller,
+        inputs=spec.inputs,
+        memory=spec.memory,
     )
+
+
+def _check_controller(spec: ActuatorSpec) -> None:
+    if spec.controller not in ACTUATOR_CONTROLLERS:
+        fail(spec.source, f"actuator {spec.name!r}: {ACTUATOR_CONTROLLERS.unknown(spec.controller)}")
+    controller = ACTUATOR_CONTROLLERS[spec.controller]
+    for name, known in (("inputs", controller.inputs), ("memory", controller.memory)):
+        if getattr(spec, name) != tuple(x for x in known if x in getattr(spec, name)):
+            fail(spec.source, f"actuator {spec.name!r}: {name} {getattr(spec, name)}; allowed: some of {known}, in this order")
+    if len(spec.input_ranges) != len(spec.inputs):
+        fail(spec.source, f"actuator {spec.name!r}: {len(spec.input_ranges)} ranges for {len(spec.inputs)} inputs")
 
 
 def _is_rotation_servo(spec: ActuatorSpec, model: ModelSpec) -> bool:
     """Whether the signal of an actuator is a target for the rotation of a ball joint, or of a site relative to another."""
-    if not (spec.gain == "fixed" and spec.bias == "affine" and spec.gain_params[0] == -spec.bias_params[1] != 0):
+    if not (spec.controller == "pid" and "pos" in spec.inputs and spec.bias_params[1] or spec.gain == "fixed" and spec.bias == "affine" and spec.gain_params[0] == -spec.bias_params[1] != 0):
         return False
-    if spec.dynamics not in ("none", "integrator", "filter", "filterexact"):
+    if spec.dynamics not in ("none", "integrator", "filter", "filterexact", "pid"):
         return False
     if isinstance(spec.target, tuple):
         body, index = spec.target

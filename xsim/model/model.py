@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, dataclass_transform
 import jax
 import jax.numpy as jnp
 
-from xsim.model.topology import FunctionInfo, Table, Topology
+from xsim.model.topology import ActuatorInfo, FunctionInfo, Table, Topology
 
 __all__ = [
     "Actuator", "Body", "Camera", "Cone", "Constraint", "Coupling", "Data", "Dof", "ElementForce", "Equality", "Flags", "Function", "Geom",
@@ -99,6 +99,8 @@ class Joint:
     quat: Any = _leaf("nframe 4", "1", "orientation of the joint frame in the body (w x y z, normalized where used)")
     spring_ref: Any = _leaf("nq", "m, rad or 1", "reference configuration of the springs")
     ref: Any = _leaf("nref", "m or rad", "position of hinges and slides in the reference configuration, where it is not zero")
+    stiffness_poly: Any = _leaf("nstiffnesspoly 2", "N/m^2, N/m^3", "stiffness of second and third order; N m/rad^2, N m/rad^3 of rotations")
+    damping_poly: Any = _leaf("ndampingpoly 2", "N s^2/m^2, ...", "damping of second and third order")
     spring_damper: Any = _leaf("nspringdamper 2", "s and 1", "time constant and damping ratio of springs", "> 0")
     params: Any = dataclasses.field(metadata={"params": True})
 
@@ -210,6 +212,9 @@ class Tendon:
     range: Any = _leaf("ntendonrange 2", "m", "least and largest length")
     friction: Any = _leaf("ntendonfriction", "N", "dry friction", ">= 0")
     armature: Any = _leaf("ntendonarmature", "kg", "armature inertia: kinetic energy per half squared rate of the length", ">= 0")
+    stiffness_poly: Any = _leaf("ntendonstiffnesspoly 2", "N/m^2, N/m^3", "stiffness of second and third order")
+    damping_poly: Any = _leaf("ntendondampingpoly 2", "N s^2/m^2, N s^3/m^3", "damping of second and third order")
+    force_range: Any = _leaf("ntendonforcerange 2", "N", "bounds of the sum of the actuator forces")
 
 
 @_group
@@ -288,6 +293,9 @@ class Actuator:
     ctrl_range: Any = _leaf("nctrlrange 2", "of the control", "bounds of the control")
     force_range: Any = _leaf("nforcerange 2", "N or N m", "bounds of the force")
     act_range: Any = _leaf("nactrange 2", "of the activation", "bounds of the activation")
+    armature: Any = _leaf("nactuatorarmature", "of the transmission", "armature inertia at the actuator; times gear^2 at its target")
+    damping: Any = _leaf("nactuatordamping", "of the transmission", "viscous damping at the actuator; times gear^2 at its target")
+    damping_poly: Any = _leaf("nactuatordampingpoly 2", "of the transmission", "damping of second and third order")
     length_range: Any = _leaf("nlengthrange 2", "m or rad", "least and largest length, for muscles")
 
 
@@ -342,9 +350,10 @@ class Model:
 
     @property
     def ctrl_names(self) -> tuple[str, ...]:
-        """Names of the controls: joints with commands (``name[i]`` for dof i of a joint with several), external functions, actuators."""
+        """Names of the controls: joints with commands (``name[i]`` for dof i of a joint with several), external functions, actuators
+        (``name.input`` for each input of one with a controller)."""
         top = self.topology
-        actuators = (a.name or f"actuator#{i}" for i, a in enumerate(top.actuators))
+        actuators = (name for i, a in enumerate(top.actuators) for name in _input_names(a, i))
         return (*(self._dof_name(dof) for dof in top.commands), *(f.name for f in _externals(top)), *actuators)
 
     def _dof_name(self, dof: int) -> str:
@@ -422,6 +431,12 @@ class Model:
 
 
 jax.tree_util.register_dataclass(Model, data_fields=list(GROUPS), meta_fields=["topology"])
+
+
+def _input_names(actuator: ActuatorInfo, number: int) -> tuple[str, ...]:
+    """The names of an actuator's controls: its own, or ``name.input`` for each input of a controller."""
+    name = actuator.name or f"actuator#{number}"
+    return (name,) if actuator.controller is None else tuple(f"{name}.{part}" for part in actuator.inputs)
 
 
 def _externals(topology: Topology) -> list[FunctionInfo]:

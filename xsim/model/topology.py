@@ -71,6 +71,8 @@ class JointInfo(NamedTuple):
     frame: int | None  # row of joint.pos and joint.quat, None: the joint frame is the body frame
     anchored: bool  # the joint frame is given in the body frame of the reference configuration
     spring_damper: int | None = None  # row of joint.spring_damper, which gives stiffness and damping
+    stiffness_poly: int | None = None  # rows of these leaves
+    damping_poly: int | None = None
     actuator_gravcomp: bool = False
 
 
@@ -251,7 +253,7 @@ class TendonInfo(NamedTuple):
     """A tendon.
 
     * spring: row of tendon.spring_length. None: the rest length is the length in the reference configuration of the joint springs.
-    * range, friction, armature: rows of these leaves, None without.
+    * range, friction, armature, stiffness_poly, damping_poly, force_range: rows of these leaves, None without.
     """
 
     name: str
@@ -261,14 +263,20 @@ class TendonInfo(NamedTuple):
     range: int | None = None
     friction: int | None = None
     armature: int | None = None
+    stiffness_poly: int | None = None
+    damping_poly: int | None = None
+    force_range: int | None = None
 
 
 class ActuatorInfo(NamedTuple):
     """An actuator, see `xsim.spec.ActuatorSpec`.
 
     * target: a joint as (body, index among its joints), else the index of a site, tendon or body.
-    * act: address of its activation, None without.
-    * ctrl_range, force_range, act_range, length_range, damp_ratio, crank: rows of these leaves, None without.
+    * controls: addresses of its inputs among the controls of actuators. ctrl_ranges: their rows of actuator.ctrl_range, None without.
+    * act: address of its first activation, None without.
+    * controller: key of the registry, None without. inputs, memory: see `xsim.dynamics.actuation.controllers.Controller`.
+    * force_range, act_range, length_range, damp_ratio, crank, armature, damping, damping_poly: rows of these leaves, None
+      without.
     * periodic: whether its signal is the target of a rotation, which whole turns do not change.
     """
 
@@ -280,15 +288,33 @@ class ActuatorInfo(NamedTuple):
     gain: str
     bias: str
     act_early: bool
+    controls: tuple[int, ...]
+    ctrl_ranges: tuple[int | None, ...]
     act: int | None
-    ctrl_range: int | None
     force_range: int | None
     act_range: int | None
     length_range: int | None
     damp_ratio: int | None
     crank: int | None
+    armature: int | None
+    damping: int | None
+    damping_poly: int | None
     enabled: bool
     periodic: bool
+    controller: str | None = None
+    inputs: tuple[str, ...] = ()
+    memory: tuple[str, ...] = ()
+
+    @property
+    def ctrl(self) -> int:
+        """The address of the only control of an actuator without a controller."""
+        (address,) = self.controls
+        return address
+
+    @property
+    def activations(self) -> tuple[int, ...]:
+        """Addresses of all activations."""
+        return () if self.act is None else tuple(range(self.act, self.act + max(len(self.memory), 1)))
 
 
 CONTACT_FIELDS = {"found": 1, "force": 3, "torque": 3, "dist": 1, "pos": 3, "normal": 3, "tangent": 3, "linvel": 3, "angvel": 3}

@@ -176,6 +176,8 @@ def _add_joint(tree: Tree, body: BodySpec, place: int, joint: JointSpec, link: i
         anchored=joint.anchored,
         spring_damper=tree.rows.add_optional("joint.spring_damper", joint.spring_damper),
         actuator_gravcomp=joint.actuator_gravcomp,
+        stiffness_poly=tree.rows.add_optional("joint.stiffness_poly", joint.stiffness_poly),
+        damping_poly=tree.rows.add_optional("joint.damping_poly", joint.damping_poly),
     )
     return info, link
 

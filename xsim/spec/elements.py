@@ -32,8 +32,10 @@ class WrapSpec:
 class TendonSpec:
     """A tendon: ``"fixed"`` (a linear combination of coordinates) or ``"spatial"`` (the shortest path through ``path``).
 
-    ``stiffness`` N/m, ``damping`` N s/m, ``friction``: dry, N. ``armature``: kg, only without geoms in the path. ``spring_length``: (lower,
-    upper) rest length, m; None: the length where the joints' springs are at rest. ``range``: limits of the length, None: none.
+    ``stiffness`` N/m, ``damping`` N s/m, ``friction``: dry, N. ``stiffness_poly``, ``damping_poly``: two coefficients of higher order each,
+    see `xsim.dynamics.forces.polynomials`. ``armature``: kg, only without geoms in the path. ``spring_length``: (lower, upper) rest length,
+    m; None: the length where the joints' springs are at rest. ``range``: limits of the length. ``force_range``: bounds of the sum of the
+    actuator forces, N. None: none.
     """
 
     kind: str
@@ -42,7 +44,10 @@ class TendonSpec:
     stiffness: float = 0.0
     damping: float = 0.0
     friction: float = 0.0
-    armature: float = 0.0
+    armature: float | None = None
+    stiffness_poly: tuple[float, float] | None = None
+    damping_poly: tuple[float, float] | None = None
+    force_range: tuple[float, float] | None = None
     spring_length: tuple[float, float] | None = None
     range: tuple[float, float] | None = None
     margin: float = 0.0
@@ -68,6 +73,10 @@ class ActuatorSpec:
     * ``damp_ratio``: damping ratio of a position servo, from which its velocity gain follows with the inertia at the initial state.
     * ``ctrl_range``, ``force_range``, ``act_range``: None where nothing is clamped. ``act_early``: the force uses the next activation.
       ``length_range``: least and largest length (muscles), None where a simulation must find it.
+    * ``controller``: None, or ``"pid"``, whose controls are ``inputs`` (a subset of ``"pos"``, ``"vel"``, ``"ff"``) with their ranges
+      ``input_ranges``, and whose activations are ``memory`` (a subset of ``"slew"``, ``"integral"``).
+    * ``armature``, ``damping``, ``damping_poly``: of the actuator (not of its target, where they act times ``gear[0]`` squared). Only for
+      the transmissions ``"joint"``, ``"jointinparent"`` and ``"tendon"``; None: none.
     """
 
     name: str
@@ -88,9 +97,23 @@ class ActuatorSpec:
     act_range: tuple[float, float] | None = None
     act_early: bool = False
     length_range: tuple[float, float] | None = None
+    controller: str | None = None
+    inputs: tuple[str, ...] = ()
+    input_ranges: tuple[tuple[float, float] | None, ...] = ()
+    memory: tuple[str, ...] = ()
+    armature: float | None = None
+    damping: float | None = None
+    damping_poly: tuple[float, float] | None = None
     group: int = 0
     user: tuple[float, ...] = ()
     source: Source = Source()
+
+    @property
+    def widths(self) -> tuple[int, int]:
+        """Numbers of controls and of activations."""
+        if self.controller is None:
+            return 1, int(self.dynamics != "none")
+        return len(self.inputs), len(self.memory)
 
 
 @dataclass(frozen=True)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import NamedTuple
 
 import jax.numpy as jnp
 
 from xsim.dynamics.actuation.commands import bound, clip
+from xsim.dynamics.actuation.controllers import ControllerState
 from xsim.dynamics.actuation.laws import ActuatorState
+from xsim.dynamics.actuation.transmissions import transmissions
 from xsim.dynamics.forces.passive import gravity_compensation
-from xsim.dynamics.tendons.tendons import LengthAndJacobian, add_row_force, rate
-from xsim.dynamics.tree.kinematics import Frames
+from xsim.dynamics.tendons.tendons import LengthAndJacobian, add_row_force, rate, tendons
+from xsim.dynamics.tree.kinematics import Frames, frames
 from xsim.dynamics.tree.system import System
-from xsim.model.topology import Topology
-from xsim.registry import ACTIVATION_DYNAMICS, ACTUATOR_BIASES, ACTUATOR_GAINS
+from xsim.model.topology import ActuatorInfo, Topology
+from xsim.registry import ACTIVATION_DYNAMICS, ACTUATOR_BIASES, ACTUATOR_CONTROLLERS, ACTUATOR_GAINS
 from xsim.spatial import add, mul, safe_norm, stage
 
 
@@ -30,12 +33,13 @@ class ActuatorForces(NamedTuple):
 
 
 def clamped_controls(system: System, ctrl) -> list:
-    """The controls of the actuators, clamped to their control ranges."""
+    """The controls of the actuators, all inputs of each in turn, clamped to their control ranges."""
     out = list(ctrl)
     if "clampctrl" not in system.topology.disabled:
-        for i, info in enumerate(system.topology.actuators):
-            if info.ctrl_range is not None:
-                out[i] = clip(out[i], *system.actuator.ctrl_range[info.ctrl_range])
+        for info in system.topology.actuators:
+            for i, row in zip(info.controls, info.ctrl_ranges, strict=True):
+                if row is not None:
+                    out[i] = clip(out[i], *system.actuator.ctrl_range[row])
     return out
 
 
@@ -58,16 +62,44 @@ def _rate(kind: str, ctrl, act, parameters):
     return ACTIVATION_DYNAMICS[kind].rate(ctrl, act, parameters)
 
 
-def activation_rates(system: System, act, ctrl) -> list:
-    """d act / dt, 1/s (na)."""
+def activation_rates(system: System, act, ctrl, lengths: list) -> list:
+    """d act / dt, 1/s (na). lengths: of the transmissions, see `controlled_lengths`."""
     ctrl, out = clamped_controls(system, ctrl), list(act)
-    for i, (info, u, numbers) in enumerate(zip(system.topology.actuators, ctrl, system.actuator.dynamics, strict=True)):
-        if info.act is not None:
+    if "actuation" in system.topology.disabled:
+        return [0.0 * x for x in act]
+    for i, (info, numbers) in enumerate(zip(system.topology.actuators, system.actuator.dynamics, strict=True)):
+        if info.memory:
+            rates = ACTUATOR_CONTROLLERS[info.controller].rates(_controller_state(system, i, act, ctrl, lengths[i]))
+            for place, name in zip(info.activations, info.memory, strict=True):
+                out[place] = rates[name]
+        elif info.act is not None:
+            u = ctrl[info.ctrl]
             if info.periodic and info.dynamics != "integrator":
                 u = _nearest(system, i, u, act[info.act])
-            enabled = "actuation" not in system.topology.disabled
-            out[info.act] = _rate(info.dynamics, u, act[info.act], numbers) if enabled else 0.0 * act[info.act]
+            out[info.act] = _rate(info.dynamics, u, act[info.act], numbers)
     return out
+
+
+def controlled_lengths(system: System, q: list) -> list:
+    """The lengths of the transmissions if a controller integrates an error, else none."""
+    if not any(info.memory for info in system.topology.actuators):
+        return []
+    frame = frames(system, q)
+    return [t.length for t in transmissions(system, frame, q, tendons(system, frame, q))]
+
+
+def _controller_state(system: System, actuator: int, act, ctrl, length) -> ControllerState:
+    info, a = system.topology.actuators[actuator], system.actuator
+    return ControllerState(
+        inputs={name: ctrl[i] for name, i in zip(info.inputs, info.controls, strict=True)},
+        memory={name: act[i] for name, i in zip(info.memory, info.activations, strict=True)},
+        length=length,
+        gain=a.gain[actuator],
+        bias=a.bias[actuator],
+        dynamics=a.dynamics[actuator],
+        dt=system.option.dt,
+        nearest=functools.partial(_nearest, system, actuator) if info.periodic else lambda target, length: target,
+    )
 
 
 @stage
@@ -84,20 +116,25 @@ def next_activations(system: System, act, rates, dt) -> list:
     for info, numbers in zip(system.topology.actuators, system.actuator.dynamics, strict=True):
         if info.act is not None and info.enabled and "actuation" not in system.topology.disabled:
             limits = None if info.act_range is None else system.actuator.act_range[info.act_range]
-            out[info.act] = _next_activation(info.dynamics, act[info.act], rates[info.act], numbers, dt, limits)
+            for i in info.activations:
+                out[i] = _next_activation(info.dynamics, act[i], rates[i], numbers, dt, limits)
     return out
 
 
 def has_periodic_activations(topology: Topology) -> bool:
     """Whether an activation is the target of a rotation."""
-    return any(info.periodic and info.act is not None for info in topology.actuators)
+    return any(_has_periodic_activation(info) for info in topology.actuators)
+
+
+def _has_periodic_activation(info: ActuatorInfo) -> bool:
+    return info.periodic and info.act is not None and info.controller is None
 
 
 def nearest_activations(system: System, transmission: list[LengthAndJacobian], act) -> list:
     """The activations (na), of targets of rotations those nearest to the lengths of the transmissions."""
     out = list(act)
     for i, info in enumerate(system.topology.actuators):
-        if info.periodic and info.act is not None and info.enabled:
+        if _has_periodic_activation(info) and info.enabled:
             out[info.act] = _nearest(system, i, out[info.act], transmission[i].length)
     return out
 
@@ -130,15 +167,20 @@ def force(law: ForceLaw, length, velocity, signal):
 
 
 def signals(system: System, transmission: list[LengthAndJacobian], act, ctrl) -> list:
-    """What the gain of each actuator multiplies: its activation, or its control if it has none."""
-    top, out = system.topology, clamped_controls(system, ctrl)
+    """What the gain of each actuator multiplies: the signal of its controller, its activation, or its control if it has neither."""
+    top, ctrl, out = system.topology, clamped_controls(system, ctrl), []
     if any(info.act_early for info in top.actuators):
-        next_act = next_activations(system, act, activation_rates(system, act, ctrl), system.option.dt)
+        rates = activation_rates(system, act, ctrl, [t.length for t in transmission])
+        next_act = next_activations(system, act, rates, system.option.dt)
     for i, info in enumerate(top.actuators):
+        if info.controller is not None:
+            state = _controller_state(system, i, act, ctrl, transmission[i].length)
+            out.append(ACTUATOR_CONTROLLERS[info.controller].signal(state))
+            continue
+        signal = ctrl[info.ctrl]
         if info.act is not None:
-            out[i] = next_act[info.act] if info.act_early else act[info.act]
-        if info.periodic:
-            out[i] = _nearest(system, i, out[i], transmission[i].length)
+            signal = next_act[info.act] if info.act_early else act[info.act]
+        out.append(_nearest(system, i, signal, transmission[i].length) if info.periodic else signal)
     return out
 
 
@@ -153,6 +195,46 @@ def force_laws(system: System) -> list[ForceLaw]:
     return out
 
 
+def unlimited_forces(system: System, lengths: list, rates: list, signal: list) -> list:
+    """Force of each actuator without limits; 0.0 of disabled ones. lengths, rates: of the transmissions. signal: see `signals`."""
+    state = zip(system.topology.actuators, force_laws(system), lengths, rates, signal, strict=True)
+    return [force(law._replace(limits=None), *numbers) if info.enabled else 0.0 for info, law, *numbers in state]
+
+
+def tendon_sums(system: System, forces: list) -> dict[int, object]:
+    """{tendon: sum of the forces of its actuators, N}, of the tendons that limit this sum."""
+    out: dict[int, object] = {}
+    for info, x in zip(system.topology.actuators, forces, strict=True):
+        if info.transmission == "tendon" and info.enabled and system.topology.tendons[info.target].force_range is not None:
+            out[info.target] = add(out.get(info.target, 0.0), x)
+    return out
+
+
+@stage
+def _scale_into(total, bounds):
+    """The factor that brings a sum into a range around zero."""
+    lower, upper = bounds
+    above, below = total > upper, total < lower
+    outside = jnp.where(above | below, total, 1.0)
+    return jnp.where(above, upper / outside, jnp.where(below, lower / outside, 1.0))
+
+
+def limited_forces(system: System, forces: list) -> list:
+    """The forces of actuators within the limits of their tendons, by a common factor, and then within their own."""
+    top, out = system.topology, []
+    factors = {tendon: _scale_into(x, tendon_bounds(system, tendon)) for tendon, x in tendon_sums(system, forces).items()}
+    for info, law, x in zip(top.actuators, force_laws(system), forces, strict=True):
+        if info.enabled and info.transmission == "tendon" and info.target in factors:
+            x = mul(factors[info.target], x)
+        out.append(x if law.limits is None or not info.enabled else clip(x, *law.limits))
+    return out
+
+
+def tendon_bounds(system: System, tendon: int) -> tuple:
+    """The bounds of the sum of the actuator forces of a tendon that has such bounds, N."""
+    return system.tendon.force_range[system.topology.tendons[tendon].force_range]
+
+
 def actuator_forces(system: System, frame: Frames, v, act, ctrl, transmission: list[LengthAndJacobian]) -> ActuatorForces:
     """Forces of all actuators. act (na): activations. ctrl: controls of the actuators. transmission: see `transmissions`."""
     top = system.topology
@@ -160,13 +242,10 @@ def actuator_forces(system: System, frame: Frames, v, act, ctrl, transmission: l
     tau: list = [0.0] * len(v)
     if "actuation" in top.disabled:
         return ActuatorForces(lengths, rates, [0.0] * len(transmission), tau, tau)
-    signal, forces = signals(system, transmission, act, ctrl), []
-    for i, (info, law) in enumerate(zip(top.actuators, force_laws(system), strict=True)):
-        if not info.enabled:
-            forces.append(0.0)
-            continue
-        forces.append(force(law, lengths[i], rates[i], signal[i]))
-        tau = add_row_force(tau, transmission[i].row, forces[-1])
+    forces = limited_forces(system, unlimited_forces(system, lengths, rates, signals(system, transmission, act, ctrl)))
+    for info, t, x in zip(top.actuators, transmission, forces, strict=True):
+        if info.enabled:
+            tau = add_row_force(tau, t.row, x)
     tau = [add(x, y) for x, y in zip(tau, gravity_compensation(system, frame, True), strict=True)]
     bounds = dof_bounds(system)
     return ActuatorForces(lengths, rates, forces, [clip(x, *bounds[dof]) if dof in bounds else x for dof, x in enumerate(tau)], tau)

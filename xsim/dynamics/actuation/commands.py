@@ -55,7 +55,7 @@ class Controls(NamedTuple):
 
 def split_controls(topology: Topology, ctrl) -> Controls:
     """ctrl (nu) split into its parts."""
-    first, last = len(topology.commands), len(ctrl) - len(topology.actuators)
+    first, last = len(topology.commands), len(ctrl) - sum(len(info.controls) for info in topology.actuators)
     return Controls(ctrl[:first], ctrl[first:last], ctrl[last:])
 
 

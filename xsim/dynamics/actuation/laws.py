@@ -76,6 +76,7 @@ def _affine(parameters, state: ActuatorState):
 
 
 ACTIVATION_DYNAMICS.register("none", ActivationDynamics(lambda ctrl, act, parameters: 0.0))
+ACTIVATION_DYNAMICS.register("pid", ActivationDynamics(lambda ctrl, act, parameters: 0.0))  # the rates are those of the controller
 ACTIVATION_DYNAMICS.register("integrator", ActivationDynamics(lambda ctrl, act, parameters: ctrl))
 ACTIVATION_DYNAMICS.register("filter", ActivationDynamics(_filter_rate))
 ACTIVATION_DYNAMICS.register("filterexact", ActivationDynamics(_filter_rate, _filter_exactly))
@@ -83,6 +84,7 @@ ACTIVATION_DYNAMICS.register("muscle", ActivationDynamics(lambda ctrl, act, n: m
 
 ACTUATOR_GAINS.register("fixed", ActuatorLaw(lambda parameters, state: parameters[0], velocity=False))
 ACTUATOR_GAINS.register("affine", ActuatorLaw(_affine))
+ACTUATOR_GAINS.register("pid", ActuatorLaw(lambda parameters, state: 1.0, velocity=False))
 ACTUATOR_GAINS.register(
     "muscle", ActuatorLaw(lambda n, s: muscles.gain(s.length, s.velocity, s.length_range, s.acc0, n), muscle=True)
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from xsim.dynamics.forces.armature import mass_with_armature
 from xsim.dynamics.forces.elements import element_energy
 from xsim.dynamics.forces.passive import spring_displacements
+from xsim.dynamics.forces.polynomials import joint_displacements, potential
 from xsim.dynamics.linalg.sparse import multiply
 from xsim.dynamics.tendons.tendons import LengthAndJacobian, tendon_energy
 from xsim.dynamics.tree.kinematics import Frames, gravity_inertia
@@ -20,12 +21,21 @@ def kinetic_energy(system: System, frame: Frames, inertia: list, v: list):
 
 def potential_energy(system: System, frame: Frames, inertia: list, q: list, tendon: list[LengthAndJacobian]):
     """Potential energy of gravity (zero at the origin of the world), and of the springs of joints, tendons, flexes and elements, J."""
-    potential = _gravity_energy(system, frame, inertia)
-    for i, x in enumerate(spring_displacements(system, q)):
-        potential = potential + 0.5 * system.dof.stiffness[i] * x * x
-    for energy in (*element_energy(system, frame, q), *tendon_energy(system, tendon)):
-        potential = potential + energy
-    return potential
+    out = _gravity_energy(system, frame, inertia)
+    for energy in (*_joint_spring_energies(system, q), *element_energy(system, frame, q), *tendon_energy(system, tendon)):
+        out = out + energy
+    return out
+
+
+def _joint_spring_energies(system: System, q: list) -> list:
+    """The potential energy of the springs of joints, J."""
+    displacements = spring_displacements(system, q)
+    linear = [0.5 * k * x * x for k, x in zip(system.dof.stiffness, displacements, strict=True)]
+    for joint in system.topology.joints:
+        if joint.stiffness_poly is not None:
+            for _, x in joint_displacements(joint, displacements):
+                linear.append(potential(0.0, system.joint.stiffness_poly[joint.stiffness_poly], x))
+    return linear
 
 
 def _gravity_energy(system: System, frame: Frames, inertia: list):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from xsim.dynamics.flex.elasticity import flex_force
 from xsim.dynamics.forces.medium import medium_force
+from xsim.dynamics.forces.polynomials import dof_damping, dof_stiffness
 from xsim.dynamics.linalg.sparse import Quadratic
 from xsim.dynamics.tendons.tendons import LengthAndJacobian, tendon_force
 from xsim.dynamics.tree.kinematics import Frames, generalized_force
@@ -110,18 +111,14 @@ def spring_displacements(system: System, q) -> list:
     return out
 
 
-@stage
-def _scaled(stiffness, x):
-    return [mul(k, a) for k, a in zip(stiffness, x, strict=True)]
-
-
 def spring_force(system: System, frame: Frames, q) -> list:
-    """Generalized force (nv) of the joint springs: stiffness times the displacement to the reference configuration.
+    """Generalized force (nv) of the joint springs: stiffness, see `dof_stiffness`, times the displacement to the reference configuration.
 
     `JointInfo.spring_law` selects the displacement of a ball: the rotation vector from q to the reference (child axes, angle at most
     pi), or the difference of their rotation vectors. The spring of a free joint can act along the axes of the parent.
     """
-    springs = _scaled(system.dof.stiffness, spring_displacements(system, q))
+    displacements = spring_displacements(system, q)
+    springs = [mul(k, x) for k, x in zip(dof_stiffness(system, displacements), displacements, strict=True)]
     for block in system.tables.blocks:
         axes = _spring_axes(block)
         if axes is not None:
@@ -136,10 +133,11 @@ def _minus(a, b):
     return [neg(y) if x is None else sub(x, y) for x, y in zip(a, b, strict=True)]
 
 
-def passive_force(system: System, frame: Frames, q, v, damping: Quadratic, tendon: list[LengthAndJacobian]) -> list:
+def passive_force(system: System, frame: Frames, q, v, tendon: list[LengthAndJacobian]) -> list:
     """Passive generalized force (nv): springs and dampers of joints, tendons and flexes, gravity compensation, fluid."""
     if "passive" in system.topology.disabled:
         return [0.0] * len(v)
+    damping = quadratic(system, frame, dof_damping(system, v), "damper")
     out = _minus(spring_force(system, frame, q), damping.times(v))
     forces = tendon_force(system, tendon, v), flex_force(system, frame, v)
     for force in (*forces, gravity_compensation(system, frame, False), medium_force(system, frame, v)):

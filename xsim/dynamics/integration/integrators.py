@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from xsim.dynamics.actuation.actuation import (
     activation_rates,
+    controlled_lengths,
     has_periodic_activations,
     nearest_activations,
     next_activations,
@@ -20,6 +21,7 @@ from xsim.dynamics.constraints.holonomic import has_holonomic_rows, row_accelera
 from xsim.dynamics.constraints.loop_joints import active
 from xsim.dynamics.constraints.soft_set import constraints
 from xsim.dynamics.forces.passive import quadratic
+from xsim.dynamics.forces.polynomials import dof_damping, slope
 from xsim.dynamics.forces.time_functions import at_time
 from xsim.dynamics.integration.equation import (
     EXPLICIT,
@@ -135,7 +137,7 @@ def semi_implicit(implicit: Callable = lambda system: EXPLICIT) -> Integrator:
 
     def advance(system: System, s: StateComponents, tau, ctrl, recompute: bool) -> Advanced:
         new = velocity(system, s, tau, ctrl)
-        rates = activation_rates(system, s.act, split_controls(system.topology, ctrl).actuators)
+        rates = activation_rates(system, s.act, split_controls(system.topology, ctrl).actuators, controlled_lengths(system, s.q))
         act = next_activations(system, s.act, rates, system.option.dt)
         q = integrate(system, s.q, new.v, system.option.dt)
         return Advanced(q, new.v, act, new.pivot, new.converged, new.overflow)
@@ -157,7 +159,7 @@ def implicit_force(system: System, frame, q, v, a) -> list:
     """The generalized force (nv) that implicit dampers and springs of the model's integrator add to inverse dynamics at acceleration a."""
     terms, out = INTEGRATORS[system.topology.integrator].implicit(system), [0.0] * len(v)
     if not is_zero(terms.damping):
-        out = [mul(terms.damping, x) for x in quadratic(system, frame, system.dof.damping, "damper").times(a)]
+        out = [mul(terms.damping, x) for x in quadratic(system, frame, dof_damping(system, v, slope), "damper").times(a)]
     if not is_zero(terms.springs):
         displacement = [add(mul(terms.damping, x), mul(terms.springs, y)) for x, y in zip(v, a, strict=True)]
         out = [add(x, y) for x, y in zip(out, quadratic(system, frame, system.dof.stiffness, "spring").times(displacement), strict=True)]
@@ -194,7 +196,7 @@ def _rk4(system: System, s: StateComponents, tau, ctrl, recompute: bool) -> Adva
         prescribed = commands.prescribed
         x = acceleration(EquationOfMotion(now, q, v, commands.tau, tuple(act), tuple(controls), prescribed=prescribed, soft=soft))
         dq_rates = v if manifold else displacement_rates(now, s.q, shifted([0.0] * len(v), dq, reach), v)
-        rates = (full(dq_rates), full(x.a), full(activation_rates(now, act, controls)))
+        rates = (full(dq_rates), full(x.a), full(activation_rates(now, act, controls, controlled_lengths(now, q))))
         sums = jax.tree.map(lambda total, k: total + weight * k, sums, rates)
         worst = [jnp.minimum(a, b) for a, b in zip(health, full([x.pivot, x.converged, sub(1.0, x.overflow)]), strict=True)]
         return (rates, sums, worst), None

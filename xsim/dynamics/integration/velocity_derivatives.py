@@ -10,11 +10,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xsim.dynamics.actuation.actuation import actuator_forces, dof_bounds, force, force_laws, signals
+from xsim.dynamics.actuation.actuation import (
+    actuator_forces,
+    dof_bounds,
+    force,
+    force_laws,
+    signals,
+    tendon_bounds,
+    tendon_sums,
+    unlimited_forces,
+)
 from xsim.dynamics.actuation.laws import depends_on_velocity
 from xsim.dynamics.flex.kinematics import edge_damping
 from xsim.dynamics.forces.medium import medium_force
 from xsim.dynamics.forces.passive import quadratic
+from xsim.dynamics.forces.polynomials import dof_damping, slope, tendon_damping
 from xsim.dynamics.linalg.sparse import Quadratic, add_outer_product, add_pair
 from xsim.dynamics.tendons.tendons import LengthAndJacobian, rate
 from xsim.dynamics.tree.kinematics import Frames, inverse_dynamics
@@ -28,13 +38,13 @@ def damping_derivatives(
     """Minus the symmetric part of d force / d velocity of passive and actuator forces.
 
     tendon, transmission: length and Jacobian of each tendon and of each actuator. all_edges: see `edge_damping`."""
-    out = quadratic(system, frame, system.dof.damping, "damper")
+    out = quadratic(system, frame, dof_damping(system, v, slope), "damper")
     out = Quadratic(list(out.diagonal), dict(out.blocks))
     if "passive" in system.topology.disabled:
         out = Quadratic([0.0] * len(v), {})
     else:
-        for t, b in zip(tendon, system.tendon.damping, strict=True):
-            add_outer_product(system, out, t.row, b)
+        for i, t in enumerate(tendon):
+            add_outer_product(system, out, t.row, tendon_damping(system, i, rate(t.row, v), slope))
         diagonal, pairs = edge_damping(system, frame, all_edges)
         for i, x in enumerate(diagonal):
             out.diagonal[i] = add(out.diagonal[i], x)
@@ -53,16 +63,22 @@ def _actuator_derivatives(system: System, frame: Frames, v, act, ctrl, transmiss
     """Minus d force / d (rate of the length) of each actuator."""
     clamped, bounds = system.topology.switches.clamped_gains, dof_bounds(system)
     out, signal = [], signals(system, transmission, act, ctrl)
+    sums = {}
+    if any(t.force_range is not None for t in system.topology.tendons):
+        lengths, rates = [t.length for t in transmission], [rate(t.row, v) for t in transmission]
+        sums = tendon_sums(system, unlimited_forces(system, lengths, rates, signal))
     tau = actuator_forces(system, frame, v, act, ctrl, transmission).unclamped if clamped and bounds else []
     for i, (info, law) in enumerate(zip(system.topology.actuators, force_laws(system), strict=True)):
         if not info.enabled or not depends_on_velocity(info.gain, info.bias):
             out.append(0.0)
             continue
         law = law if clamped else law._replace(limits=None)
-        slope = _force_derivative(law, transmission[i].length, rate(transmission[i].row, v), signal[i])
+        derivative = _force_derivative(law, transmission[i].length, rate(transmission[i].row, v), signal[i])
+        if info.transmission == "tendon" and info.target in sums:
+            derivative = _zero_beyond(derivative, sums[info.target], tendon_bounds(system, info.target))
         for dof, _ in transmission[i].row if tau and isinstance(info.target, tuple) else ():
-            slope = _zero_beyond(slope, tau[dof], bounds[dof]) if dof in bounds else slope
-        out.append(slope)
+            derivative = _zero_beyond(derivative, tau[dof], bounds[dof]) if dof in bounds else derivative
+        out.append(derivative)
     return out
 
 

@@ -47,6 +47,7 @@ from xsim.spatial import (
     quat_mul,
     scale,
     stage,
+    total,
     vadd,
     vsub,
 )
@@ -498,6 +499,13 @@ def _joint_actuator_force(context: SensorContext, info):
     return (context.actuator_forces.tau[_dof(context, info)],)
 
 
+def _tendon_actuator_force(context: SensorContext, info):
+    actuators = context.system.topology.actuators
+    forces = context.actuator_forces.force if actuators else ()
+    on_tendon = [x for a, x in zip(actuators, forces, strict=True) if a.transmission == "tendon" and a.target == info.object[1]]
+    return (total([0.0, *on_tendon]),)
+
+
 class SensorKind(NamedTuple):
     """A kind of sensor, an entry of `xsim.registry.SENSORS`.
 
@@ -522,6 +530,7 @@ _COMPUTE: dict[str, Callable] = {
     "actuatorvel": lambda context, info: (context.actuator_forces.velocity[info.object[1]],),
     "actuatorfrc": lambda context, info: (context.actuator_forces.force[info.object[1]],),
     "jointactuatorfrc": _joint_actuator_force,
+    "tendonactuatorfrc": _tendon_actuator_force,
     "ballquat": _ball_quat,
     "ballangvel": _ball_velocity,
     "framepos": _frame_pos,

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from xsim.dynamics.layout import spread
+from xsim.dynamics.forces.polynomials import potential, tendon_damping, tendon_stiffness
 from xsim.dynamics.tendons.wrapping import wrap
 from xsim.dynamics.tree.frames import End, body_link, coordinate_addresses, geom_end, row_coefficients, site_end
 from xsim.dynamics.tree.kinematics import Frames, point_acceleration, point_velocity
@@ -211,19 +212,19 @@ def _stacked(groups: list[list[tuple]]) -> list[tuple]:
 
 
 @stage
-def _tension(length, rest, stiffness):
-    """The force of a spring along its length, N, negative in tension. rest: the two lengths between which the spring is slack."""
+def _extension(length, rest):
+    """The extension of a spring, m, negative in compression. rest: the two lengths between which the spring is slack."""
     low, high = rest
-    return neg(mul(stiffness, add(jnp.maximum(sub(length, high), 0.0), jnp.minimum(sub(length, low), 0.0))))
+    return add(jnp.maximum(sub(length, high), 0.0), jnp.minimum(sub(length, low), 0.0))
 
 
 def tendon_force(system: System, tendon: list[LengthAndJacobian], v) -> list:
     """The generalized force of the springs and dampers of all tendons."""
     out: list = [0.0] * len(v)
-    leaves = system.tendon
     for i, (info, t) in enumerate(zip(system.topology.tendons, tendon, strict=True)):
-        force = sub(_tension(t.length, _rest(system, i, info), leaves.stiffness[i]), mul(leaves.damping[i], rate(t.row, v)))
-        out = add_row_force(out, t.row, force)
+        extension, speed = _extension(t.length, _rest(system, i, info)), rate(t.row, v)
+        spring = mul(tendon_stiffness(system, i, extension), extension)
+        out = add_row_force(out, t.row, neg(add(spring, mul(tendon_damping(system, i, speed), speed))))
     return out
 
 
@@ -231,15 +232,8 @@ def tendon_energy(system: System, tendon: list[LengthAndJacobian]) -> list:
     """The energy stored in each tendon's spring, J."""
     out = []
     for i, (info, t) in enumerate(zip(system.topology.tendons, tendon, strict=True)):
-        out.append(_spring_energy(t.length, _rest(system, i, info), system.tendon.stiffness[i]))
+        out.append(tendon_stiffness(system, i, _extension(t.length, _rest(system, i, info)), potential))
     return out
-
-
-@stage
-def _spring_energy(length, rest, stiffness):
-    low, high = rest
-    extension = add(jnp.maximum(sub(length, high), 0.0), jnp.minimum(sub(length, low), 0.0))
-    return mul(mul(0.5, stiffness), mul(extension, extension))
 
 
 def _rest(system: System, i: int, info):

@@ -185,11 +185,13 @@ class Bodies(NamedTuple):
 
 
 class Joints(NamedTuple):
-    """spring_ref (nq): reference configuration of the springs. spring_damper: time constants and damping ratios, in rows
-    `JointInfo.spring_damper`."""
+    """spring_ref (nq): reference configuration of the springs. spring_damper: time constants and damping ratios; stiffness_poly,
+    damping_poly: coefficients of higher order; in the rows of `JointInfo`."""
 
     spring_ref: tuple
     spring_damper: tuple
+    stiffness_poly: tuple
+    damping_poly: tuple
 
 
 class LoopParameters(NamedTuple):
@@ -430,7 +432,10 @@ def components(model: Model, lanes: Lanes, mocap=None) -> System:
             *(tuple(x) for x in (inertia, coms, offset, (p.quat for p in poses))),
             *(split(x, 1) for x in (model.body.gravity, model.body.gravcomp)),
         ),
-        joint=Joints(split(model.joint.spring_ref, 1), split(model.joint.spring_damper, 2)),
+        joint=Joints(
+            split(model.joint.spring_ref, 1),
+            *(split(x, 2) for x in (model.joint.spring_damper, model.joint.stiffness_poly, model.joint.damping_poly)),
+        ),
         constraint=LoopParameters(_frames(top.constraints, model.constraint, offset, split), split(model.constraint.value, 1)),
         functions=FunctionValues(split(model.function.numbers, 1)),
         force_frames=_frames(top.forces, model.force, offset, split),

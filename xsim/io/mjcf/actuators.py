@@ -65,14 +65,16 @@ def _actuator(document: Document, model: _Model, e: Element, name: str, user: in
     ranges = {part: _clamp(e, part, g) for part in g.limited}
     if ranges["act"] is not None and g.dynamics == "none":
         raise e.error('an actrange acts with dyntype "none"; allowed: a dyntype with an activation', "actrange")
-    stateful = int(g.dynamics != "none")
-    if g.act_dim >= 0 and g.act_dim != stateful:
-        raise e.error(f'found {g.act_dim} with dyntype "{g.dynamics}"; allowed: {stateful}', "actdim")
+    if g.act_dim >= 0 and g.act_dim != g.widths[1]:
+        raise e.error(f'found {g.act_dim} with dyntype "{g.dynamics}"; allowed: {g.widths[1]}', "actdim")
+    if g.gain == "pid":
+        _check_pid(e, g, transmission)
     for kind, params in ((g.gain, g.gain_params), (g.bias, g.bias_params)):
         if kind == "muscle":
             _check_muscle(e, params)
     # A servo whose third bias number is positive: a damping ratio, which becomes a velocity gain once the inertia is known.
-    ratio = float(g.bias_params[2]) if g.gain_params[0] == -g.bias_params[1] and g.bias_params[2] > 0 else None
+    servo = g.gain == "pid" or g.gain_params[0] == -g.bias_params[1]
+    ratio = float(g.bias_params[2]) if servo and g.bias_params[2] > 0 else None
     if ratio is not None:
         g.bias_params[2] = 0.0
     return ActuatorSpec(
@@ -94,6 +96,8 @@ def _actuator(document: Document, model: _Model, e: Element, name: str, user: in
         act_range=ranges["act"],
         act_early=g.act_early,
         length_range=_length_range(e, model, g, transmission),
+        **_controller(g, ranges["ctrl"]),
+        **_reflected(e, model, g, transmission),
         group=g.group,
         user=read_user(e, user, g.user),
         source=e.source,
@@ -120,9 +124,10 @@ def _transmission(index: Index, e: Element, g: General) -> _Transmission:
 
 def _inherit_range(document: Document, index: Index, e: Element, g: General, transmission: str) -> None:
     """Set the range of a servo's command to that of its target, times inheritrange, about its middle."""
-    if not (g.inherit_range > 0 and g.gain == "fixed" and g.bias == "affine" and g.gain_params[0] == -g.bias_params[1]):
+    servo = g.gain == "pid" or g.gain == "fixed" and g.bias == "affine" and g.gain_params[0] == -g.bias_params[1]
+    if not (g.inherit_range > 0 and servo):
         return
-    if g.dynamics not in ("none", "filterexact", "integrator"):
+    if g.dynamics not in ("none", "filterexact", "integrator", "pid"):
         raise e.error(f'found with dyntype "{g.dynamics}"; allowed: position and intvelocity servos', "inheritrange")
     if transmission not in ("joint", "tendon"):
         raise e.error("allowed: with the target joint or tendon", "inheritrange")
@@ -162,6 +167,40 @@ def _check_muscle(e: Element, params: np.ndarray) -> None:
     for name, value in zip(("scale", "vmax", "fpmax", "fvmax"), (scale, *speeds), strict=True):
         if not value > 0:
             raise e.error(f"found {value:g}; allowed: a muscle's number > 0", name)
+
+
+def _check_pid(e: Element, g: General, transmission: _Transmission) -> None:
+    """Raises ParseError for a controller that cannot work."""
+    if transmission.kind == "body":
+        raise e.error("found with the target body; allowed: the other targets", "body")
+    if g.act_early:
+        raise e.error("found true for a pid; allowed: false", "actearly")
+    for name, on in (("slewmax", "slew" in g.memory), ("ki", "integral" in g.memory)):
+        if on and "pos" not in g.inputs:
+            raise e.error(f"found with the inputs {' '.join(g.inputs)!r}; allowed: with the input pos", name)
+    if (g.dynamics == "pid") != bool(g.memory) or g.bias != "affine":
+        wanted = "pid" if g.memory else "none"
+        raise e.error(f'found {g.dynamics!r} and biastype {g.bias!r}; allowed: "{wanted}" and "affine" for this pid', "dyntype")
+
+
+def _controller(g: General, pos_range: tuple[float, float] | None) -> dict:
+    """Inputs and activations of a pid, as fields of its spec."""
+    if g.gain != "pid":
+        return {}
+    limits = {"pos": pos_range} | {name: g.ranges[name] if g.ranges[name][0] < g.ranges[name][1] else None for name in ("vel", "ff")}
+    return {"controller": "pid", "inputs": g.inputs, "input_ranges": tuple(limits[name] for name in g.inputs), "memory": g.memory}
+
+
+def _reflected(e: Element, model: _Model, g: General, transmission: _Transmission) -> dict:
+    """Armature and damping of an actuator, as fields of its spec."""
+    linear, *higher = [*g.damping, 0.0, 0.0, 0.0][:3]
+    out = {"armature": g.armature or None, "damping": linear or None, "damping_poly": tuple(higher) if any(higher) else None}
+    name = "armature" if g.armature else "damping"
+    if any(out.values()) and transmission.kind not in ("joint", "jointinparent", "tendon"):
+        raise e.error("found with another target; allowed: with joint, jointinparent or tendon", name)
+    if g.armature and transmission.kind == "tendon" and any(wrap.kind == "geom" for wrap in model.tendons[transmission.target].path):
+        raise e.error("found with a tendon that wraps around a geom; allowed: other tendons", "armature")
+    return out
 
 
 def _length_range(e: Element, model: _Model, g: General, transmission: _Transmission) -> tuple[float, float] | None:

@@ -46,14 +46,14 @@ def read_assets(document: Document, index: Index) -> Assets:
     def numbered(tag: str):
         return enumerate(document.resolve(e) for e in document.elements("asset", tag))
 
-    files = _Files()
-    meshes = [_mesh(document, e, files, index, i) for i, e in numbered("mesh")]
-    hfields = [_hfield(document, e, files, index, i) for i, e in numbered("hfield")]
     textures: dict[str, dict] = {}
     for i, e in numbered("texture"):
         texture = _texture(document, e)
         textures.setdefault(_name(e, index, i, needed=texture["type"] != "skybox"), texture)
     materials = {_name(e, index, i): _material(e, index) for i, e in numbered("material")}
+    files = _Files()
+    meshes = [_mesh(document, e, files, index, i) for i, e in numbered("mesh")]
+    hfields = [_hfield(document, e, files, index, i) for i, e in numbered("hfield")]
     return Assets(meshes, hfields, {"textures": textures, "materials": materials})
 
 
@@ -98,6 +98,8 @@ def _mesh(document: Document, e: Element, files: _Files, index: Index, number: i
     for plugin in e.all("plugin"):
         raise plugin.error(f"plugin {plugin.raw('plugin') or plugin.raw('instance')!r} is not known to xsim; allowed: none")
     e.boolean("smoothnormal", False)
+    if e.has("material"):
+        index.find("material", e, "material")
     mesh, path = _triangles(document, e, files)
     _check(e, mesh)
     scale = e.floats("scale", 3, (1, 1, 1))
@@ -206,7 +208,9 @@ def _texture(document: Document, e: Element) -> dict:
         "nchannel": 3 if e.integer("nchannel") is None else e.integer("nchannel"),
         "gridsize": e.floats("gridsize", 2, (1, 1)),
         "gridlayout": e.string("gridlayout", ""),
+        "colorspace": e.choice("colorspace", ("auto", "linear", "sRGB"), "auto"),
     }
+    e.choice("embed", ("auto", "false", "true"), "auto")
     if e.has("content_type"):
         out["content_type"] = e.choice("content_type", _TEXTURE_TYPES)
     for attribute in ("file", *_SIDES):

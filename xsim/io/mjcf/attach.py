@@ -14,7 +14,7 @@ from xsim.io.mjcf.files import locate
 from xsim.io.mjcf.keyframes import assign_keys
 from xsim.io.mjcf.nodes import Budget, Node, scope
 from xsim.io.mjcf.references import SECTIONS, Name, Relations, names, references, rename
-from xsim.io.mjcf.schema import MJCF
+from xsim.io.mjcf.schema_tables import SCHEMAS
 from xsim.io.reader import Element
 
 __all__ = ["Submodel", "attach", "read_submodels"]
@@ -104,7 +104,7 @@ def attach(document: Document, node: Node, relations: Relations, models: dict[st
     for section, member in members:
         copy = member.copy()
         copy.parent = member.parent
-        if "class" in MJCF.children[section].children[member.tag].attributes:
+        if "class" in SCHEMAS[document.release.schema].children[section].children[member.tag].attributes:
             copy.attrib.setdefault("class", MAIN)
         prefixing.apply(copy)
         relations.add(section, copy)

@@ -28,6 +28,9 @@ from xsim.spec import BodySpec, CameraSpec, GeomSpec, JointSpec, LightSpec, Mesh
 __all__ = ["Bodies", "read_bodies"]
 
 
+SLEEP = ("auto", "never", "allowed", "init")
+
+
 class Bodies(NamedTuple):
     """The tree, as in `ModelSpec`. meshes: those that geoms use, or all."""
 
@@ -89,11 +92,15 @@ def _drafts(given: _Input) -> list[Draft]:
         body.gravcomp, body.user = e.number("gravcomp", 0.0), read_user(e, given.sizes["body"])
         e.raw("childclass")
         stack += reversed(_read_contents(given, e, body))
+        body.fusible = e.choice("fuse", ("false", "auto"), "auto") == "auto"
+        e.choice("simple", ("false", "auto"), "auto")  # a speed of the engine's
         at_world = parent is world
         check_joints(body.joints, at_world)
         body.mocap = flag(e, "mocap", False)
         if body.mocap and (not at_world or body.joints):
             raise e.error("found a mocap body with a joint or inside another body; allowed: without joint, child of the world", "mocap")
+        if e.choice("sleep", SLEEP, "auto") != "auto" and (_moves(parent) or not body.joints):
+            raise e.error("found on a body that is not the root of a moving tree; allowed: on moving children of fixed bodies", "sleep")
         for geom, element in body.geoms:
             if geom.shape in ("plane", "hfield") and _moves(body):
                 raise element.error(f"found a {geom.shape} on a body that moves; allowed: on the world and bodies fixed to it", "type")

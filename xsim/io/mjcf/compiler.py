@@ -56,6 +56,7 @@ def read_compiler(elements: list[Element], start: Compiler) -> Compiler:
 def _merged(c: Compiler, e: Element) -> Compiler:
     e.choice("coordinate", ("local",), "local")
     _flag(e, "usethread", True)
+    _read_writer(e)
     groups = e.floats("inertiagrouprange", 2, c.inertia_group_range)
     if (groups % 1).any():
         raise e.error(f"found {e.raw('inertiagrouprange')!r}; allowed: two integers", "inertiagrouprange")
@@ -89,6 +90,14 @@ def _merged(c: Compiler, e: Element) -> Compiler:
 
 def _flag(e: Element, name: str, default: bool) -> bool:
     return e.choice(name, ("false", "true"), "true" if default else "false") == "true"
+
+
+def _read_writer(e: Element) -> None:
+    """Settings of 4.0 for programs that edit and save a model."""
+    for name in ("savecanonical", "savecompiled", "saveinertial"):
+        _flag(e, name, True)
+    e.choice("conflict", ("warning", "merge", "error"), "warning")
+    e.choice("passthrough", ("none", "textures"), "none")
 
 
 def _folder(e: Element, name: str, default: str) -> str:

@@ -152,6 +152,7 @@ def _visuals(index: Index, e: Element, size: int) -> dict[str, Any]:
     texcoord = e.floats("texcoord")
     if texcoord is not None and len(texcoord) != 2 * size:
         raise e.error(f"found {len(texcoord)} numbers for {size} vertices; allowed: two for each", "texcoord")
+    integers(e, "elemtexcoord", default=())  # for pictures only
     if e.has("material"):
         index.find("material", e, "material")
     return {

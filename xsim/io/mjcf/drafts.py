@@ -33,6 +33,7 @@ class Draft:
     cameras: list[tuple[Pose, Element]] = field(default_factory=list)
     lights: list[tuple[Pose, Element]] = field(default_factory=list)
     mocap: bool = False
+    fusible: bool = True
     gravcomp: float = 0.0
     user: tuple[float, ...] = ()
     inertial: Inertial = Inertial()

@@ -43,6 +43,7 @@ def read_geom(document: Document, e: Element, frame: Pose, assets: Assets, index
     contact = read_surface(document, e)
     coefficients = numbers(document, e, "fluidcoef", FLUID)
     ellipsoid = e.choice("fluidshape", ("none", "ellipsoid"), "none") == "ellipsoid"
+    flag(e, "castshadow", True)
     material = e.string("material", "")
     if material:
         index.find("material", e, "material")

@@ -9,7 +9,7 @@ import numpy as np
 from xsim.io.mjcf.document import Document
 from xsim.io.mjcf.nodes import scope
 from xsim.io.mjcf.orientation import SMALL
-from xsim.io.mjcf.values import flag, integer, limits, read_soft, read_user
+from xsim.io.mjcf.values import flag, integer, limits, polynomial, read_soft, read_user
 from xsim.io.reader import Element
 from xsim.joints.types import JOINT_TYPES
 from xsim.poses import Pose, rotate
@@ -47,14 +47,17 @@ def read_joint(document: Document, e: Element, frame: Pose, user: int) -> Joint:
         axis = rotate(frame.quat, axis / length)
     limit = _limit(document, e, kind, angle)
     friction = e.number("frictionloss", 0.0)
+    (damping, damping_poly), (stiffness, stiffness_poly) = polynomial(e, "damping", document), polynomial(e, "stiffness", document)
     spec = JointSpec(
         type=kind,
         name=e.string("name", ""),
         pos=np.zeros(3) if kind == "free" else frame.pos + rotate(frame.quat, pos),
         params={"axes": axis[None]} if scalar else {},
-        damping=np.full(nv, e.number("damping", 0.0)),
+        damping=np.full(nv, damping),
         armature=np.full(nv, e.number("armature", 0.0)),
-        stiffness=np.full(nv, e.number("stiffness", 0.0)),
+        stiffness=np.full(nv, stiffness),
+        stiffness_poly=stiffness_poly,
+        damping_poly=damping_poly,
         spring_ref=np.array([spring_ref]) if scalar else JOINT_TYPES[kind].neutral,
         friction=np.full(nv, friction) if friction else None,
         position_range=np.array([limit]) if limit and scalar else None,

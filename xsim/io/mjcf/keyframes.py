@@ -30,14 +30,14 @@ def _layout(document: Document) -> dict[str, list[tuple[Node, int]]]:
             e = Element(node, node.file)
             kind = "free" if node.tag == "freejoint" else document.resolve(e).choice("type", _JOINTS, "hinge")
             joints.append((node, _JOINTS[kind]))
-    actuators = document.elements("actuator")
+    actuators = [(e._node, read_general(document, e).widths) for e in document.elements("actuator")]
     document.key_layout = {
         "qpos": [(node, width) for node, (width, _) in joints],
         "qvel": [(node, width) for node, (_, width) in joints],
         "mpos": [(node, 3) for node in mocap],
         "mquat": [(node, 4) for node in mocap],
-        "ctrl": [(e._node, 1) for e in actuators],
-        "act": [(e._node, 1) for e in actuators if read_general(document, e).dynamics != "none"],
+        "ctrl": [(node, controls) for node, (controls, _) in actuators],
+        "act": [(node, activations) for node, (_, activations) in actuators],
     }
     return document.key_layout
 

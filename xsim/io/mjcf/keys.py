@@ -28,8 +28,8 @@ def read_keys(document: Document, bodies: Bodies, actuators: list[ActuatorSpec],
     starts = {
         "qpos": np.concatenate([np.zeros(0), *(t.neutral if j.q0 is None else j.q0 for j, t in zip(joints, types, strict=True))]),
         "qvel": np.zeros(sum(t.nv for t in types)),
-        "act": np.zeros(sum(a.dynamics != "none" for a in actuators)),
-        "ctrl": np.zeros(len(actuators)),
+        "act": np.zeros(sum(a.widths[1] for a in actuators)),
+        "ctrl": np.zeros(sum(a.widths[0] for a in actuators)),
         "mpos": np.array([body.pos for body in mocap]).reshape(-1),
         "mquat": np.array([body.quat for body in mocap]).reshape(-1),
     }

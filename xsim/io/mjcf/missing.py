@@ -24,6 +24,10 @@ def note_missing(spec: ModelSpec, notes: Notes) -> None:
 # ---- finders: the sources of the elements of each kind ----
 
 
+def _sleep(spec: ModelSpec) -> Iterator[Source]:
+    return iter([spec.source] * spec.option.solver["sleep"])
+
+
 def _rods(spec: ModelSpec) -> Iterator[Source]:
     """Flexes made of lines that resist bending and twist."""
     elastic = RELEASES[spec.rules].elastic_lines
@@ -33,5 +37,6 @@ def _rods(spec: ModelSpec) -> Iterator[Source]:
 # What is not simulated (and the verb), the flags without which it does not act, its finder.
 _KINDS: list[tuple[str, tuple[str, ...], Callable[[ModelSpec], Iterator[Source]]]] = [
     ("bending and twist of flexes made of lines (rules 4.0) are", ("passive",), _rods),
+    ("sleep (all bodies move as if awake) is", (), _sleep),
     ("inverse dynamics in discrete time (invdiscrete) is", (), lambda spec: iter([spec.source] * spec.option.solver["invdiscrete"])),
 ]

@@ -53,7 +53,7 @@ def used_meshes(drafts: list[Draft], meshes: Sequence[MeshSpec]) -> list[MeshSpe
 def fuse_static(drafts: list[Draft], document: Document) -> list[Draft]:
     """Move the contents of bodies without joints into their parents; returns the remaining bodies.
 
-    Not fused are bodies that elements refer to, mocap bodies, and those whose gravcomp differs from their parent's. With
+    Not fused are bodies with fuse="false", bodies that elements refer to, mocap bodies, and those whose gravcomp differs from their parent's. With
     `Release.fuse_whole_model_only` nothing is fused in a model that has elements able to refer to bodies. Without it bodies with a site of
     a force or torque sensor are not fused either, since these sensors measure the interaction between body and parent.
     """
@@ -68,7 +68,7 @@ def fuse_static(drafts: list[Draft], document: Document) -> list[Draft]:
     for body in drafts:
         parent = body.parent
         needed = body.name in names or any(site.name in measured for site, _ in body.sites)
-        if parent is None or body.joints or body.mocap or needed or parent.parent is not None and body.gravcomp != parent.gravcomp:
+        if parent is None or body.joints or body.mocap or needed or not body.fusible or parent.parent is not None and body.gravcomp != parent.gravcomp:
             remaining.append(body)
             continue
         _absorb(parent, body.seen_from(body.pose), document.release.sort_moments)

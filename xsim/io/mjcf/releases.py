@@ -16,8 +16,7 @@ class Release:
     """Switches of the reader. The defaults are those of 3.2.
 
     Schema and macros (manual: XML reference, meta elements, composite, flexcomp, replicate):
-        schema_of_4_0: a camera has ``projection``, a tendon ``armature``, and the flags ``spring`` and ``damper`` replace ``passive``;
-            sensors ``contact``, ``insidesite``, ``e_potential`` and ``e_kinetic`` exist.
+        schema: the release whose elements and attributes exist, see `xsim.io.mjcf.schema_tables`.
         has_composite: the element ``composite`` exists.
         replicate_lags: a copy of ``replicate`` is displaced along the axes of the second copy before it; else along those of the copy
             before it.
@@ -38,6 +37,7 @@ class Release:
             and it is 50.
         rk4_on_manifold: ``RK4`` turns quaternions by the mean angular velocity of the stages; else it integrates them as four numbers.
     Tendons, actuators and flexes (tendon/fixed, actuator, flex/elasticity):
+        polynomial_forces: ``stiffness`` and ``damping`` of joints and tendons have coefficients of second and third order.
         fixed_tendon_scalar: a fixed tendon takes each joint once, and hinges and slides only; else the first coordinate of any joint.
         one_actuator_default: all actuator elements of the default classes write into one record; else a shortcut inherits from its own
             kind and from ``general``.
@@ -53,7 +53,7 @@ class Release:
         short_keys: a vector may have fewer numbers than the model; the rest is as at the start.
     """
 
-    schema_of_4_0: bool = False
+    schema: str = "3.2"
     has_composite: bool = True
     replicate_lags: bool = True
     flexcomp_shells: bool = True
@@ -68,6 +68,7 @@ class Release:
     fit_to_sides: bool = False
     more_contact_defaults: bool = False
     rk4_on_manifold: bool = True
+    polynomial_forces: bool = False
     fixed_tendon_scalar: bool = False
     one_actuator_default: bool = True
     written_zeros_count: bool = False
@@ -82,7 +83,7 @@ class Release:
 RELEASES: dict[str, Release] = {
     "3.2": Release(),
     "4.0": Release(
-        schema_of_4_0=True,
+        schema="4.0",
         has_composite=False,
         replicate_lags=False,
         flexcomp_shells=False,
@@ -97,6 +98,7 @@ RELEASES: dict[str, Release] = {
         fit_to_sides=True,
         more_contact_defaults=True,
         rk4_on_manifold=False,
+        polynomial_forces=True,
         fixed_tendon_scalar=True,
         one_actuator_default=False,
         written_zeros_count=True,

@@ -211,6 +211,7 @@ SENSORS = {
     "actuatorpos": Sensor(_actuator, 1, "position"),
     "actuatorvel": Sensor(_actuator, 1, "velocity"),
     "actuatorfrc": Sensor(_actuator, 1, "acceleration"),
+    "tendonactuatorfrc": Sensor(_tendon, 1, "acceleration"),
     "jointactuatorfrc": Sensor(_scalar, 1, "acceleration"),
     "ballquat": Sensor(_ball, 4, "position", "quaternion"),
     "ballangvel": Sensor(_ball, 3, "velocity"),

@@ -18,10 +18,12 @@ from xsim.io.reader import Element
 
 __all__ = ["SHORTCUTS", "General", "read_general"]
 
-DYNAMICS = ("none", "integrator", "filter", "filterexact", "muscle")
+DYNAMICS = ("none", "integrator", "filter", "filterexact", "muscle", "pid")
 LIMITED = ("false", "true", "auto")
-GAINS = ("fixed", "affine", "muscle")
+GAINS = ("fixed", "affine", "muscle", "pid")
 BIASES = ("none", "affine", "muscle")
+PID_INPUTS = ("pos", "vel", "ff")
+MEANINGS = ("pos", "vel", "pressure")  # that `input` may give the control of an actuator without controller
 
 
 def _ten(*first: float):
@@ -42,7 +44,9 @@ class General:
     gear: np.ndarray = field(default_factory=lambda: np.array([1.0, 0, 0, 0, 0, 0]))
     crank_length: float = 0.0
     limited: dict[str, str] = field(default_factory=lambda: {"ctrl": "auto", "force": "auto", "act": "auto"})
-    ranges: dict[str, tuple[float, float]] = field(default_factory=lambda: dict.fromkeys(("ctrl", "force", "act", "length"), (0.0, 0.0)))
+    ranges: dict[str, tuple[float, float]] = field(
+        default_factory=lambda: dict.fromkeys(("ctrl", "force", "act", "length", "vel", "ff"), (0.0, 0.0))
+    )
     dynamics: str = "none"
     gain: str = "fixed"
     bias: str = "none"
@@ -52,11 +56,27 @@ class General:
     act_dim: int = -1
     act_early: bool = False
     inherit_range: float = 0.0
+    inputs: tuple[str, ...] = PID_INPUTS[:2]
+    armature: float = 0.0
+    damping: tuple[float, ...] = ()
     damper: float = 0.0
 
     def types(self, dynamics: str | None, gain: str, bias: str) -> None:
         """Set the three types; dynamics None: as they were."""
         self.dynamics, self.gain, self.bias = dynamics or self.dynamics, gain, bias
+
+    @property
+    def memory(self) -> tuple[str, ...]:
+        """The activations of a pid, in order."""
+        on = {"slew": self.dynamics_params[1] > 0, "integral": self.gain_params[0] > 0}
+        return tuple(name for name, has in on.items() if has and self.gain == "pid")
+
+    @property
+    def widths(self) -> tuple[int, int]:
+        """Numbers of controls and of activations."""
+        if self.gain == "pid":
+            return len(self.inputs), len(self.memory)
+        return 1, int(self.dynamics != "none")
 
 
 # What a shortcut makes of a General.
@@ -75,6 +95,8 @@ def _common(e: Element, g: General) -> None:
     g.group = integer(e, "group", g.group)
     g.user = tuple(map(float, e.floats("user", default=g.user)))
     g.crank_length = e.number("cranklength", g.crank_length)
+    g.armature = e.number("armature", g.armature)
+    g.damping = tuple(e.floats("damping", (1, 2, 3), g.damping).tolist())
     _part(e, "gear", g.gear)
     for name in g.limited:
         g.limited[name] = e.choice(f"{name}limited", LIMITED, g.limited[name])
@@ -84,12 +106,15 @@ def _common(e: Element, g: General) -> None:
 
 
 def _general(e: Element, g: General, release: Release) -> None:
-    g.dynamics = e.choice("dyntype", DYNAMICS, g.dynamics)
-    g.gain = e.choice("gaintype", GAINS, g.gain)
+    old = release.schema == "3.2"  # without pid
+    g.dynamics = e.choice("dyntype", DYNAMICS[:-1] if old else DYNAMICS, g.dynamics)
+    g.gain = e.choice("gaintype", GAINS[:-1] if old else GAINS, g.gain)
     g.bias = e.choice("biastype", BIASES, g.bias)
     _part(e, "dynprm", g.dynamics_params)
     _part(e, "gainprm", g.gain_params)
     _part(e, "biasprm", g.bias_params)
+    _read_inputs(e, g)
+    _inherit_range(e, g, release, "act" if g.dynamics == "integrator" else "ctrl")
     g.act_dim = integer(e, "actdim", g.act_dim)
     g.act_early = flag(e, "actearly", g.act_early)
 
@@ -99,21 +124,11 @@ def _motor(e: Element, g: General, release: Release) -> None:
     g.types("none", "fixed", "none")
 
 
-def _servo(e: Element, g: General, release: Release, clamped: str) -> None:
-    """What <position> and <intvelocity> share. clamped: the range that inheritrange is for."""
-    g.gain_params[0] = e.number("kp", g.gain_params[0])
-    g.bias_params[1] = -g.gain_params[0]
-    kv, ratio = e.number("kv", 0.0, nonnegative=True), e.number("dampratio", 0.0, nonnegative=True)
-    has_kv, has_ratio = (e.has("kv"), e.has("dampratio")) if release.written_zeros_count else (kv > 0, ratio > 0)
-    if has_kv and has_ratio:
-        raise e.error(f"found kv {kv:g} and dampratio {ratio:g}; allowed: one of them", "dampratio")
-    if has_kv:
-        g.bias_params[2] = -kv
-    elif has_ratio:
-        g.bias_params[2] = ratio  # a positive number in the place of -kv is a damping ratio
+def _inherit_range(e: Element, g: General, release: Release, clamped: str) -> None:
+    """clamped: the range that inheritrange is for."""
     g.inherit_range = e.number("inheritrange", g.inherit_range)
     low, high = g.ranges[clamped]
-    range_name = f"{clamped}range"
+    range_name = "posrange" if e.has("posrange") else f"{clamped}range"
     if release.own_range_beats_default and e.has(range_name) != e.has("inheritrange"):
         if e.has(range_name):
             g.inherit_range = 0.0
@@ -122,7 +137,55 @@ def _servo(e: Element, g: General, release: Release, clamped: str) -> None:
     if g.inherit_range > 0 and low != high and (e.has(range_name) or not release.own_range_beats_default):
         attribute = "inheritrange" if e.has("inheritrange") else range_name
         raise e.error(f"{range_name} and inheritrange are both given; allowed: one of them", attribute)
+
+
+def _servo(e: Element, g: General, release: Release, clamped: str) -> None:
+    """What <position> and <intvelocity> share. clamped: the range that inheritrange is for."""
+    g.gain_params[0] = e.number("kp", g.gain_params[0])
+    g.bias_params[1] = -g.gain_params[0]
+    _servo_damping(e, g, release)
+    _inherit_range(e, g, release, clamped)
     g.types(None, "fixed", "affine")
+
+
+def _read_inputs(e: Element, g: General) -> None:
+    """What the controls are; an empty text restores the default."""
+    words = tuple((e.raw("input") or "").split()) if e.has("input") else None
+    if g.gain != "pid":
+        if words and words not in {(word,) for word in MEANINGS}:
+            raise e.error(f"found {e.raw('input')!r}; allowed: one of {', '.join(MEANINGS)}", "input")
+        return
+    if words is not None:
+        g.inputs = words or PID_INPUTS[:2]
+    if g.inputs != tuple(word for word in PID_INPUTS if word in g.inputs):
+        raise e.error(f"found {e.raw('input')!r}; allowed: some of {', '.join(PID_INPUTS)}, in this order", "input")
+
+
+def _pid(e: Element, g: General, release: Release) -> None:
+    if g.kind == "":
+        g.gain_params[:], g.bias_params[:3], g.dynamics_params[:] = 0.0, (0.0, -1.0, 0.0), 0.0
+    g.bias_params[1] = -e.number("kp", -g.bias_params[1])
+    _servo_damping(e, g, release)
+    g.gain_params[0] = e.number("ki", g.gain_params[0], nonnegative=True)
+    g.dynamics_params[:2] = [e.number(n, x, nonnegative=True) for n, x in zip(("imax", "slewmax"), g.dynamics_params[:2], strict=True)]
+    low, high = e.floats("posrange", 2, g.ranges["ctrl"])
+    g.ranges["ctrl"] = float(low), float(high)
+    _inherit_range(e, g, release, "ctrl")
+    g.types("none", "pid", "affine")
+    _read_inputs(e, g)
+    g.dynamics = "pid" if g.memory else "none"
+
+
+def _servo_damping(e: Element, g: General, release: Release) -> None:
+    """kv or dampratio."""
+    kv, ratio = e.number("kv", 0.0, nonnegative=True), e.number("dampratio", 0.0, nonnegative=True)
+    has_kv, has_ratio = (e.has("kv"), e.has("dampratio")) if release.written_zeros_count else (kv > 0, ratio > 0)
+    if has_kv and has_ratio:
+        raise e.error(f"found kv {kv:g} and dampratio {ratio:g}; allowed: one of them", "dampratio")
+    if has_kv:
+        g.bias_params[2] = -kv
+    elif has_ratio:
+        g.bias_params[2] = ratio  # a positive number in the place of -kv is a damping ratio
 
 
 def _position(e: Element, g: General, release: Release) -> None:
@@ -210,6 +273,7 @@ SHORTCUTS = {
     "damper": Shortcut(_damper, "affine"),
     "cylinder": Shortcut(_cylinder, "fixed", {"gain_params": slice(0, 1), "bias_params": slice(0, 3), "dynamics_params": slice(0, 1)}),
     "muscle": Shortcut(_muscle, "muscle", {"gain_params": slice(0, 9), "dynamics_params": slice(0, 3)}),
+    "pid": Shortcut(_pid, "pid", {"gain_params": slice(0, 1), "bias_params": slice(1, 3), "dynamics_params": slice(0, 2)}),
     "adhesion": Shortcut(_adhesion, "fixed", {"gain_params": slice(0, 1)}),
 }
 
@@ -223,6 +287,7 @@ PARAMETERS = (
     "act_dim",
     "act_early",
     "inherit_range",
+    "inputs",
     "damper",
 )
 
@@ -273,6 +338,8 @@ def _inherited(kind: str, classes: list[General]) -> General:
         return g
     for name, part in rule.inherits.items():
         getattr(g, name)[part] = getattr(source, name)[part]
+    if kind == "pid":
+        g.inputs = source.inputs
     if kind == "damper":
         g.damper = -float(source.gain_params[2])
     if kind == "position" and source.dynamics == "filterexact":

@@ -15,6 +15,9 @@ from xsim.spec import CameraSpec, LightSpec, SiteSpec
 
 __all__ = ["read_camera", "read_light", "read_site"]
 
+PROJECTIONS = ("perspective", "orthographic")
+LIGHTS = ("spot", "directional", "point", "image")
+OUTPUTS = ("rgb", "depth", "distance", "normal", "segmentation")
 MODES = ("fixed", "track", "trackcom", "targetbody", "targetbodycom")
 
 
@@ -44,7 +47,10 @@ def read_site(document: Document, e: Element, frame: Pose, index: Index, user: i
 def read_camera(document: Document, e: Element, frame: Pose, body: int, index: Index, user: int) -> CameraSpec:
     """A <camera>, with its defaults. The body names must be in the index."""
     pose = frame @ read_pose(e)
-    orthographic = flag(e, "orthographic", False)
+    orthographic = flag(e, "orthographic", False) or e.choice("projection", PROJECTIONS, PROJECTIONS[0]) == PROJECTIONS[1]
+    unknown = set(e.string("output", "rgb").split()) - set(OUTPUTS)
+    if unknown:
+        raise e.error(f"found {sorted(unknown)[0]!r}; allowed: {', '.join(OUTPUTS)}", "output")
     mode, target = _mode(e, index)
     width, height = (_pixels(e, "resolution", (1.0, 1.0))).astype(int).tolist()
     lens, sensor, fovy = _lens(e, orthographic)
@@ -75,6 +81,10 @@ def read_light(e: Element, frame: Pose, body: int, index: Index) -> LightSpec:
     mode, target = _mode(e, index)
     drawing: dict = {name: flag(e, name, default) for name, default in _LIGHT_FLAGS.items()}
     drawing |= {name: e.number(name, default) for name, default in _LIGHT_NUMBERS.items()}
+    drawing["type"] = e.choice("type", LIGHTS, "directional" if drawing["directional"] else "spot")
+    if e.has("texture"):
+        index.find("texture", e, "texture")
+        drawing["texture"] = e.string("texture")
     drawing |= {name: tuple(e.floats(name, 3, default).tolist()) for name, default in _LIGHT_VECTORS.items()}
     return LightSpec(
         name=e.string("name", ""),
@@ -135,7 +145,7 @@ def _in_metres(metres, pixels, pixel) -> np.ndarray:
 
 
 _LIGHT_FLAGS = {"directional": False, "castshadow": True, "active": True}
-_LIGHT_NUMBERS = {"bulbradius": 0.02, "cutoff": 45.0, "exponent": 10.0}
+_LIGHT_NUMBERS = {"bulbradius": 0.02, "cutoff": 45.0, "exponent": 10.0, "intensity": 0.0, "range": 10.0, "softness": 0.2}
 _LIGHT_VECTORS = {
     "attenuation": (1.0, 0.0, 0.0), "ambient": (0.0, 0.0, 0.0), "diffuse": (0.7, 0.7, 0.7), "specular": (0.3, 0.3, 0.3),
 }  # fmt: skip

@@ -6,7 +6,7 @@ from xsim.io.mjcf.bodies import Bodies
 from xsim.io.mjcf.document import Document
 from xsim.io.mjcf.index import Index
 from xsim.io.mjcf.joints import SCALAR
-from xsim.io.mjcf.values import integer, limits, padded, read_rgba, read_soft, read_user
+from xsim.io.mjcf.values import integer, limits, padded, polynomial, read_rgba, read_soft, read_user
 from xsim.io.reader import Element
 from xsim.joints.types import JOINT_TYPES
 from xsim.spec import TendonSpec, WrapSpec
@@ -32,14 +32,18 @@ def _tendon(document: Document, e: Element, name: str, path: tuple[WrapSpec, ...
     material = e.string("material", "") if e.tag == "spatial" else ""
     if material:
         index.find("material", e, "material")
+    (damping, damping_poly), (stiffness, stiffness_poly) = polynomial(e, "damping", document), polynomial(e, "stiffness", document)
     return TendonSpec(
         kind=e.tag,
         name=name,
         path=path,
-        stiffness=e.number("stiffness", 0.0),
-        damping=e.number("damping", 0.0),
+        stiffness=stiffness,
+        damping=damping,
+        stiffness_poly=stiffness_poly,
+        damping_poly=damping_poly,
         friction=e.number("frictionloss", 0.0),
         armature=_armature(e, path),
+        force_range=_force_range(e),
         spring_length=_spring_length(e),
         range=limits(e, "range", "limited"),
         margin=e.number("margin", 0.0),
@@ -54,11 +58,18 @@ def _tendon(document: Document, e: Element, name: str, path: tuple[WrapSpec, ...
     )
 
 
-def _armature(e: Element, path: tuple[WrapSpec, ...]) -> float:
+def _force_range(e: Element) -> tuple[float, float] | None:
+    bounds = limits(e, "actuatorfrcrange", "actuatorfrclimited")
+    if bounds is not None and not bounds[0] <= 0 <= bounds[1]:
+        raise e.error(f"found {bounds[0]:g} {bounds[1]:g}; allowed: a range that contains 0", "actuatorfrcrange")
+    return bounds
+
+
+def _armature(e: Element, path: tuple[WrapSpec, ...]) -> float | None:
     armature = e.number("armature", 0.0, nonnegative=True)
     if armature and any(wrap.kind == "geom" for wrap in path):
         raise e.error("found with a geom in the path; allowed: tendons that wrap around no geom", "armature")
-    return armature
+    return armature or None
 
 
 def _spring_length(e: Element) -> tuple[float, float] | None:

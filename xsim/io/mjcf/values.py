@@ -12,7 +12,7 @@ from xsim.io.mjcf.nodes import scope
 from xsim.io.reader import Element
 from xsim.spec import Soft
 
-__all__ = ["flag", "integer", "limits", "numbers", "padded", "read_rgba", "read_soft", "read_user"]
+__all__ = ["flag", "integer", "limits", "numbers", "padded", "polynomial", "read_rgba", "read_soft", "read_user"]
 
 INT = 2**31
 
@@ -45,6 +45,14 @@ def numbers(document: Document, e: Element, name: str, start: Sequence[float], *
                 out[: len(above)] = above
     out[: len(given)] = given
     return out
+
+
+def polynomial(e: Element, name: str, document: Document) -> tuple[float, tuple[float, float] | None]:
+    """A stiffness or damping: the linear coefficient, and those of second and third order, None if they are zero (3.2 has none)."""
+    if not document.release.polynomial_forces:
+        return e.number(name, 0.0), None
+    given = [*e.floats(name, (1, 2, 3), (0.0,)).tolist(), 0.0, 0.0][:3]
+    return given[0], (given[1], given[2]) if any(given[1:]) else None
 
 
 def limits(e: Element, name: str, switch: str, angle: bool = False) -> tuple[float, float] | None:
