@@ -170,7 +170,8 @@ def _check_controller(spec: ActuatorSpec) -> None:
 
 def _is_rotation_servo(spec: ActuatorSpec, model: ModelSpec) -> bool:
     """Whether the signal of an actuator is a target for the rotation of a ball joint, or of a site relative to another."""
-    if not (spec.controller == "pid" and "pos" in spec.inputs and spec.bias_params[1] or spec.gain == "fixed" and spec.bias == "affine" and spec.gain_params[0] == -spec.bias_params[1] != 0):
+    servo = spec.gain == "fixed" and spec.bias == "affine" and spec.gain_params[0] == -spec.bias_params[1] != 0
+    if not servo and not (spec.controller == "pid" and "pos" in spec.inputs):
         return False
     if spec.dynamics not in ("none", "integrator", "filter", "filterexact", "pid"):
         return False

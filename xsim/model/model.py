@@ -99,7 +99,7 @@ class Joint:
     quat: Any = _leaf("nframe 4", "1", "orientation of the joint frame in the body (w x y z, normalized where used)")
     spring_ref: Any = _leaf("nq", "m, rad or 1", "reference configuration of the springs")
     ref: Any = _leaf("nref", "m or rad", "position of hinges and slides in the reference configuration, where it is not zero")
-    stiffness_poly: Any = _leaf("nstiffnesspoly 2", "N/m^2, N/m^3", "stiffness of second and third order; N m/rad^2, N m/rad^3 of rotations")
+    stiffness_poly: Any = _leaf("nstiffnesspoly 2", "N/m^2, ...", "stiffness of second and third order")
     damping_poly: Any = _leaf("ndampingpoly 2", "N s^2/m^2, ...", "damping of second and third order")
     spring_damper: Any = _leaf("nspringdamper 2", "s and 1", "time constant and damping ratio of springs", "> 0")
     params: Any = dataclasses.field(metadata={"params": True})

@@ -65,7 +65,7 @@ def _within_reach(target, start, reach):
 
 
 def _pid_signal(c: ControllerState):
-    """kp position + kd velocity + feedforward + ki integral; the bias of the actuator has the part of the measured position and velocity."""
+    """kp position + kv velocity + feedforward + ki integral. The bias of the actuator has the measured position and velocity."""
     terms = []
     if "pos" in c.inputs:
         terms.append(mul(neg(c.bias[1]), c.nearest(_pid_target(c), c.length)))

@@ -1,8 +1,8 @@
 """Armature and damping of actuators, as the joints and tendons that they drive have it. Source: MuJoCo's documentation, actuator attributes
 armature and damping.
 
-An actuator with the gear g (the first number of ``gear``) adds g^2 times its armature to that of its tendon or of each dof of its joint, and
-g^2 times its damping to theirs.
+An actuator with the gear g (the first number of ``gear``) adds g^2 times its armature to the armature of its tendon, or of each dof of its
+joint. The same holds for its damping.
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ from xsim.dynamics.constraints.soft_set import Constraints
 from xsim.dynamics.forces.armature import armature_matrix, with_armature_bias
 from xsim.dynamics.forces.elements import element_force, element_rows
 from xsim.dynamics.forces.passive import passive_force, quadratic
-from xsim.dynamics.integration.velocity_derivatives import damping_derivatives, free_body_dofs, velocity_derivatives
 from xsim.dynamics.forces.polynomials import dof_damping, slope
+from xsim.dynamics.integration.velocity_derivatives import damping_derivatives, free_body_dofs, velocity_derivatives
 from xsim.dynamics.linalg.dense import assembled
 from xsim.dynamics.linalg.implicit import implicit
 from xsim.dynamics.linalg.newton_matrix import NewtonMatrix, StagedMatrix

@@ -24,7 +24,8 @@ EXTRAS = ("override", "energy", "fwdinv", "invdiscrete", "multiccd", "island", "
 ON_BY_DEFAULT_4_0 = ("multiccd", "island", "nativeccd")
 WORDS = {"cone": ("pyramidal", "elliptic"), "jacobian": ("dense", "sparse", "auto"), "solver": ("PGS", "CG", "Newton")}
 SOLVER: dict = {
-    "impratio": 1.0, "tolerance": 1e-8, "ls_tolerance": 0.01, "noslip_tolerance": 1e-6, "ccd_tolerance": 1e-6, "sleep_tolerance": 1e-3, "o_margin": 0.0,
+    "impratio": 1.0, "tolerance": 1e-8, "ls_tolerance": 0.01, "noslip_tolerance": 1e-6, "ccd_tolerance": 1e-6, "sleep_tolerance": 1e-3,
+    "o_margin": 0.0,
     "iterations": 100, "ls_iterations": 50, "noslip_iterations": 0, "ccd_iterations": 50, "sdf_iterations": 10, "sdf_initpoints": 40,
     "o_solref": (0.02, 1.0), "o_solimp": (0.9, 0.95, 0.001, 0.5, 2.0), "o_friction": (1.0, 1.0, 0.005, 0.0001, 0.0001),
     "cone": "pyramidal", "jacobian": "auto", "solver": "Newton",

@@ -53,9 +53,9 @@ def used_meshes(drafts: list[Draft], meshes: Sequence[MeshSpec]) -> list[MeshSpe
 def fuse_static(drafts: list[Draft], document: Document) -> list[Draft]:
     """Move the contents of bodies without joints into their parents; returns the remaining bodies.
 
-    Not fused are bodies with fuse="false", bodies that elements refer to, mocap bodies, and those whose gravcomp differs from their parent's. With
-    `Release.fuse_whole_model_only` nothing is fused in a model that has elements able to refer to bodies. Without it bodies with a site of
-    a force or torque sensor are not fused either, since these sensors measure the interaction between body and parent.
+    Not fused are bodies with fuse="false", bodies that elements refer to, mocap bodies, and those whose gravcomp differs from their
+    parent's. With `Release.fuse_whole_model_only` nothing is fused in a model that has elements able to refer to bodies. Without it bodies
+    with a site of a force or torque sensor are not fused either, since these sensors measure the interaction between body and parent.
     """
     if document.release.fuse_whole_model_only and _blocked(drafts, document):
         return drafts
@@ -67,8 +67,8 @@ def fuse_static(drafts: list[Draft], document: Document) -> list[Draft]:
     remaining: list[Draft] = []
     for body in drafts:
         parent = body.parent
-        needed = body.name in names or any(site.name in measured for site, _ in body.sites)
-        if parent is None or body.joints or body.mocap or needed or not body.fusible or parent.parent is not None and body.gravcomp != parent.gravcomp:
+        needed = body.name in names or any(site.name in measured for site, _ in body.sites) or not body.fusible
+        if parent is None or body.joints or body.mocap or needed or parent.parent is not None and body.gravcomp != parent.gravcomp:
             remaining.append(body)
             continue
         _absorb(parent, body.seen_from(body.pose), document.release.sort_moments)

@@ -193,9 +193,9 @@ mujoco model
     key act ctrl mpos mquat name qpos qvel time
 """
 
-# What 4.0 changed, by the paths of elements (several of one parent with the same changes: a|b): the attributes an element has more (+), those it has no
-# more (-), and those that xsim does not simulate (!). A path that is not in the table above is a new element; xsim does not simulate one
-# whose tag follows a !.
+# What 4.0 changed, by the paths of elements (several of one parent with the same changes: a|b): the attributes an element has more (+),
+# those it has no more (-), and those that xsim does not simulate (!). A path that is not in the table above is a new element; xsim does not
+# simulate one whose tag follows a !.
 _CHANGES_OF_4_0 = """
 compiler + conflict passthrough savecanonical savecompiled saveinertial
 option + sleep_tolerance - apirate
