@@ -261,6 +261,7 @@ ROW_NAMES: dict[str, Callable[[Model], list[str]]] = {
     "ndivisor": lambda m: [t.name for t in m.topology.tendons for p in t.path if p.kind == "pulley"],
     "nmass": lambda m: _of_geoms(m, "mass"),
     "ndensity": lambda m: _of_geoms(m, "density"),
+    "nsurfacevelocity": lambda m: _of_geoms(m, "surface_velocity"),
     "nfluid": lambda m: _of_geoms(m, "fluid"),
     "ngravcomp": lambda m: [b.name for b in m.topology.bodies if b.gravcomp is not None],
     "nspringdamper": _of_joints("spring_damper"),

@@ -13,7 +13,8 @@ import mujoco
 import numpy as np
 
 FOLDER = Path(__file__).parent
-STATES, STEPS, RATE = 3, 20, 0.5
+STATES, STEPS = 3, 20
+DISPLACEMENT, IN_CONTACT = 0.5, 0.02  # of a state from the initial one, m or rad: without and with contacts
 INTEGRATORS = ("Euler", "implicitfast")
 
 
@@ -21,7 +22,8 @@ def state(model: mujoco.MjModel, rng) -> mujoco.MjData:
     """A random state near the initial one, with random activations and controls."""
     data = mujoco.MjData(model)
     mujoco.mj_resetDataKeyframe(model, data, 0) if model.nkey else mujoco.mj_resetData(model, data)
-    mujoco.mj_integratePos(model, data.qpos, rng.normal(size=model.nv) * RATE, 1)
+    collides = not model.opt.disableflags & mujoco.mjtDisableBit.mjDSBL_CONTACT
+    mujoco.mj_integratePos(model, data.qpos, rng.normal(size=model.nv) * (IN_CONTACT if collides else DISPLACEMENT), 1)
     data.qvel[:] += rng.normal(size=model.nv)
     data.act[:] += rng.normal(size=model.na) * 0.1
     data.ctrl[:] += rng.normal(size=model.nu)

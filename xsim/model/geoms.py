@@ -40,7 +40,7 @@ def _geom(spec: ModelSpec, rows: LeafRows, body: int, geom: GeomSpec, visible: b
     return GeomInfo(
         geom.name, body, geom.shape, geom.rgba, row, tuple(map(float, size)), tuple(map(float, geom.pos)), tuple(map(float, geom.quat)),
         visible, mass, density, solid, rows.add_optional("geom.fluid", geom.fluid), geom.asset,
-        bool(material is None or material[3] != 0), extents,
+        bool(material is None or material[3] != 0), extents, rows.add_optional("geom.surface_velocity", geom.surface_velocity),
     )  # fmt: skip
 
 

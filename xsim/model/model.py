@@ -88,6 +88,7 @@ class Geom:
     pos: Any = _leaf("ngeom 3", "m", "centre, body frame")
     quat: Any = _leaf("ngeom 4", "1", "orientation in the body frame (w x y z, normalized where used)")
     density: Any = _leaf("ndensity", "kg/m^3", "density, for geoms with density instead of mass", ">= 0")
+    surface_velocity: Any = _leaf("nsurfacevelocity 6", "m/s and rad/s", "velocity of the surface on its body, geom frame: linear, angular")
     fluid: Any = _leaf("nfluid 5", "1", "fluid coefficients: blunt, slender, angular drag, Kutta, Magnus lift", ">= 0")
 
 

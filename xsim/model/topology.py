@@ -214,6 +214,7 @@ class GeomInfo(NamedTuple):
     asset: int | None = None  # index of its mesh or height field
     opaque: bool = True  # rays of sensors intersect it
     extents: tuple[float, ...] | None = None  # half extents of a mesh with fluid coefficients, m
+    surface_velocity: int | None = None  # row of geom.surface_velocity
 
 
 class SiteInfo(NamedTuple):

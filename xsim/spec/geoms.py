@@ -29,6 +29,7 @@ class GeomSpec:
       numbers of the surface by name (``restitution``, ...), as read.
     * ``fluid``: None for the inertia-box model, or the coefficients of the ellipsoid model (blunt drag, slender drag, angular drag, Kutta
       lift, Magnus lift).
+    * ``surface_velocity``: linear (m/s) and angular velocity (rad/s) of the surface on its body, in the frame of the shape; None: at rest.
     * ``rgba``, ``edge_rgba``: 0..1, or None. ``color``, ``edge_color``: the words of the file, for writers. ``group``, ``material``
       (name), ``user``: for visualization and users.
     """
@@ -55,6 +56,7 @@ class GeomSpec:
     max_convex_hulls: int | None = None
     contact: SurfaceSpec | None = None
     fluid: tuple[float, float, float, float, float] | None = None
+    surface_velocity: tuple[float, ...] | None = None
     massless: bool = False
     group: int = 0
     material: str = ""

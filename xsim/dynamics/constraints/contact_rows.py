@@ -15,6 +15,7 @@ from xsim.dynamics.constraints.contact_plan import NO_BODY
 from xsim.dynamics.constraints.narrowphase import Contacts, components, find_contacts, of_contacts
 from xsim.dynamics.constraints.noslip_cones import NoSlipCones
 from xsim.dynamics.constraints.soft_rows import MIN_VALUE, impedance, stiffness_damping
+from xsim.dynamics.constraints.surface_velocity import surface_velocities
 from xsim.dynamics.layout import column, take_rows
 from xsim.dynamics.linalg.dense import pairwise_sum, tree_sum
 from xsim.dynamics.linalg.jacobian import Jacobian
@@ -136,7 +137,8 @@ def contact_cones(system: System, frame: Frames, v, contacts: list[Contacts]) ->
         )  # fmt: skip
         J = _jacobian(system, frame, group_contacts, full, d)
         n = len(group_contacts.distance)
-        offset = _offset(J.j_times(velocity), active, damping, position_term)
+        surfaces = surface_velocities(system, frame, group_contacts)
+        offset = _offset(J.j_times(velocity) + surfaces, active, damping, position_term)
         weight = jnp.stack([jnp.broadcast_to(x, (n, *full)) for x in weights], 1)
         out.append(Cones(top.cone == "elliptic", J, offset, jnp.broadcast_to(stiffness, (n, *full)), weight))
     return tuple(out)

@@ -511,10 +511,10 @@ def _split(group, split):
 def _geom_arrays(model: Model, lanes: Lanes) -> Geom:
     """Sizes and poses of the geoms as arrays with the lanes last."""
     if not model.topology.pairs:
-        return Geom((), (), (), (), (), ())
+        return Geom(**dict.fromkeys(vars(model.geom), ()))
     geom = model.geom
     size, pos, quat = (lanes.last(x, 2) for x in (geom.size, geom.pos, geom.quat))
-    return Geom(size=size, mass=(), pos=pos, quat=quat, density=(), fluid=())
+    return Geom(**dict.fromkeys(vars(geom), ()) | {"size": size, "pos": pos, "quat": quat})
 
 
 def _joint_pose(body, link, pose: Pose, frames: list[Pose], offset: list[Pose]) -> Pose:

@@ -12,8 +12,8 @@ from xsim.io.mjcf.nodes import scope
 from xsim.io.mjcf.orientation import read_fromto, read_pose
 from xsim.io.mjcf.values import flag, integer, numbers, read_rgba, read_soft, read_user
 from xsim.io.reader import Element
-from xsim.poses import Pose
-from xsim.spec import GeomSpec, SurfaceSpec
+from xsim.poses import Pose, rotate
+from xsim.spec import GeomSpec, MeshSpec, SurfaceSpec
 
 __all__ = ["FROMTO", "SIZES", "read_geom", "read_surface", "sizes"]
 
@@ -62,12 +62,25 @@ def read_geom(document: Document, e: Element, frame: Pose, assets: Assets, index
         surface=surface,
         asset=asset,
         contact=contact,
+        surface_velocity=_surface_velocity(e, shape, assets.meshes[asset] if shape == "mesh" else None),
         fluid=tuple(coefficients.tolist()) if ellipsoid else None,
         group=group,
         material=material,
         user=read_user(e, user),
         source=e.source,
     )
+
+
+def _surface_velocity(e: Element, shape: str, mesh: MeshSpec | None) -> tuple[float, ...] | None:
+    """The velocity of a surface in the frame of its shape. Of a mesh the element gives it in the frame of the file."""
+    given = e.floats("surfacevel", 6, (0.0,) * 6)
+    linear, angular = given[:3], given[3:]
+    if not given.any():
+        return None
+    if mesh is not None:
+        inverse = Pose(mesh.quat).inverse().quat
+        linear, angular = rotate(inverse, linear + np.cross(angular, mesh.pos)), rotate(inverse, angular)
+    return tuple(map(float, (*linear, *angular)))
 
 
 def read_surface(document: Document, e: Element) -> SurfaceSpec:

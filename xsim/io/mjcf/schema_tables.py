@@ -204,7 +204,7 @@ visual/global + cameraid
 default/texture? + builtin colorspace embed gridlayout gridsize height hflip mark markrgb nchannel random rgb1 rgb2 type vflip width
 default/material/layer + role texture
 default/joint ! springyield
-default/geom + castshadow ! adhesion surfacevel
+default/geom + castshadow surfacevel ! adhesion
 default/site ! mesh
 default/camera + output projection - orthographic
 default/light + intensity range softness type
@@ -222,7 +222,7 @@ asset/mesh + material ! builtin params
 asset/texture + class colorspace embed
 worldbody + fuse simple sleep
 worldbody/joint ! springyield
-worldbody/geom + castshadow ! adhesion surfacevel
+worldbody/geom + castshadow surfacevel ! adhesion
 worldbody/attach ! frame
 worldbody/site ! mesh
 worldbody/camera + output projection
