@@ -6,6 +6,8 @@ values and derivatives need be finite only. In float64; errors relative to the n
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -288,15 +290,22 @@ def _loss(model):
     return loss
 
 
+FOLDER_4_0 = Path(__file__).parent / "reference" / "mjcf_4_0"
+MODELS_4_0 = {name: ((FOLDER_4_0 / f"{file}.xml").read_text(), switches) for name, file, switches in (
+    ("forces_of_4_0", "forces", {"at_rest": {"q": 0.0, "v": 0.0, "ctrl": 0.0}, "wild": {"v": 30.0}}),
+    ("pid_of_4_0", "pid", {"at_rest": {"v": 0.0, "act": 0.0, "ctrl": 0.0}, "wound_up": {"act": 0.05}}),
+)}  # fmt: skip
+PID = MODELS_4_0["pid_of_4_0"]
+MODELS_4_0["pid_of_4_0"] = PID[0].replace('ki="5"', 'ki="5" imax="0.6"'), PID[1]  # 0, no limit, is not near 1e-9
 BUNDLED = {f"bundled_{name}": (models.path(name).read_text(), {}) for name in ("muscle_arm", "servo_arm", "fish")}
 REACHES = {"bundled_fish": REACH | {"dof.armature": 1e-7, "option.regularization": 1e-7}}  # its fins weigh grams
 OTHERS = [pytest.param(name, marks=pytest.mark.nightly) for name in BUNDLED]
 
 
-@pytest.mark.parametrize("name", [*MODELS, *OTHERS])
+@pytest.mark.parametrize("name", [*MODELS, *MODELS_4_0, *OTHERS])
 def test_every_number_of_a_step(name, x64):
-    (text, switches), reach = (BUNDLED | MODELS)[name], REACHES.get(name, REACH)
-    model = xsim.loads(text, "mjcf")
+    (text, switches), reach = (BUNDLED | MODELS | MODELS_4_0)[name], REACHES.get(name, REACH)
+    model = xsim.loads(text, "mjcf", rules="4.0" if name in MODELS_4_0 else "3.2")
     point = _points(model, switches)
     reverse = check_both_modes(_loss(model), point, 2, reach, 1e-6, ["random", "random", *switches])
     assert model.nu == 0 or np.abs(reverse["ctrl"][:2]).max() > 0
