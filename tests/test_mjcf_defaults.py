@@ -8,9 +8,9 @@ from test_mjcf_meaning import ASSETS, BALL, CLAMPED, DRIVEN, LENS, NEEDS, SCENE,
 from test_perturbation import plain
 
 from xsim.io import ParseError
-from xsim.io.mjcf.schema import MJCF
+from xsim.io.mjcf.schema_tables import SCHEMAS
 
-KINDS = [tag for tag in MJCF.children["default"].children if tag != "default"]
+KINDS = [tag for tag in SCHEMAS["3.2"].children["default"].children if tag != "default"]
 ELEMENTS = {  # of each kind: the section it stands in, and one with a place for attributes
     "mesh": ("asset", f'<mesh name="x" {L} {{}}/>'),
     "material": ("asset", '<material name="x" {}/>'),
@@ -84,7 +84,7 @@ def outcome(kind: str, default: str, own: str):
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_attribute_of_a_class_is_as_good_as_the_elements_own(kind):
     wrong = []
-    for name in MJCF.children["default"].children[kind].attributes:
+    for name in SCHEMAS["3.2"].children["default"].children[kind].attributes:
         beside = BESIDE.get((kind, name), BESIDE.get(kind, ""))
         said = f'{name}="{SAMPLES.get((kind, name)) or SAMPLES[name]}"'
         inherited, own, without = outcome(kind, said, beside), outcome(kind, "", f"{said} {beside}"), outcome(kind, "", beside)

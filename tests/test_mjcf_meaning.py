@@ -13,7 +13,7 @@ import xsim
 from xsim.io import ParseError, UnsupportedWarning, parse_text
 from xsim.io.mjcf.inertia import body_inertial
 from xsim.io.mjcf.options import EXTRAS, PARTS, PASSIVE
-from xsim.io.mjcf.schema import MJCF
+from xsim.io.mjcf.schema_tables import SCHEMAS
 from xsim.io.mjcf.sensors import SENSORS
 from xsim.io.solids import tensor
 from xsim.model.contact_pairs import read_pairs
@@ -203,9 +203,9 @@ def test_sizes_of_memory_have_no_effect(attribute):
     assert plain(read(head=f"<size {attribute}/>")) == plain(read())
 
 
-@pytest.mark.parametrize("part", MJCF.children["visual"].children)
+@pytest.mark.parametrize("part", SCHEMAS["3.2"].children["visual"].children)
 def test_visual_is_kept(part):
-    for name in MJCF.children["visual"].children[part].attributes:
+    for name in SCHEMAS["3.2"].children["visual"].children[part].attributes:
         text, wanted = (".1 .2 .3 .4", (0.1, 0.2, 0.3, 0.4)) if part == "rgba" else ("3", 3.0)
         if name in ("ambient", "diffuse", "specular"):
             text, wanted = ".1 .2 .3", (0.1, 0.2, 0.3)
@@ -215,7 +215,7 @@ def test_visual_is_kept(part):
 
 
 def test_statistic_is_kept():
-    for name in MJCF.children["statistic"].attributes:
+    for name in SCHEMAS["3.2"].children["statistic"].attributes:
         text, wanted = ("1 2 3", (1, 2, 3)) if name == "center" else ("4", 4)
         same(read(head=f'<statistic {name}="{text}"/>').drawing["statistic"][name], wanted)
 

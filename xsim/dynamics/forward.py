@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from xsim.dynamics.actuation.actuation import ActuatorForces, activation_rates, actuator_forces
+from xsim.dynamics.actuation.actuation import ActuatorForces, TransmissionMotion, activation_rates, actuator_forces
 from xsim.dynamics.actuation.commands import PRESCRIBED, apply_commands, split_controls
 from xsim.dynamics.actuation.transmissions import transmissions
 from xsim.dynamics.call import Call, compiled
@@ -182,7 +182,7 @@ def _body_motion(c: Call, frame: kin.Frames, motion: LinkMotion, poses: list) ->
 def _generalized_forces(c: Call, forces: SmoothForces, constraint: list) -> dict:
     """Fields of `Data`: generalized forces and actuators."""
     actuators = forces.actuators
-    lengths = [] if actuators is None else actuators.length
+    motion = None if actuators is None else TransmissionMotion(actuators.length, actuators.velocity)
     return {
         "bias": c.join(forces.bias),
         "passive": c.join(forces.passive),
@@ -190,7 +190,7 @@ def _generalized_forces(c: Call, forces: SmoothForces, constraint: list) -> dict
         "actuator": c.join(forces.actuator),
         "actuator_force": c.join([] if actuators is None else actuators.force),
         "actuator_length": c.join([] if actuators is None else actuators.length),
-        "act_rate": c.join(activation_rates(c.system, c.act, forces.controls, lengths)),
+        "act_rate": c.join(activation_rates(c.system, c.act, forces.controls, motion)),
         "element": c.join(forces.element),
         "constraint": c.join(constraint),
     }

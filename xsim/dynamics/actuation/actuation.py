@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
+import xsim.dynamics.actuation.dc_motors  # noqa: F401  (registers its controller)
 from xsim.dynamics.actuation.commands import bound, clip
 from xsim.dynamics.actuation.controllers import ControllerState
 from xsim.dynamics.actuation.laws import ActuatorState
@@ -62,14 +63,34 @@ def _rate(kind: str, ctrl, act, parameters):
     return ACTIVATION_DYNAMICS[kind].rate(ctrl, act, parameters)
 
 
-def activation_rates(system: System, act, ctrl, lengths: list) -> list:
-    """d act / dt, 1/s (na). lengths: of the transmissions, see `controlled_lengths`."""
+class TransmissionMotion(NamedTuple):
+    """Per actuator, the length of its transmission (m or rad) and the rate of the length."""
+
+    lengths: list
+    velocities: list
+
+
+def motion_of(transmission: list[LengthAndJacobian], v: list) -> TransmissionMotion:
+    """The motion of transmissions."""
+    return TransmissionMotion([t.length for t in transmission], [rate(t.row, v) for t in transmission])
+
+
+def controller_motion(system: System, q: list, v: list) -> TransmissionMotion | None:
+    """The motion of the transmissions if a controller with activations reads it, else None."""
+    if not any(info.memory for info in system.topology.actuators):
+        return None
+    frame = frames(system, q)
+    return motion_of(transmissions(system, frame, q, tendons(system, frame, q)), v)
+
+
+def activation_rates(system: System, act, ctrl, motion: TransmissionMotion | None) -> list:
+    """d act / dt, 1/s (na). motion: see `controller_motion`."""
     ctrl, out = clamped_controls(system, ctrl), list(act)
     if "actuation" in system.topology.disabled:
         return [0.0 * x for x in act]
     for i, (info, numbers) in enumerate(zip(system.topology.actuators, system.actuator.dynamics, strict=True)):
         if info.memory:
-            rates = ACTUATOR_CONTROLLERS[info.controller].rates(_controller_state(system, i, act, ctrl, lengths[i]))
+            rates = ACTUATOR_CONTROLLERS[info.controller].rates(_controller_state(system, i, act, ctrl, motion))
             for place, name in zip(info.activations, info.memory, strict=True):
                 out[place] = rates[name]
         elif info.act is not None:
@@ -80,20 +101,15 @@ def activation_rates(system: System, act, ctrl, lengths: list) -> list:
     return out
 
 
-def controlled_lengths(system: System, q: list) -> list:
-    """The lengths of the transmissions if a controller integrates an error, else none."""
-    if not any(info.memory for info in system.topology.actuators):
-        return []
-    frame = frames(system, q)
-    return [t.length for t in transmissions(system, frame, q, tendons(system, frame, q))]
-
-
-def _controller_state(system: System, actuator: int, act, ctrl, length) -> ControllerState:
+def _controller_state(system: System, actuator: int, act, ctrl, motion: TransmissionMotion | None) -> ControllerState:
+    """ctrl: None for a controller that reads no inputs here."""
     info, a = system.topology.actuators[actuator], system.actuator
+    assert motion is not None
     return ControllerState(
-        inputs={name: ctrl[i] for name, i in zip(info.inputs, info.controls, strict=True)},
+        inputs={} if ctrl is None else {name: ctrl[i] for name, i in zip(info.inputs, info.controls, strict=True)},
         memory={name: act[i] for name, i in zip(info.memory, info.activations, strict=True)},
-        length=length,
+        length=motion.lengths[actuator],
+        velocity=motion.velocities[actuator],
         gain=a.gain[actuator],
         bias=a.bias[actuator],
         dynamics=a.dynamics[actuator],
@@ -110,11 +126,20 @@ def _next_activation(kind: str, act, rate, parameters, dt, limits):
     return out if limits is None else clip(out, *limits)
 
 
-def next_activations(system: System, act, rates, dt) -> list:
-    """Activations (na) after dt at these rates, clamped to their ranges. Disabled actuators keep their activation."""
+def next_activations(system: System, act, rates, dt, motion: TransmissionMotion | None) -> list:
+    """Activations (na) after dt at these rates, clamped to their ranges. Disabled actuators keep their activation. motion: see
+    `controller_motion`."""
     out = list(act)
-    for info, numbers in zip(system.topology.actuators, system.actuator.dynamics, strict=True):
-        if info.act is not None and info.enabled and "actuation" not in system.topology.disabled:
+    for actuator, (info, numbers) in enumerate(zip(system.topology.actuators, system.actuator.dynamics, strict=True)):
+        if info.act is None or not info.enabled or "actuation" in system.topology.disabled:
+            continue
+        if info.memory and ACTUATOR_CONTROLLERS[info.controller].advance is not None:
+            places = dict(zip(info.memory, info.activations, strict=True))
+            state = _controller_state(system, actuator, act, None, motion)._replace(dt=dt)
+            after = ACTUATOR_CONTROLLERS[info.controller].advance(state, {name: rates[i] for name, i in places.items()})
+            for name, i in places.items():
+                out[i] = after[name]
+        else:
             limits = None if info.act_range is None else system.actuator.act_range[info.act_range]
             for i in info.activations:
                 out[i] = _next_activation(info.dynamics, act[i], rates[i], numbers, dt, limits)
@@ -166,21 +191,21 @@ def force(law: ForceLaw, length, velocity, signal):
     return out if law.limits is None else clip(out, *law.limits)
 
 
-def signals(system: System, transmission: list[LengthAndJacobian], act, ctrl) -> list:
-    """What the gain of each actuator multiplies: the signal of its controller, its activation, or its control if it has neither."""
+def signals(system: System, motion: TransmissionMotion, act, ctrl) -> list:
+    """What the gain of each actuator multiplies: the signal of its controller, its activation, or its control if it has neither. A
+    `ControllerState` if the controller has a force instead."""
     top, ctrl, out = system.topology, clamped_controls(system, ctrl), []
     if any(info.act_early for info in top.actuators):
-        rates = activation_rates(system, act, ctrl, [t.length for t in transmission])
-        next_act = next_activations(system, act, rates, system.option.dt)
+        next_act = next_activations(system, act, activation_rates(system, act, ctrl, motion), system.option.dt, motion)
     for i, info in enumerate(top.actuators):
         if info.controller is not None:
-            state = _controller_state(system, i, act, ctrl, transmission[i].length)
-            out.append(ACTUATOR_CONTROLLERS[info.controller].signal(state))
+            state, signal_of = _controller_state(system, i, act, ctrl, motion), ACTUATOR_CONTROLLERS[info.controller].signal
+            out.append(state if signal_of is None else signal_of(state))
             continue
         signal = ctrl[info.ctrl]
         if info.act is not None:
             signal = next_act[info.act] if info.act_early else act[info.act]
-        out.append(_nearest(system, i, signal, transmission[i].length) if info.periodic else signal)
+        out.append(_nearest(system, i, signal, motion.lengths[i]) if info.periodic else signal)
     return out
 
 
@@ -195,10 +220,28 @@ def force_laws(system: System) -> list[ForceLaw]:
     return out
 
 
-def unlimited_forces(system: System, lengths: list, rates: list, signal: list) -> list:
-    """Force of each actuator without limits; 0.0 of disabled ones. lengths, rates: of the transmissions. signal: see `signals`."""
-    state = zip(system.topology.actuators, force_laws(system), lengths, rates, signal, strict=True)
-    return [force(law._replace(limits=None), *numbers) if info.enabled else 0.0 for info, law, *numbers in state]
+def unlimited_forces(system: System, motion: TransmissionMotion, signal: list) -> list:
+    """Force of each actuator without limits; 0.0 of disabled ones. signal: see `signals`."""
+    state = zip(system.topology.actuators, force_laws(system), *motion, signal, strict=True)
+    return [limited_force(info, law._replace(limits=None), *numbers) if info.enabled else 0.0 for info, law, *numbers in state]
+
+
+def limited_force(info: ActuatorInfo, law: ForceLaw, length, velocity, signal):
+    """The force of an actuator within its own limits. signal: see `signals`."""
+    if not isinstance(signal, ControllerState):
+        return force(law, length, velocity, signal)
+    out = ACTUATOR_CONTROLLERS[info.controller].force(signal._replace(velocity=velocity))
+    return out if law.limits is None else clip(out, *law.limits)
+
+
+def with_friction(system: System, forces: list, signal: list) -> list:
+    """The forces of actuators with the friction of controllers, which no limit bounds."""
+    out = list(forces)
+    for i, (info, state) in enumerate(zip(system.topology.actuators, signal, strict=True)):
+        friction = ACTUATOR_CONTROLLERS[info.controller].friction if isinstance(state, ControllerState) else None
+        if info.enabled and friction is not None:
+            out[i] = add(out[i], friction(state))
+    return out
 
 
 def tendon_sums(system: System, forces: list) -> dict[int, object]:
@@ -238,17 +281,18 @@ def tendon_bounds(system: System, tendon: int) -> tuple:
 def actuator_forces(system: System, frame: Frames, v, act, ctrl, transmission: list[LengthAndJacobian]) -> ActuatorForces:
     """Forces of all actuators. act (na): activations. ctrl: controls of the actuators. transmission: see `transmissions`."""
     top = system.topology
-    lengths, rates = [t.length for t in transmission], [rate(t.row, v) for t in transmission]
+    motion = motion_of(transmission, v)
     tau: list = [0.0] * len(v)
     if "actuation" in top.disabled:
-        return ActuatorForces(lengths, rates, [0.0] * len(transmission), tau, tau)
-    forces = limited_forces(system, unlimited_forces(system, lengths, rates, signals(system, transmission, act, ctrl)))
+        return ActuatorForces(*motion, [0.0] * len(transmission), tau, tau)
+    signal = signals(system, motion, act, ctrl)
+    forces = with_friction(system, limited_forces(system, unlimited_forces(system, motion, signal)), signal)
     for info, t, x in zip(top.actuators, transmission, forces, strict=True):
         if info.enabled:
             tau = add_row_force(tau, t.row, x)
     tau = [add(x, y) for x, y in zip(tau, gravity_compensation(system, frame, True), strict=True)]
     bounds = dof_bounds(system)
-    return ActuatorForces(lengths, rates, forces, [clip(x, *bounds[dof]) if dof in bounds else x for dof, x in enumerate(tau)], tau)
+    return ActuatorForces(*motion, forces, [clip(x, *bounds[dof]) if dof in bounds else x for dof, x in enumerate(tau)], tau)
 
 
 def dof_bounds(system: System) -> dict[int, tuple]:

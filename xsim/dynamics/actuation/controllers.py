@@ -1,6 +1,7 @@
-"""Actuators with a controller of several inputs. Source: MuJoCo 4.0's documentation, actuator pid.
+"""Actuators with several inputs and activations: pid controllers. Source: MuJoCo 4.0's documentation, actuator pid.
 
-A controller turns the inputs of an actuator, and the activations that are its memory, into the signal of the actuator's gain.
+A controller turns the inputs of an actuator, and the activations that are its memory, into the signal of the actuator's gain or into its
+force. `dc_motors` has another controller.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ class ControllerState(NamedTuple):
 
     * inputs: controls by the names of `ActuatorSpec.inputs`; those that the actuator does not have are missing.
     * memory: activations by the names of `ActuatorSpec.memory`.
-    * length: of the transmission (m or rad).
+    * length, velocity: of the transmission (m, m/s or rad, rad/s).
     * gain, bias, dynamics: ten parameters each.
     * dt: the time step, s.
     * nearest(target, length): the target plus whole turns, where the transmission is a rotation.
@@ -29,6 +30,7 @@ class ControllerState(NamedTuple):
     inputs: dict
     memory: dict
     length: object
+    velocity: object
     gain: tuple
     bias: tuple
     dynamics: tuple
@@ -37,17 +39,30 @@ class ControllerState(NamedTuple):
 
 
 class Controller(NamedTuple):
-    """A controller, an entry of `xsim.registry.ACTUATOR_CONTROLLERS`.
+    """A controller, an entry of `xsim.registry.ACTUATOR_CONTROLLERS`. All functions take a `ControllerState`.
 
     * inputs, memory: the names that actuators with this controller may have, in order.
-    * signal(state: ControllerState) -> what the gain multiplies.
-    * rates(state: ControllerState) -> d memory / dt, by name.
+    * rates -> d memory / dt, by name.
+    * signal -> what the gain multiplies. None: the controller has a force instead.
+    * force -> the force before its limits.
+    * friction -> a force beyond the limits. friction_damping -> minus its derivative with respect to the velocity.
+    * advance(state, rates) -> the memory after dt, by name. None: memory + dt rates.
     """
 
     inputs: tuple[str, ...]
     memory: tuple[str, ...]
-    signal: Callable
     rates: Callable
+    signal: Callable | None = None
+    force: Callable | None = None
+    friction: Callable | None = None
+    friction_damping: Callable | None = None
+    advance: Callable | None = None
+
+
+@stage
+def within_reach(target, start, reach):
+    """A target that changes by at most ``reach``."""
+    return clip(target, sub(start, reach), add(start, reach))
 
 
 def _pid_target(c: ControllerState):
@@ -55,13 +70,8 @@ def _pid_target(c: ControllerState):
     target = c.inputs["pos"]
     if "slew" not in c.memory:
         return c.nearest(target, c.length)
-    start, reach = c.memory["slew"], mul(c.dynamics[1], c.dt)
-    return _within_reach(c.nearest(target, start), start, reach)
-
-
-@stage
-def _within_reach(target, start, reach):
-    return clip(target, sub(start, reach), add(start, reach))
+    start = c.memory["slew"]
+    return within_reach(c.nearest(target, start), start, mul(c.dynamics[1], c.dt))
 
 
 def _pid_signal(c: ControllerState):
@@ -79,21 +89,20 @@ def _pid_signal(c: ControllerState):
 
 
 def _pid_rates(c: ControllerState) -> dict:
-    target = _pid_target(c)
-    out = {}
+    target, out = _pid_target(c), {}
     if "slew" in c.memory:
         out["slew"] = sub(target, c.memory["slew"]) / c.dt
     if "integral" in c.memory:
-        out["integral"] = _antiwindup(sub(c.nearest(target, c.length), c.length), c.memory["integral"], c.dynamics[0])
+        out["integral"] = antiwindup(sub(c.nearest(target, c.length), c.length), c.memory["integral"], c.dynamics[0])
     return out
 
 
 @stage
-def _antiwindup(error, integral, limit):
+def antiwindup(error, integral, limit):
     """The rate of an integral that does not grow beyond a limit; a limit of 0 is none."""
     limited = limit > 0
     rate = jnp.where(limited & (integral >= limit), jnp.minimum(error, 0.0), error)
     return jnp.where(limited & (integral <= -limit), jnp.maximum(rate, 0.0), rate)
 
 
-ACTUATOR_CONTROLLERS.register("pid", Controller(("pos", "vel", "ff"), ("slew", "integral"), _pid_signal, _pid_rates))
+ACTUATOR_CONTROLLERS.register("pid", Controller(("pos", "vel", "ff"), ("slew", "integral"), _pid_rates, _pid_signal))

@@ -76,7 +76,8 @@ def _affine(parameters, state: ActuatorState):
 
 
 ACTIVATION_DYNAMICS.register("none", ActivationDynamics(lambda ctrl, act, parameters: 0.0))
-ACTIVATION_DYNAMICS.register("pid", ActivationDynamics(lambda ctrl, act, parameters: 0.0))  # the rates are those of the controller
+for _kind in ("pid", "dcmotor"):  # whose rates are those of the controller
+    ACTIVATION_DYNAMICS.register(_kind, ActivationDynamics(lambda ctrl, act, parameters: 0.0))
 ACTIVATION_DYNAMICS.register("integrator", ActivationDynamics(lambda ctrl, act, parameters: ctrl))
 ACTIVATION_DYNAMICS.register("filter", ActivationDynamics(_filter_rate))
 ACTIVATION_DYNAMICS.register("filterexact", ActivationDynamics(_filter_rate, _filter_exactly))
@@ -85,9 +86,11 @@ ACTIVATION_DYNAMICS.register("muscle", ActivationDynamics(lambda ctrl, act, n: m
 ACTUATOR_GAINS.register("fixed", ActuatorLaw(lambda parameters, state: parameters[0], velocity=False))
 ACTUATOR_GAINS.register("affine", ActuatorLaw(_affine))
 ACTUATOR_GAINS.register("pid", ActuatorLaw(lambda parameters, state: 1.0, velocity=False))
+ACTUATOR_GAINS.register("dcmotor", ActuatorLaw(lambda parameters, state: 0.0))  # its force is that of the controller
 ACTUATOR_GAINS.register(
     "muscle", ActuatorLaw(lambda n, s: muscles.gain(s.length, s.velocity, s.length_range, s.acc0, n), muscle=True)
 )
 ACTUATOR_BIASES.register("none", ActuatorLaw(lambda parameters, state: 0.0, velocity=False))
+ACTUATOR_BIASES.register("dcmotor", ActuatorLaw(lambda parameters, state: 0.0, velocity=False))
 ACTUATOR_BIASES.register("affine", ActuatorLaw(_affine))
 ACTUATOR_BIASES.register("muscle", ActuatorLaw(lambda n, s: muscles.bias(s.length, s.length_range, s.acc0, n), velocity=False, muscle=True))

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from xsim.dynamics.actuation.actuation import (
     activation_rates,
-    controlled_lengths,
+    controller_motion,
     has_periodic_activations,
     nearest_activations,
     next_activations,
@@ -137,8 +137,9 @@ def semi_implicit(implicit: Callable = lambda system: EXPLICIT) -> Integrator:
 
     def advance(system: System, s: StateComponents, tau, ctrl, recompute: bool) -> Advanced:
         new = velocity(system, s, tau, ctrl)
-        rates = activation_rates(system, s.act, split_controls(system.topology, ctrl).actuators, controlled_lengths(system, s.q))
-        act = next_activations(system, s.act, rates, system.option.dt)
+        motion = controller_motion(system, s.q, s.v)
+        rates = activation_rates(system, s.act, split_controls(system.topology, ctrl).actuators, motion)
+        act = next_activations(system, s.act, rates, system.option.dt, motion)
         q = integrate(system, s.q, new.v, system.option.dt)
         return Advanced(q, new.v, act, new.pivot, new.converged, new.overflow)
 
@@ -196,7 +197,7 @@ def _rk4(system: System, s: StateComponents, tau, ctrl, recompute: bool) -> Adva
         prescribed = commands.prescribed
         x = acceleration(EquationOfMotion(now, q, v, commands.tau, tuple(act), tuple(controls), prescribed=prescribed, soft=soft))
         dq_rates = v if manifold else displacement_rates(now, s.q, shifted([0.0] * len(v), dq, reach), v)
-        rates = (full(dq_rates), full(x.a), full(activation_rates(now, act, controls, controlled_lengths(now, q))))
+        rates = (full(dq_rates), full(x.a), full(activation_rates(now, act, controls, controller_motion(now, q, v))))
         sums = jax.tree.map(lambda total, k: total + weight * k, sums, rates)
         worst = [jnp.minimum(a, b) for a, b in zip(health, full([x.pivot, x.converged, sub(1.0, x.overflow)]), strict=True)]
         return (rates, sums, worst), None
@@ -208,7 +209,8 @@ def _rk4(system: System, s: StateComponents, tau, ctrl, recompute: bool) -> Adva
     (_, (dq, dv, da), health), _ = jax.lax.scan(run, (zero, zero, health), stages)
     q = integrate(system, s.q, dq, h)
     pivot, converged, within = health
-    return Advanced(q, shifted(s.v, dv, h), next_activations(system, s.act, da, h), pivot, converged, sub(1.0, within))
+    act = next_activations(system, s.act, da, h, controller_motion(system, s.q, s.v))
+    return Advanced(q, shifted(s.v, dv, h), act, pivot, converged, sub(1.0, within))
 
 
 @stage

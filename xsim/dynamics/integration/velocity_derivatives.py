@@ -13,13 +13,15 @@ import numpy as np
 from xsim.dynamics.actuation.actuation import (
     actuator_forces,
     dof_bounds,
-    force,
     force_laws,
+    limited_force,
+    motion_of,
     signals,
     tendon_bounds,
     tendon_sums,
     unlimited_forces,
 )
+from xsim.dynamics.actuation.controllers import ControllerState
 from xsim.dynamics.actuation.laws import depends_on_velocity
 from xsim.dynamics.flex.kinematics import edge_damping
 from xsim.dynamics.forces.medium import medium_force
@@ -29,6 +31,8 @@ from xsim.dynamics.linalg.sparse import Quadratic, add_outer_product, add_pair
 from xsim.dynamics.tendons.tendons import LengthAndJacobian, rate
 from xsim.dynamics.tree.kinematics import Frames, inverse_dynamics
 from xsim.dynamics.tree.system import System
+from xsim.model.topology import ActuatorInfo
+from xsim.registry import ACTUATOR_CONTROLLERS
 from xsim.spatial import add, mul, neg, stage
 
 
@@ -62,23 +66,22 @@ def damping_derivatives(
 def _actuator_derivatives(system: System, frame: Frames, v, act, ctrl, transmission: list[LengthAndJacobian]) -> list:
     """Minus d force / d (rate of the length) of each actuator."""
     clamped, bounds = system.topology.switches.clamped_gains, dof_bounds(system)
-    out, signal = [], signals(system, transmission, act, ctrl)
-    sums = {}
+    motion, out, sums = motion_of(transmission, v), [], {}
+    signal = signals(system, motion, act, ctrl)
     if any(t.force_range is not None for t in system.topology.tendons):
-        lengths, rates = [t.length for t in transmission], [rate(t.row, v) for t in transmission]
-        sums = tendon_sums(system, unlimited_forces(system, lengths, rates, signal))
+        sums = tendon_sums(system, unlimited_forces(system, motion, signal))
     tau = actuator_forces(system, frame, v, act, ctrl, transmission).unclamped if clamped and bounds else []
     for i, (info, law) in enumerate(zip(system.topology.actuators, force_laws(system), strict=True)):
         if not info.enabled or not depends_on_velocity(info.gain, info.bias):
             out.append(0.0)
             continue
         law = law if clamped else law._replace(limits=None)
-        derivative = _force_derivative(law, transmission[i].length, rate(transmission[i].row, v), signal[i])
+        derivative = _force_derivative(info, law, motion.lengths[i], motion.velocities[i], signal[i])
         if info.transmission == "tendon" and info.target in sums:
             derivative = _zero_beyond(derivative, sums[info.target], tendon_bounds(system, info.target))
         for dof, _ in transmission[i].row if tau and isinstance(info.target, tuple) else ():
             derivative = _zero_beyond(derivative, tau[dof], bounds[dof]) if dof in bounds else derivative
-        out.append(derivative)
+        out.append(add(derivative, _friction_damping(info, signal[i])))
     return out
 
 
@@ -89,11 +92,15 @@ def _zero_beyond(x, force, bounds):
     return jnp.where((force > lower) & (force < upper), x, 0.0)
 
 
-@stage
-def _force_derivative(law, length, rate, signal):
-    rate = jnp.asarray(rate)
-    derivative = jax.jvp(lambda r: force(law, length, r, signal), (rate,), (jnp.ones_like(rate),))[1]
-    return neg(derivative)
+def _force_derivative(info: ActuatorInfo, law, length, velocity, signal):
+    """Minus the derivative of an actuator's force with respect to the velocity of its transmission."""
+    velocity = jnp.asarray(velocity)
+    return neg(jax.jvp(lambda x: limited_force(info, law, length, x, signal), (velocity,), (jnp.ones_like(velocity),))[1])
+
+
+def _friction_damping(info: ActuatorInfo, signal):
+    damping = ACTUATOR_CONTROLLERS[info.controller].friction_damping if isinstance(signal, ControllerState) else None
+    return 0.0 if damping is None else damping(signal)
 
 
 def _columns(fn, v, dofs) -> dict[int, list]:

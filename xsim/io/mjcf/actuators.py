@@ -10,6 +10,7 @@ from xsim.io.mjcf.bodies import Bodies
 from xsim.io.mjcf.document import Document
 from xsim.io.mjcf.index import Index
 from xsim.io.mjcf.joints import SCALAR
+from xsim.io.mjcf.motors import motor_parameters, torque_limit
 from xsim.io.mjcf.nodes import scope
 from xsim.io.mjcf.shortcuts import General, read_general
 from xsim.io.mjcf.values import padded, read_user
@@ -62,6 +63,8 @@ def _actuator(document: Document, model: _Model, e: Element, name: str, user: in
     g = read_general(document, e)
     transmission = _transmission(model.names, e, g)
     _inherit_range(document, model.names, e, g, transmission.kind)
+    if g.gain == "dcmotor":
+        _finish_motor(e, g)
     ranges = {part: _clamp(e, part, g) for part in g.limited}
     if ranges["act"] is not None and g.dynamics == "none":
         raise e.error('an actrange acts with dyntype "none"; allowed: a dyntype with an activation', "actrange")
@@ -73,7 +76,7 @@ def _actuator(document: Document, model: _Model, e: Element, name: str, user: in
         if kind == "muscle":
             _check_muscle(e, params)
     # A servo whose third bias number is positive: a damping ratio, which becomes a velocity gain once the inertia is known.
-    servo = g.gain == "pid" or g.gain_params[0] == -g.bias_params[1]
+    servo = g.gain == "pid" or g.gain != "dcmotor" and g.gain_params[0] == -g.bias_params[1]
     ratio = float(g.bias_params[2]) if servo and g.bias_params[2] > 0 else None
     if ratio is not None:
         g.bias_params[2] = 0.0
@@ -183,8 +186,22 @@ def _check_pid(e: Element, g: General, transmission: _Transmission) -> None:
         raise e.error(f'found {g.dynamics!r} and biastype {g.bias!r}; allowed: "{wanted}" and "affine" for this pid', "dyntype")
 
 
+def _finish_motor(e: Element, g: General) -> None:
+    """Set the parameters and the force range of a dcmotor."""
+    g.gain_params[:], g.bias_params[:], g.dynamics_params[:] = motor_parameters(e, g.motor)
+    limit = torque_limit(g.motor, g.gain_params[1])
+    if limit > 0:
+        g.ranges["force"] = -limit, limit
+        g.limited["force"] = "true"
+    if not g.memory:
+        g.dynamics = "none"
+
+
 def _controller(g: General, pos_range: tuple[float, float] | None) -> dict:
-    """Inputs and activations of a pid, as fields of its spec."""
+    """Inputs and activations of a pid or dcmotor, as fields of its spec. pos_range: of the control."""
+    if g.gain == "dcmotor":
+        inputs = g.motor["input"]
+        return {"controller": "dcmotor", "inputs": inputs, "input_ranges": (pos_range,) * len(inputs), "memory": g.memory}
     if g.gain != "pid":
         return {}
     limits = {"pos": pos_range} | {name: g.ranges[name] if g.ranges[name][0] < g.ranges[name][1] else None for name in ("vel", "ff")}

@@ -36,8 +36,7 @@ _GROUPS = {
     "$delay": "delay interp nsample",
     "$orientation_servo": "ctrlrange dampratio delay forcelimited forcerange group input interp kp kv nsample user",
     "$pid": "armature damping dampratio ffrange imax inheritrange input ki kp kv posrange slewmax velrange",
-    "$dcmotor": "armature cogging controller damping delay inductance input interp lugre motorconst nominal nsample resistance saturation "
-    "thermal",
+    "$dcmotor": "armature cogging controller damping inductance input lugre motorconst nominal resistance saturation thermal",
 }
 
 # One line for an element: its tag (several with the same rule: a|b; at most one in its parent: ?), then its attributes; a line that starts
@@ -217,7 +216,7 @@ default/intvelocity + actlimited armature damping ! $delay
 default/adhesion ! $delay
 default/!orientation? + $orientation_servo
 default/pid? + $drive $pid ! $delay
-default/!dcmotor? + $drive $dcmotor
+default/dcmotor? + $drive $dcmotor ! $delay - forcelimited forcerange
 asset/mesh + material ! builtin params
 asset/texture + class colorspace embed
 worldbody + fuse simple sleep
@@ -243,7 +242,7 @@ actuator/intvelocity + actlimited armature damping ! $delay
 actuator/adhesion ! $delay
 actuator/!orientation + class name joint refsite site $orientation_servo
 actuator/pid + $target $pid ! $delay
-actuator/!dcmotor + $target $dcmotor
+actuator/dcmotor + $target $dcmotor ! $delay - forcelimited forcerange
 sensor/rangefinder ! camera data
 sensor/contact + body1 body2 data geom1 geom2 num reduce site subtree1 subtree2 $sensor
 sensor/insidesite + enclosed objname objtype site $sensor

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from xsim.io.mjcf.document import Document
+from xsim.io.mjcf.motors import motor_memory, read_motor
 from xsim.io.mjcf.releases import Release
 from xsim.io.mjcf.values import flag, integer
 from xsim.io.reader import Element
@@ -57,6 +58,7 @@ class General:
     act_early: bool = False
     inherit_range: float = 0.0
     inputs: tuple[str, ...] = PID_INPUTS[:2]
+    motor: dict[str, tuple] = field(default_factory=dict)
     armature: float = 0.0
     damping: tuple[float, ...] = ()
     damper: float = 0.0
@@ -67,7 +69,9 @@ class General:
 
     @property
     def memory(self) -> tuple[str, ...]:
-        """The activations of a pid, in order."""
+        """The activations of a pid or dcmotor, in order."""
+        if self.gain == "dcmotor":
+            return motor_memory(self.motor)
         on = {"slew": self.dynamics_params[1] > 0, "integral": self.gain_params[0] > 0}
         return tuple(name for name, has in on.items() if has and self.gain == "pid")
 
@@ -76,6 +80,8 @@ class General:
         """Numbers of controls and of activations."""
         if self.gain == "pid":
             return len(self.inputs), len(self.memory)
+        if self.gain == "dcmotor":
+            return len(self.motor["input"]), len(self.memory)
         return 1, int(self.dynamics != "none")
 
 
@@ -176,6 +182,13 @@ def _pid(e: Element, g: General, release: Release) -> None:
     g.dynamics = "pid" if g.memory else "none"
 
 
+def _dcmotor(e: Element, g: General, release: Release) -> None:
+    g.motor = read_motor(e, g.motor, g.damping[0] if g.damping else 0.0)
+    if e.has("saturation"):
+        g.ranges["force"] = 0.0, 0.0
+    g.types("dcmotor", "dcmotor", "dcmotor")
+
+
 def _servo_damping(e: Element, g: General, release: Release) -> None:
     """kv or dampratio."""
     kv, ratio = e.number("kv", 0.0, nonnegative=True), e.number("dampratio", 0.0, nonnegative=True)
@@ -274,6 +287,7 @@ SHORTCUTS = {
     "cylinder": Shortcut(_cylinder, "fixed", {"gain_params": slice(0, 1), "bias_params": slice(0, 3), "dynamics_params": slice(0, 1)}),
     "muscle": Shortcut(_muscle, "muscle", {"gain_params": slice(0, 9), "dynamics_params": slice(0, 3)}),
     "pid": Shortcut(_pid, "pid", {"gain_params": slice(0, 1), "bias_params": slice(1, 3), "dynamics_params": slice(0, 2)}),
+    "dcmotor": Shortcut(_dcmotor),
     "adhesion": Shortcut(_adhesion, "fixed", {"gain_params": slice(0, 1)}),
 }
 
@@ -288,6 +302,7 @@ PARAMETERS = (
     "act_early",
     "inherit_range",
     "inputs",
+    "motor",
     "damper",
 )
 

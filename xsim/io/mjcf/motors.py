@@ -1,0 +1,124 @@
+"""<dcmotor>: the attributes of a motor, and the parameters that they stand for (manual: actuator/dcmotor)."""
+
+from __future__ import annotations
+
+import math
+
+from xsim.io.reader import Element
+
+__all__ = ["INPUTS", "motor_memory", "motor_parameters", "read_motor", "torque_limit"]
+
+INPUTS = ("pos", "vel", "ff", "voltage")
+# How many numbers each attribute has. One with fewer numbers has zeros for the others.
+WIDTHS = {
+    "motorconst": 2, "resistance": 1, "nominal": 3, "saturation": 3, "inductance": 2, "cogging": 3, "controller": 6, "thermal": 6, "lugre": 5,
+}  # fmt: skip
+SIGNED = {"cogging": (0, 2), "thermal": (3, 4, 5)}  # which numbers may be negative
+
+
+def read_motor(e: Element, motor: dict[str, tuple], damping: float) -> dict[str, tuple]:
+    """The numbers of a motor by attribute, and its ``input``, over those of its defaults. Raises ParseError.
+
+    ``load`` is the damping of the actuator (``damping``) where the nominal operating point is given."""
+    out = {name: (0.0,) * width for name, width in WIDTHS.items()} | {"input": ("voltage",), "load": (0.0,)} | motor
+    if e.has("nominal"):
+        out["load"] = (damping,)
+    for name, width in WIDTHS.items():
+        given = e.floats(name, tuple(range(1, width + 1)), out[name]).tolist()
+        if any(x < 0 for i, x in enumerate(given) if i not in SIGNED.get(name, ())):
+            raise e.error(f"found {e.raw(name)!r}; allowed: numbers >= 0", name)
+        out[name] = (*given, *[0.0] * (width - len(given)))
+    if e.has("input"):
+        words = tuple((e.raw("input") or "").split()) or ("voltage",)
+        out["input"] = () if words == ("none",) else words
+        if out["input"] != tuple(word for word in INPUTS if word in out["input"]):
+            raise e.error(f"found {e.raw('input')!r}; allowed: none, or some of {', '.join(INPUTS)}, in this order", "input")
+    return out
+
+
+def motor_memory(motor: dict[str, tuple]) -> tuple[str, ...]:
+    """The activations of a motor, in order."""
+    _, ki, _, slew, _, _ = motor["controller"]
+    has = {
+        "slew": slew > 0,
+        "integral": ki > 0,
+        "temperature": any(motor["thermal"][:3]),
+        "bristle": motor["lugre"][0] > 0,
+        "current": any(motor["inductance"]),
+    }
+    return tuple(name for name, on in has.items() if on)
+
+
+def motor_parameters(e: Element, motor: dict[str, tuple]) -> tuple[list, list, list]:
+    """Parameters of gain, bias and dynamics, in the order of `xsim.dynamics.actuation.dc_motors.Motor`. Raises ParseError for a motor that
+    is not determined."""
+    constant, resistance = _constants(e, motor)
+    kp, ki, kd, slew, most, voltage = motor["controller"]
+    controlled = [name for name in motor["input"] if name != "voltage"]
+    if any((kp, ki, kd, slew)) and not controlled:
+        raise e.error("found gains without an input of the controller; allowed: with input pos, vel or ff", "controller")
+    if ki and "pos" not in motor["input"]:
+        raise e.error("found ki without the input pos; allowed: with it", "controller")
+    heat_resistance, capacity, temperature, reference, ambient = _thermal(e, motor["thermal"])
+    inductance, time_constant = motor["inductance"]
+    if inductance > 0:
+        time_constant = inductance / resistance
+    torque, current, rate = motor["saturation"]
+    if rate and not time_constant:
+        raise e.error("found a rate of the current without inductance; allowed: with inductance", "saturation")
+    amplitude, poles, phase = motor["cogging"]
+    stiffness, bristle_damping, coulomb, static, stribeck = motor["lugre"]
+    if stiffness and not coulomb > 0:
+        raise e.error("found no Coulomb friction; allowed: a number > 0", "lugre")
+    gain = [resistance, constant, temperature, reference, kp, ki, kd, voltage, 0.0, 0.0]
+    dynamics = [time_constant, rate, heat_resistance, capacity, ambient, stiffness, bristle_damping, slew, most, 0.0]
+    return gain, [amplitude, poles, phase, coulomb, static, stribeck, 0.0, 0.0, 0.0, 0.0], dynamics
+
+
+def torque_limit(motor: dict[str, tuple], constant: float) -> float:
+    """The greatest electrical torque, N m; 0: none."""
+    torque, current, _ = motor["saturation"]
+    return torque or constant * current
+
+
+def _constants(e: Element, motor: dict[str, tuple]) -> tuple[float, float]:
+    """The motor constant and the resistance, from what is given of them and of the nominal operating point."""
+    (torque_constant, emf_constant), (resistance,) = motor["motorconst"], motor["resistance"]
+    voltage, stall, speed = motor["nominal"]
+    has_nominal = voltage > 0 and stall > 0 and speed > 0
+    if any(motor["nominal"]) and not has_nominal:
+        raise e.error("found a number that is not positive; allowed: three numbers > 0", "nominal")
+    if has_nominal and not (torque_constant or emf_constant):
+        emf_constant = _emf_constant(voltage, stall, speed, resistance, *motor["load"])
+    both = torque_constant > 0 and emf_constant > 0
+    constant = math.sqrt(torque_constant * emf_constant) if both else torque_constant or emf_constant
+    if has_nominal and not resistance:
+        resistance = constant * voltage / stall
+    if not resistance > 0:
+        raise e.error("the resistance is missing; allowed: resistance, or nominal", "resistance" if e.has("resistance") else None)
+    if not constant > 0 and motor["input"]:
+        raise e.error('the motor constant is missing; allowed: motorconst or nominal, or input="none"')
+    return constant, resistance
+
+
+def _emf_constant(voltage: float, stall: float, speed: float, resistance: float, damping: float) -> float:
+    """The back-EMF constant with which the motor, loaded by its damping alone, has its no-load speed."""
+    if not damping > 0:
+        return voltage / speed
+    if not resistance:
+        return voltage / speed - voltage * damping / stall
+    square = voltage**2 - 4 * resistance * damping * speed**2
+    return (voltage + math.sqrt(square)) / (2 * speed) if square >= 0 else voltage / speed
+
+
+def _thermal(e: Element, numbers: tuple) -> tuple[float, ...]:
+    """Thermal resistance, heat capacity, temperature coefficient, reference and ambient temperature."""
+    resistance, capacity, time_constant, coefficient, reference, ambient = numbers
+    given = [x for x in (resistance, capacity, time_constant) if x]
+    if len(given) == 1:
+        raise e.error("found one of resistance, capacity and time constant; allowed: two of them, or none", "thermal")
+    if given and not resistance:
+        resistance = time_constant / capacity
+    if given and time_constant:
+        capacity = time_constant / resistance
+    return resistance, capacity, coefficient, reference, ambient
