@@ -103,10 +103,15 @@ def test_states(path, x64):
 
 
 def _immobile_energy(model, facts: dict, data, i: int) -> float:
-    """Potential energy of the immobile skeletons, which DART counts but the oracle's sum of skeletons leaves out."""
+    """Potential energy of the skeletons that cannot move, which DART counts but the oracle's sum of skeletons leaves out."""
     mass, com, _ = xsim.body_inertia(model)
-    immobile = [model.body_names.index(joint["child"]) for joint in facts["joints"] if joint.get("fixed")]
+    moving = {_skeleton(joint) for joint in facts["joints"] if not joint.get("fixed") and joint.get("type") != "weld"}
+    immobile = [model.body_names.index(joint["child"]) for joint in facts["joints"] if _skeleton(joint) not in moving]
     return -sum(mass[b] * model.option.gravity @ (data.pos[i][b] + rotate(data.quat[i][b], com[b])) for b in immobile)
+
+
+def _skeleton(joint: dict) -> str:
+    return joint["child"].partition("/")[0]
 
 
 def _same_sign(model, q, like):

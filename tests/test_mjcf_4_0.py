@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from pathlib import Path
 
 import jax
@@ -15,6 +16,7 @@ import pytest
 from comparing import close
 
 import xsim
+from xsim.io.mjcf.schema_tables import SCHEMAS
 from xsim.poses import Pose, rotate
 
 FOLDER = Path(__file__).parent / "reference"
@@ -70,3 +72,156 @@ def test_the_surface_of_a_mesh_moves_as_its_file_says():
     by_principal = rotate(geom.quat, found[:3]) + np.cross(rotate(geom.quat, found[3:]), point - geom.pos)
     np.testing.assert_allclose(by_principal, by_file, atol=1e-12)
     np.testing.assert_allclose(file.pos, [1, 2, 3], atol=1e-12)
+
+
+# ---- what is read, refused, and without effect ----------------------------------------------------------------------------------
+
+BOX = '<geom type="box" size="0.1 0.1 0.1" {}/>'
+BODY = f'<body {{}}><joint name="j" range="-1 1"/>{BOX.format("")}</body>'
+
+
+def read(world: str = "", before: str = "", after: str = "", rules: str = "4.0"):
+    return xsim.parse_text(f"<mujoco>{before}<worldbody>{world}</worldbody>{after}</mujoco>", "mjcf", rules=rules)
+
+
+def _refused() -> list[tuple[str, str | None]]:
+    """(path of an element, attribute) of all that the schema of 4.0 has and xsim does not simulate; attribute None: the element."""
+    out, pending, seen = [], [((), SCHEMAS["4.0"])], set()
+    while pending:
+        path, rule = pending.pop()
+        if id(rule) in seen:
+            continue
+        seen.add(id(rule))
+        for tag, inner in rule.children.items():
+            if not inner.supported:
+                out.append(("/".join((*path, tag)), None))
+            out += [("/".join((*path, tag)), name) for name in inner.unsupported if inner.supported]
+            pending.append(((*path, tag), inner))
+    return out
+
+
+def test_what_is_not_simulated_is_refused():
+    """Each element and attribute of 4.0's schema that xsim does not simulate, by name; attributes that are zero are allowed."""
+    refused = _refused()
+    assert len(refused) > 100
+    for path, name in refused:
+        *parents, tag = path.split("/")
+        opening, closing = "".join(f"<{p}>" for p in parents), "".join(f"</{p}>" for p in reversed(parents))
+        attribute = "" if name is None else f' {name}="3"'
+        text = f"<mujoco>{opening}<{tag}{attribute}/>{closing}</mujoco>"
+        with pytest.raises(xsim.ParseError, match=f"<{tag}>: " + ("not simulated" if name is None else f"{name}: found '3', which is not")):
+            xsim.parse_text(text, "mjcf", rules="4.0")
+    read(BOX.format('adhesion="0"'))
+
+
+@pytest.mark.parametrize(("text", "rules", "message"), [
+    ('<option><flag sleep="enable"/></option>', "3.2", "unknown attribute 'sleep'; allowed: with rules=\"4.0\""),
+    ("<actuator><pid/></actuator>", "3.2", 'not in MuJoCo 3.2; allowed: with the option rules="4.0"'),
+    ('<option><flag passive="disable"/></option>', "4.0", "unknown attribute 'passive'"),
+])  # fmt: skip
+def test_what_one_release_has(text, rules, message):
+    with pytest.raises(xsim.ParseError, match=message):
+        read(before=text, rules=rules)
+
+
+PICTURES = {
+    "before": '<compiler conflict="merge" passthrough="textures" savecanonical="false" savecompiled="false" saveinertial="true"/>'
+    '<option sleep_tolerance="0.01"/><visual><global cameraid="1"/></visual><default><texture colorspace="sRGB"/></default>'
+    '<asset><texture class="main" name="t" type="2d" builtin="flat" width="3" height="3" embed="true"/><material name="m"/>'
+    '<mesh name="q" vertex="0 0 0 1 0 0 0 1 0 0 0 1" material="m"/></asset>',
+    "world": '<light type="point" intensity="3" range="4" softness="0.1" texture="t"/>'
+    '<camera projection="orthographic" fovy="2" output="rgb depth"/>' + BODY.format('simple="false" sleep="never"'),
+    "after": '<deformable><flex dim="2" vertex="0 0 5 1 0 5 0 1 5" element="0 1 2" body="world" elemtexcoord="0 1 2"/></deformable>',
+}
+
+
+def test_what_is_for_pictures_and_writers_has_no_effect():
+    spec = read(PICTURES["world"] + BOX.format('castshadow="false"'), PICTURES["before"], PICTURES["after"])
+    assert spec.cameras[0].orthographic and spec.cameras[0].fovy == 2.0
+    assert spec.lights[0].drawing["type"] == "point" and spec.lights[0].drawing["intensity"] == 3.0
+    assert spec.drawing["textures"]["t"]["colorspace"] == "sRGB"
+    for bad, message in {
+        '<camera output="colour"/>': "found 'colour'; allowed: rgb, depth", '<light type="laser"/>': "type: unknown value 'laser'",
+        BODY.format('simple="true"'): "simple: unknown value 'true'", '<body sleep="init"/>': "sleep: found on a body that is not the root",
+    }.items():
+        with pytest.raises(xsim.ParseError, match=message):
+            read(bad)
+
+
+def test_sleep_is_warned_about():
+    """All bodies move as if they were awake."""
+    with pytest.warns(xsim.UnsupportedWarning, match="sleep"):
+        read(BODY.format('sleep="init"'), '<option><flag sleep="enable"/></option>')
+
+
+def test_a_body_that_is_not_fused():
+    world = f'<body name="a">{BOX.format("")}</body><body name="b" fuse="false">{BOX.format("")}</body>'
+    assert [body.name for body in read(world, '<compiler fusestatic="true"/>').bodies] == ["b"]
+
+
+@pytest.mark.parametrize(("actuator", "message"), [
+    ('pid joint="j" input="vel pos"', "input: found 'vel pos'; allowed: some of pos, vel, ff, in this order"),
+    ('pid joint="j" input="vel" ki="1"', "ki: found with the inputs 'vel'; allowed: with the input pos"),
+    ('pid joint="j" input="ff" slewmax="1"', "slewmax: found with the inputs 'ff'"),
+    ('pid joint="j" ki="-1"', "ki: "), ('pid joint="j" imax="-1"', "imax: "), ('pid joint="j" slewmax="-1"', "slewmax: "),
+    ('pid joint="j" kv="1" dampratio="1"', "dampratio: found kv 1 and dampratio 1"),
+    ('general joint="j" gaintype="pid" biastype="affine" gainprm="1"', 'dyntype: found .none.* allowed: "pid"'),
+    ('general joint="j" input="ff"', "input: found 'ff'; allowed: one of pos, vel, pressure"),
+    ('motor site="s" armature="1"', "armature: found with another target"), ('motor site="s" damping="1"', "damping: found with another"),
+    ('dcmotor joint="j"', "the resistance is missing"), ('dcmotor joint="j" resistance="1"', "the motor constant is missing"),
+    ('dcmotor joint="j" resistance="1" motorconst="1" controller="1"', "controller: found gains without an input"),
+    ('dcmotor joint="j" resistance="1" motorconst="1" controller="0 1" input="vel"', "controller: found ki without the input pos"),
+    ('dcmotor joint="j" resistance="1" motorconst="1" thermal="1"', "thermal: found one of resistance, capacity and time constant"),
+    ('dcmotor joint="j" resistance="1" motorconst="1" saturation="0 0 1"', "saturation: found a rate of the current without inductance"),
+    ('dcmotor joint="j" resistance="1" motorconst="1" lugre="1"', "lugre: found no Coulomb friction"),
+    ('dcmotor joint="j" resistance="1" motorconst="-1"', "motorconst: found '-1'; allowed: numbers >= 0"),
+    ('dcmotor joint="j" nominal="1 1"', "nominal: found a number that is not positive"),
+    ('dcmotor joint="j" resistance="1" motorconst="1" input="current"', "input: found 'current'; allowed: none, or some of pos"),
+])  # fmt: skip
+def test_actuators_that_cannot_be(actuator, message):
+    with pytest.raises(xsim.ParseError, match=message):
+        read(BODY.format("") + '<site name="s"/>', after=f"<actuator><{actuator}/></actuator>")
+
+
+def test_a_tendon_that_cannot_push_to_both_sides():
+    tendon = '<tendon><fixed actuatorfrcrange="1 2"><joint joint="j" coef="1"/></fixed></tendon>'
+    with pytest.raises(xsim.ParseError, match="actuatorfrcrange: found 1 2; allowed: a range that contains 0"):
+        read(BODY.format(""), after=tendon)
+
+
+def test_names_ranges_and_keyframes_of_inputs():
+    """A controller has a control for each input and an activation for each memory."""
+    actuators = '<pid name="p" joint="j" input="pos ff" ki="1" slewmax="2" posrange="-1 2" ffrange="-3 4"/><motor name="m" joint="j"/>'
+    spec = read(BODY.format(""), after=f'<actuator>{actuators}</actuator><keyframe><key ctrl="1 2 3" act="4 5"/></keyframe>')
+    model = xsim.build(spec)
+    assert model.ctrl_names == ("p.pos", "p.ff", "m") and (model.nu, model.na) == (3, 2)
+    assert model.topology.keys[0].ctrl == (1, 2, 3) and model.topology.keys[0].act == (4, 5)
+    np.testing.assert_array_equal(model.actuator.ctrl_range, [[-1, 2], [-3, 4]])
+
+
+def test_the_inventory_is_that_of_the_release():
+    """The schema of the wheel, where it is installed."""
+    mujoco = pytest.importorskip("mujoco", minversion="4.0", reason="compares with the schema of MuJoCo 4.0, which is not installed")
+    pending = [("mujoco", SCHEMAS["4.0"], _printed(mujoco.mj_printSchema(False, False)))]
+    while pending:
+        path, rule, (attributes, children) = pending.pop()
+        assert set(rule.attributes + rule.unsupported) == attributes, path
+        assert set(rule.children) - {"default", "worldbody", "frame", "replicate", "body"} == set(children) - {"(world)body"}, path
+        pending += [(f"{path}/{tag}", rule.children[tag], inner) for tag, inner in children.items() if tag in rule.children]
+
+
+def _printed(text: str) -> tuple[set[str], dict]:
+    """(attributes, children by tag) of <mujoco>, as `mj_printSchema` prints them: an element at a column, attributes over several lines."""
+    root: tuple[set[str], dict] = (set(), {})
+    chain = [(-1, root)]
+    for line in text.splitlines():
+        head = re.match(r"^( *)(\S+) \(.\) *(.*)$", line)
+        if head is None:
+            chain[-1][1][0].update(line.split())
+            continue
+        while chain[-1][0] >= len(head[1]):
+            chain.pop()
+        made: tuple[set[str], dict] = (set(head[3].split()), {})
+        chain[-1][1][1][head[2]] = made
+        chain.append((len(head[1]), made))
+    return root[1]["mujoco"]

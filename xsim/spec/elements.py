@@ -33,7 +33,7 @@ class TendonSpec:
     """A tendon: ``"fixed"`` (a linear combination of coordinates) or ``"spatial"`` (the shortest path through ``path``).
 
     ``stiffness`` N/m, ``damping`` N s/m, ``friction``: dry, N. ``stiffness_poly``, ``damping_poly``: two coefficients of higher order each,
-    see `xsim.dynamics.forces.polynomials`. ``armature``: kg, only without geoms in the path. ``spring_length``: (lower, upper) rest length,
+    see `xsim.dynamics.tree.polynomials`. ``armature``: kg, only without geoms in the path. ``spring_length``: (lower, upper) rest length,
     m; None: the length where the joints' springs are at rest. ``range``: limits of the length. ``force_range``: bounds of the sum of the
     actuator forces, N. None: none.
     """

@@ -26,7 +26,7 @@ class JointSpec:
     * ``q0`` (nq,), ``v0`` (nv,): the initial state; None: neutral, at rest.
     * ``damping``: N s/m or N m s/rad; ``armature``: kg or kg m^2; ``stiffness``: N/m or N m/rad; each (nv,), None: zero.
       ``spring_ref`` (nq,): rest position of the spring, None: neutral.
-    * ``stiffness_poly``, ``damping_poly``: two coefficients of higher order, see `xsim.dynamics.forces.polynomials`; None: zero.
+    * ``stiffness_poly``, ``damping_poly``: two coefficients of higher order, see `xsim.dynamics.tree.polynomials`; None: zero.
     * ``damper_axes``, ``armature_axes``: along which axes damping and armature act on the translations of a joint that translates before
       it rotates (free, cor, planar): ``"joint"`` (the fixed joint frame) or ``"body"`` (axes that rotate with the body). ``damper_axes`` of
       a free joint may be ``"parent"``: translation and rotation are both damped along the axes of the parent body.

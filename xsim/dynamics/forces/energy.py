@@ -5,10 +5,10 @@ from __future__ import annotations
 from xsim.dynamics.forces.armature import mass_with_armature
 from xsim.dynamics.forces.elements import element_energy
 from xsim.dynamics.forces.passive import spring_displacements
-from xsim.dynamics.forces.polynomials import joint_displacements, potential
 from xsim.dynamics.linalg.sparse import multiply
 from xsim.dynamics.tendons.tendons import LengthAndJacobian, tendon_energy
 from xsim.dynamics.tree.kinematics import Frames, gravity_inertia
+from xsim.dynamics.tree.polynomials import joint_displacements, potential
 from xsim.dynamics.tree.system import NO_INERTIA, System, gravity_acceleration
 from xsim.spatial import dot, rotate, scale, vadd
 

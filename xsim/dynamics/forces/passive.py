@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from xsim.dynamics.flex.elasticity import flex_force
 from xsim.dynamics.forces.medium import medium_force
-from xsim.dynamics.forces.polynomials import dof_damping, dof_stiffness
 from xsim.dynamics.linalg.sparse import Quadratic
 from xsim.dynamics.tendons.tendons import LengthAndJacobian, tendon_force
 from xsim.dynamics.tree.kinematics import Frames, generalized_force
+from xsim.dynamics.tree.polynomials import dof_damping, dof_stiffness
 from xsim.dynamics.tree.system import Block, System, split_q
 from xsim.spatial import (
     ZERO3,

@@ -19,7 +19,6 @@ from xsim.dynamics.constraints.soft_set import Constraints
 from xsim.dynamics.forces.armature import armature_matrix, with_armature_bias
 from xsim.dynamics.forces.elements import element_force, element_rows
 from xsim.dynamics.forces.passive import passive_force, quadratic
-from xsim.dynamics.forces.polynomials import dof_damping, slope
 from xsim.dynamics.integration.velocity_derivatives import damping_derivatives, free_body_dofs, velocity_derivatives
 from xsim.dynamics.linalg.dense import assembled
 from xsim.dynamics.linalg.implicit import implicit
@@ -28,6 +27,7 @@ from xsim.dynamics.linalg.sparse import Quadratic, Saddle, masked, minus_jt_time
 from xsim.dynamics.linalg.unsymmetric import Unsymmetric
 from xsim.dynamics.tendons.tendons import tendons
 from xsim.dynamics.tree.kinematics import Frames, frames, inertial_force, inverse_dynamics, link_inertias, mass_matrix
+from xsim.dynamics.tree.polynomials import dof_damping, slope
 from xsim.dynamics.tree.system import System
 from xsim.spatial import add, mul, neg, stage, sub
 

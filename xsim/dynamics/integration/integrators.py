@@ -21,7 +21,6 @@ from xsim.dynamics.constraints.holonomic import has_holonomic_rows, row_accelera
 from xsim.dynamics.constraints.loop_joints import active
 from xsim.dynamics.constraints.soft_set import constraints
 from xsim.dynamics.forces.passive import quadratic
-from xsim.dynamics.forces.polynomials import dof_damping, slope
 from xsim.dynamics.forces.time_functions import at_time
 from xsim.dynamics.integration.equation import (
     EXPLICIT,
@@ -39,6 +38,7 @@ from xsim.dynamics.layout import spread
 from xsim.dynamics.tendons.tendons import tendons
 from xsim.dynamics.tree.kinematics import frames
 from xsim.dynamics.tree.manifold import displacement_rates, integrate, shifted
+from xsim.dynamics.tree.polynomials import dof_damping, slope
 from xsim.dynamics.tree.system import System
 from xsim.registry import INTEGRATORS
 from xsim.spatial import add, mul, separate_kernels, stage, sub, total

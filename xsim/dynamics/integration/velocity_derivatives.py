@@ -26,10 +26,10 @@ from xsim.dynamics.actuation.laws import depends_on_velocity
 from xsim.dynamics.flex.kinematics import edge_damping
 from xsim.dynamics.forces.medium import medium_force
 from xsim.dynamics.forces.passive import quadratic
-from xsim.dynamics.forces.polynomials import dof_damping, slope, tendon_damping
 from xsim.dynamics.linalg.sparse import Quadratic, add_outer_product, add_pair
 from xsim.dynamics.tendons.tendons import LengthAndJacobian, rate
 from xsim.dynamics.tree.kinematics import Frames, inverse_dynamics
+from xsim.dynamics.tree.polynomials import dof_damping, slope, tendon_damping
 from xsim.dynamics.tree.system import System
 from xsim.model.topology import ActuatorInfo
 from xsim.registry import ACTUATOR_CONTROLLERS

@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from xsim.dynamics.forces.polynomials import potential, tendon_damping, tendon_stiffness
 from xsim.dynamics.layout import spread
 from xsim.dynamics.tendons.wrapping import wrap
 from xsim.dynamics.tree.frames import End, body_link, coordinate_addresses, geom_end, row_coefficients, site_end
 from xsim.dynamics.tree.kinematics import Frames, point_acceleration, point_velocity
+from xsim.dynamics.tree.polynomials import potential, tendon_damping, tendon_stiffness
 from xsim.dynamics.tree.system import System
 from xsim.model.topology import PieceInfo
 from xsim.spatial import ZERO3, Motion, add, apply, apply_inverse, cross, dot, mul, neg, normalize, safe_norm, stage, sub, vsub

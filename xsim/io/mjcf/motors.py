@@ -11,7 +11,8 @@ __all__ = ["INPUTS", "motor_memory", "motor_parameters", "read_motor", "torque_l
 INPUTS = ("pos", "vel", "ff", "voltage")
 # How many numbers each attribute has. One with fewer numbers has zeros for the others.
 WIDTHS = {
-    "motorconst": 2, "resistance": 1, "nominal": 3, "saturation": 3, "inductance": 2, "cogging": 3, "controller": 6, "thermal": 6, "lugre": 5,
+    "motorconst": 2, "resistance": 1, "nominal": 3, "saturation": 3, "inductance": 2, "cogging": 3, "controller": 6, "thermal": 6,
+    "lugre": 5,
 }  # fmt: skip
 SIGNED = {"cogging": (0, 2), "thermal": (3, 4, 5)}  # which numbers may be negative
 
