@@ -1028,8 +1028,9 @@ KINDS = {  # kind: what it measures, width, stage
     "subtreeangmom": ("body", 3, "velocity"), "distance": ("two", 1, "position"), "normal": ("two", 3, "position"),
     "fromto": ("two", 6, "position"), "clock": ("nothing", 1, "position"),
     "insidesite": ("inside", 1, "position"), "e_potential": ("nothing", 1, "position"), "e_kinetic": ("nothing", 1, "velocity"),
+    "tendonactuatorfrc": ("tendon", 1, "acceleration"),
 }  # fmt: skip
-OF_4_0 = ("contact", "insidesite", "e_potential", "e_kinetic")
+OF_4_0 = ("contact", "insidesite", "e_potential", "e_kinetic", "tendonactuatorfrc")
 UNITS = ("framequat", "framexaxis", "frameyaxis", "framezaxis", "ballquat")
 
 

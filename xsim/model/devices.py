@@ -140,7 +140,7 @@ def _actuator(spec: ActuatorSpec, model: ModelSpec, rows: LeafRows, act: int, co
         act_early=spec.act_early,
         controls=tuple(range(control, control + len(ranges))),
         ctrl_ranges=tuple(rows.add_optional("actuator.ctrl_range", one) for one in ranges),
-        act=None if spec.dynamics == "none" else act,
+        act=act if spec.widths[1] else None,
         force_range=rows.add_optional("actuator.force_range", spec.force_range),
         act_range=rows.add_optional("actuator.act_range", spec.act_range),
         length_range=rows.add_optional("actuator.length_range", default_range if spec.length_range is None else spec.length_range),
@@ -173,7 +173,7 @@ def _is_rotation_servo(spec: ActuatorSpec, model: ModelSpec) -> bool:
     servo = spec.gain == "fixed" and spec.bias == "affine" and spec.gain_params[0] == -spec.bias_params[1] != 0
     if not servo and not (spec.controller == "pid" and "pos" in spec.inputs):
         return False
-    if spec.dynamics not in ("none", "integrator", "filter", "filterexact", "pid"):
+    if spec.dynamics not in ("none", "integrator", "filter", "filterexact"):
         return False
     if isinstance(spec.target, tuple):
         body, index = spec.target

@@ -73,8 +73,8 @@ class ActuatorSpec:
     * ``damp_ratio``: damping ratio of a position servo, from which its velocity gain follows with the inertia at the initial state.
     * ``ctrl_range``, ``force_range``, ``act_range``: None where nothing is clamped. ``act_early``: the force uses the next activation.
       ``length_range``: least and largest length (muscles), None where a simulation must find it.
-    * ``controller``: None, or ``"pid"``, whose controls are ``inputs`` (a subset of ``"pos"``, ``"vel"``, ``"ff"``) with their ranges
-      ``input_ranges``, and whose activations are ``memory`` (a subset of ``"slew"``, ``"integral"``).
+    * ``controller``: None, ``"pid"`` or ``"dcmotor"``. Its controls are ``inputs`` with their ranges ``input_ranges``, its activations
+      are ``memory``: some of the names in `xsim.dynamics.actuation.controllers` and ``dc_motors``. Its ``dynamics`` are ``"none"``.
     * ``armature``, ``damping``, ``damping_poly``: of the actuator (not of its target, where they act times ``gear[0]`` squared). Only for
       the transmissions ``"joint"``, ``"jointinparent"`` and ``"tendon"``; None: none.
     """

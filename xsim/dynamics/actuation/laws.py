@@ -76,8 +76,6 @@ def _affine(parameters, state: ActuatorState):
 
 
 ACTIVATION_DYNAMICS.register("none", ActivationDynamics(lambda ctrl, act, parameters: 0.0))
-for _kind in ("pid", "dcmotor"):  # whose rates are those of the controller
-    ACTIVATION_DYNAMICS.register(_kind, ActivationDynamics(lambda ctrl, act, parameters: 0.0))
 ACTIVATION_DYNAMICS.register("integrator", ActivationDynamics(lambda ctrl, act, parameters: ctrl))
 ACTIVATION_DYNAMICS.register("filter", ActivationDynamics(_filter_rate))
 ACTIVATION_DYNAMICS.register("filterexact", ActivationDynamics(_filter_rate, _filter_exactly))

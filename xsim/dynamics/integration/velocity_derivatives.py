@@ -72,7 +72,7 @@ def _actuator_derivatives(system: System, frame: Frames, v, act, ctrl, transmiss
         sums = tendon_sums(system, unlimited_forces(system, motion, signal))
     tau = actuator_forces(system, frame, v, act, ctrl, transmission).unclamped if clamped and bounds else []
     for i, (info, law) in enumerate(zip(system.topology.actuators, force_laws(system), strict=True)):
-        if not info.enabled or not depends_on_velocity(info.gain, info.bias):
+        if not info.enabled or not (isinstance(signal[i], ControllerState) or depends_on_velocity(info.gain, info.bias)):
             out.append(0.0)
             continue
         law = law if clamped else law._replace(limits=None)

@@ -87,7 +87,7 @@ def _actuator(document: Document, model: _Model, e: Element, name: str, user: in
         reference=transmission.reference,
         gear=g.gear,
         crank_length=g.crank_length,
-        dynamics=g.dynamics,
+        dynamics="none" if g.gain in ("pid", "dcmotor") else g.dynamics,
         gain=g.gain,
         bias=g.bias,
         dynamics_params=g.dynamics_params,

@@ -20,7 +20,8 @@ PARTS = (
 )  # fmt: skip
 PASSIVE = ("passive",)
 PASSIVE_4_0 = ("spring", "damper")  # without both there are no passive forces at all
-EXTRAS = ("override", "energy", "fwdinv", "invdiscrete", "multiccd", "island", "nativeccd", "sleep")  # flags that are off at first
+EXTRAS = ("override", "energy", "fwdinv", "invdiscrete", "multiccd", "island", "nativeccd")  # flags that are off at first
+EXTRAS_4_0 = ("sleep",)
 ON_BY_DEFAULT_4_0 = ("multiccd", "island", "nativeccd")
 WORDS = {"cone": ("pyramidal", "elliptic"), "jacobian": ("dense", "sparse", "auto"), "solver": ("PGS", "CG", "Newton")}
 SOLVER: dict = {
@@ -49,7 +50,7 @@ def read_option(document: Document) -> OptionSpec:
     solver = SOLVER | ({"ccd_iterations": 35} if release.more_contact_defaults else {})
     parts = PARTS + (PASSIVE_4_0 if release.schema == "4.0" else PASSIVE)
     on = parts + (ON_BY_DEFAULT_4_0 if release.more_contact_defaults else ())
-    flags = {name: name in on for name in parts + EXTRAS}
+    flags = {name: name in on for name in parts + EXTRAS + (EXTRAS_4_0 if release.schema == "4.0" else ())}
     integrator, groups = "Euler", set()
     for e in document.sections("option"):
         names = {name: e.number(name, value, positive=name == "timestep", nonnegative=True) for name, value in names.items()}
@@ -72,7 +73,7 @@ def read_option(document: Document) -> OptionSpec:
         magnetic=vectors["magnetic"],
         disabled=_disabled(parts, flags),
         actuator_groups_off=tuple(sorted(groups)),
-        solver=solver | {name: flags[name] for name in EXTRAS},
+        solver=solver | {name: flags.get(name, False) for name in EXTRAS + EXTRAS_4_0},
     )
 
 
