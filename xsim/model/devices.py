@@ -78,7 +78,9 @@ def with_reflected_rows(spec: ModelSpec) -> ModelSpec:
         wanted = {name: zero for name, zero in REFLECTED.items() if getattr(actuator, name) is not None}
         if wanted and actuator.transmission not in REFLECTING:
             fail(actuator.source, f"actuator {actuator.name!r}: {next(iter(wanted))} with the transmission {actuator.transmission!r}")
-        if actuator.transmission == "tendon":
+        if not wanted:
+            continue
+        if isinstance(actuator.target, int):
             tendons[actuator.target] = _with_zeros(tendons[actuator.target], wanted)
         elif "damping_poly" in wanted:
             body, index = actuator.target
@@ -158,6 +160,7 @@ def _actuator(spec: ActuatorSpec, model: ModelSpec, rows: LeafRows, act: int, co
 
 
 def _check_controller(spec: ActuatorSpec) -> None:
+    assert spec.controller is not None
     if spec.controller not in ACTUATOR_CONTROLLERS:
         fail(spec.source, f"actuator {spec.name!r}: {ACTUATOR_CONTROLLERS.unknown(spec.controller)}")
     controller = ACTUATOR_CONTROLLERS[spec.controller]

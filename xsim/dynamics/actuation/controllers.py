@@ -7,7 +7,7 @@ force. `dc_motors` has another controller.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
@@ -29,12 +29,12 @@ class ControllerState(NamedTuple):
 
     inputs: dict
     memory: dict
-    length: object
-    velocity: object
+    length: Any
+    velocity: Any
     gain: tuple
     bias: tuple
     dynamics: tuple
-    dt: object
+    dt: Any
     nearest: Callable
 
 

@@ -6,7 +6,7 @@ the motor constant, R the resistance, i the current, V the voltage: the torque i
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
@@ -31,29 +31,29 @@ class Motor(NamedTuple):
     * bristle_stiffness (N m/rad), bristle_damping (N m s/rad), coulomb, static (N m), stribeck (rad/s).
     """
 
-    resistance: object
-    constant: object
-    temperature_coefficient: object
-    reference: object
-    kp: object
-    ki: object
-    kd: object
-    max_voltage: object
-    time_constant: object
-    max_current_rate: object
-    thermal_resistance: object
-    heat_capacity: object
-    ambient: object
-    bristle_stiffness: object
-    bristle_damping: object
-    max_slew: object
-    max_integral: object
-    cogging: object
-    poles: object
-    phase: object
-    coulomb: object
-    static: object
-    stribeck: object
+    resistance: Any
+    constant: Any
+    temperature_coefficient: Any
+    reference: Any
+    kp: Any
+    ki: Any
+    kd: Any
+    max_voltage: Any
+    time_constant: Any
+    max_current_rate: Any
+    thermal_resistance: Any
+    heat_capacity: Any
+    ambient: Any
+    bristle_stiffness: Any
+    bristle_damping: Any
+    max_slew: Any
+    max_integral: Any
+    cogging: Any
+    poles: Any
+    phase: Any
+    coulomb: Any
+    static: Any
+    stribeck: Any
 
 
 def _motor(c: ControllerState) -> Motor:

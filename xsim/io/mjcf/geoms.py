@@ -62,7 +62,7 @@ def read_geom(document: Document, e: Element, frame: Pose, assets: Assets, index
         surface=surface,
         asset=asset,
         contact=contact,
-        surface_velocity=_surface_velocity(e, shape, assets.meshes[asset] if shape == "mesh" else None),
+        surface_velocity=_surface_velocity(e, shape, None if shape != "mesh" or asset is None else assets.meshes[asset]),
         fluid=tuple(coefficients.tolist()) if ellipsoid else None,
         group=group,
         material=material,
