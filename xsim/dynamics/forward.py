@@ -17,7 +17,7 @@ from xsim.dynamics.constraints.narrowphase import find_contacts
 from xsim.dynamics.constraints.soft_set import Constraints, constraints, has_soft
 from xsim.dynamics.forces.armature import armature_matrix, with_armature_bias
 from xsim.dynamics.forces.elements import element_force
-from xsim.dynamics.forces.passive import passive_force
+from xsim.dynamics.forces.passive import damping_matrix, passive_force
 from xsim.dynamics.integration.equation import EquationOfMotion, Solved, acceleration
 from xsim.dynamics.integration.impulses import impulse_rows
 from xsim.dynamics.integration.integrators import Health, StateComponents, implicit_force, step_velocity
@@ -119,7 +119,7 @@ def _smooth_forces(c: Call, frame: kin.Frames, motion: LinkMotion) -> SmoothForc
         actuators = actuator_forces(system, frame, c.v, c.act, controls, transmissions(system, frame, c.q, tendon))
     return SmoothForces(
         bias=with_armature_bias(system, frame, c.q, c.v, kin.inverse_dynamics(system, frame, motion.inertia, c.q, c.v)),
-        passive=passive_force(system, frame, c.q, c.v, tendon),
+        passive=passive_force(system, frame, c.q, c.v, damping_matrix(system, frame, c.v), tendon),
         tau=apply_commands(system, c.v, c.tau, c.ctrl).tau,
         element=element_force(system, frame, c.q, c.v) if top.forces else zero,
         actuators=actuators,

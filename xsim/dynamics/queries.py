@@ -10,7 +10,7 @@ from xsim.dynamics.call import Call, compiled
 from xsim.dynamics.constraints.soft_set import constraints
 from xsim.dynamics.forces.armature import armature_matrix, mass_with_armature, with_armature_bias
 from xsim.dynamics.forces.energy import kinetic_energy, potential_energy
-from xsim.dynamics.forces.passive import passive_force
+from xsim.dynamics.forces.passive import damping_matrix, passive_force
 from xsim.dynamics.forward import smooth, split_views, total_acceleration
 from xsim.dynamics.layout import batch_shape, make_lanes
 from xsim.dynamics.sensors.cameras import cameras, lights
@@ -117,7 +117,8 @@ def passive(model: Model, q, v):
     """Passive generalized force (*batch, nv), N or N m: springs and dampers of joints, tendons and flexes, gravity compensation, fluid."""
     c = Call(model, q, v)
     frame = kin.frames(c.system, c.q)
-    return c.join(passive_force(c.system, frame, c.q, c.v, tendons(c.system, frame, c.q)))
+    damping = damping_matrix(c.system, frame, c.v)
+    return c.join(passive_force(c.system, frame, c.q, c.v, damping, tendons(c.system, frame, c.q)))
 
 
 @compiled

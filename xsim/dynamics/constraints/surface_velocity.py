@@ -14,7 +14,7 @@ from xsim.dynamics.layout import column, take_rows
 from xsim.dynamics.tree.frames import End, geom_end
 from xsim.dynamics.tree.kinematics import Frames
 from xsim.dynamics.tree.system import System
-from xsim.spatial import ZERO3, Motion, apply, cross, dot, stage, vadd, vsub
+from xsim.spatial import apply, cross, dot, stage, vadd, vsub
 
 
 def surface_velocities(system: System, frame: Frames, contacts: Contacts):
@@ -31,7 +31,8 @@ def surface_velocities(system: System, frame: Frames, contacts: Contacts):
     row_of[moving] = np.arange(1, len(moving) + 1)
     rows = [of_contacts(row_of[geoms[:, side]], contacts.pair) for side in (0, 1)]
     first, second = ([take_rows(x, index) for x in of_geoms] for index in rows)
-    return _rows(contacts, [b - a for a, b in zip(first, second, strict=True)], condim)
+    difference = [b - a for a, b in zip(first, second, strict=True)]
+    return _rows(contacts, tuple(difference[:3]), tuple(difference[3:]), condim)
 
 
 @stage
@@ -41,11 +42,12 @@ def _twist(geom: End, velocity) -> tuple:
     return (*vsub(linear, cross(angular, geom.world)), *angular)
 
 
-def _rows(contacts: Contacts, twist: list, condim: int):
-    motion = Motion(tuple(twist[3:]), tuple(twist[:3]))
-    velocity = vadd(motion.lin, cross(motion.ang, contacts.point))
-    rows = [dot(ZERO3, velocity), *(dot(axis, velocity) for axis in contacts.tangents)]
+def _rows(contacts: Contacts, linear, angular, condim: int):
+    """linear: the relative velocity at the origin of the world. angular: the relative angular velocity. World axes."""
+    velocity = vadd(linear, cross(angular, contacts.point))
+    zero = jnp.zeros_like(contacts.distance)
+    rows = [zero, *(dot(axis, velocity) for axis in contacts.tangents)]
     if condim > 3:
-        rows.append(dot(contacts.normal, motion.ang))
-    rows += [0.0] * (condim - len(rows))
-    return jnp.stack([jnp.broadcast_to(x, contacts.distance.shape) for x in rows], 1)
+        rows.append(dot(contacts.normal, angular))
+    rows += [zero] * (condim - len(rows))
+    return jnp.stack([jnp.broadcast_to(x, zero.shape) for x in rows], 1)

@@ -30,12 +30,12 @@ def potential_energy(system: System, frame: Frames, inertia: list, q: list, tend
 def _joint_spring_energies(system: System, q: list) -> list:
     """The potential energy of the springs of joints, J."""
     displacements = spring_displacements(system, q)
-    linear = [0.5 * k * x * x for k, x in zip(system.dof.stiffness, displacements, strict=True)]
+    out = [0.5 * k * x * x for k, x in zip(system.dof.stiffness, displacements, strict=True)]
     for joint in system.topology.joints:
         if joint.stiffness_poly is not None:
             for _, x in joint_displacements(joint, displacements):
-                linear.append(potential(0.0, system.joint.stiffness_poly[joint.stiffness_poly], x))
-    return linear
+                out.append(potential(0.0, system.joint.stiffness_poly[joint.stiffness_poly], x))
+    return out
 
 
 def _gravity_energy(system: System, frame: Frames, inertia: list):

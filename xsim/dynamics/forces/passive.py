@@ -7,7 +7,7 @@ from xsim.dynamics.forces.medium import medium_force
 from xsim.dynamics.linalg.sparse import Quadratic
 from xsim.dynamics.tendons.tendons import LengthAndJacobian, tendon_force
 from xsim.dynamics.tree.kinematics import Frames, generalized_force
-from xsim.dynamics.tree.polynomials import dof_damping, dof_stiffness
+from xsim.dynamics.tree.polynomials import coefficient, dof_damping, dof_stiffness
 from xsim.dynamics.tree.system import Block, System, split_q
 from xsim.spatial import (
     ZERO3,
@@ -133,11 +133,16 @@ def _minus(a, b):
     return [neg(y) if x is None else sub(x, y) for x, y in zip(a, b, strict=True)]
 
 
-def passive_force(system: System, frame: Frames, q, v, tendon: list[LengthAndJacobian]) -> list:
-    """Passive generalized force (nv): springs and dampers of joints, tendons and flexes, gravity compensation, fluid."""
+def damping_matrix(system: System, frame: Frames, v, of=coefficient) -> Quadratic:
+    """The matrix of the joint dampers: minus their force per velocity. of: `slope` for minus the derivative of the force."""
+    return quadratic(system, frame, dof_damping(system, v, of), "damper")
+
+
+def passive_force(system: System, frame: Frames, q, v, damping: Quadratic, tendon: list[LengthAndJacobian]) -> list:
+    """Passive generalized force (nv): springs and dampers of joints, tendons and flexes, gravity compensation, fluid. damping: see
+    `damping_matrix`."""
     if "passive" in system.topology.disabled:
         return [0.0] * len(v)
-    damping = quadratic(system, frame, dof_damping(system, v), "damper")
     out = _minus(spring_force(system, frame, q), damping.times(v))
     forces = tendon_force(system, tendon, v), flex_force(system, frame, v)
     for force in (*forces, gravity_compensation(system, frame, False), medium_force(system, frame, v)):

@@ -18,7 +18,7 @@ from xsim.dynamics.constraints.noslip import without_slip
 from xsim.dynamics.constraints.soft_set import Constraints
 from xsim.dynamics.forces.armature import armature_matrix, with_armature_bias
 from xsim.dynamics.forces.elements import element_force, element_rows
-from xsim.dynamics.forces.passive import passive_force, quadratic
+from xsim.dynamics.forces.passive import damping_matrix, passive_force, quadratic
 from xsim.dynamics.integration.velocity_derivatives import damping_derivatives, free_body_dofs, velocity_derivatives
 from xsim.dynamics.linalg.dense import assembled
 from xsim.dynamics.linalg.implicit import implicit
@@ -27,7 +27,7 @@ from xsim.dynamics.linalg.sparse import Quadratic, Saddle, masked, minus_jt_time
 from xsim.dynamics.linalg.unsymmetric import Unsymmetric
 from xsim.dynamics.tendons.tendons import tendons
 from xsim.dynamics.tree.kinematics import Frames, frames, inertial_force, inverse_dynamics, link_inertias, mass_matrix
-from xsim.dynamics.tree.polynomials import dof_damping, slope
+from xsim.dynamics.tree.polynomials import slope
 from xsim.dynamics.tree.system import System
 from xsim.spatial import add, mul, neg, stage, sub
 
@@ -95,6 +95,7 @@ class Terms(NamedTuple):
     """Quantities that the residual and the matrix of the equation of motion share.
 
     * frame, inertia: link frames and link inertias.
+    * damping: matrix of the joint dampers.
     * matrix_terms: (factor, Quadratic) pairs that are added to the mass matrix.
     * stiffness: matrix of the joint springs, None if they are explicit.
     * jacobian: holonomic rows; with soft constraints also one row per prescribed dof.
@@ -105,6 +106,7 @@ class Terms(NamedTuple):
 
     frame: Frames
     inertia: list
+    damping: Quadratic
     matrix_terms: list
     stiffness: Quadratic | None
     jacobian: list
@@ -123,13 +125,16 @@ def evaluate(m: EquationOfMotion) -> Terms:
     """The terms of the equation of motion at its state."""
     system = m.system
     frame = frames(system, m.q)
+    damping = slopes = damping_matrix(system, frame, m.v)
+    if any(joint.damping_poly is not None for joint in system.topology.joints):
+        slopes = damping_matrix(system, frame, m.v, slope)
     regularization = (system.option.regularization, Quadratic([1.0] * len(m.v), {}))
     matrix_terms = [(1.0, armature_matrix(system, frame)), regularization]
     staged = m.soft is not None and system.topology.switches.constraints_before_damping
     implicit_terms = [] if staged else matrix_terms
     stiffness = None
     if not is_zero(m.implicit.damping):
-        implicit_terms.append((m.implicit.damping, quadratic(system, frame, dof_damping(system, m.v, slope), "damper")))
+        implicit_terms.append((m.implicit.damping, slopes))
     if not is_zero(m.implicit.springs):
         stiffness = quadratic(system, frame, system.dof.stiffness, "spring")
         implicit_terms.append((m.implicit.springs, stiffness))
@@ -146,7 +151,7 @@ def evaluate(m: EquationOfMotion) -> Terms:
     if m.soft is not None:
         jacobian = [*jacobian, *([(i, 1.0)] for i, h in enumerate(m.prescribed) if h is not None)]
     return Terms(
-        frame, inertia, matrix_terms, stiffness, jacobian, elements, tendon, transmission, implicit_terms if staged else []
+        frame, inertia, damping, matrix_terms, stiffness, jacobian, elements, tendon, transmission, implicit_terms if staged else []
     )
 
 
@@ -209,7 +214,7 @@ def _smooth_balance(m: EquationOfMotion, t: Terms, a, y) -> list:
         free = [0.0] * n if a is None else a
         a = [x if h is None else h for x, h in zip(free, m.prescribed, strict=True)]
     force = with_armature_bias(m.system, t.frame, m.q, m.v, inverse_dynamics(m.system, t.frame, t.inertia, m.q, m.v, a))
-    passive = passive_force(m.system, t.frame, m.q, m.v, t.tendon)
+    passive = passive_force(m.system, t.frame, m.q, m.v, t.damping, t.tendon)
     extra = [0.0] * n
     if t.stiffness is not None:
         # The spring force at the position that the current velocity would reach (DART); the matrix terms have the part of the acceleration.

@@ -20,7 +20,7 @@ from xsim.dynamics.actuation.transmissions import transmissions
 from xsim.dynamics.constraints.holonomic import has_holonomic_rows, row_accelerations
 from xsim.dynamics.constraints.loop_joints import active
 from xsim.dynamics.constraints.soft_set import constraints
-from xsim.dynamics.forces.passive import quadratic
+from xsim.dynamics.forces.passive import damping_matrix, quadratic
 from xsim.dynamics.forces.time_functions import at_time
 from xsim.dynamics.integration.equation import (
     EXPLICIT,
@@ -38,7 +38,7 @@ from xsim.dynamics.layout import spread
 from xsim.dynamics.tendons.tendons import tendons
 from xsim.dynamics.tree.kinematics import frames
 from xsim.dynamics.tree.manifold import displacement_rates, integrate, shifted
-from xsim.dynamics.tree.polynomials import dof_damping, slope
+from xsim.dynamics.tree.polynomials import slope
 from xsim.dynamics.tree.system import System
 from xsim.registry import INTEGRATORS
 from xsim.spatial import add, mul, separate_kernels, stage, sub, total
@@ -160,7 +160,7 @@ def implicit_force(system: System, frame, q, v, a) -> list:
     """The generalized force (nv) that implicit dampers and springs of the model's integrator add to inverse dynamics at acceleration a."""
     terms, out = INTEGRATORS[system.topology.integrator].implicit(system), [0.0] * len(v)
     if not is_zero(terms.damping):
-        out = [mul(terms.damping, x) for x in quadratic(system, frame, dof_damping(system, v, slope), "damper").times(a)]
+        out = [mul(terms.damping, x) for x in damping_matrix(system, frame, v, slope).times(a)]
     if not is_zero(terms.springs):
         displacement = [add(mul(terms.damping, x), mul(terms.springs, y)) for x, y in zip(v, a, strict=True)]
         out = [add(x, y) for x, y in zip(out, quadratic(system, frame, system.dof.stiffness, "spring").times(displacement), strict=True)]

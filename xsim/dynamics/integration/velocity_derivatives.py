@@ -25,11 +25,11 @@ from xsim.dynamics.actuation.controllers import ControllerState
 from xsim.dynamics.actuation.laws import depends_on_velocity
 from xsim.dynamics.flex.kinematics import edge_damping
 from xsim.dynamics.forces.medium import medium_force
-from xsim.dynamics.forces.passive import quadratic
+from xsim.dynamics.forces.passive import damping_matrix
 from xsim.dynamics.linalg.sparse import Quadratic, add_outer_product, add_pair
 from xsim.dynamics.tendons.tendons import LengthAndJacobian, rate
 from xsim.dynamics.tree.kinematics import Frames, inverse_dynamics
-from xsim.dynamics.tree.polynomials import dof_damping, slope, tendon_damping
+from xsim.dynamics.tree.polynomials import slope, tendon_damping
 from xsim.dynamics.tree.system import System
 from xsim.model.topology import ActuatorInfo
 from xsim.registry import ACTUATOR_CONTROLLERS
@@ -42,7 +42,7 @@ def damping_derivatives(
     """Minus the symmetric part of d force / d velocity of passive and actuator forces.
 
     tendon, transmission: length and Jacobian of each tendon and of each actuator. all_edges: see `edge_damping`."""
-    out = quadratic(system, frame, dof_damping(system, v, slope), "damper")
+    out = damping_matrix(system, frame, v, slope)
     out = Quadratic(list(out.diagonal), dict(out.blocks))
     if "passive" in system.topology.disabled:
         out = Quadratic([0.0] * len(v), {})

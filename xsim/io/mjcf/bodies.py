@@ -93,7 +93,7 @@ def _drafts(given: _Input) -> list[Draft]:
         e.raw("childclass")
         stack += reversed(_read_contents(given, e, body))
         body.fusible = e.choice("fuse", ("false", "auto"), "auto") == "auto"
-        e.choice("simple", ("false", "auto"), "auto")  # a speed of the engine's
+        e.choice("simple", ("false", "auto"), "auto")  # an optimization of the engine, no effect here
         at_world = parent is world
         check_joints(body.joints, at_world)
         body.mocap = flag(e, "mocap", False)
