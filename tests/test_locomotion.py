@@ -114,7 +114,7 @@ class Fixed:
     """A view of given states, for what needs no dynamics."""
 
     def __init__(self, q, v):
-        self.state = xsim.State(q, v, *[jnp.zeros(len(q))] * 4)
+        self.state = xsim.State(q, v, *[jnp.zeros(len(q))] * 6)
 
 
 def test_ends(x64):

@@ -233,14 +233,16 @@ ROW_NAMES: dict[str, Callable[[Model], list[str]]] = {
         size: _of_infos("actuators", row) for size, row in (
             ("ndampratio", "damp_ratio"), ("ncrank", "crank"), ("nforcerange", "force_range"),
             ("nactrange", "act_range"), ("nlengthrange", "length_range"), ("nactuatorarmature", "armature"),
-            ("nactuatordamping", "damping"), ("nactuatordampingpoly", "damping_poly"),
+            ("nactuatordamping", "damping"), ("nactuatordampingpoly", "damping_poly"), ("nactuatordelay", "history"),
         )
     },
+    "nsensordelay": _of_infos("sensors", "history"),
     "nctrlrange": lambda m: [a.name for a in m.topology.actuators for row in a.ctrl_ranges if row is not None],
     **{
         size: _of_infos("tendons", row) for size, row in (
             ("nspringlength", "spring"), ("ntendonrange", "range"), ("ntendonfriction", "friction"), ("ntendonarmature", "armature"),
             ("ntendonstiffnesspoly", "stiffness_poly"), ("ntendondampingpoly", "damping_poly"), ("ntendonforcerange", "force_range"),
+            ("ntendonspringyield", "spring_yield"),
         )
     },
     "nsoft": _of_soft("soft"),
@@ -266,6 +268,7 @@ ROW_NAMES: dict[str, Callable[[Model], list[str]]] = {
     "ngravcomp": lambda m: [b.name for b in m.topology.bodies if b.gravcomp is not None],
     "nspringdamper": _of_joints("spring_damper"),
     "nstiffnesspoly": _of_joints("stiffness_poly"),
+    "nspringyield": _of_joints("spring_yield"),
     "ndampingpoly": _of_joints("damping_poly"),
     "nmedium": lambda m: ["medium"] * m.topology.size("nmedium"),
     "nmagnetic": lambda m: ["medium"] * m.topology.size("nmagnetic"),

@@ -10,6 +10,8 @@ import jax.numpy as jnp
 
 from xsim.compile.choice import COMPILERS, compiler, tracing_for
 from xsim.dynamics.actuation.commands import split_controls
+from xsim.dynamics.actuation.delays import delayed_controls
+from xsim.dynamics.forces.plasticity import with_plastic_springs
 from xsim.dynamics.forces.time_functions import at_time
 from xsim.dynamics.layout import Lanes, batch_shape, make_lanes
 from xsim.dynamics.prepare import prepare
@@ -58,13 +60,19 @@ class Call:
     """The arguments of a public function as components, and the system prepared for them.
 
     q (*batch, nq), v, tau and each array of extra (*batch, nv), ctrl (*batch, nu), time (*batch,), act (*batch, na),
-    mocap (*batch, nmocap, 7). None: zero; for mocap the poses of the model. Raises ValueError for an array of another width."""
+    mocap (*batch, nmocap, 7), history (*batch, nhistory), plastic (*batch, nplastic). None: zero; for mocap the poses and for plastic the
+    rest positions of the model; for history: controls act at once. Raises ValueError for an array of another width."""
 
-    def __init__(self, model: Model, q, v=None, tau=None, extra=(), ctrl=None, time=None, act=None, mocap=None):
+    def __init__(self, model: Model, q, v=None, tau=None, extra=(), ctrl=None, time=None, act=None, mocap=None, history=None, plastic=None):
         self.model = model
         dtype = jnp.asarray(q).dtype
         checked = []
-        arguments = (("q", q, model.nq), ("v", v, model.nv), ("tau", tau, model.nv), ("ctrl", ctrl, model.nu), ("act", act, model.na))
+        history, plastic = (x if x is None or x.shape[-1] else None for x in (history, plastic))
+        top = model.topology
+        arguments = (
+            ("q", q, model.nq), ("v", v, model.nv), ("tau", tau, model.nv), ("ctrl", ctrl, model.nu), ("act", act, model.na),
+            ("history", history, top.size("nhistory")), ("plastic", plastic, top.size("nplastic")),
+        )  # fmt: skip
         for name, x, width in (*arguments, *(("argument", e, model.nv) for e in extra)):
             x = None if x is None else jnp.asarray(x, dtype)
             if x is not None:
@@ -74,9 +82,9 @@ class Call:
         mocaps = [] if mocap is None or not model.topology.size("nmocap") else [(jnp.asarray(mocap, dtype), 2)]
         self.lanes: Lanes = make_lanes(batch_shape(model, *((x, 1) for x in checked), *times, *mocaps))
         parts: list[Any] = [None if x is None else list(self.lanes.split(x, 1)) for x in checked]
-        self.q, self.v, self.tau, self.ctrl, self.act = parts[:5]
+        self.q, self.v, self.tau, self.ctrl, self.act, self.history, self.plastic = parts[:7]
         self.q = separate_kernels(self.q)
-        self.extra = parts[5:]
+        self.extra = parts[7:]
         if self.tau is None:
             self.tau = [0.0] * model.nv
         if self.ctrl is None:
@@ -87,11 +95,16 @@ class Call:
         mocap_poses = self.lanes.split(mocaps[0][0], 2) if mocaps else None
         external = split_controls(model.topology, self.ctrl).functions
         self.system: System = at_time(prepare(model, self.lanes, mocap_poses), now, external)
+        if self.plastic is not None:
+            self.system = with_plastic_springs(self.system, self.plastic)
+        if self.history is not None:
+            self.ctrl = delayed_controls(self.system, self.history, now, self.ctrl)
 
     @classmethod
     def of_state(cls, model: Model, state: State, ctrl, tau) -> Call:
         """A call at a state. ctrl, tau: commands and generalized force, None for zero."""
-        return cls(model, state.q, state.v, tau, ctrl=ctrl, time=state.time, act=state.act, mocap=state.mocap)
+        rest = {name: getattr(state, name) for name in ("time", "act", "mocap", "history", "plastic")}
+        return cls(model, state.q, state.v, tau, ctrl=ctrl, **rest)
 
     def join(self, x, core: int = 1):
         """Components as an array (*batch, ...) of the call's dtype. core: number of axes after the batch."""

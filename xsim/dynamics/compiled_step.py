@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from collections.abc import Callable
@@ -17,8 +18,9 @@ from xsim.dynamics.state_components import public_state, state_components
 from xsim.model.model import Model, State
 
 
-def compiled_steps(model: Model, state: State, inputs: Inputs, steps: int, record: Callable | None):
-    """Steps of a model, as `xsim.rollout`: (final state, recorded). record(state, ctrl, tau): what is recorded after a step."""
+def compiled_steps(model: Model, state: State, inputs: Inputs, steps: int, record: Callable | None, complete: Callable | None = None):
+    """Steps of a model, as `xsim.rollout`: (final state, recorded). record(state, ctrl, tau): what is recorded after a step.
+    complete(before, after, ctrl, tau): the state after a step with what its program does not compute; None: the program computes all."""
     batch = common_batch(model, state, inputs)
     first = _environments(state, batch)
     system, function = prepared_step(model, first, batch, inputs)
@@ -28,11 +30,11 @@ def compiled_steps(model: Model, state: State, inputs: Inputs, steps: int, recor
         fields = [(x, True) for x in parts(current)]
         given = [by_environment(x, 1, first.q.shape[:1]) for x in xs if x is not None]
         arguments, batched = zip(*system.operands(), *fields, *given, strict=True)
-        after = State(*function(arguments, batched), current.mocap)
-        if record is None:
-            return after, None
-        inputs_of_batch = (x if x is None or x.ndim == 1 else x.reshape(*batch, x.shape[-1]) for x in xs)
-        return after, record(_public(after, batch), *inputs_of_batch)
+        after = _with_mocap(function(arguments, batched), current.mocap)
+        inputs_of_batch = [x if x is None or x.ndim == 1 else x.reshape(*batch, x.shape[-1]) for x in xs]
+        if complete is not None:
+            after = _environments(complete(_public(current, batch), _public(after, batch), *inputs_of_batch), batch)
+        return after, None if record is None else record(_public(after, batch), *inputs_of_batch)
 
     if steps == 1 and record is None:
         return _public(body(first, [None if x is None else x[0] for x in sequences])[0], batch), None
@@ -59,6 +61,15 @@ def _public(state: State, batch: tuple[int, ...]) -> State:
     return State(*(x.reshape(*batch, *x.shape[1:]) for x in parts(state)))
 
 
+ADVANCED = tuple(field.name for field in dataclasses.fields(State) if field.name != "mocap")
+"""The fields of a state that a step changes."""
+
+
+def _with_mocap(fields, mocap) -> State:
+    """A state of the fields ADVANCED and the poses of the mocap bodies."""
+    return State(**dict(zip(ADVANCED, fields, strict=True)), mocap=mocap)
+
+
 def _by_step(x, batch: tuple[int, ...]):
     """Inputs (steps, n) as they are, or (steps, *batch, n) as (steps, environments, n)."""
     if x.ndim == 2:
@@ -74,19 +85,18 @@ def _shape(x) -> tuple:
 def step_function(system: SystemFunction, shared: int, order: tuple[int, ...], shapes: tuple, nu: int, present: tuple[bool, bool]):
     """The function of one environment that advances a state by a step.
 
-    Its arguments are the system's numbers, the fields of the state, and ctrl and tau if they are present. Its results are the new fields
-    without the poses of the mocap bodies. shared: how many of the numbers all environments share. order: see `Prepared`. shapes: of the
-    fields, with their types. present: whether ctrl and tau are."""
+    Its arguments are the system's numbers, the fields of the state, and ctrl and tau if they are present. Its results are the fields that
+    change, see `_with_mocap`. shared: how many of the numbers all environments share. order: see `Prepared`. shapes: of the fields, with
+    their types. present: whether ctrl and tau are."""
     dtype, nv = shapes[0][1], shapes[1][0][0]
 
-    def step(shared_numbers, own, q, v, time, flags, act, mocap, *given):
-        rest = iter(given)
+    def step(shared_numbers, own, *given):
+        state, rest = State(*given[: len(shapes)]), iter(given[len(shapes) :])
         ctrl, tau = (list(ONE.split(next(rest), 1)) if here else [0.0] * zeros for here, zeros in zip(present, (nu, nv), strict=True))
-        state = State(q, v, time, flags, act, mocap)
         after = advance(system.system(shared_numbers, own, order), state_components(state, ONE), tau, ctrl)
         after = jax.tree.map(lambda x: jnp.reshape(x, ()), after)  # numbers of joints that users registered may be arrays (1,)
-        new = public_state(after, ONE, mocap, dtype, flags.dtype)
-        return [a.astype(b.dtype) for a, b in zip(parts(new)[:-1], parts(state)[:-1], strict=True)]
+        new = public_state(after, ONE, state.mocap, dtype, state.flags.dtype)
+        return [getattr(new, name).astype(getattr(state, name).dtype) for name in ADVANCED]
 
     vectors = [jax.ShapeDtypeStruct((n,), dtype) for n in (shared, len(order) - shared)]
     inputs = [jax.ShapeDtypeStruct((n,), dtype) for n, here in zip((nu, nv), present, strict=True) if here]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 
 from xsim.dynamics.actuation.actuation import ActuatorForces, TransmissionMotion, activation_rates, actuator_forces
@@ -23,6 +24,7 @@ from xsim.dynamics.integration.impulses import impulse_rows
 from xsim.dynamics.integration.integrators import Health, StateComponents, implicit_force, step_velocity
 from xsim.dynamics.layout import Lanes
 from xsim.dynamics.sensors.sensing import SensorContext, sense
+from xsim.dynamics.sensors.sensor_history import has_sensor_history, readings, with_readings
 from xsim.dynamics.tendons.tendons import tendons
 from xsim.dynamics.tree import kinematics as kin
 from xsim.model.model import Camera, Data, Flags, Light, Model, State
@@ -54,6 +56,21 @@ def forward(model: Model, state: State, ctrl=None, tau=None) -> Data:
 
     ctrl: (*batch, nu) controls. tau: (*batch, nv) generalized forces, N or N m. Raises ValueError for a wrong width.
     """
+    return evaluate(model, state, ctrl, tau)[0]
+
+
+def with_sensor_history(model: Model, before: State, after: State, ctrl, tau) -> State:
+    """The state after a step, with what the sensors with a history measure at the state before it."""
+    infos = [info for info in model.topology.sensors if info.history is not None]
+    if not infos:
+        return after
+    numbers = evaluate(model, before, ctrl, tau)[1]
+    first = min(info.history.address for info in infos)
+    return after.replace(history=jnp.concatenate([after.history[..., :first], numbers[..., first:]], -1))
+
+
+def evaluate(model: Model, state: State, ctrl=None, tau=None) -> tuple[Data, jax.Array | None]:
+    """See `forward`. Second: `State.history` with the measurements of the sensors (*batch, nhistory), None without such sensors."""
     c = Call.of_state(model, state, ctrl, tau)
     frame = kin.frames(c.system, c.q)
     contacts = find_contacts(c.system, frame) if has_contacts(model.topology) else []
@@ -64,15 +81,27 @@ def forward(model: Model, state: State, ctrl=None, tau=None) -> Data:
     forces = _smooth_forces(c, frame, motion)
     sensors = _sensor_context(c, state, frame, motion, forces.actuators, contacts, soft, solved)
     constraint, residual = _constraint_force(c, frame, motion, forces, soft, solved)
-    return Data(
+    sensor, history = _readings(c, sense(sensors), sensors.time)
+    data = Data(
         **_body_motion(c, frame, motion, sensors.poses),
         a=c.join(solved.a),
         **_generalized_forces(c, forces, constraint),
         **_external_wrenches(c, sensors),
         residual=c.join(residual, 0),
-        sensor=c.join(sense(sensors)),
+        sensor=c.join(sensor),
         flags=_flags(c, solved),
     )
+    return data, history
+
+
+def _readings(c: Call, values: list, time) -> tuple[list, jax.Array | None]:
+    """What the sensors say, and `State.history` with what they measure. values: measured now."""
+    top = c.model.topology
+    if not has_sensor_history(top) or c.history is None:
+        return values, None
+    delays, dt = c.lanes.split(c.model.sensor.delay, 1), c.system.option.dt
+    history = c.join(with_readings(top, c.history, time, dt, values))
+    return readings(top, delays, c.history, time, dt, values), history
 
 
 class LinkMotion(NamedTuple):

@@ -13,6 +13,7 @@ import numpy as np
 from xsim.dynamics.call import Call, check_width, compiled
 from xsim.dynamics.constraints.holonomic import has_holonomic_rows, holonomic_errors
 from xsim.dynamics.forces.armature import mass_with_armature
+from xsim.dynamics.forces.plasticity import rest_positions
 from xsim.dynamics.integration.projection import newton_step, project_velocity
 from xsim.dynamics.layout import batch_shape, spread
 from xsim.dynamics.linalg.sparse import factorize, solve
@@ -46,9 +47,10 @@ WARN_CHANGE = 1e-6
 """Largest change of an initial state by the constraints without a warning (m or rad, m/s or rad/s)."""
 
 
-def state_at(model: Model, q, v, time=0.0, act=None, mocap=None) -> State:
+def state_at(model: Model, q, v, time=0.0, act=None, mocap=None, plastic=None) -> State:
     """The state with these values, unchanged. q (*batch, nq), v (*batch, nv), act (*batch, na; default zero), mocap (*batch, nmocap, 7;
-    default the poses of the model)."""
+    default the poses of the model), plastic (*batch, nplastic; default, and where NaN, the rest positions of the model). No control and no
+    measurement precedes it."""
     batch, dtype = q.shape[:-1], q.dtype
     act = jnp.zeros((*batch, model.na), dtype) if act is None else act
     if mocap is None:
@@ -58,7 +60,50 @@ def state_at(model: Model, q, v, time=0.0, act=None, mocap=None) -> State:
         poses = jnp.broadcast_shapes(pos.shape[:-1], quat.shape[:-1])
         mocap = jnp.concatenate([jnp.broadcast_to(x, (*poses, x.shape[-1])) for x in (pos, quat)], -1)
     time, flags = jnp.broadcast_to(jnp.asarray(time, dtype), batch), jnp.zeros(batch, jnp.int32)
-    return State(q, v, time, flags, jnp.broadcast_to(act, (*batch, model.na)), jnp.broadcast_to(mocap, (*batch, *mocap.shape[-2:])))
+    rest = _rest_positions(model, q)
+    plastic = rest if plastic is None else jnp.where(jnp.isnan(plastic), rest, plastic)
+    return State(
+        q=q,
+        v=v,
+        time=time,
+        flags=flags,
+        act=jnp.broadcast_to(act, (*batch, model.na)),
+        mocap=jnp.broadcast_to(mocap, (*batch, *mocap.shape[-2:])),
+        history=jnp.broadcast_to(_no_history(model, dtype), (*batch, model.topology.size("nhistory"))),
+        plastic=jnp.broadcast_to(plastic, (*batch, model.topology.size("nplastic"))),
+    )
+
+
+def _rest_positions(model: Model, q):
+    """The rest positions of the springs that yield, as the model has them (*batch, nplastic)."""
+    if not model.topology.size("nplastic"):
+        return jnp.zeros(0, q.dtype)
+    return _joined_rest_positions(model, q)
+
+
+@compiled
+def _joined_rest_positions(model: Model, q):
+    c = Call(model, q)
+    return c.join(rest_positions(c.system))
+
+
+def _no_history(model: Model, dtype):
+    """`State.history` of an environment in which nothing has been commanded or measured: samples of zero at the last time steps, or at the
+    last times at which a sensor would have measured."""
+    leaf = model.option.dt
+    dt, parts = jnp.asarray(leaf.value if isinstance(leaf, Frozen) else leaf, dtype)[..., None], []
+    owners = [(a.history, (0.0, 0.0)) for a in model.topology.actuators] + [(s.history, s.interval) for s in model.topology.sensors]
+    for history, (period, phase) in owners:
+        if history is None:
+            continue
+        count = history.samples
+        ages = jnp.arange(count - 1, -1, -1, dtype=dtype)
+        last = (phase or -period) if period else -dt
+        times = last - ages * period if period else -(1 + ages) * dt
+        times = jnp.ceil(times / dt - 1e-3) * dt if period else times
+        samples = jnp.zeros((*times.shape[:-1], count * history.width), dtype)
+        parts += [times, samples, *([jnp.full_like(dt, last)] if period else [])]
+    return jnp.concatenate(parts, -1) if parts else jnp.zeros(0, dtype)
 
 
 def find_key(model: Model, key):
@@ -96,7 +141,8 @@ def init(model: Model, q=None, v=None, ctrl=None, *, key=None) -> State:
         state = state_at(model, q, v)
     else:
         mocap = jnp.asarray(named.mocap, dtype).reshape(-1, 7)
-        state = state_at(model, q, v, named.time, jnp.asarray(named.act, dtype), mocap)
+        plastic = None if named.plastic is None else jnp.asarray(named.plastic, dtype)
+        state = state_at(model, q, v, named.time, jnp.asarray(named.act, dtype), mocap, plastic)
     if v_given is None and named is None and model.topology.velocities:
         state = state.replace(v=_initial_velocity(model, state.q))
     state = divided(state, batch)
@@ -149,9 +195,10 @@ def project_constraints(model: Model, state: State, ctrl=None, iterations: int =
     q, v = c.join(q), c.join(project_velocity(c.system, q, c.v))
     batch = q.shape[:-1]
     time, flags = (jnp.broadcast_to(x, batch) for x in (state.time, state.flags))
+    rest = {name: getattr(state, name) for name in ("act", "history", "plastic")}
     return state.replace(
-        q=q, v=v, time=time, flags=flags, act=jnp.broadcast_to(state.act, (*batch, model.na)),
-        mocap=jnp.broadcast_to(state.mocap, (*batch, *state.mocap.shape[-2:])),
+        q=q, v=v, time=time, flags=flags, mocap=jnp.broadcast_to(state.mocap, (*batch, *state.mocap.shape[-2:])),
+        **{name: jnp.broadcast_to(x, (*batch, x.shape[-1])) for name, x in rest.items()},
     )  # fmt: skip
 
 

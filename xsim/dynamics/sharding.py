@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import os
 from typing import Any, NamedTuple
@@ -19,7 +20,7 @@ CHUNK, SOFT_CHUNK = 1024, 256
 MIN_PER_CORE = 64
 """Least number of environments per core for which a batch is divided."""
 
-RANKS = (1, 1, 0, 0, 1, 2)
+RANKS = (1, 1, 0, 0, 1, 2, 1, 1)
 """Number of axes of the fields of a state without a batch, in the order of `parts`."""
 
 
@@ -36,8 +37,8 @@ def common_batch(model: Model, state: State, inputs: Inputs) -> tuple[int, ...]:
 
 
 def parts(state: State) -> tuple:
-    """The fields of a state."""
-    return state.q, state.v, state.time, state.flags, state.act, state.mocap
+    """The fields of a state, in their order."""
+    return tuple(getattr(state, field.name) for field in dataclasses.fields(state))
 
 
 def available_cores() -> int:

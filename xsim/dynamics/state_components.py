@@ -21,11 +21,23 @@ def state_components(state: State, lanes: Lanes) -> StateComponents:
     flags = jnp.broadcast_to(state.flags, lanes.batch)
     health = Health(*(lanes.split((flags & bit != 0).astype(state.q.dtype), 0) for bit in BITS))
     time = lanes.split(jnp.broadcast_to(state.time, lanes.batch), 0)
-    return StateComponents(split(state.q), split(state.v), split(state.act), time, health)
+    return StateComponents(split(state.q), split(state.v), split(state.act), time, health, split(state.history), split(state.plastic))
 
 
 def public_state(m: StateComponents, lanes: Lanes, mocap, dtype, flags_dtype=jnp.int32) -> State:
-    """The state of components. mocap (*batch, nmocap, 7): poses of the mocap bodies. dtype: of an empty ``act``."""
+    """The state of components. mocap (*batch, nmocap, 7): poses of the mocap bodies. dtype: of empty fields."""
+
+    def join(x):
+        return lanes.join(x, 1) if x else jnp.zeros((*lanes.batch, 0), dtype)
+
     flags = sum(bit * lanes.join(on, 0) for bit, on in zip(BITS, m.health, strict=True))
-    act = lanes.join(m.act, 1) if m.act else jnp.zeros((*lanes.batch, 0), dtype)
-    return State(lanes.join(m.q, 1), lanes.join(m.v, 1), lanes.join(m.time, 0), flags.astype(flags_dtype), act, mocap)
+    return State(
+        q=lanes.join(m.q, 1),
+        v=lanes.join(m.v, 1),
+        time=lanes.join(m.time, 0),
+        flags=flags.astype(flags_dtype),
+        act=join(m.act),
+        mocap=mocap,
+        history=join(m.history),
+        plastic=join(m.plastic),
+    )

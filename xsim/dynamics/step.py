@@ -17,10 +17,11 @@ from xsim.compile.flatten import Unsupported
 from xsim.compile.function import warn_once
 from xsim.dynamics.call import check_width, compiled
 from xsim.dynamics.compiled_step import compiled_steps
-from xsim.dynamics.forward import forward
+from xsim.dynamics.forward import forward, with_sensor_history
 from xsim.dynamics.integration.integrators import StateComponents, advance, in_stages
 from xsim.dynamics.layout import make_lanes
 from xsim.dynamics.prepare import prepare
+from xsim.dynamics.sensors.sensor_history import has_sensor_history
 from xsim.dynamics.sharding import Inputs, chunk_size, chunked, common_batch, cores_of
 from xsim.dynamics.state_components import public_state, state_components
 from xsim.model.model import Model, State
@@ -76,7 +77,8 @@ def _run(model: Model, state: State, inputs: Inputs, steps: int, record, checkpo
 
 def _llvm_steps(model: Model, state: State, inputs: Inputs, steps: int, record, checkpoint: bool):
     after = None if record is None else lambda new, ctrl, tau: record(new, forward(model, new, ctrl, tau))
-    return compiled_steps(model, state, inputs, steps, after)
+    history = functools.partial(with_sensor_history, model) if has_sensor_history(model.topology) else None
+    return compiled_steps(model, state, inputs, steps, after, history)
 
 
 def _inputs(model: Model, state: State, ctrl, tau, plural: str = "") -> Inputs:
@@ -107,11 +109,15 @@ def _steps(model: Model, state: State, inputs: Inputs, steps: int, record, check
     # Runge-Kutta methods checkpoint their stages, and then the step needs no checkpoint.
     checkpoint_stages = checkpoint and record is None and in_stages(system)
 
-    def body(m: StateComponents, xs):
+    sensor_history = has_sensor_history(model.topology)
+
+    def body(old: StateComponents, xs):
         arrays, parts = xs
         tau = [0.0] * model.nv if parts.tau is None else parts.tau
         ctrl = [0.0] * model.nu if parts.ctrl is None else parts.ctrl
-        m = _with_shapes_of(advance(system, m._replace(v=separate_kernels(m.v)), tau, ctrl, checkpoint_stages), m)
+        m = _with_shapes_of(advance(system, old._replace(v=separate_kernels(old.v)), tau, ctrl, checkpoint_stages), old)
+        if sensor_history:
+            m = state_components(with_sensor_history(model, public(old), public(m), arrays.ctrl, arrays.tau), lanes)
         recorded = None
         if record is not None:
             after = public(m)
@@ -119,9 +125,10 @@ def _steps(model: Model, state: State, inputs: Inputs, steps: int, record, check
         return m, recorded
 
     if steps == 1 and record is None:
-        return public(body(components, (None, jax.tree.map(lambda x: x[0], split)))[0]), None
+        return public(body(components, jax.tree.map(lambda x: x[0], (inputs, split)))[0]), None
     run = jax.checkpoint(body, prevent_cse=False) if checkpoint and not checkpoint_stages else body
-    components, recorded = jax.lax.scan(run, components, (None if record is None else inputs, split), length=steps)
+    arrays = inputs if record is not None or sensor_history else None
+    components, recorded = jax.lax.scan(run, components, (arrays, split), length=steps)
     return public(components), recorded
 
 

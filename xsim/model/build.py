@@ -43,7 +43,7 @@ def assemble(spec: ModelSpec, *, seed: int = 0) -> Model:
         geoms=geoms,
         flexes=tuple(flexes.infos),
         soft=read_soft_constraints(spec, tree, devices.infos["tendons"], flexes),
-        sizes=tuple({**rows.sizes(), **devices.sizes, "nmocap": len(tree.mocaps)}.items()),
+        sizes=tuple({**rows.sizes(), **devices.sizes, "nmocap": len(tree.mocaps), "nplastic": tree.nplastic}.items()),
     )
     groups = {name: rows.arrays(name) for name in GROUPS if name not in ("option", "joint")}
     params = {name: leaf_array(values, f"joint.{name}") for name, values in tree.joint_parameters().items()}

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from xsim.model.leaf_rows import LeafRows
-from xsim.model.topology import ActuatorInfo, CameraInfo, KeyInfo, PieceInfo, SensorInfo, SiteInfo, TendonInfo
+from xsim.model.topology import ActuatorInfo, CameraInfo, HistoryInfo, KeyInfo, PieceInfo, SensorInfo, SiteInfo, TendonInfo
 from xsim.model.tree import Tree, fail, unit_quat
 from xsim.registry import ACTIVATION_DYNAMICS, ACTUATOR_BIASES, ACTUATOR_CONTROLLERS, ACTUATOR_GAINS, SENSORS, TRANSMISSIONS
 from xsim.rules import RULES
-from xsim.spec import ActuatorSpec, CameraSpec, KeySpec, LightSpec, ModelSpec, TendonSpec
+from xsim.spec import ActuatorSpec, CameraSpec, History, KeySpec, LightSpec, ModelSpec, SensorSpec, TendonSpec
 
 __all__ = ["Devices", "read_devices", "with_reflected_rows"]
 
@@ -26,7 +26,7 @@ UNKNOWN_RANGE = (math.nan, math.nan)
 
 
 class Devices(NamedTuple):
-    """infos: fields of the Topology. sizes: lengths of na and nsensordata."""
+    """infos: fields of the Topology. sizes: lengths of na, nsensordata and nhistory."""
 
     infos: dict[str, tuple]
     sizes: dict[str, int]
@@ -54,21 +54,52 @@ def read_devices(spec: ModelSpec, tree: Tree) -> Devices:
     for tendon in spec.tendons:
         infos["tendons"].append(_tendon(tendon, tree))
     acts = controls = 0
+    past = _Past(rows)
     for actuator in spec.actuators:
-        infos["actuators"].append(_actuator(actuator, spec, rows, acts, controls))
+        infos["actuators"].append(_actuator(actuator, spec, rows, acts, controls, past))
         acts += len(infos["actuators"][-1].activations)
         controls += len(infos["actuators"][-1].controls)
     address = 0
     for sensor in spec.sensors:
-        if sensor.kind not in SENSORS:
-            fail(sensor.source, f"sensor {sensor.name!r}: {SENSORS.unknown(sensor.kind)}")
-        target = sensor.object, sensor.reference
-        numbers = address, sensor.dim, sensor.cutoff
-        infos["sensors"].append(SensorInfo(sensor.name, sensor.kind, *target, sensor.stage, *numbers, sensor.data, sensor.reduce))
+        infos["sensors"].append(_sensor(sensor, address, past))
         address += sensor.dim
     for key in spec.keys:
         infos["keys"].append(_key(key, tree, acts, controls))
-    return Devices({name: tuple(values) for name, values in infos.items()}, {"na": acts, "nsensordata": address})
+    sizes = {"na": acts, "nsensordata": address, "nhistory": past.address}
+    return Devices({name: tuple(values) for name, values in infos.items()}, sizes)
+
+
+INTERPOLATIONS = ("zoh", "linear", "cubic")
+
+
+class _Past:
+    """Assigns addresses in `State.history`. address: the next one."""
+
+    def __init__(self, rows: LeafRows):
+        self.rows, self.address = rows, 0
+
+    def add(self, owner: ActuatorSpec | SensorSpec, leaf: str, history: History | None, width: int) -> HistoryInfo | None:
+        """The history of an owner whose samples have a width, None without."""
+        if history is None:
+            return None
+        if history.samples < 1 or history.delay < 0 or history.interpolation not in INTERPOLATIONS:
+            fail(owner.source, f"{owner.name!r}: {history}; allowed: samples >= 1, delay >= 0, interpolation {', '.join(INTERPOLATIONS)}")
+        out = HistoryInfo(self.address, history.samples, width, history.interpolation, self.rows.add(leaf, history.delay))
+        self.address = out.end
+        return out
+
+
+def _sensor(spec: SensorSpec, address: int, past: _Past) -> SensorInfo:
+    if spec.kind not in SENSORS:
+        fail(spec.source, f"sensor {spec.name!r}: {SENSORS.unknown(spec.kind)}")
+    history, interval, ticked = past.add(spec, "sensor.delay", spec.history, spec.dim), (0.0, 0.0), None
+    if spec.history is not None and spec.history.period:
+        interval, ticked = (spec.history.period, spec.history.phase), past.address
+        past.address += 1
+        if not -interval[0] < interval[1] <= 0:
+            fail(spec.source, f"sensor {spec.name!r}: period {interval[0]:g}, phase {interval[1]:g}; allowed: -period < phase <= 0")
+    target, numbers = (spec.object, spec.reference), (address, spec.dim, spec.cutoff)
+    return SensorInfo(spec.name, spec.kind, *target, spec.stage, *numbers, spec.data, spec.reduce, history, interval, ticked)
 
 
 def with_reflected_rows(spec: ModelSpec) -> ModelSpec:
@@ -115,12 +146,15 @@ def _tendon(spec: TendonSpec, tree: Tree) -> TendonInfo:
     optional = (
         ("spring_length", spec.spring_length), ("range", spec.range), ("friction", spec.friction or None),
         ("armature", spec.armature), ("stiffness_poly", spec.stiffness_poly), ("damping_poly", spec.damping_poly),
-        ("force_range", spec.force_range),
+        ("force_range", spec.force_range), ("spring_yield", spec.spring_yield),
     )  # fmt: skip
-    return TendonInfo(spec.name, spec.kind, tuple(path), *(tree.rows.add_optional(f"tendon.{leaf}", value) for leaf, value in optional))
+    if spec.spring_yield is not None and spec.spring_yield < 0:
+        fail(spec.source, f"tendon {spec.name!r}: spring_yield {spec.spring_yield:g}; allowed: >= 0")
+    rows = (tree.rows.add_optional(f"tendon.{leaf}", value) for leaf, value in optional)
+    return TendonInfo(spec.name, spec.kind, tuple(path), *rows, plastic=tree.add_plastic(2, spec.spring_yield))
 
 
-def _actuator(spec: ActuatorSpec, model: ModelSpec, rows: LeafRows, act: int, control: int) -> ActuatorInfo:
+def _actuator(spec: ActuatorSpec, model: ModelSpec, rows: LeafRows, act: int, control: int, past: _Past) -> ActuatorInfo:
     for registry, kind in (
         (ACTIVATION_DYNAMICS, spec.dynamics), (ACTUATOR_GAINS, spec.gain), (ACTUATOR_BIASES, spec.bias), (TRANSMISSIONS, spec.transmission),
     ):  # fmt: skip
@@ -156,6 +190,7 @@ def _actuator(spec: ActuatorSpec, model: ModelSpec, rows: LeafRows, act: int, co
         controller=spec.controller,
         inputs=spec.inputs,
         memory=spec.memory,
+        history=past.add(spec, "actuator.delay", spec.history, len(ranges)),
     )
 
 
@@ -204,4 +239,5 @@ def _key(spec: KeySpec, tree: Tree, acts: int, actuators: int) -> KeyInfo:
             )
         ),
         tuple(tuple(map(float, row)) for row in np.concatenate([pos, quat], 1)),
+        None if spec.plastic is None else tuple(map(float, checked("plastic", spec.plastic, np.zeros(tree.nplastic)))),
     )  # fmt: skip

@@ -20,7 +20,7 @@ from xsim.model.topology import ActuatorInfo, FunctionInfo, Table, Topology
 
 __all__ = [
     "Actuator", "Body", "Camera", "Cone", "Constraint", "Coupling", "Data", "Dof", "ElementForce", "Equality", "Flags", "Function", "Geom",
-    "Joint", "Leaf", "Light", "Limit", "Medium", "Model", "Option", "Pair", "Site", "Soft", "State", "Surface", "Tendon",
+    "Joint", "Leaf", "Light", "Limit", "Medium", "Model", "Option", "Pair", "Sensor", "Site", "Soft", "State", "Surface", "Tendon",
 ]  # fmt: skip
 
 
@@ -102,6 +102,7 @@ class Joint:
     ref: Any = _leaf("nref", "m or rad", "position of hinges and slides in the reference configuration, where it is not zero")
     stiffness_poly: Any = _leaf("nstiffnesspoly 2", "N/m^2, ...", "stiffness of second and third order")
     damping_poly: Any = _leaf("ndampingpoly 2", "N s^2/m^2, ...", "damping of second and third order")
+    spring_yield: Any = _leaf("nspringyield", "m or rad", "largest elastic displacement of springs that yield", ">= 0")
     spring_damper: Any = _leaf("nspringdamper 2", "s and 1", "time constant and damping ratio of springs", "> 0")
     params: Any = dataclasses.field(metadata={"params": True})
 
@@ -216,6 +217,7 @@ class Tendon:
     stiffness_poly: Any = _leaf("ntendonstiffnesspoly 2", "N/m^2, N/m^3", "stiffness of second and third order")
     damping_poly: Any = _leaf("ntendondampingpoly 2", "N s^2/m^2, N s^3/m^3", "damping of second and third order")
     force_range: Any = _leaf("ntendonforcerange 2", "N", "bounds of the sum of the actuator forces")
+    spring_yield: Any = _leaf("ntendonspringyield", "m", "largest elastic extension of springs that yield", ">= 0")
 
 
 @_group
@@ -298,12 +300,20 @@ class Actuator:
     damping: Any = _leaf("nactuatordamping", "of the transmission", "viscous damping at the actuator; times gear^2 at its target")
     damping_poly: Any = _leaf("nactuatordampingpoly 2", "of the transmission", "damping of second and third order")
     length_range: Any = _leaf("nlengthrange 2", "m or rad", "least and largest length, for muscles")
+    delay: Any = _leaf("nactuatordelay", "s", "time after which a control acts", ">= 0")
+
+
+@_group
+class Sensor:
+    """Sensors with a history of their readings."""
+
+    delay: Any = _leaf("nsensordelay", "s", "age of the readings", ">= 0")
 
 
 GROUPS = {
     "option": Option, "body": Body, "geom": Geom, "joint": Joint, "dof": Dof, "limit": Limit, "coupling": Coupling,
     "constraint": Constraint, "function": Function, "force": ElementForce, "site": Site, "camera": Camera, "light": Light,
-    "tendon": Tendon, "actuator": Actuator, "medium": Medium, "soft": Soft, "equality": Equality,
+    "tendon": Tendon, "actuator": Actuator, "sensor": Sensor, "medium": Medium, "soft": Soft, "equality": Equality,
     "surface": Surface, "pair": Pair, "cone": Cone, "flex": Flex,
 }  # fmt: skip
 LEAVES: dict[str, Leaf] = {
@@ -334,6 +344,7 @@ class Model:
     light: Light
     tendon: Tendon
     actuator: Actuator
+    sensor: Sensor
     medium: Medium
     soft: Soft
     equality: Equality
@@ -477,6 +488,8 @@ class State:
     * flags (*batch,): int32, see `Flags`.
     * act (*batch, na): activations of the actuators.
     * mocap (*batch, nmocap, 7): world poses (position in m, quaternion w x y z) of the mocap bodies.
+    * history (*batch, nhistory): past controls and readings of actuators and sensors with a delay, up to ``time``.
+    * plastic (*batch, nplastic): rest positions (m, rad, quaternion) of the springs of joints and rest lengths (m) of tendons that yield.
     """
 
     q: Any
@@ -485,6 +498,8 @@ class State:
     flags: Any
     act: Any
     mocap: Any
+    history: Any
+    plastic: Any
 
     def replace(self, **changes) -> State:
         """The state with some fields replaced."""

@@ -74,6 +74,8 @@ class JointInfo(NamedTuple):
     stiffness_poly: int | None = None  # rows of these leaves
     damping_poly: int | None = None
     actuator_gravcomp: bool = False
+    spring_yield: int | None = None  # row of joint.spring_yield
+    plastic: int | None = None  # address of the rest position of a spring that yields in State.plastic
 
 
 class BodyInfo(NamedTuple):
@@ -254,7 +256,8 @@ class TendonInfo(NamedTuple):
     """A tendon.
 
     * spring: row of tendon.spring_length. None: the rest length is the length in the reference configuration of the joint springs.
-    * range, friction, armature, stiffness_poly, damping_poly, force_range: rows of these leaves, None without.
+    * range, friction, armature, stiffness_poly, damping_poly, force_range, spring_yield: rows of these leaves, None without.
+    * plastic: address of the rest lengths of a spring that yields in `State.plastic`, None without.
     """
 
     name: str
@@ -267,6 +270,28 @@ class TendonInfo(NamedTuple):
     stiffness_poly: int | None = None
     damping_poly: int | None = None
     force_range: int | None = None
+    spring_yield: int | None = None
+    plastic: int | None = None
+
+
+class HistoryInfo(NamedTuple):
+    """The past values of a quantity, a part of `State.history`, see `xsim.dynamics.history`.
+
+    * address: of its first number. samples: how many. width: numbers of a sample.
+    * interpolation: ``"zoh"`` (zero-order hold), ``"linear"`` or ``"cubic"``.
+    * delay: row of actuator.delay or sensor.delay.
+    """
+
+    address: int
+    samples: int
+    width: int
+    interpolation: str
+    delay: int
+
+    @property
+    def end(self) -> int:
+        """The address after its last number."""
+        return self.address + self.samples * (1 + self.width)
 
 
 class ActuatorInfo(NamedTuple):
@@ -279,6 +304,7 @@ class ActuatorInfo(NamedTuple):
     * force_range, act_range, length_range, damp_ratio, crank, armature, damping, damping_poly: rows of these leaves, None
       without.
     * periodic: whether its signal is the target of a rotation, which whole turns do not change.
+    * history: of its controls, None if they act without delay.
     """
 
     name: str
@@ -305,6 +331,7 @@ class ActuatorInfo(NamedTuple):
     controller: str | None = None
     inputs: tuple[str, ...] = ()
     memory: tuple[str, ...] = ()
+    history: HistoryInfo | None = None
 
     @property
     def ctrl(self) -> int:
@@ -324,7 +351,8 @@ CONTACT_FIELDS = {"found": 1, "force": 3, "torque": 3, "dist": 1, "pos": 3, "nor
 
 class SensorInfo(NamedTuple):
     """A sensor, see `xsim.spec.SensorSpec`. address, dim: address and number of its readings in the sensor data. data, reduce: of contact
-    sensors."""
+    sensors. history: of its readings, None for a sensor without delay and interval. interval: (period, phase), s. ticked: address in
+    `State.history` of the time of the last measurement of a sensor with a period, None without."""
 
     name: str
     kind: str
@@ -336,6 +364,9 @@ class SensorInfo(NamedTuple):
     cutoff: float
     data: tuple[str, ...] = ()
     reduce: str = "none"
+    history: HistoryInfo | None = None
+    interval: tuple[float, float] = (0.0, 0.0)
+    ticked: int | None = None
 
 
 class SoftInfo(NamedTuple):
@@ -423,7 +454,8 @@ class PairsInfo(NamedTuple):
 
 
 class KeyInfo(NamedTuple):
-    """A keyframe: a named state with controls. mocap: (position, quaternion) per mocap body."""
+    """A keyframe: a named state with controls. mocap: (position, quaternion) per mocap body. plastic: see `State.plastic`, None: as at the
+    start."""
 
     name: str
     time: float
@@ -432,6 +464,7 @@ class KeyInfo(NamedTuple):
     act: tuple[float, ...]
     ctrl: tuple[float, ...]
     mocap: tuple[tuple[float, ...], ...]
+    plastic: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ def fail(source, text: str) -> NoReturn:
 
 class Tree:
     """Bodies, joints and links in order. rows: of the leaves. dof_rows: the dofs of the rows that only some dofs have, by leaf. neutral,
-    q0: one number per coordinate; v0, drives: one per dof."""
+    q0: one number per coordinate; v0, drives: one per dof. nplastic: width of `State.plastic`."""
 
     def __init__(self, rows: LeafRows):
         self.rows = rows
@@ -37,11 +37,18 @@ class Tree:
         self.q0: list[float] = []
         self.v0: list[float] = []
         self.drives: list[str] = []
+        self.nplastic = 0
         self.dof_rows: dict[str, list[int]] = {leaf: [] for leaf in ROW_LEAVES}
 
     nq = property(lambda self: len(self.neutral))
     nv = property(lambda self: len(self.drives))
 
+    def add_plastic(self, width: int, spring_yield: float | None) -> int | None:
+        """The address in `State.plastic` of the numbers of a spring that yields, None if it does not."""
+        if spring_yield is None:
+            return None
+        self.nplastic += width
+        return self.nplastic - width
 
     def structure(self, spec: ModelSpec) -> dict[str, tuple]:
         """Fields of the Topology."""
@@ -178,8 +185,17 @@ def _add_joint(tree: Tree, body: BodySpec, place: int, joint: JointSpec, link: i
         actuator_gravcomp=joint.actuator_gravcomp,
         stiffness_poly=tree.rows.add_optional("joint.stiffness_poly", joint.stiffness_poly),
         damping_poly=tree.rows.add_optional("joint.damping_poly", joint.damping_poly),
+        spring_yield=tree.rows.add_optional("joint.spring_yield", joint.spring_yield),
+        plastic=tree.add_plastic(kind.nq, _checked_yield(body, joint)),
     )
     return info, link
+
+
+def _checked_yield(body: BodySpec, joint: JointSpec) -> float | None:
+    if joint.spring_yield is not None and (joint.type not in ("hinge", "slide", "ball") or joint.spring_yield < 0):
+        text = f"spring_yield {joint.spring_yield:g} of a {joint.type} joint; allowed: >= 0, for hinge, slide and ball joints"
+        fail(body.source, f"body {body.name!r}: {text}")
+    return joint.spring_yield
 
 
 def _add_parameters(tree: Tree, body: BodySpec, kind: JointType, values: dict[str, np.ndarray]) -> int | None:

@@ -35,7 +35,7 @@ class TendonSpec:
     ``stiffness`` N/m, ``damping`` N s/m, ``friction``: dry, N. ``stiffness_poly``, ``damping_poly``: two coefficients of higher order each,
     see `xsim.dynamics.tree.polynomials`. ``armature``: kg, only without geoms in the path. ``spring_length``: (lower, upper) rest length,
     m; None: the length where the joints' springs are at rest. ``range``: limits of the length. ``force_range``: bounds of the sum of the
-    actuator forces, N. None: none.
+    actuator forces, N. ``spring_yield``: extension beyond which the spring yields, m, see `xsim.dynamics.forces.plasticity`. None: none.
     """
 
     kind: str
@@ -48,6 +48,7 @@ class TendonSpec:
     stiffness_poly: tuple[float, float] | None = None
     damping_poly: tuple[float, float] | None = None
     force_range: tuple[float, float] | None = None
+    spring_yield: float | None = None
     spring_length: tuple[float, float] | None = None
     range: tuple[float, float] | None = None
     margin: float = 0.0
@@ -59,6 +60,22 @@ class TendonSpec:
     material: str = ""
     user: tuple[float, ...] = ()
     source: Source = Source()
+
+
+@dataclass(frozen=True)
+class History:
+    """Past values of the controls of an actuator or of the readings of a sensor, one a time step.
+
+    ``samples``: how many (>= 1). ``delay``: s; 0: none. ``interpolation``: ``"zoh"`` (zero-order hold), ``"linear"`` or ``"cubic"``.
+    ``period``: time between two measurements of a sensor, s; 0: each time step. ``phase``: time of a first measurement, -period < phase
+    <= 0.
+    """
+
+    samples: int
+    delay: float = 0.0
+    interpolation: str = "zoh"
+    period: float = 0.0
+    phase: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -77,6 +94,7 @@ class ActuatorSpec:
       are ``memory``: some of the names in `xsim.dynamics.actuation.controllers` and ``dc_motors``. Its ``dynamics`` are ``"none"``.
     * ``armature``, ``damping``, ``damping_poly``: of the actuator (not of its target, where they act times ``gear[0]`` squared). Only for
       the transmissions ``"joint"``, ``"jointinparent"`` and ``"tendon"``; None: none.
+    * ``history``: past controls and the delay after which a control acts, None: without.
     """
 
     name: str
@@ -104,6 +122,7 @@ class ActuatorSpec:
     armature: float | None = None
     damping: float | None = None
     damping_poly: tuple[float, float] | None = None
+    history: History | None = None
     group: int = 0
     user: tuple[float, ...] = ()
     source: Source = Source()
@@ -128,6 +147,7 @@ class SensorSpec:
     ``cutoff``: 0: none. ``dim``: width. ``stage``: ``"position"``, ``"velocity"``, ``"acceleration"``.
     ``data``, ``reduce``: of ``contact``, the fields of each slot (``"found"``, ``"force"``, ...) and the reduction (``"none"``,
     ``"mindist"``, ``"maxforce"``, ``"netforce"``).
+    ``history``: past readings, for a delay or a period between measurements, None: without.
     """
 
     kind: str
@@ -140,5 +160,6 @@ class SensorSpec:
     stage: str = "position"
     data: tuple[str, ...] = ()
     reduce: str = "none"
+    history: History | None = None
     user: tuple[float, ...] = ()
     source: Source = Source()

@@ -27,6 +27,7 @@ class JointSpec:
     * ``damping``: N s/m or N m s/rad; ``armature``: kg or kg m^2; ``stiffness``: N/m or N m/rad; each (nv,), None: zero.
       ``spring_ref`` (nq,): rest position of the spring, None: neutral.
     * ``stiffness_poly``, ``damping_poly``: two coefficients of higher order, see `xsim.dynamics.tree.polynomials`; None: zero.
+    * ``spring_yield``: displacement beyond which the spring yields, see `xsim.dynamics.forces.plasticity`; None: it does not.
     * ``damper_axes``, ``armature_axes``: along which axes damping and armature act on the translations of a joint that translates before
       it rotates (free, cor, planar): ``"joint"`` (the fixed joint frame) or ``"body"`` (axes that rotate with the body). ``damper_axes`` of
       a free joint may be ``"parent"``: translation and rotation are both damped along the axes of the parent body.
@@ -58,6 +59,7 @@ class JointSpec:
     stiffness: np.ndarray | None = None
     stiffness_poly: tuple[float, float] | None = None
     damping_poly: tuple[float, float] | None = None
+    spring_yield: float | None = None
     spring_ref: np.ndarray | None = None
     damper_axes: str = "joint"
     armature_axes: str = "joint"

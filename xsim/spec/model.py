@@ -55,7 +55,8 @@ class OptionSpec:
 
 @dataclass(frozen=True)
 class KeySpec:
-    """A keyframe: a named state. ``time``: s. q, v, act, ctrl and mocap poses are as in the initial state where they are None."""
+    """A keyframe: a named state. ``time``: s. q, v, act, ctrl, mocap poses and ``plastic`` (rest positions of springs that yield) are as in
+    the initial state where they are None; so are rest positions that are NaN."""
 
     name: str = ""
     time: float = 0.0
@@ -65,6 +66,7 @@ class KeySpec:
     ctrl: np.ndarray | None = None
     mocap_pos: np.ndarray | None = None
     mocap_quat: np.ndarray | None = None
+    plastic: np.ndarray | None = None
     source: Source = Source()
 
 

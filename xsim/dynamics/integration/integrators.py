@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax
@@ -16,11 +16,13 @@ from xsim.dynamics.actuation.actuation import (
     next_activations,
 )
 from xsim.dynamics.actuation.commands import apply_commands, split_controls
+from xsim.dynamics.actuation.delays import delayed_controls, with_controls
 from xsim.dynamics.actuation.transmissions import transmissions
 from xsim.dynamics.constraints.holonomic import has_holonomic_rows, row_accelerations
 from xsim.dynamics.constraints.loop_joints import active
 from xsim.dynamics.constraints.soft_set import constraints
 from xsim.dynamics.forces.passive import damping_matrix, quadratic
+from xsim.dynamics.forces.plasticity import next_plastic, with_plastic_springs
 from xsim.dynamics.forces.time_functions import at_time
 from xsim.dynamics.integration.equation import (
     EXPLICIT,
@@ -56,13 +58,15 @@ class Health(NamedTuple):
 
 
 class StateComponents(NamedTuple):
-    """A state as components: q (nq), v (nv), act (na), time (s), health."""
+    """A state as components: q (nq), v (nv), act (na), time (s), health, history (nhistory), plastic (nplastic)."""
 
     q: list
     v: list
     act: list
     time: object
     health: Health
+    history: Sequence = ()
+    plastic: Sequence = ()
 
 
 class NextVelocity(NamedTuple):
@@ -101,7 +105,8 @@ class Integrator(NamedTuple):
     * velocity(system, s, tau, ctrl) -> `NextVelocity`: the velocity after a step. If impulses act, `forward_dynamics` returns the mean
       acceleration over the step from it.
     * implicit(system) -> `ImplicitTerms`.
-    * stages: whether the step is a loop over stages that contains all of its computation.
+    * stages: whether the step is a loop over stages that contains all of its computation. It then delays the controls of ctrl itself, at
+      the time of each stage.
     * closes_couplings: whether the acceleration corrects the velocity error of coupled coordinates within a step.
     """
 
@@ -180,7 +185,7 @@ def _rk4(system: System, s: StateComponents, tau, ctrl, recompute: bool) -> Adva
             f"rk4 integrates smooth motion only; the model has {', '.join(sorted(nonsmooth)) or 'friction or limits'}: choose another "
             "integrator, or switch constraints off with with_constraints(model, ())"
         )
-    _, external, controls = split_controls(system.topology, ctrl)
+    external = split_controls(system.topology, ctrl).functions
     manifold = system.topology.integrator == "rk4_manifold"
     h = system.option.dt
 
@@ -192,8 +197,10 @@ def _rk4(system: System, s: StateComponents, tau, ctrl, recompute: bool) -> Adva
         (dq, dv, da), sums, health = carry
         reach, weight, dv = mul(h, node_and_weight[0]), node_and_weight[1], separate_kernels(dv)
         q = integrate(system, s.q, dq, reach)
-        v, act, now = shifted(s.v, dv, reach), shifted(s.act, da, reach), at_time(system, add(s.time, reach), external)
+        time = add(s.time, reach)
+        v, act, now = shifted(s.v, dv, reach), shifted(s.act, da, reach), at_time(system, time, external)
         commands, soft = apply_commands(now, v, tau, ctrl), constraints(now, q, v)
+        controls = split_controls(now.topology, delayed_controls(now, s.history, time, ctrl)).actuators
         prescribed = commands.prescribed
         x = acceleration(EquationOfMotion(now, q, v, commands.tau, tuple(act), tuple(controls), prescribed=prescribed, soft=soft))
         dq_rates = v if manifold else displacement_rates(now, s.q, shifted([0.0] * len(v), dq, reach), v)
@@ -255,12 +262,15 @@ def in_stages(system: System) -> bool:
 def advance(system: System, s: StateComponents, tau, ctrl, recompute: bool = False) -> StateComponents:
     """One step with the model's integrator. recompute: see `Integrator.advance`."""
     integrator, external = INTEGRATORS[system.topology.integrator], split_controls(system.topology, ctrl).functions
-    system = at_time(system, s.time, external)
-    q, v, act, pivot, converged, overflow = integrator.advance(system, s, tau, ctrl, recompute)
+    system = with_plastic_springs(at_time(system, s.time, external), s.plastic)
+    acting = ctrl if integrator.stages else delayed_controls(system, s.history, s.time, ctrl)
+    q, v, act, pivot, converged, overflow = integrator.advance(system, s, tau, acting, recompute)
     if has_periodic_activations(system.topology) and "actuation" not in system.topology.disabled:
         frame = frames(system, s.q)
         act = nearest_activations(system, transmissions(system, frame, s.q, tendons(system, frame, s.q)), act)
     time = add(s.time, system.option.dt)
     if active(system) if integrator.closes_couplings else has_holonomic_rows(system.topology):
         q, v = project(at_time(system, time, external), q, v)
-    return StateComponents(q, v, act, time, _health(q, v, pivot, converged, overflow, s.health))
+    history = with_controls(system, s.history, s.time, ctrl)
+    health = _health(q, v, pivot, converged, overflow, s.health)
+    return StateComponents(q, v, act, time, health, history, next_plastic(system, s.q, q, s.plastic))

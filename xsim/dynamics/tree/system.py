@@ -186,12 +186,13 @@ class Bodies(NamedTuple):
 
 class Joints(NamedTuple):
     """spring_ref (nq): reference configuration of the springs. spring_damper: time constants and damping ratios; stiffness_poly,
-    damping_poly: coefficients of higher order; in the rows of `JointInfo`."""
+    damping_poly: coefficients of higher order; spring_yield: largest elastic displacements; in the rows of `JointInfo`."""
 
     spring_ref: tuple
     spring_damper: tuple
     stiffness_poly: tuple
     damping_poly: tuple
+    spring_yield: tuple
 
 
 class LoopParameters(NamedTuple):
@@ -435,6 +436,7 @@ def components(model: Model, lanes: Lanes, mocap=None) -> System:
         joint=Joints(
             split(model.joint.spring_ref, 1),
             *(split(x, 2) for x in (model.joint.spring_damper, model.joint.stiffness_poly, model.joint.damping_poly)),
+            split(model.joint.spring_yield, 1),
         ),
         constraint=LoopParameters(_frames(top.constraints, model.constraint, offset, split), split(model.constraint.value, 1)),
         functions=FunctionValues(split(model.function.numbers, 1)),

@@ -8,6 +8,7 @@ import numpy as np
 
 from xsim.io.mjcf.bodies import Bodies
 from xsim.io.mjcf.document import Document
+from xsim.io.mjcf.histories import checked_history
 from xsim.io.mjcf.index import Index
 from xsim.io.mjcf.joints import SCALAR
 from xsim.io.mjcf.motors import motor_parameters, torque_limit
@@ -15,7 +16,7 @@ from xsim.io.mjcf.nodes import scope
 from xsim.io.mjcf.shortcuts import General, read_general
 from xsim.io.mjcf.values import padded, read_user
 from xsim.io.reader import Element
-from xsim.spec import ActuatorSpec, TendonSpec
+from xsim.spec import ActuatorSpec, History, TendonSpec
 
 __all__ = ["read_actuators"]
 
@@ -101,6 +102,7 @@ def _actuator(document: Document, model: _Model, e: Element, name: str, user: in
         length_range=_length_range(e, model, g, transmission),
         **_controller(g, ranges["ctrl"]),
         **_reflected(e, model, g, transmission),
+        history=_history(e, g),
         group=g.group,
         user=read_user(e, user, g.user),
         source=e.source,
@@ -206,6 +208,13 @@ def _controller(g: General, pos_range: tuple[float, float] | None) -> dict:
         return {}
     limits = {"pos": pos_range} | {name: g.ranges[name] if g.ranges[name][0] < g.ranges[name][1] else None for name in ("vel", "ff")}
     return {"controller": "pid", "inputs": g.inputs, "input_ranges": tuple(limits[name] for name in g.inputs), "memory": g.memory}
+
+
+def _history(e: Element, g: General) -> History | None:
+    history = checked_history(e, g.history)
+    if history is not None and not g.widths[0]:
+        raise e.error("found for an actuator without inputs; allowed: with an input", "nsample")
+    return history
 
 
 def _reflected(e: Element, model: _Model, g: General, transmission: _Transmission) -> dict:

@@ -66,6 +66,7 @@ def read_joint(document: Document, e: Element, frame: Pose, user: int) -> Joint:
         anchored=True,
         ref=ref if scalar else 0.0,
         spring_damper=_spring_damper(e),
+        spring_yield=_spring_yield(e, kind, angle),
         margin=e.number("margin", 0.0),
         limit_soft=read_soft(document, e, "limit"),
         friction_soft=read_soft(document, e, "friction"),
@@ -140,6 +141,13 @@ def _unused_range(e: Element, name: str = "actuatorfrcrange", switch: str = "act
     """Read the range of a joint whose type has none: the manual says that it is ignored."""
     e.floats(name, 2)
     e.choice(switch, ("false", "true", "auto"), "auto")
+
+
+def _spring_yield(e: Element, kind: str, angle: bool) -> float | None:
+    limit = e.number("springyield", 0.0, nonnegative=True)
+    if limit and kind == "free":
+        raise e.error("found for a free joint; allowed: hinge, slide and ball joints", "springyield")
+    return (scope(e).angles(limit) if angle else limit) or None
 
 
 def _spring_damper(e: Element) -> tuple[float, float] | None:

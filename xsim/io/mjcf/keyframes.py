@@ -23,6 +23,7 @@ def _layout(document: Document) -> dict[str, list[tuple[Node, int]]]:
         return document.key_layout
     joints: list[tuple[Node, tuple[int, int]]] = []
     mocap: list[Node] = []
+    plastic: list[tuple[Node, int]] = []
     for body in _bodies(document.root._node):
         if body.attrib.get("mocap") == "true":
             mocap.append(body)
@@ -30,16 +31,25 @@ def _layout(document: Document) -> dict[str, list[tuple[Node, int]]]:
             e = Element(node, node.file)
             kind = "free" if node.tag == "freejoint" else document.resolve(e).choice("type", _JOINTS, "hinge")
             joints.append((node, _JOINTS[kind]))
+            if kind != "free" and _yields(document, document.resolve(e)):
+                plastic.append((node, _JOINTS[kind][0]))
+    plastic += [(e._node, 2) for e in document.elements("tendon", "spatial", "fixed") if _yields(document, document.resolve(e, "tendon"))]
     actuators = [(e._node, read_general(document, e).widths) for e in document.elements("actuator")]
     document.key_layout = {
         "qpos": [(node, width) for node, (width, _) in joints],
         "qvel": [(node, width) for node, (_, width) in joints],
         "mpos": [(node, 3) for node in mocap],
         "mquat": [(node, 4) for node in mocap],
+        "plastic": plastic,
         "ctrl": [(node, controls) for node, (controls, _) in actuators],
         "act": [(node, activations) for node, (_, activations) in actuators],
     }
     return document.key_layout
+
+
+def _yields(document: Document, e: Element) -> bool:
+    """Whether the spring of a joint or tendon, with its defaults, yields."""
+    return document.release.schema != "3.2" and e.number("springyield", 0.0) > 0
 
 
 def assign_keys(document: Document) -> None:
@@ -69,7 +79,7 @@ def key_length(document: Document, e: Element, name: str, found: int, wanted: in
     if found == wanted:
         return found
     error = e.error(f"found {found} numbers in a key; allowed: {wanted}", name)
-    if found > wanted or not document.release.short_keys:
+    if found > wanted or not document.release.short_keys or name == "plastic":
         raise error
     document.notes.assumed(error, "the others as at the start")
     return found - found % {"mpos": 3, "mquat": 4}.get(name, 1)
@@ -85,7 +95,7 @@ def key_numbers(document: Document, key: Element, name: str) -> np.ndarray | Non
         return None if value is None or not len(value) else value
     (identity,) = key._node.keys
     key.floats(name)
-    rest = np.nan if name in ("qpos", "mpos", "mquat") else 0.0
+    rest = np.nan if name in ("qpos", "mpos", "mquat", "plastic") else 0.0
     out, given = [np.zeros(0)], False
     document.budget.spend(key, numbers=sum(width for _, width in _layout(document)[name]))
     for node, width in _layout(document)[name]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from xsim.io.mjcf.bodies import Bodies
@@ -11,14 +13,16 @@ from xsim.io.mjcf.keyframes import key_length, key_numbers
 from xsim.io.reader import Element
 from xsim.joints.types import JOINT_TYPES
 from xsim.poses import IDENTITY_QUAT
-from xsim.spec import ActuatorSpec, KeySpec
+from xsim.spec import ActuatorSpec, JointSpec, KeySpec, TendonSpec
 
 __all__ = ["read_keys"]
 
 MAX_KEYS = 100_000
 
 
-def read_keys(document: Document, bodies: Bodies, actuators: list[ActuatorSpec], index: Index, count: int) -> list[KeySpec]:
+def read_keys(
+    document: Document, bodies: Bodies, tendons: list[TendonSpec], actuators: list[ActuatorSpec], index: Index, count: int
+) -> list[KeySpec]:
     """All keyframes, in order, filled up with starts to a count; index entries "key". Raises ParseError for vectors of a wrong length."""
     joints = [joint for body in bodies.bodies if isinstance(body.joints, tuple) for joint in body.joints]
     types = [JOINT_TYPES[joint.type] for joint in joints]
@@ -32,14 +36,34 @@ def read_keys(document: Document, bodies: Bodies, actuators: list[ActuatorSpec],
         "ctrl": np.zeros(sum(a.widths[0] for a in actuators)),
         "mpos": np.array([body.pos for body in mocap]).reshape(-1),
         "mquat": np.array([body.quat for body in mocap]).reshape(-1),
+        "plastic": np.full(_plastic_width(joints, tendons), np.nan),
     }
     out: list[KeySpec] = []
     for e in document.elements("keyframe", "key"):
         name = index.add("key", e, len(out))
-        out.append(_key(document, e, name, starts, turns))
+        key = _key(document, e, name, starts, turns)
+        out.append(key if key.plastic is None else replace(key, plastic=_unit_rest(joints, key.plastic)))
     if count > MAX_KEYS:
         raise document.root.error(f"<size> asks for {count} keyframes; allowed: {MAX_KEYS}")
     return out + [KeySpec(source=document.root.source)] * (count - len(out))
+
+
+def _unit_rest(joints: list[JointSpec], plastic: np.ndarray) -> np.ndarray:
+    """Rest positions whose quaternions have length 1."""
+    out, first = plastic.copy(), 0
+    for joint in joints:
+        if joint.spring_yield is not None:
+            end = first + JOINT_TYPES[joint.type].nq
+            if joint.type == "ball" and not np.isnan(out[first:end]).any():
+                out[first:end] = _unit(out[first:end])
+            first = end
+    return out
+
+
+def _plastic_width(joints: list[JointSpec], tendons: list[TendonSpec]) -> int:
+    """How many numbers the springs that yield have in a keyframe."""
+    of_joints = sum(JOINT_TYPES[joint.type].nq for joint in joints if joint.spring_yield is not None)
+    return of_joints + sum(2 for tendon in tendons if tendon.spring_yield is not None)
 
 
 def _key(document: Document, e: Element, name: str, starts: dict[str, np.ndarray], turns: list[int]) -> KeySpec:
@@ -56,6 +80,7 @@ def _key(document: Document, e: Element, name: str, starts: dict[str, np.ndarray
         act=given["act"],
         ctrl=given["ctrl"],
         mocap_pos=None if pos is None else pos.reshape(-1, 3),
+        plastic=given["plastic"],
         mocap_quat=None if quats is None else np.array([_unit(quat) for quat in quats.reshape(-1, 4)]),
         source=e.source,
     )

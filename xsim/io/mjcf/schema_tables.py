@@ -202,25 +202,25 @@ option/flag + damper sleep spring ! diagexact ipc speculative - passive
 visual/global + cameraid
 default/texture? + builtin colorspace embed gridlayout gridsize height hflip mark markrgb nchannel random rgb1 rgb2 type vflip width
 default/material/layer + role texture
-default/joint ! springyield
+default/joint + springyield
 default/geom + castshadow surfacevel ! adhesion
 default/site ! mesh
 default/camera + output projection - orthographic
 default/light + intensity range softness type
 default/pair ! adhesion
-default/tendon + actuatorfrclimited actuatorfrcrange armature ! springyield
-default/general + armature damping ffrange inheritrange input velrange ! $delay
-default/motor|position|velocity|damper|cylinder + armature damping ! $delay
-default/muscle + armature damping ! $delay - tausmooth
-default/intvelocity + actlimited armature damping ! $delay
-default/adhesion ! $delay
+default/tendon + actuatorfrclimited actuatorfrcrange armature springyield
+default/general + armature damping ffrange inheritrange input velrange $delay
+default/motor|position|velocity|damper|cylinder + armature damping $delay
+default/muscle + armature damping $delay - tausmooth
+default/intvelocity + actlimited armature damping $delay
+default/adhesion + $delay
 default/!orientation? + $orientation_servo
-default/pid? + $drive $pid ! $delay
-default/dcmotor? + $drive $dcmotor ! $delay - forcelimited forcerange
+default/pid? + $drive $pid $delay
+default/dcmotor? + $drive $dcmotor $delay - forcelimited forcerange
 asset/mesh + material ! builtin params
 asset/texture + class colorspace embed
 worldbody + fuse simple sleep
-worldbody/joint ! springyield
+worldbody/joint + springyield
 worldbody/geom + castshadow surfacevel ! adhesion
 worldbody/attach ! frame
 worldbody/site ! mesh
@@ -235,21 +235,21 @@ deformable/flex/contact ! passive - internal
 deformable/flex/elasticity ! elastic2d section sectionsize shear yield
 contact/pair ! adhesion
 equality/!flexstrain + active cell class flex name solimp solref
-tendon/spatial|fixed + actuatorfrclimited actuatorfrcrange armature ! springyield
-actuator/general + armature damping ffrange inheritrange input velrange ! $delay
-actuator/motor|position|velocity|damper|cylinder|muscle|plugin + armature damping ! $delay
-actuator/intvelocity + actlimited armature damping ! $delay
-actuator/adhesion ! $delay
+tendon/spatial|fixed + actuatorfrclimited actuatorfrcrange armature springyield
+actuator/general + armature damping ffrange inheritrange input velrange $delay
+actuator/motor|position|velocity|damper|cylinder|muscle|plugin + armature damping $delay
+actuator/intvelocity + actlimited armature damping $delay
+actuator/adhesion + $delay
 actuator/!orientation + class name joint refsite site $orientation_servo
-actuator/pid + $target $pid ! $delay
-actuator/dcmotor + $target $dcmotor ! $delay - forcelimited forcerange
+actuator/pid + $target $pid $delay
+actuator/dcmotor + $target $dcmotor $delay - forcelimited forcerange
 sensor/rangefinder ! camera data
 sensor/contact + body1 body2 data geom1 geom2 num reduce site subtree1 subtree2 $sensor
 sensor/insidesite + enclosed objname objtype site $sensor
 sensor/e_potential|e_kinetic + $sensor
 sensor/tendonactuatorfrc + tendon $sensor
 sensor/!tactile + cutoff geom mesh name user
-keyframe/key ! plastic
+keyframe/key + plastic
 """
 
 
@@ -293,7 +293,7 @@ def _change(root: Rule, changes: str) -> Rule:
                 rule.attributes = tuple(n for n in rule.attributes if n not in names) + (names if sign == "+" else ())
                 rule.unsupported += names if sign == "!" else ()
     for tag, rule in root.children["sensor"].children.items():
-        rule.unsupported += () if tag in ("user", "plugin") else (*_names(["$delay"]), "interval")
+        rule.attributes += () if tag in ("user", "plugin") else (*_names(["$delay"]), "interval")
     return root
 
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from xsim.io.mjcf.bodies import Bodies
 from xsim.io.mjcf.document import Document
+from xsim.io.mjcf.histories import checked_history, read_history
 from xsim.io.mjcf.index import Index
 from xsim.io.mjcf.joints import SCALAR
 from xsim.io.mjcf.values import flag, integer, padded, read_user
@@ -65,6 +66,7 @@ def read_sensors(document: Document, bodies: Bodies, tendons: list[TendonSpec], 
                 stage=kind.stage,
                 data=kind.fields,
                 reduce=kind.reduce,
+                history=checked_history(e, read_history(e)),
                 user=read_user(e, user),
                 source=e.source,
             )

@@ -12,10 +12,12 @@ from typing import NamedTuple
 import numpy as np
 
 from xsim.io.mjcf.document import Document
+from xsim.io.mjcf.histories import NO_HISTORY, read_history
 from xsim.io.mjcf.motors import motor_memory, read_motor
 from xsim.io.mjcf.releases import Release
 from xsim.io.mjcf.values import flag, integer
 from xsim.io.reader import Element
+from xsim.spec import History
 
 __all__ = ["SHORTCUTS", "General", "read_general"]
 
@@ -62,6 +64,7 @@ class General:
     armature: float = 0.0
     damping: tuple[float, ...] = ()
     damper: float = 0.0
+    history: History = NO_HISTORY
 
     def types(self, dynamics: str | None, gain: str, bias: str) -> None:
         """Set the three types; dynamics None: as they were."""
@@ -103,6 +106,7 @@ def _common(e: Element, g: General) -> None:
     g.crank_length = e.number("cranklength", g.crank_length)
     g.armature = e.number("armature", g.armature)
     g.damping = tuple(e.floats("damping", (1, 2, 3), g.damping).tolist())
+    g.history = read_history(e, g.history)
     _part(e, "gear", g.gear)
     for name in g.limited:
         g.limited[name] = e.choice(f"{name}limited", LIMITED, g.limited[name])

@@ -45,6 +45,7 @@ def _tendon(document: Document, e: Element, name: str, path: tuple[WrapSpec, ...
         armature=_armature(e, path),
         force_range=_force_range(e),
         spring_length=_spring_length(e),
+        spring_yield=e.number("springyield", 0.0, nonnegative=True) or None,
         range=limits(e, "range", "limited"),
         margin=e.number("margin", 0.0),
         limit_soft=read_soft(document, e, "limit", "tendon"),
