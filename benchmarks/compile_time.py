@@ -9,8 +9,7 @@ import statistics
 import jax
 import jax.numpy as jnp
 
-from xsim import __main__ as demo
-from xsim import randomize, rollout
+from xsim import demo, load, randomize, rollout
 from xsim.bench.measure import compile_program, timed
 
 REPEATS = 5
@@ -30,7 +29,7 @@ def main() -> None:
     p.add_argument("--steps", type=int, default=50)
     args = p.parse_args()
     print(f"jax {jax.__version__}, {args.num} environments, {args.steps} steps")
-    model = randomize(demo.load_model("chain"), jax.random.key(0), args.num, demo.RANGES)
+    model = randomize(load("chain"), jax.random.key(0), args.num, demo.RANGES)
     start = demo.random_state(model, args.num, 0)
     taus = jnp.zeros((args.steps, *start.v.shape), start.v.dtype)
     inputs = (start.q, start.v, taus, model.get("dof.damping"))

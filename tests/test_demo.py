@@ -2,7 +2,7 @@
 
 import pytest
 
-from xsim import __main__ as demo
+from xsim import demo
 
 
 def test_demo_writes_a_picture_and_a_page(tmp_path, capsys):

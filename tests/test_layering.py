@@ -17,6 +17,7 @@ LAYERS = (
     ("registry", "rules", "poses", "suggestions", "cache"),
     ("spec", "joints.types", "models"),
     ("model.topology",),
+    ("model.names", "model.selectors"),
     ("io",),
     (
         "spatial", "compile.arrays", "compile.choice", "compile.elementary", "compile.handler", "compile.machine", "compile.program",
@@ -43,10 +44,11 @@ LAYERS = (
     ("dynamics.integration",),
     ("dynamics.sensors",),
     ("dynamics",),
-    ("load", "options", "selectors"),
+    ("load", "options"),
     ("randomize", "sysid"),
     ("envs", "viewer"),
-    ("bench", "view", "train", "__main__"),
+    ("bench", "view", "train", "demo"),
+    ("__main__",),
 )
 RANK = {name: i for i, names in enumerate(LAYERS) for name in names}
 FORBIDDEN = {"dynamics": ("io", "spec", "model.build", "load"), "io": ("spatial", "joints.elementary", "model.model"), "model": ("io",)}

@@ -7,8 +7,8 @@ import pytest
 
 import xsim
 from xsim import models
+from xsim.model.selectors import row_names, select
 from xsim.randomize import DISTRIBUTIONS, make_sampler, randomize, read_ranges
-from xsim.selectors import row_names, select
 from xsim.spec import BodySpec, JointSpec
 
 KEY = jax.random.key(7)

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from xsim.envs import make_env
-from xsim.train import Config, Learner, configure, evaluate, train
+from xsim.train import Config, Learner, configure, evaluate, load, train
 from xsim.train.__main__ import main
 from xsim.train.checkpoints import checkpoints, restore, restore_newest
 from xsim.train.ppo import Algorithm, Sample, Statistics
@@ -65,6 +65,25 @@ def test_learns(whole):
     assert [float(r["steps"]) for r in _rows(out)] == [512.0 * i for i in range(1, 49)]
     if (out / "returns.png").exists():
         assert (out / "returns.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+
+
+def test_the_policy_of_a_run(whole, tmp_path, capsys):
+    """Loaded, it acts as in training; exported, it is a program of its own; played, it writes a page."""
+    out, result = whole
+    policy = load(out)
+    algorithm = Algorithm(SMALL, make_env(SMALL.task, num_envs=SMALL.num_envs, seed=SMALL.seed, **SMALL.env))
+    learner = restore_newest(out, jax.eval_shape(algorithm.start))
+    obs = jnp.asarray(np.random.default_rng(0).normal(size=(7, policy.observations)), jnp.float32)
+    wanted = algorithm.act(learner, obs)
+    np.testing.assert_allclose(policy(obs), wanted, atol=1e-6)
+    np.testing.assert_allclose(jax.jit(jax.vmap(lambda policy, x: policy(x), (None, 0)))(policy, obs), wanted, atol=1e-5)
+    exported = policy.export()
+    np.testing.assert_allclose(exported.call(obs), wanted, atol=1e-6)
+    assert exported.mlir_module_serialized.startswith(b"ML\xefR")  # the first bytes of MLIR bytecode
+    assert "TrainedPolicy(observations" in repr(policy)
+    assert main(["play", str(out), "--envs", "2", "--steps", "5", "--output", str(tmp_path / "play.html")]) == 0
+    assert (tmp_path / "play.html").stat().st_size > 10_000 and "return " in capsys.readouterr().out
+    assert main(["play", str(tmp_path)]) == 1 and "config.json is missing" in capsys.readouterr().err
 
 
 def test_folders(whole, tmp_path, capsys):

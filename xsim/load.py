@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from xsim import models
 from xsim.dynamics.length_range import Search, with_length_ranges
 from xsim.io import ConvexDecomposition, parse, parse_text
 from xsim.model.build import assemble
@@ -30,13 +33,16 @@ def load(
 ) -> Model:  # fmt: skip
     """Read a model file and build it: `parse`, then `build`.
 
-    path: of the file. format: ``"x_xy"``, ``"mjcf"``, ``"sdf"``, ``"urdf"``, ``"skel"`` or ``"chrono"``; None: from the file itself.
-    strict: whatever the file has that is not read is an error, instead of one line of an `UnsupportedWarning`. seed: for joint parameters
-    that the format leaves to chance. convex_decomposition: whether meshes collide by convex parts instead of their hull: True, or which
-    and how (`ConvexDecomposition`); None: where the file asks for it. options: of the format. See `parse` for both.
+    path: of the file, or the name of a bundled model (`xsim.models.names`) where there is no such file. format: ``"x_xy"``, ``"mjcf"``,
+    ``"sdf"``, ``"urdf"``, ``"skel"`` or ``"chrono"``; None: from the file itself. strict: whatever the file has that is not read is an
+    error, instead of one line of an `UnsupportedWarning`. seed: for joint parameters that the format leaves to chance.
+    convex_decomposition: whether meshes collide by convex parts instead of their hull: True, or which and how (`ConvexDecomposition`);
+    None: where the file asks for it. options: of the format. See `parse` for both.
 
     Raises `ParseError` for a file that cannot be read or means nothing, TypeError for an option that the format does not have.
     """
+    bundled = isinstance(path, str) and path in models.names() and not Path(path).exists()
+    path = models.path(path) if bundled else path
     return build(parse(path, format=format, strict=strict, convex_decomposition=convex_decomposition, **options), seed=seed)
 
 

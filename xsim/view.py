@@ -42,7 +42,7 @@ def main(arguments: list[str] | None = None) -> int:
     """
     options = _parser().parse_args(arguments)
     try:
-        model = load(_file(options.file), format=options.format, seed=options.seed)
+        model = load(options.file, format=options.format, seed=options.seed)
         dt = float(model.option.dt)
         steps = max(0, round(options.seconds / dt)) if options.steps is None else options.steps
         velocity = options.velocity if options.velocity is not None else (1.0 if options.envs > 1 else 0.0)
@@ -84,11 +84,6 @@ def _at_least(low: float, kind: type):
 
     number.__name__ = "number" if kind is float else "whole number"
     return number
-
-
-def _file(name: str) -> Path:
-    """A path, or the path of a bundled model."""
-    return models.path(name) if not Path(name).exists() and name in models.names() else Path(name)
 
 
 def _output(options) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -44,10 +45,19 @@ def compiled(fn, **options):
 
     @functools.wraps(fn)
     def call(*args, **kwargs):
+        if args:
+            check_model(fn.__name__, args[0])
         return versions[compiler()](*args, **kwargs)
 
     call._cache_size = lambda: versions[compiler()]._cache_size()  # as functions of `jax.jit` have it
     return call
+
+
+def check_model(function: str, model) -> None:
+    """Raise TypeError for what is no model."""
+    if not isinstance(model, Model):
+        hint = "xsim.load(...) reads one from a file" if isinstance(model, (str, Path)) else "the model is the first argument"
+        raise TypeError(f"{function} needs a Model, found {type(model).__name__}: {hint}")
 
 
 def check_width(name: str, x, width: int) -> None:

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xsim.dynamics.call import Call, check_width, compiled
+from xsim.dynamics.call import Call, check_model, check_width, compiled
 from xsim.dynamics.constraints.holonomic import has_holonomic_rows, holonomic_errors
 from xsim.dynamics.forces.armature import mass_with_armature
 from xsim.dynamics.forces.plasticity import rest_positions
@@ -128,6 +128,7 @@ def init(model: Model, q=None, v=None, ctrl=None, *, key=None) -> State:
     model without a batch warns if that changes the state by more than 1e-6. Raises ValueError for a wrong width and KeyError for an unknown
     keyframe.
     """
+    check_model("init", model)
     dtype = model.option.dt.dtype
     default_state, v_given = q is None and v is None, v
     named = None if key is None else find_key(model, key)

@@ -113,7 +113,22 @@ def batch_shape(model: Model, *arrays_and_cores) -> tuple[int, ...]:
         leaf = model.get(path)
         if not isinstance(leaf, Frozen):
             shapes.append(leaf.shape[: leaf.ndim - len(model.shape(path))])
-    return jnp.broadcast_shapes(*shapes)
+    try:
+        return jnp.broadcast_shapes(*shapes)
+    except ValueError:
+        raise ValueError(_misfit(model, shapes[: len(arrays_and_cores)])) from None
+
+
+def _misfit(model: Model, given: list[tuple[int, ...]]) -> str:
+    """Which batch shapes do not fit each other. given: those of the arguments."""
+    sources: dict[tuple[int, ...], list[str]] = {}
+    for shape in given:
+        sources.setdefault(shape, ["arguments"])
+    for path in model.paths():
+        leaf = model.get(path)
+        if not isinstance(leaf, Frozen) and leaf.ndim > len(model.shape(path)):
+            sources.setdefault(leaf.shape[: leaf.ndim - len(model.shape(path))], []).append(path)
+    return "batch shapes that do not fit: " + "; ".join(f"{shape} of {', '.join(names)}" for shape, names in sources.items() if shape)
 
 
 def make_lanes(batch: tuple[int, ...]) -> Lanes:

@@ -8,6 +8,7 @@ is started again within the same step: ``obs`` is then the first observation of 
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -26,7 +27,7 @@ from xsim.envs.advance import Inputs, Steps, advance, is_unhealthy, where
 from xsim.envs.view import Transition, View
 from xsim.joints.elementary import name_key
 from xsim.load import build, load
-from xsim.model.model import Flags, Model, State
+from xsim.model.model import Flags, Model, State, shapes
 from xsim.randomize import Sampler, make_sampler
 from xsim.spec import ModelSpec
 from xsim.suggestions import did_you_mean
@@ -131,11 +132,14 @@ class EnvState:
     def replace(self, **changes) -> EnvState:
         return dataclasses.replace(self, **changes)
 
+    def __repr__(self) -> str:
+        return shapes(self)
+
 
 def make_env(
     name_or_path,
     *,
-    num_envs: int,
+    num_envs: int = 1,
     randomize=None,
     task: Task | None = None,
     resample: bool = True,
@@ -168,6 +172,7 @@ def make_env(
     else:
         name = str(name_or_path)
         raise KeyError(f"no task and no file {name!r}{did_you_mean(name, TASKS)}; tasks: {', '.join(TASKS)}")
+    _check_arguments(changes)
     if task is None:
         if "reward" not in changes:
             raise ValueError("a model alone is no task: give task=Task(...) or at least reward=")
@@ -179,6 +184,15 @@ def make_env(
     varies = choice is not None and choice is not False
     sampler = make_sampler(model, None if choice is True else choice) if varies else Sampler(model)
     return Env(_with_shared(sampler, seed), task, num_envs, resample=resample, auto_reset=auto_reset, velocity_limit=velocity_limit)
+
+
+def _check_arguments(changes: Mapping[str, Any]) -> None:
+    """Raise TypeError for a name that neither `make_env` nor a task has."""
+    fields = [f.name for f in dataclasses.fields(Task)]
+    for name in changes:
+        if name not in fields:
+            hint = did_you_mean(name, [*inspect.signature(make_env).parameters, *fields])
+            raise TypeError(f"make_env has no argument {name!r}{hint}")
 
 
 def _model(source, seed: int, options: Mapping[str, Any]) -> Model:
@@ -229,6 +243,11 @@ class Env:
         if obs.ndim != 2 or obs.shape[0] != num_envs:
             raise ValueError(f"observe must return ({num_envs}, n), found {obs.shape}")
         self.observation_spec = _spec(obs.shape[1:], *self._bounds, self.dtype)
+
+    def __repr__(self) -> str:
+        sizes = f"actions {self.action_spec.shape}, observations {self.observation_spec.shape}"
+        length = "episodes without end" if self.task.max_steps is None else f"episodes of {self.task.max_steps} steps"
+        return f"Env({self.model.topology.name!r}: {self.num_envs} environments, {sizes}, {length})"
 
     def reset(self, key) -> EnvState:
         """Start all environments. key: one, of which environment i depends on it and i alone, not on num_envs; or (num_envs,) keys."""
@@ -328,6 +347,8 @@ class Env:
 
     def _env_keys(self, key):
         """(num_envs,) keys of one, or the keys that were given."""
+        if not hasattr(key, "dtype") or not (jnp.issubdtype(key.dtype, jax.dtypes.prng_key) or key.shape[-1:] == (2,)):
+            raise TypeError(f"reset needs a random key, jax.random.key(0), or one for each environment; found {key!r}")
         if not key.shape[: 1 if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) else -1]:
             key = jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(self.num_envs))
         return key

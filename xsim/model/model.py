@@ -15,8 +15,12 @@ from typing import Any, NamedTuple, dataclass_transform
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from xsim.model.topology import ActuatorInfo, FunctionInfo, Table, Topology
+from xsim.model.names import Named
+from xsim.model.selectors import entry
+from xsim.model.topology import Table, Topology
+from xsim.suggestions import did_you_mean
 
 __all__ = [
     "Actuator", "Body", "Camera", "Cone", "Constraint", "Coupling", "Data", "Dof", "ElementForce", "Equality", "Flags", "Function", "Geom",
@@ -324,7 +328,7 @@ ROW_LEAVES = {"dof.friction": "nfriction", **{f"limit.{f.name}": f"n{f.name}" fo
 
 
 @dataclass(frozen=True)
-class Model:
+class Model(Named):
     """An immutable model: groups of leaves and the static topology.
 
     ``paths()`` lists the leaves. ``get``, ``replace`` and ``freeze`` take their paths, ``group.name``."""
@@ -358,19 +362,14 @@ class Model:
     nv = property(lambda self: self.topology.size("nv"), doc="Width of v.")
     nu = property(lambda self: len(self.ctrl_names), doc="Number of controls.")
     na = property(lambda self: self.topology.size("na"), doc="Number of activations.")
-    body_names = property(lambda self: tuple(b.name for b in self.topology.bodies), doc="Names of the bodies, in order.")
 
-    @property
-    def ctrl_names(self) -> tuple[str, ...]:
-        """Names of the controls: joints with commands (``name[i]`` for dof i of a joint with several), external functions, actuators
-        (``name.input`` for each input of one with a controller)."""
-        top = self.topology
-        actuators = (name for i, a in enumerate(top.actuators) for name in _input_names(a, i))
-        return (*(self._dof_name(dof) for dof in top.commands), *(f.name for f in _externals(top)), *actuators)
-
-    def _dof_name(self, dof: int) -> str:
-        joint = next(j for j in self.topology.joints if j.v[0] <= dof < sum(j.v))
-        return joint.name if joint.v[1] == 1 else f"{joint.name}[{dof - joint.v[0]}]"
+    def __repr__(self) -> str:
+        top, dt = self.topology, getattr(self.option.dt, "value", self.option.dt)
+        step = f"dt {float(dt):g} s" if np.ndim(dt) == 0 and not isinstance(dt, jax.core.Tracer) else "dt by environment"
+        bodies = f"{len(top.bodies)} bod{'y' if len(top.bodies) == 1 else 'ies'}"
+        varying = [path for path in self.paths() if np.ndim(self.get(path)) > len(self.shape(path))]
+        own = f", by environment: {', '.join(varying)}" if varying else ""
+        return f"Model({top.name!r}: {bodies}, nq {self.nq}, nv {self.nv}, nu {self.nu}, {top.integrator}, {step}{own})"
 
     def declaration(self, path: str) -> Leaf:
         """Shape, unit and meaning of a leaf. Raises KeyError for an unknown path."""
@@ -384,20 +383,29 @@ class Model:
         """Shape of a leaf when it is shared by all environments."""
         return tuple(s if isinstance(s, int) else self.topology.size(s) for s in self.declaration(path).shape)
 
-    def get(self, path: str):
-        """The leaf at ``path``, an array or a `Frozen`. Raises KeyError for an unknown path."""
-        group_name, name = self._check(path).split(".", 1)
+    def get(self, selector: str):
+        """The leaf at a path (``"geom.mass"``), an array or a `Frozen`; or some of its rows as an array, see `xsim.model.selectors`.
+
+        ``"geom.mass[torso]"`` is one row (*batch, *row), or several (*batch, rows, *row) where the name stands for several. Raises KeyError
+        for an unknown leaf or row.
+        """
+        if "[" in selector:
+            part = entry(self, selector)
+            leaf = self.get(part.path)
+            return jnp.asarray(leaf.value if isinstance(leaf, Frozen) else leaf)[(..., *part.index)]
+        group_name, name = self._check(selector).split(".", 1)
         group = getattr(self, group_name)
         return group.params[name[len("params.") :]] if name.startswith("params.") else getattr(group, name)
 
     def replace(self, changes: dict[str, Any]) -> Model:
-        """The model with some leaves replaced. changes: {path: value}.
+        """The model with some leaves, or some of their rows, replaced. changes: {selector: value}, see `get`.
 
-        A value has the shape of the leaf or ``(*batch, *shape)``, and is converted to the dtype of the leaf. Raises KeyError for an unknown
-        path and ValueError for a wrong shape or a frozen leaf.
+        A value has the shape of what it replaces or ``(*batch, *shape)``, and is converted to the dtype of the leaf; one number stands for
+        all rows of a selector. Raises KeyError for an unknown leaf or row and ValueError for a wrong shape or a frozen leaf.
         """
         model = self
-        for path, value in changes.items():
+        for selector, value in changes.items():
+            path, value = model._whole(selector, value) if "[" in selector else (selector, value)
             old = model.get(path)
             if isinstance(old, Frozen):
                 raise ValueError(f"{path} is frozen: it is a constant of the compiled program; load the model again to change it")
@@ -407,6 +415,19 @@ class Model:
                 raise ValueError(f"{path}: shape {value.shape} does not end in {shape}")
             model = model._put(path, value)
         return model
+
+    def _whole(self, selector: str, value) -> tuple[str, Any]:
+        """The path of a selector with brackets, and the leaf with the selected rows replaced."""
+        part = entry(self, selector)
+        leaf = self.get(part.path)
+        if isinstance(leaf, Frozen):
+            return part.path, leaf.value
+        value = jnp.asarray(value, leaf.dtype)
+        if value.ndim and value.shape[value.ndim - len(part.shape) :] != part.shape:
+            raise ValueError(f"{selector}: shape {value.shape} does not end in {part.shape}")
+        shape = self.shape(part.path)
+        batch = jnp.broadcast_shapes(value.shape[: max(0, value.ndim - len(part.shape))], leaf.shape[: leaf.ndim - len(shape)])
+        return part.path, jnp.broadcast_to(leaf, (*batch, *shape)).at[(..., *part.index)].set(value)
 
     def freeze(self, *patterns: str) -> Model:
         """The model with some leaves moved into the static part. patterns: paths, or patterns such as ``"geom.*"``.
@@ -438,21 +459,11 @@ class Model:
     def _check(self, path: str) -> str:
         paths = _declarations(self)
         if path not in paths:
-            raise KeyError(f"no leaf {path!r}; leaves: {', '.join(paths)}")
+            raise KeyError(f"no leaf {path!r}{did_you_mean(path, paths)}; leaves: {', '.join(paths)}")
         return path
 
 
 jax.tree_util.register_dataclass(Model, data_fields=list(GROUPS), meta_fields=["topology"])
-
-
-def _input_names(actuator: ActuatorInfo, number: int) -> tuple[str, ...]:
-    """The names of an actuator's controls: its own, or ``name.input`` for each input of a controller."""
-    name = actuator.name or f"actuator#{number}"
-    return (name,) if actuator.controller is None else tuple(f"{name}.{part}" for part in actuator.inputs)
-
-
-def _externals(topology: Topology) -> list[FunctionInfo]:
-    return [f for f in topology.functions if f.kind == "external"]
 
 
 def _declarations(model: Model) -> dict[str, Leaf]:
@@ -468,6 +479,13 @@ def _declarations(model: Model) -> dict[str, Leaf]:
 
 
 # ---- state -------------------------------------------------------------------------------------------------------------------
+
+
+def shapes(group) -> str:
+    """A group of arrays as text: the name and shape of each that is not empty."""
+    fields = ((f.name, getattr(group, f.name)) for f in dataclasses.fields(group))
+    shown = (f"{name} {getattr(x, 'shape', x)}" for name, x in fields if 0 not in getattr(x, "shape", ()))
+    return f"{type(group).__name__}({', '.join(shown)})"
 
 
 class Flags:
@@ -504,6 +522,9 @@ class State:
     def replace(self, **changes) -> State:
         """The state with some fields replaced."""
         return dataclasses.replace(self, **changes)
+
+    def __repr__(self) -> str:
+        return shapes(self)
 
 
 @_group
@@ -546,3 +567,6 @@ class Data:
     residual: Any
     sensor: Any
     flags: Any
+
+    def __repr__(self) -> str:
+        return shapes(self)

@@ -10,7 +10,7 @@ __all__ = ["names", "path"]
 
 def _found() -> dict[str, Path]:
     root = Path(str(files(__name__)))
-    return {p.stem: p for p in sorted(root.glob("*/*")) if p.is_file() and p.suffix not in (".py", ".pyc")}
+    return {p.stem: p for p in sorted(root.glob("*/*")) if p.is_file() and p.parent.name != "__pycache__"}
 
 
 def names() -> tuple[str, ...]:

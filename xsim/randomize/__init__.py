@@ -8,8 +8,8 @@ An entry of ``ranges`` names leaves and says how their numbers are sampled::
     body.quat[imu*]:  {normal: [0.0, 0.05], relative: rotate}
     option.gravity:   {uniform: [[0, 0, -9.9], [0, 0, -9.7]], shared: true}
 
-Left: a selector (`xsim.selectors`) of all rows of a leaf, or of some: a leaf path or a pattern of paths, then optionally in brackets a
-name, a pattern of names or an index. Names are those of bodies (``world`` for scenery), or of the constraints, forces and functions that
+Left: a selector (`xsim.model.selectors`) of all rows of a leaf, or of some: a leaf path or a pattern of paths, then optionally in brackets
+a name, a pattern of names or an index. Names are those of bodies (``world`` for scenery), or of the constraints, forces and functions that
 the leaf belongs to. Right: one distribution and how it is used.
 
 ========================  =========================================================================================================

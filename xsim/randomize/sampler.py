@@ -14,9 +14,9 @@ import numpy as np
 from xsim.joints.elementary import draw_parameters, name_key
 from xsim.joints.types import JOINT_TYPES
 from xsim.model.model import Frozen, Model
+from xsim.model.selectors import has_rows, row_names, select
 from xsim.randomize.distributions import DISTRIBUTIONS, RELATIVE, uniform
 from xsim.randomize.ranges import Entry, read_entry, read_ranges
-from xsim.selectors import has_rows, row_names, select
 
 __all__ = ["Sampler", "make_sampler", "randomize"]
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xsim.model.model import Frozen, Model
-from xsim.selectors import element_name, select
+from xsim.model.selectors import element_name, select
 from xsim.suggestions import did_you_mean
 
 __all__ = ["Block", "Parameter", "Range", "physical_values", "resolve", "split", "typical_sizes", "with_values"]
@@ -80,9 +80,9 @@ DEFAULT_TRANSFORMS = {(False, False): "free", (True, False): "log", (False, True
 class Parameter:
     """Numbers of the model to fit.
 
-    path: a selector (`xsim.selectors`): ``leaf``, ``leaf[row]`` or ``leaf[row, column]``. leaf is a path of `Model.paths` or a pattern;
-    row is the name of a body (or of the constraint, force or function that the row belongs to), a pattern of names, or an index; column
-    an index in the row (``"geom.pos[link2, 0]"``).
+    path: a selector (`xsim.model.selectors`): ``leaf``, ``leaf[row]`` or ``leaf[row, column]``. leaf is a path of `Model.paths`, or a
+    pattern; row is the name of a body (or of the constraint, force or function that the row belongs to), a pattern of names, or an index;
+    column an index in the row (``"geom.pos[link2, 0]"``).
     bounds: (low, high) in the leaf's unit, None for an open side. transform: ``"log"`` or ``"softplus"`` (above ``low``, default 0),
     ``"free"``, ``"sigmoid"`` (between bounds), ``"below"`` (under ``high``); None chooses by the bounds, and without bounds ``"log"``
     for what cannot be negative (damping, stiffness, armature, mass, size, time step), ``"free"`` for the rest.

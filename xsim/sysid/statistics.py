@@ -79,6 +79,10 @@ class Fit:
     reason: str
     method: str
 
+    def __repr__(self) -> str:
+        values = ", ".join(f"{n} {x:.5g}" for n, x in self.values.items())
+        return f"Fit({'converged' if self.converged else 'NOT converged'}, cost {self.cost:.6g}: {values})"
+
     def summary(self) -> str:
         """A table of the result as text."""
         width = max([len(n) for n in self.names] + [9])

@@ -1,10 +1,12 @@
-"""Training of policies with PPO: ``python -m xsim.train TASK``.
+"""Training of policies with PPO: ``python -m xsim.train TASK``; ``python -m xsim.train play RUN`` shows a policy, `load` reads it.
 
 ``config``: settings. ``ppo``: networks and the algorithm. ``checkpoints``: files to resume from. ``run``: the loop and its results.
+``policy``: what was learned. ``play``: its motion.
 """
 
 from xsim.train.config import Config, configure
+from xsim.train.policy import TrainedPolicy, load
 from xsim.train.ppo import Learner
 from xsim.train.run import evaluate, train
 
-__all__ = ["Config", "Learner", "configure", "evaluate", "train"]
+__all__ = ["Config", "Learner", "TrainedPolicy", "configure", "evaluate", "load", "train"]

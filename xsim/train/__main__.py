@@ -1,4 +1,4 @@
-"""The command ``python -m xsim.train TASK``."""
+"""The commands ``python -m xsim.train TASK`` and ``python -m xsim.train play RUN``."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import yaml
 
 from xsim.dynamics.sharding import use_cores
 from xsim.envs import TASKS
+from xsim.train import play
 from xsim.train.config import Config, check, configure
 from xsim.train.run import train
 
@@ -19,6 +20,9 @@ __all__ = ["main"]
 
 
 def main(argv=None) -> int:
+    argv = sys.argv[1:] if argv is None else argv
+    if argv[:1] == ["play"]:
+        return play.main(argv[1:])
     parser = _parser()
     options = parser.parse_args(argv)
     try:
@@ -36,7 +40,8 @@ def main(argv=None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m xsim.train", description="Train a policy on a task with PPO.")
+    text = "Train a policy on a task with PPO. `play RUN` shows the policy of a run."
+    parser = argparse.ArgumentParser(prog="python -m xsim.train", description=text)
     parser.add_argument("task", nargs="?", help=f"one of {', '.join(TASKS)}, or a name that --config's file gives")
     parser.add_argument("--config", metavar="FILE.yaml", help="settings, over those that come with the task")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="one setting; env.NAME: an argument of make_env")

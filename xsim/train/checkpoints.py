@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +15,9 @@ import numpy as np
 
 from xsim.train.ppo import Learner
 
-__all__ = ["BrokenFile", "checkpoints", "restore", "restore_newest", "save"]
+__all__ = ["BrokenFile", "checkpoints", "restore", "restore_newest", "restore_policy", "save"]
+
+T = TypeVar("T")
 
 
 def _is_key(x) -> bool:
@@ -42,9 +46,14 @@ def checkpoints(folder: Path) -> list[Path]:
 def restore_newest(folder: Path, like: Learner) -> Learner:
     """The Learner of the newest checkpoint that can be read; warns of those that are empty or cut off. Raises ValueError as `restore`
     does, and where no checkpoint can be read."""
+    return _newest(folder, lambda file: restore(file, like))
+
+
+def _newest(folder: Path, read: Callable[[Path], T]) -> T:
+    """What ``read`` makes of the newest checkpoint that is complete."""
     for file in reversed(checkpoints(folder)):
         try:
-            return restore(file, like)
+            return read(file)
         except BrokenFile as error:
             warnings.warn(f"{error}; looking at the checkpoint before it", UserWarning, stacklevel=2)
     raise ValueError(f"no checkpoint in {folder} can be read")
@@ -56,7 +65,30 @@ def restore(file: Path, like: Learner) -> Learner:
     Raises BrokenFile where the file is empty, cut off or no checkpoint at all; ValueError where it does not fit ``like``, its weights are
     not finite, or the iterations that it counts are not those of its name.
     """
-    arrays = _read(file)
+    learner = _fitted(file, _read(file), like)
+    _check(file, learner)
+    return learner
+
+
+def restore_policy(folder: Path, like: Callable[[int, int, np.dtype], T]) -> T:
+    """The part of a Learner that a policy needs, of the newest checkpoint that can be read.
+
+    like: what it is like, shapes with the fields ``params`` and ``statistics``, from the numbers of observations and actions and the type
+    of their numbers. Raises ValueError where no checkpoint can be read, or where it does not fit."""
+
+    def read(file: Path) -> T:
+        arrays = _read(file)
+        sizes = [arrays.get(name) for name in (".statistics.mean", ".params['params']['log_deviation']")]
+        if any(x is None or x.ndim != 1 for x in sizes):
+            raise ValueError(f"{file} holds no policy")
+        observed, acted = sizes
+        return _fitted(file, arrays, like(len(observed), len(acted), observed.dtype))
+
+    return _newest(folder, read)
+
+
+def _fitted(file: Path, arrays: dict[str, np.ndarray], like: T) -> T:
+    """The arrays of a file in the structure of ``like``, which has shapes. Raises ValueError where they do not fit."""
     leaves, tree = jax.tree_util.tree_flatten_with_path(like)
     out = []
     for path, x in leaves:
@@ -68,9 +100,7 @@ def restore(file: Path, like: Learner) -> Learner:
             raise ValueError(f"{file} does not fit these settings: {name} should be {expected.dtype}{expected.shape}, found {text}")
         value = jnp.asarray(found)
         out.append(jax.random.wrap_key_data(value) if _is_key(x) else value)
-    learner = jax.tree.unflatten(tree, out)
-    _check(file, learner)
-    return learner
+    return jax.tree.unflatten(tree, out)
 
 
 class BrokenFile(ValueError):

@@ -21,7 +21,7 @@ from xsim.dynamics.sharding import cores_of, divided
 from xsim.envs import Env
 from xsim.train.config import ACTIVATIONS, Config
 
-__all__ = ["ActorCritic", "Algorithm", "Learner", "Policy", "Sample", "Statistics"]
+__all__ = ["ActorCritic", "Algorithm", "Learner", "Policy", "Sample", "Statistics", "network_of"]
 
 
 # ---- networks ----------------------------------------------------------------------------------------------------------------
@@ -66,6 +66,11 @@ class ActorCritic(nn.Module):
             x = nn.Dense(width, kernel_init=scale, dtype=self.dtype, param_dtype=self.dtype, name=f"{name}_{i}")(x)
             x = x if last else ACTIVATIONS[self.activation](x)
         return x
+
+
+def network_of(config: Config, actions: int, dtype) -> ActorCritic:
+    """The networks of a run whose environments take this number of actions."""
+    return ActorCritic(actions, config.hidden, config.activation, config.deviation, dtype)
 
 
 class Statistics(NamedTuple):
@@ -135,7 +140,7 @@ class Algorithm:
 
     def __init__(self, config: Config, env: Env):
         self.config, self.env = config, env
-        self.network = ActorCritic(env.action_spec.shape[0], config.hidden, config.activation, config.deviation, env.dtype)
+        self.network = network_of(config, env.action_spec.shape[0], env.dtype)
         updates = config.iterations * config.epochs * config.minibatches
         rate = optax.linear_schedule(config.learning_rate, 0.0, updates) if config.anneal else config.learning_rate
         self.optimizer = optax.chain(optax.clip_by_global_norm(config.max_gradient), optax.adam(rate, eps=1e-5))

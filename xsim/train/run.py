@@ -23,7 +23,7 @@ from xsim.train.checkpoints import checkpoints, restore_newest, save
 from xsim.train.config import Config
 from xsim.train.ppo import Algorithm, Learner
 
-__all__ = ["evaluate", "train"]
+__all__ = ["environment", "evaluate", "train"]
 
 
 def train(config: Config, out=None, *, resume: bool = False, progress: bool = True, stop: int | None = None) -> dict:
@@ -63,7 +63,7 @@ class Run:
 
     def __init__(self, config: Config, folder: Path, resume: bool):
         self.config, self.folder = config, folder
-        self.algorithm = Algorithm(config, _environment(config, config.num_envs))
+        self.algorithm = Algorithm(config, environment(config, config.num_envs))
         self.learner = self._restored() if resume else self.algorithm.start()
         self.iteration = int(self.learner.iteration)
         self.rows = _read_rows(folder / "returns.csv", self.iteration) if resume else []
@@ -100,7 +100,7 @@ class Run:
     def finish(self) -> dict:
         """Evaluate the deterministic policy; write and return the result."""
         config = self.config
-        env = _environment(config, config.evaluate_envs)
+        env = environment(config, config.evaluate_envs)
         key = jax.random.fold_in(jax.random.key(config.seed), 1)
         total, length = evaluate(env, partial(self.algorithm.act, self.learner), key, config.evaluate_steps)
         result = {"task": config.task, "return": float(total.mean()), "deviation": float(total.std()), "length": float(length.mean())}
@@ -110,9 +110,10 @@ class Run:
         return result
 
 
-def _environment(config: Config, count: int) -> Env:
+def environment(config: Config, count: int, **changes) -> Env:
+    """The environments of a run. changes: other arguments of `make_env`. Raises ValueError for settings that do not fit."""
     try:
-        return make_env(config.task, num_envs=count, **{"seed": config.seed, **config.env})
+        return make_env(config.task, num_envs=count, **{"seed": config.seed, **config.env, **changes})
     except KeyError as e:
         raise ValueError(e.args[0]) from e
     except TypeError as e:

@@ -57,7 +57,10 @@ def _faces(points: np.ndarray) -> np.ndarray:
     if rank < 2:
         first, last = int(np.argmin(flat[:, 0])), int(np.argmax(flat[:, 0]))
         return np.array([[first, last, last], [last, first, first]])
-    from scipy.spatial import ConvexHull, QhullError
+    try:
+        from scipy.spatial import ConvexHull, QhullError
+    except ImportError as error:
+        raise ImportError("the convex hull of a mesh needs scipy: pip install 'xsim[mesh]'") from error
 
     if rank == 3:
         try:

@@ -1,4 +1,5 @@
-"""Selectors: names for numbers of a model, such as ``dof.damping[link2]``. `xsim.randomize` and `xsim.sysid` read them.
+"""Selectors: names for numbers of a model, such as ``dof.damping[link2]``. `Model.get`, `Model.replace`, `xsim.randomize` and `xsim.sysid`
+read them.
 
 =======================  ==========================================================================================================
 ``dof.damping``          all numbers of a leaf: a path of `Model.paths`, or a pattern of paths (``dof.*``)
@@ -16,16 +17,30 @@ from __future__ import annotations
 import fnmatch
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from xsim.model.model import ROW_LEAVES, Model
-from xsim.model.topology import SPRINGS, ForceInfo
+from xsim.model.topology import SPRINGS, ForceInfo, Topology
 from xsim.registry import SOFT_CONSTRAINTS
 from xsim.suggestions import did_you_mean
 
-__all__ = ["element_name", "has_rows", "row_names", "select"]
+__all__ = ["Entry", "HasLeaves", "element_name", "entry", "has_rows", "row_names", "select"]
+
+
+class HasLeaves(Protocol):
+    """What a selector reads of a model: see `xsim.Model`."""
+
+    topology: Topology
+
+    @property
+    def body_names(self) -> tuple[str, ...]: ...
+
+    def paths(self) -> tuple[str, ...]: ...
+
+    def shape(self, path: str) -> tuple[int, ...]: ...
+
+    def declaration(self, path: str): ...
 
 
 # ---- the grammar -------------------------------------------------------------------------------------------------------------
@@ -52,7 +67,7 @@ def _read(text: str) -> Selector:
     return Selector(text, path, rest[:-1].strip())
 
 
-def select(model: Model, selector: str) -> dict[str, np.ndarray]:
+def select(model: HasLeaves, selector: str) -> dict[str, np.ndarray]:
     """Flat indices (n,) of the chosen elements of one environment's leaf, by path; paths without a chosen element are left out.
 
     Raises KeyError for an unknown leaf or row, ValueError for a malformed selector, an unknown column, or leaves without any number.
@@ -72,7 +87,28 @@ def select(model: Model, selector: str) -> dict[str, np.ndarray]:
     return chosen
 
 
-def _elements(model: Model, path: str, s: Selector) -> np.ndarray:
+class Entry(NamedTuple):
+    """A part of one leaf. index: of its axes without the batch, to be used after an Ellipsis. shape: of the part, without the batch."""
+
+    path: str
+    index: tuple
+    shape: tuple[int, ...]
+
+
+def entry(model: HasLeaves, selector: str) -> Entry:
+    """The rows of one leaf that a selector with brackets names: one row without its axis where one row has the name.
+
+    Raises KeyError for an unknown leaf or row, ValueError for a malformed selector or an unknown column."""
+    s = _read(selector)
+    select(model, selector)
+    shape = model.shape(s.path) or (1,)
+    rows = _rows(model, s.path, str(s.row))
+    first = int(rows[0]) if len(rows) == 1 else rows
+    index = (first, *[slice(None)] * (len(shape) - 1)) if s.column is None else (first, s.column)
+    return Entry(s.path, index, np.zeros(shape, bool)[index].shape)
+
+
+def _elements(model: HasLeaves, path: str, s: Selector) -> np.ndarray:
     shape = model.shape(path) or (1,)
     grid = np.arange(math.prod(shape)).reshape(shape)
     if s.row is not None:
@@ -84,7 +120,7 @@ def _elements(model: Model, path: str, s: Selector) -> np.ndarray:
     return grid.reshape(-1)
 
 
-def _rows(model: Model, path: str, row: str) -> np.ndarray:
+def _rows(model: HasLeaves, path: str, row: str) -> np.ndarray:
     """Indices of the rows with a name or, where no row has it, of the row with this index. An option's numbers have indices alone."""
     names = row_names(model, path) if has_rows(model, path) else None
     rows = [] if names is None else [i for i, name in enumerate(names) if fnmatch.fnmatchcase(name, row)]
@@ -94,14 +130,20 @@ def _rows(model: Model, path: str, row: str) -> np.ndarray:
     return np.array(rows, int)
 
 
-def _unknown_row(model: Model, s: Selector, paths: list[str]) -> str:
+OF_INERTIALS = ("body.mass", "body.com", "body.inertia")
+"""Leaves that have rows for bodies with an explicit inertia alone."""
+
+
+def _unknown_row(model: HasLeaves, s: Selector, paths: list[str]) -> str:
     names = sorted({name for path in paths for name in row_names(model, path) if name})
     counts = ", ".join(f"{path} has {model.shape(path)[0] if model.shape(path) else 1} rows" for path in paths)
     hint = did_you_mean(str(s.row), names)
+    if s.path in OF_INERTIALS and s.row in model.body_names:
+        hint = f" (this body's mass is in its geoms: geom.mass[{s.row}] or geom.density[{s.row}])"
     return f"{s.text}: no row is named {s.row!r}{hint}; names: {', '.join(names) or 'none'}; {counts}"
 
 
-def element_name(model: Model, path: str, element: int) -> str:
+def element_name(model: HasLeaves, path: str, element: int) -> str:
     """The selector of one element, given by its flat index: with the row's name where only one row has it, else with its index."""
     shape = model.shape(path)
     if not shape:
@@ -117,29 +159,29 @@ def element_name(model: Model, path: str, element: int) -> str:
 # ---- names of rows -----------------------------------------------------------------------------------------------------------
 
 
-def has_rows(model: Model, path: str) -> bool:
+def has_rows(model: HasLeaves, path: str) -> bool:
     """Whether the first dimension of a leaf counts things that have names. Options belong to the model itself."""
     return not path.startswith("option.")
 
 
-def row_names(model: Model, path: str) -> list[str]:
+def row_names(model: HasLeaves, path: str) -> list[str]:
     """Name of the body, constraint, force or function of every row of a leaf; an option is one row without a name."""
     if not has_rows(model, path):
         return [""]
     if path.startswith("joint.params."):
         joint_type = path[len("joint.params.") :].rsplit(".", 1)[0]
         return [b.name for b in model.topology.bodies for j in b.joints if j.type == joint_type]
-    if path in ROW_LEAVES:
+    if path in dict(model.topology.dof_rows):
         return _of_dofs(model, model.topology.dofs(path))
     return ROW_NAMES[model.declaration(path).shape[0]](model)
 
 
-def _of_dofs(model: Model, dofs) -> list[str]:
+def _of_dofs(model: HasLeaves, dofs) -> list[str]:
     names = [b.name for b in model.topology.bodies for _ in range(b.v[1])]
     return [names[d] for d in dofs]
 
 
-def _of_forces(count: Callable[[ForceInfo], int]) -> Callable[[Model], list[str]]:
+def _of_forces(count: Callable[[ForceInfo], int]) -> Callable[[HasLeaves], list[str]]:
     """The names of the force elements, each repeated for its ``count`` rows."""
     return lambda m: [f.name for f in m.topology.forces for _ in range(count(f))]
 
@@ -155,13 +197,13 @@ def _map_numbers(f: ForceInfo) -> int:
     return rates + lengths + rates * lengths
 
 
-def _of_geoms(model: Model, row: str) -> list[str]:
+def _of_geoms(model: HasLeaves, row: str) -> list[str]:
     """The bodies of the geoms whose field ``row`` is set."""
     bodies = model.topology.bodies
     return [bodies[g.body].name if g.body >= 0 else "world" for g in model.topology.geoms if getattr(g, row) is not None]
 
 
-def _of_contact_rows(model: Model, mixed: bool) -> list[str]:
+def _of_contact_rows(model: HasLeaves, mixed: bool) -> list[str]:
     """Names of the rows of surfaces (mixed) or of pairs: the body or flex of the surface's geom, or of the pair's first that moves."""
     names: dict[int, str] = {}
     for info in model.topology.pairs:
@@ -176,7 +218,7 @@ def _of_contact_rows(model: Model, mixed: bool) -> list[str]:
     return [names[row] for row in range(len(names))]
 
 
-def _geom_body(model: Model, geom: int) -> str:
+def _geom_body(model: HasLeaves, geom: int) -> str:
     """The body of a geom, or the flex of a flex's part, which are counted after the geoms."""
     topology = model.topology
     if geom >= len(topology.geoms):
@@ -185,20 +227,20 @@ def _geom_body(model: Model, geom: int) -> str:
     return model.body_names[body] if body >= 0 else "world"
 
 
-def _of_infos(group: str, row: str | None = None) -> Callable[[Model], list[str]]:
+def _of_infos(group: str, row: str | None = None) -> Callable[[HasLeaves], list[str]]:
     """The names of the elements of a group; with ``row``, of those whose field of this name is set."""
     return lambda m: [x.name for x in getattr(m.topology, group) if row is None or getattr(x, row) is not None]
 
 
-def _of_joints(row: str) -> Callable[[Model], list[str]]:
+def _of_joints(row: str) -> Callable[[HasLeaves], list[str]]:
     """The bodies of the joints whose field is set."""
     return lambda m: [b.name for b in m.topology.bodies for j in b.joints if getattr(j, row) is not None]
 
 
-def _of_soft(field: str, leaf: str | None = None) -> Callable[[Model], list[str]]:
+def _of_soft(field: str, leaf: str | None = None) -> Callable[[HasLeaves], list[str]]:
     """The names of the soft constraints whose field is a row, by row; with ``leaf``, of the kinds that read this leaf of ``equality``."""
 
-    def names(model: Model) -> list[str]:
+    def names(model: HasLeaves) -> list[str]:
         constraints = [c for c in model.topology.soft if leaf is None or c.kind != "flex" and leaf in SOFT_CONSTRAINTS[c.kind].leaves]
         by_row = {getattr(c, field): c.name for c in constraints if getattr(c, field) is not None}
         return [by_row[row] for row in range(len(by_row))]
@@ -206,7 +248,7 @@ def _of_soft(field: str, leaf: str | None = None) -> Callable[[Model], list[str]
     return names
 
 
-ROW_NAMES: dict[str, Callable[[Model], list[str]]] = {
+ROW_NAMES: dict[str, Callable[[HasLeaves], list[str]]] = {
     "nbody": lambda m: [b.name for b in m.topology.bodies],
     "nexplicit": lambda m: [b.name for b in m.topology.bodies if b.explicit is not None],
     "nframe": lambda m: [b.name for b in m.topology.bodies for j in b.joints if j.frame is not None],
