@@ -39,7 +39,7 @@ def numbers() -> dict:
 
 
 PROGRAM = f"""
-import sys
+import re, sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 import jax, numpy as np, xsim
 assert xsim.use_cores({CORES}) == {CORES}
@@ -52,6 +52,17 @@ programs = xsim.step._cache_size()
 xsim.step(model, after)
 assert xsim.step._cache_size() == programs
 np.savez(sys.argv[1], **numbers())
+
+# Nothing passes between the devices: each solves its environments by itself.
+for compiler in ("xla", "llvm"):
+    xsim.use_compiler(compiler)
+    run = jax.jit(lambda state: xsim.rollout(model, state, steps=3)[0]).lower(state).compile().as_text()
+    assert "num_partitions={CORES}" in run
+    assert not re.search("all-reduce|all-gather|all-to-all|collective|reduce-scatter", run), compiler
+    assert len(xsim.step(model, state).q.sharding.device_set) == {CORES}
+assert xsim.use_devices([]).size == 1 and len(xsim.step(model, xsim.init(model, np.zeros((640, model.nq)))).q.sharding.device_set) == 1
+mesh = xsim.use_devices(jax.devices()[:2])
+assert mesh.axis_names == ("env",) and len(xsim.init(model, np.zeros((640, model.nq))).q.sharding.device_set) == 2
 try:
     xsim.use_cores(2)
 except RuntimeError:

@@ -24,7 +24,7 @@ from xsim.dynamics.queries import (
     smooth_acceleration,
 )
 from xsim.dynamics.reactions import Reactions, reactions
-from xsim.dynamics.sharding import use_cores
+from xsim.dynamics.sharding import use_cores, use_devices
 from xsim.dynamics.step import rollout, step
 from xsim.envs import make_env
 from xsim.io import ConvexDecomposition, Format, parse, parse_text, register_format
@@ -44,6 +44,6 @@ __all__ = [
     "constraint_error", "contacts", "difference", "energy", "forward", "forward_dynamics", "geom_poses", "init", "integrate",
     "inverse_dynamics", "jacobian", "kinematics", "light_poses", "load", "loads", "make_env", "mass_matrix", "models", "parse",
     "parse_text", "passive", "project_constraints", "randomize", "reactions", "register_format", "register_joint", "registry", "rollout",
-    "sensors", "site_poses", "smooth_acceleration", "state_from_poses", "step", "sysid", "use_compiler", "use_cores", "with_constraints",
-    "with_contact_limit", "with_integrator",
+    "sensors", "site_poses", "smooth_acceleration", "state_from_poses", "step", "sysid", "use_compiler", "use_cores", "use_devices",
+    "with_constraints", "with_contact_limit", "with_integrator",
 ]  # fmt: skip

@@ -9,13 +9,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from xsim.compile.choice import COMPILERS, compiler, tracing_for
+from xsim.compile.choice import compiler, tracing_for
 from xsim.dynamics.actuation.commands import split_controls
 from xsim.dynamics.actuation.delays import delayed_controls
 from xsim.dynamics.forces.plasticity import with_plastic_springs
 from xsim.dynamics.forces.time_functions import at_time
 from xsim.dynamics.layout import Lanes, batch_shape, make_lanes
 from xsim.dynamics.prepare import prepare
+from xsim.dynamics.sharding import devices_in_use
 from xsim.dynamics.tree.system import System
 from xsim.model.model import Model, State
 from xsim.spatial import one_region, separate_kernels
@@ -31,7 +32,7 @@ def _compiles_as_one_region(model: Model) -> bool:
 
 
 def compiled(fn, **options):
-    """jit of a public function whose first argument is the model, for the compiler in use. options: those of jax.jit."""
+    """jit of a public function whose first argument is the model, for the compiler and the devices in use. options: those of jax.jit."""
 
     def traced_for(name: str):
         @functools.wraps(fn)
@@ -41,15 +42,19 @@ def compiled(fn, **options):
 
         return jax.jit(traced, **options)
 
-    versions = {name: traced_for(name) for name in COMPILERS}
+    versions: dict = {}
 
     @functools.wraps(fn)
     def call(*args, **kwargs):
         if args:
             check_model(fn.__name__, args[0])
-        return versions[compiler()](*args, **kwargs)
+        return version()(*args, **kwargs)
 
-    call._cache_size = lambda: versions[compiler()]._cache_size()  # as functions of `jax.jit` have it
+    def version():
+        key = compiler(), devices_in_use()
+        return versions[key] if key in versions else versions.setdefault(key, traced_for(key[0]))
+
+    call._cache_size = lambda: version()._cache_size()  # as functions of `jax.jit` have it
     return call
 
 

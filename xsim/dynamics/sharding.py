@@ -1,4 +1,4 @@
-"""Large batches on CPU: sharded over the cores, and processed in chunks on each core."""
+"""Batches divided among devices (the cores of a CPU, several GPUs or TPUs, the devices of several hosts), and in chunks on CPU."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ from xsim.model.model import Model, State
 CHUNK, SOFT_CHUNK = 1024, 256
 """Environments per chunk. Fewer with soft constraints: the solver iterates until the slowest environment of a chunk has converged."""
 
-MIN_PER_CORE = 64
-"""Least number of environments per core for which a batch is divided."""
+MIN_PER_DEVICE = 64
+"""Least number of environments per device for which a batch is divided."""
+AXIS = "env"
+"""Name of the axis of the mesh of devices."""
 
 RANKS = (1, 1, 0, 0, 1, 2, 1, 1)
 """Number of axes of the fields of a state without a batch, in the order of `parts`."""
@@ -58,21 +60,46 @@ def use_cores(count: int | None = None) -> int:
     return count
 
 
-def cores_of(size: int):
-    """The mesh (axis "core") among whose devices ``size`` environments are divided.
+class _Chosen:
+    """devices: those of `use_devices`. None: the cores of a CPU if `use_cores` has made several devices of them, else one device."""
+
+    devices: tuple | None = None
+
+
+def use_devices(devices=None) -> jax.sharding.Mesh:
+    """Divide all batches from now on among several devices, and return their mesh, which has the one axis ``"env"``.
+
+    devices: of JAX; None: all (`jax.devices`), with `jax.distributed` those of all hosts, whose processes then call the same functions. An
+    empty list: one device again. `init`, `step`, `rollout`, environments and training divide their environments; nothing passes between
+    the devices within a step. Batches of fewer than 64 environments per device stay on one.
+    """
+    chosen = tuple(jax.devices() if devices is None else devices)
+    _Chosen.devices = chosen
+    return jax.sharding.Mesh(chosen or jax.devices()[:1], AXIS)
+
+
+def devices_in_use() -> tuple | None:
+    """The devices of `use_devices`, None if it has not been called."""
+    return _Chosen.devices
+
+
+def mesh_of(size: int):
+    """The mesh among whose devices ``size`` environments are divided.
 
     None for a single device, for few environments, or inside another mesh."""
-    devices = jax.local_devices()
-    single = jax.default_backend() != "cpu" or len(devices) == 1 or size < MIN_PER_CORE * len(devices)
-    return None if single or not jax.sharding.get_abstract_mesh().empty else jax.sharding.Mesh(devices, "core")
+    devices = devices_in_use()
+    if devices is None:
+        devices = tuple(jax.local_devices()) if jax.default_backend() == "cpu" else ()
+    few = len(devices) < 2 or size < MIN_PER_DEVICE * len(devices)
+    return None if few or not jax.sharding.get_abstract_mesh().empty else jax.sharding.Mesh(devices, AXIS)
 
 
-BY_ENVIRONMENT = jax.sharding.PartitionSpec("core")
+BY_ENVIRONMENT = jax.sharding.PartitionSpec(AXIS)
 
 
 def divided(tree, batch: tuple[int, ...]):
-    """Arrays (*batch, ...) sharded among the cores by environment; unchanged if the first batch axis is not divisible."""
-    mesh = cores_of(math.prod(batch))
+    """Arrays (*batch, ...) sharded among the devices by environment; unchanged if the first batch axis is not divisible."""
+    mesh = mesh_of(math.prod(batch))
     if mesh is None or batch[0] % mesh.size:
         return tree
 
@@ -89,16 +116,16 @@ def chunk_size(model: Model) -> int:
 
 
 def chunked(fn, chunk: int, model: Model, state: State, inputs: Inputs, steps, record, checkpoint=False):
-    """Run ``fn`` on a large batch in chunks: sharded over the cores, the chunks of a core one after another.
+    """Run ``fn`` on a large batch in chunks: sharded over the devices; on CPU the chunks of a device one after another.
 
     chunk: most environments of a chunk. fn(model, state, inputs, steps, record, checkpoint) -> (state, recorded)."""
     batch = common_batch(model, state, inputs)
     size = math.prod(batch)
-    mesh = cores_of(size)
-    if jax.default_backend() != "cpu" or (size <= chunk and mesh is None):
+    mesh, on_cpu = mesh_of(size), jax.default_backend() == "cpu"
+    if mesh is None and (size <= chunk or not on_cpu):
         return fn(model, state, inputs, steps, record, checkpoint)
-    cores = 1 if mesh is None else mesh.size
-    count = -(-size // (chunk * cores)) * cores
+    devices = 1 if mesh is None else mesh.size
+    count = -(-size // (chunk * devices)) * devices if on_cpu else devices
     width = -(-size // count // SIMD) * SIMD
     padded = count * width
 

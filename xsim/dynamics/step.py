@@ -22,7 +22,7 @@ from xsim.dynamics.integration.integrators import StateComponents, advance, in_s
 from xsim.dynamics.layout import make_lanes
 from xsim.dynamics.prepare import prepare
 from xsim.dynamics.sensors.sensor_history import has_sensor_history
-from xsim.dynamics.sharding import Inputs, chunk_size, chunked, common_batch, cores_of
+from xsim.dynamics.sharding import Inputs, chunk_size, chunked, common_batch, mesh_of
 from xsim.dynamics.state_components import public_state, state_components
 from xsim.model.model import Model, State
 from xsim.spatial import separate_kernels
@@ -66,7 +66,7 @@ def _run(model: Model, state: State, inputs: Inputs, steps: int, record, checkpo
     if uses_llvm():
         try:
             size = math.prod(common_batch(model, state, inputs))
-            run = _llvm_steps if cores_of(size) is None else functools.partial(chunked, _llvm_steps, size)
+            run = _llvm_steps if mesh_of(size) is None else functools.partial(chunked, _llvm_steps, size)
             return run(model, state, inputs, steps, record, checkpoint)
         except Unsupported as error:
             if compiler() == "llvm":

@@ -14,6 +14,7 @@ from xsim.dynamics.sharding import use_cores
 from xsim.envs import TASKS
 from xsim.train import play
 from xsim.train.config import Config, check, configure
+from xsim.train.distributed import connect, is_writer
 from xsim.train.run import train
 
 __all__ = ["main"]
@@ -27,12 +28,16 @@ def main(argv=None) -> int:
     options = parser.parse_args(argv)
     try:
         config, out = _config_and_folder(options)
-        result = train(config, out, resume=options.resume, progress=not options.quiet)
+        if options.distributed or options.coordinator or options.processes or options.process is not None:
+            connect(options.coordinator, options.processes, options.process)
+        result = train(config, out, resume=options.resume, progress=not options.quiet and is_writer())
     except ValueError as e:
         parser.error(str(e))
     except KeyboardInterrupt:
         print("stopped; --resume continues", file=sys.stderr)
         return 130
+    if not is_writer():
+        return 0
     print(f"{config.task}: return {result['return']:.5g} +- {result['deviation']:.3g} over {result['episodes']} episodes of the")
     print(f"deterministic policy, {result['length']:.4g} actions long on average, after {result['steps']:,} actions")
     print(f"({result['seconds']:.0f} s); checkpoints, returns.csv, result.json, returns.png in {out}")
@@ -50,6 +55,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, metavar="N", help="of everything random")
     parser.add_argument("--out", type=Path, metavar="DIR", help="where results go (default: runs/TASK)")
     parser.add_argument("--resume", action="store_true", help="continue the run in DIR with its settings; --steps may lengthen it")
+    parser.add_argument("--coordinator", metavar="HOST:PORT", help="train with several processes: the address of process 0")
+    parser.add_argument("--processes", type=_count, metavar="N", help="number of processes")
+    parser.add_argument("--process", type=int, metavar="I", help="which of them this is, from 0")
+    parser.add_argument("--distributed", action="store_true", help="train with the processes that the cluster has started")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
     return parser
 

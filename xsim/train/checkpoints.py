@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from xsim.train.distributed import gathered, is_writer
 from xsim.train.ppo import Learner
 
 __all__ = ["BrokenFile", "checkpoints", "restore", "restore_newest", "restore_policy", "save"]
@@ -25,10 +26,12 @@ def _is_key(x) -> bool:
 
 
 def save(folder: Path, learner: Learner, keep: int) -> Path:
-    """Write a checkpoint, in full or not at all, and delete all but the last ``keep``."""
+    """Write a checkpoint, in full or not at all, and delete all but the last ``keep``. All processes of a run call it, one writes."""
     file = folder / f"checkpoint-{int(learner.iteration):07d}.npz"
-    leaves, _ = jax.tree_util.tree_flatten_with_path(learner)
-    arrays = {jax.tree_util.keystr(path): np.asarray(jax.random.key_data(x) if _is_key(x) else x) for path, x in leaves}
+    leaves, _ = jax.tree_util.tree_flatten_with_path(gathered(learner))
+    if not is_writer():
+        return file
+    arrays = {jax.tree_util.keystr(path): np.asarray(x) for path, x in leaves}
     draft = folder / f".{file.name}"
     with open(draft, "wb") as out:
         np.savez(out, **arrays)

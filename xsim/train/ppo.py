@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import optax
 from flax import linen as nn
 
-from xsim.dynamics.sharding import cores_of, divided
+from xsim.dynamics.sharding import BY_ENVIRONMENT, divided, mesh_of
 from xsim.envs import Env
 from xsim.train.config import ACTIVATIONS, Config
 
@@ -144,23 +144,24 @@ class Algorithm:
         updates = config.iterations * config.epochs * config.minibatches
         rate = optax.linear_schedule(config.learning_rate, 0.0, updates) if config.anneal else config.learning_rate
         self.optimizer = optax.chain(optax.clip_by_global_norm(config.max_gradient), optax.adam(rate, eps=1e-5))
-        shardings = self._shardings()
-        if shardings is None:
+        self.shardings = self._shardings()
+        if self.shardings is None:
             self.start, self.iterate = jax.jit(self._start), jax.jit(self._iterate)
         else:
-            self.start = jax.jit(self._start, out_shardings=shardings)
-            self.iterate = jax.jit(self._iterate, in_shardings=(shardings,), out_shardings=(shardings, None))
+            everywhere = self.shardings.key
+            self.start = jax.jit(self._start, out_shardings=self.shardings)
+            self.iterate = jax.jit(self._iterate, in_shardings=(self.shardings,), out_shardings=(self.shardings, everywhere))
 
     def _shardings(self) -> Learner | None:
-        """Shardings of a learner's leaves: environments are divided among the cores (`xsim.use_cores`), the rest is on each core.
+        """Shardings of a learner's leaves: environments are divided among the devices (`xsim.use_devices`), the rest is on each device.
 
         Where they are named, a run that is resumed goes through the same program. None where there is nothing to divide.
         """
         num_envs = self.config.num_envs
-        mesh = cores_of(num_envs)
+        mesh = mesh_of(num_envs)
         if mesh is None or num_envs % mesh.size:
             return None
-        replicated, per_env = (jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*axes)) for axes in ((), ("core",)))
+        replicated, per_env = (jax.sharding.NamedSharding(mesh, spec) for spec in (jax.sharding.PartitionSpec(), BY_ENVIRONMENT))
         shapes = jax.eval_shape(self._start)
         env = jax.tree.map(lambda x: per_env if x.size and x.shape[:1] == (num_envs,) else replicated, shapes.env)
         return jax.tree.map(lambda x: replicated, shapes)._replace(env=env)

@@ -18,9 +18,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from xsim.dynamics.sharding import use_devices
 from xsim.envs import Env, make_env
 from xsim.train.checkpoints import checkpoints, restore_newest, save
 from xsim.train.config import Config
+from xsim.train.distributed import is_writer, local, placed
 from xsim.train.ppo import Algorithm, Learner
 
 __all__ = ["environment", "evaluate", "train"]
@@ -41,6 +43,8 @@ def train(config: Config, out=None, *, resume: bool = False, progress: bool = Tr
     if resume and not checkpoints(folder):
         raise ValueError(f"no checkpoint in {folder}")
     folder.mkdir(parents=True, exist_ok=True)
+    if config.num_envs % jax.process_count():
+        raise ValueError(f"num_envs {config.num_envs} is not a multiple of the {jax.process_count()} processes")
     run = Run(config, folder, resume)
     last = config.iterations if stop is None else min(stop, config.iterations)
     with _bar(config, run.iteration, progress) as bar:
@@ -67,7 +71,8 @@ class Run:
         self.learner = self._restored() if resume else self.algorithm.start()
         self.iteration = int(self.learner.iteration)
         self.rows = _read_rows(folder / "returns.csv", self.iteration) if resume else []
-        (folder / "config.json").write_text(json.dumps(dataclasses.asdict(config), indent=1) + "\n")
+        if is_writer():
+            (folder / "config.json").write_text(json.dumps(dataclasses.asdict(config), indent=1) + "\n")
         self._began = time.monotonic() - self.seconds
 
     def _restored(self) -> Learner:
@@ -75,7 +80,7 @@ class Run:
         done, last = int(learner.iteration), self.config.iterations
         if done > last:
             raise ValueError(f"the run in {self.folder} has done {done} iterations; these settings have {last}: give more steps")
-        return learner
+        return placed(learner, self.algorithm.shardings)
 
     @property
     def steps(self) -> int:
@@ -95,18 +100,23 @@ class Run:
     def save(self) -> None:
         """Write a checkpoint and the rows."""
         save(self.folder, self.learner, self.config.keep)
-        _write_rows(self.folder / "returns.csv", self.rows)
+        if is_writer():
+            _write_rows(self.folder / "returns.csv", self.rows)
 
     def finish(self) -> dict:
-        """Evaluate the deterministic policy; write and return the result."""
-        config = self.config
+        """Evaluate the deterministic policy; write and return the result. Each process of a run evaluates all of it."""
+        config, learner = self.config, self.learner
+        if jax.process_count() > 1:
+            use_devices(jax.local_devices())
+            learner = learner._replace(params=local(learner.params), statistics=local(learner.statistics))
         env = environment(config, config.evaluate_envs)
         key = jax.random.fold_in(jax.random.key(config.seed), 1)
-        total, length = evaluate(env, partial(self.algorithm.act, self.learner), key, config.evaluate_steps)
+        total, length = evaluate(env, partial(self.algorithm.act, learner), key, config.evaluate_steps)
         result = {"task": config.task, "return": float(total.mean()), "deviation": float(total.std()), "length": float(length.mean())}
         result |= {"episodes": config.evaluate_envs, "steps": self.steps, "seconds": self.seconds}
-        (self.folder / "result.json").write_text(json.dumps(result, indent=1) + "\n")
-        _plot(self.folder / "returns.png", self.rows, config.task)
+        if is_writer():
+            (self.folder / "result.json").write_text(json.dumps(result, indent=1) + "\n")
+            _plot(self.folder / "returns.png", self.rows, config.task)
         return result
 
 

@@ -1,0 +1,85 @@
+"""Training by several processes: as by one, resumed on another number of devices, and an end where a process dies."""
+
+from __future__ import annotations
+
+import csv
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from xsim.train import configure, train
+from xsim.train.checkpoints import checkpoints
+from xsim.train.distributed import HEARTBEAT_S
+
+ITERATIONS, ENVS, UNROLL = 3, 128, 8
+SETTINGS = {
+    "unroll": UNROLL, "minibatches": 2, "epochs": 2, "hidden": [16], "evaluate_envs": 4, "checkpoint_every": 1, "env.max_steps": 20,
+}  # fmt: skip
+SMALL = configure("pendulum_balance", changes={**SETTINGS, "steps": ITERATIONS * ENVS * UNROLL, "num_envs": ENVS})
+PROCESSES = 2
+
+
+def _start(folder: Path, steps: int) -> list[subprocess.Popen]:
+    """The processes of a run."""
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "xsim.train", SMALL.task, "--num-envs", str(ENVS), "--steps", str(steps), "--out", str(folder)]
+    command += [word for name, value in SETTINGS.items() for word in ("--set", f"{name}={value}")]
+    command += ["--coordinator", f"localhost:{port}", "--processes", str(PROCESSES)]
+    env = {**os.environ, "JAX_PLATFORMS": "cpu"}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "env": env}
+    return [subprocess.Popen([*command, "--process", str(i)], **pipes) for i in range(PROCESSES)]
+
+
+def _rows(folder: Path) -> np.ndarray:
+    """The numbers of returns.csv without the times."""
+    with open(folder / "returns.csv", newline="") as lines:
+        return np.array([[float(x) for name, x in row.items() if name != "seconds"] for row in csv.DictReader(lines)])
+
+
+@pytest.mark.slow
+def test_two_processes_train_as_one_and_one_resumes(tmp_path):
+    """To the rounding of sums: each process adds its share first."""
+    together, alone = tmp_path / "together", tmp_path / "alone"
+    running = _start(together, SMALL.steps)
+    train(SMALL, alone, progress=False)
+    for process in running:
+        text, _ = process.communicate(timeout=600)
+        assert process.returncode == 0, text
+    assert len(_rows(together)) == ITERATIONS
+    np.testing.assert_allclose(_rows(together), _rows(alone), rtol=1e-4, atol=1e-6)
+    more = replace(SMALL, steps=SMALL.steps + ENVS * UNROLL)
+    assert len(train(more, together, resume=True, progress=False)["curve"]) == ITERATIONS + 1
+
+
+@pytest.mark.nightly
+def test_a_process_that_dies_ends_the_others(tmp_path):
+    """Within a minute, and the run is resumed from its last checkpoint."""
+    survivor, victim = _start(tmp_path, 1000 * ENVS * UNROLL)
+    end = time.monotonic() + 300
+    while not checkpoints(tmp_path) and time.monotonic() < end:
+        time.sleep(0.5)
+    assert checkpoints(tmp_path)
+    victim.send_signal(signal.SIGKILL)
+    begin = time.monotonic()
+    text, _ = survivor.communicate(timeout=300)
+    assert survivor.returncode != 0 and time.monotonic() - begin < 2 * HEARTBEAT_S
+    assert "--resume" in text
+    done = int(checkpoints(tmp_path)[-1].stem.removeprefix("checkpoint-"))
+    more = replace(SMALL, steps=(done + 1) * ENVS * UNROLL)
+    assert len(train(more, tmp_path, resume=True, progress=False)["curve"]) == done + 1
+
+
+def test_arguments_go_together(tmp_path):
+    command = [sys.executable, "-m", "xsim.train", SMALL.task, "--processes", "2", "--out", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 2 and "--coordinator, --processes and --process go together" in done.stderr
