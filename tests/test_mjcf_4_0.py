@@ -189,6 +189,44 @@ def test_a_tendon_that_cannot_push_to_both_sides():
         read(BODY.format(""), after=tendon)
 
 
+def _builtin(text: str):
+    return read(before=f'<asset><mesh name="m" builtin={text}/></asset>').meshes[0]
+
+
+def test_builtin_meshes_without_faces_are_hulls():
+    """A solid lattice is the hull of its points, as large as its open surface with a lid."""
+    prism, solid = _builtin('"cone" params="5 1"'), _builtin('"box" params="4 3 2 0.1 0.2 0.3"')
+    np.testing.assert_allclose(prism.volume, 2 * 5 / 2 * np.sin(2 * np.pi / 5), rtol=1e-7)
+    np.testing.assert_allclose(solid.volume, 0.3 * 0.4 * 0.3, rtol=1e-6)
+    open_box = _builtin('"box" params="4 3 2 0.1 0.2 0.3 2"')
+    assert open_box.shell and solid.hull is not None and len(solid.vertices) == len(open_box.vertices) + 2 + 1  # lid, centre
+    np.testing.assert_allclose(open_box.area, solid.area - 0.3 * 0.4, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("mesh", "message"), [
+    ('"prism" params="5"', "builtin: unknown value 'prism'"), ('"sphere"', "attribute 'params' is missing"),
+    ('"sphere" params="1 2"', "params: found 2 numbers; allowed: subdivision"),
+    ('"sphere" params="5"', r"params: found 5 for subdivision; allowed: integers in \[0, 4\]"),
+    ('"hemisphere" params="-1"', "found -1 for resolution"), ('"cone" params="2 1"', "found 2 for nvert"),
+    ('"cone" params="3 1.5"', r"found 1.5 for radius; allowed: numbers in \[0, 1\]"),
+    ('"supersphere" params="3 -1 1"', "found -1 for e"),
+    ('"supertorus" params="3 0 1 1"', r"found 0 for radius; allowed: numbers in \(0, 1\]"),
+    ('"wedge" params="3 3 60 91 0"', "found 91 for fov_theta"), ('"plate" params="0 3"', "found 0 for res_x"),
+    ('"grid" params="3 3 1 1 1"', r"found 5 numbers; allowed: count_x .* dim \(dim may be left out\)"),
+    ('"grid" params="3 3 1 1 1 1"', "found 1 for count_z; allowed: 2 or more"),
+    ('"grid" params="3 3 2 1 1 1 2"', "found 2 for count_z; allowed: 1"), ('"box" params="2 2 2 1 1 1 1"', "found 1 for dim"),
+    ('"box" params="900000 900000 900000 1 1 1"', "the arrays of the model grow to"),
+    ('"disc" params="3 1 1 1 1 1"', "found 1 for count_y; allowed: 2 or more"),
+    ('"square" params="3 3 1 1 1 1" inertia="exact"', 'the mesh has no volume; allowed: faces around one, or inertia="shell"'),
+    ('"cone" params="3 1" vertex="0 0 0 1 0 0 0 1 0 0 0 1"', "vertex: found beside builtin"),
+    ('"cone" params="3 1" file="a.obj"', "file: found beside builtin"),
+    ('"grid" params="2 2 2 1 1 0"', "the vertices lie in a plane"), ('"plate" params="1 2"', "found 2 vertices; allowed: 4 or more"),
+])  # fmt: skip
+def test_builtin_meshes_that_cannot_be(mesh, message):
+    with pytest.raises(xsim.ParseError, match=message):
+        _builtin(mesh)
+
+
 def test_names_ranges_and_keyframes_of_inputs():
     """A controller has a control for each input and an activation for each memory."""
     actuators = '<pid name="p" joint="j" input="pos ff" ki="1" slewmax="2" posrange="-1 2" ffrange="-3 4"/><motor name="m" joint="j"/>'

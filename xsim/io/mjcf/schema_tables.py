@@ -217,7 +217,7 @@ default/adhesion ! $delay
 default/!orientation? + $orientation_servo
 default/pid? + $drive $pid ! $delay
 default/dcmotor? + $drive $dcmotor ! $delay - forcelimited forcerange
-asset/mesh + material ! builtin params
+asset/mesh + builtin material params
 asset/texture + class colorspace embed
 worldbody + fuse simple sleep
 worldbody/joint ! springyield
