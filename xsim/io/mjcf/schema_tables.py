@@ -222,7 +222,7 @@ asset/texture + class colorspace embed
 worldbody + fuse simple sleep
 worldbody/joint ! springyield
 worldbody/geom + castshadow surfacevel ! adhesion
-worldbody/attach ! frame
+worldbody/attach + frame
 worldbody/site ! mesh
 worldbody/camera + output projection
 worldbody/light + intensity range softness texture type
