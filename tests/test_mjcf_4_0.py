@@ -159,6 +159,9 @@ def test_a_body_that_is_not_fused():
     assert [body.name for body in read(world, '<compiler fusestatic="true"/>').bodies] == ["b"]
 
 
+GENERAL = 'general joint="j" gaintype="dcmotor" biastype="dcmotor" dyntype="dcmotor"'
+
+
 @pytest.mark.parametrize(("actuator", "message"), [
     ('pid joint="j" input="vel pos"', "input: found 'vel pos'; allowed: some of pos, vel, ff, in this order"),
     ('pid joint="j" input="vel" ki="1"', "ki: found with the inputs 'vel'; allowed: with the input pos"),
@@ -176,6 +179,16 @@ def test_a_body_that_is_not_fused():
     ('dcmotor joint="j" resistance="1" motorconst="1" lugre="1"', "lugre: found no Coulomb friction"),
     ('dcmotor joint="j" resistance="1" motorconst="-1"', "motorconst: found '-1'; allowed: numbers >= 0"),
     ('dcmotor joint="j" nominal="1 1"', "nominal: found a number that is not positive"),
+    ('general joint="j" gaintype="dcmotor"', 'biastype: found "none"; allowed: dcmotor, with the other two types'),
+    ('general joint="j" dyntype="dcmotor"', 'gaintype: found "fixed"; allowed: dcmotor'),
+    ('general joint="j" gaintype="dcmotor" biastype="dcmotor" gainprm="1 1"', 'dyntype: found "none"; allowed: dcmotor'),
+    (f'{GENERAL} gainprm="1 1" dynprm="0"', "actearly: found false for a dcmotor; allowed: true"),
+    (f'{GENERAL} gainprm="0 1" actearly="true"', "gainprm: found the resistance 0; allowed: a number > 0"),
+    (f'{GENERAL} gainprm="1 1 0 0 3" actearly="true"', "gainprm: found gains without an input"),
+    (f'{GENERAL} gainprm="1 1 0 0 0 3" actearly="true" input="vel"', "gainprm: found ki without the input pos"),
+    (f'{GENERAL} gainprm="1 1" dynprm="0 0 0 0 0 9" actearly="true"', "biasprm: found no Coulomb friction"),
+    (f'{GENERAL} gainprm="1 1" dynprm="1" actdim="2" actearly="true"', "actdim: found 2 .* allowed: 1"),
+    (f'{GENERAL} gainprm="1 1" actearly="true" input="vel pos"', "input: found 'vel pos'; allowed: some of pos, vel, ff, voltage"),
     ('dcmotor joint="j" resistance="1" motorconst="1" input="current"', "input: found 'current'; allowed: none, or some of pos"),
 ])  # fmt: skip
 def test_actuators_that_cannot_be(actuator, message):
