@@ -240,6 +240,19 @@ def test_builtin_meshes_that_cannot_be(mesh, message):
         _builtin(mesh)
 
 
+@pytest.mark.parametrize(("sensor", "message"), [
+    ('site="s" data="dir dist"', "data: found 'dir dist'; allowed: some of dist, dir, origin, point, normal, depth, each once and in this"),
+    ('site="s" data="dist dist"', "data: found 'dist dist'"), ('site="s" data="normals"', "data: found 'normals'"),
+    ('site="s" camera="c"', "camera: found site and camera; allowed: one of them"), ("", "site"),
+    ('camera="d"', "camera: unknown camera 'd'"), ('camera="empty"', "camera: found a camera of 0 x 3 pixels"),
+    ('camera="large" data="dist dir"', "camera: found a camera of 1000 x 1000 pixels; allowed: 1 to 250000 pixels"),
+])  # fmt: skip
+def test_rangefinders_that_cannot_be(sensor, message):
+    cameras = "".join(f'<camera name="{n}" resolution="{r}"/>' for n, r in {"c": "1 1", "empty": "0 3", "large": "1000 1000"}.items())
+    with pytest.raises(xsim.ParseError, match=message):
+        read(f'<site name="s"/>{cameras}', after=f"<sensor><rangefinder {sensor}/></sensor>")
+
+
 def test_names_ranges_and_keyframes_of_inputs():
     """A controller has a control for each input and an activation for each memory."""
     actuators = '<pid name="p" joint="j" input="pos ff" ki="1" slewmax="2" posrange="-1 2" ffrange="-3 4"/><motor name="m" joint="j"/>'

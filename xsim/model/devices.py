@@ -41,7 +41,7 @@ def read_devices(spec: ModelSpec, tree: Tree) -> Devices:
         infos["sites"].append(SiteInfo(site.name, site.body, site.shape, tuple(map(float, site.size))))
     for camera in spec.cameras:
         rows.add_to("camera", pos=camera.pos, quat=unit_quat(camera.source, camera.quat))
-        optics = tuple(camera.resolution), tuple(camera.intrinsic), tuple(camera.sensor_size), float(camera.fovy)
+        optics = tuple(camera.resolution), tuple(camera.intrinsic), tuple(camera.sensor_size), float(camera.fovy), camera.orthographic
         infos["cameras"].append(_camera(camera, *optics))
     for light in spec.lights:
         rows.add_to("light", pos=light.pos, dir=light.dir)

@@ -243,7 +243,7 @@ actuator/adhesion ! $delay
 actuator/!orientation + class name joint refsite site $orientation_servo
 actuator/pid + $target $pid ! $delay
 actuator/dcmotor + $target $dcmotor ! $delay - forcelimited forcerange
-sensor/rangefinder ! camera data
+sensor/rangefinder + camera data
 sensor/contact + body1 body2 data geom1 geom2 num reduce site subtree1 subtree2 $sensor
 sensor/insidesite + enclosed objname objtype site $sensor
 sensor/e_potential|e_kinetic + $sensor
