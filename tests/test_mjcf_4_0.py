@@ -253,6 +253,18 @@ def test_rangefinders_that_cannot_be(sensor, message):
         read(f'<site name="s"/>{cameras}', after=f"<sensor><rangefinder {sensor}/></sensor>")
 
 
+@pytest.mark.parametrize(("site", "message"), [
+    ('type="mesh"', "attribute 'mesh' is missing"), ('mesh="m"', "mesh: found on a sphere; allowed: on a site of the type mesh"),
+    ('type="mesh" mesh="n"', "mesh: unknown mesh 'n'"), ('type="mesh" mesh="m" fromto="0 0 0 1 1 1"', "fromto: found on a mesh"),
+    ('type="mesh" mesh="flat"', "mesh: the vertices of the mesh lie in a plane and have no convex hull"),
+    ('type="mesh" mesh="m"', "site: found a site of the type mesh; allowed: sites of the other types"),
+])  # fmt: skip
+def test_mesh_sites_that_cannot_be(site, message):
+    meshes = '<asset><mesh name="m" builtin="cone" params="4 0"/><mesh name="flat" builtin="plate" params="3 3"/></asset>'
+    with pytest.raises(xsim.ParseError, match=message):
+        read(f'<site name="s" {site}/>', meshes, '<sensor><touch site="s"/></sensor>')
+
+
 def test_names_ranges_and_keyframes_of_inputs():
     """A controller has a control for each input and an activation for each memory."""
     actuators = '<pid name="p" joint="j" input="pos ff" ki="1" slewmax="2" posrange="-1 2" ffrange="-3 4"/><motor name="m" joint="j"/>'

@@ -218,12 +218,13 @@ class GeomInfo(NamedTuple):
 
 
 class SiteInfo(NamedTuple):
-    """A site: a named frame on a body."""
+    """A site: a named frame on a body. planes (n, 4): see `xsim.spec.SiteSpec`."""
 
     name: str
     body: int  # -1: world
     shape: str
     size: tuple[float, ...]
+    planes: Table | None = None
 
 
 class CameraInfo(NamedTuple):

@@ -204,7 +204,7 @@ default/texture? + builtin colorspace embed gridlayout gridsize height hflip mar
 default/material/layer + role texture
 default/joint ! springyield
 default/geom + castshadow surfacevel ! adhesion
-default/site ! mesh
+default/site + mesh
 default/camera + output projection - orthographic
 default/light + intensity range softness type
 default/pair ! adhesion
@@ -223,7 +223,7 @@ worldbody + fuse simple sleep
 worldbody/joint ! springyield
 worldbody/geom + castshadow surfacevel ! adhesion
 worldbody/attach + frame
-worldbody/site ! mesh
+worldbody/site + mesh
 worldbody/camera + output projection
 worldbody/light + intensity range softness texture type
 frame ! massscale scale scaling

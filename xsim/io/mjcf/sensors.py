@@ -85,6 +85,13 @@ def _one(kind: str):
     return read
 
 
+def _touched(bodies: Bodies, tendons, index: Index, e: Element):
+    number = index.find("site", e, "site")
+    if bodies.sites[number].shape == "mesh":
+        raise e.error("found a site of the type mesh; allowed: sites of the other types", "site")
+    return ("site", number), None
+
+
 def _joint(*types: str, limited: bool = False):
     def read(bodies: Bodies, tendons, index: Index, e: Element):
         where = index.find("joint", e, "joint")
@@ -215,7 +222,7 @@ _ball = _joint("ball")
 _site, _body, _tendon, _actuator = _one("site"), _one("body"), _one("tendon"), _one("actuator")
 
 SENSORS = {
-    "touch": Sensor(_site, 1, "acceleration", "positive"),
+    "touch": Sensor(_touched, 1, "acceleration", "positive"),
     "accelerometer": Sensor(_site, 3, "acceleration"),
     "velocimeter": Sensor(_site, 3, "velocity"),
     "gyro": Sensor(_site, 3, "velocity"),
