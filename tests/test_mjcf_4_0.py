@@ -159,6 +159,9 @@ def test_a_body_that_is_not_fused():
     assert [body.name for body in read(world, '<compiler fusestatic="true"/>').bodies] == ["b"]
 
 
+GENERAL = 'general joint="j" gaintype="dcmotor" biastype="dcmotor" dyntype="dcmotor"'
+
+
 @pytest.mark.parametrize(("actuator", "message"), [
     ('pid joint="j" input="vel pos"', "input: found 'vel pos'; allowed: some of pos, vel, ff, in this order"),
     ('pid joint="j" input="vel" ki="1"', "ki: found with the inputs 'vel'; allowed: with the input pos"),
@@ -176,6 +179,16 @@ def test_a_body_that_is_not_fused():
     ('dcmotor joint="j" resistance="1" motorconst="1" lugre="1"', "lugre: found no Coulomb friction"),
     ('dcmotor joint="j" resistance="1" motorconst="-1"', "motorconst: found '-1'; allowed: numbers >= 0"),
     ('dcmotor joint="j" nominal="1 1"', "nominal: found a number that is not positive"),
+    ('general joint="j" gaintype="dcmotor"', 'biastype: found "none"; allowed: dcmotor, with the other two types'),
+    ('general joint="j" dyntype="dcmotor"', 'gaintype: found "fixed"; allowed: dcmotor'),
+    ('general joint="j" gaintype="dcmotor" biastype="dcmotor" gainprm="1 1"', 'dyntype: found "none"; allowed: dcmotor'),
+    (f'{GENERAL} gainprm="1 1" dynprm="0"', "actearly: found false for a dcmotor; allowed: true"),
+    (f'{GENERAL} gainprm="0 1" actearly="true"', "gainprm: found the resistance 0; allowed: a number > 0"),
+    (f'{GENERAL} gainprm="1 1 0 0 3" actearly="true"', "gainprm: found gains without an input"),
+    (f'{GENERAL} gainprm="1 1 0 0 0 3" actearly="true" input="vel"', "gainprm: found ki without the input pos"),
+    (f'{GENERAL} gainprm="1 1" dynprm="0 0 0 0 0 9" actearly="true"', "biasprm: found no Coulomb friction"),
+    (f'{GENERAL} gainprm="1 1" dynprm="1" actdim="2" actearly="true"', "actdim: found 2 .* allowed: 1"),
+    (f'{GENERAL} gainprm="1 1" actearly="true" input="vel pos"', "input: found 'vel pos'; allowed: some of pos, vel, ff, voltage"),
     ('dcmotor joint="j" resistance="1" motorconst="1" input="current"', "input: found 'current'; allowed: none, or some of pos"),
 ])  # fmt: skip
 def test_actuators_that_cannot_be(actuator, message):
@@ -187,6 +200,69 @@ def test_a_tendon_that_cannot_push_to_both_sides():
     tendon = '<tendon><fixed actuatorfrcrange="1 2"><joint joint="j" coef="1"/></fixed></tendon>'
     with pytest.raises(xsim.ParseError, match="actuatorfrcrange: found 1 2; allowed: a range that contains 0"):
         read(BODY.format(""), after=tendon)
+
+
+def _builtin(text: str):
+    return read(before=f'<asset><mesh name="m" builtin={text}/></asset>').meshes[0]
+
+
+def test_builtin_meshes_without_faces_are_hulls():
+    """A solid lattice is the hull of its points, as large as its open surface with a lid."""
+    prism, solid = _builtin('"cone" params="5 1"'), _builtin('"box" params="4 3 2 0.1 0.2 0.3"')
+    np.testing.assert_allclose(prism.volume, 2 * 5 / 2 * np.sin(2 * np.pi / 5), rtol=1e-7)
+    np.testing.assert_allclose(solid.volume, 0.3 * 0.4 * 0.3, rtol=1e-6)
+    open_box = _builtin('"box" params="4 3 2 0.1 0.2 0.3 2"')
+    assert open_box.shell and solid.hull is not None and len(solid.vertices) == len(open_box.vertices) + 2 + 1  # lid, centre
+    np.testing.assert_allclose(open_box.area, solid.area - 0.3 * 0.4, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("mesh", "message"), [
+    ('"prism" params="5"', "builtin: unknown value 'prism'"), ('"sphere"', "attribute 'params' is missing"),
+    ('"sphere" params="1 2"', "params: found 2 numbers; allowed: subdivision"),
+    ('"sphere" params="5"', r"params: found 5 for subdivision; allowed: integers in \[0, 4\]"),
+    ('"hemisphere" params="-1"', "found -1 for resolution"), ('"cone" params="2 1"', "found 2 for nvert"),
+    ('"cone" params="3 1.5"', r"found 1.5 for radius; allowed: numbers in \[0, 1\]"),
+    ('"supersphere" params="3 -1 1"', "found -1 for e"),
+    ('"supertorus" params="3 0 1 1"', r"found 0 for radius; allowed: numbers in \(0, 1\]"),
+    ('"wedge" params="3 3 60 91 0"', "found 91 for fov_theta"), ('"plate" params="0 3"', "found 0 for res_x"),
+    ('"grid" params="3 3 1 1 1"', r"found 5 numbers; allowed: count_x .* dim \(dim may be left out\)"),
+    ('"grid" params="3 3 1 1 1 1"', "found 1 for count_z; allowed: 2 or more"),
+    ('"grid" params="3 3 2 1 1 1 2"', "found 2 for count_z; allowed: 1"), ('"box" params="2 2 2 1 1 1 1"', "found 1 for dim"),
+    ('"box" params="900000 900000 900000 1 1 1"', "the arrays of the model grow to"),
+    ('"disc" params="3 1 1 1 1 1"', "found 1 for count_y; allowed: 2 or more"),
+    ('"square" params="3 3 1 1 1 1" inertia="exact"', 'the mesh has no volume; allowed: faces around one, or inertia="shell"'),
+    ('"cone" params="3 1" vertex="0 0 0 1 0 0 0 1 0 0 0 1"', "vertex: found beside builtin"),
+    ('"cone" params="3 1" file="a.obj"', "file: found beside builtin"),
+    ('"grid" params="2 2 2 1 1 0"', "the vertices lie in a plane"), ('"plate" params="1 2"', "found 2 vertices; allowed: 4 or more"),
+])  # fmt: skip
+def test_builtin_meshes_that_cannot_be(mesh, message):
+    with pytest.raises(xsim.ParseError, match=message):
+        _builtin(mesh)
+
+
+@pytest.mark.parametrize(("sensor", "message"), [
+    ('site="s" data="dir dist"', "data: found 'dir dist'; allowed: some of dist, dir, origin, point, normal, depth, each once and in this"),
+    ('site="s" data="dist dist"', "data: found 'dist dist'"), ('site="s" data="normals"', "data: found 'normals'"),
+    ('site="s" camera="c"', "camera: found site and camera; allowed: one of them"), ("", "site"),
+    ('camera="d"', "camera: unknown camera 'd'"), ('camera="empty"', "camera: found a camera of 0 x 3 pixels"),
+    ('camera="large" data="dist dir"', "camera: found a camera of 1000 x 1000 pixels; allowed: 1 to 250000 pixels"),
+])  # fmt: skip
+def test_rangefinders_that_cannot_be(sensor, message):
+    cameras = "".join(f'<camera name="{n}" resolution="{r}"/>' for n, r in {"c": "1 1", "empty": "0 3", "large": "1000 1000"}.items())
+    with pytest.raises(xsim.ParseError, match=message):
+        read(f'<site name="s"/>{cameras}', after=f"<sensor><rangefinder {sensor}/></sensor>")
+
+
+@pytest.mark.parametrize(("site", "message"), [
+    ('type="mesh"', "attribute 'mesh' is missing"), ('mesh="m"', "mesh: found on a sphere; allowed: on a site of the type mesh"),
+    ('type="mesh" mesh="n"', "mesh: unknown mesh 'n'"), ('type="mesh" mesh="m" fromto="0 0 0 1 1 1"', "fromto: found on a mesh"),
+    ('type="mesh" mesh="flat"', "mesh: the vertices of the mesh lie in a plane and have no convex hull"),
+    ('type="mesh" mesh="m"', "site: found a site of the type mesh; allowed: sites of the other types"),
+])  # fmt: skip
+def test_mesh_sites_that_cannot_be(site, message):
+    meshes = '<asset><mesh name="m" builtin="cone" params="4 0"/><mesh name="flat" builtin="plate" params="3 3"/></asset>'
+    with pytest.raises(xsim.ParseError, match=message):
+        read(f'<site name="s" {site}/>', meshes, '<sensor><touch site="s"/></sensor>')
 
 
 def test_names_ranges_and_keyframes_of_inputs():

@@ -12,6 +12,7 @@ from xsim.io.errors import Notes, ParseError, SuspiciousInputWarning
 from xsim.io.mjcf.keyframes import key_numbers
 from xsim.io.mjcf.nodes import scope
 from xsim.io.mjcf.open import read_document
+from xsim.io.mjcf.options import read_option
 from xsim.io.reader import Element
 
 TAGS = {"geom": ("geom",), "site": ("site",), "body": ("body",), "joint": ("joint", "freejoint")}
@@ -397,6 +398,58 @@ def test_attach_that_fails(load, attach, words):
     with pytest.raises(ParseError) as error:
         load({"main.xml": f'<mujoco><asset><model file="a.xml"/></asset><worldbody>{attach}</worldbody></mujoco>', "a.xml": ARM})
     assert all(word in str(error.value) for word in words)
+
+
+OWN = """<mujoco><worldbody><frame name="f" pos="0 0 1"><body name="a"><joint name="j"/>{}</body></frame>
+<body name="b"><joint name="k"/>{}</body></worldbody>
+<equality><joint joint1="j" joint2="k" name="e"/></equality><keyframe><key qpos="1 2"/></keyframe></mujoco>"""
+
+
+def test_attach_of_the_model_itself(load):
+    """What a body around holds before the <attach> is copied; elements that refer to it are, with their other references."""
+    document = load(OWN.format("", '<attach frame="f" prefix="q_"/><joint name="l"/>'), "4.0")
+    assert _names(document, "body") == ["a", "b", "q_a"] and _names(document, "joint") == ["j", "k", "l", "q_j"]
+    assert [(e.raw("joint1"), e.raw("joint2")) for e in document.elements("equality")] == [("j", "k"), ("q_j", "k")]
+    assert _names(document, "keyframe") == [""]
+    document = load(OWN.format('<site/><attach body="a" prefix="q_"/><site/>', ""), "4.0")
+    assert _names(document, "body") == ["a", "q_a", "b"] and len(_all(document, "site")) == 3
+
+
+@pytest.mark.parametrize(("attach", "words"), [
+    ('<attach model="arm" body="base" frame="f" prefix="p"/>', "frame: found body and frame"),
+    ('<attach model="arm" frame="f" prefix="p"/>', "unknown frame 'f' in .*a.xml; it has no frame with a name"),
+    ('<attach model="arm" prefix="p"/><attach model="arm" body="fore" prefix="p"/>', "'fore' is in the model with this prefix already"),
+    ('<attach prefix="p"/>', "found no model; allowed without a model: one of body and frame"),
+    ('<attach body="later"/><body name="later"/>', "attribute 'prefix' is missing"),
+    ('<attach body="later" prefix="p"/><body name="later"/>', "unknown body 'later' before this element; there is no body with a name"),
+    ('<body name="o"/><attach body="o" prefix=""/>', "body 'o' is in the model already; allowed: another prefix"),
+    ('<body name="o"><replicate count="2"><attach body="o" prefix="p"/></replicate></body>', "found in a <replicate> inside of what it"),
+])  # fmt: skip
+def test_attach_of_4_0_that_fails(load, attach, words):
+    with pytest.raises(ParseError, match=words):
+        load({"main.xml": f'<mujoco><asset><model file="a.xml"/></asset><worldbody>{attach}</worldbody></mujoco>', "a.xml": ARM}, "4.0")
+
+
+def _options(load, ours, theirs, conflict):
+    settings = f'<compiler conflict="{conflict}"/>{ours}<asset><model name="m" file="a.xml"/></asset>'
+    attaching = f'<mujoco>{settings}<worldbody><attach model="m" body="o" prefix="p"/></worldbody></mujoco>'
+    attached = f'<mujoco>{theirs}<worldbody><body name="o"/></worldbody></mujoco>'
+    return load({"main.xml": attaching, "a.xml": attached}, "4.0")
+
+
+def test_conflicts_of_options(load):
+    ours = '<option timestep="0.002" iterations="9" actuatorgroupdisable="1"><flag energy="enable" gravity="enable"/></option>'
+    theirs = '<option timestep="0.001" iterations="5" actuatorgroupdisable="2" density="2"><flag gravity="disable"/></option>'
+    expected = {"warning": (0.002, 9, 0.0, (1,), ()), "merge": (0.001, 9, 2.0, (1, 2), ("gravity",))}
+    for conflict, wanted in expected.items():
+        option = read_option(_options(load, ours, theirs + '<size nkey="3"/>', conflict))
+        assert (option.dt, option.solver["iterations"], option.density, option.actuator_groups_off, option.disabled) == wanted
+        assert option.solver["energy"]
+    with pytest.raises(ParseError, match="option timestep: found '0.002', and '0.001' in .*a.xml; allowed: the same value in both"):
+        _options(load, ours, theirs, "error")
+    assert read_option(_options(load, '<option gravity="0 0 -5"/>', '<option gravity="0 0 -5.0" density="2"/>', "error")).density == 0.0
+    with pytest.raises(ParseError, match="option gravity: found '0 0 -5', and '0 0 -9.81'"):
+        _options(load, '<option gravity="0 0 -5"/>', '<option gravity="0 0 -9.81"/>', "merge")
 
 
 def test_attach_ends(load, monkeypatch):

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from xsim.model.leaf_rows import LeafRows
-from xsim.model.topology import ActuatorInfo, CameraInfo, HistoryInfo, KeyInfo, PieceInfo, SensorInfo, SiteInfo, TendonInfo
+from xsim.model.topology import ActuatorInfo, CameraInfo, HistoryInfo, KeyInfo, PieceInfo, SensorInfo, SiteInfo, Table, TendonInfo
 from xsim.model.tree import Tree, fail, unit_quat
 from xsim.registry import ACTIVATION_DYNAMICS, ACTUATOR_BIASES, ACTUATOR_CONTROLLERS, ACTUATOR_GAINS, SENSORS, TRANSMISSIONS
 from xsim.rules import RULES
@@ -38,10 +38,11 @@ def read_devices(spec: ModelSpec, tree: Tree) -> Devices:
     infos: dict[str, list] = {"sites": [], "cameras": [], "lights": [], "tendons": [], "actuators": [], "sensors": [], "keys": []}
     for site in spec.sites:
         rows.add_to("site", pos=site.pos, quat=unit_quat(site.source, site.quat))
-        infos["sites"].append(SiteInfo(site.name, site.body, site.shape, tuple(map(float, site.size))))
+        planes = None if site.planes is None else Table(site.planes)
+        infos["sites"].append(SiteInfo(site.name, site.body, site.shape, tuple(map(float, site.size)), planes))
     for camera in spec.cameras:
         rows.add_to("camera", pos=camera.pos, quat=unit_quat(camera.source, camera.quat))
-        optics = tuple(camera.resolution), tuple(camera.intrinsic), tuple(camera.sensor_size), float(camera.fovy)
+        optics = tuple(camera.resolution), tuple(camera.intrinsic), tuple(camera.sensor_size), float(camera.fovy), camera.orthographic
         infos["cameras"].append(_camera(camera, *optics))
     for light in spec.lights:
         rows.add_to("light", pos=light.pos, dir=light.dir)

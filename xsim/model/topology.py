@@ -12,7 +12,7 @@ from xsim.rules import RULES, Rules
 __all__ = [
     "CONTACT_FIELDS", "ActuatorInfo", "BodyInfo", "CameraInfo", "ConstraintInfo", "FlexInfo", "ForceInfo", "FunctionInfo", "GeomInfo",
     "HfieldInfo", "JointInfo", "KeyInfo", "Link", "MeshInfo", "PairsInfo", "PieceInfo",
-    "SPRINGS", "SensorInfo", "SiteInfo", "SoftInfo", "SolidInfo", "Table", "TendonInfo", "Topology",
+    "RANGE_FIELDS", "SPRINGS", "SensorInfo", "SiteInfo", "SoftInfo", "SolidInfo", "Table", "TendonInfo", "Topology",
 ]  # fmt: skip
 
 
@@ -220,16 +220,18 @@ class GeomInfo(NamedTuple):
 
 
 class SiteInfo(NamedTuple):
-    """A site: a named frame on a body."""
+    """A site: a named frame on a body. planes (n, 4): see `xsim.spec.SiteSpec`."""
 
     name: str
     body: int  # -1: world
     shape: str
     size: tuple[float, ...]
+    planes: Table | None = None
 
 
 class CameraInfo(NamedTuple):
-    """A camera or a light; modes as in `xsim.spec.CameraSpec`. intrinsic, sensor_size, resolution, fovy (degrees): of cameras."""
+    """A camera or a light; modes as in `xsim.spec.CameraSpec`, and so are intrinsic, sensor_size, resolution, fovy, orthographic: of
+    cameras."""
 
     name: str
     body: int
@@ -239,6 +241,7 @@ class CameraInfo(NamedTuple):
     intrinsic: tuple[float, ...] = (0.0, 0.0, 0.0, 0.0)
     sensor_size: tuple[float, float] = (0.0, 0.0)
     fovy: float = 0.0
+    orthographic: bool = False
 
 
 class PieceInfo(NamedTuple):
@@ -349,10 +352,14 @@ CONTACT_FIELDS = {"found": 1, "force": 3, "torque": 3, "dist": 1, "pos": 3, "nor
 """Fields of a slot of a contact sensor, in their order, and their widths."""
 
 
+RANGE_FIELDS = {"dist": 1, "dir": 3, "origin": 3, "point": 3, "normal": 3, "depth": 1}
+"""Fields of a ray of a rangefinder, in their order, and their widths."""
+
+
 class SensorInfo(NamedTuple):
-    """A sensor, see `xsim.spec.SensorSpec`. address, dim: address and number of its readings in the sensor data. data, reduce: of contact
-    sensors. history: of its readings, None for a sensor without delay and interval. interval: (period, phase), s. ticked: address in
-    `State.history` of the time of the last measurement of a sensor with a period, None without."""
+    """A sensor, see `xsim.spec.SensorSpec`. address, dim: address and number of its readings in the sensor data. data: of contact sensors
+    and rangefinders. reduce: of contact sensors. history: of its readings, None for a sensor without delay and interval. interval: (period,
+    phase), s. ticked: address in `State.history` of the time of the last measurement of a sensor with a period, None without."""
 
     name: str
     kind: str

@@ -78,7 +78,8 @@ class MarkerSpec:
 class SiteSpec:
     """A named frame on a body (-1: the world), with a shape.
 
-    ``pos``, ``quat``: in the body frame. ``shape``, ``size``: as of a geom, the volume of touch sensors.
+    ``pos``, ``quat``: in the body frame. ``shape``, ``size``: as of a geom, the volume of touch sensors. ``planes`` (n, 4): of the shape
+    ``"mesh"``, the outer normals of the faces of its convex hull, and their distances from the site's origin along them (m).
     """
 
     name: str
@@ -87,6 +88,7 @@ class SiteSpec:
     quat: np.ndarray = identity()
     shape: str = "sphere"
     size: np.ndarray = field(default_factory=lambda: np.array([0.005]))
+    planes: np.ndarray | None = None
     rgba: tuple[float, float, float, float] | None = None
     group: int = 0
     material: str = ""

@@ -1,4 +1,5 @@
-"""Ray casting: the distance along a ray to the nearest surface. Source: MuJoCo's documentation, functions mj_ray and mj_rayHfield.
+"""Ray casting: the distance along a ray to the nearest surface, and its normal. Source: MuJoCo's documentation, functions mj_ray and
+mj_rayHfield.
 
 All rays are tested against all geoms of one shape as a batch: components are arrays (geoms, rays, lanes). A line intersects a convex
 solid in one interval. The interval of the intersection of two solids begins at the later entry and ends at the earlier exit. The search
@@ -14,8 +15,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from xsim.dynamics.sensors.site_volumes import VOLUMES
 from xsim.model.topology import GeomInfo, HfieldInfo, MeshInfo, Topology
-from xsim.spatial import Component, Vector, apply_inverse, cross, dot, scale, stage, vadd, vsub
+from xsim.spatial import Component, Vector, apply, apply_inverse, cross, dot, normalize, scale, stage, vadd, vsub
 
 MIN_VALUE = 1e-15
 """A direction or a square below this counts as zero (MuJoCo's mjMINVAL)."""
@@ -26,12 +28,21 @@ FAR = 1.0 / MIN_VALUE
 INF = float("inf")
 
 
-class Ray(NamedTuple):
-    """A half-line. It does not hit the geoms of ``body`` (-1: the world). origin: world, m. direction: unit vector, world axes."""
+class Rays(NamedTuple):
+    """Half-lines. They do not hit the geoms of ``body`` (-1: the world). origin: world, m. direction: unit vectors, world axes. The first
+    axis of their components counts the rays."""
 
     body: int
     origin: Vector
     direction: Vector
+
+
+class Hits(NamedTuple):
+    """What rays hit. distance (m): -1 if nothing. normal: unit vector from the inside of the surface to the outside, world axes; zero if
+    nothing; None if it is not wanted. The first axis counts the rays."""
+
+    distance: Component
+    normal: Vector | None
 
 
 class Target(NamedTuple):
@@ -43,52 +54,85 @@ class Target(NamedTuple):
     size: Vector
 
 
-def cast(topology: Topology, rays: list[Ray], targets: list[Target]) -> list[Component]:
-    """The distance (m) along each ray to the nearest surface. If the ray starts inside a shape, the distance at which it leaves the
-    shape. -1 if it hits no geom."""
+def cast(topology: Topology, rays: list[Rays], targets: list[Target], normals: bool = False) -> list[Hits]:
+    """The nearest surface along each ray. If the ray starts inside a shape, where it leaves the shape. normals: whether they are wanted."""
+    counts = [jnp.shape(line.direction[0])[0] for line in rays]
     if not targets:
-        return [-1.0] * len(rays)
+        none = [jnp.zeros(jnp.shape(line.direction[0])) for line in rays]
+        return [Hits(x - 1.0, (x, x, x) if normals else None) for x in none]
     groups: dict[tuple, list[Target]] = {}
     for target in targets:
         groups.setdefault((target.info.shape, target.info.asset), []).append(target)
-    leaves = jax.tree.leaves(([ray[1:] for ray in rays], [target[1:] for target in targets]))
-    like = jnp.result_type(*leaves), jnp.broadcast_shapes(*map(jnp.shape, leaves))
-    lines = _stack_components([ray[1:] for ray in rays], *like, 0)
-    distances = []
+    leaves = jax.tree.leaves(([line[1:] for line in rays], [target[1:] for target in targets]))
+    lanes = [jnp.shape(x)[1:] for x in jax.tree.leaves([line[1:] for line in rays])]
+    like = jnp.result_type(*leaves), jnp.broadcast_shapes(*lanes, *map(jnp.shape, jax.tree.leaves([target[1:] for target in targets])))
+    lines = _joined_rays([line[1:] for line in rays], *like)
+    hits = []
     for (shape, asset), group in groups.items():
         surfaces = {"mesh": topology.meshes, "hfield": topology.hfields}.get(shape)
         surface = None if surfaces is None else surfaces[asset]
-        hidden = tuple(tuple(ray.body == target.info.body for ray in rays) for target in group)
-        distances.append(_nearest(shape, surface, hidden, lines, _stack_components([target[1:] for target in group], *like, 1)))
-    return list(_distances(distances))
+        hidden = np.array([np.repeat([line.body == target.info.body for line in rays], counts) for target in group])
+        hits.append(_nearest(shape, surface, normals, hidden, lines, _stack_components([target[1:] for target in group], *like)))
+    return list(_divided(tuple(counts), hits))
 
 
 @stage
-def _stack_components(trees, dtype, lanes: tuple, axis: int):
-    """The components of many geoms (axis 1) or rays (axis 0) as one array each, with an axis of length 1 at ``axis``."""
+def _stack_components(trees, dtype, lanes: tuple):
+    """The components of many geoms as one array each, (geoms, 1, lanes)."""
     columns = zip(*map(jax.tree.leaves, trees), strict=True)
-    arrays = [jnp.expand_dims(jnp.stack([jnp.broadcast_to(jnp.asarray(x, dtype), lanes) for x in column]), axis) for column in columns]
+    arrays = [jnp.stack([jnp.broadcast_to(jnp.asarray(x, dtype), lanes) for x in column])[:, None] for column in columns]
     return jax.tree.unflatten(jax.tree.structure(trees[0]), arrays)
 
 
 @stage
-def _nearest(shape: str, surface, hidden, lines, geoms):
-    """The distance along each ray to the nearest geom of one shape, (rays, lanes). Infinite if it hits none. surface: the mesh or height
-    field.
-    hidden: for each geom, the rays that do not see it."""
-    (origin, direction), (pos, R, size) = lines, geoms
-    t = SHAPES[shape](size, apply_inverse(R, vsub(origin, pos)), apply_inverse(R, direction), surface)
-    hidden = np.reshape(hidden, (*np.shape(hidden), *[1] * (t.ndim - 2)))
-    return jnp.min(jnp.where(hidden, INF, t), 0)
+def _joined_rays(trees, dtype, lanes: tuple):
+    """The components of all rays as one array each, (1, rays, lanes)."""
+    columns = zip(*map(jax.tree.leaves, trees), strict=True)
+    arrays = [[jnp.broadcast_to(jnp.asarray(x, dtype), (jnp.shape(x)[0], *lanes)) for x in column] for column in columns]
+    return jax.tree.unflatten(jax.tree.structure(trees[0]), [jnp.concatenate(column)[None] for column in arrays])
 
 
 @stage
-def _distances(distances):
-    """The smallest of the distances for each ray, -1 if it is infinite."""
-    nearest = distances[0]
-    for t in distances[1:]:
-        nearest = jnp.minimum(nearest, t)
-    return tuple(jnp.where(nearest < INF, nearest, -1.0))
+def _nearest(shape: str, surface, normals: bool, hidden, lines, geoms):
+    """The distance along each ray to the nearest geom of one shape, (rays, lanes), and its normal. Infinite if it hits none. surface: the
+    mesh or height field. hidden: for each geom, the rays that do not see it."""
+    (origin, direction), (pos, R, size) = lines, geoms
+    p, v = apply_inverse(R, vsub(origin, pos)), apply_inverse(R, direction)
+    t, facing = _distance_and_normal(shape, surface, size, p, v) if normals else (SHAPES[shape](size, p, v, surface), None)
+    hidden = np.reshape(hidden, (*np.shape(hidden), *[1] * (t.ndim - 2)))
+    t = jnp.where(hidden, INF, t)
+    if facing is None:
+        return jnp.min(t, 0), None
+    index = jnp.argmin(t, 0)[None]
+    return tuple(jax.tree.map(lambda x: jnp.take_along_axis(x, index, 0)[0], (t, apply(R, facing))))
+
+
+def _distance_and_normal(shape: str, surface, size, p, v):
+    """The distance t along each ray, and the outer normal in the geom's frame.
+
+    Where the origin of a ray moves by dp, t changes by -n.dp / (n.v). So the gradient of t is along the normal, against the ray.
+    """
+    t, pull = jax.vjp(lambda p: SHAPES[shape](size, p, v, surface), p)
+    (gradient,) = pull(jnp.ones_like(t))
+    facing = normalize(gradient)
+    leaves = LEAVES[shape](size, p, v, surface)
+    return t, tuple(jnp.where(leaves, -x, x) for x in facing)
+
+
+@stage
+def _divided(counts: tuple, hits):
+    """The nearest of the hits of all shapes, divided among the bundles of rays; distance -1 and normal 0 where nothing is hit."""
+    distance, normal = hits[0]
+    for t, n in hits[1:]:
+        if n is not None:
+            normal = tuple(jnp.where(t < distance, a, b) for a, b in zip(n, normal, strict=True))
+        distance = jnp.minimum(distance, t)
+    found = distance < INF
+    distance = jnp.where(found, distance, -1.0)
+    normal = None if normal is None else tuple(jnp.where(found, x, 0.0) for x in normal)
+    ends = np.cumsum(counts)
+    parts = [slice(int(end) - n, int(end)) for end, n in zip(ends, counts, strict=True)]
+    return [Hits(distance[part], None if normal is None else tuple(x[part] for x in normal)) for part in parts]
 
 
 # ---- convex shapes -----------------------------------------------------------------------------------------------------------
@@ -219,6 +263,18 @@ def _triangle_distance(p, v, corners, hit):
 
 def _mesh(size, p, v, mesh: MeshInfo):
     p, v = _divide(p, size), _divide(v, size)
+    corners, hit = _mesh_triangle(p, v, mesh)
+    return _triangle_distance(p, v, corners, hit)
+
+
+def _leaves_mesh(size, p, v, mesh: MeshInfo):
+    """Whether a ray goes through the triangle that it hits from the inside, by the order of its corners."""
+    (a, b, c), _ = _mesh_triangle(*jax.lax.stop_gradient((_divide(p, size), _divide(v, size))), mesh)
+    return dot(cross(vsub(b, a), vsub(c, a)), _divide(v, size)) > 0
+
+
+def _mesh_triangle(p, v, mesh: MeshInfo):
+    """The corners of the nearest triangle that a ray hits, and whether there is one."""
     triangles = mesh.vertices.value[mesh.faces.value]
     chunks = -(-len(triangles) // CHUNK)
     width = -(-len(triangles) // chunks)
@@ -238,8 +294,7 @@ def _mesh(size, p, v, mesh: MeshInfo):
 
     start = jnp.full(p[0].shape, INF, p[0].dtype), jnp.zeros(p[0].shape, int)
     (nearest, index), _ = jax.lax.scan(nearer, start, (jnp.arange(chunks) * width, table.reshape(chunks, width, 3, 3)))
-    corners = [[table[:, i, k][index] for k in range(3)] for i in range(3)]
-    return _triangle_distance(p, v, corners, nearest < INF)
+    return [[table[:, i, k][index] for k in range(3)] for i in range(3)], nearest < INF
 
 
 # ---- height fields -----------------------------------------------------------------------------------------------------------
@@ -336,3 +391,32 @@ SHAPES: dict[str, Callable[[Any, Any, Any, Any], Any]] = {
     "hfield": _hfield,
 }
 """For each shape, a function (size, origin, direction, mesh or height field) -> distance. Origin and direction are in the geom's frame."""
+
+
+# ---- inside and outside ------------------------------------------------------------------------------------------------------
+
+
+def _inside(shape: str):
+    return lambda size, p, v, surface: VOLUMES[shape](size, p)
+
+
+def _leaves_ground(size, p, v, field: HfieldInfo):
+    """Whether a ray starts below the ground of a height field, between its sides and above its bottom."""
+    rows, columns = field.heights.value.shape
+    ground = jnp.asarray(field.heights.value.reshape(-1), p[0].dtype)
+    scaled = _divide(p, size)
+    grid = (0.5 * (columns - 1) * (scaled[0] + 1.0), 0.5 * (rows - 1) * (scaled[1] + 1.0))
+    i, j = _cell(grid[0], columns), _cell(grid[1], rows)
+    low, right, left, high = (c[2] for c in _corners(ground, columns, i, j))
+    x, y = grid[0] - i, grid[1] - j
+    height = low + jnp.where(x > y, x * (right - low) + y * (high - right), y * (left - low) + x * (high - left))
+    return (jnp.abs(scaled[0]) < 1.0) & (jnp.abs(scaled[1]) < 1.0) & (p[2] > -field.base) & (scaled[2] < height)
+
+
+LEAVES: dict[str, Callable[[Any, Any, Any, Any], Any]] = {
+    "plane": lambda size, p, v, surface: False,
+    **{shape: _inside(shape) for shape in ("sphere", "capsule", "ellipsoid", "cylinder", "box")},
+    "mesh": _leaves_mesh,
+    "hfield": _leaves_ground,
+}
+"""For each shape, whether a ray that hits it comes from the inside; arguments as those of `SHAPES`."""

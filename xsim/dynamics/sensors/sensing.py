@@ -18,7 +18,7 @@ from xsim.dynamics.constraints.soft_rows import ConstraintForce, Rows, Wrench, c
 from xsim.dynamics.forces.energy import kinetic_energy, potential_energy
 from xsim.dynamics.sensors import contact_reports, contact_sensors
 from xsim.dynamics.sensors.cameras import cameras
-from xsim.dynamics.sensors.rays import Ray, Target, cast
+from xsim.dynamics.sensors.rangefinders import focal_lengths, range_hits, rangefinder
 from xsim.dynamics.sensors.site_volumes import inside_site
 from xsim.dynamics.tendons.tendons import LengthAndJacobian, rate, tendons
 from xsim.dynamics.tree.kinematics import Frames, body_poses, lanes_of, link_inertias, point_acceleration, point_velocity
@@ -180,18 +180,9 @@ class SensorContext:
         return constraint_forces(self.system, self.frame, self.q, self.v, self.tendons, self.explicit_a, self.rows)
 
     @functools.cached_property
-    def rangefinder_distances(self) -> dict:
-        """For each site with a rangefinder, the distance along its z axis to the nearest visible geom, m. -1 if there is none."""
-        top = self.system.topology
-        sites = list(dict.fromkeys(info.object[1] for info in top.sensors if info.kind == "rangefinder"))
-        frames = [self.frame_of(("site", site)) for site in sites]
-        rays = [Ray(frame.body, frame.pos, tuple(row[2] for row in frame.R)) for frame in frames]
-        targets = []
-        for number, info in enumerate(top.geoms):
-            if info.opaque and any(info.body != ray.body for ray in rays):
-                frame = self.frame_of(("geom", number))
-                targets.append(Target(info, frame.pos, frame.R, self.system.geom.size[info.row]))
-        return dict(zip(sites, cast(top, rays, targets), strict=True))
+    def range_hits(self) -> dict:
+        """See `rangefinders.range_hits`."""
+        return range_hits(self)
 
     def _body_motion(self, body: int, motions) -> Motion:
         """A body's spatial velocity about the world's origin. motions: of the links."""
@@ -481,10 +472,7 @@ def _projection(context: SensorContext, info):
     number = info.reference[1]
     camera = context.system.topology.cameras[number]
     width, height = camera.resolution
-    focal = (0.5 * height / math.tan(0.5 * camera.fovy),) * 2
-    if all(camera.sensor_size):
-        focal = tuple(camera.intrinsic[i] / camera.sensor_size[i] * camera.resolution[i] for i in (0, 1))
-    return _pixel(context.frame_of(info.object).pos, context.cameras[number], (width, height), focal)
+    return _pixel(context.frame_of(info.object).pos, context.cameras[number], (width, height), focal_lengths(camera))
 
 
 def _potential_energy(context: SensorContext, info):
@@ -560,7 +548,7 @@ _COMPUTE: dict[str, Callable] = {
     "distance": contact_sensors.distance,
     "normal": contact_sensors.normal,
     "fromto": contact_sensors.fromto,
-    "rangefinder": lambda context, info: (context.rangefinder_distances[info.object[1]],),
+    "rangefinder": rangefinder,
     "user": lambda context, info: (0.0,) * info.dim,
 }
 SENSORS.register_all({name: SensorKind(compute, _CUTOFFS.get(name, "clip")) for name, compute in _COMPUTE.items()})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import jax.numpy as jnp
+import numpy as np
 
 from xsim.spatial import apply_inverse, dot, vsub
 
@@ -17,7 +18,15 @@ def inside_site(context, info) -> tuple:
 def site_contains(context, site: int, point):
     """Whether points are inside the volume of a site. Its surface is outside. point: world, m, components of any shape."""
     info, frame = context.system.topology.sites[site], context.frame_of(("site", site))
-    return VOLUMES[info.shape](info.size, apply_inverse(frame.R, vsub(point, frame.pos)))
+    p = apply_inverse(frame.R, vsub(point, frame.pos))
+    return VOLUMES[info.shape](info.size, p) if info.planes is None else _below(info.planes.value, p)
+
+
+def _below(planes: np.ndarray, p):
+    """Whether points are below all planes (n, 4): normals, and distances from the origin."""
+    x, y, z = (jnp.asarray(a) for a in p)
+    normal_x, normal_y, normal_z, distance = planes.T.reshape(4, -1, *[1] * x.ndim)
+    return jnp.all(normal_x * x + normal_y * y + normal_z * z < distance, axis=0)
 
 
 def _in_capsule(size, p):

@@ -11,7 +11,7 @@ from xsim.io.mjcf.document import Document
 from xsim.io.mjcf.histories import checked_history
 from xsim.io.mjcf.index import Index
 from xsim.io.mjcf.joints import SCALAR
-from xsim.io.mjcf.motors import motor_parameters, torque_limit
+from xsim.io.mjcf.motors import check_motor
 from xsim.io.mjcf.nodes import scope
 from xsim.io.mjcf.shortcuts import General, read_general
 from xsim.io.mjcf.values import padded, read_user
@@ -64,7 +64,7 @@ def _actuator(document: Document, model: _Model, e: Element, name: str, user: in
     g = read_general(document, e)
     transmission = _transmission(model.names, e, g)
     _inherit_range(document, model.names, e, g, transmission.kind)
-    if g.gain == "dcmotor":
+    if "dcmotor" in (g.gain, g.bias, g.dynamics):
         _finish_motor(e, g)
     ranges = {part: _clamp(e, part, g) for part in g.limited}
     if ranges["act"] is not None and g.dynamics == "none":
@@ -189,12 +189,18 @@ def _check_pid(e: Element, g: General, transmission: _Transmission) -> None:
 
 
 def _finish_motor(e: Element, g: General) -> None:
-    """Set the parameters and the force range of a dcmotor."""
-    g.gain_params[:], g.bias_params[:], g.dynamics_params[:] = motor_parameters(e, g.motor)
-    limit = torque_limit(g.motor, g.gain_params[1])
-    if limit > 0:
-        g.ranges["force"] = -limit, limit
-        g.limited["force"] = "true"
+    """Set the parameters and the force range of a dcmotor. Raises ParseError for one that cannot be."""
+    g.settle(e)
+    stateless = g.dynamics == "none" and not g.memory
+    for name, found in (("gaintype", g.gain), ("biastype", g.bias), ("dyntype", g.dynamics)):
+        if found != "dcmotor" and not (name == "dyntype" and stateless):
+            raise e.error(f'found "{found}"; allowed: dcmotor, with the other two types', name)
+    if g.dynamics == "dcmotor":
+        if not g.act_early:
+            raise e.error("found false for a dcmotor; allowed: true", "actearly")
+        g.limited["act"] = "false"
+    check_motor(e, g.gain_params, g.bias_params, g.dynamics_params, g.inputs)
+    g.act_early = False  # the controller looks ahead by itself
     if not g.memory:
         g.dynamics = "none"
 
@@ -202,8 +208,7 @@ def _finish_motor(e: Element, g: General) -> None:
 def _controller(g: General, pos_range: tuple[float, float] | None) -> dict:
     """Inputs and activations of a pid or dcmotor, as fields of its spec. pos_range: of the control."""
     if g.gain == "dcmotor":
-        inputs = g.motor["input"]
-        return {"controller": "dcmotor", "inputs": inputs, "input_ranges": (pos_range,) * len(inputs), "memory": g.memory}
+        return {"controller": "dcmotor", "inputs": g.inputs, "input_ranges": (pos_range,) * len(g.inputs), "memory": g.memory}
     if g.gain != "pid":
         return {}
     limits = {"pos": pos_range} | {name: g.ranges[name] if g.ranges[name][0] < g.ranges[name][1] else None for name in ("vel", "ff")}

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from xsim.io.errors import ParseError, allowed
+from xsim.io.mjcf.builtin_meshes import builtin_mesh
 from xsim.io.mjcf.document import Document
 from xsim.io.mjcf.files import locate_asset
 from xsim.io.mjcf.hfields import HFIELD_TYPES, normalized, read_heights
@@ -100,7 +101,8 @@ def _mesh(document: Document, e: Element, files: _Files, index: Index, number: i
     e.boolean("smoothnormal", False)
     if e.has("material"):
         index.find("material", e, "material")
-    mesh, path = _triangles(document, e, files)
+    mode = e.choice("inertia", _INERTIA, "legacy")
+    mesh, path, mode = _triangles(document, e, files, mode)
     _check(e, mesh)
     scale = e.floats("scale", 3, (1, 1, 1))
     quat = e.floats("refquat", 4, (1, 0, 0, 0))
@@ -110,45 +112,47 @@ def _mesh(document: Document, e: Element, files: _Files, index: Index, number: i
     if most is not None and most != -1 and most < 4:
         raise e.error(f"found {most}; allowed: -1 (no limit) or 4 and more", "maxhullvert")
     mesh = placed(mesh, scale, e.floats("refpos", 3, (0, 0, 0)), quat)
-    mode = e.choice("inertia", _INERTIA, "legacy")
     spec = solid_mesh(document, e, name, mesh, mode, -1 if most is None else most)
     return replace(spec, file=None if path is None else str(path))
 
 
-def _triangles(document: Document, e: Element, files: _Files) -> tuple[Triangles, Path | None]:
-    """Vertices and faces, of the file or of the element itself. Vertices are numbers of single precision wherever they are from."""
+def _triangles(document: Document, e: Element, files: _Files, mode: str) -> tuple[Triangles, Path | None, str]:
+    """Vertices and faces, of the file or of the element itself; the file; the kind of inertia. mode: the attribute ``inertia``. Vertices
+    are numbers of single precision wherever they are from."""
+    for name in ("content_type", "params"):  # without effect on some sources
+        e.raw(name)
     vertex = e.floats("vertex")
     points = np.zeros((0, 3)) if vertex is None else vertex
     if len(points.reshape(-1)) % 3:
         raise e.error(f"found {len(points)} numbers; allowed: a multiple of 3", "vertex")
     mesh, path = Triangles(points.reshape(-1, 3), np.zeros((0, 3), int)), None
-    if e.has("file"):
+    if e.has("builtin"):
+        mesh, mode = builtin_mesh(document, e, mode)
+    elif e.has("file"):
         if vertex is not None:
             raise e.error("found beside file; allowed: one of them", "vertex")
         kind = _type(e, MESH_TYPES, {".stl": "stl", ".obj": "obj", ".msh": "msh"})
         data, path = files.read(e)
         mesh = read_triangles(data, kind, e, document.notes, document.release.quads_by_shorter_diagonal)
     elif vertex is None:
-        raise e.error("has no points; allowed: file or vertex")
-    else:
-        e.raw("content_type")
+        raise e.error("has no points; allowed: file or vertex" + (", or builtin" if document.release.schema == "4.0" else ""))
     faces = integers(e, "face", default=())
     if len(faces):
         if len(faces) % 3:
             raise e.error(f"found {len(faces)} numbers; allowed: a multiple of 3", "face")
         if len(mesh.faces):
-            raise e.error("found beside a file with faces; allowed: one of them", "face")
+            raise e.error("found beside a file or builtin with faces; allowed: one of them", "face")
         mesh = mesh._replace(faces=faces.reshape(-1, 3))
     for attribute, columns in (("normal", 3), ("texcoord", 2)):
         values = e.floats(attribute)
         if values is not None and len(values) != columns * len(mesh.vertices):
             raise e.error(f"found {len(values)} numbers for {len(mesh.vertices)} vertices; allowed: {columns} for each", attribute)
     with np.errstate(over="ignore"):
-        return mesh._replace(vertices=mesh.vertices.astype(np.float32).astype(float)), path
+        return mesh._replace(vertices=mesh.vertices.astype(np.float32).astype(float)), path, mode
 
 
 def _check(e: Element, mesh: Triangles) -> None:
-    source = "file" if e.has("file") else "vertex"
+    source = next((name for name in ("file", "builtin") if e.has(name)), "vertex")
     if len(mesh.vertices) < 4:
         raise e.error(f"found {len(mesh.vertices)} vertices; allowed: 4 or more", source)
     if not np.isfinite(mesh.vertices).all():

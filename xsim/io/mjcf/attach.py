@@ -1,4 +1,4 @@
-"""<attach>: a body of another model, with its subtree and the elements that refer to it, under prefixed names."""
+"""<attach>: a body, frame or world of another model, with the elements that refer to it, under prefixed names."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from xsim.io.errors import allowed
+from xsim.io.mjcf.conflicts import merge_settings
 from xsim.io.mjcf.defaults import MAIN, class_name
 from xsim.io.mjcf.document import Document
 from xsim.io.mjcf.files import locate
@@ -34,8 +35,9 @@ class Attached:
 class Submodel:
     """A model to attach from.
 
-    document: the model, expanded. bodies: by name. independent: section, number and node of each element that refers to no body; all of
-    them are attached with the first body. independent_names: their names. attached: what was attached, by prefix.
+    document: the model, expanded. bodies, frames: by name. contents: all of the world, as a frame. independent: section, number and node
+    of each element that refers to no body; all of them are attached with the first body. independent_names: their names. attached: what
+    was attached, by prefix.
     """
 
     def __init__(self, document: Document):
@@ -44,10 +46,14 @@ class Submodel:
         self.document = document
         self.relations = Relations(root)
         self.relations.write()
-        world = Node("body", {"name": "world"}, document.file, root.sourceline)
-        world.children = [child for n in root.children if n.tag == "worldbody" for child in n.children]
-        world.compiler = document.compiler
-        self.bodies = {n.attrib["name"]: n for n in root.walk() if n.tag == "body" and n.attrib.get("name")} | {"world": world}
+        self.bodies, self.frames = (
+            {n.attrib["name"]: n for n in root.walk() if n.tag == tag and n.attrib.get("name")} for tag in ("body", "frame")
+        )
+        self.bodies["world"] = Node("body", {"name": "world"}, document.file, root.sourceline)
+        self.contents = Node("frame", {}, document.file, root.sourceline)
+        for node in (self.bodies["world"], self.contents):
+            node.children = [child for n in root.children if n.tag == "worldbody" for child in n.children]
+            node.compiler = document.compiler
         self.independent: list[tuple[str, int, Node]] = []
         self.independent_names: set[Name] = set()
         for section in SECTIONS:
@@ -80,25 +86,25 @@ def read_submodels(document: Document, relations: Relations, read: Callable[[Ele
 
 
 def attach(document: Document, node: Node, relations: Relations, models: dict[str, Submodel]) -> None:
-    """Turn an <attach> into the body that it names.
+    """Turn an <attach> into the body or frame that it names, or into a frame with the contents of the model's world.
 
-    With the body come the model's assets, default classes and keyframes, and each element that refers, itself or through others, only to
-    what is attached or to the world. All names get the prefix. The elements keep the compiler settings of their file; the other settings
-    of the model have no effect, and neither have the frames around the body. Raises ParseError.
+    With it come the model's assets, default classes and keyframes, and each element that refers, itself or through others, only to
+    what is attached or to the world. All names get the prefix. The elements keep the compiler settings of their file; what becomes of the
+    options of the model says `merge_settings`. The frames around the body or frame have no effect. Raises ParseError.
     """
     e = Element(node, node.file)
-    model, name, prefix = _read_attach(e, models)
-    body, first = model.bodies[name], prefix not in model.attached
+    model, body, prefix = _read_attach(document, e, models)
+    first = prefix not in model.attached
     attached = model.attached.setdefault(prefix, Attached())
-    if ("body", name) in attached.names:
-        raise e.error(f"body {name!r} is in the model with this prefix already; allowed: another prefix", "prefix")
-    document.budget.spend(e, nodes=body.size())
     inside = {name for _, name in names(body)}
+    for kind, name in sorted(inside & attached.names):
+        raise e.error(f"{kind} {name!r} is in the model with this prefix already; allowed: another prefix", "prefix")
+    document.budget.spend(e, nodes=body.size())
     attached.names |= inside
     members = _members(document, e, model, attached, inside, first)
     prefixing = _Prefixing(document.budget, e, prefix, attached, model.independent_names)
     if first:
-        _note_settings(document, model.document)
+        merge_settings(document, model.document, e)
         attached.classes = document.classes.adopt(model.document.classes, prefix, prefixing.apply, e)
     _replace_by_body(node, body, prefixing)
     for section, member in members:
@@ -110,17 +116,24 @@ def attach(document: Document, node: Node, relations: Relations, models: dict[st
         relations.add(section, copy)
 
 
-def _read_attach(e: Element, models: dict[str, Submodel]) -> tuple[Submodel, str, str]:
-    """The model, the name of the body and the prefix of an <attach>."""
-    name, body, prefix = e.string("model"), e.string("body"), e.raw("prefix")
+def _read_attach(document: Document, e: Element, models: dict[str, Submodel]) -> tuple[Submodel, Node, str]:
+    """The model, the body or frame, and the prefix of an <attach>."""
+    name, prefix = e.string("model"), e.raw("prefix")
     if prefix is None:
         raise e.error("attribute 'prefix' is missing")
     if name not in models:
         raise e.error(f"unknown model {name!r}; {allowed(name, models) if models else '<asset> has no <model>'}", "model")
     model = models[name]
-    if body not in model.bodies:
-        raise e.error(f"unknown body {body!r} in {model.document.file}; {allowed(body, list(model.bodies)[:50])}", "body")
-    return model, body, prefix
+    if e.has("frame") and e.has("body"):
+        raise e.error("found body and frame; allowed: one of them, or none", "frame")
+    kind, places = ("frame", model.frames) if e.has("frame") else ("body", model.bodies)
+    if not e.has(kind) and document.release.schema != "3.2":
+        return model, model.contents, prefix
+    place = e.string(kind)
+    if place not in places:
+        known = allowed(place, list(places)[:50]) if places else f"it has no {kind} with a name"
+        raise e.error(f"unknown {kind} {place!r} in {model.document.file}; {known}", kind)
+    return model, places[place], prefix
 
 
 class _Prefixing(NamedTuple):
@@ -147,15 +160,12 @@ class _Prefixing(NamedTuple):
 
 
 def _replace_by_body(node: Node, body: Node, prefixing: _Prefixing) -> None:
-    """Turn an <attach> node into a copy of the body."""
+    """Turn an <attach> node into a copy of the body or frame."""
     copy = body.copy()
     copy.attrib.setdefault("childclass", class_name(body))
     prefixing.apply(copy)
-    node.tag, node.attrib, node.children = copy.tag, copy.attrib, []
-    node.file, node.sourceline, node.keys = copy.file, copy.sourceline, copy.keys
-    node.compiler = scope(Element(body, body.file))
-    for child in copy.children:
-        node.append(child)
+    copy.compiler = scope(Element(body, body.file))
+    node.become(copy)
 
 
 def _members(document: Document, e: Element, model: Submodel, attached: Attached, inside: set[Name], first: bool) -> list[tuple[str, Node]]:
@@ -175,10 +185,3 @@ def _members(document: Document, e: Element, model: Submodel, attached: Attached
     attached.numbers |= {number for _, number, _ in out}
     order = {section: i for i, section in enumerate(SECTIONS)}
     return [(section, node) for section, _, node in sorted(out, key=lambda x: (order[x[0]], x[1]))]
-
-
-def _note_settings(document: Document, inner: Document) -> None:
-    """Note that the options of an attached model have no effect."""
-    for e in inner.sections("option"):
-        if e.attributes or e._node.children:
-            document.notes.suspicious(e.line, f"{e}: the model is attached to another one, whose options hold", e.file)

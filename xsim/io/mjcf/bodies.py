@@ -149,7 +149,7 @@ def _read_contents(given: _Input, body: Element, draft: Draft) -> list[tuple[Ele
             draft.geoms.append((read_geom(document, e, frame, assets, index, sizes["geom"]), e))
         elif tag == "site":
             e = document.resolve(child)
-            draft.sites.append((read_site(document, e, frame, index, sizes["site"]), e))
+            draft.sites.append((read_site(document, e, frame, assets, index, sizes["site"]), e))
         elif tag == "plugin":
             raise child.error(f"found the plugin {child.raw('plugin') or child.raw('instance')!r}; xsim knows none")
         else:

@@ -16,7 +16,7 @@ class Compiler:
 
     file: the main file, as messages call it. folder: its folder, absolute; files that it names are looked for there. within: the folder
     that they may not leave (see `files.locate`). mesh_dir, texture_dir: as written (asset_dir where they are not given). bound_mass,
-    bound_inertia: none below 0. length_range: attributes of <lengthrange>.
+    bound_inertia: none below 0. length_range: attributes of <lengthrange>. conflict: see `conflicts`.
     """
 
     file: str = ""
@@ -38,6 +38,7 @@ class Compiler:
     align_free: bool = False
     mesh_dir: str = ""
     texture_dir: str = ""
+    conflict: str = "warning"
     length_range: dict = field(default_factory=dict)
 
     def angles(self, x):
@@ -78,6 +79,7 @@ def _merged(c: Compiler, e: Element) -> Compiler:
         fuse_static=_flag(e, "fusestatic", c.fuse_static),
         align_free=_flag(e, "alignfree", c.align_free),
         mesh_dir=_folder(e, "meshdir", c.mesh_dir if asset is None else asset),
+        conflict=e.choice("conflict", ("warning", "merge", "error"), c.conflict),
         texture_dir=_folder(e, "texturedir", c.texture_dir if asset is None else asset),
     )
     lengths = e.child("lengthrange")
@@ -96,7 +98,6 @@ def _read_writer(e: Element) -> None:
     """Settings of 4.0 for programs that edit and save a model."""
     for name in ("savecanonical", "savecompiled", "saveinertial"):
         _flag(e, name, True)
-    e.choice("conflict", ("warning", "merge", "error"), "warning")
     e.choice("passthrough", ("none", "textures"), "none")
 
 

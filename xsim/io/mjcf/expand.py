@@ -13,6 +13,7 @@ from xsim.io.mjcf.macros import expand as expand_macros
 from xsim.io.mjcf.nodes import Node
 from xsim.io.mjcf.references import Relations
 from xsim.io.mjcf.replicate import replicate
+from xsim.io.mjcf.self_attachment import attach_own
 from xsim.io.reader import Element
 
 __all__ = ["expand"]
@@ -29,7 +30,9 @@ def expand(document: Document, read: Callable[[Element, Path], Document]) -> Non
     relations = Relations(root)
     submodels = read_submodels(document, relations, read)
     for node in nodes:
-        if node.tag == "attach":
+        if node.tag == "attach" and "model" not in node.attrib and document.release.schema != "3.2":
+            attach_own(document, node, relations)
+        elif node.tag == "attach":
             attach(document, node, relations, submodels)
         else:
             replicate(node, relations, document.budget, document.release.replicate_lags)

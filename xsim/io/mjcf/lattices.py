@@ -1,4 +1,4 @@
-"""Points and elements that a <flexcomp> makes by itself: grids, and shells of boxes, cylinders and ellipsoids around their centre."""
+"""Points and elements that a <flexcomp> or a builtin mesh makes: grids, and shells of boxes, cylinders and ellipsoids."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["LATTICES", "Lattice"]
+__all__ = ["LATTICES", "Lattice", "open_shell"]
 
 
 class Lattice(NamedTuple):
@@ -78,35 +78,65 @@ def _drawn_in(points: np.ndarray, axes: int) -> np.ndarray:
     return np.hstack([near * shrink[:, None], points[:, axes:]])
 
 
+# Sides of a box of cells: the axis across, the axes along, the end of the axis across (0 or -1).
+_SIDES = ((2, (0, 1), 0), (2, (0, 1), -1), (1, (0, 2), 0), (1, (0, 2), -1), (0, (1, 2), 0), (0, (1, 2), -1))
+
+
 def _shell(counts: np.ndarray, spacing: np.ndarray, axes: int) -> Lattice:
     """The centre and the surface points of a box (axes 0), drawn in to a cylinder (2) or an ellipsoid (3): one tetrahedron from the
     centre for each triangle of the surface."""
-    number = np.full(counts, -1)
-    surface: list[tuple[int, ...]] = []
-    faces = ((2, (0, 1)), (1, (0, 2)), (0, (1, 2)))  # the axis across and those along
-    for across, along in faces:
-        for end in (0, counts[across] - 1):
-            for at in product(range(counts[along[0]]), range(counts[along[1]])):
-                cell = _cell(across, end, along, at)
-                if number[cell] < 0:
-                    number[cell] = len(surface) + 1
-                    surface.append(cell)
-    elements = []
-    for across, along in faces:
-        for end in (0, counts[across] - 1):
-            for u, v in product(range(counts[along[0]] - 1), range(counts[along[1]] - 1)):
-                a, b, c, d = (number[_cell(across, end, along, at)] for at in ((u, v), (u + 1, v), (u + 1, v + 1), (u, v + 1)))
-                elements += [(0, a, b, c), (0, a, d, c)]
-    cells = np.array(surface)
-    unit = 2 * cells / (counts - 1) - 1
-    points = (_drawn_in(unit, axes) if axes else unit) * spacing * (counts - 1) / 2
+    cells, sides = _surface(counts, _SIDES)
+    elements = [(0, *triangle) for quads in sides for a, b, c, d in (quads + 1).tolist() for triangle in ((a, b, c), (a, d, c))]
     texcoord = np.vstack([np.zeros((1, 2)), _texcoord(cells, counts)])
-    return Lattice(np.vstack([np.zeros((1, 3)), points]), np.array(elements), texcoord)
+    return Lattice(np.vstack([np.zeros((1, 3)), _on_surface(cells, counts, spacing, axes)]), np.array(elements), texcoord)
 
 
-def _cell(across: int, end: int, along: tuple[int, int], at: tuple[int, int]) -> tuple[int, ...]:
+def open_shell(counts: np.ndarray, spacing: np.ndarray, axes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Points and triangles of the surface of a box (axes 0), cylinder (2) or ellipsoid (3), without the side at the end of z."""
+    open_sides = tuple(side for side in _SIDES if side[0] != 2 or side[2] == 0)
+    cells, sides = _surface(counts, open_sides)
+    triangles = []
+    for (across, _, end), quads in zip(open_sides, sides, strict=True):
+        a, b, c, d = quads.T
+        # The first diagonal of a quadrangle cuts three of the sides, the second one the others.
+        if (across, end) == (2, 0):
+            two = (a, c, b), (a, d, c)
+        elif (across, end) in ((1, 0), (0, -1)):
+            two = (a, b, c), (a, c, d)
+        else:
+            two = (b, a, d), (b, d, c)
+        triangles.append(np.stack([np.stack(corners, axis=-1) for corners in two], axis=1).reshape(-1, 3))
+    return _on_surface(cells, counts, spacing, axes), np.concatenate(triangles)
+
+
+def _surface(counts: np.ndarray, wanted: tuple) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Points on sides of a box of cells (n, 3), numbered as they are met, and the corners of the quadrangles of each side (m, 4)."""
+    number = np.full(counts, -1)
+    cells: list[tuple[int, ...]] = []
+    for side in wanted:
+        for at in product(*(range(counts[axis]) for axis in side[1])):
+            cell = _cell(side, counts, at)
+            if number[cell] < 0:
+                number[cell] = len(cells)
+                cells.append(cell)
+    quads = []
+    for side in wanted:
+        first = product(*(range(counts[axis] - 1) for axis in side[1]))
+        corners = [[number[_cell(side, counts, at)] for at in ((u, v), (u + 1, v), (u + 1, v + 1), (u, v + 1))] for u, v in first]
+        quads.append(np.array(corners))
+    return np.array(cells), quads
+
+
+def _on_surface(cells: np.ndarray, counts: np.ndarray, spacing: np.ndarray, axes: int) -> np.ndarray:
+    """Where the points of a surface are."""
+    unit = 2 * cells / (counts - 1) - 1
+    return (_drawn_in(unit, axes) if axes else unit) * spacing * (counts - 1) / 2
+
+
+def _cell(side: tuple[int, tuple[int, int], int], counts: np.ndarray, at: tuple[int, ...]) -> tuple[int, ...]:
+    across, along, end = side
     cell = [0, 0, 0]
-    cell[across], cell[along[0]], cell[along[1]] = int(end), *at
+    cell[across], cell[along[0]], cell[along[1]] = int(end % counts[across]), *at
     return tuple(cell)
 
 

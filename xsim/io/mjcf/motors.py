@@ -1,4 +1,7 @@
-"""<dcmotor>: the attributes of a motor, and the parameters that they stand for (manual: actuator/dcmotor)."""
+"""<dcmotor>: the attributes of a motor, and the parameters that they stand for (manual: actuator/dcmotor).
+
+The parameters of gain, bias and dynamics, which <general> may give too, are those of `xsim.dynamics.actuation.dc_motors.Motor`, in order.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import math
 
 from xsim.io.reader import Element
 
-__all__ = ["INPUTS", "motor_memory", "motor_parameters", "read_motor", "torque_limit"]
+__all__ = ["INPUTS", "check_motor", "motor_memory", "motor_of", "motor_parameters", "parameter_memory", "read_motor", "torque_limit"]
 
 INPUTS = ("pos", "vel", "ff", "voltage")
 # How many numbers each attribute has. One with fewer numbers has zeros for the others.
@@ -51,15 +54,10 @@ def motor_memory(motor: dict[str, tuple]) -> tuple[str, ...]:
 
 
 def motor_parameters(e: Element, motor: dict[str, tuple]) -> tuple[list, list, list]:
-    """Parameters of gain, bias and dynamics, in the order of `xsim.dynamics.actuation.dc_motors.Motor`. Raises ParseError for a motor that
-    is not determined."""
+    """Parameters of gain, bias and dynamics. Raises ParseError for a motor that is not determined."""
     constant, resistance = _constants(e, motor)
     kp, ki, kd, slew, most, voltage = motor["controller"]
-    controlled = [name for name in motor["input"] if name != "voltage"]
-    if any((kp, ki, kd, slew)) and not controlled:
-        raise e.error("found gains without an input of the controller; allowed: with input pos, vel or ff", "controller")
-    if ki and "pos" not in motor["input"]:
-        raise e.error("found ki without the input pos; allowed: with it", "controller")
+    _check_controller(e, (kp, ki, kd, slew), motor["input"], "controller")
     heat_resistance, capacity, temperature, reference, ambient = _thermal(e, motor["thermal"])
     inductance, time_constant = motor["inductance"]
     if inductance > 0:
@@ -74,6 +72,46 @@ def motor_parameters(e: Element, motor: dict[str, tuple]) -> tuple[list, list, l
     gain = [resistance, constant, temperature, reference, kp, ki, kd, voltage, 0.0, 0.0]
     dynamics = [time_constant, rate, heat_resistance, capacity, ambient, stiffness, bristle_damping, slew, most, 0.0]
     return gain, [amplitude, poles, phase, coulomb, static, stribeck, 0.0, 0.0, 0.0, 0.0], dynamics
+
+
+def motor_of(gain, bias, dynamics, inputs: tuple[str, ...]) -> dict[str, tuple]:
+    """The attributes of a motor that has these parameters."""
+    resistance, constant, temperature, reference, kp, ki, kd, voltage, *_ = gain
+    time_constant, rate, heat_resistance, capacity, ambient, stiffness, bristle_damping, slew, most, _ = dynamics
+    return {
+        "motorconst": (constant, 0.0),
+        "resistance": (resistance,),
+        "saturation": (0.0, 0.0, rate),
+        "inductance": (0.0, time_constant),
+        "cogging": tuple(bias[:3]),
+        "controller": (kp, ki, kd, slew, most, voltage),
+        "thermal": (heat_resistance, capacity, 0.0, temperature, reference, ambient),
+        "lugre": (stiffness, bristle_damping, *bias[3:6]),
+        "input": inputs,
+    }
+
+
+def parameter_memory(gain, dynamics) -> tuple[str, ...]:
+    """The activations of a motor that has these parameters, in order."""
+    on = {"slew": dynamics[7], "integral": gain[5], "temperature": dynamics[2], "bristle": dynamics[5], "current": dynamics[0]}
+    return tuple(name for name, x in on.items() if x > 0)
+
+
+def check_motor(e: Element, gain, bias, dynamics, inputs: tuple[str, ...]) -> None:
+    """Raises ParseError for parameters that make no motor."""
+    _check_controller(e, (*gain[4:7], dynamics[7]), inputs, "gainprm")
+    if not gain[0] > 0:
+        raise e.error(f"found the resistance {gain[0]:g}; allowed: a number > 0", "gainprm")
+    if dynamics[5] > 0 and not bias[3] > 0:
+        raise e.error("found no Coulomb friction; allowed: a number > 0", "biasprm")
+
+
+def _check_controller(e: Element, numbers: tuple, inputs: tuple[str, ...], attribute: str) -> None:
+    """numbers: kp, ki, kd and the limit of slew."""
+    if any(x > 0 for x in numbers) and not set(inputs) - {"voltage"}:
+        raise e.error("found gains without an input of the controller; allowed: with input pos, vel or ff", attribute)
+    if numbers[1] > 0 and "pos" not in inputs:
+        raise e.error("found ki without the input pos; allowed: with it", attribute)
 
 
 def torque_limit(motor: dict[str, tuple], constant: float) -> float:

@@ -58,6 +58,13 @@ class Node:
         for node in by:
             node.parent = self
 
+    def become(self, other: Node) -> None:
+        """Take the place of another node, with its children, in this one's parent."""
+        self.tag, self.attrib, self.file, self.sourceline = other.tag, other.attrib, other.file, other.sourceline
+        self.compiler, self.keys, self.children = other.compiler, other.keys, []
+        for child in other.children:
+            self.append(child)
+
     def copy(self) -> Node:
         """A copy of the node and everything inside, without a parent."""
         copy = self._copy_without_children()

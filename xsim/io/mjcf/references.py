@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
 
 from xsim.io.mjcf.nodes import Budget, Node, scope
 from xsim.io.reader import Element
 
-__all__ = ["SECTIONS", "Name", "Relations", "join_names", "names", "references", "rename", "split_names"]
+__all__ = ["SECTIONS", "Follower", "Name", "Relations", "join_names", "names", "references", "rename", "split_names"]
 
 Name = tuple[str, str]  # kind and name
 
@@ -97,6 +98,14 @@ def rename(node: Node, namer: Callable[[Name], str], e: Element, budget: Budget)
         n.attrib[attribute] = join_names(words) if _listed(n, attribute) else words[0]
 
 
+class Follower(NamedTuple):
+    """An element outside the tree of bodies that refers to another one."""
+
+    section: str
+    number: int
+    node: Node
+
+
 class Relations:
     """The elements of a model outside its tree of bodies, by section, in order; and which of them refer to a name.
 
@@ -149,6 +158,10 @@ class Relations:
         order = {section: i for i, section in enumerate(SECTIONS)}
         out = [(section, number, node) for number, (section, node) in reached.items()]
         return sorted(out, key=lambda x: (order[x[0]], x[1]))
+
+    def followers(self, wanted: set[Name]) -> list[Follower]:
+        """What is copied with elements of these names: all that refers to them, but keyframes, which are about the whole model."""
+        return [Follower(*entry) for entry in self.referring(wanted) if entry[0] != "keyframe"]
 
     def write(self) -> None:
         """Put the elements back into the document."""

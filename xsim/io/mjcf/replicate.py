@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 
 from xsim.io.mjcf.nodes import Budget, Node
 from xsim.io.mjcf.orientation import read_quat
-from xsim.io.mjcf.references import Name, Relations, names, rename
+from xsim.io.mjcf.references import Relations, names, rename
 from xsim.io.reader import Element
 from xsim.poses import IDENTITY_QUAT, Pose, normalized, quat_mul, rotate
 
@@ -30,7 +29,9 @@ def replicate(node: Node, relations: Relations, budget: Budget, lags: bool) -> N
         raise e.error(f"found {e.raw('count')!r}; allowed: integers > 0", "count")
     separator = e.raw("sep") or ""
     offset, turn = e.floats("offset", 3, (0.0, 0.0, 0.0)), read_quat(e)
-    followers, replicated = _followers(node, relations)
+    replicated = {name for child in node.children for _, name in names(child)}
+    followers = relations.followers(replicated)
+    replicated.update(name for follower in followers for _, name in names(follower.node))
     # Before anything is made: a few characters may ask for more than any memory holds.
     budget.spend(e, nodes=count * (node.size() + sum(follower.node.size() for follower in followers)))
     for follower in followers:
@@ -67,23 +68,6 @@ def _poses(offset: np.ndarray, turn: np.ndarray | None, lags: bool) -> Iterator[
         before = quat
         if turn is not None:
             quat = normalized(quat_mul(quat, turn))
-
-
-class _Follower(NamedTuple):
-    """An element outside the tree of bodies that refers to the contents."""
-
-    section: str
-    number: int
-    node: Node
-
-
-def _followers(node: Node, relations: Relations) -> tuple[list[_Follower], set[Name]]:
-    """The elements that refer to the contents of a node, and all names of which there will be copies."""
-    replicated: set[Name] = {name for child in node.children for _, name in names(child)}
-    followers = [_Follower(*entry) for entry in relations.referring(replicated) if entry[0] != "keyframe"]
-    for follower in followers:
-        replicated.update(name for _, name in names(follower.node))
-    return followers, replicated
 
 
 def _frame(node: Node, pose: Pose) -> Node:

@@ -204,7 +204,7 @@ default/texture? + builtin colorspace embed gridlayout gridsize height hflip mar
 default/material/layer + role texture
 default/joint + springyield
 default/geom + castshadow surfacevel ! adhesion
-default/site ! mesh
+default/site + mesh
 default/camera + output projection - orthographic
 default/light + intensity range softness type
 default/pair ! adhesion
@@ -217,13 +217,13 @@ default/adhesion + $delay
 default/!orientation? + $orientation_servo
 default/pid? + $drive $pid $delay
 default/dcmotor? + $drive $dcmotor $delay - forcelimited forcerange
-asset/mesh + material ! builtin params
+asset/mesh + builtin material params
 asset/texture + class colorspace embed
 worldbody + fuse simple sleep
 worldbody/joint + springyield
 worldbody/geom + castshadow surfacevel ! adhesion
-worldbody/attach ! frame
-worldbody/site ! mesh
+worldbody/attach + frame
+worldbody/site + mesh
 worldbody/camera + output projection
 worldbody/light + intensity range softness texture type
 frame ! massscale scale scaling
@@ -243,7 +243,7 @@ actuator/adhesion + $delay
 actuator/!orientation + class name joint refsite site $orientation_servo
 actuator/pid + $target $pid $delay
 actuator/dcmotor + $target $dcmotor $delay - forcelimited forcerange
-sensor/rangefinder ! camera data
+sensor/rangefinder + camera data
 sensor/contact + body1 body2 data geom1 geom2 num reduce site subtree1 subtree2 $sensor
 sensor/insidesite + enclosed objname objtype site $sensor
 sensor/e_potential|e_kinetic + $sensor

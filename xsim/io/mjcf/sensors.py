@@ -12,7 +12,7 @@ from xsim.io.mjcf.index import Index
 from xsim.io.mjcf.joints import SCALAR
 from xsim.io.mjcf.values import flag, integer, padded, read_user
 from xsim.io.reader import Element
-from xsim.model.topology import CONTACT_FIELDS
+from xsim.model.topology import CONTACT_FIELDS, RANGE_FIELDS
 from xsim.spec import SensorSpec, TendonSpec
 
 __all__ = ["NAMED", "find_object", "read_sensors"]
@@ -48,7 +48,7 @@ def read_sensors(document: Document, bodies: Bodies, tendons: list[TendonSpec], 
         if e.tag == "plugin":
             raise e.error(f"the sensor needs the plugin {e.raw('plugin') or e.raw('instance')!r}; allowed: sensors without plugins")
         name = index.add("sensor", e, len(out))
-        kind = _PER_ELEMENT[e.tag](e) if e.tag in _PER_ELEMENT else SENSORS[e.tag]
+        kind = _PER_ELEMENT[e.tag](e, bodies, index) if e.tag in _PER_ELEMENT else SENSORS[e.tag]
         document.budget.spend(e, numbers=kind.dim)
         measured, reference = kind.read(bodies, tendons, index, e)
         cutoff = e.number("cutoff", 0.0, nonnegative=True)
@@ -85,6 +85,13 @@ def _one(kind: str):
         return (kind, index.find(kind, e, kind)), None
 
     return read
+
+
+def _touched(bodies: Bodies, tendons, index: Index, e: Element):
+    number = index.find("site", e, "site")
+    if bodies.sites[number].shape == "mesh":
+        raise e.error("found a site of the type mesh; allowed: sites of the other types", "site")
+    return ("site", number), None
 
 
 def _joint(*types: str, limited: bool = False):
@@ -156,10 +163,8 @@ def _side(index: Index, e: Element, attributes: tuple[str, ...]) -> tuple | None
     return kind, index.find("body" if kind == "subtree" else kind, e, given[0])
 
 
-def _contact(e: Element) -> Sensor:
-    fields = tuple((e.raw("data") or "").split()) or ("found",)
-    if fields != tuple(name for name in CONTACT_FIELDS if name in fields):
-        raise e.error(f"found {e.raw('data')!r}; allowed: some of {', '.join(CONTACT_FIELDS)}, each once and in this order", "data")
+def _contact(e: Element, bodies: Bodies, index: Index) -> Sensor:
+    fields = _fields(e, CONTACT_FIELDS) or ("found",)
     reduce = e.choice("reduce", REDUCTIONS, "none")
     if reduce == "netforce" and {"linvel", "angvel"}.intersection(fields):
         raise e.error("found netforce with linvel or angvel; allowed: the other fields", "reduce")
@@ -174,6 +179,28 @@ def _contact(e: Element) -> Sensor:
     return Sensor(_sides, number * width, stage, "real", fields, reduce)
 
 
+def _fields(e: Element, known: dict[str, int]) -> tuple[str, ...]:
+    """The words of the attribute data."""
+    fields = tuple((e.raw("data") or "").split())
+    if fields != tuple(name for name in known if name in fields):
+        raise e.error(f"found {e.raw('data')!r}; allowed: some of {', '.join(known)}, each once and in this order", "data")
+    return fields
+
+
+def _rangefinder(e: Element, bodies: Bodies, index: Index) -> Sensor:
+    """One ray of a site, or one for each pixel of a camera."""
+    fields = _fields(e, RANGE_FIELDS)
+    width = sum(RANGE_FIELDS[name] for name in fields) or 1
+    if not e.has("camera"):
+        return SENSORS["rangefinder"]._replace(dim=width, fields=fields)
+    if e.has("site"):
+        raise e.error("found site and camera; allowed: one of them", "camera")
+    columns, rows = bodies.cameras[index.find("camera", e, "camera")].resolution
+    if not 0 < rows * columns <= MAX_DIM // width:
+        raise e.error(f"found a camera of {columns} x {rows} pixels; allowed: 1 to {MAX_DIM // width} pixels", "camera")
+    return Sensor(_one("camera"), rows * columns * width, "position", "positive", fields)
+
+
 def _named(bodies, tendons, index: Index, e: Element):
     for one, other in (("objname", "objtype"), ("objtype", "objname")):
         if e.has(one) and not e.has(other):
@@ -181,7 +208,7 @@ def _named(bodies, tendons, index: Index, e: Element):
     return find_object(index, e, NAMED) if e.has("objtype") else None, None
 
 
-def _user(e: Element) -> Sensor:
+def _user(e: Element, bodies: Bodies, index: Index) -> Sensor:
     data = e.choice("datatype", DIMS, "real")
     dim = integer(e, "dim", -1)
     if not 0 <= dim <= MAX_DIM:
@@ -191,13 +218,13 @@ def _user(e: Element) -> Sensor:
     return Sensor(_named, dim, STAGES[e.choice("needstage", STAGES, "acc")], data)
 
 
-_PER_ELEMENT = {"user": _user, "contact": _contact}  # kinds whose width an element says
+_PER_ELEMENT = {"user": _user, "contact": _contact, "rangefinder": _rangefinder}  # kinds whose width an element says
 _scalar, _limited = _joint(*SCALAR), _joint(*SCALAR, "ball", limited=True)
 _ball = _joint("ball")
 _site, _body, _tendon, _actuator = _one("site"), _one("body"), _one("tendon"), _one("actuator")
 
 SENSORS = {
-    "touch": Sensor(_site, 1, "acceleration", "positive"),
+    "touch": Sensor(_touched, 1, "acceleration", "positive"),
     "accelerometer": Sensor(_site, 3, "acceleration"),
     "velocimeter": Sensor(_site, 3, "velocity"),
     "gyro": Sensor(_site, 3, "velocity"),

@@ -13,7 +13,8 @@ import numpy as np
 
 from xsim.io.mjcf.document import Document
 from xsim.io.mjcf.histories import NO_HISTORY, read_history
-from xsim.io.mjcf.motors import motor_memory, read_motor
+from xsim.io.mjcf.motors import INPUTS as MOTOR_INPUTS
+from xsim.io.mjcf.motors import motor_memory, motor_of, motor_parameters, parameter_memory, read_motor, torque_limit
 from xsim.io.mjcf.releases import Release
 from xsim.io.mjcf.values import flag, integer
 from xsim.io.reader import Element
@@ -21,9 +22,9 @@ from xsim.spec import History
 
 __all__ = ["SHORTCUTS", "General", "read_general"]
 
-DYNAMICS = ("none", "integrator", "filter", "filterexact", "muscle", "pid")
+DYNAMICS = ("none", "integrator", "filter", "filterexact", "muscle")
 LIMITED = ("false", "true", "auto")
-GAINS = ("fixed", "affine", "muscle", "pid")
+GAINS = ("fixed", "affine", "muscle")
 BIASES = ("none", "affine", "muscle")
 PID_INPUTS = ("pos", "vel", "ff")
 MEANINGS = ("pos", "vel", "pressure")  # that `input` may give the control of an actuator without controller
@@ -38,7 +39,7 @@ class General:
     """The attributes of <general> that default classes reach, under the names of `xsim.spec.ActuatorSpec`, with the manual's defaults.
 
     ``limited``: whether control, force and activation are clamped, one of LIMITED. ``damper``: the kv of the dampers among the defaults.
-    ``kind``: the last element that wrote here.
+    ``kind``: the last element that wrote here. ``motor``: attributes of <dcmotor> that are not parameters yet.
     """
 
     kind: str = ""
@@ -66,6 +67,16 @@ class General:
     damper: float = 0.0
     history: History = NO_HISTORY
 
+    def settle(self, e: Element) -> None:
+        """Turn the attributes of a motor into parameters, inputs and the range of its force. Raises ParseError."""
+        if not self.motor:
+            return
+        self.gain_params[:], self.bias_params[:], self.dynamics_params[:] = motor_parameters(e, self.motor)
+        limit = torque_limit(self.motor, self.gain_params[1])
+        if limit > 0:
+            self.ranges["force"], self.limited["force"] = (-limit, limit), "true"
+        self.motor = {}
+
     def types(self, dynamics: str | None, gain: str, bias: str) -> None:
         """Set the three types; dynamics None: as they were."""
         self.dynamics, self.gain, self.bias = dynamics or self.dynamics, gain, bias
@@ -74,17 +85,15 @@ class General:
     def memory(self) -> tuple[str, ...]:
         """The activations of a pid or dcmotor, in order."""
         if self.gain == "dcmotor":
-            return motor_memory(self.motor)
+            return motor_memory(self.motor) if self.motor else parameter_memory(self.gain_params, self.dynamics_params)
         on = {"slew": self.dynamics_params[1] > 0, "integral": self.gain_params[0] > 0}
         return tuple(name for name, has in on.items() if has and self.gain == "pid")
 
     @property
     def widths(self) -> tuple[int, int]:
         """Numbers of controls and of activations."""
-        if self.gain == "pid":
+        if self.gain in ("pid", "dcmotor"):
             return len(self.inputs), len(self.memory)
-        if self.gain == "dcmotor":
-            return len(self.motor["input"]), len(self.memory)
         return 1, int(self.dynamics != "none")
 
 
@@ -116,10 +125,13 @@ def _common(e: Element, g: General) -> None:
 
 
 def _general(e: Element, g: General, release: Release) -> None:
-    old = release.schema == "3.2"  # without pid
-    g.dynamics = e.choice("dyntype", DYNAMICS[:-1] if old else DYNAMICS, g.dynamics)
-    g.gain = e.choice("gaintype", GAINS[:-1] if old else GAINS, g.gain)
-    g.bias = e.choice("biastype", BIASES, g.bias)
+    g.settle(e)
+    before, new = g.gain, () if release.schema == "3.2" else ("pid", "dcmotor")
+    g.dynamics = e.choice("dyntype", DYNAMICS + new, g.dynamics)
+    g.gain = e.choice("gaintype", GAINS + new, g.gain)
+    g.bias = e.choice("biastype", BIASES + new[1:], g.bias)
+    if g.gain == "dcmotor" != before:
+        g.inputs = ("voltage",)
     _part(e, "dynprm", g.dynamics_params)
     _part(e, "gainprm", g.gain_params)
     _part(e, "biasprm", g.bias_params)
@@ -161,14 +173,17 @@ def _servo(e: Element, g: General, release: Release, clamped: str) -> None:
 def _read_inputs(e: Element, g: General) -> None:
     """What the controls are; an empty text restores the default."""
     words = tuple((e.raw("input") or "").split()) if e.has("input") else None
-    if g.gain != "pid":
+    if g.gain not in ("pid", "dcmotor"):
         if words and words not in {(word,) for word in MEANINGS}:
             raise e.error(f"found {e.raw('input')!r}; allowed: one of {', '.join(MEANINGS)}", "input")
         return
-    if words is not None:
-        g.inputs = words or PID_INPUTS[:2]
-    if g.inputs != tuple(word for word in PID_INPUTS if word in g.inputs):
-        raise e.error(f"found {e.raw('input')!r}; allowed: some of {', '.join(PID_INPUTS)}, in this order", "input")
+    known, default = (PID_INPUTS, PID_INPUTS[:2]) if g.gain == "pid" else (MOTOR_INPUTS, ("voltage",))
+    if words == ("none",) and g.gain == "dcmotor":
+        g.inputs = ()
+    elif words is not None:
+        g.inputs = words or default
+    if g.inputs != tuple(word for word in known if word in g.inputs):
+        raise e.error(f"found {e.raw('input')!r}; allowed: some of {', '.join(known)}, in this order", "input")
 
 
 def _pid(e: Element, g: General, release: Release) -> None:
@@ -190,6 +205,7 @@ def _dcmotor(e: Element, g: General, release: Release) -> None:
     g.motor = read_motor(e, g.motor, g.damping[0] if g.damping else 0.0)
     if e.has("saturation"):
         g.ranges["force"] = 0.0, 0.0
+    g.inputs, g.act_early, g.limited["act"] = g.motor["input"], True, "false"
     g.types("dcmotor", "dcmotor", "dcmotor")
 
 
@@ -291,7 +307,7 @@ SHORTCUTS = {
     "cylinder": Shortcut(_cylinder, "fixed", {"gain_params": slice(0, 1), "bias_params": slice(0, 3), "dynamics_params": slice(0, 1)}),
     "muscle": Shortcut(_muscle, "muscle", {"gain_params": slice(0, 9), "dynamics_params": slice(0, 3)}),
     "pid": Shortcut(_pid, "pid", {"gain_params": slice(0, 1), "bias_params": slice(1, 3), "dynamics_params": slice(0, 2)}),
-    "dcmotor": Shortcut(_dcmotor),
+    "dcmotor": Shortcut(_dcmotor, "dcmotor"),
     "adhesion": Shortcut(_adhesion, "fixed", {"gain_params": slice(0, 1)}),
 }
 
@@ -359,6 +375,8 @@ def _inherited(kind: str, classes: list[General]) -> General:
         getattr(g, name)[part] = getattr(source, name)[part]
     if kind == "pid":
         g.inputs = source.inputs
+    if kind == "dcmotor":
+        g.motor = motor_of(source.gain_params, source.bias_params, source.dynamics_params, source.inputs)
     if kind == "damper":
         g.damper = -float(source.gain_params[2])
     if kind == "position" and source.dynamics == "filterexact":

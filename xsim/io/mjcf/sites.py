@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
+from xsim.io.mjcf.assets import Assets
 from xsim.io.mjcf.document import Document
 from xsim.io.mjcf.geoms import SIZES, sizes
 from xsim.io.mjcf.index import Index
 from xsim.io.mjcf.orientation import SMALL, read_pose
 from xsim.io.mjcf.values import flag, integer, numbers, read_rgba, read_user
 from xsim.io.reader import Element
-from xsim.poses import Pose, rotate
-from xsim.spec import CameraSpec, LightSpec, SiteSpec
+from xsim.poses import Pose, rotate, rotation_matrix
+from xsim.spec import CameraSpec, LightSpec, MeshSpec, SiteSpec
 
 __all__ = ["read_camera", "read_light", "read_site"]
 
@@ -21,10 +22,16 @@ OUTPUTS = ("rgb", "depth", "distance", "normal", "segmentation")
 MODES = ("fixed", "track", "trackcom", "targetbody", "targetbodycom")
 
 
-def read_site(document: Document, e: Element, frame: Pose, index: Index, user: int) -> SiteSpec:
+def read_site(document: Document, e: Element, frame: Pose, assets: Assets, index: Index, user: int) -> SiteSpec:
     """A <site>, with its defaults; its body's number is left at -1. frame: the <frame>s around it; user: how many users' numbers."""
-    shape = e.choice("type", SIZES, "sphere")
-    size, pose = sizes(e, shape, numbers(document, e, "size", (0.005, 0.005, 0.005)))
+    shape = e.choice("type", (*SIZES, "mesh") if document.release.schema == "4.0" else SIZES, "sphere")
+    given, planes = numbers(document, e, "size", (0.005, 0.005, 0.005)), None
+    if shape == "mesh":
+        size, planes, pose = *_hull(e, assets.meshes[index.find("mesh", e, "mesh")]), read_pose(e)
+    elif e.has("mesh"):
+        raise e.error(f"found on a {shape}; allowed: on a site of the type mesh", "mesh")
+    else:
+        size, pose = sizes(e, shape, given)
     pose = frame @ pose
     material = e.string("material", "")
     if material:
@@ -36,12 +43,27 @@ def read_site(document: Document, e: Element, frame: Pose, index: Index, user: i
         quat=pose.quat,
         shape=shape,
         size=size,
+        planes=planes,
         rgba=read_rgba(e),
         group=integer(e, "group", 0),
         material=material,
         user=read_user(e, user),
         source=e.source,
     )
+
+
+def _hull(e: Element, mesh: MeshSpec) -> tuple[np.ndarray, np.ndarray]:
+    """Half the size of the box around a mesh, and the planes of its convex hull in the frame of its file (see `SiteSpec`)."""
+    if e.has("fromto"):
+        raise e.error("found on a mesh; allowed: none", "fromto")
+    if mesh.hull is None:
+        raise e.error("the vertices of the mesh lie in a plane and have no convex hull; allowed: points around a volume", "mesh")
+    a, b, c = np.moveaxis((mesh.vertices @ rotation_matrix(mesh.quat).T + mesh.pos)[mesh.hull], 1, 0)
+    normals = np.cross(b - a, c - a)
+    lengths = np.linalg.norm(normals, axis=1)
+    normals = normals[lengths > 0] / lengths[lengths > 0, None]
+    planes = np.column_stack([normals, np.sum(normals * a[lengths > 0], axis=1)])
+    return np.ptp(mesh.vertices, axis=0) / 2, planes
 
 
 def read_camera(document: Document, e: Element, frame: Pose, body: int, index: Index, user: int) -> CameraSpec:
