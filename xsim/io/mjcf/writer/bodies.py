@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from xsim.io.mjcf.inertia import SLACK, SMALL, body_inertial
+from xsim.io.mjcf.meshes import principal_axes
 from xsim.io.mjcf.writer.context import Context
 from xsim.io.mjcf.writer.elements import XML, add, unless
 from xsim.io.mjcf.writer.geoms import write_geoms
@@ -30,7 +31,7 @@ def write_bodies(context: Context) -> None:
     inertials = [_mass_properties(context, body) for body in spec.bodies]
     _check_moving(context, inertials)
     for i, body in enumerate(spec.bodies):
-        _inertial(context, elements[i + 1], body, inertials[i])
+        _inertial(elements[i + 1], body, inertials[i])
     for i, link in context.links():
         joint = write_joint(context, elements[i + 1], spec.bodies[i], link)
         context.names.enter("joint", (i, link.first), joint, link.name)
@@ -41,8 +42,6 @@ def write_bodies(context: Context) -> None:
 
 
 def _body(context: Context, parent: XML, body: BodySpec, pose: Pose) -> XML:
-    if body.velocity is not None and np.any(body.velocity):
-        context.losses.lose(body.source, f"body {body.name!r}", "an initial velocity; MJCF starts at rest", "it starts at rest")
     return add(
         parent, "body",
         pos=unless(np.zeros(3), pose.pos),
@@ -84,18 +83,17 @@ def _check_moving(context: Context, inertials: list[InertialSpec]) -> None:
             context.losses.refuse(body.source, f"body {body.name!r}", text)
 
 
-def _inertial(context: Context, e: XML, body: BodySpec, inertial: InertialSpec) -> None:
-    """<inertial>, along the principal axes where they are known."""
+def _inertial(e: XML, body: BodySpec, inertial: InertialSpec) -> None:
+    """<inertial> along the principal axes: those that are known, else those of its matrix."""
     matrix = tensor(inertial.inertia)
     quat = IDENTITY_QUAT if body.principal is None else normalized(body.principal)
     R = rotation_matrix(quat)
     turned = R.T @ matrix @ R
     moments = np.diag(turned)
-    if np.abs(turned - np.diag(moments)).max() <= ROUNDING * np.abs(matrix).max():
-        along = {"diaginertia": np.maximum(moments, 0.0), "quat": unless(IDENTITY_QUAT, quat)}
-    else:
-        along = {"fullinertia": inertial.inertia}
-    add(e, "inertial", mass=inertial.mass, pos=inertial.com, **along)
+    if np.abs(turned - np.diag(moments)).max() > ROUNDING * np.abs(matrix).max():
+        quat, moments = principal_axes(matrix)
+    moments = np.maximum(moments, 0.0)
+    add(e, "inertial", mass=inertial.mass, pos=inertial.com, quat=unless(IDENTITY_QUAT, quat), diaginertia=moments)
 
 
 def _sort_bodies_last(e: XML) -> None:

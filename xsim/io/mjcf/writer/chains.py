@@ -34,7 +34,7 @@ class Link:
 
     joint, place: the joint of the spec that it is (a part of), and its number in the body. first: number of its first dof in the body.
     q, v: its coordinates and dofs in that joint. pos, axis: in the body. quat: axes of a ball's coordinates in the body. ref: position of
-    a hinge or slide in the initial pose. plain: its coordinates are those of the spec.
+    a hinge or slide in the initial pose. frame, before: of a free joint, its frame in the body, and in the world where it starts from.
     """
 
     kind: str
@@ -48,7 +48,8 @@ class Link:
     axis: np.ndarray = zeros(3)
     quat: np.ndarray = identity()
     ref: float = 0.0
-    plain: bool = True
+    frame: Pose = Pose()
+    before: Pose = Pose()
 
     @property
     def start(self) -> np.ndarray:
@@ -61,6 +62,24 @@ class Link:
         """What a field of the joint has for its dofs; zeros for None."""
         value = getattr(self.joint, name)
         return np.zeros(JOINT_TYPES[self.joint.type].nv)[self.v] if value is None else np.asarray(value, float)[self.v]
+
+    def coordinates(self, q: np.ndarray) -> np.ndarray:
+        """The coordinates of MJCF of coordinates of the spec."""
+        if self.kind == "free":
+            pose = self.before @ Pose(normalized(q[3:]), q[:3]) @ self.frame.inverse()
+            return np.concatenate([pose.pos, pose.quat])
+        if self.kind == "ball":
+            turned = quat_mul(quat_conj(normalized(self.start)), q)
+            return quat_mul(quat_mul(self.quat, turned), quat_conj(self.quat))
+        return q
+
+    def velocities(self, q: np.ndarray, v: np.ndarray) -> np.ndarray:
+        """The velocities of MJCF of velocities of the spec at its coordinates q. Of a free joint: of the body's origin, in the world."""
+        if self.kind == "free":
+            turn = (self.before @ Pose(normalized(q[3:]), q[:3])).quat
+            offset = np.cross(v[3:], self.frame.inverse().pos)
+            return np.concatenate([rotate(self.before.quat, v[:3]) + rotate(turn, offset), rotate(self.frame.quat, v[3:])])
+        return rotate(self.quat, v) if self.kind == "ball" else v
 
 
 class Chain(NamedTuple):
@@ -108,9 +127,9 @@ def _free(pose: Pose, joint: JointSpec) -> Chain:
     frame, kind = _frame(joint), JOINT_TYPES["free"]
     start = kind.neutral if joint.q0 is None else np.asarray(joint.q0, float)
     before = pose @ frame if joint.anchored else pose
-    pose = before @ Pose(normalized(start[3:]), start[:3]) @ frame.inverse()
-    plain = before.is_identity() and frame.is_identity()
-    return Chain(pose, (Link("free", joint, 0, 0, slice(0, 7), slice(0, 6), joint.name, plain=plain),))
+    link = Link("free", joint, 0, 0, slice(0, 7), slice(0, 6), joint.name, frame=frame, before=before)
+    start = link.coordinates(start)
+    return Chain(Pose(start[3:], start[:3]), (link,))
 
 
 def _links(body: BodySpec, place: int, joint: JointSpec, frame: Pose, first: int, losses: Losses) -> list[Link]:
@@ -126,8 +145,7 @@ def _links(body: BodySpec, place: int, joint: JointSpec, frame: Pose, first: int
         spans = slice(q, q + part.nq), slice(v, v + part.nv)
         axis = np.zeros(3) if part.axis is None else rotate(frame.quat, _axis(joint, part.axis))
         ref = joint.ref if part.kind != "ball" else 0.0
-        plain = part.kind != "ball" or frame.quat[0] ** 2 == 1.0
-        out.append(Link(part.kind, joint, place, first + v, *spans, name, frame.pos, axis, frame.quat, ref, plain))
+        out.append(Link(part.kind, joint, place, first + v, *spans, name, frame.pos, axis, frame.quat, ref))
         q, v = q + part.nq, v + part.nv
     return out
 
@@ -145,11 +163,9 @@ def _started(body: BodySpec, chain: Chain, losses: Losses) -> Chain:
     after, links = Pose(), []
     for link in reversed(chain.links):
         moved = replace(link, **_moved(link, after))
-        if link.kind != "ball":
-            links.append(replace(moved, ref=float(link.start[0])))
-        else:
+        if link.kind == "ball":
             _check_ball(body, link, losses)
-            links.append(replace(moved, plain=link.plain and link.start[0] ** 2 == 1.0))
+        links.append(moved if link.kind == "ball" else replace(moved, ref=float(link.start[0])))
         after = _motion(link) @ after
     return Chain(chain.pose if after.is_identity() else chain.pose @ after, tuple(reversed(links)))
 

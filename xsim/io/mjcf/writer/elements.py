@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 from lxml import etree
+from lxml.etree import _Element as XML
 
 __all__ = ["XML", "add", "put_names_first", "unless"]
-
-XML = etree._Element
 
 
 def add(parent: XML, tag: str, /, **attributes: Any) -> XML:

@@ -16,6 +16,7 @@ from xsim.spec import BodySpec, JointSpec, Soft
 __all__ = ["write_joint"]
 
 NEAREST = "a soft one with MuJoCo's parameters is written"
+NARROW = 1e-6  # m or rad
 AXES = {"damping": "damper_axes", "armature": "armature_axes"}
 """The fields that say along which axes these numbers act."""
 
@@ -115,5 +116,9 @@ def _limit(context: Context, body: BodySpec, link: Link) -> dict[str, Any]:
     if bounds is not None and link.kind not in ("hinge", "slide"):
         context.losses.lose(joint.source, name, f"bounds of the coordinates of a {link.kind} joint; MJCF has none", "they are left out")
         bounds = None
+    if bounds is not None and not bounds[0][0] < bounds[0][1]:
+        text = f"a range from {bounds[0][0]:g} to itself; MJCF has ranges of some width"
+        context.losses.lose(joint.source, name, text, f"a width of {NARROW:g} is written")
+        bounds = bounds + [[-0.5 * NARROW, 0.5 * NARROW]]
     span = (0.0, joint.angle_limit) if link.kind == "ball" and joint.angle_limit is not None else None
     return {**ranges("", span if bounds is None else bounds[0]), **soft(joint.limit_soft or Soft(), "limit")}

@@ -45,13 +45,13 @@ def _write_spring(context: Context, number: int, force: ForceSpec) -> None:
     for side, (body, (pos, _)) in enumerate(zip(force.bodies, force.frames, strict=True)):
         parent = context.section("worldbody") if body < 0 else context.names.element("body", body)
         e = add(parent, "site", pos=pos)
-        key = ("spring", number, side)
+        key = len(context.spec.sites) + 2 * number + side
         context.names.enter("site", key, e, f"{force.name or 'spring'}_{side + 1}")
         ends.append(WrapSpec("site", key))
     stiffness, damping = float(force.stiffness or 0.0), float(force.damping or 0.0)
     rest = force.rest + (force.preload / stiffness if stiffness else 0.0)
     tendon = TendonSpec("spatial", force.name or "spring", tuple(ends), stiffness, damping, spring_length=(rest, rest))
-    write_tendon(context, ("spring", number), tendon)
+    write_tendon(context, len(context.spec.tendons) + number, tendon)
 
 
 def write_constraints(context: Context) -> None:

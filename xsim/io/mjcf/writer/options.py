@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from xsim.io.mjcf.options import EXTRAS, EXTRAS_4_0, PARTS, PASSIVE, PASSIVE_4_0, SOLVER, VECTORS
 from xsim.io.mjcf.writer.context import Context
 from xsim.io.mjcf.writer.elements import add, unless
@@ -13,7 +11,10 @@ from xsim.rules import RULES
 
 __all__ = ["write_compiler", "write_drawing", "write_option"]
 
-EXACT = {"implicit_damping": "Euler", "euler": "Euler", "rk4_manifold": "RK4", "rk4": "RK4", "implicit": "implicit", "implicitfast": "implicitfast"}
+EXACT = {
+    "implicit_damping": "Euler", "euler": "Euler", "rk4_manifold": "RK4", "rk4": "RK4", "implicit": "implicit",
+    "implicitfast": "implicitfast",
+}  # fmt: skip
 """MuJoCo's names of rules of integration."""
 NEAR = {"dart": "Euler", "linearly_implicit": "implicit"}
 """Rules of other engines, and those of MuJoCo that are nearest to them."""

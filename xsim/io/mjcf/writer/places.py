@@ -12,7 +12,7 @@ from xsim.io.mjcf.writer.elements import XML, add, unless
 from xsim.poses import IDENTITY_QUAT, normalized
 from xsim.spec import CameraSpec, LightSpec, SiteSpec
 
-__all__ = ["add_site", "write_places"]
+__all__ = ["write_places"]
 
 
 def write_places(context: Context, elements: list[XML]) -> None:

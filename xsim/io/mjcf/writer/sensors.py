@@ -30,7 +30,7 @@ def write_sensors(context: Context) -> None:
         context.names.enter("sensor", number, e, sensor.name)
 
 
-def object_name(context: Context, item: tuple, sensor: SensorSpec) -> str:
+def object_name(context: Context, item: tuple[str, Any], sensor: SensorSpec) -> str:
     """The name of (kind, number)."""
     kind, number = item
     if kind == "joint":
