@@ -15,7 +15,6 @@ from xsim.io.mjcf.schema import check_schema
 from xsim.io.mjcf.writer.actuators import write_actuators, write_commands
 from xsim.io.mjcf.writer.assets import write_assets, write_skins
 from xsim.io.mjcf.writer.bodies import write_bodies
-from xsim.io.mjcf.writer.chains import chain_of
 from xsim.io.mjcf.writer.contacts import write_contacts
 from xsim.io.mjcf.writer.context import Context
 from xsim.io.mjcf.writer.deformable import write_flexes
@@ -59,8 +58,7 @@ def written(spec: ModelSpec, unsupported: str) -> tuple[str, Losses]:
     if unsupported not in UNSUPPORTED:
         raise ValueError(f"unsupported: found {unsupported!r}; allowed: {', '.join(UNSUPPORTED)}")
     losses, rules = Losses(strict=unsupported == "error"), spec.rules or "3.2"
-    chains = [chain_of(body, losses) for body in spec.bodies]
-    context = Context(spec, etree.Element("mujoco"), rules, losses, chains)
+    context = Context(spec, etree.Element("mujoco"), rules, losses)
     _write(context)
     _check(context)
     put_names_first(context.root)

@@ -24,14 +24,17 @@ def write_bodies(context: Context) -> None:
     """The world and all bodies. Children stand in the element of their parent, in the order of the spec. Raises WriteError."""
     world, spec = context.section("worldbody"), context.spec
     elements = [world]
+    carriers = {child: i for i, child in context.carried.items()}
     for i, body in enumerate(spec.bodies):
-        e = _body(context, elements[body.parent + 1], body, context.chains[i].pose)
-        context.names.enter("body", i, e, body.name)
-        elements.append(e)
+        parent = elements[body.parent + 1]
+        elements.append(parent if i in carriers else _body(parent, body, context.chains[i].pose))
+        if i not in context.carried:
+            context.names.enter("body", i, elements[-1], body.name)
     inertials = [_mass_properties(context, body) for body in spec.bodies]
     _check_moving(context, inertials)
     for i, body in enumerate(spec.bodies):
-        _inertial(elements[i + 1], body, inertials[i])
+        if i not in context.carried:
+            _inertial(elements[i + 1], body, inertials[i])
     for i, link in context.links():
         joint = write_joint(context, elements[i + 1], spec.bodies[i], link)
         context.names.enter("joint", (i, link.first), joint, link.name)
@@ -41,7 +44,7 @@ def write_bodies(context: Context) -> None:
         _sort_bodies_last(e)
 
 
-def _body(context: Context, parent: XML, body: BodySpec, pose: Pose) -> XML:
+def _body(parent: XML, body: BodySpec, pose: Pose) -> XML:
     return add(
         parent, "body",
         pos=unless(np.zeros(3), pose.pos),
@@ -75,7 +78,7 @@ def _check_moving(context: Context, inertials: list[InertialSpec]) -> None:
     heavy: set[int] = set()
     for i, body in reversed(list(enumerate(context.spec.bodies))):
         moments = np.linalg.eigvalsh(tensor(inertials[i].inertia))
-        moves = bool(context.chains[i].links)
+        moves = bool(context.chains[i].links) and i not in context.carried
         if i in heavy or inertials[i].mass > SMALL and (moments > SMALL).all():
             heavy |= set() if moves else {body.parent}
         elif moves:

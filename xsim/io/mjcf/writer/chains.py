@@ -11,6 +11,7 @@ so the lines move by C_i^-1, and ``ref`` is q0.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -22,7 +23,7 @@ from xsim.poses import IDENTITY_QUAT, Pose, normalized, quat_about, quat_conj, q
 from xsim.spec import BodySpec, JointSpec
 from xsim.spec.fields import identity, zeros
 
-__all__ = ["Chain", "Link", "chain_of"]
+__all__ = ["Chain", "Link", "chain_of", "fits", "moved"]
 
 KINDS = ("hinge", "slide", "ball")
 MAX_DOFS = 6  # of the joints of one body
@@ -162,15 +163,15 @@ def _started(body: BodySpec, chain: Chain, losses: Losses) -> Chain:
     """The chain with the motion from the reference pose to the initial state in the pose of the body."""
     after, links = Pose(), []
     for link in reversed(chain.links):
-        moved = replace(link, **_moved(link, after))
+        ref = {"ref": float(link.start[0])} if link.kind != "ball" else {}
         if link.kind == "ball":
             _check_ball(body, link, losses)
-        links.append(moved if link.kind == "ball" else replace(moved, ref=float(link.start[0])))
+        links.append(replace(link, **ref, **moved(link, after)))
         after = _motion(link) @ after
     return Chain(chain.pose if after.is_identity() else chain.pose @ after, tuple(reversed(links)))
 
 
-def _moved(link: Link, after: Pose) -> dict:
+def moved(link: Link, after: Pose) -> dict:
     """Fields of a link seen from the body after the motion of the links behind it."""
     if after.is_identity():
         return {}
@@ -212,11 +213,17 @@ def _rest(link: Link) -> np.ndarray:
     return (JOINT_TYPES[joint.type].neutral if joint.spring_ref is None else np.asarray(joint.spring_ref, float))[link.q]
 
 
+def fits(links: Sequence[Link]) -> bool:
+    """Whether one body of MJCF can have these joints."""
+    kinds = [link.kind for link in links]
+    turns = kinds[kinds.index("ball") + 1 :] if "ball" in kinds else []
+    free = "free" in kinds and len(kinds) > 1
+    return not free and "hinge" not in turns and "ball" not in turns and sum(JOINT_TYPES[kind].nv for kind in kinds) <= MAX_DOFS
+
+
 def _check(body: BodySpec, links: tuple[Link, ...], losses: Losses) -> None:
     """Raises WriteError for chains that MJCF does not allow in one body."""
-    kinds = [link.kind for link in links]
-    dofs = sum(JOINT_TYPES[kind].nv for kind in kinds)
-    turns = kinds[kinds.index("ball") + 1 :] if "ball" in kinds else []
-    if dofs > MAX_DOFS or "hinge" in turns or "ball" in turns:
-        text = f"the joints {', '.join(kinds)} of one body; MJCF has up to {MAX_DOFS} degrees of freedom, and slides alone after a ball"
+    if not fits(links):
+        kinds = ", ".join(link.kind for link in links)
+        text = f"the joints {kinds} of one body; MJCF has up to {MAX_DOFS} degrees of freedom, and slides alone after a ball"
         losses.refuse(body.source, f"body {body.name!r}", text)

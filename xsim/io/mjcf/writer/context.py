@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from xsim.io.errors import Losses
-from xsim.io.mjcf.writer.chains import Chain, Link
+from xsim.io.mjcf.writer.chains import Chain, Link, chain_of
 from xsim.io.mjcf.writer.elements import XML, add
+from xsim.io.mjcf.writer.massless import merged
 from xsim.io.mjcf.writer.names import Names
 from xsim.spec import GeomSpec, ModelSpec, Source
 
@@ -15,14 +16,19 @@ __all__ = ["Context"]
 
 @dataclass
 class Context:
-    """root: <mujoco>. rules: the release whose language is written. chains: the joints of each body."""
+    """root: <mujoco>. rules: the release whose language is written. chains: the joints of each body. carried: by massless body, the body
+    that has its joints (see `massless`)."""
 
     spec: ModelSpec
     root: XML
     rules: str
     losses: Losses
-    chains: list[Chain]
     names: Names = field(default_factory=Names)
+    chains: list[Chain] = field(init=False)
+    carried: dict[int, int] = field(init=False)
+
+    def __post_init__(self):
+        self.chains, self.carried = merged(self.spec, [chain_of(body, self.losses) for body in self.spec.bodies])
 
     def section(self, tag: str) -> XML:
         """The top-level element with this tag, made at its first use."""

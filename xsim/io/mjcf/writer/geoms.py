@@ -25,6 +25,10 @@ def write_geoms(context: Context, elements: list[XML]) -> None:
     """The geoms of the world and of all bodies. elements: those of the world and of the bodies. Raises WriteError."""
     masks = collision_masks(context)
     for number, (body, geom) in enumerate(context.geoms()):
+        if body in context.carried:
+            name = f"geom of body {context.spec.bodies[body].name!r}"
+            context.losses.drop(geom.source, name, "a picture on a body without mass; it is left out")
+            continue
         find = _SHAPES.get(geom.shape, _primitive if geom.shape in SIZES else _no_shape)
         shape = find(context, geom)
         if shape is not None:
