@@ -15,6 +15,7 @@ from corpus import corpus, needs_corpus
 from lxml import etree
 
 import xsim
+from xsim import models
 from xsim.io.errors import Losses
 from xsim.io.mjcf.inertia import body_inertial
 from xsim.io.mjcf.writer.context import Context
@@ -394,3 +395,39 @@ def forces_of(mujoco, model, v) -> list[np.ndarray]:
         mujoco.mj_mulM(model, data, column, unit)
         columns.append(column)
     return [np.array(columns), *(getattr(data, name).copy() for name in FORCES)]
+
+
+# ---- models ------------------------------------------------------------------------------------------------------------------
+
+
+def test_the_numbers_of_a_fitted_model_are_written(x64):
+    """What has changed is in the file; what has not is as it was, to the last digit."""
+    spec = xsim.parse(models.path("muscle_arm"))
+    model = xsim.build(spec)
+    mass, damping = np.array(model.geom.size), np.array(model.dof.damping)
+    mass[0, 0] *= 1.1
+    damping[0] = 0.123456789
+    fitted = xsim.with_numbers(spec, model.replace({"geom.size": mass, "dof.damping": damping, "option.gravity": [0.0, 0.1, -9.0]}))
+    assert fitted.bodies[0].joints[0].damping.tolist() == [0.123456789] and fitted.option.gravity.tolist() == [0.0, 0.1, -9.0]
+    back = xsim.build(xsim.parse_text(xsim.to_mjcf(fitted), "mjcf"))
+    np.testing.assert_allclose(back.dof.damping, damping)
+    assert [line.split(":")[0] for line in differences(xsim.with_numbers(spec, model), spec) if "length_range" not in line] == []
+
+
+def test_random_axes_of_a_model_are_written(x64):
+    spec = arm(JointSpec("rr", "any"))
+    model = xsim.build(spec, seed=3)
+    (joint,) = xsim.parse_text(xsim.to_mjcf(xsim.with_numbers(spec, model, seed=3)), "mjcf").bodies[0].joints
+    np.testing.assert_allclose(joint.params["axes"], model.joint.axes, atol=1e-12)
+
+
+def test_leaves_without_a_place_in_the_spec_are_named(x64):
+    limited = JointSpec("hinge", "knee", position_range=np.array([[-1.0, 1.0]]), limit_soft=Soft())
+    spec = arm(limited, option=OptionSpec(constraint_kinds=("soft",)))
+    model = xsim.build(spec)
+    batch = model.replace({"option.gravity": np.zeros((2, 3))})
+    with pytest.raises(ValueError, match="option.gravity: .* differs between environments"):
+        xsim.with_numbers(spec, batch)
+    path = "soft.margin"
+    with pytest.raises(ValueError, match=f"{path} is not as in the spec"):
+        xsim.with_numbers(spec, model.replace({path: np.asarray(model.get(path)) + 1.0}))

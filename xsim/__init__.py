@@ -32,6 +32,7 @@ from xsim.io.errors import ParseError, UnsupportedWarning, WriteError, WriteWarn
 from xsim.joints.types import ElementaryJoint, GeneralJoint, JointType, Parameter, register_joint
 from xsim.load import build, load, loads
 from xsim.model.model import Data, Flags, Model, State
+from xsim.model.readback import with_numbers
 from xsim.options import with_constraints, with_contact_limit, with_integrator
 from xsim.randomize import randomize
 from xsim.spec import ModelSpec
@@ -45,5 +46,5 @@ __all__ = [
     "integrate", "inverse_dynamics", "jacobian", "kinematics", "light_poses", "load", "loads", "make_env", "mass_matrix", "models", "parse",
     "parse_text", "passive", "project_constraints", "randomize", "reactions", "register_format", "register_joint", "registry", "rollout",
     "sensors", "site_poses", "smooth_acceleration", "state_from_poses", "step", "sysid", "to_mjcf", "use_compiler", "use_cores",
-    "with_constraints", "with_contact_limit", "with_integrator", "write",
+    "with_constraints", "with_contact_limit", "with_integrator", "with_numbers", "write",
 ]  # fmt: skip
