@@ -29,8 +29,10 @@ from xsim.spec import (
     GeomSpec,
     InertialSpec,
     JointSpec,
+    KeySpec,
     ModelSpec,
     OptionSpec,
+    SensorSpec,
     Soft,
     Source,
     SurfaceSpec,
@@ -285,6 +287,25 @@ def test_joints_of_massless_bodies_are_joints_of_the_body_that_they_carry():
         xsim.to_mjcf(ModelSpec(bodies=(rail, carriage, tool, dataclasses.replace(tool, name="other"))))
 
 
+def test_bodies_are_written_depth_first_and_keys_in_their_order():
+    """Two arms whose links alternate: the numbers of a key follow their bodies."""
+    hinges = [JointSpec("hinge", name, params={"axes": np.array([[0.0, 1.0, 0.0]])}) for name in "abcd"]
+    bodies = tuple(BodySpec(j.name, parent, j, inertial=BALL) for j, parent in zip(hinges, (-1, -1, 0, 1), strict=True))
+    key = KeySpec("here", q=np.array([1.0, 2.0, 3.0, 4.0]), v=np.array([5.0, 6.0, 7.0, 8.0]))
+    written, _ = of_mjcf(ModelSpec(bodies=bodies, keys=(key,)))
+    assert [body.name for body in written.bodies] == ["a", "c", "b", "d"]
+    assert written.keys[0].q.tolist() == [1.0, 3.0, 2.0, 4.0] and written.keys[0].v.tolist() == [5.0, 7.0, 6.0, 8.0]
+
+
+def test_initial_velocities_are_a_key():
+    """Of a hinge, and of the centre of mass of a free body, which turns about it: its origin moves, too."""
+    arm, ball = JointSpec("hinge", "elbow", v0=np.array([2.0])), JointSpec("free")
+    thrown = BodySpec("ball", -1, ball, inertial=BALL, velocity=np.array([1.0, 0.0, 0.0, 0.0, 3.0, 0.0]))
+    written, _ = of_mjcf(ModelSpec(bodies=(BodySpec("arm", -1, arm, inertial=BALL), thrown)))
+    assert written.keys[0].name == "initial"
+    np.testing.assert_allclose(written.keys[0].v, [2.0, 1.3, 0.0, 0.0, 0.0, 3.0, 0.0], atol=1e-15)
+
+
 def test_commands_of_joints_are_motors():
     joint = JointSpec("universal", "gimbal", actuator="force", force_range=np.array([[-1.0, 2.0], [-np.inf, np.inf]]))
     written, _ = of_mjcf(ModelSpec(bodies=(BodySpec("tip", -1, joint, inertial=BALL),)))
@@ -319,6 +340,10 @@ REFUSED = {
     ),
     "cone": (
         ModelSpec(world_geoms=(GeomSpec("cone", np.array([0.1, 0.2]), name="hat", contact=SurfaceSpec()),)), "geom 'hat': shape cone",
+    ),
+    "locked": (
+        arm(JointSpec("hinge", "knee", actuator="locked"), sensors=(SensorSpec("jointpos", "angle", ("joint", (0, 0))),)),
+        "sensor 'angle': a joint of body 'arm' that becomes 0 joints",
     ),
     "integrator": (arm(JointSpec("hinge")).replace(option=OptionSpec(integrator="explicit_euler")), "integrator 'explicit_euler'"),
 }  # fmt: skip
@@ -358,7 +383,14 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path):
 # ---- MuJoCo ------------------------------------------------------------------------------------------------------------------
 
 
-SINGLE_PRECISION = 1e-7  # 3.2.7 computes the mass of meshes in single precision; here it is in the file
+MESHES = {"3.2": 1e-7, "4.0": 1e-8}
+"""Tolerance for models with meshes: the releases compute their mass from numbers in single precision; here it is in the file."""
+WRONG_IN_3_2_7 = {
+    "authored/mesh_fit_aabb.xml": "the shift of fitaabb",
+    "authored/mesh_shellinertia_3_2.xml": "the centre of a shell",
+    "feature/everything.xml": "fluid on a mesh, 1e-4",
+}
+"""Files of which 3.2.7 itself computes something else than its manual says, so that numbers instead of rules change the result."""
 FORCES = ("qfrc_bias", "qfrc_passive")
 
 
@@ -369,6 +401,9 @@ def test_mujoco_computes_the_same_of_the_original_and_of_the_written_file(path, 
     """Mass matrix, bias and passive forces by the release that is installed, in the initial state and in a random one."""
     mujoco = pytest.importorskip("mujoco", reason="compares two files in MuJoCo, which is not installed")
     rules = "3.2" if mujoco.__version__.startswith("3.2") else "4.0"
+    name = path.relative_to(corpus() / "models/mjcf").as_posix()
+    if rules == "3.2" and name in WRONG_IN_3_2_7:
+        pytest.skip(f"wrong in 3.2.7: {WRONG_IN_3_2_7[name]}")
     xsim.write(read(path, rules), tmp_path / "written.xml")
     try:
         original = mujoco.MjModel.from_xml_path(str(path))
@@ -376,11 +411,11 @@ def test_mujoco_computes_the_same_of_the_original_and_of_the_written_file(path, 
         pytest.skip(f"MuJoCo does not load the original: {error}")
     written = mujoco.MjModel.from_xml_path(str(tmp_path / "written.xml"))
     v = np.random.default_rng(0).normal(size=original.nv)
-    tolerance = SINGLE_PRECISION if original.nmesh and rules == "3.2" else CLOSE
+    tolerance = MESHES[rules] if original.nmesh else CLOSE
     for scale in (0.0, 0.3):
         numbers = [forces_of(mujoco, model, scale * v) for model in (written, original)]
-        for name, found, wanted in zip(("M", *FORCES), *numbers, strict=True):
-            close(name, found, wanted, tolerance)
+        for quantity, found, wanted in zip(("M", *FORCES), *numbers, strict=True):
+            close(quantity, found, wanted, tolerance)
 
 
 def forces_of(mujoco, model, v) -> list[np.ndarray]:

@@ -49,6 +49,6 @@ class Context:
         body, place = where
         links = [link for link in self.chains[body].links if link.place == place]
         if len(links) != 1:
-            text = f"a joint of body {self.spec.bodies[body].name!r} that becomes {len(links)} joints; MJCF refers to one joint"
+            text = f"a joint of body {self.spec.bodies[body].name!r} that becomes {len(links)} joints; MJCF has references to one joint"
             self.losses.refuse(source, element, text)
         return self.names.of("joint", (body, links[0].first))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from xsim.io.mjcf.writer.context import Context
@@ -59,11 +61,17 @@ def write_constraints(context: Context) -> None:
     for number, constraint in enumerate(context.spec.constraints):
         element = f"constraint {constraint.name or number!r}"
         kind = constraint.joint.type if constraint.kind == "joint" and constraint.joint is not None else constraint.kind
-        write = _NEAREST.get((constraint.kind, kind))
+        write = _nearest(context, constraint, kind)
         text = f"a rigid {constraint.kind}{'' if kind == constraint.kind else f' ({kind})'}; MJCF has soft equalities"
         context.losses.lose(constraint.source, element, text, "it is left out" if write is None else SOFT)
         if write is not None:
             write(context, constraint)
+
+
+def _nearest(context: Context, constraint: ConstraintSpec, kind: str) -> Callable[[Context, ConstraintSpec], None] | None:
+    """What writes the soft equality near a constraint, None where there is none. A mimic needs two hinges or slides."""
+    scalars = {(i, link.first) for i, link in context.links() if link.kind in ("hinge", "slide")}
+    return _NEAREST.get((constraint.kind, kind)) if scalars.issuperset(constraint.coordinates) else None
 
 
 def _mimic(context: Context, constraint: ConstraintSpec) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
+from xsim.io.errors import WriteError
 from xsim.io.mjcf.writer.elements import XML
+from xsim.spec import Source
 
 __all__ = ["Names"]
 
@@ -25,17 +27,19 @@ class Names:
             e.set("name", self.free(kind, name))
 
     def of(self, kind: str, number: Hashable) -> str:
-        """The name of an element, made if it has none. Raises KeyError where it has not been written."""
+        """The name of an element, made if it has none. Raises WriteError where it is not in the file."""
         if kind == "body" and number == -1:
             return "world"
-        e = self._elements[kind, number]
+        e = self.element(kind, number)
         if not e.get("name"):
             place = number if isinstance(number, tuple) else (number,)
             e.set("name", self.free(kind, "_".join((kind, *map(str, place)))))
         return str(e.get("name"))
 
     def element(self, kind: str, number: Hashable) -> XML:
-        """An element that has been written."""
+        """An element that has been written. Raises WriteError for one that is not in the file."""
+        if (kind, number) not in self._elements:
+            raise WriteError(Source(), f"{kind} {number}", f"another element refers to it; MJCF has no {kind} of its kind")
         return self._elements[kind, number]
 
     def free(self, kind: str, name: str) -> str:

@@ -9,7 +9,7 @@ from xsim.io.mjcf.writer.context import Context
 from xsim.io.mjcf.writer.elements import add, unless
 from xsim.rules import RULES
 
-__all__ = ["write_compiler", "write_drawing", "write_option"]
+__all__ = ["check_friction", "write_compiler", "write_drawing", "write_option"]
 
 EXACT = {
     "implicit_damping": "Euler", "euler": "Euler", "rk4_manifold": "RK4", "rk4": "RK4", "implicit": "implicit",
