@@ -449,6 +449,17 @@ def test_the_numbers_of_a_fitted_model_are_written(x64):
     assert [line.split(":")[0] for line in differences(xsim.with_numbers(spec, model), spec) if "length_range" not in line] == []
 
 
+def test_friction_of_a_model_is_written(x64):
+    ball = '<body pos="0 0 1"><freejoint/><geom name="ball" size="0.1"/></body>'
+    text = f'<mujoco><worldbody><geom type="plane" size="1 1 1"/>{ball}</worldbody></mujoco>'
+    spec = xsim.parse_text(text, "mjcf")
+    model = xsim.build(spec)
+    friction = np.array(model.surface.friction) * 0.5
+    fitted = xsim.with_numbers(spec, model.replace({"surface.friction": friction}))
+    assert fitted.bodies[0].geoms[0].contact == dataclasses.replace(spec.bodies[0].geoms[0].contact, friction=(0.5, 0.0025, 0.00005))
+    np.testing.assert_allclose(xsim.build(xsim.parse_text(xsim.to_mjcf(fitted), "mjcf")).surface.friction, friction)
+
+
 def test_random_axes_of_a_model_are_written(x64):
     spec = arm(JointSpec("rr", "any"))
     model = xsim.build(spec, seed=3)

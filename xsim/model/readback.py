@@ -10,8 +10,8 @@ import numpy as np
 
 from xsim.model.build import assemble
 from xsim.model.model import Frozen, Model
-from xsim.model.topology import BodyInfo, JointInfo
-from xsim.spec import BodySpec, GeomSpec, JointSpec, ModelSpec
+from xsim.model.topology import BodyInfo, GeomInfo, JointInfo
+from xsim.spec import BodySpec, GeomSpec, JointSpec, ModelSpec, Soft, SurfaceSpec
 
 __all__ = ["with_numbers"]
 
@@ -42,11 +42,11 @@ def with_numbers(spec: ModelSpec, model: Model, *, seed: int = 0) -> ModelSpec:
 
     Numbers that are as in the spec stay as they are, to the last digit. Random joint axes become given ones. seed: with which the model
     was built. Raises ValueError where the model has another structure, differs between environments, or has changed a leaf that has no
-    place in the spec (contact parameters of geoms, bounds of velocities and forces, frames of constraints and force elements).
+    place in the spec (softness of limits and equalities, bounds of velocities and forces, frames of constraints and force elements).
     """
     leaves = _Changes(assemble(spec, seed=seed), model)
     top = model.topology
-    geoms = iter(zip((*spec.world_geoms, *(g for b in spec.bodies for g in b.geoms)), top.geoms, strict=True))
+    geoms = enumerate(zip((*spec.world_geoms, *(g for b in spec.bodies for g in b.geoms)), top.geoms, strict=True))
     world = tuple(_geom(leaves, *next(geoms)) for _ in spec.world_geoms)
     bodies = []
     for i, (body, info) in enumerate(zip(spec.bodies, top.bodies, strict=True)):
@@ -61,13 +61,16 @@ def with_numbers(spec: ModelSpec, model: Model, *, seed: int = 0) -> ModelSpec:
 
 
 class _Changes:
-    """The leaves of a model beside those that its spec gives."""
+    """The leaves of a model beside those that its spec gives. surfaces: the row of surface.* of each geom that can touch another."""
 
     def __init__(self, base: Model, model: Model):
         self.base, self.model = base, model
         for path in base.paths():
             if path not in model.paths() or np.shape(_array(base, path)) != np.shape(_array(model, path)):
                 raise ValueError(f"{path}: the model was not built from this spec, or differs between environments; allowed: one of them")
+        pairs = [info for info in model.topology.pairs if info.mixed]
+        pairs = [pair for info in pairs for pair in zip(np.ravel(info.geoms.value), np.ravel(info.leaf_rows.value), strict=True)]
+        self.surfaces = {int(geom): int(row) for geom, row in pairs}
 
     def value(self, path: str, index: Any, given: Any) -> Any:
         """The part of a leaf at an index, ``given`` where the model has not changed it."""
@@ -103,8 +106,9 @@ def _body(leaves: _Changes, i: int, body: BodySpec, info: BodyInfo) -> BodySpec:
     return replace(body, **fields, joints=tuple(_joint(leaves, *pair) for pair in zip(joints, info.joints, strict=True)))
 
 
-def _geom(leaves: _Changes, geom: GeomSpec, info) -> GeomSpec:
-    fields = {}
+def _geom(leaves: _Changes, number: int, given: tuple[GeomSpec, GeomInfo]) -> GeomSpec:
+    geom, info = given
+    fields: dict[str, Any] = {}
     if info.row is not None:
         width = np.size(geom.size)
         size = leaves.value("geom.size", (info.row, slice(0, width)), geom.size)
@@ -112,7 +116,15 @@ def _geom(leaves: _Changes, geom: GeomSpec, info) -> GeomSpec:
     for name in ("mass", "density", "fluid", "surface_velocity"):
         if getattr(info, name) is not None:
             fields[name] = leaves.value(f"geom.{name}", getattr(info, name), getattr(geom, name))
+    if number in leaves.surfaces and geom.contact is not None:
+        fields["contact"] = _surface(leaves, leaves.surfaces[number], geom.contact)
     return replace(geom, **fields)
+
+
+def _surface(leaves: _Changes, row: int, surface: SurfaceSpec) -> SurfaceSpec:
+    numbers = {name: leaves.value(f"surface.{name}", row, getattr(surface, name)) for name in ("friction", "solmix", "margin", "gap")}
+    soft = {name: leaves.value(f"surface.{name}", row, getattr(surface.soft, name)) for name in ("solref", "solimp")}
+    return replace(surface, **numbers, soft=Soft(**soft))
 
 
 def _joint(leaves: _Changes, joint: JointSpec, info: JointInfo) -> JointSpec:
