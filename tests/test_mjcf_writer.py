@@ -17,10 +17,11 @@ from lxml import etree
 import xsim
 from xsim import models
 from xsim.io.errors import Losses
+from xsim.io.hulls import centred_mesh
 from xsim.io.mjcf.inertia import body_inertial
 from xsim.io.mjcf.writer.context import Context
 from xsim.io.mjcf.writer.keyframes import state_of_mjcf
-from xsim.poses import Pose, quat_about
+from xsim.poses import Pose, quat_about, rotate
 from xsim.spec import (
     BodySpec,
     ConstraintSpec,
@@ -306,6 +307,20 @@ def test_initial_velocities_are_a_key():
     np.testing.assert_allclose(written.keys[0].v, [2.0, 1.3, 0.0, 0.0, 0.0, 3.0, 0.0], atol=1e-15)
 
 
+def test_meshes_of_other_formats_stand_where_they_were():
+    """A mesh in two scales, in the frame at the mean of its hull: its vertices in the world, to single precision."""
+    corners = np.array([[0.1, 0, 0], [1, 0, 0], [0, 2, 0], [0, 0, 3], [0.5, 0.5, 1.0]])
+    mesh = centred_mesh("wedge", corners)
+    pose = {"pos": np.array([0.3, 0.2, 0.1]), "quat": np.array([0.5, 0.5, 0.5, 0.5])}
+    geoms = tuple(GeomSpec("mesh", np.array(size), **pose, asset=0, contact=SurfaceSpec()) for size in ([1.0, 1, 1], [2.0, 1, 0.5]))
+    written, _ = of_mjcf(ModelSpec(world_geoms=geoms, meshes=(mesh,)))
+    assert [m.name for m in written.meshes] == ["wedge", "wedge_2"]
+    for ours, theirs in zip(geoms, written.world_geoms, strict=True):
+        assert theirs.asset is not None
+        found = theirs.pos + rotate(theirs.quat, written.meshes[theirs.asset].vertices)
+        np.testing.assert_allclose(found, ours.pos + rotate(ours.quat, mesh.vertices * ours.size), atol=1e-6)
+
+
 def test_commands_of_joints_are_motors():
     joint = JointSpec("universal", "gimbal", actuator="force", force_range=np.array([[-1.0, 2.0], [-np.inf, np.inf]]))
     written, _ = of_mjcf(ModelSpec(bodies=(BodySpec("tip", -1, joint, inertial=BALL),)))
@@ -376,6 +391,8 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path):
     assert not file.exists()
     xsim.write(arm(JointSpec("hinge", "elbow")), file)
     assert xsim.parse(file).bodies[0].joint.name == "elbow"
+    with pytest.raises(TypeError, match="found a Model; allowed: a ModelSpec"):
+        xsim.write(xsim.build(arm(JointSpec("hinge"))), file)
     with pytest.raises(ValueError, match="unsupported: found 'ignore'; allowed: error, warn"):
         xsim.write(arm(JointSpec("hinge")), file, unsupported="ignore")
 

@@ -54,9 +54,11 @@ def to_mjcf(spec: ModelSpec, *, unsupported: str = "error") -> str:
 
 
 def written(spec: ModelSpec, unsupported: str) -> tuple[str, Losses]:
-    """The text, and what it lacks. Arguments and errors as in `to_mjcf`."""
+    """The text, and what it lacks. Arguments and errors as in `to_mjcf`, TypeError for what is no spec."""
     if unsupported not in UNSUPPORTED:
         raise ValueError(f"unsupported: found {unsupported!r}; allowed: {', '.join(UNSUPPORTED)}")
+    if not isinstance(spec, ModelSpec):
+        raise TypeError(f"found a {type(spec).__name__}; allowed: a ModelSpec, as `parse` and `with_numbers` give")
     losses, rules = Losses(strict=unsupported == "error"), spec.rules or "3.2"
     context = Context(spec, etree.Element("mujoco"), rules, losses)
     _write(context)
