@@ -32,6 +32,7 @@ LAYERS = (
     ("model.leaf_rows",),
     ("model.tree", "model.geoms", "model.contact_pairs", "model.holonomic", "model.flexes", "model.devices", "model.soft_constraints"),
     ("model.build",),
+    ("model.readback",),
     ("dynamics.layout", "dynamics.history"),
     ("dynamics.tree",),
     ("dynamics.linalg",),

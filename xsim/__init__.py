@@ -27,11 +27,12 @@ from xsim.dynamics.reactions import Reactions, reactions
 from xsim.dynamics.sharding import use_cores, use_devices
 from xsim.dynamics.step import rollout, step
 from xsim.envs import make_env
-from xsim.io import ConvexDecomposition, Format, parse, parse_text, register_format
-from xsim.io.errors import ParseError, UnsupportedWarning
+from xsim.io import ConvexDecomposition, Format, parse, parse_text, register_format, to_mjcf, write
+from xsim.io.errors import ParseError, UnsupportedWarning, WriteError, WriteWarning
 from xsim.joints.types import ElementaryJoint, GeneralJoint, JointType, Parameter, register_joint
 from xsim.load import build, load, loads
 from xsim.model.model import Data, Flags, Model, State
+from xsim.model.readback import with_numbers
 from xsim.options import with_constraints, with_contact_limit, with_integrator
 from xsim.randomize import randomize
 from xsim.spec import ModelSpec
@@ -40,10 +41,10 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ContactData", "ConvexDecomposition", "Data", "ElementaryJoint", "Flags", "Format", "GeneralJoint", "JointType", "Model", "ModelSpec",
-    "Parameter", "ParseError", "Reactions", "State", "UnsupportedWarning", "bias", "body_inertia", "build", "camera_poses",
-    "constraint_error", "contacts", "difference", "energy", "forward", "forward_dynamics", "geom_poses", "init", "integrate",
-    "inverse_dynamics", "jacobian", "kinematics", "light_poses", "load", "loads", "make_env", "mass_matrix", "models", "parse",
+    "Parameter", "ParseError", "Reactions", "State", "UnsupportedWarning", "WriteError", "WriteWarning", "bias", "body_inertia", "build",
+    "camera_poses", "constraint_error", "contacts", "difference", "energy", "forward", "forward_dynamics", "geom_poses", "init",
+    "integrate", "inverse_dynamics", "jacobian", "kinematics", "light_poses", "load", "loads", "make_env", "mass_matrix", "models", "parse",
     "parse_text", "passive", "project_constraints", "randomize", "reactions", "register_format", "register_joint", "registry", "rollout",
-    "sensors", "site_poses", "smooth_acceleration", "state_from_poses", "step", "sysid", "use_compiler", "use_cores", "use_devices",
-    "with_constraints", "with_contact_limit", "with_integrator",
+    "sensors", "site_poses", "smooth_acceleration", "state_from_poses", "step", "sysid", "to_mjcf", "use_compiler", "use_cores",
+    "use_devices", "with_constraints", "with_contact_limit", "with_integrator", "with_numbers", "write",
 ]  # fmt: skip

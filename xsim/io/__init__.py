@@ -1,4 +1,4 @@
-"""Readers of model files: `parse` finds the format, reads the file and returns a ModelSpec. No jax here.
+"""Readers of model files: `parse` finds the format, reads the file and returns a ModelSpec. `write` writes MJCF. No jax here.
 
 Each format is a module with a record ``FORMAT``; `register_format` adds one, also from outside of the package.
 """
@@ -10,14 +10,15 @@ from pathlib import Path
 from xsim.io import chrono, mjcf, sdf, skel, urdf, x_xy
 from xsim.io.convex_parts import ConvexDecomposition
 from xsim.io.decomposition import decomposed
-from xsim.io.errors import Notes, ParseError, SuspiciousInputWarning, UnsupportedWarning, allowed
+from xsim.io.errors import Notes, ParseError, SuspiciousInputWarning, UnsupportedWarning, WriteError, WriteWarning, allowed
 from xsim.io.formats import FORMATS, Format, detect_format, find_format, register_format
+from xsim.io.mjcf.writer import to_mjcf, written
 from xsim.io.reader import read_bytes
 from xsim.spec import ModelSpec
 
 __all__ = [
-    "FORMATS", "ConvexDecomposition", "Format", "Notes", "ParseError", "SuspiciousInputWarning", "UnsupportedWarning", "parse",
-    "parse_text", "register_format",
+    "FORMATS", "ConvexDecomposition", "Format", "Notes", "ParseError", "SuspiciousInputWarning", "UnsupportedWarning", "WriteError",
+    "WriteWarning", "parse", "parse_text", "register_format", "to_mjcf", "write",
 ]  # fmt: skip
 
 register_format(x_xy.FORMAT)
@@ -77,3 +78,13 @@ def _read(
     spec = decomposed(format.read(data, file, notes, **options), decomposition, notes)
     notes.emit(stacklevel=4)
     return spec
+
+
+def write(spec: ModelSpec, path, *, unsupported: str = "error") -> None:
+    """Write a model as an MJCF file, whatever format it was read from. What is written, ``unsupported`` and errors: see `to_mjcf`.
+
+    Only a complete file is written: after an error an old file of this name is as it was.
+    """
+    text, losses = written(spec, unsupported)
+    Path(path).write_text(text, encoding="utf-8")
+    losses.emit(stacklevel=3)

@@ -1,13 +1,15 @@
-"""Errors and warnings of readers: one exception, and warnings that are emitted once with all their lines."""
+"""Errors and warnings of readers and writers: one exception each, and warnings that are emitted once with all their lines."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable
+from typing import NoReturn
 
+from xsim.spec import Source
 from xsim.suggestions import did_you_mean
 
-__all__ = ["Notes", "ParseError", "SuspiciousInputWarning", "UnsupportedWarning", "allowed"]
+__all__ = ["Losses", "Notes", "ParseError", "SuspiciousInputWarning", "UnsupportedWarning", "WriteError", "WriteWarning", "allowed"]
 
 
 class ParseError(ValueError):
@@ -68,3 +70,50 @@ class Notes:
                 warnings.warn(text, category, stacklevel=stacklevel)
         self._unsupported.clear()
         self._suspicious.clear()
+
+
+class WriteError(ValueError):
+    """A model that a format cannot say. The text is ``file:line: element: what it has; what the format has``.
+
+    source: where the element was read.
+    """
+
+    def __init__(self, source: Source, element: str, text: str):
+        self.source, self.element, self.text = source, element, text
+        super().__init__(f"{source}: {element}: {text}" if source.line else f"{element}: {text}")
+
+    def __reduce__(self):
+        return type(self), (self.source, self.element, self.text)
+
+
+class WriteWarning(UserWarning):
+    """The written file lacks something that the model has, or says something near it."""
+
+
+class Losses:
+    """Collects what a written file lacks, and reports it once; ``strict`` makes what changes the physics an error."""
+
+    def __init__(self, strict: bool = True):
+        self.strict = strict
+        self._lines: list[str] = []
+
+    def refuse(self, source: Source, element: str, text: str) -> NoReturn:
+        """Raise a WriteError, strict or not: without this there is no model."""
+        raise WriteError(source, element, text)
+
+    def lose(self, source: Source, element: str, text: str, instead: str) -> None:
+        """Note what the format cannot say, and what is written instead. Raises WriteError where strict."""
+        error = WriteError(source, element, text)
+        if self.strict:
+            raise error
+        self._lines.append(f"{error}; {instead}")
+
+    def drop(self, source: Source, element: str, text: str) -> None:
+        """Note what is lost without a change of forces and masses: pictures, rules of integration."""
+        self._lines.append(str(WriteError(source, element, text)))
+
+    def emit(self, stacklevel: int = 3) -> None:
+        """One warning with every line."""
+        if self._lines:
+            warnings.warn("\n".join(dict.fromkeys(self._lines)), WriteWarning, stacklevel=stacklevel)
+        self._lines.clear()

@@ -108,6 +108,8 @@ class MeshSpec:
       xy xz yz per unit mass (m^2): of the surface, in the mesh's frame.
     * ``pos``, ``quat``: the principal frame in the file's coordinates (after scale, refpos and refquat).
     * ``hull`` (k, 3): faces of the convex hull, None for a flat mesh.
+    * ``rule``: how the volume was found, MJCF's ``inertia`` attribute. ``hull_vertices``: the most vertices of the hull, -1: all.
+      ``scale`` (3,): by what the numbers of the file were multiplied, which are single-precision.
     """
 
     name: str
@@ -122,6 +124,9 @@ class MeshSpec:
     pos: np.ndarray = zeros(3)
     quat: np.ndarray = identity()
     hull: np.ndarray | None = None
+    rule: str = "legacy"
+    hull_vertices: int = -1
+    scale: np.ndarray = field(default_factory=lambda: np.ones(3))
     file: str | None = None
     source: Source = Source()
 

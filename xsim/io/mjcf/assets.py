@@ -112,8 +112,9 @@ def _mesh(document: Document, e: Element, files: _Files, index: Index, number: i
     if most is not None and most != -1 and most < 4:
         raise e.error(f"found {most}; allowed: -1 (no limit) or 4 and more", "maxhullvert")
     mesh = placed(mesh, scale, e.floats("refpos", 3, (0, 0, 0)), quat)
-    spec = solid_mesh(document, e, name, mesh, mode, -1 if most is None else most)
-    return replace(spec, file=None if path is None else str(path))
+    most = -1 if most is None else most
+    spec = solid_mesh(document, e, name, mesh, mode, most)
+    return replace(spec, rule=mode, hull_vertices=most, scale=scale, file=None if path is None else str(path))
 
 
 def _triangles(document: Document, e: Element, files: _Files, mode: str) -> tuple[Triangles, Path | None, str]:

@@ -14,7 +14,7 @@ from xsim.io.reader import Element
 from xsim.poses import Pose, rotate, rotation_matrix
 from xsim.spec import CameraSpec, LightSpec, MeshSpec, SiteSpec
 
-__all__ = ["read_camera", "read_light", "read_site"]
+__all__ = ["light_defaults", "read_camera", "read_light", "read_site"]
 
 PROJECTIONS = ("perspective", "orthographic")
 LIGHTS = ("spot", "directional", "point", "image")
@@ -171,3 +171,8 @@ _LIGHT_NUMBERS = {"bulbradius": 0.02, "cutoff": 45.0, "exponent": 10.0, "intensi
 _LIGHT_VECTORS = {
     "attenuation": (1.0, 0.0, 0.0), "ambient": (0.0, 0.0, 0.0), "diffuse": (0.7, 0.7, 0.7), "specular": (0.3, 0.3, 0.3),
 }  # fmt: skip
+
+
+def light_defaults() -> dict:
+    """Attributes of a light that only pictures need, with their defaults."""
+    return {**_LIGHT_FLAGS, **_LIGHT_NUMBERS, **_LIGHT_VECTORS, "type": "spot"}

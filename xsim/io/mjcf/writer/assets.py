@@ -1,0 +1,111 @@
+"""<asset> and <deformable>: meshes and height fields with their numbers in the text, textures, materials, skins, flexes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from xsim.io.mjcf.writer.context import Context
+from xsim.io.mjcf.writer.elements import add, unless
+from xsim.io.mjcf.writer.geoms import mesh_scale
+from xsim.poses import normalized, rotate
+from xsim.spec import MeshSpec
+
+__all__ = ["write_assets", "write_skins"]
+
+TEXTURE = {
+    "type": "cube", "builtin": "none", "mark": "none", "rgb1": (0.8, 0.8, 0.8), "rgb2": (0.5, 0.5, 0.5), "markrgb": (0, 0, 0),
+    "random": 0.01, "width": 0, "height": 0, "hflip": False, "vflip": False, "nchannel": 3, "gridsize": (1, 1), "gridlayout": "",
+    "colorspace": "auto",
+}  # fmt: skip
+MATERIAL = {
+    "emission": 0.0, "specular": 0.5, "shininess": 0.5, "reflectance": 0.0, "metallic": 0.0, "roughness": 1.0, "rgba": (1, 1, 1, 1),
+    "texrepeat": (1, 1), "texuniform": False,
+}  # fmt: skip
+
+
+def write_assets(context: Context) -> None:
+    """Meshes, height fields, textures and materials. Raises WriteError."""
+    _write_meshes(context)
+    _write_hfields(context)
+    for name, texture in context.spec.drawing.get("textures", {}).items():
+        look = {key: unless(TEXTURE.get(key), value) for key, value in texture.items()}
+        add(context.section("asset"), "texture", name=name or None, **look)
+    for name, material in context.spec.drawing.get("materials", {}).items():
+        look = {key: unless(default, material.get(key, default)) for key, default in MATERIAL.items()}
+        e = add(context.section("asset"), "material", name=name, texture=material.get("texture"), **look)
+        for role, texture in material.get("layers", {}).items():
+            add(e, "layer", role=role, texture=texture)
+
+
+def _write_meshes(context: Context) -> None:
+    """Each mesh in every scale in which geoms use it, those that no geom uses as they are."""
+    scales: dict[int, dict[tuple[float, ...], None]] = {i: {} for i in range(len(context.spec.meshes))}
+    for _, geom in context.geoms():
+        if geom.shape == "mesh" and geom.asset is not None:
+            scales[geom.asset][mesh_scale(geom)] = None
+    for number, of_mesh in scales.items():
+        mesh = context.spec.meshes[number]
+        for scale in of_mesh or {(1.0, 1.0, 1.0): None}:
+            factors = np.abs(mesh.scale)
+            e = add(
+                context.section("asset"), "mesh",
+                vertex=_single(_in_file(mesh) / factors),
+                face=mesh.faces,
+                scale=unless(np.ones(3), factors * scale),
+                inertia=unless("legacy", mesh.rule),
+                maxhullvert=unless(-1, mesh.hull_vertices),
+            )  # fmt: skip
+            context.names.enter("mesh", (number, scale), e, mesh.name or "mesh")
+
+
+def _in_file(mesh: MeshSpec) -> np.ndarray:
+    """The vertices in the coordinates of the file."""
+    return mesh.pos + rotate(normalized(mesh.quat), mesh.vertices)
+
+
+def _single(x: np.ndarray) -> str:
+    """Numbers in single precision, in which MuJoCo holds vertices: the shortest texts that read back as these."""
+    return " ".join(str(value).removesuffix(".0") for value in np.asarray(x, np.float32).ravel())
+
+
+def _write_hfields(context: Context) -> None:
+    for number, field in enumerate(context.spec.hfields):
+        low, high = field.heights.min(), field.heights.max()
+        if field.heights.any() and (low != 0 or high != 1):
+            text = f"heights from {low:g} to {high:g}; MJCF has heights from 0 to 1"
+            context.losses.refuse(field.source, f"height field {field.name!r}", text)
+        e = add(
+            context.section("asset"), "hfield",
+            nrow=field.heights.shape[0],
+            ncol=field.heights.shape[1],
+            size=field.size,
+            elevation=field.heights[::-1],
+        )  # fmt: skip
+        context.names.enter("hfield", number, e, field.name or "hfield")
+
+
+def write_skins(context: Context) -> None:
+    """The skins that bodies carry along. Bodies must have their names."""
+    for name, skin in context.spec.drawing.get("skins", {}).items():
+        e = add(
+            context.section("deformable"), "skin",
+            vertex=skin["vertices"],
+            face=skin["faces"],
+            texcoord=skin["texcoord"],
+            inflate=unless(0.0, skin["inflate"]),
+            rgba=skin["rgba"],
+            group=unless(0, skin["group"]),
+            material=skin["material"] or None,
+        )  # fmt: skip
+        context.names.enter("skin", name, e, name)
+        for bone in skin["bones"]:
+            add(e, "bone", **_bone(context, bone))
+
+
+def _bone(context: Context, bone: dict[str, Any]) -> dict[str, Any]:
+    body = context.names.of("body", bone["body"])
+    return {
+        "body": body, "bindpos": bone["pos"], "bindquat": bone["quat"], "vertid": bone["vertices"], "vertweight": bone["weights"],
+    }  # fmt: skip

@@ -1,0 +1,64 @@
+"""<flex>: deformables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from xsim.io.mjcf.references import split_names
+from xsim.io.mjcf.writer.context import Context
+from xsim.io.mjcf.writer.elements import XML, add, unless
+from xsim.io.mjcf.writer.geoms import contact_parameters
+from xsim.spec import FlexSpec
+
+__all__ = ["write_flexes"]
+
+ELASTICITY = {"young": ("young", 0.0), "poisson": ("poisson", 0.0), "damping": ("elastic_damping", 0.0), "thickness": ("thickness", -1.0)}
+EDGE = {"stiffness": ("edge_stiffness", 0.0), "damping": ("edge_damping", 0.0)}
+
+
+def write_flexes(context: Context) -> None:
+    """All flexes. Bodies must have their names. Raises WriteError for names that a list of names cannot hold."""
+    for number, flex in enumerate(context.spec.flexes):
+        look, one_body = flex.numbers, len(set(flex.bodies)) == 1
+        e = add(
+            context.section("deformable"), "flex",
+            dim=flex.dim,
+            body=" ".join(_body_names(context, flex, flex.bodies[:1] if one_body else flex.bodies)),
+            vertex=flex.pos if one_body or np.any(flex.pos) else None,
+            element=flex.elements,
+            radius=flex.radius,
+            texcoord=look.get("texcoord"),
+            flatskin=unless(False, look.get("flat_skin", False)),
+            material=look.get("material") or None,
+            rgba=look.get("rgba"),
+            group=unless(0, look.get("group", 0)),
+        )  # fmt: skip
+        context.names.enter("flex", number, e, flex.name)
+        _write_contact(context, e, look)
+        for tag, table in (("elasticity", ELASTICITY), ("edge", EDGE)):
+            attributes = {name: unless(default, look.get(key, default)) for name, (key, default) in table.items()}
+            if any(value is not None for value in attributes.values()):
+                add(e, tag, **attributes)
+
+
+def _body_names(context: Context, flex: FlexSpec, bodies: tuple[int, ...]) -> list[str]:
+    names = [context.names.of("body", body) for body in bodies]
+    for name in names:
+        if split_names(name) != [name]:
+            context.losses.refuse(flex.source, f"flex {flex.name!r}", f"a body called {name!r}; MJCF has names without blanks here")
+    return names
+
+
+def _write_contact(context: Context, e: XML, look: dict[str, Any]) -> None:
+    surface = look["contact"]
+    add(
+        e, "contact",
+        contype=surface.contype,
+        conaffinity=surface.conaffinity,
+        **contact_parameters(surface),
+        internal=look["internal"] if context.rules == "3.2" else None,
+        selfcollide=look["selfcollide"],
+        activelayers=look["active_layers"],
+    )  # fmt: skip

@@ -1,0 +1,52 @@
+"""Names of written elements: unique among those of a kind, and made where an element without a name is referred to."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from xsim.io.errors import WriteError
+from xsim.io.mjcf.writer.elements import XML
+from xsim.spec import Source
+
+__all__ = ["Names"]
+
+RESERVED = {"body": {"world"}}
+
+
+class Names:
+    """The elements that have been written, by kind and by what a `ModelSpec` calls them: a number, or for joints (body, dof)."""
+
+    def __init__(self):
+        self._elements: dict[tuple[str, Hashable], XML] = {}
+        self._taken: dict[str, set[str]] = {kind: set(names) for kind, names in RESERVED.items()}
+
+    def enter(self, kind: str, number: Hashable, e: XML, name: str) -> None:
+        """Give an element its name, or the next free one like it; without a name it gets none until it is asked for."""
+        self._elements[kind, number] = e
+        if name:
+            e.set("name", self.free(kind, name))
+
+    def of(self, kind: str, number: Hashable) -> str:
+        """The name of an element, made if it has none. Raises WriteError where it is not in the file."""
+        if kind == "body" and number == -1:
+            return "world"
+        e = self.element(kind, number)
+        if not e.get("name"):
+            place = number if isinstance(number, tuple) else (number,)
+            e.set("name", self.free(kind, "_".join((kind, *map(str, place)))))
+        return str(e.get("name"))
+
+    def element(self, kind: str, number: Hashable) -> XML:
+        """An element that has been written. Raises WriteError for one that is not in the file."""
+        if (kind, number) not in self._elements:
+            raise WriteError(Source(), f"{kind} {number}", f"another element refers to it; MJCF has no {kind} of its kind")
+        return self._elements[kind, number]
+
+    def free(self, kind: str, name: str) -> str:
+        """The name, with a number behind it where it is taken; from now on it is taken."""
+        taken, wanted, count = self._taken.setdefault(kind, set()), name, 1
+        while name in taken:
+            count += 1
+            name = f"{wanted}_{count}"
+        taken.add(name)
+        return name
