@@ -23,7 +23,11 @@ class Named:
 
     topology: Topology
 
-    body_names = property(lambda self: _names(self.topology.bodies), doc="Names of the bodies, in order.")
+    @property
+    def body_names(self) -> tuple[str, ...]:
+        """Names of the bodies, in order."""
+        return _names(self.topology.bodies)
+
     joint_names = property(lambda self: _names(self.topology.joints), doc="Names of the joints, body by body; without one, the body's.")
     site_names = property(lambda self: _names(self.topology.sites), doc="Names of the sites, in order.")
     tendon_names = property(lambda self: _names(self.topology.tendons), doc="Names of the tendons, in order.")

@@ -17,7 +17,7 @@ from __future__ import annotations
 import fnmatch
 import math
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -31,7 +31,8 @@ __all__ = ["Entry", "HasLeaves", "element_name", "entry", "has_rows", "row_names
 class HasLeaves(Protocol):
     """What a selector reads of a model: see `xsim.Model`."""
 
-    topology: Topology
+    @property
+    def topology(self) -> Topology: ...
 
     @property
     def body_names(self) -> tuple[str, ...]: ...
@@ -40,7 +41,7 @@ class HasLeaves(Protocol):
 
     def shape(self, path: str) -> tuple[int, ...]: ...
 
-    def declaration(self, path: str): ...
+    def declaration(self, path: str) -> Any: ...
 
 
 # ---- the grammar -------------------------------------------------------------------------------------------------------------
