@@ -92,18 +92,13 @@ def run(model: Model, state: State, steps: int) -> tuple[State, jax.Array, Timin
 
 def first_copies(model: Model, num: int) -> Model:
     """The model of the first ``num`` copies."""
-    return model.replace({p: model.get(p)[:num] for p in batched_leaves(model)})
+    return model.replace({p: model.get(p)[:num] for p in model.batched_paths()})
 
 
 def random_state(model: Model, num: int, seed: int) -> State:
     """Every copy at rest in a random configuration near the initial one."""
     displacement = 0.3 * jax.random.normal(jax.random.key(seed + 1), (num, model.nv), model.option.dt.dtype)
     return init(model, integrate(model, init(model).q, displacement))
-
-
-def batched_leaves(model: Model) -> list[str]:
-    """Paths of the leaves that differ between copies."""
-    return [p for p in model.paths() if model.get(p).ndim > len(model.shape(p))]
 
 
 # ---- gradient ----------------------------------------------------------------------------------------------------------------
@@ -172,7 +167,7 @@ def main(argv: list[str] | None = None) -> int:
     print(f"device: {_device()}")
     print(f"loading {args.model} and randomizing {args.num} copies ...", flush=True)
     model = randomize(load(args.model), jax.random.key(args.seed), args.num, RANGES)
-    leaves = ", ".join(batched_leaves(model))
+    leaves = ", ".join(model.batched_paths())
     print(f"model: {args.model}, {args.num} copies that differ in {leaves} (nq {model.nq}, nv {model.nv})", flush=True)
 
     start = random_state(model, args.num, args.seed)

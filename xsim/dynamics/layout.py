@@ -124,10 +124,9 @@ def _misfit(model: Model, given: list[tuple[int, ...]]) -> str:
     sources: dict[tuple[int, ...], list[str]] = {}
     for shape in given:
         sources.setdefault(shape, ["arguments"])
-    for path in model.paths():
+    for path in model.batched_paths():
         leaf = model.get(path)
-        if not isinstance(leaf, Frozen) and leaf.ndim > len(model.shape(path)):
-            sources.setdefault(leaf.shape[: leaf.ndim - len(model.shape(path))], []).append(path)
+        sources.setdefault(leaf.shape[: leaf.ndim - len(model.shape(path))], []).append(path)
     return "batch shapes that do not fit: " + "; ".join(f"{shape} of {', '.join(names)}" for shape, names in sources.items() if shape)
 
 

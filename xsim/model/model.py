@@ -367,8 +367,7 @@ class Model(Named):
         top, dt = self.topology, getattr(self.option.dt, "value", self.option.dt)
         step = f"dt {float(dt):g} s" if np.ndim(dt) == 0 and not isinstance(dt, jax.core.Tracer) else "dt by environment"
         bodies = f"{len(top.bodies)} bod{'y' if len(top.bodies) == 1 else 'ies'}"
-        varying = [path for path in self.paths() if np.ndim(self.get(path)) > len(self.shape(path))]
-        own = f", by environment: {', '.join(varying)}" if varying else ""
+        own = f", by environment: {', '.join(self.batched_paths())}" if self.batched_paths() else ""
         return f"Model({top.name!r}: {bodies}, nq {self.nq}, nv {self.nv}, nu {self.nu}, {top.integrator}, {step}{own})"
 
     def declaration(self, path: str) -> Leaf:
@@ -378,6 +377,10 @@ class Model(Named):
     def paths(self) -> tuple[str, ...]:
         """Paths of all leaves, frozen ones included."""
         return tuple(_declarations(self))
+
+    def batched_paths(self) -> tuple[str, ...]:
+        """Paths of the leaves that differ between environments."""
+        return tuple(path for path in self.paths() if np.ndim(self.get(path)) > len(self.shape(path)))
 
     def shape(self, path: str) -> tuple[int, ...]:
         """Shape of a leaf when it is shared by all environments."""

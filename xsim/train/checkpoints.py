@@ -13,16 +13,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xsim.train.distributed import gathered, is_writer
+from xsim.train.distributed import gathered, is_key, is_writer
 from xsim.train.ppo import Learner
 
 __all__ = ["BrokenFile", "checkpoints", "restore", "restore_newest", "restore_policy", "save"]
 
 T = TypeVar("T")
-
-
-def _is_key(x) -> bool:
-    return jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
 
 
 def save(folder: Path, learner: Learner, keep: int) -> Path:
@@ -96,13 +92,13 @@ def _fitted(file: Path, arrays: dict[str, np.ndarray], like: T) -> T:
     out = []
     for path, x in leaves:
         name = jax.tree_util.keystr(path)
-        expected = jax.eval_shape(jax.random.key_data, x) if _is_key(x) else x
+        expected = jax.eval_shape(jax.random.key_data, x) if is_key(x) else x
         found = arrays.get(name)
         if found is None or found.shape != expected.shape or found.dtype != expected.dtype:
             text = "nothing" if found is None else f"{found.dtype}{found.shape}"
             raise ValueError(f"{file} does not fit these settings: {name} should be {expected.dtype}{expected.shape}, found {text}")
         value = jnp.asarray(found)
-        out.append(jax.random.wrap_key_data(value) if _is_key(x) else value)
+        out.append(jax.random.wrap_key_data(value) if is_key(x) else value)
     return jax.tree.unflatten(tree, out)
 
 

@@ -16,7 +16,7 @@ from jax.experimental import multihost_utils
 
 from xsim.dynamics.sharding import use_devices
 
-__all__ = ["connect", "gathered", "is_writer", "local", "placed"]
+__all__ = ["connect", "gathered", "is_key", "is_writer", "local", "placed"]
 
 HEARTBEAT_S = 30
 """Seconds without a sign of life after which a process counts as dead. The others then end with an error."""
@@ -58,19 +58,20 @@ def placed(tree, shardings):
     def place(x, sharding):
         numbers = np.asarray(_numbers(x))
         whole = jax.make_array_from_callback(numbers.shape, sharding, lambda index: numbers[index])
-        return jax.random.wrap_key_data(whole) if _is_key(x) else whole
+        return jax.random.wrap_key_data(whole) if is_key(x) else whole
 
     return jax.tree.map(place, tree, shardings)
 
 
 def local(tree):
     """Arrays that are the same on all devices, as arrays of this process alone."""
-    return jax.tree.map(lambda x: jnp.asarray(x.addressable_data(0)) if isinstance(x, jax.Array) and not _is_key(x) else x, tree)
+    return jax.tree.map(lambda x: jnp.asarray(x.addressable_data(0)) if isinstance(x, jax.Array) and not is_key(x) else x, tree)
 
 
-def _is_key(x) -> bool:
+def is_key(x) -> bool:
+    """Whether an array holds random keys."""
     return jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
 
 
 def _numbers(x) -> Any:
-    return jax.random.key_data(x) if _is_key(x) else x
+    return jax.random.key_data(x) if is_key(x) else x
