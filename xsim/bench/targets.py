@@ -31,9 +31,9 @@ from xsim.bench.measure import kernels_per_step
 from xsim.bench.mechanism import load_model, push, start
 from xsim.compile.function import Function
 from xsim.compile.nvptx import BLOCK, GpuEmitter, ptx
-from xsim.dynamics.compiled_step import prepared_step
+from xsim.dynamics.compiled_step import ADVANCED, prepared_step, with_mocap
 from xsim.dynamics.initial_state import init
-from xsim.dynamics.sharding import Inputs
+from xsim.dynamics.sharding import RANKS, Inputs, parts
 from xsim.model.model import Model, State
 from xsim.suggestions import did_you_mean
 
@@ -122,12 +122,13 @@ def rollout_function(step: Function, steps: int) -> Function:
     """Steps of one environment with constant inputs, as one function with the arguments and results of a step."""
 
     def rollout(shared, own, *rest):
-        fields, constant = rest[: len(step.results)], rest[len(step.results) :]
+        fields, inputs = rest[: len(RANKS)], rest[len(RANKS) :]
 
-        def body(fields, _):
-            return tuple(step.function(shared, own, *fields, *constant)), None
+        def body(state: State, _):
+            return with_mocap(step.function(shared, own, *parts(state), *inputs), state.mocap), None
 
-        return list(jax.lax.scan(body, tuple(fields), length=steps)[0])
+        final = jax.lax.scan(body, State(*fields), length=steps)[0]
+        return [getattr(final, name) for name in ADVANCED]
 
     return Function(rollout, step.shapes, "rollout", results=step.results)
 

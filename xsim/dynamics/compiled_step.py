@@ -30,7 +30,7 @@ def compiled_steps(model: Model, state: State, inputs: Inputs, steps: int, recor
         fields = [(x, True) for x in parts(current)]
         given = [by_environment(x, 1, first.q.shape[:1]) for x in xs if x is not None]
         arguments, batched = zip(*system.operands(), *fields, *given, strict=True)
-        after = _with_mocap(function(arguments, batched), current.mocap)
+        after = with_mocap(function(arguments, batched), current.mocap)
         inputs_of_batch = [x if x is None or x.ndim == 1 else x.reshape(*batch, x.shape[-1]) for x in xs]
         if complete is not None:
             after = _environments(complete(_public(current, batch), _public(after, batch), *inputs_of_batch), batch)
@@ -65,7 +65,7 @@ ADVANCED = tuple(field.name for field in dataclasses.fields(State) if field.name
 """The fields of a state that a step changes."""
 
 
-def _with_mocap(fields, mocap) -> State:
+def with_mocap(fields, mocap) -> State:
     """A state of the fields ADVANCED and the poses of the mocap bodies."""
     return State(**dict(zip(ADVANCED, fields, strict=True)), mocap=mocap)
 
@@ -86,7 +86,7 @@ def step_function(system: SystemFunction, shared: int, order: tuple[int, ...], s
     """The function of one environment that advances a state by a step.
 
     Its arguments are the system's numbers, the fields of the state, and ctrl and tau if they are present. Its results are the fields that
-    change, see `_with_mocap`. shared: how many of the numbers all environments share. order: see `Prepared`. shapes: of the fields, with
+    change, see `with_mocap`. shared: how many of the numbers all environments share. order: see `Prepared`. shapes: of the fields, with
     their types. present: whether ctrl and tau are."""
     dtype, nv = shapes[0][1], shapes[1][0][0]
 
