@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import csv
-import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -14,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from processes import finish, free_address, start
 
 from xsim.train import configure, train
 from xsim.train.checkpoints import checkpoints
@@ -24,20 +23,14 @@ SETTINGS = {
     "unroll": UNROLL, "minibatches": 2, "epochs": 2, "hidden": [16], "evaluate_envs": 4, "checkpoint_every": 1, "env.max_steps": 20,
 }  # fmt: skip
 SMALL = configure("pendulum_balance", changes={**SETTINGS, "steps": ITERATIONS * ENVS * UNROLL, "num_envs": ENVS})
-PROCESSES = 2
 
 
-def _start(folder: Path, steps: int) -> list[subprocess.Popen]:
+def _start(folder: Path, steps: int, processes: int) -> list[subprocess.Popen]:
     """The processes of a run."""
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "xsim.train", SMALL.task, "--num-envs", str(ENVS), "--steps", str(steps), "--out", str(folder)]
+    command = ["-m", "xsim.train", SMALL.task, "--num-envs", ENVS, "--steps", steps, "--out", folder]
     command += [word for name, value in SETTINGS.items() for word in ("--set", f"{name}={value}")]
-    command += ["--coordinator", f"localhost:{port}", "--processes", str(PROCESSES)]
-    env = {**os.environ, "JAX_PLATFORMS": "cpu"}
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "env": env}
-    return [subprocess.Popen([*command, "--process", str(i)], **pipes) for i in range(PROCESSES)]
+    command += ["--coordinator", free_address(), "--processes", processes]
+    return [start(*command, "--process", i) for i in range(processes)]
 
 
 def _rows(folder: Path) -> np.ndarray:
@@ -50,11 +43,10 @@ def _rows(folder: Path) -> np.ndarray:
 def test_two_processes_train_as_one_and_one_resumes(tmp_path):
     """To the rounding of sums: each process adds its share first."""
     together, alone = tmp_path / "together", tmp_path / "alone"
-    running = _start(together, SMALL.steps)
+    running = _start(together, SMALL.steps, 2)
     train(SMALL, alone, progress=False)
     for process in running:
-        text, _ = process.communicate(timeout=600)
-        assert process.returncode == 0, text
+        finish(process)
     assert len(_rows(together)) == ITERATIONS
     np.testing.assert_allclose(_rows(together), _rows(alone), rtol=1e-4, atol=1e-6)
     more = replace(SMALL, steps=SMALL.steps + ENVS * UNROLL)
@@ -63,17 +55,17 @@ def test_two_processes_train_as_one_and_one_resumes(tmp_path):
 
 @pytest.mark.nightly
 def test_a_process_that_dies_ends_the_others(tmp_path):
-    """Within a minute, and the run is resumed from its last checkpoint."""
-    survivor, victim = _start(tmp_path, 1000 * ENVS * UNROLL)
+    """One of four: within a minute, and the run is resumed from its last checkpoint."""
+    *survivors, victim = _start(tmp_path, 1000 * ENVS * UNROLL, 4)
     end = time.monotonic() + 300
     while not checkpoints(tmp_path) and time.monotonic() < end:
         time.sleep(0.5)
     assert checkpoints(tmp_path)
     victim.send_signal(signal.SIGKILL)
     begin = time.monotonic()
-    text, _ = survivor.communicate(timeout=300)
-    assert survivor.returncode != 0 and time.monotonic() - begin < 2 * HEARTBEAT_S
-    assert "--resume" in text
+    texts = [survivor.communicate(timeout=300)[0] for survivor in survivors]
+    assert all(survivor.returncode != 0 for survivor in survivors) and time.monotonic() - begin < 2 * HEARTBEAT_S
+    assert "--resume" in texts[0]
     done = int(checkpoints(tmp_path)[-1].stem.removeprefix("checkpoint-"))
     more = replace(SMALL, steps=(done + 1) * ENVS * UNROLL)
     assert len(train(more, tmp_path, resume=True, progress=False)["curve"]) == done + 1

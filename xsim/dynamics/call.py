@@ -16,7 +16,7 @@ from xsim.dynamics.forces.plasticity import with_plastic_springs
 from xsim.dynamics.forces.time_functions import at_time
 from xsim.dynamics.layout import Lanes, batch_shape, make_lanes
 from xsim.dynamics.prepare import prepare
-from xsim.dynamics.sharding import devices_in_use
+from xsim.dynamics.sharding import division
 from xsim.dynamics.tree.system import System
 from xsim.model.model import Model, State
 from xsim.spatial import one_region, separate_kernels
@@ -51,7 +51,7 @@ def compiled(fn, **options):
         return version()(*args, **kwargs)
 
     def version():
-        key = compiler(), devices_in_use()
+        key = compiler(), division()
         return versions[key] if key in versions else versions.setdefault(key, traced_for(key[0]))
 
     call._cache_size = lambda: version()._cache_size()  # as functions of `jax.jit` have it

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import os
@@ -18,7 +19,7 @@ CHUNK, SOFT_CHUNK = 1024, 256
 """Environments per chunk. Fewer with soft constraints: the solver iterates until the slowest environment of a chunk has converged."""
 
 MIN_PER_DEVICE = 64
-"""Least number of environments per device for which a batch is divided."""
+"""Least number of environments per device for which a batch is divided. Recordings of an identification: see `dividing`."""
 AXIS = "env"
 """Name of the axis of the mesh of devices."""
 
@@ -60,10 +61,16 @@ def use_cores(count: int | None = None) -> int:
     return count
 
 
-class _Chosen:
-    """devices: those of `use_devices`. None: the cores of a CPU if `use_cores` has made several devices of them, else one device."""
+class Division(NamedTuple):
+    """How batches are divided. devices: those of `use_devices`. None: the cores of a CPU if `use_cores` has made several devices of them,
+    else one device. least: environments per device."""
 
     devices: tuple | None = None
+    least: int = MIN_PER_DEVICE
+
+
+class _Chosen:
+    division = Division()
 
 
 def use_devices(devices=None) -> jax.sharding.Mesh:
@@ -74,23 +81,35 @@ def use_devices(devices=None) -> jax.sharding.Mesh:
     the devices within a step. Batches of fewer than 64 environments per device stay on one.
     """
     chosen = tuple(jax.devices() if devices is None else devices)
-    _Chosen.devices = chosen
+    _Chosen.division = Division(chosen)
     return jax.sharding.Mesh(chosen or jax.devices()[:1], AXIS)
 
 
-def devices_in_use() -> tuple | None:
-    """The devices of `use_devices`, None if it has not been called."""
-    return _Chosen.devices
+def division() -> Division:
+    """How batches are divided now."""
+    return _Chosen.division
+
+
+@contextlib.contextmanager
+def dividing(least: int):
+    """Within it, batches are divided from ``least`` environments per device, among those devices in use that belong to this process."""
+    before = _Chosen.division
+    here = None if before.devices is None else tuple(d for d in before.devices if d.process_index == jax.process_index())
+    _Chosen.division = Division(here, least)
+    try:
+        yield
+    finally:
+        _Chosen.division = before
 
 
 def mesh_of(size: int):
     """The mesh among whose devices ``size`` environments are divided.
 
     None for a single device, for few environments, or inside another mesh."""
-    devices = devices_in_use()
+    devices, least = division()
     if devices is None:
         devices = tuple(jax.local_devices()) if jax.default_backend() == "cpu" else ()
-    few = len(devices) < 2 or size < MIN_PER_DEVICE * len(devices)
+    few = len(devices) < 2 or size < least * len(devices)
     return None if few or not jax.sharding.get_abstract_mesh().empty else jax.sharding.Mesh(devices, AXIS)
 
 

@@ -12,7 +12,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from xsim.compile.choice import compiler
 from xsim.dynamics.initial_state import init
+from xsim.dynamics.sharding import division
 from xsim.dynamics.step import rollout
 from xsim.model.model import Model, State
 from xsim.sysid.parameters import Parameter, resolve
@@ -113,6 +115,7 @@ def prepare(problem: Problem) -> Prepared:
         segments=None if segments is None else -(-steps // segments.length),
         steps=steps if segments is None else segments.length,
         has_prior=problem.has_prior,
+        program=(compiler(), division()),
     )
     if structure.unknowns == 0:
         raise ValueError("nothing to fit: no parameters, and the initial states are known")

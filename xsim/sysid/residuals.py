@@ -44,7 +44,8 @@ class Structure(NamedTuple):
     """What is static, and hashable: fits of the same structure with other data, starts or bounds share their compiled programs.
 
     unknown_starts: first and last (exclusive) of the trajectories, counted flat, whose start is unknown. steps: of one segment.
-    segments: None where nothing is cut. has_prior: whether unknown starts are kept near those given.
+    segments: None where nothing is cut. has_prior: whether unknown starts are kept near those given. program: what else the compiled
+    programs depend on, the compiler and the devices.
     """
 
     blocks: tuple[Block, ...]
@@ -54,6 +55,7 @@ class Structure(NamedTuple):
     segments: int | None
     steps: int
     has_prior: bool
+    program: tuple
 
     @property
     def parameters(self) -> int:

@@ -11,10 +11,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from xsim.dynamics.sharding import dividing
 from xsim.suggestions import did_you_mean
+from xsim.sysid.linearization import Linear, Pieces, Problems, Whole
 from xsim.sysid.problem import Problem, prepare
-from xsim.sysid.residuals import Data, Structure, evaluate, physical, physical_and_slope, residuals
-from xsim.sysid.statistics import Fit, Minimum, make_fit
+from xsim.sysid.residuals import Data, Structure, physical, residuals
+from xsim.sysid.statistics import Fit, Minimum, make_fit, of_pieces, of_problem
 
 __all__ = ["Solver", "fit"]
 
@@ -37,24 +39,49 @@ class Solver:
     ftol: float | None = None
 
 
-def fit(problem: Problem, solver: Any = "lm") -> Fit:
+def fit(problem: Problem | Problems, solver: Any = "lm", *, across_processes: bool = False) -> Fit:
     """Fit parameters of a model to measured trajectories. solver: a `Solver`, or its method alone.
 
-    Raises KeyError for an unknown leaf or body, ValueError for a frozen leaf, a start outside its bounds, wrong shapes or a start whose
-    trajectory is not finite, ImportError where a least-squares method lacks optimistix.
+    The trajectories of a problem, and its segments, are divided among the devices in use (`xsim.use_devices`, `xsim.use_cores`), from one
+    per device; each device computes the rows of the Jacobian that belong to its trajectories.
+
+    problem: one; or several with the same parameters, for recordings that do not fit into memory together: an iterable that every
+    iteration of a least-squares method reads anew, one problem at a time (a list, a data loader), or a function that returns one. The
+    starts of such problems are known (``initial="known"``, ``Segments(starts="measured")``). The fields of the result with one number a
+    sample or a trajectory are None then, and its model is that of the first problem. across_processes: each process of `jax.distributed`
+    gives problems of its own, and gets the fit to those of all.
+
+    Raises KeyError for an unknown leaf or body, ValueError for a frozen leaf, a start outside its bounds, wrong shapes, a start whose
+    trajectory is not finite or problems that do not go together, TypeError for problems that can be read only once, ImportError where a
+    least-squares method lacks optimistix.
     """
     solver = solver if isinstance(solver, Solver) else Solver(solver)
-    prepared = prepare(problem)
     method = _method(solver.method)
+    with dividing(least=1):
+        if isinstance(problem, Problem) and not across_processes:
+            return _fit_whole(problem, solver, method)
+        return _fit_pieces(Pieces([problem] if isinstance(problem, Problem) else problem, across_processes), solver, method)
+
+
+def _fit_whole(problem: Problem, solver: Solver, method: Method) -> Fit:
+    """The fit of one problem."""
+    prepared = prepare(problem)
     dtype = prepared.data.q.dtype
     limits = _limits(solver, method, dtype)
     z = jnp.zeros(prepared.structure.unknowns, dtype)
     history: list[float] = []
     for std in prepared.continuity:
         prepared = prepared._replace(data=prepared.data._replace(continuity_scale=jnp.asarray(1.0 / std, dtype)))
-        minimum = method.minimize(prepared.structure, z, prepared.data, limits)
+        minimum = method.minimize(Whole(prepared.structure, prepared.data), z, limits)
         z, history = minimum.z, history + minimum.history
-    return make_fit(prepared, minimum._replace(history=history), method.name)
+    return make_fit(of_problem(prepared, minimum.z), minimum._replace(history=history), method.name)
+
+
+def _fit_pieces(pieces: Pieces, solver: Solver, method: Method) -> Fit:
+    """The fit of several problems."""
+    z = jnp.zeros(pieces.structure.unknowns, pieces.dtype)
+    minimum = method.minimize(pieces, z, _limits(solver, method, pieces.dtype))
+    return make_fit(of_pieces(pieces, minimum.z), minimum, method.name)
 
 
 # ---- methods -----------------------------------------------------------------------------------------------------------------
@@ -69,11 +96,11 @@ class Limits(NamedTuple):
 
 
 class Method(NamedTuple):
-    """name: what `Fit.method` says. max_steps: where the solver names none. minimize(structure, z, data, limits) -> Minimum."""
+    """name: what `Fit.method` says. max_steps: where the solver names none. minimize(objective, z, limits) -> Minimum."""
 
     name: str
     max_steps: int
-    minimize: Callable[[Structure, Any, Data, Limits], Minimum]
+    minimize: Callable[[Whole | Pieces, Any, Limits], Minimum]
 
 
 def _limits(solver: Solver, method: Method, dtype) -> Limits:
@@ -148,14 +175,6 @@ METHODS: dict[str, Callable[[], Method]] = {"lm": _levenberg_marquardt, "gauss_n
 # ---- least squares -----------------------------------------------------------------------------------------------------------
 
 
-class Linear(NamedTuple):
-    """The linear model of the residuals about z (n,): their value (m,) and Jacobian (m, n) with respect to z."""
-
-    z: Any
-    value: Any
-    jacobian: Any
-
-
 class Programs(NamedTuple):
     """Compiled: begin(z, linear), advance(z, linear, state) -> (z, state of the solver)."""
 
@@ -209,20 +228,20 @@ class Progress:
         return None
 
 
-def _least_squares(programs: Programs, structure: Structure, z, data: Data, limits: Limits) -> Minimum:
+def _least_squares(programs: Programs, objective: Whole | Pieces, z, limits: Limits) -> Minimum:
     """Drive an optimistix solver one step at a time.
 
     A Gauss-Newton solver evaluates its function once per step, at ``y_eval`` of its state, and asks for value and Jacobian there. Both
     come from `evaluate`, so the trajectory is compiled once for iteration and statistics, and the solver's program is small.
     """
-    linear = _linearize(structure, z, data)
+    linear = objective.linearize(z)
     cost = _half_square(linear.value)
     if not np.isfinite(cost):
         raise ValueError(NOT_FINITE)
     progress = Progress(cost, limits)
     z, state = programs.begin(z, linear)
     for _ in range(limits.max_steps):
-        linear = _linearize(structure, state.y_eval, data)
+        linear = objective.linearize(state.y_eval)
         new, state = programs.advance(z, linear, state)
         moved = float(jnp.max(jnp.abs(linear.z - z)))
         end = progress.add(_half_square(linear.value), moved, bool(jnp.array_equal(new, linear.z)))
@@ -230,12 +249,6 @@ def _least_squares(programs: Programs, structure: Structure, z, data: Data, limi
         if end is not None:
             return Minimum(z, progress.history, *end)
     return Minimum(z, progress.history, f"stopped after max_steps={limits.max_steps}", False)
-
-
-def _linearize(structure: Structure, z, data: Data) -> Linear:
-    x, slope = physical_and_slope(structure, z, data.ranges)
-    evaluation = evaluate(structure, x, data)
-    return Linear(z, evaluation.residual, evaluation.jacobian * slope)
 
 
 def _half_square(residual) -> float:
@@ -266,8 +279,11 @@ def _descend(optimizer, structure: Structure, z, data: Data, state, best):
     return jax.lax.scan(body, (z, state, best), length=STEPS_PER_CALL)
 
 
-def _gradient_descent(optimizer, structure: Structure, z, data: Data, limits: Limits) -> Minimum:
+def _gradient_descent(optimizer, objective: Whole | Pieces, z, limits: Limits) -> Minimum:
     """Run an optax optimizer by reverse mode; returns the best point."""
+    if not isinstance(objective, Whole):
+        raise ValueError("several problems are fitted by least squares: use method='lm' or 'gauss_newton'")
+    structure, data = objective
     state, best = optimizer.init(z), (jnp.asarray(jnp.inf, z.dtype), z)
     history: list[float] = []
     while len(history) < limits.max_steps:

@@ -15,11 +15,12 @@ import jax
 import numpy as np
 
 from xsim.model.model import Model, State
+from xsim.sysid.linearization import Pieces
 from xsim.sysid.parameters import split, typical_sizes
 from xsim.sysid.problem import Prepared, join
-from xsim.sysid.residuals import evaluate, physical_and_slope
+from xsim.sysid.residuals import Structure, evaluate, physical_and_slope
 
-__all__ = ["Combination", "Fit", "Minimum", "make_fit"]
+__all__ = ["Combination", "Fit", "Minimum", "make_fit", "of_pieces", "of_problem"]
 
 OFFSET_TOLERANCE = 1e-2  # how near, in standard errors, the minimum must be for a fit to count as converged
 SMALL_WEIGHT = 1e-2  # a parameter with a smaller share is left out of a combination
@@ -53,7 +54,8 @@ class Fit:
     cost: half the sum of squared weighted residuals; history: (iterations,) its course, the best so far where a step is refused.
     noise: root of the residual variance factor, 1 where ``std`` is the true noise (and the noise itself where std was left at 1).
     predicted: what observe gives along the fitted trajectories, residuals: measured minus predicted (NaN where nothing was measured),
-    both shaped like measured. segment_starts: (q, v) of all segments, (segments, *batch, ...), None without segments.
+    both shaped like measured. segment_starts: (q, v) of all segments, (segments, *batch, ...), None without segments. Of several problems
+    state, predicted, residuals and segment_starts are None.
     undetermined: combinations that the data leaves open (see `Combination`). at_bound: names whose value ran into a bound.
     """
 
@@ -122,22 +124,60 @@ class Minimum(NamedTuple):
     stationary: bool
 
 
-def make_fit(prepared: Prepared, minimum: Minimum, method: str) -> Fit:
-    """The result at the point where a solver stopped. method: its name."""
+class Evaluated(NamedTuple):
+    """The problem where a solver stopped. x (unknowns,): the physical unknowns. model: with them. residual (m,) and jacobian (m, unknowns):
+    of the problem, or the triangular factor of those of several. count: of residuals, without those of missing samples. samples: numbers
+    that were measured. trajectories: the fields of `Fit` with one number a sample or trajectory."""
+
+    structure: Structure
+    ranges: Any
+    x: Any
+    model: Model
+    residual: Any
+    jacobian: Any
+    count: int
+    samples: int
+    trajectories: dict[str, Any]
+
+
+def of_problem(prepared: Prepared, z) -> Evaluated:
+    """One problem, at the unconstrained unknowns z (n,)."""
     structure, data = prepared.structure, prepared.data
-    x, _ = physical_and_slope(structure, minimum.z, data.ranges)
+    x, _ = physical_and_slope(structure, z, data.ranges)
     evaluation = evaluate(structure, x, data)
-    simulation = evaluation.simulation
-    ranges = jax.tree.map(lambda a: np.asarray(a, np.float64), data.ranges)
+    simulation, cut = evaluation.simulation, structure.segments is not None
+    predicted = jax.tree.map(lambda a: join(a, prepared.steps) if cut else np.asarray(a), simulation.recorded)
+    trajectories = {
+        "state": jax.tree.map(lambda a: a[0], simulation.starts) if cut else simulation.starts,
+        "segment_starts": (np.asarray(simulation.starts.q), np.asarray(simulation.starts.v)) if cut else None,
+        "predicted": predicted,
+        "residuals": jax.tree.map(lambda m, p: np.asarray(m) - p, prepared.problem.measured, predicted),
+    }
+    count = prepared.samples + len(evaluation.residual) - sum(leaf.size for leaf in jax.tree.leaves(data.measured))
+    numbers = evaluation.residual, evaluation.jacobian, count, prepared.samples
+    return Evaluated(structure, data.ranges, x, simulation.model, *numbers, trajectories)
+
+
+def of_pieces(pieces: Pieces, z) -> Evaluated:
+    """Several problems, at the unconstrained unknowns z (n,)."""
+    x, _ = physical_and_slope(pieces.structure, z, pieces.ranges)
+    triangle, samples = pieces.factor(x)
+    trajectories = dict.fromkeys(("state", "segment_starts", "predicted", "residuals"))
+    numbers = triangle[:, -1], triangle[:, :-1], samples, samples
+    return Evaluated(pieces.structure, pieces.ranges, x, pieces.model(x), *numbers, trajectories)
+
+
+def make_fit(found: Evaluated, minimum: Minimum, method: str) -> Fit:
+    """The result. method: the solver's name."""
+    structure = found.structure
+    ranges = jax.tree.map(lambda a: np.asarray(a, np.float64), found.ranges)
     n, names = structure.parameters, tuple(name for b in structure.blocks for name in b.names)
-    values = np.asarray(x[:n], np.float64)
-    linear = _linearization(prepared, evaluation, typical_sizes(structure.blocks, ranges, values))
+    values = np.asarray(found.x[:n], np.float64)
+    linear = _linearization(found, typical_sizes(structure.blocks, ranges, values))
     uncertainty = _uncertainty(linear, names)
     converged, reason = _verdict(minimum, linear)
-    cut = structure.segments is not None
-    predicted = jax.tree.map(lambda a: join(a, prepared.steps) if cut else np.asarray(a), simulation.recorded)
     return Fit(
-        model=simulation.model,
+        model=found.model,
         names=names,
         values=dict(zip(names, values.tolist(), strict=True)),
         std_errors=dict(zip(names, uncertainty.std.tolist(), strict=True)),
@@ -145,19 +185,16 @@ def make_fit(prepared: Prepared, minimum: Minimum, method: str) -> Fit:
         units={name: b.unit for b in structure.blocks for name in b.names},
         covariance=uncertainty.covariance,
         correlation=_correlation(uncertainty.covariance),
-        state=jax.tree.map(lambda a: a[0], simulation.starts) if cut else simulation.starts,
-        segment_starts=(np.asarray(simulation.starts.q), np.asarray(simulation.starts.v)) if cut else None,
         cost=0.5 * float(linear.residual @ linear.residual),
         history=np.array(minimum.history),
         noise=math.sqrt(linear.variance) if linear.variance >= 0 else math.nan,
-        samples=prepared.samples,
-        predicted=predicted,
-        residuals=jax.tree.map(lambda m, p: np.asarray(m) - p, prepared.problem.measured, predicted),
+        samples=found.samples,
         undetermined=uncertainty.undetermined,
         at_bound=_at_bound(structure.blocks, ranges, values),
         converged=converged,
         reason=reason,
         method=method,
+        **found.trajectories,
     )
 
 
@@ -207,15 +244,13 @@ class Uncertainty(NamedTuple):
     undetermined: tuple[Combination, ...]
 
 
-def _linearization(prepared: Prepared, evaluation, sizes: np.ndarray) -> Linearization:
-    structure, data = prepared.structure, prepared.data
-    residual, jacobian = (np.asarray(x, np.float64) for x in (evaluation.residual, evaluation.jacobian))
-    n = structure.parameters
-    count = prepared.samples + len(residual) - sum(leaf.size for leaf in jax.tree.leaves(data.measured))
-    freedom = count - structure.unknowns
+def _linearization(found: Evaluated, sizes: np.ndarray) -> Linearization:
+    residual, jacobian = (np.asarray(x, np.float64) for x in (found.residual, found.jacobian))
+    n = found.structure.parameters
+    freedom = found.count - found.structure.unknowns
     variance = float(residual @ residual) / freedom if freedom > 0 else np.nan
-    tolerance = float(np.sqrt(np.finfo(data.q.dtype).eps))
-    return Linearization(residual, jacobian[:, :n] * sizes, jacobian[:, n:], sizes, count, tolerance, variance)
+    tolerance = float(np.sqrt(np.finfo(found.x.dtype).eps))
+    return Linearization(residual, jacobian[:, :n] * sizes, jacobian[:, n:], sizes, found.count, tolerance, variance)
 
 
 def _uncertainty(linear: Linearization, names: tuple[str, ...]) -> Uncertainty:
