@@ -66,7 +66,7 @@ def test_a_process_that_dies_ends_the_others(tmp_path):
     texts = [survivor.communicate(timeout=300)[0] for survivor in survivors]
     assert all(survivor.returncode != 0 for survivor in survivors) and time.monotonic() - begin < 2 * HEARTBEAT_S
     assert "--resume" in texts[0]
-    done = int(checkpoints(tmp_path)[-1].stem.removeprefix("checkpoint-"))
+    done = int(checkpoints(tmp_path)[-1].name.removeprefix("checkpoint-"))
     more = replace(SMALL, steps=(done + 1) * ENVS * UNROLL)
     assert len(train(more, tmp_path, resume=True, progress=False)["curve"]) == done + 1
 

@@ -12,12 +12,13 @@ import shutil
 import jax
 import jax.numpy as jnp
 import numpy as np
+import orbax.checkpoint
 import pytest
 
 from xsim.envs import make_env
 from xsim.train import Config, Learner, configure, evaluate, load, train
 from xsim.train.__main__ import main
-from xsim.train.checkpoints import checkpoints, restore, restore_newest
+from xsim.train.checkpoints import _read, _shapes, _stored, checkpoints, restore, restore_newest
 from xsim.train.ppo import Algorithm, Sample, Statistics
 from xsim.train.run import _plot, _read_rows
 
@@ -34,9 +35,10 @@ def whole(tmp_path_factory):
     return out, train(SMALL, out, progress=False)
 
 
-def _numbers(file):
-    with np.load(file) as arrays:
-        return dict(arrays)
+def _numbers(checkpoint):
+    """The arrays of a checkpoint by name."""
+    shapes = {name: _stored(jax.ShapeDtypeStruct(x.shape, x.dtype)) for name, x in _shapes(checkpoint).items()}
+    return jax.tree.map(np.asarray, _read(checkpoint, shapes))
 
 
 def _rows(folder):
@@ -47,9 +49,9 @@ def _rows(folder):
 def test_resumed_run_is_the_same(whole, tmp_path):
     out, result = whole
     first = train(SMALL, tmp_path, progress=False, stop=23)
-    assert "return" not in first and checkpoints(tmp_path)[-1].stem.endswith("0000023")
+    assert "return" not in first and checkpoints(tmp_path)[-1].name.endswith("0000023")
     resumed = train(SMALL, tmp_path, resume=True, progress=False)
-    assert [p.name for p in checkpoints(tmp_path)] == ["checkpoint-0000030.npz", "checkpoint-0000040.npz", "checkpoint-0000048.npz"]
+    assert [p.name for p in checkpoints(tmp_path)] == ["checkpoint-0000030", "checkpoint-0000040", "checkpoint-0000048"]
     assert resumed["return"] == result["return"] and _rows(tmp_path) == _rows(out)
     a, b = (_numbers(checkpoints(folder)[-1]) for folder in (out, tmp_path))
     assert a.keys() == b.keys() and len(a) > 30
@@ -72,7 +74,7 @@ def test_the_policy_of_a_run(whole, tmp_path, capsys):
     out, result = whole
     policy = load(out)
     algorithm = Algorithm(SMALL, make_env(SMALL.task, num_envs=SMALL.num_envs, seed=SMALL.seed, **SMALL.env))
-    learner = restore_newest(out, jax.eval_shape(algorithm.start))
+    learner = restore_newest(out, algorithm.shapes())
     obs = jnp.asarray(np.random.default_rng(0).normal(size=(7, policy.observations)), jnp.float32)
     wanted = algorithm.act(learner, obs)
     np.testing.assert_allclose(policy(obs), wanted, atol=1e-6)
@@ -103,7 +105,7 @@ def test_folders(whole, tmp_path, capsys):
         assert message in capsys.readouterr().err
     other = Algorithm(Config("pendulum_balance", num_envs=16), make_env("pendulum_balance", num_envs=16))
     with pytest.raises(ValueError, match="does not fit these settings"):
-        restore(checkpoints(out)[-1], jax.eval_shape(other.start))
+        restore(checkpoints(out)[-1], other.shapes())
 
 
 @pytest.fixture
@@ -112,36 +114,49 @@ def interrupted(whole, tmp_path):
     folder = tmp_path / "run"
     shutil.copytree(whole[0], folder)
     files = checkpoints(folder)
-    files[-1].unlink()
+    shutil.rmtree(files[-1])
     return folder, files[:-1]
 
 
+def _damaged(checkpoint, change):
+    """Change the contents of all files of a checkpoint."""
+    for file in [x for x in checkpoint.rglob("*") if x.is_file()]:
+        file.write_bytes(change(file.read_bytes()))
+
+
 BROKEN = {
-    "empty": lambda data: b"",
-    "cut off": lambda data: data[: len(data) // 2],
-    "cut off at the end": lambda data: data[:-1],
-    "zeros": lambda data: bytes(len(data)),
-    "text": lambda data: b"checkpoint\n",
-    "one array": lambda data: b"\x93NUMPY" + data,
+    "no files": lambda checkpoint: [shutil.rmtree(checkpoint), checkpoint.mkdir()],
+    "no numbers": lambda checkpoint: [shutil.rmtree(x) for x in checkpoint.rglob("d")],
+    "empty": lambda checkpoint: _damaged(checkpoint, lambda data: b""),
+    "cut off": lambda checkpoint: _damaged(checkpoint, lambda data: data[: len(data) // 2]),
+    "cut off at the end": lambda checkpoint: _damaged(checkpoint, lambda data: data[:-1]),
+    "zeros": lambda checkpoint: _damaged(checkpoint, lambda data: bytes(len(data))),
+    "text": lambda checkpoint: _damaged(checkpoint, lambda data: b"checkpoint\n"),
 }
 
 
+# Where one array cannot be read, orbax leaves the reads of the others behind, which find their event loop closed.
+leftover_reads = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+@leftover_reads
 @pytest.mark.parametrize("damage", BROKEN)
 def test_a_broken_checkpoint_is_skipped(interrupted, damage):
     folder, files = interrupted
-    like = jax.eval_shape(Algorithm(SMALL, make_env("pendulum_balance", num_envs=32, max_steps=200)).start)
-    files[-1].write_bytes(BROKEN[damage](files[-1].read_bytes()))
-    with pytest.warns(UserWarning, match=r"checkpoint-0000040\.npz is no complete checkpoint .*; looking at the checkpoint before it"):
+    like = Algorithm(SMALL, make_env("pendulum_balance", num_envs=32, max_steps=200)).shapes()
+    BROKEN[damage](files[-1])
+    with pytest.warns(UserWarning, match=r"checkpoint-0000040 is no complete checkpoint .*; looking at the checkpoint before it"):
         assert restore_newest(folder, like).iteration == 30
-    files[0].write_bytes(b"")
+    BROKEN["empty"](files[0])
     with pytest.warns(UserWarning, match="no complete checkpoint"), pytest.raises(ValueError, match="no checkpoint in .* can be read"):
         restore_newest(folder, like)
 
 
+@leftover_reads
 def test_a_run_continues_behind_damaged_files(whole, interrupted):
     """The newest checkpoint is empty, the rows are damaged: the run goes on from the checkpoint before, to the same end."""
     folder, files = interrupted
-    files[-1].write_bytes(b"")
+    BROKEN["empty"](files[-1])
     rows = folder / "returns.csv"
     lines = rows.read_bytes().splitlines(keepends=True)
     rows.write_bytes(b"".join(lines[:11]) + b"12,nonsense\n\xff\x00" + b"".join(lines[12:]))
@@ -151,7 +166,7 @@ def test_a_run_continues_behind_damaged_files(whole, interrupted):
     assert len(texts) == 2 and "no complete checkpoint" in texts[0] and "is damaged after 10 rows" in texts[1]
     assert result["return"] == whole[1]["return"]
     assert _rows(folder) == [*_rows(whole[0])[:10], *_rows(whole[0])[30:]]
-    assert checkpoints(folder)[-1].name == "checkpoint-0000048.npz"
+    assert checkpoints(folder)[-1].name == "checkpoint-0000048"
 
 
 GARBAGE = [
@@ -168,23 +183,24 @@ def test_rows_that_are_garbage(tmp_path, rows):
         assert _read_rows(file, 10) == []
 
 
-def _changed(file, **changes):
+def _changed(checkpoint, **changes):
     """Write a checkpoint again with other arrays."""
-    np.savez(file, **_numbers(file) | changes)
+    with orbax.checkpoint.PyTreeCheckpointer() as writer:
+        writer.save(checkpoint.absolute(), _numbers(checkpoint) | changes, force=True)
 
 
 def test_a_checkpoint_that_no_run_writes_is_refused(interrupted):
     folder, files = interrupted
-    like = jax.eval_shape(Algorithm(SMALL, make_env("pendulum_balance", num_envs=32, max_steps=200)).start)
+    like = Algorithm(SMALL, make_env("pendulum_balance", num_envs=32, max_steps=200)).shapes()
     whole = _numbers(files[-1])
     weights = next(name for name in whole if name.startswith(".params") and whole[name].ndim == 2)
     for value in (np.nan, np.inf):
         _changed(files[-1], **{weights: np.full_like(whole[weights], value)})
-        with pytest.raises(ValueError, match=r"checkpoint-0000040\.npz: \.params.* is not finite; delete the file to resume"):
+        with pytest.raises(ValueError, match=r"checkpoint-0000040: \.params.* is not finite; delete it to resume"):
             restore_newest(folder, like)
     for count in (-1, 0, 39, 2**31 - 1):
         _changed(files[-1], **{weights: whole[weights], ".iteration": np.int32(count)})
-        with pytest.raises(ValueError, match=f"found {count} iterations; allowed: the number in the name"):
+        with pytest.raises(ValueError, match=f"found {count} iterations; allowed: the number in its name"):
             restore_newest(folder, like)
     _changed(files[-1], **{".iteration": np.int32(40)})
     assert restore_newest(folder, like).iteration == 40

@@ -36,7 +36,7 @@ def run(folder: Path) -> tuple[xsim.Model, np.ndarray]:
     """The model and q: (frames, cheetahs, nq) under the deterministic policy."""
     config = configure("half_cheetah")
     training = Algorithm(config, xsim.make_env("half_cheetah", num_envs=config.num_envs))
-    learner = restore(checkpoints(folder)[-1], jax.eval_shape(training.start))
+    learner = restore(checkpoints(folder)[-1], training.shapes())
     env = xsim.make_env("half_cheetah", num_envs=COUNT, randomize=RANGES)
 
     def one(state, _):

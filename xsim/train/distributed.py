@@ -1,22 +1,20 @@
 """Training by several processes: each simulates its share of the environments, `jax.distributed` connects them.
 
 All processes run the same program. The environments are divided among the devices of all of them; parameters, optimizer and statistics are
-the same on each. JAX's collectives average gradients and statistics. Process 0 writes the files.
+the same on each. JAX's collectives average gradients and statistics. Each process writes its share of a checkpoint, process 0 all other
+files.
 """
 
 from __future__ import annotations
 
 import sys
-from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jax.experimental import multihost_utils
 
 from xsim.dynamics.sharding import use_devices
 
-__all__ = ["connect", "gathered", "is_key", "is_writer", "local", "placed"]
+__all__ = ["connect", "is_key", "is_writer", "local"]
 
 HEARTBEAT_S = 30
 """Seconds without a sign of life after which a process counts as dead. The others then end with an error."""
@@ -44,25 +42,6 @@ def is_writer() -> bool:
     return jax.process_index() == 0
 
 
-def gathered(tree):
-    """The tree with whole arrays on this host, in every process. All processes must call it. Random keys become their numbers."""
-    raw = jax.tree.map(_numbers, tree)
-    return raw if jax.process_count() == 1 else multihost_utils.process_allgather(raw, tiled=True)
-
-
-def placed(tree, shardings):
-    """The tree, of which each process has whole arrays, with shardings over the devices of all processes; None: unchanged."""
-    if shardings is None or jax.process_count() == 1:
-        return tree
-
-    def place(x, sharding):
-        numbers = np.asarray(_numbers(x))
-        whole = jax.make_array_from_callback(numbers.shape, sharding, lambda index: numbers[index])
-        return jax.random.wrap_key_data(whole) if is_key(x) else whole
-
-    return jax.tree.map(place, tree, shardings)
-
-
 def local(tree):
     """Arrays that are the same on all devices, as arrays of this process alone."""
     return jax.tree.map(lambda x: jnp.asarray(x.addressable_data(0)) if isinstance(x, jax.Array) and not is_key(x) else x, tree)
@@ -71,7 +50,3 @@ def local(tree):
 def is_key(x) -> bool:
     """Whether an array holds random keys."""
     return jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
-
-
-def _numbers(x) -> Any:
-    return jax.random.key_data(x) if is_key(x) else x

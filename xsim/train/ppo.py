@@ -166,6 +166,13 @@ class Algorithm:
         env = jax.tree.map(lambda x: per_env if x.size and x.shape[:1] == (num_envs,) else replicated, shapes.env)
         return jax.tree.map(lambda x: replicated, shapes)._replace(env=env)
 
+    def shapes(self) -> Learner:
+        """A learner of shapes, with the shardings of its leaves where environments are divided."""
+        shapes = jax.eval_shape(self._start)
+        if self.shardings is None:
+            return shapes
+        return jax.tree.map(lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s), shapes, self.shardings)
+
     def _start(self) -> Learner:
         root = jax.random.key(self.config.seed)
         params_key, env_key, key = jax.random.split(root, 3)

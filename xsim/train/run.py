@@ -22,7 +22,7 @@ from xsim.dynamics.sharding import use_devices
 from xsim.envs import Env, make_env
 from xsim.train.checkpoints import checkpoints, restore_newest, save
 from xsim.train.config import Config
-from xsim.train.distributed import is_writer, local, placed
+from xsim.train.distributed import is_writer, local
 from xsim.train.ppo import Algorithm, Learner
 
 __all__ = ["environment", "evaluate", "train"]
@@ -76,11 +76,11 @@ class Run:
         self._began = time.monotonic() - self.seconds
 
     def _restored(self) -> Learner:
-        learner = restore_newest(self.folder, jax.eval_shape(self.algorithm.start))
+        learner = restore_newest(self.folder, self.algorithm.shapes())
         done, last = int(learner.iteration), self.config.iterations
         if done > last:
             raise ValueError(f"the run in {self.folder} has done {done} iterations; these settings have {last}: give more steps")
-        return placed(learner, self.algorithm.shardings)
+        return learner
 
     @property
     def steps(self) -> int:
