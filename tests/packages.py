@@ -16,9 +16,11 @@ import tomllib
 from functools import cache
 from pathlib import Path
 
+import jax
 import pytest
 
 MINUTES = 10  # to install one
+_PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 def version(name: str) -> str:
@@ -28,7 +30,13 @@ def version(name: str) -> str:
 
 def robots(name: str) -> Path:
     """The folder of a package's files."""
-    return _installed(name, f"{name}-{version(name)}", False)
+    return _installed((f"{name}=={version(name)}",), f"{name}-{version(name)}", False)
+
+
+def cuda_compiler() -> Path:
+    """The folder of what makes jax compile for NVIDIA's GPUs, on a machine without one. For PYTHONPATH."""
+    packages = [f"{name}=={jax.__version__}" for name in ("jax-cuda12-plugin", "jax-cuda12-pjrt")]
+    return _installed((*packages, "nvidia-cuda-nvcc-cu12"), f"cuda-{jax.__version__}-py{_PYTHON}", False)
 
 
 def already(name: str) -> Path | None:
@@ -39,7 +47,7 @@ def already(name: str) -> Path | None:
 
 def engine(name: str) -> Path:
     """The Python of an environment that has an engine."""
-    return _python(_installed(name, f"{name}-{version(name)}-py{sys.version_info.major}.{sys.version_info.minor}", True))
+    return _python(_installed((f"{name}=={version(name)}",), f"{name}-{version(name)}-py{_PYTHON}", True))
 
 
 def ask(name: str, script: str, paths: list[Path]) -> list[dict]:
@@ -73,20 +81,20 @@ def _bare() -> dict[str, str]:
 
 
 @cache
-def _installed(name: str, folder: str, environment: bool) -> Path:
-    """Install into a folder, or into an environment there. Workers of a run wait for each other."""
+def _installed(packages: tuple[str, ...], folder: str, environment: bool) -> Path:
+    """Install into a folder, without what they depend on, or into an environment there. Workers of a run wait for each other."""
     root = _root()
     root.mkdir(parents=True, exist_ok=True)
-    path, done, what = root / folder, root / f"{folder}.installed", f"{name}=={version(name)}"
+    path, done = root / folder, root / f"{folder}.installed"
     with (root / f"{folder}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if done.exists():
             return path
         if environment:
             subprocess.run([sys.executable, "-m", "venv", "--clear", str(path)], check=True, env=_bare())
-            _pip(str(_python(path)), [what])
+            _pip(str(_python(path)), [*packages])
         else:
-            _pip(sys.executable, ["--no-deps", "--upgrade", "--target", str(path), what])
+            _pip(sys.executable, ["--no-deps", "--upgrade", "--target", str(path), *packages])
         done.touch()
     return path
 

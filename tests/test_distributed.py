@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import functools
 import signal
 import subprocess
 import sys
@@ -10,13 +11,18 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
-from processes import finish, free_address, start
+from jax.experimental import multihost_utils
+from processes import HERE, finish, free_address, start
 
+import xsim
 from xsim.train import configure, train
-from xsim.train.checkpoints import checkpoints
+from xsim.train.checkpoints import checkpoints, restore
 from xsim.train.distributed import HEARTBEAT_S
+from xsim.train.ppo import Algorithm
+from xsim.train.run import environment
 
 ITERATIONS, ENVS, UNROLL = 3, 128, 8
 SETTINGS = {
@@ -41,7 +47,7 @@ def _rows(folder: Path) -> np.ndarray:
 
 @pytest.mark.slow
 def test_two_processes_train_as_one_and_one_resumes(tmp_path):
-    """To the rounding of sums: each process adds its share first."""
+    """To the rounding of sums: each process adds its share first. After one iteration the weights agree to 1e-6."""
     together, alone = tmp_path / "together", tmp_path / "alone"
     running = _start(together, SMALL.steps, 2)
     train(SMALL, alone, progress=False)
@@ -49,8 +55,58 @@ def test_two_processes_train_as_one_and_one_resumes(tmp_path):
         finish(process)
     assert len(_rows(together)) == ITERATIONS
     np.testing.assert_allclose(_rows(together), _rows(alone), rtol=1e-4, atol=1e-6)
+    algorithm = Algorithm(SMALL, environment(SMALL, ENVS))
+    both = [restore(checkpoints(folder)[0], algorithm.shapes()).params for folder in (together, alone)]
+    jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=0, atol=1e-6), *both)
     more = replace(SMALL, steps=SMALL.steps + ENVS * UNROLL)
     assert len(train(more, together, resume=True, progress=False)["curve"]) == ITERATIONS + 1
+
+
+COPIES, STEPS = 256, 30
+
+
+def rolled() -> dict[str, np.ndarray]:
+    """What a rollout of randomized half-cheetahs with contacts ends in."""
+    model = xsim.load("half_cheetah")
+    ranges = {name: {"uniform": [0.8, 1.2], "relative": "scale"} for name in ("dof.damping", "surface.friction")}
+    models = xsim.randomize(model, jax.random.key(0), COPIES, ranges)
+    ctrl = np.random.default_rng(0).uniform(-1, 1, (STEPS, COPIES, model.nu)).astype(np.float32)
+    final = xsim.rollout(models, xsim.init(models), ctrl)[0]
+    found = {"q": final.q, "v": final.v, "flags": final.flags}
+    return found if jax.process_count() == 1 else multihost_utils.process_allgather(found, tiled=True)
+
+
+ON_DEVICES = """
+import xsim
+assert xsim.use_cores(4) == 4
+"""
+
+IN_PROCESSES = """
+import jax, xsim
+jax.distributed.initialize(sys.argv[2], 4, int(sys.argv[3]))
+assert xsim.use_devices().size == 4
+"""
+
+ROLL = """
+import numpy as np
+from test_distributed import rolled
+np.savez(sys.argv[1], **rolled())
+"""
+
+
+@pytest.mark.slow
+def test_rollouts_are_the_same_bit_for_bit(tmp_path):
+    """Of four processes, of one with four devices, and of one device: no number depends on how environments are divided."""
+    address, names = free_address(), ["devices", *"0123"]
+    programs = [ON_DEVICES, *[IN_PROCESSES] * 4]
+    running = [start("-c", HERE + p + ROLL, tmp_path / f"{x}.npz", address, x) for x, p in zip(names, programs, strict=True)]
+    wanted = rolled()
+    assert np.abs(wanted["q"][:, 1] - wanted["q"][0, 1]).max() > 1e-3  # they differ
+    for name, process in zip(names, running, strict=True):
+        finish(process)
+        found = np.load(tmp_path / f"{name}.npz")
+        for key, x in wanted.items():
+            np.testing.assert_array_equal(found[key], x, err_msg=f"{name}: {key}")
 
 
 @pytest.mark.nightly
