@@ -16,7 +16,7 @@ import pytest
 import xsim
 from xsim import models
 from xsim.bench import __main__ as bench
-from xsim.bench import mechanism, peers, report
+from xsim.bench import mechanism, peers, report, scaling
 from xsim.bench.compare import Column, Settings
 from xsim.bench.measure import compile_program, kernels_per_step, timed
 from xsim.poses import rotation_matrix
@@ -91,6 +91,21 @@ def test_scaling_draws_a_curve(tmp_path):
     assert [s.batch for s, _ in runs] == [1, 4, 8]
     report.curve(runs, png)
     assert png.read_bytes().startswith(b"\x89PNG")
+
+
+def test_scaling_by_devices(tmp_path, capsys):
+    """Of cores, in a process each; a machine with one has nothing to compare."""
+    pytest.importorskip("matplotlib")
+    png, out = tmp_path / "scaling.png", tmp_path / "scaling.json"
+    arguments = ["--scaling", "devices", "--no-gradient", "--picture", str(png), "--json", str(out)]
+    assert bench.main([*SMALL, *arguments]) == 0
+    assert png.read_bytes().startswith(b"\x89PNG") and "1 core, strong" in capsys.readouterr().out
+    first, *others = json.loads(out.read_text())["runs"]
+    assert first["scaling"] == "strong" and first["devices"] == 1 and first["efficiency"]["forward"] == 1.0
+    for run in others:
+        assert run["settings"]["batch"] == 3 * (run["devices"] if run["scaling"] == "weak" else 1)
+        assert run["efficiency"]["forward"] > 0 and run["efficiency"]["gradient"] is None
+    assert scaling.counts(1) == [1] and scaling.counts(6) == [1, 2, 4, 6] and scaling.counts(8) == [1, 2, 4, 8]
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")

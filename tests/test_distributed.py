@@ -66,8 +66,8 @@ COPIES, STEPS = 256, 30
 
 
 def rolled() -> dict[str, np.ndarray]:
-    """What a rollout of randomized half-cheetahs with contacts ends in."""
-    model = xsim.load("half_cheetah")
+    """What a rollout of randomized hoppers with contacts and limits ends in."""
+    model = xsim.load("hopper")
     ranges = {name: {"uniform": [0.8, 1.2], "relative": "scale"} for name in ("dof.damping", "surface.friction")}
     models = xsim.randomize(model, jax.random.key(0), COPIES, ranges)
     ctrl = np.random.default_rng(0).uniform(-1, 1, (STEPS, COPIES, model.nu)).astype(np.float32)

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from xsim.bench import scaling
 from xsim.bench.compare import Column, Settings, compare
 from xsim.bench.peers import ENGINES
 from xsim.bench.report import as_json, curve, table
@@ -48,7 +49,10 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--repeat", type=_positive, default=5, help="timed runs of every program (default: %(default)s)")
     p.add_argument("--vs", type=_peers, default=(), metavar="PEERS", help=f"other engines: {','.join(PEERS)}")
     p.add_argument("--peer-python", default=sys.executable, metavar="PATH", help="interpreter that has the other engines")
-    p.add_argument("--scaling", nargs="?", const="scaling.png", metavar="PNG", help="sweep the batch up to --batch and draw the curve")
+    p.add_argument("--scaling", choices=("batch", "devices"),
+                   help="batch: all engines with batches up to --batch; devices: xsim on 1, 2, 4, ... cores of a CPU, GPUs or TPUs, "
+                   "with --batch environments in all (strong) and --batch on each (weak)")  # fmt: skip
+    p.add_argument("--picture", default="scaling.png", metavar="PNG", help="of --scaling (default: %(default)s)")
     p.add_argument("--target", metavar="CHIP",
                    help="measure nothing: compile the programs for an accelerator that is not there (h200, h100, a100, rtx4090, tpu-v5e)")
     p.add_argument("--json", metavar="FILE", help="write everything measured")
@@ -101,10 +105,12 @@ def main(argv: list[str] | None = None) -> int:
 
     if args.target:
         return of_target(args.target, settings, args.json, say)
+    if args.scaling == "devices":
+        return by_devices(settings, args.json, args.picture, say)
     runs: list[tuple[Settings, list[Column]]] = []
     complete = False
     try:
-        for batch in sweep(args.batch) if args.scaling else (args.batch,):
+        for batch in sweep(args.batch) if args.scaling == "batch" else (args.batch,):
             of_batch = dataclasses.replace(settings, batch=batch)
             columns: list[Column] = []
             runs.append((of_batch, columns))
@@ -116,8 +122,8 @@ def main(argv: list[str] | None = None) -> int:
         print(table(*runs[-1]), end="\n\ninterrupted: what is above was measured before\n", flush=True)
     if args.json:
         Path(args.json).write_text(json.dumps(as_json(runs, complete), indent=1) + "\n")
-    if args.scaling:
-        curve(runs, args.scaling)
+    if args.scaling == "batch":
+        curve(runs, args.picture)
     if not complete:
         return 130
     columns = [c for _, of_batch in runs for c in of_batch]
@@ -125,6 +131,21 @@ def main(argv: list[str] | None = None) -> int:
     for c in deviating:
         say(f"{c.name}: final q differs from xsim's by {c.deviation:.1e}, more than {args.agree:g}")
     return 1 if deviating or any(c.failed for c in columns if c.engine == "xsim") else 0
+
+
+def by_devices(settings: Settings, file: str | None, picture: str, say: Callable[[str], None]) -> int:
+    """Measure how speed grows with the number of devices; the exit status is 1 where a measurement failed, 130 after Ctrl-C."""
+    runs: list[scaling.Run] = []
+    try:
+        scaling.measure(settings, runs, say)
+        complete = True
+    except KeyboardInterrupt:
+        complete = False
+    print(scaling.table(runs) + ("" if complete else "\ninterrupted: what is above was measured before"), flush=True)
+    if file:
+        Path(file).write_text(json.dumps(scaling.as_json(runs, complete), indent=1) + "\n")
+    scaling.picture(runs, picture)
+    return 130 if not complete else int(any(run.column.failed for run in runs))
 
 
 def of_target(name: str, settings: Settings, file: str | None, say: Callable[[str], None]) -> int:

@@ -18,12 +18,13 @@ from pathlib import Path
 
 import numpy as np
 
-__all__ = ["Column", "Failed", "Settings", "compare"]
+__all__ = ["Column", "Failed", "Process", "Settings", "compare", "prepare_column", "run_once"]
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What is measured."""
+    """What is measured. cores: among which a batch is divided on CPU. devices: GPUs or TPUs of xsim; None: as many as it uses by itself.
+    confined: whether the process may use no other cores of a CPU."""
 
     model: str
     batch: int = 1024
@@ -41,6 +42,8 @@ class Settings:
     timeout: float = 600.0
     seed: int = 0
     cores: int = 1
+    devices: int | None = None
+    confined: bool = False
     peer_threads: int | None = None
 
 
@@ -181,11 +184,11 @@ def compare(settings: Settings, columns: list[Column], say: Callable[[str], None
             for name, engine in _engines(settings):
                 column = Column(name, engine)
                 columns.append(column)
-                _prepare(settings, column, processes, folder, whats, say)
+                prepare_column(settings, column, processes, folder, whats, say)
             for turn in range(settings.repeat):
                 for column in columns:
                     for what in whats:
-                        _turn(column, what, processes, f"run {turn + 1} of {settings.repeat}", say)
+                        run_once(column, what, processes, f"run {turn + 1} of {settings.repeat}", say)
             _deviations(settings, columns, processes)
         finally:
             for process in processes.values():
@@ -197,7 +200,7 @@ def _engines(settings: Settings) -> list[tuple[str, str]]:
     return columns + [(p, p) for p in settings.peers]
 
 
-def _prepare(settings: Settings, column: Column, processes: dict[str, Process], folder: str, whats, say) -> None:
+def prepare_column(settings: Settings, column: Column, processes: dict[str, Process], folder: str, whats, say) -> None:
     """Start the process of a column and compile its programs, each run once to warm up."""
     is_xsim = column.engine == "xsim"
     frozen = list(settings.freeze) if column.name == "xsim frozen" else []
@@ -205,7 +208,7 @@ def _prepare(settings: Settings, column: Column, processes: dict[str, Process], 
         "engine": column.engine, "column": column.name.replace(" ", "_"), "model": settings.model, "batch": settings.batch,
         "steps": settings.steps, "freeze": frozen, "randomize": settings.randomize, "constraints": settings.constraints,
         "seed": settings.seed, "integrator": settings.integrator, "rules": settings.rules, "folder": folder,
-        "describe": column.name == "xsim",
+        "describe": column.name == "xsim", "devices": settings.devices, "confined_to": settings.cores if settings.confined else None,
     }  # fmt: skip
     try:
         process = Process(sys.executable if is_xsim else settings.peer_python, is_xsim, settings)
@@ -233,7 +236,8 @@ def _compile(column: Column, process: Process, what: str, say) -> None:
     column.cost[what] = cost
 
 
-def _turn(column: Column, what: str, processes: dict[str, Process], label: str, say) -> None:
+def run_once(column: Column, what: str, processes: dict[str, Process], label: str, say) -> None:
+    """A timed run of a column."""
     if what not in column.cost or what in column.failed:
         return
     say(f"{column.name}: {what}, {label}")

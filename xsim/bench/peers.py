@@ -136,11 +136,13 @@ def _xsim(job: dict) -> Engine:
     import jax
     import jax.numpy as jnp
 
-    from xsim import __version__, init, models, rollout
+    from xsim import __version__, init, models, rollout, use_devices
     from xsim.bench.mechanism import describe, load_model, push, start
     from xsim.dynamics.constraints.soft_set import has_soft
     from xsim.randomize import randomize
 
+    if job["devices"] is not None:
+        use_devices(jax.devices()[: job["devices"]])
     source = job["model"]
     if source in models.names():
         source = str(models.path(source))

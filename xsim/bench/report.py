@@ -9,7 +9,7 @@ from pathlib import Path
 
 from xsim.bench.compare import Column, Settings
 
-__all__ = ["as_json", "curve", "rates", "table"]
+__all__ = ["aligned", "as_json", "curve", "rate", "rates", "table"]
 
 
 def rates(column: Column, settings: Settings) -> dict:
@@ -43,7 +43,8 @@ def _total(kernels: dict[str, int] | None) -> int | None:
 # ---- table -------------------------------------------------------------------------------------------------------------------
 
 
-def _rate(x: float) -> str:
+def rate(x: float) -> str:
+    """Steps per second as text."""
     for factor, unit in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
         if x >= factor:
             return f"{x / factor:.3g}{unit}"
@@ -51,8 +52,8 @@ def _rate(x: float) -> str:
 
 
 ROWS: tuple[tuple[str, str, Callable[[float], str], bool], ...] = (
-    ("steps/s", "steps_per_s", _rate, False),
-    ("gradient steps/s", "gradient_steps_per_s", _rate, True),
+    ("steps/s", "steps_per_s", rate, False),
+    ("gradient steps/s", "gradient_steps_per_s", rate, True),
     ("gradient time / forward time", "gradient_over_forward", "{:.2f}".format, True),
     ("trace, s", "trace_s", "{:.2f}".format, False),
     ("compile, s", "compile_s", "{:.2f}".format, False),
@@ -81,12 +82,16 @@ def table(settings: Settings, columns: list[Column]) -> str:
     if len(columns) > 1:
         rows.append(["final q differs from xsim by", *("-" if c.deviation is None else f"{c.deviation:.1e}" for c in columns)])
     rows.append(["timed runs", *("/".join(str(len(c.seconds.get(w, ()))) for w in _whats(settings)) for c in columns)])
-    widths = [max(len(r[i]) for r in rows) for i in range(len(rows[0]))]
-    lines += ["  ".join(x.ljust(w) if i == 0 else x.rjust(w) for i, (x, w) in enumerate(zip(r, widths, strict=True))) for r in rows]
-    lines.append("")
+    lines += [*aligned(rows), ""]
     for c in columns:
         lines += _notes(c)
     return "\n".join(lines)
+
+
+def aligned(rows: list[list[str]]) -> list[str]:
+    """The lines of a table: the first column to the left, the others to the right."""
+    widths = [max(len(r[i]) for r in rows) for i in range(len(rows[0]))]
+    return ["  ".join(x.ljust(w) if i == 0 else x.rjust(w) for i, (x, w) in enumerate(zip(r, widths, strict=True))) for r in rows]
 
 
 def _whats(settings: Settings) -> tuple[str, ...]:
