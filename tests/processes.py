@@ -21,8 +21,13 @@ def free_address() -> str:
 
 def start(*arguments, **environment: str) -> subprocess.Popen:
     """Python with these arguments, on the CPU. environment: further variables."""
+    return start_command(sys.executable, *arguments, **environment)
+
+
+def start_command(*command, **environment: str) -> subprocess.Popen:
+    """A command, as `start` does."""
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    return subprocess.Popen([sys.executable, *map(str, arguments)], env={**os.environ, "JAX_PLATFORMS": "cpu", **environment}, **pipes)
+    return subprocess.Popen([*map(str, command)], env={**os.environ, "JAX_PLATFORMS": "cpu", **environment}, **pipes)
 
 
 def finish(process: subprocess.Popen, timeout: float = 600) -> str:

@@ -78,7 +78,7 @@ def use_devices(devices=None) -> jax.sharding.Mesh:
 
     devices: of JAX; None: all (`jax.devices`), with `jax.distributed` those of all hosts, whose processes then call the same functions. An
     empty list: one device again. `init`, `step`, `rollout`, environments and training divide their environments; nothing passes between
-    the devices within a step. Batches of fewer than 64 environments per device stay on one.
+    the devices within a step. Batches of fewer than 64 environments per device stay on one, unless the devices are of several processes.
     """
     chosen = tuple(jax.devices() if devices is None else devices)
     _Chosen.division = Division(chosen)
@@ -105,12 +105,13 @@ def dividing(least: int):
 def mesh_of(size: int):
     """The mesh among whose devices ``size`` environments are divided.
 
-    None for a single device, for few environments, or inside another mesh."""
+    None for a single device, for few environments, or inside another mesh. The devices of several processes divide any number."""
     devices, least = division()
     if devices is None:
         devices = tuple(jax.local_devices()) if jax.default_backend() == "cpu" else ()
-    few = len(devices) < 2 or size < least * len(devices)
-    return None if few or not jax.sharding.get_abstract_mesh().empty else jax.sharding.Mesh(devices, AXIS)
+    alone = len({device.process_index for device in devices}) < 2
+    undivided = len(devices) < 2 or alone and size < least * len(devices)
+    return None if undivided or not jax.sharding.get_abstract_mesh().empty else jax.sharding.Mesh(devices, AXIS)
 
 
 BY_ENVIRONMENT = jax.sharding.PartitionSpec(AXIS)

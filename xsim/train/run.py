@@ -43,8 +43,8 @@ def train(config: Config, out=None, *, resume: bool = False, progress: bool = Tr
     if resume and not checkpoints(folder):
         raise ValueError(f"no checkpoint in {folder}")
     folder.mkdir(parents=True, exist_ok=True)
-    if config.num_envs % jax.process_count():
-        raise ValueError(f"num_envs {config.num_envs} is not a multiple of the {jax.process_count()} processes")
+    if jax.process_count() > 1 and config.num_envs % jax.device_count():
+        raise ValueError(f"num_envs {config.num_envs} is not a multiple of the {jax.device_count()} devices of all processes")
     run = Run(config, folder, resume)
     last = config.iterations if stop is None else min(stop, config.iterations)
     with _bar(config, run.iteration, progress) as bar:
