@@ -45,7 +45,7 @@ def test_names_and_addresses(arm):
 @pytest.mark.parametrize(("address", "message"), [
     (lambda m: m.q_slice("elbo"), "no joint 'elbo' (did you mean 'elbow'?); joints: shoulder, elbow"),
     (lambda m: m.sensor_slice("gyro"), "no sensor 'gyro'; sensors: time, turn"),
-    (lambda m: m.get("dof.dampin"), "no leaf 'dof.dampin' (did you mean 'dof.damping'?)"),
+    (lambda m: m.get("dof.dampin"), "no leaf 'dof.dampin' (did you mean 'dof.damping'?); leaves of dof: dof.damping, "),
     (lambda m: m.get("dof.damping[elbow]"), "no row is named 'elbow'"),
     (lambda m: m.get("body.mass[upper]"), "this body's mass is in its geoms: geom.mass[upper] or geom.density[upper]"),
 ])  # fmt: skip

@@ -15,6 +15,7 @@ from tqdm import tqdm
 
 from xsim.dynamics.initial_state import init
 from xsim.dynamics.queries import integrate
+from xsim.dynamics.sharding import use_accelerators
 from xsim.dynamics.step import rollout
 from xsim.load import load
 from xsim.model.model import Flags, Model, State
@@ -164,6 +165,7 @@ def main(argv: list[str] | None = None) -> int:
     """Run the demo. Returns the exit status: 0, or 1 if the gradient check fails."""
     args = parser().parse_args(argv)
     begin = time.perf_counter()
+    use_accelerators()
     print(f"device: {_device()}")
     print(f"loading {args.model} and randomizing {args.num} copies ...", flush=True)
     model = randomize(load(args.model), jax.random.key(args.seed), args.num, RANGES)

@@ -85,6 +85,12 @@ def use_devices(devices=None) -> jax.sharding.Mesh:
     return jax.sharding.Mesh(chosen or jax.devices()[:1], AXIS)
 
 
+def use_accelerators() -> None:
+    """Divide all batches among the GPUs or TPUs of this process, if there are any; what the commands do."""
+    if jax.default_backend() != "cpu":
+        use_devices(jax.local_devices())
+
+
 def division() -> Division:
     """How batches are divided now."""
     return _Chosen.division

@@ -20,7 +20,7 @@ import numpy as np
 from xsim.model.names import Named
 from xsim.model.selectors import entry
 from xsim.model.topology import Table, Topology
-from xsim.suggestions import did_you_mean
+from xsim.suggestions import unknown_leaf
 
 __all__ = [
     "Actuator", "Body", "Camera", "Cone", "Constraint", "Coupling", "Data", "Dof", "ElementForce", "Equality", "Flags", "Function", "Geom",
@@ -462,7 +462,7 @@ class Model(Named):
     def _check(self, path: str) -> str:
         paths = _declarations(self)
         if path not in paths:
-            raise KeyError(f"no leaf {path!r}{did_you_mean(path, paths)}; leaves: {', '.join(paths)}")
+            raise KeyError(unknown_leaf(path, paths))
         return path
 
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from xsim.model.topology import SPRINGS, ForceInfo, Topology
 from xsim.registry import SOFT_CONSTRAINTS
-from xsim.suggestions import did_you_mean
+from xsim.suggestions import did_you_mean, unknown_leaf
 
 __all__ = ["Entry", "HasLeaves", "element_name", "entry", "has_rows", "row_names", "select"]
 
@@ -76,8 +76,7 @@ def select(model: HasLeaves, selector: str) -> dict[str, np.ndarray]:
     s = _read(selector)
     paths = fnmatch.filter(model.paths(), s.path)
     if not paths:
-        hint = did_you_mean(s.path, model.paths())
-        raise KeyError(f"{selector}: no leaf {s.path!r}{hint}; leaves: {', '.join(model.paths())}")
+        raise KeyError(f"{selector}: {unknown_leaf(s.path, model.paths())}")
     elements = {path: _elements(model, path, s) for path in paths}
     chosen = {path: x for path, x in elements.items() if x.size}
     if not chosen and s.row is None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import yaml
 
-from xsim.dynamics.sharding import use_cores
+from xsim.dynamics.sharding import use_accelerators, use_cores
 from xsim.envs import TASKS
 from xsim.train import play
 from xsim.train.config import Config, check, configure
@@ -30,6 +30,8 @@ def main(argv=None) -> int:
         config, out = _config_and_folder(options)
         if options.distributed or options.coordinator or options.processes or options.process is not None:
             connect(options.coordinator, options.processes, options.process)
+        else:
+            use_accelerators()
         result = train(config, out, resume=options.resume, progress=not options.quiet and is_writer())
     except ValueError as e:
         parser.error(str(e))
