@@ -127,7 +127,6 @@ with dividing(least=1):
 IN_PROCESSES = """
 process = int(sys.argv[2])
 jax.distributed.initialize(sys.argv[3], 2, process)
-xsim.use_devices()
 data, parts = recordings(), (PARTS[:1], PARTS[1:])[process]
 save(process, xsim.sysid.fit([problem(*data, part) for part in parts], across_processes=True))
 """

@@ -49,7 +49,7 @@ def fit(problem: Problem | Problems, solver: Any = "lm", *, across_processes: bo
     iteration of a least-squares method reads anew, one problem at a time (a list, a data loader), or a function that returns one. The
     starts of such problems are known (``initial="known"``, ``Segments(starts="measured")``). The fields of the result with one number a
     sample or a trajectory are None then, and its model is that of the first problem. across_processes: each process of `jax.distributed`
-    gives problems of its own, and gets the fit to those of all.
+    gives problems of its own, whose states are on its own devices (without `xsim.use_devices`), and gets the fit to those of all.
 
     Raises KeyError for an unknown leaf or body, ValueError for a frozen leaf, a start outside its bounds, wrong shapes, a start whose
     trajectory is not finite or problems that do not go together, TypeError for problems that can be read only once, ImportError where a
