@@ -23,6 +23,9 @@ def pytest_report_header():
 gc.set_threshold(50_000, 20, 100)
 """A trace of a step holds a million objects, and collecting them again and again is a quarter of the time of the tests."""
 
+jax.config.update("jax_traceback_in_locations_limit", 0)
+"""What each operation's place in the source is to a compiler: a tenth of the time to lower a program."""
+
 # ---- memory ------------------------------------------------------------------------------------------------------------------
 
 MOST_BYTES = 1.2e9
