@@ -112,11 +112,16 @@ def _assembler() -> bool:
         return False
 
 
+POLE = """<mujoco><worldbody><geom type="plane" size="1 1 1"/><body pos="0 0 1"><joint type="slide" axis="0 0 1"/>
+<joint axis="0 1 0" limited="true" range="-60 60"/><geom type="capsule" size="0.1 0.3"/></body></worldbody></mujoco>"""
+
+
 @pytest.mark.skipif(not _assembler(), reason="NVIDIA's assembler is not installed: pip install 'xsim[aot]'")
 def test_report(tmp_path, capsys):
     """The step, the rollout and its gradient of a model with contacts; the rollout is one kernel besides those of the shared numbers."""
-    file = tmp_path / "report.json"
-    options = ["--model", "hopper", "--constraints", "--steps", "8", "--batch", "256", "--quiet", "--json", str(file)]
+    file, model = tmp_path / "report.json", tmp_path / "pole.xml"
+    model.write_text(POLE)
+    options = ["--model", str(model), "--constraints", "--steps", "8", "--batch", "256", "--quiet", "--json", str(file)]
     assert main([*options, "--target", "h200"]) == 0
     assert "compiled, not run" in capsys.readouterr().out
     report = json.loads(file.read_text())
