@@ -130,12 +130,12 @@ def energies(path: Path, rules: str) -> list | None:
     return None if "error" in other or checked(path, "4.0") else [s["energy"] for s in states(other)]
 
 
-DAILY = 6  # velocities: the models of the default run, and these
+DAILY = 6  # velocities: the models of the default run, and these by the rules 3.2
 ALSO = ("rl/half_cheetah.xml", "solver/Newton", "solver/PGS_elliptic.xml")
 
 
 def _case(path: Path, rules: str):
-    daily = facts(path, rules)["size"]["nv"] <= DAILY or str(path).startswith(ALSO)
+    daily = facts(path, rules)["size"]["nv"] <= DAILY or rules == "3.2" and str(path).startswith(ALSO)
     return pytest.param(path, rules, marks=() if daily else pytest.mark.nightly)
 
 
