@@ -20,8 +20,8 @@ from xsim.compile.choice import tracing_for
 KNOWN = json.loads((Path(__file__).parent / "reference/flex_contacts.json").read_text())
 """By release and name, recorded by reference/make_flex_contacts.py."""
 NIGHTLY = {"layers of a solid", "a line by itself", "a solid by itself", "inside of a line"}
-"""Layers: half a minute and the most memory of all tests; `test_layers_that_may_touch` has the idea. The others: what a sheet does by itself
-and inside, which is compared daily, with elements of other dimensions, which meet geoms daily."""
+"""Layers: half a minute and the most memory of all tests; `test_layers_that_may_touch` has the idea. The others: contacts of a flex with
+itself, which a sheet has daily, by elements of other dimensions, which meet geoms daily."""
 
 
 def _is_nightly(rules: str, name: str) -> bool:
