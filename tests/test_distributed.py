@@ -119,6 +119,7 @@ def test_a_process_that_dies_ends_the_others(tmp_path):
         time.sleep(0.5)
     assert checkpoints(tmp_path)
     victim.send_signal(signal.SIGKILL)
+    victim.communicate()
     begin = time.monotonic()
     texts = [survivor.communicate(timeout=300)[0] for survivor in survivors]
     assert all(survivor.returncode != 0 for survivor in survivors) and time.monotonic() - begin < 2 * HEARTBEAT_S
