@@ -55,6 +55,13 @@ xsim.step(model, after)
 assert xsim.step._cache_size() == programs
 np.savez(sys.argv[1], **numbers())
 
+# Environments are divided from reset on, so that their step compiles once.
+env = xsim.make_env("pendulum_balance", num_envs=64 * {CORES})
+act = jax.jit(env.step)
+begun = jax.jit(env.reset)(jax.random.key(0))
+later = act(act(begun, np.zeros((env.num_envs, 1))), np.zeros((env.num_envs, 1)))
+assert len(begun.obs.sharding.device_set) == len(later.obs.sharding.device_set) == {CORES} and act._cache_size() == 1
+
 # Nothing passes between the devices: each solves its environments by itself.
 for compiler in ("xla", "llvm"):
     xsim.use_compiler(compiler)

@@ -22,6 +22,7 @@ import numpy as np
 from xsim import models
 from xsim.dynamics.initial_state import init, state_at
 from xsim.dynamics.layout import batch_shape
+from xsim.dynamics.sharding import divided
 from xsim.envs.actions import action_map
 from xsim.envs.advance import Inputs, Steps, advance, is_unhealthy, where
 from xsim.envs.view import Transition, View
@@ -107,7 +108,8 @@ def _spec(shape, low, high, dtype) -> Spec:
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class EnvState:
-    """Everything that goes from step to step; a pytree whose leaves have the leading dimension num_envs.
+    """Everything that goes from step to step; a pytree whose leaves have the leading dimension num_envs, by which they are divided among
+    the devices in use.
 
     obs: (num_envs, n). reward: (num_envs,). terminated, truncated, done (either): (num_envs,) bool.
     metrics: ``return`` and ``length`` of the episode up to this step, then the task's. info: ``final_observation`` (num_envs, n), the
@@ -258,7 +260,7 @@ class Env:
         obs, no = self._observe(view), jnp.zeros(self.num_envs, bool)
         zero = jnp.zeros(self.num_envs, self.dtype)
         length = jnp.zeros(self.num_envs, jnp.int32)
-        return EnvState(
+        start = EnvState(
             state=episode.state,
             obs=obs,
             reward=zero,
@@ -273,6 +275,7 @@ class Env:
             episode=number,
             length=length,
         )
+        return divided(start, (self.num_envs,))
 
     def step(self, env_state: EnvState, action) -> EnvState:
         """One action in every environment. action: (num_envs, actions), clipped to the action's bounds.
@@ -283,7 +286,7 @@ class Env:
         action, invalid = self._check_action(action)
         view, diverged = self._simulate(env_state, action, invalid)
         result = self._judge(env_state, view, diverged)
-        return self._restart(result) if self.auto_reset else result
+        return divided(self._restart(result) if self.auto_reset else result, (self.num_envs,))
 
     # ---- a step --------------------------------------------------------------------------------------------------------------
 
