@@ -103,7 +103,7 @@ def test_scaling_by_devices(tmp_path, capsys):
     first, *others = json.loads(out.read_text())["runs"]
     assert first["scaling"] == "strong" and first["devices"] == 1 and first["efficiency"]["forward"] == 1.0
     for run in others:
-        assert run["settings"]["batch"] == 3 * (run["devices"] if run["scaling"] == "weak" else 1)
+        assert run["settings"]["batch"] == 3 * (1 if run["scaling"] == "strong" else run["devices"])
         assert run["efficiency"]["forward"] > 0 and run["efficiency"]["gradient"] is None
     assert scaling.counts(1) == [1] and scaling.counts(6) == [1, 2, 4, 6] and scaling.counts(8) == [1, 2, 4, 8]
 

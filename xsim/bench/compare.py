@@ -23,8 +23,8 @@ __all__ = ["Column", "Failed", "Process", "Settings", "compare", "prepare_column
 
 @dataclass(frozen=True)
 class Settings:
-    """What is measured. cores: among which a batch is divided on CPU. devices: GPUs or TPUs of xsim; None: as many as it uses by itself.
-    confined: whether the process may use no other cores of a CPU."""
+    """What is measured. cores: number among which a batch is divided on CPU. confined: which cores the process may use, counted among those
+    that there are; None: all. devices: which GPUs or TPUs xsim uses; None: as it does by itself."""
 
     model: str
     batch: int = 1024
@@ -42,8 +42,8 @@ class Settings:
     timeout: float = 600.0
     seed: int = 0
     cores: int = 1
-    devices: int | None = None
-    confined: bool = False
+    confined: tuple[int, ...] | None = None
+    devices: tuple[int, ...] | None = None
     peer_threads: int | None = None
 
 
@@ -208,7 +208,7 @@ def prepare_column(settings: Settings, column: Column, processes: dict[str, Proc
         "engine": column.engine, "column": column.name.replace(" ", "_"), "model": settings.model, "batch": settings.batch,
         "steps": settings.steps, "freeze": frozen, "randomize": settings.randomize, "constraints": settings.constraints,
         "seed": settings.seed, "integrator": settings.integrator, "rules": settings.rules, "folder": folder,
-        "describe": column.name == "xsim", "devices": settings.devices, "confined_to": settings.cores if settings.confined else None,
+        "describe": column.name == "xsim", "devices": settings.devices, "confined": settings.confined,
     }  # fmt: skip
     try:
         process = Process(sys.executable if is_xsim else settings.peer_python, is_xsim, settings)

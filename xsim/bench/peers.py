@@ -142,7 +142,7 @@ def _xsim(job: dict) -> Engine:
     from xsim.randomize import randomize
 
     if job["devices"] is not None:
-        use_devices(jax.devices()[: job["devices"]])
+        use_devices([jax.devices()[i] for i in job["devices"]])
     source = job["model"]
     if source in models.names():
         source = str(models.path(source))

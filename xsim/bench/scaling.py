@@ -1,7 +1,8 @@
 """``python -m xsim.bench --scaling devices``: steps per second on 1, 2, 4, ... devices.
 
 Strong scaling keeps the number of environments, weak scaling keeps it on each device. The efficiency is the speed divided by that of one
-device and by the number of devices. On a CPU a device is a core, and a process may use no other cores.
+device and by the number of devices. On a CPU a device is a core, and a process may use no other cores. For comparison, separate processes
+run at the same time on a device each: cores share caches, clocks and, on a rented machine, much else, so this is what the devices give.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from xsim.bench.compare import Column, Process, Settings, prepare_column, run_once
@@ -25,12 +27,13 @@ KEYS = {"forward": "steps_per_s", "gradient": "gradient_steps_per_s"}
 
 @dataclass
 class Run:
-    """A number of devices with ``strong`` or ``weak`` scaling."""
+    """A number of devices with ``strong`` or ``weak`` scaling, or as many ``separate`` processes, whose runs are ``members``."""
 
     mode: str
     devices: int
     settings: Settings
     column: Column
+    members: list[Run] = field(default_factory=list)
 
     def rate(self, what: str) -> float | None:
         """Steps per second."""
@@ -40,21 +43,35 @@ class Run:
 def measure(settings: Settings, runs: list[Run], say: Callable[[str], None]) -> None:
     """Measure all numbers of devices in turns, appending to ``runs``: what an interruption leaves there is what was measured."""
     platform, available = _platform(settings)
-    cases = [("strong", 1), *((mode, count) for count in counts(available)[1:] for mode in ("strong", "weak"))]
-    runs += [_run(settings, platform, mode, count) for mode, count in cases]
+    runs.append(_run(settings, platform, "strong", (0,)))
+    for count in counts(available)[1:]:
+        runs += [_run(settings, platform, mode, tuple(range(count))) for mode in ("strong", "weak")]
+        runs.append(_separate(settings, platform, count))
     whats = ("forward", "gradient") if settings.gradient else ("forward",)
     with tempfile.TemporaryDirectory() as folder:
         processes: dict[str, Process] = {}
         try:
             for run in runs:
-                prepare_column(run.settings, run.column, processes, folder, whats, say)
+                for member in run.members or [run]:
+                    prepare_column(member.settings, member.column, processes, folder, whats, say)
             for turn in range(settings.repeat):
                 for run in runs:
                     for what in whats:
-                        run_once(run.column, what, processes, f"run {turn + 1} of {settings.repeat}", say)
+                        _turn(run, what, processes, f"run {turn + 1} of {settings.repeat}", say)
         finally:
             for process in processes.values():
                 process.close()
+
+
+def _turn(run: Run, what: str, processes: dict[str, Process], label: str, say) -> None:
+    """A timed run. Separate processes run at the same time; it lasts as long as the slowest."""
+    members = run.members or [run]
+    with ThreadPoolExecutor(len(members)) as pool:
+        list(pool.map(lambda member: run_once(member.column, what, processes, label, say), members))
+    for member in run.members:
+        run.column.about, run.column.failed = member.column.about, run.column.failed | member.column.failed
+    if run.members and not run.column.failed:
+        run.column.seconds.setdefault(what, []).append(max(member.column.seconds[what][-1] for member in run.members))
 
 
 def counts(available: int) -> list[int]:
@@ -72,11 +89,20 @@ def _platform(settings: Settings) -> tuple[str, int]:
     return platform, settings.cores if platform == "cpu" else int(count)
 
 
-def _run(settings: Settings, platform: str, mode: str, count: int) -> Run:
+def _run(settings: Settings, platform: str, mode: str, which: tuple[int, ...], name: str | None = None) -> Run:
+    """A run on some of the devices. name: of its column."""
+    count = len(which)
     batch = settings.batch * (count if mode == "weak" else 1)
-    division = {"cores": count, "confined": True} if platform == "cpu" else {"devices": count}
-    name = f"{count} {'core' if platform == 'cpu' else 'device'}{'s' if count > 1 else ''}, {mode}"
+    division = {"cores": count, "confined": which} if platform == "cpu" else {"devices": which}
+    name = name or f"{count} {'core' if platform == 'cpu' else 'device'}{'s' if count > 1 else ''}, {mode}"
     return Run(mode, count, dataclasses.replace(settings, batch=batch, peers=(), freeze=(), **division), Column(name, "xsim"))
+
+
+def _separate(settings: Settings, platform: str, count: int) -> Run:
+    """Processes that know nothing of each other, on a device each."""
+    name, whole = f"{count} separate processes", dataclasses.replace(settings, batch=settings.batch * count, peers=(), freeze=())
+    members = [_run(settings, platform, "strong", (i,), f"{name}: {i}") for i in range(count)]
+    return Run("separate", count, whole, Column(name, "xsim"), members)
 
 
 def _efficiency(runs: list[Run], run: Run, what: str) -> float | None:
@@ -120,7 +146,7 @@ def picture(runs: list[Run], path) -> None:
     figure = Figure(figsize=(6, 4), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots()
-    for i, mode in enumerate(("strong", "weak")):
+    for i, mode in enumerate(("strong", "weak", "separate")):
         for what, style in (("forward", "-o"), ("gradient", "--s")):
             points = [(run.devices, _efficiency(runs, run, what)) for run in runs if run.mode == mode or run.devices == 1]
             points = [point for point in points if point[1] is not None]

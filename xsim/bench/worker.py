@@ -30,8 +30,9 @@ class Worker:
         self.last = None
 
     def start(self, job: dict) -> dict:
-        if job["confined_to"] is not None:  # before JAX starts its threads
-            os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: job["confined_to"]])
+        if job["confined"] is not None:  # before JAX starts its threads
+            cores = sorted(os.sched_getaffinity(0))
+            os.sched_setaffinity(0, [cores[i] for i in job["confined"]])
         self.job, self.engine = job, load_engine(job)
         return self.engine.about
 
