@@ -15,7 +15,7 @@ from xsim.joints.types import JOINT_TYPES
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(p for p in DOCS.rglob("*.md") if not p.relative_to(DOCS).parts[0].startswith("_"))]
-LANGUAGES = ("", "console", "python", "text", "toctree", "include", "eval-rst", "xml", "yaml")
+LANGUAGES = ("", "console", "python", "text", "toctree", "include", "literalinclude", "eval-rst", "xml", "yaml")
 """Of the fences of a page. Commands of the README have none."""
 EXTRAS = {"formats.md": ["matplotlib", "coacd"], "identification.md": ["optimistix"]}
 """What the examples of a page need besides xsim."""
