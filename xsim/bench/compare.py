@@ -46,6 +46,11 @@ class Settings:
     devices: tuple[int, ...] | None = None
     peer_threads: int | None = None
 
+    @property
+    def whats(self) -> tuple[str, ...]:
+        """The programs that are timed."""
+        return ("forward", "gradient") if self.gradient else ("forward",)
+
 
 @dataclass
 class Column:
@@ -177,7 +182,7 @@ def compare(settings: Settings, columns: list[Column], say: Callable[[str], None
 
     Every process holds its compiled programs; the engines then take turns, one timed run each, ``repeat`` times.
     """
-    whats = ("forward", "gradient") if settings.gradient else ("forward",)
+    whats = settings.whats
     with tempfile.TemporaryDirectory() as folder:
         processes: dict[str, Process] = {}
         try:

@@ -81,7 +81,7 @@ def table(settings: Settings, columns: list[Column]) -> str:
             rows.append([label, *(_ratio(numbers, c.name, key) for c in columns)])
     if len(columns) > 1:
         rows.append(["final q differs from xsim by", *("-" if c.deviation is None else f"{c.deviation:.1e}" for c in columns)])
-    rows.append(["timed runs", *("/".join(str(len(c.seconds.get(w, ()))) for w in _whats(settings)) for c in columns)])
+    rows.append(["timed runs", *("/".join(str(len(c.seconds.get(w, ()))) for w in settings.whats) for c in columns)])
     lines += [*aligned(rows), ""]
     for c in columns:
         lines += _notes(c)
@@ -92,10 +92,6 @@ def aligned(rows: list[list[str]]) -> list[str]:
     """The lines of a table: the first column to the left, the others to the right."""
     widths = [max(len(r[i]) for r in rows) for i in range(len(rows[0]))]
     return ["  ".join(x.ljust(w) if i == 0 else x.rjust(w) for i, (x, w) in enumerate(zip(r, widths, strict=True))) for r in rows]
-
-
-def _whats(settings: Settings) -> tuple[str, ...]:
-    return ("forward", "gradient") if settings.gradient else ("forward",)
 
 
 def _ratio(numbers: dict, name: str, key: str) -> str:

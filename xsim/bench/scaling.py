@@ -43,11 +43,11 @@ class Run:
 def measure(settings: Settings, runs: list[Run], say: Callable[[str], None]) -> None:
     """Measure all numbers of devices in turns, appending to ``runs``: what an interruption leaves there is what was measured."""
     platform, available = _platform(settings)
+    settings, whats = dataclasses.replace(settings, peers=(), freeze=()), settings.whats
     runs.append(_run(settings, platform, "strong", (0,)))
     for count in counts(available)[1:]:
         runs += [_run(settings, platform, mode, tuple(range(count))) for mode in ("strong", "weak")]
         runs.append(_separate(settings, platform, count))
-    whats = ("forward", "gradient") if settings.gradient else ("forward",)
     with tempfile.TemporaryDirectory() as folder:
         processes: dict[str, Process] = {}
         try:
@@ -95,12 +95,12 @@ def _run(settings: Settings, platform: str, mode: str, which: tuple[int, ...], n
     batch = settings.batch * (count if mode == "weak" else 1)
     division = {"cores": count, "confined": which} if platform == "cpu" else {"devices": which}
     name = name or f"{count} {'core' if platform == 'cpu' else 'device'}{'s' if count > 1 else ''}, {mode}"
-    return Run(mode, count, dataclasses.replace(settings, batch=batch, peers=(), freeze=(), **division), Column(name, "xsim"))
+    return Run(mode, count, dataclasses.replace(settings, batch=batch, **division), Column(name, "xsim"))
 
 
 def _separate(settings: Settings, platform: str, count: int) -> Run:
     """Processes that know nothing of each other, on a device each."""
-    name, whole = f"{count} separate processes", dataclasses.replace(settings, batch=settings.batch * count, peers=(), freeze=())
+    name, whole = f"{count} separate processes", dataclasses.replace(settings, batch=settings.batch * count)
     members = [_run(settings, platform, "strong", (i,), f"{name}: {i}") for i in range(count)]
     return Run("separate", count, whole, Column(name, "xsim"), members)
 
@@ -119,10 +119,9 @@ def table(runs: list[Run]) -> str:
     if not runs:
         return "nothing was measured"
     settings, about = runs[0].settings, next((run.column.about for run in runs if run.column.about), {})
-    whats = [what for what in KEYS if what == "forward" or settings.gradient]
-    rows = [["", "environments", *(x for what in whats for x in (f"{what}, steps/s", "efficiency"))]]
+    rows = [["", "environments", *(x for what in settings.whats for x in (f"{what}, steps/s", "efficiency"))]]
     for run in runs:
-        numbers = [(run.rate(what), _efficiency(runs, run, what)) for what in whats]
+        numbers = [(run.rate(what), _efficiency(runs, run, what)) for what in settings.whats]
         texts = [x for speed, part in numbers for x in ("-" if speed is None else rate(speed), "-" if part is None else f"{part:.2f}")]
         rows.append([run.column.name, str(run.settings.batch), *texts])
     heading = f"{Path(settings.model).name}: {settings.steps} steps, {settings.dtype}, medians of up to {settings.repeat} runs in turns"

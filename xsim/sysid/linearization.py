@@ -59,28 +59,20 @@ class Factor(NamedTuple):
 class Pieces:
     """Problems with the same parameters, read anew for every linear model.
 
-    structure, ranges: of the first problem. Raises ValueError where a problem does not go together with the first, and for a start that is
-    unknown; TypeError for an iterator.
+    structure, ranges, dtype: of the first problem. Raises ValueError where a problem does not go together with the first, and for a start
+    that is unknown; TypeError for an iterator.
     """
 
     def __init__(self, source: Problems, across_processes: bool):
+        if isinstance(source, Iterator):
+            raise TypeError("an iterator of problems can be read only once: give the function that returns it")
         self._source, self._across_processes = source, across_processes
-        first = next(self._prepared(None), None)
+        first = next((prepare(problem) for problem in self._problems()), None)
         if first is None:
             raise ValueError("nothing to fit: there is no problem")
-        self._first = first
-
-    @property
-    def structure(self) -> Structure:
-        return self._first.structure
-
-    @property
-    def ranges(self):
-        return self._first.data.ranges
-
-    @property
-    def dtype(self):
-        return self._first.data.q.dtype
+        # Not the recordings: they would stay in memory beside those of each other problem.
+        self.structure, self.ranges, self.dtype, self._model = first.structure, first.data.ranges, first.data.q.dtype, first.data.model
+        self._check(first)
 
     def linearize(self, z) -> Linear:
         """The linear model about the unconstrained unknowns z (n,): as many rows as there are unknowns, and one more."""
@@ -91,7 +83,9 @@ class Pieces:
     def factor(self, x) -> Factor:
         """The factor of the residuals of all problems at the physical unknowns x (n,)."""
         triangle, samples = jnp.zeros((len(x) + 1, len(x) + 1), self.dtype), 0
-        for prepared in self._prepared(self._first):
+        for problem in self._problems():
+            prepared = prepare(problem)
+            self._check(prepared)
             evaluation = evaluate(prepared.structure, x, prepared.data)
             triangle = _with_rows(triangle, evaluation.residual, evaluation.jacobian)
             samples += prepared.samples
@@ -99,17 +93,20 @@ class Pieces:
 
     def model(self, x) -> Model:
         """The model of the first problem with the physical unknowns x (n,)."""
-        return with_values(self._first.data.model, self.structure.blocks, x)
+        return with_values(self._model, self.structure.blocks, x)
 
-    def _prepared(self, first: Prepared | None) -> Iterator[Prepared]:
-        """The problems, checked. first: with which they must go together."""
-        problems = self._source() if callable(self._source) else self._source
-        if isinstance(self._source, Iterator):
-            raise TypeError("an iterator of problems can be read only once: give the function that returns it")
-        for problem in problems:
-            prepared = prepare(problem)
-            _check(prepared, first or prepared)
-            yield prepared
+    def _problems(self) -> Iterable[Problem]:
+        return self._source() if callable(self._source) else self._source
+
+    def _check(self, prepared: Prepared) -> None:
+        """Raise ValueError where a problem does not go together with the first."""
+        start, end = prepared.structure.unknown_starts
+        if start != end:
+            raise ValueError("the starts of several problems must be known: initial='known', and Segments(starts='measured')")
+        same = prepared.structure.blocks == self.structure.blocks
+        ranges = zip(jax.tree.leaves(prepared.data.ranges), jax.tree.leaves(self.ranges), strict=False)
+        if not same or not all(np.array_equal(a, b) for a, b in ranges):
+            raise ValueError("the parameters of all problems must be the same, with the same starts and bounds")
 
     @staticmethod
     def _of_all_processes(factor: Factor) -> Factor:
@@ -117,16 +114,6 @@ class Pieces:
         triangles, samples = multihost_utils.process_allgather((np.asarray(factor.triangle), np.asarray(factor.samples)))
         n = triangles.shape[-1]
         return Factor(_triangle(jnp.asarray(triangles).reshape(-1, n)), int(samples.sum()))
-
-
-def _check(prepared: Prepared, first: Prepared) -> None:
-    start, end = prepared.structure.unknown_starts
-    if start != end:
-        raise ValueError("the starts of several problems must be known: initial='known', and Segments(starts='measured')")
-    same = prepared.structure.blocks == first.structure.blocks
-    ranges = zip(jax.tree.leaves(prepared.data.ranges), jax.tree.leaves(first.data.ranges), strict=False)
-    if not same or not all(np.array_equal(a, b) for a, b in ranges):
-        raise ValueError("the parameters of all problems must be the same, with the same starts and bounds")
 
 
 def _triangle(rows):
