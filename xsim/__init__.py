@@ -24,7 +24,7 @@ from xsim.dynamics.queries import (
     smooth_acceleration,
 )
 from xsim.dynamics.reactions import Reactions, reactions
-from xsim.dynamics.sharding import use_cores, use_devices
+from xsim.dynamics.sharding import replicate, use_cores, use_devices
 from xsim.dynamics.step import rollout, step
 from xsim.envs import make_env
 from xsim.io import ConvexDecomposition, Format, parse, parse_text, register_format, to_mjcf, write
@@ -44,7 +44,7 @@ __all__ = [
     "Parameter", "ParseError", "Reactions", "State", "UnsupportedWarning", "WriteError", "WriteWarning", "bias", "body_inertia", "build",
     "camera_poses", "constraint_error", "contacts", "difference", "energy", "forward", "forward_dynamics", "geom_poses", "init",
     "integrate", "inverse_dynamics", "jacobian", "kinematics", "light_poses", "load", "loads", "make_env", "mass_matrix", "models", "parse",
-    "parse_text", "passive", "project_constraints", "randomize", "reactions", "register_format", "register_joint", "registry", "rollout",
+    "parse_text", "passive", "project_constraints", "randomize", "reactions", "register_format", "register_joint", "registry", "replicate", "rollout",
     "sensors", "site_poses", "smooth_acceleration", "state_from_poses", "step", "sysid", "to_mjcf", "use_compiler", "use_cores",
     "use_devices", "with_constraints", "with_contact_limit", "with_integrator", "with_numbers", "write",
 ]  # fmt: skip

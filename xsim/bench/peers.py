@@ -136,7 +136,7 @@ def _xsim(job: dict) -> Engine:
     import jax
     import jax.numpy as jnp
 
-    from xsim import __version__, init, models, rollout, use_devices
+    from xsim import __version__, init, models, replicate, rollout, use_devices
     from xsim.bench.mechanism import describe, load_model, push, start
     from xsim.dynamics.constraints.soft_set import has_soft
     from xsim.randomize import randomize
@@ -159,6 +159,7 @@ def _xsim(job: dict) -> Engine:
     if job["freeze"]:
         model = model.freeze(*job["freeze"])
         label += f"; frozen: {', '.join(job['freeze'])}"
+    model = replicate(model, job["batch"])
     q, pushed = start(model, job["batch"], job["seed"]), push(model, job["batch"], job["seed"])
     if job.get("describe"):
         folder = Path(job["folder"])

@@ -1,8 +1,9 @@
 """The function by which XLA calls a program on the CPU, in LLVM IR.
 
 XLA's typed foreign function interface passes an ``XLA_FFI_CallFrame`` (header ``xla/ffi/api/c_api.h``, in `jax.ffi.include_dir`). The
-environments are divided into chunks. The calling thread and threads of XLA's pool take one chunk after another. The chunks depend on the
-number of environments alone, and sums over environments are added in their order, so that results do not depend on the number of threads.
+environments are divided into chunks. The calling thread and threads of XLA's pool take one chunk after another. The devices of a process
+share the pool, so that each asks for its part of the threads: where every core is a device, for none. The chunks depend on the number of
+environments alone, and sums over environments are added in their order, so that results do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Layout:
     """What the handler has to know of a program.
 
     counted: ("operand" or "result", index) of an array whose first axis is that of the environments; None: there is one environment.
-    number: LLVM's type of a number of the sums; size: its bytes. operations: of one environment.
+    number: LLVM's type of a number of the sums; size: its bytes. operations: of one environment. devices: that share the pool.
     """
 
     operands: int
@@ -46,6 +47,7 @@ class Layout:
     number: str
     size: int
     operations: int
+    devices: int
 
 
 @functools.cache
@@ -280,7 +282,8 @@ ask.pool:
   %error = call ptr %number(ptr %threads.args)
   %fine = icmp eq ptr %error, null
   %n = load i64, ptr %threads
-  %most = call i64 @llvm.smin.i64(i64 %n, i64 %chunks)
+  %share = sdiv i64 %n, {layout.devices}
+  %most = call i64 @llvm.smin.i64(i64 %share, i64 %chunks)
   %several = icmp sgt i64 %most, 1
   %help = and i1 %fine, %several
   br i1 %help, label %schedule, label %alone

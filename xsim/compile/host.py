@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax
 import numpy as np
 
 from xsim.compile.elementary import definitions
@@ -219,5 +220,5 @@ class HostEmitter(Emitter):
         return Layout(
             operands=len(self.sizes), results=len(p.outputs), slots=len(self.slots), lanes=self.target.lanes, counted=self.counted,
             sums=tuple(Sum(k, size, self.first_sum[k]) for k, size in sums), number=self.target.type(dtype), size=dtype.itemsize,
-            operations=sum(p.count().values()),
+            operations=sum(p.count().values()), devices=jax.local_device_count("cpu"),
         )  # fmt: skip

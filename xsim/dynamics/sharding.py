@@ -136,6 +136,20 @@ def divided(tree, batch: tuple[int, ...]):
     return jax.tree.map(sharded, tree)
 
 
+def replicate(model: Model, num: int) -> Model:
+    """The model with the leaves that environments share on each of the devices among which ``num`` environments are divided.
+
+    A jitted function that gets the model as an argument otherwise copies them to the other devices at each call. Unchanged where ``num``
+    environments stay on one device. The result is for batches that are divided: anything else of it is computed on every device."""
+    mesh = mesh_of(num)
+    if mesh is None:
+        return model
+    everywhere = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+    leaves = {path: model.get(path) for path in model.paths()}
+    shared = {path: x for path, x in leaves.items() if isinstance(x, jax.Array) and x.ndim == len(model.shape(path))}
+    return model.replace({path: jax.lax.with_sharding_constraint(x, everywhere) for path, x in shared.items()})
+
+
 def chunk_size(model: Model) -> int:
     """Environments per chunk of XLA's programs. The data of a step then stays in the processor's cache."""
     return SOFT_CHUNK if has_soft(model.topology) else CHUNK

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xsim.dynamics.sharding import divided
+from xsim.dynamics.sharding import divided, replicate
 from xsim.joints.elementary import draw_parameters, name_key
 from xsim.joints.types import JOINT_TYPES
 from xsim.model.model import Frozen, Model
@@ -29,8 +29,8 @@ def randomize(model: Model, key, num: int, ranges=None, *, axes: bool | None = N
 
     ranges: None, a dict of entries (described in the module `xsim.randomize`), a YAML file, or the name of one in ``configs/randomize``.
     axes: sample the parameters of joint types that declare how (rr, rr_imp, rsaddle, types of users). positions: sample ``body.pos``
-    in the box of bodies that have one. Both default to what ``ranges`` says, else True. The leaves are divided among the devices in use
-    (`xsim.use_devices`, `xsim.use_cores`), as `init` divides a state.
+    in the box of bodies that have one. Both default to what ``ranges`` says, else True. The sampled leaves are divided among the devices in
+    use (`xsim.use_devices`, `xsim.use_cores`), as `init` divides a state; the others are on each of them (`xsim.replicate`).
 
     Environment i depends on ``key``, i and names alone: not on ``num``, nor on other bodies or entries. Works under jit (num static).
     Raises KeyError for an unknown leaf or body, ValueError for a frozen leaf or a range that allows impossible numbers (a negative
@@ -52,7 +52,7 @@ def randomize(model: Model, key, num: int, ranges=None, *, axes: bool | None = N
     if not nominal:
         return model
     sampled = jax.vmap(sampler.sample, in_axes=(0, batch_axes))(keys, nominal)
-    return model.replace(divided({path: x[:num] for path, x in sampled.items()}, (num,)))
+    return replicate(model.replace(divided({path: x[:num] for path, x in sampled.items()}, (num,))), num)
 
 
 # ---- the sampler -------------------------------------------------------------------------------------------------------------
