@@ -43,8 +43,8 @@ __all__ = [
     "ContactData", "ConvexDecomposition", "Data", "ElementaryJoint", "Flags", "Format", "GeneralJoint", "JointType", "Model", "ModelSpec",
     "Parameter", "ParseError", "Reactions", "State", "UnsupportedWarning", "WriteError", "WriteWarning", "bias", "body_inertia", "build",
     "camera_poses", "constraint_error", "contacts", "difference", "energy", "forward", "forward_dynamics", "geom_poses", "init",
-    "integrate", "inverse_dynamics", "jacobian", "kinematics", "light_poses", "load", "loads", "make_env", "mass_matrix", "models", "parse",
-    "parse_text", "passive", "project_constraints", "randomize", "reactions", "register_format", "register_joint", "registry", "replicate", "rollout",
-    "sensors", "site_poses", "smooth_acceleration", "state_from_poses", "step", "sysid", "to_mjcf", "use_compiler", "use_cores",
-    "use_devices", "with_constraints", "with_contact_limit", "with_integrator", "with_numbers", "write",
+    "integrate", "inverse_dynamics", "jacobian", "kinematics", "light_poses", "load", "loads", "make_env", "mass_matrix", "models",
+    "parse", "parse_text", "passive", "project_constraints", "randomize", "reactions", "register_format", "register_joint", "registry",
+    "replicate", "rollout", "sensors", "site_poses", "smooth_acceleration", "state_from_poses", "step", "sysid", "to_mjcf", "use_compiler",
+    "use_cores", "use_devices", "with_constraints", "with_contact_limit", "with_integrator", "with_numbers", "write",
 ]  # fmt: skip
