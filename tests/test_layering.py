@@ -46,7 +46,7 @@ LAYERS = (
     ("dynamics.sensors",),
     ("dynamics",),
     ("load", "options"),
-    ("randomize", "sysid"),
+    ("randomize", "sysid", "control"),
     ("envs", "viewer"),
     ("bench", "view", "train", "demo"),
     ("__main__",),

@@ -1,6 +1,6 @@
 """xsim: batched, differentiable rigid-body simulation in JAX. Importing it changes no setting of jax, numpy or logging."""
 
-from xsim import models, registry, sysid
+from xsim import control, models, registry, sysid
 from xsim.compile.choice import use_compiler
 from xsim.dynamics.contact_list import ContactData, contacts
 from xsim.dynamics.forward import forward, sensors
@@ -42,7 +42,7 @@ __version__ = "0.1.0"
 __all__ = [
     "ContactData", "ConvexDecomposition", "Data", "ElementaryJoint", "Flags", "Format", "GeneralJoint", "JointType", "Model", "ModelSpec",
     "Parameter", "ParseError", "Reactions", "State", "UnsupportedWarning", "WriteError", "WriteWarning", "bias", "body_inertia", "build",
-    "camera_poses", "constraint_error", "contacts", "difference", "energy", "forward", "forward_dynamics", "geom_poses", "init",
+    "camera_poses", "constraint_error", "contacts", "control", "difference", "energy", "forward", "forward_dynamics", "geom_poses", "init",
     "integrate", "inverse_dynamics", "jacobian", "kinematics", "light_poses", "load", "loads", "make_env", "mass_matrix", "models",
     "parse", "parse_text", "passive", "project_constraints", "randomize", "reactions", "register_format", "register_joint", "registry",
     "replicate", "rollout", "sensors", "site_poses", "smooth_acceleration", "state_from_poses", "step", "sysid", "to_mjcf", "use_compiler",

@@ -1,0 +1,242 @@
+"""Optimal control: against Riccati, a swing-up within limits, on manifolds, in a loop with the simulation; bad arguments are refused."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.linalg
+import scipy.optimize
+from jax.tree_util import Partial
+
+import xsim
+from xsim.control import Controller, deviation, displaced, feedback, ilqr, simulate
+from xsim.control.box_qp import box_minimum
+
+SLIDERS = """
+<mujoco>
+  <option timestep="0.05" gravity="0 0 0"/>
+  <worldbody>
+    <body>
+      <joint name="first" type="slide" axis="1 0 0" stiffness="3" damping="0.4"/><geom size="0.1" mass="2"/>
+      <body><joint name="second" type="slide" axis="1 0 0" stiffness="5" damping="0.2"/><geom size="0.1" mass="1"/></body>
+    </body>
+  </worldbody>
+  <actuator><motor joint="first"/></actuator>
+</mujoco>"""
+
+CART = """
+<mujoco>
+  <option timestep="0.02"/>
+  <default><geom contype="0" conaffinity="0"/></default>
+  <worldbody>
+    <body name="cart">
+      <joint name="cart" type="slide" axis="1 0 0" damping="0.1"/><geom type="box" size="0.15 0.1 0.05" mass="1"/>
+      <body name="pole">
+        <joint name="pole" axis="0 1 0" damping="0.01"/><geom type="capsule" fromto="0 0 0 0 0 0.6" size="0.02" mass="0.2"/>
+      </body>
+    </body>
+  </worldbody>
+  <actuator><motor joint="cart" gear="10" ctrlrange="-1 1" ctrllimited="true"/></actuator>
+</mujoco>"""
+
+SATELLITE = """
+<mujoco>
+  <option timestep="0.05" gravity="0 0 0"/>
+  <worldbody>
+    <body>
+      <freejoint/><geom type="box" size="0.1 0.2 0.3" mass="2"/>
+      <body pos="0 0 0.4"><joint type="ball" damping="0.1"/><geom type="box" size="0.05 0.1 0.1" mass="0.5"/></body>
+    </body>
+  </worldbody>
+</mujoco>"""
+
+
+# ---- a linear system ----------------------------------------------------------------------------------------------------------
+
+
+def _sliders_matrices(dt=0.05):
+    """x' = A x + B u of x = (q, v): semi-implicit Euler with implicit damping."""
+    mass, stiffness, damping = np.array([[3.0, 1.0], [1.0, 1.0]]), np.diag([3.0, 5.0]), np.diag([0.4, 0.2])
+    inverse = np.linalg.inv(mass + dt * damping)
+    velocity = np.hstack([-dt * inverse @ stiffness, inverse @ mass])
+    a = np.vstack([np.hstack([np.eye(2), np.zeros((2, 2))]) + dt * velocity, velocity])
+    push = dt * inverse @ np.array([[1.0], [0.0]])
+    return a, np.vstack([dt * push, push])
+
+
+def test_a_linear_system_has_the_solution_of_riccati(x64):
+    a, b = _sliders_matrices()
+    Q, R = np.diag([2.0, 1.0, 0.5, 0.1]), np.array([[0.3]])
+    P = scipy.linalg.solve_discrete_are(a, b, Q, R)
+    gain = -np.linalg.solve(R + b.T @ P @ b, b.T @ P @ a)
+
+    def cost(state, ctrl, t):
+        x = jnp.concatenate([state.q, state.v])
+        return 0.5 * (x @ Q @ x + ctrl @ R @ ctrl)
+
+    def final_cost(state):
+        x = jnp.concatenate([state.q, state.v])
+        return 0.5 * x @ P @ x
+
+    model = xsim.loads(SLIDERS, "mjcf")
+    x = np.array([0.5, -0.3, 0.2, 0.4])
+    plan = ilqr(model, xsim.init(model, x[:2], x[2:]), np.zeros((20, 1)), cost, final_cost, tolerance=1e-13)
+    assert plan.converged and plan.iterations <= 8
+    np.testing.assert_allclose(plan.cost, 0.5 * x @ P @ x, rtol=1e-6)
+    np.testing.assert_allclose(plan.gains, np.broadcast_to(gain, (20, 1, 4)), atol=1e-6)
+    for planned in plan.ctrls:
+        np.testing.assert_allclose(planned, gain @ x, atol=1e-6)
+        x = a @ x + b @ np.asarray(planned)
+
+
+def test_box_minimum_equals_bounded_least_squares(x64):
+    rng = np.random.default_rng(0)
+    solve = jax.jit(box_minimum)
+    for _ in range(20):
+        matrix, target = rng.normal(size=(6, 4)), 2 * rng.normal(size=6)
+        low, high = -rng.uniform(0, 0.5, 4), rng.uniform(0, 0.5, 4)
+        low[0], high[1] = -np.inf, np.inf
+        wanted = scipy.optimize.lsq_linear(matrix, target, (low, high), method="bvls", tol=1e-14)
+        x, free = solve(matrix.T @ matrix, -matrix.T @ target, low, high)
+        np.testing.assert_allclose(x, wanted.x, atol=1e-9)
+        np.testing.assert_array_equal(free, wanted.active_mask == 0)
+
+
+# ---- a pole that swings up ----------------------------------------------------------------------------------------------------
+
+
+def _cart_cost(state, ctrl, t):
+    x, angle = state.q
+    return 0.02 * (0.1 * x**2 + 1 - jnp.cos(angle) + 0.01 * state.v @ state.v + 0.01 * ctrl @ ctrl)
+
+
+def _cart_final_cost(state):
+    return 10 * (1 - jnp.cos(state.q[1])) + state.q[0] ** 2 + state.v @ state.v
+
+
+@pytest.fixture(scope="module")
+def cart():
+    return xsim.loads(CART, "mjcf")
+
+
+@pytest.fixture(scope="module")
+def swing_up(cart):
+    hanging = xsim.init(cart, jnp.array([0.0, jnp.pi]))
+    return ilqr(cart, hanging, jnp.full((100, 1), 0.1), _cart_cost, _cart_final_cost)
+
+
+def test_swing_up_from_hanging(cart, swing_up):
+    plan = swing_up
+    assert plan.converged and abs(plan.states.q[-1, 1]) < 0.1 and jnp.abs(plan.states.v[-1]).max() < 0.1
+    assert jnp.abs(plan.ctrls).max() == 1.0  # the limit of the motor, and it is reached
+    at_limit = jnp.abs(plan.ctrls[:, 0]) == 1.0
+    assert at_limit.sum() > 10 and (plan.gains[at_limit] == 0).all((1, 2)).mean() > 0.9  # feedback does not act where it is reached
+    history = plan.cost_history[: plan.iterations + 1]
+    assert (jnp.diff(history) <= 0).all() and jnp.isclose(history[-1], plan.cost)
+    assert jnp.isnan(plan.cost_history[plan.iterations + 1 :]).all()
+    _, q = xsim.rollout(cart, xsim.init(cart, jnp.array([0.0, jnp.pi])), plan.ctrls, record=lambda state, data: state.q)
+    np.testing.assert_allclose(q, plan.states.q[1:], atol=1e-3)  # the states are those of the controls
+
+
+def test_the_swing_up_is_a_minimum(cart, swing_up):
+    """The gradient of the cost by reverse mode, which `ilqr` does not use, is zero, or points out of the limits."""
+
+    def total(ctrls):
+        def one(state, x):
+            return xsim.step(cart, state, x[0]), _cart_cost(state, *x)
+
+        last, costs = jax.lax.scan(one, xsim.init(cart, jnp.array([0.0, jnp.pi])), (ctrls, jnp.arange(100)))
+        return costs.sum() + _cart_final_cost(last)
+
+    value, slope = jax.jit(jax.value_and_grad(total))(swing_up.ctrls)
+    _, at_start = jax.jit(jax.value_and_grad(total))(jnp.full((100, 1), 0.1))
+    np.testing.assert_allclose(value, swing_up.cost, rtol=1e-5)
+    inward = jnp.where(swing_up.ctrls == 1.0, jnp.maximum(slope, 0), jnp.where(swing_up.ctrls == -1.0, jnp.minimum(slope, 0), slope))
+    assert jnp.abs(inward).max() < 5e-3 < 0.5 < jnp.abs(at_start).max()
+
+
+def test_gains_stabilize_the_swing_up(cart, swing_up):
+    @jax.jit
+    def last(start, closed):
+        def one(state, t):
+            ctrl = jnp.where(closed, feedback(cart, swing_up, state, t), swing_up.ctrls[t])
+            return xsim.step(cart, state, ctrl), None
+
+        return jax.lax.scan(one, start, jnp.arange(100))[0]
+
+    start = xsim.init(cart, jnp.array([0.03, jnp.pi + 0.05]), jnp.array([0.0, -0.05]))
+    opened, closed = last(start, False), last(start, True)
+    assert abs(closed.q[1]) < 0.1 < 0.3 < abs(opened.q[1])
+
+
+def test_a_controller_keeps_the_pole_up(cart):
+    """Also of a pole that is half as heavy again as in its model, from states that a batch has."""
+    plant = cart.replace({"geom.mass": cart.geom.mass * jnp.array([1.0, 1.5])})
+    controller = Controller(cart, _cart_cost, _cart_final_cost)
+    memory = controller.start(jnp.zeros((25, 1)))
+    start = xsim.init(cart, jnp.array([[0.0, 0.3], [0.2, -0.4]]))
+    states, ctrls, after = jax.vmap(lambda s: simulate(controller, s, memory, 150, plant))(start)
+    assert jnp.abs(states.q[:, -1]).max() < 0.1 and jnp.abs(states.q[:, :, 1]).max() < 0.7
+    assert jnp.abs(ctrls).max() <= 1.0 and jnp.isfinite(after.cost).all()
+    np.testing.assert_allclose(states.time[0], 0.02 * np.arange(1, 151), rtol=1e-4)
+
+
+# ---- on a manifold ------------------------------------------------------------------------------------------------------------
+
+
+def _turn_cost(state, ctrl, t):
+    return 1e-3 * ctrl @ ctrl + 1e-3 * state.v @ state.v
+
+
+def test_a_free_joint_and_a_ball(x64):
+    """Bodies turn by more than a right angle to a goal that the costs are given as numbers."""
+    model = xsim.loads(SATELLITE, "mjcf")
+
+    def final_cost(goal, state):
+        error = xsim.difference(model, goal, state.q)
+        return 100 * error @ error + 10 * state.v @ state.v
+
+    start = xsim.init(model)
+    dq = np.array([0.3, -0.2, 0.1, 1.2, -1.0, 0.8, 0.5, 1.0, -0.7])
+    goal = xsim.integrate(model, start.q, dq)
+    dx = 0.3 * np.random.default_rng(0).normal(size=2 * model.nv)
+    np.testing.assert_allclose(deviation(model, start, displaced(model, start, dx)), dx, atol=1e-12)
+    options = {"substeps": 2, "limits": (-5.0, 5.0)}
+    plan = ilqr(model, start, np.zeros((15, model.nv)), _turn_cost, Partial(final_cost, goal), **options)
+    assert plan.converged and plan.iterations < 40
+    assert jnp.abs(xsim.difference(model, goal, plan.states.q[-1])).max() < 0.02 and jnp.abs(plan.states.v[-1]).max() < 0.1
+    np.testing.assert_allclose(plan.states.time, 0.1 * np.arange(16), atol=1e-12)
+    assert jnp.abs(plan.ctrls).max() <= 5.0 and jnp.isfinite(plan.gains).all()
+
+
+# ---- what is refused ----------------------------------------------------------------------------------------------------------
+
+
+def test_bad_arguments(cart):
+    start, zero = xsim.init(cart), jnp.zeros((5, 1))
+    cost, final, two = _cart_cost, _cart_final_cost, xsim.init(cart, np.zeros((2, 2)))
+    idle = Controller(cart, cost, final, iterations=0)
+    for error, text, call in (
+        (TypeError, "ilqr needs a Model", lambda: ilqr("cart.xml", start, zero, cost, final)),
+        (TypeError, "final_cost must be a function, found float", lambda: ilqr(cart, start, zero, cost, 1.0)),
+        (ValueError, "one start, found a batch .2,.: use jax.vmap", lambda: ilqr(cart, two, zero, cost, final)),
+        (ValueError, r"ctrls must have shape \(T, 1\)", lambda: ilqr(cart, start, jnp.zeros((5, 2)), cost, final)),
+        (ValueError, r"with T of 1 or more, found \(0, 1\)", lambda: ilqr(cart, start, jnp.zeros((0, 1)), cost, final)),
+        (ValueError, "low must not exceed high", lambda: ilqr(cart, start, zero, cost, final, limits=(1.0, -1.0))),
+        (ValueError, "limits must be .low, high.", lambda: ilqr(cart, start, zero, cost, final, limits=3.0)),
+        (ValueError, "must be at least 1, found 0 and 100", lambda: ilqr(cart, start, zero, cost, final, substeps=0)),
+        (ValueError, "cost must return a scalar", lambda: ilqr(cart, start, zero, lambda state, ctrl, t: ctrl, final)),
+        (ValueError, "final_cost must return a scalar", lambda: ilqr(cart, start, zero, cost, lambda state: state.q)),
+        (ValueError, "must be at least 1, found 1 and 0", lambda: idle.act(start, idle.start(zero))),
+    ):
+        with pytest.raises(error, match=text):
+            call()
+
+
+def test_delayed_controls_are_refused():
+    text = CART.replace("ctrllimited", 'delay="0.04" nsample="3" ctrllimited')
+    model = xsim.loads(text, "mjcf", rules="4.0")
+    with pytest.raises(ValueError, match="act with a delay"):
+        ilqr(model, xsim.init(model), jnp.zeros((5, 1)), _cart_cost, _cart_final_cost)
