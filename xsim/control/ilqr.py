@@ -36,7 +36,7 @@ class Plan(NamedTuple):
     * states: `State` with a leading axis (T + 1). ctrls: (T, m).
     * gains: (T, m, 2 nv + na), the optimal change of the control per deviation of the state (`feedback`); zero at a limit.
     * cost: of the trajectory. cost_history: (max_iterations + 1,), of the start and after every iteration, then NaN.
-    * converged: whether the expected decrease of the cost is below the tolerance. iterations: number of them.
+    * converged: whether an expected or actual decrease of the cost was below the tolerance. iterations: number of them.
     * regularization: of the last iteration, where the next problem may start. limits: (2, m), the bounds of the controls.
     """
 
@@ -74,7 +74,7 @@ def ilqr(
     drive(ctrl) -> (ctrl, tau): inputs of the step, where they are not the controls themselves. None: the controls of the model, or the
     generalized forces (m = nv) of a model without controls.
     substeps: number of steps for which a control is constant; costs count at the start of each control.
-    max_iterations, tolerance: the search ends where the expected decrease of the cost is at most ``tolerance`` times the cost.
+    max_iterations, tolerance: the search ends where a step decreases the cost by at most ``tolerance`` times the cost, or would.
     regularization: of the first iteration, as a share of the curvature. It falls while steps succeed and rises while they fail.
 
     History and plastic springs count as constants in the derivatives. The result is a local minimum, which depends on the first guess. A
@@ -192,7 +192,8 @@ def _iterate(p: Problem, tolerance: float, s: Search) -> Search:
     e = jax.lax.cond(s.moved, lambda: expand(p, s.states, s.ctrls), lambda: s.expansion)
     law = _backward(p, e, s.ctrls, s.regularization)
     # A step that is shortened by the regularization promises less.
-    converged = law.expected(1.0) <= tolerance * jnp.abs(s.cost) / (1.0 + s.regularization)
+    little = tolerance * jnp.abs(s.cost) / (1.0 + s.regularization)
+    converged = s.converged | (law.expected(1.0) <= little)
     exhausted = (s.iteration >= len(s.history) - 1) | (s.regularization > MAX_REGULARIZATION) | ~jnp.isfinite(s.cost)
     ended = converged | exhausted
     nothing = s.states, s.ctrls, s.cost, jnp.zeros_like(s.cost)
@@ -201,6 +202,7 @@ def _iterate(p: Problem, tolerance: float, s: Search) -> Search:
     regularization = jnp.where(ended, s.regularization, jnp.maximum(change * s.regularization, _least_regularization(ctrls.dtype)))
     iteration = s.iteration + ~ended
     history = s.history.at[iteration].set(cost)
+    converged = converged | ((size > 0) & (s.cost - cost <= little))
     return Search(states, ctrls, cost, e, size > 0, regularization, iteration, history, converged, ended)
 
 
