@@ -1,7 +1,7 @@
-"""Training of policies with PPO: ``python -m xsim.train TASK``; ``python -m xsim.train play RUN`` shows a policy, `load` reads it.
+"""Training of policies with PPO or SHAC: ``python -m xsim.train TASK``; ``python -m xsim.train play RUN`` shows a policy, `load` reads it.
 
-``config``: settings. ``ppo``: networks and the algorithm. ``checkpoints``: files to resume from. ``run``: the loop and its results.
-``policy``: what was learned. ``play``: its motion.
+``config``: settings. ``ppo``: networks and PPO. ``shac``: short-horizon actor-critic, by the derivatives of the simulation.
+``checkpoints``: files to resume from. ``run``: the loop and its results. ``policy``: what was learned. ``play``: its motion.
 """
 
 from xsim.train.config import Config, configure

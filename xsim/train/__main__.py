@@ -13,7 +13,7 @@ import yaml
 from xsim.dynamics.sharding import use_accelerators, use_cores
 from xsim.envs import TASKS
 from xsim.train import play
-from xsim.train.config import Config, check, configure
+from xsim.train.config import FOLDERS, Config, check, configure
 from xsim.train.distributed import connect, is_writer
 from xsim.train.run import train
 
@@ -47,9 +47,10 @@ def main(argv=None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    text = "Train a policy on a task with PPO. `play RUN` shows the policy of a run."
+    text = "Train a policy on a task with PPO or SHAC. `play RUN` shows the policy of a run."
     parser = argparse.ArgumentParser(prog="python -m xsim.train", description=text)
     parser.add_argument("task", nargs="?", help=f"one of {', '.join(TASKS)}, or a name that --config's file gives")
+    parser.add_argument("--algorithm", choices=list(FOLDERS), help="how to train (default: ppo)")
     parser.add_argument("--config", metavar="FILE.yaml", help="settings, over those that come with the task")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="one setting; env.NAME: an argument of make_env")
     parser.add_argument("--steps", type=_count, metavar="N", help="actions of all environments together")
@@ -75,7 +76,7 @@ def _count(text: str) -> int:
 
 def _config_and_folder(options) -> tuple[Config, Path]:
     changes = _changes(options.set)
-    numbers = {"steps": options.steps, "num_envs": options.num_envs, "seed": options.seed}
+    numbers = {"algorithm": options.algorithm, "steps": options.steps, "num_envs": options.num_envs, "seed": options.seed}
     numbers = {name: x for name, x in numbers.items() if x is not None}
     if not options.resume:
         config = configure(options.task, options.config, changes | numbers)

@@ -22,9 +22,11 @@ __all__ = ["ACTIVATIONS", "Config", "check", "configure"]
 
 @dataclass(frozen=True)
 class Config:
-    """Settings of a run. `configure` reads them from ``xsim/configs/train/TASK.yaml``, a file and the command line."""
+    """Settings of a run. `configure` reads them from ``xsim/configs/train/TASK.yaml`` (of SHAC ``xsim/configs/shac/TASK.yaml``), a file and
+    the command line."""
 
     task: str
+    algorithm: str = "ppo"  # or "shac"
     seed: int = 0
     steps: int = 1_000_000  # actions of all environments together; rounded up to whole iterations
     num_envs: int = 256
@@ -35,8 +37,10 @@ class Config:
     anneal: bool = True  # the learning rate falls linearly to zero over ``steps``
     discount: float = 0.99
     gae_lambda: float = 0.95  # of the generalized advantages
-    clip: float = 0.2
-    value_weight: float = 0.5
+    clip: float = 0.2  # of the ratio of densities (ppo)
+    value_weight: float = 0.5  # of the value's loss (ppo)
+    value_learning_rate: float = 1e-3  # of the value (shac); learning_rate is that of the policy
+    target_weight: float = 0.2  # share that the slower copy of the value keeps per iteration (shac)
     entropy_weight: float = 0.0
     max_gradient: float = 0.5  # norm of the gradient that it is clipped to
     reward_scale: float = 1.0
@@ -61,10 +65,12 @@ class Config:
 
 
 ACTIVATIONS = {"tanh": nn.tanh, "relu": nn.relu, "elu": nn.elu, "swish": nn.swish}
+FOLDERS = {"ppo": "train", "shac": "shac"}
+"""Of the bundled settings of each algorithm, below ``xsim/configs``."""
 MAX_UPDATES = 2**31 - 1  # the optimizer and the learner count in 32 bits
 POSITIVE = (
-    "steps", "num_envs", "unroll", "epochs", "minibatches", "learning_rate", "max_gradient", "reward_scale", "deviation",
-    "evaluate_envs", "evaluate_steps", "checkpoint_every", "keep",
+    "steps", "num_envs", "unroll", "epochs", "minibatches", "learning_rate", "value_learning_rate", "max_gradient", "reward_scale",
+    "deviation", "evaluate_envs", "evaluate_steps", "checkpoint_every", "keep",
 )  # fmt: skip
 
 
@@ -77,7 +83,8 @@ def configure(task: str | None, file=None, changes: Mapping[str, Any] | None = N
     task = task or from_file.get("task")
     if task is None:
         raise ValueError("no task: name one, or a --config file that does")
-    bundled = Path(str(files("xsim"))) / "configs" / "train" / f"{task}.yaml"
+    algorithm = (changes or {}).get("algorithm") or from_file.get("algorithm") or Config.algorithm
+    bundled = Path(str(files("xsim"))) / "configs" / FOLDERS.get(str(algorithm), "") / f"{task}.yaml"
     values = _read(bundled) if bundled.is_file() else {}
     env = dict(values.get("env", {}))
     for source, settings in ((str(file), from_file), ("--set", changes or {})):
@@ -117,10 +124,12 @@ def check(values: Mapping[str, Any]) -> Config:
     for name in POSITIVE:
         if name in out and out[name] <= 0:
             raise ValueError(f"{name} must be positive, found {out[name]}")
-    for name in ("discount", "gae_lambda", "clip"):
+    for name in ("discount", "gae_lambda", "clip", "target_weight"):
         if name in out and not 0 <= out[name] <= 1:
             raise ValueError(f"{name} must be between 0 and 1, found {out[name]}")
     config = Config(**out)
+    if config.algorithm not in FOLDERS:
+        raise ValueError(f"algorithm: found {config.algorithm!r}; allowed: {', '.join(FOLDERS)}")
     if config.activation not in ACTIVATIONS:
         raise ValueError(f"activation: found {config.activation!r}; allowed: {', '.join(ACTIVATIONS)}")
     if config.batch % config.minibatches:

@@ -21,7 +21,7 @@ from xsim.dynamics.sharding import BY_ENVIRONMENT, divided, mesh_of
 from xsim.envs import Env
 from xsim.train.config import ACTIVATIONS, Config
 
-__all__ = ["ActorCritic", "Algorithm", "Learner", "Policy", "Sample", "Statistics", "network_of"]
+__all__ = ["ActorCritic", "Algorithm", "Learner", "Policy", "Sample", "Statistics", "measured_episodes", "network_of"]
 
 
 # ---- networks ----------------------------------------------------------------------------------------------------------------
@@ -141,9 +141,7 @@ class Algorithm:
     def __init__(self, config: Config, env: Env):
         self.config, self.env = config, env
         self.network = network_of(config, env.action_spec.shape[0], env.dtype)
-        updates = config.iterations * config.epochs * config.minibatches
-        rate = optax.linear_schedule(config.learning_rate, 0.0, updates) if config.anneal else config.learning_rate
-        self.optimizer = optax.chain(optax.clip_by_global_norm(config.max_gradient), optax.adam(rate, eps=1e-5))
+        self.optimizer = self._optimizer(config.learning_rate, config.iterations * config.epochs * config.minibatches)
         self.shardings = self._shardings()
         if self.shardings is None:
             self.start, self.iterate = jax.jit(self._start), jax.jit(self._iterate)
@@ -151,6 +149,11 @@ class Algorithm:
             everywhere = self.shardings.key
             self.start = jax.jit(self._start, out_shardings=self.shardings)
             self.iterate = jax.jit(self._iterate, in_shardings=(self.shardings,), out_shardings=(self.shardings, everywhere))
+
+    def _optimizer(self, learning_rate: float, updates: int):
+        """Adam with clipped gradients, whose learning rate falls to zero over all updates."""
+        rate = optax.linear_schedule(learning_rate, 0.0, updates) if self.config.anneal else learning_rate
+        return optax.chain(optax.clip_by_global_norm(self.config.max_gradient), optax.adam(rate, eps=1e-5))
 
     def _shardings(self) -> Learner | None:
         """Shardings of a learner's leaves: environments are divided among the devices (`xsim.use_devices`), the rest is on each device.
@@ -194,14 +197,12 @@ class Algorithm:
         env, samples = jax.lax.scan(partial(self._step, learner), learner.env, jax.random.split(act_key, self.config.unroll))
         params, optimizer, losses = self._update(learner, self._batch(learner, samples), update_key)
         statistics = learner.statistics.extended(samples.obs.reshape(-1, samples.obs.shape[-1]))
-        measured = {"return": _mean(samples.episode_return, samples.done), "length": _mean(samples.length, samples.done)}
-        measured |= {"episodes": samples.done.sum(), "reward": samples.reward.mean(), **losses}
-        return Learner(params, optimizer, statistics, env, learner.key, learner.iteration + 1), measured
+        return Learner(params, optimizer, statistics, env, learner.key, learner.iteration + 1), measured_episodes(samples) | losses
 
     def _step(self, learner: Learner, env, key) -> tuple[Any, Sample]:
         """One action of the current policy in every environment."""
         policy, _ = self.network.apply(learner.params, self.network_input(learner.statistics, env.obs))
-        action = policy.sample(key)
+        action = self._action(policy, key)
         after = self.env.step(env, action)
         return after, Sample(
             obs=env.obs,
@@ -214,6 +215,9 @@ class Algorithm:
             episode_return=after.metrics["return"],
             length=after.metrics["length"],
         )
+
+    def _action(self, policy: Policy, key):
+        return policy.sample(key)
 
     def _batch(self, learner: Learner, samples: Sample) -> Batch:
         """What the losses read of the samples (unroll, num_envs, ...), as one row per action."""
@@ -270,6 +274,12 @@ class Algorithm:
         loss = policy_loss + self.config.value_weight * value_loss - self.config.entropy_weight * entropy
         losses = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy, "kl": (ratio - 1 - change).mean()}
         return loss, losses
+
+
+def measured_episodes(samples: Sample) -> dict:
+    """Mean return and length of the episodes that ended, their number, and the mean reward."""
+    measured = {"return": _mean(samples.episode_return, samples.done), "length": _mean(samples.length, samples.done)}
+    return measured | {"episodes": samples.done.sum(), "reward": samples.reward.mean()}
 
 
 def _mean(x, mask):

@@ -20,12 +20,15 @@ import numpy as np
 
 from xsim.dynamics.sharding import use_devices
 from xsim.envs import Env, make_env
+from xsim.train import ppo, shac
 from xsim.train.checkpoints import checkpoints, restore_newest, save
 from xsim.train.config import Config
 from xsim.train.distributed import is_writer, local
-from xsim.train.ppo import Algorithm, Learner
+from xsim.train.ppo import Learner
 
-__all__ = ["environment", "evaluate", "train"]
+__all__ = ["ALGORITHMS", "environment", "evaluate", "train"]
+
+ALGORITHMS: dict[str, type[ppo.Algorithm]] = {"ppo": ppo.Algorithm, "shac": shac.Algorithm}
 
 
 def train(config: Config, out=None, *, resume: bool = False, progress: bool = True, stop: int | None = None) -> dict:
@@ -67,7 +70,7 @@ class Run:
 
     def __init__(self, config: Config, folder: Path, resume: bool):
         self.config, self.folder = config, folder
-        self.algorithm = Algorithm(config, environment(config, config.num_envs))
+        self.algorithm = ALGORITHMS[config.algorithm](config, environment(config, config.num_envs))
         self.learner = self._restored() if resume else self.algorithm.start()
         self.iteration = int(self.learner.iteration)
         self.rows = _read_rows(folder / "returns.csv", self.iteration) if resume else []
