@@ -17,7 +17,7 @@ LAYERS = (
     ("registry", "rules", "poses", "suggestions", "cache"),
     ("spec", "joints.types", "models"),
     ("model.topology",),
-    ("model.names", "model.selectors"),
+    ("model.names", "model.selectors", "model.colors"),
     ("io",),
     (
         "spatial", "compile.arrays", "compile.choice", "compile.elementary", "compile.handler", "compile.machine", "compile.program",
