@@ -16,6 +16,8 @@ PACKAGE = Path(__file__).resolve().parents[1] / "xsim"
 LAYERS = (
     ("registry", "rules", "poses", "suggestions", "cache"),
     ("spec", "joints.types", "models"),
+    ("model.table",),
+    ("model.drawing",),
     ("model.topology",),
     ("model.names", "model.selectors"),
     ("io",),
@@ -31,6 +33,7 @@ LAYERS = (
     ("model.model",),
     ("model.leaf_rows",),
     ("model.tree", "model.geoms", "model.contact_pairs", "model.holonomic", "model.flexes", "model.devices", "model.soft_constraints"),
+    ("model.appearance",),
     ("model.build",),
     ("model.readback",),
     ("dynamics.layout", "dynamics.history"),

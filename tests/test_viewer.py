@@ -16,9 +16,8 @@ import numpy as np
 import pytest
 
 import xsim
-from xsim import view
+from xsim import view, viewer
 from xsim.spec import BodySpec, GeomSpec, JointSpec, ModelSpec, OptionSpec
-from xsim.viewer import viewer
 
 HOSTILE = "</script><img src=x onerror=alert(1)>\"'&\u2028 $x$ %%DATA%%"
 SHAPES = {

@@ -12,6 +12,8 @@ from xsim.spec import GeomSpec, MeshSpec, ModelSpec
 __all__ = ["read_assets", "read_geoms"]
 
 DRAWABLE = ("box", "sphere", "capsule", "cylinder", "ellipsoid", "cone", "plane", "axes")
+HIDDEN_GROUP = 3
+"""The first group of geoms that MuJoCo's viewer does not draw."""
 SHAPE_SIZES = {"box": 3, "sphere": 1, "capsule": 2, "cylinder": 2, "ellipsoid": 3}
 
 
@@ -37,11 +39,17 @@ def _geom(spec: ModelSpec, rows: LeafRows, body: int, geom: GeomSpec, visible: b
     if geom.fluid is not None and geom.shape == "mesh" and geom.asset is not None:
         extents = tuple(map(float, np.abs(spec.meshes[geom.asset].vertices).max(0)))
     material = spec.drawing["materials"][geom.material]["rgba"] if geom.material else geom.rgba
+    size, pos, quat = (tuple(map(float, x)) for x in (size, geom.pos, geom.quat))
     return GeomInfo(
-        geom.name, body, geom.shape, geom.rgba, row, tuple(map(float, size)), tuple(map(float, geom.pos)), tuple(map(float, geom.quat)),
-        visible, mass, density, solid, rows.add_optional("geom.fluid", geom.fluid), geom.asset,
-        bool(material is None or material[3] != 0), extents, rows.add_optional("geom.surface_velocity", geom.surface_velocity),
+        geom.name, body, geom.shape, _color(material if geom.rgba is None else geom.rgba), row, size, pos, quat, visible, mass, density,
+        solid, rows.add_optional("geom.fluid", geom.fluid), geom.asset, bool(material is None or material[3] != 0), extents,
+        rows.add_optional("geom.surface_velocity", geom.surface_velocity), geom.collision,
+        (geom.path or geom.file) if geom.shape == "mesh" and geom.asset is None else None,
     )  # fmt: skip
+
+
+def _color(rgba) -> tuple[float, ...] | None:
+    return None if rgba is None else tuple(map(float, rgba))
 
 
 def _is_inertial(spec: ModelSpec, body: int, geom: GeomSpec) -> bool:
@@ -70,9 +78,9 @@ def _solid(spec: ModelSpec, body: int, geom: GeomSpec) -> SolidInfo | None:
 
 
 def _visible(geoms: tuple[GeomSpec, ...]) -> list[GeomSpec]:
-    """The visible geoms of a body: its visual geoms that the viewer can draw; without any, its collision geoms."""
-    drawable = [g for g in geoms if g.shape in DRAWABLE]
-    return [g for g in drawable if g.visual] or drawable
+    """The visible geoms of a body: its visual geoms of the groups that are shown; without any, all that can be drawn."""
+    drawable = [g for g in geoms if g.shape in DRAWABLE or g.asset is not None or g.shape == "mesh" and (g.path or g.file)]
+    return [g for g in drawable if g.visual and g.group < HIDDEN_GROUP] or drawable
 
 
 def read_assets(spec: ModelSpec, pairs: tuple[PairsInfo, ...]) -> dict[str, tuple]:
