@@ -10,7 +10,7 @@ from xsim.model.topology import GeomInfo
 from xsim.poses import quat_conj, rotate
 from xsim.spec import FlexSpec, HfieldSpec, ModelSpec
 
-__all__ = ["height_field", "read_drawing"]
+__all__ = ["read_color", "read_drawing"]
 
 
 def read_drawing(spec: ModelSpec, geoms: tuple[GeomInfo, ...]) -> DrawingInfo:
@@ -19,16 +19,21 @@ def read_drawing(spec: ModelSpec, geoms: tuple[GeomInfo, ...]) -> DrawingInfo:
     skins = spec.drawing.get("skins", {})
     return DrawingInfo(
         meshes=tuple(_triangles(m.vertices, m.faces) if ("mesh", i) in used else None for i, m in enumerate(spec.meshes)),
-        hfields=tuple(height_field(field) if ("hfield", i) in used else None for i, field in enumerate(spec.hfields)),
+        hfields=tuple(_height_field(field) if ("hfield", i) in used else None for i, field in enumerate(spec.hfields)),
         surfaces=(*(_flex(spec, flex) for flex in spec.flexes), *(_skin(spec, name, skin) for name, skin in skins.items())),
-        sites=tuple(_color(spec, site.rgba, site.material) for site in spec.sites),
-        tendons=tuple((_color(spec, tendon.rgba, tendon.material), float(tendon.width)) for tendon in spec.tendons),
+        sites=tuple(read_color(spec, site.rgba, site.material) for site in spec.sites),
+        tendons=tuple((read_color(spec, tendon.rgba, tendon.material), float(tendon.width)) for tendon in spec.tendons),
     )
 
 
-def _color(spec: ModelSpec, rgba, material: str) -> tuple | None:
-    """The colour of an element: its own, else that of its material."""
-    rgba = spec.drawing["materials"][material]["rgba"] if rgba is None and material else rgba
+def read_color(spec: ModelSpec, rgba, material: str) -> tuple[float, ...] | None:
+    """The colour of an element: its own, else that of its material, with the mean of the colours of a built-in texture."""
+    if rgba is None and material:
+        given = spec.drawing["materials"][material]
+        rgba = np.array(given["rgba"], float)
+        texture = spec.drawing.get("textures", {}).get(given.get("texture") or given.get("layers", {}).get("rgb"))
+        if texture is not None and texture["builtin"] != "none":
+            rgba[:3] *= np.mean([texture["rgb1"], texture["rgb1" if texture["builtin"] == "flat" else "rgb2"]], 0)
     return None if rgba is None else tuple(map(float, rgba))
 
 
@@ -36,7 +41,7 @@ def _triangles(vertices, faces) -> TrianglesInfo:
     return TrianglesInfo(Table(np.asarray(vertices, np.float32)), Table(np.asarray(faces, np.int32).reshape(-1, 3)))
 
 
-def height_field(field: HfieldSpec) -> TrianglesInfo:
+def _height_field(field: HfieldSpec) -> TrianglesInfo:
     """The surface of a height field, its sides and its bottom; x and y from -1 to 1, heights from 0 to 1, times its size."""
     heights = np.asarray(field.heights, float)
     rows, columns = heights.shape
@@ -62,7 +67,7 @@ def _flex(spec: ModelSpec, flex: FlexSpec) -> SurfaceInfo:
     """The lines, triangles, or outer faces of the tetrahedra of a flex."""
     elements = np.asarray(flex.elements, np.int32).reshape(-1, flex.dim + 1)
     count = len(flex.bodies)
-    rgba = _color(spec, flex.numbers.get("rgba"), flex.numbers.get("material", ""))
+    rgba = read_color(spec, flex.numbers.get("rgba"), flex.numbers.get("material", ""))
     return SurfaceInfo(
         flex.name, rgba, count, Table(_outside(elements) if flex.dim == 3 else elements), Table(np.arange(count, dtype=np.int32)),
         Table(np.asarray(flex.bodies, np.int32)), Table(np.asarray(flex.pos, np.float32).reshape(-1, 3)),
@@ -84,7 +89,7 @@ def _skin(spec: ModelSpec, name: str, skin: dict) -> SurfaceInfo:
     bodies = np.repeat([bone["body"] for bone in bones], [len(bone["vertices"]) for bone in bones])
     weights = np.concatenate([bone["weights"] for bone in bones])
     return SurfaceInfo(
-        name, _color(spec, skin["rgba"], skin["material"]), len(skin["vertices"]), Table(np.asarray(skin["faces"], np.int32)),
+        name, read_color(spec, skin["rgba"], skin["material"]), len(skin["vertices"]), Table(np.asarray(skin["faces"], np.int32)),
         Table(np.concatenate([bone["vertices"] for bone in bones]).astype(np.int32)), Table(bodies.astype(np.int32)),
         Table(np.concatenate(points).astype(np.float32)), Table(weights.astype(np.float32)), 0.0,
     )  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from xsim.model.appearance import read_color
 from xsim.model.leaf_rows import LeafRows
 from xsim.model.topology import GeomInfo, HfieldInfo, MeshInfo, PairsInfo, SolidInfo, Table
 from xsim.model.tree import Tree, fail, unit_quat
@@ -41,15 +42,11 @@ def _geom(spec: ModelSpec, rows: LeafRows, body: int, geom: GeomSpec, visible: b
     material = spec.drawing["materials"][geom.material]["rgba"] if geom.material else geom.rgba
     size, pos, quat = (tuple(map(float, x)) for x in (size, geom.pos, geom.quat))
     return GeomInfo(
-        geom.name, body, geom.shape, _color(material if geom.rgba is None else geom.rgba), row, size, pos, quat, visible, mass, density,
+        geom.name, body, geom.shape, read_color(spec, geom.rgba, geom.material), row, size, pos, quat, visible, mass, density,
         solid, rows.add_optional("geom.fluid", geom.fluid), geom.asset, bool(material is None or material[3] != 0), extents,
         rows.add_optional("geom.surface_velocity", geom.surface_velocity), geom.collision,
         (geom.path or geom.file) if geom.shape == "mesh" and geom.asset is None else None,
     )  # fmt: skip
-
-
-def _color(rgba) -> tuple[float, ...] | None:
-    return None if rgba is None else tuple(map(float, rgba))
 
 
 def _is_inertial(spec: ModelSpec, body: int, geom: GeomSpec) -> bool:

@@ -6,7 +6,7 @@ const renderer = (() => {
 const scheme = window.matchMedia("(prefers-color-scheme: dark)");
 const scene = new THREE.Scene(), eye = new THREE.PerspectiveCamera(), world = [];  // world: per environment what was built, or nothing
 const LIGHT = new THREE.Vector3(0.35, -0.3, 0.89).normalize();
-const sun = new THREE.DirectionalLight(0xffffff, 2.2), sky = new THREE.HemisphereLight(0xffffff, 0xa0a4ac, 2.2);
+const sun = new THREE.DirectionalLight(0xffffff, 1.8), sky = new THREE.HemisphereLight(0xffffff, 0xa0a4ac, 1.9);
 const RED = new THREE.Color(0xe03c3c), GREEN = new THREE.Color(0x34a853), BLUE = new THREE.Color(0x3c6eeb);
 const HINGE = new THREE.Color(0xd63384), SLIDE = new THREE.Color(0x14a0aa);
 const FORCE = new THREE.Color(0xf2a900), POINT = new THREE.Color(0xd62728);
