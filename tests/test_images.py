@@ -142,3 +142,26 @@ def test_errors(model, x64):
         xsim.height_scan(model, q, "cat", np.zeros((1, 2)))
     with pytest.raises(ValueError, match=r"direction must have shape"):
         xsim.cast_rays(model, q, np.zeros((1, 3)), np.zeros(3))
+
+
+MESH = """<mujoco><asset><mesh name="wedge" vertex="0 0 0  1 0 0  0 1 0  0 0 1"/>
+<hfield name="ground" nrow="3" ncol="3" size="2 2 .4 .1" elevation="0 0 0 0 1 0 0 0 0"/></asset>
+<worldbody><geom name="ground" type="hfield" hfield="ground" contype="0" conaffinity="0"/>
+<body name="lid" pos="0 0 1"><joint type="slide" axis="0 0 1"/>
+<geom name="wedge" type="mesh" mesh="wedge" contype="0" conaffinity="0"/></body>
+</worldbody></mujoco>"""
+
+
+def test_meshes_and_height_fields_that_do_not_collide(x64):
+    """A tetrahedron in the corner of its axes, above a pyramid."""
+    model = xsim.loads(MESH, "mjcf")
+    assert not model.topology.pairs
+    x, y = (c.reshape(-1) for c in np.meshgrid([0.1, 0.3, 0.6, 0.9, -0.5], [0.05, 0.2, 0.45, -0.5]))
+    origin, down = np.column_stack([x, y, np.full(x.size, 4.0)]), np.tile([0.0, 0.0, -2.0], (x.size, 1))
+    hits = by_numpy(xsim.cast_rays)(model, np.zeros(1), origin, down)
+    lid = (x > 0) & (y > 0) & (x + y < 1)
+    u, v = x / 2, y / 2  # of the pyramid: from its top, in cells
+    ground = 0.4 * np.maximum(0, 1 - np.where(u * v > 0, np.maximum(abs(u), abs(v)), abs(u) + abs(v)))
+    np.testing.assert_allclose(4.0 - hits.distance, np.where(lid, 2 - x - y, ground), atol=1e-6)
+    np.testing.assert_array_equal(hits.geom, np.where(lid, geom(model, "wedge"), geom(model, "ground")))
+    np.testing.assert_allclose(hits.normal[lid], np.full((lid.sum(), 3), 3**-0.5), atol=1e-6)

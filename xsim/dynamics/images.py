@@ -19,11 +19,13 @@ from xsim.dynamics.forward import split_views
 from xsim.dynamics.queries import body_index
 from xsim.dynamics.sensors.cameras import cameras
 from xsim.dynamics.sensors.rangefinders import pixel_rays
-from xsim.dynamics.sensors.rays import SHAPES, Rays, Target, cast
+from xsim.dynamics.sensors.rays import SHAPES, Rays, Surfaces, Target, cast
 from xsim.dynamics.tree import kinematics as kin
 from xsim.dynamics.tree.frames import geom_end
 from xsim.model.colors import geom_color
 from xsim.model.model import Model
+from xsim.model.table import Table
+from xsim.model.topology import MeshInfo, Topology
 
 __all__ = ["CameraImage", "RayHits", "camera_image", "cast_rays", "height_scan"]
 
@@ -72,7 +74,7 @@ def cast_rays(model: Model, q, origin, direction, *, fixed_only: bool = False) -
     c = Call(model, jnp.broadcast_to(q, (*batch, model.nq)))
     lines = [c.lanes.last(jnp.broadcast_to(jnp.asarray(x, c.dtype), (*batch, count, 3)), 2) for x in (origin, direction)]
     numbers, targets = _targets(c, fixed_only)
-    distance, normal, geom = _cast_in_blocks(model, targets, numbers, *lines)
+    distance, normal, geom = _cast_in_blocks(_surfaces(model.topology), targets, numbers, *lines)
     return RayHits(_rows(c, distance), jnp.stack([_rows(c, x) for x in normal], -1), _rows(c, geom))
 
 
@@ -149,18 +151,27 @@ def _targets(c: Call, fixed_only: bool) -> tuple[np.ndarray, list[Target]]:
     top, frame = c.model.topology, kin.frames(c.system, c.q)
     numbers = [
         i for i, info in enumerate(top.geoms)
-        if info.visible and info.opaque and info.shape in SHAPES and (info.shape not in ("mesh", "hfield") or info.asset is not None)
+        if info.visible and info.opaque and info.shape in SHAPES and (info.shape != "mesh" or info.asset is not None)
         and not (fixed_only and info.body >= 0 and top.bodies[info.body].link >= 0)
     ]  # fmt: skip
     targets = []
     for i in numbers:
         info, end = top.geoms[i], geom_end(c.system, frame, i)
         size = tuple(np.pad(info.size, (0, 3 - len(info.size)))) if info.row is None else c.system.geom.size[info.row]
+        if info.shape == "hfield" and not top.hfields:
+            info = info._replace(shape="mesh", asset=len(top.drawing.meshes) + info.asset)
         targets.append(Target(info, end.world, end.R, size))
     return np.array([*numbers, -1]), targets
 
 
-def _cast_in_blocks(model: Model, targets: list[Target], numbers, origin, direction):
+def _surfaces(topology: Topology) -> Surfaces:
+    """All meshes, and the height fields. A model in which nothing collides with height fields has their triangles, after the meshes."""
+    drawn = (*topology.drawing.meshes, *(() if topology.hfields else topology.drawing.hfields))
+    empty = Table(np.zeros((0, 3)))
+    return Surfaces(tuple(MeshInfo(*((empty, empty) if x is None else (x.vertices, x.faces))) for x in drawn), topology.hfields)
+
+
+def _cast_in_blocks(surfaces: Surfaces, targets: list[Target], numbers, origin, direction):
     """Distance, normal and number of the geom, (rays, lanes) each. origin, direction: (rays, 3, lanes)."""
     count, _, lanes = origin.shape
     most = max(1, (BLOCK_ON_CPU if jax.default_backend() == "cpu" else BLOCK_ON_GPU) // lanes)
@@ -169,7 +180,7 @@ def _cast_in_blocks(model: Model, targets: list[Target], numbers, origin, direct
 
     def block(rays):
         origin, direction = (tuple(x[:, k] for k in range(3)) for x in rays)
-        (hits,) = cast(model.topology, [Rays(NO_BODY, origin, direction)], targets, True)
+        (hits,) = cast(surfaces, [Rays(NO_BODY, origin, direction)], targets, True)
         assert hits.normal is not None
         return hits.distance, hits.normal, jnp.asarray(numbers)[hits.target]
 

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xsim.dynamics.sensors.site_volumes import VOLUMES
-from xsim.model.topology import GeomInfo, HfieldInfo, MeshInfo, Topology
+from xsim.model.topology import GeomInfo, HfieldInfo, MeshInfo
 from xsim.spatial import Component, Vector, apply, apply_inverse, cross, dot, normalize, scale, stage, vadd, vsub
 
 MIN_VALUE = 1e-15
@@ -56,7 +56,14 @@ class Target(NamedTuple):
     size: Vector
 
 
-def cast(topology: Topology, rays: list[Rays], targets: list[Target], normals: bool = False) -> list[Hits]:
+class Surfaces(NamedTuple):
+    """The meshes and height fields of geoms, by their number (`GeomInfo.asset`)."""
+
+    meshes: tuple[MeshInfo, ...]
+    hfields: tuple[HfieldInfo, ...]
+
+
+def cast(surfaces: Surfaces, rays: list[Rays], targets: list[Target], normals: bool = False) -> list[Hits]:
     """The nearest surface along each ray. If the ray starts inside a shape, where it leaves the shape. normals: whether normals and targets
     are wanted."""
     counts = [jnp.shape(line.direction[0])[0] for line in rays]
@@ -73,8 +80,8 @@ def cast(topology: Topology, rays: list[Rays], targets: list[Target], normals: b
     hits = []
     for (shape, asset), indices in groups.items():
         group = [targets[i] for i in indices]
-        surfaces = {"mesh": topology.meshes, "hfield": topology.hfields}.get(shape)
-        surface = None if surfaces is None else surfaces[asset]
+        of_shape = {"mesh": surfaces.meshes, "hfield": surfaces.hfields}.get(shape)
+        surface = None if of_shape is None else of_shape[asset]
         hidden = np.array([np.repeat([line.body == target.info.body for line in rays], counts) for target in group])
         geoms = _stack_components([target[1:] for target in group], *like)
         hits.append(_nearest(shape, surface, normals, np.array(indices), hidden, lines, geoms))
