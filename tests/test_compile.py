@@ -72,8 +72,8 @@ CASES = {
     "contacts, gradient": ("hopper", None, gradient(rollout)),
 }
 NIGHTLY = {
-    "rollout, gradient", "rollout, gradient without recomputing", "loop of steps, gradient", "Runge-Kutta, gradient", "loops, gradient",
-    "contacts, gradient",
+    "rollout, gradient", "rollout, gradient without recomputing", "loop of steps, gradient", "Runge-Kutta, gradient",
+    "Runge-Kutta, gradient of a loop", "loops, gradient", "contacts, gradient",
 }  # fmt: skip
 """Each of these compiles for ten seconds what the other cases compile in parts."""
 

@@ -16,8 +16,10 @@ PACKAGE = Path(__file__).resolve().parents[1] / "xsim"
 LAYERS = (
     ("registry", "rules", "poses", "suggestions", "cache"),
     ("spec", "joints.types", "models"),
+    ("model.table",),
+    ("model.drawing",),
     ("model.topology",),
-    ("model.names", "model.selectors"),
+    ("model.names", "model.selectors", "model.colors"),
     ("io",),
     (
         "spatial", "compile.arrays", "compile.choice", "compile.elementary", "compile.handler", "compile.machine", "compile.program",
@@ -29,7 +31,7 @@ LAYERS = (
     ("compile",),
     ("joints.elementary",),
     ("model.model",),
-    ("model.leaf_rows",),
+    ("model.leaf_rows", "model.appearance"),
     ("model.tree", "model.geoms", "model.contact_pairs", "model.holonomic", "model.flexes", "model.devices", "model.soft_constraints"),
     ("model.build",),
     ("model.readback",),

@@ -9,6 +9,7 @@ import struct
 import subprocess
 import zlib
 from html.parser import HTMLParser
+from importlib.resources import files
 
 import jax
 import jax.numpy as jnp
@@ -16,10 +17,10 @@ import numpy as np
 import pytest
 
 import xsim
-from xsim import view
+from xsim import view, viewer
 from xsim.spec import BodySpec, GeomSpec, JointSpec, ModelSpec, OptionSpec
-from xsim.viewer import viewer
 
+ASSETS = files("xsim.viewer") / "assets"
 HOSTILE = "</script><img src=x onerror=alert(1)>\"'&\u2028 $x$ %%DATA%%"
 SHAPES = {
     "box": (0.1, 0.2, 0.3), "sphere": (0.1,), "capsule": (0.05, 0.2), "cylinder": (0.1, 0.2), "ellipsoid": (0.1, 0.2, 0.3),
@@ -88,7 +89,9 @@ def test_visual_shapes_are_drawn_and_collisions_where_there_are_none():
     }
     bodies = tuple(BodySpec(name, -1, JointSpec("hinge"), geoms=own) for name, own in geoms.items())
     model = xsim.build(ModelSpec("looks", bodies=bodies))
-    assert [g["name"] for g in _data(viewer.page(model, np.zeros((2, 3))))["geoms"]] == ["seen", "hull"]
+    data = _data(viewer.page(model, np.zeros((2, 3))))
+    assert [g["name"] for g in data["geoms"]] == ["seen", "hull"]
+    assert data["missing"] == ["mesh scan (no surface)", "mesh alone (no surface)"]
 
 
 def test_poses_are_those_of_kinematics(model, motion):
@@ -172,6 +175,132 @@ def test_bad_arguments_are_refused(model, shape, options, message):
         viewer.page(model, np.zeros(shape), **options)
 
 
+# ---- meshes, height fields, deformables, tendons ------------------------------------------------------------------------------
+
+SURFACES = """
+<mujoco>
+  <asset>
+    <mesh name="wedge" vertex="0 0 0  0.2 0 0  0 0.1 0  0 0 0.1"/>
+    <hfield name="hill" nrow="3" ncol="4" size="2 1 0.5 0.1" elevation="0 0 0 0  0 1 0.5 0  0 0 0 0"/>
+    <material name="glass" rgba="0.1 0.2 0.3 0.4"/>
+  </asset>
+  <worldbody>
+    <geom name="ground" type="hfield" hfield="hill"/>
+    <geom name="post" type="cylinder" size="0.1 0.2" euler="90 0 0" pos="0 0 2"/>
+    <site name="fixed" pos="-0.5 0 1.9"/>
+    <body name="arm" pos="0.5 0 1.9">
+      <joint type="slide" axis="0 0 1"/>
+      <geom name="shown" type="mesh" mesh="wedge" material="glass" contype="0" conaffinity="0"/>
+      <geom name="hidden" type="mesh" mesh="wedge" group="3"/>
+      <site name="moving" rgba="1 0 0 1"/>
+    </body>
+  </worldbody>
+  <tendon><spatial name="rope" width="0.02"><site site="fixed"/><geom geom="post"/><site site="moving"/></spatial></tendon>
+  <sensor><tendonpos tendon="rope"/></sensor>
+</mujoco>"""
+
+
+@pytest.fixture(scope="module")
+def surfaces():
+    return xsim.loads(SURFACES, "mjcf")
+
+
+def test_meshes_and_height_fields_are_in_the_page(surfaces):
+    data = _data(viewer.page(surfaces, np.zeros((2, 1))))
+    assert [(g["name"], g["shape"], g["mesh"] >= 0) for g in data["geoms"]] == [
+        ("ground", "hfield", True), ("post", "cylinder", False), ("shown", "mesh", True)]  # fmt: skip
+    assert data["geoms"][2]["rgba"] == [0.1, 0.2, 0.3, 0.4] and not data["missing"]
+    for geom, size, top in ((0, [2, 1, 0.5], 1.0), (2, [1, 1, 1], None)):
+        mesh = data["meshes"][data["geoms"][geom]["mesh"]]
+        vertices = _floats(mesh["vertices"], -1, 3)
+        faces = np.frombuffer(base64.b64decode(mesh["faces"]), "<u4").reshape(-1, 3)
+        assert data["size"][0][geom] == size and faces.max() < len(vertices)
+        a, b, c = np.moveaxis(vertices[faces].astype(float), 1, 0)
+        # Closed, with the outside on the right side: each edge once in each sense, and a positive volume.
+        edges = np.concatenate([faces[:, [0, 1]], faces[:, [1, 2]], faces[:, [2, 0]]]).tolist()
+        assert sorted(map(tuple, edges)) == sorted((j, i) for i, j in edges)
+        assert np.einsum("ij,ij->", a, np.cross(b, c)) > 0
+        assert top is None or vertices[:, 2].max() == top
+
+
+def test_collision_shapes_on_demand(surfaces):
+    data = _data(viewer.page(surfaces, np.zeros((2, 1)), collisions=True))
+    assert [g["name"] for g in data["geoms"]] == ["ground", "post", "hidden"]
+
+
+def test_a_tendon_has_its_path_around_a_geom(surfaces):
+    q = np.linspace(0, 0.3, 3)[:, None]
+    data = _data(viewer.page(surfaces, q, fps=None))
+    (rope,) = data["tendons"]
+    path = _floats(data["paths"], 3, 1, -1, 3)[:, 0].astype(float)
+    assert (rope["first"], rope["count"], rope["width"]) == (0, path.shape[1], 0.02)
+    lengths = np.linalg.norm(np.diff(path, axis=1), axis=-1).sum(-1)
+    expected = xsim.sensors(surfaces, xsim.init(surfaces, q=jnp.asarray(q)))[:, 0]
+    np.testing.assert_allclose(lengths, expected, rtol=2e-3)  # chords of 12 pieces of an arc
+    np.testing.assert_allclose(path[:, -1], [[0.5, 0, 1.9 + x] for x in q[:, 0]], atol=1e-6)
+    assert (np.linalg.norm(path[:, :, [0, 2]] - [0, 2], axis=-1) > 0.1 - 1e-6).all()
+    assert [s["name"] for s in data["sites"]] == ["fixed", "moving"] and data["sites"][1]["rgba"] == [1, 0, 0, 1]
+
+
+def test_contacts_are_shown_on_demand():
+    ball = '<body pos="0 0 0.09"><freejoint/><geom size="0.1" mass="2"/></body>'
+    model = xsim.loads(f'<mujoco><worldbody><geom type="plane" size="1 1 1"/>{ball}</worldbody></mujoco>', "mjcf")
+    state = xsim.init(model)
+    found = xsim.contacts(model, state)
+    data = _data(viewer.page(model, state.q[None], contacts=jax.tree.map(lambda x: x[None], found)))
+    numbers = _floats(data["contacts"]["numbers"], 1, 1, data["contacts"]["count"], 6)[0, 0]
+    (contact,) = numbers[np.isfinite(numbers[:, 0])]
+    assert contact[5] > 0 and abs(contact[2] - 0.0) < 0.02
+    with pytest.raises(ValueError, match="contacts must have the shape"):
+        viewer.page(model, np.stack([state.q] * 3), contacts=jax.tree.map(lambda x: x[None], found))
+
+
+def test_vertices_of_deformables_follow_their_bodies():
+    text = """
+    <mujoco>
+      <worldbody>
+        <body name="a"><joint type="slide"/><geom size="0.01" mass="1"/></body>
+        <body name="b" pos="1 0 0"><joint type="slide"/><geom size="0.01" mass="1"/></body>
+      </worldbody>
+      <deformable>
+        <flex name="cloth" dim="2" body="a b world" vertex="0 0 0  0 0 0  0 1 0" element="0 1 2" rgba="0 1 0 1"/>
+        <skin name="hide" vertex="0 0 0  1 0 0  0.5 1 0" face="0 1 2">
+          <bone body="a" bindpos="0 0 0" bindquat="1 0 0 0" vertid="0 2" vertweight="1 1"/>
+          <bone body="b" bindpos="1 0 0" bindquat="1 0 0 0" vertid="1 2" vertweight="1 1"/>
+        </skin>
+      </deformable>
+    </mujoco>"""
+    data = _data(viewer.page(xsim.loads(text, "mjcf"), np.array([[0.25, 0.75]])))
+    cloth, hide = data["surfaces"]
+    assert cloth["name"] == "cloth" and cloth["rgba"] == [0, 1, 0, 1] and cloth["corners"] == 3
+    np.testing.assert_allclose(_vertices(data, cloth), [[0.25, 0, 0], [1.75, 0, 0], [0, 1, 0]], atol=1e-6)
+    np.testing.assert_allclose(_vertices(data, hide), [[0.25, 0, 0], [1.75, 0, 0], [1.0, 1, 0]], atol=1e-6)
+
+
+def _vertices(data: dict, surface: dict) -> np.ndarray:
+    """Places of the vertices in the first frame, for bodies that do not turn."""
+    pos = np.concatenate([_floats(data["poses"], len(data["times"]), len(data["envs"]), -1, 7)[0, 0, :, :3], np.zeros((1, 3))])
+    vertices, bodies = (np.frombuffer(base64.b64decode(surface[name]), "<i4") for name in ("vertices", "bodies"))
+    out = np.zeros((surface["count"], 3))
+    weights = _floats(surface["weights"], -1, 1)
+    np.add.at(out, vertices, weights * (pos[bodies] + _floats(surface["points"], -1, 3)))
+    return out
+
+
+def test_visual_meshes_are_read_from_their_files(tmp_path):
+    trimesh = pytest.importorskip("trimesh", reason="trimesh is not installed: pip install 'xsim[mesh]'")
+    trimesh.creation.box((1, 1, 1)).export(tmp_path / "cube.stl")
+    visual = '<visual><geometry><mesh filename="{}" scale="1 2 3"/></geometry></visual>'
+    text = f'<robot name="r"><link name="a">{visual.format("cube.stl")}</link></robot>'
+    (tmp_path / "r.urdf").write_text(text)
+    data = _data(viewer.page(xsim.load(tmp_path / "r.urdf"), np.zeros((1, 0))))
+    (geom,) = data["geoms"]
+    assert geom["mesh"] == 0 and data["size"][0][0] == [1, 2, 3] and not data["missing"]
+    (tmp_path / "r.urdf").write_text(text.replace("cube.stl", "none.stl"))
+    data = _data(viewer.page(xsim.load(tmp_path / "r.urdf"), np.zeros((1, 0))))
+    assert data["missing"] == ["mesh none.stl (not found)"]
+
+
 # ---- hostile text, no network ------------------------------------------------------------------------------------------------
 
 
@@ -191,17 +320,25 @@ def test_hostile_names_stay_text(motion):
     page = viewer.page(hostile, motion)
     calm = viewer.page(xsim.build(_spec()), motion)
     assert _Elements(page).tags == _Elements(calm).tags
-    assert "<img" not in page and page.count("</script>") == 2
+    assert "<img" not in page and page.count("</script>") == 3
     data = _data(page)
     assert data["title"] == HOSTILE and data["bodies"][0] == HOSTILE + "0"
     assert html.escape(HOSTILE) in page
 
 
 def test_a_page_refers_to_nothing_outside(model, motion):
-    page = viewer.page(model, motion)
-    assert not re.search(r"https?://|//[a-z]+\.|@import|url\(|webgl|fetch\(|XMLHttpRequest|innerHTML", page, re.IGNORECASE)
+    page, library = viewer.page(model, motion), (ASSETS / "three.bundle.min.js").read_text(encoding="utf-8")
+    assert page.count(library) == 1
+    assert not re.search(r"https?://|//[a-z]+\.|@import|url\(|fetch\(|XMLHttpRequest|innerHTML", page.replace(library, ""), re.IGNORECASE)
+    # The name of the namespace of HTML elements is no address that is opened.
+    assert set(re.findall(r"https?://[^\"'` ]+", library)) == {"http://www.w3.org/1999/xhtml"}
     assert not {"src", "href"} & {name for name, _ in _Elements(page).attributes}
     assert "default-src 'none'" in page
+
+
+def test_the_library_has_its_licence():
+    assert "The MIT License" in (ASSETS / "three.LICENSE").read_text(encoding="utf-8")
+    assert "three.js 0.187.0" in (ASSETS / "README.md").read_text(encoding="utf-8")
 
 
 def test_notebook_frame(model, motion, tmp_path):
@@ -307,25 +444,55 @@ BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "
 
 def _browse(tmp_path, page, *options) -> subprocess.CompletedProcess:
     command = [
-        BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run", "--hide-scrollbars",
+        BROWSER, "--headless", "--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--disable-background-networking",
+        "--no-first-run", "--hide-scrollbars",
         "--disable-dev-shm-usage", "--enable-logging=stderr", f"--user-data-dir={tmp_path / 'profile'}", "--window-size=480,320",
-        "--virtual-time-budget=800", *options, page.as_uri(),
+        "--virtual-time-budget=1500", *options, page.as_uri(),
     ]  # fmt: skip
     return subprocess.run(command, capture_output=True, text=True, timeout=120)
 
 
-@pytest.mark.skipif(BROWSER is None, reason="no Chromium or Chrome is installed, and only a browser can run the page")
+def _colored(path) -> int:
+    """How many pixels of a screenshot, without title and controls, have a colour; background, grid and shadows are grey."""
+    middle = _png(path)[40:220, :, :3].astype(int)
+    assert len(np.unique(middle.reshape(-1, 3), axis=0)) > 50
+    return int(((middle.max(-1) - middle.min(-1)) > 60).sum())
+
+
+needs_browser = pytest.mark.skipif(BROWSER is None, reason="no Chromium or Chrome is installed, and only a browser can run the page")
+
+
+@pytest.mark.nightly
+@needs_browser
 @pytest.mark.parametrize("count", [1, 3])
-def test_page_in_a_browser(motion, tmp_path, count):
-    """The page draws something and has no error, with names that would break it if they were read as code."""
-    path = viewer.save(xsim.build(_spec(HOSTILE, HOSTILE)), motion[:, :count], tmp_path / "page.html")
-    picture = tmp_path / "shot.png"
+@pytest.mark.parametrize("frame", [False, True])
+def test_page_in_a_browser(motion, tmp_path, count, frame):
+    """The page draws something and has no error, with names that would break it if they were read as code, alone and in a notebook's
+    frame."""
+    shown = viewer.show(xsim.build(_spec(HOSTILE, HOSTILE)), motion[:, :count], height=300)
+    path, picture = tmp_path / "page.html", tmp_path / "shot.png"
+    path.write_text(shown._repr_html_() if frame else shown.html, encoding="utf-8")
     run = _browse(tmp_path, path, f"--screenshot={picture}")
     assert picture.exists(), run.stderr
     assert not re.search(r"CONSOLE|Uncaught", run.stderr), run.stderr
-    middle = _png(picture)[40:260, :, :3].astype(int)  # without title and controls
-    assert len(np.unique(middle.reshape(-1, 3), axis=0)) > 50
-    # Geoms have colour; background, grid and shadows are grey.
-    assert ((middle.max(-1) - middle.min(-1)) > 60).sum() > 200
-    text = _browse(tmp_path, path, "--dump-dom").stdout
-    assert 'data-ready="' in text and "data-error" not in text
+    assert _colored(picture) > 200
+    if not frame:
+        text = _browse(tmp_path, path, "--dump-dom").stdout
+        assert 'data-ready="' in text and "data-error" not in text
+
+
+@pytest.mark.nightly
+@needs_browser
+def test_surfaces_in_a_browser(surfaces, tmp_path):
+    path, picture = viewer.save(surfaces, np.zeros((2, 1)), tmp_path / "page.html"), tmp_path / "shot.png"
+    run = _browse(tmp_path, path, f"--screenshot={picture}")
+    assert picture.exists() and not re.search(r"CONSOLE|Uncaught", run.stderr), run.stderr
+    assert _colored(picture) > 20  # the rope
+
+
+@pytest.mark.nightly
+@needs_browser
+def test_a_browser_without_webgl_is_told_so(model, motion, tmp_path):
+    path = viewer.save(model, motion, tmp_path / "page.html")
+    text = _browse(tmp_path, path, "--disable-webgl", "--disable-3d-apis", "--dump-dom").stdout
+    assert 'data-webgl="missing"' in text and "This page draws with WebGL, which this browser does not offer." in text

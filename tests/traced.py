@@ -14,6 +14,8 @@ import jax
 import numpy as np
 from jax.extend.core import Literal
 
+from xsim.spatial import one_region
+
 
 def _broadcast(x, shape, broadcast_dimensions, **_):
     own = [1] * len(shape)
@@ -159,7 +161,8 @@ def traced(fn: Callable, *args) -> Callable:
     collecting = gc.isenabled()
     gc.disable()  # a trace is millions of small objects that all live: looking for garbage takes a quarter of the time
     try:
-        program, shapes = jax.make_jaxpr(fn, return_shape=True)(*args)
+        with one_region(True):  # the boundaries of XLA's fusion regions are a third of the time
+            program, shapes = jax.make_jaxpr(fn, return_shape=True)(*args)
         run, tree = _compile(program), jax.tree.structure(shapes)
     finally:
         if collecting:
@@ -167,7 +170,7 @@ def traced(fn: Callable, *args) -> Callable:
 
     def evaluate(*args):
         with np.errstate(all="ignore"):
-            return jax.tree.unflatten(tree, map(np.asarray, run(*map(np.asarray, jax.tree.leaves(args)))))
+            return jax.tree.unflatten(tree, map(_array, run(*map(_array, jax.tree.leaves(args)))))
 
     return evaluate
 
@@ -184,6 +187,15 @@ def by_numpy(fn: Callable) -> Callable:
         return known[kind](*args)
 
     return evaluate
+
+
+def _is_key(x) -> bool:
+    return jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key)
+
+
+def _array(x):
+    """As an array of numpy; random keys stay arrays of jax."""
+    return x if hasattr(x, "dtype") and _is_key(x) else np.asarray(x)
 
 
 def _compile(program) -> Callable:
@@ -234,9 +246,11 @@ def _flatten(program, given: list[int], values: list, steps: list) -> list[int]:
 
 
 def _rule(equation) -> Callable:
-    """What is not in the tables is left to jax."""
+    """What is not in the tables, or works on random keys, is left to jax."""
     primitive, params = equation.primitive, equation.params
     name = primitive.name
+    if name not in LOOPS and any(_is_key(x.aval) for x in (*equation.invars, *equation.outvars)):
+        return lambda *x: jax.tree.map(_array, primitive.bind(*x, **params))
     if name in EACH:
         return EACH[name]
     if name in RULES:

@@ -4,6 +4,7 @@ from xsim import control, models, registry, sysid
 from xsim.compile.choice import use_compiler
 from xsim.dynamics.contact_list import ContactData, contacts
 from xsim.dynamics.forward import forward, sensors
+from xsim.dynamics.images import CameraImage, RayHits, camera_image, cast_rays, height_scan
 from xsim.dynamics.initial_state import constraint_error, init, project_constraints, state_from_poses
 from xsim.dynamics.queries import (
     bias,
@@ -40,11 +41,12 @@ from xsim.spec import ModelSpec
 __version__ = "0.1.0"
 
 __all__ = [
-    "ContactData", "ConvexDecomposition", "Data", "ElementaryJoint", "Flags", "Format", "GeneralJoint", "JointType", "Model", "ModelSpec",
-    "Parameter", "ParseError", "Reactions", "State", "UnsupportedWarning", "WriteError", "WriteWarning", "bias", "body_inertia", "build",
-    "camera_poses", "constraint_error", "contacts", "control", "difference", "energy", "forward", "forward_dynamics", "geom_poses", "init",
-    "integrate", "inverse_dynamics", "jacobian", "kinematics", "light_poses", "load", "loads", "make_env", "mass_matrix", "models",
-    "parse", "parse_text", "passive", "project_constraints", "randomize", "reactions", "register_format", "register_joint", "registry",
-    "replicate", "rollout", "sensors", "site_poses", "smooth_acceleration", "state_from_poses", "step", "sysid", "to_mjcf", "use_compiler",
-    "use_cores", "use_devices", "with_constraints", "with_contact_limit", "with_integrator", "with_numbers", "write",
+    "CameraImage", "ContactData", "ConvexDecomposition", "Data", "ElementaryJoint", "Flags", "Format", "GeneralJoint", "JointType",
+    "Model", "ModelSpec", "Parameter", "ParseError", "RayHits", "Reactions", "State", "UnsupportedWarning", "WriteError", "WriteWarning",
+    "bias", "body_inertia", "build", "camera_image", "camera_poses", "cast_rays", "constraint_error", "contacts", "control", "difference",
+    "energy", "forward", "forward_dynamics", "geom_poses", "height_scan", "init", "integrate", "inverse_dynamics", "jacobian", "kinematics",
+    "light_poses", "load", "loads", "make_env", "mass_matrix", "models", "parse", "parse_text", "passive", "project_constraints",
+    "randomize", "reactions", "register_format", "register_joint", "registry", "replicate", "rollout", "sensors", "site_poses",
+    "smooth_acceleration", "state_from_poses", "step", "sysid", "to_mjcf", "use_compiler", "use_cores", "use_devices", "with_constraints",
+    "with_contact_limit", "with_integrator", "with_numbers", "write",
 ]  # fmt: skip

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 from tqdm import tqdm
 
+from xsim import viewer
 from xsim.dynamics.initial_state import init
 from xsim.dynamics.queries import integrate
 from xsim.dynamics.sharding import use_accelerators
@@ -20,7 +21,6 @@ from xsim.dynamics.step import rollout
 from xsim.load import load
 from xsim.model.model import Flags, Model, State
 from xsim.randomize import randomize
-from xsim.viewer import viewer
 
 SEGMENTS = 20
 """Calls of the rollout program; the progress bar is updated after each."""

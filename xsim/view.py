@@ -11,13 +11,12 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 
-from xsim import models
+from xsim import models, viewer
 from xsim.dynamics.initial_state import init
 from xsim.dynamics.step import rollout
 from xsim.io.errors import ParseError
 from xsim.load import load
 from xsim.model.model import Flags, Model
-from xsim.viewer import viewer
 
 
 def trajectory(model: Model, steps: int, *, envs: int = 1, velocity: float = 0.0, seed: int = 0):

@@ -19,7 +19,7 @@ from xsim.dynamics.prepare import prepare
 from xsim.dynamics.sharding import division
 from xsim.dynamics.tree.system import System
 from xsim.model.model import Model, State
-from xsim.spatial import one_region, separate_kernels
+from xsim.spatial import in_one_region, one_region, separate_kernels
 
 MAX_ONE_REGION_DOFS = 2
 """Largest nv of a model whose step is compiled as one fusion region (docs/concepts/compilation.md)."""
@@ -32,12 +32,13 @@ def _compiles_as_one_region(model: Model) -> bool:
 
 
 def compiled(fn, **options):
-    """jit of a public function whose first argument is the model, for the compiler and the devices in use. options: those of jax.jit."""
+    """jit of a public function whose first argument is the model, for the compiler and the devices in use, and for `one_region` where a
+    caller asks for it. options: those of jax.jit."""
 
-    def traced_for(name: str):
+    def traced_for(name: str, whole: bool):
         @functools.wraps(fn)
         def traced(model, *args, **kwargs):
-            with one_region(_compiles_as_one_region(model)), tracing_for(name):
+            with one_region(whole or _compiles_as_one_region(model)), tracing_for(name):
                 return fn(model, *args, **kwargs)
 
         return jax.jit(traced, **options)
@@ -51,8 +52,8 @@ def compiled(fn, **options):
         return version()(*args, **kwargs)
 
     def version():
-        key = compiler(), division()
-        return versions[key] if key in versions else versions.setdefault(key, traced_for(key[0]))
+        key = compiler(), in_one_region(), division()
+        return versions[key] if key in versions else versions.setdefault(key, traced_for(*key[:2]))
 
     call._cache_size = lambda: version()._cache_size()  # as functions of `jax.jit` have it
     return call

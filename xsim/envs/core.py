@@ -44,12 +44,14 @@ def _everything(view: View):
 class Task:
     """What the agent sees, does and is paid for. Functions of a `View` work on the whole batch; those of a key on one environment.
 
-    model: name of a bundled model or a file; options: how to load it, as `xsim.load` takes them.
+    model: name of a bundled model, a file, or a `ModelSpec`; options: how to load it, as `xsim.load` takes them.
     observe(view) -> (num_envs, n), reward(view) -> (num_envs,).
     terminate(view) -> (num_envs,) bool. metrics(view) -> {name: (num_envs,)}.
     remember(view) -> the variables from here on, of the same structure, shapes and types: the last action, a foot's time in the air, a
     new command. Called after every step and every reset; reward, termination and metrics still see the variables before, the
     observation those after.
+    inherit(variables, previous) -> the variables that an episode starts with, of one environment: from those that were sampled for it and
+    those with which the episode before ended. For a curriculum. Not called for the first episode.
     start(model, key, variables) -> (q, v): (nq,), (nv,), the state an episode starts from; None: neutral, at rest.
     variables(model, key) -> pytree of arrays sampled for an episode (a goal, a reference). In both, ``model`` is the common one.
     gear: {body: force per unit of action}, N or N m, one number or one per velocity of its joint; where it is zero nothing drives. None:
@@ -65,10 +67,11 @@ class Task:
     reward: Callable[[View], Any]
     observe: Callable[[View], Any] = _everything
     terminate: Callable[[View], Any] | None = None
-    model: str | Path | None = None
+    model: str | Path | ModelSpec | None = None
     start: Callable | None = None
     variables: Callable | None = None
     remember: Callable[[View], Any] | None = None
+    inherit: Callable[[Any, Any], Any] | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     gear: Mapping[str, Any] | None = None
     actuate: Callable[[View], Any] | None = None
@@ -81,11 +84,12 @@ class Task:
     randomize: Any = None
 
 
-TASKS: dict[str, Task] = {}
+TASKS: dict[str, Task | Callable[[], Task]] = {}
 
 
-def register_task(name: str, task: Task) -> Task:
-    """Make a task known to `make_env`. Raises ValueError where the name is taken by another."""
+def register_task(name: str, task: Task | Callable[[], Task]) -> Task | Callable[[], Task]:
+    """Make a task known to `make_env`. task: or a function that makes it, which `make_env` calls. Raises ValueError where the name is taken
+    by another."""
     if TASKS.get(name, task) is not task:
         raise ValueError(f"a task named {name!r} is registered already")
     TASKS[name] = task
@@ -167,7 +171,8 @@ def make_env(
     elif str(name_or_path) in TASKS:
         if task is not None:
             raise ValueError(f"{name_or_path!r} is a task; task= goes with a model")
-        task = TASKS[str(name_or_path)]
+        known = TASKS[str(name_or_path)]
+        task = known if isinstance(known, Task) else known()
         model = task.model
     elif Path(name_or_path).is_file():
         model = name_or_path
@@ -356,13 +361,15 @@ class Env:
             key = jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(self.num_envs))
         return key
 
-    def _new_episode(self, keys, number) -> Episode:
-        """The start of episode ``number`` (num_envs,) of every environment."""
+    def _new_episode(self, keys, number, previous=None) -> Episode:
+        """The start of episode ``number`` (num_envs,) of every environment. previous: variables with which the last one ended."""
 
-        def one(key, number):
+        def one(key, number, previous):
             episode_key = jax.random.fold_in(key, number)
             leaves = self._sampler.sample(name_key(episode_key if self.resample else jax.random.fold_in(key, 0), "model"))
             variables = () if self.task.variables is None else self.task.variables(self.model, name_key(episode_key, "variables"))
+            if self.task.inherit is not None and previous is not None:
+                variables = self.task.inherit(variables, previous)
             if self.task.start is None:
                 state = init(self.model.replace(leaves))
                 q, v = state.q, state.v
@@ -370,7 +377,7 @@ class Env:
                 q, v = self.task.start(self.model, name_key(episode_key, "start"), variables)
             return leaves, variables, jnp.asarray(q, self.dtype), jnp.asarray(v, self.dtype)
 
-        leaves, variables, q, v = jax.vmap(one)(keys, number)
+        leaves, variables, q, v = jax.vmap(one)(keys, number, previous)
         if q.shape != (self.num_envs, self.model.nq) or v.shape != (self.num_envs, self.model.nv):
             raise ValueError(f"start must return q ({self.model.nq},) and v ({self.model.nv},), found {q.shape[1:]} and {v.shape[1:]}")
         return Episode(leaves, variables, state_at(self.model, q, v))
@@ -388,7 +395,7 @@ class Env:
         unchanged = Episode(s.leaves, s.variables, s.state), s.obs
 
         def begin():
-            episode = self._new_episode(s.key, number)
+            episode = self._new_episode(s.key, number, s.variables)
             view = self._view_at_start(episode, _step_keys(s.key, number))
             episode = episode._replace(variables=self._remember(view))
             return where(s.done, (episode, self._observe(view)), unchanged)

@@ -6,20 +6,24 @@ Reinforcement Learning, 2022); `Weights` lists them. Actions are displacements o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from xsim import models
+from xsim.dynamics.images import height_scan
 from xsim.envs.core import Task, register_task
 from xsim.envs.tasks import to_body
+from xsim.envs.terrain import Terrain, make_terrain
 from xsim.envs.view import View
+from xsim.io import parse
 from xsim.model.model import Model
 from xsim.spatial import rotate
 
-__all__ = ["Joystick", "Weights"]
+__all__ = ["Joystick", "RoughTerrain", "Weights"]
 
 LEGS = ("FR", "FL", "RR", "RL")
 STANDING_POSE = np.tile([0.1, 0.9, -1.8, -0.1, 0.9, -1.8], 2)  # rad, joints of the legs in their order
@@ -82,11 +86,6 @@ def _feet(view: View) -> Feet:
     quat = tuple(data.quat[..., index, k] for k in range(4))
     arm = jnp.stack(jnp.broadcast_arrays(*rotate(quat, FOOT)), -1)
     return Feet(data.pos[..., index, :] + arm, data.lin[..., index, :] + jnp.cross(data.ang[..., index, :], arm))
-
-
-def _on_floor(view: View):
-    """(num_envs, 4) bool, by foot. The floor is flat and at zero height."""
-    return _feet(view).pos[..., 2] - FOOT_RADIUS < CONTACT_HEIGHT
 
 
 def _is_moving(view: View):
@@ -165,7 +164,7 @@ class Joystick:
     def remember(self, view: View) -> dict:
         if view.fresh:
             return view.variables
-        air_time = jnp.where(_on_floor(view), 0.0, view.variables["air_time"] + _duration(view)[..., None])
+        air_time = jnp.where(self.on_ground(view), 0.0, view.variables["air_time"] + _duration(view)[..., None])
         probability = ACTION_REPEAT * jnp.mean(view.model.option.dt) / self.command_time
 
         def next_command(key, command):
@@ -182,7 +181,17 @@ class Joystick:
         return jnp.where(jax.random.uniform(stand, (), dtype) < self.stand_share, 0.0, command)
 
     def has_fallen(self, view: View):
-        return (_trunk(view).up[..., 2] < self.min_up) | (view.state.q[..., 2] < self.min_height)
+        height = view.state.q[..., 2] - self.ground(view.state.q[..., 0], view.state.q[..., 1])
+        return (_trunk(view).up[..., 2] < self.min_up) | (height < self.min_height)
+
+    def ground(self, x, y):
+        """Height of the ground at points of the world, m."""
+        return jnp.zeros_like(x)
+
+    def on_ground(self, view: View):
+        """Which feet stand, (num_envs, 4) bool."""
+        pos = _feet(view).pos
+        return pos[..., 2] - self.ground(pos[..., 0], pos[..., 1]) - FOOT_RADIUS < CONTACT_HEIGHT
 
     # ---- actions and observations --------------------------------------------------------------------------------------------
 
@@ -228,12 +237,12 @@ class Joystick:
 
     def _reward_air_time(self, view: View):
         air_time = view.variables["air_time"]
-        landed = _on_floor(view).astype(view.state.q.dtype) * (air_time > 0)
+        landed = self.on_ground(view).astype(view.state.q.dtype) * (air_time > 0)
         return _is_moving(view) * jnp.sum(landed * (air_time - 0.1), -1) / _duration(view)
 
     def _reward_slip(self, view: View):
-        on_floor = _on_floor(view).astype(view.state.q.dtype)
-        return jnp.sum(on_floor * _sum_squares(_feet(view).velocity[..., :2]), -1)
+        standing = self.on_ground(view).astype(view.state.q.dtype)
+        return jnp.sum(standing * _sum_squares(_feet(view).velocity[..., :2]), -1)
 
     def _reward_pose(self, view: View):
         return _sum_squares(_displacement(view))
@@ -246,3 +255,90 @@ class Joystick:
 
 
 register_task("go1_joystick", Joystick().task())
+
+
+# ---- rough terrain -----------------------------------------------------------------------------------------------------------
+
+SCAN = np.stack(np.meshgrid(np.linspace(-0.8, 0.8, 9), np.linspace(-0.5, 0.5, 5), indexing="ij"), -1).reshape(-1, 2)
+"""Points around the trunk whose heights the robot observes, m, in its heading."""
+SCAN_REACH = 1.0
+"""Largest height, and depth, that is observed, m from the trunk."""
+
+
+@dataclass(frozen=True)
+class RoughTerrain(Joystick):
+    """The same on a terrain (`make_terrain`): ``RoughTerrain(terrain=...).task()``.
+
+    Observation (93,): that of `Joystick`, then the heights of the ground at the points `SCAN`, m, minus the height of a standing trunk.
+
+    An episode starts on a tile of a random kind. A robot that leaves the tile starts the next episode a level higher; one that walks less
+    than half of the commanded distance, a level lower; one that leaves a tile of the last level, at a random level. An episode also ends
+    a metre before the border of the terrain.
+
+    terrain: None: `make_terrain` with its defaults. start_levels: the first episode starts on one of so many levels.
+    """
+
+    terrain: Terrain | None = None
+    start_levels: int = 2
+
+    def task(self, **fields) -> Task:
+        if self.terrain is None:
+            return replace(self, terrain=make_terrain()).task(**fields)
+        spec = self.terrain.under(parse(models.path("go1")), "floor")
+        return super().task(**({"model": spec, "terminate": self.ends, "inherit": self.inherit, "metrics": self.metrics} | fields))
+
+    @property
+    def _terrain(self) -> Terrain:
+        assert self.terrain is not None  # `task` has made it
+        return self.terrain
+
+    def ground(self, x, y):
+        return self._terrain.height(x, y)
+
+    def ends(self, view: View):
+        reach = jnp.asarray(self._terrain.half, view.state.q.dtype) - 1.0
+        return self.has_fallen(view) | (jnp.abs(view.state.q[..., :2]) > reach).any(-1)
+
+    def start(self, model: Model, key, variables):
+        q, v = super().start(model, key, variables)
+        origins = jnp.asarray(self._terrain.origins, q.dtype)
+        return q.at[:3].add(origins[variables["level"], variables["kind"]]), v
+
+    def variables(self, model: Model, key) -> dict:
+        """Those of `Joystick`; level and kind of the tile; where the robot is (2,) and the distance it was told to go, m."""
+        base, level, kind = jax.random.split(key, 3)
+        dtype = model.option.dt.dtype
+        levels, kinds = self._terrain.origins.shape[:2]
+        return super().variables(model, base) | {
+            "level": jax.random.randint(level, (), 0, min(self.start_levels, levels)),
+            "kind": jax.random.randint(kind, (), 0, kinds),
+            "random_level": jax.random.randint(jax.random.fold_in(level, 1), (), 0, levels),
+            "place": jnp.zeros(2, dtype),
+            "told": jnp.zeros((), dtype),
+        }
+
+    def remember(self, view: View) -> dict:
+        told = view.variables["told"] + jnp.sqrt(_sum_squares(view.variables["command"][..., :2])) * _duration(view) * (not view.fresh)
+        return view.variables | super().remember(view) | {"place": view.state.q[..., :2], "told": told}
+
+    def inherit(self, variables: dict, previous: dict) -> dict:
+        """The level of the next episode."""
+        terrain = self._terrain
+        origin = jnp.asarray(terrain.origins, previous["place"].dtype)[previous["level"], previous["kind"], :2]
+        offset = previous["place"] - origin
+        left, walked = jnp.max(jnp.abs(offset)) > 0.5 * terrain.tile, jnp.sqrt(_sum_squares(offset))
+        change = jnp.where(left, 1, jnp.where(walked < 0.5 * previous["told"], -1, 0))
+        level = previous["level"] + change
+        level = jnp.where(level >= len(terrain.origins), variables["random_level"], jnp.maximum(level, 0))
+        return variables | {"level": level.astype(previous["level"].dtype)}
+
+    def observe(self, view: View):
+        heights = height_scan(view.model, view.state.q, "trunk", SCAN, reach=SCAN_REACH) + STANDING_HEIGHT
+        return jnp.concatenate([super().observe(view), heights], -1)
+
+    def metrics(self, view: View) -> dict:
+        """The terms of the reward, and the level."""
+        return self.reward_terms(view) | {"level": view.variables["level"].astype(view.state.q.dtype)}
+
+
+register_task("go1_rough", lambda: RoughTerrain().task())

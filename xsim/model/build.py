@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from xsim.model.appearance import read_drawing
 from xsim.model.contact_pairs import read_pairs
 from xsim.model.devices import read_devices, with_reflected_rows
 from xsim.model.flexes import read_flexes
@@ -42,6 +43,7 @@ def assemble(spec: ModelSpec, *, seed: int = 0) -> Model:
         **pairs.structure(),
         geoms=geoms,
         flexes=tuple(flexes.infos),
+        drawing=read_drawing(spec, geoms),
         soft=read_soft_constraints(spec, tree, devices.infos["tendons"], flexes),
         sizes=tuple({**rows.sizes(), **devices.sizes, "nmocap": len(tree.mocaps), "nplastic": tree.nplastic}.items()),
     )

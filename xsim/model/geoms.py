@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from xsim.model.appearance import read_color
 from xsim.model.leaf_rows import LeafRows
 from xsim.model.topology import GeomInfo, HfieldInfo, MeshInfo, PairsInfo, SolidInfo, Table
 from xsim.model.tree import Tree, fail, unit_quat
@@ -12,6 +13,8 @@ from xsim.spec import GeomSpec, MeshSpec, ModelSpec
 __all__ = ["read_assets", "read_geoms"]
 
 DRAWABLE = ("box", "sphere", "capsule", "cylinder", "ellipsoid", "cone", "plane", "axes")
+HIDDEN_GROUP = 3
+"""The first group of geoms that MuJoCo's viewer does not draw."""
 SHAPE_SIZES = {"box": 3, "sphere": 1, "capsule": 2, "cylinder": 2, "ellipsoid": 3}
 
 
@@ -37,10 +40,12 @@ def _geom(spec: ModelSpec, rows: LeafRows, body: int, geom: GeomSpec, visible: b
     if geom.fluid is not None and geom.shape == "mesh" and geom.asset is not None:
         extents = tuple(map(float, np.abs(spec.meshes[geom.asset].vertices).max(0)))
     material = spec.drawing["materials"][geom.material]["rgba"] if geom.material else geom.rgba
+    size, pos, quat = (tuple(map(float, x)) for x in (size, geom.pos, geom.quat))
     return GeomInfo(
-        geom.name, body, geom.shape, geom.rgba, row, tuple(map(float, size)), tuple(map(float, geom.pos)), tuple(map(float, geom.quat)),
-        visible, mass, density, solid, rows.add_optional("geom.fluid", geom.fluid), geom.asset,
-        bool(material is None or material[3] != 0), extents, rows.add_optional("geom.surface_velocity", geom.surface_velocity),
+        geom.name, body, geom.shape, read_color(spec, geom.rgba, geom.material), row, size, pos, quat, visible, mass, density,
+        solid, rows.add_optional("geom.fluid", geom.fluid), geom.asset, bool(material is None or material[3] != 0), extents,
+        rows.add_optional("geom.surface_velocity", geom.surface_velocity), geom.collision,
+        (geom.path or geom.file) if geom.shape == "mesh" and geom.asset is None else None,
     )  # fmt: skip
 
 
@@ -70,9 +75,9 @@ def _solid(spec: ModelSpec, body: int, geom: GeomSpec) -> SolidInfo | None:
 
 
 def _visible(geoms: tuple[GeomSpec, ...]) -> list[GeomSpec]:
-    """The visible geoms of a body: its visual geoms that the viewer can draw; without any, its collision geoms."""
-    drawable = [g for g in geoms if g.shape in DRAWABLE]
-    return [g for g in drawable if g.visual] or drawable
+    """The visible geoms of a body: its visual geoms of the groups that are shown; without any, all that can be drawn."""
+    drawable = [g for g in geoms if g.shape in DRAWABLE or g.asset is not None or g.shape == "mesh" and (g.path or g.file)]
+    return [g for g in drawable if g.visual and g.group < HIDDEN_GROUP] or drawable
 
 
 def read_assets(spec: ModelSpec, pairs: tuple[PairsInfo, ...]) -> dict[str, tuple]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
-
+from xsim.model.drawing import DrawingInfo
+from xsim.model.table import Table
 from xsim.rules import RULES, Rules
 
 __all__ = [
@@ -18,24 +18,6 @@ __all__ = [
 
 COLLISION_SHAPES = ("plane", "hfield", "sphere", "capsule", "ellipsoid", "cylinder", "box", "mesh")
 """Shapes that collide. The geoms of a pair are in the order of their shapes here."""
-
-
-class Table:
-    """A constant array: hashable, compared by value."""
-
-    def __init__(self, value):
-        self.value = np.array(value)
-        self.value.setflags(write=False)
-        self._key = (self.value.shape, self.value.dtype.str, self.value.tobytes())
-
-    def __hash__(self):
-        return hash(self._key)
-
-    def __eq__(self, other):
-        return type(other) is type(self) and self._key == other._key
-
-    def __repr__(self):
-        return f"{type(self).__name__}({self.value!r})"
 
 
 class Link(NamedTuple):
@@ -198,7 +180,7 @@ class HfieldInfo(NamedTuple):
 
 
 class GeomInfo(NamedTuple):
-    """A geom."""
+    """A geom. rgba: its own colour, else that of its material, None without. file: of a mesh without an asset, see `GeomSpec.path`."""
 
     name: str
     body: int  # -1: world
@@ -217,6 +199,8 @@ class GeomInfo(NamedTuple):
     opaque: bool = True  # rays of sensors intersect it
     extents: tuple[float, ...] | None = None  # half extents of a mesh with fluid coefficients, m
     surface_velocity: int | None = None  # row of geom.surface_velocity
+    collision: bool = True  # it can take part in contact
+    file: str | None = None
 
 
 class SiteInfo(NamedTuple):
@@ -492,7 +476,7 @@ class Topology:
     * soft: soft constraints. disabled: MuJoCo's flags that are switched off (`xsim.spec.OptionSpec`).
     * rules: the MuJoCo release whose rules apply, "" for other formats.
     * meshes, hfields: those that collisions or rays need. pairs: geoms, and parts of flexes, that can collide.
-    * flexes: deformable bodies with forces or contacts. parts: the parts of flexes that collide.
+    * flexes: deformable bodies with forces or contacts. parts: the parts of flexes that collide. drawing: what only pictures need.
     * cone: ``"pyramidal"`` or ``"elliptic"``. noslip: whether friction is solved again without slip. multiccd: whether contact between flat
       faces has several contact points.
     * max_contacts: capacity of the contact buffer per condim. max_pairs: pairs of one kind that reach the narrow phase. None: the default,
@@ -538,6 +522,7 @@ class Topology:
     max_contacts: int | None = None
     max_pairs: int | None = None
     flexes: tuple[FlexInfo, ...] = ()
+    drawing: DrawingInfo = DrawingInfo()
 
     @property
     def switches(self) -> Rules:

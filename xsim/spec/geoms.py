@@ -23,7 +23,8 @@ class GeomSpec:
       ``massless``: no inertia, whatever the mass is (MuJoCo: outside inertiagrouprange, planes, height fields).
     * ``visual``: the geom is visible. ``collision``: it takes part in contact.
     * ``asset``: index of a mesh or height field in ``ModelSpec.meshes`` or ``hfields``. ``file``: of a mesh or height field, with the path
-      where it was found. ``points``: outline of a polyline (n, 2), or of an inline mesh.
+      where it was found, or as the file names it and ``path`` where it was found. ``points``: outline of a polyline (n, 2), or of an
+      inline mesh.
     * ``max_convex_hulls``: the most convex parts into which the file divides a colliding mesh; None: it collides by its convex hull.
     * ``contact``: contact parameters, MuJoCo's. ``friction``, ``surface``: coefficients of friction in the format's order, and other
       numbers of the surface by name (``restitution``, ...), as read.
@@ -47,6 +48,7 @@ class GeomSpec:
     visual: bool = True
     collision: bool = True
     file: str | None = None
+    path: str | None = None
     points: np.ndarray | None = None
     friction: tuple[float, ...] | None = None
     surface: dict[str, float] = field(default_factory=dict)

@@ -10,10 +10,10 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 
+from xsim import viewer
 from xsim.envs import Env
 from xsim.train.policy import TrainedPolicy, load, saved_config
 from xsim.train.run import environment
-from xsim.viewer import viewer
 
 __all__ = ["episodes", "main"]
 

@@ -1,5 +1,6 @@
 """Pages and pictures of models in motion."""
 
-from xsim.viewer.viewer import View, page, picture, save, show
+from xsim.viewer.pages import View, page, save, show
+from xsim.viewer.pictures import picture
 
 __all__ = ["View", "page", "picture", "save", "show"]

@@ -7,7 +7,7 @@ import math
 import jax.numpy as jnp
 import numpy as np
 
-from xsim.dynamics.sensors.rays import Hits, Rays, Target, cast
+from xsim.dynamics.sensors.rays import Hits, Rays, Surfaces, Target, cast
 from xsim.model.topology import RANGE_FIELDS, CameraInfo
 from xsim.spatial import Vector, dot, mul, scale, vadd
 
@@ -49,7 +49,7 @@ def range_hits(context) -> dict:
             frame = context.frame_of(("geom", number))
             targets.append(Target(info, frame.pos, frame.R, context.system.geom.size[info.row]))
     normals = any("normal" in info.data for info in sensors)
-    hits = cast(top, list(rays.values()), targets, normals)
+    hits = cast(Surfaces(top.meshes, top.hfields), list(rays.values()), targets, normals)
     return {item: (rays[item], found) for item, found in zip(rays, hits, strict=True)}
 
 

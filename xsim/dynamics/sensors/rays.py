@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xsim.dynamics.sensors.site_volumes import VOLUMES
-from xsim.model.topology import GeomInfo, HfieldInfo, MeshInfo, Topology
+from xsim.model.topology import GeomInfo, HfieldInfo, MeshInfo
 from xsim.spatial import Component, Vector, apply, apply_inverse, cross, dot, normalize, scale, stage, vadd, vsub
 
 MIN_VALUE = 1e-15
@@ -39,10 +39,12 @@ class Rays(NamedTuple):
 
 class Hits(NamedTuple):
     """What rays hit. distance (m): -1 if nothing. normal: unit vector from the inside of the surface to the outside, world axes; zero if
-    nothing; None if it is not wanted. The first axis counts the rays."""
+    nothing. target: index of the target, -1 if nothing. Normal and target are None if they are not wanted. The first axis counts the
+    rays."""
 
     distance: Component
     normal: Vector | None
+    target: Component | None
 
 
 class Target(NamedTuple):
@@ -54,25 +56,35 @@ class Target(NamedTuple):
     size: Vector
 
 
-def cast(topology: Topology, rays: list[Rays], targets: list[Target], normals: bool = False) -> list[Hits]:
-    """The nearest surface along each ray. If the ray starts inside a shape, where it leaves the shape. normals: whether they are wanted."""
+class Surfaces(NamedTuple):
+    """The meshes and height fields of geoms, by their number (`GeomInfo.asset`)."""
+
+    meshes: tuple[MeshInfo, ...]
+    hfields: tuple[HfieldInfo, ...]
+
+
+def cast(surfaces: Surfaces, rays: list[Rays], targets: list[Target], normals: bool = False) -> list[Hits]:
+    """The nearest surface along each ray. If the ray starts inside a shape, where it leaves the shape. normals: whether normals and targets
+    are wanted."""
     counts = [jnp.shape(line.direction[0])[0] for line in rays]
     if not targets:
         none = [jnp.zeros(jnp.shape(line.direction[0])) for line in rays]
-        return [Hits(x - 1.0, (x, x, x) if normals else None) for x in none]
-    groups: dict[tuple, list[Target]] = {}
-    for target in targets:
-        groups.setdefault((target.info.shape, target.info.asset), []).append(target)
+        return [Hits(x - 1.0, (x, x, x) if normals else None, jnp.full(x.shape, -1) if normals else None) for x in none]
+    groups: dict[tuple, list[int]] = {}
+    for index, target in enumerate(targets):
+        groups.setdefault((target.info.shape, target.info.asset), []).append(index)
     leaves = jax.tree.leaves(([line[1:] for line in rays], [target[1:] for target in targets]))
     lanes = [jnp.shape(x)[1:] for x in jax.tree.leaves([line[1:] for line in rays])]
     like = jnp.result_type(*leaves), jnp.broadcast_shapes(*lanes, *map(jnp.shape, jax.tree.leaves([target[1:] for target in targets])))
     lines = _joined_rays([line[1:] for line in rays], *like)
     hits = []
-    for (shape, asset), group in groups.items():
-        surfaces = {"mesh": topology.meshes, "hfield": topology.hfields}.get(shape)
-        surface = None if surfaces is None else surfaces[asset]
+    for (shape, asset), indices in groups.items():
+        group = [targets[i] for i in indices]
+        of_shape = {"mesh": surfaces.meshes, "hfield": surfaces.hfields}.get(shape)
+        surface = None if of_shape is None else of_shape[asset]
         hidden = np.array([np.repeat([line.body == target.info.body for line in rays], counts) for target in group])
-        hits.append(_nearest(shape, surface, normals, hidden, lines, _stack_components([target[1:] for target in group], *like)))
+        geoms = _stack_components([target[1:] for target in group], *like)
+        hits.append(_nearest(shape, surface, normals, np.array(indices), hidden, lines, geoms))
     return list(_divided(tuple(counts), hits))
 
 
@@ -93,18 +105,19 @@ def _joined_rays(trees, dtype, lanes: tuple):
 
 
 @stage
-def _nearest(shape: str, surface, normals: bool, hidden, lines, geoms):
-    """The distance along each ray to the nearest geom of one shape, (rays, lanes), and its normal. Infinite if it hits none. surface: the
-    mesh or height field. hidden: for each geom, the rays that do not see it."""
+def _nearest(shape: str, surface, normals: bool, indices, hidden, lines, geoms):
+    """The distance along each ray to the nearest geom of one shape, (rays, lanes), its normal and its index. Infinite if it hits none.
+    surface: the mesh or height field. indices: of the geoms among the targets. hidden: for each geom, the rays that do not see it."""
     (origin, direction), (pos, R, size) = lines, geoms
     p, v = apply_inverse(R, vsub(origin, pos)), apply_inverse(R, direction)
     t, facing = _distance_and_normal(shape, surface, size, p, v) if normals else (SHAPES[shape](size, p, v, surface), None)
     hidden = np.reshape(hidden, (*np.shape(hidden), *[1] * (t.ndim - 2)))
     t = jnp.where(hidden, INF, t)
     if facing is None:
-        return jnp.min(t, 0), None
-    index = jnp.argmin(t, 0)[None]
-    return tuple(jax.tree.map(lambda x: jnp.take_along_axis(x, index, 0)[0], (t, apply(R, facing))))
+        return jnp.min(t, 0), None, None
+    index = jnp.argmin(t, 0)
+    distance, normal = jax.tree.map(lambda x: jnp.take_along_axis(x, index[None], 0)[0], (t, apply(R, facing)))
+    return distance, normal, jnp.asarray(indices)[index]
 
 
 def _distance_and_normal(shape: str, surface, size, p, v):
@@ -121,18 +134,22 @@ def _distance_and_normal(shape: str, surface, size, p, v):
 
 @stage
 def _divided(counts: tuple, hits):
-    """The nearest of the hits of all shapes, divided among the bundles of rays; distance -1 and normal 0 where nothing is hit."""
-    distance, normal = hits[0]
-    for t, n in hits[1:]:
+    """The nearest of the hits of all shapes, divided among the bundles of rays; distance -1, normal 0 and target -1 where nothing is
+    hit."""
+    distance, normal, target = hits[0]
+    for t, n, index in hits[1:]:
         if n is not None:
-            normal = tuple(jnp.where(t < distance, a, b) for a, b in zip(n, normal, strict=True))
+            nearer = t < distance
+            normal = tuple(jnp.where(nearer, a, b) for a, b in zip(n, normal, strict=True))
+            target = jnp.where(nearer, index, target)
         distance = jnp.minimum(distance, t)
     found = distance < INF
     distance = jnp.where(found, distance, -1.0)
-    normal = None if normal is None else tuple(jnp.where(found, x, 0.0) for x in normal)
+    if normal is not None:
+        normal, target = tuple(jnp.where(found, x, 0.0) for x in normal), jnp.where(found, target, -1)
     ends = np.cumsum(counts)
     parts = [slice(int(end) - n, int(end)) for end, n in zip(ends, counts, strict=True)]
-    return [Hits(distance[part], None if normal is None else tuple(x[part] for x in normal)) for part in parts]
+    return [Hits(*jax.tree.map(lambda x, part=part: x[part], (distance, normal, target))) for part in parts]
 
 
 # ---- convex shapes -----------------------------------------------------------------------------------------------------------

@@ -52,7 +52,8 @@ def read_geoms(link: Element, materials: Colors, files: MeshFiles, surface: Surf
         contact, numbers = (None, {}) if visual else read_collision_surface(element, surface, mass)
         geom = GeomSpec(
             shape.tag, size, pos=pose.pos, quat=pose.quat, name=element.raw("name") or "", visual=visual, collision=not visual,
-            rgba=read_rgba(element, materials, notes), file=file, contact=contact, surface=numbers, source=element.source,
+            rgba=read_rgba(element, materials, notes), file=file, path=None if path is None else str(path), contact=contact,
+            surface=numbers, source=element.source,
         )  # fmt: skip
         geoms.append(files.meshes.with_hull(geom, path, element) if geom.collision and shape.tag == "mesh" else geom)
     return tuple(geoms)

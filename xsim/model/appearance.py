@@ -1,0 +1,95 @@
+"""Reads what only pictures need of a ModelSpec into the topology: surfaces of visible geoms, flexes and skins, colours."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from xsim.model.drawing import DrawingInfo, SurfaceInfo, TrianglesInfo
+from xsim.model.table import Table
+from xsim.model.topology import GeomInfo
+from xsim.poses import quat_conj, rotate
+from xsim.spec import FlexSpec, HfieldSpec, ModelSpec
+
+__all__ = ["read_color", "read_drawing"]
+
+
+def read_drawing(spec: ModelSpec, geoms: tuple[GeomInfo, ...]) -> DrawingInfo:
+    """The surfaces and colours of a model. geoms: all of them."""
+    used = {(geom.shape, geom.asset) for geom in geoms if geom.visible}
+    skins = spec.drawing.get("skins", {})
+    return DrawingInfo(
+        meshes=tuple(_triangles(m.vertices, m.faces) if ("mesh", i) in used else None for i, m in enumerate(spec.meshes)),
+        hfields=tuple(_height_field(field) if ("hfield", i) in used else None for i, field in enumerate(spec.hfields)),
+        surfaces=(*(_flex(spec, flex) for flex in spec.flexes), *(_skin(spec, name, skin) for name, skin in skins.items())),
+        sites=tuple(read_color(spec, site.rgba, site.material) for site in spec.sites),
+        tendons=tuple((read_color(spec, tendon.rgba, tendon.material), float(tendon.width)) for tendon in spec.tendons),
+    )
+
+
+def read_color(spec: ModelSpec, rgba, material: str) -> tuple[float, ...] | None:
+    """The colour of an element: its own, else that of its material, with the mean of the colours of a built-in texture."""
+    if rgba is None and material:
+        given = spec.drawing["materials"][material]
+        rgba = np.array(given["rgba"], float)
+        texture = spec.drawing.get("textures", {}).get(given.get("texture") or given.get("layers", {}).get("rgb"))
+        if texture is not None and texture["builtin"] != "none":
+            rgba[:3] *= np.mean([texture["rgb1"], texture["rgb1" if texture["builtin"] == "flat" else "rgb2"]], 0)
+    return None if rgba is None else tuple(map(float, rgba))
+
+
+def _triangles(vertices, faces) -> TrianglesInfo:
+    return TrianglesInfo(Table(np.asarray(vertices, np.float32)), Table(np.asarray(faces, np.int32).reshape(-1, 3)))
+
+
+def _height_field(field: HfieldSpec) -> TrianglesInfo:
+    """The surface of a height field, its sides and its bottom; x and y from -1 to 1, heights from 0 to 1, times its size."""
+    heights = np.asarray(field.heights, float)
+    rows, columns = heights.shape
+    x, y = np.meshgrid(np.linspace(-1, 1, columns), np.linspace(-1, 1, rows))
+    top = np.stack([x, y, heights], -1).reshape(-1, 3)
+    number = np.arange(rows * columns).reshape(rows, columns)
+    a, b, c, d = (number[i, j].ravel() for i, j in _CORNERS)
+    rim = np.concatenate([number[0, :-1], number[:-1, -1], number[-1, :0:-1], number[:0:-1, 0]])  # counter-clockwise from above
+    below = top[rim] * [1, 1, 0] - [0, 0, field.size[3] / field.size[2]]
+    under = len(top) + np.arange(len(rim))
+    after, under_after = np.roll(rim, -1), np.roll(under, -1)
+    fan = [np.full(len(rim) - 2, under[0]), under[2:], under[1:-1]]
+    faces = [[a, b, d], [a, d, c], [rim, under, under_after], [rim, under_after, after], fan]
+    return _triangles(np.concatenate([top, below]), np.concatenate([np.stack(corners, -1) for corners in faces]))
+
+
+_CORNERS = [(slice(None, -1), slice(None, -1)), (slice(None, -1), slice(1, None)), (slice(1, None), slice(None, -1)),
+            (slice(1, None), slice(1, None))]  # fmt: skip
+"""Of each cell: lower x and y, higher x, higher y, both."""
+
+
+def _flex(spec: ModelSpec, flex: FlexSpec) -> SurfaceInfo:
+    """The lines, triangles, or outer faces of the tetrahedra of a flex."""
+    elements = np.asarray(flex.elements, np.int32).reshape(-1, flex.dim + 1)
+    count = len(flex.bodies)
+    rgba = read_color(spec, flex.numbers.get("rgba"), flex.numbers.get("material", ""))
+    return SurfaceInfo(
+        flex.name, rgba, count, Table(_outside(elements) if flex.dim == 3 else elements), Table(np.arange(count, dtype=np.int32)),
+        Table(np.asarray(flex.bodies, np.int32)), Table(np.asarray(flex.pos, np.float32).reshape(-1, 3)),
+        Table(np.ones(count, np.float32)), float(flex.radius),
+    )  # fmt: skip
+
+
+def _outside(tetrahedra: np.ndarray) -> np.ndarray:
+    """The triangles (m, 3) that belong to one tetrahedron alone."""
+    faces = np.concatenate([tetrahedra[:, corners] for corners in ((0, 2, 1), (0, 1, 3), (1, 2, 3), (0, 3, 2))])
+    _, first, count = np.unique(np.sort(faces, 1), axis=0, return_index=True, return_counts=True)
+    return faces[np.sort(first[count == 1])]
+
+
+def _skin(spec: ModelSpec, name: str, skin: dict) -> SurfaceInfo:
+    """The surface of a skin. Each bone has the vertices in its frame in the bind pose."""
+    bones = skin["bones"]
+    points = [rotate(quat_conj(bone["quat"]), skin["vertices"][bone["vertices"]] - bone["pos"]) for bone in bones]
+    bodies = np.repeat([bone["body"] for bone in bones], [len(bone["vertices"]) for bone in bones])
+    weights = np.concatenate([bone["weights"] for bone in bones])
+    return SurfaceInfo(
+        name, read_color(spec, skin["rgba"], skin["material"]), len(skin["vertices"]), Table(np.asarray(skin["faces"], np.int32)),
+        Table(np.concatenate([bone["vertices"] for bone in bones]).astype(np.int32)), Table(bodies.astype(np.int32)),
+        Table(np.concatenate(points).astype(np.float32)), Table(weights.astype(np.float32)), 0.0,
+    )  # fmt: skip
