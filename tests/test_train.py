@@ -271,6 +271,26 @@ def test_settings(tmp_path):
         configure(None)
 
 
+def test_tasks_of_a_module(tmp_path, monkeypatch, capsys):
+    """``--import``: a module in the current folder registers a task, which then trains."""
+    module = """from xsim.envs import TASKS, register_task
+TASKS.pop("my_swingup", None)
+register_task("my_swingup", TASKS["pendulum_swingup"])
+"""
+    (tmp_path / "my_own_tasks.py").write_text(module)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", [p for p in sys.path if p])
+    with pytest.raises(SystemExit):
+        main(["my_swingup", "--import", "my_own_tasks", "--set", "no_setting=1"])
+    assert "no_setting" in capsys.readouterr().err  # the task is known, the setting is not
+    with pytest.raises(SystemExit):
+        main(["my_swingup", "--import", "nowhere.tasks"])
+    assert "--import nowhere.tasks: there is no module 'nowhere'" in capsys.readouterr().err
+    from xsim.envs import TASKS
+
+    assert TASKS.pop("my_swingup") is TASKS["pendulum_swingup"]
+
+
 def test_every_task_has_settings():
     from xsim.envs import TASKS
 

@@ -13,7 +13,7 @@ import yaml
 from xsim.dynamics.sharding import use_accelerators, use_cores
 from xsim.envs import TASKS
 from xsim.train import play
-from xsim.train.config import FOLDERS, Config, check, configure
+from xsim.train.config import FOLDERS, Config, add_import_option, check, configure, import_modules
 from xsim.train.distributed import connect, is_writer
 from xsim.train.run import train
 
@@ -27,6 +27,7 @@ def main(argv=None) -> int:
     parser = _parser()
     options = parser.parse_args(argv)
     try:
+        import_modules(options.modules)
         config, out = _config_and_folder(options)
         if options.distributed or options.coordinator or options.processes or options.process is not None:
             connect(options.coordinator, options.processes, options.process)
@@ -51,6 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m xsim.train", description=text)
     parser.add_argument("task", nargs="?", help=f"one of {', '.join(TASKS)}, or a name that --config's file gives")
     parser.add_argument("--algorithm", choices=list(FOLDERS), help="how to train (default: ppo)")
+    add_import_option(parser)
     parser.add_argument("--config", metavar="FILE.yaml", help="settings, over those that come with the task")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="one setting; env.NAME: an argument of make_env")
     parser.add_argument("--steps", type=_count, metavar="N", help="actions of all environments together")

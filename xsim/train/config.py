@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
+import importlib
 import math
 import os
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
@@ -17,7 +20,7 @@ from flax import linen as nn
 from xsim.io.reader import read_bytes
 from xsim.suggestions import did_you_mean
 
-__all__ = ["ACTIVATIONS", "Config", "check", "configure"]
+__all__ = ["ACTIVATIONS", "Config", "add_import_option", "check", "configure", "import_modules"]
 
 
 @dataclass(frozen=True)
@@ -195,3 +198,25 @@ CONVERSIONS: dict[str, tuple[str, Callable]] = {
     "Mapping[str, Any]": ("a table", _table),
 }
 """By the type of a field: what its values must be, and how they become that (TypeError or ValueError where they cannot)."""
+
+
+# ---- tasks of users ----------------------------------------------------------------------------------------------------------
+
+
+def add_import_option(parser: argparse.ArgumentParser) -> None:
+    """The option ``--import`` of a command, for `import_modules`."""
+    text = "a module that registers tasks, from the current folder or installed; several times for several"
+    parser.add_argument("--import", dest="modules", action="append", default=[], metavar="MODULE", help=text)
+
+
+def import_modules(names: Sequence[str]) -> None:
+    """Import modules, which may register tasks (`xsim.envs.register_task`). Raises ValueError for one that is not found."""
+    if names and "" not in sys.path and str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))  # installed commands do not look there
+    for name in names:
+        try:
+            importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+                raise
+            raise ValueError(f"--import {name}: there is no module {error.name!r}") from error

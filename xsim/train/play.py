@@ -12,6 +12,7 @@ import jax.numpy as jnp
 
 from xsim import viewer
 from xsim.envs import Env
+from xsim.train.config import add_import_option, import_modules
 from xsim.train.policy import TrainedPolicy, load, saved_config
 from xsim.train.run import environment
 
@@ -44,6 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
     """The command. Returns the exit status: 0, or 1 where there is no policy or the page cannot be written."""
     options = _parser().parse_args(arguments)
     try:
+        import_modules(options.modules)
         config, policy = saved_config(options.run), load(options.run)
         env = environment(config, options.envs, auto_reset=False)
         steps = options.steps or env.task.max_steps or config.evaluate_steps
@@ -63,6 +65,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m xsim.train play", description="Play the policy of a run and write a page.")
     parser.add_argument("run", type=Path, metavar="RUN", help="the folder of the run")
+    add_import_option(parser)
     parser.add_argument("--envs", type=int, default=4, metavar="K", help="environments side by side (default: %(default)s)")
     parser.add_argument("--steps", type=int, metavar="N", help="actions (default: the length of an episode)")
     parser.add_argument("--seed", type=int, default=0, help="of the starts (default: %(default)s)")
