@@ -36,6 +36,7 @@ from xsim.model.readback import with_numbers
 from xsim.options import with_constraints, with_contact_limit, with_integrator
 from xsim.randomize import randomize
 from xsim.spec import ModelSpec
+from xsim.viewer.frames import render
 
 __version__ = "0.1.0"
 
@@ -45,6 +46,6 @@ __all__ = [
     "camera_poses", "constraint_error", "contacts", "difference", "energy", "forward", "forward_dynamics", "geom_poses", "init",
     "integrate", "inverse_dynamics", "jacobian", "kinematics", "light_poses", "load", "loads", "make_env", "mass_matrix", "models",
     "parse", "parse_text", "passive", "project_constraints", "randomize", "reactions", "register_format", "register_joint", "registry",
-    "replicate", "rollout", "sensors", "site_poses", "smooth_acceleration", "state_from_poses", "step", "sysid", "to_mjcf", "use_compiler",
-    "use_cores", "use_devices", "with_constraints", "with_contact_limit", "with_integrator", "with_numbers", "write",
+    "render", "replicate", "rollout", "sensors", "site_poses", "smooth_acceleration", "state_from_poses", "step", "sysid", "to_mjcf",
+    "use_compiler", "use_cores", "use_devices", "with_constraints", "with_contact_limit", "with_integrator", "with_numbers", "write",
 ]  # fmt: skip
