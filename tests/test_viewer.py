@@ -453,6 +453,40 @@ def test_picture_without_matplotlib(model, motion, tmp_path, monkeypatch):
         viewer.picture(model, motion, tmp_path / "m.png")
 
 
+# ---- images and films --------------------------------------------------------------------------------------------------------
+
+
+def test_render(model, motion, tmp_path):
+    pytest.importorskip("vtkmodules", reason="VTK is not installed: pip install 'xsim[render]'")
+    images = xsim.render(model, motion[:, 1], fps=50, width=160, height=120)
+    assert images.shape == (21, 120, 160, 3) and images.dtype == np.uint8
+    colored = ((images.max(-1).astype(int) - images.min(-1)) > 60).sum((1, 2))
+    assert (colored > 100).all() and (images[0] != images[-1]).any()
+    pytest.importorskip("imageio_ffmpeg", reason="imageio is not installed: pip install 'xsim[render]'")
+    film = xsim.render(model, motion[:4], tmp_path / "film.gif", env=1, width=64, height=48)
+    assert film == tmp_path / "film.gif" and film.read_bytes()[:3] == b"GIF"
+
+
+def test_render_of_deformables_and_tendons():
+    pytest.importorskip("vtkmodules", reason="VTK is not installed: pip install 'xsim[render]'")
+    rope = xsim.loads(ROPE.replace('width="0.02"', 'width="0.02" rgba="1 0 0 1"'), "mjcf")
+    image = xsim.render(rope, np.zeros(1), width=160, height=120)[0].astype(int)
+    assert ((image[..., 0] - image[..., 1:].max(-1)) > 60).sum() > 50
+
+
+def test_render_by_the_ending_of_the_file(model, motion, tmp_path):
+    path = xsim.render(model, motion[:, 0], tmp_path / "page.html")
+    assert _data(path.read_text(encoding="utf-8"))["envs"] == [0]
+    with pytest.raises(ValueError, match=r"\.gif, \.mp4 or \.html, found '\.bmp'"):
+        xsim.render(model, motion, tmp_path / "film.bmp")
+
+
+def test_render_without_vtk(model, motion, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "vtkmodules.vtkRenderingOpenGL2", None)
+    with pytest.raises(ImportError, match=r"xsim\[render\]"):
+        xsim.render(model, motion[:1, 0])
+
+
 # ---- a real browser ----------------------------------------------------------------------------------------------------------
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
