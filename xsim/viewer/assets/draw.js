@@ -170,7 +170,7 @@ function fitCanvas(shift) {
   Object.assign(box, { left: -reach, right: reach, top: reach, bottom: -reach, near: 0.5 * reach, far: 9 * reach });
   box.updateProjectionMatrix();
   sun.shadow.bias = -0.0005;
-  sun.shadow.normalBias = 0.004 * reach;
+  sun.shadow.normalBias = 0.0015 * reach;
 }
 /** Move the bodies of an environment; their matrices without the place of the environment, null where not finite. */
 function placeBodies(f, t, e) {
