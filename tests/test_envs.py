@@ -399,6 +399,24 @@ def test_gymnasium_vector():
     wrapped.close()
 
 
+def test_gymnasium_images():
+    gymnasium = pytest.importorskip("gymnasium")
+    pytest.importorskip("vtkmodules", reason="VTK is not installed: pip install 'xsim[render]'")
+    from xsim.envs.gym import GymEnv, GymVectorEnv
+
+    env = GymEnv("pendulum_balance", render_mode="rgb_array", max_steps=3)
+    with pytest.raises(gymnasium.error.ResetNeeded):
+        env.render()
+    env.reset(seed=0)
+    image = env.render()
+    assert image.shape == (480, 480, 3) and image.dtype == np.uint8 and env.metadata["render_fps"] > 0
+    many = GymVectorEnv("pendulum_balance", 2, render_mode="rgb_array", max_steps=3)
+    many.reset(seed=0)
+    assert [x.shape for x in many.render()] == [(480, 480, 3)] * 2
+    with pytest.raises(ValueError, match="rgb_array"):
+        GymEnv("pendulum_balance", render_mode="human")
+
+
 def test_gymnasium_is_optional():
     import subprocess
     import sys

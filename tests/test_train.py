@@ -8,6 +8,7 @@ import json
 import math
 import os
 import shutil
+import sys
 
 import jax
 import jax.numpy as jnp

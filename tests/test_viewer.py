@@ -196,6 +196,18 @@ SURFACES = """
     </body>
   </worldbody>
   <tendon><spatial name="rope" width="0.02"><site site="fixed"/><geom geom="post"/><site site="moving"/></spatial></tendon>
+</mujoco>"""
+ROPE = """
+<mujoco>
+  <option><flag contact="disable"/></option>
+  <worldbody>
+    <geom name="post" type="cylinder" size="0.1 0.2" euler="90 0 0" pos="0 0 2"/>
+    <site name="fixed" pos="-0.5 0 1.9"/>
+    <body name="arm" pos="0.5 0 1.9">
+      <joint type="slide" axis="0 0 1"/><geom size="0.1"/><site name="moving" rgba="1 0 0 1"/>
+    </body>
+  </worldbody>
+  <tendon><spatial name="rope" width="0.02"><site site="fixed"/><geom geom="post"/><site site="moving"/></spatial></tendon>
   <sensor><tendonpos tendon="rope"/></sensor>
 </mujoco>"""
 
@@ -228,14 +240,15 @@ def test_collision_shapes_on_demand(surfaces):
     assert [g["name"] for g in data["geoms"]] == ["ground", "post", "hidden"]
 
 
-def test_a_tendon_has_its_path_around_a_geom(surfaces):
+def test_a_tendon_has_its_path_around_a_geom():
+    model = xsim.loads(ROPE, "mjcf")
     q = np.linspace(0, 0.3, 3)[:, None]
-    data = _data(viewer.page(surfaces, q, fps=None))
+    data = _data(viewer.page(model, q, fps=None))
     (rope,) = data["tendons"]
     path = _floats(data["paths"], 3, 1, -1, 3)[:, 0].astype(float)
     assert (rope["first"], rope["count"], rope["width"]) == (0, path.shape[1], 0.02)
     lengths = np.linalg.norm(np.diff(path, axis=1), axis=-1).sum(-1)
-    expected = xsim.sensors(surfaces, xsim.init(surfaces, q=jnp.asarray(q)))[:, 0]
+    expected = xsim.sensors(model, xsim.init(model, q=jnp.asarray(q)))[:, 0]
     np.testing.assert_allclose(lengths, expected, rtol=2e-3)  # chords of 12 pieces of an arc
     np.testing.assert_allclose(path[:, -1], [[0.5, 0, 1.9 + x] for x in q[:, 0]], atol=1e-6)
     assert (np.linalg.norm(path[:, :, [0, 2]] - [0, 2], axis=-1) > 0.1 - 1e-6).all()
@@ -259,8 +272,8 @@ def test_vertices_of_deformables_follow_their_bodies():
     text = """
     <mujoco>
       <worldbody>
-        <body name="a"><joint type="slide"/><geom size="0.01" mass="1"/></body>
-        <body name="b" pos="1 0 0"><joint type="slide"/><geom size="0.01" mass="1"/></body>
+        <body name="a"><joint type="slide" axis="1 0 0"/><geom size="0.01" mass="1"/></body>
+        <body name="b" pos="1 0 0"><joint type="slide" axis="1 0 0"/><geom size="0.01" mass="1"/></body>
       </worldbody>
       <deformable>
         <flex name="cloth" dim="2" body="a b world" vertex="0 0 0  0 0 0  0 1 0" element="0 1 2" rgba="0 1 0 1"/>
@@ -291,13 +304,16 @@ def test_visual_meshes_are_read_from_their_files(tmp_path):
     trimesh = pytest.importorskip("trimesh", reason="trimesh is not installed: pip install 'xsim[mesh]'")
     trimesh.creation.box((1, 1, 1)).export(tmp_path / "cube.stl")
     visual = '<visual><geometry><mesh filename="{}" scale="1 2 3"/></geometry></visual>'
-    text = f'<robot name="r"><link name="a">{visual.format("cube.stl")}</link></robot>'
+    inertial = '<inertial><mass value="1"/><inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial>'
+    text = f'<robot name="r"><link name="a">{inertial}{visual.format("cube.stl")}</link></robot>'
     (tmp_path / "r.urdf").write_text(text)
-    data = _data(viewer.page(xsim.load(tmp_path / "r.urdf"), np.zeros((1, 0))))
+    model = xsim.load(tmp_path / "r.urdf")
+    data = _data(viewer.page(model, model.topology.neutral))
     (geom,) = data["geoms"]
     assert geom["mesh"] == 0 and data["size"][0][0] == [1, 2, 3] and not data["missing"]
     (tmp_path / "r.urdf").write_text(text.replace("cube.stl", "none.stl"))
-    data = _data(viewer.page(xsim.load(tmp_path / "r.urdf"), np.zeros((1, 0))))
+    model = xsim.load(tmp_path / "r.urdf")
+    data = _data(viewer.page(model, model.topology.neutral))
     assert data["missing"] == ["mesh none.stl (not found)"]
 
 
@@ -435,6 +451,40 @@ def test_picture_without_matplotlib(model, motion, tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "matplotlib.figure", None)
     with pytest.raises(ImportError, match=r"xsim\[plot\]"):
         viewer.picture(model, motion, tmp_path / "m.png")
+
+
+# ---- images and films --------------------------------------------------------------------------------------------------------
+
+
+def test_render(model, motion, tmp_path):
+    pytest.importorskip("vtkmodules", reason="VTK is not installed: pip install 'xsim[render]'")
+    images = xsim.render(model, motion[:, 1], fps=50, width=160, height=120)
+    assert images.shape == (21, 120, 160, 3) and images.dtype == np.uint8
+    colored = ((images.max(-1).astype(int) - images.min(-1)) > 60).sum((1, 2))
+    assert (colored > 100).all() and (images[0] != images[-1]).any()
+    pytest.importorskip("imageio_ffmpeg", reason="imageio is not installed: pip install 'xsim[render]'")
+    film = xsim.render(model, motion[:4], tmp_path / "film.gif", env=1, width=64, height=48)
+    assert film == tmp_path / "film.gif" and film.read_bytes()[:3] == b"GIF"
+
+
+def test_render_of_deformables_and_tendons():
+    pytest.importorskip("vtkmodules", reason="VTK is not installed: pip install 'xsim[render]'")
+    rope = xsim.loads(ROPE.replace('width="0.02"', 'width="0.02" rgba="1 0 0 1"'), "mjcf")
+    image = xsim.render(rope, np.zeros(1), width=160, height=120)[0].astype(int)
+    assert ((image[..., 0] - image[..., 1:].max(-1)) > 60).sum() > 50
+
+
+def test_render_by_the_ending_of_the_file(model, motion, tmp_path):
+    path = xsim.render(model, motion[:, 0], tmp_path / "page.html")
+    assert _data(path.read_text(encoding="utf-8"))["envs"] == [0]
+    with pytest.raises(ValueError, match=r"\.gif, \.mp4 or \.html, found '\.bmp'"):
+        xsim.render(model, motion, tmp_path / "film.bmp")
+
+
+def test_render_without_vtk(model, motion, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "vtkmodules.vtkRenderingOpenGL2", None)
+    with pytest.raises(ImportError, match=r"xsim\[render\]"):
+        xsim.render(model, motion[:1, 0])
 
 
 # ---- a real browser ----------------------------------------------------------------------------------------------------------

@@ -37,6 +37,7 @@ from xsim.model.readback import with_numbers
 from xsim.options import with_constraints, with_contact_limit, with_integrator
 from xsim.randomize import randomize
 from xsim.spec import ModelSpec
+from xsim.viewer.frames import render
 
 __version__ = "0.1.0"
 
@@ -44,9 +45,9 @@ __all__ = [
     "CameraImage", "ContactData", "ConvexDecomposition", "Data", "ElementaryJoint", "Flags", "Format", "GeneralJoint", "JointType",
     "Model", "ModelSpec", "Parameter", "ParseError", "RayHits", "Reactions", "State", "UnsupportedWarning", "WriteError", "WriteWarning",
     "bias", "body_inertia", "build", "camera_image", "camera_poses", "cast_rays", "constraint_error", "contacts", "control", "difference",
-    "energy", "forward", "forward_dynamics", "geom_poses", "height_scan", "init", "integrate", "inverse_dynamics", "jacobian", "kinematics",
-    "light_poses", "load", "loads", "make_env", "mass_matrix", "models", "parse", "parse_text", "passive", "project_constraints",
-    "randomize", "reactions", "register_format", "register_joint", "registry", "replicate", "rollout", "sensors", "site_poses",
-    "smooth_acceleration", "state_from_poses", "step", "sysid", "to_mjcf", "use_compiler", "use_cores", "use_devices", "with_constraints",
-    "with_contact_limit", "with_integrator", "with_numbers", "write",
+    "energy", "forward", "forward_dynamics", "geom_poses", "height_scan", "init", "integrate", "inverse_dynamics", "jacobian",
+    "kinematics", "light_poses", "load", "loads", "make_env", "mass_matrix", "models", "parse", "parse_text", "passive",
+    "project_constraints", "randomize", "reactions", "register_format", "register_joint", "registry", "render", "replicate", "rollout",
+    "sensors", "site_poses", "smooth_acceleration", "state_from_poses", "step", "sysid", "to_mjcf", "use_compiler", "use_cores",
+    "use_devices", "with_constraints", "with_contact_limit", "with_integrator", "with_numbers", "write",
 ]  # fmt: skip

@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 from xsim.envs.core import TASKS, Env, EnvState, Spec, make_env
+from xsim.viewer.frames import Renderer
 
 try:
     import gymnasium
@@ -33,20 +34,44 @@ def _arrays(tree) -> Any:
     return jax.tree.map(np.array, tree)
 
 
+MAX_IMAGES = 16
+"""Environments of a `GymVectorEnv` of which `render` gives images."""
+
+
+def _check_mode(mode: str | None) -> str | None:
+    if mode not in (None, "rgb_array"):
+        raise ValueError(f"render_mode: found {mode!r}; allowed: None, 'rgb_array'")
+    return mode
+
+
+def _metadata(metadata: dict[str, Any], env: Env) -> dict[str, Any]:
+    """The metadata of a class with the images per second of simulated time."""
+    period = float(np.ravel(getattr(env.model.option.dt, "value", env.model.option.dt))[0]) * env.task.action_repeat
+    return {**metadata, "render_fps": max(1, round(1.0 / period))}
+
+
+def _image(renderer: Renderer, env: Env, state: EnvState | None, index: int) -> np.ndarray:
+    if state is None:
+        raise gymnasium.error.ResetNeeded("call reset before render")
+    return renderer.image(env.model.replace(state.leaves), state.state.q, index)
+
+
 class GymVectorEnv(VectorEnv):
     """A batch of environments as ``gymnasium.vector.VectorEnv``; arrays are numpy.
 
     env: an `Env`, or a task or path for `make_env` with ``num_envs`` and further arguments of it. An environment that ends is reset in
     the same step (``AutoresetMode.SAME_STEP``): ``info["final_obs"]`` holds the last observation where ``info["_final_obs"]`` is true,
-    ``info["final_info"]`` its metrics. ``env_state`` is the current `EnvState`.
+    ``info["final_info"]`` its metrics. ``env_state`` is the current `EnvState`. render_mode: None, or ``"rgb_array"`` for `render`.
     """
 
-    metadata = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": []}
+    metadata = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": ["rgb_array"]}
 
-    def __init__(self, env: Env | str, num_envs: int = 1, **arguments):
+    def __init__(self, env: Env | str, num_envs: int = 1, *, render_mode: str | None = None, **arguments):
         self.env = env if isinstance(env, Env) else make_env(env, num_envs=num_envs, **arguments)
         if not self.env.auto_reset:
             raise ValueError("GymVectorEnv resets in the step: make the Env with auto_reset=True")
+        self.render_mode, self.metadata = _check_mode(render_mode), _metadata(self.metadata, self.env)
+        self._renderers = [Renderer() for _ in range(min(self.env.num_envs, MAX_IMAGES))]
         self.num_envs = self.env.num_envs
         self.single_observation_space = _box(self.env.observation_spec)
         self.single_action_space = _box(self.env.action_spec)
@@ -82,16 +107,25 @@ class GymVectorEnv(VectorEnv):
             out["_final_info"] = done.copy()
         return obs, reward, terminated, truncated, out
 
+    def render(self) -> tuple[np.ndarray, ...] | None:
+        """An image (480, 480, 3) uint8 of each of the first 16 environments; None without a render mode. Needs ``xsim[render]``."""
+        if self.render_mode is None:
+            return None
+        return tuple(_image(renderer, self.env, self.env_state, i) for i, renderer in enumerate(self._renderers))
+
 
 class GymEnv(gymnasium.Env):
-    """One environment as ``gymnasium.Env``. env: an `Env` with num_envs=1 and auto_reset=False, or a task or path for `make_env`."""
+    """One environment as ``gymnasium.Env``. env: an `Env` with num_envs=1 and auto_reset=False, or a task or path for `make_env`.
+    render_mode: None, or ``"rgb_array"`` for `render`."""
 
-    metadata = {"render_modes": []}
+    metadata = {"render_modes": ["rgb_array"]}
 
-    def __init__(self, env: Env | str, **arguments):
+    def __init__(self, env: Env | str, *, render_mode: str | None = None, **arguments):
         self.env = env if isinstance(env, Env) else make_env(env, num_envs=1, auto_reset=False, **arguments)
         if self.env.num_envs != 1 or self.env.auto_reset:
             raise ValueError("GymEnv needs an Env with num_envs=1 and auto_reset=False")
+        self.render_mode, self.metadata = _check_mode(render_mode), _metadata(self.metadata, self.env)
+        self._renderer = Renderer()
         self.observation_space = _box(self.env.observation_spec)
         self.action_space = _box(self.env.action_spec)
         self.env_state: EnvState | None = None
@@ -110,6 +144,10 @@ class GymEnv(gymnasium.Env):
         self.env_state = s = self._step(self.env_state, np.asarray(action)[None])
         info = {name: x[0] for name, x in _arrays({**s.metrics, "diverged": s.info["diverged"]}).items()}
         return np.array(s.obs[0]), float(s.reward[0]), bool(s.terminated[0]), bool(s.truncated[0]), info
+
+    def render(self) -> np.ndarray | None:
+        """An image (480, 480, 3) uint8; None without a render mode. Needs ``pip install 'xsim[render]'``."""
+        return None if self.render_mode is None else _image(self._renderer, self.env, self.env_state, 0)
 
 
 def _key(generator: np.random.Generator):

@@ -28,8 +28,8 @@ def read_drawing(spec: ModelSpec, geoms: tuple[GeomInfo, ...]) -> DrawingInfo:
 
 def read_color(spec: ModelSpec, rgba, material: str) -> tuple[float, ...] | None:
     """The colour of an element: its own, else that of its material, with the mean of the colours of a built-in texture."""
-    if rgba is None and material:
-        given = spec.drawing["materials"][material]
+    given = spec.drawing.get("materials", {}).get(material)
+    if rgba is None and given is not None:
         rgba = np.array(given["rgba"], float)
         texture = spec.drawing.get("textures", {}).get(given.get("texture") or given.get("layers", {}).get("rgb"))
         if texture is not None and texture["builtin"] != "none":
@@ -45,12 +45,14 @@ def _height_field(field: HfieldSpec) -> TrianglesInfo:
     """The surface of a height field, its sides and its bottom; x and y from -1 to 1, heights from 0 to 1, times its size."""
     heights = np.asarray(field.heights, float)
     rows, columns = heights.shape
+    if min(rows, columns) < 2:
+        return _triangles(np.zeros((0, 3)), np.zeros((0, 3)))
     x, y = np.meshgrid(np.linspace(-1, 1, columns), np.linspace(-1, 1, rows))
     top = np.stack([x, y, heights], -1).reshape(-1, 3)
     number = np.arange(rows * columns).reshape(rows, columns)
     a, b, c, d = (number[i, j].ravel() for i, j in _CORNERS)
     rim = np.concatenate([number[0, :-1], number[:-1, -1], number[-1, :0:-1], number[:0:-1, 0]])  # counter-clockwise from above
-    below = top[rim] * [1, 1, 0] - [0, 0, field.size[3] / field.size[2]]
+    below = top[rim] * [1, 1, 0] - [0, 0, field.size[3] / max(field.size[2], 1e-9)]
     under = len(top) + np.arange(len(rim))
     after, under_after = np.roll(rim, -1), np.roll(under, -1)
     fan = [np.full(len(rim) - 2, under[0]), under[2:], under[1:-1]]

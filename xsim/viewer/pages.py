@@ -42,8 +42,8 @@ def page(
     the others, but not the last. None: all rows. collisions: draw the shapes by which geoms collide (of meshes the convex hulls), not the
     visible ones. contacts: what `xsim.contacts` gives for the rows of q, (steps, *batch, n); the page then shows points and forces.
 
-    What cannot be drawn, such as a mesh without its file, the page lists. Sizes of surfaces of flexes and skins, and what is drawn of a
-    file's meshes, are those of the file.
+    What cannot be drawn, such as a mesh without its file, the page lists. Vertices of meshes, flexes and skins are those of the file, also
+    where leaves of the model have changed.
 
     Raises ValueError for a q of the wrong width, an environment outside the batch, a dt that is not positive, or contacts of another
     number of rows.

@@ -170,7 +170,7 @@ function fitCanvas(shift) {
   Object.assign(box, { left: -reach, right: reach, top: reach, bottom: -reach, near: 0.5 * reach, far: 9 * reach });
   box.updateProjectionMatrix();
   sun.shadow.bias = -0.0005;
-  sun.shadow.normalBias = 0.004 * reach;
+  sun.shadow.normalBias = 0.0015 * reach;
 }
 /** Move the bodies of an environment; their matrices without the place of the environment, null where not finite. */
 function placeBodies(f, t, e) {
@@ -201,7 +201,10 @@ function product(a, b) {
 function arrow(p, q, width, color) {
   const head = Math.min(0.5, 8 * width / Math.max(1e-12, Math.hypot(...q.map((x, k) => x - p[k]))));
   const neck = q.map((x, k) => x + head * (p[k] - x));
-  for (const end of ["", "Through"]) { sets["lines" + end].rod(p, neck, width, color); sets["tips" + end].rod(neck, q, 2.6 * width, color); }
+  for (const end of ["", "Through"]) {
+    sets["lines" + end].rod(p, neck, width, color);
+    sets["tips" + end].rod(neck, q, 2.6 * width, color);
+  }
 }
 function triad(m, length, width, ox, oy) {
   [RED, GREEN, BLUE].forEach((color, k) => {
@@ -221,12 +224,12 @@ function drawAxes(f, t, e, places, length, width) {
   });
 }
 function drawTendons(f, t, e) {
-  const [ox, oy] = offset(e), base = (f * E + e) * pathPoints, next = t > 0 ? base + E * pathPoints : base;
+  const place = [...offset(e), 0], base = (f * E + e) * pathPoints, next = t > 0 ? base + E * pathPoints : base;
   for (const tendon of data.tendons) {
     const color = tendon.color || (tendon.color = colorOf(tendon.rgba)), width = tendon.width || 0.003 * radius;
     let before = null;
     for (let i = tendon.first; i < tendon.first + tendon.count; i++) {
-      const p = [0, 1, 2].map((k) => (1 - t) * paths[3 * (base + i) + k] + t * paths[3 * (next + i) + k] + (k === 0 ? ox : k === 1 ? oy : 0));
+      const p = place.map((x, k) => x + (1 - t) * paths[3 * (base + i) + k] + t * paths[3 * (next + i) + k]);
       if (before) { sets.rods.rod(before, p, width, color); sets.balls.ball(p, width, color); }
       before = p;
     }

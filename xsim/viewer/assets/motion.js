@@ -119,7 +119,7 @@ function bounds(frames, envs) {
         const k = poseAt(f, e, g.body), [middle, r] = ball(g, row(data.size, e)[i]);
         setMatrix(m, ...poses.subarray(k, k + 7));
         setMatrix(l, ...row(data.pos, e)[i], ...row(data.quat, e)[i]);
-        add(apply(m, ...apply(l, ...middle)), 0.8 * r);
+        add(apply(m, ...apply(l, ...middle)), r);
       });
       for (let b = 0; b < B; b++) { const k = poseAt(f, e, b); add([...poses.subarray(k, k + 3)], 0); }
       for (let i = 0; i < pathPoints; i++) { const k = 3 * ((f * E + e) * pathPoints + i); add([...paths.subarray(k, k + 3)], 0); }

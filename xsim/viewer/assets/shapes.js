@@ -59,6 +59,7 @@ class Copies {
     this.mesh = new THREE.InstancedMesh(this.geometry, this.material, capacity);
     this.mesh.setColorAt(0, new THREE.Color(1, 1, 1));
     this.mesh.frustumCulled = false;
+    this.mesh.castShadow = this.material.isMeshStandardMaterial === true;
     this.mesh.renderOrder = this.material.depthTest ? 2 : 3;
     if (old) {
       this.mesh.instanceMatrix.array.set(old.instanceMatrix.array);
