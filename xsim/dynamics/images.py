@@ -22,7 +22,7 @@ from xsim.dynamics.sensors.rangefinders import pixel_rays
 from xsim.dynamics.sensors.rays import SHAPES, Rays, Surfaces, Target, cast
 from xsim.dynamics.tree import kinematics as kin
 from xsim.dynamics.tree.frames import geom_end
-from xsim.model.colors import geom_color
+from xsim.model.colors import color as color_of
 from xsim.model.model import Model
 from xsim.model.table import Table
 from xsim.model.topology import MeshInfo, Topology
@@ -102,7 +102,7 @@ def camera_image(
     hit = hits.geom >= 0
     depth = jnp.where(hit, hits.distance * -directions[:, 2], -1.0)
     facing = jnp.abs(jnp.sum(hits.normal * turned[1], -1))
-    palette = jnp.asarray(np.array([geom_color(g)[:3] for g in model.topology.geoms]).reshape(-1, 3), c.dtype)
+    palette = jnp.asarray(np.array([color_of(g.rgba, g.body)[:3] for g in model.topology.geoms]).reshape(-1, 3), c.dtype)
     palette = jnp.concatenate([palette, jnp.asarray([background], c.dtype)])
     color = palette[hits.geom] * jnp.where(hit, AMBIENT + (1.0 - AMBIENT) * facing, 1.0)[..., None]
     shape = (*hits.geom.shape[:-1], *info.resolution[::-1])

@@ -1,8 +1,6 @@
-"""The colours that geoms are drawn with."""
+"""The colours that things are drawn with."""
 
 from __future__ import annotations
-
-from xsim.model.topology import GeomInfo
 
 WORLD_COLOR = (0.58, 0.60, 0.63, 1.0)
 PALETTE = (
@@ -11,8 +9,8 @@ PALETTE = (
 )  # fmt: skip
 
 
-def geom_color(geom: GeomInfo) -> tuple[float, ...]:
-    """Red, green, blue and opacity, 0 to 1: those of the file, else one for each body."""
-    if geom.rgba is not None:
-        return tuple(min(max(float(c), 0.0), 1.0) for c in geom.rgba)
-    return WORLD_COLOR if geom.body < 0 else PALETTE[geom.body % len(PALETTE)]
+def color(rgba, body: int) -> tuple[float, ...]:
+    """Red, green, blue and opacity, 0 to 1: those of the file, else (None) one for each body; -1 is the world."""
+    if rgba is not None:
+        return tuple(min(max(float(c), 0.0), 1.0) for c in rgba)
+    return WORLD_COLOR if body < 0 else PALETTE[body % len(PALETTE)]

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from xsim.model.colors import color
 from xsim.model.model import Model
 from xsim.poses import Pose, rotate, rotation_matrix
 from xsim.viewer.pages import save
 from xsim.viewer.paths import tendon_paths
-from xsim.viewer.scene import Scene, color, make_scene
+from xsim.viewer.scene import Scene, make_scene
 from xsim.viewer.shapes import SHAPES, convex_faces
 
 __all__ = ["Renderer", "render"]

@@ -19,9 +19,10 @@ from typing import Any
 import numpy as np
 
 from xsim.dynamics.contact_list import ContactData
+from xsim.model.colors import color
 from xsim.model.model import Model
 from xsim.viewer.paths import tendon_paths
-from xsim.viewer.scene import Scene, axis_directions, axis_links, color, leaf_values, make_scene
+from xsim.viewer.scene import Scene, axis_directions, axis_links, leaf_values, make_scene
 
 __all__ = ["View", "page", "save", "show"]
 

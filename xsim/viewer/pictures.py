@@ -10,10 +10,11 @@ from typing import NamedTuple
 import numpy as np
 
 from xsim.io.hulls import convex_hull
+from xsim.model.colors import color
 from xsim.model.drawing import TrianglesInfo
 from xsim.model.model import Model
 from xsim.poses import Pose, normalized, rotate
-from xsim.viewer.scene import Scene, color, make_scene
+from xsim.viewer.scene import Scene, make_scene
 from xsim.viewer.shapes import SHAPES, convex_faces
 
 __all__ = ["picture"]

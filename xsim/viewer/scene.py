@@ -18,13 +18,7 @@ from xsim.model.topology import GeomInfo, Topology
 from xsim.poses import normalized, quat_mul, rotate
 from xsim.viewer.shapes import mesh_of_file
 
-__all__ = ["Scene", "axis_directions", "axis_links", "color", "leaf_values", "make_scene"]
-
-_WORLD_COLOR = (0.58, 0.60, 0.63, 1.0)
-_PALETTE = (
-    (0.27, 0.51, 0.75, 1.0), (0.93, 0.55, 0.28, 1.0), (0.40, 0.68, 0.42, 1.0), (0.80, 0.38, 0.40, 1.0),
-    (0.56, 0.47, 0.74, 1.0), (0.32, 0.66, 0.68, 1.0), (0.85, 0.72, 0.32, 1.0), (0.62, 0.49, 0.42, 1.0),
-)  # fmt: skip
+__all__ = ["Scene", "axis_directions", "axis_links", "leaf_values", "make_scene"]
 
 
 class Scene(NamedTuple):
@@ -203,12 +197,6 @@ def _geom_numbers(model: Model, geoms: tuple[GeomInfo, ...]) -> tuple[np.ndarray
         out.append(x)
     return tuple(out)
 
-
-def color(rgba, body: int) -> tuple[float, ...]:
-    """A colour, 0 to 1; without one, that of the body's number (-1: the world)."""
-    if rgba is not None:
-        return tuple(min(max(float(c), 0.0), 1.0) for c in rgba)
-    return _WORLD_COLOR if body < 0 else _PALETTE[body % len(_PALETTE)]
 
 
 # ---- joint axes --------------------------------------------------------------------------------------------------------------
