@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from drawing import needs_opengl
 
 import xsim
 from xsim import models
@@ -401,7 +402,7 @@ def test_gymnasium_vector():
 
 def test_gymnasium_images():
     gymnasium = pytest.importorskip("gymnasium")
-    pytest.importorskip("vtkmodules", reason="VTK is not installed: pip install 'xsim[render]'")
+    needs_opengl()
     from xsim.envs.gym import GymEnv, GymVectorEnv
 
     env = GymEnv("pendulum_balance", render_mode="rgb_array", max_steps=3)

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from drawing import needs_opengl
 
 import xsim
 from xsim import view, viewer
@@ -457,7 +458,7 @@ def test_picture_without_matplotlib(model, motion, tmp_path, monkeypatch):
 
 
 def test_render(model, motion, tmp_path):
-    pytest.importorskip("vtkmodules", reason="VTK is not installed: pip install 'xsim[render]'")
+    needs_opengl()
     images = xsim.render(model, motion[:, 1], fps=50, width=160, height=120)
     assert images.shape == (21, 120, 160, 3) and images.dtype == np.uint8
     colored = ((images.max(-1).astype(int) - images.min(-1)) > 60).sum((1, 2))
@@ -468,7 +469,7 @@ def test_render(model, motion, tmp_path):
 
 
 def test_render_of_deformables_and_tendons():
-    pytest.importorskip("vtkmodules", reason="VTK is not installed: pip install 'xsim[render]'")
+    needs_opengl()
     rope = xsim.loads(ROPE.replace('width="0.02"', 'width="0.02" rgba="1 0 0 1"'), "mjcf")
     image = xsim.render(rope, np.zeros(1), width=160, height=120)[0].astype(int)
     assert ((image[..., 0] - image[..., 1:].max(-1)) > 60).sum() > 50

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,9 +19,16 @@ from xsim.viewer.paths import tendon_paths
 from xsim.viewer.scene import Scene, make_scene
 from xsim.viewer.shapes import SHAPES, convex_faces
 
-__all__ = ["Renderer", "render"]
+__all__ = ["Renderer", "check_opengl", "render"]
 
 _NEEDS = "render needs {}: pip install 'xsim[render]'"
+_TRIAL = """
+from vtkmodules import vtkRenderingCore, vtkRenderingOpenGL2
+window = vtkRenderingCore.vtkRenderWindow()
+window.SetOffScreenRendering(1)
+window.AddRenderer(vtkRenderingCore.vtkRenderer())
+window.Render()
+"""
 
 
 def render(
@@ -33,7 +43,8 @@ def render(
     direction of the eye, degrees about the z axis from x, and above the ground. zoom: larger numbers come closer. follow: whether the
     camera moves with the mean of the bodies.
 
-    Raises ImportError where a library is missing, ValueError for another ending and as `xsim.viewer.page` does.
+    Raises ImportError where a library is missing, RuntimeError where the machine has no OpenGL, ValueError for another ending and as
+    `xsim.viewer.page` does.
     """
     kind = None if path is None else Path(path).suffix.lower()
     if kind not in (None, ".gif", ".mp4", ".html"):
@@ -53,7 +64,7 @@ def render(
 class Renderer:
     """Images of configurations one after another, each (height, width, 3) uint8; the camera moves with the mean of the bodies.
 
-    Sizes of geoms are those of the first image. width, height: pixels. Raises ImportError where VTK is missing, at the first image.
+    Sizes of geoms are those of the first image. width, height: pixels. Raises as `render`, at the first image.
     """
 
     def __init__(self, width: int = 480, height: int = 480):
@@ -85,6 +96,15 @@ def _write(images: np.ndarray, path: Path, fps: float) -> Path:
     return path
 
 
+@functools.cache
+def check_opengl() -> None:
+    """Raise RuntimeError where VTK cannot draw. It ends the process there, so another process tries."""
+    trial = subprocess.run([sys.executable, "-c", _TRIAL], capture_output=True, text=True)
+    if trial.returncode:
+        hint = "on Debian and Ubuntu: apt-get install libegl1 libgl1-mesa-dri"
+        raise RuntimeError(f"VTK finds no OpenGL to draw with, by a display or by EGL ({hint})")
+
+
 def _vtk() -> Any:
     """The modules of VTK in use."""
     try:
@@ -99,6 +119,7 @@ def _vtk() -> Any:
         from vtkmodules.util import numpy_support  # pyright: ignore[reportMissingImports]
     except ImportError as error:
         raise ImportError(_NEEDS.format("vtk")) from error
+    check_opengl()
     names: dict[str, Any] = {}
     for module in (vtkCommonCore, vtkCommonDataModel, vtkCommonMath, vtkFiltersCore, vtkRenderingCore, numpy_support):
         names |= {name: value for name, value in vars(module).items() if name.startswith(("vtk", "numpy_"))}
