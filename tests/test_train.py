@@ -9,6 +9,8 @@ import math
 import os
 import shutil
 import sys
+import time
+from types import ModuleType, SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +19,7 @@ import orbax.checkpoint
 import pytest
 
 from xsim.envs import make_env
-from xsim.train import Config, Learner, configure, evaluate, load, train
+from xsim.train import Config, Learner, configure, evaluate, load, loggers, train
 from xsim.train.__main__ import main
 from xsim.train.checkpoints import _read, _shapes, _stored, checkpoints, restore, restore_newest
 from xsim.train.ppo import Algorithm, Sample, Statistics
@@ -290,6 +292,41 @@ register_task("my_swingup", TASKS["pendulum_swingup"])
     from xsim.envs import TASKS
 
     assert TASKS.pop("my_swingup") is TASKS["pendulum_swingup"]
+
+
+def test_evaluation_during_training(tmp_path):
+    """Every other iteration; callbacks see each row. The last evaluation is that of the result."""
+    config, seen = dataclasses.replace(SMALL, steps=32 * 16 * 4, evaluate_every=2), []
+    result = train(config, tmp_path, progress=False, callbacks=[seen.append])
+    assert seen == result["curve"] and [row["iteration"] for row in seen] == [1, 2, 3, 4]
+    assert [math.isnan(row["evaluation"]) for row in seen] == [True, False, True, False]
+    assert seen[3]["evaluation"] == result["return"] != seen[1]["evaluation"]
+    assert [row["evaluation"] for row in _rows(tmp_path)] == [str(row["evaluation"]) for row in seen]
+    with pytest.raises(ValueError, match="evaluate_every must not be negative, found -1"):
+        configure("pendulum_balance", changes={"evaluate_every": -1})
+
+
+def test_loggers(tmp_path, monkeypatch):
+    """What has no value is left out."""
+    row, sent = {"iteration": 1, "steps": 64, "return": math.nan, "loss": 2.0, "seconds": 0.5}, []
+    run = SimpleNamespace(log=lambda numbers, step: sent.append((numbers, step)))
+    client = ModuleType("wandb")
+    client.init = lambda **settings: sent.append(settings) or run
+    monkeypatch.setitem(sys.modules, "wandb", client)
+    loggers.wandb("robots", "first", {"seed": 1})(row)
+    assert sent == [{"project": "robots", "name": "first", "config": {"seed": 1}}, ({"loss": 2.0, "seconds": 0.5}, 64)]
+    for name, make in (("wandb", lambda: loggers.wandb("robots", "first", {})), ("tensorboardX", lambda: loggers.tensorboard(tmp_path))):
+        monkeypatch.setitem(sys.modules, name, None)
+        with pytest.raises(ImportError, match=f"pip install {name}"):
+            make()
+        monkeypatch.undo()
+    pytest.importorskip("tensorboardX", reason="tensorboardX is not installed: pip install tensorboardX")
+    loggers.tensorboard(tmp_path)(row)
+    (file,) = tmp_path.glob("events.out.tfevents.*")
+    deadline = time.monotonic() + 30  # another thread writes
+    while b"loss" not in file.read_bytes() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert b"loss" in file.read_bytes() and b"return" not in file.read_bytes()
 
 
 def test_every_task_has_settings():

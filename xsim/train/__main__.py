@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import math
 import sys
@@ -12,7 +13,7 @@ import yaml
 
 from xsim.dynamics.sharding import use_accelerators, use_cores
 from xsim.envs import TASKS
-from xsim.train import play
+from xsim.train import loggers, play
 from xsim.train.config import FOLDERS, Config, add_import_option, check, configure, import_modules
 from xsim.train.distributed import connect, is_writer
 from xsim.train.run import train
@@ -33,8 +34,9 @@ def main(argv=None) -> int:
             connect(options.coordinator, options.processes, options.process)
         else:
             use_accelerators()
-        result = train(config, out, resume=options.resume, progress=not options.quiet and is_writer())
-    except ValueError as e:
+        callbacks = _callbacks(options, config, out) if is_writer() else []
+        result = train(config, out, resume=options.resume, progress=not options.quiet and is_writer(), callbacks=callbacks)
+    except (ValueError, ImportError) as e:
         parser.error(str(e))
     except KeyboardInterrupt:
         print("stopped; --resume continues", file=sys.stderr)
@@ -60,12 +62,20 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, metavar="N", help="of everything random")
     parser.add_argument("--out", type=Path, metavar="DIR", help="where results go (default: runs/TASK)")
     parser.add_argument("--resume", action="store_true", help="continue the run in DIR with its settings; --steps may lengthen it")
+    parser.add_argument("--tensorboard", action="store_true", help="also write the curve for TensorBoard into DIR (needs tensorboardX)")
+    parser.add_argument("--wandb", metavar="PROJECT", help="also report the curve to a project of Weights & Biases (needs wandb)")
     parser.add_argument("--coordinator", metavar="HOST:PORT", help="train with several processes: the address of process 0")
     parser.add_argument("--processes", type=_count, metavar="N", help="number of processes")
     parser.add_argument("--process", type=int, metavar="I", help="which of them this is, from 0")
     parser.add_argument("--distributed", action="store_true", help="train with the processes that the cluster has started")
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
     return parser
+
+
+def _callbacks(options, config: Config, out: Path) -> list:
+    """What gets the rows of the curve besides the file."""
+    found = [loggers.tensorboard(out)] if options.tensorboard else []
+    return [*found, loggers.wandb(options.wandb, out.name, dataclasses.asdict(config))] if options.wandb else found
 
 
 def _count(text: str) -> int:

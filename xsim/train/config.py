@@ -53,6 +53,7 @@ class Config:
     deviation: float = 0.6  # of the first policy's actions, whose bounds are -1 and 1
     evaluate_envs: int = 64
     evaluate_steps: int = 1000  # actions per evaluated episode, where the task has no time limit
+    evaluate_every: int = 0  # iterations between evaluations during training; 0: at the end alone
     checkpoint_every: int = 50  # iterations
     keep: int = 3  # checkpoints
     env: Mapping[str, Any] = field(default_factory=dict)  # further arguments of make_env: randomize, max_steps, ...
@@ -127,6 +128,8 @@ def check(values: Mapping[str, Any]) -> Config:
     for name in POSITIVE:
         if name in out and out[name] <= 0:
             raise ValueError(f"{name} must be positive, found {out[name]}")
+    if out.get("evaluate_every", 0) < 0:
+        raise ValueError(f"evaluate_every must not be negative, found {out['evaluate_every']}")
     for name in ("discount", "gae_lambda", "clip", "target_weight"):
         if name in out and not 0 <= out[name] <= 1:
             raise ValueError(f"{name} must be between 0 and 1, found {out[name]}")

@@ -10,12 +10,11 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from xsim.dynamics.sharding import use_devices
@@ -24,19 +23,24 @@ from xsim.train import ppo, shac
 from xsim.train.checkpoints import checkpoints, restore_newest, save
 from xsim.train.config import Config
 from xsim.train.distributed import is_writer, local
+from xsim.train.evaluation import Evaluation
 from xsim.train.ppo import Learner
 
-__all__ = ["ALGORITHMS", "environment", "evaluate", "train"]
+__all__ = ["ALGORITHMS", "environment", "train"]
 
 ALGORITHMS: dict[str, type[ppo.Algorithm]] = {"ppo": ppo.Algorithm, "shac": shac.Algorithm}
 
 
-def train(config: Config, out=None, *, resume: bool = False, progress: bool = True, stop: int | None = None) -> dict:
+def train(
+    config: Config, out=None, *, resume: bool = False, progress: bool = True, stop: int | None = None,
+    callbacks: Sequence[Callable[[dict], Any]] = (),
+) -> dict:  # fmt: skip
     """Train, evaluate, and write everything into the folder ``out``: the last few checkpoints, ``returns.csv`` (one row per
     iteration), ``returns.png``, ``result.json``.
 
     resume: from the newest checkpoint in ``out`` that is complete, with a warning about each newer file that is not. stop: iterations
-    after which to stop as if interrupted (nothing is evaluated).
+    after which to stop as if interrupted (nothing is evaluated). callbacks: called with the new row of ``returns.csv`` after each
+    iteration, in the process that writes; `xsim.train.loggers` has some.
     Returns ``return`` and ``length``, means over the evaluated episodes with the deterministic policy, ``deviation`` of the returns,
     ``steps`` and ``curve``, the rows of ``returns.csv``. Raises ValueError for settings that do not fit.
     """
@@ -48,12 +52,16 @@ def train(config: Config, out=None, *, resume: bool = False, progress: bool = Tr
     folder.mkdir(parents=True, exist_ok=True)
     if jax.process_count() > 1 and config.num_envs % jax.device_count():
         raise ValueError(f"num_envs {config.num_envs} is not a multiple of the {jax.device_count()} devices of all processes")
+    if jax.process_count() > 1 and config.evaluate_every:
+        raise ValueError("evaluate_every must be 0 where several processes train")
     run = Run(config, folder, resume)
     last = config.iterations if stop is None else min(stop, config.iterations)
     with _bar(config, run.iteration, progress) as bar:
         try:
             while run.iteration < last:
                 run.iterate()
+                for callback in callbacks if is_writer() else ():
+                    callback(run.rows[-1])
                 bar.update(config.batch)
                 bar.set_postfix({"return": f"{_latest(run.rows):.4g}"}, refresh=False)
                 if run.iteration % config.checkpoint_every == 0:
@@ -76,6 +84,7 @@ class Run:
         self.rows = _read_rows(folder / "returns.csv", self.iteration) if resume else []
         if is_writer():
             (folder / "config.json").write_text(json.dumps(dataclasses.asdict(config), indent=1) + "\n")
+        self._evaluation: Evaluation | None = None
         self._began = time.monotonic() - self.seconds
 
     def _restored(self) -> Learner:
@@ -98,7 +107,22 @@ class Run:
         self.learner, measured = self.algorithm.iterate(self.learner)
         self.iteration += 1
         numbers = {k: float(x) for k, x in measured.items()}
+        if self.config.evaluate_every:
+            numbers["evaluation"] = float(self.evaluated()[0].mean()) if self.iteration % self.config.evaluate_every == 0 else math.nan
         self.rows.append({"iteration": self.iteration, "steps": self.steps, **numbers, "seconds": time.monotonic() - self._began})
+
+    def evaluated(self) -> tuple[np.ndarray, np.ndarray]:
+        """Returns and lengths of the deterministic policy, (evaluate_envs,) each; the same starts each time."""
+        config, learner = self.config, self.learner
+        if jax.process_count() > 1:
+            learner = learner._replace(params=local(learner.params), statistics=local(learner.statistics))
+        if self._evaluation is None:
+            self._evaluation = Evaluation(environment(config, config.evaluate_envs), self._act, config.evaluate_steps)
+        return self._evaluation((learner.params, learner.statistics), jax.random.fold_in(jax.random.key(config.seed), 1))
+
+    def _act(self, policy, obs):
+        params, statistics = policy
+        return self.algorithm.act(self.learner._replace(params=params, statistics=statistics), obs)
 
     def save(self) -> None:
         """Write a checkpoint and the rows."""
@@ -108,13 +132,10 @@ class Run:
 
     def finish(self) -> dict:
         """Evaluate the deterministic policy; write and return the result. Each process of a run evaluates all of it."""
-        config, learner = self.config, self.learner
+        config = self.config
         if jax.process_count() > 1:
             use_devices(jax.local_devices())
-            learner = learner._replace(params=local(learner.params), statistics=local(learner.statistics))
-        env = environment(config, config.evaluate_envs)
-        key = jax.random.fold_in(jax.random.key(config.seed), 1)
-        total, length = evaluate(env, partial(self.algorithm.act, learner), key, config.evaluate_steps)
+        total, length = self.evaluated()
         result = {"task": config.task, "return": float(total.mean()), "deviation": float(total.std()), "length": float(length.mean())}
         result |= {"episodes": config.evaluate_envs, "steps": self.steps, "seconds": self.seconds}
         if is_writer():
@@ -190,23 +211,3 @@ def _plot(file: Path, rows: list[dict], title: str) -> None:
     axes.plot(*zip(*points, strict=True)) if points else axes.text(0.5, 0.5, "no episode ended", ha="center")
     axes.grid(alpha=0.3)
     figure.savefig(file, dpi=120)
-
-
-def evaluate(env: Env, act: Callable, key, steps: int = 1000) -> tuple[np.ndarray, np.ndarray]:
-    """Returns and lengths (num_envs,) of one episode per environment with the actions ``act(obs)``, of at most ``steps`` actions."""
-    steps = env.task.max_steps or steps
-
-    def one(carry, _):
-        state, running, total, length = carry
-        state = env.step(state, act(state.obs))
-        total, length = total + jnp.where(running, state.reward, 0), length + running
-        return (state, running & ~state.done, total, length), None
-
-    @jax.jit
-    def episodes(key):
-        zero = jnp.zeros(env.num_envs, env.dtype)
-        start = (env.reset(key), jnp.ones(env.num_envs, bool), zero, jnp.zeros(env.num_envs, jnp.int32))
-        return jax.lax.scan(one, start, length=steps)[0][2:]
-
-    total, length = episodes(key)
-    return np.asarray(total), np.asarray(length)

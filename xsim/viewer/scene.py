@@ -198,7 +198,6 @@ def _geom_numbers(model: Model, geoms: tuple[GeomInfo, ...]) -> tuple[np.ndarray
     return tuple(out)
 
 
-
 # ---- joint axes --------------------------------------------------------------------------------------------------------------
 
 
