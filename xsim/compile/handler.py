@@ -216,9 +216,13 @@ def _pointers(layout: Layout) -> list[str]:
 
 def _run(layout: Layout) -> str:
     """Make the task, ask threads of the pool for help if there is much work, and work on it."""
+    return "\n".join([_make_task(layout), _ask_for_threads(layout), _WORK_AND_WAIT])
+
+
+def _make_task(layout: Layout) -> str:
+    """The values of the call, the chunks, the accumulators, and the task that the threads share."""
     lanes, accumulators = layout.lanes, sum(s.size for s in layout.sums)
     bytes_of_sums = accumulators * lanes * layout.size
-    fewest = max(2 * lanes, MIN_PARALLEL_OPERATIONS // max(layout.operations, 1))
     return f"""  %slots = alloca [{layout.slots + 1} x i64], align 64
   call void @uniform(ptr %operands, ptr %slots)
   %up = add i64 %count, {lanes - 1}
@@ -256,8 +260,13 @@ def _run(layout: Layout) -> str:
   %donep = getelementptr i8, ptr %task, i64 64
   store i64 0, ptr %donep
   %refsp = getelementptr i8, ptr %task, i64 72
-  store i64 1, ptr %refsp
-  %apip = getelementptr i8, ptr %frame, i64 16
+  store i64 1, ptr %refsp"""
+
+
+def _ask_for_threads(layout: Layout) -> str:
+    """Schedule `help` for this device's part of the threads, if there is much work."""
+    fewest = max(2 * layout.lanes, MIN_PARALLEL_OPERATIONS // max(layout.operations, 1))
+    return f"""  %apip = getelementptr i8, ptr %frame, i64 16
   %api = load ptr, ptr %apip
   %apisize = load i64, ptr %api
   %known = icmp uge i64 %apisize, {_offset("ThreadPool_NumThreads") + 8}
@@ -313,8 +322,10 @@ unask:
 answered:
   %asked.next = add i64 %asked, 1
   %not.all = icmp slt i64 %asked.next, %most
-  br i1 %not.all, label %one.more, label %alone
-alone:
+  br i1 %not.all, label %one.more, label %alone"""
+
+
+_WORK_AND_WAIT = """alone:
   call void @work(ptr %task)
   br label %wait
 wait:
