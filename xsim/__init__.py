@@ -2,6 +2,7 @@
 
 from xsim import control, models, registry, sysid
 from xsim.compile.choice import use_compiler
+from xsim.compile.persistent_cache import use_compilation_cache
 from xsim.dynamics.contact_list import ContactData, contacts
 from xsim.dynamics.forward import forward, sensors
 from xsim.dynamics.images import CameraImage, RayHits, camera_image, cast_rays, height_scan
@@ -48,6 +49,6 @@ __all__ = [
     "energy", "forward", "forward_dynamics", "geom_poses", "height_scan", "init", "integrate", "inverse_dynamics", "jacobian",
     "kinematics", "light_poses", "load", "loads", "make_env", "mass_matrix", "models", "parse", "parse_text", "passive",
     "project_constraints", "randomize", "reactions", "register_format", "register_joint", "registry", "render", "replicate", "rollout",
-    "sensors", "site_poses", "smooth_acceleration", "state_from_poses", "step", "sysid", "to_mjcf", "use_compiler", "use_cores",
-    "use_devices", "with_constraints", "with_contact_limit", "with_integrator", "with_numbers", "write",
+    "sensors", "site_poses", "smooth_acceleration", "state_from_poses", "step", "sysid", "to_mjcf", "use_compilation_cache",
+    "use_compiler", "use_cores", "use_devices", "with_constraints", "with_contact_limit", "with_integrator", "with_numbers", "write",
 ]  # fmt: skip

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from xsim import models, viewer
+from xsim.compile.persistent_cache import use_compilation_cache
 from xsim.dynamics.initial_state import init
 from xsim.dynamics.step import rollout
 from xsim.io.errors import ParseError
@@ -100,4 +101,5 @@ def _report(flags) -> None:
 
 
 if __name__ == "__main__":
+    use_compilation_cache()
     sys.exit(main())

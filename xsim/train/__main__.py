@@ -11,6 +11,7 @@ from pathlib import Path
 
 import yaml
 
+from xsim.compile.persistent_cache import use_compilation_cache
 from xsim.dynamics.sharding import use_accelerators, use_cores
 from xsim.envs import TASKS
 from xsim.train import loggers, play
@@ -128,4 +129,5 @@ def _changes(texts: list[str]) -> dict:
 
 if __name__ == "__main__":
     use_cores()
+    use_compilation_cache()
     sys.exit(main())
