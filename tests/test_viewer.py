@@ -475,6 +475,14 @@ def test_render_of_deformables_and_tendons():
     assert ((image[..., 0] - image[..., 1:].max(-1)) > 60).sum() > 50
 
 
+def test_the_command_makes_films(tmp_path, capsys):
+    needs_opengl()
+    pytest.importorskip("imageio_ffmpeg", reason="imageio is not installed: pip install 'xsim[render]'")
+    film = tmp_path / "film.gif"
+    assert view.main(["pendulum", "--steps", "3", "--no-open", "--output", str(film)]) == 0
+    assert film.read_bytes()[:3] == b"GIF" and f"wrote {film}" in capsys.readouterr().out
+
+
 def test_render_by_the_ending_of_the_file(model, motion, tmp_path):
     path = xsim.render(model, motion[:, 0], tmp_path / "page.html")
     assert _data(path.read_text(encoding="utf-8"))["envs"] == [0]

@@ -11,13 +11,14 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 
-from xsim import models, viewer
+from xsim import models
 from xsim.compile.persistent_cache import use_compilation_cache
 from xsim.dynamics.initial_state import init
 from xsim.dynamics.step import rollout
 from xsim.io.errors import ParseError
 from xsim.load import load
 from xsim.model.model import Flags, Model
+from xsim.viewer.frames import save_motion
 
 
 def trajectory(model: Model, steps: int, *, envs: int = 1, velocity: float = 0.0, seed: int = 0):
@@ -49,8 +50,8 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"{options.file}: {len(model.body_names)} bodies, {model.nv} degrees of freedom; {steps} steps of {dt:g} s", flush=True)
         q, flags = trajectory(model, steps, envs=options.envs, velocity=velocity, seed=options.seed)
         _report(flags)
-        path = viewer.save(model, q, _output(options), envs=options.envs, title=model.topology.name or Path(options.file).stem)
-    except (ParseError, ValueError, OSError) as error:
+        path = save_motion(model, q, _output(options), envs=options.envs, title=model.topology.name or Path(options.file).stem)
+    except (ParseError, ValueError, OSError, ImportError, RuntimeError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     print(f"wrote {path}")
@@ -66,7 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     length = parser.add_mutually_exclusive_group()
     length.add_argument("--steps", type=_at_least(0, int), metavar="N", help="number of time steps; 0 shows the initial state")
     length.add_argument("--seconds", type=_at_least(0, float), default=5.0, metavar="S", help="simulated time (default: 5)")
-    parser.add_argument("--output", type=Path, metavar="FILE.html", help="the page (default: a temporary file)")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="a page, or a film .gif, .mp4 (default: a temporary page)")
     parser.add_argument("--no-open", action="store_true", help="only write the page")
     parser.add_argument("--seed", type=int, default=0, help="random seed (default: 0)")
     parser.add_argument("--envs", type=_at_least(1, int), default=1, metavar="K", help="environments side by side (default: 1)")

@@ -10,11 +10,11 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 
-from xsim import viewer
 from xsim.envs import Env
 from xsim.train.config import add_import_option, import_modules
 from xsim.train.policy import TrainedPolicy, load, saved_config
 from xsim.train.run import environment
+from xsim.viewer.frames import save_motion
 
 __all__ = ["episodes", "main"]
 
@@ -52,8 +52,8 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"{config.task}: {policy}; {steps} actions in {options.envs} environments", flush=True)
         model, q, total = episodes(env, policy, jax.random.key(options.seed), steps)
         dt = float(env.model.option.dt) * env.task.action_repeat
-        path = viewer.save(model, q, options.output or options.run / "play.html", dt=dt, envs=options.envs, title=config.task)
-    except (ValueError, OSError) as error:
+        path = save_motion(model, q, options.output or options.run / "play.html", dt=dt, envs=options.envs, title=config.task)
+    except (ValueError, OSError, ImportError, RuntimeError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     print(f"return {float(total.mean()):.5g} +- {float(total.std()):.3g}; wrote {path}")
@@ -69,6 +69,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--envs", type=int, default=4, metavar="K", help="environments side by side (default: %(default)s)")
     parser.add_argument("--steps", type=int, metavar="N", help="actions (default: the length of an episode)")
     parser.add_argument("--seed", type=int, default=0, help="of the starts (default: %(default)s)")
-    parser.add_argument("--output", type=Path, metavar="FILE.html", help="the page (default: RUN/play.html)")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="a page, or a film .gif, .mp4 (default: RUN/play.html)")
     parser.add_argument("--open", action="store_true", help="open the page in a browser")
     return parser

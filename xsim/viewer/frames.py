@@ -19,8 +19,9 @@ from xsim.viewer.paths import tendon_paths
 from xsim.viewer.scene import Scene, make_scene
 from xsim.viewer.shapes import SHAPES, convex_faces
 
-__all__ = ["Renderer", "check_opengl", "render"]
+__all__ = ["Renderer", "check_opengl", "render", "save_motion"]
 
+FILMS = (".gif", ".mp4")
 _NEEDS = "render needs {}: pip install 'xsim[render]'"
 _TRIAL = """
 from vtkmodules import vtkRenderingCore, vtkRenderingOpenGL2
@@ -47,7 +48,7 @@ def render(
     `xsim.viewer.page` does.
     """
     kind = None if path is None else Path(path).suffix.lower()
-    if kind not in (None, ".gif", ".mp4", ".html"):
+    if kind not in (None, *FILMS, ".html"):
         raise ValueError(f"{path}: files end in .gif, .mp4 or .html, found {kind!r}")
     if kind == ".html":
         return save(model, q, path, dt=dt, env=env, fps=fps)
@@ -79,6 +80,13 @@ class Renderer:
             self._drawing.look(-60.0, 18.0, 1.0)
         self._drawing.set_scene(scene)
         return self._drawing.image(0, True)
+
+
+def save_motion(model: Model, q, path, *, envs: int = 1, title: str | None = None, dt: float | None = None) -> Path:
+    """Write a motion by the ending of the file: .gif and .mp4 as films (`render`) of the first environment, others as pages (`save`)."""
+    if Path(path).suffix.lower() in FILMS:
+        return render(model, q, path, dt=dt)
+    return save(model, q, path, dt=dt, envs=envs, title=title)
 
 
 def _write(images: np.ndarray, path: Path, fps: float) -> Path:
