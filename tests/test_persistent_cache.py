@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import xsim
-from xsim.compile import persistent_cache
+from xsim import cache
 
 PROGRAM = """
 import sys
@@ -69,7 +69,7 @@ def test_which_folder(options_of_jax, tmp_path, monkeypatch):
 
 
 def test_old_programs_are_removed(options_of_jax, tmp_path, monkeypatch):
-    monkeypatch.setattr(persistent_cache, "MAX_CACHED", 2)
+    monkeypatch.setattr(cache, "MAX_CACHED", 2)
     for age, name in enumerate(("new", "middle", "old")):
         (tmp_path / f"{name}-cache").write_bytes(b"x")
         (tmp_path / f"{name}-atime").write_bytes(b"x")

@@ -8,7 +8,7 @@ import stat
 import tempfile
 from pathlib import Path
 
-__all__ = ["CACHE_VARIABLE", "MAX_CACHED", "cache_folder", "read_cached", "write_cached"]
+__all__ = ["CACHE_VARIABLE", "MAX_CACHED", "cache_folder", "read_cached", "remove_oldest", "write_cached"]
 
 CACHE_VARIABLE = "XSIM_CACHE_DIR"
 """Environment variable: the folder of the cache. An empty value switches the cache off."""
@@ -54,8 +54,15 @@ def write_cached(name: str, contents: bytes) -> None:
         with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
             file.write(contents + hashlib.sha256(contents).digest())
         os.replace(file.name, folder / name)
-        files = sorted(folder.glob(f"*{Path(name).suffix}"), key=lambda p: p.stat().st_mtime)
-        for old in files[: max(0, len(files) - MAX_CACHED)]:
-            old.unlink(missing_ok=True)
+        remove_oldest(folder, f"*{Path(name).suffix}")
     except OSError:
         pass
+
+
+def remove_oldest(folder: Path, pattern: str) -> list[Path]:
+    """Remove all but the newest `MAX_CACHED` files that fit a pattern; which were removed."""
+    files = sorted(folder.glob(pattern), key=lambda p: p.stat().st_mtime)
+    old = files[: max(0, len(files) - MAX_CACHED)]
+    for file in old:
+        file.unlink(missing_ok=True)
+    return old

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import jax
 
-from xsim.cache import MAX_CACHED, cache_folder
+from xsim.cache import cache_folder, remove_oldest
 
 __all__ = ["use_compilation_cache"]
 
@@ -29,15 +29,8 @@ def use_compilation_cache(folder=None) -> Path | None:
     if folder is None:
         return None
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _remove_oldest(folder)
+    for old in remove_oldest(folder, "*-cache"):
+        old.with_name(f"{old.name.removesuffix('-cache')}-atime").unlink(missing_ok=True)  # beside it where JAX limits the size
     jax.config.update("jax_compilation_cache_dir", str(folder))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", MIN_SECONDS)
     return folder
-
-
-def _remove_oldest(folder: Path) -> None:
-    """Remove the programs that have not been read for longest, beyond `MAX_CACHED`."""
-    files = sorted(folder.glob("*-cache"), key=lambda p: p.stat().st_mtime)
-    for old in files[: max(0, len(files) - MAX_CACHED)]:
-        old.unlink(missing_ok=True)
-        old.with_name(f"{old.name.removesuffix('-cache')}-atime").unlink(missing_ok=True)

@@ -69,13 +69,9 @@ def cast_rays(model: Model, q, origin, direction, *, fixed_only: bool = False) -
             raise ValueError(f"{name} must have shape (*batch, rays, 3), found {jnp.shape(x)}")
     direction = jnp.asarray(direction)
     direction = direction / jnp.linalg.norm(direction, axis=-1, keepdims=True)
-    count = jnp.broadcast_shapes(jnp.shape(origin)[-2:], direction.shape[-2:])[0]
     batch = jnp.broadcast_shapes(jnp.shape(q)[:-1], jnp.shape(origin)[:-2], direction.shape[:-2])
     c = Call(model, jnp.broadcast_to(q, (*batch, model.nq)))
-    lines = [c.lanes.last(jnp.broadcast_to(jnp.asarray(x, c.dtype), (*batch, count, 3)), 2) for x in (origin, direction)]
-    numbers, targets = _targets(c, fixed_only)
-    distance, normal, geom = _cast_in_blocks(_surfaces(model.topology), targets, numbers, *lines)
-    return RayHits(_rows(c, distance), jnp.stack([_rows(c, x) for x in normal], -1), _rows(c, geom))
+    return _cast(c, kin.frames(c.system, c.q), origin, direction, fixed_only)
 
 
 @functools.partial(compiled, static_argnames=("camera", "width", "height", "background"))
@@ -94,11 +90,12 @@ def camera_image(
     info = model.topology.cameras[number]
     info = info._replace(resolution=(width or info.resolution[0], height or info.resolution[1]))
     c = Call(model, q)
-    view = cameras(c.system, kin.frames(c.system, c.q), split_views(model, c.lanes)[0])[number]
+    frame = kin.frames(c.system, c.q)
+    view = cameras(c.system, frame, split_views(model, c.lanes)[0])[number]
     pos, R = c.rows([view.pos], 3)[..., 0, :], c.rows([view.R], 3, 3)[..., 0, :, :]
     origins, directions = (jnp.asarray(x, c.dtype) for x in pixel_rays(info))
     turned = [jnp.einsum("...ij,nj->...ni", R, x) for x in (origins, directions)]
-    hits = cast_rays(model, q, pos[..., None, :] + turned[0], turned[1])
+    hits = _cast(c, frame, pos[..., None, :] + turned[0], turned[1])
     hit = hits.geom >= 0
     depth = jnp.where(hit, hits.distance * -directions[:, 2], -1.0)
     facing = jnp.abs(jnp.sum(hits.normal * turned[1], -1))
@@ -123,7 +120,8 @@ def height_scan(model: Model, q, body: str | int, points, *, reach: float = 2.0)
         raise ValueError(f"points must have shape (n, 2), found {points.shape}")
     index = body_index(model, body)
     c = Call(model, q)
-    pose = kin.body_poses(c.system, kin.frames(c.system, c.q))[index]
+    frame = kin.frames(c.system, c.q)
+    pose = kin.body_poses(c.system, frame)[index]
     pos, (w, x, y, z) = c.rows([pose.pos], 3)[..., 0, :], jnp.moveaxis(c.rows([pose.quat], 4)[..., 0, :], -1, 0)
     yaw = jnp.arctan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z))[..., None]
     points = points.astype(c.dtype)
@@ -131,7 +129,7 @@ def height_scan(model: Model, q, body: str | int, points, *, reach: float = 2.0)
     cos, sin = jnp.cos(yaw), jnp.sin(yaw)
     offset = [cos * forward - sin * left, sin * forward + cos * left, jnp.full_like(yaw * forward, reach)]
     origin = pos[..., None, :] + jnp.stack(offset, -1)
-    hits = cast_rays(model, q, origin, jnp.broadcast_to(jnp.asarray([0.0, 0.0, -1.0], c.dtype), origin.shape), fixed_only=True)
+    hits = _cast(c, frame, origin, jnp.array([[0.0, 0.0, -1.0]], c.dtype), True)
     found = (hits.geom >= 0) & (hits.distance <= 2 * reach)
     return jnp.where(found, reach - hits.distance, -reach)
 
@@ -146,9 +144,18 @@ def _camera(model: Model, camera: str | int) -> int:
     raise KeyError(f"no camera {camera!r}; cameras: {', '.join(map(repr, names)) or 'none'}")
 
 
-def _targets(c: Call, fixed_only: bool) -> tuple[np.ndarray, list[Target]]:
+def _cast(c: Call, frame: kin.Frames, origin, direction, fixed_only: bool = False) -> RayHits:
+    """`cast_rays` of a call whose batch is that of the rays. direction: unit vectors."""
+    count = jnp.broadcast_shapes(jnp.shape(origin)[-2:], jnp.shape(direction)[-2:])[0]
+    lines = [c.lanes.last(jnp.broadcast_to(jnp.asarray(x, c.dtype), (*c.lanes.batch, count, 3)), 2) for x in (origin, direction)]
+    numbers, targets = _targets(c, frame, fixed_only)
+    distance, normal, geom = _cast_in_blocks(_surfaces(c.model.topology), targets, numbers, *lines)
+    return RayHits(_rows(c, distance), jnp.stack([_rows(c, x) for x in normal], -1), _rows(c, geom))
+
+
+def _targets(c: Call, frame: kin.Frames, fixed_only: bool) -> tuple[np.ndarray, list[Target]]:
     """Indices of the geoms that rays hit, and the geoms."""
-    top, frame = c.model.topology, kin.frames(c.system, c.q)
+    top = c.model.topology
     numbers = [
         i for i, info in enumerate(top.geoms)
         if info.visible and info.opaque and info.shape in SHAPES and (info.shape != "mesh" or info.asset is not None)

@@ -14,6 +14,7 @@ import numpy as np
 
 from xsim.envs.core import TASKS, Env, EnvState, Spec, make_env
 from xsim.viewer.frames import Renderer
+from xsim.viewer.scene import leaf_values
 
 try:
     import gymnasium
@@ -46,7 +47,7 @@ def _check_mode(mode: str | None) -> str | None:
 
 def _metadata(metadata: dict[str, Any], env: Env) -> dict[str, Any]:
     """The metadata of a class with the images per second of simulated time."""
-    period = float(np.ravel(getattr(env.model.option.dt, "value", env.model.option.dt))[0]) * env.task.action_repeat
+    period = float(np.ravel(leaf_values(env.model, "option.dt"))[0]) * env.task.action_repeat
     return {**metadata, "render_fps": max(1, round(1.0 / period))}
 
 

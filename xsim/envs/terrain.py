@@ -13,6 +13,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
+from xsim.dynamics.sensors.rays import ground_height
 from xsim.spec import GeomSpec, HfieldSpec, ModelSpec
 from xsim.suggestions import did_you_mean
 
@@ -136,14 +137,8 @@ class Terrain(NamedTuple):
     def height(self, x, y):
         """Height of the ground, m, at points of the world, m; arrays of one shape. Beyond the border as at the border."""
         rows, columns = self.heights.shape
-        half = self.half
-        u, v = (jnp.clip((c + h) / self.spacing, 0, n - 1) for c, h, n in zip((x, y), half, (columns, rows), strict=True))
-        i, j = (jnp.clip(jnp.floor(c).astype(int), 0, n - 2) for c, n in ((u, columns), (v, rows)))
-        u, v = u - i, v - j
-        ground = jnp.asarray(self.heights, u.dtype)
-        low, right, left, high = (ground[j + dy, i + dx] for dy in (0, 1) for dx in (0, 1))
-        # Each cell is divided into two triangles by the diagonal from its lower to its higher corner, as in contacts.
-        return jnp.where(u > v, low + u * (right - low) + v * (high - right), low + v * (left - low) + u * (high - left))
+        u, v = (jnp.clip((c + h) / self.spacing, 0, n - 1) for c, h, n in zip((x, y), self.half, (columns, rows), strict=True))
+        return ground_height(jnp.asarray(self.heights.reshape(-1), u.dtype), columns, rows, u, v)
 
 
 def make_terrain(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +16,22 @@ from xsim.io.reader import Element, read_bytes
 from xsim.poses import rotate
 from xsim.spec import BodySpec, GeomSpec, MeshSpec
 
-__all__ = ["CollisionMeshes", "centred_mesh", "convex_hull"]
+__all__ = ["NEEDS_TRIMESH", "CollisionMeshes", "centred_mesh", "convex_hull", "mesh_loader"]
+
+
+NEEDS_TRIMESH = 'needs trimesh: pip install "xsim[mesh]"'
+
+
+def mesh_loader() -> Callable[[Path], Any]:
+    """A function that gives trimesh's mesh of a file. Raises ImportError where trimesh is missing; the function raises ParseError as
+    `read_bytes` does, and whatever the loaders of the many formats raise."""
+    import trimesh  # pyright: ignore[reportMissingImports]
+
+    def load(path: Path):
+        data = io.BytesIO(read_bytes(path))
+        return trimesh.load(data, file_type=path.suffix[1:].lower(), force="mesh", process=False, skip_materials=True)
+
+    return load
 
 
 def convex_hull(vertices: np.ndarray, most: int = -1, farthest_of_all: bool = False) -> np.ndarray | None:
@@ -70,12 +87,11 @@ class CollisionMeshes:
     def _read(self, path: Path, signs, element: Element) -> int | str:
         """Number of the mesh, or why there is none."""
         try:
-            import trimesh  # pyright: ignore[reportMissingImports]
+            load = mesh_loader()
         except ImportError:
-            return 'needs trimesh: pip install "xsim[mesh]"'
+            return NEEDS_TRIMESH
         try:
-            data = read_bytes(path)
-            mesh = trimesh.load(io.BytesIO(data), file_type=path.suffix[1:].lower(), force="mesh", process=False, skip_materials=True)
+            mesh = load(path)
             vertices, number = np.unique(np.asarray(mesh.vertices, float), axis=0, return_inverse=True)
             if len(vertices) < 4 or not np.isfinite(vertices).all():
                 return f"has {len(vertices)} vertices"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-import io
 import math
 from pathlib import Path
 
 import numpy as np
 
+from xsim.io.hulls import NEEDS_TRIMESH, mesh_loader
 from xsim.model.drawing import TrianglesInfo
 from xsim.model.table import Table
 
@@ -78,12 +78,11 @@ def mesh_of_file(path: str) -> TrianglesInfo | str:
     if not Path(path).is_file():
         return "not found"
     try:
-        import trimesh  # pyright: ignore[reportMissingImports]
+        load = mesh_loader()
     except ImportError:
-        return 'needs trimesh: pip install "xsim[mesh]"'
+        return NEEDS_TRIMESH
     try:
-        data = io.BytesIO(Path(path).read_bytes())
-        mesh = trimesh.load(data, file_type=Path(path).suffix[1:].lower(), force="mesh", process=False, skip_materials=True)
+        mesh = load(Path(path))
         vertices, faces = np.asarray(mesh.vertices, np.float32), np.asarray(getattr(mesh, "faces", ()), np.int32).reshape(-1, 3)
     except Exception as error:  # the loaders of the many formats raise whatever they like
         return f"cannot be read: {type(error).__name__}: {str(error)[:100]}"

@@ -348,6 +348,15 @@ def _corners(ground, columns: int, i, j):
     return [(x + dx, y + dy, ground[index + dy * columns + dx]) for dy in (0, 1) for dx in (0, 1)]
 
 
+def ground_height(ground, columns: int, rows: int, x, y):
+    """The height of the ground at coordinates in cells. The diagonal from its lower to its higher corner divides a cell into two
+    triangles."""
+    i, j = _cell(x, columns), _cell(y, rows)
+    low, right, left, high = (c[2] for c in _corners(ground, columns, i, j))
+    x, y = x - i, y - j
+    return low + jnp.where(x > y, x * (right - low) + y * (high - right), y * (left - low) + x * (high - left))
+
+
 def _is_on_wall(ground, columns: int, rows: int, p, v, t):
     """Whether a line hits a side at t between the bottom and the edge of the ground."""
     x, y, z = vadd(p, scale(v, t))
@@ -422,11 +431,7 @@ def _leaves_ground(size, p, v, field: HfieldInfo):
     rows, columns = field.heights.value.shape
     ground = jnp.asarray(field.heights.value.reshape(-1), p[0].dtype)
     scaled = _divide(p, size)
-    grid = (0.5 * (columns - 1) * (scaled[0] + 1.0), 0.5 * (rows - 1) * (scaled[1] + 1.0))
-    i, j = _cell(grid[0], columns), _cell(grid[1], rows)
-    low, right, left, high = (c[2] for c in _corners(ground, columns, i, j))
-    x, y = grid[0] - i, grid[1] - j
-    height = low + jnp.where(x > y, x * (right - low) + y * (high - right), y * (left - low) + x * (high - left))
+    height = ground_height(ground, columns, rows, 0.5 * (columns - 1) * (scaled[0] + 1.0), 0.5 * (rows - 1) * (scaled[1] + 1.0))
     return (jnp.abs(scaled[0]) < 1.0) & (jnp.abs(scaled[1]) < 1.0) & (p[2] > -field.base) & (scaled[2] < height)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from xsim.io.contact_parameters import SHAPES as COLLIDING
-from xsim.io.errors import Notes, allowed
-from xsim.io.hulls import CollisionMeshes
-from xsim.io.reader import Element, read_bytes
+from xsim.io.errors import Notes, ParseError, allowed
+from xsim.io.hulls import CollisionMeshes, mesh_loader
+from xsim.io.reader import Element
 from xsim.io.skel.values import either, transformation
 from xsim.io.solids import SOLIDS, Solid, shift, tensor, turned
 from xsim.poses import IDENTITY_QUAT, Pose, quat_from_z, rotation_matrix
@@ -212,16 +211,16 @@ def _mesh_solid(shape: Shape) -> Solid:
             "allowed: a <moment_of_inertia>, or reading the model from its file"
         )
     try:
-        import trimesh  # pyright: ignore[reportMissingImports]
+        load = mesh_loader()
     except ImportError:
         raise element.error(
             'the moment of inertia needs the mesh, which trimesh reads: pip install "xsim[mesh]"; allowed: a <moment_of_inertia>'
         ) from None
     path = Path(str(geom.file))
-    data = read_bytes(path)
     try:
-        mesh = trimesh.load(io.BytesIO(data), file_type=path.suffix[1:].lower(), force="mesh", process=False, skip_materials=True)
-        low, high = np.asarray(mesh.bounds, float)
+        low, high = np.asarray(load(path).bounds, float)
+    except ParseError:
+        raise
     except Exception as error:  # the loaders of the many formats raise whatever they like
         raise element.error(f"{path.name!r} cannot be read as a mesh: {type(error).__name__}: {str(error)[:200]}") from None
     return _bounding_box(low * geom.size, high * geom.size)
