@@ -106,6 +106,11 @@ def test_rays_of_any_length_and_batch(model, q, x64):
     np.testing.assert_allclose(hits.distance, np.tile([9.0, -1.0, -1.0], (3, 1)), atol=1e-12)
     np.testing.assert_allclose(hits.normal[:, 0], np.tile([0.0, 0.0, 1.0], (3, 1)), atol=1e-12)
     np.testing.assert_array_equal(hits.geom, np.tile([geom(model, "floor"), -1, -1], (3, 1)))
+    floor = model.topology.geoms[geom(model, "floor")].row
+    lifted = np.tile(model.geom.pos, (2, 1, 1))
+    lifted[1, floor, 2] = 1.5  # of the second environment: only the model has a batch
+    hits = by_numpy(lambda m, q: xsim.cast_rays(m, q, origin, direction, fixed_only=True))(model.replace({"geom.pos": lifted}), q[0])
+    np.testing.assert_allclose(hits.distance[:, 0], [9.0, 7.5], atol=1e-12)
 
 
 def test_height_scan(x64):

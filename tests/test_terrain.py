@@ -130,7 +130,7 @@ def test_a_quadruped_on_it(terrain):
         turn = np.array([[np.cos(ahead[k]), -np.sin(ahead[k])], [np.sin(ahead[k]), np.cos(ahead[k])]])
         at = origins[k, :2] + SCAN @ turn.T
         wanted = np.asarray(terrain.height(at[:, 0], at[:, 1])) - start.state.q[k, 2] + STANDING_HEIGHT
-        np.testing.assert_allclose(start.obs[k, 48:], wanted, atol=2e-3)
+        np.testing.assert_allclose(start.obs[k, 48:], wanted, atol=1e-5)
     np.testing.assert_allclose(start.metrics["level"], start.variables["level"])
     feet = start.state.q.copy()
     feet[:, 2] -= 0.012  # from the height of the start to the ground
