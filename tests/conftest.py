@@ -1,10 +1,12 @@
 import gc
+import os
 from collections import Counter, defaultdict
 
 import jax
 import jaxlib
 import pytest
 from memory import PROC, drop_programs, resident, trim
+from queries import Queries, install
 
 
 @pytest.fixture
@@ -23,8 +25,23 @@ def pytest_report_header():
 gc.set_threshold(50_000, 20, 100)
 """A trace of a step holds a million objects, and collecting them again and again is a quarter of the time of the tests."""
 
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+"""A test runs what it compiles once or twice: of the time of XLA, two fifths go to the optimization of machine code. Also for the processes
+that tests start."""
+
 jax.config.update("jax_traceback_in_locations_limit", 0)
 """What each operation's place in the source is to a compiler: a tenth of the time to lower a program."""
+
+install()
+
+
+@pytest.fixture(autouse=True)
+def _queries(request):
+    """By numpy, but in modules with the mark ``xla``."""
+    Queries.enabled = request.node.get_closest_marker("xla") is None
+    yield
+    Queries.enabled = False
+
 
 # ---- memory ------------------------------------------------------------------------------------------------------------------
 
@@ -43,6 +60,7 @@ class Limit:
 def _programs_of_a_file():
     """Files share few programs."""
     yield
+    Queries.programs.clear()
     drop_programs()
 
 

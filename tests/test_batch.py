@@ -10,6 +10,8 @@ import pytest
 import xsim
 from xsim import models
 
+pytestmark = pytest.mark.xla
+
 NUM = 40
 
 

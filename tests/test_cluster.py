@@ -44,7 +44,7 @@ def _iterations(folder: Path) -> int:
         return len(list(csv.reader(lines))) - 1
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_slurm(tmp_path):
     """Started again after a stop, it has nothing left to do."""
     environment = _stand_in(tmp_path, "srun", '"$@"') | {"OUT": str(tmp_path / "run")}

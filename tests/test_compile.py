@@ -10,6 +10,8 @@ import xsim
 from xsim.bench.measure import ONE_KERNEL, _parse, _reached
 from xsim.compile.choice import tracing_for
 
+pytestmark = pytest.mark.xla
+
 
 @pytest.fixture(autouse=True)
 def _xla():
@@ -72,8 +74,8 @@ CASES = {
     "contacts, gradient": ("hopper", None, gradient(rollout)),
 }
 NIGHTLY = {
-    "rollout, gradient", "rollout, gradient without recomputing", "loop of steps, gradient", "Runge-Kutta, gradient",
-    "Runge-Kutta, gradient of a loop", "loops, gradient", "contacts, gradient",
+    "loops", "own integrator", "impulses", "rollout, gradient", "rollout, gradient without recomputing", "loop of steps, gradient",
+    "Runge-Kutta, gradient", "Runge-Kutta, gradient of a loop", "loops, gradient", "contacts, gradient",
 }  # fmt: skip
 """Each of these compiles for ten seconds what the other cases compile in parts."""
 

@@ -20,6 +20,8 @@ from xsim.compile.function import CompilerWarning, Function, warn_once
 from xsim.dynamics.compiled_step import step_function
 from xsim.dynamics.prepared import system_function
 
+pytestmark = pytest.mark.xla
+
 RNG = np.random.default_rng(0)
 
 
@@ -239,7 +241,11 @@ def _perturbed(model, count, rng):
     return xsim.init(model, q, v), jnp.asarray(rng.uniform(-0.5, 0.5, (3, count, model.nu))) if model.nu else None
 
 
-@pytest.mark.parametrize("name", ["half_cheetah", "zoo", "servo_arm", "four_bar", "springy_tree", "two_links", "slider_crank"])
+REPEATED = [pytest.param(name, marks=pytest.mark.nightly) for name in ("zoo", "slider_crank")]
+STEPPED = ["half_cheetah", "servo_arm", "four_bar", "springy_tree", "two_links", *REPEATED]
+
+
+@pytest.mark.parametrize("name", STEPPED)
 def test_steps_are_those_of_xla(name, x64):
     """Three steps, with a time step and a gravity of their own for each environment, in a batch that is no multiple of a vector."""
     model, rng = xsim.load(xsim.models.path(name)), np.random.default_rng(3)
@@ -261,7 +267,8 @@ def test_step_without_a_batch_and_with_two_axes(x64):
     many = xsim.step(model, jax.tree.map(lambda x: jnp.broadcast_to(x, (2, 3, *x.shape)), state))
     np.testing.assert_array_equal(many.q, jnp.broadcast_to(one.q, many.q.shape))
     mapped = jax.vmap(lambda m, s: xsim.step(m, s), (None, 0))(model, jax.tree.map(lambda x: x[0], many))
-    np.testing.assert_array_equal(mapped.q[1], xsim.step(model, jax.tree.map(lambda x: x[0, 1], many)).q)
+    # XLA computes some numbers before the program: as the tests compile it (conftest.py), they round differently in another batch.
+    np.testing.assert_allclose(mapped.q[1], xsim.step(model, jax.tree.map(lambda x: x[0, 1], many)).q, rtol=1e-13)
 
 
 def test_states_that_are_not_finite_are_flagged():

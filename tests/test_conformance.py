@@ -74,7 +74,7 @@ def test_x_xy_states(path, x64):
     spec, model = _load(path, facts.get("joint_params", {}))
     assert list(model.body_names) == facts["bodies"]
     np.testing.assert_allclose(model.option.gravity, facts["gravity"], atol=1e-15)
-    mass = xsim.body_inertia(model)[0]
+    mass = by_numpy(xsim.body_inertia)(model)[0]
     close("mass", mass, [facts["body_mass"][n] for n in facts["bodies"]], 1e-12)
     states = facts["states"]
     T = np.array([xxy.turning(spec, s["q"]) for s in states])
@@ -232,4 +232,4 @@ def _sampled(model, q, v, at):
 
     state = xsim.init(model, q, v)
     qs = jnp.concatenate([state.q[None], run(model, state)])[np.array(at)]
-    return jax.tree.map(np.asarray, jax.jit(xsim.kinematics)(model, qs))
+    return by_numpy(xsim.kinematics)(model, qs)

@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from comparing import QUICK
 from traced import by_numpy
 
 from xsim.dynamics.collide.broadphase import least_distance
@@ -122,11 +121,11 @@ LANES = 96
 @functools.cache
 def compiled(kinds):
     """ContactPoint and its tangent."""
-    return jax.jit(lambda p, dp: jax.jvp(functools.partial(touch, kinds), (p,), (dp,)), compiler_options=QUICK)
+    return by_numpy(lambda p, dp: jax.jvp(functools.partial(touch, kinds), (p,), (dp,)))
 
 
 def values(kinds, p, dp):
-    """ContactPoint and tangent (7, lanes). Every call of a pair has as many lanes, so that it is compiled once."""
+    """ContactPoint and tangent (7, lanes). Every call of a pair has as many lanes, so that it is traced once."""
     count = len(p[0][0])
     fill = lambda x: np.resize(x, (LANES, *x.shape[1:]))  # noqa: E731
     return [np.asarray(x)[:, :count] for x in compiled(kinds)(*jax.tree.map(fill, (p, dp)))]
@@ -167,7 +166,7 @@ def test_pairs_of_all_kinds_at_once():
     def found(p):
         return touched(kinds, p, [None, None])
 
-    value = np.asarray(jax.jit(found, compiler_options=QUICK)(p))
+    value = by_numpy(found)(p)
     for i, kind in enumerate(kinds):
         own = [[x[i] for x in shape] for shape in p]
         for k in range(lanes):
@@ -280,7 +279,7 @@ def test_reverse_mode_and_vmap():
         return out, back(c)[0]
 
     c = rng.normal(size=(LANES, 7))
-    out, gradient = jax.jit(jax.vmap(pulled), compiler_options=QUICK)(p, c)
+    out, gradient = by_numpy(jax.vmap(pulled))(p, c)
     np.testing.assert_allclose(out.T, value, atol=1e-12)
     products = jax.tree.map(lambda g, d: np.sum(np.asarray(g) * d, axis=tuple(range(1, d.ndim))), gradient, dp)
     both = sum(jax.tree.leaves(products))

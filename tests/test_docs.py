@@ -12,6 +12,8 @@ import xsim
 from xsim.envs import TASKS
 from xsim.joints.types import JOINT_TYPES
 
+pytestmark = pytest.mark.xla
+
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(p for p in DOCS.rglob("*.md") if not p.relative_to(DOCS).parts[0].startswith("_"))]

@@ -235,7 +235,7 @@ OTHERS = [models.path(n) for n in models.names() if models.path(n).parent.name n
 ]  # fmt: skip
 
 
-LONG = ("gripper", "arm_all_joints", "rubber_arm", "slider_crank")  # to trace and evaluate: a minute and more
+LONG = ("gripper", "arm_all_joints", "rubber_arm", "slider_crank", "chain_all_joints")  # to trace and evaluate: a minute and more
 
 
 def _daily(paths):

@@ -20,7 +20,7 @@ RECORDED = json.loads((FOLDER / "mjcf_4_0_trajectories.json").read_text())["mode
 INTEGRATORS = {"Euler": "implicit_damping", "implicitfast": "implicitfast", "RK4": "rk4"}
 SIMILAR = pytest.mark.nightly  # the same idea with another integrator
 CASES = [
-    pytest.param(model, case, marks=SIMILAR if case == "implicitfast" else ())
+    pytest.param(model, case, marks=SIMILAR if case in ("implicitfast", "RK4") else ())
     for model, recorded in RECORDED.items() for case in recorded["cases"]
 ]  # fmt: skip
 TOLERANCE = 1e-6  # relative to the largest entry

@@ -308,7 +308,7 @@ MODELS_4_0 |= {
     "belt_of_4_0": (BELT, {"at_rest": {"v": 0.0}, "apart": {"q": [0, 0, 3, *NO_TURN]}}),
     "pixels_of_4_0": (PIXELS, MODELS_4_0["rangefinders_of_4_0"][1]),
 }
-WHOLE = ("surfaces_of_4_0", "rangefinders_of_4_0")
+WHOLE = ("surfaces_of_4_0", "rangefinders_of_4_0", "forces_of_4_0", "dcmotor_of_4_0")
 # Columns of limits: 0, no limit, is not near 1e-9. The largest integral of pid; voltage, rate of the current, integral of dcmotor.
 LIMITS = {"pid_of_4_0": {"actuator.dynamics": [0]}, "dcmotor_of_4_0": {"actuator.gain": [7], "actuator.dynamics": [1, 8]}}
 BUNDLED = {f"bundled_{name}": (models.path(name).read_text(), {}) for name in ("muscle_arm", "servo_arm", "fish")}

@@ -19,8 +19,8 @@ def test_there_is_a_notebook():
     assert NOTEBOOKS
 
 
-LONG = "identify_bushing_and_damper"
-CASES = [pytest.param(p, marks=[pytest.mark.nightly] * (p.stem == LONG)) for p in NOTEBOOKS]
+DAILY = "fit_spring_chain"
+CASES = [pytest.param(p, marks=[pytest.mark.nightly] * (p.stem != DAILY)) for p in NOTEBOOKS]
 
 
 @pytest.mark.slow

@@ -16,6 +16,8 @@ from xsim import cache
 PROGRAM = """
 import sys
 import jax, numpy as np, xsim
+
+pytestmark = pytest.mark.xla
 found = []
 jax.monitoring.register_event_listener(lambda event, **_: found.append(event))
 folder = xsim.use_compilation_cache()

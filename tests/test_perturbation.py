@@ -7,6 +7,7 @@ file become the environments of one model (leaves stacked along a batch axis), s
 
 from __future__ import annotations
 
+import functools
 import warnings
 import zlib
 from dataclasses import fields, is_dataclass
@@ -133,13 +134,25 @@ def changes(text: str) -> list[Change]:
 
 def plain(x):
     """Nested tuples of a spec, without the places it was read from; equal for equal specs."""
-    if is_dataclass(x):
-        return tuple((f.name, plain(getattr(x, f.name))) for f in fields(x) if f.name != "source")
+    kind = type(x)
+    if kind in SCALARS:
+        return x
+    if names := _fields(kind):
+        return tuple((name, plain(getattr(x, name))) for name in names)
     if isinstance(x, np.ndarray):
-        return tuple(map(plain, x.tolist())) if x.ndim else x.item()
+        return x.tolist()
     if isinstance(x, dict):
         return tuple((k, plain(v)) for k, v in sorted(x.items()))
     return tuple(map(plain, x)) if isinstance(x, (tuple, list)) else x
+
+
+SCALARS = {str, int, float, bool, type(None)}
+
+
+@functools.cache
+def _fields(kind: type) -> tuple[str, ...]:
+    """Names of the fields that say what was read, of a dataclass."""
+    return tuple(f.name for f in fields(kind) if f.name != "source") if is_dataclass(kind) else ()
 
 
 # ---- what was read -------------------------------------------------------------------------------------------------------------

@@ -10,6 +10,8 @@ from comparing import QUICK
 
 import xsim
 
+pytestmark = pytest.mark.xla
+
 EXAMPLES = {
     "chrono": "shock_absorber",
     "mjcf": "reacher",

@@ -148,6 +148,7 @@ def test_recordings_are_divided_among_devices(all_at_once, tmp_path):
         check(tmp_path / f"{name}.npz", all_at_once[1])
 
 
+@pytest.mark.nightly  # what each process does is above; `test_distributed.py` has two processes daily
 def test_recordings_of_several_processes(all_at_once, tmp_path):
     """One process has one piece, the other two."""
     address = free_address()

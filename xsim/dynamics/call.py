@@ -6,8 +6,8 @@ import functools
 from pathlib import Path
 from typing import Any
 
-import jax
 import jax.numpy as jnp
+from jax import jit
 
 from xsim.compile.choice import compiler, tracing_for
 from xsim.dynamics.actuation.commands import split_controls
@@ -41,7 +41,7 @@ def compiled(fn, **options):
             with one_region(whole or _compiles_as_one_region(model)), tracing_for(name):
                 return fn(model, *args, **kwargs)
 
-        return jax.jit(traced, **options)
+        return jit(traced, **options)
 
     versions: dict = {}
 

@@ -22,7 +22,7 @@ from xsim.dynamics.sharding import divided
 from xsim.dynamics.tree import kinematics as kin
 from xsim.dynamics.tree.frames import coordinate_addresses
 from xsim.dynamics.tree.system import body_inertias
-from xsim.model.model import Frozen, Model, State
+from xsim.model.model import Frozen, Model, State, as_array
 from xsim.spatial import (
     Motion,
     add,
@@ -52,14 +52,9 @@ def state_at(model: Model, q, v, time=0.0, act=None, mocap=None, plastic=None) -
     default the poses of the model), plastic (*batch, nplastic; default, and where NaN, the rest positions of the model). No control and no
     measurement precedes it."""
     batch, dtype = q.shape[:-1], q.dtype
-    act = jnp.zeros((*batch, model.na), dtype) if act is None else act
-    if mocap is None:
-        rows = np.array([i for i, body in enumerate(model.topology.bodies) if body.mocap is not None], int)
-        leaves = model.body.pos, model.body.quat
-        pos, quat = (jnp.asarray(x.value if isinstance(x, Frozen) else x)[..., rows, :] for x in leaves)
-        poses = jnp.broadcast_shapes(pos.shape[:-1], quat.shape[:-1])
-        mocap = jnp.concatenate([jnp.broadcast_to(x, (*poses, x.shape[-1])) for x in (pos, quat)], -1)
-    time, flags = jnp.broadcast_to(jnp.asarray(time, dtype), batch), jnp.zeros(batch, jnp.int32)
+    act = as_array(np.zeros((*batch, model.na)), dtype) if act is None else act
+    mocap = _mocap_poses(model, dtype) if mocap is None else mocap
+    time, flags = jnp.broadcast_to(as_array(time, dtype), batch), as_array(np.zeros(batch), jnp.int32)
     rest = _rest_positions(model, q)
     plastic = rest if plastic is None else jnp.where(jnp.isnan(plastic), rest, plastic)
     return State(
@@ -74,10 +69,21 @@ def state_at(model: Model, q, v, time=0.0, act=None, mocap=None, plastic=None) -
     )
 
 
+def _mocap_poses(model: Model, dtype):
+    """The poses of the mocap bodies as the model has them (*batch, nmocap, 7)."""
+    rows = np.array([i for i, body in enumerate(model.topology.bodies) if body.mocap is not None], int)
+    if not len(rows):
+        return as_array(np.zeros((0, 7)), dtype)
+    leaves = model.body.pos, model.body.quat
+    pos, quat = (jnp.asarray(x.value if isinstance(x, Frozen) else x)[..., rows, :] for x in leaves)
+    poses = jnp.broadcast_shapes(pos.shape[:-1], quat.shape[:-1])
+    return jnp.concatenate([jnp.broadcast_to(x, (*poses, x.shape[-1])) for x in (pos, quat)], -1)
+
+
 def _rest_positions(model: Model, q):
     """The rest positions of the springs that yield, as the model has them (*batch, nplastic)."""
     if not model.topology.size("nplastic"):
-        return jnp.zeros(0, q.dtype)
+        return as_array(np.zeros(0), q.dtype)
     return _joined_rest_positions(model, q)
 
 
@@ -90,9 +96,11 @@ def _joined_rest_positions(model: Model, q):
 def _no_history(model: Model, dtype):
     """`State.history` of an environment in which nothing has been commanded or measured: samples of zero at the last time steps, or at the
     last times at which a sensor would have measured."""
+    owners = [(a.history, (0.0, 0.0)) for a in model.topology.actuators] + [(s.history, s.interval) for s in model.topology.sensors]
+    if all(history is None for history, _ in owners):
+        return as_array(np.zeros(0), dtype)
     leaf = model.option.dt
     dt, parts = jnp.asarray(leaf.value if isinstance(leaf, Frozen) else leaf, dtype)[..., None], []
-    owners = [(a.history, (0.0, 0.0)) for a in model.topology.actuators] + [(s.history, s.interval) for s in model.topology.sensors]
     for history, (period, phase) in owners:
         if history is None:
             continue
@@ -103,7 +111,7 @@ def _no_history(model: Model, dtype):
         times = jnp.ceil(times / dt - 1e-3) * dt if period else times
         samples = jnp.zeros((*times.shape[:-1], count * history.width), dtype)
         parts += [times, samples, *([jnp.full_like(dt, last)] if period else [])]
-    return jnp.concatenate(parts, -1) if parts else jnp.zeros(0, dtype)
+    return jnp.concatenate(parts, -1)
 
 
 def find_key(model: Model, key):
@@ -133,7 +141,7 @@ def init(model: Model, q=None, v=None, ctrl=None, *, key=None) -> State:
     default_state, v_given = q is None and v is None, v
     named = None if key is None else find_key(model, key)
     defaults = model.topology.initial if named is None else (named.q, named.v)
-    q, v = (jnp.asarray(x if given is None else given, dtype) for given, x in zip((q, v), defaults, strict=True))
+    q, v = (as_array(np.array(x) if given is None else given, dtype) for given, x in zip((q, v), defaults, strict=True))
     check_width("q", q, model.nq)
     check_width("v", v, model.nv)
     batch = batch_shape(model, (q, 1), (v, 1))

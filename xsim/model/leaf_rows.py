@@ -9,7 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from xsim.model.model import GROUPS, LEAVES
+from xsim.model.model import GROUPS, LEAVES, as_array
 
 __all__ = ["LeafRows"]
 
@@ -68,4 +68,4 @@ def leaf_array(values, path: str = "a leaf"):
         place = tuple(overflowed[0].tolist())
         text = f"{path}: {given[place]:g} at {list(place)} is larger than {dtype} holds ({jnp.finfo(dtype).max:.3g}): it becomes infinite"
         warnings.warn(f"{text}; allowed: smaller numbers, or jax's x64 flag", UserWarning, stacklevel=2)
-    return jnp.asarray(numbers)
+    return as_array(numbers, dtype)
