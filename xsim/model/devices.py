@@ -100,7 +100,8 @@ def _sensor(spec: SensorSpec, address: int, past: _Past) -> SensorInfo:
         if not -interval[0] < interval[1] <= 0:
             fail(spec.source, f"sensor {spec.name!r}: period {interval[0]:g}, phase {interval[1]:g}; allowed: -period < phase <= 0")
     target, numbers = (spec.object, spec.reference), (address, spec.dim, spec.cutoff)
-    return SensorInfo(spec.name, spec.kind, *target, spec.stage, *numbers, spec.data, spec.reduce, history, interval, ticked)
+    config = tuple((name, tuple(map(float, values))) for name, values in spec.config.items())
+    return SensorInfo(spec.name, spec.kind, *target, spec.stage, *numbers, spec.data, spec.reduce, history, interval, ticked, config)
 
 
 def with_reflected_rows(spec: ModelSpec) -> ModelSpec:

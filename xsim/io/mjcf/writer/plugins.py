@@ -1,0 +1,30 @@
+"""<plugin>: the plugin of an element with its <config>, and its declaration in <extension>."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xsim.io.mjcf.writer.context import Context
+from xsim.io.mjcf.writer.elements import XML, add
+from xsim.registry import ConfigKey, Registry
+
+__all__ = ["plugin_config", "write_plugin"]
+
+
+def plugin_config(registry: Registry, name: str) -> dict[str, ConfigKey] | None:
+    """The keys of the config of a plugin, None if the name stands for none."""
+    return registry[name].config if name in registry else None
+
+
+def write_plugin(context: Context, e: XML, name: str, keys: dict[str, ConfigKey], numbers: Sequence[float]) -> None:
+    """Say in an element that it is of a plugin. numbers: all those of its config in order; defaults are left out."""
+    extension = context.section("extension")
+    if all(declared.get("plugin") != name for declared in extension):
+        add(extension, "plugin", plugin=name)
+    e.set("plugin", name)
+    at = 0
+    for key, rule in keys.items():
+        values = tuple(float(x) for x in numbers[at : at + rule.width])
+        at += rule.width
+        if values != rule.default:
+            add(e, "config", key=key, value=rule.words[int(values[0])] if rule.words else values)
