@@ -14,7 +14,7 @@ from xsim.suggestions import did_you_mean
 
 __all__ = [
     "ACTIVATION_DYNAMICS", "ACTUATOR_BIASES", "ACTUATOR_CONTROLLERS", "ACTUATOR_GAINS", "COLLIDERS", "ConfigKey", "INTEGRATORS",
-    "LOOP_CONSTRAINTS", "LOOP_ROWS", "Registry", "SENSORS", "SOFT_CONSTRAINTS", "TIME_FUNCTIONS", "TRANSMISSIONS",
+    "LOOP_CONSTRAINTS", "LOOP_ROWS", "PASSIVE_FORCES", "Registry", "SENSORS", "SOFT_CONSTRAINTS", "TIME_FUNCTIONS", "TRANSMISSIONS",
 ]  # fmt: skip
 
 Key = TypeVar("Key")
@@ -89,6 +89,8 @@ ACTUATOR_BIASES: Registry[str] = Registry("actuator bias")
 """`xsim.dynamics.actuation.laws.ActuatorLaw` by `ActuatorSpec.bias`."""
 ACTUATOR_CONTROLLERS: Registry[str] = Registry("actuator controller")
 """`xsim.dynamics.actuation.controllers.Controller` by `ActuatorSpec.controller`."""
+PASSIVE_FORCES: Registry[str] = Registry("passive force")
+"""`xsim.dynamics.forces.passive_plugins.PassiveForce` by `PassiveSpec.kind`."""
 TRANSMISSIONS: Registry[str] = Registry("transmission")
 """fn(configuration, info: `ActuatorInfo`, gear) -> `LengthAndJacobian` by `ActuatorSpec.transmission`."""
 TIME_FUNCTIONS: Registry[str] = Registry("kind of function")

@@ -365,6 +365,15 @@ class SensorInfo(NamedTuple):
     config: tuple[tuple[str, tuple[float, ...]], ...] = ()
 
 
+class PassiveInfo(NamedTuple):
+    """A passive force, see `xsim.spec.PassiveSpec`. numbers: rows of passive.numbers."""
+
+    name: str
+    kind: str
+    bodies: tuple[int, ...]
+    numbers: tuple[int, ...]
+
+
 class SoftInfo(NamedTuple):
     """A soft constraint (MuJoCo's constraint model), see `xsim.dynamics.constraints.soft_rows`.
 
@@ -481,6 +490,7 @@ class Topology:
     * soft: soft constraints. disabled: MuJoCo's flags that are switched off (`xsim.spec.OptionSpec`).
     * rules: the MuJoCo release whose rules apply, "" for other formats.
     * meshes, hfields: those that collisions or rays need. pairs: geoms, and parts of flexes, that can collide.
+    * passive: passive forces on bodies.
     * flexes: deformable bodies with forces or contacts. parts: the parts of flexes that collide. drawing: what only pictures need.
     * cone: ``"pyramidal"`` or ``"elliptic"``. noslip: whether friction is solved again without slip. multiccd: whether contact between flat
       faces has several contact points.
@@ -528,6 +538,7 @@ class Topology:
     max_pairs: int | None = None
     flexes: tuple[FlexInfo, ...] = ()
     drawing: DrawingInfo = DrawingInfo()
+    passive: tuple[PassiveInfo, ...] = ()
 
     @property
     def switches(self) -> Rules:

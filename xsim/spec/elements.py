@@ -10,7 +10,7 @@ from xsim.spec.contact import Soft
 from xsim.spec.fields import zeros
 from xsim.spec.source import Source
 
-__all__ = ["ActuatorSpec", "SensorSpec", "TendonSpec", "WrapSpec"]
+__all__ = ["ActuatorSpec", "History", "PassiveSpec", "SensorSpec", "TendonSpec", "WrapSpec"]
 
 
 @dataclass(frozen=True)
@@ -135,6 +135,18 @@ class ActuatorSpec:
         if self.controller is None:
             return 1, int(self.dynamics != "none")
         return len(self.inputs), len(self.memory) + int(self.dynamics != "none")
+
+
+@dataclass(frozen=True)
+class PassiveSpec:
+    """A passive force on bodies (numbers), by ``kind``, a key of `xsim.registry.PASSIVE_FORCES`. ``config``: its numbers by key, in the
+    order of the kind."""
+
+    kind: str
+    name: str = ""
+    bodies: tuple[int, ...] = ()
+    config: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    source: Source = Source()
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,7 @@ def read(data: bytes | str, file: str, notes: Notes, *, rules: str = "3.2") -> M
         meshes=tuple(bodies.meshes),
         hfields=tuple(assets.hfields),
         flexes=tuple(flexes),
+        passive=tuple(bodies.passive),
         tendons=tuple(tendons),
         actuators=tuple(actuators),
         equalities=tuple(read_equalities(document, bodies, index)),

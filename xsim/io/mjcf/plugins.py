@@ -1,7 +1,7 @@
 """<extension> and <plugin>: entries of registries by name, with the numbers of their <config>.
 
-A plugin of an actuator is a key of `xsim.registry.ACTUATOR_CONTROLLERS`, one of a sensor a key of ``SENSORS``. The entry has the keys of
-its config. An entry without config is no plugin.
+A plugin of an actuator is a key of `xsim.registry.ACTUATOR_CONTROLLERS`, one of a sensor a key of ``SENSORS``, one of a
+body a key of ``PASSIVE_FORCES``. The entry has the keys of its config. An entry without config is no plugin.
 """
 
 from __future__ import annotations
@@ -14,17 +14,18 @@ from xsim.io.errors import allowed
 from xsim.io.mjcf.document import Document
 from xsim.io.mjcf.index import Index
 from xsim.io.reader import Element
-from xsim.registry import ACTUATOR_CONTROLLERS, SENSORS, ConfigKey, Registry
+from xsim.registry import ACTUATOR_CONTROLLERS, PASSIVE_FORCES, SENSORS, ConfigKey, Registry
 
 __all__ = ["Plugin", "read_extensions", "read_plugin"]
 
 REGISTRIES: dict[str, tuple[str, Registry]] = {
     "actuator": ("ACTUATOR_CONTROLLERS", ACTUATOR_CONTROLLERS),
     "sensor": ("SENSORS", SENSORS),
+    "body": ("PASSIVE_FORCES", PASSIVE_FORCES),
 }
 """The registry of each kind of element that a plugin may be of, and its name in `xsim.registry`."""
 NOT_SIMULATED = (
-    "mujoco.elasticity.cable", "mujoco.elasticity.shell", "mujoco.sdf.bolt", "mujoco.sdf.bowl", "mujoco.sdf.gear", "mujoco.sdf.nut",
+    "mujoco.elasticity.shell", "mujoco.sdf.bolt", "mujoco.sdf.bowl", "mujoco.sdf.gear", "mujoco.sdf.nut",
     "mujoco.sdf.torus", "mujoco.sdf.sdflib",
 )  # fmt: skip
 """Those of MuJoCo that may be declared, while an element that needs one is refused."""
@@ -72,7 +73,7 @@ def read_extensions(document: Document, index: Index) -> None:
 def read_plugin(document: Document, e: Element, index: Index, kind: str) -> Plugin:
     """What the attributes ``plugin`` and ``instance`` of an element say, and the <config> in it or in the instance.
 
-    kind: a key of REGISTRIES, what the element needs. An instance belongs to one element. Raises ParseError."""
+    kind: a key of REGISTRIES, what the element needs. Bodies with the same instance belong together. Raises ParseError."""
     holder = e
     if e.has("instance"):
         name, holder = document.plugins[index.find("plugin", e, "instance")]
