@@ -243,7 +243,8 @@ def test_bodies_of_an_instance_belong_together():
     (f'<body><plugin plugin="mujoco.elasticity.cable"><config key="flat" value="yes"/></plugin>{ROD}</body>', "value: unknown value 'yes'"),
     (f'<body><plugin plugin="mujoco.elasticity.cable"><config key="bend" value="-1"/></plugin>{ROD}</body>', "found '-1' for 'bend'"),
     ('<plugin instance="c"/>', "found in the world; allowed: one in a body"),
-    ('<composite type="cable" curve="s" count="3"><plugin plugin="mujoco.pid"/><geom type="capsule" size=".1"/></composite>', "'mujoco.pid' is not declared"),
+    ('<composite type="cable" curve="s" count="3"><plugin plugin="mujoco.pid"/><geom type="capsule" size=".1"/></composite>',
+     "'mujoco.pid' is not declared"),
 ])  # fmt: skip
 def test_wrong_plugins_of_bodies_are_refused(body, message):
     with pytest.raises(xsim.ParseError, match=message):

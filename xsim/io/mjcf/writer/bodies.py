@@ -54,7 +54,7 @@ def _passive(context: Context, elements: list[XML]) -> None:
         name = f"passive force {force.name or number!r}"
         config = plugin_config(PASSIVE_FORCES, force.kind)
         if config is None or with_force.intersection(force.bodies) or context.carried.keys() & force.bodies:
-            context.losses.refuse(force.source, name, "unknown, or on a body that has another or is not written; MJCF has one plugin a body")
+            context.losses.refuse(force.source, name, "unknown, or on a body with another or not written; MJCF has one plugin a body")
             continue
         with_force.update(force.bodies)
         instance = force.name or f"passive{number}"
