@@ -131,13 +131,14 @@ def test_bodies_of_the_corpus(release, rules):
             continue
         models += 1
         # 3.2.7 shifts a primitive that is fitted to the box around a mesh, and a mesh with its mass on the surface, against the manual.
+        single = 1e-6 if spec.passive else 0.0  # the points of cables are in single precision there
         places = rules == "4.0" or path.stem not in ("mesh_fit_aabb", "mesh_shellinertia_3_2")
         for what, found, wanted, tolerance in _differences(spec, facts, places):
             if tolerance is None:
                 same = found == wanted
             else:
                 found, wanted = np.asarray(found, float), np.asarray(wanted, float)
-                same = found.size == wanted.size and np.allclose(found.ravel(), wanted.ravel(), rtol=1e-9, atol=tolerance)
+                same = found.size == wanted.size and np.allclose(found.ravel(), wanted.ravel(), rtol=1e-9, atol=tolerance + single)
             if not same:
                 wrong.append(f"{path.parent.name}/{path.stem}: {what}: {found} against {wanted}")
     assert models > 170 and not wrong, "\n".join(wrong)

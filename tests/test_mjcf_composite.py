@@ -349,7 +349,7 @@ GRID, CABLE = '<composite type="grid" count="2 2" spacing=".1"', '<composite typ
 
 @pytest.mark.parametrize(("world", "words"), [
     (f'{GRID}>{BALL}<plugin plugin="mujoco.elasticity.shell"/></composite>', "mujoco.elasticity.shell"),
-    (f'{CABLE}>{ROD}<plugin plugin="mujoco.elasticity.cable"/></composite>', "mujoco.elasticity.cable"),
+    (f'{CABLE}>{ROD}<plugin plugin="mujoco.elasticity.cable"/></composite>', "'mujoco.elasticity.cable' is not declared"),
     (f'<composite type="grid" count="2 2 2" spacing=".1">{BALL}</composite>', "count"),
     (f'<composite type="grid" count="1 2" spacing=".1">{BALL}</composite>', "count"),
     (f'<composite type="particle" count="2 -2" spacing=".1">{BALL}</composite>', "count"),

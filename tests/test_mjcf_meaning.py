@@ -565,13 +565,13 @@ def test_replicate_names_and_places():
 
 
 @pytest.mark.parametrize("world", [
-    '<geom type="sdf" size="1"><plugin instance="i"/></geom>', '<body><plugin plugin="mujoco.elasticity.cable"/></body>',
+    '<geom type="sdf" size="1"><plugin instance="i"/></geom>', '<body><plugin plugin="mujoco.elasticity.shell"/></body>',
     '<body><plugin instance="i"/></body>',
     '<composite type="grid" count="2" spacing="1"><geom size=".1"/><plugin instance="i"/></composite>',
     '<flexcomp name="f" type="grid" count="2 2 1"><plugin instance="i"/></flexcomp>',
 ])  # fmt: skip
 def test_plugins_of_bodies_are_refused(world):
-    extension = '<extension><plugin plugin="mujoco.elasticity.cable"><instance name="i"/></plugin></extension>'
+    extension = '<extension><plugin plugin="mujoco.elasticity.shell"><instance name="i"/></plugin></extension>'
     with pytest.raises(ParseError, match="plugin"):
         read(world, extension)
 
@@ -582,17 +582,22 @@ def test_plugins_of_geoms_that_need_none_are_said(plugin):
         read(f'<geom size="1"><plugin {plugin}/></geom>')
 
 
-@pytest.mark.parametrize("plugin", ['plugin="mujoco.pid"', 'instance="i"'])
-@pytest.mark.parametrize(("head", "after"), [
-    ('<asset><mesh name="x" vertex="0 0 0 1 0 0 0 1 0 0 0 1">{}</mesh></asset>', ""),
-    ("", '<actuator><plugin joint="j" {} dyntype="none" actrange="0 1" actdim="1" dynprm="1" actearly="true"/></actuator>'),
-    ("", '<sensor><plugin {} objtype="body" objname="b" reftype="body" refname="b" cutoff="0" user="1"/></sensor>'),
-])  # fmt: skip
-def test_plugins_of_other_elements_are_refused(head, after, plugin):
-    extension = '<extension><plugin plugin="mujoco.pid"><instance name="i"><config key="kp" value="1"/></instance></plugin></extension>'
-    head, after = head.format(f"<plugin {plugin}/>"), after.format(plugin)
+@pytest.mark.parametrize("plugin", ['plugin="mujoco.sdf.torus"', 'instance="i"'])
+def test_plugins_of_meshes_are_refused(plugin):
+    head = f'<asset><mesh name="x" vertex="0 0 0 1 0 0 0 1 0 0 0 1"><plugin {plugin}/></mesh></asset>'
     with pytest.raises(ParseError, match="plugin"):
-        read(f'<body name="b"><joint name="j"/>{BALL}</body>', extension + head, after)
+        read(head='<extension><plugin plugin="mujoco.sdf.torus"><instance name="i"/></plugin></extension>' + head)
+
+
+@pytest.mark.parametrize(("tag", "attributes"), [
+    ("actuator", 'joint="j" dyntype="none"'), ("sensor", 'objtype="body" objname="b" reftype="body" refname="b" cutoff="0" user="1"'),
+])  # fmt: skip
+def test_plugins_of_other_elements_are_refused(tag, attributes):
+    """A plugin that is for something else."""
+    extension = '<extension><plugin plugin="mujoco.sdf.bolt"><instance name="i"/></plugin></extension>'
+    for plugin in ('plugin="mujoco.sdf.bolt"', 'instance="i"'):
+        with pytest.raises(ParseError, match=f"the {tag} needs the plugin 'mujoco.sdf.bolt', which xsim has for no {tag}"):
+            read(f'<body name="b"><joint name="j"/>{BALL}</body>', extension, f"<{tag}><plugin {plugin} {attributes}/></{tag}>")
 
 
 def test_declared_plugins_have_no_effect():

@@ -6,14 +6,15 @@ for each. Names that are not registered are refused when a model is built.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from xsim.suggestions import did_you_mean
 
 __all__ = [
-    "ACTIVATION_DYNAMICS", "ACTUATOR_BIASES", "ACTUATOR_CONTROLLERS", "ACTUATOR_GAINS", "COLLIDERS", "INTEGRATORS", "LOOP_CONSTRAINTS",
-    "LOOP_ROWS", "Registry", "SENSORS", "SOFT_CONSTRAINTS", "TIME_FUNCTIONS", "TRANSMISSIONS",
+    "ACTIVATION_DYNAMICS", "ACTUATOR_BIASES", "ACTUATOR_CONTROLLERS", "ACTUATOR_GAINS", "COLLIDERS", "ConfigKey", "INTEGRATORS",
+    "LOOP_CONSTRAINTS", "LOOP_ROWS", "PASSIVE_FORCES", "Registry", "SENSORS", "SOFT_CONSTRAINTS", "TIME_FUNCTIONS", "TRANSMISSIONS",
 ]  # fmt: skip
 
 Key = TypeVar("Key")
@@ -55,6 +56,27 @@ class Registry(Mapping[Key, Any], Generic[Key]):
         return f"unknown {self.what} {name!r}{did_you_mean(str(name), known)}; known: {', '.join(known)}"
 
 
+class ConfigKey(NamedTuple):
+    """A key of the ``<config>`` of a plugin in MJCF, and what its value may be.
+
+    * default: the numbers without a value. None: a value must be given. Its length is the number of numbers, with None that of low.
+    * low, high: bounds of each number. above: whether the numbers must be larger than low. integers: whether they are integers.
+    * words: the value is one of these words instead; its number in the list is what counts.
+    """
+
+    default: tuple[float, ...] | None = (0.0,)
+    low: tuple[float, ...] = (-math.inf,)
+    high: tuple[float, ...] = (math.inf,)
+    above: bool = False
+    integers: bool = False
+    words: tuple[str, ...] = ()
+
+    @property
+    def width(self) -> int:
+        """How many numbers the key has."""
+        return len(self.low if self.default is None else self.default)
+
+
 INTEGRATORS: Registry[str] = Registry("integrator")
 """`xsim.dynamics.integration.integrators.Integrator` by name."""
 SENSORS: Registry[str] = Registry("kind of sensor")
@@ -67,6 +89,8 @@ ACTUATOR_BIASES: Registry[str] = Registry("actuator bias")
 """`xsim.dynamics.actuation.laws.ActuatorLaw` by `ActuatorSpec.bias`."""
 ACTUATOR_CONTROLLERS: Registry[str] = Registry("actuator controller")
 """`xsim.dynamics.actuation.controllers.Controller` by `ActuatorSpec.controller`."""
+PASSIVE_FORCES: Registry[str] = Registry("passive force")
+"""`xsim.dynamics.forces.passive_plugins.PassiveForce` by `PassiveSpec.kind`."""
 TRANSMISSIONS: Registry[str] = Registry("transmission")
 """fn(configuration, info: `ActuatorInfo`, gear) -> `LengthAndJacobian` by `ActuatorSpec.transmission`."""
 TIME_FUNCTIONS: Registry[str] = Registry("kind of function")

@@ -42,6 +42,8 @@ class Rules:
         free_bodies_fully_implicit: ``implicitfast`` takes all velocity derivatives of free bodies, those of Coriolis forces included.
     Sensors:
         rangefinder_miss_cut: the -1 of a ray that meets nothing is cut off as other values are.
+        touch_grid_by_number: a touch grid takes the force on the second geom, with the other sign where its body has not the larger
+            number; else the force on its own body.
     """
 
     smaller_friction: bool = True
@@ -62,6 +64,7 @@ class Rules:
     tendon_shortest_side: bool = False
     free_bodies_fully_implicit: bool = False
     rangefinder_miss_cut: bool = False
+    touch_grid_by_number: bool = False
 
 
 RULES: dict[str, Rules] = {
@@ -70,6 +73,7 @@ RULES: dict[str, Rules] = {
         smaller_friction=False,
         capsules_touch_at_overlap=False,
         flex_internal_contacts=True,
+        touch_grid_by_number=True,
         constraints_before_damping=True,
         sliding_bodies_by_mass=True,
     ),

@@ -17,6 +17,7 @@ from xsim.dynamics.constraints.soft_rows import equality_references
 from xsim.dynamics.constraints.soft_set import has_soft
 from xsim.dynamics.flex.elasticity import flex_material
 from xsim.dynamics.forces.armature import mass_with_armature
+from xsim.dynamics.forces.passive_plugins import prepared_forces
 from xsim.dynamics.layout import Lanes
 from xsim.dynamics.linalg.sparse import Factor, factorize, solve
 from xsim.dynamics.tendons.tendons import tendons
@@ -34,6 +35,8 @@ def prepare(model: Model, lanes: Lanes, mocap=None) -> System:
     top = system.topology
     if top.flexes:
         system = system.with_derived(flex_material=flex_material(system))
+    if top.passive:
+        system = system.with_derived(passive=prepared_forces(system))
     muscles = [i for i, a in enumerate(top.actuators) if needs_length_range(a.gain, a.bias)]
     spring_dampers = any(j.spring_damper is not None for j in top.joints)
     damp_ratios = any(a.damp_ratio is not None for a in top.actuators)

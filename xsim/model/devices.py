@@ -1,4 +1,4 @@
-"""Reads the sites, cameras, lights, tendons, actuators, sensors and keyframes of a ModelSpec into the topology and the leaves."""
+"""Reads the devices of a ModelSpec (sites, cameras, lights, tendons, actuators, passive forces, sensors) and its keyframes."""
 
 from __future__ import annotations
 
@@ -9,11 +9,30 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from xsim.model.leaf_rows import LeafRows
-from xsim.model.topology import ActuatorInfo, CameraInfo, HistoryInfo, KeyInfo, PieceInfo, SensorInfo, SiteInfo, Table, TendonInfo
+from xsim.model.topology import (
+    ActuatorInfo,
+    CameraInfo,
+    HistoryInfo,
+    KeyInfo,
+    PassiveInfo,
+    PieceInfo,
+    SensorInfo,
+    SiteInfo,
+    Table,
+    TendonInfo,
+)
 from xsim.model.tree import Tree, fail, unit_quat
-from xsim.registry import ACTIVATION_DYNAMICS, ACTUATOR_BIASES, ACTUATOR_CONTROLLERS, ACTUATOR_GAINS, SENSORS, TRANSMISSIONS
+from xsim.registry import (
+    ACTIVATION_DYNAMICS,
+    ACTUATOR_BIASES,
+    ACTUATOR_CONTROLLERS,
+    ACTUATOR_GAINS,
+    PASSIVE_FORCES,
+    SENSORS,
+    TRANSMISSIONS,
+)
 from xsim.rules import RULES
-from xsim.spec import ActuatorSpec, CameraSpec, History, KeySpec, LightSpec, ModelSpec, SensorSpec, TendonSpec
+from xsim.spec import ActuatorSpec, CameraSpec, History, KeySpec, LightSpec, ModelSpec, PassiveSpec, SensorSpec, TendonSpec
 
 __all__ = ["Devices", "read_devices", "with_reflected_rows"]
 
@@ -61,6 +80,7 @@ def read_devices(spec: ModelSpec, tree: Tree) -> Devices:
         acts += len(infos["actuators"][-1].activations)
         controls += len(infos["actuators"][-1].controls)
     address = 0
+    infos["passive"] = [_passive(force, spec, rows) for force in spec.passive]
     for sensor in spec.sensors:
         infos["sensors"].append(_sensor(sensor, address, past))
         address += sensor.dim
@@ -68,6 +88,21 @@ def read_devices(spec: ModelSpec, tree: Tree) -> Devices:
         infos["keys"].append(_key(key, tree, acts, controls))
     sizes = {"na": acts, "nsensordata": address, "nhistory": past.address}
     return Devices({name: tuple(values) for name, values in infos.items()}, sizes)
+
+
+def _passive(force: PassiveSpec, spec: ModelSpec, rows: LeafRows) -> PassiveInfo:
+    name = f"passive force {force.name or force.kind!r}"
+    if force.kind not in PASSIVE_FORCES:
+        fail(force.source, f"{name}: {PASSIVE_FORCES.unknown(force.kind)}")
+    kind = PASSIVE_FORCES[force.kind]
+    found, wanted = {key: len(x) for key, x in force.config.items()}, {key: rule.width for key, rule in kind.config.items()}
+    if list(found.items()) != list(wanted.items()):
+        fail(force.source, f"{name}: config of the widths {found}; allowed: {wanted}")
+    wrong = None if kind.check is None else kind.check(spec, force.bodies)
+    if wrong:
+        fail(force.source, f"{name}: {wrong}")
+    numbers = tuple(rows.add("passive.numbers", x) for values in force.config.values() for x in values)
+    return PassiveInfo(force.name, force.kind, force.bodies, numbers)
 
 
 INTERPOLATIONS = ("zoh", "linear", "cubic")
@@ -100,7 +135,8 @@ def _sensor(spec: SensorSpec, address: int, past: _Past) -> SensorInfo:
         if not -interval[0] < interval[1] <= 0:
             fail(spec.source, f"sensor {spec.name!r}: period {interval[0]:g}, phase {interval[1]:g}; allowed: -period < phase <= 0")
     target, numbers = (spec.object, spec.reference), (address, spec.dim, spec.cutoff)
-    return SensorInfo(spec.name, spec.kind, *target, spec.stage, *numbers, spec.data, spec.reduce, history, interval, ticked)
+    config = tuple((name, tuple(map(float, values))) for name, values in spec.config.items())
+    return SensorInfo(spec.name, spec.kind, *target, spec.stage, *numbers, spec.data, spec.reduce, history, interval, ticked, config)
 
 
 def with_reflected_rows(spec: ModelSpec) -> ModelSpec:

@@ -24,7 +24,8 @@ from xsim.suggestions import unknown_leaf
 
 __all__ = [
     "Actuator", "Body", "Camera", "Cone", "Constraint", "Coupling", "Data", "Dof", "ElementForce", "Equality", "Flags", "Function", "Geom",
-    "Joint", "Leaf", "Light", "Limit", "Medium", "Model", "Option", "Pair", "Sensor", "Site", "Soft", "State", "Surface", "Tendon",
+    "Joint", "Leaf", "Light", "Limit", "Medium", "Model", "Option", "Pair", "Passive", "Sensor", "Site", "Soft", "State",
+    "Surface", "Tendon",
 ]  # fmt: skip
 
 
@@ -308,6 +309,13 @@ class Actuator:
 
 
 @_group
+class Passive:
+    """Passive forces of the registry. The kind of each defines its numbers."""
+
+    numbers: Any = _leaf("npassivenumber", "of the kind", "numbers of passive forces, one after the other")
+
+
+@_group
 class Sensor:
     """Sensors with a history of their readings."""
 
@@ -317,7 +325,7 @@ class Sensor:
 GROUPS = {
     "option": Option, "body": Body, "geom": Geom, "joint": Joint, "dof": Dof, "limit": Limit, "coupling": Coupling,
     "constraint": Constraint, "function": Function, "force": ElementForce, "site": Site, "camera": Camera, "light": Light,
-    "tendon": Tendon, "actuator": Actuator, "sensor": Sensor, "medium": Medium, "soft": Soft, "equality": Equality,
+    "tendon": Tendon, "actuator": Actuator, "passive": Passive, "sensor": Sensor, "medium": Medium, "soft": Soft, "equality": Equality,
     "surface": Surface, "pair": Pair, "cone": Cone, "flex": Flex,
 }  # fmt: skip
 LEAVES: dict[str, Leaf] = {
@@ -348,6 +356,7 @@ class Model(Named):
     light: Light
     tendon: Tendon
     actuator: Actuator
+    passive: Passive
     sensor: Sensor
     medium: Medium
     soft: Soft

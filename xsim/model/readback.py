@@ -10,8 +10,8 @@ import numpy as np
 
 from xsim.model.build import assemble
 from xsim.model.model import Frozen, Model
-from xsim.model.topology import BodyInfo, GeomInfo, JointInfo
-from xsim.spec import BodySpec, GeomSpec, JointSpec, ModelSpec, Soft, SurfaceSpec
+from xsim.model.topology import BodyInfo, GeomInfo, JointInfo, PassiveInfo
+from xsim.spec import BodySpec, GeomSpec, JointSpec, ModelSpec, PassiveSpec, Soft, SurfaceSpec
 
 __all__ = ["with_numbers"]
 
@@ -57,6 +57,8 @@ def with_numbers(spec: ModelSpec, model: Model, *, seed: int = 0) -> ModelSpec:
     option = replace(spec.option, **{name: leaves.value(f"option.{name}", (), getattr(spec.option, name)) for name in OPTION})
     lists = {"site": (spec.sites, top.sites), "tendon": (spec.tendons, top.tendons), "actuator": (spec.actuators, top.actuators)}
     sites, tendons, actuators = (_elements(leaves, kind, *pair) for kind, pair in lists.items())
+    passive = tuple(_passive(leaves, *pair) for pair in zip(spec.passive, top.passive, strict=True))
+    spec = spec.replace(passive=passive)
     out = spec.replace(bodies=tuple(bodies), world_geoms=world, option=option, sites=sites, tendons=tendons, actuators=actuators)
     _check(assemble(out, seed=seed), model)
     return out
@@ -121,6 +123,12 @@ def _geom(leaves: _Changes, number: int, given: tuple[GeomSpec, GeomInfo]) -> Ge
     if number in leaves.surfaces and geom.contact is not None:
         fields["contact"] = _surface(leaves, leaves.surfaces[number], geom.contact)
     return replace(geom, **fields)
+
+
+def _passive(leaves: _Changes, force: PassiveSpec, info: PassiveInfo) -> PassiveSpec:
+    given = [x for values in force.config.values() for x in values]
+    numbers = iter(leaves.value("passive.numbers", row, x) for row, x in zip(info.numbers, given, strict=True))
+    return replace(force, config={key: tuple(next(numbers) for _ in values) for key, values in force.config.items()})
 
 
 def _surface(leaves: _Changes, row: int, surface: SurfaceSpec) -> SurfaceSpec:

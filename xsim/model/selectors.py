@@ -278,6 +278,7 @@ ROW_NAMES: dict[str, Callable[[HasLeaves], list[str]]] = {
             ("nactuatordamping", "damping"), ("nactuatordampingpoly", "damping_poly"), ("nactuatordelay", "history"),
         )
     },
+    "npassivenumber": lambda m: [p.name or p.kind for p in m.topology.passive for _ in p.numbers],
     "nsensordelay": _of_infos("sensors", "history"),
     "nctrlrange": lambda m: [a.name for a in m.topology.actuators for row in a.ctrl_ranges if row is not None],
     **{

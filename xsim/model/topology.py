@@ -286,7 +286,8 @@ class ActuatorInfo(NamedTuple):
 
     * target: a joint as (body, index among its joints), else the index of a site, tendon or body.
     * controls: addresses of its inputs among the controls of actuators. ctrl_ranges: their rows of actuator.ctrl_range, None without.
-    * act: address of its first activation, None without.
+    * act: address of its first activation, None without. The memory of the controller comes first, then what the dynamics make of the
+      first control.
     * controller: key of the registry, None without. inputs, memory: see `xsim.dynamics.actuation.controllers.Controller`.
     * force_range, act_range, length_range, damp_ratio, crank, armature, damping, damping_poly: rows of these leaves, None
       without.
@@ -329,7 +330,9 @@ class ActuatorInfo(NamedTuple):
     @property
     def activations(self) -> tuple[int, ...]:
         """Addresses of all activations."""
-        return () if self.act is None else tuple(range(self.act, self.act + max(len(self.memory), 1)))
+        if self.act is None:
+            return ()
+        return tuple(range(self.act, self.act + len(self.memory) + (self.dynamics != "none")))
 
 
 CONTACT_FIELDS = {"found": 1, "force": 3, "torque": 3, "dist": 1, "pos": 3, "normal": 3, "tangent": 3, "linvel": 3, "angvel": 3}
@@ -343,7 +346,8 @@ RANGE_FIELDS = {"dist": 1, "dir": 3, "origin": 3, "point": 3, "normal": 3, "dept
 class SensorInfo(NamedTuple):
     """A sensor, see `xsim.spec.SensorSpec`. address, dim: address and number of its readings in the sensor data. data: of contact sensors
     and rangefinders. reduce: of contact sensors. history: of its readings, None for a sensor without delay and interval. interval: (period,
-    phase), s. ticked: address in `State.history` of the time of the last measurement of a sensor with a period, None without."""
+    phase), s. ticked: address in `State.history` of the time of the last measurement of a sensor with a period, None without. config:
+    numbers of plugins by key."""
 
     name: str
     kind: str
@@ -358,6 +362,16 @@ class SensorInfo(NamedTuple):
     history: HistoryInfo | None = None
     interval: tuple[float, float] = (0.0, 0.0)
     ticked: int | None = None
+    config: tuple[tuple[str, tuple[float, ...]], ...] = ()
+
+
+class PassiveInfo(NamedTuple):
+    """A passive force, see `xsim.spec.PassiveSpec`. numbers: rows of passive.numbers."""
+
+    name: str
+    kind: str
+    bodies: tuple[int, ...]
+    numbers: tuple[int, ...]
 
 
 class SoftInfo(NamedTuple):
@@ -476,6 +490,7 @@ class Topology:
     * soft: soft constraints. disabled: MuJoCo's flags that are switched off (`xsim.spec.OptionSpec`).
     * rules: the MuJoCo release whose rules apply, "" for other formats.
     * meshes, hfields: those that collisions or rays need. pairs: geoms, and parts of flexes, that can collide.
+    * passive: passive forces on bodies.
     * flexes: deformable bodies with forces or contacts. parts: the parts of flexes that collide. drawing: what only pictures need.
     * cone: ``"pyramidal"`` or ``"elliptic"``. noslip: whether friction is solved again without slip. multiccd: whether contact between flat
       faces has several contact points.
@@ -523,6 +538,7 @@ class Topology:
     max_pairs: int | None = None
     flexes: tuple[FlexInfo, ...] = ()
     drawing: DrawingInfo = DrawingInfo()
+    passive: tuple[PassiveInfo, ...] = ()
 
     @property
     def switches(self) -> Rules:

@@ -21,7 +21,7 @@ from __future__ import annotations
 from xsim.spec.bodies import BodySpec, InertialSpec
 from xsim.spec.constraints import ConstraintSpec, EqualitySpec
 from xsim.spec.contact import PairSpec, Soft, SurfaceSpec
-from xsim.spec.elements import ActuatorSpec, History, SensorSpec, TendonSpec, WrapSpec
+from xsim.spec.elements import ActuatorSpec, History, PassiveSpec, SensorSpec, TendonSpec, WrapSpec
 from xsim.spec.forces import ForceSpec, FunctionSpec
 from xsim.spec.geoms import FlexSpec, GeomSpec, HfieldSpec, MarkerSpec, MeshSpec, SiteSpec
 from xsim.spec.joints import ACTUATORS, JointSpec
@@ -32,5 +32,6 @@ from xsim.spec.visuals import CameraSpec, LightSpec
 __all__ = [
     "ACTUATORS", "ActuatorSpec", "BodySpec", "CONSTRAINT_KINDS", "CameraSpec", "ConstraintSpec", "EqualitySpec", "FlexSpec", "ForceSpec",
     "FunctionSpec", "GeomSpec", "HfieldSpec", "History", "InertialSpec", "JointSpec", "KeySpec", "LightSpec", "MarkerSpec", "MeshSpec",
-    "ModelSpec", "OptionSpec", "PairSpec", "SensorSpec", "SiteSpec", "Soft", "Source", "SurfaceSpec", "TendonSpec", "WrapSpec",
+    "ModelSpec", "OptionSpec", "PairSpec", "PassiveSpec", "SensorSpec", "SiteSpec", "Soft", "Source", "SurfaceSpec", "TendonSpec",
+    "WrapSpec",
 ]  # fmt: skip

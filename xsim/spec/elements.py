@@ -10,7 +10,7 @@ from xsim.spec.contact import Soft
 from xsim.spec.fields import zeros
 from xsim.spec.source import Source
 
-__all__ = ["ActuatorSpec", "SensorSpec", "TendonSpec", "WrapSpec"]
+__all__ = ["ActuatorSpec", "History", "PassiveSpec", "SensorSpec", "TendonSpec", "WrapSpec"]
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,9 @@ class ActuatorSpec:
     * ``ctrl_range``, ``force_range``, ``act_range``: None where nothing is clamped. ``act_early``: the force uses the next activation.
       ``length_range``: least and largest length (muscles), None where a simulation must find it.
     * ``controller``: None, ``"pid"`` or ``"dcmotor"``. Its controls are ``inputs`` with their ranges ``input_ranges``, its activations
-      are ``memory``: some of the names in `xsim.dynamics.actuation.controllers` and ``dc_motors``. Its ``dynamics`` are ``"none"``.
+      are ``memory``: some of the names in `xsim.dynamics.actuation.controllers` and ``dc_motors``. With ``dynamics`` other than
+      ``"none"`` it has one more activation, which takes the place of the first input. Any other key of
+      `xsim.registry.ACTUATOR_CONTROLLERS` is a controller too; ``gain_params`` are then the numbers of its config in order.
     * ``armature``, ``damping``, ``damping_poly``: of the actuator (not of its target, where they act times ``gear[0]`` squared). Only for
       the transmissions ``"joint"``, ``"jointinparent"`` and ``"tendon"``; None: none.
     * ``history``: past controls and the delay after which a control acts, None: without.
@@ -132,7 +134,19 @@ class ActuatorSpec:
         """Numbers of controls and of activations."""
         if self.controller is None:
             return 1, int(self.dynamics != "none")
-        return len(self.inputs), len(self.memory)
+        return len(self.inputs), len(self.memory) + int(self.dynamics != "none")
+
+
+@dataclass(frozen=True)
+class PassiveSpec:
+    """A passive force on bodies (numbers), by ``kind``, a key of `xsim.registry.PASSIVE_FORCES`. ``config``: its numbers by key, in the
+    order of the kind."""
+
+    kind: str
+    name: str = ""
+    bodies: tuple[int, ...] = ()
+    config: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    source: Source = Source()
 
 
 @dataclass(frozen=True)
@@ -147,6 +161,7 @@ class SensorSpec:
     ``cutoff``: 0: none. ``dim``: width. ``stage``: ``"position"``, ``"velocity"``, ``"acceleration"``.
     ``data``, ``reduce``: of ``contact``, the fields of each slot (``"found"``, ``"force"``, ...) and the reduction (``"none"``,
     ``"mindist"``, ``"maxforce"``, ``"netforce"``).
+    ``config``: numbers of a plugin by the keys of its `xsim.dynamics.sensors.sensing.SensorKind.config`. They are no leaves of the model.
     ``history``: past readings, for a delay or a period between measurements, None: without.
     """
 
@@ -160,6 +175,7 @@ class SensorSpec:
     stage: str = "position"
     data: tuple[str, ...] = ()
     reduce: str = "none"
+    config: dict[str, tuple[float, ...]] = field(default_factory=dict)
     history: History | None = None
     user: tuple[float, ...] = ()
     source: Source = Source()

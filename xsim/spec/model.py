@@ -10,7 +10,7 @@ import numpy as np
 from xsim.spec.bodies import BodySpec
 from xsim.spec.constraints import ConstraintSpec, EqualitySpec
 from xsim.spec.contact import PairSpec, SurfaceSpec
-from xsim.spec.elements import ActuatorSpec, SensorSpec, TendonSpec
+from xsim.spec.elements import ActuatorSpec, PassiveSpec, SensorSpec, TendonSpec
 from xsim.spec.fields import zeros
 from xsim.spec.forces import ForceSpec
 from xsim.spec.geoms import FlexSpec, GeomSpec, HfieldSpec, MeshSpec, SiteSpec
@@ -76,6 +76,7 @@ class ModelSpec:
 
     * ``frames``: other named frames of the file: (name, body index or -1, pos, quat in that body's frame).
     * ``sites``, ``cameras``, ``lights``: body by body, those of the world first.
+    * ``passive``: passive forces on bodies, by the names of a registry.
     * ``exclude``: pairs of bodies that never collide.
     * ``rules``: the release of MuJoCo whose compile and contact rules apply, ``"3.2"`` or ``"4.0"``.
     * ``drawing``: what only visualization needs, by the file's sections (materials, textures, skins, visual, statistic).
@@ -103,6 +104,7 @@ class ModelSpec:
     exclude: tuple[tuple[int, int], ...] = ()
     keys: tuple[KeySpec, ...] = ()
     flexes: tuple[FlexSpec, ...] = ()
+    passive: tuple[PassiveSpec, ...] = ()
     rules: str = ""
     drawing: dict = field(default_factory=dict)
     custom: dict = field(default_factory=dict)

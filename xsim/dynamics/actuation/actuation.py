@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-import xsim.dynamics.actuation.dc_motors  # noqa: F401  (registers its controller)
+import xsim.dynamics.actuation.dc_motors
+import xsim.dynamics.actuation.pid_plugin  # noqa: F401  (both register their controllers)
 from xsim.dynamics.actuation.commands import bound, clip
-from xsim.dynamics.actuation.controllers import ControllerState
+from xsim.dynamics.actuation.controllers import ControllerState, named_numbers
 from xsim.dynamics.actuation.laws import ActuatorState
 from xsim.dynamics.actuation.transmissions import transmissions
 from xsim.dynamics.forces.passive import gravity_compensation
@@ -91,23 +92,28 @@ def activation_rates(system: System, act, ctrl, motion: TransmissionMotion | Non
     for i, (info, numbers) in enumerate(zip(system.topology.actuators, system.actuator.dynamics, strict=True)):
         if info.memory:
             rates = ACTUATOR_CONTROLLERS[info.controller].rates(_controller_state(system, i, act, ctrl, motion))
-            for place, name in zip(info.activations, info.memory, strict=True):
+            for place, name in zip(info.activations, info.memory, strict=False):
                 out[place] = rates[name]
-        elif info.act is not None:
-            u = ctrl[info.ctrl]
+        if info.dynamics != "none":
+            place, u = info.activations[-1], ctrl[info.controls[0]]
             if info.periodic and info.dynamics != "integrator":
-                u = _nearest(system, i, u, act[info.act])
-            out[info.act] = _rate(info.dynamics, u, act[info.act], numbers)
+                u = _nearest(system, i, u, act[place])
+            out[place] = _rate(info.dynamics, u, act[place], numbers)
     return out
 
 
 def _controller_state(system: System, actuator: int, act, ctrl, motion: TransmissionMotion | None) -> ControllerState:
     """ctrl: None for a controller that reads no inputs here."""
-    info, a = system.topology.actuators[actuator], system.actuator
+    info, a, input_rate = system.topology.actuators[actuator], system.actuator, 0.0
     assert motion is not None
+    inputs = {} if ctrl is None else {name: ctrl[i] for name, i in zip(info.inputs, info.controls, strict=True)}
+    if inputs and info.dynamics != "none":
+        signal = act[info.activations[-1]]
+        input_rate = _rate(info.dynamics, inputs[info.inputs[0]], signal, a.dynamics[actuator])
+        inputs[info.inputs[0]] = signal
     return ControllerState(
-        inputs={} if ctrl is None else {name: ctrl[i] for name, i in zip(info.inputs, info.controls, strict=True)},
-        memory={name: act[i] for name, i in zip(info.memory, info.activations, strict=True)},
+        inputs=inputs,
+        memory={name: act[i] for name, i in zip(info.memory, info.activations, strict=False)},
         length=motion.lengths[actuator],
         velocity=motion.velocities[actuator],
         gain=a.gain[actuator],
@@ -115,6 +121,9 @@ def _controller_state(system: System, actuator: int, act, ctrl, motion: Transmis
         dynamics=a.dynamics[actuator],
         dt=system.option.dt,
         nearest=functools.partial(_nearest, system, actuator) if info.periodic else lambda target, length: target,
+        config=named_numbers(ACTUATOR_CONTROLLERS[info.controller].config or {}, a.gain[actuator]),
+        time=system.functions.time,
+        input_rate=input_rate,
     )
 
 
@@ -133,16 +142,17 @@ def next_activations(system: System, act, rates, dt, motion: TransmissionMotion 
     for actuator, (info, numbers) in enumerate(zip(system.topology.actuators, system.actuator.dynamics, strict=True)):
         if info.act is None or not info.enabled or "actuation" in system.topology.disabled:
             continue
+        rest = info.activations
         if info.memory and ACTUATOR_CONTROLLERS[info.controller].advance is not None:
-            places = dict(zip(info.memory, info.activations, strict=True))
+            places = dict(zip(info.memory, info.activations, strict=False))
             state = _controller_state(system, actuator, act, None, motion)._replace(dt=dt)
             after = ACTUATOR_CONTROLLERS[info.controller].advance(state, {name: rates[i] for name, i in places.items()})
             for name, i in places.items():
                 out[i] = after[name]
-        else:
-            limits = None if info.act_range is None else system.actuator.act_range[info.act_range]
-            for i in info.activations:
-                out[i] = _next_activation(info.dynamics, act[i], rates[i], numbers, dt, limits)
+            rest = rest[len(places) :]
+        limits = None if info.act_range is None else system.actuator.act_range[info.act_range]
+        for i in rest:
+            out[i] = _next_activation(info.dynamics, act[i], rates[i], numbers, dt, limits)
     return out
 
 
@@ -200,6 +210,8 @@ def signals(system: System, motion: TransmissionMotion, act, ctrl) -> list:
     for i, info in enumerate(top.actuators):
         if info.controller is not None:
             state, signal_of = _controller_state(system, i, act, ctrl, motion), ACTUATOR_CONTROLLERS[info.controller].signal
+            if info.act_early:
+                state.inputs[info.inputs[0]] = next_act[info.activations[-1]]
             out.append(state if signal_of is None else signal_of(state))
             continue
         signal = ctrl[info.ctrl]

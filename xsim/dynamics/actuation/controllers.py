@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 
 from xsim.dynamics.actuation.commands import clip
-from xsim.registry import ACTUATOR_CONTROLLERS
+from xsim.registry import ACTUATOR_CONTROLLERS, ConfigKey
 from xsim.spatial import add, mul, neg, stage, sub, total
 
 
@@ -25,6 +25,9 @@ class ControllerState(NamedTuple):
     * gain, bias, dynamics: ten parameters each.
     * dt: the time step, s.
     * nearest(target, length): the target plus whole turns, where the transmission is a rotation.
+    * config: the numbers of a plugin by the keys of `Controller.config`, a tuple where a key has several. They are in ``gain``.
+    * time: at the start of the step, s.
+    * input_rate: the rate of the first input, 1/s. It is not zero where activation dynamics make this input of the control.
     """
 
     inputs: dict
@@ -36,6 +39,9 @@ class ControllerState(NamedTuple):
     dynamics: tuple
     dt: Any
     nearest: Callable
+    config: dict
+    time: Any
+    input_rate: Any
 
 
 class Controller(NamedTuple):
@@ -47,16 +53,30 @@ class Controller(NamedTuple):
     * force -> the force before its limits.
     * friction -> a force beyond the limits. friction_damping -> minus its derivative with respect to the velocity.
     * advance(state, rates) -> the memory after dt, by name. None: memory + dt rates.
+    * config: the keys of <config> if ``<plugin>`` of MJCF may name this controller. At most ten numbers.
+    * used(config) -> the names of the memory that an actuator with these numbers has. None: all.
     """
 
     inputs: tuple[str, ...]
-    memory: tuple[str, ...]
-    rates: Callable
+    memory: tuple[str, ...] = ()
+    rates: Callable = lambda state: {}
     signal: Callable | None = None
     force: Callable | None = None
     friction: Callable | None = None
     friction_damping: Callable | None = None
     advance: Callable | None = None
+    config: dict[str, ConfigKey] | None = None
+    used: Callable | None = None
+
+
+def named_numbers(keys: dict[str, ConfigKey], numbers) -> dict:
+    """Numbers by the keys of a config, in its order: a tuple where a key has several."""
+    out, at = {}, 0
+    for name, key in keys.items():
+        width = key.width
+        out[name] = tuple(numbers[at : at + width]) if width > 1 else numbers[at]
+        at += width
+    return out
 
 
 @stage

@@ -84,6 +84,7 @@ ACTIVATION_DYNAMICS.register("muscle", ActivationDynamics(lambda ctrl, act, n: m
 ACTUATOR_GAINS.register("fixed", ActuatorLaw(lambda parameters, state: parameters[0], velocity=False))
 ACTUATOR_GAINS.register("affine", ActuatorLaw(_affine))
 ACTUATOR_GAINS.register("pid", ActuatorLaw(lambda parameters, state: 1.0, velocity=False))
+ACTUATOR_GAINS.register("plugin", ActuatorLaw(lambda parameters, state: 1.0, velocity=False))  # the signal of its controller is the force
 ACTUATOR_GAINS.register("dcmotor", ActuatorLaw(lambda parameters, state: 0.0))  # its force is that of the controller
 ACTUATOR_GAINS.register(
     "muscle", ActuatorLaw(lambda n, s: muscles.gain(s.length, s.velocity, s.length_range, s.acc0, n), muscle=True)

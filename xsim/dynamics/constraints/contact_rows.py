@@ -169,7 +169,7 @@ def contact_velocities(system: System, frame: Frames, v, contacts: list[Contacts
     return [_jacobian(system, frame, group_contacts, lanes, 6).j_times(velocity) for group_contacts in contacts]
 
 
-def _world_wrench(contacts: Contacts, force) -> tuple:
+def world_wrench(contacts: Contacts, force) -> tuple:
     """The force on the second geom at the contact point and the moment about it, world axes, components (contacts, lanes). force: in the
     contact frame (contacts, condim, lanes)."""
     axes = (contacts.normal, *contacts.tangents)
@@ -189,7 +189,7 @@ def body_wrenches(system: System, contacts: list[Contacts], forces: list) -> lis
     (lanes,), with one lane if there is no batch. forces: see `contact_forces`."""
     count, total = len(system.topology.bodies), None
     for group_contacts, contact_force in zip(contacts, forces, strict=True):
-        force, moment = _world_wrench(group_contacts, contact_force)
+        force, moment = world_wrench(group_contacts, contact_force)
         moment = vadd(moment, cross(group_contacts.point, force))
         sign = _body_signs(group_contacts, system.topology, force[0].dtype)
         sums = [tree_sum([s * x for s, x in zip(jnp.swapaxes(sign, 0, 1), part, strict=True)]) for part in (*force, *moment)]

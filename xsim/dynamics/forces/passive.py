@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import xsim.dynamics.forces.cable  # noqa: F401  (registers its force)
 from xsim.dynamics.flex.elasticity import flex_force
 from xsim.dynamics.forces.medium import medium_force
+from xsim.dynamics.forces.passive_plugins import plugin_force
 from xsim.dynamics.linalg.sparse import Quadratic
 from xsim.dynamics.tendons.tendons import LengthAndJacobian, tendon_force
 from xsim.dynamics.tree.kinematics import Frames, generalized_force
@@ -139,12 +141,14 @@ def damping_matrix(system: System, frame: Frames, v, of=coefficient) -> Quadrati
 
 
 def passive_force(system: System, frame: Frames, q, v, damping: Quadratic, tendon: list[LengthAndJacobian]) -> list:
-    """Passive generalized force (nv): springs and dampers of joints, tendons and flexes, gravity compensation, fluid. damping: see
-    `damping_matrix`."""
+    """Passive generalized force (nv): springs and dampers of joints, tendons and flexes, plugins, gravity compensation, fluid. damping:
+    see `damping_matrix`."""
     if "passive" in system.topology.disabled:
         return [0.0] * len(v)
     out = _minus(spring_force(system, frame, q), damping.times(v))
     forces = tendon_force(system, tendon, v), flex_force(system, frame, v)
+    if system.topology.passive:
+        forces = (*forces, plugin_force(system, frame, v))
     for force in (*forces, gravity_compensation(system, frame, False), medium_force(system, frame, v)):
         out = [add(x, y) for x, y in zip(out, force, strict=True)]
     return out

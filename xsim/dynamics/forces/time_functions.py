@@ -139,7 +139,8 @@ def at_time(system: System, t, ctrl=()) -> System:
     """The system with the values of its functions at time t (s). ctrl: controls of the external functions."""
     top = system.topology
     if not top.functions:
-        return system
+        reads_time = any(info.controller is not None for info in top.actuators)
+        return system._replace(functions=system.functions._replace(time=t)) if reads_time else system
     external = [i for i, f in enumerate(top.functions) if f.kind == "external"]
     inputs = dict(zip(external, ctrl or [0.0] * len(external), strict=True))
     system = system._replace(functions=system.functions._replace(time=t, inputs=inputs))

@@ -16,7 +16,7 @@ from xsim.dynamics.constraints.contact_rows import body_wrenches
 from xsim.dynamics.constraints.narrowphase import Contacts
 from xsim.dynamics.constraints.soft_rows import ConstraintForce, Rows, Wrench, constraint_forces, has_soft_rows
 from xsim.dynamics.forces.energy import kinetic_energy, potential_energy
-from xsim.dynamics.sensors import contact_reports, contact_sensors
+from xsim.dynamics.sensors import contact_reports, contact_sensors, touch_grid
 from xsim.dynamics.sensors.cameras import cameras
 from xsim.dynamics.sensors.rangefinders import focal_lengths, range_hits, rangefinder
 from xsim.dynamics.sensors.site_volumes import inside_site
@@ -24,7 +24,7 @@ from xsim.dynamics.tendons.tendons import LengthAndJacobian, rate, tendons
 from xsim.dynamics.tree.kinematics import Frames, body_poses, lanes_of, link_inertias, point_acceleration, point_velocity
 from xsim.dynamics.tree.subtree import subtree_coms, subtree_masses, subtree_sums
 from xsim.dynamics.tree.system import System, center_of_mass
-from xsim.registry import SENSORS
+from xsim.registry import SENSORS, ConfigKey
 from xsim.spatial import (
     IDENTITY,
     ZERO3,
@@ -499,10 +499,16 @@ class SensorKind(NamedTuple):
 
     compute: function (context: SensorContext, info: SensorInfo) -> the measurement, a tuple of ``info.dim`` components.
     cutoff: the meaning of `SensorSpec.cutoff`. "clip": the measurement is clipped to it. "radius": it is a search radius. "": none.
+    config: the keys of <config> if ``<plugin>`` of MJCF may name this kind. Its numbers are ``dict(info.config)``.
+    dim: of a plugin, function of its numbers by key -> width of the measurement.
+    objects: of a plugin, the words of ``objtype`` that it may have. (): an object is not needed.
     """
 
     compute: Callable
     cutoff: str = "clip"
+    config: dict[str, ConfigKey] | None = None
+    dim: Callable = lambda config: 1
+    objects: tuple[str, ...] = ()
 
 
 _CUTOFFS = {"distance": "radius", "normal": "radius", "fromto": "radius", "contact": "", "user": ""}
@@ -552,6 +558,7 @@ _COMPUTE: dict[str, Callable] = {
     "user": lambda context, info: (0.0,) * info.dim,
 }
 SENSORS.register_all({name: SensorKind(compute, _CUTOFFS.get(name, "clip")) for name, compute in _COMPUTE.items()})
+SENSORS.register("mujoco.sensor.touch_grid", SensorKind(touch_grid.touch_grid, "clip", touch_grid.CONFIG, touch_grid.width, ("site",)))
 
 
 @stage

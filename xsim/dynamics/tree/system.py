@@ -32,6 +32,7 @@ from xsim.model.model import (
     Model,
     Option,
     Pair,
+    Passive,
     Site,
     Soft,
     Surface,
@@ -227,6 +228,7 @@ class Derived(NamedTuple):
     * references: per soft constraint, its reference in the initial configuration.
     * contact_parameters: see `narrowphase.ContactParameters`.
     * flex_material: see `elasticity.FlexMaterial`.
+    * passive: per passive force, what its kind has prepared.
     """
 
     tendon_rest: tuple = ()
@@ -235,6 +237,7 @@ class Derived(NamedTuple):
     references: tuple = ()
     contact_parameters: Any = None
     flex_material: Any = None
+    passive: tuple = ()
 
 
 class System(NamedTuple):
@@ -263,6 +266,7 @@ class System(NamedTuple):
     geom_arrays: Geom
     tendon: Tendon
     actuator: Actuator
+    passive: Passive
     medium: Medium
     soft: Soft
     equality: Equality
@@ -447,7 +451,8 @@ def components(model: Model, lanes: Lanes, mocap=None) -> System:
     )
 
 
-COMPONENT_GROUPS = ("dof", "limit", "coupling", "force", "site", "geom", "tendon", "actuator", "medium", "soft", "equality", "cone")
+COMPONENT_GROUPS = ("dof", "limit", "coupling", "force", "site", "geom", "tendon", "actuator", "passive", "medium", "soft", "equality",
+                    "cone")  # fmt: skip
 """Groups of leaves that the dynamics reads as components."""
 ARRAY_GROUPS = ("surface", "pair", "flex")
 """Groups of leaves that the dynamics reads as arrays with the lanes last."""

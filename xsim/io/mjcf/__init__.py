@@ -14,7 +14,7 @@ from xsim.io.mjcf.actuators import read_actuators
 from xsim.io.mjcf.assets import read_assets
 from xsim.io.mjcf.bodies import read_bodies
 from xsim.io.mjcf.contacts import read_excludes, read_pairs
-from xsim.io.mjcf.custom import read_custom, read_extensions
+from xsim.io.mjcf.custom import read_custom
 from xsim.io.mjcf.deformable import read_flexes
 from xsim.io.mjcf.equalities import read_equalities
 from xsim.io.mjcf.index import Index
@@ -22,6 +22,7 @@ from xsim.io.mjcf.keys import read_keys
 from xsim.io.mjcf.missing import note_missing
 from xsim.io.mjcf.open import read_document
 from xsim.io.mjcf.options import read_drawing, read_option, read_sizes
+from xsim.io.mjcf.plugins import read_extensions
 from xsim.io.mjcf.releases import RELEASES
 from xsim.io.mjcf.sensors import read_sensors
 from xsim.io.mjcf.skins import read_skins
@@ -55,6 +56,7 @@ def read(data: bytes | str, file: str, notes: Notes, *, rules: str = "3.2") -> M
         meshes=tuple(bodies.meshes),
         hfields=tuple(assets.hfields),
         flexes=tuple(flexes),
+        passive=tuple(bodies.passive),
         tendons=tuple(tendons),
         actuators=tuple(actuators),
         equalities=tuple(read_equalities(document, bodies, index)),

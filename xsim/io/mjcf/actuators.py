@@ -13,7 +13,8 @@ from xsim.io.mjcf.index import Index
 from xsim.io.mjcf.joints import SCALAR
 from xsim.io.mjcf.motors import check_motor
 from xsim.io.mjcf.nodes import scope
-from xsim.io.mjcf.shortcuts import General, read_general
+from xsim.io.mjcf.plugins import Plugin, read_plugin
+from xsim.io.mjcf.shortcuts import PLUGIN_DYNAMICS, General, read_general
 from xsim.io.mjcf.values import padded, read_user
 from xsim.io.reader import Element
 from xsim.spec import ActuatorSpec, History, TendonSpec
@@ -37,8 +38,6 @@ def read_actuators(document: Document, bodies: Bodies, tendons: list[TendonSpec]
     model = _Model(bodies, tendons, index)
     out = []
     for e in document.elements("actuator"):
-        if e.tag == "plugin":
-            raise e.error(f"the actuator needs the plugin {e.raw('plugin') or e.raw('instance')!r}; allowed: actuators without plugins")
         name = index.add("actuator", e, len(out))
         out.append(_actuator(document, model, e, name, user))
     return padded(document, out, user)
@@ -62,6 +61,7 @@ class _Transmission(NamedTuple):
 
 def _actuator(document: Document, model: _Model, e: Element, name: str, user: int) -> ActuatorSpec:
     g = read_general(document, e)
+    plugin = _own_plugin(document, model.names, e, g) if e.tag == "plugin" else None
     transmission = _transmission(model.names, e, g)
     _inherit_range(document, model.names, e, g, transmission.kind)
     if "dcmotor" in (g.gain, g.bias, g.dynamics):
@@ -69,7 +69,9 @@ def _actuator(document: Document, model: _Model, e: Element, name: str, user: in
     ranges = {part: _clamp(e, part, g) for part in g.limited}
     if ranges["act"] is not None and g.dynamics == "none":
         raise e.error('an actrange acts with dyntype "none"; allowed: a dyntype with an activation', "actrange")
-    if g.act_dim >= 0 and g.act_dim != g.widths[1]:
+    if plugin is not None:
+        _check_plugin(e, g, transmission, plugin)
+    elif g.act_dim >= 0 and g.act_dim != g.widths[1]:
         raise e.error(f'found {g.act_dim} with dyntype "{g.dynamics}"; allowed: {g.widths[1]}', "actdim")
     if g.gain == "pid":
         _check_pid(e, g, transmission)
@@ -100,7 +102,7 @@ def _actuator(document: Document, model: _Model, e: Element, name: str, user: in
         act_range=ranges["act"],
         act_early=g.act_early,
         length_range=_length_range(e, model, g, transmission),
-        **_controller(g, ranges["ctrl"]),
+        **(_controller(g, ranges["ctrl"]) if plugin is None else _plugin_controller(plugin, ranges["ctrl"])),
         **_reflected(e, model, g, transmission),
         history=_history(e, g),
         group=g.group,
@@ -186,6 +188,42 @@ def _check_pid(e: Element, g: General, transmission: _Transmission) -> None:
     if (g.dynamics == "pid") != bool(g.memory) or g.bias != "affine":
         wanted = "pid" if g.memory else "none"
         raise e.error(f'found {g.dynamics!r} and biastype {g.bias!r}; allowed: "{wanted}" and "affine" for this pid', "dyntype")
+
+
+def _own_plugin(document: Document, index: Index, e: Element, g: General) -> Plugin:
+    """The plugin of an actuator, whose numbers become those of the gain. Raises ParseError."""
+    plugin = read_plugin(document, e, index, "actuator")
+    if len(plugin.numbers) > len(g.gain_params):
+        raise e.error(f"{plugin.name!r} has {len(plugin.numbers)} numbers; allowed: {len(g.gain_params)}", "plugin")
+    g.gain_params[:], g.bias_params[:] = 0.0, 0.0
+    g.gain_params[: len(plugin.numbers)] = plugin.numbers
+    g.types(None, "plugin", "none")
+    g.inherit_range = 0.0
+    return plugin
+
+
+def _memory(plugin: Plugin) -> tuple[str, ...]:
+    """The activations of a plugin besides that of the dynamics."""
+    return plugin.entry.memory if plugin.entry.used is None else plugin.entry.used(plugin.values)
+
+
+def _check_plugin(e: Element, g: General, transmission: _Transmission, plugin: Plugin) -> None:
+    if transmission.kind == "body":
+        raise e.error("found with the target body; allowed: the other targets", "body")
+    if g.dynamics not in PLUGIN_DYNAMICS:
+        raise e.error(f'found "{g.dynamics}" for a plugin; allowed: {", ".join(PLUGIN_DYNAMICS)}', "dyntype")
+    memory = _memory(plugin)
+    count = len(memory) + int(g.dynamics != "none")
+    if g.act_dim != count and (memory or g.act_dim >= 0):
+        names = [*memory, *([g.dynamics] if g.dynamics != "none" else [])]
+        found = "attribute is missing" if g.act_dim < 0 else f"found {g.act_dim}"
+        raise e.error(f"{found}; allowed: {count}, for the activations {', '.join(names) or 'none'}", "actdim")
+
+
+def _plugin_controller(plugin: Plugin, ctrl_range: tuple[float, float] | None) -> dict:
+    """Inputs and activations of a plugin, as fields of its spec."""
+    inputs = plugin.entry.inputs
+    return {"controller": plugin.name, "inputs": inputs, "input_ranges": (ctrl_range,) * len(inputs), "memory": _memory(plugin)}
 
 
 def _finish_motor(e: Element, g: General) -> None:

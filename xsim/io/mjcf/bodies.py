@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from xsim.io.mjcf.assets import Assets
 from xsim.io.mjcf.document import Document
@@ -17,13 +17,14 @@ from xsim.io.mjcf.joints import check_joints, free_at, read_freejoint, read_join
 from xsim.io.mjcf.nodes import scope
 from xsim.io.mjcf.options import read_sizes
 from xsim.io.mjcf.orientation import read_pose
+from xsim.io.mjcf.plugins import read_plugin
 from xsim.io.mjcf.reduce import align_free, discard_visual, fuse_static, used_meshes
 from xsim.io.mjcf.releases import Release
 from xsim.io.mjcf.sites import read_camera, read_light, read_site
 from xsim.io.mjcf.values import flag, padded, read_user
 from xsim.io.reader import Element
 from xsim.poses import Pose
-from xsim.spec import BodySpec, CameraSpec, GeomSpec, JointSpec, LightSpec, MeshSpec, SiteSpec
+from xsim.spec import BodySpec, CameraSpec, GeomSpec, JointSpec, LightSpec, MeshSpec, PassiveSpec, SiteSpec
 
 __all__ = ["Bodies", "read_bodies"]
 
@@ -40,6 +41,7 @@ class Bodies(NamedTuple):
     cameras: list[CameraSpec]
     lights: list[LightSpec]
     meshes: list[MeshSpec]
+    passive: list[PassiveSpec]
 
 
 class _Input(NamedTuple):
@@ -92,7 +94,7 @@ def _drafts(given: _Input) -> list[Draft]:
         body.gravcomp, body.user = e.number("gravcomp", 0.0), read_user(e, given.sizes["body"])
         e.raw("childclass")
         stack += reversed(_read_contents(given, e, body))
-        body.fusible = e.choice("fuse", ("false", "auto"), "auto") == "auto"
+        body.fusible = e.choice("fuse", ("false", "auto"), "auto") == "auto" and body.plugin is None
         e.choice("simple", ("false", "auto"), "auto")  # an optimization of the engine, no effect here
         at_world = parent is world
         check_joints(body.joints, at_world)
@@ -151,7 +153,9 @@ def _read_contents(given: _Input, body: Element, draft: Draft) -> list[tuple[Ele
             e = document.resolve(child)
             draft.sites.append((read_site(document, e, frame, assets, index, sizes["site"]), e))
         elif tag == "plugin":
-            raise child.error(f"found the plugin {child.raw('plugin') or child.raw('instance')!r}; xsim knows none")
+            if draft.parent is None or draft.plugin is not None:
+                raise child.error(f"found {'in the world' if draft.parent is None else 'twice'}; allowed: one in a body")
+            draft.plugin = child.raw("instance") or "", read_plugin(document, child, index, "body"), child
         else:
             raise child.error("is not allowed here")
     return bodies
@@ -266,7 +270,18 @@ def _numbered(drafts: list[Draft], given: _Input, meshes: list[MeshSpec]) -> Bod
         for spec, body, geoms_of_body in zip(padded(document, bodies, sizes["body"]), drafts[1:], body_geoms[1:], strict=True)
     ]
     sites, cameras = padded(document, sites, sizes["site"]), padded(document, cameras, sizes["cam"])
-    return Bodies(bodies, body_geoms[0], sites, cameras, lights, meshes)
+    return Bodies(bodies, body_geoms[0], sites, cameras, lights, meshes, _passive(drafts))
+
+
+def _passive(drafts: list[Draft]) -> list[PassiveSpec]:
+    """The passive forces: one for each instance of a plugin and the bodies that name it, one for each plugin without instance."""
+    out: dict[Any, PassiveSpec] = {}
+    for i, body in enumerate(drafts, -1):
+        if body.plugin is not None:
+            name, plugin, e = body.plugin
+            spec = out.setdefault(name or i, PassiveSpec(plugin.name, name, (), plugin.config, e.source))
+            out[name or i] = replace(spec, bodies=(*spec.bodies, i))
+    return list(out.values())
 
 
 def _joints(body: Draft) -> list[JointSpec]:

@@ -38,6 +38,7 @@ class _Expansion(NamedTuple):
     equality: list[Node]
     contact: list[Node]
     deformable: list[Node]
+    extension: list[Node] = []  # noqa: RUF012  (never changed)
 
 
 def composite(document: Document, e: Element) -> tuple[list[Node], dict[str, list[Node]]]:
@@ -48,9 +49,9 @@ def composite(document: Document, e: Element) -> tuple[list[Node], dict[str, lis
     if kind in REMOVED:
         raise e.error(f"composite type {kind!r} was removed; {allowed(kind, _TYPES)}, or flexcomp", "type")
     e.choice("type", _TYPES)
-    for plugin in e.all("plugin"):
+    for plugin in e.all("plugin") if kind != "cable" else ():
         name = plugin.raw("plugin") or plugin.raw("instance") or ""
-        raise plugin.error(f"unknown plugin {name!r}: it would act on the composite; allowed: a composite without plugins")
+        raise plugin.error(f"unknown plugin {name!r}: it would act on the composite; allowed: plugins of cables only")
     for name in ("flatinertia", "solrefsmooth", "solimpsmooth"):  # of removed types
         e.floats(name)
     expansion = _TYPES[kind](document, e, e.raw("prefix") or "", Maker(e))
@@ -233,11 +234,13 @@ def _cable(document: Document, e: Element, prefix: str, make: Maker) -> _Expansi
     last = len(lengths) - 1
     names = ["first", *map(str, range(1, last)), *(["last"] if last else [])]
     frames = tangent_frames(points)
+    plugin, extension = _plugin(document, e, prefix, make)
     outer: Node | None = None
     bodies, inner = [], outer
     for k, (name, length) in enumerate(zip(names, lengths, strict=True)):
         joints = first if k == 0 else [("ball", ball)]
         inside = [make("joint", name=f"{prefix}J_{name}", type=kind, **settings) for kind, settings in joints]
+        inside += [] if plugin is None else [make("plugin", **plugin)]
         inside.append(make("geom", name=f"{prefix}G{k}", **_segment(e, geom, length)))
         if k == 0:
             inside.append(make("site", name=f"{prefix}S_first", **site))
@@ -252,7 +255,23 @@ def _cable(document: Document, e: Element, prefix: str, make: Maker) -> _Expansi
             inner.append(body)
         inner = body
     excludes = [make("exclude", body1=f"{prefix}B_{a}", body2=f"{prefix}B_{b}") for a, b in pairwise(names)]
-    return _Expansion(bodies, [], [], excludes, [])
+    return _Expansion(bodies, [], [], excludes, [], extension)
+
+
+def _plugin(document: Document, e: Element, prefix: str, make: Maker) -> tuple[dict[str, str] | None, list[Node]]:
+    """The attributes of the plugin of all bodies, None without, and its instance where the composite has the numbers itself."""
+    plugins = e.all("plugin")
+    if len(plugins) > 1:
+        raise plugins[1].error("second plugin; allowed: one")
+    if not plugins:
+        return None, []
+    attributes = {name: plugins[0].string(name) for name in ("plugin", "instance") if plugins[0].has(name)}
+    configs = [make("config", **{name: c.raw(name) for name in ("key", "value")}) for c in plugins[0].all("config")]
+    declared = {p.raw("plugin") for p in document.elements("extension", "plugin")}
+    if "instance" in attributes or attributes.get("plugin") not in declared:
+        return attributes, []  # what is wrong is said where the bodies are read
+    instance = make("instance", configs, name=f"composite{prefix}")
+    return {"instance": f"composite{prefix}"}, [make("plugin", [instance], **attributes)]
 
 
 def _segment(e: Element, geom: dict[str, str], length: float) -> dict:

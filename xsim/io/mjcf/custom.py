@@ -1,23 +1,16 @@
-"""<custom>: users' numbers, texts and lists of elements; <extension>: plugins."""
+"""<custom>: users' numbers, texts and lists of elements."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from xsim.io.errors import allowed
 from xsim.io.mjcf.document import Document
 from xsim.io.mjcf.index import Index
 from xsim.io.mjcf.sensors import NAMED, find_object
 from xsim.io.mjcf.values import integer
 from xsim.io.reader import Element
 
-__all__ = ["read_custom", "read_extensions"]
-
-# Those that come with MuJoCo. None of them acts here: an element that needs one is refused.
-PLUGINS = (
-    "mujoco.pid", "mujoco.elasticity.cable", "mujoco.elasticity.shell", "mujoco.sensor.touch_grid", "mujoco.sdf.bolt", "mujoco.sdf.bowl",
-    "mujoco.sdf.gear", "mujoco.sdf.nut", "mujoco.sdf.torus", "mujoco.sdf.sdflib",
-)  # fmt: skip
+__all__ = ["read_custom"]
 
 MAX_NUMBERS = 1_000_000
 
@@ -31,20 +24,6 @@ def read_custom(document: Document, index: Index) -> dict[str, dict]:
             e.string("name")
             index.add(kind, e, number)
     return {kind: {e.string("name"): _KINDS[kind](document, index, e) for e in elements} for kind, elements in by_kind.items()}
-
-
-def read_extensions(document: Document, index: Index) -> None:
-    """Check the plugins that are declared; index entries "plugin": their instances. Raises ParseError for an unknown one."""
-    count = 0
-    for e in document.elements("extension", "plugin"):
-        name = e.string("plugin")
-        if name not in PLUGINS:
-            raise e.error(f"unknown plugin {name!r}; {allowed(name, PLUGINS)}", "plugin")
-        for instance in e.all("instance"):
-            instance.string("name")
-            index.add("plugin", instance, count)
-            count += 1
-            instance.skip()
 
 
 def _numeric(document: Document, index: Index, e: Element) -> np.ndarray:

@@ -17,6 +17,7 @@ class Document:
 
     root: <mujoco> with everything included. classes: default classes. compiler: settings of the main file. release: how the release of
     MuJoCo reads files. budget: bounds of the model's size. key_layout: the elements that a keyframe's vectors are about, see `keyframes`.
+    declared: the names of plugins in <extension>. plugins: name and element of their instances, by the numbers of the index.
     """
 
     def __init__(self, root: Node, file: str, notes: Notes, release: Release, budget: Budget):
@@ -25,6 +26,8 @@ class Document:
         self.classes = Classes(budget)
         self.compiler = Compiler()
         self.key_layout: dict[str, list[tuple[Node, int]]] = {}
+        self.declared: set[str] = set()
+        self.plugins: list[tuple[str, Element]] = []
 
     def sections(self, tag: str) -> list[Element]:
         """All top-level elements with this tag, in order."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from xsim.io.mjcf.inertia import Inertial
 from xsim.io.mjcf.joints import Joint
+from xsim.io.mjcf.plugins import Plugin
 from xsim.io.reader import Element
 from xsim.poses import Pose
 from xsim.spec import GeomSpec, SiteSpec
@@ -18,6 +19,7 @@ class Draft:
     """A body as read. parent: None for the world. Each geom, site, camera and light comes with its element. Of cameras and lights,
     which may look at bodies that come later, only the pose of the <frame>s around them is known.
 
+    plugin: name of its instance, "" without; what it is; its element.
     inertial: mass properties, principal; explicit: they are given as numbers and not computed from the geoms.
     """
 
@@ -33,6 +35,7 @@ class Draft:
     cameras: list[tuple[Pose, Element]] = field(default_factory=list)
     lights: list[tuple[Pose, Element]] = field(default_factory=list)
     mocap: bool = False
+    plugin: tuple[str, Plugin, Element] | None = None
     fusible: bool = True
     gravcomp: float = 0.0
     user: tuple[float, ...] = ()

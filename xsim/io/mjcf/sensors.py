@@ -10,6 +10,7 @@ from xsim.io.mjcf.document import Document
 from xsim.io.mjcf.histories import checked_history, read_history
 from xsim.io.mjcf.index import Index
 from xsim.io.mjcf.joints import SCALAR
+from xsim.io.mjcf.plugins import Plugin, read_plugin
 from xsim.io.mjcf.values import flag, integer, padded, read_user
 from xsim.io.reader import Element
 from xsim.model.topology import CONTACT_FIELDS, RANGE_FIELDS
@@ -45,10 +46,12 @@ def read_sensors(document: Document, bodies: Bodies, tendons: list[TendonSpec], 
     """All sensors, in order; index entries "sensor". user: how many users' numbers each has (-1: any). Raises ParseError."""
     out: list[SensorSpec] = []
     for e in document.elements("sensor"):
-        if e.tag == "plugin":
-            raise e.error(f"the sensor needs the plugin {e.raw('plugin') or e.raw('instance')!r}; allowed: sensors without plugins")
         name = index.add("sensor", e, len(out))
-        kind = _PER_ELEMENT[e.tag](e, bodies, index) if e.tag in _PER_ELEMENT else SENSORS[e.tag]
+        plugin = read_plugin(document, e, index, "sensor") if e.tag == "plugin" else None
+        if plugin is not None:
+            kind = _plugin(e, plugin)
+        else:
+            kind = _PER_ELEMENT[e.tag](e, bodies, index) if e.tag in _PER_ELEMENT else SENSORS[e.tag]
         document.budget.spend(e, numbers=kind.dim)
         measured, reference = kind.read(bodies, tendons, index, e)
         cutoff = e.number("cutoff", 0.0, nonnegative=True)
@@ -56,7 +59,7 @@ def read_sensors(document: Document, bodies: Bodies, tendons: list[TendonSpec], 
             raise e.error(f"found {cutoff:g} for a sensor of a unit {kind.data}; allowed: none", "cutoff")
         out.append(
             SensorSpec(
-                kind=e.tag,
+                kind=e.tag if plugin is None else plugin.name,
                 name=name,
                 object=measured,
                 reference=reference,
@@ -66,6 +69,7 @@ def read_sensors(document: Document, bodies: Bodies, tendons: list[TendonSpec], 
                 stage=kind.stage,
                 data=kind.fields,
                 reduce=kind.reduce,
+                config={} if plugin is None else plugin.config,
                 history=checked_history(e, read_history(e)),
                 user=read_user(e, user),
                 source=e.source,
@@ -216,6 +220,23 @@ def _user(e: Element, bodies: Bodies, index: Index) -> Sensor:
     if DIMS[data] not in (None, dim):
         raise e.error(f"found {dim} with the datatype {data}; allowed: {DIMS[data]}", "dim")
     return Sensor(_named, dim, STAGES[e.choice("needstage", STAGES, "acc")], data)
+
+
+def _plugin(e: Element, plugin: Plugin) -> Sensor:
+    width = int(plugin.entry.dim(plugin.values))
+    if not 1 <= width <= MAX_DIM:
+        raise e.error(f"found {width} numbers; allowed: 1 to {MAX_DIM}")
+    return Sensor(_object_of_plugin(plugin.entry.objects), width, "acceleration")
+
+
+def _object_of_plugin(words: tuple[str, ...]):
+    def read(bodies, tendons, index: Index, e: Element):
+        if words:
+            e.choice("objtype", words)
+        measured, _ = _named(bodies, tendons, index, e)
+        return measured, find_object(index, e, FRAMES, "ref") if e.has("reftype") else None
+
+    return read
 
 
 _PER_ELEMENT = {"user": _user, "contact": _contact, "rangefinder": _rangefinder}  # kinds whose width an element says

@@ -20,9 +20,10 @@ from xsim.io.mjcf.values import flag, integer
 from xsim.io.reader import Element
 from xsim.spec import History
 
-__all__ = ["SHORTCUTS", "General", "read_general"]
+__all__ = ["PLUGIN_DYNAMICS", "SHORTCUTS", "General", "read_general"]
 
 DYNAMICS = ("none", "integrator", "filter", "filterexact", "muscle")
+PLUGIN_DYNAMICS = ("none", "integrator", "filter", "filterexact")
 LIMITED = ("false", "true", "auto")
 GAINS = ("fixed", "affine", "muscle")
 BIASES = ("none", "affine", "muscle")
@@ -139,6 +140,13 @@ def _general(e: Element, g: General, release: Release) -> None:
     _inherit_range(e, g, release, "act" if g.dynamics == "integrator" else "ctrl")
     g.act_dim = integer(e, "actdim", g.act_dim)
     g.act_early = flag(e, "actearly", g.act_early)
+
+
+def _plugin(e: Element, g: General, release: Release) -> None:
+    g.settle(e)
+    g.dynamics = e.choice("dyntype", PLUGIN_DYNAMICS, g.dynamics)
+    _part(e, "dynprm", g.dynamics_params)
+    g.act_dim, g.act_early = integer(e, "actdim", g.act_dim), flag(e, "actearly", g.act_early)
 
 
 def _motor(e: Element, g: General, release: Release) -> None:
@@ -308,6 +316,7 @@ SHORTCUTS = {
     "muscle": Shortcut(_muscle, "muscle", {"gain_params": slice(0, 9), "dynamics_params": slice(0, 3)}),
     "pid": Shortcut(_pid, "pid", {"gain_params": slice(0, 1), "bias_params": slice(1, 3), "dynamics_params": slice(0, 2)}),
     "dcmotor": Shortcut(_dcmotor, "dcmotor"),
+    "plugin": Shortcut(_plugin),
     "adhesion": Shortcut(_adhesion, "fixed", {"gain_params": slice(0, 1)}),
 }
 
@@ -358,7 +367,7 @@ def _inherited(kind: str, classes: list[General]) -> General:
     """The record that an element of this kind starts from without `Release.one_actuator_default`. classes: those of the enclosing
     default classes, innermost last."""
     g = deepcopy(classes[-1])
-    if kind == "general":
+    if kind in ("general", "plugin"):
         return g
     rule = SHORTCUTS[kind]
     candidates = (r for r in reversed(classes) if r.kind == kind or r.kind == "general" and r.gain == rule.gain)

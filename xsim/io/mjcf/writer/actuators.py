@@ -10,9 +10,11 @@ from xsim.io.mjcf.writer.chains import Link
 from xsim.io.mjcf.writer.context import Context
 from xsim.io.mjcf.writer.elements import add, unless
 from xsim.io.mjcf.writer.histories import history_attributes
+from xsim.io.mjcf.writer.plugins import plugin_config, write_plugin
 from xsim.io.mjcf.writer.values import FAR, ranges
 from xsim.joints.types import JOINT_TYPES
 from xsim.poses import rotate
+from xsim.registry import ACTUATOR_CONTROLLERS
 from xsim.spec import ActuatorSpec
 
 __all__ = ["write_actuators", "write_commands"]
@@ -20,6 +22,8 @@ __all__ = ["write_actuators", "write_commands"]
 GEAR = (1.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 PARAMETERS = {"dynprm": "dynamics_params", "gainprm": "gain_params", "biasprm": "bias_params"}
 TYPES = {"dyntype": "dynamics", "gaintype": "gain", "biastype": "bias"}
+GENERAL = ("gaintype", "biastype", "gainprm", "biasprm")
+"""Attributes of <general> that a plugin has not."""
 ORDER = ("thermal", "controller", "lugre", "cogging", "inductance", "saturation")
 """Attributes of a dcmotor, besides its constant and its resistance."""
 
@@ -27,9 +31,10 @@ ORDER = ("thermal", "controller", "lugre", "cogging", "inductance", "saturation"
 def write_actuators(context: Context) -> None:
     """All actuators. What they act on must have been written. Raises WriteError."""
     for number, actuator in enumerate(context.spec.actuators):
-        write = _WRITERS.get(actuator.controller)
+        config = None if actuator.controller is None else plugin_config(ACTUATOR_CONTROLLERS, actuator.controller)
+        write = _WRITERS.get(actuator.controller) if config is None else _plugin
         if write is None:
-            text = f"controller {actuator.controller!r}; MJCF has {', '.join(str(name) for name in _WRITERS if name)}"
+            text = f"controller {actuator.controller!r}; MJCF has {', '.join(str(name) for name in _WRITERS if name)}, and plugins"
             context.losses.refuse(actuator.source, f"actuator {actuator.name or number!r}", text)
         tag, attributes = write(actuator)
         linear, higher = actuator.damping or 0.0, actuator.damping_poly or (0.0, 0.0)
@@ -46,6 +51,8 @@ def write_actuators(context: Context) -> None:
             group=unless(0, actuator.group),
             user=actuator.user or None,
         )  # fmt: skip
+        if config is not None:
+            write_plugin(context, e, str(actuator.controller), config, list(actuator.gain_params))
         context.names.enter("actuator", number, e, actuator.name)
 
 
@@ -99,6 +106,14 @@ def _dc_motor(actuator: ActuatorSpec) -> tuple[str, dict[str, Any]]:
     bounds = ranges("ctrl", next(iter(actuator.input_ranges), None))
     inputs = " ".join(actuator.inputs) or "none"
     return "dcmotor", {"motorconst": (constant, 0.0), "resistance": resistance, "input": inputs} | given | bounds
+
+
+def _plugin(actuator: ActuatorSpec) -> tuple[str, dict[str, Any]]:
+    """The attributes besides the plugin's name and numbers."""
+    _, attributes = _general(actuator)
+    clamps = ranges("ctrl", next(iter(actuator.input_ranges), None))
+    dim = {"actdim": unless(0, actuator.widths[1]), "dyntype": unless("none", actuator.dynamics)}
+    return "plugin", {name: x for name, x in attributes.items() if name not in GENERAL} | clamps | dim
 
 
 _WRITERS = {None: _general, "pid": _pid, "dcmotor": _dc_motor}

@@ -11,8 +11,10 @@ from xsim.io.mjcf.writer.elements import XML, add, unless
 from xsim.io.mjcf.writer.geoms import write_geoms
 from xsim.io.mjcf.writer.joints import write_joint
 from xsim.io.mjcf.writer.places import write_places
+from xsim.io.mjcf.writer.plugins import plugin_config, write_instance
 from xsim.io.solids import tensor
 from xsim.poses import IDENTITY_QUAT, Pose, normalized, rotation_matrix
+from xsim.registry import PASSIVE_FORCES
 from xsim.spec import BodySpec, InertialSpec
 
 __all__ = ["write_bodies"]
@@ -38,10 +40,27 @@ def write_bodies(context: Context) -> None:
     for i, link in context.links():
         joint = write_joint(context, elements[i + 1], spec.bodies[i], link)
         context.names.enter("joint", (i, link.first), joint, link.name)
+    _passive(context, elements)
     write_geoms(context, elements)
     write_places(context, elements)
     for e in elements:
         _sort_bodies_last(e)
+
+
+def _passive(context: Context, elements: list[XML]) -> None:
+    """<plugin> of the bodies with passive forces; those of one force name its instance. Raises WriteError for two in a body."""
+    with_force: set[int] = set()
+    for number, force in enumerate(context.spec.passive):
+        name = f"passive force {force.name or number!r}"
+        config = plugin_config(PASSIVE_FORCES, force.kind)
+        if config is None or with_force.intersection(force.bodies) or context.carried.keys() & force.bodies:
+            context.losses.refuse(force.source, name, "unknown, or on a body with another or not written; MJCF has one plugin a body")
+            continue
+        with_force.update(force.bodies)
+        instance = force.name or f"passive{number}"
+        write_instance(context, force.kind, instance, config, [x for values in force.config.values() for x in values])
+        for body in force.bodies:
+            add(elements[body + 1], "plugin", plugin=force.kind, instance=instance)
 
 
 def _body(parent: XML, body: BodySpec, pose: Pose) -> XML:

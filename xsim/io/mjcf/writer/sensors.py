@@ -9,7 +9,9 @@ from xsim.io.mjcf.sensors import SENSORS, STAGES
 from xsim.io.mjcf.writer.context import Context
 from xsim.io.mjcf.writer.elements import add, unless
 from xsim.io.mjcf.writer.histories import history_attributes
+from xsim.io.mjcf.writer.plugins import plugin_config, write_plugin
 from xsim.model.topology import CONTACT_FIELDS
+from xsim.registry import SENSORS as REGISTRY
 from xsim.spec import SensorSpec
 
 __all__ = ["object_name", "write_sensors"]
@@ -21,14 +23,17 @@ ELEMENTS = {"xbody": "body", "subtree": "body"}
 def write_sensors(context: Context) -> None:
     """All sensors. What they measure must have been written. Raises WriteError for a kind that MJCF does not have."""
     for number, sensor in enumerate(context.spec.sensors):
-        if sensor.kind not in SENSORS and sensor.kind not in _OTHERS:
+        config = plugin_config(REGISTRY, sensor.kind)
+        if config is None and sensor.kind not in SENSORS and sensor.kind not in _OTHERS:
             text = f"kind {sensor.kind!r}, which MJCF does not have"
             context.losses.lose(sensor.source, f"sensor {sensor.name or number!r}", text, "it is left out")
             continue
-        write = _OTHERS.get(sensor.kind, _object)
+        write = _OTHERS.get(sensor.kind, _object) if config is None else _frame
         common = {"cutoff": unless(0.0, sensor.cutoff), "noise": unless(0.0, sensor.noise), "user": sensor.user or None}
         common |= history_attributes(sensor.history)
-        e = add(context.section("sensor"), sensor.kind, **write(context, sensor), **common)
+        e = add(context.section("sensor"), sensor.kind if config is None else "plugin", **write(context, sensor), **common)
+        if config is not None:
+            write_plugin(context, e, sensor.kind, config, [x for values in sensor.config.values() for x in values])
         context.names.enter("sensor", number, e, sensor.name)
 
 

@@ -1,0 +1,44 @@
+"""<plugin>: the plugin of an element with its <config>, and its declaration in <extension>."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xsim.io.mjcf.writer.context import Context
+from xsim.io.mjcf.writer.elements import XML, add
+from xsim.registry import ConfigKey, Registry
+
+__all__ = ["plugin_config", "write_instance", "write_plugin"]
+
+
+def plugin_config(registry: Registry, name: str) -> dict[str, ConfigKey] | None:
+    """The keys of the config of a plugin, None if the name stands for none."""
+    return registry[name].config if name in registry else None
+
+
+def write_plugin(context: Context, e: XML, name: str, keys: dict[str, ConfigKey], numbers: Sequence[float]) -> None:
+    """Say in an element that it is of a plugin. numbers: all those of its config in order; defaults are left out."""
+    _declared(context, name)
+    e.set("plugin", name)
+    _config(e, keys, numbers)
+
+
+def write_instance(context: Context, name: str, instance: str, keys: dict[str, ConfigKey], numbers: Sequence[float]) -> None:
+    """An instance of a plugin, which several elements may name."""
+    _config(add(_declared(context, name), "instance", name=instance), keys, numbers)
+
+
+def _declared(context: Context, name: str) -> XML:
+    """The declaration of a plugin, made at its first use."""
+    extension = context.section("extension")
+    found = [e for e in extension if e.get("plugin") == name]
+    return found[0] if found else add(extension, "plugin", plugin=name)
+
+
+def _config(e: XML, keys: dict[str, ConfigKey], numbers: Sequence[float]) -> None:
+    at = 0
+    for key, rule in keys.items():
+        values = tuple(float(x) for x in numbers[at : at + rule.width])
+        at += rule.width
+        if values != rule.default:
+            add(e, "config", key=key, value=rule.words[int(values[0])] if rule.words else values)
