@@ -32,14 +32,7 @@ def live(model: Model, state: State | None = None, *, control: Callable | None =
     `xsim.viewer.perturbation.generalized_force`); controls and any number of the model are changed. `LiveViewer` does the same from a
     program. Raises ImportError where viser is missing, and ValueError for a model or a state with a batch.
     """
-    viewer = LiveViewer(model, state, control=control, port=port, host=host)
-    print(f"{viewer.url} shows {model.topology.name or 'the model'}; Ctrl+C ends it", flush=True)
-    try:
-        viewer.run()
-    except KeyboardInterrupt:
-        pass
-    finally:
-        viewer.close()
+    LiveViewer(model, state, control=control, port=port, host=host).serve()
 
 
 class LiveViewer(Simulation):
@@ -70,6 +63,16 @@ class LiveViewer(Simulation):
 
     url = property(lambda self: f"http://{self.server.get_host()}:{self.server.get_port()}", doc="Address of the page.")
 
+    def serve(self) -> None:
+        """Run until the process is interrupted, then `close`."""
+        print(f"{self.url} shows {self.model.topology.name or 'the model'}; Ctrl+C ends it", flush=True)
+        try:
+            self.run()
+        except KeyboardInterrupt:
+            pass
+        finally:
+            self.close()
+
     def run(self, seconds: float | None = None) -> None:
         """Simulate in real time until `close`. seconds: of real time after which it returns; None: without end."""
         self.panel.update("compiling ...")
@@ -95,7 +98,8 @@ class LiveViewer(Simulation):
             self.scene.draw(self.model, self.state.q)
         pull = self.pull
         ends = None if pull.body < 0 else (self.scene.in_world(pull.body, pull.point), pull.target)
-        self.scene.update(self.model, self.state, ends)
+        ctrl = self.present_ctrl() if "contacts" in self.scene.shown else None
+        self.scene.update(self.model, self.state, ctrl, ends)
         self.panel.update(self._report())
 
     def replace(self, changes: dict[str, Any]) -> None:

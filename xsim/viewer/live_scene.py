@@ -20,16 +20,16 @@ __all__ = ["LAYERS", "LiveScene"]
 
 LAYERS = ("sites", "axes", "contacts")
 """What is drawn on demand: sites, axes of the joints, points and forces of contacts."""
+NO_LINES = np.zeros((0, 2, 3))
 AXIS, CONTACT, PULL = (240, 160, 40), (220, 40, 60), (60, 160, 80)
-PICTURE_WIDTH = 2.0
-"""Width of lines, pixels."""
 
 
 class LiveScene:
     """The nodes of a server: a frame for each body with its geoms and sites, and flexes, skins, tendons and lines in the world.
 
-    shown: those of `LAYERS` that are drawn. missing: what cannot be drawn, and why. reach: half the size of the model, m. on_drag:
-    function (event, body, pose of the body), called where a geom is dragged with Ctrl held down.
+    shown: those of `LAYERS` that are drawn. missing: what cannot be drawn, and why. reach: half the size of the model, m. on_drag: function
+    (phase, body, start, end), called where a geom is dragged with Ctrl held down. phase: "start", "update" or "end". start, end: world
+    points (3,) of the body that the mouse holds, and of the mouse, m.
     """
 
     def __init__(self, server, model: Model, q, on_drag: Callable):
@@ -56,14 +56,16 @@ class LiveScene:
             self._add_lines()
             self._place()
 
-    def update(self, model: Model, state: State, pull=None) -> None:
-        """Move everything to a state. pull: world points (2, 3) of the pull at a body, None without. What is not finite stays."""
+    def update(self, model: Model, state: State, ctrl=None, pull=None) -> None:
+        """Move everything to a state. What is not finite stays.
+
+        ctrl (nu,): for the forces of contacts. pull: world points (2, 3) of the pull at a body; None: no pull."""
         self.scene = moved(self.scene, model, state.q)
         with self.server.atomic():
             self._place()
-            self._set_line("pull", np.zeros((0, 2, 3)) if pull is None else np.asarray(pull)[None])
-            self._set_line("axes", self._axes() if "axes" in self.shown else np.zeros((0, 2, 3)))
-            self._set_line("contacts", self._contacts(contacts(model, state)) if "contacts" in self.shown else np.zeros((0, 2, 3)))
+            self._set_line("pull", NO_LINES if pull is None else np.asarray(pull)[None])
+            self._set_line("axes", self._axes() if "axes" in self.shown else NO_LINES)
+            self._set_line("contacts", self._contacts(contacts(model, state, ctrl)) if "contacts" in self.shown else NO_LINES)
             for site in self.sites:
                 if site is not None:
                     site.visible = "sites" in self.shown
@@ -93,10 +95,9 @@ class LiveScene:
         return f"/world/{name}" if body < 0 else f"/world/body {body}/{name}"
 
     def _mesh(self, name: str, polygons, rgba, **options):
-        points, faces = polygons
-        return self.server.scene.add_mesh_simple(
-            name, np.asarray(points, np.float32), triangulated(faces), color=_rgb(rgba), opacity=None if rgba[3] >= 1 else rgba[3], **options
-        )
+        points, faces = np.asarray(polygons[0], np.float32), triangulated(polygons[1])
+        looks = {"color": _rgb(rgba), "opacity": None if rgba[3] >= 1 else rgba[3]}
+        return self.server.scene.add_mesh_simple(name, points, faces, **looks, **options)
 
     def _add_geom(self, i: int) -> None:
         scene, geom = self.scene, self.scene.geoms[i]
@@ -141,7 +142,7 @@ class LiveScene:
         for i, info in enumerate(self.scene.model.topology.drawing.surfaces):
             rgba, corners = color(info.rgba, int(info.bodies.value[0])), info.elements.value.shape[1]
             if corners == 2:
-                self._add_line(f"surface {i}", _rgb(rgba))
+                self._add_line(f"surface {i}", _rgb(rgba), 2 * info.radius or 0.006 * self.reach)
             else:
                 polygons = (np.zeros((info.count, 3)), info.elements.value)
                 self.nodes[f"surface {i}"] = self._mesh(f"/lines/surface {i}", polygons, rgba, side="double")
@@ -150,12 +151,13 @@ class LiveScene:
             rgba, width = self.scene.model.topology.drawing.tendons[number]
             self._add_line(f"tendon {k}", _rgb(color(rgba, number)), 2 * width or 0.006 * self.reach)
         for name, rgb in (("pull", PULL), ("axes", AXIS), ("contacts", CONTACT)):
-            self._add_line(name, rgb)
+            self._add_line(name, rgb, 0.02 * self.reach)
 
-    def _add_line(self, name: str, rgb, width: float | None = None) -> None:
-        """Line segments. width: m; None: of `PICTURE_WIDTH`."""
-        looks = {"thickness": width or PICTURE_WIDTH, "thickness_units": "world" if width else "screen"}
-        self.nodes[name] = self.server.scene.add_line_segments(f"/lines/{name}", np.zeros((1, 2, 3), np.float32), rgb, visible=False, **looks)
+    def _add_line(self, name: str, rgb, width: float) -> None:
+        """Line segments. width: m."""
+        looks = {"thickness": width, "thickness_units": "world"}
+        points = np.zeros((1, 2, 3), np.float32)
+        self.nodes[name] = self.server.scene.add_line_segments(f"/lines/{name}", points, rgb, visible=False, **looks)
 
     # ---- a picture -----------------------------------------------------------------------------------------------------------
 
@@ -188,7 +190,7 @@ class LiveScene:
     def _axes(self) -> np.ndarray:
         links = axis_links(self.scene.model)
         if not links:
-            return np.zeros((0, 2, 3))
+            return NO_LINES
         middle, half = self.scene.pos[0, 0][[link.body for link in links]], 0.2 * self.reach * axis_directions(self.scene)[0, 0]
         return np.stack([middle - half, middle + half], 1)
 

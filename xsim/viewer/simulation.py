@@ -85,7 +85,7 @@ class Simulation:
         self.ctrl = np.array([c.start for c in controls(model)], np.float64)
         self.pull = Perturbation()
         self.lock = threading.RLock()
-        self._given = state
+        self._given, self._control = state, control
         self._program = _ADVANCE if control is None else jax.jit(lambda *arguments: _advance(*arguments, control=control))
         self._owed = 0.0  # simulated time that the clock is ahead, s
         self._cost: float | None = None  # of a step, s
@@ -191,12 +191,19 @@ class Simulation:
         """Generalized force (nv,) of a pull."""
         if not self.model.nv:
             return np.zeros(0)
-        return quick_jit(generalized_force)(self.model, self.state, Perturbation(np.int32(pull.body), *(np.asarray(x, np.float32) for x in pull[1:])))
+        numbers = Perturbation(np.int32(pull.body), *(np.asarray(x, np.float32) for x in pull[1:]))
+        return quick_jit(generalized_force)(self.model, self.state, numbers)
+
+    def present_ctrl(self):
+        """The controls (nu,) at the present state; None for a model without."""
+        return self._sliders() if self._control is None else self._control(self.state)
+
+    def _sliders(self):
+        return jnp.asarray(self.ctrl, self.state.q.dtype) if len(self.ctrl) else None
 
     def _call(self, tau, count: int) -> None:
         dtype = self.state.q.dtype
-        ctrl = jnp.asarray(self.ctrl, dtype) if len(self.ctrl) else None
-        state = self._program(self.model, self.state, ctrl, jnp.asarray(tau, dtype), np.int32(count))
+        state = self._program(self.model, self.state, self._sliders(), jnp.asarray(tau, dtype), np.int32(count))
         self.state = jax.block_until_ready(state)
 
     def _move_mocap(self) -> None:
