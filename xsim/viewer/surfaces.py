@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from xsim.viewer.shapes import SHAPES, convex_faces
 __all__ = ["geom_polygons", "reach", "shape_polygons", "surface_vertices", "triangulated"]
 
 
-def geom_polygons(scene: Scene, i: int, far: float) -> tuple[np.ndarray, Sequence] | None:
+def geom_polygons(scene: Scene, i: int, far: float) -> tuple[np.ndarray, Any] | None:
     """Points (n, 3) of a drawn geom in its frame, m, and the point numbers of each face; None of a shape without faces.
 
     far: half the width of planes without bounds, m."""
