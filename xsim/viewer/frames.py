@@ -13,11 +13,11 @@ import numpy as np
 
 from xsim.model.colors import color
 from xsim.model.model import Model
-from xsim.poses import Pose, rotate, rotation_matrix
+from xsim.poses import rotate, rotation_matrix
 from xsim.viewer.pages import save
 from xsim.viewer.paths import tendon_paths
 from xsim.viewer.scene import Scene, make_scene
-from xsim.viewer.shapes import SHAPES, convex_faces
+from xsim.viewer.surfaces import geom_polygons, reach, surface_vertices
 
 __all__ = ["Renderer", "check_opengl", "render", "save_motion"]
 
@@ -146,7 +146,7 @@ class _Drawing:
         self.ropes: list[tuple[Any, int, int]] = []  # lines of tendons, and their points
         self.paths, pieces = tendon_paths(scene)
         self.start = scene.pos[0, 0].astype(float)
-        self.reach = self._reach()
+        self.reach = reach(scene)
         for i in range(len(scene.geoms)):
             self._add_geom(i)
         for info in scene.model.topology.drawing.surfaces:
@@ -181,19 +181,6 @@ class _Drawing:
             renderer.AddLight(light)
         v.vtkObject.SetGlobalWarningDisplay(shown)
         return renderer, window
-
-    def _reach(self) -> float:
-        """Half the size of what moves, m."""
-        points = self.scene.pos[:, 0].reshape(-1, 3)
-        finite = points[np.isfinite(points).all(-1)]
-        span = np.ptp(finite, 0) if len(finite) else np.zeros(3)
-        own = [0.05]
-        for i, geom in enumerate(self.scene.geoms):
-            if geom.body >= 0:
-                surface, size = self.scene.surfaces[i], self.scene.size[0, i]
-                far = size.max() if surface is None else np.abs(surface.vertices.value * size).max()
-                own.append(float(far + np.linalg.norm(self.scene.geom_pos[0, i])))
-        return 0.5 * float(np.linalg.norm(span)) + max(own)
 
     # ---- what there is -------------------------------------------------------------------------------------------------------
 
@@ -241,19 +228,10 @@ class _Drawing:
 
     def _add_geom(self, i: int) -> None:
         scene, geom = self.scene, self.scene.geoms[i]
-        rgba, size, surface = color(geom.rgba, geom.body), scene.size[0, i], scene.surfaces[i]
-        if rgba[3] == 0 or surface is None and geom.shape not in (*SHAPES, "plane"):
+        rgba, polygons = color(geom.rgba, geom.body), geom_polygons(scene, i, 20 * self.reach)
+        if rgba[3] == 0 or polygons is None:
             return
-        if surface is not None:
-            points, faces = surface.vertices.value * size, surface.faces.value
-        elif geom.shape == "plane":
-            x, y = (s if s > 0 else 20 * self.reach for s in size[:2])
-            points, faces = np.array([[-x, -y, 0], [x, -y, 0], [x, y, 0], [-x, y, 0]]), [[0, 1, 2, 3]]
-        else:
-            polygons = convex_faces(geom.shape, tuple(size.tolist()))
-            ends = np.cumsum([0, *map(len, polygons)])
-            points, number = np.unique(np.concatenate(polygons).round(9), axis=0, return_inverse=True)
-            faces = [number.ravel()[a:b] for a, b in zip(ends[:-1], ends[1:], strict=True)]
+        points, faces = polygons
         points = rotate(scene.geom_quat[0, i], points) + scene.geom_pos[0, i]
         actor = self._actor(self._triangles(points, faces), rgba)
         if geom.body >= 0:
@@ -297,7 +275,7 @@ class _Drawing:
             held.DeepCopy(matrix.ravel().tolist())
             actor.SetUserMatrix(held)
         for data, info in self.soft:
-            self._set_points(data, _vertices(info, pos, quat))
+            self._set_points(data, surface_vertices(info, pos, quat))
         for data, first, count in self.ropes:
             self._set_points(data, self.paths[frame, 0, first : first + count])
         shift = np.nan_to_num((pos - self.start).mean(0)) if follow and len(pos) else np.zeros(3)
@@ -313,13 +291,3 @@ class _Drawing:
         held = self.vtk.vtkUnsignedCharArray()
         self.window.GetPixelData(0, 0, width - 1, height - 1, 0, held, 0)
         return self.vtk.vtk_to_numpy(held).reshape(height, width, 3)[::-1].copy()
-
-
-def _vertices(info, pos: np.ndarray, quat: np.ndarray) -> np.ndarray:
-    """World positions (n, 3) of the vertices of a flex or skin, m."""
-    world = Pose(np.concatenate([quat, [[1.0, 0, 0, 0]]]), np.concatenate([pos, np.zeros((1, 3))]))  # the world is body -1
-    bodies = info.bodies.value
-    points = rotate(world.quat[bodies], info.points.value.astype(float)) + world.pos[bodies]
-    out = np.zeros((info.count, 3))
-    np.add.at(out, info.vertices.value, info.weights.value[:, None] * points)
-    return out

@@ -18,7 +18,7 @@ from xsim.model.topology import GeomInfo, Topology
 from xsim.poses import normalized, quat_mul, rotate
 from xsim.viewer.shapes import mesh_of_file
 
-__all__ = ["Scene", "axis_directions", "axis_links", "leaf_values", "make_scene"]
+__all__ = ["Scene", "axis_directions", "axis_links", "leaf_values", "make_scene", "moved", "quick_jit"]
 
 
 class Scene(NamedTuple):
@@ -65,7 +65,7 @@ def make_scene(
     steps = _shown_steps(q.shape[0], dt, fps)
     q = jnp.broadcast_to(q[steps].reshape(len(steps), *(1,) * (1 + len(batch) - q.ndim + 1), *q.shape[1:]), (len(steps), *batch, model.nq))
     q = q.reshape(len(steps), math.prod(batch), model.nq)[:, np.asarray(chosen)]
-    pos, quat = _poses(model, q)
+    pos, quat = quick_jit(kinematics)(model, q)
     frames = (len(steps), len(chosen), len(model.topology.bodies))
     geoms, surfaces, missing = _colliding(model.topology) if collisions else _visible(model.topology)
     return Scene(
@@ -74,10 +74,16 @@ def make_scene(
     )  # fmt: skip
 
 
-def _poses(model: Model, q):
-    """`kinematics`, compiled; on CPU without the fusion pass, which costs more time here than it saves."""
+def quick_jit(function):
+    """`jax.jit`; on CPU without the fusion pass, which costs more time here than it saves."""
     options = {"xla_disable_hlo_passes": "fusion"} if jax.default_backend() == "cpu" else None
-    return jax.jit(kinematics, compiler_options=options)(model, q)
+    return jax.jit(function, compiler_options=options)
+
+
+def moved(scene: Scene, model: Model, q) -> Scene:
+    """The scene of one configuration q (nq,) of the same model, whose numbers may be others; geoms have the sizes of ``scene``."""
+    pos, quat = (np.asarray(x, np.float64)[None, None] for x in quick_jit(kinematics)(model, q))
+    return scene._replace(model=model, q=np.asarray(q)[None, None], pos=pos, quat=quat)
 
 
 def _with(envs, env: int):
