@@ -97,3 +97,21 @@ def test_a_loop_without_the_block_is_one_function():
     """The test above sees what it looks for."""
     text = jax.jit(lambda x: jax.lax.fori_loop(0, 17, lambda _, x: jnp.sin(x), x)).lower(jnp.ones(1024)).compile().as_text()
     assert kernels_of_functions(text)
+
+
+def test_loading_compiles_nothing():
+    """Of a second model: the first one makes the random key of its joint axes."""
+    xsim.init(xsim.load("chain"))
+    compiled = []
+
+    def note(event: str, duration: float, **_):
+        compiled.extend([event] * event.endswith("backend_compile_duration"))
+
+    jax.monitoring.register_event_duration_secs_listener(note)
+    try:
+        xsim.init(xsim.load("half_cheetah"))
+        assert compiled == []
+        jax.jit(lambda x: x + 1)(1.0)
+        assert compiled  # what is listened to
+    finally:
+        jax.monitoring.unregister_event_duration_listener(note)

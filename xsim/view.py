@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from xsim import models
+from xsim.compile.announcement import announced
 from xsim.compile.persistent_cache import use_compilation_cache
 from xsim.dynamics.initial_state import init
 from xsim.dynamics.step import rollout
@@ -35,7 +36,8 @@ def trajectory(model: Model, steps: int, *, envs: int = 1, velocity: float = 0.0
     if steps == 0:
         return state.q[None], state.flags
     run = jax.jit(lambda s: rollout(model, s, steps=steps, record=lambda state, data: state.q, checkpoint=False))
-    final, q = run(state)
+    with announced(f"the rollout of {model.topology.name or 'the model'}"):
+        final, q = run(state)
     return jnp.concatenate([state.q[None], q]), final.flags
 
 

@@ -20,6 +20,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Primitive
 from jax.interpreters import ad, batching, mlir
 
+from xsim.compile.announcement import announced
 from xsim.compile.choice import compiler
 from xsim.compile.flatten import Unsupported, count_operations, program_of
 from xsim.compile.host import HostEmitter
@@ -181,13 +182,19 @@ class Function:
         """The name under which XLA knows the compiled function."""
         name = self._targets.get((batched, summed))
         if name is None:
-            text, optimization = self.module(batched, summed), OPTIMIZATION if any(batched) else ONCE
-            name = self._targets[batched, summed] = f"xsim.{identity(text, optimization)}"
-            if name not in _REGISTERED:
-                address = function_address(text, "handler", optimization)
-                jax.ffi.register_ffi_target(name, pointer_capsule(address), platform="cpu")
-                _REGISTERED.add(name)
+            with announced(f"the {self.name}"):
+                name = self._targets[batched, summed] = self._compiled(batched, summed)
             self._forget(batched)
+        return name
+
+    def _compiled(self, batched: tuple[bool, ...], summed: tuple[bool, ...]) -> str:
+        """Compile the function, and register it with XLA unless one with the same code is; its name."""
+        text, optimization = self.module(batched, summed), OPTIMIZATION if any(batched) else ONCE
+        name = f"xsim.{identity(text, optimization)}"
+        if name not in _REGISTERED:
+            address = function_address(text, "handler", optimization)
+            jax.ffi.register_ffi_target(name, pointer_capsule(address), platform="cpu")
+            _REGISTERED.add(name)
         return name
 
     def program(self, batched: tuple[bool, ...]) -> Program:

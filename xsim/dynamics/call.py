@@ -9,6 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import jit
 
+from xsim.compile.announcement import announce, announced
 from xsim.compile.choice import compiler, tracing_for
 from xsim.dynamics.actuation.commands import split_controls
 from xsim.dynamics.actuation.delays import delayed_controls
@@ -38,6 +39,7 @@ def compiled(fn, **options):
     def traced_for(name: str, whole: bool):
         @functools.wraps(fn)
         def traced(model, *args, **kwargs):
+            announce(f"{fn.__name__} of {model.topology.name or 'the model'}")
             with one_region(whole or _compiles_as_one_region(model)), tracing_for(name):
                 return fn(model, *args, **kwargs)
 
@@ -49,7 +51,8 @@ def compiled(fn, **options):
     def call(*args, **kwargs):
         if args:
             check_model(fn.__name__, args[0])
-        return version()(*args, **kwargs)
+        with announced():
+            return version()(*args, **kwargs)
 
     def version():
         key = compiler(), in_one_region(), division()
