@@ -48,7 +48,8 @@ model = xsim.loads(MODEL, "mjcf")
 state = xsim.init(model, np.zeros((64 * {CORES}, model.nq)))
 models = xsim.randomize(model, jax.random.key(0), 64 * {CORES}, {{"dof.damping": {{"uniform": [0.1, 0.3]}}}})
 assert models.dof.damping.sharding == state.q.sharding
-for copied in models, xsim.replicate(model, 64 * {CORES}):
+nothing_sampled = xsim.randomize(model, jax.random.key(0), 64 * {CORES})
+for copied in models, nothing_sampled, xsim.replicate(model, 64 * {CORES}):
     assert len(copied.geom.mass.sharding.device_set) == {CORES} and copied.geom.mass.sharding.is_fully_replicated
 assert xsim.replicate(model, 1).geom.mass is model.geom.mass
 after = xsim.step(model, state)

@@ -50,7 +50,7 @@ def randomize(model: Model, key, num: int, ranges=None, *, axes: bool | None = N
         nominal[path] = jnp.concatenate([leaf, jnp.broadcast_to(leaf[:1], (padded - num, *leaf.shape[1:]))]) if batched else leaf
         batch_axes[path] = 0 if batched else None
     if not nominal:
-        return model
+        return replicate(model, num)
     sampled = jax.vmap(sampler.sample, in_axes=(0, batch_axes))(keys, nominal)
     return replicate(model.replace(divided({path: x[:num] for path, x in sampled.items()}, (num,))), num)
 
