@@ -26,3 +26,5 @@ def of_names(data: dict, names) -> np.ndarray:
 
 QUICK = {"xla_disable_hlo_passes": "fusion", "xla_backend_optimization_level": 0} if jax.default_backend() == "cpu" else None
 """Compiler options for what runs once or twice: what it costs is compiling."""
+AS_USERS = {"xla_backend_optimization_level": 3} if jax.default_backend() == "cpu" else None
+"""Compiler options where the rounding of optimized code counts: those of XLA, and not those of `conftest.py`."""

@@ -1,9 +1,12 @@
 """The minimum that the solver finds: forces in balance to rounding, in both precisions, however far away it began."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from comparing import AS_USERS
 
 import xsim
 from xsim.dynamics.constraints import newton
@@ -31,7 +34,7 @@ def problems(elliptic: bool, d: int):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("elliptic, d", [(False, 1), (False, 3), (True, 3)])
 def test_forces_are_in_balance(x64, elliptic, d, dtype):
-    @jax.jit
+    @functools.partial(jax.jit, compiler_options=AS_USERS)  # one of the float32 problems is at the edge of what rounding lets converge
     def found(mass, right, J, *rest):
         kept = Constraints(None, (Cones(elliptic, Jacobian((J,), ((CONTACTS, tuple(range(NV))),), NV), *rest),))
         least = minimize(mass, right, kept)

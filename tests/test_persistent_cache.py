@@ -13,11 +13,12 @@ import pytest
 import xsim
 from xsim import cache
 
+pytestmark = pytest.mark.xla
+
 PROGRAM = """
 import sys
 import jax, numpy as np, xsim
 
-pytestmark = pytest.mark.xla
 found = []
 jax.monitoring.register_event_listener(lambda event, **_: found.append(event))
 folder = xsim.use_compilation_cache()

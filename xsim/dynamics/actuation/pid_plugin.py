@@ -6,8 +6,6 @@ activation where the actuator has dynamics. Integrators that are implicit in vel
 
 from __future__ import annotations
 
-import math
-
 import jax.numpy as jnp
 
 from xsim.dynamics.actuation.commands import clip
@@ -15,18 +13,20 @@ from xsim.dynamics.actuation.controllers import Controller, ControllerState, wit
 from xsim.registry import ACTUATOR_CONTROLLERS, ConfigKey
 from xsim.spatial import add, mul, neg, stage, sub, total
 
+UNLIMITED = 3.4e38
+"""A bound that nothing reaches; single precision holds it."""
 CONFIG = {
     "kp": ConfigKey(),
     "ki": ConfigKey(),
     "kd": ConfigKey(),
-    "imax": ConfigKey((math.inf,), (0.0,)),
-    "slewmax": ConfigKey((math.inf,), (0.0,)),
+    "imax": ConfigKey((UNLIMITED,), (0.0,)),
+    "slewmax": ConfigKey((UNLIMITED,), (0.0,)),
 }
 """Gains (force per length, its integral and its rate), the largest force of the integral, and the largest rate of the target."""
 
 
 def _used(config: dict) -> tuple[str, ...]:
-    has = {"integral": config["ki"] != 0, "slew": config["slewmax"] < math.inf}
+    has = {"integral": config["ki"] != 0, "slew": config["slewmax"] < UNLIMITED}
     return tuple(name for name, on in has.items() if on)
 
 
