@@ -382,6 +382,12 @@ def _hit_ground(ground, columns: int, rows: int, p, v, above):
         low, right, left, high = _corners(ground, columns, i, j)
         return (low, right, high), (low, left, high)
 
+    def grown(triangle):
+        """A little larger in its plane: a ray on the border of a cell may by rounding be in the cell and beside its triangles."""
+        growth = 16 * max(columns, rows) * jnp.finfo(ground.dtype).eps
+        centre = tuple(sum(x) / 3.0 for x in zip(*triangle, strict=True))
+        return tuple(tuple(x + growth * (x - c) for x, c in zip(corner, centre, strict=True)) for corner in triangle)
+
     def exit_distance(x, slope, cell):
         """The distance at which a ray leaves the cell along one coordinate."""
         parallel = jnp.abs(slope) < MIN_VALUE
@@ -389,7 +395,7 @@ def _hit_ground(ground, columns: int, rows: int, p, v, above):
 
     def visit_cell(state):
         i, j, active, _, _ = state
-        first, second = (_hit_triangle(fixed_p, fixed_v, axes, triangle) for triangle in triangles(i, j))
+        first, second = (_hit_triangle(fixed_p, fixed_v, axes, grown(triangle)) for triangle in triangles(i, j))
         hit = active & (jnp.minimum(first, second) < INF)
         exits = [exit_distance(x, slope, n) for x, slope, n in zip(fixed_p, fixed_v, (i, j), strict=False)]
         active = active & ~hit & (jnp.minimum(*exits) < leave)
