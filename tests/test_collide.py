@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from comparing import QUICK
 
 from xsim.dynamics.collide.hulls import make_hull
 from xsim.dynamics.collide.shapes import FAR, Shape
@@ -38,7 +39,7 @@ def touches(pair, rules, numbers):
 
 def fast(fn):
     """Compiled without optimization: most of what these tests would do is compile."""
-    return jax.jit(fn, compiler_options={"xla_backend_optimization_level": 0, "xla_disable_hlo_passes": "fusion"})
+    return jax.jit(fn, compiler_options=QUICK)
 
 
 @functools.cache

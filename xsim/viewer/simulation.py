@@ -14,10 +14,10 @@ import numpy as np
 from xsim.dynamics.initial_state import init
 from xsim.dynamics.queries import body_index
 from xsim.dynamics.step import step
-from xsim.model.model import Flags, Frozen, Model, State
+from xsim.model.model import Flags, Model, State
 from xsim.poses import rotate
 from xsim.viewer.perturbation import Perturbation, generalized_force
-from xsim.viewer.scene import quick_jit
+from xsim.viewer.scene import leaf_values, quick_jit
 
 __all__ = ["Control", "Simulation", "controls"]
 
@@ -40,18 +40,13 @@ def controls(model: Model) -> list[Control]:
     """The controls of a model. One without a range in the file has the range from -1 to 1, as in MuJoCo's ``simulate``."""
     rows = [row for actuator in model.topology.actuators for row in actuator.ctrl_ranges]
     rows = [None] * (model.nu - len(rows)) + rows
-    ranges = _value(model, "actuator.ctrl_range")
+    ranges = leaf_values(model, "actuator.ctrl_range")
     out = []
     for name, row in zip(model.ctrl_names, rows, strict=True):
         low, high = (-1.0, 1.0) if row is None else map(float, ranges[row])
         low, high = (low, high) if low < high else (-1.0, 1.0)
         out.append(Control(name, low, high, min(max(0.0, low), high)))
     return out
-
-
-def _value(model: Model, path: str) -> np.ndarray:
-    leaf = model.get(path)
-    return np.asarray(leaf.value if isinstance(leaf, Frozen) else leaf)
 
 
 def _advance(model: Model, state: State, ctrl, tau, count, control: Callable | None = None) -> State:
@@ -125,12 +120,12 @@ class Simulation:
 
     def entry(self, path: str, index: int) -> float:
         """An entry of a leaf. index: flat."""
-        return float(_value(self.model, path).reshape(-1)[index])
+        return float(leaf_values(self.model, path).reshape(-1)[index])
 
     def replace_entry(self, path: str, index: int, value: float) -> None:
         """Change one entry of a leaf. index: flat. Raises as `Model.replace`."""
         with self.lock:
-            new = _value(self.model, path).copy()
+            new = leaf_values(self.model, path).copy()
             new.reshape(-1)[index] = value
             self.replace({path: new})
 
@@ -155,7 +150,7 @@ class Simulation:
             self._move_mocap()
             if self.paused:
                 return 0
-            dt = float(_value(self.model, "option.dt"))
+            dt = float(leaf_values(self.model, "option.dt"))
             self._owed += seconds * self.speed
             wanted = int(self._owed / dt)
             self._owed -= wanted * dt
@@ -176,7 +171,7 @@ class Simulation:
     def _run(self, count: int) -> None:
         """Make steps, and measure how long one takes."""
         compiled, began = self._program._cache_size(), time.perf_counter()
-        period = max(1, int(PULL_PERIOD / float(_value(self.model, "option.dt"))))
+        period = max(1, int(PULL_PERIOD / float(leaf_values(self.model, "option.dt"))))
         left = count
         while left > 0:
             pull = self.pull  # another thread may end it
