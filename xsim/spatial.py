@@ -12,6 +12,7 @@ origin). A motion is (angular, linear), a force (moment, force).
 from __future__ import annotations
 
 import functools
+import math
 import operator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -317,33 +318,75 @@ def in_one_region() -> bool:
     return _ONE_REGION.get()
 
 
+class _Static(NamedTuple):
+    """An argument of a staged function that is no array. Equal for equal values of the same type; 0.0 and -0.0 differ."""
+
+    type: type
+    value: Any
+    sign: float
+
+
+def _static(x) -> _Static:
+    return _Static(type(x), x, math.copysign(1.0, x) if isinstance(x, float) else 0.0)
+
+
+class _Staged:
+    """A function of components, traced for arguments of one structure, as a function of its arrays.
+
+    arguments: a static one, or the type of an array. structure: that of the results, and those which are no arrays; known after the first
+    call."""
+
+    def __init__(self, fn, treedef, arguments: tuple):
+        self.fn, self.treedef, self.arguments = fn, treedef, arguments
+        self.structure: tuple = ()
+        self.program = jax.jit(self._of_arrays)
+
+    def _of_arrays(self, *arrays):
+        rest = iter(arrays)
+        out = self.fn(*self.treedef.unflatten([x.value if isinstance(x, _Static) else next(rest) for x in self.arguments]))
+        results, tree = jax.tree.flatten(out, is_leaf=_is_none)
+        self.structure = tree, [None if isinstance(x, jax.Array) else (x,) for x in results]
+        return [x for x in results if isinstance(x, jax.Array)]
+
+    def __call__(self, arrays):
+        with set_xla_metadata(inlineable="false"):
+            rest = iter(self.program(*arrays))
+        tree, constants = self.structure
+        return tree.unflatten([next(rest) if x is None else x[0] for x in constants])
+
+
+def _is_none(x) -> bool:
+    return x is None
+
+
+MAX_STAGED = 64
+"""Types and static arguments for which a staged function keeps its trace; the step of a robot has up to 20."""
+
+
 def stage(fn):
     """Mark a function of components as one region of the compiled program.
 
     XLA's CPU backend fuses a complete step into loops that compute shared values again in every consumer. This multiplies compile and run
     time. A call that the compiler must not inline ends a fusion region, at no cost at run time. It works under `jit`, `grad`, `vmap` and
-    `scan`. Other backends use the plain function. Arguments that are no arrays are static.
+    `scan`. Other backends use the plain function.
+
+    Arguments that are no arrays are static. Calls with equal static arguments and equal shapes are traced, differentiated and lowered once:
+    the rotation of one body of a robot is that of each. The function must not read what changes between calls.
     """
+    staged = functools.lru_cache(MAX_STAGED)(functools.partial(_Staged, fn))
 
     @functools.wraps(fn)
     def wrapped(*args):
-        leaves, treedef = jax.tree.flatten(args, is_leaf=lambda x: x is None)
+        leaves, treedef = jax.tree.flatten(args, is_leaf=_is_none)
         arrays = [x for x in leaves if isinstance(x, jax.Array)]
         if not arrays or in_one_region() or jax.default_backend() != "cpu":
             return fn(*args)
-        structure = []
-
-        def body(*arrays):
-            rest = iter(arrays)
-            out = fn(*treedef.unflatten([next(rest) if isinstance(x, jax.Array) else x for x in leaves]))
-            results, tree = jax.tree.flatten(out, is_leaf=lambda x: x is None)
-            structure[:] = [tree, [None if isinstance(x, jax.Array) else (x,) for x in results]]
-            return [x for x in results if isinstance(x, jax.Array)]
-
-        with set_xla_metadata(inlineable="false"):
-            rest = iter(jax.jit(body)(*arrays))
-        tree, static = structure
-        return tree.unflatten([next(rest) if x is None else x[0] for x in static])
+        arguments = tuple(jax.typeof(x) if isinstance(x, jax.Array) else _static(x) for x in leaves)
+        try:
+            function = staged(treedef, arguments)
+        except TypeError:  # a static argument that cannot be hashed
+            function = _Staged(fn, treedef, arguments)
+        return function(arrays)
 
     return wrapped
 

@@ -18,7 +18,7 @@ from jax.tree_util import Partial
 from xsim.control.box_qp import box_minimum, solve_free
 from xsim.control.tangent import Expansion, Problem, advance, deviation, drive_of, expand, width
 from xsim.dynamics.call import check_model, compiled
-from xsim.model.model import Frozen, Model, State
+from xsim.model.model import Model, State, unfrozen
 
 __all__ = ["START_REGULARIZATION", "Plan", "feedback", "ilqr"]
 
@@ -132,8 +132,7 @@ def _limits(model: Model, limits, ctrls, direct: bool):
 def _model_limits(model: Model, dtype):
     """The bounds (2, nu) of the model's controls; infinite for a control without."""
     bounds = jnp.stack([jnp.full(model.nu, -jnp.inf, dtype), jnp.full(model.nu, jnp.inf, dtype)])
-    leaf = model.get("actuator.ctrl_range")
-    values = jnp.asarray(leaf.value if isinstance(leaf, Frozen) else leaf, dtype)
+    values = jnp.asarray(unfrozen(model.get("actuator.ctrl_range")), dtype)
     first = model.nu - sum(len(info.controls) for info in model.topology.actuators)
     for info in model.topology.actuators:
         for i, row in zip(info.controls, info.ctrl_ranges, strict=True):

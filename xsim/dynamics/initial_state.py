@@ -22,7 +22,7 @@ from xsim.dynamics.sharding import divided
 from xsim.dynamics.tree import kinematics as kin
 from xsim.dynamics.tree.frames import coordinate_addresses
 from xsim.dynamics.tree.system import body_inertias
-from xsim.model.model import Frozen, Model, State, as_array
+from xsim.model.model import Model, State, as_array, unfrozen
 from xsim.spatial import (
     Motion,
     add,
@@ -75,7 +75,7 @@ def _mocap_poses(model: Model, dtype):
     if not len(rows):
         return as_array(np.zeros((0, 7)), dtype)
     leaves = model.body.pos, model.body.quat
-    pos, quat = (jnp.asarray(x.value if isinstance(x, Frozen) else x)[..., rows, :] for x in leaves)
+    pos, quat = (jnp.asarray(unfrozen(x))[..., rows, :] for x in leaves)
     poses = jnp.broadcast_shapes(pos.shape[:-1], quat.shape[:-1])
     return jnp.concatenate([jnp.broadcast_to(x, (*poses, x.shape[-1])) for x in (pos, quat)], -1)
 
@@ -99,8 +99,7 @@ def _no_history(model: Model, dtype):
     owners = [(a.history, (0.0, 0.0)) for a in model.topology.actuators] + [(s.history, s.interval) for s in model.topology.sensors]
     if all(history is None for history, _ in owners):
         return as_array(np.zeros(0), dtype)
-    leaf = model.option.dt
-    dt, parts = jnp.asarray(leaf.value if isinstance(leaf, Frozen) else leaf, dtype)[..., None], []
+    dt, parts = jnp.asarray(unfrozen(model.option.dt), dtype)[..., None], []
     for history, (period, phase) in owners:
         if history is None:
             continue

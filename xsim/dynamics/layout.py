@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xsim.model.model import Frozen, Model
+from xsim.model.model import Frozen, Model, unfrozen
 
 SIMD = 16
 
@@ -43,7 +43,7 @@ class Lanes(NamedTuple):
 
     def last(self, x, core: int) -> Any:
         """x with the lanes last: (*core_shape, lanes), or (*core_shape, 1) if x has no batch. x, core: as in `split`."""
-        x = jnp.asarray(x.value) if isinstance(x, Frozen) else jnp.asarray(x)
+        x = jnp.asarray(unfrozen(x))
         shape = x.shape[x.ndim - core :]
         if x.ndim > core:
             size = math.prod(self.batch)

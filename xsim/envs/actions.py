@@ -9,7 +9,7 @@ import numpy as np
 
 from xsim.dynamics.queries import body_index
 from xsim.envs.advance import Inputs
-from xsim.model.model import Frozen, Model
+from xsim.model.model import Model, unfrozen
 
 __all__ = ["ActionMap", "action_map"]
 
@@ -48,8 +48,7 @@ def _ctrl_ranges(model: Model) -> np.ndarray:
     """Bounds of the controls, (nu, 2); -1 and 1 for a control that has none."""
     ranges = np.tile([-1.0, 1.0], (model.nu, 1))
     first = model.nu - sum(len(info.controls) for info in model.topology.actuators)
-    leaf = model.get("actuator.ctrl_range")
-    values = np.asarray(leaf.value if isinstance(leaf, Frozen) else leaf, float)
+    values = np.asarray(unfrozen(model.get("actuator.ctrl_range")), float)
     for info in model.topology.actuators:
         for i, row in zip(info.controls, info.ctrl_ranges, strict=True):
             if row is not None:

@@ -57,6 +57,11 @@ class Frozen(Table):
         return aux
 
 
+def unfrozen(leaf):
+    """The value of a leaf, whether it is frozen or an array."""
+    return leaf.value if isinstance(leaf, Frozen) else leaf
+
+
 def _leaf(shape: str, unit: str, doc: str, sign: str = "") -> Any:
     return dataclasses.field(metadata={"leaf": Leaf(tuple(int(s) if s.isdigit() else s for s in shape.split()), unit, doc, sign)})
 
@@ -404,7 +409,7 @@ class Model(Named):
         if "[" in selector:
             part = entry(self, selector)
             leaf = self.get(part.path)
-            return jnp.asarray(leaf.value if isinstance(leaf, Frozen) else leaf)[(..., *part.index)]
+            return jnp.asarray(unfrozen(leaf))[(..., *part.index)]
         group_name, name = self._check(selector).split(".", 1)
         group = getattr(self, group_name)
         return group.params[name[len("params.") :]] if name.startswith("params.") else getattr(group, name)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from xsim.model.build import assemble
-from xsim.model.model import Frozen, Model
+from xsim.model.model import Model, unfrozen
 from xsim.model.topology import BodyInfo, GeomInfo, JointInfo, PassiveInfo
 from xsim.spec import BodySpec, GeomSpec, JointSpec, ModelSpec, PassiveSpec, Soft, SurfaceSpec
 
@@ -86,8 +86,7 @@ class _Changes:
 
 
 def _array(model: Model, path: str) -> np.ndarray:
-    leaf = model.get(path)
-    return np.asarray(leaf.value if isinstance(leaf, Frozen) else leaf, np.float64)
+    return np.asarray(unfrozen(model.get(path)), np.float64)
 
 
 def _like(given: Any, value: np.ndarray) -> Any:

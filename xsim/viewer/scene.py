@@ -13,7 +13,7 @@ from xsim.dynamics.layout import batch_shape
 from xsim.dynamics.queries import kinematics
 from xsim.model.drawing import TrianglesInfo
 from xsim.model.geoms import DRAWABLE
-from xsim.model.model import Frozen, Model
+from xsim.model.model import Frozen, Model, unfrozen
 from xsim.model.topology import GeomInfo, Topology
 from xsim.poses import normalized, quat_mul, rotate
 from xsim.viewer.shapes import mesh_of_file
@@ -114,8 +114,7 @@ def _shown_steps(steps: int, dt: float, fps: float | None) -> np.ndarray:
 
 def leaf_values(model: Model, path: str) -> np.ndarray:
     """A leaf as a numpy array, (envs, *shape) or *shape."""
-    leaf = model.get(path)
-    return np.asarray(leaf.value if isinstance(leaf, Frozen) else leaf)
+    return np.asarray(unfrozen(model.get(path)))
 
 
 def _sliced(model: Model, batch: tuple[int, ...], chosen: tuple[int, ...]) -> Model:
