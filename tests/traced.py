@@ -14,8 +14,6 @@ import jax
 import numpy as np
 from jax.extend.core import Literal
 
-from xsim.spatial import one_region
-
 
 def _broadcast(x, shape, broadcast_dimensions, **_):
     own = [1] * len(shape)
@@ -161,8 +159,7 @@ def traced(fn: Callable, *args) -> Callable:
     collecting = gc.isenabled()
     gc.disable()  # a trace is millions of small objects that all live: looking for garbage takes a quarter of the time
     try:
-        with one_region(True):  # the boundaries of XLA's fusion regions are a third of the time
-            program, shapes = jax.make_jaxpr(fn, return_shape=True)(*args)
+        program, shapes = jax.make_jaxpr(fn, return_shape=True)(*args)
         run, tree = _compile(program), jax.tree.structure(shapes)
     finally:
         if collecting:
