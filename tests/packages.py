@@ -45,9 +45,10 @@ def already(name: str) -> Path | None:
     return path if path.with_name(f"{path.name}.installed").exists() else None
 
 
-def engine(name: str) -> Path:
-    """The Python of an environment that has an engine."""
-    return _python(_installed((f"{name}=={version(name)}",), f"{name}-{version(name)}-py{_PYTHON}", True))
+def engine(name: str, release: str | None = None) -> Path:
+    """The Python of an environment that has an engine. release: None is that of the extra."""
+    release = release or version(name)
+    return _python(_installed((f"{name}=={release}",), f"{name}-{release}-py{_PYTHON}", True))
 
 
 def ask(name: str, script: str, paths: list[Path]) -> list[dict]:

@@ -1,0 +1,86 @@
+"""The numbers of MuJoCo in ``tests/reference`` are those that its releases compute today.
+
+The daily tests compare xsim with the recorded numbers. Here each script that wrote them runs again, with its release of MuJoCo in an
+environment of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import packages
+import pytest
+
+pytestmark = [pytest.mark.slow, pytest.mark.nightly]
+
+REFERENCE = Path(__file__).parent / "reference"
+RELEASES = {"3.2": "3.2.7", "4.0": "4.0.0"}
+BOTH = tuple(RELEASES)
+SCRIPTS = {  # the releases that a script runs with, and the file that it writes
+    "make_collide.py": (BOTH, "collide.npz"),
+    "make_contact_sensors.py": (("4.0",), "contact_sensors.json"),
+    "make_flex_contacts.py": (BOTH, "flex_contacts.json"),
+    "make_flexes.py": (BOTH, "flexes.json"),
+    "make_mjcf_4_0.py": (("4.0",), "mjcf_4_0.json"),
+    "make_mjcf_4_0_trajectories.py": (("4.0",), "mjcf_4_0_trajectories.json"),
+    "make_noslip.py": (("3.2",), "noslip.json"),
+    "make_patches.py": (("4.0",), "patches.json"),
+    "make_plugins.py": (BOTH, "plugins_{}.json"),
+}
+TOLERANCE = 1e-7  # of the largest number of a list: the solver of MuJoCo ends at rounding, which differs between processors
+
+
+def test_every_script_is_here():
+    """Those of gymnasium write numbers of its environments, which tests/test_locomotion.py names."""
+    assert {path.name for path in REFERENCE.glob("make_*.py")} == {*SCRIPTS, "make_gymnasium.py"}
+
+
+@pytest.mark.parametrize("script, rules", [(script, rules) for script, (releases, _) in SCRIPTS.items() for rules in releases])
+def test_recorded(script, rules, tmp_path):
+    python = packages.engine("mujoco", RELEASES[rules])
+    name = SCRIPTS[script][1].format(rules.replace(".", "_"))
+    folder = tmp_path / "reference"
+    shutil.copytree(REFERENCE, folder, ignore=shutil.ignore_patterns("*.json", "*.npz", "__pycache__"))
+    command = [str(python), str(folder / script), str(folder / name)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=folder)
+    assert done.returncode == 0, done.stderr[-2000:]
+    computed, recorded = _read(folder / name), _read(REFERENCE / name)
+    assert computed
+    for key, value in computed.items():
+        _compare(value, recorded[key], key)
+
+
+def _read(path: Path) -> dict:
+    if path.suffix == ".json":
+        return json.loads(path.read_text())
+    with np.load(path) as arrays:
+        return {key: arrays[key].tolist() for key in arrays.files}
+
+
+def _compare(computed, recorded, where: str) -> None:
+    assert type(computed) is type(recorded), where
+    if isinstance(computed, dict):
+        assert computed.keys() == recorded.keys(), where
+        for key in computed:
+            _compare(computed[key], recorded[key], f"{where}/{key}")
+    elif isinstance(computed, list) and not _is_numeric(computed):
+        assert len(computed) == len(recorded), where
+        for i, pair in enumerate(zip(computed, recorded, strict=True)):
+            _compare(*pair, f"{where}/{i}")
+    elif isinstance(computed, (list, float, int)):
+        scale = max(1.0, float(np.abs(recorded).max(initial=0.0)))
+        np.testing.assert_allclose(computed, recorded, rtol=0, atol=TOLERANCE * scale, err_msg=where)
+    else:
+        assert computed == recorded, where
+
+
+def _is_numeric(values: list) -> bool:
+    """Whether a list holds numbers only, all of one shape."""
+    try:
+        return np.asarray(values).dtype.kind in "bif"
+    except ValueError:
+        return False
