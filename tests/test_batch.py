@@ -52,6 +52,7 @@ def _bits(tree):
     return [np.asarray(x).tobytes() for x in jax.tree.leaves(tree)]
 
 
+@pytest.mark.slow
 def test_alone_equals_in_a_batch_bitwise(chain):
     """An environment alone, in a batch of 40 and among 1,500 (which run in slices) gives the same bits."""
     run = jax.jit(lambda m, s: xsim.rollout(m, s, steps=10)[0])
@@ -85,6 +86,7 @@ def pendulum():
     return xsim.load(models.path("pendulum"))
 
 
+@pytest.mark.slow
 def test_rollout_under_every_transformation(pendulum):
     """jit, grad, jvp, linearize, checkpoint, vmap, vmap of grad and scan around rollout agree with the plain call."""
     start = _start(pendulum, 3)
@@ -133,6 +135,7 @@ def test_donated_states_are_reused(pendulum):
     assert state.q.is_deleted() and not out.q.is_deleted()
 
 
+@pytest.mark.slow
 def test_batch_shapes(pendulum):
     """Several batch axes, shared arguments and per-environment leaves broadcast together."""
     q = jnp.zeros((2, 3, 2))

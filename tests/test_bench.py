@@ -34,6 +34,7 @@ def bare_python(tmp_path):
     return str(file)
 
 
+@pytest.mark.slow
 def test_measures_itself_and_reports_missing_engines(tmp_path, capsys, bare_python):
     out = tmp_path / "bench.json"
     code = bench.main([*SMALL, "--freeze", "geom.*,body.*", "--vs", "ring,mujoco", "--peer-python", bare_python, "--json", str(out)])
@@ -66,6 +67,7 @@ def test_interpreter_that_is_not_there_is_reported(capsys):
     assert "gradient" not in out
 
 
+@pytest.mark.slow
 def test_the_other_engines_may_have_more_threads(tmp_path, capsys):
     """An interpreter that only says what it was given."""
     python = tmp_path / "python"
@@ -93,6 +95,7 @@ def test_scaling_draws_a_curve(tmp_path):
     assert png.read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_scaling_by_devices(tmp_path, capsys):
     """Of cores, in a process each; a machine with one has nothing to compare."""
     pytest.importorskip("matplotlib")
@@ -108,6 +111,7 @@ def test_scaling_by_devices(tmp_path, capsys):
     assert scaling.counts(1) == [1] and scaling.counts(6) == [1, 2, 4, 6] and scaling.counts(8) == [1, 2, 4, 8]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
 def test_ctrl_c_ends_the_workers_and_prints_what_there_is():
     arguments = [x for x in SMALL if x != "--quiet"]

@@ -80,6 +80,7 @@ NIGHTLY = {
 """Each of these compiles for ten seconds what the other cases compile in parts."""
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(jax.default_backend() != "cpu", reason="about XLA's CPU backend")
 @pytest.mark.parametrize("case", [pytest.param(case, marks=[pytest.mark.nightly] * (case in NIGHTLY)) for case in CASES])
 def test_loops_are_not_one_function(case):

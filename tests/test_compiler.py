@@ -271,6 +271,7 @@ def test_step_without_a_batch_and_with_two_axes(x64):
     np.testing.assert_allclose(mapped.q[1], xsim.step(model, jax.tree.map(lambda x: x[0, 1], many)).q, rtol=1e-13)
 
 
+@pytest.mark.slow
 def test_states_that_are_not_finite_are_flagged():
     """One environment that is not finite changes no other, and the step ends."""
     model = xsim.load(xsim.models.path("half_cheetah"))

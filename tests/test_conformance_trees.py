@@ -252,6 +252,7 @@ RANGES = {
 LARGE = [pytest.param(name, marks=pytest.mark.nightly) for name in ("urdf-g1_29dof_rev_1_0", "urdf-panda")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["sdf-chain_all_joints", *LARGE])
 def test_4096_randomized_copies_step(name):
     """Float32, all rows on, every copy with masses, inertias, places and axes of its own; and among its equals one moves the same way."""

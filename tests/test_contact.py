@@ -11,8 +11,6 @@ from traced import by_numpy
 
 import xsim
 
-pytestmark = pytest.mark.slow
-
 BOX = """<mujoco><option timestep="0.002" cone="elliptic" impratio="10"/><worldbody>
 <geom type="plane" size="1 1 1" friction="0.5 0.01 0.001"/>
 <body pos="0 0 0.1"><freejoint/><geom type="box" size="0.2 0.15 0.1" friction="0.3 0.01 0.001"/></body></worldbody></mujoco>"""
@@ -92,6 +90,7 @@ CROWD = "".join(
 )
 
 
+@pytest.mark.slow
 def test_of_many_pairs_those_that_are_near_are_held_against_each_other(x64):
     """The same contacts as if all were; the flag where more are near than the buffer holds."""
     model = xsim.loads(f"<mujoco><worldbody>{CROWD}</worldbody></mujoco>", "mjcf")
@@ -140,6 +139,7 @@ def check_derivatives(model, q=STATES, v=SPEEDS) -> dict:
     return check_both_modes(loss, point, 3, REACH, 1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cone", ["pyramidal", "elliptic"])
 def test_derivatives_through_contact(cone, x64):
     reverse = check_derivatives(xsim.loads(PAIR.format(cone), "mjcf"))

@@ -14,8 +14,6 @@ from traced import by_numpy
 import xsim
 from xsim.compile.choice import tracing_for
 
-pytestmark = pytest.mark.slow
-
 G = 9.81
 PLANAR = '<joint type="slide" axis="1 0 0"/><joint type="slide" axis="0 0 1"/><joint axis="0 1 0"/>'
 FLOOR = '<geom type="plane" size="5 5 1"/>'
@@ -89,6 +87,7 @@ STACK = """<mujoco><option timestep="0.02" cone="{cone}"/><worldbody>{floor}
 LONG = [pytest.param(cone, 100, 1e-4, marks=pytest.mark.nightly) for cone in ("pyramidal", "elliptic")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("cone", "steps", "drift"), [("pyramidal", 30, 5e-4), *LONG])
 def test_a_stack_of_boxes_stays(cone, steps, drift, x64):
     """It starts at its depth at rest and stays within a millimetre; in the second half (of 2 s) nothing drifts: friction only damps, and
@@ -198,6 +197,7 @@ FALL = f"""<mujoco><option timestep="0.002"/><worldbody>{FLOOR}<body pos="0 0 10
 </worldbody></mujoco>"""
 
 
+@pytest.mark.slow
 def test_a_ball_in_free_fall_far_above_a_plane(x64):
     """Values and gradients are those of free fall: z = z0 + n dt v0 + n (n + 1) / 2 dt^2 g after n steps, whatever the contact's numbers;
     its surface, size and density have no part."""
@@ -274,6 +274,7 @@ DROP = f"""<mujoco><option timestep="0.016"/><default><geom condim="1" solref="0
 {FLOOR}<body pos="0 0 0.1"><freejoint/><geom type="box" size="0.2 0.15 0.1"/></body></worldbody></mujoco>"""
 
 
+@pytest.mark.slow
 def test_a_box_dropped_flat_comes_to_rest_in_its_four_contacts(x64):
     """In each r = (1 - d) g (time constant * ratio)^2 / 4 deep, whatever the mass, and so are its derivatives, in both modes: with the
     frequency 1 / (0.04 * 0.8) and damping 0.8 what is left of the drop after 1 s is exp(-25)."""
@@ -300,6 +301,7 @@ GROOVES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["edges", pytest.param("capsules", marks=pytest.mark.nightly)])
 def test_a_capsule_rests_on_two_that_are_parallel(kind, x64):
     """Along two edges of boxes, or on two capsules, exactly parallel to its axis: it stays, the forces are what its weight and its
@@ -324,6 +326,7 @@ BALL = """<mujoco><option timestep="0.002" gravity="0 0 0"/><worldbody><body><jo
 solimplimit="0.9 0.9 0.001"/><geom type="box" size="0.1 0.2 0.3"/></body></worldbody></mujoco>"""
 
 
+@pytest.mark.slow
 def test_a_ball_joint_at_the_identity_and_at_its_limit(x64):
     """At the identity, moving, the axis of the turn is undefined. At rest at the limit, and a little beyond, the force has a kink. There
     the derivatives of a step are those of one side, in both modes, to differences of first order at 1e-6. With a limit of no angle they
@@ -357,6 +360,7 @@ def coincident(kinds) -> str:
     return "".join([*out, *(f"<body>{PLANAR}{x}</body>" for x in out)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kinds", [("box",), ("ellipsoid",), pytest.param(tuple(SHAPES), marks=pytest.mark.nightly)])
 def test_coincident_centres(kinds, x64):
     """Of like shapes, with their axes aligned: the normal is undefined, values and derivatives of a step are finite, in both modes."""

@@ -65,6 +65,7 @@ def _sliders_matrices(dt=0.05):
     return a, np.vstack([dt * push, push])
 
 
+@pytest.mark.slow
 def test_a_linear_system_has_the_solution_of_riccati(x64):
     a, b = _sliders_matrices()
     Q, R = np.diag([2.0, 1.0, 0.5, 0.1]), np.array([[0.3]])
@@ -126,6 +127,7 @@ def swing_up(cart):
     return ilqr(cart, hanging, jnp.full((100, 1), 0.1), _cart_cost, _cart_final_cost)
 
 
+@pytest.mark.slow
 def test_swing_up_from_hanging(cart, swing_up):
     plan = swing_up
     assert plan.converged and abs(plan.states.q[-1, 1]) < 0.1 and jnp.abs(plan.states.v[-1]).max() < 0.1
@@ -170,6 +172,7 @@ def test_gains_stabilize_the_swing_up(cart, swing_up):
     assert abs(closed.q[1]) < 0.1 < 0.3 < abs(opened.q[1])
 
 
+@pytest.mark.slow
 def test_a_controller_keeps_the_pole_up(cart):
     """Also of a pole that is half as heavy again as in its model, from states that a batch has."""
     plant = cart.replace({"geom.mass": cart.geom.mass * jnp.array([1.0, 1.5])})
@@ -196,6 +199,7 @@ def test_deviations_of_a_free_joint_and_a_ball(x64):
     np.testing.assert_allclose(deviation(model, state, displaced(model, state, dx[1])), dx[1], atol=1e-12)
 
 
+@pytest.mark.slow
 def test_a_free_body_turns(x64):
     """By more than a right angle, to a goal that the costs are given as numbers."""
     model = xsim.loads(SATELLITE.format(arm=""), "mjcf")

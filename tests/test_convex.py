@@ -131,7 +131,6 @@ def values(kinds, p, dp):
     return [np.asarray(x)[:, :count] for x in compiled(kinds)(*jax.tree.map(fill, (p, dp)))]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kinds", PAIRS)
 def test_pair(kinds):
     rng = np.random.default_rng(7)
@@ -251,6 +250,7 @@ def test_turns_with_the_world():
     np.testing.assert_allclose(there[4:], Q @ here[4:], atol=1e-8)
 
 
+@pytest.mark.slow
 def test_single_precision():
     kinds = ("ellipsoid", "cylinder")
     p = poses(np.random.default_rng(4), LANES)
@@ -266,6 +266,7 @@ def test_single_precision():
     assert np.all(np.isfinite(value)) and np.all(np.isfinite(tangent))
 
 
+@pytest.mark.slow
 def test_reverse_mode_and_vmap():
     """vjp equals jvp, environments by vmap equal native lanes, and nothing is lost in the transposition."""
     kinds = ("capsule", "box")

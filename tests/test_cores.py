@@ -14,8 +14,6 @@ import pytest
 
 import xsim
 
-pytestmark = pytest.mark.slow
-
 CORES, STEPS = 3, 4
 BATCH = 200  # not a multiple of the number of cores: slices are filled up
 MODEL = """<mujoco><option timestep="0.01"/><worldbody><body><joint axis="0 1 0" damping="0.2" limited="true" range="-20 20"/>
@@ -83,6 +81,7 @@ except RuntimeError:
 """
 
 
+@pytest.mark.slow
 def test_several_cores(tmp_path):
     """To rounding: the widths of their slices differ, so XLA contracts and adds in another order. What a step returns is divided as its
     argument, so that it compiles once."""

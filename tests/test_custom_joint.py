@@ -51,6 +51,7 @@ def test_general_joint_equals_the_built_in_hinge(general_hinge, x64):
     np.testing.assert_allclose(xsim.mass_matrix(own, q), xsim.mass_matrix(built_in, q), atol=1e-12)
 
 
+@pytest.mark.slow
 def test_non_constant_subspace(cam, x64):
     """Velocity is the rate of pose, energy is kept by RK4, gradients reach the joint's own parameter."""
     model = xsim.with_integrator(xsim.loads(FILE.format(joint="cam"), "x_xy"), "rk4").replace({"option.regularization": 0.0})

@@ -194,6 +194,7 @@ def test_mass_stays_with_the_geom(file, x64):
     assert divided.geom.density.shape == whole.geom.density.shape == (1,)
 
 
+@pytest.mark.slow
 def test_what_names_a_geom_keeps_its_meaning(file):
     """Pairs are those of all parts; frames, tendons and rays are about the geoms that they were about."""
     others = (
@@ -241,6 +242,7 @@ def test_contacts_of_divided_geoms_are_refused(file):
 # ---- CoACD -------------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_parts_are_kept_on_disk(file, tmp_path, monkeypatch, capfd):
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
     runs = []

@@ -5,6 +5,7 @@ import pytest
 from xsim import demo
 
 
+@pytest.mark.slow
 def test_demo_writes_a_picture_and_a_page(tmp_path, capsys):
     pytest.importorskip("matplotlib")
     assert demo.main(["--model", "pendulum", "--num", "32", "--steps", "45", "--output", str(tmp_path / "out")]) == 0

@@ -129,6 +129,7 @@ def test_a_process_that_dies_ends_the_others(tmp_path):
     assert len(train(more, tmp_path, resume=True, progress=False)["curve"]) == done + 1
 
 
+@pytest.mark.slow
 def test_arguments_go_together(tmp_path):
     command = [sys.executable, "-m", "xsim.train", SMALL.task, "--processes", "2", "--out", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)

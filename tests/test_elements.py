@@ -33,6 +33,7 @@ def bushing(k, d, kr, dr, **options):
     return xsim.loads(BUSHING.format(k=k, d=d, kr=kr, dr=dr), "chrono", **options)
 
 
+@pytest.mark.slow
 def test_a_stiff_bushing_at_a_long_step(x64):
     """1e7 N/m under 2 kg: a period of 2.8 ms, stepped by 1 ms. The explicit rule is lost at once; the implicit one comes to rest where
     weight and bushing balance, and its derivative is that of differences."""
@@ -75,6 +76,7 @@ def test_order_of_the_rules(x64):
         assert 0.75 * factor < first / second < 1.35 * factor, (name, first / second)
 
 
+@pytest.mark.slow
 def test_energy_of_elements(x64):
     """Without dampers, what springs with stops and tables, torsion springs and bushings store comes back as motion."""
     text = """
@@ -128,6 +130,7 @@ model:
     assert found.force[1, 2] == pytest.approx(0.0, abs=1e-9)  # the top is free: nothing else holds it
 
 
+@pytest.mark.slow
 def test_state_from_poses_finds_the_state(x64):
     """Poses and velocities of a closed mechanism in motion give back its state, from where it starts."""
     model = xsim.load(models.path("slider_crank"))
@@ -214,6 +217,7 @@ model:
         assert abs(float(v[model.topology.bodies[1].v[0] + 2])) < 1e-6
 
 
+@pytest.mark.slow
 def test_environments_of_a_mechanism_are_each_their_own(x64):
     """Masses, springs, motors, places of joints and bushings that all differ: each environment moves as it does alone."""
     model = xsim.load(models.path("slider_crank"))
@@ -263,6 +267,7 @@ def test_a_motor_in_a_loop_finds_its_angle(spindle, x64):
     np.testing.assert_allclose(xsim.constraint_error(model.replace({"function.numbers": angles[:, None]}), state.q), 0, atol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name, path", [("four_bar", "dof.damping"), ("shock_absorber", "force.stiffness")])
 def test_derivatives_with_respect_to_one_thing_alone(name, path, x64):
     """Reverse mode through what does not touch every equation, against forward mode: a leaf, then the forces."""
@@ -282,6 +287,7 @@ def test_derivatives_with_respect_to_one_thing_alone(name, path, x64):
     assert np.abs(by_tau).max() > 0
 
 
+@pytest.mark.slow
 def test_derivatives_where_a_bushing_is_soft(x64):
     """First derivatives with respect to stiffness and damping that are zero, as free directions of bushings are; second ones above zero
     (at zero they are finite)."""
@@ -313,6 +319,7 @@ def test_frozen_elements_act_alike(x64):
     np.testing.assert_allclose(xsim.reactions(frozen, other).force, xsim.reactions(model, one).force, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_starts_know_controls_and_batches(x64):
     """An external POSITION motor: `project_constraints` and `constraint_error` take its control; a batched model fits poses without one."""
     text = CRANK.format(pin="", spindle="REVOLUTE", angle=0.0).replace("{type: CONSTANT, value: 0.0}", "{type: CONTROLLER}")

@@ -94,6 +94,7 @@ def test_an_environment_does_not_depend_on_how_many_there_are(balance):
         np.testing.assert_allclose(x, y, rtol=1e-6, atol=1e-7)
 
 
+@pytest.mark.slow
 def test_resample_and_auto_reset_can_be_switched_off():
     env = Jitted("pendulum_balance", num_envs=2, max_steps=2, resample=False, randomize={"geom.mass": {"uniform": [1, 2]}})
     s = first = env.reset(KEY)
@@ -109,6 +110,7 @@ def test_resample_and_auto_reset_can_be_switched_off():
     assert s.truncated.all() and (s.length == 3).all() and (s.episode == 0).all()
 
 
+@pytest.mark.slow
 def test_scan_and_gradient(balance):
     """Through a whole episode with its restart, with respect to one number of a policy: finite and right."""
     start = balance.reset(KEY)
@@ -218,6 +220,7 @@ def _lqr(model, force):
     return jnp.asarray(k, jnp.float32)
 
 
+@pytest.mark.slow
 def test_a_regulator_balances_the_pole():
     env = make_env("pendulum_balance", num_envs=NUM)
     gain = _lqr(env.model, env.task.gear["cart"])
@@ -262,6 +265,7 @@ def test_swingup_energy(swingup):
     assert (gained > 0.7 * work[60]).all() and (gained < work[60]).all()
 
 
+@pytest.mark.slow
 def test_tracking_start_and_sensors(tracking):
     env, s = tracking.env, tracking.reset(KEY)
     model = env.model.replace(s.leaves)
@@ -280,6 +284,7 @@ def test_tracking_start_and_sensors(tracking):
     np.testing.assert_allclose(s.obs[:, 36:43], 0, atol=1e-6)  # the reference starts where the chain hangs
 
 
+@pytest.mark.slow
 def test_tracking_a_controller_follows(tracking):
     """A PD controller with the true state keeps closer to the reference than no controller does."""
     model = tracking.env.model
@@ -400,6 +405,7 @@ def test_gymnasium_vector():
     wrapped.close()
 
 
+@pytest.mark.slow
 def test_gymnasium_images():
     gymnasium = pytest.importorskip("gymnasium")
     needs_opengl()
@@ -488,6 +494,7 @@ def test_keys_of_environments(swingup):
     _same(_rows(swingup.reset(KEY), slice(None)), _rows(swingup.reset(keys), slice(None)))
 
 
+@pytest.mark.slow
 def test_go1_joystick():
     """Sizes, rewards' names, commands; that it stands is a matter of contact (nightly)."""
     from xsim.envs.quadruped import Joystick, Weights

@@ -95,6 +95,7 @@ def _ordered(sides: list, normal):
     return tuple(sides[::-1] if swapped else sides), -normal if swapped else normal
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rules", "name"), CASES)
 def test_contacts_and_accelerations_of_the_engine(rules, name, x64):
     """What touches what, distances, points, normals; under the rules 4.0 what they do and what sensors feel.
@@ -174,6 +175,7 @@ def test_what_stands_does_not_touch_what_stands(x64):
         assert np.isfinite(by_numpy(xsim.step)(model, xsim.init(model)).v).all()
 
 
+@pytest.mark.slow
 def test_margins_of_a_batch_without_geoms(x64):
     two = SHEET.format('selfcollide="none"', EDGES) + SHEET.replace('"f"', '"g" pos=".02 .01 .015"').format('selfcollide="none"', EDGES)
     model = load(scene(two))
@@ -182,6 +184,7 @@ def test_margins_of_a_batch_without_geoms(x64):
     assert found.active.sum(-1).shape == (2,) and found.active.any(-1).all()
 
 
+@pytest.mark.slow
 def test_adhesion_leaves_flexes_out(x64):
     """As MuJoCo."""
     text = scene(BALL + SHEET.format('selfcollide="none"', EDGES), '<actuator><adhesion body="ball" ctrlrange="0 1" gain="10"/></actuator>')
@@ -207,6 +210,7 @@ def _meeting(rules: str) -> tuple[xsim.Model, xsim.State]:
     return model, xsim.init(model, v=0.3 * np.random.default_rng(3).normal(size=model.nv))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rules", [pytest.param("3.2", marks=pytest.mark.nightly), "4.0"])
 def test_what_pushes_is_pushed_back(rules, x64):
     """Momenta stay as they are, linear and angular."""
@@ -289,6 +293,7 @@ DEGENERATE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dim", [1, pytest.param(2, marks=pytest.mark.nightly), pytest.param(3, marks=pytest.mark.nightly)])
 def test_degenerate_places_are_finite(dim, x64):
     """Values and derivatives."""
@@ -311,6 +316,7 @@ def test_degenerate_places_are_finite(dim, x64):
     assert all(np.isfinite(x).all() for x in jax.tree.leaves(values))
 
 
+@pytest.mark.slow
 def test_environments_with_numbers_of_their_own(x64):
     """A batch gives what its environments give alone, also where the buffer holds fewer contacts."""
     model = load(scene(THIN.format(4)))
@@ -325,6 +331,7 @@ def test_environments_with_numbers_of_their_own(x64):
             assert alone.flags == together.flags[i]
 
 
+@pytest.mark.slow
 def test_too_many_contacts_are_said(x64):
     model, state = _meeting("4.0")
     few = xsim.with_contact_limit(model, 3)
@@ -333,6 +340,7 @@ def test_too_many_contacts_are_said(x64):
     assert overflow(few, state) & xsim.Flags.CONTACT_OVERFLOW
 
 
+@pytest.mark.slow
 @pytest.mark.nightly
 def test_a_sheet_falls_on_a_ball_and_lies_on_the_ground():
     """In single precision: nothing falls through, and it comes to rest."""

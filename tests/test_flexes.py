@@ -103,6 +103,7 @@ def test_a_block_that_is_strained_alike_stores_what_its_material_says(x64):
     assert abs(energy(model, (at @ (turned * np.sign(np.linalg.det(turned)) - np.eye(3)).T).reshape(-1))) < 1e-10
 
 
+@pytest.mark.slow
 def test_forces_do_the_work_that_is_stored_and_dampers_take_some(x64):
     """Passive forces are minus the gradient of the energy at rest; moving, dampers take power away; forces on all points add up to none."""
     model = load(scene(LINES + SHEET + SOLID, gravity="0 0 0"))
@@ -205,7 +206,6 @@ def test_environments_with_numbers_of_their_own(x64):
         close("alone", acceleration(model.replace({k: x[i] for k, x in point.items()}), q[i], v[i]), together[i], 1e-12)
 
 
-@pytest.mark.slow
 def test_a_compiled_step_in_single_precision_is_near():
     model = load(scene(LINES + SHEET + SOLID, KEPT))
     point = _points(model, 2)

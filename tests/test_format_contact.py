@@ -365,6 +365,7 @@ def test_meshes_that_are_not_found_touch_nothing(folder):
 # ---- motion --------------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_kp_and_kd_are_a_spring_and_a_damper(x64):
     """A ball of mass m: m a = -m g - K (r + h v + h^2 a) - D (v + h a), r its height above touching. The floor says nothing."""
     K, D, m = 2e4, 20.0, 2.0
@@ -383,6 +384,7 @@ def test_kp_and_kd_are_a_spring_and_a_damper(x64):
     assert wanted[0] == pytest.approx(0.0, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_the_smaller_friction_of_two_surfaces_counts(x64):
     """What slides is held back by the coefficient times what carries it. The floor has 2; the last surface says nothing."""
     texts = [f"<friction><ode><mu>{mu}</mu><mu2>{mu}</mu2></ode></friction>" for mu in (0.3, 3.0, 1.5, 0.0)] + [""]
@@ -405,6 +407,7 @@ def held_back(spec, across: int, up: int) -> float:
     return -a[across] / (a[up] + G)
 
 
+@pytest.mark.slow
 def test_a_urdf_robot_slides_on_the_ground(x64):
     ends = "".join(
         f'<joint name="{child}" type="prismatic"><parent link="{parent}"/><child link="{child}"/><axis xyz="{axis}"/>'
@@ -416,6 +419,7 @@ def test_a_urdf_robot_slides_on_the_ground(x64):
     assert held_back(spec, 0, 1) == pytest.approx(0.6)
 
 
+@pytest.mark.slow
 def test_skeletons_slide_on_each_other(x64):
     ball = skeleton("s", touchable(SKEL_BALL), pose="0 0 0.1 0 0 0", type="translational")
     assert held_back(parse_text(skel(SKEL_FLOOR, ball), "skel"), 0, 2) == pytest.approx(1.0)

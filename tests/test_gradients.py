@@ -16,8 +16,6 @@ from traced import by_numpy, traced
 import xsim
 from xsim import models
 
-pytestmark = pytest.mark.slow
-
 STATE = ("q", "v", "act", "tau", "ctrl")
 
 
@@ -178,6 +176,7 @@ REACH = {"default": 2e-4, "geom.size": 1e-4, "geom.mass": 5e-5, "dof.armature": 
          "body.inertia": 3e-6, "body.mass": 5e-5}  # fmt: skip
 
 
+@pytest.mark.slow
 def test_one_step_of_every_joint_type(x64):
     """zoo: every joint and geom type, springs, dampers, armature; random states, rest, identity quaternions, springs at their zero."""
     model = xsim.load(models.path("zoo"))
@@ -189,6 +188,7 @@ def test_one_step_of_every_joint_type(x64):
     assert dead == []
 
 
+@pytest.mark.slow
 def test_rollout_of_100_steps(x64):
     """chain: 100 steps with a spherical root, drawn axes and welded sensors; environment 3 has a massless tip, 2 a doubled mass."""
     model = xsim.load(models.path("chain"))
@@ -206,6 +206,7 @@ def test_other_integrators(integrator, x64):
     check_gradients(model, 3, REACH, 1e-7, point)
 
 
+@pytest.mark.slow
 def test_second_derivatives(x64):
     """Hessian of a step by forward over reverse is symmetric and equals differences of the gradient."""
     model = xsim.load(models.path("pendulum"))
@@ -259,6 +260,7 @@ def test_models_of_other_formats(path, x64):
 CHRONO = [models.path(n) for n in models.names() if models.path(n).parent.name == "chrono"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", _daily(CHRONO), ids=lambda p: p.stem)
 def test_constraints_and_elements_over_5_steps(path, x64):
     """A driven loop, bushings, and springs with maps, tables and stops: every number, from the points of tables to the places and axes of
@@ -274,6 +276,7 @@ def test_constraints_and_elements_over_5_steps(path, x64):
     check_gradients(model, 5, reach, 1e-6, point, scaled=True)
 
 
+@pytest.mark.slow
 def test_gradients_on_a_switch_are_finite(x64):
     """gripper, closed and at rest: both coupled fingers sit on a limit, every dry friction holds."""
     model = xsim.load(models.path("gripper"))

@@ -130,6 +130,7 @@ SCENE = """<mujoco><option timestep="0.002"/><asset><hfield name="h" nrow="2" nc
 <body pos="0 0 .1"><freejoint/><geom type="{shape}" size="{size}"/></body></worldbody></mujoco>"""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("shape", "size", "lowest", "fastest", "away"),
     [("sphere", ".1", 0.098, 1e-3, 1e-6), pytest.param("box", ".1 .1 .1", 0.096, 0.3, 1e-3, marks=pytest.mark.nightly)],

@@ -140,6 +140,7 @@ def test_documents_that_name_a_pipe(tmp_path, case):
 # ---- files that include files --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_sdf_includes_of_includes(tmp_path):
     """8^11 models."""
     for level in range(12):
@@ -316,6 +317,7 @@ LARGE = {
 }
 
 
+@pytest.mark.slow
 def test_large_models_are_read(tmp_path):
     files = []
     for i, (_, text) in enumerate(LARGE.values()):
@@ -374,6 +376,7 @@ def test_numbers_that_overflow_are_named(pos, damping, mass, leaf):
         assemble(spec)
 
 
+@pytest.mark.slow
 def test_the_limits_are_those_that_this_file_promises():
     """A process that asks for more memory, or works longer, fails: the outcomes above mean something."""
     if not LINUX:

@@ -64,6 +64,7 @@ def test_what_a_camera_sees_from_above(model, x64):
     assert np.all(image.color[ball][:, 0] > 0.35) and not image.color[ball][:, 1:].any()
 
 
+@pytest.mark.slow
 def test_a_camera_sees_what_its_rangefinder_measures(model, q, x64):
     """Rangefinders do not hit geoms of their own body; the camera's body has none."""
     sensor = by_numpy(lambda m, q: xsim.sensors(m, xsim.init(m, q)))(model, q).reshape(3, 2, HEIGHT, WIDTH, 2)

@@ -326,6 +326,7 @@ def test_the_followers_limit_and_friction_act_on_the_leader(x64):
 # ---- what a review asked for ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_second_derivatives_through_dry_friction(x64):
     """A sliding block: v+ = v - f dt / m, d2/dm2 = -2 f dt / m^3."""
     model = one("slide", friction=[0.5])

@@ -61,6 +61,7 @@ def viewer(shared, monkeypatch):
 # ---- the clock ---------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_steps_are_those_of_the_library(viewer):
     viewer.set_control("bounded", 1.5)
     state = viewer.reset()
@@ -116,6 +117,7 @@ def test_a_control_function():
 # ---- the pull ----------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_pull_at_a_free_body_is_a_damped_spring(viewer):
     """The effective mass at the centre of a free sphere is its mass."""
     velocity = jnp.array([0.3, -0.2, 0.1])

@@ -50,6 +50,7 @@ def at(s, q, v, place):
     return s.replace(variables={"place": jnp.asarray(place)}) if s.variables else s
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_gymnasium(name, x64):
     """Single steps from states along gymnasium's episodes, and whole episodes, both in one batch."""

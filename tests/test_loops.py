@@ -55,6 +55,7 @@ def turning(model, speed=5.0):
     return by_numpy(functools.partial(xsim.project_constraints, model))(start.replace(v=start.v + speed * jnp.array([1.0, 0.0, 0.0])))
 
 
+@pytest.mark.slow
 def test_project_moves_what_is_inconsistent_and_nothing_else(four_bar, x64):
     drawn = xsim.init(four_bar)
     assert np.abs(xsim.constraint_error(four_bar, drawn.q)).max() < 1e-14
@@ -72,6 +73,7 @@ def test_project_moves_what_is_inconsistent_and_nothing_else(four_bar, x64):
     np.testing.assert_allclose(np.sum(taken * near.v, -1), 0, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_acceleration_keeps_the_gaps_closed_to_second_order(four_bar, x64):
     state = turning(four_bar)
     a = xsim.forward_dynamics(four_bar, state.q, state.v, jnp.array([0.3, 0.0, 0.0]))
@@ -93,6 +95,7 @@ def test_reduced_equation_of_one_freedom(four_bar, x64):
     np.testing.assert_allclose(a[0], u @ (tau - xsim.bias(four_bar, q, jnp.zeros(3))) / (u @ xsim.mass_matrix(four_bar, q) @ u), rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_energy_is_kept(x64):
     model = xsim.with_integrator(xsim.build(parse_text(bar((0.8, 0.3, 0.7, 0.5), 0.2), "sdf")), "rk4")
     state = turning(model, 4.0)
@@ -118,6 +121,7 @@ def test_nothing_drifts_in_100000_steps(dtype, bound):
         assert gap.max() < bound and angle[-1] > 50
 
 
+@pytest.mark.slow
 def test_redundant_rows_and_the_order_of_frames_change_nothing(x64):
     """A planar loop closed by a hinge (three redundant rows) and by a ball (one): the same motion."""
     found = []
@@ -128,6 +132,7 @@ def test_redundant_rows_and_the_order_of_frames_change_nothing(x64):
     np.testing.assert_allclose(found[1].v, found[0].v, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_change_point_is_finite(x64):
     """A parallelogram with all its bars in line: the constraints lose a rank; motion and gradients stay finite."""
     model = xsim.build(parse_text(bar((0.8, 0.3, 0.8, 0.3), np.pi / 2), "sdf"))
@@ -142,6 +147,7 @@ def test_change_point_is_finite(x64):
     assert all(np.isfinite(g).all() for g in jax.tree.leaves(gradient))
 
 
+@pytest.mark.slow
 def test_gradients_of_a_loop(x64):
     """A step from closed poses and from poses with gaps, all leaves. Balls at both ends of the coupler: with hinges alone, any turn of
     an axis out of the plane would lock the mechanism, and there is no derivative in that direction."""
@@ -230,6 +236,7 @@ def test_springs_and_dampers_of_loops_are_as_implicit_as_those_of_trees(kind, in
     np.testing.assert_allclose(after.v, expected * np.eye(6)[dof], rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_a_damped_joint_may_close_a_four_bar_or_be_in_its_tree(x64):
     """The same mechanism, cut at the joint with the spring and the damper and at another one."""
     dynamics = "<dynamics><damping>3</damping><spring_stiffness>20</spring_stiffness><spring_reference>0.4</spring_reference></dynamics>"

@@ -85,6 +85,7 @@ def _bent():
     return model.replace({path: 0.3 * model.get(path) for path in ("joint.spring_yield", "tendon.spring_yield")})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("make", "key", "leaves"), [
     (_late, None, ("actuator.delay", "sensor.delay", "dof.damping")),
     (_bent, "bent", ("joint.spring_yield", "tendon.spring_yield", "dof.stiffness")),

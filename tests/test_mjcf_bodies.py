@@ -117,6 +117,7 @@ def _places(spec, state: dict, geoms, places: bool):
             yield "light", [*(frame.pos + rotate(frame.quat, light.pos)), *rotate(frame.quat, light.dir)], [*pos, *way], 1e-7
 
 
+@pytest.mark.slow
 @needs_corpus
 @pytest.mark.conformance
 @pytest.mark.parametrize(("release", "rules"), [("3.2.7", "3.2"), ("4.0.0", "4.0")])

@@ -25,6 +25,7 @@ def _exact(x64):
 BALL = '<geom type="sphere" size="0.1" mass="2"/>'
 
 
+@pytest.mark.slow
 def test_joints_of_one_body_are_those_of_a_chain_of_massless_bodies():
     """Three joints about anchors of their own: poses, mass matrix and bias of the same joints on three bodies."""
     joints = (

@@ -213,6 +213,7 @@ def damaged(data: bytes, rng: random.Random) -> bytes:
     return bytes(out)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seeds", SEEDS, ids=["few", "many"])
 def test_wrong_models_are_read_or_refused(seeds):
     paths, wrong = sorted(documents()), []
@@ -224,6 +225,7 @@ def test_wrong_models_are_read_or_refused(seeds):
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.slow
 @needs_corpus
 @pytest.mark.parametrize("seeds", [range(100), pytest.param(range(100, 2000), marks=pytest.mark.nightly)], ids=["few", "many"])
 def test_wrong_files_of_models_are_read_or_refused(seeds, tmp_path):

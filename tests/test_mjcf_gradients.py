@@ -17,8 +17,6 @@ from test_gradients import REACH, STATE, check_both_modes
 import xsim
 from xsim import models
 
-pytestmark = pytest.mark.slow
-
 OPTION = '<option timestep="0.004" gravity="0.3 -0.5 -9.6" {}><flag contact="disable" constraint="disable" {}/></option>'
 
 

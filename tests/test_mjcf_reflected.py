@@ -79,6 +79,7 @@ TRAJECTORIES = {
 }
 
 
+@pytest.mark.slow
 def test_armature_of_tendons_in_mass_matrix_bias_and_energy():
     """A cable to the world, a pulley to a free body of another branch, a sum of joints. Entries between branches are left out, as there."""
     model, (q, v) = branches(), FREE_STATE
@@ -92,6 +93,7 @@ def test_armature_of_tendons_in_mass_matrix_bias_and_energy():
     assert not mass[:2, 2:].any()
 
 
+@pytest.mark.slow
 def test_constraints_feel_the_armature_of_tendons():
     """Mobilities of limits, dry friction and equalities, and the spring of a joint, depend on it."""
     model = branches(**SOFT)

@@ -18,8 +18,6 @@ from lxml import etree
 import xsim
 from xsim.io import ParseError
 
-pytestmark = pytest.mark.slow
-
 PACKAGES = ("gymnasium-robotics", "dm_control")
 
 # Files that are no models by themselves, with words of the error. MuJoCo refuses them too, but for the three whose bodies stand outside

@@ -62,6 +62,7 @@ def test_energies():
     np.testing.assert_allclose(found[:3], [186.69911144033708, 16.978823789965304, 20.0], rtol=1e-13)
 
 
+@pytest.mark.slow
 def test_energies_have_derivatives():
     """The slope of the kinetic energy along v is the momentum M v, that of the potential energy along q minus the force that it stores."""
     model = load(ARM.replace('gravcomp=".4"', ""))  # a force without a potential
@@ -122,6 +123,7 @@ RECORDED = json.loads((Path(__file__).parent / "reference" / "contact_sensors.js
 UNORDERED = [f'geom1="{a}" geom2="{b}" num="5" data="found dist pos"' for a, b in (("crate", "floor"), ("log", "floor"), ("tray", "table"))]
 
 
+@pytest.mark.slow
 def test_contact_sensors():
     """Every way to match, every field and reduction. Several contacts of one pair that no reduction sorts come in an order of their own."""
     model = load(RECORDED["model"])
@@ -149,6 +151,7 @@ DEEPEST = (
 )
 
 
+@pytest.mark.slow
 def test_contact_sensors_have_derivatives():
     """With respect to the pose and the velocity, of what is not a number of contacts."""
     model = load(TWO.format(NET + DEEPEST))

@@ -12,8 +12,6 @@ from traced import by_numpy
 
 import xsim
 
-pytestmark = pytest.mark.slow
-
 REFERENCE = json.loads((Path(__file__).parent / "reference/noslip.json").read_text())
 
 
@@ -51,6 +49,7 @@ def test_what_sticks_does_not_creep(cone, x64):
     assert far[0] > 1e-4 and far[1] < 1e-5 * far[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cone", CONES)
 def test_derivatives(cone, x64):
     """Through both solves."""

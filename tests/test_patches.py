@@ -14,8 +14,6 @@ from traced import by_numpy
 
 import xsim
 
-pytestmark = pytest.mark.slow
-
 REFERENCE = json.loads((Path(__file__).parent / "reference/patches.json").read_text())
 
 
@@ -84,6 +82,7 @@ def test_the_rules_and_the_flag_choose():
         assert xsim.loads(text, "mjcf", rules=rules).topology.multiccd == several
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rules, count", [("4.0", 4), ("3.2", 1)])
 def test_a_box_of_vertices_rests_on_another(rules, count, x64):
     """On four corners; on one contact it sinks in deeper and rocks."""
@@ -113,6 +112,7 @@ def turned(start, axis, angles):
     return np.stack([small @ row for row in ([w, -x, 0, 0], [x, w, 0, 0], [0, 0, w, x], [0, 0, -x, w])], 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text, heights, start", [
     pytest.param(HULL, (1.995, 1.99, 1.97), (1, 0), id="hull"),
     pytest.param(BOX, (1.995, 1.99, 1.97), (1, 0), id="box", marks=pytest.mark.nightly),  # the code of hulls
@@ -128,6 +128,7 @@ def test_derivatives(text, heights, start, x64):
     check_derivatives(model, q, 0.1 * rng.normal(size=(3, 6)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text, heights", [
     pytest.param(HULL, (1.99, 2.0, 0.0), id="hull"),
     pytest.param(DRUM, (1.29, 1.3, 0.0), id="drum"),
@@ -142,6 +143,7 @@ def test_lying_exactly_flat_is_finite(text, heights, x64):
     assert np.isfinite(grad(model, q)).all()
 
 
+@pytest.mark.slow
 def test_a_cylinder_stands_and_lies_on_a_box(x64):
     """Upright and on its side, at rest where it was put down: with one contact it would roll about its rim."""
     model = xsim.loads(DRUM.replace("<worldbody>", '<option timestep="0.002"/><worldbody>'), "mjcf", rules="4.0")
@@ -153,6 +155,7 @@ def test_a_cylinder_stands_and_lies_on_a_box(x64):
     np.testing.assert_allclose(state.v, 0, atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pairs", [8, pytest.param(None, marks=pytest.mark.nightly)])
 def test_all_kinds_at_once(pairs, x64):
     """Cylinders, a box and a capsule over what they lie on, also where only some of the pairs are held against each other."""

@@ -30,6 +30,7 @@ def test_the_zoo_holds_every_joint_type_of_the_format(zoo):
     assert {entry.type for entry in TYPES.values()} == {b.joint.type for b in zoo.topology.bodies}
 
 
+@pytest.mark.slow
 def test_identities(zoo):
     """M is symmetric, equals the columns of inverse dynamics; forward and inverse dynamics are inverse; energy's rate is the power."""
     q, v = _state(zoo, 0)
@@ -51,6 +52,7 @@ def test_identities(zoo):
     np.testing.assert_allclose(back, tau, rtol=0, atol=1e-9 * np.abs(a).max())
 
 
+@pytest.mark.slow
 def test_rate_of_pose_is_velocity_and_rate_of_velocity_is_acceleration(zoo):
     """Poses and velocities differentiated along the motion by autodiff; the Jacobian gives the same velocities."""
     q, v = _state(zoo, 2)
@@ -113,6 +115,7 @@ def _conservative(model):
     )
 
 
+@pytest.mark.slow
 def test_energy_is_kept(zoo):
     """RK4 without damping: the drift falls with the fourth power of dt, on every joint type with its springs and gravity."""
     model = xsim.with_integrator(_conservative(zoo), "rk4")
@@ -133,6 +136,7 @@ def test_energy_is_kept(zoo):
     assert (np.abs(fine) < np.abs(coarse) / 10 + 1e-11 * np.abs(total)).all(), (coarse, fine)
 
 
+@pytest.mark.slow
 def test_momentum_of_a_free_system_is_kept(x64):
     """Without gravity and outer forces, linear and angular momentum of a chain stay while its joints move."""
     model = xsim.load(models.path("chain"))

@@ -15,7 +15,7 @@ import numpy as np
 import packages
 import pytest
 
-pytestmark = [pytest.mark.slow, pytest.mark.nightly]
+pytestmark = pytest.mark.nightly
 
 REFERENCE = Path(__file__).parent / "reference"
 RELEASES = {"3.2": "3.2.7", "4.0": "4.0.0"}

@@ -49,6 +49,7 @@ FUNCTIONS = {
 POINTS = np.array([-2.0, -1.0, -0.3, 0.0, 0.3, 1.0, 2.5])
 
 
+@pytest.mark.slow
 def test_every_operation():
     """Also at zero and where two numbers are equal."""
     assert set(FUNCTIONS) == set(ADJOINTS)

@@ -24,6 +24,7 @@ def run(tmp_path_factory):
     return out, train(configure("pendulum_swingup", changes=CHANGES), out, progress=False)
 
 
+@pytest.mark.slow
 def test_learns_to_swing_up(run):
     """Of 200 actions, whose best return is below 200; the pole hangs at first, where it gets nothing."""
     _, result = run
@@ -42,6 +43,7 @@ def test_its_policy_and_checkpoints_are_those_of_training(run):
     assert int(learner.iteration) == 50 and checkpoints(out)[-1].name.endswith("0000050")
 
 
+@pytest.mark.slow
 def test_the_gradient_is_that_of_the_objective(x64):
     """Against differences in random directions of the policy; episodes end within the horizon, and go on in the next."""
     env = make_env("pendulum_swingup", num_envs=3, max_steps=4)

@@ -1120,6 +1120,7 @@ def assert_sound(spec) -> None:
         np.testing.assert_allclose([np.linalg.norm(q) for q in (b.quat, j.quat)], 1, atol=1e-9)
 
 
+@pytest.mark.slow
 @settings(max_examples=MUTATIONS, derandomize=True, deadline=None, database=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_mutated_files_are_read_or_refused(seed):

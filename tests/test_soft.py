@@ -113,6 +113,7 @@ KINDS = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("integrator", [pytest.param("Euler", marks=pytest.mark.nightly), "implicit"])
 def test_gradients_of_every_leaf(integrator, x64):
     """Along random directions of every leaf, of the state and of the inputs: forward mode against central differences with Richardson
@@ -149,6 +150,7 @@ def test_gradients_of_every_leaf(integrator, x64):
         np.testing.assert_allclose((gradient[name] * directions[name]).sum(), slope, rtol=1e-9, atol=1e-10 * scale, err_msg=name)
 
 
+@pytest.mark.slow
 def test_values_and_gradients_are_finite_on_switches(x64):
     """Exactly at a limit, at rest with dry friction, ball at identity, a tendon of no length, equalities that hold."""
     model = xsim.loads(KINDS.format(integrator="Euler"), "mjcf")

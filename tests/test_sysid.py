@@ -46,6 +46,7 @@ def truth_of(model):
     return {**numbers, "geom.mass[link2]": float(model.geom.mass[1])}
 
 
+@pytest.mark.slow
 def test_recovers_the_spring_chain_within_its_standard_errors(chain):
     """Chi-square: the normalized error of all seven numbers together, below the 99.9 % quantile of 7 degrees of freedom, 24.3."""
     state, noise = starts(chain, 4, 0), 0.01
@@ -97,6 +98,7 @@ def test_methods_agree(chain):
             assert f.values[n] == pytest.approx(reference.values[n], abs=0.05 * reference.std_errors[n]), (method, n)
 
 
+@pytest.mark.slow
 def test_float32_reaches_the_same_minimum():
     model = pendulum()
     state = xsim.init(model, [[1.0], [-0.5]])
@@ -136,6 +138,7 @@ def double_pendulum():
     return xsim.build(ModelSpec(bodies=arms, option=OptionSpec(dt=0.01)))
 
 
+@pytest.mark.slow
 def test_names_two_masses_that_act_through_their_sum(x64):
     model = pendulum((0.6, 0.4))
     state = xsim.init(model, [[1.0], [2.0]])
@@ -194,6 +197,7 @@ def test_multiple_shooting_on_a_long_chaotic_trajectory(x64):
     np.testing.assert_allclose(cut.segment_starts[0], np.concatenate([state.q[None], q[99:-1:100]]), atol=5 * noise)
 
 
+@pytest.mark.slow
 def test_segments_reset_to_measured_states_and_uneven_length(chain):
     state = starts(chain, 2, 5)
     taus = 0.3 * np.random.default_rng(4).normal(size=(50, 2, 3))
@@ -252,6 +256,7 @@ def test_recovers_a_damper_and_the_points_of_a_table(x64):
         assert abs(f.values[name] - value) < 4 * f.std_errors[name] < 0.04 * abs(value)
 
 
+@pytest.mark.slow
 def test_fits_initial_states_on_the_configuration_manifold(x64):
     body = BodySpec("top", -1, JointSpec("ball", damping=np.full(3, 0.05)), geoms=(box(1.0, 0.3),))
     model = xsim.build(ModelSpec(bodies=(body,), option=OptionSpec(dt=0.02)))

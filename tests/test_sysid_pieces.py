@@ -14,7 +14,6 @@ from xsim import models
 from xsim.sysid import Parameter, Problem, Segments, fit
 
 pytest.importorskip("optimistix")
-pytestmark = pytest.mark.slow
 
 COUNT, STEPS, NOISE = 6, 40, 0.01
 
@@ -69,6 +68,7 @@ def test_pieces_are_the_whole(all_at_once, x64, source):
     assert "converged" in found.summary()
 
 
+@pytest.mark.slow
 def test_pieces_of_other_lengths_and_with_segments(all_at_once, x64):
     """A recording that ends early is one whose later samples are missing; segments start from measured states."""
     (guess, state, measured), _ = all_at_once
@@ -141,6 +141,7 @@ def check(file: Path, whole) -> None:
     np.testing.assert_allclose(found["cost"], whole.cost, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_recordings_are_divided_among_devices(all_at_once, tmp_path):
     """Two recordings on each of three: far fewer environments than a rollout is divided from."""
     finish(start("-c", PROGRAM + ON_DEVICES, tmp_path))

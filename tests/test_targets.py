@@ -116,6 +116,7 @@ POLE = """<mujoco><worldbody><geom type="plane" size="1 1 1"/><body pos="0 0 1">
 <joint axis="0 1 0" limited="true" range="-60 60"/><geom type="capsule" size="0.1 0.3"/></body></worldbody></mujoco>"""
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not _assembler(), reason="NVIDIA's assembler is not installed: pip install 'xsim[aot]'")
 def test_report(tmp_path, capsys):
     """The step, the rollout and its gradient of a model with contacts; the rollout is one kernel besides those of the shared numbers."""

@@ -48,6 +48,7 @@ def test_tiles():
     assert 0 < shares[0] < shares[1] < shares[2]
 
 
+@pytest.mark.slow
 def test_the_model_stands_on_it(terrain, x64):
     """What rays hit, and where a ball touches, is the height of the terrain; the surface is that of the plane before."""
     spec = xsim.parse_text(BALL, "mjcf")

@@ -49,6 +49,7 @@ def _rows(folder):
         return [{k: x for k, x in row.items() if k != "seconds"} for row in csv.DictReader(lines)]
 
 
+@pytest.mark.slow
 def test_resumed_run_is_the_same(whole, tmp_path):
     out, result = whole
     first = train(SMALL, tmp_path, progress=False, stop=23)
@@ -72,6 +73,7 @@ def test_learns(whole):
         assert (out / "returns.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
 
 
+@pytest.mark.slow
 def test_the_policy_of_a_run(whole, tmp_path, capsys):
     """Loaded, it acts as in training; exported, it is a program of its own; played, it writes a page."""
     out, result = whole
@@ -155,6 +157,7 @@ def test_a_broken_checkpoint_is_skipped(interrupted, damage):
         restore_newest(folder, like)
 
 
+@pytest.mark.slow
 @leftover_reads
 def test_a_run_continues_behind_damaged_files(whole, interrupted):
     """The newest checkpoint is empty, the rows are damaged: the run goes on from the checkpoint before, to the same end."""
@@ -192,6 +195,7 @@ def _changed(checkpoint, **changes):
         writer.save(checkpoint.absolute(), _numbers(checkpoint) | changes, force=True)
 
 
+@pytest.mark.slow
 def test_a_checkpoint_that_no_run_writes_is_refused(interrupted):
     folder, files = interrupted
     like = Algorithm(SMALL, make_env("pendulum_balance", num_envs=32, max_steps=200)).shapes()
@@ -294,6 +298,7 @@ register_task("my_swingup", TASKS["pendulum_swingup"])
     assert TASKS.pop("my_swingup") is TASKS["pendulum_swingup"]
 
 
+@pytest.mark.slow
 def test_evaluation_during_training(tmp_path):
     """Every other iteration; callbacks see each row. The last evaluation is that of the result."""
     config, seen = dataclasses.replace(SMALL, steps=32 * 16 * 4, evaluate_every=2), []
@@ -383,6 +388,7 @@ def test_statistics():
     np.testing.assert_allclose(s.normalized(x).std(0), 1.0, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_evaluation_counts_one_episode():
     """A policy that lets the pole fall: the return is that of the first episode, however many follow."""
     env = make_env("pendulum_balance", num_envs=4)

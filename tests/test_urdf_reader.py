@@ -783,6 +783,7 @@ def test_bundled_gripper():
 # ---- hostile input -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_long_chains_take_seconds():
     n = 10_000
     text = "".join(link(f"l{i}") for i in range(n))
@@ -880,6 +881,7 @@ def documents() -> list[str]:
     return [EVERYTHING, *(Path(xsim.models.path(n)).read_text() for n in ("two_links", "gripper"))]
 
 
+@pytest.mark.slow
 @settings(max_examples=MUTATIONS, deadline=None, derandomize=True, database=None)
 @given(st.integers(0, 2**32 - 1))
 def test_mutated_files_end_in_a_spec_or_a_parse_error(seed):

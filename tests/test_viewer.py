@@ -256,6 +256,7 @@ def test_a_tendon_has_its_path_around_a_geom():
     assert [s["name"] for s in data["sites"]] == ["fixed", "moving"] and data["sites"][1]["rgba"] == [1, 0, 0, 1]
 
 
+@pytest.mark.slow
 def test_contacts_are_shown_on_demand():
     ball = '<body pos="0 0 0.09"><freejoint/><geom size="0.1" mass="2"/></body>'
     model = xsim.loads(f'<mujoco><worldbody><geom type="plane" size="1 1 1"/>{ball}</worldbody></mujoco>', "mjcf")
@@ -301,6 +302,7 @@ def _vertices(data: dict, surface: dict) -> np.ndarray:
     return out
 
 
+@pytest.mark.slow
 def test_visual_meshes_are_read_from_their_files(tmp_path):
     trimesh = pytest.importorskip("trimesh", reason="trimesh is not installed: pip install 'xsim[mesh]'")
     trimesh.creation.box((1, 1, 1)).export(tmp_path / "cube.stl")
@@ -332,6 +334,7 @@ class _Elements(HTMLParser):
         self.attributes.extend(attributes)
 
 
+@pytest.mark.slow
 def test_hostile_names_stay_text(motion):
     hostile = xsim.build(_spec(HOSTILE, HOSTILE))
     page = viewer.page(hostile, motion)
@@ -370,6 +373,7 @@ def test_notebook_frame(model, motion, tmp_path):
 # ---- command -----------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_command_writes_a_page(tmp_path, capsys):
     out = tmp_path / "p.html"
     assert view.main(["pendulum", "--steps", "20", "--envs", "2", "--no-open", "--output", str(out)]) == 0
@@ -439,6 +443,7 @@ def _paeth(a, b, c):
     return np.where((pa <= pb) & (pa <= pc), a, np.where(pb <= pc, b, c))
 
 
+@pytest.mark.slow
 def test_picture(model, motion, tmp_path):
     pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install 'xsim[plot]'")
     path = viewer.picture(model, motion, tmp_path / "m.png", env=1, moments=3, title=HOSTILE, inches=(3, 2), dpi=60)
@@ -457,6 +462,7 @@ def test_picture_without_matplotlib(model, motion, tmp_path, monkeypatch):
 # ---- images and films --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_render(model, motion, tmp_path):
     needs_opengl()
     images = xsim.render(model, motion[:, 1], fps=50, width=160, height=120)
@@ -490,6 +496,7 @@ def test_render_by_the_ending_of_the_file(model, motion, tmp_path):
         xsim.render(model, motion, tmp_path / "film.bmp")
 
 
+@pytest.mark.slow
 def test_render_without_vtk(model, motion, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "vtkmodules.vtkRenderingOpenGL2", None)
     with pytest.raises(ImportError, match=r"xsim\[render\]"):
