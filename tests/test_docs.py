@@ -51,7 +51,12 @@ def test_every_fence_says_what_it_is(page):
     assert page.read_text().count("```") == 2 * len(_fences(page)), "a fence without its end"
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if _examples(p)], ids=lambda p: str(p.relative_to(ROOT)))
+def _run_by(page: Path):
+    """The README by the default run, the others by CI."""
+    return pytest.param(page, marks=() if page.name == "README.md" else pytest.mark.slow)
+
+
+@pytest.mark.parametrize("page", [_run_by(p) for p in PAGES if _examples(p)], ids=lambda p: str(p.relative_to(ROOT)))
 def test_examples(page, tmp_path, monkeypatch, registries):
     for module in EXTRAS.get(page.name, ()):
         pytest.importorskip(module)

@@ -197,7 +197,7 @@ def test_gradients_pass_a_step_that_overflows():
 # ---- tasks ---------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["balance", "swingup", "tracking"])
+@pytest.mark.parametrize("name", ["balance", "swingup", pytest.param("tracking", marks=pytest.mark.slow)])
 def test_specs(request, name):
     env = request.getfixturevalue(name)
     s = env.step(env.reset(KEY), env.act(2.0))  # beyond the bounds: clipped

@@ -33,6 +33,7 @@ def _model(name: str):
     return MODELS[name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name, case", CASES)
 def test_trajectories(name, case, x64):
     integrator, _, key = case.partition(" from ")

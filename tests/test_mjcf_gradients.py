@@ -317,6 +317,7 @@ REACHES = {
 OTHERS = [pytest.param(name, marks=pytest.mark.nightly) for name in (*BUNDLED, *LONG)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*MODELS, *(name for name in MODELS_4_0 if name not in LONG), *OTHERS])
 def test_every_number_of_a_step(name, x64):
     (text, switches), reach = (BUNDLED | MODELS | MODELS_4_0)[name], REACHES.get(name, REACH)

@@ -192,8 +192,11 @@ def _found(pair: str, places: list[Place]) -> dict[int | None, str]:
     return found
 
 
+LONG = ("default", "worldbody")
+
+
 @needs_corpus
-@pytest.mark.parametrize("section", SECTIONS)
+@pytest.mark.parametrize("section", [pytest.param(s, marks=[pytest.mark.slow] * (s in LONG)) for s in SECTIONS])
 def test_every_value_is_read(section):
     silent, untrue = [], []
     for pair, places in sorted(pairs()[section].items()):

@@ -58,6 +58,7 @@ def same(pieces, whole):
     assert len(pieces.history) == len(whole.history)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", [list, lambda problems: lambda: iter(problems)], ids=["list", "generator"])
 def test_pieces_are_the_whole(all_at_once, x64, source):
     data, whole = all_at_once
