@@ -371,7 +371,8 @@ def stage(fn):
     `scan`. Other backends use the plain function.
 
     Arguments that are no arrays are static. Calls with equal static arguments and equal shapes are traced, differentiated and lowered once:
-    the rotation of one body of a robot is that of each. The function must not read what changes between calls.
+    the rotation of one body of a robot is that of each. The function must not read what changes between calls, and a function among its
+    arguments must capture no arrays.
     """
     staged = functools.lru_cache(MAX_STAGED)(functools.partial(_Staged, fn))
 
