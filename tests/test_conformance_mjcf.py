@@ -130,13 +130,14 @@ def energies(path: Path, rules: str) -> list | None:
     return None if "error" in other or checked(path, "4.0") else [s["energy"] for s in states(other)]
 
 
-DAILY = 6  # velocities: the models of the default run, and these by the rules 3.2
-ALSO = ("rl/half_cheetah.xml", "solver/Newton", "solver/PGS_elliptic.xml")
+DEFAULT, SLOW = 5, 6  # velocities of the models of the default run and of the slow tests, and these by the rules 3.2
+ALSO_SLOW = ("rl/half_cheetah.xml", "solver/Newton", "solver/PGS_elliptic.xml")
 
 
 def _case(path: Path, rules: str):
-    daily = facts(path, rules)["size"]["nv"] <= DAILY or rules == "3.2" and str(path).startswith(ALSO)
-    return pytest.param(path, rules, marks=() if daily else pytest.mark.nightly)
+    nv = facts(path, rules)["size"]["nv"]
+    slow = nv <= SLOW or rules == "3.2" and str(path).startswith(ALSO_SLOW)
+    return pytest.param(path, rules, marks=() if nv <= DEFAULT else pytest.mark.slow if slow else pytest.mark.nightly)
 
 
 CHECKED = [(path, rules) for rules in WHEELS for path in models() if checked(path, rules)]
