@@ -296,6 +296,7 @@ def test_large_steps_go_to_xla(limit, monkeypatch):
         jax.eval_shape(xsim.step, model, xsim.init(model))
 
 
+@pytest.mark.slow
 def test_both_precisions_in_one_process():
     """A model with contacts in double, then in single precision."""
     for double in (True, False):

@@ -230,6 +230,7 @@ def unread(path: Path) -> bool:
     return False
 
 
+@pytest.mark.slow
 def test_what_is_not_checked():
     """Models that need a plugin or a minute each: their number can only shrink."""
     plugins = [path for path in models() if unread(path)]

@@ -424,6 +424,7 @@ def test_gymnasium_images():
         GymEnv("pendulum_balance", render_mode="human")
 
 
+@pytest.mark.slow
 def test_gymnasium_is_optional():
     import subprocess
     import sys
@@ -436,6 +437,7 @@ def test_gymnasium_is_optional():
 # ---- what a task sees and remembers --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_memory():
     """Variables that a task carries from step to step: reward and metrics see the old, the observation the new; a restart clears them."""
 
@@ -470,6 +472,7 @@ def test_memory():
     assert np.unique(np.concatenate(draws)).size == 7 * NUM
 
 
+@pytest.mark.slow
 def test_last_evaluation():
     """Within an action, the state before the last simulation step, and where that step evaluated the dynamics."""
 
@@ -553,6 +556,7 @@ def test_brax():
     assert len(returns) == 2 and np.isfinite(returns).all()
 
 
+@pytest.mark.slow
 def test_brax_is_optional():
     import subprocess
     import sys

@@ -93,6 +93,7 @@ def test_pages_are_up_to_date():
     assert not MAKE.outdated(), "run python docs/features/make.py"
 
 
+@pytest.mark.slow
 def test_a_page_that_differs_from_its_data_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(MAKE, "ROOT", tmp_path)
     (tmp_path / "FEATURES.md").write_text("# Features\n")

@@ -190,6 +190,7 @@ def test_derivatives(rules, integrator, x64):
         assert model.get(path).size == 0 or np.any(reverse[path])
 
 
+@pytest.mark.slow
 def test_environments_with_numbers_of_their_own(x64):
     """A batch gives what its environments give alone; a leaf that is shared counts for all."""
     model = load(scene(LINES + SHEET + SOLID, KEPT))
@@ -206,6 +207,7 @@ def test_environments_with_numbers_of_their_own(x64):
         close("alone", acceleration(model.replace({k: x[i] for k, x in point.items()}), q[i], v[i]), together[i], 1e-12)
 
 
+@pytest.mark.slow
 def test_a_compiled_step_in_single_precision_is_near():
     model = load(scene(LINES + SHEET + SOLID, KEPT))
     point = _points(model, 2)

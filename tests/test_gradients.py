@@ -199,6 +199,7 @@ def test_rollout_of_100_steps(x64):
     check_gradients(model, 100, {**REACH, "default": 5e-5, "geom.size": 2e-5, "dof.armature": 5e-6, "option.dt": 2e-7}, 1e-7, point)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("integrator", ["euler", "rk4"])
 def test_other_integrators(integrator, x64):
     model = xsim.with_integrator(xsim.load(models.path("spring_chain")), integrator)

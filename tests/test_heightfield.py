@@ -112,6 +112,7 @@ def test_contacts_of_all_prisms(kind):
     assert compared > 10
 
 
+@pytest.mark.slow
 def test_room():
     """Where more prisms are near than the buffer holds, the flag says so, and the nearest are kept."""
     p = poses("box", np.random.default_rng(4))

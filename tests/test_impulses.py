@@ -122,6 +122,7 @@ def test_an_environment_alone_equals_itself_in_a_batch_bitwise():
             np.testing.assert_array_equal(a, b[own])
 
 
+@pytest.mark.slow
 def test_every_environment_has_its_own_bounds(x64):
     model = xsim.build(tree())
     q, v, ctrl = states(3)

@@ -113,6 +113,7 @@ def test_gradients(make, key, leaves, x64):
     close("reverse mode", reverse, weights @ wanted, 1e-6, scale=float(jnp.abs(weights) @ jnp.abs(wanted)))
 
 
+@pytest.mark.slow
 def test_each_environment_has_its_own_delay(x64):
     """A batch of delays gives what each delay gives alone."""
     model = _late()

@@ -49,6 +49,7 @@ def test_targets_of_rotations_do_not_turn_in_3_2():
     assert forces[1] == pytest.approx(60.0)
 
 
+@pytest.mark.slow
 def test_targets_have_derivatives():
     """A step with respect to the control and the gear."""
     model = xsim.loads(TURNS, "mjcf", rules="4.0")

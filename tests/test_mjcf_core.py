@@ -191,6 +191,7 @@ def test_springs_and_dampers_have_flags_of_their_own_in_4_0(integrator):
         xsim.loads('<mujoco><option><flag passive="disable"/></option></mujoco>', "mjcf", rules="4.0")
 
 
+@pytest.mark.slow
 def test_free_bodies_alone_are_fully_implicit_in_4_0():
     """Under implicitfast, Coriolis forces included; not those on which other joints move."""
     box = '<body><freejoint/><geom type="box" size=".1 .2 .3" pos=".1 .05 .02"/><body pos="1 0 0">{}<geom size=".1"/></body></body>'

@@ -176,6 +176,7 @@ def test_all_kinds_at_once(pairs, x64):
     assert [names.count(str(i)) for i in range(len(things))] == [count for *_, count in things]
 
 
+@pytest.mark.slow
 def test_a_face_of_many_corners_lies_on_a_box(x64):
     """A drum of 40 corners, single precision too: four contacts at its depth, its centre between them."""
     ring = [(np.cos(t), np.sin(t)) for t in 2 * np.pi * np.arange(40) / 40]

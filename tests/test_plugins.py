@@ -131,6 +131,7 @@ BALL_ON_A_TABLE = """<mujoco>
 </mujoco>"""
 
 
+@pytest.mark.slow
 def test_gradients_and_batch_of_touch_grid(x64):
     """With respect to gravity; and a batch of its values."""
     model = xsim.loads(BALL_ON_A_TABLE, "mjcf")

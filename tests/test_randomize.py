@@ -34,6 +34,7 @@ def _one(model, path, entry, num=NUM, **options):
     return np.asarray(randomize(model, KEY, num, {path: entry}, axes=False, positions=False, **options).get(path.partition("[")[0]))
 
 
+@pytest.mark.slow
 def test_axes_and_positions(chain, sampled):
     changed = {p for p in chain.paths() if sampled.get(p).shape != chain.shape(p)}
     assert changed == {"joint.axes", "body.pos"}
@@ -61,6 +62,7 @@ def test_an_environment_does_not_depend_on_how_many_there_are(chain, sampled, nu
         np.testing.assert_array_equal(few.get(path), sampled.get(path)[:num])
 
 
+@pytest.mark.slow
 def test_an_environment_does_not_depend_on_other_bodies_or_entries(spec):
     ranges = {"geom.mass": {"uniform": [0.5, 2], "relative": "scale"}, "dof.damping": {"log_uniform": [0.1, 1]}}
     extra = BodySpec("extra", -1, JointSpec("rr"))

@@ -593,6 +593,7 @@ def test_included_files_hold_one_model(folder):
         included(folder, "<include/>")
 
 
+@pytest.mark.slow
 def test_include_cycles_and_multiplying_includes_are_refused(folder):
     (folder / "a.sdf").write_text(sdf("<include><uri>b.sdf</uri></include>"))
     (folder / "b.sdf").write_text(sdf('<link name="l"/><include><uri>a.sdf</uri></include>'))
@@ -1351,6 +1352,7 @@ SEEDS = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(max_examples=MUTATIONS, derandomize=True, deadline=None, database=None)
 @given(st.integers(0, 2**62))
 def test_mutated_files_give_a_spec_or_a_parse_error(seed):

@@ -67,6 +67,7 @@ def test_recovers_the_spring_chain_within_its_standard_errors(chain):
     assert "converged (LevenbergMarquardt" in f.summary() and "geom.mass[link2]" in f.summary()
 
 
+@pytest.mark.slow
 def test_standard_errors_are_the_scatter_of_repeated_experiments(x64):
     """The scatter of the estimates from forty noise draws is the standard error that each fit states."""
     model = pendulum()
@@ -161,6 +162,7 @@ def test_names_two_masses_that_act_through_their_sum(x64):
     assert f.values["geom.mass"] == pytest.approx(0.5, abs=4 * f.std_errors["geom.mass"])
 
 
+@pytest.mark.slow
 def test_names_the_stiffness_of_a_joint_that_never_moves(x64):
     still = BodySpec("still", -1, hinge((0, 0, 1), stiffness=np.array([3.0])), geoms=(box(1.0, 0.2),))
     swing = BodySpec("swing", -1, hinge((0, 1, 0), stiffness=np.array([3.0])), geoms=(box(1.0, 0.2),))
@@ -211,6 +213,7 @@ def test_segments_reset_to_measured_states_and_uneven_length(chain):
     np.testing.assert_allclose(f.residuals["angle"], 0, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_recovers_dry_friction_beside_damping_from_commanded_motion(x64):
     """The friction sticks at times: nothing but the sliding parts tell its size."""
     joint = JointSpec("hinge", damping=np.array([0.1]), friction=np.array([0.3]), actuator="force")
@@ -244,6 +247,7 @@ model:
 """
 
 
+@pytest.mark.slow
 def test_recovers_a_damper_and_the_points_of_a_table(x64):
     truth = xsim.loads(STRUT, "chrono", dt=0.01)
     state = xsim.init(truth, [[0.25], [-0.25]])

@@ -67,6 +67,7 @@ def test_numbers(fn, double):
             np.testing.assert_allclose(found, wanted, rtol=1e-12 if double else 1e-5, atol=1e-14 if double else 1e-6)
 
 
+@pytest.mark.slow
 def test_a_step(x64):
     model = xsim.load(models.path("springy_tree"))
     state = xsim.init(model, v=np.full(model.nv, 0.3))
