@@ -9,6 +9,7 @@ import pytest
 
 import xsim
 from xsim import models
+from xsim.dynamics import sharding
 
 pytestmark = pytest.mark.xla
 
@@ -211,3 +212,10 @@ def test_derived_quantities_are_never_stale(pendulum):
     m0 = xsim.mass_matrix(pendulum, jnp.zeros(2))
     m1 = xsim.mass_matrix(pendulum.replace({"geom.mass": 2 * pendulum.geom.mass}), jnp.zeros(2))
     np.testing.assert_allclose(m1, 2 * m0, rtol=1e-5)
+
+
+def test_a_state_without_batch_is_not_divided(monkeypatch):
+    """The devices of several processes divide any number of environments, but not a state that is one environment."""
+    monkeypatch.setattr(sharding, "mesh_of", lambda size: jax.sharding.Mesh(jax.devices(), sharding.AXIS))
+    state = {"q": np.zeros(3)}
+    assert sharding.divided(state, ()) is state

@@ -124,8 +124,8 @@ BY_ENVIRONMENT = jax.sharding.PartitionSpec(AXIS)
 
 
 def divided(tree, batch: tuple[int, ...]):
-    """Arrays (*batch, ...) sharded among the devices by environment; unchanged if the first batch axis is not divisible."""
-    mesh = mesh_of(math.prod(batch))
+    """Arrays (*batch, ...) sharded among the devices by environment; unchanged without a batch or if its first axis is not divisible."""
+    mesh = mesh_of(math.prod(batch)) if batch else None
     if mesh is None or batch[0] % mesh.size:
         return tree
 
