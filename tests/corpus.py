@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+MUJOCO_VERSIONS = {"3.2": "3.2.7", "4.0": "4.0.0"}
+"""The versions of MuJoCo that have recorded numbers, by the rules of `xsim.load`."""
+
 _SUFFIXES = {"x_xy": ".xml", "mjcf": ".xml", "sdf": ".sdf", "urdf": ".urdf", "skel": ".skel", "chrono": ".yaml"}
 
 

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from comparing import close
-from corpus import corpus, needs_corpus
+from corpus import MUJOCO_VERSIONS, corpus, needs_corpus
 from recorded import AT, Contacts, order_of, own_contacts, placed, read_contacts, turned, with_contacts
 from traced import traced
 
@@ -29,7 +29,6 @@ from xsim.registry import COLLIDERS
 
 pytestmark = [pytest.mark.conformance, needs_corpus]
 
-WHEELS = {"3.2": "3.2.7", "4.0": "4.0.0"}
 CLOSE, ROUGH, CABLES = 1e-7, 1e-6, 1e-5
 SMALL = 1e-3  # of numbers below, differences count as of this: forces cancel, and the facts have twelve digits
 FRAMES = 1e-6  # frames in a body that differ less are one to the engine
@@ -66,7 +65,7 @@ def models() -> list[Path]:
 
 
 def facts(path: Path, rules: str) -> dict:
-    return json.loads((folder("oracles", "mjcf", WHEELS[rules]) / path.with_suffix(".json")).read_text())
+    return json.loads((folder("oracles", "mjcf", MUJOCO_VERSIONS[rules]) / path.with_suffix(".json")).read_text())
 
 
 @lru_cache(8)  # a model's tests follow each other
@@ -140,7 +139,7 @@ def _case(path: Path, rules: str):
     return pytest.param(path, rules, marks=() if nv <= DEFAULT else pytest.mark.slow if slow else pytest.mark.nightly)
 
 
-CHECKED = [(path, rules) for rules in WHEELS for path in models() if checked(path, rules)]
+CHECKED = [(path, rules) for rules in MUJOCO_VERSIONS for path in models() if checked(path, rules)]
 
 
 # ---- what the releases do against their manual ----------------------------------------------------------------------------------

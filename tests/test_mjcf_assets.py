@@ -7,7 +7,7 @@ import struct
 
 import numpy as np
 import pytest
-from corpus import corpus, needs_corpus
+from corpus import MUJOCO_VERSIONS, corpus, needs_corpus
 
 from xsim.io.errors import Notes, ParseError
 from xsim.io.hulls import convex_hull
@@ -432,8 +432,7 @@ SHAPES = (("box", 1.0), ("sphere", 1.2), ("capsule", 1.0), ("cylinder", 0.9))
 def of_release(path: str, rules: str):
     root = corpus()
     assert root is not None
-    release = {"3.2": "3.2.7", "4.0": "4.0.0"}[rules]
-    facts = json.loads((root / "oracles" / "mjcf" / release / f"{path}.json").read_text())
+    facts = json.loads((root / "oracles" / "mjcf" / MUJOCO_VERSIONS[rules] / f"{path}.json").read_text())
     file = root / "models" / "mjcf" / f"{path}.xml"
     document, index = read_document(file.read_bytes(), str(file), Notes(str(file)), rules), Index()
     return read_assets(document, index), index, facts["body"]

@@ -59,28 +59,29 @@ def canonical(spec: ModelSpec) -> ModelSpec:
     return spec.replace(bodies=tuple(bodies), meshes=meshes, tendons=tendons)
 
 
-def differences(found, wanted, place: str = "spec") -> Iterator[str]:
-    """Where two specs differ by more than `CLOSE`. A name may stand where there was none."""
+def differences(found, wanted, place: str = "spec", tolerance: float = CLOSE) -> Iterator[str]:
+    """Where two specs, or two trees of numbers, differ by more than the tolerance times the largest number of a row, at least 1. A name may
+    stand where there was none."""
     if isinstance(wanted, Source) or place.endswith(".name") and wanted == "":
         return
     if dataclasses.is_dataclass(wanted):
         for field in dataclasses.fields(wanted):
             if field.name not in IGNORED:
-                yield from differences(getattr(found, field.name), getattr(wanted, field.name), f"{place}.{field.name}")
+                yield from differences(getattr(found, field.name), getattr(wanted, field.name), f"{place}.{field.name}", tolerance)
     elif isinstance(wanted, dict):
         if set(found) != set(wanted):
             yield f"{place}: {sorted(map(str, set(found) ^ set(wanted)))}"
         for key in set(found) & set(wanted):
-            yield from differences(found[key], wanted[key], f"{place}[{key!r}]")
+            yield from differences(found[key], wanted[key], f"{place}[{key!r}]", tolerance)
     elif isinstance(wanted, (tuple, list)) and not all(isinstance(x, (int, float)) for x in wanted):
         if len(found) != len(wanted):
             yield f"{place}: {len(found)} instead of {len(wanted)}"
         for i, (one, other) in enumerate(zip(found, wanted, strict=False)):
-            yield from differences(one, other, f"{place}[{i}]")
+            yield from differences(one, other, f"{place}[{i}]", tolerance)
     elif isinstance(wanted, (int, float, tuple, list, np.ndarray)) and not isinstance(found, (str, type(None))):
         one, other = np.asarray(found, float), np.asarray(wanted, float)
         scale = max(1.0, np.abs(other).max(initial=0.0))
-        if one.shape != other.shape or not np.allclose(one, other, rtol=0, atol=CLOSE * scale, equal_nan=True):
+        if one.shape != other.shape or not np.allclose(one, other, rtol=0, atol=tolerance * scale, equal_nan=True):
             yield f"{place}: {str(found)[:60]} instead of {str(wanted)[:60]}"
     elif found != wanted:
         yield f"{place}: {str(found)[:60]} instead of {str(wanted)[:60]}"

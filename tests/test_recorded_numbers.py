@@ -14,12 +14,13 @@ from pathlib import Path
 import numpy as np
 import packages
 import pytest
+from corpus import MUJOCO_VERSIONS
+from test_mjcf_writer import differences
 
 pytestmark = pytest.mark.nightly
 
 REFERENCE = Path(__file__).parent / "reference"
-RELEASES = {"3.2": "3.2.7", "4.0": "4.0.0"}
-BOTH = tuple(RELEASES)
+BOTH = tuple(MUJOCO_VERSIONS)
 SCRIPTS = {  # the releases that a script runs with, and the file that it writes
     "make_collide.py": (BOTH, "collide.npz"),
     "make_contact_sensors.py": (("4.0",), "contact_sensors.json"),
@@ -31,7 +32,7 @@ SCRIPTS = {  # the releases that a script runs with, and the file that it writes
     "make_patches.py": (("4.0",), "patches.json"),
     "make_plugins.py": (BOTH, "plugins_{}.json"),
 }
-TOLERANCE = 1e-7  # of the largest number of a list: the solver of MuJoCo ends at rounding, which differs between processors
+TOLERANCE = 1e-7  # of the largest number of a row: the solver of MuJoCo ends at rounding, which differs between processors
 
 
 def test_every_script_is_here():
@@ -41,7 +42,7 @@ def test_every_script_is_here():
 
 @pytest.mark.parametrize("script, rules", [(script, rules) for script, (releases, _) in SCRIPTS.items() for rules in releases])
 def test_recorded(script, rules, tmp_path):
-    python = packages.engine("mujoco", RELEASES[rules])
+    python = packages.engine("mujoco", MUJOCO_VERSIONS[rules])
     name = SCRIPTS[script][1].format(rules.replace(".", "_"))
     folder = tmp_path / "reference"
     shutil.copytree(REFERENCE, folder, ignore=shutil.ignore_patterns("*.json", "*.npz", "__pycache__"))
@@ -50,8 +51,7 @@ def test_recorded(script, rules, tmp_path):
     assert done.returncode == 0, done.stderr[-2000:]
     computed, recorded = _read(folder / name), _read(REFERENCE / name)
     assert computed
-    for key, value in computed.items():
-        _compare(value, recorded[key], key)
+    assert not list(differences(computed, {key: recorded[key] for key in computed}, name, TOLERANCE))
 
 
 def _read(path: Path) -> dict:
@@ -59,28 +59,3 @@ def _read(path: Path) -> dict:
         return json.loads(path.read_text())
     with np.load(path) as arrays:
         return {key: arrays[key].tolist() for key in arrays.files}
-
-
-def _compare(computed, recorded, where: str) -> None:
-    assert type(computed) is type(recorded), where
-    if isinstance(computed, dict):
-        assert computed.keys() == recorded.keys(), where
-        for key in computed:
-            _compare(computed[key], recorded[key], f"{where}/{key}")
-    elif isinstance(computed, list) and not _is_numeric(computed):
-        assert len(computed) == len(recorded), where
-        for i, pair in enumerate(zip(computed, recorded, strict=True)):
-            _compare(*pair, f"{where}/{i}")
-    elif isinstance(computed, (list, float, int)):
-        scale = max(1.0, float(np.abs(recorded).max(initial=0.0)))
-        np.testing.assert_allclose(computed, recorded, rtol=0, atol=TOLERANCE * scale, err_msg=where)
-    else:
-        assert computed == recorded, where
-
-
-def _is_numeric(values: list) -> bool:
-    """Whether a list holds numbers only, all of one shape."""
-    try:
-        return np.asarray(values).dtype.kind in "bif"
-    except ValueError:
-        return False
