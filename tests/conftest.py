@@ -7,6 +7,7 @@ import jaxlib
 import pytest
 from memory import PROC, drop_programs, resident, trim
 from queries import Queries, install
+from slow_cases import SLOW_CASES
 
 
 @pytest.fixture
@@ -33,6 +34,15 @@ jax.config.update("jax_traceback_in_locations_limit", 0)
 """What each operation's place in the source is to a compiler: a tenth of the time to lower a program."""
 
 install()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """The mark ``slow`` of cases of parametrized tests."""
+    for item in items:
+        name = getattr(item, "originalname", item.name)
+        if item.name[len(name) + 1 : -1] in SLOW_CASES.get(f"{item.path.name}::{name}", ()):
+            item.add_marker("slow")
 
 
 @pytest.fixture(autouse=True)

@@ -51,9 +51,9 @@ def engine(name: str, release: str | None = None) -> Path:
     return _python(_installed((f"{name}=={release}",), f"{name}-{release}-py{_PYTHON}", True))
 
 
-def ask(name: str, script: str, paths: list[Path]) -> list[dict]:
-    """What an engine's script of ``reference`` answers for files: one line of JSON each."""
-    command = [str(engine(name)), str(Path(__file__).parent / "reference" / script)]
+def ask(name: str, script: str, paths: list[Path], release: str | None = None) -> list[dict]:
+    """What an engine's script of ``reference`` answers for files: one line of JSON each. release: None is that of the extra."""
+    command = [str(engine(name, release)), str(Path(__file__).parent / "reference" / script)]
     given = "".join(f"{path}\n" for path in paths)
     done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=60 * MINUTES, env=_bare())
     lines = done.stdout.splitlines()

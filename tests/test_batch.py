@@ -70,6 +70,7 @@ def test_alone_equals_in_a_batch_bitwise(chain):
     assert _bits(sliced) == _bits(jax.tree.map(lambda x: x[index], together))
 
 
+@pytest.mark.slow
 def test_vmap_equals_the_native_batch(chain):
     start = _start(chain)
     axes = jax.tree.map(lambda x: 0, start)

@@ -60,6 +60,7 @@ def test_measures_itself_and_reports_missing_engines(tmp_path, capsys, bare_pyth
         assert reason in text
 
 
+@pytest.mark.slow
 def test_interpreter_that_is_not_there_is_reported(capsys):
     assert bench.main([*SMALL, "--no-gradient", "--repeat", "1", "--vs", "mjx", "--peer-python", "/no/such/python"]) == 0
     out = capsys.readouterr().out

@@ -1193,6 +1193,7 @@ def test_the_mutated_files_are_good_before():
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_long_chains_take_seconds():
     n = 3_000
     bodies = [f"name: b{i}, location: [{i}, 0, 0], {HEAVY}" for i in range(n)]

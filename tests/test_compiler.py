@@ -259,6 +259,7 @@ def test_steps_are_those_of_xla(name, x64):
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_step_without_a_batch_and_with_two_axes(x64):
     model = xsim.load(xsim.models.path("chain"))
     state = xsim.init(model)

@@ -16,6 +16,7 @@ BOX = """<mujoco><option timestep="0.002" cone="elliptic" impratio="10"/><worldb
 <body pos="0 0 0.1"><freejoint/><geom type="box" size="0.2 0.15 0.1" friction="0.3 0.01 0.001"/></body></worldbody></mujoco>"""
 
 
+@pytest.mark.slow
 def test_a_box_on_an_incline_slides_where_the_slope_is_steeper_than_friction(x64):
     """tan(angle) > mu, the larger of the two surfaces; then with g (sin - mu cos). Alone or in a batch, the motion is the same."""
     model = xsim.loads(BOX, "mjcf")
@@ -51,7 +52,8 @@ def test_equal_balls_swap_their_velocities(x64):
     np.testing.assert_allclose(change, [[0.0, 1.0], [1.0, 0.0]], atol=0.05)
 
 
-def test_where_there_is_no_room_the_deepest_count(x64):
+@pytest.mark.slow
+def test_beyond_the_contact_limit_the_deepest_count(x64):
     model = xsim.loads(BOX, "mjcf")
     state = xsim.init(model, jnp.array([0.0, 0, 0.098, 0.999, 0.03, 0.02, 0]))
     every = by_numpy(xsim.contacts)(model, state)

@@ -126,6 +126,7 @@ BALLS = f"""<mujoco><option timestep="0.005" cone="elliptic"/><default><geom fri
 <body pos="0 3 0.1">{PLANAR}<geom type="sphere" size="0.1" condim="3"/></body></worldbody></mujoco>"""
 
 
+@pytest.mark.slow
 def test_rolling_resistance_stops_a_ball(x64):
     """The moment M against rolling decelerates a ball by a = 5 M / (7 m r) (its inertia is 2/5 m r^2), with the friction m a at the ground
     that keeps it rolling; both share one ellipse, (M / mu_roll)^2 + (m a / mu)^2 = N^2. It stops after v^2 / (2 a), and stays; without
@@ -153,6 +154,7 @@ GRIPPER = f"""<mujoco><option timestep="0.005" cone="elliptic" impratio="10"/><w
 </worldbody><actuator><position joint="lift" kp="5000" kv="300"/><motor joint="left"/><motor joint="right"/></actuator></mujoco>"""
 
 
+@pytest.mark.slow
 def test_a_gripper_lifts_what_it_can_hold(x64):
     """Two fingers that press with F hold m g while m g <= 2 mu F (1.3 m g where this lift accelerates most). With more friction the cube
     goes where the hand goes, but for what soft friction gives way to; with less the hand leaves without it."""
@@ -384,6 +386,7 @@ def in_contact(model, count: int) -> xsim.State:
     return many(xsim.init(model), count, q=q, v=rng.normal(size=(count, 6)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("count", "compiler"), [(256, by_numpy), pytest.param(4096, jax.jit, marks=pytest.mark.nightly)])
 def test_an_environment_alone_and_in_a_batch(count, compiler, x64):
     """After one step within 1e-9: each is solved to rounding, whatever the others need. The whole batch again: the same bits."""

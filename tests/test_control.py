@@ -141,6 +141,7 @@ def test_swing_up_from_hanging(cart, swing_up):
     np.testing.assert_allclose(q, plan.states.q[1:], atol=1e-3)  # the states are those of the controls
 
 
+@pytest.mark.slow
 def test_the_swing_up_is_a_minimum(cart, swing_up):
     """The gradient of the cost by reverse mode, which `ilqr` does not use, is zero, or points out of the limits."""
 

@@ -310,6 +310,7 @@ def test_derivatives_where_a_bushing_is_soft(x64):
     np.testing.assert_allclose(hessian(x), rows, rtol=1e-4, atol=1e-6 * np.abs(rows).max())
 
 
+@pytest.mark.slow
 def test_frozen_elements_act_alike(x64):
     """A stiff bushing whose numbers are constants of the program is still taken at the end of the step; reactions know frozen leaves."""
     model = bushing(1e7, 10, 1e5, 0.1)

@@ -59,6 +59,7 @@ def _finite(tree) -> bool:
 # ---- episodes ------------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_episodes(balance):
     s = balance.reset(KEY)
     first = s

@@ -113,7 +113,7 @@ def test_contacts_of_all_prisms(kind):
 
 
 @pytest.mark.slow
-def test_room():
+def test_more_prisms_than_the_limit():
     """Where more prisms are near than the buffer holds, the flag says so, and the nearest are kept."""
     p = poses("box", np.random.default_rng(4))
     p[1][1] = p[0][1] + p[0][2][:, :, 2] * 0.15

@@ -91,6 +91,7 @@ def allowed(i: int, v: float, q: float, target: float, slack: float) -> tuple[fl
     return -INF if at(reach[1]) else low, INF if at(reach[0]) else high
 
 
+@pytest.mark.slow
 def test_impulses_are_optimal(x64):
     """The optimality conditions of the strictly convex problem, which has one solution: every impulse is on its dof's staircase."""
     model = xsim.build(tree())

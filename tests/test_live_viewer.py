@@ -72,6 +72,7 @@ def test_steps_are_those_of_the_library(viewer):
     assert viewer.paused and viewer.time == pytest.approx(0.03)
 
 
+@pytest.mark.slow
 def test_time_goes_on_with_the_clock(viewer):
     viewer.speed = 2.0
     assert [viewer.frame(0.021), viewer.frame(0.021), viewer.frame(0.021)] == [4, 4, 4]  # 12.6 steps: what is over counts later
@@ -128,6 +129,7 @@ def test_the_pull_at_a_free_body_is_a_damped_spring(viewer):
     np.testing.assert_allclose(tau, [*expected, *[0.0] * 4], atol=2e-4)
 
 
+@pytest.mark.slow
 def test_the_pull_at_a_hinge(viewer):
     """One direction of three can move: m = 3 I / r^2, and the moment is r f."""
     arm, point, target = viewer.model.body_index("arm"), np.array([0.0, 0.0, -1.0]), np.array([0.4, 0.7, -1.5])

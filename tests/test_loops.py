@@ -256,6 +256,7 @@ def test_a_damped_joint_may_close_a_four_bar_or_be_in_its_tree(x64):
         np.testing.assert_allclose(one, two, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_points_on_lines_and_planes(x64):
     """Without friction: down a slope of 30 degrees, along the line or in the plane."""
     turn = np.array([np.cos(np.pi / 3), 0, np.sin(np.pi / 3), 0])  # z to 30 degrees below x

@@ -109,6 +109,7 @@ def test_trajectories_with_armature_of_tendons(integrator):
     np.testing.assert_allclose([*final.q, *final.v], TRAJECTORIES[integrator], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_gradients_with_respect_to_the_armature_of_tendons():
     model = load(TENDONS)
 

@@ -55,6 +55,7 @@ def _facts():
         yield root / "models" / "mjcf" / facts["model"].split("models/mjcf/")[-1], facts
 
 
+@pytest.mark.slow
 @needs_corpus
 def test_relations_of_the_corpus():
     """Counts, names, sensor addresses and length ranges of every file that needs no plugin are those of 3.2.7."""

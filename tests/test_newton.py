@@ -31,6 +31,7 @@ def problems(elliptic: bool, d: int):
     return mass, rng.normal(size=(NV, LANES)), J, offset, stiffness, weight
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("elliptic, d", [(False, 1), (False, 3), (True, 3)])
 def test_forces_are_in_balance(x64, elliptic, d, dtype):

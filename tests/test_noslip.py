@@ -37,6 +37,7 @@ CREEP = """<mujoco><option timestep="0.005" gravity="4 0 -9" cone="{}" noslip_it
 CONES = [pytest.param("pyramidal", marks=pytest.mark.nightly), "elliptic"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cone", CONES)
 def test_what_sticks_does_not_creep(cone, x64):
     """A box held by friction slides slowly on a soft contact; without slip it stands."""

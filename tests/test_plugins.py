@@ -41,6 +41,7 @@ def test_forces_and_readings(release, name, x64):
     close("sensors", data.sensor, found["sensor"], FORCES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("release", "name"), [case for case in CASES if case[1] == "pid"])
 def test_steps(release, name, x64):
     """Euler's method by the rules of 3.2, implicitfast by those of 4.0."""
@@ -65,6 +66,7 @@ def agrees_with_differences(fn, x, step: float = 1e-5) -> None:
         assert abs(found[tuple(place)] - wanted) < 1e-6 * max(1.0, abs(wanted)), (place, found[tuple(place)], wanted)
 
 
+@pytest.mark.slow
 def test_gradients_of_pid(x64):
     """Of where a few steps lead, with respect to gains and bounds."""
     model = xsim.load(FOLDER / "plugins" / "pid.xml")
@@ -78,6 +80,7 @@ def test_gradients_of_pid(x64):
     agrees_with_differences(end, model.get("actuator.gain"))
 
 
+@pytest.mark.slow
 def test_a_batch_of_gains(x64):
     """Each environment moves as with its gains alone."""
     model = xsim.load(FOLDER / "plugins" / "pid.xml")

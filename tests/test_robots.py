@@ -142,7 +142,7 @@ def _document(path: Path, folder: Path) -> ElementTree.Element:
 def _compare_mjcf(path: Path, source: xsim.ModelSpec, known: dict, differences: Differences, counts: Counter) -> None:
     root = _document(path, path.parent)
     both = states(known) + [known["states"][name] for name in known["states"] if name == "settled"]
-    model = _with_room(xsim.build(source), both)
+    model = _with_contact_limit(xsim.build(source), both)
     wrong, exact = bugs(root, source, model.nv), precision(root, source)
     adhesive = any(a.transmission == "body" for a in source.actuators)  # its forces depend on contacts
 
@@ -190,8 +190,8 @@ def _noise(source: xsim.ModelSpec, geom) -> tuple[float, float]:
     return rounding * np.abs(mesh.vertices).max(), rounding + MOMENT / max(gap, 1e-300)
 
 
-def _with_room(model: xsim.Model, both: list[dict]) -> xsim.Model:
-    """With room for all contacts of the states, where that is more than the default."""
+def _with_contact_limit(model: xsim.Model, both: list[dict]) -> xsim.Model:
+    """A limit that holds all contacts of the states, where that is more than the default."""
     most = max(s["ncon"] for s in both)
     return xsim.with_contact_limit(model, most) if most > max(32, 2 * model.nv) else model
 

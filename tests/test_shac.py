@@ -33,6 +33,7 @@ def test_learns_to_swing_up(run):
     assert all(np.isfinite(row["gradient"]) for row in result["curve"])
 
 
+@pytest.mark.slow
 def test_its_policy_and_checkpoints_are_those_of_training(run):
     out, _ = run
     config = configure("pendulum_swingup", changes=CHANGES)

@@ -280,6 +280,7 @@ def test_an_uncertain_start_is_held_by_its_prior(x64):
     assert float(f.state.q[0]) == pytest.approx((0.2 / 0.05**2 + 0.5 / 0.1**2) / (1 / 0.05**2 + 1 / 0.1**2), abs=1e-4)
 
 
+@pytest.mark.slow
 def test_bounds_hold_in_the_result_and_are_reported(x64):
     model = pendulum(damping=0.1)
     state = xsim.init(model, [1.0])

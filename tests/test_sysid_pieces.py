@@ -82,6 +82,7 @@ def test_pieces_of_other_lengths_and_with_segments(all_at_once, x64):
     same(fit([problem(guess, state, measured[:steps], PARTS[0]), rest]), whole)
 
 
+@pytest.mark.slow
 def test_refused(all_at_once, x64):
     data, _ = all_at_once
     first, second = (problem(*data, part) for part in PARTS[:2])

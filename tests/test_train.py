@@ -63,6 +63,7 @@ def test_resumed_run_is_the_same(whole, tmp_path):
         np.testing.assert_array_equal(a[name], b[name], err_msg=name)
 
 
+@pytest.mark.slow
 def test_learns(whole):
     out, result = whole
     early = [row["return"] for row in result["curve"][:10] if not math.isnan(row["return"])]

@@ -474,6 +474,7 @@ def test_render(model, motion, tmp_path):
     assert film == tmp_path / "film.gif" and film.read_bytes()[:3] == b"GIF"
 
 
+@pytest.mark.slow
 def test_render_of_deformables_and_tendons():
     needs_opengl()
     rope = xsim.loads(ROPE.replace('width="0.02"', 'width="0.02" rgba="1 0 0 1"'), "mjcf")
@@ -481,6 +482,7 @@ def test_render_of_deformables_and_tendons():
     assert ((image[..., 0] - image[..., 1:].max(-1)) > 60).sum() > 50
 
 
+@pytest.mark.slow
 def test_the_command_makes_films(tmp_path, capsys):
     needs_opengl()
     pytest.importorskip("imageio_ffmpeg", reason="imageio is not installed: pip install 'xsim[render]'")
@@ -489,6 +491,7 @@ def test_the_command_makes_films(tmp_path, capsys):
     assert film.read_bytes()[:3] == b"GIF" and f"wrote {film}" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_render_by_the_ending_of_the_file(model, motion, tmp_path):
     path = xsim.render(model, motion[:, 0], tmp_path / "page.html")
     assert _data(path.read_text(encoding="utf-8"))["envs"] == [0]

@@ -1,4 +1,4 @@
-"""Readers of model files: `parse` finds the format, reads the file and returns a ModelSpec. `write` writes MJCF. No jax here.
+"""Readers of model files: `parse` finds the format, reads the file and returns a ModelSpec. `write` writes MJCF and URDF. No jax here.
 
 Each format is a module with a record ``FORMAT``; `register_format` adds one, also from outside of the package.
 """
@@ -12,13 +12,15 @@ from xsim.io.convex_parts import ConvexDecomposition
 from xsim.io.decomposition import decomposed
 from xsim.io.errors import Notes, ParseError, SuspiciousInputWarning, UnsupportedWarning, WriteError, WriteWarning, allowed
 from xsim.io.formats import FORMATS, Format, detect_format, find_format, register_format
-from xsim.io.mjcf.writer import to_mjcf, written
+from xsim.io.mjcf.writer import to_mjcf
 from xsim.io.reader import read_bytes
+from xsim.io.urdf.writer import to_urdf
 from xsim.spec import ModelSpec
 
 __all__ = [
     "FORMATS", "ConvexDecomposition", "Format", "Notes", "ParseError", "SuspiciousInputWarning", "UnsupportedWarning", "WriteError",
-    "WriteWarning", "parse", "parse_text", "register_format", "to_mjcf", "write",
+    "WriteWarning", "parse", "parse_text", "register_format", "to_mjcf", "to_urdf",
+    "write",
 ]  # fmt: skip
 
 register_format(x_xy.FORMAT)
@@ -81,10 +83,19 @@ def _read(
 
 
 def write(spec: ModelSpec, path, *, unsupported: str = "error") -> None:
-    """Write a model as an MJCF file, whatever format it was read from. What is written, ``unsupported`` and errors: see `to_mjcf`.
+    """Write a model as a URDF file where the name ends in ``.urdf``, else as an MJCF file, whatever format it was read from.
 
-    Only a complete file is written: after an error an old file of this name is as it was.
+    What is written, ``unsupported`` and errors: see `to_urdf` and `to_mjcf`. The meshes of a URDF are files in a folder beside it,
+    ``NAME_meshes`` for ``NAME.urdf``; those of MJCF are in the file. Only a complete file is written: after an error an old file of this
+    name is as it was.
     """
-    text, losses = written(spec, unsupported)
-    Path(path).write_text(text, encoding="utf-8")
+    path = Path(path)
+    if path.suffix.lower() == ".urdf":
+        text, files, losses = urdf.writer.written(spec, unsupported, f"{path.stem}_meshes")
+    else:
+        (text, losses), files = mjcf.writer.written(spec, unsupported), {}
+    for name, contents in files.items():
+        (path.parent / name).parent.mkdir(exist_ok=True)
+        (path.parent / name).write_bytes(contents)
+    path.write_text(text, encoding="utf-8")
     losses.emit(stacklevel=3)

@@ -91,10 +91,13 @@ class WriteWarning(UserWarning):
 
 
 class Losses:
-    """Collects what a written file lacks, and reports it once; ``strict`` makes what changes the physics an error."""
+    """Collects what a written file lacks, and reports it once.
 
-    def __init__(self, strict: bool = True):
-        self.strict = strict
+    language: the name of its format. strict: what changes the physics is an error.
+    """
+
+    def __init__(self, language: str, strict: bool = True):
+        self.language, self.strict = language, strict
         self._lines: list[str] = []
 
     def refuse(self, source: Source, element: str, text: str) -> NoReturn:

@@ -97,7 +97,8 @@ class CollisionMeshes:
                 return f"has {len(vertices)} vertices"
             faces = _renumbered(getattr(mesh, "faces", ()), number.reshape(-1))
             faces = faces[:, ::-1] if np.prod(signs) < 0 else faces
-            self.specs.append(centred_mesh(path.name, vertices * signs, faces, file=str(path), source=element.source))
+            fields = {"file": str(path), "scale": np.array(signs), "source": element.source}
+            self.specs.append(centred_mesh(path.name, vertices * signs, faces, **fields))
         except ParseError as error:
             return str(error)
         except Exception as error:  # the loaders of the many formats raise whatever they like

@@ -15,7 +15,7 @@ from xsim.joints.types import JOINT_TYPES
 from xsim.poses import Pose, quat_from_z, rotation_matrix
 from xsim.spec import ConstraintSpec, JointSpec
 
-__all__ = ["read_joint", "read_mimics"]
+__all__ = ["plane_axes", "read_joint", "read_mimics"]
 
 def read_joint(joint: Joint, notes: Notes) -> tuple[Pose, JointSpec]:
     """Pose of the joint in the parent body and the JointSpec."""
@@ -28,7 +28,7 @@ def read_joint(joint: Joint, notes: Notes) -> tuple[Pose, JointSpec]:
         child.skip()
     if "axis" not in kind.unused:
         axis = _axis(element)
-        params = {"axes": _plane(axis) if kind.type == "planar" else axis[None]}
+        params = {"axes": plane_axes(axis) if kind.type == "planar" else axis[None]}
     dynamics = element.child("dynamics") if nv else None
     damping, friction = None, np.full(nv, np.nan) if nv else None
     if dynamics is not None:  # for several coordinates alike, as MuJoCo reads it
@@ -55,7 +55,7 @@ def _axis(element: Element) -> np.ndarray:
     return xyz / norm
 
 
-def _plane(normal: np.ndarray) -> np.ndarray:
+def plane_axes(normal: np.ndarray) -> np.ndarray:
     """x, y and normal of a plane's frame: the joint frame after the smallest rotation that turns its z to the normal."""
     R = rotation_matrix(quat_from_z(normal))
     return np.array([R[:, 0], R[:, 1], normal])

@@ -12,15 +12,19 @@ from xsim.io.errors import Notes
 from xsim.io.reader import Element
 from xsim.spec import SurfaceSpec
 
-__all__ = ["DT", "Surface", "read_collision_surface", "read_surface"]
+__all__ = ["BULLET", "COEFFICIENTS", "DT", "Surface", "read_collision_surface", "read_surface"]
 
 DT = 0.001  # s
 
 
-# Bullet's <contact> in a link; of its numbers these do not act, but for the values at which that makes no difference.
-_BULLET = ("lateral_friction", "rolling_friction", "spinning_friction", "stiffness", "damping", "contact_cfm", "contact_erp")
+BULLET = ("lateral_friction", "rolling_friction", "spinning_friction", "stiffness", "damping", "contact_cfm", "contact_erp")
+"""Elements of Bullet's ``<contact>`` in a link."""
+
+COEFFICIENTS = ("mu", "kp", "kd")
+"""Attributes of ``<contact_coefficients>`` of a collision."""
 
 
+# Elements of Bullet's that do not act, and the values at which that makes no difference.
 _BULLET_UNUSED = {"restitution": (0.0, "contacts do not bounce"), "inertia_scaling": (1.0, "inertias are as written")}
 
 
@@ -36,12 +40,12 @@ def read_surface(link: Element, group: int | None, mass: float, notes: Notes) ->
     surface, contact = default_surface(group), link.child("contact")
     if contact is None:
         return Surface(surface, {})
-    numbers = {child.tag: child.number("value", nonnegative=True) for child in contact.all(*_BULLET)}
+    numbers = {child.tag: child.number("value", nonnegative=True) for child in contact.all(*BULLET)}
     for child in contact.all(*_BULLET_UNUSED):
         (without, text), value = _BULLET_UNUSED[child.tag], child.number("value")
         if value != without:
             notes.unsupported(child.line, f"{child} in {contact}: value {value:g}: {text}", child.file)
-    slide, roll, spin = (numbers.get(name, default) for name, default in zip(_BULLET, (surface.friction[0], 0.0, 0.0), strict=False))
+    slide, roll, spin = (numbers.get(name, default) for name, default in zip(BULLET, (surface.friction[0], 0.0, 0.0), strict=False))
     surface = replace(surface, friction=(slide, spin, roll), condim=6 if roll > 0 else 4 if spin > 0 else 3)
     if "stiffness" in numbers or "damping" in numbers:
         soft = spring_damper(numbers.get("stiffness", np.inf), numbers.get("damping", 0.0), DT, mass)
@@ -58,7 +62,7 @@ def read_collision_surface(collision: Element, surface: Surface, mass: float) ->
     if coefficients is None:
         return surface
     spec = surface.spec
-    numbers = {name: coefficients.number(name, nonnegative=True) for name in ("mu", "kp", "kd") if coefficients.has(name)}
+    numbers = {name: coefficients.number(name, nonnegative=True) for name in COEFFICIENTS if coefficients.has(name)}
     if "mu" in numbers:
         spec = replace(spec, friction=(numbers["mu"], *spec.friction[1:]))
     if "kp" in numbers or "kd" in numbers:

@@ -18,7 +18,6 @@ from xsim.io.mjcf.writer.bodies import write_bodies
 from xsim.io.mjcf.writer.contacts import write_contacts
 from xsim.io.mjcf.writer.context import Context
 from xsim.io.mjcf.writer.deformable import write_flexes
-from xsim.io.mjcf.writer.elements import put_names_first
 from xsim.io.mjcf.writer.equalities import write_equalities
 from xsim.io.mjcf.writer.keyframes import write_custom, write_keys
 from xsim.io.mjcf.writer.mechanisms import write_constraints, write_forces
@@ -26,11 +25,12 @@ from xsim.io.mjcf.writer.options import check_friction, write_compiler, write_dr
 from xsim.io.mjcf.writer.sensors import write_sensors
 from xsim.io.mjcf.writer.tendons import write_tendons
 from xsim.io.reader import Element
+from xsim.io.writing.begin import begin
+from xsim.io.writing.elements import put_names_first
 from xsim.spec import ModelSpec
 
 __all__ = ["to_mjcf", "written"]
 
-UNSUPPORTED = ("error", "warn")
 COMMENT = " In the language of MuJoCo {0}{1}. "
 READ_BACK = ', read it with rules="4.0"'
 
@@ -55,11 +55,7 @@ def to_mjcf(spec: ModelSpec, *, unsupported: str = "error") -> str:
 
 def written(spec: ModelSpec, unsupported: str) -> tuple[str, Losses]:
     """The text, and what it lacks. Arguments and errors as in `to_mjcf`, TypeError for what is no spec."""
-    if unsupported not in UNSUPPORTED:
-        raise ValueError(f"unsupported: found {unsupported!r}; allowed: {', '.join(UNSUPPORTED)}")
-    if not isinstance(spec, ModelSpec):
-        raise TypeError(f"found a {type(spec).__name__}; allowed: a ModelSpec, as `parse` and `with_numbers` give")
-    losses, rules = Losses(strict=unsupported == "error"), spec.rules or "3.2"
+    losses, rules = begin(spec, unsupported, "MJCF"), spec.rules or "3.2"
     context = Context(spec, etree.Element("mujoco"), rules, losses)
     _write(context)
     _check(context)

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from xsim.io.mjcf.writer.chains import Link
 from xsim.io.mjcf.writer.context import Context
-from xsim.io.mjcf.writer.elements import add, unless
 from xsim.io.mjcf.writer.histories import history_attributes
 from xsim.io.mjcf.writer.plugins import plugin_config, write_plugin
 from xsim.io.mjcf.writer.values import FAR, ranges
+from xsim.io.writing.chains import Link
+from xsim.io.writing.elements import add, unless
 from xsim.joints.types import JOINT_TYPES
 from xsim.poses import rotate
 from xsim.registry import ACTUATOR_CONTROLLERS

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from xsim.io.mjcf.writer.context import Context
-from xsim.io.mjcf.writer.elements import add, unless
-from xsim.io.mjcf.writer.geoms import mesh_scale
+from xsim.io.writing.elements import add, unless
+from xsim.io.writing.meshes import mesh_scale
 from xsim.poses import normalized, rotate
 from xsim.spec import MeshSpec
 

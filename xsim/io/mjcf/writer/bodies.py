@@ -7,12 +7,12 @@ import numpy as np
 from xsim.io.mjcf.inertia import SLACK, SMALL, body_inertial
 from xsim.io.mjcf.meshes import principal_axes
 from xsim.io.mjcf.writer.context import Context
-from xsim.io.mjcf.writer.elements import XML, add, unless
 from xsim.io.mjcf.writer.geoms import write_geoms
 from xsim.io.mjcf.writer.joints import write_joint
 from xsim.io.mjcf.writer.places import write_places
 from xsim.io.mjcf.writer.plugins import plugin_config, write_instance
 from xsim.io.solids import tensor
+from xsim.io.writing.elements import XML, add, unless
 from xsim.poses import IDENTITY_QUAT, Pose, normalized, rotation_matrix
 from xsim.registry import PASSIVE_FORCES
 from xsim.spec import BodySpec, InertialSpec

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from xsim.io.mjcf.contacts import FRICTION
 from xsim.io.mjcf.writer.context import Context
-from xsim.io.mjcf.writer.elements import add, unless
 from xsim.io.mjcf.writer.masks import excluded_bodies
+from xsim.io.writing.elements import add, unless
 from xsim.spec import PairSpec
 
 __all__ = ["write_contacts"]

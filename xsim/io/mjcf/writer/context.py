@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from xsim.io.errors import Losses
-from xsim.io.mjcf.writer.chains import Chain, Link, chain_of
-from xsim.io.mjcf.writer.elements import XML, add
+from xsim.io.mjcf.writer.body_joints import check_fits
 from xsim.io.mjcf.writer.massless import merged
-from xsim.io.mjcf.writer.names import Names
+from xsim.io.writing.chains import Chain, Link, chain_of
+from xsim.io.writing.elements import XML, add
+from xsim.io.writing.names import Names
 from xsim.spec import GeomSpec, ModelSpec, Source
 
 __all__ = ["Context"]
@@ -28,7 +29,10 @@ class Context:
     carried: dict[int, int] = field(init=False)
 
     def __post_init__(self):
-        self.chains, self.carried = merged(self.spec, [chain_of(body, self.losses) for body in self.spec.bodies])
+        chains = [chain_of(body, self.losses) for body in self.spec.bodies]
+        for body, chain in zip(self.spec.bodies, chains, strict=True):
+            check_fits(body, chain.links, self.losses)
+        self.chains, self.carried = merged(self.spec, chains)
 
     def section(self, tag: str) -> XML:
         """The top-level element with this tag, made at its first use."""

@@ -8,8 +8,8 @@ import numpy as np
 
 from xsim.io.mjcf.references import split_names
 from xsim.io.mjcf.writer.context import Context
-from xsim.io.mjcf.writer.elements import XML, add, unless
 from xsim.io.mjcf.writer.geoms import contact_parameters
+from xsim.io.writing.elements import XML, add, unless
 from xsim.spec import FlexSpec
 
 __all__ = ["write_flexes"]

@@ -8,8 +8,8 @@ import numpy as np
 
 from xsim.io.mjcf.equalities import POLYNOMIAL
 from xsim.io.mjcf.writer.context import Context
-from xsim.io.mjcf.writer.elements import add, unless
 from xsim.io.mjcf.writer.values import soft
+from xsim.io.writing.elements import add, unless
 from xsim.spec import EqualitySpec
 
 __all__ = ["write_equalities"]

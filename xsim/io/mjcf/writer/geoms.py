@@ -8,9 +8,10 @@ import numpy as np
 
 from xsim.io.mjcf.geoms import FLUID, SIZES
 from xsim.io.mjcf.writer.context import Context
-from xsim.io.mjcf.writer.elements import XML, add, unless
 from xsim.io.mjcf.writer.masks import collision_masks
 from xsim.io.mjcf.writer.values import soft
+from xsim.io.writing.elements import XML, add, unless
+from xsim.io.writing.meshes import mesh_scale
 from xsim.poses import IDENTITY_QUAT, Pose, normalized, quat_conj, rotate
 from xsim.spec import GeomSpec, SurfaceSpec
 
@@ -83,12 +84,6 @@ def _mesh(context: Context, geom: GeomSpec) -> dict[str, Any] | None:
     mesh, scale = context.spec.meshes[geom.asset], mesh_scale(geom)
     placed = Pose(normalized(mesh.quat), mesh.pos * scale)
     return {"mesh": context.names.of("mesh", (geom.asset, scale)), "pose": Pose(normalized(geom.quat), geom.pos) @ placed.inverse()}
-
-
-def mesh_scale(geom: GeomSpec) -> tuple[float, ...]:
-    """By what the vertices of its mesh are multiplied."""
-    x, y, z = np.reshape(geom.size, -1).tolist() if np.size(geom.size) == 3 else (1.0, 1.0, 1.0)
-    return x, y, z
 
 
 def _hfield(context: Context, geom: GeomSpec) -> dict[str, Any] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from xsim.io.mjcf.writer.elements import unless
+from xsim.io.writing.elements import unless
 from xsim.spec import History
 
 __all__ = ["history_attributes"]

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from xsim.io.mjcf.writer.chains import Link
 from xsim.io.mjcf.writer.context import Context
-from xsim.io.mjcf.writer.elements import XML, add, unless
 from xsim.io.mjcf.writer.values import polynomial, ranges, soft
+from xsim.io.writing.chains import Link
+from xsim.io.writing.elements import XML, add, unless
 from xsim.joints.types import JOINT_TYPES
 from xsim.spec import BodySpec, JointSpec, Soft
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from xsim.io.mjcf.writer.chains import Link
 from xsim.io.mjcf.writer.context import Context
-from xsim.io.mjcf.writer.elements import add, unless
+from xsim.io.writing.chains import Link
+from xsim.io.writing.elements import add, unless
 from xsim.joints.types import JOINT_TYPES
 from xsim.poses import quat_conj, rotate
 from xsim.spec import BodySpec

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from xsim.io.mjcf.writer.chains import Chain, fits, moved
+from xsim.io.mjcf.writer.body_joints import fits
+from xsim.io.writing.chains import Chain, moved
 from xsim.spec import BodySpec, ModelSpec
 
 __all__ = ["merged"]

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 
 from xsim.io.mjcf.writer.context import Context
-from xsim.io.mjcf.writer.elements import add, unless
 from xsim.io.mjcf.writer.tendons import write_tendon
+from xsim.io.writing.elements import add, unless
 from xsim.poses import Pose, normalized
 from xsim.spec import ConstraintSpec, ForceSpec, TendonSpec, WrapSpec
 

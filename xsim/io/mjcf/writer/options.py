@@ -6,7 +6,7 @@ from typing import Any
 
 from xsim.io.mjcf.options import EXTRAS, EXTRAS_4_0, PARTS, PASSIVE, PASSIVE_4_0, SOLVER, VECTORS
 from xsim.io.mjcf.writer.context import Context
-from xsim.io.mjcf.writer.elements import add, unless
+from xsim.io.writing.elements import add, unless
 from xsim.rules import RULES
 
 __all__ = ["check_friction", "write_compiler", "write_drawing", "write_option"]

@@ -8,7 +8,7 @@ import numpy as np
 
 from xsim.io.mjcf.sites import light_defaults
 from xsim.io.mjcf.writer.context import Context
-from xsim.io.mjcf.writer.elements import XML, add, unless
+from xsim.io.writing.elements import XML, add, unless
 from xsim.poses import IDENTITY_QUAT, normalized
 from xsim.spec import CameraSpec, LightSpec, SiteSpec
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xsim.io.mjcf.writer.context import Context
-from xsim.io.mjcf.writer.elements import XML, add
+from xsim.io.writing.elements import XML, add
 from xsim.registry import ConfigKey, Registry
 
 __all__ = ["plugin_config", "write_instance", "write_plugin"]

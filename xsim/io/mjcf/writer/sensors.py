@@ -7,9 +7,9 @@ from typing import Any
 
 from xsim.io.mjcf.sensors import SENSORS, STAGES
 from xsim.io.mjcf.writer.context import Context
-from xsim.io.mjcf.writer.elements import add, unless
 from xsim.io.mjcf.writer.histories import history_attributes
 from xsim.io.mjcf.writer.plugins import plugin_config, write_plugin
+from xsim.io.writing.elements import add, unless
 from xsim.model.topology import CONTACT_FIELDS
 from xsim.registry import SENSORS as REGISTRY
 from xsim.spec import SensorSpec

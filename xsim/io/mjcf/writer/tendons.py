@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from xsim.io.mjcf.writer.context import Context
-from xsim.io.mjcf.writer.elements import add, unless
 from xsim.io.mjcf.writer.values import polynomial, ranges, soft
+from xsim.io.writing.elements import add, unless
 from xsim.spec import TendonSpec, WrapSpec
 
 __all__ = ["write_tendons"]

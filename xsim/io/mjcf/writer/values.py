@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from xsim.io.mjcf.writer.elements import unless
+from xsim.io.writing.elements import unless
 from xsim.spec import Soft
 
 __all__ = ["polynomial", "ranges", "soft"]

@@ -1,4 +1,4 @@
-"""Joints of every type as chains of MJCF's joints: hinge, slide, ball and free.
+"""Joints of every type as chains of hinges, slides and balls, or as a free joint: MJCF's joints, of which URDF has all but the ball.
 
 In MJCF the body stands at its initial pose, and joint i turns or moves it by T_i(q_i) about a line fixed in the body; the joints act in
 order, X = X(body) T_1(q_1) ... T_n(q_n). A joint type of xsim is such a chain in one joint frame J. Where the initial state is not the
@@ -11,7 +11,6 @@ so the lines move by C_i^-1, and ``ref`` is q0.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -23,15 +22,14 @@ from xsim.poses import IDENTITY_QUAT, Pose, normalized, quat_about, quat_conj, q
 from xsim.spec import BodySpec, JointSpec
 from xsim.spec.fields import identity, zeros
 
-__all__ = ["Chain", "Link", "chain_of", "fits", "moved"]
+__all__ = ["Chain", "Link", "chain_of", "moved"]
 
 KINDS = ("hinge", "slide", "ball")
-MAX_DOFS = 6  # of the joints of one body
 
 
 @dataclass(frozen=True)
 class Link:
-    """A joint of MJCF.
+    """A joint of the chain.
 
     joint, place: the joint of the spec that it is (a part of), and its number in the body. first: number of its first dof in the body.
     q, v: its coordinates and dofs in that joint. pos, axis: in the body. quat: axes of a ball's coordinates in the body. ref: position of
@@ -91,7 +89,7 @@ class Chain(NamedTuple):
 
 
 def chain_of(body: BodySpec, losses: Losses) -> Chain:
-    """The joints of a body. Raises WriteError for those that MJCF does not have."""
+    """The joints of a body. Raises WriteError for those that are no chain of these."""
     pose = Pose(normalized(body.quat), np.asarray(body.pos, float))
     joints = body.joints if isinstance(body.joints, tuple) else (body.joints,)
     if len(joints) == 1 and _is_free_body(body, joints[0]):
@@ -102,9 +100,7 @@ def chain_of(body: BodySpec, losses: Losses) -> Chain:
         pose = pose if joint.anchored else pose @ frame.inverse()
         links += _links(body, place, joint, frame, sum(JOINT_TYPES[j.type].nv for j in joints[:place]), losses)
     chain = _started(body, Chain(pose, tuple(links)), losses)
-    moving = tuple(link for link in chain.links if link.joint.actuator != "locked")
-    _check(body, moving, losses)
-    return chain._replace(links=moving)
+    return chain._replace(links=tuple(link for link in chain.links if link.joint.actuator != "locked"))
 
 
 def _frame(joint: JointSpec) -> Pose:
@@ -137,11 +133,11 @@ def _links(body: BodySpec, place: int, joint: JointSpec, frame: Pose, first: int
     kind, element = JOINT_TYPES[joint.type], f"joint {joint.name or body.name!r}"
     random = [name for name, p in kind.parameters.items() if p.sample is not None and name not in joint.params]
     if random:
-        losses.refuse(joint.source, element, f"type {joint.type!r} with random {random[0]}; MJCF has joints with given axes")
+        losses.refuse(joint.source, element, f"type {joint.type!r} with random {random[0]}; {losses.language} has joints with given axes")
     out, q, v = [], 0, 0
     for number, part in enumerate(kind.chain):
         if part.kind not in KINDS or not isinstance(part, ElementaryJoint):
-            losses.refuse(joint.source, element, f"type {joint.type!r}; MJCF has chains of {', '.join(KINDS)}")
+            losses.refuse(joint.source, element, f"type {joint.type!r}; {losses.language} has chains of {', '.join(KINDS)}")
         name = joint.name if len(kind.chain) == 1 or not joint.name else f"{joint.name}_{number + 1}"
         spans = slice(q, q + part.nq), slice(v, v + part.nv)
         axis = np.zeros(3) if part.axis is None else rotate(frame.quat, _axis(joint, part.axis))
@@ -211,19 +207,3 @@ def _rest(link: Link) -> np.ndarray:
     """Coordinates at which the spring is at rest."""
     joint = link.joint
     return (JOINT_TYPES[joint.type].neutral if joint.spring_ref is None else np.asarray(joint.spring_ref, float))[link.q]
-
-
-def fits(links: Sequence[Link]) -> bool:
-    """Whether one body of MJCF can have these joints."""
-    kinds = [link.kind for link in links]
-    turns = kinds[kinds.index("ball") + 1 :] if "ball" in kinds else []
-    free = "free" in kinds and len(kinds) > 1
-    return not free and "hinge" not in turns and "ball" not in turns and sum(JOINT_TYPES[kind].nv for kind in kinds) <= MAX_DOFS
-
-
-def _check(body: BodySpec, links: tuple[Link, ...], losses: Losses) -> None:
-    """Raises WriteError for chains that MJCF does not allow in one body."""
-    if not fits(links):
-        kinds = ", ".join(link.kind for link in links)
-        text = f"the joints {kinds} of one body; MJCF has up to {MAX_DOFS} degrees of freedom, and slides alone after a ball"
-        losses.refuse(body.source, f"body {body.name!r}", text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from xsim.io.errors import WriteError
-from xsim.io.mjcf.writer.elements import XML
+from xsim.io.writing.elements import XML
 from xsim.spec import Source
 
 __all__ = ["Names"]
@@ -39,7 +39,7 @@ class Names:
     def element(self, kind: str, number: Hashable) -> XML:
         """An element that has been written. Raises WriteError for one that is not in the file."""
         if (kind, number) not in self._elements:
-            raise WriteError(Source(), f"{kind} {number}", f"another element refers to it; MJCF has no {kind} of its kind")
+            raise WriteError(Source(), f"{kind} {number}", "another element refers to it, and it is not in the file")
         return self._elements[kind, number]
 
     def free(self, kind: str, name: str) -> str:

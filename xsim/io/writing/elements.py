@@ -1,4 +1,4 @@
-"""XML of MJCF: elements, and numbers as texts that read back exactly."""
+"""XML: elements, and numbers as texts that read back exactly."""
 
 from __future__ import annotations
 

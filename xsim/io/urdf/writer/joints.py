@@ -1,0 +1,196 @@
+"""<joint>: the joints of each body as a chain of URDF's, each with the link that it moves.
+
+With the chain of `xsim.io.writing.chains` a body has the pose X M_1(q_1 - ref_1) ... M_n(q_n - ref_n) in its parent; M_i turns about a
+line through p_i in the body, or slides along it. A joint of URDF moves a frame about its own axes, so the link of a hinge has its origin at
+p_i: the first joint has the origin X Tr(p_1) R_1(-ref_1) in the parent body, the next Tr(p_2 - p_1) R_2(-ref_2) in the link before, and so
+on. The link of the last joint is that of the body.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from xsim.io.urdf.joints import plane_axes
+from xsim.io.urdf.writer.document import WORLD, Document, add_origin
+from xsim.io.urdf.writer.effort import largest_effort
+from xsim.io.urdf.writer.links import write_link
+from xsim.io.writing.chains import Link, chain_of
+from xsim.io.writing.elements import XML, add, unless
+from xsim.joints.types import JOINT_TYPES
+from xsim.poses import IDENTITY_QUAT, Pose, normalized, quat_about
+from xsim.spec import BodySpec, JointSpec
+
+__all__ = ["write_bodies", "write_mimics"]
+
+FAR = 1e10
+"""Stands for infinity, which many readers of URDF do not take."""
+UNKNOWN = ("armature", "stiffness", "stiffness_poly", "damping_poly", "spring_yield", "spring_damper", "angle_limit")
+"""Fields of a joint that change its motion and that URDF has no word for."""
+EITHER = ("damping", "friction")
+
+
+def write_bodies(document: Document) -> None:
+    """The root link, and for each body its joints and its link. Raises WriteError."""
+    root = _floating_root(document)
+    if root is None:
+        write_link(document, WORLD, None, document.spec.world_geoms, np.zeros(3))
+    for number, body in enumerate(document.spec.bodies):
+        name = document.names.free("link", body.name or f"link_{number}")
+        _check(document, body)
+        offset = np.zeros(3) if number == root else _write_joints(document, number, name)
+        document.links.append(name)
+        document.offsets.append(offset)
+        write_link(document, name, body, body.geoms, offset)
+
+
+def _floating_root(document: Document) -> int | None:
+    """The body that is the root link: a free one that is alone below the world, in a model without shapes on the world."""
+    roots = [i for i, body in enumerate(document.spec.bodies) if body.parent < 0]
+    alone = len(roots) == 1 and not document.spec.world_geoms
+    return roots[0] if alone and [joint.type for joint in _joints(document.spec.bodies[roots[0]])] == ["free"] else None
+
+
+def _joints(body: BodySpec) -> tuple[JointSpec, ...]:
+    return body.joints if isinstance(body.joints, tuple) else (body.joints,)
+
+
+def _write_joints(document: Document, number: int, name: str) -> np.ndarray:
+    """The joints above a body, with the links between them. name: of the body's link. Gives the origin of its frame in the body."""
+    body = document.spec.bodies[number]
+    parent, frame = document.link_frame(body.parent)
+    if _write_whole(document, body, parent, frame, name):
+        return np.zeros(3)
+    chain = chain_of(body, document.losses)
+    pose, offset = frame @ chain.pose, np.zeros(3)
+    if not chain.links:
+        fixed = next((joint.name for joint in _joints(body) if joint.type == "fixed"), "")
+        _add_joint(document, "fixed", fixed, parent, name, pose)
+    for place, link in enumerate(chain.links):
+        last = link is chain.links[-1]
+        child = name if last else document.names.free("link", f"{name}_{place + 1}")
+        step, offset = _step(link, offset)
+        document.joints[number, link.first] = _write_scalar(document, number, link, (parent, child), pose @ step)
+        if not last:
+            add(document.root, "link", name=child)
+        parent, pose = child, Pose()
+    return offset
+
+
+def _write_whole(document: Document, body: BodySpec, parent: str, frame: Pose, name: str) -> bool:
+    """Write the joint of a body as one of URDF's with several dofs, floating or planar. Whether it is one.
+
+    The axes of URDF's planar joint in the plane follow from its normal; one with others is a chain of slides and a hinge.
+    """
+    joints = _joints(body)
+    if len(joints) != 1 or joints[0].anchored or not Pose(normalized(joints[0].quat), joints[0].pos).is_identity():
+        return False
+    (joint,) = joints
+    pose = frame @ Pose(normalized(body.quat), np.asarray(body.pos, float))
+    if joint.type == "free":
+        start = JOINT_TYPES["free"].neutral if joint.q0 is None else np.asarray(joint.q0, float)
+        _add_joint(document, "floating", joint.name, parent, name, pose @ Pose(normalized(start[3:]), start[:3]))
+        return True
+    axes = joint.params.get("axes")
+    if joint.type != "planar" or axes is None or not np.array_equal(plane_axes(axes[2]), axes) or joint.position_range is not None:
+        return False
+    e = _add_joint(document, "planar", joint.name, parent, name, pose)
+    add(e, "axis", xyz=axes[2])
+    _write_dynamics(document, e, body, joint, slice(0, 3))
+    return True
+
+
+def _step(link: Link, offset: np.ndarray) -> tuple[Pose, np.ndarray]:
+    """The origin of a joint in the link before it, and the origin of its link in the body. offset: that of the link before it."""
+    if link.kind == "slide":
+        return Pose(IDENTITY_QUAT, -link.ref * link.axis), offset
+    turn = quat_about(link.axis, -link.ref) if link.ref else IDENTITY_QUAT
+    return Pose(turn, link.pos - offset), link.pos
+
+
+def _add_joint(document: Document, kind: str, name: str, parent: str, child: str, origin: Pose) -> XML:
+    e = add(document.root, "joint", name=document.names.free("joint", name or f"{child}_joint"), type=kind)
+    add_origin(e, origin)
+    add(e, "parent", link=parent)
+    add(e, "child", link=child)
+    return e
+
+
+def _write_scalar(document: Document, number: int, link: Link, ends: tuple[str, str], origin: Pose) -> XML:
+    """A hinge or slide. ends: names of the links. Raises WriteError for a ball."""
+    body, joint = document.spec.bodies[number], link.joint
+    if link.kind not in ("hinge", "slide"):
+        document.losses.refuse(joint.source, _element(body, joint), f"a {link.kind} joint; URDF has hinges, slides and free joints")
+    bounds = np.array([-np.inf, np.inf]) if joint.position_range is None else np.asarray(joint.position_range, float)[link.v][0]
+    kind = "prismatic" if link.kind == "slide" else "revolute" if np.isfinite(bounds).any() else "continuous"
+    e = _add_joint(document, kind, link.name, *ends, origin)
+    add(e, "axis", xyz=link.axis)
+    _write_limit(document, e, number, link, None if kind == "continuous" else bounds)
+    _write_dynamics(document, e, body, joint, link.v)
+    return e
+
+
+def _write_limit(document: Document, e: XML, number: int, link: Link, bounds: np.ndarray | None) -> None:
+    """<limit>: the range, the largest effort (0: nothing drives the joint) and velocity. Where there is one, readers want both."""
+    body, joint = document.spec.bodies[number], link.joint
+    velocity = np.inf
+    if joint.velocity_range is not None:
+        lower, velocity = np.asarray(joint.velocity_range, float)[link.v][0]
+        if lower != -velocity:
+            text = f"velocities from {lower:g} to {velocity:g}; URDF has one largest velocity"
+            document.losses.lose(joint.source, _element(body, joint), text, "the larger one is written")
+            velocity = max(-lower, velocity)
+    effort = largest_effort(document.spec, number, link, document.losses)
+    if bounds is None and np.isinf([effort, velocity]).all():
+        return
+    ends = {} if bounds is None else dict(zip(("lower", "upper"), np.clip(bounds, -FAR, FAR), strict=True))
+    add(e, "limit", **ends, effort=min(effort, FAR), velocity=min(velocity, FAR))
+
+
+def _write_dynamics(document: Document, e: XML, body: BodySpec, joint: JointSpec, dofs: slice) -> None:
+    """<dynamics>: damping and dry friction, one number each for all dofs of a joint."""
+    numbers = {}
+    for field in EITHER:
+        values = getattr(joint, field)
+        values = np.zeros(1) if values is None else np.nan_to_num(np.asarray(values, float)[dofs])
+        if np.ptp(values) > 0:
+            text = f"{field} {values.tolist()} along axes of one joint; URDF has one number for all"
+            document.losses.lose(joint.source, _element(body, joint), text, "their mean is written")
+        numbers[field] = unless(0.0, float(values.mean()))
+    if any(value is not None for value in numbers.values()):
+        add(e, "dynamics", **numbers)
+
+
+def _check(document: Document, body: BodySpec) -> None:
+    """Raises WriteError for what URDF does not have of a body and its joints."""
+    for joint in _joints(body):
+        for field in UNKNOWN:
+            value = getattr(joint, field)
+            if value is not None and np.any(value):
+                text = f"{field} {np.asarray(value).tolist()}; URDF has damping and dry friction"
+                document.losses.lose(joint.source, _element(body, joint), text, "it is left out")
+        free = joint.type in ("free", "ball")
+        if free and any(getattr(joint, field) is not None and np.any(np.nan_to_num(getattr(joint, field))) for field in EITHER):
+            text = f"damping or friction of a {joint.type} joint; URDF has them for hinges, slides and planar joints"
+            document.losses.lose(joint.source, _element(body, joint), text, "they are left out")
+
+
+def _element(body: BodySpec, joint: JointSpec) -> str:
+    """What messages call a joint."""
+    return f"joint {joint.name or body.name!r}"
+
+
+def write_mimics(document: Document) -> None:
+    """<mimic> of coordinates that follow another one. Raises WriteError for other constraints and where a coordinate follows two."""
+    for number, constraint in enumerate(document.spec.constraints):
+        element = f"constraint {constraint.name or number!r}"
+        ends = [document.joints.get(item) for item in constraint.coordinates]
+        if constraint.kind != "mimic" or None in ends or ends[0].find("mimic") is not None:
+            text = f"kind {constraint.kind!r}; URDF has hinges and slides that each follow one other"
+            document.losses.lose(constraint.source, element, text, "it is left out")
+            continue
+        offset = constraint.offset - constraint.multiplier * constraint.reference
+        _add_mimic(ends[0], ends[1], constraint.multiplier, offset)
+
+
+def _add_mimic(follower: XML, leader: XML, multiplier: float, offset: float) -> None:
+    add(follower, "mimic", joint=str(leader.get("name")), multiplier=unless(1.0, multiplier), offset=unless(0.0, offset))

@@ -1,0 +1,1 @@
+"""What the writers of the formats share."""
