@@ -417,7 +417,7 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path):
 
 
 TOLERANCE = {"3.2": 1e-6, "4.0": 1e-9}
-"""3.2.7 finds principal axes to an angle of about 4e-7, so what it computes of the original has that error; the written file has the axes."""
+"""3.2.7 finds principal axes to an angle of about 4e-7: an error of the original, as the written file has the axes."""
 MESHES = {"3.2": 1e-6, "4.0": 1e-8}
 """The same for models with meshes: the releases compute their mass from numbers in single precision; here it is in the file."""
 WRONG_IN_3_2_7 = {
