@@ -155,6 +155,17 @@ def test_a_mimic_counts_from_zero():
         xsim.to_urdf(twice)
 
 
+def test_a_soft_equality_of_two_joints_is_a_mimic_with_a_warning():
+    text = """<mujoco><worldbody>
+      <body name="a"><joint name="x" ref="20"/><geom size=".1"/></body><body name="b"><joint name="y" ref="10"/><geom size=".1"/></body>
+    </worldbody><equality><joint joint1="y" joint2="x" polycoef=".1 2 0 0 0"/></equality></mujoco>"""
+    spec = xsim.parse_text(text, "mjcf")
+    with pytest.warns(xsim.WriteWarning, match="follows the other one exactly"):
+        (mimic,) = read(xsim.to_urdf(spec, unsupported="warn")).constraints
+    assert mimic.coordinates == ((1, 0), (0, 0)) and mimic.multiplier == 2.0
+    np.testing.assert_allclose(mimic.offset, 0.1 + np.radians(10 - 2 * 20), atol=1e-15)
+
+
 @pytest.mark.parametrize("angles", [(0.3, np.pi / 2, -0.7), (0.1, -np.pi / 2 + 1e-9, 2.0), (3.0, 1.0, -3.0), (0.0, 0.0, np.pi)])
 def test_angles_are_precise_near_the_vertical(angles):
     quat = normalized(quat_rpy(*angles))
@@ -176,7 +187,7 @@ LOST = {
     "velocities": (arm(JointSpec("hinge", velocity_range=np.array([[-2.0, 1.0]]))), "velocities from -2 to 1"),
     "plane": (arm(geom=PLANE), "shape plane; URDF has box, sphere, cylinder, capsule, mesh"),
     "loop": (arm(constraints=(ConstraintSpec("distance", bodies=(0, -1)),)), "kind 'distance'"),
-    "equality": (arm(equalities=(xsim.spec.EqualitySpec("joint", items=((0, 0),)),)), "soft equality constraints: 1 of them"),
+    "equality": (arm(equalities=(xsim.spec.EqualitySpec("joint", items=((0, 0),)),)), "equality 0: a soft joint equality; URDF has"),
     "controller": (arm(actuators=(xsim.spec.ActuatorSpec("m", "joint", (0, 0), bias="affine"),)), "actuator 'm'"),
     "gravity": (arm(option=xsim.spec.OptionSpec(gravity=np.zeros(3))), "gravity .0.0, 0.0, 0.0."),
     "fluid": (arm(option=xsim.spec.OptionSpec(density=1.2)), "a fluid"),

@@ -11,7 +11,8 @@ from lxml import etree
 
 from xsim.io.errors import Losses
 from xsim.io.urdf.writer.document import Document
-from xsim.io.urdf.writer.joints import write_bodies, write_mimics
+from xsim.io.urdf.writer.joints import write_bodies
+from xsim.io.urdf.writer.mimics import write_mimics
 from xsim.io.urdf.writer.unsupported import report_unsupported
 from xsim.io.writing.begin import begin
 from xsim.spec import ModelSpec

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from lxml import etree
@@ -13,9 +14,16 @@ from xsim.io.writing.names import Names
 from xsim.poses import IDENTITY_QUAT, Pose, rotation_matrix
 from xsim.spec import ModelSpec
 
-__all__ = ["WORLD", "Document", "add_origin"]
+__all__ = ["WORLD", "Document", "ScalarJoint", "add_origin"]
 
 WORLD = "world"
+
+
+class ScalarJoint(NamedTuple):
+    """A hinge or slide that has been written. reference: its coordinate in the reference pose, rad or m."""
+
+    element: XML
+    reference: float
 
 
 @dataclass
@@ -37,7 +45,7 @@ class Document:
     file_names: dict[str, str] = field(default_factory=dict)
     links: list[str] = field(default_factory=list)
     offsets: list[np.ndarray] = field(default_factory=list)
-    joints: dict[tuple[int, int], XML] = field(default_factory=dict)
+    joints: dict[tuple[int, int], ScalarJoint] = field(default_factory=dict)
 
     def __post_init__(self):
         self.root = etree.Element("robot", name=self.spec.name or "robot")

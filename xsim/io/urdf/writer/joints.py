@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from xsim.io.urdf.joints import plane_axes
-from xsim.io.urdf.writer.document import WORLD, Document, add_origin
+from xsim.io.urdf.writer.document import WORLD, Document, ScalarJoint, add_origin
 from xsim.io.urdf.writer.effort import largest_effort
 from xsim.io.urdf.writer.links import write_link
 from xsim.io.writing.chains import Link, chain_of
@@ -20,7 +20,7 @@ from xsim.joints.types import JOINT_TYPES
 from xsim.poses import IDENTITY_QUAT, Pose, normalized, quat_about
 from xsim.spec import BodySpec, JointSpec
 
-__all__ = ["write_bodies", "write_mimics"]
+__all__ = ["write_bodies"]
 
 FAR = 1e10
 """Stands for infinity, which many readers of URDF do not take."""
@@ -69,7 +69,8 @@ def _write_joints(document: Document, number: int, name: str) -> np.ndarray:
         last = link is chain.links[-1]
         child = name if last else document.names.free("link", f"{name}_{place + 1}")
         step, offset = _step(link, offset)
-        document.joints[number, link.first] = _write_scalar(document, number, link, (parent, child), pose @ step)
+        e = _write_scalar(document, number, link, (parent, child), pose @ step)
+        document.joints[number, link.first] = ScalarJoint(e, link.joint.ref)
         if not last:
             add(document.root, "link", name=child)
         parent, pose = child, Pose()
@@ -177,20 +178,3 @@ def _check(document: Document, body: BodySpec) -> None:
 def _element(body: BodySpec, joint: JointSpec) -> str:
     """What messages call a joint."""
     return f"joint {joint.name or body.name!r}"
-
-
-def write_mimics(document: Document) -> None:
-    """<mimic> of coordinates that follow another one. Raises WriteError for other constraints and where a coordinate follows two."""
-    for number, constraint in enumerate(document.spec.constraints):
-        element = f"constraint {constraint.name or number!r}"
-        ends = [document.joints.get(item) for item in constraint.coordinates]
-        if constraint.kind != "mimic" or None in ends or ends[0].find("mimic") is not None:
-            text = f"kind {constraint.kind!r}; URDF has hinges and slides that each follow one other"
-            document.losses.lose(constraint.source, element, text, "it is left out")
-            continue
-        offset = constraint.offset - constraint.multiplier * constraint.reference
-        _add_mimic(ends[0], ends[1], constraint.multiplier, offset)
-
-
-def _add_mimic(follower: XML, leader: XML, multiplier: float, offset: float) -> None:
-    add(follower, "mimic", joint=str(leader.get("name")), multiplier=unless(1.0, multiplier), offset=unless(0.0, offset))

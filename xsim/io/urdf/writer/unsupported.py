@@ -10,8 +10,8 @@ from xsim.io.urdf.writer.effort import is_motor
 __all__ = ["report_unsupported"]
 
 ACTING = {
-    "equalities": "soft equality constraints", "tendons": "tendons", "forces": "springs and dampers between bodies", "flexes": "flexes",
-    "passive": "passive forces", "pairs": "pairs with contact parameters of their own",
+    "tendons": "tendons", "forces": "springs and dampers between bodies", "flexes": "flexes", "passive": "passive forces",
+    "pairs": "pairs with contact parameters of their own",
 }  # fmt: skip
 SHOWN = {"sensors": "sensors", "sites": "sites", "cameras": "cameras", "lights": "lights", "keys": "keyframes", "frames": "named frames"}
 GRAVITY = (9.8, 9.81)
