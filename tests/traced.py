@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable
 from functools import partial
+from unittest import mock
 
 import jax
 import numpy as np
@@ -159,7 +160,8 @@ def traced(fn: Callable, *args) -> Callable:
     collecting = gc.isenabled()
     gc.disable()  # a trace is millions of small objects that all live: looking for garbage takes a quarter of the time
     try:
-        program, shapes = jax.make_jaxpr(fn, return_shape=True)(*args)
+        with mock.patch("xsim.dynamics.forward.uses_llvm", lambda: False):  # numpy evaluates the trace itself
+            program, shapes = jax.make_jaxpr(fn, return_shape=True)(*args)
         run, tree = _compile(program), jax.tree.structure(shapes)
     finally:
         if collecting:

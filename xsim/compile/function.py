@@ -19,9 +19,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Primitive
 from jax.interpreters import ad, batching, mlir
+from jax.interpreters import partial_eval as pe
 
 from xsim.compile.announcement import announced
-from xsim.compile.choice import compiler
+from xsim.compile.choice import compiler, tracing_for
 from xsim.compile.flatten import Unsupported, count_operations, program_of
 from xsim.compile.host import HostEmitter
 from xsim.compile.llvm_ir import Target
@@ -75,18 +76,24 @@ class Function:
 
     function: of arrays, returns a list of arrays. shapes: of its arguments (`jax.ShapeDtypeStruct`). name: for messages.
     linear: if it is the derivative of another function, that function and those of its arguments whose tangents are the last arguments.
-    reverse_of: if it is the derivative in reverse mode, that function and the arguments whose cotangents are the results.
+    reverse_of: if it is the derivative in reverse mode, that function and the arguments whose cotangents are the results. prunable: whether
+    results that nothing uses are left out of the machine code; a function that is always used whole is compiled once.
     """
 
-    def __init__(self, function: Callable, shapes: Sequence[Any], name: str, linear=None, results=None, reverse_of=None):
-        self.function, self.shapes, self.name = function, tuple(shapes), name
+    def __init__(
+        self, function: Callable, shapes: Sequence[Any], name: str, linear=None, results=None, reverse_of=None, prunable: bool = False
+    ):
+        self.function, self.shapes, self.name, self.prunable = function, tuple(shapes), name, prunable
         self._results: Any = results
         self._traced: ClosedJaxpr | None = None
         self.linear: tuple[Function, tuple[int, ...]] | None = linear
         self.reverse_of: tuple[Function, tuple[int, ...]] | None = reverse_of
         self._tangents: dict[tuple[int, ...], Function] = {}
         self._reverses: dict[tuple[int, ...], Function] = {}
+        self._selections: dict[tuple[int, ...], Function] = {}
         self._targets: dict = {}
+        self._traced_operations: int | None = None
+        self._whole: Function | None = None  # the function of which this is a selection
         self._programs: dict[tuple[bool, ...], Program] = {}  # until they are compiled
         self._summaries: dict[tuple[bool, ...], Summary] = {}
 
@@ -97,7 +104,7 @@ class Function:
     def traced(self) -> ClosedJaxpr:
         """The function, traced by JAX. It is kept until it is compiled."""
         if self._traced is None:
-            with one_region(True), _without_garbage_collection():
+            with one_region(True), tracing_for("xla"), _without_garbage_collection():  # without calls of other functions
                 self._traced = jax.make_jaxpr(lambda *xs: list(self.function(*xs)))(*self.shapes)
             self._results = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in self._traced.out_avals]
         return self._traced
@@ -117,21 +124,30 @@ class Function:
     def __call__(self, arguments: Sequence[Any], batched: Sequence[bool]) -> list:
         """The results (environments, ...). batched: which arguments have a first axis of environments; if none has, there is one.
 
-        Raises Unsupported if no program can be made, or if it has more than `MAX_OPERATIONS` operations."""
-        self._check_size(tuple(batched))
+        Raises Unsupported if no program can be made, or if it has more than `MAX_OPERATIONS` operations. Of a prunable function that is
+        known when it is compiled: XLA compiles it then."""
+        if self.prunable:
+            self._check_trace()
+        else:
+            self._check_size(tuple(batched))
         return compiled_call.bind(*arguments, function=self, batched=tuple(batched), summed=(False,) * len(self.results))
 
     def _check_size(self, batched: tuple[bool, ...]) -> None:
         """Raise Unsupported if the function has too many operations. Those of the trace are counted first: to make a program takes time."""
-        if batched in self._summaries:
-            found, limit = self._summaries[batched].operations, MAX_OPERATIONS
-        elif (found := count_operations(self.traced.jaxpr)) > MAX_TRACED_OPERATIONS:
-            limit = MAX_TRACED_OPERATIONS
-        else:
-            found, limit = self.summary(batched).operations, MAX_OPERATIONS
-        if found > limit:
+        if batched not in self._summaries:
+            self._check_trace()
+        found = self.summary(batched).operations
+        if found > MAX_OPERATIONS:
             self._forget(batched)
-            raise Unsupported(f"{found} operations, more than {limit}")
+            raise Unsupported(f"{found} operations, more than {MAX_OPERATIONS}")
+
+    def _check_trace(self) -> None:
+        """Raise Unsupported if the trace has too many operations."""
+        if self._traced_operations is None:
+            self._traced_operations = count_operations(self.traced.jaxpr)
+        if self._traced_operations > MAX_TRACED_OPERATIONS:
+            self._traced = None
+            raise Unsupported(f"{self._traced_operations} operations, more than {MAX_TRACED_OPERATIONS}")
 
     # ---- derivatives -------------------------------------------------------------------------------------------------------------
 
@@ -158,7 +174,9 @@ class Function:
                 return jax.jvp(self._of(active, arguments), [arguments[i] for i in active], list(xs[count:]))[1]
 
             shapes, results = [*self.shapes, *(self.shapes[i] for i in active)], [self.results[i] for i in self.differentiable]
-            found = self._tangents[active] = Function(function, shapes, f"tangent of {self.name}", (self, active), results)
+            found = self._tangents[active] = Function(
+                function, shapes, f"tangent of {self.name}", (self, active), results, prunable=self.prunable
+            )
         return found
 
     def reverse(self, active: tuple[int, ...]) -> Function:
@@ -173,7 +191,37 @@ class Function:
 
             shapes = [*self.shapes, *(self.results[i] for i in self.differentiable)]
             results = [self.shapes[i] for i in active]
-            found = self._reverses[active] = Function(function, shapes, f"reverse of {self.name}", None, results, (self, active))
+            found = self._reverses[active] = Function(
+                function, shapes, f"reverse of {self.name}", None, results, (self, active), prunable=self.prunable
+            )
+        return found
+
+    def selected(self, used: tuple[int, ...]) -> Function:
+        """The function with these of its results."""
+        if len(used) == len(self.results):
+            return self
+        found = self._selections.get(used)
+        if found is None:
+            found = self._selections[used] = self._selection(used)
+        return found
+
+    def _selection(self, used: tuple[int, ...]) -> Function:
+        if self.linear is not None:
+            base, active = self.linear
+            return base.selected(tuple(base.differentiable[i] for i in used)).tangent(active)
+        if self.reverse_of is not None:
+            base, active = self.reverse_of
+            return base.reverse(tuple(active[i] for i in used))
+
+        def function(*xs):
+            out = list(self.function(*xs))
+            return [out[i] for i in used]
+
+        found = Function(function, self.shapes, self.name, results=[self.results[i] for i in used], prunable=True)
+        found._whole = self
+        if self._traced is not None:
+            jaxpr = pe.dce_jaxpr(self._traced.jaxpr, [i in used for i in range(len(self.results))], instantiate=True)[0]
+            found._traced = ClosedJaxpr(jaxpr, self._traced.consts)
         return found
 
     # ---- machine code ------------------------------------------------------------------------------------------------------------
@@ -182,6 +230,7 @@ class Function:
         """The name under which XLA knows the compiled function."""
         name = self._targets.get((batched, summed))
         if name is None:
+            self._check_size(batched)
             with announced(f"the {self.name}"):
                 name = self._targets[batched, summed] = self._compiled(batched, summed)
             self._forget(batched)
@@ -221,9 +270,9 @@ class Function:
     def _forget(self, batched: tuple[bool, ...]) -> None:
         """Release the program and the traces from which it was made, which take memory."""
         self._programs.pop(batched, None)
-        self._traced = None
-        if self.reverse_of is not None:
-            self.reverse_of[0]._traced = None
+        for function in (self, self._whole, None if self.reverse_of is None else self.reverse_of[0]):
+            if function is not None:
+                function._traced = None
 
     def summary(self, batched: tuple[bool, ...]) -> Summary:
         """What is known of the program for such operands."""
@@ -351,6 +400,10 @@ def _transposed(cotangents, *arguments, function, batched, summed):
     count = len(arguments) - len(active)
     if base is None or min(unknown) < count:
         raise NotImplementedError(f"{function.name} is not linear in these arguments")
+    if base.prunable:
+        kept = [i for i, c in enumerate(cotangents) if not isinstance(c, ad.Zero)]
+        base = base.selected(tuple(base.differentiable[i] for i in kept))
+        cotangents, summed = [cotangents[i] for i in kept], [summed[i] for i in kept]
     reverse = base.reverse(tuple(active[i - count] for i in unknown))
     out = compiled_call.bind(
         *arguments[:count], *(ad.instantiate_zeros(c) for c in cotangents), function=reverse,
@@ -363,3 +416,22 @@ def _transposed(cotangents, *arguments, function, batched, summed):
 
 
 ad.primitive_transposes[compiled_call] = _transposed
+
+
+def _pruned(used_outputs, *rest):
+    """What remains of a call if only some of its results are used: (which operands it needs, the equation or None).
+
+    rest: the equation, since jax 0.12 after the list of operands that are alive."""
+    equation = rest[-1]
+    parameters = equation.params
+    function, used = parameters["function"], tuple(i for i, is_used in enumerate(used_outputs) if is_used)
+    if not used:
+        return [False] * len(equation.invars), None
+    if function.prunable and len(used) < len(used_outputs):
+        summed = tuple(parameters["summed"][i] for i in used)
+        parameters = {**parameters, "function": function.selected(used), "summed": summed}
+        equation = equation.replace(params=parameters, outvars=[equation.outvars[i] for i in used])
+    return [True] * len(equation.invars), equation
+
+
+pe.dce_rules[compiled_call] = _pruned

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import functools
+import math
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from xsim.compile.choice import compiler, uses_llvm
+from xsim.compile.flatten import Unsupported
+from xsim.compile.function import warn_once
 from xsim.dynamics.actuation.actuation import ActuatorForces, TransmissionMotion, activation_rates, actuator_forces
 from xsim.dynamics.actuation.commands import PRESCRIBED, apply_commands, split_controls
 from xsim.dynamics.actuation.transmissions import transmissions
 from xsim.dynamics.call import Call, compiled
+from xsim.dynamics.compiled_forward import compiled_data
 from xsim.dynamics.constraints.contact_plan import has_contacts
 from xsim.dynamics.constraints.contact_rows import contact_forces
 from xsim.dynamics.constraints.holonomic import has_holonomic_rows
@@ -25,6 +31,7 @@ from xsim.dynamics.integration.integrators import Health, StateComponents, impli
 from xsim.dynamics.layout import Lanes
 from xsim.dynamics.sensors.sensing import SensorContext, sense
 from xsim.dynamics.sensors.sensor_history import has_sensor_history, readings, with_readings
+from xsim.dynamics.sharding import Inputs, chunked, common_batch, mesh_of
 from xsim.dynamics.tendons.tendons import tendons
 from xsim.dynamics.tree import kinematics as kin
 from xsim.model.model import Camera, Data, Flags, Light, Model, State
@@ -59,6 +66,28 @@ def forward(model: Model, state: State, ctrl=None, tau=None) -> Data:
     return evaluate(model, state, ctrl, tau)[0]
 
 
+def evaluate(model: Model, state: State, ctrl=None, tau=None) -> tuple[Data, jax.Array | None]:
+    """See `forward`. Second: `State.history` with the measurements of the sensors (*batch, nhistory), None without such sensors.
+
+    By machine code where the compiler is LLVM, else by XLA."""
+    if uses_llvm() and not jax.config.jax_disable_jit:
+        inputs = Inputs(*(None if x is None else jnp.asarray(x, state.q.dtype)[None] for x in (ctrl, tau)))
+        try:
+            size = math.prod(common_batch(model, state, inputs))
+            run = _llvm_data if mesh_of(size) is None else functools.partial(chunked, _llvm_data, size)
+            return run(model, state, inputs, 1, None, False)[0]
+        except Unsupported as error:
+            if compiler() == "llvm":
+                raise
+            warn_once(f"XLA compiles the query: {error}")
+    return _evaluate(model, state, ctrl, tau)
+
+
+def _llvm_data(model: Model, state: State, inputs: Inputs, *_):
+    """What `evaluate` returns, in the place of the final state of steps that `chunked` divides among devices."""
+    return compiled_data(_evaluate, model, state, *(None if x is None else x[0] for x in inputs)), None
+
+
 def with_sensor_history(model: Model, before: State, after: State, ctrl, tau) -> State:
     """The state after a step, with what the sensors with a history measure at the state before it."""
     infos = [info for info in model.topology.sensors if info.history is not None]
@@ -69,8 +98,7 @@ def with_sensor_history(model: Model, before: State, after: State, ctrl, tau) ->
     return after.replace(history=jnp.concatenate([after.history[..., :first], numbers[..., first:]], -1))
 
 
-def evaluate(model: Model, state: State, ctrl=None, tau=None) -> tuple[Data, jax.Array | None]:
-    """See `forward`. Second: `State.history` with the measurements of the sensors (*batch, nhistory), None without such sensors."""
+def _evaluate(model: Model, state: State, ctrl, tau) -> tuple[Data, jax.Array | None]:
     c = Call.of_state(model, state, ctrl, tau)
     frame = kin.frames(c.system, c.q)
     contacts = find_contacts(c.system, frame) if has_contacts(model.topology) else []

@@ -1,0 +1,107 @@
+"""`xsim.forward` by LLVM agrees with XLA, and only what is used of it is compiled."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from traced import by_numpy
+
+import xsim
+from xsim.compile.choice import tracing_for
+from xsim.compile.flatten import Unsupported
+from xsim.compile.function import CompilerWarning, Function, warn_once
+from xsim.dynamics import compiled_forward
+
+pytestmark = pytest.mark.xla
+
+SCENE = """<mujoco><option timestep=".004"/><worldbody><geom type="plane" size="1 1 1"/>
+  <body pos="0 0 .08"><freejoint/><geom type="box" size=".1 .1 .1"/><site name="s"/>
+    <body pos=".1 0 0"><joint name="j" axis="0 1 0" range="-1 1" limited="true" damping=".1"/><geom size=".03" pos=".1 0 0"/></body></body>
+</worldbody><actuator><position name="servo" joint="j" kp="3"/></actuator>
+<sensor>
+  <accelerometer site="s"/><gyro site="s"/><touch site="s"/><actuatorfrc actuator="servo"/><jointpos joint="j" delay=".01" nsample="4"/>
+</sensor></mujoco>"""
+
+
+def scene():
+    model = xsim.loads(SCENE, "mjcf", rules="4.0")
+    return model.replace({"option.gravity": model.option.gravity * jnp.linspace(0.5, 1, 5)[:, None]})
+
+
+def states(model, count: int):
+    rng = np.random.default_rng(0)
+    start = xsim.init(model)
+    q = jnp.broadcast_to(start.q, (count, model.nq))
+    return xsim.init(model, xsim.integrate(model, q, 0.05 * rng.normal(size=(count, model.nv))), 0.3 * rng.normal(size=(count, model.nv)))
+
+
+@pytest.mark.slow
+def test_queries_are_those_of_xla(x64):
+    """Contacts, limits, actuators, sensors (one with a history), a gravity for each environment; and derivatives."""
+    model = scene()
+    state = states(model, 5)
+    ctrl = jnp.linspace(-1, 1, 5)[:, None]
+
+    def loss(v, model, state):
+        data = xsim.forward(model, state.replace(v=v), ctrl)
+        return (data.sensor**2).sum() + (data.a**2).sum()
+
+    with tracing_for("llvm"):
+        got = xsim.forward(model, state, ctrl), jax.jit(jax.grad(loss))(state.v, model, state)
+    with tracing_for("xla"):
+        expected = by_numpy(lambda m, s: (xsim.forward(m, s, ctrl), jax.grad(loss)(s.v, m, s)))(model, state)
+    for field in dataclasses.fields(xsim.Data):
+        one, other = getattr(got[0], field.name), getattr(expected[0], field.name)
+        assert one.dtype == other.dtype and one.shape == other.shape
+        np.testing.assert_allclose(one, other, rtol=1e-8, atol=1e-8 * max(1, np.abs(other).max(initial=0)), err_msg=field.name)
+    np.testing.assert_allclose(got[1], expected[1], rtol=1e-7, atol=1e-7 * np.abs(expected[1]).max())
+
+
+def test_a_query_without_a_batch_and_with_two_axes(x64):
+    model = xsim.load(xsim.models.path("two_links"))
+    state = xsim.init(model)
+    one = xsim.forward(model, state)
+    assert one.pos.shape == (len(model.body_names), 3) and one.flags.shape == ()
+    many = xsim.forward(model, jax.tree.map(lambda x: jnp.broadcast_to(x, (2, 3, *x.shape)), state))
+    np.testing.assert_array_equal(many.a, jnp.broadcast_to(one.a, many.a.shape))
+    with tracing_for("xla"):
+        np.testing.assert_allclose(one.bias, by_numpy(lambda m, s: xsim.forward(m, s).bias)(model, state), atol=1e-12)
+
+
+def _three(x):
+    return [jnp.sin(x), jnp.exp(x), x * x]
+
+
+def test_results_that_nothing_uses_are_not_compiled():
+    f = Function(_three, [jax.ShapeDtypeStruct((), jnp.float32)], "three", prunable=True)
+    x = jnp.linspace(0.0, 1.0, 11)
+    np.testing.assert_allclose(jax.jit(lambda x: f([x], [True])[1])(x), jnp.exp(x), rtol=1e-6)
+    assert set(f._selections) == {(1,)} and not f._targets
+    assert f.selected((1,)).summary((True,)).operations < f.summary((True,)).operations
+    np.testing.assert_allclose(jax.jit(jax.grad(lambda x: f([x], [True])[2].sum()))(x), 2 * x, rtol=1e-6)
+    assert set(f._selections) == {(1,), (2,)} and not f._targets and not f._reverses
+    assert jax.jit(lambda x: f([x], [True]) and x + 1)(x)[0] == 1 and not f._targets
+
+
+def test_a_whole_function_is_compiled_once():
+    f = Function(_three, [jax.ShapeDtypeStruct((), jnp.float32)], "three")
+    x = jnp.linspace(0.0, 1.0, 11)
+    np.testing.assert_allclose(jax.jit(lambda x: f([x], [True])[1])(x), jnp.exp(x), rtol=1e-6)
+    assert not f._selections and len(f._targets) == 1
+
+
+@pytest.mark.parametrize(("limit", "count"), [("MAX_OPERATIONS", 2), ("MAX_TRACED_OPERATIONS", 3)])
+def test_large_queries_go_to_xla(limit, count, monkeypatch):
+    """The choice "llvm" says so; what is too large after all is known when it is compiled."""
+    monkeypatch.setattr(f"xsim.compile.function.{limit}", 50)
+    compiled_forward._data_function.cache_clear()
+    warn_once.cache_clear()
+    model = xsim.load(xsim.models.path("two_links"))
+    state = states(model, count)  # of a shape of its own: jax keeps traces
+    with pytest.warns(CompilerWarning, match="XLA compiles the query: .* operations, more than 50"):
+        assert jnp.isfinite(jax.jit(lambda s: xsim.forward(model, s).a)(state)).all()
+    with tracing_for("llvm"), pytest.raises(Unsupported, match="operations, more than 50"):
+        jax.jit(lambda s: xsim.forward(model, s).bias)(state)
+    compiled_forward._data_function.cache_clear()
