@@ -8,6 +8,7 @@ import dataclasses
 import json
 import re
 import subprocess
+import warnings
 from pathlib import Path
 
 import jax
@@ -30,7 +31,16 @@ FORCES, ACCELERATIONS, STATES = 1e-8, 1e-7, 1e-6  # relative to the largest entr
 STEPS = 20
 
 
-@pytest.fixture(scope="module", params=RECORDED)
+SLOW = ("adhesion_elliptic", "exact_diagonal", "frame_scales")
+SLOW_STEPS = (*SLOW, "adhesion", "exact_diagonal_pyramids")  # seconds are the compiler's
+
+
+def _cases(slow: tuple[str, ...]):
+    cases = [pytest.param(name, marks=pytest.mark.slow if name in slow else ()) for name in RECORDED]
+    return pytest.mark.parametrize("case", cases, indirect=True, scope="module")
+
+
+@pytest.fixture(scope="module")
 def case(request):
     """(model, state, recorded numbers), a batch of states."""
     with jax.enable_x64(True):
@@ -40,6 +50,7 @@ def case(request):
         yield model, dataclasses.replace(start, **{name: jnp.asarray(recorded[name]) for name in ("q", "v", "act")}), recorded
 
 
+@_cases(SLOW)
 def test_forces_accelerations_and_sensors(case, x64):
     model, state, recorded = case
     ctrl = recorded["ctrl"] if model.nu else None
@@ -52,6 +63,7 @@ def test_forces_accelerations_and_sensors(case, x64):
 
 
 @pytest.mark.parametrize("integrator", INTEGRATORS)
+@_cases(SLOW_STEPS)
 def test_steps(case, x64, integrator):
     model, state, recorded = case
     model = xsim.with_integrator(model, INTEGRATORS[integrator])
@@ -153,10 +165,59 @@ def test_what_is_for_pictures_and_writers_has_no_effect():
             read(bad)
 
 
-def test_sleep_is_warned_about():
-    """All bodies move as if they were awake."""
-    with pytest.warns(xsim.UnsupportedWarning, match="sleep"):
-        read(BODY.format('sleep="init"'), '<option><flag sleep="enable"/></option>')
+def test_bodies_asleep_at_the_start_are_warned_about():
+    """All bodies move as if they were awake, which differs from MuJoCo much where a body sleeps in the air."""
+    on = '<option><flag sleep="enable"/></option>'
+    with pytest.warns(xsim.UnsupportedWarning, match="asleep at the start"):
+        spec = read(BODY.format('sleep="init"'), on)
+    assert spec.bodies[0].sleep == "init"
+    for body, option in (('sleep="init"', ""), ('sleep="allowed"', on), ("", on)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            read(BODY.format(body), option)
+
+
+SCALED = """<asset><hfield name="hills" nrow="2" ncol="2" size="1 1 1 1" elevation="0 1 1 0"/></asset><worldbody>
+  <geom name="floor" type="plane" size="1 1 1"/>
+  <frame scale="2" massscale="3">
+    <geom type="hfield" hfield="hills"/><camera pos="1 2 3"/>
+    <body name="a"><joint name="s" type="slide"/><geom name="g" size="0.1" density="500" margin="0.1" friction="1 0.1 0.2" adhesion="2"
+      surfacevel="1 2 3 4 5 6"/></body>
+    <body name="m" mocap="true" pos="1 2 3"/>
+    <frame scale="0.5" scaling="geometry"><body pos="1 0 0"><freejoint/><geom size="0.1"/></body></frame>
+  </frame></worldbody>
+  <contact><pair geom1="floor" geom2="g" margin="0.1" gap="0.2" friction="1 1 0.1 0.2 0.3" adhesion="3"/></contact>
+  <actuator><position joint="s"/><motor joint="s"/><cylinder joint="s"/></actuator>
+  <keyframe><key qpos="0.1 1 2 3 1 0 0 0" qvel="1 1 1 1 1 1 1" ctrl="1 1 1" act="1" mpos="1 2 3"/><key qvel="1 1 1 1 1 1 1"/></keyframe>"""
+
+
+def test_scales_of_contacts_and_keyframes():
+    """The numbers of the compiled model of MuJoCo 4.0.0."""
+    spec = xsim.parse_text(f"<mujoco>{SCALED}</mujoco>", "mjcf", rules="4.0")
+    (pair,), (key, rest), surface = spec.pairs, spec.keys, spec.bodies[0].geoms[0].contact
+    found = [pair.margin, pair.gap, *pair.friction, pair.adhesion]
+    np.testing.assert_allclose(found, [0.141421, 0.282843, 1.0, 1.0, 0.141421, 0.282843, 0.424264, 7.348469], atol=1e-6)
+    np.testing.assert_allclose([surface.margin, *surface.friction, surface.adhesion], [0.2, 1, 0.2, 0.4, 12])
+    assert spec.bodies[0].geoms[0].surface_velocity == (2, 4, 6, 4, 5, 6) and spec.world_geoms[0].contact.friction == (1, 0.005, 0.0001)
+    assert spec.hfields[spec.world_geoms[1].asset].size.tolist() == [2, 2, 2, 2] and spec.cameras[0].pos.tolist() == [2, 4, 6]
+    np.testing.assert_allclose(key.q, [0.2, 1, 2, 3, 1, 0, 0, 0])
+    np.testing.assert_allclose(key.v, [2, 1, 1, 1, 1, 1, 1])
+    assert (key.ctrl.tolist(), key.act.tolist(), key.mocap_pos.tolist()) == ([2, 1, 1.5], [1.5], [[2, 4, 6]])
+    assert rest.q is None and rest.v is not None
+    np.testing.assert_allclose(xsim.build(spec).topology.initial[0], [0, 1, 0, 0, 1, 0, 0, 0])
+
+
+@pytest.mark.parametrize(("frame", "inside", "message"), [
+    ('scale="0"', "", "scale: found '0'; allowed: numbers > 0"), ('scale="1 2"', "", "scale: "),
+    ('scale="1 2 3" scaling="geometry"', "", "scale: found '1 2 3', three factors, which is not simulated"),
+    ('massscale="-1"', "", "massscale: "), ('scale="2" scaling="all"', "", "scaling: unknown value 'all'"),
+    ('scale="2"', '<flexcomp name="f" type="grid" count="3 3 1" spacing="1 1 1"/>', "flexcomp name=.f.>: found in a frame with a scale"),
+    ('scale="2"', '<body><joint name="x"/><geom size="0.1"/></body>', "dcmotor>: acts on what is in a frame with a scale"),
+])  # fmt: skip
+def test_scales_that_cannot_be(frame, inside, message):
+    motor = '<actuator><dcmotor joint="x" motorconst="1" resistance="1"/></actuator>' if "joint" in inside else ""
+    with pytest.raises(xsim.ParseError, match=message):
+        read(f"<frame {frame}>{inside}</frame>", after=motor)
 
 
 def test_a_body_that_is_not_fused():
@@ -199,6 +260,37 @@ GENERAL = 'general joint="j" gaintype="dcmotor" biastype="dcmotor" dyntype="dcmo
 def test_actuators_that_cannot_be(actuator, message):
     with pytest.raises(xsim.ParseError, match=message):
         read(BODY.format("") + '<site name="s"/>', after=f"<actuator><{actuator}/></actuator>")
+
+
+@pytest.mark.parametrize(("actuator", "message"), [
+    ('orientation joint="j"', "joint: found a hinge joint; allowed: ball joints"),
+    ('orientation site="s"', "found with another target; allowed: a ball joint, or site and refsite"),
+    ('orientation joint="b" kv="1" dampratio="1"', "dampratio: found kv 1 and dampratio 1"),
+    ('orientation joint="b" input="euler"', "input: unknown value 'euler'"),
+    ('orientation joint="b" forcerange="-1 1"', "forcerange: found -1 1; allowed: 0 and the greatest norm"),
+    ('orientation joint="b" gear="1"', "unknown attribute 'gear'"), ('orientation joint="b" kv="-1"', "kv: "),
+    ('general joint="b" gaintype="so3"', 'gaintype: found gaintype "so3" and biastype "none"'),
+    ('general joint="b" gaintype="so3" biastype="so3" dyntype="filter"', 'dyntype: found "filter" for so3'),
+    ('general joint="b" gaintype="so3" biastype="so3" dyntype="integrator" input="quat"', "dyntype: .* with the input expmap"),
+    ('general joint="b" gaintype="so3" biastype="so3" dyntype="integrator" actearly="true"', "actearly: found true for so3"),
+])  # fmt: skip
+def test_orientation_servos_that_cannot_be(actuator, message):
+    ball = f'<body><joint name="b" type="ball"/>{BOX.format("")}</body>'
+    with pytest.raises(xsim.ParseError, match=message):
+        read(BODY.format("") + ball + '<site name="s"/>', after=f"<actuator><{actuator}/></actuator>")
+
+
+def test_names_of_orientation_servos():
+    """Three forces, and a control for each number of the chart."""
+    ball = f'<body><joint name="b" type="ball"/>{BOX.format("")}</body>'
+    text = '<motor name="m" joint="j"/><orientation name="o" joint="b" input="quat" nsample="2" delay="0.002"/><motor name="n" joint="j"/>'
+    model = xsim.build(read(BODY.format("") + ball, after=f"<actuator>{text}</actuator>"))
+    assert model.ctrl_names == ("m", "o.w", "o.x", "o.y", "o.z", "n")
+    assert [model.actuator_index(name) for name in "mon"] == [0, 1, 4]
+    np.testing.assert_array_equal(xsim.init(model).history[-8:], [1, 0, 0, 0] * 2)  # nothing commanded yet: the identity
+    sensors = '<sensor><actuatorfrc name="f" actuator="o"/><clock name="c"/></sensor>'
+    model = xsim.build(read(BODY.format("") + ball, after=f"<actuator>{text}</actuator>{sensors}"))
+    assert (model.sensor_slice("f"), model.sensor_slice("c")) == (slice(0, 3), slice(3, 4))
 
 
 def test_a_tendon_that_cannot_push_to_both_sides():

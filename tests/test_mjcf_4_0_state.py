@@ -61,6 +61,22 @@ def test_trajectories(name, case, x64):
     assert int(final.flags) == 0
 
 
+@pytest.mark.slow
+def test_bodies_that_sleep_in_mujoco_move_as_if_awake(x64):
+    """`reference/make_sleep.py`: awake trees agree, also beside one that sleeps. There the velocity that MuJoCo sets to zero is below the
+    tolerance, and what a body still moves beyond its place of sleep is less than that velocity times the time."""
+    recorded = json.loads((FOLDER / "sleep.json").read_text())
+    model = xsim.loads(recorded["model"], "mjcf", rules="4.0")
+    _, states = xsim.rollout(model, xsim.init(model), steps=recorded["steps"][-1], record=lambda state, data: state)
+    steps, asleep = np.array(recorded["steps"][1:]), np.array(recorded["asleep"][1:])
+    q, v = (np.asarray(x)[steps - 1] for x in (states.q, states.v))
+    for name, found, wanted in (("q", q, recorded["q"]), ("v", v, recorded["v"])):
+        close(name, found[~asleep], np.array(wanted[1:])[~asleep], TOLERANCE)
+    wanted, since = np.array(recorded["q"][1:])[asleep], (steps - steps[asleep.any(1)][0])[asleep.any(1)] * float(model.option.dt)
+    assert (np.array(recorded["v"][1:])[asleep] == 0).all() and (np.abs(v[asleep]) < recorded["tolerance"]).all()
+    assert (np.abs(q[asleep] - wanted) <= recorded["tolerance"] * (since + 0.04)).all()
+
+
 def _end(model, controls, leaves: dict, start=None):
     """What a few steps lead to: configuration, velocity, plastic rest positions and readings, as one vector."""
     model = model.replace(leaves)

@@ -296,22 +296,44 @@ MODELS_4_0 = {name: ((FOLDER_4_0 / f"{file}.xml").read_text(), switches) for nam
     ("pid_of_4_0", "pid", {"at_rest": {"v": 0.0, "act": 0.0, "ctrl": 0.0}, "wound_up": {"act": 0.05}}),
     ("dcmotor_of_4_0", "dcmotor", {"at_rest": {"v": 0.0, "act": 0.0, "ctrl": 0.0}, "cold": {"act": 0.0}, "wild": {"v": 30.0, "act": 5.0}}),
     ("surfaces_of_4_0", "surfaces", {"at_rest": {"v": 0.0}, "apart": {"q": [0, 0, 3, *NO_TURN, 0, 0, 2, *NO_TURN, 5, 5, 5, *NO_TURN]}}),
+    ("orientation_of_4_0", "orientation", {"at_rest": {"v": 0.0, "act": 0.0, "ctrl": 0.0}, "wound_up": {"act": 3.0}, "wild": {"v": 30.0}}),
+    ("enclosure_of_4_0", "enclosure", {"at_rest": {"v": 0.0}}),
     ("rangefinders_of_4_0", "rangefinders", {"far_away": {"q": [50, 50, 50, *NO_TURN]}}),
 )}  # fmt: skip
 # Parts of the two slowest, daily: one ball on the belt; cameras of two pixels, and a mesh of twenty triangles.
 BELT, PIXELS = (MODELS_4_0[f"{name}_of_4_0"][0] for name in ("surfaces", "rangefinders"))
 BELT = BELT[: BELT.index('    <body pos="5.6 0.2 0.02">')] + "</worldbody></mujoco>"
 PIXELS = re.sub(r'resolution="\d \d"', 'resolution="2 1"', PIXELS).replace('builtin="sphere" params="1"', 'builtin="sphere" params="0"')
+STICKY = """<mujoco><option timestep="0.004"/><worldbody><geom name="floor" type="plane" size="5 5 0.1" adhesion="2" gap="0.1"/>
+  <body pos="0 0 0.08"><freejoint/><geom size="0.1" adhesion="3" friction="0.7 0.01 0.0002"/></body>
+  <body pos="1 0 0.13"><joint type="slide" axis="0 0 1"/><geom name="near" size="0.1" contype="0" conaffinity="0"/></body></worldbody>
+  <contact><pair geom1="floor" geom2="near" adhesion="6" condim="1" gap="0.1"/></contact></mujoco>"""
+BALL = """<mujoco><option timestep="0.004" integrator="implicitfast"/><worldbody><body><joint name="b" type="ball"/>
+  <geom type="box" size="0.1 0.2 0.3" pos="0.1 0 0"/></body></worldbody><actuator><orientation joint="b" kp="30" kv="1" forcerange="0 9"/>
+  <general joint="b" gaintype="so3" biastype="so3" dyntype="integrator" gainprm="20" biasprm="0 -20 -2"/></actuator></mujoco>"""
+EXACT = """<mujoco><option timestep="0.004" cone="elliptic"><flag diagexact="enable"/></option><worldbody>
+  <geom type="plane" size="5 5 0.1" friction="1 0.02 0.002"/><body pos="0 0 0.06"><freejoint/><geom size="0.1" friction="0.7 0.01 0.001"/>
+    <body name="a" pos="0.2 0 0"><joint axis="0 1 0" range="10 60" limited="true"/><geom size="0.05" pos="0.1 0 0"/>
+      <site name="s" pos="0.1 0 0.1"/></body></body>
+  <body name="b" pos="0.3 0 0.3"><joint type="ball" frictionloss="0.01"/><geom size="0.05" pos="0 0.1 0"/></body></worldbody>
+  <equality><connect body1="a" body2="b" anchor="0.1 0 0.1"/></equality></mujoco>"""
 MODELS_4_0 |= {
+    "exact_of_4_0": (EXACT, {"at_rest": {"v": 0.0}}),
+    "ball_servos_of_4_0": (BALL, {"at_rest": {"v": 0.0, "act": 0.0, "ctrl": 0.0}, "wound_up": {"act": 3.0}, "wild": {"v": 30.0}}),
     "belt_of_4_0": (BELT, {"at_rest": {"v": 0.0}, "apart": {"q": [0, 0, 3, *NO_TURN]}}),
+    "sticky_of_4_0": (STICKY, {"at_rest": {"v": 0.0}}),
     "pixels_of_4_0": (PIXELS, MODELS_4_0["rangefinders_of_4_0"][1]),
 }
-LONG = ("surfaces_of_4_0", "rangefinders_of_4_0", "forces_of_4_0", "dcmotor_of_4_0")
+LONG = (
+    "surfaces_of_4_0", "rangefinders_of_4_0", "forces_of_4_0", "dcmotor_of_4_0", "orientation_of_4_0", "enclosure_of_4_0",
+)
+IN_CONTACT = ("surfaces_of_4_0", "belt_of_4_0", "exact_of_4_0", "sticky_of_4_0")
 # Columns of limits: 0, no limit, is not near 1e-9. The largest integral of pid; voltage, rate of the current, integral of dcmotor.
 LIMITS = {"pid_of_4_0": {"actuator.dynamics": [0]}, "dcmotor_of_4_0": {"actuator.gain": [7], "actuator.dynamics": [1, 8]}}
 BUNDLED = {f"bundled_{name}": (models.path(name).read_text(), {}) for name in ("muscle_arm", "servo_arm", "fish")}
 REACHES = {
     "bundled_fish": REACH | {"dof.armature": 1e-7, "option.regularization": 1e-7},  # its fins weigh grams
+    "exact_of_4_0": REACH | {"dof.armature": 1e-6},  # its arm weighs half a kilogram
     "dcmotor_of_4_0": REACH | {"actuator.armature": 1e-6},  # of a motor; the joint has gear^2 as much
 }
 OTHERS = [pytest.param(name, marks=pytest.mark.nightly) for name in (*BUNDLED, *LONG)]
@@ -322,10 +344,10 @@ OTHERS = [pytest.param(name, marks=pytest.mark.nightly) for name in (*BUNDLED, *
 def test_every_number_of_a_step(name, x64):
     (text, switches), reach = (BUNDLED | MODELS | MODELS_4_0)[name], REACHES.get(name, REACH)
     model = xsim.loads(text, "mjcf", rules="4.0" if name in MODELS_4_0 else "3.2")
-    point = _points(model, switches, 0.01 if name in ("surfaces_of_4_0", "belt_of_4_0") else 0.3)  # surfaces: in contact
+    point = _points(model, switches, 0.01 if name in IN_CONTACT else 0.3)
     for path, columns in LIMITS.get(name, {}).items():
         limits = point[path][..., columns]
         point[path][..., columns] = np.where(limits == 0, 1e3, limits)
     reverse = check_both_modes(_loss(model), point, 2, reach, 1e-6, ["random", "random", *switches])
-    for path in ("ctrl", "geom.surface_velocity"):  # what acts has derivatives
+    for path in ("ctrl", "geom.surface_velocity", "geom.adhesion", "pair.adhesion"):  # what acts has derivatives
         assert reverse[path].size == 0 or (np.abs(reverse[path][:2]).reshape(2, -1).max(1) > 0).all(), path

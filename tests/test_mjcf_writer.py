@@ -182,6 +182,14 @@ def test_controllers_of_4_0_read_back():
     assert not list(differences(canonical(back), canonical(spec)))
 
 
+@pytest.mark.parametrize("name", ["orientation", "adhesion_elliptic", "exact_diagonal", "enclosure", "mesh_sites", "frame_scales"])
+def test_models_of_4_0_read_back(name):
+    """As they were, but for the single precision of what meshes give."""
+    spec = xsim.parse(Path(__file__).parent / "reference" / "mjcf_4_0" / f"{name}.xml", rules="4.0")
+    back = xsim.parse_text(xsim.to_mjcf(spec), "mjcf", rules="4.0")
+    assert not list(differences(canonical(back), canonical(spec), tolerance=1e-6))
+
+
 # ---- other formats -----------------------------------------------------------------------------------------------------------
 
 
@@ -488,6 +496,50 @@ def test_friction_of_a_model_is_written(x64):
     np.testing.assert_allclose(xsim.build(xsim.parse_text(xsim.to_mjcf(fitted), "mjcf")).surface.friction, friction)
 
 
+SOFT = """
+<mujoco>
+  <worldbody>
+    <body name="a"><joint name="h" range="-1 1" frictionloss="0.2" actuatorfrcrange="-3 4"/><geom size="0.1" mass="1"/></body>
+    <body name="b" pos="1 0 0"><joint name="s" type="slide"/><joint name="q" type="ball" range="0 1"/><geom size="0.1" mass="1"/></body>
+  </worldbody>
+  <tendon><fixed name="t" range="-1 1" frictionloss="0.1"><joint joint="h" coef="1"/></fixed></tendon>
+  <equality><joint joint1="h" joint2="s" active="false"/><weld body1="a" body2="b"/><connect body1="a" body2="b" anchor="0 0 1"/>
+    <tendon tendon1="t"/></equality>
+  <actuator><motor joint="h" nsample="3" delay="0.004" ctrlrange="-1 1"/><pid joint="s" kp="1" input="pos ff" ffrange="-1 2"/></actuator>
+  <sensor><jointpos joint="h" nsample="3" delay="0.002"/></sensor>
+</mujoco>"""
+PLACES = ("soft.solref", "soft.solimp", "soft.margin", "limit.lower", "limit.angle", "limit.actuator_upper", "equality.anchor",
+          "equality.torque_scale", "equality.polynomial", "actuator.delay", "sensor.delay", "actuator.ctrl_range")  # fmt: skip
+
+
+def test_softness_bounds_and_delays_of_a_model_are_written(x64):
+    """Leaves of soft constraints, bounds and delays go back into the spec, and through the file."""
+    spec = xsim.parse_text(SOFT, "mjcf", rules="4.0")
+    model = xsim.build(spec)
+    changed = {path: np.asarray(model.get(path)) * (1.0 + 0.01 * np.arange(np.size(model.get(path)))).reshape(model.get(path).shape)
+               for path in PLACES}  # fmt: skip
+    changed["soft.margin"] = np.asarray(model.soft.margin) + [0.01 if info else 0.0 for info in _has_margin(model)]
+    # Rows of one range or one joint share their numbers.
+    fitted = xsim.with_numbers(spec, model.replace(changed))
+    back = xsim.build(xsim.parse_text(xsim.to_mjcf(fitted), "mjcf", rules="4.0"))
+    for path, value in changed.items():
+        np.testing.assert_allclose(back.get(path), value, rtol=1e-12, atol=1e-15, err_msg=path)
+
+
+def _has_margin(model) -> list[bool]:
+    """Whether a row of soft.* is that of a limit."""
+    limits = {info.soft for info in model.topology.soft if info.kind in ("lower", "angle", "tendon_lower")}
+    return [row in limits for row in range(len(model.soft.margin))]
+
+
+def test_bounds_of_commands_of_a_model_are_in_the_spec(x64):
+    joint = JointSpec("hinge", "knee", actuator="force", velocity_range=np.array([[-1.0, 2.0]]), force_range=np.array([[-3.0, 4.0]]))
+    spec = arm(joint)
+    model = xsim.build(spec)
+    fitted = xsim.with_numbers(spec, model.replace({"limit.velocity_upper": [2.5], "limit.force_lower": [-3.5]}))
+    assert fitted.bodies[0].joint.velocity_range.tolist() == [[-1.0, 2.5]] and fitted.bodies[0].joint.force_range.tolist() == [[-3.5, 4.0]]
+
+
 def test_random_axes_of_a_model_are_written(x64):
     spec = arm(JointSpec("rr", "any"))
     model = xsim.build(spec, seed=3)
@@ -496,13 +548,13 @@ def test_random_axes_of_a_model_are_written(x64):
 
 
 def test_leaves_without_a_place_in_the_spec_are_named(x64):
-    limited = JointSpec("hinge", "knee", position_range=np.array([[-1.0, 1.0]]), limit_soft=Soft())
-    spec = arm(limited, option=OptionSpec(constraint_kinds=("soft",)))
+    balls = "".join(f'<body pos="{x} 0 1"><freejoint/><geom name="g{x}" size="0.1"/></body>' for x in (0, 1))
+    spec = xsim.parse_text(f'<mujoco><worldbody>{balls}</worldbody><contact><pair geom1="g0" geom2="g1"/></contact></mujoco>', "mjcf")
     model = xsim.build(spec)
     batch = model.replace({"option.gravity": np.zeros((2, 3))})
     with pytest.raises(ValueError, match="option.gravity: .* differs between environments"):
         xsim.with_numbers(spec, batch)
-    path = "soft.margin"
+    path = "pair.margin"
     with pytest.raises(ValueError, match=f"{path} is not as in the spec"):
         xsim.with_numbers(spec, model.replace({path: np.asarray(model.get(path)) + 1.0}))
 

@@ -77,6 +77,8 @@ def _contact_data(c: Call, group, numbers, force) -> ContactData:
         return jnp.broadcast_to(x, (max(len(x), size), *x.shape[1:]))[:size].reshape(*c.lanes.batch, *x.shape[1:])
 
     active = group.distance < numbers.margin
+    if numbers.adhesion is not None:
+        active = active | (numbers.adhesion != 0) & (group.distance <= numbers.detection_distance)
     index, first_part = contact_geoms(group), len(c.model.topology.geoms)
     geoms = jnp.where(active[None] & (index < first_part), index, -1)
     parts = jnp.where(active[None] & (index >= first_part), index - first_part, -1)

@@ -25,7 +25,7 @@ from xsim.dynamics.constraints.soft_set import Constraints, constraints, has_sof
 from xsim.dynamics.forces.armature import armature_matrix, with_armature_bias
 from xsim.dynamics.forces.elements import element_force
 from xsim.dynamics.forces.passive import damping_matrix, passive_force
-from xsim.dynamics.integration.equation import EquationOfMotion, Solved, acceleration
+from xsim.dynamics.integration.equation import EquationOfMotion, Solved, acceleration, with_adhesion
 from xsim.dynamics.integration.impulses import impulse_rows
 from xsim.dynamics.integration.integrators import Health, StateComponents, implicit_force, step_velocity
 from xsim.dynamics.layout import Lanes
@@ -106,7 +106,7 @@ def _evaluate(model: Model, state: State, ctrl, tau) -> tuple[Data, jax.Array | 
     solved = total_acceleration(c, soft)
     soft = solved.soft or soft
     motion = _link_motion(c, frame, solved)
-    forces = _smooth_forces(c, frame, motion)
+    forces = _smooth_forces(c, frame, motion, soft)
     sensors = _sensor_context(c, state, frame, motion, forces.actuators, contacts, soft, solved)
     constraint, residual = _constraint_force(c, frame, motion, forces, soft, solved)
     sensor, history = _readings(c, sense(sensors), sensors.time)
@@ -150,7 +150,7 @@ class SmoothForces(NamedTuple):
     """Smooth generalized forces (nv components each), and the actuators.
 
     * bias: Coriolis, centrifugal and gravity force.
-    * passive: springs, dampers and fluid.
+    * passive: springs, dampers, fluid and adhesion.
     * tau: applied force and commanded forces.
     * element: springs, dampers and bushings between bodies.
     * actuator: generalized force of the actuators.
@@ -167,16 +167,17 @@ class SmoothForces(NamedTuple):
     controls: list
 
 
-def _smooth_forces(c: Call, frame: kin.Frames, motion: LinkMotion) -> SmoothForces:
+def _smooth_forces(c: Call, frame: kin.Frames, motion: LinkMotion, soft: Constraints | None) -> SmoothForces:
     system, top, zero = c.system, c.system.topology, [0.0] * len(c.v)
     tendon = tendons(system, frame, c.q)
     controls = split_controls(top, c.ctrl).actuators
     actuators = None
     if top.actuators:
         actuators = actuator_forces(system, frame, c.v, c.act, controls, transmissions(system, frame, c.q, tendon))
+    passive = passive_force(system, frame, c.q, c.v, damping_matrix(system, frame, c.v), tendon)
     return SmoothForces(
         bias=with_armature_bias(system, frame, c.q, c.v, kin.inverse_dynamics(system, frame, motion.inertia, c.q, c.v)),
-        passive=passive_force(system, frame, c.q, c.v, damping_matrix(system, frame, c.v), tendon),
+        passive=with_adhesion(system, frame, c.v, soft, passive),
         tau=apply_commands(system, c.v, c.tau, c.ctrl).tau,
         element=element_force(system, frame, c.q, c.v) if top.forces else zero,
         actuators=actuators,

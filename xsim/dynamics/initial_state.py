@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from xsim.dynamics.actuation.orientation import QUATERNION
 from xsim.dynamics.call import Call, check_model, check_width, compiled
 from xsim.dynamics.constraints.holonomic import has_holonomic_rows, holonomic_errors
 from xsim.dynamics.forces.armature import mass_with_armature
@@ -23,6 +24,7 @@ from xsim.dynamics.tree import kinematics as kin
 from xsim.dynamics.tree.frames import coordinate_addresses
 from xsim.dynamics.tree.system import body_inertias
 from xsim.model.model import Model, State, as_array, unfrozen
+from xsim.model.topology import ActuatorInfo
 from xsim.spatial import (
     Motion,
     add,
@@ -93,14 +95,20 @@ def _joined_rest_positions(model: Model, q):
     return c.join(rest_positions(c.system))
 
 
+def _neutral_control(actuator: ActuatorInfo) -> tuple[float, ...]:
+    """The controls of an actuator before any command: zero, and the identity for a quaternion."""
+    return (1.0, 0.0, 0.0, 0.0) if actuator.inputs == QUATERNION else (0.0,) * len(actuator.controls)
+
+
 def _no_history(model: Model, dtype):
-    """`State.history` of an environment in which nothing has been commanded or measured: samples of zero at the last time steps, or at the
+    """`State.history` of an environment in which nothing has been commanded or measured: neutral samples at the last time steps, or at the
     last times at which a sensor would have measured."""
-    owners = [(a.history, (0.0, 0.0)) for a in model.topology.actuators] + [(s.history, s.interval) for s in model.topology.sensors]
-    if all(history is None for history, _ in owners):
+    owners = [(a.history, (0.0, 0.0), _neutral_control(a)) for a in model.topology.actuators]
+    owners += [(s.history, s.interval, (0.0,) * s.dim) for s in model.topology.sensors]
+    if all(history is None for history, *_ in owners):
         return as_array(np.zeros(0), dtype)
     dt, parts = jnp.asarray(unfrozen(model.option.dt), dtype)[..., None], []
-    for history, (period, phase) in owners:
+    for history, (period, phase), neutral in owners:
         if history is None:
             continue
         count = history.samples
@@ -108,7 +116,7 @@ def _no_history(model: Model, dtype):
         last = (phase or -period) if period else -dt
         times = last - ages * period if period else -(1 + ages) * dt
         times = jnp.ceil(times / dt - 1e-3) * dt if period else times
-        samples = jnp.zeros((*times.shape[:-1], count * history.width), dtype)
+        samples = jnp.broadcast_to(jnp.tile(jnp.asarray(neutral, dtype), count), (*times.shape[:-1], count * history.width))
         parts += [times, samples, *([jnp.full_like(dt, last)] if period else [])]
     return jnp.concatenate(parts, -1)
 

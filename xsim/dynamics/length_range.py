@@ -113,9 +113,10 @@ def _step(model: Model, search: Search, actuators: list[int], q, v, selected, si
     state = StateComponents(list(q), list(v), [jnp.zeros(())] * model.na, jnp.zeros(()), health)
     frame = frames(system, state.q)
     transmission = transmissions(system, frame, state.q, tendons(system, frame, state.q))
-    length = sum(transmission[i].length * selected[row] for row, i in enumerate(actuators))
+    outputs = [model.topology.actuators[i].output for i in actuators]
+    length = sum(transmission[i].length * selected[row] for row, i in enumerate(outputs))
     arms = [jnp.zeros(())] * model.nv  # moment arms of the actuator of the environment
-    for row, i in enumerate(actuators):
+    for row, i in enumerate(outputs):
         for dof, x in transmission[i].row:
             arms[dof] = arms[dof] + x * selected[row]
     inverse_arms = solve(system, factorize(system, mass_with_armature(system, frame, link_inertias(system, frame))), arms)

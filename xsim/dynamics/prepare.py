@@ -150,21 +150,41 @@ def _dot(a, b):
     return total([mul(x, y) for x, y in zip(a, b, strict=True)])
 
 
+def _inverse_arms(system: System, factor: Factor, row: list) -> list:
+    """M^-1 J^T of a Jacobian row."""
+    column = [0.0 * factor.inverse[0]] * len(factor.inverse)
+    for dof, x in row:
+        column[dof] = add(column[dof], x)
+    return solve(system, factor, column)
+
+
+def _mean_inertia(system: System, factor: Factor, rows: list):
+    """The inverse of the mean of the diagonal of J M^-1 J^T."""
+    diagonal = []
+    for row in rows:
+        inverse_arms = _inverse_arms(system, factor, row)
+        diagonal.append(_dot([x for _, x in row], [inverse_arms[dof] for dof, _ in row]))
+    return len(rows) / total(diagonal)
+
+
 def _with_actuators(system: System, frame: Frames, start, rows, factor: Factor, muscles) -> System:
     """The system with the acceleration norms under unit force of muscles, and the velocity gains of servos with a damping ratio."""
     top, numbers = system.topology, system.actuator
     acc0: list = [0.0] * len(top.actuators)
     bias = list(numbers.bias)
     all_transmissions = transmissions(system, frame, start, tendons(system, frame, start))
-    for i, (info, transmission) in enumerate(zip(top.actuators, all_transmissions, strict=True)):
+    for i, info in enumerate(top.actuators):
         if i not in muscles and info.damp_ratio is None:
             continue
+        if len(info.outputs) > 1:
+            mass = _mean_inertia(system, factor, [all_transmissions[k].row for k in info.outputs])
+            kv = _servo_damping(numbers.damp_ratio[info.damp_ratio], -bias[i][1], [mass], [1.0 + 0.0 * mass])
+            bias[i] = (bias[i][0], bias[i][1], -kv, *bias[i][3:])
+            continue
+        transmission = all_transmissions[info.output]
         inverse_arms = None  # M^-1 J^T
         if i in muscles or top.switches.servo_inertia_at_target:
-            column = [0.0 * factor.inverse[0]] * len(factor.inverse)
-            for dof, x in transmission.row:
-                column[dof] = add(column[dof], x)
-            inverse_arms = solve(system, factor, column)
+            inverse_arms = _inverse_arms(system, factor, transmission.row)
             acc0[i] = _norm(inverse_arms)
         if info.damp_ratio is not None:
             arms = [x for _, x in transmission.row]

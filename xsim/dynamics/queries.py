@@ -114,7 +114,8 @@ def bias(model: Model, q, v):
 
 @compiled
 def passive(model: Model, q, v):
-    """Passive generalized force (*batch, nv), N or N m: springs and dampers of joints, tendons and flexes, gravity compensation, fluid."""
+    """Passive generalized force (*batch, nv), N or N m: springs and dampers of joints, tendons and flexes, gravity compensation, fluid.
+    `Data.passive` has the adhesion of contacts, too."""
     c = Call(model, q, v)
     frame = kin.frames(c.system, c.q)
     damping = damping_matrix(c.system, frame, c.v)

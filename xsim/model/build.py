@@ -73,6 +73,7 @@ def _read_option(spec: ModelSpec) -> dict[str, Any]:
         "constraint_kinds": tuple(kind for kind in CONSTRAINT_KINDS if kind in option.constraint_kinds),
         "disabled": tuple(option.disabled),
         "noslip": bool(option.solver.get("noslip_iterations")),
+        "exact_mobility": bool(option.solver.get("diagexact")),
         "multiccd": bool(option.solver.get("multiccd")),
     }
 

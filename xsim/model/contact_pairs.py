@@ -29,15 +29,18 @@ FLAT_SHAPES = ("plane", "hfield")
 
 
 class Pairs(NamedTuple):
-    """infos: the pairs, by kind. parts: the parts of flexes that collide. cone: the friction cone."""
+    """infos: the pairs, by kind. parts: the parts of flexes that collide. cone: the friction cone.
+
+    adhesion: see `Topology.pair_adhesion`."""
 
     infos: tuple[PairsInfo, ...]
     parts: tuple[PartInfo, ...]
     cone: str
+    adhesion: tuple[tuple[int, int], ...]
 
     def structure(self) -> dict[str, Any]:
         """Fields of the Topology."""
-        return {"pairs": self.infos, "parts": self.parts, "cone": self.cone}
+        return {"pairs": self.infos, "parts": self.parts, "cone": self.cone, "pair_adhesion": self.adhesion}
 
 
 class _Geom(NamedTuple):
@@ -153,14 +156,14 @@ def read_pairs(spec: ModelSpec, flex_index: list[int | None], leaf_rows: LeafRow
         assert flex is not None
         reach = spec.flexes[part.flex].lengths.max() + spec.flexes[part.flex].radius
         parts.append(PartInfo(part.shape, flex, part.points, float(reach)))
-    return Pairs(tuple(infos), tuple(parts), spec.option.solver.get("cone", "pyramidal"))
+    return Pairs(tuple(infos), tuple(parts), spec.option.solver.get("cone", "pyramidal"), tuple(pair_list.adhesion))
 
 
 class _PairList:
     """The pairs that can collide.
 
     colliders: all geoms, then parts of flexes. pairs: by kind, the indices of the two colliders, the leaf rows, and which of the two has
-    the higher priority (see `_condim`)."""
+    the higher priority (see `_condim`). adhesion: see `Topology.pair_adhesion`."""
 
     def __init__(self, spec: ModelSpec, rows: LeafRows):
         geoms = _all_geoms(spec)
@@ -168,6 +171,7 @@ class _PairList:
         self.geoms = len(geoms)
         self.pairs: dict[tuple, tuple[list, list, list]] = {}
         self.rows = rows
+        self.adhesion: list[tuple[int, int]] = []
         self._solver, self._rules = spec.option.solver, RULES[spec.rules]
         self._flexes, self._moving = spec.flexes, [group >= 0 for group, _ in _groups(spec)]
         self._parts: dict[tuple, int] = {}
@@ -193,7 +197,10 @@ class _PairList:
     def pair_row(self, parameters: dict, **fixed: float) -> int:
         """Add contact parameters of a pair and return their row. fixed: parameters that MuJoCo's override does not change."""
         parameters = _overridden(parameters, self._solver) if self._solver.get("override") else parameters
-        return _pair_row(self.rows, parameters | fixed)
+        row = _pair_row(self.rows, parameters | fixed)
+        if parameters["adhesion"]:
+            self.adhesion.append((row, self.rows.add("pair.adhesion", parameters["adhesion"])))
+        return row
 
     def any_moves(self, *indices: int) -> bool:
         """Whether any of these colliders moves."""
@@ -418,7 +425,7 @@ def _surface_row(rows: LeafRows, surface: SurfaceSpec) -> int:
 
 
 def _pair_row(rows: LeafRows, parameters: dict) -> int:
-    return rows.add_to("pair", **{name: value for name, value in parameters.items() if name != "condim"})
+    return rows.add_to("pair", **{name: value for name, value in parameters.items() if name not in ("condim", "adhesion")})
 
 
 def _weight(first: float, second: float) -> float:
@@ -444,11 +451,13 @@ def _mixed(first: SurfaceSpec, second: SurfaceSpec, rules: Rules) -> dict:
         refs = np.asarray(first.soft.solref), np.asarray(second.soft.solref)
         time_constants = refs[0][0] > 0 and refs[1][0] > 0
         soft = Soft(tuple(weight * refs[0] + (1 - weight) * refs[1] if time_constants else np.minimum(*refs)), tuple(solimp))
+    adhesion = first.adhesion + second.adhesion if dominant < 0 else (first, second)[dominant].adhesion
     slide, torsion, roll = friction
     combine = max if not rules.margins_add else lambda a, b: a + b
     return {
         "condim": condim, "friction": (slide, slide, torsion, roll, roll), "solref": soft.solref, "solimp": soft.solimp,
         "friction_solref": (0.0, 0.0), "margin": combine(first.margin, second.margin), "gap": combine(first.gap, second.gap),
+        "adhesion": adhesion,
     }  # fmt: skip
 
 

@@ -73,10 +73,11 @@ def read_devices(spec: ModelSpec, tree: Tree) -> Devices:
         rows.add("medium.magnetic", option.magnetic)
     for tendon in spec.tendons:
         infos["tendons"].append(_tendon(tendon, tree))
-    acts = controls = 0
+    acts = controls = outputs = 0
     past = _Past(rows)
     for actuator in spec.actuators:
-        infos["actuators"].append(_actuator(actuator, spec, rows, acts, controls, past))
+        infos["actuators"].append(_actuator(actuator, spec, rows, acts, controls, past, outputs))
+        outputs += len(infos["actuators"][-1].outputs)
         acts += len(infos["actuators"][-1].activations)
         controls += len(infos["actuators"][-1].controls)
     address = 0
@@ -191,7 +192,7 @@ def _tendon(spec: TendonSpec, tree: Tree) -> TendonInfo:
     return TendonInfo(spec.name, spec.kind, tuple(path), *rows, plastic=tree.add_plastic(2, spec.spring_yield))
 
 
-def _actuator(spec: ActuatorSpec, model: ModelSpec, rows: LeafRows, act: int, control: int, past: _Past) -> ActuatorInfo:
+def _actuator(spec: ActuatorSpec, model: ModelSpec, rows: LeafRows, act: int, control: int, past: _Past, output: int) -> ActuatorInfo:
     for registry, kind in (
         (ACTIVATION_DYNAMICS, spec.dynamics), (ACTUATOR_GAINS, spec.gain), (ACTUATOR_BIASES, spec.bias), (TRANSMISSIONS, spec.transmission),
     ):  # fmt: skip
@@ -199,6 +200,8 @@ def _actuator(spec: ActuatorSpec, model: ModelSpec, rows: LeafRows, act: int, co
             fail(spec.source, f"actuator {spec.name!r}: {registry.unknown(kind)}")
     if spec.controller is not None:
         _check_controller(spec)
+    if spec.outputs > 1:
+        _check_orientation(spec, model)
     ranges = spec.input_ranges if spec.controller is not None else (spec.ctrl_range,)
     default_range = UNKNOWN_RANGE if ACTUATOR_GAINS[spec.gain].muscle or ACTUATOR_BIASES[spec.bias].muscle else None
     rows.add_to("actuator", gear=spec.gear, dynamics=spec.dynamics_params, gain=spec.gain_params, bias=spec.bias_params)
@@ -228,6 +231,7 @@ def _actuator(spec: ActuatorSpec, model: ModelSpec, rows: LeafRows, act: int, co
         inputs=spec.inputs,
         memory=spec.memory,
         history=past.add(spec, "actuator.delay", spec.history, len(ranges)),
+        outputs=tuple(range(output, output + spec.outputs)),
     )
 
 
@@ -241,6 +245,16 @@ def _check_controller(spec: ActuatorSpec) -> None:
             fail(spec.source, f"actuator {spec.name!r}: {name} {getattr(spec, name)}; allowed: some of {known}, in this order")
     if len(spec.input_ranges) != len(spec.inputs):
         fail(spec.source, f"actuator {spec.name!r}: {len(spec.input_ranges)} ranges for {len(spec.inputs)} inputs")
+
+
+def _check_orientation(spec: ActuatorSpec, model: ModelSpec) -> None:
+    is_ball = isinstance(spec.target, tuple) and model.bodies[spec.target[0]].joints[spec.target[1]].type == "ball"
+    if not (is_ball and spec.transmission == "joint") and not (spec.transmission == "site" and spec.reference is not None):
+        fail(spec.source, f"actuator {spec.name!r}: an orientation servo; allowed: on a ball joint, or on a site with a reference site")
+    if len(spec.inputs) < 3 or spec.memory and (len(spec.memory), len(spec.inputs)) != (3, 3):
+        fail(spec.source, f"actuator {spec.name!r}: inputs {spec.inputs}, memory {spec.memory}; allowed: x y z or w x y z, memory x y z")
+    if spec.force_range is not None and spec.force_range[0] != 0:
+        fail(spec.source, f"actuator {spec.name!r}: force_range {spec.force_range}; allowed: (0, greatest norm of the torque)")
 
 
 def _is_rotation_servo(spec: ActuatorSpec, model: ModelSpec) -> bool:

@@ -44,7 +44,8 @@ def _geom(spec: ModelSpec, rows: LeafRows, body: int, geom: GeomSpec, visible: b
     return GeomInfo(
         geom.name, body, geom.shape, read_color(spec, geom.rgba, geom.material), row, size, pos, quat, visible, mass, density,
         solid, rows.add_optional("geom.fluid", geom.fluid), geom.asset, bool(material is None or material[3] != 0), extents,
-        rows.add_optional("geom.surface_velocity", geom.surface_velocity), geom.collision,
+        rows.add_optional("geom.surface_velocity", geom.surface_velocity),
+        None if geom.contact is None else rows.add_optional("geom.adhesion", geom.contact.adhesion or None), geom.collision,
         (geom.path or geom.file) if geom.shape == "mesh" and geom.asset is None else None,
     )  # fmt: skip
 
@@ -83,8 +84,8 @@ def _visible(geoms: tuple[GeomSpec, ...]) -> list[GeomSpec]:
 def read_assets(spec: ModelSpec, pairs: tuple[PairsInfo, ...]) -> dict[str, tuple]:
     """Meshes and height fields, for models in which collisions or sensors need them. Rays need all of a mesh, the others its hull."""
     collides = any(asset is not None for info in pairs for asset in info.assets)
-    kinds = {sensor.kind for sensor in spec.sensors}
-    if not collides and not kinds & {"rangefinder", "distance", "normal", "fromto"}:
+    kinds = {sensor.kind for sensor in spec.sensors if sensor.kind != "insidesite" or sensor.data}
+    if not collides and not kinds & {"rangefinder", "distance", "normal", "fromto", "insidesite"}:
         return {}
     return {
         "meshes": tuple(_mesh(mesh) if "rangefinder" in kinds else _hull(mesh) for mesh in spec.meshes),

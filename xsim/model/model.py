@@ -99,6 +99,7 @@ class Geom:
     quat: Any = _leaf("ngeom 4", "1", "orientation in the body frame (w x y z, normalized where used)")
     density: Any = _leaf("ndensity", "kg/m^3", "density, for geoms with density instead of mass", ">= 0")
     surface_velocity: Any = _leaf("nsurfacevelocity 6", "m/s and rad/s", "velocity of the surface on its body, geom frame: linear, angular")
+    adhesion: Any = _leaf("nadhesion", "N", "force with which each contact of the geom can pull")
     fluid: Any = _leaf("nfluid 5", "1", "fluid coefficients: blunt, slender, angular drag, Kutta, Magnus lift", ">= 0")
 
 
@@ -271,6 +272,7 @@ class Pair:
     solimp: Any = _leaf("npair 5", "1 or m", "as surface.solimp")
     margin: Any = _leaf("npair", "m", "as surface.margin")
     gap: Any = _leaf("npair", "m", "as surface.gap")
+    adhesion: Any = _leaf("npairadhesion", "N", "force with which each contact of the pair can pull")
 
 
 @_group
@@ -558,7 +560,8 @@ class Data:
     * lin_acc (m/s^2), ang_acc (rad/s^2): their rates; gravity is not subtracted.
     * a (*batch, nv): generalized acceleration.
     * bias, passive, tau, actuator (*batch, nv): generalized forces.
-    * actuator_force, actuator_length (*batch, actuators), act_rate (*batch, na): of the actuators.
+    * actuator_force, actuator_length (*batch, nout), act_rate (*batch, na): of the actuators, each with one force, orientation servos
+      with three.
     * element (*batch, nv): generalized force of springs, bushings, motors and loads between bodies.
     * constraint (*batch, nv): generalized force of all constraints: holonomic rows, prescribed dofs, soft constraints, and the mean over a
       step of the impulses of dry friction, limits and servos.

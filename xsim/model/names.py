@@ -81,8 +81,8 @@ class Named:
         return _index("site", site, self.site_names)
 
     def actuator_index(self, actuator: str) -> int:
-        """The place of an actuator in forces and lengths of all actuators."""
-        return _index("actuator", actuator, self.actuator_names)
+        """The place of an actuator in forces and lengths of all actuators; of an orientation servo the first of its three."""
+        return self.topology.actuators[_index("actuator", actuator, self.actuator_names)].outputs[0]
 
 
 def _names(infos: Sequence) -> tuple[str, ...]:

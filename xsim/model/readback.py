@@ -10,8 +10,20 @@ import numpy as np
 
 from xsim.model.build import assemble
 from xsim.model.model import Model, unfrozen
-from xsim.model.topology import BodyInfo, GeomInfo, JointInfo, PassiveInfo
-from xsim.spec import BodySpec, GeomSpec, JointSpec, ModelSpec, PassiveSpec, Soft, SurfaceSpec
+from xsim.model.topology import ActuatorInfo, BodyInfo, GeomInfo, JointInfo, PassiveInfo, SoftInfo
+from xsim.registry import SOFT_CONSTRAINTS
+from xsim.spec import (
+    ActuatorSpec,
+    BodySpec,
+    EqualitySpec,
+    GeomSpec,
+    JointSpec,
+    ModelSpec,
+    PassiveSpec,
+    Soft,
+    SurfaceSpec,
+    TendonSpec,
+)
 
 __all__ = ["with_numbers"]
 
@@ -36,7 +48,11 @@ OPTIONAL = {
 }
 OPTION = ("gravity", "dt", "regularization")
 DOFS = ("damping", "armature", "stiffness")
+BOUNDS = (("", "position_range"), ("velocity_", "velocity_range"), ("force_", "force_range"))
+"""Bounds of dofs: beginning of the leaf, field of the joint."""
 LIMITS = {"lower": 0, "upper": 1}
+EQUALITY = {"row": (("anchor", "anchor"), ("polynomial", "polycoef")), "pose": (("relpose", "relpose"),), "scale": (("torque_scale",) * 2,)}
+"""Leaves of an equality and fields of its spec, by the field of the info that has the row."""
 
 
 def with_numbers(spec: ModelSpec, model: Model, *, seed: int = 0) -> ModelSpec:
@@ -44,7 +60,7 @@ def with_numbers(spec: ModelSpec, model: Model, *, seed: int = 0) -> ModelSpec:
 
     Numbers that are as in the spec stay as they are, to the last digit. Random joint axes become given ones. seed: with which the model
     was built. Raises ValueError where the model has another structure, differs between environments, or has changed a leaf that has no
-    place in the spec (softness of limits and equalities, bounds of velocities and forces, frames of constraints and force elements).
+    place in the spec (frames of holonomic constraints and force elements, parameters of pairs that are mixed from their geoms).
     """
     leaves = _Changes(assemble(spec, seed=seed), model)
     top = model.topology
@@ -58,14 +74,18 @@ def with_numbers(spec: ModelSpec, model: Model, *, seed: int = 0) -> ModelSpec:
     lists = {"site": (spec.sites, top.sites), "tendon": (spec.tendons, top.tendons), "actuator": (spec.actuators, top.actuators)}
     sites, tendons, actuators = (_elements(leaves, kind, *pair) for kind, pair in lists.items())
     passive = tuple(_passive(leaves, *pair) for pair in zip(spec.passive, top.passive, strict=True))
-    spec = spec.replace(passive=passive)
+    tendons = tuple(_soft_tendon(leaves, i, tendon) for i, tendon in enumerate(tendons))
+    actuators = tuple(_inputs(leaves, *pair) for pair in zip(actuators, top.actuators, strict=True))
+    sensors = tuple(_delayed(leaves, "sensor", *pair) for pair in zip(spec.sensors, top.sensors, strict=True))
+    spec = spec.replace(passive=passive, sensors=sensors, equalities=_equalities(leaves, spec))
     out = spec.replace(bodies=tuple(bodies), world_geoms=world, option=option, sites=sites, tendons=tendons, actuators=actuators)
     _check(assemble(out, seed=seed), model)
     return out
 
 
 class _Changes:
-    """The leaves of a model beside those that its spec gives. surfaces: the row of surface.* of each geom that can touch another."""
+    """The leaves of a model beside those that its spec gives. surfaces: the row of surface.* of each geom that can touch another. soft: by
+    kind and first item of a soft constraint, its info."""
 
     def __init__(self, base: Model, model: Model):
         self.base, self.model = base, model
@@ -74,6 +94,7 @@ class _Changes:
                 raise ValueError(f"{path}: the model was not built from this spec, or differs between environments; allowed: one of them")
         pairs = [info for info in model.topology.pairs if info.mixed]
         pairs = [pair for info in pairs for pair in zip(np.ravel(info.geoms.value), np.ravel(info.leaf_rows.value), strict=True)]
+        self.soft = {(info.kind, info.items[0]): info for info in reversed(model.topology.soft)}
         self.surfaces = {int(geom): int(row) for geom, row in pairs}
 
     def value(self, path: str, index: Any, given: Any) -> Any:
@@ -87,6 +108,62 @@ class _Changes:
 
 def _array(model: Model, path: str) -> np.ndarray:
     return np.asarray(unfrozen(model.get(path)), np.float64)
+
+
+def _softness(leaves: _Changes, row: int, soft: Soft) -> Soft:
+    return replace(soft, **{name: leaves.value(f"soft.{name}", row, getattr(soft, name)) for name in ("solref", "solimp")})
+
+
+def _limit_softness(leaves: _Changes, info: SoftInfo, given: Any) -> dict[str, Any]:
+    """Fields of a joint or tendon with a soft limit."""
+    margin = leaves.value("soft.margin", info.soft, given.margin)
+    return {"limit_soft": _softness(leaves, info.soft, given.limit_soft), "margin": margin}
+
+
+def _equalities(leaves: _Changes, spec: ModelSpec) -> tuple[EqualitySpec, ...]:
+    """The equalities; those that are off have no numbers in a model."""
+    infos = [info for info in leaves.model.topology.soft if info.kind in SOFT_CONSTRAINTS and SOFT_CONSTRAINTS[info.kind].items]
+    rest = iter(infos)
+    if not infos:
+        return spec.equalities
+    return tuple(_equality(leaves, one, next(rest)) if one.active and one.kind != "flex" else one for one in spec.equalities)
+
+
+def _equality(leaves: _Changes, equality: EqualitySpec, info: SoftInfo) -> EqualitySpec:
+    fields: dict[str, Any] = {"soft": _softness(leaves, info.soft, equality.soft)}
+    known = SOFT_CONSTRAINTS[info.kind].leaves
+    for row, pairs in EQUALITY.items():
+        if getattr(info, row) is not None:
+            fields |= {
+                name: leaves.value(f"equality.{leaf}", getattr(info, row), getattr(equality, name)) for leaf, name in pairs if leaf in known
+            }
+    return replace(equality, **fields)
+
+
+def _soft_tendon(leaves: _Changes, number: int, tendon: TendonSpec) -> TendonSpec:
+    friction, limit = (leaves.soft.get((kind, number)) for kind in ("tendon_friction", "tendon_lower"))
+    fields = {} if limit is None else _limit_softness(leaves, limit, tendon)
+    if friction is not None:
+        fields["friction_soft"] = _softness(leaves, friction.soft, tendon.friction_soft)
+    return replace(tendon, **fields)
+
+
+def _inputs(leaves: _Changes, actuator: ActuatorSpec, info: ActuatorInfo) -> ActuatorSpec:
+    """The actuator with its delay and the ranges of its controls."""
+    given = actuator.input_ranges if actuator.controller is not None else (actuator.ctrl_range,)
+    ranges = tuple(
+        x if row is None else leaves.value("actuator.ctrl_range", row, x) for row, x in zip(info.ctrl_ranges, given, strict=True)
+    )
+    fields: dict[str, Any] = {"input_ranges": ranges} if actuator.controller is not None else {"ctrl_range": ranges[0]}
+    return _delayed(leaves, "actuator", replace(actuator, **fields), info)
+
+
+def _delayed(leaves: _Changes, kind: str, element: Any, info: Any) -> Any:
+    """An actuator or sensor with its delay."""
+    if info.history is None:
+        return element
+    delay = leaves.value(f"{kind}.delay", info.history.delay, element.history.delay)
+    return replace(element, history=replace(element.history, delay=delay))
 
 
 def _like(given: Any, value: np.ndarray) -> Any:
@@ -121,6 +198,9 @@ def _geom(leaves: _Changes, number: int, given: tuple[GeomSpec, GeomInfo]) -> Ge
             fields[name] = leaves.value(f"geom.{name}", getattr(info, name), getattr(geom, name))
     if number in leaves.surfaces and geom.contact is not None:
         fields["contact"] = _surface(leaves, leaves.surfaces[number], geom.contact)
+    if info.adhesion is not None and geom.contact is not None:
+        contact = fields.get("contact", geom.contact)
+        fields["contact"] = replace(contact, adhesion=leaves.value("geom.adhesion", info.adhesion, contact.adhesion))
     return replace(geom, **fields)
 
 
@@ -154,15 +234,28 @@ def _joint(leaves: _Changes, joint: JointSpec, info: JointInfo) -> JointSpec:
 
 
 def _limits(leaves: _Changes, joint: JointSpec, info: JointInfo) -> dict[str, Any]:
-    """Dry friction and position limits, which only some dofs have."""
+    """Dry friction and bounds, which only some dofs have, and their softness."""
     top, fields = leaves.model.topology, {}
-    for path, name, column in (("dof.friction", "friction", None), *((f"limit.{side}", "position_range", k) for side, k in LIMITS.items())):
+    bounds = [(f"limit.{stem}{side}", name, k) for stem, name in BOUNDS for side, k in LIMITS.items()]
+    for path, name, column in (("dof.friction", "friction", None), *bounds):
         rows = [(row, dof - info.v[0]) for row, dof in enumerate(top.dofs(path)) if info.v[0] <= dof < sum(info.v)]
         for row, dof in rows:
             at = dof if column is None else (dof, column)
             numbers = np.array(fields.get(name, getattr(joint, name)), float)
             numbers[at] = leaves.value(path, row, float(numbers[at]))
             fields[name] = numbers
+    first = info.v[0]
+    if first in top.dofs("limit.angle"):
+        fields["angle_limit"] = leaves.value("limit.angle", top.dofs("limit.angle").index(first), joint.angle_limit)
+    if joint.actuator_force_range is not None:
+        rows = [(f"limit.actuator_{side}", top.dofs(f"limit.actuator_{side}").index(first)) for side in LIMITS]
+        fields["actuator_force_range"] = tuple(leaves.value(*at, x) for at, x in zip(rows, joint.actuator_force_range, strict=True))
+    for dof in range(first, sum(info.v)):
+        friction, *limits = (leaves.soft.get((kind, dof)) for kind in ("friction", "lower", "upper", "angle"))
+        if friction is not None and joint.friction_soft is not None:
+            fields["friction_soft"] = _softness(leaves, friction.soft, joint.friction_soft)
+        for limit in limits:
+            fields |= {} if limit is None else _limit_softness(leaves, limit, joint)
     return fields
 
 

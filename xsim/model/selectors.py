@@ -307,6 +307,8 @@ ROW_NAMES: dict[str, Callable[[HasLeaves], list[str]]] = {
     "nmass": lambda m: _of_geoms(m, "mass"),
     "ndensity": lambda m: _of_geoms(m, "density"),
     "nsurfacevelocity": lambda m: _of_geoms(m, "surface_velocity"),
+    "nadhesion": lambda m: _of_geoms(m, "adhesion"),
+    "npairadhesion": lambda m: [_of_contact_rows(m, False)[row] for row, _ in m.topology.pair_adhesion],
     "nfluid": lambda m: _of_geoms(m, "fluid"),
     "ngravcomp": lambda m: [b.name for b in m.topology.bodies if b.gravcomp is not None],
     "nspringdamper": _of_joints("spring_damper"),

@@ -199,6 +199,7 @@ class GeomInfo(NamedTuple):
     opaque: bool = True  # rays of sensors intersect it
     extents: tuple[float, ...] | None = None  # half extents of a mesh with fluid coefficients, m
     surface_velocity: int | None = None  # row of geom.surface_velocity
+    adhesion: int | None = None  # row of geom.adhesion
     collision: bool = True  # it can take part in contact
     file: str | None = None
 
@@ -293,6 +294,7 @@ class ActuatorInfo(NamedTuple):
       without.
     * periodic: whether its signal is the target of a rotation, which whole turns do not change.
     * history: of its controls, None if they act without delay.
+    * outputs: addresses of its forces among those of all actuators, in the order of the actuators. Orientation servos have three.
     """
 
     name: str
@@ -320,6 +322,13 @@ class ActuatorInfo(NamedTuple):
     inputs: tuple[str, ...] = ()
     memory: tuple[str, ...] = ()
     history: HistoryInfo | None = None
+    outputs: tuple[int, ...] = ()
+
+    @property
+    def output(self) -> int:
+        """The address of the only force of an actuator."""
+        (address,) = self.outputs
+        return address
 
     @property
     def ctrl(self) -> int:
@@ -341,6 +350,10 @@ CONTACT_FIELDS = {"found": 1, "force": 3, "torque": 3, "dist": 1, "pos": 3, "nor
 
 RANGE_FIELDS = {"dist": 1, "dir": 3, "origin": 3, "point": 3, "normal": 3, "depth": 1}
 """Fields of a ray of a rangefinder, in their order, and their widths."""
+
+
+ENCLOSED = ("enclosed",)
+"""`SensorSpec.data` of a sensor ``insidesite`` that measures how far an object juts out of a site."""
 
 
 class SensorInfo(NamedTuple):
@@ -494,6 +507,9 @@ class Topology:
     * flexes: deformable bodies with forces or contacts. parts: the parts of flexes that collide. drawing: what only pictures need.
     * cone: ``"pyramidal"`` or ``"elliptic"``. noslip: whether friction is solved again without slip. multiccd: whether contact between flat
       faces has several contact points.
+    * pair_adhesion: (row of the other leaves of pair, row of pair.adhesion).
+    * exact_mobility: whether the regularization of soft constraints follows the mass matrix of the state, not of the reference
+      configuration.
     * max_contacts: capacity of the contact buffer per condim. max_pairs: pairs of one kind that reach the narrow phase. None: the default,
       see `xsim.with_contact_limit`.
     """
@@ -532,7 +548,9 @@ class Topology:
     pairs: tuple[PairsInfo, ...] = ()
     parts: tuple[PartInfo, ...] = ()
     cone: str = "pyramidal"
+    pair_adhesion: tuple[tuple[int, int], ...] = ()
     noslip: bool = False
+    exact_mobility: bool = False
     multiccd: bool = False
     max_contacts: int | None = None
     max_pairs: int | None = None

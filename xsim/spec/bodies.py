@@ -36,7 +36,7 @@ class BodySpec:
       ``pos_given``: False where the file gives only the box.
     * ``gravity``: factor of gravity on this body. ``gravcomp``: part of its weight that is compensated.
     * ``velocity`` (6,): initial velocity of the centre of mass and angular velocity, world axes; None: by the joint's ``v0``.
-    * ``mocap``: its pose is part of the state.
+    * ``mocap``: its pose is part of the state. ``sleep``: MuJoCo's policy for the tree below this body, without effect here.
     """
 
     name: str
@@ -54,6 +54,7 @@ class BodySpec:
     velocity: np.ndarray | None = None
     mocap: bool = False
     gravcomp: float = 0.0
+    sleep: str = "auto"
     principal: np.ndarray | None = None
     aligned: bool = False
     user: tuple[float, ...] = ()

@@ -25,7 +25,8 @@ class SurfaceSpec:
     """Contact parameters of a geom, MuJoCo's.
 
     ``contype``, ``conaffinity``: bit masks. ``condim``: 1, 3, 4 or 6. ``friction``: sliding, torsional (m), rolling (m). ``solmix``: weight
-    in mixing. ``margin``, ``gap``: m. ``group``: geoms of one group never collide with each other; None: in no group.
+    in mixing. ``margin``, ``gap``: m. ``adhesion``: the force with which each contact can pull, N. ``group``: geoms of one group never
+    collide with each other; None: in no group.
     """
 
     contype: int = 1
@@ -37,6 +38,7 @@ class SurfaceSpec:
     soft: Soft = Soft()
     margin: float = 0.0
     gap: float = 0.0
+    adhesion: float = 0.0
     group: int | None = None
 
 
@@ -57,4 +59,5 @@ class PairSpec:
     friction_solref: tuple[float, float] = (0.0, 0.0)
     margin: float | None = None
     gap: float | None = None
+    adhesion: float | None = None
     source: Source = Source()

@@ -94,6 +94,10 @@ class ActuatorSpec:
       are ``memory``: some of the names in `xsim.dynamics.actuation.controllers` and ``dc_motors``. With ``dynamics`` other than
       ``"none"`` it has one more activation, which takes the place of the first input. Any other key of
       `xsim.registry.ACTUATOR_CONTROLLERS` is a controller too; ``gain_params`` are then the numbers of its config in order.
+    * ``controller="orientation"`` with the gain and the bias ``"so3"``: a torque (three forces, in the axes of the child) towards an
+      orientation of a ball joint, or of a site relative to ``reference``. ``inputs``: x, y, z, a rotation vector, or w, x, y, z, a
+      quaternion of any length. ``memory``: x, y, z where an integral of the controls is the target, else (). ``gain_params[0]`` is kp,
+      ``bias_params[1]`` -kp, ``bias_params[2]`` -kv. ``force_range``: 0 and the greatest norm of the torque.
     * ``armature``, ``damping``, ``damping_poly``: of the actuator (not of its target, where they act times ``gear[0]`` squared). Only for
       the transmissions ``"joint"``, ``"jointinparent"`` and ``"tendon"``; None: none.
     * ``history``: past controls and the delay after which a control acts, None: without.
@@ -130,6 +134,11 @@ class ActuatorSpec:
     source: Source = Source()
 
     @property
+    def outputs(self) -> int:
+        """Number of its forces: 1, of an orientation servo 3."""
+        return 3 if self.controller == "orientation" else 1
+
+    @property
     def widths(self) -> tuple[int, int]:
         """Numbers of controls and of activations."""
         if self.controller is None:
@@ -159,6 +168,7 @@ class SensorSpec:
     ``insidesite``: the frame, its reference the site. ``contact``: the objects on both sides, also ``"subtree"`` (a body and its
     descendants), the first also ``"site"`` (contacts in its volume), None for any.
     ``cutoff``: 0: none. ``dim``: width. ``stage``: ``"position"``, ``"velocity"``, ``"acceleration"``.
+    ``data`` of ``insidesite``: ``("enclosed",)`` for how far the object juts out of the site, () for whether its origin is inside.
     ``data``, ``reduce``: of ``contact``, the fields of each slot (``"found"``, ``"force"``, ...) and the reduction (``"none"``,
     ``"mindist"``, ``"maxforce"``, ``"netforce"``).
     ``config``: numbers of a plugin by the keys of its `xsim.dynamics.sensors.sensing.SensorKind.config`. They are no leaves of the model.

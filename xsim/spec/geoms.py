@@ -80,8 +80,9 @@ class MarkerSpec:
 class SiteSpec:
     """A named frame on a body (-1: the world), with a shape.
 
-    ``pos``, ``quat``: in the body frame. ``shape``, ``size``: as of a geom, the volume of touch sensors. ``planes`` (n, 4): of the shape
-    ``"mesh"``, the outer normals of the faces of its convex hull, and their distances from the site's origin along them (m).
+    ``pos``, ``quat``: in the body frame. ``shape``, ``size``: as of a geom, the volume of touch sensors. Of the shape ``"mesh"``:
+    ``asset``, index of the mesh in ``ModelSpec.meshes``, in the coordinates of its file; ``planes`` (n, 4), the outer normals of the faces
+    of its convex hull, and their distances from the site's origin along them (m).
     """
 
     name: str
@@ -91,6 +92,7 @@ class SiteSpec:
     shape: str = "sphere"
     size: np.ndarray = field(default_factory=lambda: np.array([0.005]))
     planes: np.ndarray | None = None
+    asset: int | None = None
     rgba: tuple[float, float, float, float] | None = None
     group: int = 0
     material: str = ""

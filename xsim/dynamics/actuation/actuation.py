@@ -13,6 +13,7 @@ import xsim.dynamics.actuation.pid_plugin  # noqa: F401  (both register their co
 from xsim.dynamics.actuation.commands import bound, clip
 from xsim.dynamics.actuation.controllers import ControllerState, named_numbers
 from xsim.dynamics.actuation.laws import ActuatorState
+from xsim.dynamics.actuation.orientation import limited_torque, shortest
 from xsim.dynamics.actuation.transmissions import transmissions
 from xsim.dynamics.forces.passive import gravity_compensation
 from xsim.dynamics.tendons.tendons import LengthAndJacobian, add_row_force, rate, tendons
@@ -24,7 +25,7 @@ from xsim.spatial import add, mul, safe_norm, stage
 
 
 class ActuatorForces(NamedTuple):
-    """Per actuator (nu): length, velocity (rate of the length) and force. Per dof (nv): tau, the generalized force of all actuators;
+    """Per force of actuators: length, velocity (rate of the length) and force. Per dof (nv): tau, the generalized force of all actuators;
     unclamped, the same without the bounds that joints set for it."""
 
     length: list
@@ -64,8 +65,13 @@ def _rate(kind: str, ctrl, act, parameters):
     return ACTIVATION_DYNAMICS[kind].rate(ctrl, act, parameters)
 
 
+def of_actuator(info: ActuatorInfo, values: list):
+    """The entry of an actuator in a list of all forces, or what belongs to them; of an orientation servo a tuple of three."""
+    return values[info.output] if len(info.outputs) == 1 else tuple(values[i] for i in info.outputs)
+
+
 class TransmissionMotion(NamedTuple):
-    """Per actuator, the length of its transmission (m or rad) and the rate of the length."""
+    """Per force of actuators, the length of its transmission (m or rad) and the rate of the length."""
 
     lengths: list
     velocities: list
@@ -114,8 +120,8 @@ def _controller_state(system: System, actuator: int, act, ctrl, motion: Transmis
     return ControllerState(
         inputs=inputs,
         memory={name: act[i] for name, i in zip(info.memory, info.activations, strict=False)},
-        length=motion.lengths[actuator],
-        velocity=motion.velocities[actuator],
+        length=of_actuator(info, motion.lengths),
+        velocity=of_actuator(info, motion.velocities),
         gain=a.gain[actuator],
         bias=a.bias[actuator],
         dynamics=a.dynamics[actuator],
@@ -158,11 +164,15 @@ def next_activations(system: System, act, rates, dt, motion: TransmissionMotion 
 
 def has_periodic_activations(topology: Topology) -> bool:
     """Whether an activation is the target of a rotation."""
-    return any(_has_periodic_activation(info) for info in topology.actuators)
+    return any(_has_periodic_activation(info) or _has_rotation_vector(info) for info in topology.actuators)
 
 
 def _has_periodic_activation(info: ActuatorInfo) -> bool:
     return info.periodic and info.act is not None and info.controller is None
+
+
+def _has_rotation_vector(info: ActuatorInfo) -> bool:
+    return info.controller == "orientation" and bool(info.memory)
 
 
 def nearest_activations(system: System, transmission: list[LengthAndJacobian], act) -> list:
@@ -170,7 +180,10 @@ def nearest_activations(system: System, transmission: list[LengthAndJacobian], a
     out = list(act)
     for i, info in enumerate(system.topology.actuators):
         if _has_periodic_activation(info) and info.enabled:
-            out[info.act] = _nearest(system, i, out[info.act], transmission[i].length)
+            out[info.act] = _nearest(system, i, out[info.act], transmission[info.output].length)
+        elif _has_rotation_vector(info) and info.enabled:
+            for place, x in zip(info.activations, shortest(tuple(out[place] for place in info.activations)), strict=True):
+                out[place] = x
     return out
 
 
@@ -217,7 +230,7 @@ def signals(system: System, motion: TransmissionMotion, act, ctrl) -> list:
         signal = ctrl[info.ctrl]
         if info.act is not None:
             signal = next_act[info.act] if info.act_early else act[info.act]
-        out.append(_nearest(system, i, signal, motion.lengths[i]) if info.periodic else signal)
+        out.append(_nearest(system, i, signal, motion.lengths[info.output]) if info.periodic else signal)
     return out
 
 
@@ -233,9 +246,15 @@ def force_laws(system: System) -> list[ForceLaw]:
 
 
 def unlimited_forces(system: System, motion: TransmissionMotion, signal: list) -> list:
-    """Force of each actuator without limits; 0.0 of disabled ones. signal: see `signals`."""
-    state = zip(system.topology.actuators, force_laws(system), *motion, signal, strict=True)
-    return [limited_force(info, law._replace(limits=None), *numbers) if info.enabled else 0.0 for info, law, *numbers in state]
+    """The forces of actuators without limits; 0.0 of disabled ones. signal: see `signals`."""
+    out: list = []
+    for info, law, one in zip(system.topology.actuators, force_laws(system), signal, strict=True):
+        if not info.enabled:
+            out += [0.0] * len(info.outputs)
+            continue
+        force = limited_force(info, law._replace(limits=None), *(of_actuator(info, values) for values in motion), one)
+        out += [force] if len(info.outputs) == 1 else force
+    return out
 
 
 def limited_force(info: ActuatorInfo, law: ForceLaw, length, velocity, signal):
@@ -249,19 +268,19 @@ def limited_force(info: ActuatorInfo, law: ForceLaw, length, velocity, signal):
 def with_friction(system: System, forces: list, signal: list) -> list:
     """The forces of actuators with the friction of controllers, which no limit bounds."""
     out = list(forces)
-    for i, (info, state) in enumerate(zip(system.topology.actuators, signal, strict=True)):
+    for info, state in zip(system.topology.actuators, signal, strict=True):
         friction = ACTUATOR_CONTROLLERS[info.controller].friction if isinstance(state, ControllerState) else None
         if info.enabled and friction is not None:
-            out[i] = add(out[i], friction(state))
+            out[info.output] = add(out[info.output], friction(state))
     return out
 
 
 def tendon_sums(system: System, forces: list) -> dict[int, object]:
     """{tendon: sum of the forces of its actuators, N}, of the tendons that limit this sum."""
     out: dict[int, object] = {}
-    for info, x in zip(system.topology.actuators, forces, strict=True):
+    for info in system.topology.actuators:
         if info.transmission == "tendon" and info.enabled and system.topology.tendons[info.target].force_range is not None:
-            out[info.target] = add(out.get(info.target, 0.0), x)
+            out[info.target] = add(out.get(info.target, 0.0), forces[info.output])
     return out
 
 
@@ -278,7 +297,11 @@ def limited_forces(system: System, forces: list) -> list:
     """The forces of actuators within the limits of their tendons, by a common factor, and then within their own."""
     top, out = system.topology, []
     factors = {tendon: _scale_into(x, tendon_bounds(system, tendon)) for tendon, x in tendon_sums(system, forces).items()}
-    for info, law, x in zip(top.actuators, force_laws(system), forces, strict=True):
+    for info, law in zip(top.actuators, force_laws(system), strict=True):
+        x = of_actuator(info, forces)
+        if isinstance(x, tuple):
+            out += x if law.limits is None or not info.enabled else limited_torque(x, law.limits[1])
+            continue
         if info.enabled and info.transmission == "tendon" and info.target in factors:
             x = mul(factors[info.target], x)
         out.append(x if law.limits is None or not info.enabled else clip(x, *law.limits))
@@ -299,9 +322,9 @@ def actuator_forces(system: System, frame: Frames, v, act, ctrl, transmission: l
         return ActuatorForces(*motion, [0.0] * len(transmission), tau, tau)
     signal = signals(system, motion, act, ctrl)
     forces = with_friction(system, limited_forces(system, unlimited_forces(system, motion, signal)), signal)
-    for info, t, x in zip(top.actuators, transmission, forces, strict=True):
-        if info.enabled:
-            tau = add_row_force(tau, t.row, x)
+    for info in top.actuators:
+        for i in info.outputs if info.enabled else ():
+            tau = add_row_force(tau, transmission[i].row, forces[i])
     tau = [add(x, y) for x, y in zip(tau, gravity_compensation(system, frame, True), strict=True)]
     bounds = dof_bounds(system)
     return ActuatorForces(*motion, forces, [clip(x, *bounds[dof]) if dof in bounds else x for dof, x in enumerate(tau)], tau)

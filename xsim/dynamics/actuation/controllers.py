@@ -21,7 +21,7 @@ class ControllerState(NamedTuple):
 
     * inputs: controls by the names of `ActuatorSpec.inputs`; those that the actuator does not have are missing.
     * memory: activations by the names of `ActuatorSpec.memory`.
-    * length, velocity: of the transmission (m, m/s or rad, rad/s).
+    * length, velocity: of the transmission (m, m/s or rad, rad/s); of orientation servos three components each.
     * gain, bias, dynamics: ten parameters each.
     * dt: the time step, s.
     * nearest(target, length): the target plus whole turns, where the transmission is a rotation.

@@ -85,11 +85,12 @@ ACTUATOR_GAINS.register("fixed", ActuatorLaw(lambda parameters, state: parameter
 ACTUATOR_GAINS.register("affine", ActuatorLaw(_affine))
 ACTUATOR_GAINS.register("pid", ActuatorLaw(lambda parameters, state: 1.0, velocity=False))
 ACTUATOR_GAINS.register("plugin", ActuatorLaw(lambda parameters, state: 1.0, velocity=False))  # the signal of its controller is the force
-ACTUATOR_GAINS.register("dcmotor", ActuatorLaw(lambda parameters, state: 0.0))  # its force is that of the controller
+for kind in ("dcmotor", "so3"):  # their forces are those of their controllers
+    ACTUATOR_GAINS.register(kind, ActuatorLaw(lambda parameters, state: 0.0))
+    ACTUATOR_BIASES.register(kind, ActuatorLaw(lambda parameters, state: 0.0, velocity=False))
 ACTUATOR_GAINS.register(
     "muscle", ActuatorLaw(lambda n, s: muscles.gain(s.length, s.velocity, s.length_range, s.acc0, n), muscle=True)
 )
 ACTUATOR_BIASES.register("none", ActuatorLaw(lambda parameters, state: 0.0, velocity=False))
-ACTUATOR_BIASES.register("dcmotor", ActuatorLaw(lambda parameters, state: 0.0, velocity=False))
 ACTUATOR_BIASES.register("affine", ActuatorLaw(_affine))
 ACTUATOR_BIASES.register("muscle", ActuatorLaw(lambda n, s: muscles.bias(s.length, s.length_range, s.acc0, n), velocity=False, muscle=True))

@@ -37,10 +37,14 @@ from xsim.spatial import (
 
 
 def transmissions(system: System, frame: Frames, q, tendon: list[LengthAndJacobian]) -> list[LengthAndJacobian]:
-    """Length and Jacobian row of the transmission of each actuator. tendon: length and Jacobian row of each tendon."""
-    infos = system.topology.actuators
-    at = _Configuration(system, frame, q, tendon)
-    return [TRANSMISSIONS[info.transmission](at, info, gear) for info, gear in zip(infos, system.actuator.gear, strict=True)]
+    """Length and Jacobian row of the transmission of each force of actuators. tendon: length and Jacobian row of each tendon."""
+    at, out = _Configuration(system, frame, q, tendon), []
+    for info, gear in zip(system.topology.actuators, system.actuator.gear, strict=True):
+        if len(info.outputs) == 1:
+            out.append(TRANSMISSIONS[info.transmission](at, info, gear))
+        else:
+            out += _ball_rotation(at, info) if info.transmission == "joint" else _site_rotation(at, info)
+    return out
 
 
 class _Configuration(NamedTuple):
@@ -133,6 +137,35 @@ def _crank(crank: End, slider: End, rod, gear):
     # The axis of the slider rotates with its body.
     axis_moment = scale(cross(a, d_a), gear)
     return mul(gear, length), (force, vsub(cross(slider.x, force), axis_moment), cross(crank.x, force))
+
+
+@stage
+def _rotation_between(site: End, reference: End):
+    """The rotation vector of the site in the frame of the reference site."""
+    return quat_log(quat_mul(quat_conj(reference.quat), site.quat))
+
+
+@stage
+def _rotation_of(q):
+    return quat_log(normalize(q))
+
+
+def _ball_rotation(at: _Configuration, info) -> list[LengthAndJacobian]:
+    """The rotation vector of a ball joint, and its angular velocity in the axes of the child."""
+    body, index = info.target
+    joint = at.system.topology.bodies[body].joints[index]
+    vector = _rotation_of(tuple(at.q[joint.q[0] : sum(joint.q)]))
+    return [LengthAndJacobian(x, [(joint.v[0] + i, 1.0)]) for i, x in enumerate(vector)]
+
+
+def _site_rotation(at: _Configuration, info) -> list[LengthAndJacobian]:
+    """The rotation vector of a site relative to another, and its angular velocity in the axes of the site."""
+    sites = at.system.topology.sites
+    site, reference = (site_end(at.system, at.frame, number) for number in (info.target, info.reference))
+    bodies, out = (sites[info.reference].body, sites[info.target].body), []
+    for i, x in enumerate(_rotation_between(site, reference)):
+        out.append(LengthAndJacobian(x, row_coefficients(at.system, at.frame, bodies, (ZERO3, site.axis(i), site.axis(i)))))
+    return out
 
 
 def _slidercrank(at: _Configuration, info, gear) -> LengthAndJacobian:

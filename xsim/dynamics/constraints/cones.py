@@ -28,6 +28,7 @@ class Cones(NamedTuple):
     offset (n, d, lanes): -aref.
     stiffness (n, lanes): c of an elliptic cone, else D. 0 for an inactive contact.
     weight (n, d, lanes): mu (of a pyramid 1), then the d - 1 friction coefficients.
+    pull (n, lanes): the force of adhesion, which is not part of the forces here. None without adhesion.
     """
 
     elliptic: bool
@@ -35,6 +36,7 @@ class Cones(NamedTuple):
     offset: object
     stiffness: object
     weight: object
+    pull: object = None
 
     @property
     def width(self) -> int:
@@ -70,7 +72,7 @@ class Cones(NamedTuple):
 
     def fitted(self, lanes: tuple[int, ...]) -> Cones:
         """The cones with arrays of the shape (..., *lanes)."""
-        return Cones(self.elliptic, self.J.fitted(lanes), *(fit(x, lanes) for x in self[2:]))
+        return Cones(self.elliptic, self.J.fitted(lanes), *(None if x is None else fit(x, lanes) for x in self[2:]))
 
     def zone(self, x):
         """Integers that identify the piece of P at x (n, ..., lanes). Elliptic: 0 separated, 1 sliding, 2 sticking. Pyramid: for each edge,

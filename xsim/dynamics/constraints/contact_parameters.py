@@ -6,14 +6,16 @@ have the same values.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from xsim.dynamics.layout import column
 from xsim.dynamics.tree.system import System
-from xsim.model.topology import PairsInfo
+from xsim.model.topology import PairsInfo, Topology
 
 MIN_FRICTION = 1e-5
 MIN_WEIGHT = 1e-15  # a smaller solmix counts as zero
@@ -29,6 +31,7 @@ class PairParameters(NamedTuple):
     solimp (pairs, 5, lanes).
     margin (pairs, lanes): a contact is active if its distance is less, m.
     detection_distance (pairs, lanes): a contact is detected if its distance is less, m.
+    adhesion (pairs, lanes): the force with which a contact can pull, N. None if no geom and no pair of the model has adhesion.
     """
 
     friction: jax.Array
@@ -37,6 +40,7 @@ class PairParameters(NamedTuple):
     solimp: jax.Array
     margin: jax.Array
     detection_distance: jax.Array
+    adhesion: jax.Array | None
 
 
 def pair_parameters(system: System, info: PairsInfo) -> PairParameters:
@@ -46,10 +50,25 @@ def pair_parameters(system: System, info: PairsInfo) -> PairParameters:
 
 def _explicit(system: System, info: PairsInfo) -> PairParameters:
     """Parameters that the model gives for the pairs."""
-    p = jax.tree.map(lambda x: x[info.leaf_rows.value], system.pair)
+    p, adhesion = dataclasses.replace(system.pair, adhesion=None), None
+    p = jax.tree.map(lambda x: x[info.leaf_rows.value], p)
+    if has_adhesion(system.topology):
+        adhesion = _rows_or_zero(system.pair.adhesion, dict(system.topology.pair_adhesion), info.leaf_rows.value)
     return PairParameters(
-        jnp.maximum(p.friction, MIN_FRICTION), p.solref, p.friction_solref, p.solimp, *_distances(system, p.margin, p.gap)
+        jnp.maximum(p.friction, MIN_FRICTION), p.solref, p.friction_solref, p.solimp, *_distances(system, p.margin, p.gap), adhesion
     )
+
+
+def has_adhesion(topology: Topology) -> bool:
+    """Whether contacts of a geom or a pair can pull."""
+    return bool(topology.pair_adhesion) or any(geom.adhesion is not None for geom in topology.geoms)
+
+
+def _rows_or_zero(x, rows: dict[int, int], keys: np.ndarray):
+    """The rows of an array (n, lanes or 1) that belong to keys, zero for a key without one."""
+    zero = jnp.zeros((1, *x.shape[1:]), x.dtype) if len(x) else jnp.zeros((1, 1))
+    index = np.array([rows.get(key, -1) + 1 for key in keys.tolist()])
+    return (jnp.concatenate([zero, x]) if len(x) else zero)[index]
 
 
 def _distances(system: System, margin, gap) -> tuple:
@@ -79,7 +98,14 @@ def _mixed(system: System, info: PairsInfo) -> PairParameters:
     add = system.topology.switches.margins_add
     margin, gap = (one + two if add else jnp.maximum(one, two) for one, two in ((a.margin, b.margin), (a.gap, b.gap)))
     friction = jnp.maximum(friction, MIN_FRICTION)[:, np.array(FRICTION_OF_DIRECTION)]
-    return PairParameters(friction, solref, jnp.zeros_like(solref), solimp, *_distances(system, margin, gap))
+    adhesion = None
+    if has_adhesion(system.topology):
+        of_geoms, infos = column(list(system.geom.adhesion)) if system.geom.adhesion else jnp.zeros((0, 1)), system.topology.geoms
+        rows = {g: infos[g].adhesion for g in np.unique(info.geoms.value).tolist() if g < len(infos) and infos[g].adhesion is not None}
+        first, second = (_rows_or_zero(of_geoms, rows, info.geoms.value[:, k]) for k in (0, 1))
+        prior = prior[..., 0]
+        adhesion = jnp.where(prior < 0, first + second, jnp.where(prior == 0, first, second))
+    return PairParameters(friction, solref, jnp.zeros_like(solref), solimp, *_distances(system, margin, gap), adhesion)
 
 
 def _mix_weight(a, b):

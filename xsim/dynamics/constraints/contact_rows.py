@@ -12,6 +12,7 @@ import numpy as np
 from xsim.dynamics.constraints.cones import Cones
 from xsim.dynamics.constraints.contact_parameters import PairParameters
 from xsim.dynamics.constraints.contact_plan import NO_BODY
+from xsim.dynamics.constraints.exact_mobility import ExactMobility
 from xsim.dynamics.constraints.narrowphase import Contacts, components, find_contacts, of_contacts
 from xsim.dynamics.constraints.noslip_cones import NoSlipCones
 from xsim.dynamics.constraints.soft_rows import MIN_VALUE, impedance, stiffness_damping
@@ -90,20 +91,31 @@ def _jacobian(system: System, frame: Frames, contacts: Contacts, lanes, condim: 
 
 
 @stage
-def _regularization(distance, parameters: PairParameters, mobility, impratio, dt, d: int, elliptic: bool, safe: bool):
+def _regularization(distance, parameters: PairParameters, mobility, edge_mobility, impratio, dt, d: int, elliptic: bool, safe: bool):
     """The numbers of contacts under MuJoCo's constraint model: stiffness and weights (see `Cones`), per row the damping b, the position
-    term k d r of the normal row, and whether contacts are active."""
-    active = distance < parameters.margin
+    term k d r of the normal row, whether contacts are active, and the force of their adhesion.
+
+    Adhesion moves the friction cone along the normal: a constant force pulls the bodies together, and the term R times this force in the
+    normal row leaves the depth of contacts as it is. Contacts with adhesion are active as far as they are detected; from the margin on
+    they have no friction. Source: MuJoCo 4.0's documentation, Computation, Adhesion."""
+    pull, active = parameters.adhesion, distance < parameters.margin
+    afar = None if pull is None else ~active & (pull != 0) & (distance <= parameters.detection_distance)
+    active = active if afar is None else active | afar
     residual = jnp.where(active, distance - parameters.margin, 0.0)
     friction, solref, friction_solref, solimp = (components(x) for x in parameters[:4])
     imp = impedance(residual, solimp)
     k, b = stiffness_damping(solref, solimp, dt, safe)
     sliding = friction[0]
     mu = sliding / jnp.sqrt(impratio)
-    A = mobility * (1.0 + sliding * sliding) if d > 1 and not elliptic else mobility
-    R = jnp.maximum(MIN_VALUE, (1.0 - imp) / imp * A)
+    A = mobility
+    if d > 1 and not elliptic:
+        A = mobility * (1.0 + sliding * sliding) if edge_mobility is None else edge_mobility
+    A = A if afar is None else jnp.where(afar, mobility, A)
+    R = R_normal = jnp.maximum(MIN_VALUE, (1.0 - imp) / imp * A)
     if d > 1:
-        R = R * mu * mu * (1.0 if elliptic else 2.0)
+        factor, edges = mu * mu * (1.0 if elliptic else 2.0), 1 if elliptic else 2 * (d - 1)
+        R = R * (factor if afar is None else jnp.where(afar, edges, factor))
+        R_normal = R_normal if elliptic else R / edges
     stiffness = jnp.where(active, 1.0 / jnp.maximum(MIN_VALUE, R), 0.0)
     damping = [b] * d
     if elliptic and d > 1:
@@ -112,7 +124,11 @@ def _regularization(distance, parameters: PairParameters, mobility, impratio, dt
         damping[1:] = [jnp.where(is_given, tangential, b)] * (d - 1)
     first = mu if elliptic and d > 1 else jnp.ones_like(mu)
     weights = [first, *friction[: d - 1]]
-    return stiffness, weights, damping, jnp.where(active, k * imp * residual, 0.0), active
+    position_term = k * imp * residual
+    if afar is not None:
+        weights = [jnp.where(afar, 1.0, weights[0]), *(jnp.where(afar, 0.0, x) for x in weights[1:])]
+        position_term, pull = position_term - R_normal * pull, jnp.where(active, pull, 0.0)
+    return stiffness, weights, damping, jnp.where(active, position_term, 0.0), active, pull
 
 
 def parameters_of_contacts(system: System, contacts: list[Contacts]) -> list[PairParameters]:
@@ -123,25 +139,36 @@ def parameters_of_contacts(system: System, contacts: list[Contacts]) -> list[Pai
     ]
 
 
-def contact_cones(system: System, frame: Frames, v, contacts: list[Contacts]) -> tuple[Cones, ...]:
-    """The constraint rows of all contacts, one entry for each condim group."""
+def contact_cones(system: System, frame: Frames, v, contacts: list[Contacts], exact: ExactMobility | None = None) -> tuple[Cones, ...]:
+    """The constraint rows of all contacts, one entry for each condim group. exact: see `soft_rows`."""
     lanes = jnp.broadcast_shapes(lanes_of(system, frame), *(x.shape for x in v if isinstance(x, jax.Array)))
     full, top, out = lanes or (1,), system.topology, []
     velocity = column(list(v))
     parts = zip(contacts, parameters_of_contacts(system, contacts), system.derived.contact_parameters.mobility, strict=True)
     for group_contacts, parameters, mobility in parts:
         d = group_contacts.group.condim
-        stiffness, weights, damping, position_term, active = _regularization(
-            group_contacts.distance, parameters, _mobility(group_contacts, mobility), system.cone.impratio[0], system.option.dt, d,
+        J = _jacobian(system, frame, group_contacts, full, d)
+        if exact is None:
+            mobilities = _mobility(group_contacts, mobility), None
+        else:
+            mobilities = _exact_mobilities(exact, J.dense(), parameters, d > 1 and top.cone != "elliptic")
+        stiffness, weights, damping, position_term, active, pull = _regularization(
+            group_contacts.distance, parameters, *mobilities, system.cone.impratio[0], system.option.dt, d,
             top.cone == "elliptic", "refsafe" not in top.disabled,
         )  # fmt: skip
-        J = _jacobian(system, frame, group_contacts, full, d)
         n = len(group_contacts.distance)
         surfaces = surface_velocities(system, frame, group_contacts)
         offset = _offset(J.j_times(velocity) + surfaces, active, damping, position_term)
         weight = jnp.stack([jnp.broadcast_to(x, (n, *full)) for x in weights], 1)
-        out.append(Cones(top.cone == "elliptic", J, offset, jnp.broadcast_to(stiffness, (n, *full)), weight))
+        pull = None if pull is None else jnp.broadcast_to(pull, (n, *full))
+        out.append(Cones(top.cone == "elliptic", J, offset, jnp.broadcast_to(stiffness, (n, *full)), weight, pull))
     return tuple(out)
+
+
+def _exact_mobilities(exact: ExactMobility, J, parameters: PairParameters, pyramid: bool) -> tuple:
+    """The mobilities of the normal rows, and of the first edges of pyramids, None without. J (contacts, condim, nv, lanes)."""
+    edge = exact.diagonal(J[:, 0] + parameters.friction[:, :1] * J[:, 1]) if pyramid else None
+    return exact.diagonal(J[:, 0]), edge
 
 
 @stage
@@ -155,10 +182,12 @@ def _offset(velocity, active, damping, position_term):
 
 
 def contact_forces(cones: tuple[Cones | NoSlipCones, ...], a) -> list:
-    """The forces (contacts, condim, lanes) in the contact frames at an acceleration, one entry for each condim group."""
+    """The forces (contacts, condim, lanes) in the contact frames at an acceleration, that of adhesion included, one entry for each condim
+    group."""
     a = jnp.stack(list(a))
     a = a[:, None] if a.ndim == 1 else a
-    return [cone.force(cone.j_times(a) + cone.offset) for cone in cones]
+    forces = [cone.force(cone.j_times(a) + cone.offset) for cone in cones]
+    return [f if cone.pull is None else f.at[:, 0].add(-cone.pull) for cone, f in zip(cones, forces, strict=True)]
 
 
 def contact_velocities(system: System, frame: Frames, v, contacts: list[Contacts]) -> list:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 
+from xsim.dynamics.constraints.exact_mobility import ExactMobility
 from xsim.dynamics.constraints.soft_rows import INFINITE, MIN_VALUE, Rows, impedance, stiffness_damping
 from xsim.dynamics.flex.kinematics import edge_jacobian, edge_rates, edge_vectors, point_velocities, points
 from xsim.dynamics.flex.structure import flex_plan, index_array
@@ -42,8 +43,8 @@ def _inverse_mass(mass):
     return jnp.where(mass > 0, 1.0 / jnp.where(mass > 0, mass, 1.0), 0.0)
 
 
-def edge_rows(system: System, frame: Frames, v) -> Rows:
-    """The rows of all constrained edges. Their arrays have a lane axis."""
+def edge_rows(system: System, frame: Frames, v, exact: ExactMobility | None) -> Rows:
+    """The rows of all constrained edges. Their arrays have a lane axis. exact: see `soft_rows`."""
     plan, soft = flex_plan(system.topology), system.soft
     at = points(system, frame)
     J, length, edge_points = edge_jacobian(system, frame, at, plan.constrained_edges)
@@ -56,7 +57,8 @@ def edge_rows(system: System, frame: Frames, v) -> Rows:
     assert system.derived.mobility is not None
     safe = "refsafe" not in system.topology.disabled
     residual = length - system.flex.length[plan.constrained_edges]
-    stiffness, offset = _stiffness_offset(residual, rate, solref, solimp, system.derived.mobility.edges, system.option.dt, safe)
+    mobility = system.derived.mobility.edges if exact is None else exact.diagonal(J)
+    stiffness, offset = _stiffness_offset(residual, rate, solref, solimp, mobility, system.option.dt, safe)
     width = max(x.shape[-1] for x in (J, stiffness, offset))
     J, stiffness, offset = (jnp.broadcast_to(x, (*x.shape[:-1], width)) for x in (J, stiffness, offset))
     bound = jnp.full_like(offset, INFINITE)

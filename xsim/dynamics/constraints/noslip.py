@@ -44,6 +44,6 @@ def _no_slip_rows(rows: Rows, x, stiff: float) -> Rows:
 def _no_slip_cones(c: Cones, x, stiff: float) -> NoSlipCones:
     force, mu = c.force(x), c.weight[:, 1:]
     if c.curved:
-        return NoSlipCones(True, c.J, c.offset, force[:, 0], stiff * c.stiffness[:, None], mu, force[:, :1])
+        return NoSlipCones(True, c.J, c.offset, force[:, 0], stiff * c.stiffness[:, None], mu, force[:, :1], c.pull)
     stiffness = 2.0 * stiff * c.stiffness[:, None] * mu * mu
-    return NoSlipCones(False, c.J, c.offset, force[:, 0], stiffness, jnp.ones_like(mu), mu * edge_sums(c, x))
+    return NoSlipCones(False, c.J, c.offset, force[:, 0], stiffness, jnp.ones_like(mu), mu * edge_sums(c, x), c.pull)

@@ -21,6 +21,7 @@ class NoSlipCones(NamedTuple):
     stiffness: of sticking friction, in scaled coordinates. Elliptic: (n, 1, lanes), else (n, d - 1, lanes).
     weight (n, d - 1, lanes): the factors of the scaled coordinates.
     bound: largest norm of the friction in scaled coordinates (n, 1, lanes) for elliptic contacts, else of each component (n, d - 1, lanes).
+    pull (n, lanes): see `Cones`.
     """
 
     elliptic: bool
@@ -30,6 +31,7 @@ class NoSlipCones(NamedTuple):
     stiffness: object
     weight: object
     bound: object
+    pull: object = None
 
     def j_times(self, a):
         """J a (n, d, lanes) of a (nv, lanes)."""
@@ -124,7 +126,7 @@ class NoSlipCones(NamedTuple):
 
     def fitted(self, lanes: tuple[int, ...]) -> NoSlipCones:
         """See `Cones.fitted`."""
-        return NoSlipCones(self.elliptic, self.J.fitted(lanes), *(fit(x, lanes) for x in self[2:]))
+        return NoSlipCones(self.elliptic, self.J.fitted(lanes), *(None if x is None else fit(x, lanes) for x in self[2:]))
 
 
 def _total(x):

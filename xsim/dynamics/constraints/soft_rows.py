@@ -3,8 +3,8 @@
 A row has a Jacobian J. At an acceleration a, with x = J a + (dJ/dt) v - aref and aref = -b J v - k d r, its force is f = -x / R, clipped to
 its bounds. R = A (1 - d) / d is the regularization. An equality has no bounds. Dry friction is bounded by its friction loss. A limit force
 is not negative. r is the residual (of a limit: its distance minus its margin), d the impedance, A the diagonal of J M^-1 J^T in the
-reference configuration. Source: MuJoCo's documentation, Computation, Constraint model. MuJoCo 4.0 has the term (dJ/dt) v in connect and
-weld constraints; MuJoCo 3.2 does not.
+reference configuration (or, see `Topology.exact_mobility`, at the state). Source: MuJoCo's documentation, Computation, Constraint model.
+MuJoCo 4.0 has the term (dJ/dt) v in connect and weld constraints; MuJoCo 3.2 does not.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xsim import spatial
+from xsim.dynamics.constraints.exact_mobility import ExactMobility
 from xsim.dynamics.linalg.dense import assembled, fit, loop_sum, pairwise_sum, stacked, tree_sum
 from xsim.dynamics.tendons.tendons import LengthAndJacobian, scaled_row
 from xsim.dynamics.tree.frames import End, body_end, body_link, coordinate_addresses, site_end
@@ -511,7 +512,7 @@ def _is_single(row: Row) -> bool:
     return len(row.row) == 1 and isinstance(row.row[0][1], float)
 
 
-def _assemble(system: System, infos_and_rows: list[tuple[SoftInfo, Row]], q, v) -> Rows:
+def _assemble(system: System, infos_and_rows: list[tuple[SoftInfo, Row]], q, v, exact: ExactMobility | None) -> Rows:
     """The arrays of all rows."""
     rows, count = [row for _, row in infos_and_rows], sum(_is_single(row) for _, row in infos_and_rows)
     like = (system.option.dt, q, v, [row[:8] for row in rows])
@@ -530,17 +531,27 @@ def _assemble(system: System, infos_and_rows: list[tuple[SoftInfo, Row]], q, v) 
     d = impedance(vector([r.impedance_distance for r in rows]), solimp)
     k, b = stiffness_damping(solref, solimp, system.option.dt, "refsafe" not in system.topology.disabled)
     active = vector([1.0 if r.active is None else jnp.where(r.active, 1.0, 0.0) for r in rows]) > 0
-    R = jnp.maximum(MIN_VALUE, (1.0 - d) / d * vector([r.mobility for r in rows]))
+    mobility = vector([r.mobility for r in rows]) if exact is None else _exact_mobilities(exact, single, general)
+    R = jnp.maximum(MIN_VALUE, (1.0 - d) / d * mobility)
     bounds = [jnp.where(active, vector(xs), 0.0) for xs in ([r.low for r in rows], [r.high for r in rows])]
     out = Rows(single, general, jnp.where(active, 1.0 / R, 0.0), d, *bounds)
     residual = vector([r.residual if r.has_position_error else 0.0 for r in rows])
     return out._replace(offset=vector([r.drift for r in rows]) + b * out.j_times(vector(v)) + k * d * residual)
 
 
-def soft_rows(system: System, frame: Frames, q, v, tendon: list[LengthAndJacobian]) -> Rows | None:
-    """All rows at a state but those of flexes. None if the model has no such rows."""
+def _exact_mobilities(exact: ExactMobility, single: np.ndarray, general):
+    """The mobilities of all rows, with the lanes of ``general``."""
+    lanes = general.shape[2:] or (1,)
+    constant = jnp.broadcast_to(jnp.asarray(single, general.dtype)[..., None], (*single.shape, *lanes))
+    J = jnp.concatenate([constant, general.reshape(*general.shape[:2], *lanes)])
+    return exact.diagonal(J).reshape(len(J), *general.shape[2:])
+
+
+def soft_rows(system: System, frame: Frames, q, v, tendon: list[LengthAndJacobian], exact: ExactMobility | None = None) -> Rows | None:
+    """All rows at a state but those of flexes. None if the model has no such rows. exact: gives the mobilities, None for those of the
+    reference configuration."""
     rows = _collect_rows(system, frame, q, v, tendon)
-    return _assemble(system, rows, q, v) if rows else None
+    return _assemble(system, rows, q, v, exact) if rows else None
 
 
 def concatenate_rows(a: Rows, b: Rows) -> Rows:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from xsim.dynamics.constraints.cones import Cones
 from xsim.dynamics.constraints.contact_plan import has_contacts
 from xsim.dynamics.constraints.contact_rows import contact_cones
+from xsim.dynamics.constraints.exact_mobility import ExactMobility, exact_mobility
 from xsim.dynamics.constraints.flex_edges import edge_rows, has_edge_rows
 from xsim.dynamics.constraints.narrowphase import Contacts, find_contacts
 from xsim.dynamics.constraints.noslip_cones import NoSlipCones
@@ -67,6 +68,16 @@ class Constraints(NamedTuple):
         """|J|^T |f| (nv, lanes): the sums of the magnitudes of the terms of J^T f. Its rounding error is a few machine epsilons of them."""
         return tree_sum([part.jt_magnitudes(y) for part, y in zip(self.parts, f, strict=True)])
 
+    @property
+    def has_adhesion(self) -> bool:
+        """Whether contacts can pull."""
+        return any(cone.pull is not None for cone in self.cones)
+
+    def adhesion(self) -> list:
+        """The generalized force of adhesion (nv components, with one lane if there is no batch)."""
+        forces = [jnp.zeros_like(cone.offset).at[:, 0].set(-cone.pull) for cone in self.cones]
+        return list(tree_sum([cone.jt_times(f) for cone, f in zip(self.cones, forces, strict=True)]))
+
     def curvature(self, x, counts=None):
         """J^T P'' J (nv, nv, lanes). counts: the result of `counts`, which saves time. With it there is no reverse-mode derivative."""
         counts = (None,) * len(self.parts) if counts is None else counts
@@ -103,13 +114,13 @@ class Constraints(NamedTuple):
         return Constraints(rows, tuple(c.fitted(lanes) for c in self.cones), self.overflow)
 
 
-def _rows(system: System, frame: Frames, q, v) -> Rows:
+def _rows(system: System, frame: Frames, q, v, exact: ExactMobility | None) -> Rows:
     """The rows of equalities (with edges of flexes), limits and dry friction at a state. Their arrays have a lane axis."""
-    rows = soft_rows(system, frame, q, v, tendons(system, frame, q))
+    rows = soft_rows(system, frame, q, v, tendons(system, frame, q), exact)
     if not has_edge_rows(system.topology):
         assert rows is not None
         return rows.with_lane_axis()
-    edges = edge_rows(system, frame, v)
+    edges = edge_rows(system, frame, v, exact)
     return edges if rows is None else concatenate_rows(rows.with_lane_axis(), edges)
 
 
@@ -121,11 +132,12 @@ def constraints(system: System, q, v, contacts: list[Contacts] | None = None) ->
     if not has_soft(top):
         return None
     frame = frames(system, q)
-    rows = _rows(system, frame, q, v) if has_soft_rows(top) else None
+    exact = exact_mobility(system, frame)
+    rows = _rows(system, frame, q, v, exact) if has_soft_rows(top) else None
     if not has_contacts(top):
         return Constraints(rows, ())
     contacts = find_contacts(system, frame) if contacts is None else contacts
-    cones, overflow = contact_cones(system, frame, v, contacts), 0.0
+    cones, overflow = contact_cones(system, frame, v, contacts, exact), 0.0
     for group_contacts in contacts:
         overflow = jnp.maximum(overflow, group_contacts.overflow.astype(group_contacts.distance.dtype))
     return Constraints(rows, cones, overflow if lanes_of(system, frame) else overflow[0])

@@ -26,7 +26,7 @@ from xsim.dynamics.linalg.newton_matrix import NewtonMatrix, StagedMatrix
 from xsim.dynamics.linalg.sparse import Quadratic, Saddle, masked, minus_jt_times, multiply, restricted, row_times, with_quadratic
 from xsim.dynamics.linalg.unsymmetric import Unsymmetric
 from xsim.dynamics.tendons.tendons import tendons
-from xsim.dynamics.tree.kinematics import Frames, frames, inertial_force, inverse_dynamics, link_inertias, mass_matrix
+from xsim.dynamics.tree.kinematics import Frames, frames, inertial_force, inverse_dynamics, lanes_of, link_inertias, mass_matrix
 from xsim.dynamics.tree.polynomials import slope
 from xsim.dynamics.tree.system import System
 from xsim.spatial import add, mul, neg, stage, sub
@@ -214,7 +214,7 @@ def _smooth_balance(m: EquationOfMotion, t: Terms, a, y) -> list:
         free = [0.0] * n if a is None else a
         a = [x if h is None else h for x, h in zip(free, m.prescribed, strict=True)]
     force = with_armature_bias(m.system, t.frame, m.q, m.v, inverse_dynamics(m.system, t.frame, t.inertia, m.q, m.v, a))
-    passive = passive_force(m.system, t.frame, m.q, m.v, t.damping, t.tendon)
+    passive = with_adhesion(m.system, t.frame, m.v, m.soft, passive_force(m.system, t.frame, m.q, m.v, t.damping, t.tendon))
     extra = [0.0] * n
     if t.stiffness is not None:
         # The spring force at the position that the current velocity would reach (DART); the matrix terms have the part of the acceleration.
@@ -229,6 +229,14 @@ def _smooth_balance(m: EquationOfMotion, t: Terms, a, y) -> list:
         actuator = actuator_forces(m.system, t.frame, m.v, m.act, m.ctrl, t.transmission)
         tau = [add(a, b) for a, b in zip(tau, actuator.tau, strict=True)]
     return with_implicit_elements(minus_jt_times(_balance(force, tau, passive, extra), t.jacobian, y), t.elements, m.v, a)
+
+
+def with_adhesion(system: System, frame: Frames, v: list, soft: Constraints | None, passive: list) -> list:
+    """The passive force (nv) with that of the adhesion of contacts."""
+    if soft is None or not soft.has_adhesion or "passive" in system.topology.disabled:
+        return passive
+    has_lanes = lanes_of(system, frame) or any(jnp.ndim(x) for x in v)
+    return [add(p, x if has_lanes else x[0]) for p, x in zip(passive, soft.adhesion(), strict=True)]
 
 
 def _minus_constraint_force(soft: Constraints, balance: list, a) -> list:

@@ -23,6 +23,7 @@ from xsim.dynamics.actuation.actuation import (
 )
 from xsim.dynamics.actuation.controllers import ControllerState
 from xsim.dynamics.actuation.laws import depends_on_velocity
+from xsim.dynamics.actuation.orientation import damping_within
 from xsim.dynamics.flex.kinematics import edge_damping
 from xsim.dynamics.forces.medium import medium_force
 from xsim.dynamics.forces.passive import damping_matrix
@@ -64,7 +65,7 @@ def damping_derivatives(
 
 
 def _actuator_derivatives(system: System, frame: Frames, v, act, ctrl, transmission: list[LengthAndJacobian]) -> list:
-    """Minus d force / d (rate of the length) of each actuator."""
+    """Minus d force / d (rate of the length) of each force of actuators."""
     clamped, bounds = system.topology.switches.clamped_gains, dof_bounds(system)
     motion, out, sums = motion_of(transmission, v), [], {}
     signal = signals(system, motion, act, ctrl)
@@ -73,16 +74,28 @@ def _actuator_derivatives(system: System, frame: Frames, v, act, ctrl, transmiss
     tau = actuator_forces(system, frame, v, act, ctrl, transmission).unclamped if clamped and bounds else []
     for i, (info, law) in enumerate(zip(system.topology.actuators, force_laws(system), strict=True)):
         if not info.enabled or not (isinstance(signal[i], ControllerState) or depends_on_velocity(info.gain, info.bias)):
-            out.append(0.0)
+            out += [0.0] * len(info.outputs)
+            continue
+        if len(info.outputs) > 1:
+            out += _orientation_damping(system.actuator.bias[i][2], info, law, signal[i])
             continue
         law = law if clamped else law._replace(limits=None)
-        derivative = _force_derivative(info, law, motion.lengths[i], motion.velocities[i], signal[i])
+        derivative = _force_derivative(info, law, motion.lengths[info.output], motion.velocities[info.output], signal[i])
         if info.transmission == "tendon" and info.target in sums:
             derivative = _zero_beyond(derivative, sums[info.target], tendon_bounds(system, info.target))
-        for dof, _ in transmission[i].row if tau and isinstance(info.target, tuple) else ():
+        for dof, _ in transmission[info.output].row if tau and isinstance(info.target, tuple) else ():
             derivative = _zero_beyond(derivative, tau[dof], bounds[dof]) if dof in bounds else derivative
         out.append(add(derivative, _friction_damping(info, signal[i])))
     return out
+
+
+def _orientation_damping(bias, info: ActuatorInfo, law, signal) -> list:
+    """Minus the derivatives of the torques of an orientation servo with respect to its angular velocities. bias: minus its damping."""
+    damping = neg(bias)
+    if law.limits is not None:
+        torque = limited_force(info, law._replace(limits=None), signal.length, signal.velocity, signal)
+        damping = damping_within(damping, torque, law.limits[1])
+    return [damping] * len(info.outputs)
 
 
 @stage

@@ -487,10 +487,15 @@ def _joint_actuator_force(context: SensorContext, info):
     return (context.actuator_forces.tau[_dof(context, info)],)
 
 
+def _of_outputs(context: SensorContext, info, values: list) -> tuple:
+    """The entries of the forces of an actuator."""
+    return tuple(values[i] for i in context.system.topology.actuators[info.object[1]].outputs)
+
+
 def _tendon_actuator_force(context: SensorContext, info):
     actuators = context.system.topology.actuators
     forces = context.actuator_forces.force if actuators else ()
-    on_tendon = [x for a, x in zip(actuators, forces, strict=True) if a.transmission == "tendon" and a.target == info.object[1]]
+    on_tendon = [forces[a.output] for a in actuators if a.transmission == "tendon" and a.target == info.object[1]]
     return (total([0.0, *on_tendon]),)
 
 
@@ -520,9 +525,9 @@ _COMPUTE: dict[str, Callable] = {
     "jointvel": lambda context, info: (context.v[_dof(context, info)],),
     "tendonpos": lambda context, info: (context.tendons[info.object[1]].length,),
     "tendonvel": lambda context, info: (rate(context.tendons[info.object[1]].row, context.v),),
-    "actuatorpos": lambda context, info: (context.actuator_forces.length[info.object[1]],),
-    "actuatorvel": lambda context, info: (context.actuator_forces.velocity[info.object[1]],),
-    "actuatorfrc": lambda context, info: (context.actuator_forces.force[info.object[1]],),
+    "actuatorpos": lambda context, info: _of_outputs(context, info, context.actuator_forces.length),
+    "actuatorvel": lambda context, info: _of_outputs(context, info, context.actuator_forces.velocity),
+    "actuatorfrc": lambda context, info: _of_outputs(context, info, context.actuator_forces.force),
     "jointactuatorfrc": _joint_actuator_force,
     "tendonactuatorfrc": _tendon_actuator_force,
     "ballquat": _ball_quat,

@@ -24,6 +24,7 @@ from xsim.io.mjcf.open import read_document
 from xsim.io.mjcf.options import read_drawing, read_option, read_sizes
 from xsim.io.mjcf.plugins import read_extensions
 from xsim.io.mjcf.releases import RELEASES
+from xsim.io.mjcf.scaled_relations import Relations
 from xsim.io.mjcf.sensors import read_sensors
 from xsim.io.mjcf.skins import read_skins
 from xsim.io.mjcf.tendons import read_tendons
@@ -44,6 +45,10 @@ def read(data: bytes | str, file: str, notes: Notes, *, rules: str = "3.2") -> M
     flexes = read_flexes(document, bodies, index)
     tendons = read_tendons(document, bodies, index, sizes["tendon"])
     actuators = read_actuators(document, bodies, tendons, index, sizes["actuator"])
+    equalities, pairs = read_equalities(document, bodies, index), read_pairs(document, bodies, index)
+    sensors = read_sensors(document, bodies, tendons, actuators, index, sizes["sensor"])
+    relations = Relations(document, bodies, tendons, actuators)
+    keys = read_keys(document, bodies, tendons, actuators, index, sizes["nkey"], relations)
     spec = ModelSpec(
         name=document.root.raw("model") or "",
         format="mjcf",
@@ -57,13 +62,13 @@ def read(data: bytes | str, file: str, notes: Notes, *, rules: str = "3.2") -> M
         hfields=tuple(assets.hfields),
         flexes=tuple(flexes),
         passive=tuple(bodies.passive),
-        tendons=tuple(tendons),
-        actuators=tuple(actuators),
-        equalities=tuple(read_equalities(document, bodies, index)),
-        pairs=tuple(read_pairs(document, bodies, index)),
+        tendons=tuple(map(relations.tendon, tendons)),
+        actuators=tuple(map(relations.actuator, actuators, document.elements("actuator"))),
+        equalities=tuple(map(relations.equality, equalities)),
+        pairs=tuple(map(relations.pair, pairs)),
         exclude=tuple(read_excludes(document, index)),
-        sensors=tuple(read_sensors(document, bodies, tendons, index, sizes["sensor"])),
-        keys=tuple(read_keys(document, bodies, tendons, actuators, index, sizes["nkey"])),
+        sensors=tuple(map(relations.sensor, sensors)),
+        keys=tuple(keys),
         custom=read_custom(document, index),
         drawing=assets.drawing | {"skins": read_skins(document, index)} | read_drawing(document),
         rules=rules,

@@ -14,7 +14,7 @@ from xsim.io.mjcf.joints import SCALAR
 from xsim.io.mjcf.motors import check_motor
 from xsim.io.mjcf.nodes import scope
 from xsim.io.mjcf.plugins import Plugin, read_plugin
-from xsim.io.mjcf.shortcuts import PLUGIN_DYNAMICS, General, read_general
+from xsim.io.mjcf.shortcuts import CHARTS, CONTROLLED, PLUGIN_DYNAMICS, General, read_general
 from xsim.io.mjcf.values import padded, read_user
 from xsim.io.reader import Element
 from xsim.spec import ActuatorSpec, History, TendonSpec
@@ -75,6 +75,8 @@ def _actuator(document: Document, model: _Model, e: Element, name: str, user: in
         raise e.error(f'found {g.act_dim} with dyntype "{g.dynamics}"; allowed: {g.widths[1]}', "actdim")
     if g.gain == "pid":
         _check_pid(e, g, transmission)
+    if "so3" in (g.gain, g.bias):
+        _check_orientation(e, model, g, transmission, ranges["force"])
     for kind, params in ((g.gain, g.gain_params), (g.bias, g.bias_params)):
         if kind == "muscle":
             _check_muscle(e, params)
@@ -90,7 +92,7 @@ def _actuator(document: Document, model: _Model, e: Element, name: str, user: in
         reference=transmission.reference,
         gear=g.gear,
         crank_length=g.crank_length,
-        dynamics="none" if g.gain in ("pid", "dcmotor") else g.dynamics,
+        dynamics="none" if g.gain in CONTROLLED else g.dynamics,
         gain=g.gain,
         bias=g.bias,
         dynamics_params=g.dynamics_params,
@@ -190,6 +192,26 @@ def _check_pid(e: Element, g: General, transmission: _Transmission) -> None:
         raise e.error(f'found {g.dynamics!r} and biastype {g.bias!r}; allowed: "{wanted}" and "affine" for this pid', "dyntype")
 
 
+def _check_orientation(e: Element, model: _Model, g: General, transmission: _Transmission, force_range: tuple | None) -> None:
+    """Raises ParseError for an orientation servo that cannot work."""
+    if g.gain != g.bias:
+        raise e.error(f'found gaintype "{g.gain}" and biastype "{g.bias}"; allowed: so3 for both or neither', "gaintype")
+    chart = CHARTS["expmap"] if g.dynamics == "integrator" else g.inputs
+    if g.dynamics not in ("none", "integrator") or g.inputs != chart:
+        raise e.error(f'found "{g.dynamics}" for so3; allowed: none, or integrator with the input expmap', "dyntype")
+    if transmission.kind == "joint":
+        body, joint = transmission.target
+        kind = model.bodies.bodies[body].joints[joint].type
+        if kind != "ball":
+            raise e.error(f"found a {kind} joint; allowed: ball joints", "joint")
+    elif transmission.kind != "site" or transmission.reference is None:
+        raise e.error("found with another target; allowed: a ball joint, or site and refsite")
+    if g.act_early:
+        raise e.error("found true for so3; allowed: false", "actearly")
+    if force_range is not None and force_range[0] != 0:
+        raise e.error(f"found {force_range[0]:g} {force_range[1]:g}; allowed: 0 and the greatest norm of the torque", "forcerange")
+
+
 def _own_plugin(document: Document, index: Index, e: Element, g: General) -> Plugin:
     """The plugin of an actuator, whose numbers become those of the gain. Raises ParseError."""
     plugin = read_plugin(document, e, index, "actuator")
@@ -244,9 +266,10 @@ def _finish_motor(e: Element, g: General) -> None:
 
 
 def _controller(g: General, pos_range: tuple[float, float] | None) -> dict:
-    """Inputs and activations of a pid or dcmotor, as fields of its spec. pos_range: of the control."""
-    if g.gain == "dcmotor":
-        return {"controller": "dcmotor", "inputs": g.inputs, "input_ranges": (pos_range,) * len(g.inputs), "memory": g.memory}
+    """Inputs and activations of a controller, as fields of its spec. pos_range: of the control."""
+    if g.gain in ("dcmotor", "so3"):
+        name = "dcmotor" if g.gain == "dcmotor" else "orientation"
+        return {"controller": name, "inputs": g.inputs, "input_ranges": (pos_range,) * len(g.inputs), "memory": g.memory}
     if g.gain != "pid":
         return {}
     limits = {"pos": pos_range} | {name: g.ranges[name] if g.ranges[name][0] < g.ranges[name][1] else None for name in ("vel", "ff")}

@@ -20,6 +20,7 @@ from xsim.io.mjcf.orientation import read_pose
 from xsim.io.mjcf.plugins import read_plugin
 from xsim.io.mjcf.reduce import align_free, discard_visual, fuse_static, used_meshes
 from xsim.io.mjcf.releases import Release
+from xsim.io.mjcf.scaling import UNIT, Scale, Scaler, read_scale, scaled_inertial, unscaled
 from xsim.io.mjcf.sites import read_camera, read_light, read_site
 from xsim.io.mjcf.values import flag, padded, read_user
 from xsim.io.reader import Element
@@ -33,7 +34,8 @@ SLEEP = ("auto", "never", "allowed", "init")
 
 
 class Bodies(NamedTuple):
-    """The tree, as in `ModelSpec`. meshes: those that geoms use, or all."""
+    """The tree, as in `ModelSpec`. meshes: those that geoms use, or all. scales: of the bodies, joints, geoms and sites in scaled <frame>s,
+    by kind and number."""
 
     bodies: list[BodySpec]
     world_geoms: list[GeomSpec]
@@ -42,15 +44,19 @@ class Bodies(NamedTuple):
     lights: list[LightSpec]
     meshes: list[MeshSpec]
     passive: list[PassiveSpec]
+    scales: dict[tuple, Scale]
 
 
 class _Input(NamedTuple):
-    """What bodies are read with. sizes: numbers of user data, by <size>."""
+    """What bodies are read with. sizes: numbers of user data, by <size>. scaler: scales what is in a scaled <frame>. scales: of these
+    elements, by the identity of their nodes."""
 
     document: Document
     assets: Assets
     names: Index
     sizes: dict[str, int]
+    scaler: Scaler
+    scales: dict[int, Scale]
 
 
 def read_bodies(document: Document, assets: Assets, index: Index) -> Bodies:
@@ -58,7 +64,7 @@ def read_bodies(document: Document, assets: Assets, index: Index) -> Bodies:
 
     Bodies are numbered depth first; geoms, sites, cameras and lights body by body, those of the world first. Raises ParseError.
     """
-    given = _Input(document, assets, index, read_sizes(document))
+    given = _Input(document, assets, index, read_sizes(document), Scaler(assets), {})
     drafts = _drafts(given)
     for body in drafts[1:]:
         _set_inertial(body, assets.meshes, document.release)
@@ -88,8 +94,10 @@ def _drafts(given: _Input) -> list[Draft]:
     top = [body for section in sections for body in _read_contents(given, section, world)]
     stack = top[::-1]
     while stack:
-        e, parent, frame = stack.pop()
-        body = Draft(e, parent, frame @ read_pose(e), e.string("name", ""))
+        e, parent, frame, scale = stack.pop()
+        pose = read_pose(e)
+        body = Draft(e, parent, frame @ Pose(pose.quat, pose.pos * scale.length), e.string("name", ""), scale=scale)
+        given.scales[id(e._node)] = scale
         out.append(body)
         body.gravcomp, body.user = e.number("gravcomp", 0.0), read_user(e, given.sizes["body"])
         e.raw("childclass")
@@ -101,7 +109,8 @@ def _drafts(given: _Input) -> list[Draft]:
         body.mocap = flag(e, "mocap", False)
         if body.mocap and (not at_world or body.joints):
             raise e.error("found a mocap body with a joint or inside another body; allowed: without joint, child of the world", "mocap")
-        if e.choice("sleep", SLEEP, "auto") != "auto" and (_moves(parent) or not body.joints):
+        body.sleep = e.choice("sleep", SLEEP, "auto")
+        if body.sleep != "auto" and (_moves(parent) or not body.joints):
             raise e.error("found on a body that is not the root of a moving tree; allowed: on moving children of fixed bodies", "sleep")
         for geom, element in body.geoms:
             if geom.shape in ("plane", "hfield") and _moves(body):
@@ -109,28 +118,32 @@ def _drafts(given: _Input) -> list[Draft]:
     return out
 
 
-def _contents(e: Element) -> Iterator[tuple[Element, Pose]]:
-    """The elements in a body and in its <frame>s, in order, each with the pose of the frames around it in the body."""
-    stack = [(child, Pose()) for child in reversed(list(e.children()))]
+def _contents(e: Element, scale: Scale) -> Iterator[tuple[Element, Pose, Scale]]:
+    """The elements in a body and in its <frame>s, in order, each with the pose of the frames around it in the body and with its scale.
+    scale: of the body."""
+    stack = [(child, Pose(), scale) for child in reversed(list(e.children()))]
     while stack:
-        child, frame = stack.pop()
+        child, frame, scale = stack.pop()
         if child.tag != "frame":
-            yield child, frame
+            yield child, frame, scale
             continue
         for name in ("name", "childclass"):
             child.raw(name)
-        inner = frame @ read_pose(child)
-        stack += [(grandchild, inner) for grandchild in reversed(list(child.children()))]
+        pose = read_pose(child)
+        inner = frame @ Pose(pose.quat, pose.pos * scale.length), scale.times(read_scale(child))
+        stack += [(grandchild, *inner) for grandchild in reversed(list(child.children()))]
 
 
-def _read_contents(given: _Input, body: Element, draft: Draft) -> list[tuple[Element, Draft, Pose]]:
-    """Read the contents of a body into its draft; returns the bodies inside: element, draft of the parent, pose of the frames around."""
-    document, assets, index, sizes = given
-    bodies: list[tuple[Element, Draft, Pose]] = []
-    for child, frame in _contents(body):
-        tag = child.tag
+def _read_contents(given: _Input, body: Element, draft: Draft) -> list[tuple[Element, Draft, Pose, Scale]]:
+    """Read the contents of a body into its draft; returns the bodies inside: element, draft of the parent, pose of the frames around,
+    scale."""
+    document, assets, index, sizes, scaler, scales = given
+    bodies: list[tuple[Element, Draft, Pose, Scale]] = []
+    for child, placed, scale in _contents(body, draft.scale):
+        tag, frame = child.tag, unscaled(placed, scale)
+        scales[id(child._node)] = scale
         if tag == "body":
-            bodies.append((child, draft, frame))
+            bodies.append((child, draft, placed, scale))
         elif tag in ("joint", "freejoint", "inertial") and draft.parent is None:
             raise child.error("found in the world; allowed: in bodies")
         elif tag == "inertial":
@@ -139,22 +152,25 @@ def _read_contents(given: _Input, body: Element, draft: Draft) -> list[tuple[Ele
                 second = child.error(f"second <inertial> of the body (the first is in {first}); allowed: one")
                 document.notes.assumed(second, "the last one")
                 draft.inertial_element.skip()
-            draft.inertial_element, draft.inertial_frame = child, frame
+            draft.inertial_element, draft.inertial_frame, draft.inertial_scale = child, placed, scale
         elif tag == "freejoint":
             draft.joints.append(read_freejoint(child))
         elif tag in ("camera", "light"):
-            (draft.cameras if tag == "camera" else draft.lights).append((frame, document.resolve(child)))
+            (draft.cameras if tag == "camera" else draft.lights).append((placed, document.resolve(child)))
         elif tag == "joint":
-            draft.joints.append(read_joint(document, document.resolve(child), frame, sizes["jnt"]))
+            joint = read_joint(document, document.resolve(child), frame, sizes["jnt"])
+            draft.joints.append(joint._replace(spec=scaler.joint(joint.spec, scale)))
         elif tag == "geom":
             e = document.resolve(child)
-            draft.geoms.append((read_geom(document, e, frame, assets, index, sizes["geom"]), e))
+            draft.geoms.append((scaler.geom(read_geom(document, e, frame, assets, index, sizes["geom"]), scale), e))
         elif tag == "site":
             e = document.resolve(child)
-            draft.sites.append((read_site(document, e, frame, assets, index, sizes["site"]), e))
+            draft.sites.append((scaler.site(read_site(document, e, frame, assets, index, sizes["site"]), scale), e))
         elif tag == "plugin":
             if draft.parent is None or draft.plugin is not None:
                 raise child.error(f"found {'in the world' if draft.parent is None else 'twice'}; allowed: one in a body")
+            if scale != UNIT:
+                raise child.error("found in a frame with a scale; allowed: elsewhere")
             draft.plugin = child.raw("instance") or "", read_plugin(document, child, index, "body"), child
         else:
             raise child.error("is not allowed here")
@@ -177,7 +193,7 @@ def _set_inertial(body: Draft, meshes, release: Release) -> None:
     """Mass properties of a body, by <inertial>, geoms and the settings of <compiler>."""
     settings = scope(body.element)
     element = body.inertial_element
-    given = None if element is None else read_inertial(element)
+    given = None if element is None else scaled_inertial(read_inertial(element), body.inertial_scale)
     if given is not None and release.frame_moves_inertial:
         given = given.seen_from(body.inertial_frame)
     counted = any(not geom.massless for geom, _ in body.geoms)
@@ -232,11 +248,12 @@ def _scaled(geom: GeomSpec, factor: float, element: Element) -> GeomSpec:
 
 def _numbered(drafts: list[Draft], given: _Input, meshes: list[MeshSpec]) -> Bodies:
     """The specs of the bodies and of what is on them; their names go into the index."""
-    document, _, index, sizes = given
+    document, _, index, sizes, scaler, scale_of = given
     number = {id(body): i - 1 for i, body in enumerate(drafts)}
     for body in drafts[1:]:
         index.add("body", body.element, number[id(body)])
     names = set(index.names("body"))
+    scales: dict[tuple, Scale] = {}
     bodies: list[BodySpec] = []
     geoms: list[GeomSpec] = []
     owners: list[int] = []
@@ -246,20 +263,26 @@ def _numbered(drafts: list[Draft], given: _Input, meshes: list[MeshSpec]) -> Bod
     for i, body in enumerate(drafts, -1):
         for geom, e in body.geoms:
             index.add("geom", e, len(geoms))
+            scales["geom", len(geoms)] = scale_of[id(e._node)]
             geoms.append(geom)
             owners.append(i)
         for site, e in body.sites:
             index.add("site", e, len(sites))
+            scales["site", len(sites)] = scale_of[id(e._node)]
             sites.append(replace(site, body=i))
         for frame, e in body.cameras:
             index.add("camera", e, len(cameras))
-            cameras.append(read_camera(document, e, frame, i, index, sizes["cam"]))
+            scale = scales["camera", len(cameras)] = scale_of[id(e._node)]
+            cameras.append(scaler.camera(read_camera(document, e, unscaled(frame, scale), i, index, sizes["cam"]), scale))
         for frame, e in body.lights:
             index.add("light", e, len(lights))
-            lights.append(read_light(e, frame, i, index))
+            scale = scale_of[id(e._node)]
+            lights.append(scaler.light(read_light(e, unscaled(frame, scale), i, index), scale))
         for k, joint in enumerate(body.joints):
             index.add("joint", joint.element, (i, k))
+            scales["joint", (i, k)] = scale_of[id(joint.element._node)]
         if body.parent is not None:
+            scales["body", i] = body.scale
             bodies.append(_body(body, i, number[id(body.parent)], names))
     body_geoms: list[list[GeomSpec]] = [[] for _ in drafts]
     for owner, geom in zip(owners, padded(document, geoms, sizes["geom"]), strict=True):
@@ -270,7 +293,7 @@ def _numbered(drafts: list[Draft], given: _Input, meshes: list[MeshSpec]) -> Bod
         for spec, body, geoms_of_body in zip(padded(document, bodies, sizes["body"]), drafts[1:], body_geoms[1:], strict=True)
     ]
     sites, cameras = padded(document, sites, sizes["site"]), padded(document, cameras, sizes["cam"])
-    return Bodies(bodies, body_geoms[0], sites, cameras, lights, meshes, _passive(drafts))
+    return Bodies(bodies, body_geoms[0], sites, cameras, lights, meshes, _passive(drafts), scales)
 
 
 def _passive(drafts: list[Draft]) -> list[PassiveSpec]:
@@ -302,6 +325,7 @@ def _body(body: Draft, number: int, parent: int, names: set[str]) -> BodySpec:
         aligned=body.inertial.pose.is_identity(),
         mocap=body.mocap,
         gravcomp=body.gravcomp,
+        sleep=body.sleep,
         user=body.user,
         source=body.element.source,
     )

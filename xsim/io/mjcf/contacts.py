@@ -43,6 +43,7 @@ def _pair(document: Document, e: Element, name: str, owners: list[int], index: I
         friction_solref=tuple(numbers(document, e, "solreffriction", (0.0, 0.0)).tolist()),
         margin=e.number("margin", 0.0),
         gap=e.number("gap", 0.0),
+        adhesion=e.number("adhesion", 0.0),
         source=e.source,
     )
 

@@ -12,6 +12,7 @@ from xsim.io.mjcf.geoms import read_surface
 from xsim.io.mjcf.index import Index
 from xsim.io.mjcf.macros import integers
 from xsim.io.mjcf.references import split_names
+from xsim.io.mjcf.scaling import UNIT
 from xsim.io.mjcf.values import flag, integer, read_rgba
 from xsim.io.reader import Element
 from xsim.poses import IDENTITY_QUAT, Pose
@@ -32,7 +33,11 @@ def read_flexes(document: Document, bodies: Bodies, index: Index) -> list[FlexSp
     """
     elements = document.elements("deformable", "flex")
     poses = _reference_poses(bodies) if elements else []
-    return [_flex(document, index, e, index.add("flex", e, i), poses) for i, e in enumerate(elements)]
+    out = [_flex(document, index, e, index.add("flex", e, i), poses) for i, e in enumerate(elements)]
+    for e, flex in zip(elements, out, strict=True):
+        if any(bodies.scales.get(("body", body), UNIT) != UNIT for body in flex.bodies):
+            raise e.error("has points on bodies in a frame with a scale, which is not simulated; allowed: elsewhere")
+    return out
 
 
 def _reference_poses(bodies: Bodies) -> list[Pose]:

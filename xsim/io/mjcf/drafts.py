@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from xsim.io.mjcf.inertia import Inertial
 from xsim.io.mjcf.joints import Joint
 from xsim.io.mjcf.plugins import Plugin
+from xsim.io.mjcf.scaling import UNIT, Scale
 from xsim.io.reader import Element
 from xsim.poses import Pose
 from xsim.spec import GeomSpec, SiteSpec
@@ -20,6 +21,7 @@ class Draft:
     which may look at bodies that come later, only the pose of the <frame>s around them is known.
 
     plugin: name of its instance, "" without; what it is; its element.
+    scale: of the <frame>s around it, and of what is in it.
     inertial: mass properties, principal; explicit: they are given as numbers and not computed from the geoms.
     """
 
@@ -30,6 +32,8 @@ class Draft:
     joints: list[Joint] = field(default_factory=list)
     inertial_element: Element | None = None
     inertial_frame: Pose = Pose()
+    inertial_scale: Scale = UNIT
+    scale: Scale = UNIT
     geoms: list[tuple[GeomSpec, Element]] = field(default_factory=list)
     sites: list[tuple[SiteSpec, Element]] = field(default_factory=list)
     cameras: list[tuple[Pose, Element]] = field(default_factory=list)
@@ -38,6 +42,7 @@ class Draft:
     plugin: tuple[str, Plugin, Element] | None = None
     fusible: bool = True
     gravcomp: float = 0.0
+    sleep: str = "auto"
     user: tuple[float, ...] = ()
     inertial: Inertial = Inertial()
     explicit: bool = False

@@ -99,6 +99,7 @@ def read_surface(document: Document, e: Element) -> SurfaceSpec:
         soft=read_soft(document, e),
         margin=e.number("margin", default.margin),
         gap=e.number("gap", default.gap),
+        adhesion=e.number("adhesion", default.adhesion),
     )
 
 

@@ -10,6 +10,7 @@ from xsim.io.mjcf.bodies import Bodies
 from xsim.io.mjcf.document import Document
 from xsim.io.mjcf.index import Index
 from xsim.io.mjcf.keyframes import key_length, key_numbers
+from xsim.io.mjcf.scaled_relations import Relations
 from xsim.io.reader import Element
 from xsim.joints.types import JOINT_TYPES
 from xsim.poses import IDENTITY_QUAT
@@ -21,9 +22,12 @@ MAX_KEYS = 100_000
 
 
 def read_keys(
-    document: Document, bodies: Bodies, tendons: list[TendonSpec], actuators: list[ActuatorSpec], index: Index, count: int
-) -> list[KeySpec]:
-    """All keyframes, in order, filled up with starts to a count; index entries "key". Raises ParseError for vectors of a wrong length."""
+    document: Document, bodies: Bodies, tendons: list[TendonSpec], actuators: list[ActuatorSpec], index: Index, count: int,
+    relations: Relations,
+) -> list[KeySpec]:  # fmt: skip
+    """All keyframes, in order, filled up with starts to a count; index entries "key". Raises ParseError for vectors of a wrong length.
+
+    relations: scale what is in scaled frames."""
     joints = [joint for body in bodies.bodies if isinstance(body.joints, tuple) for joint in body.joints]
     types = [JOINT_TYPES[joint.type] for joint in joints]
     ends = np.cumsum([t.nq for t in types])
@@ -39,9 +43,11 @@ def read_keys(
         "plastic": np.full(_plastic_width(joints, tendons), np.nan),
     }
     out: list[KeySpec] = []
+    factors = relations.key_factors()
+    starts = {word: start / factors[word] for word, start in starts.items()}  # as the file has them
     for e in document.elements("keyframe", "key"):
         name = index.add("key", e, len(out))
-        key = _key(document, e, name, starts, turns)
+        key = _key(document, e, name, starts, turns, factors)
         out.append(key if key.plastic is None else replace(key, plastic=_unit_rest(joints, key.plastic)))
     if count > MAX_KEYS:
         raise document.root.error(f"<size> asks for {count} keyframes; allowed: {MAX_KEYS}")
@@ -66,8 +72,11 @@ def _plastic_width(joints: list[JointSpec], tendons: list[TendonSpec]) -> int:
     return of_joints + sum(2 for tendon in tendons if tendon.spring_yield is not None)
 
 
-def _key(document: Document, e: Element, name: str, starts: dict[str, np.ndarray], turns: list[int]) -> KeySpec:
-    given = {word: _vector(document, e, word, start) for word, start in starts.items()}
+def _key(
+    document: Document, e: Element, name: str, starts: dict[str, np.ndarray], turns: list[int], factors: dict[str, np.ndarray]
+) -> KeySpec:
+    found = {word: _vector(document, e, word, start) for word, start in starts.items()}
+    given = {word: None if x is None else x * factors[word] for word, x in found.items()}
     q, pos, quats = given["qpos"], given["mpos"], given["mquat"]
     if q is not None:
         for at in turns:

@@ -46,6 +46,8 @@ def expand(document: Document, macros: dict[str, Macro]) -> None:
     root = document.root._node
     nodes = [node for section in root.children if section.tag == "worldbody" for node in section.walk() if node.tag in macros]
     for node in nodes:
+        if any({"scale", "massscale"}.intersection(n.attrib) for n in node.iterancestors() if n.tag == "frame"):
+            raise Element(node, node.file).error("found in a frame with a scale, which is not simulated; allowed: elsewhere")
         document.classes.add(NO_DEFAULTS["class"])
         with np.errstate(all="ignore"):  # what overflows is refused where the made elements are read
             bodies, sections = macros[node.tag](document, Element(node, node.file))

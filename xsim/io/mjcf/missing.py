@@ -24,8 +24,9 @@ def note_missing(spec: ModelSpec, notes: Notes) -> None:
 # ---- finders: the sources of the elements of each kind ----
 
 
-def _sleep(spec: ModelSpec) -> Iterator[Source]:
-    return iter([spec.source] * spec.option.solver["sleep"])
+def _asleep(spec: ModelSpec) -> Iterator[Source]:
+    """Bodies that sleep at the start. Sleep that sets in later only saves time: MuJoCo wakes bodies before they would move."""
+    return (body.source for body in spec.bodies if spec.option.solver["sleep"] and body.sleep == "init")
 
 
 def _rods(spec: ModelSpec) -> Iterator[Source]:
@@ -37,6 +38,6 @@ def _rods(spec: ModelSpec) -> Iterator[Source]:
 # What is not simulated (and the verb), the flags without which it does not act, its finder.
 _KINDS: list[tuple[str, tuple[str, ...], Callable[[ModelSpec], Iterator[Source]]]] = [
     ("bending and twist of flexes made of lines (rules 4.0) are", ("passive",), _rods),
-    ("sleep (all bodies move as if awake) is", (), _sleep),
+    ('bodies that are asleep at the start (sleep="init"; they move as if awake) are', (), _asleep),
     ("inverse dynamics in discrete time (invdiscrete) is", (), lambda spec: iter([spec.source] * spec.option.solver["invdiscrete"])),
 ]

@@ -42,11 +42,18 @@ def discard_visual(drafts: list[Draft], document: Document) -> None:
 
 
 def used_meshes(drafts: list[Draft], meshes: Sequence[MeshSpec]) -> list[MeshSpec]:
-    """The meshes that geoms still use; the geoms get their new numbers."""
-    used = sorted({geom.asset for body in drafts for geom, _ in body.geoms if geom.shape == "mesh" and geom.asset is not None})
+    """The meshes that geoms and sites still use; these get their new numbers."""
+
+    def has_mesh(item) -> bool:
+        return item.shape == "mesh" and item.asset is not None
+
+    used = sorted({item.asset for body in drafts for item, _ in (*body.geoms, *body.sites) if has_mesh(item)})
     number = {old: new for new, old in enumerate(used)}
     for body in drafts:
-        body.geoms = [(replace(g, asset=number[g.asset]) if g.shape == "mesh" and g.asset is not None else g, e) for g, e in body.geoms]
+        body.geoms, body.sites = (
+            [(replace(item, asset=number[item.asset]) if has_mesh(item) else item, e) for item, e in items]
+            for items in (body.geoms, body.sites)
+        )
     return [meshes[i] for i in used]
 
 

@@ -198,49 +198,49 @@ mujoco model
 _CHANGES_OF_4_0 = """
 compiler + conflict passthrough savecanonical savecompiled saveinertial
 option + sleep_tolerance - apirate
-option/flag + damper sleep spring ! diagexact ipc speculative - passive
+option/flag + damper diagexact sleep spring ! ipc speculative - passive
 visual/global + cameraid
 default/texture? + builtin colorspace embed gridlayout gridsize height hflip mark markrgb nchannel random rgb1 rgb2 type vflip width
 default/material/layer + role texture
 default/joint + springyield
-default/geom + castshadow surfacevel ! adhesion
+default/geom + adhesion castshadow surfacevel
 default/site + mesh
 default/camera + output projection - orthographic
 default/light + intensity range softness type
-default/pair ! adhesion
+default/pair + adhesion
 default/tendon + actuatorfrclimited actuatorfrcrange armature springyield
 default/general + armature damping ffrange inheritrange input velrange $delay
 default/motor|position|velocity|damper|cylinder + armature damping $delay
 default/muscle + armature damping $delay - tausmooth
 default/intvelocity + actlimited armature damping $delay
 default/adhesion + $delay
-default/!orientation? + $orientation_servo
+default/orientation? + $orientation_servo
 default/pid? + $drive $pid $delay
 default/dcmotor? + $drive $dcmotor $delay - forcelimited forcerange
 asset/mesh + builtin material params
 asset/texture + class colorspace embed
 worldbody + fuse simple sleep
 worldbody/joint + springyield
-worldbody/geom + castshadow surfacevel ! adhesion
+worldbody/geom + adhesion castshadow surfacevel
 worldbody/attach + frame
 worldbody/site + mesh
 worldbody/camera + output projection
 worldbody/light + intensity range softness texture type
-frame ! massscale scale scaling
+frame + massscale scale scaling
 worldbody/flexcomp ! cellcount dof
 worldbody/flexcomp/contact ! passive - internal
 worldbody/flexcomp/elasticity ! elastic2d section sectionsize shear yield
 deformable/flex + elemtexcoord ! cellcount dof node nodecoord
 deformable/flex/contact ! passive - internal
 deformable/flex/elasticity ! elastic2d section sectionsize shear yield
-contact/pair ! adhesion
+contact/pair + adhesion
 equality/!flexstrain + active cell class flex name solimp solref
 tendon/spatial|fixed + actuatorfrclimited actuatorfrcrange armature springyield
 actuator/general + armature damping ffrange inheritrange input velrange $delay
 actuator/motor|position|velocity|damper|cylinder|muscle|plugin + armature damping $delay
 actuator/intvelocity + actlimited armature damping $delay
 actuator/adhesion + $delay
-actuator/!orientation + class name joint refsite site $orientation_servo
+actuator/orientation + class name joint refsite site $orientation_servo
 actuator/pid + $target $pid $delay
 actuator/dcmotor + $target $dcmotor $delay - forcelimited forcerange
 sensor/rangefinder + camera data

@@ -13,8 +13,8 @@ from xsim.io.mjcf.joints import SCALAR
 from xsim.io.mjcf.plugins import Plugin, read_plugin
 from xsim.io.mjcf.values import flag, integer, padded, read_user
 from xsim.io.reader import Element
-from xsim.model.topology import CONTACT_FIELDS, RANGE_FIELDS
-from xsim.spec import SensorSpec, TendonSpec
+from xsim.model.topology import CONTACT_FIELDS, ENCLOSED, RANGE_FIELDS
+from xsim.spec import ActuatorSpec, SensorSpec, TendonSpec
 
 __all__ = ["NAMED", "find_object", "read_sensors"]
 
@@ -26,7 +26,11 @@ NAMED = (
 FRAMES = ("body", "xbody", "geom", "site", "camera")
 STAGES = {"pos": "position", "vel": "velocity", "acc": "acceleration"}
 DIMS = {"real": None, "positive": None, "axis": 3, "quaternion": 4}  # width of a user sensor's data; None: any
+OF_OUTPUTS = ("actuatorpos", "actuatorvel", "actuatorfrc")
+"""Sensors with a number for each force of an actuator."""
 MAX_DIM = 1_000_000
+ENCLOSING, ENCLOSABLE = ("sphere", "capsule", "cylinder", "box"), ("sphere", "capsule", "box", "mesh")
+"""Shapes of sites and of objects for which insidesite measures enclosure; sites that are objects are no meshes."""
 REDUCTIONS = ("none", "mindist", "maxforce", "netforce")
 
 
@@ -42,7 +46,9 @@ class Sensor(NamedTuple):
     reduce: str = "none"
 
 
-def read_sensors(document: Document, bodies: Bodies, tendons: list[TendonSpec], index: Index, user: int) -> list[SensorSpec]:
+def read_sensors(
+    document: Document, bodies: Bodies, tendons: list[TendonSpec], actuators: list[ActuatorSpec], index: Index, user: int
+) -> list[SensorSpec]:
     """All sensors, in order; index entries "sensor". user: how many users' numbers each has (-1: any). Raises ParseError."""
     out: list[SensorSpec] = []
     for e in document.elements("sensor"):
@@ -52,8 +58,10 @@ def read_sensors(document: Document, bodies: Bodies, tendons: list[TendonSpec], 
             kind = _plugin(e, plugin)
         else:
             kind = _PER_ELEMENT[e.tag](e, bodies, index) if e.tag in _PER_ELEMENT else SENSORS[e.tag]
-        document.budget.spend(e, numbers=kind.dim)
         measured, reference = kind.read(bodies, tendons, index, e)
+        if e.tag in OF_OUTPUTS and measured is not None:
+            kind = kind._replace(dim=actuators[measured[1]].outputs)
+        document.budget.spend(e, numbers=kind.dim)
         cutoff = e.number("cutoff", 0.0, nonnegative=True)
         if cutoff > 0 and kind.data in ("axis", "quaternion") and e.tag != "normal":
             raise e.error(f"found {cutoff:g} for a sensor of a unit {kind.data}; allowed: none", "cutoff")
@@ -129,10 +137,33 @@ def _camera(bodies, tendons, index: Index, e: Element):
     return ("site", index.find("site", e, "site")), ("camera", index.find("camera", e, "camera"))
 
 
-def _inside(bodies, tendons, index: Index, e: Element):
+def _inside(bodies: Bodies, tendons, index: Index, e: Element):
+    measured, site = find_object(index, e, FRAMES), index.find("site", e, "site")
     if flag(e, "enclosed", False):
-        raise e.error("found true: how far an object juts out of a site is not simulated; allowed: false", "enclosed")
-    return find_object(index, e, FRAMES), ("site", index.find("site", e, "site"))
+        _check_enclosed(bodies, e, measured, bodies.sites[site].shape)
+    return measured, ("site", site)
+
+
+def _check_enclosed(bodies: Bodies, e: Element, measured: tuple, site: str) -> None:
+    """Raises ParseError where it is not simulated how far an object juts out of a site of this shape."""
+    if site not in ENCLOSING:
+        raise e.error(f"enclosed is not simulated for sites of the type {site}; allowed: {', '.join(ENCLOSING)}", "site")
+    kind, number = measured
+    if kind == "camera":
+        raise e.error("found camera with enclosed; allowed: body, xbody, geom, site", "objtype")
+    geoms = [(-1, geom) for geom in bodies.world_geoms] + [(i, geom) for i, body in enumerate(bodies.bodies) for geom in body.geoms]
+    shapes = [bodies.sites[number].shape] if kind == "site" else [geoms[number][1].shape] if kind == "geom" else []
+    if kind in ("body", "xbody"):
+        inside = {number}
+        for i, body in enumerate(bodies.bodies):
+            if kind == "xbody" and body.parent in inside:
+                inside.add(i)
+        shapes = [geom.shape for body, geom in geoms if body in inside]
+    if not shapes:
+        raise e.error("the object has no geoms; allowed: an object with geoms", "objname")
+    for shape in shapes:
+        if shape not in ENCLOSABLE or kind == "site" and shape == "mesh":
+            raise e.error(f"enclosed is not simulated for a {shape}; allowed: {', '.join(ENCLOSABLE)}", "objname")
 
 
 def _two(bodies, tendons, index: Index, e: Element):
@@ -205,6 +236,12 @@ def _rangefinder(e: Element, bodies: Bodies, index: Index) -> Sensor:
     return Sensor(_one("camera"), rows * columns * width, "position", "positive", fields)
 
 
+def _insidesite(e: Element, bodies: Bodies, index: Index) -> Sensor:
+    if not flag(e, "enclosed", False):
+        return SENSORS["insidesite"]
+    return Sensor(_inside, 1, "position", fields=ENCLOSED)
+
+
 def _named(bodies, tendons, index: Index, e: Element):
     for one, other in (("objname", "objtype"), ("objtype", "objname")):
         if e.has(one) and not e.has(other):
@@ -239,7 +276,8 @@ def _object_of_plugin(words: tuple[str, ...]):
     return read
 
 
-_PER_ELEMENT = {"user": _user, "contact": _contact, "rangefinder": _rangefinder}  # kinds whose width an element says
+_PER_ELEMENT = {"user": _user, "contact": _contact, "rangefinder": _rangefinder, "insidesite": _insidesite}
+"""Kinds whose width or meaning an element says."""
 _scalar, _limited = _joint(*SCALAR), _joint(*SCALAR, "ball", limited=True)
 _ball = _joint("ball")
 _site, _body, _tendon, _actuator = _one("site"), _one("body"), _one("tendon"), _one("actuator")

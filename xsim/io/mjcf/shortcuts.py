@@ -28,6 +28,10 @@ LIMITED = ("false", "true", "auto")
 GAINS = ("fixed", "affine", "muscle")
 BIASES = ("none", "affine", "muscle")
 PID_INPUTS = ("pos", "vel", "ff")
+CHARTS = {"expmap": ("x", "y", "z"), "quat": ("w", "x", "y", "z")}
+"""Controls of an orientation servo by the word of `input`."""
+CONTROLLED = ("pid", "dcmotor", "so3")
+"""Gains whose signal a controller computes."""
 MEANINGS = ("pos", "vel", "pressure")  # that `input` may give the control of an actuator without controller
 
 
@@ -40,7 +44,8 @@ class General:
     """The attributes of <general> that default classes reach, under the names of `xsim.spec.ActuatorSpec`, with the manual's defaults.
 
     ``limited``: whether control, force and activation are clamped, one of LIMITED. ``damper``: the kv of the dampers among the defaults.
-    ``kind``: the last element that wrote here. ``motor``: attributes of <dcmotor> that are not parameters yet.
+    ``kind``: the last element that wrote here. ``meaning``: what the control of an actuator without controller is, one of MEANINGS or "",
+    which matters to scales only. ``motor``: attributes of <dcmotor> that are not parameters yet.
     """
 
     kind: str = ""
@@ -62,6 +67,7 @@ class General:
     act_early: bool = False
     inherit_range: float = 0.0
     inputs: tuple[str, ...] = PID_INPUTS[:2]
+    meaning: str = ""
     motor: dict[str, tuple] = field(default_factory=dict)
     armature: float = 0.0
     damping: tuple[float, ...] = ()
@@ -80,20 +86,22 @@ class General:
 
     def types(self, dynamics: str | None, gain: str, bias: str) -> None:
         """Set the three types; dynamics None: as they were."""
-        self.dynamics, self.gain, self.bias = dynamics or self.dynamics, gain, bias
+        self.dynamics, self.gain, self.bias, self.meaning = dynamics or self.dynamics, gain, bias, ""
 
     @property
     def memory(self) -> tuple[str, ...]:
-        """The activations of a pid or dcmotor, in order."""
+        """The activations of a pid, dcmotor or orientation servo, in order."""
         if self.gain == "dcmotor":
             return motor_memory(self.motor) if self.motor else parameter_memory(self.gain_params, self.dynamics_params)
+        if self.gain == "so3":
+            return CHARTS["expmap"] if self.dynamics == "integrator" else ()
         on = {"slew": self.dynamics_params[1] > 0, "integral": self.gain_params[0] > 0}
         return tuple(name for name, has in on.items() if has and self.gain == "pid")
 
     @property
     def widths(self) -> tuple[int, int]:
         """Numbers of controls and of activations."""
-        if self.gain in ("pid", "dcmotor"):
+        if self.gain in CONTROLLED:
             return len(self.inputs), len(self.memory)
         return 1, int(self.dynamics != "none")
 
@@ -127,12 +135,12 @@ def _common(e: Element, g: General) -> None:
 
 def _general(e: Element, g: General, release: Release) -> None:
     g.settle(e)
-    before, new = g.gain, () if release.schema == "3.2" else ("pid", "dcmotor")
-    g.dynamics = e.choice("dyntype", DYNAMICS + new, g.dynamics)
+    before, new = g.gain, () if release.schema == "3.2" else CONTROLLED
+    g.dynamics = e.choice("dyntype", DYNAMICS + new[:2], g.dynamics)
     g.gain = e.choice("gaintype", GAINS + new, g.gain)
     g.bias = e.choice("biastype", BIASES + new[1:], g.bias)
-    if g.gain == "dcmotor" != before:
-        g.inputs = ("voltage",)
+    if g.gain != before:
+        g.inputs = {"dcmotor": ("voltage",), "so3": CHARTS["expmap"]}.get(g.gain, g.inputs)
     _part(e, "dynprm", g.dynamics_params)
     _part(e, "gainprm", g.gain_params)
     _part(e, "biasprm", g.bias_params)
@@ -181,9 +189,13 @@ def _servo(e: Element, g: General, release: Release, clamped: str) -> None:
 def _read_inputs(e: Element, g: General) -> None:
     """What the controls are; an empty text restores the default."""
     words = tuple((e.raw("input") or "").split()) if e.has("input") else None
-    if g.gain not in ("pid", "dcmotor"):
+    if g.gain == "so3":
+        g.inputs = CHARTS[e.choice("input", CHARTS)] if words else CHARTS["expmap"] if e.has("input") else g.inputs
+        return
+    if g.gain not in CONTROLLED:
         if words and words not in {(word,) for word in MEANINGS}:
             raise e.error(f"found {e.raw('input')!r}; allowed: one of {', '.join(MEANINGS)}", "input")
+        g.meaning = words[0] if words else g.meaning
         return
     known, default = (PID_INPUTS, PID_INPUTS[:2]) if g.gain == "pid" else (MOTOR_INPUTS, ("voltage",))
     if words == ("none",) and g.gain == "dcmotor":
@@ -217,6 +229,16 @@ def _dcmotor(e: Element, g: General, release: Release) -> None:
     g.types("dcmotor", "dcmotor", "dcmotor")
 
 
+def _orientation(e: Element, g: General, release: Release) -> None:
+    g.gain_params[0] = e.number("kp", g.gain_params[0])
+    g.bias_params[1] = -g.gain_params[0]
+    _servo_damping(e, g, release)
+    if g.kind == "":
+        g.inputs = CHARTS["expmap"]
+    g.types("none", "so3", "so3")
+    _read_inputs(e, g)
+
+
 def _servo_damping(e: Element, g: General, release: Release) -> None:
     """kv or dampratio."""
     kv, ratio = e.number("kv", 0.0, nonnegative=True), e.number("dampratio", 0.0, nonnegative=True)
@@ -231,6 +253,7 @@ def _servo_damping(e: Element, g: General, release: Release) -> None:
 
 def _position(e: Element, g: General, release: Release) -> None:
     _servo(e, g, release, "ctrl")
+    g.meaning = "pos"
     if e.has("timeconst"):
         g.dynamics_params[0] = e.number("timeconst", nonnegative=True)
         g.dynamics = "filterexact" if g.dynamics_params[0] > 0 else "none"
@@ -238,7 +261,7 @@ def _position(e: Element, g: General, release: Release) -> None:
 
 def _intvelocity(e: Element, g: General, release: Release) -> None:
     _servo(e, g, release, "act")
-    g.dynamics = "integrator"
+    g.dynamics, g.meaning = "integrator", "vel"
     if release.intvelocity_clamps_act:
         g.limited["act"] = "true"
 
@@ -248,6 +271,7 @@ def _velocity(e: Element, g: General, release: Release) -> None:
     g.bias_params[:] = 0.0
     g.bias_params[2] = -g.gain_params[0]
     g.types("none", "fixed", "affine")
+    g.meaning = "vel"
 
 
 def _one_sided(e: Element, g: General) -> None:
@@ -272,6 +296,7 @@ def _cylinder(e: Element, g: General, release: Release) -> None:
     area = e.number("area", g.gain_params[0])
     g.gain_params[0] = pi / 4 * e.number("diameter") ** 2 if e.has("diameter") else area
     g.types("filter", "fixed", "affine")
+    g.meaning = "pressure"
 
 
 def _muscle(e: Element, g: General, release: Release) -> None:
@@ -316,6 +341,7 @@ SHORTCUTS = {
     "muscle": Shortcut(_muscle, "muscle", {"gain_params": slice(0, 9), "dynamics_params": slice(0, 3)}),
     "pid": Shortcut(_pid, "pid", {"gain_params": slice(0, 1), "bias_params": slice(1, 3), "dynamics_params": slice(0, 2)}),
     "dcmotor": Shortcut(_dcmotor, "dcmotor"),
+    "orientation": Shortcut(_orientation, "so3", {"gain_params": slice(0, 1), "bias_params": slice(2, 3)}),
     "plugin": Shortcut(_plugin),
     "adhesion": Shortcut(_adhesion, "fixed", {"gain_params": slice(0, 1)}),
 }
@@ -331,6 +357,7 @@ PARAMETERS = (
     "act_early",
     "inherit_range",
     "inputs",
+    "meaning",
     "motor",
     "damper",
 )
@@ -382,7 +409,7 @@ def _inherited(kind: str, classes: list[General]) -> General:
         return g
     for name, part in rule.inherits.items():
         getattr(g, name)[part] = getattr(source, name)[part]
-    if kind == "pid":
+    if kind in ("pid", "orientation"):
         g.inputs = source.inputs
     if kind == "dcmotor":
         g.motor = motor_of(source.gain_params, source.bias_params, source.dynamics_params, source.inputs)

@@ -25,9 +25,10 @@ MODES = ("fixed", "track", "trackcom", "targetbody", "targetbodycom")
 def read_site(document: Document, e: Element, frame: Pose, assets: Assets, index: Index, user: int) -> SiteSpec:
     """A <site>, with its defaults; its body's number is left at -1. frame: the <frame>s around it; user: how many users' numbers."""
     shape = e.choice("type", (*SIZES, "mesh") if document.release.schema == "4.0" else SIZES, "sphere")
-    given, planes = numbers(document, e, "size", (0.005, 0.005, 0.005)), None
+    given, planes, asset = numbers(document, e, "size", (0.005, 0.005, 0.005)), None, None
     if shape == "mesh":
-        size, planes, pose = *_hull(e, assets.meshes[index.find("mesh", e, "mesh")]), read_pose(e)
+        asset = index.find("mesh", e, "mesh")
+        size, planes, pose = *_hull(e, assets.meshes[asset]), read_pose(e)
     elif e.has("mesh"):
         raise e.error(f"found on a {shape}; allowed: on a site of the type mesh", "mesh")
     else:
@@ -44,6 +45,7 @@ def read_site(document: Document, e: Element, frame: Pose, assets: Assets, index
         shape=shape,
         size=size,
         planes=planes,
+        asset=asset,
         rgba=read_rgba(e),
         group=integer(e, "group", 0),
         material=material,

@@ -91,6 +91,12 @@ def _pid(actuator: ActuatorSpec) -> tuple[str, dict[str, Any]]:
     return "general", attributes | inputs | {f"{name}range": bounds.get(name) for name in ("vel", "ff")}
 
 
+def _orientation(actuator: ActuatorSpec) -> tuple[str, dict[str, Any]]:
+    _, attributes = _general(actuator)
+    inputs = {"input": "quat" if len(actuator.inputs) == 4 else "expmap", "dyntype": "integrator" if actuator.memory else "none"}
+    return "general", attributes | inputs | ranges("ctrl", actuator.input_ranges[0])
+
+
 def _dc_motor(actuator: ActuatorSpec) -> tuple[str, dict[str, Any]]:
     """The parameters in the order of `xsim.dynamics.actuation.dc_motors.Motor`, as the attributes that give them."""
     resistance, constant, coefficient, reference, kp, ki, kd, voltage = np.asarray(actuator.gain_params)[:8].tolist()
@@ -116,7 +122,7 @@ def _plugin(actuator: ActuatorSpec) -> tuple[str, dict[str, Any]]:
     return "plugin", {name: x for name, x in attributes.items() if name not in GENERAL} | clamps | dim
 
 
-_WRITERS = {None: _general, "pid": _pid, "dcmotor": _dc_motor}
+_WRITERS = {None: _general, "pid": _pid, "dcmotor": _dc_motor, "orientation": _orientation}
 
 
 def write_commands(context: Context) -> None:

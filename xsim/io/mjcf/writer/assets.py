@@ -40,11 +40,14 @@ def write_assets(context: Context) -> None:
 
 
 def _write_meshes(context: Context) -> None:
-    """Each mesh in every scale in which geoms use it, those that no geom uses as they are."""
+    """Each mesh in every scale in which geoms use it, those that sites use or no geom as they are."""
     scales: dict[int, dict[tuple[float, ...], None]] = {i: {} for i in range(len(context.spec.meshes))}
     for _, geom in context.geoms():
         if geom.shape == "mesh" and geom.asset is not None:
             scales[geom.asset][mesh_scale(geom)] = None
+    for site in context.spec.sites:
+        if site.asset is not None:
+            scales[site.asset][1.0, 1.0, 1.0] = None
     for number, of_mesh in scales.items():
         mesh = context.spec.meshes[number]
         for scale in of_mesh or {(1.0, 1.0, 1.0): None}:

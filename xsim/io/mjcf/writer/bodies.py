@@ -70,6 +70,7 @@ def _body(parent: XML, body: BodySpec, pose: Pose) -> XML:
         quat=unless(IDENTITY_QUAT, pose.quat),
         mocap=unless(False, body.mocap),
         gravcomp=unless(0.0, _compensation(body)),
+        sleep=unless("auto", body.sleep),
         user=body.user or None,
     )  # fmt: skip
 

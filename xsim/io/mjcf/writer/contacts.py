@@ -12,6 +12,7 @@ __all__ = ["write_contacts"]
 
 DEFAULTS = {
     "condim": 3, "friction": FRICTION, "solref": (0.02, 1.0), "solimp": (0.9, 0.95, 0.001, 0.5, 2.0), "margin": 0.0, "gap": 0.0,
+    "adhesion": 0.0,
 }  # fmt: skip
 
 

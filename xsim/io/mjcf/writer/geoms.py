@@ -19,7 +19,7 @@ __all__ = ["contact_parameters", "write_geoms"]
 
 HIDDEN = 3
 """The group of geoms that are not visible: the first one that MuJoCo's viewer does not draw."""
-NUMBERS = ("condim", "priority", "friction", "solmix", "margin", "gap")
+NUMBERS = ("condim", "priority", "friction", "solmix", "margin", "gap", "adhesion")
 
 
 def write_geoms(context: Context, elements: list[XML]) -> None:

@@ -19,12 +19,12 @@ def write_places(context: Context, elements: list[XML]) -> None:
     """The sites, cameras and lights. elements: those of the world and of the bodies."""
     spec = context.spec
     for number, site in enumerate(spec.sites):
-        if site.planes is not None:
-            context.losses.refuse(site.source, f"site {site.name or number!r}", "the volume of a mesh; the spec keeps no mesh of a site")
-        context.names.enter("site", number, _site(elements[site.body + 1], site), site.name)
+        if site.planes is not None and site.asset is None:
+            context.losses.refuse(site.source, f"site {site.name or number!r}", "a volume without its mesh; MJCF has volumes of meshes")
+        context.names.enter("site", number, _site(context, elements[site.body + 1], site), site.name)
     for number, (name, body, pos, quat) in enumerate(_frames(context)):
         site = SiteSpec(name, body, np.asarray(pos, float), np.asarray(quat, float))
-        context.names.enter("site", ("frame", number), _site(elements[body + 1], site), name)
+        context.names.enter("site", ("frame", number), _site(context, elements[body + 1], site), name)
     for number, camera in enumerate(spec.cameras):
         context.names.enter("camera", number, _camera(context, elements[camera.body + 1], camera), camera.name)
     for number, light in enumerate(spec.lights):
@@ -40,13 +40,15 @@ def _frames(context: Context) -> Iterator[tuple]:
                 yield marker.name or f"{body.name} marker", i, marker.pos, IDENTITY_QUAT
 
 
-def _site(e: XML, site: SiteSpec) -> XML:
+def _site(context: Context, e: XML, site: SiteSpec) -> XML:
+    mesh = None if site.asset is None else context.names.of("mesh", (site.asset, (1.0, 1.0, 1.0)))
     return add(
         e, "site",
         pos=unless(np.zeros(3), site.pos),
         quat=unless(IDENTITY_QUAT, normalized(site.quat)),
         type=unless("sphere", site.shape),
-        size=site.size,
+        size=site.size if mesh is None else None,
+        mesh=mesh,
         rgba=site.rgba,
         group=unless(0, site.group),
         material=site.material or None,

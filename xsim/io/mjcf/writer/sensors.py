@@ -62,8 +62,8 @@ def _frame(context: Context, sensor: SensorSpec) -> dict[str, Any]:
 
 def _inside(context: Context, sensor: SensorSpec) -> dict[str, Any]:
     assert sensor.object is not None and sensor.reference is not None
-    kind = sensor.object[0]
-    return {"objtype": kind, "objname": object_name(context, sensor.object, sensor), "site": object_name(context, sensor.reference, sensor)}
+    names = {"objname": object_name(context, sensor.object, sensor), "site": object_name(context, sensor.reference, sensor)}
+    return {"objtype": sensor.object[0], **names, "enclosed": True if sensor.data else None}
 
 
 def _camera(context: Context, sensor: SensorSpec) -> dict[str, Any]:
