@@ -99,6 +99,7 @@ class Geom:
     quat: Any = _leaf("ngeom 4", "1", "orientation in the body frame (w x y z, normalized where used)")
     density: Any = _leaf("ndensity", "kg/m^3", "density, for geoms with density instead of mass", ">= 0")
     surface_velocity: Any = _leaf("nsurfacevelocity 6", "m/s and rad/s", "velocity of the surface on its body, geom frame: linear, angular")
+    sdf: Any = _leaf("nsdf", "of the kind", "numbers of signed distance functions, one after the other")
     fluid: Any = _leaf("nfluid 5", "1", "fluid coefficients: blunt, slender, angular drag, Kutta, Magnus lift", ">= 0")
 
 

@@ -11,7 +11,7 @@ from xsim.io.mjcf.drafts import Draft
 from xsim.io.mjcf.inertia import SMALL, merged
 from xsim.io.mjcf.references import references
 from xsim.poses import Pose
-from xsim.spec import MeshSpec
+from xsim.spec import MESH_SHAPES, MeshSpec
 
 __all__ = ["align_free", "discard_visual", "fuse_static", "used_meshes"]
 
@@ -43,10 +43,10 @@ def discard_visual(drafts: list[Draft], document: Document) -> None:
 
 def used_meshes(drafts: list[Draft], meshes: Sequence[MeshSpec]) -> list[MeshSpec]:
     """The meshes that geoms still use; the geoms get their new numbers."""
-    used = sorted({geom.asset for body in drafts for geom, _ in body.geoms if geom.shape == "mesh" and geom.asset is not None})
+    used = sorted({geom.asset for body in drafts for geom, _ in body.geoms if geom.shape in MESH_SHAPES and geom.asset is not None})
     number = {old: new for new, old in enumerate(used)}
     for body in drafts:
-        body.geoms = [(replace(g, asset=number[g.asset]) if g.shape == "mesh" and g.asset is not None else g, e) for g, e in body.geoms]
+        body.geoms = [(replace(g, asset=number[g.asset]) if g.shape in MESH_SHAPES and g.asset in number else g, e) for g, e in body.geoms]
     return [meshes[i] for i in used]
 
 
