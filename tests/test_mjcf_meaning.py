@@ -582,13 +582,6 @@ def test_plugins_of_geoms_that_need_none_are_said(plugin):
         read(f'<geom size="1"><plugin {plugin}/></geom>')
 
 
-@pytest.mark.parametrize("plugin", ['plugin="mujoco.sdf.torus"', 'instance="i"'])
-def test_plugins_of_meshes_are_refused(plugin):
-    head = f'<asset><mesh name="x" vertex="0 0 0 1 0 0 0 1 0 0 0 1"><plugin {plugin}/></mesh></asset>'
-    with pytest.raises(ParseError, match="plugin"):
-        read(head='<extension><plugin plugin="mujoco.sdf.torus"><instance name="i"/></plugin></extension>' + head)
-
-
 @pytest.mark.parametrize(("tag", "attributes"), [
     ("actuator", 'joint="j" dyntype="none"'), ("sensor", 'objtype="body" objname="b" reftype="body" refname="b" cutoff="0" user="1"'),
 ])  # fmt: skip

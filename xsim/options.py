@@ -43,9 +43,9 @@ def with_constraints(model: Model, kinds: Iterable[str]) -> Model:
 def with_contact_limit(model: Model, contacts: int | None, pairs: int | None = None) -> Model:
     """The same model with the sizes of its contact buffers set.
 
-    contacts: the maximum number of contacts of each condim in an environment. None: max(32, 2 nv), and at most the number that the pairs of
-    the model can have. pairs: the maximum number of geom pairs of one kind that reach the narrow phase; those with the least lower bound
-    of the distance do. None: the same default.
+    contacts: the maximum number of contacts of each condim in an environment. None: max(32, 2 nv), with signed distance functions at least
+    the number of their starting points, and at most the number that the pairs of the model can have. pairs: the maximum number of geom
+    pairs of one kind that reach the narrow phase; those with the least lower bound of the distance do. None: max(32, 2 nv).
 
     Smaller buffers are faster. If more contacts are active, the deepest ones act and `Flags.CONTACT_OVERFLOW` is set. The flag is also set
     if more pairs may be in contact than reach the narrow phase. Raises ValueError for a number below 1."""

@@ -13,8 +13,9 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from xsim.suggestions import did_you_mean
 
 __all__ = [
-    "ACTIVATION_DYNAMICS", "ACTUATOR_BIASES", "ACTUATOR_CONTROLLERS", "ACTUATOR_GAINS", "COLLIDERS", "ConfigKey", "INTEGRATORS",
-    "LOOP_CONSTRAINTS", "LOOP_ROWS", "PASSIVE_FORCES", "Registry", "SENSORS", "SOFT_CONSTRAINTS", "TIME_FUNCTIONS", "TRANSMISSIONS",
+    "ACTIVATION_DYNAMICS", "ACTUATOR_BIASES", "ACTUATOR_CONTROLLERS", "ACTUATOR_GAINS", "COLLIDERS", "ConfigKey", "DISTANCE_FUNCTIONS",
+    "INTEGRATORS", "LOOP_CONSTRAINTS", "LOOP_ROWS", "PASSIVE_FORCES", "Registry", "SENSORS", "SOFT_CONSTRAINTS", "TIME_FUNCTIONS",
+    "TRANSMISSIONS",
 ]  # fmt: skip
 
 Key = TypeVar("Key")
@@ -103,3 +104,5 @@ SOFT_CONSTRAINTS: Registry[str] = Registry("kind of soft constraint")
 """`xsim.dynamics.constraints.soft_rows.SoftConstraint` by `SoftInfo.kind`, which for equalities is `EqualitySpec.kind`."""
 COLLIDERS: Registry[tuple[str, str]] = Registry("pair of shapes")
 """`xsim.dynamics.collide.colliders.Collider` by the pair of shapes, in the order of `xsim.model.topology.COLLISION_SHAPES`."""
+DISTANCE_FUNCTIONS: Registry[str] = Registry("signed distance function")
+"""`xsim.dynamics.collide.distance_functions.DistanceFunction` by `SdfSpec.kind`."""

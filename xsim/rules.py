@@ -24,6 +24,8 @@ class Rules:
             one contact.
         capsules_touch_at_overlap: two parallel capsules (to 1e-4 rad) touch where what is next to each other ends; else at the ends of the
             first one, then of the second one, even where nothing is next to them.
+        sdf_as_4_0: a contact of a signed distance function lies half its depth on the other side of the point that the search found, and
+            the distance in a box is that of MuJoCo 4.0, see `xsim.dynamics.collide.sdf`.
         flex_internal_contacts: elements of a flex collide with the points across from them.
     Constraints:
         constraints_before_damping: soft constraints are solved without what the integrator treats implicitly, which then acts on the
@@ -51,6 +53,7 @@ class Rules:
     margins_add: bool = False
     box_faces_preferred: bool = False
     capsules_touch_at_overlap: bool = True
+    sdf_as_4_0: bool = False
     flex_internal_contacts: bool = False
     constraints_before_damping: bool = False
     sliding_bodies_by_mass: bool = False
@@ -83,6 +86,7 @@ RULES: dict[str, Rules] = {
         gap_beyond_margin=True,
         margins_add=True,
         box_faces_preferred=True,
+        sdf_as_4_0=True,
         sliding_bodies_by_mass=True,
         constraint_drift=True,
         lame_as_4_0=True,

@@ -158,13 +158,15 @@ def _targets(c: Call, frame: kin.Frames, fixed_only: bool) -> tuple[np.ndarray, 
     top = c.model.topology
     numbers = [
         i for i, info in enumerate(top.geoms)
-        if info.visible and info.opaque and info.shape in SHAPES and (info.shape != "mesh" or info.asset is not None)
+        if info.visible and info.opaque and info.shape in (*SHAPES, "sdf") and (info.shape != "mesh" or info.asset is not None)
         and not (fixed_only and info.body >= 0 and top.bodies[info.body].link >= 0)
     ]  # fmt: skip
     targets = []
     for i in numbers:
         info, end = top.geoms[i], geom_end(c.system, frame, i)
         size = tuple(np.pad(info.size, (0, 3 - len(info.size)))) if info.row is None else c.system.geom.size[info.row]
+        if info.shape == "sdf":
+            info = info._replace(shape="mesh")
         if info.shape == "hfield" and not top.hfields:
             info = info._replace(shape="mesh", asset=len(top.drawing.meshes) + info.asset)
         targets.append(Target(info, end.world, end.R, size))

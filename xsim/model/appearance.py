@@ -8,14 +8,14 @@ from xsim.model.drawing import DrawingInfo, SurfaceInfo, TrianglesInfo
 from xsim.model.table import Table
 from xsim.model.topology import GeomInfo
 from xsim.poses import quat_conj, rotate
-from xsim.spec import FlexSpec, HfieldSpec, ModelSpec
+from xsim.spec import MESH_SHAPES, FlexSpec, HfieldSpec, ModelSpec
 
 __all__ = ["read_color", "read_drawing"]
 
 
 def read_drawing(spec: ModelSpec, geoms: tuple[GeomInfo, ...]) -> DrawingInfo:
     """The surfaces and colours of a model. geoms: all of them."""
-    used = {(geom.shape, geom.asset) for geom in geoms if geom.visible}
+    used = {("mesh" if geom.shape in MESH_SHAPES else geom.shape, geom.asset) for geom in geoms if geom.visible}
     skins = spec.drawing.get("skins", {})
     return DrawingInfo(
         meshes=tuple(_triangles(m.vertices, m.faces) if ("mesh", i) in used else None for i, m in enumerate(spec.meshes)),

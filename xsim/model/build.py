@@ -11,7 +11,7 @@ from xsim.model.appearance import read_drawing
 from xsim.model.contact_pairs import read_pairs
 from xsim.model.devices import read_devices, with_reflected_rows
 from xsim.model.flexes import read_flexes
-from xsim.model.geoms import read_assets, read_geoms
+from xsim.model.geoms import read_assets, read_geoms, read_sdfs
 from xsim.model.holonomic import read_holonomic
 from xsim.model.leaf_rows import LeafRows, leaf_array
 from xsim.model.model import GROUPS, Model, Option
@@ -40,6 +40,7 @@ def assemble(spec: ModelSpec, *, seed: int = 0) -> Model:
         **read_holonomic(spec, tree),
         **devices.infos,
         **read_assets(spec, pairs.infos),
+        sdfs=read_sdfs(spec, rows),
         **pairs.structure(),
         geoms=geoms,
         flexes=tuple(flexes.infos),
@@ -75,6 +76,7 @@ def _read_option(spec: ModelSpec) -> dict[str, Any]:
         "noslip": bool(option.solver.get("noslip_iterations")),
         "exact_mobility": bool(option.solver.get("diagexact")),
         "multiccd": bool(option.solver.get("multiccd")),
+        "sdf_search": (int(option.solver.get("sdf_initpoints", 40)), int(option.solver.get("sdf_iterations", 10))),
     }
 
 

@@ -28,6 +28,10 @@ FLAT_SHAPES = ("plane", "hfield")
 """Shapes that do not collide with each other."""
 
 
+SDF_PARTNERS = ("plane", "sphere", "capsule", "ellipsoid", "cylinder", "box", "sdf")
+"""Shapes that collide with a signed distance function."""
+
+
 class Pairs(NamedTuple):
     """infos: the pairs, by kind. parts: the parts of flexes that collide. cone: the friction cone.
 
@@ -148,6 +152,8 @@ def read_pairs(spec: ModelSpec, flex_index: list[int | None], leaf_rows: LeafRow
         leaf_rows.add("cone.impratio", float(spec.option.solver.get("impratio", 1.0)))
     infos = []
     for (shapes, assets, condim, mixed), pairs in sorted(pair_list.pairs.items(), key=lambda item: repr(item[0])):
+        if "sdf" in shapes and not set(shapes).issubset(SDF_PARTNERS):
+            _refuse_sdf(shapes, pair_list.colliders[pairs[0][0][1]])
         infos.append(PairsInfo(shapes, assets, condim, mixed, *(Table(np.array(x)) for x in pairs)))
     parts = []
     for part in pair_list.colliders[pair_list.geoms :]:
@@ -157,6 +163,12 @@ def read_pairs(spec: ModelSpec, flex_index: list[int | None], leaf_rows: LeafRow
         reach = spec.flexes[part.flex].lengths.max() + spec.flexes[part.flex].radius
         parts.append(PartInfo(part.shape, flex, part.points, float(reach)))
     return Pairs(tuple(infos), tuple(parts), spec.option.solver.get("cone", "pyramidal"), tuple(pair_list.adhesion))
+
+
+def _refuse_sdf(shapes: tuple[str, str], second: _Geom | _Part) -> None:
+    assert isinstance(second, _Geom)
+    text = f"can collide with a {shapes[0]}; geoms sdf collide with {', '.join(SDF_PARTNERS)}"
+    fail(second.geom.source, f"geom {second.geom.name!r} of type sdf {text}; allowed: masks (contype, conaffinity) without such pairs")
 
 
 class _PairList:

@@ -6,11 +6,13 @@ import numpy as np
 
 from xsim.model.appearance import read_color
 from xsim.model.leaf_rows import LeafRows
-from xsim.model.topology import GeomInfo, HfieldInfo, MeshInfo, PairsInfo, SolidInfo, Table
+from xsim.model.topology import GeomInfo, HfieldInfo, MeshInfo, PairsInfo, SdfInfo, SolidInfo, Table
 from xsim.model.tree import Tree, fail, unit_quat
-from xsim.spec import GeomSpec, MeshSpec, ModelSpec
+from xsim.poses import Pose
+from xsim.registry import DISTANCE_FUNCTIONS
+from xsim.spec import MESH_SHAPES, GeomSpec, MeshSpec, ModelSpec
 
-__all__ = ["read_assets", "read_geoms"]
+__all__ = ["read_assets", "read_geoms", "read_sdfs"]
 
 DRAWABLE = ("box", "sphere", "capsule", "cylinder", "ellipsoid", "cone", "plane", "axes")
 HIDDEN_GROUP = 3
@@ -37,7 +39,7 @@ def _geom(spec: ModelSpec, rows: LeafRows, body: int, geom: GeomSpec, visible: b
     if (inertial or solid) and not geom.massless:
         density = rows.add_optional("geom.density", geom.density)
         mass = rows.add("geom.mass", geom.mass) if density is None else None
-    if geom.fluid is not None and geom.shape == "mesh" and geom.asset is not None:
+    if geom.fluid is not None and geom.shape in MESH_SHAPES and geom.asset is not None:
         extents = tuple(map(float, np.abs(spec.meshes[geom.asset].vertices).max(0)))
     material = spec.drawing["materials"][geom.material]["rgba"] if geom.material else geom.rgba
     size, pos, quat = (tuple(map(float, x)) for x in (size, geom.pos, geom.quat))
@@ -66,7 +68,7 @@ def _solid(spec: ModelSpec, body: int, geom: GeomSpec) -> SolidInfo | None:
     """Volume and moments of a mesh from which the inertia of the body is computed. Raises ValueError for a shape without inertia."""
     if body < 0 or spec.bodies[body].inertial is not None or geom.massless or not (geom.mass or geom.density):
         return None
-    if geom.asset is not None and geom.shape == "mesh":
+    if geom.asset is not None and geom.shape in MESH_SHAPES:
         mesh = spec.meshes[geom.asset]
         x, y, z = map(float, mesh.moments)
         return SolidInfo(float(mesh.volume), (x, y, z))
@@ -82,15 +84,52 @@ def _visible(geoms: tuple[GeomSpec, ...]) -> list[GeomSpec]:
 
 
 def read_assets(spec: ModelSpec, pairs: tuple[PairsInfo, ...]) -> dict[str, tuple]:
-    """Meshes and height fields, for models in which collisions or sensors need them. Rays need all of a mesh, the others its hull."""
+    """Meshes and height fields, for models in which collisions or sensors need them. Rays need all of a mesh, the others its hull. Of
+    signed distance functions planes alone need the hull."""
     collides = any(asset is not None for info in pairs for asset in info.assets)
     kinds = {sensor.kind for sensor in spec.sensors if sensor.kind != "insidesite" or sensor.data}
+    needed = {i for i, mesh in enumerate(spec.meshes) if mesh.sdf is None}
+    needed |= {info.assets[1] for info in pairs if info.shapes == ("plane", "sdf") or info.shapes[1] == "mesh"}
+    needed |= {info.assets[0] for info in pairs if info.shapes[0] == "mesh"}
     if not collides and not kinds & {"rangefinder", "distance", "normal", "fromto", "insidesite"}:
         return {}
     return {
-        "meshes": tuple(_mesh(mesh) if "rangefinder" in kinds else _hull(mesh) for mesh in spec.meshes),
+        "meshes": tuple(_mesh(m) if "rangefinder" in kinds else _hull(m) if i in needed else NO_MESH for i, m in enumerate(spec.meshes)),
         "hfields": tuple(HfieldInfo(Table(field.heights), float(field.size[3])) for field in spec.hfields),
     }
+
+
+DISTANCE_SENSORS = ("distance", "normal", "fromto")
+NO_MESH = MeshInfo(Table(np.zeros((0, 3))), Table(np.zeros((0, 3), int)))
+
+
+def read_sdfs(spec: ModelSpec, rows: LeafRows) -> tuple[SdfInfo, ...]:
+    """The signed distance functions of geoms. Raises ValueError for an unknown one, and for a sensor that cannot measure them."""
+    geoms = [(-1, geom) for geom in spec.world_geoms] + [(i, geom) for i, body in enumerate(spec.bodies) for geom in body.geoms]
+    used = {geom.asset for _, geom in geoms if geom.shape == "sdf" and geom.asset is not None}
+    for sensor in spec.sensors if used else ():
+        items = (sensor.object, sensor.reference)
+        seen = {item for k, (body, geom) in enumerate(geoms) if geom.shape == "sdf" for item in (("geom", k), ("body", body))}
+        if sensor.kind == "rangefinder" or sensor.kind in DISTANCE_SENSORS and seen.intersection(items):
+            fail(sensor.source, f"sensor {sensor.name!r} ({sensor.kind}) measures a geom of type sdf; allowed: other shapes")
+    return tuple(_sdf(spec.meshes[i], i, rows) for i in sorted(used))
+
+
+def _sdf(mesh: MeshSpec, index: int, rows: LeafRows) -> SdfInfo:
+    sdf = mesh.sdf
+    if sdf is None:
+        fail(mesh.source, f"mesh {mesh.name!r} of a geom sdf has no signed distance function; allowed: with one")
+    if sdf.kind not in DISTANCE_FUNCTIONS:
+        fail(mesh.source, f"mesh {mesh.name!r}: {DISTANCE_FUNCTIONS.unknown(sdf.kind)}")
+    widths = {key: len(x) for key, x in sdf.config.items()}
+    wanted = {key: rule.width for key, rule in DISTANCE_FUNCTIONS[sdf.kind].config.items()}
+    if list(widths.items()) != list(wanted.items()):
+        fail(mesh.source, f"mesh {mesh.name!r}: config of the widths {widths}; allowed: {wanted}")
+    inverse = Pose(mesh.quat, mesh.pos).inverse()
+    low, high = mesh.vertices.min(0), mesh.vertices.max(0)
+    numbers = tuple(rows.add("geom.sdf", x) for x in sdf.numbers)
+    box = (inverse.pos, inverse.quat, (low + high) / 2, (high - low) / 2)
+    return SdfInfo(mesh.name, index, sdf.kind, numbers, *(tuple(map(float, x)) for x in box))
 
 
 def _mesh(mesh: MeshSpec) -> MeshInfo:

@@ -100,6 +100,7 @@ class Geom:
     density: Any = _leaf("ndensity", "kg/m^3", "density, for geoms with density instead of mass", ">= 0")
     surface_velocity: Any = _leaf("nsurfacevelocity 6", "m/s and rad/s", "velocity of the surface on its body, geom frame: linear, angular")
     adhesion: Any = _leaf("nadhesion", "N", "force with which each contact of the geom can pull")
+    sdf: Any = _leaf("nsdf", "of the kind", "numbers of signed distance functions, one after the other")
     fluid: Any = _leaf("nfluid 5", "1", "fluid coefficients: blunt, slender, angular drag, Kutta, Magnus lift", ">= 0")
 
 

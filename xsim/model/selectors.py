@@ -280,6 +280,7 @@ ROW_NAMES: dict[str, Callable[[HasLeaves], list[str]]] = {
     },
     "npassivenumber": lambda m: [p.name or p.kind for p in m.topology.passive for _ in p.numbers],
     "nsensordelay": _of_infos("sensors", "history"),
+    "nsdf": lambda m: [sdf.name for sdf in m.topology.sdfs for _ in sdf.numbers],
     "nctrlrange": lambda m: [a.name for a in m.topology.actuators for row in a.ctrl_ranges if row is not None],
     **{
         size: _of_infos("tendons", row) for size, row in (

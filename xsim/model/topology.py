@@ -12,11 +12,11 @@ from xsim.rules import RULES, Rules
 __all__ = [
     "CONTACT_FIELDS", "ActuatorInfo", "BodyInfo", "CameraInfo", "ConstraintInfo", "FlexInfo", "ForceInfo", "FunctionInfo", "GeomInfo",
     "HfieldInfo", "JointInfo", "KeyInfo", "Link", "MeshInfo", "PairsInfo", "PieceInfo",
-    "RANGE_FIELDS", "SPRINGS", "SensorInfo", "SiteInfo", "SoftInfo", "SolidInfo", "Table", "TendonInfo", "Topology",
+    "RANGE_FIELDS", "SPRINGS", "SdfInfo", "SensorInfo", "SiteInfo", "SoftInfo", "SolidInfo", "Table", "TendonInfo", "Topology",
 ]  # fmt: skip
 
 
-COLLISION_SHAPES = ("plane", "hfield", "sphere", "capsule", "ellipsoid", "cylinder", "box", "mesh")
+COLLISION_SHAPES = ("plane", "hfield", "sphere", "capsule", "ellipsoid", "cylinder", "box", "mesh", "sdf")
 """Shapes that collide. The geoms of a pair are in the order of their shapes here."""
 
 
@@ -170,6 +170,23 @@ class MeshInfo(NamedTuple):
     vertices: Table
     faces: Table
     hull: Table | None = None
+
+
+class SdfInfo(NamedTuple):
+    """The signed distance function of a mesh, the shape of geoms of the shape "sdf".
+
+    * name, mesh: of the mesh, and its index. kind: key of `xsim.registry.DISTANCE_FUNCTIONS`. numbers: rows of geom.sdf.
+    * pos, quat: of the function's frame in the frame of the mesh. centre, half: of the box around the mesh in its frame, m.
+    """
+
+    name: str
+    mesh: int
+    kind: str
+    numbers: tuple[int, ...]
+    pos: tuple[float, float, float]
+    quat: tuple[float, float, float, float]
+    centre: tuple[float, float, float]
+    half: tuple[float, float, float]
 
 
 class HfieldInfo(NamedTuple):
@@ -502,7 +519,8 @@ class Topology:
       "position" or "speed". functions: functions of time. forces: force elements.
     * soft: soft constraints. disabled: MuJoCo's flags that are switched off (`xsim.spec.OptionSpec`).
     * rules: the MuJoCo release whose rules apply, "" for other formats.
-    * meshes, hfields: those that collisions or rays need. pairs: geoms, and parts of flexes, that can collide.
+    * meshes, hfields: those that collisions or rays need. sdfs: the signed distance functions of geoms. sdf_search: numbers of points from
+      which contacts of these are searched, and of iterations. pairs: geoms, and parts of flexes, that can collide.
     * passive: passive forces on bodies.
     * flexes: deformable bodies with forces or contacts. parts: the parts of flexes that collide. drawing: what only pictures need.
     * cone: ``"pyramidal"`` or ``"elliptic"``. noslip: whether friction is solved again without slip. multiccd: whether contact between flat
@@ -543,6 +561,8 @@ class Topology:
     soft: tuple[SoftInfo, ...] = ()
     meshes: tuple[MeshInfo, ...] = ()
     hfields: tuple[HfieldInfo, ...] = ()
+    sdfs: tuple[SdfInfo, ...] = ()
+    sdf_search: tuple[int, int] = (40, 10)
     disabled: tuple[str, ...] = ()
     rules: str = ""
     pairs: tuple[PairsInfo, ...] = ()

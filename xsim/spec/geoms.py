@@ -10,7 +10,26 @@ from xsim.spec.contact import SurfaceSpec
 from xsim.spec.fields import identity, zeros
 from xsim.spec.source import Source
 
-__all__ = ["FlexSpec", "GeomSpec", "HfieldSpec", "MarkerSpec", "MeshSpec", "SiteSpec"]
+__all__ = ["MESH_SHAPES", "FlexSpec", "GeomSpec", "HfieldSpec", "MarkerSpec", "MeshSpec", "SdfSpec", "SiteSpec"]
+
+MESH_SHAPES = ("mesh", "sdf")
+"""Shapes of geoms whose ``asset`` is a mesh."""
+
+
+@dataclass(frozen=True)
+class SdfSpec:
+    """A signed distance function, the shape of what it belongs to.
+
+    ``kind``: a key of `xsim.registry.DISTANCE_FUNCTIONS`. ``config``: its numbers by key, in the order of the entry's config.
+    """
+
+    kind: str
+    config: dict[str, tuple[float, ...]] = field(default_factory=dict)
+
+    @property
+    def numbers(self) -> list[float]:
+        """All numbers of the config in order."""
+        return [x for values in self.config.values() for x in values]
 
 
 @dataclass(frozen=True)
@@ -111,9 +130,11 @@ class MeshSpec:
     * ``shell``: the mass is on the surface, ``volume`` is its area. ``shell_com`` (3,) m, and ``shell_inertia`` (6,) about it, xx yy zz
       xy xz yz per unit mass (m^2): of the surface, in the mesh's frame.
     * ``pos``, ``quat``: the principal frame in the file's coordinates (after scale, refpos and refquat).
-    * ``hull`` (k, 3): faces of the convex hull, None for a flat mesh.
+    * ``hull`` (k, 3): faces of the convex hull, None for a flat mesh, and for one of a function, whose hull is found where it is needed.
     * ``rule``: how the volume was found, MJCF's ``inertia`` attribute. ``hull_vertices``: the most vertices of the hull, -1: all.
       ``scale`` (3,): by what the numbers of the file were multiplied, which are single-precision.
+    * ``sdf``: the signed distance function whose surface the mesh is, in the file's coordinates; None: it is of a file. Geoms of the
+      shape ``"sdf"`` have mass and bounds of their mesh, and collide by its function.
     """
 
     name: str
@@ -132,6 +153,7 @@ class MeshSpec:
     hull_vertices: int = -1
     scale: np.ndarray = field(default_factory=lambda: np.ones(3))
     file: str | None = None
+    sdf: SdfSpec | None = None
     source: Source = Source()
 
 

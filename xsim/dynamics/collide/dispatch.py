@@ -33,7 +33,7 @@ def collide(shapes: tuple[str, str], a: Shape, b: Shape, margin, rules: Rules) -
     """The contacts of geoms of two shapes, `contact_count` of them. margin (m): contacts with a larger distance need not be exact."""
     if shapes not in COLLIDERS:
         return [collide_convex([shapes], *(shape._replace(data=[shape.data]) for shape in (a, b)))]
-    a, b = (shape._replace(data=hull(shape.data)) if kind == "mesh" else shape for kind, shape in zip(shapes, (a, b), strict=True))
+    a, b = (shape._replace(data=hull(shape.data)) if kind in ("mesh", "sdf") else shape for kind, shape in zip(shapes, (a, b), strict=True))
     return COLLIDERS[shapes](a, b, margin, rules)
 
 

@@ -50,7 +50,7 @@ def make_hull(vertices, faces=None) -> Hull:
 def _faces(points: np.ndarray) -> np.ndarray:
     """The triangles (m, 3) of the hull of points, counter-clockwise seen from outside. A flat hull has both sides."""
     middle = points.mean(0)
-    _, extents, axes = np.linalg.svd(points - middle, full_matrices=True)
+    _, extents, axes = np.linalg.svd(points - middle, full_matrices=len(points) < 3)
     extents = np.concatenate([extents, np.zeros(3 - len(extents))])
     flat = (points - middle) @ axes.T
     rank = int(np.sum(extents > _FLAT * max(extents[0], 1e-300)))
@@ -83,18 +83,44 @@ def polygons(hull: Hull) -> list[tuple[np.ndarray, list[int]]]:
     normal = np.cross(b - a, c - a)
     length = np.linalg.norm(normal, axis=1, keepdims=True)
     normal = np.divide(normal, length, out=np.zeros_like(normal), where=length > 0)
-    remaining, faces, size = np.arange(len(normal)), [], np.ptp(hull.vertices)
-    while len(remaining):
-        face = remaining[0]
-        same = (normal[remaining] @ normal[face] > 1 - 1e-9) & (np.abs((a[remaining] - a[face]) @ normal[face]) < 1e-6 * size)
-        same[0] = True
-        ring = np.unique(hull.faces[remaining[same]])
-        if same.sum() > 1:
-            arms = hull.vertices[ring] - hull.vertices[ring].mean(0)
-            ring = ring[np.argsort(np.arctan2(np.cross(arms[0], arms) @ normal[face], arms @ arms[0]))]
-        faces.append((normal[face], ring.tolist()))
-        remaining = remaining[~same]
+    rings, faces = hull.faces.tolist(), []
+    for group in _coplanar(hull, normal):
+        ring = sorted(set(rings[group[0]]))
+        if len(group) > 1:
+            corners = np.unique(hull.faces[group])
+            arms = hull.vertices[corners] - hull.vertices[corners].mean(0)
+            ring = corners[np.argsort(np.arctan2(np.cross(arms[0], arms) @ normal[group[0]], arms @ arms[0]))].tolist()
+        faces.append((normal[group[0]], ring))
     return faces
+
+
+def _coplanar(hull: Hull, normal: np.ndarray) -> list[list[int]]:
+    """The triangles of each face of the hull, by the number of their first one: neighbours in the plane of the first."""
+    a, size = hull.vertices[hull.faces[:, 0]], np.ptp(hull.vertices)
+    edges = np.sort(np.stack([hull.faces, np.roll(hull.faces, -1, 1)], -1).reshape(-1, 2), 1)
+    of_edge: dict[tuple, list[int]] = {}
+    for i, edge in enumerate(map(tuple, edges.tolist())):
+        of_edge.setdefault(edge, []).append(i // 3)
+    pairs = np.array([(x[i], x[j]) for x in of_edge.values() for i in range(len(x)) for j in range(i)]).reshape(-1, 2)
+    alike = np.einsum("ij,ij->i", normal[pairs[:, 0]], normal[pairs[:, 1]]) > 1 - 1e-9
+    neighbours: dict[int, list[int]] = {}
+    for i, j in pairs[alike].tolist():
+        neighbours.setdefault(i, []).append(j)
+        neighbours.setdefault(j, []).append(i)
+    out, done = [], set()
+    for first in range(len(normal)):
+        if first in done:
+            continue
+        group = [first]
+        done.add(first)
+        for i in group:
+            for j in neighbours.get(i, ()):
+                near = normal[j] @ normal[first] > 1 - 1e-9 and abs((a[j] - a[first]) @ normal[first]) < 1e-6 * size
+                if j not in done and near:
+                    done.add(j)
+                    group.append(j)
+        out.append(group)
+    return out
 
 
 def _neighbours(count: int, faces: np.ndarray) -> np.ndarray:

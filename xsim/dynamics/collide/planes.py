@@ -81,14 +81,12 @@ def plane_ellipsoid(a: Shape, b: Shape) -> list[ContactPoint]:
 
 
 class Corners(NamedTuple):
-    """All corners of the faces of a hull, r in total.
+    """The corners of the faces of a hull at each of its n vertices, up to k of them.
 
-    first (r,): the vertex of the corner.
-    normal (r, 3): outward normal of the face.
-    vertices (r, 4): the quadrilateral of the largest area of the face's vertices that contains ``first``. A triangle repeats ``first``.
+    normal (n, k, 3): outward normal of the face.
+    vertices (n, k, 4): the quadrilateral of the largest area of the face's vertices that begins with the vertex. A triangle repeats it.
     """
 
-    first: np.ndarray
     normal: np.ndarray
     vertices: np.ndarray
 
@@ -106,11 +104,11 @@ def plane_mesh(a: Shape, b: Shape) -> list[ContactPoint]:
     fixed = jax.lax.stop_gradient(jnp.stack(jnp.broadcast_arrays(*down, *b.size)))
     fixed_down, size = fixed[:3], fixed[3:]
     deepest = jnp.argmax(_products(vertices, fixed_down * size), 0)
-    square = _products(corners.normal**2, 1.0 / size**2)
-    parallel = _products(corners.normal, fixed_down / size) / jnp.sqrt(jnp.where(square > 0, square, 1.0))
-    at_deepest = corners.first.reshape(-1, *[1] * deepest.ndim) == deepest
-    row = jnp.argmax(jnp.where(at_deepest, parallel, -2.0), 0)
-    chosen = jnp.asarray(corners.vertices)[row]
+    normal = jnp.moveaxis(jnp.asarray(corners.normal, fixed.dtype)[deepest], -1, 0)  # (3, ..., k)
+    square = jnp.sum(normal**2 / (size**2)[..., None], 0)
+    parallel = jnp.sum(normal * (fixed_down / size)[..., None], 0) / jnp.sqrt(jnp.where(square > 0, square, 1.0))
+    face = jnp.argmax(parallel, -1)
+    chosen = jnp.asarray(corners.vertices)[deepest, face]
     positions = jnp.asarray(vertices, fixed.dtype)[chosen]
     contacts = []
     for k in range(4):
@@ -123,6 +121,9 @@ def plane_mesh(a: Shape, b: Shape) -> list[ContactPoint]:
     return contacts
 
 
+collider("plane", "sdf", contacts=4)(plane_mesh)  # the mesh of the signed distance function
+
+
 def _products(table: np.ndarray, v) -> jax.Array:
     """The scalar products of r constant vectors (r, 3) and a vector (3, ...): (r, ...)."""
     return sum(table[:, k].reshape(-1, *[1] * (v.ndim - 1)).astype(v.dtype) * v[k] for k in range(3))
@@ -130,12 +131,14 @@ def _products(table: np.ndarray, v) -> jax.Array:
 
 @functools.lru_cache(maxsize=256)
 def _corners(hull: Hull) -> Corners:
-    rows = []
+    rows: list[list] = [[] for _ in hull.vertices]
     for normal, ring in polygons(hull):
-        for k in range(len(ring)):
-            rows.append((ring[k], normal, _largest(hull.vertices[ring], k, ring)))
-    first, normal, vertices = (np.array(column) for column in zip(*rows, strict=True))
-    return Corners(first, normal, vertices)
+        for k, vertex in enumerate(ring):
+            rows[vertex].append((normal, _largest(hull.vertices[ring], k, ring) if len(ring) > 3 else [*ring[k:], *ring[:k], vertex][:4]))
+    count = max(map(len, rows))
+    padded = [row + row[:1] * (count - len(row)) for row in rows]
+    normal, vertices = (np.array([[corner[i] for corner in row] for row in padded]) for i in (0, 1))
+    return Corners(normal, vertices)
 
 
 def _largest(points: np.ndarray, k: int, ring: list[int]) -> list[int]:

@@ -41,6 +41,7 @@ class PairGroup(NamedTuple):
     contacts_per_pair: number of contacts that a pair can have.
     narrow_phase_limit: number of pairs, the nearest, that reach the narrow phase. None: all.
     windows: of the height fields, one for each of ``infos``. Empty for other shapes.
+    sdf: whether a signed distance function is searched.
     """
 
     infos: tuple[PairsInfo, ...]
@@ -51,6 +52,7 @@ class PairGroup(NamedTuple):
     contacts_per_pair: int
     narrow_phase_limit: int | None
     windows: tuple[fields.Window, ...]
+    sdf: bool = False
 
     def candidate_pairs(self, selected=None) -> Any:
         """The pair index of each candidate contact, (n,), or (n, lanes) with ``selected``, the pairs (k, lanes) that reach the narrow
@@ -146,7 +148,8 @@ def _condim_group(topology: Topology, dof_mask: np.ndarray, condim: int) -> Cond
     geoms = np.concatenate([info.geoms.value for info in infos])
     bodies = np.array([[topology.geoms[g].body if g < count else NO_BODY for g in pair] for pair in geoms.tolist()], int)
     candidates = sum(group.candidate_count() for group in pair_groups)
-    capacity = _capacity(topology, topology.max_contacts, candidates)
+    of_sdf = max((group.contacts_per_pair for group in pair_groups if group.sdf), default=0)
+    capacity = _capacity(topology, topology.max_contacts, candidates, of_sdf)
     dof_sign, flex_bodies, order = None, None, None
     if (bodies == NO_BODY).any():
         flex_bodies = _flex_contact_bodies(topology, geoms, dof_mask)
@@ -183,8 +186,11 @@ def _pair_groups(topology: Topology, infos: tuple[PairsInfo, ...]) -> tuple[Pair
         count, assets, shapes = len(info.geoms.value), assets_of(topology, info), info.shapes
         if info.shapes[0] == "hfield":
             shapes, assets = ("prism", info.shapes[1]), (None, assets[1])
-        key = convex_batch_key(shapes, assets) or ("closed form", first)
-        key = (*key, contact_count(shapes, topology.multiccd))  # the convex algorithm makes several contacts for flat shapes only
+        if is_searched(shapes):
+            key = ("sdf", first, topology.sdf_search[0])
+        else:
+            key = convex_batch_key(shapes, assets) or ("closed form", first)
+            key = (*key, contact_count(shapes, topology.multiccd))  # the convex algorithm makes several contacts for flat shapes only
         by_algorithm.setdefault(key, []).append((info, shapes, assets, np.arange(first, first + count)))
         first += count
     return tuple(_pair_group(topology, key, parts) for key, parts in by_algorithm.items())
@@ -197,10 +203,17 @@ def _pair_group(topology: Topology, key: tuple, parts: list) -> PairGroup:
     first, second = shapes[0]
     windows = tuple(_window(topology, info) for info in infos) if first == "prism" else ()
     limit = None
+    if key[0] == "sdf":
+        return PairGroup(infos, *per_pair, np.concatenate(pairs), False, key[-1], None, (), True)
     if not {first, second}.issubset(_CHEAP) and first not in (*FLAT_SHAPES, "prism"):
         limit = _capacity(topology, topology.max_pairs, sum(counts))
         limit = None if limit == sum(counts) else limit
     return PairGroup(infos, *per_pair, np.concatenate(pairs), key[0] != "closed form", key[-1], limit, windows)
+
+
+def is_searched(shapes: tuple[str, str]) -> bool:
+    """Whether contacts of two shapes are searched with a signed distance function. Planes meet its mesh."""
+    return shapes[1] == "sdf" and shapes[0] != "plane"
 
 
 def _window(topology: Topology, info: PairsInfo) -> fields.Window:
@@ -218,9 +231,9 @@ def _window(topology: Topology, info: PairsInfo) -> fields.Window:
     return fields.Window(*(max(x) for x in zip(*windows, strict=True)))
 
 
-def _capacity(topology: Topology, requested: int | None, candidates: int) -> int:
-    """Size of a buffer for candidates: the requested one, by default max(32, 2 nv), at most all of them."""
-    return min(candidates, max(32, 2 * topology.size("nv")) if requested is None else requested)
+def _capacity(topology: Topology, requested: int | None, candidates: int, least: int = 0) -> int:
+    """Size of a buffer for candidates: the requested one, by default max(32, 2 nv, least), at most all of them."""
+    return min(candidates, max(32, 2 * topology.size("nv"), least) if requested is None else requested)
 
 
 def assets_of(topology: Topology, info: PairsInfo) -> tuple:
@@ -230,4 +243,4 @@ def assets_of(topology: Topology, info: PairsInfo) -> tuple:
 
 def asset_of(topology: Topology, shape: str, index: int | None):
     """The mesh or height field of a shape, None for other shapes."""
-    return None if index is None else {"mesh": topology.meshes, "hfield": topology.hfields}[shape][index]
+    return None if index is None else {"mesh": topology.meshes, "sdf": topology.meshes, "hfield": topology.hfields}[shape][index]

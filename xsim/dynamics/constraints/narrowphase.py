@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xsim.dynamics.collide import fields
+from xsim.dynamics.collide import fields, sdf
 from xsim.dynamics.collide.dispatch import collide, collide_convex, collide_flat, hull, least_distances
 from xsim.dynamics.collide.shapes import ContactPoint, Shape
 from xsim.dynamics.constraints import flex_contacts
@@ -130,7 +130,7 @@ def _candidates(system: System, group: CondimGroup, detection_distance, shapes) 
     buffer was too small (lanes or 1)."""
     contacts, pairs, overflow = [], [], jnp.zeros(shapes.shape[-1], bool)
     for pair_group in group.pair_groups:
-        collide_group = _collide_height_fields if pair_group.windows else _collide_pairs
+        collide_group = _collide_height_fields if pair_group.windows else _search_pairs if pair_group.sdf else _collide_pairs
         contact, pair, group_overflow = collide_group(system, pair_group, detection_distance, shapes)
         contacts.append(contact)
         pairs.append(pair)
@@ -191,6 +191,23 @@ def _collide_height_fields(system: System, group: PairGroup, detection_distance,
     return _broadcast_contact(contact, len(kinds), lanes), group.candidate_pairs(), overflow
 
 
+def _search_pairs(system: System, group: PairGroup, detection_distance, shapes) -> tuple[ContactPoint, Any, Any]:
+    """As `_candidates`, of one pair group with a signed distance function."""
+    top, lanes, (info,) = system.topology, shapes.shape[-1], group.infos
+    sides = zip(info.shapes, info.assets, _pair_shapes(top, info, shapes), strict=True)
+    functions = {function.mesh: function for function in top.sdfs}
+    kinds, geoms, numbers = [], [], []
+    for kind, asset, x in sides:
+        function = functions[asset] if kind == "sdf" else None
+        kinds.append(function or kind)
+        geoms.append(_shape(components(x), None))
+        numbers.append(tuple(system.geom.sdf[row] for row in function.numbers) if function else ())
+    contact = _search(tuple(kinds), tuple(geoms), tuple(numbers), top.sdf_search, top.switches)
+    shape = (top.sdf_search[0], len(group.pairs), lanes)
+    contact = jax.tree.map(lambda x: jnp.broadcast_to(x, shape).reshape(-1, lanes), contact)
+    return contact, group.candidate_pairs(), jnp.zeros(lanes, bool)
+
+
 def _merge_leading_axes(x):
     """(k, n, lanes) as (k n, lanes)."""
     return x.reshape(-1, x.shape[-1])
@@ -200,8 +217,8 @@ def _broadcast_lanes(x, lanes: int):
     return jnp.broadcast_to(x, (len(x), lanes))
 
 
-_collide, _collide_convex, _collide_flat, _prisms, _least_distances = (
-    stage(f) for f in (collide, collide_convex, collide_flat, fields.prisms, least_distances)
+_collide, _collide_convex, _collide_flat, _prisms, _least_distances, _search = (
+    stage(f) for f in (collide, collide_convex, collide_flat, fields.prisms, least_distances, sdf.search_pairs)
 )
 
 

@@ -19,7 +19,10 @@ from xsim.io.mjcf.macros import integers
 from xsim.io.mjcf.mesh_files import MESH_TYPES, Triangles, read_triangles
 from xsim.io.mjcf.meshes import placed, solid_mesh
 from xsim.io.mjcf.nodes import scope
+from xsim.io.mjcf.plugins import read_sdf
+from xsim.io.mjcf.sdf_meshes import sdf_surface
 from xsim.io.reader import Element, read_bytes
+from xsim.poses import IDENTITY_QUAT
 from xsim.spec import HfieldSpec, MeshSpec
 
 __all__ = ["Assets", "read_assets"]
@@ -96,13 +99,12 @@ def _type(e: Element, types: dict[str, str], endings: dict[str, str], default: s
 
 def _mesh(document: Document, e: Element, files: _Files, index: Index, number: int) -> MeshSpec:
     name = _name(e, index, number)
-    for plugin in e.all("plugin"):
-        raise plugin.error(f"plugin {plugin.raw('plugin') or plugin.raw('instance')!r} is not known to xsim; allowed: none")
+    sdf = read_sdf(document, e, index)
     e.boolean("smoothnormal", False)
     if e.has("material"):
         index.find("material", e, "material")
     mode = e.choice("inertia", _INERTIA, "legacy")
-    mesh, path, mode = _triangles(document, e, files, mode)
+    mesh, path, mode = _triangles(document, e, files, mode) if sdf is None else (sdf_surface(document, e, sdf), None, mode)
     _check(e, mesh)
     scale = e.floats("scale", 3, (1, 1, 1))
     quat = e.floats("refquat", 4, (1, 0, 0, 0))
@@ -113,8 +115,10 @@ def _mesh(document: Document, e: Element, files: _Files, index: Index, number: i
         raise e.error(f"found {most}; allowed: -1 (no limit) or 4 and more", "maxhullvert")
     mesh = placed(mesh, scale, e.floats("refpos", 3, (0, 0, 0)), quat)
     most = -1 if most is None else most
-    spec = solid_mesh(document, e, name, mesh, mode, most)
-    return replace(spec, rule=mode, hull_vertices=most, scale=scale, file=None if path is None else str(path))
+    spec = solid_mesh(document, e, name, mesh, mode, most, sdf is None)
+    if sdf is not None and document.release.sdf_in_file_frame:
+        spec = replace(spec, vertices=mesh.vertices, pos=np.zeros(3), quat=IDENTITY_QUAT)
+    return replace(spec, rule=mode, hull_vertices=most, scale=scale, file=None if path is None else str(path), sdf=sdf)
 
 
 def _triangles(document: Document, e: Element, files: _Files, mode: str) -> tuple[Triangles, Path | None, str]:

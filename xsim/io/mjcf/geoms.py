@@ -10,24 +10,23 @@ from xsim.io.mjcf.index import Index
 from xsim.io.mjcf.meshes import fit
 from xsim.io.mjcf.nodes import scope
 from xsim.io.mjcf.orientation import read_fromto, read_pose
+from xsim.io.mjcf.plugins import read_sdf
 from xsim.io.mjcf.values import flag, integer, numbers, read_rgba, read_soft, read_user
 from xsim.io.reader import Element
 from xsim.poses import Pose, rotate
-from xsim.spec import GeomSpec, MeshSpec, SurfaceSpec
+from xsim.spec import MESH_SHAPES, GeomSpec, MeshSpec, SdfSpec, SurfaceSpec
 
 __all__ = ["FROMTO", "SIZES", "read_geom", "read_surface", "sizes"]
 
 SIZES = {"sphere": 1, "capsule": 2, "ellipsoid": 3, "cylinder": 2, "box": 3}  # how many numbers a shape has
 FROMTO = {"capsule": 1, "cylinder": 1, "ellipsoid": 2, "box": 2}  # which of them is along z, half the length between two points
-TYPES = ("plane", "hfield", *SIZES, "mesh", "sdf")
+TYPES = ("plane", "hfield", *SIZES, *MESH_SHAPES)
 FLUID = (0.5, 0.25, 1.5, 1.0, 1.0)
 
 
 def read_geom(document: Document, e: Element, frame: Pose, assets: Assets, index: Index, user: int) -> GeomSpec:
     """A <geom>, with its defaults, of a body. frame: the <frame>s around it; user: how many users' numbers a geom has (-1: any)."""
     shape = e.choice("type", TYPES, "sphere")
-    if shape == "sdf":
-        raise e.error(f"found 'sdf', which needs a plugin and xsim knows none; allowed: {', '.join(TYPES[:-1])}", "type")
     for name in ("size", "fitscale"):  # without effect on some shapes
         e.raw(name)
     asset, size, pose, surface = _SHAPES.get(shape, _primitive)(document, e, shape, assets, index)
@@ -38,7 +37,7 @@ def read_geom(document: Document, e: Element, frame: Pose, assets: Assets, index
     settings = scope(e)
     first, last = settings.inertia_group_range
     shell = flag(e, "shellinertia", False)
-    if shell and shape == "mesh" and document.release.shell_by_mesh:
+    if shell and shape in MESH_SHAPES and document.release.shell_by_mesh:
         raise e.error("found true for a mesh geom; allowed from release 3.3 on: the attribute inertia of the mesh", "shellinertia")
     contact = read_surface(document, e)
     coefficients = numbers(document, e, "fluidcoef", FLUID)
@@ -62,7 +61,7 @@ def read_geom(document: Document, e: Element, frame: Pose, assets: Assets, index
         surface=surface,
         asset=asset,
         contact=contact,
-        surface_velocity=_surface_velocity(e, shape, None if shape != "mesh" or asset is None else assets.meshes[asset]),
+        surface_velocity=_surface_velocity(e, shape, None if shape not in MESH_SHAPES or asset is None else assets.meshes[asset]),
         fluid=tuple(coefficients.tolist()) if ellipsoid else None,
         group=group,
         material=material,
@@ -158,9 +157,25 @@ def _mesh(document: Document, e: Element, shape: str, assets: Assets, index: Ind
     return number, np.ones(3), read_pose(e) @ Pose(mesh.quat, mesh.pos), {}
 
 
+def _sdf(document: Document, e: Element, shape: str, assets: Assets, index: Index):
+    sdf = read_sdf(document, e, index)
+    if sdf is None:
+        raise e.error("type sdf without a plugin, the distance from a mesh, is not known to xsim; allowed: with a plugin", "type")
+    number, size, pose, surface = _mesh(document, e, shape, assets, index)
+    mesh = assets.meshes[number]
+    if mesh.sdf != sdf:
+        given = "no signed distance function" if mesh.sdf is None else f"{mesh.sdf.kind} {_numbers(mesh.sdf)}"
+        raise e.error(f"the mesh {mesh.name!r} has {given}, the geom {sdf.kind} {_numbers(sdf)}; allowed: the same", "mesh")
+    return number, size, pose, surface
+
+
+def _numbers(sdf: SdfSpec) -> str:
+    return " ".join(f"{x:g}" for x in sdf.numbers)
+
+
 def _refuse(e: Element, name: str, shape: str) -> None:
     if e.has(name):
         raise e.error(f"found on a {shape}; allowed: none", name)
 
 
-_SHAPES = {"plane": _plane, "hfield": _hfield, "mesh": _mesh}
+_SHAPES = {"plane": _plane, "hfield": _hfield, "mesh": _mesh, "sdf": _sdf}

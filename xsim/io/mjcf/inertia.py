@@ -13,7 +13,7 @@ from xsim.io.mjcf.orientation import read_pose, read_quat
 from xsim.io.reader import Element
 from xsim.io.solids import SOLIDS, Solid, shift, tensor, turned
 from xsim.poses import IDENTITY_QUAT, Pose, rotation_matrix
-from xsim.spec import BodySpec, GeomSpec, InertialSpec, MeshSpec
+from xsim.spec import MESH_SHAPES, BodySpec, GeomSpec, InertialSpec, MeshSpec
 
 __all__ = ["Inertial", "body_inertial", "bounded", "geoms_inertial", "merged", "read_inertial", "spread"]
 
@@ -73,7 +73,7 @@ def _needed(e: Element, name: str, count: int) -> np.ndarray:
 def spread(geom: GeomSpec, meshes: Sequence[MeshSpec]) -> tuple[float, Pose, np.ndarray]:
     """How the mass of a geom is spread: volume or area, pose of its principal axes in the geom, moments per unit mass (m^2); zeros for a
     plane or height field."""
-    if geom.shape == "mesh":
+    if geom.shape in MESH_SHAPES:
         assert geom.asset is not None
         mesh = meshes[geom.asset]
         if not geom.shell:

@@ -29,12 +29,15 @@ def placed(mesh: Triangles, scale, refpos, refquat) -> Triangles:
     return Triangles(vertices, mesh.faces[:, ::-1] if np.prod(scale) < 0 else mesh.faces)
 
 
-def solid_mesh(document: Document, e: Element, name: str, mesh: Triangles, mode: str, most: int) -> MeshSpec:
+def solid_mesh(document: Document, e: Element, name: str, mesh: Triangles, mode: str, most: int, needs_hull: bool = True) -> MeshSpec:
     """A mesh in its principal frame. mode: the ``inertia`` attribute; most: vertices of the hull. Raises ParseError.
 
-    A mesh without volume keeps the frame of the file; it can be visual, or have mass as a shell.
+    A mesh without volume keeps the frame of the file; it can be visual, or have mass as a shell. needs_hull: whether the hull is found even
+    if neither mode nor most ask for it.
     """
-    hull = convex_hull(mesh.vertices, most, document.release.hull_farthest_of_all)
+    hull = None
+    if needs_hull or mode == "convex" or most >= 0:
+        hull = convex_hull(mesh.vertices, most, document.release.hull_farthest_of_all)
     if not len(mesh.faces) or mode == "convex":
         if hull is None:
             raise e.error("the vertices lie in a plane and have no convex hull; allowed: points around a volume")

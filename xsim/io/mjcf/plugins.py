@@ -1,7 +1,8 @@
 """<extension> and <plugin>: entries of registries by name, with the numbers of their <config>.
 
 A plugin of an actuator is a key of `xsim.registry.ACTUATOR_CONTROLLERS`, one of a sensor a key of ``SENSORS``, one of a
-body a key of ``PASSIVE_FORCES``. The entry has the keys of its config. An entry without config is no plugin.
+body a key of ``PASSIVE_FORCES``, one of a mesh or a geom a key of ``DISTANCE_FUNCTIONS``. The entry has the keys of its config. An entry
+without config is no plugin.
 """
 
 from __future__ import annotations
@@ -14,20 +15,20 @@ from xsim.io.errors import allowed
 from xsim.io.mjcf.document import Document
 from xsim.io.mjcf.index import Index
 from xsim.io.reader import Element
-from xsim.registry import ACTUATOR_CONTROLLERS, PASSIVE_FORCES, SENSORS, ConfigKey, Registry
+from xsim.registry import ACTUATOR_CONTROLLERS, DISTANCE_FUNCTIONS, PASSIVE_FORCES, SENSORS, ConfigKey, Registry
+from xsim.spec import SdfSpec
 
-__all__ = ["Plugin", "read_extensions", "read_plugin"]
+__all__ = ["Plugin", "read_extensions", "read_plugin", "read_sdf"]
 
 REGISTRIES: dict[str, tuple[str, Registry]] = {
     "actuator": ("ACTUATOR_CONTROLLERS", ACTUATOR_CONTROLLERS),
     "sensor": ("SENSORS", SENSORS),
     "body": ("PASSIVE_FORCES", PASSIVE_FORCES),
+    "mesh": ("DISTANCE_FUNCTIONS", DISTANCE_FUNCTIONS),
+    "geom": ("DISTANCE_FUNCTIONS", DISTANCE_FUNCTIONS),
 }
 """The registry of each kind of element that a plugin may be of, and its name in `xsim.registry`."""
-NOT_SIMULATED = (
-    "mujoco.elasticity.shell", "mujoco.sdf.bolt", "mujoco.sdf.bowl", "mujoco.sdf.gear", "mujoco.sdf.nut",
-    "mujoco.sdf.torus", "mujoco.sdf.sdflib",
-)  # fmt: skip
+NOT_SIMULATED = ("mujoco.elasticity.shell", "mujoco.sdf.sdflib")
 """Those of MuJoCo that may be declared, while an element that needs one is refused."""
 REMOVED_IN_4_0 = {
     "mujoco.elasticity.cable": 'a flex of lines with <elasticity young="..."/>, or the rules of 3.2',
@@ -96,6 +97,15 @@ def read_plugin(document: Document, e: Element, index: Index, kind: str) -> Plug
     return Plugin(name, registry[name], _config(holder, registry[name].config))
 
 
+def read_sdf(document: Document, e: Element, index: Index) -> SdfSpec | None:
+    """The signed distance function of a mesh or geom, None without a plugin. Raises ParseError."""
+    plugin = e.child("plugin")
+    if plugin is None:
+        return None
+    found = read_plugin(document, plugin, index, e.tag)
+    return SdfSpec(found.name, found.config)
+
+
 def _names(registry: Registry) -> list[str]:
     return [name for name, entry in registry.items() if getattr(entry, "config", None) is not None]
 
@@ -107,7 +117,7 @@ def _known(document: Document, e: Element) -> str:
         raise e.error(f"{name!r} is not in MuJoCo 4.0; allowed: {REMOVED_IN_4_0[name]}", "plugin")
     known = [*dict.fromkeys(x for _, registry in REGISTRIES.values() for x in _names(registry)), *NOT_SIMULATED]
     if name not in known:
-        registries = " or ".join(f"xsim.registry.{registry}" for registry, _ in REGISTRIES.values())
+        registries = " or ".join(dict.fromkeys(f"xsim.registry.{registry}" for registry, _ in REGISTRIES.values()))
         raise e.error(f"unknown plugin {name!r}; {allowed(name, known)}, or one that .register of {registries} adds", "plugin")
     return name
 

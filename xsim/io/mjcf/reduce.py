@@ -11,7 +11,7 @@ from xsim.io.mjcf.drafts import Draft
 from xsim.io.mjcf.inertia import SMALL, merged
 from xsim.io.mjcf.references import references
 from xsim.poses import Pose
-from xsim.spec import MeshSpec
+from xsim.spec import MESH_SHAPES, MeshSpec
 
 __all__ = ["align_free", "discard_visual", "fuse_static", "used_meshes"]
 
@@ -45,7 +45,7 @@ def used_meshes(drafts: list[Draft], meshes: Sequence[MeshSpec]) -> list[MeshSpe
     """The meshes that geoms and sites still use; these get their new numbers."""
 
     def has_mesh(item) -> bool:
-        return item.shape == "mesh" and item.asset is not None
+        return item.shape in MESH_SHAPES and item.asset is not None
 
     used = sorted({item.asset for body in drafts for item, _ in (*body.geoms, *body.sites) if has_mesh(item)})
     number = {old: new for new, old in enumerate(used)}

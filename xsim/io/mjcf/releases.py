@@ -32,6 +32,8 @@ class Release:
         quads_by_shorter_diagonal: a face with four corners in an OBJ file is cut along its shorter diagonal; else from its first corner.
         hull_farthest_of_all: with ``maxhullvert`` the hull grows by the point that is farthest from any face; else from the next face.
         fit_to_sides: with ``fitaabb`` a sphere, capsule or cylinder is as large as the sides of the box; else it encloses the mesh.
+        sdf_in_file_frame: the mesh of a signed distance function stays in the frame of the function, and its mass is at the origin with the
+            largest moment about x and the least about z; else the geom's frame is the principal frame of the mesh.
     Options (option, option/flag):
         more_contact_defaults: ``multiccd``, ``island`` and ``nativeccd`` are on by default and ``ccd_iterations`` is 35; else they are off
             and it is 50.
@@ -66,6 +68,7 @@ class Release:
     quads_by_shorter_diagonal: bool = False
     hull_farthest_of_all: bool = False
     fit_to_sides: bool = False
+    sdf_in_file_frame: bool = False
     more_contact_defaults: bool = False
     rk4_on_manifold: bool = True
     polynomial_forces: bool = False
@@ -96,6 +99,7 @@ RELEASES: dict[str, Release] = {
         quads_by_shorter_diagonal=True,
         hull_farthest_of_all=True,
         fit_to_sides=True,
+        sdf_in_file_frame=True,
         more_contact_defaults=True,
         rk4_on_manifold=False,
         polynomial_forces=True,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from xsim.io.hulls import convex_hull
 from xsim.io.mjcf.assets import Assets
 from xsim.io.mjcf.document import Document
 from xsim.io.mjcf.geoms import SIZES, sizes
@@ -58,9 +59,10 @@ def _hull(e: Element, mesh: MeshSpec) -> tuple[np.ndarray, np.ndarray]:
     """Half the size of the box around a mesh, and the planes of its convex hull in the frame of its file (see `SiteSpec`)."""
     if e.has("fromto"):
         raise e.error("found on a mesh; allowed: none", "fromto")
-    if mesh.hull is None:
+    hull = mesh.hull if mesh.sdf is None else convex_hull(mesh.vertices)
+    if hull is None:
         raise e.error("the vertices of the mesh lie in a plane and have no convex hull; allowed: points around a volume", "mesh")
-    a, b, c = np.moveaxis((mesh.vertices @ rotation_matrix(mesh.quat).T + mesh.pos)[mesh.hull], 1, 0)
+    a, b, c = np.moveaxis((mesh.vertices @ rotation_matrix(mesh.quat).T + mesh.pos)[hull], 1, 0)
     normals = np.cross(b - a, c - a)
     lengths = np.linalg.norm(normals, axis=1)
     normals = normals[lengths > 0] / lengths[lengths > 0, None]

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from xsim.io.mjcf.writer.context import Context
+from xsim.io.mjcf.writer.plugins import write_sdf
 from xsim.io.writing.elements import add, unless
 from xsim.io.writing.meshes import mesh_scale
 from xsim.poses import normalized, rotate
-from xsim.spec import MeshSpec
+from xsim.spec import MESH_SHAPES, MeshSpec
 
 __all__ = ["write_assets", "write_skins"]
 
@@ -43,7 +44,7 @@ def _write_meshes(context: Context) -> None:
     """Each mesh in every scale in which geoms use it, those that sites use or no geom as they are."""
     scales: dict[int, dict[tuple[float, ...], None]] = {i: {} for i in range(len(context.spec.meshes))}
     for _, geom in context.geoms():
-        if geom.shape == "mesh" and geom.asset is not None:
+        if geom.shape in MESH_SHAPES and geom.asset is not None:
             scales[geom.asset][mesh_scale(geom)] = None
     for site in context.spec.sites:
         if site.asset is not None:
@@ -51,16 +52,21 @@ def _write_meshes(context: Context) -> None:
     for number, of_mesh in scales.items():
         mesh = context.spec.meshes[number]
         for scale in of_mesh or {(1.0, 1.0, 1.0): None}:
-            factors = np.abs(mesh.scale)
             e = add(
                 context.section("asset"), "mesh",
-                vertex=_single(_in_file(mesh) / factors),
-                face=mesh.faces,
-                scale=unless(np.ones(3), factors * scale),
+                **({} if mesh.sdf is not None else _triangles(mesh, scale)),
                 inertia=unless("legacy", mesh.rule),
                 maxhullvert=unless(-1, mesh.hull_vertices),
             )  # fmt: skip
+            if mesh.sdf is not None:
+                write_sdf(context, e, mesh.sdf)
             context.names.enter("mesh", (number, scale), e, mesh.name or "mesh")
+
+
+def _triangles(mesh: MeshSpec, scale) -> dict[str, Any]:
+    factors = np.abs(mesh.scale)
+    vertices = _single(_in_file(mesh) / factors)
+    return {"vertex": vertices, "face": mesh.faces, "scale": unless(np.ones(3), factors * scale)}
 
 
 def _in_file(mesh: MeshSpec) -> np.ndarray:

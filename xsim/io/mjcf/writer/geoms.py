@@ -9,11 +9,12 @@ import numpy as np
 from xsim.io.mjcf.geoms import FLUID, SIZES
 from xsim.io.mjcf.writer.context import Context
 from xsim.io.mjcf.writer.masks import collision_masks
+from xsim.io.mjcf.writer.plugins import write_sdf
 from xsim.io.mjcf.writer.values import soft
 from xsim.io.writing.elements import XML, add, unless
 from xsim.io.writing.meshes import mesh_scale
 from xsim.poses import IDENTITY_QUAT, Pose, normalized, quat_conj, rotate
-from xsim.spec import GeomSpec, SurfaceSpec
+from xsim.spec import MESH_SHAPES, GeomSpec, SurfaceSpec
 
 __all__ = ["contact_parameters", "write_geoms"]
 
@@ -34,6 +35,9 @@ def write_geoms(context: Context, elements: list[XML]) -> None:
         shape = find(context, geom)
         if shape is not None:
             e = _geom(context, elements[body + 1], geom, shape, masks[number])
+            sdf = context.spec.meshes[geom.asset].sdf if geom.shape == "sdf" and geom.asset is not None else None
+            if sdf is not None:
+                write_sdf(context, e, sdf)
             context.names.enter("geom", number, e, geom.name)
 
 
@@ -101,7 +105,7 @@ def _no_shape(context: Context, geom: GeomSpec) -> None:
         context.losses.drop(geom.source, name, f"{text}; it is left out of the picture")
 
 
-_SHAPES = {"plane": _plane, "mesh": _mesh, "hfield": _hfield}
+_SHAPES = {"plane": _plane, "mesh": _mesh, "sdf": _mesh, "hfield": _hfield}
 
 
 def _surface_velocity(context: Context, geom: GeomSpec) -> np.ndarray | None:
@@ -109,7 +113,7 @@ def _surface_velocity(context: Context, geom: GeomSpec) -> np.ndarray | None:
     if geom.surface_velocity is None:
         return None
     linear, angular = np.reshape(geom.surface_velocity, (2, 3))
-    if geom.shape == "mesh" and geom.asset is not None:
+    if geom.shape in MESH_SHAPES and geom.asset is not None:
         mesh = context.spec.meshes[geom.asset]
         back = quat_conj(Pose(normalized(mesh.quat)).inverse().quat)
         linear, angular = rotate(back, linear), rotate(back, angular)

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from xsim.io.mjcf.writer.context import Context
 from xsim.io.writing.elements import XML, add
-from xsim.registry import ConfigKey, Registry
+from xsim.registry import DISTANCE_FUNCTIONS, ConfigKey, Registry
+from xsim.spec import SdfSpec
 
-__all__ = ["plugin_config", "write_instance", "write_plugin"]
+__all__ = ["plugin_config", "write_instance", "write_plugin", "write_sdf"]
 
 
 def plugin_config(registry: Registry, name: str) -> dict[str, ConfigKey] | None:
@@ -26,6 +27,15 @@ def write_plugin(context: Context, e: XML, name: str, keys: dict[str, ConfigKey]
 def write_instance(context: Context, name: str, instance: str, keys: dict[str, ConfigKey], numbers: Sequence[float]) -> None:
     """An instance of a plugin, which several elements may name."""
     _config(add(_declared(context, name), "instance", name=instance), keys, numbers)
+
+
+def write_sdf(context: Context, parent: XML, sdf: SdfSpec) -> None:
+    """Say in a mesh or geom that it is of a signed distance function. Raises WriteError for a function that is not registered."""
+    keys = plugin_config(DISTANCE_FUNCTIONS, sdf.kind)
+    if keys is None:
+        context.losses.refuse(context.spec.source, parent.tag, DISTANCE_FUNCTIONS.unknown(sdf.kind))
+    else:
+        write_plugin(context, add(parent, "plugin"), sdf.kind, keys, sdf.numbers)
 
 
 def _declared(context: Context, name: str) -> XML:
