@@ -20,8 +20,10 @@ from xsim.dynamics.constraints.soft_set import constraints
 
 KNOWN = json.loads((Path(__file__).parent / "reference/flexes.json").read_text())
 """By release and name, recorded by reference/make_flexes.py."""
-DAILY = ("edges of triangles keep their lengths", "springs, implicitfast", "triangles", "tetrahedra")
-LEAVES = tuple(f"flex.{leaf}" for leaf in ("length", "edge_stiffness", "edge_damping", "young", "poisson", "damping", "thickness", "pos"))
+DAILY = ("edges of triangles keep their lengths", "springs, implicitfast", "triangles", "triangles that bend", "tetrahedra", "cloth that bends")
+LEAVES = tuple(
+    f"flex.{leaf}" for leaf in ("length", "edge_stiffness", "edge_damping", "young", "poisson", "damping", "thickness", "pos", "angle")
+)
 MASS = '<inertial pos="0 0 0" mass=".2" diaginertia=".001 .002 .003"/>'
 SLIDES = "".join(f'<joint type="slide" axis="{axis}"/>' for axis in ("1 0 0", "0 1 0", "0 0 1"))
 
@@ -44,6 +46,8 @@ def scene(flexes: str, more: str = "", option: str = "", gravity: str = "0 0 -9.
 LINES = '<flex name="l" dim="1" body="a d e" element="0 1 1 2"><edge stiffness="30" damping="2"/></flex>'
 SHEET = """<flex name="t" dim="2" body="a b c e" vertex="0 0 0 0 0 .02 .01 0 0 .02 .03 0" element="0 1 2 1 3 2">
   <elasticity young="900" poisson=".3" damping=".02" thickness=".02"/></flex>"""
+BENT = """<flex name="t" dim="2" body="a b c e" vertex="0 0 0 0 0 .02 .01 0 0 .02 .03 0" element="0 1 2 1 3 2">
+  <elasticity young="9000" poisson=".3" damping=".02" thickness=".04" elastic2d="both"/></flex>"""
 SOLID = '<flex name="s" dim="3" body="a b c d e" element="0 1 2 3 1 2 3 4"><elasticity young="700" poisson=".2" damping=".01"/></flex>'
 KEPT = '<equality><flex flex="t" solref=".03 .9" solimp=".7 .9 .02 .4 3"/></equality>'
 
@@ -124,6 +128,22 @@ def test_forces_do_the_work_that_is_stored_and_dampers_take_some(x64):
     assert not np.any(kept)
 
 
+def test_a_sheet_that_is_rolled_stores_what_a_plate_does(x64):
+    """Half the rigidity E t^3 / (12 (1 - nu^2)) times the square of the curvature, per area; and turned or moved, nothing."""
+    young, poisson, thickness, radius, count = 1e6, 0.3, 0.01, 0.8, (21, 5)
+    sheet = f"""<flexcomp name="f" type="grid" dim="2" count="{count[0]} {count[1]} 1" spacing=".02 .02 .02" radius=".001">
+      <elasticity young="{young}" poisson="{poisson}" thickness="{thickness}" elastic2d="bend"/></flexcomp>"""
+    model = load(f'<mujoco><option gravity="0 0 0"/><worldbody>{sheet}</worldbody></mujoco>', "4.0")
+    at = np.asarray(model.body.pos)
+    energy = by_numpy(lambda m, q: xsim.energy(m, q, 0 * q)[1])
+    rolled = np.stack([radius * np.sin(at[:, 0] / radius), at[:, 1], radius * np.cos(at[:, 0] / radius)], 1)
+    inner = 0.4 * 0.08 * 19 / 20  # no triangle bends at the two ends
+    wanted = 0.5 * young * thickness**3 / (12 * (1 - poisson**2)) / radius**2 * inner
+    np.testing.assert_allclose(energy(model, (rolled - at).reshape(-1)), wanted, rtol=0.03)
+    turned, _ = np.linalg.qr(np.array([[1.0, 2, 0], [0, 1, 3], [2, 0, 1]]))
+    assert abs(energy(model, (at @ turned.T + 1.0 - at).reshape(-1))) < 1e-12 * wanted
+
+
 def test_flexes_in_one_model_are_those_of_models_of_their_own(x64):
     rng = np.random.default_rng(4)
     parts = [load(scene(one)) for one in (LINES, SHEET, SOLID)]
@@ -134,7 +154,7 @@ def test_flexes_in_one_model_are_those_of_models_of_their_own(x64):
 
 
 def test_flexes_that_do_nothing_are_no_part_of_the_model():
-    """Rigid ones, those with contacts only, triangles under the rules of 4.0, equalities that are off."""
+    """Rigid ones, those with contacts only, triangles under the rules of 4.0 as they are by default, equalities that are off."""
     rigid = '<flex name="r" dim="2" body="world" vertex="0 0 0 1 0 0 0 1 0" element="0 1 2"><elasticity young="3"/></flex>'
     bare = '<flex name="t" dim="2" body="a b c" element="0 1 2"/>'
     off = KEPT.replace('flex="t"', 'flex="t" active="false"')
@@ -176,7 +196,7 @@ def _points(model: xsim.Model, count: int) -> dict[str, np.ndarray]:
                                                    pytest.param("4.0", "Euler", marks=pytest.mark.nightly)])  # fmt: skip
 def test_derivatives(rules, integrator, x64):
     """Of a step with respect to the state and every number of flexes."""
-    model = load(scene(LINES + SHEET + SOLID, KEPT, f'integrator="{integrator}"'), rules)
+    model = load(scene(LINES + (BENT if rules == "4.0" else SHEET) + SOLID, KEPT, f'integrator="{integrator}"'), rules)
     weights = np.random.default_rng(5).normal(size=model.nv)
 
     def loss(point):

@@ -37,7 +37,7 @@ def comp(attributes: str, inside: str) -> str:
     return f'<mujoco>{OPTION.format("")}<worldbody><body name="p" pos="0 0 1">{made}</body></worldbody></mujoco>'
 
 
-def elasticity(young: float, **more: float) -> str:
+def elasticity(young: float, **more: float | str) -> str:
     return f'<elasticity young="{young}" {" ".join(f"{k}={chr(34)}{x}{chr(34)}" for k, x in more.items())}/>'
 
 
@@ -50,6 +50,9 @@ MODELS = {
     "dampers of tetrahedra": on_bodies(3, '<edge damping="2"/>'),
     "triangles": on_bodies(2, elasticity(2000, poisson=0.3, damping=0.02, thickness=0.01)),
     "triangles without thickness": on_bodies(2, elasticity(2, poisson=0.3, damping=0.02)),
+    "triangles that stretch": on_bodies(2, elasticity(2000, poisson=0.3, damping=0.02, thickness=0.01, elastic2d="stretch")),
+    "triangles that bend": on_bodies(2, elasticity(3e5, poisson=0.3, damping=0.02, thickness=0.02, elastic2d="bend")),
+    "triangles that do both": on_bodies(2, elasticity(3e4, poisson=0.2, damping=0.01, thickness=0.05, elastic2d="both")),
     "tetrahedra": on_bodies(3, elasticity(2000, poisson=0.3, damping=0.02)),
     "tetrahedra keep their lengths": on_bodies(3, elasticity(500, poisson=0.1, damping=0.01), EQUALITY),
     "springs, implicitfast": on_bodies(1, SPRINGS, "", 'integrator="implicitfast"'),
@@ -58,6 +61,12 @@ MODELS = {
     "tetrahedra, RK4": on_bodies(3, SOFT, "", 'integrator="RK4"'),
     "cloth of edges": comp('dim="2" count="3 3 1"', '<edge equality="true" damping=".01"/><pin gridrange="0 0 0 2"/>'),
     "cloth": comp('dim="2" count="3 3 1"', elasticity(2000, poisson=0.1, damping=0.001, thickness=0.01) + '<pin id="0"/>'),
+    "cloth that bends": comp(
+        'dim="2" count="3 3 1"', elasticity(2e4, poisson=0.1, damping=0.001, thickness=0.02, elastic2d="both") + '<pin id="0"/>'
+    ),
+    "shell": comp(
+        'type="box" dim="2" count="3 3 3"', elasticity(2e4, poisson=0.2, damping=0.002, thickness=0.02, elastic2d="bend") + '<pin id="0"/>'
+    ),
     "block": comp('dim="3" count="3 2 2"', elasticity(2000, poisson=0.1, damping=0.001) + '<pin id="0"/>'),
     "string": comp('dim="1" count="5 1 1"', '<edge stiffness="30" damping=".2"/><pin id="0"/>'),
 }

@@ -410,6 +410,8 @@ class FlexInfo(NamedTuple):
       diagonal about its origin.
     * spring: row of flex.edge_stiffness and edge_damping. elastic: row of flex.young, poisson, damping. thickness, radius: rows of these
       leaves. None without.
+    * hinges (h, 4): indices of the points of neighbouring triangles, see `xsim.spec.FlexSpec`.
+    * stretches, bends: whether the elements resist stretching and shear, and the hinges bending.
     """
 
     name: str
@@ -423,6 +425,9 @@ class FlexInfo(NamedTuple):
     elastic: int | None
     thickness: int | None
     radius: int | None
+    hinges: Table
+    stretches: bool
+    bends: bool
 
 
 class PartInfo(NamedTuple):

@@ -155,6 +155,8 @@ class FlexSpec:
     * ``elements`` (m, dim + 1): vertex numbers of lines, triangles or tetrahedra.
     * ``edges`` (k, 2): pairs of vertices. ``lengths`` (k,): of the edges in the reference pose, m. ``corners``
       (m, dim (dim + 1) / 2): the edges of each element, between its vertices 01; 12, 20, 01; or 01, 12, 20, 23, 03, 13.
+    * ``hinges`` (h, 4): pairs of triangles with a common edge, as the vertices of this edge, and the other one of each triangle.
+      ``angles`` (h,): by how much they are folded in the reference pose, rad, 0 where they are in one plane.
     * ``numbers``: elasticity, edge and contact parameters by the file's names (``young``, ``edge_stiffness``, ...).
     """
 
@@ -166,6 +168,8 @@ class FlexSpec:
     edges: np.ndarray = field(default_factory=lambda: np.zeros((0, 2), int))
     lengths: np.ndarray = field(default_factory=lambda: np.zeros(0))
     corners: np.ndarray = field(default_factory=lambda: np.zeros((0, 1), int))
+    hinges: np.ndarray = field(default_factory=lambda: np.zeros((0, 4), int))
+    angles: np.ndarray = field(default_factory=lambda: np.zeros(0))
     radius: float = 0.005
     numbers: dict = field(default_factory=dict)
     source: Source = Source()

@@ -1,4 +1,4 @@
-"""Forces of flexes: springs and dampers along their edges, and the elasticity of their triangles and tetrahedra.
+"""Forces of flexes: springs and dampers along their edges, the elasticity of their triangles and tetrahedra, and bending of triangles.
 
 All points, edges and elements of a model are arrays (count, lanes), or (count, 1) if all environments have the same values.
 
@@ -9,6 +9,8 @@ rest and in the current configuration. h is the inverse of G. An element of volu
 
 so the force along each of its edges is linear in the squares of the lengths. Source: MuJoCo's documentation, Computation, Flex. The damping
 is that of Kharevych et al. 2006, section 5.2: stiffness times the change of the squared lengths over the last step.
+
+Bending: see `xsim.dynamics.flex.bending`.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
+from xsim.dynamics.flex.bending import HingeMaterial, hinge_energies, hinge_forces, hinge_material
 from xsim.dynamics.flex.kinematics import Points, edge_rates, edge_vectors, point_velocities, points
 from xsim.dynamics.flex.structure import EDGE_OF_POINTS, ElasticElements, FlexPlan, flex_plan
 from xsim.dynamics.layout import column
@@ -32,10 +35,12 @@ class FlexMaterial(NamedTuple):
 
     pos: positions of the points in their links, components (points, lanes or 1).
     elements: for each entry of ``FlexPlan.elements``, h, mu V and lambda V of its elements.
+    hinges: see `HingeMaterial`. None without.
     """
 
     pos: tuple
     elements: tuple
+    hinges: HingeMaterial | None
 
 
 def flex_material(system: System) -> FlexMaterial:
@@ -48,7 +53,8 @@ def flex_material(system: System) -> FlexMaterial:
         body_poses = [identity if body < 0 else tuple(system.body.offset[body]) for body in plan.bodies]
         quat, origin = (tuple(column(x) for x in zip(*(pose[k] for pose in body_poses), strict=True)) for k in (0, 1))
         pos = vadd(origin, rotate(quat, pos))
-    return FlexMaterial(pos, tuple(_element_material(system, elements) for elements in plan.elements))
+    hinges = hinge_material(system, plan.hinges) if len(plan.hinges.points) else None
+    return FlexMaterial(pos, tuple(_element_material(system, elements) for elements in plan.elements), hinges)
 
 
 def _element_material(system: System, elements: ElasticElements) -> tuple:
@@ -60,14 +66,16 @@ def _element_material(system: System, elements: ElasticElements) -> tuple:
 
 @stage
 def _material(lengths, young, poisson, thickness, dim: int, lame_as_4_0: bool) -> tuple:
-    """h, mu V, lambda V. MuJoCo 3.2 doubles the lambda of every element. Its triangles have a quarter of the volume and the lambda of a
-    solid."""
+    """h, mu V, lambda V; lambda of triangles: that of plane stress. MuJoCo 3.2 doubles the lambda of every element. Its triangles have a
+    quarter of the volume and the lambda of a solid."""
     inverse, volume = _inverse(_gram_matrix([x * x for x in lengths], dim), dim)
     mu = young / (2.0 * (1.0 + poisson))
     lam = young * poisson / ((1.0 + poisson) * (1.0 - 2.0 * poisson))
     if not lame_as_4_0:
         lam = 2.0 * lam
-    if dim == 2:
+    if dim == 2 and lame_as_4_0:
+        volume, lam = thickness * volume, young * poisson / (1.0 - poisson * poisson)
+    elif dim == 2:
         volume = 0.25 * thickness * volume
     return inverse, mu * volume, lam * volume
 
@@ -104,18 +112,30 @@ def _inverse(G, dim: int) -> tuple:
 def flex_force(system: System, frame: Frames, v) -> list:
     """The generalized force of springs, dampers and elasticity of all flexes."""
     plan, disabled = flex_plan(system.topology) if system.topology.flexes else None, system.topology.disabled
-    if plan is None or not (len(plan.spring_edges) or plan.elements):
+    if plan is None or not plan.has_forces:
         return [0.0] * len(v)
     at = points(system, frame)
+    velocity = point_velocities(system, frame, v, at)
+    enabled = "spring" not in disabled, "damper" not in disabled
+    forces = []
+    if plan.has_tensions:
+        forces += _edge_forces(system, plan, at, velocity, enabled)
+    if len(plan.hinges.points):
+        damping = system.flex.damping[plan.hinges.elastic_row]
+        forces += hinge_forces(plan.hinges.points, system.derived.flex_material.hinges, damping, at.world, velocity, enabled)
+    return _generalized_force(system, frame, v, _link_wrenches(plan, forces, at))
+
+
+def _edge_forces(system: System, plan: FlexPlan, at: Points, velocity, enabled: tuple[bool, bool]) -> list[tuple]:
+    """The forces on the first and on the second ends of all edges. enabled: whether springs and dampers act."""
     vector, direction, length = edge_vectors(at.world, plan.edge_points)
-    rate = edge_rates(point_velocities(system, frame, v, at), direction, plan.edge_points)
+    rate = edge_rates(velocity, direction, plan.edge_points)
     flex = system.flex
     spring = tuple(x[plan.spring_row] for x in (flex.edge_stiffness, flex.edge_damping)) if len(plan.spring_edges) else None
     damping = [flex.damping[elements.elastic_row] for elements in plan.elements]
-    enabled = "spring" not in disabled, "damper" not in disabled
     materials = system.derived.flex_material.elements
-    tension = _tensions(plan, length, rate, flex.length, system.option.dt, spring, materials, damping, enabled)
-    return _generalized_force(system, frame, v, _link_wrenches(plan, tension, vector, at))
+    force = scale(vector, _tensions(plan, length, rate, flex.length, system.option.dt, spring, materials, damping, enabled))
+    return [force, scale(force, -1.0)]
 
 
 @stage
@@ -158,10 +178,13 @@ def _element_tensions(stretches, material, dim: int) -> list:
 
 
 @stage
-def _link_wrenches(plan: FlexPlan, tension, vector, at: Points) -> tuple:
-    """Moments about the reference points of the links' trees, and forces, on the links: components (links, lanes)."""
-    force = scale(vector, tension)
-    force = tuple(plan.sum_on_points(jnp.concatenate([x, -x])) for x in force)
+def _link_wrenches(plan: FlexPlan, forces, at: Points) -> tuple:
+    """Moments about the reference points of the links' trees, and forces, on the links: components (links, lanes).
+
+    forces: as in ``FlexPlan.sum_on_points``, components (n, lanes or 1) of each group."""
+    width = max(x.shape[-1] for force in forces for x in force)
+    every = ([jnp.broadcast_to(force[k], (len(force[k]), width)) for force in forces] for k in range(3))
+    force = tuple(plan.sum_on_points(jnp.concatenate(x)) for x in every)
     moment = cross(vsub(at.world, at.origin), force)
     width = max(x.shape[-1] for x in (*force, *moment))
     return tuple(tuple(plan.sum_on_links(jnp.broadcast_to(x, (len(x), width))) for x in part) for part in (moment, force))
@@ -180,11 +203,12 @@ def _generalized_force(system: System, frame: Frames, v, wrenches) -> list:
 
 
 def flex_energy(system: System, frame: Frames) -> list:
-    """The energies stored in springs of edges, and in elements of each dimension, J. Only those that the model has."""
+    """The energies stored in springs of edges, in elements of each dimension and in bending, J. Only those that the model has."""
     plan = flex_plan(system.topology) if system.topology.flexes else None
-    if plan is None or not (len(plan.spring_edges) or plan.elements) or {"passive", "spring"} & set(system.topology.disabled):
+    if plan is None or not plan.has_forces or {"passive", "spring"} & set(system.topology.disabled):
         return []
-    _, _, length = edge_vectors(points(system, frame).world, plan.edge_points)
+    world = points(system, frame).world
+    _, _, length = edge_vectors(world, plan.edge_points)
     out, rest, lanes = [], system.flex.length, lanes_of(system, frame)
     if len(plan.spring_edges):
         extension = length[plan.spring_edges] - rest[plan.spring_edges]
@@ -196,4 +220,6 @@ def flex_energy(system: System, frame: Frames) -> list:
         trace = tree_sum([hg[i][i] for i in range(dim)])
         square = tree_sum([hg[i][j] * hg[j][i] for i in range(dim) for j in range(dim)])
         out.append(pairwise_sum(0.25 * mu * square + 0.125 * lam * trace * trace))
+    if len(plan.hinges.points):
+        out.append(pairwise_sum(hinge_energies(plan.hinges.points, system.derived.flex_material.hinges, world)))
     return out if lanes else [x[0] for x in out]

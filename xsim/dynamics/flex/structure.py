@@ -60,6 +60,21 @@ class ElasticElements(NamedTuple):
     thickness_row: np.ndarray | None
 
 
+class Hinges(NamedTuple):
+    """The pairs of neighbouring triangles that resist bending. They are in the order of flex.angle.
+
+    points (n, 4): those of the common edge, then the other one of each triangle.
+    edges (n, 5): between the points 01, 02, 12, 03, 13.
+    elastic_row (n,): rows of flex.young, flex.poisson and flex.damping.
+    thickness_row (n,): rows of flex.thickness.
+    """
+
+    points: np.ndarray
+    edges: np.ndarray
+    elastic_row: np.ndarray
+    thickness_row: np.ndarray
+
+
 class FlexPlan(NamedTuple):
     """The points, edges and elements of all flexes of a model, in arrays.
 
@@ -69,8 +84,10 @@ class FlexPlan(NamedTuple):
     edge_points (edges, 2): points of each edge.
     spring_edges, spring_row: edges with springs, and their rows of flex.edge_stiffness and flex.edge_damping.
     elements: elastic elements by dimension.
+    hinges: where triangles resist bending.
     sum_on_edges: sums tensions by edge: of each spring, then of each edge of the elements.
-    sum_on_points: sums forces by point: on the first ends of the edges, then on the second ends.
+    sum_on_points: sums forces by point: on the first ends of the edges, on their second ends (neither without loaded edges), then on the
+        first points of the hinges, on their second points, and so on.
     sum_on_links: sums forces on points by link.
     constrained_edges, soft_row: edges whose lengths are constrained, and their rows of soft.solref and soft.solimp.
     is_simple_edge: for each constrained edge, whether both of its bodies only slide along their own axes (``FlexInfo.simple`` is 2).
@@ -85,6 +102,7 @@ class FlexPlan(NamedTuple):
     spring_edges: np.ndarray
     spring_row: np.ndarray
     elements: tuple[ElasticElements, ...]
+    hinges: Hinges
     sum_on_edges: SegmentSum
     sum_on_points: SegmentSum
     sum_on_links: SegmentSum
@@ -93,6 +111,9 @@ class FlexPlan(NamedTuple):
     is_simple_edge: np.ndarray
     dof_sign: np.ndarray
     simple_bodies: frozenset[int]
+
+    has_tensions = property(lambda self: len(self.spring_edges) > 0 or len(self.elements) > 0)
+    has_forces = property(lambda self: self.has_tensions or len(self.hinges.points) > 0)
 
 
 @functools.lru_cache(maxsize=64)
@@ -108,13 +129,14 @@ def flex_plan(topology: Topology) -> FlexPlan:
     edge_points = index_array(np.concatenate([info.edges.value + first for info, first in zip(infos, first_point, strict=False)]))
     free = [np.flatnonzero(info.free.value) + first for info, first in zip(infos, first_edge, strict=False)]
     springs = [(edges, info.spring) for edges, info in zip(free, infos, strict=True) if info.spring is not None]
-    elements = _elastic_elements(infos, first_edge)
+    elements, hinges = _elastic_elements(infos, first_edge), _hinges(infos, first_point, first_edge)
     constrained_edges, soft_row = _with_leaf_row([(free[info.items[0]], info.soft) for info in topology.soft if info.kind == "flex"])
     simple = np.array([x for info in infos for x in info.simple])
     loaded_edges = np.concatenate([np.zeros(0, int), *(edges for edges, _ in springs), *(e.edges.T.reshape(-1) for e in elements)])
+    loaded_points = np.concatenate([edge_points.T.reshape(-1) if len(loaded_edges) else np.zeros(0), hinges.points.T.reshape(-1)]).astype(int)
     return FlexPlan(
-        links, point_link, bodies, edge_points, *_with_leaf_row(springs), elements,
-        SegmentSum(loaded_edges, len(edge_points)), SegmentSum(edge_points.T.reshape(-1), len(bodies)), SegmentSum(point_link, len(links)),
+        links, point_link, bodies, edge_points, *_with_leaf_row(springs), elements, hinges,
+        SegmentSum(loaded_edges, len(edge_points)), SegmentSum(loaded_points, len(bodies)), SegmentSum(point_link, len(links)),
         constrained_edges, soft_row, (simple[edge_points[constrained_edges]] == 2).all(1), _dof_signs(topology, link_of_point, edge_points),
         frozenset(np.array(bodies)[simple > 0].tolist()),
     )  # fmt: skip
@@ -129,7 +151,7 @@ def _with_leaf_row(parts: list) -> tuple[np.ndarray, np.ndarray]:
 def _elastic_elements(infos: tuple[FlexInfo, ...], first_edge: np.ndarray) -> tuple[ElasticElements, ...]:
     out = []
     for dim in (2, 3):
-        flexes = [(info, first) for info, first in zip(infos, first_edge, strict=False) if info.dim == dim and info.elastic is not None]
+        flexes = [(info, first) for info, first in zip(infos, first_edge, strict=False) if info.dim == dim and info.stretches]
         if flexes:
             elastic_rows = [np.full(len(info.corners.value), info.elastic) for info, _ in flexes]
             thickness_rows = [np.full(len(info.corners.value), info.thickness) for info, _ in flexes] if dim == 2 else None
@@ -137,6 +159,21 @@ def _elastic_elements(infos: tuple[FlexInfo, ...], first_edge: np.ndarray) -> tu
             thickness_row = None if thickness_rows is None else index_array(np.concatenate(thickness_rows))
             out.append(ElasticElements(dim, edges, index_array(np.concatenate(elastic_rows)), thickness_row))
     return tuple(out)
+
+
+HINGE_EDGES = ((0, 1), (0, 2), (1, 2), (0, 3), (1, 3))
+
+
+def _hinges(infos: tuple[FlexInfo, ...], first_point: np.ndarray, first_edge: np.ndarray) -> Hinges:
+    parts = [(np.zeros((0, 4)), np.zeros((0, 5)), np.zeros(0), np.zeros(0))]
+    for info, point, edge in zip(infos, first_point, first_edge, strict=False):
+        if info.bends:
+            points = info.hinges.value
+            numbers = {tuple(sorted(ends)): i for i, ends in enumerate(info.edges.value.tolist())}
+            sides = np.array([[numbers[tuple(sorted((p[i], p[j])))] for i, j in HINGE_EDGES] for p in points.tolist()])
+            rows = (np.full(len(points), row) for row in (info.elastic, info.thickness))
+            parts.append((points + point, sides + edge, *rows))
+    return Hinges(*(index_array(np.concatenate(x)) for x in zip(*parts, strict=True)))
 
 
 def _dof_signs(topology: Topology, link_of_point: np.ndarray, edge_points: np.ndarray) -> np.ndarray:

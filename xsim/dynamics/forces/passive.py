@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import xsim.dynamics.forces.cable  # noqa: F401  (registers its force)
+import xsim.dynamics.forces.shell  # noqa: F401
 from xsim.dynamics.flex.elasticity import flex_force
 from xsim.dynamics.forces.medium import medium_force
 from xsim.dynamics.forces.passive_plugins import plugin_force

@@ -9,8 +9,8 @@ import numpy as np
 from xsim.io.errors import allowed
 from xsim.io.mjcf.document import Document
 from xsim.io.mjcf.gmsh import read_gmsh
-from xsim.io.mjcf.lattices import LATTICES, Lattice
-from xsim.io.mjcf.macros import NO_DEFAULTS, Maker, integers, read_asset
+from xsim.io.mjcf.lattices import LATTICES, SHELLS, Lattice, open_shell
+from xsim.io.mjcf.macros import NO_DEFAULTS, Maker, integers, plugin_of_bodies, read_asset
 from xsim.io.mjcf.mesh_files import read_triangles
 from xsim.io.mjcf.nodes import Node
 from xsim.io.mjcf.orientation import read_pose
@@ -23,7 +23,6 @@ __all__ = ["flexcomp"]
 
 MIN_VALUE = 1e-15  # MuJoCo's mjMINVAL: smaller numbers are not positive
 ELEMENTS_PER_POINT = 5  # at most: body, inertial, three slides
-SHELLS = ("box", "cylinder", "ellipsoid")
 TYPES = (*LATTICES, "mesh", "gmsh", "direct")
 
 
@@ -33,9 +32,6 @@ def flexcomp(document: Document, e: Element) -> tuple[list[Node], dict[str, list
     Each point is a body on slides: three, or in a shell (`Release.flexcomp_shells`) one away from the parent's origin. Pinned points
     are fixed to the parent. The made elements take the defaults that reach the place where the flexcomp stands; the equality takes none.
     """
-    for plugin in e.all("plugin"):
-        name = plugin.raw("plugin") or plugin.raw("instance") or ""
-        raise plugin.error(f"unknown plugin {name!r}: it would act on the flex; allowed: a flexcomp without plugins")
     make, name, kind = Maker(e), e.string("name"), e.choice("type", TYPES, "grid")
     mass, box = e.number("mass", 1.0), e.number("inertiabox", 0.005)
     if mass < MIN_VALUE or box < MIN_VALUE:
@@ -52,6 +48,7 @@ def flexcomp(document: Document, e: Element) -> tuple[list[Node], dict[str, list
 
     used = np.unique(shape.elements)
     inertia = 2 / 3 * mass / len(points) * box**2
+    plugin, extension = plugin_of_bodies(document, e, f"flexcomp{name}", make)
     bodies, vertex_bodies, vertices = [], [], np.zeros((len(used), 3))
     for k, i in enumerate(used):
         if pinned[i]:
@@ -61,12 +58,13 @@ def flexcomp(document: Document, e: Element) -> tuple[list[Node], dict[str, list
         axes = [_outward(e, points[i])] if shell else np.eye(3)
         inertial = make("inertial", pos="0 0 0", mass=mass / len(points), diaginertia=(inertia, inertia, inertia))
         slides = [make("joint", type="slide", pos="0 0 0", axis=axis) for axis in axes]
-        bodies.append(make("body", [inertial, *slides], name=f"{name}_{i}", pos=points[i]))
+        inside = [] if plugin is None else [make("plugin", **plugin)]
+        bodies.append(make("body", [inertial, *slides, *inside], name=f"{name}_{i}", pos=points[i]))
         vertex_bodies.append(f"{name}_{i}")
     fixed = pinned[used]
     names = join_names([parent] if fixed.all() else vertex_bodies)
     flex = _flex(e, make, shape, used, name=name, body=names, vertex=vertices if fixed.any() else None)
-    return bodies, {"deformable": [flex], "equality": _equality(e, make, name)}
+    return bodies, {"deformable": [flex], "equality": _equality(e, make, name), "extension": extension}
 
 
 class Shape(NamedTuple):
@@ -129,17 +127,20 @@ def _lattice(document: Document, e: Element, kind: str, dim: int, counts: np.nda
     implied, least, maker = LATTICES[kind]
     if kind == "circle" and dim != 1:
         raise e.error(f"found {dim}; allowed with a circle: 1", "dim")
-    dim = implied or dim
-    least = least[:dim]
+    surface = kind in SHELLS and dim == 2 and e.has("dim") and not document.release.flexcomp_shells
+    dim = dim if surface else implied or dim
+    least = least[: implied or dim]
     if (counts < 1).any() or (counts[: len(least)] < least).any():
         raise e.error(f"found {e.raw('count')!r}; allowed: at least {' '.join(map(str, least))} for {kind}", "count")
-    if dim == 2 and counts[2] != 1:
+    if dim == 2 and counts[2] != 1 and not surface:
         raise e.error(f"found {counts[2]} points along z; allowed in two dimensions: 1", "count")
     radius = e.number("radius", 0.005)
     if not (spacing > 0).all() or (spacing < 2 * radius).any():
         raise e.error(f"found {spacing.tolist()}; allowed: positive numbers, at least twice the radius, {2 * radius:g}", "spacing")
-    size = int(counts[:dim].astype(object).prod())
+    size = int(counts[: implied or dim].astype(object).prod())
     _spend(document, e, size)
+    if surface:
+        return Lattice(*open_shell(counts, spacing, SHELLS[kind]), np.zeros((0, 2))), dim
     return maker(counts, spacing, dim), dim
 
 
@@ -246,7 +247,7 @@ def _parent(e: Element, fixed: bool) -> tuple[str, Pose]:
 def _flex(e: Element, make: Maker, shape: Shape, used: np.ndarray, **attributes) -> Node:
     """The <flex>. used: the points that elements name. attributes: name, and bodies and positions of the vertices."""
     texcoord = e.floats("texcoord")
-    if texcoord is None and shape.kind in SHELLS and e.has("material"):
+    if texcoord is None and shape.kind in SHELLS and len(shape.texcoord) and e.has("material"):
         texcoord = shape.texcoord
     if texcoord is not None and texcoord.size == 2 * len(shape.points):
         texcoord = texcoord.reshape(-1, 2)[used]

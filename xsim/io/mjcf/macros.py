@@ -13,7 +13,7 @@ from xsim.io.mjcf.files import locate_asset
 from xsim.io.mjcf.nodes import Node, scope
 from xsim.io.reader import Element, read_bytes
 
-__all__ = ["NO_DEFAULTS", "Macro", "Maker", "expand", "integers", "read_asset"]
+__all__ = ["NO_DEFAULTS", "Macro", "Maker", "expand", "integers", "plugin_of_bodies", "read_asset"]
 
 KILOBYTE = 1024  # of a file counts as an element: a few lines of a model can name a large file many times
 # A macro is replaced by bodies; the other elements go, by section, after those of the file.
@@ -72,3 +72,21 @@ def integers(e: Element, name: str, count: int | tuple[int, ...] | None = None, 
     if (values % 1).any() or (np.abs(values) >= 2**31).any():
         raise e.error(f"found {(e.raw(name) or '').strip()[:200]!r}; allowed: integers of 32 bits", name)
     return values.astype(int)
+
+
+def plugin_of_bodies(document: Document, e: Element, name: str, make: Maker) -> tuple[dict[str, str] | None, list[Node]]:
+    """The attributes of the plugin of all bodies, None without, and its instance where the macro has the numbers itself.
+
+    name: of this instance."""
+    plugins = e.all("plugin")
+    if len(plugins) > 1:
+        raise plugins[1].error("second plugin; allowed: one")
+    if not plugins:
+        return None, []
+    attributes = {key: plugins[0].string(key) for key in ("plugin", "instance") if plugins[0].has(key)}
+    configs = [make("config", **{key: c.raw(key) for key in ("key", "value")}) for c in plugins[0].all("config")]
+    declared = {p.raw("plugin") for p in document.elements("extension", "plugin")}
+    if "instance" in attributes or attributes.get("plugin") not in declared:
+        return attributes, []  # what is wrong is said where the bodies are read
+    instance = make("instance", configs, name=name)
+    return {"instance": name}, [make("plugin", [instance], **attributes)]

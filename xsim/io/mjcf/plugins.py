@@ -25,7 +25,7 @@ REGISTRIES: dict[str, tuple[str, Registry]] = {
 }
 """The registry of each kind of element that a plugin may be of, and its name in `xsim.registry`."""
 NOT_SIMULATED = (
-    "mujoco.elasticity.shell", "mujoco.sdf.bolt", "mujoco.sdf.bowl", "mujoco.sdf.gear", "mujoco.sdf.nut",
+    "mujoco.sdf.bolt", "mujoco.sdf.bowl", "mujoco.sdf.gear", "mujoco.sdf.nut",
     "mujoco.sdf.torus", "mujoco.sdf.sdflib",
 )  # fmt: skip
 """Those of MuJoCo that may be declared, while an element that needs one is refused."""

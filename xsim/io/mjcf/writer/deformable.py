@@ -15,6 +15,7 @@ from xsim.spec import FlexSpec
 __all__ = ["write_flexes"]
 
 ELASTICITY = {"young": ("young", 0.0), "poisson": ("poisson", 0.0), "damping": ("elastic_damping", 0.0), "thickness": ("thickness", -1.0)}
+ELASTICITY_4_0 = ELASTICITY | {"elastic2d": ("elastic2d", "none")}
 EDGE = {"stiffness": ("edge_stiffness", 0.0), "damping": ("edge_damping", 0.0)}
 
 
@@ -37,7 +38,7 @@ def write_flexes(context: Context) -> None:
         )  # fmt: skip
         context.names.enter("flex", number, e, flex.name)
         _write_contact(context, e, look)
-        for tag, table in (("elasticity", ELASTICITY), ("edge", EDGE)):
+        for tag, table in (("elasticity", ELASTICITY if context.rules == "3.2" else ELASTICITY_4_0), ("edge", EDGE)):
             attributes = {name: unless(default, look.get(key, default)) for name, (key, default) in table.items()}
             if any(value is not None for value in attributes.values()):
                 add(e, tag, **attributes)
