@@ -7,8 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from xsim.model.contact_pairs import can_collide
-from xsim.model.leaf_rows import LeafRows
-from xsim.model.topology import FlexInfo, Table
+from xsim.model.topology import FlexInfo, RodInfo, Table
 from xsim.model.tree import Tree
 from xsim.spec import BodySpec, FlexSpec, ModelSpec
 
@@ -33,12 +32,15 @@ def read_flexes(spec: ModelSpec, tree: Tree) -> Flexes:
     simple = _simple(spec, tree) if spec.flexes else np.zeros(0, int)
     for i, flex in enumerate(spec.flexes):
         links = np.array([tree.bodies[body].link if body >= 0 else -1 for body in flex.bodies])
-        forces = bool(flex.numbers["edge_stiffness"] or flex.numbers["edge_damping"]), _stretches(flex), _bends(flex)
+        springs = bool(flex.numbers["edge_stiffness"] or flex.numbers["edge_damping"])
+        forces = springs, _stretches(flex), _bends(flex), flex.rod is not None
         deforms, collides = (links != links[0]).any() and (any(forces) or i in constrained or not shells.isdisjoint(flex.bodies)), can_collide(spec, flex)
         out.index.append(len(out.infos) if deforms or collides else None)
         if deforms or collides:
             acts = tuple(deforms and force for force in forces)
-            out.infos.append(_flex(tree.rows, flex, links, simple[list(flex.bodies)], *acts, collides))
+            out.infos.append(_flex(tree, flex, links, simple[list(flex.bodies)], *acts, collides))
+        elif flex.rod is not None:
+            tree.add_plastic(flex.rod.nplastic)
     return out
 
 
@@ -53,27 +55,40 @@ def _bends(flex: FlexSpec) -> bool:
 
 
 def _flex(
-    rows: LeafRows, flex: FlexSpec, links: np.ndarray, simple: np.ndarray, springs: bool, stretches: bool, bends: bool, collides: bool
-) -> FlexInfo:
-    values = flex.numbers
+    tree: Tree, flex: FlexSpec, links: np.ndarray, simple: np.ndarray,
+    springs: bool, stretches: bool, bends: bool, twists: bool, collides: bool,
+) -> FlexInfo:  # fmt: skip
+    rows, values = tree.rows, flex.numbers
     rows["flex.pos"].extend(flex.pos)
     rows["flex.length"].extend(flex.lengths.tolist())
     spring = elastic = thickness = radius = None
     if springs:
         spring = rows.add_to("flex", edge_stiffness=values["edge_stiffness"], edge_damping=values["edge_damping"])
-    if stretches or bends:
+    if stretches or bends or twists:
         elastic = rows.add_to("flex", young=values["young"], poisson=values["poisson"], damping=values["elastic_damping"])
         thickness = rows.add("flex.thickness", values["thickness"]) if flex.dim == 2 else None
     if bends:
         rows["flex.angle"].extend(flex.angles.tolist())
-    if collides:
+    if collides or twists:
         radius = rows.add("flex.radius", flex.radius)
     free = links[flex.edges[:, 0]] != links[flex.edges[:, 1]]
     edges, corners = Table(flex.edges), Table(flex.corners)
     return FlexInfo(
         flex.name, flex.dim, flex.bodies, edges, corners, Table(free), tuple(simple.tolist()), spring, elastic,
-        thickness, radius, Table(flex.hinges), stretches, bends,
+        thickness, radius, Table(flex.hinges), stretches, bends, _rod(tree, flex, twists),
     )  # fmt: skip
+
+
+def _rod(tree: Tree, flex: FlexSpec, acts: bool) -> RodInfo | None:
+    if flex.rod is None:
+        return None
+    rod, plastic = flex.rod, tree.add_plastic(flex.rod.nplastic)
+    if not acts:
+        return None
+    joints = [None if twist is None else tree.bodies[twist[0]].joints[twist[1]] for twist in rod.twists]
+    twists = tuple(None if joint is None else (joint.q[0], joint.v[0]) for joint in joints)
+    shear = tree.rows.add("flex.shear", rod.shear)
+    return RodInfo(shear, *(tuple(map(float, x)) for x in (rod.tangent, rod.normal)), twists, plastic)
 
 
 def _simple(spec: ModelSpec, tree: Tree) -> np.ndarray:

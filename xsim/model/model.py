@@ -291,6 +291,7 @@ class Flex:
     damping: Any = _leaf("nflexelastic", "s", "Rayleigh damping, proportional to stiffness", ">= 0")
     thickness: Any = _leaf("nflexsheet", "m", "thickness of triangles")
     radius: Any = _leaf("nflexround", "m", "collision radius of points and elements", ">= 0")
+    shear: Any = _leaf("nflexrod", "Pa", "shear modulus of lines that twist, 0: that of an isotropic material", ">= 0")
     angle: Any = _leaf("nflexhinge", "rad", "rest angles between neighbouring triangles that resist bending, 0 where they are flat")
 
 

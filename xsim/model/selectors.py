@@ -301,6 +301,7 @@ ROW_NAMES: dict[str, Callable[[HasLeaves], list[str]]] = {
     "nflexelastic": _of_infos("flexes", "elastic"),
     "nflexsheet": _of_infos("flexes", "thickness"),
     "nflexround": _of_infos("flexes", "radius"),
+    "nflexrod": lambda m: [f.name for f in m.topology.flexes if f.rod is not None],
     "nflexhinge": lambda m: [f.name for f in m.topology.flexes if f.bends for _ in f.hinges.value],
     "ncone": lambda m: ["contact"] * m.topology.size("ncone"),
     "ncoefficient": lambda m: [t.name for t in m.topology.tendons for p in t.path if p.kind == "joint"],

@@ -12,7 +12,7 @@ from xsim.rules import RULES, Rules
 __all__ = [
     "CONTACT_FIELDS", "ActuatorInfo", "BodyInfo", "CameraInfo", "ConstraintInfo", "FlexInfo", "ForceInfo", "FunctionInfo", "GeomInfo",
     "HfieldInfo", "JointInfo", "KeyInfo", "Link", "MeshInfo", "PairsInfo", "PieceInfo",
-    "RANGE_FIELDS", "SPRINGS", "SensorInfo", "SiteInfo", "SoftInfo", "SolidInfo", "Table", "TendonInfo", "Topology",
+    "RANGE_FIELDS", "RodInfo", "SPRINGS", "SensorInfo", "SiteInfo", "SoftInfo", "SolidInfo", "Table", "TendonInfo", "Topology",
 ]  # fmt: skip
 
 
@@ -401,6 +401,21 @@ class SoftInfo(NamedTuple):
     scale: int | None = None
 
 
+class RodInfo(NamedTuple):
+    """A chain of lines that resist bending and twist, see `xsim.spec.RodSpec`.
+
+    * shear: row of flex.shear.
+    * twists: for each line, the addresses in q and v of the angle of its material, None for a fixed line. Empty: the lines do not twist.
+    * plastic: address of its numbers in `State.plastic`.
+    """
+
+    shear: int
+    tangent: tuple[float, ...]
+    normal: tuple[float, ...]
+    twists: tuple[tuple[int, int] | None, ...]
+    plastic: int
+
+
 class FlexInfo(NamedTuple):
     """A flex (deformable body) with forces or contacts, see `xsim.spec.FlexSpec`.
 
@@ -412,6 +427,7 @@ class FlexInfo(NamedTuple):
       leaves. None without.
     * hinges (h, 4): indices of the points of neighbouring triangles, see `xsim.spec.FlexSpec`.
     * stretches, bends: whether the elements resist stretching and shear, and the hinges bending.
+    * rod: of a chain of lines that resist bending and twist.
     """
 
     name: str
@@ -428,6 +444,7 @@ class FlexInfo(NamedTuple):
     hinges: Table
     stretches: bool
     bends: bool
+    rod: RodInfo | None
 
 
 class PartInfo(NamedTuple):

@@ -10,7 +10,7 @@ from xsim.spec.contact import SurfaceSpec
 from xsim.spec.fields import identity, zeros
 from xsim.spec.source import Source
 
-__all__ = ["FlexSpec", "GeomSpec", "HfieldSpec", "MarkerSpec", "MeshSpec", "SiteSpec"]
+__all__ = ["FlexSpec", "GeomSpec", "HfieldSpec", "MarkerSpec", "MeshSpec", "RodSpec", "SiteSpec"]
 
 
 @dataclass(frozen=True)
@@ -148,6 +148,27 @@ class HfieldSpec:
 
 
 @dataclass(frozen=True)
+class RodSpec:
+    """Of a flex that is a chain of lines: how it resists bending and twist (discrete elastic rods, MuJoCo 4.0).
+
+    ``tangent``, ``normal`` (3,): of the first line in the reference pose, and perpendicular to it. ``twists``: for each line, the joint
+    whose angle turns its material about it, (body, index among the body's joints), None for a line that is fixed to the world. Empty:
+    the lines do not twist. ``shear``: shear modulus, Pa, 0: that of an isotropic material. The cross-section is a circle of the flex's
+    radius.
+    """
+
+    tangent: np.ndarray
+    normal: np.ndarray
+    twists: tuple[tuple[int, int] | None, ...] = ()
+    shear: float = 0.0
+
+    @property
+    def nplastic(self) -> int:
+        """How many numbers it has in `State.plastic`: tangent and normal of each line, and an angle between neighbouring lines."""
+        return 7 * len(self.twists) - 1 if self.twists else 0
+
+
+@dataclass(frozen=True)
 class FlexSpec:
     """A deformable.
 
@@ -157,6 +178,7 @@ class FlexSpec:
       (m, dim (dim + 1) / 2): the edges of each element, between its vertices 01; 12, 20, 01; or 01, 12, 20, 23, 03, 13.
     * ``hinges`` (h, 4): pairs of triangles with a common edge, as the vertices of this edge, and the other one of each triangle.
       ``angles`` (h,): by how much they are folded in the reference pose, rad, 0 where they are in one plane.
+    * ``rod``: a chain of lines, in the order of the chain, that resist bending and twist, None for another flex.
     * ``numbers``: elasticity, edge and contact parameters by the file's names (``young``, ``edge_stiffness``, ...).
     """
 
@@ -171,5 +193,6 @@ class FlexSpec:
     hinges: np.ndarray = field(default_factory=lambda: np.zeros((0, 4), int))
     angles: np.ndarray = field(default_factory=lambda: np.zeros(0))
     radius: float = 0.005
+    rod: RodSpec | None = None
     numbers: dict = field(default_factory=dict)
     source: Source = Source()

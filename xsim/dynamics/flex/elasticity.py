@@ -10,7 +10,7 @@ rest and in the current configuration. h is the inverse of G. An element of volu
 so the force along each of its edges is linear in the squares of the lengths. Source: MuJoCo's documentation, Computation, Flex. The damping
 is that of Kharevych et al. 2006, section 5.2: stiffness times the change of the squared lengths over the last step.
 
-Bending: see `xsim.dynamics.flex.bending`.
+Bending of triangles, bending and twist of lines: see `xsim.dynamics.flex.bending` and `xsim.dynamics.flex.rods`.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ import jax.numpy as jnp
 
 from xsim.dynamics.flex.bending import HingeMaterial, hinge_energies, hinge_forces, hinge_material
 from xsim.dynamics.flex.kinematics import Points, edge_rates, edge_vectors, point_velocities, points
+from xsim.dynamics.flex.rods import RodMaterial, rod_energies, rod_forces, rod_material
 from xsim.dynamics.flex.structure import EDGE_OF_POINTS, ElasticElements, FlexPlan, flex_plan
 from xsim.dynamics.layout import column
 from xsim.dynamics.linalg.dense import pairwise_sum, tree_sum
 from xsim.dynamics.tree.kinematics import Frames, generalized_force, lanes_of
 from xsim.dynamics.tree.system import System
-from xsim.spatial import Force, cross, dot, mul, rotate, scale, stage, vadd, vsub
+from xsim.spatial import Force, add, cross, dot, mul, rotate, scale, stage, vadd, vsub
 
 
 class FlexMaterial(NamedTuple):
@@ -35,12 +36,13 @@ class FlexMaterial(NamedTuple):
 
     pos: positions of the points in their links, components (points, lanes or 1).
     elements: for each entry of ``FlexPlan.elements``, h, mu V and lambda V of its elements.
-    hinges: see `HingeMaterial`. None without.
+    hinges, rods: see `HingeMaterial` and `RodMaterial`. None without.
     """
 
     pos: tuple
     elements: tuple
     hinges: HingeMaterial | None
+    rods: RodMaterial | None
 
 
 def flex_material(system: System) -> FlexMaterial:
@@ -54,7 +56,8 @@ def flex_material(system: System) -> FlexMaterial:
         quat, origin = (tuple(column(x) for x in zip(*(pose[k] for pose in body_poses), strict=True)) for k in (0, 1))
         pos = vadd(origin, rotate(quat, pos))
     hinges = hinge_material(system, plan.hinges) if len(plan.hinges.points) else None
-    return FlexMaterial(pos, tuple(_element_material(system, elements) for elements in plan.elements), hinges)
+    rods = rod_material(system, plan.rods) if len(plan.rods.inner) else None
+    return FlexMaterial(pos, tuple(_element_material(system, elements) for elements in plan.elements), hinges, rods)
 
 
 def _element_material(system: System, elements: ElasticElements) -> tuple:
@@ -109,7 +112,7 @@ def _inverse(G, dim: int) -> tuple:
 # ---- forces -------------------------------------------------------------------------------------------------------------------
 
 
-def flex_force(system: System, frame: Frames, v) -> list:
+def flex_force(system: System, frame: Frames, q, v) -> list:
     """The generalized force of springs, dampers and elasticity of all flexes."""
     plan, disabled = flex_plan(system.topology) if system.topology.flexes else None, system.topology.disabled
     if plan is None or not plan.has_forces:
@@ -123,7 +126,14 @@ def flex_force(system: System, frame: Frames, v) -> list:
     if len(plan.hinges.points):
         damping = system.flex.damping[plan.hinges.elastic_row]
         forces += hinge_forces(plan.hinges.points, system.derived.flex_material.hinges, damping, at.world, velocity, enabled)
-    return _generalized_force(system, frame, v, _link_wrenches(plan, forces, at))
+    torques: list = []
+    if len(plan.rods.inner):
+        on_points, torques = rod_forces(system, plan.rods, system.derived.flex_material.rods, frame, q, v, at.world, velocity)
+        forces += on_points
+    out = _generalized_force(system, frame, v, _link_wrenches(plan, forces, at))
+    for dof, torque in torques:
+        out[dof] = add(out[dof], torque)
+    return out
 
 
 def _edge_forces(system: System, plan: FlexPlan, at: Points, velocity, enabled: tuple[bool, bool]) -> list[tuple]:
@@ -202,7 +212,7 @@ def _generalized_force(system: System, frame: Frames, v, wrenches) -> list:
     return generalized_force(system, frame, forces)
 
 
-def flex_energy(system: System, frame: Frames) -> list:
+def flex_energy(system: System, frame: Frames, q) -> list:
     """The energies stored in springs of edges, in elements of each dimension and in bending, J. Only those that the model has."""
     plan = flex_plan(system.topology) if system.topology.flexes else None
     if plan is None or not plan.has_forces or {"passive", "spring"} & set(system.topology.disabled):
@@ -222,4 +232,6 @@ def flex_energy(system: System, frame: Frames) -> list:
         out.append(pairwise_sum(0.25 * mu * square + 0.125 * lam * trace * trace))
     if len(plan.hinges.points):
         out.append(pairwise_sum(hinge_energies(plan.hinges.points, system.derived.flex_material.hinges, world)))
+    if len(plan.rods.inner):
+        out.append(pairwise_sum(rod_energies(system, plan.rods, system.derived.flex_material.rods, frame, q, world)))
     return out if lanes else [x[0] for x in out]

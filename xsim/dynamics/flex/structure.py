@@ -75,6 +75,34 @@ class Hinges(NamedTuple):
     thickness_row: np.ndarray
 
 
+class Rods(NamedTuple):
+    """The chains of lines that resist bending and twist.
+
+    chains: the index of each chain in ``Topology.flexes``, and its number of lines.
+    lines (m, 2): the points of all lines of all chains.
+    inner (n, 2): the two lines that meet at each inner point.
+    edges (n, 2): their edges. elastic_row, shear_row, radius_row (n,): rows of the leaves.
+    twists (n, 1): 1 where the lines twist, else 0.
+    angles: for each line, the addresses in q and v of its angle, None without.
+    """
+
+    chains: tuple[tuple[int, int], ...]
+    lines: np.ndarray
+    inner: np.ndarray
+    edges: np.ndarray
+    elastic_row: np.ndarray
+    shear_row: np.ndarray
+    radius_row: np.ndarray
+    twists: np.ndarray
+    angles: tuple[tuple[int, int] | None, ...]
+
+    @property
+    def points(self) -> np.ndarray:
+        """The first point (n, 3) of the first line at each inner point, the inner point, the second point of the second line."""
+        first, second = (self.lines[self.inner[:, k]] for k in (0, 1))
+        return np.column_stack([first, second[:, 1]])
+
+
 class FlexPlan(NamedTuple):
     """The points, edges and elements of all flexes of a model, in arrays.
 
@@ -84,10 +112,10 @@ class FlexPlan(NamedTuple):
     edge_points (edges, 2): points of each edge.
     spring_edges, spring_row: edges with springs, and their rows of flex.edge_stiffness and flex.edge_damping.
     elements: elastic elements by dimension.
-    hinges: where triangles resist bending.
+    hinges: where triangles resist bending. rods: where lines do.
     sum_on_edges: sums tensions by edge: of each spring, then of each edge of the elements.
     sum_on_points: sums forces by point: on the first ends of the edges, on their second ends (neither without loaded edges), then on the
-        first points of the hinges, on their second points, and so on.
+        first points of the hinges, on their second points, and so on; then on the three points of each two lines that meet.
     sum_on_links: sums forces on points by link.
     constrained_edges, soft_row: edges whose lengths are constrained, and their rows of soft.solref and soft.solimp.
     is_simple_edge: for each constrained edge, whether both of its bodies only slide along their own axes (``FlexInfo.simple`` is 2).
@@ -103,6 +131,7 @@ class FlexPlan(NamedTuple):
     spring_row: np.ndarray
     elements: tuple[ElasticElements, ...]
     hinges: Hinges
+    rods: Rods
     sum_on_edges: SegmentSum
     sum_on_points: SegmentSum
     sum_on_links: SegmentSum
@@ -113,7 +142,7 @@ class FlexPlan(NamedTuple):
     simple_bodies: frozenset[int]
 
     has_tensions = property(lambda self: len(self.spring_edges) > 0 or len(self.elements) > 0)
-    has_forces = property(lambda self: self.has_tensions or len(self.hinges.points) > 0)
+    has_forces = property(lambda self: self.has_tensions or len(self.hinges.points) > 0 or len(self.rods.inner) > 0)
 
 
 @functools.lru_cache(maxsize=64)
@@ -130,12 +159,14 @@ def flex_plan(topology: Topology) -> FlexPlan:
     free = [np.flatnonzero(info.free.value) + first for info, first in zip(infos, first_edge, strict=False)]
     springs = [(edges, info.spring) for edges, info in zip(free, infos, strict=True) if info.spring is not None]
     elements, hinges = _elastic_elements(infos, first_edge), _hinges(infos, first_point, first_edge)
+    rods = _rods(infos, first_point, first_edge)
     constrained_edges, soft_row = _with_leaf_row([(free[info.items[0]], info.soft) for info in topology.soft if info.kind == "flex"])
     simple = np.array([x for info in infos for x in info.simple])
     loaded_edges = np.concatenate([np.zeros(0, int), *(edges for edges, _ in springs), *(e.edges.T.reshape(-1) for e in elements)])
-    loaded_points = np.concatenate([edge_points.T.reshape(-1) if len(loaded_edges) else np.zeros(0), hinges.points.T.reshape(-1)]).astype(int)
+    ends = edge_points[:0] if not len(loaded_edges) else edge_points
+    loaded_points = np.concatenate([x.T.reshape(-1) for x in (ends, hinges.points, rods.points)]).astype(int)
     return FlexPlan(
-        links, point_link, bodies, edge_points, *_with_leaf_row(springs), elements, hinges,
+        links, point_link, bodies, edge_points, *_with_leaf_row(springs), elements, hinges, rods,
         SegmentSum(loaded_edges, len(edge_points)), SegmentSum(loaded_points, len(bodies)), SegmentSum(point_link, len(links)),
         constrained_edges, soft_row, (simple[edge_points[constrained_edges]] == 2).all(1), _dof_signs(topology, link_of_point, edge_points),
         frozenset(np.array(bodies)[simple > 0].tolist()),
@@ -174,6 +205,34 @@ def _hinges(infos: tuple[FlexInfo, ...], first_point: np.ndarray, first_edge: np
             rows = (np.full(len(points), row) for row in (info.elastic, info.thickness))
             parts.append((points + point, sides + edge, *rows))
     return Hinges(*(index_array(np.concatenate(x)) for x in zip(*parts, strict=True)))
+
+
+def _rods(infos: tuple[FlexInfo, ...], first_point: np.ndarray, first_edge: np.ndarray) -> Rods:
+    chains, angles, parts, lines = [], [], [], 0
+    for i, (info, point, edge) in enumerate(zip(infos, first_point, first_edge, strict=False)):
+        if info.rod is None:
+            continue
+        corners, count = info.corners.value[:, 0], len(info.corners.value)
+        inner = np.column_stack([np.arange(count - 1), np.arange(1, count)])
+        rows = (np.full(count - 1, row) for row in (info.elastic, info.rod.shear, info.radius))
+        twists = np.full((count - 1, 1), float(bool(info.rod.twists)))
+        parts.append((_chain(info) + point, inner + lines, corners[inner] + edge, *rows, twists))
+        chains.append((i, count))
+        angles += info.rod.twists or [None] * count
+        lines += count
+    if not parts:
+        parts = [(*[np.zeros((0, 2))] * 3, *[np.zeros(0)] * 3, np.zeros((0, 1)))]
+    *indices, twists = (np.concatenate(x) for x in zip(*parts, strict=True))
+    return Rods(tuple(chains), *map(index_array, indices), twists, tuple(angles))
+
+
+def _chain(info: FlexInfo) -> np.ndarray:
+    """The points (n, 2) of the lines of a chain, each from where the one before ends."""
+    lines = info.edges.value[info.corners.value[:, 0]]
+    backwards = np.zeros(len(lines), bool)
+    backwards[:-1] = (lines[:-1, :1] == lines[1:]).any(1)
+    backwards[-1] = lines[-1, 1] in lines[-2]
+    return np.where(backwards[:, None], lines[:, ::-1], lines)
 
 
 def _dof_signs(topology: Topology, link_of_point: np.ndarray, edge_points: np.ndarray) -> np.ndarray:

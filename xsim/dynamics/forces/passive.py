@@ -147,7 +147,7 @@ def passive_force(system: System, frame: Frames, q, v, damping: Quadratic, tendo
     if "passive" in system.topology.disabled:
         return [0.0] * len(v)
     out = _minus(spring_force(system, frame, q), damping.times(v))
-    forces = tendon_force(system, tendon, v), flex_force(system, frame, v)
+    forces = tendon_force(system, tendon, v), flex_force(system, frame, q, v)
     if system.topology.passive:
         forces = (*forces, plugin_force(system, frame, v))
     for force in (*forces, gravity_compensation(system, frame, False), medium_force(system, frame, v)):

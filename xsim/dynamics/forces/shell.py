@@ -42,7 +42,7 @@ class _Shell(NamedTuple):
 
 
 def _shell(context: PassiveContext, info: PassiveInfo) -> _Shell:
-    flex: FlexInfo = next(f for f in context.system.topology.flexes if info.bodies[0] in f.bodies)
+    flex: FlexInfo = next(f for f in context.system.topology.flexes if f.dim == 2 and info.bodies[0] in f.bodies)
     hinges = flex.hinges.value
     return _Shell(index_array(hinges), flex.bodies, SegmentSum(hinges.T.reshape(-1), len(flex.bodies)))
 
@@ -79,8 +79,8 @@ def _wrenches(context: PassiveContext, info: PassiveInfo) -> dict:
 
 def _check(spec: ModelSpec, bodies: Sequence[int]) -> str | None:
     """What is wrong with the bodies of a shell."""
-    flexes = [flex for flex in spec.flexes if bodies[0] in flex.bodies]
-    if not flexes or flexes[0].dim != 2:
+    flexes = [flex for flex in spec.flexes if flex.dim == 2 and bodies[0] in flex.bodies]
+    if not flexes:
         return "its bodies hold no flex of triangles; allowed: those of one flex with dim 2"
     if set(flexes[0].bodies) != set(bodies) or len(flexes[0].bodies) != len(bodies) or np.any(flexes[0].pos):
         return f"its bodies are not the vertices of the flex {flexes[0].name!r}; allowed: one body for each vertex, at its place, none pinned"

@@ -12,6 +12,7 @@ from xsim.io.mjcf.geoms import read_surface
 from xsim.io.mjcf.index import Index
 from xsim.io.mjcf.macros import integers
 from xsim.io.mjcf.references import split_names
+from xsim.io.mjcf.rods import read_rod
 from xsim.io.mjcf.values import flag, integer, read_rgba
 from xsim.io.reader import Element
 from xsim.poses import IDENTITY_QUAT, Pose
@@ -33,7 +34,7 @@ def read_flexes(document: Document, bodies: Bodies, index: Index) -> list[FlexSp
     """
     elements = document.elements("deformable", "flex")
     poses = _reference_poses(bodies) if elements else []
-    return [_flex(document, index, e, index.add("flex", e, i), poses) for i, e in enumerate(elements)]
+    return [_flex(document, bodies, index, e, index.add("flex", e, i), poses) for i, e in enumerate(elements)]
 
 
 def _reference_poses(bodies: Bodies) -> list[Pose]:
@@ -48,7 +49,7 @@ def _reference_poses(bodies: Bodies) -> list[Pose]:
     return [*out, Pose()]
 
 
-def _flex(document: Document, index: Index, e: Element, name: str, poses: list[Pose]) -> FlexSpec:
+def _flex(document: Document, bodies: Bodies, index: Index, e: Element, name: str, poses: list[Pose]) -> FlexSpec:
     dim = integer(e, "dim", 2)
     if not 1 <= dim <= 3:
         raise e.error(f"found {dim}; allowed: 1, 2, 3", "dim")
@@ -71,6 +72,7 @@ def _flex(document: Document, index: Index, e: Element, name: str, poses: list[P
         hinges=hinges,
         angles=_fold_angles(world[hinges]),
         radius=e.number("radius", 0.005, nonnegative=True),
+        rod=read_rod(document, bodies, index, e, name, elements, vertex_bodies, world),
         numbers=_material(document, e, dim) | _contact(document, e) | _visuals(index, e, len(pos)),
         source=e.source,
     )
@@ -156,6 +158,11 @@ def _material(document: Document, e: Element, dim: int) -> dict[str, Any]:
             raise elastic.error(f"found {out['poisson']:g}; allowed: from 0 to below 0.5", "poisson")
         if not old:
             out["elastic2d"] = elastic.choice("elastic2d", ("none", "bend", "stretch", "both"), "none")
+        if not old and out["elastic2d"] != "none":
+            if dim != 2:
+                raise elastic.error(f"found {out['elastic2d']!r} with dim {dim}; allowed: only with dim 2", "elastic2d")
+            if out["young"] and out["thickness"] <= 0:
+                raise elastic.error(f"found {out['thickness']:g}; allowed with elastic2d: a positive number", "thickness")
     if edge is not None:
         out["edge_stiffness"] = edge.number("stiffness", 0.0, nonnegative=True)
         out["edge_damping"] = edge.number("damping", 0.0, nonnegative=True)

@@ -15,6 +15,7 @@ from xsim.io.mjcf.mesh_files import read_triangles
 from xsim.io.mjcf.nodes import Node
 from xsim.io.mjcf.orientation import read_pose
 from xsim.io.mjcf.references import join_names
+from xsim.io.mjcf.rods import is_chain, make_twist_bodies
 from xsim.io.mjcf.values import flag, integer
 from xsim.io.reader import Element
 from xsim.poses import Pose, rotation_matrix
@@ -64,7 +65,19 @@ def flexcomp(document: Document, e: Element) -> tuple[list[Node], dict[str, list
     fixed = pinned[used]
     names = join_names([parent] if fixed.all() else vertex_bodies)
     flex = _flex(e, make, shape, used, name=name, body=names, vertex=vertices if fixed.any() else None)
-    return bodies, {"deformable": [flex], "equality": _equality(e, make, name), "extension": extension}
+    twists = _twist_bodies(document, e, make, name, shape, pinned)
+    return bodies, {"deformable": [flex], "equality": _equality(e, make, name), "extension": extension, "worldbody": twists}
+
+
+def _twist_bodies(document: Document, e: Element, make: Maker, name: str, shape: Shape, pinned: np.ndarray) -> list[Node]:
+    """The bodies for the twist of elastic lines, see `xsim.io.mjcf.rods`."""
+    elastic = e.child("elasticity")
+    if elastic is None or document.release.schema == "3.2" or shape.dim != 1 or not elastic.number("young", 0.0):
+        return []
+    if len(shape.elements) < 2 or pinned.all() or not is_chain(shape.elements):
+        return []
+    chain = [*shape.elements[:, 0], shape.elements[-1, 1]]
+    return make_twist_bodies(make, name, pinned[chain], e.number("mass", 1.0), e.number("radius", 0.005))
 
 
 class Shape(NamedTuple):

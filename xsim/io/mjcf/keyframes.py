@@ -9,6 +9,7 @@ import numpy as np
 from xsim.io.mjcf.document import Document
 from xsim.io.mjcf.nodes import Node
 from xsim.io.mjcf.shortcuts import read_general
+from xsim.io.mjcf.rods import twist_names
 from xsim.io.reader import Element
 
 __all__ = ["assign_keys", "key_length", "key_numbers"]
@@ -34,6 +35,8 @@ def _layout(document: Document) -> dict[str, list[tuple[Node, int]]]:
             if kind != "free" and _yields(document, document.resolve(e)):
                 plastic.append((node, _JOINTS[kind][0]))
     plastic += [(e._node, 2) for e in document.elements("tendon", "spatial", "fixed") if _yields(document, document.resolve(e, "tendon"))]
+    names = {node.attrib.get("name") for node, _ in joints}
+    plastic += [(e._node, _frames(e, names)) for e in document.elements("deformable", "flex") if document.release.schema != "3.2"]
     actuators = [(e._node, read_general(document, e).widths) for e in document.elements("actuator")]
     document.key_layout = {
         "qpos": [(node, width) for node, (width, _) in joints],
@@ -45,6 +48,12 @@ def _layout(document: Document) -> dict[str, list[tuple[Node, int]]]:
         "act": [(node, activations) for node, (_, activations) in actuators],
     }
     return document.key_layout
+
+
+def _frames(e: Element, joints: set[str | None]) -> int:
+    """How many numbers the frames of the lines of a flex have, see `xsim.spec.RodSpec`. joints: names of all joints."""
+    lines, name = len((e.raw("element") or "").split()) // 2, e.raw("name")
+    return 7 * lines - 1 if name and not joints.isdisjoint(twist_names(name, lines)) else 0
 
 
 def _yields(document: Document, e: Element) -> bool:

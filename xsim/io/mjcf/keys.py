@@ -13,7 +13,7 @@ from xsim.io.mjcf.keyframes import key_length, key_numbers
 from xsim.io.reader import Element
 from xsim.joints.types import JOINT_TYPES
 from xsim.poses import IDENTITY_QUAT
-from xsim.spec import ActuatorSpec, JointSpec, KeySpec, TendonSpec
+from xsim.spec import ActuatorSpec, FlexSpec, JointSpec, KeySpec, TendonSpec
 
 __all__ = ["read_keys"]
 
@@ -21,8 +21,9 @@ MAX_KEYS = 100_000
 
 
 def read_keys(
-    document: Document, bodies: Bodies, tendons: list[TendonSpec], actuators: list[ActuatorSpec], index: Index, count: int
-) -> list[KeySpec]:
+    document: Document, bodies: Bodies, flexes: list[FlexSpec], tendons: list[TendonSpec], actuators: list[ActuatorSpec], index: Index,
+    count: int,
+) -> list[KeySpec]:  # fmt: skip
     """All keyframes, in order, filled up with starts to a count; index entries "key". Raises ParseError for vectors of a wrong length."""
     joints = [joint for body in bodies.bodies if isinstance(body.joints, tuple) for joint in body.joints]
     types = [JOINT_TYPES[joint.type] for joint in joints]
@@ -36,7 +37,7 @@ def read_keys(
         "ctrl": np.zeros(sum(a.widths[0] for a in actuators)),
         "mpos": np.array([body.pos for body in mocap]).reshape(-1),
         "mquat": np.array([body.quat for body in mocap]).reshape(-1),
-        "plastic": np.full(_plastic_width(joints, tendons), np.nan),
+        "plastic": np.full(_plastic_width(joints, tendons, flexes), np.nan),
     }
     out: list[KeySpec] = []
     for e in document.elements("keyframe", "key"):
@@ -60,10 +61,11 @@ def _unit_rest(joints: list[JointSpec], plastic: np.ndarray) -> np.ndarray:
     return out
 
 
-def _plastic_width(joints: list[JointSpec], tendons: list[TendonSpec]) -> int:
-    """How many numbers the springs that yield have in a keyframe."""
+def _plastic_width(joints: list[JointSpec], tendons: list[TendonSpec], flexes: list[FlexSpec]) -> int:
+    """How many numbers the springs that yield, and the lines of flexes that twist, have in a keyframe."""
     of_joints = sum(JOINT_TYPES[joint.type].nq for joint in joints if joint.spring_yield is not None)
-    return of_joints + sum(2 for tendon in tendons if tendon.spring_yield is not None)
+    of_flexes = sum(flex.rod.nplastic for flex in flexes if flex.rod is not None)
+    return of_joints + sum(2 for tendon in tendons if tendon.spring_yield is not None) + of_flexes
 
 
 def _key(document: Document, e: Element, name: str, starts: dict[str, np.ndarray], turns: list[int]) -> KeySpec:

@@ -16,7 +16,7 @@ from xsim.io.reader import Element, read_bytes
 __all__ = ["NO_DEFAULTS", "Macro", "Maker", "expand", "integers", "plugin_of_bodies", "read_asset"]
 
 KILOBYTE = 1024  # of a file counts as an element: a few lines of a model can name a large file many times
-# A macro is replaced by bodies; the other elements go, by section, after those of the file.
+# A macro is replaced by bodies; the other elements go, by section, after those of the file, other bodies into the world.
 Macro = Callable[[Document, Element], tuple[list[Node], dict[str, list[Node]]]]
 NO_DEFAULTS = {"class": "composite:"}  # an empty class, for elements without defaults
 
@@ -50,10 +50,21 @@ def expand(document: Document, macros: dict[str, Macro]) -> None:
         with np.errstate(all="ignore"):  # what overflows is refused where the made elements are read
             bodies, sections = macros[node.tag](document, Element(node, node.file))
         if node.parent is not None:
-            node.parent.replace(node, bodies)
+            _place(node, bodies, sections.pop("worldbody", []))
         for name, elements in sections.items():
             if elements:
                 root.append(Node(name, {}, node.file, node.sourceline, elements))
+
+
+def _place(node: Node, bodies: list[Node], in_world: list[Node]) -> None:
+    """Put bodies in the place of a node, and others into the world after it, or after the outermost body around it."""
+    assert node.parent is not None
+    (top,) = [n for n in (node, *node.iterancestors()) if n.parent is not None and n.parent.tag == "worldbody"]
+    if top is node:
+        bodies = [*bodies, *in_world]
+    else:
+        top.parent.replace(top, [top, *in_world])
+    node.parent.replace(node, bodies)
 
 
 def read_asset(document: Document, e: Element) -> tuple[bytes, Path]:

@@ -29,14 +29,21 @@ def _sleep(spec: ModelSpec) -> Iterator[Source]:
 
 
 def _rods(spec: ModelSpec) -> Iterator[Source]:
-    """Flexes made of lines that resist bending and twist."""
+    """Flexes made of lines that resist bending and twist, other than straight chains with a round cross-section."""
     elastic = RELEASES[spec.rules].elastic_lines
-    return (flex.source for flex in spec.flexes if elastic and flex.dim == 1 and flex.numbers["young"])
+    return (flex.source for flex in spec.flexes if elastic and flex.dim == 1 and flex.numbers["young"] and len(flex.elements) > 1 and flex.rod is None)
+
+
+def _rubbed(spec: ModelSpec) -> Iterator[Source]:
+    """Flexes with lines that twist, that touch with friction."""
+    touching = (flex for flex in spec.flexes if flex.numbers["contact"].contype or flex.numbers["contact"].conaffinity)
+    return (flex.source for flex in touching if flex.rod is not None and flex.rod.twists and flex.numbers["contact"].condim > 1)
 
 
 # What is not simulated (and the verb), the flags without which it does not act, its finder.
 _KINDS: list[tuple[str, tuple[str, ...], Callable[[ModelSpec], Iterator[Source]]]] = [
-    ("bending and twist of flexes made of lines (rules 4.0) are", ("passive",), _rods),
+    ("bending and twist of lines of flexes that are no straight chain or are boxes (rules 4.0) are", ("passive",), _rods),
+    ("the turning of lines of flexes by friction in contacts (rules 4.0) is", ("contact",), _rubbed),
     ("sleep (all bodies move as if awake) is", (), _sleep),
     ("inverse dynamics in discrete time (invdiscrete) is", (), lambda spec: iter([spec.source] * spec.option.solver["invdiscrete"])),
 ]

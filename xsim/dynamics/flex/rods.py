@@ -1,0 +1,267 @@
+"""Bending and twist of flexes made of lines: discrete elastic rods (Bergou et al. 2008, "Discrete elastic rods"; 2010, "Discrete viscous
+threads").
+
+At an inner point two lines e_0 and e_1 meet, with unit tangents t_0 and t_1 and lengths l_0 and l_1 at rest. The curvature is the vector
+kb = 2 t_0 x t_1 / (1 + t_0 . t_1). The material of a line is turned about its tangent by an angle theta against the line's reference frame:
+the coordinate of a hinge. The reference frames are carried along with the tangents from step to step, by the smallest rotations. m is the
+angle about t_1 of the normal of e_1 against that of e_0 carried from t_0 to t_1. A point stores the energy
+
+    W = (E I |kb|^2 + G J (theta_1 - theta_0 + m)^2) / (l_0 + l_1).
+
+Dampers act on the rates of |kb| and of the twist, theta_1' - theta_0' + kb . (e_0' / (2 |e_0|) + e_1' / (2 |e_1|)). Source of the
+constants: MuJoCo's documentation, XML reference, flex/elasticity. `State.plastic` has the frames at the start of the last step: tangent and
+normal of each line, then m of each inner point.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from xsim.dynamics.flex.kinematics import points
+from xsim.dynamics.flex.structure import Rods, flex_plan
+from xsim.dynamics.layout import column
+from xsim.dynamics.tree.kinematics import Frames, lanes_of
+from xsim.dynamics.tree.system import System
+from xsim.model.topology import Topology
+from xsim.spatial import cross, dot, normalize, safe_norm, scale, stage, vadd, vsub
+
+STRAIGHT = 1e-15  # curvature below which all directions of its rate are damped alike
+
+
+class RodMaterial(NamedTuple):
+    """Of each inner point, E I / (l_0 + l_1) and G J / (l_0 + l_1)."""
+
+    bending: object
+    torsion: object
+
+
+class LineFrames(NamedTuple):
+    """Reference frames: tangents and normals of all lines, components (lines, lanes or 1), and m (inner points, lanes or 1)."""
+
+    tangent: tuple
+    normal: tuple
+    twist: object
+
+
+def rod_material(system: System, rods: Rods) -> RodMaterial:
+    """The coefficients that do not depend on the state."""
+    flex, rows = system.flex, rods.elastic_row
+    lengths = [flex.length[rods.edges[:, k]] for k in (0, 1)]
+    return _material(lengths, flex.young[rows], flex.poisson[rows], flex.shear[rods.shear_row], flex.radius[rods.radius_row], rods.twists)
+
+
+@stage
+def _material(lengths, young, poisson, shear, radius, twists) -> RodMaterial:
+    """twists: 1 where there is torsion, else 0."""
+    moment = 0.25 * math.pi * radius**4 / (lengths[0] + lengths[1])
+    modulus = jnp.where(shear > 0.0, shear, young / (2.0 * (1.0 + poisson)))
+    return RodMaterial(young * moment, 2.0 * modulus * moment * twists)
+
+
+# ---- reference frames -----------------------------------------------------------------------------------------------------------
+
+
+def has_rods(topology: Topology) -> bool:
+    """Whether the state has frames of lines."""
+    return plastic_width(topology) > 0
+
+
+def plastic_width(topology: Topology) -> int:
+    """How many numbers of `State.plastic` are those of frames; they are the last."""
+    return sum(7 * len(flex.rod.twists) - 1 for flex in topology.flexes if flex.rod is not None and flex.rod.twists)
+
+
+def _carried(u, a, b):
+    """A vector perpendicular to the unit vector a, turned by the smallest rotation from a to b."""
+    axis, cosine = cross(a, b), dot(a, b)
+    return vadd(vadd(scale(u, cosine), cross(axis, u)), scale(axis, dot(axis, u) / (1.0 + cosine)))
+
+
+def _angle(u, v, t):
+    """The angle about the unit vector t from u to v."""
+    return jnp.arctan2(dot(t, cross(u, v)), dot(u, v))
+
+
+def _twist(t0, u0, t1, u1, before):
+    """m, by the number of turns that brings it nearest to its value before."""
+    angle, turn = _angle(_carried(u0, t0, t1), u1, t1), 2.0 * math.pi
+    return angle + turn * jax.lax.stop_gradient(jnp.round((before - angle) / turn))
+
+
+def _rows(x, indices: np.ndarray):
+    return tuple(component[indices] for component in x)
+
+
+def _tangents(rods: Rods, world):
+    return normalize(vsub(_rows(world, rods.lines[:, 1]), _rows(world, rods.lines[:, 0])))
+
+
+def _first_frames(system: System, rods: Rods, world) -> LineFrames:
+    """The frames where nothing precedes: that of each chain's first line as in the reference pose, carried to the line, and along the chain
+    without twist."""
+    tangent = _tangents(rods, world)
+    return LineFrames(tangent, _normals(tangent, rods, system.topology), jnp.zeros((len(rods.inner), 1), tangent[0].dtype))
+
+
+@stage
+def _normals(tangent, rods: Rods, topology: Topology):
+    normals: list = []
+    for flex, count in rods.chains:
+        rod = topology.flexes[flex].rod
+        assert rod is not None
+        t, u = rod.tangent, rod.normal
+        for _ in range(count):
+            following = tuple(x[len(normals)] for x in tangent)
+            t, u = following, _carried(u, t, following)
+            normals.append(u)
+    return tuple(jnp.stack([u[k] for u in normals]) for k in range(3))
+
+
+def _frames(system: System, rods: Rods, world) -> LineFrames:
+    """The frames of the state."""
+    plastic = system.derived.plastic
+    if plastic is None or not rods.angles or not has_rods(system.topology):
+        return _first_frames(system, rods, world)
+    numbers, twists, start = [], [], None
+    for k, (flex, count) in enumerate(rods.chains):
+        rod = system.topology.flexes[flex].rod
+        assert rod is not None
+        if rod.twists:
+            numbers += plastic[rod.plastic : rod.plastic + 6 * count]
+            twists += plastic[rod.plastic + 6 * count : rod.plastic + 7 * count - 1]
+            continue
+        start = start or _components(_first_frames(system, rods, world), True)
+        first = sum(n for _, n in rods.chains[:k])
+        numbers += [x for line in range(first, first + count) for x in start[0][line]]
+        twists += [0.0] * (count - 1)
+    return LineFrames(*(tuple(column(numbers[i + k :: 6]) for k in range(3)) for i in (0, 3)), column(twists))
+
+
+def _components(frames: LineFrames, lanes: bool) -> tuple[list, list]:
+    """For each line the six numbers of its frame, and m of each inner point."""
+
+    def split(x):
+        return list(x if lanes else x[:, 0])
+
+    return list(zip(*(split(x) for x in (*frames.tangent, *frames.normal)), strict=True)), split(frames.twist)
+
+
+def _as_plastic(system: System, rods: Rods, frames: LineFrames, lanes: bool) -> list:
+    lines, twists = _components(frames, lanes)
+    out, line, inner = [], 0, 0
+    for flex, count in rods.chains:
+        rod = system.topology.flexes[flex].rod
+        if rod is not None and rod.twists:
+            out += [x for numbers in lines[line : line + count] for x in numbers] + twists[inner : inner + count - 1]
+        line, inner = line + count, inner + count - 1
+    return out
+
+
+def first_frames(system: System, frame: Frames) -> list:
+    """The part of `State.plastic` for frames, of a state that nothing precedes."""
+    rods = flex_plan(system.topology).rods
+    frames = _first_frames(system, rods, points(system, frame).world)
+    return _as_plastic(system, rods, frames, bool(lanes_of(system, frame)))
+
+
+def next_frames(system: System, frame: Frames) -> list:
+    """The part of `State.plastic` for frames, after a step from the configuration of ``frame``."""
+    rods = flex_plan(system.topology).rods
+    world = points(system, frame).world
+    before = _frames(system, rods, world)
+    return _as_plastic(system, rods, _next(before, _tangents(rods, world), rods.inner), bool(lanes_of(system, frame)))
+
+
+@stage
+def _next(before: LineFrames, tangent, inner: np.ndarray) -> LineFrames:
+    normal = _carried(before.normal, before.tangent, tangent)
+    first, second = ((_rows(tangent, inner[:, k]), _rows(normal, inner[:, k])) for k in (0, 1))
+    return LineFrames(tangent, normal, _twist(*first, *second, before.twist))
+
+
+# ---- forces ---------------------------------------------------------------------------------------------------------------------
+
+
+class _Pairs(NamedTuple):
+    """What the energy depends on, for the two lines at each inner point: vectors along them, angles of their material."""
+
+    lines: tuple
+    angles: tuple
+
+
+def _curvature(lines):
+    """kb from the vectors along two lines."""
+    a, b = lines
+    return scale(cross(a, b), 2.0 / (safe_norm(a) * safe_norm(b) + dot(a, b)))
+
+
+def _energies(material: RodMaterial, frames: LineFrames, pairs: _Pairs, inner: np.ndarray):
+    ends = []
+    for k, line in enumerate(pairs.lines):
+        tangent = normalize(line)
+        ends += [tangent, _carried(_rows(frames.normal, inner[:, k]), _rows(frames.tangent, inner[:, k]), tangent)]
+    kb, twist = _curvature(pairs.lines), pairs.angles[1] - pairs.angles[0] + _twist(*ends, frames.twist)
+    return material.bending * dot(kb, kb) + material.torsion * twist * twist
+
+
+def _pairs(rods: Rods, world, numbers, which: int) -> _Pairs:
+    """which: 0 for positions and coordinates, 1 for velocities."""
+    ends = rods.points
+    a, b, c = (_rows(world, ends[:, k]) for k in range(3))
+    angles = column([0.0 if address is None else numbers[address[which]] for address in rods.angles])
+    return _Pairs((vsub(b, a), vsub(c, b)), tuple(angles[rods.inner[:, k]] for k in (0, 1)))
+
+
+def rod_energies(system: System, rods: Rods, material: RodMaterial, frame: Frames, q, world):
+    """The energy at each inner point, J. world: positions of all points."""
+    return stage(_energies)(material, _frames(system, rods, world), _pairs(rods, world, q, 0), rods.inner)
+
+
+def rod_forces(system: System, rods: Rods, material: RodMaterial, frame: Frames, q, v, world, velocity) -> tuple[list[tuple], list]:
+    """The forces on the three points at each inner point, and (dof, torque) of the angles. world, velocity: of all points."""
+    disabled = system.topology.disabled
+    enabled = "spring" not in disabled, "damper" not in disabled
+    damping, frames = system.flex.damping[rods.elastic_row], _frames(system, rods, world)
+    lines, torque = _forces(material, damping, frames, _pairs(rods, world, q, 0), _pairs(rods, velocity, v, 1), rods.inner, enabled)
+    torques, lanes = [], bool(lanes_of(system, frame)) or len(jnp.shape(v[0])) > 0
+    for i, pair in enumerate(rods.inner.tolist()):
+        for sign, line in zip((1.0, -1.0), pair, strict=True):
+            address = rods.angles[line]
+            if address is not None:
+                torques.append((address[1], sign * (torque[i] if lanes else torque[i, 0])))
+    a, b = lines
+    return [scale(a, -1.0), vsub(a, b), b], torques
+
+
+@stage
+def _forces(material: RodMaterial, damping, frames: LineFrames, pairs: _Pairs, rates: _Pairs, inner: np.ndarray, enabled) -> tuple:
+    """Minus the derivatives of the energy and dissipation by the two lines' vectors, and the torque on the first line's angle."""
+    width = max(x.shape[-1] for x in jax.tree.leaves((material, damping, frames, pairs, rates)))
+    pairs = jax.tree.map(lambda x: jnp.broadcast_to(x, (len(x), width)), pairs)
+    lines, torque = tuple(tuple(jnp.zeros_like(x) for x in line) for line in pairs.lines), jnp.zeros_like(pairs.angles[0])
+    if enabled[0]:
+        slope = jax.grad(lambda p: jnp.sum(_energies(material, frames, p, inner)))(pairs)
+        lines, torque = tuple(scale(x, -1.0) for x in slope.lines), -slope.angles[0]
+    if enabled[1]:
+        damped, moment = _damper(material, damping, pairs, rates)
+        lines, torque = tuple(vadd(x, y) for x, y in zip(lines, damped, strict=True)), torque + moment
+    return lines, torque
+
+
+def _damper(material: RodMaterial, damping, pairs: _Pairs, rates: _Pairs) -> tuple:
+    rates = jax.tree.map(lambda x, like: jnp.broadcast_to(x, like.shape), rates, pairs)
+    kb, kb_rate = jax.jvp(_curvature, (pairs.lines,), (rates.lines,))
+    size = safe_norm(kb)
+    direction = scale(kb, 1.0 / jnp.where(size > STRAIGHT, size, 1.0))
+    along = scale(direction, dot(direction, kb_rate))
+    along = tuple(jnp.where(size > STRAIGHT, x, y) for x, y in zip(along, kb_rate, strict=True))
+    (bending,) = jax.vjp(_curvature, pairs.lines)[1](scale(along, -2.0 * damping * material.bending))
+    arms = [scale(kb, 0.5 / safe_norm(line)) for line in pairs.lines]
+    twist_rate = rates.angles[1] - rates.angles[0] + dot(arms[0], rates.lines[0]) + dot(arms[1], rates.lines[1])
+    moment = 2.0 * damping * material.torsion * twist_rate
+    return tuple(vsub(x, scale(arm, moment)) for x, arm in zip(bending, arms, strict=True)), moment
