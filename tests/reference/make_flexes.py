@@ -32,13 +32,21 @@ def on_bodies(dim: int, inside: str = "", equality: str = "", option: str = "") 
     )
 
 
-def comp(attributes: str, inside: str) -> str:
+def comp(attributes: str, inside: str, option: str = "") -> str:
     made = f'<flexcomp name="f" spacing=".125 .125 .125" radius=".01" mass=".2" {attributes}>{inside}</flexcomp>'
-    return f'<mujoco>{OPTION.format("")}<worldbody><body name="p" pos="0 0 1">{made}</body></worldbody></mujoco>'
+    return f'<mujoco>{OPTION.format(option)}<worldbody><body name="p" pos="0 0 1">{made}</body></worldbody></mujoco>'
 
 
 def elasticity(young: float, **more: float | str) -> str:
     return f'<elasticity young="{young}" {" ".join(f"{k}={chr(34)}{x}{chr(34)}" for k, x in more.items())}/>'
+
+
+def bodies_in_line() -> str:
+    """A straight chain of lines on bodies that turn, without joints for its twist."""
+    joints = ('<joint axis="0 1 .2" pos="-.1 0 0"/>', "<freejoint/>", '<joint type="ball" pos="0 .1 0"/>', "<freejoint/>", "")
+    bodies = "".join(f'<body name="b{i}" pos="{0.2 * i} 0 1">{x}<geom size=".03" mass=".1"/></body>' for i, x in enumerate(joints))
+    flex = f'<flex name="f" dim="1" body="b0 b1 b2 b3 b4" element="0 1 1 2 2 3 3 4" radius=".02">{elasticity(2e6, damping=0.01)}</flex>'
+    return f"<mujoco>{OPTION.format('')}<worldbody>{bodies}</worldbody><deformable>{flex}</deformable></mujoco>"
 
 
 SOFT = elasticity(200, poisson=0.3, damping=0.02)
@@ -67,6 +75,12 @@ MODELS = {
     "shell": comp(
         'type="box" dim="2" count="3 3 3"', elasticity(2e4, poisson=0.2, damping=0.002, thickness=0.02, elastic2d="bend") + '<pin id="0"/>'
     ),
+    "rod": comp('dim="1" count="5 1 1" euler="20 30 40"', elasticity(1e6, poisson=0.3, damping=0.01)),
+    "rod, RK4": comp('dim="1" count="4 1 1"', elasticity(1e6, poisson=0.3), 'integrator="RK4"'),
+    "rod with fixed ends": comp(
+        'dim="1" count="6 1 1"', elasticity(1e6, shear=2e6, damping=0.001) + '<pin id="0 1 4 5"/><edge equality="true"/>'
+    ),
+    "lines that bend": bodies_in_line(),
     "block": comp('dim="3" count="3 2 2"', elasticity(2000, poisson=0.1, damping=0.001) + '<pin id="0"/>'),
     "string": comp('dim="1" count="5 1 1"', '<edge stiffness="30" damping=".2"/><pin id="0"/>'),
 }
@@ -81,13 +95,19 @@ def record(text: str) -> dict:
     rng, d = np.random.default_rng(1), mujoco.MjData(m)
     mujoco.mj_integratePos(m, d.qpos, rng.normal(size=m.nv) * (0.1 if m.nbody < 8 else 0.02), 1.0)
     d.qvel = rng.normal(size=m.nv) * 0.4
-    out = {"q": d.qpos.copy(), "v": d.qvel.copy()}
+    if len(_plastic(d)):  # the frames of lines are those of a step before
+        mujoco.mj_step(m, d)
+    out = {"q": d.qpos.copy(), "v": d.qvel.copy(), "plastic": np.array(_plastic(d))}
     mujoco.mj_forward(m, d)
     out |= {"passive": d.qfrc_passive.copy(), "a": d.qacc.copy(), "lengths": m.flexedge_length0.copy()}
     out |= {"R": d.efc_R.copy(), "aref": d.efc_aref.copy(), "J": np.reshape(d.efc_J, (d.nefc, m.nv)).copy()}
     for _ in range(5):
         mujoco.mj_step(m, d)
-    return {k: x.tolist() for k, x in out.items()} | {"later_q": d.qpos.tolist(), "later_v": d.qvel.tolist()}
+    return {k: x.tolist() for k, x in out.items()} | {"later_q": d.qpos.tolist(), "later_v": d.qvel.tolist(), "later_plastic": _plastic(d)}
+
+
+def _plastic(d: mujoco.MjData) -> list:
+    return d.plastic.tolist() if hasattr(d, "plastic") else []
 
 
 if __name__ == "__main__":

@@ -103,9 +103,10 @@ def _tangents(rods: Rods, world):
 
 def _first_frames(system: System, rods: Rods, world) -> LineFrames:
     """The frames where nothing precedes: that of each chain's first line as in the reference pose, carried to the line, and along the chain
-    without twist."""
+    without twist; that of a last line that is fixed as in the reference pose."""
     tangent = _tangents(rods, world)
-    return LineFrames(tangent, _normals(tangent, rods, system.topology), jnp.zeros((len(rods.inner), 1), tangent[0].dtype))
+    normal = _normals(tangent, rods, system.topology)
+    return _next(LineFrames(tangent, normal, 0.0), tangent, rods.inner)
 
 
 @stage
@@ -115,7 +116,9 @@ def _normals(tangent, rods: Rods, topology: Topology):
         rod = topology.flexes[flex].rod
         assert rod is not None
         t, u = rod.tangent, rod.normal
-        for _ in range(count):
+        for line in range(count):
+            if line == count - 1 > 1 and rod.twists and rod.twists[-1] is None:
+                t, u = rod.tangent, rod.normal
             following = tuple(x[len(normals)] for x in tangent)
             t, u = following, _carried(u, t, following)
             normals.append(u)

@@ -8,8 +8,8 @@ import numpy as np
 
 from xsim.io.mjcf.document import Document
 from xsim.io.mjcf.nodes import Node
-from xsim.io.mjcf.shortcuts import read_general
 from xsim.io.mjcf.rods import twist_names
+from xsim.io.mjcf.shortcuts import read_general
 from xsim.io.reader import Element
 
 __all__ = ["assign_keys", "key_length", "key_numbers"]
