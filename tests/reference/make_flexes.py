@@ -95,9 +95,12 @@ def record(text: str) -> dict:
     rng, d = np.random.default_rng(1), mujoco.MjData(m)
     mujoco.mj_integratePos(m, d.qpos, rng.normal(size=m.nv) * (0.1 if m.nbody < 8 else 0.02), 1.0)
     d.qvel = rng.normal(size=m.nv) * 0.4
+    out = {}
     if len(_plastic(d)):  # the frames of lines are those of a step before
+        mujoco.mj_forward(m, d)
+        out = {"first_q": d.qpos.copy(), "first_v": d.qvel.copy(), "first_passive": d.qfrc_passive.copy()}
         mujoco.mj_step(m, d)
-    out = {"q": d.qpos.copy(), "v": d.qvel.copy(), "plastic": np.array(_plastic(d))}
+    out |= {"q": d.qpos.copy(), "v": d.qvel.copy(), "plastic": np.array(_plastic(d))}
     mujoco.mj_forward(m, d)
     out |= {"passive": d.qfrc_passive.copy(), "a": d.qacc.copy(), "lengths": m.flexedge_length0.copy()}
     out |= {"R": d.efc_R.copy(), "aref": d.efc_aref.copy(), "J": np.reshape(d.efc_J, (d.nefc, m.nv)).copy()}

@@ -34,7 +34,8 @@ def read_flexes(spec: ModelSpec, tree: Tree) -> Flexes:
         links = np.array([tree.bodies[body].link if body >= 0 else -1 for body in flex.bodies])
         springs = bool(flex.numbers["edge_stiffness"] or flex.numbers["edge_damping"])
         forces = springs, _stretches(flex), _bends(flex), flex.rod is not None
-        deforms, collides = (links != links[0]).any() and (any(forces) or i in constrained or not shells.isdisjoint(flex.bodies)), can_collide(spec, flex)
+        acted_on = any(forces) or i in constrained or not shells.isdisjoint(flex.bodies)
+        deforms, collides = (links != links[0]).any() and acted_on, can_collide(spec, flex)
         out.index.append(len(out.infos) if deforms or collides else None)
         if deforms or collides:
             acts = tuple(deforms and force for force in forces)

@@ -32,6 +32,6 @@ from xsim.spec.visuals import CameraSpec, LightSpec
 __all__ = [
     "ACTUATORS", "ActuatorSpec", "BodySpec", "CONSTRAINT_KINDS", "CameraSpec", "ConstraintSpec", "EqualitySpec", "FlexSpec", "ForceSpec",
     "FunctionSpec", "GeomSpec", "HfieldSpec", "History", "InertialSpec", "JointSpec", "KeySpec", "LightSpec", "MarkerSpec", "MeshSpec",
-    "ModelSpec", "OptionSpec", "PairSpec", "PassiveSpec", "RodSpec", "SensorSpec", "SiteSpec", "Soft", "Source", "SurfaceSpec", "TendonSpec",
-    "WrapSpec",
+    "ModelSpec", "OptionSpec", "PairSpec", "PassiveSpec", "RodSpec", "SensorSpec", "SiteSpec", "Soft", "Source", "SurfaceSpec",
+    "TendonSpec", "WrapSpec",
 ]  # fmt: skip

@@ -20,7 +20,6 @@ from xsim.dynamics.tree.kinematics import lanes_of
 from xsim.model.topology import FlexInfo, PassiveInfo
 from xsim.registry import PASSIVE_FORCES, ConfigKey
 from xsim.spatial import ZERO3, dot, stage, vsub
-from xsim.spec import ModelSpec
 
 NAME = "mujoco.elasticity.shell"
 CONFIG = {
@@ -77,13 +76,14 @@ def _wrenches(context: PassiveContext, info: PassiveInfo) -> dict:
     return {body: (tuple(x[i] for x in components), ZERO3) for i, body in enumerate(shell.bodies)}
 
 
-def _check(spec: ModelSpec, bodies: Sequence[int]) -> str | None:
+def _check(spec, bodies: Sequence[int]) -> str | None:
     """What is wrong with the bodies of a shell."""
     flexes = [flex for flex in spec.flexes if flex.dim == 2 and bodies[0] in flex.bodies]
     if not flexes:
         return "its bodies hold no flex of triangles; allowed: those of one flex with dim 2"
-    if set(flexes[0].bodies) != set(bodies) or len(flexes[0].bodies) != len(bodies) or np.any(flexes[0].pos):
-        return f"its bodies are not the vertices of the flex {flexes[0].name!r}; allowed: one body for each vertex, at its place, none pinned"
+    flex = flexes[0]
+    if set(flex.bodies) != set(bodies) or len(flex.bodies) != len(bodies) or np.any(flex.pos):
+        return f"its bodies are not the vertices of the flex {flex.name!r}; allowed: one body for each vertex, at its place, none pinned"
     return None
 
 

@@ -31,7 +31,8 @@ def _sleep(spec: ModelSpec) -> Iterator[Source]:
 def _rods(spec: ModelSpec) -> Iterator[Source]:
     """Flexes made of lines that resist bending and twist, other than straight chains with a round cross-section."""
     elastic = RELEASES[spec.rules].elastic_lines
-    return (flex.source for flex in spec.flexes if elastic and flex.dim == 1 and flex.numbers["young"] and len(flex.elements) > 1 and flex.rod is None)
+    lines = (flex for flex in spec.flexes if flex.dim == 1 and len(flex.elements) > 1)
+    return (flex.source for flex in lines if elastic and flex.numbers["young"] and flex.rod is None)
 
 
 def _rubbed(spec: ModelSpec) -> Iterator[Source]:

@@ -73,7 +73,8 @@ def read_rod(
     if not lengths.all():
         raise e.error("a line has no length; allowed: points that are apart")
     tangents = lines / lengths[:, None]
-    if (np.linalg.norm(np.cross(tangents[1:], tangents[:-1]), axis=1) > STRAIGHT).any() or ((tangents[1:] * tangents[:-1]).sum(1) < 0).any():
+    bends, along = np.linalg.norm(np.cross(tangents[1:], tangents[:-1]), axis=1), (tangents[1:] * tangents[:-1]).sum(1)
+    if (bends > STRAIGHT).any() or (along < 0).any():
         return None
     chained = [vertices[i] for i in chain]
     clamped = _clamped(np.array([a == b for a, b in zip(chained[:-1], chained[1:], strict=True)]))
