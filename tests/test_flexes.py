@@ -276,14 +276,16 @@ def test_derivatives(rules, integrator, x64):
 
 
 @pytest.mark.nightly
-def test_derivatives_of_lines(x64):
+@pytest.mark.parametrize("section", ["", 'section="box" sectionsize=".01 .02"'])
+def test_derivatives_of_lines(section, x64):
     """Of a step with respect to the state, with the frames of lines, and every number; in the last environment the chain is straight."""
-    model = load(ROD.format("0 .2 .3", 'young="2e5" shear="3e5" damping=".01"'), "4.0")
+    model = load(ROD.format("0 .2 .3", f'young="2e5" shear="3e5" damping=".01" {section}'), "4.0")
     rng, count = np.random.default_rng(6), 3
     weights = rng.normal(size=model.nv + 20)
     q = 0.03 * rng.normal(size=(count, model.nq))
     q[-1] = 0.0
-    leaves = ("flex.length", "flex.young", "flex.poisson", "flex.shear", "flex.damping", "flex.radius", "flex.pos")
+    names = ("length", "young", "poisson", "shear", "damping", "radius", "section", "curvature", "pos")
+    leaves = tuple(f"flex.{name}" for name in names)
     point = {path: np.asarray(model.get(path)) * rng.uniform(0.9, 1.1, (count, *model.shape(path))) for path in leaves}
     states = [xsim.init(model, x, rng.normal(size=model.nv)) for x in q]
     states[:2] = [by_numpy(xsim.step)(model, state) for state in states[:2]]
@@ -294,9 +296,10 @@ def test_derivatives_of_lines(x64):
         state = xsim.step(m, xsim.init(m, point["q"], point["v"]).replace(plastic=point["plastic"]))
         return jnp.concatenate([state.v, state.plastic], -1) @ weights
 
-    reach = {"default": 1e-5, "flex.young": 10.0, "flex.shear": 10.0, "flex.radius": 1e-6}
+    reach = {"default": 1e-5, "flex.young": 10.0, "flex.shear": 10.0, "flex.radius": 1e-6, "flex.section": 1e-6}
     reverse = check_both_modes(loss, point, 2, reach, 1e-5)
-    assert all(np.any(reverse[path]) for path in leaves if path not in ("flex.pos", "flex.poisson"))
+    unused = ("flex.pos", "flex.poisson", "flex.radius" if section else "flex.section")
+    assert all(np.any(reverse[path]) for path in leaves if path not in unused)
 
 
 @pytest.mark.slow

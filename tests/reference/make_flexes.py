@@ -49,6 +49,11 @@ def bodies_in_line() -> str:
     return f"<mujoco>{OPTION.format('')}<worldbody>{bodies}</worldbody><deformable>{flex}</deformable></mujoco>"
 
 
+def curved(inside: str) -> str:
+    points, lines = "0 0 0 .1 0 0 .2 .05 0 .25 .15 .05 .3 .15 .2 .3 .3 .25", "0 1 1 2 2 3 3 4 4 5"
+    return comp(f'type="direct" dim="1" point="{points}" element="{lines}"', inside)
+
+
 SOFT = elasticity(200, poisson=0.3, damping=0.02)
 MODELS = {
     "edges of triangles keep their lengths": on_bodies(2, "", EQUALITY),
@@ -79,6 +84,11 @@ MODELS = {
     "rod, RK4": comp('dim="1" count="4 1 1"', elasticity(1e6, poisson=0.3), 'integrator="RK4"'),
     "rod with fixed ends": comp(
         'dim="1" count="6 1 1"', elasticity(1e6, shear=2e6, damping=0.001) + '<pin id="0 1 4 5"/><edge equality="true"/>'
+    ),
+    "rod that is bent": curved(elasticity(1e6, shear=3e5, damping=0.01)),
+    "flat rod that is bent": curved(elasticity(1e5, poisson=0.2, damping=0.01, section="box", sectionsize=".02 .01") + '<pin id="0 1 4 5"/>'),
+    "upright rod": comp(
+        'dim="1" count="4 1 1"', elasticity(1e5, poisson=0.2, damping=0.01, section="box", sectionsize=".01 .02") + '<pin id="0"/>'
     ),
     "lines that bend": bodies_in_line(),
     "block": comp('dim="3" count="3 2 2"', elasticity(2000, poisson=0.1, damping=0.001) + '<pin id="0"/>'),

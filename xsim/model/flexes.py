@@ -89,7 +89,10 @@ def _rod(tree: Tree, flex: FlexSpec, acts: bool) -> RodInfo | None:
     joints = [None if twist is None else tree.bodies[twist[0]].joints[twist[1]] for twist in rod.twists]
     twists = tuple(None if joint is None else (joint.q[0], joint.v[0]) for joint in joints)
     shear = tree.rows.add("flex.shear", rod.shear)
-    return RodInfo(shear, *(tuple(map(float, x)) for x in (rod.tangent, rod.normal)), twists, plastic)
+    section = tree.rows.add("flex.section", sorted(rod.section, reverse=True)) if rod.section else None
+    tree.rows["flex.curvature"].extend(rod.curvature)
+    ends = (tuple(tuple(map(float, x)) for x in vectors) for vectors in (rod.tangents, rod.normals))
+    return RodInfo(shear, section, *ends, twists, plastic)
 
 
 def _simple(spec: ModelSpec, tree: Tree) -> np.ndarray:

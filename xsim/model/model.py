@@ -292,6 +292,8 @@ class Flex:
     thickness: Any = _leaf("nflexsheet", "m", "thickness of triangles")
     radius: Any = _leaf("nflexround", "m", "collision radius of points and elements", ">= 0")
     shear: Any = _leaf("nflexrod", "Pa", "shear modulus of lines that twist, 0: that of an isotropic material", ">= 0")
+    section: Any = _leaf("nflexbox 2", "m", "half sides of lines that are boxes, along their normal and perpendicular to it", "> 0")
+    curvature: Any = _leaf("nflexbend 2", "1", "rest curvature at the inner points of chains of lines, see `xsim.spec.RodSpec`")
     angle: Any = _leaf("nflexhinge", "rad", "rest angles between neighbouring triangles that resist bending, 0 where they are flat")
 
 

@@ -302,6 +302,8 @@ ROW_NAMES: dict[str, Callable[[HasLeaves], list[str]]] = {
     "nflexsheet": _of_infos("flexes", "thickness"),
     "nflexround": _of_infos("flexes", "radius"),
     "nflexrod": lambda m: [f.name for f in m.topology.flexes if f.rod is not None],
+    "nflexbox": lambda m: [f.name for f in m.topology.flexes if f.rod is not None and f.rod.section is not None],
+    "nflexbend": lambda m: [f.name for f in m.topology.flexes if f.rod is not None for _ in f.corners.value[1:]],
     "nflexhinge": lambda m: [f.name for f in m.topology.flexes if f.bends for _ in f.hinges.value],
     "ncone": lambda m: ["contact"] * m.topology.size("ncone"),
     "ncoefficient": lambda m: [t.name for t in m.topology.tendons for p in t.path if p.kind == "joint"],

@@ -404,14 +404,15 @@ class SoftInfo(NamedTuple):
 class RodInfo(NamedTuple):
     """A chain of lines that resist bending and twist, see `xsim.spec.RodSpec`.
 
-    * shear: row of flex.shear.
+    * shear, section: rows of these leaves, section None for circles. tangents, normals: of the first and last line.
     * twists: for each line, the addresses in q and v of the angle of its material, None for a fixed line. Empty: the lines do not twist.
     * plastic: address of its numbers in `State.plastic`.
     """
 
     shear: int
-    tangent: tuple[float, ...]
-    normal: tuple[float, ...]
+    section: int | None
+    tangents: tuple[tuple[float, ...], ...]
+    normals: tuple[tuple[float, ...], ...]
     twists: tuple[tuple[int, int] | None, ...]
     plastic: int
 

@@ -4,12 +4,14 @@ threads").
 At an inner point two lines e_0 and e_1 meet, with unit tangents t_0 and t_1 and lengths l_0 and l_1 at rest. The curvature is the vector
 kb = 2 t_0 x t_1 / (1 + t_0 . t_1). The material of a line is turned about its tangent by an angle theta against the line's reference frame:
 the coordinate of a hinge. The reference frames are carried along with the tangents from step to step, by the smallest rotations. m is the
-angle about t_1 of the normal of e_1 against that of e_0 carried from t_0 to t_1. A point stores the energy
+angle about t_1 of the normal of e_1 against that of e_0 carried from t_0 to t_1. c_jk is the component of kb along the axis k of the
+cross-section of line j. A point stores the energy
 
-    W = (E I |kb|^2 + G J (theta_1 - theta_0 + m)^2) / (l_0 + l_1).
+    W = (sum_jk E I_k (c_jk - c_k at rest)^2 / 2 + G J (theta_1 - theta_0 + m)^2) / (l_0 + l_1).
 
-Dampers act on the rates of |kb| and of the twist, theta_1' - theta_0' + kb . (e_0' / (2 |e_0|) + e_1' / (2 |e_1|)). Source of the
-constants: MuJoCo's documentation, XML reference, flex/elasticity. `State.plastic` has the frames at the start of the last step: tangent and
+Dampers act on the rates of |kb| and of the twist, theta_1' - theta_0' + kb . (e_0' / (2 |e_0|) + e_1' / (2 |e_1|)). The bending stiffness
+of a damper is that along kb, with the geometric mean of the two in the place of the smaller one. Source of the constants: MuJoCo's
+documentation, XML reference, flex/elasticity. `State.plastic` has the frames at the start of the last step: tangent and
 normal of each line, then m of each inner point.
 """
 
@@ -34,10 +36,12 @@ STRAIGHT = 1e-15  # curvature below which all directions of its rate are damped 
 
 
 class RodMaterial(NamedTuple):
-    """Of each inner point, E I / (l_0 + l_1) and G J / (l_0 + l_1)."""
+    """Of each inner point, E I_k / (l_0 + l_1), those of the dampers, G J / (l_0 + l_1), and the components of the curvature at rest."""
 
-    bending: object
+    bending: tuple
+    damped: tuple
     torsion: object
+    curvature: tuple
 
 
 class LineFrames(NamedTuple):
@@ -52,15 +56,41 @@ def rod_material(system: System, rods: Rods) -> RodMaterial:
     """The coefficients that do not depend on the state."""
     flex, rows = system.flex, rods.elastic_row
     lengths = [flex.length[rods.edges[:, k]] for k in (0, 1)]
-    return _material(lengths, flex.young[rows], flex.poisson[rows], flex.shear[rods.shear_row], flex.radius[rods.radius_row], rods.twists)
+    moments = _circle(flex.radius[rods.radius_row])
+    if rods.boxes.any():
+        box = _box(*(flex.section[:, k][rods.section_row] for k in (0, 1)))
+        moments = tuple(jnp.where(rods.boxes, x, y) for x, y in zip(box, moments, strict=True))
+    curvature = tuple(flex.curvature[:, k] for k in (0, 1))
+    return _material(lengths, flex.young[rows], flex.poisson[rows], flex.shear[rods.shear_row], moments, curvature, rods.twists)
 
 
 @stage
-def _material(lengths, young, poisson, shear, radius, twists) -> RodMaterial:
-    """twists: 1 where there is torsion, else 0."""
-    moment = 0.25 * math.pi * radius**4 / (lengths[0] + lengths[1])
+def _circle(radius) -> tuple:
+    """I_1, I_2, J."""
+    moment = 0.25 * math.pi * radius**4
+    return moment, moment, 2.0 * moment
+
+
+@stage
+def _box(first, second) -> tuple:
+    """I_1, I_2, J of a rectangle with these half sides. J: Roark's Formulas for Stress and Strain, table 10.1."""
+    a, b = jnp.maximum(first, second), jnp.minimum(first, second)
+    torsion = a * b**3 * (16.0 / 3.0 - 3.36 * b / a * (1.0 - (b / a) ** 4 / 12.0))
+    return 4.0 / 3.0 * first * second**3, 4.0 / 3.0 * second * first**3, torsion
+
+
+@stage
+def _material(lengths, young, poisson, shear, moments, curvature, twists) -> RodMaterial:
+    """twists: whether there is torsion."""
+    length = lengths[0] + lengths[1]
     modulus = jnp.where(shear > 0.0, shear, young / (2.0 * (1.0 + poisson)))
-    return RodMaterial(young * moment, 2.0 * modulus * moment * twists)
+    first, second, torsion = moments
+    mean = jnp.sqrt(first * second)
+    bending, damped = (
+        tuple(young * x / length for x in pair)
+        for pair in ((first, second), (jnp.where(first < second, mean, first), jnp.where(second < first, mean, second)))
+    )
+    return RodMaterial(bending, damped, jnp.where(twists, modulus * torsion / length, 0.0), curvature)
 
 
 # ---- reference frames -----------------------------------------------------------------------------------------------------------
@@ -115,10 +145,10 @@ def _normals(tangent, rods: Rods, topology: Topology):
     for flex, count in rods.chains:
         rod = topology.flexes[flex].rod
         assert rod is not None
-        t, u = rod.tangent, rod.normal
+        t, u = rod.tangents[0], rod.normals[0]
         for line in range(count):
             if line == count - 1 > 1 and rod.twists and rod.twists[-1] is None:
-                t, u = rod.tangent, rod.normal
+                t, u = rod.tangents[1], rod.normals[1]
             following = tuple(x[len(normals)] for x in tangent)
             t, u = following, _carried(u, t, following)
             normals.append(u)
@@ -203,13 +233,29 @@ def _curvature(lines):
     return scale(cross(a, b), 2.0 / (safe_norm(a) * safe_norm(b) + dot(a, b)))
 
 
+def _ends(frames: LineFrames, lines, inner: np.ndarray) -> list[tuple]:
+    """Tangent and normal of the two lines at each inner point."""
+    tangents = [normalize(line) for line in lines]
+    before = [(_rows(frames.normal, inner[:, k]), _rows(frames.tangent, inner[:, k])) for k in (0, 1)]
+    return [(t, _carried(u, t0, t)) for t, (u, t0) in zip(tangents, before, strict=True)]
+
+
+def _components_of(kb, end, angle) -> tuple:
+    """The components of a vector along the axes of the cross-section of a line."""
+    tangent, normal = end
+    x, y = dot(kb, normal), dot(kb, cross(tangent, normal))
+    cos, sin = jnp.cos(angle), jnp.sin(angle)
+    return cos * x + sin * y, cos * y - sin * x
+
+
 def _energies(material: RodMaterial, frames: LineFrames, pairs: _Pairs, inner: np.ndarray):
-    ends = []
-    for k, line in enumerate(pairs.lines):
-        tangent = normalize(line)
-        ends += [tangent, _carried(_rows(frames.normal, inner[:, k]), _rows(frames.tangent, inner[:, k]), tangent)]
-    kb, twist = _curvature(pairs.lines), pairs.angles[1] - pairs.angles[0] + _twist(*ends, frames.twist)
-    return material.bending * dot(kb, kb) + material.torsion * twist * twist
+    ends, kb = _ends(frames, pairs.lines, inner), _curvature(pairs.lines)
+    twist = pairs.angles[1] - pairs.angles[0] + _twist(*ends[0], *ends[1], frames.twist)
+    energy = material.torsion * twist * twist
+    for end, angle in zip(ends, pairs.angles, strict=True):
+        for c, rest, k in zip(_components_of(kb, end, angle), material.curvature, material.bending, strict=True):
+            energy = energy + 0.5 * k * (c - rest) ** 2
+    return energy
 
 
 def _pairs(rods: Rods, world, numbers, which: int) -> _Pairs:
@@ -233,37 +279,42 @@ def rod_forces(system: System, rods: Rods, material: RodMaterial, frame: Frames,
     lines, torque = _forces(material, damping, frames, _pairs(rods, world, q, 0), _pairs(rods, velocity, v, 1), rods.inner, enabled)
     torques, lanes = [], bool(lanes_of(system, frame)) or len(jnp.shape(v[0])) > 0
     for i, pair in enumerate(rods.inner.tolist()):
-        for sign, line in zip((1.0, -1.0), pair, strict=True):
+        for end, line in zip(torque, pair, strict=True):
             address = rods.angles[line]
             if address is not None:
-                torques.append((address[1], sign * (torque[i] if lanes else torque[i, 0])))
+                torques.append((address[1], end[i] if lanes else end[i, 0]))
     a, b = lines
     return [scale(a, -1.0), vsub(a, b), b], torques
 
 
 @stage
 def _forces(material: RodMaterial, damping, frames: LineFrames, pairs: _Pairs, rates: _Pairs, inner: np.ndarray, enabled) -> tuple:
-    """Minus the derivatives of the energy and dissipation by the two lines' vectors, and the torque on the first line's angle."""
+    """Minus the derivatives of the energy and dissipation by the two lines' vectors, and the torques on the two lines' angles."""
     width = max(x.shape[-1] for x in jax.tree.leaves((material, damping, frames, pairs, rates)))
     pairs = jax.tree.map(lambda x: jnp.broadcast_to(x, (len(x), width)), pairs)
-    lines, torque = tuple(tuple(jnp.zeros_like(x) for x in line) for line in pairs.lines), jnp.zeros_like(pairs.angles[0])
+    lines, torque = jax.tree.map(jnp.zeros_like, (pairs.lines, pairs.angles))
     if enabled[0]:
         slope = jax.grad(lambda p: jnp.sum(_energies(material, frames, p, inner)))(pairs)
-        lines, torque = tuple(scale(x, -1.0) for x in slope.lines), -slope.angles[0]
+        lines, torque = jax.tree.map(jnp.negative, (slope.lines, slope.angles))
     if enabled[1]:
-        damped, moment = _damper(material, damping, pairs, rates)
-        lines, torque = tuple(vadd(x, y) for x, y in zip(lines, damped, strict=True)), torque + moment
+        damped, moment = _damper(material, damping, frames, pairs, rates, inner)
+        lines, torque = tuple(vadd(x, y) for x, y in zip(lines, damped, strict=True)), (torque[0] + moment, torque[1] - moment)
     return lines, torque
 
 
-def _damper(material: RodMaterial, damping, pairs: _Pairs, rates: _Pairs) -> tuple:
+def _damper(material: RodMaterial, damping, frames: LineFrames, pairs: _Pairs, rates: _Pairs, inner: np.ndarray) -> tuple:
     rates = jax.tree.map(lambda x, like: jnp.broadcast_to(x, like.shape), rates, pairs)
     kb, kb_rate = jax.jvp(_curvature, (pairs.lines,), (rates.lines,))
     size = safe_norm(kb)
     direction = scale(kb, 1.0 / jnp.where(size > STRAIGHT, size, 1.0))
     along = scale(direction, dot(direction, kb_rate))
     along = tuple(jnp.where(size > STRAIGHT, x, y) for x, y in zip(along, kb_rate, strict=True))
-    (bending,) = jax.vjp(_curvature, pairs.lines)[1](scale(along, -2.0 * damping * material.bending))
+    k = 0.0
+    for end, angle in zip(_ends(frames, pairs.lines, inner), pairs.angles, strict=True):
+        parts = _components_of(direction, end, angle)
+        k = k + 0.5 * sum(damped * part * part for damped, part in zip(material.damped, parts, strict=True))
+    k = jnp.where(size > STRAIGHT, k, material.damped[0])
+    (bending,) = jax.vjp(_curvature, pairs.lines)[1](scale(along, -2.0 * damping * k))
     arms = [scale(kb, 0.5 / safe_norm(line)) for line in pairs.lines]
     twist_rate = rates.angles[1] - rates.angles[0] + dot(arms[0], rates.lines[0]) + dot(arms[1], rates.lines[1])
     moment = 2.0 * damping * material.torsion * twist_rate

@@ -81,8 +81,9 @@ class Rods(NamedTuple):
     chains: the index of each chain in ``Topology.flexes``, and its number of lines.
     lines (m, 2): the points of all lines of all chains.
     inner (n, 2): the two lines that meet at each inner point.
-    edges (n, 2): their edges. elastic_row, shear_row, radius_row (n,): rows of the leaves.
-    twists (n, 1): 1 where the lines twist, else 0.
+    edges (n, 2): their edges. elastic_row, shear_row, radius_row, section_row (n,): rows of the leaves; radius for circles, section for
+        boxes.
+    twists, boxes (n, 1): whether the lines twist, whether they are boxes. Inner points are in the order of flex.curvature.
     angles: for each line, the addresses in q and v of its angle, None without.
     """
 
@@ -93,7 +94,9 @@ class Rods(NamedTuple):
     elastic_row: np.ndarray
     shear_row: np.ndarray
     radius_row: np.ndarray
+    section_row: np.ndarray
     twists: np.ndarray
+    boxes: np.ndarray
     angles: tuple[tuple[int, int] | None, ...]
 
     @property
@@ -214,16 +217,16 @@ def _rods(infos: tuple[FlexInfo, ...], first_point: np.ndarray, first_edge: np.n
             continue
         corners, count = info.corners.value[:, 0], len(info.corners.value)
         inner = np.column_stack([np.arange(count - 1), np.arange(1, count)])
-        rows = (np.full(count - 1, row) for row in (info.elastic, info.rod.shear, info.radius))
-        twists = np.full((count - 1, 1), float(bool(info.rod.twists)))
-        parts.append((_chain(info) + point, inner + lines, corners[inner] + edge, *rows, twists))
+        rows = (np.full(count - 1, row) for row in (info.elastic, info.rod.shear, info.radius, info.rod.section or 0))
+        masks = (np.full((count - 1, 1), mask) for mask in (bool(info.rod.twists), info.rod.section is not None))
+        parts.append((_chain(info) + point, inner + lines, corners[inner] + edge, *rows, *masks))
         chains.append((i, count))
         angles += info.rod.twists or [None] * count
         lines += count
     if not parts:
-        parts = [(*[np.zeros((0, 2))] * 3, *[np.zeros(0)] * 3, np.zeros((0, 1)))]
-    *indices, twists = (np.concatenate(x) for x in zip(*parts, strict=True))
-    return Rods(tuple(chains), *map(index_array, indices), twists, tuple(angles))
+        parts = [(*[np.zeros((0, 2))] * 3, *[np.zeros(0)] * 4, *[np.zeros((0, 1), bool)] * 2)]
+    *indices, twists, boxes = (np.concatenate(x) for x in zip(*parts, strict=True))
+    return Rods(tuple(chains), *map(index_array, indices), twists, boxes, tuple(angles))
 
 
 def _chain(info: FlexInfo) -> np.ndarray:

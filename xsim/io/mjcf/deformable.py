@@ -60,6 +60,7 @@ def _flex(document: Document, bodies: Bodies, index: Index, e: Element, name: st
     elements = _elements(e, dim, world)
     edges, corners = _edges(elements)
     hinges = _hinges(elements, corners) if dim == 2 else np.zeros((0, 4), int)
+    rod = read_rod(document, bodies, index, e, name, elements, vertex_bodies, world)
     return FlexSpec(
         name=name,
         dim=dim,
@@ -71,8 +72,8 @@ def _flex(document: Document, bodies: Bodies, index: Index, e: Element, name: st
         corners=corners,
         hinges=hinges,
         angles=_fold_angles(world[hinges]),
-        radius=e.number("radius", 0.005, nonnegative=True),
-        rod=read_rod(document, bodies, index, e, name, elements, vertex_bodies, world),
+        radius=min(rod.section) if rod is not None and rod.section else e.number("radius", 0.005, nonnegative=True),
+        rod=rod,
         numbers=_material(document, e, dim) | _contact(document, e) | _visuals(index, e, len(pos)),
         source=e.source,
     )

@@ -15,7 +15,7 @@ from xsim.io.mjcf.mesh_files import read_triangles
 from xsim.io.mjcf.nodes import Node
 from xsim.io.mjcf.orientation import read_pose
 from xsim.io.mjcf.references import join_names
-from xsim.io.mjcf.rods import is_chain, make_twist_bodies
+from xsim.io.mjcf.rods import is_chain, make_twist_bodies, read_section
 from xsim.io.mjcf.values import flag, integer
 from xsim.io.reader import Element
 from xsim.poses import Pose, rotation_matrix
@@ -77,7 +77,9 @@ def _twist_bodies(document: Document, e: Element, make: Maker, name: str, shape:
     if len(shape.elements) < 2 or pinned.all() or not is_chain(shape.elements):
         return []
     chain = [*shape.elements[:, 0], shape.elements[-1, 1]]
-    return make_twist_bodies(make, name, pinned[chain], e.number("mass", 1.0), e.number("radius", 0.005))
+    section = read_section(e)
+    gyration = (section[0] ** 2 + section[1] ** 2) / 3 if section else 0.5 * e.number("radius", 0.005) ** 2
+    return make_twist_bodies(make, name, pinned[chain], e.number("mass", 1.0), gyration)
 
 
 class Shape(NamedTuple):

@@ -29,7 +29,7 @@ def _sleep(spec: ModelSpec) -> Iterator[Source]:
 
 
 def _rods(spec: ModelSpec) -> Iterator[Source]:
-    """Flexes made of lines that resist bending and twist, other than straight chains with a round cross-section."""
+    """Flexes made of lines that resist bending and twist in a way that is not simulated, see `xsim.io.mjcf.rods`."""
     elastic = RELEASES[spec.rules].elastic_lines
     lines = (flex for flex in spec.flexes if flex.dim == 1 and len(flex.elements) > 1)
     return (flex.source for flex in lines if elastic and flex.numbers["young"] and flex.rod is None)
@@ -41,9 +41,16 @@ def _rubbed(spec: ModelSpec) -> Iterator[Source]:
     return (flex.source for flex in touching if flex.rod is not None and flex.rod.twists and flex.numbers["contact"].condim > 1)
 
 
+def _boxes(spec: ModelSpec) -> Iterator[Source]:
+    """Flexes with lines that are boxes, that touch."""
+    touching = (flex for flex in spec.flexes if flex.numbers["contact"].contype or flex.numbers["contact"].conaffinity)
+    return (flex.source for flex in touching if flex.rod is not None and flex.rod.section)
+
+
 # What is not simulated (and the verb), the flags without which it does not act, its finder.
 _KINDS: list[tuple[str, tuple[str, ...], Callable[[ModelSpec], Iterator[Source]]]] = [
-    ("bending and twist of lines of flexes that are no straight chain or are boxes (rules 4.0) are", ("passive",), _rods),
+    ("bending and twist of lines of flexes that are loops, held by a moving body, or bent without twist are", ("passive",), _rods),
+    ("lines of flexes that are boxes collide as capsules: boxes are", ("contact",), _boxes),
     ("the turning of lines of flexes by friction in contacts (rules 4.0) is", ("contact",), _rubbed),
     ("sleep (all bodies move as if awake) is", (), _sleep),
     ("inverse dynamics in discrete time (invdiscrete) is", (), lambda spec: iter([spec.source] * spec.option.solver["invdiscrete"])),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
 from xsim.io.mjcf.bodies import Bodies
@@ -12,7 +14,7 @@ from xsim.io.mjcf.nodes import Node
 from xsim.io.reader import Element
 from xsim.spec import RodSpec
 
-__all__ = ["is_chain", "make_twist_bodies", "read_rod", "twist_names"]
+__all__ = ["is_chain", "make_twist_bodies", "read_rod", "read_section", "twist_names"]
 
 STRAIGHT = 1e-4  # angle between two lines in the reference pose up to which MuJoCo takes them for straight, rad
 TWIST_MASS = 1e-9  # of a body that stands for the twist of a line, kg
@@ -29,11 +31,11 @@ def twist_names(name: str, lines: int) -> list[str]:
     return [*(f"{name}_twist_{k}" for k in range(lines - 1)), f"{name}_twist"]
 
 
-def make_twist_bodies(make: Maker, name: str, pinned: np.ndarray, mass: float, radius: float) -> list[Node]:
+def make_twist_bodies(make: Maker, name: str, pinned: np.ndarray, mass: float, gyration: float) -> list[Node]:
     """The bodies for the twist of a flexcomp's lines. pinned: which points of the chain are. A line with two pinned points has none, if it
-    is the first one or, of three and more, the last one."""
+    is the first one or, of three and more, the last one. gyration: squared radius of gyration of the cross-section."""
     count = len(pinned) - 1
-    moment = 0.5 * mass / count * radius**2
+    moment = mass / count * gyration
     inertial = {"pos": "0 0 0", "mass": TWIST_MASS, "diaginertia": (moment, moment, moment)}
     return [
         make("body", [make("inertial", **inertial), make("joint", name=twist, type="hinge", pos="0 0 0", axis="1 0 0")], name=twist)
@@ -51,21 +53,18 @@ def _clamped(fixed: np.ndarray) -> list[bool]:
 def read_rod(
     document: Document, bodies: Bodies, index: Index, e: Element, name: str, elements: np.ndarray, vertices: list[int], world: np.ndarray
 ) -> RodSpec | None:
-    """How the lines of a flex resist bending and twist, None if they do not or if xsim does not simulate it: lines that are no chain in
-    the order of the elements, chains that are bent in the reference pose, or held by a body that moves, boxes as cross-sections. vertices:
-    bodies of the vertices. world: the vertices in the reference pose. Raises ParseError."""
+    """How the lines of a flex resist bending and twist, None if they do not or if xsim does not simulate it: lines that are no open chain
+    in the order of the elements, chains without twist that are bent in the reference pose, those that a body that moves holds at an end.
+    vertices: bodies of the vertices. world: the vertices in the reference pose. Raises ParseError."""
     elastic = e.child("elasticity")
     if elastic is None or document.release.schema == "3.2":
         return None
-    shear, section = elastic.number("shear", 0.0, nonnegative=True), elastic.choice("section", ("circle", "box"), "circle")
-    sizes = elastic.floats("sectionsize", 2, (0.0, 0.0))
+    shear, section = elastic.number("shear", 0.0, nonnegative=True), read_section(e)
     if elements.shape[1] != 2 or not elastic.number("young", 0.0):
         return None
-    if section == "box" and not (sizes > 0).all():
-        raise elastic.error(f"found {sizes.tolist()}; allowed with a box: two positive numbers", "sectionsize")
-    if e.number("radius", 0.005) <= 0 and section == "circle":
+    if not section and e.number("radius", 0.005) <= 0:
         raise e.error("found 0; allowed: a positive radius, with lines that are elastic", "radius")
-    if section == "box" or len(elements) < 2 or not is_chain(elements):
+    if len(elements) < 2 or not is_chain(elements):
         return None
     chain = [*elements[:, 0], elements[-1, 1]]
     lines = np.diff(world[chain], axis=0)
@@ -73,14 +72,43 @@ def read_rod(
     if not lengths.all():
         raise e.error("a line has no length; allowed: points that are apart")
     tangents = lines / lengths[:, None]
-    bends, along = np.linalg.norm(np.cross(tangents[1:], tangents[:-1]), axis=1), (tangents[1:] * tangents[:-1]).sum(1)
-    if (bends > STRAIGHT).any() or (along < 0).any():
-        return None
     chained = [vertices[i] for i in chain]
     clamped = _clamped(np.array([a == b for a, b in zip(chained[:-1], chained[1:], strict=True)]))
     if any(held and chained[k] >= 0 and _moves(bodies, chained[k]) for k, held in enumerate(clamped)):
         return None
-    return RodSpec(tangents[0], _normal(tangents[0]), _twists(index, e, name, clamped), shear)
+    twists = _twists(index, e, name, clamped)
+    if section and not twists:
+        raise e.error(f"the joint {twist_names(name, len(clamped))[0]!r} is missing; needed with boxes: joints for the twist of each line")
+    normals, curvature = _rest_frames(tangents, upright=bool(section) and section[0] < section[1])
+    if curvature.any() and not twists:
+        return None
+    return RodSpec(tangents[[0, -1]], normals[[0, -1]], curvature, twists, shear, section)
+
+
+def read_section(e: Element) -> tuple[float, ...]:
+    """Half the sides of the cross-section of elastic lines of a <flex> or <flexcomp>, empty for a circle. Raises ParseError."""
+    elastic = e.child("elasticity")
+    if elastic is None or elastic.choice("section", ("circle", "box"), "circle") == "circle":
+        return ()
+    sizes = elastic.floats("sectionsize", 2, (0.0, 0.0))
+    if not (sizes > 0).all():
+        raise elastic.error(f"found {sizes.tolist()}; allowed with a box: two positive numbers", "sectionsize")
+    if e.has("radius") and abs(e.number("radius") - sizes.min()) > 1e-9 * sizes.min():
+        raise e.error(f"found {e.number('radius'):g}; allowed with a box: no radius, or its smaller half side, {sizes.min():g}", "radius")
+    return tuple(sizes.tolist())
+
+
+def _rest_frames(tangents: np.ndarray, upright: bool) -> tuple[np.ndarray, np.ndarray]:
+    """The normals of lines with these tangents, see `RodSpec`, and the curvature between them. upright: turned by a right angle."""
+    normal, curvature = _normal(tangents[0]), []
+    normals = [np.cross(tangents[0], normal) if upright else normal]
+    for before, tangent in pairwise(tangents):
+        axis, cosine, u = np.cross(before, tangent), before @ tangent, normals[-1]
+        normals.append(u * cosine + np.cross(axis, u) + axis * (axis @ u) / (1 + cosine))
+        kb = 2 * axis / (1 + cosine)
+        straight = np.linalg.norm(kb) < STRAIGHT
+        curvature.append(np.zeros(2) if straight else np.array([kb @ u, kb @ np.cross(before, u)]))
+    return np.array(normals), np.array(curvature)
 
 
 def _moves(bodies: Bodies, body: int) -> bool:

@@ -41,7 +41,8 @@ def write_flexes(context: Context) -> None:
         for tag, table in (("elasticity", ELASTICITY if context.rules == "3.2" else ELASTICITY_4_0), ("edge", EDGE)):
             attributes = {name: unless(default, look.get(key, default)) for name, (key, default) in table.items()}
             if tag == "elasticity" and flex.rod is not None:
-                attributes["shear"] = unless(0.0, flex.rod.shear)
+                box = flex.rod.section or None
+                attributes |= {"shear": unless(0.0, flex.rod.shear), "section": box and "box", "sectionsize": box}
             if any(value is not None for value in attributes.values()):
                 add(e, tag, **attributes)
 
