@@ -210,6 +210,13 @@ def test_elasticity_of_lines_that_cannot_be(text, message):
         xsim.parse_text(f"<mujoco><worldbody>{flexcomp}</worldbody></mujoco>", "mjcf", rules="4.0")
 
 
+@pytest.mark.parametrize("dof", ["trilinear", "quadratic"])
+def test_points_that_a_grid_of_nodes_moves_are_refused(dof):
+    flexcomp = f'<flexcomp name="f" dim="3" count="3 3 3" type="grid" dof="{dof}"/>'
+    with pytest.raises(xsim.ParseError, match=f"dof: found '{dof}', which is not simulated; allowed: full, radial, 2d"):
+        xsim.parse_text(f"<mujoco><worldbody>{flexcomp}</worldbody></mujoco>", "mjcf", rules="4.0")
+
+
 def test_a_sheet_that_resists_bending_needs_a_thickness():
     sheet = '<flexcomp name="f" dim="2" count="3 3 1" type="grid"><elasticity young="1" elastic2d="bend"/></flexcomp>'
     with pytest.raises(xsim.ParseError, match="thickness: found -1; allowed with elastic2d: a positive number"):

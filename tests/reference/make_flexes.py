@@ -86,11 +86,15 @@ MODELS = {
         'dim="1" count="6 1 1"', elasticity(1e6, shear=2e6, damping=0.001) + '<pin id="0 1 4 5"/><edge equality="true"/>'
     ),
     "rod that is bent": curved(elasticity(1e6, shear=3e5, damping=0.01)),
-    "flat rod that is bent": curved(elasticity(1e5, poisson=0.2, damping=0.01, section="box", sectionsize=".02 .01") + '<pin id="0 1 4 5"/>'),
+    "flat rod that is bent": curved(
+        elasticity(1e5, poisson=0.2, damping=0.01, section="box", sectionsize=".02 .01") + '<pin id="0 1 4 5"/>'
+    ),
     "upright rod": comp(
         'dim="1" count="4 1 1"', elasticity(1e5, poisson=0.2, damping=0.01, section="box", sectionsize=".01 .02") + '<pin id="0"/>'
     ),
     "lines that bend": bodies_in_line(),
+    "sheet in its plane": comp('dim="2" count="3 3 1" dof="2d"', elasticity(2e4, thickness=0.02, elastic2d="both")),
+    "ball": comp('type="ellipsoid" dim="3" count="3 3 3" dof="radial"', elasticity(2e4, poisson=0.2, damping=0.001)),
     "block": comp('dim="3" count="3 2 2"', elasticity(2000, poisson=0.1, damping=0.001) + '<pin id="0"/>'),
     "string": comp('dim="1" count="5 1 1"', '<edge stiffness="30" damping=".2"/><pin id="0"/>'),
 }

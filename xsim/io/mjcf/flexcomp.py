@@ -30,8 +30,9 @@ TYPES = (*LATTICES, "mesh", "gmsh", "direct")
 def flexcomp(document: Document, e: Element) -> tuple[list[Node], dict[str, list[Node]]]:
     """What a <flexcomp> stands for, a `Macro`: bodies, a <flex> and, where asked for, an equality. Raises ParseError.
 
-    Each point is a body on slides: three, or in a shell (`Release.flexcomp_shells`) one away from the parent's origin. Pinned points
-    are fixed to the parent. The made elements take the defaults that reach the place where the flexcomp stands; the equality takes none.
+    Each point is a body on slides: three, two along x and y (``dof="2d"``), or one away from the parent's origin (``dof="radial"``, and
+    in shells by `Release.flexcomp_shells`). Pinned points are fixed to the parent. The made elements take the defaults that reach the
+    place where the flexcomp stands; the equality takes none.
     """
     make, name, kind = Maker(e), e.string("name"), e.choice("type", TYPES, "grid")
     mass, box = e.number("mass", 1.0), e.number("inertiabox", 0.005)
@@ -39,10 +40,10 @@ def flexcomp(document: Document, e: Element) -> tuple[list[Node], dict[str, list
         raise e.error(f"found mass {mass:g} and inertiabox {box:g}; allowed: positive numbers")
     shape = _read_shape(document, e, kind)
     points = _placed(e, shape)
-    shell = kind in SHELLS and document.release.flexcomp_shells
+    dofs = _dofs(document, e, kind)
     pinned = _pinned(e, shape)
-    if shell:
-        pinned[0] = True  # the centre of the solid shape
+    if dofs == "radial":
+        pinned[0] = True  # the centre of a solid shape
     if flag(e, "rigid", False):
         pinned[:] = True
     parent, frame = _parent(e, bool(pinned.any()))
@@ -56,7 +57,7 @@ def flexcomp(document: Document, e: Element) -> tuple[list[Node], dict[str, list
             vertex_bodies.append(parent)
             vertices[k] = frame.pos + rotation_matrix(frame.quat) @ points[i]
             continue
-        axes = [_outward(e, points[i])] if shell else np.eye(3)
+        axes = [_outward(e, points[i])] if dofs == "radial" else np.eye(3)[: 2 if dofs == "2d" else 3]
         inertial = make("inertial", pos="0 0 0", mass=mass / len(points), diaginertia=(inertia, inertia, inertia))
         slides = [make("joint", type="slide", pos="0 0 0", axis=axis) for axis in axes]
         inside = [] if plugin is None else [make("plugin", **plugin)]
@@ -69,10 +70,22 @@ def flexcomp(document: Document, e: Element) -> tuple[list[Node], dict[str, list
     return bodies, {"deformable": [flex], "equality": _equality(e, make, name), "extension": extension, "worldbody": twists}
 
 
+def _dofs(document: Document, e: Element, kind: str) -> str:
+    """How points move: "full", "radial" or "2d". Raises ParseError."""
+    if document.release.flexcomp_shells:
+        return "radial" if kind in SHELLS else "full"
+    dofs = e.choice("dof", ("full", "radial", "trilinear", "quadratic", "2d"), "full")
+    if dofs in ("trilinear", "quadratic"):
+        raise e.error(f"found {dofs!r}, which is not simulated; allowed: full, radial, 2d", "dof")
+    return dofs
+
+
 def _twist_bodies(document: Document, e: Element, make: Maker, name: str, shape: Shape, pinned: np.ndarray) -> list[Node]:
     """The bodies for the twist of elastic lines, see `xsim.io.mjcf.rods`."""
     elastic = e.child("elasticity")
     if elastic is None or document.release.schema == "3.2" or shape.dim != 1 or not elastic.number("young", 0.0):
+        return []
+    if _dofs(document, e, shape.kind) != "full":
         return []
     if len(shape.elements) < 2 or pinned.all() or not is_chain(shape.elements):
         return []
