@@ -54,6 +54,20 @@ def curved(inside: str) -> str:
     return comp(f'type="direct" dim="1" point="{points}" element="{lines}"', inside)
 
 
+def held_rod() -> str:
+    """A chain with its ends fixed to bodies that turn, and a box as cross-section."""
+    more = {"shear": 2e5, "damping": 0.01, "section": "box", "sectionsize": ".02 .01"}
+    points, lines = "0 0 0 .1 0 0 .2 .05 0 .25 .15 .05 .3 .15 .2", "0 1 1 2 2 3 3 4"
+    made = (
+        f'<flexcomp name="f" type="direct" dim="1" point="{points}" element="{lines}" radius=".01" mass=".2">{elasticity(1e5, **more)}'
+        '<pin id="0 1"/></flexcomp>'
+    )
+    joints = '<joint axis="0 1 .2" pos="-.1 0 0"/><joint type="slide"/>'
+    inner = f'<body name="in" pos=".1 0 .1" euler="20 30 10"><joint type="ball"/><geom size=".05" mass=".3"/>{made}</body>'
+    world = f'<body name="p" pos="0 0 1">{joints}<geom size=".1 .05 .02" type="box" mass=".5"/>{inner}</body>'
+    return f"<mujoco>{OPTION.format('')}<worldbody>{world}</worldbody></mujoco>"
+
+
 SOFT = elasticity(200, poisson=0.3, damping=0.02)
 MODELS = {
     "edges of triangles keep their lengths": on_bodies(2, "", EQUALITY),
@@ -92,6 +106,7 @@ MODELS = {
     "upright rod": comp(
         'dim="1" count="4 1 1"', elasticity(1e5, poisson=0.2, damping=0.01, section="box", sectionsize=".01 .02") + '<pin id="0"/>'
     ),
+    "rod that a body holds": held_rod(),
     "lines that bend": bodies_in_line(),
     "sheet in its plane": comp('dim="2" count="3 3 1" dof="2d"', elasticity(2e4, thickness=0.02, elastic2d="both")),
     "ball": comp('type="ellipsoid" dim="3" count="3 3 3" dof="radial"', elasticity(2e4, poisson=0.2, damping=0.001)),

@@ -127,10 +127,11 @@ def flex_force(system: System, frame: Frames, q, v) -> list:
         damping = system.flex.damping[plan.hinges.elastic_row]
         forces += hinge_forces(plan.hinges.points, system.derived.flex_material.hinges, damping, at.world, velocity, enabled)
     torques: list = []
+    moments: list = []
     if len(plan.rods.inner):
-        on_points, torques = rod_forces(system, plan.rods, system.derived.flex_material.rods, frame, q, v, at.world, velocity)
+        on_points, torques, moments = rod_forces(system, plan.rods, system.derived.flex_material.rods, frame, q, v, at.world, velocity)
         forces += on_points
-    out = _generalized_force(system, frame, v, _link_wrenches(plan, forces, at))
+    out = _generalized_force(system, frame, v, _link_wrenches(plan, forces, at), moments)
     for dof, torque in torques:
         out[dof] = add(out[dof], torque)
     return out
@@ -200,8 +201,8 @@ def _link_wrenches(plan: FlexPlan, forces, at: Points) -> tuple:
     return tuple(tuple(plan.sum_on_links(jnp.broadcast_to(x, (len(x), width))) for x in part) for part in (moment, force))
 
 
-def _generalized_force(system: System, frame: Frames, v, wrenches) -> list:
-    """The generalized force of wrenches on the links of `FlexPlan`."""
+def _generalized_force(system: System, frame: Frames, v, wrenches, moments) -> list:
+    """The generalized force of wrenches on the links of `FlexPlan`, and of moments (link, moment)."""
     lanes = jnp.broadcast_shapes(lanes_of(system, frame), *(jnp.shape(x) for x in v))
     split = [[list(x if lanes else x[:, 0]) for x in part] for part in wrenches]
     forces: list = [None] * len(system.topology.links)
@@ -209,6 +210,8 @@ def _generalized_force(system: System, frame: Frames, v, wrenches) -> list:
         if link >= 0:
             moment, force = (tuple(x[i] for x in part) for part in split)
             forces[link] = Force(moment, force)
+    for link, moment in moments:
+        forces[link] = Force(vadd(forces[link].ang, moment), forces[link].lin)
     return generalized_force(system, frame, forces)
 
 

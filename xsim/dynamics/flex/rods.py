@@ -27,10 +27,10 @@ import numpy as np
 from xsim.dynamics.flex.kinematics import points
 from xsim.dynamics.flex.structure import Rods, flex_plan
 from xsim.dynamics.layout import column
-from xsim.dynamics.tree.kinematics import Frames, lanes_of
+from xsim.dynamics.tree.kinematics import Frames, body_poses, lanes_of, velocities
 from xsim.dynamics.tree.system import System
 from xsim.model.topology import Topology
-from xsim.spatial import cross, dot, normalize, safe_norm, scale, stage, vadd, vsub
+from xsim.spatial import cross, dot, normalize, rotate, safe_norm, scale, stage, vadd, vsub
 
 STRAIGHT = 1e-15  # curvature below which all directions of its rate are damped alike
 
@@ -131,36 +131,50 @@ def _tangents(rods: Rods, world):
     return normalize(vsub(_rows(world, rods.lines[:, 1]), _rows(world, rods.lines[:, 0])))
 
 
-def _first_frames(system: System, rods: Rods, world) -> LineFrames:
+def _held_frames(system: System, rods: Rods, frame: Frames) -> dict:
+    """Tangent and normal, in the world, of the lines that are fixed to bodies, by line."""
+    out, poses, first = {}, body_poses(system, frame) if rods.held else [], 0
+    bodies = dict(rods.held)
+    for flex, count in rods.chains:
+        rod = system.topology.flexes[flex].rod
+        assert rod is not None
+        for k, line in enumerate((first, first + count - 1)):
+            if line in bodies:
+                vectors = rod.tangents[k], rod.normals[k]
+                out[line] = vectors if bodies[line] < 0 else tuple(rotate(poses[bodies[line]].quat, x) for x in vectors)
+        first += count
+    return out
+
+
+def _first_frames(system: System, rods: Rods, frame: Frames, world) -> LineFrames:
     """The frames where nothing precedes: that of each chain's first line as in the reference pose, carried to the line, and along the chain
-    without twist; that of a last line that is fixed as in the reference pose."""
+    without twist; those of lines that are fixed to a body as the body has them."""
     tangent = _tangents(rods, world)
-    normal = _normals(tangent, rods, system.topology)
+    normal = _normals(tangent, rods, system.topology, _held_frames(system, rods, frame))
     return _next(LineFrames(tangent, normal, 0.0), tangent, rods.inner)
 
 
 @stage
-def _normals(tangent, rods: Rods, topology: Topology):
+def _normals(tangent, rods: Rods, topology: Topology, held: dict):
     normals: list = []
     for flex, count in rods.chains:
         rod = topology.flexes[flex].rod
         assert rod is not None
         t, u = rod.tangents[0], rod.normals[0]
-        for line in range(count):
-            if line == count - 1 > 1 and rod.twists and rod.twists[-1] is None:
-                t, u = rod.tangents[1], rod.normals[1]
+        for _ in range(count):
+            t, u = held.get(len(normals), (t, u))
             following = tuple(x[len(normals)] for x in tangent)
             t, u = following, _carried(u, t, following)
             normals.append(u)
-    return tuple(jnp.stack([u[k] for u in normals]) for k in range(3))
+    return tuple(jnp.stack(jnp.broadcast_arrays(*(u[k] for u in normals))) for k in range(3))
 
 
-def _frames(system: System, rods: Rods, world) -> LineFrames:
-    """The frames of the state."""
+def _frames(system: System, rods: Rods, frame: Frames, world) -> LineFrames:
+    """The frames of the state. Those of lines that are fixed to a body are the body's."""
     plastic = system.derived.plastic
     if plastic is None or not rods.angles or not has_rods(system.topology):
-        return _first_frames(system, rods, world)
-    numbers, twists, start = [], [], None
+        return _first_frames(system, rods, frame, world)
+    numbers, twists, start, lanes = [], [], None, bool(lanes_of(system, frame))
     for k, (flex, count) in enumerate(rods.chains):
         rod = system.topology.flexes[flex].rod
         assert rod is not None
@@ -168,10 +182,12 @@ def _frames(system: System, rods: Rods, world) -> LineFrames:
             numbers += plastic[rod.plastic : rod.plastic + 6 * count]
             twists += plastic[rod.plastic + 6 * count : rod.plastic + 7 * count - 1]
             continue
-        start = start or _components(_first_frames(system, rods, world), True)
+        start = start or _components(_first_frames(system, rods, frame, world), lanes)
         first = sum(n for _, n in rods.chains[:k])
         numbers += [x for line in range(first, first + count) for x in start[0][line]]
         twists += [0.0] * (count - 1)
+    for line, vectors in _held_frames(system, rods, frame).items():
+        numbers[6 * line : 6 * line + 6] = [x for vector in vectors for x in vector]
     return LineFrames(*(tuple(column(numbers[i + k :: 6]) for k in range(3)) for i in (0, 3)), column(twists))
 
 
@@ -198,7 +214,7 @@ def _as_plastic(system: System, rods: Rods, frames: LineFrames, lanes: bool) -> 
 def first_frames(system: System, frame: Frames) -> list:
     """The part of `State.plastic` for frames, of a state that nothing precedes."""
     rods = flex_plan(system.topology).rods
-    frames = _first_frames(system, rods, points(system, frame).world)
+    frames = _first_frames(system, rods, frame, points(system, frame).world)
     return _as_plastic(system, rods, frames, bool(lanes_of(system, frame)))
 
 
@@ -206,7 +222,7 @@ def next_frames(system: System, frame: Frames) -> list:
     """The part of `State.plastic` for frames, after a step from the configuration of ``frame``."""
     rods = flex_plan(system.topology).rods
     world = points(system, frame).world
-    before = _frames(system, rods, world)
+    before = _frames(system, rods, frame, world)
     return _as_plastic(system, rods, _next(before, _tangents(rods, world), rods.inner), bool(lanes_of(system, frame)))
 
 
@@ -258,33 +274,48 @@ def _energies(material: RodMaterial, frames: LineFrames, pairs: _Pairs, inner: n
     return energy
 
 
-def _pairs(rods: Rods, world, numbers, which: int) -> _Pairs:
-    """which: 0 for positions and coordinates, 1 for velocities."""
+def _pairs(rods: Rods, world, numbers, which: int, held: dict) -> _Pairs:
+    """which: 0 for positions and coordinates, 1 for velocities. held: the angles, or their rates, of lines that are fixed to bodies."""
     ends = rods.points
     a, b, c = (_rows(world, ends[:, k]) for k in range(3))
-    angles = column([0.0 if address is None else numbers[address[which]] for address in rods.angles])
+    angles = column([held.get(k, 0.0) if address is None else numbers[address[which]] for k, address in enumerate(rods.angles)])
     return _Pairs((vsub(b, a), vsub(c, b)), tuple(angles[rods.inner[:, k]] for k in (0, 1)))
 
 
 def rod_energies(system: System, rods: Rods, material: RodMaterial, frame: Frames, q, world):
     """The energy at each inner point, J. world: positions of all points."""
-    return stage(_energies)(material, _frames(system, rods, world), _pairs(rods, world, q, 0), rods.inner)
+    return stage(_energies)(material, _frames(system, rods, frame, world), _pairs(rods, world, q, 0, {}), rods.inner)
 
 
-def rod_forces(system: System, rods: Rods, material: RodMaterial, frame: Frames, q, v, world, velocity) -> tuple[list[tuple], list]:
-    """The forces on the three points at each inner point, and (dof, torque) of the angles. world, velocity: of all points."""
+def rod_forces(system: System, rods: Rods, material: RodMaterial, frame: Frames, q, v, world, velocity) -> tuple[list[tuple], list, list]:
+    """The forces on the three points at each inner point, (dof, torque) of the angles, and (link, moment) of lines that are fixed to
+    bodies. world, velocity: of all points."""
     disabled = system.topology.disabled
     enabled = "spring" not in disabled, "damper" not in disabled
-    damping, frames = system.flex.damping[rods.elastic_row], _frames(system, rods, world)
-    lines, torque = _forces(material, damping, frames, _pairs(rods, world, q, 0), _pairs(rods, velocity, v, 1), rods.inner, enabled)
-    torques, lanes = [], bool(lanes_of(system, frame)) or len(jnp.shape(v[0])) > 0
+    damping, frames = system.flex.damping[rods.elastic_row], _frames(system, rods, frame, world)
+    axes = _held_axes(system, rods, frame)
+    _, twists = velocities(system, frame, v) if axes else (None, [])
+    spins = {line: dot(twists[link].ang, axis) for line, (link, axis) in axes.items()}
+    pairs, rates = _pairs(rods, world, q, 0, {}), _pairs(rods, velocity, v, 1, spins)
+    lines, torque = _forces(material, damping, frames, pairs, rates, rods.inner, enabled)
+    torques, moments, lanes = [], [], bool(lanes_of(system, frame)) or len(jnp.shape(v[0])) > 0
     for i, pair in enumerate(rods.inner.tolist()):
         for end, line in zip(torque, pair, strict=True):
-            address = rods.angles[line]
+            x, address = end[i] if lanes else end[i, 0], rods.angles[line]
             if address is not None:
-                torques.append((address[1], end[i] if lanes else end[i, 0]))
+                torques.append((address[1], x))
+            elif line in axes:
+                link, axis = axes[line]
+                moments.append((link, scale(axis, x)))
     a, b = lines
-    return [scale(a, -1.0), vsub(a, b), b], torques
+    return [scale(a, -1.0), vsub(a, b), b], torques, moments
+
+
+def _held_axes(system: System, rods: Rods, frame: Frames) -> dict:
+    """Link and tangent, in the world, of the lines that are fixed to a body that moves, by line."""
+    links = {line: system.topology.bodies[body].link for line, body in rods.held if body >= 0}
+    tangents = {line: tangent for line, (tangent, _) in _held_frames(system, rods, frame).items()}
+    return {line: (link, tangents[line]) for line, link in links.items() if link >= 0}
 
 
 @stage

@@ -85,6 +85,7 @@ class Rods(NamedTuple):
         boxes.
     twists, boxes (n, 1): whether the lines twist, whether they are boxes. Inner points are in the order of flex.curvature.
     angles: for each line, the addresses in q and v of its angle, None without.
+    held: lines that are fixed to a body, and the body (-1: the world).
     """
 
     chains: tuple[tuple[int, int], ...]
@@ -98,6 +99,7 @@ class Rods(NamedTuple):
     twists: np.ndarray
     boxes: np.ndarray
     angles: tuple[tuple[int, int] | None, ...]
+    held: tuple[tuple[int, int], ...]
 
     @property
     def points(self) -> np.ndarray:
@@ -211,7 +213,7 @@ def _hinges(infos: tuple[FlexInfo, ...], first_point: np.ndarray, first_edge: np
 
 
 def _rods(infos: tuple[FlexInfo, ...], first_point: np.ndarray, first_edge: np.ndarray) -> Rods:
-    chains, angles, parts, lines = [], [], [], 0
+    chains, angles, held, parts, lines = [], [], [], [], 0
     for i, (info, point, edge) in enumerate(zip(infos, first_point, first_edge, strict=False)):
         if info.rod is None:
             continue
@@ -219,14 +221,16 @@ def _rods(infos: tuple[FlexInfo, ...], first_point: np.ndarray, first_edge: np.n
         inner = np.column_stack([np.arange(count - 1), np.arange(1, count)])
         rows = (np.full(count - 1, row) for row in (info.elastic, info.rod.shear, info.radius, info.rod.section or 0))
         masks = (np.full((count - 1, 1), mask) for mask in (bool(info.rod.twists), info.rod.section is not None))
-        parts.append((_chain(info) + point, inner + lines, corners[inner] + edge, *rows, *masks))
+        chain = _chain(info)
+        held += [(lines + k, info.bodies[chain[k, 0]]) for k, twist in enumerate(info.rod.twists) if twist is None]
+        parts.append((chain + point, inner + lines, corners[inner] + edge, *rows, *masks))
         chains.append((i, count))
         angles += info.rod.twists or [None] * count
         lines += count
     if not parts:
         parts = [(*[np.zeros((0, 2))] * 3, *[np.zeros(0)] * 4, *[np.zeros((0, 1), bool)] * 2)]
     *indices, twists, boxes = (np.concatenate(x) for x in zip(*parts, strict=True))
-    return Rods(tuple(chains), *map(index_array, indices), twists, boxes, tuple(angles))
+    return Rods(tuple(chains), *map(index_array, indices), twists, boxes, tuple(angles), tuple(held))
 
 
 def _chain(info: FlexInfo) -> np.ndarray:

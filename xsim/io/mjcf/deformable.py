@@ -60,7 +60,7 @@ def _flex(document: Document, bodies: Bodies, index: Index, e: Element, name: st
     elements = _elements(e, dim, world)
     edges, corners = _edges(elements)
     hinges = _hinges(elements, corners) if dim == 2 else np.zeros((0, 4), int)
-    rod = read_rod(document, bodies, index, e, name, elements, vertex_bodies, world)
+    rod = read_rod(document, bodies, index, e, name, elements, vertex_bodies, poses, world)
     return FlexSpec(
         name=name,
         dim=dim,

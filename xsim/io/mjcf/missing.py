@@ -49,7 +49,7 @@ def _boxes(spec: ModelSpec) -> Iterator[Source]:
 
 # What is not simulated (and the verb), the flags without which it does not act, its finder.
 _KINDS: list[tuple[str, tuple[str, ...], Callable[[ModelSpec], Iterator[Source]]]] = [
-    ("bending and twist of lines of flexes that are loops, held by a moving body, or bent without twist are", ("passive",), _rods),
+    ("bending and twist of lines of flexes that are loops, held by a mocap body, or bent without twist are", ("passive",), _rods),
     ("lines of flexes that are boxes collide as capsules: boxes are", ("contact",), _boxes),
     ("the turning of lines of flexes by friction in contacts (rules 4.0) is", ("contact",), _rubbed),
     ("sleep (all bodies move as if awake) is", (), _sleep),

@@ -12,6 +12,7 @@ from xsim.io.mjcf.index import Index
 from xsim.io.mjcf.macros import Maker
 from xsim.io.mjcf.nodes import Node
 from xsim.io.reader import Element
+from xsim.poses import Pose, rotation_matrix
 from xsim.spec import RodSpec
 
 __all__ = ["is_chain", "make_twist_bodies", "read_rod", "read_section", "twist_names"]
@@ -51,11 +52,14 @@ def _clamped(fixed: np.ndarray) -> list[bool]:
 
 
 def read_rod(
-    document: Document, bodies: Bodies, index: Index, e: Element, name: str, elements: np.ndarray, vertices: list[int], world: np.ndarray
-) -> RodSpec | None:
+    document: Document, bodies: Bodies, index: Index, e: Element, name: str, elements: np.ndarray, vertices: list[int], poses: list[Pose],
+    world: np.ndarray,
+) -> RodSpec | None:  # fmt: skip
     """How the lines of a flex resist bending and twist, None if they do not or if xsim does not simulate it: lines that are no open chain
-    in the order of the elements, chains without twist that are bent in the reference pose, those that a body that moves holds at an end.
-    vertices: bodies of the vertices. world: the vertices in the reference pose. Raises ParseError."""
+    in the order of the elements, chains without twist that are bent in the reference pose, those that a mocap body holds at an end.
+
+    vertices: bodies of the vertices. poses: of bodies in the reference pose, that of the world last. world: the vertices there. Raises
+    ParseError."""
     elastic = e.child("elasticity")
     if elastic is None or document.release.schema == "3.2":
         return None
@@ -74,15 +78,17 @@ def read_rod(
     tangents = lines / lengths[:, None]
     chained = [vertices[i] for i in chain]
     clamped = _clamped(np.array([a == b for a, b in zip(chained[:-1], chained[1:], strict=True)]))
-    if any(held and chained[k] >= 0 and _moves(bodies, chained[k]) for k, held in enumerate(clamped)):
+    if any(held and chained[k] >= 0 and bodies.bodies[chained[k]].mocap for k, held in enumerate(clamped)):
         return None
     twists = _twists(index, e, name, clamped)
     if section and not twists:
         raise e.error(f"the joint {twist_names(name, len(clamped))[0]!r} is missing; needed with boxes: joints for the twist of each line")
-    normals, curvature = _rest_frames(tangents, upright=bool(section) and section[0] < section[1])
+    turns = [rotation_matrix(poses[chained[k]].quat) if clamped[k] else np.eye(3) for k in (0, -1)]
+    normals, curvature = _rest_frames(tangents, turns[0], upright=bool(section) and section[0] < section[1])
     if curvature.any() and not twists:
         return None
-    return RodSpec(tangents[[0, -1]], normals[[0, -1]], curvature, twists, shear, section)
+    ends = (np.array([vectors[k] @ turn for k, turn in zip((0, -1), turns, strict=True)]) for vectors in (tangents, normals))
+    return RodSpec(*ends, curvature, twists, shear, section)
 
 
 def read_section(e: Element) -> tuple[float, ...]:
@@ -98,9 +104,10 @@ def read_section(e: Element) -> tuple[float, ...]:
     return tuple(sizes.tolist())
 
 
-def _rest_frames(tangents: np.ndarray, upright: bool) -> tuple[np.ndarray, np.ndarray]:
-    """The normals of lines with these tangents, see `RodSpec`, and the curvature between them. upright: turned by a right angle."""
-    normal, curvature = _normal(tangents[0]), []
+def _rest_frames(tangents: np.ndarray, turn: np.ndarray, upright: bool) -> tuple[np.ndarray, np.ndarray]:
+    """The normals of lines with these tangents, see `RodSpec`, and the curvature between them. turn: axes (3, 3) along which the first
+    normal is chosen. upright: whether it is turned by a right angle."""
+    normal, curvature = turn @ _normal(tangents[0] @ turn), []
     normals = [np.cross(tangents[0], normal) if upright else normal]
     for before, tangent in pairwise(tangents):
         axis, cosine, u = np.cross(before, tangent), before @ tangent, normals[-1]
@@ -109,14 +116,6 @@ def _rest_frames(tangents: np.ndarray, upright: bool) -> tuple[np.ndarray, np.nd
         straight = np.linalg.norm(kb) < STRAIGHT
         curvature.append(np.zeros(2) if straight else np.array([kb @ u, kb @ np.cross(before, u)]))
     return np.array(normals), np.array(curvature)
-
-
-def _moves(bodies: Bodies, body: int) -> bool:
-    while body >= 0:
-        if bodies.bodies[body].joints or bodies.bodies[body].mocap:
-            return True
-        body = bodies.bodies[body].parent
-    return False
 
 
 def _twists(index: Index, e: Element, name: str, clamped: list[bool]) -> tuple[tuple[int, int] | None, ...]:
