@@ -404,9 +404,10 @@ class SoftInfo(NamedTuple):
 class RodInfo(NamedTuple):
     """A chain of lines that resist bending and twist, see `xsim.spec.RodSpec`.
 
-    * shear, section: rows of these leaves, section None for circles. tangents, normals: of the first and last line, in
-      the world, or in the body that holds the line.
-    * twists: for each line, the addresses in q and v of the angle of its material, None for a line that is fixed to a body. Empty: the lines do not twist.
+    * shear, section: rows of these leaves, section None for circles.
+    * tangents, normals: of the first and last line, in the world, or in the body that holds the line.
+    * twists: for each line, the addresses in q and v of the angle of its material, None for a line that is fixed to a body.
+      Empty: the lines do not twist.
     * plastic: address of its numbers in `State.plastic`.
     """
 

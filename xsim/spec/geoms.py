@@ -151,14 +151,14 @@ class HfieldSpec:
 class RodSpec:
     """Of a flex that is a chain of lines: how it resists bending and twist (discrete elastic rods, MuJoCo 4.0).
 
-    ``tangents``, ``normals`` (2, 3): of the first and the last line in the reference pose, and perpendicular to them; for a line whose
-    points are on one body, in the frame of the body. ``curvature``
-    (n - 1, 2): between each two lines in the reference pose, twice the tangent of half the angle, about the first line's normal and about
-    the direction perpendicular to both. The normal of a line is that of the line before, turned as its tangent.
-
-    ``twists``: for each line, the joint whose angle turns its material about it, (body, index among the body's joints), None for a first or
-    last line that is fixed to a body. Empty: the lines do not twist. ``shear``: shear modulus, Pa, 0: that of an isotropic material. ``section``:
-    half the sides of a rectangle, the longer one along the normal, m. Empty: a circle of the flex's radius.
+    * ``tangents``, ``normals`` (2, 3): of the first and the last line in the reference pose, and perpendicular to them. They are in the
+      frame of the body for a line that is fixed to one.
+    * ``curvature`` (n - 1, 2): between each two lines in the reference pose, twice the tangent of half the angle, about the first line's
+      normal and about the direction perpendicular to both. The normal of a line is that of the line before, turned as its tangent.
+    * ``twists``: for each line, the joint whose angle turns its material about it, (body, index among the body's joints), None for a
+      first or last line that is fixed to a body. Empty: the lines do not twist.
+    * ``shear``: shear modulus, Pa, 0: that of an isotropic material.
+    * ``section``: half the sides of a rectangle, the longer one along the normal, m. Empty: a circle of the flex's radius.
     """
 
     tangents: np.ndarray

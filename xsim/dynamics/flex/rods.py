@@ -98,12 +98,7 @@ def _material(lengths, young, poisson, shear, moments, curvature, twists) -> Rod
 
 def has_rods(topology: Topology) -> bool:
     """Whether the state has frames of lines."""
-    return plastic_width(topology) > 0
-
-
-def plastic_width(topology: Topology) -> int:
-    """How many numbers of `State.plastic` are those of frames; they are the last."""
-    return sum(7 * len(flex.rod.twists) - 1 for flex in topology.flexes if flex.rod is not None and flex.rod.twists)
+    return any(flex.rod is not None and flex.rod.twists for flex in topology.flexes)
 
 
 def _carried(u, a, b):
@@ -200,26 +195,26 @@ def _components(frames: LineFrames, lanes: bool) -> tuple[list, list]:
     return list(zip(*(split(x) for x in (*frames.tangent, *frames.normal)), strict=True)), split(frames.twist)
 
 
-def _as_plastic(system: System, rods: Rods, frames: LineFrames, lanes: bool) -> list:
+def _as_plastic(system: System, rods: Rods, frames: LineFrames, lanes: bool) -> dict[int, list]:
     lines, twists = _components(frames, lanes)
-    out, line, inner = [], 0, 0
+    out, line, inner = {}, 0, 0
     for flex, count in rods.chains:
         rod = system.topology.flexes[flex].rod
         if rod is not None and rod.twists:
-            out += [x for numbers in lines[line : line + count] for x in numbers] + twists[inner : inner + count - 1]
+            out[rod.plastic] = [x for numbers in lines[line : line + count] for x in numbers] + twists[inner : inner + count - 1]
         line, inner = line + count, inner + count - 1
     return out
 
 
-def first_frames(system: System, frame: Frames) -> list:
-    """The part of `State.plastic` for frames, of a state that nothing precedes."""
+def first_frames(system: System, frame: Frames) -> dict[int, list]:
+    """The numbers of `State.plastic` for frames, by their first address, of a state that nothing precedes."""
     rods = flex_plan(system.topology).rods
     frames = _first_frames(system, rods, frame, points(system, frame).world)
     return _as_plastic(system, rods, frames, bool(lanes_of(system, frame)))
 
 
-def next_frames(system: System, frame: Frames) -> list:
-    """The part of `State.plastic` for frames, after a step from the configuration of ``frame``."""
+def next_frames(system: System, frame: Frames) -> dict[int, list]:
+    """The numbers of `State.plastic` for frames, by their first address, after a step from the configuration of ``frame``."""
     rods = flex_plan(system.topology).rods
     world = points(system, frame).world
     before = _frames(system, rods, frame, world)

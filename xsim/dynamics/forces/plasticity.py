@@ -11,7 +11,7 @@ import dataclasses
 
 import jax.numpy as jnp
 
-from xsim.dynamics.flex.rods import first_frames, has_rods, next_frames, plastic_width
+from xsim.dynamics.flex.rods import first_frames, has_rods, next_frames
 from xsim.dynamics.tendons.tendons import rate, tendons
 from xsim.dynamics.tree.kinematics import Frames, frames
 from xsim.dynamics.tree.manifold import difference
@@ -51,7 +51,15 @@ def rest_positions(system: System, q) -> list:
     for i, tendon in enumerate(system.topology.tendons):
         if tendon.plastic is not None:
             out += system.derived.tendon_rest[i] if tendon.spring is None else system.tendon.spring_length[tendon.spring]
-    return [*out, *first_frames(system, frames(system, q))] if has_rods(system.topology) else out
+    out += [0.0] * (system.topology.size("nplastic") - len(out))
+    return _with_frames(out, first_frames(system, frames(system, q))) if has_rods(system.topology) else out
+
+
+def _with_frames(plastic: list, of_lines: dict[int, list]) -> list:
+    """`State.plastic` with other numbers, by their first address."""
+    for first, numbers in of_lines.items():
+        plastic[first : first + len(numbers)] = numbers
+    return plastic
 
 
 @stage
@@ -95,9 +103,7 @@ def next_plastic(system: System, start: list, q: list, plastic) -> list:
             place = slice(joint.plastic, joint.plastic + width)
             out[place] = _yielded_rotation(tuple(out[place]), tuple(q[first : first + width]), limit)
     out = _with_yielded_tendons(system, start, q, out)
-    if has_rods(system.topology):
-        out[-plastic_width(system.topology) :] = next_frames(system, frames(system, start))
-    return out
+    return _with_frames(out, next_frames(system, frames(system, start))) if has_rods(system.topology) else out
 
 
 def _with_yielded_tendons(system: System, start: list, q: list, plastic: list) -> list:

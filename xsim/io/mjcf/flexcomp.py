@@ -23,7 +23,7 @@ from xsim.poses import Pose, rotation_matrix
 __all__ = ["flexcomp"]
 
 MIN_VALUE = 1e-15  # MuJoCo's mjMINVAL: smaller numbers are not positive
-ELEMENTS_PER_POINT = 5  # at most: body, inertial, three slides
+ELEMENTS_PER_POINT = 9  # at most: body, inertial, three slides, plugin; body, inertial and hinge of a line
 TYPES = (*LATTICES, "mesh", "gmsh", "direct")
 
 
