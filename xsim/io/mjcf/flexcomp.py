@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from xsim.io.errors import allowed
+from xsim.io.mjcf.assets import asset_triangles
 from xsim.io.mjcf.document import Document
 from xsim.io.mjcf.gmsh import read_gmsh
 from xsim.io.mjcf.lattices import LATTICES, SHELLS, Lattice, open_shell
@@ -34,7 +35,7 @@ def flexcomp(document: Document, e: Element) -> tuple[list[Node], dict[str, list
     in shells by `Release.flexcomp_shells`). Pinned points are fixed to the parent. The made elements take the defaults that reach the
     place where the flexcomp stands; the equality takes none.
     """
-    make, name, kind = Maker(e), e.string("name"), e.choice("type", TYPES, "grid")
+    make, name, kind = Maker(e), e.string("name"), e.choice("type", TYPES, "mesh" if e.has("mesh") else "grid")
     mass, box = e.number("mass", 1.0), e.number("inertiabox", 0.005)
     if mass < MIN_VALUE or box < MIN_VALUE:
         raise e.error(f"found mass {mass:g} and inertiabox {box:g}; allowed: positive numbers")
@@ -124,6 +125,10 @@ def _read_shape(document: Document, e: Element, kind: str) -> Shape:
         for name in ("point", "element"):
             if e.has(name):
                 raise e.error('allowed: only in a flexcomp of type "direct"', name)
+    if e.has("mesh") and kind != "mesh":
+        raise e.error('allowed: only in a flexcomp of type "mesh"', "mesh")
+    if e.has("mesh") and e.has("file"):
+        raise e.error("found file and mesh; allowed: one of them", "mesh")
     if kind in LATTICES:
         lattice, dim = _lattice(document, e, kind, dim, counts, spacing)
     elif kind == "direct":
@@ -184,14 +189,16 @@ def _direct(document: Document, e: Element, dim: int) -> Lattice:
 
 
 def _from_file(document: Document, e: Element, kind: str, dim: int) -> tuple[Lattice, int]:
+    if e.has("mesh"):
+        mesh = asset_triangles(document, e, e.string("mesh"))
+        if not len(mesh.faces):
+            raise e.error(f"the mesh {e.string('mesh')!r} has no faces; allowed: a mesh with faces", "mesh")
+        return _of_triangles(document, e, mesh.vertices, mesh.faces, dim)
     data, path = read_asset(document, e)
-    none = np.zeros((0, 2))
     if kind == "gmsh":
         points, elements = read_gmsh(data, e)
         _spend(document, e, len(points))
-        return Lattice(points, elements, none), elements.shape[1] - 1
-    if dim == 1:
-        raise e.error("found 1; allowed with a mesh: 2, 3", "dim")
+        return Lattice(points, elements, np.zeros((0, 2))), elements.shape[1] - 1
     ending = path.suffix.lower()
     if ending not in (".stl", ".obj", ".msh"):
         raise e.error(f"unknown ending {ending!r}; {allowed(ending, ('.stl', '.obj', '.msh'))}", "file")
@@ -200,13 +207,20 @@ def _from_file(document: Document, e: Element, kind: str, dim: int) -> tuple[Lat
     if ending == ".stl" and len(faces):  # which does not number its vertices: they count as they come
         order = np.unique(faces, return_index=True)[1].argsort()
         points, faces = points[order], order.argsort()[faces]
+    return _of_triangles(document, e, points, faces, dim)
+
+
+def _of_triangles(document: Document, e: Element, points: np.ndarray, faces: np.ndarray, dim: int) -> tuple[Lattice, int]:
+    """Triangles, or the tetrahedra between them and the origin."""
+    if dim == 1:
+        raise e.error("found 1; allowed with a mesh: 2, 3", "dim")
     _spend(document, e, len(points))
     if dim == 2:
-        return Lattice(points, faces, none), dim
+        return Lattice(points, faces, np.zeros((0, 2))), dim
     if not e.has("origin"):
         raise e.error("attribute 'origin' is missing; needed for a mesh with dim 3")
     elements = np.hstack([np.zeros((len(faces), 1), int), faces + 1])
-    return Lattice(np.vstack([e.floats("origin", 3), points]), elements, none), dim
+    return Lattice(np.vstack([e.floats("origin", 3), points]), elements, np.zeros((0, 2))), dim
 
 
 def _placed(e: Element, shape: Shape) -> np.ndarray:

@@ -227,7 +227,7 @@ worldbody/site + mesh
 worldbody/camera + output projection
 worldbody/light + intensity range softness texture type
 frame ! massscale scale scaling
-worldbody/flexcomp + dof ! cellcount
+worldbody/flexcomp + dof mesh ! cellcount
 worldbody/flexcomp/contact ! passive - internal
 worldbody/flexcomp/elasticity + elastic2d section sectionsize shear ! yield
 deformable/flex + elemtexcoord ! cellcount dof node nodecoord
