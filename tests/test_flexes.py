@@ -217,6 +217,25 @@ def test_points_that_a_grid_of_nodes_moves_are_refused(dof):
         xsim.parse_text(f"<mujoco><worldbody>{flexcomp}</worldbody></mujoco>", "mjcf", rules="4.0")
 
 
+@pytest.mark.parametrize(("dim", "text", "message"), [
+    (2, 'yield="-1"', "yield: found '-1'; allowed: numbers >= 0"), (3, 'yield=".1 .1"', "yield: found '.1 .1'; allowed: a number >= 0"),
+    (1, 'yield=".1"', "lines do not yield"), (2, 'yield=".1" elastic2d="both" thickness="1"', "bending that yields is not simulated"),
+])  # fmt: skip
+def test_yields_that_cannot_be(dim, text, message):
+    flexcomp = f'<flexcomp name="f" dim="{dim}" count="3 3 {3 if dim == 3 else 1}" type="grid"><elasticity young="1" {text}/></flexcomp>'
+    with pytest.raises(xsim.ParseError, match=message):
+        xsim.parse_text(f"<mujoco><worldbody>{flexcomp}</worldbody></mujoco>", "mjcf", rules="4.0")
+
+
+def test_what_yields_reads_back():
+    flexcomp = '<flexcomp name="f" dim="2" count="3 3 1" type="grid"><elasticity young="1" thickness="1" {}/></flexcomp>'
+    text = flexcomp.format('yield=".2 0" elastic2d="both"')
+    spec = xsim.parse_text(f"<mujoco><worldbody>{text}</worldbody></mujoco>", "mjcf", rules="4.0")
+    back = xsim.parse_text(xsim.to_mjcf(spec), "mjcf", rules="4.0")
+    assert spec.flexes[0].numbers["yield_strain"] == back.flexes[0].numbers["yield_strain"] == 0.2
+    assert xsim.build(spec).topology.size("nplastic") == spec.flexes[0].nplastic == 24
+
+
 def test_a_sheet_that_resists_bending_needs_a_thickness():
     sheet = '<flexcomp name="f" dim="2" count="3 3 1" type="grid"><elasticity young="1" elastic2d="bend"/></flexcomp>'
     with pytest.raises(xsim.ParseError, match="thickness: found -1; allowed with elastic2d: a positive number"):
@@ -307,6 +326,29 @@ def test_derivatives_of_lines(section, x64):
     reverse = check_both_modes(loss, point, 2, reach, 1e-5)
     unused = ("flex.pos", "flex.poisson", "flex.radius" if section else "flex.section")
     assert all(np.any(reverse[path]) for path in leaves if path not in unused)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("shape", ['dim="2" count="2 2 1"', 'dim="3" count="2 2 2"'])
+def test_derivatives_of_elements_that_yield(shape, x64):
+    """Of two steps; of the three environments the last does not yield."""
+    elasticity = '<elasticity young="2e3" poisson=".2" thickness=".02" damping=".001" yield=".02 0" {}/>'
+    elasticity = elasticity.format('elastic2d="stretch"' if "2 2 1" in shape else "")
+    flexcomp = f'<flexcomp name="f" type="grid" {shape} spacing=".1 .1 .1" radius=".01" mass=".2">{elasticity}</flexcomp>'
+    model = load(f'<mujoco><option gravity="0 0 0"/><worldbody>{flexcomp}</worldbody></mujoco>', "4.0")
+    rng, count = np.random.default_rng(7), 3
+    leaves = ("flex.length", "flex.young", "flex.poisson", "flex.yield_strain")
+    point = {path: np.broadcast_to(np.asarray(model.get(path), float), (count, *model.shape(path))).copy() for path in leaves}
+    point |= {"q": rng.normal(size=(count, model.nq)) * np.array([[0.01], [0.02], [0.0001]]), "v": 0.01 * rng.normal(size=(count, model.nv))}
+    weights = rng.normal(size=model.nv + model.topology.size("nplastic"))
+
+    def loss(point):
+        m = model.replace({path: point[path] for path in leaves})
+        state = xsim.step(m, xsim.step(m, xsim.init(m, point["q"], point["v"])))
+        return jnp.concatenate([state.v, 100.0 * state.plastic], -1) @ weights
+
+    reverse = check_both_modes(loss, point, 3, {"default": 1e-6, "flex.young": 1.0}, 1e-5)
+    assert np.any(reverse["flex.yield_strain"][:2]) and not np.any(reverse["flex.yield_strain"][2])
 
 
 @pytest.mark.slow

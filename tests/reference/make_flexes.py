@@ -108,6 +108,8 @@ MODELS = {
     ),
     "rod that a body holds": held_rod(),
     "lines that bend": bodies_in_line(),
+    "cloth that yields": comp('dim="2" count="3 3 1"', elasticity(2e4, thickness=0.02, elastic2d="stretch", **{"yield": 0.02})),
+    "block that yields": comp('dim="3" count="2 2 2"', elasticity(2e3, poisson=0.2, damping=0.001, **{"yield": 0.02})),
     "sheet in its plane": comp('dim="2" count="3 3 1" dof="2d"', elasticity(2e4, thickness=0.02, elastic2d="both")),
     "ball": comp('type="ellipsoid" dim="3" count="3 3 3" dof="radial"', elasticity(2e4, poisson=0.2, damping=0.001)),
     "block": comp('dim="3" count="3 2 2"', elasticity(2000, poisson=0.1, damping=0.001) + '<pin id="0"/>'),

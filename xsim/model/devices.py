@@ -84,7 +84,7 @@ def read_devices(spec: ModelSpec, tree: Tree) -> Devices:
     for sensor in spec.sensors:
         infos["sensors"].append(_sensor(sensor, address, past))
         address += sensor.dim
-    nplastic = tree.nplastic + sum(flex.rod.nplastic for flex in spec.flexes if flex.rod is not None)
+    nplastic = tree.nplastic + sum(flex.nplastic for flex in spec.flexes)
     for key in spec.keys:
         infos["keys"].append(_key(key, tree, acts, controls, nplastic))
     sizes = {"na": acts, "nsensordata": address, "nhistory": past.address}

@@ -40,8 +40,8 @@ def read_flexes(spec: ModelSpec, tree: Tree) -> Flexes:
         if deforms or collides:
             acts = tuple(deforms and force for force in forces)
             out.infos.append(_flex(tree, flex, links, simple[list(flex.bodies)], *acts, collides))
-        elif flex.rod is not None:
-            tree.add_plastic(flex.rod.nplastic)
+        else:
+            tree.add_plastic(flex.nplastic)
     return out
 
 
@@ -77,7 +77,16 @@ def _flex(
     return FlexInfo(
         flex.name, flex.dim, flex.bodies, edges, corners, Table(free), tuple(simple.tolist()), spring, elastic,
         thickness, radius, Table(flex.hinges), stretches, bends, _rod(tree, flex, twists),
+        *_yielding(tree, flex, stretches),
     )  # fmt: skip
+
+
+def _yielding(tree: Tree, flex: FlexSpec, acts: bool) -> tuple[int | None, int | None]:
+    """`FlexInfo.yield_strain` and `FlexInfo.plastic`."""
+    if flex.rod is not None or not flex.nplastic:
+        return None, None
+    plastic = tree.add_plastic(flex.nplastic)
+    return (tree.rows.add("flex.yield_strain", flex.numbers["yield_strain"]), plastic) if acts else (None, None)
 
 
 def _rod(tree: Tree, flex: FlexSpec, acts: bool) -> RodInfo | None:

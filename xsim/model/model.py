@@ -292,6 +292,7 @@ class Flex:
     thickness: Any = _leaf("nflexsheet", "m", "thickness of triangles")
     radius: Any = _leaf("nflexround", "m", "collision radius of points and elements", ">= 0")
     shear: Any = _leaf("nflexrod", "Pa", "shear modulus of lines that twist, 0: that of an isotropic material", ">= 0")
+    yield_strain: Any = _leaf("nflexyield", "1", "equivalent strain at which elements yield", ">= 0")
     section: Any = _leaf("nflexbox 2", "m", "half sides of lines that are boxes, along their normal and perpendicular to it", "> 0")
     curvature: Any = _leaf("nflexbend 2", "1", "rest curvature at the inner points of chains of lines, see `xsim.spec.RodSpec`")
     angle: Any = _leaf("nflexhinge", "rad", "rest angles between neighbouring triangles that resist bending, 0 where they are flat")
@@ -534,7 +535,7 @@ class State:
     * mocap (*batch, nmocap, 7): world poses (position in m, quaternion w x y z) of the mocap bodies.
     * history (*batch, nhistory): past controls and readings of actuators and sensors with a delay, up to ``time``.
     * plastic (*batch, nplastic): rest positions (m, rad, quaternion) of the springs of joints and rest lengths (m) of tendons that yield;
-      frames of lines of flexes that twist, see `xsim.dynamics.flex.rods`.
+      frames of lines of flexes that twist, offsets of elements that yield, see `xsim.dynamics.flex`.
     """
 
     q: Any

@@ -431,6 +431,7 @@ class FlexInfo(NamedTuple):
     * hinges (h, 4): indices of the points of neighbouring triangles, see `xsim.spec.FlexSpec`.
     * stretches, bends: whether the elements resist stretching and shear, and the hinges bending.
     * rod: of a chain of lines that resist bending and twist.
+    * yield_strain: row of flex.yield_strain. plastic: address of the numbers of its elements in `State.plastic`. None without.
     """
 
     name: str
@@ -448,6 +449,8 @@ class FlexInfo(NamedTuple):
     stretches: bool
     bends: bool
     rod: RodInfo | None
+    yield_strain: int | None
+    plastic: int | None
 
 
 class PartInfo(NamedTuple):

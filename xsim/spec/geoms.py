@@ -202,3 +202,8 @@ class FlexSpec:
     rod: RodSpec | None = None
     numbers: dict = field(default_factory=dict)
     source: Source = Source()
+
+    @property
+    def nplastic(self) -> int:
+        """How many numbers it has in `State.plastic`: of a chain of lines see `RodSpec`, of elements that yield one for each edge."""
+        return self.rod.nplastic if self.rod is not None else self.corners.size if self.numbers.get("yield_strain") else 0

@@ -22,6 +22,7 @@ import jax.numpy as jnp
 
 from xsim.dynamics.flex.bending import HingeMaterial, hinge_energies, hinge_forces, hinge_material
 from xsim.dynamics.flex.kinematics import Points, edge_rates, edge_vectors, point_velocities, points
+from xsim.dynamics.flex.plasticity import gram_matrix, plastic_stretches, times
 from xsim.dynamics.flex.rods import RodMaterial, rod_energies, rod_forces, rod_material
 from xsim.dynamics.flex.structure import EDGE_OF_POINTS, ElasticElements, FlexPlan, flex_plan
 from xsim.dynamics.layout import column
@@ -71,7 +72,7 @@ def _element_material(system: System, elements: ElasticElements) -> tuple:
 def _material(lengths, young, poisson, thickness, dim: int, lame_as_4_0: bool) -> tuple:
     """h, mu V, lambda V; lambda of triangles: that of plane stress. MuJoCo 3.2 doubles the lambda of every element. Its triangles have a
     quarter of the volume and the lambda of a solid."""
-    inverse, volume = _inverse(_gram_matrix([x * x for x in lengths], dim), dim)
+    inverse, volume = _inverse(gram_matrix([x * x for x in lengths], dim), dim)
     mu = young / (2.0 * (1.0 + poisson))
     lam = young * poisson / ((1.0 + poisson) * (1.0 - 2.0 * poisson))
     if not lame_as_4_0:
@@ -81,18 +82,6 @@ def _material(lengths, young, poisson, thickness, dim: int, lame_as_4_0: bool) -
     elif dim == 2:
         volume = 0.25 * thickness * volume
     return inverse, mu * volume, lam * volume
-
-
-def _gram_matrix(squares, dim: int) -> list:
-    """The products of the edges that start at an element's first point, from the squared lengths of all edges. The map is linear, so it
-    also maps differences of squared lengths."""
-    edge = EDGE_OF_POINTS[dim]
-
-    def product(i, j):
-        square = squares[edge[0, i]]
-        return square if i == j else 0.5 * (square + squares[edge[0, j]] - squares[edge[min(i, j), max(i, j)]])
-
-    return [[product(i, j) for j in range(1, dim + 1)] for i in range(1, dim + 1)]
 
 
 def _inverse(G, dim: int) -> tuple:
@@ -145,42 +134,41 @@ def _edge_forces(system: System, plan: FlexPlan, at: Points, velocity, enabled: 
     spring = tuple(x[plan.spring_row] for x in (flex.edge_stiffness, flex.edge_damping)) if len(plan.spring_edges) else None
     damping = [flex.damping[elements.elastic_row] for elements in plan.elements]
     materials = system.derived.flex_material.elements
-    force = scale(vector, _tensions(plan, length, rate, flex.length, system.option.dt, spring, materials, damping, enabled))
+    plastic = [plastic_stretches(system, elements) for elements in plan.elements]
+    force = scale(vector, _tensions(plan, length, rate, flex.length, system.option.dt, spring, materials, damping, plastic, enabled))
     return [force, scale(force, -1.0)]
 
 
 @stage
-def _tensions(plan: FlexPlan, length, rate, rest, dt, spring, materials, damping, enabled: tuple[bool, bool]):
-    """Force per length of each edge (edges, lanes or 1), N/m, positive in tension. enabled: whether springs and dampers act."""
+def _tensions(plan: FlexPlan, length, rate, rest, dt, spring, materials, damping, plastic, enabled: tuple[bool, bool]):
+    """Force per length of each edge (edges, lanes or 1), N/m, positive in tension. plastic: see `plastic_stretches`. enabled: whether
+    springs and dampers act."""
     out = []
     if spring is not None:
         edges, k, d = plan.spring_edges, *spring
         has_length = length[edges] > 0
         f = (k * (length[edges] - rest[edges]) if enabled[0] else 0.0) + (d * rate[edges] if enabled[1] else 0.0)
         out.append(jnp.where(has_length, f / jnp.where(has_length, length[edges], 1.0), 0.0))
-    for elements, material, element_damping in zip(plan.elements, materials, damping, strict=True):
+    for elements, material, element_damping, offsets in zip(plan.elements, materials, damping, plastic, strict=True):
         # The damping is that of a spring whose rest length is the length one step ago.
         change = rate * (2.0 * length - dt * rate)
         stretch = (length * length - rest * rest) if enabled[0] else jnp.zeros_like(length)
         stretches = []
         for k in range(elements.edges.shape[1]):
             edge = elements.edges[:, k]
-            stretches.append(stretch[edge] + (element_damping * change[edge] if enabled[1] else 0.0))
+            elastic = stretch[edge] if offsets is None or not enabled[0] else stretch[edge] - offsets[k]
+            stretches.append(elastic + (element_damping * change[edge] if enabled[1] else 0.0))
         out.extend(_element_tensions(stretches, material, elements.dim))
     width = max(x.shape[-1] for x in out)
     return plan.sum_on_edges(jnp.concatenate([jnp.broadcast_to(x, (len(x), width)) for x in out]))
 
 
-def _times(A, B) -> list:
-    return [[tree_sum([a * b for a, b in zip(row, column, strict=True)]) for column in zip(*B, strict=True)] for row in A]
-
-
 def _element_tensions(stretches, material, dim: int) -> list:
     """Force per length of each edge of an element, 2 dW / d (squared length). stretches: squared lengths minus those at rest."""
     h, mu, lam = material
-    hg = _times(h, _gram_matrix(stretches, dim))
+    hg = times(h, gram_matrix(stretches, dim))
     bulk = 0.5 * lam * tree_sum([hg[i][i] for i in range(dim)])
-    strain = _times(hg, h)
+    strain = times(hg, h)
     stress = [[mu * strain[i][j] + bulk * h[i][j] for j in range(dim)] for i in range(dim)]
     out = []
     for i, j in EDGE_OF_POINTS[dim]:
@@ -229,7 +217,8 @@ def flex_energy(system: System, frame: Frames, q) -> list:
     stretch = length * length - rest * rest
     for elements, (h, mu, lam) in zip(plan.elements, system.derived.flex_material.elements, strict=True):
         dim, edges = elements.dim, elements.edges
-        hg = _times(h, _gram_matrix([stretch[edges[:, k]] for k in range(edges.shape[1])], dim))
+        offsets = plastic_stretches(system, elements) or [0.0] * edges.shape[1]
+        hg = times(h, gram_matrix([stretch[edges[:, k]] - offsets[k] for k in range(edges.shape[1])], dim))
         trace = tree_sum([hg[i][i] for i in range(dim)])
         square = tree_sum([hg[i][j] * hg[j][i] for i in range(dim) for j in range(dim)])
         out.append(pairwise_sum(0.25 * mu * square + 0.125 * lam * trace * trace))

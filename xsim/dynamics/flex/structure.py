@@ -52,12 +52,17 @@ class ElasticElements(NamedTuple):
     edges (n, 3 or 6): the edges of each element.
     elastic_row (n,): rows of flex.young, flex.poisson and flex.damping.
     thickness_row (n,): rows of flex.thickness. None for tetrahedra.
+    yield_row (n,): rows of flex.yield_strain, 0 where yields (n, 1) is False: elements that do not yield.
+    plastic: flexes that yield: address in `State.plastic`, first element here, number of elements.
     """
 
     dim: int
     edges: np.ndarray
     elastic_row: np.ndarray
     thickness_row: np.ndarray | None
+    yield_row: np.ndarray
+    yields: np.ndarray
+    plastic: tuple[tuple[int, int, int], ...]
 
 
 class Hinges(NamedTuple):
@@ -193,8 +198,19 @@ def _elastic_elements(infos: tuple[FlexInfo, ...], first_edge: np.ndarray) -> tu
             thickness_rows = [np.full(len(info.corners.value), info.thickness) for info, _ in flexes] if dim == 2 else None
             edges = index_array(np.concatenate([info.corners.value + first for info, first in flexes]))
             thickness_row = None if thickness_rows is None else index_array(np.concatenate(thickness_rows))
-            out.append(ElasticElements(dim, edges, index_array(np.concatenate(elastic_rows)), thickness_row))
+            yielding = _yielding([info for info, _ in flexes])
+            out.append(ElasticElements(dim, edges, index_array(np.concatenate(elastic_rows)), thickness_row, *yielding))
     return tuple(out)
+
+
+def _yielding(infos: list[FlexInfo]) -> tuple:
+    """The last fields of `ElasticElements`."""
+    counts = [len(info.corners.value) for info in infos]
+    rows = np.concatenate([np.full(n, info.yield_strain or 0) for info, n in zip(infos, counts, strict=True)])
+    yields = np.concatenate([np.full((n, 1), info.plastic is not None) for info, n in zip(infos, counts, strict=True)])
+    first = np.cumsum([0, *counts])
+    plastic = [(info.plastic, int(at), n) for info, at, n in zip(infos, first, counts, strict=False) if info.plastic is not None]
+    return index_array(rows), yields, tuple(plastic)
 
 
 HINGE_EDGES = ((0, 1), (0, 2), (1, 2), (0, 3), (1, 3))

@@ -1,8 +1,8 @@
 """Springs of joints and tendons that yield: ideal elasto-plasticity. Source: MuJoCo 4.0's documentation, attribute springyield.
 
 A spring that yields has its rest position in the state (`State.plastic`). At the end of a step the rest position follows the joint or
-tendon, so that the spring's displacement is at most its yield. After them the state has the frames of the lines of flexes, see
-`xsim.dynamics.flex.rods`.
+tendon, so that the spring's displacement is at most its yield. After them the state has the numbers of flexes, see
+`xsim.dynamics.flex.rods` and `xsim.dynamics.flex.plasticity`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import dataclasses
 
 import jax.numpy as jnp
 
+from xsim.dynamics.flex.plasticity import has_yielding_elements, next_stretches
 from xsim.dynamics.flex.rods import first_frames, has_rods, next_frames
 from xsim.dynamics.tendons.tendons import rate, tendons
 from xsim.dynamics.tree.kinematics import Frames, frames
@@ -52,12 +53,12 @@ def rest_positions(system: System, q) -> list:
         if tendon.plastic is not None:
             out += system.derived.tendon_rest[i] if tendon.spring is None else system.tendon.spring_length[tendon.spring]
     out += [0.0] * (system.topology.size("nplastic") - len(out))
-    return _with_frames(out, first_frames(system, frames(system, q))) if has_rods(system.topology) else out
+    return _with_numbers(out, first_frames(system, frames(system, q))) if has_rods(system.topology) else out
 
 
-def _with_frames(plastic: list, of_lines: dict[int, list]) -> list:
+def _with_numbers(plastic: list, others: dict[int, list]) -> list:
     """`State.plastic` with other numbers, by their first address."""
-    for first, numbers in of_lines.items():
+    for first, numbers in others.items():
         plastic[first : first + len(numbers)] = numbers
     return plastic
 
@@ -103,7 +104,9 @@ def next_plastic(system: System, start: list, q: list, plastic) -> list:
             place = slice(joint.plastic, joint.plastic + width)
             out[place] = _yielded_rotation(tuple(out[place]), tuple(q[first : first + width]), limit)
     out = _with_yielded_tendons(system, start, q, out)
-    return _with_frames(out, next_frames(system, frames(system, start))) if has_rods(system.topology) else out
+    if has_yielding_elements(system.topology):
+        out = _with_numbers(out, next_stretches(system, frames(system, q)))
+    return _with_numbers(out, next_frames(system, frames(system, start))) if has_rods(system.topology) else out
 
 
 def _with_yielded_tendons(system: System, start: list, q: list, plastic: list) -> list:

@@ -64,7 +64,7 @@ def _unit_rest(joints: list[JointSpec], plastic: np.ndarray) -> np.ndarray:
 def _plastic_width(joints: list[JointSpec], tendons: list[TendonSpec], flexes: list[FlexSpec]) -> int:
     """How many numbers the springs that yield, and the lines of flexes that twist, have in a keyframe."""
     of_joints = sum(JOINT_TYPES[joint.type].nq for joint in joints if joint.spring_yield is not None)
-    of_flexes = sum(flex.rod.nplastic for flex in flexes if flex.rod is not None)
+    of_flexes = sum(flex.nplastic for flex in flexes)
     return of_joints + sum(2 for tendon in tendons if tendon.spring_yield is not None) + of_flexes
 
 
