@@ -86,7 +86,7 @@ def test_numbers_of_the_engine(rules, name, x64):
     if model.topology.flexes:
         np.testing.assert_allclose(model.flex.length, known["lengths"], rtol=1e-12)
     else:
-        assert name.startswith(("triangles", "cloth")) and rules == "4.0"
+        assert not np.any(known["passive"])
     close("passive forces", data.passive, known["passive"], 1e-11)
     close("acceleration", data.a, known["a"], 1e-9)
     if rows is not None:
@@ -339,7 +339,8 @@ def test_derivatives_of_elements_that_yield(shape, x64):
     rng, count = np.random.default_rng(7), 3
     leaves = ("flex.length", "flex.young", "flex.poisson", "flex.yield_strain")
     point = {path: np.broadcast_to(np.asarray(model.get(path), float), (count, *model.shape(path))).copy() for path in leaves}
-    point |= {"q": rng.normal(size=(count, model.nq)) * np.array([[0.01], [0.02], [0.0001]]), "v": 0.01 * rng.normal(size=(count, model.nv))}
+    q, v = rng.normal(size=(count, model.nq)), rng.normal(size=(count, model.nv))
+    point |= {"q": q * np.array([[0.01], [0.02], [0.0001]]), "v": 0.01 * v}
     weights = rng.normal(size=model.nv + model.topology.size("nplastic"))
 
     def loss(point):

@@ -534,8 +534,7 @@ class State:
     * act (*batch, na): activations of the actuators.
     * mocap (*batch, nmocap, 7): world poses (position in m, quaternion w x y z) of the mocap bodies.
     * history (*batch, nhistory): past controls and readings of actuators and sensors with a delay, up to ``time``.
-    * plastic (*batch, nplastic): rest positions (m, rad, quaternion) of the springs of joints and rest lengths (m) of tendons that yield;
-      frames of lines of flexes that twist, offsets of elements that yield, see `xsim.dynamics.flex`.
+    * plastic (*batch, nplastic): rest positions and lengths of springs that yield; numbers of flexes, see `xsim.dynamics.flex`.
     """
 
     q: Any
