@@ -266,6 +266,14 @@ def test_keyframes_and_other_bodies_of_a_chain():
     assert xsim.init(model).plastic.shape == (21,)
 
 
+def test_contacts_of_lines_that_twist_are_said():
+    rod = ROD.format("0 0 0", 'young="1e6" {}').replace('<flag contact="disable"/>', "")
+    with pytest.warns(xsim.UnsupportedWarning, match="the turning of lines of flexes by friction"):
+        xsim.parse_text(rod.format(""), "mjcf", rules="4.0")
+    with pytest.warns(xsim.UnsupportedWarning, match="contacts of lines of flexes that are boxes"):
+        xsim.parse_text(rod.format('section="box" sectionsize=".02 .01"'), "mjcf", rules="4.0")
+
+
 # ---- derivatives and batches ------------------------------------------------------------------------------------------------------
 
 
