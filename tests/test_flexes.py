@@ -20,8 +20,12 @@ from xsim.dynamics.constraints.soft_set import constraints
 
 KNOWN = json.loads((Path(__file__).parent / "reference/flexes.json").read_text())
 """By release and name, recorded by reference/make_flexes.py."""
-DAILY = ("edges of triangles keep their lengths", "springs, implicitfast", "triangles", "tetrahedra")
-LEAVES = tuple(f"flex.{leaf}" for leaf in ("length", "edge_stiffness", "edge_damping", "young", "poisson", "damping", "thickness", "pos"))
+DAILY = (
+    "edges of triangles keep their lengths", "springs, implicitfast", "triangles", "triangles that bend", "tetrahedra", "rod",
+)  # fmt: skip
+LEAVES = tuple(
+    f"flex.{leaf}" for leaf in ("length", "edge_stiffness", "edge_damping", "young", "poisson", "damping", "thickness", "pos", "angle")
+)
 MASS = '<inertial pos="0 0 0" mass=".2" diaginertia=".001 .002 .003"/>'
 SLIDES = "".join(f'<joint type="slide" axis="{axis}"/>' for axis in ("1 0 0", "0 1 0", "0 0 1"))
 
@@ -44,7 +48,12 @@ def scene(flexes: str, more: str = "", option: str = "", gravity: str = "0 0 -9.
 LINES = '<flex name="l" dim="1" body="a d e" element="0 1 1 2"><edge stiffness="30" damping="2"/></flex>'
 SHEET = """<flex name="t" dim="2" body="a b c e" vertex="0 0 0 0 0 .02 .01 0 0 .02 .03 0" element="0 1 2 1 3 2">
   <elasticity young="900" poisson=".3" damping=".02" thickness=".02"/></flex>"""
+BENT = """<flex name="t" dim="2" body="a b c e" vertex="0 0 0 0 0 .02 .01 0 0 .02 .03 0" element="0 1 2 1 3 2">
+  <elasticity young="9000" poisson=".3" damping=".02" thickness=".04" elastic2d="both"/></flex>"""
 SOLID = '<flex name="s" dim="3" body="a b c d e" element="0 1 2 3 1 2 3 4"><elasticity young="700" poisson=".2" damping=".01"/></flex>'
+ROD = """<mujoco><option gravity="0 0 0" timestep=".001"><flag contact="disable"/></option><worldbody>
+  <flexcomp name="f" type="grid" dim="1" count="4 1 1" spacing=".1 .1 .1" radius=".01" mass=".2" euler="{}"><elasticity {}/></flexcomp>
+  </worldbody></mujoco>"""
 KEPT = '<equality><flex flex="t" solref=".03 .9" solimp=".7 .9 .02 .4 3"/></equality>'
 
 
@@ -68,11 +77,16 @@ def test_numbers_of_the_engine(rules, name, x64):
     known = {k: x if k == "model" else np.array(x) for k, x in KNOWN[rules][name].items()}
     model = load(known["model"], rules)
     state = xsim.init(model, known["q"], known["v"])
+    if state.plastic.size:
+        state = state.replace(plastic=jnp.asarray(known["plastic"]))
+        if name == "rod with fixed ends":
+            first = by_numpy(xsim.passive)(model, known["first_q"], known["first_v"])
+            close("passive forces without a step before", first, known["first_passive"], 1e-11)
     data, rows = traced(lambda m, s: (xsim.forward(m, s), _rows(m, s)), model, state)(model, state)
     if model.topology.flexes:
         np.testing.assert_allclose(model.flex.length, known["lengths"], rtol=1e-12)
     else:
-        assert name.startswith(("triangles", "cloth")) and rules == "4.0"
+        assert not np.any(known["passive"])
     close("passive forces", data.passive, known["passive"], 1e-11)
     close("acceleration", data.a, known["a"], 1e-9)
     if rows is not None:
@@ -83,6 +97,8 @@ def test_numbers_of_the_engine(rules, name, x64):
         state = step(model, state)
     close("positions after five steps", state.q, known["later_q"], 1e-10)
     close("velocities after five steps", state.v, known["later_v"], 1e-9)
+    if state.plastic.size:
+        close("frames of lines after five steps", state.plastic, known["later_plastic"], 1e-10)
 
 
 # ---- meaning --------------------------------------------------------------------------------------------------------------------
@@ -124,6 +140,22 @@ def test_forces_do_the_work_that_is_stored_and_dampers_take_some(x64):
     assert not np.any(kept)
 
 
+def test_a_sheet_that_is_rolled_stores_what_a_plate_does(x64):
+    """Half the rigidity E t^3 / (12 (1 - nu^2)) times the square of the curvature, per area; and turned or moved, nothing."""
+    young, poisson, thickness, radius, count = 1e6, 0.3, 0.01, 0.8, (13, 3)
+    sheet = f"""<flexcomp name="f" type="grid" dim="2" count="{count[0]} {count[1]} 1" spacing=".02 .02 .02" radius=".001">
+      <elasticity young="{young}" poisson="{poisson}" thickness="{thickness}" elastic2d="bend"/></flexcomp>"""
+    model = load(f'<mujoco><option gravity="0 0 0"/><worldbody>{sheet}</worldbody></mujoco>', "4.0")
+    at = np.asarray(model.body.pos)
+    energy = by_numpy(lambda m, q: xsim.energy(m, q, 0 * q)[1])
+    rolled = np.stack([radius * np.sin(at[:, 0] / radius), at[:, 1], radius * np.cos(at[:, 0] / radius)], 1)
+    inner = 0.24 * 0.04 * 11 / 12  # no triangle bends at the two ends
+    wanted = 0.5 * young * thickness**3 / (12 * (1 - poisson**2)) / radius**2 * inner
+    np.testing.assert_allclose(energy(model, (rolled - at).reshape(-1)), wanted, rtol=0.05)
+    turned, _ = np.linalg.qr(np.array([[1.0, 2, 0], [0, 1, 3], [2, 0, 1]]))
+    assert abs(energy(model, (at @ turned.T + 1.0 - at).reshape(-1))) < 1e-12 * wanted
+
+
 def test_flexes_in_one_model_are_those_of_models_of_their_own(x64):
     rng = np.random.default_rng(4)
     parts = [load(scene(one)) for one in (LINES, SHEET, SOLID)]
@@ -134,7 +166,7 @@ def test_flexes_in_one_model_are_those_of_models_of_their_own(x64):
 
 
 def test_flexes_that_do_nothing_are_no_part_of_the_model():
-    """Rigid ones, those with contacts only, triangles under the rules of 4.0, equalities that are off."""
+    """Rigid ones, those with contacts only, triangles under the rules of 4.0 as they are by default, equalities that are off."""
     rigid = '<flex name="r" dim="2" body="world" vertex="0 0 0 1 0 0 0 1 0" element="0 1 2"><elasticity young="3"/></flex>'
     bare = '<flex name="t" dim="2" body="a b c" element="0 1 2"/>'
     off = KEPT.replace('flex="t"', 'flex="t" active="false"')
@@ -145,14 +177,101 @@ def test_flexes_that_do_nothing_are_no_part_of_the_model():
     assert [x.kind for x in model.topology.soft] == ["flex"] and model.flex.young.size == 0
 
 
-def test_lines_with_a_modulus_are_said_under_the_rules_of_4_0():
+def test_lines_that_are_no_straight_chain_are_said_under_the_rules_of_4_0():
     line = '<flex dim="1" body="a b c" element="0 1 1 2"><elasticity young="3"/></flex>'
-    with pytest.warns(xsim.UnsupportedWarning, match="bending and twist of flexes made of lines"):
+    with pytest.warns(xsim.UnsupportedWarning, match="bending and twist of lines"):
         xsim.parse_text(scene(line), "mjcf", rules="4.0")
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         xsim.parse_text(scene(line), "mjcf")
     assert not any("bending" in str(one.message) for one in said)
+
+
+def test_lines_are_turned_by_nothing_but_their_ends(x64):
+    """A chain turned as a whole has no energy; one whose last line is turned by an angle stores G J / length times half its square."""
+    model = load(ROD.format("0 0 0", 'young="1e6" shear="3e5"'), "4.0")
+    at, turn = np.asarray(model.body.pos)[:4], xsim.poses.rotation_matrix(np.array([0.8, 0.36, 0.48, 0.0]))
+    energy = by_numpy(lambda m, q: xsim.energy(m, q, jnp.zeros(m.nv))[1])
+    q = np.concatenate([(at @ turn.T - at).reshape(-1), 0.7 * np.ones(3)])
+    assert abs(energy(model, q)) < 1e-12
+    q[-2:] += 0.5, 1.0
+    length, moment = 0.2, 0.5 * np.pi * 0.01**4
+    np.testing.assert_allclose(energy(model, q), 0.5 * 3e5 * moment / length * 1.0, rtol=1e-10)
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    ('<elasticity young="1" section="box"/>', "sectionsize: found"), ('<elasticity shear="-1"/>', "shear: "),
+    ('<elasticity elastic2d="bend"/>', "elastic2d: found 'bend' with dim 1; allowed: only with dim 2"),
+    ('<elasticity section="star"/>', "section: unknown value 'star'"),
+])  # fmt: skip
+def test_elasticity_of_lines_that_cannot_be(text, message):
+    flexcomp = f'<flexcomp name="f" dim="1" count="3 1 1" type="grid">{text}</flexcomp>'
+    with pytest.raises(xsim.ParseError, match=message):
+        xsim.parse_text(f"<mujoco><worldbody>{flexcomp}</worldbody></mujoco>", "mjcf", rules="4.0")
+
+
+@pytest.mark.parametrize("dof", ["trilinear", "quadratic"])
+def test_points_that_a_grid_of_nodes_moves_are_refused(dof):
+    flexcomp = f'<flexcomp name="f" dim="3" count="3 3 3" type="grid" dof="{dof}"/>'
+    with pytest.raises(xsim.ParseError, match=f"dof: found '{dof}', which is not simulated; allowed: full, radial, 2d"):
+        xsim.parse_text(f"<mujoco><worldbody>{flexcomp}</worldbody></mujoco>", "mjcf", rules="4.0")
+
+
+@pytest.mark.parametrize(("dim", "text", "message"), [
+    (2, 'yield="-1"', "yield: found '-1'; allowed: numbers >= 0"), (3, 'yield=".1 .1"', "yield: found '.1 .1'; allowed: a number >= 0"),
+    (1, 'yield=".1"', "lines do not yield"), (2, 'yield=".1" elastic2d="both" thickness="1"', "bending that yields is not simulated"),
+])  # fmt: skip
+def test_yields_that_cannot_be(dim, text, message):
+    flexcomp = f'<flexcomp name="f" dim="{dim}" count="3 3 {3 if dim == 3 else 1}" type="grid"><elasticity young="1" {text}/></flexcomp>'
+    with pytest.raises(xsim.ParseError, match=message):
+        xsim.parse_text(f"<mujoco><worldbody>{flexcomp}</worldbody></mujoco>", "mjcf", rules="4.0")
+
+
+def test_what_yields_reads_back():
+    flexcomp = '<flexcomp name="f" dim="2" count="3 3 1" type="grid"><elasticity young="1" thickness="1" {}/></flexcomp>'
+    text = flexcomp.format('yield=".2 0" elastic2d="both"')
+    spec = xsim.parse_text(f"<mujoco><worldbody>{text}</worldbody></mujoco>", "mjcf", rules="4.0")
+    back = xsim.parse_text(xsim.to_mjcf(spec), "mjcf", rules="4.0")
+    assert spec.flexes[0].numbers["yield_strain"] == back.flexes[0].numbers["yield_strain"] == 0.2
+    assert xsim.build(spec).topology.size("nplastic") == spec.flexes[0].nplastic == 24
+
+
+def test_a_sheet_that_resists_bending_needs_a_thickness():
+    sheet = '<flexcomp name="f" dim="2" count="3 3 1" type="grid"><elasticity young="1" elastic2d="bend"/></flexcomp>'
+    with pytest.raises(xsim.ParseError, match="thickness: found -1; allowed with elastic2d: a positive number"):
+        xsim.parse_text(f"<mujoco><worldbody>{sheet}</worldbody></mujoco>", "mjcf", rules="4.0")
+
+
+def test_a_chain_needs_all_joints_of_its_twist():
+    spec = xsim.parse_text(ROD.format("0 0 0", 'young="1e6"'), "mjcf", rules="4.0")
+    text = xsim.to_mjcf(spec)
+    back = xsim.parse_text(text, "mjcf", rules="4.0")
+    assert [body.name for body in back.bodies[-3:]] == ["f_twist_0", "f_twist_1", "f_twist"]
+    assert back.flexes[0].rod.twists == spec.flexes[0].rod.twists == ((4, 0), (5, 0), (6, 0))
+    with pytest.raises(xsim.ParseError, match="the joint 'f_twist_1' is missing; allowed: one for the twist of each line, or none"):
+        xsim.parse_text(text.replace('name="f_twist_1"', 'name="other"'), "mjcf", rules="4.0")
+
+
+def test_keyframes_and_other_bodies_of_a_chain():
+    """Bodies of the twist come after the outermost body around a flexcomp; a keyframe has frames of lines after springs that yield."""
+    rod = ROD.format("0 0 0", 'young="1e6"').replace("<worldbody>", '<worldbody><body name="p">').replace(
+        "</worldbody>", '<body name="q"/></body><body name="r"><joint name="j" springyield="1"/><geom size=".1"/></body></worldbody>'
+    )  # fmt: skip
+    key = f'<keyframe><key name="start" plastic="0.5 {"1 0 0 0 1 0 " * 3} 0.1 0.2"/></keyframe></mujoco>'
+    spec = xsim.parse_text(rod.replace("</mujoco>", key), "mjcf", rules="4.0")
+    assert [body.name for body in spec.bodies] == ["p", "f_0", "f_1", "f_2", "f_3", "q", "f_twist_0", "f_twist_1", "f_twist", "r"]
+    model = xsim.build(spec)
+    state = xsim.init(model, key="start")
+    np.testing.assert_allclose(np.asarray(state.plastic)[[0, 1, -1]], [0.5, 1, 0.2])
+    assert xsim.init(model).plastic.shape == (21,)
+
+
+def test_contacts_of_lines_that_twist_are_said():
+    rod = ROD.format("0 0 0", 'young="1e6" {}').replace('<flag contact="disable"/>', "")
+    with pytest.warns(xsim.UnsupportedWarning, match="the turning of lines of flexes by friction"):
+        xsim.parse_text(rod.format(""), "mjcf", rules="4.0")
+    with pytest.warns(xsim.UnsupportedWarning, match="contacts of lines of flexes that are boxes"):
+        xsim.parse_text(rod.format('section="box" sectionsize=".02 .01"'), "mjcf", rules="4.0")
 
 
 # ---- derivatives and batches ------------------------------------------------------------------------------------------------------
@@ -176,7 +295,7 @@ def _points(model: xsim.Model, count: int) -> dict[str, np.ndarray]:
                                                    pytest.param("4.0", "Euler", marks=pytest.mark.nightly)])  # fmt: skip
 def test_derivatives(rules, integrator, x64):
     """Of a step with respect to the state and every number of flexes."""
-    model = load(scene(LINES + SHEET + SOLID, KEPT, f'integrator="{integrator}"'), rules)
+    model = load(scene(LINES + (BENT if rules == "4.0" else SHEET) + SOLID, KEPT, f'integrator="{integrator}"'), rules)
     weights = np.random.default_rng(5).normal(size=model.nv)
 
     def loss(point):
@@ -188,6 +307,57 @@ def test_derivatives(rules, integrator, x64):
     reverse = check_both_modes(loss, _points(model, 3), 2, reach, 1e-6)
     for path in LEAVES:
         assert model.get(path).size == 0 or np.any(reverse[path])
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("section", ["", 'section="box" sectionsize=".01 .02"'])
+def test_derivatives_of_lines(section, x64):
+    """Of a step with respect to the state, with the frames of lines, and every number; in the last environment the chain is straight."""
+    model = load(ROD.format("0 .2 .3", f'young="2e5" shear="3e5" damping=".01" {section}'), "4.0")
+    rng, count = np.random.default_rng(6), 3
+    weights = rng.normal(size=model.nv + 20)
+    q = 0.03 * rng.normal(size=(count, model.nq))
+    q[-1] = 0.0
+    names = ("length", "young", "poisson", "shear", "damping", "radius", "section", "curvature", "pos")
+    leaves = tuple(f"flex.{name}" for name in names)
+    point = {path: np.asarray(model.get(path)) * rng.uniform(0.9, 1.1, (count, *model.shape(path))) for path in leaves}
+    states = [xsim.init(model, x, rng.normal(size=model.nv)) for x in q]
+    states[:2] = [by_numpy(xsim.step)(model, state) for state in states[:2]]
+    point |= {"q": np.stack([s.q for s in states]), "v": np.stack([s.v for s in states]), "plastic": np.stack([s.plastic for s in states])}
+
+    def loss(point):
+        m = model.replace({path: point[path] for path in leaves})
+        state = xsim.step(m, xsim.init(m, point["q"], point["v"]).replace(plastic=point["plastic"]))
+        return jnp.concatenate([state.v, state.plastic], -1) @ weights
+
+    reach = {"default": 1e-5, "flex.young": 10.0, "flex.shear": 10.0, "flex.radius": 1e-6, "flex.section": 1e-6}
+    reverse = check_both_modes(loss, point, 2, reach, 1e-5)
+    unused = ("flex.pos", "flex.poisson", "flex.radius" if section else "flex.section")
+    assert all(np.any(reverse[path]) for path in leaves if path not in unused)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("shape", ['dim="2" count="2 2 1"', 'dim="3" count="2 2 2"'])
+def test_derivatives_of_elements_that_yield(shape, x64):
+    """Of two steps; of the three environments the last does not yield."""
+    elasticity = '<elasticity young="2e3" poisson=".2" thickness=".02" damping=".001" yield=".02 0" {}/>'
+    elasticity = elasticity.format('elastic2d="stretch"' if "2 2 1" in shape else "")
+    flexcomp = f'<flexcomp name="f" type="grid" {shape} spacing=".1 .1 .1" radius=".01" mass=".2">{elasticity}</flexcomp>'
+    model = load(f'<mujoco><option gravity="0 0 0"/><worldbody>{flexcomp}</worldbody></mujoco>', "4.0")
+    rng, count = np.random.default_rng(7), 3
+    leaves = ("flex.length", "flex.young", "flex.poisson", "flex.yield_strain")
+    point = {path: np.broadcast_to(np.asarray(model.get(path), float), (count, *model.shape(path))).copy() for path in leaves}
+    q, v = rng.normal(size=(count, model.nq)), rng.normal(size=(count, model.nv))
+    point |= {"q": q * np.array([[0.01], [0.02], [0.0001]]), "v": 0.01 * v}
+    weights = rng.normal(size=model.nv + model.topology.size("nplastic"))
+
+    def loss(point):
+        m = model.replace({path: point[path] for path in leaves})
+        state = xsim.step(m, xsim.step(m, xsim.init(m, point["q"], point["v"])))
+        return jnp.concatenate([state.v, 100.0 * state.plastic], -1) @ weights
+
+    reverse = check_both_modes(loss, point, 3, {"default": 1e-6, "flex.young": 1.0}, 1e-5)
+    assert np.any(reverse["flex.yield_strain"][:2]) and not np.any(reverse["flex.yield_strain"][2])
 
 
 @pytest.mark.slow

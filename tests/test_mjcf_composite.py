@@ -254,6 +254,33 @@ def gmsh(version: str, binary: bool) -> bytes:
     return head + b"$Nodes\n" + nodes + b"\n$EndNodes\n$Elements\n" + elements + b"\n$EndElements\n"
 
 
+TETRAHEDRON = '<mesh name="x" vertex="0 0 0 1 0 0 0 1 0 0 0 1" face="0 2 1 0 1 3 1 2 3 0 3 2" {}/>'
+
+
+@pytest.mark.parametrize(("attributes", "asset", "elements", "last"), [
+    ("", 'scale="1 2 -3" refpos=".1 .2 .3"', [0, 1, 2, 0, 3, 1, 1, 3, 2, 0, 2, 3], [-0.1, -0.4, -2.1]),
+    ("", 'scale="1 2 3" refpos=".1 .2 .3" refquat="1 .2 .3 .4"', [0, 2, 1, 0, 1, 3, 1, 2, 3, 0, 3, 2],
+     [-0.442635659, 0.524031038, 1.574418566]),
+    ('dim="3" origin=".1 .1 .1"', "", [0, 3, 1, 2, 0, 2, 1, 4, 0, 3, 2, 4, 0, 4, 1, 3], [0, 0, 1]),
+    ('scale="2 2 2" pos="1 0 0" euler="0 0 90"', 'scale="1 2 3"', [0, 2, 1, 0, 1, 3, 1, 2, 3, 0, 3, 2], [1, 0, 6]),
+])  # fmt: skip
+def test_flexcomps_of_mesh_assets(attributes, asset, elements, last):
+    """Elements, and the place of the last point, of MuJoCo 4.0.0; that of a file is relative to the asset's reference."""
+    text = f'<body name="p"><flexcomp name="f" mesh="x" radius=".01" {attributes}/></body>'
+    spec = read(text, f"<asset>{TETRAHEDRON.format(asset)}</asset>", rules="4.0")
+    assert spec.flexes[0].elements.reshape(-1).tolist() == elements
+    np.testing.assert_allclose(spec.bodies[spec.flexes[0].bodies[-1]].pos, last, atol=1e-7)
+
+
+@pytest.mark.parametrize(("attributes", "message"), [
+    ('mesh="y"', "unknown mesh 'y'; allowed: x"), ('mesh="x" type="grid"', 'mesh: allowed: only in a flexcomp of type "mesh"'),
+    ('mesh="x" file="a.obj"', "found file and mesh; allowed: one of them"), ('mesh="x" dim="3"', "attribute 'origin' is missing"),
+])  # fmt: skip
+def test_flexcomps_of_mesh_assets_that_cannot_be(attributes, message):
+    with pytest.raises(ParseError, match=message):
+        read(f'<body name="p"><flexcomp name="f" {attributes}/></body>', f"<asset>{TETRAHEDRON.format('')}</asset>", rules="4.0")
+
+
 @pytest.mark.parametrize("version", ["2.2", "4.1"])
 @pytest.mark.parametrize("binary", [False, True])
 def test_gmsh_files(tmp_path, version, binary):

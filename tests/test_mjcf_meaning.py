@@ -565,13 +565,13 @@ def test_replicate_names_and_places():
 
 
 @pytest.mark.parametrize("world", [
-    '<geom type="sdf" size="1"><plugin instance="i"/></geom>', '<body><plugin plugin="mujoco.elasticity.shell"/></body>',
+    '<geom type="sdf" size="1"><plugin instance="i"/></geom>', '<body><plugin plugin="mujoco.sdf.bolt"/></body>',
     '<body><plugin instance="i"/></body>',
     '<composite type="grid" count="2" spacing="1"><geom size=".1"/><plugin instance="i"/></composite>',
     '<flexcomp name="f" type="grid" count="2 2 1"><plugin instance="i"/></flexcomp>',
 ])  # fmt: skip
 def test_plugins_of_bodies_are_refused(world):
-    extension = '<extension><plugin plugin="mujoco.elasticity.shell"><instance name="i"/></plugin></extension>'
+    extension = '<extension><plugin plugin="mujoco.sdf.bolt"><instance name="i"/></plugin></extension>'
     with pytest.raises(ParseError, match="plugin"):
         read(world, extension)
 

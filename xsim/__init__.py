@@ -33,7 +33,8 @@ from xsim.io import ConvexDecomposition, Format, parse, parse_text, register_for
 from xsim.io.errors import ParseError, UnsupportedWarning, WriteError, WriteWarning
 from xsim.joints.types import ElementaryJoint, GeneralJoint, JointType, Parameter, register_joint
 from xsim.load import build, load, loads
-from xsim.model.model import Data, Flags, Model, State
+from xsim.model.data import Data
+from xsim.model.model import Flags, Model, State
 from xsim.model.readback import with_numbers
 from xsim.options import with_constraints, with_contact_limit, with_integrator
 from xsim.randomize import randomize

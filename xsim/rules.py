@@ -34,7 +34,6 @@ class Rules:
         constraint_drift: rows of connect and weld have (dJ/dt) v.
     Forces:
         lame_as_4_0: elasticity of flexes takes Lame's parameters as MuJoCo 4.0 does; 3.2 takes lambda twice, and of triangles a quarter.
-        elastic_triangles: triangles of flexes have the elasticity of solids.
         flex_damping_implicit: dampers along edges of flexes are implicit where joint damping is.
         clamped_gains: an actuator's force that is at its bound, or at that of its joint, has no velocity derivative.
         periodic_setpoints: position servos of rotations (ball joints; sites that turn relative to a reference) go to the nearest of the
@@ -59,7 +58,6 @@ class Rules:
     sliding_bodies_by_mass: bool = False
     constraint_drift: bool = False
     lame_as_4_0: bool = False
-    elastic_triangles: bool = True
     flex_damping_implicit: bool = True
     clamped_gains: bool = False
     periodic_setpoints: bool = False
@@ -90,7 +88,6 @@ RULES: dict[str, Rules] = {
         sliding_bodies_by_mass=True,
         constraint_drift=True,
         lame_as_4_0=True,
-        elastic_triangles=False,
         flex_damping_implicit=False,
         clamped_gains=True,
         periodic_setpoints=True,

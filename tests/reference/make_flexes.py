@@ -32,13 +32,40 @@ def on_bodies(dim: int, inside: str = "", equality: str = "", option: str = "") 
     )
 
 
-def comp(attributes: str, inside: str) -> str:
+def comp(attributes: str, inside: str, option: str = "") -> str:
     made = f'<flexcomp name="f" spacing=".125 .125 .125" radius=".01" mass=".2" {attributes}>{inside}</flexcomp>'
-    return f'<mujoco>{OPTION.format("")}<worldbody><body name="p" pos="0 0 1">{made}</body></worldbody></mujoco>'
+    return f'<mujoco>{OPTION.format(option)}<worldbody><body name="p" pos="0 0 1">{made}</body></worldbody></mujoco>'
 
 
-def elasticity(young: float, **more: float) -> str:
+def elasticity(young: float, **more: float | str) -> str:
     return f'<elasticity young="{young}" {" ".join(f"{k}={chr(34)}{x}{chr(34)}" for k, x in more.items())}/>'
+
+
+def bodies_in_line() -> str:
+    """A straight chain of lines on bodies that turn, without joints for its twist."""
+    joints = ('<joint axis="0 1 .2" pos="-.1 0 0"/>', "<freejoint/>", '<joint type="ball" pos="0 .1 0"/>', "<freejoint/>", "")
+    bodies = "".join(f'<body name="b{i}" pos="{0.2 * i} 0 1">{x}<geom size=".03" mass=".1"/></body>' for i, x in enumerate(joints))
+    flex = f'<flex name="f" dim="1" body="b0 b1 b2 b3 b4" element="0 1 1 2 2 3 3 4" radius=".02">{elasticity(2e6, damping=0.01)}</flex>'
+    return f"<mujoco>{OPTION.format('')}<worldbody>{bodies}</worldbody><deformable>{flex}</deformable></mujoco>"
+
+
+def curved(inside: str) -> str:
+    points, lines = "0 0 0 .1 0 0 .2 .05 0 .25 .15 .05 .3 .15 .2 .3 .3 .25", "0 1 1 2 2 3 3 4 4 5"
+    return comp(f'type="direct" dim="1" point="{points}" element="{lines}"', inside)
+
+
+def held_rod() -> str:
+    """A chain with its ends fixed to bodies that turn, and a box as cross-section."""
+    more = {"shear": 2e5, "damping": 0.01, "section": "box", "sectionsize": ".02 .01"}
+    points, lines = "0 0 0 .1 0 0 .2 .05 0 .25 .15 .05 .3 .15 .2", "0 1 1 2 2 3 3 4"
+    made = (
+        f'<flexcomp name="f" type="direct" dim="1" point="{points}" element="{lines}" radius=".01" mass=".2">{elasticity(1e5, **more)}'
+        '<pin id="0 1"/></flexcomp>'
+    )
+    joints = '<joint axis="0 1 .2" pos="-.1 0 0"/><joint type="slide"/>'
+    inner = f'<body name="in" pos=".1 0 .1" euler="20 30 10"><joint type="ball"/><geom size=".05" mass=".3"/>{made}</body>'
+    world = f'<body name="p" pos="0 0 1">{joints}<geom size=".1 .05 .02" type="box" mass=".5"/>{inner}</body>'
+    return f"<mujoco>{OPTION.format('')}<worldbody>{world}</worldbody></mujoco>"
 
 
 SOFT = elasticity(200, poisson=0.3, damping=0.02)
@@ -50,6 +77,9 @@ MODELS = {
     "dampers of tetrahedra": on_bodies(3, '<edge damping="2"/>'),
     "triangles": on_bodies(2, elasticity(2000, poisson=0.3, damping=0.02, thickness=0.01)),
     "triangles without thickness": on_bodies(2, elasticity(2, poisson=0.3, damping=0.02)),
+    "triangles that stretch": on_bodies(2, elasticity(2000, poisson=0.3, damping=0.02, thickness=0.01, elastic2d="stretch")),
+    "triangles that bend": on_bodies(2, elasticity(3e5, poisson=0.3, damping=0.02, thickness=0.02, elastic2d="bend")),
+    "triangles that do both": on_bodies(2, elasticity(3e4, poisson=0.2, damping=0.01, thickness=0.05, elastic2d="both")),
     "tetrahedra": on_bodies(3, elasticity(2000, poisson=0.3, damping=0.02)),
     "tetrahedra keep their lengths": on_bodies(3, elasticity(500, poisson=0.1, damping=0.01), EQUALITY),
     "springs, implicitfast": on_bodies(1, SPRINGS, "", 'integrator="implicitfast"'),
@@ -58,6 +88,30 @@ MODELS = {
     "tetrahedra, RK4": on_bodies(3, SOFT, "", 'integrator="RK4"'),
     "cloth of edges": comp('dim="2" count="3 3 1"', '<edge equality="true" damping=".01"/><pin gridrange="0 0 0 2"/>'),
     "cloth": comp('dim="2" count="3 3 1"', elasticity(2000, poisson=0.1, damping=0.001, thickness=0.01) + '<pin id="0"/>'),
+    "cloth that bends": comp(
+        'dim="2" count="3 3 1"', elasticity(2e4, poisson=0.1, damping=0.001, thickness=0.02, elastic2d="both") + '<pin id="0"/>'
+    ),
+    "shell": comp(
+        'type="box" dim="2" count="3 3 3"', elasticity(2e4, poisson=0.2, damping=0.002, thickness=0.02, elastic2d="bend") + '<pin id="0"/>'
+    ),
+    "rod": comp('dim="1" count="5 1 1" euler="20 30 40"', elasticity(1e6, poisson=0.3, damping=0.01)),
+    "rod, RK4": comp('dim="1" count="4 1 1"', elasticity(1e6, poisson=0.3), 'integrator="RK4"'),
+    "rod with fixed ends": comp(
+        'dim="1" count="6 1 1"', elasticity(1e6, shear=2e6, damping=0.001) + '<pin id="0 1 4 5"/><edge equality="true"/>'
+    ),
+    "rod that is bent": curved(elasticity(1e6, shear=3e5, damping=0.01)),
+    "flat rod that is bent": curved(
+        elasticity(1e5, poisson=0.2, damping=0.01, section="box", sectionsize=".02 .01") + '<pin id="0 1 4 5"/>'
+    ),
+    "upright rod": comp(
+        'dim="1" count="4 1 1"', elasticity(1e5, poisson=0.2, damping=0.01, section="box", sectionsize=".01 .02") + '<pin id="0"/>'
+    ),
+    "rod that a body holds": held_rod(),
+    "lines that bend": bodies_in_line(),
+    "cloth that yields": comp('dim="2" count="3 3 1"', elasticity(2e4, thickness=0.02, elastic2d="stretch", **{"yield": 0.02})),
+    "block that yields": comp('dim="3" count="2 2 2"', elasticity(2e3, poisson=0.2, damping=0.001, **{"yield": 0.02})),
+    "sheet in its plane": comp('dim="2" count="3 3 1" dof="2d"', elasticity(2e4, thickness=0.02, elastic2d="both")),
+    "ball": comp('type="ellipsoid" dim="3" count="3 3 3" dof="radial"', elasticity(2e4, poisson=0.2, damping=0.001)),
     "block": comp('dim="3" count="3 2 2"', elasticity(2000, poisson=0.1, damping=0.001) + '<pin id="0"/>'),
     "string": comp('dim="1" count="5 1 1"', '<edge stiffness="30" damping=".2"/><pin id="0"/>'),
 }
@@ -72,13 +126,22 @@ def record(text: str) -> dict:
     rng, d = np.random.default_rng(1), mujoco.MjData(m)
     mujoco.mj_integratePos(m, d.qpos, rng.normal(size=m.nv) * (0.1 if m.nbody < 8 else 0.02), 1.0)
     d.qvel = rng.normal(size=m.nv) * 0.4
-    out = {"q": d.qpos.copy(), "v": d.qvel.copy()}
+    out = {}
+    if len(_plastic(d)):  # the frames of lines are those of a step before
+        mujoco.mj_forward(m, d)
+        out = {"first_q": d.qpos.copy(), "first_v": d.qvel.copy(), "first_passive": d.qfrc_passive.copy()}
+        mujoco.mj_step(m, d)
+    out |= {"q": d.qpos.copy(), "v": d.qvel.copy(), "plastic": np.array(_plastic(d))}
     mujoco.mj_forward(m, d)
     out |= {"passive": d.qfrc_passive.copy(), "a": d.qacc.copy(), "lengths": m.flexedge_length0.copy()}
     out |= {"R": d.efc_R.copy(), "aref": d.efc_aref.copy(), "J": np.reshape(d.efc_J, (d.nefc, m.nv)).copy()}
     for _ in range(5):
         mujoco.mj_step(m, d)
-    return {k: x.tolist() for k, x in out.items()} | {"later_q": d.qpos.tolist(), "later_v": d.qvel.tolist()}
+    return {k: x.tolist() for k, x in out.items()} | {"later_q": d.qpos.tolist(), "later_v": d.qvel.tolist(), "later_plastic": _plastic(d)}
+
+
+def _plastic(d: mujoco.MjData) -> list:
+    return d.plastic.tolist() if hasattr(d, "plastic") else []
 
 
 if __name__ == "__main__":

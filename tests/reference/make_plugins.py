@@ -18,7 +18,7 @@ import numpy as np
 
 FOLDER = Path(__file__).parent
 RELEASES = {"3.2.7": "3_2", "4.0.0": "4_0"}
-ONLY_3_2 = ("cable",)
+ONLY_3_2 = ("cable", "shell")
 STEPS, RECORDED = 30, (0, 1, 20)
 INTEGRATORS = ("Euler", "implicitfast")
 

@@ -11,7 +11,8 @@ import jax
 from xsim.compile.function import Function
 from xsim.dynamics.prepared import by_environment, model_key
 from xsim.dynamics.sharding import RANKS, Inputs, common_batch, parts
-from xsim.model.model import Data, Model, State
+from xsim.model.data import Data
+from xsim.model.model import Model, State
 
 FIELDS = tuple(field.name for field in dataclasses.fields(Data))
 

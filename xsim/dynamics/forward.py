@@ -34,7 +34,8 @@ from xsim.dynamics.sensors.sensor_history import has_sensor_history, readings, w
 from xsim.dynamics.sharding import Inputs, chunked, common_batch, mesh_of
 from xsim.dynamics.tendons.tendons import tendons
 from xsim.dynamics.tree import kinematics as kin
-from xsim.model.model import Camera, Data, Flags, Light, Model, State
+from xsim.model.data import Data
+from xsim.model.model import Camera, Flags, Light, Model, State
 from xsim.spatial import cross, stage, vsub
 
 

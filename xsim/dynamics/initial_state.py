@@ -92,7 +92,7 @@ def _rest_positions(model: Model, q):
 @compiled
 def _joined_rest_positions(model: Model, q):
     c = Call(model, q)
-    return c.join(rest_positions(c.system))
+    return c.join(rest_positions(c.system, c.q))
 
 
 def _neutral_control(actuator: ActuatorInfo) -> tuple[float, ...]:

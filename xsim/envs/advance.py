@@ -10,7 +10,8 @@ import jax.numpy as jnp
 
 from xsim.dynamics.initial_state import state_at
 from xsim.dynamics.step import rollout, step
-from xsim.model.model import Data, Flags, Frozen, Model, State
+from xsim.model.data import Data
+from xsim.model.model import Flags, Frozen, Model, State
 
 __all__ = ["Inputs", "Steps", "advance", "is_unhealthy", "where"]
 

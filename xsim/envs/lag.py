@@ -14,7 +14,8 @@ from xsim.dynamics.forward import forward
 from xsim.dynamics.integration.integrators import RUNGE_KUTTA
 from xsim.dynamics.queries import integrate
 from xsim.dynamics.tree.manifold import displacement_rates
-from xsim.model.model import Data, Model, State
+from xsim.model.data import Data
+from xsim.model.model import Model, State
 
 __all__ = ["last_evaluation"]
 

@@ -9,7 +9,8 @@ from xsim.dynamics.forward import forward
 from xsim.dynamics.queries import body_index
 from xsim.envs.advance import Inputs
 from xsim.envs.lag import last_evaluation
-from xsim.model.model import Data, Model, State
+from xsim.model.data import Data
+from xsim.model.model import Model, State
 
 __all__ = ["Transition", "View"]
 

@@ -85,8 +85,9 @@ def read_devices(spec: ModelSpec, tree: Tree) -> Devices:
     for sensor in spec.sensors:
         infos["sensors"].append(_sensor(sensor, address, past))
         address += sensor.dim
+    nplastic = tree.nplastic + sum(flex.nplastic for flex in spec.flexes)
     for key in spec.keys:
-        infos["keys"].append(_key(key, tree, acts, controls))
+        infos["keys"].append(_key(key, tree, acts, controls, nplastic))
     sizes = {"na": acts, "nsensordata": address, "nhistory": past.address}
     return Devices({name: tuple(values) for name, values in infos.items()}, sizes)
 
@@ -189,7 +190,7 @@ def _tendon(spec: TendonSpec, tree: Tree) -> TendonInfo:
     if spec.spring_yield is not None and spec.spring_yield < 0:
         fail(spec.source, f"tendon {spec.name!r}: spring_yield {spec.spring_yield:g}; allowed: >= 0")
     rows = (tree.rows.add_optional(f"tendon.{leaf}", value) for leaf, value in optional)
-    return TendonInfo(spec.name, spec.kind, tuple(path), *rows, plastic=tree.add_plastic(2, spec.spring_yield))
+    return TendonInfo(spec.name, spec.kind, tuple(path), *rows, plastic=None if spec.spring_yield is None else tree.add_plastic(2))
 
 
 def _actuator(spec: ActuatorSpec, model: ModelSpec, rows: LeafRows, act: int, control: int, past: _Past, output: int) -> ActuatorInfo:
@@ -270,7 +271,7 @@ def _is_rotation_servo(spec: ActuatorSpec, model: ModelSpec) -> bool:
     return spec.transmission == "site" and spec.reference is not None and not np.any(spec.gear[:3]) and bool(np.any(spec.gear[3:]))
 
 
-def _key(spec: KeySpec, tree: Tree, acts: int, actuators: int) -> KeyInfo:
+def _key(spec: KeySpec, tree: Tree, acts: int, actuators: int, nplastic: int) -> KeyInfo:
     def checked(name, value, default):
         value = np.asarray(default if value is None else value, float)
         if value.shape != np.shape(default):
@@ -290,5 +291,5 @@ def _key(spec: KeySpec, tree: Tree, acts: int, actuators: int) -> KeyInfo:
             )
         ),
         tuple(tuple(map(float, row)) for row in np.concatenate([pos, quat], 1)),
-        None if spec.plastic is None else tuple(map(float, checked("plastic", spec.plastic, np.zeros(tree.nplastic)))),
+        None if spec.plastic is None else tuple(map(float, checked("plastic", spec.plastic, np.zeros(nplastic)))),
     )  # fmt: skip

@@ -7,13 +7,14 @@ from typing import NamedTuple
 import numpy as np
 
 from xsim.model.contact_pairs import can_collide
-from xsim.model.leaf_rows import LeafRows
-from xsim.model.topology import FlexInfo, Table
+from xsim.model.flex_topology import FlexInfo, RodInfo
+from xsim.model.topology import Table
 from xsim.model.tree import Tree
-from xsim.rules import RULES, Rules
 from xsim.spec import BodySpec, FlexSpec, ModelSpec
 
 __all__ = ["Flexes", "read_flexes"]
+
+SHELL = "mujoco.elasticity.shell"  # the passive force that acts on a flex
 
 
 class Flexes(NamedTuple):
@@ -28,40 +29,80 @@ def read_flexes(spec: ModelSpec, tree: Tree) -> Flexes:
     not all on one link."""
     out = Flexes([], [])
     constrained = {e.items[0] for e in spec.equalities if e.kind == "flex" and e.active}
+    shells = {body for force in spec.passive if force.kind == SHELL for body in force.bodies}
     simple = _simple(spec, tree) if spec.flexes else np.zeros(0, int)
     for i, flex in enumerate(spec.flexes):
         links = np.array([tree.bodies[body].link if body >= 0 else -1 for body in flex.bodies])
-        has_springs, elastic = bool(flex.numbers["edge_stiffness"] or flex.numbers["edge_damping"]), is_elastic(flex, RULES[spec.rules])
-        deforms, collides = (links != links[0]).any() and (has_springs or elastic or i in constrained), can_collide(spec, flex)
+        springs = bool(flex.numbers["edge_stiffness"] or flex.numbers["edge_damping"])
+        forces = springs, _stretches(flex), _bends(flex), flex.rod is not None
+        acted_on = any(forces) or i in constrained or not shells.isdisjoint(flex.bodies)
+        deforms, collides = (links != links[0]).any() and acted_on, can_collide(spec, flex)
         out.index.append(len(out.infos) if deforms or collides else None)
         if deforms or collides:
-            acts = deforms and has_springs, deforms and elastic, collides
-            out.infos.append(_flex(tree.rows, flex, links, simple[list(flex.bodies)], *acts))
+            acts = tuple(deforms and force for force in forces)
+            out.infos.append(_flex(tree, flex, links, simple[list(flex.bodies)], *acts, collides))
+        else:
+            tree.add_plastic(flex.nplastic)
     return out
 
 
-def is_elastic(flex: FlexSpec, rules: Rules) -> bool:
-    """Whether a flex has the elasticity of a continuum. In MuJoCo 4.0 triangles have none by default."""
-    return bool(flex.numbers["young"]) and (flex.dim == 3 or flex.dim == 2 and rules.elastic_triangles)
+def _stretches(flex: FlexSpec) -> bool:
+    """Whether the elements of a flex resist stretching and shear."""
+    return bool(flex.numbers["young"]) and (flex.dim == 3 or flex.dim == 2 and flex.numbers["elastic2d"] in ("stretch", "both"))
 
 
-def _flex(rows: LeafRows, flex: FlexSpec, links: np.ndarray, simple: np.ndarray, springs: bool, elastic: bool, collides: bool) -> FlexInfo:
-    values = flex.numbers
+def _bends(flex: FlexSpec) -> bool:
+    """Whether the triangles of a flex resist bending."""
+    return bool(flex.numbers["young"]) and len(flex.hinges) > 0 and flex.numbers["elastic2d"] in ("bend", "both")
+
+
+def _flex(
+    tree: Tree, flex: FlexSpec, links: np.ndarray, simple: np.ndarray,
+    springs: bool, stretches: bool, bends: bool, twists: bool, collides: bool,
+) -> FlexInfo:  # fmt: skip
+    rows, values = tree.rows, flex.numbers
     rows["flex.pos"].extend(flex.pos)
     rows["flex.length"].extend(flex.lengths.tolist())
-    spring = elastic_row = thickness = radius = None
+    spring = elastic = thickness = radius = None
     if springs:
         spring = rows.add_to("flex", edge_stiffness=values["edge_stiffness"], edge_damping=values["edge_damping"])
-    if elastic:
-        elastic_row = rows.add_to("flex", young=values["young"], poisson=values["poisson"], damping=values["elastic_damping"])
+    if stretches or bends or twists:
+        elastic = rows.add_to("flex", young=values["young"], poisson=values["poisson"], damping=values["elastic_damping"])
         thickness = rows.add("flex.thickness", values["thickness"]) if flex.dim == 2 else None
-    if collides:
+    if bends:
+        rows["flex.angle"].extend(flex.angles.tolist())
+    if collides or twists:
         radius = rows.add("flex.radius", flex.radius)
     free = links[flex.edges[:, 0]] != links[flex.edges[:, 1]]
     edges, corners = Table(flex.edges), Table(flex.corners)
     return FlexInfo(
-        flex.name, flex.dim, flex.bodies, edges, corners, Table(free), tuple(simple.tolist()), spring, elastic_row, thickness, radius
+        flex.name, flex.dim, flex.bodies, edges, corners, Table(free), tuple(simple.tolist()), spring, elastic,
+        thickness, radius, Table(flex.hinges), stretches, bends, _rod(tree, flex, twists),
+        *_yielding(tree, flex, stretches),
     )  # fmt: skip
+
+
+def _yielding(tree: Tree, flex: FlexSpec, acts: bool) -> tuple[int | None, int | None]:
+    """`FlexInfo.yield_strain` and `FlexInfo.plastic`."""
+    if flex.rod is not None or not flex.nplastic:
+        return None, None
+    plastic = tree.add_plastic(flex.nplastic)
+    return (tree.rows.add("flex.yield_strain", flex.numbers["yield_strain"]), plastic) if acts else (None, None)
+
+
+def _rod(tree: Tree, flex: FlexSpec, acts: bool) -> RodInfo | None:
+    if flex.rod is None:
+        return None
+    rod, plastic = flex.rod, tree.add_plastic(flex.rod.nplastic)
+    if not acts:
+        return None
+    joints = [None if twist is None else tree.bodies[twist[0]].joints[twist[1]] for twist in rod.twists]
+    twists = tuple(None if joint is None else (joint.q[0], joint.v[0]) for joint in joints)
+    shear = tree.rows.add("flex.shear", rod.shear)
+    section = tree.rows.add("flex.section", sorted(rod.section, reverse=True)) if rod.section else None
+    tree.rows["flex.curvature"].extend(rod.curvature)
+    ends = (tuple(tuple(map(float, x)) for x in vectors) for vectors in (rod.tangents, rod.normals))
+    return RodInfo(shear, section, *ends, twists, plastic)
 
 
 def _simple(spec: ModelSpec, tree: Tree) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Model, State, Data and Topology: immutable pytrees.
+"""Model and State: immutable pytrees.
 
 Every numerical parameter of a model is an array leaf. It is declared once below, with shape, unit and meaning; documentation, checks,
 randomization and identification read the declarations. The structure (the tree, the types of joints) is one hashable `Topology`.
@@ -23,9 +23,9 @@ from xsim.model.topology import Table, Topology
 from xsim.suggestions import unknown_leaf
 
 __all__ = [
-    "Actuator", "Body", "Camera", "Cone", "Constraint", "Coupling", "Data", "Dof", "ElementForce", "Equality", "Flags", "Function", "Geom",
+    "Actuator", "Body", "Camera", "Cone", "Constraint", "Coupling", "Dof", "ElementForce", "Equality", "Flags", "Function", "Geom",
     "Joint", "Leaf", "Light", "Limit", "Medium", "Model", "Option", "Pair", "Passive", "Sensor", "Site", "Soft", "State",
-    "Surface", "Tendon",
+    "Surface", "Tendon", "leaf_group", "shapes",
 ]  # fmt: skip
 
 
@@ -67,20 +67,20 @@ def _leaf(shape: str, unit: str, doc: str, sign: str = "") -> Any:
 
 
 @dataclass_transform(frozen_default=True)
-def _group(cls):
+def leaf_group(cls):
     cls = dataclass(frozen=True)(cls)
     jax.tree_util.register_dataclass(cls, data_fields=[f.name for f in dataclasses.fields(cls)], meta_fields=[])
     return cls
 
 
-@_group
+@leaf_group
 class Option:
     gravity: Any = _leaf("3", "m/s^2", "acceleration of free fall, world axes")
     dt: Any = _leaf("", "s", "time step", "> 0")
     regularization: Any = _leaf("", "kg or kg m^2", "added to the diagonal of the mass matrix by the solve", ">= 0")
 
 
-@_group
+@leaf_group
 class Body:
     pos: Any = _leaf("nbody 3", "m", "origin of the joint frame, in the parent body")
     quat: Any = _leaf("nbody 4", "1", "orientation of the joint frame in the parent body (w x y z, normalized where used)")
@@ -91,7 +91,7 @@ class Body:
     gravcomp: Any = _leaf("ngravcomp", "1", "gravity compensation: upward force at the centre of mass, as a fraction of the weight")
 
 
-@_group
+@leaf_group
 class Geom:
     size: Any = _leaf("ngeom 3", "m", "half extents (see xsim.spec), unused entries 0", ">= 0")
     mass: Any = _leaf("nmass", "kg", "mass, uniform over the volume", ">= 0")
@@ -104,7 +104,7 @@ class Geom:
     fluid: Any = _leaf("nfluid 5", "1", "fluid coefficients: blunt, slender, angular drag, Kutta, Magnus lift", ">= 0")
 
 
-@_group
+@leaf_group
 class Joint:
     axes: Any = _leaf("naxis 3", "1", "axes of hinges, slides and screws (normalized where used)")
     pitch: Any = _leaf("npitch", "m/rad", "translation of screws per radian")
@@ -119,7 +119,7 @@ class Joint:
     params: Any = dataclasses.field(metadata={"params": True})
 
 
-@_group
+@leaf_group
 class Dof:
     damping: Any = _leaf("nv", "N s/m or N m s/rad", "viscous damping", ">= 0")
     armature: Any = _leaf("nv", "kg or kg m^2", "armature inertia, added to the diagonal of the mass matrix", ">= 0")
@@ -127,7 +127,7 @@ class Dof:
     friction: Any = _leaf("nfriction", "N or N m", "dry friction", ">= 0")
 
 
-@_group
+@leaf_group
 class Limit:
     """Bounds of the dofs that have limits. The position of a ball is its rotation vector."""
 
@@ -142,7 +142,7 @@ class Limit:
     actuator_upper: Any = _leaf("nactuator_upper", "N or N m", "largest sum of the actuator forces")
 
 
-@_group
+@leaf_group
 class Coupling:
     """Linear couplings of two coordinates (mimic): follower = multiplier (leader - reference) + offset."""
 
@@ -151,7 +151,7 @@ class Coupling:
     reference: Any = _leaf("ncoupling", "m or rad", "position of the leader when the follower is at the offset")
 
 
-@_group
+@leaf_group
 class Constraint:
     """Holonomic constraints between a frame of a first body and a frame of a second body."""
 
@@ -162,14 +162,14 @@ class Constraint:
     value: Any = _leaf("nvalue", "m", "constant lengths of constraints")
 
 
-@_group
+@leaf_group
 class Function:
     """Functions of time, and tables of force laws."""
 
     numbers: Any = _leaf("nfunction", "of the function", "parameters; points of tables as x, y, x, y, ...")
 
 
-@_group
+@leaf_group
 class ElementForce:
     """Springs, dampers, bushings and motors between frames of two bodies, and loads on one body (the first)."""
 
@@ -186,7 +186,7 @@ class ElementForce:
     vector: Any = _leaf("nload 3", "N or N m", "force or moment of a load")
 
 
-@_group
+@leaf_group
 class Site:
     """Named frames on bodies."""
 
@@ -194,19 +194,19 @@ class Site:
     quat: Any = _leaf("nsite 4", "1", "orientation in the body (w x y z, normalized where used)")
 
 
-@_group
+@leaf_group
 class Camera:
     pos: Any = _leaf("ncamera 3", "m", "origin in the body")
     quat: Any = _leaf("ncamera 4", "1", "orientation in the body (w x y z, normalized where used); the view is along -z")
 
 
-@_group
+@leaf_group
 class Light:
     pos: Any = _leaf("nlight 3", "m", "origin in the body")
     dir: Any = _leaf("nlight 3", "1", "direction in the body (normalized where used)")
 
 
-@_group
+@leaf_group
 class Medium:
     """Fluid and magnetic field around the bodies."""
 
@@ -216,7 +216,7 @@ class Medium:
     magnetic: Any = _leaf("nmagnetic 3", "T", "magnetic field, world axes")
 
 
-@_group
+@leaf_group
 class Tendon:
     coefficient: Any = _leaf("ncoefficient", "1 or m/rad", "change of length of a fixed tendon per unit of a coordinate")
     divisor: Any = _leaf("ndivisor", "1", "divisor of the length of the branch after a pulley", "> 0")
@@ -232,7 +232,7 @@ class Tendon:
     spring_yield: Any = _leaf("ntendonspringyield", "m", "largest elastic extension of springs that yield", ">= 0")
 
 
-@_group
+@leaf_group
 class Soft:
     """Solver parameters of the soft constraints (as in MuJoCo)."""
 
@@ -241,7 +241,7 @@ class Soft:
     margin: Any = _leaf("nsoft", "m or rad", "distance to a limit at which it becomes active")
 
 
-@_group
+@leaf_group
 class Equality:
     """Soft equality constraints."""
 
@@ -251,7 +251,7 @@ class Equality:
     polynomial: Any = _leaf("npolynomial 5", "of the coordinates", "first coordinate as a polynomial of the second")
 
 
-@_group
+@leaf_group
 class Surface:
     """Contact parameters of the geoms that collide (as in MuJoCo)."""
 
@@ -263,7 +263,7 @@ class Surface:
     gap: Any = _leaf("nsurface", "m", "contacts are detected below margin (MuJoCo 3.2) or margin + gap (4.0), active below that minus gap")
 
 
-@_group
+@leaf_group
 class Pair:
     """Contact parameters of explicit pairs of geoms (as in MuJoCo)."""
 
@@ -276,12 +276,12 @@ class Pair:
     adhesion: Any = _leaf("npairadhesion", "N", "force with which each contact of the pair can pull")
 
 
-@_group
+@leaf_group
 class Cone:
     impratio: Any = _leaf("ncone", "1", "ratio of frictional to normal constraint impedance", "> 0")
 
 
-@_group
+@leaf_group
 class Flex:
     """Parameters of the flexes (deformable bodies), per point, per edge and per flex."""
 
@@ -294,9 +294,14 @@ class Flex:
     damping: Any = _leaf("nflexelastic", "s", "Rayleigh damping, proportional to stiffness", ">= 0")
     thickness: Any = _leaf("nflexsheet", "m", "thickness of triangles")
     radius: Any = _leaf("nflexround", "m", "collision radius of points and elements", ">= 0")
+    shear: Any = _leaf("nflexrod", "Pa", "shear modulus of lines that twist, 0: that of an isotropic material", ">= 0")
+    yield_strain: Any = _leaf("nflexyield", "1", "equivalent strain at which elements yield", ">= 0")
+    section: Any = _leaf("nflexbox 2", "m", "half sides of lines that are boxes, along their normal and perpendicular to it", "> 0")
+    curvature: Any = _leaf("nflexbend 2", "1", "rest curvature at the inner points of chains of lines, see `xsim.spec.RodSpec`")
+    angle: Any = _leaf("nflexhinge", "rad", "rest angles between neighbouring triangles that resist bending, 0 where they are flat")
 
 
-@_group
+@leaf_group
 class Actuator:
     """Actuators (as in MuJoCo). The kinds of dynamics, gain and bias define the ten parameters of each."""
 
@@ -316,14 +321,14 @@ class Actuator:
     delay: Any = _leaf("nactuatordelay", "s", "time after which a control acts", ">= 0")
 
 
-@_group
+@leaf_group
 class Passive:
     """Passive forces of the registry. The kind of each defines its numbers."""
 
     numbers: Any = _leaf("npassivenumber", "of the kind", "numbers of passive forces, one after the other")
 
 
-@_group
+@leaf_group
 class Sensor:
     """Sensors with a history of their readings."""
 
@@ -522,7 +527,7 @@ class Flags:
     CONTACT_OVERFLOW = 8  #: more contacts than the buffer has entries; the shallowest are dropped (see `xsim.with_contact_limit`)
 
 
-@_group
+@leaf_group
 class State:
     """The state of the environments.
 
@@ -532,7 +537,7 @@ class State:
     * act (*batch, na): activations of the actuators.
     * mocap (*batch, nmocap, 7): world poses (position in m, quaternion w x y z) of the mocap bodies.
     * history (*batch, nhistory): past controls and readings of actuators and sensors with a delay, up to ``time``.
-    * plastic (*batch, nplastic): rest positions (m, rad, quaternion) of the springs of joints and rest lengths (m) of tendons that yield.
+    * plastic (*batch, nplastic): rest positions and lengths of springs that yield; numbers of flexes, see `xsim.dynamics.flex`.
     """
 
     q: Any
@@ -547,52 +552,6 @@ class State:
     def replace(self, **changes) -> State:
         """The state with some fields replaced."""
         return dataclasses.replace(self, **changes)
-
-    def __repr__(self) -> str:
-        return shapes(self)
-
-
-@_group
-class Data:
-    """The result of `forward`. Vectors of bodies are in world axes, (*batch, nbody, 3).
-
-    * pos (m), quat (*batch, nbody, 4): poses of the body frames.
-    * lin (m/s), ang (rad/s): velocity of the body origins and angular velocity.
-    * lin_acc (m/s^2), ang_acc (rad/s^2): their rates; gravity is not subtracted.
-    * a (*batch, nv): generalized acceleration.
-    * bias, passive, tau, actuator (*batch, nv): generalized forces.
-    * actuator_force, actuator_length (*batch, nout), act_rate (*batch, na): of the actuators, each with one force, orientation servos
-      with three.
-    * element (*batch, nv): generalized force of springs, bushings, motors and loads between bodies.
-    * constraint (*batch, nv): generalized force of all constraints: holonomic rows, prescribed dofs, soft constraints, and the mean over a
-      step of the impulses of dry friction, limits and servos.
-    * external_force (N), external_moment (N m): wrench of contacts, connects and welds on each body, about the origin of its frame.
-    * residual (*batch,): largest error of the forces of soft constraints, relative to the largest force.
-    * sensor (*batch, nsensordata): readings of the sensors.
-    * flags (*batch,): the flags that this evaluation sets, see `Flags`.
-    """
-
-    pos: Any
-    quat: Any
-    lin: Any
-    ang: Any
-    lin_acc: Any
-    ang_acc: Any
-    a: Any
-    bias: Any
-    passive: Any
-    tau: Any
-    actuator: Any
-    actuator_force: Any
-    actuator_length: Any
-    act_rate: Any
-    element: Any
-    constraint: Any
-    external_force: Any
-    external_moment: Any
-    residual: Any
-    sensor: Any
-    flags: Any
 
     def __repr__(self) -> str:
         return shapes(self)

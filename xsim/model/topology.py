@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from xsim.model.drawing import DrawingInfo
+from xsim.model.flex_topology import FlexInfo
 from xsim.model.table import Table
 from xsim.rules import RULES, Rules
 
 __all__ = [
-    "CONTACT_FIELDS", "ActuatorInfo", "BodyInfo", "CameraInfo", "ConstraintInfo", "FlexInfo", "ForceInfo", "FunctionInfo", "GeomInfo",
+    "CONTACT_FIELDS", "ActuatorInfo", "BodyInfo", "CameraInfo", "ConstraintInfo", "ForceInfo", "FunctionInfo", "GeomInfo",
     "HfieldInfo", "JointInfo", "KeyInfo", "Link", "MeshInfo", "PairsInfo", "PieceInfo",
     "RANGE_FIELDS", "SPRINGS", "SdfInfo", "SensorInfo", "SiteInfo", "SoftInfo", "SolidInfo", "Table", "TendonInfo", "Topology",
 ]  # fmt: skip
@@ -429,30 +430,6 @@ class SoftInfo(NamedTuple):
     sites: bool = False
     pose: int | None = None
     scale: int | None = None
-
-
-class FlexInfo(NamedTuple):
-    """A flex (deformable body) with forces or contacts, see `xsim.spec.FlexSpec`.
-
-    * bodies: body of each point. edges (m, 2): indices of points. corners (n, k): indices of the edges of each element.
-    * free (m,): whether the bodies of an edge move relative to each other.
-    * simple: per point, 2 if its body only slides along its axes, 1 if it is free, else 0. Such a body has no children, and its inertia is
-      diagonal about its origin.
-    * spring: row of flex.edge_stiffness and edge_damping. elastic: row of flex.young, poisson, damping. thickness, radius: rows of these
-      leaves. None without.
-    """
-
-    name: str
-    dim: int
-    bodies: tuple[int, ...]
-    edges: Table
-    corners: Table
-    free: Table
-    simple: tuple[int, ...]
-    spring: int | None
-    elastic: int | None
-    thickness: int | None
-    radius: int | None
 
 
 class PartInfo(NamedTuple):

@@ -43,10 +43,8 @@ class Tree:
     nq = property(lambda self: len(self.neutral))
     nv = property(lambda self: len(self.drives))
 
-    def add_plastic(self, width: int, spring_yield: float | None) -> int | None:
-        """The address in `State.plastic` of the numbers of a spring that yields, None if it does not."""
-        if spring_yield is None:
-            return None
+    def add_plastic(self, width: int) -> int:
+        """The address of new numbers in `State.plastic`."""
         self.nplastic += width
         return self.nplastic - width
 
@@ -186,7 +184,7 @@ def _add_joint(tree: Tree, body: BodySpec, place: int, joint: JointSpec, link: i
         stiffness_poly=tree.rows.add_optional("joint.stiffness_poly", joint.stiffness_poly),
         damping_poly=tree.rows.add_optional("joint.damping_poly", joint.damping_poly),
         spring_yield=tree.rows.add_optional("joint.spring_yield", joint.spring_yield),
-        plastic=tree.add_plastic(kind.nq, _checked_yield(body, joint)),
+        plastic=None if _checked_yield(body, joint) is None else tree.add_plastic(kind.nq),
     )
     return info, link
 

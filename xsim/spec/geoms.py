@@ -10,7 +10,7 @@ from xsim.spec.contact import SurfaceSpec
 from xsim.spec.fields import identity, zeros
 from xsim.spec.source import Source
 
-__all__ = ["MESH_SHAPES", "FlexSpec", "GeomSpec", "HfieldSpec", "MarkerSpec", "MeshSpec", "SdfSpec", "SiteSpec"]
+__all__ = ["MESH_SHAPES", "FlexSpec", "GeomSpec", "HfieldSpec", "MarkerSpec", "MeshSpec", "RodSpec", "SdfSpec", "SiteSpec"]
 
 MESH_SHAPES = ("mesh", "sdf")
 """Shapes of geoms whose ``asset`` is a mesh."""
@@ -172,6 +172,33 @@ class HfieldSpec:
 
 
 @dataclass(frozen=True)
+class RodSpec:
+    """Of a flex that is a chain of lines: how it resists bending and twist (discrete elastic rods, MuJoCo 4.0).
+
+    * ``tangents``, ``normals`` (2, 3): of the first and the last line in the reference pose, and perpendicular to them. They are in the
+      frame of the body for a line that is fixed to one.
+    * ``curvature`` (n - 1, 2): between each two lines in the reference pose, twice the tangent of half the angle, about the first line's
+      normal and about the direction perpendicular to both. The normal of a line is that of the line before, turned as its tangent.
+    * ``twists``: for each line, the joint whose angle turns its material about it, (body, index among the body's joints), None for a
+      first or last line that is fixed to a body. Empty: the lines do not twist.
+    * ``shear``: shear modulus, Pa, 0: that of an isotropic material.
+    * ``section``: half the sides of a rectangle, the longer one along the normal, m. Empty: a circle of the flex's radius.
+    """
+
+    tangents: np.ndarray
+    normals: np.ndarray
+    curvature: np.ndarray
+    twists: tuple[tuple[int, int] | None, ...] = ()
+    shear: float = 0.0
+    section: tuple[float, ...] = ()
+
+    @property
+    def nplastic(self) -> int:
+        """How many numbers it has in `State.plastic`: tangent and normal of each line, and an angle between neighbouring lines."""
+        return 7 * len(self.twists) - 1 if self.twists else 0
+
+
+@dataclass(frozen=True)
 class FlexSpec:
     """A deformable.
 
@@ -179,6 +206,9 @@ class FlexSpec:
     * ``elements`` (m, dim + 1): vertex numbers of lines, triangles or tetrahedra.
     * ``edges`` (k, 2): pairs of vertices. ``lengths`` (k,): of the edges in the reference pose, m. ``corners``
       (m, dim (dim + 1) / 2): the edges of each element, between its vertices 01; 12, 20, 01; or 01, 12, 20, 23, 03, 13.
+    * ``hinges`` (h, 4): pairs of triangles with a common edge, as the vertices of this edge, and the other one of each triangle.
+      ``angles`` (h,): by how much they are folded in the reference pose, rad, 0 where they are in one plane.
+    * ``rod``: a chain of lines, in the order of the chain, that resist bending and twist, None for another flex.
     * ``numbers``: elasticity, edge and contact parameters by the file's names (``young``, ``edge_stiffness``, ...).
     """
 
@@ -190,6 +220,14 @@ class FlexSpec:
     edges: np.ndarray = field(default_factory=lambda: np.zeros((0, 2), int))
     lengths: np.ndarray = field(default_factory=lambda: np.zeros(0))
     corners: np.ndarray = field(default_factory=lambda: np.zeros((0, 1), int))
+    hinges: np.ndarray = field(default_factory=lambda: np.zeros((0, 4), int))
+    angles: np.ndarray = field(default_factory=lambda: np.zeros(0))
     radius: float = 0.005
+    rod: RodSpec | None = None
     numbers: dict = field(default_factory=dict)
     source: Source = Source()
+
+    @property
+    def nplastic(self) -> int:
+        """How many numbers it has in `State.plastic`: of a chain of lines see `RodSpec`, of elements that yield one for each edge."""
+        return self.rod.nplastic if self.rod is not None else self.corners.size if self.numbers.get("yield_strain") else 0

@@ -1,1 +1,1 @@
-"""Deformable bodies (flexes) of points, edges and elements."""
+"""Deformable bodies (flexes) of points, edges and elements. Numbers in the state: `rods`, `plasticity`."""

@@ -311,7 +311,7 @@ def element_energy(system: System, frame: Frames, q) -> list:
     for info, info_ends in zip(system.topology.forces, ends, strict=True):
         if info.kind in (*SPRINGS, "bushing") and info.map is None:
             out.append(_potential(_law(system, info, q), *info_ends))
-    return [*out, *flex_energy(system, frame)]
+    return [*out, *flex_energy(system, frame, q)]
 
 
 @stage

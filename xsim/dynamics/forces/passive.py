@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import xsim.dynamics.forces.cable  # noqa: F401  (registers its force)
+import xsim.dynamics.forces.shell  # noqa: F401
 from xsim.dynamics.flex.elasticity import flex_force
 from xsim.dynamics.forces.medium import medium_force
 from xsim.dynamics.forces.passive_plugins import plugin_force
@@ -146,7 +147,7 @@ def passive_force(system: System, frame: Frames, q, v, damping: Quadratic, tendo
     if "passive" in system.topology.disabled:
         return [0.0] * len(v)
     out = _minus(spring_force(system, frame, q), damping.times(v))
-    forces = tendon_force(system, tendon, v), flex_force(system, frame, v)
+    forces = tendon_force(system, tendon, v), flex_force(system, frame, q, v)
     if system.topology.passive:
         forces = (*forces, plugin_force(system, frame, v))
     for force in (*forces, gravity_compensation(system, frame, False), medium_force(system, frame, v)):

@@ -1,7 +1,8 @@
 """Springs of joints and tendons that yield: ideal elasto-plasticity. Source: MuJoCo 4.0's documentation, attribute springyield.
 
 A spring that yields has its rest position in the state (`State.plastic`). At the end of a step the rest position follows the joint or
-tendon, so that the spring's displacement is at most its yield.
+tendon, so that the spring's displacement is at most its yield. After them the state has the numbers of flexes, see
+`xsim.dynamics.flex.rods` and `xsim.dynamics.flex.plasticity`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import dataclasses
 
 import jax.numpy as jnp
 
+from xsim.dynamics.flex.plasticity import has_yielding_elements, next_stretches
+from xsim.dynamics.flex.rods import first_frames, has_rods, next_frames
 from xsim.dynamics.tendons.tendons import rate, tendons
 from xsim.dynamics.tree.kinematics import Frames, frames
 from xsim.dynamics.tree.manifold import difference
@@ -37,11 +40,11 @@ def with_plastic_springs(system: System, plastic) -> System:
     return system._replace(
         joint=system.joint._replace(spring_ref=tuple(spring_ref)),
         tendon=dataclasses.replace(system.tendon, spring_length=tuple(lengths)),
-    ).with_derived(tendon_rest=tuple(rest))
+    ).with_derived(tendon_rest=tuple(rest), plastic=tuple(plastic))
 
 
-def rest_positions(system: System) -> list:
-    """The rest positions and lengths of the springs that yield, as in `State.plastic`."""
+def rest_positions(system: System, q) -> list:
+    """`State.plastic` of a state at q that nothing precedes: rest positions and lengths of springs, frames of lines of flexes."""
     out: list = []
     for joint in system.topology.joints:
         if joint.plastic is not None:
@@ -49,7 +52,15 @@ def rest_positions(system: System) -> list:
     for i, tendon in enumerate(system.topology.tendons):
         if tendon.plastic is not None:
             out += system.derived.tendon_rest[i] if tendon.spring is None else system.tendon.spring_length[tendon.spring]
-    return out
+    out += [0.0] * (system.topology.size("nplastic") - len(out))
+    return _with_numbers(out, first_frames(system, frames(system, q))) if has_rods(system.topology) else out
+
+
+def _with_numbers(plastic: list, others: dict[int, list]) -> list:
+    """`State.plastic` with other numbers, by their first address."""
+    for first, numbers in others.items():
+        plastic[first : first + len(numbers)] = numbers
+    return plastic
 
 
 @stage
@@ -92,7 +103,10 @@ def next_plastic(system: System, start: list, q: list, plastic) -> list:
         else:
             place = slice(joint.plastic, joint.plastic + width)
             out[place] = _yielded_rotation(tuple(out[place]), tuple(q[first : first + width]), limit)
-    return _with_yielded_tendons(system, start, q, out)
+    out = _with_yielded_tendons(system, start, q, out)
+    if has_yielding_elements(system.topology):
+        out = _with_numbers(out, next_stretches(system, frames(system, q)))
+    return _with_numbers(out, next_frames(system, frames(system, start))) if has_rods(system.topology) else out
 
 
 def _with_yielded_tendons(system: System, start: list, q: list, plastic: list) -> list:

@@ -229,6 +229,7 @@ class Derived(NamedTuple):
     * contact_parameters: see `narrowphase.ContactParameters`.
     * flex_material: see `elasticity.FlexMaterial`.
     * passive: per passive force, what its kind has prepared.
+    * plastic: components of `State.plastic`, None where there is no state.
     """
 
     tendon_rest: tuple = ()
@@ -238,6 +239,7 @@ class Derived(NamedTuple):
     contact_parameters: Any = None
     flex_material: Any = None
     passive: tuple = ()
+    plastic: Any = None
 
 
 class System(NamedTuple):

@@ -25,7 +25,7 @@ from xsim.io.reader import Element, read_bytes
 from xsim.poses import IDENTITY_QUAT
 from xsim.spec import HfieldSpec, MeshSpec
 
-__all__ = ["Assets", "read_assets"]
+__all__ = ["Assets", "asset_triangles", "read_assets"]
 
 MAX_BYTES = 1_000_000_000  # of all files of a model together
 _INERTIA = ("convex", "exact", "legacy", "shell")
@@ -61,6 +61,23 @@ def read_assets(document: Document, index: Index) -> Assets:
     return Assets(meshes, hfields, {"textures": textures, "materials": materials})
 
 
+def asset_triangles(document: Document, e: Element, name: str) -> Triangles:
+    """The vertices and faces of a mesh in <asset>, placed and scaled, for an element that names it by its attribute ``mesh``. Raises
+    ParseError for an unknown name."""
+    known = {}
+    for mesh in document.elements("asset", "mesh"):
+        known.setdefault(mesh.raw("name") or (_stem(mesh) if mesh.has("file") else ""), mesh)
+    if name not in known:
+        raise e.error(f"unknown mesh {name!r}; {allowed(name, list(known)) if known else 'the model has no mesh'}", "mesh")
+    asset = document.resolve(known[name])
+    mesh, _, _ = _triangles(document, asset, _Files(), asset.choice("inertia", _INERTIA, "legacy"))
+    _check(asset, mesh)
+    defaults = {"scale": (1, 1, 1), "refpos": (0, 0, 0), "refquat": (1, 0, 0, 0)}
+    mesh = placed(mesh, *(asset.floats(key, len(default), default) for key, default in defaults.items()))
+    mirrored = np.prod(asset.floats("scale", 3, (1, 1, 1))) < 0  # faces keep their first corner
+    return mesh._replace(faces=mesh.faces[:, [2, 0, 1]]) if mirrored else mesh
+
+
 class _Files:
     """Files read so far: a few lines of a model can name a large file many times."""
 
@@ -81,10 +98,15 @@ def _name(e: Element, index: Index, number: int, needed: bool = True) -> str:
     """The name of an asset, entered in the index; where it has none, that of its file without folder and ending."""
     name = e.string("name", "") if e.is_explicit("name") else ""
     if not name and e.has("file"):
-        name = Path(re.split(r"[/\\]", e.string("file"))[-1]).stem
+        name = _stem(e)
     if not name and needed:
         raise e.error("attribute 'name' is missing")
     return index.add(e.tag, e, number, name)
+
+
+def _stem(e: Element) -> str:
+    """The name of an element's file without folder and ending."""
+    return Path(re.split(r"[/\\]", e.string("file"))[-1]).stem
 
 
 def _type(e: Element, types: dict[str, str], endings: dict[str, str], default: str | None = None) -> str:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from xsim.io.mjcf.document import Document
-from xsim.io.mjcf.lattices import LATTICES, open_shell
+from xsim.io.mjcf.lattices import LATTICES, SHELLS, open_shell
 from xsim.io.mjcf.mesh_files import Triangles
 from xsim.io.reader import Element
 
@@ -239,7 +239,6 @@ def _lattice(kind: str) -> Callable[..., Triangles]:
 
 
 FLAT = ("square", "disc")
-SHELLS = {"box": 0, "cylinder": 2, "ellipsoid": 3}  # and how many axes they are round about
 _COUNTS = tuple(_count(f"count_{axis}", 1) for axis in "xyz")
 _SPACING = tuple(_Range(f"spacing_{axis}") for axis in "xyz")
 _DIM = _count("dim", 2, 3)

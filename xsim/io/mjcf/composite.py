@@ -13,7 +13,7 @@ import numpy as np
 from xsim.io.errors import allowed
 from xsim.io.mjcf.cable import read_points, tangent_frames
 from xsim.io.mjcf.document import Document
-from xsim.io.mjcf.macros import NO_DEFAULTS, Maker, integers
+from xsim.io.mjcf.macros import NO_DEFAULTS, Maker, integers, plugin_of_bodies
 from xsim.io.mjcf.nodes import Node
 from xsim.io.mjcf.skins import grid_skin
 from xsim.io.reader import Element
@@ -234,7 +234,7 @@ def _cable(document: Document, e: Element, prefix: str, make: Maker) -> _Expansi
     last = len(lengths) - 1
     names = ["first", *map(str, range(1, last)), *(["last"] if last else [])]
     frames = tangent_frames(points)
-    plugin, extension = _plugin(document, e, prefix, make)
+    plugin, extension = plugin_of_bodies(document, e, f"composite{prefix}", make)
     outer: Node | None = None
     bodies, inner = [], outer
     for k, (name, length) in enumerate(zip(names, lengths, strict=True)):
@@ -256,22 +256,6 @@ def _cable(document: Document, e: Element, prefix: str, make: Maker) -> _Expansi
         inner = body
     excludes = [make("exclude", body1=f"{prefix}B_{a}", body2=f"{prefix}B_{b}") for a, b in pairwise(names)]
     return _Expansion(bodies, [], [], excludes, [], extension)
-
-
-def _plugin(document: Document, e: Element, prefix: str, make: Maker) -> tuple[dict[str, str] | None, list[Node]]:
-    """The attributes of the plugin of all bodies, None without, and its instance where the composite has the numbers itself."""
-    plugins = e.all("plugin")
-    if len(plugins) > 1:
-        raise plugins[1].error("second plugin; allowed: one")
-    if not plugins:
-        return None, []
-    attributes = {name: plugins[0].string(name) for name in ("plugin", "instance") if plugins[0].has(name)}
-    configs = [make("config", **{name: c.raw(name) for name in ("key", "value")}) for c in plugins[0].all("config")]
-    declared = {p.raw("plugin") for p in document.elements("extension", "plugin")}
-    if "instance" in attributes or attributes.get("plugin") not in declared:
-        return attributes, []  # what is wrong is said where the bodies are read
-    instance = make("instance", configs, name=f"composite{prefix}")
-    return {"instance": f"composite{prefix}"}, [make("plugin", [instance], **attributes)]
 
 
 def _segment(e: Element, geom: dict[str, str], length: float) -> dict:

@@ -12,6 +12,7 @@ from xsim.io.mjcf.geoms import read_surface
 from xsim.io.mjcf.index import Index
 from xsim.io.mjcf.macros import integers
 from xsim.io.mjcf.references import split_names
+from xsim.io.mjcf.rods import read_rod
 from xsim.io.mjcf.scaling import UNIT
 from xsim.io.mjcf.values import flag, integer, read_rgba
 from xsim.io.reader import Element
@@ -27,13 +28,14 @@ def read_flexes(document: Document, bodies: Bodies, index: Index) -> list[FlexSp
     Vertices of tetrahedra are ordered so that the first three, seen from the side away from the fourth, are counter-clockwise in the
     reference pose.
 
-    ``numbers``: ``young`` (Pa), ``poisson``, ``elastic_damping`` (s), ``thickness`` (m, -1: none), ``edge_stiffness`` and ``edge_damping``
-    (the engine's units), ``contact`` (SurfaceSpec), ``internal``, ``selfcollide``, ``active_layers``; for visuals ``texcoord`` (n, 2) or
-    None, ``flat_skin``, ``material``, ``rgba``, ``group``.
+    ``numbers``: ``young`` (Pa), ``poisson``, ``elastic_damping`` (s), ``thickness`` (m, -1: none), ``elastic2d`` (what triangles resist:
+    "none", "bend", "stretch", "both"), ``yield_strain`` (of stretching, 0: none), ``edge_stiffness`` and ``edge_damping`` (the engine's
+    units), ``contact`` (SurfaceSpec), ``internal``, ``selfcollide``, ``active_layers``; for visuals ``texcoord`` (n, 2) or None,
+    ``flat_skin``, ``material``, ``rgba``, ``group``.
     """
     elements = document.elements("deformable", "flex")
     poses = _reference_poses(bodies) if elements else []
-    out = [_flex(document, index, e, index.add("flex", e, i), poses) for i, e in enumerate(elements)]
+    out = [_flex(document, bodies, index, e, index.add("flex", e, i), poses) for i, e in enumerate(elements)]
     for e, flex in zip(elements, out, strict=True):
         if any(bodies.scales.get(("body", body), UNIT) != UNIT for body in flex.bodies):
             raise e.error("has points on bodies in a frame with a scale, which is not simulated; allowed: elsewhere")
@@ -52,7 +54,7 @@ def _reference_poses(bodies: Bodies) -> list[Pose]:
     return [*out, Pose()]
 
 
-def _flex(document: Document, index: Index, e: Element, name: str, poses: list[Pose]) -> FlexSpec:
+def _flex(document: Document, bodies: Bodies, index: Index, e: Element, name: str, poses: list[Pose]) -> FlexSpec:
     dim = integer(e, "dim", 2)
     if not 1 <= dim <= 3:
         raise e.error(f"found {dim}; allowed: 1, 2, 3", "dim")
@@ -62,6 +64,8 @@ def _flex(document: Document, index: Index, e: Element, name: str, poses: list[P
     world = np.array([(poses[i] @ Pose(IDENTITY_QUAT, p)).pos for i, p in zip(vertex_bodies, pos, strict=True)])
     elements = _elements(e, dim, world)
     edges, corners = _edges(elements)
+    hinges = _hinges(elements, corners) if dim == 2 else np.zeros((0, 4), int)
+    rod = read_rod(document, bodies, index, e, name, elements, vertex_bodies, poses, world)
     return FlexSpec(
         name=name,
         dim=dim,
@@ -71,8 +75,11 @@ def _flex(document: Document, index: Index, e: Element, name: str, poses: list[P
         edges=edges,
         lengths=np.linalg.norm(world[edges[:, 1]] - world[edges[:, 0]], axis=1),
         corners=corners,
-        radius=e.number("radius", 0.005, nonnegative=True),
-        numbers=_material(e, dim) | _contact(document, e) | _visuals(index, e, len(pos)),
+        hinges=hinges,
+        angles=_fold_angles(world[hinges]),
+        radius=min(rod.section) if rod is not None and rod.section else e.number("radius", 0.005, nonnegative=True),
+        rod=rod,
+        numbers=_material(document, e, dim) | _contact(document, e) | _visuals(index, e, len(pos)),
         source=e.source,
     )
 
@@ -122,10 +129,33 @@ def _edges(elements: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return edges[order], order.argsort()[corners.reshape(sides.shape[:2])]
 
 
-def _material(e: Element, dim: int) -> dict[str, Any]:
+def _hinges(elements: np.ndarray, corners: np.ndarray) -> np.ndarray:
+    """The inner edges (h, 4) of triangles: the vertices of the edge, then the others of the first and of the last triangle that has it."""
+    sides: dict[int, list[tuple[int, int, int]]] = {}
+    for element, of_element in zip(elements.tolist(), corners.tolist(), strict=True):
+        for opposite, edge in enumerate(of_element):
+            first, second = sorted(x for k, x in enumerate(element) if k != opposite)
+            sides.setdefault(edge, []).append((first, second, element[opposite]))
+    inner = [(*found[0], found[-1][2]) for _, found in sorted(sides.items()) if len(found) > 1]
+    return np.array(inner, int).reshape(-1, 4)
+
+
+def _fold_angles(x: np.ndarray) -> np.ndarray:
+    """By how much hinges (h, 4 points, 3) are folded, rad. The sign is that of (x_1 - x_0) . ((x_2 - x_0) x (x_3 - x_0))."""
+    edge, a, b = (x[:, k] - x[:, 0] for k in (1, 2, 3))
+    with np.errstate(all="ignore"):
+        direction = edge / np.linalg.norm(edge, axis=1)[:, None]
+        a, b = (y - direction * (y * direction).sum(1)[:, None] for y in (a, b))
+        return np.nan_to_num(np.arctan2((direction * np.cross(a, b)).sum(1), -(a * b).sum(1)))
+
+
+def _material(document: Document, e: Element, dim: int) -> dict[str, Any]:
     """Elasticity and edge parameters."""
     elastic, edge = e.child("elasticity"), e.child("edge")
     out = {"young": 0.0, "poisson": 0.0, "elastic_damping": 0.0, "thickness": -1.0, "edge_stiffness": 0.0, "edge_damping": 0.0}
+    out["yield_strain"] = 0.0
+    old = document.release.schema == "3.2"  # triangles resist stretching
+    out["elastic2d"] = "stretch" if old else "none"
     if elastic is not None:
         out["young"] = elastic.number("young", 0.0, nonnegative=True)
         out["poisson"] = elastic.number("poisson", 0.0)
@@ -133,12 +163,33 @@ def _material(e: Element, dim: int) -> dict[str, Any]:
         out["thickness"] = elastic.number("thickness", -1.0)
         if not 0 <= out["poisson"] < 0.5:
             raise elastic.error(f"found {out['poisson']:g}; allowed: from 0 to below 0.5", "poisson")
+        if not old:
+            out["elastic2d"] = elastic.choice("elastic2d", ("none", "bend", "stretch", "both"), "none")
+            out["yield_strain"] = _yield_strain(elastic, dim, out["elastic2d"]) if out["young"] else 0.0
+        if not old and out["elastic2d"] != "none":
+            if dim != 2:
+                raise elastic.error(f"found {out['elastic2d']!r} with dim {dim}; allowed: only with dim 2", "elastic2d")
+            if out["young"] and out["thickness"] <= 0:
+                raise elastic.error(f"found {out['thickness']:g}; allowed with elastic2d: a positive number", "thickness")
     if edge is not None:
         out["edge_stiffness"] = edge.number("stiffness", 0.0, nonnegative=True)
         out["edge_damping"] = edge.number("damping", 0.0, nonnegative=True)
         if out["edge_stiffness"] and dim > 1:
             raise edge.error("allowed: only with dim 1; others take elasticity", "stiffness")
     return out
+
+
+def _yield_strain(elastic: Element, dim: int, elastic2d: str) -> float:
+    """The strain at which elements yield, 0 for none. Raises ParseError; the bending of triangles that yields is not simulated."""
+    given = elastic.floats("yield", (1, 2), (0.0,))
+    stretch, bend = given[0], given[-1] if len(given) > 1 or dim == 2 else 0.0
+    if (given < 0).any() or dim == 1 and given.any() or dim == 3 and bend:
+        what = {1: "0: lines do not yield", 2: "numbers >= 0", 3: "a number >= 0"}[dim]
+        raise elastic.error(f"found {elastic.raw('yield')!r}; allowed: {what}", "yield")
+    if dim == 2 and bend and elastic2d in ("bend", "both"):
+        text = f"found {elastic.raw('yield')!r}: bending that yields is not simulated; allowed: 0 as the second number"
+        raise elastic.error(text, "yield")
+    return float(stretch) if dim == 3 or elastic2d in ("stretch", "both") else 0.0
 
 
 def _contact(document: Document, e: Element) -> dict[str, Any]:

@@ -7,14 +7,16 @@ from typing import NamedTuple
 import numpy as np
 
 from xsim.io.errors import allowed
+from xsim.io.mjcf.assets import asset_triangles
 from xsim.io.mjcf.document import Document
 from xsim.io.mjcf.gmsh import read_gmsh
-from xsim.io.mjcf.lattices import LATTICES, Lattice
-from xsim.io.mjcf.macros import NO_DEFAULTS, Maker, integers, read_asset
+from xsim.io.mjcf.lattices import LATTICES, SHELLS, Lattice, open_shell
+from xsim.io.mjcf.macros import NO_DEFAULTS, Maker, integers, plugin_of_bodies, read_asset
 from xsim.io.mjcf.mesh_files import read_triangles
 from xsim.io.mjcf.nodes import Node
 from xsim.io.mjcf.orientation import read_pose
 from xsim.io.mjcf.references import join_names
+from xsim.io.mjcf.rods import is_chain, make_twist_bodies, read_section
 from xsim.io.mjcf.values import flag, integer
 from xsim.io.reader import Element
 from xsim.poses import Pose, rotation_matrix
@@ -22,51 +24,76 @@ from xsim.poses import Pose, rotation_matrix
 __all__ = ["flexcomp"]
 
 MIN_VALUE = 1e-15  # MuJoCo's mjMINVAL: smaller numbers are not positive
-ELEMENTS_PER_POINT = 5  # at most: body, inertial, three slides
-SHELLS = ("box", "cylinder", "ellipsoid")
+ELEMENTS_PER_POINT = 9  # at most: body, inertial, three slides, plugin; body, inertial and hinge of a line
 TYPES = (*LATTICES, "mesh", "gmsh", "direct")
 
 
 def flexcomp(document: Document, e: Element) -> tuple[list[Node], dict[str, list[Node]]]:
     """What a <flexcomp> stands for, a `Macro`: bodies, a <flex> and, where asked for, an equality. Raises ParseError.
 
-    Each point is a body on slides: three, or in a shell (`Release.flexcomp_shells`) one away from the parent's origin. Pinned points
-    are fixed to the parent. The made elements take the defaults that reach the place where the flexcomp stands; the equality takes none.
+    Each point is a body on slides: three, two along x and y (``dof="2d"``), or one away from the parent's origin (``dof="radial"``, and
+    in shells by `Release.flexcomp_shells`). Pinned points are fixed to the parent. The made elements take the defaults that reach the
+    place where the flexcomp stands; the equality takes none.
     """
-    for plugin in e.all("plugin"):
-        name = plugin.raw("plugin") or plugin.raw("instance") or ""
-        raise plugin.error(f"unknown plugin {name!r}: it would act on the flex; allowed: a flexcomp without plugins")
-    make, name, kind = Maker(e), e.string("name"), e.choice("type", TYPES, "grid")
+    make, name, kind = Maker(e), e.string("name"), e.choice("type", TYPES, "mesh" if e.has("mesh") else "grid")
     mass, box = e.number("mass", 1.0), e.number("inertiabox", 0.005)
     if mass < MIN_VALUE or box < MIN_VALUE:
         raise e.error(f"found mass {mass:g} and inertiabox {box:g}; allowed: positive numbers")
     shape = _read_shape(document, e, kind)
     points = _placed(e, shape)
-    shell = kind in SHELLS and document.release.flexcomp_shells
+    dofs = _dofs(document, e, kind)
     pinned = _pinned(e, shape)
-    if shell:
-        pinned[0] = True  # the centre of the solid shape
+    if dofs == "radial":
+        pinned[0] = True  # the centre of a solid shape
     if flag(e, "rigid", False):
         pinned[:] = True
     parent, frame = _parent(e, bool(pinned.any()))
 
     used = np.unique(shape.elements)
     inertia = 2 / 3 * mass / len(points) * box**2
+    plugin, extension = plugin_of_bodies(document, e, f"flexcomp{name}", make)
     bodies, vertex_bodies, vertices = [], [], np.zeros((len(used), 3))
     for k, i in enumerate(used):
         if pinned[i]:
             vertex_bodies.append(parent)
             vertices[k] = frame.pos + rotation_matrix(frame.quat) @ points[i]
             continue
-        axes = [_outward(e, points[i])] if shell else np.eye(3)
+        axes = [_outward(e, points[i])] if dofs == "radial" else np.eye(3)[: 2 if dofs == "2d" else 3]
         inertial = make("inertial", pos="0 0 0", mass=mass / len(points), diaginertia=(inertia, inertia, inertia))
         slides = [make("joint", type="slide", pos="0 0 0", axis=axis) for axis in axes]
-        bodies.append(make("body", [inertial, *slides], name=f"{name}_{i}", pos=points[i]))
+        inside = [] if plugin is None else [make("plugin", **plugin)]
+        bodies.append(make("body", [inertial, *slides, *inside], name=f"{name}_{i}", pos=points[i]))
         vertex_bodies.append(f"{name}_{i}")
     fixed = pinned[used]
     names = join_names([parent] if fixed.all() else vertex_bodies)
     flex = _flex(e, make, shape, used, name=name, body=names, vertex=vertices if fixed.any() else None)
-    return bodies, {"deformable": [flex], "equality": _equality(e, make, name)}
+    twists = _twist_bodies(document, e, make, name, shape, pinned)
+    return bodies, {"deformable": [flex], "equality": _equality(e, make, name), "extension": extension, "worldbody": twists}
+
+
+def _dofs(document: Document, e: Element, kind: str) -> str:
+    """How points move: "full", "radial" or "2d". Raises ParseError."""
+    if document.release.flexcomp_shells:
+        return "radial" if kind in SHELLS else "full"
+    dofs = e.choice("dof", ("full", "radial", "trilinear", "quadratic", "2d"), "full")
+    if dofs in ("trilinear", "quadratic"):
+        raise e.error(f"found {dofs!r}, which is not simulated; allowed: full, radial, 2d", "dof")
+    return dofs
+
+
+def _twist_bodies(document: Document, e: Element, make: Maker, name: str, shape: Shape, pinned: np.ndarray) -> list[Node]:
+    """The bodies for the twist of elastic lines, see `xsim.io.mjcf.rods`."""
+    elastic = e.child("elasticity")
+    if elastic is None or document.release.schema == "3.2" or shape.dim != 1 or not elastic.number("young", 0.0):
+        return []
+    if _dofs(document, e, shape.kind) != "full":
+        return []
+    if len(shape.elements) < 2 or pinned.all() or not is_chain(shape.elements):
+        return []
+    chain = [*shape.elements[:, 0], shape.elements[-1, 1]]
+    section = read_section(e)
+    gyration = (section[0] ** 2 + section[1] ** 2) / 3 if section else 0.5 * e.number("radius", 0.005) ** 2
+    return make_twist_bodies(make, name, pinned[chain], e.number("mass", 1.0), gyration)
 
 
 class Shape(NamedTuple):
@@ -98,6 +125,10 @@ def _read_shape(document: Document, e: Element, kind: str) -> Shape:
         for name in ("point", "element"):
             if e.has(name):
                 raise e.error('allowed: only in a flexcomp of type "direct"', name)
+    if e.has("mesh") and kind != "mesh":
+        raise e.error('allowed: only in a flexcomp of type "mesh"', "mesh")
+    if e.has("mesh") and e.has("file"):
+        raise e.error("found file and mesh; allowed: one of them", "mesh")
     if kind in LATTICES:
         lattice, dim = _lattice(document, e, kind, dim, counts, spacing)
     elif kind == "direct":
@@ -129,17 +160,20 @@ def _lattice(document: Document, e: Element, kind: str, dim: int, counts: np.nda
     implied, least, maker = LATTICES[kind]
     if kind == "circle" and dim != 1:
         raise e.error(f"found {dim}; allowed with a circle: 1", "dim")
-    dim = implied or dim
-    least = least[:dim]
+    surface = kind in SHELLS and dim == 2 and e.has("dim") and not document.release.flexcomp_shells
+    dim = dim if surface else implied or dim
+    least = least[: implied or dim]
     if (counts < 1).any() or (counts[: len(least)] < least).any():
         raise e.error(f"found {e.raw('count')!r}; allowed: at least {' '.join(map(str, least))} for {kind}", "count")
-    if dim == 2 and counts[2] != 1:
+    if dim == 2 and counts[2] != 1 and not surface:
         raise e.error(f"found {counts[2]} points along z; allowed in two dimensions: 1", "count")
     radius = e.number("radius", 0.005)
     if not (spacing > 0).all() or (spacing < 2 * radius).any():
         raise e.error(f"found {spacing.tolist()}; allowed: positive numbers, at least twice the radius, {2 * radius:g}", "spacing")
-    size = int(counts[:dim].astype(object).prod())
+    size = int(counts[: implied or dim].astype(object).prod())
     _spend(document, e, size)
+    if surface:
+        return Lattice(*open_shell(counts, spacing, SHELLS[kind]), np.zeros((0, 2))), dim
     return maker(counts, spacing, dim), dim
 
 
@@ -155,14 +189,16 @@ def _direct(document: Document, e: Element, dim: int) -> Lattice:
 
 
 def _from_file(document: Document, e: Element, kind: str, dim: int) -> tuple[Lattice, int]:
+    if e.has("mesh"):
+        mesh = asset_triangles(document, e, e.string("mesh"))
+        if not len(mesh.faces):
+            raise e.error(f"the mesh {e.string('mesh')!r} has no faces; allowed: a mesh with faces", "mesh")
+        return _of_triangles(document, e, mesh.vertices, mesh.faces, dim)
     data, path = read_asset(document, e)
-    none = np.zeros((0, 2))
     if kind == "gmsh":
         points, elements = read_gmsh(data, e)
         _spend(document, e, len(points))
-        return Lattice(points, elements, none), elements.shape[1] - 1
-    if dim == 1:
-        raise e.error("found 1; allowed with a mesh: 2, 3", "dim")
+        return Lattice(points, elements, np.zeros((0, 2))), elements.shape[1] - 1
     ending = path.suffix.lower()
     if ending not in (".stl", ".obj", ".msh"):
         raise e.error(f"unknown ending {ending!r}; {allowed(ending, ('.stl', '.obj', '.msh'))}", "file")
@@ -171,13 +207,20 @@ def _from_file(document: Document, e: Element, kind: str, dim: int) -> tuple[Lat
     if ending == ".stl" and len(faces):  # which does not number its vertices: they count as they come
         order = np.unique(faces, return_index=True)[1].argsort()
         points, faces = points[order], order.argsort()[faces]
+    return _of_triangles(document, e, points, faces, dim)
+
+
+def _of_triangles(document: Document, e: Element, points: np.ndarray, faces: np.ndarray, dim: int) -> tuple[Lattice, int]:
+    """Triangles, or the tetrahedra between them and the origin."""
+    if dim == 1:
+        raise e.error("found 1; allowed with a mesh: 2, 3", "dim")
     _spend(document, e, len(points))
     if dim == 2:
-        return Lattice(points, faces, none), dim
+        return Lattice(points, faces, np.zeros((0, 2))), dim
     if not e.has("origin"):
         raise e.error("attribute 'origin' is missing; needed for a mesh with dim 3")
     elements = np.hstack([np.zeros((len(faces), 1), int), faces + 1])
-    return Lattice(np.vstack([e.floats("origin", 3), points]), elements, none), dim
+    return Lattice(np.vstack([e.floats("origin", 3), points]), elements, np.zeros((0, 2))), dim
 
 
 def _placed(e: Element, shape: Shape) -> np.ndarray:
@@ -246,7 +289,7 @@ def _parent(e: Element, fixed: bool) -> tuple[str, Pose]:
 def _flex(e: Element, make: Maker, shape: Shape, used: np.ndarray, **attributes) -> Node:
     """The <flex>. used: the points that elements name. attributes: name, and bodies and positions of the vertices."""
     texcoord = e.floats("texcoord")
-    if texcoord is None and shape.kind in SHELLS and e.has("material"):
+    if texcoord is None and shape.kind in SHELLS and len(shape.texcoord) and e.has("material"):
         texcoord = shape.texcoord
     if texcoord is not None and texcoord.size == 2 * len(shape.points):
         texcoord = texcoord.reshape(-1, 2)[used]

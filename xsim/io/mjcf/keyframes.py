@@ -8,6 +8,7 @@ import numpy as np
 
 from xsim.io.mjcf.document import Document
 from xsim.io.mjcf.nodes import Node
+from xsim.io.mjcf.rods import twist_names
 from xsim.io.mjcf.shortcuts import read_general
 from xsim.io.reader import Element
 
@@ -34,6 +35,8 @@ def _layout(document: Document) -> dict[str, list[tuple[Node, int]]]:
             if kind != "free" and _yields(document, document.resolve(e)):
                 plastic.append((node, _JOINTS[kind][0]))
     plastic += [(e._node, 2) for e in document.elements("tendon", "spatial", "fixed") if _yields(document, document.resolve(e, "tendon"))]
+    names = {node.attrib.get("name") for node, _ in joints}
+    plastic += [(e._node, _width(e, names)) for e in document.elements("deformable", "flex") if document.release.schema != "3.2"]
     actuators = [(e._node, read_general(document, e).widths) for e in document.elements("actuator")]
     document.key_layout = {
         "qpos": [(node, width) for node, (width, _) in joints],
@@ -45,6 +48,23 @@ def _layout(document: Document) -> dict[str, list[tuple[Node, int]]]:
         "act": [(node, activations) for node, (_, activations) in actuators],
     }
     return document.key_layout
+
+
+def _width(e: Element, joints: set[str | None]) -> int:
+    """How many numbers of a flex the state has, see `xsim.spec.FlexSpec`. joints: names of all joints."""
+    numbers, name, dim = len((e.raw("element") or "").split()), e.raw("name"), int(e.number("dim", 2))
+    if dim > 1:
+        return numbers // (dim + 1) * 3 * (dim - 1) if _elements_yield(e, dim) else 0
+    lines = numbers // 2
+    return 7 * lines - 1 if name and not joints.isdisjoint(twist_names(name, lines)) else 0
+
+
+def _elements_yield(e: Element, dim: int) -> bool:
+    """Whether the elements of a flex yield."""
+    elastic = e.child("elasticity")
+    if elastic is None or not elastic.number("young", 0.0) or not elastic.floats("yield", (1, 2), (0.0,))[0]:
+        return False
+    return dim == 3 or elastic.string("elastic2d", "none") in ("stretch", "both")
 
 
 def _yields(document: Document, e: Element) -> bool:

@@ -14,7 +14,7 @@ from xsim.io.mjcf.scaled_relations import Relations
 from xsim.io.reader import Element
 from xsim.joints.types import JOINT_TYPES
 from xsim.poses import IDENTITY_QUAT
-from xsim.spec import ActuatorSpec, JointSpec, KeySpec, TendonSpec
+from xsim.spec import ActuatorSpec, FlexSpec, JointSpec, KeySpec, TendonSpec
 
 __all__ = ["read_keys"]
 
@@ -22,8 +22,8 @@ MAX_KEYS = 100_000
 
 
 def read_keys(
-    document: Document, bodies: Bodies, tendons: list[TendonSpec], actuators: list[ActuatorSpec], index: Index, count: int,
-    relations: Relations,
+    document: Document, bodies: Bodies, flexes: list[FlexSpec], tendons: list[TendonSpec], actuators: list[ActuatorSpec], index: Index,
+    count: int, relations: Relations,
 ) -> list[KeySpec]:  # fmt: skip
     """All keyframes, in order, filled up with starts to a count; index entries "key". Raises ParseError for vectors of a wrong length.
 
@@ -40,10 +40,12 @@ def read_keys(
         "ctrl": np.zeros(sum(a.widths[0] for a in actuators)),
         "mpos": np.array([body.pos for body in mocap]).reshape(-1),
         "mquat": np.array([body.quat for body in mocap]).reshape(-1),
-        "plastic": np.full(_plastic_width(joints, tendons), np.nan),
+        "plastic": np.full(_plastic_width(joints, tendons, flexes), np.nan),
     }
     out: list[KeySpec] = []
     factors = relations.key_factors()
+    of_flexes = len(starts["plastic"]) - len(factors["plastic"])  # no flex is in a frame with a scale
+    factors["plastic"] = np.append(factors["plastic"], np.ones(of_flexes))
     starts = {word: start / factors[word] for word, start in starts.items()}  # as the file has them
     for e in document.elements("keyframe", "key"):
         name = index.add("key", e, len(out))
@@ -66,10 +68,11 @@ def _unit_rest(joints: list[JointSpec], plastic: np.ndarray) -> np.ndarray:
     return out
 
 
-def _plastic_width(joints: list[JointSpec], tendons: list[TendonSpec]) -> int:
-    """How many numbers the springs that yield have in a keyframe."""
+def _plastic_width(joints: list[JointSpec], tendons: list[TendonSpec], flexes: list[FlexSpec]) -> int:
+    """How many numbers the springs that yield, and the lines of flexes that twist, have in a keyframe."""
     of_joints = sum(JOINT_TYPES[joint.type].nq for joint in joints if joint.spring_yield is not None)
-    return of_joints + sum(2 for tendon in tendons if tendon.spring_yield is not None)
+    of_flexes = sum(flex.nplastic for flex in flexes)
+    return of_joints + sum(2 for tendon in tendons if tendon.spring_yield is not None) + of_flexes
 
 
 def _key(

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["LATTICES", "Lattice", "open_shell"]
+__all__ = ["LATTICES", "SHELLS", "Lattice", "open_shell"]
 
 
 class Lattice(NamedTuple):
@@ -140,6 +140,7 @@ def _cell(side: tuple[int, tuple[int, int], int], counts: np.ndarray, at: tuple[
     return tuple(cell)
 
 
+SHELLS = {"box": 0, "cylinder": 2, "ellipsoid": 3}  # and how many axes they are round about
 # By type of flexcomp: dimension (0: as the file says), numbers of points that there must be along x, y, z, maker.
 LATTICES = {
     "grid": (0, (2, 2, 2), _grid),

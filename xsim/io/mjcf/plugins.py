@@ -28,7 +28,7 @@ REGISTRIES: dict[str, tuple[str, Registry]] = {
     "geom": ("DISTANCE_FUNCTIONS", DISTANCE_FUNCTIONS),
 }
 """The registry of each kind of element that a plugin may be of, and its name in `xsim.registry`."""
-NOT_SIMULATED = ("mujoco.elasticity.shell", "mujoco.sdf.sdflib")
+NOT_SIMULATED = ("mujoco.sdf.sdflib",)
 """Those of MuJoCo that may be declared, while an element that needs one is refused."""
 REMOVED_IN_4_0 = {
     "mujoco.elasticity.cable": 'a flex of lines with <elasticity young="..."/>, or the rules of 3.2',

@@ -227,12 +227,12 @@ worldbody/site + mesh
 worldbody/camera + output projection
 worldbody/light + intensity range softness texture type
 frame + massscale scale scaling
-worldbody/flexcomp ! cellcount dof
+worldbody/flexcomp + dof mesh ! cellcount
 worldbody/flexcomp/contact ! passive - internal
-worldbody/flexcomp/elasticity ! elastic2d section sectionsize shear yield
+worldbody/flexcomp/elasticity + elastic2d section sectionsize shear yield
 deformable/flex + elemtexcoord ! cellcount dof node nodecoord
 deformable/flex/contact ! passive - internal
-deformable/flex/elasticity ! elastic2d section sectionsize shear yield
+deformable/flex/elasticity + elastic2d section sectionsize shear yield
 contact/pair + adhesion
 equality/!flexstrain + active cell class flex name solimp solref
 tendon/spatial|fixed + actuatorfrclimited actuatorfrcrange armature springyield

@@ -15,6 +15,7 @@ from xsim.spec import FlexSpec
 __all__ = ["write_flexes"]
 
 ELASTICITY = {"young": ("young", 0.0), "poisson": ("poisson", 0.0), "damping": ("elastic_damping", 0.0), "thickness": ("thickness", -1.0)}
+ELASTICITY_4_0 = ELASTICITY | {"elastic2d": ("elastic2d", "none")}
 EDGE = {"stiffness": ("edge_stiffness", 0.0), "damping": ("edge_damping", 0.0)}
 
 
@@ -37,8 +38,13 @@ def write_flexes(context: Context) -> None:
         )  # fmt: skip
         context.names.enter("flex", number, e, flex.name)
         _write_contact(context, e, look)
-        for tag, table in (("elasticity", ELASTICITY), ("edge", EDGE)):
+        for tag, table in (("elasticity", ELASTICITY if context.rules == "3.2" else ELASTICITY_4_0), ("edge", EDGE)):
             attributes = {name: unless(default, look.get(key, default)) for name, (key, default) in table.items()}
+            if tag == "elasticity" and look.get("yield_strain"):
+                attributes["yield"] = (look["yield_strain"], 0.0) if flex.dim == 2 else look["yield_strain"]
+            if tag == "elasticity" and flex.rod is not None:
+                box = flex.rod.section or None
+                attributes |= {"shear": unless(0.0, flex.rod.shear), "section": box and "box", "sectionsize": box}
             if any(value is not None for value in attributes.values()):
                 add(e, tag, **attributes)
 

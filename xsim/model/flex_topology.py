@@ -1,0 +1,61 @@
+"""The structure of a flex: the parts of `xsim.model.topology` that deformable bodies have."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from xsim.model.table import Table
+
+__all__ = ["FlexInfo", "RodInfo"]
+
+
+class RodInfo(NamedTuple):
+    """A chain of lines that resist bending and twist, see `xsim.spec.RodSpec`.
+
+    * shear, section: rows of these leaves, section None for circles.
+    * tangents, normals: of the first and last line, in the world, or in the body that holds the line.
+    * twists: for each line, the addresses in q and v of the angle of its material, None for a line that is fixed to a body.
+      Empty: the lines do not twist.
+    * plastic: address of its numbers in `State.plastic`.
+    """
+
+    shear: int
+    section: int | None
+    tangents: tuple[tuple[float, ...], ...]
+    normals: tuple[tuple[float, ...], ...]
+    twists: tuple[tuple[int, int] | None, ...]
+    plastic: int
+
+
+class FlexInfo(NamedTuple):
+    """A flex (deformable body) with forces or contacts, see `xsim.spec.FlexSpec`.
+
+    * bodies: body of each point. edges (m, 2): indices of points. corners (n, k): indices of the edges of each element.
+    * free (m,): whether the bodies of an edge move relative to each other.
+    * simple: per point, 2 if its body only slides along its axes, 1 if it is free, else 0. Such a body has no children, and its inertia is
+      diagonal about its origin.
+    * spring: row of flex.edge_stiffness and edge_damping. elastic: row of flex.young, poisson, damping. thickness, radius: rows of these
+      leaves. None without.
+    * hinges (h, 4): indices of the points of neighbouring triangles, see `xsim.spec.FlexSpec`.
+    * stretches, bends: whether the elements resist stretching and shear, and the hinges bending.
+    * rod: of a chain of lines that resist bending and twist.
+    * yield_strain: row of flex.yield_strain. plastic: address of the numbers of its elements in `State.plastic`. None without.
+    """
+
+    name: str
+    dim: int
+    bodies: tuple[int, ...]
+    edges: Table
+    corners: Table
+    free: Table
+    simple: tuple[int, ...]
+    spring: int | None
+    elastic: int | None
+    thickness: int | None
+    radius: int | None
+    hinges: Table
+    stretches: bool
+    bends: bool
+    rod: RodInfo | None
+    yield_strain: int | None
+    plastic: int | None
