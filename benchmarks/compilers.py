@@ -1,4 +1,4 @@
-"""Both compilers of xsim on bundled models: seconds to compile (with tracing), steps per second, gradients of rollouts.
+"""Both compilers of xsim on bundled models: seconds to compile (with tracing), steps per second, gradients of rollouts, queries.
 
     python benchmarks/compilers.py [--num 1024] [--steps 50] [--repeat 5] [--json FILE] [MODEL ...]
 
@@ -21,6 +21,7 @@ import numpy as np
 
 import xsim
 from xsim.compile.choice import tracing_for
+from xsim.dynamics.compiled_forward import data_function
 from xsim.dynamics.compiled_step import step_function
 from xsim.dynamics.prepared import system_function
 
@@ -31,6 +32,7 @@ COMPILERS = ("llvm", "xla")
 def program(name: str, fn, *args) -> tuple:
     """(compiled function of no arguments, seconds to trace and compile)."""
     jax.clear_caches()
+    data_function.cache_clear()
     step_function.cache_clear()
     system_function.cache_clear()
     with tracing_for(name):
@@ -53,7 +55,7 @@ def medians(runs: dict, repeat: int) -> dict:
 
 
 def measured(name: str, num: int, steps: int, repeat: int, frozen: bool) -> dict:
-    """What a model's rollout, and the gradient of it in the model's leaves and the velocities at the start, take."""
+    """What a model's rollout, the gradient of it in the model's leaves and the velocities at the start, and `xsim.forward` take."""
     model = xsim.load(xsim.models.path(name))
     if frozen:
         model = model.freeze(*model.paths())
@@ -69,13 +71,16 @@ def measured(name: str, num: int, steps: int, repeat: int, frozen: bool) -> dict
         end = rollout(model, v)
         return (end.q**2).mean() + (end.v**2).mean()
 
+    def query(model, v):
+        return xsim.forward(model, state.replace(v=v))
+
     out = {"model": name, "leaves": "frozen" if frozen else "shared", "environments": num, "steps": steps}
-    for kind, fn in (("rollout", rollout), ("gradient", jax.grad(loss, (0, 1)))):
+    for kind, fn, count in (("rollout", rollout, steps), ("gradient", jax.grad(loss, (0, 1)), steps), ("query", query, 1)):
         runs = {c: program(c, fn, model, v) for c in COMPILERS}
         seconds = medians({c: run for c, (run, _) in runs.items()}, repeat)
         for c in COMPILERS:
             out[f"{kind}_{c}_compile_s"] = round(runs[c][1], 2)
-            out[f"{kind}_{c}_steps_per_s"] = round(num * steps / seconds[c])
+            out[f"{kind}_{c}_steps_per_s"] = round(num * count / seconds[c])
     return out
 
 
@@ -95,7 +100,7 @@ def main() -> None:
             row = measured(name, args.num, args.steps, args.repeat, frozen)
             rows.append(row)
             print(f"{name}, {row['leaves']} leaves, {args.num} environments, {args.steps} steps")
-            for kind in ("rollout", "gradient"):
+            for kind in ("rollout", "gradient", "query"):
                 llvm, xla = (row[f"{kind}_{c}_steps_per_s"] for c in COMPILERS)
                 parts = (f"{c} {row[f'{kind}_{c}_steps_per_s'] / 1e3:9.0f} k/s ({row[f'{kind}_{c}_compile_s']:.1f} s)" for c in COMPILERS)
                 print(f"  {kind:8}  {'; '.join(parts)}; {llvm / xla:.1f} times", flush=True)

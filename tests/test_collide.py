@@ -178,6 +178,7 @@ def separation(numbers):
     return (np.abs(np.einsum("in,nik->nk", pos[1] - pos[0], axes)) - reach).max(1)
 
 
+@pytest.mark.slow
 def test_boxes():
     """No contact is deeper than the overlap along the normal, and moving one box by that frees it; contacts are inside of both."""
     numbers = drawn(3, spread=0.25)

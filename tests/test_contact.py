@@ -78,6 +78,7 @@ def test_what_is_kept_beside_geoms_that_do_not_touch(kept, x64):
     assert np.abs(wanted[6:]).max() > 20  # the box is pulled back
 
 
+@pytest.mark.slow
 def test_single_precision_beside_double_under_runge_kutta(x64):
     """Nothing of a step of single precision becomes double."""
     model = xsim.with_integrator(xsim.loads(BOX, "mjcf"), "rk4")

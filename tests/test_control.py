@@ -159,6 +159,7 @@ def test_the_swing_up_is_a_minimum(cart, swing_up):
     assert jnp.abs(inward).max() < 5e-3 < 0.5 < jnp.abs(at_start).max()
 
 
+@pytest.mark.slow
 def test_gains_stabilize_the_swing_up(cart, swing_up):
     @jax.jit
     def last(start, closed):

@@ -86,6 +86,7 @@ def test_episodes(balance):
     np.testing.assert_allclose(s.metrics["return"], s.reward)
 
 
+@pytest.mark.slow
 def test_an_environment_does_not_depend_on_how_many_there_are(balance):
     more = Jitted("pendulum_balance", num_envs=NUM + 3, max_steps=6, randomize=DAMPING)
     a, b = balance.reset(KEY), more.reset(KEY)
@@ -179,6 +180,7 @@ def test_divergence_stays_with_its_environment(balance, balance_gradient, poison
 TASK_OVERFLOW = Task(reward=lambda view: view.state.q[..., 0], actuate=lambda view: view.action * 1e38, actions=2)
 
 
+@pytest.mark.slow
 def test_gradients_pass_a_step_that_overflows():
     """A shared leaf sums over all environments, so NaN times zero in one of them would reach it."""
     model = xsim.load(models.path("pendulum"))

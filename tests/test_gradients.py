@@ -244,6 +244,7 @@ def _daily(paths):
     return [pytest.param(p, marks=[pytest.mark.nightly] * (p.stem in LONG)) for p in paths]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", _daily(OTHERS), ids=lambda p: f"{p.parent.name}-{p.stem}")
 def test_models_of_other_formats(path, x64):
     """A step with everything that acts, at random states inside and beyond limits, sliding and sticking; the seed is one whose

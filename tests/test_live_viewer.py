@@ -82,6 +82,7 @@ def test_time_goes_on_with_the_clock(viewer):
     assert viewer.frame(0.0051) == 1  # the time of the pause is not made up for
 
 
+@pytest.mark.slow
 def test_a_slow_computation_leaves_time_out(viewer, monkeypatch):
     monkeypatch.setattr(simulation, "MAX_COMPUTATION", 0.05)
     viewer._cost = 0.01

@@ -565,7 +565,7 @@ def test_replicate_names_and_places():
 
 
 @pytest.mark.parametrize("world", [
-    '<geom type="sdf" size="1"><plugin instance="i"/></geom>', '<body><plugin plugin="mujoco.sdf.bolt"/></body>',
+    '<body><plugin plugin="mujoco.sdf.bolt"/></body>',
     '<body><plugin instance="i"/></body>',
     '<composite type="grid" count="2" spacing="1"><geom size=".1"/><plugin instance="i"/></composite>',
     '<flexcomp name="f" type="grid" count="2 2 1"><plugin instance="i"/></flexcomp>',

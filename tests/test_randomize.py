@@ -92,6 +92,7 @@ def test_distributions(chain):
     assert x.min() >= np.float32(0.2) and x.max() <= 1.5 and x.max() - x.min() > 1
 
 
+@pytest.mark.slow
 def test_selector_per_and_shared(chain):
     imus = [i for i, n in enumerate(chain.body_names) if n.startswith("imu")]
     x = _one(chain, "body.pos[imu*]", {"uniform": [[1, 2, 3], [2, 3, 4]]}) - np.array([1, 2, 3])

@@ -205,6 +205,7 @@ def test_gradients_of_steps(ring, x64):
             assert abs(slope[i] - wanted) < 1e-6 * max(1.0, abs(wanted)), (which, i, slope[i], wanted)
 
 
+@pytest.mark.slow
 def test_a_batch_of_numbers(ring, x64):
     """Each environment moves as with its numbers alone."""
     model = xsim.build(ring)

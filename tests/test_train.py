@@ -94,6 +94,7 @@ def test_the_policy_of_a_run(whole, tmp_path, capsys):
     assert main(["play", str(tmp_path)]) == 1 and "config.json is missing" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_folders(whole, tmp_path, capsys):
     """A run is neither overwritten nor resumed from nothing or with other settings."""
     out, _ = whole

@@ -90,6 +90,7 @@ def canonical(spec: ModelSpec) -> ModelSpec:
     return spec.replace(bodies=bodies, world_geoms=bare(spec.world_geoms), meshes=meshes)
 
 
+@pytest.mark.slow
 def test_a_chain_of_joints_moves_the_same_bodies(x64, tmp_path):
     """Poses of the bodies, mass matrix and bias at the same coordinates; the last link of each body is the body."""
     spec = xsim.parse_text(ARM, "mjcf")

@@ -1,4 +1,4 @@
-"""Which compiler makes the programs of `xsim.step` and `xsim.rollout`."""
+"""Which compiler makes the programs of `xsim.step`, `xsim.rollout` and `xsim.forward`."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _TRACED: ContextVar[str | None] = ContextVar("compiler", default=None)
 
 
 def use_compiler(name: str) -> None:
-    """Choose the compiler of `xsim.step` and `xsim.rollout` in this process.
+    """Choose the compiler of `xsim.step`, `xsim.rollout` and `xsim.forward` in this process.
 
-    * ``"auto"``, the default: LLVM on the CPU for models whose step has a program of moderate size, else XLA
+    * ``"auto"``, the default: LLVM on the CPU for functions that have a program of moderate size, else XLA
     * ``"llvm"``: LLVM on the CPU; models without such a program raise `xsim.compile.flatten.Unsupported`
     * ``"xla"``: XLA
 

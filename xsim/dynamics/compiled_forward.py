@@ -29,14 +29,14 @@ def compiled_data(evaluate: Callable, model: Model, state: State, ctrl, tau) -> 
     arguments, batched = zip(*(by_environment(x, rank, batch) for x, rank in given), strict=True)
     of_one = tuple((x.shape[x.ndim - rank :], x.dtype) for x, rank in given)
     present = ctrl is not None, tau is not None
-    function = _data_function(evaluate, treedef, len(shapes), of_one, present, bool(jax.config.jax_enable_x64))
+    function = data_function(evaluate, treedef, len(shapes), of_one, present, bool(jax.config.jax_enable_x64))
     out = [x.reshape(*batch, *x.shape[1:]) for x in function(arguments, batched)]
     history = out[len(FIELDS)] if len(out) > len(FIELDS) else None
     return Data(**dict(zip(FIELDS, out, strict=False))), history
 
 
 @functools.lru_cache(maxsize=64)
-def _data_function(evaluate: Callable, treedef, leaves: int, shapes: tuple, present: tuple[bool, bool], x64: bool) -> Function:
+def data_function(evaluate: Callable, treedef, leaves: int, shapes: tuple, present: tuple[bool, bool], x64: bool) -> Function:
     """The function of one environment. Its arguments are the leaves of the model, the fields of the state, ctrl and tau if present. Its
     results are FIELDS, and the history if there is one. shapes: of the arguments, with their types. x64: the setting of JAX."""
     fields = len(RANKS)

@@ -152,8 +152,8 @@ def _fold_angles(x: np.ndarray) -> np.ndarray:
 def _material(document: Document, e: Element, dim: int) -> dict[str, Any]:
     """Elasticity and edge parameters."""
     elastic, edge = e.child("elasticity"), e.child("edge")
-    out = {"young": 0.0, "poisson": 0.0, "elastic_damping": 0.0, "thickness": -1.0, "edge_stiffness": 0.0, "edge_damping": 0.0}
-    out["yield_strain"] = 0.0
+    out: dict[str, Any] = {"young": 0.0, "poisson": 0.0, "elastic_damping": 0.0, "thickness": -1.0, "edge_stiffness": 0.0}
+    out |= {"edge_damping": 0.0, "yield_strain": 0.0}
     old = document.release.schema == "3.2"  # triangles resist stretching
     out["elastic2d"] = "stretch" if old else "none"
     if elastic is not None:

@@ -65,6 +65,7 @@ def _place(node: Node, bodies: list[Node], in_world: list[Node]) -> None:
     if top is node:
         bodies = [*bodies, *in_world]
     else:
+        assert top.parent is not None
         top.parent.replace(top, [top, *in_world])
     node.parent.replace(node, bodies)
 

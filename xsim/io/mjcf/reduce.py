@@ -47,8 +47,9 @@ def used_meshes(drafts: list[Draft], meshes: Sequence[MeshSpec]) -> list[MeshSpe
     def has_mesh(item) -> bool:
         return item.shape in MESH_SHAPES and item.asset is not None
 
-    used = sorted({item.asset for body in drafts for item, _ in (*body.geoms, *body.sites) if has_mesh(item)})
-    number = {old: new for new, old in enumerate(used)}
+    found = {item.asset for body in drafts for item, _ in (*body.geoms, *body.sites) if has_mesh(item)}
+    used = sorted(asset for asset in found if asset is not None)
+    number: dict[int | None, int] = {old: new for new, old in enumerate(used)}
     for body in drafts:
         body.geoms, body.sites = (
             [(replace(item, asset=number[item.asset]) if has_mesh(item) else item, e) for item, e in items]

@@ -87,8 +87,8 @@ def read_rod(
     normals, curvature = _rest_frames(tangents, turns[0], upright=bool(section) and section[0] < section[1])
     if curvature.any() and not twists:
         return None
-    ends = (np.array([vectors[k] @ turn for k, turn in zip((0, -1), turns, strict=True)]) for vectors in (tangents, normals))
-    return RodSpec(*ends, curvature, twists, shear, section)
+    ends = [np.array([vectors[k] @ turn for k, turn in zip((0, -1), turns, strict=True)]) for vectors in (tangents, normals)]
+    return RodSpec(ends[0], ends[1], curvature, twists, shear, section)
 
 
 def read_section(e: Element) -> tuple[float, ...]:

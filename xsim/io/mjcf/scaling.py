@@ -137,7 +137,8 @@ class Scaler:
         """Free joints keep their numbers; where they start follows from the body."""
         if scale == UNIT:
             return joint
-        s, fields = scale.length, {"pos": joint.pos * scale.length}
+        s = scale.length
+        fields: dict[str, Any] = {"pos": joint.pos * s}
         if joint.type == "free":
             return joint
         slides = joint.type == "slide"
