@@ -7,7 +7,7 @@ import jaxlib
 import pytest
 from memory import PROC, drop_programs, resident, trim
 from queries import Queries, install
-from slow_cases import SLOW_CASES
+from slow_cases import NIGHTLY_CASES, SLOW_CASES
 
 
 @pytest.fixture
@@ -38,11 +38,13 @@ install()
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """The mark ``slow`` of cases of parametrized tests."""
+    """The marks ``slow`` and ``nightly`` of cases of parametrized tests."""
     for item in items:
         name = getattr(item, "originalname", item.name)
-        if item.name[len(name) + 1 : -1] in SLOW_CASES.get(f"{item.path.name}::{name}", ()):
-            item.add_marker("slow")
+        test, case = f"{item.path.name}::{name}", item.name[len(name) + 1 : -1]
+        for mark, cases in (("slow", SLOW_CASES), ("nightly", NIGHTLY_CASES)):
+            if case in cases.get(test, ()):
+                item.add_marker(mark)
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""Cases of parametrized tests that take more than four seconds on an idle machine, where the other cases of the test take less.
+"""Cases of parametrized tests that take more than four seconds (`slow`) or twenty (`nightly`), where other cases of the test take less.
 
 A test that is slow as a whole has the mark itself.
 """
@@ -38,7 +38,6 @@ SLOW_CASES: dict[str, tuple[str, ...]] = {
     "test_mjcf_4_0.py::test_steps": ("attach-implicitfast", "surfaces-Euler", "surfaces-implicitfast"),
     "test_mjcf_fuzz.py::test_models_that_ask_for_too_much_are_refused": ("copies of long names",),
     "test_mjcf_perturbation.py::test_every_value_is_read": ("actuator", "include", "mujoco", "sensor"),
-    "test_mjcf_robots.py::test_robots_are_read": ("dm_control/locomotion/walkers/assets/build_fruitfly/assets/drosophila_fused.xml",),
     "test_mjcf_robots.py::test_robots_load_quickly": (
         "dm_control/locomotion/walkers/assets/fruitfly_v2/fruitfly.xml",
         "dm_control/suite/dog.xml",
@@ -57,4 +56,14 @@ SLOW_CASES: dict[str, tuple[str, ...]] = {
     "test_perturbation_formats.py::test_every_value_is_read": ("skel-fullbody1",),
     "test_plugins.py::test_forces_and_readings": ("3.2-cable", "3.2-shell", "3.2-touch_grid", "4.0-touch_grid"),
     "test_reverse.py::test_steps_are_differentiated_by_their_programs": ("four_bar-None", "hopper-rk4", "muscle_arm-None"),
+}
+
+NIGHTLY_CASES: dict[str, tuple[str, ...]] = {
+    "test_compile.py::test_loops_are_not_one_function": ("contacts",),
+    "test_flex_contacts.py::test_derivatives": ("a ball on a sheet",),
+    "test_flexes.py::test_derivatives": ("3.2-Euler",),
+    "test_mjcf_gradients.py::test_every_number_of_a_step": ("exact_of_4_0", "pid_of_4_0", "pixels_of_4_0"),
+    "test_mjcf_perturbation.py::test_every_value_is_read": ("worldbody",),
+    "test_mjcf_robots.py::test_robots_are_read": ("dm_control/locomotion/walkers/assets/build_fruitfly/assets/drosophila_fused.xml",),
+    "test_noslip.py::test_derivatives": ("elliptic",),
 }

@@ -45,7 +45,7 @@ def _rows(folder: Path) -> np.ndarray:
         return np.array([[float(x) for name, x in row.items() if name != "seconds"] for row in csv.DictReader(lines)])
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_two_processes_train_as_one_and_one_resumes(tmp_path):
     """To the rounding of sums: each process adds its share first. After one iteration the weights agree to 1e-6."""
     together, alone = tmp_path / "together", tmp_path / "alone"

@@ -117,7 +117,7 @@ def test_what_an_episode_hands_on():
             np.testing.assert_allclose(state.state.q[0], 0.2)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_quadruped_on_it(terrain):
     """It starts on its tile, stands there, and sees the stairs around it."""
     task = RoughTerrain(terrain=terrain, start_levels=3).task()
