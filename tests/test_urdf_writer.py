@@ -115,6 +115,7 @@ OFFSETS = np.array([[0.0, 0.03, 0.01], [0.0, 0.0, -0.05], [0.0, 0.0, 0.0]])
 
 
 def test_numbers_of_joints_and_shapes(tmp_path):
+    pytest.importorskip("trimesh", reason="trimesh, which reads the hull of the mesh, is not installed: pip install 'xsim[mesh]'")
     back = written(xsim.parse_text(ARM, "mjcf"), tmp_path / "arm.urdf")
     lift, yaw, pitch, grip, _ = (body.joint for body in back.bodies)
     assert [lift.type, yaw.type, pitch.type, grip.type] == ["slide", "hinge", "hinge", "hinge"]
