@@ -230,7 +230,8 @@ class Function:
         """The name under which XLA knows the compiled function."""
         name = self._targets.get((batched, summed))
         if name is None:
-            self._check_size(batched)
+            if self.prunable and self.linear is None and self.reverse_of is None:
+                self._check_size(batched)
             with announced(f"the {self.name}"):
                 name = self._targets[batched, summed] = self._compiled(batched, summed)
             self._forget(batched)
