@@ -22,7 +22,7 @@ from xsim.envs import make_env
 from xsim.train import Config, Learner, configure, evaluate, load, loggers, train
 from xsim.train.__main__ import main
 from xsim.train.checkpoints import _read, _shapes, _stored, checkpoints, restore, restore_newest
-from xsim.train.ppo import Algorithm, Sample, Statistics
+from xsim.train.ppo import Algorithm, Inputs, Sample, Statistics
 from xsim.train.run import _plot, _read_rows
 
 SMALL = Config(
@@ -349,8 +349,9 @@ def test_every_task_has_settings():
 class Constant:
     """A network whose value of an observation (n, 1) is that number."""
 
-    def apply(self, params, obs):
-        return None, obs[..., 0]
+    def apply(self, params, obs, method):
+        assert method == "critic"
+        return obs[..., 0]
 
 
 def test_advantages():
@@ -362,7 +363,7 @@ def test_advantages():
     terminated = np.array([0, 0, 1, 0, 0, 0], bool)[:, None]
     done = terminated | np.array([0, 0, 0, 0, 1, 0], bool)[:, None]
     zero = jnp.zeros(())
-    samples = Sample(value[..., None], zero, zero, reward, terminated, done, after[..., None], zero, zero)
+    samples = Sample(Inputs(value[..., None]), zero, zero, reward, terminated, done, after[..., None], zero, zero)
     learner = Learner({}, None, None, None, None, None)
     advantage, target = algorithm._advantages(learner, samples)
     expected = np.zeros((6, 1))

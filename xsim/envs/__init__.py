@@ -2,9 +2,10 @@
 
 from xsim.envs import locomotion, quadruped
 from xsim.envs.core import TASKS, Env, EnvState, Spec, Task, make_env, register_task
+from xsim.envs.disturbances import Push
 from xsim.envs.tasks import Tracking, imu
 from xsim.envs.view import View
 
 __all__ = [
-    "TASKS", "Env", "EnvState", "Spec", "Task", "Tracking", "View", "imu", "locomotion", "make_env", "quadruped", "register_task",
+    "TASKS", "Env", "EnvState", "Push", "Spec", "Task", "Tracking", "View", "imu", "locomotion", "make_env", "quadruped", "register_task",
 ]  # fmt: skip

@@ -62,8 +62,9 @@ class BraxEnv(envs.Env):
         return after.replace(info=state.info, metrics={**state.metrics, **after.metrics})
 
     @property
-    def observation_size(self) -> int:
-        return self._of(1).observation_spec.shape[0]
+    def observation_size(self) -> Any:
+        spec = self._of(1).observation_spec
+        return {name: x.shape for name, x in spec.items()} if isinstance(spec, dict) else spec.shape[0]
 
     @property
     def action_size(self) -> int:

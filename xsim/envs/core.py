@@ -12,6 +12,7 @@ import inspect
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import reduce
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +26,7 @@ from xsim.dynamics.layout import batch_shape
 from xsim.dynamics.sharding import divided
 from xsim.envs.actions import action_map
 from xsim.envs.advance import Inputs, Steps, advance, is_unhealthy, where
+from xsim.envs.disturbances import Delays, disturbances_of
 from xsim.envs.view import Transition, View
 from xsim.joints.elementary import name_key
 from xsim.load import build, load
@@ -45,7 +47,8 @@ class Task:
     """What the agent sees, does and is paid for. Functions of a `View` work on the whole batch; those of a key on one environment.
 
     model: name of a bundled model, a file, or a `ModelSpec`; options: how to load it, as `xsim.load` takes them.
-    observe(view) -> (num_envs, n), reward(view) -> (num_envs,).
+    observe(view) -> (num_envs, n), or any shape that begins with num_envs, or a dict {name: such an array}; reward(view) -> (num_envs,).
+    The trainers read the entries ``state`` and, for the value alone, ``privileged_state`` (`xsim.train.Config`).
     terminate(view) -> (num_envs,) bool. metrics(view) -> {name: (num_envs,)}.
     remember(view) -> the variables from here on, of the same structure, shapes and types: the last action, a foot's time in the air, a
     new command. Called after every step and every reset; reward, termination and metrics still see the variables before, the
@@ -58,7 +61,13 @@ class Task:
     the actions are the model's controls (-1 and 1 are the bounds of a control that has some); of a model without controls 1 N or 1 N m
     on every coordinate. actuate(view) -> tau, or (ctrl, tau), replaces it for a task with ``actions`` numbers; ``view`` is
     then that before the step.
-    bounds: (low, high) that the observation is clipped to, numbers or (n,), or a function of the model that returns them.
+    bounds: (low, high) that the observation is clipped to, numbers or (n,), or a function of the model that returns them; of an
+    observation with names also {name: (low, high)}.
+    noise: half width of uniform noise of the observation, a number or (n,); of one with names also {name: half width}.
+    action_delay, observation_delay: number of actions by which these come late, or the least and the most, between which each episode has
+    its own. ``view.action`` is what the agent chose, ``ctrl`` and ``tau`` what arrived. First come zero actions, and the first observation.
+    push: {"body": name, "speed": (least, most) in m/s, "interval": mean time between pushes, s}, see `xsim.envs.Push`.
+    The entry ``privileged_state`` of an observation with names has neither noise nor delay.
     action_repeat: simulation steps per action. substeps: whether ``view.last`` is needed (otherwise it is None after a step).
     max_steps: actions until an episode is truncated, None for never.
     randomize: as in `make_env`.
@@ -77,7 +86,11 @@ class Task:
     actuate: Callable[[View], Any] | None = None
     actions: int | None = None
     metrics: Callable[[View], dict] | None = None
-    bounds: tuple | Callable[[Model], tuple] = (-math.inf, math.inf)
+    bounds: tuple | Mapping[str, tuple] | Callable[[Model], tuple | Mapping[str, tuple]] = (-math.inf, math.inf)
+    noise: Any = None
+    action_delay: int | tuple[int, int] = 0
+    observation_delay: int | tuple[int, int] = 0
+    push: Any = None
     action_repeat: int = 1
     substeps: bool = False
     max_steps: int | None = 1000
@@ -109,16 +122,31 @@ def _spec(shape, low, high, dtype) -> Spec:
     return Spec(tuple(shape), *(np.broadcast_to(np.asarray(x, dtype), shape).copy() for x in (low, high)), np.dtype(dtype))
 
 
+def _observation_spec(obs, bounds, num_envs: int, dtype) -> Any:
+    """Bounds of an observation, `Spec` or {name: Spec}. obs: its shapes. bounds: as in `Task`. Raises ValueError for no observation."""
+    if isinstance(obs, Mapping):
+        pairs = bounds if isinstance(bounds, Mapping) else dict.fromkeys(obs, bounds)
+        for name in pairs:
+            if name not in obs:
+                raise ValueError(f"bounds: the observation has no {name!r}{did_you_mean(name, obs)}")
+        no_bounds = (-math.inf, math.inf)
+        return {name: _observation_spec(x, pairs.get(name, no_bounds), num_envs, dtype) for name, x in obs.items()}
+    if not hasattr(obs, "shape") or len(obs.shape) < 2 or obs.shape[0] != num_envs:
+        raise ValueError(f"observe must return ({num_envs}, n), or a dict of these; found {getattr(obs, 'shape', type(obs).__name__)}")
+    return _spec(obs.shape[1:], *bounds, dtype)
+
+
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class EnvState:
     """Everything that goes from step to step; a pytree whose leaves have the leading dimension num_envs, by which they are divided among
     the devices in use.
 
-    obs: (num_envs, n). reward: (num_envs,). terminated, truncated, done (either): (num_envs,) bool.
-    metrics: ``return`` and ``length`` of the episode up to this step, then the task's. info: ``final_observation`` (num_envs, n), the
+    obs: (num_envs, n), or what the task's ``observe`` returns. reward: (num_envs,). terminated, truncated, done (either): (num_envs,) bool.
+    metrics: ``return`` and ``length`` of the episode up to this step, then the task's. info: ``final_observation``, as obs, the
     observation before any restart; ``diverged`` (num_envs,) bool. leaves: {path: (num_envs, *shape)}, model leaves that differ.
     variables: the task's. key, episode: of each environment; together they give all its random numbers. length: steps so far.
+    delays: actions and observations on their way.
     """
 
     state: State
@@ -134,6 +162,7 @@ class EnvState:
     key: Any
     episode: Any
     length: Any
+    delays: Delays
 
     def replace(self, **changes) -> EnvState:
         return dataclasses.replace(self, **changes)
@@ -218,21 +247,25 @@ def _with_shared(sampler: Sampler, seed: int) -> Sampler:
 
 
 class Episode(NamedTuple):
-    """Where an episode starts: {path: leaf} of the model's leaves that differ, the task's variables, the state; (num_envs, ...)."""
+    """Where an episode starts: {path: leaf} of the model's leaves that differ, the task's variables, the state, the delays of actions and
+    observations; (num_envs, ...)."""
 
     leaves: dict
     variables: Any
     state: State
+    delays: Delays
 
 
 class Env:
-    """Made by `make_env`. num_envs; model: the common model; task; action_spec, observation_spec: `Spec` of one environment."""
+    """Made by `make_env`. num_envs; model: the common model; task; action_spec, observation_spec: `Spec` of one environment, the latter
+    {name: Spec} where the observation has names."""
 
     def __init__(self, sampler: Sampler, task: Task, num_envs: int, *, resample: bool, auto_reset: bool, velocity_limit: float):
         self.model, self.task, self.num_envs = sampler.model, task, num_envs
         self.resample, self.auto_reset, self.velocity_limit = resample, auto_reset, velocity_limit
         self._sampler = sampler
-        self._bounds = task.bounds(self.model) if callable(task.bounds) else task.bounds
+        bounds = task.bounds(self.model) if callable(task.bounds) else task.bounds
+        self._disturbances = disturbances_of(self.model, task.noise, task.action_delay, task.observation_delay, task.push)
         if num_envs < 1 or task.action_repeat < 1 or (task.max_steps is not None and task.max_steps < 1):
             raise ValueError("num_envs, action_repeat and max_steps must be at least 1")
         if batch_shape(self.model) not in ((), (num_envs,)):
@@ -246,13 +279,14 @@ class Env:
         self._action_map = None if task.actuate is not None else action_map(self.model, task.gear)
         actions = task.actions if self._action_map is None else self._action_map.actions
         self.action_spec = _spec((actions,), -1.0, 1.0, self.dtype)
-        obs = jax.eval_shape(lambda: jnp.asarray(task.observe(self._example_view())))
-        if obs.ndim != 2 or obs.shape[0] != num_envs:
-            raise ValueError(f"observe must return ({num_envs}, n), found {obs.shape}")
-        self.observation_spec = _spec(obs.shape[1:], *self._bounds, self.dtype)
+        obs = jax.eval_shape(lambda: jax.tree.map(jnp.asarray, task.observe(self._example_view())))
+        self.observation_spec = _observation_spec(obs, bounds, num_envs, self.dtype)
+        self._disturbances.check(obs)
 
     def __repr__(self) -> str:
-        sizes = f"actions {self.action_spec.shape}, observations {self.observation_spec.shape}"
+        seen = self.observation_spec
+        shown = seen.shape if isinstance(seen, Spec) else {name: spec.shape for name, spec in seen.items()}
+        sizes = f"actions {self.action_spec.shape}, observations {shown}"
         length = "episodes without end" if self.task.max_steps is None else f"episodes of {self.task.max_steps} steps"
         return f"Env({self.model.topology.name!r}: {self.num_envs} environments, {sizes}, {length})"
 
@@ -263,6 +297,7 @@ class Env:
         view = self._view_at_start(episode, _step_keys(keys, number))
         metrics, variables = self._metrics(view), self._remember(view)
         obs, no = self._observe(view), jnp.zeros(self.num_envs, bool)
+        delays = self._disturbances.at_start(episode.delays, view.action, obs)
         zero = jnp.zeros(self.num_envs, self.dtype)
         length = jnp.zeros(self.num_envs, jnp.int32)
         start = EnvState(
@@ -279,6 +314,7 @@ class Env:
             key=keys,
             episode=number,
             length=length,
+            delays=delays,
         )
         return divided(start, (self.num_envs,))
 
@@ -289,8 +325,9 @@ class Env:
         and its gradients stay finite, and so do those of the others.
         """
         action, invalid = self._check_action(action)
-        view, diverged = self._simulate(env_state, action, invalid)
-        result = self._judge(env_state, view, diverged)
+        arrived, delays = self._disturbances.delayed_action(env_state.delays, action)
+        view, diverged = self._simulate(env_state, action, arrived, invalid)
+        result = self._judge(env_state.replace(delays=delays), view, diverged)
         return divided(self._restart(result) if self.auto_reset else result, (self.num_envs,))
 
     # ---- a step --------------------------------------------------------------------------------------------------------------
@@ -303,20 +340,22 @@ class Env:
         invalid = jnp.isnan(action).any(-1)
         return where(invalid, jnp.zeros_like(action), jnp.clip(action, self.action_spec.low, self.action_spec.high)), invalid
 
-    def _simulate(self, s: EnvState, action, invalid) -> tuple[View, Any]:
-        """(the view after the step, (num_envs,) whether it diverged; its state is then the last healthy one, and nothing drives)."""
-        keys = _step_keys(s.key, s.episode, s.length + 1)
-        before = View(self.model.replace(s.leaves), Transition(s.state, s.state, s.state), action, Inputs(None, None), s.variables, keys)
+    def _simulate(self, s: EnvState, action, arrived, invalid) -> tuple[View, Any]:
+        """(the view after the step, (num_envs,) whether it diverged; its state is then the last healthy one, and nothing drives). arrived:
+        the actions that drive the step."""
+        keys, model = _step_keys(s.key, s.episode, s.length + 1), self.model.replace(s.leaves)
+        start = self._disturbances.pushed(s.state, keys, self.task.action_repeat * model.option.dt)
+        before = View(model, Transition(start, start, start), arrived, Inputs(None, None), s.variables, keys)
         inputs = self._inputs(before)
         steps = Steps(self.task.action_repeat, self.velocity_limit, self.task.substeps)
-        after, last = advance(steps, before.model, self.model, s.state, inputs)
+        after, last = advance(steps, before.model, self.model, start, inputs)
         diverged = invalid | is_unhealthy(after, self.velocity_limit)
         healthy = where(is_unhealthy(s.state, self.velocity_limit), self._rest(), s.state)
         state = where(diverged, healthy.replace(flags=healthy.flags | Flags.DIVERGED), after)
         last = None if last is None else where(diverged, state, last)
         leaves = {p: where(diverged, jnp.broadcast_to(self.model.get(p), x.shape), x) for p, x in s.leaves.items()}
         inputs = where(diverged, jax.tree.map(jnp.zeros_like, inputs), inputs)
-        states = Transition(where(diverged, state, s.state), last, state)
+        states = Transition(where(diverged, state, start), last, state)
         return View(self.model.replace(leaves), states, action, inputs, s.variables, keys), diverged
 
     def _judge(self, s: EnvState, view: View, diverged) -> EnvState:
@@ -325,9 +364,10 @@ class Env:
         ended = None if self.task.terminate is None else self.task.terminate(view)
         variables = self._remember(view)
         obs = self._observe(view)
-        not_finite = ~(jnp.isfinite(obs).all(-1) & jnp.isfinite(reward))
+        not_finite = ~(_is_finite(obs) & jnp.isfinite(reward))
         diverged = diverged | not_finite
-        obs, reward = where(not_finite, jnp.zeros_like(obs), obs), where(not_finite, jnp.zeros_like(reward), reward)
+        obs, reward = where(not_finite, jax.tree.map(jnp.zeros_like, (obs, reward)), (obs, reward))
+        obs, delays = self._disturbances.delayed_observation(s.delays, obs)
         length = s.length + 1
         terminated = diverged if ended is None else diverged | ended
         truncated = jnp.zeros_like(diverged) if self.task.max_steps is None else (length >= self.task.max_steps) & ~terminated
@@ -345,6 +385,7 @@ class Env:
             key=s.key,
             episode=s.episode,
             length=length,
+            delays=delays,
         )
 
     def _episode_return(self, s: EnvState):
@@ -375,12 +416,13 @@ class Env:
                 q, v = state.q, state.v
             else:
                 q, v = self.task.start(self.model, name_key(episode_key, "start"), variables)
-            return leaves, variables, jnp.asarray(q, self.dtype), jnp.asarray(v, self.dtype)
+            delays = self._disturbances.sample_delays(name_key(episode_key, "delays"))
+            return leaves, variables, jnp.asarray(q, self.dtype), jnp.asarray(v, self.dtype), delays
 
-        leaves, variables, q, v = jax.vmap(one)(keys, number, previous)
+        leaves, variables, q, v, delays = jax.vmap(one)(keys, number, previous)
         if q.shape != (self.num_envs, self.model.nq) or v.shape != (self.num_envs, self.model.nv):
             raise ValueError(f"start must return q ({self.model.nq},) and v ({self.model.nv},), found {q.shape[1:]} and {v.shape[1:]}")
-        return Episode(leaves, variables, state_at(self.model, q, v))
+        return Episode(leaves, variables, state_at(self.model, q, v), delays)
 
     def _example_view(self) -> View:
         """The view after a reset, of which shapes are read."""
@@ -392,13 +434,14 @@ class Env:
     def _restart(self, s: EnvState) -> EnvState:
         """Begin the next episode where one has ended. Nothing is computed in a step in which none has."""
         number = s.episode + s.done.astype(s.episode.dtype)
-        unchanged = Episode(s.leaves, s.variables, s.state), s.obs
+        unchanged = Episode(s.leaves, s.variables, s.state, s.delays), s.obs
 
         def begin():
             episode = self._new_episode(s.key, number, s.variables)
             view = self._view_at_start(episode, _step_keys(s.key, number))
-            episode = episode._replace(variables=self._remember(view))
-            return where(s.done, (episode, self._observe(view)), unchanged)
+            variables, obs = self._remember(view), self._observe(view)
+            delays = self._disturbances.at_start(episode.delays, view.action, obs)
+            return where(s.done, (episode._replace(variables=variables, delays=delays), obs), unchanged)
 
         episode, obs = jax.lax.cond(s.done.any(), begin, lambda: unchanged)
         return s.replace(**episode._asdict(), obs=obs, episode=number, length=jnp.where(s.done, 0, s.length))
@@ -422,8 +465,9 @@ class Env:
         return state_at(self.model, q, jnp.zeros((self.num_envs, self.model.nv), self.dtype))
 
     def _observe(self, view: View):
-        low, high = (jnp.asarray(x, self.dtype) for x in self._bounds)
-        return jnp.clip(jnp.asarray(self.task.observe(view), self.dtype), low, high)
+        """What the agent sees, before any delay."""
+        obs = self._disturbances.noisy(jax.tree.map(lambda x: jnp.asarray(x, self.dtype), self.task.observe(view)), view.keys)
+        return jax.tree.map(lambda x, spec: jnp.clip(x, spec.low, spec.high), obs, self.observation_spec)
 
     def _metrics(self, view: View) -> dict:
         return {} if self.task.metrics is None else dict(self.task.metrics(view))
@@ -438,6 +482,11 @@ class Env:
 
     def _no_inputs(self) -> Inputs:
         return Inputs(*(jnp.zeros((self.num_envs, n), self.dtype) for n in (self.model.nu, self.model.nv)))
+
+
+def _is_finite(obs):
+    """(num_envs,) whether all numbers of an observation are finite."""
+    return reduce(jnp.logical_and, (jnp.isfinite(x).reshape(len(x), -1).all(-1) for x in jax.tree.leaves(obs)))
 
 
 def _step_keys(keys, *numbers):

@@ -26,13 +26,21 @@ except ImportError as e:
 __all__ = ["GymEnv", "GymVectorEnv", "register"]
 
 
-def _box(spec: Spec) -> gymnasium.spaces.Box:
+def _space(spec: Spec | dict[str, Spec]) -> gymnasium.spaces.Space:
+    """The space of an action or observation: a box, or boxes by name."""
+    if isinstance(spec, dict):
+        return gymnasium.spaces.Dict({name: _space(x) for name, x in spec.items()})
     return gymnasium.spaces.Box(spec.low, spec.high, spec.shape, dtype=spec.dtype.type)
 
 
 def _arrays(tree) -> Any:
     """New numpy arrays of a pytree: writable, shared with nobody."""
     return jax.tree.map(np.array, tree)
+
+
+def _one(tree, i: int) -> Any:
+    """Environment i of a pytree of arrays (num_envs, ...)."""
+    return jax.tree.map(lambda x: np.array(x[i]), tree)
 
 
 MAX_IMAGES = 16
@@ -74,18 +82,18 @@ class GymVectorEnv(VectorEnv):
         self.render_mode, self.metadata = _check_mode(render_mode), _metadata(self.metadata, self.env)
         self._renderers = [Renderer() for _ in range(min(self.env.num_envs, MAX_IMAGES))]
         self.num_envs = self.env.num_envs
-        self.single_observation_space = _box(self.env.observation_spec)
-        self.single_action_space = _box(self.env.action_spec)
+        self.single_observation_space = _space(self.env.observation_spec)
+        self.single_action_space = _space(self.env.action_spec)
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
         self.env_state: EnvState | None = None
         self._reset, self._step = jax.jit(self.env.reset), jax.jit(self.env.step)
 
     def reset(self, *, seed: int | None = None, options: dict | None = None):
-        """Start all environments. Returns observations (num_envs, n) and info. ``options`` are not used."""
+        """Start all environments. Returns observations (num_envs, n), or a dict of them, and info. ``options`` are not used."""
         super().reset(seed=seed)
         self.env_state = s = self._reset(_key(self.np_random))
-        return np.array(s.obs), {}
+        return _arrays(s.obs), {}
 
     def step(self, actions):
         """One action, (num_envs, actions), in every environment: observations, rewards, terminations, truncations, info."""
@@ -99,8 +107,8 @@ class GymVectorEnv(VectorEnv):
             out[name], out[f"_{name}"] = value, np.ones(self.num_envs, bool)
         if done.any():
             final = np.full(self.num_envs, None, dtype=object)
-            for i in np.flatnonzero(done):
-                final[i] = info["final_observation"][i]
+            for i in np.flatnonzero(done).tolist():
+                final[i] = _one(info["final_observation"], i)
             out["final_obs"], out["_final_obs"] = final, done.copy()
             out["final_info"] = {k: v.copy() for k, v in metrics.items()}
             out["final_info"]["diverged"] = info["diverged"]
@@ -127,8 +135,8 @@ class GymEnv(gymnasium.Env):
             raise ValueError("GymEnv needs an Env with num_envs=1 and auto_reset=False")
         self.render_mode, self.metadata = _check_mode(render_mode), _metadata(self.metadata, self.env)
         self._renderer = Renderer()
-        self.observation_space = _box(self.env.observation_spec)
-        self.action_space = _box(self.env.action_spec)
+        self.observation_space = _space(self.env.observation_spec)
+        self.action_space = _space(self.env.action_spec)
         self.env_state: EnvState | None = None
         self._reset, self._step = jax.jit(self.env.reset), jax.jit(self.env.step)
 
@@ -136,7 +144,7 @@ class GymEnv(gymnasium.Env):
         """Start an episode: observation (n,) and info. ``options`` are not used."""
         super().reset(seed=seed)
         self.env_state = s = self._reset(_key(self.np_random))
-        return np.array(s.obs[0]), {}
+        return _one(s.obs, 0), {}
 
     def step(self, action):
         """One action: observation, reward, terminated, truncated, info (metrics of the episode)."""
@@ -144,7 +152,7 @@ class GymEnv(gymnasium.Env):
             raise gymnasium.error.ResetNeeded("call reset before step")
         self.env_state = s = self._step(self.env_state, np.asarray(action)[None])
         info = {name: x[0] for name, x in _arrays({**s.metrics, "diverged": s.info["diverged"]}).items()}
-        return np.array(s.obs[0]), float(s.reward[0]), bool(s.terminated[0]), bool(s.truncated[0]), info
+        return _one(s.obs, 0), float(s.reward[0]), bool(s.terminated[0]), bool(s.truncated[0]), info
 
     def render(self) -> np.ndarray | None:
         """An image (480, 480, 3) uint8; None without a render mode. Needs ``pip install 'xsim[render]'``."""

@@ -1,7 +1,8 @@
 """``go1_joystick``: a quadruped (Unitree Go1) that walks as a joystick says: velocity ahead, to the left, and turning.
 
-The rewards are those that have become usual for this task (Rudin et al., Learning to Walk in Minutes Using Massively Parallel Deep
-Reinforcement Learning, 2022); `Weights` lists them. Actions are displacements of the joint targets from the standing pose.
+``go1_robust`` is the same task for a policy that goes to a robot, ``go1_rough`` the same on a terrain. The rewards are those that have
+become usual for this task (Rudin et al., Learning to Walk in Minutes Using Massively Parallel Deep Reinforcement Learning, 2022); `Weights`
+lists them. Actions are displacements of the joint targets from the standing pose.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 from xsim import models
 from xsim.dynamics.images import height_scan
 from xsim.envs.core import Task, register_task
+from xsim.envs.disturbances import PRIVILEGED
 from xsim.envs.tasks import to_body
 from xsim.envs.terrain import Terrain, make_terrain
 from xsim.envs.view import View
@@ -23,7 +25,7 @@ from xsim.io import parse
 from xsim.model.model import Model
 from xsim.spatial import rotate
 
-__all__ = ["Joystick", "RoughTerrain", "Weights"]
+__all__ = ["Joystick", "RoughTerrain", "Weights", "robust"]
 
 LEGS = ("FR", "FL", "RR", "RL")
 STANDING_POSE = np.tile([0.1, 0.9, -1.8, -0.1, 0.9, -1.8], 2)  # rad, joints of the legs in their order
@@ -110,7 +112,8 @@ class Joystick:
     """Follow commanded velocities: ``Joystick(...).task()``.
 
     Observation (48,), trunk's axes: velocity, angular velocity, direction of the vertical, displacements of the joints from the standing
-    pose, their velocities, the last action, the command.
+    pose, their velocities, the last action, the command. measured: ``state`` (45,), the same without the velocity, which no sensor of the
+    robot measures, and ``privileged_state`` (56,), all 48, then which feet stand and how long each has been in the air, s.
 
     weights: of the reward terms; each term is the method ``_reward_<name>``. action_scale: rad that an action of 1 moves a joint's
     target. max_command: largest speeds ahead, m/s, to the left, m/s, and turning, rad/s; commands are uniform between these and their
@@ -125,6 +128,7 @@ class Joystick:
     stand_share: float = 0.1
     min_up: float = 0.5
     min_height: float = 0.1
+    measured: bool = False
 
     def task(self, **fields) -> Task:
         """The task. fields: further fields of `Task`, in place of those here."""
@@ -200,8 +204,13 @@ class Joystick:
         return ctrl, jnp.zeros_like(view.state.v)
 
     def observe(self, view: View):
-        memory = view.variables
-        return jnp.concatenate([*_trunk(view), _displacement(view), view.state.v[..., 6:], memory["action"], memory["command"]], -1)
+        memory, trunk = view.variables, _trunk(view)
+        sensed = [*trunk[1:], _displacement(view), view.state.v[..., 6:], memory["action"], memory["command"]]
+        everything = jnp.concatenate([trunk.velocity, *sensed], -1)
+        if not self.measured:
+            return everything
+        feet = [self.on_ground(view).astype(everything.dtype), memory["air_time"]]
+        return {"state": jnp.concatenate(sensed, -1), PRIVILEGED: jnp.concatenate([everything, *feet], -1)}
 
     # ---- rewards -------------------------------------------------------------------------------------------------------------
 
@@ -257,6 +266,26 @@ class Joystick:
 register_task("go1_joystick", Joystick().task())
 
 
+MEASUREMENT_NOISE = np.repeat([0.2, 0.05, 0.03, 1.5, 0.0], [3, 3, 12, 12, 15])
+"""Of what `Joystick` measures: rad/s of the gyroscope, of the direction of the vertical, rad and rad/s of the joints. Source: MuJoCo
+Playground (Zakka et al., 2025), Go1."""
+
+
+def robust(**fields) -> Task:
+    """`Joystick` as a robot has it: measured with noise and delay, pushed, with random masses and friction. fields: of `Task`."""
+    known = {
+        "noise": {"state": MEASUREMENT_NOISE},
+        "action_delay": (0, 1),
+        "observation_delay": (0, 1),
+        "push": {"body": "trunk", "speed": (0.1, 1.0), "interval": 5.0},
+        "randomize": "go1",
+    }
+    return Joystick(measured=True).task(**(known | fields))
+
+
+register_task("go1_robust", robust())
+
+
 # ---- rough terrain -----------------------------------------------------------------------------------------------------------
 
 SCAN = np.stack(np.meshgrid(np.linspace(-0.8, 0.8, 9), np.linspace(-0.5, 0.5, 5), indexing="ij"), -1).reshape(-1, 2)
@@ -269,7 +298,8 @@ SCAN_REACH = 1.0
 class RoughTerrain(Joystick):
     """The same on a terrain (`make_terrain`): ``RoughTerrain(terrain=...).task()``.
 
-    Observation (93,): that of `Joystick`, then the heights of the ground at the points `SCAN`, m, minus the height of a standing trunk.
+    Observation (93,): that of `Joystick` (or each of a measured one), then the heights of the ground at the points `SCAN`, m, minus the
+    height of a standing trunk.
 
     An episode starts on a tile of a random kind. A robot that leaves the tile starts the next episode a level higher; one that walks less
     than half of the commanded distance, a level lower; one that leaves a tile of the last level, at a random level. An episode also ends
@@ -334,7 +364,7 @@ class RoughTerrain(Joystick):
 
     def observe(self, view: View):
         heights = height_scan(view.model, view.state.q, "trunk", SCAN, reach=SCAN_REACH) + STANDING_HEIGHT
-        return jnp.concatenate([super().observe(view), heights], -1)
+        return jax.tree.map(lambda x: jnp.concatenate([x, heights], -1), super().observe(view))
 
     def metrics(self, view: View) -> dict:
         """The terms of the reward, and the level."""

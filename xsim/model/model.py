@@ -512,10 +512,20 @@ def as_array(x, dtype):
 
 
 def shapes(group) -> str:
-    """A group of arrays as text: the name and shape of each that is not empty."""
-    fields = ((f.name, getattr(group, f.name)) for f in dataclasses.fields(group))
-    shown = (f"{name} {getattr(x, 'shape', x)}" for name, x in fields if 0 not in getattr(x, "shape", ()))
-    return f"{type(group).__name__}({', '.join(shown)})"
+    """A group of arrays as text: the name and shape of each that is not empty, also within tables and tuples of them."""
+    return f"{type(group).__name__}({_named_shapes((f.name, getattr(group, f.name)) for f in dataclasses.fields(group))})"
+
+
+def _named_shapes(items) -> str:
+    return ", ".join(f"{name} {_shape(x)}" for name, x in items if 0 not in getattr(x, "shape", ()))
+
+
+def _shape(x) -> str:
+    if isinstance(x, dict):
+        return f"{{{_named_shapes(x.items())}}}"
+    if hasattr(x, "_fields"):
+        return f"({_named_shapes(zip(x._fields, x, strict=True))})"
+    return str(getattr(x, "shape", x))
 
 
 class Flags:

@@ -65,19 +65,19 @@ def restore(checkpoint: Path, like: Learner) -> Learner:
     return learner
 
 
-def restore_policy(folder: Path, like: Callable[[int, int, np.dtype], T]) -> T:
+def restore_policy(folder: Path, like: Callable[[int, int, int, np.dtype], T]) -> T:
     """The part of a Learner that a policy needs, of the newest checkpoint that can be read.
 
-    like: what it is like, shapes with the fields ``params`` and ``statistics``, from the numbers of observations and actions and the type
-    of their numbers. Raises ValueError where no checkpoint can be read, or where it does not fit."""
+    like: what it is like, shapes with the fields ``params`` and ``statistics``, from the widths of what policy and value read, the number
+    of actions and the type of their numbers. Raises ValueError where no checkpoint can be read, or where it does not fit."""
 
     def read(checkpoint: Path) -> T:
         shapes = _shapes(checkpoint)
-        sizes = [shapes.get(name) for name in (".statistics.mean", ".params['params']['log_deviation']")]
-        if any(x is None or len(x.shape) != 1 for x in sizes):
+        observed, acted = (shapes.get(name) for name in (".statistics.mean", ".params['params']['log_deviation']"))
+        if observed is None or acted is None or not len(observed.shape) == len(acted.shape) == 1:
             raise ValueError(f"{checkpoint} holds no policy")
-        observed, acted = sizes
-        return _fitted(checkpoint, shapes, like(observed.shape[0], acted.shape[0], observed.dtype))
+        of_value = shapes.get(".value_statistics.mean", observed)
+        return _fitted(checkpoint, shapes, like(observed.shape[0], of_value.shape[0], acted.shape[0], observed.dtype))
 
     return _newest(folder, read)
 
@@ -157,7 +157,7 @@ def _or_broken(checkpoint: Path, read: Callable[[Any], T]) -> T:
 
 def _check(checkpoint: Path, learner: Learner) -> None:
     """Refuse what no run writes, or what no run can continue from."""
-    for name in ("params", "optimizer", "statistics"):
+    for name in ("params", "optimizer", "statistics", "value_statistics"):
         for path, x in _named(getattr(learner, name)).items():
             if not np.isfinite(x.addressable_data(0)).all():
                 raise ValueError(f"{checkpoint}: .{name}{path} is not finite; delete it to resume from the checkpoint before it")

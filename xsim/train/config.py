@@ -48,6 +48,8 @@ class Config:
     max_gradient: float = 0.5  # norm of the gradient that it is clipped to
     reward_scale: float = 1.0
     normalize: bool = True  # observations, by their running mean and deviation
+    policy_observation: str = "state"  # what the policy reads of an observation with names
+    value_observation: str = "privileged_state"  # what the value reads of it; where it is missing, what the policy reads
     hidden: tuple[int, ...] = (64, 64)
     activation: str = "tanh"
     deviation: float = 0.6  # of the first policy's actions, whose bounds are -1 and 1

@@ -16,12 +16,11 @@ def tensorboard(folder: Path) -> Callable[[Mapping[str, float]], None]:
         from tensorboardX import SummaryWriter  # pyright: ignore[reportMissingImports]
     except ImportError as error:
         raise ImportError("event files for TensorBoard need tensorboardX: pip install tensorboardX") from error
-    writer = SummaryWriter(str(folder))
+    writer = SummaryWriter(str(folder), flush_secs=1)  # a thread of its own writes
 
     def write(row: Mapping[str, float]) -> None:
         for name, value in _numbers(row).items():
             writer.add_scalar(name, value, int(row["steps"]))
-        writer.flush()
 
     return write
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,7 +14,7 @@ import jax.numpy as jnp
 
 from xsim.train.checkpoints import restore_policy
 from xsim.train.config import Config, check
-from xsim.train.ppo import ActorCritic, Statistics, network_of
+from xsim.train.ppo import ActorCritic, Inputs, Statistics, network_of
 
 __all__ = ["TrainedPolicy", "load", "saved_config"]
 
@@ -23,17 +24,19 @@ __all__ = ["TrainedPolicy", "load", "saved_config"]
 class TrainedPolicy:
     """The deterministic policy of a run: ``policy(obs)`` is the action (..., actions) at the observations (..., n).
 
-    A pytree: it may be an argument of jit, vmap and scan. params: weights of the network. statistics: of the observations, None where they
-    are not normalized. network: static.
+    Of observations with names it reads the entry ``observation``. A pytree: it may be an argument of jit, vmap and scan. params: weights of
+    the network. statistics: of the observations, None where they are not normalized. network, observation: static.
     """
 
     params: Any
     statistics: Statistics | None
     network: ActorCritic = field(metadata={"static": True})
+    observation: str = field(default="state", metadata={"static": True})
 
     def __call__(self, obs):
+        obs = obs[self.observation] if isinstance(obs, Mapping) else obs
         obs = obs if self.statistics is None else self.statistics.normalized(obs)
-        return self.network.apply(self.params, obs)[0].mean
+        return self.network.apply(self.params, obs, method="actor").mean
 
     @property
     def observations(self) -> int:
@@ -73,14 +76,14 @@ def load(run) -> TrainedPolicy:
     """The policy of the newest checkpoint of a run. run: the folder that `train` wrote. Raises ValueError where there is none."""
     config = saved_config(run)
 
-    def like(observations: int, actions: int, dtype) -> _Learned:
+    def like(observations: int, of_value: int, actions: int, dtype) -> _Learned:
         def empty() -> _Learned:
-            params = network_of(config, actions, dtype).init(jax.random.key(0), jnp.zeros((1, observations), dtype))
-            return _Learned(params, Statistics.empty(observations, dtype))
+            inputs = Inputs(*(jnp.zeros((1, n), dtype) for n in (observations, of_value)))
+            return _Learned(network_of(config, actions, dtype).init(jax.random.key(0), inputs), Statistics.empty(observations, dtype))
 
         return jax.eval_shape(empty)
 
     learned = restore_policy(Path(run), like)
     statistics = learned.statistics
     network = network_of(config, len(learned.params["params"]["log_deviation"]), statistics.mean.dtype)
-    return TrainedPolicy(learned.params, statistics if config.normalize else None, network)
+    return TrainedPolicy(learned.params, statistics if config.normalize else None, network, config.policy_observation)

@@ -18,10 +18,11 @@ import optax
 from flax import linen as nn
 
 from xsim.dynamics.sharding import BY_ENVIRONMENT, divided, mesh_of
-from xsim.envs import Env
+from xsim.envs import Env, Spec
+from xsim.suggestions import did_you_mean
 from xsim.train.config import ACTIVATIONS, Config
 
-__all__ = ["ActorCritic", "Algorithm", "Learner", "Policy", "Sample", "Statistics", "measured_episodes", "network_of"]
+__all__ = ["ActorCritic", "Algorithm", "Inputs", "Learner", "Policy", "Sample", "Statistics", "measured_episodes", "network_of"]
 
 
 # ---- networks ----------------------------------------------------------------------------------------------------------------
@@ -44,8 +45,19 @@ class Policy(NamedTuple):
         return jnp.sum(self.log_deviation + 0.5 * math.log(2 * math.pi * math.e))
 
 
+class Inputs(NamedTuple):
+    """What the networks read of observations. policy (..., n). value (..., m): None where the value reads what the policy reads."""
+
+    policy: Any
+    value: Any = None
+
+    @property
+    def of_value(self):
+        return self.policy if self.value is None else self.value
+
+
 class ActorCritic(nn.Module):
-    """Two multilayer perceptrons over normalized observations (..., n): the policy and the value (...,)."""
+    """Two multilayer perceptrons over normalized observations: the policy and the value (...,)."""
 
     actions: int
     hidden: tuple[int, ...]
@@ -53,19 +65,31 @@ class ActorCritic(nn.Module):
     deviation: float
     dtype: Any
 
-    @nn.compact
-    def __call__(self, obs) -> tuple[Policy, Any]:
-        mean = self._perceptron(obs, self.actions, 0.01, "policy")
-        log_deviation = self.param("log_deviation", nn.initializers.constant(math.log(self.deviation)), (self.actions,), self.dtype)
-        return Policy(mean, log_deviation), self._perceptron(obs, 1, 1.0, "value")[..., 0]
+    def setup(self):
+        self.policy, self.value = self._layers(self.actions, 0.01), self._layers(1, 1.0)
+        self.log_deviation = self.param(
+            "log_deviation", nn.initializers.constant(math.log(self.deviation)), (self.actions,), self.dtype
+        )
 
-    def _perceptron(self, x, outputs: int, gain: float, name: str):
-        for i, width in enumerate((*self.hidden, outputs)):
-            last = i == len(self.hidden)
-            scale = nn.initializers.orthogonal(gain if last else math.sqrt(2))
-            x = nn.Dense(width, kernel_init=scale, dtype=self.dtype, param_dtype=self.dtype, name=f"{name}_{i}")(x)
-            x = x if last else ACTIVATIONS[self.activation](x)
-        return x
+    def __call__(self, inputs: Inputs) -> tuple[Policy, Any]:
+        return self.actor(inputs.policy), self.critic(inputs.of_value)
+
+    def actor(self, obs) -> Policy:
+        return Policy(self._perceptron(self.policy, obs), self.log_deviation)
+
+    def critic(self, obs):
+        return self._perceptron(self.value, obs)[..., 0]
+
+    def _layers(self, outputs: int, gain: float) -> list[nn.Dense]:
+        widths, gains = (*self.hidden, outputs), [math.sqrt(2)] * len(self.hidden) + [gain]
+        scales = [nn.initializers.orthogonal(x) for x in gains]
+        return [nn.Dense(n, kernel_init=x, dtype=self.dtype, param_dtype=self.dtype) for n, x in zip(widths, scales, strict=True)]
+
+    def _perceptron(self, layers, x):
+        *hidden, last = layers
+        for layer in hidden:
+            x = ACTIVATIONS[self.activation](layer(x))
+        return last(x)
 
 
 def network_of(config: Config, actions: int, dtype) -> ActorCritic:
@@ -101,7 +125,8 @@ class Statistics(NamedTuple):
 
 
 class Learner(NamedTuple):
-    """All of a run: parameters, optimizer, statistics of observations, environments, root of all random numbers, iterations done."""
+    """All of a run: parameters, optimizer, statistics of what the policy reads, environments, root of all random numbers, iterations done,
+    statistics of what the value reads (None: the same)."""
 
     params: Any
     optimizer: Any
@@ -109,12 +134,18 @@ class Learner(NamedTuple):
     env: Any
     key: Any
     iteration: Any
+    value_statistics: Statistics | None = None
+
+    @property
+    def statistics_of_value(self) -> Statistics:
+        return self.statistics if self.value_statistics is None else self.value_statistics
 
 
 class Sample(NamedTuple):
-    """One action of every environment. next_obs: after it, before any restart. episode_return, length: of the episode so far."""
+    """One action of every environment. obs: what the networks read before it. next_obs: what the value reads after it, before any restart.
+    episode_return, length: of the episode so far."""
 
-    obs: Any
+    obs: Inputs
     action: Any
     log_density: Any
     reward: Any
@@ -126,9 +157,9 @@ class Sample(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """What the losses read, one row per action. obs: as the networks read it; log_density: of the action under the old policy."""
+    """What the losses read, one row per action. obs: normalized; log_density: of the action under the old policy."""
 
-    obs: Any
+    obs: Inputs
     action: Any
     log_density: Any
     advantage: Any
@@ -140,6 +171,7 @@ class Algorithm:
 
     def __init__(self, config: Config, env: Env):
         self.config, self.env = config, env
+        self._names = _entries_read(config, env)
         self.network = network_of(config, env.action_spec.shape[0], env.dtype)
         self.optimizer = self._optimizer(config.learning_rate, config.iterations * config.epochs * config.minibatches)
         self.shardings = self._shardings()
@@ -179,39 +211,65 @@ class Algorithm:
     def _start(self) -> Learner:
         root = jax.random.key(self.config.seed)
         params_key, env_key, key = jax.random.split(root, 3)
-        size = self.env.observation_spec.shape[0]
-        params = self.network.init(params_key, jnp.zeros((1, size), self.env.dtype))
-        statistics = Statistics.empty(size, self.env.dtype)
-        return Learner(params, self.optimizer.init(params), statistics, self.env.reset(env_key), key, jnp.zeros((), jnp.int32))
+        inputs = self.inputs(jax.tree.map(lambda x: jnp.zeros((1, *x.shape[1:]), x.dtype), jax.eval_shape(self.env.reset, env_key).obs))
+        params = self.network.init(params_key, inputs)
+        statistics = Statistics.empty(inputs.policy.shape[-1], self.env.dtype)
+        of_value = None if inputs.value is None else Statistics.empty(inputs.value.shape[-1], self.env.dtype)
+        env, no_iterations = self.env.reset(env_key), jnp.zeros((), jnp.int32)
+        return Learner(params, self.optimizer.init(params), statistics, env, key, no_iterations, of_value)
 
-    def network_input(self, statistics: Statistics, obs):
-        """Observations as the networks read them."""
-        return statistics.normalized(obs) if self.config.normalize else obs
+    def inputs(self, obs) -> Inputs:
+        """What the networks read of observations, before it is normalized."""
+        names = self._names
+        return Inputs(obs if names.policy is None else obs[names.policy], None if names.value is None else obs[names.value])
+
+    def normalized(self, learner: Learner, inputs: Inputs) -> Inputs:
+        """Inputs as the networks read them."""
+        if not self.config.normalize:
+            return inputs
+        value = None if inputs.value is None else learner.statistics_of_value.normalized(inputs.value)
+        return Inputs(learner.statistics.normalized(inputs.policy), value)
 
     def act(self, learner: Learner, obs):
         """The deterministic policy: actions (m, actions) at observations (m, n)."""
-        return self.network.apply(learner.params, self.network_input(learner.statistics, obs))[0].mean
+        return self._policy(learner.params, learner, self.inputs(obs)).mean
+
+    def _policy(self, params, learner: Learner, inputs: Inputs) -> Any:
+        """The `Policy` at these inputs."""
+        obs = learner.statistics.normalized(inputs.policy) if self.config.normalize else inputs.policy
+        return self.network.apply(params, obs, method="actor")
+
+    def _value(self, params, learner: Learner, obs) -> Any:
+        """Values of what the value reads, as in ``Sample.next_obs``."""
+        obs = learner.statistics_of_value.normalized(obs) if self.config.normalize else obs
+        return self.network.apply(params, obs, method="critic")
 
     def _iterate(self, learner: Learner) -> tuple[Learner, dict]:
         act_key, update_key = jax.random.split(jax.random.fold_in(learner.key, learner.iteration))
         env, samples = jax.lax.scan(partial(self._step, learner), learner.env, jax.random.split(act_key, self.config.unroll))
         params, optimizer, losses = self._update(learner, self._batch(learner, samples), update_key)
-        statistics = learner.statistics.extended(samples.obs.reshape(-1, samples.obs.shape[-1]))
-        return Learner(params, optimizer, statistics, env, learner.key, learner.iteration + 1), measured_episodes(samples) | losses
+        return self._extended(learner, params, optimizer, env, samples), measured_episodes(samples) | losses
+
+    def _extended(self, learner: Learner, params, optimizer, env, samples: Sample) -> Learner:
+        """The learner after an iteration."""
+        rows = jax.tree.map(lambda x: x.reshape(-1, x.shape[-1]), samples.obs)
+        of_value = None if rows.value is None else learner.statistics_of_value.extended(rows.value)
+        return Learner(params, optimizer, learner.statistics.extended(rows.policy), env, learner.key, learner.iteration + 1, of_value)
 
     def _step(self, learner: Learner, env, key) -> tuple[Any, Sample]:
         """One action of the current policy in every environment."""
-        policy, _ = self.network.apply(learner.params, self.network_input(learner.statistics, env.obs))
+        inputs = self.inputs(env.obs)
+        policy = self._policy(learner.params, learner, inputs)
         action = self._action(policy, key)
         after = self.env.step(env, action)
         return after, Sample(
-            obs=env.obs,
+            obs=inputs,
             action=action,
             log_density=policy.log_density(action),
             reward=after.reward,
             terminated=after.terminated,
             done=after.done,
-            next_obs=after.info["final_observation"],
+            next_obs=self.inputs(after.info["final_observation"]).of_value,
             episode_return=after.metrics["return"],
             length=after.metrics["length"],
         )
@@ -222,7 +280,7 @@ class Algorithm:
     def _batch(self, learner: Learner, samples: Sample) -> Batch:
         """What the losses read of the samples (unroll, num_envs, ...), as one row per action."""
         advantage, target = self._advantages(learner, samples)
-        obs = self.network_input(learner.statistics, samples.obs)
+        obs = self.normalized(learner, samples.obs)
         batch = Batch(obs, samples.action, samples.log_density, advantage, target)
         return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), batch)
 
@@ -233,7 +291,7 @@ class Algorithm:
         rewards that were cut off. Sums of later advantages end where an episode ends, for either reason.
         """
         c = self.config
-        value, after = (self.network.apply(learner.params, self.network_input(learner.statistics, x))[1] for x in (s.obs, s.next_obs))
+        value, after = (self._value(learner.params, learner, x) for x in (s.obs.of_value, s.next_obs))
         error = c.reward_scale * s.reward + c.discount * jnp.where(s.terminated, 0.0, after) - value  # temporal difference
 
         def backward(later, step):
@@ -274,6 +332,36 @@ class Algorithm:
         loss = policy_loss + self.config.value_weight * value_loss - self.config.entropy_weight * entropy
         losses = {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy, "kl": (ratio - 1 - change).mean()}
         return loss, losses
+
+
+class Entries(NamedTuple):
+    """The entries of an observation that policy and value read. policy: None for an observation without names. value: None where the value
+    reads what the policy reads."""
+
+    policy: str | None = None
+    value: str | None = None
+
+
+def _entries_read(config: Config, env: Env) -> Entries:
+    """What the networks read of the observations. Raises ValueError for observations that they cannot read."""
+    specs = env.observation_spec
+    if isinstance(specs, Spec):
+        _check_vector(specs)
+        return Entries()
+    policy, value = config.policy_observation, config.value_observation
+    if policy not in specs:
+        hint = did_you_mean(policy, specs)
+        raise ValueError(f"policy_observation: the observation has no {policy!r}{hint}; it has {', '.join(specs)}")
+    entries = Entries(policy, value if value in specs and value != policy else None)
+    for name in entries:
+        if name is not None:
+            _check_vector(specs[name])
+    return entries
+
+
+def _check_vector(spec: Spec) -> None:
+    if len(spec.shape) != 1:
+        raise ValueError(f"the networks read vectors, (num_envs, n); found observations of the shape {spec.shape}")
 
 
 def measured_episodes(samples: Sample) -> dict:

@@ -60,10 +60,8 @@ class Algorithm(ppo.Algorithm):
         params, value, value_loss = self._fit_value(learner._replace(params=params), samples, update_key)
         weight = self.config.target_weight
         target = jax.tree.map(lambda old, new: weight * old + (1 - weight) * new, learner.optimizer.target, params)
-        statistics = learner.statistics.extended(samples.obs.reshape(-1, samples.obs.shape[-1]))
         measured = measured_episodes(samples) | {"objective": objective, "value_loss": value_loss, "gradient": norm}
-        optimizer = Optimizers(policy, value, target)
-        return Learner(params, optimizer, statistics, env, learner.key, learner.iteration + 1), measured
+        return self._extended(learner, params, Optimizers(policy, value, target), env, samples), measured
 
     # ---- the policy ------------------------------------------------------------------------------------------------------------
 
@@ -77,23 +75,23 @@ class Algorithm(ppo.Algorithm):
             total = total + discount * c.reward_scale * sample.reward
             discount = c.discount * discount
             # An episode that ends within the rollout counts like one that ends with it; the next one counts in full.
-            end = jnp.where(sample.done & ~sample.terminated, discount * self._value(learner, sample.next_obs), 0.0)
+            end = jnp.where(sample.done & ~sample.terminated, discount * self._slower_value(learner, sample.next_obs), 0.0)
             return (after, jnp.where(sample.done, 1.0, discount), total + end), sample
 
         one_each = jnp.ones(c.num_envs, self.env.dtype)
         start = learner.env, one_each, 0.0 * one_each
         (env, discount, total), samples = jax.lax.scan(one, start, jax.random.split(key, c.unroll))
-        end = jnp.where(samples.done[-1], 0.0, discount * self._value(learner, samples.next_obs[-1]))
-        policy, _ = self.network.apply(params, self.network_input(learner.statistics, samples.obs[-1]))
+        end = jnp.where(samples.done[-1], 0.0, discount * self._slower_value(learner, samples.next_obs[-1]))
+        policy = self._policy(params, learner, jax.tree.map(lambda x: x[-1], samples.obs))
         objective = (total + end).mean() / c.unroll
         return -objective - c.entropy_weight * policy.entropy(), (env, samples, objective)
 
     def _action(self, policy: Policy, key):
         return bounded(policy.sample(key))
 
-    def _value(self, learner: Learner, obs) -> Any:
+    def _slower_value(self, learner: Learner, obs) -> Any:
         """The slower copy of the value."""
-        return self.network.apply(learner.optimizer.target, self.network_input(learner.statistics, obs))[1]
+        return self._value(learner.optimizer.target, learner, obs)
 
     # ---- the value -------------------------------------------------------------------------------------------------------------
 
@@ -101,11 +99,10 @@ class Algorithm(ppo.Algorithm):
         """Parameters and optimizer of the value after all epochs, and the mean loss of the last."""
         c = self.config
         _, target = self._advantages(learner._replace(params=learner.optimizer.target), samples)
-        obs = self.network_input(learner.statistics, samples.obs)
-        rows = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), (obs, target))
+        rows = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), (samples.obs.of_value, target))
 
         def loss(params, obs, target):
-            return 0.5 * jnp.square(self.network.apply(params, obs)[1] - target).mean()
+            return 0.5 * jnp.square(self._value(params, learner, obs) - target).mean()
 
         def minibatch(carry, chosen):
             params, optimizer = carry
