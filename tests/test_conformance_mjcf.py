@@ -26,6 +26,7 @@ import xsim
 from xsim.dynamics.constraints.contact_plan import contact_plan
 from xsim.dynamics.integration.integrators import RUNGE_KUTTA
 from xsim.registry import COLLIDERS
+from xsim.spec.geoms import MESH_SHAPES
 
 pytestmark = [pytest.mark.conformance, needs_corpus]
 
@@ -197,8 +198,8 @@ def misled(model: xsim.ModelSpec, rules: str) -> list[int]:
 
 
 def _cubic(model: xsim.ModelSpec, geom) -> bool:
-    """Whether a geom is a mesh without principal axes, or nearly: two moments of inertia are the same within a tenth."""
-    if geom.shape != "mesh":
+    """Whether a geom has the pose of a mesh without principal axes, or nearly: two moments of inertia are the same within a tenth."""
+    if geom.shape not in MESH_SHAPES:
         return False
     moments = np.sort(model.meshes[geom.asset].moments)
     return bool((np.diff(moments) < 0.1 * moments[2]).any())
