@@ -15,6 +15,7 @@ import pytest
 
 import xsim
 from xsim import view
+from xsim.poses import quat_exp
 from xsim.viewer import live_panel, perturbation, simulation
 
 pytest.importorskip("viser", reason="viser is not installed: pip install 'xsim[live]'")
@@ -162,6 +163,46 @@ def test_the_mouse_holds_the_point_where_it_began(viewer):
     np.testing.assert_allclose(viewer.pull.target, [2.0, 0.0, 1.0])
     viewer._drag("end", ball, (0, 0, 0), (0, 0, 0))
     assert viewer.pull.body == -1
+
+
+@pytest.mark.slow
+def test_the_turn_of_a_free_body_is_a_damped_torsion_spring(viewer):
+    """The effective moment of inertia of a sphere is its moment of inertia; a hinge turns with what acts along its axis."""
+    inertia = 0.4 * 2.0 * 0.1**2
+    velocity, angle = jnp.array([0.3, -0.2, 0.1]), np.array([0.2, 0.1, -0.3])
+    state = viewer.state.replace(v=viewer.state.v.at[3:6].set(velocity))
+    turn = perturbation.Perturbation(viewer.model.body_index("ball"), turns=True, orientation=quat_exp(angle))
+    tau = perturbation.generalized_force(viewer.model, state, turn)
+    expected = inertia * (500.0 * angle - 500.0**0.5 * velocity)
+    np.testing.assert_allclose(tau, [*[0.0] * 3, *expected, 0.0], rtol=1e-4, atol=1e-5)
+    turn = perturbation.Perturbation(viewer.model.body_index("arm"), turns=True, orientation=quat_exp([0.5, 0.2, 0.0]))
+    tau = perturbation.generalized_force(viewer.model, viewer.state, turn)
+    of_hinge = float(xsim.mass_matrix(viewer.model, viewer.state.q)[-1, -1])
+    np.testing.assert_allclose(tau[-1], 3.0 * of_hinge * 500.0 * 0.2, rtol=1e-4)
+
+
+def test_a_turned_body_follows_the_mouse(viewer):
+    """The right button turns the body about its origin, by the angle between where the mouse was and where it is."""
+    viewer.draw()
+    ball = viewer.model.body_index("ball")
+    viewer._drag("start", ball, (1.0, 0.0, 0.1), (1.0, 0.0, 0.1), True)
+    viewer._drag("update", ball, (1.0, 0.0, 0.1), (1.0, -0.4, 0.4), True)
+    np.testing.assert_allclose(viewer.pull.orientation, quat_exp([np.pi / 4, 0.0, 0.0]), atol=1e-6)
+    for _ in range(100):
+        viewer.frame(0.02)
+    np.testing.assert_allclose(viewer.state.q[3:7], quat_exp([np.pi / 4, 0.0, 0.0]), atol=1e-3)
+    np.testing.assert_allclose(viewer.state.q[:3], [1.0, 0.0, 0.0], atol=1e-4)
+    assert not viewer.scene.nodes["pull"].visible
+    viewer._drag("end", ball, (0, 0, 0), (0, 0, 0), True)
+    assert viewer.pull.body == -1
+    np.testing.assert_array_equal(perturbation.swing((0, 0, 0), (1, 0, 0), (-1, 0, 0)), [1, 0, 0, 0])
+
+
+def test_a_mocap_body_turns_with_the_mouse(viewer):
+    viewer.pause()
+    viewer.turn("target", (0.0, 0.0, 0.0, 2.0))
+    viewer.frame(0.02)
+    np.testing.assert_allclose(viewer.state.mocap[0], [0.0, 0.0, 2.0, 0.0, 0.0, 0.0, 1.0], atol=1e-6)
 
 
 def test_a_mocap_body_goes_with_the_mouse(viewer):
@@ -351,6 +392,13 @@ def test_page_in_a_browser(tmp_path):
             time.sleep(0.1)
         assert _until(lambda: viewer.pull.body == viewer.model.body_index(viewer.model.body_names[0]))
         page.mouse("mouseReleased", x + 50, y, button="left", clickCount=1)
+        assert _until(lambda: viewer.pull.body == -1)
+        page.mouse("mousePressed", x, y, button="right", buttons=2, clickCount=1)
+        for k in range(10):
+            page.mouse("mouseMoved", x + 5 * k, y, button="right", buttons=2)
+            time.sleep(0.1)
+        assert _until(lambda: viewer.pull.body == viewer.model.body_index(viewer.model.body_names[0]) and viewer.pull.turns)
+        page.mouse("mouseReleased", x + 50, y, button="right", clickCount=1)
         assert _until(lambda: viewer.pull.body == -1)
     finally:
         page.close()

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 
 from xsim.model.model import Model, State
+from xsim.poses import quat_mul
 from xsim.viewer.live_panel import Panel
 from xsim.viewer.live_scene import LiveScene
+from xsim.viewer.perturbation import swing
 from xsim.viewer.simulation import Simulation
 
 __all__ = ["LiveViewer", "live"]
@@ -28,7 +30,7 @@ def live(model: Model, state: State | None = None, *, control: Callable | None =
     None: the sliders of the page. port: of the server; the next free one where it is in use. host: address that the server listens at;
     ``"0.0.0.0"`` lets other machines in.
 
-    In the browser the simulation is paused, stepped, reset and slowed down; bodies are dragged (see
+    In the browser the simulation is paused, stepped, reset and slowed down; bodies are dragged and turned (see
     `xsim.viewer.perturbation.generalized_force`); controls and any number of the model are changed. `LiveViewer` does the same from a
     program. Raises ImportError where viser is missing, and ValueError for a model or a state with a batch.
     """
@@ -58,6 +60,7 @@ class LiveViewer(Simulation):
         self.scene = LiveScene(self.server, model, self.state.q, self._drag)
         self.panel = Panel(self.server, self, self.scene, self._changed)
         self.closed = False
+        self._held: tuple[Any, Any] | None = None  # where a turn began: orientation of the body, point of the mouse
         self._outdated = False  # whether sizes or places of what is drawn have changed
         self._since, self._simulated, self._text = time.perf_counter(), self.time, ""
 
@@ -97,7 +100,7 @@ class LiveViewer(Simulation):
             self._outdated = False
             self.scene.draw(self.model, self.state.q)
         pull = self.pull
-        ends = None if pull.body < 0 else (self.scene.in_world(pull.body, pull.point), pull.target)
+        ends = None if pull.body < 0 or pull.turns else (self.scene.in_world(pull.body, pull.point), pull.target)
         ctrl = self.present_ctrl() if "contacts" in self.scene.shown else None
         self.scene.update(self.model, self.state, ctrl, ends)
         self.panel.update(self._report())
@@ -116,13 +119,23 @@ class LiveViewer(Simulation):
     def _changed(self, path: str) -> None:
         self._outdated = self._outdated or path.startswith(("geom.", "site."))
 
-    def _drag(self, phase: str, body: int, start, end) -> None:
-        """Follow a mouse. start: the world point of the body that it holds, m; end: where it is."""
+    def _drag(self, phase: str, body: int, start, end, turns: bool = False) -> None:
+        """Follow a mouse. start: the world point of the body that it holds, m; end: where it is. turns: the body turns about its origin."""
         if phase == "end":
             self.release()
             return
+        if turns:
+            self._turn(phase, body, end)
+            return
         point = self.scene.in_body(body, start) if phase == "start" or self.pull.body != body else self.pull.point
         self.drag(body, point, np.asarray(end))
+
+    def _turn(self, phase: str, body: int, end) -> None:
+        """Turn a body by the rotation about its origin from where the mouse began to where it is."""
+        if phase == "start" or self.pull.body != body or self._held is None:
+            self._held = self.scene.pose(body)[1], np.asarray(end)
+        quat, start = self._held
+        self.turn(body, quat_mul(swing(self.scene.pose(body)[0], start, end), quat))
 
     def _report(self) -> str:
         """What the panel says about the time, renewed every `REPORT_PERIOD`."""

@@ -82,7 +82,7 @@ class Panel:
         key.on_update(go)
 
     def _add_layers(self) -> None:
-        self.gui.add_markdown("Drag a body with **Ctrl** and the left button.")
+        self.gui.add_markdown("Drag a body with **Ctrl** and the left button; turn it with **Ctrl** and the right one.")
         for name in LAYERS:
             self._add_layer(name)
         if self.scene.missing:

@@ -28,8 +28,8 @@ class LiveScene:
     """The nodes of a server: a frame for each body with its geoms and sites, and flexes, skins, tendons and lines in the world.
 
     shown: those of `LAYERS` that are drawn. missing: what cannot be drawn, and why. reach: half the size of the model, m. on_drag: function
-    (phase, body, start, end), called where a geom is dragged with Ctrl held down. phase: "start", "update" or "end". start, end: world
-    points (3,) of the body that the mouse holds, and of the mouse, m.
+    (phase, body, start, end, turns), called where a geom is dragged with Ctrl held down. phase: "start", "update" or "end". start, end:
+    world points (3,) of the body that the mouse holds, and of the mouse, m. turns: whether by the right button.
     """
 
     def __init__(self, server, model: Model, q, on_drag: Callable):
@@ -122,9 +122,11 @@ class LiveScene:
         )
 
     def _make_draggable(self, mesh, body: int) -> None:
-        @mesh.on_drag("left", modifier="cmd/ctrl")
-        async def _(event) -> None:
-            self.on_drag(event.phase, body, event.start_position, event.end_position)
+        for button in ("left", "right"):
+
+            @mesh.on_drag(button, modifier="cmd/ctrl")
+            async def _(event, turns=button == "right") -> None:
+                self.on_drag(event.phase, body, event.start_position, event.end_position, turns)
 
     def _add_site(self, i: int):
         """A site, hidden; None where its shape has no faces."""

@@ -15,7 +15,7 @@ from xsim.dynamics.initial_state import init
 from xsim.dynamics.queries import body_index
 from xsim.dynamics.step import step
 from xsim.model.model import Flags, Model, State
-from xsim.poses import rotate
+from xsim.poses import normalized, rotate
 from xsim.viewer.perturbation import Perturbation, generalized_force
 from xsim.viewer.scene import leaf_values, quick_jit
 
@@ -65,7 +65,8 @@ class Simulation:
     """A model that is simulated with a clock: `advance` makes the steps that the elapsed time asks for.
 
     model, state: the present ones. ctrl (nu,): controls that act from now on. speed: simulated seconds per second. paused: whether time
-    stands still. Methods may be called from several threads. Changing ``ctrl``, leaves of the model or the pull compiles nothing.
+    stands still. pull: the pull or turn of a body. Methods may be called from several threads. Changing ``ctrl``, leaves of the model or
+    the pull compiles nothing.
     """
 
     def __init__(self, model: Model, state: State | None = None, *, control: Callable | None = None):
@@ -137,8 +138,16 @@ class Simulation:
         point, target = (np.asarray(x, np.float64) for x in (point, target))
         self.pull = Perturbation(body_index(self.model, body), point, target)
 
+    def turn(self, body: str | int, orientation) -> None:
+        """Turn a body towards an orientation (4,) in the world, until `release`.
+
+        The moment is that of `xsim.viewer.perturbation.generalized_force`. A mocap body is turned there. Raises KeyError for an unknown
+        name.
+        """
+        self.pull = Perturbation(body_index(self.model, body), turns=True, orientation=normalized(orientation))
+
     def release(self) -> None:
-        """End the pull."""
+        """End the pull or turn."""
         self.pull = Perturbation()
 
     def advance(self, seconds: float) -> int:
@@ -183,10 +192,11 @@ class Simulation:
             self._cost = cost if self._cost is None else 0.8 * self._cost + 0.2 * cost
 
     def _force(self, pull: Perturbation):
-        """Generalized force (nv,) of a pull."""
+        """Generalized force (nv,) of a pull or turn."""
         if not self.model.nv:
             return np.zeros(0)
-        numbers = Perturbation(np.int32(pull.body), *(np.asarray(x, np.float32) for x in pull[1:]))
+        vectors = {name: np.asarray(getattr(pull, name), np.float32) for name in ("point", "target", "orientation")}
+        numbers = Perturbation(np.int32(pull.body), turns=np.bool_(pull.turns), **vectors)
         return quick_jit(generalized_force)(self.model, self.state, numbers)
 
     def present_ctrl(self):
@@ -202,10 +212,13 @@ class Simulation:
         self.state = jax.block_until_ready(state)
 
     def _move_mocap(self) -> None:
-        """The mocap body that is dragged goes where it is dragged to, and keeps its orientation."""
+        """The mocap body that is dragged goes where it is dragged to, and keeps its orientation; one that is turned keeps its place."""
         pull = self.pull
         info = self.model.topology.bodies[pull.body] if pull.body >= 0 else None
         if info is not None and info.mocap is not None:
             pose = np.array(self.state.mocap)
-            pose[info.mocap, :3] = pull.target - rotate(pose[info.mocap, 3:], pull.point)
+            if pull.turns:
+                pose[info.mocap, 3:] = pull.orientation
+            else:
+                pose[info.mocap, :3] = pull.target - rotate(pose[info.mocap, 3:], pull.point)
             self.state = self.state.replace(mocap=jnp.asarray(pose))
