@@ -1,6 +1,6 @@
 """Environments for learning: batches of one model with a task, pure functions from `EnvState` to `EnvState`."""
 
-from xsim.envs import locomotion, quadruped
+from xsim.envs import locomotion, quadruped, suite
 from xsim.envs.core import TASKS, Env, EnvState, Spec, Task, make_env, register_task
 from xsim.envs.disturbances import Push
 from xsim.envs.tasks import Tracking, imu
@@ -8,4 +8,5 @@ from xsim.envs.view import View
 
 __all__ = [
     "TASKS", "Env", "EnvState", "Push", "Spec", "Task", "Tracking", "View", "imu", "locomotion", "make_env", "quadruped", "register_task",
+    "suite",
 ]  # fmt: skip

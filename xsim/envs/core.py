@@ -55,7 +55,8 @@ class Task:
     observation those after.
     inherit(variables, previous) -> the variables that an episode starts with, of one environment: from those that were sampled for it and
     those with which the episode before ended. For a curriculum. Not called for the first episode.
-    start(model, key, variables) -> (q, v): (nq,), (nv,), the state an episode starts from; None: neutral, at rest.
+    start(model, key, variables) -> (q, v), (nq,) and (nv,), or a `State` of one environment, which an episode starts from; None: neutral,
+    at rest.
     variables(model, key) -> pytree of arrays sampled for an episode (a goal, a reference). In both, ``model`` is the common one.
     gear: {body: force per unit of action}, N or N m, one number or one per velocity of its joint; where it is zero nothing drives. None:
     the actions are the model's controls (-1 and 1 are the bounds of a control that has some); of a model without controls 1 N or 1 N m
@@ -413,16 +414,22 @@ class Env:
                 variables = self.task.inherit(variables, previous)
             if self.task.start is None:
                 state = init(self.model.replace(leaves))
-                q, v = state.q, state.v
+                start = state.q, state.v
             else:
-                q, v = self.task.start(self.model, name_key(episode_key, "start"), variables)
+                start = self.task.start(self.model, name_key(episode_key, "start"), variables)
             delays = self._disturbances.sample_delays(name_key(episode_key, "delays"))
-            return leaves, variables, jnp.asarray(q, self.dtype), jnp.asarray(v, self.dtype), delays
+            return leaves, variables, jax.tree.map(self._as_number, start), delays
 
-        leaves, variables, q, v, delays = jax.vmap(one)(keys, number, previous)
+        leaves, variables, start, delays = jax.vmap(one)(keys, number, previous)
+        q, v = (start.q, start.v) if isinstance(start, State) else start
         if q.shape != (self.num_envs, self.model.nq) or v.shape != (self.num_envs, self.model.nv):
             raise ValueError(f"start must return q ({self.model.nq},) and v ({self.model.nv},), found {q.shape[1:]} and {v.shape[1:]}")
-        return Episode(leaves, variables, state_at(self.model, q, v), delays)
+        return Episode(leaves, variables, start if isinstance(start, State) else state_at(self.model, q, v), delays)
+
+    def _as_number(self, x):
+        """A float of the model's type; integers as they are."""
+        x = jnp.asarray(x)
+        return x.astype(self.dtype) if jnp.issubdtype(x.dtype, jnp.floating) else x
 
     def _example_view(self) -> View:
         """The view after a reset, of which shapes are read."""

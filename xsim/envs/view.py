@@ -60,6 +60,10 @@ class View:
         """Index of a body in the arrays of ``data``. Raises KeyError."""
         return body_index(self.model, name)
 
+    def sensor(self, name: str):
+        """Reading of a sensor, (num_envs, its width). Raises KeyError."""
+        return self.data.sensor[..., self.model.sensor_slice(name)]
+
     def q(self, body: str):
         """Coordinates of the joint of a body, (num_envs, its nq)."""
         first, width = self.model.topology.bodies[self.body(body)].q
