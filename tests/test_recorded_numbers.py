@@ -38,8 +38,8 @@ TOLERANCE = 1e-7  # of the largest number of a row: the solver of MuJoCo ends at
 
 
 def test_every_script_is_here():
-    """Those of gymnasium write numbers of its environments, which tests/test_locomotion.py names."""
-    assert {path.name for path in REFERENCE.glob("make_*.py")} == {*SCRIPTS, "make_gymnasium.py"}
+    """Two more write numbers of other packages' environments, see tests/test_locomotion.py and tests/test_suite.py."""
+    assert {path.name for path in REFERENCE.glob("make_*.py")} == {*SCRIPTS, "make_gymnasium.py", "make_dm_control.py"}
 
 
 @pytest.mark.parametrize("script, rules", [(script, rules) for script, (releases, _) in SCRIPTS.items() for rules in releases])
