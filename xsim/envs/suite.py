@@ -262,7 +262,7 @@ def finger(target_size: float | None) -> dict:
         return (_target(view) - view.sensor("tip"))[..., ::2]
 
     def distance(view: View):
-        return _norm(to_target(view)) - target_size
+        return _norm(to_target(view)) - (target_size or 0.0)
 
     def reward(view: View):
         hit = view.sensor("hinge_velocity")[..., 0] <= -15.0 if target_size is None else distance(view) <= 0

@@ -78,5 +78,4 @@ def with_soft_limits(bodies: tuple[BodySpec, ...], friction: bool = False) -> tu
             joint = replace(joint, friction_soft=STOP)
         return joint
 
-    joints = [body.joints if isinstance(body.joints, tuple) else (body.joints,) for body in bodies]
-    return tuple(replace(body, joints=tuple(map(softened, of_body))) for body, of_body in zip(bodies, joints, strict=True))
+    return tuple(replace(body, joints=tuple(map(softened, body.joints))) for body in bodies)

@@ -191,7 +191,7 @@ def _parents_first(parents: Sequence[int]) -> list[int]:
 
 def _body(link: Link, parent: int, joint: Joint | None, number: int) -> BodySpec:
     body = BodySpec(
-        link.name, parent, JointSpec("fixed"), geoms=link.geoms, inertial=link.inertial, gravity=link.gravity, source=link.source,
+        link.name, parent, (JointSpec("fixed"),), geoms=link.geoms, inertial=link.inertial, gravity=link.gravity, source=link.source,
     )  # fmt: skip
     if joint is None:
         quat, pos = link.pose

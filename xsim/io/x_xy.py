@@ -219,7 +219,7 @@ def _body(element: Element, parent: int, notes: Notes) -> BodySpec:
     return BodySpec(
         name=name,
         parent=parent,
-        joints=_joint(element, kind),
+        joints=(_joint(element, kind),),
         pos=element.floats("pos", 3, np.zeros(3)),
         quat=_orientation(element, notes),
         pos_min=low,

@@ -114,7 +114,6 @@ def _simple(spec: ModelSpec, tree: Tree) -> np.ndarray:
 
 def _motion(body: BodySpec) -> int:
     """1 for a free body, 2 for one that only slides along its axes, else 0."""
-    assert isinstance(body.joints, tuple)
     kinds = [j.type for j in body.joints]
     if kinds == ["free"]:
         return 1

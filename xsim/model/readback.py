@@ -182,8 +182,7 @@ def _body(leaves: _Changes, i: int, body: BodySpec, info: BodyInfo) -> BodySpec:
     for name, row in (("gravity", info.gravity), ("gravcomp", info.gravcomp)):
         if row is not None:
             fields[name] = leaves.value(f"body.{name}", row, getattr(body, name))
-    joints = body.joints if isinstance(body.joints, tuple) else (body.joints,)
-    return replace(body, **fields, joints=tuple(_joint(leaves, *pair) for pair in zip(joints, info.joints, strict=True)))
+    return replace(body, **fields, joints=tuple(_joint(leaves, *pair) for pair in zip(body.joints, info.joints, strict=True)))
 
 
 def _geom(leaves: _Changes, number: int, given: tuple[GeomSpec, GeomInfo]) -> GeomSpec:

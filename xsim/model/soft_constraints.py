@@ -77,7 +77,6 @@ def _coordinate(spec: EqualitySpec, tree: Tree, item: tuple[int, int]) -> int:
 
 def _joints(spec: ModelSpec, tree: Tree):
     for body, info in zip(spec.bodies, tree.bodies, strict=True):
-        assert isinstance(body.joints, tuple)
         yield from zip(body.joints, info.joints, strict=True)
 
 

@@ -92,13 +92,11 @@ def _only_slides(spec: ModelSpec, body: BodySpec) -> bool:
     above = None if body.parent < 0 else spec.bodies[body.parent]
     if not body.aligned or above is not None and (above.parent >= 0 or above.joints):
         return False
-    assert isinstance(body.joints, tuple)
     slides = [j for j in body.joints if j.type == "slide" and not j.pos.any() and np.count_nonzero(j.params["axes"]) == 1]
     return bool(slides) and len(slides) == len(body.joints)
 
 
 def _add_body(tree: Tree, body: BodySpec, key, only_slides: bool) -> None:
-    assert isinstance(body.joints, tuple)
     q, v = tree.nq, tree.nv
     link = tree.bodies[body.parent].link if body.parent >= 0 else -1
     if len(body.joints) > 1 and not all(j.anchored for j in body.joints):

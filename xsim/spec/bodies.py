@@ -41,7 +41,7 @@ class BodySpec:
 
     name: str
     parent: int
-    joints: tuple[JointSpec, ...] | JointSpec = ()
+    joints: tuple[JointSpec, ...] = ()
     pos: np.ndarray = zeros(3)
     quat: np.ndarray = identity()
     geoms: tuple[GeomSpec, ...] = ()
@@ -67,6 +67,5 @@ class BodySpec:
     @property
     def joint(self) -> JointSpec:
         """Its joint, of a body with one."""
-        assert isinstance(self.joints, tuple)
         (joint,) = self.joints
         return joint

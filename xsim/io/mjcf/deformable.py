@@ -46,7 +46,6 @@ def _reference_poses(bodies: Bodies) -> list[Pose]:
     """World poses of the bodies in the reference pose, that of the world last."""
     out: list[Pose] = []
     for body in bodies.bodies:
-        assert isinstance(body.joints, tuple)
         pose = Pose(body.quat, body.pos)
         if body.joints and body.joints[0].type == "free" and body.joints[0].q0 is not None:
             pose = Pose(body.joints[0].q0[3:], body.joints[0].q0[:3])

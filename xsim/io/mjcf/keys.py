@@ -28,7 +28,7 @@ def read_keys(
     """All keyframes, in order, filled up with starts to a count; index entries "key". Raises ParseError for vectors of a wrong length.
 
     relations: scale what is in scaled frames."""
-    joints = [joint for body in bodies.bodies if isinstance(body.joints, tuple) for joint in body.joints]
+    joints = [joint for body in bodies.bodies for joint in body.joints]
     types = [JOINT_TYPES[joint.type] for joint in joints]
     ends = np.cumsum([t.nq for t in types])
     turns = [int(end) - 4 for end, t in zip(ends, types, strict=True) if t.name in ("ball", "free")]

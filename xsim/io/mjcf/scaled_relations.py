@@ -18,7 +18,7 @@ from xsim.io.mjcf.scaling import UNIT, Scale, widened
 from xsim.io.mjcf.shortcuts import read_general
 from xsim.io.reader import Element
 from xsim.joints.types import JOINT_TYPES
-from xsim.spec import ActuatorSpec, EqualitySpec, JointSpec, PairSpec, SensorSpec, TendonSpec, WrapSpec
+from xsim.spec import ActuatorSpec, EqualitySpec, PairSpec, SensorSpec, TendonSpec, WrapSpec
 
 __all__ = ["Relations"]
 
@@ -51,19 +51,14 @@ class Relations:
             return self._tendon_scale(self.file_tendons[number])
         return self.scales.get(("body" if kind in ("xbody", "subtree") else kind, number), UNIT)
 
-    def _joints(self, body: int) -> tuple[JointSpec, ...]:
-        joints = self.bodies[body].joints
-        assert isinstance(joints, tuple)
-        return joints
-
     def _joint_of(self, coordinate: Any) -> tuple[int, int]:
         """(body, which of its joints) of (body, which of its coordinates)."""
         body, index = coordinate
-        ends = np.cumsum([JOINT_TYPES[joint.type].nv for joint in self._joints(body)])
+        ends = np.cumsum([JOINT_TYPES[joint.type].nv for joint in self.bodies[body].joints])
         return body, int(np.searchsorted(ends, index, side="right"))
 
     def _slides(self, joint: tuple[int, int]) -> bool:
-        return self._joints(joint[0])[joint[1]].type == "slide"
+        return self.bodies[joint[0]].joints[joint[1]].type == "slide"
 
     # ---- tendons ----
 
@@ -116,7 +111,7 @@ class Relations:
         if kind == "tendon":
             return scale, self._tendon_kind(self.file_tendons[number])
         if kind == "joint":
-            of = self._joints(number[0])[number[1]].type
+            of = self.bodies[number[0]].joints[number[1]].type
             return scale, LENGTH if of == "slide" or of == "free" and np.any(actuator.gear[:3]) else ANGLE
         if actuator.transmission == "site":
             return scale, LENGTH if np.any(actuator.gear[:3]) and actuator.outputs == 1 else ANGLE
@@ -156,7 +151,7 @@ class Relations:
         fields["armature"], fields["damping"] = _times(actuator.armature, per_length), _times(actuator.damping, per_length)
         higher = actuator.damping_poly
         fields["damping_poly"] = higher and tuple(x * scale.force(-i if kind else 2) for i, x in enumerate(higher, 1))
-        limit = self._joints(actuator.target[0])[actuator.target[1]].position_range if isinstance(actuator.target, tuple) else None
+        limit = self.bodies[actuator.target[0]].joints[actuator.target[1]].position_range if isinstance(actuator.target, tuple) else None
         if limit is None or actuator.length_range != tuple(limit[0].tolist()):  # which is scaled already
             fields["length_range"] = _times(actuator.length_range, s)
         if actuator.transmission == "slidercrank":
@@ -179,7 +174,7 @@ class Relations:
         """Whether only the first number of the gear acts."""
         if isinstance(actuator.target, tuple):
             body, joint = actuator.target
-            return self._joints(body)[joint].type != "free"
+            return self.bodies[body].joints[joint].type != "free"
         return actuator.transmission == "slidercrank"
 
     def key_factors(self) -> dict[str, np.ndarray]:
@@ -189,7 +184,7 @@ class Relations:
             if body.mocap:
                 out["mpos"] += [self.scale(("body", i)).length] * 3
                 out["mquat"] += [1.0] * 4
-            for k, joint in enumerate(self._joints(i)):
+            for k, joint in enumerate(self.bodies[i].joints):
                 s = self.scale(("joint", (i, k))).length
                 q = {"slide": [s], "free": [s] * 3 + [1.0] * 4}.get(joint.type, [1.0] * JOINT_TYPES[joint.type].nq)
                 out["qpos"] += q

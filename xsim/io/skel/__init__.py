@@ -133,7 +133,7 @@ def _skeleton(element: Element, name: str, start: int, around: Surroundings, not
         pose, spec = connect(joint, f"{name}/{unique}", reference, mobile, notes)
         index[joint.child] = start + len(built)
         placed = BodySpec(
-            f"{name}/{joint.child}", index[joint.parent], spec, pose.pos, pose.quat, source=body.element.source, **body.fields
+            f"{name}/{joint.child}", index[joint.parent], (spec,), pose.pos, pose.quat, source=body.element.source, **body.fields
         )
         built.append((placed, body.element))
     return built

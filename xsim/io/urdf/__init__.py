@@ -137,5 +137,5 @@ def _bodies(order: list[str], links: dict[str, _Link], tree: LinkTree, base: str
             parent, pose, spec = -1, Pose(), JointSpec(base, source=source)
         else:
             parent, (pose, spec) = number.get(joint.parent, -1), read_joint(joint, notes)
-        bodies.append(BodySpec(name, parent, spec, pose.pos, pose.quat, geoms=link.geoms, inertial=link.inertial, source=source))
+        bodies.append(BodySpec(name, parent, (spec,), pose.pos, pose.quat, geoms=link.geoms, inertial=link.inertial, source=source))
     return tuple(bodies)

@@ -91,7 +91,7 @@ class Chain(NamedTuple):
 def chain_of(body: BodySpec, losses: Losses) -> Chain:
     """The joints of a body. Raises WriteError for those that are no chain of these."""
     pose = Pose(normalized(body.quat), np.asarray(body.pos, float))
-    joints = body.joints if isinstance(body.joints, tuple) else (body.joints,)
+    joints = body.joints
     if len(joints) == 1 and _is_free_body(body, joints[0]):
         return _free(pose, joints[0])
     links: list[Link] = []

@@ -47,13 +47,9 @@ def _given(value) -> np.ndarray | None:
     return None if value is None or not np.size(value) else value
 
 
-def _joints(body: BodySpec) -> tuple:
-    return body.joints if isinstance(body.joints, tuple) else (body.joints,)
-
-
 def _starts(body: BodySpec, k: int) -> Iterator[np.ndarray]:
     """Initial coordinates (k = 0) or velocities (1) of the joints of a body."""
-    for joint in _joints(body):
+    for joint in body.joints:
         kind = JOINT_TYPES[joint.type]
         rest = np.zeros(kind.nv) if k else kind.neutral + joint.ref if joint.ref else kind.neutral
         value = joint.v0 if k else joint.q0
@@ -62,11 +58,11 @@ def _starts(body: BodySpec, k: int) -> Iterator[np.ndarray]:
 
 def state_of_mjcf(context: Context, q, v) -> tuple[np.ndarray, np.ndarray]:
     """qpos and qvel of a state of the spec: in the coordinates of MJCF, in the order of the written bodies."""
-    widths = [[sum(getattr(JOINT_TYPES[j.type], n) for j in _joints(body)) for body in context.spec.bodies] for n in ("nq", "nv")]
+    widths = [[sum(getattr(JOINT_TYPES[j.type], n) for j in body.joints) for body in context.spec.bodies] for n in ("nq", "nv")]
     starts = [np.cumsum([0, *of_bodies]) for of_bodies in widths]
     qpos, qvel = [np.zeros(0)], [np.zeros(0)]
     for i, link in _in_order(context):
-        before = _joints(context.spec.bodies[i])[: link.place]
+        before = context.spec.bodies[i].joints[: link.place]
         at = [int(start[i]) + sum(getattr(JOINT_TYPES[j.type], n) for j in before) for start, n in zip(starts, ("nq", "nv"), strict=True)]
         of_link = q[at[0] + link.q.start : at[0] + link.q.stop], v[at[1] + link.v.start : at[1] + link.v.stop]
         qpos.append(link.coordinates(np.asarray(of_link[0], float)))

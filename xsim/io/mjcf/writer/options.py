@@ -84,7 +84,7 @@ def _kinds_off(context: Context) -> set[str]:
     off = set() if "contact" in kinds or not _has_contacts(context) else {"contact"}
     if "soft" in kinds:
         return off
-    joints = [joint for body in context.spec.bodies for joint in (body.joints if isinstance(body.joints, tuple) else ())]
+    joints = [joint for body in context.spec.bodies for joint in body.joints]
     limited = any(joint.limit_soft is not None and "limit" not in kinds for joint in joints) or any(t.range for t in context.spec.tendons)
     rubbed = any(joint.friction_soft is not None and "friction" not in kinds for joint in joints)
     off |= {"limit"} if limited else set()

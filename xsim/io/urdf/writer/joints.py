@@ -47,11 +47,7 @@ def _floating_root(document: Document) -> int | None:
     """The body that is the root link: a free one that is alone below the world, in a model without shapes on the world."""
     roots = [i for i, body in enumerate(document.spec.bodies) if body.parent < 0]
     alone = len(roots) == 1 and not document.spec.world_geoms
-    return roots[0] if alone and [joint.type for joint in _joints(document.spec.bodies[roots[0]])] == ["free"] else None
-
-
-def _joints(body: BodySpec) -> tuple[JointSpec, ...]:
-    return body.joints if isinstance(body.joints, tuple) else (body.joints,)
+    return roots[0] if alone and [joint.type for joint in document.spec.bodies[roots[0]].joints] == ["free"] else None
 
 
 def _write_joints(document: Document, number: int, name: str) -> np.ndarray:
@@ -63,7 +59,7 @@ def _write_joints(document: Document, number: int, name: str) -> np.ndarray:
     chain = chain_of(body, document.losses)
     pose, offset = frame @ chain.pose, np.zeros(3)
     if not chain.links:
-        fixed = next((joint.name for joint in _joints(body) if joint.type == "fixed"), "")
+        fixed = next((joint.name for joint in body.joints if joint.type == "fixed"), "")
         _add_joint(document, "fixed", fixed, parent, name, pose)
     for place, link in enumerate(chain.links):
         last = link is chain.links[-1]
@@ -82,7 +78,7 @@ def _write_whole(document: Document, body: BodySpec, parent: str, frame: Pose, n
 
     The axes of URDF's planar joint in the plane follow from its normal; one with others is a chain of slides and a hinge.
     """
-    joints = _joints(body)
+    joints = body.joints
     if len(joints) != 1 or joints[0].anchored or not Pose(normalized(joints[0].quat), joints[0].pos).is_identity():
         return False
     (joint,) = joints
@@ -163,7 +159,7 @@ def _write_dynamics(document: Document, e: XML, body: BodySpec, joint: JointSpec
 
 def _check(document: Document, body: BodySpec) -> None:
     """Raises WriteError for what URDF does not have of a body and its joints."""
-    for joint in _joints(body):
+    for joint in body.joints:
         for field in UNKNOWN:
             value = getattr(joint, field)
             if value is not None and np.any(value):
