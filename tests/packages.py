@@ -51,11 +51,18 @@ def engine(name: str, release: str | None = None) -> Path:
     return _python(_installed((f"{name}=={release}",), f"{name}-{release}-py{_PYTHON}", True))
 
 
+def trainer(name: str) -> Path:
+    """The Python of an environment that has a package of another trainer, and what xsim depends on."""
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+    needed = (f"{name}=={version(name)}", *project["dependencies"], *project["optional-dependencies"]["gym"])
+    return _python(_installed(needed, f"{name}-{version(name)}-py{_PYTHON}", True))
+
+
 def ask(name: str, script: str, paths: list[Path], release: str | None = None) -> list[dict]:
     """What an engine's script of ``reference`` answers for files: one line of JSON each. release: None is that of the extra."""
     command = [str(engine(name, release)), str(Path(__file__).parent / "reference" / script)]
     given = "".join(f"{path}\n" for path in paths)
-    done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=60 * MINUTES, env=_bare())
+    done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=60 * MINUTES, env=bare())
     lines = done.stdout.splitlines()
     assert done.returncode == 0 and len(lines) == len(paths), f"{script} ended at {paths[len(lines) :][:1]}: {done.stderr[-2000:]}"
     return [json.loads(line) for line in lines]
@@ -76,7 +83,7 @@ def _python(folder: Path) -> Path:
     return folder / "bin" / "python"
 
 
-def _bare() -> dict[str, str]:
+def bare() -> dict[str, str]:
     """The environment of this process without its paths of modules."""
     return {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
 
@@ -92,7 +99,7 @@ def _installed(packages: tuple[str, ...], folder: str, environment: bool) -> Pat
         if done.exists():
             return path
         if environment:
-            subprocess.run([sys.executable, "-m", "venv", "--clear", str(path)], check=True, env=_bare())
+            subprocess.run([sys.executable, "-m", "venv", "--clear", str(path)], check=True, env=bare())
             _pip(str(_python(path)), [*packages])
         else:
             _pip(sys.executable, ["--no-deps", "--upgrade", "--target", str(path), *packages])
@@ -103,7 +110,7 @@ def _installed(packages: tuple[str, ...], folder: str, environment: bool) -> Pat
 def _pip(python: str, arguments: list[str]) -> None:
     """Install, or skip the test where the index does not answer or has no such package for this Python."""
     command = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary=:all:", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60 * MINUTES, env=_bare())
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60 * MINUTES, env=bare())
     if done.returncode:
         error = (re.findall(r"ERROR: (.*)", done.stderr) or done.stderr.splitlines() or ["?"])[-1]
         pytest.skip(f"{arguments[-1]} cannot be installed from the package index: {error}")

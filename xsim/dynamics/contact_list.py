@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import reduce
 from typing import NamedTuple
 
 import jax
@@ -18,7 +17,7 @@ from xsim.dynamics.forward import total_acceleration
 from xsim.dynamics.tree.kinematics import frames
 from xsim.model.model import Model, State
 
-__all__ = ["ContactData", "contacts", "in_contact"]
+__all__ = ["ContactData", "contacts"]
 
 
 class ContactData(NamedTuple):
@@ -64,21 +63,6 @@ def contacts(model: Model, state: State, ctrl=None, tau=None) -> ContactData:
     forces = contact_forces((solved.soft or soft).cones, solved.explicit_a)
     out = [_contact_data(c, *group) for group in zip(groups, parameters_of_contacts(c.system, groups), forces, strict=True)]
     return jax.tree.map(lambda *xs: jnp.concatenate(xs, len(batch)), *out)
-
-
-@compiled
-def in_contact(model: Model, q):
-    """Whether any two surfaces are nearer than their margin at a configuration, (*batch,) bool. Finds contacts, and solves nothing."""
-    c = Call(model, q)
-    if not has_contacts(model.topology):
-        return jnp.zeros(c.lanes.batch, bool)
-    groups = find_contacts(c.system, frames(c.system, c.q))
-    of_groups = [
-        (group.distance < numbers.margin).any(0)
-        for group, numbers in zip(groups, parameters_of_contacts(c.system, groups), strict=True)
-    ]
-    found = reduce(jnp.logical_or, of_groups)
-    return jnp.broadcast_to(found, (max(math.prod(c.lanes.batch), 1),)).reshape(c.lanes.batch)
 
 
 def _contact_data(c: Call, group, numbers, force) -> ContactData:

@@ -2,8 +2,8 @@
 
 Models, observations, rewards, starts and lengths of episodes are those of dm_control 1.0.50; the observation is its entries in their order,
 as one vector. Episodes have 1000 actions and do not end before. Readings of touch sensors are those of the last simulation step, as there
-(`View.evaluated`). Two things differ: MuJoCo's solver runs to rounding here, and where a start is to be without contact, the last of
-`ATTEMPTS` is taken, whatever it is.
+(`View.evaluated`). Two things differ: MuJoCo's solver runs to rounding here, and where a start is to be without contact, it is without
+contact forces, or the last of `ATTEMPTS`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xsim import models
-from xsim.dynamics.contact_list import in_contact
+from xsim.dynamics.forward import forward
 from xsim.dynamics.initial_state import init
 from xsim.dynamics.queries import body_inertia, geom_poses
 from xsim.dynamics.step import rollout
@@ -152,11 +152,11 @@ def _start_random(model: Model, key, variables):
 
 
 def _free_of_contact(sample: Callable, model: Model, key):
-    """The first q (nq,) of sample(model, key) without contact."""
+    """The first q (nq,) of sample(model, key) at which no contact has a force."""
 
     def again(carry):
         attempt, q = carry
-        return (attempt == 0) | (attempt < ATTEMPTS) & in_contact(model, q)
+        return (attempt == 0) | (attempt < ATTEMPTS) & (forward(model, init(model, q)).external_force != 0).any()
 
     def draw(carry):
         attempt, _ = carry
