@@ -308,8 +308,8 @@ def test_recovers_the_friction_of_a_box_that_slides_to_rest(x64):
 
 @pytest.mark.slow
 def test_recovers_the_softness_of_a_contact_from_bounces(x64):
-    """The height of bounces and the time they take tell damping ratio and time constant. A contact of fewer steps than here, some fifteen,
-    makes the cost a rough function of them, with minima beside the true one."""
+    """The height of bounces and the time they take tell damping ratio and time constant. A contact lasts fifteen steps here. With six the
+    cost is rough, and the fit ends in another minimum."""
     truth = mjcf(
         """<geom type="plane" size="5 5 .1"/><body name="ball" pos="0 0 .05"><joint type="slide" axis="0 0 1"/>
         <geom size=".05" solref="0.05 0.2" priority="1"/></body>""", timestep=0.002)  # fmt: skip
@@ -422,6 +422,19 @@ def test_refused_data(options, text):
     solver = options.pop("solver", "lm")
     with pytest.raises(ValueError, match=text):
         fit(Problem(model, state, measured, "dof.damping", observe=angles, **options), solver)
+
+
+@pytest.mark.parametrize("actuator, what", [('nsample="4" delay="0.003"', "delays"), ('dyntype="filter" dynprm="0.1"', "activations")])
+def test_segments_need_all_of_the_state(actuator, what):
+    text = f"""<mujoco><worldbody><body name="arm"><joint name="j"/><geom size=".1"/></body></worldbody>
+        <actuator><general joint="j" {actuator}/></actuator></mujoco>"""
+    model = xsim.loads(text, "mjcf", rules="4.0")
+    problem = Problem(
+        model, xsim.init(model), np.zeros((6, 1)), Parameter("dof.damping", start=0.1), observe=angles, ctrls=np.zeros((6, 1)),
+        segments=Segments(2, states=(np.zeros((6, 1)), np.zeros((6, 1)))),
+    )  # fmt: skip
+    with pytest.raises(ValueError, match=f"the state of this model has more .{what}.: fit without segments"):
+        fit(problem)
 
 
 def test_a_missing_library_is_named(monkeypatch):

@@ -1,4 +1,6 @@
-"""Run notebooks and store their outputs, the pictures with few colours: ``python docs/figures/run_notebooks.py [NAME ...]``, by default all.
+"""Run notebooks (by default all) and store their outputs, the pictures with few colours.
+
+``python docs/figures/run_notebooks.py [NAME ...]``
 
 Needs nbclient, nbformat, ipykernel, pillow and what the notebooks import.
 """
