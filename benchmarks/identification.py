@@ -1,6 +1,6 @@
 """Identification by xsim and by MuJoCo's own `mujoco.sysid`.
 
-The robot arm of ``notebooks/identify_robot_arm.ipynb``: the same data, guesses and unknowns, from known initial states. Prints both results,
+The robot arm of ``notebooks/identify_robot_arm.ipynb``: the same data, guesses, unknowns and known initial states. Prints both results,
 their difference in standard errors, and the seconds of both, in turns, medians.
 
 ``python benchmarks/identification.py [--runs 3]``; needs ``pip install ".[fit]" "mujoco[sysid]==4.0.0"``.
