@@ -89,6 +89,17 @@ def test_standard_errors_are_the_scatter_of_repeated_experiments(x64):
 
 
 @pytest.mark.slow
+def test_the_search_does_not_depend_on_the_unit_of_the_noise(x64):
+    model = pendulum()
+    state = xsim.init(model, [1.0])
+    measured = np.asarray(simulate(model, state, 60))
+    chosen = ["dof.damping", Parameter("geom.mass", start=0.4)]
+    fits = [fit(Problem(model, state, measured + 0.01, chosen, observe=angles, std=std)) for std in (1.0, 1e-6)]
+    np.testing.assert_allclose(fits[1].history * 1e-12, fits[0].history, rtol=1e-6)
+    assert fits[0].converged and len(fits[0].history) < 20
+
+
+@pytest.mark.slow
 def test_methods_agree(chain):
     state = starts(chain, 2, 3)
     measured = np.asarray(simulate(chain, state, 60)) + 0.01 * np.random.default_rng(2).normal(size=(60, 2, 3))
