@@ -19,7 +19,7 @@ DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(p for p in DOCS.rglob("*.md") if not p.relative_to(DOCS).parts[0].startswith("_"))]
 LANGUAGES = ("", "console", "python", "text", "toctree", "include", "literalinclude", "eval-rst", "xml", "yaml")
 """Of the fences of a page. Commands of the README have none."""
-EXTRAS = {"formats.md": ["matplotlib", "coacd"], "identification.md": ["optimistix"]}
+EXTRAS = {"formats.md": ["matplotlib", "coacd"], "identification.md": ["optimistix", "matplotlib"]}
 """What the examples of a page need besides xsim."""
 FIRST = ("devices.md",)
 """Pages whose examples set JAX up before it computes anything: they run in a process of their own."""

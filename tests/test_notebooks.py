@@ -1,6 +1,7 @@
 """Every notebook runs from top to bottom, and is stored with outputs of the kinds that it gives."""
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -13,14 +14,15 @@ pytest.importorskip("optimistix")
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+DATA = [f for kind in ("npz", "xml") for f in (ROOT / "notebooks").glob(f"*.{kind}")]
 
 
 def test_there_is_a_notebook():
     assert NOTEBOOKS
 
 
-DAILY = "fit_spring_chain"
-CASES = [pytest.param(p, marks=[pytest.mark.nightly] * (p.stem != DAILY)) for p in NOTEBOOKS]
+DAILY = ("fit_spring_chain", "identify_robot_arm")
+CASES = [pytest.param(p, marks=[pytest.mark.nightly] * (p.stem not in DAILY)) for p in NOTEBOOKS]
 
 
 @pytest.mark.slow
@@ -34,6 +36,8 @@ def test_notebook_runs(path, tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])))
     for variable in ("IPYTHONDIR", "JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR", "MPLCONFIGDIR"):
         monkeypatch.setenv(variable, str(tmp_path / variable.lower()))
+    for file in DATA:
+        shutil.copy(file, tmp_path)
     nbclient.NotebookClient(notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}).execute()
     drawn = [o for c in code for o in c.outputs if o.output_type == "display_data" and "image/png" in o.data]
     assert drawn and not [o for c in code for o in c.outputs if o.output_type == "stream" and o.name == "stderr"]

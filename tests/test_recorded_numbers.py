@@ -20,6 +20,7 @@ from test_mjcf_writer import differences
 pytestmark = pytest.mark.nightly
 
 REFERENCE = Path(__file__).parent / "reference"
+NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 BOTH = tuple(MUJOCO_VERSIONS)
 SCRIPTS = {  # the releases that a script runs with, and the file that it writes
     "make_collide.py": (BOTH, "collide.npz"),
@@ -54,6 +55,18 @@ def test_recorded(script, rules, tmp_path):
     computed, recorded = _read(folder / name), _read(REFERENCE / name)
     assert computed
     assert not list(differences(computed, {key: recorded[key] for key in computed}, name, TOLERANCE))
+
+
+def test_recorded_robot_arm(tmp_path):
+    """The recording of ``notebooks/identify_robot_arm.ipynb``, to one count of its encoders."""
+    for name in ("record_robot_arm.py", "robot_arm.xml"):
+        shutil.copy(NOTEBOOKS / name, tmp_path)
+    command = [str(packages.engine("mujoco", MUJOCO_VERSIONS["4.0"])), str(tmp_path / "record_robot_arm.py")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr[-2000:]
+    computed, recorded = _read(tmp_path / "robot_arm.npz"), _read(NOTEBOOKS / "robot_arm.npz")
+    np.testing.assert_allclose(computed["ctrls"], recorded["ctrls"], atol=1e-6)
+    np.testing.assert_allclose(computed["counts"], recorded["counts"], rtol=0, atol=1)
 
 
 def _read(path: Path) -> dict:

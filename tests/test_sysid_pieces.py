@@ -11,7 +11,7 @@ from processes import HERE, finish, free_address, start
 
 import xsim
 from xsim import models
-from xsim.sysid import Parameter, Problem, Segments, fit
+from xsim.sysid import Parameter, Problem, Segments, Solver, fit
 
 pytest.importorskip("optimistix")
 
@@ -76,10 +76,11 @@ def test_pieces_of_other_lengths_and_with_segments(all_at_once, x64):
     steps, cut = STEPS // 2, Segments(STEPS // 2, starts="measured", states=(np.nan_to_num(measured), np.zeros_like(measured)))
     ends = measured.copy()
     ends[steps:, PARTS[0]] = np.nan
-    whole = fit(problem(guess, state, ends, segments=cut))
+    early = Solver(ftol=1e-10)  # starts without velocity fit badly: at the bottom of a large cost rounding decides which steps are refused
+    whole = fit(problem(guess, state, ends, segments=cut), early)
     states = tuple(x[:, PARTS[1].start :] for x in cut.states)
     rest = problem(guess, state, measured, slice(PARTS[1].start, None), segments=Segments(steps, starts="measured", states=states))
-    same(fit([problem(guess, state, measured[:steps], PARTS[0]), rest]), whole)
+    same(fit([problem(guess, state, measured[:steps], PARTS[0]), rest], early), whole)
 
 
 @pytest.mark.slow

@@ -1,10 +1,14 @@
-"""Run the notebooks and store their outputs, the pictures with few colours: ``python docs/figures/run_notebooks.py``.
+"""Run notebooks (by default all) and store their outputs, the pictures with few colours.
+
+``python docs/figures/run_notebooks.py [NAME ...]``
 
 Needs nbclient, nbformat, ipykernel, pillow and what the notebooks import.
 """
 
 import base64
 import io
+import shutil
+import sys
 import tempfile
 from pathlib import Path
 
@@ -25,9 +29,11 @@ def small(png: str) -> str:
 
 
 def stored(path: Path) -> nbformat.NotebookNode:
-    """The notebook, run in an empty folder, with its outputs."""
+    """The notebook, run in a folder with nothing but its data, with its outputs."""
     notebook = nbformat.read(path, as_version=4)
     with tempfile.TemporaryDirectory() as folder:
+        for file in (f for kind in ("npz", "xml") for f in NOTEBOOKS.glob(f"*.{kind}")):
+            shutil.copy(file, folder)
         nbclient.NotebookClient(notebook, timeout=1500, kernel_name="python3", resources={"metadata": {"path": folder}}).execute()
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
@@ -39,6 +45,6 @@ def stored(path: Path) -> nbformat.NotebookNode:
 
 
 if __name__ == "__main__":
-    for path in sorted(NOTEBOOKS.glob("*.ipynb")):
+    for path in [NOTEBOOKS / f"{name}.ipynb" for name in sys.argv[1:]] or sorted(NOTEBOOKS.glob("*.ipynb")):
         nbformat.write(stored(path), path)
         print(f"{path.name}: {path.stat().st_size // 1000} kB")

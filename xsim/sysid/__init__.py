@@ -12,8 +12,11 @@ for ODE*, 1983): the states at the cuts are unknowns too, tied together by conti
 """
 
 from xsim.sysid.parameters import Parameter
+from xsim.sysid.plots import plot_correlations, plot_parameters, plot_trajectories
 from xsim.sysid.problem import Problem, Segments
 from xsim.sysid.solve import Solver, fit
 from xsim.sysid.statistics import Combination, Fit
 
-__all__ = ["Combination", "Fit", "Parameter", "Problem", "Segments", "Solver", "fit"]
+__all__ = [
+    "Combination", "Fit", "Parameter", "Problem", "Segments", "Solver", "fit", "plot_correlations", "plot_parameters", "plot_trajectories",
+]  # fmt: skip

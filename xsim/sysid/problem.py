@@ -31,6 +31,8 @@ class Segments:
     ``"measured"`` (reset to ``states``). states: (q, v), (steps, *batch, nq) and (steps, *batch, nv), measured or estimated, on the time
     axis of the measurement; None: simulated with the model given. continuity: standard deviation allowed to jumps at the cuts, in units
     of q and v; a descending sequence is run through, each fit starting from the one before.
+
+    What a state has besides q and v (activations, delays, springs that yield) is not known at the cuts: such models are refused.
     """
 
     length: int
@@ -43,9 +45,10 @@ class Segments:
 class Problem:
     """What `fit` solves: find the parameters with which the model follows the measured trajectories.
 
-    model: where the fit starts. state: where the trajectories start, (*batch): several initial conditions are a batch. measured: a tree
-    like the one ``observe(state, data)`` returns (see `rollout`), leaves (steps, *batch, ...), the first sample one step after
-    ``state``; NaN marks what is missing. observe must index from the end (``state.q[..., 0]``), so that it works for any batch.
+    model: where the fit starts. state: where the trajectories start, (*batch): several initial conditions are a batch; of it q, v and
+    time (activations start at zero, and no control precedes). measured: a tree like the one ``observe(state, data)`` returns (see
+    `rollout`), leaves (steps, *batch, ...), the first sample one step after ``state``; NaN marks what is missing. observe must index from
+    the end (``state.q[..., 0]``), so that it works for any batch.
     parameters: paths or `Parameter`; empty to fit states alone. ctrls: (steps, *batch, nu) commands and taus: (steps, *batch, nv)
     generalized forces that were applied.
 
@@ -220,6 +223,10 @@ def _cut_into_segments(model: Model, segments: Segments, whole: Trajectories, st
     if not 1 <= length <= steps:
         raise ValueError(f"segments must have between 1 and the number of steps, {steps}; found {length}")
     count, batch = -(-steps // length), whole.q.shape[:-1]
+    others = {"activations": start.act, "delays": start.history, "springs that yield": start.plastic}
+    more = [what for what, numbers in others.items() if numbers.size]
+    if count > 1 and more:
+        raise ValueError(f"segments start from q and v, but the state of this model has more ({', '.join(more)}): fit without segments")
     q, v = _segment_starts(model, segments, whole, start, steps)
     shift = np.arange(count).reshape(-1, *(1,) * len(batch)) * (length * np.asarray(model.option.dt))
     time = (whole.time + shift).astype(whole.time.dtype)

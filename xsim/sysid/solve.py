@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -174,6 +175,8 @@ METHODS: dict[str, Callable[[], Method]] = {"lm": _levenberg_marquardt, "gauss_n
 
 # ---- least squares -----------------------------------------------------------------------------------------------------------
 
+FIRST_DAMPING = 1e-3  # Madsen, Nielsen and Tingleff, *Methods for non-linear least squares problems*, 2004, section 3.2
+
 
 class Programs(NamedTuple):
     """Compiled: begin(z, linear), advance(z, linear, state) -> (z, state of the solver)."""
@@ -233,22 +236,30 @@ def _least_squares(programs: Programs, objective: Whole | Pieces, z, limits: Lim
 
     A Gauss-Newton solver evaluates its function once per step, at ``y_eval`` of its state, and asks for value and Jacobian there. Both
     come from `evaluate`, so the trajectory is compiled once for iteration and statistics, and the solver's program is small.
+
+    The solver gets both in units in which the damping that it begins with, 1, is FIRST_DAMPING of the largest diagonal number of J^T J.
     """
     linear = objective.linearize(z)
     cost = _half_square(linear.value)
     if not np.isfinite(cost):
         raise ValueError(NOT_FINITE)
     progress = Progress(cost, limits)
-    z, state = programs.begin(z, linear)
+    largest = math.sqrt(FIRST_DAMPING) * float(jnp.max(jnp.linalg.norm(linear.jacobian, axis=0)))
+    unit = largest if 0 < largest < math.inf else 1.0
+    z, state = programs.begin(z, _divided(linear, unit))
     for _ in range(limits.max_steps):
         linear = objective.linearize(state.y_eval)
-        new, state = programs.advance(z, linear, state)
+        new, state = programs.advance(z, _divided(linear, unit), state)
         moved = float(jnp.max(jnp.abs(linear.z - z)))
         end = progress.add(_half_square(linear.value), moved, bool(jnp.array_equal(new, linear.z)))
         z = new
         if end is not None:
             return Minimum(z, progress.history, *end)
     return Minimum(z, progress.history, f"stopped after max_steps={limits.max_steps}", False)
+
+
+def _divided(linear: Linear, unit: float) -> Linear:
+    return linear._replace(value=linear.value / unit, jacobian=linear.jacobian / unit)
 
 
 def _half_square(residual) -> float:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from scipy.special import stdtrit
 
 from xsim.model.model import Model, State
 from xsim.sysid.linearization import Pieces
@@ -50,9 +51,11 @@ class Fit:
     """The result of `fit`.
 
     model: the fitted model. values, std_errors, starts: {name: number} in the leaf's unit. units: {name: unit}.
+    bounds: {name: (low, high)}, infinite where there is none.
     covariance, correlation: (n, n) in the order of ``names``, states projected out. state: the initial state (*batch).
     cost: half the sum of squared weighted residuals; history: (iterations,) its course, the best so far where a step is refused.
     noise: root of the residual variance factor, 1 where ``std`` is the true noise (and the noise itself where std was left at 1).
+    freedom: residuals less unknowns, the degrees of freedom of that factor.
     predicted: what observe gives along the fitted trajectories, residuals: measured minus predicted (NaN where nothing was measured),
     both shaped like measured. segment_starts: (q, v) of all segments, (segments, *batch, ...), None without segments. Of several problems
     state, predicted, residuals and segment_starts are None.
@@ -65,6 +68,7 @@ class Fit:
     std_errors: dict[str, float]
     starts: dict[str, float]
     units: dict[str, str]
+    bounds: dict[str, tuple[float, float]]
     covariance: np.ndarray
     correlation: np.ndarray
     state: State
@@ -72,6 +76,7 @@ class Fit:
     cost: float
     history: np.ndarray
     noise: float
+    freedom: int
     samples: int
     predicted: Any
     residuals: Any
@@ -84,6 +89,26 @@ class Fit:
     def __repr__(self) -> str:
         values = ", ".join(f"{n} {x:.5g}" for n, x in self.values.items())
         return f"Fit({'converged' if self.converged else 'NOT converged'}, cost {self.cost:.6g}: {values})"
+
+    def intervals(self, level: float = 0.95) -> dict[str, tuple[float, float]]:
+        """Confidence intervals {name: (low, high)} in the leaf's unit, each of one parameter by itself.
+
+        level: the probability, over repeated experiments, that an interval holds the true number. It reaches from the value as many
+        standard errors to either side as Student's t with ``freedom`` degrees of freedom has for the level (Bates and Watts, *Nonlinear
+        Regression Analysis and Its Applications*, 1988, section 2.3: linear approximation), and ends at the parameter's bounds, beyond
+        which no number is possible. Where the data determines nothing, or leaves no degree of freedom, it is all between the bounds.
+
+        Raises ValueError for a level that is not between 0 and 1.
+        """
+        if not 0 < level < 1:
+            raise ValueError(f"level must lie between 0 and 1, found {level}")
+        factor = float(stdtrit(self.freedom, 0.5 + 0.5 * level)) if self.freedom > 0 else math.inf
+        out = {}
+        for name, value in self.values.items():
+            std, (low, high) = self.std_errors[name], self.bounds[name]
+            reach = factor * std if math.isfinite(factor) and math.isfinite(std) else math.inf
+            out[name] = (max(value - reach, low), min(value + reach, high))
+        return out
 
     def summary(self) -> str:
         """A table of the result as text."""
@@ -183,11 +208,13 @@ def make_fit(found: Evaluated, minimum: Minimum, method: str) -> Fit:
         std_errors=dict(zip(names, uncertainty.std.tolist(), strict=True)),
         starts={name: float(s) for b, r in zip(structure.blocks, ranges, strict=True) for name, s in zip(b.names, r.start, strict=True)},
         units={name: b.unit for b in structure.blocks for name in b.names},
+        bounds=_bounds(structure.blocks, ranges),
         covariance=uncertainty.covariance,
         correlation=_correlation(uncertainty.covariance),
         cost=0.5 * float(linear.residual @ linear.residual),
         history=np.array(minimum.history),
         noise=math.sqrt(linear.variance) if linear.variance >= 0 else math.nan,
+        freedom=found.count - structure.unknowns,
         samples=found.samples,
         undetermined=uncertainty.undetermined,
         at_bound=_at_bound(structure.blocks, ranges, values),
@@ -204,6 +231,14 @@ def _verdict(minimum: Minimum, linear: Linearization) -> tuple[bool, str]:
         return True, minimum.reason
     offset = _relative_offset(linear)
     return bool(offset < OFFSET_TOLERANCE), f"{minimum.reason}; {offset:.2g} standard errors from the minimum of the linearized problem"
+
+
+def _bounds(blocks, ranges) -> dict[str, tuple[float, float]]:
+    return {
+        name: (float(low), float(high))
+        for b, r in zip(blocks, ranges, strict=True)
+        for name, low, high in zip(b.names, r.low, r.high, strict=True)
+    }
 
 
 def _at_bound(blocks, ranges, values) -> tuple[str, ...]:
