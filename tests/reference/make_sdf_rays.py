@@ -14,7 +14,8 @@ MODEL = """<mujoco><extension><plugin plugin="mujoco.sdf.{kind}"><instance name=
 <asset><mesh name="one"><plugin instance="one"/></mesh></asset>
 <worldbody>{sites}<geom size=".1" pos=".1 .2 .3" rgba="1 1 1 0.5"/>
 <body pos="-.1 .1 .2" euler="20 30 40"><freejoint/>
-<geom type="sdf" mesh="one" pos=".05 .02 .01" euler="10 50 20"><plugin instance="one"/></geom></body></worldbody><sensor>{sensors}</sensor></mujoco>"""
+<geom type="sdf" mesh="one" pos=".05 .02 .01" euler="10 50 20"><plugin instance="one"/></geom></body></worldbody>
+<sensor>{sensors}</sensor></mujoco>"""
 
 
 def text(kind: str) -> str:

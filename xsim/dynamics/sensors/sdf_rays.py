@@ -45,6 +45,11 @@ def _distance(field: DistanceField, p: Vector) -> Component:
     return function.distance(p, function.named(field.numbers))
 
 
+def distance_in(field: DistanceField, p: Vector) -> Component:
+    """The distances of points in the frame of the mesh."""
+    return _distance(field, apply_inverse(matrix(field.info.quat), vsub(p, field.info.pos)))
+
+
 def distance_along(p: Vector, v: Vector, field: DistanceField, hits_box) -> Component:
     """The distances along rays, infinite without a hit. p, v: origins and unit directions in the frame of the mesh. hits_box: whether rays
     hit the box around the mesh."""
