@@ -233,7 +233,8 @@ def _hinges(infos: tuple[FlexInfo, ...], first_point: np.ndarray, first_edge: np
             parts.append((points + point, sides + edge, *rows, plastic))
     *indices, yield_row, plastic = (np.concatenate(x) for x in zip(*parts, strict=True))
     yielding = np.flatnonzero(plastic >= 0)
-    return Hinges(*map(index_array, (*indices, yielding, yield_row[yielding])), tuple(plastic[yielding].astype(int).tolist()))
+    addresses = tuple(plastic[yielding].astype(int).tolist())
+    return Hinges(*map(index_array, (*indices, yielding, yield_row[yielding])), plastic=addresses)
 
 
 def _rods(infos: tuple[FlexInfo, ...], first_point: np.ndarray, first_edge: np.ndarray) -> Rods:
