@@ -27,6 +27,7 @@ SCRIPTS = {  # the releases that a script runs with, and the file that it writes
     "make_contact_sensors.py": (("4.0",), "contact_sensors.json"),
     "make_flex_contacts.py": (BOTH, "flex_contacts.json"),
     "make_flexes.py": (BOTH, "flexes.json"),
+    "make_flexes_4_0.py": (("4.0",), "flexes_4_0.json"),
     "make_mjcf_4_0.py": (("4.0",), "mjcf_4_0.json"),
     "make_mjcf_4_0_trajectories.py": (("4.0",), "mjcf_4_0_trajectories.json"),
     "make_noslip.py": (("3.2",), "noslip.json"),
@@ -34,6 +35,8 @@ SCRIPTS = {  # the releases that a script runs with, and the file that it writes
     "make_plugins.py": (BOTH, "plugins_{}.json"),
     "make_sleep.py": (("4.0",), "sleep.json"),
     "make_sdf.py": (BOTH, "sdf_{}.json"),
+    "make_tactile.py": (("4.0",), "tactile.json"),
+    "make_sdf_rays.py": (BOTH, "sdf_rays_{}.json"),
 }
 TOLERANCE = 1e-7  # of the largest number of a row: the solver of MuJoCo ends at rounding, which differs between processors
 

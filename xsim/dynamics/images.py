@@ -158,7 +158,7 @@ def _targets(c: Call, frame: kin.Frames, fixed_only: bool) -> tuple[np.ndarray, 
     top = c.model.topology
     numbers = [
         i for i, info in enumerate(top.geoms)
-        if info.visible and info.opaque and info.shape in (*SHAPES, "sdf") and (info.shape != "mesh" or info.asset is not None)
+        if info.visible and info.opaque and info.shape in SHAPES and (info.shape != "mesh" or info.asset is not None)
         and not (fixed_only and info.body >= 0 and top.bodies[info.body].link >= 0)
     ]  # fmt: skip
     targets = []
@@ -177,7 +177,7 @@ def _surfaces(topology: Topology) -> Surfaces:
     """All meshes, and the height fields. A model in which nothing collides with height fields has their triangles, after the meshes."""
     drawn = (*topology.drawing.meshes, *(() if topology.hfields else topology.drawing.hfields))
     empty = Table(np.zeros((0, 3)))
-    return Surfaces(tuple(MeshInfo(*((empty, empty) if x is None else (x.vertices, x.faces))) for x in drawn), topology.hfields)
+    return Surfaces(tuple(MeshInfo(*((empty, empty) if x is None else (x.vertices, x.faces))) for x in drawn), topology.hfields, {})
 
 
 def _cast_in_blocks(surfaces: Surfaces, targets: list[Target], numbers, origin, direction):

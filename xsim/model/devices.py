@@ -14,6 +14,7 @@ from xsim.model.topology import (
     CameraInfo,
     HistoryInfo,
     KeyInfo,
+    PadInfo,
     PassiveInfo,
     PieceInfo,
     SensorInfo,
@@ -138,7 +139,10 @@ def _sensor(spec: SensorSpec, address: int, past: _Past) -> SensorInfo:
             fail(spec.source, f"sensor {spec.name!r}: period {interval[0]:g}, phase {interval[1]:g}; allowed: -period < phase <= 0")
     target, numbers = (spec.object, spec.reference), (address, spec.dim, spec.cutoff)
     config = tuple((name, tuple(map(float, values))) for name, values in spec.config.items())
-    return SensorInfo(spec.name, spec.kind, *target, spec.stage, *numbers, spec.data, spec.reduce, history, interval, ticked, config)
+    pad = None
+    if spec.points is not None:
+        pad = PadInfo(Table(spec.points), None if spec.tangents is None else Table(spec.tangents))
+    return SensorInfo(spec.name, spec.kind, *target, spec.stage, *numbers, spec.data, spec.reduce, history, interval, ticked, config, pad)
 
 
 def with_reflected_rows(spec: ModelSpec) -> ModelSpec:

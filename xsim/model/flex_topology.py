@@ -40,6 +40,7 @@ class FlexInfo(NamedTuple):
     * stretches, bends: whether the elements resist stretching and shear, and the hinges bending.
     * rod: of a chain of lines that resist bending and twist.
     * yield_strain: row of flex.yield_strain. plastic: address of the numbers of its elements in `State.plastic`. None without.
+    * bend_yield_strain, plastic_folds: the same of its hinges; the state has a number for each edge.
     """
 
     name: str
@@ -59,3 +60,5 @@ class FlexInfo(NamedTuple):
     rod: RodInfo | None
     yield_strain: int | None
     plastic: int | None
+    bend_yield_strain: int | None
+    plastic_folds: int | None

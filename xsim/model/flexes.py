@@ -78,16 +78,21 @@ def _flex(
     return FlexInfo(
         flex.name, flex.dim, flex.bodies, edges, corners, Table(free), tuple(simple.tolist()), spring, elastic,
         thickness, radius, Table(flex.hinges), stretches, bends, _rod(tree, flex, twists),
-        *_yielding(tree, flex, stretches),
+        *_yielding(tree, flex, stretches, bends),
     )  # fmt: skip
 
 
-def _yielding(tree: Tree, flex: FlexSpec, acts: bool) -> tuple[int | None, int | None]:
-    """`FlexInfo.yield_strain` and `FlexInfo.plastic`."""
+def _yielding(tree: Tree, flex: FlexSpec, stretches: bool, bends: bool) -> tuple[int | None, ...]:
+    """`FlexInfo.yield_strain`, `FlexInfo.plastic`, `FlexInfo.bend_yield_strain` and `FlexInfo.plastic_folds`."""
+    out: list[int | None] = [None] * 4
     if flex.rod is not None or not flex.nplastic:
-        return None, None
-    plastic = tree.add_plastic(flex.nplastic)
-    return (tree.rows.add("flex.yield_strain", flex.numbers["yield_strain"]), plastic) if acts else (None, None)
+        return tuple(out)
+    plastic, elements = tree.add_plastic(flex.nplastic), flex.nplastic_elements
+    if stretches and elements:
+        out[:2] = tree.rows.add("flex.yield_strain", flex.numbers["yield_strain"]), plastic
+    if bends and flex.nplastic > elements:
+        out[2:] = tree.rows.add("flex.bend_yield_strain", flex.numbers["bend_yield_strain"]), plastic + elements
+    return tuple(out)
 
 
 def _rod(tree: Tree, flex: FlexSpec, acts: bool) -> RodInfo | None:

@@ -110,7 +110,7 @@ def read_sdfs(spec: ModelSpec, rows: LeafRows) -> tuple[SdfInfo, ...]:
     for sensor in spec.sensors if used else ():
         items = (sensor.object, sensor.reference)
         seen = {item for k, (body, geom) in enumerate(geoms) if geom.shape == "sdf" for item in (("geom", k), ("body", body))}
-        if sensor.kind == "rangefinder" or sensor.kind in DISTANCE_SENSORS and seen.intersection(items):
+        if sensor.kind in DISTANCE_SENSORS and seen.intersection(items):
             fail(sensor.source, f"sensor {sensor.name!r} ({sensor.kind}) measures a geom of type sdf; allowed: other shapes")
     return tuple(_sdf(spec.meshes[i], i, rows) for i in sorted(used))
 

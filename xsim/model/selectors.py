@@ -304,6 +304,7 @@ ROW_NAMES: dict[str, Callable[[HasLeaves], list[str]]] = {
     "nflexround": _of_infos("flexes", "radius"),
     "nflexrod": lambda m: [f.name for f in m.topology.flexes if f.rod is not None],
     "nflexyield": _of_infos("flexes", "yield_strain"),
+    "nflexfold": _of_infos("flexes", "bend_yield_strain"),
     "nflexbox": lambda m: [f.name for f in m.topology.flexes if f.rod is not None and f.rod.section is not None],
     "nflexbend": lambda m: [f.name for f in m.topology.flexes if f.rod is not None for _ in f.corners.value[1:]],
     "nflexhinge": lambda m: [f.name for f in m.topology.flexes if f.bends for _ in f.hinges.value],

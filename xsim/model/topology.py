@@ -374,11 +374,18 @@ ENCLOSED = ("enclosed",)
 """`SensorSpec.data` of a sensor ``insidesite`` that measures how far an object juts out of a site."""
 
 
+class PadInfo(NamedTuple):
+    """The points (n, 3) of a tactile sensor and two tangents (n, 2, 3) at each, None without, in the frame of its geom."""
+
+    points: Table
+    tangents: Table | None
+
+
 class SensorInfo(NamedTuple):
     """A sensor, see `xsim.spec.SensorSpec`. address, dim: address and number of its readings in the sensor data. data: of contact sensors
     and rangefinders. reduce: of contact sensors. history: of its readings, None for a sensor without delay and interval. interval: (period,
     phase), s. ticked: address in `State.history` of the time of the last measurement of a sensor with a period, None without. config:
-    numbers of plugins by key."""
+    numbers of plugins by key. pad: of tactile sensors."""
 
     name: str
     kind: str
@@ -394,6 +401,7 @@ class SensorInfo(NamedTuple):
     interval: tuple[float, float] = (0.0, 0.0)
     ticked: int | None = None
     config: tuple[tuple[str, tuple[float, ...]], ...] = ()
+    pad: PadInfo | None = None
 
 
 class PassiveInfo(NamedTuple):

@@ -172,6 +172,7 @@ class SensorSpec:
     ``data``, ``reduce``: of ``contact``, the fields of each slot (``"found"``, ``"force"``, ...) and the reduction (``"none"``,
     ``"mindist"``, ``"maxforce"``, ``"netforce"``).
     ``config``: numbers of a plugin by the keys of its `xsim.dynamics.sensors.sensing.SensorKind.config`. They are no leaves of the model.
+    ``points`` (n, 3), ``tangents`` (n, 2, 3): of ``tactile``, in the frame of its geom; without tangents it measures no speeds.
     ``history``: past readings, for a delay or a period between measurements, None: without.
     """
 
@@ -186,6 +187,8 @@ class SensorSpec:
     data: tuple[str, ...] = ()
     reduce: str = "none"
     config: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    points: np.ndarray | None = None
+    tangents: np.ndarray | None = None
     history: History | None = None
     user: tuple[float, ...] = ()
     source: Source = Source()

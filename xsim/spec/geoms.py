@@ -133,6 +133,7 @@ class MeshSpec:
     * ``hull`` (k, 3): faces of the convex hull, None for a flat mesh, and for one of a function, whose hull is found where it is needed.
     * ``rule``: how the volume was found, MJCF's ``inertia`` attribute. ``hull_vertices``: the most vertices of the hull, -1: all.
       ``scale`` (3,): by what the numbers of the file were multiplied, which are single-precision.
+    * ``tangents`` (n, 2, 3): two unit vectors at each vertex of a pad of tactile sensors, None for others.
     * ``sdf``: the signed distance function whose surface the mesh is, in the file's coordinates; None: it is of a file. Geoms of the
       shape ``"sdf"`` have mass and bounds of their mesh, and collide by its function.
     """
@@ -153,6 +154,7 @@ class MeshSpec:
     hull_vertices: int = -1
     scale: np.ndarray = field(default_factory=lambda: np.ones(3))
     file: str | None = None
+    tangents: np.ndarray | None = None
     sdf: SdfSpec | None = None
     source: Source = Source()
 
@@ -229,5 +231,13 @@ class FlexSpec:
 
     @property
     def nplastic(self) -> int:
-        """How many numbers it has in `State.plastic`: of a chain of lines see `RodSpec`, of elements that yield one for each edge."""
-        return self.rod.nplastic if self.rod is not None else self.corners.size if self.numbers.get("yield_strain") else 0
+        """How many numbers it has in `State.plastic`: of a chain of lines see `RodSpec`, of elements that yield one for each of their
+        edges, then, where the bending of triangles yields, one for each edge of the flex. None if all points are on one body."""
+        if self.rod is not None or len(set(self.bodies)) == 1:
+            return self.rod.nplastic if self.rod is not None else 0
+        return self.nplastic_elements + (len(self.edges) if self.numbers.get("bend_yield_strain") else 0)
+
+    @property
+    def nplastic_elements(self) -> int:
+        """How many of these numbers are those of the elements."""
+        return self.corners.size if self.numbers.get("yield_strain") else 0

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 
 from xsim.dynamics.flex.bending import HingeMaterial, hinge_energies, hinge_forces, hinge_material
 from xsim.dynamics.flex.kinematics import Points, edge_rates, edge_vectors, point_velocities, points
-from xsim.dynamics.flex.plasticity import gram_matrix, plastic_stretches, times
+from xsim.dynamics.flex.plasticity import folded_material, gram_matrix, plastic_stretches, times
 from xsim.dynamics.flex.rods import RodMaterial, rod_energies, rod_forces, rod_material
 from xsim.dynamics.flex.structure import EDGE_OF_POINTS, ElasticElements, FlexPlan, flex_plan
 from xsim.dynamics.layout import column
@@ -114,7 +114,7 @@ def flex_force(system: System, frame: Frames, q, v) -> list:
         forces += _edge_forces(system, plan, at, velocity, enabled)
     if len(plan.hinges.points):
         damping = system.flex.damping[plan.hinges.elastic_row]
-        forces += hinge_forces(plan.hinges.points, system.derived.flex_material.hinges, damping, at.world, velocity, enabled)
+        forces += hinge_forces(plan.hinges.points, folded_material(system, plan.hinges), damping, at.world, velocity, enabled)
     torques: list = []
     moments: list = []
     if len(plan.rods.inner):
@@ -223,7 +223,7 @@ def flex_energy(system: System, frame: Frames, q) -> list:
         square = tree_sum([hg[i][j] * hg[j][i] for i in range(dim) for j in range(dim)])
         out.append(pairwise_sum(0.25 * mu * square + 0.125 * lam * trace * trace))
     if len(plan.hinges.points):
-        out.append(pairwise_sum(hinge_energies(plan.hinges.points, system.derived.flex_material.hinges, world)))
+        out.append(pairwise_sum(hinge_energies(plan.hinges.points, folded_material(system, plan.hinges), world)))
     if len(plan.rods.inner):
         out.append(pairwise_sum(rod_energies(system, plan.rods, system.derived.flex_material.rods, frame, q, world)))
     return out if lanes else [x[0] for x in out]

@@ -1,24 +1,37 @@
-"""Elements of flexes that yield: triangles and tetrahedra keep a part of their strain.
+"""Elements and hinges of flexes that yield: triangles and tetrahedra keep a part of their strain, pairs of triangles a part of their fold.
 
 The elastic part of an element's Green strain is that of its squared edge lengths minus those at rest minus offsets, numbers of
 `State.plastic`. After each step the equivalent elastic strain sqrt(2/3 s : s) is at most the yield strain (von Mises). s is the deviator of
 the elastic strain: of a triangle under compression in its plane, of one under tension with the thinning -tr e across. What yields keeps the
-volume of tetrahedra. Source: MuJoCo 4.0's documentation, XML reference, flex/elasticity, yield.
+volume of tetrahedra.
+
+A hinge (see `xsim.dynamics.flex.bending`) has an offset p of b in `State.plastic`. With it the bending is zero at the angle theta_p whose
+tangent is -(b + p) l / (k S cos(angle)), S = c_2 c_3, l the length of the edge at rest. After each step |theta - theta_p| is at most
+2 y (A_1 + A_2) / (t l), the angle at which the strain of the surface is y. The areas A are the present ones. theta is the present angle,
+with the edge's length at rest over the present one as a factor of its tangent. What yields has |theta_p| <= 1.3 rad, and hinges that are
+folded by a right angle or more at rest do not yield.
+
+Sources: MuJoCo 4.0's documentation, XML reference, flex/elasticity, yield; for hinges the numbers of MuJoCo 4.0.0, which has no formula.
 """
 
 from __future__ import annotations
 
 import jax.numpy as jnp
 
+from xsim.dynamics.flex.bending import HingeMaterial, corners
 from xsim.dynamics.flex.kinematics import edge_vectors, points
-from xsim.dynamics.flex.structure import EDGE_OF_POINTS, ElasticElements, flex_plan
+from xsim.dynamics.flex.structure import EDGE_OF_POINTS, ElasticElements, Hinges, flex_plan
 from xsim.dynamics.layout import column
 from xsim.dynamics.linalg.dense import tree_sum
 from xsim.dynamics.tree.kinematics import Frames, lanes_of
 from xsim.dynamics.tree.system import System
 from xsim.model.topology import Topology
-from xsim.spatial import cross, dot, stage
+from xsim.spatial import cross, dot, safe_norm, stage, vsub
 
+LARGEST_FOLD = 1.3
+"""The largest angle that a hinge keeps, rad."""
+SMALLEST_STIFFNESS = 1e-15
+"""k cos(angle) from which on a hinge yields, N/m^3: the cosine of a right angle is not zero in floating-point numbers."""
 NEWTON_STEPS = 8
 """For the trace of the elastic strain of a tetrahedron: the error squares at each step, from at most the yield strain."""
 
@@ -40,8 +53,8 @@ def times(A, B) -> list:
 
 
 def has_yielding_elements(topology: Topology) -> bool:
-    """Whether the state has offsets of elements."""
-    return any(flex.plastic is not None for flex in topology.flexes)
+    """Whether the state has offsets of elements or hinges."""
+    return any(flex.plastic is not None or flex.plastic_folds is not None for flex in topology.flexes)
 
 
 def plastic_stretches(system: System, elements: ElasticElements) -> list | None:
@@ -115,3 +128,46 @@ def _kept_volume(part, start):
         value = determinant - x * (second - x * (first - x)) - 1.0
         x = x + value / (second - x * (2.0 * first - 3.0 * x))
     return x
+
+
+def folded_material(system: System, hinges: Hinges) -> HingeMaterial:
+    """The coefficients of hinges with the folds that they keep."""
+    material, plastic = system.derived.flex_material.hinges, system.derived.plastic
+    if not hinges.plastic or plastic is None:
+        return material
+    kept: list = [0.0] * len(hinges.points)
+    for hinge, address in zip(hinges.yielding.tolist(), hinges.plastic, strict=True):
+        kept[hinge] = plastic[address]
+    return material._replace(fold=material.fold + column(kept))
+
+
+def next_folds(system: System, frame: Frames) -> dict[int, list]:
+    """The numbers of `State.plastic` for hinges, by their address, after a step to the configuration of ``frame``."""
+    hinges = flex_plan(system.topology).hinges
+    if not hinges.plastic:
+        return {}
+    chosen, flex = hinges.yielding, system.flex
+    c, stiffness, fold = system.derived.flex_material.hinges
+    material = HingeMaterial(tuple(x[chosen] for x in c), stiffness[chosen], fold[chosen])
+    kept = column([system.derived.plastic[address] for address in hinges.plastic])
+    limit = 2.0 * flex.bend_yield_strain[hinges.yield_row] / flex.thickness[hinges.thickness_row[chosen]]
+    x = corners(hinges.points[chosen], points(system, frame).world)
+    found = _folded(material, kept, flex.length[hinges.edges[chosen, 0]], limit, x)
+    rows = list(found if lanes_of(system, frame) else found[:, 0])
+    return {address: [row] for address, row in zip(hinges.plastic, rows, strict=True)}
+
+
+@stage
+def _folded(material: HingeMaterial, kept, length, limit, x):
+    """The offsets of b after a step. length: of the edges at rest. limit: 2 y / t. x: the corners."""
+    edge, a, b = (vsub(point, x[0]) for point in x[1:])
+    first, second = cross(edge, a), cross(b, edge)
+    sine, cosine = length * dot(edge, cross(a, b)), dot(first, second)
+    regular = (sine != 0.0) | (cosine != 0.0)
+    angle = jnp.arctan2(jnp.where(regular, sine, 0.0), jnp.where(regular, cosine, 1.0))
+    yields = material.stiffness > SMALLEST_STIFFNESS
+    slope = jnp.where(yields, material.stiffness, 1.0) * material.c[2] * material.c[3] / length
+    present = jnp.arctan(-(material.fold + kept) / slope)
+    most = 0.5 * limit * (safe_norm(first) + safe_norm(second)) / length
+    new = jnp.clip(jnp.clip(present, angle - most, angle + most), -LARGEST_FOLD, LARGEST_FOLD)
+    return jnp.where(yields & (jnp.abs(angle - present) > most), -slope * jnp.tan(new) - material.fold, kept)

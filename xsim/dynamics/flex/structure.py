@@ -73,12 +73,16 @@ class Hinges(NamedTuple):
     edges (n, 5): between the points 01, 02, 12, 03, 13.
     elastic_row (n,): rows of flex.young, flex.poisson and flex.damping.
     thickness_row (n,): rows of flex.thickness.
+    yielding: indices of those that yield. yield_row: their rows of flex.bend_yield_strain. plastic: their addresses in `State.plastic`.
     """
 
     points: np.ndarray
     edges: np.ndarray
     elastic_row: np.ndarray
     thickness_row: np.ndarray
+    yielding: np.ndarray
+    yield_row: np.ndarray
+    plastic: tuple[int, ...]
 
 
 class Rods(NamedTuple):
@@ -218,15 +222,19 @@ HINGE_EDGES = ((0, 1), (0, 2), (1, 2), (0, 3), (1, 3))
 
 
 def _hinges(infos: tuple[FlexInfo, ...], first_point: np.ndarray, first_edge: np.ndarray) -> Hinges:
-    parts = [(np.zeros((0, 4)), np.zeros((0, 5)), np.zeros(0), np.zeros(0))]
+    parts = [(np.zeros((0, 4)), np.zeros((0, 5)), *[np.zeros(0)] * 4)]
     for info, point, edge in zip(infos, first_point, first_edge, strict=False):
         if info.bends:
             points = info.hinges.value
             numbers = {tuple(sorted(ends)): i for i, ends in enumerate(info.edges.value.tolist())}
             sides = np.array([[numbers[tuple(sorted((p[i], p[j])))] for i, j in HINGE_EDGES] for p in points.tolist()])
-            rows = (np.full(len(points), row) for row in (info.elastic, info.thickness))
-            parts.append((points + point, sides + edge, *rows))
-    return Hinges(*(index_array(np.concatenate(x)) for x in zip(*parts, strict=True)))
+            rows = (np.full(len(points), row) for row in (info.elastic, info.thickness, info.bend_yield_strain or 0))
+            plastic = np.full(len(points), -1) if info.plastic_folds is None else sides[:, 0] + info.plastic_folds
+            parts.append((points + point, sides + edge, *rows, plastic))
+    *indices, yield_row, plastic = (np.concatenate(x) for x in zip(*parts, strict=True))
+    yielding = np.flatnonzero(plastic >= 0)
+    addresses = tuple(plastic[yielding].astype(int).tolist())
+    return Hinges(*map(index_array, (*indices, yielding, yield_row[yielding])), plastic=addresses)
 
 
 def _rods(infos: tuple[FlexInfo, ...], first_point: np.ndarray, first_edge: np.ndarray) -> Rods:

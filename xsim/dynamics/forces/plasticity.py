@@ -11,7 +11,7 @@ import dataclasses
 
 import jax.numpy as jnp
 
-from xsim.dynamics.flex.plasticity import has_yielding_elements, next_stretches
+from xsim.dynamics.flex.plasticity import has_yielding_elements, next_folds, next_stretches
 from xsim.dynamics.flex.rods import first_frames, has_rods, next_frames
 from xsim.dynamics.tendons.tendons import rate, tendons
 from xsim.dynamics.tree.kinematics import Frames, frames
@@ -104,8 +104,9 @@ def next_plastic(system: System, start: list, q: list, plastic) -> list:
             place = slice(joint.plastic, joint.plastic + width)
             out[place] = _yielded_rotation(tuple(out[place]), tuple(q[first : first + width]), limit)
     out = _with_yielded_tendons(system, start, q, out)
-    if has_yielding_elements(system.topology):
-        out = _with_numbers(out, next_stretches(system, frames(system, q)))
+    if has_yielding_elements(system.topology) and "spring" not in system.topology.disabled:
+        frame = frames(system, q)
+        out = _with_numbers(out, next_stretches(system, frame) | next_folds(system, frame))
     return _with_numbers(out, next_frames(system, frames(system, start))) if has_rods(system.topology) else out
 
 

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from xsim.dynamics.sensors.sdf_rays import DistanceField, distance_along, outer_normal
 from xsim.dynamics.sensors.site_volumes import VOLUMES
 from xsim.model.topology import GeomInfo, HfieldInfo, MeshInfo
 from xsim.spatial import Component, Vector, apply, apply_inverse, cross, dot, normalize, scale, stage, vadd, vsub
@@ -57,10 +58,12 @@ class Target(NamedTuple):
 
 
 class Surfaces(NamedTuple):
-    """The meshes and height fields of geoms, by their number (`GeomInfo.asset`)."""
+    """The meshes and height fields of geoms, by their number (`GeomInfo.asset`), and the signed distance functions, by that of their
+    mesh."""
 
     meshes: tuple[MeshInfo, ...]
     hfields: tuple[HfieldInfo, ...]
+    sdfs: dict[int, DistanceField]
 
 
 def cast(surfaces: Surfaces, rays: list[Rays], targets: list[Target], normals: bool = False) -> list[Hits]:
@@ -80,7 +83,7 @@ def cast(surfaces: Surfaces, rays: list[Rays], targets: list[Target], normals: b
     hits = []
     for (shape, asset), indices in groups.items():
         group = [targets[i] for i in indices]
-        of_shape = {"mesh": surfaces.meshes, "hfield": surfaces.hfields}.get(shape)
+        of_shape = {"mesh": surfaces.meshes, "hfield": surfaces.hfields, "sdf": surfaces.sdfs}.get(shape)
         surface = None if of_shape is None else of_shape[asset]
         hidden = np.array([np.repeat([line.body == target.info.body for line in rays], counts) for target in group])
         geoms = _stack_components([target[1:] for target in group], *like)
@@ -107,7 +110,8 @@ def _joined_rays(trees, dtype, lanes: tuple):
 @stage
 def _nearest(shape: str, surface, normals: bool, indices, hidden, lines, geoms):
     """The distance along each ray to the nearest geom of one shape, (rays, lanes), its normal and its index. Infinite if it hits none.
-    surface: the mesh or height field. indices: of the geoms among the targets. hidden: for each geom, the rays that do not see it."""
+    surface: the mesh, height field or signed distance function. indices: of the geoms among the targets. hidden: for each geom, the
+    rays that do not see it."""
     (origin, direction), (pos, R, size) = lines, geoms
     p, v = apply_inverse(R, vsub(origin, pos)), apply_inverse(R, direction)
     t, facing = _distance_and_normal(shape, surface, size, p, v) if normals else (SHAPES[shape](size, p, v, surface), None)
@@ -125,6 +129,9 @@ def _distance_and_normal(shape: str, surface, size, p, v):
 
     Where the origin of a ray moves by dp, t changes by -n.dp / (n.v). So the gradient of t is along the normal, against the ray.
     """
+    if shape == "sdf":
+        t = _sdf(size, p, v, surface)
+        return t, outer_normal(p, v, surface, t)
     t, pull = jax.vjp(lambda p: SHAPES[shape](size, p, v, surface), p)
     (gradient,) = pull(jnp.ones_like(t))
     facing = normalize(gradient)
@@ -412,6 +419,14 @@ def _hit_ground(ground, columns: int, rows: int, p, v, above):
     return _triangle_distance(p, v, jax.tree.map(lambda a, b: jnp.where(is_second, b, a), first, second), hit)
 
 
+# ---- signed distance functions ---------------------------------------------------------------------------------------------------
+
+
+def _sdf(size, p, v, field: DistanceField):
+    box = _intersection(*map(_slab_interval, vsub(p, field.info.centre), v, field.info.half))
+    return distance_along(p, v, field, _first_hit(box) < INF)
+
+
 SHAPES: dict[str, Callable[[Any, Any, Any, Any], Any]] = {
     "plane": _plane,
     "sphere": _sphere,
@@ -421,8 +436,10 @@ SHAPES: dict[str, Callable[[Any, Any, Any, Any], Any]] = {
     "box": _box,
     "mesh": _mesh,
     "hfield": _hfield,
+    "sdf": _sdf,
 }
-"""For each shape, a function (size, origin, direction, mesh or height field) -> distance. Origin and direction are in the geom's frame."""
+"""For each shape, a function (size, origin, direction, surface) -> distance. surface: see `Surfaces`. Origin and direction are in the
+geom's frame."""
 
 
 # ---- inside and outside ------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from xsim.dynamics.constraints.contact_rows import body_wrenches
 from xsim.dynamics.constraints.narrowphase import Contacts
 from xsim.dynamics.constraints.soft_rows import ConstraintForce, Rows, Wrench, constraint_forces, has_soft_rows
 from xsim.dynamics.forces.energy import kinetic_energy, potential_energy
-from xsim.dynamics.sensors import contact_reports, contact_sensors, touch_grid
+from xsim.dynamics.sensors import contact_reports, contact_sensors, tactile, touch_grid
 from xsim.dynamics.sensors.cameras import cameras
 from xsim.dynamics.sensors.rangefinders import focal_lengths, range_hits, rangefinder
 from xsim.dynamics.sensors.site_volumes import inside_site
@@ -560,6 +560,7 @@ _COMPUTE: dict[str, Callable] = {
     "normal": contact_sensors.normal,
     "fromto": contact_sensors.fromto,
     "rangefinder": rangefinder,
+    "tactile": tactile.tactile,
     "user": lambda context, info: (0.0,) * info.dim,
 }
 SENSORS.register_all({name: SensorKind(compute, _CUTOFFS.get(name, "clip")) for name, compute in _COMPUTE.items()})

@@ -78,14 +78,14 @@ def _inside(angle, edges: np.ndarray):
 
 def _signs(topology: Topology, contacts: Contacts, body: int) -> np.ndarray:
     """For each pair, the factor of the force on its second geom: 1 or -1, and 0 where nothing is welded to the site's body."""
-    bodies, own = contacts.group.bodies, _welded_to(topology, body)
-    welded = np.array([[b if b == NO_BODY else _welded_to(topology, b) for b in pair] for pair in bodies.tolist()], int).reshape(-1, 2)
+    bodies, own = contacts.group.bodies, welded_to(topology, body)
+    welded = np.array([[b if b == NO_BODY else welded_to(topology, b) for b in pair] for pair in bodies.tolist()], int).reshape(-1, 2)
     is_own = (welded == own) & (bodies != NO_BODY).all(1, keepdims=True)
     opposite = own < bodies.max(1, initial=-1) if topology.switches.touch_grid_by_number else is_own[:, 0]
     return np.where(is_own.any(1), np.where(opposite, -1.0, 1.0), 0.0)
 
 
-def _welded_to(topology: Topology, body: int) -> int:
+def welded_to(topology: Topology, body: int) -> int:
     """The body that carries the joints by which a body moves, -1: the world."""
     while body >= 0 and not topology.bodies[body].v[1]:
         body = topology.bodies[body].parent

@@ -22,7 +22,7 @@ from xsim.io.mjcf.nodes import scope
 from xsim.io.mjcf.plugins import read_sdf
 from xsim.io.mjcf.sdf_meshes import sdf_surface
 from xsim.io.reader import Element, read_bytes
-from xsim.poses import IDENTITY_QUAT
+from xsim.poses import IDENTITY_QUAT, rotation_matrix
 from xsim.spec import HfieldSpec, MeshSpec
 
 __all__ = ["Assets", "asset_triangles", "read_assets"]
@@ -135,12 +135,18 @@ def _mesh(document: Document, e: Element, files: _Files, index: Index, number: i
     most = e.integer("maxhullvert")
     if most is not None and most != -1 and most < 4:
         raise e.error(f"found {most}; allowed: -1 (no limit) or 4 and more", "maxhullvert")
+    tangents = mesh.tangents
+    if tangents is not None:  # those of MuJoCo change as normals do
+        tangents = placed(Triangles(tangents.reshape(-1, 3), mesh.faces), 1 / scale, 0.0, quat).vertices
     mesh = placed(mesh, scale, e.floats("refpos", 3, (0, 0, 0)), quat)
     most = -1 if most is None else most
     spec = solid_mesh(document, e, name, mesh, mode, most, sdf is None)
     if sdf is not None and document.release.sdf_in_file_frame:
         spec = replace(spec, vertices=mesh.vertices, pos=np.zeros(3), quat=IDENTITY_QUAT)
-    return replace(spec, rule=mode, hull_vertices=most, scale=scale, file=None if path is None else str(path), sdf=sdf)
+    if tangents is not None:
+        tangents = (tangents / np.linalg.norm(tangents, axis=1)[:, None] @ rotation_matrix(spec.quat)).reshape(-1, 2, 3)
+    path = None if path is None else str(path)
+    return replace(spec, rule=mode, hull_vertices=most, scale=scale, file=path, sdf=sdf, tangents=tangents)
 
 
 def _triangles(document: Document, e: Element, files: _Files, mode: str) -> tuple[Triangles, Path | None, str]:

@@ -204,7 +204,9 @@ def _wedge(res_phi: float, res_theta: float, fov_phi: float, fov_theta: float, g
     phi = np.radians(fov_phi * _centres(res_phi, gamma))[:, None]
     theta = np.radians(fov_theta * _centres(res_theta, gamma))
     x, y, z = np.sin(phi) * np.cos(theta), np.sin(theta) + 0 * phi, -np.cos(phi) * np.cos(theta)
-    return Triangles(np.stack([x, y, z], axis=-1).reshape(-1, 3), _NO_FACES)
+    along_phi, along_theta = (np.cos(phi), 0.0, np.sin(phi)), (-np.sin(phi) * np.sin(theta), np.cos(theta), np.cos(phi) * np.sin(theta))
+    tangents = np.stack([np.stack(np.broadcast_arrays(*t, x)[:3], axis=-1) for t in (along_phi, along_theta)], axis=-2)
+    return Triangles(np.stack([x, y, z], axis=-1).reshape(-1, 3), _NO_FACES, tangents.reshape(-1, 2, 3))
 
 
 def _centres(count: float, gamma: float) -> np.ndarray:
@@ -215,12 +217,13 @@ def _centres(count: float, gamma: float) -> np.ndarray:
 
 
 def _plate(res_x: float, res_y: float) -> Triangles:
-    """The centres of the cells of a square at z = -1."""
+    """The centres of the cells of a square at z = -1. Its tangents are those of MuJoCo, y and z."""
     x, y = np.meshgrid(_centres(res_x, 0.0), _centres(res_y, 0.0), indexing="ij")
     number = np.arange(x.size).reshape(x.shape)
     a, b, c, d = number[:-1, :-1], number[1:, :-1], number[:-1, 1:], number[1:, 1:]
     faces = np.stack([np.stack([a, b, c], axis=-1), np.stack([d, c, b], axis=-1)], axis=-2).reshape(-1, 3)
-    return Triangles(np.stack([x, y, np.full(x.shape, -1.0)], axis=-1).reshape(-1, 3), faces)
+    tangents = np.tile(np.eye(3)[1:], (x.size, 1, 1))
+    return Triangles(np.stack([x, y, np.full(x.shape, -1.0)], axis=-1).reshape(-1, 3), faces, tangents)
 
 
 def _lattice(kind: str) -> Callable[..., Triangles]:

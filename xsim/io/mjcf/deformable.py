@@ -29,9 +29,9 @@ def read_flexes(document: Document, bodies: Bodies, index: Index) -> list[FlexSp
     reference pose.
 
     ``numbers``: ``young`` (Pa), ``poisson``, ``elastic_damping`` (s), ``thickness`` (m, -1: none), ``elastic2d`` (what triangles resist:
-    "none", "bend", "stretch", "both"), ``yield_strain`` (of stretching, 0: none), ``edge_stiffness`` and ``edge_damping`` (the engine's
-    units), ``contact`` (SurfaceSpec), ``internal``, ``selfcollide``, ``active_layers``; for visuals ``texcoord`` (n, 2) or None,
-    ``flat_skin``, ``material``, ``rgba``, ``group``.
+    "none", "bend", "stretch", "both"), ``yield_strain`` and ``bend_yield_strain`` (of stretching and of bending, 0: none),
+    ``edge_stiffness`` and ``edge_damping`` (the engine's units), ``contact`` (SurfaceSpec), ``internal``, ``selfcollide``,
+    ``active_layers``; for visuals ``texcoord`` (n, 2) or None, ``flat_skin``, ``material``, ``rgba``, ``group``.
     """
     elements = document.elements("deformable", "flex")
     poses = _reference_poses(bodies) if elements else []
@@ -152,7 +152,7 @@ def _material(document: Document, e: Element, dim: int) -> dict[str, Any]:
     """Elasticity and edge parameters."""
     elastic, edge = e.child("elasticity"), e.child("edge")
     out: dict[str, Any] = {"young": 0.0, "poisson": 0.0, "elastic_damping": 0.0, "thickness": -1.0, "edge_stiffness": 0.0}
-    out |= {"edge_damping": 0.0, "yield_strain": 0.0}
+    out |= {"edge_damping": 0.0, "yield_strain": 0.0, "bend_yield_strain": 0.0}
     old = document.release.schema == "3.2"  # triangles resist stretching
     out["elastic2d"] = "stretch" if old else "none"
     if elastic is not None:
@@ -164,7 +164,9 @@ def _material(document: Document, e: Element, dim: int) -> dict[str, Any]:
             raise elastic.error(f"found {out['poisson']:g}; allowed: from 0 to below 0.5", "poisson")
         if not old:
             out["elastic2d"] = elastic.choice("elastic2d", ("none", "bend", "stretch", "both"), "none")
-            out["yield_strain"] = _yield_strain(elastic, dim, out["elastic2d"]) if out["young"] else 0.0
+            yields = _yield_strains(elastic, dim, out["elastic2d"])
+            if out["young"]:
+                out["yield_strain"], out["bend_yield_strain"] = yields
         if not old and out["elastic2d"] != "none":
             if dim != 2:
                 raise elastic.error(f"found {out['elastic2d']!r} with dim {dim}; allowed: only with dim 2", "elastic2d")
@@ -178,17 +180,15 @@ def _material(document: Document, e: Element, dim: int) -> dict[str, Any]:
     return out
 
 
-def _yield_strain(elastic: Element, dim: int, elastic2d: str) -> float:
-    """The strain at which elements yield, 0 for none. Raises ParseError; the bending of triangles that yields is not simulated."""
+def _yield_strains(elastic: Element, dim: int, elastic2d: str) -> tuple[float, float]:
+    """The strains at which elements and the bending of triangles yield, 0 for none. Raises ParseError."""
     given = elastic.floats("yield", (1, 2), (0.0,))
     stretch, bend = given[0], given[-1] if len(given) > 1 or dim == 2 else 0.0
     if (given < 0).any() or dim == 1 and given.any() or dim == 3 and bend:
         what = {1: "0: lines do not yield", 2: "numbers >= 0", 3: "a number >= 0"}[dim]
         raise elastic.error(f"found {elastic.raw('yield')!r}; allowed: {what}", "yield")
-    if dim == 2 and bend and elastic2d in ("bend", "both"):
-        text = f"found {elastic.raw('yield')!r}: bending that yields is not simulated; allowed: 0 as the second number"
-        raise elastic.error(text, "yield")
-    return float(stretch) if dim == 3 or elastic2d in ("stretch", "both") else 0.0
+    stretches, bends = dim == 3 or elastic2d in ("stretch", "both"), elastic2d in ("bend", "both")
+    return float(stretch) if stretches else 0.0, float(bend) if bends else 0.0
 
 
 def _contact(document: Document, e: Element) -> dict[str, Any]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 import numpy as np
 
 from xsim.io.mjcf.document import Document
 from xsim.io.mjcf.nodes import Node
+from xsim.io.mjcf.references import split_names
 from xsim.io.mjcf.rods import twist_names
 from xsim.io.mjcf.shortcuts import read_general
 from xsim.io.reader import Element
@@ -52,19 +54,24 @@ def _layout(document: Document) -> dict[str, list[tuple[Node, int]]]:
 
 def _width(e: Element, joints: set[str | None]) -> int:
     """How many numbers of a flex the state has, see `xsim.spec.FlexSpec`. joints: names of all joints."""
-    numbers, name, dim = len((e.raw("element") or "").split()), e.raw("name"), int(e.number("dim", 2))
+    words, name, dim = (e.raw("element") or "").split(), e.raw("name"), int(e.number("dim", 2))
     if dim > 1:
-        return numbers // (dim + 1) * 3 * (dim - 1) if _elements_yield(e, dim) else 0
-    lines = numbers // 2
+        return _of_elements(e, words, dim) if len(set(split_names(e.raw("body") or ""))) > 1 else 0
+    lines = len(words) // 2
     return 7 * lines - 1 if name and not joints.isdisjoint(twist_names(name, lines)) else 0
 
 
-def _elements_yield(e: Element, dim: int) -> bool:
-    """Whether the elements of a flex yield."""
+def _of_elements(e: Element, words: list[str], dim: int) -> int:
+    """How many numbers the elements that yield and the edges of triangles whose bending yields have. words: of the elements."""
     elastic = e.child("elasticity")
-    if elastic is None or not elastic.number("young", 0.0) or not elastic.floats("yield", (1, 2), (0.0,))[0]:
-        return False
-    return dim == 3 or elastic.string("elastic2d", "none") in ("stretch", "both")
+    if elastic is None or not elastic.number("young", 0.0):
+        return 0
+    given, kind = elastic.floats("yield", (1, 2), (0.0,)), elastic.string("elastic2d", "none")
+    elements = [words[i : i + dim + 1] for i in range(0, len(words) - dim, dim + 1)]
+    edges = {frozenset(pair) for element in elements for pair in itertools.combinations(element, 2)}
+    stretches = given[0] and (dim == 3 or kind in ("stretch", "both"))
+    bends = given[-1] and dim == 2 and kind in ("bend", "both")
+    return (len(elements) * 3 * (dim - 1) if stretches else 0) + (len(edges) if bends else 0)
 
 
 def _yields(document: Document, e: Element) -> bool:

@@ -21,10 +21,12 @@ _TRIANGLE = np.dtype([("normal", "<f4", 3), ("corners", "<f4", (3, 3)), ("attrib
 
 
 class Triangles(NamedTuple):
-    """vertices (n, 3); faces (m, 3): vertex numbers, counter-clockwise seen from outside; no faces: a cloud of points."""
+    """vertices (n, 3); faces (m, 3): vertex numbers, counter-clockwise seen from outside; no faces: a cloud of points. tangents (n, 2, 3):
+    two for each vertex of a pad of tactile sensors, else None."""
 
     vertices: np.ndarray
     faces: np.ndarray
+    tangents: np.ndarray | None = None
 
 
 def read_triangles(data: bytes, kind: str, e: Element, notes: Notes, shorter_diagonal: bool) -> Triangles:

@@ -248,7 +248,7 @@ sensor/contact + body1 body2 data geom1 geom2 num reduce site subtree1 subtree2 
 sensor/insidesite + enclosed objname objtype site $sensor
 sensor/e_potential|e_kinetic + $sensor
 sensor/tendonactuatorfrc + tendon $sensor
-sensor/!tactile + cutoff geom mesh name user
+sensor/tactile + cutoff geom mesh name user
 keyframe/key + plastic
 """
 

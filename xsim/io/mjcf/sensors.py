@@ -11,10 +11,11 @@ from xsim.io.mjcf.histories import checked_history, read_history
 from xsim.io.mjcf.index import Index
 from xsim.io.mjcf.joints import SCALAR
 from xsim.io.mjcf.plugins import Plugin, read_plugin
+from xsim.io.mjcf.scaling import UNIT
 from xsim.io.mjcf.values import flag, integer, padded, read_user
 from xsim.io.reader import Element
 from xsim.model.topology import CONTACT_FIELDS, ENCLOSED, RANGE_FIELDS
-from xsim.spec import ActuatorSpec, SensorSpec, TendonSpec
+from xsim.spec import ActuatorSpec, MeshSpec, SensorSpec, TendonSpec
 
 __all__ = ["NAMED", "find_object", "read_sensors"]
 
@@ -36,7 +37,7 @@ REDUCTIONS = ("none", "mindist", "maxforce", "netforce")
 
 class Sensor(NamedTuple):
     """read: what it measures and what that is relative to, from its element. data: "real", "positive", "axis" or "quaternion".
-    fields, reduce: see `SensorSpec.data` and ``reduce``."""
+    fields, reduce: see `SensorSpec.data` and ``reduce``. pad: the mesh of a tactile sensor."""
 
     read: Callable[[Bodies, list[TendonSpec], Index, Element], tuple[tuple | None, tuple | None]]
     dim: int
@@ -44,6 +45,7 @@ class Sensor(NamedTuple):
     data: str = "real"
     fields: tuple[str, ...] = ()
     reduce: str = "none"
+    pad: MeshSpec | None = None
 
 
 def read_sensors(
@@ -78,6 +80,8 @@ def read_sensors(
                 data=kind.fields,
                 reduce=kind.reduce,
                 config={} if plugin is None else plugin.config,
+                points=None if kind.pad is None else kind.pad.vertices,
+                tangents=None if kind.pad is None else kind.pad.tangents,
                 history=checked_history(e, read_history(e)),
                 user=read_user(e, user),
                 source=e.source,
@@ -242,6 +246,21 @@ def _insidesite(e: Element, bodies: Bodies, index: Index) -> Sensor:
     return Sensor(_inside, 1, "position", fields=ENCLOSED)
 
 
+def _tactile(e: Element, bodies: Bodies, index: Index) -> Sensor:
+    number, geom = index.find("mesh", e, "mesh"), index.find("geom", e, "geom")
+    geoms = [(-1, g) for g in bodies.world_geoms] + [(i, g) for i, body in enumerate(bodies.bodies) for g in body.geoms]
+    mesh = next((m for m in bodies.meshes[: number + 1][::-1] if m.name == e.string("mesh")), None)
+    if any(bodies.scales.get(item, UNIT) != UNIT for item in (("geom", geom), ("body", geoms[geom][0]))):
+        raise e.error("is in a frame with a scale; allowed: a geom elsewhere", "geom")
+    if mesh is None:
+        raise e.error("the mesh is discarded, since no geom needs it; allowed: a mesh of a geom, or discardvisual false", "mesh")
+    if not any(g.collision for body, g in geoms if body == geoms[geom][0]):
+        raise e.error("the body of the geom has no geom that collides; allowed: a body with one", "geom")
+    if 3 * len(mesh.vertices) > MAX_DIM:
+        raise e.error(f"found {len(mesh.vertices)} vertices; allowed: at most {MAX_DIM // 3}", "mesh")
+    return Sensor(_one("geom"), 3 * len(mesh.vertices), "velocity", pad=mesh)
+
+
 def _named(bodies, tendons, index: Index, e: Element):
     for one, other in (("objname", "objtype"), ("objtype", "objname")):
         if e.has(one) and not e.has(other):
@@ -276,7 +295,7 @@ def _object_of_plugin(words: tuple[str, ...]):
     return read
 
 
-_PER_ELEMENT = {"user": _user, "contact": _contact, "rangefinder": _rangefinder, "insidesite": _insidesite}
+_PER_ELEMENT = {"user": _user, "contact": _contact, "rangefinder": _rangefinder, "insidesite": _insidesite, "tactile": _tactile}
 """Kinds whose width or meaning an element says."""
 _scalar, _limited = _joint(*SCALAR), _joint(*SCALAR, "ball", limited=True)
 _ball = _joint("ball")

@@ -40,8 +40,9 @@ def write_flexes(context: Context) -> None:
         _write_contact(context, e, look)
         for tag, table in (("elasticity", ELASTICITY if context.rules == "3.2" else ELASTICITY_4_0), ("edge", EDGE)):
             attributes = {name: unless(default, look.get(key, default)) for name, (key, default) in table.items()}
-            if tag == "elasticity" and look.get("yield_strain"):
-                attributes["yield"] = (look["yield_strain"], 0.0) if flex.dim == 2 else look["yield_strain"]
+            strains = look.get("yield_strain", 0.0), look.get("bend_yield_strain", 0.0)
+            if tag == "elasticity" and any(strains):
+                attributes["yield"] = strains if flex.dim == 2 else strains[0]
             if tag == "elasticity" and flex.rod is not None:
                 box = flex.rod.section or None
                 attributes |= {"shear": unless(0.0, flex.rod.shear), "section": box and "box", "sectionsize": box}

@@ -25,7 +25,8 @@ def write_sensors(context: Context) -> None:
     for number, sensor in enumerate(context.spec.sensors):
         config = plugin_config(REGISTRY, sensor.kind)
         if config is None and sensor.kind not in SENSORS and sensor.kind not in _OTHERS:
-            text = f"kind {sensor.kind!r}, which MJCF does not have"
+            tactile = sensor.kind == "tactile"
+            text = "points that are no mesh of the model" if tactile else f"kind {sensor.kind!r}, which MJCF does not have"
             context.losses.lose(sensor.source, f"sensor {sensor.name or number!r}", text, "it is left out")
             continue
         write = _OTHERS.get(sensor.kind, _object) if config is None else _frame
