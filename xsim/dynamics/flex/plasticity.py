@@ -101,13 +101,13 @@ def _yielded(lengths, rest, offsets, h, limit, dim: int) -> list:
     factor = _factor(deviator, limit)
     mean = 2.0 * trace / dim
     if dim == 2:
-        kept = jnp.where(thins, 0.0, (1.0 - factor) * mean)
+        isotropic = jnp.where(thins, 0.0, (1.0 - factor) * mean)
     else:
         whole = times(h, gram_matrix(squares, dim))
         part = [[whole[i][j] - 2.0 * factor * strain[i][j] + (factor * mean if i == j else 0.0) for j in range(3)] for i in range(3)]
-        kept = _kept_volume(part, mean) - factor * mean
+        isotropic = _shift_to_unit_determinant(part, mean) - factor * mean
     yielding = factor < 1.0
-    new = [jnp.where(yielding, factor * x + kept * r, x) for x, r in zip(elastic, at_rest, strict=True)]
+    new = [jnp.where(yielding, factor * x + isotropic * r, x) for x, r in zip(elastic, at_rest, strict=True)]
     return [s - r - x for s, r, x in zip(squares, at_rest, new, strict=True)]
 
 
@@ -118,7 +118,7 @@ def _factor(deviator, limit):
     return jnp.where(moved & (equivalent > limit), limit / equivalent, 1.0)
 
 
-def _kept_volume(part, start):
+def _shift_to_unit_determinant(part, start):
     """x with det(part - x 1) = 1, near a first guess."""
     a, b, c = part
     first = a[0] + b[1] + c[2]
@@ -131,14 +131,14 @@ def _kept_volume(part, start):
 
 
 def folded_material(system: System, hinges: Hinges) -> HingeMaterial:
-    """The coefficients of hinges with the folds that they keep."""
+    """The coefficients of hinges with their plastic folds."""
     material, plastic = system.derived.flex_material.hinges, system.derived.plastic
     if not hinges.plastic or plastic is None:
         return material
-    kept: list = [0.0] * len(hinges.points)
+    offset: list = [0.0] * len(hinges.points)
     for hinge, address in zip(hinges.yielding.tolist(), hinges.plastic, strict=True):
-        kept[hinge] = plastic[address]
-    return material._replace(fold=material.fold + column(kept))
+        offset[hinge] = plastic[address]
+    return material._replace(fold=material.fold + column(offset))
 
 
 def next_folds(system: System, frame: Frames) -> dict[int, list]:
@@ -149,16 +149,16 @@ def next_folds(system: System, frame: Frames) -> dict[int, list]:
     chosen, flex = hinges.yielding, system.flex
     c, stiffness, fold = system.derived.flex_material.hinges
     material = HingeMaterial(tuple(x[chosen] for x in c), stiffness[chosen], fold[chosen])
-    kept = column([system.derived.plastic[address] for address in hinges.plastic])
+    offset = column([system.derived.plastic[address] for address in hinges.plastic])
     limit = 2.0 * flex.bend_yield_strain[hinges.yield_row] / flex.thickness[hinges.thickness_row[chosen]]
     x = corners(hinges.points[chosen], points(system, frame).world)
-    found = _folded(material, kept, flex.length[hinges.edges[chosen, 0]], limit, x)
+    found = _folded(material, offset, flex.length[hinges.edges[chosen, 0]], limit, x)
     rows = list(found if lanes_of(system, frame) else found[:, 0])
     return {address: [row] for address, row in zip(hinges.plastic, rows, strict=True)}
 
 
 @stage
-def _folded(material: HingeMaterial, kept, length, limit, x):
+def _folded(material: HingeMaterial, offset, length, limit, x):
     """The offsets of b after a step. length: of the edges at rest. limit: 2 y / t. x: the corners."""
     edge, a, b = (vsub(point, x[0]) for point in x[1:])
     first, second = cross(edge, a), cross(b, edge)
@@ -167,7 +167,7 @@ def _folded(material: HingeMaterial, kept, length, limit, x):
     angle = jnp.arctan2(jnp.where(regular, sine, 0.0), jnp.where(regular, cosine, 1.0))
     yields = material.stiffness > SMALLEST_STIFFNESS
     slope = jnp.where(yields, material.stiffness, 1.0) * material.c[2] * material.c[3] / length
-    present = jnp.arctan(-(material.fold + kept) / slope)
+    present = jnp.arctan(-(material.fold + offset) / slope)
     most = 0.5 * limit * (safe_norm(first) + safe_norm(second)) / length
     new = jnp.clip(jnp.clip(present, angle - most, angle + most), -LARGEST_FOLD, LARGEST_FOLD)
-    return jnp.where(yields & (jnp.abs(angle - present) > most), -slope * jnp.tan(new) - material.fold, kept)
+    return jnp.where(yields & (jnp.abs(angle - present) > most), -slope * jnp.tan(new) - material.fold, offset)
