@@ -83,12 +83,14 @@ def test_numbers_of_the_engine(rules, name, x64):
             first = by_numpy(xsim.passive)(model, known["first_q"], known["first_v"])
             close("passive forces without a step before", first, known["first_passive"], 1e-11)
     data, rows = traced(lambda m, s: (xsim.forward(m, s), _rows(m, s)), model, state)(model, state)
-    if model.topology.flexes:
+    # MuJoCo finds the rotations of cells by iterations, which end at about 1e-9.
+    loose = 1000 if any(flex.grid for flex in model.topology.flexes) else 1
+    if len(model.flex.length):
         np.testing.assert_allclose(model.flex.length, known["lengths"], rtol=1e-12)
-    else:
+    elif loose == 1:
         assert not np.any(known["passive"])
-    close("passive forces", data.passive, known["passive"], 1e-11)
-    close("acceleration", data.a, known["a"], 1e-9)
+    close("passive forces", data.passive, known["passive"], loose * 1e-11)
+    close("acceleration", data.a, known["a"], max(1, loose / 100) * 1e-9)
     if rows is not None:
         for what, found, wanted in zip(("J", "1 / R", "aref"), rows, (known["J"], 1 / known["R"], -known["aref"]), strict=True):
             close(what, found, wanted, 1e-10)
@@ -96,7 +98,7 @@ def test_numbers_of_the_engine(rules, name, x64):
     for _ in range(5):
         state = step(model, state)
     close("positions after five steps", state.q, known["later_q"], 1e-10)
-    close("velocities after five steps", state.v, known["later_v"], 1e-9)
+    close("velocities after five steps", state.v, known["later_v"], max(1, loose / 100) * 1e-9)
     if state.plastic.size:
         close("frames of lines after five steps", state.plastic, known["later_plastic"], 1e-10)
 

@@ -70,6 +70,14 @@ MODELS = {
     "two flexes": (
         comp('dim="2" count="3 3 1" radius=".02"') + comp('dim="1" count="3 1 1" radius=".02" pos=".01 .02 .035"', ALONE, "", "g"), "",
     ),
+    "nodes of cells, a ball, a plane": (
+        PLANE.replace("-.005", "-.055") + body('type="sphere" size=".06"', 'pos=".03 .02 .105"')
+        + comp('dim="3" count="3 3 2" radius=".01" dof="trilinear" cellcount="2 1 1"', "", SOFT + '<pin id="0 6"/>'), "",
+    ),
+    "quadratic nodes, a box": (
+        body('type="box" size=".05 .03 .03"', 'pos="-.105 .02 0" euler="3 5 20"')
+        + comp('dim="3" count="3 2 2" radius=".01" dof="quadratic"', 'condim="4" friction=".8 .02 .001"', SOFT), "",
+    ),
     "a sheet by itself": (comp('dim="2" count="4 4 1" radius=".045"', 'selfcollide="narrow" margin=".01"'), ""),
     "a sheet by itself, overridden": (
         comp('dim="2" count="4 4 1" radius=".045"', 'selfcollide="narrow" margin=".01"'),

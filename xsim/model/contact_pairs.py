@@ -217,7 +217,7 @@ class _PairList:
     def any_moves(self, *indices: int) -> bool:
         """Whether any of these colliders moves."""
         for item in (self.colliders[k] for k in indices):
-            bodies = [self._flexes[item.flex].bodies[p] for p in item.points] if isinstance(item, _Part) else [item.body]
+            bodies = _bodies_of_part(self._flexes[item.flex], item.points) if isinstance(item, _Part) else [item.body]
             if any(self._moving[body + 1] for body in bodies):
                 return True
         return False
@@ -280,6 +280,13 @@ def _flex_pairs(spec: ModelSpec, pair_list: _PairList) -> None:
             _self_collisions(spec, pair_list, flex, elements)
 
 
+def _bodies_of_part(flex: FlexSpec, points: tuple[int, ...]) -> list[int]:
+    """The bodies that move points of a flex."""
+    if flex.grid is None:
+        return [flex.bodies[p] for p in points]
+    return [flex.bodies[node] for p in points for node in flex.grid.vertex_nodes[p][flex.grid.vertex_weights[p] != 0].tolist()]
+
+
 def _masks_allow(first: SurfaceSpec, second: SurfaceSpec) -> bool:
     return bool(first.contype & second.conaffinity or second.contype & first.conaffinity)
 
@@ -311,7 +318,8 @@ class _Elements:
 
     def __init__(self, number: int, flex: FlexSpec):
         self.number, self.flex, self.surface = number, flex, flex.numbers["contact"]
-        self.bodies = np.array(flex.bodies)
+        # Vertices that nodes move are on no body: MuJoCo lets their elements collide with the bodies that hold nodes, too.
+        self.bodies = np.array(flex.bodies) if flex.grid is None else np.full(len(flex.grid.vertex_nodes), -2 - number)
         self.border, self.neighbours = _border_and_neighbours(flex.elements)
         outer = flex.dim < 3 or _layers(self.border, self.neighbours) < flex.numbers["active_layers"]
         self.active = np.flatnonzero(np.broadcast_to(outer, len(flex.elements)))
@@ -328,7 +336,7 @@ class _Elements:
     def candidates(self, pair_list: _PairList, item: _Geom) -> Iterator[int]:
         """The parts that can collide with a geom: all points for a plane, else the elements without a point on its body."""
         if item.geom.shape == "plane":
-            return (self.point(pair_list, i) for i, body in enumerate(self.flex.bodies) if body != item.body)
+            return (self.point(pair_list, i) for i, body in enumerate(self.bodies.tolist()) if body != item.body)
         free = (self.bodies[self.flex.elements[self.active]] != item.body).all(1)
         return (self.part(pair_list, e) for e in self.active[free].tolist())
 

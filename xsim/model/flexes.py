@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from xsim.model.contact_pairs import can_collide
-from xsim.model.flex_topology import FlexInfo, RodInfo
+from xsim.model.flex_topology import FlexInfo, GridInfo, RodInfo
 from xsim.model.topology import Table
 from xsim.model.tree import Tree
 from xsim.spec import BodySpec, FlexSpec, ModelSpec
@@ -48,7 +48,8 @@ def read_flexes(spec: ModelSpec, tree: Tree) -> Flexes:
 
 def _stretches(flex: FlexSpec) -> bool:
     """Whether the elements of a flex resist stretching and shear."""
-    return bool(flex.numbers["young"]) and (flex.dim == 3 or flex.dim == 2 and flex.numbers["elastic2d"] in ("stretch", "both"))
+    solid = flex.dim == 3 or flex.grid is not None
+    return bool(flex.numbers["young"]) and (solid or flex.dim == 2 and flex.numbers["elastic2d"] in ("stretch", "both"))
 
 
 def _bends(flex: FlexSpec) -> bool:
@@ -62,22 +63,28 @@ def _flex(
 ) -> FlexInfo:  # fmt: skip
     rows, values = tree.rows, flex.numbers
     rows["flex.pos"].extend(flex.pos)
-    rows["flex.length"].extend(flex.lengths.tolist())
+    grid, edges, corners = None, flex.edges, flex.corners
+    if flex.grid is None:
+        rows["flex.length"].extend(flex.lengths.tolist())
+    else:
+        of = flex.grid
+        tables = (Table(x) for x in (of.places, of.vertex_nodes, of.vertex_weights))
+        grid = GridInfo(of.order, Table(of.cells), rows.add("flex.side", of.sides.tolist()), of.counts, *tables)
+        edges, corners = edges[:0], corners[:0]
     spring = elastic = thickness = radius = None
     if springs:
         spring = rows.add_to("flex", edge_stiffness=values["edge_stiffness"], edge_damping=values["edge_damping"])
     if stretches or bends or twists:
         elastic = rows.add_to("flex", young=values["young"], poisson=values["poisson"], damping=values["elastic_damping"])
-        thickness = rows.add("flex.thickness", values["thickness"]) if flex.dim == 2 else None
+        thickness = rows.add("flex.thickness", values["thickness"]) if flex.dim == 2 and flex.grid is None else None
     if bends:
         rows["flex.angle"].extend(flex.angles.tolist())
     if collides or twists:
         radius = rows.add("flex.radius", flex.radius)
-    free = links[flex.edges[:, 0]] != links[flex.edges[:, 1]]
-    edges, corners = Table(flex.edges), Table(flex.corners)
+    free = links[edges[:, 0]] != links[edges[:, 1]]
     return FlexInfo(
-        flex.name, flex.dim, flex.bodies, edges, corners, Table(free), tuple(simple.tolist()), spring, elastic,
-        thickness, radius, Table(flex.hinges), stretches, bends, _rod(tree, flex, twists),
+        flex.name, flex.dim, flex.bodies, Table(edges), Table(corners), Table(free), tuple(simple.tolist()), spring, elastic,
+        thickness, radius, Table(flex.hinges), stretches, bends, _rod(tree, flex, twists), grid,
         *_yielding(tree, flex, stretches),
     )  # fmt: skip
 

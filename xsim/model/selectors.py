@@ -305,6 +305,7 @@ ROW_NAMES: dict[str, Callable[[HasLeaves], list[str]]] = {
     "nflexrod": lambda m: [f.name for f in m.topology.flexes if f.rod is not None],
     "nflexyield": _of_infos("flexes", "yield_strain"),
     "nflexbox": lambda m: [f.name for f in m.topology.flexes if f.rod is not None and f.rod.section is not None],
+    "nflexgrid": lambda m: [f.name for f in m.topology.flexes if f.grid is not None],
     "nflexbend": lambda m: [f.name for f in m.topology.flexes if f.rod is not None for _ in f.corners.value[1:]],
     "nflexhinge": lambda m: [f.name for f in m.topology.flexes if f.bends for _ in f.hinges.value],
     "ncone": lambda m: ["contact"] * m.topology.size("ncone"),

@@ -437,7 +437,7 @@ class PartInfo(NamedTuple):
 
     * shape: ``"sphere"`` (one point), ``"capsule"`` (two), ``"simplex"`` (three or four) or ``"facet"`` (three, one-sided), with the
       radius of the flex.
-    * flex: index of the flex. points: indices of its points.
+    * flex: index of the flex. points: indices of its points, of a flex with a grid those of its vertices.
     * reach: bounding radius about its centre, m, with a margin for stretching.
     """
 

@@ -227,10 +227,10 @@ worldbody/site + mesh
 worldbody/camera + output projection
 worldbody/light + intensity range softness texture type
 frame + massscale scale scaling
-worldbody/flexcomp + dof mesh ! cellcount
+worldbody/flexcomp + cellcount dof mesh
 worldbody/flexcomp/contact ! passive - internal
 worldbody/flexcomp/elasticity + elastic2d section sectionsize shear yield
-deformable/flex + elemtexcoord ! cellcount dof node nodecoord
+deformable/flex + cellcount dof elemtexcoord node nodecoord
 deformable/flex/contact ! passive - internal
 deformable/flex/elasticity + elastic2d section sectionsize shear yield
 contact/pair + adhesion
