@@ -22,6 +22,7 @@ KNOWN = json.loads((Path(__file__).parent / "reference/flexes.json").read_text()
 """By release and name, recorded by reference/make_flexes.py."""
 DAILY = (
     "edges of triangles keep their lengths", "springs, implicitfast", "triangles", "triangles that bend", "tetrahedra", "rod",
+    "nodes, trilinear",
 )  # fmt: skip
 LEAVES = tuple(
     f"flex.{leaf}" for leaf in ("length", "edge_stiffness", "edge_damping", "young", "poisson", "damping", "thickness", "pos", "angle")
@@ -212,11 +213,55 @@ def test_elasticity_of_lines_that_cannot_be(text, message):
         xsim.parse_text(f"<mujoco><worldbody>{flexcomp}</worldbody></mujoco>", "mjcf", rules="4.0")
 
 
-@pytest.mark.parametrize("dof", ["trilinear", "quadratic"])
-def test_points_that_a_grid_of_nodes_moves_are_refused(dof):
-    flexcomp = f'<flexcomp name="f" dim="3" count="3 3 3" type="grid" dof="{dof}"/>'
-    with pytest.raises(xsim.ParseError, match=f"dof: found '{dof}', which is not simulated; allowed: full, radial, 2d"):
-        xsim.parse_text(f"<mujoco><worldbody>{flexcomp}</worldbody></mujoco>", "mjcf", rules="4.0")
+BLOCK = 'type="grid" dim="3" count="3 3 3" dof="trilinear"'
+TETRAHEDRON = 'type="direct" dim="3" point="0 0 0 1 0 0 0 1 0 0 0 1" element="0 1 2 3" dof="quadratic"'
+
+
+@pytest.mark.parametrize(("attributes", "inside", "message"), [
+    (f'{BLOCK} cellcount="0 1 1"', "", "cellcount: found '0 1 1'; allowed: three numbers from 1, at most 100000 nodes"),
+    (f'{BLOCK} euler="0 0 30"', "", "cells that are filled in part, which are not simulated; allowed with this dof: points that fill"),
+    (TETRAHEDRON, "", "cells that are filled in part"),
+    ('type="ellipsoid" dim="2" count="4 4 4" dof="trilinear"', "", "a surface that is not that of its bounding box"),
+    ('type="grid" dim="2" count="3 3 1" dof="trilinear"', "", "the points are in a plane or on a line"),
+    (f'{BLOCK} rigid="true"', "", "found rigid with dof 'trilinear', which is not simulated"),
+    (BLOCK, '<pin id="8"/>', "id: found '8'; allowed: 0 to 7"), (BLOCK, '<pin grid="0 0 2"/>', "grid: found '0 0 2'; allowed: 0 to 1 1 1"),
+    ('type="box" dim="2" count="3 3 3" dof="trilinear"', '<elasticity elastic2d="stretch" young="1" thickness="1"/>',
+     "found dim 2, elastic2d stretch, yield 0.0 with dof 'trilinear', which is not simulated"),
+    (BLOCK, '<elasticity young="1" yield=".1"/>', "found dim 3, elastic2d none, yield 0.1 with dof"),
+    (f'{BLOCK} cellcount="3 1 1"', "", "collisions of cells that are not neighbours, which are not simulated"),
+    (BLOCK, '<edge equality="strain"/>', "equality: unknown value 'strain'"),
+])  # fmt: skip
+def test_grids_of_nodes_that_are_not_simulated(attributes, inside, message):
+    with pytest.raises(xsim.ParseError, match=message):
+        xsim.parse_text(f'<mujoco><worldbody><flexcomp name="f" {attributes}>{inside}</flexcomp></worldbody></mujoco>', "mjcf", rules="4.0")
+
+
+@pytest.mark.parametrize(("change", "message"), [
+    (('node="a b c d e f g h"', 'node="a b c"'), "node: found 3 nodes; allowed with this cellcount and dof: 8"),
+    (('pos="0 1 1"', 'pos="0 1.5 1"'), "node: the nodes are not evenly spaced"),
+    (('vertex="0 0 0', 'vertex="-1 0 0'), "vertex: vertices are outside the box of the nodes"),
+    (('element="0', 'cellcount="2 1 1" element="0'), "node: found 8 nodes; allowed with this cellcount and dof: 12"),
+    (('dof="trilinear"', 'dof="cubic"'), "dof: unknown value 'cubic'"),
+])  # fmt: skip
+def test_flexes_with_nodes_that_cannot_be(change, message):
+    names, corners = "abcdefgh", [f"{i} {j} {k}" for i in (0, 1) for j in (0, 1) for k in (0, 1)]
+    bodies = "".join(f'<body name="{n}" pos="{at}"><freejoint/><geom size=".1"/></body>' for n, at in zip(names, corners, strict=True))
+    tetrahedra = " ".join(f"0 {i} {j} 7" for i, j in ((4, 6), (6, 2), (2, 3), (3, 1), (1, 5), (5, 4)))
+    mesh = f'body="world" vertex="{" ".join(corners)}" element="{tetrahedra}"'
+    flex = f'<flex name="f" dim="3" dof="trilinear" node="{" ".join(names)}" {mesh}/>'
+    text = f"<mujoco><worldbody>{bodies}</worldbody><deformable>{flex}</deformable></mujoco>"
+    assert xsim.parse_text(text, "mjcf", rules="4.0").flexes[0].grid.cells.tolist() == [list(range(8))]
+    with pytest.raises(xsim.ParseError, match=message):
+        xsim.parse_text(text.replace(*change), "mjcf", rules="4.0")
+
+
+def test_a_grid_of_nodes_reads_back():
+    """A body that moves holds two nodes; another one is in no cell."""
+    spec = xsim.parse_text(KNOWN["4.0"]["nodes of cells"]["model"], "mjcf", rules="4.0")
+    back = xsim.parse_text(xsim.to_mjcf(spec), "mjcf", rules="4.0")
+    for name in ("order", "counts", "sides", "cells", "vertices", "places", "vertex_nodes", "vertex_weights"):
+        np.testing.assert_allclose(getattr(spec.flexes[0].grid, name), getattr(back.flexes[0].grid, name), atol=1e-12)
+    assert spec.flexes[0].bodies == back.flexes[0].bodies
 
 
 @pytest.mark.parametrize(("dim", "text", "message"), [
@@ -360,6 +405,30 @@ def test_derivatives_of_elements_that_yield(shape, x64):
 
     reverse = check_both_modes(loss, point, 3, {"default": 1e-6, "flex.young": 1.0}, 1e-6)
     assert np.any(reverse["flex.yield_strain"][:2]) and not np.any(reverse["flex.yield_strain"][2])
+
+
+@pytest.mark.slow
+def test_derivatives_of_cells(x64):
+    """Of accelerations and of the energy: of a cell at rest, deformed, and turned inside out."""
+    inside = '<elasticity young="2e3"/><contact contype="0" conaffinity="0"/>'
+    model = load(f'<mujoco><worldbody><flexcomp name="f" {BLOCK} mass=".2">{inside}</flexcomp></worldbody></mujoco>', "4.0")
+    leaves = ("flex.young", "flex.poisson", "flex.damping", "flex.side")
+    rng, count = np.random.default_rng(7), 3
+    point = {path: np.broadcast_to(np.asarray(model.get(path), float), (count, *model.shape(path))).copy() for path in leaves}
+    point["flex.poisson"] += 0.3
+    point["flex.damping"] += 0.01
+    rest = np.asarray(model.body.pos, float)
+    q = rng.normal(size=(count, model.nq)) * np.array([[0.0], [0.01], [0.001]])
+    q[2] += (rest * (-1.5, 0, 0)).reshape(-1)
+    point |= {"q": q, "v": 0.1 * rng.normal(size=(count, model.nv))}
+    weights = rng.normal(size=model.nv)
+
+    def loss(point):
+        m = model.replace({path: point[path] for path in leaves})
+        return xsim.passive(m, point["q"], point["v"]) @ weights + xsim.energy(m, point["q"], point["v"])[1]
+
+    reverse = check_both_modes(loss, point, 3, {"default": 1e-6, "flex.young": 1.0}, 1e-6)
+    assert all(np.any(reverse[path]) for path in leaves)
 
 
 @pytest.mark.slow

@@ -74,6 +74,10 @@ MODELS = {
         PLANE.replace("-.005", "-.055") + body('type="sphere" size=".06"', 'pos=".03 .02 .105"')
         + comp('dim="3" count="3 3 2" radius=".01" dof="trilinear" cellcount="2 1 1"', "", SOFT + '<pin id="0 6"/>'), "",
     ),
+    "elements over several cells": (
+        body('type="sphere" size=".06"', 'pos=".03 .02 .115"')
+        + comp('dim="3" count="3 2 2" radius=".01" dof="trilinear" cellcount="3 1 1"', ALONE, SOFT), "",
+    ),
     "quadratic nodes, a box": (
         body('type="box" size=".05 .03 .03"', 'pos="-.105 .02 0" euler="3 5 20"')
         + comp('dim="3" count="3 2 2" radius=".01" dof="quadratic"', 'condim="4" friction=".8 .02 .001"', SOFT), "",

@@ -206,7 +206,8 @@ class GridSpec:
 
     * ``order``: degree of the polynomials, 1 or 2. ``counts`` (3,): numbers of cells. ``sides`` (3,): of a cell, m.
     * ``cells`` (c, (order + 1)^3): the nodes of the cells that are filled with material, the last axis fastest.
-    * ``places`` (vertices, 3): of the vertices in the reference pose, in units of cells.
+    * ``vertices`` (vertices, 3): the vertices in the reference pose, world frame, m. ``places`` (vertices, 3): the same in the grid, in
+      units of cells.
     * ``vertex_nodes``, ``vertex_weights`` (vertices, (order + 1)^3): the nodes that move each vertex, and their shares.
     """
 
@@ -214,6 +215,7 @@ class GridSpec:
     counts: tuple[int, int, int]
     sides: np.ndarray
     cells: np.ndarray
+    vertices: np.ndarray
     places: np.ndarray
     vertex_nodes: np.ndarray
     vertex_weights: np.ndarray

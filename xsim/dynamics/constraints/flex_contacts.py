@@ -27,6 +27,7 @@ from xsim.spatial import normalize, safe_norm, scale, stage, vadd, vsub
 
 MAX_CORNERS = 4
 """Corners of every part: a part with fewer repeats its last one."""
+ON_FACE = 1e-6  # of a cell: a vertex at this distance from its face does not reach over it
 _IDENTITY = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
 
 
@@ -40,33 +41,50 @@ def part_corners(topology: Topology, part: int) -> tuple[int, ...]:
 
 
 def part_bodies(topology: Topology, part: int) -> tuple[int, ...]:
-    """The bodies that move a part, -1 for the world: those of its corners, or those of the nodes of its cell of a grid."""
+    """The bodies that move a part, -1 for the world: those of its corners, or those of the nodes of its cells of a grid."""
     info = topology.parts[part]
     flex = topology.flexes[info.flex]
     if flex.grid is not None:
-        return tuple(flex.bodies[node] for node in _cell(flex.grid, info.points)[1].tolist())
+        return tuple(flex.bodies[node] for node in _nodes(flex.grid, info.points, cell_spans(topology)[flex.grid.order]))
     bodies = [flex.bodies[p] for p in info.points]
     return (*bodies, *[bodies[-1]] * (MAX_CORNERS - len(bodies)))
 
 
 def part_places(topology: Topology, part: int) -> tuple[int, np.ndarray]:
-    """Of a part of a flex with a grid: the order of its cell, and the places (4, 3) of the part's corners in it, from 0 to 1. Of another
-    part: order 0, zeros."""
+    """Of a part of a flex with a grid: the order of its cells, and the places (4, 3) of the part's corners from its first cell on, in units
+    of cells. Of another part: order 0, zeros."""
     info = topology.parts[part]
     grid, places = topology.flexes[info.flex].grid, np.zeros((MAX_CORNERS, 3))
     if grid is None:
         return 0, places
     points = [*info.points, *[info.points[-1]] * (MAX_CORNERS - len(info.points))]
-    return grid.order, grid.places.value[points] - _cell(grid, info.points)[0]
+    return grid.order, grid.places.value[points] - _cells(grid, info.points)[0]
 
 
-def _cell(grid: GridInfo, points: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """The cell (three indices) that has the middle of these vertices, and its nodes."""
-    shape = [grid.order * n + 1 for n in grid.counts]
-    cell = np.clip(np.floor(grid.places.value[list(points)].mean(0)).astype(int), 0, np.array(grid.counts) - 1)
-    numbers = np.arange(np.prod(shape)).reshape(shape)
-    along = (slice(k, k + grid.order + 1) for k in (grid.order * cell).tolist())
-    return cell, numbers[tuple(along)].ravel()
+@functools.lru_cache(maxsize=64)
+def cell_spans(topology: Topology) -> dict[int, tuple[int, ...]]:
+    """For each order of grids, over how many cells along each axis parts reach at most."""
+    spans: dict[int, list[np.ndarray]] = {}
+    for part in topology.parts:
+        grid = topology.flexes[part.flex].grid
+        if grid is not None:
+            first, last = _cells(grid, part.points)
+            spans.setdefault(grid.order, []).append(last - first)
+    return {order: tuple(np.max(all_spans, 0).tolist()) for order, all_spans in spans.items()}
+
+
+def _cells(grid: GridInfo, points: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """The first cell (three indices) that these vertices reach, and the one after the last."""
+    places = grid.places.value[list(points)]
+    first = np.clip(np.floor(places.min(0) + ON_FACE).astype(int), 0, np.array(grid.counts) - 1)
+    return first, np.maximum(np.ceil(places.max(0) - ON_FACE).astype(int), first + 1)
+
+
+def _nodes(grid: GridInfo, points: tuple[int, ...], spans: tuple[int, ...]) -> list[int]:
+    """The nodes of ``spans`` cells along each axis, from the first that these vertices reach on. Some repeat at the end of the grid."""
+    shape, first = [grid.order * n + 1 for n in grid.counts], _cells(grid, points)[0]
+    along = [np.minimum(grid.order * k + np.arange(grid.order * s + 1), n - 1) for k, s, n in zip(first, spans, shape, strict=True)]
+    return np.arange(np.prod(shape)).reshape(shape)[np.ix_(*along)].ravel().tolist()
 
 
 def _vertices(flex: FlexInfo) -> int:
@@ -163,13 +181,20 @@ _weights = stage(weights_on_simplex)
 
 
 @stage
-def node_weights(weights: tuple, places: list, order: int) -> list:
-    """The shares of the nodes of a cell at the point with barycentric weights (four, (contacts, lanes)) of corners at ``places`` (four by
-    three, (contacts, lanes or 1)) in the cell: a list of arrays (contacts, lanes), the node along the last axis fastest.
+def node_weights(weights: tuple, places: list, order: int, spans: tuple[int, ...]) -> list:
+    """The shares of the nodes of cells at the point with barycentric weights (four, (contacts, lanes)) of corners at ``places`` (four by
+    three, (contacts, lanes or 1)): a list of arrays (contacts, lanes), the node along the last axis fastest. spans: numbers of cells.
 
     Source: probes of MuJoCo 4.0, which evaluates the shape functions at the mean of the places, not the mean of the shape functions."""
     along = []
-    for k in range(3):
+    for k, span in enumerate(spans):
         x = tree_sum([w * place[k] for w, place in zip(weights, places, strict=True)])
-        along.append([1.0 - x, x] if order == 1 else [(2.0 * x - 1.0) * (x - 1.0), 4.0 * x * (1.0 - x), x * (2.0 * x - 1.0)])
+        cell = jnp.clip(jnp.floor(jax.lax.stop_gradient(x)), 0, span - 1)
+        x = x - cell
+        functions = [1.0 - x, x] if order == 1 else [(2.0 * x - 1.0) * (x - 1.0), 4.0 * x * (1.0 - x), x * (2.0 * x - 1.0)]
+        of_nodes = [jnp.zeros_like(x)] * (order * span + 1)
+        for c in range(span):
+            for i, f in enumerate(functions):
+                of_nodes[order * c + i] = of_nodes[order * c + i] + jnp.where(cell == c, f, 0.0)
+        along.append(of_nodes)
     return [a * b * c for a in along[0] for b in along[1] for c in along[2]]

@@ -317,7 +317,7 @@ def _with_nodes(flex_bodies: FlexContactBodies, side: int, pair, weights: list) 
         places = [
             [_column(of_contacts(flex_bodies.places[:, side, k, axis], pair), weights[0]) for axis in range(3)] for k in range(len(weights))
         ]
-        nodes = flex_contacts.node_weights(tuple(weights), places, order)
+        nodes = flex_contacts.node_weights(tuple(weights), places, order, flex_bodies.spans[order])
         chosen = _column(of_contacts(flex_bodies.orders[:, side] == order, pair), None)
         out = [jnp.where(chosen, w, old) for w, old in zip([*nodes, *[jnp.zeros_like(nodes[0])] * (width - len(nodes))], out, strict=True)]
     return tuple(out)

@@ -86,7 +86,6 @@ def read_grid(e: Element, dim: int, nodes: np.ndarray, vertices: np.ndarray, ele
         found = "collisions of cells that are not neighbours, which are not simulated"
         raise e.error(f'found {found}; allowed with more than two cells along an axis: selfcollide="none"', "cellcount")
     shape = [order * n + 1 for n in counts]
-    touches = surface.contype or surface.conaffinity
     if len(nodes) != np.prod(shape):
         raise e.error(f"found {len(nodes)} nodes; allowed with this cellcount and dof: {np.prod(shape)}", "node")
     at = nodes.reshape(*shape, 3)
@@ -101,17 +100,13 @@ def read_grid(e: Element, dim: int, nodes: np.ndarray, vertices: np.ndarray, ele
     points = (vertices - at[0, 0, 0]) @ unit.T / sides
     if (points < -TOLERANCE).any() or (points > np.array(counts) + TOLERANCE).any():
         raise e.error("vertices are outside the box of the nodes; allowed: inside", "vertex")
-    low, high = points[elements].min(1), points[elements].max(1)
-    if touches and (np.ceil(high - TOLERANCE) - np.floor(low + TOLERANCE) > 1).any():
-        found = "contacts of elements that reach over several cells, which are not simulated"
-        raise e.error(f'found {found}; allowed: elements in one cell, contype="0" and conaffinity="0"', "cellcount")
     filled = filled_cells(e, points, elements, counts)
     used = np.unique(cells[filled])
     off = (at.reshape(-1, 3)[used] - at[0, 0, 0]) @ unit.T / sides - places[used]
     if np.abs(off).max() > TOLERANCE:
         raise e.error("the nodes are not evenly spaced; allowed: a grid of nodes at equal distances", "node")
     cell = np.clip(np.floor(points), 0, np.array(counts) - 1).astype(int)
-    return GridSpec(order, counts, sides, cells[filled], points, *_vertex_weights(order, counts, cells, cell, points - cell))
+    return GridSpec(order, counts, sides, cells[filled], vertices, points, *_vertex_weights(order, counts, cells, cell, points - cell))
 
 
 def _vertex_weights(order: int, counts, cells: np.ndarray, cell: np.ndarray, place: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
