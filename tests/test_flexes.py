@@ -228,7 +228,6 @@ TETRAHEDRON = 'type="direct" dim="3" point="0 0 0 1 0 0 0 1 0 0 0 1" element="0 
     ('type="box" dim="2" count="3 3 3" dof="trilinear"', '<elasticity elastic2d="stretch" young="1" thickness="1"/>',
      "found dim 2, elastic2d stretch, yield 0.0 with dof 'trilinear', which is not simulated"),
     (BLOCK, '<elasticity young="1" yield=".1"/>', "found dim 3, elastic2d none, yield 0.1 with dof"),
-    (f'{BLOCK} cellcount="3 1 1"', "", "collisions of cells that are not neighbours, which are not simulated"),
     (BLOCK, '<edge equality="strain"/>', "equality: unknown value 'strain'"),
 ])  # fmt: skip
 def test_grids_of_nodes_that_are_not_simulated(attributes, inside, message):

@@ -81,10 +81,7 @@ def read_grid(e: Element, dim: int, nodes: np.ndarray, vertices: np.ndarray, ele
         text = ", ".join(f"{key} {value}" for key, value in found.items())
         raise e.error(f"found {text} with dof {e.string('dof')!r}, which is not simulated; allowed: dim 2 or 3, without others", "dof")
     order = ORDERS[e.choice("dof", tuple(ORDERS))]
-    counts, surface = read_cell_counts(e, order), numbers["contact"]
-    if max(counts) > 2 and surface.contype & surface.conaffinity and numbers["selfcollide"] != "none":
-        found = "collisions of cells that are not neighbours, which are not simulated"
-        raise e.error(f'found {found}; allowed with more than two cells along an axis: selfcollide="none"', "cellcount")
+    counts = read_cell_counts(e, order)
     shape = [order * n + 1 for n in counts]
     if len(nodes) != np.prod(shape):
         raise e.error(f"found {len(nodes)} nodes; allowed with this cellcount and dof: {np.prod(shape)}", "node")
