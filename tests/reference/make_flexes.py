@@ -131,6 +131,11 @@ MODELS = {
     "nodes of quadratic cells, RK4": comp('dim="3" count="3 2 2" dof="quadratic" cellcount="2 1 1"', SOFT, 'integrator="RK4"'),
     "nodes of a surface": comp('type="box" dim="2" count="3 3 4" dof="trilinear" euler="0 90 0"', SOFT + '<pin id="1 6"/>'),
     "nodes without cells": angle_of_cubes(),
+    "cells without strain": comp(
+        'dim="3" count="4 3 2" dof="trilinear" cellcount="2 1 1"',
+        '<edge equality="strain" solref=".03 .9" solimp=".8 .95 .01 .4 3"/><pin id="0"/>',
+    ),
+    "a quadratic cell without strain": comp('dim="3" count="2 3 4" dof="quadratic"', '<edge equality="strain" solref=".03 .9"/>'),
     "string": comp('dim="1" count="5 1 1"', '<edge stiffness="30" damping=".2"/><pin id="0"/>'),
 }
 

@@ -32,6 +32,7 @@ class GridInfo(NamedTuple):
 
     * order: degree of the polynomials. cells (c, (order + 1)^3): the nodes of the cells with material. sides: row of flex.side.
     * counts: numbers of cells along the axes. places (vertices, 3): in the grid, in units of cells.
+    * strains (modes, (order + 1)^3, 3): see `xsim.model.shape_functions.strain_modes`. None where no strain is constrained.
     * vertex_nodes, vertex_weights (vertices, (order + 1)^3): the nodes that move each vertex, and their shares.
     """
 
@@ -42,6 +43,7 @@ class GridInfo(NamedTuple):
     places: Table
     vertex_nodes: Table
     vertex_weights: Table
+    strains: Table | None = None
 
 
 class FlexInfo(NamedTuple):

@@ -8,6 +8,7 @@ import numpy as np
 
 from xsim.model.contact_pairs import can_collide
 from xsim.model.flex_topology import FlexInfo, GridInfo, RodInfo
+from xsim.model.shape_functions import strain_modes
 from xsim.model.topology import Table
 from xsim.model.tree import Tree
 from xsim.spec import BodySpec, FlexSpec, ModelSpec
@@ -28,7 +29,8 @@ def read_flexes(spec: ModelSpec, tree: Tree) -> Flexes:
     """The flexes of the model: those that can collide, and those with edge springs, elasticity or an equality constraint whose points are
     not all on one link."""
     out = Flexes([], [])
-    constrained = {e.items[0] for e in spec.equalities if e.kind == "flex" and e.active}
+    constrained = {e.items[0] for e in spec.equalities if e.kind in ("flex", "flexstrain") and e.active}
+    strained = {e.items[0] for e in spec.equalities if e.kind == "flexstrain" and e.active}
     shells = {body for force in spec.passive if force.kind == SHELL for body in force.bodies}
     simple = _simple(spec, tree) if spec.flexes else np.zeros(0, int)
     for i, flex in enumerate(spec.flexes):
@@ -40,7 +42,7 @@ def read_flexes(spec: ModelSpec, tree: Tree) -> Flexes:
         out.index.append(len(out.infos) if deforms or collides else None)
         if deforms or collides:
             acts = tuple(deforms and force for force in forces)
-            out.infos.append(_flex(tree, flex, links, simple[list(flex.bodies)], *acts, collides))
+            out.infos.append(_flex(tree, flex, links, simple[list(flex.bodies)], *acts, collides, i in strained))
         else:
             tree.add_plastic(flex.nplastic)
     return out
@@ -59,7 +61,7 @@ def _bends(flex: FlexSpec) -> bool:
 
 def _flex(
     tree: Tree, flex: FlexSpec, links: np.ndarray, simple: np.ndarray,
-    springs: bool, stretches: bool, bends: bool, twists: bool, collides: bool,
+    springs: bool, stretches: bool, bends: bool, twists: bool, collides: bool, strained: bool,
 ) -> FlexInfo:  # fmt: skip
     rows, values = tree.rows, flex.numbers
     rows["flex.pos"].extend(flex.pos)
@@ -69,7 +71,8 @@ def _flex(
     else:
         of = flex.grid
         tables = (Table(x) for x in (of.places, of.vertex_nodes, of.vertex_weights))
-        grid = GridInfo(of.order, Table(of.cells), rows.add("flex.side", of.sides.tolist()), of.counts, *tables)
+        strains = Table(strain_modes(of.order, of.sides)) if strained else None
+        grid = GridInfo(of.order, Table(of.cells), rows.add("flex.side", of.sides.tolist()), of.counts, *tables, strains)
         edges, corners = edges[:0], corners[:0]
     spring = elastic = thickness = radius = None
     if springs:

@@ -241,7 +241,8 @@ def _of_soft(field: str, leaf: str | None = None) -> Callable[[HasLeaves], list[
     """The names of the soft constraints whose field is a row, by row; with ``leaf``, of the kinds that read this leaf of ``equality``."""
 
     def names(model: HasLeaves) -> list[str]:
-        constraints = [c for c in model.topology.soft if leaf is None or c.kind != "flex" and leaf in SOFT_CONSTRAINTS[c.kind].leaves]
+        kinds = {kind for kind in SOFT_CONSTRAINTS if leaf in SOFT_CONSTRAINTS[kind].leaves}
+        constraints = [c for c in model.topology.soft if leaf is None or c.kind in kinds]
         by_row = {getattr(c, field): c.name for c in constraints if getattr(c, field) is not None}
         return [by_row[row] for row in range(len(by_row))]
 

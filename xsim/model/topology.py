@@ -411,7 +411,8 @@ class SoftInfo(NamedTuple):
     * kind and items:
 
       * equality constraints: ``"connect"``, ``"weld"`` (two bodies; with ``sites`` two sites), ``"joint"`` (one or two dofs), ``"tendon"``
-        (one or two tendons), ``"flex"`` (a flex with edges of constant length, one row per edge)
+        (one or two tendons), ``"flex"`` (a flex with edges of constant length, one row per edge), ``"flexstrain"`` (a flex with a grid, and
+        the number of one of its cells)
       * dry friction: ``"friction"`` (a dof), ``"tendon_friction"`` (a tendon)
       * limits: ``"lower"``, ``"upper"`` (a dof), ``"angle"`` (first dof of a ball), ``"tendon_lower"``, ``"tendon_upper"`` (a tendon)
 

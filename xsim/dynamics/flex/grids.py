@@ -17,30 +17,10 @@ import numpy as np
 
 from xsim.dynamics.flex.structure import Cells
 from xsim.dynamics.linalg.dense import pairwise_sum, tree_sum
+from xsim.model.shape_functions import shape_functions
 from xsim.spatial import cross, dot, scale, stage, vadd, vsub
 
 NEWTON_STEPS = 10  # to the sum of the singular values; the last two have derivatives
-
-
-@functools.lru_cache(maxsize=2)
-def shape_functions(order: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Of a cell with unit sides: the nodes' places (n, 3) from its centre, the derivatives (3, n) of the shape functions there, those at
-    the points of the quadrature (points, 3, n), and the weights (points,) of these points."""
-    line, count = np.arange(order + 1) / order, order + 1
-    places = np.stack(np.meshgrid(line, line, line, indexing="ij"), -1).reshape(-1, 3) - 0.5
-    polynomials = [np.polynomial.Polynomial.fromroots(np.delete(line, k)) for k in range(count)]
-    polynomials = [p / p(line[k]) for k, p in enumerate(polynomials)]
-
-    def derivatives(at) -> np.ndarray:
-        values = np.array([[p(x) for p in polynomials] for x in at])
-        slopes = np.array([[p.deriv()(x) for p in polynomials] for x in at])
-        along = [[slopes[j] if i == j else values[j] for j in range(3)] for i in range(3)]
-        return np.array([np.einsum("i,j,k->ijk", *x).ravel() for x in along])
-
-    x, weight = np.polynomial.legendre.leggauss(count)
-    x, weight = 0.5 + 0.5 * x, 0.5 * weight
-    at_points = np.array([derivatives((x[i], x[j], x[k])) for i, j, k in np.ndindex(count, count, count)])
-    return places, derivatives((0.5, 0.5, 0.5)), at_points, np.einsum("i,j,k->ijk", weight, weight, weight).ravel()
 
 
 def cell_forces(cells: Cells, flex, world, velocity, enabled: tuple[bool, bool]) -> tuple:
@@ -62,8 +42,8 @@ def _material(cells: Cells, flex) -> tuple:
 
 @stage
 def _forces(order: int, nodes, velocity, young, poisson, sides, damping, enabled: tuple[bool, bool]) -> tuple:
-    R, u = _displacements(order, nodes, sides)
-    parts = ([u] if enabled[0] else []) + ([scale(_turned(R, velocity), damping)] if enabled[1] else [])
+    R, u = displacements(order, nodes, sides)
+    parts = ([u] if enabled[0] else []) + ([scale(turned(R, velocity), damping)] if enabled[1] else [])
     if not parts:
         return tuple(jnp.zeros((x.shape[0] * x.shape[1], x.shape[2]), x.dtype) for x in u)
     moved = functools.reduce(vadd, parts)
@@ -76,28 +56,28 @@ def _forces(order: int, nodes, velocity, young, poisson, sides, damping, enabled
         # by coordinate of the gradient, so that rows are in the order of the derivatives
         by_row = jnp.stack([stress[i][j] / sides[j] for j in range(3)], 1)
         out.append(_product(-flat, by_row.reshape(points * 3, *by_row.shape[2:])))
-    force = _turned(tuple(zip(*R, strict=True)), tuple(out))
+    force = turned(tuple(zip(*R, strict=True)), tuple(out))
     return tuple(x.reshape(-1, x.shape[-1]) for x in force)
 
 
 @stage
 def _energies(order: int, nodes, young, poisson, sides):
-    _, u = _displacements(order, nodes, sides)
+    _, u = displacements(order, nodes, sides)
     stress, gradient = _stresses(order, u, young, poisson, sides), _gradients(order, u, sides)
     return 0.5 * pairwise_sum(tree_sum([stress[i][j] * gradient[i][j] for i in range(3) for j in range(3)]))
 
 
-def _displacements(order: int, nodes, sides) -> tuple:
+def displacements(order: int, nodes, sides) -> tuple:
     """The rotation (rows of components, (cells, lanes)) of each cell, and the displacements of its nodes in its frame, components
     (nodes, cells, lanes)."""
     places, at_centre, *_ = shape_functions(order)
     centred = tuple(x - pairwise_sum(x)[None] / len(places) for x in nodes)
     R = nearest_rotation([[_product(at_centre[j : j + 1], x)[0] / sides[j] for j in range(3)] for x in centred])
     rest = tuple(jnp.asarray(places[:, k, None, None], centred[0].dtype) * sides[k] for k in range(3))
-    return R, vsub(_turned(R, centred), rest)
+    return R, vsub(turned(R, centred), rest)
 
 
-def _turned(R, x) -> tuple:
+def turned(R, x) -> tuple:
     """R^T x, R (cells, lanes), x (nodes, cells, lanes)."""
     return tuple(dot(tuple(R[i][k] for i in range(3)), x) for k in range(3))
 

@@ -45,8 +45,8 @@ def flexcomp(document: Document, e: Element) -> tuple[list[Node], dict[str, list
     points = _placed(e, shape)
     dofs = _dofs(document, e, kind)
     if dofs in ORDERS:
-        bodies, flex = _with_grid(e, make, shape, points, ORDERS[dofs], name=name, mass=mass, box=box)
-        return bodies, {"deformable": [flex], "equality": _equality(e, make, name)}
+        bodies, flex, cells = _with_grid(e, make, shape, points, ORDERS[dofs], name=name, mass=mass, box=box)
+        return bodies, {"deformable": [flex], "equality": _strains(e, make, name, cells)}
     pinned = _pinned(e, shape.counts[: shape.dim], len(points), shape.kind == "grid" and shape.dim > 1)
     if dofs == "radial":
         pinned[0] = True  # the centre of a solid shape
@@ -85,9 +85,10 @@ def _dofs(document: Document, e: Element, kind: str) -> str:
 
 def _with_grid(
     e: Element, make: Maker, shape: Shape, points: np.ndarray, order: int, *, name: str, mass: float, box: float,
-) -> tuple[list[Node], Node]:  # fmt: skip
-    """The bodies of the nodes that move the points, see `xsim.io.mjcf.grids`, and the <flex>. The mass of nodes that are pinned, or of no
-    cell with material, goes to the others. Raises ParseError."""
+) -> tuple[list[Node], Node, np.ndarray]:  # fmt: skip
+    """The bodies of the nodes that move the points, see `xsim.io.mjcf.grids`, the <flex>, and the cells with material.
+
+    The mass of nodes that are pinned, or of no cell with material, goes to the others. Raises ParseError."""
     for what in ("plugin", "rigid"):
         if e.child(what) is not None if what == "plugin" else flag(e, what, False):
             raise e.error(f"found {what} with dof {e.string('dof')!r}, which is not simulated; allowed: without", "dof")
@@ -116,7 +117,8 @@ def _with_grid(
         slides = [make("joint", type="slide", pos="0 0 0", axis=axis) for axis in np.eye(3)]
         bodies.append(make("body", [inertial, *slides], name=names[-1], pos=at))
     node = dict(node=join_names(names), nodecoord=coordinates if held.any() else None, cellcount=counts, dof=e.raw("dof"))
-    return bodies, _flex(e, make, shape, used, name=name, body=parent, vertex=frame.pos + points[used], **node)
+    flex = _flex(e, make, shape, used, name=name, body=parent, vertex=frame.pos + points[used], **node)
+    return bodies, flex, np.argwhere(filled.reshape(counts))
 
 
 def _twist_bodies(document: Document, e: Element, make: Maker, name: str, shape: Shape, pinned: np.ndarray) -> list[Node]:
@@ -345,6 +347,15 @@ def _flex(e: Element, make: Maker, shape: Shape, used: np.ndarray, **attributes)
 
 def _equality(e: Element, make: Maker, name: str) -> list[Node]:
     edge = e.child("edge")
-    if edge is None or not flag(edge, "equality", False) or e.raw("dof") in ORDERS:  # which fix no lengths of edges in MuJoCo either
+    if edge is None or not flag(edge, "equality", False):
         return []
     return [make("flex", flex=name, solref=edge.raw("solref"), solimp=edge.raw("solimp"), **NO_DEFAULTS)]
+
+
+def _strains(e: Element, make: Maker, name: str, cells: np.ndarray) -> list[Node]:
+    """The equalities of cells without strain. Edges of points that nodes move keep no lengths in MuJoCo either."""
+    edge = e.child("edge")
+    if edge is None or edge.choice("equality", ("false", "true", "strain"), "false") != "strain":
+        return []
+    soft = {"solref": edge.raw("solref"), "solimp": edge.raw("solimp")}
+    return [make("flexstrain", flex=name, cell=cell, **soft, **NO_DEFAULTS) for cell in cells]

@@ -13,9 +13,11 @@ import numpy as np
 from xsim.io.mjcf.macros import integers
 from xsim.io.reader import Element
 from xsim.poses import Pose
-from xsim.spec import GridSpec
+from xsim.spec import FlexSpec, GridSpec
 
-__all__ = ["ORDERS", "cells_of_grid", "filled_cells", "node_shares", "read_cell_counts", "read_grid", "reference_positions"]
+__all__ = [
+    "ORDERS", "cells_of_grid", "check_strains", "filled_cells", "node_shares", "read_cell_counts", "read_grid", "reference_positions",
+]  # fmt: skip
 
 ORDERS = {"trilinear": 1, "quadratic": 2}
 """By ``dof``, the degree of the polynomials."""
@@ -117,3 +119,17 @@ def _vertex_weights(order: int, counts, cells: np.ndarray, cell: np.ndarray, pla
 def reference_positions(poses: list[Pose], bodies: list[int], pos: np.ndarray) -> np.ndarray:
     """Positions (n, 3) in the world of points of bodies. poses: of the bodies, that of the world last."""
     return np.array([(poses[i] @ Pose(pos=p)).pos for i, p in zip(bodies, pos, strict=True)])
+
+
+def check_strains(e: Element, flex: FlexSpec, cell: tuple[int, ...]) -> None:
+    """Refuse a constraint of strain of a cell that is not there, or that elasticity also strains. Raises ParseError."""
+    grid = flex.grid
+    if grid is None:
+        raise e.error(f"the flex {flex.name!r} has no grid of nodes; allowed: a flex with dof", "flex")
+    if flex.numbers["young"]:
+        raise e.error(f"the flex {flex.name!r} has young {flex.numbers['young']:g}; allowed with a constraint of strain: 0", "flex")
+    shape = [grid.order * n + 1 for n in grid.counts]
+    if not all(0 <= k < n for k, n in zip(cell, grid.counts, strict=True)):
+        raise e.error(f"found {' '.join(map(str, cell))}; allowed: 0 to {' '.join(str(n - 1) for n in grid.counts)}", "cell")
+    if np.ravel_multi_index([grid.order * k for k in cell], shape) not in grid.cells[:, 0]:
+        raise e.error(f"the cell {' '.join(map(str, cell))} is empty; allowed: cells with material", "cell")

@@ -234,7 +234,7 @@ deformable/flex + cellcount dof elemtexcoord node nodecoord
 deformable/flex/contact ! passive - internal
 deformable/flex/elasticity + elastic2d section sectionsize shear yield
 contact/pair + adhesion
-equality/!flexstrain + active cell class flex name solimp solref
+equality/flexstrain + active cell class flex name solimp solref
 tendon/spatial|fixed + actuatorfrclimited actuatorfrcrange armature springyield
 actuator/general + armature damping ffrange inheritrange input velrange $delay
 actuator/motor|position|velocity|damper|cylinder|muscle|plugin + armature damping $delay
