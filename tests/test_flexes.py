@@ -233,7 +233,7 @@ TETRAHEDRON = 'type="direct" dim="3" point="0 0 0 1 0 0 0 1 0 0 0 1" element="0 
     ('type="box" dim="2" count="3 3 3" dof="trilinear"', '<elasticity elastic2d="stretch" young="1" thickness="1"/>',
      "found dim 2, elastic2d stretch, yield 0.0 with dof 'trilinear', which is not simulated"),
     (BLOCK, '<elasticity young="1" yield=".1"/>', "found dim 3, elastic2d none, yield 0.1 with dof"),
-    (BLOCK, '<edge equality="strain"/>', "equality: unknown value 'strain'"),
+    (BLOCK, '<edge equality="strain"/><elasticity young="1"/>', "flex: the flex 'f' has young 1; allowed with a constraint of strain: 0"),
 ])  # fmt: skip
 def test_grids_of_nodes_that_are_not_simulated(attributes, inside, message):
     with pytest.raises(xsim.ParseError, match=message):
@@ -259,13 +259,25 @@ def test_flexes_with_nodes_that_cannot_be(change, message):
         xsim.parse_text(text.replace(*change), "mjcf", rules="4.0")
 
 
+@pytest.mark.parametrize(("dof", "cell", "message"), [
+    ('dof="trilinear"', "1 0 0", "cell: found 1 0 0; allowed: 0 to 0 0 0"), ("", "0 0 0", "flex: the flex 'f' has no grid of nodes"),
+    ('dof="trilinear"', "0 0", "cell: "),
+])  # fmt: skip
+def test_constraints_of_strain_that_cannot_be(dof, cell, message):
+    flexcomp = f'<flexcomp name="f" type="grid" dim="3" count="3 3 3" {dof}/>'
+    text = f'<mujoco><worldbody>{flexcomp}</worldbody><equality><flexstrain flex="f" cell="{cell}"/></equality></mujoco>'
+    with pytest.raises(xsim.ParseError, match=message):
+        xsim.parse_text(text, "mjcf", rules="4.0")
+
+
 def test_a_grid_of_nodes_reads_back():
-    """A body that moves holds two nodes; another one is in no cell."""
-    spec = xsim.parse_text(KNOWN["4.0"]["nodes of cells"]["model"], "mjcf", rules="4.0")
+    """One whose cells have no strain, and a node is pinned."""
+    spec = xsim.parse_text(KNOWN["4.0"]["cells without strain"]["model"], "mjcf", rules="4.0")
     back = xsim.parse_text(xsim.to_mjcf(spec), "mjcf", rules="4.0")
     for name in ("order", "counts", "sides", "cells", "vertices", "places", "vertex_nodes", "vertex_weights"):
         np.testing.assert_allclose(getattr(spec.flexes[0].grid, name), getattr(back.flexes[0].grid, name), atol=1e-12)
     assert spec.flexes[0].bodies == back.flexes[0].bodies
+    assert [e.items for e in spec.equalities] == [e.items for e in back.equalities] == [(0, 0, 0, 0), (0, 1, 0, 0)]
 
 
 @pytest.mark.parametrize(("dim", "text", "message"), [
@@ -432,6 +444,26 @@ def test_derivatives_of_cells(x64):
         return xsim.passive(m, point["q"], point["v"]) @ weights + xsim.energy(m, point["q"], point["v"])[1]
 
     reverse = check_both_modes(loss, point, 3, {"default": 1e-6, "flex.young": 1.0}, 1e-6)
+    assert all(np.any(reverse[path]) for path in leaves)
+
+
+@pytest.mark.nightly
+def test_derivatives_of_cells_without_strain(x64):
+    """Of accelerations."""
+    inside = '<edge equality="strain" solref=".03 .9" solimp=".8 .95 .01 .4 3"/><contact contype="0" conaffinity="0"/>'
+    flexcomp = f'<flexcomp name="f" {BLOCK} spacing=".1 .15 .2" mass=".2">{inside}</flexcomp>'
+    model = load(f"<mujoco><worldbody>{flexcomp}</worldbody></mujoco>", "4.0")
+    leaves = ("flex.side", "soft.solref")
+    rng, count = np.random.default_rng(7), 2
+    point = {path: np.broadcast_to(np.asarray(model.get(path), float), (count, *model.shape(path))).copy() for path in leaves}
+    point |= {"q": 0.01 * rng.normal(size=(count, model.nq)), "v": 0.1 * rng.normal(size=(count, model.nv))}
+    weights = rng.normal(size=model.nv)
+
+    def loss(point):
+        m = model.replace({path: point[path] for path in leaves})
+        return xsim.forward_dynamics(m, point["q"], point["v"]) @ weights
+
+    reverse = check_both_modes(loss, point, count, {"default": 1e-6}, 1e-6)
     assert all(np.any(reverse[path]) for path in leaves)
 
 
