@@ -423,6 +423,18 @@ def test_derivatives_of_elements_that_yield(shape, x64):
     assert np.any(reverse["flex.yield_strain"][:2]) and not np.any(reverse["flex.yield_strain"][2])
 
 
+def test_cells_do_not_push_themselves(x64):
+    """Nodes that slide on a body that moves: their forces sum to zero on its joint, as does what pinned nodes do. MuJoCo 4.0 leaves out
+    what the others do there."""
+    slide = '<joint type="slide" axis="1 2 3"/><geom size=".1" mass="1"/>'
+    inside = '<pin id="0 3"/><elasticity young="2e3" damping=".01"/><contact contype="0" conaffinity="0"/>'
+    flexcomp = f'<flexcomp name="f" {BLOCK} mass=".2">{inside}</flexcomp>'
+    model = load(f'<mujoco><worldbody><body name="b" euler="20 30 0">{slide}{flexcomp}</body></worldbody></mujoco>', "4.0")
+    rng = np.random.default_rng(3)
+    force = by_numpy(xsim.passive)(model, 0.01 * rng.normal(size=model.nq), rng.normal(size=model.nv))
+    assert np.abs(force).max() > 0.1 and abs(force[0]) < 1e-12
+
+
 @pytest.mark.slow
 def test_derivatives_of_cells(x64):
     """Of accelerations and of the energy: of a cell at rest, deformed, and turned inside out."""
