@@ -230,8 +230,8 @@ TETRAHEDRON = 'type="direct" dim="3" point="0 0 0 1 0 0 0 1 0 0 0 1" element="0 
     ('type="grid" dim="2" count="3 3 1" dof="trilinear"', "", "the points are in a plane or on a line"),
     (f'{BLOCK} rigid="true"', "", "found rigid with dof 'trilinear', which is not simulated"),
     (BLOCK, '<pin id="8"/>', "id: found '8'; allowed: 0 to 7"), (BLOCK, '<pin grid="0 0 2"/>', "grid: found '0 0 2'; allowed: 0 to 1 1 1"),
-    ('type="box" dim="2" count="3 3 3" dof="trilinear"', '<elasticity elastic2d="stretch" young="1" thickness="1"/>',
-     "found dim 2, elastic2d stretch, yield 0.0 with dof 'trilinear', which is not simulated"),
+    ('type="box" dim="2" count="3 3 3" dof="trilinear"', '<elasticity elastic2d="both" young="1" thickness="1"/>',
+     "found dim 2, elastic2d both, yield 0.0 with dof 'trilinear', which is not simulated"),
     (BLOCK, '<elasticity young="1" yield=".1"/>', "found dim 3, elastic2d none, yield 0.1 with dof"),
     (BLOCK, '<edge equality="strain"/><elasticity young="1"/>', "flex: the flex 'f' has young 1; allowed with a constraint of strain: 0"),
 ])  # fmt: skip

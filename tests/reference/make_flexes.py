@@ -131,6 +131,13 @@ MODELS = {
     "nodes of quadratic cells, RK4": comp('dim="3" count="3 2 2" dof="quadratic" cellcount="2 1 1"', SOFT, 'integrator="RK4"'),
     "nodes of a surface": comp('type="box" dim="2" count="3 3 4" dof="trilinear" euler="0 90 0"', SOFT + '<pin id="1 6"/>'),
     "nodes without cells": angle_of_cubes(),
+    "nodes of a sheet": comp(
+        'type="ellipsoid" dim="2" count="4 4 4" dof="trilinear" cellcount="2 1 2"',
+        elasticity(2e3, poisson=0.3, damping=0.01, thickness=0.02, elastic2d="stretch") + '<pin id="0 5"/>',
+    ),
+    "quadratic nodes of a sheet": comp(
+        'type="box" dim="2" count="2 3 4" dof="quadratic"', elasticity(2e3, poisson=0.3, damping=0.01, thickness=0.02, elastic2d="stretch"),
+    ),
     "cells without strain": comp(
         'dim="3" count="4 3 2" dof="trilinear" cellcount="2 1 1"',
         '<edge equality="strain" solref=".03 .9" solimp=".8 .95 .01 .4 3"/><pin id="0"/>',

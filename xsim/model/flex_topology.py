@@ -30,7 +30,7 @@ class RodInfo(NamedTuple):
 class GridInfo(NamedTuple):
     """The grid of nodes that moves the vertices of a flex, see `xsim.spec.GridSpec`.
 
-    * order: degree of the polynomials. cells (c, (order + 1)^3): the nodes of the cells with material. sides: row of flex.side.
+    * order: degree of the polynomials. cells, axes: see `xsim.spec.GridSpec`. sides: row of flex.side.
     * counts: numbers of cells along the axes. places (vertices, 3): in the grid, in units of cells.
     * strains (modes, (order + 1)^3, 3): see `xsim.model.shape_functions.strain_modes`. None where no strain is constrained.
     * vertex_nodes, vertex_weights (vertices, (order + 1)^3): the nodes that move each vertex, and their shares.
@@ -38,6 +38,7 @@ class GridInfo(NamedTuple):
 
     order: int
     cells: Table
+    axes: Table
     sides: int
     counts: tuple[int, int, int]
     places: Table

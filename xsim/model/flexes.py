@@ -50,8 +50,13 @@ def read_flexes(spec: ModelSpec, tree: Tree) -> Flexes:
 
 def _stretches(flex: FlexSpec) -> bool:
     """Whether the elements of a flex resist stretching and shear."""
-    solid = flex.dim == 3 or flex.grid is not None
+    solid = flex.dim == 3 or flex.grid is not None and not _is_sheet(flex)
     return bool(flex.numbers["young"]) and (solid or flex.dim == 2 and flex.numbers["elastic2d"] in ("stretch", "both"))
+
+
+def _is_sheet(flex: FlexSpec) -> bool:
+    """Whether the material of a flex has a thickness."""
+    return flex.dim == 2 and (flex.grid is None or flex.grid.axes.shape[1] == 2)
 
 
 def _bends(flex: FlexSpec) -> bool:
@@ -72,14 +77,14 @@ def _flex(
         of = flex.grid
         tables = (Table(x) for x in (of.places, of.vertex_nodes, of.vertex_weights))
         strains = Table(strain_modes(of.order, of.sides)) if strained else None
-        grid = GridInfo(of.order, Table(of.cells), rows.add("flex.side", of.sides.tolist()), of.counts, *tables, strains)
+        grid = GridInfo(of.order, Table(of.cells), Table(of.axes), rows.add("flex.side", of.sides.tolist()), of.counts, *tables, strains)
         edges, corners = edges[:0], corners[:0]
     spring = elastic = thickness = radius = None
     if springs:
         spring = rows.add_to("flex", edge_stiffness=values["edge_stiffness"], edge_damping=values["edge_damping"])
     if stretches or bends or twists:
         elastic = rows.add_to("flex", young=values["young"], poisson=values["poisson"], damping=values["elastic_damping"])
-        thickness = rows.add("flex.thickness", values["thickness"]) if flex.dim == 2 and flex.grid is None else None
+        thickness = rows.add("flex.thickness", values["thickness"]) if _is_sheet(flex) else None
     if bends:
         rows["flex.angle"].extend(flex.angles.tolist())
     if collides or twists:

@@ -12,25 +12,25 @@ STRAIN_YOUNG, STRAIN_POISSON = 10.0, 0.3  # of the stiffness that MuJoCo 4.0's c
 RIGID = 1e-8  # least eigenvalue that strains a cell, in units of the greatest
 
 
-@functools.lru_cache(maxsize=2)
-def shape_functions(order: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Of a cell with unit sides: the nodes' places (n, 3) from its centre, the derivatives (3, n) of the shape functions there, those at
-    the points of the quadrature (points, 3, n), and the weights (points,) of these points."""
+@functools.lru_cache(maxsize=4)
+def shape_functions(order: int, dim: int = 3) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Of a cell with unit sides (dim 3), or a face of one (2): the nodes' places (n, dim) from its centre, the derivatives (dim, n) of the
+    shape functions there, those at the points of the quadrature (points, dim, n), and the weights (points,) of these points."""
     line, count = np.arange(order + 1) / order, order + 1
-    places = np.stack(np.meshgrid(line, line, line, indexing="ij"), -1).reshape(-1, 3) - 0.5
+    places = np.stack(np.meshgrid(*[line] * dim, indexing="ij"), -1).reshape(-1, dim) - 0.5
     polynomials = [np.polynomial.Polynomial.fromroots(np.delete(line, k)) for k in range(count)]
     polynomials = [p / p(line[k]) for k, p in enumerate(polynomials)]
 
     def derivatives(at) -> np.ndarray:
         values = np.array([[p(x) for p in polynomials] for x in at])
         slopes = np.array([[p.deriv()(x) for p in polynomials] for x in at])
-        along = [[slopes[j] if i == j else values[j] for j in range(3)] for i in range(3)]
-        return np.array([np.einsum("i,j,k->ijk", *x).ravel() for x in along])
+        along = [[slopes[j] if i == j else values[j] for j in range(dim)] for i in range(dim)]
+        return np.array([functools.reduce(np.multiply.outer, x).ravel() for x in along])
 
     x, weight = np.polynomial.legendre.leggauss(count)
     x, weight = 0.5 + 0.5 * x, 0.5 * weight
-    at_points = np.array([derivatives((x[i], x[j], x[k])) for i, j, k in np.ndindex(count, count, count)])
-    return places, derivatives((0.5, 0.5, 0.5)), at_points, np.einsum("i,j,k->ijk", weight, weight, weight).ravel()
+    at_points = np.array([derivatives(x[list(index)]) for index in np.ndindex(*[count] * dim)])
+    return places, derivatives([0.5] * dim), at_points, functools.reduce(np.multiply.outer, [weight] * dim).ravel()
 
 
 def strain_modes(order: int, sides: np.ndarray) -> np.ndarray:

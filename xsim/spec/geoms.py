@@ -205,7 +205,8 @@ class GridSpec:
     A cell has order + 1 nodes along each axis. Its shape functions are products of Lagrange polynomials, one for each axis.
 
     * ``order``: degree of the polynomials, 1 or 2. ``counts`` (3,): numbers of cells. ``sides`` (3,): of a cell, m.
-    * ``cells`` (c, (order + 1)^3): the nodes of the cells that are filled with material, the last axis fastest.
+    * ``cells`` (c, (order + 1)^dim): the nodes of the cells that are filled with material (dim 3), or of the faces of cells that are the
+      boundary of the grid, which material covers (dim 2); the last axis fastest. ``axes`` (c, dim): the axes of the grid along each.
     * ``vertices`` (vertices, 3): the vertices in the reference pose, world frame, m. ``places`` (vertices, 3): the same in the grid, in
       units of cells.
     * ``vertex_nodes``, ``vertex_weights`` (vertices, (order + 1)^3): the nodes that move each vertex, and their shares.
@@ -215,6 +216,7 @@ class GridSpec:
     counts: tuple[int, int, int]
     sides: np.ndarray
     cells: np.ndarray
+    axes: np.ndarray
     vertices: np.ndarray
     places: np.ndarray
     vertex_nodes: np.ndarray

@@ -5,6 +5,8 @@ that is nearest to the deformation gradient at the centre of the cell, and u = R
 frame. The cell stores the energy u^T K u / 2, K the stiffness matrix of the material, integrated by Gauss quadrature, exactly. The forces
 are -R K u; the change of R is left out of them. The damping forces are -damping R K R^T v. Source: probes of MuJoCo 4.0, whose forces these
 are; its energy leaves these flexes out.
+
+Sheets are faces of cells under plane stress, in the frame of the face: R is nearest to the derivatives along the face and their product.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import numpy as np
 from xsim.dynamics.flex.structure import Cells
 from xsim.dynamics.linalg.dense import pairwise_sum, tree_sum
 from xsim.model.shape_functions import shape_functions
-from xsim.spatial import cross, dot, scale, stage, vadd, vsub
+from xsim.spatial import cross, dot, mul, scale, stage, vadd, vsub
 
 NEWTON_STEPS = 10  # to the sum of the singular values; the last two have derivatives
 
@@ -37,44 +39,50 @@ def cell_energies(cells: Cells, flex, world):
 
 
 def _material(cells: Cells, flex) -> tuple:
-    return *(x[cells.elastic_row] for x in (flex.young, flex.poisson)), tuple(flex.side[cells.side_row, k] for k in range(3))
+    """Young's modulus, Poisson's ratio, sides, and the thickness of faces."""
+    sides = tuple(flex.side[cells.side_row, cells.axes[:, k]] for k in range(cells.dim))
+    thickness = None if cells.thickness_row is None else flex.thickness[cells.thickness_row]
+    return *(x[cells.elastic_row] for x in (flex.young, flex.poisson)), sides, thickness
 
 
 @stage
-def _forces(order: int, nodes, velocity, young, poisson, sides, damping, enabled: tuple[bool, bool]) -> tuple:
+def _forces(order: int, nodes, velocity, young, poisson, sides, thickness, damping, enabled: tuple[bool, bool]) -> tuple:
     R, u = displacements(order, nodes, sides)
     parts = ([u] if enabled[0] else []) + ([scale(turned(R, velocity), damping)] if enabled[1] else [])
     if not parts:
         return tuple(jnp.zeros((x.shape[0] * x.shape[1], x.shape[2]), x.dtype) for x in u)
     moved = functools.reduce(vadd, parts)
-    at_points = shape_functions(order)[2]
-    points, _, count = at_points.shape
-    stress = _stresses(order, moved, young, poisson, sides)
-    flat = at_points.reshape(points * 3, count).T
+    at_points, dim = shape_functions(order, len(sides))[2], len(sides)
+    stress = _stresses(order, moved, young, poisson, sides, thickness)
+    flat = at_points.reshape(-1, at_points.shape[2]).T
     out = []
-    for i in range(3):
-        # by coordinate of the gradient, so that rows are in the order of the derivatives
-        by_row = jnp.stack([stress[i][j] / sides[j] for j in range(3)], 1)
-        out.append(_product(-flat, by_row.reshape(points * 3, *by_row.shape[2:])))
+    for i in range(dim):
+        by_row = jnp.stack([stress[i][j] / sides[j] for j in range(dim)], 1)  # rows in the order of the derivatives
+        out.append(_product(-flat, by_row.reshape(-1, *by_row.shape[2:])))
+    out += [jnp.zeros_like(out[0])] * (3 - dim)
     force = turned(tuple(zip(*R, strict=True)), tuple(out))
     return tuple(x.reshape(-1, x.shape[-1]) for x in force)
 
 
 @stage
-def _energies(order: int, nodes, young, poisson, sides):
+def _energies(order: int, nodes, young, poisson, sides, thickness):
     _, u = displacements(order, nodes, sides)
-    stress, gradient = _stresses(order, u, young, poisson, sides), _gradients(order, u, sides)
-    return 0.5 * pairwise_sum(tree_sum([stress[i][j] * gradient[i][j] for i in range(3) for j in range(3)]))
+    stress, gradient = _stresses(order, u, young, poisson, sides, thickness), _gradients(order, u, sides)
+    axes = range(len(sides))
+    return 0.5 * pairwise_sum(tree_sum([stress[i][j] * gradient[i][j] for i in axes for j in axes]))
 
 
 def displacements(order: int, nodes, sides) -> tuple:
     """The rotation (rows of components, (cells, lanes)) of each cell, and the displacements of its nodes in its frame, components
     (nodes, cells, lanes)."""
-    places, at_centre, *_ = shape_functions(order)
+    dim = len(sides)
+    places, at_centre, *_ = shape_functions(order, dim)
     centred = tuple(x - pairwise_sum(x)[None] / len(places) for x in nodes)
-    R = nearest_rotation([[_product(at_centre[j : j + 1], x)[0] / sides[j] for j in range(3)] for x in centred])
-    rest = tuple(jnp.asarray(places[:, k, None, None], centred[0].dtype) * sides[k] for k in range(3))
-    return R, vsub(turned(R, centred), rest)
+    columns = [tuple(_product(at_centre[j : j + 1], x)[0] / sides[j] for x in centred) for j in range(dim)]
+    columns += [cross(*columns)] if dim == 2 else []
+    R = nearest_rotation([[column[i] for column in columns] for i in range(3)])
+    rest = [jnp.asarray(places[:, k, None, None], centred[0].dtype) * sides[k] for k in range(dim)]
+    return R, vsub(turned(R, centred), (*rest, *[0.0] * (3 - dim)))
 
 
 def turned(R, x) -> tuple:
@@ -84,19 +92,21 @@ def turned(R, x) -> tuple:
 
 def _gradients(order: int, u, sides) -> list:
     """d u_i / d X_j at the points of the quadrature, (points, cells, lanes)."""
-    at_points = shape_functions(order)[2]
-    return [[_product(at_points[:, j], u[i]) / sides[j] for j in range(3)] for i in range(3)]
+    dim = len(sides)
+    at_points = shape_functions(order, dim)[2]
+    return [[_product(at_points[:, j], u[i]) / sides[j] for j in range(dim)] for i in range(dim)]
 
 
-def _stresses(order: int, u, young, poisson, sides) -> list:
+def _stresses(order: int, u, young, poisson, sides, thickness) -> list:
     """Stresses at the points of the quadrature, times the volume that each stands for, N m."""
-    weights = shape_functions(order)[3]
-    volume = jnp.asarray(weights[:, None, None], u[0].dtype) * (sides[0] * sides[1] * sides[2])
+    dim = len(sides)
+    weights, size = shape_functions(order, dim)[3], functools.reduce(mul, sides)
+    volume = jnp.asarray(weights[:, None, None], u[0].dtype) * (size if thickness is None else size * thickness)
     shear = 0.5 * young / (1.0 + poisson)
-    bulk = young * poisson / ((1.0 + poisson) * (1.0 - 2.0 * poisson))
+    bulk = young * poisson / ((1.0 + poisson) * (1.0 - (2.0 if dim == 3 else 1.0) * poisson))
     g = _gradients(order, u, sides)
-    pressure = bulk * (g[0][0] + g[1][1] + g[2][2])
-    return [[volume * (shear * (g[i][j] + g[j][i]) + (pressure if i == j else 0.0)) for j in range(3)] for i in range(3)]
+    pressure = bulk * tree_sum([g[i][i] for i in range(dim)])
+    return [[volume * (shear * (g[i][j] + g[j][i]) + (pressure if i == j else 0.0)) for j in range(dim)] for i in range(dim)]
 
 
 def _product(matrix: np.ndarray, x):

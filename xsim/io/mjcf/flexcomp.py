@@ -10,7 +10,7 @@ from xsim.io.errors import allowed
 from xsim.io.mjcf.assets import asset_triangles
 from xsim.io.mjcf.document import Document
 from xsim.io.mjcf.gmsh import read_gmsh
-from xsim.io.mjcf.grids import ORDERS, filled_cells, node_shares, read_cell_counts
+from xsim.io.mjcf.grids import ORDERS, filled_cells, node_shares, read_cell_counts, sheet_shares
 from xsim.io.mjcf.lattices import LATTICES, SHELLS, Lattice, open_shell
 from xsim.io.mjcf.macros import NO_DEFAULTS, Maker, integers, plugin_of_bodies, read_asset
 from xsim.io.mjcf.mesh_files import read_triangles
@@ -100,9 +100,13 @@ def _with_grid(
     if not (high - low > MIN_VALUE).all():
         raise e.error("the points are in a plane or on a line; allowed with this dof: points that fill a box", "dof")
     sides = (high - low) / counts
-    filled = filled_cells(e, (points - low) / sides, shape.elements, counts)
     grid = [order * n + 1 for n in counts]
-    share = node_shares(order, counts, filled)
+    elastic, filled = e.child("elasticity"), np.zeros(np.prod(counts), bool)
+    if shape.dim == 2 and elastic is not None and elastic.string("elastic2d", "none") != "none":  # a sheet around the grid
+        share = sheet_shares(order, counts)
+    else:
+        filled = filled_cells(e, (points - low) / sides, shape.elements, counts)
+        share = node_shares(order, counts, filled)
     held = _pinned(e, np.array(grid), len(share), shape.dim == 3) | (share == 0)
     share = np.where(held, 0.0, share) / max(share[~held].sum(), MIN_VALUE)
     bodies, names, coordinates = [], [], np.zeros((len(share), 3))

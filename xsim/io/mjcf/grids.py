@@ -17,6 +17,7 @@ from xsim.spec import FlexSpec, GridSpec
 
 __all__ = [
     "ORDERS", "cells_of_grid", "check_strains", "filled_cells", "node_shares", "read_cell_counts", "read_grid", "reference_positions",
+    "sheet_shares",
 ]  # fmt: skip
 
 ORDERS = {"trilinear": 1, "quadratic": 2}
@@ -41,12 +42,35 @@ def cells_of_grid(order: int, counts: tuple[int, int, int]) -> np.ndarray:
     return np.array([numbers[i : i + order + 1, j : j + order + 1, k : k + order + 1].ravel() for i, j, k in first])
 
 
+def faces_of_grid(order: int, counts: tuple[int, int, int]) -> tuple[np.ndarray, np.ndarray]:
+    """The nodes (faces, (order + 1)^2) of the faces of cells at the boundary of a grid, and the two axes (faces, 2) along each."""
+    shape = [order * n + 1 for n in counts]
+    numbers, nodes, axes = np.arange(np.prod(shape)).reshape(shape), [], []
+    for normal in range(3):
+        along = [axis for axis in range(3) if axis != normal]
+        for end in (0, -1):
+            side = np.take(numbers, end, normal)
+            for i, j in itertools.product(*(range(0, order * counts[axis], order) for axis in along)):
+                nodes.append(side[i : i + order + 1, j : j + order + 1].ravel())
+                axes.append(along)
+    return np.array(nodes), np.array(axes)
+
+
 def node_shares(order: int, counts: tuple[int, int, int], filled: np.ndarray) -> np.ndarray:
     """The share of each node in the volume of the filled cells."""
     a = np.array(SHARES[order])
     of_cell = np.einsum("i,j,k->ijk", a, a, a).ravel() / filled.sum()
     cells = cells_of_grid(order, counts)[filled]
     return np.bincount(cells.ravel(), np.tile(of_cell, len(cells)), np.prod([order * n + 1 for n in counts]))
+
+
+def sheet_shares(order: int, counts: tuple[int, int, int]) -> np.ndarray:
+    """The shares of nodes in the mass of a sheet around a grid, up to a factor: MuJoCo 4.0 takes those of a solid for polynomials of order
+    2, and equal ones for others."""
+    out = np.zeros(np.prod([order * n + 1 for n in counts]))
+    on_boundary = np.unique(faces_of_grid(order, counts)[0])
+    out[on_boundary] = node_shares(order, counts, np.ones(np.prod(counts), bool))[on_boundary] if order == 2 else 1.0
+    return out
 
 
 def filled_cells(e: Element, points: np.ndarray, elements: np.ndarray, counts: tuple[int, int, int]) -> np.ndarray:
@@ -78,10 +102,11 @@ def filled_cells(e: Element, points: np.ndarray, elements: np.ndarray, counts: t
 
 def read_grid(e: Element, dim: int, nodes: np.ndarray, vertices: np.ndarray, elements: np.ndarray, numbers: dict) -> GridSpec:
     """The grid of a <flex>. nodes, vertices (n, 3): positions in the reference pose. numbers: see `FlexSpec`. Raises ParseError."""
-    if dim == 1 or numbers["elastic2d"] != "none" or numbers["yield_strain"]:
+    if dim == 1 or numbers["elastic2d"] not in ("none", "stretch") or numbers["yield_strain"]:
         found = {"dim": dim, "elastic2d": numbers["elastic2d"], "yield": numbers["yield_strain"]}
         text = ", ".join(f"{key} {value}" for key, value in found.items())
-        raise e.error(f"found {text} with dof {e.string('dof')!r}, which is not simulated; allowed: dim 2 or 3, without others", "dof")
+        allowed = "allowed: dim 2 or 3, elastic2d none or stretch, no yield"
+        raise e.error(f"found {text} with dof {e.string('dof')!r}, which is not simulated; {allowed}", "dof")
     order = ORDERS[e.choice("dof", tuple(ORDERS))]
     counts = read_cell_counts(e, order)
     shape = [order * n + 1 for n in counts]
@@ -99,13 +124,17 @@ def read_grid(e: Element, dim: int, nodes: np.ndarray, vertices: np.ndarray, ele
     points = (vertices - at[0, 0, 0]) @ unit.T / sides
     if (points < -TOLERANCE).any() or (points > np.array(counts) + TOLERANCE).any():
         raise e.error("vertices are outside the box of the nodes; allowed: inside", "vertex")
-    filled = filled_cells(e, points, elements, counts)
-    used = np.unique(cells[filled])
+    if numbers["elastic2d"] == "none":
+        material = cells[filled_cells(e, points, elements, counts)]
+        along = np.tile(np.arange(3), (len(material), 1))
+    else:
+        material, along = faces_of_grid(order, counts)
+    used = np.unique(material)
     off = (at.reshape(-1, 3)[used] - at[0, 0, 0]) @ unit.T / sides - places[used]
     if np.abs(off).max() > TOLERANCE:
         raise e.error("the nodes are not evenly spaced; allowed: a grid of nodes at equal distances", "node")
     cell = np.clip(np.floor(points), 0, np.array(counts) - 1).astype(int)
-    return GridSpec(order, counts, sides, cells[filled], vertices, points, *_vertex_weights(order, counts, cells, cell, points - cell))
+    return GridSpec(order, counts, sides, material, along, vertices, points, *_vertex_weights(order, counts, cells, cell, points - cell))
 
 
 def _vertex_weights(order: int, counts, cells: np.ndarray, cell: np.ndarray, place: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -124,8 +153,8 @@ def reference_positions(poses: list[Pose], bodies: list[int], pos: np.ndarray) -
 def check_strains(e: Element, flex: FlexSpec, cell: tuple[int, ...]) -> None:
     """Refuse a constraint of strain of a cell that is not there, or that elasticity also strains. Raises ParseError."""
     grid = flex.grid
-    if grid is None:
-        raise e.error(f"the flex {flex.name!r} has no grid of nodes; allowed: a flex with dof", "flex")
+    if grid is None or grid.axes.shape[1] == 2:
+        raise e.error(f"the flex {flex.name!r} has no grid of nodes with material inside; allowed: a flex with dof, elastic2d none", "flex")
     if flex.numbers["young"]:
         raise e.error(f"the flex {flex.name!r} has young {flex.numbers['young']:g}; allowed with a constraint of strain: 0", "flex")
     shape = [grid.order * n + 1 for n in grid.counts]
