@@ -436,11 +436,13 @@ def test_cells_do_not_push_themselves(x64):
 
 
 @pytest.mark.slow
-def test_derivatives_of_cells(x64):
-    """Of accelerations and of the energy: of a cell at rest, deformed, and turned inside out."""
-    inside = '<elasticity young="2e3"/><contact contype="0" conaffinity="0"/>'
-    model = load(f'<mujoco><worldbody><flexcomp name="f" {BLOCK} mass=".2">{inside}</flexcomp></worldbody></mujoco>', "4.0")
-    leaves = ("flex.young", "flex.poisson", "flex.damping", "flex.side")
+@pytest.mark.parametrize("shape", [BLOCK, 'type="box" dim="2" count="3 3 3" dof="trilinear"'])
+def test_derivatives_of_cells(shape, x64):
+    """Of passive forces and of the energy: of a cell, or a sheet around one, at rest, deformed, and turned inside out."""
+    sheet = "" if shape == BLOCK else 'elastic2d="stretch" thickness=".01"'
+    inside = f'<elasticity young="2e3" {sheet}/><contact contype="0" conaffinity="0"/>'
+    model = load(f'<mujoco><worldbody><flexcomp name="f" {shape} mass=".2">{inside}</flexcomp></worldbody></mujoco>', "4.0")
+    leaves = ("flex.young", "flex.poisson", "flex.damping", "flex.side", *(["flex.thickness"] if sheet else []))
     rng, count = np.random.default_rng(7), 3
     point = {path: np.broadcast_to(np.asarray(model.get(path), float), (count, *model.shape(path))).copy() for path in leaves}
     point["flex.poisson"] += 0.3

@@ -86,7 +86,8 @@ def filled_cells(e: Element, points: np.ndarray, elements: np.ndarray, counts: t
         areas = 0.5 * np.abs(np.cross(sides[:, 0], sides[:, 1])).max(1) @ on_side / np.tile(total / size, 2)
         if on_side.any(1).all() and (np.abs(areas - 1) < TOLERANCE).sum() >= 5 and areas.max() < 1 + TOLERANCE:
             return np.ones(int(total), bool)
-        raise e.error("a surface that is not that of its bounding box, which is not simulated; allowed with this dof: boxes", "dof")
+        raise e.error("a surface that is not that of its bounding box, which is not simulated; allowed with this dof: boxes, "
+                      'or elastic2d="stretch"', "dof")  # fmt: skip
     volume = np.abs(np.linalg.det(sides)) / 6
     if abs(volume.sum() - total) < TOLERANCE * total:
         return np.ones(int(total), bool)
