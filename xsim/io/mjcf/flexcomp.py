@@ -45,7 +45,7 @@ def flexcomp(document: Document, e: Element) -> tuple[list[Node], dict[str, list
     points = _placed(e, shape)
     dofs = _dofs(document, e, kind)
     if dofs in ORDERS:
-        bodies, flex, cells = _with_grid(e, make, shape, points, ORDERS[dofs], name=name, mass=mass, box=box)
+        bodies, flex, cells = _with_grid(document, e, make, shape, points, ORDERS[dofs], name=name, mass=mass, box=box)
         return bodies, {"deformable": [flex], "equality": _strains(e, make, name, cells)}
     pinned = _pinned(e, shape.counts[: shape.dim], len(points), shape.kind == "grid" and shape.dim > 1)
     if dofs == "radial":
@@ -84,14 +84,14 @@ def _dofs(document: Document, e: Element, kind: str) -> str:
 
 
 def _with_grid(
-    e: Element, make: Maker, shape: Shape, points: np.ndarray, order: int, *, name: str, mass: float, box: float,
+    document: Document, e: Element, make: Maker, shape: Shape, points: np.ndarray, order: int, *, name: str, mass: float, box: float,
 ) -> tuple[list[Node], Node, np.ndarray]:  # fmt: skip
     """The bodies of the nodes that move the points, see `xsim.io.mjcf.grids`, the <flex>, and the cells with material.
 
     The mass of nodes that are pinned, or of no cell with material, goes to the others. Raises ParseError."""
-    for what in ("plugin", "rigid"):
-        if e.child(what) is not None if what == "plugin" else flag(e, what, False):
-            raise e.error(f"found {what} with dof {e.string('dof')!r}, which is not simulated; allowed: without", "dof")
+    found = [*("plugin" for _ in e.all("plugin")), *(["rigid"] if flag(e, "rigid", False) else [])]
+    if found:
+        raise e.error(f"found {found[0]} with dof {e.string('dof')!r}, which is not simulated; allowed: without", "dof")
     parent, frame = _parent(e, False)
     if np.abs(frame.quat[1:]).max() > 0:
         raise e.error("found in a frame that is turned, which is not simulated; allowed: in the body's own axes", "dof")
@@ -101,6 +101,7 @@ def _with_grid(
         raise e.error("the points are in a plane or on a line; allowed with this dof: points that fill a box", "dof")
     sides = (high - low) / counts
     grid = [order * n + 1 for n in counts]
+    _spend(document, e, int(np.prod(grid)))
     elastic, filled = e.child("elasticity"), np.zeros(np.prod(counts), bool)
     if shape.dim == 2 and elastic is not None and elastic.string("elastic2d", "none") != "none":  # a sheet around the grid
         share = sheet_shares(order, counts)
