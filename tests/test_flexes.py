@@ -23,7 +23,7 @@ KNOWN["4.0"] |= json.loads((Path(__file__).parent / "reference/flexes_4_0.json")
 """By release and name, recorded by reference/make_flexes.py and make_flexes_4_0.py."""
 DAILY = (
     "edges of triangles keep their lengths", "springs, implicitfast", "triangles", "triangles that bend", "tetrahedra", "rod",
-    "cloth that creases",
+    "cloth that creases", "nodes, trilinear",
 )  # fmt: skip
 LEAVES = tuple(
     f"flex.{leaf}" for leaf in ("length", "edge_stiffness", "edge_damping", "young", "poisson", "damping", "thickness", "pos", "angle")
@@ -85,20 +85,27 @@ def test_numbers_of_the_engine(rules, name, x64):
             first = by_numpy(xsim.passive)(model, known["first_q"], known["first_v"])
             close("passive forces without a step before", first, known["first_passive"], 1e-11)
     data, rows = traced(lambda m, s: (xsim.forward(m, s), _rows(m, s)), model, state)(model, state)
-    if model.topology.flexes:
+    # MuJoCo finds the rotations of cells by iterations, which end at about 1e-9.
+    loose = 1000 if any(flex.grid for flex in model.topology.flexes) else 1
+    if len(model.flex.length):
         np.testing.assert_allclose(model.flex.length, known["lengths"], rtol=1e-12)
-    else:
+    elif loose == 1:
         assert not np.any(known["passive"])
-    close("passive forces", data.passive, known["passive"], 1e-11)
-    close("acceleration", data.a, known["a"], 1e-9)
-    if rows is not None:
+    close("passive forces", data.passive, known["passive"], loose * 1e-11)
+    close("acceleration", data.a, known["a"], max(1, loose / 100) * 1e-9)
+    if rows is not None and any(equality.kind == "flexstrain" for equality in model.topology.soft):
+        # Eigenvectors have any sign and order.
+        (J, D, offset), wanted = rows, known["J"]
+        close("J^T J", J.T @ (D[:, None] * J), wanted.T @ (wanted / known["R"][:, None]), 1e-8)
+        close("J^T aref", J.T @ (D * offset), -wanted.T @ (known["aref"] / known["R"]), 1e-8)
+    elif rows is not None:
         for what, found, wanted in zip(("J", "1 / R", "aref"), rows, (known["J"], 1 / known["R"], -known["aref"]), strict=True):
             close(what, found, wanted, 1e-10)
     step = by_numpy(xsim.step)
     for _ in range(5):
         state = step(model, state)
     close("positions after five steps", state.q, known["later_q"], 1e-10)
-    close("velocities after five steps", state.v, known["later_v"], 1e-9)
+    close("velocities after five steps", state.v, known["later_v"], max(1, loose / 100) * 1e-9)
     if state.plastic.size:
         close("what yielded after five steps", state.plastic, known["later_plastic"], 1e-10)
 
@@ -212,11 +219,66 @@ def test_elasticity_of_lines_that_cannot_be(text, message):
         xsim.parse_text(f"<mujoco><worldbody>{flexcomp}</worldbody></mujoco>", "mjcf", rules="4.0")
 
 
-@pytest.mark.parametrize("dof", ["trilinear", "quadratic"])
-def test_points_that_a_grid_of_nodes_moves_are_refused(dof):
-    flexcomp = f'<flexcomp name="f" dim="3" count="3 3 3" type="grid" dof="{dof}"/>'
-    with pytest.raises(xsim.ParseError, match=f"dof: found '{dof}', which is not simulated; allowed: full, radial, 2d"):
-        xsim.parse_text(f"<mujoco><worldbody>{flexcomp}</worldbody></mujoco>", "mjcf", rules="4.0")
+BLOCK = 'type="grid" dim="3" count="3 3 3" dof="trilinear"'
+TETRAHEDRON = 'type="direct" dim="3" point="0 0 0 1 0 0 0 1 0 0 0 1" element="0 1 2 3" dof="quadratic"'
+
+
+@pytest.mark.parametrize(("attributes", "inside", "message"), [
+    (f'{BLOCK} cellcount="0 1 1"', "", "cellcount: found '0 1 1'; allowed: three numbers from 1, at most 100000 nodes"),
+    (f'{BLOCK} euler="0 0 30"', "", "cells that are filled in part, which are not simulated; allowed with this dof: points that fill"),
+    (TETRAHEDRON, "", "cells that are filled in part"),
+    ('type="ellipsoid" dim="2" count="4 4 4" dof="trilinear"', "", "a surface that is not that of its bounding box"),
+    ('type="grid" dim="2" count="3 3 1" dof="trilinear"', "", "the points are in a plane or on a line"),
+    (f'{BLOCK} rigid="true"', "", "found rigid with dof 'trilinear', which is not simulated"),
+    (BLOCK, '<pin id="8"/>', "id: found '8'; allowed: 0 to 7"), (BLOCK, '<pin grid="0 0 2"/>', "grid: found '0 0 2'; allowed: 0 to 1 1 1"),
+    ('type="box" dim="2" count="3 3 3" dof="trilinear"', '<elasticity elastic2d="both" young="1" thickness="1"/>',
+     "found dim 2, elastic2d both, yield 0.0 with dof 'trilinear', which is not simulated"),
+    (BLOCK, '<elasticity young="1" yield=".1"/>', "found dim 3, elastic2d none, yield 0.1 with dof"),
+    (BLOCK, '<edge equality="strain"/><elasticity young="1"/>', "flex: the flex 'f' has young 1; allowed with a constraint of strain: 0"),
+])  # fmt: skip
+def test_grids_of_nodes_that_are_not_simulated(attributes, inside, message):
+    with pytest.raises(xsim.ParseError, match=message):
+        xsim.parse_text(f'<mujoco><worldbody><flexcomp name="f" {attributes}>{inside}</flexcomp></worldbody></mujoco>', "mjcf", rules="4.0")
+
+
+@pytest.mark.parametrize(("change", "message"), [
+    (('node="a b c d e f g h"', 'node="a b c"'), "node: found 3 nodes; allowed with this cellcount and dof: 8"),
+    (('pos="0 1 1"', 'pos="0 1.5 1"'), "node: the nodes are not evenly spaced"),
+    (('vertex="0 0 0', 'vertex="-1 0 0'), "vertex: vertices are outside the box of the nodes"),
+    (('element="0', 'cellcount="2 1 1" element="0'), "node: found 8 nodes; allowed with this cellcount and dof: 12"),
+    (('dof="trilinear"', 'dof="cubic"'), "dof: unknown value 'cubic'"),
+])  # fmt: skip
+def test_flexes_with_nodes_that_cannot_be(change, message):
+    names, corners = "abcdefgh", [f"{i} {j} {k}" for i in (0, 1) for j in (0, 1) for k in (0, 1)]
+    bodies = "".join(f'<body name="{n}" pos="{at}"><freejoint/><geom size=".1"/></body>' for n, at in zip(names, corners, strict=True))
+    tetrahedra = " ".join(f"0 {i} {j} 7" for i, j in ((4, 6), (6, 2), (2, 3), (3, 1), (1, 5), (5, 4)))
+    mesh = f'body="world" vertex="{" ".join(corners)}" element="{tetrahedra}"'
+    flex = f'<flex name="f" dim="3" dof="trilinear" node="{" ".join(names)}" {mesh}/>'
+    text = f"<mujoco><worldbody>{bodies}</worldbody><deformable>{flex}</deformable></mujoco>"
+    assert xsim.parse_text(text, "mjcf", rules="4.0").flexes[0].grid.cells.tolist() == [list(range(8))]
+    with pytest.raises(xsim.ParseError, match=message):
+        xsim.parse_text(text.replace(*change), "mjcf", rules="4.0")
+
+
+@pytest.mark.parametrize(("dof", "cell", "message"), [
+    ('dof="trilinear"', "1 0 0", "cell: found 1 0 0; allowed: 0 to 0 0 0"), ("", "0 0 0", "flex: the flex 'f' has no grid of nodes"),
+    ('dof="trilinear"', "0 0", "cell: "),
+])  # fmt: skip
+def test_constraints_of_strain_that_cannot_be(dof, cell, message):
+    flexcomp = f'<flexcomp name="f" type="grid" dim="3" count="3 3 3" {dof}/>'
+    text = f'<mujoco><worldbody>{flexcomp}</worldbody><equality><flexstrain flex="f" cell="{cell}"/></equality></mujoco>'
+    with pytest.raises(xsim.ParseError, match=message):
+        xsim.parse_text(text, "mjcf", rules="4.0")
+
+
+def test_a_grid_of_nodes_reads_back():
+    """One whose cells have no strain, and a node is pinned."""
+    spec = xsim.parse_text(KNOWN["4.0"]["cells without strain"]["model"], "mjcf", rules="4.0")
+    back = xsim.parse_text(xsim.to_mjcf(spec), "mjcf", rules="4.0")
+    for name in ("order", "counts", "sides", "cells", "vertices", "places", "vertex_nodes", "vertex_weights"):
+        np.testing.assert_allclose(getattr(spec.flexes[0].grid, name), getattr(back.flexes[0].grid, name), atol=1e-12)
+    assert spec.flexes[0].bodies == back.flexes[0].bodies
+    assert [e.items for e in spec.equalities] == [e.items for e in back.equalities] == [(0, 0, 0, 0), (0, 1, 0, 0)]
 
 
 @pytest.mark.parametrize(("dim", "text", "message"), [
@@ -388,6 +450,64 @@ def test_derivatives_of_folds_that_yield(x64):
 
     reverse = check_both_modes(loss, point, 3, {"default": 1e-6, "flex.young": 1.0}, 1e-6)
     assert np.any(reverse["flex.bend_yield_strain"][:2]) and not np.any(reverse["flex.bend_yield_strain"][2])
+
+
+def test_cells_do_not_push_themselves(x64):
+    """Nodes that slide on a body that moves: their forces sum to zero on its joint, as does what pinned nodes do. MuJoCo 4.0 leaves out
+    what the others do there."""
+    slide = '<joint type="slide" axis="1 2 3"/><geom size=".1" mass="1"/>'
+    inside = '<pin id="0 3"/><elasticity young="2e3" damping=".01"/><contact contype="0" conaffinity="0"/>'
+    flexcomp = f'<flexcomp name="f" {BLOCK} mass=".2">{inside}</flexcomp>'
+    model = load(f'<mujoco><worldbody><body name="b" euler="20 30 0">{slide}{flexcomp}</body></worldbody></mujoco>', "4.0")
+    rng = np.random.default_rng(3)
+    force = by_numpy(xsim.passive)(model, 0.01 * rng.normal(size=model.nq), rng.normal(size=model.nv))
+    assert np.abs(force).max() > 0.1 and abs(force[0]) < 1e-12
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", [BLOCK, 'type="box" dim="2" count="3 3 3" dof="trilinear"'])
+def test_derivatives_of_cells(shape, x64):
+    """Of passive forces and of the energy: of a cell, or a sheet around one, at rest, deformed, and turned inside out."""
+    sheet = "" if shape == BLOCK else 'elastic2d="stretch" thickness=".01"'
+    inside = f'<elasticity young="2e3" {sheet}/><contact contype="0" conaffinity="0"/>'
+    model = load(f'<mujoco><worldbody><flexcomp name="f" {shape} mass=".2">{inside}</flexcomp></worldbody></mujoco>', "4.0")
+    leaves = ("flex.young", "flex.poisson", "flex.damping", "flex.side", *(["flex.thickness"] if sheet else []))
+    rng, count = np.random.default_rng(7), 3
+    point = {path: np.broadcast_to(np.asarray(model.get(path), float), (count, *model.shape(path))).copy() for path in leaves}
+    point["flex.poisson"] += 0.3
+    point["flex.damping"] += 0.01
+    rest = np.asarray(model.body.pos, float)
+    q = rng.normal(size=(count, model.nq)) * np.array([[0.0], [0.01], [0.001]])
+    q[2] += (rest * (-1.5, 0, 0)).reshape(-1)
+    point |= {"q": q, "v": 0.1 * rng.normal(size=(count, model.nv))}
+    weights = rng.normal(size=model.nv)
+
+    def loss(point):
+        m = model.replace({path: point[path] for path in leaves})
+        return xsim.passive(m, point["q"], point["v"]) @ weights + xsim.energy(m, point["q"], point["v"])[1]
+
+    reverse = check_both_modes(loss, point, 3, {"default": 1e-6, "flex.young": 1.0}, 1e-6)
+    assert all(np.any(reverse[path]) for path in leaves)
+
+
+@pytest.mark.nightly
+def test_derivatives_of_cells_without_strain(x64):
+    """Of accelerations."""
+    inside = '<edge equality="strain" solref=".03 .9" solimp=".8 .95 .01 .4 3"/><contact contype="0" conaffinity="0"/>'
+    flexcomp = f'<flexcomp name="f" {BLOCK} spacing=".1 .15 .2" mass=".2">{inside}</flexcomp>'
+    model = load(f"<mujoco><worldbody>{flexcomp}</worldbody></mujoco>", "4.0")
+    leaves = ("flex.side", "soft.solref")
+    rng, count = np.random.default_rng(7), 2
+    point = {path: np.broadcast_to(np.asarray(model.get(path), float), (count, *model.shape(path))).copy() for path in leaves}
+    point |= {"q": 0.01 * rng.normal(size=(count, model.nq)), "v": 0.1 * rng.normal(size=(count, model.nv))}
+    weights = rng.normal(size=model.nv)
+
+    def loss(point):
+        m = model.replace({path: point[path] for path in leaves})
+        return xsim.forward_dynamics(m, point["q"], point["v"]) @ weights
+
+    reverse = check_both_modes(loss, point, count, {"default": 1e-6}, 1e-6)
+    assert all(np.any(reverse[path]) for path in leaves)
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ LAYERS = (
     ("spec", "joints.types", "models"),
     ("model.table",),
     ("model.drawing",),
-    ("model.flex_topology",),
+    ("model.flex_topology", "model.shape_functions"),
     ("model.topology",),
     ("model.names", "model.selectors", "model.colors"),
     ("io",),

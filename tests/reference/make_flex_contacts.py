@@ -70,6 +70,21 @@ MODELS = {
     "two flexes": (
         comp('dim="2" count="3 3 1" radius=".02"') + comp('dim="1" count="3 1 1" radius=".02" pos=".01 .02 .035"', ALONE, "", "g"), "",
     ),
+    "nodes of cells, a ball, a plane": (
+        PLANE.replace("-.005", "-.055") + body('type="sphere" size=".06"', 'pos=".03 .02 .105"')
+        + comp('dim="3" count="3 3 2" radius=".01" dof="trilinear" cellcount="2 1 1"', "", SOFT + '<pin id="0 6"/>'), "",
+    ),
+    "elements over several cells": (
+        body('type="sphere" size=".06"', 'pos=".03 .02 .115"')
+        + comp('dim="3" count="3 2 2" radius=".01" dof="trilinear" cellcount="3 1 1"', ALONE, SOFT), "",
+    ),
+    "cells by themselves": (
+        comp('dim="3" count="6 2 2" radius=".045" dof="trilinear" cellcount="3 1 1"', 'activelayers="2"', SOFT), "",
+    ),
+    "quadratic nodes, a box": (
+        body('type="box" size=".05 .03 .03"', 'pos="-.105 .02 0" euler="3 5 20"')
+        + comp('dim="3" count="3 2 2" radius=".01" dof="quadratic"', 'condim="4" friction=".8 .02 .001"', SOFT), "",
+    ),
     "a sheet by itself": (comp('dim="2" count="4 4 1" radius=".045"', 'selfcollide="narrow" margin=".01"'), ""),
     "a sheet by itself, overridden": (
         comp('dim="2" count="4 4 1" radius=".045"', 'selfcollide="narrow" margin=".01"'),
@@ -107,8 +122,12 @@ def record(xml: str) -> dict:
     if hasattr(m.opt, "ccd_tolerance"):
         m.opt.ccd_tolerance, m.opt.ccd_iterations = 1e-13, 1000
     rng, d, out = np.random.default_rng(0), mujoco.MjData(m), []
+    folded = np.zeros(m.nv)  # so that cells touch which others separate
+    if 'cellcount="3 1 1"' in xml and "<geom" not in xml:
+        folded.reshape(-1, 3)[:4, 0], folded.reshape(-1, 3)[-4:, 0] = 0.21, -0.21
     for _ in range(4):
         mujoco.mj_resetData(m, d)
+        d.qpos += folded if folded.any() else 0.0
         mujoco.mj_integratePos(m, d.qpos, rng.normal(size=m.nv) * 0.008, 1.0)
         d.qvel = rng.normal(size=m.nv) * 0.1
         mujoco.mj_forward(m, d)

@@ -68,6 +68,18 @@ def held_rod() -> str:
     return f"<mujoco>{OPTION.format('')}<worldbody>{world}</worldbody></mujoco>"
 
 
+def angle_of_cubes() -> str:
+    """Three of the four cells of a grid are cubes of six tetrahedra each, one is empty."""
+    points = [(i, j, k) for i in range(3) for j in range(2) for k in range(3)]
+    tetrahedra = []
+    for x, z in ((0, 0), (1, 0), (0, 1)):
+        corner = [points.index((x + i, j, z + k)) for k in range(2) for j in range(2) for i in range(2)]
+        tetrahedra += [[corner[p] for p in (0, *way, 7)] for way in ((1, 3), (3, 2), (2, 6), (6, 4), (4, 5), (5, 1))]
+    flat = (" ".join(f"{x:g}" for x in np.ravel(rows)) for rows in (np.multiply(points, (0.1, 0.2, 0.15)), tetrahedra))
+    attributes = 'type="direct" dim="3" dof="trilinear" cellcount="2 1 2" point="{}" element="{}"'.format(*flat)
+    return comp(attributes, elasticity(500, poisson=0.3, damping=0.01))
+
+
 SOFT = elasticity(200, poisson=0.3, damping=0.02)
 MODELS = {
     "edges of triangles keep their lengths": on_bodies(2, "", EQUALITY),
@@ -113,6 +125,24 @@ MODELS = {
     "sheet in its plane": comp('dim="2" count="3 3 1" dof="2d"', elasticity(2e4, thickness=0.02, elastic2d="both")),
     "ball": comp('type="ellipsoid" dim="3" count="3 3 3" dof="radial"', elasticity(2e4, poisson=0.2, damping=0.001)),
     "block": comp('dim="3" count="3 2 2"', elasticity(2000, poisson=0.1, damping=0.001) + '<pin id="0"/>'),
+    "nodes, trilinear": comp('dim="3" count="3 3 2" dof="trilinear"', SOFT),
+    "nodes of cells": comp('dim="3" count="4 3 2" dof="trilinear" cellcount="2 1 2"', SOFT + '<pin id="0"/><pin gridrange="2 0 0 2 1 1"/>'),
+    "nodes, quadratic": comp('dim="3" count="2 2 3" dof="quadratic"', SOFT + '<pin grid="0 0 0 1 2 2"/>'),
+    "nodes of quadratic cells, RK4": comp('dim="3" count="3 2 2" dof="quadratic" cellcount="2 1 1"', SOFT, 'integrator="RK4"'),
+    "nodes of a surface": comp('type="box" dim="2" count="3 3 4" dof="trilinear" euler="0 90 0"', SOFT + '<pin id="1 6"/>'),
+    "nodes without cells": angle_of_cubes(),
+    "nodes of a sheet": comp(
+        'type="ellipsoid" dim="2" count="4 4 4" dof="trilinear" cellcount="2 1 2"',
+        elasticity(2e3, poisson=0.3, damping=0.01, thickness=0.02, elastic2d="stretch") + '<pin id="0 5"/>',
+    ),
+    "quadratic nodes of a sheet": comp(
+        'type="box" dim="2" count="2 3 4" dof="quadratic"', elasticity(2e3, poisson=0.3, damping=0.01, thickness=0.02, elastic2d="stretch"),
+    ),
+    "cells without strain": comp(
+        'dim="3" count="4 3 2" dof="trilinear" cellcount="2 1 1"',
+        '<edge equality="strain" solref=".03 .9" solimp=".8 .95 .01 .4 3"/><pin id="0"/>',
+    ),
+    "a quadratic cell without strain": comp('dim="3" count="2 3 4" dof="quadratic"', '<edge equality="strain" solref=".03 .9"/>'),
     "string": comp('dim="1" count="5 1 1"', '<edge stiffness="30" damping=".2"/><pin id="0"/>'),
 }
 

@@ -68,12 +68,16 @@ _CORNERS = [(slice(None, -1), slice(None, -1)), (slice(None, -1), slice(1, None)
 def _flex(spec: ModelSpec, flex: FlexSpec) -> SurfaceInfo:
     """The lines, triangles, or outer faces of the tetrahedra of a flex."""
     elements = np.asarray(flex.elements, np.int32).reshape(-1, flex.dim + 1)
-    count = len(flex.bodies)
+    points = np.arange(len(flex.bodies))[:, None]
+    weights = np.ones(points.shape)
+    if flex.grid is not None:
+        points, weights = flex.grid.vertex_nodes, flex.grid.vertex_weights
+    count, points = len(points), points.ravel()
     rgba = read_color(spec, flex.numbers.get("rgba"), flex.numbers.get("material", ""))
     return SurfaceInfo(
-        flex.name, rgba, count, Table(_outside(elements) if flex.dim == 3 else elements), Table(np.arange(count, dtype=np.int32)),
-        Table(np.asarray(flex.bodies, np.int32)), Table(np.asarray(flex.pos, np.float32).reshape(-1, 3)),
-        Table(np.ones(count, np.float32)), float(flex.radius),
+        flex.name, rgba, count, Table(_outside(elements) if flex.dim == 3 else elements),
+        Table(np.repeat(np.arange(count, dtype=np.int32), len(points) // count)), Table(np.asarray(flex.bodies, np.int32)[points]),
+        Table(np.asarray(flex.pos, np.float32).reshape(-1, 3)[points]), Table(weights.ravel().astype(np.float32)), float(flex.radius),
     )  # fmt: skip
 
 

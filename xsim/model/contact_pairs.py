@@ -15,7 +15,7 @@ from xsim.model.leaf_rows import LeafRows
 from xsim.model.topology import COLLISION_SHAPES, PairsInfo, PartInfo, Table
 from xsim.model.tree import fail
 from xsim.rules import RULES, Rules
-from xsim.spec import FlexSpec, GeomSpec, ModelSpec, PairSpec, Soft, SurfaceSpec
+from xsim.spec import FlexSpec, GeomSpec, GridSpec, ModelSpec, PairSpec, Soft, SurfaceSpec
 
 __all__ = ["Pairs", "can_collide", "read_pairs"]
 
@@ -217,7 +217,7 @@ class _PairList:
     def any_moves(self, *indices: int) -> bool:
         """Whether any of these colliders moves."""
         for item in (self.colliders[k] for k in indices):
-            bodies = [self._flexes[item.flex].bodies[p] for p in item.points] if isinstance(item, _Part) else [item.body]
+            bodies = _bodies_of_part(self._flexes[item.flex], item.points) if isinstance(item, _Part) else [item.body]
             if any(self._moving[body + 1] for body in bodies):
                 return True
         return False
@@ -258,6 +258,7 @@ def _geom_pairs(spec: ModelSpec, pair_list: _PairList) -> None:
 
 _ELEMENTS = {1: "capsule", 2: "simplex", 3: "simplex"}
 """The shape of the elements of a flex, by its dimension."""
+ON_FACE = 1e-6  # of a cell: a vertex at this distance from a face of a cell is on it
 _FACETS = ((0, 1, 2, 3), (0, 2, 3, 1), (0, 3, 1, 2), (1, 3, 2, 0))
 """Faces of a tetrahedron with outward normals, each followed by the opposite point."""
 
@@ -278,6 +279,13 @@ def _flex_pairs(spec: ModelSpec, pair_list: _PairList) -> None:
         pair_list.add_mixed([pair for pair in pairs if pair_list.any_moves(*pair)])
         if surface.contype & surface.conaffinity and len(set(flex.bodies)) > 1:
             _self_collisions(spec, pair_list, flex, elements)
+
+
+def _bodies_of_part(flex: FlexSpec, points: tuple[int, ...]) -> list[int]:
+    """The bodies that move points of a flex."""
+    if flex.grid is None:
+        return [flex.bodies[p] for p in points]
+    return [flex.bodies[node] for p in points for node in flex.grid.vertex_nodes[p][flex.grid.vertex_weights[p] != 0].tolist()]
 
 
 def _masks_allow(first: SurfaceSpec, second: SurfaceSpec) -> bool:
@@ -311,7 +319,8 @@ class _Elements:
 
     def __init__(self, number: int, flex: FlexSpec):
         self.number, self.flex, self.surface = number, flex, flex.numbers["contact"]
-        self.bodies = np.array(flex.bodies)
+        # Vertices that nodes move are on no body: MuJoCo lets their elements collide with the bodies that hold nodes, too.
+        self.bodies = np.array(flex.bodies) if flex.grid is None else np.full(len(flex.grid.vertex_nodes), -2 - number)
         self.border, self.neighbours = _border_and_neighbours(flex.elements)
         outer = flex.dim < 3 or _layers(self.border, self.neighbours) < flex.numbers["active_layers"]
         self.active = np.flatnonzero(np.broadcast_to(outer, len(flex.elements)))
@@ -328,18 +337,33 @@ class _Elements:
     def candidates(self, pair_list: _PairList, item: _Geom) -> Iterator[int]:
         """The parts that can collide with a geom: all points for a plane, else the elements without a point on its body."""
         if item.geom.shape == "plane":
-            return (self.point(pair_list, i) for i, body in enumerate(self.flex.bodies) if body != item.body)
+            return (self.point(pair_list, i) for i, body in enumerate(self.bodies.tolist()) if body != item.body)
         free = (self.bodies[self.flex.elements[self.active]] != item.body).all(1)
         return (self.part(pair_list, e) for e in self.active[free].tolist())
 
     def disjoint_pairs(self, other: _Elements) -> Iterator[tuple[int, int]]:
-        """Pairs of elements of two flexes, or of one flex, without a common body."""
+        """Pairs of elements of two flexes, or of one flex, without a common body; of one flex with a grid, in cells apart."""
+        if other is self and self.flex.grid is not None:
+            yield from self._pairs_apart(self.flex.grid)
+            return
         other_bodies = other.bodies[other.flex.elements[other.active]]
         for k, e in enumerate(self.active.tolist()):
             bodies, first = self.bodies[self.flex.elements[e]], k + 1 if other is self else 0
             shared = np.isin(other_bodies[first:], bodies).any(1)
             for other_element in other.active[first:][~shared].tolist():
                 yield e, other_element
+
+    def _pairs_apart(self, grid: GridSpec) -> Iterator[tuple[int, int]]:
+        """Pairs of elements between whose cells there are others. An element that touches the face of a cell is in it. Source: probes of
+        MuJoCo 4.0."""
+        places = grid.places[self.flex.elements[self.active]]
+        first, last = np.floor(places.min(1) - ON_FACE), np.floor(places.max(1) + ON_FACE)
+        first, last = np.maximum(first, 0), np.minimum(last, np.array(grid.counts) - 1)
+        for k, element in enumerate(self.active.tolist()):
+            later = slice(k + 1, None)
+            apart = ((first[later] - last[k] > 1) | (first[k] - last[later] > 1)).any(1)
+            for other in self.active[later][apart].tolist():
+                yield element, other
 
     def opposite_points(self) -> Iterator[tuple[int, int]]:
         """(element, point) for lines and triangles at the border: each element with the points of its neighbours that it does not have."""

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from xsim.model.table import Table
 
-__all__ = ["FlexInfo", "RodInfo"]
+__all__ = ["FlexInfo", "GridInfo", "RodInfo"]
 
 
 class RodInfo(NamedTuple):
@@ -27,10 +27,31 @@ class RodInfo(NamedTuple):
     plastic: int
 
 
+class GridInfo(NamedTuple):
+    """The grid of nodes that moves the vertices of a flex, see `xsim.spec.GridSpec`.
+
+    * order: degree of the polynomials. cells, axes: see `xsim.spec.GridSpec`. sides: row of flex.side.
+    * counts: numbers of cells along the axes. places (vertices, 3): in the grid, in units of cells.
+    * strains (modes, (order + 1)^3, 3): see `xsim.model.shape_functions.strain_modes`. None where no strain is constrained.
+    * vertex_nodes, vertex_weights (vertices, (order + 1)^3): the nodes that move each vertex, and their shares.
+    """
+
+    order: int
+    cells: Table
+    axes: Table
+    sides: int
+    counts: tuple[int, int, int]
+    places: Table
+    vertex_nodes: Table
+    vertex_weights: Table
+    strains: Table | None = None
+
+
 class FlexInfo(NamedTuple):
     """A flex (deformable body) with forces or contacts, see `xsim.spec.FlexSpec`.
 
-    * bodies: body of each point. edges (m, 2): indices of points. corners (n, k): indices of the edges of each element.
+    * bodies: body of each point. The points of a flex with a grid are its nodes; then it has no edges, corners and hinges.
+    * edges (m, 2): indices of points. corners (n, k): indices of the edges of each element.
     * free (m,): whether the bodies of an edge move relative to each other.
     * simple: per point, 2 if its body only slides along its axes, 1 if it is free, else 0. Such a body has no children, and its inertia is
       diagonal about its origin.
@@ -39,6 +60,7 @@ class FlexInfo(NamedTuple):
     * hinges (h, 4): indices of the points of neighbouring triangles, see `xsim.spec.FlexSpec`.
     * stretches, bends: whether the elements resist stretching and shear, and the hinges bending.
     * rod: of a chain of lines that resist bending and twist.
+    * grid: of nodes that move the vertices.
     * yield_strain: row of flex.yield_strain. plastic: address of the numbers of its elements in `State.plastic`. None without.
     * bend_yield_strain, plastic_folds: the same of its hinges; the state has a number for each edge.
     """
@@ -58,6 +80,7 @@ class FlexInfo(NamedTuple):
     stretches: bool
     bends: bool
     rod: RodInfo | None
+    grid: GridInfo | None
     yield_strain: int | None
     plastic: int | None
     bend_yield_strain: int | None

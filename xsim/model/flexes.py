@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from xsim.model.contact_pairs import can_collide
-from xsim.model.flex_topology import FlexInfo, RodInfo
+from xsim.model.flex_topology import FlexInfo, GridInfo, RodInfo
+from xsim.model.shape_functions import strain_modes
 from xsim.model.topology import Table
 from xsim.model.tree import Tree
 from xsim.spec import BodySpec, FlexSpec, ModelSpec
@@ -28,7 +29,8 @@ def read_flexes(spec: ModelSpec, tree: Tree) -> Flexes:
     """The flexes of the model: those that can collide, and those with edge springs, elasticity or an equality constraint whose points are
     not all on one link."""
     out = Flexes([], [])
-    constrained = {e.items[0] for e in spec.equalities if e.kind == "flex" and e.active}
+    constrained = {e.items[0] for e in spec.equalities if e.kind in ("flex", "flexstrain") and e.active}
+    strained = {e.items[0] for e in spec.equalities if e.kind == "flexstrain" and e.active}
     shells = {body for force in spec.passive if force.kind == SHELL for body in force.bodies}
     simple = _simple(spec, tree) if spec.flexes else np.zeros(0, int)
     for i, flex in enumerate(spec.flexes):
@@ -40,7 +42,7 @@ def read_flexes(spec: ModelSpec, tree: Tree) -> Flexes:
         out.index.append(len(out.infos) if deforms or collides else None)
         if deforms or collides:
             acts = tuple(deforms and force for force in forces)
-            out.infos.append(_flex(tree, flex, links, simple[list(flex.bodies)], *acts, collides))
+            out.infos.append(_flex(tree, flex, links, simple[list(flex.bodies)], *acts, collides, i in strained))
         else:
             tree.add_plastic(flex.nplastic)
     return out
@@ -48,7 +50,13 @@ def read_flexes(spec: ModelSpec, tree: Tree) -> Flexes:
 
 def _stretches(flex: FlexSpec) -> bool:
     """Whether the elements of a flex resist stretching and shear."""
-    return bool(flex.numbers["young"]) and (flex.dim == 3 or flex.dim == 2 and flex.numbers["elastic2d"] in ("stretch", "both"))
+    solid = flex.dim == 3 or flex.grid is not None and not _is_sheet(flex)
+    return bool(flex.numbers["young"]) and (solid or flex.dim == 2 and flex.numbers["elastic2d"] in ("stretch", "both"))
+
+
+def _is_sheet(flex: FlexSpec) -> bool:
+    """Whether the material of a flex has a thickness."""
+    return flex.dim == 2 and (flex.grid is None or flex.grid.axes.shape[1] == 2)
 
 
 def _bends(flex: FlexSpec) -> bool:
@@ -58,26 +66,33 @@ def _bends(flex: FlexSpec) -> bool:
 
 def _flex(
     tree: Tree, flex: FlexSpec, links: np.ndarray, simple: np.ndarray,
-    springs: bool, stretches: bool, bends: bool, twists: bool, collides: bool,
+    springs: bool, stretches: bool, bends: bool, twists: bool, collides: bool, strained: bool,
 ) -> FlexInfo:  # fmt: skip
     rows, values = tree.rows, flex.numbers
     rows["flex.pos"].extend(flex.pos)
-    rows["flex.length"].extend(flex.lengths.tolist())
+    grid, edges, corners = None, flex.edges, flex.corners
+    if flex.grid is None:
+        rows["flex.length"].extend(flex.lengths.tolist())
+    else:
+        of = flex.grid
+        tables = (Table(x) for x in (of.places, of.vertex_nodes, of.vertex_weights))
+        strains = Table(strain_modes(of.order, of.sides)) if strained else None
+        grid = GridInfo(of.order, Table(of.cells), Table(of.axes), rows.add("flex.side", of.sides.tolist()), of.counts, *tables, strains)
+        edges, corners = edges[:0], corners[:0]
     spring = elastic = thickness = radius = None
     if springs:
         spring = rows.add_to("flex", edge_stiffness=values["edge_stiffness"], edge_damping=values["edge_damping"])
     if stretches or bends or twists:
         elastic = rows.add_to("flex", young=values["young"], poisson=values["poisson"], damping=values["elastic_damping"])
-        thickness = rows.add("flex.thickness", values["thickness"]) if flex.dim == 2 else None
+        thickness = rows.add("flex.thickness", values["thickness"]) if _is_sheet(flex) else None
     if bends:
         rows["flex.angle"].extend(flex.angles.tolist())
     if collides or twists:
         radius = rows.add("flex.radius", flex.radius)
-    free = links[flex.edges[:, 0]] != links[flex.edges[:, 1]]
-    edges, corners = Table(flex.edges), Table(flex.corners)
+    free = links[edges[:, 0]] != links[edges[:, 1]]
     return FlexInfo(
-        flex.name, flex.dim, flex.bodies, edges, corners, Table(free), tuple(simple.tolist()), spring, elastic,
-        thickness, radius, Table(flex.hinges), stretches, bends, _rod(tree, flex, twists),
+        flex.name, flex.dim, flex.bodies, Table(edges), Table(corners), Table(free), tuple(simple.tolist()), spring, elastic,
+        thickness, radius, Table(flex.hinges), stretches, bends, _rod(tree, flex, twists), grid,
         *_yielding(tree, flex, stretches, bends),
     )  # fmt: skip
 

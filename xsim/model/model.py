@@ -298,6 +298,7 @@ class Flex:
     yield_strain: Any = _leaf("nflexyield", "1", "equivalent strain at which elements yield", ">= 0")
     bend_yield_strain: Any = _leaf("nflexfold", "1", "strain of the surface of triangles at which their bending yields", ">= 0")
     section: Any = _leaf("nflexbox 2", "m", "half sides of lines that are boxes, along their normal and perpendicular to it", "> 0")
+    side: Any = _leaf("nflexgrid 3", "m", "sides of the cells at rest, of flexes with a grid of nodes", "> 0")
     curvature: Any = _leaf("nflexbend 2", "1", "rest curvature at the inner points of chains of lines, see `xsim.spec.RodSpec`")
     angle: Any = _leaf("nflexhinge", "rad", "rest angles between neighbouring triangles that resist bending, 0 where they are flat")
 

@@ -126,7 +126,7 @@ def _equalities(leaves: _Changes, spec: ModelSpec) -> tuple[EqualitySpec, ...]:
     rest = iter(infos)
     if not infos:
         return spec.equalities
-    return tuple(_equality(leaves, one, next(rest)) if one.active and one.kind != "flex" else one for one in spec.equalities)
+    return tuple(_equality(leaves, one, next(rest)) if one.active and one.kind in SOFT_CONSTRAINTS else one for one in spec.equalities)
 
 
 def _equality(leaves: _Changes, equality: EqualitySpec, info: SoftInfo) -> EqualitySpec:

@@ -241,7 +241,8 @@ def _of_soft(field: str, leaf: str | None = None) -> Callable[[HasLeaves], list[
     """The names of the soft constraints whose field is a row, by row; with ``leaf``, of the kinds that read this leaf of ``equality``."""
 
     def names(model: HasLeaves) -> list[str]:
-        constraints = [c for c in model.topology.soft if leaf is None or c.kind != "flex" and leaf in SOFT_CONSTRAINTS[c.kind].leaves]
+        kinds = {kind for kind in SOFT_CONSTRAINTS if leaf in SOFT_CONSTRAINTS[kind].leaves}
+        constraints = [c for c in model.topology.soft if leaf is None or c.kind in kinds]
         by_row = {getattr(c, field): c.name for c in constraints if getattr(c, field) is not None}
         return [by_row[row] for row in range(len(by_row))]
 
@@ -306,6 +307,7 @@ ROW_NAMES: dict[str, Callable[[HasLeaves], list[str]]] = {
     "nflexyield": _of_infos("flexes", "yield_strain"),
     "nflexfold": _of_infos("flexes", "bend_yield_strain"),
     "nflexbox": lambda m: [f.name for f in m.topology.flexes if f.rod is not None and f.rod.section is not None],
+    "nflexgrid": lambda m: [f.name for f in m.topology.flexes if f.grid is not None],
     "nflexbend": lambda m: [f.name for f in m.topology.flexes if f.rod is not None for _ in f.corners.value[1:]],
     "nflexhinge": lambda m: [f.name for f in m.topology.flexes if f.bends for _ in f.hinges.value],
     "ncone": lambda m: ["contact"] * m.topology.size("ncone"),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+
 from xsim.model.flexes import Flexes
 from xsim.model.leaf_rows import LeafRows
 from xsim.model.topology import SoftInfo, TendonInfo
@@ -34,6 +36,8 @@ def read_soft_constraints(spec: ModelSpec, tree: Tree, tendons: tuple[TendonInfo
             for equality in spec.equalities:
                 if equality.active and equality.kind == "flex":
                     _add_edges(out, equality, flexes)
+                elif equality.active and equality.kind == "flexstrain":
+                    _add_strains(out, equality, flexes)
                 elif equality.active:
                     _add_equality(out, equality, tree)
         if "frictionloss" not in disabled:
@@ -65,6 +69,19 @@ def _add_edges(out: _SoftConstraints, spec: EqualitySpec, flexes: Flexes) -> Non
     index = flexes.index[spec.items[0]]
     if index is not None and flexes.infos[index].free.value.any():
         out.infos.append(SoftInfo(spec.kind, spec.name, (index,), out.solver_parameters(spec.soft)))
+
+
+def _add_strains(out: _SoftConstraints, spec: EqualitySpec, flexes: Flexes) -> None:
+    """A cell whose strain is zero."""
+    flex, *cell = spec.items
+    index = flexes.index[flex]
+    if index is None:
+        return
+    grid = flexes.infos[index].grid
+    assert grid is not None
+    first = np.ravel_multi_index([grid.order * k for k in cell], [grid.order * n + 1 for n in grid.counts])
+    number = int(np.flatnonzero(grid.cells.value[:, 0] == first)[0])
+    out.infos.append(SoftInfo(spec.kind, spec.name, (index, number), out.solver_parameters(spec.soft)))
 
 
 def _coordinate(spec: EqualitySpec, tree: Tree, item: tuple[int, int]) -> int:

@@ -419,7 +419,8 @@ class SoftInfo(NamedTuple):
     * kind and items:
 
       * equality constraints: ``"connect"``, ``"weld"`` (two bodies; with ``sites`` two sites), ``"joint"`` (one or two dofs), ``"tendon"``
-        (one or two tendons), ``"flex"`` (a flex with edges of constant length, one row per edge)
+        (one or two tendons), ``"flex"`` (a flex with edges of constant length, one row per edge), ``"flexstrain"`` (a flex with a grid, and
+        the number of one of its cells)
       * dry friction: ``"friction"`` (a dof), ``"tendon_friction"`` (a tendon)
       * limits: ``"lower"``, ``"upper"`` (a dof), ``"angle"`` (first dof of a ball), ``"tendon_lower"``, ``"tendon_upper"`` (a tendon)
 
@@ -445,7 +446,7 @@ class PartInfo(NamedTuple):
 
     * shape: ``"sphere"`` (one point), ``"capsule"`` (two), ``"simplex"`` (three or four) or ``"facet"`` (three, one-sided), with the
       radius of the flex.
-    * flex: index of the flex. points: indices of its points.
+    * flex: index of the flex. points: indices of its points, of a flex with a grid those of its vertices.
     * reach: bounding radius about its centre, m, with a margin for stretching.
     """
 

@@ -23,7 +23,7 @@ from xsim.spec.constraints import ConstraintSpec, EqualitySpec
 from xsim.spec.contact import PairSpec, Soft, SurfaceSpec
 from xsim.spec.elements import ActuatorSpec, History, PassiveSpec, SensorSpec, TendonSpec, WrapSpec
 from xsim.spec.forces import ForceSpec, FunctionSpec
-from xsim.spec.geoms import MESH_SHAPES, FlexSpec, GeomSpec, HfieldSpec, MarkerSpec, MeshSpec, RodSpec, SdfSpec, SiteSpec
+from xsim.spec.geoms import MESH_SHAPES, FlexSpec, GeomSpec, GridSpec, HfieldSpec, MarkerSpec, MeshSpec, RodSpec, SdfSpec, SiteSpec
 from xsim.spec.joints import ACTUATORS, JointSpec
 from xsim.spec.model import CONSTRAINT_KINDS, KeySpec, ModelSpec, OptionSpec
 from xsim.spec.source import Source
@@ -31,7 +31,7 @@ from xsim.spec.visuals import CameraSpec, LightSpec
 
 __all__ = [
     "ACTUATORS", "ActuatorSpec", "BodySpec", "CONSTRAINT_KINDS", "CameraSpec", "ConstraintSpec", "EqualitySpec", "FlexSpec", "ForceSpec",
-    "FunctionSpec", "GeomSpec", "HfieldSpec", "History", "InertialSpec", "JointSpec", "KeySpec", "LightSpec", "MESH_SHAPES", "MarkerSpec",
-    "MeshSpec", "ModelSpec", "OptionSpec", "PairSpec", "PassiveSpec", "RodSpec", "SdfSpec", "SensorSpec", "SiteSpec", "Soft", "Source",
-    "SurfaceSpec", "TendonSpec", "WrapSpec",
+    "FunctionSpec", "GeomSpec", "GridSpec", "HfieldSpec", "History", "InertialSpec", "JointSpec", "KeySpec", "LightSpec", "MESH_SHAPES",
+    "MarkerSpec", "MeshSpec", "ModelSpec", "OptionSpec", "PairSpec", "PassiveSpec", "RodSpec", "SdfSpec", "SensorSpec", "SiteSpec", "Soft",
+    "Source", "SurfaceSpec", "TendonSpec", "WrapSpec",
 ]  # fmt: skip

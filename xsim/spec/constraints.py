@@ -61,7 +61,8 @@ class EqualitySpec:
     """A soft equality constraint (MuJoCo).
 
     ``kind`` and ``items``: ``"connect"``, ``"weld"`` (two bodies, -1 the world, or with ``sites`` two sites), ``"joint"`` (coordinates
-    (body, index); one or two), ``"tendon"`` (numbers; one or two), ``"flex"`` (a flex).
+    (body, index); one or two), ``"tendon"`` (numbers; one or two), ``"flex"`` (a flex), ``"flexstrain"`` (a flex
+    with a grid, and the three indices of a cell).
     ``anchor``: point in the first body (connect) or in the second (weld). ``relpose`` (7,): of a weld, position of the anchor in the
     first body and orientation of the second body in the first; None: as in the initial state. ``polycoef`` (5,): coefficients of the
     polynomial of a joint or tendon equality. ``torque_scale``: of a weld. ``active``: whether it acts at the start.

@@ -10,7 +10,7 @@ from xsim.spec.contact import SurfaceSpec
 from xsim.spec.fields import identity, zeros
 from xsim.spec.source import Source
 
-__all__ = ["MESH_SHAPES", "FlexSpec", "GeomSpec", "HfieldSpec", "MarkerSpec", "MeshSpec", "RodSpec", "SdfSpec", "SiteSpec"]
+__all__ = ["MESH_SHAPES", "FlexSpec", "GeomSpec", "GridSpec", "HfieldSpec", "MarkerSpec", "MeshSpec", "RodSpec", "SdfSpec", "SiteSpec"]
 
 MESH_SHAPES = ("mesh", "sdf")
 """Shapes of geoms whose ``asset`` is a mesh."""
@@ -201,16 +201,43 @@ class RodSpec:
 
 
 @dataclass(frozen=True)
+class GridSpec:
+    """The grid of nodes that moves the vertices of a flex (``dof`` trilinear or quadratic, MuJoCo 4.0).
+
+    A cell has order + 1 nodes along each axis. Its shape functions are products of Lagrange polynomials, one for each axis.
+
+    * ``order``: degree of the polynomials, 1 or 2. ``counts`` (3,): numbers of cells. ``sides`` (3,): of a cell, m.
+    * ``cells`` (c, (order + 1)^dim): the nodes of the cells that are filled with material (dim 3), or of the faces of cells that are the
+      boundary of the grid, which material covers (dim 2); the last axis fastest. ``axes`` (c, dim): the axes of the grid along each.
+    * ``vertices`` (vertices, 3): the vertices in the reference pose, world frame, m. ``places`` (vertices, 3): the same in the grid, in
+      units of cells.
+    * ``vertex_nodes``, ``vertex_weights`` (vertices, (order + 1)^3): the nodes that move each vertex, and their shares.
+    """
+
+    order: int
+    counts: tuple[int, int, int]
+    sides: np.ndarray
+    cells: np.ndarray
+    axes: np.ndarray
+    vertices: np.ndarray
+    places: np.ndarray
+    vertex_nodes: np.ndarray
+    vertex_weights: np.ndarray
+
+
+@dataclass(frozen=True)
 class FlexSpec:
     """A deformable.
 
-    * ``bodies`` (n,): the body of each vertex, -1: the world. ``pos`` (n, 3): the vertex in the frame of that body, m.
+    * ``bodies`` (n,): the body of each vertex, -1: the world. ``pos`` (n, 3): the vertex in the frame of that body, m. With a ``grid``
+      those of each node.
     * ``elements`` (m, dim + 1): vertex numbers of lines, triangles or tetrahedra.
     * ``edges`` (k, 2): pairs of vertices. ``lengths`` (k,): of the edges in the reference pose, m. ``corners``
       (m, dim (dim + 1) / 2): the edges of each element, between its vertices 01; 12, 20, 01; or 01, 12, 20, 23, 03, 13.
     * ``hinges`` (h, 4): pairs of triangles with a common edge, as the vertices of this edge, and the other one of each triangle.
       ``angles`` (h,): by how much they are folded in the reference pose, rad, 0 where they are in one plane.
     * ``rod``: a chain of lines, in the order of the chain, that resist bending and twist, None for another flex.
+    * ``grid``: the nodes that move the vertices, None where each vertex is on a body.
     * ``numbers``: elasticity, edge and contact parameters by the file's names (``young``, ``edge_stiffness``, ...).
     """
 
@@ -226,6 +253,7 @@ class FlexSpec:
     angles: np.ndarray = field(default_factory=lambda: np.zeros(0))
     radius: float = 0.005
     rod: RodSpec | None = None
+    grid: GridSpec | None = None
     numbers: dict = field(default_factory=dict)
     source: Source = Source()
 

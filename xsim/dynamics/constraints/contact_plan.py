@@ -71,17 +71,22 @@ class PairGroup(NamedTuple):
 
 
 class FlexContactBodies(NamedTuple):
-    """The bodies that a contact with a flex moves. A part of a flex has up to four corners, each on a body; a geom has one body, four
-    times.
+    """The bodies that a contact with a flex moves. A part of a flex has up to four corners, each on a body, or it is in cells whose nodes
+    are on bodies; a geom has one body. The last body is repeated up to the largest number.
 
-    corners (pairs, 2, 4): indices of the corners among the points of all flexes (0 for a geom).
-    bodies (pairs, 2, 4): bodies of the corners, or of a geom; the number of bodies stands for the world.
+    corners (pairs, 2, 4): indices of the corners (0 for a geom), see `flex_contacts.part_corners`.
+    bodies (pairs, 2, 4 or more): bodies of the corners or nodes, or of a geom; the number of bodies stands for the world.
     dof_mask (bodies + 1, nv): 1 for the dofs that move a body.
+    orders (pairs, 2): the order of the cells of a part, else 0. places (pairs, 2, 4, 3): see `flex_contacts.part_places`.
+    spans: see `flex_contacts.cell_spans`.
     """
 
     corners: np.ndarray
     bodies: np.ndarray
     dof_mask: np.ndarray
+    orders: np.ndarray
+    places: np.ndarray
+    spans: dict[int, tuple[int, ...]]
 
 
 class CondimGroup(NamedTuple):
@@ -170,12 +175,16 @@ def _link_of_body(topology: Topology, body: int) -> int:
 def _flex_contact_bodies(topology: Topology, geoms: np.ndarray, dof_mask: np.ndarray) -> FlexContactBodies:
     count = len(topology.geoms)
     corners = np.zeros((count + len(topology.parts), flex_contacts.MAX_CORNERS), np.uint32)
-    bodies = np.zeros(corners.shape, int)
-    for i, geom in enumerate(topology.geoms):
-        bodies[i] = geom.body
+    orders, places = np.zeros(len(corners), int), np.zeros((*corners.shape, 3))
+    bodies: list[tuple[int, ...]] = [(geom.body,) for geom in topology.geoms]
     for i in range(len(topology.parts)):
-        corners[count + i], bodies[count + i] = flex_contacts.part_corners(topology, i), flex_contacts.part_bodies(topology, i)
-    return FlexContactBodies(corners[geoms], np.where(bodies < 0, len(topology.bodies), bodies)[geoms], dof_mask)
+        corners[count + i] = flex_contacts.part_corners(topology, i)
+        orders[count + i], places[count + i] = flex_contacts.part_places(topology, i)
+        bodies.append(flex_contacts.part_bodies(topology, i))
+    width = max(flex_contacts.MAX_CORNERS, *(len(bodies[g]) for g in np.unique(geoms)))
+    padded = np.array([[*x, *[x[-1]] * (width - len(x))][:width] for x in bodies])
+    of_pairs = (x[geoms] for x in (corners, np.where(padded < 0, len(topology.bodies), padded)))
+    return FlexContactBodies(*of_pairs, dof_mask, orders[geoms], places[geoms], flex_contacts.cell_spans(topology))
 
 
 def _pair_groups(topology: Topology, infos: tuple[PairsInfo, ...]) -> tuple[PairGroup, ...]:

@@ -45,24 +45,28 @@ def _inverse_mass(mass):
 
 def edge_rows(system: System, frame: Frames, v, exact: ExactMobility | None) -> Rows:
     """The rows of all constrained edges. Their arrays have a lane axis. exact: see `soft_rows`."""
-    plan, soft = flex_plan(system.topology), system.soft
+    plan = flex_plan(system.topology)
     at = points(system, frame)
     J, length, edge_points = edge_jacobian(system, frame, at, plan.constrained_edges)
     rate = edge_rates(point_velocities(system, frame, v, at), edge_vectors(at.world, edge_points)[1], edge_points)
-    used, index = np.unique(plan.soft_row, return_inverse=True)
-    index = index_array(index)
-    solref, solimp = (
-        [column([leaf[i][k] for i in used.tolist()])[index] for k in range(n)] for leaf, n in ((soft.solref, 2), (soft.solimp, 5))
-    )
     assert system.derived.mobility is not None
-    safe = "refsafe" not in system.topology.disabled
     residual = length - system.flex.length[plan.constrained_edges]
     mobility = system.derived.mobility.edges if exact is None else exact.diagonal(J)
-    stiffness, offset = _stiffness_offset(residual, rate, solref, solimp, mobility, system.option.dt, safe)
+    stiffness, offset = row_numbers(system, plan.soft_row, residual, rate, mobility)
     width = max(x.shape[-1] for x in (J, stiffness, offset))
     J, stiffness, offset = (jnp.broadcast_to(x, (*x.shape[:-1], width)) for x in (J, stiffness, offset))
     bound = jnp.full_like(offset, INFINITE)
     return Rows(np.zeros((0, J.shape[1])), J, stiffness, offset, -bound, bound)
+
+
+def row_numbers(system: System, soft_row, residual, rate, mobility) -> tuple:
+    """1 / R and -aref of rows of flexes, see `soft_rows`. soft_row (n,): their rows of soft.solref and soft.solimp."""
+    used, index = np.unique(soft_row, return_inverse=True)
+    index, soft = index_array(index), system.soft
+    solref, solimp = (
+        [column([leaf[i][k] for i in used.tolist()])[index] for k in range(n)] for leaf, n in ((soft.solref, 2), (soft.solimp, 5))
+    )
+    return _stiffness_offset(residual, rate, solref, solimp, mobility, system.option.dt, "refsafe" not in system.topology.disabled)
 
 
 @stage

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from xsim.dynamics.constraints.contact_plan import has_contacts
 from xsim.dynamics.constraints.flex_contacts import part_bodies
 from xsim.dynamics.constraints.flex_edges import edge_mobility, has_edge_rows
+from xsim.dynamics.constraints.flex_strains import strained_bodies
 from xsim.dynamics.flex.kinematics import edge_jacobian, points
 from xsim.dynamics.flex.structure import flex_plan
 from xsim.dynamics.linalg.dense import assembled
@@ -24,7 +25,9 @@ def _constrained_bodies(topology: Topology) -> list[int]:
     """The bodies that soft constraints act on. Only their mobilities are computed."""
     out: set[int] = set()
     for info in topology.soft:
-        if info.kind != "flex" and SOFT_CONSTRAINTS[info.kind].items == "bodies":
+        if info.kind == "flexstrain":
+            out |= set(strained_bodies(topology, info)) - {-1}
+        elif info.kind in SOFT_CONSTRAINTS and SOFT_CONSTRAINTS[info.kind].items == "bodies":
             out |= {topology.sites[i].body for i in info.items} if info.sites else set(info.items)
     if has_contacts(topology):
         count = len(topology.geoms)

@@ -55,7 +55,7 @@ class Contacts(NamedTuple):
     distance, point, normal: see `ContactPoint`; components (n, lanes).
     tangents: two unit vectors. They make a right-handed frame with the normal: the contact frame.
     overflow (lanes,): whether more contacts were active than the buffer has entries.
-    corner_weights: for the first and the second side, the barycentric weights (n, lanes) of the four corners. None without flexes.
+    corner_weights: for the first and the second side, the weights (n, lanes) of ``FlexContactBodies.bodies``. None without flexes.
     """
 
     group: CondimGroup
@@ -261,8 +261,8 @@ def deepest(depth, capacity: int) -> tuple[Any, Any]:
 def find_contacts(system: System, frame: Frames) -> list[Contacts]:
     """The contacts at a configuration, one entry for each condim group."""
     parameters, plan = system.derived.contact_parameters, contact_plan(system.topology)
-    flex_points = points(system, frame) if system.topology.parts else None
-    shapes = [] if flex_points is None else [flex_contacts.part_shapes(system, flex_points)]
+    corner_points = flex_contacts.with_vertices(system.topology, points(system, frame)) if system.topology.parts else None
+    shapes = [] if corner_points is None else [flex_contacts.part_shapes(system, corner_points)]
     if plan.geoms:
         R, pos = _geom_poses(system, frame, parameters)
         parts = [*parameters.geom_size, *pos, *(x for row in R for x in row)]
@@ -272,10 +272,10 @@ def find_contacts(system: System, frame: Frames) -> list[Contacts]:
     width = max(shapes.shape[-1], *(pairs.detection_distance.shape[-1] for pairs in parameters.pairs))
     shapes = jnp.broadcast_to(shapes, (*shapes.shape[:-1], width))
     groups = zip(plan.condim_groups, parameters.pairs, strict=True)
-    return [_group_contacts(system, frame, group, pairs.detection_distance, shapes, flex_points) for group, pairs in groups]
+    return [_group_contacts(system, frame, group, pairs.detection_distance, shapes, corner_points) for group, pairs in groups]
 
 
-def _group_contacts(system: System, frame: Frames, group: CondimGroup, detection_distance, shapes, flex_points) -> Contacts:
+def _group_contacts(system: System, frame: Frames, group: CondimGroup, detection_distance, shapes, corner_points) -> Contacts:
     """The contacts of one condim group."""
     lanes = lanes_of(system, frame) or (1,)
     contact, pair, overflow = _candidates(system, group, detection_distance, shapes)
@@ -290,21 +290,43 @@ def _group_contacts(system: System, frame: Frames, group: CondimGroup, detection
         contact, pair = jax.tree.map(lambda x: take_rows(x, group.order), (contact, pair))
     weights = None
     if group.flex_bodies is not None:
-        weights = _corner_weights(group.flex_bodies, pair, contact.point, flex_points, group.bodies)
+        weights = _corner_weights(group.flex_bodies, pair, contact.point, corner_points, group.bodies)
     tangents = _tangents(contact.normal, contact.tangent_hint)
     return Contacts(group, pair, contact.distance, contact.point, contact.normal, tangents, overflow, weights)
 
 
-def _corner_weights(flex_bodies: FlexContactBodies, pair, point, flex_points, bodies: np.ndarray) -> tuple:
-    """For both sides, the weights of the four corners at the contact points. A geom has weight 1 at its first corner, 0 at the others."""
+def _corner_weights(flex_bodies: FlexContactBodies, pair, point, corner_points, bodies: np.ndarray) -> tuple:
+    """For both sides, the weights at the contact points of the corners, or of the nodes of a cell. A geom has weight 1 at its first corner,
+    0 at the others."""
     out = []
     for side in (0, 1):
         corners = [of_contacts(flex_bodies.corners[:, side, k], pair) for k in range(flex_contacts.MAX_CORNERS)]
         is_geom = of_contacts(bodies[:, side] != NO_BODY, pair)
         is_geom = is_geom[:, None] if isinstance(is_geom, np.ndarray) else is_geom
-        weights = flex_contacts.corner_weights(point, flex_points.world, corners)
-        out.append(tuple(jnp.where(is_geom, float(k == 0), w) for k, w in enumerate(weights)))
+        weights = flex_contacts.corner_weights(point, corner_points, corners)
+        weights = [jnp.where(is_geom, float(k == 0), w) for k, w in enumerate(weights)]
+        out.append(_with_nodes(flex_bodies, side, pair, weights))
     return tuple(out)
+
+
+def _with_nodes(flex_bodies: FlexContactBodies, side: int, pair, weights: list) -> tuple:
+    """The weights of all bodies of one side: those of the corners, or where the part is in a cell those of its nodes."""
+    width = flex_bodies.bodies.shape[2]
+    out = [*weights, *[jnp.zeros_like(weights[0])] * (width - len(weights))]
+    for order in sorted({*flex_bodies.orders[:, side].tolist()} - {0}):
+        places = [
+            [_column(of_contacts(flex_bodies.places[:, side, k, axis], pair), weights[0]) for axis in range(3)] for k in range(len(weights))
+        ]
+        nodes = flex_contacts.node_weights(tuple(weights), places, order, flex_bodies.spans[order])
+        chosen = _column(of_contacts(flex_bodies.orders[:, side] == order, pair), None)
+        out = [jnp.where(chosen, w, old) for w, old in zip([*nodes, *[jnp.zeros_like(nodes[0])] * (width - len(nodes))], out, strict=True)]
+    return tuple(out)
+
+
+def _column(of_contacts, like):
+    """Constants (contacts,) or (contacts, lanes) of contacts with a lane axis, in the precision of ``like``."""
+    x = of_contacts[:, None] if isinstance(of_contacts, np.ndarray) else of_contacts
+    return x if like is None else jnp.asarray(x, like.dtype)
 
 
 def of_contacts(of_pairs: np.ndarray, pair):

@@ -452,7 +452,7 @@ def equality_references(system: System, frame: Frames) -> tuple:
     frame: of the reference configuration."""
     out = []
     for info in system.topology.soft:
-        reference = None if info.kind == "flex" or info.sites else SOFT_CONSTRAINTS[info.kind].reference
+        reference = None if info.kind not in SOFT_CONSTRAINTS or info.sites else SOFT_CONSTRAINTS[info.kind].reference
         out.append(None if reference is None else reference(system, frame, info))
     return tuple(out)
 
@@ -497,13 +497,13 @@ def _collect_rows(system: System, frame: Frames, q, v, tendon: list[LengthAndJac
     """All rows at a state but those of flexes. The rows with one constant coefficient are first."""
     top = system.topology
     link_motion = None
-    if top.switches.constraint_drift and any(info.kind != "flex" and SOFT_CONSTRAINTS[info.kind].drift for info in top.soft):
+    if top.switches.constraint_drift and any(info.kind in SOFT_CONSTRAINTS and SOFT_CONSTRAINTS[info.kind].drift for info in top.soft):
         joint_velocity, velocity = velocities(system, frame, v)
         link_motion = velocity, accelerations(system, frame, q, v, None, joint_velocity, velocity)
     context = RowContext(system, frame, q, tendon, link_motion)
     rows = []
     for info, reference in zip(top.soft, system.derived.references, strict=True):
-        if info.kind != "flex":
+        if info.kind in SOFT_CONSTRAINTS:
             rows += [(info, row) for row in SOFT_CONSTRAINTS[info.kind].rows(context, info, reference)]
     return sorted(rows, key=lambda pair: not _is_single(pair[1]))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ from xsim.dynamics.constraints.contact_plan import has_contacts
 from xsim.dynamics.constraints.contact_rows import contact_cones
 from xsim.dynamics.constraints.exact_mobility import ExactMobility, exact_mobility
 from xsim.dynamics.constraints.flex_edges import edge_rows, has_edge_rows
+from xsim.dynamics.constraints.flex_strains import strain_rows
 from xsim.dynamics.constraints.narrowphase import Contacts, find_contacts
 from xsim.dynamics.constraints.noslip_cones import NoSlipCones
 from xsim.dynamics.constraints.potential import Potential
@@ -115,13 +117,13 @@ class Constraints(NamedTuple):
 
 
 def _rows(system: System, frame: Frames, q, v, exact: ExactMobility | None) -> Rows:
-    """The rows of equalities (with edges of flexes), limits and dry friction at a state. Their arrays have a lane axis."""
+    """The rows of equalities (with edges and cells of flexes), limits and dry friction at a state. Their arrays have a lane axis."""
     rows = soft_rows(system, frame, q, v, tendons(system, frame, q), exact)
-    if not has_edge_rows(system.topology):
-        assert rows is not None
-        return rows.with_lane_axis()
-    edges = edge_rows(system, frame, v, exact)
-    return edges if rows is None else concatenate_rows(rows.with_lane_axis(), edges)
+    parts = [] if rows is None else [rows.with_lane_axis()]
+    if has_edge_rows(system.topology):
+        parts.append(edge_rows(system, frame, v, exact))
+    parts += strain_rows(system, frame, v, exact)
+    return functools.reduce(concatenate_rows, parts)
 
 
 def constraints(system: System, q, v, contacts: list[Contacts] | None = None) -> Constraints | None:

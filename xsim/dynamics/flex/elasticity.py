@@ -10,7 +10,8 @@ rest and in the current configuration. h is the inverse of G. An element of volu
 so the force along each of its edges is linear in the squares of the lengths. Source: MuJoCo's documentation, Computation, Flex. The damping
 is that of Kharevych et al. 2006, section 5.2: stiffness times the change of the squared lengths over the last step.
 
-Bending of triangles, bending and twist of lines: see `xsim.dynamics.flex.bending` and `xsim.dynamics.flex.rods`.
+Bending of triangles, bending and twist of lines, cells of nodes: see `xsim.dynamics.flex.bending`, `xsim.dynamics.flex.rods` and
+`xsim.dynamics.flex.grids`.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from xsim.dynamics.flex.bending import HingeMaterial, hinge_energies, hinge_forces, hinge_material
+from xsim.dynamics.flex.grids import cell_energies, cell_forces
 from xsim.dynamics.flex.kinematics import Points, edge_rates, edge_vectors, point_velocities, points
 from xsim.dynamics.flex.plasticity import folded_material, gram_matrix, plastic_stretches, times
 from xsim.dynamics.flex.rods import RodMaterial, rod_energies, rod_forces, rod_material
@@ -120,6 +122,8 @@ def flex_force(system: System, frame: Frames, q, v) -> list:
     if len(plan.rods.inner):
         on_points, torques, moments = rod_forces(system, plan.rods, system.derived.flex_material.rods, frame, q, v, at.world, velocity)
         forces += on_points
+    for cells in plan.cells:
+        forces.append(cell_forces(cells, system.flex, at.world, velocity, enabled))
     out = _generalized_force(system, frame, v, _link_wrenches(plan, forces, at), moments)
     for dof, torque in torques:
         out[dof] = add(out[dof], torque)
@@ -226,4 +230,6 @@ def flex_energy(system: System, frame: Frames, q) -> list:
         out.append(pairwise_sum(hinge_energies(plan.hinges.points, folded_material(system, plan.hinges), world)))
     if len(plan.rods.inner):
         out.append(pairwise_sum(rod_energies(system, plan.rods, system.derived.flex_material.rods, frame, q, world)))
+    for cells in plan.cells:
+        out.append(pairwise_sum(cell_energies(cells, system.flex, world)))
     return out if lanes else [x[0] for x in out]

@@ -9,7 +9,7 @@ import numpy as np
 from xsim.dynamics.flex.structure import flex_plan, index_array
 from xsim.dynamics.layout import column
 from xsim.dynamics.linalg.dense import pairwise_sum
-from xsim.dynamics.tree.kinematics import Frames, lanes_of, velocities
+from xsim.dynamics.tree.kinematics import Frames, lanes_of, link_dof_mask, velocities
 from xsim.dynamics.tree.system import System
 from xsim.spatial import apply, cross, dot, normalize, safe_norm, stage, vadd, vsub
 
@@ -77,12 +77,26 @@ def edge_jacobian(system: System, frame: Frames, at: Points, edges: np.ndarray) 
     plan = flex_plan(system.topology)
     edge_points = plan.edge_points[edges]
     _, direction, length = edge_vectors(at.world, edge_points)
+    second = tuple(x[edge_points[:, 1]] for x in at.world)
+    return _jacobian(plan.dof_sign[edges], direction, second, *_motions(system, frame)), length, edge_points
+
+
+def point_jacobian(system: System, frame: Frames, at: Points, rows: np.ndarray) -> list:
+    """The Jacobians (points, nv, lanes or 1) of the coordinates of the points ``rows`` in the world."""
+    plan = flex_plan(system.topology)
+    moves = link_dof_mask(system.topology)[plan.links[plan.point_link[rows]]]
+    position, motions = tuple(x[index_array(rows)] for x in at.world), _motions(system, frame)
+    axes = [tuple(np.full((len(rows), 1), float(i == k)) for i in range(3)) for k in range(3)]
+    return [_jacobian(moves, axis, position, *motions) for axis in axes]
+
+
+def _motions(system: System, frame: Frames) -> tuple:
+    """Of all dofs: angular velocities (None: all zero), velocities at the reference points of their trees, and these points."""
     ang, lin = (tuple(column([s[part][k] for s in frame.subspace]) for k in range(3)) for part in (0, 1))
     no_rotation = all(isinstance(x, float) and x == 0.0 for s in frame.subspace for x in s.ang)
     roots = [frame.pose[system.tables.root[link]].pos for link in system.tables.dof_link]
     origin = tuple(column([r[k] for r in roots]) for k in range(3))
-    second = tuple(x[edge_points[:, 1]] for x in at.world)
-    return _jacobian(plan.dof_sign[edges], direction, second, None if no_rotation else ang, lin, origin), length, edge_points
+    return None if no_rotation else ang, lin, origin
 
 
 @stage

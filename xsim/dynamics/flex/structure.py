@@ -118,6 +118,22 @@ class Rods(NamedTuple):
         return np.column_stack([first, second[:, 1]])
 
 
+class Cells(NamedTuple):
+    """The elastic cells (dim 3), or faces of cells (2), of all flexes with grids of one order.
+
+    nodes ((order + 1)^dim, n): the points at the nodes of each cell. elastic_row (n,): rows of flex.young, flex.poisson and flex.damping.
+    side_row (n,): rows of flex.side. axes (n, dim): which sides. thickness_row (n,): rows of flex.thickness, of faces.
+    """
+
+    order: int
+    dim: int
+    nodes: np.ndarray
+    elastic_row: np.ndarray
+    side_row: np.ndarray
+    axes: np.ndarray
+    thickness_row: np.ndarray | None
+
+
 class FlexPlan(NamedTuple):
     """The points, edges and elements of all flexes of a model, in arrays.
 
@@ -127,10 +143,11 @@ class FlexPlan(NamedTuple):
     edge_points (edges, 2): points of each edge.
     spring_edges, spring_row: edges with springs, and their rows of flex.edge_stiffness and flex.edge_damping.
     elements: elastic elements by dimension.
-    hinges: where triangles resist bending. rods: where lines do.
+    hinges: where triangles resist bending. rods: where lines do. cells: elastic cells by order.
     sum_on_edges: sums tensions by edge: of each spring, then of each edge of the elements.
     sum_on_points: sums forces by point: on the first ends of the edges, on their second ends (neither without loaded edges), then on the
-        first points of the hinges, on their second points, and so on; then on the three points of each two lines that meet.
+        first points of the hinges, on their second points, and so on; then on the three points of each two lines that meet; then on the
+        first nodes of the cells of each order, and so on.
     sum_on_links: sums forces on points by link.
     constrained_edges, soft_row: edges whose lengths are constrained, and their rows of soft.solref and soft.solimp.
     is_simple_edge: for each constrained edge, whether both of its bodies only slide along their own axes (``FlexInfo.simple`` is 2).
@@ -147,6 +164,7 @@ class FlexPlan(NamedTuple):
     elements: tuple[ElasticElements, ...]
     hinges: Hinges
     rods: Rods
+    cells: tuple[Cells, ...]
     sum_on_edges: SegmentSum
     sum_on_points: SegmentSum
     sum_on_links: SegmentSum
@@ -157,7 +175,7 @@ class FlexPlan(NamedTuple):
     simple_bodies: frozenset[int]
 
     has_tensions = property(lambda self: len(self.spring_edges) > 0 or len(self.elements) > 0)
-    has_forces = property(lambda self: self.has_tensions or len(self.hinges.points) > 0 or len(self.rods.inner) > 0)
+    has_forces = property(lambda self: self.has_tensions or len(self.hinges.points) > 0 or len(self.rods.inner) > 0 or bool(self.cells))
 
 
 @functools.lru_cache(maxsize=64)
@@ -174,14 +192,15 @@ def flex_plan(topology: Topology) -> FlexPlan:
     free = [np.flatnonzero(info.free.value) + first for info, first in zip(infos, first_edge, strict=False)]
     springs = [(edges, info.spring) for edges, info in zip(free, infos, strict=True) if info.spring is not None]
     elements, hinges = _elastic_elements(infos, first_edge), _hinges(infos, first_point, first_edge)
-    rods = _rods(infos, first_point, first_edge)
+    rods, cells = _rods(infos, first_point, first_edge), _cells(infos, first_point)
     constrained_edges, soft_row = _with_leaf_row([(free[info.items[0]], info.soft) for info in topology.soft if info.kind == "flex"])
     simple = np.array([x for info in infos for x in info.simple])
     loaded_edges = np.concatenate([np.zeros(0, int), *(edges for edges, _ in springs), *(e.edges.T.reshape(-1) for e in elements)])
     ends = edge_points[:0] if not len(loaded_edges) else edge_points
-    loaded_points = np.concatenate([x.T.reshape(-1) for x in (ends, hinges.points, rods.points)]).astype(int)
+    of_cells = (group.nodes.T for group in cells)
+    loaded_points = np.concatenate([x.T.reshape(-1) for x in (ends, hinges.points, rods.points, *of_cells)]).astype(int)
     return FlexPlan(
-        links, point_link, bodies, edge_points, *_with_leaf_row(springs), elements, hinges, rods,
+        links, point_link, bodies, edge_points, *_with_leaf_row(springs), elements, hinges, rods, cells,
         SegmentSum(loaded_edges, len(edge_points)), SegmentSum(loaded_points, len(bodies)), SegmentSum(point_link, len(links)),
         constrained_edges, soft_row, (simple[edge_points[constrained_edges]] == 2).all(1), _dof_signs(topology, link_of_point, edge_points),
         frozenset(np.array(bodies)[simple > 0].tolist()),
@@ -197,7 +216,8 @@ def _with_leaf_row(parts: list) -> tuple[np.ndarray, np.ndarray]:
 def _elastic_elements(infos: tuple[FlexInfo, ...], first_edge: np.ndarray) -> tuple[ElasticElements, ...]:
     out = []
     for dim in (2, 3):
-        flexes = [(info, first) for info, first in zip(infos, first_edge, strict=False) if info.dim == dim and info.stretches]
+        of_dim = [(info, first) for info, first in zip(infos, first_edge, strict=False) if info.dim == dim and info.grid is None]
+        flexes = [(info, first) for info, first in of_dim if info.stretches]
         if flexes:
             elastic_rows = [np.full(len(info.corners.value), info.elastic) for info, _ in flexes]
             thickness_rows = [np.full(len(info.corners.value), info.thickness) for info, _ in flexes] if dim == 2 else None
@@ -256,6 +276,21 @@ def _rods(infos: tuple[FlexInfo, ...], first_point: np.ndarray, first_edge: np.n
         parts = [(*[np.zeros((0, 2))] * 3, *[np.zeros(0)] * 4, *[np.zeros((0, 1), bool)] * 2)]
     *indices, twists, boxes = (np.concatenate(x) for x in zip(*parts, strict=True))
     return Rods(tuple(chains), *map(index_array, indices), twists, boxes, tuple(angles), tuple(held))
+
+
+def _cells(infos: tuple[FlexInfo, ...], first_point: np.ndarray) -> tuple[Cells, ...]:
+    out = []
+    for order, dim in ((1, 2), (1, 3), (2, 2), (2, 3)):
+        flexes = [(info, info.grid, first) for info, first in zip(infos, first_point, strict=False) if info.grid and info.stretches]
+        flexes = [x for x in flexes if x[1].order == order and x[1].axes.value.shape[1] == dim]
+        if flexes:
+            nodes = np.concatenate([grid.cells.value + first for _, grid, first in flexes]).T
+            axes, counts = np.concatenate([grid.axes.value for _, grid, _ in flexes]), [len(grid.cells.value) for _, grid, _ in flexes]
+            rows = [[info.elastic for info, *_ in flexes], [grid.sides for _, grid, _ in flexes]]
+            rows = [index_array(np.repeat(x, counts)) for x in rows]
+            thickness = index_array(np.repeat([info.thickness for info, *_ in flexes], counts)) if dim == 2 else None
+            out.append(Cells(order, dim, index_array(nodes), *rows, index_array(axes), thickness))
+    return tuple(out)
 
 
 def _chain(info: FlexInfo) -> np.ndarray:

@@ -9,6 +9,7 @@ import numpy as np
 from xsim.io.mjcf.bodies import Bodies
 from xsim.io.mjcf.document import Document
 from xsim.io.mjcf.geoms import read_surface
+from xsim.io.mjcf.grids import read_grid, reference_positions
 from xsim.io.mjcf.index import Index
 from xsim.io.mjcf.macros import integers
 from xsim.io.mjcf.references import split_names
@@ -16,7 +17,7 @@ from xsim.io.mjcf.rods import read_rod
 from xsim.io.mjcf.scaling import UNIT
 from xsim.io.mjcf.values import flag, integer, read_rgba
 from xsim.io.reader import Element
-from xsim.poses import IDENTITY_QUAT, Pose
+from xsim.poses import Pose
 from xsim.spec import FlexSpec, SurfaceSpec
 
 __all__ = ["read_flexes"]
@@ -57,14 +58,20 @@ def _flex(document: Document, bodies: Bodies, index: Index, e: Element, name: st
     dim = integer(e, "dim", 2)
     if not 1 <= dim <= 3:
         raise e.error(f"found {dim}; allowed: 1, 2, 3", "dim")
-    vertex_bodies, pos = _points(index, e)
+    vertex_bodies, pos = _points(index, e, "vertex", "body", "vertex")
     if len(pos) < dim + 1:
         raise e.error(f"found {len(pos)} vertices; allowed: at least {dim + 1}, coordinates where they are all on one body", "body")
-    world = np.array([(poses[i] @ Pose(IDENTITY_QUAT, p)).pos for i, p in zip(vertex_bodies, pos, strict=True)])
+    world = reference_positions(poses, vertex_bodies, pos)
     elements = _elements(e, dim, world)
     edges, corners = _edges(elements)
-    hinges = _hinges(elements, corners) if dim == 2 else np.zeros((0, 4), int)
-    rod = read_rod(document, bodies, index, e, name, elements, vertex_bodies, poses, world)
+    numbers = _material(document, e, dim) | _contact(document, e) | _visuals(index, e, len(pos))
+    grid, rod, hinges = None, None, np.zeros((0, 4), int)
+    if e.has("dof"):
+        vertex_bodies, pos = _points(index, e, "node", "node", "nodecoord")
+        grid = read_grid(e, dim, reference_positions(poses, vertex_bodies, pos), world, elements, numbers)
+    else:
+        hinges = _hinges(elements, corners) if dim == 2 else hinges
+        rod = read_rod(document, bodies, index, e, name, elements, vertex_bodies, poses, world)
     return FlexSpec(
         name=name,
         dim=dim,
@@ -78,23 +85,25 @@ def _flex(document: Document, bodies: Bodies, index: Index, e: Element, name: st
         angles=_fold_angles(world[hinges]),
         radius=min(rod.section) if rod is not None and rod.section else e.number("radius", 0.005, nonnegative=True),
         rod=rod,
-        numbers=_material(document, e, dim) | _contact(document, e) | _visuals(index, e, len(pos)),
+        grid=grid,
+        numbers=numbers,
         source=e.source,
     )
 
 
-def _points(index: Index, e: Element) -> tuple[list[int], np.ndarray]:
-    """Bodies of the vertices, and the coordinates of the vertices in them."""
-    vertex_bodies = [index.named("body", e, "body", word) for word in split_names(e.string("body"))]
-    flat = e.floats("vertex")
+def _points(index: Index, e: Element, what: str, body: str, coordinates: str) -> tuple[list[int], np.ndarray]:
+    """Bodies of the vertices or nodes, and their coordinates in these. what: their name. body, coordinates: the attributes."""
+    bodies = [index.named("body", e, body, word) for word in split_names(e.string(body))]
+    flat = e.floats(coordinates)
     if flat is None:
-        return vertex_bodies, np.zeros((len(vertex_bodies), 3))
+        return bodies, np.zeros((len(bodies), 3))
     if len(flat) % 3:
-        raise e.error(f"found {len(flat)} numbers; allowed: three for each vertex", "vertex")
+        raise e.error(f"found {len(flat)} numbers; allowed: three for each {what}", coordinates)
     pos = flat.reshape(-1, 3)
-    if len(vertex_bodies) not in (1, len(pos)):
-        raise e.error(f"found {len(vertex_bodies)} bodies for {len(pos)} vertices; allowed: one for each, or one for all", "body")
-    return vertex_bodies * (len(pos) if len(vertex_bodies) == 1 else 1), pos
+    if len(bodies) not in (1, len(pos)):
+        many = {"vertex": "vertices"}.get(what, what + "s")
+        raise e.error(f"found {len(bodies)} bodies for {len(pos)} {many}; allowed: one for each, or one for all", body)
+    return bodies * (len(pos) if len(bodies) == 1 else 1), pos
 
 
 def _elements(e: Element, dim: int, world: np.ndarray) -> np.ndarray:

@@ -6,18 +6,20 @@ import numpy as np
 
 from xsim.io.mjcf.bodies import Bodies
 from xsim.io.mjcf.document import Document
+from xsim.io.mjcf.grids import check_strains
 from xsim.io.mjcf.index import Index
+from xsim.io.mjcf.macros import integers
 from xsim.io.mjcf.tendons import coordinate
 from xsim.io.mjcf.values import flag, read_soft
 from xsim.io.reader import Element
-from xsim.spec import EqualitySpec
+from xsim.spec import EqualitySpec, FlexSpec
 
 __all__ = ["read_equalities"]
 
 POLYNOMIAL = (0.0, 1.0, 0.0, 0.0, 0.0)
 
 
-def read_equalities(document: Document, bodies: Bodies, index: Index) -> list[EqualitySpec]:
+def read_equalities(document: Document, bodies: Bodies, index: Index, flexes: list[FlexSpec]) -> list[EqualitySpec]:
     """All equalities, in order; index entries "equality". Raises ParseError."""
     out: list[EqualitySpec] = []
     for element in document.elements("equality", *_KINDS):
@@ -25,6 +27,8 @@ def read_equalities(document: Document, bodies: Bodies, index: Index) -> list[Eq
         e = document.resolve(element, "equality")
         fields = _KINDS[e.tag](bodies, index, e)
         items = fields["items"]
+        if e.tag == "flexstrain":
+            check_strains(e, flexes[items[0]], items[1:])
         if len(items) == 2 and items[0] == items[1]:
             raise e.error(f"found the same {'site' if fields.get('sites') else e.tag} twice; allowed: two different ones")
         soft = read_soft(document, e, "", "equality")
@@ -79,4 +83,8 @@ def _flex(bodies: Bodies, index: Index, e: Element) -> dict:
     return {"items": (index.find("flex", e, "flex"),)}
 
 
-_KINDS = {"connect": _connect, "weld": _weld, "joint": _joint, "tendon": _tendon, "flex": _flex}
+def _flexstrain(bodies: Bodies, index: Index, e: Element) -> dict:
+    return {"items": (index.find("flex", e, "flex"), *integers(e, "cell", 3, (0, 0, 0)).tolist())}
+
+
+_KINDS = {"connect": _connect, "weld": _weld, "joint": _joint, "tendon": _tendon, "flex": _flex, "flexstrain": _flexstrain}

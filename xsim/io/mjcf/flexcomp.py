@@ -10,6 +10,7 @@ from xsim.io.errors import allowed
 from xsim.io.mjcf.assets import asset_triangles
 from xsim.io.mjcf.document import Document
 from xsim.io.mjcf.gmsh import read_gmsh
+from xsim.io.mjcf.grids import ORDERS, filled_cells, node_shares, read_cell_counts, sheet_shares
 from xsim.io.mjcf.lattices import LATTICES, SHELLS, Lattice, open_shell
 from xsim.io.mjcf.macros import NO_DEFAULTS, Maker, integers, plugin_of_bodies, read_asset
 from xsim.io.mjcf.mesh_files import read_triangles
@@ -32,8 +33,9 @@ def flexcomp(document: Document, e: Element) -> tuple[list[Node], dict[str, list
     """What a <flexcomp> stands for, a `Macro`: bodies, a <flex> and, where asked for, an equality. Raises ParseError.
 
     Each point is a body on slides: three, two along x and y (``dof="2d"``), or one away from the parent's origin (``dof="radial"``, and
-    in shells by `Release.flexcomp_shells`). Pinned points are fixed to the parent. The made elements take the defaults that reach the
-    place where the flexcomp stands; the equality takes none.
+    in shells by `Release.flexcomp_shells`). With ``dof`` trilinear or quadratic the nodes of a grid are on slides, and move the points.
+    Pinned points are fixed to the parent. The made elements take the defaults that reach the place where the flexcomp stands; the
+    equality takes none.
     """
     make, name, kind = Maker(e), e.string("name"), e.choice("type", TYPES, "mesh" if e.has("mesh") else "grid")
     mass, box = e.number("mass", 1.0), e.number("inertiabox", 0.005)
@@ -42,7 +44,10 @@ def flexcomp(document: Document, e: Element) -> tuple[list[Node], dict[str, list
     shape = _read_shape(document, e, kind)
     points = _placed(e, shape)
     dofs = _dofs(document, e, kind)
-    pinned = _pinned(e, shape)
+    if dofs in ORDERS:
+        bodies, flex, cells = _with_grid(document, e, make, shape, points, ORDERS[dofs], name=name, mass=mass, box=box)
+        return bodies, {"deformable": [flex], "equality": _strains(e, make, name, cells)}
+    pinned = _pinned(e, shape.counts[: shape.dim], len(points), shape.kind == "grid" and shape.dim > 1)
     if dofs == "radial":
         pinned[0] = True  # the centre of a solid shape
     if flag(e, "rigid", False):
@@ -72,13 +77,53 @@ def flexcomp(document: Document, e: Element) -> tuple[list[Node], dict[str, list
 
 
 def _dofs(document: Document, e: Element, kind: str) -> str:
-    """How points move: "full", "radial" or "2d". Raises ParseError."""
+    """How points move: "full", "radial", "2d", "trilinear" or "quadratic". Raises ParseError."""
     if document.release.flexcomp_shells:
         return "radial" if kind in SHELLS else "full"
-    dofs = e.choice("dof", ("full", "radial", "trilinear", "quadratic", "2d"), "full")
-    if dofs in ("trilinear", "quadratic"):
-        raise e.error(f"found {dofs!r}, which is not simulated; allowed: full, radial, 2d", "dof")
-    return dofs
+    return e.choice("dof", ("full", "radial", *ORDERS, "2d"), "full")
+
+
+def _with_grid(
+    document: Document, e: Element, make: Maker, shape: Shape, points: np.ndarray, order: int, *, name: str, mass: float, box: float,
+) -> tuple[list[Node], Node, np.ndarray]:  # fmt: skip
+    """The bodies of the nodes that move the points, see `xsim.io.mjcf.grids`, the <flex>, and the cells with material.
+
+    The mass of nodes that are pinned, or of no cell with material, goes to the others. Raises ParseError."""
+    found = [*("plugin" for _ in e.all("plugin")), *(["rigid"] if flag(e, "rigid", False) else [])]
+    if found:
+        raise e.error(f"found {found[0]} with dof {e.string('dof')!r}, which is not simulated; allowed: without", "dof")
+    parent, frame = _parent(e, False)
+    if np.abs(frame.quat[1:]).max() > 0:
+        raise e.error("found in a frame that is turned, which is not simulated; allowed: in the body's own axes", "dof")
+    counts, used = read_cell_counts(e, order), np.unique(shape.elements)
+    low, high = points[used].min(0), points[used].max(0)
+    if not (high - low > MIN_VALUE).all():
+        raise e.error("the points are in a plane or on a line; allowed with this dof: points that fill a box", "dof")
+    sides = (high - low) / counts
+    grid = [order * n + 1 for n in counts]
+    _spend(document, e, int(np.prod(grid)))
+    elastic, filled = e.child("elasticity"), np.zeros(np.prod(counts), bool)
+    if shape.dim == 2 and elastic is not None and elastic.string("elastic2d", "none") != "none":  # a sheet around the grid
+        share = sheet_shares(order, counts)
+    else:
+        filled = filled_cells(e, (points - low) / sides, shape.elements, counts)
+        share = node_shares(order, counts, filled)
+    held = _pinned(e, np.array(grid), len(share), shape.dim == 3) | (share == 0)
+    share = np.where(held, 0.0, share) / max(share[~held].sum(), MIN_VALUE)
+    bodies, names, coordinates = [], [], np.zeros((len(share), 3))
+    for i, index in enumerate(np.ndindex(*grid)):
+        at = low + np.array(index) * sides / order
+        if held[i]:
+            names.append(parent)
+            coordinates[i] = frame.pos + at
+            continue
+        names.append("_".join(map(str, (name, *index))))
+        inertial = make("inertial", pos="0 0 0", mass=mass * share[i], diaginertia=(2 / 3 * mass * share[i] * box**2,) * 3)
+        slides = [make("joint", type="slide", pos="0 0 0", axis=axis) for axis in np.eye(3)]
+        bodies.append(make("body", [inertial, *slides], name=names[-1], pos=at))
+    node = dict(node=join_names(names), nodecoord=coordinates if held.any() else None, cellcount=counts, dof=e.raw("dof"))
+    flex = _flex(e, make, shape, used, name=name, body=parent, vertex=frame.pos + points[used], **node)
+    return bodies, flex, np.argwhere(filled.reshape(counts))
 
 
 def _twist_bodies(document: Document, e: Element, make: Maker, name: str, shape: Shape, pinned: np.ndarray) -> list[Node]:
@@ -236,9 +281,9 @@ def _placed(e: Element, shape: Shape) -> np.ndarray:
     return pose.pos + (shape.points if shape.kind in LATTICES else shape.points * scale) @ turn.T
 
 
-def _pinned(e: Element, shape: Shape) -> np.ndarray:
-    """Which points are pinned."""
-    dim, counts, size = shape.dim, shape.counts[: shape.dim], len(shape.points)
+def _pinned(e: Element, counts: np.ndarray, size: int, is_grid: bool) -> np.ndarray:
+    """Which points, or nodes, are pinned. counts: along the axes, of a grid."""
+    dim = len(counts)
     pinned = np.zeros(size, bool)
 
     def checked(p: Element, name: str, numbers: np.ndarray, below) -> np.ndarray:
@@ -260,8 +305,8 @@ def _pinned(e: Element, shape: Shape) -> np.ndarray:
         for name in ("grid", "gridrange"):
             if not p.has(name):
                 continue
-            if shape.kind != "grid" or dim == 1:
-                raise p.error('allowed: only in a flexcomp of type "grid" with dim 2 or 3', name)
+            if not is_grid:
+                raise p.error('allowed: only in a flexcomp of type "grid" with dim 2 or 3, or of nodes with dim 3', name)
             corners = groups(p, name, dim * (2 if name == "gridrange" else 1)).reshape(-1, 2 if name == "gridrange" else 1, dim)
             grid = pinned.reshape(counts)
             for ends in checked(p, name, corners, counts):
@@ -310,3 +355,12 @@ def _equality(e: Element, make: Maker, name: str) -> list[Node]:
     if edge is None or not flag(edge, "equality", False):
         return []
     return [make("flex", flex=name, solref=edge.raw("solref"), solimp=edge.raw("solimp"), **NO_DEFAULTS)]
+
+
+def _strains(e: Element, make: Maker, name: str, cells: np.ndarray) -> list[Node]:
+    """The equalities of cells without strain. Edges of points that nodes move keep no lengths in MuJoCo either."""
+    edge = e.child("edge")
+    if edge is None or edge.choice("equality", ("false", "true", "strain"), "false") != "strain":
+        return []
+    soft = {"solref": edge.raw("solref"), "solimp": edge.raw("solimp")}
+    return [make("flexstrain", flex=name, cell=cell, **soft, **NO_DEFAULTS) for cell in cells]

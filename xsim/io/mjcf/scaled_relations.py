@@ -211,7 +211,7 @@ class Relations:
 
     def equality(self, equality: EqualitySpec) -> EqualitySpec:
         kind, items = equality.kind, equality.items
-        if kind == "flex" or not self.scales:
+        if kind in ("flex", "flexstrain") or not self.scales:
             return equality
         of = {"joint": "joint", "tendon": "tendon"}.get(kind, "site" if equality.sites else "body")
         numbers: list[Any] = [self._joint_of(item) if of == "joint" else item for item in items]

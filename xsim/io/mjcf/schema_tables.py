@@ -227,14 +227,14 @@ worldbody/site + mesh
 worldbody/camera + output projection
 worldbody/light + intensity range softness texture type
 frame + massscale scale scaling
-worldbody/flexcomp + dof mesh ! cellcount
+worldbody/flexcomp + cellcount dof mesh
 worldbody/flexcomp/contact ! passive - internal
 worldbody/flexcomp/elasticity + elastic2d section sectionsize shear yield
-deformable/flex + elemtexcoord ! cellcount dof node nodecoord
+deformable/flex + cellcount dof elemtexcoord node nodecoord
 deformable/flex/contact ! passive - internal
 deformable/flex/elasticity + elastic2d section sectionsize shear yield
 contact/pair + adhesion
-equality/!flexstrain + active cell class flex name solimp solref
+equality/flexstrain + active cell class flex name solimp solref
 tendon/spatial|fixed + actuatorfrclimited actuatorfrcrange armature springyield
 actuator/general + armature damping ffrange inheritrange input velrange $delay
 actuator/motor|position|velocity|damper|cylinder|muscle|plugin + armature damping $delay

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from xsim.io.mjcf.grids import ORDERS
 from xsim.io.mjcf.references import split_names
 from xsim.io.mjcf.writer.context import Context
 from xsim.io.mjcf.writer.geoms import contact_parameters
@@ -23,11 +24,18 @@ def write_flexes(context: Context) -> None:
     """All flexes. Bodies must have their names. Raises WriteError for names that a list of names cannot hold."""
     for number, flex in enumerate(context.spec.flexes):
         look, one_body = flex.numbers, len(set(flex.bodies)) == 1
+        body = " ".join(_body_names(context, flex, flex.bodies[:1] if one_body and flex.grid is None else flex.bodies))
+        pos = flex.pos if one_body or np.any(flex.pos) else None
+        if flex.grid is None:
+            points = {"body": body, "vertex": pos}
+        else:
+            dof = next(name for name, order in ORDERS.items() if order == flex.grid.order)
+            points = {"node": body, "nodecoord": pos, "cellcount": flex.grid.counts, "dof": dof}
+            points |= {"body": context.names.of("body", -1), "vertex": flex.grid.vertices}
         e = add(
             context.section("deformable"), "flex",
             dim=flex.dim,
-            body=" ".join(_body_names(context, flex, flex.bodies[:1] if one_body else flex.bodies)),
-            vertex=flex.pos if one_body or np.any(flex.pos) else None,
+            **points,
             element=flex.elements,
             radius=flex.radius,
             texcoord=look.get("texcoord"),

@@ -57,4 +57,11 @@ def _flex(context: Context, equality: EqualitySpec) -> dict[str, Any]:
     return {"flex": context.names.of("flex", equality.items[0])}
 
 
-_KINDS = {"connect": _connect, "weld": _weld, "joint": _numbered("joint"), "tendon": _numbered("tendon"), "flex": _flex}
+def _flexstrain(context: Context, equality: EqualitySpec) -> dict[str, Any]:
+    return _flex(context, equality) | {"cell": equality.items[1:]}
+
+
+_KINDS = {
+    "connect": _connect, "weld": _weld, "joint": _numbered("joint"), "tendon": _numbered("tendon"), "flex": _flex,
+    "flexstrain": _flexstrain,
+}  # fmt: skip

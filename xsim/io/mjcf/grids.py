@@ -1,0 +1,165 @@
+"""Flexes whose vertices are moved by a grid of nodes (``dof`` trilinear or quadratic, rules 4.0).
+
+MuJoCo 4.0 integrates the stiffness of a cell, and the masses of its nodes, over the part of the cell that is filled with material. Its rule
+for cells that are filled in part is not public: these are refused.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+
+from xsim.io.mjcf.macros import integers
+from xsim.io.reader import Element
+from xsim.poses import Pose
+from xsim.spec import FlexSpec, GridSpec
+
+__all__ = [
+    "ORDERS", "cells_of_grid", "check_strains", "filled_cells", "node_shares", "read_cell_counts", "read_grid", "reference_positions",
+    "sheet_shares",
+]  # fmt: skip
+
+ORDERS = {"trilinear": 1, "quadratic": 2}
+"""By ``dof``, the degree of the polynomials."""
+MAX_NODES = 100_000  # of a grid
+TOLERANCE = 1e-6  # in units of a cell: how far nodes may be from their places, and how exactly material must fill a cell
+SHARES = {1: (1 / 2, 1 / 2), 2: (1 / 6, 2 / 3, 1 / 6)}  # of the nodes along an axis, in the volume of a cell
+
+
+def read_cell_counts(e: Element, order: int) -> tuple[int, int, int]:
+    """The numbers of cells along the axes. Raises ParseError."""
+    counts = integers(e, "cellcount", 3, (1, 1, 1)).tolist()
+    if min(counts) < 1 or (order * counts[0] + 1) * (order * counts[1] + 1) * (order * counts[2] + 1) > MAX_NODES:
+        raise e.error(f"found {e.raw('cellcount')!r}; allowed: three numbers from 1, at most {MAX_NODES} nodes", "cellcount")
+    return counts[0], counts[1], counts[2]
+
+
+def cells_of_grid(order: int, counts: tuple[int, int, int]) -> np.ndarray:
+    """The nodes (cells, (order + 1)^3) of all cells of a grid. Cells and nodes are in the order of their indices, the last axis fastest."""
+    numbers = np.arange(np.prod([order * n + 1 for n in counts])).reshape([order * n + 1 for n in counts])
+    first = itertools.product(*(range(0, order * n, order) for n in counts))
+    return np.array([numbers[i : i + order + 1, j : j + order + 1, k : k + order + 1].ravel() for i, j, k in first])
+
+
+def faces_of_grid(order: int, counts: tuple[int, int, int]) -> tuple[np.ndarray, np.ndarray]:
+    """The nodes (faces, (order + 1)^2) of the faces of cells at the boundary of a grid, and the two axes (faces, 2) along each."""
+    shape = [order * n + 1 for n in counts]
+    numbers, nodes, axes = np.arange(np.prod(shape)).reshape(shape), [], []
+    for normal in range(3):
+        along = [axis for axis in range(3) if axis != normal]
+        for end in (0, -1):
+            side = np.take(numbers, end, normal)
+            for i, j in itertools.product(*(range(0, order * counts[axis], order) for axis in along)):
+                nodes.append(side[i : i + order + 1, j : j + order + 1].ravel())
+                axes.append(along)
+    return np.array(nodes), np.array(axes)
+
+
+def node_shares(order: int, counts: tuple[int, int, int], filled: np.ndarray) -> np.ndarray:
+    """The share of each node in the volume of the filled cells."""
+    a = np.array(SHARES[order])
+    of_cell = np.einsum("i,j,k->ijk", a, a, a).ravel() / filled.sum()
+    cells = cells_of_grid(order, counts)[filled]
+    return np.bincount(cells.ravel(), np.tile(of_cell, len(cells)), np.prod([order * n + 1 for n in counts]))
+
+
+def sheet_shares(order: int, counts: tuple[int, int, int]) -> np.ndarray:
+    """The shares of nodes in the mass of a sheet around a grid, up to a factor: MuJoCo 4.0 takes those of a solid for polynomials of order
+    2, and equal ones for others."""
+    out = np.zeros(np.prod([order * n + 1 for n in counts]))
+    on_boundary = np.unique(faces_of_grid(order, counts)[0])
+    out[on_boundary] = node_shares(order, counts, np.ones(np.prod(counts), bool))[on_boundary] if order == 2 else 1.0
+    return out
+
+
+def filled_cells(e: Element, points: np.ndarray, elements: np.ndarray, counts: tuple[int, int, int]) -> np.ndarray:
+    """Whether material fills each cell; the others are empty. Raises ParseError for cells that are filled in part.
+
+    points (n, 3): the vertices in units of cells. elements: tetrahedra, each in one cell or together the whole box, or triangles that are
+    the surface of the box, of which one side may be open."""
+    size, total = np.array(counts), float(np.prod(counts))
+    corners = points[elements]
+    sides = corners[:, 1:] - corners[:, :1]
+    if elements.shape[1] == 3:
+        on_side = np.concatenate([(np.abs(corners - end) < TOLERANCE).all(1) for end in (np.zeros(3), size)], 1)
+        areas = 0.5 * np.abs(np.cross(sides[:, 0], sides[:, 1])).max(1) @ on_side / np.tile(total / size, 2)
+        if on_side.any(1).all() and (np.abs(areas - 1) < TOLERANCE).sum() >= 5 and areas.max() < 1 + TOLERANCE:
+            return np.ones(int(total), bool)
+        raise e.error("a surface that is not that of its bounding box, which is not simulated; allowed with this dof: boxes, "
+                      'or elastic2d="stretch"', "dof")  # fmt: skip
+    volume = np.abs(np.linalg.det(sides)) / 6
+    if abs(volume.sum() - total) < TOLERANCE * total:
+        return np.ones(int(total), bool)
+    first, last = np.floor(corners.min(1) + TOLERANCE).astype(int), np.ceil(corners.max(1) - TOLERANCE).astype(int)
+    if ((last - first) <= 1).all():
+        number = np.ravel_multi_index(tuple(np.minimum(first, size - 1).T), counts)
+        share = np.bincount(number, volume, int(total))
+        if (np.minimum(share, np.abs(share - 1)) < TOLERANCE).all():
+            return share > 0.5
+    raise e.error("cells that are filled in part, which are not simulated; allowed with this dof: points that fill their bounding box, "
+                  "or cells each of which is empty or filled by its own tetrahedra", "dof")  # fmt: skip
+
+
+def read_grid(e: Element, dim: int, nodes: np.ndarray, vertices: np.ndarray, elements: np.ndarray, numbers: dict) -> GridSpec:
+    """The grid of a <flex>. nodes, vertices (n, 3): positions in the reference pose. numbers: see `FlexSpec`. Raises ParseError."""
+    if dim == 1 or numbers["elastic2d"] not in ("none", "stretch") or numbers["yield_strain"]:
+        found = {"dim": dim, "elastic2d": numbers["elastic2d"], "yield": numbers["yield_strain"]}
+        text = ", ".join(f"{key} {value}" for key, value in found.items())
+        allowed = "allowed: dim 2 or 3, elastic2d none or stretch, no yield"
+        raise e.error(f"found {text} with dof {e.string('dof')!r}, which is not simulated; {allowed}", "dof")
+    order = ORDERS[e.choice("dof", tuple(ORDERS))]
+    counts = read_cell_counts(e, order)
+    shape = [order * n + 1 for n in counts]
+    if len(nodes) != np.prod(shape):
+        raise e.error(f"found {len(nodes)} nodes; allowed with this cellcount and dof: {np.prod(shape)}", "node")
+    at = nodes.reshape(*shape, 3)
+    axes = np.array([at[-1, 0, 0], at[0, -1, 0], at[0, 0, -1]]) - at[0, 0, 0]
+    lengths = np.linalg.norm(axes, axis=1)
+    sides = lengths / counts
+    unit = axes / np.where(lengths > 0, lengths, 1.0)[:, None]
+    if not (lengths > 0).all() or np.abs(unit @ unit.T - np.eye(3)).max() > TOLERANCE or np.linalg.det(unit) < 0:
+        raise e.error("the nodes have no volume or are no box; allowed: a box of nodes, the number along z rising first", "node")
+    places = np.stack(np.meshgrid(*(np.arange(n) / order for n in shape), indexing="ij"), -1).reshape(-1, 3)
+    cells = cells_of_grid(order, counts)
+    points = (vertices - at[0, 0, 0]) @ unit.T / sides
+    if (points < -TOLERANCE).any() or (points > np.array(counts) + TOLERANCE).any():
+        raise e.error("vertices are outside the box of the nodes; allowed: inside", "vertex")
+    if numbers["elastic2d"] == "none":
+        material = cells[filled_cells(e, points, elements, counts)]
+        along = np.tile(np.arange(3), (len(material), 1))
+    else:
+        material, along = faces_of_grid(order, counts)
+    used = np.unique(material)
+    off = (at.reshape(-1, 3)[used] - at[0, 0, 0]) @ unit.T / sides - places[used]
+    if np.abs(off).max() > TOLERANCE:
+        raise e.error("the nodes are not evenly spaced; allowed: a grid of nodes at equal distances", "node")
+    cell = np.clip(np.floor(points), 0, np.array(counts) - 1).astype(int)
+    return GridSpec(order, counts, sides, material, along, vertices, points, *_vertex_weights(order, counts, cells, cell, points - cell))
+
+
+def _vertex_weights(order: int, counts, cells: np.ndarray, cell: np.ndarray, place: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The nodes that move each vertex, and their shares. cell (n, 3): the cell of a vertex. place (n, 3): where in it, from 0 to 1."""
+    nodes = cells[np.ravel_multi_index(tuple(cell.T), counts)]
+    x = place.T
+    along = np.stack([1 - x, x]) if order == 1 else np.stack([(2 * x - 1) * (x - 1), 4 * x * (1 - x), x * (2 * x - 1)])
+    return nodes, np.einsum("in,jn,kn->nijk", along[:, 0], along[:, 1], along[:, 2]).reshape(len(place), -1)
+
+
+def reference_positions(poses: list[Pose], bodies: list[int], pos: np.ndarray) -> np.ndarray:
+    """Positions (n, 3) in the world of points of bodies. poses: of the bodies, that of the world last."""
+    return np.array([(poses[i] @ Pose(pos=p)).pos for i, p in zip(bodies, pos, strict=True)])
+
+
+def check_strains(e: Element, flex: FlexSpec, cell: tuple[int, ...]) -> None:
+    """Refuse a constraint of strain of a cell that is not there, or that elasticity also strains. Raises ParseError."""
+    grid = flex.grid
+    if grid is None or grid.axes.shape[1] == 2:
+        raise e.error(f"the flex {flex.name!r} has no grid of nodes with material inside; allowed: a flex with dof, elastic2d none", "flex")
+    if flex.numbers["young"]:
+        raise e.error(f"the flex {flex.name!r} has young {flex.numbers['young']:g}; allowed with a constraint of strain: 0", "flex")
+    shape = [grid.order * n + 1 for n in grid.counts]
+    if not all(0 <= k < n for k, n in zip(cell, grid.counts, strict=True)):
+        raise e.error(f"found {' '.join(map(str, cell))}; allowed: 0 to {' '.join(str(n - 1) for n in grid.counts)}", "cell")
+    if np.ravel_multi_index([grid.order * k for k in cell], shape) not in grid.cells[:, 0]:
+        raise e.error(f"the cell {' '.join(map(str, cell))} is empty; allowed: cells with material", "cell")
