@@ -7,6 +7,7 @@ for cells that are filled in part is not public: these are refused.
 from __future__ import annotations
 
 import itertools
+import math
 
 import numpy as np
 
@@ -61,15 +62,15 @@ def node_shares(order: int, counts: tuple[int, int, int], filled: np.ndarray) ->
     a = np.array(SHARES[order])
     of_cell = np.einsum("i,j,k->ijk", a, a, a).ravel() / filled.sum()
     cells = cells_of_grid(order, counts)[filled]
-    return np.bincount(cells.ravel(), np.tile(of_cell, len(cells)), np.prod([order * n + 1 for n in counts]))
+    return np.bincount(cells.ravel(), np.tile(of_cell, len(cells)), math.prod(order * n + 1 for n in counts))
 
 
 def sheet_shares(order: int, counts: tuple[int, int, int]) -> np.ndarray:
     """The shares of nodes in the mass of a sheet around a grid, up to a factor: MuJoCo 4.0 takes those of a solid for polynomials of order
     2, and equal ones for others."""
-    out = np.zeros(np.prod([order * n + 1 for n in counts]))
+    out = np.zeros(math.prod(order * n + 1 for n in counts))
     on_boundary = np.unique(faces_of_grid(order, counts)[0])
-    out[on_boundary] = node_shares(order, counts, np.ones(np.prod(counts), bool))[on_boundary] if order == 2 else 1.0
+    out[on_boundary] = node_shares(order, counts, np.ones(math.prod(counts), bool))[on_boundary] if order == 2 else 1.0
     return out
 
 
