@@ -157,7 +157,7 @@ def test_gymnasium_spaces_with_names():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("algorithm", ["ppo", "shac"])
+@pytest.mark.parametrize("algorithm", ["ppo", pytest.param("shac", marks=pytest.mark.nightly)])
 def test_the_value_may_see_more_than_the_policy(tmp_path, algorithm):
     """The policy's network reads ``state`` alone, the value's the other entry; a run can be resumed, loaded and exported."""
     from xsim.envs import TASKS, register_task
