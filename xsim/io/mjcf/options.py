@@ -56,6 +56,8 @@ def read_option(document: Document) -> OptionSpec:
         names = {name: e.number(name, value, positive=name == "timestep", nonnegative=True) for name, value in names.items()}
         vectors = {name: e.floats(name, 3, value) for name, value in vectors.items()}
         solver = {name: _solver_value(e, name, value) for name, value in solver.items()}
+        if release.schema != "3.2" and e.raw("integrator") == "discrete":
+            raise e.error(f"found 'discrete', which is not simulated; allowed: {', '.join(INTEGRATORS)}", "integrator")
         integrator = e.choice("integrator", INTEGRATORS, integrator)
         groups |= _groups(e)
         e.number("apirate", 100.0)
