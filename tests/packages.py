@@ -53,7 +53,7 @@ def engine(name: str, release: str | None = None) -> Path:
 
 def trainer(name: str) -> Path:
     """The Python of an environment that has a package of another trainer, and what xsim depends on."""
-    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+    project = _project()
     needed = (f"{name}=={version(name)}", *project["dependencies"], *project["optional-dependencies"]["gym"])
     return _python(_installed(needed, f"{name}-{version(name)}-py{_PYTHON}", True))
 
@@ -69,9 +69,12 @@ def ask(name: str, script: str, paths: list[Path], release: str | None = None) -
 
 
 @cache
+def _project() -> dict:
+    return tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+
+
 def _extra() -> list[str]:
-    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())
-    return project["project"]["optional-dependencies"]["robots"]
+    return _project()["optional-dependencies"]["robots"]
 
 
 def _root() -> Path:

@@ -22,10 +22,11 @@ from xsim.dynamics.initial_state import init
 from xsim.dynamics.queries import body_inertia, geom_poses
 from xsim.dynamics.step import rollout
 from xsim.envs.core import Task, register_task
+from xsim.envs.tasks import to_body
 from xsim.envs.view import View
 from xsim.load import load
 from xsim.model.model import Model, State, unfrozen
-from xsim.spatial import quat_conj, rotate
+from xsim.spatial import matrix, safe_norm
 
 __all__ = ["SUITE", "tolerance"]
 
@@ -63,7 +64,7 @@ def _small_control(view: View):
 
 
 def _norm(x):
-    return jnp.sqrt(jnp.sum(jnp.square(x), -1))
+    return safe_norm(_components(x))
 
 
 # ---- what a view shows -------------------------------------------------------------------------------------------------------
@@ -74,9 +75,12 @@ def _axes(view: View, body: str):
     return _matrix(view.data.quat[..., view.body(body), :])
 
 
+def _components(x) -> tuple:
+    return tuple(x[..., k] for k in range(x.shape[-1]))
+
+
 def _matrix(quat):
-    quat = tuple(quat[..., k] for k in range(4))
-    return jnp.stack([jnp.stack(jnp.broadcast_arrays(*rotate(quat, axis)), -1) for axis in np.eye(3)], -1)
+    return jnp.stack([jnp.stack(row, -1) for row in matrix(_components(quat))], -2)
 
 
 def _pos(view: View, body: str):
@@ -101,11 +105,6 @@ def _target(view: View):
     return view.state.mocap[..., 0, :3]
 
 
-def _local(quat, x):
-    """World vectors (..., 3) in the axes of frames (..., 4)."""
-    return jnp.stack(rotate(quat_conj(tuple(quat[..., k] for k in range(4))), tuple(x[..., k] for k in range(3))), -1)
-
-
 def _vector(*parts):
     """The parts of an observation as one vector; numbers (num_envs,) are vectors of one."""
     return jnp.concatenate([x[..., None] if x.ndim == 1 else x for x in parts], -1)
@@ -114,9 +113,9 @@ def _vector(*parts):
 # ---- starts ------------------------------------------------------------------------------------------------------------------
 
 
-def _random_joints(model: Model, key, unlimited: float = math.pi):
-    """q (nq,): hinges and slides uniform within their limits, hinges without limits uniform up to ``unlimited`` (rad) from zero, the
-    orientation of a free body as dm_control samples it: four uniform numbers, normalized."""
+def _random_joints(model: Model, key):
+    """q (nq,): hinges and slides uniform within their limits, hinges without limits uniform up to half a turn from zero, the orientation of
+    a free body as dm_control samples it: four uniform numbers, normalized."""
     dtype = model.option.dt.dtype
     q = jnp.asarray(model.topology.initial[0], dtype)
     bounds = _limits(model)
@@ -127,7 +126,7 @@ def _random_joints(model: Model, key, unlimited: float = math.pi):
                 quat = jax.random.uniform(key, (4,), dtype)
                 q = q.at[first + 3 : first + 7].set(quat / jnp.linalg.norm(quat))
             elif joint.v[0] in bounds or joint.type == "hinge":
-                low, high = bounds.get(joint.v[0], (-unlimited, unlimited))
+                low, high = bounds.get(joint.v[0], (-math.pi, math.pi))
                 q = q.at[first].set(jax.random.uniform(key, (), dtype, low, high))
     return q
 
@@ -245,7 +244,8 @@ def cheetah() -> dict:
 
     def start(model: Model, key, variables):
         q = jnp.asarray(model.topology.initial[0], model.option.dt.dtype)
-        limited = jnp.asarray([dof in _limits(model) for dof in range(model.nv)])
+        bounds = _limits(model)
+        limited = jnp.asarray([dof in bounds for dof in range(model.nv)])
         state, _ = rollout(model, init(model, jnp.where(limited, _random_joints(model, key), q)), steps=200)
         return state.q, state.v
 
@@ -289,7 +289,7 @@ def fish(swims: bool) -> dict:
 
     def mouth_to_target(view: View):
         ((pos, quat),) = _geoms(view, "mouth")
-        return _local(quat, _target(view) - pos)
+        return to_body(quat, _target(view) - pos)
 
     def reward(view: View):
         upright = _axes(view, "torso")[..., 2, 2]
@@ -344,7 +344,7 @@ def humanoid(speed: float, pure_state: bool = False) -> dict:
 
     def observe(view: View):
         torso = view.data.quat[..., view.body("torso"), :]
-        limbs = [_local(torso, _pos(view, x) - _pos(view, "torso")) for x in ("left_hand", "left_foot", "right_hand", "right_foot")]
+        limbs = [to_body(torso, _pos(view, x) - _pos(view, "torso")) for x in ("left_hand", "left_foot", "right_hand", "right_foot")]
         head, vertical = _pos(view, "head")[..., 2], _axes(view, "torso")[..., 2, :]
         return _vector(view.state.q[..., 7:], head, *limbs, vertical, view.sensor("torso_subtreelinvel"), view.state.v)
 
@@ -401,7 +401,7 @@ def swimmer(segments: int) -> dict:
 
     def to_target(view: View):
         ((nose, _),) = _geoms(view, "nose")
-        return _local(view.data.quat[..., view.body("head"), :], _target(view) - nose)[..., :2]
+        return to_body(view.data.quat[..., view.body("head"), :], _target(view) - nose)[..., :2]
 
     def reward(view: View):
         return tolerance(_norm(to_target(view)), (0.0, 0.1), 0.5, "long_tail")

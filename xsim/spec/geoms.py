@@ -260,7 +260,7 @@ class FlexSpec:
     @property
     def nplastic(self) -> int:
         """How many numbers it has in `State.plastic`: of a chain of lines see `RodSpec`, of elements that yield one for each of their
-        edges, then, where the bending of triangles yields, one for each edge of the flex. None if all points are on one body."""
+        edges, then, where the bending of triangles yields, one for each edge of the flex. 0 if all points are on one body."""
         if self.rod is not None or len(set(self.bodies)) == 1:
             return self.rod.nplastic if self.rod is not None else 0
         return self.nplastic_elements + (len(self.edges) if self.numbers.get("bend_yield_strain") else 0)

@@ -211,11 +211,11 @@ class Algorithm:
     def _start(self) -> Learner:
         root = jax.random.key(self.config.seed)
         params_key, env_key, key = jax.random.split(root, 3)
-        inputs = self.inputs(jax.tree.map(lambda x: jnp.zeros((1, *x.shape[1:]), x.dtype), jax.eval_shape(self.env.reset, env_key).obs))
+        env, no_iterations = self.env.reset(env_key), jnp.zeros((), jnp.int32)
+        inputs = self.inputs(jax.tree.map(lambda x: jnp.zeros((1, *x.shape[1:]), x.dtype), env.obs))
         params = self.network.init(params_key, inputs)
         statistics = Statistics.empty(inputs.policy.shape[-1], self.env.dtype)
         of_value = None if inputs.value is None else Statistics.empty(inputs.value.shape[-1], self.env.dtype)
-        env, no_iterations = self.env.reset(env_key), jnp.zeros((), jnp.int32)
         return Learner(params, self.optimizer.init(params), statistics, env, key, no_iterations, of_value)
 
     def inputs(self, obs) -> Inputs:
@@ -225,10 +225,11 @@ class Algorithm:
 
     def normalized(self, learner: Learner, inputs: Inputs) -> Inputs:
         """Inputs as the networks read them."""
-        if not self.config.normalize:
-            return inputs
-        value = None if inputs.value is None else learner.statistics_of_value.normalized(inputs.value)
-        return Inputs(learner.statistics.normalized(inputs.policy), value)
+        value = None if inputs.value is None else self._scaled(learner.statistics_of_value, inputs.value)
+        return Inputs(self._scaled(learner.statistics, inputs.policy), value)
+
+    def _scaled(self, statistics: Statistics, obs):
+        return statistics.normalized(obs) if self.config.normalize else obs
 
     def act(self, learner: Learner, obs):
         """The deterministic policy: actions (m, actions) at observations (m, n)."""
@@ -236,13 +237,11 @@ class Algorithm:
 
     def _policy(self, params, learner: Learner, inputs: Inputs) -> Any:
         """The `Policy` at these inputs."""
-        obs = learner.statistics.normalized(inputs.policy) if self.config.normalize else inputs.policy
-        return self.network.apply(params, obs, method="actor")
+        return self.network.apply(params, self._scaled(learner.statistics, inputs.policy), method="actor")
 
     def _value(self, params, learner: Learner, obs) -> Any:
         """Values of what the value reads, as in ``Sample.next_obs``."""
-        obs = learner.statistics_of_value.normalized(obs) if self.config.normalize else obs
-        return self.network.apply(params, obs, method="critic")
+        return self.network.apply(params, self._scaled(learner.statistics_of_value, obs), method="critic")
 
     def _iterate(self, learner: Learner) -> tuple[Learner, dict]:
         act_key, update_key = jax.random.split(jax.random.fold_in(learner.key, learner.iteration))

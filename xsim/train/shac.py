@@ -99,10 +99,10 @@ class Algorithm(ppo.Algorithm):
         """Parameters and optimizer of the value after all epochs, and the mean loss of the last."""
         c = self.config
         _, target = self._advantages(learner._replace(params=learner.optimizer.target), samples)
-        rows = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), (samples.obs.of_value, target))
+        rows = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), (self.normalized(learner, samples.obs).of_value, target))
 
         def loss(params, obs, target):
-            return 0.5 * jnp.square(self._value(params, learner, obs) - target).mean()
+            return 0.5 * jnp.square(self.network.apply(params, obs, method="critic") - target).mean()
 
         def minibatch(carry, chosen):
             params, optimizer = carry

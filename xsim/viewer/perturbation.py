@@ -46,17 +46,17 @@ def generalized_force(model: Model, state: State, perturbation: Perturbation) ->
     """
     dtype, body = state.q.dtype, perturbation.body
     point, target, orientation = (jnp.asarray(x, dtype) for x in (perturbation.point, perturbation.target, perturbation.orientation))
-    pos, quat = kinematics(model, state.q)
-    x, present = pos[body] + _rotated(quat[body], point), quat[body]
+
+    def place(change):
+        """What moves: the point, or the orientation as a rotation vector from where it is. Then both as they are."""
+        pos, quat = kinematics(model, integrate(model, state.q, change))
+        x = pos[body] + _rotated(quat[body], point)
+        turned = _rotation_vector(jax.lax.stop_gradient(quat[body]), quat[body])
+        return jnp.where(perturbation.turns, turned, x), (x, quat[body])
+
+    _, transposed, (x, present) = jax.vjp(place, jnp.zeros(model.nv, dtype), has_aux=True)
     error = jnp.where(perturbation.turns, _rotation_vector(present, orientation), target - x)
     stiffness = jnp.where(perturbation.turns, TURN_STIFFNESS, STIFFNESS).astype(dtype)
-
-    def displacement(change):
-        pos, quat = kinematics(model, integrate(model, state.q, change))
-        moved = pos[body] + _rotated(quat[body], point) - x
-        return jnp.where(perturbation.turns, _rotation_vector(present, quat[body]), moved)
-
-    _, transposed = jax.vjp(displacement, jnp.zeros(model.nv, dtype))
     jacobian = jax.vmap(lambda axis: transposed(axis)[0])(jnp.eye(3, dtype=dtype))
     inverse_mass = jnp.trace(jacobian @ jnp.linalg.solve(mass_matrix(model, state.q), jacobian.T))
     mass = jnp.where(inverse_mass > 0, 3.0 / jnp.where(inverse_mass > 0, inverse_mass, 1.0), 0.0)

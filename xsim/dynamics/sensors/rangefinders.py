@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xsim.dynamics.sensors.rays import Hits, Rays, Surfaces, Target, cast
-from xsim.dynamics.sensors.sdf_rays import DistanceField
+from xsim.dynamics.sensors.sdf_rays import distance_fields
 from xsim.model.topology import RANGE_FIELDS, CameraInfo
 from xsim.spatial import Vector, dot, mul, scale, vadd
 
@@ -50,15 +50,9 @@ def range_hits(context) -> dict:
             frame = context.frame_of(("geom", number))
             targets.append(Target(info, frame.pos, frame.R, context.system.geom.size[info.row]))
     normals = any("normal" in info.data for info in sensors)
-    hits = cast(_surfaces(context), list(rays.values()), targets, normals)
+    surfaces = Surfaces(top.meshes, top.hfields, distance_fields(context.system))
+    hits = cast(surfaces, list(rays.values()), targets, normals)
     return {item: (rays[item], found) for item, found in zip(rays, hits, strict=True)}
-
-
-def _surfaces(context) -> Surfaces:
-    top, numbers = context.system.topology, context.system.geom.sdf
-    from_inside = top.switches.sdf_as_4_0
-    sdfs = {info.mesh: DistanceField(info, tuple(numbers[row] for row in info.numbers), from_inside) for info in top.sdfs}
-    return Surfaces(top.meshes, top.hfields, sdfs)
 
 
 def _rays(context, item) -> Rays:

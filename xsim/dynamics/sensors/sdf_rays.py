@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from xsim.dynamics.collide.distance_functions import gradient
+from xsim.dynamics.tree.system import System
 from xsim.model.topology import SdfInfo
 from xsim.registry import DISTANCE_FUNCTIONS
 from xsim.spatial import Component, Vector, apply_inverse, dot, matrix, normalize, scale, vadd, vsub
@@ -32,6 +33,13 @@ class DistanceField(NamedTuple):
     info: SdfInfo
     numbers: tuple[Component, ...]
     from_inside: bool
+
+
+def distance_fields(system: System) -> dict[int, DistanceField]:
+    """The signed distance functions of a model, by the number of their mesh (`GeomInfo.asset`)."""
+    top, numbers = system.topology, system.geom.sdf
+    from_inside = top.switches.sdf_as_4_0
+    return {info.mesh: DistanceField(info, tuple(numbers[row] for row in info.numbers), from_inside) for info in top.sdfs}
 
 
 def _in_function_frame(p: Vector, v: Vector, field: DistanceField) -> tuple[Vector, Vector]:

@@ -15,7 +15,7 @@ import numpy as np
 from xsim.dynamics.collide.sdf import RADIAL_BOX, SIMPLE
 from xsim.dynamics.constraints.contact_plan import NO_BODY
 from xsim.dynamics.constraints.contact_rows import constants_of_contacts
-from xsim.dynamics.sensors.sdf_rays import DistanceField, distance_in
+from xsim.dynamics.sensors.sdf_rays import distance_fields, distance_in
 from xsim.dynamics.sensors.touch_grid import welded_to
 from xsim.spatial import Component, Vector, apply, apply_inverse, dot, vadd, vsub
 
@@ -69,7 +69,6 @@ def _distance(context, geom: int, p: Vector) -> Component:
     if info.shape == "plane":
         return p[2]
     if info.shape == "sdf":
-        (function,) = (f for f in context.system.topology.sdfs if f.mesh == info.asset)
-        return distance_in(DistanceField(function, tuple(leaves.sdf[row] for row in function.numbers), True), p)
+        return distance_in(distance_fields(context.system)[info.asset], p)
     shape = RADIAL_BOX if info.shape == "box" else SIMPLE[info.shape]
     return shape.distance(p, leaves.size[info.row])
