@@ -524,8 +524,22 @@ def _cond(f: Flattener, equation: JaxprEqn, which: Array, *xs: Array) -> list[Ar
     branches = equation.params["branches"]
     if which.numbers is not None:
         return f.closed(branches[int(np.clip(which.numbers, 0, len(branches) - 1))], xs)
-    results = [f.closed(branch, xs) for branch in branches]
+    results = [_branch(f, branch, f.operate("eq", BOOL, which, constant_array(np.array(i, which.dtype))), xs) for i, branch in enumerate(branches)]
     return [f.operate("select_n", cases[0].dtype, which, *cases) for cases in zip(*results, strict=True)]
+
+
+def _branch(f: Flattener, branch: ClosedJaxpr, chosen: Array, xs: Sequence[Array]) -> list[Array]:
+    """The results of a branch if it is chosen. A long one is a loop with one turn, which is not evaluated if no environment chooses it."""
+    if count_operations(branch.jaxpr, f.sizes) <= MAX_UNROLLED_OPERATIONS:
+        return f.closed(branch, xs)
+    results = [constant_array(np.zeros(a.shape, a.dtype)) for a in branch.out_avals]
+
+    # The arguments are carried: an operation is evaluated where its arguments are known, which would be before the loop.
+    def turn(carry: list[Array]) -> list[Array]:
+        arguments = carry[1 : 1 + len(xs)]
+        return [constant_array(np.array(False)), *arguments, *f.closed(branch, arguments)]
+
+    return f.rolled(branch, [chosen, *xs, *results], lambda carry: carry[0], turn).results[1 + len(xs) :]
 
 
 def _identity(f: Flattener, equation: JaxprEqn, *xs: Array) -> list[Array]:

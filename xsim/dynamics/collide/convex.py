@@ -45,7 +45,7 @@ from xsim.dynamics.collide.cores import (
     world_offset,
 )
 from xsim.dynamics.collide.shapes import FAR, ContactPoint, Shape
-from xsim.spatial import Vector, cross, dot, scale, stage, vadd, vsub
+from xsim.spatial import Vector, cross, dot, in_one_region, scale, stage, vadd, vsub
 
 __all__ = ["convex", "nearest_on_triangle", "weights_on_triangle"]
 
@@ -53,6 +53,7 @@ _OUT = 0.03  # how far outside of D a point is projected, of the size of D
 _MOST = 24  # iterations of a search
 _STEPS = 5  # of Newton, at the end
 _STARTS = 8  # of the search of the deepest direction
+_AT_ONCE = 2  # searches of a pair side by side, in the program of one environment: 1 and 4 are slower
 _APART = 0.9  # cosine between two starts, at most
 
 
@@ -369,13 +370,68 @@ def _settled(a: Body, b: Body, n: Vector, triangle: Corner, size, hypotheses) ->
 def _found(pairs: Pairs, near, n: Vector) -> tuple[Vector, Features, Any]:
     """Directions of the largest gap, features and h of the pairs that are near, (m, lanes) each. n: directions of the others.
 
-    Passes of a few pairs of each lane, until all of them are found. Where bodies are apart any one search ends at the nearest points, so a
-    pass begins as many searches for pairs that are new; those that turn out to overlap get a pass of their own, all searches from different
-    starts. What is far costs nothing, and what overlaps in one lane does not keep the others from going on."""
-    m, lanes = near.shape
+    Where bodies are apart, any one search ends at the nearest points. Where they overlap, several searches begin at different starts."""
     zero, no = jnp.zeros_like(n[0]), jnp.zeros_like(near)
     corners = ((zero,) * 3,) * 3
-    found = (n, Features(corners, corners, (zero + 1.0, zero, zero), (no, no)), zero)
+    default = (n, Features(corners, corners, (zero + 1.0, zero, zero), (no, no)), zero)
+    return (_found_in_turn if in_one_region() else _found_in_passes)(pairs, near, default)
+
+
+def _found_in_turn(pairs: Pairs, near, found):
+    """As `_found`, one pair after the other. So the program of one environment has few searches. found: of pairs that are not near."""
+
+    def turn(state):
+        todo, found = state
+        k = jnp.argmax(todo, axis=0)[None]
+        a, b = pairs.at(k)
+        size = span(a, b)
+        n, triangle = _deepest(a, b, size, pairs.hypotheses(k, curved=True))
+        settled = _settled(a, b, n, triangle, size, pairs.hypotheses(k))
+        here = todo & (k == np.arange(len(todo))[:, None])
+        return todo & ~here, jax.tree.map(lambda x, old: jnp.where(here, x, old), settled, found)
+
+    return jax.lax.while_loop(lambda state: state[0].any(), turn, (near, found))[1]
+
+
+def _deepest(a: Body, b: Body, size, curved) -> tuple[Vector, Corner]:
+    """The best direction of all searches of one pair, and its triangle. The first turn begins between the centres. If it does not find
+    that the bodies are apart, the turns after it begin at the starts, a few at a time. curved: see `Pairs.hypotheses`."""
+    between = _between(a, b)
+    unknown = jnp.full(size.shape, jnp.inf, size.dtype)
+    corners = (jnp.stack([unknown] * 3),) * 3
+    unset = jnp.zeros((_STARTS, *size.shape[1:]), size.dtype)
+
+    def turn(state):
+        i, _, starts, rated, best = state
+        starts = jax.lax.cond(i == 1, lambda: tuple(x.reshape(unset.shape) for x in _starts(a, b)), lambda: starts)
+        first = jnp.maximum(i - 1, 0) * _AT_ONCE
+        some = tuple(jax.lax.dynamic_slice_in_dim(x, first, _AT_ONCE) for x in starts)
+        s = _search(a, b, tuple(jnp.where(i == 0, x, y) for x, y in zip(between, some, strict=True)), size, curved)
+        h, slot = _best(s, size)
+        n, triangle = jax.tree.map(lambda x: _slot(x, slot), (s.n, s.triangle))
+        better = (h < rated) | (i == 1)
+        rated, best = jax.tree.map(lambda x, y: jnp.where(better, x, y), (h, (n, triangle)), (rated, best))
+        return i + 1, (i == 0) & (s.done & (s.h < 0)).all(), starts, rated, best
+
+    def unclear(state):
+        return ~state[1] & (state[0] <= _STARTS // _AT_ONCE)
+
+    state = jnp.zeros((), jnp.int32), jnp.zeros((), bool), (unset,) * 3, unknown, ((unknown,) * 3, Corner(corners, corners, corners))
+    return jax.lax.while_loop(unclear, turn, state)[-1]
+
+
+def _best(s: Search, size) -> tuple[Any, Any]:
+    """Of searches, the least h and its slot (1, lanes). Those that have not ended are a little worse."""
+    rated = s.h - jnp.where(s.done, 10 * _tolerance(size), 0.0)
+    return rated.min(0)[None], jnp.argmin(rated, axis=0)[None]
+
+
+def _found_in_passes(pairs: Pairs, near, found):
+    """As `_found`, in passes of a few pairs of each lane, until all of them are found. found: of pairs that are not near.
+
+    A pass begins as many searches for pairs that are new. Those that turn out to overlap get a pass of their own, all searches from
+    different starts. What is far costs nothing, and what overlaps in one lane does not keep the others from going on."""
+    m = len(near)
     new, overlaps = 1, 2
     turns = np.arange(_STARTS)[:, None] % min(m, _STARTS)
 
@@ -395,7 +451,7 @@ def _found(pairs: Pairs, near, n: Vector) -> tuple[Vector, Features, Any]:
 
         n = jax.lax.cond(((todo == overlaps).any(0) & ~fresh).any(), many, lambda: n)
         s = _search(a, b, n, size, pairs.hypotheses(k, curved=True))
-        best = jnp.argmin(s.h - jnp.where(s.done, 10 * _tolerance(size), 0.0), axis=0)[None]
+        best = _best(s, size)[1]
         n, triangle = jax.tree.map(lambda x: jnp.where(fresh, x, _slot(x, best)), (s.n, s.triangle))
         settled = _settled(a, b, n, triangle, size, pairs.hypotheses(k))
         own = k[:, None] == np.arange(m)[:, None]
