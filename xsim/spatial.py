@@ -318,6 +318,37 @@ def in_one_region() -> bool:
     return _ONE_REGION.get()
 
 
+_ONE_ENVIRONMENT: ContextVar[bool] = ContextVar("one_environment", default=False)
+
+
+@contextmanager
+def one_environment():
+    """Context in which functions are traced for one environment, to be compiled as a program of operations on numbers: what is repeated
+    is then a loop, see `each_row`."""
+    token = _ONE_ENVIRONMENT.set(True)
+    try:
+        yield
+    finally:
+        _ONE_ENVIRONMENT.reset(token)
+
+
+def in_one_environment() -> bool:
+    """Whether the current trace is one of `one_environment`."""
+    return _ONE_ENVIRONMENT.get()
+
+
+def each_row(fn, *trees):
+    """fn(*trees), where fn maps arrays (n, ...) to arrays (n, ...), row by row, for any n. In the program of one environment it is a loop
+    over the rows, which is much shorter if fn is long."""
+    if not in_one_environment():
+        return fn(*trees)
+
+    def row(parts):
+        return jax.tree.map(lambda x: x[0], fn(*jax.tree.map(lambda x: x[None], parts)))
+
+    return jax.lax.map(row, trees)
+
+
 class _Static(NamedTuple):
     """An argument of a staged function that is no array. Equal for equal values of the same type; 0.0 and -0.0 differ."""
 

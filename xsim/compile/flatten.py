@@ -22,6 +22,8 @@ from xsim.compile.simplify import FOLDED, Builder
 
 MAX_UNROLLED_OPERATIONS = 600
 """A loop with a constant number of turns is unrolled up to about this many operations."""
+MAX_UNROLLED_MAP = 5_000
+"""The same of a loop whose turns are independent. Unrolled, they are evaluated side by side, and nothing is stored."""
 MAX_OPERATIONS = 4_000_000
 """Values, used or not, beyond which a program is refused: to take the function apart takes a minute then."""
 
@@ -59,7 +61,14 @@ def count_operations(jaxpr: Jaxpr, known: dict[int, int] | None = None) -> int:
 def scan_is_unrolled(equation: JaxprEqn, known: dict[int, int]) -> bool:
     """Whether a scan is unrolled. known: see `count_operations`."""
     body, length = equation.params["jaxpr"], equation.params["length"]
-    return length == 1 or count_operations(body.jaxpr, known) * length <= MAX_UNROLLED_OPERATIONS
+    limit = MAX_UNROLLED_OPERATIONS if _carried(equation) else MAX_UNROLLED_MAP
+    return length == 1 or count_operations(body.jaxpr, known) * length <= limit
+
+
+def _carried(equation: JaxprEqn) -> int:
+    """The number of carried arrays of a scan: the first results, which are not stacked."""
+    inner = equation.params["jaxpr"].jaxpr.outvars
+    return sum(v.aval.shape == w.aval.shape for v, w in zip(equation.outvars, inner, strict=True))
 
 
 class Flattener:
@@ -266,8 +275,7 @@ class Scan:
         self.body, self.length, self.reverse = equation.params["jaxpr"], equation.params["length"], equation.params["reverse"]
         inner = [v.aval.shape for v in self.body.jaxpr.invars]
         sliced = [x.shape != shape for x, shape in zip(xs, inner, strict=True)]
-        carried = [v.aval.shape == w.aval.shape for v, w in zip(equation.outvars, self.body.jaxpr.outvars, strict=True)]
-        self.count = sum(carried)
+        self.count = _carried(equation)
         sequences = sum(sliced)
         constants = len(xs) - sequences - self.count
         self.constants, self.carry = list(xs[:constants]), list(xs[constants : constants + self.count])
@@ -524,7 +532,8 @@ def _cond(f: Flattener, equation: JaxprEqn, which: Array, *xs: Array) -> list[Ar
     branches = equation.params["branches"]
     if which.numbers is not None:
         return f.closed(branches[int(np.clip(which.numbers, 0, len(branches) - 1))], xs)
-    results = [_branch(f, branch, f.operate("eq", BOOL, which, constant_array(np.array(i, which.dtype))), xs) for i, branch in enumerate(branches)]
+    chosen = [f.operate("eq", BOOL, which, constant_array(np.array(i, which.dtype))) for i in range(len(branches))]
+    results = [_branch(f, branch, c, xs) for branch, c in zip(branches, chosen, strict=True)]
     return [f.operate("select_n", cases[0].dtype, which, *cases) for cases in zip(*results, strict=True)]
 
 

@@ -30,7 +30,7 @@ from xsim.compile.machine import ONCE, OPTIMIZATION, function_address, identity,
 from xsim.compile.program import Program
 from xsim.compile.reverse import reverse_program
 from xsim.compile.rules import is_float
-from xsim.spatial import one_region
+from xsim.spatial import one_environment, one_region
 
 _REGISTERED: set[str] = set()
 """Names of functions that XLA knows. A name is a hash of the code, because JAX may keep a program that calls it for other processes."""
@@ -104,7 +104,8 @@ class Function:
     def traced(self) -> ClosedJaxpr:
         """The function, traced by JAX. It is kept until it is compiled."""
         if self._traced is None:
-            with one_region(True), tracing_for("xla"), _without_garbage_collection():  # without calls of other functions
+            # one region: without calls of other functions
+            with one_environment(), one_region(True), tracing_for("xla"), _without_garbage_collection():
                 self._traced = jax.make_jaxpr(lambda *xs: list(self.function(*xs)))(*self.shapes)
             self._results = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in self._traced.out_avals]
         return self._traced

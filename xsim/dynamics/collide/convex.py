@@ -45,7 +45,7 @@ from xsim.dynamics.collide.cores import (
     world_offset,
 )
 from xsim.dynamics.collide.shapes import FAR, ContactPoint, Shape
-from xsim.spatial import Vector, cross, dot, in_one_region, scale, stage, vadd, vsub
+from xsim.spatial import Vector, cross, dot, in_one_environment, scale, stage, vadd, vsub
 
 __all__ = ["convex", "nearest_on_triangle", "weights_on_triangle"]
 
@@ -374,7 +374,7 @@ def _found(pairs: Pairs, near, n: Vector) -> tuple[Vector, Features, Any]:
     zero, no = jnp.zeros_like(n[0]), jnp.zeros_like(near)
     corners = ((zero,) * 3,) * 3
     default = (n, Features(corners, corners, (zero + 1.0, zero, zero), (no, no)), zero)
-    return (_found_in_turn if in_one_region() else _found_in_passes)(pairs, near, default)
+    return (_found_in_turn if in_one_environment() else _found_in_passes)(pairs, near, default)
 
 
 def _found_in_turn(pairs: Pairs, near, found):

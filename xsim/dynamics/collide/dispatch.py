@@ -7,16 +7,18 @@ from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from xsim.dynamics.collide import boxes, planes, simplices, spheres_capsules
 from xsim.dynamics.collide.broadphase import least_distance
 from xsim.dynamics.collide.convex import convex
 from xsim.dynamics.collide.hulls import Hull, make_hull
 from xsim.dynamics.collide.patches import patch, patch_contact_count
-from xsim.dynamics.collide.shapes import ContactPoint, Shape
+from xsim.dynamics.collide.shapes import ContactPoint, Shape, broadcast_contact
 from xsim.model.topology import MeshInfo
 from xsim.registry import COLLIDERS
 from xsim.rules import Rules
+from xsim.spatial import each_row, in_one_environment
 
 CLOSED_FORM = (boxes, planes, simplices, spheres_capsules)
 """Modules with closed forms. Their import registers the functions in `COLLIDERS`."""
@@ -47,10 +49,19 @@ def collide_flat(shapes: Sequence[tuple[str, str]], a: Shape, b: Shape, detectio
     """As `collide_convex`, for shapes with flat faces: several contacts for each pair, see `patch`."""
     a, b = _with_hulls(shapes, a, b)
     contact = convex(shapes, a, b, selected, near)
+    poses, which, shape = (a[:3], b[:3]), selected, contact.distance.shape
     if selected is not None:
-        poses = jax.tree.map(lambda x: jnp.take_along_axis(jnp.broadcast_to(x, (len(x), selected.shape[1])), selected, 0), (a[:3], b[:3]))
-        a, b = (Shape(*pose, shape.data) for pose, shape in zip(poses, (a, b), strict=True))
-    return patch(shapes, a, b, contact, detection_distance, selected)
+        poses = jax.tree.map(lambda x: jnp.take_along_axis(jnp.broadcast_to(x, (len(x), selected.shape[1])), selected, 0), poses)
+    elif in_one_environment():
+        which = np.arange(len(shapes))[:, None]
+
+    def contacts(poses, found, distance, which) -> list[ContactPoint]:
+        sides = (Shape(*pose, shape.data) for pose, shape in zip(poses, (a, b), strict=True))
+        patches = patch(shapes, *sides, ContactPoint(*found), distance, which)
+        return [broadcast_contact(x, found[0].shape) for x in patches]
+
+    numbers = jax.tree.map(lambda x: jnp.broadcast_to(x, shape), (poses, contact[:3], detection_distance, which))
+    return each_row(contacts, *numbers)
 
 
 def least_distances(shapes: Sequence[tuple[str, str]], a: Shape, b: Shape):

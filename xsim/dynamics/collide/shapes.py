@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
+
 from xsim.spatial import ZERO3, Component, Vector
 
 FAR = 1e10
@@ -47,3 +50,9 @@ class ContactPoint(NamedTuple):
     point: Vector
     normal: Vector
     tangent_hint: Vector = ZERO3
+
+
+def broadcast_contact(contact: ContactPoint, shape: tuple[int, ...]) -> ContactPoint:
+    """The contact with arrays of one type and shape as components."""
+    dtype = jnp.result_type(*jax.tree.leaves(contact))
+    return jax.tree.map(lambda x: jnp.broadcast_to(jnp.asarray(x, dtype), shape), contact)

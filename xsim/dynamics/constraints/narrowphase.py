@@ -16,7 +16,7 @@ import numpy as np
 
 from xsim.dynamics.collide import fields, sdf
 from xsim.dynamics.collide.dispatch import collide, collide_convex, collide_flat, hull, least_distances
-from xsim.dynamics.collide.shapes import ContactPoint, Shape
+from xsim.dynamics.collide.shapes import ContactPoint, Shape, broadcast_contact
 from xsim.dynamics.constraints import flex_contacts
 from xsim.dynamics.constraints.contact_parameters import PairParameters, pair_parameters
 from xsim.dynamics.constraints.contact_plan import NO_BODY, CondimGroup, FlexContactBodies, PairGroup, assets_of, contact_plan
@@ -25,7 +25,7 @@ from xsim.dynamics.layout import column, concatenated, take_rows
 from xsim.dynamics.tree.kinematics import Frames, lanes_of
 from xsim.dynamics.tree.system import System
 from xsim.model.topology import PairsInfo, Topology
-from xsim.spatial import apply, cross, dot, matrix, normalize, quat_mul, rotate, scale, stage, vadd, vsub
+from xsim.spatial import apply, cross, dot, each_row, matrix, normalize, quat_mul, rotate, scale, stage, vadd, vsub
 
 MIN_HINT = 0.5  # a tangent hint with a smaller norm is ignored
 
@@ -162,10 +162,15 @@ def _collide_pairs(system: System, group: PairGroup, detection_distance, shapes)
                 contacts = _collide_flat(kinds, *both(), distance, selected, near)
             else:
                 contacts = [_collide_convex(kinds, *both(), selected, near)]
-            return concatenated([_broadcast_contact(x, len(near), lanes) for x in contacts]), group.candidate_pairs(selected), overflow
+            return concatenated([broadcast_contact(x, (len(near), lanes)) for x in contacts]), group.candidate_pairs(selected), overflow
     if selected is not None:
         sides = [take_rows(x, selected) for x in sides]
-    contacts = [_broadcast_contact(x, sides[0].shape[0], lanes) for x in _collide(kinds[0], *both(), distance, top.switches)]
+
+    def contacts_of(a, b, distance) -> list[ContactPoint]:
+        shapes = (_shape(components(x), y) for x, y in zip((a, b), data, strict=True))
+        return [broadcast_contact(x, (len(a), lanes)) for x in _collide(kinds[0], *shapes, distance, top.switches)]
+
+    contacts = each_row(contacts_of, *sides, distance)
     return concatenated(contacts), group.candidate_pairs(selected), overflow
 
 
@@ -188,7 +193,7 @@ def _collide_height_fields(system: System, group: PairGroup, detection_distance,
         first += count
     ground, other = (concatenated(side) for side in sides)
     contact = _collide_convex(tuple(kinds), ground, other._replace(data=meshes), None, ground.data.near)
-    return _broadcast_contact(contact, len(kinds), lanes), group.candidate_pairs(), overflow
+    return broadcast_contact(contact, (len(kinds), lanes)), group.candidate_pairs(), overflow
 
 
 def _search_pairs(system: System, group: PairGroup, detection_distance, shapes) -> tuple[ContactPoint, Any, Any]:
@@ -231,12 +236,6 @@ def _pair_shapes(topology: Topology, info: PairsInfo, shapes) -> list:
 def _shape(numbers: tuple, data) -> Shape:
     """A shape from 15 components: size (3), position (3), rotation matrix (9)."""
     return Shape(numbers[:3], numbers[3:6], (numbers[6:9], numbers[9:12], numbers[12:]), data)
-
-
-def _broadcast_contact(contact: ContactPoint, count: int, lanes: int) -> ContactPoint:
-    """The contact with arrays (count, lanes) of one type as components."""
-    dtype = jnp.result_type(*jax.tree.leaves(contact))
-    return jax.tree.map(lambda x: jnp.broadcast_to(jnp.asarray(x, dtype), (count, lanes)), contact)
 
 
 @stage
