@@ -113,6 +113,13 @@ def _turn(x, _):
     return jnp.sin(x) * x + 0.1, None
 
 
+def _long(x):
+    """More operations than a branch that is evaluated whether it is chosen or not."""
+    for _ in range(60):
+        x = jnp.sin(x) * x[::-1] - 0.3 * jnp.abs(x) + jnp.roll(x, 1)
+    return x, jnp.int32(x[0])
+
+
 OPERATIONS = {
     "arithmetic": (lambda x, y: x * y + x / y - jnp.sqrt(jnp.abs(x)) + jax.lax.rsqrt(jnp.abs(y)), (4,), (4,)),
     "comparisons": (lambda x, y: jnp.where((x < y) & ~(x > 0.1) | (x == y), x, jnp.maximum(x, jnp.minimum(y, 0.2))), (5,), (5,)),
@@ -132,6 +139,7 @@ OPERATIONS = {
     "updates at own places": (lambda x, i, y: (x.at[i].add(y), x.at[i[0], 1].set(y[0, 0])), (5, 2), "index", (4, 2)),
     "update": (lambda x: (x.at[1].set(0.0), x.at[:, 0].add(2.0), jax.lax.dynamic_update_slice(x, x[:1, :2], (1, 1))), (3, 3)),
     "cond": (lambda x: jax.lax.cond(x[0] > 0, lambda x: x + 1, lambda x: x * 2, x), (2,)),
+    "long branch": (lambda x: jax.lax.cond(x[0] > 0.3, _long, lambda x: (2 * x, jnp.int32(7)), x), (4,)),
     "switch": (lambda x: jax.lax.switch(jnp.int32(jnp.abs(x[0]) * 2), [lambda x: x + 1, lambda x: x * 2, lambda x: -x], x), (2,)),
     "short scan": (lambda x: jax.lax.scan(lambda c, y: (c * 0.5 + y, c), x[0], x, reverse=True), (3,)),
     "long scan": (lambda x: jax.lax.scan(lambda c, y: (jnp.tanh(c * 0.5 + y), c * y), x[0], jnp.tile(x, 130)), (3,)),

@@ -8,7 +8,6 @@ from test_compiler import OPERATIONS, RNG, numbers
 
 import xsim
 from xsim.compile.adjoints import ADJOINTS
-from xsim.compile.flatten import Unsupported
 from xsim.compile.function import Function, compiled_call
 from xsim.compile.reverse import reverse_program
 from xsim.dynamics.compiled_step import prepared_step
@@ -71,20 +70,12 @@ def test_every_operation():
             np.testing.assert_allclose(a, b, rtol=1e-13, atol=1e-15)
 
 
-BY_JAX = {"long scan", "long reverse scan", "scan of checkpoints"}
-"""Scans of sequences that vary, or that are results, which are too long to be unrolled."""
-
-
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_operations(name):
     function, *shapes = OPERATIONS[name]
     index = jnp.asarray(RNG.integers(-9, 8, (11, 4)), jnp.int32)
     arguments = [index if shape == "index" else numbers(*shape, dtype=np.float64) for shape in shapes]
-    if name in BY_JAX:
-        with pytest.raises(Unsupported, match="sequences that vary"):
-            check_reverse(function, *arguments)
-    else:
-        check_reverse(function, *arguments)
+    check_reverse(function, *arguments)
 
 
 # ---- rules and loops -------------------------------------------------------------------------------------------------------------
@@ -115,12 +106,25 @@ def _rolled(x, y):
     return x, total * count
 
 
+def _of_rows(x, y):
+    """A long function of rows, with a value from outside, an index that depends on the row, and one sequence twice."""
+
+    def row(parts):
+        a, b, k = parts
+        for _ in range(60):
+            a = 0.5 * jnp.tanh(a @ y) + 0.1 * jnp.sin(b) * a[jnp.argmax(a)]
+        return a * k, jnp.int32(k), _twice(a[0], b[1])[0]
+
+    return jax.lax.map(row, (x, x, jnp.arange(4.0)))
+
+
 FURTHER = {
     "rule": (lambda x, y: _twice(jnp.sin(x), x * y), (), ()),
     "rule of which one argument is active": (lambda x: _twice(x, 0.7), ()),
     "no gradient": (lambda x, y: jax.lax.stop_gradient(x) * y + jnp.where(y > 0, jax.lax.stop_gradient(y * x), x), (), ()),
     "solution": (lambda x, y: jax.scipy.linalg.cho_solve((jnp.linalg.cholesky(x @ x.T + jnp.eye(3)), True), y), (3, 3), (3,)),
     "loop": (_rolled, (3,), (3, 3)),
+    "rows": (_of_rows, (4, 3), (3, 3)),
     "conversion": (lambda x: x.astype(jnp.float32).astype(jnp.float64) * jnp.int32(x), (2,)),
     "double where": (lambda x: jnp.where(x > 0, jnp.sqrt(jnp.where(x > 0, x, 1.0)), 0.0), (5,)),
 }

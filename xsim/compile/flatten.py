@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,8 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 
 from xsim.compile import factorization, indexing
 from xsim.compile.arrays import Array, combined, constant_array
-from xsim.compile.program import BOOL, INDEX, Loop, Program
+from xsim.compile.loops import Rolled, Scan, carried_count
+from xsim.compile.program import BOOL, INDEX, Program
 from xsim.compile.simplify import FOLDED, Builder
 
 MAX_UNROLLED_OPERATIONS = 600
@@ -61,14 +61,8 @@ def count_operations(jaxpr: Jaxpr, known: dict[int, int] | None = None) -> int:
 def scan_is_unrolled(equation: JaxprEqn, known: dict[int, int]) -> bool:
     """Whether a scan is unrolled. known: see `count_operations`."""
     body, length = equation.params["jaxpr"], equation.params["length"]
-    limit = MAX_UNROLLED_OPERATIONS if _carried(equation) else MAX_UNROLLED_MAP
+    limit = MAX_UNROLLED_OPERATIONS if carried_count(equation) else MAX_UNROLLED_MAP
     return length == 1 or count_operations(body.jaxpr, known) * length <= limit
-
-
-def _carried(equation: JaxprEqn) -> int:
-    """The number of carried arrays of a scan: the first results, which are not stacked."""
-    inner = equation.params["jaxpr"].jaxpr.outvars
-    return sum(v.aval.shape == w.aval.shape for v, w in zip(equation.outvars, inner, strict=True))
 
 
 class Flattener:
@@ -206,7 +200,7 @@ class Flattener:
             if now_fixed == fixed and all(now_varying[i] == varying[i] for i in moving):
                 self.patterns[id(key)] = fixed, varying
                 loop.turns = count
-                return Rolled(arrays(p.results(loop)), loop, moving, turn)
+                return Rolled(arrays(p.results(loop)), loop, moving, arrays)
             fixed, varying = now_fixed, now_varying
             p.discard(loop)
 
@@ -238,7 +232,7 @@ class Flattener:
             return scan.rolled()[0]
         carry, stacks = scan.carry, []
         for i in scan.order:
-            carry, slices = scan.turn(carry, scan.slices_at(i))
+            carry, slices = scan.turn(carry, [x[i] for x in scan.sequences])
             stacks.append(slices)
         if scan.reverse:
             stacks.reverse()
@@ -254,79 +248,6 @@ class Flattener:
         """Entries of an array at positions in its flat order: (index, offset), see `Program.load`."""
         array = self.program.array(self.ids(operand).ravel().tolist(), operand.dtype)
         return [self.program.load(array, index, offset) for index, offset in positions]
-
-
-@dataclass(frozen=True)
-class Rolled:
-    """A loop over arrays. results: the carried arrays after it. moving: which of their entries, one array after the other, are carried.
-    turn: a function of these entries before a turn, that returns them after it."""
-
-    results: list[Array]
-    loop: Loop
-    moving: list[int]
-    turn: Callable[[list[int]], list[int]]
-
-
-class Scan:
-    """A scan and its parts, which are told apart by their shapes."""
-
-    def __init__(self, flattener: Flattener, equation: JaxprEqn, xs: Sequence[Array]):
-        self.flattener, self.equation = flattener, equation
-        self.body, self.length, self.reverse = equation.params["jaxpr"], equation.params["length"], equation.params["reverse"]
-        inner = [v.aval.shape for v in self.body.jaxpr.invars]
-        sliced = [x.shape != shape for x, shape in zip(xs, inner, strict=True)]
-        self.count = _carried(equation)
-        sequences = sum(sliced)
-        constants = len(xs) - sequences - self.count
-        self.constants, self.carry = list(xs[:constants]), list(xs[constants : constants + self.count])
-        self.sequences = list(xs[constants + self.count :])
-        self.order = range(self.length)[::-1] if self.reverse else range(self.length)
-
-    def slices_at(self, i: int) -> list[Array]:
-        return [x[i] for x in self.sequences]
-
-    def turn(self, carry: list[Array], slices: list[Array]) -> tuple[list[Array], list[Array]]:
-        out = self.flattener.closed(self.body, [*self.constants, *carry, *slices])
-        return out[: self.count], out[self.count :]
-
-    def rolled(self) -> tuple[list[Array], Rolled]:
-        """The results of the scan as a counted loop, and the loop, whose first carried value is the turn. Sequences and results are arrays
-        in memory."""
-        f, p, last = self.flattener, self.flattener.program, self.length - 1
-        outs = self.body.jaxpr.outvars[self.count :]
-        stores: list[tuple[int, Array]] = []
-
-        def position(counter: Array) -> Array:
-            return f.operate("sub", INDEX, constant_array(np.array(last, INDEX)), counter) if self.reverse else counter
-
-        def condition(carry):
-            return f.operate("lt", BOOL, carry[0], constant_array(np.array(self.length, INDEX)))
-
-        def body(carry):
-            at = position(carry[0])
-            slices = [indexing.dynamic_row(f, x, int(f.ids(at))) for x in self.sequences]
-            new, results = self.turn(carry[1:], slices)
-            stores[:] = [(int(f.ids(at)), x) for x in results]
-            for buffer, (index, x) in zip(buffers, stores, strict=True):
-                _store(f, buffer, index, x)
-            return [f.operate("add", INDEX, carry[0], constant_array(np.array(1, INDEX))), *new]
-
-        sizes = [math.prod(v.aval.shape) for v in outs]
-        buffers = [p.buffer(self.length * n, np.dtype(v.aval.dtype)) for n, v in zip(sizes, outs, strict=True)]
-        loop = f.rolled(self.equation, [constant_array(np.array(0, INDEX)), *self.carry], condition, body, self.length)
-        results = [
-            Array(np.array(p.entries(buffer), int).reshape(self.length, *v.aval.shape), np.dtype(v.aval.dtype))
-            for buffer, v in zip(buffers, outs, strict=True)
-        ]
-        return [*loop.results[1:], *results], loop
-
-
-def _store(f: Flattener, buffer: int, row: int, x: Array) -> None:
-    """Store an array as a row of a buffer."""
-    values = f.ids(x).ravel().tolist()
-    start = f.builder.operation("mul", INDEX, (row, f.program.constant(INDEX.type(len(values)))))
-    for k, value in enumerate(values):
-        f.program.store(buffer, start, k, value)
 
 
 # ---- rules of primitives ---------------------------------------------------------------------------------------------------------

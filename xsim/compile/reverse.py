@@ -12,16 +12,19 @@ equation, is differentiated by its rule. An equation that indexes or sorts is di
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 
+from xsim.compile import indexing
 from xsim.compile.adjoints import ADJOINTS, Operations
 from xsim.compile.arrays import Array, combined, constant_array
-from xsim.compile.flatten import ELEMENTWISE, RULES, Flattener, Rolled, Scan, Unsupported, scan_is_unrolled
+from xsim.compile.flatten import ELEMENTWISE, RULES, Flattener, Unsupported, scan_is_unrolled
+from xsim.compile.loops import Rolled, Scan, store
 from xsim.compile.program import BOOL, INDEX, Program
 from xsim.compile.rules import is_float, residual_tangent, traced_pullback, traced_rule
 from xsim.compile.simplify import FOLDED
@@ -54,6 +57,18 @@ class _Equation:
 
     results: list[Array]
     pull: Callable[[list[Array]], None]
+
+
+@dataclass(frozen=True, eq=False)
+class _Turns:
+    """A loop that is differentiated. floats: which of the values that it carries have cotangents; the first of these values is the turn.
+    active: which of its sequences have cotangents. sums: for each value outside that it reads, the buffer that adds up the cotangents."""
+
+    scan: Scan
+    rolled: Rolled
+    floats: list[int]
+    active: list[int]
+    sums: dict[int, int] = field(default_factory=dict)
 
 
 # ---- tape ------------------------------------------------------------------------------------------------------------------------
@@ -258,67 +273,96 @@ class Tape(Flattener):
     def turns(self, equation: JaxprEqn, xs: list[Array]) -> list[Array]:
         """`jax.lax.scan` as a counted loop, whose derivative is a counted loop that computes each turn again."""
         scan, p = Scan(self, equation, xs), self.program
-        if any(self.array_depends(x) for x in scan.sequences) or len(equation.outvars) > scan.count:
-            raise Unsupported("the reverse of a scan with sequences that vary, or that are results")
         with self.mode(recording=False, plain=True):
             results, rolled = scan.rolled()
         flat = [v for x in rolled.results for v in self.ids(x).ravel().tolist()]
         after = [flat[i] for i in rolled.moving]
         floats = [k for k, v in enumerate(after) if p.types[v].kind == "f"]
         dtypes = {p.types[after[k]] for k in floats}
-        if len(dtypes) != 1:
+        if len(dtypes) > 1:
             raise Unsupported("the reverse of a scan of numbers of several types")
         copies = {after[k]: self.copy(after[k], ACTIVE) for k in floats}
-        carried = Array(np.array(list(copies.values()), int), *dtypes)
-        self.record([carried], lambda gs: self.pull_turns(rolled, scan.length, floats, gs[0]))
-        return [self.map_entries(lambda v: copies.get(v, v), x) for x in results]
+        carried = Array(np.array(list(copies.values()), int), *(dtypes or {np.dtype(np.float32)}))
+        stacked = [self.map_entries(lambda v: self.copy(v, ACTIVE), x) if x.dtype.kind == "f" else x for x in results[scan.count :]]
+        turns = _Turns(scan, rolled, floats, [i for i, x in enumerate(scan.sequences) if self.array_depends(x)])
+        self.record([carried, *(x for x in stacked if x.dtype.kind == "f")], lambda gs: self.pull_turns(turns, *gs))
+        return [*(self.map_entries(lambda v: copies.get(v, v), x) for x in results[: scan.count]), *stacked]
 
-    def pull_turns(self, rolled: Rolled, length: int, floats: list[int], cotangents: Array) -> None:
-        """Pass the cotangents of the carried values after a loop to those before it, and to the values that the loop reads.
+    def pull_turns(self, turns: _Turns, carried: Array, *stacked: Array) -> None:
+        """Pass the cotangents of the results of a loop to what it starts from, to the sequences, and to the values that it reads.
 
-        floats: which of the carried values have cotangents. The first carried value is the turn."""
-        p, loop = self.program, rolled.loop
-        first, last = (constant_array(np.array(k, INDEX)) for k in (0, length - 1))
-        recorded = [p.recorded(phi, loop, length) for phi in loop.phis[1 : len(rolled.moving)]]
-        sums: dict[int, int] = {}  # of values that the loop reads: where their cotangents are added up
+        carried: cotangents of the carried floats. stacked: of the stacked results that are floats."""
+        p, scan, loop = self.program, turns.scan, turns.rolled.loop
+        first, last = (constant_array(np.array(k, INDEX)) for k in (0, scan.length - 1))
+        recorded = [p.recorded(phi, loop, scan.length) for phi in loop.phis[1 : len(turns.rolled.moving)]]
+        sequences = [scan.sequences[i] for i in turns.active]
+        buffers = [p.buffer(math.prod(x.shape), x.dtype) for x in sequences]
 
         def unfinished(carry: list[Array]) -> Array:
             return self.operate("le", BOOL, carry[0], last)
 
         def turn(carry: list[Array]) -> list[Array]:
             counter, after = carry
-            at = int(self.ids(self.operate("sub", INDEX, last, counter)))
-            before = self.swept_turn(rolled, [at, *(p.load(x, at) for x in recorded)], floats, after, sums)
+            at = self.operate("sub", INDEX, last, counter)
+            number, row = int(self.ids(at)), int(self.ids(scan.position(at)))
+            values = [number, *(p.load(x, number) for x in recorded)]
+            results = [indexing.dynamic_row(self, g, row) for g in stacked]
+            before, rows = self.swept_turn(turns, values, row, after, results)
+            for buffer, g in zip(buffers, rows, strict=True):
+                store(self, buffer, row, g)
             return [self.operate("add", INDEX, counter, constant_array(np.array(1, INDEX))), before]
 
-        self.patterns[id(rolled)] = [False] * (1 + len(floats)), [False] + [True] * len(floats)
-        before = self.rolled(rolled, [first, cotangents], unfinished, turn, length).results[1]
+        floats = turns.floats
+        self.patterns[id(turns)] = [False] * (1 + len(floats)), [False] + [True] * len(floats)
+        before = self.rolled(turns, [first, carried], unfinished, turn, scan.length).results[1]
         for k, g in zip(floats, self.ids(before).tolist(), strict=True):
             self.add(loop.starts[k], g, self.depends(loop.starts[k]))
-        for value, buffer in sums.items():
+        for x, buffer in zip(sequences, buffers, strict=True):
+            self.give(x, Array(np.array(p.entries(buffer), int).reshape(x.shape), x.dtype), ACTIVE)
+        for value, buffer in turns.sums.items():
             self.add(value, p.entries(buffer)[0], self.depends(value))
 
-    def swept_turn(self, rolled: Rolled, values: list[int], floats: list[int], after: Array, sums: dict[int, int]) -> Array:
-        """The cotangents of those carried values before a turn that are floats.
+    def swept_turn(self, turns: _Turns, values: list[int], row: int, after: Array, results: list[Array]) -> tuple[Array, list[Array]]:
+        """The cotangents of the carried floats before a turn, and of the rows of the active sequences.
 
-        values: all carried values before the turn. after: cotangents of the floats after it. sums: see `pull_turns`."""
-        p, found, outside = self.program, {}, (self.heap, self.cotangents, self.in_turn)
+        values: all carried values before the turn. row: the place of the turn in the sequences. after: cotangents of the carried floats
+        after the turn. results: of its results that are floats."""
+        scan, floats = turns.scan, turns.floats
         self.given.update({values[k]: ACTIVE for k in floats})
+        outside = self.heap, self.cotangents, self.in_turn
         self.heap, self.cotangents, self.in_turn = [], {}, True
+        rows = scan.slices_at(row)
+        for i in turns.active:
+            rows[i] = self.map_entries(lambda v: self.copy(v, ACTIVE), rows[i])
         with self.mode(recording=True):
-            ends = rolled.turn(values)
+            carry, stacked = scan.turn(turns.rolled.carried(values)[1:], rows)
+        flat = [values[0], *(v for x in carry for v in self.ids(x).ravel().tolist())]
         for k, g in zip(floats, self.ids(after).tolist(), strict=True):
-            self.add(ends[k], g, self.depends(ends[k]))
+            end = flat[turns.rolled.moving[k]]
+            self.add(end, g, self.depends(end))
+        for x, g in zip((x for x in stacked if x.dtype.kind == "f"), results, strict=True):
+            self.give(x, g, ACTIVE)
+        begins = [np.array([values[k] for k in floats], int), *(self.ids(rows[i]) for i in turns.active)]
+        found = self.swept({v for x in begins for v in x.ravel().tolist()}, turns.sums)
+        self.heap, self.cotangents, self.in_turn = outside
+        dtypes = [after.dtype, *(rows[i].dtype for i in turns.active)]
+        before, *of_rows = (
+            self.map_entries(lambda v, dtype=dtype: found[v] if v in found else self.builder.constant(0, dtype), Array(x, dtype))
+            for x, dtype in zip(begins, dtypes, strict=True)
+        )
+        return before, of_rows
+
+    def swept(self, begins: set[int], sums: dict[int, int]) -> dict[int, int]:
+        """The cotangents of the values with which a turn begins, from those that are known. sums: see `_Turns`."""
+        p, found = self.program, {}
         for value in self.with_cotangents():
-            if value in values:
+            if value in begins:
                 found[value] = self.total(value)
             elif p.scopes[value].within(p.scope.loop):
                 self.pull(value)
             else:
                 sums[value] = p.add_to_sum(sums.get(value), self.total(value))
-        self.heap, self.cotangents, self.in_turn = outside
-        zero = self.builder.constant(0, after.dtype)
-        return Array(np.array([found.get(values[k], zero) for k in floats], int), after.dtype)
+        return found
 
     # ---- cotangents ----------------------------------------------------------------------------------------------------------
 

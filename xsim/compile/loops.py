@@ -1,0 +1,95 @@
+"""Loops of programs: counted loops over the entries of arrays in memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jax.extend.core import JaxprEqn
+
+from xsim.compile import indexing
+from xsim.compile.arrays import Array, constant_array
+from xsim.compile.program import BOOL, INDEX, Loop
+
+
+def carried_count(equation: JaxprEqn) -> int:
+    """The number of carried arrays of a scan: the first results, which are not stacked."""
+    inner = equation.params["jaxpr"].jaxpr.outvars
+    return sum(v.aval.shape == w.aval.shape for v, w in zip(equation.outvars, inner, strict=True))
+
+
+@dataclass(frozen=True)
+class Rolled:
+    """A loop over arrays. results: the carried arrays after it. moving: which of their entries, one array after the other, are carried.
+    carried: the arrays of which these are the moving entries."""
+
+    results: list[Array]
+    loop: Loop
+    moving: list[int]
+    carried: Callable[[list[int]], list[Array]]
+
+
+class Scan:
+    """A scan and its parts, which are told apart by their shapes."""
+
+    def __init__(self, flattener, equation: JaxprEqn, xs: Sequence[Array]):
+        self.flattener, self.equation = flattener, equation
+        self.body, self.length, self.reverse = equation.params["jaxpr"], equation.params["length"], equation.params["reverse"]
+        inner = [v.aval.shape for v in self.body.jaxpr.invars]
+        sliced = [x.shape != shape for x, shape in zip(xs, inner, strict=True)]
+        self.count = carried_count(equation)
+        sequences = sum(sliced)
+        constants = len(xs) - sequences - self.count
+        self.constants, self.carry = list(xs[:constants]), list(xs[constants : constants + self.count])
+        self.sequences = list(xs[constants + self.count :])
+        self.order = range(self.length)[::-1] if self.reverse else range(self.length)
+
+    def slices_at(self, row: int) -> list[Array]:
+        """The slices of the sequences at a row. row: a value."""
+        return [indexing.dynamic_row(self.flattener, x, row) for x in self.sequences]
+
+    def position(self, turn: Array) -> Array:
+        """The row of a turn."""
+        last = constant_array(np.array(self.length - 1, INDEX))
+        return self.flattener.operate("sub", INDEX, last, turn) if self.reverse else turn
+
+    def turn(self, carry: list[Array], slices: list[Array]) -> tuple[list[Array], list[Array]]:
+        out = self.flattener.closed(self.body, [*self.constants, *carry, *slices])
+        return out[: self.count], out[self.count :]
+
+    def rolled(self) -> tuple[list[Array], Rolled]:
+        """The results of the scan as a counted loop, and the loop, whose first carried value is the turn. Sequences and results are arrays
+        in memory."""
+        f, p = self.flattener, self.flattener.program
+        outs = self.body.jaxpr.outvars[self.count :]
+        stores: list[tuple[int, Array]] = []
+
+        def condition(carry):
+            return f.operate("lt", BOOL, carry[0], constant_array(np.array(self.length, INDEX)))
+
+        def body(carry):
+            at = self.position(carry[0])
+            new, results = self.turn(carry[1:], self.slices_at(int(f.ids(at))))
+            stores[:] = [(int(f.ids(at)), x) for x in results]
+            for buffer, (index, x) in zip(buffers, stores, strict=True):
+                store(f, buffer, index, x)
+            return [f.operate("add", INDEX, carry[0], constant_array(np.array(1, INDEX))), *new]
+
+        sizes = [math.prod(v.aval.shape) for v in outs]
+        buffers = [p.buffer(self.length * n, np.dtype(v.aval.dtype)) for n, v in zip(sizes, outs, strict=True)]
+        loop = f.rolled(self.equation, [constant_array(np.array(0, INDEX)), *self.carry], condition, body, self.length)
+        results = [
+            Array(np.array(p.entries(buffer), int).reshape(self.length, *v.aval.shape), np.dtype(v.aval.dtype))
+            for buffer, v in zip(buffers, outs, strict=True)
+        ]
+        return [*loop.results[1:], *results], loop
+
+
+def store(f, buffer: int, row: int, x: Array) -> None:
+    """Store an array as a row of a buffer."""
+    values = f.ids(x).ravel().tolist()
+    start = f.builder.operation("mul", INDEX, (row, f.program.constant(INDEX.type(len(values)))))
+    for k, value in enumerate(values):
+        f.program.store(buffer, start, k, value)
