@@ -116,8 +116,8 @@ def _turn(x, _):
 def _long(x):
     """More operations than a branch that is evaluated whether it is chosen or not."""
     for _ in range(60):
-        x = jnp.sin(x) * x[::-1] - 0.3 * jnp.abs(x) + jnp.roll(x, 1)
-    return x, jnp.int32(x[0])
+        x = 0.5 * jnp.sin(x) * x[::-1] + 0.4 * jnp.roll(x, 1)
+    return x, jnp.int32(9 * x[0])
 
 
 OPERATIONS = {

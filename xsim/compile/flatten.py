@@ -89,6 +89,12 @@ class Flattener:
         constant = self.program.constant
         return np.array([constant(n) for n in x.numbers.ravel()], int).reshape(x.shape)
 
+    def map_entries(self, function: Callable, *arrays: Array) -> Array:
+        """A function of each entry, of arrays of one shape."""
+        columns = [self.ids(x).ravel().tolist() for x in arrays]
+        values = [function(*entries) for entries in zip(*columns, strict=True)]
+        return Array(np.array(values, int).reshape(arrays[0].shape), arrays[0].dtype)
+
     def mapped(self, name: str, dtype: np.dtype, arrays: Sequence[Array], shape: tuple[int, ...], exact: bool = False) -> Array:
         """An operation on each entry of arrays, which broadcast to the shape."""
         if all(x.numbers is not None for x in arrays):
@@ -464,12 +470,12 @@ def _branch(f: Flattener, branch: ClosedJaxpr, chosen: Array, xs: Sequence[Array
         return f.closed(branch, xs)
     results = [constant_array(np.zeros(a.shape, a.dtype)) for a in branch.out_avals]
 
-    # The arguments are carried: an operation is evaluated where its arguments are known, which would be before the loop.
+    # Copies in the loop: an operation is evaluated where its arguments are known, which would be before the loop.
     def turn(carry: list[Array]) -> list[Array]:
-        arguments = carry[1 : 1 + len(xs)]
-        return [constant_array(np.array(False)), *arguments, *f.closed(branch, arguments)]
+        arguments = [x if x.numbers is not None else f.map_entries(lambda v: f.program.copy(v, here=True), x) for x in xs]
+        return [constant_array(np.array(False)), *f.closed(branch, arguments)]
 
-    return f.rolled(branch, [chosen, *xs, *results], lambda carry: carry[0], turn).results[1 + len(xs) :]
+    return f.rolled(branch, [chosen, *results], lambda carry: carry[0], turn).results[1:]
 
 
 def _identity(f: Flattener, equation: JaxprEqn, *xs: Array) -> list[Array]:
@@ -482,6 +488,12 @@ def _iota(f: Flattener, equation: JaxprEqn) -> Array:
     inner = [1] * len(shape)
     inner[axis] = shape[axis]
     return constant_array(np.broadcast_to(np.arange(shape[axis], dtype=p["dtype"]).reshape(inner), shape))
+
+
+def _zeros(f: Flattener, equation: JaxprEqn, *_: Array) -> Array:
+    """An array whose entries do not matter: what a derivative would need of a branch that is not chosen."""
+    aval = equation.outvars[0].aval
+    return constant_array(np.zeros(aval.shape, aval.dtype))
 
 
 IDENTITIES = ("copy", "copy_p", "stop_gradient", "optimization_barrier", "reduce_precision", "reshard", "sharding_constraint")
@@ -500,6 +512,8 @@ RULES: dict[str, Callable] = {
     "split": _split,
     "pad": _pad,
     "iota": _iota,
+    "empty": _zeros,
+    "empty2": _zeros,
     "reduce_sum": _reduction("add"),
     "reduce_prod": _reduction("mul"),
     "reduce_max": _reduction("max"),

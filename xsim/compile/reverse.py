@@ -132,12 +132,6 @@ class Tape(Flattener):
             self.targets[copied] = target
         return copied
 
-    def map_entries(self, function: Callable, *arrays: Array) -> Array:
-        """A function of each entry, of arrays of one shape."""
-        columns = [self.ids(x).ravel().tolist() for x in arrays]
-        values = [function(*entries) for entries in zip(*columns, strict=True)]
-        return Array(np.array(values, int).reshape(arrays[0].shape), arrays[0].dtype)
-
     @contextmanager
     def mode(self, recording: bool, plain: bool = False):
         """Context with these attributes."""
