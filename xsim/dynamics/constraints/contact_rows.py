@@ -23,7 +23,7 @@ from xsim.dynamics.linalg.jacobian import Jacobian
 from xsim.dynamics.tree.kinematics import Frames, lanes_of
 from xsim.dynamics.tree.system import System
 from xsim.model.topology import Topology
-from xsim.spatial import add, cross, dot, mul, scale, stage, vadd
+from xsim.spatial import add, cross, dot, each_row, mul, scale, stage, vadd
 
 
 def constants_of_contacts(contacts: Contacts, of_pairs: np.ndarray, dtype):
@@ -86,7 +86,11 @@ def _jacobian(system: System, frame: Frames, contacts: Contacts, lanes, condim: 
         block_signs = jnp.swapaxes(signs[block_dofs, start:end], 0, 1)
         motion = jax.tree.map(lambda x, block_dofs=block_dofs: x[block_dofs], (ang, lin, origin))
         contact_frame = jax.tree.map(lambda x, block=slice(start, end): x[block], (contacts.point, axes))
-        blocks.append(_block_jacobian(block_signs, *motion, *contact_frame, condim, lanes))
+
+        def rows(signs, point, axes, motion=motion):
+            return _block_jacobian(signs, *motion, point, axes, condim, lanes)
+
+        blocks.append(each_row(rows, block_signs, *contact_frame))
     return Jacobian(tuple(blocks), group.blocks, system.topology.size("nv"))
 
 

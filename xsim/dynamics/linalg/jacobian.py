@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xsim.dynamics.linalg.dense import fit, loop_sum, pairwise_sum, tree_sum
-from xsim.spatial import stage
+from xsim.spatial import each_row, stage
 
 BLOCK_OVERHEAD = 500
 """Cost of an additional block, in multiplications."""
@@ -72,7 +72,8 @@ class Jacobian:
 
     def j_times(self, a):
         """J a (n, d, lanes), for a (nv, lanes)."""
-        return jnp.concatenate([_j_times(J, a[dofs]) for J, (_, dofs) in zip(self.parts, self._slices(), strict=True)])
+        parts = zip(self.parts, self._slices(), strict=True)
+        return jnp.concatenate([each_row(lambda J, dofs=dofs: _j_times(J, a[dofs]), J) for J, (_, dofs) in parts])
 
     def jt_times(self, f):
         """J^T f (nv, lanes), for f (n, d, lanes)."""
