@@ -96,7 +96,7 @@ def test_scaling_draws_a_curve(tmp_path):
     assert png.read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_scaling_by_devices(tmp_path, capsys):
     """Of cores, in a process each; a machine with one has nothing to compare."""
     pytest.importorskip("matplotlib")

@@ -94,8 +94,8 @@ np.savez(sys.argv[1], **rolled())
 """
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("way", ["devices", pytest.param("processes", marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("way", ["devices", "processes"])
 def test_rollouts_are_the_same_bit_for_bit(tmp_path, way):
     """Of one process with four devices, of four processes, and of one device: no number depends on how environments are divided."""
     address, numbers = free_address(), range(1 if way == "devices" else 4)

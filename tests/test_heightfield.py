@@ -77,8 +77,8 @@ def _gap(kind, other, corners, n):
     return n @ pos - support(kind, size, R, -n) - (corners @ n.T).max(0)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", [pytest.param(k, marks=[] if k == "box" else pytest.mark.nightly) for k in SHAPES])
+@pytest.mark.nightly
+@pytest.mark.parametrize("kind", SHAPES)
 def test_contacts_of_all_prisms(kind):
     """Whichever prism is within the margin has a contact, with the distance that sampling finds, and no other; derivatives are those of
     differences."""

@@ -21,7 +21,7 @@ def test_there_is_a_notebook():
     assert NOTEBOOKS
 
 
-DAILY = ("fit_spring_chain", "identify_robot_arm")
+DAILY = ("fit_spring_chain",)
 CASES = [pytest.param(p, marks=[pytest.mark.nightly] * (p.stem not in DAILY)) for p in NOTEBOOKS]
 
 

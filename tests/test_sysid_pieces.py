@@ -144,7 +144,7 @@ def check(file: Path, whole) -> None:
     np.testing.assert_allclose(found["cost"], whole.cost, rtol=1e-9)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_recordings_are_divided_among_devices(all_at_once, tmp_path):
     """Two recordings on each of three: far fewer environments than a rollout is divided from."""
     finish(start("-c", PROGRAM + ON_DEVICES, tmp_path))

@@ -49,7 +49,7 @@ def _rows(folder):
         return [{k: x for k, x in row.items() if k != "seconds"} for row in csv.DictReader(lines)]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_resumed_run_is_the_same(whole, tmp_path):
     out, result = whole
     first = train(SMALL, tmp_path, progress=False, stop=23)
