@@ -21,7 +21,7 @@ import numpy as np
 
 import xsim
 from xsim.compile.choice import tracing_for
-from xsim.dynamics.compiled_forward import data_function
+from xsim.dynamics.compiled_query import query_function
 from xsim.dynamics.compiled_step import step_function
 from xsim.dynamics.prepared import system_function
 
@@ -32,7 +32,7 @@ COMPILERS = ("llvm", "xla")
 def program(name: str, fn, *args) -> tuple:
     """(compiled function of no arguments, seconds to trace and compile)."""
     jax.clear_caches()
-    data_function.cache_clear()
+    query_function.cache_clear()
     step_function.cache_clear()
     system_function.cache_clear()
     with tracing_for(name):

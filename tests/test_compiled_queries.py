@@ -12,7 +12,7 @@ import xsim
 from xsim.compile.choice import tracing_for
 from xsim.compile.flatten import Unsupported
 from xsim.compile.function import CompilerWarning, Function, warn_once
-from xsim.dynamics import compiled_forward
+from xsim.dynamics import compiled_query
 
 pytestmark = pytest.mark.xla
 
@@ -96,7 +96,7 @@ def test_a_whole_function_is_compiled_once():
 def test_large_queries_go_to_xla(limit, count, monkeypatch):
     """The choice "llvm" says so; what is too large after all is known when it is compiled."""
     monkeypatch.setattr(f"xsim.compile.function.{limit}", 50)
-    compiled_forward.data_function.cache_clear()
+    compiled_query.query_function.cache_clear()
     warn_once.cache_clear()
     model = xsim.load(xsim.models.path("two_links"))
     state = states(model, count)  # of a shape of its own: jax keeps traces
@@ -104,4 +104,4 @@ def test_large_queries_go_to_xla(limit, count, monkeypatch):
         assert jnp.isfinite(jax.jit(lambda s: xsim.forward(model, s).a)(state)).all()
     with tracing_for("llvm"), pytest.raises(Unsupported, match="operations, more than 50"):
         jax.jit(lambda s: xsim.forward(model, s).bias)(state)
-    compiled_forward.data_function.cache_clear()
+    compiled_query.query_function.cache_clear()

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import functools
+import inspect
+import math
 from pathlib import Path
 from typing import Any
 
+import jax
 import jax.numpy as jnp
-from jax import jit
 
 from xsim.compile.announcement import announce, announced
-from xsim.compile.choice import compiler, tracing_for
+from xsim.compile.choice import compiler, tracing_for, uses_llvm
+from xsim.compile.flatten import Unsupported
+from xsim.compile.function import warn_once
 from xsim.dynamics.actuation.commands import split_controls
 from xsim.dynamics.actuation.delays import delayed_controls
+from xsim.dynamics.compiled_query import compiled_query, query_batch
 from xsim.dynamics.forces.plasticity import with_plastic_springs
 from xsim.dynamics.forces.time_functions import at_time
 from xsim.dynamics.layout import Lanes, batch_shape, make_lanes
 from xsim.dynamics.prepare import prepare
-from xsim.dynamics.sharding import division
+from xsim.dynamics.sharding import division, mesh_of
 from xsim.dynamics.tree.system import System
 from xsim.model.model import Model, State
 from xsim.spatial import in_one_region, one_region, separate_kernels
@@ -43,7 +48,7 @@ def compiled(fn, **options):
             with one_region(whole or _compiles_as_one_region(model)), tracing_for(name):
                 return fn(model, *args, **kwargs)
 
-        return jit(traced, **options)
+        return jax.jit(traced, **options)
 
     versions: dict = {}
 
@@ -60,6 +65,30 @@ def compiled(fn, **options):
 
     call._cache_size = lambda: version()._cache_size()  # as functions of `jax.jit` have it
     return call
+
+
+def query(fn, **options):
+    """`compiled`, for a function of a configuration or a state that returns arrays: by LLVM where it is the compiler, else by XLA.
+    A batch that is divided among devices is always evaluated by XLA. options: as of `compiled`."""
+    signature, static = inspect.signature(fn), options.get("static_argnames", ())
+
+    @functools.wraps(fn)
+    def evaluated(model, *args, **kwargs):
+        if not uses_llvm() or jax.config.jax_disable_jit:
+            return fn(model, *args, **kwargs)
+        given = dict(list(signature.bind(model, *args, **kwargs).arguments.items())[1:])
+        fixed = tuple((name, given.pop(name)) for name in list(given) if name in static)
+        if mesh_of(math.prod(query_batch(model, given))) is not None:
+            return fn(model, *args, **kwargs)
+        try:
+            return compiled_query(fn, model, given, fixed)
+        except Unsupported as error:
+            if compiler() == "llvm":
+                raise
+            warn_once(f"XLA compiles {fn.__name__}: {error}")
+            return fn(model, *args, **kwargs)
+
+    return compiled(evaluated, **options)
 
 
 def check_model(function: str, model) -> None:

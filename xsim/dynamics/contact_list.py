@@ -8,7 +8,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from xsim.dynamics.call import Call, compiled
+from xsim.dynamics.call import Call, query
 from xsim.dynamics.constraints.contact_plan import has_contacts
 from xsim.dynamics.constraints.contact_rows import contact_forces, contact_geoms, parameters_of_contacts
 from xsim.dynamics.constraints.narrowphase import find_contacts
@@ -43,7 +43,7 @@ class ContactData(NamedTuple):
     force: jax.Array
 
 
-@compiled
+@query
 def contacts(model: Model, state: State, ctrl=None, tau=None) -> ContactData:
     """All contacts of a state, with their forces in the motion of `forward_dynamics`.
 

@@ -16,7 +16,7 @@ from xsim.dynamics.actuation.actuation import ActuatorForces, TransmissionMotion
 from xsim.dynamics.actuation.commands import PRESCRIBED, apply_commands, split_controls
 from xsim.dynamics.actuation.transmissions import transmissions
 from xsim.dynamics.call import Call, compiled
-from xsim.dynamics.compiled_forward import compiled_data
+from xsim.dynamics.compiled_query import compiled_query
 from xsim.dynamics.constraints.contact_plan import has_contacts
 from xsim.dynamics.constraints.contact_rows import contact_forces
 from xsim.dynamics.constraints.holonomic import has_holonomic_rows
@@ -86,7 +86,8 @@ def evaluate(model: Model, state: State, ctrl=None, tau=None) -> tuple[Data, jax
 
 def _llvm_data(model: Model, state: State, inputs: Inputs, *_):
     """What `evaluate` returns, in the place of the final state of steps that `chunked` divides among devices."""
-    return compiled_data(_evaluate, model, state, *(None if x is None else x[0] for x in inputs)), None
+    ctrl, tau = (None if x is None else x[0] for x in inputs)
+    return compiled_query(_evaluate, model, {"state": state, "ctrl": ctrl, "tau": tau}), None
 
 
 def with_sensor_history(model: Model, before: State, after: State, ctrl, tau) -> State:
@@ -99,7 +100,7 @@ def with_sensor_history(model: Model, before: State, after: State, ctrl, tau) ->
     return after.replace(history=jnp.concatenate([after.history[..., :first], numbers[..., first:]], -1))
 
 
-def _evaluate(model: Model, state: State, ctrl, tau) -> tuple[Data, jax.Array | None]:
+def _evaluate(model: Model, state: State, ctrl=None, tau=None) -> tuple[Data, jax.Array | None]:
     c = Call.of_state(model, state, ctrl, tau)
     frame = kin.frames(c.system, c.q)
     contacts = find_contacts(c.system, frame) if has_contacts(model.topology) else []

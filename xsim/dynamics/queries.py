@@ -6,7 +6,7 @@ import functools
 
 import jax.numpy as jnp
 
-from xsim.dynamics.call import Call, compiled
+from xsim.dynamics.call import Call, query
 from xsim.dynamics.constraints.soft_set import constraints
 from xsim.dynamics.forces.armature import armature_matrix, mass_with_armature, with_armature_bias
 from xsim.dynamics.forces.energy import kinetic_energy, potential_energy
@@ -23,7 +23,7 @@ from xsim.dynamics.tree.system import System
 from xsim.model.model import Model
 
 
-@compiled
+@query
 def kinematics(model: Model, q):
     """World poses of all bodies: pos (*batch, nbody, 3) in m, quat (*batch, nbody, 4) as w x y z, body to world."""
     c = Call(model, q)
@@ -31,7 +31,7 @@ def kinematics(model: Model, q):
     return c.rows([p.pos for p in poses], 3), c.rows([p.quat for p in poses], 4)
 
 
-@functools.partial(compiled, static_argnames="body")
+@functools.partial(query, static_argnames=("body",))
 def jacobian(model: Model, q, body, point=(0.0, 0.0, 0.0)):
     """Jacobians of a point of a body: linear and angular, each (*batch, 3, nv), world axes.
 
@@ -76,7 +76,7 @@ def body_index(model: Model, body) -> int:
     return int(body)
 
 
-@compiled
+@query
 def mass_matrix(model: Model, q):
     """Mass matrix M(q) with the armature (*batch, nv, nv), kg, kg m or kg m^2."""
     c = Call(model, q)
@@ -89,7 +89,7 @@ def mass_matrix(model: Model, q):
     return c.join(dense, 2)
 
 
-@compiled
+@query
 def inverse_dynamics(model: Model, q, v, a):
     """Generalized force that produces acceleration a against inertia (armature included) and gravity: (*batch, nv), N or N m.
 
@@ -103,7 +103,7 @@ def inverse_dynamics(model: Model, q, v, a):
     return c.join([f + x for f, x in zip(force, armature, strict=True)])
 
 
-@compiled
+@query
 def bias(model: Model, q, v):
     """Velocity-dependent and gravity force: what must be applied for zero acceleration, (*batch, nv), N or N m."""
     c = Call(model, q, v)
@@ -112,7 +112,7 @@ def bias(model: Model, q, v):
     return c.join(with_armature_bias(c.system, frame, c.q, c.v, force))
 
 
-@compiled
+@query
 def passive(model: Model, q, v):
     """Passive generalized force (*batch, nv), N or N m: springs and dampers of joints, tendons and flexes, gravity compensation, fluid.
     `Data.passive` has the adhesion of contacts, too."""
@@ -122,7 +122,7 @@ def passive(model: Model, q, v):
     return c.join(passive_force(c.system, frame, c.q, c.v, damping, tendons(c.system, frame, c.q)))
 
 
-@compiled
+@query
 def smooth_acceleration(model: Model, q, v, tau=None, ctrl=None, time=None, act=None):
     """Acceleration (*batch, nv) under tau, commands, springs, dampers, gravity, velocity terms and holonomic constraints, m/s^2 or rad/s^2.
 
@@ -133,7 +133,7 @@ def smooth_acceleration(model: Model, q, v, tau=None, ctrl=None, time=None, act=
     return c.join(smooth(c).a)
 
 
-@compiled
+@query
 def forward_dynamics(model: Model, q, v, tau=None, ctrl=None, time=None, act=None):
     """Acceleration under everything that acts on the model: (*batch, nv), m/s^2 or rad/s^2. Arguments as in `smooth_acceleration`.
 
@@ -143,7 +143,7 @@ def forward_dynamics(model: Model, q, v, tau=None, ctrl=None, time=None, act=Non
     return c.join(total_acceleration(c, constraints(c.system, c.q, c.v)).a)
 
 
-@compiled
+@query
 def energy(model: Model, q, v):
     """Kinetic energy (with the armature) and potential energy (gravity; springs of joints, tendons, flexes; bushings), J, (*batch,) each.
 
@@ -158,7 +158,7 @@ def energy(model: Model, q, v):
     return c.join(kinetic_energy(c.system, frame, inertia, c.v), 0), c.join(potential, 0)
 
 
-@compiled
+@query
 def body_inertia(model: Model):
     """Mass (kg), centre of mass (m) and inertia about it (kg m^2; xx yy zz xy xz yz) of all bodies, in body axes.
 
@@ -177,14 +177,14 @@ def body_inertia(model: Model):
     return mass, com, second - mass[..., None] * shift
 
 
-@compiled
+@query
 def integrate(model: Model, q, dv):
     """The configuration (*batch, nq) after moving from q with velocity dv (*batch, nv) for unit time, on the configuration manifold."""
     c = Call(model, q, dv)
     return c.join(_integrate(c.system, c.q, c.v, 1.0))
 
 
-@compiled
+@query
 def difference(model: Model, q0, q1):
     """The velocity (*batch, nv) that moves q0 to q1 in unit time: the inverse of `integrate`."""
     q0, q1 = jnp.asarray(q0), jnp.asarray(q1)
@@ -193,7 +193,7 @@ def difference(model: Model, q0, q1):
     return c.join(_difference(c.system, c.q, list(c.lanes.split(jnp.broadcast_to(q1, (*c.lanes.batch, model.nq)), 1))))
 
 
-@compiled
+@query
 def site_poses(model: Model, q):
     """World poses of all sites: pos (*batch, nsite, 3) in m, quat (*batch, nsite, 4) as w x y z."""
     c = Call(model, q)
@@ -202,7 +202,7 @@ def site_poses(model: Model, q):
     return c.rows([e.world for e in ends], 3), c.rows([e.quat for e in ends], 4)
 
 
-@compiled
+@query
 def geom_poses(model: Model, q):
     """World poses of all geoms, those of the world first: pos (*batch, ngeom, 3) in m, quat (*batch, ngeom, 4) as w x y z."""
     c = Call(model, q)
@@ -211,7 +211,7 @@ def geom_poses(model: Model, q):
     return c.rows([e.world for e in ends], 3), c.rows([e.quat for e in ends], 4)
 
 
-@compiled
+@query
 def camera_poses(model: Model, q):
     """World poses of all cameras: pos (*batch, ncamera, 3) in m, axes (*batch, ncamera, 3, 3): columns x, y (up), z (backwards)."""
     c = Call(model, q)
@@ -219,7 +219,7 @@ def camera_poses(model: Model, q):
     return c.rows([v.pos for v in views], 3), c.rows([v.R for v in views], 3, 3)
 
 
-@compiled
+@query
 def light_poses(model: Model, q):
     """World positions (*batch, nlight, 3), m, and directions (*batch, nlight, 3) of all lights."""
     c = Call(model, q)

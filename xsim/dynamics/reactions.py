@@ -7,7 +7,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from xsim.dynamics.call import Call, compiled
+from xsim.dynamics.call import Call, query
 from xsim.dynamics.constraints.holonomic import holonomic_rows
 from xsim.dynamics.constraints.loop_joints import active, loop_ends, loop_wrenches
 from xsim.dynamics.forces.elements import element_wrenches
@@ -36,7 +36,7 @@ class Reactions(NamedTuple):
     constraint_moment: jax.Array
 
 
-@compiled
+@query
 def reactions(model: Model, state: State, ctrl=None, tau=None) -> Reactions:
     """What joints and constraints put on the bodies in the motion of `smooth_acceleration` (friction and limits left out).
 
