@@ -18,9 +18,9 @@ import numpy as np
 
 from xsim.dynamics.queries import body_inertia
 from xsim.envs.core import Task, register_task
+from xsim.envs.tasks import to_world
 from xsim.envs.view import View
 from xsim.model.model import Model
-from xsim.spatial import rotate
 
 __all__ = ["ant", "half_cheetah", "hopper", "humanoid", "reacher"]
 
@@ -67,15 +67,9 @@ def _com_frames(view: View):
     """Mass (..., nbody), offset of every body's centre of mass from that of all bodies and that of all, (..., nbody, 3) and (..., 1, 3)."""
     mass, com, _ = body_inertia(view.model)
     quat, pos = view.data.quat, view.data.pos
-    centre = pos + _rotated(quat, com)
+    centre = pos + to_world(quat, com)
     common = jnp.sum(mass[..., None] * centre, -2, keepdims=True) / jnp.sum(mass, -1)[..., None, None]
     return mass, centre - common, common
-
-
-def _rotated(quat, x):
-    """Vectors (..., 3) of the frames (..., 4) in world axes."""
-    x = jnp.broadcast_to(x, (*quat.shape[:-1], 3))
-    return jnp.stack(jnp.broadcast_arrays(*rotate(_parts(quat), _parts(x))), -1)
 
 
 def _parts(x) -> tuple:
@@ -90,7 +84,7 @@ def com_inertia(view: View):
     mass, offset, _ = _com_frames(view)
     xx, yy, zz, xy, xz, yz = _parts(body_inertia(view.model)[2])
     inertia = jnp.stack([jnp.stack(row, -1) for row in ((xx, xy, xz), (xy, yy, yz), (xz, yz, zz))], -2)
-    R = jnp.stack([_rotated(view.data.quat, axis) for axis in np.eye(3)], -1)
+    R = jnp.stack([to_world(view.data.quat, axis) for axis in np.eye(3)], -1)
     rotated = jnp.einsum("...ij,...jk,...lk->...il", R, inertia, R, precision=jax.lax.Precision.HIGHEST)
     x, y, z = _parts(offset)
     m = jnp.broadcast_to(mass, x.shape)

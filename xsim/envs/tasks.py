@@ -29,6 +29,12 @@ def to_body(quat, x):
     return jnp.stack(jnp.broadcast_arrays(*rotate(quat_conj(_components(quat)), _components(x))), -1)
 
 
+def to_world(quat, x):
+    """Vectors (..., 3) of frames (..., 4) in world axes."""
+    x = jnp.broadcast_to(x, (*quat.shape[:-1], 3))
+    return jnp.stack(jnp.broadcast_arrays(*rotate(_components(quat), _components(x))), -1)
+
+
 def imu(view: View, bodies: Sequence[str], magnetic=(0.0, 0.5, -0.75**0.5)):
     """Inertial sensors at the origins of bodies: (num_envs, len(bodies), 9), in body axes.
 
