@@ -38,6 +38,9 @@ def test_sizes_and_commands():
     assert env.observation_spec.shape == (9 + 3 * 17 + 3,) and env.action_spec.shape == (17,)
     first = jax.eval_shape(env.reset, KEY)
     assert set(Weights._fields) < set(first.metrics)
+    names = [geom.name for geom in env.model.topology.geoms]
+    pairs = {frozenset(names[i] for i in pair) for info in env.model.topology.pairs for pair in info.geoms.value}
+    assert pairs == {frozenset(pair) for pair in (("left_foot", "floor"), ("right_foot", "floor"), ("left_foot", "right_foot"))}
     assert first.variables["command"].shape == (2, 3) and first.variables["air_time"].shape == (2, 2)
     commands = np.asarray(jax.vmap(lambda key: env.task.variables(env.model, key)["command"])(jax.random.split(KEY, 500)))
     assert (np.abs(commands) <= [1.0, 0.4, 0.8]).all() and (np.abs(commands).max(0) > [0.95, 0.38, 0.75]).all()
