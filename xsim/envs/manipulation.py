@@ -87,11 +87,7 @@ def _about_z(angle):
 
 @dataclass(frozen=True)
 class _Arm(WeightedTerms):
-    """What the tasks share: actions, the arm's start and the arm's part of the observation.
-
-    weights: of the reward terms; each term is the method ``_reward_<name>``. action_scale: rad that an action of 1 moves the target of a
-    joint's servo. start_noise: half width of the uniform noise of the joints at the start, rad.
-    """
+    """What the tasks share: actions, the arm's start, what is remembered."""
 
     weights: NamedTuple
     action_scale: float = 0.04
@@ -158,6 +154,8 @@ class Reach(_Arm):
     Observation (40,): positions of the joints (7), rad, their velocities (7), the servos' targets minus the positions (7), the hand's
     position (3) and its x and y axes (6), the target minus the hand's position (3), the last action (7). World axes.
 
+    weights: of the reward terms; each term is the method ``_reward_<name>``. action_scale: rad that an action of 1 moves the target of a
+    joint's servo. start_noise: half width of the uniform noise of the joints about `HOME` at the start, rad.
     oriented: whether the target has an orientation, too: the hand points down, turned about the vertical by up to 90 degrees to either
     side; the observation then ends with the rotation vector to it (3), rad, in the hand's axes. target_low, target_high: corners of the box
     in which targets are, m. target_time: mean time until a new target, s. tolerance: distance from the target, m, and angle, rad, within
@@ -265,14 +263,15 @@ class LiftWeights(NamedTuple):
 class Lift(_Arm):
     """Grasp a cube on a table and bring it to a target above: ``Lift(...).task()``.
 
-    Observation (55,): positions of the joints (7), rad, and of the fingers (2), m; their velocities (9); the servos' targets minus the
+    Observation (57,): positions of the joints (7), rad, and of the fingers (2), m; their velocities (9); the servos' targets minus the
     joints' positions (7); the hand's position (3) and its x and y axes (6); the cube's position minus the hand's (3), its x and y axes
     (6), its velocity (3); the target minus the cube's position (3); the last action (8). World axes.
 
     The last action is the opening of the gripper: 1 open, -1 closed.
 
-    cube_low, cube_high: corners of the rectangle in which the cube starts, turned by up to 45 degrees, m. target_low, target_high: corners
-    of the box in which targets are, m. tolerance: distance of the cube from its target within which the metric ``success`` is 1, m.
+    weights, action_scale, start_noise: as in `Reach`. cube_low, cube_high: corners of the rectangle in which the cube starts, turned by up
+    to 45 degrees, m. target_low, target_high: corners of the box in which targets are, m. tolerance: distance of the cube from its target
+    within which the metric ``success`` is 1, m.
 
     An episode ends where the cube is over the edge of the table (a plane in the model, which goes on).
     """
