@@ -330,3 +330,34 @@ def test_a_controller_lifts():
     assert (s.metrics["lift"] == 1).all() and not s.terminated.any()
     s = act(target, 1.0, 40, s)  # let go
     assert (s.metrics["height"] < 5e-3).all() and not s.metrics["grasp"].any()
+
+
+@pytest.mark.nightly
+def test_gymnasium():
+    """The adapter takes the task, with a model that differs between environments; what it returns is in the spaces it says."""
+    gymnasium = pytest.importorskip("gymnasium")
+    from xsim.envs.gym import register
+
+    register()
+    env = gymnasium.make_vec("xsim/panda_reach-v0", num_envs=3, max_steps=2, randomize="panda")
+    obs, _ = env.reset(seed=1)
+    env.action_space.seed(0)
+    assert obs in env.observation_space and obs.shape == (3, 40) and env.action_space.shape == (3, 7)
+    for i in range(2):
+        obs, reward, terminated, truncated, _ = env.step(env.action_space.sample())
+        assert obs in env.observation_space and np.isfinite(reward).all() and not terminated.any() and truncated.all() == (i == 1)
+    env.close()
+
+
+@pytest.mark.parametrize("name", ["panda", "panda_cube"])
+def test_randomization(name):
+    """The settings that come with the tasks fit their models, and what they say differs differs."""
+    model = xsim.load(name, rules="4.0")
+    models = xsim.randomize(model, KEY, 5, name)
+    mass = np.asarray(models.get("body.mass"))
+    share = mass[:, 1:9] / np.asarray(model.get("body.mass"))[1:9]
+    assert (share >= 0.9).all() and (share <= 1.1).all() and np.unique(share).size == share.size
+    assert models.get("surface.friction").shape == (5, *model.shape("surface.friction"))
+    if name == "panda_cube":
+        cube = np.asarray(models.get("geom.mass[cube]"))
+        assert (cube >= 0.05).all() and (cube <= 0.2).all() and np.unique(cube).size == 5
