@@ -18,7 +18,7 @@ import numpy as np
 
 from xsim.dynamics.queries import body_inertia
 from xsim.envs.core import Task, register_task
-from xsim.envs.tasks import to_world
+from xsim.envs.tasks import components, to_world
 from xsim.envs.view import View
 from xsim.model.model import Model
 
@@ -72,21 +72,17 @@ def _com_frames(view: View):
     return mass, centre - common, common
 
 
-def _parts(x) -> tuple:
-    return tuple(x[..., k] for k in range(x.shape[-1]))
-
-
 def com_inertia(view: View):
     """Inertias of the bodies about the centre of mass of all, world axes: (..., nbody, 10) as xx yy zz xy xz yz, m d, m (MuJoCo's cinert).
 
     d: the body's centre of mass from the common one, m. For models that are one tree.
     """
     mass, offset, _ = _com_frames(view)
-    xx, yy, zz, xy, xz, yz = _parts(body_inertia(view.model)[2])
+    xx, yy, zz, xy, xz, yz = components(body_inertia(view.model)[2])
     inertia = jnp.stack([jnp.stack(row, -1) for row in ((xx, xy, xz), (xy, yy, yz), (xz, yz, zz))], -2)
     R = jnp.stack([to_world(view.data.quat, axis) for axis in np.eye(3)], -1)
     rotated = jnp.einsum("...ij,...jk,...lk->...il", R, inertia, R, precision=jax.lax.Precision.HIGHEST)
-    x, y, z = _parts(offset)
+    x, y, z = components(offset)
     m = jnp.broadcast_to(mass, x.shape)
     shift = [y * y + z * z, x * x + z * z, x * x + y * y, -x * y, -x * z, -y * z]
     entries = [rotated[..., i, j] for i, j in ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))]

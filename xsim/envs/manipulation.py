@@ -17,7 +17,7 @@ import numpy as np
 
 from xsim.envs.commands import WeightedTerms, action_duration, new_commands
 from xsim.envs.core import Task, register_task
-from xsim.envs.tasks import to_body, to_world
+from xsim.envs.tasks import components, to_body, to_world
 from xsim.envs.view import View
 from xsim.model.model import Model
 from xsim.spatial import quat_conj, quat_log, quat_mul, safe_norm
@@ -34,12 +34,8 @@ ARM = 7  # joints of the arm; two of the fingers follow
 # ---- what a view shows -------------------------------------------------------------------------------------------------------
 
 
-def _parts(x) -> tuple:
-    return tuple(x[..., k] for k in range(x.shape[-1]))
-
-
 def _norm(x):
-    return safe_norm(_parts(x))
+    return safe_norm(components(x))
 
 
 def _nearness(distance, scale: float):
@@ -69,7 +65,7 @@ def _two_axes(quat):
 
 def _rotation_error(quat, target):
     """Rotation vector (num_envs, 3), rad, that turns a frame to its target, in the frame's axes."""
-    return jnp.stack(quat_log(quat_mul(quat_conj(_parts(quat)), _parts(target))), -1)
+    return jnp.stack(quat_log(quat_mul(quat_conj(components(quat)), components(target))), -1)
 
 
 def _uniform(key, low, high, dtype):
@@ -183,7 +179,7 @@ class Reach(_Arm):
         """Position (3,), m, and orientation (4,) of a target."""
         place, turn = jax.random.split(key)
         angle = jax.random.uniform(turn, (), dtype, -0.5 * math.pi, 0.5 * math.pi)
-        down = jnp.stack(quat_mul((0.0, 1.0, 0.0, 0.0), _parts(_about_z(angle))))
+        down = jnp.stack(quat_mul((0.0, 1.0, 0.0, 0.0), components(_about_z(angle))))
         return jnp.concatenate([_uniform(place, self.target_low, self.target_high, dtype), down])
 
     def start(self, model: Model, key, variables):
