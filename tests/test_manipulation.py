@@ -22,7 +22,7 @@ from xsim.spatial import quat_conj, quat_log, quat_mul
 
 KEY = jax.random.key(2)
 RECORDED = json.loads((Path(__file__).parent / "reference" / "panda.json").read_text())
-"""Of Pinocchio, from franka_description's file; written by make_panda.py there."""
+"""Of Pinocchio, from the file of franka_ros; written by make_panda.py there."""
 
 
 # ---- the model ---------------------------------------------------------------------------------------------------------------
