@@ -42,8 +42,9 @@ TOLERANCE = 1e-7  # of the largest number of a row: the solver of MuJoCo ends at
 
 
 def test_every_script_is_here():
-    """Two more write numbers of other packages' environments, see tests/test_locomotion.py and tests/test_suite.py."""
-    assert {path.name for path in REFERENCE.glob("make_*.py")} == {*SCRIPTS, "make_gymnasium.py", "make_dm_control.py"}
+    """Two more write numbers of other packages' environments, see tests/test_locomotion.py and tests/test_suite.py; one is Pinocchio's."""
+    others = {"make_gymnasium.py", "make_dm_control.py", "make_panda.py"}
+    assert {path.name for path in REFERENCE.glob("make_*.py")} == {*SCRIPTS, *others}
 
 
 @pytest.mark.parametrize("script, rules", [(script, rules) for script, (releases, _) in SCRIPTS.items() for rules in releases])
@@ -70,6 +71,15 @@ def test_recorded_robot_arm(tmp_path):
     computed, recorded = _read(tmp_path / "robot_arm.npz"), _read(NOTEBOOKS / "robot_arm.npz")
     np.testing.assert_allclose(computed["ctrls"], recorded["ctrls"], atol=1e-6)
     np.testing.assert_allclose(computed["counts"], recorded["counts"], rtol=0, atol=1)
+
+
+def test_recorded_panda(tmp_path):
+    """The arm of the manipulation tasks, by Pinocchio from its maker's description."""
+    (urdf,) = packages.robots("example-robot-data").rglob("panda_description/urdf/panda.urdf")
+    command = [str(packages.engine("pin")), str(REFERENCE / "make_panda.py"), str(urdf), str(tmp_path / "panda.json")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert not list(differences(_read(tmp_path / "panda.json"), _read(REFERENCE / "panda.json"), "panda.json", TOLERANCE))
 
 
 def _read(path: Path) -> dict:

@@ -10,7 +10,7 @@ from traced import by_numpy
 
 import xsim
 from xsim.envs import Task
-from xsim.envs.quadruped import SCAN, STANDING_HEIGHT, RoughTerrain
+from xsim.envs.quadruped import GO1, SCAN, RoughTerrain
 from xsim.envs.terrain import KINDS, PLATFORM, make_terrain
 
 BALL = """<mujoco><worldbody><geom name="floor" type="plane" size="1 1 .1" friction=".4"/>
@@ -125,12 +125,12 @@ def test_a_quadruped_on_it(terrain):
     start = by_numpy(env.reset)(jax.random.key(3))
     assert start.obs.shape == (4, 48 + len(SCAN)) and len(set(start.variables["level"].tolist())) > 1
     origins = terrain.origins[start.variables["level"], start.variables["kind"]]
-    np.testing.assert_allclose(start.state.q[:, :3], origins + [0, 0, STANDING_HEIGHT + 0.01], atol=1e-5)
+    np.testing.assert_allclose(start.state.q[:, :3], origins + [0, 0, GO1.height + 0.01], atol=1e-5)
     ahead = 2 * np.arctan2(start.state.q[:, 6], start.state.q[:, 3])
     for k in range(4):
         turn = np.array([[np.cos(ahead[k]), -np.sin(ahead[k])], [np.sin(ahead[k]), np.cos(ahead[k])]])
         at = origins[k, :2] + SCAN @ turn.T
-        wanted = np.asarray(terrain.height(at[:, 0], at[:, 1])) - start.state.q[k, 2] + STANDING_HEIGHT
+        wanted = np.asarray(terrain.height(at[:, 0], at[:, 1])) - start.state.q[k, 2] + GO1.height
         np.testing.assert_allclose(start.obs[k, 48:], wanted, atol=1e-5)
     np.testing.assert_allclose(start.metrics["level"], start.variables["level"])
     feet = start.state.q.copy()

@@ -18,9 +18,9 @@ import numpy as np
 
 from xsim.dynamics.queries import body_inertia
 from xsim.envs.core import Task, register_task
+from xsim.envs.tasks import components, to_world
 from xsim.envs.view import View
 from xsim.model.model import Model
-from xsim.spatial import rotate
 
 __all__ = ["ant", "half_cheetah", "hopper", "humanoid", "reacher"]
 
@@ -67,19 +67,9 @@ def _com_frames(view: View):
     """Mass (..., nbody), offset of every body's centre of mass from that of all bodies and that of all, (..., nbody, 3) and (..., 1, 3)."""
     mass, com, _ = body_inertia(view.model)
     quat, pos = view.data.quat, view.data.pos
-    centre = pos + _rotated(quat, com)
+    centre = pos + to_world(quat, com)
     common = jnp.sum(mass[..., None] * centre, -2, keepdims=True) / jnp.sum(mass, -1)[..., None, None]
     return mass, centre - common, common
-
-
-def _rotated(quat, x):
-    """Vectors (..., 3) of the frames (..., 4) in world axes."""
-    x = jnp.broadcast_to(x, (*quat.shape[:-1], 3))
-    return jnp.stack(jnp.broadcast_arrays(*rotate(_parts(quat), _parts(x))), -1)
-
-
-def _parts(x) -> tuple:
-    return tuple(x[..., k] for k in range(x.shape[-1]))
 
 
 def com_inertia(view: View):
@@ -88,11 +78,11 @@ def com_inertia(view: View):
     d: the body's centre of mass from the common one, m. For models that are one tree.
     """
     mass, offset, _ = _com_frames(view)
-    xx, yy, zz, xy, xz, yz = _parts(body_inertia(view.model)[2])
+    xx, yy, zz, xy, xz, yz = components(body_inertia(view.model)[2])
     inertia = jnp.stack([jnp.stack(row, -1) for row in ((xx, xy, xz), (xy, yy, yz), (xz, yz, zz))], -2)
-    R = jnp.stack([_rotated(view.data.quat, axis) for axis in np.eye(3)], -1)
+    R = jnp.stack([to_world(view.data.quat, axis) for axis in np.eye(3)], -1)
     rotated = jnp.einsum("...ij,...jk,...lk->...il", R, inertia, R, precision=jax.lax.Precision.HIGHEST)
-    x, y, z = _parts(offset)
+    x, y, z = components(offset)
     m = jnp.broadcast_to(mass, x.shape)
     shift = [y * y + z * z, x * x + z * z, x * x + y * y, -x * y, -x * z, -y * z]
     entries = [rotated[..., i, j] for i, j in ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))]

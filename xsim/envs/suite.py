@@ -22,7 +22,7 @@ from xsim.dynamics.initial_state import init
 from xsim.dynamics.queries import body_inertia, geom_poses
 from xsim.dynamics.step import rollout
 from xsim.envs.core import Task, register_task
-from xsim.envs.tasks import to_body
+from xsim.envs.tasks import components, to_body
 from xsim.envs.view import View
 from xsim.load import load
 from xsim.model.model import Model, State, unfrozen
@@ -64,7 +64,7 @@ def _small_control(view: View):
 
 
 def _norm(x):
-    return safe_norm(_components(x))
+    return safe_norm(components(x))
 
 
 # ---- what a view shows -------------------------------------------------------------------------------------------------------
@@ -75,12 +75,8 @@ def _axes(view: View, body: str):
     return _matrix(view.data.quat[..., view.body(body), :])
 
 
-def _components(x) -> tuple:
-    return tuple(x[..., k] for k in range(x.shape[-1]))
-
-
 def _matrix(quat):
-    return jnp.stack([jnp.stack(row, -1) for row in matrix(_components(quat))], -2)
+    return jnp.stack([jnp.stack(row, -1) for row in matrix(components(quat))], -2)
 
 
 def _pos(view: View, body: str):

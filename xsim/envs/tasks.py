@@ -19,14 +19,21 @@ from xsim.spatial import quat_conj, rotate
 __all__ = ["Tracking", "imu"]
 
 
-def _components(x) -> tuple:
+def components(x) -> tuple:
+    """The numbers of the last dimension, one by one, as `xsim.spatial` takes vectors and quaternions."""
     return tuple(x[..., k] for k in range(x.shape[-1]))
 
 
 def to_body(quat, x):
     """World vectors (..., 3) in the axes of frames (..., 4)."""
     x = jnp.broadcast_to(x, (*quat.shape[:-1], 3))
-    return jnp.stack(jnp.broadcast_arrays(*rotate(quat_conj(_components(quat)), _components(x))), -1)
+    return jnp.stack(jnp.broadcast_arrays(*rotate(quat_conj(components(quat)), components(x))), -1)
+
+
+def to_world(quat, x):
+    """Vectors (..., 3) of frames (..., 4) in world axes."""
+    x = jnp.broadcast_to(x, (*quat.shape[:-1], 3))
+    return jnp.stack(jnp.broadcast_arrays(*rotate(components(quat), components(x))), -1)
 
 
 def imu(view: View, bodies: Sequence[str], magnetic=(0.0, 0.5, -0.75**0.5)):
