@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 
-from xsim.dynamics.constraints.exact_mobility import ExactMobility
+from xsim.dynamics.constraints.row_mobility import RowMobility
 from xsim.dynamics.constraints.soft_rows import INFINITE, MIN_VALUE, Rows, impedance, stiffness_damping
 from xsim.dynamics.flex.kinematics import edge_jacobian, edge_rates, edge_vectors, point_velocities, points
 from xsim.dynamics.flex.structure import flex_plan, index_array
@@ -43,7 +43,7 @@ def _inverse_mass(mass):
     return jnp.where(mass > 0, 1.0 / jnp.where(mass > 0, mass, 1.0), 0.0)
 
 
-def edge_rows(system: System, frame: Frames, v, exact: ExactMobility | None) -> Rows:
+def edge_rows(system: System, frame: Frames, v, exact: RowMobility | None) -> Rows:
     """The rows of all constrained edges. Their arrays have a lane axis. exact: see `soft_rows`."""
     plan = flex_plan(system.topology)
     at = points(system, frame)
@@ -51,7 +51,7 @@ def edge_rows(system: System, frame: Frames, v, exact: ExactMobility | None) -> 
     rate = edge_rates(point_velocities(system, frame, v, at), edge_vectors(at.world, edge_points)[1], edge_points)
     assert system.derived.mobility is not None
     residual = length - system.flex.length[plan.constrained_edges]
-    mobility = system.derived.mobility.edges if exact is None else exact.diagonal(J)
+    mobility = system.derived.mobility.edges if exact is None else exact.of_rows(J, system.derived.mobility.edges)
     stiffness, offset = row_numbers(system, plan.soft_row, residual, rate, mobility)
     width = max(x.shape[-1] for x in (J, stiffness, offset))
     J, stiffness, offset = (jnp.broadcast_to(x, (*x.shape[:-1], width)) for x in (J, stiffness, offset))

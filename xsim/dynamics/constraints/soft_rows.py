@@ -4,7 +4,8 @@ A row has a Jacobian J. At an acceleration a, with x = J a + (dJ/dt) v - aref an
 its bounds. R = A (1 - d) / d is the regularization. An equality has no bounds. Dry friction is bounded by its friction loss. A limit force
 is not negative. r is the residual (of a limit: its distance minus its margin), d the impedance, A the diagonal of J M^-1 J^T in the
 reference configuration (or, see `Topology.exact_mobility`, at the state). Source: MuJoCo's documentation, Computation, Constraint model.
-MuJoCo 4.0 has the term (dJ/dt) v in connect and weld constraints; MuJoCo 3.2 does not.
+MuJoCo 4.0 has the term (dJ/dt) v in connect and weld constraints; MuJoCo 3.2 does not. With MuJoCo's integrator ``discrete`` the reference
+is at the end of the step, see `end_of_step`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xsim import spatial
-from xsim.dynamics.constraints.exact_mobility import ExactMobility
+from xsim.dynamics.constraints.row_mobility import RowMobility
 from xsim.dynamics.linalg.dense import assembled, fit, loop_sum, pairwise_sum, stacked, tree_sum
 from xsim.dynamics.tendons.tendons import LengthAndJacobian, scaled_row
 from xsim.dynamics.tree.frames import End, body_end, body_link, coordinate_addresses, site_end
@@ -493,6 +494,28 @@ def stiffness_damping(solref, solimp, dt, safe: bool):
     return k, b
 
 
+def end_of_step(solref, solimp, d, dt, is_limit):
+    """The stiffness K = k d and damping b of rows whose spring and damper act at the end of a step of h (MuJoCo's integrator ``discrete``).
+
+    In the reference acceleration r becomes r + h J v + h^2 J a and J v becomes J v + h J a. With S = 1 + b h + K h^2 this gives
+    aref = (-(b + h K) J v - K r - (dJ/dt) v) / S, and R / S in the place of R. Source: MuJoCo 4.0's documentation; probes.
+    is_limit: the rows, given as (time constant, damping ratio), whose spring is at most as stiff as a step resolves (refsafe)."""
+    k, b = stiffness_damping(solref, solimp, dt, False)
+    k, ratio = k * d, solref[1]
+    rebounds = is_limit & (solref[0] > 0) & (ratio > 0) & (k * dt * dt > 1.0)
+    return jnp.where(rebounds, 1.0 / (dt * dt), k), jnp.where(rebounds, 2.0 * ratio / (dt * jnp.sqrt(d)), b)
+
+
+def regularization(d, mobility, scale):
+    """R of rows. scale: S of `end_of_step`, which leaves the effective impedance below `MAX_IMPEDANCE`; None: 1."""
+    R = (1.0 - d) / d * mobility
+    return jnp.maximum(MIN_VALUE, R if scale is None else jnp.maximum(R / scale, (1.0 - MAX_IMPEDANCE) / MAX_IMPEDANCE * mobility))
+
+
+def _is_limit(row: Row) -> bool:
+    return isinstance(row.low, float) and row.low == 0.0 and row.high is INFINITE
+
+
 def _collect_rows(system: System, frame: Frames, q, v, tendon: list[LengthAndJacobian]) -> list[tuple[SoftInfo, Row]]:
     """All rows at a state but those of flexes. The rows with one constant coefficient are first."""
     top = system.topology
@@ -512,7 +535,7 @@ def _is_single(row: Row) -> bool:
     return len(row.row) == 1 and isinstance(row.row[0][1], float)
 
 
-def _assemble(system: System, infos_and_rows: list[tuple[SoftInfo, Row]], q, v, exact: ExactMobility | None) -> Rows:
+def _assemble(system: System, infos_and_rows: list[tuple[SoftInfo, Row]], q, v, exact: RowMobility | None) -> Rows:
     """The arrays of all rows."""
     rows, count = [row for _, row in infos_and_rows], sum(_is_single(row) for _, row in infos_and_rows)
     like = (system.option.dt, q, v, [row[:8] for row in rows])
@@ -529,25 +552,34 @@ def _assemble(system: System, infos_and_rows: list[tuple[SoftInfo, Row]], q, v, 
     solref = [vector([system.soft.solref[i][k] for i in leaf_rows]) for k in range(2)]
     solimp = [vector([system.soft.solimp[i][k] for i in leaf_rows]) for k in range(5)]
     d = impedance(vector([r.impedance_distance for r in rows]), solimp)
-    k, b = stiffness_damping(solref, solimp, system.option.dt, "refsafe" not in system.topology.disabled)
+    safe, dt, scale = "refsafe" not in system.topology.disabled, system.option.dt, None
+    if exact is not None and exact.by_step:
+        k, b = end_of_step(solref, solimp, d, dt, vector([float(safe and _is_limit(r)) for r in rows]) > 0)
+        k = k * vector([float(r.has_position_error) for r in rows])
+        b, scale = b + dt * k, 1.0 + b * dt + k * dt * dt
+    else:
+        k, b = stiffness_damping(solref, solimp, dt, safe)
+        k = k * d
     active = vector([1.0 if r.active is None else jnp.where(r.active, 1.0, 0.0) for r in rows]) > 0
-    mobility = vector([r.mobility for r in rows]) if exact is None else _exact_mobilities(exact, single, general)
-    R = jnp.maximum(MIN_VALUE, (1.0 - d) / d * mobility)
+    mobility = vector([r.mobility for r in rows])
+    mobility = mobility if exact is None else _mobilities(exact, single, general, mobility)
+    R = regularization(d, mobility, scale)
     bounds = [jnp.where(active, vector(xs), 0.0) for xs in ([r.low for r in rows], [r.high for r in rows])]
     out = Rows(single, general, jnp.where(active, 1.0 / R, 0.0), d, *bounds)
     residual = vector([r.residual if r.has_position_error else 0.0 for r in rows])
-    return out._replace(offset=vector([r.drift for r in rows]) + b * out.j_times(vector(v)) + k * d * residual)
+    offset = vector([r.drift for r in rows]) + b * out.j_times(vector(v)) + k * residual
+    return out._replace(offset=offset if scale is None else offset / scale)
 
 
-def _exact_mobilities(exact: ExactMobility, single: np.ndarray, general):
-    """The mobilities of all rows, with the lanes of ``general``."""
+def _mobilities(exact: RowMobility, single: np.ndarray, general, reference):
+    """The mobilities of all rows, with the lanes of ``general``. reference: those in the reference configuration."""
     lanes = general.shape[2:] or (1,)
     constant = jnp.broadcast_to(jnp.asarray(single, general.dtype)[..., None], (*single.shape, *lanes))
     J = jnp.concatenate([constant, general.reshape(*general.shape[:2], *lanes)])
-    return exact.diagonal(J).reshape(len(J), *general.shape[2:])
+    return exact.of_rows(J, reference.reshape(len(J), *lanes)).reshape(len(J), *general.shape[2:])
 
 
-def soft_rows(system: System, frame: Frames, q, v, tendon: list[LengthAndJacobian], exact: ExactMobility | None = None) -> Rows | None:
+def soft_rows(system: System, frame: Frames, q, v, tendon: list[LengthAndJacobian], exact: RowMobility | None = None) -> Rows | None:
     """All rows at a state but those of flexes. None if the model has no such rows. exact: gives the mobilities, None for those of the
     reference configuration."""
     rows = _collect_rows(system, frame, q, v, tendon)

@@ -14,6 +14,7 @@ from xsim.spec import OptionSpec
 __all__ = ["read_drawing", "read_option", "read_sizes"]
 
 INTEGRATORS = ("Euler", "RK4", "implicit", "implicitfast")
+INTEGRATORS_4_0 = ("discrete",)
 PARTS = (
     "constraint", "equality", "frictionloss", "limit", "contact", "gravity", "clampctrl", "warmstart", "filterparent", "actuation",
     "refsafe", "sensor", "midphase", "eulerdamp", "autoreset",
@@ -56,9 +57,7 @@ def read_option(document: Document) -> OptionSpec:
         names = {name: e.number(name, value, positive=name == "timestep", nonnegative=True) for name, value in names.items()}
         vectors = {name: e.floats(name, 3, value) for name, value in vectors.items()}
         solver = {name: _solver_value(e, name, value) for name, value in solver.items()}
-        if release.schema != "3.2" and e.raw("integrator") == "discrete":
-            raise e.error(f"found 'discrete', which is not simulated; allowed: {', '.join(INTEGRATORS)}", "integrator")
-        integrator = e.choice("integrator", INTEGRATORS, integrator)
+        integrator = e.choice("integrator", INTEGRATORS + (INTEGRATORS_4_0 if release.schema == "4.0" else ()), integrator)
         groups |= _groups(e)
         e.number("apirate", 100.0)
         section = e.child("flag")

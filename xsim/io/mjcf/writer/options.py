@@ -13,7 +13,7 @@ __all__ = ["check_friction", "write_compiler", "write_drawing", "write_option"]
 
 EXACT = {
     "implicit_damping": "Euler", "euler": "Euler", "rk4_manifold": "RK4", "rk4": "RK4", "implicit": "implicit",
-    "implicitfast": "implicitfast",
+    "implicitfast": "implicitfast", "discrete": "discrete",
 }  # fmt: skip
 """MuJoCo's names of rules of integration."""
 NEAR = {"dart": "Euler", "linearly_implicit": "implicit"}

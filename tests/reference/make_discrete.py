@@ -1,0 +1,131 @@
+"""Writes discrete.json: what MuJoCo 4.0.0's integrator discrete finds for small models, on the way of a few steps.
+
+    pip install mujoco==4.0.0
+    python tests/reference/make_discrete.py
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import mujoco
+import numpy as np
+
+STEPS = 5
+
+ARM = """<joint name="{0}hinge" axis="0 1 0" stiffness="50 20 30" damping="2 1 .5" springref="20" armature=".01" {1}/>
+      <geom type="capsule" size=".04" fromto="0 0 0 .3 .1 0" mass=".5"/>
+      <body pos=".3 .1 0"><joint name="{0}ball" type="ball" stiffness="5 2 3" damping=".2 .1 .05" {2}/>
+        <geom type="box" size=".05 .1 .2" pos=".1 0 0" mass=".4"/><site name="{0}tip" pos=".2 0 0" euler="10 20 30"/>
+        <body pos=".2 0 0"><joint name="{0}slide" type="slide" axis="0 0 1" stiffness="300" {3}/>
+          <geom size=".05" mass=".3"/></body></body>"""
+TWO = f"""<body>{ARM.format("a", "", "", 'damping="1 -9 .5"')}</body> <body pos="0 0 1">{ARM.format("b", 'actuatorfrcrange="-.5 .5"', "", "")}</body>"""
+FREE = '<geom type="box" size=".1 .2 .3" pos=".05 .02 0" mass="2" {}/>'
+TENDONS = f"""<option timestep=".02"/><worldbody>{TWO}</worldbody>
+  <tendon>
+    <fixed stiffness="40 10 5" damping="2 1 .5" springlength=".1"><joint joint="ahinge" coef="1"/><joint joint="bhinge" coef="2"/></fixed>
+    <fixed stiffness="40 -900 5" damping="2 -9 .5" springlength=".1"><joint joint="ahinge" coef="1"/><joint joint="aslide" coef="2"/></fixed>
+    <spatial stiffness="100" damping="3" springlength="0 .2"><site site="atip"/><site site="btip"/></spatial>
+    <fixed name="t" stiffness="40" springlength="-9 9"><joint joint="aslide" coef="1"/><joint joint="bslide" coef="2"/></fixed>
+  </tendon>
+  <actuator><pid tendon="t" kp="50" kv="2" ki="30" slewmax="3" input="pos vel ff"/></actuator>
+  <sensor><accelerometer site="atip"/></sensor>"""
+SERVOS = f"""<option timestep=".02"/><worldbody>{TWO}</worldbody>
+  <actuator>
+    <position joint="ahinge" kp="60" kv="3"/> <position joint="bhinge" kp="60" kv="3"/>
+    <position joint="aslide" kp="200" kv="9" forcerange="-1 1"/>
+    <orientation joint="aball" kp="20" kv="1"/> <position joint="bball" kp="20" gear="1 2 .5"/>
+    <position site="atip" refsite="btip" kp="300" gear="1 .3 -2 0 0 0"/> <general joint="ahinge" gaintype="affine" gainprm="3 -4 -5"/>
+    <general joint="aslide" gainprm="9" biastype="affine" biasprm="1 70 5"/>
+  </actuator>
+  <sensor><force site="btip"/><torque site="btip"/></sensor>"""
+MOTORS = f"""<option timestep=".02"/><worldbody><body>{ARM.format("a", "", "", 'actuatorfrcrange="-3 3"')}</body></worldbody>
+  <actuator>
+    <dcmotor joint="ahinge" motorconst=".2" resistance="2" inductance=".1 .05" controller="3 0 .4" input="pos vel" lugre="1 .3 1 1.5 .1"/>
+    <muscle joint="ahinge" lengthrange="-.5 .5" force="30"/> <motor joint="ahinge" damping="1 2 3" gear="2"/>
+    <position joint="ahinge" kp="20" kv="2" timeconst=".1"/> <position joint="aslide" kp="2000"/>
+  </actuator>"""
+BODIES = f"""<option timestep=".02"/><worldbody>
+    <body><freejoint/>{FREE.format("")}<site name="a"/></body> <body pos="0 1 0"><freejoint/>{FREE.format("")}</body>
+    <body pos="0 2 0"><joint type="free" stiffness="20 5 3" damping="1"/>{FREE.format("")}</body>
+  </worldbody>
+  <actuator><position site="a" kp="30" gear="1 0 2 .3 0 1"/></actuator> <sensor><accelerometer site="a"/></sensor>"""
+ROWS = f"""<option timestep=".01"><flag contact="disable" {{}}/></option><worldbody>
+    <body name="a">{ARM.format("a", 'range="-5 5" limited="true" solimplimit=".8 .95 .5" frictionloss=".5"',
+        'range="0 5" limited="true" solreflimit=".004 .7" frictionloss=".1"', 'range="-.01 .01" limited="true" solreflimit="-9e6 -30"')}</body>
+    <body pos="0 0 1" name="b">{ARM.format("b", 'frictionloss=".5" solreffriction=".001 1"', "", 'damping="30"')}</body>
+    <body pos="0 1 0" name="c"><freejoint/>{FREE.format("")}</body> <body pos="0 2 0"><freejoint/>{FREE.format("")}</body>
+  </worldbody>
+  <tendon><fixed name="t" range="-.1 .1" limited="true" solreflimit=".001 1" frictionloss=".2" damping="3"><joint joint="ahinge" coef="1"/>
+    <joint joint="bslide" coef="2"/></fixed></tendon>
+  <equality><connect body1="a" body2="b" anchor=".2 0 .3" solref=".003 1"/><weld body1="b" body2="c" solimp=".5 .8 .1"/>
+    <joint joint1="bhinge" joint2="bslide" polycoef="0 1.5"/><tendon tendon1="t" solref="-900 -3"/></equality>
+  <sensor><tendonlimitfrc tendon="t"/><jointlimitfrc joint="ahinge"/></sensor>"""
+BALL = """<body pos="{0} 0 .19"><joint type="slide" axis="1 0 0" damping="30" stiffness="400"/>
+      <joint type="slide" axis="0 1 0" damping="3"/><joint type="slide" axis="0 0 1" damping="40"/><joint type="ball" damping=".1"/>
+      <geom name="g{0}" size=".2" mass="2" priority="1" {1}/><site name="s{0}" size=".3"/></body>"""
+KINDS = (
+    'condim="1"', 'condim="3" solref=".004 .7"', 'condim="4" friction=".6 .01 .01" solref="-3e5 -9"', 'condim="6" solimp=".5 .9 .05"',
+    'condim="3" adhesion="3" margin=".005" gap=".1"', 'condim="3" surfacevel=".3 .2 0 0 .1 0"', "",
+)  # fmt: skip
+CONTACTS = f"""<option timestep=".01" impratio="3" {{}}</option><worldbody><geom name="floor" type="plane" size="9 9 1"/>
+    {" ".join(BALL.format(i, kind) for i, kind in enumerate(KINDS))}
+    <body pos="0 3 .29"><freejoint/><geom type="box" size=".1 .2 .3" mass="2"/></body>
+  </worldbody>
+  <contact><pair geom1="floor" geom2="g6" condim="3" solreffriction=".002 .8"/></contact>
+  <actuator><position site="s0" kp="900" gear="0 0 1 0 0 0"/></actuator>
+  <sensor><touch site="s0"/><touch site="s2"/><accelerometer site="s3"/></sensor>"""
+DIAGEXACT = '<flag diagexact="enable"/>'
+CASES = {
+    "tendons": TENDONS,
+    "servos": SERVOS,
+    "motors": MOTORS,
+    "free bodies": BODIES,
+    "rows": ROWS.format(""),
+    "rows as given": ROWS.format('refsafe="disable" diagexact="enable"'),
+    "pyramids": CONTACTS.format('cone="pyramidal">'),
+    "pyramids, exact": CONTACTS.format(f'cone="pyramidal">{DIAGEXACT}'),
+    "ellipses": CONTACTS.format('cone="elliptic">'),
+    "ellipses, exact": CONTACTS.format(f'cone="elliptic">{DIAGEXACT}'),
+    "fluid": f"""<option timestep=".02" density="300" viscosity="2" wind="1 0 0"/><worldbody><body>{ARM.format("a", "", "", "")}</body>
+      <body pos="0 2 0"><freejoint/>{FREE.format('fluidshape="ellipsoid"')}<geom size=".1" pos=".3 0 0" fluidshape="ellipsoid"/></body>
+      </worldbody>""",
+}
+
+
+def text(name: str) -> str:
+    """The file of a model."""
+    return f"<mujoco>{CASES[name].replace('<option', '<option integrator=' + chr(34) + 'discrete' + chr(34), 1)}</mujoco>"
+
+
+def record(model: mujoco.MjModel, seed: int) -> dict:
+    """A state, what the engine computes at it, and the states after steps."""
+    data, rng = mujoco.MjData(model), np.random.default_rng(seed)
+    move = rng.normal(size=model.nv) * (0.02 if model.ngeom > 12 else 0.1)
+    mujoco.mj_integratePos(model, data.qpos, move, 1.0)
+    data.qvel[:] = rng.normal(size=model.nv)
+    data.ctrl[:], data.act[:] = 0.3 * rng.normal(size=model.nu), 0.3 * rng.normal(size=model.na)
+    out = {"q": data.qpos.tolist(), "v": data.qvel.tolist(), "act": data.act.tolist(), "ctrl": data.ctrl.tolist()}
+    mujoco.mj_forward(model, data)
+    found = {"a": data.qacc, "passive": data.qfrc_passive, "actuator": data.qfrc_actuator, "constraint": data.qfrc_constraint}
+    out |= {name: x.tolist() for name, x in found.items()} | {"sensor": data.sensordata.tolist(), "rows": int(data.nefc), "states": []}
+    for _ in range(STEPS):
+        mujoco.mj_step(model, data)
+        out["states"].append([*data.qpos.tolist(), *data.qvel.tolist(), *data.act.tolist()])
+    return out
+
+
+def main() -> None:
+    assert mujoco.__version__ == "4.0.0", mujoco.__version__
+    out: dict = {"version": mujoco.__version__, "models": {}}
+    for seed, name in enumerate(CASES):
+        model = mujoco.MjModel.from_xml_string(text(name))
+        model.opt.tolerance, model.opt.iterations = 0.0, 300
+        out["models"][name] = {"text": text(name), **record(model, seed)}
+    Path(sys.argv[1] if sys.argv[1:] else Path(__file__).parent / "discrete.json").write_text(json.dumps(out, separators=(",", ":")) + "\n")
+
+
+if __name__ == "__main__":
+    main()
