@@ -26,6 +26,17 @@ SLOW_CASES: dict[str, tuple[str, ...]] = {
         "skel-joint_dynamics_elements_test",
         "skel-joint_friction_test",
     ),
+    "test_discrete.py::test_accelerations_and_forces": ("tendons", "fluid", "other contacts"),
+    "test_discrete.py::test_steps": (
+        "fluid",
+        "free bodies",
+        "other contacts",
+        "pyramids",
+        "pyramids, exact",
+        "rows",
+        "rows as given",
+        "tendons",
+    ),
     "test_flexes.py::test_numbers_of_the_engine": (
         "3.2-edges of triangles keep their lengths",
         "4.0-edges of triangles keep their lengths",

@@ -21,12 +21,16 @@ ARM = """<joint name="{0}hinge" axis="0 1 0" stiffness="50 20 30" damping="2 1 .
         <geom type="box" size=".05 .1 .2" pos=".1 0 0" mass=".4"/><site name="{0}tip" pos=".2 0 0" euler="10 20 30"/>
         <body pos=".2 0 0"><joint name="{0}slide" type="slide" axis="0 0 1" stiffness="300" {3}/>
           <geom size=".05" mass=".3"/></body></body>"""
-TWO = f"""<body>{ARM.format("a", "", "", 'damping="1 -9 .5"')}</body> <body pos="0 0 1">{ARM.format("b", 'actuatorfrcrange="-.5 .5"', "", "")}</body>"""
+TWO = f"""<body>{ARM.format("a", "", "", 'damping="1 -9 .5"')}</body>
+    <body pos="0 0 1"><joint name="bhinge" axis="0 1 0" actuatorfrcrange="-.5 .5"/><geom size=".1" pos=".3 .1 0" mass="1"/>
+      <site name="btip" pos=".2 0 0" euler="10 20 30"/><body pos=".2 0 0"><joint name="bslide" type="slide" axis="0 0 1"/>
+        <geom size=".05" mass=".3"/></body></body>"""
 FREE = '<geom type="box" size=".1 .2 .3" pos=".05 .02 0" mass="2" {}/>'
 TENDONS = f"""<option timestep=".02"/><worldbody>{TWO}</worldbody>
   <tendon>
     <fixed stiffness="40 10 5" damping="2 1 .5" springlength=".1"><joint joint="ahinge" coef="1"/><joint joint="bhinge" coef="2"/></fixed>
-    <fixed stiffness="40 -900 5" damping="2 -9 .5" springlength=".1"><joint joint="ahinge" coef="1"/><joint joint="aslide" coef="2"/></fixed>
+    <fixed stiffness="40 -900 5" damping="2 -9 .5" springlength=".1"><joint joint="ahinge" coef="1"/>
+      <joint joint="aslide" coef="2"/></fixed>
     <spatial stiffness="100" damping="3" springlength="0 .2"><site site="atip"/><site site="btip"/></spatial>
     <fixed name="t" stiffness="40" springlength="-9 9"><joint joint="aslide" coef="1"/><joint joint="bslide" coef="2"/></fixed>
   </tendon>
@@ -36,7 +40,7 @@ SERVOS = f"""<option timestep=".02"/><worldbody>{TWO}</worldbody>
   <actuator>
     <position joint="ahinge" kp="60" kv="3"/> <position joint="bhinge" kp="60" kv="3"/>
     <position joint="aslide" kp="200" kv="9" forcerange="-1 1"/>
-    <orientation joint="aball" kp="20" kv="1"/> <position joint="bball" kp="20" gear="1 2 .5"/>
+    <orientation joint="aball" kp="20" kv="1"/> <position joint="bslide" kp="20" gear="2"/>
     <position site="atip" refsite="btip" kp="300" gear="1 .3 -2 0 0 0"/> <general joint="ahinge" gaintype="affine" gainprm="3 -4 -5"/>
     <general joint="aslide" gainprm="9" biastype="affine" biasprm="1 70 5"/>
   </actuator>
@@ -48,35 +52,42 @@ MOTORS = f"""<option timestep=".02"/><worldbody><body>{ARM.format("a", "", "", '
     <position joint="ahinge" kp="20" kv="2" timeconst=".1"/> <position joint="aslide" kp="2000"/>
   </actuator>"""
 BODIES = f"""<option timestep=".02"/><worldbody>
-    <body><freejoint/>{FREE.format("")}<site name="a"/></body> <body pos="0 1 0"><freejoint/>{FREE.format("")}</body>
+    <body><freejoint/>{FREE.format("")}<site name="a"/></body>
     <body pos="0 2 0"><joint type="free" stiffness="20 5 3" damping="1"/>{FREE.format("")}</body>
   </worldbody>
   <actuator><position site="a" kp="30" gear="1 0 2 .3 0 1"/></actuator> <sensor><accelerometer site="a"/></sensor>"""
 ROWS = f"""<option timestep=".01"><flag contact="disable" {{}}/></option><worldbody>
-    <body name="a">{ARM.format("a", 'range="-5 5" limited="true" solimplimit=".8 .95 .5" frictionloss=".5"',
-        'range="0 5" limited="true" solreflimit=".004 .7" frictionloss=".1"', 'range="-.01 .01" limited="true" solreflimit="-9e6 -30"')}</body>
-    <body pos="0 0 1" name="b">{ARM.format("b", 'frictionloss=".5" solreffriction=".001 1"', "", 'damping="30"')}</body>
+    <body name="a"><joint name="h" axis="0 1 0" range="-5 5" limited="true" solimplimit=".8 .95 .5" frictionloss=".5"/>
+      <geom size=".1" pos=".3 .1 0" mass="1"/>
+      <body pos=".3 .1 0"><joint type="ball" range="0 5" limited="true" solreflimit=".004 .7" frictionloss=".1" damping=".1"/>
+        <geom type="box" size=".05 .1 .2" pos=".1 0 0" mass=".4"/>
+        <body pos=".2 0 0"><joint name="s" type="slide" axis="0 0 1" range="-.01 .01" limited="true" solreflimit="-9e6 -30" stiffness="9"/>
+          <geom size=".05" mass=".3"/></body></body></body>
+    <body pos="0 0 1" name="b"><joint name="g" axis="0 1 0" damping="3" solreffriction=".001 1" frictionloss=".5"/>
+      <geom size=".1" pos=".3 .1 0" mass="1"/></body>
     <body pos="0 1 0" name="c"><freejoint/>{FREE.format("")}</body> <body pos="0 2 0"><freejoint/>{FREE.format("")}</body>
   </worldbody>
-  <tendon><fixed name="t" range="-.1 .1" limited="true" solreflimit=".001 1" frictionloss=".2" damping="3"><joint joint="ahinge" coef="1"/>
-    <joint joint="bslide" coef="2"/></fixed></tendon>
+  <tendon><fixed name="t" range="-.1 .1" limited="true" solreflimit=".001 1" frictionloss=".2" damping="3"><joint joint="h" coef="1"/>
+    <joint joint="g" coef="2"/></fixed></tendon>
   <equality><connect body1="a" body2="b" anchor=".2 0 .3" solref=".003 1"/><weld body1="b" body2="c" solimp=".5 .8 .1"/>
-    <joint joint1="bhinge" joint2="bslide" polycoef="0 1.5"/><tendon tendon1="t" solref="-900 -3"/></equality>
-  <sensor><tendonlimitfrc tendon="t"/><jointlimitfrc joint="ahinge"/></sensor>"""
-BALL = """<body pos="{0} 0 .19"><joint type="slide" axis="1 0 0" damping="30" stiffness="400"/>
-      <joint type="slide" axis="0 1 0" damping="3"/><joint type="slide" axis="0 0 1" damping="40"/><joint type="ball" damping=".1"/>
+    <joint joint1="g" joint2="s" polycoef="0 1.5"/><tendon tendon1="t" solref="-900 -3"/></equality>
+  <sensor><tendonlimitfrc tendon="t"/><jointlimitfrc joint="h"/></sensor>"""
+BALL = """<body pos="{0} 0 .1"><joint type="slide" axis="1 0 0" damping="30" stiffness="400"/>
+      <joint type="slide" axis="0 0 1" damping="40"/><joint axis="1 2 3" damping=".1"/>
       <geom name="g{0}" size=".2" mass="2" priority="1" {1}/><site name="s{0}" size=".3"/></body>"""
-KINDS = (
-    'condim="1"', 'condim="3" solref=".004 .7"', 'condim="4" friction=".6 .01 .01" solref="-3e5 -9"', 'condim="6" solimp=".5 .9 .05"',
-    'condim="3" adhesion="3" margin=".005" gap=".1"', 'condim="3" surfacevel=".3 .2 0 0 .1 0"', "",
-)  # fmt: skip
+KINDS = ('condim="1"', 'condim="3" solref=".004 .7"', 'condim="4" friction=".6 .01 .01" solref="-3e5 -9"')
+OTHERS = ('condim="3" adhesion="3" margin=".005" gap=".1"', 'condim="3" surfacevel=".3 .2 0 0 .1 0"', 'condim="6" solimp=".5 .9 .05"', "")
 CONTACTS = f"""<option timestep=".01" impratio="3" {{}}</option><worldbody><geom name="floor" type="plane" size="9 9 1"/>
     {" ".join(BALL.format(i, kind) for i, kind in enumerate(KINDS))}
-    <body pos="0 3 .29"><freejoint/><geom type="box" size=".1 .2 .3" mass="2"/></body>
   </worldbody>
-  <contact><pair geom1="floor" geom2="g6" condim="3" solreffriction=".002 .8"/></contact>
   <actuator><position site="s0" kp="900" gear="0 0 1 0 0 0"/></actuator>
-  <sensor><touch site="s0"/><touch site="s2"/><accelerometer site="s3"/></sensor>"""
+  <sensor><touch site="s0"/><touch site="s2"/><accelerometer site="s1"/></sensor>"""
+OTHER_CONTACTS = f"""<option timestep=".01" cone="elliptic"/><worldbody><geom name="floor" type="plane" size="9 9 1"/>
+    {" ".join(BALL.format(i, kind) for i, kind in enumerate(OTHERS))}
+  </worldbody>
+  <contact><pair geom1="floor" geom2="g3" condim="3" solreffriction=".002 .8"/></contact>"""
+BOX = """<option timestep=".01"/><worldbody><geom type="plane" size="9 9 1"/><body pos="0 3 .25"><freejoint/>
+    <geom type="box" size=".1 .2 .3" mass="2"/><site name="s"/></body></worldbody> <sensor><force site="s"/></sensor>"""
 DIAGEXACT = '<flag diagexact="enable"/>'
 CASES = {
     "tendons": TENDONS,
@@ -87,6 +98,8 @@ CASES = {
     "rows as given": ROWS.format('refsafe="disable" diagexact="enable"'),
     "pyramids": CONTACTS.format('cone="pyramidal">'),
     "pyramids, exact": CONTACTS.format(f'cone="pyramidal">{DIAGEXACT}'),
+    "other contacts": OTHER_CONTACTS,
+    "box": BOX,
     "ellipses": CONTACTS.format('cone="elliptic">'),
     "ellipses, exact": CONTACTS.format(f'cone="elliptic">{DIAGEXACT}'),
     "fluid": f"""<option timestep=".02" density="300" viscosity="2" wind="1 0 0"/><worldbody><body>{ARM.format("a", "", "", "")}</body>
@@ -103,7 +116,7 @@ def text(name: str) -> str:
 def record(model: mujoco.MjModel, seed: int) -> dict:
     """A state, what the engine computes at it, and the states after steps."""
     data, rng = mujoco.MjData(model), np.random.default_rng(seed)
-    move = rng.normal(size=model.nv) * (0.02 if model.ngeom > 12 else 0.1)
+    move = rng.normal(size=model.nv) * 0.05
     mujoco.mj_integratePos(model, data.qpos, move, 1.0)
     data.qvel[:] = rng.normal(size=model.nv)
     data.ctrl[:], data.act[:] = 0.3 * rng.normal(size=model.nu), 0.3 * rng.normal(size=model.na)

@@ -15,7 +15,7 @@ from xsim.dynamics.constraints.contact_plan import NO_BODY
 from xsim.dynamics.constraints.narrowphase import Contacts, components, find_contacts, of_contacts
 from xsim.dynamics.constraints.noslip_cones import NoSlipCones
 from xsim.dynamics.constraints.row_mobility import RowMobility
-from xsim.dynamics.constraints.soft_rows import MIN_VALUE, end_of_step, impedance, regularization, stiffness_damping
+from xsim.dynamics.constraints.soft_rows import MIN_VALUE, impedance, reference, regularization
 from xsim.dynamics.constraints.surface_velocity import surface_velocities
 from xsim.dynamics.layout import column, take_rows
 from xsim.dynamics.linalg.dense import pairwise_sum, tree_sum
@@ -92,10 +92,10 @@ def _jacobian(system: System, frame: Frames, contacts: Contacts, lanes, condim: 
 
 @stage
 def _regularization(
-    distance, parameters: PairParameters, mobility, edge_mobility, impratio, dt, d: int, elliptic: bool, safe: bool, stepping: bool
+    distance, parameters: PairParameters, mobility, edge_mobility, impratio, dt, d: int, elliptic: bool, safe: bool, by_step: bool
 ):
     """The numbers of contacts under MuJoCo's constraint model: stiffness and weights (see `Cones`), per row the damping b, the position
-    term k d r of the normal row, whether contacts are active, and the force of their adhesion.
+    term K r of the normal row (see `reference`), whether contacts are active, and the force of their adhesion.
 
     Adhesion moves the friction cone along the normal: a constant force pulls the bodies together, and the term R times this force in the
     normal row leaves the depth of contacts as it is. Contacts with adhesion are active as far as they are detected; from the margin on
@@ -106,7 +106,7 @@ def _regularization(
     residual = jnp.where(active, distance - parameters.margin, 0.0)
     friction, solref, friction_solref, solimp = (components(x) for x in parameters[:4])
     imp = impedance(residual, solimp)
-    k, b, scale = _reference(solref, solimp, imp, dt, safe, stepping)
+    k, b, scale = reference(solref, solimp, imp, dt, safe, by_step)
     sliding = friction[0]
     mu = sliding / jnp.sqrt(impratio)
     A = mobility
@@ -123,8 +123,7 @@ def _regularization(
     if elliptic and d > 1:
         is_given = (friction_solref[0] != 0) | (friction_solref[1] != 0)
         own = [jnp.where(is_given, x, y) for x, y in zip(friction_solref, solref, strict=True)]
-        tangential = stiffness_damping(own, solimp, dt, safe and not stepping)[1]
-        damping[1:] = [tangential / (1.0 + tangential * dt) if stepping else tangential] * (d - 1)
+        damping[1:] = [reference(own, solimp, imp, dt, safe, by_step, False, 0.0)[1]] * (d - 1)
     first = mu if elliptic and d > 1 else jnp.ones_like(mu)
     weights = [first, *friction[: d - 1]]
     position_term = k * residual
@@ -132,16 +131,6 @@ def _regularization(
         weights = [jnp.where(afar, 1.0, weights[0]), *(jnp.where(afar, 0.0, x) for x in weights[1:])]
         position_term, pull = position_term - R_normal * pull, jnp.where(active, pull, 0.0)
     return stiffness, weights, damping, jnp.where(active, position_term, 0.0), active, pull
-
-
-def _reference(solref, solimp, d, dt, safe: bool, stepping: bool) -> tuple:
-    """The stiffness and the damping in the reference acceleration of contacts, and S of `end_of_step`, None if it is 1."""
-    if not stepping:
-        k, b = stiffness_damping(solref, solimp, dt, safe)
-        return k * d, b, None
-    k, b = end_of_step(solref, solimp, d, dt, safe)
-    scale = 1.0 + b * dt + k * dt * dt
-    return k / scale, (b + dt * k) / scale, scale
 
 
 def parameters_of_contacts(system: System, contacts: list[Contacts]) -> list[PairParameters]:

@@ -18,7 +18,7 @@ from xsim.dynamics.tree.system import System
 
 
 class RowMobility:
-    """Gives the mobilities of rows. by_step: whether the references of the rows are at the end of the step, see `soft_rows.end_of_step`."""
+    """Gives the mobilities of rows. by_step: whether the references of the rows are at the end of the step, see `soft_rows.reference`."""
 
     by_step: bool
 

@@ -5,7 +5,7 @@ its bounds. R = A (1 - d) / d is the regularization. An equality has no bounds. 
 is not negative. r is the residual (of a limit: its distance minus its margin), d the impedance, A the diagonal of J M^-1 J^T in the
 reference configuration (or, see `Topology.exact_mobility`, at the state). Source: MuJoCo's documentation, Computation, Constraint model.
 MuJoCo 4.0 has the term (dJ/dt) v in connect and weld constraints; MuJoCo 3.2 does not. With MuJoCo's integrator ``discrete`` the reference
-is at the end of the step, see `end_of_step`.
+is at the end of the step, see `reference`.
 """
 
 from __future__ import annotations
@@ -494,20 +494,27 @@ def stiffness_damping(solref, solimp, dt, safe: bool):
     return k, b
 
 
-def end_of_step(solref, solimp, d, dt, is_limit):
-    """The stiffness K = k d and damping b of rows whose spring and damper act at the end of a step of h (MuJoCo's integrator ``discrete``).
+def reference(solref, solimp, d, dt, safe: bool, by_step: bool, is_limit=True, has_spring=1.0) -> tuple:
+    """(K, b, S) of the reference acceleration -b J v - K r and of R, which is divided by S. S is None if it is 1.
 
-    In the reference acceleration r becomes r + h J v + h^2 J a and J v becomes J v + h J a. With S = 1 + b h + K h^2 this gives
-    aref = (-(b + h K) J v - K r - (dJ/dt) v) / S, and R / S in the place of R. Source: MuJoCo 4.0's documentation; probes.
-    is_limit: the rows, given as (time constant, damping ratio), whose spring is at most as stiff as a step resolves (refsafe)."""
-    k, b = stiffness_damping(solref, solimp, dt, False)
-    k, ratio = k * d, solref[1]
-    rebounds = is_limit & (solref[0] > 0) & (ratio > 0) & (k * dt * dt > 1.0)
-    return jnp.where(rebounds, 1.0 / (dt * dt), k), jnp.where(rebounds, 2.0 * ratio / (dt * jnp.sqrt(d)), b)
+    by_step: whether spring and damper act at the end of a step of h (MuJoCo's integrator ``discrete``): r becomes r + h J v + h^2 J a, and
+    J v becomes J v + h J a. With k d and b of the continuous reference, S = 1 + b h + k d h^2, K = k d / S, and b becomes
+    (b + h k d) / S. ``safe`` then makes the spring of a limit or contact, given as (time constant, damping ratio), at most as stiff as a
+    step resolves, k d = 1 / h^2. has_spring: 0.0 for dry friction. Source: MuJoCo 4.0's documentation; probes."""
+    k, b = stiffness_damping(solref, solimp, dt, safe and not by_step)
+    k = k * d * has_spring
+    if not by_step:
+        return k, b, None
+    if safe:
+        time, ratio = solref
+        rebounds = is_limit & (time > 0) & (ratio > 0) & (k * dt * dt > 1.0)
+        k, b = jnp.where(rebounds, 1.0 / (dt * dt), k), jnp.where(rebounds, 2.0 * ratio / (dt * jnp.sqrt(d)), b)
+    scale = 1.0 + b * dt + k * dt * dt
+    return k / scale, (b + dt * k) / scale, scale
 
 
 def regularization(d, mobility, scale):
-    """R of rows. scale: S of `end_of_step`, which leaves the effective impedance below `MAX_IMPEDANCE`; None: 1."""
+    """R of rows. scale: S of `reference`; the effective impedance stays below `MAX_IMPEDANCE`."""
     R = (1.0 - d) / d * mobility
     return jnp.maximum(MIN_VALUE, R if scale is None else jnp.maximum(R / scale, (1.0 - MAX_IMPEDANCE) / MAX_IMPEDANCE * mobility))
 
@@ -552,14 +559,9 @@ def _assemble(system: System, infos_and_rows: list[tuple[SoftInfo, Row]], q, v, 
     solref = [vector([system.soft.solref[i][k] for i in leaf_rows]) for k in range(2)]
     solimp = [vector([system.soft.solimp[i][k] for i in leaf_rows]) for k in range(5)]
     d = impedance(vector([r.impedance_distance for r in rows]), solimp)
-    safe, dt, scale = "refsafe" not in system.topology.disabled, system.option.dt, None
-    if exact is not None and exact.by_step:
-        k, b = end_of_step(solref, solimp, d, dt, vector([float(safe and _is_limit(r)) for r in rows]) > 0)
-        k = k * vector([float(r.has_position_error) for r in rows])
-        b, scale = b + dt * k, 1.0 + b * dt + k * dt * dt
-    else:
-        k, b = stiffness_damping(solref, solimp, dt, safe)
-        k = k * d
+    safe, by_step = "refsafe" not in system.topology.disabled, exact is not None and exact.by_step
+    is_limit, has_spring = (vector([float(x) for x in xs]) for xs in ([_is_limit(r) for r in rows], [r.has_position_error for r in rows]))
+    k, b, scale = reference(solref, solimp, d, system.option.dt, safe, by_step, is_limit > 0, has_spring)
     active = vector([1.0 if r.active is None else jnp.where(r.active, 1.0, 0.0) for r in rows]) > 0
     mobility = vector([r.mobility for r in rows])
     mobility = mobility if exact is None else _mobilities(exact, single, general, mobility)
@@ -567,8 +569,8 @@ def _assemble(system: System, infos_and_rows: list[tuple[SoftInfo, Row]], q, v, 
     bounds = [jnp.where(active, vector(xs), 0.0) for xs in ([r.low for r in rows], [r.high for r in rows])]
     out = Rows(single, general, jnp.where(active, 1.0 / R, 0.0), d, *bounds)
     residual = vector([r.residual if r.has_position_error else 0.0 for r in rows])
-    offset = vector([r.drift for r in rows]) + b * out.j_times(vector(v)) + k * residual
-    return out._replace(offset=offset if scale is None else offset / scale)
+    drift = vector([r.drift for r in rows])
+    return out._replace(offset=(drift if scale is None else drift / scale) + b * out.j_times(vector(v)) + k * residual)
 
 
 def _mobilities(exact: RowMobility, single: np.ndarray, general, reference):

@@ -85,9 +85,11 @@ def actuator_derivatives(system: System, frame: Frames, v, act, ctrl, transmissi
         derivative = _force_derivative(info, law, motion.lengths[info.output], motion.velocities[info.output], signal[i], of)
         if info.transmission == "tendon" and info.target in sums:
             derivative = _zero_beyond(derivative, sums[info.target], tendon_bounds(system, info.target))
+        if of == "velocity":
+            derivative = add(derivative, _friction_damping(info, signal[i]))
         for dof, _ in transmission[info.output].row if tau and isinstance(info.target, tuple) else ():
             derivative = _zero_beyond(derivative, tau[dof], bounds[dof]) if dof in bounds else derivative
-        out.append(derivative if of == "length" else add(derivative, _friction_damping(info, signal[i])))
+        out.append(derivative)
     return out
 
 

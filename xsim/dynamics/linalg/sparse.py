@@ -299,10 +299,8 @@ def add_outer_product(system: System, out: Quadratic, row, factor) -> None:
 
 @stage
 def positive(x):
-    """x where it is positive, else 0."""
-    if isinstance(x, float):
-        return max(x, 0.0)
-    return jnp.where(x > 0.0, x, 0.0)
+    """x where it is positive, else 0. The derivative at 0 is 1."""
+    return max(x, 0.0) if isinstance(x, float) else jnp.where(x >= 0.0, x, 0.0)
 
 
 def is_chain(system: System, row) -> bool:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import numpy as np
 
 from xsim.io.mjcf.document import Document
 from xsim.io.mjcf.values import integer
 from xsim.io.reader import Element
-from xsim.spec import OptionSpec
+from xsim.spec import FlexSpec, OptionSpec
 
 __all__ = ["read_drawing", "read_option", "read_sizes"]
 
@@ -42,9 +43,9 @@ STATISTIC = {"meanmass": 1, "meaninertia": 1, "meansize": 1, "extent": 1, "cente
 LETTERS = re.compile(r"[A-Za-z]+")
 
 
-def read_option(document: Document) -> OptionSpec:
+def read_option(document: Document, flexes: Sequence[FlexSpec] = ()) -> OptionSpec:
     """All <option> sections, later values winning. The constraint solver's numbers are in ``solver`` by the file's names, with the flags
-    of what is switched on there. Raises ParseError."""
+    of what is switched on there. flexes: those of the model. Raises ParseError."""
     names = {"timestep": 0.002, "density": 0.0, "viscosity": 0.0}
     vectors = {name: np.array(value) for name, value in VECTORS.items()}
     release = document.release
@@ -63,6 +64,8 @@ def read_option(document: Document) -> OptionSpec:
         section = e.child("flag")
         if section is not None:
             flags = {n: section.choice(n, ("disable", "enable"), "enable" if on else "disable") == "enable" for n, on in flags.items()}
+    for e in document.sections("option") if integrator == "discrete" else ():
+        _check_discrete(e, solver, flags, flexes)
     return OptionSpec(
         gravity=vectors["gravity"],
         dt=names["timestep"],
@@ -76,6 +79,18 @@ def read_option(document: Document) -> OptionSpec:
         actuator_groups_off=tuple(sorted(groups)),
         solver=solver | {name: flags.get(name, False) for name in EXTRAS + EXTRAS_4_0},
     )
+
+
+def _check_discrete(e: Element, solver: dict, flags: dict[str, bool], flexes: Sequence[FlexSpec]) -> None:
+    """Raise ParseError for what is not simulated, or is an error in MuJoCo, with the integrator discrete."""
+    for unknown, name, wanted in (
+        (solver["solver"] == "PGS", 'solver="PGS"', "the solvers CG and Newton"),
+        (solver["noslip_iterations"], "noslip_iterations", "noslip_iterations 0"),
+        (flags["sleep"] and not flags["island"], "sleep without islands", "sleep with the flag island"),
+        (flexes, "flexes", "the integrators Euler, RK4, implicit, implicitfast, or a model without flexes"),
+    ):
+        if unknown:
+            raise e.error(f"found 'discrete' with {name}, which is not simulated; allowed: {wanted}", "integrator")
 
 
 def _disabled(parts: tuple[str, ...], flags: dict[str, bool]) -> tuple[str, ...]:
