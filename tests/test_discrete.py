@@ -136,12 +136,12 @@ def test_refused(option, words):
 
 
 def test_refused_flexes():
-    flex = """<mujoco><option integrator="discrete"/><worldbody><flexcomp name="f" type="grid" count="2 2 1" spacing="1 1 1" dim="2"/>
-      </worldbody></mujoco>"""
-    with pytest.raises(xsim.ParseError, match="found 'discrete' with flexes, which is not simulated"):
+    flex = """<mujoco><option integrator="discrete"/><worldbody><flexcomp name="f" type="grid" count="2 1 1" spacing="1 1 1" dim="1">
+      <edge damping="1"/></flexcomp></worldbody></mujoco>"""
+    with pytest.raises(xsim.ParseError, match="found 'discrete' with flexes with edge stiffness or damping"):
         xsim.parse_text(flex, "mjcf", rules="4.0")
     model = xsim.loads(flex.replace("discrete", "Euler"), "mjcf", rules="4.0")
-    with pytest.raises(ValueError, match="the integrator discrete is for models without flexes"):
+    with pytest.raises(ValueError, match="the integrator discrete is for models without flexes with springs along edges"):
         xsim.step(xsim.with_integrator(model, "discrete"), xsim.init(model))
 
 

@@ -88,6 +88,11 @@ OTHER_CONTACTS = f"""<option timestep=".01" cone="elliptic"/><worldbody><geom na
   <contact><pair geom1="floor" geom2="g3" condim="3" solreffriction=".002 .8"/></contact>"""
 BOX = """<option timestep=".01"/><worldbody><geom type="plane" size="9 9 1"/><body pos="0 3 .25"><freejoint/>
     <geom type="box" size=".1 .2 .3" mass="2"/><site name="s"/></body></worldbody> <sensor><force site="s"/></sensor>"""
+FLEX = """<option timestep=".02"/><worldbody><geom type="plane" size="9 9 1"/>
+    <flexcomp name="{0}" type="direct" mass="3" radius=".02" {1} pos="0 0 {2}"><contact selfcollide="none" solref=".03 1"/>
+      <elasticity young="{3}" poisson=".3" damping=".02" {4}/>{5}</flexcomp></worldbody>"""
+SHEET = 'dim="2" point="0 0 0 .3 0 0 0 .3 .02 .3 .3 .05" element="0 1 2 2 1 3"'
+SOLID = 'dim="3" point="0 0 0 .3 0 0 0 .3 0 0 0 .3 .3 .3 .3" element="0 1 2 3 1 2 4 3"'
 DIAGEXACT = '<flag diagexact="enable"/>'
 CASES = {
     "tendons": TENDONS,
@@ -102,6 +107,10 @@ CASES = {
     "box": BOX,
     "ellipses": CONTACTS.format('cone="elliptic">'),
     "ellipses, exact": CONTACTS.format(f'cone="elliptic">{DIAGEXACT}'),
+    "sheet": FLEX.format("f", SHEET, ".01", "2e4", 'elastic2d="both" thickness=".05"', ""),
+    "sheet in the air": FLEX.format("f", SHEET, "1", "2e4", 'elastic2d="both" thickness=".05"', ""),
+    "sheet of edges": FLEX.format("f", SHEET, ".01", "2e4", 'elastic2d="bend" thickness=".05"', '<edge equality="true" solref=".01 1"/>'),
+    "solid": FLEX.format("f", SOLID, ".01", "2e4", "", ""),
     "fluid": f"""<option timestep=".02" density="300" viscosity="2" wind="1 0 0"/><worldbody><body>{ARM.format("a", "", "", "")}</body>
       <body pos="0 2 0"><freejoint/>{FREE.format('fluidshape="ellipsoid"')}<geom size=".1" pos=".3 0 0" fluidshape="ellipsoid"/></body>
       </worldbody>""",

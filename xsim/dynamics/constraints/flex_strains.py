@@ -54,7 +54,7 @@ def _rows_of_cell(system: System, frame: Frames, v, exact: RowMobility | None, a
         mobility = jnp.mean(column(of_nodes), 0, keepdims=True)
     else:
         mobility = exact.of_rows(J, None)
-    stiffness, offset = row_numbers(system, [info.soft] * len(residual), residual, rate, mobility)
+    stiffness, offset = row_numbers(system, [info.soft] * len(residual), residual, rate, mobility, exact)
     width = max(x.shape[-1] for x in (J, stiffness, offset))
     J, stiffness, offset = (jnp.broadcast_to(x, (*x.shape[:-1], width)) for x in (J, stiffness, offset))
     bound = jnp.full_like(offset, INFINITE)

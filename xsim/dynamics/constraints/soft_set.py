@@ -70,13 +70,13 @@ class Constraints(NamedTuple):
         """|J|^T |f| (nv, lanes): the sums of the magnitudes of the terms of J^T f. Its rounding error is a few machine epsilons of them."""
         return tree_sum([part.jt_magnitudes(y) for part, y in zip(self.parts, f, strict=True)])
 
-    def touched(self, has_lanes: bool) -> list:
-        """Per dof (nv), whether an active row moves it: positive, else 0. has_lanes: whether components are arrays of all lanes."""
+    def touched(self) -> list:
+        """[array (nv, lanes)]: positive for a dof that an active row moves, else 0."""
         forces = []
         for part in self.parts:
             stiffness = part.stiffness if part is self.rows else part.stiffness[:, None]
             forces.append(jnp.broadcast_to(jnp.where(stiffness > 0, 1.0, 0.0), part.offset.shape))
-        return [x if has_lanes else x[0] for x in self.jt_magnitudes(forces)]
+        return [self.jt_magnitudes(forces)]
 
     @property
     def has_adhesion(self) -> bool:

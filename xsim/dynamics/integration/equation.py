@@ -21,7 +21,8 @@ from xsim.dynamics.forces.elements import element_force, element_rows
 from xsim.dynamics.forces.passive import damping_matrix, passive_force, quadratic
 from xsim.dynamics.integration.velocity_derivatives import damping_derivatives, free_body_dofs, velocity_derivatives
 from xsim.dynamics.integration.velocity_stepping import step_metric
-from xsim.dynamics.linalg.dense import assembled
+from xsim.dynamics.layout import column
+from xsim.dynamics.linalg.dense import assembled, fit, times
 from xsim.dynamics.linalg.implicit import implicit
 from xsim.dynamics.linalg.newton_matrix import NewtonMatrix, StagedMatrix
 from xsim.dynamics.linalg.sparse import Quadratic, Saddle, masked, minus_jt_times, multiply, restricted, row_times, with_quadratic
@@ -103,6 +104,7 @@ class Terms(NamedTuple):
     * jacobian: holonomic rows; with soft constraints also one row per prescribed dof.
     * elements: (row, G, c) of the implicit force elements, see `implicit_element_rows`.
     * tendon, transmission: length and Jacobian of each tendon and of each actuator.
+    * flexes: damping and stiffness of flexes (nv, nv, lanes or 1) that are implicit, None without.
     * staged_terms: as matrix_terms, for the implicit terms that are applied after the soft constraints.
     """
 
@@ -116,6 +118,13 @@ class Terms(NamedTuple):
     tendon: list
     transmission: list
     staged_terms: list
+    flexes: tuple | None = None
+
+    def flex_matrix(self, dt, like):
+        """What flexes add to the mass matrix (nv, nv, *lanes). like: a component."""
+        assert self.flexes is not None
+        damping, stiffness = self.flexes
+        return fit(dt * damping + dt * dt * stiffness, jnp.shape(like))
 
 
 def evaluate(m: EquationOfMotion) -> Terms:
@@ -129,13 +138,13 @@ def evaluate(m: EquationOfMotion) -> Terms:
     matrix_terms = [(1.0, armature_matrix(system, frame)), regularization]
     staged = m.soft is not None and system.topology.switches.constraints_before_damping and m.implicit.velocity != "step"
     implicit_terms = [] if staged else matrix_terms
-    stiffness, staged_terms = None, implicit_terms if staged else []
+    stiffness, flexes, staged_terms = None, None, implicit_terms if staged else []
     inertia, tendon = link_inertias(system, frame), tendons(system, frame, m.q)
     transmission = transmissions(system, frame, m.q, tendon)
     elements = implicit_element_rows(system, frame, m.q, m.v, m.implicit)
     if m.implicit.velocity == "step":
         metric = step_metric(system, frame, inertia, m.q, m.v, m.act, m.ctrl, tendon, transmission, m.soft)
-        slopes, stiffness = metric.damping, metric.stiffness
+        slopes, stiffness, flexes = metric.damping, metric.stiffness, metric.flexes
         elements += [_element(row, k, d, m.implicit) for row, k, d in metric.couplings]
         staged_terms = [] if metric.gyroscopic is None else [(system.option.dt, metric.gyroscopic)]
     elif not is_zero(m.implicit.springs):
@@ -153,7 +162,7 @@ def evaluate(m: EquationOfMotion) -> Terms:
     jacobian = holonomic_rows(system, frame)
     if m.soft is not None:
         jacobian = [*jacobian, *([(i, 1.0)] for i, h in enumerate(m.prescribed) if h is not None)]
-    return Terms(frame, inertia, damping, matrix_terms, stiffness, jacobian, elements, tendon, transmission, staged_terms)
+    return Terms(frame, inertia, damping, matrix_terms, stiffness, jacobian, elements, tendon, transmission, staged_terms, flexes)
 
 
 def implicit_element_rows(system: System, frame: Frames, q, v, implicit: ImplicitTerms) -> list:
@@ -220,6 +229,8 @@ def _smooth_balance(m: EquationOfMotion, t: Terms, a, y) -> list:
     if t.stiffness is not None:
         # The spring force at the position that the current velocity would reach (DART); the matrix terms have the part of the acceleration.
         extra = [mul(m.implicit.damping, x) for x in t.stiffness.times(m.v)]
+    if t.flexes is not None:
+        extra = [add(x, y) for x, y in zip(extra, _flex_change(m, t, a), strict=True)]
     if a is not None:
         for factor, quad in t.matrix_terms:
             extra = [add(e, mul(factor, x)) for e, x in zip(extra, quad.times(a), strict=True)]
@@ -230,6 +241,21 @@ def _smooth_balance(m: EquationOfMotion, t: Terms, a, y) -> list:
         actuator = actuator_forces(m.system, t.frame, m.v, m.act, m.ctrl, t.transmission)
         tau = [add(a, b) for a, b in zip(tau, actuator.tau, strict=True)]
     return with_implicit_elements(minus_jt_times(_balance(force, tau, passive, extra), t.jacobian, y), t.elements, m.v, a)
+
+
+def _flex_change(m: EquationOfMotion, t: Terms, a) -> list:
+    """The decrease (nv) of the force of flexes over the step, as in `with_implicit_elements`."""
+    assert t.flexes is not None
+    dt, velocity, acceleration = m.system.option.dt, column(list(m.v)), column(list(a or [0.0] * len(m.v)))
+    damping, stiffness = t.flexes
+    change = dt * _product(stiffness, velocity) + _product(dt * damping + dt * dt * stiffness, acceleration)
+    return list(change if has_lanes(m.system, t.frame, [*m.v, *(a or ())]) else change[:, 0])
+
+
+def _product(matrix, x):
+    """A x (n, lanes), of A (n, n, lanes or 1) and x (n, lanes or 1)."""
+    lanes = (max(matrix.shape[-1], x.shape[-1]),)
+    return times(fit(matrix, lanes), fit(x, lanes))
 
 
 def with_adhesion(system: System, frame: Frames, v: list, soft: Constraints | None, passive: list) -> list:
@@ -284,10 +310,9 @@ def _unsymmetric(m: EquationOfMotion, terms: Terms, full) -> Unsymmetric:
     return Unsymmetric(m.system, dict(zip(entries, full(list(entries.values())), strict=True)))
 
 
-def _solve_with_soft_constraints(m: EquationOfMotion, terms: Terms, full) -> tuple:
-    """Matrix, solution and flags for `implicit`, of an equation with soft constraints."""
+def _solve_dense(m: EquationOfMotion, terms: Terms, full) -> tuple:
+    """Matrix, solution and flags for `implicit`, of an equation with soft constraints or implicit flexes."""
     system = m.system
-    assert m.soft is not None
     mass_rows = [full(row) for row in effective_mass(m._replace(prescribed=()), terms)]
     lower = {(i, j): x for i, row in enumerate(mass_rows) for j, x in zip((*system.tables.ancestors[i], i), row, strict=True)}
     mass = assembled(lower | {(j, i): x for (i, j), x in lower.items()}, (len(m.v),) * 2)
@@ -297,12 +322,18 @@ def _solve_with_soft_constraints(m: EquationOfMotion, terms: Terms, full) -> tup
     element_rows = _dense([row for row, *_ in terms.elements], n, force[0]) if terms.elements else ()
     for (_, g, _), row in zip(terms.elements, element_rows, strict=True):
         mass = mass + mul(g, row[:, None] * row[None])
+    if terms.flexes is not None:
+        mass = mass + terms.flex_matrix(system.option.dt, force[0])
     hard = _dense(terms.jacobian, n, force[0]) if terms.jacobian else None
-    soft = m.soft.fitted(right_side.shape[1:])
-    minimum = minimize(mass, force, soft, hard, required)
-    matrix = NewtonMatrix(mass + soft.curvature(minimum.x), hard)
-    a = [*minimum.a, *(() if hard is None else minimum.y)]
-    flags = [matrix.bordered.factor.pivot, minimum.converged]
+    if m.soft is None:
+        matrix, converged = NewtonMatrix(mass, hard), 1.0
+        a = matrix.solve([*force], [*right_side[n:]])
+    else:
+        soft = m.soft.fitted(right_side.shape[1:])
+        minimum = minimize(mass, force, soft, hard, required)
+        matrix, converged = NewtonMatrix(mass + soft.curvature(minimum.x), hard), minimum.converged
+        a = [*minimum.a, *(() if hard is None else minimum.y)]
+    flags = [matrix.bordered.factor.pivot, converged]
     return *_with_staged_terms(m, terms, full, matrix, mass_rows, a), flags
 
 
@@ -368,8 +399,8 @@ def _solved(m: EquationOfMotion) -> Solved:
         nonlocal rows
         terms = evaluate(m)
         rows = len(terms.jacobian)
-        if m.soft is not None:
-            return _solve_with_soft_constraints(m, terms, full)
+        if m.soft is not None or terms.flexes is not None:
+            return _solve_dense(m, terms, full)
         if m.implicit.velocity in UNSYMMETRIC:
             matrix = _unsymmetric(m, terms, full)
             return matrix, matrix.solve(full([neg(r) for r in residual(m, None, terms)])), [1.0, 1.0]

@@ -161,7 +161,14 @@ def _all_springs_and_dampers(system: System) -> ImplicitTerms:
 
 def _discrete_terms(system: System) -> ImplicitTerms:
     top = system.topology
-    unknown = {"flexes": top.flexes, "noslip": top.noslip, "friction, limits or servos as impulses": impulse_rows(top)}
+    unknown = {
+        "flexes with springs along edges, a grid of nodes, lines that bend, or yielding": any(
+            flex.spring is not None or flex.rod or flex.grid or flex.yield_strain is not None or flex.bend_yield_strain is not None
+            for flex in top.flexes
+        ),
+        "noslip": top.noslip,
+        "friction, limits or servos as impulses": impulse_rows(top),
+    }
     found = ", ".join(name for name, part in unknown.items() if part)
     if found:
         raise ValueError(f"the integrator discrete is for models without {found}: choose another integrator")

@@ -1,8 +1,8 @@
 """Velocity stepping in the metric W = M + h D + h^2 K (MuJoCo's integrator ``discrete``).
 
 The acceleration a over a step of h solves W a = f(q, v) - h K v + J^T (constraint forces). D and K are minus the derivatives of smooth
-forces with respect to v and q, where positive: of joints, the fluid's drag, tendons and actuators. The constraints minimize their function
-in the metric W. Source: MuJoCo 4.0's documentation, Computation, Numerical integration; probes of MuJoCo 4.0.0.
+forces with respect to v and q, where positive: of joints, the fluid's drag, tendons, actuators and flexes. The constraints minimize their
+function in the metric W. Source: MuJoCo 4.0's documentation, Computation, Numerical integration; probes of MuJoCo 4.0.0.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from xsim.dynamics.actuation.transmissions import transmissions
 from xsim.dynamics.constraints.narrowphase import Contacts
 from xsim.dynamics.constraints.soft_set import Constraints, constraints, has_soft
+from xsim.dynamics.flex.slopes import flex_slopes
 from xsim.dynamics.forces.slopes import joint_slopes
 from xsim.dynamics.integration.velocity_derivatives import actuator_derivatives, bias_derivatives, free_body_dofs
 from xsim.dynamics.linalg.sparse import Quadratic, add_outer_product, is_chain, positive
@@ -29,12 +30,14 @@ class StepMetric(NamedTuple):
 
     * damping, stiffness: D and K between dofs of one branch.
     * couplings: (row, k, d) of the tendons and actuators that act between branches: row^T row times k in K and times d in D.
+    * flexes: D and K of flexes (nv, nv, lanes or 1). None without elastic flexes.
     * gyroscopic: minus d force / d velocity of Coriolis forces of free bodies that nothing else holds, not symmetric. None without one.
     """
 
     damping: Quadratic
     stiffness: Quadratic
     couplings: list
+    flexes: tuple | None
     gyroscopic: Quadratic | None
 
 
@@ -52,7 +55,12 @@ def step_metric(
             add_outer_product(system, damping, row, d)
         else:
             couplings.append((row, k, d))
-    return StepMetric(damping, stiffness, couplings, _gyroscopic(system, frame, inertia, q, v, rows, soft))
+    flexes, held = flex_slopes(system, frame), []
+    if soft is not None:
+        held += soft.touched()
+    if flexes is not None:
+        held += [jnp.stack([x[i, i] for i in range(len(v))]) for x in flexes]
+    return StepMetric(damping, stiffness, couplings, flexes, _gyroscopic(system, frame, inertia, q, v, rows, held))
 
 
 def constraints_of_step(system: System, q, v, act, ctrl, contacts: list[Contacts] | None = None) -> Constraints | None:
@@ -83,18 +91,19 @@ def _rows_with_slopes(system: System, frame: Frames, v, act, ctrl, tendon, trans
     return [(row, k, d) for row, k, d in out if not (is_zero(k) and is_zero(d))]
 
 
-def _gyroscopic(system: System, frame: Frames, inertia, q, v, rows: list, soft: Constraints | None) -> Quadratic | None:
-    """See `StepMetric.gyroscopic`. rows: of `_rows_with_slopes`. A body is held where a row of it, or of a constraint, acts on it."""
+def _gyroscopic(system: System, frame: Frames, inertia, q, v, rows: list, held: list) -> Quadratic | None:
+    """See `StepMetric.gyroscopic`. rows: of `_rows_with_slopes`. held: arrays (nv, lanes or 1), positive where something else holds a
+    dof."""
     dofs = free_body_dofs(system) if system.topology.switches.free_bodies_fully_implicit else ()
     if not dofs:
         return None
     out = Quadratic([0.0] * len(v), {})
-    constrained = None if soft is None else soft.touched(has_lanes(system, frame, v))
+    lanes = has_lanes(system, frame, v)
     derivatives = bias_derivatives(system, frame, inertia, q, v, dofs)
     for first in dofs[::6]:
         body = range(first, first + 6)
         holds = [add(k, d) for row, k, d in rows if any(dof in body for dof, _ in row)]
-        holds += [] if constrained is None else [constrained[dof] for dof in body]
+        holds += [x[dof] if lanes else x[dof, 0] for x in held for dof in body]
         free = 1.0
         for hold in holds:
             free = mul(free, jnp.where(hold > 0.0, 0.0, 1.0))
