@@ -93,6 +93,9 @@ FLEX = """<option timestep=".02"/><worldbody><geom type="plane" size="9 9 1"/>
       <elasticity young="{3}" poisson=".3" damping=".02" {4}/>{5}</flexcomp></worldbody>"""
 SHEET = 'dim="2" point="0 0 0 .3 0 0 0 .3 .02 .3 .3 .05" element="0 1 2 2 1 3"'
 SOLID = 'dim="3" point="0 0 0 .3 0 0 0 .3 0 0 0 .3 .3 .3 .3" element="0 1 2 3 1 2 4 3"'
+GRID = 'type="grid" count="2 2 2" spacing=".2 .2 .2" dim="3" mass="3" radius=".02" dof="trilinear"'
+GRID_FLEX = f"""<option timestep=".02"/><worldbody>
+    <flexcomp name="f" {GRID}><contact contype="0" conaffinity="0"/>{{}}</flexcomp></worldbody>"""
 DIAGEXACT = '<flag diagexact="enable"/>'
 CASES = {
     "tendons": TENDONS,
@@ -111,6 +114,8 @@ CASES = {
     "sheet in the air": FLEX.format("f", SHEET, "1", "2e4", 'elastic2d="both" thickness=".05"', ""),
     "sheet of edges": FLEX.format("f", SHEET, ".01", "2e4", 'elastic2d="bend" thickness=".05"', '<edge equality="true" solref=".01 1"/>'),
     "solid": FLEX.format("f", SOLID, ".01", "2e4", "", ""),
+    "grid": GRID_FLEX.format('<elasticity young="2e4" poisson=".3" damping=".02"/>'),
+    "grid of strains": GRID_FLEX.format('<edge equality="strain" solref=".03 1" solimp=".9 .9"/>'),
     "fluid": f"""<option timestep=".02" density="300" viscosity="2" wind="1 0 0"/><worldbody><body>{ARM.format("a", "", "", "")}</body>
       <body pos="0 2 0"><freejoint/>{FREE.format('fluidshape="ellipsoid"')}<geom size=".1" pos=".3 0 0" fluidshape="ellipsoid"/></body>
       </worldbody>""",
@@ -144,7 +149,7 @@ def main() -> None:
     out: dict = {"version": mujoco.__version__, "models": {}}
     for seed, name in enumerate(CASES):
         model = mujoco.MjModel.from_xml_string(text(name))
-        model.opt.tolerance, model.opt.iterations = 0.0, 300
+        model.opt.tolerance, model.opt.iterations = 1e-15, 300
         out["models"][name] = {"text": text(name), **record(model, seed)}
     Path(sys.argv[1] if sys.argv[1:] else Path(__file__).parent / "discrete.json").write_text(json.dumps(out, separators=(",", ":")) + "\n")
 

@@ -48,12 +48,10 @@ def _rows_of_cell(system: System, frame: Frames, v, exact: RowMobility | None, a
     residual, coefficients = _strains(grid.order, world, sides, grid.strains.value)
     J = _jacobian(coefficients, point_jacobian(system, frame, at, nodes))
     rate = jnp.einsum("mnl,nl->ml", J, column(v), precision=jax.lax.Precision.HIGHEST)
-    if exact is None:
-        mobilities = system.derived.mobility.bodies
-        of_nodes = [mobilities[body][0] if body >= 0 else 0.0 for body in strained_bodies(top, info)]
-        mobility = jnp.mean(column(of_nodes), 0, keepdims=True)
-    else:
-        mobility = exact.of_rows(J, None)
+    mobilities = system.derived.mobility.bodies
+    of_nodes = [mobilities[body][0] if body >= 0 else 0.0 for body in strained_bodies(top, info)]
+    mobility = jnp.mean(column(of_nodes), 0, keepdims=True)
+    mobility = mobility if exact is None else exact.of_rows(J, mobility)
     stiffness, offset = row_numbers(system, [info.soft] * len(residual), residual, rate, mobility, exact)
     width = max(x.shape[-1] for x in (J, stiffness, offset))
     J, stiffness, offset = (jnp.broadcast_to(x, (*x.shape[:-1], width)) for x in (J, stiffness, offset))

@@ -162,8 +162,8 @@ def _all_springs_and_dampers(system: System) -> ImplicitTerms:
 def _discrete_terms(system: System) -> ImplicitTerms:
     top = system.topology
     unknown = {
-        "flexes with springs along edges, a grid of nodes, lines that bend, or yielding": any(
-            flex.spring is not None or flex.rod or flex.grid or flex.yield_strain is not None or flex.bend_yield_strain is not None
+        "flexes with springs along edges, lines that bend, or yielding": any(
+            flex.spring is not None or flex.rod or flex.yield_strain is not None or flex.bend_yield_strain is not None
             for flex in top.flexes
         ),
         "noslip": top.noslip,

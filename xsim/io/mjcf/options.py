@@ -87,8 +87,8 @@ def _check_discrete(e: Element, solver: dict, flags: dict[str, bool], flexes: Se
         (solver["solver"] == "PGS", 'solver="PGS"', "the solvers CG and Newton"),
         (solver["noslip_iterations"], "noslip_iterations", "noslip_iterations 0"),
         (flags["sleep"] and not flags["island"], "sleep without islands", "sleep with the flag island"),
-        (any(map(_has_other_slopes, flexes)), "flexes with edge stiffness or damping, a grid of nodes, lines that bend, or yielding",
-         "flexes of triangles and tetrahedra with elasticity or edge equalities"),
+        (any(map(_has_other_slopes, flexes)), "flexes with edge stiffness or damping, lines that bend, or yielding",
+         "elasticity of triangles, tetrahedra and grids, and equalities"),
     ):
         if unknown:
             raise e.error(f"found 'discrete' with {name}, which is not simulated; allowed: {wanted}", "integrator")
@@ -96,7 +96,7 @@ def _check_discrete(e: Element, solver: dict, flags: dict[str, bool], flexes: Se
 
 def _has_other_slopes(flex: FlexSpec) -> bool:
     springs = flex.numbers["edge_stiffness"] or flex.numbers["edge_damping"]
-    return bool(springs or flex.rod is not None or flex.grid is not None or flex.nplastic)
+    return bool(springs or flex.rod is not None or flex.nplastic)
 
 
 def _disabled(parts: tuple[str, ...], flags: dict[str, bool]) -> tuple[str, ...]:
