@@ -91,7 +91,7 @@ def _sheet_inputs():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("inputs", [_arm_inputs, _sheet_inputs])
+@pytest.mark.parametrize("inputs", [_arm_inputs, pytest.param(_sheet_inputs, marks=pytest.mark.nightly)])
 def test_gradients(inputs, x64):
     """Of two steps, with respect to state, controls and leaves along a random direction, forward and reverse, against differences."""
     (model, state, ctrl, leaves), rng = inputs(), np.random.default_rng(0)

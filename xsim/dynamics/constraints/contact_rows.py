@@ -15,7 +15,7 @@ from xsim.dynamics.constraints.contact_plan import NO_BODY
 from xsim.dynamics.constraints.narrowphase import Contacts, components, find_contacts, of_contacts
 from xsim.dynamics.constraints.noslip_cones import NoSlipCones
 from xsim.dynamics.constraints.row_mobility import RowMobility
-from xsim.dynamics.constraints.soft_rows import MIN_VALUE, impedance, reference, regularization
+from xsim.dynamics.constraints.softness import MIN_VALUE, impedance, reference_law, regularization
 from xsim.dynamics.constraints.surface_velocity import surface_velocities
 from xsim.dynamics.layout import column, take_rows
 from xsim.dynamics.linalg.dense import pairwise_sum, tree_sum
@@ -95,7 +95,7 @@ def _regularization(
     distance, parameters: PairParameters, mobility, edge_mobility, impratio, dt, d: int, elliptic: bool, safe: bool, by_step: bool
 ):
     """The numbers of contacts under MuJoCo's constraint model: stiffness and weights (see `Cones`), per row the damping b, the position
-    term K r of the normal row (see `reference`), whether contacts are active, and the force of their adhesion.
+    term K r of the normal row (see `reference_law`), whether contacts are active, and the force of their adhesion.
 
     Adhesion moves the friction cone along the normal: a constant force pulls the bodies together, and the term R times this force in the
     normal row leaves the depth of contacts as it is. Contacts with adhesion are active as far as they are detected; from the margin on
@@ -106,7 +106,7 @@ def _regularization(
     residual = jnp.where(active, distance - parameters.margin, 0.0)
     friction, solref, friction_solref, solimp = (components(x) for x in parameters[:4])
     imp = impedance(residual, solimp)
-    k, b, scale = reference(solref, solimp, imp, dt, safe, by_step)
+    k, b, scale = reference_law(solref, solimp, imp, dt, safe, by_step)
     sliding = friction[0]
     mu = sliding / jnp.sqrt(impratio)
     A = mobility
@@ -123,7 +123,7 @@ def _regularization(
     if elliptic and d > 1:
         is_given = (friction_solref[0] != 0) | (friction_solref[1] != 0)
         own = [jnp.where(is_given, x, y) for x, y in zip(friction_solref, solref, strict=True)]
-        damping[1:] = [reference(own, solimp, imp, dt, safe, by_step, False, 0.0)[1]] * (d - 1)
+        damping[1:] = [reference_law(own, solimp, imp, dt, safe, by_step, False, 0.0)[1]] * (d - 1)
     first = mu if elliptic and d > 1 else jnp.ones_like(mu)
     weights = [first, *friction[: d - 1]]
     position_term = k * residual

@@ -6,7 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from xsim.dynamics.constraints.row_mobility import RowMobility
-from xsim.dynamics.constraints.soft_rows import INFINITE, Rows, impedance, reference, regularization
+from xsim.dynamics.constraints.soft_rows import INFINITE, Rows
+from xsim.dynamics.constraints.softness import impedance, reference_law, regularization
 from xsim.dynamics.flex.kinematics import edge_jacobian, edge_rates, edge_vectors, point_velocities, points
 from xsim.dynamics.flex.structure import flex_plan, index_array
 from xsim.dynamics.layout import column
@@ -74,5 +75,5 @@ def row_numbers(system: System, soft_row, residual, rate, mobility, exact: RowMo
 def _stiffness_offset(residual, rate, solref, solimp, mobility, dt, safe: bool, by_step: bool):
     """1 / R and -aref of the rows, see `soft_rows`."""
     d = impedance(residual, solimp)
-    k, b, scale = reference(solref, solimp, d, dt, safe, by_step, False)
+    k, b, scale = reference_law(solref, solimp, d, dt, safe, by_step, False)
     return 1.0 / regularization(d, mobility, scale), b * rate + k * residual

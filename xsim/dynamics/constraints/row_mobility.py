@@ -18,7 +18,7 @@ from xsim.dynamics.tree.system import System
 
 
 class RowMobility:
-    """Gives the mobilities of rows. by_step: whether the references of the rows are at the end of the step, see `soft_rows.reference`."""
+    """Gives the mobilities of rows. by_step: whether their references are at the end of the step, see `softness.reference_law`."""
 
     by_step: bool
 

@@ -5,7 +5,7 @@ its bounds. R = A (1 - d) / d is the regularization. An equality has no bounds. 
 is not negative. r is the residual (of a limit: its distance minus its margin), d the impedance, A the diagonal of J M^-1 J^T in the
 reference configuration (or, see `Topology.exact_mobility`, at the state). Source: MuJoCo's documentation, Computation, Constraint model.
 MuJoCo 4.0 has the term (dJ/dt) v in connect and weld constraints; MuJoCo 3.2 does not. With MuJoCo's integrator ``discrete`` the reference
-is at the end of the step, see `reference`.
+is at the end of the step, see `softness.reference_law`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import numpy as np
 
 from xsim import spatial
 from xsim.dynamics.constraints.row_mobility import RowMobility
+from xsim.dynamics.constraints.softness import impedance, reference_law, regularization
 from xsim.dynamics.linalg.dense import assembled, fit, loop_sum, pairwise_sum, stacked, tree_sum
 from xsim.dynamics.tendons.tendons import LengthAndJacobian, scaled_row
 from xsim.dynamics.tree.frames import End, body_end, body_link, coordinate_addresses, site_end
@@ -44,8 +45,6 @@ from xsim.spatial import (
     vsub,
 )
 
-MIN_IMPEDANCE, MAX_IMPEDANCE = 1e-4, 0.9999  # MuJoCo's mjMINIMP, mjMAXIMP
-MIN_VALUE = 1e-15  # smallest divisor, MuJoCo's mjMINVAL
 INFINITE = float("inf")
 BASIS = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
 
@@ -461,64 +460,6 @@ def equality_references(system: System, frame: Frames) -> tuple:
 # ---- the arrays of all rows ---------------------------------------------------------------------------------------------------
 
 
-def _power(x, p):
-    """x^p of x >= 0, with finite derivatives at 0."""
-    positive = x > 0
-    return jnp.where(positive, jnp.where(positive, x, 1.0) ** p, 0.0)
-
-
-def impedance(distance, solimp):
-    """The impedance d, between 0 and 1, at a violation. solimp: five numbers (dmin, dmax, width, midpoint, power). d grows from dmin at
-    zero to dmax at the width. The curve has two pieces x^power, which join at the midpoint."""
-    dmin, dmax, width, midpoint, power = solimp
-    dmin, dmax, midpoint = (jnp.clip(x, MIN_IMPEDANCE, MAX_IMPEDANCE) for x in (dmin, dmax, midpoint))
-    power, has_width = jnp.maximum(power, 1.0), width > MIN_VALUE
-    x = jnp.clip(jnp.abs(distance) / jnp.where(has_width, width, 1.0), 0.0, 1.0)
-    is_first = x <= midpoint
-    first = _power(jnp.where(is_first, x, 0.0), power) / midpoint ** (power - 1.0)
-    second = 1.0 - _power(jnp.where(is_first, 0.0, 1.0 - x), power) / (1.0 - midpoint) ** (power - 1.0)
-    return jnp.where(has_width, dmin + jnp.where(is_first, first, second) * (dmax - dmin), 0.5 * (dmin + dmax))
-
-
-def stiffness_damping(solref, solimp, dt, safe: bool):
-    """Stiffness k and damping b of the reference acceleration. solref: (time constant, damping ratio), or (-stiffness, -damping). safe:
-    whether time constants are at least two time steps (MuJoCo's refsafe)."""
-    time, ratio = solref
-    dmax = jnp.clip(solimp[1], MIN_IMPEDANCE, MAX_IMPEDANCE)
-    is_standard = (time > 0) & (ratio > 0)
-    if safe:  # not jnp.maximum: it halves the derivative if both are equal, as they often are
-        time = jnp.where(is_standard & (time < 2.0 * dt), 2.0 * dt, time)
-    safe_time, safe_ratio = jnp.where(is_standard, time, 1.0), jnp.where(is_standard, ratio, 1.0)
-    k = jnp.where(is_standard, 1.0 / jnp.maximum(MIN_VALUE, (dmax * safe_time * safe_ratio) ** 2), -time / dmax**2)
-    b = jnp.where(is_standard, 2.0 / jnp.maximum(MIN_VALUE, dmax * safe_time), -ratio / dmax)
-    return k, b
-
-
-def reference(solref, solimp, d, dt, safe: bool, by_step: bool, is_limit=True, has_spring=1.0) -> tuple:
-    """(K, b, S) of the reference acceleration -b J v - K r and of R, which is divided by S. S is None if it is 1.
-
-    by_step: whether spring and damper act at the end of a step of h (MuJoCo's integrator ``discrete``): r becomes r + h J v + h^2 J a, and
-    J v becomes J v + h J a. With k d and b of the continuous reference, S = 1 + b h + k d h^2, K = k d / S, and b becomes
-    (b + h k d) / S. ``safe`` then makes the spring of a limit or contact, given as (time constant, damping ratio), at most as stiff as a
-    step resolves, k d = 1 / h^2. has_spring: 0.0 for dry friction. Source: MuJoCo 4.0's documentation; probes."""
-    k, b = stiffness_damping(solref, solimp, dt, safe and not by_step)
-    k = k * d * has_spring
-    if not by_step:
-        return k, b, None
-    if safe:
-        time, ratio = solref
-        rebounds = is_limit & (time > 0) & (ratio > 0) & (k * dt * dt > 1.0)
-        k, b = jnp.where(rebounds, 1.0 / (dt * dt), k), jnp.where(rebounds, 2.0 * ratio / (dt * jnp.sqrt(d)), b)
-    scale = 1.0 + b * dt + k * dt * dt
-    return k / scale, (b + dt * k) / scale, scale
-
-
-def regularization(d, mobility, scale):
-    """R of rows. scale: S of `reference`; the effective impedance stays below `MAX_IMPEDANCE`."""
-    R = (1.0 - d) / d * mobility
-    return jnp.maximum(MIN_VALUE, R if scale is None else jnp.maximum(R / scale, (1.0 - MAX_IMPEDANCE) / MAX_IMPEDANCE * mobility))
-
-
 def _is_limit(row: Row) -> bool:
     return isinstance(row.low, float) and row.low == 0.0 and row.high is INFINITE
 
@@ -561,7 +502,7 @@ def _assemble(system: System, infos_and_rows: list[tuple[SoftInfo, Row]], q, v, 
     d = impedance(vector([r.impedance_distance for r in rows]), solimp)
     safe, by_step = "refsafe" not in system.topology.disabled, exact is not None and exact.by_step
     is_limit, has_spring = (vector([float(x) for x in xs]) for xs in ([_is_limit(r) for r in rows], [r.has_position_error for r in rows]))
-    k, b, scale = reference(solref, solimp, d, system.option.dt, safe, by_step, is_limit > 0, has_spring)
+    k, b, scale = reference_law(solref, solimp, d, system.option.dt, safe, by_step, is_limit > 0, has_spring)
     active = vector([1.0 if r.active is None else jnp.where(r.active, 1.0, 0.0) for r in rows]) > 0
     mobility = vector([r.mobility for r in rows])
     mobility = mobility if exact is None else _mobilities(exact, single, general, mobility)
