@@ -131,12 +131,6 @@ def test_what_is_not_simulated_is_refused():
     read(BOX.format('adhesion="0"'))
 
 
-def test_the_discrete_integrator_is_refused():
-    for rules, message in (("4.0", "integrator: found 'discrete', which is not simulated"), ("3.2", "unknown value 'discrete'")):
-        with pytest.raises(xsim.ParseError, match=message):
-            read(before='<option integrator="discrete"/>', rules=rules)
-
-
 @pytest.mark.parametrize(("text", "rules", "message"), [
     ('<option><flag sleep="enable"/></option>', "3.2", "unknown attribute 'sleep'; allowed: with rules=\"4.0\""),
     ("<actuator><pid/></actuator>", "3.2", 'not in MuJoCo 3.2; allowed: with the option rules="4.0"'),

@@ -25,6 +25,7 @@ BOTH = tuple(MUJOCO_VERSIONS)
 SCRIPTS = {  # the releases that a script runs with, and the file that it writes
     "make_collide.py": (BOTH, "collide.npz"),
     "make_contact_sensors.py": (("4.0",), "contact_sensors.json"),
+    "make_discrete.py": (("4.0",), "discrete.json"),
     "make_flex_contacts.py": (BOTH, "flex_contacts.json"),
     "make_flexes.py": (BOTH, "flexes.json"),
     "make_flexes_4_0.py": (("4.0",), "flexes_4_0.json"),

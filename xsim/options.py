@@ -14,7 +14,7 @@ __all__ = ["with_constraints", "with_contact_limit", "with_integrator"]
 
 def with_integrator(model: Model, name: str) -> Model:
     """The same model with another integrator: implicit_damping, euler, rk4, rk4_manifold, dart, linearly_implicit, implicitfast,
-    implicit or one that is registered. Raises ValueError for an unknown name."""
+    implicit, discrete or one that is registered. Raises ValueError for an unknown name."""
     if name not in INTEGRATORS:
         raise ValueError(INTEGRATORS.unknown(name))
     return dataclasses.replace(model, topology=dataclasses.replace(model.topology, integrator=name))

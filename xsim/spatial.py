@@ -66,6 +66,11 @@ def _is(x, value) -> bool:
     return isinstance(x, float) and x == value
 
 
+def is_zero(x) -> bool:
+    """Whether x is the constant 0.0."""
+    return _is(x, 0.0)
+
+
 def _operate(direct, general, a, b):
     """An operation on two components. direct: of jax.lax, for equal dtypes; it traces in half the time of general, of jax.numpy."""
     if type(b) is float and isinstance(a, jax.Array) and a.dtype.kind == "f":

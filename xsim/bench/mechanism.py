@@ -92,6 +92,7 @@ def _number(model: Model, path: str) -> np.ndarray:
 INTEGRATORS = {
     "implicit": ("implicit", "enable"),
     "implicitfast": ("implicitfast", "enable"),
+    "discrete": ("discrete", "enable"),
     "rk4_manifold": ("RK4", "disable"),
     "implicit_damping": ("Euler", "enable"),
     "euler": ("Euler", "disable"),

@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import jit
 
 from xsim.compile.announcement import announce, announced
 from xsim.compile.choice import compiler, tracing_for, uses_llvm
@@ -48,7 +49,7 @@ def compiled(fn, **options):
             with one_region(whole or _compiles_as_one_region(model)), tracing_for(name):
                 return fn(model, *args, **kwargs)
 
-        return jax.jit(traced, **options)
+        return jit(traced, **options)
 
     versions: dict = {}
 

@@ -12,8 +12,7 @@ from xsim.dynamics.call import Call, query
 from xsim.dynamics.constraints.contact_plan import has_contacts
 from xsim.dynamics.constraints.contact_rows import contact_forces, contact_geoms, parameters_of_contacts
 from xsim.dynamics.constraints.narrowphase import find_contacts
-from xsim.dynamics.constraints.soft_set import constraints
-from xsim.dynamics.forward import total_acceleration
+from xsim.dynamics.forward import soft_constraints, total_acceleration
 from xsim.dynamics.tree.kinematics import frames
 from xsim.model.model import Model, State
 
@@ -57,7 +56,7 @@ def contacts(model: Model, state: State, ctrl=None, tau=None) -> ContactData:
         types = {"active": bool, "geoms": jnp.int32, "parts": jnp.int32}
         return ContactData(**{name: jnp.zeros((*batch, 0, *shape), types.get(name, c.dtype)) for name, shape in shapes.items()})
     groups = find_contacts(c.system, frames(c.system, c.q))
-    soft = constraints(c.system, c.q, c.v, groups)
+    soft = soft_constraints(c, groups)
     assert soft is not None
     solved = total_acceleration(c, soft)
     forces = contact_forces((solved.soft or soft).cones, solved.explicit_a)

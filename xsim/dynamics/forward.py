@@ -20,14 +20,15 @@ from xsim.dynamics.compiled_query import compiled_query
 from xsim.dynamics.constraints.contact_plan import has_contacts
 from xsim.dynamics.constraints.contact_rows import contact_forces
 from xsim.dynamics.constraints.holonomic import has_holonomic_rows
-from xsim.dynamics.constraints.narrowphase import find_contacts
-from xsim.dynamics.constraints.soft_set import Constraints, constraints, has_soft
+from xsim.dynamics.constraints.narrowphase import Contacts, find_contacts
+from xsim.dynamics.constraints.soft_set import Constraints, has_soft
 from xsim.dynamics.forces.armature import armature_matrix, with_armature_bias
 from xsim.dynamics.forces.elements import element_force
 from xsim.dynamics.forces.passive import damping_matrix, passive_force
-from xsim.dynamics.integration.equation import EquationOfMotion, Solved, acceleration, with_adhesion
+from xsim.dynamics.integration.equation import EXPLICIT, EquationOfMotion, Solved, acceleration, required_force, with_adhesion
 from xsim.dynamics.integration.impulses import impulse_rows
 from xsim.dynamics.integration.integrators import Health, StateComponents, implicit_force, step_velocity
+from xsim.dynamics.integration.velocity_stepping import constraints_of_step
 from xsim.dynamics.layout import Lanes
 from xsim.dynamics.sensors.sensing import SensorContext, sense
 from xsim.dynamics.sensors.sensor_history import has_sensor_history, readings, with_readings
@@ -36,14 +37,26 @@ from xsim.dynamics.tendons.tendons import tendons
 from xsim.dynamics.tree import kinematics as kin
 from xsim.model.data import Data
 from xsim.model.model import Camera, Flags, Light, Model, State
+from xsim.registry import INTEGRATORS
 from xsim.spatial import cross, stage, vsub
+
+
+def _equation(c: Call, soft: Constraints | None) -> EquationOfMotion:
+    commands = apply_commands(c.system, c.v, c.tau, c.ctrl)
+    inputs = tuple(c.act), tuple(split_controls(c.system.topology, c.ctrl).actuators)
+    integrator = INTEGRATORS[c.system.topology.integrator]
+    implicit = integrator.implicit(c.system) if integrator.by_step else EXPLICIT
+    return EquationOfMotion(c.system, c.q, c.v, commands.tau, *inputs, implicit, commands.prescribed, soft=soft)
+
+
+def soft_constraints(c: Call, contacts: list[Contacts] | None = None) -> Constraints | None:
+    """The soft constraints of a call. contacts: see `soft_set.constraints`."""
+    return constraints_of_step(c.system, c.q, c.v, c.act, split_controls(c.system.topology, c.ctrl).actuators, contacts)
 
 
 def smooth(c: Call, soft: Constraints | None = None) -> Solved:
     """The solution of the equation of motion under smooth forces and soft constraints."""
-    commands = apply_commands(c.system, c.v, c.tau, c.ctrl)
-    inputs = tuple(c.act), tuple(split_controls(c.system.topology, c.ctrl).actuators)
-    return acceleration(EquationOfMotion(c.system, c.q, c.v, commands.tau, *inputs, prescribed=commands.prescribed, soft=soft))
+    return acceleration(_equation(c, soft))
 
 
 def total_acceleration(c: Call, soft: Constraints | None) -> Solved:
@@ -104,7 +117,7 @@ def _evaluate(model: Model, state: State, ctrl=None, tau=None) -> tuple[Data, ja
     c = Call.of_state(model, state, ctrl, tau)
     frame = kin.frames(c.system, c.q)
     contacts = find_contacts(c.system, frame) if has_contacts(model.topology) else []
-    soft = constraints(c.system, c.q, c.v, contacts)
+    soft = soft_constraints(c, contacts)
     solved = total_acceleration(c, soft)
     soft = solved.soft or soft
     motion = _link_motion(c, frame, solved)
@@ -224,6 +237,9 @@ def _constraint_force(
     armature = armature_matrix(system, frame).times(solved.a)
     terms = (inertial, armature, forces.bias, forces.passive, forces.tau, forces.element, forces.actuator)
     force = [f + x + b - p - t - e - u for f, x, b, p, t, e, u in zip(*terms, strict=True)]
+    if INTEGRATORS[top.integrator].by_step:
+        assert solved.explicit_a is not None
+        force = required_force(_equation(c, soft), solved.explicit_a)
     if impulse_rows(top):
         force = [a + b for a, b in zip(force, implicit_force(system, frame, c.q, c.v, solved.a), strict=True)]
     elif soft is not None and not solved.multipliers:

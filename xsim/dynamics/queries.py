@@ -7,11 +7,10 @@ import functools
 import jax.numpy as jnp
 
 from xsim.dynamics.call import Call, query
-from xsim.dynamics.constraints.soft_set import constraints
 from xsim.dynamics.forces.armature import armature_matrix, mass_with_armature, with_armature_bias
 from xsim.dynamics.forces.energy import kinetic_energy, potential_energy
 from xsim.dynamics.forces.passive import damping_matrix, passive_force
-from xsim.dynamics.forward import smooth, split_views, total_acceleration
+from xsim.dynamics.forward import smooth, soft_constraints, split_views, total_acceleration
 from xsim.dynamics.layout import batch_shape, make_lanes
 from xsim.dynamics.sensors.cameras import cameras, lights
 from xsim.dynamics.tendons.tendons import tendons
@@ -140,7 +139,7 @@ def forward_dynamics(model: Model, q, v, tau=None, ctrl=None, time=None, act=Non
     If dry friction, limits or servos act as impulses, it is the mean acceleration over one step of the model's integrator.
     """
     c = Call(model, q, v, tau, ctrl=ctrl, time=time, act=act)
-    return c.join(total_acceleration(c, constraints(c.system, c.q, c.v)).a)
+    return c.join(total_acceleration(c, soft_constraints(c)).a)
 
 
 @query

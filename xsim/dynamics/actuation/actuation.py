@@ -261,7 +261,7 @@ def limited_force(info: ActuatorInfo, law: ForceLaw, length, velocity, signal):
     """The force of an actuator within its own limits. signal: see `signals`."""
     if not isinstance(signal, ControllerState):
         return force(law, length, velocity, signal)
-    out = ACTUATOR_CONTROLLERS[info.controller].force(signal._replace(velocity=velocity))
+    out = ACTUATOR_CONTROLLERS[info.controller].force(signal._replace(length=length, velocity=velocity))
     return out if law.limits is None else clip(out, *law.limits)
 
 

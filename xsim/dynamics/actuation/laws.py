@@ -42,13 +42,14 @@ class ActuatorLaw(NamedTuple):
     """A kind of gain or bias.
 
     * compute(parameters, state: ActuatorState) -> gain or bias. parameters: the ten numbers of ``actuator.gain`` or ``actuator.bias``.
-    * velocity: whether it depends on the velocity.
+    * velocity, length: whether it depends on the velocity, and on the length.
     * muscle: whether it needs ``length_range`` and ``acc0``, which are computed when a model is loaded.
     """
 
     compute: Callable
     velocity: bool = True
     muscle: bool = False
+    length: bool = True
 
 
 def needs_length_range(gain: str, bias: str) -> bool:
@@ -56,9 +57,9 @@ def needs_length_range(gain: str, bias: str) -> bool:
     return ACTUATOR_GAINS[gain].muscle or ACTUATOR_BIASES[bias].muscle
 
 
-def depends_on_velocity(gain: str, bias: str) -> bool:
-    """Whether an actuator's force depends on the velocity of its transmission."""
-    return ACTUATOR_GAINS[gain].velocity or ACTUATOR_BIASES[bias].velocity
+def depends_on(motion: str, gain: str, bias: str) -> bool:
+    """Whether an actuator's force depends on the "length" or the "velocity" of its transmission."""
+    return getattr(ACTUATOR_GAINS[gain], motion) or getattr(ACTUATOR_BIASES[bias], motion)
 
 
 def _filter_rate(ctrl, act, parameters):
@@ -81,16 +82,16 @@ ACTIVATION_DYNAMICS.register("filter", ActivationDynamics(_filter_rate))
 ACTIVATION_DYNAMICS.register("filterexact", ActivationDynamics(_filter_rate, _filter_exactly))
 ACTIVATION_DYNAMICS.register("muscle", ActivationDynamics(lambda ctrl, act, n: muscles.activation_rate(ctrl, act, n[:3])))
 
-ACTUATOR_GAINS.register("fixed", ActuatorLaw(lambda parameters, state: parameters[0], velocity=False))
+ACTUATOR_GAINS.register("fixed", ActuatorLaw(lambda parameters, state: parameters[0], velocity=False, length=False))
 ACTUATOR_GAINS.register("affine", ActuatorLaw(_affine))
-ACTUATOR_GAINS.register("pid", ActuatorLaw(lambda parameters, state: 1.0, velocity=False))
-ACTUATOR_GAINS.register("plugin", ActuatorLaw(lambda parameters, state: 1.0, velocity=False))  # the signal of its controller is the force
+for kind in ("pid", "plugin"):  # the signals of their controllers are forces
+    ACTUATOR_GAINS.register(kind, ActuatorLaw(lambda parameters, state: 1.0, velocity=False, length=False))
 for kind in ("dcmotor", "so3"):  # their forces are those of their controllers
     ACTUATOR_GAINS.register(kind, ActuatorLaw(lambda parameters, state: 0.0))
     ACTUATOR_BIASES.register(kind, ActuatorLaw(lambda parameters, state: 0.0, velocity=False))
 ACTUATOR_GAINS.register(
     "muscle", ActuatorLaw(lambda n, s: muscles.gain(s.length, s.velocity, s.length_range, s.acc0, n), muscle=True)
 )
-ACTUATOR_BIASES.register("none", ActuatorLaw(lambda parameters, state: 0.0, velocity=False))
+ACTUATOR_BIASES.register("none", ActuatorLaw(lambda parameters, state: 0.0, velocity=False, length=False))
 ACTUATOR_BIASES.register("affine", ActuatorLaw(_affine))
 ACTUATOR_BIASES.register("muscle", ActuatorLaw(lambda n, s: muscles.bias(s.length, s.length_range, s.acc0, n), velocity=False, muscle=True))

@@ -50,9 +50,9 @@ def limited_torque(torque, limit):
 
 
 @stage
-def damping_within(damping, torque, limit):
-    """The damping of a torque that is not at its limit, else zero."""
-    return jnp.where(safe_norm(torque) < limit, damping, 0.0)
+def gain_within(gain, torque, limit):
+    """The stiffness or the damping of a torque that is not at its limit, else zero."""
+    return jnp.where(safe_norm(torque) < limit, gain, 0.0)
 
 
 @stage

@@ -12,10 +12,10 @@ import numpy as np
 from xsim.dynamics.constraints.cones import Cones
 from xsim.dynamics.constraints.contact_parameters import PairParameters
 from xsim.dynamics.constraints.contact_plan import NO_BODY
-from xsim.dynamics.constraints.exact_mobility import ExactMobility
 from xsim.dynamics.constraints.narrowphase import Contacts, components, find_contacts, of_contacts
 from xsim.dynamics.constraints.noslip_cones import NoSlipCones
-from xsim.dynamics.constraints.soft_rows import MIN_VALUE, impedance, stiffness_damping
+from xsim.dynamics.constraints.row_mobility import RowMobility
+from xsim.dynamics.constraints.softness import MIN_VALUE, impedance, reference_law, regularization
 from xsim.dynamics.constraints.surface_velocity import surface_velocities
 from xsim.dynamics.layout import column, take_rows
 from xsim.dynamics.linalg.dense import pairwise_sum, tree_sum
@@ -95,9 +95,11 @@ def _jacobian(system: System, frame: Frames, contacts: Contacts, lanes, condim: 
 
 
 @stage
-def _regularization(distance, parameters: PairParameters, mobility, edge_mobility, impratio, dt, d: int, elliptic: bool, safe: bool):
+def _regularization(
+    distance, parameters: PairParameters, mobility, edge_mobility, impratio, dt, d: int, elliptic: bool, safe: bool, by_step: bool
+):
     """The numbers of contacts under MuJoCo's constraint model: stiffness and weights (see `Cones`), per row the damping b, the position
-    term k d r of the normal row, whether contacts are active, and the force of their adhesion.
+    term K r of the normal row (see `reference_law`), whether contacts are active, and the force of their adhesion.
 
     Adhesion moves the friction cone along the normal: a constant force pulls the bodies together, and the term R times this force in the
     normal row leaves the depth of contacts as it is. Contacts with adhesion are active as far as they are detected; from the margin on
@@ -108,14 +110,14 @@ def _regularization(distance, parameters: PairParameters, mobility, edge_mobilit
     residual = jnp.where(active, distance - parameters.margin, 0.0)
     friction, solref, friction_solref, solimp = (components(x) for x in parameters[:4])
     imp = impedance(residual, solimp)
-    k, b = stiffness_damping(solref, solimp, dt, safe)
+    k, b, scale = reference_law(solref, solimp, imp, dt, safe, by_step)
     sliding = friction[0]
     mu = sliding / jnp.sqrt(impratio)
     A = mobility
     if d > 1 and not elliptic:
         A = mobility * (1.0 + sliding * sliding) if edge_mobility is None else edge_mobility
     A = A if afar is None else jnp.where(afar, mobility, A)
-    R = R_normal = jnp.maximum(MIN_VALUE, (1.0 - imp) / imp * A)
+    R = R_normal = regularization(imp, A, scale)
     if d > 1:
         factor, edges = mu * mu * (1.0 if elliptic else 2.0), 1 if elliptic else 2 * (d - 1)
         R = R * (factor if afar is None else jnp.where(afar, edges, factor))
@@ -124,11 +126,11 @@ def _regularization(distance, parameters: PairParameters, mobility, edge_mobilit
     damping = [b] * d
     if elliptic and d > 1:
         is_given = (friction_solref[0] != 0) | (friction_solref[1] != 0)
-        tangential = stiffness_damping(friction_solref, solimp, dt, safe)[1]
-        damping[1:] = [jnp.where(is_given, tangential, b)] * (d - 1)
+        own = [jnp.where(is_given, x, y) for x, y in zip(friction_solref, solref, strict=True)]
+        damping[1:] = [reference_law(own, solimp, imp, dt, safe, by_step, False, 0.0)[1]] * (d - 1)
     first = mu if elliptic and d > 1 else jnp.ones_like(mu)
     weights = [first, *friction[: d - 1]]
-    position_term = k * imp * residual
+    position_term = k * residual
     if afar is not None:
         weights = [jnp.where(afar, 1.0, weights[0]), *(jnp.where(afar, 0.0, x) for x in weights[1:])]
         position_term, pull = position_term - R_normal * pull, jnp.where(active, pull, 0.0)
@@ -143,7 +145,7 @@ def parameters_of_contacts(system: System, contacts: list[Contacts]) -> list[Pai
     ]
 
 
-def contact_cones(system: System, frame: Frames, v, contacts: list[Contacts], exact: ExactMobility | None = None) -> tuple[Cones, ...]:
+def contact_cones(system: System, frame: Frames, v, contacts: list[Contacts], exact: RowMobility | None = None) -> tuple[Cones, ...]:
     """The constraint rows of all contacts, one entry for each condim group. exact: see `soft_rows`."""
     lanes = jnp.broadcast_shapes(lanes_of(system, frame), *(x.shape for x in v if isinstance(x, jax.Array)))
     full, top, out = lanes or (1,), system.topology, []
@@ -152,13 +154,12 @@ def contact_cones(system: System, frame: Frames, v, contacts: list[Contacts], ex
     for group_contacts, parameters, mobility in parts:
         d = group_contacts.group.condim
         J = _jacobian(system, frame, group_contacts, full, d)
-        if exact is None:
-            mobilities = _mobility(group_contacts, mobility), None
-        else:
-            mobilities = _exact_mobilities(exact, J.dense(), parameters, d > 1 and top.cone != "elliptic")
+        mobilities = _mobility(group_contacts, mobility), None
+        if exact is not None:
+            mobilities = _mobilities(exact, J.dense(), parameters, mobilities[0], d > 1 and top.cone != "elliptic")
         stiffness, weights, damping, position_term, active, pull = _regularization(
             group_contacts.distance, parameters, *mobilities, system.cone.impratio[0], system.option.dt, d,
-            top.cone == "elliptic", "refsafe" not in top.disabled,
+            top.cone == "elliptic", "refsafe" not in top.disabled, exact is not None and exact.by_step,
         )  # fmt: skip
         n = len(group_contacts.distance)
         surfaces = surface_velocities(system, frame, group_contacts)
@@ -169,10 +170,13 @@ def contact_cones(system: System, frame: Frames, v, contacts: list[Contacts], ex
     return tuple(out)
 
 
-def _exact_mobilities(exact: ExactMobility, J, parameters: PairParameters, pyramid: bool) -> tuple:
-    """The mobilities of the normal rows, and of the first edges of pyramids, None without. J (contacts, condim, nv, lanes)."""
-    edge = exact.diagonal(J[:, 0] + parameters.friction[:, :1] * J[:, 1]) if pyramid else None
-    return exact.diagonal(J[:, 0]), edge
+def _mobilities(exact: RowMobility, J, parameters: PairParameters, reference, pyramid: bool) -> tuple:
+    """The mobilities of the normal rows, and of the first edges of pyramids, None without. J (contacts, condim, nv, lanes). reference:
+    those of the normal rows in the reference configuration."""
+    edge, sliding = None, parameters.friction[:, :1]
+    if pyramid:
+        edge = exact.of_rows(J[:, 0] + sliding * J[:, 1], reference * (1.0 + sliding[:, 0] ** 2))
+    return exact.of_rows(J[:, 0], reference), edge
 
 
 @stage

@@ -5,8 +5,9 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 
-from xsim.dynamics.constraints.exact_mobility import ExactMobility
-from xsim.dynamics.constraints.soft_rows import INFINITE, MIN_VALUE, Rows, impedance, stiffness_damping
+from xsim.dynamics.constraints.row_mobility import RowMobility
+from xsim.dynamics.constraints.soft_rows import INFINITE, Rows
+from xsim.dynamics.constraints.softness import impedance, reference_law, regularization
 from xsim.dynamics.flex.kinematics import edge_jacobian, edge_rates, edge_vectors, point_velocities, points
 from xsim.dynamics.flex.structure import flex_plan, index_array
 from xsim.dynamics.layout import column
@@ -43,7 +44,7 @@ def _inverse_mass(mass):
     return jnp.where(mass > 0, 1.0 / jnp.where(mass > 0, mass, 1.0), 0.0)
 
 
-def edge_rows(system: System, frame: Frames, v, exact: ExactMobility | None) -> Rows:
+def edge_rows(system: System, frame: Frames, v, exact: RowMobility | None) -> Rows:
     """The rows of all constrained edges. Their arrays have a lane axis. exact: see `soft_rows`."""
     plan = flex_plan(system.topology)
     at = points(system, frame)
@@ -51,27 +52,28 @@ def edge_rows(system: System, frame: Frames, v, exact: ExactMobility | None) -> 
     rate = edge_rates(point_velocities(system, frame, v, at), edge_vectors(at.world, edge_points)[1], edge_points)
     assert system.derived.mobility is not None
     residual = length - system.flex.length[plan.constrained_edges]
-    mobility = system.derived.mobility.edges if exact is None else exact.diagonal(J)
-    stiffness, offset = row_numbers(system, plan.soft_row, residual, rate, mobility)
+    mobility = system.derived.mobility.edges if exact is None else exact.of_rows(J, system.derived.mobility.edges)
+    stiffness, offset = row_numbers(system, plan.soft_row, residual, rate, mobility, exact)
     width = max(x.shape[-1] for x in (J, stiffness, offset))
     J, stiffness, offset = (jnp.broadcast_to(x, (*x.shape[:-1], width)) for x in (J, stiffness, offset))
     bound = jnp.full_like(offset, INFINITE)
     return Rows(np.zeros((0, J.shape[1])), J, stiffness, offset, -bound, bound)
 
 
-def row_numbers(system: System, soft_row, residual, rate, mobility) -> tuple:
+def row_numbers(system: System, soft_row, residual, rate, mobility, exact: RowMobility | None) -> tuple:
     """1 / R and -aref of rows of flexes, see `soft_rows`. soft_row (n,): their rows of soft.solref and soft.solimp."""
+    safe, by_step = "refsafe" not in system.topology.disabled, exact is not None and exact.by_step
     used, index = np.unique(soft_row, return_inverse=True)
     index, soft = index_array(index), system.soft
     solref, solimp = (
         [column([leaf[i][k] for i in used.tolist()])[index] for k in range(n)] for leaf, n in ((soft.solref, 2), (soft.solimp, 5))
     )
-    return _stiffness_offset(residual, rate, solref, solimp, mobility, system.option.dt, "refsafe" not in system.topology.disabled)
+    return _stiffness_offset(residual, rate, solref, solimp, mobility, system.option.dt, safe, by_step)
 
 
 @stage
-def _stiffness_offset(residual, rate, solref, solimp, mobility, dt, safe: bool):
+def _stiffness_offset(residual, rate, solref, solimp, mobility, dt, safe: bool, by_step: bool):
     """1 / R and -aref of the rows, see `soft_rows`."""
     d = impedance(residual, solimp)
-    k, b = stiffness_damping(solref, solimp, dt, safe)
-    return 1.0 / jnp.maximum(MIN_VALUE, (1.0 - d) / d * mobility), b * rate + k * d * residual
+    k, b, scale = reference_law(solref, solimp, d, dt, safe, by_step, False)
+    return 1.0 / regularization(d, mobility, scale), b * rate + k * residual

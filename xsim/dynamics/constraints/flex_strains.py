@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xsim.dynamics.constraints.exact_mobility import ExactMobility
 from xsim.dynamics.constraints.flex_edges import row_numbers
+from xsim.dynamics.constraints.row_mobility import RowMobility
 from xsim.dynamics.constraints.soft_rows import INFINITE, Rows
 from xsim.dynamics.flex.grids import displacements
 from xsim.dynamics.flex.kinematics import Points, point_jacobian, points
@@ -30,14 +30,14 @@ def strained_bodies(topology: Topology, info: SoftInfo) -> list[int]:
     return [flex.bodies[node] for node in flex.grid.cells.value[info.items[1]].tolist()]
 
 
-def strain_rows(system: System, frame: Frames, v, exact: ExactMobility | None) -> list[Rows]:
+def strain_rows(system: System, frame: Frames, v, exact: RowMobility | None) -> list[Rows]:
     """The rows of all constrained cells, one entry for each. Their arrays have a lane axis. exact: see `soft_rows`."""
     infos = [info for info in system.topology.soft if info.kind == "flexstrain"]
     at = points(system, frame) if infos else None
     return [_rows_of_cell(system, frame, v, exact, at, info) for info in infos]
 
 
-def _rows_of_cell(system: System, frame: Frames, v, exact: ExactMobility | None, at: Points, info: SoftInfo) -> Rows:
+def _rows_of_cell(system: System, frame: Frames, v, exact: RowMobility | None, at: Points, info: SoftInfo) -> Rows:
     top = system.topology
     flex, number = top.flexes[info.items[0]], info.items[1]
     grid = flex.grid
@@ -48,13 +48,11 @@ def _rows_of_cell(system: System, frame: Frames, v, exact: ExactMobility | None,
     residual, coefficients = _strains(grid.order, world, sides, grid.strains.value)
     J = _jacobian(coefficients, point_jacobian(system, frame, at, nodes))
     rate = jnp.einsum("mnl,nl->ml", J, column(v), precision=jax.lax.Precision.HIGHEST)
-    if exact is None:
-        mobilities = system.derived.mobility.bodies
-        of_nodes = [mobilities[body][0] if body >= 0 else 0.0 for body in strained_bodies(top, info)]
-        mobility = jnp.mean(column(of_nodes), 0, keepdims=True)
-    else:
-        mobility = exact.diagonal(J)
-    stiffness, offset = row_numbers(system, [info.soft] * len(residual), residual, rate, mobility)
+    mobilities = system.derived.mobility.bodies
+    of_nodes = [mobilities[body][0] if body >= 0 else 0.0 for body in strained_bodies(top, info)]
+    mobility = jnp.mean(column(of_nodes), 0, keepdims=True)
+    mobility = mobility if exact is None else exact.of_rows(J, mobility)
+    stiffness, offset = row_numbers(system, [info.soft] * len(residual), residual, rate, mobility, exact)
     width = max(x.shape[-1] for x in (J, stiffness, offset))
     J, stiffness, offset = (jnp.broadcast_to(x, (*x.shape[:-1], width)) for x in (J, stiffness, offset))
     bound = jnp.full_like(offset, INFINITE)

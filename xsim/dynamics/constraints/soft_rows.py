@@ -4,7 +4,8 @@ A row has a Jacobian J. At an acceleration a, with x = J a + (dJ/dt) v - aref an
 its bounds. R = A (1 - d) / d is the regularization. An equality has no bounds. Dry friction is bounded by its friction loss. A limit force
 is not negative. r is the residual (of a limit: its distance minus its margin), d the impedance, A the diagonal of J M^-1 J^T in the
 reference configuration (or, see `Topology.exact_mobility`, at the state). Source: MuJoCo's documentation, Computation, Constraint model.
-MuJoCo 4.0 has the term (dJ/dt) v in connect and weld constraints; MuJoCo 3.2 does not.
+MuJoCo 4.0 has the term (dJ/dt) v in connect and weld constraints; MuJoCo 3.2 does not. With MuJoCo's integrator ``discrete`` the reference
+is at the end of the step, see `softness.reference_law`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from xsim import spatial
-from xsim.dynamics.constraints.exact_mobility import ExactMobility
+from xsim.dynamics.constraints.row_mobility import RowMobility
+from xsim.dynamics.constraints.softness import impedance, reference_law, regularization
 from xsim.dynamics.linalg.dense import assembled, fit, loop_sum, pairwise_sum, stacked, tree_sum
 from xsim.dynamics.tendons.tendons import LengthAndJacobian, scaled_row
 from xsim.dynamics.tree.frames import End, body_end, body_link, coordinate_addresses, site_end
@@ -43,8 +45,6 @@ from xsim.spatial import (
     vsub,
 )
 
-MIN_IMPEDANCE, MAX_IMPEDANCE = 1e-4, 0.9999  # MuJoCo's mjMINIMP, mjMAXIMP
-MIN_VALUE = 1e-15  # smallest divisor, MuJoCo's mjMINVAL
 INFINITE = float("inf")
 BASIS = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
 
@@ -460,37 +460,8 @@ def equality_references(system: System, frame: Frames) -> tuple:
 # ---- the arrays of all rows ---------------------------------------------------------------------------------------------------
 
 
-def _power(x, p):
-    """x^p of x >= 0, with finite derivatives at 0."""
-    positive = x > 0
-    return jnp.where(positive, jnp.where(positive, x, 1.0) ** p, 0.0)
-
-
-def impedance(distance, solimp):
-    """The impedance d, between 0 and 1, at a violation. solimp: five numbers (dmin, dmax, width, midpoint, power). d grows from dmin at
-    zero to dmax at the width. The curve has two pieces x^power, which join at the midpoint."""
-    dmin, dmax, width, midpoint, power = solimp
-    dmin, dmax, midpoint = (jnp.clip(x, MIN_IMPEDANCE, MAX_IMPEDANCE) for x in (dmin, dmax, midpoint))
-    power, has_width = jnp.maximum(power, 1.0), width > MIN_VALUE
-    x = jnp.clip(jnp.abs(distance) / jnp.where(has_width, width, 1.0), 0.0, 1.0)
-    is_first = x <= midpoint
-    first = _power(jnp.where(is_first, x, 0.0), power) / midpoint ** (power - 1.0)
-    second = 1.0 - _power(jnp.where(is_first, 0.0, 1.0 - x), power) / (1.0 - midpoint) ** (power - 1.0)
-    return jnp.where(has_width, dmin + jnp.where(is_first, first, second) * (dmax - dmin), 0.5 * (dmin + dmax))
-
-
-def stiffness_damping(solref, solimp, dt, safe: bool):
-    """Stiffness k and damping b of the reference acceleration. solref: (time constant, damping ratio), or (-stiffness, -damping). safe:
-    whether time constants are at least two time steps (MuJoCo's refsafe)."""
-    time, ratio = solref
-    dmax = jnp.clip(solimp[1], MIN_IMPEDANCE, MAX_IMPEDANCE)
-    is_standard = (time > 0) & (ratio > 0)
-    if safe:  # not jnp.maximum: it halves the derivative if both are equal, as they often are
-        time = jnp.where(is_standard & (time < 2.0 * dt), 2.0 * dt, time)
-    safe_time, safe_ratio = jnp.where(is_standard, time, 1.0), jnp.where(is_standard, ratio, 1.0)
-    k = jnp.where(is_standard, 1.0 / jnp.maximum(MIN_VALUE, (dmax * safe_time * safe_ratio) ** 2), -time / dmax**2)
-    b = jnp.where(is_standard, 2.0 / jnp.maximum(MIN_VALUE, dmax * safe_time), -ratio / dmax)
-    return k, b
+def _is_limit(row: Row) -> bool:
+    return isinstance(row.low, float) and row.low == 0.0 and row.high is INFINITE
 
 
 def _collect_rows(system: System, frame: Frames, q, v, tendon: list[LengthAndJacobian]) -> list[tuple[SoftInfo, Row]]:
@@ -512,7 +483,7 @@ def _is_single(row: Row) -> bool:
     return len(row.row) == 1 and isinstance(row.row[0][1], float)
 
 
-def _assemble(system: System, infos_and_rows: list[tuple[SoftInfo, Row]], q, v, exact: ExactMobility | None) -> Rows:
+def _assemble(system: System, infos_and_rows: list[tuple[SoftInfo, Row]], q, v, exact: RowMobility | None) -> Rows:
     """The arrays of all rows."""
     rows, count = [row for _, row in infos_and_rows], sum(_is_single(row) for _, row in infos_and_rows)
     like = (system.option.dt, q, v, [row[:8] for row in rows])
@@ -529,25 +500,29 @@ def _assemble(system: System, infos_and_rows: list[tuple[SoftInfo, Row]], q, v, 
     solref = [vector([system.soft.solref[i][k] for i in leaf_rows]) for k in range(2)]
     solimp = [vector([system.soft.solimp[i][k] for i in leaf_rows]) for k in range(5)]
     d = impedance(vector([r.impedance_distance for r in rows]), solimp)
-    k, b = stiffness_damping(solref, solimp, system.option.dt, "refsafe" not in system.topology.disabled)
+    safe, by_step = "refsafe" not in system.topology.disabled, exact is not None and exact.by_step
+    is_limit, has_spring = (vector([float(x) for x in xs]) for xs in ([_is_limit(r) for r in rows], [r.has_position_error for r in rows]))
+    k, b, scale = reference_law(solref, solimp, d, system.option.dt, safe, by_step, is_limit > 0, has_spring)
     active = vector([1.0 if r.active is None else jnp.where(r.active, 1.0, 0.0) for r in rows]) > 0
-    mobility = vector([r.mobility for r in rows]) if exact is None else _exact_mobilities(exact, single, general)
-    R = jnp.maximum(MIN_VALUE, (1.0 - d) / d * mobility)
+    mobility = vector([r.mobility for r in rows])
+    mobility = mobility if exact is None else _mobilities(exact, single, general, mobility)
+    R = regularization(d, mobility, scale)
     bounds = [jnp.where(active, vector(xs), 0.0) for xs in ([r.low for r in rows], [r.high for r in rows])]
     out = Rows(single, general, jnp.where(active, 1.0 / R, 0.0), d, *bounds)
     residual = vector([r.residual if r.has_position_error else 0.0 for r in rows])
-    return out._replace(offset=vector([r.drift for r in rows]) + b * out.j_times(vector(v)) + k * d * residual)
+    drift = vector([r.drift for r in rows])
+    return out._replace(offset=(drift if scale is None else drift / scale) + b * out.j_times(vector(v)) + k * residual)
 
 
-def _exact_mobilities(exact: ExactMobility, single: np.ndarray, general):
-    """The mobilities of all rows, with the lanes of ``general``."""
+def _mobilities(exact: RowMobility, single: np.ndarray, general, reference):
+    """The mobilities of all rows, with the lanes of ``general``. reference: those in the reference configuration."""
     lanes = general.shape[2:] or (1,)
     constant = jnp.broadcast_to(jnp.asarray(single, general.dtype)[..., None], (*single.shape, *lanes))
     J = jnp.concatenate([constant, general.reshape(*general.shape[:2], *lanes)])
-    return exact.diagonal(J).reshape(len(J), *general.shape[2:])
+    return exact.of_rows(J, reference.reshape(len(J), *lanes)).reshape(len(J), *general.shape[2:])
 
 
-def soft_rows(system: System, frame: Frames, q, v, tendon: list[LengthAndJacobian], exact: ExactMobility | None = None) -> Rows | None:
+def soft_rows(system: System, frame: Frames, q, v, tendon: list[LengthAndJacobian], exact: RowMobility | None = None) -> Rows | None:
     """All rows at a state but those of flexes. None if the model has no such rows. exact: gives the mobilities, None for those of the
     reference configuration."""
     rows = _collect_rows(system, frame, q, v, tendon)

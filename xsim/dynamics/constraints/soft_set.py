@@ -11,12 +11,12 @@ import jax.numpy as jnp
 from xsim.dynamics.constraints.cones import Cones
 from xsim.dynamics.constraints.contact_plan import has_contacts
 from xsim.dynamics.constraints.contact_rows import contact_cones
-from xsim.dynamics.constraints.exact_mobility import ExactMobility, exact_mobility
 from xsim.dynamics.constraints.flex_edges import edge_rows, has_edge_rows
 from xsim.dynamics.constraints.flex_strains import strain_rows
 from xsim.dynamics.constraints.narrowphase import Contacts, find_contacts
 from xsim.dynamics.constraints.noslip_cones import NoSlipCones
 from xsim.dynamics.constraints.potential import Potential
+from xsim.dynamics.constraints.row_mobility import RowMobility, row_mobility
 from xsim.dynamics.constraints.soft_rows import Rows, concatenate_rows, has_soft_rows, soft_rows
 from xsim.dynamics.linalg.dense import tree_sum
 from xsim.dynamics.tendons.tendons import tendons
@@ -70,6 +70,14 @@ class Constraints(NamedTuple):
         """|J|^T |f| (nv, lanes): the sums of the magnitudes of the terms of J^T f. Its rounding error is a few machine epsilons of them."""
         return tree_sum([part.jt_magnitudes(y) for part, y in zip(self.parts, f, strict=True)])
 
+    def touched(self) -> list:
+        """[array (nv, lanes)]: positive for a dof that an active row moves, else 0."""
+        forces = []
+        for part in self.parts:
+            stiffness = part.stiffness if part is self.rows else part.stiffness[:, None]
+            forces.append(jnp.broadcast_to(jnp.where(stiffness > 0, 1.0, 0.0), part.offset.shape))
+        return [self.jt_magnitudes(forces)]
+
     @property
     def has_adhesion(self) -> bool:
         """Whether contacts can pull."""
@@ -116,7 +124,7 @@ class Constraints(NamedTuple):
         return Constraints(rows, tuple(c.fitted(lanes) for c in self.cones), self.overflow)
 
 
-def _rows(system: System, frame: Frames, q, v, exact: ExactMobility | None) -> Rows:
+def _rows(system: System, frame: Frames, q, v, exact: RowMobility | None) -> Rows:
     """The rows of equalities (with edges and cells of flexes), limits and dry friction at a state. Their arrays have a lane axis."""
     rows = soft_rows(system, frame, q, v, tendons(system, frame, q), exact)
     parts = [] if rows is None else [rows.with_lane_axis()]
@@ -126,15 +134,19 @@ def _rows(system: System, frame: Frames, q, v, exact: ExactMobility | None) -> R
     return functools.reduce(concatenate_rows, parts)
 
 
-def constraints(system: System, q, v, contacts: list[Contacts] | None = None) -> Constraints | None:
+def constraints(
+    system: System, q, v, contacts: list[Contacts] | None = None, step_terms: list | None = None
+) -> Constraints | None:
     """The soft constraints at a state. None if the model has none. contacts: the contacts at this state; None: they are computed.
+    step_terms: (factor, `Quadratic`) of what the mobilities add to the mass matrix if the references of the rows are at the end of the
+    step; None: they are at its start.
 
     The last axis of all arrays is the lane axis. It has length 1 if there is no batch."""
     top = system.topology
     if not has_soft(top):
         return None
     frame = frames(system, q)
-    exact = exact_mobility(system, frame)
+    exact = row_mobility(system, frame, step_terms)
     rows = _rows(system, frame, q, v, exact) if has_soft_rows(top) else None
     if not has_contacts(top):
         return Constraints(rows, ())

@@ -162,12 +162,12 @@ def _tensions(plan: FlexPlan, length, rate, rest, dt, spring, materials, damping
             edge = elements.edges[:, k]
             elastic = stretch[edge] if offsets is None or not enabled[0] else stretch[edge] - offsets[k]
             stretches.append(elastic + (element_damping * change[edge] if enabled[1] else 0.0))
-        out.extend(_element_tensions(stretches, material, elements.dim))
+        out.extend(element_tensions(stretches, material, elements.dim))
     width = max(x.shape[-1] for x in out)
     return plan.sum_on_edges(jnp.concatenate([jnp.broadcast_to(x, (len(x), width)) for x in out]))
 
 
-def _element_tensions(stretches, material, dim: int) -> list:
+def element_tensions(stretches, material, dim: int) -> list:
     """Force per length of each edge of an element, 2 dW / d (squared length). stretches: squared lengths minus those at rest."""
     h, mu, lam = material
     hg = times(h, gram_matrix(stretches, dim))

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xsim.dynamics.flex.structure import Cells
-from xsim.dynamics.linalg.dense import pairwise_sum, tree_sum
+from xsim.dynamics.linalg.dense import pairwise_sum, summed_products, tree_sum
 from xsim.model.shape_functions import shape_functions
 from xsim.spatial import cross, dot, mul, scale, stage, vadd, vsub
 
@@ -36,6 +36,19 @@ def cell_forces(cells: Cells, flex, world, velocity, enabled: tuple[bool, bool])
 def cell_energies(cells: Cells, flex, world):
     """The energy stored in each cell, J, (cells, lanes or 1)."""
     return _energies(cells.order, tuple(x[cells.nodes] for x in world), *_material(cells, flex))
+
+
+def cell_slopes(cells: Cells, flex, world, jacobian) -> tuple:
+    """Damping and stiffness matrices (nv, nv, lanes or 1) of all cells in their present frames. jacobian: of the points' coordinates, three
+    arrays (points, nv, lanes or 1)."""
+    nodes, motions = (tuple(x[cells.nodes] for x in part) for part in (world, jacobian))
+    material, damping = _material(cells, flex), flex.damping[cells.elastic_row]
+
+    def slopes(time):
+        forces = jax.vmap(lambda *motion: _forces(cells.order, nodes, motion, *material, time, (False, True)), 2, 1)(*motions)
+        return sum(-summed_products(m.reshape(-1, *m.shape[2:]), f) for m, f in zip(motions, forces, strict=True))
+
+    return slopes(damping), slopes(jnp.ones_like(damping))
 
 
 def _material(cells: Cells, flex) -> tuple:

@@ -124,6 +124,13 @@ def ellipsoid_wrench(axes, coefficients, added, velocity: Motion, density, visco
     return madd(added_force, Force(_spin_drag(axes, (angular, slender), w, density, viscosity), vadd(flow, magnus_lift)))
 
 
+def ellipsoid_drag(axes, coefficients, velocity: Motion, density, viscosity) -> Force:
+    """The drag in `ellipsoid_wrench`: what is left without lift and added mass."""
+    blunt, slender, angular = coefficients[:3]
+    drag = _lift_and_drag(axes, (blunt, slender, 0.0), velocity.lin, density, viscosity)
+    return Force(_spin_drag(axes, (angular, slender), velocity.ang, density, viscosity), drag)
+
+
 def _volume(axes):
     return 4.0 / 3.0 * math.pi * axes[0] * axes[1] * axes[2]
 

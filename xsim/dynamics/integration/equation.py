@@ -20,16 +20,18 @@ from xsim.dynamics.forces.armature import armature_matrix, with_armature_bias
 from xsim.dynamics.forces.elements import element_force, element_rows
 from xsim.dynamics.forces.passive import damping_matrix, passive_force, quadratic
 from xsim.dynamics.integration.velocity_derivatives import damping_derivatives, free_body_dofs, velocity_derivatives
-from xsim.dynamics.linalg.dense import assembled
+from xsim.dynamics.integration.velocity_stepping import step_metric
+from xsim.dynamics.layout import column
+from xsim.dynamics.linalg.dense import assembled, fit, times
 from xsim.dynamics.linalg.implicit import implicit
 from xsim.dynamics.linalg.newton_matrix import NewtonMatrix, StagedMatrix
 from xsim.dynamics.linalg.sparse import Quadratic, Saddle, masked, minus_jt_times, multiply, restricted, row_times, with_quadratic
 from xsim.dynamics.linalg.unsymmetric import Unsymmetric
 from xsim.dynamics.tendons.tendons import tendons
-from xsim.dynamics.tree.kinematics import Frames, frames, inertial_force, inverse_dynamics, lanes_of, link_inertias, mass_matrix
+from xsim.dynamics.tree.kinematics import Frames, frames, has_lanes, inertial_force, inverse_dynamics, link_inertias, mass_matrix
 from xsim.dynamics.tree.polynomials import slope
 from xsim.dynamics.tree.system import System
-from xsim.spatial import add, mul, neg, stage, sub
+from xsim.spatial import add, is_zero, mul, neg, stage, sub
 
 UNSYMMETRIC = ("free", "full")
 """Values of `ImplicitTerms.velocity` whose matrix is not symmetric."""
@@ -48,6 +50,7 @@ class ImplicitTerms(NamedTuple):
         "fast"   damping, actuators, fluid, tendons; the symmetric part of the derivatives
         "free"   as "fast"; for the dofs of `free_body_dofs` all forces and the full derivatives
         "full"   all forces, Coriolis forces included, and the full derivatives
+        "step"   as damping, springs and elements, of tendons and actuators, too, in the equation of soft constraints, see `step_metric`
     """
 
     damping: object = 0.0
@@ -70,8 +73,8 @@ class EquationOfMotion(NamedTuple):
     * row_acceleration: required second derivative of the first holonomic rows; 0 for the other rows.
     * soft: soft constraints, None without any.
 
-    MuJoCo solves soft constraints without the implicit terms and applies those to the resulting acceleration. The solution then has two
-    accelerations: the one that satisfies the constraints and the one after the implicit terms.
+    But for "step" MuJoCo solves soft constraints without the implicit terms and applies those to the resulting acceleration. The solution
+    then has two accelerations: the one that satisfies the constraints and the one after the implicit terms.
     """
 
     system: System
@@ -101,6 +104,7 @@ class Terms(NamedTuple):
     * jacobian: holonomic rows; with soft constraints also one row per prescribed dof.
     * elements: (row, G, c) of the implicit force elements, see `implicit_element_rows`.
     * tendon, transmission: length and Jacobian of each tendon and of each actuator.
+    * flexes: damping and stiffness of flexes (nv, nv, lanes or 1) that are implicit, None without.
     * staged_terms: as matrix_terms, for the implicit terms that are applied after the soft constraints.
     """
 
@@ -114,11 +118,13 @@ class Terms(NamedTuple):
     tendon: list
     transmission: list
     staged_terms: list
+    flexes: tuple | None = None
 
-
-def is_zero(x) -> bool:
-    """Whether x is the constant 0.0."""
-    return isinstance(x, float) and x == 0.0
+    def flex_matrix(self, dt, like):
+        """What flexes add to the mass matrix (nv, nv, *lanes). like: a component."""
+        assert self.flexes is not None
+        damping, stiffness = self.flexes
+        return fit(dt * damping + dt * dt * stiffness, jnp.shape(like))
 
 
 def evaluate(m: EquationOfMotion) -> Terms:
@@ -130,29 +136,33 @@ def evaluate(m: EquationOfMotion) -> Terms:
         slopes = damping_matrix(system, frame, m.v, slope)
     regularization = (system.option.regularization, Quadratic([1.0] * len(m.v), {}))
     matrix_terms = [(1.0, armature_matrix(system, frame)), regularization]
-    staged = m.soft is not None and system.topology.switches.constraints_before_damping
+    staged = m.soft is not None and system.topology.switches.constraints_before_damping and m.implicit.velocity != "step"
     implicit_terms = [] if staged else matrix_terms
-    stiffness = None
-    if not is_zero(m.implicit.damping):
-        implicit_terms.append((m.implicit.damping, slopes))
-    if not is_zero(m.implicit.springs):
-        stiffness = quadratic(system, frame, system.dof.stiffness, "spring")
-        implicit_terms.append((m.implicit.springs, stiffness))
+    stiffness, flexes, staged_terms = None, None, implicit_terms if staged else []
     inertia, tendon = link_inertias(system, frame), tendons(system, frame, m.q)
     transmission = transmissions(system, frame, m.q, tendon)
+    elements = implicit_element_rows(system, frame, m.q, m.v, m.implicit)
+    if m.implicit.velocity == "step":
+        metric = step_metric(system, frame, inertia, m.q, m.v, m.act, m.ctrl, tendon, transmission, m.soft)
+        slopes, stiffness, flexes = metric.damping, metric.stiffness, metric.flexes
+        elements += [_element(row, k, d, m.implicit) for row, k, d in metric.couplings]
+        staged_terms = [] if metric.gyroscopic is None else [(system.option.dt, metric.gyroscopic)]
+    elif not is_zero(m.implicit.springs):
+        stiffness = quadratic(system, frame, system.dof.stiffness, "spring")
+    if not is_zero(m.implicit.damping):
+        implicit_terms.append((m.implicit.damping, slopes))
+    if stiffness is not None:
+        implicit_terms.append((m.implicit.springs, stiffness))
     if m.implicit.velocity == "fast":
         implicit_terms.append((system.option.dt, damping_derivatives(system, frame, m.v, m.act, m.ctrl, tendon, transmission)))
     if m.implicit.velocity in UNSYMMETRIC:
         dofs = free_body_dofs(system) if m.implicit.velocity == "free" else None
         derivatives = velocity_derivatives(system, frame, inertia, m.q, m.v, m.act, m.ctrl, tendon, transmission, dofs)
         implicit_terms.append((system.option.dt, derivatives))
-    elements = implicit_element_rows(system, frame, m.q, m.v, m.implicit)
     jacobian = holonomic_rows(system, frame)
     if m.soft is not None:
         jacobian = [*jacobian, *([(i, 1.0)] for i, h in enumerate(m.prescribed) if h is not None)]
-    return Terms(
-        frame, inertia, damping, matrix_terms, stiffness, jacobian, elements, tendon, transmission, implicit_terms if staged else []
-    )
+    return Terms(frame, inertia, damping, matrix_terms, stiffness, jacobian, elements, tendon, transmission, staged_terms, flexes)
 
 
 def implicit_element_rows(system: System, frame: Frames, q, v, implicit: ImplicitTerms) -> list:
@@ -162,11 +172,12 @@ def implicit_element_rows(system: System, frame: Frames, q, v, implicit: Implici
     G = dt (dt k + d), with stiffness k (0 if springs are explicit) and damping d."""
     if is_zero(implicit.elements) or not system.topology.forces:
         return []
-    dt, spring_dt, out = implicit.elements, implicit.element_springs, []
-    for row, k, d in element_rows(system, frame, q, v):
-        c = mul(spring_dt, k)
-        out.append((row, mul(dt, add(c, d)), c))
-    return out
+    return [_element(row, k, d, implicit) for row, k, d in element_rows(system, frame, q, v)]
+
+
+def _element(row, k, d, implicit: ImplicitTerms) -> tuple:
+    c = mul(implicit.element_springs, k)
+    return row, mul(implicit.elements, add(c, d)), c
 
 
 def with_implicit_elements(force: list, elements: list, v, a) -> list:
@@ -198,13 +209,12 @@ def residual(m: EquationOfMotion, x, terms: Terms | None = None) -> list:
         required += [h for h in m.prescribed if h is not None]
         if a is not None:
             balance = _minus_constraint_force(m.soft, balance, a)
-            implicit_a = _staged_balance(m, t, a, implicit_a) if t.staged_terms else []
     else:
         balance = _smooth_balance(m, t, a, y)
         if m.prescribed:
             balance = [b if h is None else 0.0 for b, h in zip(balance, m.prescribed, strict=True)]
     row_errors = [sub(c, 0.0 if a is None else row_times(row, a)) for c, row in zip(required, t.jacobian, strict=True)]
-    return [*balance, *row_errors, *implicit_a]
+    return [*balance, *row_errors, *(_staged_balance(m, t, a, implicit_a) if t.staged_terms and a is not None else [])]
 
 
 def _smooth_balance(m: EquationOfMotion, t: Terms, a, y) -> list:
@@ -219,6 +229,8 @@ def _smooth_balance(m: EquationOfMotion, t: Terms, a, y) -> list:
     if t.stiffness is not None:
         # The spring force at the position that the current velocity would reach (DART); the matrix terms have the part of the acceleration.
         extra = [mul(m.implicit.damping, x) for x in t.stiffness.times(m.v)]
+    if t.flexes is not None:
+        extra = [add(x, y) for x, y in zip(extra, _flex_change(m, t, a), strict=True)]
     if a is not None:
         for factor, quad in t.matrix_terms:
             extra = [add(e, mul(factor, x)) for e, x in zip(extra, quad.times(a), strict=True)]
@@ -231,12 +243,27 @@ def _smooth_balance(m: EquationOfMotion, t: Terms, a, y) -> list:
     return with_implicit_elements(minus_jt_times(_balance(force, tau, passive, extra), t.jacobian, y), t.elements, m.v, a)
 
 
+def _flex_change(m: EquationOfMotion, t: Terms, a) -> list:
+    """The decrease (nv) of the force of flexes over the step, as in `with_implicit_elements`."""
+    assert t.flexes is not None
+    dt, velocity, acceleration = m.system.option.dt, column(list(m.v)), column(list(a or [0.0] * len(m.v)))
+    damping, stiffness = t.flexes
+    change = dt * _product(stiffness, velocity) + _product(dt * damping + dt * dt * stiffness, acceleration)
+    return list(change if has_lanes(m.system, t.frame, [*m.v, *(a or ())]) else change[:, 0])
+
+
+def _product(matrix, x):
+    """A x (n, lanes), of A (n, n, lanes or 1) and x (n, lanes or 1)."""
+    lanes = (max(matrix.shape[-1], x.shape[-1]),)
+    return times(fit(matrix, lanes), fit(x, lanes))
+
+
 def with_adhesion(system: System, frame: Frames, v: list, soft: Constraints | None, passive: list) -> list:
     """The passive force (nv) with that of the adhesion of contacts."""
     if soft is None or not soft.has_adhesion or "passive" in system.topology.disabled:
         return passive
-    has_lanes = lanes_of(system, frame) or any(jnp.ndim(x) for x in v)
-    return [add(p, x if has_lanes else x[0]) for p, x in zip(passive, soft.adhesion(), strict=True)]
+    lanes = has_lanes(system, frame, v)
+    return [add(p, x if lanes else x[0]) for p, x in zip(passive, soft.adhesion(), strict=True)]
 
 
 def _minus_constraint_force(soft: Constraints, balance: list, a) -> list:
@@ -283,10 +310,9 @@ def _unsymmetric(m: EquationOfMotion, terms: Terms, full) -> Unsymmetric:
     return Unsymmetric(m.system, dict(zip(entries, full(list(entries.values())), strict=True)))
 
 
-def _solve_with_soft_constraints(m: EquationOfMotion, terms: Terms, full) -> tuple:
-    """Matrix, solution and flags for `implicit`, of an equation with soft constraints."""
+def _solve_dense(m: EquationOfMotion, terms: Terms, full) -> tuple:
+    """Matrix, solution and flags for `implicit`, of an equation with soft constraints or implicit flexes."""
     system = m.system
-    assert m.soft is not None
     mass_rows = [full(row) for row in effective_mass(m._replace(prescribed=()), terms)]
     lower = {(i, j): x for i, row in enumerate(mass_rows) for j, x in zip((*system.tables.ancestors[i], i), row, strict=True)}
     mass = assembled(lower | {(j, i): x for (i, j), x in lower.items()}, (len(m.v),) * 2)
@@ -296,25 +322,43 @@ def _solve_with_soft_constraints(m: EquationOfMotion, terms: Terms, full) -> tup
     element_rows = _dense([row for row, *_ in terms.elements], n, force[0]) if terms.elements else ()
     for (_, g, _), row in zip(terms.elements, element_rows, strict=True):
         mass = mass + mul(g, row[:, None] * row[None])
+    if terms.flexes is not None:
+        mass = mass + terms.flex_matrix(system.option.dt, force[0])
     hard = _dense(terms.jacobian, n, force[0]) if terms.jacobian else None
-    soft = m.soft.fitted(right_side.shape[1:])
-    minimum = minimize(mass, force, soft, hard, required)
-    matrix = NewtonMatrix(mass + soft.curvature(minimum.x), hard)
-    a = [*minimum.a, *(() if hard is None else minimum.y)]
-    flags = [matrix.bordered.factor.pivot, minimum.converged]
+    if m.soft is None:
+        matrix, converged = NewtonMatrix(mass, hard), 1.0
+        a = matrix.solve([*force], [*right_side[n:]])
+    else:
+        soft = m.soft.fitted(right_side.shape[1:])
+        minimum = minimize(mass, force, soft, hard, required)
+        matrix, converged = NewtonMatrix(mass + soft.curvature(minimum.x), hard), minimum.converged
+        a = [*minimum.a, *(() if hard is None else minimum.y)]
+    flags = [matrix.bordered.factor.pivot, converged]
+    return *_with_staged_terms(m, terms, full, matrix, mass_rows, a), flags
+
+
+def _with_staged_terms(m: EquationOfMotion, terms: Terms, full, first, mass_rows: list, x: list) -> tuple:
+    """Matrix and solution of an equation with its staged terms, from those of the equation without them. mass_rows: `effective_mass`."""
     if not terms.staged_terms:
-        return matrix, a, flags
-    if m.implicit.velocity in UNSYMMETRIC:
+        return first, x
+    if m.implicit.velocity in (*UNSYMMETRIC, "step"):
         second = _unsymmetric(m, terms, full)
     else:
-        second = [full(row) for row in with_quadratic(system, mass_rows, terms.staged_terms)]
-    staged = StagedMatrix(system, matrix, mass_rows, second)
-    return staged, [*a, *staged.solve_second(multiply(system, mass_rows, a))], flags
+        second = [full(row) for row in with_quadratic(m.system, mass_rows, terms.staged_terms)]
+    staged = StagedMatrix(m.system, first, mass_rows, second)
+    return staged, [*x, *staged.solve_second(multiply(m.system, mass_rows, x))]
 
 
 def _dense(rows: list, n: int, like):
     """Rows [(dof, coefficient), ...] as a matrix (rows, n, lanes)."""
     return assembled({(i, dof): x for i, row in enumerate(rows) for dof, x in row}, (len(rows), n), like)
+
+
+def required_force(m: EquationOfMotion, a) -> list:
+    """The generalized force (nv) of all constraints at an acceleration: what its implicit terms and inverse dynamics require beyond the
+    smooth forces."""
+    terms = evaluate(m)
+    return _smooth_balance(m._replace(prescribed=()), terms, a, [0.0] * len(terms.jacobian))
 
 
 class Solved(NamedTuple):
@@ -355,22 +399,25 @@ def _solved(m: EquationOfMotion) -> Solved:
         nonlocal rows
         terms = evaluate(m)
         rows = len(terms.jacobian)
-        if m.soft is not None:
-            return _solve_with_soft_constraints(m, terms, full)
+        if m.soft is not None or terms.flexes is not None:
+            return _solve_dense(m, terms, full)
         if m.implicit.velocity in UNSYMMETRIC:
             matrix = _unsymmetric(m, terms, full)
             return matrix, matrix.solve(full([neg(r) for r in residual(m, None, terms)])), [1.0, 1.0]
         free = [1.0] * n if not m.prescribed else [1.0 if h is None else 0.0 for h in m.prescribed]
         element_rows = restricted([row for row, *_ in terms.elements], free)
         elements = [(row, g) for row, (_, g, _) in zip(element_rows, terms.elements, strict=True)]
-        saddle = Saddle(m.system, [full(row) for row in effective_mass(m, terms)], restricted(terms.jacobian, free), elements)
+        mass_rows = [full(row) for row in effective_mass(m, terms)]
+        saddle = Saddle(m.system, mass_rows, restricted(terms.jacobian, free), elements)
         right_side = full([neg(r) for r in residual(m, None, terms)])
-        return saddle, saddle.solve(right_side[:n], right_side[n:]), [saddle.factor.pivot, 1.0]
+        x = saddle.solve(right_side[:n], right_side[n:])
+        return *_with_staged_terms(m, terms, full, saddle, mass_rows, x), [saddle.factor.pivot, 1.0]
 
     if m.implicit.velocity in UNSYMMETRIC and (m.prescribed or has_holonomic_rows(m.system.topology)):
         raise ValueError("the integrator implicit is for models without holonomic constraints and prescribed motion; choose implicitfast")
     x, (pivot, converged) = implicit(m, primal, residual)
-    if m.soft is not None:
-        return Solved(x[n + rows :] or x[:n], x[n : n + rows], pivot, converged, m.soft.overflow, x[:n], m.soft)
+    if m.soft is not None or x[n + rows :]:
+        overflow = 0.0 if m.soft is None else m.soft.overflow
+        return Solved(x[n + rows :] or x[:n], x[n : n + rows], pivot, converged, overflow, x[:n], m.soft)
     a = [y if h is None else h for y, h in zip(x[:n], m.prescribed, strict=True)] if m.prescribed else x[:n]
     return Solved(a, x[n:], pivot, converged, explicit_a=a)

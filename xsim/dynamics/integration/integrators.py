@@ -30,12 +30,12 @@ from xsim.dynamics.integration.equation import (
     ImplicitTerms,
     acceleration,
     implicit_element_rows,
-    is_zero,
     with_implicit_elements,
 )
 from xsim.dynamics.integration.impulses import apply_impulses, impulse_rows
 from xsim.dynamics.integration.projection import project
 from xsim.dynamics.integration.velocity_derivatives import free_body_dofs
+from xsim.dynamics.integration.velocity_stepping import constraints_of_step
 from xsim.dynamics.layout import spread
 from xsim.dynamics.tendons.tendons import tendons
 from xsim.dynamics.tree.kinematics import frames
@@ -43,7 +43,7 @@ from xsim.dynamics.tree.manifold import displacement_rates, integrate, shifted
 from xsim.dynamics.tree.polynomials import slope
 from xsim.dynamics.tree.system import System
 from xsim.registry import INTEGRATORS
-from xsim.spatial import add, mul, separate_kernels, stage, sub, total
+from xsim.spatial import add, is_zero, mul, separate_kernels, stage, sub, total
 
 
 class Health(NamedTuple):
@@ -107,6 +107,7 @@ class Integrator(NamedTuple):
     * implicit(system) -> `ImplicitTerms`.
     * stages: whether the step is a loop over stages that contains all of its computation. It then delays the controls of ctrl itself, at
       the time of each stage.
+    * by_step: whether forward dynamics gives the acceleration over a step, with the implicit terms.
     * closes_couplings: whether the acceleration corrects the velocity error of coupled coordinates within a step.
     """
 
@@ -115,14 +116,16 @@ class Integrator(NamedTuple):
     implicit: Callable = lambda system: EXPLICIT
     stages: bool = False
     closes_couplings: bool = False
+    by_step: bool = False
 
 
 def _velocity(system: System, s: StateComponents, tau, ctrl, implicit: ImplicitTerms) -> NextVelocity:
     """The velocity after a step of smooth forces, soft constraints and the impulses of friction, limits and servos."""
-    commands, soft = apply_commands(system, s.v, tau, ctrl), constraints(system, s.q, s.v)
+    commands, controls = apply_commands(system, s.v, tau, ctrl), tuple(split_controls(system.topology, ctrl).actuators)
+    soft = constraints_of_step(system, s.q, s.v, s.act, controls)
     equation = EquationOfMotion(
-        system, s.q, s.v, commands.tau, tuple(s.act), tuple(split_controls(system.topology, ctrl).actuators), implicit, commands.prescribed,
-        tuple(row_accelerations(system, s.q, s.v)), soft,
+        system, s.q, s.v, commands.tau, tuple(s.act), controls, implicit, commands.prescribed, tuple(row_accelerations(system, s.q, s.v)),
+        soft,
     )  # fmt: skip
     x = acceleration(equation)
     v = shifted(s.v, x.a, system.option.dt)
@@ -154,6 +157,22 @@ def semi_implicit(implicit: Callable = lambda system: EXPLICIT) -> Integrator:
 def _all_springs_and_dampers(system: System) -> ImplicitTerms:
     dt = system.option.dt
     return ImplicitTerms(dt, mul(dt, dt), dt, dt)
+
+
+def _discrete_terms(system: System) -> ImplicitTerms:
+    top = system.topology
+    unknown = {
+        "flexes with springs along edges, lines that bend, or yielding": any(
+            flex.spring is not None or flex.rod or flex.yield_strain is not None or flex.bend_yield_strain is not None
+            for flex in top.flexes
+        ),
+        "noslip": top.noslip,
+        "friction, limits or servos as impulses": impulse_rows(top),
+    }
+    found = ", ".join(name for name, part in unknown.items() if part)
+    if found:
+        raise ValueError(f"the integrator discrete is for models without {found}: choose another integrator")
+    return _all_springs_and_dampers(system)._replace(velocity="step")
 
 
 def _implicitfast_terms(system: System) -> ImplicitTerms:
@@ -245,6 +264,8 @@ INTEGRATORS.register("implicitfast", semi_implicit(_implicitfast_terms))
 """Passive and actuator forces at the new velocity, by the symmetric part of their derivatives (MuJoCo; 4.0: all forces of free bodies)."""
 INTEGRATORS.register("implicit", semi_implicit(lambda system: ImplicitTerms(velocity="full")))
 """All smooth forces at the new velocity, by their derivatives (MuJoCo)."""
+INTEGRATORS.register("discrete", semi_implicit(_discrete_terms)._replace(by_step=True))
+"""All smooth forces and soft constraints at the end of the step, to first order, in one solve (MuJoCo 4.0)."""
 for _name in RUNGE_KUTTA:
     INTEGRATORS.register(_name, Integrator(_rk4, INTEGRATORS["euler"].velocity, stages=True))
 

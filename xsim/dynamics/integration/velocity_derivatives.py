@@ -22,8 +22,8 @@ from xsim.dynamics.actuation.actuation import (
     unlimited_forces,
 )
 from xsim.dynamics.actuation.controllers import ControllerState
-from xsim.dynamics.actuation.laws import depends_on_velocity
-from xsim.dynamics.actuation.orientation import damping_within
+from xsim.dynamics.actuation.laws import depends_on
+from xsim.dynamics.actuation.orientation import gain_within
 from xsim.dynamics.flex.kinematics import edge_damping
 from xsim.dynamics.forces.medium import medium_force
 from xsim.dynamics.forces.passive import damping_matrix
@@ -58,14 +58,15 @@ def damping_derivatives(
         if system.medium.density:
             _add_symmetric_part(system, out, _medium_derivatives(system, frame, v))
     if system.topology.actuators and "actuation" not in system.topology.disabled:
-        derivatives = _actuator_derivatives(system, frame, v, act, ctrl, transmission)
+        derivatives = actuator_derivatives(system, frame, v, act, ctrl, transmission)
         for derivative, t in zip(derivatives, transmission, strict=True):
             add_outer_product(system, out, t.row, derivative)
     return out
 
 
-def _actuator_derivatives(system: System, frame: Frames, v, act, ctrl, transmission: list[LengthAndJacobian]) -> list:
-    """Minus d force / d (rate of the length) of each force of actuators."""
+def actuator_derivatives(system: System, frame: Frames, v, act, ctrl, transmission: list[LengthAndJacobian], of="velocity") -> list:
+    """Minus the derivative of each force of actuators with respect to the velocity of its transmission; of="length": to its length, at
+    fixed signals of controllers."""
     clamped, bounds = system.topology.switches.clamped_gains, dof_bounds(system)
     motion, out, sums = motion_of(transmission, v), [], {}
     signal = signals(system, motion, act, ctrl)
@@ -73,29 +74,32 @@ def _actuator_derivatives(system: System, frame: Frames, v, act, ctrl, transmiss
         sums = tendon_sums(system, unlimited_forces(system, motion, signal))
     tau = actuator_forces(system, frame, v, act, ctrl, transmission).unclamped if clamped and bounds else []
     for i, (info, law) in enumerate(zip(system.topology.actuators, force_laws(system), strict=True)):
-        if not info.enabled or not (isinstance(signal[i], ControllerState) or depends_on_velocity(info.gain, info.bias)):
+        if not info.enabled or not (isinstance(signal[i], ControllerState) or depends_on(of, info.gain, info.bias)):
             out += [0.0] * len(info.outputs)
             continue
         if len(info.outputs) > 1:
-            out += _orientation_damping(system.actuator.bias[i][2], info, law, signal[i])
+            gain = system.actuator.gain[i][0] if of == "length" else neg(system.actuator.bias[i][2])
+            out += _orientation_derivatives(gain, info, law, signal[i])
             continue
         law = law if clamped else law._replace(limits=None)
-        derivative = _force_derivative(info, law, motion.lengths[info.output], motion.velocities[info.output], signal[i])
+        derivative = _force_derivative(info, law, motion.lengths[info.output], motion.velocities[info.output], signal[i], of)
         if info.transmission == "tendon" and info.target in sums:
             derivative = _zero_beyond(derivative, sums[info.target], tendon_bounds(system, info.target))
+        if of == "velocity":
+            derivative = add(derivative, _friction_damping(info, signal[i]))
         for dof, _ in transmission[info.output].row if tau and isinstance(info.target, tuple) else ():
             derivative = _zero_beyond(derivative, tau[dof], bounds[dof]) if dof in bounds else derivative
-        out.append(add(derivative, _friction_damping(info, signal[i])))
+        out.append(derivative)
     return out
 
 
-def _orientation_damping(bias, info: ActuatorInfo, law, signal) -> list:
-    """Minus the derivatives of the torques of an orientation servo with respect to its angular velocities. bias: minus its damping."""
-    damping = neg(bias)
+def _orientation_derivatives(gain, info: ActuatorInfo, law, signal) -> list:
+    """Minus the derivatives of the torques of an orientation servo with respect to its rotations or its angular velocities. gain: its
+    stiffness or its damping."""
     if law.limits is not None:
         torque = limited_force(info, law._replace(limits=None), signal.length, signal.velocity, signal)
-        damping = damping_within(damping, torque, law.limits[1])
-    return [damping] * len(info.outputs)
+        gain = gain_within(gain, torque, law.limits[1])
+    return [gain] * len(info.outputs)
 
 
 @stage
@@ -105,10 +109,15 @@ def _zero_beyond(x, force, bounds):
     return jnp.where((force > lower) & (force < upper), x, 0.0)
 
 
-def _force_derivative(info: ActuatorInfo, law, length, velocity, signal):
-    """Minus the derivative of an actuator's force with respect to the velocity of its transmission."""
-    velocity = jnp.asarray(velocity)
-    return neg(jax.jvp(lambda x: limited_force(info, law, length, x, signal), (velocity,), (jnp.ones_like(velocity),))[1])
+def _force_derivative(info: ActuatorInfo, law, length, velocity, signal, of: str):
+    """Minus the derivative of an actuator's force with respect to the velocity or the length of its transmission."""
+
+    def force(x):
+        motion = (x, velocity) if of == "length" else (length, x)
+        return limited_force(info, law, *motion, signal)
+
+    x = jnp.asarray(length if of == "length" else velocity)
+    return neg(jax.jvp(force, (x,), (jnp.ones_like(x),))[1])
 
 
 def _friction_damping(info: ActuatorInfo, signal):
@@ -148,6 +157,11 @@ def free_body_dofs(system: System) -> tuple[int, ...]:
     return tuple(dof for dofs in free if all(k in dofs for k in descendants[dofs[0]]) for dof in dofs)
 
 
+def bias_derivatives(system: System, frame: Frames, inertia, q, v, dofs) -> dict[int, list]:
+    """The derivatives of Coriolis forces with respect to the velocities of these dofs: {dof: column}."""
+    return _columns(lambda x: inverse_dynamics(system, frame, inertia, q, x), v, dofs)
+
+
 def velocity_derivatives(
     system: System, frame: Frames, inertia, q, v, act, ctrl, tendon: list[LengthAndJacobian],
     transmission: list[LengthAndJacobian], dofs=None,
@@ -156,7 +170,7 @@ def velocity_derivatives(
 
     dofs: the dofs with full derivatives (see `free_body_dofs`), None for all. The other dofs have those of `damping_derivatives`."""
     dofs = range(len(v)) if dofs is None else dofs
-    columns = _columns(lambda x: inverse_dynamics(system, frame, inertia, q, x), v, dofs)
+    columns = bias_derivatives(system, frame, inertia, q, v, dofs)
     out = damping_derivatives(system, frame, v, act, ctrl, tendon, transmission, True)
     medium = _medium_derivatives(system, frame, v) if system.medium.density and "passive" not in system.topology.disabled else None
     for j, column in columns.items():

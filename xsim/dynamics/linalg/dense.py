@@ -157,6 +157,13 @@ def fit(x, lanes: tuple[int, ...]):
     return jnp.broadcast_to(x, (*x.shape[:-1], *lanes)) if lanes else x[..., 0]
 
 
+def summed_products(first, second):
+    """The sum over i of first_i second_i^T (m, n, lanes or 1), of arrays (k, m, lanes or 1) and (k, n, lanes or 1)."""
+    width = max(first.shape[-1], second.shape[-1])
+    first, second = (jnp.broadcast_to(x, (*x.shape[:-1], width)) for x in (first, second))
+    return jnp.einsum("kml,knl->mnl", first, second, precision=jax.lax.Precision.HIGHEST)
+
+
 def pairwise_sum(x):
     """Sum along the first axis, in pairs."""
     return _by_halves(operator.add, x)

@@ -7,6 +7,7 @@ dof i.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -294,6 +295,18 @@ def add_outer_product(system: System, out: Quadratic, row, factor) -> None:
         for j, y in row:
             if j in system.tables.ancestors[i]:
                 add_pair(out, i, j, mul(factor, mul(x, y)))
+
+
+@stage
+def positive(x):
+    """x where it is positive, else 0. The derivative at 0 is 1."""
+    return max(x, 0.0) if isinstance(x, float) else jnp.where(x >= 0.0, x, 0.0)
+
+
+def is_chain(system: System, row) -> bool:
+    """Whether the dofs of a row [(dof, coefficient), ...] are on one branch of the tree, so that row^T row has the sparsity of M."""
+    dofs = sorted(dof for dof, _ in row)
+    return all(i in system.tables.ancestors[j] for i, j in itertools.pairwise(dofs))
 
 
 def add_pair(out: Quadratic, i: int, j: int, x) -> None:

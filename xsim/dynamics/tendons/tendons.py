@@ -10,7 +10,7 @@ from xsim.dynamics.layout import spread
 from xsim.dynamics.tendons.wrapping import wrap
 from xsim.dynamics.tree.frames import End, body_link, coordinate_addresses, geom_end, row_coefficients, site_end
 from xsim.dynamics.tree.kinematics import Frames, point_acceleration, point_velocity
-from xsim.dynamics.tree.polynomials import potential, tendon_damping, tendon_stiffness
+from xsim.dynamics.tree.polynomials import potential, slope, tendon_damping, tendon_stiffness
 from xsim.dynamics.tree.system import System
 from xsim.model.topology import PieceInfo
 from xsim.spatial import ZERO3, Motion, add, apply, apply_inverse, cross, dot, mul, neg, normalize, safe_norm, stage, sub, vsub
@@ -225,6 +225,22 @@ def tendon_force(system: System, tendon: list[LengthAndJacobian], v) -> list:
         extension, speed = _extension(t.length, _rest(system, i, info)), rate(t.row, v)
         spring = mul(tendon_stiffness(system, i, extension), extension)
         out = add_row_force(out, t.row, neg(add(spring, mul(tendon_damping(system, i, speed), speed))))
+    return out
+
+
+@stage
+def _where_extended(extension, stiffness):
+    return jnp.where(extension != 0.0, stiffness, 0.0)
+
+
+def tendon_slopes(system: System, tendon: list[LengthAndJacobian], v) -> list[tuple]:
+    """Minus the derivatives of each tendon's force with respect to its length and to the rate of its length, N/m and N s/m. A slack
+    spring has none."""
+    out = []
+    for i, (info, t) in enumerate(zip(system.topology.tendons, tendon, strict=True)):
+        extension = _extension(t.length, _rest(system, i, info))
+        stiffness = _where_extended(extension, tendon_stiffness(system, i, extension, slope))
+        out.append((stiffness, tendon_damping(system, i, rate(t.row, v), slope)))
     return out
 
 

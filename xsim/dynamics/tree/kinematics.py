@@ -67,6 +67,11 @@ def lanes_of(system: System, frame: Frames) -> tuple[int, ...]:
     return jnp.broadcast_shapes(*(x.shape for x in arrays))
 
 
+def has_lanes(system: System, frame: Frames, v) -> bool:
+    """Whether components at a state with the velocities v are arrays of all environments."""
+    return bool(lanes_of(system, frame)) or any(jnp.ndim(x) for x in v)
+
+
 @stage
 def _link_pose(joint, numbers, tree: Pose, q, parent: Pose | None) -> Pose:
     pose = compose(tree, joint.pose(numbers, q))

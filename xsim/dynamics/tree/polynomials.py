@@ -32,14 +32,15 @@ def potential(linear, higher, x):
     return mul(mean, mul(x, x))
 
 
-def dof_stiffness(system: System, displacements: list) -> list:
-    """The force of the joint springs per displacement (nv). displacements (nv): from q to the reference configuration."""
+def dof_stiffness(system: System, displacements: list, of=coefficient) -> list:
+    """The force of the joint springs per displacement (nv). displacements (nv): from q to the reference configuration. of: `slope` for
+    minus the derivative of the force along the displacement."""
     out = list(system.dof.stiffness)
     for joint in system.topology.joints:
         if joint.stiffness_poly is not None:
             for dofs, x in joint_displacements(joint, displacements):
                 for dof in dofs:
-                    out[dof] = coefficient(out[dof], system.joint.stiffness_poly[joint.stiffness_poly], x)
+                    out[dof] = of(out[dof], system.joint.stiffness_poly[joint.stiffness_poly], x)
     return out
 
 
@@ -63,7 +64,8 @@ def dof_damping(system: System, v: list, of=coefficient) -> list:
 
 
 def tendon_stiffness(system: System, tendon: int, extension, of=coefficient):
-    """The force of a tendon's spring per extension, N/m, with the sign changed. of: `potential` for its energy, J."""
+    """The force of a tendon's spring per extension, N/m, with the sign changed. of: `slope` for minus the derivative of the force,
+    `potential` for the energy, J."""
     row = system.topology.tendons[tendon].stiffness_poly
     higher = (0.0, 0.0) if row is None else system.tendon.stiffness_poly[row]
     return of(system.tendon.stiffness[tendon], higher, extension)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import numpy as np
 
 from xsim.io.mjcf.document import Document
 from xsim.io.mjcf.values import integer
 from xsim.io.reader import Element
-from xsim.spec import OptionSpec
+from xsim.spec import FlexSpec, OptionSpec
 
 __all__ = ["read_drawing", "read_option", "read_sizes"]
 
 INTEGRATORS = ("Euler", "RK4", "implicit", "implicitfast")
+INTEGRATORS_4_0 = ("discrete",)
 PARTS = (
     "constraint", "equality", "frictionloss", "limit", "contact", "gravity", "clampctrl", "warmstart", "filterparent", "actuation",
     "refsafe", "sensor", "midphase", "eulerdamp", "autoreset",
@@ -41,9 +43,9 @@ STATISTIC = {"meanmass": 1, "meaninertia": 1, "meansize": 1, "extent": 1, "cente
 LETTERS = re.compile(r"[A-Za-z]+")
 
 
-def read_option(document: Document) -> OptionSpec:
+def read_option(document: Document, flexes: Sequence[FlexSpec] = ()) -> OptionSpec:
     """All <option> sections, later values winning. The constraint solver's numbers are in ``solver`` by the file's names, with the flags
-    of what is switched on there. Raises ParseError."""
+    of what is switched on there. flexes: those of the model. Raises ParseError."""
     names = {"timestep": 0.002, "density": 0.0, "viscosity": 0.0}
     vectors = {name: np.array(value) for name, value in VECTORS.items()}
     release = document.release
@@ -56,14 +58,14 @@ def read_option(document: Document) -> OptionSpec:
         names = {name: e.number(name, value, positive=name == "timestep", nonnegative=True) for name, value in names.items()}
         vectors = {name: e.floats(name, 3, value) for name, value in vectors.items()}
         solver = {name: _solver_value(e, name, value) for name, value in solver.items()}
-        if release.schema != "3.2" and e.raw("integrator") == "discrete":
-            raise e.error(f"found 'discrete', which is not simulated; allowed: {', '.join(INTEGRATORS)}", "integrator")
-        integrator = e.choice("integrator", INTEGRATORS, integrator)
+        integrator = e.choice("integrator", INTEGRATORS + (INTEGRATORS_4_0 if release.schema == "4.0" else ()), integrator)
         groups |= _groups(e)
         e.number("apirate", 100.0)
         section = e.child("flag")
         if section is not None:
             flags = {n: section.choice(n, ("disable", "enable"), "enable" if on else "disable") == "enable" for n, on in flags.items()}
+    for e in document.sections("option") if integrator == "discrete" else ():
+        _check_discrete(e, solver, flags, flexes)
     return OptionSpec(
         gravity=vectors["gravity"],
         dt=names["timestep"],
@@ -77,6 +79,24 @@ def read_option(document: Document) -> OptionSpec:
         actuator_groups_off=tuple(sorted(groups)),
         solver=solver | {name: flags.get(name, False) for name in EXTRAS + EXTRAS_4_0},
     )
+
+
+def _check_discrete(e: Element, solver: dict, flags: dict[str, bool], flexes: Sequence[FlexSpec]) -> None:
+    """Raise ParseError for what is not simulated, or is an error in MuJoCo, with the integrator discrete."""
+    for unknown, name, wanted in (
+        (solver["solver"] == "PGS", 'solver="PGS"', "the solvers CG and Newton"),
+        (solver["noslip_iterations"], "noslip_iterations", "noslip_iterations 0"),
+        (flags["sleep"] and not flags["island"], "sleep without islands", "sleep with the flag island"),
+        (any(map(_has_other_slopes, flexes)), "flexes with edge stiffness or damping, lines that bend, or yielding",
+         "elasticity of triangles, tetrahedra and grids, and equalities"),
+    ):
+        if unknown:
+            raise e.error(f"found 'discrete' with {name}, which is not simulated; allowed: {wanted}", "integrator")
+
+
+def _has_other_slopes(flex: FlexSpec) -> bool:
+    springs = flex.numbers["edge_stiffness"] or flex.numbers["edge_damping"]
+    return bool(springs or flex.rod is not None or flex.nplastic)
 
 
 def _disabled(parts: tuple[str, ...], flags: dict[str, bool]) -> tuple[str, ...]:

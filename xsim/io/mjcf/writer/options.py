@@ -13,7 +13,7 @@ __all__ = ["check_friction", "write_compiler", "write_drawing", "write_option"]
 
 EXACT = {
     "implicit_damping": "Euler", "euler": "Euler", "rk4_manifold": "RK4", "rk4": "RK4", "implicit": "implicit",
-    "implicitfast": "implicitfast",
+    "implicitfast": "implicitfast", "discrete": "discrete",
 }  # fmt: skip
 """MuJoCo's names of rules of integration."""
 NEAR = {"dart": "Euler", "linearly_implicit": "implicit"}
@@ -57,7 +57,7 @@ def write_option(context: Context) -> None:
 def _integrator(context: Context) -> str:
     option = context.spec.option
     name = EXACT.get(option.integrator) or NEAR.get(option.integrator)
-    if name is None:
+    if name is None or name == "discrete" and context.rules != "4.0":
         context.losses.refuse(context.spec.source, "option", f"integrator {option.integrator!r}; MJCF has {', '.join(EXACT)}")
     if option.integrator in NEAR or name == "RK4" and option.integrator != QUATERNIONS[context.rules]:
         text = f"integrator {option.integrator!r}; MJCF has {', '.join(EXACT)}; {name} is written"

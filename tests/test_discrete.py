@@ -1,0 +1,168 @@
+"""MuJoCo 4.0's integrator discrete: velocity stepping in the metric of stiffness and damping.
+
+`reference/make_discrete.py` records what MuJoCo 4.0.0 finds. All comparisons are in float64."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from comparing import close
+from traced import by_numpy
+
+import xsim
+from xsim.compile.choice import tracing_for
+
+RECORDED = json.loads((Path(__file__).parent / "reference" / "discrete.json").read_text())["models"]
+TOLERANCE = 1e-10
+TOLERANCES = {
+    "fluid": 1e-7,  # the virtual masses of MuJoCo have a relative error of 2e-8
+    "grid": 1e-8,  # the rotations of its cells, of 1e-9
+    "grid of strains": 1e-8,
+}
+MODELS = {}
+
+
+def _case(name: str):
+    recorded = RECORDED[name]
+    if name not in MODELS:
+        MODELS[name] = xsim.loads(recorded["text"], "mjcf", rules="4.0")
+    model = MODELS[name]
+    state = xsim.init(model, jnp.array(recorded["q"]), jnp.array(recorded["v"])).replace(act=jnp.array(recorded["act"]))
+    return model, state, jnp.array(recorded["ctrl"]) if model.nu else None, recorded
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_accelerations_and_forces(name, x64):
+    model, state, ctrl, recorded = _case(name)
+    data, tolerance = xsim.forward(model, state, ctrl), TOLERANCES.get(name, TOLERANCE)
+    for field in ("passive", "actuator", "a", "constraint", "sensor"):
+        close(field, getattr(data, field), recorded[field], tolerance)
+    assert int(data.flags) == 0 and (float(data.residual) < 1e-10)
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_steps(name, x64):
+    model, state, ctrl, recorded = _case(name)
+    step, tolerance = by_numpy(partial(xsim.step, model)), TOLERANCES.get(name, TOLERANCE)
+    for i, wanted in enumerate(recorded["states"]):
+        state = step(state, ctrl)
+        close(f"step {i + 1}", np.concatenate([state.q, state.v, state.act], -1), wanted, tolerance)
+    assert int(state.flags) == 0
+
+
+ARM = """<mujoco><option integrator="discrete" timestep=".02" cone="elliptic"/><worldbody><geom type="plane" size="9 9 1" friction=".7"/>
+    <body pos="0 0 .3"><joint name="a" axis="0 1 0" stiffness="30 5 2" damping="1 .5 .2"/>
+      <geom type="capsule" fromto="0 0 0 .3 0 -.1" size=".05" mass="1" contype="0" conaffinity="0"/>
+      <body pos=".3 0 -.1"><joint type="slide" axis="1 0 1" frictionloss=".3"/><geom size=".3" mass=".5"/></body></body>
+    <body pos="0 1 1"><joint name="b" axis="1 0 0" range="-.1 .1" limited="true"/><geom size=".1" pos="0 .3 0" mass="1"/></body>
+  </worldbody>
+  <tendon><fixed stiffness="20 3 1" damping="1 .2 .1"><joint joint="a" coef="1"/><joint joint="b" coef="-2"/></fixed></tendon>
+  <actuator><position joint="a" kp="40" kv="2"/></actuator></mujoco>"""
+LEAVES = ("dof.stiffness", "dof.damping", "tendon.stiffness", "tendon.damping", "actuator.gain", "actuator.bias", "geom.mass", "option.dt")
+LEAVES += ("joint.stiffness_poly", "joint.damping_poly", "soft.solref", "surface.solref", "surface.friction", "limit.lower", "limit.upper")
+
+
+def _arm():
+    if "arm" not in MODELS:
+        MODELS["arm"] = xsim.loads(ARM, "mjcf", rules="4.0")
+    return MODELS["arm"]
+
+
+def _random_states(model, *batch: int):
+    rng = np.random.default_rng(1)
+    q, v, ctrl = (jnp.asarray(rng.normal(size=(*batch, n)) * s) for n, s in ((model.nq, 0.1), (model.nv, 1.0), (model.nu, 0.5)))
+    return xsim.init(model, q, v), ctrl
+
+
+def _arm_inputs():
+    model = _arm()
+    return model, *_random_states(model), LEAVES
+
+
+def _sheet_inputs():
+    model, state, _, _ = _case("sheet")
+    return model, state, jnp.zeros(0), ("flex.young", "flex.poisson", "flex.damping", "flex.thickness", "flex.length", "body.mass")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("inputs", [_arm_inputs, pytest.param(_sheet_inputs, marks=pytest.mark.nightly)])
+def test_gradients(inputs, x64):
+    """Of two steps, with respect to state, controls and leaves along a random direction, forward and reverse, against differences."""
+    (model, state, ctrl, leaves), rng = inputs(), np.random.default_rng(0)
+    inputs = (state.q, state.v, ctrl, {path: model.get(path) for path in leaves})
+    # A stiffness or a damping of 0 stays: below it the metric has none.
+    direction = jax.tree.map(lambda x: jnp.asarray(rng.normal(size=x.shape) * 0.01 * np.abs(x)), inputs)
+
+    @jax.jit
+    def f(h):
+        q, v, u, changed = jax.tree.map(lambda x, d: x + h * d, inputs, direction)
+        end, _ = xsim.rollout(model.replace(changed), state.replace(q=q, v=v), jnp.stack([u, u]) if model.nu else None, steps=2)
+        return jnp.concatenate([end.q, end.v])
+
+    h = 1e-5
+    wanted = (f(h) - f(-h)) / (2 * h)
+    close("forward mode", jax.jit(jax.jacfwd(f))(0.0), wanted, 1e-6, scale=float(jnp.abs(wanted).max()))
+    weights = jnp.asarray(rng.normal(size=wanted.shape))
+    reverse = jax.jit(jax.grad(lambda h: weights @ f(h)))(0.0)
+    close("reverse mode", reverse, weights @ wanted, 1e-6, scale=float(jnp.abs(weights) @ jnp.abs(wanted)))
+
+
+@pytest.mark.parametrize("compiler", ["llvm", pytest.param("xla", marks=pytest.mark.nightly)])
+def test_each_environment_has_its_own_leaves(compiler, x64):
+    """A batch, by machine code of either compiler, gives what numpy evaluates for each environment alone."""
+    model = _arm()
+    state, ctrl = _random_states(model, 3)
+    leaves = {path: model.get(path) * jnp.array([0.7, 1.0, 1.4]).reshape(3, *[1] * jnp.ndim(model.get(path))) for path in LEAVES[:4]}
+    with tracing_for(compiler):
+        found = xsim.step(model.replace(leaves), state, ctrl)
+    one = by_numpy(lambda s, u, leaves: xsim.step(model.replace(leaves), s, u))
+    for i in range(3):
+        wanted = one(*jax.tree.map(lambda x, i=i: x[i], (state, ctrl, leaves)))
+        np.testing.assert_allclose(np.concatenate([found.q[i], found.v[i]]), np.concatenate([wanted.q, wanted.v]), rtol=1e-9, atol=1e-9)
+
+
+def test_forward_dynamics_is_the_step(x64):
+    model = _arm()
+    state, ctrl = _random_states(model)
+    after = by_numpy(partial(xsim.step, model))(state, ctrl)
+    rate = (after.v - state.v) / model.option.dt
+    np.testing.assert_allclose(xsim.forward_dynamics(model, state.q, state.v, ctrl=ctrl), rate, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize(("option", "words"), [
+    ('solver="PGS"', """solver="PGS", which is not simulated; allowed: the solvers CG and Newton"""),
+    ('noslip_iterations="3"', "noslip_iterations, which is not simulated; allowed: noslip_iterations 0"),
+    ('><flag sleep="enable" island="disable"/></option><option', "sleep without islands"),
+])  # fmt: skip
+def test_refused(option, words):
+    text = f'<mujoco><option integrator="discrete" {option}/></mujoco>'
+    with pytest.raises(xsim.ParseError) as error:
+        xsim.parse_text(text, "mjcf", rules="4.0")
+    assert words in str(error.value) and "<option>: integrator" in str(error.value)
+
+
+def test_refused_flexes():
+    flex = """<mujoco><option integrator="discrete"/><worldbody><flexcomp name="f" type="grid" count="2 1 1" spacing="1 1 1" dim="1">
+      <edge damping="1"/></flexcomp></worldbody></mujoco>"""
+    with pytest.raises(xsim.ParseError, match="found 'discrete' with flexes with edge stiffness or damping"):
+        xsim.parse_text(flex, "mjcf", rules="4.0")
+    model = xsim.loads(flex.replace("discrete", "Euler"), "mjcf", rules="4.0")
+    with pytest.raises(ValueError, match="the integrator discrete is for models without flexes with springs along edges"):
+        xsim.step(xsim.with_integrator(model, "discrete"), xsim.init(model))
+
+
+def test_only_the_rules_of_4_0_have_it():
+    text = '<mujoco><option integrator="discrete"/></mujoco>'
+    with pytest.raises(xsim.ParseError, match="unknown value 'discrete'"):
+        xsim.parse_text(text, "mjcf", rules="3.2")
+    spec = xsim.parse_text(text, "mjcf", rules="4.0")
+    assert spec.option.integrator == "discrete"
+    assert 'integrator="discrete"' in xsim.to_mjcf(spec)
+    with pytest.raises(xsim.WriteError, match="integrator 'discrete'"):
+        xsim.to_mjcf(spec.replace(rules="3.2"))
