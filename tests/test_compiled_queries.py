@@ -1,4 +1,4 @@
-"""`xsim.forward` by LLVM agrees with XLA, and only what is used of it is compiled."""
+"""Queries by LLVM agree with XLA, and only what is used of them is compiled."""
 
 import dataclasses
 
@@ -59,6 +59,49 @@ def test_queries_are_those_of_xla(x64):
     np.testing.assert_allclose(got[1], expected[1], rtol=1e-7, atol=1e-7 * np.abs(expected[1]).max())
 
 
+@pytest.mark.slow
+def test_every_query_is_that_of_xla(x64):
+    """A gravity for each environment, an absent argument, one that is no array, and a query of the model alone."""
+    model = scene()
+    state, v = states(model, 5), jnp.linspace(-1, 1, model.nv)
+    moved = xsim.init(model).q
+    queries = {
+        "kinematics": lambda m, s: xsim.kinematics(m, s.q), "geom_poses": lambda m, s: xsim.geom_poses(m, s.q),
+        "jacobian": lambda m, s: xsim.jacobian(m, s.q, m.body_names[-1], (0.0, 0.1, 0.2)),
+        "mass_matrix": lambda m, s: xsim.mass_matrix(m, s.q),
+        "inverse_dynamics": lambda m, s: xsim.inverse_dynamics(m, s.q, s.v, v), "bias": lambda m, s: xsim.bias(m, s.q, s.v),
+        "passive": lambda m, s: xsim.passive(m, s.q, s.v), "energy": lambda m, s: xsim.energy(m, s.q, s.v),
+        "smooth_acceleration": lambda m, s: xsim.smooth_acceleration(m, s.q, s.v, time=0.5),
+        "forward_dynamics": lambda m, s: xsim.forward_dynamics(m, s.q, s.v, tau=v, ctrl=jnp.ones(1)),
+        "body_inertia": lambda m, s: xsim.body_inertia(m), "difference": lambda m, s: xsim.difference(m, s.q, moved),
+        "contacts": lambda m, s: xsim.contacts(m, s), "reactions": lambda m, s: xsim.reactions(m, s),
+    }  # fmt: skip
+    with tracing_for("llvm"):
+        got = {name: query(model, state) for name, query in queries.items()}
+    with tracing_for("xla"):
+        expected = {name: by_numpy(query)(model, state) for name, query in queries.items()}
+    assert jax.tree.structure(got) == jax.tree.structure(expected)
+    for (path, a), b in zip(jax.tree.leaves_with_path(got), jax.tree.leaves(expected), strict=True):
+        assert a.dtype == b.dtype and a.shape == b.shape, path
+        np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-8 * max(1, np.abs(b).max(initial=0)), err_msg=str(path))
+
+
+def test_derivatives_of_a_query(x64):
+    """In both modes, and the second."""
+    model = xsim.load(xsim.models.path("two_links"))
+    q = xsim.init(model).q + 0.3
+
+    def mass(q):
+        return xsim.mass_matrix(model, q).sum()
+
+    with tracing_for("llvm"):
+        got = jax.grad(mass)(q), jax.jacfwd(mass)(q), jax.hessian(mass)(q)
+    with tracing_for("xla"):
+        expected = [by_numpy(f)(q) for f in (jax.grad(mass), jax.jacfwd(mass), jax.hessian(mass))]
+    for a, b in zip(got, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
+
+
 def test_a_query_without_a_batch_and_with_two_axes(x64):
     model = xsim.load(xsim.models.path("two_links"))
     state = xsim.init(model)
@@ -95,11 +138,11 @@ def test_a_whole_function_is_compiled_once():
 @pytest.mark.parametrize(("limit", "count"), [("MAX_OPERATIONS", 2), ("MAX_TRACED_OPERATIONS", 3)])
 def test_large_queries_go_to_xla(limit, count, monkeypatch):
     """The choice "llvm" says so; what is too large after all is known when it is compiled."""
+    model = xsim.load(xsim.models.path("two_links"))
+    state = states(model, count)  # of a shape of its own: jax keeps traces
     monkeypatch.setattr(f"xsim.compile.function.{limit}", 50)
     compiled_query.query_function.cache_clear()
     warn_once.cache_clear()
-    model = xsim.load(xsim.models.path("two_links"))
-    state = states(model, count)  # of a shape of its own: jax keeps traces
     with pytest.warns(CompilerWarning, match="XLA compiles the query: .* operations, more than 50"):
         assert jnp.isfinite(jax.jit(lambda s: xsim.forward(model, s).a)(state)).all()
     with tracing_for("llvm"), pytest.raises(Unsupported, match="operations, more than 50"):

@@ -27,6 +27,7 @@ LAYERS = (
         "compile.rules",
     ),
     ("compile.simplify", "compile.indexing", "compile.factorization", "compile.llvm_ir"),
+    ("compile.loops",),
     ("compile.adjoints", "compile.flatten", "compile.host"),
     ("compile.reverse",),
     ("compile",),
