@@ -27,7 +27,7 @@ _TRACED: ContextVar[str | None] = ContextVar("compiler", default=None)
 
 
 def use_compiler(name: str) -> None:
-    """Choose the compiler of `xsim.step`, `xsim.rollout` and the queries of a state (`xsim.forward`, `xsim.mass_matrix`, ...) in this process.
+    """Choose the compiler of `xsim.step`, `xsim.rollout` and the queries of a state (`xsim.forward`, ...) in this process.
 
     * ``"auto"``, the default: LLVM on the CPU for functions that have a program of moderate size, else XLA
     * ``"llvm"``: LLVM on the CPU; models without such a program raise `xsim.compile.flatten.Unsupported`
