@@ -145,8 +145,8 @@ def parameters_of_contacts(system: System, contacts: list[Contacts]) -> list[Pai
     ]
 
 
-def contact_cones(system: System, frame: Frames, v, contacts: list[Contacts], exact: RowMobility | None = None) -> tuple[Cones, ...]:
-    """The constraint rows of all contacts, one entry for each condim group. exact: see `soft_rows`."""
+def contact_cones(system: System, frame: Frames, v, contacts: list[Contacts], at_state: RowMobility | None = None) -> tuple[Cones, ...]:
+    """The constraint rows of all contacts, one entry for each condim group. at_state: see `soft_rows`."""
     lanes = jnp.broadcast_shapes(lanes_of(system, frame), *(x.shape for x in v if isinstance(x, jax.Array)))
     full, top, out = lanes or (1,), system.topology, []
     velocity = column(list(v))
@@ -155,11 +155,11 @@ def contact_cones(system: System, frame: Frames, v, contacts: list[Contacts], ex
         d = group_contacts.group.condim
         J = _jacobian(system, frame, group_contacts, full, d)
         mobilities = _mobility(group_contacts, mobility), None
-        if exact is not None:
-            mobilities = _mobilities(exact, J.dense(), parameters, mobilities[0], d > 1 and top.cone != "elliptic")
+        if at_state is not None:
+            mobilities = _mobilities(at_state, J.dense(), parameters, mobilities[0], d > 1 and top.cone != "elliptic")
         stiffness, weights, damping, position_term, active, pull = _regularization(
             group_contacts.distance, parameters, *mobilities, system.cone.impratio[0], system.option.dt, d,
-            top.cone == "elliptic", "refsafe" not in top.disabled, exact is not None and exact.by_step,
+            top.cone == "elliptic", "refsafe" not in top.disabled, at_state is not None and at_state.by_step,
         )  # fmt: skip
         n = len(group_contacts.distance)
         surfaces = surface_velocities(system, frame, group_contacts)
@@ -170,13 +170,13 @@ def contact_cones(system: System, frame: Frames, v, contacts: list[Contacts], ex
     return tuple(out)
 
 
-def _mobilities(exact: RowMobility, J, parameters: PairParameters, reference, pyramid: bool) -> tuple:
+def _mobilities(at_state: RowMobility, J, parameters: PairParameters, reference, pyramid: bool) -> tuple:
     """The mobilities of the normal rows, and of the first edges of pyramids, None without. J (contacts, condim, nv, lanes). reference:
     those of the normal rows in the reference configuration."""
     edge, sliding = None, parameters.friction[:, :1]
     if pyramid:
-        edge = exact.of_rows(J[:, 0] + sliding * J[:, 1], reference * (1.0 + sliding[:, 0] ** 2))
-    return exact.of_rows(J[:, 0], reference), edge
+        edge = at_state.of_rows(J[:, 0] + sliding * J[:, 1], reference * (1.0 + sliding[:, 0] ** 2))
+    return at_state.of_rows(J[:, 0], reference), edge
 
 
 @stage

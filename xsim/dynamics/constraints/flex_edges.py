@@ -44,25 +44,25 @@ def _inverse_mass(mass):
     return jnp.where(mass > 0, 1.0 / jnp.where(mass > 0, mass, 1.0), 0.0)
 
 
-def edge_rows(system: System, frame: Frames, v, exact: RowMobility | None) -> Rows:
-    """The rows of all constrained edges. Their arrays have a lane axis. exact: see `soft_rows`."""
+def edge_rows(system: System, frame: Frames, v, at_state: RowMobility | None) -> Rows:
+    """The rows of all constrained edges. Their arrays have a lane axis. at_state: see `soft_rows`."""
     plan = flex_plan(system.topology)
     at = points(system, frame)
     J, length, edge_points = edge_jacobian(system, frame, at, plan.constrained_edges)
     rate = edge_rates(point_velocities(system, frame, v, at), edge_vectors(at.world, edge_points)[1], edge_points)
     assert system.derived.mobility is not None
     residual = length - system.flex.length[plan.constrained_edges]
-    mobility = system.derived.mobility.edges if exact is None else exact.of_rows(J, system.derived.mobility.edges)
-    stiffness, offset = row_numbers(system, plan.soft_row, residual, rate, mobility, exact)
+    mobility = system.derived.mobility.edges if at_state is None else at_state.of_rows(J, system.derived.mobility.edges)
+    stiffness, offset = row_numbers(system, plan.soft_row, residual, rate, mobility, at_state)
     width = max(x.shape[-1] for x in (J, stiffness, offset))
     J, stiffness, offset = (jnp.broadcast_to(x, (*x.shape[:-1], width)) for x in (J, stiffness, offset))
     bound = jnp.full_like(offset, INFINITE)
     return Rows(np.zeros((0, J.shape[1])), J, stiffness, offset, -bound, bound)
 
 
-def row_numbers(system: System, soft_row, residual, rate, mobility, exact: RowMobility | None) -> tuple:
+def row_numbers(system: System, soft_row, residual, rate, mobility, at_state: RowMobility | None) -> tuple:
     """1 / R and -aref of rows of flexes, see `soft_rows`. soft_row (n,): their rows of soft.solref and soft.solimp."""
-    safe, by_step = "refsafe" not in system.topology.disabled, exact is not None and exact.by_step
+    safe, by_step = "refsafe" not in system.topology.disabled, at_state is not None and at_state.by_step
     used, index = np.unique(soft_row, return_inverse=True)
     index, soft = index_array(index), system.soft
     solref, solimp = (

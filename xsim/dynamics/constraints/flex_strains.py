@@ -30,14 +30,14 @@ def strained_bodies(topology: Topology, info: SoftInfo) -> list[int]:
     return [flex.bodies[node] for node in flex.grid.cells.value[info.items[1]].tolist()]
 
 
-def strain_rows(system: System, frame: Frames, v, exact: RowMobility | None) -> list[Rows]:
-    """The rows of all constrained cells, one entry for each. Their arrays have a lane axis. exact: see `soft_rows`."""
+def strain_rows(system: System, frame: Frames, v, at_state: RowMobility | None) -> list[Rows]:
+    """The rows of all constrained cells, one entry for each. Their arrays have a lane axis. at_state: see `soft_rows`."""
     infos = [info for info in system.topology.soft if info.kind == "flexstrain"]
     at = points(system, frame) if infos else None
-    return [_rows_of_cell(system, frame, v, exact, at, info) for info in infos]
+    return [_rows_of_cell(system, frame, v, at_state, at, info) for info in infos]
 
 
-def _rows_of_cell(system: System, frame: Frames, v, exact: RowMobility | None, at: Points, info: SoftInfo) -> Rows:
+def _rows_of_cell(system: System, frame: Frames, v, at_state: RowMobility | None, at: Points, info: SoftInfo) -> Rows:
     top = system.topology
     flex, number = top.flexes[info.items[0]], info.items[1]
     grid = flex.grid
@@ -51,8 +51,8 @@ def _rows_of_cell(system: System, frame: Frames, v, exact: RowMobility | None, a
     mobilities = system.derived.mobility.bodies
     of_nodes = [mobilities[body][0] if body >= 0 else 0.0 for body in strained_bodies(top, info)]
     mobility = jnp.mean(column(of_nodes), 0, keepdims=True)
-    mobility = mobility if exact is None else exact.of_rows(J, mobility)
-    stiffness, offset = row_numbers(system, [info.soft] * len(residual), residual, rate, mobility, exact)
+    mobility = mobility if at_state is None else at_state.of_rows(J, mobility)
+    stiffness, offset = row_numbers(system, [info.soft] * len(residual), residual, rate, mobility, at_state)
     width = max(x.shape[-1] for x in (J, stiffness, offset))
     J, stiffness, offset = (jnp.broadcast_to(x, (*x.shape[:-1], width)) for x in (J, stiffness, offset))
     bound = jnp.full_like(offset, INFINITE)

@@ -483,7 +483,7 @@ def _is_single(row: Row) -> bool:
     return len(row.row) == 1 and isinstance(row.row[0][1], float)
 
 
-def _assemble(system: System, infos_and_rows: list[tuple[SoftInfo, Row]], q, v, exact: RowMobility | None) -> Rows:
+def _assemble(system: System, infos_and_rows: list[tuple[SoftInfo, Row]], q, v, at_state: RowMobility | None) -> Rows:
     """The arrays of all rows."""
     rows, count = [row for _, row in infos_and_rows], sum(_is_single(row) for _, row in infos_and_rows)
     like = (system.option.dt, q, v, [row[:8] for row in rows])
@@ -500,12 +500,12 @@ def _assemble(system: System, infos_and_rows: list[tuple[SoftInfo, Row]], q, v, 
     solref = [vector([system.soft.solref[i][k] for i in leaf_rows]) for k in range(2)]
     solimp = [vector([system.soft.solimp[i][k] for i in leaf_rows]) for k in range(5)]
     d = impedance(vector([r.impedance_distance for r in rows]), solimp)
-    safe, by_step = "refsafe" not in system.topology.disabled, exact is not None and exact.by_step
+    safe, by_step = "refsafe" not in system.topology.disabled, at_state is not None and at_state.by_step
     is_limit, has_spring = (vector([float(x) for x in xs]) for xs in ([_is_limit(r) for r in rows], [r.has_position_error for r in rows]))
     k, b, scale = reference_law(solref, solimp, d, system.option.dt, safe, by_step, is_limit > 0, has_spring)
     active = vector([1.0 if r.active is None else jnp.where(r.active, 1.0, 0.0) for r in rows]) > 0
     mobility = vector([r.mobility for r in rows])
-    mobility = mobility if exact is None else _mobilities(exact, single, general, mobility)
+    mobility = mobility if at_state is None else _mobilities(at_state, single, general, mobility)
     R = regularization(d, mobility, scale)
     bounds = [jnp.where(active, vector(xs), 0.0) for xs in ([r.low for r in rows], [r.high for r in rows])]
     out = Rows(single, general, jnp.where(active, 1.0 / R, 0.0), d, *bounds)
@@ -514,19 +514,19 @@ def _assemble(system: System, infos_and_rows: list[tuple[SoftInfo, Row]], q, v, 
     return out._replace(offset=(drift if scale is None else drift / scale) + b * out.j_times(vector(v)) + k * residual)
 
 
-def _mobilities(exact: RowMobility, single: np.ndarray, general, reference):
+def _mobilities(at_state: RowMobility, single: np.ndarray, general, reference):
     """The mobilities of all rows, with the lanes of ``general``. reference: those in the reference configuration."""
     lanes = general.shape[2:] or (1,)
     constant = jnp.broadcast_to(jnp.asarray(single, general.dtype)[..., None], (*single.shape, *lanes))
     J = jnp.concatenate([constant, general.reshape(*general.shape[:2], *lanes)])
-    return exact.of_rows(J, reference.reshape(len(J), *lanes)).reshape(len(J), *general.shape[2:])
+    return at_state.of_rows(J, reference.reshape(len(J), *lanes)).reshape(len(J), *general.shape[2:])
 
 
-def soft_rows(system: System, frame: Frames, q, v, tendon: list[LengthAndJacobian], exact: RowMobility | None = None) -> Rows | None:
-    """All rows at a state but those of flexes. None if the model has no such rows. exact: gives the mobilities, None for those of the
+def soft_rows(system: System, frame: Frames, q, v, tendon: list[LengthAndJacobian], at_state: RowMobility | None = None) -> Rows | None:
+    """All rows at a state but those of flexes. None if the model has no such rows. at_state: gives the mobilities, None for those of the
     reference configuration."""
     rows = _collect_rows(system, frame, q, v, tendon)
-    return _assemble(system, rows, q, v, exact) if rows else None
+    return _assemble(system, rows, q, v, at_state) if rows else None
 
 
 def concatenate_rows(a: Rows, b: Rows) -> Rows:

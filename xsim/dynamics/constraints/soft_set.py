@@ -124,13 +124,13 @@ class Constraints(NamedTuple):
         return Constraints(rows, tuple(c.fitted(lanes) for c in self.cones), self.overflow)
 
 
-def _rows(system: System, frame: Frames, q, v, exact: RowMobility | None) -> Rows:
+def _rows(system: System, frame: Frames, q, v, at_state: RowMobility | None) -> Rows:
     """The rows of equalities (with edges and cells of flexes), limits and dry friction at a state. Their arrays have a lane axis."""
-    rows = soft_rows(system, frame, q, v, tendons(system, frame, q), exact)
+    rows = soft_rows(system, frame, q, v, tendons(system, frame, q), at_state)
     parts = [] if rows is None else [rows.with_lane_axis()]
     if has_edge_rows(system.topology):
-        parts.append(edge_rows(system, frame, v, exact))
-    parts += strain_rows(system, frame, v, exact)
+        parts.append(edge_rows(system, frame, v, at_state))
+    parts += strain_rows(system, frame, v, at_state)
     return functools.reduce(concatenate_rows, parts)
 
 
@@ -146,12 +146,12 @@ def constraints(
     if not has_soft(top):
         return None
     frame = frames(system, q)
-    exact = row_mobility(system, frame, step_terms)
-    rows = _rows(system, frame, q, v, exact) if has_soft_rows(top) else None
+    at_state = row_mobility(system, frame, step_terms)
+    rows = _rows(system, frame, q, v, at_state) if has_soft_rows(top) else None
     if not has_contacts(top):
         return Constraints(rows, ())
     contacts = find_contacts(system, frame) if contacts is None else contacts
-    cones, overflow = contact_cones(system, frame, v, contacts, exact), 0.0
+    cones, overflow = contact_cones(system, frame, v, contacts, at_state), 0.0
     for group_contacts in contacts:
         overflow = jnp.maximum(overflow, group_contacts.overflow.astype(group_contacts.distance.dtype))
     return Constraints(rows, cones, overflow if lanes_of(system, frame) else overflow[0])
