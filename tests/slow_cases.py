@@ -83,6 +83,7 @@ SLOW_CASES: dict[str, tuple[str, ...]] = {
     ),
     "test_perturbation_formats.py::test_every_value_is_read": ("skel-fullbody1",),
     "test_plugins.py::test_forces_and_readings": ("3.2-cable", "3.2-shell", "3.2-touch_grid", "4.0-touch_grid"),
+    "test_reverse.py::test_rules_and_loops": ("rows",),
     "test_reverse.py::test_steps_are_differentiated_by_their_programs": ("four_bar-None", "hopper-rk4", "muscle_arm-None"),
 }
 
@@ -93,7 +94,10 @@ NIGHTLY_CASES: dict[str, tuple[str, ...]] = {
     "test_contact_scenarios.py::test_a_capsule_rests_on_two_that_are_parallel": ("edges",),
     "test_decomposition.py::test_a_ball_falls_into_the_channel": ("mjcf",),
     "test_elements.py::test_derivatives_with_respect_to_one_thing_alone": ("four_bar-dof.damping",),
-    "test_flex_contacts.py::test_contacts_and_accelerations_of_the_engine": ("4.0-a sheet by itself, overridden",),
+    "test_flex_contacts.py::test_contacts_and_accelerations_of_the_engine": (
+        "4.0-a sheet by itself, overridden",
+        "4.0-a solid, a ball, a box",
+    ),
     "test_flex_contacts.py::test_derivatives": ("a ball on a sheet",),
     "test_flexes.py::test_derivatives": ("3.2-Euler",),
     "test_mjcf_4_0.py::test_steps": ("adhesion-Euler", "adhesion-implicitfast", "adhesion_elliptic-implicitfast"),

@@ -1164,7 +1164,7 @@ def mutate(text: str, rng: random.Random) -> str:
     return yaml.safe_dump(data, sort_keys=False)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @settings(max_examples=MUTATIONS, deadline=None, derandomize=True, database=None)
 @given(st.integers(0, 2**32 - 1))
 def test_mutated_files_end_in_a_spec_or_a_parse_error(seed):

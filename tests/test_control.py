@@ -174,7 +174,7 @@ def test_gains_stabilize_the_swing_up(cart, swing_up):
     assert abs(closed.q[1]) < 0.1 < 0.3 < abs(opened.q[1])
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_controller_keeps_the_pole_up(cart):
     """Also of a pole that is half as heavy again as in its model, from states that a batch has."""
     plant = cart.replace({"geom.mass": cart.geom.mass * jnp.array([1.0, 1.5])})

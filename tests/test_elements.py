@@ -287,7 +287,7 @@ def test_derivatives_with_respect_to_one_thing_alone(name, path, x64):
     assert np.abs(by_tau).max() > 0
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_derivatives_where_a_bushing_is_soft(x64):
     """First derivatives with respect to stiffness and damping that are zero, as free directions of bushings are; second ones above zero
     (at zero they are finite)."""

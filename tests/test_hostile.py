@@ -317,7 +317,7 @@ LARGE = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_large_models_are_read(tmp_path):
     files = []
     for i, (_, text) in enumerate(LARGE.values()):

@@ -24,7 +24,7 @@ def run(tmp_path_factory):
     return out, train(configure("pendulum_swingup", changes=CHANGES), out, progress=False)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_learns_to_swing_up(run):
     """Of 200 actions, whose best return is below 200; the pole hangs at first, where it gets nothing."""
     _, result = run

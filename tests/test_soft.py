@@ -113,8 +113,8 @@ KINDS = """
 """
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("integrator", [pytest.param("Euler", marks=pytest.mark.nightly), "implicit"])
+@pytest.mark.nightly
+@pytest.mark.parametrize("integrator", ["Euler", "implicit"])
 def test_gradients_of_every_leaf(integrator, x64):
     """Along random directions of every leaf, of the state and of the inputs: forward mode against central differences with Richardson
     extrapolation, reverse mode against forward mode. Everything acts: limits of a hinge, a ball and a tendon, friction that slides,
