@@ -93,7 +93,7 @@ CROWD = "".join(
 )
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_of_many_pairs_those_that_are_near_are_held_against_each_other(x64):
     """The same contacts as if all were; the flag where more are near than the buffer holds."""
     model = xsim.loads(f"<mujoco><worldbody>{CROWD}</worldbody></mujoco>", "mjcf")

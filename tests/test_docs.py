@@ -51,9 +51,13 @@ def test_every_fence_says_what_it_is(page):
     assert page.read_text().count("```") == 2 * len(_fences(page)), "a fence without its end"
 
 
+LONG = ("control", "identification", "randomization", "training")
+
+
 def _run_by(page: Path):
-    """The README by the default run, the others by CI."""
-    return pytest.param(page, marks=() if page.name == "README.md" else pytest.mark.slow)
+    """The README by the default run, the others by CI, but for the long ones whose functions have tests in CI."""
+    mark = pytest.mark.nightly if page.stem in LONG else pytest.mark.slow
+    return pytest.param(page, marks=() if page.name == "README.md" else mark)
 
 
 @pytest.mark.parametrize("page", [_run_by(p) for p in PAGES if _examples(p)], ids=lambda p: str(p.relative_to(ROOT)))

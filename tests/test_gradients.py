@@ -278,7 +278,7 @@ def test_constraints_and_elements_over_5_steps(path, x64):
     check_gradients(model, 5, reach, 1e-6, point, scaled=True)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_gradients_on_a_switch_are_finite(x64):
     """gripper, closed and at rest: both coupled fingers sit on a limit, every dry friction holds."""
     model = xsim.load(models.path("gripper"))

@@ -140,7 +140,7 @@ def test_documents_that_name_a_pipe(tmp_path, case):
 # ---- files that include files --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_sdf_includes_of_includes(tmp_path):
     """8^11 models."""
     for level in range(12):
