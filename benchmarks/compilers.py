@@ -84,6 +84,13 @@ def measured(name: str, num: int, steps: int, repeat: int, frozen: bool) -> dict
     return out
 
 
+def versions() -> dict:
+    """What the numbers depend on, printed."""
+    found = {"jax": jax.__version__, "llvmlite": llvmlite.__version__, "python": platform.python_version(), "cores": os.cpu_count()}
+    print(", ".join(f"{k} {v}" for k, v in found.items()), flush=True)
+    return found
+
+
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__)
     p.add_argument("models", nargs="*", default=MODELS)
@@ -92,9 +99,7 @@ def main() -> None:
     p.add_argument("--repeat", type=int, default=5)
     p.add_argument("--json")
     args = p.parse_args()
-    versions = {"jax": jax.__version__, "llvmlite": llvmlite.__version__, "python": platform.python_version(), "cores": os.cpu_count()}
-    print(", ".join(f"{k} {v}" for k, v in versions.items()), flush=True)
-    rows = []
+    used, rows = versions(), []
     for name in args.models:
         for frozen in (True, False):
             row = measured(name, args.num, args.steps, args.repeat, frozen)
@@ -106,7 +111,7 @@ def main() -> None:
                 print(f"  {kind:8}  {'; '.join(parts)}; {llvm / xla:.1f} times", flush=True)
     if args.json:
         with open(args.json, "w") as file:
-            json.dump({"versions": versions, "rows": rows}, file, indent=1)
+            json.dump({"versions": used, "rows": rows}, file, indent=1)
 
 
 if __name__ == "__main__":

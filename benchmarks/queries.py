@@ -2,14 +2,10 @@
 
 import argparse
 import json
-import os
-import platform
 
-import jax
 import jax.numpy as jnp
-import llvmlite
 import numpy as np
-from compilers import COMPILERS, medians, program
+from compilers import COMPILERS, medians, program, versions
 
 import xsim
 
@@ -32,9 +28,7 @@ def main() -> None:
     p.add_argument("--repeat", type=int, default=5)
     p.add_argument("--json")
     args = p.parse_args()
-    versions = {"jax": jax.__version__, "llvmlite": llvmlite.__version__, "python": platform.python_version(), "cores": os.cpu_count()}
-    print(", ".join(f"{k} {v}" for k, v in versions.items()), flush=True)
-    model, rows = xsim.load(args.model), []
+    used, model, rows = versions(), xsim.load(args.model), []
     start = xsim.init(model)
     moved = jnp.asarray(np.random.default_rng(0).normal(0, 0.1, (args.num, model.nv)), start.v.dtype)
     state = xsim.init(model, xsim.integrate(model, start.q, moved), moved)
@@ -46,7 +40,7 @@ def main() -> None:
         print(*(f"{key} {x};" for key, x in rows[-1].items()), flush=True)
     if args.json:
         with open(args.json, "w") as file:
-            json.dump({"versions": versions, "model": args.model, "environments": args.num, "rows": rows}, file, indent=1)
+            json.dump({"versions": used, "model": args.model, "environments": args.num, "rows": rows}, file, indent=1)
 
 
 if __name__ == "__main__":

@@ -160,8 +160,7 @@ def traced(fn: Callable, *args) -> Callable:
     collecting = gc.isenabled()
     gc.disable()  # a trace is millions of small objects that all live: looking for garbage takes a quarter of the time
     try:
-        by_xla = [mock.patch(f"xsim.dynamics.{module}.uses_llvm", lambda: False) for module in ("call", "forward")]
-        with by_xla[0], by_xla[1]:  # numpy evaluates the trace itself
+        with mock.patch("xsim.dynamics.call.uses_llvm", lambda: False):  # numpy evaluates the trace itself
             program, shapes = jax.make_jaxpr(fn, return_shape=True)(*args)
         run, tree = _compile(program), jax.tree.structure(shapes)
     finally:

@@ -64,17 +64,15 @@ class Scan:
         in memory."""
         f, p = self.flattener, self.flattener.program
         outs = self.body.jaxpr.outvars[self.count :]
-        stores: list[tuple[int, Array]] = []
 
         def condition(carry):
             return f.operate("lt", BOOL, carry[0], constant_array(np.array(self.length, INDEX)))
 
         def body(carry):
-            at = self.position(carry[0])
-            new, results = self.turn(carry[1:], self.slices_at(int(f.ids(at))))
-            stores[:] = [(int(f.ids(at)), x) for x in results]
-            for buffer, (index, x) in zip(buffers, stores, strict=True):
-                store(f, buffer, index, x)
+            row = int(f.ids(self.position(carry[0])))
+            new, results = self.turn(carry[1:], self.slices_at(row))
+            for buffer, x in zip(buffers, results, strict=True):
+                store(f, buffer, row, x)
             return [f.operate("add", INDEX, carry[0], constant_array(np.array(1, INDEX))), *new]
 
         sizes = [math.prod(v.aval.shape) for v in outs]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -75,21 +76,31 @@ def query(fn, **options):
 
     @functools.wraps(fn)
     def evaluated(model, *args, **kwargs):
-        if not uses_llvm() or jax.config.jax_disable_jit:
+        def by_xla():
             return fn(model, *args, **kwargs)
-        given = dict(list(signature.bind(model, *args, **kwargs).arguments.items())[1:])
-        fixed = tuple((name, given.pop(name)) for name in list(given) if name in static)
-        if mesh_of(math.prod(query_batch(model, given))) is not None:
-            return fn(model, *args, **kwargs)
+
+        def by_llvm():
+            given = dict(list(signature.bind(model, *args, **kwargs).arguments.items())[1:])
+            fixed = tuple((name, given.pop(name)) for name in list(given) if name in static)
+            is_divided = mesh_of(math.prod(query_batch(model, given))) is not None
+            return by_xla() if is_divided else compiled_query(fn, model, given, fixed)
+
+        return by_xla() if jax.config.jax_disable_jit else llvm_or_xla(fn.__name__, by_llvm, by_xla)
+
+    return compiled(evaluated, **options)
+
+
+def llvm_or_xla(what: str, by_llvm: Callable, by_xla: Callable):
+    """by_llvm() where the compiler is LLVM, else by_xla(); also, with one warning that names what, where by_llvm raises Unsupported and the
+    user has not asked for LLVM."""
+    if uses_llvm():
         try:
-            return compiled_query(fn, model, given, fixed)
+            return by_llvm()
         except Unsupported as error:
             if compiler() == "llvm":
                 raise
-            warn_once(f"XLA compiles {fn.__name__}: {error}")
-            return fn(model, *args, **kwargs)
-
-    return compiled(evaluated, **options)
+            warn_once(f"XLA compiles {what}: {error}")
+    return by_xla()
 
 
 def check_model(function: str, model) -> None:

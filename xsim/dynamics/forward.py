@@ -9,13 +9,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from xsim.compile.choice import compiler, uses_llvm
-from xsim.compile.flatten import Unsupported
-from xsim.compile.function import warn_once
 from xsim.dynamics.actuation.actuation import ActuatorForces, TransmissionMotion, activation_rates, actuator_forces
 from xsim.dynamics.actuation.commands import PRESCRIBED, apply_commands, split_controls
 from xsim.dynamics.actuation.transmissions import transmissions
-from xsim.dynamics.call import Call, compiled
+from xsim.dynamics.call import Call, compiled, llvm_or_xla
 from xsim.dynamics.compiled_query import compiled_query
 from xsim.dynamics.constraints.contact_plan import has_contacts
 from xsim.dynamics.constraints.contact_rows import contact_forces
@@ -84,17 +81,16 @@ def evaluate(model: Model, state: State, ctrl=None, tau=None) -> tuple[Data, jax
     """See `forward`. Second: `State.history` with the measurements of the sensors (*batch, nhistory), None without such sensors.
 
     By machine code where the compiler is LLVM, else by XLA."""
-    if uses_llvm() and not jax.config.jax_disable_jit:
+
+    def by_llvm():
         inputs = Inputs(*(None if x is None else jnp.asarray(x, state.q.dtype)[None] for x in (ctrl, tau)))
-        try:
-            size = math.prod(common_batch(model, state, inputs))
-            run = _llvm_data if mesh_of(size) is None else functools.partial(chunked, _llvm_data, size)
-            return run(model, state, inputs, 1, None, False)[0]
-        except Unsupported as error:
-            if compiler() == "llvm":
-                raise
-            warn_once(f"XLA compiles the query: {error}")
-    return _evaluate(model, state, ctrl, tau)
+        size = math.prod(common_batch(model, state, inputs))
+        run = _llvm_data if mesh_of(size) is None else functools.partial(chunked, _llvm_data, size)
+        return run(model, state, inputs, 1, None, False)[0]
+
+    if jax.config.jax_disable_jit:
+        return _evaluate(model, state, ctrl, tau)
+    return llvm_or_xla("the query", by_llvm, lambda: _evaluate(model, state, ctrl, tau))
 
 
 def _llvm_data(model: Model, state: State, inputs: Inputs, *_):
@@ -236,10 +232,11 @@ def _constraint_force(
     inertial = kin.inertial_force(system, frame, motion.inertia, solved.a)
     armature = armature_matrix(system, frame).times(solved.a)
     terms = (inertial, armature, forces.bias, forces.passive, forces.tau, forces.element, forces.actuator)
-    force = [f + x + b - p - t - e - u for f, x, b, p, t, e, u in zip(*terms, strict=True)]
     if INTEGRATORS[top.integrator].by_step:
         assert solved.explicit_a is not None
         force = required_force(_equation(c, soft), solved.explicit_a)
+    else:
+        force = [f + x + b - p - t - e - u for f, x, b, p, t, e, u in zip(*terms, strict=True)]
     if impulse_rows(top):
         force = [a + b for a, b in zip(force, implicit_force(system, frame, c.q, c.v, solved.a), strict=True)]
     elif soft is not None and not solved.multipliers:

@@ -12,10 +12,7 @@ import math
 import jax
 import jax.numpy as jnp
 
-from xsim.compile.choice import compiler, uses_llvm
-from xsim.compile.flatten import Unsupported
-from xsim.compile.function import warn_once
-from xsim.dynamics.call import check_width, compiled
+from xsim.dynamics.call import check_width, compiled, llvm_or_xla
 from xsim.dynamics.compiled_step import compiled_steps
 from xsim.dynamics.forward import forward, with_sensor_history
 from xsim.dynamics.integration.integrators import StateComponents, advance, in_stages
@@ -63,16 +60,13 @@ def rollout(model: Model, state: State, ctrls=None, *, taus=None, steps=None, re
 
 def _run(model: Model, state: State, inputs: Inputs, steps: int, record, checkpoint: bool):
     """Steps by machine code where the compiler is LLVM, else by XLA."""
-    if uses_llvm():
-        try:
-            size = math.prod(common_batch(model, state, inputs))
-            run = _llvm_steps if mesh_of(size) is None else functools.partial(chunked, _llvm_steps, size)
-            return run(model, state, inputs, steps, record, checkpoint)
-        except Unsupported as error:
-            if compiler() == "llvm":
-                raise
-            warn_once(f"XLA compiles the step: {error}")
-    return chunked(_steps, chunk_size(model), model, state, inputs, steps, record, checkpoint)
+    arguments = model, state, inputs, steps, record, checkpoint
+
+    def by_llvm():
+        size = math.prod(common_batch(model, state, inputs))
+        return _llvm_steps(*arguments) if mesh_of(size) is None else chunked(_llvm_steps, size, *arguments)
+
+    return llvm_or_xla("the step", by_llvm, lambda: chunked(_steps, chunk_size(model), *arguments))
 
 
 def _llvm_steps(model: Model, state: State, inputs: Inputs, steps: int, record, checkpoint: bool):

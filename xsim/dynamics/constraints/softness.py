@@ -50,11 +50,13 @@ def reference_law(solref, solimp, d, dt, safe: bool, by_step: bool, is_limit=Tru
     by_step: whether spring and damper act at the end of a step of h (MuJoCo's integrator ``discrete``): r becomes r + h J v + h^2 J a, and
     J v becomes J v + h J a. With k d and b of the continuous reference, S = 1 + b h + k d h^2, K = k d / S, and b becomes
     (b + h k d) / S. ``safe`` then makes the spring of a limit or contact, given as (time constant, damping ratio), at most as stiff as a
-    step resolves, k d = 1 / h^2. has_spring: 0.0 for dry friction. Source: MuJoCo 4.0's documentation; probes."""
+    step resolves, k d = 1 / h^2. has_spring: 0.0 for dry friction, which has none in S.
+    Source: MuJoCo 4.0's documentation; probes."""
     k, b = stiffness_damping(solref, solimp, dt, safe and not by_step)
-    k = k * d * has_spring
+    k = k * d
     if not by_step:
         return k, b, None
+    k = k * has_spring
     if safe:
         time, ratio = solref
         rebounds = is_limit & (time > 0) & (ratio > 0) & (k * dt * dt > 1.0)
