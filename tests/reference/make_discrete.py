@@ -135,6 +135,7 @@ CASES = {
     "sheet of edges": FLEX.format("f", SHEET, ".01", "2e4", 'elastic2d="bend" thickness=".05"', '<edge equality="true" solref=".01 1"/>'),
     "solid": FLEX.format("f", SOLID, ".01", "2e4", "", ""),
     "grid": GRID_FLEX.format('<elasticity young="2e4" poisson=".3" damping=".02"/>'),
+    # One impedance: where it grows with the strain, velocities differ by up to 3e-3 (docs/mjcf.md).
     "grid of strains": GRID_FLEX.format('<edge equality="strain" solref=".03 1" solimp=".9 .9"/>'),
     "fluid": f"""<option timestep=".02" density="300" viscosity="2" wind="1 0 0"/><worldbody><body>{ARM.format("a", "", "", "")}</body>
       <body pos="0 2 0"><freejoint/>{FREE.format('fluidshape="ellipsoid"')}<geom size=".1" pos=".3 0 0" fluidshape="ellipsoid"/></body>
