@@ -1,5 +1,7 @@
 """Reverse mode of programs agrees with JAX: operations, rules of functions, loops, steps of models."""
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,8 +11,10 @@ from test_compiler import OPERATIONS, RNG, numbers
 import xsim
 from xsim.compile.adjoints import ADJOINTS
 from xsim.compile.function import Function, compiled_call
+from xsim.compile.program import Loop
 from xsim.compile.reverse import reverse_program
 from xsim.dynamics.compiled_step import prepared_step
+from xsim.dynamics.linalg.implicit import implicit
 from xsim.dynamics.sharding import Inputs, parts
 
 
@@ -106,6 +110,37 @@ def _rolled(x, y):
     return x, total * count
 
 
+def _solved_in_turns(x, y):
+    """A scan whose turns search the roots of cubic equations: one as an implicit equation, one without derivative."""
+
+    def root(a, steps):
+        return jax.lax.while_loop(lambda c: c[1] < steps, lambda c: ((2 * c[0] ** 3 + a) / (3 * c[0] ** 2 + 1), c[1] + 1), (a, 0))[0]
+
+    def primal(inputs, full):
+        (a,) = inputs
+        z = root(a, jnp.int32(20 + a))
+        return _Scalar([3 * z**2 + 1]), [z], []
+
+    def turn(a, k):
+        (z,), _ = implicit([a + k], primal, lambda inputs, z: [z[0] ** 3 + z[0] - inputs[0]])
+        return z * y + root(jax.lax.stop_gradient(a), jnp.int32(30 + a)), z
+
+    return jax.lax.scan(turn, x, jnp.linspace(0.0, 1.0, 150))
+
+
+class _Scalar(NamedTuple):
+    """The matrix of one equation, see `implicit`."""
+
+    rows: list
+    symmetric = True
+
+    def solve(self, b, c):
+        return [b[0] / self.rows[0]]
+
+    def multiply(self, x):
+        return [self.rows[0] * x[0]]
+
+
 def _of_rows(x, y):
     """A long function of rows, with a value from outside, an index that depends on the row, and one sequence twice."""
 
@@ -124,6 +159,7 @@ FURTHER = {
     "no gradient": (lambda x, y: jax.lax.stop_gradient(x) * y + jnp.where(y > 0, jax.lax.stop_gradient(y * x), x), (), ()),
     "solution": (lambda x, y: jax.scipy.linalg.cho_solve((jnp.linalg.cholesky(x @ x.T + jnp.eye(3)), True), y), (3, 3), (3,)),
     "loop": (_rolled, (3,), (3, 3)),
+    "searches in turns": (_solved_in_turns, (), ()),
     "rows": (_of_rows, (4, 3), (3, 3)),
     "conversion": (lambda x: x.astype(jnp.float32).astype(jnp.float64) * jnp.int32(x), (2,)),
     "double where": (lambda x: jnp.where(x > 0, jnp.sqrt(jnp.where(x > 0, x, 1.0)), 0.0), (5,)),
@@ -135,6 +171,15 @@ def test_rules_and_loops(name):
     function, *shapes = FURTHER[name]
     tolerance = 1e-6 if name == "conversion" else 1e-11  # in single precision; the others are sums in another order
     check_reverse(function, *(numbers(*shape, dtype=np.float64) for shape in shapes), rtol=tolerance, atol=tolerance)
+
+
+def test_searches_are_not_repeated():
+    """The derivative of a scan loads the solutions that its turns have found."""
+    number = jax.ShapeDtypeStruct((), jnp.float64)
+    f = Function(lambda *xs: jax.tree.leaves(_solved_in_turns(*xs)), [number] * 2, "test")
+    program = reverse_program(f.traced, [True] * 4, (0, 1), f.differentiable)
+    searches = {id(loop): loop for x in program.live() if isinstance(loop := program.data[x], Loop) and loop.turns is None}
+    assert len(searches) == 2
 
 
 # ---- models ----------------------------------------------------------------------------------------------------------------------

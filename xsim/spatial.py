@@ -305,41 +305,51 @@ def inertia_move(R, pos, inertia: Inertia) -> Inertia:
 # ---- program structure -------------------------------------------------------------------------------------------------------
 
 
-_ONE_REGION: ContextVar[bool] = ContextVar("one_region", default=False)
+class TraceMode(NamedTuple):
+    """How functions are traced, see `one_region` and `one_environment`."""
+
+    one_region: bool = False
+    one_environment: bool = False
+
+
+_ARRAYS = TraceMode()
+_TRACE_MODE: ContextVar[TraceMode] = ContextVar("trace_mode", default=_ARRAYS)
 
 
 @contextmanager
-def one_region(on: bool):
-    """Context in which functions are traced without fusion boundaries; faster if a step has only a few dozen components."""
-    token = _ONE_REGION.set(on)
+def traced_in(mode: TraceMode):
+    """Context in which functions are traced in this mode."""
+    token = _TRACE_MODE.set(mode)
     try:
         yield
     finally:
-        _ONE_REGION.reset(token)
+        _TRACE_MODE.reset(token)
+
+
+def trace_mode() -> TraceMode:
+    """The mode of the current trace."""
+    return _TRACE_MODE.get()
+
+
+def one_region(on: bool):
+    """Context in which functions are traced without fusion boundaries; faster if a step has only a few dozen components."""
+    return traced_in(trace_mode()._replace(one_region=on))
 
 
 def in_one_region() -> bool:
     """Whether the current trace has no fusion boundaries, see `one_region`."""
-    return _ONE_REGION.get()
+    return trace_mode().one_region
 
 
-_ONE_ENVIRONMENT: ContextVar[bool] = ContextVar("one_environment", default=False)
-
-
-@contextmanager
 def one_environment():
     """Context in which functions are traced for one environment, to be compiled as a program of operations on numbers: what is repeated
     is then a loop, see `each_row`."""
-    token = _ONE_ENVIRONMENT.set(True)
-    try:
-        yield
-    finally:
-        _ONE_ENVIRONMENT.reset(token)
+    return traced_in(trace_mode()._replace(one_environment=True))
 
 
 def in_one_environment() -> bool:
     """Whether the current trace is one of `one_environment`."""
-    return _ONE_ENVIRONMENT.get()
+    return trace_mode().one_environment
 
 
 def each_row(fn, *trees):

@@ -23,9 +23,9 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 from xsim.compile import indexing
 from xsim.compile.adjoints import ADJOINTS, Operations
 from xsim.compile.arrays import Array, combined, constant_array
-from xsim.compile.flatten import ELEMENTWISE, RULES, Flattener, Unsupported, scan_is_unrolled
+from xsim.compile.flatten import ELEMENTWISE, RULES, Flattener, Unsupported, count_operations, scan_is_unrolled
 from xsim.compile.loops import Rolled, Scan, store
-from xsim.compile.program import BOOL, INDEX, Program
+from xsim.compile.program import BOOL, INDEX, Program, Scope
 from xsim.compile.rules import is_float, residual_tangent, traced_pullback, traced_rule
 from xsim.compile.simplify import FOLDED
 
@@ -62,13 +62,25 @@ class _Equation:
 @dataclass(frozen=True, eq=False)
 class _Turns:
     """A loop that is differentiated. floats: which of the values that it carries have cotangents; the first of these values is the turn.
-    active: which of its sequences have cotangents. sums: for each value outside that it reads, the buffer that adds up the cotangents."""
+    active: which of its sequences have cotangents. searches: those of a turn. sums: for each value outside that it reads, the buffer that
+    adds up the cotangents."""
 
     scan: Scan
     rolled: Rolled
     floats: list[int]
     active: list[int]
+    searches: list[_Search]
     sums: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class _Search:
+    """A loop whose number of turns depends on the state, such as Newton's method, in a turn of another loop. It has no derivative, so its
+    results are recorded instead of computed again. key: what it is known by; scope: where it is."""
+
+    key: tuple
+    scope: Scope
+    results: list[Array]
 
 
 # ---- tape ------------------------------------------------------------------------------------------------------------------------
@@ -101,6 +113,9 @@ class Tape(Flattener):
         self.recording = True  # whether equations are prepared for derivatives with respect to active arguments
         self.plain = False  # whether none are
         self.in_turn = False  # whether a turn of a loop is differentiated
+        self.searches: list[_Search] = []  # of the program so far
+        self.recorded: list[_Search] = []  # of the turn that is differentiated, in their order; the first ones are taken
+        self.function: object = None  # the innermost function with a rule that is evaluated: its equation, or its rule
 
     # ---- dependence ----------------------------------------------------------------------------------------------------------
 
@@ -151,12 +166,16 @@ class Tape(Flattener):
         if name == residual_tangent.name:
             return self.residual_tangent(equation, xs)
         without = self.plain or most == CONSTANT or (most == ACTIVE and not self.recording)
-        if without or not any(is_float(v.aval) for v in equation.outvars):
-            return super().evaluate(equation, xs)
-        if name == "stop_gradient":
-            return [self.held(xs[0])]
+        without = without or not any(is_float(v.aval) for v in equation.outvars)
+        if without and name == "while":
+            return self.search(equation, xs)
+        if without:
+            with self.within_function(equation if name == "custom_jvp_call" else self.function):
+                return super().evaluate(equation, xs)
         if name == "custom_jvp_call":
             return self.by_rule(equation, xs, [i for i, d in enumerate(depends) if d == most])
+        if name == "stop_gradient":
+            return [self.held(xs[0])]
         if name == "custom_linear_solve" and most == LINEAR:
             return self.linear_solution(equation, xs)
         if name == "scan" and not scan_is_unrolled(equation, self.sizes):
@@ -166,6 +185,26 @@ class Tape(Flattener):
         if name in BY_JAX:
             return self.by_jax(equation, xs, [i for i, d in enumerate(depends) if d == most], most)
         raise Unsupported(f"the reverse of the operation {name}")
+
+    @contextmanager
+    def within_function(self, function: object):
+        """Context of the evaluation of a function with a rule, see `function`."""
+        before, self.function = self.function, function
+        try:
+            yield
+        finally:
+            self.function = before
+
+    def search(self, equation: JaxprEqn, xs: list[Array]) -> list[Array]:
+        """`jax.lax.while_loop`. In a turn that is differentiated: what has been recorded of the same search, if it has."""
+        shapes = tuple((v.aval.shape, str(v.aval.dtype)) for v in equation.outvars)
+        key = id(self.function or equation), shapes, count_operations(equation.params["body_jaxpr"].jaxpr, self.sizes)
+        for i, search in enumerate(self.recorded):
+            if search.key == key and search.scope is self.program.scope:
+                return self.recorded.pop(i).results
+        results = super().evaluate(equation, xs)
+        self.searches.append(_Search(key, self.program.scope, results))
+        return results
 
     def only_moves(self, name: str, xs: list[Array]) -> bool:
         """Whether the positions at which an equation reads or writes are constants."""
@@ -186,7 +225,9 @@ class Tape(Flattener):
         tangents = [self.tangents_of(xs[i]) for i in active]
         rule = traced_rule(equation, self.template, active)
         self.traces.append(rule)
-        with self.mode(recording=False):
+        # The rule of an implicit equation searches its solution as the function does.
+        implicit = any(e.primitive is residual_tangent for e in rule.eqns)
+        with self.mode(recording=False), self.within_function(equation if implicit else rule):
             out = self.closed(rule, [*xs, *tangents])
         results, changes = out[: len(equation.outvars)], iter(out[len(equation.outvars) :])
         return [self.map_entries(self.linked, x, next(changes)) if x.dtype.kind == "f" else x for x in results]
@@ -278,7 +319,8 @@ class Tape(Flattener):
         copies = {after[k]: self.copy(after[k], ACTIVE) for k in floats}
         carried = Array(np.array(list(copies.values()), int), *(dtypes or {np.dtype(np.float32)}))
         stacked = [self.map_entries(lambda v: self.copy(v, ACTIVE), x) if x.dtype.kind == "f" else x for x in results[scan.count :]]
-        turns = _Turns(scan, rolled, floats, [i for i, x in enumerate(scan.sequences) if self.array_depends(x)])
+        searches = [search for search in self.searches if search.scope is rolled.loop.body]
+        turns = _Turns(scan, rolled, floats, [i for i, x in enumerate(scan.sequences) if self.array_depends(x)], searches)
         self.record([carried, *(x for x in stacked if x.dtype.kind == "f")], lambda gs: self.pull_turns(turns, *gs))
         return [*(self.map_entries(lambda v: copies.get(v, v), x) for x in results[: scan.count]), *stacked]
 
@@ -289,6 +331,7 @@ class Tape(Flattener):
         p, scan, loop = self.program, turns.scan, turns.rolled.loop
         first, last = (constant_array(np.array(k, INDEX)) for k in (0, scan.length - 1))
         recorded = [p.recorded(phi, loop, scan.length) for phi in loop.phis[1 : len(turns.rolled.moving)]]
+        searches = [self.recorded_search(search, turns) for search in turns.searches]
         sequences = [scan.sequences[i] for i in turns.active]
         buffers = [p.buffer(math.prod(x.shape), x.dtype) for x in sequences]
 
@@ -300,6 +343,7 @@ class Tape(Flattener):
             at = self.operate("sub", INDEX, last, counter)
             number, row = int(self.ids(at)), int(self.ids(scan.position(at)))
             values = [number, *(p.load(x, number) for x in recorded)]
+            self.recorded = [self.loaded_search(search, number) for search in searches]
             results = [indexing.dynamic_row(self, g, row) for g in stacked]
             before, rows = self.swept_turn(turns, values, row, after, results)
             for buffer, g in zip(buffers, rows, strict=True):
@@ -315,6 +359,21 @@ class Tape(Flattener):
             self.give(x, Array(np.array(p.entries(buffer), int).reshape(x.shape), x.dtype), ACTIVE)
         for value, buffer in turns.sums.items():
             self.add(value, p.entries(buffer)[0], self.depends(value))
+
+    def recorded_search(self, search: _Search, turns: _Turns) -> _Search:
+        """A search with buffers of its results in each turn in place of the results that vary between turns."""
+
+        def recorded(value: int) -> int:
+            loop = turns.rolled.loop
+            return self.program.recorded(value, loop, turns.scan.length) if self.program.scopes[value].within(loop) else value
+
+        return _Search(search.key, search.scope, [self.map_entries(recorded, x) for x in search.results])
+
+    def loaded_search(self, search: _Search, turn: int) -> _Search:
+        """A search of `recorded_search` with its results in a turn."""
+        p = self.program
+        loaded = [self.map_entries(lambda v: p.load(v, turn) if p.names[v] == "buffer" else v, x) for x in search.results]
+        return _Search(search.key, p.scope, loaded)
 
     def swept_turn(self, turns: _Turns, values: list[int], row: int, after: Array, results: list[Array]) -> tuple[Array, list[Array]]:
         """The cotangents of the carried floats before a turn, and of the rows of the active sequences.

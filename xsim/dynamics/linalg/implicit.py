@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from xsim.compile.rules import residual_tangent, traced_for_tape
-from xsim.spatial import in_one_region, one_region
+from xsim.spatial import trace_mode, traced_in
 
 
 def implicit(inputs, primal, residual, again=None):
@@ -24,11 +24,11 @@ def implicit(inputs, primal, residual, again=None):
         _, x, others = equation.solve(primal, arrays)
         return x, others
 
-    # Rules run when a derivative is taken, perhaps long after this trace: they keep its fusion region.
-    in_region = in_one_region()
+    # Rules run when a derivative is taken, perhaps long after this trace: they are traced in its mode.
+    mode = trace_mode()
 
     def rule(primals, tangents):
-        with one_region(in_region):
+        with traced_in(mode):
             return equation.derivative(primals, tangents)
 
     solution.defjvp(rule, symbolic_zeros=True)
