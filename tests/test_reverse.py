@@ -123,7 +123,7 @@ def _solved_in_turns(x, y):
 
     def turn(a, k):
         (z,), _ = implicit([a + k], primal, lambda inputs, z: [z[0] ** 3 + z[0] - inputs[0]])
-        return z * y + root(jax.lax.stop_gradient(a), jnp.int32(30 + a)), z
+        return 0.5 * jnp.tanh(y) * z + root(jax.lax.stop_gradient(a), jnp.int32(30 + a)), z
 
     return jax.lax.scan(turn, x, jnp.linspace(0.0, 1.0, 150))
 

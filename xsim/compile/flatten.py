@@ -22,7 +22,7 @@ from xsim.compile.simplify import FOLDED, Builder
 
 MAX_UNROLLED_OPERATIONS = 600
 """A loop with a constant number of turns is unrolled up to about this many operations."""
-MAX_UNROLLED_MAP = 5_000
+MAX_UNROLLED_MAP = 1_500
 """The same of a loop whose turns are independent. Unrolled, they are evaluated side by side, and nothing is stored."""
 MAX_OPERATIONS = 4_000_000
 """Values, used or not, beyond which a program is refused: to take the function apart takes a minute then."""

@@ -157,10 +157,12 @@ def contact_cones(system: System, frame: Frames, v, contacts: list[Contacts], at
         mobilities = _mobility(group_contacts, mobility), None
         if at_state is not None:
             mobilities = _mobilities(at_state, J.dense(), parameters, mobilities[0], d > 1 and top.cone != "elliptic")
-        stiffness, weights, damping, position_term, active, pull = _regularization(
-            group_contacts.distance, parameters, *mobilities, system.cone.impratio[0], system.option.dt, d,
-            top.cone == "elliptic", "refsafe" not in top.disabled, at_state is not None and at_state.by_step,
-        )  # fmt: skip
+        options = d, top.cone == "elliptic", "refsafe" not in top.disabled, at_state is not None and at_state.by_step
+
+        def numbers(distance, parameters, mobilities, options=options):
+            return _regularization(distance, parameters, *mobilities, system.cone.impratio[0], system.option.dt, *options)
+
+        stiffness, weights, damping, position_term, active, pull = each_row(numbers, group_contacts.distance, parameters, mobilities)
         n = len(group_contacts.distance)
         surfaces = surface_velocities(system, frame, group_contacts)
         offset = _offset(J.j_times(velocity) + surfaces, active, damping, position_term)

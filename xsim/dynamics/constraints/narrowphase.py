@@ -290,7 +290,7 @@ def _group_contacts(system: System, frame: Frames, group: CondimGroup, detection
     weights = None
     if group.flex_bodies is not None:
         weights = _corner_weights(group.flex_bodies, pair, contact.point, corner_points, group.bodies)
-    tangents = _tangents(contact.normal, contact.tangent_hint)
+    tangents = each_row(_tangents, contact.normal, contact.tangent_hint)
     return Contacts(group, pair, contact.distance, contact.point, contact.normal, tangents, overflow, weights)
 
 

@@ -25,7 +25,7 @@ def index_array(x) -> np.ndarray:
 class SegmentSum:
     """Sums the rows of an array (n, lanes) by target: (count, lanes). targets (n,): the target of each row.
 
-    Targets with about as many rows are loop_sum in one operation. So there are few operations, and the order of each sum is fixed."""
+    Targets with about as many rows are summed in one operation. So there are few operations, and the order of each sum is fixed."""
 
     def __init__(self, targets: np.ndarray, count: int):
         self.size = len(targets)

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xsim.dynamics.linalg.dense import fit, loop_sum, pairwise_sum, tree_sum
-from xsim.spatial import each_row, stage
+from xsim.spatial import each_row, in_one_environment, stage
 
 BLOCK_OVERHEAD = 500
 """Cost of an additional block, in multiplications."""
@@ -117,13 +117,15 @@ def _j_times(J, a):
 
 @stage
 def _jt_times(J, f):
+    if in_one_environment():
+        return loop_sum(lambda i: tree_sum([J[i, k] * f[i, k] for k in range(J.shape[1])]), len(J))
     product = J * f[:, :, None]
     return pairwise_sum(product.reshape(-1, *product.shape[2:]))
 
 
 def _curvature(J, second, count):
     d = J.shape[1]
-    product = tree_sum([second[:, :, None, k] * J[:, k, None] for k in range(d)])
+    product = each_row(lambda J, second: tree_sum([second[:, :, None, k] * J[:, k, None] for k in range(d)]), J, second)
     rows, product = (y.reshape(-1, *y.shape[2:]) for y in (J, product))
     return loop_sum(lambda i: rows[i][:, None] * product[i][None], len(rows), None if count is None else d * count)
 
