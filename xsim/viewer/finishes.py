@@ -10,9 +10,13 @@ from xsim.model.colors import color
 from xsim.model.drawing import LookInfo, MaterialInfo, SurfaceInfo
 from xsim.model.topology import Topology
 from xsim.viewer.scene import Scene
+from xsim.viewer.surfaces import geom_polygons, triangulated
 from xsim.viewer.textures import mean_color, texture_images
 
-__all__ = ["Finish", "Mapping", "geom_finish", "missing_textures", "shown_color", "sky_images", "surface_finish", "texture_mapping"]
+__all__ = [
+    "Finish", "Mapping", "geom_finish", "missing_textures", "shown_color", "sky_images", "surface_finish", "texture_mapping",
+    "textured_triangles",
+]  # fmt: skip
 
 
 class Finish(NamedTuple):
@@ -67,9 +71,9 @@ def missing_textures(scene: Scene) -> list[str]:
 
 
 class Mapping(NamedTuple):
-    """Where a picture is on a geom: factors (envs or 1, 3) multiply coordinates. given: those of the vertices, for the place in the picture,
-    (0, 0) at its first row and column. Else those of points (x, y, z) in the frame of the geom, m: for the direction into a cube, or for
-    (x, y, z), where (x - 0.5, -y - 0.5) is the place in the picture."""
+    """Where a picture is on a geom: factors (envs or 1, 3) multiply coordinates. given: those of the vertices, for the place in the
+    picture, (0, 0) at its first row and column. Else those of points (x, y, z) in the frame of the geom, m: for the direction into a cube,
+    or for (x, y, z), where (x - 0.5, -y - 0.5) is the place in the picture."""
 
     factors: np.ndarray
     given: bool
@@ -90,6 +94,27 @@ def texture_mapping(scene: Scene, i: int, finish: Finish) -> Mapping:
     if surface.texcoords is not None if surface is not None else shape != "plane" or (half[:, :2] > 0).all():
         return Mapping(repeat * (bounded if finish.uniform else np.ones_like(bounded)), True)
     return Mapping(0.5 * repeat / (np.ones_like(bounded) if finish.uniform else bounded), False)
+
+
+def textured_triangles(scene: Scene, i: int, finish: Finish, far: float) -> tuple[np.ndarray, np.ndarray] | None:
+    """Corners (m, 3, 3) of the triangles of a drawn geom in its frame, m, and their places (m, 3, 2) in its picture; None of round shapes,
+    of cubes, and without a picture. far: half the width of planes without bounds, m."""
+    if len(finish.images) != 1:
+        return None
+    shape, surface = scene.geoms[i].shape, scene.surfaces[i]
+    if surface is None and shape not in ("plane", "box"):
+        return None
+    points, faces = geom_polygons(scene, i, far) or ((), ())
+    corners = np.asarray(points, float)[triangulated(faces)]
+    factors, given = texture_mapping(scene, i, finish)
+    if not given:
+        return corners, (corners * factors[0])[..., :2] * [1, -1] - 0.5
+    if surface is not None:
+        return corners, surface.texcoords.value * factors[0, :2]
+    normal = np.abs(np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])).argmax(-1)
+    unit = corners / np.where(scene.size[0, i] > 0, scene.size[0, i], 1.0)
+    axes = np.array([[1, 2], [0, 2], [0, 1]])[normal][:, None]  # those along which the picture lies on a side
+    return corners, (1 + np.take_along_axis(unit, np.repeat(axes, 3, 1), -1) * [1, -1]) / 2 * factors[0, :2]
 
 
 _HALF = {"sphere": [0, 0, 0], "capsule": [0, 0, 1], "cylinder": [0, 0, 1], "cone": [0, 0, 1]}

@@ -134,6 +134,7 @@ def _page_data(scene: Scene, title: str, shown: int) -> dict[str, Any]:
         {"name": g.name, "body": g.body, "shape": g.shape, "mesh": number.get(id(scene.surfaces[i]), -1)} | textures.of_geom(scene, i)
         for i, g in enumerate(scene.geoms)
     ]
+    placed = {geom["mesh"] for geom in geoms if geom.get("given")}
     finishes = [surface_finish(topology, s) for s in topology.drawing.surfaces]
     surfaces = [_surface(s) | textures.of(f) | {"repeat": f.repeat} for s, f in zip(topology.drawing.surfaces, finishes, strict=True)]
     sky = textures.number(sky_images(topology))
@@ -145,7 +146,7 @@ def _page_data(scene: Scene, title: str, shown: int) -> dict[str, Any]:
         "shown": shown,
         "bodies": [b.name for b in topology.bodies],
         "geoms": geoms,
-        "meshes": [_mesh(m) for m in meshes.values()],
+        "meshes": [_mesh(m, i in placed) for i, m in enumerate(meshes.values())],
         "textures": textures.pictures,
         "sky": sky,
         "size": _rounded(scene.size),
@@ -163,8 +164,8 @@ def _page_data(scene: Scene, title: str, shown: int) -> dict[str, Any]:
 
 
 class _Textures:
-    """The pictures of a page, each once. pictures: of each, its different images as texts, which of them is on each side (of a cube six, else
-    one), and whether it has opacities."""
+    """The pictures of a page, each once. pictures: of each, its different images as texts, which of them is on each side (of a cube six,
+    else one), and whether it has opacities."""
 
     def __init__(self):
         self.pictures: list[dict[str, Any]] = []
@@ -199,8 +200,9 @@ class _Textures:
         return out
 
 
-def _mesh(m: TrianglesInfo) -> dict[str, Any]:
-    texcoords = {} if m.texcoords is None else {"texcoords": _packed(m.texcoords.value)}
+def _mesh(m: TrianglesInfo, placed: bool) -> dict[str, Any]:
+    """A mesh of a page. placed: whether a picture is on it by its texture coordinates."""
+    texcoords = {"texcoords": _packed(m.texcoords.value)} if placed and m.texcoords is not None else {}
     return {"vertices": _packed(m.vertices.value), "faces": _packed(m.faces.value, "<u4")} | texcoords
 
 

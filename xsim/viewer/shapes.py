@@ -111,6 +111,9 @@ def _with_materials(path: Path) -> Any:
     import trimesh  # pyright: ignore[reportMissingImports]
 
     class Beside(trimesh.resolvers.Resolver):
+        def __init__(self):
+            pass
+
         def get(self, name):
             found = (path.parent / str(name)).resolve()
             if not found.is_relative_to(path.parent.resolve().parent):
@@ -140,5 +143,7 @@ def _picture(mesh, faces: np.ndarray) -> tuple[Table | None, np.ndarray | None]:
     image = getattr(material, "image", None) or getattr(material, "baseColorTexture", None)
     if uv is None or image is None or len(uv) != len(mesh.vertices) or not np.isfinite(uv).all():
         return None, None
-    texcoords = np.asarray(uv, np.float32)[faces] * np.float32([1, -1]) + np.float32([0, 1])
-    return Table(texcoords), np.asarray(image.convert("RGB"))
+    pixels = np.asarray(image.convert("RGB"))
+    if (pixels == pixels[0, 0]).all():  # trimesh gives a gray one to a mesh without
+        return None, None
+    return Table(np.asarray(uv, np.float32)[faces] * np.float32([1, -1]) + np.float32([0, 1])), pixels

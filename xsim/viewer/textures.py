@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import functools
 import io
+import json
 import struct
 import warnings
 import zlib
@@ -16,7 +17,7 @@ from xsim.io.errors import ParseError
 from xsim.io.reader import read_bytes
 from xsim.model.drawing import TextureInfo
 
-__all__ = ["MAX_PIXELS", "NEEDS_PILLOW", "data_url", "mean_color", "scaled", "texture_images"]
+__all__ = ["MAX_PIXELS", "NEEDS_PILLOW", "data_url", "mean_color", "scaled", "texture_images", "textured_glb"]
 
 MAX_PIXELS = 1024
 """Pictures have at most as many pixels along a side; larger ones are scaled down."""
@@ -29,8 +30,8 @@ _FACES = "RLUDFB"
 
 @functools.lru_cache(maxsize=64)
 def texture_images(info: TextureInfo) -> tuple[np.ndarray, ...] | str:
-    """The pictures (height, width, 3 or 4) uint8 of a texture, rows from the top: one of a plane texture, else the sides x, -x, y, -y, z, -z
-    of a cube, each seen from its inside, as OpenGL has them. A text says why there are none.
+    """The pictures (height, width, 3 or 4) uint8 of a texture, rows from the top: one of a plane texture, else the sides x, -x, y, -y, z,
+    -z of a cube, each seen from its inside, as OpenGL has them. A text says why there are none.
 
     Colours are those that MuJoCo computes; its random dots are others in each process, and ours are the same in all.
     """
@@ -78,6 +79,34 @@ def scaled(image: np.ndarray) -> np.ndarray:
     total = np.add.reduceat(np.add.reduceat(image.astype(np.int64), rows, 0), columns, 1)
     count = np.diff([*rows, height])[:, None, None] * np.diff([*columns, width])[:, None]
     return (total // count).astype(np.uint8)
+
+
+def textured_glb(corners: np.ndarray, places: np.ndarray, image: np.ndarray, rgba) -> bytes:
+    """Triangles with a picture as a binary glTF 2.0 file, shaded flat. corners (m, 3, 3), m. places (m, 3, 2): (0, 0) at the first row and
+    column. rgba: what the picture is multiplied by, 0 to 1."""
+    picture = _png(scaled(image))
+    parts = [np.ascontiguousarray(x, "<f4").tobytes() for x in (corners.reshape(-1, 3), places.reshape(-1, 2))] + [picture]
+    starts = np.cumsum([0, *map(len, parts)]).tolist()
+    views = [{"buffer": 0, "byteOffset": start, "byteLength": len(part)} for start, part in zip(starts, parts, strict=False)]
+    numbers, flat = {"componentType": 5126, "count": 3 * len(corners)}, corners.reshape(-1, 3)
+    linear = [((c + 0.055) / 1.055) ** 2.4 if c > 0.04045 else c / 12.92 for c in rgba[:3]]  # factors are no sRGB
+    surface = {"baseColorTexture": {"index": 0}, "baseColorFactor": [*linear, rgba[3]], "metallicFactor": 0.0, "roughnessFactor": 0.6}
+    text = {
+        "asset": {"version": "2.0"}, "scene": 0, "scenes": [{"nodes": [0]}], "nodes": [{"mesh": 0}],
+        "meshes": [{"primitives": [{"attributes": {"POSITION": 0, "TEXCOORD_0": 1}, "material": 0}]}],
+        "materials": [{"pbrMetallicRoughness": surface, "doubleSided": True, "alphaMode": "OPAQUE" if rgba[3] >= 1 else "BLEND"}],
+        "textures": [{"source": 0, "sampler": 0}], "samplers": [{}], "images": [{"bufferView": 2, "mimeType": "image/png"}],
+        "accessors": [
+            numbers | {"bufferView": 0, "type": "VEC3", "min": flat.min(0).tolist(), "max": flat.max(0).tolist()},
+            numbers | {"bufferView": 1, "type": "VEC2"},
+        ],
+        "bufferViews": views, "buffers": [{"byteLength": starts[-1]}],
+    }  # fmt: skip
+    chunks = []
+    for kind, data, fill in ((b"JSON", json.dumps(text).encode(), b" "), (b"BIN\0", b"".join(parts), b"\0")):
+        data += fill * (-len(data) % 4)
+        chunks.append(struct.pack("<I", len(data)) + kind + data)
+    return struct.pack("<4sII", b"glTF", 2, 12 + sum(map(len, chunks))) + b"".join(chunks)
 
 
 def _png(image: np.ndarray) -> bytes:

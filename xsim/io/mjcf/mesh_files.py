@@ -22,8 +22,8 @@ _TRIANGLE = np.dtype([("normal", "<f4", 3), ("corners", "<f4", (3, 3)), ("attrib
 
 class Triangles(NamedTuple):
     """vertices (n, 3); faces (m, 3): vertex numbers, counter-clockwise seen from outside; no faces: a cloud of points. tangents (n, 2, 3):
-    two for each vertex of a pad of tactile sensors, else None. texcoords (m, 3, 2): of the corners of the faces, (0, 0) at the first row and
-    column of a picture, else None."""
+    two for each vertex of a pad of tactile sensors, else None. texcoords (m, 3, 2): of the corners of the faces, (0, 0) at the first row
+    and column of a picture, else None."""
 
     vertices: np.ndarray
     faces: np.ndarray
