@@ -231,6 +231,19 @@ def test_triangles_with_a_picture_as_gltf(model):
     assert [textured_triangles(scene, i, geom_finish(scene, i), 1.0) for i in others] == [None, None]
 
 
+@pytest.mark.slow
+def test_the_live_viewer_has_pictures(model):
+    pytest.importorskip("viser", reason="viser is not installed: pip install 'xsim[live]'")
+    live = xsim.viewer.LiveViewer(model, port=0)
+    try:
+        found = live.server.scene.get_handle_by_name
+        kinds = {g.name: type(found(f"/world/geom {i}")).__name__ for i, g in enumerate(live.scene.scene.geoms)}
+        assert {name for name, kind in kinds.items() if kind == "GlbHandle"} == {"floor", "field", "box", "tile", "bare"}
+        assert kinds["own"] == kinds["cube"] == "MeshHandle"
+    finally:
+        live.close()
+
+
 FROM_ABOVE = """
 <mujoco>
   <compiler meshdir="{}"/>
