@@ -11,7 +11,7 @@ const RED = new THREE.Color(0xe03c3c), GREEN = new THREE.Color(0x34a853), BLUE =
 const HINGE = new THREE.Color(0xd63384), SLIDE = new THREE.Color(0x14a0aa);
 const FORCE = new THREE.Color(0xf2a900), POINT = new THREE.Color(0xd62728);
 const grid = new THREE.Group(), shade = new THREE.Mesh(new THREE.PlaneGeometry(1, 1), new THREE.ShadowMaterial({ opacity: 0.25 }));
-const dome = new THREE.Mesh(new THREE.BoxGeometry(2, 2, 2),  // around the eye; its y axis is along z of the world, as that of pictures of cubes
+const dome = new THREE.Mesh(new THREE.BoxGeometry(2, 2, 2),  // around the eye; y of its pictures is z of the world
   new THREE.MeshBasicMaterial({ side: THREE.BackSide, depthTest: false, depthWrite: false, toneMapped: false }));
 dome.rotation.x = Math.PI / 2;
 dome.renderOrder = -1;
