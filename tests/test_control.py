@@ -249,3 +249,79 @@ def test_delayed_controls_are_refused():
     model = xsim.loads(text, "mjcf", rules="4.0")
     with pytest.raises(ValueError, match="act with a delay"):
         ilqr(model, xsim.init(model), jnp.zeros((5, 1)), _cart_cost, _cart_final_cost)
+
+
+# ---- through contact --------------------------------------------------------------------------------------------------------------
+
+HOPPER = """
+<mujoco>
+  <option timestep="0.005"/>
+  <default><geom contype="0" conaffinity="0"/><motor ctrlrange="-1 1" ctrllimited="true"/></default>
+  <worldbody>
+    <geom type="plane" size="0 0 1" contype="1" conaffinity="1"/>
+    <body name="torso" pos="0 0 0.7">
+      <joint type="slide" axis="1 0 0"/><joint type="slide" axis="0 0 1"/><joint axis="0 1 0"/>
+      <geom type="box" size="0.2 0.1 0.1" mass="5"/>
+      <body name="leg">
+        <joint name="hip" axis="0 1 0" damping="0.5"/>
+        <geom type="capsule" fromto="0 0 -0.05 0 0 -0.35" size="0.03" mass="0.5"/>
+        <body name="foot" pos="0 0 -0.65">
+          <joint name="spring" type="slide" axis="0 0 1" damping="10" stiffness="1000"/>
+          <geom type="capsule" fromto="0 0 0 0 0 0.3" size="0.02" mass="0.2"/>
+          <geom size="0.04" mass="0.3" contype="1" conaffinity="1" solref="0.01 1"/>
+        </body>
+      </body>
+    </body>
+  </worldbody>
+  <actuator><motor joint="hip" gear="30"/><motor joint="spring" gear="150"/></actuator>
+</mujoco>"""
+HOP = 0.5  # s, of which the height of the torso is a function
+
+
+def _hop_cost(command, state, ctrl, t):
+    speed, rise = command
+    (_, z, pitch, hip, length), v = state.q, state.v
+    height = rise * 0.5 * (1 - jnp.cos(2 * jnp.pi * state.time / HOP)) - 0.05
+    posture = 20 * pitch**2 + hip**2 + 10 * length**2 + 0.5 * v[2] ** 2 + 0.1 * v[4] ** 2
+    return 0.01 * (2 * (v[0] - speed) ** 2 + 100 * (z - height) ** 2 + posture + 0.5 * ctrl @ ctrl)
+
+
+def _hop_final_cost(command, state):
+    return 10 * _hop_cost(command, state, jnp.zeros(2), 0)
+
+
+@jax.jit
+def _hop(model, plant, command):
+    """The states (200) of a plant under a controller that plans with a model; each control is held for 20 ms."""
+    controller = Controller(model, Partial(_hop_cost, command), Partial(_hop_final_cost, command), substeps=4, iterations=1)
+
+    def one(carry, _):
+        state, memory = carry
+        ctrl, memory = controller.act(state, memory)
+        after, _ = xsim.rollout(plant, state, jnp.broadcast_to(ctrl, (4, 2)), steps=4)
+        return (after, memory), after
+
+    return jax.lax.scan(one, (xsim.init(plant), controller.start(jnp.zeros((35, 2)))), length=200)[1]
+
+
+def _flights(state) -> list[int]:
+    """How many controls long the foot is in the air, of the times of 80 ms or more."""
+    _, z, pitch, hip, length = np.asarray(state.q).T
+    clearance = 0.7 + z - np.cos(pitch + hip) * (0.65 - length) - 0.04
+    edges = np.diff(np.concatenate([[0], clearance > 0, [0]]).astype(int))
+    durations = np.flatnonzero(edges < 0) - np.flatnonzero(edges > 0)
+    return [n for n in durations.tolist() if n >= 4]
+
+
+@pytest.mark.slow
+def test_a_hopper_keeps_commanded_speeds():
+    """One leg with a spring, from rest, also where the controller knows masses that are too small. The test on `hopper` is in the
+    documentation."""
+    model = xsim.loads(HOPPER, "mjcf")
+    heavy = model.replace({"geom.mass": model.geom.mass * 1.2})
+    for plant, speed in ((model, 1.0), (heavy, 0.5)):
+        states = _hop(model, plant, (jnp.asarray(speed), jnp.asarray(0.2)))
+        flights, q = _flights(states), np.asarray(states.q)
+        measured = (q[-1, 0] - q[50, 0]) / (149 * 0.02)
+        print(f"commanded {speed} m/s: {measured:.2f} m/s, {len(flights)} hops, in the air for {np.mean(flights) * 0.02:.2f} s each")
+        assert len(flights) >= 7 and abs(measured - speed) < 0.2 and np.abs(q[:, 2]).max() < 0.35

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from xsim.model.drawing import DrawingInfo, SurfaceInfo, TrianglesInfo
+from xsim.model.drawing import DrawingInfo, LookInfo, MaterialInfo, SurfaceInfo, TextureInfo, TrianglesInfo
 from xsim.model.table import Table
 from xsim.model.topology import GeomInfo
 from xsim.poses import quat_conj, rotate
-from xsim.spec import MESH_SHAPES, FlexSpec, HfieldSpec, ModelSpec
+from xsim.spec import MESH_SHAPES, FlexSpec, HfieldSpec, MeshSpec, ModelSpec
 
 __all__ = ["read_color", "read_drawing"]
 
@@ -17,13 +17,53 @@ def read_drawing(spec: ModelSpec, geoms: tuple[GeomInfo, ...]) -> DrawingInfo:
     """The surfaces and colours of a model. geoms: all of them."""
     used = {("mesh" if geom.shape in MESH_SHAPES else geom.shape, geom.asset) for geom in geoms if geom.visible}
     skins = spec.drawing.get("skins", {})
+    own = [*spec.world_geoms, *(geom for body in spec.bodies for geom in body.geoms)]  # in the order of geoms
+    textures = {name: _texture(name, given) for name, given in spec.drawing.get("textures", {}).items()}
     return DrawingInfo(
-        meshes=tuple(_triangles(m.vertices, m.faces) if ("mesh", i) in used else None for i, m in enumerate(spec.meshes)),
+        meshes=tuple(_mesh(m) if ("mesh", i) in used else None for i, m in enumerate(spec.meshes)),
         hfields=tuple(_height_field(field) if ("hfield", i) in used else None for i, field in enumerate(spec.hfields)),
         surfaces=(*(_flex(spec, flex) for flex in spec.flexes), *(_skin(spec, name, skin) for name, skin in skins.items())),
         sites=tuple(read_color(spec, site.rgba, site.material) for site in spec.sites),
         tendons=tuple((read_color(spec, tendon.rgba, tendon.material), float(tendon.width)) for tendon in spec.tendons),
+        looks=tuple(_look(spec, geom.rgba, geom.material) for geom in own),
+        materials=tuple(_material(given, list(textures)) for given in spec.drawing.get("materials", {}).values()),
+        textures=tuple(textures.values()),
+        sky=next((i for i, texture in enumerate(textures.values()) if texture.type == "skybox"), -1),
     )
+
+
+def _look(spec: ModelSpec, rgba, material: str) -> LookInfo | None:
+    """What a geom, flex or skin with a material is drawn with; rgba: its own colour, before that of the material."""
+    materials = spec.drawing.get("materials", {})
+    if material not in materials:
+        return None
+    rgba = materials[material]["rgba"] if rgba is None else rgba
+    return LookInfo(list(materials).index(material), tuple(map(float, rgba)))
+
+
+def _material(given: dict, textures: list[str]) -> MaterialInfo:
+    name = _color_texture(given)
+    repeat, number = tuple(map(float, given["texrepeat"])), textures.index(name) if name in textures else -1
+    numbers = (given[key] for key in ("emission", "specular", "shininess", "reflectance", "metallic", "roughness"))
+    return MaterialInfo(number, repeat, bool(given["texuniform"]), *map(float, numbers))
+
+
+def _color_texture(material: dict) -> str | None:
+    layers = material.get("layers", {})
+    return material.get("texture") or layers.get("rgb") or layers.get("rgba")
+
+
+_SIDES = ("fileright", "fileleft", "fileup", "filedown", "filefront", "fileback")
+
+
+def _texture(name: str, given: dict) -> TextureInfo:
+    colors = (tuple(map(float, given[key])) for key in ("rgb1", "rgb2", "markrgb"))
+    numbers = (given[key] for key in ("random", "width", "height", "hflip", "vflip", "nchannel"))
+    sides = tuple(given.get(side, "") for side in _SIDES)
+    return TextureInfo(
+        name, given["type"], given["builtin"], given["mark"], *colors, *numbers, tuple(map(int, given["gridsize"])), given["gridlayout"],
+        given.get("file", ""), sides if any(sides) else (),
+    )  # fmt: skip
 
 
 def read_color(spec: ModelSpec, rgba, material: str) -> tuple[float, ...] | None:
@@ -31,7 +71,7 @@ def read_color(spec: ModelSpec, rgba, material: str) -> tuple[float, ...] | None
     given = spec.drawing.get("materials", {}).get(material)
     if rgba is None and given is not None:
         rgba = np.array(given["rgba"], float)
-        texture = spec.drawing.get("textures", {}).get(given.get("texture") or given.get("layers", {}).get("rgb"))
+        texture = spec.drawing.get("textures", {}).get(_color_texture(given))
         if texture is not None and texture["builtin"] != "none":
             rgba[:3] *= np.mean([texture["rgb1"], texture["rgb1" if texture["builtin"] == "flat" else "rgb2"]], 0)
     return None if rgba is None else tuple(map(float, rgba))
@@ -39,6 +79,11 @@ def read_color(spec: ModelSpec, rgba, material: str) -> tuple[float, ...] | None
 
 def _triangles(vertices, faces) -> TrianglesInfo:
     return TrianglesInfo(Table(np.asarray(vertices, np.float32)), Table(np.asarray(faces, np.int32).reshape(-1, 3)))
+
+
+def _mesh(mesh: MeshSpec) -> TrianglesInfo:
+    texcoords = None if mesh.texcoords is None else Table(np.asarray(mesh.texcoords, np.float32))
+    return _triangles(mesh.vertices, mesh.faces)._replace(texcoords=texcoords)
 
 
 def _height_field(field: HfieldSpec) -> TrianglesInfo:
@@ -73,11 +118,15 @@ def _flex(spec: ModelSpec, flex: FlexSpec) -> SurfaceInfo:
     if flex.grid is not None:
         points, weights = flex.grid.vertex_nodes, flex.grid.vertex_weights
     count, points = len(points), points.ravel()
-    rgba = read_color(spec, flex.numbers.get("rgba"), flex.numbers.get("material", ""))
+    own, material, texcoord = flex.numbers.get("rgba"), flex.numbers.get("material", ""), flex.numbers.get("texcoord")
+    rgba = read_color(spec, own, material)
+    if texcoord is not None and (len(texcoord) != count or flex.dim == 1):
+        texcoord = None
     return SurfaceInfo(
         flex.name, rgba, count, Table(_outside(elements) if flex.dim == 3 else elements),
         Table(np.repeat(np.arange(count, dtype=np.int32), len(points) // count)), Table(np.asarray(flex.bodies, np.int32)[points]),
         Table(np.asarray(flex.pos, np.float32).reshape(-1, 3)[points]), Table(weights.ravel().astype(np.float32)), float(flex.radius),
+        _look(spec, own, material), None if texcoord is None else Table(np.asarray(texcoord, np.float32)),
     )  # fmt: skip
 
 
@@ -98,4 +147,6 @@ def _skin(spec: ModelSpec, name: str, skin: dict) -> SurfaceInfo:
         name, read_color(spec, skin["rgba"], skin["material"]), len(skin["vertices"]), Table(np.asarray(skin["faces"], np.int32)),
         Table(np.concatenate([bone["vertices"] for bone in bones]).astype(np.int32)), Table(bodies.astype(np.int32)),
         Table(np.concatenate(points).astype(np.float32)), Table(weights.astype(np.float32)), 0.0,
+        _look(spec, skin["rgba"], skin["material"]),
+        None if skin["texcoord"] is None else Table(np.asarray(skin["texcoord"], np.float32)),
     )  # fmt: skip

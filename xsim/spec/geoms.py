@@ -136,6 +136,7 @@ class MeshSpec:
     * ``tangents`` (n, 2, 3): two unit vectors at each vertex of a pad of tactile sensors, None for others.
     * ``sdf``: the signed distance function whose surface the mesh is, in the file's coordinates; None: it is of a file. Geoms of the
       shape ``"sdf"`` have mass and bounds of their mesh, and collide by its function.
+    * ``texcoords`` (m, 3, 2): of the corners of the faces, for drawing, (0, 0) at the first row and column of a picture; None: of none.
     """
 
     name: str
@@ -156,6 +157,7 @@ class MeshSpec:
     file: str | None = None
     tangents: np.ndarray | None = None
     sdf: SdfSpec | None = None
+    texcoords: np.ndarray | None = None
     source: Source = Source()
 
 

@@ -14,10 +14,12 @@ import numpy as np
 from xsim.model.colors import color
 from xsim.model.model import Model
 from xsim.poses import rotate, rotation_matrix
+from xsim.viewer.finishes import geom_finish, shown_color, surface_finish, textured_triangles
 from xsim.viewer.pages import save
 from xsim.viewer.paths import tendon_paths
 from xsim.viewer.scene import Scene, make_scene
 from xsim.viewer.surfaces import geom_polygons, reach, surface_vertices
+from xsim.viewer.textures import scaled
 
 __all__ = ["Renderer", "check_opengl", "render", "save_motion"]
 
@@ -228,19 +230,39 @@ class _Drawing:
 
     def _add_geom(self, i: int) -> None:
         scene, geom = self.scene, self.scene.geoms[i]
-        rgba, polygons = color(geom.rgba, geom.body), geom_polygons(scene, i, 20 * self.reach)
-        if rgba[3] == 0 or polygons is None:
+        finish, polygons = geom_finish(scene, i), geom_polygons(scene, i, 20 * self.reach)
+        if finish.rgba[3] == 0 or polygons is None:
             return
+        textured = textured_triangles(scene, i, finish, 20 * self.reach)
+        if textured is not None:
+            corners, places = textured
+            polygons = corners.reshape(-1, 3), np.arange(3 * len(corners)).reshape(-1, 3)
         points, faces = polygons
-        points = rotate(scene.geom_quat[0, i], points) + scene.geom_pos[0, i]
-        actor = self._actor(self._triangles(points, faces), rgba)
+        data = self._triangles(rotate(scene.geom_quat[0, i], points) + scene.geom_pos[0, i], faces)
+        actor = self._actor(data, finish.rgba if textured is not None else shown_color(finish))
+        if textured is not None:
+            self._add_picture(data, actor, places, finish.images[0])
         if geom.body >= 0:
             self.moving.append((actor, geom.body))
+
+    def _add_picture(self, data, actor, places: np.ndarray, image: np.ndarray) -> None:
+        """Put a picture on an actor. places (m, 3, 2): of the corners of its triangles."""
+        v = self.vtk
+        data.GetPointData().SetTCoords(v.numpy_to_vtk(np.float32(places.reshape(-1, 2) * [1, -1] + [0, 1]), deep=1))
+        pixels, texture = scaled(image)[::-1], v.vtkTexture()  # VTK has the first row below
+        held = v.vtkImageData()
+        held.SetDimensions(pixels.shape[1], pixels.shape[0], 1)
+        held.GetPointData().SetScalars(v.numpy_to_vtk(np.ascontiguousarray(pixels).reshape(-1, pixels.shape[2]), deep=1))
+        texture.SetInputData(held)
+        texture.RepeatOn()
+        texture.InterpolateOn()
+        texture.MipmapOn()
+        actor.SetTexture(texture)
 
     def _add_surface(self, info) -> None:
         data = self._triangles(np.zeros((info.count, 3)), info.elements.value)
         tube = (info.radius or 0.004 * self.reach) if info.elements.value.shape[1] == 2 else None
-        self._actor(data, color(info.rgba, int(info.bodies.value[0])), tube)
+        self._actor(data, shown_color(surface_finish(self.scene.model.topology, info)), tube)
         self.soft.append((data, info))
 
     def _add_tendon(self, number: int, first: int, count: int) -> None:

@@ -11,10 +11,12 @@ from xsim.dynamics.contact_list import ContactData, contacts
 from xsim.model.colors import color
 from xsim.model.model import Model, State
 from xsim.poses import quat_conj, rotate
+from xsim.viewer.finishes import geom_finish, shown_color, surface_finish, textured_triangles
 from xsim.viewer.paths import tendon_paths
 from xsim.viewer.scene import Scene, axis_directions, axis_links, leaf_values, make_scene, moved
 from xsim.viewer.shapes import SHAPES
 from xsim.viewer.surfaces import geom_polygons, reach, shape_polygons, surface_vertices, triangulated
+from xsim.viewer.textures import textured_glb
 
 __all__ = ["LAYERS", "LiveScene"]
 
@@ -101,11 +103,16 @@ class LiveScene:
 
     def _add_geom(self, i: int) -> None:
         scene, geom = self.scene, self.scene.geoms[i]
-        name, rgba = self._of_body(geom.body, f"geom {i}"), color(geom.rgba, geom.body)
+        name, finish = self._of_body(geom.body, f"geom {i}"), geom_finish(scene, i)
         pose = {"position": scene.geom_pos[0, i], "wxyz": scene.geom_quat[0, i]}
-        size = scene.size[0, i]
+        size, rgba = scene.size[0, i], shown_color(finish)
+        textured = textured_triangles(scene, i, finish, 20 * self.reach) if finish.rgba[3] > 0 else None
         if geom.shape == "axes":
             self.server.scene.add_frame(name, axes_length=float(size[0]), axes_radius=0.03 * float(size[0]), **pose)
+        elif textured is not None:
+            mesh = self.server.scene.add_glb(name, glb_data=textured_glb(*textured, finish.images[0], finish.rgba), **pose)
+            if geom.body >= 0:
+                self._make_draggable(mesh, geom.body)
         elif geom.shape == "plane":
             self._add_plane(name, size, rgba, pose)
         elif rgba[3] > 0 and (polygons := geom_polygons(scene, i, 0.0)) is not None:
@@ -142,7 +149,7 @@ class LiveScene:
     def _add_lines(self) -> None:
         """Flexes, skins and tendons, and the lines that are drawn on demand."""
         for i, info in enumerate(self.scene.model.topology.drawing.surfaces):
-            rgba, corners = color(info.rgba, int(info.bodies.value[0])), info.elements.value.shape[1]
+            rgba, corners = shown_color(surface_finish(self.scene.model.topology, info)), info.elements.value.shape[1]
             if corners == 2:
                 self._add_line(f"surface {i}", _rgb(rgba), 2 * info.radius or 0.006 * self.reach)
             else:

@@ -20,9 +20,12 @@ import numpy as np
 
 from xsim.dynamics.contact_list import ContactData
 from xsim.model.colors import color
+from xsim.model.drawing import TrianglesInfo
 from xsim.model.model import Model
+from xsim.viewer.finishes import Finish, geom_finish, missing_textures, sky_images, surface_finish, texture_mapping
 from xsim.viewer.paths import tendon_paths
 from xsim.viewer.scene import Scene, axis_directions, axis_links, leaf_values, make_scene
+from xsim.viewer.textures import data_url
 
 __all__ = ["View", "page", "save", "show"]
 
@@ -126,10 +129,15 @@ def _page_data(scene: Scene, title: str, shown: int) -> dict[str, Any]:
     topology = scene.model.topology
     meshes = {id(surface): surface for surface in scene.surfaces if surface is not None}
     number = {key: i for i, key in enumerate(meshes)}
+    textures = _Textures()
     geoms = [
-        {"name": g.name, "body": g.body, "shape": g.shape, "rgba": _rounded(color(g.rgba, g.body)), "mesh": number.get(id(surface), -1)}
-        for g, surface in zip(scene.geoms, scene.surfaces, strict=True)
+        {"name": g.name, "body": g.body, "shape": g.shape, "mesh": number.get(id(scene.surfaces[i]), -1)} | textures.of_geom(scene, i)
+        for i, g in enumerate(scene.geoms)
     ]
+    placed = {geom["mesh"] for geom in geoms if geom.get("given")}
+    finishes = [surface_finish(topology, s) for s in topology.drawing.surfaces]
+    surfaces = [_surface(s) | textures.of(f) | {"repeat": f.repeat} for s, f in zip(topology.drawing.surfaces, finishes, strict=True)]
+    sky = textures.number(sky_images(topology))
     paths, pieces = tendon_paths(scene)
     return {
         "title": title,
@@ -138,19 +146,64 @@ def _page_data(scene: Scene, title: str, shown: int) -> dict[str, Any]:
         "shown": shown,
         "bodies": [b.name for b in topology.bodies],
         "geoms": geoms,
-        "meshes": [{"vertices": _packed(m.vertices.value), "faces": _packed(m.faces.value, "<u4")} for m in meshes.values()],
+        "meshes": [_mesh(m, i in placed) for i, m in enumerate(meshes.values())],
+        "textures": textures.pictures,
+        "sky": sky,
         "size": _rounded(scene.size),
         "pos": _rounded(scene.geom_pos),
         "quat": _rounded(scene.geom_quat),
         "axes": [{"body": a.body, "kind": a.kind} for a in axis_links(scene.model)],
         "poses": _packed(np.concatenate([scene.pos, scene.quat], -1)),
         "directions": _packed(axis_directions(scene)),
-        "surfaces": [_surface(s) for s in topology.drawing.surfaces],
+        "surfaces": surfaces,
         "sites": _sites(scene),
         "tendons": [_tendon(scene, *piece) for piece in pieces],
         "paths": _packed(paths),
-        "missing": list(scene.missing),
+        "missing": [*scene.missing, *missing_textures(scene)],
     }
+
+
+class _Textures:
+    """The pictures of a page, each once. pictures: of each, its different images as texts, which of them is on each side (of a cube six,
+    else one), and whether it has opacities."""
+
+    def __init__(self):
+        self.pictures: list[dict[str, Any]] = []
+        self._numbers: dict[int, int] = {}
+
+    def number(self, images: tuple[np.ndarray, ...]) -> int:
+        """The number of a texture, -1 of none."""
+        if not images:
+            return -1
+        key = id(images[0])
+        if key not in self._numbers:
+            texts = [data_url(image) for image in images]
+            unique = list(dict.fromkeys(texts))
+            self._numbers[key] = len(self.pictures)
+            self.pictures.append({"images": unique, "sides": [unique.index(text) for text in texts], "clear": images[0].shape[2] == 4})
+        return self._numbers[key]
+
+    def of_geom(self, scene: Scene, i: int) -> dict[str, Any]:
+        """What a page says of the surface of a drawn geom. factors, given: see `Mapping`."""
+        finish = geom_finish(scene, i)
+        if not finish.images:
+            return self.of(finish)
+        mapping = texture_mapping(scene, i, finish)
+        return self.of(finish) | {"factors": _rounded(mapping.factors), "given": mapping.given}
+
+    def of(self, finish: Finish) -> dict[str, Any]:
+        """What a page says of a surface: colour, texture, and the numbers of its material."""
+        out: dict[str, Any] = {"rgba": _rounded(finish.rgba), "texture": self.number(finish.images)}
+        if finish.material is not None:
+            names = ("emission", "specular", "shininess", "metallic", "roughness")
+            out["finish"] = {name: _rounded(getattr(finish.material, name)) for name in names}
+        return out
+
+
+def _mesh(m: TrianglesInfo, placed: bool) -> dict[str, Any]:
+    """A mesh of a page. placed: whether a picture is on it by its texture coordinates."""
+    texcoords = {"texcoords": _packed(m.texcoords.value)} if placed and m.texcoords is not None else {}
+    return {"vertices": _packed(m.vertices.value), "faces": _packed(m.faces.value, "<u4")} | texcoords
 
 
 def _surface(info) -> dict[str, Any]:
@@ -158,13 +211,13 @@ def _surface(info) -> dict[str, Any]:
     numbers = {name: _packed(getattr(info, name).value, "<i4") for name in ("vertices", "bodies")}
     return numbers | {
         "name": info.name,
-        "rgba": _rounded(color(info.rgba, int(info.bodies.value[0]))),
         "count": info.count,
         "corners": info.elements.value.shape[1],
         "elements": _packed(info.elements.value, "<u4"),
         "points": _packed(info.points.value),
         "weights": _packed(info.weights.value),
         "radius": info.radius,
+        **({} if info.texcoords is None else {"texcoords": _packed(info.texcoords.value)}),
     }
 
 

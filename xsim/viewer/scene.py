@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,12 +11,12 @@ import numpy as np
 
 from xsim.dynamics.layout import batch_shape
 from xsim.dynamics.queries import kinematics
-from xsim.model.drawing import TrianglesInfo
+from xsim.model.drawing import LookInfo, TrianglesInfo
 from xsim.model.geoms import DRAWABLE
 from xsim.model.model import Frozen, Model, unfrozen
 from xsim.model.topology import GeomInfo, Topology
 from xsim.poses import normalized, quat_mul, rotate
-from xsim.viewer.shapes import mesh_of_file
+from xsim.viewer.shapes import MeshFile, mesh_of_file
 
 __all__ = ["Scene", "axis_directions", "axis_links", "leaf_values", "make_scene", "moved", "quick_jit"]
 
@@ -27,6 +27,7 @@ class Scene(NamedTuple):
     * rows: numbers of the rows of q that are shown, (frames,). times (frames,), s. q (frames, envs, nq).
     * pos (frames, envs, nbody, 3), quat (..., 4): world poses of the bodies.
     * geoms: those drawn. surfaces: of each, None for a shape with closed form. size, pos, quat of the geoms: (envs or 1, geoms, 3 or 4).
+      looks: of each, None without a material. images: the picture of its mesh file, None of none.
     * missing: what cannot be drawn, and why.
     """
 
@@ -40,6 +41,8 @@ class Scene(NamedTuple):
     quat: np.ndarray
     geoms: tuple[GeomInfo, ...]
     surfaces: tuple[TrianglesInfo | None, ...]
+    looks: tuple[LookInfo | None, ...]
+    images: tuple[np.ndarray | None, ...]
     missing: tuple[str, ...]
     size: np.ndarray
     geom_pos: np.ndarray
@@ -67,10 +70,10 @@ def make_scene(
     q = q.reshape(len(steps), math.prod(batch), model.nq)[:, np.asarray(chosen)]
     pos, quat = quick_jit(kinematics)(model, q)
     frames = (len(steps), len(chosen), len(model.topology.bodies))
-    geoms, surfaces, missing = _colliding(model.topology) if collisions else _visible(model.topology)
+    geoms = _colliding(model.topology) if collisions else _visible(model.topology)
     return Scene(
         model, chosen, batch, steps, steps * dt, np.asarray(q), np.asarray(pos).reshape(*frames, 3), np.asarray(quat).reshape(*frames, 4),
-        geoms, surfaces, missing, *_geom_numbers(model, geoms),
+        *geoms, *_geom_numbers(model, geoms.geoms),
     )  # fmt: skip
 
 
@@ -130,15 +133,21 @@ def _sliced(model: Model, batch: tuple[int, ...], chosen: tuple[int, ...]) -> Mo
 
 # ---- geoms -------------------------------------------------------------------------------------------------------------------
 
-_Geoms = tuple[tuple[GeomInfo, ...], tuple[TrianglesInfo | None, ...], tuple[str, ...]]
-"""The geoms that are drawn, the surface of each, and what is not drawn."""
+class _Geoms(NamedTuple):
+    """The geoms that are drawn, of each the surface, the look and the picture of its mesh file, and what is not drawn."""
+
+    geoms: tuple[GeomInfo, ...]
+    surfaces: tuple[TrianglesInfo | None, ...]
+    looks: tuple[LookInfo | None, ...]
+    images: tuple[np.ndarray | None, ...]
+    missing: tuple[str, ...]
 
 
-def _surface(topology: Topology, geom: GeomInfo) -> TrianglesInfo | None | str:
+def _surface(topology: Topology, geom: GeomInfo) -> MeshFile | None | str:
     """The triangles of a visible geom; None for a shape with closed form; why it cannot be drawn."""
     if geom.asset is not None:
-        held = topology.drawing.hfields if geom.shape == "hfield" else topology.drawing.meshes
-        return held[geom.asset] or "not held"
+        held = (topology.drawing.hfields if geom.shape == "hfield" else topology.drawing.meshes)[geom.asset]
+        return "not held" if held is None else MeshFile(held)
     if geom.shape in DRAWABLE:
         return None
     if not geom.file:
@@ -156,7 +165,9 @@ def _visible(topology: Topology) -> _Geoms:
             surfaces[i] = None
     drawn = sorted(surfaces.keys() - missing.keys())
     texts = dict.fromkeys(_missing(topology.geoms[i], why) for i, why in missing.items())
-    return tuple(topology.geoms[i] for i in drawn), tuple(surfaces[i] for i in drawn), tuple(texts)  # pyright: ignore[reportReturnType]
+    found: list[Any] = [surfaces[i] or MeshFile(None) for i in drawn]  # pyright: ignore[reportArgumentType]
+    geoms, looks = (tuple(x[i] for i in drawn) for x in (topology.geoms, topology.drawing.looks))
+    return _Geoms(geoms, tuple(x.triangles for x in found), looks, tuple(x.image for x in found), tuple(texts))
 
 
 def _can_be_drawn(geom: GeomInfo) -> bool:
@@ -179,8 +190,9 @@ def _colliding(topology: Topology) -> _Geoms:
             missing[_missing(geom, surface)] = None
         else:
             geoms.append(geom._replace(rgba=None) if geom.rgba is not None and not geom.rgba[3] else geom)
-            surfaces.append(surface)
-    return tuple(geoms), tuple(surfaces), tuple(missing)
+            surfaces.append(surface.triangles if isinstance(surface, MeshFile) else surface)
+    none = (None,) * len(geoms)
+    return _Geoms(tuple(geoms), tuple(surfaces), none, none, tuple(missing))
 
 
 def _hull(topology: Topology, geom: GeomInfo) -> TrianglesInfo | str:

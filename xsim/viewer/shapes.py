@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import functools
+import io
 import math
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from xsim.io.hulls import NEEDS_TRIMESH, mesh_loader
+from xsim.io.reader import read_bytes
 from xsim.model.drawing import TrianglesInfo
 from xsim.model.table import Table
 
-__all__ = ["SHAPES", "convex_faces", "mesh_of_file"]
+__all__ = ["SHAPES", "MeshFile", "convex_faces", "mesh_of_file"]
+
+TEXTURED = (".obj", ".dae", ".glb", ".gltf")
+"""Endings of mesh files that may have pictures."""
 
 
 @functools.lru_cache(maxsize=256)
@@ -72,20 +78,72 @@ SHAPES = {
 """Functions of the size that give the faces of a shape."""
 
 
+class MeshFile(NamedTuple):
+    """What a mesh file holds: its triangles, m, and the picture (height, width, 3) uint8 on them, None without."""
+
+    triangles: TrianglesInfo
+    image: np.ndarray | None = None
+
+
 @functools.lru_cache(maxsize=256)
-def mesh_of_file(path: str) -> TrianglesInfo | str:
-    """The triangles of a mesh file, m, or why there are none. Needs trimesh."""
+def mesh_of_file(path: str) -> MeshFile | str:
+    """The mesh of a file, or why there is none. Needs trimesh."""
     if not Path(path).is_file():
         return "not found"
     try:
-        load = mesh_loader()
+        mesh = _with_materials(Path(path))
+        vertices, faces = np.asarray(mesh.vertices, np.float32), np.asarray(getattr(mesh, "faces", ()), np.int32).reshape(-1, 3)
     except ImportError:
         return NEEDS_TRIMESH
-    try:
-        mesh = load(Path(path))
-        vertices, faces = np.asarray(mesh.vertices, np.float32), np.asarray(getattr(mesh, "faces", ()), np.int32).reshape(-1, 3)
     except Exception as error:  # the loaders of the many formats raise whatever they like
         return f"cannot be read: {type(error).__name__}: {str(error)[:100]}"
     if not len(faces) or not np.isfinite(vertices).all():
         return "has no faces of finite numbers"
-    return TrianglesInfo(Table(vertices), Table(faces))
+    texcoords, image = _picture(mesh, faces)
+    return MeshFile(TrianglesInfo(Table(vertices), Table(faces), texcoords), image)
+
+
+def _with_materials(path: Path) -> Any:
+    """The mesh of a file, with the materials and pictures beside it or in the folder above; without them where they cannot be read."""
+    load = mesh_loader()
+    if path.suffix.lower() not in TEXTURED:
+        return load(path)
+    import trimesh  # pyright: ignore[reportMissingImports]
+
+    class Beside(trimesh.resolvers.Resolver):
+        def __init__(self):
+            pass
+
+        def get(self, name):
+            found = (path.parent / str(name)).resolve()
+            if not found.is_relative_to(path.parent.resolve().parent):
+                raise ValueError(f"{name} is in another folder")
+            return read_bytes(found)
+
+        def keys(self):
+            return []
+
+        def write(self, name, data):
+            raise NotImplementedError
+
+        def namespaced(self, namespace):
+            return self
+
+    try:
+        options = {"file_type": path.suffix[1:].lower(), "force": "mesh", "process": False, "resolver": Beside()}
+        return trimesh.load(io.BytesIO(read_bytes(path)), **options)
+    except Exception:  # as above
+        return load(path)
+
+
+def _picture(mesh, faces: np.ndarray) -> tuple[Table | None, np.ndarray | None]:
+    """Texture coordinates of the corners of a mesh of trimesh, which has v upwards, and its picture."""
+    visual = getattr(mesh, "visual", None)
+    uv, material = getattr(visual, "uv", None), getattr(visual, "material", None)
+    image = getattr(material, "image", None) or getattr(material, "baseColorTexture", None)
+    if uv is None or image is None or len(uv) != len(mesh.vertices) or not np.isfinite(uv).all():
+        return None, None
+    pixels = np.asarray(image.convert("RGB"))
+    if (pixels == pixels[0, 0]).all():  # trimesh gives a gray one to a mesh without
+        return None, None
+    return Table(np.asarray(uv, np.float32)[faces] * np.float32([1, -1]) + np.float32([0, 1])), pixels

@@ -145,8 +145,9 @@ def _mesh(document: Document, e: Element, files: _Files, index: Index, number: i
         spec = replace(spec, vertices=mesh.vertices, pos=np.zeros(3), quat=IDENTITY_QUAT)
     if tangents is not None:
         tangents = (tangents / np.linalg.norm(tangents, axis=1)[:, None] @ rotation_matrix(spec.quat)).reshape(-1, 2, 3)
-    path = None if path is None else str(path)
-    return replace(spec, rule=mode, hull_vertices=most, scale=scale, file=path, sdf=sdf, tangents=tangents)
+    path, texcoords = None if path is None else str(path), e.floats("texcoord")
+    texcoords = mesh.texcoords if texcoords is None else texcoords.reshape(-1, 2)[spec.faces]
+    return replace(spec, rule=mode, hull_vertices=most, scale=scale, file=path, sdf=sdf, tangents=tangents, texcoords=texcoords)
 
 
 def _triangles(document: Document, e: Element, files: _Files, mode: str) -> tuple[Triangles, Path | None, str]:

@@ -22,11 +22,13 @@ _TRIANGLE = np.dtype([("normal", "<f4", 3), ("corners", "<f4", (3, 3)), ("attrib
 
 class Triangles(NamedTuple):
     """vertices (n, 3); faces (m, 3): vertex numbers, counter-clockwise seen from outside; no faces: a cloud of points. tangents (n, 2, 3):
-    two for each vertex of a pad of tactile sensors, else None."""
+    two for each vertex of a pad of tactile sensors, else None. texcoords (m, 3, 2): of the corners of the faces, (0, 0) at the first row
+    and column of a picture, else None."""
 
     vertices: np.ndarray
     faces: np.ndarray
     tangents: np.ndarray | None = None
+    texcoords: np.ndarray | None = None
 
 
 def read_triangles(data: bytes, kind: str, e: Element, notes: Notes, shorter_diagonal: bool) -> Triangles:
@@ -57,16 +59,19 @@ def _msh(data: bytes, e: Element, notes: Notes, shorter_diagonal: bool) -> Trian
         text = f"{len(data)} bytes that begin with {counts}; allowed: MSH of 16 + 12 (nvertex + nnormal + nface) + 8 ntexcoord bytes"
         raise e.error(text, "file")
     points = np.frombuffer(data, "<f4", 3 * vertices, 16).reshape(-1, 3)
-    numbers = np.frombuffer(data, "<i4", 3 * faces, len(data) - 12 * faces).reshape(-1, 3)
-    return Triangles(points.astype(float), numbers.astype(int))
+    numbers = np.frombuffer(data, "<i4", 3 * faces, len(data) - 12 * faces).reshape(-1, 3).astype(int)
+    texture = None
+    if texcoords == vertices and (numbers < vertices).all() and (numbers >= 0).all():
+        texture = np.frombuffer(data, "<f4", 2 * texcoords, 16 + 12 * (vertices + normals)).reshape(-1, 2).astype(float)[numbers]
+    return Triangles(points.astype(float), numbers, texcoords=texture)
 
 
 def _obj(data: bytes, e: Element, notes: Notes, shorter_diagonal: bool) -> Triangles:
-    """Lines ``v x y z`` and ``f a b c ...`` (numbers from 1, or from -1 backwards; what follows a slash is for drawing).
+    """Lines ``v x y z``, ``vt u v`` and ``f a/t b/t c/t ...`` (numbers from 1, or from -1 backwards; those of vt are for drawing).
 
     As in MuJoCo all vertices of the file count, but only the faces of the first object or group that has any.
     """
-    coordinates, polygons = array("d"), _Polygons(array("q"), array("q"))
+    coordinates, polygons, texture = array("d"), _Polygons(array("q"), array("q"), array("q")), array("d")
     ended = others = False
     for number, line in enumerate(io.BytesIO(data), 1):
         words = line.split(maxsplit=MAX_POLYGON + 1)
@@ -74,10 +79,12 @@ def _obj(data: bytes, e: Element, notes: Notes, shorter_diagonal: bool) -> Trian
             match words[:1]:
                 case [b"v"]:
                     coordinates.extend((float(words[1]), float(words[2]), float(words[3])))
+                case [b"vt"]:
+                    texture.extend(_texture_point(words))
                 case [b"f"] if ended:
                     others = True
                 case [b"f"]:
-                    polygons.add([int(word.split(b"/", 1)[0]) for word in words[1:]], len(coordinates) // 3)
+                    polygons.add(words[1:], len(coordinates) // 3, len(texture) // 2)
                 case [b"o" | b"g"]:
                     ended = bool(polygons.sizes)
         except (ValueError, IndexError):
@@ -88,43 +95,64 @@ def _obj(data: bytes, e: Element, notes: Notes, shorter_diagonal: bool) -> Trian
     if others:
         notes.suspicious(e.line, f"{e}: of the objects in the file, the first alone is used, as MuJoCo does", e.file)
     points = np.array(coordinates).reshape(-1, 3)
-    return Triangles(points, polygons.triangles(points, shorter_diagonal))
+    corners, textures = polygons.triangles(points, shorter_diagonal)
+    known = len(corners) and textures.min() >= 0 and textures.max() < len(texture) // 2
+    return Triangles(points, corners, texcoords=(np.array(texture).reshape(-1, 2) * [1, -1] + [0, 1])[textures] if known else None)
+
+
+def _texture_point(words: list[bytes]) -> tuple[float, float]:
+    """The numbers of a line ``vt``; a bad one never fails a load."""
+    try:
+        return float(words[1]), float(words[2]) if len(words) > 2 else 0.0
+    except (ValueError, IndexError):
+        return 0.0, 0.0
 
 
 class _Polygons(NamedTuple):
-    """Faces of an OBJ file. sizes (n,): how many corners each has. corners: their vertex numbers from 0, one face after another."""
+    """Faces of an OBJ file. sizes (n,): how many corners each has. corners: their vertex numbers from 0, one face after another. textures:
+    the numbers of their texture points, -1 without."""
 
     sizes: array
     corners: array
+    textures: array
 
-    def add(self, numbers: list[int], vertices: int) -> None:
-        """Add a face. numbers: as the file writes them; vertices: how many came before. Raises ValueError for numbers of no vertex."""
+    def add(self, words: list[bytes], vertices: int, points: int) -> None:
+        """Add a face. words: as the file writes its corners; vertices, points: how many, and texture points, came before. Raises ValueError
+        for numbers of no vertex."""
+        parts = [word.split(b"/", 2) for word in words]
+        numbers = [int(part[0]) for part in parts]
         corners = [c - 1 if c > 0 else vertices + c for c in numbers]
         if 0 in numbers or min(corners) < 0 or max(corners) >= 2**31 or len(corners) > MAX_POLYGON:
             raise ValueError
         self.sizes.append(len(corners))
         self.corners.extend(corners)
+        for part in parts:
+            text = part[1] if len(part) > 1 else b""
+            number = int(text) if text.lstrip(b"-").isdigit() and len(text) < 10 else 0
+            self.textures.append(max(-1, number - 1 if number > 0 else points + number if number else -1))
 
-    def triangles(self, points: np.ndarray, shorter_diagonal: bool) -> np.ndarray:
-        """Triangles (m, 3) around the first corner of each face. shorter_diagonal: four corners, which may not lie in a plane, are cut
-        along it."""
-        sizes, corners = np.array(self.sizes, int), np.array(self.corners, int)
+    def triangles(self, points: np.ndarray, shorter_diagonal: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Triangles (m, 3) around the first corner of each face, and the numbers of their texture points. shorter_diagonal: four corners,
+        which may not lie in a plane, are cut along it."""
+        sizes, corners, textures = (np.array(numbers, int) for numbers in self)
         first = np.cumsum(sizes) - sizes
         if shorter_diagonal:
-            _turn_quads(corners, first[sizes == 4], points)
+            _turn_quads(corners, textures, first[sizes == 4], points)
         count = np.maximum(sizes - 2, 0)
         at = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count) + 1  # of a triangle: its second corner in the face
         first = np.repeat(first, count)
-        return np.stack([corners[first], corners[first + at], corners[first + at + 1]], axis=1).reshape(-1, 3)
+        of_triangles = np.stack([first, first + at, first + at + 1], axis=1).reshape(-1, 3).astype(int)
+        return corners[of_triangles], textures[of_triangles]
 
 
-def _turn_quads(corners: np.ndarray, first: np.ndarray, points: np.ndarray) -> None:
+def _turn_quads(corners: np.ndarray, textures: np.ndarray, first: np.ndarray, points: np.ndarray) -> None:
     """Let faces of four corners begin with an end of their shorter diagonal. first (n,): the place of each face's first corner."""
     quads = first[:, None] + np.arange(4)
     quads = quads[(corners[quads] < len(points)).all(1)]
     a, b, c, d = np.moveaxis(points[corners[quads]], 1, 0)
     turned = quads[np.sum((c - a) ** 2, axis=1) >= np.sum((d - b) ** 2, axis=1)]
-    corners[turned] = np.roll(corners[turned], 1, axis=1)
+    for numbers in (corners, textures):
+        numbers[turned] = np.roll(numbers[turned], 1, axis=1)
 
 
 _READERS: dict[str, Callable[[bytes, Element, Notes, bool], Triangles]] = {"stl": _stl, "obj": _obj, "msh": _msh}

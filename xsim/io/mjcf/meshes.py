@@ -26,7 +26,9 @@ def placed(mesh: Triangles, scale, refpos, refquat) -> Triangles:
     """The mesh in the coordinates of its geom: relative to refpos, turned back by refquat, then scaled along the axes; seen from outside
     faces stay counter-clockwise when an odd number of scales is negative."""
     vertices = (mesh.vertices - refpos) @ rotation_matrix(refquat) * scale
-    return Triangles(vertices, mesh.faces[:, ::-1] if np.prod(scale) < 0 else mesh.faces)
+    turned = np.prod(scale) < 0
+    texcoords = mesh.texcoords[:, ::-1] if turned and mesh.texcoords is not None else mesh.texcoords
+    return Triangles(vertices, mesh.faces[:, ::-1] if turned else mesh.faces, texcoords=texcoords)
 
 
 def solid_mesh(document: Document, e: Element, name: str, mesh: Triangles, mode: str, most: int, needs_hull: bool = True) -> MeshSpec:

@@ -11,6 +11,12 @@ const RED = new THREE.Color(0xe03c3c), GREEN = new THREE.Color(0x34a853), BLUE =
 const HINGE = new THREE.Color(0xd63384), SLIDE = new THREE.Color(0x14a0aa);
 const FORCE = new THREE.Color(0xf2a900), POINT = new THREE.Color(0xd62728);
 const grid = new THREE.Group(), shade = new THREE.Mesh(new THREE.PlaneGeometry(1, 1), new THREE.ShadowMaterial({ opacity: 0.25 }));
+const dome = new THREE.Mesh(new THREE.BoxGeometry(2, 2, 2),  // around the eye; y of its pictures is z of the world
+  new THREE.MeshBasicMaterial({ side: THREE.BackSide, depthTest: false, depthWrite: false, toneMapped: false }));
+dome.rotation.x = Math.PI / 2;
+dome.renderOrder = -1;
+dome.frustumCulled = false;
+if (data.sky >= 0) paint(dome.material, pictures[data.sky], false, [1, 1, 1], 0);
 let colors = null, sets = {};
 
 function setColors() {
@@ -28,6 +34,7 @@ function startDrawing() {
   sun.shadow.mapSize.set(2048, 2048);
   shade.receiveShadow = true;
   scene.add(sky, sun, sun.target, grid, shade);
+  if (data.sky >= 0) scene.add(dome);
   const rod = upright(new THREE.CylinderGeometry(1, 1, 1, 12)).translate(0, 0, 0.5);
   const tip = upright(new THREE.ConeGeometry(1, 1, 16)).translate(0, 0, 0.5);
   const plain = new THREE.MeshBasicMaterial(), lit = new THREE.MeshStandardMaterial({ roughness: 0.6 });
@@ -45,10 +52,12 @@ function place(object, p, q) {
   object.position.set(p[0], p[1], p[2]);
   object.quaternion.set(q[1], q[2], q[3], q[0]).normalize();
 }
-/** The objects of a geom or site. */
-function solid(g, size, p, q) {
-  const floor = g.shape === "plane", sided = floor || g.mesh >= 0;
-  const geometry = geometryOf(g, size), mesh = new THREE.Mesh(geometry, materialOf(g.rgba, sided, floor && g.body < 0));
+/** The objects of a geom or site; factors: of its picture, see `materialOf`. */
+function solid(g, size, p, q, factors) {
+  const floor = g.shape === "plane", sided = floor || g.mesh >= 0, geometry = geometryOf(g, size);
+  if (g.given && !geometry.attributes.texcoord) geometry.setAttribute("texcoord", texcoordsOf(g.shape, geometry, size));
+  if (factors && !g.given && g.mesh >= 0) factors = factors.map((x, k) => x * size[k]);
+  const mesh = new THREE.Mesh(geometry, materialOf(g, sided, floor && g.body < 0, factors));
   place(mesh, p, q);
   if (g.mesh >= 0) mesh.scale.set(...size);
   mesh.castShadow = !floor && g.rgba[3] >= 0.5;
@@ -67,7 +76,7 @@ function built(e) {
   data.geoms.forEach((g, i) => {
     const size = row(data.size, e)[i], p = row(data.pos, e)[i], q = row(data.quat, e)[i];
     if (g.shape === "axes") triads.push([g, size[0], setMatrix(new Float64Array(12), ...p, ...q)]);
-    else if (g.rgba[3] > 0) parent(g.body).add(solid(g, size, p, q));
+    else if (g.rgba[3] > 0) parent(g.body).add(solid(g, size, p, q, g.factors && row(g.factors, e)));
   });
   for (const s of data.sites) {
     const site = SHAPES[s.shape] && s.shape !== "plane" ? s : { ...s, shape: "sphere" };
@@ -86,6 +95,7 @@ function softSurface(s, all) {
     for (const name of ["vertices", "bodies"]) s[name] = integers(s[name]);
     for (const name of ["points", "weights"]) s[name] = floats(s[name]);
     s.elements = new Uint32Array(unpacked(s.elements));
+    if (s.texcoords) s.texcoords = floats(s.texcoords);
     s.ready = true;
   }
   const positions = new Float32Array(3 * s.count);
@@ -93,7 +103,8 @@ function softSurface(s, all) {
   const geometry = new THREE.BufferGeometry();
   geometry.setAttribute("position", new THREE.BufferAttribute(positions, 3).setUsage(THREE.DynamicDrawUsage));
   geometry.setIndex(new THREE.BufferAttribute(s.elements, 1));
-  const mesh = new THREE.Mesh(geometry, materialOf(s.rgba, true, false));
+  if (s.texcoords) geometry.setAttribute("texcoord", new THREE.BufferAttribute(s.texcoords, 2));
+  const mesh = new THREE.Mesh(geometry, materialOf({ ...s, given: true }, true, false, [...s.repeat, 0]));
   mesh.castShadow = s.rgba[3] >= 0.5;
   mesh.receiveShadow = true;
   mesh.frustumCulled = false;
@@ -164,6 +175,8 @@ function fitCanvas(shift) {
   eye.setViewOffset(w, h, 0, 22, w, h);
   eye.matrix.set(V[0], V[4], -V[8], at[0], V[1], V[5], -V[9], at[1], V[2], V[6], -V[10], at[2], 0, 0, 0, 1);
   eye.matrixWorldNeedsUpdate = true;
+  dome.position.set(...at);
+  dome.scale.setScalar(camera.distance);
   const reach = 1.5 * radius + 0.2 * spacing[0], middle = home.target.map((x, k) => x + shift[k]), box = sun.shadow.camera;
   sun.target.position.set(...middle);
   sun.position.copy(LIGHT).multiplyScalar(4 * reach).add(sun.target.position);

@@ -16,7 +16,11 @@ const duration = times[last];
 const pathPoints = paths.length / (3 * (last + 1) * E);
 const row = (list, e) => list[list.length === 1 ? 0 : e];
 const poseAt = (f, e, b) => ((f * E + e) * B + b) * 7;
-for (const mesh of data.meshes) { mesh.vertices = floats(mesh.vertices); mesh.faces = new Uint32Array(unpacked(mesh.faces)); }
+for (const mesh of data.meshes) {
+  mesh.vertices = floats(mesh.vertices);
+  mesh.faces = new Uint32Array(unpacked(mesh.faces));
+  if (mesh.texcoords) mesh.texcoords = floats(mesh.texcoords);
+}
 
 // ---- quaternions (w x y z) and 3x4 matrices ------------------------------------------------------------------------------
 

@@ -1,16 +1,46 @@
 // Geometries of the shapes (along z, as the model has them), materials, and sets of rods and balls.
 
+let decoded = 0;
+const pictures = data.textures.map(pictureOf);
+/** A texture whose images are texts of the page: of a plane, or of a cube with the sides of OpenGL. */
+function pictureOf({ images, sides, clear }) {
+  const cube = sides.length === 6, elements = images.map(() => new Image());
+  const texture = cube ? new THREE.CubeTexture(sides.map((i) => elements[i])) : new THREE.Texture(elements[0]);
+  Object.assign(texture, { colorSpace: THREE.SRGBColorSpace, flipY: false, anisotropy: 8 });
+  if (!cube) texture.wrapS = texture.wrapT = THREE.RepeatWrapping;
+  Promise.all(elements.map((element, i) => { element.src = images[i]; return element.decode(); }))
+    .then(() => { texture.needsUpdate = true; root.dataset.pictures = String(++decoded); touch(); });
+  return { texture, cube, clear };
+}
+
 const geometries = new Map();
-const upright = (geometry) => geometry.rotateX(Math.PI / 2);  // three.js has its shapes along y
+const upright = (geometry, turn = 0) => geometry.rotateX(Math.PI / 2).rotateZ(turn);  // three.js has its shapes along y
 const SHAPES = {
   box: ([x, y, z]) => new THREE.BoxGeometry(2 * x, 2 * y, 2 * z),
-  sphere: ([r]) => upright(new THREE.SphereGeometry(r, 40, 24)),
-  ellipsoid: ([x, y, z]) => upright(new THREE.SphereGeometry(1, 40, 24)).scale(x, y, z),
-  capsule: ([r, half]) => upright(new THREE.CapsuleGeometry(r, 2 * half, 10, 32)),
-  cylinder: ([r, half]) => upright(new THREE.CylinderGeometry(r, r, 2 * half, 48)),
+  sphere: ([r]) => upright(new THREE.SphereGeometry(r, 40, 24), Math.PI),  // turned so that its picture begins at x
+  ellipsoid: ([x, y, z]) => upright(new THREE.SphereGeometry(1, 40, 24), Math.PI).scale(x, y, z),
+  capsule: ([r, half]) => upright(new THREE.CapsuleGeometry(r, 2 * half, 10, 32), Math.PI),
+  cylinder: ([r, half]) => upright(new THREE.CylinderGeometry(r, r, 2 * half, 48), Math.PI / 2),
   cone: ([r, half]) => upright(new THREE.ConeGeometry(r, 2 * half, 48)),
   plane: ([x, y]) => new THREE.PlaneGeometry(2 * (x > 0 ? x : 12 * radius), 2 * (y > 0 ? y : 12 * radius)),
 };
+/** Places in a picture of the vertices of a shape, (0, 0) at its first row and column, as MuJoCo has them: on the sides of a box, on a plane
+ *  and on the ends of a cylinder along its axes, else around and down. */
+function texcoordsOf(shape, geometry, size) {
+  const { position, normal, uv } = geometry.attributes, out = new Float32Array(2 * position.count);
+  for (let i = 0; i < position.count; i++) {
+    const p = [position.getX(i), position.getY(i), position.getZ(i)], n = [normal.getX(i), normal.getY(i), normal.getZ(i)].map(Math.abs);
+    if (shape === "box" || shape === "plane") {
+      const [u, v] = n[2] > 0.5 ? [0, 1] : n[1] > 0.5 ? [0, 2] : [1, 2];
+      out.set([(1 + p[u] / size[u]) / 2, (1 - p[v] / size[v]) / 2], 2 * i);
+    } else if (shape === "cylinder" && n[2] > 0.5) out.set([(1 + p[0] / size[0]) / 2, (1 + p[1] / size[0]) / 2], 2 * i);
+    else if (shape === "capsule") {  // the picture is on each end and on the cylinder between
+      const [r, half] = size, end = Math.acos(Math.min(1, Math.max(0, (Math.abs(p[2]) - half) / r))) / (Math.PI / 2);
+      out.set([uv.getX(i), p[2] >= half ? end : p[2] <= -half ? 3 - end : 1 + (1 - p[2] / half) / 2], 2 * i);
+    } else out.set([uv.getX(i), 1 - uv.getY(i)], 2 * i);
+  }
+  return new THREE.BufferAttribute(out, 2);
+}
 const EDGED = new Set(["box", "cylinder", "cone"]);
 const SMOOTH_FACES = 300000;  // a larger mesh is shaded smoothly all over, which takes less time
 
@@ -19,8 +49,15 @@ function geometryOf(g, size) {
   if (!geometries.has(key)) geometries.set(key, g.mesh >= 0 ? meshGeometry(data.meshes[g.mesh]) : SHAPES[g.shape](size));
   return geometries.get(key);
 }
-function meshGeometry({ vertices, faces }) {
+function meshGeometry({ vertices, faces, texcoords }) {
   const geometry = new THREE.BufferGeometry();
+  if (texcoords) {  // of the corners of the faces, so each has its own vertices
+    const corners = new Float32Array(3 * faces.length);
+    faces.forEach((v, i) => { for (let k = 0; k < 3; k++) corners[3 * i + k] = vertices[3 * v + k]; });
+    geometry.setAttribute("position", new THREE.BufferAttribute(corners, 3));
+    geometry.setAttribute("texcoord", new THREE.BufferAttribute(texcoords, 2));
+    return THREE.toCreasedNormals(geometry, 0.7);
+  }
   geometry.setAttribute("position", new THREE.BufferAttribute(vertices, 3));
   geometry.setIndex(new THREE.BufferAttribute(faces, 1));
   if (faces.length < 3 * SMOOTH_FACES) return THREE.toCreasedNormals(geometry, 0.7);
@@ -34,17 +71,53 @@ function edgesOf(geometry) {
 }
 
 const materials = new Map();
-/** A material of a colour (red, green, blue, opacity). sided: both sides of the surface are seen; floor: others that lie on it win. */
-function materialOf(rgba, sided, floor) {
-  const key = [rgba, sided, floor].join();
+/** A material of what a page says of a surface (rgba, texture, finish, given). sided: both sides of the surface are seen; floor: others
+ *  that lie on it win; factors: by which positions are multiplied for places in the picture, or "texcoord" of the vertices where given. */
+function materialOf(look, sided, floor, factors) {
+  const { rgba, texture, finish, given } = look, picture = texture >= 0 ? pictures[texture] : null;
+  const key = JSON.stringify([rgba, texture, finish, sided, floor, picture ? [factors, given] : 0]);
   if (!materials.has(key)) {
-    const clear = rgba[3] < 0.99;
-    materials.set(key, new THREE.MeshStandardMaterial({
+    const clear = rgba[3] < 0.99 || Boolean(picture && picture.clear);
+    const made = new (finish && finish.specular !== 0.5 ? THREE.MeshPhysicalMaterial : THREE.MeshStandardMaterial)({
       color: colorOf(rgba), opacity: rgba[3], transparent: clear, depthWrite: !clear, side: sided ? THREE.DoubleSide : THREE.FrontSide,
-      roughness: 0.55, metalness: 0.05, polygonOffset: floor, polygonOffsetFactor: 1, polygonOffsetUnits: 4,
-    }));
+      ...surfaceOf(finish), polygonOffset: floor, polygonOffsetFactor: 1, polygonOffsetUnits: 4,
+    });
+    if (picture || finish && finish.emission > 0) paint(made, picture, given, factors, finish ? finish.emission : 0);
+    materials.set(key, made);
   }
   return materials.get(key);
+}
+/** What three.js has of a material: shininess as roughness, or the file's own roughness and metalness. */
+function surfaceOf(finish) {
+  if (!finish) return { roughness: 0.55, metalness: 0.05 };
+  const physical = finish.metallic > 0 || finish.roughness < 1;
+  const out = physical ? { roughness: finish.roughness, metalness: finish.metallic }
+    : { roughness: Math.min(1, Math.max(0.1, 1 - 0.9 * finish.shininess)), metalness: 0.05 };
+  if (finish.specular !== 0.5) out.specularIntensity = Math.min(1, 2 * finish.specular);
+  return out;
+}
+/** Let a material have a picture, and light of its own, a share of its colour. */
+function paint(material, picture, given, factors, emission) {
+  const cube = Boolean(picture && picture.cube);
+  material.customProgramCacheKey = () => [Boolean(picture), cube, given, emission > 0].join();
+  material.onBeforeCompile = (shader) => {
+    Object.assign(shader.uniforms, {
+      picture: { value: picture && picture.texture }, factors: { value: new THREE.Vector3(...factors || []) }, emission: { value: emission },
+    });
+    const place = given ? "vec3(texcoord, 0.0) * factors" : "position * factors";
+    const sample = cube ? "textureCube(picture, place)" : `texture2D(picture, ${given ? "place.xy" : "vec2(place.x - 0.5, -place.y - 0.5)"})`;
+    const insert = (stage, after, text) => { shader[stage] = shader[stage].replace(after, after + "\n" + text); };
+    if (picture) {
+      insert("vertexShader", "#include <common>", `varying vec3 place; uniform vec3 factors;${given ? " attribute vec2 texcoord;" : ""}`);
+      insert("vertexShader", "#include <begin_vertex>", `place = ${place};`);
+      insert("fragmentShader", "#include <common>", `varying vec3 place; uniform ${cube ? "samplerCube" : "sampler2D"} picture;`);
+      insert("fragmentShader", "#include <map_fragment>", `diffuseColor *= ${sample};`);
+    }
+    if (emission > 0) {
+      insert("fragmentShader", "#include <common>", "uniform float emission;");
+      insert("fragmentShader", "#include <emissivemap_fragment>", "totalEmissiveRadiance += emission * diffuseColor.rgb;");
+    }
+  };
 }
 const colorOf = (rgba) => new THREE.Color().setRGB(rgba[0], rgba[1], rgba[2], THREE.SRGBColorSpace);
 

@@ -65,8 +65,23 @@ def _write_meshes(context: Context) -> None:
 
 def _triangles(mesh: MeshSpec, scale) -> dict[str, Any]:
     factors = np.abs(mesh.scale)
-    vertices = _single(_in_file(mesh) / factors)
-    return {"vertex": vertices, "face": mesh.faces, "scale": unless(np.ones(3), factors * scale)}
+    vertices, faces, texcoord = _in_file(mesh) / factors, mesh.faces, None
+    if mesh.texcoords is not None:
+        copied, faces, texcoord = _with_texture_points(len(vertices), faces, mesh.texcoords)
+        vertices, texcoord = np.concatenate([vertices, vertices[copied]]), _single(texcoord)
+    return {"vertex": _single(vertices), "face": faces, "texcoord": texcoord, "scale": unless(np.ones(3), factors * scale)}
+
+
+def _with_texture_points(count: int, faces: np.ndarray, texcoords: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The vertices to copy, because MJCF has one texture point for each vertex, the faces with the copies, and the points of all."""
+    pairs = np.concatenate([faces.reshape(-1, 1), texcoords.reshape(-1, 2)], 1)
+    pairs, number = np.unique(pairs, axis=0, return_inverse=True)
+    vertex = pairs[:, 0].astype(int)
+    again = np.concatenate([[False], vertex[1:] == vertex[:-1]])
+    place = np.where(again, count + np.cumsum(again) - 1, vertex)
+    points = np.zeros((count + again.sum(), 2))
+    points[place] = pairs[:, 1:]
+    return vertex[again], place[number].reshape(-1, 3), points
 
 
 def _in_file(mesh: MeshSpec) -> np.ndarray:
