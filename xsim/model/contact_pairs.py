@@ -6,6 +6,7 @@ between releases. Other formats (``rules`` is "") use the smaller sliding fricti
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -28,8 +29,8 @@ FLAT_SHAPES = ("plane", "hfield")
 """Shapes that do not collide with each other."""
 
 
-SDF_PARTNERS = ("plane", "sphere", "capsule", "ellipsoid", "cylinder", "box", "sdf")
-"""Shapes that collide with a signed distance function."""
+SDF_PARTNERS = ("plane", "hfield", "sphere", "capsule", "ellipsoid", "cylinder", "box", "mesh", "sdf")
+"""Shapes that may meet a signed distance function. As in MuJoCo, height fields have no contacts with it."""
 
 
 class Pairs(NamedTuple):
@@ -154,6 +155,9 @@ def read_pairs(spec: ModelSpec, flex_index: list[int | None], leaf_rows: LeafRow
     for (shapes, assets, condim, mixed), pairs in sorted(pair_list.pairs.items(), key=lambda item: repr(item[0])):
         if "sdf" in shapes and not set(shapes).issubset(SDF_PARTNERS):
             _refuse_sdf(shapes, pair_list.colliders[pairs[0][0][1]])
+        if set(shapes) == {"hfield", "sdf"}:
+            warnings.warn("height fields have no contacts with signed distance functions", UserWarning, stacklevel=2)
+            continue
         infos.append(PairsInfo(shapes, assets, condim, mixed, *(Table(np.array(x)) for x in pairs)))
     parts = []
     for part in pair_list.colliders[pair_list.geoms :]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from xsim.model.appearance import read_color
+from xsim.model.face_order import visiting_order
 from xsim.model.leaf_rows import LeafRows
 from xsim.model.topology import GeomInfo, HfieldInfo, MeshInfo, PairsInfo, SdfInfo, SolidInfo, Table
 from xsim.model.tree import Tree, fail, unit_quat
@@ -93,8 +94,12 @@ def read_assets(spec: ModelSpec, pairs: tuple[PairsInfo, ...]) -> dict[str, tupl
     needed |= {info.assets[0] for info in pairs if info.shapes[0] == "mesh"}
     if not collides and not kinds & {"rangefinder", "distance", "normal", "fromto", "insidesite"}:
         return {}
+    searched = {info.assets[0] for info in pairs if info.shapes == ("mesh", "sdf")}
+    whole = set(range(len(spec.meshes))) if "rangefinder" in kinds else searched
     return {
-        "meshes": tuple(_mesh(m) if "rangefinder" in kinds else _hull(m) if i in needed else NO_MESH for i, m in enumerate(spec.meshes)),
+        "meshes": tuple(
+            _mesh(m, i in searched) if i in whole else _hull(m) if i in needed else NO_MESH for i, m in enumerate(spec.meshes)
+        ),
         "hfields": tuple(HfieldInfo(Table(field.heights), float(field.size[3])) for field in spec.hfields),
     }
 
@@ -132,8 +137,10 @@ def _sdf(mesh: MeshSpec, index: int, rows: LeafRows) -> SdfInfo:
     return SdfInfo(mesh.name, index, sdf.kind, numbers, *(tuple(map(float, x)) for x in box))
 
 
-def _mesh(mesh: MeshSpec) -> MeshInfo:
-    return MeshInfo(Table(mesh.vertices), Table(mesh.faces), None if mesh.hull is None else Table(mesh.hull))
+def _mesh(mesh: MeshSpec, in_order: bool) -> MeshInfo:
+    """A mesh. in_order: its faces are in the order of `visiting_order`."""
+    faces = mesh.faces[visiting_order(mesh.vertices, mesh.faces)] if in_order else mesh.faces
+    return MeshInfo(Table(mesh.vertices), Table(faces), None if mesh.hull is None else Table(mesh.hull))
 
 
 def _hull(mesh: MeshSpec) -> MeshInfo:

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xsim.dynamics.collide import fields, sdf
+from xsim.dynamics.collide import fields, sdf, sdf_meshes
 from xsim.dynamics.collide.dispatch import collide, collide_convex, collide_flat, hull, least_distances
 from xsim.dynamics.collide.shapes import ContactPoint, Shape, broadcast_contact
 from xsim.dynamics.constraints import flex_contacts
@@ -207,10 +207,15 @@ def _search_pairs(system: System, group: PairGroup, detection_distance, shapes) 
         kinds.append(function or kind)
         geoms.append(_shape(components(x), None))
         numbers.append(tuple(system.geom.sdf[row] for row in function.numbers) if function else ())
-    contact = _search(tuple(kinds), tuple(geoms), tuple(numbers), top.sdf_search, top.switches)
-    shape = (top.sdf_search[0], len(group.pairs), lanes)
-    contact = jax.tree.map(lambda x: jnp.broadcast_to(x, shape).reshape(-1, lanes), contact)
-    return contact, group.candidate_pairs(), jnp.zeros(lanes, bool)
+    overflow = jnp.zeros(lanes, bool)
+    if info.shapes[0] == "mesh":
+        mesh = assets_of(top, info)[0]
+        contact, too_many = _search_meshes(mesh, geoms[0], kinds[1], geoms[1], numbers[1], top.sdf_search, top.switches)
+        overflow |= too_many.any(0)
+    else:
+        contact = _search(tuple(kinds), tuple(geoms), tuple(numbers), top.sdf_search, top.switches)
+    shape = (group.contacts_per_pair, len(group.pairs), lanes)
+    return jax.tree.map(lambda x: jnp.broadcast_to(x, shape).reshape(-1, lanes), contact), group.candidate_pairs(), overflow
 
 
 def _merge_leading_axes(x):
@@ -222,8 +227,8 @@ def _broadcast_lanes(x, lanes: int):
     return jnp.broadcast_to(x, (len(x), lanes))
 
 
-_collide, _collide_convex, _collide_flat, _prisms, _least_distances, _search = (
-    stage(f) for f in (collide, collide_convex, collide_flat, fields.prisms, least_distances, sdf.search_pairs)
+_collide, _collide_convex, _collide_flat, _prisms, _least_distances, _search, _search_meshes = (
+    stage(f) for f in (collide, collide_convex, collide_flat, fields.prisms, least_distances, sdf.search_pairs, sdf_meshes.search_meshes)
 )
 
 
