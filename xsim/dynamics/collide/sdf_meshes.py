@@ -20,7 +20,7 @@ from xsim.dynamics.collide.sdf import BASES, Surface, halton, relative_pose, sur
 from xsim.dynamics.collide.shapes import FAR, ContactPoint, Shape
 from xsim.model.topology import MeshInfo, SdfInfo
 from xsim.rules import Rules
-from xsim.spatial import Component, Vector, apply, apply_inverse, cross, dot, normalize, safe_norm, scale, vadd, vsub
+from xsim.spatial import Component, Vector, apply, apply_inverse, cross, dot, each_row, normalize, safe_norm, scale, vadd, vsub
 
 MAX_POINTS = 50
 """Points that the search keeps, equal ones included."""
@@ -57,9 +57,10 @@ def search_meshes(mesh: MeshInfo, geom: Shape, info: SdfInfo, other: Shape, numb
     fixed, _ = surface_of(info, Shape(*fixed_other), fixed_numbers, rules)
     starts = _starts(size[0]) if rules.sdf_as_4_0 else np.full((1, 3), 1 / 3)
     corners = _corners(mesh, Shape(*fixed_geom), fixed)
-    near = _is_near(fixed, corners, rules.sdf_as_4_0)
+    near = each_row(lambda x: _is_near(fixed, x, rules.sdf_as_4_0), corners)
     triangles, corners, near, overflow = _first(corners, near, MAX_TRIANGLES[rules.sdf_as_4_0])
-    found = _descend(fixed, corners, near, starts, size[1], rules.sdf_as_4_0)
+    ends = each_row(lambda *x: _ends(fixed, *x, starts, size[1]), corners, near)
+    found = _ranked(*ends, rules.sdf_as_4_0)
     contact = _contacts(mesh, geom, surface, found, triangles, mesh_contact_count(mesh, size[0], rules), rules)
     return contact, overflow & ~found.complete
 
@@ -132,32 +133,41 @@ def _point(corners: list[Vector], weights: Vector) -> Vector:
     return tuple(sum(corner[i] * w for corner, w in zip(corners, weights, strict=True)) for i in range(3))
 
 
-def _descend(surface: Surface, corners: list[Vector], near, starts: np.ndarray, iterations: int, as_4_0: bool) -> _Found:
-    """The points that the search ends in. All starts of a triangle that go to the same corner first have the same end."""
+def _ends(surface: Surface, corners: list[Vector], near, starts: np.ndarray, iterations: int) -> tuple[Vector, Any, Any, Any]:
+    """Where the search ends on triangles (triangles, pairs, lanes). All starts that go to the same corner first have the same end.
+
+    Returns of the ends (triangles, 3, pairs, lanes) the weights of the corners, the distance, the number of contacts that are found before
+    (`FAR` if it is none); and the number of contacts that all starts find (triangles, pairs, lanes)."""
     shape, dtype = near.shape, corners[0][0].dtype
-    begin = tuple(jnp.asarray(starts[:, k].reshape(-1, 1, 1, 1), dtype) for k in range(3))
-    first = _lowest(surface, corners, begin)  # (starts, triangles, pairs, lanes)
+    corners = jax.tree.map(lambda x: x[:, None], corners)
+    first = _lowest(surface, corners, tuple(jnp.asarray(starts[:, k].reshape(1, -1, 1, 1), dtype) for k in range(3)))
 
     def step(weights, share):
         corner = _lowest(surface, corners, weights)
         return tuple(w + share * (jnp.where(corner == k, 1.0, 0.0) - w) for k, w in enumerate(weights)), None
 
-    weights = tuple(jnp.broadcast_to(jnp.eye(3, dtype=dtype)[k].reshape(3, 1, 1, 1), (3, *shape)) for k in range(3))
-    shares = jnp.asarray(2.0 / (np.arange(1, max(iterations, 1)) + 2.0), dtype)
-    weights, _ = jax.lax.scan(step, weights, shares)
+    weights = tuple(
+        jnp.broadcast_to(jnp.asarray(np.eye(3)[k].reshape(1, 3, 1, 1), dtype), (shape[0], 3, *shape[1:])) for k in range(3)
+    )
+    weights, _ = jax.lax.scan(step, weights, jnp.asarray(2.0 / (np.arange(1, max(iterations, 1)) + 2.0), dtype))
     distance = surface.distance(_point(corners, weights))
-    goes = first == jnp.arange(3).reshape(3, 1, 1, 1, 1)  # (ends, starts, triangles, pairs, lanes)
-    touches = (distance < 0) & near & goes.any(1)
-    if not as_4_0:
-        rank, complete = jnp.where(touches, distance, FAR), jnp.zeros(shape[1:], bool)
-    else:
-        counted = (goes & touches[:, None]).any(0)  # (starts, triangles, pairs, lanes)
-        order = jnp.cumsum(jnp.moveaxis(counted, 0, 1).reshape(-1, *shape[1:]).astype(dtype), 0) - 1.0
-        complete = order[-1] >= MAX_POINTS - 1
-        order = jnp.moveaxis(order.reshape(shape[0], -1, *shape[1:]), 1, 0)
-        rank = jnp.where(goes & touches[:, None], order, FAR).min(1)
-        rank = jnp.where(rank < MAX_POINTS, rank, FAR)
-    return _Found(*jax.tree.map(lambda x: x.reshape(-1, *shape[1:]), (weights, rank)), complete)
+    goes = [first == k for k in range(3)]  # each (triangles, starts, pairs, lanes)
+    touches = [(distance[:, k] < 0) & near for k in range(3)]
+    counts = [goes[k] & touches[k][:, None] for k in range(3)]
+    found = jnp.cumsum((counts[0] | counts[1] | counts[2]).astype(dtype), 1)
+    before = jnp.stack([jnp.where(count, found - 1.0, FAR).min(1) for count in counts], 1)
+    return weights, distance, before, found[:, -1]
+
+
+def _ranked(weights: Vector, distance, before, total, as_4_0: bool) -> _Found:
+    """The ends of all triangles with their ranks."""
+    complete = jnp.zeros(total.shape[1:], bool)
+    rank = jnp.where(before < FAR, distance, FAR)
+    if as_4_0:
+        sums = jnp.cumsum(total, 0)
+        order = before + (sums - total)[:, None]
+        rank, complete = jnp.where(order < MAX_POINTS, order, FAR), sums[-1] >= MAX_POINTS
+    return _Found(*jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), (weights, rank)), complete)
 
 
 def _contacts(mesh: MeshInfo, geom: Shape, surface: Surface, found: _Found, triangles, count: int, rules: Rules) -> ContactPoint:
@@ -165,25 +175,33 @@ def _contacts(mesh: MeshInfo, geom: Shape, surface: Surface, found: _Found, tria
     _, chosen = jax.lax.top_k(-jnp.moveaxis(found.rank, 0, -1), count)
     chosen = jnp.moveaxis(chosen, -1, 0)
     weights, rank = jax.tree.map(lambda x: jnp.take_along_axis(x, chosen, 0), (found.weights, found.rank))
-    triangle = chosen % len(triangles)
+    triangle = chosen // 3
     triangle = jnp.take_along_axis(jnp.broadcast_to(triangles, (len(triangles), *triangle.shape[1:])), triangle, 0)
     vertices = mesh.vertices.value[mesh.faces.value]
     dtype = jnp.result_type(*geom.pos)
     corners = [tuple(jnp.asarray(vertices[:, k, i], dtype)[triangle] for i in range(3)) for k in range(3)]
-    place = tuple(x * s for x, s in zip(_point(corners, weights), geom.size, strict=True))
-    in_world = vadd(geom.pos, apply(geom.R, place))
-    x = apply_inverse(surface.R, vsub(in_world, surface.pos))
-    distance, slope = surface.gradient(x)
-    normal = apply(surface.R, scale(normalize(slope), -1.0))
-    is_new = ~_is_repeated(jax.lax.stop_gradient(x), rank < FAR)
-    shift = 0.5 if rules.sdf_as_4_0 else -0.5
-    point = vadd(in_world, scale(normal, shift * distance))
-    return ContactPoint(jnp.where((rank < FAR) & is_new, distance, FAR), point, normal)
+
+    def contacts(corners: list[Vector], weights: Vector) -> tuple:
+        place = tuple(x * s for x, s in zip(_point(corners, weights), geom.size, strict=True))
+        point = vadd(geom.pos, apply(geom.R, place))
+        x = apply_inverse(surface.R, vsub(point, surface.pos))
+        distance, slope = surface.gradient(x)
+        normal = apply(surface.R, scale(normalize(slope), -1.0))
+        shift = 0.5 if rules.sdf_as_4_0 else -0.5
+        return distance, vadd(point, scale(normal, shift * distance)), normal, x
+
+    distance, point, normal, x = each_row(contacts, corners, weights)
+    exists = (rank < FAR) & ~_is_repeated(jax.lax.stop_gradient(x), rank < FAR)
+    return ContactPoint(jnp.where(exists, distance, FAR), point, normal)
 
 
 def _is_repeated(x: Vector, exists) -> Any:
     """Whether a point is the same as one before it."""
-    near = 64 * jnp.finfo(x[0].dtype).eps * (1.0 + safe_norm(x))
-    apart = safe_norm(tuple(p[:, None] - p[None] for p in x))
-    earlier = np.tri(len(exists), k=-1, dtype=bool).reshape(len(exists), -1, *[1] * (exists.ndim - 1))
-    return (earlier & (apart < near[:, None]) & exists[None]).any(1)
+    numbers = jnp.broadcast_to(jnp.arange(len(exists)).reshape(-1, *[1] * (exists.ndim - 1)), exists.shape)
+
+    def repeated(point: Vector, number):
+        apart = safe_norm(tuple(a[:, None] - b[None] for a, b in zip(point, x, strict=True)))
+        near = apart < 64 * jnp.finfo(apart.dtype).eps * (1.0 + safe_norm(point))[:, None]
+        return (near & exists[None] & (numbers[None] < number[:, None])).any(1)
+
+    return each_row(repeated, x, numbers)
