@@ -7,6 +7,7 @@ import numpy as np
 from xsim.model.appearance import read_color
 from xsim.model.face_order import visiting_order
 from xsim.model.leaf_rows import LeafRows
+from xsim.model.octree import mesh_octree
 from xsim.model.topology import GeomInfo, HfieldInfo, MeshInfo, PairsInfo, SdfInfo, SolidInfo, Table
 from xsim.model.tree import Tree, fail, unit_quat
 from xsim.poses import Pose
@@ -122,8 +123,11 @@ def read_sdfs(spec: ModelSpec, rows: LeafRows) -> tuple[SdfInfo, ...]:
 
 def _sdf(mesh: MeshSpec, index: int, rows: LeafRows) -> SdfInfo:
     sdf = mesh.sdf
+    low, high = mesh.vertices.min(0), mesh.vertices.max(0)
+    centre, half = (tuple(map(float, x)) for x in ((low + high) / 2, (high - low) / 2))
     if sdf is None:
-        fail(mesh.source, f"mesh {mesh.name!r} of a geom sdf has no signed distance function; allowed: with one")
+        octree = mesh_octree(mesh.vertices, mesh.faces)
+        return SdfInfo(mesh.name, index, "", (), (0.0, 0.0, 0.0), (1.0, 0.0, 0.0, 0.0), centre, half, octree)
     if sdf.kind not in DISTANCE_FUNCTIONS:
         fail(mesh.source, f"mesh {mesh.name!r}: {DISTANCE_FUNCTIONS.unknown(sdf.kind)}")
     widths = {key: len(x) for key, x in sdf.config.items()}
@@ -131,10 +135,8 @@ def _sdf(mesh: MeshSpec, index: int, rows: LeafRows) -> SdfInfo:
     if list(widths.items()) != list(wanted.items()):
         fail(mesh.source, f"mesh {mesh.name!r}: config of the widths {widths}; allowed: {wanted}")
     inverse = Pose(mesh.quat, mesh.pos).inverse()
-    low, high = mesh.vertices.min(0), mesh.vertices.max(0)
-    numbers = tuple(rows.add("geom.sdf", x) for x in sdf.numbers)
-    box = (inverse.pos, inverse.quat, (low + high) / 2, (high - low) / 2)
-    return SdfInfo(mesh.name, index, sdf.kind, numbers, *(tuple(map(float, x)) for x in box))
+    pos, quat = (tuple(map(float, x)) for x in (inverse.pos, inverse.quat))
+    return SdfInfo(mesh.name, index, sdf.kind, tuple(rows.add("geom.sdf", x) for x in sdf.numbers), pos, quat, centre, half)
 
 
 def _mesh(mesh: MeshSpec, in_order: bool) -> MeshInfo:

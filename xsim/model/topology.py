@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from xsim.model.drawing import DrawingInfo
 from xsim.model.flex_topology import FlexInfo
+from xsim.model.octree import Octree
 from xsim.model.table import Table
 from xsim.rules import RULES, Rules
 
@@ -178,6 +179,7 @@ class SdfInfo(NamedTuple):
 
     * name, mesh: of the mesh, and its index. kind: key of `xsim.registry.DISTANCE_FUNCTIONS`. numbers: rows of geom.sdf.
     * pos, quat: of the function's frame in the frame of the mesh. centre, half: of the box around the mesh in its frame, m.
+    * octree: of the distances from the mesh, in the place of a function.
     """
 
     name: str
@@ -188,6 +190,7 @@ class SdfInfo(NamedTuple):
     quat: tuple[float, float, float, float]
     centre: tuple[float, float, float]
     half: tuple[float, float, float]
+    octree: Octree | None = None
 
 
 class HfieldInfo(NamedTuple):

@@ -17,10 +17,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xsim.dynamics.collide.distance_functions import gradient
+from xsim.dynamics.collide.distance_functions import distance_function, gradient
 from xsim.dynamics.collide.shapes import FAR, ContactPoint, Shape
 from xsim.model.topology import SdfInfo
-from xsim.registry import DISTANCE_FUNCTIONS
 from xsim.rules import Rules
 from xsim.spatial import Component, Vector, apply, apply_inverse, dot, matrix, normalize, safe_norm, scale, vadd, vsub
 
@@ -70,12 +69,7 @@ def search_pairs(
 def surface_of(kind: str | SdfInfo, geom: Shape, numbers: tuple, rules: Rules) -> tuple[Surface, Box]:
     """Geoms as surfaces, and their bounding boxes. See `search_pairs`."""
     if isinstance(kind, SdfInfo):
-        function = DISTANCE_FUNCTIONS[kind.kind]
-        named = function.named(numbers)
-
-        def distance(p: Vector) -> Component:
-            return function.distance(p, named)
-
+        distance = distance_function(kind, numbers)
         turn = matrix(kind.quat)
         R = tuple(tuple(dot(row, [turn[k][j] for k in range(3)]) for j in range(3)) for row in geom.R)
         surface = Surface(distance, lambda p: gradient(distance, p), vadd(geom.pos, apply(geom.R, kind.pos)), R)

@@ -159,11 +159,13 @@ def _mesh(document: Document, e: Element, shape: str, assets: Assets, index: Ind
 
 def _sdf(document: Document, e: Element, shape: str, assets: Assets, index: Index):
     sdf = read_sdf(document, e, index)
-    if sdf is None:
-        raise e.error("type sdf without a plugin, the distance from a mesh, is not known to xsim; allowed: with a plugin", "type")
+    if sdf is None and document.release.schema == "3.2":
+        raise e.error("found sdf without a plugin; allowed: with one, or the rules of 4.0", "type")
     number, size, pose, surface = _mesh(document, e, shape, assets, index)
     mesh = assets.meshes[number]
-    if mesh.sdf != sdf:
+    if sdf is None and mesh.sdf is not None:
+        raise e.error(f"the mesh {mesh.name!r} has {mesh.sdf.kind} {_numbers(mesh.sdf)}, the geom no plugin; allowed: the same", "mesh")
+    if sdf is not None and mesh.sdf != sdf:
         given = "no signed distance function" if mesh.sdf is None else f"{mesh.sdf.kind} {_numbers(mesh.sdf)}"
         raise e.error(f"the mesh {mesh.name!r} has {given}, the geom {sdf.kind} {_numbers(sdf)}; allowed: the same", "mesh")
     return number, size, pose, surface
