@@ -59,7 +59,8 @@ def mesh(name: str, vertices, faces=None) -> str:
     return f'<mesh name="{name}" vertex="{numbers(vertices)}"{face}/>'
 
 
-MESHES = mesh("ball", *ball()) + mesh("tet", [(0, 0, 0), (0.3, 0, 0), (0.05, 0.25, 0), (0.02, 0.01, 0.35)], [(0, 2, 1), (0, 1, 3), (0, 3, 2), (1, 2, 3)])
+TET = [(0, 0, 0), (0.3, 0, 0), (0.05, 0.25, 0), (0.02, 0.01, 0.35)], [(0, 2, 1), (0, 1, 3), (0, 3, 2), (1, 2, 3)]
+MESHES = mesh("ball", *ball()) + mesh("tet", *TET)
 FUNCTION = '<mesh name="function"><plugin instance="one"/></mesh>'
 SIMPLE = {
     "sphere": 'size=".2"', "capsule": 'type="capsule" size=".1 .2"', "ellipsoid": 'type="ellipsoid" size=".1 .2 .3"',
@@ -67,13 +68,14 @@ SIMPLE = {
 }  # fmt: skip
 
 
-def model(kind: str, points: int, assets: str, geoms: dict[str, str], of: str, more: str = "") -> str:
+def model(kind: str, points: int, assets: str, geoms: dict[str, str], of: str, more: str = "", iterations: int = 10) -> str:
     """A geom "sdf" and free bodies near it, which do not meet each other."""
     masks = 'contype="1" conaffinity="2"'
     bodies = "".join(f'<body><freejoint/><geom name="{name}" {geom} {masks}/></body>' for name, geom in geoms.items())
     extension = f'<extension><plugin plugin="{kind}"><instance name="one"/></plugin></extension>' if kind else ""
     plugin = '<plugin instance="one"/>' if kind else ""
-    return f"""<mujoco><option sdf_initpoints="{points}"/>{extension}<asset>{assets}</asset><worldbody>{bodies}
+    return f"""<mujoco><option sdf_initpoints="{points}" sdf_iterations="{iterations}"/>{extension}<asset>{assets}</asset>
+<worldbody>{bodies}
 <body><freejoint/><geom name="sdf" type="sdf" mesh="{of}" contype="2" conaffinity="1">{plugin}</geom></body>{more}</worldbody></mujoco>"""
 
 
@@ -82,10 +84,12 @@ def models() -> dict[str, str]:
     out = {}
     for kind, points in (("torus", 40), ("torus", 3), ("bolt", 3)):
         out[f"{kind} {points}"] = model(f"mujoco.sdf.{kind}", points, MESHES + FUNCTION, both, "function")
+    out["distances"] = distances()
     if mujoco.__version__.startswith("4"):
-        out["mesh with shapes"] = model("", 10, mesh("ell", *ell()), SIMPLE, "ell", '<geom name="plane" type="plane" size="2 2 .1" contype="1" conaffinity="2"/>')
+        plane = '<geom name="plane" type="plane" size="2 2 .1" contype="1" conaffinity="2"/>'
+        out["mesh with shapes"] = model("", 10, mesh("ell", *ell()), SIMPLE, "ell", plane, 4)
         others = {"ball": both["ball"], "other": 'type="sdf" mesh="tet"'}
-        out["mesh with meshes"] = model("", 5, mesh("ell", *ell()) + MESHES, others, "ell")
+        out["mesh with meshes"] = model("", 5, mesh("ell", *ell()) + MESHES, others, "ell", iterations=4)
         out["mesh with rays"] = rays()
     return out
 
@@ -97,8 +101,23 @@ def rays() -> str:
         pos, aim = rng.normal(size=3) * (1.0 if k % 3 else 0.2), rng.normal(size=3) * 0.2
         sites += f'<site name="s{k}" pos="{numbers(np.round(pos, 4))}" zaxis="{numbers(np.round(aim - pos, 4))}"/>'
         sensors += f'<rangefinder site="s{k}" data="dist normal"/>'
-    text = model("", 5, mesh("ell", *ell()), {}, "ell", sites)
-    return text.replace("</mujoco>", f"<sensor>{sensors}</sensor></mujoco>").replace('<freejoint/><geom name="sdf"', '<freejoint/><geom name="sdf" pos=".05 .02 .01" euler="10 50 20"')
+    text = model("", 5, mesh("ell", *ell()), {}, "ell", sites).replace("</mujoco>", f"<sensor>{sensors}</sensor></mujoco>")
+    return text.replace('<geom name="sdf"', '<geom name="sdf" pos=".05 .02 .01" euler="10 50 20"')
+
+
+def distances() -> str:
+    """Distance sensors between geoms that overlap a signed distance function, that are far from it, and whole bodies."""
+    geoms = {"far": 'size=".1" pos="5 0 0"', "sphere": 'size=".3"', "box": 'type="box" size=".2 .3 .25"'}
+    geoms |= {"ball": 'type="mesh" mesh="ball"', "plane": 'type="plane" size="1 1 1"'}
+    world = "".join(f'<geom name="{name}" {geom}/>' for name, geom in geoms.items())
+    ring = '<geom name="sdf" type="sdf" mesh="function"><plugin instance="one"/></geom><geom name="near" size=".1" pos="0 0 .4"/>'
+    sensors = "".join(f'<{kind} geom1="{name}" geom2="sdf" cutoff="3"/>' for name in geoms for kind in ("distance", "normal", "fromto"))
+    sensors += '<distance geom1="sdf" geom2="sphere" cutoff="3"/><normal geom1="sdf" geom2="sphere" cutoff="3"/>'
+    sensors += '<distance body1="world" body2="ring" cutoff="3"/><fromto body1="ring" body2="world" cutoff="3"/>'
+    return f"""<mujoco><extension><plugin plugin="mujoco.sdf.torus"><instance name="one"/></plugin></extension>
+<asset>{MESHES + FUNCTION}</asset><worldbody>{world}
+<body name="ring" pos=".1 .05 .28" euler="20 30 10"><freejoint/>{ring}</body></worldbody>
+<sensor>{sensors}</sensor></mujoco>"""
 
 
 def contacts(found: mujoco.MjModel, data: mujoco.MjData) -> dict[str, list]:
@@ -117,6 +136,11 @@ def record(text: str) -> dict:
         mujoco.mj_forward(found, data)
         return {"model": text, "sensors": [float(f"{x:.12g}") for x in data.sensordata]}
     out: dict = {"model": text, "mass": found.body_mass[1:].tolist(), "q": [], "contacts": []}
+    if getattr(found, "noct", 0):
+        cells = slice(found.mesh_octadr[0], found.mesh_octadr[0] + found.mesh_octnum[0])
+        leaves = (found.oct_child[cells] == -1).all(1)
+        distances = found.oct_coeff[cells][leaves]
+        out["octree"] = {"leaves": np.bincount(found.oct_depth[cells][leaves]).tolist(), "sums": [distances.sum(), np.abs(distances).sum()]}
     while len(out["q"]) < STATES:
         poses = np.concatenate([rng.normal(size=(found.nbody - 1, 3)) * 0.25, rng.normal(size=(found.nbody - 1, 4))], 1)
         poses[:, 3:] /= np.linalg.norm(poses[:, 3:], axis=1, keepdims=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from xsim.model.appearance import read_color
-from xsim.model.face_order import visiting_order
+from xsim.model.face_order import box_tree
 from xsim.model.leaf_rows import LeafRows
 from xsim.model.octree import mesh_octree
 from xsim.model.topology import GeomInfo, HfieldInfo, MeshInfo, PairsInfo, SdfInfo, SolidInfo, Table
@@ -93,10 +93,12 @@ def read_assets(spec: ModelSpec, pairs: tuple[PairsInfo, ...]) -> dict[str, tupl
     needed = {i for i, mesh in enumerate(spec.meshes) if mesh.sdf is None}
     needed |= {info.assets[1] for info in pairs if info.shapes == ("plane", "sdf") or info.shapes[1] == "mesh"}
     needed |= {info.assets[0] for info in pairs if info.shapes[0] == "mesh"}
-    if not collides and not kinds & {"rangefinder", "distance", "normal", "fromto", "insidesite"}:
+    if not collides and not kinds & {"rangefinder", "insidesite", *DISTANCE_SENSORS}:
         return {}
-    searched = {info.assets[0] for info in pairs if info.shapes == ("mesh", "sdf")}
-    whole = set(range(len(spec.meshes))) if "rangefinder" in kinds else searched
+    every = set(range(len(spec.meshes)))
+    measured = kinds & DISTANCE_SENSORS and _of_sdf_geoms(spec)
+    searched = every if measured else {info.assets[0] for info in pairs if info.shapes == ("mesh", "sdf")}
+    whole = every if "rangefinder" in kinds else searched
     return {
         "meshes": tuple(
             _mesh(m, i in searched) if i in whole else _hull(m) if i in needed else NO_MESH for i, m in enumerate(spec.meshes)
@@ -105,20 +107,19 @@ def read_assets(spec: ModelSpec, pairs: tuple[PairsInfo, ...]) -> dict[str, tupl
     }
 
 
-DISTANCE_SENSORS = ("distance", "normal", "fromto")
+DISTANCE_SENSORS = {"distance", "normal", "fromto"}
 NO_MESH = MeshInfo(Table(np.zeros((0, 3))), Table(np.zeros((0, 3), int)))
 
 
 def read_sdfs(spec: ModelSpec, rows: LeafRows) -> tuple[SdfInfo, ...]:
-    """The signed distance functions of geoms. Raises ValueError for an unknown one, and for a sensor that cannot measure them."""
-    geoms = [(-1, geom) for geom in spec.world_geoms] + [(i, geom) for i, body in enumerate(spec.bodies) for geom in body.geoms]
-    used = {geom.asset for _, geom in geoms if geom.shape == "sdf" and geom.asset is not None}
-    for sensor in spec.sensors if used else ():
-        items = (sensor.object, sensor.reference)
-        seen = {item for k, (body, geom) in enumerate(geoms) if geom.shape == "sdf" for item in (("geom", k), ("body", body))}
-        if sensor.kind in DISTANCE_SENSORS and seen.intersection(items):
-            fail(sensor.source, f"sensor {sensor.name!r} ({sensor.kind}) measures a geom of type sdf; allowed: other shapes")
-    return tuple(_sdf(spec.meshes[i], i, rows) for i in sorted(used))
+    """The signed distance functions of geoms. Raises ValueError for an unknown one."""
+    return tuple(_sdf(spec.meshes[i], i, rows) for i in sorted(_of_sdf_geoms(spec)))
+
+
+def _of_sdf_geoms(spec: ModelSpec) -> set[int]:
+    """The meshes of geoms of the shape sdf."""
+    geoms = [*spec.world_geoms, *(geom for body in spec.bodies for geom in body.geoms)]
+    return {geom.asset for geom in geoms if geom.shape == "sdf" and geom.asset is not None}
 
 
 def _sdf(mesh: MeshSpec, index: int, rows: LeafRows) -> SdfInfo:
@@ -140,9 +141,12 @@ def _sdf(mesh: MeshSpec, index: int, rows: LeafRows) -> SdfInfo:
 
 
 def _mesh(mesh: MeshSpec, in_order: bool) -> MeshInfo:
-    """A mesh. in_order: its faces are in the order of `visiting_order`."""
-    faces = mesh.faces[visiting_order(mesh.vertices, mesh.faces)] if in_order else mesh.faces
-    return MeshInfo(Table(mesh.vertices), Table(faces), None if mesh.hull is None else Table(mesh.hull))
+    """A mesh. in_order: its faces are in the order of `box_tree`."""
+    vertices, hull = Table(mesh.vertices), None if mesh.hull is None else Table(mesh.hull)
+    if not in_order:
+        return MeshInfo(vertices, Table(mesh.faces), hull)
+    tree = box_tree(mesh.vertices, mesh.faces)
+    return MeshInfo(vertices, Table(mesh.faces[tree.order]), hull, Table(tree.boxes), Table(tree.paths))
 
 
 def _hull(mesh: MeshSpec) -> MeshInfo:

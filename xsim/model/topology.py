@@ -167,11 +167,14 @@ class SolidInfo(NamedTuple):
 
 
 class MeshInfo(NamedTuple):
-    """A mesh, see `xsim.spec.MeshSpec`; its convex hull alone where no ray needs more."""
+    """A mesh, see `xsim.spec.MeshSpec`; its convex hull alone where neither rays nor signed distance functions need more. boxes, paths: see
+    `xsim.model.face_order`, for meshes whose faces are in that order."""
 
     vertices: Table
     faces: Table
     hull: Table | None = None
+    boxes: Table | None = None
+    paths: Table | None = None
 
 
 class SdfInfo(NamedTuple):

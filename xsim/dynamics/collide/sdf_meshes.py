@@ -57,7 +57,7 @@ def search_meshes(mesh: MeshInfo, geom: Shape, info: SdfInfo, other: Shape, numb
     fixed, _ = surface_of(info, Shape(*fixed_other), fixed_numbers, rules)
     starts = _starts(size[0]) if rules.sdf_as_4_0 else np.full((1, 3), 1 / 3)
     corners = _corners(mesh, Shape(*fixed_geom), fixed)
-    near = each_row(lambda x: _is_near(fixed, x, rules.sdf_as_4_0), corners)
+    near = each_row(lambda x: _is_near(fixed, x, rules.sdf_as_4_0), corners) & _in_near_boxes(mesh, Shape(*fixed_geom), fixed)
     triangles, corners, near, overflow = _first(corners, near, MAX_TRIANGLES[rules.sdf_as_4_0])
     ends = each_row(lambda *x: _ends(fixed, *x, starts, size[1]), corners, near)
     found = _ranked(*ends, rules.sdf_as_4_0)
@@ -84,6 +84,22 @@ def _corners(mesh: MeshInfo, geom: Shape, surface: Surface) -> list[Vector]:
         out.append(vadd(apply(R, corner), pos))
     shape = jnp.broadcast_shapes(*map(jnp.shape, jax.tree.leaves(out)))
     return jax.tree.map(lambda x: jnp.broadcast_to(x, shape), out)
+
+
+def _in_near_boxes(mesh: MeshInfo, geom: Shape, surface: Surface) -> Any:
+    """Whether the surface comes nearer to the centres of all boxes around a triangle than the half diagonals of these."""
+    assert mesh.boxes is not None and mesh.paths is not None
+    R, pos = relative_pose(geom, surface)
+    shape = jnp.broadcast_shapes(*map(jnp.shape, pos))
+    numbers = jnp.asarray(mesh.boxes.value.T, jnp.result_type(*pos)).reshape(6, -1, *[1] * len(shape))
+    boxes = [jnp.broadcast_to(x, (len(mesh.boxes.value), *shape)) for x in numbers]
+
+    def is_near(boxes) -> Any:
+        centre, half = (tuple(x * s for x, s in zip(part, geom.size, strict=True)) for part in (boxes[:3], boxes[3:]))
+        return surface.distance(vadd(apply(R, centre), pos)) < safe_norm(half)
+
+    near = each_row(is_near, boxes)
+    return jnp.stack([near[path] for path in mesh.paths.value.T]).all(0)
 
 
 def _is_near(surface: Surface, corners: list[Vector], as_4_0: bool) -> Any:

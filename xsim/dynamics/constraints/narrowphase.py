@@ -199,23 +199,27 @@ def _collide_height_fields(system: System, group: PairGroup, detection_distance,
 def _search_pairs(system: System, group: PairGroup, detection_distance, shapes) -> tuple[ContactPoint, Any, Any]:
     """As `_candidates`, of one pair group with a signed distance function."""
     top, lanes, (info,) = system.topology, shapes.shape[-1], group.infos
-    sides = zip(info.shapes, info.assets, _pair_shapes(top, info, shapes), strict=True)
+    first, second = (_shape(components(x), None) for x in _pair_shapes(top, info, shapes))
+    contact, overflow = search_surfaces(system, info.shapes, info.assets, (first, second))
+    shape = (group.contacts_per_pair, len(group.pairs), lanes)
+    contact = jax.tree.map(lambda x: jnp.broadcast_to(x, shape).reshape(-1, lanes), contact)
+    return contact, group.candidate_pairs(), jnp.broadcast_to(overflow.any(0), (lanes,))
+
+
+def search_surfaces(system: System, shapes: tuple[str, str], assets: tuple, geoms: tuple[Shape, Shape]) -> tuple[ContactPoint, Any]:
+    """The contacts of a shape and a signed distance function, components (contacts, pairs, lanes), and whether some may be missing, (pairs,
+    lanes). assets: indices of the meshes of the two. geoms: of the pairs (pairs, lanes)."""
+    top = system.topology
     functions = {function.mesh: function for function in top.sdfs}
-    kinds, geoms, numbers = [], [], []
-    for kind, asset, x in sides:
+    kinds, numbers = [], []
+    for kind, asset in zip(shapes, assets, strict=True):
         function = functions[asset] if kind == "sdf" else None
         kinds.append(function or kind)
-        geoms.append(_shape(components(x), None))
         numbers.append(tuple(system.geom.sdf[row] for row in function.numbers) if function else ())
-    overflow = jnp.zeros(lanes, bool)
-    if info.shapes[0] == "mesh":
-        mesh = assets_of(top, info)[0]
-        contact, too_many = _search_meshes(mesh, geoms[0], kinds[1], geoms[1], numbers[1], top.sdf_search, top.switches)
-        overflow |= too_many.any(0)
-    else:
-        contact = _search(tuple(kinds), tuple(geoms), tuple(numbers), top.sdf_search, top.switches)
-    shape = (group.contacts_per_pair, len(group.pairs), lanes)
-    return jax.tree.map(lambda x: jnp.broadcast_to(x, shape).reshape(-1, lanes), contact), group.candidate_pairs(), overflow
+    if shapes[0] == "mesh":
+        return _search_meshes(top.meshes[assets[0]], geoms[0], kinds[1], geoms[1], numbers[1], top.sdf_search, top.switches)
+    contact = _search(tuple(kinds), geoms, tuple(numbers), top.sdf_search, top.switches)
+    return contact, jnp.zeros((1, 1), bool)
 
 
 def _merge_leading_axes(x):
