@@ -85,7 +85,9 @@ def models() -> dict[str, str]:
     for kind, points in (("torus", 40), ("torus", 3), ("bolt", 3)):
         out[f"{kind} {points}"] = model(f"mujoco.sdf.{kind}", points, MESHES + FUNCTION, both, "function")
     out["distances"] = distances()
-    if mujoco.__version__.startswith("4"):
+    if mujoco.__version__.startswith("3"):
+        out["sdflib"] = model("mujoco.sdf.sdflib", 10, mesh("ell", *ell()) + MESHES, SIMPLE | {"ball": both["ball"]}, "ell", "", 4)
+    else:
         plane = '<geom name="plane" type="plane" size="2 2 .1" contype="1" conaffinity="2"/>'
         out["mesh with shapes"] = model("", 10, mesh("ell", *ell()), SIMPLE, "ell", plane, 4)
         others = {"ball": both["ball"], "other": 'type="sdf" mesh="tet"'}

@@ -10,8 +10,9 @@ from xsim.model.leaf_rows import LeafRows
 from xsim.model.octree import mesh_octree
 from xsim.model.topology import GeomInfo, HfieldInfo, MeshInfo, PairsInfo, SdfInfo, SolidInfo, Table
 from xsim.model.tree import Tree, fail, unit_quat
-from xsim.poses import Pose
+from xsim.poses import Pose, rotation_matrix
 from xsim.registry import DISTANCE_FUNCTIONS
+from xsim.rules import RULES
 from xsim.spec import MESH_SHAPES, GeomSpec, MeshSpec, ModelSpec
 
 __all__ = ["read_assets", "read_geoms", "read_sdfs"]
@@ -113,7 +114,7 @@ NO_MESH = MeshInfo(Table(np.zeros((0, 3))), Table(np.zeros((0, 3), int)))
 
 def read_sdfs(spec: ModelSpec, rows: LeafRows) -> tuple[SdfInfo, ...]:
     """The signed distance functions of geoms. Raises ValueError for an unknown one."""
-    return tuple(_sdf(spec.meshes[i], i, rows) for i in sorted(_of_sdf_geoms(spec)))
+    return tuple(_sdf(spec.meshes[i], i, rows, not RULES[spec.rules].sdf_as_4_0) for i in sorted(_of_sdf_geoms(spec)))
 
 
 def _of_sdf_geoms(spec: ModelSpec) -> set[int]:
@@ -122,10 +123,16 @@ def _of_sdf_geoms(spec: ModelSpec) -> set[int]:
     return {geom.asset for geom in geoms if geom.shape == "sdf" and geom.asset is not None}
 
 
-def _sdf(mesh: MeshSpec, index: int, rows: LeafRows) -> SdfInfo:
+def _sdf(mesh: MeshSpec, index: int, rows: LeafRows, in_file_frame: bool) -> SdfInfo:
+    """in_file_frame: whether an octree lies along the axes of the mesh's file; else along those of the mesh."""
     sdf = mesh.sdf
     low, high = mesh.vertices.min(0), mesh.vertices.max(0)
     centre, half = (tuple(map(float, x)) for x in ((low + high) / 2, (high - low) / 2))
+    inverse = Pose(mesh.quat, mesh.pos).inverse()
+    pos, quat = (tuple(map(float, x)) for x in (inverse.pos, inverse.quat))
+    if sdf is None and in_file_frame:
+        vertices = mesh.vertices @ rotation_matrix(mesh.quat).T + mesh.pos
+        return SdfInfo(mesh.name, index, "", (), pos, quat, centre, half, mesh_octree(vertices, mesh.faces))
     if sdf is None:
         octree = mesh_octree(mesh.vertices, mesh.faces)
         return SdfInfo(mesh.name, index, "", (), (0.0, 0.0, 0.0), (1.0, 0.0, 0.0, 0.0), centre, half, octree)
@@ -135,8 +142,6 @@ def _sdf(mesh: MeshSpec, index: int, rows: LeafRows) -> SdfInfo:
     wanted = {key: rule.width for key, rule in DISTANCE_FUNCTIONS[sdf.kind].config.items()}
     if list(widths.items()) != list(wanted.items()):
         fail(mesh.source, f"mesh {mesh.name!r}: config of the widths {widths}; allowed: {wanted}")
-    inverse = Pose(mesh.quat, mesh.pos).inverse()
-    pos, quat = (tuple(map(float, x)) for x in (inverse.pos, inverse.quat))
     return SdfInfo(mesh.name, index, sdf.kind, tuple(rows.add("geom.sdf", x) for x in sdf.numbers), pos, quat, centre, half)
 
 
