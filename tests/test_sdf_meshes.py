@@ -54,6 +54,17 @@ def test_contacts(release, name, x64):
             assert np.quantile(errors, 1.0 if other in ("ball", "tet", "plane") else 0.75) < PLACE, (other, errors)
 
 
+@pytest.mark.parametrize("dim", [pytest.param(1, marks=NIGHTLY), pytest.param(2, marks=SLOW), pytest.param(3, marks=NIGHTLY)])
+def test_contacts_with_flexes(dim, x64):
+    """In 3.2 with the convex hull of the mesh: as many, and those on its flat top as deep. Beside it, MuJoCo's depth is not the least."""
+    model, recorded = near_numbers("3.2", f"flex {dim}")
+    found = by_numpy(xsim.contacts)(model, xsim.init(model))
+    distances, wanted = np.sort(np.asarray(found.distance)[np.asarray(found.active)]), np.array(recorded["distances"])
+    assert len(distances) == len(wanted) > 1
+    assert (distances > wanted - 1e-6).all()
+    assert (np.abs(distances[:, None] - wanted) < 1e-6).any()
+
+
 @SLOW
 def test_contacts_of_sdflib(x64):
     """The mesh's distance in 3.2.7 is interpolated in another table. On a mesh of a metre the deepest contacts differ by up to 13 mm."""
@@ -238,6 +249,22 @@ def test_height_fields():
     with pytest.warns(UserWarning, match="height fields have no contacts with signed distance functions"):
         model = xsim.build(spec)
     assert not model.topology.pairs
+
+
+@pytest.mark.parametrize(("dim", "count"), [(1, "3 1 1"), (2, "2 2 1"), (3, "2 2 2")])
+def test_flexes(dim, count):
+    """In 4.0 lines and tetrahedra have no contacts with signed distance functions; triangles have some, and are refused."""
+    grid = f'<flexcomp name="f" type="grid" dim="{dim}" count="{count}" spacing=".1 .1 .1" mass="1" radius=".02"/>'
+    text = f"""<mujoco><asset><mesh name="a" vertex="0 0 0 1 0 0 0 1 0 0 0 1"/></asset>
+    <worldbody><geom name="b" type="sdf" mesh="a"/>{grid}</worldbody></mujoco>"""
+    spec = xsim.parse_text(text, "mjcf", rules="4.0")
+    if dim == 2:
+        with pytest.raises(ValueError, match="geom 'b' of type sdf can collide with a flex of triangles, which is not simulated"):
+            xsim.build(spec)
+        return
+    with pytest.warns(UserWarning, match="flexes of lines and tetrahedra have no contacts with signed distance functions"):
+        model = xsim.build(spec)
+    assert not any("sdf" in info.shapes for info in model.topology.pairs)
 
 
 def test_round_trip(tmp_path):

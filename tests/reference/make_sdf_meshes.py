@@ -87,6 +87,7 @@ def models() -> dict[str, str]:
     out["distances"] = distances()
     if mujoco.__version__.startswith("3"):
         out["sdflib"] = model("mujoco.sdf.sdflib", 10, mesh("ell", *ell()) + MESHES, SIMPLE | {"ball": both["ball"]}, "ell", "", 4)
+        out |= {f"flex {dim}": flex(dim, 'internal="false"') for dim in FLEXES}
     else:
         plane = '<geom name="plane" type="plane" size="2 2 .1" contype="1" conaffinity="2"/>'
         out["mesh with shapes"] = model("", 10, mesh("ell", *ell()), SIMPLE, "ell", plane, 4)
@@ -122,6 +123,19 @@ def distances() -> str:
 <sensor>{sensors}</sensor></mujoco>"""
 
 
+FLEXES = {1: ("3 1 1", 0.165), 2: ("2 2 1", 0.165), 3: ("2 2 2", 0.21)}
+"""Numbers of points and height (m) of flexes of lines, triangles and tetrahedra."""
+
+
+def flex(dim: int, internal: str = "") -> str:
+    """A flex just above a geom of type sdf, which it overlaps a little."""
+    count, height = FLEXES[dim]
+    grid = f'dim="{dim}" count="{count}" spacing=".1 .1 .1" pos=".36 .02 {height}" mass="1" radius=".02"'
+    return f"""<mujoco><extension><plugin plugin="mujoco.sdf.torus"><instance name="one"/></plugin></extension><asset>{FUNCTION}</asset>
+<worldbody><geom name="sdf" type="sdf" mesh="function"><plugin instance="one"/></geom>
+<flexcomp name="flex" type="grid" {grid}><contact selfcollide="none" {internal}/></flexcomp></worldbody></mujoco>"""
+
+
 def contacts(found: mujoco.MjModel, data: mujoco.MjData) -> dict[str, list]:
     """By the name of the other geom, the contacts with the geom "sdf": distance, point, normal from the geom of lower type."""
     out: dict[str, list] = {}
@@ -137,6 +151,9 @@ def record(text: str) -> dict:
     if found.nsensor:
         mujoco.mj_forward(found, data)
         return {"model": text, "sensors": [float(f"{x:.12g}") for x in data.sensordata]}
+    if found.nflex:
+        mujoco.mj_forward(found, data)
+        return {"model": text, "distances": sorted(float(f"{contact.dist:.9g}") for contact in data.contact)}
     out: dict = {"model": text, "mass": found.body_mass[1:].tolist(), "q": [], "contacts": []}
     if getattr(found, "noct", 0):
         cells = slice(found.mesh_octadr[0], found.mesh_octadr[0] + found.mesh_octnum[0])
