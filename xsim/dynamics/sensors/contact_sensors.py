@@ -99,8 +99,8 @@ def _contacts_of_geoms(context, first: int, second: int) -> list[ContactPoint]:
     top = context.system.topology
     infos = [top.geoms[first], top.geoms[second]]
     swapped = RANK[infos[0].shape] > RANK[infos[1].shape]
-    kinds = {info.shape for info in infos}
-    if kinds <= {"plane", "hfield"} or kinds == {"hfield", "sdf"}:
+    both = {info.shape for info in infos}
+    if both <= {"plane", "hfield"} or both == {"hfield", "sdf"}:
         return []
     order = (second, first) if swapped else (first, second)
     shapes = []
