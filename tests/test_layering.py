@@ -16,7 +16,8 @@ PACKAGE = Path(__file__).resolve().parents[1] / "xsim"
 LAYERS = (
     ("registry", "rules", "poses", "suggestions", "cache"),
     ("spec", "joints.types", "models"),
-    ("model.table",),
+    ("model.table", "model.triangle_distance", "model.face_order"),
+    ("model.octree",),
     ("model.drawing",),
     ("model.flex_topology", "model.shape_functions"),
     ("model.topology",),

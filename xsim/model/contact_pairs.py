@@ -6,6 +6,7 @@ between releases. Other formats (``rules`` is "") use the smaller sliding fricti
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -26,10 +27,6 @@ FEWER_PAIRS = "masks (contype, conaffinity), excluded pairs of bodies, or explic
 
 FLAT_SHAPES = ("plane", "hfield")
 """Shapes that do not collide with each other."""
-
-
-SDF_PARTNERS = ("plane", "sphere", "capsule", "ellipsoid", "cylinder", "box", "sdf")
-"""Shapes that collide with a signed distance function."""
 
 
 class Pairs(NamedTuple):
@@ -152,8 +149,9 @@ def read_pairs(spec: ModelSpec, flex_index: list[int | None], leaf_rows: LeafRow
         leaf_rows.add("cone.impratio", float(spec.option.solver.get("impratio", 1.0)))
     infos = []
     for (shapes, assets, condim, mixed), pairs in sorted(pair_list.pairs.items(), key=lambda item: repr(item[0])):
-        if "sdf" in shapes and not set(shapes).issubset(SDF_PARTNERS):
-            _refuse_sdf(shapes, pair_list.colliders[pairs[0][0][1]])
+        if set(shapes) == {"hfield", "sdf"}:
+            warnings.warn("height fields have no contacts with signed distance functions", UserWarning, stacklevel=2)
+            continue
         infos.append(PairsInfo(shapes, assets, condim, mixed, *(Table(np.array(x)) for x in pairs)))
     parts = []
     for part in pair_list.colliders[pair_list.geoms :]:
@@ -163,12 +161,6 @@ def read_pairs(spec: ModelSpec, flex_index: list[int | None], leaf_rows: LeafRow
         reach = spec.flexes[part.flex].lengths.max() + spec.flexes[part.flex].radius
         parts.append(PartInfo(part.shape, flex, part.points, float(reach)))
     return Pairs(tuple(infos), tuple(parts), spec.option.solver.get("cone", "pyramidal"), tuple(pair_list.adhesion))
-
-
-def _refuse_sdf(shapes: tuple[str, str], second: _Geom | _Part) -> None:
-    assert isinstance(second, _Geom)
-    text = f"can collide with a {shapes[0]}; geoms sdf collide with {', '.join(SDF_PARTNERS)}"
-    fail(second.geom.source, f"geom {second.geom.name!r} of type sdf {text}; allowed: masks (contype, conaffinity) without such pairs")
 
 
 class _PairList:
@@ -197,10 +189,10 @@ class _PairList:
             self.colliders.append(_Part(*key, surface))
         return self._parts[key]
 
-    def add(self, i: int, j: int, condim: int, row: int) -> None:
-        """Add a pair with contact parameters of its own."""
+    def add(self, i: int, j: int, condim: int, row: int, sdf: str = "sdf") -> None:
+        """Add a pair with contact parameters of its own. sdf: the shape by which geoms of the shape sdf collide."""
         shapes, assets = zip(*(self.colliders[k].kind() for k in (i, j)), strict=True)
-        self._add((shapes, assets, condim, False), [(i, j)], [row], [-1])
+        self._add((_with_sdf(shapes, sdf), assets, condim, False), [(i, j)], [row], [-1])
 
     def _add(self, kind: tuple, pairs: list, rows: list, dominant: list) -> None:
         for present, new in zip(self.pairs.setdefault(kind, ([], [], [])), (pairs, rows, dominant), strict=True):
@@ -222,17 +214,17 @@ class _PairList:
                 return True
         return False
 
-    def add_mixed(self, pairs) -> None:
-        """Add pairs (n, 2) of colliders whose contact parameters are mixed from their two surfaces."""
+    def add_mixed(self, pairs, sdf: str = "sdf") -> None:
+        """Add pairs (n, 2) of colliders whose contact parameters are mixed from their two surfaces. sdf: see `add`."""
         pairs = _ordered(self.colliders, np.asarray(pairs, int).reshape(-1, 2))
         if self._solver.get("override"):
             for i, j in pairs.tolist():
                 first, second = (self.colliders[k].surface() for k in (i, j))
-                self.add(i, j, _condim(first, second)[0], self.pair_row(_mixed(first, second, self._rules)))
+                self.add(i, j, _condim(first, second)[0], self.pair_row(_mixed(first, second, self._rules)), sdf)
             return
         rows = np.array([self._surface(k) for k in pairs.ravel().tolist()], int).reshape(-1, 2)
-        for kind, same, dominant in _by_kind(self.colliders, pairs):
-            self._add(kind, pairs[same].tolist(), rows[same].tolist(), dominant.tolist())
+        for (shapes, *kind), same, dominant in _by_kind(self.colliders, pairs):
+            self._add((_with_sdf(shapes, sdf), *kind), pairs[same].tolist(), rows[same].tolist(), dominant.tolist())
 
     def _surface(self, k: int) -> int:
         item = self.colliders[k]
@@ -240,6 +232,10 @@ class _PairList:
         if key not in self._surfaces:
             self._surfaces[key] = _surface_row(self.rows, item.surface())
         return self._surfaces[key]
+
+
+def _with_sdf(shapes: tuple[str, ...], sdf: str) -> tuple[str, ...]:
+    return tuple(sdf if shape == "sdf" else shape for shape in shapes)
 
 
 def _geom_pairs(spec: ModelSpec, pair_list: _PairList) -> None:
@@ -270,15 +266,27 @@ def _flex_pairs(spec: ModelSpec, pair_list: _PairList) -> None:
     for k, (_, flex, elements) in enumerate(flexes):
         surface, pairs = flex.numbers["contact"], []
         for i, item in enumerate(geoms):
-            if _is_collision_geom(item) and _masks_allow(item.surface(), surface):
+            if _is_collision_geom(item) and _masks_allow(item.surface(), surface) and _can_meet(spec, flex, item):
                 pairs += [(i, j) for j in elements.candidates(pair_list, item)]
         for _, other, others in flexes[k + 1 :]:
             if _masks_allow(surface, other.numbers["contact"]):
                 between = elements.disjoint_pairs(others)
                 pairs += [(elements.part(pair_list, first), others.part(pair_list, second)) for first, second in between]
-        pair_list.add_mixed([pair for pair in pairs if pair_list.any_moves(*pair)])
+        pair_list.add_mixed([pair for pair in pairs if pair_list.any_moves(*pair)], sdf="mesh")
         if surface.contype & surface.conaffinity and len(set(flex.bodies)) > 1:
             _self_collisions(spec, pair_list, flex, elements)
+
+
+def _can_meet(spec: ModelSpec, flex: FlexSpec, item: _Geom) -> bool:
+    """Whether a flex has contacts with a geom. In MuJoCo 3.2 it meets the convex hull of the mesh of a geom sdf. In 4.0 its triangles meet
+    the signed distance function, which raises ValueError, and lines and tetrahedra nothing."""
+    if item.geom.shape != "sdf" or not RULES[spec.rules].sdf_as_4_0:
+        return True
+    if flex.dim == 2:
+        text = "can collide with a flex of triangles, which is not simulated; allowed: masks (contype, conaffinity) without such pairs"
+        fail(item.geom.source, f"geom {item.geom.name!r} of type sdf {text}")
+    warnings.warn("flexes of lines and tetrahedra have no contacts with signed distance functions", UserWarning, stacklevel=2)
+    return False
 
 
 def _bodies_of_part(flex: FlexSpec, points: tuple[int, ...]) -> list[int]:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from xsim.model.appearance import read_color
+from xsim.model.face_order import box_tree
 from xsim.model.leaf_rows import LeafRows
+from xsim.model.octree import mesh_octree
 from xsim.model.topology import GeomInfo, HfieldInfo, MeshInfo, PairsInfo, SdfInfo, SolidInfo, Table
 from xsim.model.tree import Tree, fail, unit_quat
-from xsim.poses import Pose
+from xsim.poses import Pose, rotation_matrix
 from xsim.registry import DISTANCE_FUNCTIONS
+from xsim.rules import RULES
 from xsim.spec import MESH_SHAPES, GeomSpec, MeshSpec, ModelSpec
 
 __all__ = ["read_assets", "read_geoms", "read_sdfs"]
@@ -91,49 +94,64 @@ def read_assets(spec: ModelSpec, pairs: tuple[PairsInfo, ...]) -> dict[str, tupl
     needed = {i for i, mesh in enumerate(spec.meshes) if mesh.sdf is None}
     needed |= {info.assets[1] for info in pairs if info.shapes == ("plane", "sdf") or info.shapes[1] == "mesh"}
     needed |= {info.assets[0] for info in pairs if info.shapes[0] == "mesh"}
-    if not collides and not kinds & {"rangefinder", "distance", "normal", "fromto", "insidesite"}:
+    if not collides and not kinds & {"rangefinder", "insidesite", *DISTANCE_SENSORS}:
         return {}
+    every = set(range(len(spec.meshes)))
+    measured = kinds & DISTANCE_SENSORS and _of_sdf_geoms(spec)
+    searched = every if measured else {info.assets[0] for info in pairs if info.shapes == ("mesh", "sdf")}
+    whole = every if "rangefinder" in kinds else searched
     return {
-        "meshes": tuple(_mesh(m) if "rangefinder" in kinds else _hull(m) if i in needed else NO_MESH for i, m in enumerate(spec.meshes)),
+        "meshes": tuple(
+            _mesh(m, i in searched) if i in whole else _hull(m) if i in needed else NO_MESH for i, m in enumerate(spec.meshes)
+        ),
         "hfields": tuple(HfieldInfo(Table(field.heights), float(field.size[3])) for field in spec.hfields),
     }
 
 
-DISTANCE_SENSORS = ("distance", "normal", "fromto")
+DISTANCE_SENSORS = {"distance", "normal", "fromto"}
 NO_MESH = MeshInfo(Table(np.zeros((0, 3))), Table(np.zeros((0, 3), int)))
 
 
 def read_sdfs(spec: ModelSpec, rows: LeafRows) -> tuple[SdfInfo, ...]:
-    """The signed distance functions of geoms. Raises ValueError for an unknown one, and for a sensor that cannot measure them."""
-    geoms = [(-1, geom) for geom in spec.world_geoms] + [(i, geom) for i, body in enumerate(spec.bodies) for geom in body.geoms]
-    used = {geom.asset for _, geom in geoms if geom.shape == "sdf" and geom.asset is not None}
-    for sensor in spec.sensors if used else ():
-        items = (sensor.object, sensor.reference)
-        seen = {item for k, (body, geom) in enumerate(geoms) if geom.shape == "sdf" for item in (("geom", k), ("body", body))}
-        if sensor.kind in DISTANCE_SENSORS and seen.intersection(items):
-            fail(sensor.source, f"sensor {sensor.name!r} ({sensor.kind}) measures a geom of type sdf; allowed: other shapes")
-    return tuple(_sdf(spec.meshes[i], i, rows) for i in sorted(used))
+    """The signed distance functions of geoms. Raises ValueError for an unknown one."""
+    return tuple(_sdf(spec.meshes[i], i, rows, not RULES[spec.rules].sdf_as_4_0) for i in sorted(_of_sdf_geoms(spec)))
 
 
-def _sdf(mesh: MeshSpec, index: int, rows: LeafRows) -> SdfInfo:
+def _of_sdf_geoms(spec: ModelSpec) -> set[int]:
+    """The meshes of geoms of the shape sdf."""
+    geoms = [*spec.world_geoms, *(geom for body in spec.bodies for geom in body.geoms)]
+    return {geom.asset for geom in geoms if geom.shape == "sdf" and geom.asset is not None}
+
+
+def _sdf(mesh: MeshSpec, index: int, rows: LeafRows, in_file_frame: bool) -> SdfInfo:
+    """in_file_frame: whether an octree lies along the axes of the mesh's file; else along those of the mesh."""
     sdf = mesh.sdf
+    low, high = mesh.vertices.min(0), mesh.vertices.max(0)
+    centre, half = (tuple(map(float, x)) for x in ((low + high) / 2, (high - low) / 2))
+    inverse = Pose(mesh.quat, mesh.pos).inverse()
+    pos, quat = (tuple(map(float, x)) for x in (inverse.pos, inverse.quat))
+    if sdf is None and in_file_frame:
+        vertices = mesh.vertices @ rotation_matrix(mesh.quat).T + mesh.pos
+        return SdfInfo(mesh.name, index, "", (), pos, quat, centre, half, mesh_octree(vertices, mesh.faces))
     if sdf is None:
-        fail(mesh.source, f"mesh {mesh.name!r} of a geom sdf has no signed distance function; allowed: with one")
+        octree = mesh_octree(mesh.vertices, mesh.faces)
+        return SdfInfo(mesh.name, index, "", (), (0.0, 0.0, 0.0), (1.0, 0.0, 0.0, 0.0), centre, half, octree)
     if sdf.kind not in DISTANCE_FUNCTIONS:
         fail(mesh.source, f"mesh {mesh.name!r}: {DISTANCE_FUNCTIONS.unknown(sdf.kind)}")
     widths = {key: len(x) for key, x in sdf.config.items()}
     wanted = {key: rule.width for key, rule in DISTANCE_FUNCTIONS[sdf.kind].config.items()}
     if list(widths.items()) != list(wanted.items()):
         fail(mesh.source, f"mesh {mesh.name!r}: config of the widths {widths}; allowed: {wanted}")
-    inverse = Pose(mesh.quat, mesh.pos).inverse()
-    low, high = mesh.vertices.min(0), mesh.vertices.max(0)
-    numbers = tuple(rows.add("geom.sdf", x) for x in sdf.numbers)
-    box = (inverse.pos, inverse.quat, (low + high) / 2, (high - low) / 2)
-    return SdfInfo(mesh.name, index, sdf.kind, numbers, *(tuple(map(float, x)) for x in box))
+    return SdfInfo(mesh.name, index, sdf.kind, tuple(rows.add("geom.sdf", x) for x in sdf.numbers), pos, quat, centre, half)
 
 
-def _mesh(mesh: MeshSpec) -> MeshInfo:
-    return MeshInfo(Table(mesh.vertices), Table(mesh.faces), None if mesh.hull is None else Table(mesh.hull))
+def _mesh(mesh: MeshSpec, in_order: bool) -> MeshInfo:
+    """A mesh. in_order: its faces are in the order of `box_tree`."""
+    vertices, hull = Table(mesh.vertices), None if mesh.hull is None else Table(mesh.hull)
+    if not in_order:
+        return MeshInfo(vertices, Table(mesh.faces), hull)
+    tree = box_tree(mesh.vertices, mesh.faces)
+    return MeshInfo(vertices, Table(mesh.faces[tree.order]), hull, Table(tree.boxes), Table(tree.paths))
 
 
 def _hull(mesh: MeshSpec) -> MeshInfo:

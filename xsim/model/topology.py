@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from xsim.model.drawing import DrawingInfo
 from xsim.model.flex_topology import FlexInfo
+from xsim.model.octree import Octree
 from xsim.model.table import Table
 from xsim.rules import RULES, Rules
 
@@ -166,11 +167,14 @@ class SolidInfo(NamedTuple):
 
 
 class MeshInfo(NamedTuple):
-    """A mesh, see `xsim.spec.MeshSpec`; its convex hull alone where no ray needs more."""
+    """A mesh, see `xsim.spec.MeshSpec`; its convex hull alone where neither rays nor signed distance functions need more. boxes, paths: see
+    `xsim.model.face_order`, for meshes whose faces are in that order."""
 
     vertices: Table
     faces: Table
     hull: Table | None = None
+    boxes: Table | None = None
+    paths: Table | None = None
 
 
 class SdfInfo(NamedTuple):
@@ -178,6 +182,7 @@ class SdfInfo(NamedTuple):
 
     * name, mesh: of the mesh, and its index. kind: key of `xsim.registry.DISTANCE_FUNCTIONS`. numbers: rows of geom.sdf.
     * pos, quat: of the function's frame in the frame of the mesh. centre, half: of the box around the mesh in its frame, m.
+    * octree: of the distances from the mesh, in the place of a function.
     """
 
     name: str
@@ -188,6 +193,7 @@ class SdfInfo(NamedTuple):
     quat: tuple[float, float, float, float]
     centre: tuple[float, float, float]
     half: tuple[float, float, float]
+    octree: Octree | None = None
 
 
 class HfieldInfo(NamedTuple):

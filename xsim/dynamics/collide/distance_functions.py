@@ -6,6 +6,7 @@ https://iquilezles.org/articles/distfunctions and of https://www.shadertoy.com/v
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,10 +16,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from xsim.dynamics.collide.octrees import octree_distance
+from xsim.model.topology import SdfInfo
 from xsim.registry import DISTANCE_FUNCTIONS, ConfigKey
 from xsim.spatial import Component, Vector, safe_norm
 
-__all__ = ["DistanceFunction", "gradient"]
+__all__ = ["DistanceFunction", "distance_function", "gradient"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +72,15 @@ def gradient(distance: Callable[[Vector], Component], point: Vector) -> tuple[Co
     """A distance at points, and its gradient. distance: a function of each point alone."""
     value, pull = jax.vjp(lambda *p: jnp.broadcast_to(distance(p), jnp.shape(p[0])), *point)
     return value, pull(jnp.ones_like(value))
+
+
+def distance_function(info: SdfInfo, numbers: tuple) -> Callable[[Vector], Component]:
+    """The distance of points in the frame of a signed distance function. numbers: of its config, those of the model's leaves."""
+    if info.octree is not None:
+        return functools.partial(octree_distance, info.octree)
+    function = DISTANCE_FUNCTIONS[info.kind]
+    named = function.named(numbers)
+    return lambda point: function.distance(point, named)
 
 
 # ---- shapes of MuJoCo ----------------------------------------------------------------------------------------------------------

@@ -17,10 +17,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xsim.dynamics.collide.distance_functions import gradient
+from xsim.dynamics.collide.distance_functions import distance_function, gradient
 from xsim.dynamics.collide.shapes import FAR, ContactPoint, Shape
 from xsim.model.topology import SdfInfo
-from xsim.registry import DISTANCE_FUNCTIONS
 from xsim.rules import Rules
 from xsim.spatial import Component, Vector, apply, apply_inverse, dot, matrix, normalize, safe_norm, scale, vadd, vsub
 
@@ -60,22 +59,17 @@ def search_pairs(
 ) -> ContactPoint:
     """As `search`, for geoms of two kinds: the names of simple shapes, or signed distance functions. numbers: of these functions. size:
     numbers of points and of iterations."""
-    (first, box_1), (second, box_2) = (_surface(*side, rules) for side in zip(kinds, geoms, numbers, strict=True))
+    (first, box_1), (second, box_2) = (surface_of(*side, rules) for side in zip(kinds, geoms, numbers, strict=True))
     contact = search(first, second, (box_1, box_2), *size)
     if rules.sdf_as_4_0:
         contact = contact._replace(point=vadd(contact.point, scale(contact.normal, jnp.minimum(contact.distance, 0.0))))
     return contact
 
 
-def _surface(kind: str | SdfInfo, geom: Shape, numbers: tuple, rules: Rules) -> tuple[Surface, Box]:
-    """Geoms as surfaces, and their bounding boxes."""
+def surface_of(kind: str | SdfInfo, geom: Shape, numbers: tuple, rules: Rules) -> tuple[Surface, Box]:
+    """Geoms as surfaces, and their bounding boxes. See `search_pairs`."""
     if isinstance(kind, SdfInfo):
-        function = DISTANCE_FUNCTIONS[kind.kind]
-        named = function.named(numbers)
-
-        def distance(p: Vector) -> Component:
-            return function.distance(p, named)
-
+        distance = distance_function(kind, numbers)
         turn = matrix(kind.quat)
         R = tuple(tuple(dot(row, [turn[k][j] for k in range(3)]) for j in range(3)) for row in geom.R)
         surface = Surface(distance, lambda p: gradient(distance, p), vadd(geom.pos, apply(geom.R, kind.pos)), R)
@@ -85,11 +79,16 @@ def _surface(kind: str | SdfInfo, geom: Shape, numbers: tuple, rules: Rules) -> 
     return surface, Box(geom.pos, geom.R, (0.0, 0.0, 0.0), simple.half(geom.size))
 
 
+def relative_pose(frame: Surface | Shape | Box, seen_from: Surface | Shape | Box) -> tuple[tuple, Vector]:
+    """Rows of the rotation matrix and the position of a frame in another."""
+    return tuple(_dots(seen_from.R, k, frame.R) for k in range(3)), apply_inverse(seen_from.R, vsub(frame.pos, seen_from.pos))
+
+
 def search(first: Surface, second: Surface, boxes: tuple[Box, Box], points: int, iterations: int) -> ContactPoint:
     """The contacts of pairs (pairs, lanes) of surfaces: components (points, pairs, lanes). boxes: around both. points, iterations: of the
     search."""
     start, apart = _start_points(boxes, points)
-    pair = _Pair(first, second, tuple(_dots(first.R, k, second.R) for k in range(3)), apply_inverse(first.R, vsub(second.pos, first.pos)))
+    pair = _Pair(first, second, *relative_pose(second, first))
     x = apply_inverse(second.R, vsub(start, second.pos))
     x = _descend(pair, _SUM, x, iterations)
     x = _descend(pair, _OVERLAP, x, 1)
@@ -109,8 +108,8 @@ def _start_points(boxes: tuple[Box, Box], points: int) -> tuple[Vector, Any]:
     """Points in the world, components (points, pairs, lanes), in the box along the first boxes' axes that both have in common, and whether
     there is none."""
     one, two = boxes
-    R = tuple(_dots(one.R, k, two.R) for k in range(3))
-    centre = vadd(apply_inverse(one.R, vsub(two.pos, one.pos)), apply(R, two.centre))
+    R, pos = relative_pose(two, one)
+    centre = vadd(pos, apply(R, two.centre))
     half = tuple(sum(jnp.abs(r) * h for r, h in zip(row, two.half, strict=True)) for row in R)
     low = tuple(jnp.maximum(c - h, c2 - h2) for c, h, c2, h2 in zip(one.centre, one.half, centre, half, strict=True))
     high = tuple(jnp.minimum(c + h, c2 + h2) for c, h, c2, h2 in zip(one.centre, one.half, centre, half, strict=True))

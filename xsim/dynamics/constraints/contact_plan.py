@@ -12,6 +12,7 @@ import numpy as np
 
 from xsim.dynamics.collide import fields
 from xsim.dynamics.collide.dispatch import contact_count, convex_batch_key, hull
+from xsim.dynamics.collide.sdf_meshes import mesh_contact_count
 from xsim.dynamics.constraints import flex_contacts
 from xsim.dynamics.linalg.jacobian import Blocks, partition
 from xsim.dynamics.tree.kinematics import link_dof_mask
@@ -196,7 +197,7 @@ def _pair_groups(topology: Topology, infos: tuple[PairsInfo, ...]) -> tuple[Pair
         if info.shapes[0] == "hfield":
             shapes, assets = ("prism", info.shapes[1]), (None, assets[1])
         if is_searched(shapes):
-            key = ("sdf", first, topology.sdf_search[0])
+            key = ("sdf", first, _searched_contacts(topology, shapes, assets))
         else:
             key = convex_batch_key(shapes, assets) or ("closed form", first)
             key = (*key, contact_count(shapes, topology.multiccd))  # the convex algorithm makes several contacts for flat shapes only
@@ -223,6 +224,12 @@ def _pair_group(topology: Topology, key: tuple, parts: list) -> PairGroup:
 def is_searched(shapes: tuple[str, str]) -> bool:
     """Whether contacts of two shapes are searched with a signed distance function. Planes meet its mesh."""
     return shapes[1] == "sdf" and shapes[0] != "plane"
+
+
+def _searched_contacts(topology: Topology, shapes: tuple[str, str], assets: tuple) -> int:
+    """The number of contacts of a shape and a signed distance function."""
+    points = topology.sdf_search[0]
+    return mesh_contact_count(assets[0], points, topology.switches) if shapes[0] == "mesh" else points
 
 
 def _window(topology: Topology, info: PairsInfo) -> fields.Window:

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xsim.dynamics.collide import fields, sdf
+from xsim.dynamics.collide import fields, sdf, sdf_meshes
 from xsim.dynamics.collide.dispatch import collide, collide_convex, collide_flat, hull, least_distances
 from xsim.dynamics.collide.shapes import ContactPoint, Shape, broadcast_contact
 from xsim.dynamics.constraints import flex_contacts
@@ -199,18 +199,27 @@ def _collide_height_fields(system: System, group: PairGroup, detection_distance,
 def _search_pairs(system: System, group: PairGroup, detection_distance, shapes) -> tuple[ContactPoint, Any, Any]:
     """As `_candidates`, of one pair group with a signed distance function."""
     top, lanes, (info,) = system.topology, shapes.shape[-1], group.infos
-    sides = zip(info.shapes, info.assets, _pair_shapes(top, info, shapes), strict=True)
+    first, second = (_shape(components(x), None) for x in _pair_shapes(top, info, shapes))
+    contact, overflow = search_surfaces(system, info.shapes, info.assets, (first, second))
+    shape = (group.contacts_per_pair, len(group.pairs), lanes)
+    contact = jax.tree.map(lambda x: jnp.broadcast_to(x, shape).reshape(-1, lanes), contact)
+    return contact, group.candidate_pairs(), jnp.broadcast_to(overflow.any(0), (lanes,))
+
+
+def search_surfaces(system: System, shapes: tuple[str, str], assets: tuple, geoms: tuple[Shape, Shape]) -> tuple[ContactPoint, Any]:
+    """The contacts of a shape and a signed distance function, components (contacts, pairs, lanes), and whether some may be missing, (pairs,
+    lanes). assets: indices of the meshes of the two. geoms: of the pairs (pairs, lanes)."""
+    top = system.topology
     functions = {function.mesh: function for function in top.sdfs}
-    kinds, geoms, numbers = [], [], []
-    for kind, asset, x in sides:
+    kinds, numbers = [], []
+    for kind, asset in zip(shapes, assets, strict=True):
         function = functions[asset] if kind == "sdf" else None
         kinds.append(function or kind)
-        geoms.append(_shape(components(x), None))
         numbers.append(tuple(system.geom.sdf[row] for row in function.numbers) if function else ())
-    contact = _search(tuple(kinds), tuple(geoms), tuple(numbers), top.sdf_search, top.switches)
-    shape = (top.sdf_search[0], len(group.pairs), lanes)
-    contact = jax.tree.map(lambda x: jnp.broadcast_to(x, shape).reshape(-1, lanes), contact)
-    return contact, group.candidate_pairs(), jnp.zeros(lanes, bool)
+    if shapes[0] == "mesh":
+        return _search_meshes(top.meshes[assets[0]], geoms[0], kinds[1], geoms[1], numbers[1], top.sdf_search, top.switches)
+    contact = _search(tuple(kinds), geoms, tuple(numbers), top.sdf_search, top.switches)
+    return contact, jnp.zeros((1, 1), bool)
 
 
 def _merge_leading_axes(x):
@@ -222,8 +231,8 @@ def _broadcast_lanes(x, lanes: int):
     return jnp.broadcast_to(x, (len(x), lanes))
 
 
-_collide, _collide_convex, _collide_flat, _prisms, _least_distances, _search = (
-    stage(f) for f in (collide, collide_convex, collide_flat, fields.prisms, least_distances, sdf.search_pairs)
+_collide, _collide_convex, _collide_flat, _prisms, _least_distances, _search, _search_meshes = (
+    stage(f) for f in (collide, collide_convex, collide_flat, fields.prisms, least_distances, sdf.search_pairs, sdf_meshes.search_meshes)
 )
 
 

@@ -7,10 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from xsim.dynamics.collide.dispatch import collide, collide_convex
-from xsim.dynamics.collide.shapes import ContactPoint, Shape
-from xsim.dynamics.constraints.contact_plan import asset_of
+from xsim.dynamics.collide.shapes import ContactPoint, Shape, broadcast_contact
+from xsim.dynamics.constraints.contact_plan import asset_of, is_searched
 from xsim.dynamics.constraints.contact_rows import constants_of_contacts
-from xsim.dynamics.constraints.narrowphase import Contacts
+from xsim.dynamics.constraints.narrowphase import Contacts, search_surfaces
 from xsim.dynamics.linalg.dense import pairwise_sum
 from xsim.dynamics.sensors.rays import INF, SHAPES
 from xsim.model.topology import COLLISION_SHAPES
@@ -99,7 +99,8 @@ def _contacts_of_geoms(context, first: int, second: int) -> list[ContactPoint]:
     top = context.system.topology
     infos = [top.geoms[first], top.geoms[second]]
     swapped = RANK[infos[0].shape] > RANK[infos[1].shape]
-    if infos[0].shape in ("plane", "hfield") and infos[1].shape in ("plane", "hfield"):
+    both = {info.shape for info in infos}
+    if both <= {"plane", "hfield"} or both == {"hfield", "sdf"}:
         return []
     order = (second, first) if swapped else (first, second)
     shapes = []
@@ -111,8 +112,21 @@ def _contacts_of_geoms(context, first: int, second: int) -> list[ContactPoint]:
         shapes.append(Shape(tuple(size), tuple(pos), (tuple(R[:3]), tuple(R[3:6]), tuple(R[6:])), asset_of(top, info.shape, info.asset)))
     kinds = tuple(top.geoms[k].shape for k in order)
     # The closed form of two boxes gives contacts of boxes that are near. It does not give the distance of other boxes.
-    if kinds == ("box", "box"):
+    if is_searched(kinds):
+        contacts = [_deepest_found(context.system, kinds, tuple(top.geoms[k].asset for k in order), shapes)]
+    elif kinds == ("box", "box"):
         contacts = [collide_convex([kinds], *(x._replace(data=[None]) for x in shapes))]
     else:
         contacts = collide(kinds, *shapes, jnp.asarray(INF), top.switches)
     return [t._replace(normal=tuple(neg(x) for x in t.normal)) for t in contacts] if swapped else contacts
+
+
+def _deepest_found(system, kinds: tuple[str, str], assets: tuple, shapes: list[Shape]) -> ContactPoint:
+    """The deepest contact of a shape and a signed distance function, at `FAR` if there is none: as in MuJoCo, nothing is known of the
+    distance of surfaces that do not overlap."""
+    lanes = jnp.broadcast_shapes(*map(jnp.shape, jax.tree.leaves([shape[:3] for shape in shapes])))
+    pairs = [Shape(*jax.tree.map(lambda x: jnp.broadcast_to(x, lanes).reshape(1, -1), shape[:3])) for shape in shapes]
+    contact, _ = search_surfaces(system, kinds, assets, (pairs[0], pairs[1]))
+    contact = broadcast_contact(contact, contact.distance.shape)
+    chosen = jnp.argmin(contact.distance, 0)[None]
+    return jax.tree.map(lambda x: jnp.take_along_axis(x, chosen, 0).reshape(lanes), contact)

@@ -2,7 +2,8 @@
 https://en.wikipedia.org/wiki/Ray_marching.
 
 From its origin a ray advances by the distance from the surface, until that is below `NEAR`, at most `STEPS` times. So rays that graze a
-surface may miss it. MuJoCo 4.0 also follows rays that start inside; in 3.2 these hit nothing. The box around the mesh must be hit too.
+surface may miss it. In MuJoCo 4.0 it also advances inside; in 3.2 rays that start there hit nothing. The box around the mesh must be hit
+too. The table of a mesh gives too large distances before its box, so that a ray may enter the mesh and hit it where it leaves.
 
 The search has no derivatives. The distance along the ray has those of the root of the distance function.
 """
@@ -14,10 +15,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from xsim.dynamics.collide.distance_functions import gradient
+from xsim.dynamics.collide.distance_functions import distance_function, gradient
 from xsim.dynamics.tree.system import System
 from xsim.model.topology import SdfInfo
-from xsim.registry import DISTANCE_FUNCTIONS
 from xsim.spatial import Component, Vector, apply_inverse, dot, matrix, normalize, scale, vadd, vsub
 
 STEPS = 40
@@ -49,8 +49,7 @@ def _in_function_frame(p: Vector, v: Vector, field: DistanceField) -> tuple[Vect
 
 
 def _distance(field: DistanceField, p: Vector) -> Component:
-    function = DISTANCE_FUNCTIONS[field.info.kind]
-    return function.distance(p, function.named(field.numbers))
+    return distance_function(field.info, field.numbers)(p)
 
 
 def distance_in(field: DistanceField, p: Vector) -> Component:
@@ -64,18 +63,17 @@ def distance_along(p: Vector, v: Vector, field: DistanceField, hits_box) -> Comp
     p, v = _in_function_frame(p, v, field)
     fixed_p, fixed_v, numbers = jax.lax.stop_gradient((p, v, field.numbers))
     fixed = field._replace(numbers=numbers)
-    start = _distance(fixed, fixed_p)
-    sign = jnp.where(start < 0, -1.0, 1.0) if field.from_inside else jnp.ones_like(start)
 
     def advance(state, _):
         s, searching, found = state
         d = _distance(fixed, vadd(fixed_p, scale(fixed_v, s)))
-        s = jnp.where(searching, s + sign * d, s)
+        s = jnp.where(searching, s + (jnp.abs(d) if field.from_inside else d), s)
         reached = searching & (jnp.abs(d) < NEAR)
         return (s, searching & ~reached & (d <= LOST), found | reached), None
 
-    shape = jnp.shape(start)
-    nothing = jnp.zeros(shape, start.dtype), jnp.ones(shape, bool), jnp.zeros(shape, bool)
+    leaves = jax.tree.leaves((fixed_p, fixed_v, numbers))
+    shape, dtype = jnp.broadcast_shapes(*map(jnp.shape, leaves)), jnp.result_type(float, *leaves)
+    nothing = jnp.zeros(shape, dtype), jnp.ones(shape, bool), jnp.zeros(shape, bool)
     (s, _, found), _ = jax.lax.scan(advance, nothing, length=STEPS)
     found &= (s >= 0) & hits_box
     s = jnp.where(found, s, 0.0)

@@ -10,7 +10,7 @@ from xsim.io.mjcf.index import Index
 from xsim.io.mjcf.meshes import fit
 from xsim.io.mjcf.nodes import scope
 from xsim.io.mjcf.orientation import read_fromto, read_pose
-from xsim.io.mjcf.plugins import read_sdf
+from xsim.io.mjcf.plugins import MESH_DISTANCE, read_sdf
 from xsim.io.mjcf.values import flag, integer, numbers, read_rgba, read_soft, read_user
 from xsim.io.reader import Element
 from xsim.poses import Pose, rotate
@@ -159,11 +159,15 @@ def _mesh(document: Document, e: Element, shape: str, assets: Assets, index: Ind
 
 def _sdf(document: Document, e: Element, shape: str, assets: Assets, index: Index):
     sdf = read_sdf(document, e, index)
-    if sdf is None:
-        raise e.error("type sdf without a plugin, the distance from a mesh, is not known to xsim; allowed: with a plugin", "type")
+    if sdf is None and document.release.schema == "3.2":
+        raise e.error("found sdf without a plugin; allowed: with one, or the rules of 4.0", "type")
+    if sdf is not None and sdf.kind == MESH_DISTANCE:
+        sdf = None
     number, size, pose, surface = _mesh(document, e, shape, assets, index)
     mesh = assets.meshes[number]
-    if mesh.sdf != sdf:
+    if sdf is None and mesh.sdf is not None:
+        raise e.error(f"the mesh {mesh.name!r} has {mesh.sdf.kind} {_numbers(mesh.sdf)}, the geom none; allowed: the same", "mesh")
+    if sdf is not None and mesh.sdf != sdf:
         given = "no signed distance function" if mesh.sdf is None else f"{mesh.sdf.kind} {_numbers(mesh.sdf)}"
         raise e.error(f"the mesh {mesh.name!r} has {given}, the geom {sdf.kind} {_numbers(sdf)}; allowed: the same", "mesh")
     return number, size, pose, surface

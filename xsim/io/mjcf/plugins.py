@@ -18,7 +18,7 @@ from xsim.io.reader import Element
 from xsim.registry import ACTUATOR_CONTROLLERS, DISTANCE_FUNCTIONS, PASSIVE_FORCES, SENSORS, ConfigKey, Registry
 from xsim.spec import SdfSpec
 
-__all__ = ["Plugin", "read_extensions", "read_plugin", "read_sdf"]
+__all__ = ["MESH_DISTANCE", "Plugin", "read_extensions", "read_plugin", "read_sdf"]
 
 REGISTRIES: dict[str, tuple[str, Registry]] = {
     "actuator": ("ACTUATOR_CONTROLLERS", ACTUATOR_CONTROLLERS),
@@ -28,8 +28,10 @@ REGISTRIES: dict[str, tuple[str, Registry]] = {
     "geom": ("DISTANCE_FUNCTIONS", DISTANCE_FUNCTIONS),
 }
 """The registry of each kind of element that a plugin may be of, and its name in `xsim.registry`."""
-NOT_SIMULATED = ("mujoco.sdf.sdflib",)
-"""Those of MuJoCo that may be declared, while an element that needs one is refused."""
+MESH_DISTANCE = "mujoco.sdf.sdflib"
+"""The plugin of 3.2 by which a geom of type sdf has the distance from its mesh. 4.0 needs none for this."""
+MESH_DISTANCE_CONFIG = {"aabb": ConfigKey((0.0,))}
+"""Without effect on the distance."""
 REMOVED_IN_4_0 = {
     "mujoco.elasticity.cable": 'a flex of lines with <elasticity young="..."/>, or the rules of 3.2',
     "mujoco.elasticity.shell": 'a flex of triangles with <elasticity young="..." elastic2d="both"/>, or the rules of 3.2',
@@ -90,6 +92,8 @@ def read_plugin(document: Document, e: Element, index: Index, kind: str) -> Plug
         raise e.error("plugin and instance are missing; allowed: one of them")
     attribute = "instance" if holder is not e else "plugin"
     name_of_registry, registry = REGISTRIES[kind]
+    if kind == "geom" and name == MESH_DISTANCE:
+        return Plugin(name, None, _config(holder, MESH_DISTANCE_CONFIG))
     if name not in registry or registry[name].config is None:
         known = allowed(name, _names(registry))
         how = f"{known}, or one that xsim.registry.{name_of_registry}.register({name!r}, ...) adds"
@@ -98,7 +102,8 @@ def read_plugin(document: Document, e: Element, index: Index, kind: str) -> Plug
 
 
 def read_sdf(document: Document, e: Element, index: Index) -> SdfSpec | None:
-    """The signed distance function of a mesh or geom, None without a plugin. Raises ParseError."""
+    """The signed distance function of a mesh or geom; of the kind `MESH_DISTANCE`: the distance from the mesh of the geom; None without a
+    plugin. Raises ParseError."""
     plugin = e.child("plugin")
     if plugin is None:
         return None
@@ -115,7 +120,7 @@ def _known(document: Document, e: Element) -> str:
     name = e.string("plugin")
     if document.release.schema != "3.2" and name in REMOVED_IN_4_0:
         raise e.error(f"{name!r} is not in MuJoCo 4.0; allowed: {REMOVED_IN_4_0[name]}", "plugin")
-    known = [*dict.fromkeys(x for _, registry in REGISTRIES.values() for x in _names(registry)), *NOT_SIMULATED]
+    known = [*dict.fromkeys(x for _, registry in REGISTRIES.values() for x in _names(registry)), MESH_DISTANCE]
     if name not in known:
         registries = " or ".join(dict.fromkeys(f"xsim.registry.{registry}" for registry, _ in REGISTRIES.values()))
         raise e.error(f"unknown plugin {name!r}; {allowed(name, known)}, or one that .register of {registries} adds", "plugin")

@@ -35,9 +35,8 @@ def write_geoms(context: Context, elements: list[XML]) -> None:
         shape = find(context, geom)
         if shape is not None:
             e = _geom(context, elements[body + 1], geom, shape, masks[number])
-            sdf = context.spec.meshes[geom.asset].sdf if geom.shape == "sdf" and geom.asset is not None else None
-            if sdf is not None:
-                write_sdf(context, e, sdf)
+            if geom.shape == "sdf" and geom.asset is not None:
+                write_sdf(context, e, context.spec.meshes[geom.asset].sdf)
             context.names.enter("geom", number, e, geom.name)
 
 

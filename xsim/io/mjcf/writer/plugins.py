@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from xsim.io.mjcf.plugins import MESH_DISTANCE
 from xsim.io.mjcf.writer.context import Context
 from xsim.io.writing.elements import XML, add
 from xsim.registry import DISTANCE_FUNCTIONS, ConfigKey, Registry
@@ -29,8 +30,13 @@ def write_instance(context: Context, name: str, instance: str, keys: dict[str, C
     _config(add(_declared(context, name), "instance", name=instance), keys, numbers)
 
 
-def write_sdf(context: Context, parent: XML, sdf: SdfSpec) -> None:
-    """Say in a mesh or geom that it is of a signed distance function. Raises WriteError for a function that is not registered."""
+def write_sdf(context: Context, parent: XML, sdf: SdfSpec | None) -> None:
+    """Say in a mesh or geom that it is of a signed distance function; None: of the distance from the geom's mesh. Raises WriteError for a
+    function that is not registered."""
+    if sdf is None:
+        if context.spec.rules == "3.2":
+            write_plugin(context, add(parent, "plugin"), MESH_DISTANCE, {}, ())
+        return
     keys = plugin_config(DISTANCE_FUNCTIONS, sdf.kind)
     if keys is None:
         context.losses.refuse(context.spec.source, parent.tag, DISTANCE_FUNCTIONS.unknown(sdf.kind))
