@@ -35,7 +35,7 @@ TENDONS = f"""<option timestep=".02"/><worldbody>{TWO}</worldbody>
     <fixed name="t" stiffness="40" springlength="-9 9"><joint joint="aslide" coef="1"/><joint joint="bslide" coef="2"/></fixed>
   </tendon>
   <actuator><pid tendon="t" kp="50" kv="2" ki="30" slewmax="3" input="pos vel ff"/></actuator>
-  <sensor><accelerometer site="atip"/></sensor>"""
+  <sensor><accelerometer site="atip"/><force site="atip"/><torque site="atip"/></sensor>"""
 SERVOS = f"""<option timestep=".02"/><worldbody>{TWO}</worldbody>
   <actuator>
     <position joint="ahinge" kp="60" kv="3"/> <position joint="bhinge" kp="60" kv="3"/>

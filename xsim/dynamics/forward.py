@@ -30,7 +30,7 @@ from xsim.dynamics.layout import Lanes
 from xsim.dynamics.sensors.sensing import SensorContext, sense
 from xsim.dynamics.sensors.sensor_history import has_sensor_history, readings, with_readings
 from xsim.dynamics.sharding import Inputs, chunked, common_batch, mesh_of
-from xsim.dynamics.tendons.tendons import tendons
+from xsim.dynamics.tendons.tendons import LengthAndJacobian, tendons
 from xsim.dynamics.tree import kinematics as kin
 from xsim.model.data import Data
 from xsim.model.model import Camera, Flags, Light, Model, State
@@ -181,10 +181,7 @@ class SmoothForces(NamedTuple):
 def _smooth_forces(c: Call, frame: kin.Frames, motion: LinkMotion, soft: Constraints | None) -> SmoothForces:
     system, top, zero = c.system, c.system.topology, [0.0] * len(c.v)
     tendon = tendons(system, frame, c.q)
-    controls = split_controls(top, c.ctrl).actuators
-    actuators = None
-    if top.actuators:
-        actuators = actuator_forces(system, frame, c.v, c.act, controls, transmissions(system, frame, c.q, tendon))
+    actuators = forces_of_actuators(c, frame, tendon)
     passive = passive_force(system, frame, c.q, c.v, damping_matrix(system, frame, c.v), tendon)
     return SmoothForces(
         bias=with_armature_bias(system, frame, c.q, c.v, kin.inverse_dynamics(system, frame, motion.inertia, c.q, c.v)),
@@ -193,8 +190,16 @@ def _smooth_forces(c: Call, frame: kin.Frames, motion: LinkMotion, soft: Constra
         element=element_force(system, frame, c.q, c.v) if top.forces else zero,
         actuators=actuators,
         actuator=zero if actuators is None else actuators.tau,
-        controls=controls,
+        controls=split_controls(top, c.ctrl).actuators,
     )
+
+
+def forces_of_actuators(c: Call, frame: kin.Frames, tendon: list[LengthAndJacobian]) -> ActuatorForces | None:
+    """The actuators of a call: lengths, velocities and forces. None for a model without actuators."""
+    if not c.system.topology.actuators:
+        return None
+    controls = split_controls(c.system.topology, c.ctrl).actuators
+    return actuator_forces(c.system, frame, c.v, c.act, controls, transmissions(c.system, frame, c.q, tendon))
 
 
 def _sensor_context(
@@ -270,7 +275,7 @@ def _generalized_forces(c: Call, forces: SmoothForces, constraint: list) -> dict
 
 
 def _external_wrenches(c: Call, sensors: SensorContext) -> dict:
-    """Fields of `Data`: wrench of contacts, connects and welds on each body, with the moment about the origin of its frame."""
+    """Fields of `Data`: wrench of `SensorContext.external_forces` on each body, with the moment about the origin of its frame."""
     moments = [vsub(f.ang, cross(pose.pos, f.lin)) for f, pose in zip(sensors.external_forces, sensors.poses, strict=True)]
     return {"external_force": c.rows([f.lin for f in sensors.external_forces], 3), "external_moment": c.rows(moments, 3)}
 
