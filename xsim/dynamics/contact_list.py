@@ -29,7 +29,8 @@ class ContactData(NamedTuple):
     * point (*batch, n, 3): midpoint between the surfaces, world, m.
     * frame (*batch, n, 3, 3): rows are the normal (from the first geom to the second) and two tangents, world axes.
     * friction (*batch, n, 5): two sliding, torsional (m), two rolling (m).
-    * force (*batch, n, 6): force on the second geom along the rows of the frame (N), then the moment about them (N m).
+    * force (*batch, n, 6): force on the second geom along the rows of the frame (N), then the moment about them (N m); 0 for
+      passive contacts of flexes.
     """
 
     active: jax.Array
@@ -59,7 +60,7 @@ def contacts(model: Model, state: State, ctrl=None, tau=None) -> ContactData:
     soft = soft_constraints(c, groups)
     assert soft is not None
     solved = total_acceleration(c, soft)
-    forces = contact_forces((solved.soft or soft).cones, solved.explicit_a)
+    forces = contact_forces(groups, (solved.soft or soft).cones, solved.explicit_a)
     out = [_contact_data(c, *group) for group in zip(groups, parameters_of_contacts(c.system, groups), forces, strict=True)]
     return jax.tree.map(lambda *xs: jnp.concatenate(xs, len(batch)), *out)
 

@@ -22,7 +22,7 @@ from xsim.dynamics.constraints.soft_set import Constraints, has_soft
 from xsim.dynamics.forces.armature import armature_matrix, with_armature_bias
 from xsim.dynamics.forces.elements import element_force
 from xsim.dynamics.forces.passive import damping_matrix, passive_force
-from xsim.dynamics.integration.equation import EXPLICIT, EquationOfMotion, Solved, acceleration, required_force, with_adhesion
+from xsim.dynamics.integration.equation import EXPLICIT, EquationOfMotion, Solved, acceleration, required_force, with_contacts
 from xsim.dynamics.integration.impulses import impulse_rows
 from xsim.dynamics.integration.integrators import Health, StateComponents, implicit_force, step_velocity
 from xsim.dynamics.integration.velocity_stepping import constraints_of_step
@@ -161,7 +161,7 @@ class SmoothForces(NamedTuple):
     """Smooth generalized forces (nv components each), and the actuators.
 
     * bias: Coriolis, centrifugal and gravity force.
-    * passive: springs, dampers, fluid and adhesion.
+    * passive: springs, dampers, fluid, adhesion and passive contacts.
     * tau: applied force and commanded forces.
     * element: springs, dampers and bushings between bodies.
     * actuator: generalized force of the actuators.
@@ -185,7 +185,7 @@ def _smooth_forces(c: Call, frame: kin.Frames, motion: LinkMotion, soft: Constra
     passive = passive_force(system, frame, c.q, c.v, damping_matrix(system, frame, c.v), tendon)
     return SmoothForces(
         bias=with_armature_bias(system, frame, c.q, c.v, kin.inverse_dynamics(system, frame, motion.inertia, c.q, c.v)),
-        passive=with_adhesion(system, frame, c.v, soft, passive),
+        passive=with_contacts(system, frame, c.v, soft, passive),
         tau=apply_commands(system, c.v, c.tau, c.ctrl).tau,
         element=element_force(system, frame, c.q, c.v) if top.forces else zero,
         actuators=actuators,
@@ -221,7 +221,7 @@ def _sensor_context(
         views=split_views(c.model, c.lanes)[0],
         magnetic=magnetic[0] if magnetic else None,
         contacts=contacts,
-        contact_forces=contact_forces(soft.cones, solved.explicit_a) if contacts and soft is not None else [],
+        contact_forces=contact_forces(contacts, soft.cones, solved.explicit_a) if contacts and soft is not None else [],
         rows=None if soft is None else soft.rows,
     )
 

@@ -463,6 +463,7 @@ class PairsInfo(NamedTuple):
     * mixed: whether the contact parameters are a mixture of two surfaces.
     * leaf_rows: rows of surface.* of the two geoms (n, 2) if mixed, else rows of pair.* (n,).
     * dominant (n,): the geom with the higher priority, whose parameters are used: 0 or 1; -1 for a mixture.
+    * passive: whether the contacts are springs without friction, see `xsim.dynamics.constraints.passive_contacts`.
     """
 
     shapes: tuple[str, str]
@@ -472,6 +473,7 @@ class PairsInfo(NamedTuple):
     geoms: Table
     leaf_rows: Table
     dominant: Table
+    passive: bool
 
 
 class KeyInfo(NamedTuple):

@@ -70,7 +70,7 @@ def _block_jacobian(dof_sign, ang, lin, origin, point, axes, condim: int, lanes)
     return jnp.stack([jnp.broadcast_to(r, (*r.shape[:2], *lanes)) for r in rows], 1)
 
 
-def _jacobian(system: System, frame: Frames, contacts: Contacts, lanes, condim: int) -> Jacobian:
+def contact_jacobian(system: System, frame: Frames, contacts: Contacts, lanes, condim: int) -> Jacobian:
     """The contact Jacobian (contacts, condim, nv, lanes)."""
     ang, lin = (tuple(column([s[part][k] for s in frame.subspace]) for k in range(3)) for part in (0, 1))
     roots = [frame.pose[system.tables.root[link]].pos for link in system.tables.dof_link]
@@ -146,14 +146,16 @@ def parameters_of_contacts(system: System, contacts: list[Contacts]) -> list[Pai
 
 
 def contact_cones(system: System, frame: Frames, v, contacts: list[Contacts], at_state: RowMobility | None = None) -> tuple[Cones, ...]:
-    """The constraint rows of all contacts, one entry for each condim group. at_state: see `soft_rows`."""
+    """The constraint rows of all contacts that are not passive, one entry for each condim group. at_state: see `soft_rows`."""
     lanes = jnp.broadcast_shapes(lanes_of(system, frame), *(x.shape for x in v if isinstance(x, jax.Array)))
     full, top, out = lanes or (1,), system.topology, []
     velocity = column(list(v))
     parts = zip(contacts, parameters_of_contacts(system, contacts), system.derived.contact_parameters.mobility, strict=True)
     for group_contacts, parameters, mobility in parts:
+        if group_contacts.group.passive:
+            continue
         d = group_contacts.group.condim
-        J = _jacobian(system, frame, group_contacts, full, d)
+        J = contact_jacobian(system, frame, group_contacts, full, d)
         mobilities = _mobility(group_contacts, mobility), None
         if at_state is not None:
             mobilities = _mobilities(at_state, J.dense(), parameters, mobilities[0], d > 1 and top.cone != "elliptic")
@@ -189,13 +191,14 @@ def _offset(velocity, active, damping, position_term):
 # ---- wrenches on bodies -------------------------------------------------------------------------------------------------------
 
 
-def contact_forces(cones: tuple[Cones | NoSlipCones, ...], a) -> list:
+def contact_forces(contacts: list[Contacts], cones: tuple[Cones | NoSlipCones, ...], a) -> list:
     """The forces (contacts, condim, lanes) in the contact frames at an acceleration, that of adhesion included, one entry for each condim
-    group."""
+    group. As in MuJoCo those of passive contacts are zero: they count as passive forces."""
     a = jnp.stack(list(a))
     a = a[:, None] if a.ndim == 1 else a
     forces = [cone.force(cone.j_times(a) + cone.offset) for cone in cones]
-    return [f if cone.pull is None else f.at[:, 0].add(-cone.pull) for cone, f in zip(cones, forces, strict=True)]
+    forces = [f if cone.pull is None else f.at[:, 0].add(-cone.pull) for cone, f in zip(cones, forces, strict=True)]
+    return forces + [jnp.zeros_like(x.distance)[:, None] for x in contacts if x.group.passive]
 
 
 def contact_velocities(system: System, frame: Frames, v, contacts: list[Contacts]) -> list:
@@ -203,7 +206,7 @@ def contact_velocities(system: System, frame: Frames, v, contacts: list[Contacts
     contact frames, one entry for each condim group."""
     velocity = column(list(v))
     lanes = jnp.broadcast_shapes(lanes_of(system, frame), velocity.shape[1:])
-    return [_jacobian(system, frame, group_contacts, lanes, 6).j_times(velocity) for group_contacts in contacts]
+    return [contact_jacobian(system, frame, group_contacts, lanes, 6).j_times(velocity) for group_contacts in contacts]
 
 
 def world_wrench(contacts: Contacts, force) -> tuple:
@@ -265,7 +268,7 @@ def adhesion_row(system: System, frame: Frames, body: int) -> list:
         has_body = (group_contacts.group.bodies == body).any(1) & (group_contacts.group.bodies != NO_BODY).all(1)
         of_body = constants_of_contacts(group_contacts, has_body[None], group_contacts.distance.dtype)[0]
         counted = of_body * (group_contacts.distance < parameters.detection_distance)
-        rates = _jacobian(system, frame, group_contacts, lanes or (1,), 1).dense()[:, 0]
+        rates = contact_jacobian(system, frame, group_contacts, lanes or (1,), 1).dense()[:, 0]
         total, count = total + pairwise_sum(counted[:, None] * rates), count + pairwise_sum(counted)
     row = -total / jnp.maximum(count, 1.0)
     return [(i, x if lanes else x[0]) for i, x in enumerate(row)]

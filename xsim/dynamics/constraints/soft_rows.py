@@ -524,6 +524,12 @@ def soft_rows(system: System, frame: Frames, q, v, tendon: list[LengthAndJacobia
     return _assemble(system, rows, q, v, at_state) if rows else None
 
 
+def inactive_row(nv: int, dtype) -> Rows:
+    """One row without a force, with a lane axis."""
+    vector = jnp.zeros((1, 1), dtype)
+    return Rows(np.zeros((0, nv)), jnp.zeros((1, nv, 1), dtype), vector, vector, vector, vector)
+
+
 def concatenate_rows(a: Rows, b: Rows) -> Rows:
     """The rows of a, then those of b. Both have a lane axis. b has no rows with one constant coefficient."""
     width = max(a.offset.shape[-1], b.offset.shape[-1])

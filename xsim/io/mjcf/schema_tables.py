@@ -228,10 +228,10 @@ worldbody/camera + output projection
 worldbody/light + intensity range softness texture type
 frame + massscale scale scaling
 worldbody/flexcomp + cellcount dof mesh
-worldbody/flexcomp/contact ! passive - internal
+worldbody/flexcomp/contact + passive - internal
 worldbody/flexcomp/elasticity + elastic2d section sectionsize shear yield
 deformable/flex + cellcount dof elemtexcoord node nodecoord
-deformable/flex/contact ! passive - internal
+deformable/flex/contact + passive - internal
 deformable/flex/elasticity + elastic2d section sectionsize shear yield
 contact/pair + adhesion
 equality/flexstrain + active cell class flex name solimp solref
