@@ -36,6 +36,7 @@ SCRIPTS = {  # the releases that a script runs with, and the file that it writes
     "make_plugins.py": (BOTH, "plugins_{}.json"),
     "make_sleep.py": (("4.0",), "sleep.json"),
     "make_sdf.py": (BOTH, "sdf_{}.json"),
+    "make_speculative.py": (("4.0",), "speculative.json"),
     "make_tactile.py": (("4.0",), "tactile.json"),
     "make_sdf_rays.py": (BOTH, "sdf_rays_{}.json"),
 }

@@ -22,7 +22,7 @@ __all__ = ["ContactData", "contacts"]
 class ContactData(NamedTuple):
     """Contacts of each environment. n is the size of the contact buffer.
 
-    * active (*batch, n): whether the distance is below the margin. Entries that are not active are no contacts.
+    * active (*batch, n): whether the distance is below the margin, or the contact is speculative. Others are no contacts.
     * geoms (*batch, n, 2): indices in ``topology.geoms``, -1 for none.
     * parts (*batch, n, 2): indices in ``topology.parts`` for parts of flexes, -1 for geoms.
     * distance (*batch, n): m, negative for penetration.
@@ -56,7 +56,7 @@ def contacts(model: Model, state: State, ctrl=None, tau=None) -> ContactData:
         shapes |= {"point": (3,), "frame": (3, 3), "friction": (5,), "force": (6,)}
         types = {"active": bool, "geoms": jnp.int32, "parts": jnp.int32}
         return ContactData(**{name: jnp.zeros((*batch, 0, *shape), types.get(name, c.dtype)) for name, shape in shapes.items()})
-    groups = find_contacts(c.system, frames(c.system, c.q))
+    groups = find_contacts(c.system, frames(c.system, c.q), c.v)
     soft = soft_constraints(c, groups)
     assert soft is not None
     solved = total_acceleration(c, soft)
@@ -76,7 +76,7 @@ def _contact_data(c: Call, group, numbers, force) -> ContactData:
         size = math.prod(c.lanes.batch)
         return jnp.broadcast_to(x, (max(len(x), size), *x.shape[1:]))[:size].reshape(*c.lanes.batch, *x.shape[1:])
 
-    active = group.distance < numbers.margin
+    active = group.is_nearer(numbers.margin)
     if numbers.adhesion is not None:
         active = active | (numbers.adhesion != 0) & (group.distance <= numbers.detection_distance)
     index, first_part = contact_geoms(group), len(c.model.topology.geoms)

@@ -112,7 +112,7 @@ def with_sensor_history(model: Model, before: State, after: State, ctrl, tau) ->
 def _evaluate(model: Model, state: State, ctrl=None, tau=None) -> tuple[Data, jax.Array | None]:
     c = Call.of_state(model, state, ctrl, tau)
     frame = kin.frames(c.system, c.q)
-    contacts = find_contacts(c.system, frame) if has_contacts(model.topology) else []
+    contacts = find_contacts(c.system, frame, c.v) if has_contacts(model.topology) else []
     soft = soft_constraints(c, contacts)
     solved = total_acceleration(c, soft)
     soft = solved.soft or soft

@@ -514,6 +514,7 @@ class Topology:
     * cone: ``"pyramidal"`` or ``"elliptic"``. noslip: whether friction is solved again without slip. multiccd: whether contact between flat
       faces has several contact points.
     * pair_adhesion: (row of the other leaves of pair, row of pair.adhesion).
+    * speculative: whether geoms have contacts that they will have within the step.
     * exact_mobility: whether the regularization of soft constraints follows the mass matrix of the state, not of the reference
       configuration.
     * max_contacts: capacity of the contact buffer per condim. max_pairs: pairs of one kind that reach the narrow phase. None: the default,
@@ -560,6 +561,7 @@ class Topology:
     noslip: bool = False
     exact_mobility: bool = False
     multiccd: bool = False
+    speculative: bool = False
     max_contacts: int | None = None
     max_pairs: int | None = None
     flexes: tuple[FlexInfo, ...] = ()

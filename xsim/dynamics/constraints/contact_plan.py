@@ -216,7 +216,7 @@ def _pair_group(topology: Topology, key: tuple, parts: list) -> PairGroup:
     limit = None
     if key[0] == "sdf":
         return PairGroup(infos, *per_pair, np.concatenate(pairs), False, key[-1], None, (), True)
-    if not {first, second}.issubset(_CHEAP) and first not in (*FLAT_SHAPES, "prism"):
+    if not {first, second}.issubset(_CHEAP) and first not in (*FLAT_SHAPES, "prism") and not topology.speculative:
         limit = _capacity(topology, topology.max_pairs, sum(counts))
         limit = None if limit == sum(counts) else limit
     return PairGroup(infos, *per_pair, np.concatenate(pairs), key[0] != "closed form", key[-1], limit, windows)

@@ -153,7 +153,7 @@ def constraints(
     rows = _rows(system, frame, q, v, at_state) if has_soft_rows(top) else None
     if not has_contacts(top):
         return Constraints(rows, ())
-    contacts = find_contacts(system, frame) if contacts is None else contacts
+    contacts = find_contacts(system, frame, v) if contacts is None else contacts
     cones, overflow, passive = contact_cones(system, frame, v, contacts, at_state), 0.0, passive_contacts(system, frame, v, contacts)
     if passive is not None and step_terms is None:
         raise ValueError("passive contact of flexes is for the integrator discrete: choose this integrator")

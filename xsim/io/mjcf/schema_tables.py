@@ -198,7 +198,7 @@ mujoco model
 _CHANGES_OF_4_0 = """
 compiler + conflict passthrough savecanonical savecompiled saveinertial
 option + sleep_tolerance - apirate
-option/flag + damper diagexact sleep spring ! ipc speculative - passive
+option/flag + damper diagexact sleep speculative spring ! ipc - passive
 visual/global + cameraid
 default/texture? + builtin colorspace embed gridlayout gridsize height hflip mark markrgb nchannel random rgb1 rgb2 type vflip width
 default/material/layer + role texture
