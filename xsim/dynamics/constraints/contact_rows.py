@@ -96,16 +96,18 @@ def contact_jacobian(system: System, frame: Frames, contacts: Contacts, lanes, c
 
 @stage
 def _regularization(
-    distance, near, parameters: PairParameters, mobility, edge_mobility, impratio, dt, d: int, elliptic: bool, safe: bool, by_step: bool
-):
+    distance, speculative, parameters: PairParameters, mobility, edge_mobility, impratio, dt, d: int, elliptic: bool, safe: bool,
+    by_step: bool,
+):  # fmt: skip
     """The numbers of contacts under MuJoCo's constraint model: stiffness and weights (see `Cones`), per row the damping b, the position
-    term K r of the normal row (see `reference_law`), whether contacts are active, and the force of their adhesion. near: whether contacts
-    are nearer than the margin, or speculative.
+    term K r of the normal row (see `reference_law`), whether contacts are active, and the force of their adhesion. speculative: see
+    `Contacts`.
 
     Adhesion moves the friction cone along the normal: a constant force pulls the bodies together, and the term R times this force in the
     normal row leaves the depth of contacts as it is. Contacts with adhesion are active as far as they are detected; from the margin on
     they have no friction. Source: MuJoCo 4.0's documentation, Computation, Adhesion."""
-    pull, active = parameters.adhesion, near
+    pull, active = parameters.adhesion, distance < parameters.margin
+    active = active if speculative is None else active | speculative
     afar = None if pull is None else ~active & (pull != 0) & (distance <= parameters.detection_distance)
     active = active if afar is None else active | afar
     residual = jnp.where(active, distance - parameters.margin, 0.0)
@@ -161,7 +163,7 @@ def contact_cones(system: System, frame: Frames, v, contacts: list[Contacts], at
         if at_state is not None:
             mobilities = _mobilities(at_state, J.dense(), parameters, mobilities[0], d > 1 and top.cone != "elliptic")
         stiffness, weights, damping, position_term, active, pull = _regularization(
-            group_contacts.distance, group_contacts.is_nearer(parameters.margin), parameters, *mobilities,
+            group_contacts.distance, group_contacts.speculative, parameters, *mobilities,
             system.cone.impratio[0], system.option.dt, d, top.cone == "elliptic", "refsafe" not in top.disabled,
             at_state is not None and at_state.by_step,
         )  # fmt: skip

@@ -38,10 +38,9 @@ class PassiveContacts(NamedTuple):
 
 def passive_contacts(system: System, frame: Frames, v, contacts: list[Contacts]) -> PassiveContacts | None:
     """The passive contacts of all contacts. None if the model can have none."""
-    found = [x for x in zip(contacts, parameters_of_contacts(system, contacts), strict=True) if x[0].group.passive]
-    if not found:
+    if not contacts[-1].group.passive:
         return None
-    ((of_group, parameters),) = found  # all have the dimension 1
+    of_group, parameters = contacts[-1], parameters_of_contacts(system, contacts)[-1]  # all have the dimension 1
     J = contact_jacobian(system, frame, of_group, lanes_of(system, frame) or (1,), 1).dense()[:, 0]
     inverse = jnp.maximum(*(_inverse_mass(system, of_group, side, _inverse_masses(system, frame)) for side in (0, 1)))
     acts = (of_group.distance <= parameters.detection_distance) & (inverse > 0)
