@@ -52,7 +52,6 @@ FALL = """<mujoco><option timestep=".002"><flag speculative="enable"/></option><
 CASES = {
     "sphere": FALL.format("plane", 'size=".1"'),
     "box": FALL.format("plane", 'type="box" size=".1 .07 .05" euler="20 30 10"'),
-    "capsule": FALL.format("box", 'type="capsule" size=".05 .1" euler="0 70 10"'),
 }
 LEAVES = ("geom.size", "geom.pos", "surface.solref", "option.dt")
 
