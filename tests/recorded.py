@@ -127,7 +127,7 @@ def placed(model: xsim.Model, both: list[Contacts]) -> list[tuple]:
 def standing(model: xsim.Model, given: list[tuple]) -> Iterator[None]:
     """xsim has these contacts, of `placed`, in the place of its own."""
 
-    def find(system, frame) -> list:
+    def find(system, frame, v=None) -> list:
         out, lanes = [], np.arange(*lanes_of(system, frame))
         for of, own in zip(contact_plan(model.topology).condim_groups, given, strict=True):
             pair, distance, point, axes = (x[..., np.minimum(lanes, x.shape[-1] - 1)] for x in own)  # xsim fills up its lanes

@@ -24,6 +24,10 @@ TOLERANCES = {
     "fluid": 1e-7,  # the virtual masses of MuJoCo have a relative error of 2e-8
     "grid": 1e-8,  # the rotations of its cells, of 1e-9
     "grid of strains": 1e-8,
+    "passive contacts": 1e-8,  # sums of forces of 1e6 N, where the numbers are small
+    "passive contacts with a plane": 1e-8,
+    "passive contacts of nodes": 1e-8,
+    "passive contacts of flexes": 1e-6,  # the normals that MuJoCo's search for contacts of elements finds
 }
 MODELS = {}
 
@@ -90,8 +94,25 @@ def _sheet_inputs():
     return model, state, jnp.zeros(0), ("flex.young", "flex.poisson", "flex.damping", "flex.thickness", "flex.length", "body.mass")
 
 
+POINT = """<body name="{}" pos="{}"><joint type="slide" axis="1 0 0"/><joint type="slide" axis="0 1 0"/><joint type="slide" axis="0 0 1"/>
+      <geom size=".01" mass="{}" contype="0" conaffinity="0"/></body>"""
+POINTS = POINT.format("a", "0 0 .05", 1) + POINT.format("b", ".3 0 .06", 2) + POINT.format("c", "0 .3 .07", 3)
+TRIANGLE = f"""<mujoco><option integrator="discrete" timestep=".02"/>
+    <worldbody><geom type="plane" size="9 9 1"/><geom size=".3" pos=".1 .05 -.3"/>{POINTS}</worldbody>
+    <deformable><flex name="f" dim="2" radius=".1" body="a b c" element="0 1 2"><contact selfcollide="none" passive="true"/></flex>
+    </deformable></mujoco>"""
+
+
+def _triangle_inputs():
+    if "triangle" not in MODELS:
+        MODELS["triangle"] = xsim.loads(TRIANGLE, "mjcf", rules="4.0")
+    model = MODELS["triangle"]
+    state, ctrl = _random_states(model)
+    return model, state.replace(q=0.1 * state.q), ctrl, ("flex.radius", "geom.size", "geom.mass", "option.dt")
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("inputs", [_arm_inputs, pytest.param(_sheet_inputs, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("inputs", [_arm_inputs, *(pytest.param(x, marks=pytest.mark.nightly) for x in (_triangle_inputs, _sheet_inputs))])
 def test_gradients(inputs, x64):
     """Of two steps, with respect to state, controls and leaves along a random direction, forward and reverse, against differences."""
     (model, state, ctrl, leaves), rng = inputs(), np.random.default_rng(0)
@@ -105,7 +126,7 @@ def test_gradients(inputs, x64):
         end, _ = xsim.rollout(model.replace(changed), state.replace(q=q, v=v), jnp.stack([u, u]) if model.nu else None, steps=2)
         return jnp.concatenate([end.q, end.v])
 
-    h = 1e-5
+    h = 1e-5 if model.nu else 1e-3  # forces of 1e6 N of passive contacts round
     wanted = (f(h) - f(-h)) / (2 * h)
     close("forward mode", jax.jit(jax.jacfwd(f))(0.0), wanted, 1e-6, scale=float(jnp.abs(wanted).max()))
     weights = jnp.asarray(rng.normal(size=wanted.shape))
@@ -113,12 +134,17 @@ def test_gradients(inputs, x64):
     close("reverse mode", reverse, weights @ wanted, 1e-6, scale=float(jnp.abs(weights) @ jnp.abs(wanted)))
 
 
-@pytest.mark.parametrize("compiler", ["llvm", pytest.param("xla", marks=pytest.mark.nightly)])
-def test_each_environment_has_its_own_leaves(compiler, x64):
+@pytest.mark.parametrize(("inputs", "compiler"), [
+    (_arm_inputs, "llvm"),
+    pytest.param(_triangle_inputs, "llvm", marks=pytest.mark.slow),
+    pytest.param(_arm_inputs, "xla", marks=pytest.mark.nightly),
+])  # fmt: skip
+def test_each_environment_has_its_own_leaves(inputs, compiler, x64):
     """A batch, by machine code of either compiler, gives what numpy evaluates for each environment alone."""
-    model = _arm()
-    state, ctrl = _random_states(model, 3)
-    leaves = {path: model.get(path) * jnp.array([0.7, 1.0, 1.4]).reshape(3, *[1] * jnp.ndim(model.get(path))) for path in LEAVES[:4]}
+    (model, start, _, paths), factors = inputs(), jnp.array([[1.0], [0.9], [1.1]])
+    ctrl = _random_states(model, 3)[1] if model.nu else None
+    state = xsim.init(model, factors * start.q, factors * start.v)
+    leaves = {path: model.get(path) * jnp.array([0.7, 1.0, 1.4]).reshape(3, *[1] * jnp.ndim(model.get(path))) for path in paths[:4]}
     with tracing_for(compiler):
         found = xsim.step(model.replace(leaves), state, ctrl)
     one = by_numpy(lambda s, u, leaves: xsim.step(model.replace(leaves), s, u))
@@ -155,6 +181,29 @@ def test_refused_flexes():
     model = xsim.loads(flex.replace("discrete", "Euler"), "mjcf", rules="4.0")
     with pytest.raises(ValueError, match="the integrator discrete is for models without flexes with springs along edges"):
         xsim.step(xsim.with_integrator(model, "discrete"), xsim.init(model))
+
+
+FLEXES = {
+    "f": '<flexcomp name="f" type="grid" count="2 2 1" spacing="1 1 1" dim="2"><contact passive="true"/></flexcomp>',
+    "line": '<flexcomp name="line" type="grid" count="2 1 1" spacing="1 1 1" dim="1"><contact passive="true"/></flexcomp>',
+    "rigid": '<flexcomp name="rigid" type="grid" count="2 2 1" spacing="1 1 1" dim="2" rigid="true"><contact passive="true"/></flexcomp>',
+}
+
+
+@pytest.mark.parametrize("name", FLEXES)
+def test_passive_contact(name):
+    """It needs the integrator discrete, as in a step of MuJoCo, but for lines and rigid flexes, which have none. The writer writes it."""
+    text = f'<mujoco><option integrator="{{}}"/><worldbody>{FLEXES[name]}</worldbody></mujoco>'
+    spec = xsim.parse_text(text.format("discrete"), "mjcf", rules="4.0")
+    assert 'passive="true"' in xsim.to_mjcf(spec)
+    if name != "f":
+        assert xsim.parse_text(text.format("Euler"), "mjcf", rules="4.0").flexes[0].numbers["passive"]
+        return
+    with pytest.raises(xsim.ParseError, match="passive of flex 'f': found integrator 'Euler'; allowed: integrator=\"discrete\""):
+        xsim.parse_text(text.format("Euler"), "mjcf", rules="4.0")
+    model = xsim.build(spec.replace(world_geoms=xsim.parse_text(ARM, "mjcf", rules="4.0").world_geoms))
+    with pytest.raises(ValueError, match="passive contact of flexes is for the integrator discrete"):
+        xsim.step(xsim.with_integrator(model, "euler"), xsim.init(model))
 
 
 def test_only_the_rules_of_4_0_have_it():

@@ -32,7 +32,7 @@ STEPS = 20
 
 
 SLOW = ("adhesion_elliptic", "exact_diagonal", "frame_scales")
-SLOW_STEPS = (*SLOW, "adhesion", "exact_diagonal_pyramids")  # seconds are the compiler's
+SLOW_STEPS = (*SLOW, "adhesion", "exact_diagonal_pyramids", "tendon_forces")  # seconds are the compiler's
 
 
 def _cases(slow: tuple[str, ...]):

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -260,3 +261,35 @@ def test_contact_sensors_of_copies():
     sensor = '<sensor><contact subtree1="b" body2="world"/></sensor>'
     spec = xsim.parse_text(f"<mujoco>{world}{sensor}</mujoco>", "mjcf", rules="4.0")
     assert [(sensor.object, sensor.reference) for sensor in spec.sensors] == [(("subtree", i), ("body", -1)) for i in (0, 1)]
+
+
+# ---- force, torque -----------------------------------------------------------------------------------------------------------
+
+CABLE = """<mujoco><option><flag contact="disable"/></option>
+  <worldbody><site name="o" pos="-.2 .3 .4"/><geom name="g" size=".05" pos="-.1 .1 .2"/>
+    <body><joint axis="0 1 0" damping=".5"/><geom type="capsule" fromto="0 0 0 .3 0 0" size=".05"/><site name="root"/>
+      <body pos=".3 0 0"><joint axis="0 1 .3"/><geom size=".1" pos=".2 .1 0"/><site name="bend"/><site name="tip" pos=".3 0 0"/></body>
+    </body></worldbody>
+  <tendon><spatial name="t" stiffness="90" damping="4"><site site="tip"/><geom geom="g"/><site site="o"/></spatial></tendon>
+  <actuator><motor tendon="t" gear="2"/></actuator>
+  <sensor><force site="root"/><torque site="root"/><force site="bend"/><torque site="bend"/></sensor></mujoco>"""
+MEASURED = {
+    "4.0": [-20.24712766, -1.07115141, 12.38504924, -0.395512738, -0.5, 0.251132343,
+            -14.610320062, -2.749454833, 1.174119426, -0.131542113, -0.202443379, 0.674811263],
+    "3.2": [-16.973452571, -2.35314155, 11.461154899, -0.221045189, 0.398776668, -0.377806197,
+            -11.796220893, -3.676842471, -0.931783253, -0.131542113, 0.429327425, 0.396594972],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("rules", MEASURED)
+def test_forces_of_spatial_tendons(rules):
+    """Sensors of forces and torques have the forces of spatial tendons on bodies since MuJoCo 3.14. The numbers are those of MuJoCo 4.0.0
+    and 3.2.7. Reactions are without what tendons exert by any rules."""
+    model = xsim.loads(CABLE, "mjcf", rules=rules)
+    state, ctrl = xsim.init(model, jnp.array([0.2, -0.4]), jnp.array([1.0, 2.0])), jnp.array([3.0])
+    np.testing.assert_allclose(by_numpy(partial(xsim.sensors, model))(state, ctrl), MEASURED[rules], rtol=0, atol=2e-8)
+    found, (_, quats) = xsim.reactions(model, state, ctrl), xsim.kinematics(model, state.q)
+    measured = np.reshape(MEASURED["4.0"], (2, 2, 3))
+    for i, (force, torque) in enumerate(measured):
+        np.testing.assert_allclose(found.force[i], rotate(np.array(quats[i]), force), atol=1e-7)
+        np.testing.assert_allclose(found.moment[i], rotate(np.array(quats[i]), torque), atol=1e-7)

@@ -38,6 +38,7 @@ SCRIPTS = {  # the releases that a script runs with, and the file that it writes
     "make_sdf.py": (BOTH, "sdf_{}.json"),
     "make_textures.py": (("4.0",), "textures.json"),
     "make_sdf_meshes.py": (BOTH, "sdf_meshes_{}.json"),
+    "make_speculative.py": (("4.0",), "speculative.json"),
     "make_tactile.py": (("4.0",), "tactile.json"),
     "make_sdf_rays.py": (BOTH, "sdf_rays_{}.json"),
 }

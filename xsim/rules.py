@@ -43,6 +43,7 @@ class Rules:
         free_bodies_fully_implicit: ``implicitfast`` takes all velocity derivatives of free bodies, those of Coriolis forces included.
     Sensors:
         rangefinder_miss_cut: the -1 of a ray that meets nothing is cut off as other values are.
+        tendons_in_force_sensors: sensors of forces and torques measure what spatial tendons exert on bodies.
         touch_grid_by_number: a touch grid takes the force on the second geom, with the other sign where its body has not the larger
             number; else the force on its own body.
     """
@@ -65,6 +66,7 @@ class Rules:
     tendon_shortest_side: bool = False
     free_bodies_fully_implicit: bool = False
     rangefinder_miss_cut: bool = False
+    tendons_in_force_sensors: bool = True
     touch_grid_by_number: bool = False
 
 
@@ -74,6 +76,7 @@ RULES: dict[str, Rules] = {
         smaller_friction=False,
         capsules_touch_at_overlap=False,
         flex_internal_contacts=True,
+        tendons_in_force_sensors=False,
         touch_grid_by_number=True,
         constraints_before_damping=True,
         sliding_bodies_by_mass=True,

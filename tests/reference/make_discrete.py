@@ -35,7 +35,7 @@ TENDONS = f"""<option timestep=".02"/><worldbody>{TWO}</worldbody>
     <fixed name="t" stiffness="40" springlength="-9 9"><joint joint="aslide" coef="1"/><joint joint="bslide" coef="2"/></fixed>
   </tendon>
   <actuator><pid tendon="t" kp="50" kv="2" ki="30" slewmax="3" input="pos vel ff"/></actuator>
-  <sensor><accelerometer site="atip"/></sensor>"""
+  <sensor><accelerometer site="atip"/><force site="atip"/><torque site="atip"/></sensor>"""
 SERVOS = f"""<option timestep=".02"/><worldbody>{TWO}</worldbody>
   <actuator>
     <position joint="ahinge" kp="60" kv="3"/> <position joint="bhinge" kp="60" kv="3"/>
@@ -114,6 +114,28 @@ MIXED = """<option timestep=".02" gravity="1 2 -9"/><worldbody><site name="o" po
       biasprm="0 -50 -2"/>
     <velocity joint="b" kv="5"/><damper joint="b" kv="2" ctrlrange="0 1"/><cylinder joint="b" timeconst=".1" area="2"/></actuator>
   <sensor><accelerometer site="s"/><framelinacc objtype="site" objname="s"/><actuatorfrc actuator="p"/></sensor>"""
+POINT = """<body name="{}" pos="{}"><joint type="slide" axis="1 0 0"/><joint type="slide" axis="0 1 0"/><joint type="slide" axis="0 0 1"
+      armature=".3"/><geom size=".01" mass="{}" contype="0" conaffinity="0"/></body>"""
+PASSIVE_SHEET = """<option timestep=".02"/><worldbody>
+    <geom type="plane" size="9 9 1" margin=".2" pos="0 0 -.1"/> <geom size=".3" pos=".1 .1 -.36"/>
+    <body pos=".2 .2 .38"><freejoint/><geom size=".3" mass="2"/><site name="s" size=".4"/></body>
+    <flexcomp name="f" type="direct" mass="3" radius=".1" dim="2" point="0 0 0 .3 0 0 0 .3 .02 .3 .3 .05" element="0 1 2 2 1 3">
+      <contact selfcollide="none" passive="true"/>
+      <elasticity young="2e4" poisson=".3" damping=".02" elastic2d="both" thickness=".05"/></flexcomp></worldbody>
+  <sensor><touch site="s"/></sensor>"""
+PLACES = ("0 0 0", ".5 0 0", "0 .5 0", ".15 .15 .35", ".6 .15 .7", ".15 .6 .7", ".1 .2 -.35", ".7 .2 -.7", ".1 .7 -.7")
+MASSES = (3, 1, 2, 0.4, 0.6, 0.5, 0.7, 0.2, 0.9)
+PASSIVE_FLEXES = f"""<option timestep=".02" gravity="0 0 0" ccd_tolerance="1e-13" ccd_iterations="500"/><worldbody>
+    {" ".join(POINT.format(f"v{i}", *part) for i, part in enumerate(zip(PLACES, MASSES, strict=True)))} <body name="still" pos=".7 .7 -.1"/>
+  </worldbody>
+  <deformable>
+    <flex name="f" dim="2" radius=".2" body="v0 v1 v2 v3 v4 v5 still" element="0 1 2 3 4 5 1 2 6"><contact selfcollide="narrow"
+      passive="true"/></flex>
+    <flex name="g" dim="1" radius=".2" body="v6 v7 v8" element="0 1 1 2"><contact selfcollide="none"/></flex>
+  </deformable>"""
+PASSIVE_GRID = """<option timestep=".02"/><worldbody><geom size=".3" pos=".1 .05 -.46"/> <geom type="plane" size="9 9 1" pos="0 0 -.17"/>
+    <flexcomp name="f" type="grid" count="3 2 2" spacing=".2 .2 .2" dim="3" mass="3" radius=".1" dof="trilinear"><pin id="7"/>
+      <contact selfcollide="none" passive="true"/><elasticity young="2e4" poisson=".3" damping=".02"/></flexcomp></worldbody>"""
 DIAGEXACT = '<flag diagexact="enable"/>'
 CASES = {
     "tendons": TENDONS,
@@ -140,6 +162,11 @@ CASES = {
     "fluid": f"""<option timestep=".02" density="300" viscosity="2" wind="1 0 0"/><worldbody><body>{ARM.format("a", "", "", "")}</body>
       <body pos="0 2 0"><freejoint/>{FREE.format('fluidshape="ellipsoid"')}<geom size=".1" pos=".3 0 0" fluidshape="ellipsoid"/></body>
       </worldbody>""",
+    "passive contacts with a plane": FLEX.format("f", SHEET, ".01", "2e4", 'elastic2d="both" thickness=".05"', "").replace(
+        "<contact ", '<contact passive="true" margin=".01" '),
+    "passive contacts": PASSIVE_SHEET,
+    "passive contacts of flexes": PASSIVE_FLEXES,
+    "passive contacts of nodes": PASSIVE_GRID,
 }
 
 

@@ -22,14 +22,15 @@ __all__ = ["ContactData", "contacts"]
 class ContactData(NamedTuple):
     """Contacts of each environment. n is the size of the contact buffer.
 
-    * active (*batch, n): whether the distance is below the margin. Entries that are not active are no contacts.
+    * active (*batch, n): whether the distance is below the margin, or the contact is speculative. Others are no contacts.
     * geoms (*batch, n, 2): indices in ``topology.geoms``, -1 for none.
     * parts (*batch, n, 2): indices in ``topology.parts`` for parts of flexes, -1 for geoms.
     * distance (*batch, n): m, negative for penetration.
     * point (*batch, n, 3): midpoint between the surfaces, world, m.
     * frame (*batch, n, 3, 3): rows are the normal (from the first geom to the second) and two tangents, world axes.
     * friction (*batch, n, 5): two sliding, torsional (m), two rolling (m).
-    * force (*batch, n, 6): force on the second geom along the rows of the frame (N), then the moment about them (N m).
+    * force (*batch, n, 6): force on the second geom along the rows of the frame (N), then the moment about them (N m); 0 for
+      passive contacts of flexes.
     """
 
     active: jax.Array
@@ -55,11 +56,11 @@ def contacts(model: Model, state: State, ctrl=None, tau=None) -> ContactData:
         shapes |= {"point": (3,), "frame": (3, 3), "friction": (5,), "force": (6,)}
         types = {"active": bool, "geoms": jnp.int32, "parts": jnp.int32}
         return ContactData(**{name: jnp.zeros((*batch, 0, *shape), types.get(name, c.dtype)) for name, shape in shapes.items()})
-    groups = find_contacts(c.system, frames(c.system, c.q))
+    groups = find_contacts(c.system, frames(c.system, c.q), c.v)
     soft = soft_constraints(c, groups)
     assert soft is not None
     solved = total_acceleration(c, soft)
-    forces = contact_forces((solved.soft or soft).cones, solved.explicit_a)
+    forces = contact_forces(groups, (solved.soft or soft).cones, solved.explicit_a)
     out = [_contact_data(c, *group) for group in zip(groups, parameters_of_contacts(c.system, groups), forces, strict=True)]
     return jax.tree.map(lambda *xs: jnp.concatenate(xs, len(batch)), *out)
 
@@ -75,7 +76,7 @@ def _contact_data(c: Call, group, numbers, force) -> ContactData:
         size = math.prod(c.lanes.batch)
         return jnp.broadcast_to(x, (max(len(x), size), *x.shape[1:]))[:size].reshape(*c.lanes.batch, *x.shape[1:])
 
-    active = group.distance < numbers.margin
+    active = group.is_nearer(numbers.margin)
     if numbers.adhesion is not None:
         active = active | (numbers.adhesion != 0) & (group.distance <= numbers.detection_distance)
     index, first_part = contact_geoms(group), len(c.model.topology.geoms)

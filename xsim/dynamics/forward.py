@@ -22,7 +22,7 @@ from xsim.dynamics.constraints.soft_set import Constraints, has_soft
 from xsim.dynamics.forces.armature import armature_matrix, with_armature_bias
 from xsim.dynamics.forces.elements import element_force
 from xsim.dynamics.forces.passive import damping_matrix, passive_force
-from xsim.dynamics.integration.equation import EXPLICIT, EquationOfMotion, Solved, acceleration, required_force, with_adhesion
+from xsim.dynamics.integration.equation import EXPLICIT, EquationOfMotion, Solved, acceleration, required_force, with_contacts
 from xsim.dynamics.integration.impulses import impulse_rows
 from xsim.dynamics.integration.integrators import Health, StateComponents, implicit_force, step_velocity
 from xsim.dynamics.integration.velocity_stepping import constraints_of_step
@@ -30,7 +30,7 @@ from xsim.dynamics.layout import Lanes
 from xsim.dynamics.sensors.sensing import SensorContext, sense
 from xsim.dynamics.sensors.sensor_history import has_sensor_history, readings, with_readings
 from xsim.dynamics.sharding import Inputs, chunked, common_batch, mesh_of
-from xsim.dynamics.tendons.tendons import tendons
+from xsim.dynamics.tendons.tendons import LengthAndJacobian, tendons
 from xsim.dynamics.tree import kinematics as kin
 from xsim.model.data import Data
 from xsim.model.model import Camera, Flags, Light, Model, State
@@ -112,7 +112,7 @@ def with_sensor_history(model: Model, before: State, after: State, ctrl, tau) ->
 def _evaluate(model: Model, state: State, ctrl=None, tau=None) -> tuple[Data, jax.Array | None]:
     c = Call.of_state(model, state, ctrl, tau)
     frame = kin.frames(c.system, c.q)
-    contacts = find_contacts(c.system, frame) if has_contacts(model.topology) else []
+    contacts = find_contacts(c.system, frame, c.v) if has_contacts(model.topology) else []
     soft = soft_constraints(c, contacts)
     solved = total_acceleration(c, soft)
     soft = solved.soft or soft
@@ -161,7 +161,7 @@ class SmoothForces(NamedTuple):
     """Smooth generalized forces (nv components each), and the actuators.
 
     * bias: Coriolis, centrifugal and gravity force.
-    * passive: springs, dampers, fluid and adhesion.
+    * passive: springs, dampers, fluid, adhesion and passive contacts.
     * tau: applied force and commanded forces.
     * element: springs, dampers and bushings between bodies.
     * actuator: generalized force of the actuators.
@@ -181,20 +181,25 @@ class SmoothForces(NamedTuple):
 def _smooth_forces(c: Call, frame: kin.Frames, motion: LinkMotion, soft: Constraints | None) -> SmoothForces:
     system, top, zero = c.system, c.system.topology, [0.0] * len(c.v)
     tendon = tendons(system, frame, c.q)
-    controls = split_controls(top, c.ctrl).actuators
-    actuators = None
-    if top.actuators:
-        actuators = actuator_forces(system, frame, c.v, c.act, controls, transmissions(system, frame, c.q, tendon))
+    actuators = forces_of_actuators(c, frame, tendon)
     passive = passive_force(system, frame, c.q, c.v, damping_matrix(system, frame, c.v), tendon)
     return SmoothForces(
         bias=with_armature_bias(system, frame, c.q, c.v, kin.inverse_dynamics(system, frame, motion.inertia, c.q, c.v)),
-        passive=with_adhesion(system, frame, c.v, soft, passive),
+        passive=with_contacts(system, frame, c.v, soft, passive),
         tau=apply_commands(system, c.v, c.tau, c.ctrl).tau,
         element=element_force(system, frame, c.q, c.v) if top.forces else zero,
         actuators=actuators,
         actuator=zero if actuators is None else actuators.tau,
-        controls=controls,
+        controls=split_controls(top, c.ctrl).actuators,
     )
+
+
+def forces_of_actuators(c: Call, frame: kin.Frames, tendon: list[LengthAndJacobian]) -> ActuatorForces | None:
+    """The actuators of a call: lengths, velocities and forces. None for a model without actuators."""
+    if not c.system.topology.actuators:
+        return None
+    controls = split_controls(c.system.topology, c.ctrl).actuators
+    return actuator_forces(c.system, frame, c.v, c.act, controls, transmissions(c.system, frame, c.q, tendon))
 
 
 def _sensor_context(
@@ -216,7 +221,7 @@ def _sensor_context(
         views=split_views(c.model, c.lanes)[0],
         magnetic=magnetic[0] if magnetic else None,
         contacts=contacts,
-        contact_forces=contact_forces(soft.cones, solved.explicit_a) if contacts and soft is not None else [],
+        contact_forces=contact_forces(contacts, soft.cones, solved.explicit_a) if contacts and soft is not None else [],
         rows=None if soft is None else soft.rows,
     )
 
@@ -270,7 +275,7 @@ def _generalized_forces(c: Call, forces: SmoothForces, constraint: list) -> dict
 
 
 def _external_wrenches(c: Call, sensors: SensorContext) -> dict:
-    """Fields of `Data`: wrench of contacts, connects and welds on each body, with the moment about the origin of its frame."""
+    """Fields of `Data`: wrench of `SensorContext.external_forces` on each body, with the moment about the origin of its frame."""
     moments = [vsub(f.ang, cross(pose.pos, f.lin)) for f, pose in zip(sensors.external_forces, sensors.poses, strict=True)]
     return {"external_force": c.rows([f.lin for f in sensors.external_forces], 3), "external_moment": c.rows(moments, 3)}
 

@@ -11,10 +11,12 @@ from xsim.dynamics.call import Call, query
 from xsim.dynamics.constraints.holonomic import holonomic_rows
 from xsim.dynamics.constraints.loop_joints import active, loop_ends, loop_wrenches
 from xsim.dynamics.forces.elements import element_wrenches
-from xsim.dynamics.forward import smooth
+from xsim.dynamics.forces.tension import smooth_tendon_forces
+from xsim.dynamics.forward import forces_of_actuators, smooth
 from xsim.dynamics.integration.projection import free_dofs
 from xsim.dynamics.linalg.sparse import restricted
 from xsim.dynamics.queries import body_inertia
+from xsim.dynamics.tendons.tendons import tendon_wrenches, tendons
 from xsim.dynamics.tree import kinematics as kin
 from xsim.model.model import Model, State
 from xsim.spatial import matrix
@@ -25,9 +27,10 @@ __all__ = ["Reactions", "reactions"]
 class Reactions(NamedTuple):
     """Forces (N) and moments (N m), world axes.
 
-    force, moment (*batch, nbody, 3): what a body's joint puts on it, its springs, dampers and drive included, about the origin of the
-    joint frame that the body carries. constraint_force, constraint_moment (*batch, nconstraint, 3): what each of the
-    ``topology.constraints`` puts on its second body (on the first the opposite, at the same point), about the origin of the second frame.
+    force, moment (*batch, nbody, 3): what a body's joint puts on it, its springs, dampers and drive included, but not spatial tendons;
+    about the origin of the joint frame that the body carries. constraint_force, constraint_moment (*batch, nconstraint, 3): what each of
+    the ``topology.constraints`` puts on its second body (on the first the opposite, at the same point), about the origin of the second
+    frame.
     """
 
     force: jax.Array
@@ -46,10 +49,13 @@ def reactions(model: Model, state: State, ctrl=None, tau=None) -> Reactions:
     c = Call(model, state.q, state.v, tau, ctrl=ctrl, time=state.time)
     frame = kin.frames(c.system, c.q)
     a, multipliers, *_ = smooth(c)
-    wrenches = _inertial_wrenches(c, frame, a)
+    joint_velocity, velocity = kin.velocities(c.system, frame, c.v)
+    acceleration = kin.accelerations(c.system, frame, c.q, c.v, a, joint_velocity, velocity)
+    wrenches = _inertial_wrenches(c, frame, velocity, acceleration)
     for info, pair in zip(model.topology.forces, element_wrenches(c.system, frame, c.q, c.v), strict=True):
         for body, wrench in zip(info.bodies, pair, strict=True):
             _subtract(c, frame, wrenches, body, wrench)
+    _subtract_tendons(c, frame, wrenches, velocity, acceleration)
     constraints = _subtract_constraints(c, frame, wrenches, multipliers)
     return Reactions(*_stacked(c, _joint_wrenches(c, frame, wrenches)), *_stacked(c, constraints))
 
@@ -61,11 +67,9 @@ class _Wrench(NamedTuple):
     moment: jax.Array
 
 
-def _inertial_wrenches(c: Call, frame: kin.Frames, a: list) -> list[_Wrench]:
+def _inertial_wrenches(c: Call, frame: kin.Frames, velocity: list, accelerated: list) -> list[_Wrench]:
     """Per body, the rate of its momentum less its weight: the sum of all other wrenches on it (Newton and Euler)."""
     system, top = c.system, c.model.topology
-    joint_velocity, velocity = kin.velocities(system, frame, c.v)
-    accelerated = kin.accelerations(system, frame, c.q, c.v, a, joint_velocity, velocity)
     _, ang = (c.join(x, 2) for x in kin.body_velocities(system, frame, velocity))
     lin_acc, ang_acc = (c.join(x, 2) for x in kin.body_accelerations(system, frame, velocity, accelerated))
     pos, rotation = _body_poses(c, frame)
@@ -97,6 +101,20 @@ def _subtract(c: Call, frame: kin.Frames, wrenches: list[_Wrench], body: int, wr
         moment = moment + jnp.cross(c.join(frame.pose[c.system.tables.root[link]].pos), force)
     old = wrenches[body]
     wrenches[body] = _Wrench(old.force - sign * force, old.moment - sign * moment)
+
+
+def _subtract_tendons(c: Call, frame: kin.Frames, wrenches: list[_Wrench], velocity: list, acceleration: list) -> None:
+    """Take the wrenches of spatial tendons off what acts on their bodies."""
+    tendon, on_bodies = tendons(c.system, frame, c.q), tendon_wrenches(c.system, frame)
+    actuators = forces_of_actuators(c, frame, tendon) if on_bodies else None
+    forces = smooth_tendon_forces(c.system, frame, tendon, c.v, actuators.force if actuators else [], velocity, acceleration)
+    for i, parts in on_bodies.items():
+        for part in parts:
+            for body, point, sign in zip(part.bodies, part.points, (1.0, -1.0), strict=True):
+                if body >= 0:
+                    force = sign * c.join(forces[i], 0)[..., None] * c.join(part.force)
+                    moment = jnp.cross(c.join(point), force)
+                    wrenches[body] = _Wrench(wrenches[body].force - force, wrenches[body].moment - moment)
 
 
 def _subtract_constraints(c: Call, frame: kin.Frames, wrenches: list[_Wrench], multipliers: list) -> list[_Wrench]:

@@ -75,6 +75,7 @@ def _read_option(spec: ModelSpec) -> dict[str, Any]:
         "disabled": tuple(option.disabled),
         "noslip": bool(option.solver.get("noslip_iterations")),
         "exact_mobility": bool(option.solver.get("diagexact")),
+        "speculative": bool(option.solver.get("speculative") and option.solver.get("nativeccd")),
         "multiccd": bool(option.solver.get("multiccd")),
         "sdf_search": (int(option.solver.get("sdf_initpoints", 40)), int(option.solver.get("sdf_iterations", 10))),
     }

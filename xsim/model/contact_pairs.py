@@ -94,6 +94,14 @@ def _groups(spec: ModelSpec) -> list[tuple[int, int]]:
     return out
 
 
+def _mocap(spec: ModelSpec) -> list[bool]:
+    """Whether the world and each body are on a mocap body."""
+    out = [False]
+    for body in spec.bodies:
+        out.append(body.mocap or out[body.parent + 1])
+    return out
+
+
 def _is_collision_geom(item: _Geom) -> bool:
     geom = item.geom
     return geom.contact is not None and geom.collision and geom.shape in COLLISION_SHAPES
@@ -148,11 +156,11 @@ def read_pairs(spec: ModelSpec, flex_index: list[int | None], leaf_rows: LeafRow
     if pair_list.pairs:
         leaf_rows.add("cone.impratio", float(spec.option.solver.get("impratio", 1.0)))
     infos = []
-    for (shapes, assets, condim, mixed), pairs in sorted(pair_list.pairs.items(), key=lambda item: repr(item[0])):
+    for (shapes, assets, condim, mixed, passive), pairs in sorted(pair_list.pairs.items(), key=lambda item: repr(item[0])):
         if set(shapes) == {"hfield", "sdf"}:
             warnings.warn("height fields have no contacts with signed distance functions", UserWarning, stacklevel=2)
             continue
-        infos.append(PairsInfo(shapes, assets, condim, mixed, *(Table(np.array(x)) for x in pairs)))
+        infos.append(PairsInfo(shapes, assets, condim, mixed, *(Table(np.array(x)) for x in pairs), passive))
     parts = []
     for part in pair_list.colliders[pair_list.geoms :]:
         assert isinstance(part, _Part)
@@ -178,6 +186,7 @@ class _PairList:
         self.adhesion: list[tuple[int, int]] = []
         self._solver, self._rules = spec.option.solver, RULES[spec.rules]
         self._flexes, self._moving = spec.flexes, [group >= 0 for group, _ in _groups(spec)]
+        self._mocap, self._any_passive = _mocap(spec), any(flex.has_passive_contact for flex in spec.flexes)
         self._parts: dict[tuple, int] = {}
         self._surfaces: dict[int, int] = {}
 
@@ -195,8 +204,17 @@ class _PairList:
         self._add((_with_sdf(shapes, sdf), assets, condim, False), [(i, j)], [row], [-1])
 
     def _add(self, kind: tuple, pairs: list, rows: list, dominant: list) -> None:
+        passive = self._any_passive and self._is_passive(*pairs[0])
+        kind = (*kind[:2], 1 if passive else kind[2], kind[3], passive)
         for present, new in zip(self.pairs.setdefault(kind, ([], [], [])), (pairs, rows, dominant), strict=True):
             present += new
+
+    def _is_passive(self, *indices: int) -> bool:
+        """See `PairsInfo.passive`."""
+        items = [self.colliders[k] for k in indices]
+        geoms = [item for item in items if isinstance(item, _Geom)]
+        static = all(item.group < 0 and not self._mocap[item.body + 1] for item in geoms)
+        return static and any(self._flexes[item.flex].has_passive_contact for item in items if isinstance(item, _Part))
 
     def pair_row(self, parameters: dict, **fixed: float) -> int:
         """Add contact parameters of a pair and return their row. fixed: parameters that MuJoCo's override does not change."""
@@ -223,8 +241,12 @@ class _PairList:
                 self.add(i, j, _condim(first, second)[0], self.pair_row(_mixed(first, second, self._rules)), sdf)
             return
         rows = np.array([self._surface(k) for k in pairs.ravel().tolist()], int).reshape(-1, 2)
+        passive = np.array([self._is_passive(*pair) for pair in pairs.tolist()] if self._any_passive else [False] * len(pairs), bool)
         for (shapes, *kind), same, dominant in _by_kind(self.colliders, pairs):
-            self._add((_with_sdf(shapes, sdf), *kind), pairs[same].tolist(), rows[same].tolist(), dominant.tolist())
+            for chosen in (~passive[same], passive[same]):
+                if chosen.any():
+                    same_kind = (_with_sdf(shapes, sdf), *kind)
+                    self._add(same_kind, pairs[same[chosen]].tolist(), rows[same[chosen]].tolist(), dominant[chosen].tolist())
 
     def _surface(self, k: int) -> int:
         item = self.colliders[k]

@@ -23,7 +23,8 @@ class Data:
     * element (*batch, nv): generalized force of springs, bushings, motors and loads between bodies.
     * constraint (*batch, nv): generalized force of all constraints: holonomic rows, prescribed dofs, soft constraints, and the mean over a
       step of the impulses of dry friction, limits and servos.
-    * external_force (N), external_moment (N m): wrench of contacts, connects and welds on each body, about the origin of its frame.
+    * external_force (N), external_moment (N m): wrench of contacts, connects, welds and spatial tendons on each body (by the rules
+      of MuJoCo 3.2 without tendons), about the origin of its frame.
     * residual (*batch,): largest error of the forces of soft constraints, relative to the largest force.
     * sensor (*batch, nsensordata): readings of the sensors.
     * flags (*batch,): the flags that this evaluation sets, see `Flags`.

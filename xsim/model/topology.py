@@ -469,6 +469,7 @@ class PairsInfo(NamedTuple):
     * mixed: whether the contact parameters are a mixture of two surfaces.
     * leaf_rows: rows of surface.* of the two geoms (n, 2) if mixed, else rows of pair.* (n,).
     * dominant (n,): the geom with the higher priority, whose parameters are used: 0 or 1; -1 for a mixture.
+    * passive: whether the contacts are springs without friction, see `xsim.dynamics.constraints.passive_contacts`.
     """
 
     shapes: tuple[str, str]
@@ -478,6 +479,7 @@ class PairsInfo(NamedTuple):
     geoms: Table
     leaf_rows: Table
     dominant: Table
+    passive: bool
 
 
 class KeyInfo(NamedTuple):
@@ -518,6 +520,7 @@ class Topology:
     * cone: ``"pyramidal"`` or ``"elliptic"``. noslip: whether friction is solved again without slip. multiccd: whether contact between flat
       faces has several contact points.
     * pair_adhesion: (row of the other leaves of pair, row of pair.adhesion).
+    * speculative: whether geoms have contacts that they will have within the step.
     * exact_mobility: whether the regularization of soft constraints follows the mass matrix of the state, not of the reference
       configuration.
     * max_contacts: capacity of the contact buffer per condim. max_pairs: pairs of one kind that reach the narrow phase. None: the default,
@@ -564,6 +567,7 @@ class Topology:
     noslip: bool = False
     exact_mobility: bool = False
     multiccd: bool = False
+    speculative: bool = False
     max_contacts: int | None = None
     max_pairs: int | None = None
     flexes: tuple[FlexInfo, ...] = ()

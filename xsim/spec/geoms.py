@@ -260,6 +260,11 @@ class FlexSpec:
     source: Source = Source()
 
     @property
+    def has_passive_contact(self) -> bool:
+        """Whether its contacts with what does not move, with itself and with other flexes are springs without friction."""
+        return bool(self.numbers.get("passive")) and self.dim > 1 and len(set(self.bodies)) > 1
+
+    @property
     def nplastic(self) -> int:
         """How many numbers it has in `State.plastic`: of a chain of lines see `RodSpec`, of elements that yield one for each of their
         edges, then, where the bending of triangles yields, one for each edge of the flex. 0 if all points are on one body."""

@@ -26,7 +26,7 @@ from xsim.dynamics.collide.hulls import Hull, make_hull, polygons
 from xsim.dynamics.collide.shapes import FAR, ContactPoint, Shape
 from xsim.spatial import Vector, apply, apply_inverse, cross, dot, neg, normalize, scale, stage, vadd, vsub
 
-__all__ = ["patch_contact_count", "patch"]
+__all__ = ["half_patch", "patch_contact_count", "patch"]
 
 _MAX_CONTACTS = 4
 _ROUND = ("capsule", "cylinder")
@@ -122,6 +122,48 @@ def patch(
     sides = (a, contact.normal), (b, tuple(neg(x) for x in contact.normal))
     first, second = (_face([pair[k] for pair in kinds], s, direction, origin, which) for k, (s, direction) in enumerate(sides))
     return _contacts(first, second, contact, origin, detection_distance)[: patch_contact_count(kinds[0])]
+
+
+def half_patch(kind: str, plane: Shape, s: Shape, contact: ContactPoint) -> list[ContactPoint]:
+    """The contacts of shapes of one kind above planes: the corners of the face, or the ends of the line, that is nearest to the plane.
+    contact: where they are nearest. ``data`` of s: a list with the hull of all, None for other shapes than meshes.
+
+    A capsule or cylinder has a line where it is nearly parallel to the plane. Else a capsule has one contact and a cylinder those of its
+    cap."""
+    if kind not in (*_ROUND, "box", "mesh"):
+        return [contact]
+    n, down = contact.normal, tuple(neg(x) for x in contact.normal)
+    slope = dot(s.axis(2), n)
+    lies = jnp.abs(jax.lax.stop_gradient(slope)) < _PARALLEL_SINE
+    if kind in _ROUND:
+        x, y, _ = s.size
+        ends, _ = _side(s.axis(2), x, y, down)
+        line = [vadd(s.pos, end) for end in ends]
+        if kind == "capsule":
+            points = [_on_plane(plane, n, p, contact) for p in line]
+            single = [contact, contact._replace(distance=jnp.full_like(contact.distance, FAR))]
+            return [jax.tree.map(lambda p, q: jnp.where(lies, p, q), *both) for both in zip(points, single, strict=True)]
+        side = jnp.where(slope > 0, -1.0, 1.0) * y
+        angles = 2 * np.pi * np.arange(_MAX_CORNERS) / _MAX_CORNERS
+        cap = [vadd(s.pos, apply(s.R, (float(np.cos(a)) * x, float(np.sin(a)) * x, side))) for a in angles]
+        ring = [tuple(jnp.where(lies, u, w) for u, w in zip(line[min(k, 1)], p, strict=True)) for k, p in enumerate(cap)]
+        point = tuple(jnp.stack(xs) for xs in zip(*ring, strict=True))
+    else:
+        face = _face([kind], s, down, s.pos, None)
+        point = tuple(x + p for x, p in zip(face.ring, s.pos, strict=True))
+    gap = dot(n, vsub(point, plane.pos))
+    index, valid = _select_four(point, gap, jnp.full(gap.shape, True), n)
+    out = []
+    for k, exists in zip(index, valid, strict=True):
+        found = _on_plane(plane, n, tuple(_take(x, k) for x in point), contact)
+        out.append(found._replace(distance=jnp.where(exists, found.distance, FAR)))
+    return out
+
+
+def _on_plane(plane: Shape, n: Vector, point: Vector, contact: ContactPoint) -> ContactPoint:
+    """The contact of a point of a shape with a plane."""
+    gap = dot(n, vsub(point, plane.pos))
+    return contact._replace(distance=gap, point=vsub(point, scale(n, 0.5 * gap)))
 
 
 def _face(kinds: list[str], s: Shape, direction: Vector, origin: Vector, which) -> Face:

@@ -100,6 +100,7 @@ class CondimGroup(NamedTuple):
     dof_sign (pairs, nv): 1 for a dof that moves the second geom only, -1 the first only, else 0. None if a geom is a part of a flex.
     flex_bodies: replaces ``dof_sign`` if a geom is a part of a flex.
     capacity: number of contacts in the buffer.
+    passive: whether the contacts are springs, see `xsim.dynamics.constraints.passive_contacts`.
     blocks: blocks of the contact Jacobian.
     order: order of the candidates in these blocks. None if the buffer is smaller than the number of candidates.
     """
@@ -112,12 +113,13 @@ class CondimGroup(NamedTuple):
     dof_sign: np.ndarray | None
     flex_bodies: FlexContactBodies | None
     capacity: int
+    passive: bool
     blocks: Blocks
     order: np.ndarray | None
 
 
 class ContactPlan(NamedTuple):
-    """condim_groups: pairs by contact dimension.
+    """condim_groups: pairs by contact dimension. Those of passive contacts are last.
     geoms: indices of the geoms that can collide.
     shape_index: index in the array of collision shapes, by geom, or by part of a flex (numbered after the geoms).
     geom_links (geoms,): link of each of ``geoms``, -1 for the world.
@@ -143,13 +145,13 @@ def _contact_plan(topology: Topology, x64: bool) -> ContactPlan:
     links = np.array([_link_of_body(topology, topology.geoms[g].body) for g in geoms], int)
     order = [*geoms, *(count + part for part in flex_contacts.part_layout(topology).order)]
     dof_mask = link_dof_mask(topology)[[*(body.link for body in topology.bodies), -1]]
-    condims = sorted({info.condim for info in topology.pairs})
-    groups = tuple(_condim_group(topology, dof_mask, condim) for condim in condims)
+    kinds = sorted({(info.passive, info.condim) for info in topology.pairs})
+    groups = tuple(_condim_group(topology, dof_mask, *kind) for kind in kinds)
     return ContactPlan(groups, tuple(geoms), {g: i for i, g in enumerate(order)}, links)
 
 
-def _condim_group(topology: Topology, dof_mask: np.ndarray, condim: int) -> CondimGroup:
-    infos = tuple(info for info in topology.pairs if info.condim == condim)
+def _condim_group(topology: Topology, dof_mask: np.ndarray, passive: bool, condim: int) -> CondimGroup:
+    infos = tuple(info for info in topology.pairs if (info.passive, info.condim) == (passive, condim))
     pair_groups, count = _pair_groups(topology, infos), len(topology.geoms)
     geoms = np.concatenate([info.geoms.value for info in infos])
     bodies = np.array([[topology.geoms[g].body if g < count else NO_BODY for g in pair] for pair in geoms.tolist()], int)
@@ -166,7 +168,7 @@ def _condim_group(topology: Topology, dof_mask: np.ndarray, condim: int) -> Cond
     blocks = ((capacity, tuple(np.flatnonzero(moves.any(0)).tolist())),)
     if dof_sign is not None and capacity == candidates and all(group.narrow_phase_limit is None for group in pair_groups):
         order, blocks = partition(moves[np.concatenate([group.candidate_pairs() for group in pair_groups])], condim)
-    return CondimGroup(condim, infos, pair_groups, geoms, bodies, dof_sign, flex_bodies, capacity, blocks, order)
+    return CondimGroup(condim, infos, pair_groups, geoms, bodies, dof_sign, flex_bodies, capacity, passive, blocks, order)
 
 
 def _link_of_body(topology: Topology, body: int) -> int:
@@ -215,7 +217,7 @@ def _pair_group(topology: Topology, key: tuple, parts: list) -> PairGroup:
     limit = None
     if key[0] == "sdf":
         return PairGroup(infos, *per_pair, np.concatenate(pairs), False, key[-1], None, (), True)
-    if not {first, second}.issubset(_CHEAP) and first not in (*FLAT_SHAPES, "prism"):
+    if not {first, second}.issubset(_CHEAP) and first not in (*FLAT_SHAPES, "prism") and not topology.speculative:
         limit = _capacity(topology, topology.max_pairs, sum(counts))
         limit = None if limit == sum(counts) else limit
     return PairGroup(infos, *per_pair, np.concatenate(pairs), key[0] != "closed form", key[-1], limit, windows)

@@ -70,7 +70,7 @@ def _block_jacobian(dof_sign, ang, lin, origin, point, axes, condim: int, lanes)
     return jnp.stack([jnp.broadcast_to(r, (*r.shape[:2], *lanes)) for r in rows], 1)
 
 
-def _jacobian(system: System, frame: Frames, contacts: Contacts, lanes, condim: int) -> Jacobian:
+def contact_jacobian(system: System, frame: Frames, contacts: Contacts, lanes, condim: int) -> Jacobian:
     """The contact Jacobian (contacts, condim, nv, lanes)."""
     ang, lin = (tuple(column([s[part][k] for s in frame.subspace]) for k in range(3)) for part in (0, 1))
     roots = [frame.pose[system.tables.root[link]].pos for link in system.tables.dof_link]
@@ -96,15 +96,18 @@ def _jacobian(system: System, frame: Frames, contacts: Contacts, lanes, condim: 
 
 @stage
 def _regularization(
-    distance, parameters: PairParameters, mobility, edge_mobility, impratio, dt, d: int, elliptic: bool, safe: bool, by_step: bool
-):
+    distance, speculative, parameters: PairParameters, mobility, edge_mobility, impratio, dt, d: int, elliptic: bool, safe: bool,
+    by_step: bool,
+):  # fmt: skip
     """The numbers of contacts under MuJoCo's constraint model: stiffness and weights (see `Cones`), per row the damping b, the position
-    term K r of the normal row (see `reference_law`), whether contacts are active, and the force of their adhesion.
+    term K r of the normal row (see `reference_law`), whether contacts are active, and the force of their adhesion. speculative: see
+    `Contacts`.
 
     Adhesion moves the friction cone along the normal: a constant force pulls the bodies together, and the term R times this force in the
     normal row leaves the depth of contacts as it is. Contacts with adhesion are active as far as they are detected; from the margin on
     they have no friction. Source: MuJoCo 4.0's documentation, Computation, Adhesion."""
     pull, active = parameters.adhesion, distance < parameters.margin
+    active = active if speculative is None else active | speculative
     afar = None if pull is None else ~active & (pull != 0) & (distance <= parameters.detection_distance)
     active = active if afar is None else active | afar
     residual = jnp.where(active, distance - parameters.margin, 0.0)
@@ -146,23 +149,26 @@ def parameters_of_contacts(system: System, contacts: list[Contacts]) -> list[Pai
 
 
 def contact_cones(system: System, frame: Frames, v, contacts: list[Contacts], at_state: RowMobility | None = None) -> tuple[Cones, ...]:
-    """The constraint rows of all contacts, one entry for each condim group. at_state: see `soft_rows`."""
+    """The constraint rows of all contacts that are not passive, one entry for each condim group. at_state: see `soft_rows`."""
     lanes = jnp.broadcast_shapes(lanes_of(system, frame), *(x.shape for x in v if isinstance(x, jax.Array)))
     full, top, out = lanes or (1,), system.topology, []
     velocity = column(list(v))
     parts = zip(contacts, parameters_of_contacts(system, contacts), system.derived.contact_parameters.mobility, strict=True)
     for group_contacts, parameters, mobility in parts:
+        if group_contacts.group.passive:
+            continue
         d = group_contacts.group.condim
-        J = _jacobian(system, frame, group_contacts, full, d)
+        J = contact_jacobian(system, frame, group_contacts, full, d)
         mobilities = _mobility(group_contacts, mobility), None
         if at_state is not None:
             mobilities = _mobilities(at_state, J.dense(), parameters, mobilities[0], d > 1 and top.cone != "elliptic")
         options = d, top.cone == "elliptic", "refsafe" not in top.disabled, at_state is not None and at_state.by_step
 
-        def numbers(distance, parameters, mobilities, options=options):
-            return _regularization(distance, parameters, *mobilities, system.cone.impratio[0], system.option.dt, *options)
+        def numbers(distance, speculative, parameters, mobilities, options=options):
+            return _regularization(distance, speculative, parameters, *mobilities, system.cone.impratio[0], system.option.dt, *options)
 
-        stiffness, weights, damping, position_term, active, pull = each_row(numbers, group_contacts.distance, parameters, mobilities)
+        of_contacts = group_contacts.distance, group_contacts.speculative, parameters, mobilities
+        stiffness, weights, damping, position_term, active, pull = each_row(numbers, *of_contacts)
         n = len(group_contacts.distance)
         surfaces = surface_velocities(system, frame, group_contacts)
         offset = _offset(J.j_times(velocity) + surfaces, active, damping, position_term)
@@ -191,13 +197,14 @@ def _offset(velocity, active, damping, position_term):
 # ---- wrenches on bodies -------------------------------------------------------------------------------------------------------
 
 
-def contact_forces(cones: tuple[Cones | NoSlipCones, ...], a) -> list:
+def contact_forces(contacts: list[Contacts], cones: tuple[Cones | NoSlipCones, ...], a) -> list:
     """The forces (contacts, condim, lanes) in the contact frames at an acceleration, that of adhesion included, one entry for each condim
-    group."""
+    group. As in MuJoCo those of passive contacts are zero: they count as passive forces."""
     a = jnp.stack(list(a))
     a = a[:, None] if a.ndim == 1 else a
     forces = [cone.force(cone.j_times(a) + cone.offset) for cone in cones]
-    return [f if cone.pull is None else f.at[:, 0].add(-cone.pull) for cone, f in zip(cones, forces, strict=True)]
+    forces = [f if cone.pull is None else f.at[:, 0].add(-cone.pull) for cone, f in zip(cones, forces, strict=True)]
+    return forces + [jnp.zeros_like(x.distance)[:, None] for x in contacts if x.group.passive]
 
 
 def contact_velocities(system: System, frame: Frames, v, contacts: list[Contacts]) -> list:
@@ -205,7 +212,7 @@ def contact_velocities(system: System, frame: Frames, v, contacts: list[Contacts
     contact frames, one entry for each condim group."""
     velocity = column(list(v))
     lanes = jnp.broadcast_shapes(lanes_of(system, frame), velocity.shape[1:])
-    return [_jacobian(system, frame, group_contacts, lanes, 6).j_times(velocity) for group_contacts in contacts]
+    return [contact_jacobian(system, frame, group_contacts, lanes, 6).j_times(velocity) for group_contacts in contacts]
 
 
 def world_wrench(contacts: Contacts, force) -> tuple:
@@ -267,7 +274,7 @@ def adhesion_row(system: System, frame: Frames, body: int) -> list:
         has_body = (group_contacts.group.bodies == body).any(1) & (group_contacts.group.bodies != NO_BODY).all(1)
         of_body = constants_of_contacts(group_contacts, has_body[None], group_contacts.distance.dtype)[0]
         counted = of_body * (group_contacts.distance < parameters.detection_distance)
-        rates = _jacobian(system, frame, group_contacts, lanes or (1,), 1).dense()[:, 0]
+        rates = contact_jacobian(system, frame, group_contacts, lanes or (1,), 1).dense()[:, 0]
         total, count = total + pairwise_sum(counted[:, None] * rates), count + pairwise_sum(counted)
     row = -total / jnp.maximum(count, 1.0)
     return [(i, x if lanes else x[0]) for i, x in enumerate(row)]

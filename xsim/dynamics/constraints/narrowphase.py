@@ -16,8 +16,8 @@ import numpy as np
 
 from xsim.dynamics.collide import fields, sdf, sdf_meshes
 from xsim.dynamics.collide.dispatch import collide, collide_convex, collide_flat, hull, least_distances
-from xsim.dynamics.collide.shapes import ContactPoint, Shape, broadcast_contact
-from xsim.dynamics.constraints import flex_contacts
+from xsim.dynamics.collide.shapes import FAR, ContactPoint, Shape, broadcast_contact
+from xsim.dynamics.constraints import flex_contacts, speculative
 from xsim.dynamics.constraints.contact_parameters import PairParameters, pair_parameters
 from xsim.dynamics.constraints.contact_plan import NO_BODY, CondimGroup, FlexContactBodies, PairGroup, assets_of, contact_plan
 from xsim.dynamics.flex.kinematics import points
@@ -56,6 +56,7 @@ class Contacts(NamedTuple):
     tangents: two unit vectors. They make a right-handed frame with the normal: the contact frame.
     overflow (lanes,): whether more contacts were active than the buffer has entries.
     corner_weights: for the first and the second side, the weights (n, lanes) of ``FlexContactBodies.bodies``. None without flexes.
+    speculative (n, lanes): whether the contact will be within the step, see `speculative`. It acts whatever its distance. None without.
     """
 
     group: CondimGroup
@@ -66,6 +67,12 @@ class Contacts(NamedTuple):
     tangents: tuple
     overflow: Any
     corner_weights: tuple | None
+    speculative: Any = None
+
+    def is_nearer(self, distance):
+        """Whether contacts are nearer than a distance (n, lanes), or speculative."""
+        nearer = self.distance < distance
+        return nearer if self.speculative is None else nearer | self.speculative
 
 
 def contact_parameters(system: System) -> ContactParameters:
@@ -122,22 +129,32 @@ def _geom_poses(system: System, frame: Frames, parameters: ContactParameters) ->
     return _poses_in_world(link_R, link_pos, parameters.geom_quat, parameters.geom_pos)
 
 
-def _candidates(system: System, group: CondimGroup, detection_distance, shapes) -> tuple[ContactPoint, Any, Any]:
+def _candidates(system: System, group: CondimGroup, parameters: PairParameters, shapes, motion) -> tuple[ContactPoint, Any, Any, Any]:
     """The candidate contacts of a condim group.
 
-    detection_distance (pairs, lanes or 1): farther contacts are ignored, m. shapes (shapes, 15, lanes or 1): see `_shape`.
-    Returns the contacts, components (candidates, lanes or 1), their pair indices, a fixed list or (candidates, lanes or 1), and whether a
-    buffer was too small (lanes or 1)."""
-    contacts, pairs, overflow = [], [], jnp.zeros(shapes.shape[-1], bool)
+    parameters: of the pairs. shapes (shapes, 15, lanes or 1): see `_shape`. motion: see `speculative.geom_motions`.
+    Returns the contacts, components (candidates, lanes or 1), their pair indices, a fixed list or (candidates, lanes or 1), whether a
+    buffer was too small (lanes or 1), and whether contacts are speculative (candidates, lanes), None if none is."""
+    contacts, pairs, masks, overflow = [], [], [], jnp.zeros(shapes.shape[-1], bool)
+    detection_distance = parameters.detection_distance
     for pair_group in group.pair_groups:
         collide_group = _collide_height_fields if pair_group.windows else _search_pairs if pair_group.sdf else _collide_pairs
         contact, pair, group_overflow = collide_group(system, pair_group, detection_distance, shapes)
+        mask = None
+        if motion is not None and speculative.can_predict(system.topology, pair_group):
+            contact, mask = speculative.with_impacts(system, pair_group, parameters, contact, shapes, motion)
+        masks.append(mask)
         contacts.append(contact)
         pairs.append(pair)
         overflow = overflow | group_overflow
+    mask = None
+    if any(x is not None for x in masks):
+        masks = [jnp.zeros(jnp.shape(c.distance), bool) if x is None else x for c, x in zip(contacts, masks, strict=True)]
+        mask = concatenated(masks)
     if all(isinstance(pair, np.ndarray) for pair in pairs):
-        return concatenated(contacts), np.concatenate(pairs), overflow
-    return concatenated(contacts), concatenated([p if isinstance(p, jax.Array) else jnp.asarray(p)[:, None] for p in pairs]), overflow
+        return concatenated(contacts), np.concatenate(pairs), overflow, mask
+    pair = concatenated([p if isinstance(p, jax.Array) else jnp.asarray(p)[:, None] for p in pairs])
+    return concatenated(contacts), pair, overflow, mask
 
 
 def _collide_pairs(system: System, group: PairGroup, detection_distance, shapes) -> tuple[ContactPoint, Any, Any]:
@@ -266,8 +283,8 @@ def deepest(depth, capacity: int) -> tuple[Any, Any]:
     return index.T, (depth > 0).sum(0) > capacity
 
 
-def find_contacts(system: System, frame: Frames) -> list[Contacts]:
-    """The contacts at a configuration, one entry for each condim group."""
+def find_contacts(system: System, frame: Frames, v=None) -> list[Contacts]:
+    """The contacts at a configuration, one entry for each condim group. v: velocities, for speculative contacts; None: without these."""
     parameters, plan = system.derived.contact_parameters, contact_plan(system.topology)
     corner_points = flex_contacts.with_vertices(system.topology, points(system, frame)) if system.topology.parts else None
     shapes = [] if corner_points is None else [flex_contacts.part_shapes(system, corner_points)]
@@ -279,28 +296,33 @@ def find_contacts(system: System, frame: Frames) -> list[Contacts]:
     shapes = concatenated(shapes)
     width = max(shapes.shape[-1], *(pairs.detection_distance.shape[-1] for pairs in parameters.pairs))
     shapes = jnp.broadcast_to(shapes, (*shapes.shape[:-1], width))
+    motion = speculative.geom_motions(system, frame, v, shapes) if v is not None and system.topology.speculative else None
     groups = zip(plan.condim_groups, parameters.pairs, strict=True)
-    return [_group_contacts(system, frame, group, pairs.detection_distance, shapes, corner_points) for group, pairs in groups]
+    return [_group_contacts(system, frame, group, pairs, shapes, corner_points, motion) for group, pairs in groups]
 
 
-def _group_contacts(system: System, frame: Frames, group: CondimGroup, detection_distance, shapes, corner_points) -> Contacts:
+def _group_contacts(
+    system: System, frame: Frames, group: CondimGroup, parameters: PairParameters, shapes, corner_points, motion
+) -> Contacts:  # fmt: skip
     """The contacts of one condim group."""
     lanes = lanes_of(system, frame) or (1,)
-    contact, pair, overflow = _candidates(system, group, detection_distance, shapes)
-    contact = jax.tree.map(lambda x: jnp.broadcast_to(x, (len(x), *lanes)), contact)
+    contact, pair, overflow, mask = _candidates(system, group, parameters, shapes, motion)
+    lanes = lanes if mask is None else jnp.broadcast_shapes(lanes, mask.shape[1:])
+    contact, mask = jax.tree.map(lambda x: jnp.broadcast_to(x, (len(x), *lanes)), (contact, mask))
     if group.capacity < len(contact.distance):
-        depth = take_rows(detection_distance, pair) - contact.distance
+        depth = take_rows(parameters.detection_distance, pair) - contact.distance
+        depth = depth if mask is None else jnp.where(mask, FAR, depth)
         selected, buffer_overflow = deepest(jax.lax.stop_gradient(depth), group.capacity)
-        contact = jax.tree.map(lambda x: take_rows(x, selected), contact)
+        contact, mask = jax.tree.map(lambda x: take_rows(x, selected), (contact, mask))
         pair = jnp.asarray(pair)[selected] if isinstance(pair, np.ndarray) else take_rows(pair, selected)
         overflow = overflow | buffer_overflow
     if group.order is not None:
-        contact, pair = jax.tree.map(lambda x: take_rows(x, group.order), (contact, pair))
+        contact, pair, mask = jax.tree.map(lambda x: take_rows(x, group.order), (contact, pair, mask))
     weights = None
     if group.flex_bodies is not None:
         weights = _corner_weights(group.flex_bodies, pair, contact.point, corner_points, group.bodies)
     tangents = each_row(_tangents, contact.normal, contact.tangent_hint)
-    return Contacts(group, pair, contact.distance, contact.point, contact.normal, tangents, overflow, weights)
+    return Contacts(group, pair, contact.distance, contact.point, contact.normal, tangents, overflow, weights, mask)
 
 
 def _corner_weights(flex_bodies: FlexContactBodies, pair, point, corner_points, bodies: np.ndarray) -> tuple:

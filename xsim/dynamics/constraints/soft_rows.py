@@ -21,7 +21,7 @@ from xsim.dynamics.constraints.row_mobility import RowMobility
 from xsim.dynamics.constraints.softness import impedance, reference_law, regularization
 from xsim.dynamics.linalg.dense import assembled, fit, loop_sum, pairwise_sum, stacked, tree_sum
 from xsim.dynamics.tendons.tendons import LengthAndJacobian, scaled_row
-from xsim.dynamics.tree.frames import End, body_end, body_link, coordinate_addresses, site_end
+from xsim.dynamics.tree.frames import End, Wrench, body_end, body_link, coordinate_addresses, site_end
 from xsim.dynamics.tree.kinematics import Frames, accelerations, point_acceleration, point_velocity, velocities
 from xsim.dynamics.tree.system import System
 from xsim.model.topology import SoftInfo, Topology
@@ -77,16 +77,6 @@ class RowContext(NamedTuple):
     link_motion: tuple | None
 
 
-class Wrench(NamedTuple):
-    """A force (N) and a moment (N m) on the first of two bodies, and their opposites on the second, world axes. points: where the force
-    acts on each body, world, m."""
-
-    bodies: tuple[int, ...]
-    points: tuple
-    force: tuple
-    moment: tuple
-
-
 class Row(NamedTuple):
     """One row of a soft constraint. The letters are those of the module's docstring.
 
@@ -99,6 +89,7 @@ class Row(NamedTuple):
     drift: (dJ/dt) v.
     has_position_error: whether the reference acceleration has the term k d r. Dry friction does not.
     wrench: the wrench of a unit force on two bodies. None if the force acts at joints or tendons.
+    tendons: [(tendon, coefficient), ...] of a force along the lengths of tendons.
     """
 
     row: list
@@ -111,6 +102,7 @@ class Row(NamedTuple):
     drift: object = 0.0
     has_position_error: bool = True
     wrench: Wrench | None = None
+    tendons: tuple = ()
 
 
 class Rows(NamedTuple):
@@ -320,17 +312,18 @@ def _polynomial(coefficients, x):
     return value, derivative
 
 
-def _polynomial_row(coefficients, displacements, jacobians, mobilities) -> list[Row]:
+def _polynomial_row(coefficients, displacements, jacobians, mobilities, tendons=()) -> list[Row]:
     """One row: the displacement of a first quantity from the reference configuration is a polynomial of that of a second, or a constant if
-    there is no second."""
+    there is no second. tendons: whose lengths the quantities are, if they are."""
     if len(displacements) == 1:
         residual = sub(displacements[0], coefficients[0])
-        return [Row(jacobians[0], residual, residual, mobilities[0], -INFINITE, INFINITE)]
+        return [Row(jacobians[0], residual, residual, mobilities[0], -INFINITE, INFINITE, tendons=tuple((i, 1.0) for i in tendons))]
     value, derivative = _polynomial(coefficients, displacements[1])
     residual, merged = sub(displacements[0], value), dict(jacobians[0])
     for dof, x in scaled_row(jacobians[1], neg(derivative)):
         merged[dof] = add(merged[dof], x) if dof in merged else x
-    return [Row(list(merged.items()), residual, residual, add(*mobilities), -INFINITE, INFINITE)]
+    along = tuple(zip(tendons, (1.0, neg(derivative)), strict=True)) if tendons else ()
+    return [Row(list(merged.items()), residual, residual, add(*mobilities), -INFINITE, INFINITE, tendons=along)]
 
 
 def _joint(context: RowContext, info: SoftInfo, reference) -> list[Row]:
@@ -345,7 +338,7 @@ def _tendon(context: RowContext, info: SoftInfo, reference) -> list[Row]:
     displacements = [sub(context.tendons[i].length, context.system.derived.mobility.lengths[i]) for i in info.items]
     mobilities = [context.system.derived.mobility.tendons[i] for i in info.items]
     jacobians = [context.tendons[i].row for i in info.items]
-    return _polynomial_row(context.system.equality.polynomial[info.row], displacements, jacobians, mobilities)
+    return _polynomial_row(context.system.equality.polynomial[info.row], displacements, jacobians, mobilities, info.items)
 
 
 def _friction(context: RowContext, info: SoftInfo, reference) -> list[Row]:
@@ -355,7 +348,8 @@ def _friction(context: RowContext, info: SoftInfo, reference) -> list[Row]:
 
 def _tendon_friction(context: RowContext, info: SoftInfo, reference) -> list[Row]:
     (i,), bound = info.items, context.system.tendon.friction[info.row]
-    return [Row(context.tendons[i].row, 0.0, 0.0, context.system.derived.mobility.tendons[i], neg(bound), bound, has_position_error=False)]
+    row, mobility = context.tendons[i].row, context.system.derived.mobility.tendons[i]
+    return [Row(row, 0.0, 0.0, mobility, neg(bound), bound, has_position_error=False, tendons=((i, 1.0),))]
 
 
 def _limit(context: RowContext, info: SoftInfo, row, distance, mobility) -> list[Row]:
@@ -387,7 +381,8 @@ def _tendon_limit(context: RowContext, info: SoftInfo, reference) -> list[Row]:
     length, row = context.tendons[i]
     bound = context.system.tendon.range[info.row][0 if low else 1]
     distance = sub(length, bound) if low else sub(bound, length)
-    return _limit(context, info, row if low else scaled_row(row, -1.0), distance, context.system.derived.mobility.tendons[i])
+    (limit,) = _limit(context, info, row if low else scaled_row(row, -1.0), distance, context.system.derived.mobility.tendons[i])
+    return [limit._replace(tendons=((i, 1.0 if low else -1.0),))]
 
 
 def _connect_reference(system: System, frame: Frames, info: SoftInfo) -> tuple:
@@ -527,6 +522,12 @@ def soft_rows(system: System, frame: Frames, q, v, tendon: list[LengthAndJacobia
     reference configuration."""
     rows = _collect_rows(system, frame, q, v, tendon)
     return _assemble(system, rows, q, v, at_state) if rows else None
+
+
+def inactive_row(nv: int, dtype) -> Rows:
+    """One row without a force, with a lane axis."""
+    vector = jnp.zeros((1, 1), dtype)
+    return Rows(np.zeros((0, nv)), jnp.zeros((1, nv, 1), dtype), vector, vector, vector, vector)
 
 
 def concatenate_rows(a: Rows, b: Rows) -> Rows:

@@ -15,9 +15,10 @@ from xsim.dynamics.constraints.flex_edges import edge_rows, has_edge_rows
 from xsim.dynamics.constraints.flex_strains import strain_rows
 from xsim.dynamics.constraints.narrowphase import Contacts, find_contacts
 from xsim.dynamics.constraints.noslip_cones import NoSlipCones
+from xsim.dynamics.constraints.passive_contacts import PassiveContacts, passive_contacts
 from xsim.dynamics.constraints.potential import Potential
 from xsim.dynamics.constraints.row_mobility import RowMobility, row_mobility
-from xsim.dynamics.constraints.soft_rows import Rows, concatenate_rows, has_soft_rows, soft_rows
+from xsim.dynamics.constraints.soft_rows import Rows, concatenate_rows, has_soft_rows, inactive_row, soft_rows
 from xsim.dynamics.linalg.dense import tree_sum
 from xsim.dynamics.tendons.tendons import tendons
 from xsim.dynamics.tree.kinematics import Frames, frames, lanes_of
@@ -39,11 +40,13 @@ class Constraints(NamedTuple):
     rows: equalities, limits and dry friction. None if there are none.
     cones: contacts, by dimension.
     overflow: 1.0 if more contacts were active than the buffer has entries.
+    passive: contacts that are springs. They are no part of P. None without.
     """
 
     rows: Rows | None
     cones: tuple[Cones | NoSlipCones, ...]
     overflow: object = 0.0
+    passive: PassiveContacts | None = None
 
     @property
     def parts(self) -> tuple[Potential, ...]:
@@ -121,7 +124,7 @@ class Constraints(NamedTuple):
     def fitted(self, lanes: tuple[int, ...]) -> Constraints:
         """The constraints with arrays of the shape (..., *lanes), for accelerations (nv, *lanes)."""
         rows = None if self.rows is None else self.rows.fitted(lanes)
-        return Constraints(rows, tuple(c.fitted(lanes) for c in self.cones), self.overflow)
+        return self._replace(rows=rows, cones=tuple(c.fitted(lanes) for c in self.cones))
 
 
 def _rows(system: System, frame: Frames, q, v, at_state: RowMobility | None) -> Rows:
@@ -150,8 +153,11 @@ def constraints(
     rows = _rows(system, frame, q, v, at_state) if has_soft_rows(top) else None
     if not has_contacts(top):
         return Constraints(rows, ())
-    contacts = find_contacts(system, frame) if contacts is None else contacts
-    cones, overflow = contact_cones(system, frame, v, contacts, at_state), 0.0
+    contacts = find_contacts(system, frame, v) if contacts is None else contacts
+    cones, overflow, passive = contact_cones(system, frame, v, contacts, at_state), 0.0, passive_contacts(system, frame, v, contacts)
+    if passive is not None and step_terms is None:
+        raise ValueError("passive contact of flexes is for the integrator discrete: choose this integrator")
+    rows = inactive_row(len(v), contacts[0].distance.dtype) if rows is None and not cones else rows
     for group_contacts in contacts:
         overflow = jnp.maximum(overflow, group_contacts.overflow.astype(group_contacts.distance.dtype))
-    return Constraints(rows, cones, overflow if lanes_of(system, frame) else overflow[0])
+    return Constraints(rows, cones, overflow if lanes_of(system, frame) else overflow[0], passive)

@@ -224,7 +224,7 @@ def _smooth_balance(m: EquationOfMotion, t: Terms, a, y) -> list:
         free = [0.0] * n if a is None else a
         a = [x if h is None else h for x, h in zip(free, m.prescribed, strict=True)]
     force = with_armature_bias(m.system, t.frame, m.q, m.v, inverse_dynamics(m.system, t.frame, t.inertia, m.q, m.v, a))
-    passive = with_adhesion(m.system, t.frame, m.v, m.soft, passive_force(m.system, t.frame, m.q, m.v, t.damping, t.tendon))
+    passive = with_contacts(m.system, t.frame, m.v, m.soft, passive_force(m.system, t.frame, m.q, m.v, t.damping, t.tendon))
     extra = [0.0] * n
     if t.stiffness is not None:
         # The spring force at the position that the current velocity would reach (DART); the matrix terms have the part of the acceleration.
@@ -258,12 +258,16 @@ def _product(matrix, x):
     return times(fit(matrix, lanes), fit(x, lanes))
 
 
-def with_adhesion(system: System, frame: Frames, v: list, soft: Constraints | None, passive: list) -> list:
-    """The passive force (nv) with that of the adhesion of contacts."""
-    if soft is None or not soft.has_adhesion or "passive" in system.topology.disabled:
+def with_contacts(system: System, frame: Frames, v: list, soft: Constraints | None, passive: list) -> list:
+    """The passive force (nv) with those of contacts: of adhesion, and of passive contacts."""
+    if soft is None or "passive" in system.topology.disabled:
         return passive
+    forces = [soft.adhesion()] if soft.has_adhesion else []
+    forces += [] if soft.passive is None else [soft.passive.force]
     lanes = has_lanes(system, frame, v)
-    return [add(p, x if lanes else x[0]) for p, x in zip(passive, soft.adhesion(), strict=True)]
+    for force in forces:
+        passive = [add(p, x if lanes else x[0]) for p, x in zip(passive, force, strict=True)]
+    return passive
 
 
 def _minus_constraint_force(soft: Constraints, balance: list, a) -> list:

@@ -30,7 +30,7 @@ class StepMetric(NamedTuple):
 
     * damping, stiffness: D and K between dofs of one branch.
     * couplings: (row, k, d) of the tendons and actuators that act between branches: row^T row times k in K and times d in D.
-    * flexes: D and K of flexes (nv, nv, lanes or 1). None without elastic flexes.
+    * flexes: D and K of flexes and their passive contacts (nv, nv, lanes or 1). None without.
     * gyroscopic: minus d force / d velocity of Coriolis forces of free bodies that nothing else holds, not symmetric. None without one.
     """
 
@@ -58,6 +58,9 @@ def step_metric(
     flexes, held = flex_slopes(system, frame), []
     if soft is not None:
         held += soft.touched()
+        if soft.passive is not None and "passive" not in system.topology.disabled:
+            flex_damping, flex_stiffness = (0.0, 0.0) if flexes is None else flexes
+            flexes = flex_damping + jnp.zeros_like(soft.passive.stiffness), flex_stiffness + soft.passive.stiffness
     if flexes is not None:
         held += [jnp.stack([x[i, i] for i in range(len(v))]) for x in flexes]
     return StepMetric(damping, stiffness, couplings, flexes, _gyroscopic(system, frame, inertia, q, v, rows, held))

@@ -74,7 +74,8 @@ def contact_field(context, name: str):
 def detected_contacts(context):
     """Whether the entries of the buffers are contacts: (contacts, lanes)."""
     parameters = parameters_of_contacts(context.system, context.contacts)
-    return concatenated([c.distance <= p.detection_distance for c, p in zip(context.contacts, parameters, strict=True)])
+    near = [c.distance <= p.detection_distance for c, p in zip(context.contacts, parameters, strict=True)]
+    return concatenated([x if c.speculative is None else x | c.speculative for x, c in zip(near, context.contacts, strict=True)])
 
 
 @functools.lru_cache(maxsize=64)

@@ -8,15 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 
 from xsim.dynamics.actuation.actuation import ActuatorForces
-from xsim.dynamics.constraints.contact_rows import body_wrenches
 from xsim.dynamics.constraints.narrowphase import Contacts
-from xsim.dynamics.constraints.soft_rows import ConstraintForce, Rows, Wrench, constraint_forces, has_soft_rows
+from xsim.dynamics.constraints.soft_rows import ConstraintForce, Rows, constraint_forces, has_soft_rows
 from xsim.dynamics.forces.energy import kinetic_energy, potential_energy
-from xsim.dynamics.sensors import contact_reports, contact_sensors, tactile, touch_grid
+from xsim.dynamics.sensors import contact_reports, contact_sensors, external_forces, tactile, touch_grid
 from xsim.dynamics.sensors.cameras import cameras
 from xsim.dynamics.sensors.rangefinders import focal_lengths, range_hits, rangefinder
 from xsim.dynamics.sensors.site_volumes import inside_site
@@ -40,7 +38,6 @@ from xsim.spatial import (
     madd,
     matrix,
     momentum,
-    mul,
     neg,
     normalize,
     quat_conj,
@@ -48,7 +45,6 @@ from xsim.spatial import (
     scale,
     stage,
     total,
-    vadd,
     vsub,
 )
 
@@ -138,16 +134,8 @@ class SensorContext:
 
     @functools.cached_property
     def external_forces(self) -> list[Force]:
-        """For each body, the force of contacts, connects and welds on it, about the world's origin (MuJoCo's cfrc_ext)."""
-        out = [Force(ZERO3, ZERO3)] * len(self.system.body.inertia)
-        for constraint in self.constraint_forces:
-            if constraint.row.wrench is not None:
-                _add_constraint_force(out, constraint.row.wrench, constraint.force)
-        if self.contacts:
-            for i, wrench in enumerate(body_wrenches(self.system, list(self.contacts), list(self.contact_forces))):
-                force, moment = jax.tree.map(lambda x: x[0], wrench) if not self.lanes else wrench
-                out[i] = madd(out[i], Force(moment, force))
-        return out
+        """See `external_forces.external_forces`."""
+        return external_forces.external_forces(self)
 
     @functools.cached_property
     def lanes(self) -> tuple[int, ...]:
@@ -253,19 +241,6 @@ def _inertial_force(pose: Pose, inertia: Inertia, velocity: Motion, acceleration
     world_inertia = inertia_move(matrix(pose.quat), pose.pos, inertia)
     proper = Motion(acceleration.ang, vsub(acceleration.lin, gravity))
     return madd(momentum(world_inertia, proper), cross_force(velocity, momentum(world_inertia, velocity)))
-
-
-def _add_constraint_force(forces: list, wrench: Wrench, factor) -> None:
-    """Add the force of a constraint to those on its two bodies. wrench: of a unit force."""
-    for body, point, sign in zip(wrench.bodies, wrench.points, (1.0, -1.0), strict=True):
-        if body >= 0:
-            forces[body] = _with_wrench(forces[body], point, wrench.force, wrench.moment, mul(sign, factor))
-
-
-@stage
-def _with_wrench(total: Force, point, force, moment, factor) -> Force:
-    scaled_force = scale(force, factor)
-    return madd(total, Force(vadd(cross(point, scaled_force), scale(moment, factor)), scaled_force))
 
 
 @stage

@@ -8,12 +8,12 @@ import jax.numpy as jnp
 
 from xsim.dynamics.layout import spread
 from xsim.dynamics.tendons.wrapping import wrap
-from xsim.dynamics.tree.frames import End, body_link, coordinate_addresses, geom_end, row_coefficients, site_end
+from xsim.dynamics.tree.frames import End, Wrench, body_link, coordinate_addresses, geom_end, row_coefficients, site_end
 from xsim.dynamics.tree.kinematics import Frames, point_acceleration, point_velocity
 from xsim.dynamics.tree.polynomials import potential, slope, tendon_damping, tendon_stiffness
 from xsim.dynamics.tree.system import System
 from xsim.model.topology import PieceInfo
-from xsim.spatial import ZERO3, Motion, add, apply, apply_inverse, cross, dot, mul, neg, normalize, safe_norm, stage, sub, vsub
+from xsim.spatial import ZERO3, Motion, add, apply, apply_inverse, cross, dot, mul, neg, normalize, safe_norm, scale, stage, sub, vsub
 
 
 class LengthAndJacobian(NamedTuple):
@@ -29,18 +29,37 @@ class LengthAndJacobian(NamedTuple):
 
 def tendons(system: System, frame: Frames, q) -> list[LengthAndJacobian]:
     """All tendons at a configuration."""
-    top = system.topology
-    segments = {i: _segments(system, frame, info) for i, info in enumerate(top.tendons) if info.kind == "spatial"}
+    paths = _paths(system, frame)
+    return [_sum_of_segments(paths[i]) if i in paths else _fixed(system, info, q) for i, info in enumerate(system.topology.tendons)]
+
+
+def tendon_wrenches(system: System, frame: Frames) -> dict[int, list[Wrench]]:
+    """{tendon: the wrenches on bodies of a unit force along its length, which pushes its ends apart}, of the spatial tendons."""
+    paths = _paths(system, frame)
+    return {i: [_scaled(wrench, segment.factor) for segment, part in path for wrench in part.wrenches] for i, path in paths.items()}
+
+
+def _scaled(wrench: Wrench, factor) -> Wrench:
+    return wrench if factor is None else wrench._replace(force=scale(wrench.force, factor))
+
+
+class _Part(NamedTuple):
+    """Length and Jacobian row of a segment, and the wrenches on bodies of a unit force along its length."""
+
+    length: object
+    row: list
+    wrenches: list[Wrench]
+
+
+def _paths(system: System, frame: Frames) -> dict[int, list[tuple[_Segment, _Part]]]:
+    """{tendon: its segments}, of the spatial tendons."""
+    segments = {i: _segments(system, frame, info) for i, info in enumerate(system.topology.tendons) if info.kind == "spatial"}
     every = [segment for of_tendon in segments.values() for segment in of_tendon]
     wrapped = iter(_wrapped(system, frame, [segment for segment in every if segment.geom is not None]))
-    out = []
-    for i, info in enumerate(top.tendons):
-        if info.kind == "fixed":
-            out.append(_fixed(system, info, q))
-        else:
-            lengths = [next(wrapped) if segment.geom is not None else _straight(system, frame, segment) for segment in segments[i]]
-            out.append(_sum_of_segments(segments[i], lengths))
-    return out
+    return {
+        i: [(segment, next(wrapped) if segment.geom is not None else _straight(system, frame, segment)) for segment in of_tendon]
+        for i, of_tendon in segments.items()
+    }
 
 
 def _address(system: System, dof: int) -> int:
@@ -88,13 +107,13 @@ def _segments(system: System, frame: Frames, info) -> list[_Segment]:
     return out
 
 
-def _sum_of_segments(segments: list[_Segment], lengths: list[tuple]) -> LengthAndJacobian:
-    """The length and Jacobian of a tendon. lengths: length and row of each segment."""
+def _sum_of_segments(path: list[tuple[_Segment, _Part]]) -> LengthAndJacobian:
+    """The length and Jacobian of a tendon."""
     length, row = 0.0, []
-    for segment, (segment_length, segment_row) in zip(segments, lengths, strict=True):
+    for segment, part in path:
         factor = 1.0 if segment.factor is None else segment.factor
-        length = add(length, mul(segment_length, factor))
-        row += scaled_row(segment_row, factor)
+        length = add(length, mul(part.length, factor))
+        row += scaled_row(part.row, factor)
     return LengthAndJacobian(length, _merged(row))
 
 
@@ -114,11 +133,12 @@ def _distance_wrench(a: End, b: End):
     return safe_norm(d), (n, cross(a.x, n), cross(b.x, n))
 
 
-def _straight(system: System, frame: Frames, segment: _Segment) -> tuple:
-    """Length and row of a straight segment."""
+def _straight(system: System, frame: Frames, segment: _Segment) -> _Part:
+    """A straight segment."""
     (first, a), (second, b) = segment.first, segment.second
     length, wrench = _distance_wrench(a, b)
-    return length, row_coefficients(system, frame, (first, second), wrench)
+    row = row_coefficients(system, frame, (first, second), wrench)
+    return _Part(length, row, [Wrench((second, first), (b.world, a.world), wrench[0], ZERO3)])
 
 
 def unwrapped_row(system: System, frame: Frames, tendon: int) -> list:
@@ -126,8 +146,7 @@ def unwrapped_row(system: System, frame: Frames, tendon: int) -> list:
     info = system.topology.tendons[tendon]
     if info.kind == "fixed":
         return _merged([(piece.item, system.tendon.coefficient[piece.row]) for piece in info.path])
-    segments = _segments(system, frame, info)
-    return _sum_of_segments(segments, [_straight(system, frame, segment) for segment in segments]).row
+    return _sum_of_segments([(segment, _straight(system, frame, segment)) for segment in _segments(system, frame, info)]).row
 
 
 def unwrapped_drift(system: System, frame: Frames, tendon: int, velocity: list, acceleration: list):
@@ -176,8 +195,8 @@ def _tension_wrench(geom: End, end: End, gradient):
     return n, cross(arm, n), cross(end.x, n)
 
 
-def _wrapped(system: System, frame: Frames, segments: list[_Segment]) -> list[tuple]:
-    """Length and row of the segments that wrap around geoms. Segments of one kind are processed as a batch, so that the program is
+def _wrapped(system: System, frame: Frames, segments: list[_Segment]) -> list[_Part]:
+    """The segments that wrap around geoms. Segments of one kind are processed as a batch, so that the program is
     small."""
     out: list = [None] * len(segments)
     infos = [system.topology.geoms[segment.geom.item] for segment in segments]
@@ -196,11 +215,12 @@ def _wrapped(system: System, frame: Frames, segments: list[_Segment]) -> list[tu
         first, second, side, radius = _stacked([*points, sides, radii])
         path = wrap(shape, first, second, *radius, side or None, system.topology.switches.tendon_shortest_side)
         for k, (i, geom) in enumerate(zip(members, geoms, strict=True)):
-            row: list = []
+            row, wrenches = [], []
             for (body, end), gradient in zip((segments[i].first, segments[i].second), path.gradients, strict=True):
                 wrench = _tension_wrench(geom, end, tuple(x[k] for x in gradient))
                 row += row_coefficients(system, frame, (infos[i].body, body), wrench)
-            out[i] = path.length[k], row
+                wrenches.append(Wrench((body, infos[i].body), (end.world, end.world), wrench[0], ZERO3))
+            out[i] = _Part(path.length[k], row, wrenches)
     return out
 
 
@@ -221,10 +241,18 @@ def _extension(length, rest):
 def tendon_force(system: System, tendon: list[LengthAndJacobian], v) -> list:
     """The generalized force of the springs and dampers of all tendons."""
     out: list = [0.0] * len(v)
+    for t, force in zip(tendon, passive_tendon_forces(system, tendon, v), strict=True):
+        out = add_row_force(out, t.row, force)
+    return out
+
+
+def passive_tendon_forces(system: System, tendon: list[LengthAndJacobian], v) -> list:
+    """The force of each tendon's spring and damper along its length, N, negative where it pulls."""
+    out = []
     for i, (info, t) in enumerate(zip(system.topology.tendons, tendon, strict=True)):
         extension, speed = _extension(t.length, _rest(system, i, info)), rate(t.row, v)
         spring = mul(tendon_stiffness(system, i, extension), extension)
-        out = add_row_force(out, t.row, neg(add(spring, mul(tendon_damping(system, i, speed), speed))))
+        out.append(neg(add(spring, mul(tendon_damping(system, i, speed), speed))))
     return out
 
 

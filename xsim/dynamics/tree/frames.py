@@ -68,6 +68,16 @@ class End(NamedTuple):
         return tuple(row[k] for row in self.R)
 
 
+class Wrench(NamedTuple):
+    """A force (N) and a moment (N m) on the first of two bodies, and their opposites on the second, world axes. points: where the force
+    acts on each body, world, m."""
+
+    bodies: tuple[int, ...]
+    points: tuple
+    force: tuple
+    moment: tuple
+
+
 @stage
 def _end(R, origin, quat, reference, pose: Pose) -> End:
     x = vadd(origin, apply(R, pose.pos))

@@ -52,7 +52,7 @@ RULES = {
     **_for_all(("option",), "gravity wind magnetic density viscosity integrator cone jacobian solver impratio", None),
     **_for_all(("option",), "o_margin o_solref o_solimp o_friction", None),
     **_for_all(("option",), "actuatorgroupdisable", _union),
-    **_for_all(("option", "flag"), "override energy fwdinv invdiscrete sleep diagexact", _enabled),
+    **_for_all(("option", "flag"), "override energy fwdinv invdiscrete sleep diagexact speculative", _enabled),
     **_for_all(
         ("option", "flag"),
         "constraint equality frictionloss limit contact spring damper gravity clampctrl warmstart filterparent actuation refsafe sensor"

@@ -203,12 +203,13 @@ def _yield_strains(elastic: Element, dim: int, elastic2d: str) -> tuple[float, f
 def _contact(document: Document, e: Element) -> dict[str, Any]:
     contact = e.child("contact")
     if contact is None:
-        return {"contact": SurfaceSpec(), "internal": True, "selfcollide": "auto", "active_layers": 1}
+        return {"contact": SurfaceSpec(), "internal": True, "selfcollide": "auto", "active_layers": 1, "passive": False}
     return {
         "contact": read_surface(document, contact),
         "internal": flag(contact, "internal", True),
         "selfcollide": contact.choice("selfcollide", ("none", "narrow", "bvh", "sap", "auto"), "auto"),
         "active_layers": integer(contact, "activelayers", 1),
+        "passive": flag(contact, "passive", False),
     }
 
 

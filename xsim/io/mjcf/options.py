@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from xsim.io.errors import ParseError
 from xsim.io.mjcf.document import Document
 from xsim.io.mjcf.values import integer
 from xsim.io.reader import Element
@@ -23,7 +24,7 @@ PARTS = (
 PASSIVE = ("passive",)
 PASSIVE_4_0 = ("spring", "damper")  # without both there are no passive forces at all
 EXTRAS = ("override", "energy", "fwdinv", "invdiscrete", "multiccd", "island", "nativeccd")  # flags that are off at first
-EXTRAS_4_0 = ("sleep", "diagexact")
+EXTRAS_4_0 = ("sleep", "diagexact", "speculative")
 ON_BY_DEFAULT_4_0 = ("multiccd", "island", "nativeccd")
 WORDS = {"cone": ("pyramidal", "elliptic"), "jacobian": ("dense", "sparse", "auto"), "solver": ("PGS", "CG", "Newton")}
 SOLVER: dict = {
@@ -66,6 +67,7 @@ def read_option(document: Document, flexes: Sequence[FlexSpec] = ()) -> OptionSp
             flags = {n: section.choice(n, ("disable", "enable"), "enable" if on else "disable") == "enable" for n, on in flags.items()}
     for e in document.sections("option") if integrator == "discrete" else ():
         _check_discrete(e, solver, flags, flexes)
+    _check_passive_contact(integrator, flexes)
     return OptionSpec(
         gravity=vectors["gravity"],
         dt=names["timestep"],
@@ -92,6 +94,14 @@ def _check_discrete(e: Element, solver: dict, flags: dict[str, bool], flexes: Se
     ):
         if unknown:
             raise e.error(f"found 'discrete' with {name}, which is not simulated; allowed: {wanted}", "integrator")
+
+
+def _check_passive_contact(integrator: str, flexes: Sequence[FlexSpec]) -> None:
+    """Raise ParseError for passive contact without the integrator discrete, as MuJoCo does in a step."""
+    for flex in flexes if integrator != "discrete" else ():
+        if flex.has_passive_contact:
+            text = f'<contact>: passive of flex {flex.name!r}: found integrator {integrator!r}; allowed: integrator="discrete"'
+            raise ParseError(flex.source.file, flex.source.line, text)
 
 
 def _has_other_slopes(flex: FlexSpec) -> bool:

@@ -198,7 +198,7 @@ mujoco model
 _CHANGES_OF_4_0 = """
 compiler + conflict passthrough savecanonical savecompiled saveinertial
 option + sleep_tolerance - apirate
-option/flag + damper diagexact sleep spring ! ipc speculative - passive
+option/flag + damper diagexact sleep speculative spring ! ipc - passive
 visual/global + cameraid
 default/texture? + builtin colorspace embed gridlayout gridsize height hflip mark markrgb nchannel random rgb1 rgb2 type vflip width
 default/material/layer + role texture
@@ -228,10 +228,10 @@ worldbody/camera + output projection
 worldbody/light + intensity range softness texture type
 frame + massscale scale scaling
 worldbody/flexcomp + cellcount dof mesh
-worldbody/flexcomp/contact ! passive - internal
+worldbody/flexcomp/contact + passive - internal
 worldbody/flexcomp/elasticity + elastic2d section sectionsize shear yield
 deformable/flex + cellcount dof elemtexcoord node nodecoord
-deformable/flex/contact ! passive - internal
+deformable/flex/contact + passive - internal
 deformable/flex/elasticity + elastic2d section sectionsize shear yield
 contact/pair + adhesion
 equality/flexstrain + active cell class flex name solimp solref

@@ -76,4 +76,5 @@ def _write_contact(context: Context, e: XML, look: dict[str, Any]) -> None:
         internal=look["internal"] if context.rules == "3.2" else None,
         selfcollide=look["selfcollide"],
         activelayers=look["active_layers"],
+        passive=unless(False, look.get("passive", False)),
     )  # fmt: skip
