@@ -313,7 +313,7 @@ def _flights(state) -> list[int]:
     return [n for n in durations.tolist() if n >= 4]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_hopper_keeps_commanded_speeds():
     """One leg with a spring, from rest, also where the controller knows masses that are too small. The test on `hopper` is in the
     documentation."""

@@ -80,7 +80,8 @@ def test_contacts_of_sdflib(x64):
             assert abs(ours.min() - np.array(expected)[:, 0].min()) < 0.015
 
 
-@pytest.mark.parametrize("release", [pytest.param("3.2", marks=NIGHTLY), pytest.param("4.0", marks=SLOW)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("release", ["3.2", "4.0"])
 def test_distance_sensors(release, x64):
     """Of surfaces that overlap, the deepest contact; of others the cutoff. Planes measure the distance from the mesh."""
     model, recorded = near_numbers(release, "distances")
