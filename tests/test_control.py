@@ -187,6 +187,37 @@ def test_a_controller_keeps_the_pole_up(cart):
     np.testing.assert_allclose(states.time[0], 0.02 * np.arange(1, 151), rtol=1e-4)
 
 
+TRACES = []
+
+
+def _lean_cost(angle, state, ctrl, t):
+    TRACES.append(angle)
+    return (state.q[1] - angle) ** 2 + 0.1 * state.v @ state.v + 0.01 * ctrl @ ctrl
+
+
+def _lean_final_cost(angle, state):
+    return 0.0 * angle
+
+
+@pytest.mark.slow
+def test_plans_that_differ_in_numbers_share_a_program(cart):
+    """In the arguments of their costs, in limits and in models."""
+    start, zero, found, counts = xsim.init(cart), jnp.zeros((5, 1)), [], []
+    for angle, limit, mass in ((0.1, 1.0, 1.0), (-0.1, 0.01, 2.0)):
+        model = cart.replace({"geom.mass": cart.geom.mass * mass})
+        costs, limits = (Partial(_lean_cost, angle), Partial(_lean_final_cost, angle)), (-limit, limit)
+        plan = ilqr(model, start, zero, *costs, limits=limits, max_iterations=2)
+        controller = Controller(model, *costs, limits, iterations=2)
+        _, ctrls, _ = simulate(controller, start, controller.start(zero), 3)
+        np.testing.assert_allclose(ctrls[0], plan.ctrls[0], rtol=1e-5)
+        found.append(ctrls)
+        counts.append(len(TRACES))
+    assert counts[0] == counts[1]
+    assert jnp.abs(found[1]).max() == pytest.approx(0.01) and jnp.sign(found[0][0, 0]) == -jnp.sign(found[1][0, 0])
+    with pytest.raises(ValueError, match="low must not exceed high"):
+        simulate(Controller(cart, _cart_cost, _cart_final_cost, (1.0, -1.0)), start, controller.start(zero), 3)
+
+
 # ---- on a manifold ------------------------------------------------------------------------------------------------------------
 
 

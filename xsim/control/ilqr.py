@@ -13,14 +13,13 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.tree_util import Partial
 
 from xsim.control.box_qp import box_minimum, solve_free
-from xsim.control.tangent import Expansion, Problem, advance, deviation, drive_of, expand, width
+from xsim.control.tangent import Expansion, Problem, advance, as_partial, deviation, drive_of, expand, width
 from xsim.dynamics.call import check_model, compiled
 from xsim.model.model import Model, State, unfrozen
 
-__all__ = ["START_REGULARIZATION", "Plan", "feedback", "ilqr"]
+__all__ = ["START_REGULARIZATION", "Plan", "control_limits", "feedback", "ilqr"]
 
 START_REGULARIZATION = 1e-2
 MAX_REGULARIZATION = 1e6
@@ -97,9 +96,9 @@ def ilqr(
     inputs = model.nu or model.nv
     if ctrls.ndim != 2 or not len(ctrls) or (drive is None and ctrls.shape[1] != inputs):
         raise ValueError(f"ctrls must have shape (T, {'m' if drive else inputs}) with T of 1 or more, found {ctrls.shape}")
-    bounds = _limits(model, limits, ctrls, drive is None)
+    bounds = control_limits(model, limits, ctrls, drive is None)
     start = jnp.asarray(regularization, ctrls.dtype)
-    functions = Partial(cost), Partial(final_cost), drive_of(model, drive)
+    functions = as_partial(cost), as_partial(final_cost), drive_of(model, drive)
     return _solve(model, state, ctrls, *functions, bounds, start, substeps, max_iterations, tolerance)
 
 
@@ -114,8 +113,9 @@ def feedback(model: Model, plan: Plan, state: State, t):
 # ---- limits -------------------------------------------------------------------------------------------------------------------
 
 
-def _limits(model: Model, limits, ctrls, direct: bool):
-    """Bounds (2, m). direct: whether the controls are those of the model."""
+def control_limits(model: Model, limits, ctrls, direct: bool):
+    """Bounds (2, m) of controls (T, m). limits: as in `ilqr`, which raises ValueError as this does. direct: whether the controls are those
+    of the model."""
     m = ctrls.shape[1]
     if limits is None:
         return _model_limits(model, ctrls.dtype) if direct and model.nu else jnp.array([[-jnp.inf] * m, [jnp.inf] * m], ctrls.dtype)

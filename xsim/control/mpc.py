@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from xsim.control.ilqr import START_REGULARIZATION, ilqr
-from xsim.control.tangent import Problem, advance, drive_of
+from xsim.control.ilqr import START_REGULARIZATION, control_limits, ilqr
+from xsim.control.tangent import Problem, advance, as_partial, drive_of
 from xsim.model.model import Model, State
 
 __all__ = ["Controller", "Memory", "simulate"]
@@ -31,9 +31,15 @@ class Memory(NamedTuple):
     converged: Any
 
 
+@functools.partial(
+    jax.tree_util.register_dataclass,
+    data_fields=["model", "cost", "final_cost", "limits", "drive"],
+    meta_fields=["substeps", "iterations"],
+)
 @dataclass(frozen=True, eq=False)
 class Controller:
-    """A controller that plans ahead with a model.
+    """A controller that plans ahead with a model. A pytree, an argument of compiled functions if its functions are
+    `jax.tree_util.Partial`.
 
     ::
 
@@ -76,14 +82,22 @@ class Controller:
         return plan.ctrls[0], Memory(shifted, plan.regularization, plan.cost, plan.converged)
 
 
-@functools.partial(jax.jit, static_argnames=("controller", "count"))
 def simulate(controller: Controller, state: State, memory: Memory, count: int, plant: Model | None = None):
     """A controller in the loop with a simulation, for ``count`` controls: (states, ctrls (count, m), memory).
 
-    states: after each control, with a leading axis. plant: the model that moves; None: the controller's own."""
+    states: after each control, with a leading axis. plant: the model that moves; None: the controller's own. It is compiled once for
+    controllers that differ in numbers: those of their models, of their limits, and of costs that are ``jax.tree_util.Partial``.
+
+    Raises what `ilqr` raises."""
+    cost, final_cost, drive = as_partial(controller.cost), as_partial(controller.final_cost), drive_of(controller.model, controller.drive)
+    limits = tuple(control_limits(controller.model, controller.limits, memory.ctrls, controller.drive is None))
+    return _simulate(replace(controller, cost=cost, final_cost=final_cost, drive=drive, limits=limits), state, memory, count, plant)
+
+
+@functools.partial(jax.jit, static_argnames="count")
+def _simulate(controller: Controller, state: State, memory: Memory, count: int, plant: Model | None):
     model = controller.model if plant is None else plant
-    drive = drive_of(model, controller.drive)
-    p = Problem(model, controller.cost, controller.final_cost, drive, -jnp.inf, jnp.inf, controller.substeps)
+    p = Problem(model, controller.cost, controller.final_cost, controller.drive, -jnp.inf, jnp.inf, controller.substeps)
 
     def one(carry, _):
         state, memory = carry

@@ -13,7 +13,7 @@ from xsim.dynamics.queries import difference, integrate
 from xsim.dynamics.step import rollout, step
 from xsim.model.model import Model, State
 
-__all__ = ["Expansion", "Problem", "advance", "deviation", "displaced", "drive_of", "expand", "width"]
+__all__ = ["Expansion", "Problem", "advance", "as_partial", "deviation", "displaced", "drive_of", "expand", "width"]
 
 
 def width(model: Model) -> int:
@@ -50,9 +50,14 @@ class Problem(NamedTuple):
     substeps: int
 
 
+def as_partial(function: Callable) -> Partial:
+    """A function as a pytree, whose leaves are its bound arguments. (A `Partial` of a `Partial` would hide these.)"""
+    return function if isinstance(function, Partial) else Partial(function)
+
+
 def drive_of(model: Model, drive: Callable | None) -> Partial:
     """A function from the controls of a problem to (ctrl, tau) of the step. None: ctrl, or tau of a model without controls."""
-    return Partial(drive or (_controls if model.nu else _forces))
+    return as_partial(drive or (_controls if model.nu else _forces))
 
 
 def _controls(ctrl):
