@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xsim.dynamics.linalg.dense import fit, loop_sum, pairwise_sum, tree_sum
-from xsim.spatial import each_row, in_one_environment, stage
+from xsim.spatial import each_row, stage
 
 BLOCK_OVERHEAD = 500
 """Cost of an additional block, in multiplications."""
@@ -117,8 +117,6 @@ def _j_times(J, a):
 
 @stage
 def _jt_times(J, f):
-    if in_one_environment():
-        return loop_sum(lambda i: tree_sum([J[i, k] * f[i, k] for k in range(J.shape[1])]), len(J))
     product = J * f[:, :, None]
     return pairwise_sum(product.reshape(-1, *product.shape[2:]))
 
