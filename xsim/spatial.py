@@ -201,6 +201,11 @@ def apply(R, a) -> Vector:
     return tuple(dot(row, a) for row in R)
 
 
+def mat_mul(A, B) -> tuple[Vector, ...]:
+    """A B, rows of components."""
+    return tuple(tuple(dot(row, [B[k][j] for k in range(3)]) for j in range(3)) for row in A)
+
+
 def apply_inverse(R, a) -> Vector:
     return apply(tuple(zip(*R, strict=True)), a)
 

@@ -148,14 +148,14 @@ class Tape(Flattener):
         return copied
 
     @contextmanager
-    def mode(self, recording: bool, plain: bool = False):
-        """Context with these attributes."""
-        before = self.recording, self.plain
-        self.recording, self.plain = recording, plain
+    def mode(self, recording: bool, plain: bool = False, function: object = None):
+        """Context with these attributes; None: with the function that is evaluated already."""
+        before = self.recording, self.plain, self.function
+        self.recording, self.plain, self.function = recording, plain, function or self.function
         try:
             yield
         finally:
-            self.recording, self.plain = before
+            self.recording, self.plain, self.function = before
 
     # ---- equations -----------------------------------------------------------------------------------------------------------
 
@@ -169,9 +169,11 @@ class Tape(Flattener):
         without = without or not any(is_float(v.aval) for v in equation.outvars)
         if without and name == "while":
             return self.search(equation, xs)
-        if without:
-            with self.within_function(equation if name == "custom_jvp_call" else self.function):
+        if without and name == "custom_jvp_call":
+            with self.mode(self.recording, self.plain, equation):
                 return super().evaluate(equation, xs)
+        if without:
+            return super().evaluate(equation, xs)
         if name == "custom_jvp_call":
             return self.by_rule(equation, xs, [i for i, d in enumerate(depends) if d == most])
         if name == "stop_gradient":
@@ -185,15 +187,6 @@ class Tape(Flattener):
         if name in BY_JAX:
             return self.by_jax(equation, xs, [i for i, d in enumerate(depends) if d == most], most)
         raise Unsupported(f"the reverse of the operation {name}")
-
-    @contextmanager
-    def within_function(self, function: object):
-        """Context of the evaluation of a function with a rule, see `function`."""
-        before, self.function = self.function, function
-        try:
-            yield
-        finally:
-            self.function = before
 
     def search(self, equation: JaxprEqn, xs: list[Array]) -> list[Array]:
         """`jax.lax.while_loop`. In a turn that is differentiated: what has been recorded of the same search, if it has."""
@@ -227,7 +220,7 @@ class Tape(Flattener):
         self.traces.append(rule)
         # The rule of an implicit equation searches its solution as the function does.
         implicit = any(e.primitive is residual_tangent for e in rule.eqns)
-        with self.mode(recording=False), self.within_function(equation if implicit else rule):
+        with self.mode(recording=False, function=equation if implicit else rule):
             out = self.closed(rule, [*xs, *tangents])
         results, changes = out[: len(equation.outvars)], iter(out[len(equation.outvars) :])
         return [self.map_entries(self.linked, x, next(changes)) if x.dtype.kind == "f" else x for x in results]

@@ -105,8 +105,11 @@ def _subtract(c: Call, frame: kin.Frames, wrenches: list[_Wrench], body: int, wr
 
 def _subtract_tendons(c: Call, frame: kin.Frames, wrenches: list[_Wrench], velocity: list, acceleration: list) -> None:
     """Take the wrenches of spatial tendons off what acts on their bodies."""
-    tendon, on_bodies = tendons(c.system, frame, c.q), tendon_wrenches(c.system, frame)
-    actuators = forces_of_actuators(c, frame, tendon) if on_bodies else None
+    on_bodies = tendon_wrenches(c.system, frame)
+    if not on_bodies:
+        return
+    tendon = tendons(c.system, frame, c.q)
+    actuators = forces_of_actuators(c, frame, tendon)
     forces = smooth_tendon_forces(c.system, frame, tendon, c.v, actuators.force if actuators else [], velocity, acceleration)
     for i, parts in on_bodies.items():
         for part in parts:

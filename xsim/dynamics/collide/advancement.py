@@ -23,8 +23,7 @@ from xsim.dynamics.collide.dispatch import collide, collide_convex, hull
 from xsim.dynamics.collide.patches import half_patch, patch, patch_contact_count
 from xsim.dynamics.collide.shapes import FAR, ContactPoint, Shape, broadcast_contact
 from xsim.rules import Rules
-from xsim.spatial import Vector, add, apply_inverse, dot, mul, quat_exp, scale, vadd, vsub
-from xsim.spatial import matrix as rotation_matrix
+from xsim.spatial import Vector, add, apply_inverse, dot, mat_mul, matrix, mul, quat_exp, safe_norm, scale, vadd, vsub
 
 SUPPORTED = ("plane", "sphere", "capsule", "ellipsoid", "cylinder", "box", "mesh")
 _TARGET, _END = 0.02, 0.03
@@ -45,14 +44,7 @@ class StepMotion(NamedTuple):
 
     def sweep(self):
         """The largest displacement of a point, m."""
-        return add(_length(self.shift), mul(_length(self.turn), self.radius))
-
-
-def _length(a: Vector):
-    """|a|. The derivative at 0 is 0."""
-    square = dot(a, a)
-    positive = square > 0
-    return jnp.where(positive, jnp.sqrt(jnp.where(positive, square, 1.0)), 0.0)
+        return add(safe_norm(self.shift), mul(safe_norm(self.turn), self.radius))
 
 
 def bounds(kind: str, size: Vector, mesh) -> tuple:
@@ -67,12 +59,12 @@ def bounds(kind: str, size: Vector, mesh) -> tuple:
     if kind == "ellipsoid":
         return jnp.maximum(jnp.maximum(x, y), z), jnp.minimum(jnp.minimum(x, y), z)
     if kind == "cylinder":
-        return _length((x, y)), jnp.minimum(x, y)
+        return safe_norm((x, y)), jnp.minimum(x, y)
     if kind == "box":
-        return _length(size), jnp.minimum(jnp.minimum(x, y), z)
+        return safe_norm(size), jnp.minimum(jnp.minimum(x, y), z)
     vertices = mesh.vertices.value
     farthest, half = np.abs(vertices).max(0), 0.5 * np.ptp(vertices, 0)
-    radius = _length(tuple(float(f) * s for f, s in zip(farthest, size, strict=True)))
+    radius = safe_norm(tuple(float(f) * s for f, s in zip(farthest, size, strict=True)))
     a, b, c = (float(h) * jnp.abs(s) for h, s in zip(half, size, strict=True))
     return radius, jnp.minimum(jnp.minimum(a, b), c)
 
@@ -107,7 +99,7 @@ def impacts(
 
     zero = jnp.zeros(shape, jnp.result_type(*jax.tree.leaves((a[:3], b[:3]))))
     running = jnp.broadcast_to(wanted, shape)
-    turning = [mul(_length(motion.turn), motion.radius) for motion in motions]
+    turning = [mul(safe_norm(motion.turn), motion.radius) for motion in motions]
 
     def advance(state, first):
         t, start, end, running, found = state
@@ -143,9 +135,8 @@ def impacts(
 
 def _moved(s: Shape, motion: StepMotion, t) -> Shape:
     """A shape at a fraction t of the step."""
-    turn = rotation_matrix(quat_exp(scale(motion.turn, t)))
-    R = tuple(tuple(dot(row, [s.R[k][j] for k in range(3)]) for j in range(3)) for row in turn)
-    return s._replace(pos=vadd(s.pos, scale(motion.shift, t)), R=R)
+    turn = matrix(quat_exp(scale(motion.turn, t)))
+    return s._replace(pos=vadd(s.pos, scale(motion.shift, t)), R=mat_mul(turn, s.R))
 
 
 def _nearest(kinds: Sequence[tuple[str, str]], a: Shape, b: Shape, near, rules: Rules) -> ContactPoint:
@@ -173,7 +164,7 @@ def _put_back(contact: ContactPoint, shapes: tuple[Shape, Shape], motions, t, we
     out = (0.0, 0.0, 0.0)
     for s, motion, weight, side in zip(shapes, motions, weights, (-0.5, 0.5), strict=True):
         point = vadd(contact.point, scale(contact.normal, side * jnp.where(contact.distance < 0.5 * FAR, contact.distance, 0.0)))
-        turn = rotation_matrix(quat_exp(scale(motion.turn, t)))
+        turn = matrix(quat_exp(scale(motion.turn, t)))
         arm = apply_inverse(turn, vsub(point, vadd(s.pos, scale(motion.shift, t))))
         out = vadd(out, scale(vadd(s.pos, arm), weight))
     return out

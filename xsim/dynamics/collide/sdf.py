@@ -21,7 +21,7 @@ from xsim.dynamics.collide.distance_functions import distance_function, gradient
 from xsim.dynamics.collide.shapes import FAR, ContactPoint, Shape
 from xsim.model.topology import SdfInfo
 from xsim.rules import Rules
-from xsim.spatial import Component, Vector, apply, apply_inverse, dot, matrix, normalize, safe_norm, scale, vadd, vsub
+from xsim.spatial import Component, Vector, apply, apply_inverse, dot, mat_mul, matrix, normalize, safe_norm, scale, vadd, vsub
 
 BASES = (2, 3, 5)
 """Of the Halton sequences along x, y and z."""
@@ -70,8 +70,7 @@ def surface_of(kind: str | SdfInfo, geom: Shape, numbers: tuple, rules: Rules) -
     """Geoms as surfaces, and their bounding boxes. See `search_pairs`."""
     if isinstance(kind, SdfInfo):
         distance = distance_function(kind, numbers)
-        turn = matrix(kind.quat)
-        R = tuple(tuple(dot(row, [turn[k][j] for k in range(3)]) for j in range(3)) for row in geom.R)
+        R = mat_mul(geom.R, matrix(kind.quat))
         surface = Surface(distance, lambda p: gradient(distance, p), vadd(geom.pos, apply(geom.R, kind.pos)), R)
         return surface, Box(geom.pos, geom.R, kind.centre, kind.half)
     simple = RADIAL_BOX if kind == "box" and rules.sdf_as_4_0 else SIMPLE[kind]

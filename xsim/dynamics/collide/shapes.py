@@ -37,6 +37,11 @@ class Shape(NamedTuple):
         return tuple(row[k] for row in self.R)
 
 
+def shape_of(numbers: tuple, data) -> Shape:
+    """A shape from 15 components: size (3), position (3), rotation matrix (9)."""
+    return Shape(numbers[:3], numbers[3:6], (numbers[6:9], numbers[9:12], numbers[12:]), data)
+
+
 class ContactPoint(NamedTuple):
     """A point where two shapes are in contact, or nearest to each other.
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from xsim.dynamics.collide import fields, sdf, sdf_meshes
 from xsim.dynamics.collide.dispatch import collide, collide_convex, collide_flat, hull, least_distances
-from xsim.dynamics.collide.shapes import FAR, ContactPoint, Shape, broadcast_contact
+from xsim.dynamics.collide.shapes import FAR, ContactPoint, Shape, broadcast_contact, shape_of
 from xsim.dynamics.constraints import flex_contacts, speculative
 from xsim.dynamics.constraints.contact_parameters import PairParameters, pair_parameters
 from xsim.dynamics.constraints.contact_plan import NO_BODY, CondimGroup, FlexContactBodies, PairGroup, assets_of, contact_plan
@@ -25,7 +25,7 @@ from xsim.dynamics.layout import column, concatenated, take_rows
 from xsim.dynamics.tree.kinematics import Frames, lanes_of
 from xsim.dynamics.tree.system import System
 from xsim.model.topology import PairsInfo, Topology
-from xsim.spatial import apply, cross, dot, each_row, matrix, normalize, quat_mul, rotate, scale, stage, vadd, vsub
+from xsim.spatial import apply, cross, dot, each_row, mat_mul, matrix, normalize, quat_mul, rotate, scale, stage, vadd, vsub
 
 MIN_HINT = 0.5  # a tangent hint with a smaller norm is ignored
 
@@ -113,9 +113,7 @@ def components(x) -> tuple:
 @stage
 def _poses_in_world(link_R, link_pos, quat, pos):
     """Rotation matrices and positions of geoms in the world frame, from the poses of their links and their poses in these."""
-    R = matrix(quat)
-    world_R = tuple(tuple(dot(row, [R[k][j] for k in range(3)]) for j in range(3)) for row in link_R)
-    return world_R, vadd(link_pos, apply(link_R, pos))
+    return mat_mul(link_R, matrix(quat)), vadd(link_pos, apply(link_R, pos))
 
 
 def _geom_poses(system: System, frame: Frames, parameters: ContactParameters) -> tuple:
@@ -132,7 +130,7 @@ def _geom_poses(system: System, frame: Frames, parameters: ContactParameters) ->
 def _candidates(system: System, group: CondimGroup, parameters: PairParameters, shapes, motion) -> tuple[ContactPoint, Any, Any, Any]:
     """The candidate contacts of a condim group.
 
-    parameters: of the pairs. shapes (shapes, 15, lanes or 1): see `_shape`. motion: see `speculative.geom_motions`.
+    parameters: of the pairs. shapes (shapes, 15, lanes or 1): see `shape_of`. motion: see `speculative.geom_motions`.
     Returns the contacts, components (candidates, lanes or 1), their pair indices, a fixed list or (candidates, lanes or 1), whether a
     buffer was too small (lanes or 1), and whether contacts are speculative (candidates, lanes), None if none is."""
     contacts, pairs, masks, overflow = [], [], [], jnp.zeros(shapes.shape[-1], bool)
@@ -166,7 +164,7 @@ def _collide_pairs(system: System, group: PairGroup, detection_distance, shapes)
     data = [[assets[k] for assets in group.assets] if group.is_convex else group.assets[0][k] for k in (0, 1)]
 
     def both():
-        return [_shape(components(x), y) for x, y in zip(sides, data, strict=True)]
+        return [shape_of(components(x), y) for x, y in zip(sides, data, strict=True)]
 
     if group.is_convex or group.narrow_phase_limit is not None:
         depth = jax.lax.stop_gradient(jnp.broadcast_to(distance, (len(distance), lanes))) - _least_distances(kinds, *both())
@@ -184,7 +182,7 @@ def _collide_pairs(system: System, group: PairGroup, detection_distance, shapes)
         sides = [take_rows(x, selected) for x in sides]
 
     def contacts_of(a, b, distance) -> list[ContactPoint]:
-        shapes = (_shape(components(x), y) for x, y in zip((a, b), data, strict=True))
+        shapes = (shape_of(components(x), y) for x, y in zip((a, b), data, strict=True))
         return [broadcast_contact(x, (len(a), lanes)) for x in _collide(kinds[0], *shapes, distance, top.switches)]
 
     contacts = each_row(contacts_of, *sides, distance)
@@ -198,7 +196,7 @@ def _collide_height_fields(system: System, group: PairGroup, detection_distance,
     for info, window in zip(group.infos, group.windows, strict=True):
         count, (field, mesh) = len(info.geoms.value), assets_of(top, info)
         distance = detection_distance[group.pairs[first : first + count]]
-        a, b = (_shape(components(x), None) for x in _pair_shapes(top, info, shapes))
+        a, b = (shape_of(components(x), None) for x in _pair_shapes(top, info, shapes))
         with_hull = b._replace(data=(None if mesh is None else hull(mesh),))
         ground, window_overflow = _prisms(field, a, info.shapes[1], with_hull, distance, window)
         overflow = overflow | window_overflow.any(0)
@@ -216,7 +214,7 @@ def _collide_height_fields(system: System, group: PairGroup, detection_distance,
 def _search_pairs(system: System, group: PairGroup, detection_distance, shapes) -> tuple[ContactPoint, Any, Any]:
     """As `_candidates`, of one pair group with a signed distance function."""
     top, lanes, (info,) = system.topology, shapes.shape[-1], group.infos
-    first, second = (_shape(components(x), None) for x in _pair_shapes(top, info, shapes))
+    first, second = (shape_of(components(x), None) for x in _pair_shapes(top, info, shapes))
     contact, overflow = search_surfaces(system, info.shapes, info.assets, (first, second))
     shape = (group.contacts_per_pair, len(group.pairs), lanes)
     contact = jax.tree.map(lambda x: jnp.broadcast_to(x, shape).reshape(-1, lanes), contact)
@@ -257,11 +255,6 @@ def _pair_shapes(topology: Topology, info: PairsInfo, shapes) -> list:
     """The entries of ``shapes`` of the first and of the second geoms of pairs."""
     index = contact_plan(topology).shape_index
     return [shapes[np.array([index[g] for g in info.geoms.value[:, k].tolist()])] for k in (0, 1)]
-
-
-def _shape(numbers: tuple, data) -> Shape:
-    """A shape from 15 components: size (3), position (3), rotation matrix (9)."""
-    return Shape(numbers[:3], numbers[3:6], (numbers[6:9], numbers[9:12], numbers[12:]), data)
 
 
 @stage

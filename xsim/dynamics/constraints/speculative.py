@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xsim.dynamics.collide.advancement import SUPPORTED, Impacts, StepMotion, bounds, impacts
-from xsim.dynamics.collide.shapes import FAR, ContactPoint, Shape
+from xsim.dynamics.collide.shapes import FAR, ContactPoint, shape_of
 from xsim.dynamics.constraints.contact_parameters import PairParameters
 from xsim.dynamics.constraints.contact_plan import PairGroup, asset_of, contact_plan
 from xsim.dynamics.constraints.softness import MAX_IMPEDANCE, MIN_IMPEDANCE, reference_law
@@ -75,7 +75,7 @@ def with_impacts(
     geoms = np.concatenate([info.geoms.value for info in group.infos])
     rows = [np.array([index[g] for g in geoms[:, k].tolist()]) for k in (0, 1)]
     data = [list(assets) for assets in zip(*group.assets, strict=True)]
-    sides = [_shape(shapes[r], x) for r, x in zip(rows, data, strict=True)]
+    sides = [shape_of(tuple(jnp.moveaxis(shapes[r], 1, 0)), x) for r, x in zip(rows, data, strict=True)]
     motions = tuple(jax.tree.map(lambda x, r=r: x[r], motion) for r in rows)
     of_pairs = jax.tree.map(lambda x: x[group.pairs], parameters)
     apart = (contact.distance.reshape(-1, *np.shape(of_pairs.margin)[:1], contact.distance.shape[-1]) >= of_pairs.margin).all(0)
@@ -93,11 +93,6 @@ def with_impacts(
         out.append(jax.tree.map(lambda x, y: jnp.where(found.found, x, y), new, usual))
         masks.append(exists)
     return concatenated(out), concatenated(masks)
-
-
-def _shape(numbers, data: list) -> Shape:
-    x = tuple(numbers[:, k] for k in range(15))
-    return Shape(x[:3], x[3:6], (x[6:9], x[9:12], x[12:]), data)
 
 
 @stage
