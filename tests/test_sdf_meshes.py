@@ -65,6 +65,22 @@ def test_contacts_with_flexes(dim, x64):
     assert (np.abs(distances[:, None] - wanted) < 1e-6).any()
 
 
+SHEETS = [name for name, model in RECORDED["4.0"].items() if "flex_contacts" in model]
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[SLOW] * (name != "sheet on a torus")) for name in SHEETS])
+def test_contacts_of_triangles_of_flexes(name, x64):
+    """In 4.0: the contacts of a sheet with a signed distance function, and its acceleration. One has more triangles below the surface than
+    have contacts."""
+    model, recorded = near_numbers("4.0", name)
+    found, acceleration = by_numpy(lambda model, state: (xsim.contacts(model, state), xsim.forward(model, state).a))(model, xsim.init(model))
+    rows = np.concatenate([np.asarray(found.distance)[:, None], found.point, found.frame[:, 0]], 1)[np.asarray(found.active)]
+    wanted = np.array(recorded["flex_contacts"])
+    assert len(rows) == len(wanted) > 5
+    assert np.abs(rows - wanted[:, None]).max(-1).min(1).max() < 1e-7
+    np.testing.assert_allclose(acceleration, recorded["acceleration"], rtol=0, atol=1e-7 * np.abs(recorded["acceleration"]).max())
+
+
 @SLOW
 def test_contacts_of_sdflib(x64):
     """The mesh's distance in 3.2.7 is interpolated in another table. On a mesh of a metre the deepest contacts differ by up to 13 mm."""
@@ -178,10 +194,10 @@ PAIRS = {"mesh": ('type="mesh" mesh="tet"', 0.2), "sphere": ('size=".2"', 0.42),
 
 
 @NIGHTLY
-@pytest.mark.parametrize("pair", PAIRS)
+@pytest.mark.parametrize("pair", [*PAIRS, "sheet"])
 def test_gradients_of_steps(pair, x64):
     """With respect to the state and the pose of the geom of type sdf, forward and reverse, against central differences, in a batch."""
-    model, count = two(*PAIRS[pair]), 2
+    model, count = two(*PAIRS[pair]) if pair in PAIRS else near_numbers("4.0", "sheet on a torus")[0], 2
     rng = np.random.default_rng(0)
     weights = rng.normal(size=model.nv)
     q = np.asarray(xsim.init(model).q) + 0.003 * rng.normal(size=(count, model.nq))
@@ -254,14 +270,14 @@ def test_height_fields():
 
 @pytest.mark.parametrize(("dim", "count"), [(1, "3 1 1"), (2, "2 2 1"), (3, "2 2 2")])
 def test_flexes(dim, count):
-    """In 4.0 lines and tetrahedra have no contacts with signed distance functions; triangles have some, and are refused."""
+    """In 4.0 triangles have contacts with signed distance functions, lines and tetrahedra none; a warning says so."""
     grid = f'<flexcomp name="f" type="grid" dim="{dim}" count="{count}" spacing=".1 .1 .1" mass="1" radius=".02"/>'
     text = f"""<mujoco><asset><mesh name="a" vertex="0 0 0 1 0 0 0 1 0 0 0 1"/></asset>
     <worldbody><geom name="b" type="sdf" mesh="a"/>{grid}</worldbody></mujoco>"""
     spec = xsim.parse_text(text, "mjcf", rules="4.0")
     if dim == 2:
-        with pytest.raises(ValueError, match="geom 'b' of type sdf can collide with a flex of triangles, which is not simulated"):
-            xsim.build(spec)
+        (info,) = xsim.build(spec).topology.pairs
+        assert info.shapes == ("sdf", "simplex") and len(info.geoms.value) == 2
         return
     with pytest.warns(UserWarning, match="flexes of lines and tetrahedra have no contacts with signed distance functions"):
         model = xsim.build(spec)

@@ -94,6 +94,12 @@ def models() -> dict[str, str]:
         others = {"ball": both["ball"], "other": 'type="sdf" mesh="tet"'}
         out["mesh with meshes"] = model("", 5, mesh("ell", *ell()) + MESHES, others, "ell", iterations=4)
         out["mesh with rays"] = rays()
+        moving = "<freejoint/>"
+        out |= {
+            "sheet on a torus": sheet("mujoco.sdf.torus", "4 4 1", 0.2, 'pos=".03 .02 .14"', moving, points=40),
+            "sheet on a nut": sheet("mujoco.sdf.nut", "5 5 1", 0.13, 'pos=".03 .02 -.3"'),
+            "sheet on a mesh": sheet("", "7 7 1", 0.1, 'pos=".03 .02 .12" euler="3 4 0"'),
+        }
     return out
 
 
@@ -136,6 +142,19 @@ def flex(dim: int, internal: str = "") -> str:
 <flexcomp name="flex" type="grid" {grid}><contact selfcollide="none" {internal}/></flexcomp></worldbody></mujoco>"""
 
 
+BOX = mesh("function", np.array([(x, y, z) for z in (-0.2, 0.2) for y in (-0.5, 0.5) for x in (-0.5, 0.5)]))
+
+
+def sheet(kind: str, count: str, spacing: float, place: str, joint: str = "", points: int = 3) -> str:
+    """A flex of triangles that overlaps a geom of type sdf. The last of them has more than 50 triangles below the surface."""
+    extension = f'<extension><plugin plugin="{kind}"><instance name="one"/></plugin></extension>' if kind else ""
+    plugin, asset = ('<plugin instance="one"/>', FUNCTION) if kind else ("", BOX)
+    geom = f'<geom name="sdf" type="sdf" mesh="function" pos=".02 .01 0" euler="5 4 3">{plugin}</geom>'
+    grid = f'dim="2" count="{count}" spacing="{spacing} {spacing} .1" mass="1" radius=".02" {place}'
+    return f"""<mujoco><option sdf_initpoints="{points}"/>{extension}<asset>{asset}</asset><worldbody><body>{joint}{geom}</body>
+<flexcomp name="flex" type="grid" {grid}><edge damping="1"/><contact selfcollide="none"/></flexcomp></worldbody></mujoco>"""
+
+
 def contacts(found: mujoco.MjModel, data: mujoco.MjData) -> dict[str, list]:
     """By the name of the other geom, the contacts with the geom "sdf": distance, point, normal from the geom of lower type."""
     out: dict[str, list] = {}
@@ -153,6 +172,9 @@ def record(text: str) -> dict:
         return {"model": text, "sensors": [float(f"{x:.12g}") for x in data.sensordata]}
     if found.nflex:
         mujoco.mj_forward(found, data)
+        if mujoco.__version__.startswith("4"):
+            rows = [[float(f"{x:.12g}") for x in (contact.dist, *contact.pos, *contact.frame[:3])] for contact in data.contact]
+            return {"model": text, "flex_contacts": rows, "acceleration": [float(f"{x:.12g}") for x in data.qacc]}
         return {"model": text, "distances": sorted(float(f"{contact.dist:.9g}") for contact in data.contact)}
     out: dict = {"model": text, "mass": found.body_mass[1:].tolist(), "q": [], "contacts": []}
     if getattr(found, "noct", 0):

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from xsim.model.face_order import element_order
+from xsim.model.holonomic import reference_poses
 from xsim.model.leaf_rows import LeafRows
 from xsim.model.topology import COLLISION_SHAPES, PairsInfo, PartInfo, Table
 from xsim.model.tree import fail
@@ -286,29 +288,39 @@ def _flex_pairs(spec: ModelSpec, pair_list: _PairList) -> None:
     geoms = [item for item in pair_list.colliders if isinstance(item, _Geom)]
     flexes = [(i, flex, _Elements(i, flex)) for i, flex in enumerate(spec.flexes) if can_collide(spec, flex)]
     for k, (_, flex, elements) in enumerate(flexes):
-        surface, pairs = flex.numbers["contact"], []
+        surface, pairs, of_sdfs = flex.numbers["contact"], [], []
         for i, item in enumerate(geoms):
-            if _is_collision_geom(item) and _masks_allow(item.surface(), surface) and _can_meet(spec, flex, item):
-                pairs += [(i, j) for j in elements.candidates(pair_list, item)]
+            if _is_collision_geom(item) and _masks_allow(item.surface(), surface):
+                if item.geom.shape == "sdf" and RULES[spec.rules].sdf_as_4_0:
+                    of_sdfs += [(i, j) for j in _triangles(spec, pair_list, elements)]
+                else:
+                    pairs += [(i, j) for j in elements.candidates(pair_list, item)]
         for _, other, others in flexes[k + 1 :]:
             if _masks_allow(surface, other.numbers["contact"]):
                 between = elements.disjoint_pairs(others)
                 pairs += [(elements.part(pair_list, first), others.part(pair_list, second)) for first, second in between]
         pair_list.add_mixed([pair for pair in pairs if pair_list.any_moves(*pair)], sdf="mesh")
+        pair_list.add_mixed([pair for pair in of_sdfs if pair_list.any_moves(*pair)])
         if surface.contype & surface.conaffinity and len(set(flex.bodies)) > 1:
             _self_collisions(spec, pair_list, flex, elements)
 
 
-def _can_meet(spec: ModelSpec, flex: FlexSpec, item: _Geom) -> bool:
-    """Whether a flex has contacts with a geom. In MuJoCo 3.2 it meets the convex hull of the mesh of a geom sdf. In 4.0 its triangles meet
-    the signed distance function, which raises ValueError, and lines and tetrahedra nothing."""
-    if item.geom.shape != "sdf" or not RULES[spec.rules].sdf_as_4_0:
-        return True
-    if flex.dim == 2:
-        text = "can collide with a flex of triangles, which is not simulated; allowed: masks (contype, conaffinity) without such pairs"
-        fail(item.geom.source, f"geom {item.geom.name!r} of type sdf {text}")
-    warnings.warn("flexes of lines and tetrahedra have no contacts with signed distance functions", UserWarning, stacklevel=2)
-    return False
+def _triangles(spec: ModelSpec, pair_list: _PairList, elements: _Elements) -> list[int]:
+    """The triangles of a flex in the order in which signed distance functions meet them in MuJoCo 4.0. Lines and tetrahedra have no
+    contacts with these."""
+    if elements.flex.dim != 2:
+        warnings.warn("flexes of lines and tetrahedra have no contacts with signed distance functions", UserWarning, stacklevel=2)
+        return []
+    order = element_order(_reference_points(spec, elements.flex), elements.flex.elements)
+    return [elements.part(pair_list, e) for e in order.tolist()]
+
+
+def _reference_points(spec: ModelSpec, flex: FlexSpec) -> np.ndarray:
+    """The vertices (n, 3) of a flex in the reference pose, world frame, m."""
+    if flex.grid is not None:
+        return flex.grid.vertices
+    poses = [*reference_poses(spec), (np.zeros(3), np.eye(3))]
+    return np.array([poses[body][0] + poses[body][1] @ pos for body, pos in zip(flex.bodies, flex.pos, strict=True)])
 
 
 def _bodies_of_part(flex: FlexSpec, points: tuple[int, ...]) -> list[int]:

@@ -1,7 +1,8 @@
-"""The tree of boxes by which MuJoCo finds the triangles of a mesh that come near a signed distance function, and their order in it.
+"""The tree of boxes by which MuJoCo finds the triangles of a mesh or of a flex that come near a signed distance function, and their order
+in it.
 
-Each box is halved at the median of the centres of the triangles' circumcircles along its longest side. Of two halves, the one of larger
-coordinates is visited first.
+Each box is halved along its longest side: at the median of the centres of the circumcircles of a mesh's triangles, or of the boxes around
+the elements of a flex. Of two halves, the one of larger coordinates is visited first.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-__all__ = ["BoxTree", "box_tree"]
+__all__ = ["BoxTree", "box_tree", "element_order"]
 
 _SAME = 1e-14
 """Lengths (m) that differ by less are the same."""
@@ -28,9 +29,21 @@ class BoxTree(NamedTuple):
 def box_tree(vertices: np.ndarray, faces: np.ndarray) -> BoxTree:
     """The tree of a mesh. vertices (n, 3): m. faces (m, 3)."""
     corners = vertices[faces]
-    low, high, centre = corners.min(1), corners.max(1), _circumcentres(corners)
+    return _halved(corners.min(1), corners.max(1), _circumcentres(corners))
+
+
+def element_order(points: np.ndarray, elements: np.ndarray) -> np.ndarray:
+    """The elements (m,) of a flex in the order in which they are visited. points (n, 3): in the reference pose, world frame, m. elements
+    (m, dim + 1)."""
+    corners = points[elements]
+    low, high = corners.min(1), corners.max(1)
+    return _halved(low, high, (low + high) / 2).order
+
+
+def _halved(low: np.ndarray, high: np.ndarray, centre: np.ndarray) -> BoxTree:
+    """The tree of items with the boxes from ``low`` to ``high`` (m, 3), halved by ``centre`` (m, 3)."""
     order, boxes, paths = [], [], []
-    stack: list[tuple[np.ndarray, tuple[int, ...]]] = [(np.arange(len(faces)), ())]
+    stack: list[tuple[np.ndarray, tuple[int, ...]]] = [(np.arange(len(low)), ())]
     while stack:
         members, path = stack.pop()
         least, most = low[members].min(0), high[members].max(0)

@@ -82,7 +82,7 @@ def _fail(c: ConstraintSpec, text: str) -> NoReturn:
 
 def read_holonomic(spec: ModelSpec, tree: Tree) -> dict[str, tuple]:
     """Constraints and forces of the spec, in order: fields of the Topology. Raises ValueError for what is not simulated."""
-    out, bodies, reference = HolonomicTables(tree.rows, [], [], [], [], [], []), tree.bodies, _reference_poses(spec)
+    out, bodies, reference = HolonomicTables(tree.rows, [], [], [], [], [], []), tree.bodies, reference_poses(spec)
     for c in spec.constraints:
         if c.kind == "mimic":
             out.add_coupling(*_mimic(c, bodies))
@@ -213,7 +213,7 @@ def _motor(c: ConstraintSpec, loop: Loop) -> tuple:
     return tuple(rows)
 
 
-def _reference_poses(spec: ModelSpec) -> list:
+def reference_poses(spec: ModelSpec) -> list:
     """(position, rotation matrix) of every body in the reference configuration: every joint at zero, free ones where they start."""
     out: list = []
     for body in spec.bodies:

@@ -44,7 +44,7 @@ class _Found(NamedTuple):
 def mesh_contact_count(mesh: MeshInfo, points: int, rules: Rules) -> int:
     """The number of contacts that a mesh and a signed distance function can have. points: from which the search starts."""
     triangles = min(len(mesh.faces.value), MAX_TRIANGLES[rules.sdf_as_4_0])
-    return min(MAX_POINTS, triangles * (min(3, points) if rules.sdf_as_4_0 else 1))
+    return min(MAX_POINTS, triangles * (min(3, max(1, points)) if rules.sdf_as_4_0 else 1))
 
 
 def search_meshes(mesh: MeshInfo, geom: Shape, info: SdfInfo, other: Shape, numbers: tuple, size: tuple[int, int], rules: Rules) -> tuple:
@@ -55,19 +55,19 @@ def search_meshes(mesh: MeshInfo, geom: Shape, info: SdfInfo, other: Shape, numb
     surface, _ = surface_of(info, other, numbers, rules)
     fixed_geom, fixed_other, fixed_numbers = jax.lax.stop_gradient((geom[:3], other[:3], numbers))
     fixed, _ = surface_of(info, Shape(*fixed_other), fixed_numbers, rules)
-    starts = _starts(size[0]) if rules.sdf_as_4_0 else np.full((1, 3), 1 / 3)
+    starts = start_weights(size[0]) if rules.sdf_as_4_0 else np.full((1, 3), 1 / 3)
     corners = _corners(mesh, Shape(*fixed_geom), fixed)
-    near = each_row(lambda x: _is_near(fixed, x, rules.sdf_as_4_0), corners) & _in_near_boxes(mesh, Shape(*fixed_geom), fixed)
+    near = each_row(lambda x: is_near(fixed, x, rules.sdf_as_4_0), corners) & _in_near_boxes(mesh, Shape(*fixed_geom), fixed)
     triangles, corners, near, overflow = _first(corners, near, MAX_TRIANGLES[rules.sdf_as_4_0])
-    ends = each_row(lambda *x: _ends(fixed, *x, starts, size[1]), corners, near)
+    ends = each_row(lambda *x: ends(fixed, *x, starts, size[1]), corners, near)
     found = _ranked(*ends, rules.sdf_as_4_0)
     contact = _contacts(mesh, geom, surface, found, triangles, mesh_contact_count(mesh, size[0], rules), rules)
     return contact, overflow & ~found.complete
 
 
-def _starts(points: int) -> np.ndarray:
-    """The weights (points, 3) of a triangle's corners from which the search starts."""
-    u, v = (np.array([halton(i + 1, base) for i in range(points)]) for base in BASES[:2])
+def start_weights(points: int) -> np.ndarray:
+    """The weights (points, 3) of a triangle's corners from which the search starts; one point at least."""
+    u, v = (np.array([halton(i + 1, base) for i in range(max(1, points))]) for base in BASES[:2])
     beyond = u + v > 1
     u, v = np.where(beyond, 1 - u, u), np.where(beyond, 1 - v, v)
     return np.stack([1 - u - v, u, v], 1)
@@ -102,7 +102,7 @@ def _in_near_boxes(mesh: MeshInfo, geom: Shape, surface: Surface) -> Any:
     return jnp.stack([near[path] for path in mesh.paths.value.T]).all(0)
 
 
-def _is_near(surface: Surface, corners: list[Vector], as_4_0: bool) -> Any:
+def is_near(surface: Surface, corners: list[Vector], as_4_0: bool) -> Any:
     """Whether the surface comes nearer to a triangle than its size: the radius of the sphere through its corners and a point that lies a
     tenth of the distance beside its centre; in 4.0 that of its circumcircle if this is less than `_FLAT`."""
     middle = scale(vadd(vadd(*corners[:2]), corners[2]), 1 / 3)
@@ -137,36 +137,36 @@ def _first(corners: list[Vector], near, most: int) -> tuple[Any, list[Vector], A
     return chosen, corners, is_near, near.sum(0) > most
 
 
-def _lowest(surface: Surface, corners: list[Vector], weights: Vector) -> Any:
+def lowest(surface: Surface, corners: list[Vector], weights: Vector) -> Any:
     """The number of the corner towards which the distance falls most, at points with these weights of the corners."""
-    _, slope = surface.gradient(_point(corners, weights))
+    _, slope = surface.gradient(point_of(corners, weights))
     falls = [dot(corner, slope) for corner in corners]
     second = jnp.where(falls[1] < falls[0], 1, 0)
     return jnp.where(falls[2] < jnp.minimum(falls[0], falls[1]), 2, second)
 
 
-def _point(corners: list[Vector], weights: Vector) -> Vector:
+def point_of(corners: list[Vector], weights: Vector) -> Vector:
     return tuple(sum(corner[i] * w for corner, w in zip(corners, weights, strict=True)) for i in range(3))
 
 
-def _ends(surface: Surface, corners: list[Vector], near, starts: np.ndarray, iterations: int) -> tuple[Vector, Any, Any, Any]:
+def ends(surface: Surface, corners: list[Vector], near, starts: np.ndarray, iterations: int) -> tuple[Vector, Any, Any, Any]:
     """Where the search ends on triangles (triangles, pairs, lanes). All starts that go to the same corner first have the same end.
 
     Returns of the ends (triangles, 3, pairs, lanes) the weights of the corners, the distance, the number of contacts that are found before
     (`FAR` if it is none); and the number of contacts that all starts find (triangles, pairs, lanes)."""
     shape, dtype = near.shape, corners[0][0].dtype
     corners = jax.tree.map(lambda x: x[:, None], corners)
-    first = _lowest(surface, corners, tuple(jnp.asarray(starts[:, k].reshape(1, -1, 1, 1), dtype) for k in range(3)))
+    first = lowest(surface, corners, tuple(jnp.asarray(starts[:, k].reshape(1, -1, 1, 1), dtype) for k in range(3)))
 
     def step(weights, share):
-        corner = _lowest(surface, corners, weights)
+        corner = lowest(surface, corners, weights)
         return tuple(w + share * (jnp.where(corner == k, 1.0, 0.0) - w) for k, w in enumerate(weights)), None
 
     weights = tuple(
         jnp.broadcast_to(jnp.asarray(np.eye(3)[k].reshape(1, 3, 1, 1), dtype), (shape[0], 3, *shape[1:])) for k in range(3)
     )
     weights, _ = jax.lax.scan(step, weights, jnp.asarray(2.0 / (np.arange(1, max(iterations, 1)) + 2.0), dtype))
-    distance = surface.distance(_point(corners, weights))
+    distance = surface.distance(point_of(corners, weights))
     goes = [first == k for k in range(3)]  # each (triangles, starts, pairs, lanes)
     touches = [(distance[:, k] < 0) & near for k in range(3)]
     counts = [goes[k] & touches[k][:, None] for k in range(3)]
@@ -198,7 +198,7 @@ def _contacts(mesh: MeshInfo, geom: Shape, surface: Surface, found: _Found, tria
     corners = [tuple(jnp.asarray(vertices[:, k, i], dtype)[triangle] for i in range(3)) for k in range(3)]
 
     def contacts(corners: list[Vector], weights: Vector) -> tuple:
-        place = tuple(x * s for x, s in zip(_point(corners, weights), geom.size, strict=True))
+        place = tuple(x * s for x, s in zip(point_of(corners, weights), geom.size, strict=True))
         point = vadd(geom.pos, apply(geom.R, place))
         x = apply_inverse(surface.R, vsub(point, surface.pos))
         distance, slope = surface.gradient(x)
@@ -216,8 +216,13 @@ def _is_repeated(x: Vector, exists) -> Any:
     numbers = jnp.broadcast_to(jnp.arange(len(exists)).reshape(-1, *[1] * (exists.ndim - 1)), exists.shape)
 
     def repeated(point: Vector, number):
-        apart = safe_norm(tuple(a[:, None] - b[None] for a, b in zip(point, x, strict=True)))
-        near = apart < 64 * jnp.finfo(apart.dtype).eps * (1.0 + safe_norm(point))[:, None]
-        return (near & exists[None] & (numbers[None] < number[:, None])).any(1)
+        same = is_same_point(tuple(a[:, None] for a in point), tuple(b[None] for b in x))
+        return (same & exists[None] & (numbers[None] < number[:, None])).any(1)
 
     return each_row(repeated, x, numbers)
+
+
+def is_same_point(x: Vector, y: Vector) -> Any:
+    """Whether two points are the same, up to rounding."""
+    apart = safe_norm(vsub(x, y))
+    return apart < 64 * jnp.finfo(apart.dtype).eps * (1.0 + safe_norm(x))

@@ -225,12 +225,14 @@ def _pair_group(topology: Topology, key: tuple, parts: list) -> PairGroup:
 
 def is_searched(shapes: tuple[str, str]) -> bool:
     """Whether contacts of two shapes are searched with a signed distance function. Planes meet its mesh."""
-    return shapes[1] == "sdf" and shapes[0] != "plane"
+    return "sdf" in shapes and shapes[0] != "plane"
 
 
 def _searched_contacts(topology: Topology, shapes: tuple[str, str], assets: tuple) -> int:
     """The number of contacts of a shape and a signed distance function."""
     points = topology.sdf_search[0]
+    if shapes[1] == "simplex":
+        return 1
     return mesh_contact_count(assets[0], points, topology.switches) if shapes[0] == "mesh" else points
 
 

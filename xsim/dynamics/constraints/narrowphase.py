@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xsim.dynamics.collide import fields, sdf, sdf_meshes
+from xsim.dynamics.collide import fields, sdf, sdf_flexes, sdf_meshes
 from xsim.dynamics.collide.dispatch import collide, collide_convex, collide_flat, hull, least_distances
 from xsim.dynamics.collide.shapes import FAR, ContactPoint, Shape, broadcast_contact, shape_of
 from xsim.dynamics.constraints import flex_contacts, speculative
@@ -24,7 +24,7 @@ from xsim.dynamics.flex.kinematics import points
 from xsim.dynamics.layout import column, concatenated, take_rows
 from xsim.dynamics.tree.kinematics import Frames, lanes_of
 from xsim.dynamics.tree.system import System
-from xsim.model.topology import PairsInfo, Topology
+from xsim.model.topology import PairsInfo, SdfInfo, Topology
 from xsim.spatial import apply, cross, dot, each_row, mat_mul, matrix, normalize, quat_mul, rotate, scale, stage, vadd, vsub
 
 MIN_HINT = 0.5  # a tangent hint with a smaller norm is ignored
@@ -215,7 +215,10 @@ def _search_pairs(system: System, group: PairGroup, detection_distance, shapes) 
     """As `_candidates`, of one pair group with a signed distance function."""
     top, lanes, (info,) = system.topology, shapes.shape[-1], group.infos
     first, second = (shape_of(components(x), None) for x in _pair_shapes(top, info, shapes))
-    contact, overflow = search_surfaces(system, info.shapes, info.assets, (first, second))
+    if info.shapes[1] == "simplex":
+        contact, overflow = _search_flexes(system, info, first, second), jnp.zeros((1, 1), bool)
+    else:
+        contact, overflow = search_surfaces(system, info.shapes, info.assets, (first, second))
     shape = (group.contacts_per_pair, len(group.pairs), lanes)
     contact = jax.tree.map(lambda x: jnp.broadcast_to(x, shape).reshape(-1, lanes), contact)
     return contact, group.candidate_pairs(), jnp.broadcast_to(overflow.any(0), (lanes,))
@@ -225,16 +228,27 @@ def search_surfaces(system: System, shapes: tuple[str, str], assets: tuple, geom
     """The contacts of a shape and a signed distance function, components (contacts, pairs, lanes), and whether some may be missing, (pairs,
     lanes). assets: indices of the meshes of the two. geoms: of the pairs (pairs, lanes)."""
     top = system.topology
-    functions = {function.mesh: function for function in top.sdfs}
-    kinds, numbers = [], []
-    for kind, asset in zip(shapes, assets, strict=True):
-        function = functions[asset] if kind == "sdf" else None
-        kinds.append(function or kind)
-        numbers.append(tuple(system.geom.sdf[row] for row in function.numbers) if function else ())
+    sides = (_distance_function(system, side[1]) if side[0] == "sdf" else (side[0], ()) for side in zip(shapes, assets, strict=True))
+    kinds, numbers = zip(*sides, strict=True)
     if shapes[0] == "mesh":
         return _search_meshes(top.meshes[assets[0]], geoms[0], kinds[1], geoms[1], numbers[1], top.sdf_search, top.switches)
-    contact = _search(tuple(kinds), geoms, tuple(numbers), top.sdf_search, top.switches)
+    contact = _search(kinds, geoms, numbers, top.sdf_search, top.switches)
     return contact, jnp.zeros((1, 1), bool)
+
+
+def _distance_function(system: System, asset: int) -> tuple[SdfInfo, tuple]:
+    """The signed distance function of a mesh, and its numbers."""
+    (function,) = (function for function in system.topology.sdfs if function.mesh == asset)
+    return function, tuple(system.geom.sdf[row] for row in function.numbers)
+
+
+def _search_flexes(system: System, info: PairsInfo, geom: Shape, triangle: Shape) -> ContactPoint:
+    """The contacts of signed distance functions with triangles of flexes, components (pairs, lanes)."""
+    top = system.topology
+    function, numbers = _distance_function(system, info.assets[0])
+    parts = [(first, top.parts[second - len(top.geoms)]) for first, second in info.geoms.value.tolist()]
+    order = sdf_flexes.triangle_order([(first, part.flex, part.points) for first, part in parts])
+    return _search_triangles(function, geom, triangle, numbers, top.sdf_search, top.switches, order)
 
 
 def _merge_leading_axes(x):
@@ -246,8 +260,11 @@ def _broadcast_lanes(x, lanes: int):
     return jnp.broadcast_to(x, (len(x), lanes))
 
 
-_collide, _collide_convex, _collide_flat, _prisms, _least_distances, _search, _search_meshes = (
-    stage(f) for f in (collide, collide_convex, collide_flat, fields.prisms, least_distances, sdf.search_pairs, sdf_meshes.search_meshes)
+_collide, _collide_convex, _collide_flat, _prisms, _least_distances = (
+    stage(f) for f in (collide, collide_convex, collide_flat, fields.prisms, least_distances)
+)
+_search, _search_meshes, _search_triangles = (
+    stage(f) for f in (sdf.search_pairs, sdf_meshes.search_meshes, sdf_flexes.search_triangles)
 )
 
 
