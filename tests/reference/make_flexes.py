@@ -80,6 +80,19 @@ def angle_of_cubes() -> str:
     return comp(attributes, elasticity(500, poisson=0.3, damping=0.01))
 
 
+def in_frame(text: str) -> str:
+    """A flexcomp of `comp` in a turned frame of a turned body."""
+    start, end = text.index("<flexcomp"), text.index("</flexcomp>") + len("</flexcomp>")
+    inside = f'<frame euler="20 0 30" pos=".5 0 0">{text[start:end]}</frame>'
+    return f'{text[:start]}<body name="q" pos="1 2 3" euler="10 0 0">{inside}</body>{text[end:]}'
+
+
+def tetrahedron(attributes: str) -> str:
+    """Its four faces."""
+    points, faces = "0 0 0 .3 0 0 .1 .4 0 .05 .1 .35", "0 2 1 0 1 3 0 3 2 1 2 3"
+    return comp(f'type="direct" dim="2" point="{points}" element="{faces}" {attributes}', SOFT)
+
+
 SOFT = elasticity(200, poisson=0.3, damping=0.02)
 MODELS = {
     "edges of triangles keep their lengths": on_bodies(2, "", EQUALITY),
@@ -143,6 +156,15 @@ MODELS = {
         '<edge equality="strain" solref=".03 .9" solimp=".8 .95 .01 .4 3"/><pin id="0"/>',
     ),
     "a quadratic cell without strain": comp('dim="3" count="2 3 4" dof="quadratic"', '<edge equality="strain" solref=".03 .9"/>'),
+    "nodes of an ellipsoid": comp('type="ellipsoid" dim="3" count="4 4 4" dof="trilinear" cellcount="3 2 3"', SOFT + '<pin id="0"/>'),
+    "quadratic nodes of a cylinder": comp('type="cylinder" dim="3" count="4 4 4" dof="quadratic" cellcount="2 1 1"', SOFT),
+    "turned nodes": in_frame(comp('dim="3" count="4 3 3" dof="trilinear" cellcount="2 2 2" euler="10 20 30"', SOFT + '<pin id="0 5"/>')),
+    "nodes of a closed surface": tetrahedron('cellcount="2 2 2" dof="trilinear"'),
+    "quadratic nodes of an open surface": comp('type="cylinder" dim="2" count="4 4 4" dof="quadratic" cellcount="2 1 1"', SOFT),
+    "cells of an ellipsoid without strain": comp(
+        'type="ellipsoid" dim="3" count="4 4 4" dof="trilinear" cellcount="2 1 2"', '<edge equality="strain" solref=".03 .9"/>'
+    ),
+    "rigid nodes": comp('dim="3" count="3 3 3" dof="trilinear" rigid="true"', ""),
     "string": comp('dim="1" count="5 1 1"', '<edge stiffness="30" damping=".2"/><pin id="0"/>'),
 }
 

@@ -32,7 +32,8 @@ class GridInfo(NamedTuple):
 
     * order: degree of the polynomials. cells, axes: see `xsim.spec.GridSpec`. sides: row of flex.side.
     * counts: numbers of cells along the axes. places (vertices, 3): in the grid, in units of cells.
-    * strains (modes, (order + 1)^3, 3): see `xsim.model.shape_functions.strain_modes`. None where no strain is constrained.
+    * strains: of each cell, (modes, (order + 1)^3, 3), see `xsim.model.shape_functions.strain_modes`. Empty where no strain is constrained.
+    * weights (cells, points): see `xsim.spec.GridSpec`. None if all cells are full.
     * vertex_nodes, vertex_weights (vertices, (order + 1)^3): the nodes that move each vertex, and their shares.
     """
 
@@ -44,7 +45,8 @@ class GridInfo(NamedTuple):
     places: Table
     vertex_nodes: Table
     vertex_weights: Table
-    strains: Table | None = None
+    weights: Table | None = None
+    strains: tuple[Table, ...] = ()
 
 
 class FlexInfo(NamedTuple):

@@ -11,7 +11,7 @@ from xsim.model.flex_topology import FlexInfo, GridInfo, RodInfo
 from xsim.model.shape_functions import strain_modes
 from xsim.model.topology import Table
 from xsim.model.tree import Tree
-from xsim.spec import BodySpec, FlexSpec, ModelSpec
+from xsim.spec import BodySpec, FlexSpec, GridSpec, ModelSpec
 
 __all__ = ["Flexes", "read_flexes"]
 
@@ -48,6 +48,13 @@ def read_flexes(spec: ModelSpec, tree: Tree) -> Flexes:
     return out
 
 
+def _strains(grid: GridSpec) -> tuple[Table, ...]:
+    """See `GridInfo.strains`."""
+    if grid.weights is None:
+        return (Table(strain_modes(grid.order, grid.sides)),) * len(grid.cells)
+    return tuple(Table(strain_modes(grid.order, grid.sides, weights)) for weights in grid.weights)
+
+
 def _stretches(flex: FlexSpec) -> bool:
     """Whether the elements of a flex resist stretching and shear."""
     solid = flex.dim == 3 or flex.grid is not None and not _is_sheet(flex)
@@ -76,8 +83,8 @@ def _flex(
     else:
         of = flex.grid
         tables = (Table(x) for x in (of.places, of.vertex_nodes, of.vertex_weights))
-        strains = Table(strain_modes(of.order, of.sides)) if strained else None
-        grid = GridInfo(of.order, Table(of.cells), Table(of.axes), rows.add("flex.side", of.sides.tolist()), of.counts, *tables, strains)
+        side, weights = rows.add("flex.side", of.sides.tolist()), None if of.weights is None else Table(of.weights)
+        grid = GridInfo(of.order, Table(of.cells), Table(of.axes), side, of.counts, *tables, weights, _strains(of) if strained else ())
         edges, corners = edges[:0], corners[:0]
     spring = elastic = thickness = radius = None
     if springs:

@@ -214,6 +214,8 @@ class GridSpec:
     * ``vertices`` (vertices, 3): the vertices in the reference pose, world frame, m. ``places`` (vertices, 3): the same in the grid, in
       units of cells.
     * ``vertex_nodes``, ``vertex_weights`` (vertices, (order + 1)^3): the nodes that move each vertex, and their shares.
+    * ``weights`` (c, (2 order + 1)^3): the weights of the points of a quadrature over the material in each cell, in units of the volume of
+      the cell, which sum to how much of it is filled. None if all are full. See `xsim.model.shape_functions.quadrature`.
     """
 
     order: int
@@ -225,6 +227,7 @@ class GridSpec:
     places: np.ndarray
     vertex_nodes: np.ndarray
     vertex_weights: np.ndarray
+    weights: np.ndarray | None = None
 
 
 @dataclass(frozen=True)

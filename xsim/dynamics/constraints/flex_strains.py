@@ -41,11 +41,11 @@ def _rows_of_cell(system: System, frame: Frames, v, at_state: RowMobility | None
     top = system.topology
     flex, number = top.flexes[info.items[0]], info.items[1]
     grid = flex.grid
-    assert grid is not None and grid.strains is not None and system.derived.mobility is not None
+    assert grid is not None and system.derived.mobility is not None
     nodes = grid.cells.value[number] + sum(len(other.bodies) for other in top.flexes[: info.items[0]])
     world = tuple(x[nodes.astype(np.uint32)][:, None] for x in at.world)
     sides = tuple(system.flex.side[grid.sides : grid.sides + 1, k] for k in range(3))
-    residual, coefficients = _strains(grid.order, world, sides, grid.strains.value)
+    residual, coefficients = _strains(grid.order, world, sides, grid.strains[number].value)
     J = _jacobian(coefficients, point_jacobian(system, frame, at, nodes))
     rate = jnp.einsum("mnl,nl->ml", J, column(v), precision=jax.lax.Precision.HIGHEST)
     mobilities = system.derived.mobility.bodies

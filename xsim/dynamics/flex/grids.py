@@ -2,8 +2,7 @@
 
 A cell is a box with the sides h at rest. Its shape functions N_a are products of Lagrange polynomials of order 1 or 2. R is the rotation
 that is nearest to the deformation gradient at the centre of the cell, and u = R^T x - X are the displacements of the nodes in the cell's
-frame. The cell stores the energy u^T K u / 2, K the stiffness matrix of the material, integrated by Gauss quadrature, exactly. The forces
-are -R K u; the change of R is left out of them. The damping forces are -damping R K R^T v. Source: probes of MuJoCo 4.0, whose forces these
+frame. The cell stores the energy u^T K u / 2, K the stiffness matrix of the material in it, integrated exactly. The forces are -R K u; the change of R is left out of them. The damping forces are -damping R K R^T v. Source: probes of MuJoCo 4.0, whose forces these
 are; its energy leaves these flexes out.
 
 Sheets are faces of cells under plane stress, in the frame of the face: R is nearest to the derivatives along the face and their product.
@@ -12,6 +11,7 @@ Sheets are faces of cells under plane stress, in the frame of the face: R is nea
 from __future__ import annotations
 
 import functools
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,10 +19,28 @@ import numpy as np
 
 from xsim.dynamics.flex.structure import Cells
 from xsim.dynamics.linalg.dense import pairwise_sum, summed_products, tree_sum
-from xsim.model.shape_functions import shape_functions
+from xsim.model.shape_functions import quadrature, shape_functions
 from xsim.spatial import cross, dot, mul, scale, stage, vadd, vsub
 
 NEWTON_STEPS = 10  # to the sum of the singular values; the last two have derivatives
+
+
+class Material(NamedTuple):
+    """The material of cells: arrays (cells, lanes or 1).
+
+    sides: of the cells, m. thickness: of faces, m, else None. weights (points, cells): of the quadrature over what is filled of each cell.
+    None if all are full."""
+
+    young: jax.Array
+    poisson: jax.Array
+    sides: tuple
+    thickness: jax.Array | None
+    weights: np.ndarray | None
+
+    def quadrature(self, order: int) -> tuple[np.ndarray, np.ndarray]:
+        """The derivatives (points, dim, n) of the shape functions at the points, and the weights (points, cells or 1)."""
+        at_points, full = quadrature(order, len(self.sides), None if self.weights is None else 2 * order + 1)
+        return at_points, full[:, None] if self.weights is None else self.weights
 
 
 def cell_forces(cells: Cells, flex, world, velocity, enabled: tuple[bool, bool]) -> tuple:
@@ -30,12 +48,12 @@ def cell_forces(cells: Cells, flex, world, velocity, enabled: tuple[bool, bool])
 
     flex: leaves. world, velocity: of all points, components (points, lanes or 1). enabled: whether springs and dampers act."""
     moving = tuple(x[cells.nodes] for x in world), tuple(x[cells.nodes] for x in velocity)
-    return _forces(cells.order, *moving, *_material(cells, flex), flex.damping[cells.elastic_row], enabled)
+    return _forces(cells.order, *moving, _material(cells, flex), flex.damping[cells.elastic_row], enabled)
 
 
 def cell_energies(cells: Cells, flex, world):
     """The energy stored in each cell, J, (cells, lanes or 1)."""
-    return _energies(cells.order, tuple(x[cells.nodes] for x in world), *_material(cells, flex))
+    return _energies(cells.order, tuple(x[cells.nodes] for x in world), _material(cells, flex))
 
 
 def cell_slopes(cells: Cells, flex, world, jacobian) -> tuple:
@@ -45,28 +63,28 @@ def cell_slopes(cells: Cells, flex, world, jacobian) -> tuple:
     material, damping = _material(cells, flex), flex.damping[cells.elastic_row]
 
     def slopes(time):
-        forces = jax.vmap(lambda *motion: _forces(cells.order, nodes, motion, *material, time, (False, True)), 2, 1)(*motions)
+        forces = jax.vmap(lambda *motion: _forces(cells.order, nodes, motion, material, time, (False, True)), 2, 1)(*motions)
         return sum(-summed_products(m.reshape(-1, *m.shape[2:]), f) for m, f in zip(motions, forces, strict=True))
 
     return slopes(damping), slopes(jnp.ones_like(damping))
 
 
-def _material(cells: Cells, flex) -> tuple:
-    """Young's modulus, Poisson's ratio, sides, and the thickness of faces."""
+def _material(cells: Cells, flex) -> Material:
     sides = tuple(flex.side[cells.side_row, cells.axes[:, k]] for k in range(cells.dim))
     thickness = None if cells.thickness_row is None else flex.thickness[cells.thickness_row]
-    return *(x[cells.elastic_row] for x in (flex.young, flex.poisson)), sides, thickness
+    return Material(*(x[cells.elastic_row] for x in (flex.young, flex.poisson)), sides, thickness, cells.weights)
 
 
 @stage
-def _forces(order: int, nodes, velocity, young, poisson, sides, thickness, damping, enabled: tuple[bool, bool]) -> tuple:
+def _forces(order: int, nodes, velocity, material: Material, damping, enabled: tuple[bool, bool]) -> tuple:
+    sides = material.sides
     R, u = displacements(order, nodes, sides)
     parts = ([u] if enabled[0] else []) + ([scale(turned(R, velocity), damping)] if enabled[1] else [])
     if not parts:
         return tuple(jnp.zeros((x.shape[0] * x.shape[1], x.shape[2]), x.dtype) for x in u)
     moved = functools.reduce(vadd, parts)
-    at_points, dim = shape_functions(order, len(sides))[2], len(sides)
-    stress = _stresses(order, moved, young, poisson, sides, thickness)
+    at_points, dim = material.quadrature(order)[0], len(sides)
+    stress = _stresses(order, moved, material)
     flat = at_points.reshape(-1, at_points.shape[2]).T
     out = []
     for i in range(dim):
@@ -78,10 +96,10 @@ def _forces(order: int, nodes, velocity, young, poisson, sides, thickness, dampi
 
 
 @stage
-def _energies(order: int, nodes, young, poisson, sides, thickness):
-    _, u = displacements(order, nodes, sides)
-    stress, gradient = _stresses(order, u, young, poisson, sides, thickness), _gradients(order, u, sides)
-    axes = range(len(sides))
+def _energies(order: int, nodes, material: Material):
+    _, u = displacements(order, nodes, material.sides)
+    stress, gradient = _stresses(order, u, material), _gradients(order, u, material)
+    axes = range(len(material.sides))
     return 0.5 * pairwise_sum(tree_sum([stress[i][j] * gradient[i][j] for i in axes for j in axes]))
 
 
@@ -89,7 +107,7 @@ def displacements(order: int, nodes, sides) -> tuple:
     """The rotation (rows of components, (cells, lanes)) of each cell, and the displacements of its nodes in its frame, components
     (nodes, cells, lanes)."""
     dim = len(sides)
-    places, at_centre, *_ = shape_functions(order, dim)
+    places, at_centre = shape_functions(order, dim)
     centred = tuple(x - pairwise_sum(x)[None] / len(places) for x in nodes)
     columns = [tuple(_product(at_centre[j : j + 1], x)[0] / sides[j] for x in centred) for j in range(dim)]
     columns += [cross(*columns)] if dim == 2 else []
@@ -103,21 +121,20 @@ def turned(R, x) -> tuple:
     return tuple(dot(tuple(R[i][k] for i in range(3)), x) for k in range(3))
 
 
-def _gradients(order: int, u, sides) -> list:
+def _gradients(order: int, u, material: Material) -> list:
     """d u_i / d X_j at the points of the quadrature, (points, cells, lanes)."""
-    dim = len(sides)
-    at_points = shape_functions(order, dim)[2]
+    sides, dim, at_points = material.sides, len(material.sides), material.quadrature(order)[0]
     return [[_product(at_points[:, j], u[i]) / sides[j] for j in range(dim)] for i in range(dim)]
 
 
-def _stresses(order: int, u, young, poisson, sides, thickness) -> list:
+def _stresses(order: int, u, material: Material) -> list:
     """Stresses at the points of the quadrature, times the volume that each stands for, N m."""
-    dim = len(sides)
-    weights, size = shape_functions(order, dim)[3], functools.reduce(mul, sides)
-    volume = jnp.asarray(weights[:, None, None], u[0].dtype) * (size if thickness is None else size * thickness)
+    young, poisson, sides, thickness, _ = material
+    dim, weights, size = len(sides), material.quadrature(order)[1], functools.reduce(mul, sides)
+    volume = jnp.asarray(weights[:, :, None], u[0].dtype) * (size if thickness is None else size * thickness)
     shear = 0.5 * young / (1.0 + poisson)
     bulk = young * poisson / ((1.0 + poisson) * (1.0 - (2.0 if dim == 3 else 1.0) * poisson))
-    g = _gradients(order, u, sides)
+    g = _gradients(order, u, material)
     pressure = bulk * tree_sum([g[i][i] for i in range(dim)])
     return [[volume * (shear * (g[i][j] + g[j][i]) + (pressure if i == j else 0.0)) for j in range(dim)] for i in range(dim)]
 

@@ -122,7 +122,8 @@ class Cells(NamedTuple):
     """The elastic cells (dim 3), or faces of cells (2), of all flexes with grids of one order.
 
     nodes ((order + 1)^dim, n): the points at the nodes of each cell. elastic_row (n,): rows of flex.young, flex.poisson and flex.damping.
-    side_row (n,): rows of flex.side. axes (n, dim): which sides. thickness_row (n,): rows of flex.thickness, of faces.
+    side_row (n,): rows of flex.side. axes (n, dim): which sides. thickness_row (n,): rows of flex.thickness, of faces. weights (points,
+    n): see `xsim.spec.GridSpec`, None for full cells.
     """
 
     order: int
@@ -132,6 +133,7 @@ class Cells(NamedTuple):
     side_row: np.ndarray
     axes: np.ndarray
     thickness_row: np.ndarray | None
+    weights: np.ndarray | None
 
 
 class FlexPlan(NamedTuple):
@@ -280,16 +282,17 @@ def _rods(infos: tuple[FlexInfo, ...], first_point: np.ndarray, first_edge: np.n
 
 def _cells(infos: tuple[FlexInfo, ...], first_point: np.ndarray) -> tuple[Cells, ...]:
     out = []
-    for order, dim in ((1, 2), (1, 3), (2, 2), (2, 3)):
+    for order, dim, is_full in ((1, 2, True), (1, 3, True), (1, 3, False), (2, 2, True), (2, 3, True), (2, 3, False)):
         flexes = [(info, info.grid, first) for info, first in zip(infos, first_point, strict=False) if info.grid and info.stretches]
-        flexes = [x for x in flexes if x[1].order == order and x[1].axes.value.shape[1] == dim]
+        flexes = [x for x in flexes if (x[1].order, x[1].axes.value.shape[1], x[1].weights is None) == (order, dim, is_full)]
         if flexes:
             nodes = np.concatenate([grid.cells.value + first for _, grid, first in flexes]).T
             axes, counts = np.concatenate([grid.axes.value for _, grid, _ in flexes]), [len(grid.cells.value) for _, grid, _ in flexes]
             rows = [[info.elastic for info, *_ in flexes], [grid.sides for _, grid, _ in flexes]]
             rows = [index_array(np.repeat(x, counts)) for x in rows]
             thickness = index_array(np.repeat([info.thickness for info, *_ in flexes], counts)) if dim == 2 else None
-            out.append(Cells(order, dim, index_array(nodes), *rows, index_array(axes), thickness))
+            weights = None if is_full else np.concatenate([grid.weights.value for _, grid, _ in flexes if grid.weights]).T
+            out.append(Cells(order, dim, index_array(nodes), *rows, index_array(axes), thickness, weights))
     return tuple(out)
 
 

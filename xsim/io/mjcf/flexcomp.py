@@ -10,7 +10,7 @@ from xsim.io.errors import allowed
 from xsim.io.mjcf.assets import asset_triangles
 from xsim.io.mjcf.document import Document
 from xsim.io.mjcf.gmsh import read_gmsh
-from xsim.io.mjcf.grids import ORDERS, filled_cells, node_shares, read_cell_counts, sheet_shares
+from xsim.io.mjcf.grids import ORDERS, material_of, node_shares, read_cell_counts, sheet_shares
 from xsim.io.mjcf.lattices import LATTICES, SHELLS, Lattice, open_shell
 from xsim.io.mjcf.macros import NO_DEFAULTS, Maker, integers, plugin_of_bodies, read_asset
 from xsim.io.mjcf.mesh_files import read_triangles
@@ -34,7 +34,7 @@ def flexcomp(document: Document, e: Element) -> tuple[list[Node], dict[str, list
 
     Each point is a body on slides: three, two along x and y (``dof="2d"``), or one away from the parent's origin (``dof="radial"``, and
     in shells by `Release.flexcomp_shells`). With ``dof`` trilinear or quadratic the nodes of a grid are on slides, and move the points.
-    Pinned points are fixed to the parent. The made elements take the defaults that reach the place where the flexcomp stands; the
+    Pinned points, and all points of a rigid flex, are fixed to the parent. The made elements take the defaults that reach the place where the flexcomp stands; the
     equality takes none.
     """
     make, name, kind = Maker(e), e.string("name"), e.choice("type", TYPES, "mesh" if e.has("mesh") else "grid")
@@ -44,7 +44,7 @@ def flexcomp(document: Document, e: Element) -> tuple[list[Node], dict[str, list
     shape = _read_shape(document, e, kind)
     points = _placed(e, shape)
     dofs = _dofs(document, e, kind)
-    if dofs in ORDERS:
+    if dofs in ORDERS and not flag(e, "rigid", False):
         bodies, flex, cells = _with_grid(document, e, make, shape, points, ORDERS[dofs], name=name, mass=mass, box=box)
         return bodies, {"deformable": [flex], "equality": _strains(e, make, name, cells)}
     pinned = _pinned(e, shape.counts[: shape.dim], len(points), shape.kind == "grid" and shape.dim > 1)
@@ -89,12 +89,10 @@ def _with_grid(
     """The bodies of the nodes that move the points, see `xsim.io.mjcf.grids`, the <flex>, and the cells with material.
 
     The mass of nodes that are pinned, or of no cell with material, goes to the others. Raises ParseError."""
-    found = [*("plugin" for _ in e.all("plugin")), *(["rigid"] if flag(e, "rigid", False) else [])]
-    if found:
-        raise e.error(f"found {found[0]} with dof {e.string('dof')!r}, which is not simulated; allowed: without", "dof")
+    if e.all("plugin"):
+        raise e.error(f"found plugin with dof {e.string('dof')!r}, which is not simulated; allowed: without", "dof")
     parent, frame = _parent(e, False)
-    if np.abs(frame.quat[1:]).max() > 0:
-        raise e.error("found in a frame that is turned, which is not simulated; allowed: in the body's own axes", "dof")
+    points = frame.pos + points @ rotation_matrix(frame.quat).T  # the grid has the axes of the body, whatever those of the frame
     counts, used = read_cell_counts(e, order), np.unique(shape.elements)
     low, high = points[used].min(0), points[used].max(0)
     if not (high - low > MIN_VALUE).all():
@@ -106,8 +104,8 @@ def _with_grid(
     if shape.dim == 2 and elastic is not None and elastic.string("elastic2d", "none") != "none":  # a sheet around the grid
         share = sheet_shares(order, counts)
     else:
-        filled = filled_cells(e, (points - low) / sides, shape.elements, counts)
-        share = node_shares(order, counts, filled)
+        material = material_of((points - low) / sides, shape.elements, counts, order)
+        filled, share = material.filled, node_shares(order, counts, material)
     held = _pinned(e, np.array(grid), len(share), shape.dim == 3) | (share == 0)
     share = np.where(held, 0.0, share) / max(share[~held].sum(), MIN_VALUE)
     bodies, names, coordinates = [], [], np.zeros((len(share), 3))
@@ -115,14 +113,15 @@ def _with_grid(
         at = low + np.array(index) * sides / order
         if held[i]:
             names.append(parent)
-            coordinates[i] = frame.pos + at
+            coordinates[i] = at
             continue
         names.append("_".join(map(str, (name, *index))))
         inertial = make("inertial", pos="0 0 0", mass=mass * share[i], diaginertia=(2 / 3 * mass * share[i] * box**2,) * 3)
         slides = [make("joint", type="slide", pos="0 0 0", axis=axis) for axis in np.eye(3)]
-        bodies.append(make("body", [inertial, *slides], name=names[-1], pos=at))
+        in_frame = frame.inverse() @ Pose(pos=at)
+        bodies.append(make("body", [inertial, *slides], name=names[-1], pos=in_frame.pos, quat=in_frame.quat))
     node = dict(node=join_names(names), nodecoord=coordinates if held.any() else None, cellcount=counts, dof=e.raw("dof"))
-    flex = _flex(e, make, shape, used, name=name, body=parent, vertex=frame.pos + points[used], **node)
+    flex = _flex(e, make, shape, used, name=name, body=parent, vertex=points[used], **node)
     return bodies, flex, np.argwhere(filled.reshape(counts))
 
 

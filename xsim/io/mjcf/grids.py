@@ -1,31 +1,44 @@
 """Flexes whose vertices are moved by a grid of nodes (``dof`` trilinear or quadratic, rules 4.0).
 
-MuJoCo 4.0 integrates the stiffness of a cell, and the masses of its nodes, over the part of the cell that is filled with material. Its rule
-for cells that are filled in part is not public: these are refused.
+MuJoCo 4.0 integrates the stiffness of a cell, and the masses of its nodes, over the part of the cell that is filled with material: what is
+inside tetrahedra or a closed surface, exactly; what is inside an open one, by points. Source of the numbers below: probes of MuJoCo 4.0.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
+from typing import NamedTuple
 
 import numpy as np
 
+from xsim.io.mjcf.cell_moments import boundary_triangles, cell_moments, cells_of_surface, is_closed, is_inside
 from xsim.io.mjcf.macros import integers
 from xsim.io.reader import Element
+from xsim.model.shape_functions import gauss_points
 from xsim.poses import Pose
 from xsim.spec import FlexSpec, GridSpec
 
 __all__ = [
-    "ORDERS", "cells_of_grid", "check_strains", "filled_cells", "node_shares", "read_cell_counts", "read_grid", "reference_positions",
-    "sheet_shares",
+    "ORDERS", "cells_of_grid", "check_strains", "material_of", "node_shares", "quadrature_weights", "read_cell_counts", "read_grid",
+    "reference_positions", "sheet_shares",
 ]  # fmt: skip
 
 ORDERS = {"trilinear": 1, "quadratic": 2}
 """By ``dof``, the degree of the polynomials."""
 MAX_NODES = 100_000  # of a grid
 TOLERANCE = 1e-6  # in units of a cell: how far nodes may be from their places, and how exactly material must fill a cell
-SHARES = {1: (1 / 2, 1 / 2), 2: (1 / 6, 2 / 3, 1 / 6)}  # of the nodes along an axis, in the volume of a cell
+SHARES = {1: (1 / 2, 1 / 2), 2: (1 / 6, 2 / 3, 1 / 6)}  # of the nodes along an axis, in the mass of a full cell
+SPLINES = {1: ((1, -1), (0, 1)), 2: ((0.5, -1, 0.5), (0.5, 1, -1), (0, 0, 0.5))}
+"""B-splines along an axis, by increasing powers of the place in a cell. Their integrals are `SHARES`."""
+VOID = 1e-6
+"""The stiffness and the density of what is empty in a cell with material, in units of those of the material."""
+LEAST_SHARE = 0.02
+"""Of a node in the mass of a cell with material, in units of its share in that of a full one."""
+RIM = 0.02
+"""In units of a cell: a cell whose material is all this near to other cells counts as empty."""
+NOTHING = 1e-12
+"""Volumes, in units of a cell, that come of rounding."""
 
 
 def read_cell_counts(e: Element, order: int) -> tuple[int, int, int]:
@@ -57,12 +70,29 @@ def faces_of_grid(order: int, counts: tuple[int, int, int]) -> tuple[np.ndarray,
     return np.array(nodes), np.array(axes)
 
 
-def node_shares(order: int, counts: tuple[int, int, int], filled: np.ndarray) -> np.ndarray:
-    """The share of each node in the volume of the filled cells."""
-    a = np.array(SHARES[order])
-    of_cell = np.einsum("i,j,k->ijk", a, a, a).ravel() / filled.sum()
-    cells = cells_of_grid(order, counts)[filled]
-    return np.bincount(cells.ravel(), np.tile(of_cell, len(cells)), math.prod(order * n + 1 for n in counts))
+class Material(NamedTuple):
+    """The material in the cells of a grid.
+
+    filled (cells,): which have any; the others are empty. moments: of these, see `cell_moments`, up to twice the degree of the polynomials,
+    with what is empty in them as `VOID` of the material. None if all of them are full."""
+
+    filled: np.ndarray
+    moments: np.ndarray | None
+
+
+def node_shares(order: int, counts: tuple[int, int, int], material: Material) -> np.ndarray:
+    """The share of each node in the mass of the material: the integral of its B-spline of this order, in each cell `LEAST_SHARE` of that of
+    a full cell at least."""
+    splines, full = np.array(SPLINES[order]), np.array(SHARES[order])
+    of_full = np.einsum("i,j,k->ijk", full, full, full).ravel()
+    cells = cells_of_grid(order, counts)[material.filled]
+    shares = np.tile(of_full, (len(cells), 1))
+    if material.moments is not None:
+        upto = slice(splines.shape[1])
+        shares = np.einsum("ia,jb,kc,nabc->nijk", splines, splines, splines, material.moments[:, upto, upto, upto]).reshape(shares.shape)
+        shares = np.maximum(shares, LEAST_SHARE * of_full)
+    out = np.bincount(cells.ravel(), shares.ravel(), math.prod(order * n + 1 for n in counts))
+    return out / out.sum()
 
 
 def sheet_shares(order: int, counts: tuple[int, int, int]) -> np.ndarray:
@@ -70,36 +100,65 @@ def sheet_shares(order: int, counts: tuple[int, int, int]) -> np.ndarray:
     2, and equal ones for others."""
     out = np.zeros(math.prod(order * n + 1 for n in counts))
     on_boundary = np.unique(faces_of_grid(order, counts)[0])
-    out[on_boundary] = node_shares(order, counts, np.ones(math.prod(counts), bool))[on_boundary] if order == 2 else 1.0
+    full = Material(np.ones(math.prod(counts), bool), None)
+    out[on_boundary] = node_shares(order, counts, full)[on_boundary] if order == 2 else 1.0
     return out
 
 
-def filled_cells(e: Element, points: np.ndarray, elements: np.ndarray, counts: tuple[int, int, int]) -> np.ndarray:
-    """Whether material fills each cell; the others are empty. Raises ParseError for cells that are filled in part.
+def material_of(points: np.ndarray, elements: np.ndarray, counts: tuple[int, int, int], order: int) -> Material:
+    """The material in the cells of a grid: what is inside tetrahedra or triangles. points (n, 3): the vertices in units of cells."""
+    everything, surface = Material(np.ones(math.prod(counts), bool), None), elements
+    if elements.shape[1] == 4:
+        surface = boundary_triangles(points, elements)
+    elif _is_box(points[elements], np.array(counts)):
+        return everything
+    triangles = points[surface]
+    _, same = np.unique(np.round(points / TOLERANCE), axis=0, return_inverse=True)
+    if elements.shape[1] == 4 or is_closed(same.ravel()[elements]):
+        moments = cell_moments(triangles, _planes(counts, 0.0), 2 * order)
+        if moments[:, 0, 0, 0].sum() < 0:
+            triangles, moments = triangles[:, ::-1], -moments
+        filled = cell_moments(triangles, _planes(counts, RIM), 0).reshape([2 * n - 1 for n in counts])[::2, ::2, ::2].ravel() > NOTHING
+    else:
+        moments = _sampled_moments(triangles, counts, order)
+        centres = np.stack(np.meshgrid(*(np.arange(n) + 0.5 for n in counts), indexing="ij"), -1).reshape(-1, 3)
+        filled = cells_of_surface(triangles, _planes(counts, RIM))[::2, ::2, ::2].ravel() | is_inside(centres, triangles)
+    if (moments[filled, 0, 0, 0] > 1 - TOLERANCE).all():
+        return Material(filled, None)
+    line = 1.0 / np.arange(1, 2 * order + 2)
+    full = np.einsum("i,j,k->ijk", line, line, line)
+    return Material(filled, (1 - VOID) * moments[filled] + VOID * full)
 
-    points (n, 3): the vertices in units of cells. elements: tetrahedra, each in one cell or together the whole box, or triangles that are
-    the surface of the box, of which one side may be open."""
-    size, total = np.array(counts), float(np.prod(counts))
-    corners = points[elements]
+
+def _planes(counts: tuple[int, int, int], rim: float) -> tuple[np.ndarray, ...]:
+    """Along each axis of a grid, where cells begin and end. rim: half the width of layers between cells, as cells of their own."""
+    return tuple(np.unique([0.0, *(k + shift for k in range(1, n) for shift in (-rim, rim)), float(n)]) for n in counts)
+
+
+def _sampled_moments(triangles: np.ndarray, counts: tuple[int, int, int], order: int) -> np.ndarray:
+    """As `cell_moments`, of a surface that is not closed: by order + 1 points of Gauss quadrature along each axis of the eighths of cells."""
+    x, weight = gauss_points(order + 1)
+    x, weight = np.concatenate([x, x + 1]) / 2, np.tile(weight, 2) / 2
+    powers = weight[:, None] * x[:, None] ** np.arange(2 * order + 1)
+    places = np.stack(np.meshgrid(*(np.add.outer(np.arange(n), x).ravel() for n in counts), indexing="ij"), -1).reshape(-1, 3)
+    inside = is_inside(places, triangles).reshape([k for n in counts for k in (n, len(x))])
+    return np.einsum("apbqcr,pi,qj,rk->abcijk", inside, powers, powers, powers).reshape(-1, *[2 * order + 1] * 3)
+
+
+def _is_box(corners: np.ndarray, size: np.ndarray) -> bool:
+    """Whether triangles (n, 3, 3) are the surface of the box from 0 to ``size``, of which one side may be open."""
+    on_side = np.concatenate([(np.abs(corners - end) < TOLERANCE).all(1) for end in (np.zeros(3), size)], 1)
     sides = corners[:, 1:] - corners[:, :1]
-    if elements.shape[1] == 3:
-        on_side = np.concatenate([(np.abs(corners - end) < TOLERANCE).all(1) for end in (np.zeros(3), size)], 1)
-        areas = 0.5 * np.abs(np.cross(sides[:, 0], sides[:, 1])).max(1) @ on_side / np.tile(total / size, 2)
-        if on_side.any(1).all() and (np.abs(areas - 1) < TOLERANCE).sum() >= 5 and areas.max() < 1 + TOLERANCE:
-            return np.ones(int(total), bool)
-        raise e.error("a surface that is not that of its bounding box, which is not simulated; allowed with this dof: boxes, "
-                      'or elastic2d="stretch"', "dof")  # fmt: skip
-    volume = np.abs(np.linalg.det(sides)) / 6
-    if abs(volume.sum() - total) < TOLERANCE * total:
-        return np.ones(int(total), bool)
-    first, last = np.floor(corners.min(1) + TOLERANCE).astype(int), np.ceil(corners.max(1) - TOLERANCE).astype(int)
-    if ((last - first) <= 1).all():
-        number = np.ravel_multi_index(tuple(np.minimum(first, size - 1).T), counts)
-        share = np.bincount(number, volume, int(total))
-        if (np.minimum(share, np.abs(share - 1)) < TOLERANCE).all():
-            return share > 0.5
-    raise e.error("cells that are filled in part, which are not simulated; allowed with this dof: points that fill their bounding box, "
-                  "or cells each of which is empty or filled by its own tetrahedra", "dof")  # fmt: skip
+    areas = 0.5 * np.abs(np.cross(sides[:, 0], sides[:, 1])).max(1) @ on_side / np.tile(np.prod(size) / size, 2)
+    return bool(on_side.any(1).all() and (np.abs(areas - 1) < TOLERANCE).sum() >= 5 and areas.max() < 1 + TOLERANCE)
+
+
+def quadrature_weights(order: int, moments: np.ndarray) -> np.ndarray:
+    """The weights (cells, points) of the points of a quadrature of a cell, 2 order + 1 along each axis (see
+    `xsim.model.shape_functions.quadrature`), with which it has these moments."""
+    points = gauss_points(2 * order + 1)[0]
+    to_weights = np.linalg.inv(points[None] ** np.arange(len(points))[:, None])
+    return np.einsum("ia,jb,kc,nabc->nijk", to_weights, to_weights, to_weights, moments).reshape(len(moments), -1)
 
 
 def read_grid(e: Element, dim: int, nodes: np.ndarray, vertices: np.ndarray, elements: np.ndarray, numbers: dict) -> GridSpec:
@@ -127,16 +186,19 @@ def read_grid(e: Element, dim: int, nodes: np.ndarray, vertices: np.ndarray, ele
     if (points < -TOLERANCE).any() or (points > np.array(counts) + TOLERANCE).any():
         raise e.error("vertices are outside the box of the nodes; allowed: inside", "vertex")
     if numbers["elastic2d"] == "none":
-        material = cells[filled_cells(e, points, elements, counts)]
+        filled, moments = material_of(points, elements, counts, order)
+        weights = None if moments is None else quadrature_weights(order, moments)
+        material = cells[filled]
         along = np.tile(np.arange(3), (len(material), 1))
     else:
-        material, along = faces_of_grid(order, counts)
+        (material, along), weights = faces_of_grid(order, counts), None
     used = np.unique(material)
     off = (at.reshape(-1, 3)[used] - at[0, 0, 0]) @ unit.T / sides - places[used]
     if np.abs(off).max() > TOLERANCE:
         raise e.error("the nodes are not evenly spaced; allowed: a grid of nodes at equal distances", "node")
     cell = np.clip(np.floor(points), 0, np.array(counts) - 1).astype(int)
-    return GridSpec(order, counts, sides, material, along, vertices, points, *_vertex_weights(order, counts, cells, cell, points - cell))
+    movers = _vertex_weights(order, counts, cells, cell, points - cell)
+    return GridSpec(order, counts, sides, material, along, vertices, points, *movers, weights)
 
 
 def _vertex_weights(order: int, counts, cells: np.ndarray, cell: np.ndarray, place: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
