@@ -79,8 +79,8 @@ class Cones(NamedTuple):
         1 if it has a force, else 0."""
         if self.curved:
             normal, tangential = _scaled(self, x)
-            return _zone(self.weight[:, :1], normal, tangential)
-        return (_edges(self, x) < 0).astype(jnp.int32)
+            return jnp.where(self.stiffness[:, None] > 0, _zone(self.weight[:, :1], normal, tangential), 0)
+        return ((_edges(self, x) < 0) & (self.stiffness[:, None, None] > 0)).astype(jnp.int32)
 
     def is_nonquadratic(self, x):
         """Whether P is not quadratic in the piece at x (lanes): whether a contact slides in an elliptic cone."""

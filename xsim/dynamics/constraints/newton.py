@@ -36,6 +36,7 @@ class Minimum(NamedTuple):
     a (nv, lanes): the acceleration.
     y (m, lanes): multipliers of the hard rows. None without hard rows.
     x: J a + offset, see `Constraints`.
+    pivot (lanes): 0.0 if M is singular, else 1.0.
     converged (lanes): 0.0 if the maximum number of steps was reached, else 1.0.
     steps: number of steps, common to all lanes.
     """
@@ -43,6 +44,7 @@ class Minimum(NamedTuple):
     a: object
     y: object
     x: tuple
+    pivot: object
     converged: object
     steps: object
 
@@ -64,7 +66,8 @@ def minimize(mass, right, constraints: Constraints, hard=None, wanted=None) -> M
     eps, counts = float(jnp.finfo(right.dtype).eps), constraints.counts()
 
     # The iteration starts from the acceleration without soft constraints.
-    free, y = Bordered(mass, hard).solve(right, None if hard is None else -wanted)
+    without = Bordered(mass, hard)
+    free, y = without.solve(right, None if hard is None else -wanted)
     work = jnp.abs(tree_sum(list(free * right)))
 
     def step(c: _Carry) -> _Carry:
@@ -102,7 +105,7 @@ def minimize(mass, right, constraints: Constraints, hard=None, wanted=None) -> M
 
     start = _Carry(free, y, constraints.at(free), jnp.full_like(work, jnp.inf), work, jnp.zeros_like(work, bool), 0)
     end = jax.lax.while_loop(unfinished, step, start)
-    return Minimum(end.a, end.y, end.x, jnp.where(end.done, 1.0, 0.0).astype(right.dtype), end.count)
+    return Minimum(end.a, end.y, end.x, without.factor.pivot, jnp.where(end.done, 1.0, 0.0).astype(right.dtype), end.count)
 
 
 def _line_search(mass, right, constraints: Constraints, c: _Carry, p, dx, stop):

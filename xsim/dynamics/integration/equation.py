@@ -330,14 +330,13 @@ def _solve_dense(m: EquationOfMotion, terms: Terms, full) -> tuple:
         mass = mass + terms.flex_matrix(system.option.dt, force[0])
     hard = _dense(terms.jacobian, n, force[0]) if terms.jacobian else None
     if m.soft is None:
-        matrix, converged = NewtonMatrix(mass, hard), 1.0
-        a = matrix.solve([*force], [*right_side[n:]])
+        matrix = NewtonMatrix(mass, hard)
+        a, flags = matrix.solve([*force], [*right_side[n:]]), [matrix.bordered.factor.pivot, 1.0]
     else:
         soft = m.soft.fitted(right_side.shape[1:])
         minimum = minimize(mass, force, soft, hard, required)
-        matrix, converged = NewtonMatrix(mass + soft.curvature(minimum.x), hard), minimum.converged
-        a = [*minimum.a, *(() if hard is None else minimum.y)]
-    flags = [matrix.bordered.factor.pivot, converged]
+        matrix = NewtonMatrix(mass + soft.curvature(minimum.x), hard)
+        a, flags = [*minimum.a, *(() if hard is None else minimum.y)], [minimum.pivot, minimum.converged]
     return *_with_staged_terms(m, terms, full, matrix, mass_rows, a), flags
 
 
