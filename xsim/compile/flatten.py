@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -50,12 +50,17 @@ def count_operations(jaxpr: Jaxpr, known: dict[int, int] | None = None) -> int:
         for equation in jaxpr.eqns:
             if equation.primitive.name in FOLDED:
                 found += math.prod(equation.outvars[0].aval.shape)
-            for parameter in equation.params.values():
-                for inner in parameter if isinstance(parameter, tuple) else (parameter,):
-                    if isinstance(inner, (ClosedJaxpr, Jaxpr)):
-                        found += count_operations(inner.jaxpr if isinstance(inner, ClosedJaxpr) else inner, known)
+            found += sum(count_operations(inner, known) for inner in inner_functions(equation))
         known[id(jaxpr)] = found
     return found
+
+
+def inner_functions(equation: JaxprEqn) -> Iterator[Jaxpr]:
+    """The functions among the parameters of an equation."""
+    for parameter in equation.params.values():
+        for inner in parameter if isinstance(parameter, tuple) else (parameter,):
+            if isinstance(inner, (ClosedJaxpr, Jaxpr)):
+                yield inner.jaxpr if isinstance(inner, ClosedJaxpr) else inner
 
 
 def scan_is_unrolled(equation: JaxprEqn, known: dict[int, int]) -> bool:
@@ -471,8 +476,11 @@ def _branch(f: Flattener, branch: ClosedJaxpr, chosen: Array, xs: Sequence[Array
     results = [constant_array(np.zeros(a.shape, a.dtype)) for a in branch.out_avals]
 
     # Copies in the loop: an operation is evaluated where its arguments are known, which would be before the loop.
+    def copied(value: int) -> int:
+        return value if f.program.names[value] == "constant" else f.program.copy(value, here=True)
+
     def turn(carry: list[Array]) -> list[Array]:
-        arguments = [x if x.numbers is not None else f.map_entries(lambda v: f.program.copy(v, here=True), x) for x in xs]
+        arguments = [x if x.numbers is not None else f.map_entries(copied, x) for x in xs]
         return [constant_array(np.array(False)), *f.closed(branch, arguments)]
 
     return f.rolled(branch, [chosen, *results], lambda carry: carry[0], turn).results[1:]

@@ -23,7 +23,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 from xsim.compile import indexing
 from xsim.compile.adjoints import ADJOINTS, Operations
 from xsim.compile.arrays import Array, combined, constant_array
-from xsim.compile.flatten import ELEMENTWISE, RULES, Flattener, Unsupported, count_operations, scan_is_unrolled
+from xsim.compile.flatten import ELEMENTWISE, RULES, Flattener, Unsupported, count_operations, inner_functions, scan_is_unrolled
 from xsim.compile.loops import Rolled, Scan, store
 from xsim.compile.program import BOOL, INDEX, Program, Scope
 from xsim.compile.rules import is_float, residual_tangent, traced_pullback, traced_rule
@@ -93,6 +93,16 @@ BY_JAX = {
 BY_OPERATIONS = (set(RULES) | set(ELEMENTWISE) | set(FOLDED)) - BY_JAX - {"while", "custom_jvp_call", "custom_vjp_call"}
 INDEXED = {"gather": 1, "scatter": 1, "scatter-add": 1, "scatter_add": 1, "dynamic_slice": 1, "dynamic_update_slice": 2}
 """By equation, its first input that is an index. With constant indices they only move entries, or add them."""
+
+
+def _is_search(equation: JaxprEqn) -> bool:
+    """Whether an equation is a loop whose number of turns depends on the state, or a choice between functions with such loops."""
+    name = equation.primitive.name
+    return name == "while" or name == "cond" and any(map(_has_search, inner_functions(equation)))
+
+
+def _has_search(function: Jaxpr) -> bool:
+    return any(e.primitive.name == "while" or any(map(_has_search, inner_functions(e))) for e in function.eqns)
 
 
 class Tape(Flattener):
@@ -167,7 +177,7 @@ class Tape(Flattener):
             return self.residual_tangent(equation, xs)
         without = self.plain or most == CONSTANT or (most == ACTIVE and not self.recording)
         without = without or not any(is_float(v.aval) for v in equation.outvars)
-        if without and name == "while":
+        if without and _is_search(equation):
             return self.search(equation, xs)
         if without and name == "custom_jvp_call":
             with self.mode(self.recording, self.plain, equation):
@@ -189,9 +199,10 @@ class Tape(Flattener):
         raise Unsupported(f"the reverse of the operation {name}")
 
     def search(self, equation: JaxprEqn, xs: list[Array]) -> list[Array]:
-        """`jax.lax.while_loop`. In a turn that is differentiated: what has been recorded of the same search, if it has."""
+        """`jax.lax.while_loop`, or a choice between such loops. In a turn that is differentiated: what has been recorded of the same search,
+        if it has."""
         shapes = tuple((v.aval.shape, str(v.aval.dtype)) for v in equation.outvars)
-        key = id(self.function or equation), shapes, count_operations(equation.params["body_jaxpr"].jaxpr, self.sizes)
+        key = id(self.function or equation), shapes, *(count_operations(inner, self.sizes) for inner in inner_functions(equation))
         for i, search in enumerate(self.recorded):
             if search.key == key and search.scope is self.program.scope:
                 return self.recorded.pop(i).results

@@ -117,6 +117,11 @@ class CondimGroup(NamedTuple):
     blocks: Blocks
     order: np.ndarray | None
 
+    def with_capacity(self, capacity: int) -> CondimGroup:
+        """The group with a smaller buffer, in one block."""
+        dofs = tuple(sorted({dof for _, dofs in self.blocks for dof in dofs}))
+        return self._replace(capacity=capacity, blocks=((capacity, dofs),), order=None)
+
 
 class ContactPlan(NamedTuple):
     """condim_groups: pairs by contact dimension. Those of passive contacts are last.

@@ -47,6 +47,19 @@ class ContactParameters(NamedTuple):
     mobility: tuple
 
 
+class Candidates(NamedTuple):
+    """The candidate contacts of a condim group, components (candidates, lanes).
+
+    contact: see `ContactPoint`. pair: see `Contacts`. depth: how much nearer than the detection distance; it is not differentiated.
+    overflow (lanes,): whether some may be missing. speculative: see `Contacts`."""
+
+    contact: ContactPoint
+    pair: Any
+    depth: Any
+    overflow: Any
+    speculative: Any
+
+
 class Contacts(NamedTuple):
     """The contacts of a condim group, as many as its buffer has entries. n: number of contacts.
 
@@ -295,8 +308,13 @@ def deepest(depth, capacity: int) -> tuple[Any, Any]:
 
 def find_contacts(system: System, frame: Frames, v=None) -> list[Contacts]:
     """The contacts at a configuration, one entry for each condim group. v: velocities, for speculative contacts; None: without these."""
+    return select_contacts(system, frame, find_candidates(system, frame, v), contact_plan(system.topology).condim_groups)
+
+
+def find_candidates(system: System, frame: Frames, v=None) -> list[Candidates]:
+    """The candidate contacts at a configuration, one entry for each condim group. v: see `find_contacts`."""
     parameters, plan = system.derived.contact_parameters, contact_plan(system.topology)
-    corner_points = flex_contacts.with_vertices(system.topology, points(system, frame)) if system.topology.parts else None
+    corner_points = _corner_points(system, frame)
     shapes = [] if corner_points is None else [flex_contacts.part_shapes(system, corner_points)]
     if plan.geoms:
         R, pos = _geom_poses(system, frame, parameters)
@@ -308,21 +326,36 @@ def find_contacts(system: System, frame: Frames, v=None) -> list[Contacts]:
     shapes = jnp.broadcast_to(shapes, (*shapes.shape[:-1], width))
     motion = speculative.geom_motions(system, frame, v, shapes) if v is not None and system.topology.speculative else None
     groups = zip(plan.condim_groups, parameters.pairs, strict=True)
-    return [_group_contacts(system, frame, group, pairs, shapes, corner_points, motion) for group, pairs in groups]
+    return [_group_candidates(system, frame, group, pairs, shapes, motion) for group, pairs in groups]
 
 
-def _group_contacts(
-    system: System, frame: Frames, group: CondimGroup, parameters: PairParameters, shapes, corner_points, motion
-) -> Contacts:  # fmt: skip
-    """The contacts of one condim group."""
+def _corner_points(system: System, frame: Frames):
+    """The positions of the corners of the parts of flexes, None without parts."""
+    return flex_contacts.with_vertices(system.topology, points(system, frame)) if system.topology.parts else None
+
+
+def _group_candidates(system: System, frame: Frames, group: CondimGroup, parameters: PairParameters, shapes, motion) -> Candidates:
+    """The candidate contacts of one condim group."""
     lanes = lanes_of(system, frame) or (1,)
     contact, pair, overflow, mask = _candidates(system, group, parameters, shapes, motion)
     lanes = lanes if mask is None else jnp.broadcast_shapes(lanes, mask.shape[1:])
     contact, mask = jax.tree.map(lambda x: jnp.broadcast_to(x, (len(x), *lanes)), (contact, mask))
+    depth = take_rows(parameters.detection_distance, pair) - contact.distance
+    depth = depth if mask is None else jnp.where(mask, FAR, depth)
+    return Candidates(contact, pair, jax.lax.stop_gradient(depth), overflow, mask)
+
+
+def select_contacts(system: System, frame: Frames, candidates: list[Candidates], groups: tuple[CondimGroup, ...]) -> list[Contacts]:
+    """The deepest candidates, as many as the buffers of the groups have entries."""
+    corner_points = _corner_points(system, frame)
+    return [_group_contacts(*x, corner_points) for x in zip(groups, candidates, strict=True)]
+
+
+def _group_contacts(group: CondimGroup, candidates: Candidates, corner_points) -> Contacts:
+    """The contacts of one condim group."""
+    contact, pair, depth, overflow, mask = candidates
     if group.capacity < len(contact.distance):
-        depth = take_rows(parameters.detection_distance, pair) - contact.distance
-        depth = depth if mask is None else jnp.where(mask, FAR, depth)
-        selected, buffer_overflow = deepest(jax.lax.stop_gradient(depth), group.capacity)
+        selected, buffer_overflow = deepest(depth, group.capacity)
         contact, mask = jax.tree.map(lambda x: take_rows(x, selected), (contact, mask))
         pair = jnp.asarray(pair)[selected] if isinstance(pair, np.ndarray) else take_rows(pair, selected)
         overflow = overflow | buffer_overflow

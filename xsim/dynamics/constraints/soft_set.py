@@ -9,11 +9,12 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from xsim.dynamics.constraints.cones import Cones
-from xsim.dynamics.constraints.contact_plan import has_contacts
+from xsim.dynamics.constraints.contact_plan import contact_plan, has_contacts
 from xsim.dynamics.constraints.contact_rows import contact_cones
+from xsim.dynamics.constraints.few_contacts import has_few_branch
 from xsim.dynamics.constraints.flex_edges import edge_rows, has_edge_rows
 from xsim.dynamics.constraints.flex_strains import strain_rows
-from xsim.dynamics.constraints.narrowphase import Contacts, find_contacts
+from xsim.dynamics.constraints.narrowphase import Candidates, Contacts, find_candidates, select_contacts
 from xsim.dynamics.constraints.noslip_cones import NoSlipCones
 from xsim.dynamics.constraints.passive_contacts import PassiveContacts, passive_contacts
 from xsim.dynamics.constraints.potential import Potential
@@ -41,12 +42,14 @@ class Constraints(NamedTuple):
     cones: contacts, by dimension.
     overflow: 1.0 if more contacts were active than the buffer has entries.
     passive: contacts that are springs. They are no part of P. None without.
+    candidates: those of the contacts without their overflow, where `few_contacts` selects from them. Else None.
     """
 
     rows: Rows | None
     cones: tuple[Cones | NoSlipCones, ...]
     overflow: object = 0.0
     passive: PassiveContacts | None = None
+    candidates: list[Candidates] | None = None
 
     @property
     def parts(self) -> tuple[Potential, ...]:
@@ -153,11 +156,15 @@ def constraints(
     rows = _rows(system, frame, q, v, at_state) if has_soft_rows(top) else None
     if not has_contacts(top):
         return Constraints(rows, ())
-    contacts = find_contacts(system, frame, v) if contacts is None else contacts
+    candidates = None
+    if contacts is None:
+        candidates = find_candidates(system, frame, v)
+        contacts = select_contacts(system, frame, candidates, contact_plan(top).condim_groups)
+        candidates = [c._replace(overflow=False) for c in candidates] if has_few_branch(system) else None
     cones, overflow, passive = contact_cones(system, frame, v, contacts, at_state), 0.0, passive_contacts(system, frame, v, contacts)
     if passive is not None and step_terms is None:
         raise ValueError("passive contact of flexes is for the integrator discrete: choose this integrator")
     rows = inactive_row(len(v), contacts[0].distance.dtype) if rows is None and not cones else rows
     for group_contacts in contacts:
         overflow = jnp.maximum(overflow, group_contacts.overflow.astype(group_contacts.distance.dtype))
-    return Constraints(rows, cones, overflow if lanes_of(system, frame) else overflow[0], passive)
+    return Constraints(rows, cones, overflow if lanes_of(system, frame) else overflow[0], passive, candidates)

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 
 from xsim.dynamics.actuation.actuation import actuator_forces
 from xsim.dynamics.actuation.transmissions import transmissions
+from xsim.dynamics.constraints.few_contacts import minimum_of_active
 from xsim.dynamics.constraints.holonomic import has_holonomic_rows, holonomic_rates, holonomic_rows
 from xsim.dynamics.constraints.newton import minimize
 from xsim.dynamics.constraints.noslip import without_slip
@@ -333,9 +334,10 @@ def _solve_dense(m: EquationOfMotion, terms: Terms, full) -> tuple:
         matrix = NewtonMatrix(mass, hard)
         a, flags = matrix.solve([*force], [*right_side[n:]]), [matrix.bordered.factor.pivot, 1.0]
     else:
-        soft = m.soft.fitted(right_side.shape[1:])
-        minimum = minimize(mass, force, soft, hard, required)
-        matrix = NewtonMatrix(mass + soft.curvature(minimum.x), hard)
+        lanes = right_side.shape[1:]
+        soft = m.soft.fitted(lanes)
+        minimum = minimum_of_active(system, terms.frame, m.v, m.soft, lambda c: minimize(mass, force, c.fitted(lanes), hard, required))
+        matrix = NewtonMatrix(mass + soft.curvature(soft.at(minimum.a)), hard)
         a, flags = [*minimum.a, *(() if hard is None else minimum.y)], [minimum.pivot, minimum.converged]
     return *_with_staged_terms(m, terms, full, matrix, mass_rows, a), flags
 
