@@ -30,13 +30,29 @@ STALL_POWER = 1.5
 the machine epsilon. The rounding error of a decrement is about eps^2."""
 
 
+class Free(NamedTuple):
+    """The solution without soft constraints.
+
+    a (nv, lanes): the acceleration. y (m, lanes): multipliers of the hard rows, None without. pivot (lanes): 0.0 if M is singular, else 1.0.
+    """
+
+    a: object
+    y: object
+    pivot: object
+
+
+def free_acceleration(mass, right, hard=None, wanted=None) -> Free:
+    """The minimum of 1/2 a^T M a - b^T a, subject to H a = h. For the arguments see `minimize`."""
+    matrix = Bordered(mass, hard)
+    return Free(*matrix.solve(right, None if hard is None else -wanted), matrix.factor.pivot)
+
+
 class Minimum(NamedTuple):
     """The solution.
 
     a (nv, lanes): the acceleration.
     y (m, lanes): multipliers of the hard rows. None without hard rows.
     x: J a + offset, see `Constraints`.
-    pivot (lanes): 0.0 if M is singular, else 1.0.
     converged (lanes): 0.0 if the maximum number of steps was reached, else 1.0.
     steps: number of steps, common to all lanes.
     """
@@ -44,7 +60,6 @@ class Minimum(NamedTuple):
     a: object
     y: object
     x: tuple
-    pivot: object
     converged: object
     steps: object
 
@@ -59,16 +74,13 @@ class _Carry(NamedTuple):
     count: object
 
 
-def minimize(mass, right, constraints: Constraints, hard=None, wanted=None) -> Minimum:
+def minimize(mass, right, free: Free, constraints: Constraints, hard=None, wanted=None) -> Minimum:
     """Minimize 1/2 a^T M a - b^T a + P(J a + offset), subject to H a = h.
 
-    mass (nv, nv, lanes): M. right (nv, lanes): b. hard (m, nv, lanes), wanted (m, lanes): H and h, None without hard rows."""
+    mass (nv, nv, lanes): M. right (nv, lanes): b. free: where the iteration starts. hard (m, nv, lanes), wanted (m, lanes): H and h, None
+    without hard rows."""
     eps, counts = float(jnp.finfo(right.dtype).eps), constraints.counts()
-
-    # The iteration starts from the acceleration without soft constraints.
-    without = Bordered(mass, hard)
-    free, y = without.solve(right, None if hard is None else -wanted)
-    work = jnp.abs(tree_sum(list(free * right)))
+    work = jnp.abs(tree_sum(list(free.a * right)))
 
     def step(c: _Carry) -> _Carry:
         forces = constraints.force(c.x)
@@ -103,9 +115,9 @@ def minimize(mass, right, constraints: Constraints, hard=None, wanted=None) -> M
     def unfinished(c: _Carry):
         return ~c.done.all() & (c.count < MAX_STEPS)
 
-    start = _Carry(free, y, constraints.at(free), jnp.full_like(work, jnp.inf), work, jnp.zeros_like(work, bool), 0)
+    start = _Carry(free.a, free.y, constraints.at(free.a), jnp.full_like(work, jnp.inf), work, jnp.zeros_like(work, bool), 0)
     end = jax.lax.while_loop(unfinished, step, start)
-    return Minimum(end.a, end.y, end.x, without.factor.pivot, jnp.where(end.done, 1.0, 0.0).astype(right.dtype), end.count)
+    return Minimum(end.a, end.y, end.x, jnp.where(end.done, 1.0, 0.0).astype(right.dtype), end.count)
 
 
 def _line_search(mass, right, constraints: Constraints, c: _Carry, p, dx, stop):

@@ -14,7 +14,7 @@ from xsim.dynamics.actuation.actuation import actuator_forces
 from xsim.dynamics.actuation.transmissions import transmissions
 from xsim.dynamics.constraints.few_contacts import minimum_of_active
 from xsim.dynamics.constraints.holonomic import has_holonomic_rows, holonomic_rates, holonomic_rows
-from xsim.dynamics.constraints.newton import minimize
+from xsim.dynamics.constraints.newton import Minimum, free_acceleration, minimize
 from xsim.dynamics.constraints.noslip import without_slip
 from xsim.dynamics.constraints.soft_set import Constraints
 from xsim.dynamics.forces.armature import armature_matrix, with_armature_bias
@@ -334,11 +334,14 @@ def _solve_dense(m: EquationOfMotion, terms: Terms, full) -> tuple:
         matrix = NewtonMatrix(mass, hard)
         a, flags = matrix.solve([*force], [*right_side[n:]]), [matrix.bordered.factor.pivot, 1.0]
     else:
-        lanes = right_side.shape[1:]
-        soft = m.soft.fitted(lanes)
-        minimum = minimum_of_active(system, terms.frame, m.v, m.soft, lambda c: minimize(mass, force, c.fitted(lanes), hard, required))
+        lanes, free = right_side.shape[1:], free_acceleration(mass, force, hard, required)
+
+        def under(constraints: Constraints) -> Minimum:
+            return minimize(mass, force, free, constraints.fitted(lanes), hard, required)
+
+        minimum, soft = minimum_of_active(system, terms.frame, m.v, m.soft, under), m.soft.fitted(lanes)
         matrix = NewtonMatrix(mass + soft.curvature(soft.at(minimum.a)), hard)
-        a, flags = [*minimum.a, *(() if hard is None else minimum.y)], [minimum.pivot, minimum.converged]
+        a, flags = [*minimum.a, *(() if hard is None else minimum.y)], [free.pivot, minimum.converged]
     return *_with_staged_terms(m, terms, full, matrix, mass_rows, a), flags
 
 
