@@ -1,8 +1,8 @@
 """The acceleration under soft constraints, found with as many contacts as there are.
 
-The buffers of contacts are sized for the worst case, but mostly few contacts are active. The time of Newton's method is proportional to the
-size of the buffers. In the program of one environment it therefore has a branch for states with few active contacts, with smaller
-buffers. Both branches find the same minimum.
+The buffers of contacts are sized for the worst case, but mostly few contacts are active, and the time of Newton's method is proportional to
+the size of the buffers. In the program of one environment it therefore has a branch with small buffers, for the states whose active
+contacts have room in them. Both branches find the same minimum.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ import jax.numpy as jnp
 
 from xsim.dynamics.constraints.contact_plan import CondimGroup, contact_plan
 from xsim.dynamics.constraints.contact_rows import contact_cones
-from xsim.dynamics.constraints.narrowphase import Candidates, select_contacts
+from xsim.dynamics.constraints.narrowphase import select_contacts
 from xsim.dynamics.tree.kinematics import Frames
 from xsim.dynamics.tree.system import System
-from xsim.model.topology import Topology
 from xsim.spatial import in_one_environment
 
 if TYPE_CHECKING:
     from xsim.dynamics.constraints.newton import Minimum
     from xsim.dynamics.constraints.soft_set import Constraints
 
-FEW = 4
-"""Size of a small buffer of contacts."""
+LARGE = 16
+"""A buffer of so many contacts, or more, has a small one beside it, with an eighth of its entries, `SMALLEST` at least."""
+SMALLEST = 4
 
 
 def has_few_branch(system: System) -> bool:
@@ -37,7 +37,7 @@ def has_few_branch(system: System) -> bool:
     groups = contact_plan(top).condim_groups
     if any(group.passive for group in groups) or any(x.adhesion is not None for x in system.derived.contact_parameters.pairs):
         return False
-    return any(group.capacity > FEW for group in groups)
+    return any(group.capacity >= LARGE for group in groups)
 
 
 def minimum_of_active(
@@ -53,11 +53,12 @@ def minimum_of_active(
         cones = contact_cones(system, frame, v, contacts)
         return minimize(soft._replace(cones=cones))._replace(x=(), steps=0)
 
-    large = [c for c, group in zip(soft.candidates, groups, strict=True) if group.capacity > FEW]
-    are_few = jnp.stack([((c.depth > 0).sum(0) <= FEW).all() for c in large]).all()
-    return jax.lax.cond(are_few, lambda: with_contacts(_few_groups(system.topology)), lambda: with_contacts(groups))
+    small = tuple(_small(group) for group in groups)
+    active = [(c.depth > 0).sum(0) for c in soft.candidates]
+    fit = jnp.stack([(n <= group.capacity).all() for n, group in zip(active, small, strict=True)]).all()
+    return jax.lax.cond(fit, lambda: with_contacts(small), lambda: with_contacts(groups))
 
 
-def _few_groups(topology: Topology) -> tuple[CondimGroup, ...]:
-    """The condim groups with small buffers."""
-    return tuple(group.with_capacity(FEW) if group.capacity > FEW else group for group in contact_plan(topology).condim_groups)
+def _small(group: CondimGroup) -> CondimGroup:
+    """A condim group with a small buffer, if its own is large."""
+    return group if group.capacity < LARGE else group.with_capacity(max(SMALLEST, group.capacity // 8))
