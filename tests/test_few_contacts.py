@@ -1,0 +1,149 @@
+"""Programs of one environment solve for few contacts where few are active (`xsim.dynamics.constraints.few_contacts`): the same states and
+derivatives as with all contacts, in float64; what does not depend on contacts that are not active."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from traced import by_numpy
+
+import xsim
+from xsim.compile.choice import tracing_for
+from xsim.dynamics.call import Call
+from xsim.dynamics.constraints.few_contacts import LARGE, SMALLEST, has_few_branch
+from xsim.dynamics.constraints.soft_set import constraints
+from xsim.dynamics.forward import soft_constraints
+from xsim.dynamics.integration.equation import EquationOfMotion, effective_mass
+from xsim.dynamics.linalg.dense import Cholesky, assembled
+from xsim.spatial import one_environment
+
+COUNT = 20
+"""Balls of a raft: contacts that it can have with the ground."""
+BALLS = "".join(f'<geom size=".05" pos="{0.12 * (i % 5)} {0.12 * (i // 5)} 0"/>' for i in range(COUNT))
+RAFT = f"""<mujoco><option timestep=".002" {{}}/><worldbody><geom type="plane" size="5 5 1"/>
+  <body name="raft" pos="0 0 .05"><freejoint/>{BALLS}
+    <body pos=".2 .2 .1"><joint axis="0 1 0" range="-10 10"/><geom type="box" size=".05 .05 .05" contype="0" conaffinity="0"/></body>
+  </body></worldbody></mujoco>"""
+TILT = 0.05  # rad
+HEIGHTS = {"in the air": (0.2, TILT), "on a corner": (0.049, TILT), "flat": (0.0495, 0.0)}
+"""Height (m) of the raft's origin, and by how much it is turned about x and y."""
+
+
+def system_of(model: xsim.Model):
+    """The system of a model at its start, traced: nothing is computed."""
+    out, start = [], xsim.init(model)
+    jax.eval_shape(lambda q, v: out.append(Call(model, q, v).system), start.q, start.v)
+    return out[0]
+
+
+def raft(option: str = "") -> tuple[xsim.Model, xsim.State, list[int]]:
+    """The raft, its states one after the other, and their numbers of contacts."""
+    model = xsim.loads(RAFT.format(option), "mjcf", rules="4.0")
+    start, rng = xsim.init(model), np.random.default_rng(0)
+    q = np.tile(np.asarray(start.q), (len(HEIGHTS), 1))
+    for row, (height, tilt) in zip(q, HEIGHTS.values(), strict=True):
+        row[2], row[3:7] = height, np.array([1.0, tilt / 2, -tilt / 2, 0.0]) / np.sqrt(1 + tilt**2 / 2)
+    state = xsim.init(model, q, rng.normal(0, 0.3, (len(q), model.nv)))
+    counts = np.asarray(by_numpy(xsim.contacts)(model, state).active).sum(1)
+    return model, state, counts.tolist()
+
+
+OPTIONS = {"pyramids": "", "ellipses": 'cone="elliptic"', "Runge-Kutta": 'integrator="RK4"'}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OPTIONS)
+def test_states_and_derivatives(name, x64):
+    """Of a step of a batch with no, few and many contacts: by LLVM, whose program has both branches, and by JAX, which has all contacts."""
+    model, state, counts = raft(OPTIONS[name])
+    assert counts[0] == 0 < counts[1] <= SMALLEST < LARGE <= counts[2] == COUNT
+    with one_environment():
+        assert has_few_branch(system_of(model))
+    weights = np.random.default_rng(1).normal(size=model.nv)
+
+    def velocities(q, v, size):
+        return xsim.step(model.replace({"geom.size": size}), state.replace(q=q, v=v)).v
+
+    def loss(*arguments):
+        return (velocities(*arguments) @ weights).sum()
+
+    arguments = state.q, state.v, model.get("geom.size")
+    with tracing_for("llvm"):
+        found = jax.jit(lambda *xs: (velocities(*xs), jax.grad(loss, (0, 1, 2))(*xs)))(*arguments)
+    wanted = by_numpy(lambda *xs: (velocities(*xs), jax.grad(loss, (0, 1, 2))(*xs)))(*arguments)
+    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+        np.testing.assert_allclose(a, b, rtol=0, atol=1e-8 * np.abs(b).max())
+    assert np.abs(wanted[1][2]).max() > 0
+
+
+def test_forward_mode(x64):
+    model, state, _ = raft()
+    direction = np.random.default_rng(2).normal(size=state.v.shape)
+
+    def along(v, direction):
+        return jax.jvp(lambda v: xsim.step(model, state.replace(v=v)).v, (v,), (direction,))[1]
+
+    with tracing_for("llvm"):
+        found = jax.jit(along)(state.v, direction)
+    np.testing.assert_allclose(found, by_numpy(along)(state.v, direction), rtol=0, atol=1e-8)
+
+
+def test_small_buffers_are_for_large_ones():
+    """Models whose buffers are small, and those whose contacts are found otherwise, have no second branch."""
+    ball = '<body pos="0 0 {}"><freejoint/><geom size=".1" {}/></body>'
+
+    def has_branch(text: str, **options) -> bool:
+        model = xsim.loads(f"<mujoco><worldbody><geom type='plane' size='1 1 1'/>{text}</worldbody></mujoco>", "mjcf", rules="4.0")
+        model = xsim.with_contact_limit(model, **options) if options else model
+        with one_environment():
+            return has_few_branch(system_of(model))
+
+    many = "".join(ball.format(i, "") for i in range(1, 7))  # with each other and the ground: 21 pairs
+    assert has_branch(many)
+    assert not has_branch(ball.format(1, ""))
+    assert not has_branch(many, contacts=LARGE - 1)
+    assert not has_branch(many + ball.format(9, 'adhesion="1"'))
+
+
+# ---- Newton's method -------------------------------------------------------------------------------------------------------------
+
+
+def test_contacts_that_are_not_active_have_no_zones(x64):
+    """Otherwise their relative accelerations, which mean nothing, would cost further turns."""
+    for option in OPTIONS["pyramids"], OPTIONS["ellipses"]:
+        model, state, _ = raft(option)
+
+        def zones_and_stiffness(q, v, model=model):
+            c = Call(model, q, v)
+            (cones,) = constraints(c.system, c.q, c.v).cones
+            return cones.zone(jnp.full(cones.offset.shape, -1.0)), cones.stiffness
+
+        zones, stiffness = by_numpy(zones_and_stiffness)(state.q[1], state.v[1])
+        inactive = stiffness[:, 0] == 0
+        assert inactive.any() and not inactive.all()
+        zones = zones.reshape(len(inactive), -1)
+        assert not zones[inactive].any() and zones[~inactive].any()
+
+
+def test_mass_matrices_have_no_fill_in(x64):
+    """The factor of a tree's mass matrix has zeros where the matrix has them."""
+    model = xsim.load("ant")
+    state = xsim.init(model, q=np.asarray(xsim.init(model).q) + 0.1)
+    ancestors, b = system_of(model).tables.ancestors, np.random.default_rng(0).normal(size=model.nv)
+
+    def factored(q, v):
+        c = Call(model, q, v)
+        rows = effective_mass(EquationOfMotion(c.system, c.q, c.v, [0.0] * model.nv, soft=soft_constraints(c)))
+        lower = {(i, j): x for i, row in enumerate(rows) for j, x in zip((*ancestors[i], i), row, strict=True)}
+        matrix = assembled(lower | {(j, i): x for (i, j), x in lower.items()}, (model.nv,) * 2, c.q[0])
+        factor = Cholesky(matrix)
+        return matrix, [column for column, _ in factor.columns], factor.solve(jnp.asarray(b))
+
+    matrix, columns, x = by_numpy(factored)(state.q, state.v)
+    others = {k: [j for j in range(k) if j not in ancestors[k]] for k in range(model.nv)}
+    assert sum(map(len, others.values())) == 24  # between the four legs of two joints
+    for k, column in zip(reversed(range(model.nv)), columns, strict=True):
+        assert not column[others[k]].any() and column.any() == (k > 0)
+    np.testing.assert_allclose(matrix @ x, b, atol=1e-10)
