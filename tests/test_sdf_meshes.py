@@ -73,7 +73,7 @@ def test_contacts_of_triangles_of_flexes(name, x64):
     """In 4.0: the contacts of a sheet with a signed distance function, and its acceleration. One has more triangles below the surface than
     have contacts."""
     model, recorded = near_numbers("4.0", name)
-    found, acceleration = by_numpy(lambda model, state: (xsim.contacts(model, state), xsim.forward(model, state).a))(model, xsim.init(model))
+    found, acceleration = by_numpy(lambda m, state: (xsim.contacts(m, state), xsim.forward(m, state).a))(model, xsim.init(model))
     rows = np.concatenate([np.asarray(found.distance)[:, None], found.point, found.frame[:, 0]], 1)[np.asarray(found.active)]
     wanted = np.array(recorded["flex_contacts"])
     assert len(rows) == len(wanted) > 5

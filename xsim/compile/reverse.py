@@ -199,8 +199,7 @@ class Tape(Flattener):
         raise Unsupported(f"the reverse of the operation {name}")
 
     def search(self, equation: JaxprEqn, xs: list[Array]) -> list[Array]:
-        """`jax.lax.while_loop`, or a choice between such loops. In a turn that is differentiated: what has been recorded of the same search,
-        if it has."""
+        """See `_is_search`. In a turn that is differentiated: what has been recorded of the same search, if it has."""
         shapes = tuple((v.aval.shape, str(v.aval.dtype)) for v in equation.outvars)
         key = id(self.function or equation), shapes, *(count_operations(inner, self.sizes) for inner in inner_functions(equation))
         for i, search in enumerate(self.recorded):

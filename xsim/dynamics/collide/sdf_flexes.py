@@ -1,8 +1,9 @@
 """Contacts of signed distance functions with the triangles of flexes.
 
 Source: the behaviour of MuJoCo 4.0.0. Each triangle is searched as one of a mesh (`sdf_meshes`), and the deepest of the points found makes
-its contact, with the normal grad B / |grad B|. The radius of the flex has no effect. Of the triangles of a flex that touch a geom the first
-50 have contacts, in the order of `xsim.model.face_order.element_order`. A point that two of them share makes one contact, that of the first.
+its contact, with the normal grad B / |grad B|. The radius of the flex has no effect. Of the triangles of a flex that touch a geom, the
+first 50 have contacts, in the order of `xsim.model.face_order.element_order`. A point that two of them share makes one contact, that of
+the first.
 """
 
 from __future__ import annotations

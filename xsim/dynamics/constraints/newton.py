@@ -33,7 +33,9 @@ the machine epsilon. The rounding error of a decrement is about eps^2."""
 class Free(NamedTuple):
     """The solution without soft constraints.
 
-    a (nv, lanes): the acceleration. y (m, lanes): multipliers of the hard rows, None without. pivot (lanes): 0.0 if M is singular, else 1.0.
+    a (nv, lanes): the acceleration.
+    y (m, lanes): multipliers of the hard rows. None without hard rows.
+    pivot (lanes): 0.0 if M is singular, else 1.0.
     """
 
     a: object

@@ -2,8 +2,9 @@
 
 A cell is a box with the sides h at rest. Its shape functions N_a are products of Lagrange polynomials of order 1 or 2. R is the rotation
 that is nearest to the deformation gradient at the centre of the cell, and u = R^T x - X are the displacements of the nodes in the cell's
-frame. The cell stores the energy u^T K u / 2, K the stiffness matrix of the material in it, integrated exactly. The forces are -R K u; the change of R is left out of them. The damping forces are -damping R K R^T v. Source: probes of MuJoCo 4.0, whose forces these
-are; its energy leaves these flexes out.
+frame. The cell stores the energy u^T K u / 2, K the stiffness matrix of the material in it, integrated exactly. The forces are -R K u; the
+change of R is left out of them. The damping forces are -damping R K R^T v. Source: probes of MuJoCo 4.0, whose forces these are; its energy
+leaves these flexes out.
 
 Sheets are faces of cells under plane stress, in the frame of the face: R is nearest to the derivatives along the face and their product.
 """

@@ -6,6 +6,8 @@ faces it covers from above. The surface is cut along the planes between cells, s
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 __all__ = ["boundary_triangles", "cell_moments", "cells_of_surface", "is_closed", "is_inside"]
@@ -15,7 +17,7 @@ _FACES = ((0, 2, 1), (0, 1, 3), (0, 3, 2), (1, 2, 3))
 
 
 def boundary_triangles(points: np.ndarray, tetrahedra: np.ndarray) -> np.ndarray:
-    """The triangles (m, 3) of the boundary of tetrahedra, their normals outward. points (n, 3). Triangles, tetrahedra: indices of points."""
+    """The triangles (m, 3) of the boundary of tetrahedra, normals outward. points (n, 3). Triangles, tetrahedra: indices of points."""
     corners = points[tetrahedra]
     backwards = np.linalg.det(corners[:, 1:] - corners[:, :1]) < 0
     outward = np.where(backwards[:, None], tetrahedra[:, [0, 2, 1, 3]], tetrahedra)
@@ -31,12 +33,12 @@ def is_closed(triangles: np.ndarray) -> bool:
     return np.array_equal(along, against) and bool((count == 1).all())
 
 
-def cell_moments(surface: np.ndarray, planes: tuple[np.ndarray, np.ndarray, np.ndarray], degree: int) -> np.ndarray:
+def cell_moments(surface: np.ndarray, planes: Sequence[np.ndarray], degree: int) -> np.ndarray:
     """The integrals of x^i y^j z^k, i, j, k <= degree, over the material in each cell, (cells, degree + 1, degree + 1, degree + 1). x, y, z
     go from 0 to 1 in the cell, whose volume is 1; cells are in the order of their indices, the last axis fastest.
 
-    surface (n, 3, 3): the corners of the triangles of a closed surface, normals outward. planes: along each axis, where cells begin and end;
-    the surface is between the first and the last."""
+    surface (n, 3, 3): the corners of the triangles of a closed surface, normals outward. planes: along each axis, where cells begin and
+    end; the surface is between the first and the last."""
     pieces, cell = _pieces(surface, planes)
     low, high = (np.stack([x[k + j] for x, k in zip(planes, cell, strict=True)], 1)[:, None] for j in (0, 1))
     points, weights = _quadrature((pieces - low) / (high - low), 3 * degree + 1)
@@ -51,7 +53,7 @@ def cell_moments(surface: np.ndarray, planes: tuple[np.ndarray, np.ndarray, np.n
     return (own + from_above).reshape(-1, *shape[3:])
 
 
-def cells_of_surface(surface: np.ndarray, planes: tuple[np.ndarray, np.ndarray, np.ndarray]) -> np.ndarray:
+def cells_of_surface(surface: np.ndarray, planes: Sequence[np.ndarray]) -> np.ndarray:
     """Whether triangles (n, 3, 3) are in each cell, (cells along x, along y, along z)."""
     out = np.zeros([len(x) - 1 for x in planes], bool)
     out[_pieces(surface, planes)[1]] = True
@@ -73,7 +75,7 @@ def is_inside(points: np.ndarray, surface: np.ndarray) -> np.ndarray:
     return np.abs(out) > np.pi  # atan2 gives half of the solid angle
 
 
-def _pieces(surface: np.ndarray, planes) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
+def _pieces(surface: np.ndarray, planes: Sequence[np.ndarray]) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
     """The triangles cut along planes, and the indices of the cells of the pieces."""
     pieces = surface
     for axis, places in enumerate(planes):

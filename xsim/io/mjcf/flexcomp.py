@@ -34,8 +34,8 @@ def flexcomp(document: Document, e: Element) -> tuple[list[Node], dict[str, list
 
     Each point is a body on slides: three, two along x and y (``dof="2d"``), or one away from the parent's origin (``dof="radial"``, and
     in shells by `Release.flexcomp_shells`). With ``dof`` trilinear or quadratic the nodes of a grid are on slides, and move the points.
-    Pinned points, and all points of a rigid flex, are fixed to the parent. The made elements take the defaults that reach the place where the flexcomp stands; the
-    equality takes none.
+    Pinned points, and all points of a rigid flex, are fixed to the parent. The made elements take the defaults that reach the place where
+    the flexcomp stands; the equality takes none.
     """
     make, name, kind = Maker(e), e.string("name"), e.choice("type", TYPES, "mesh" if e.has("mesh") else "grid")
     mass, box = e.number("mass", 1.0), e.number("inertiabox", 0.005)

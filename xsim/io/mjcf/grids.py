@@ -136,7 +136,7 @@ def _planes(counts: tuple[int, int, int], rim: float) -> tuple[np.ndarray, ...]:
 
 
 def _sampled_moments(triangles: np.ndarray, counts: tuple[int, int, int], order: int) -> np.ndarray:
-    """As `cell_moments`, of a surface that is not closed: by order + 1 points of Gauss quadrature along each axis of the eighths of cells."""
+    """As `cell_moments`, of an open surface: by order + 1 points of Gauss quadrature along each axis of the eighths of cells."""
     x, weight = gauss_points(order + 1)
     x, weight = np.concatenate([x, x + 1]) / 2, np.tile(weight, 2) / 2
     powers = weight[:, None] * x[:, None] ** np.arange(2 * order + 1)
