@@ -107,27 +107,41 @@ def sheet_shares(order: int, counts: tuple[int, int, int]) -> np.ndarray:
 
 def material_of(points: np.ndarray, elements: np.ndarray, counts: tuple[int, int, int], order: int) -> Material:
     """The material in the cells of a grid: what is inside tetrahedra or triangles. points (n, 3): the vertices in units of cells."""
-    everything, surface = Material(np.ones(math.prod(counts), bool), None), elements
-    if elements.shape[1] == 4:
-        surface = boundary_triangles(points, elements)
-    elif _is_box(points[elements], np.array(counts)):
-        return everything
-    triangles = points[surface]
+    if elements.shape[1] == 3 and _is_box(points[elements], np.array(counts)):
+        return Material(np.ones(math.prod(counts), bool), None)
     _, same = np.unique(np.round(points / TOLERANCE), axis=0, return_inverse=True)
-    if elements.shape[1] == 4 or is_closed(same.ravel()[elements]):
-        moments = cell_moments(triangles, _planes(counts, 0.0), 2 * order)
-        if moments[:, 0, 0, 0].sum() < 0:
-            triangles, moments = triangles[:, ::-1], -moments
-        filled = cell_moments(triangles, _planes(counts, RIM), 0).reshape([2 * n - 1 for n in counts])[::2, ::2, ::2].ravel() > NOTHING
-    else:
-        moments = _sampled_moments(triangles, counts, order)
-        centres = np.stack(np.meshgrid(*(np.arange(n) + 0.5 for n in counts), indexing="ij"), -1).reshape(-1, 3)
-        filled = cells_of_surface(triangles, _planes(counts, RIM))[::2, ::2, ::2].ravel() | is_inside(centres, triangles)
-    if (moments[filled, 0, 0, 0] > 1 - TOLERANCE).all():
-        return Material(filled, None)
     line = 1.0 / np.arange(1, 2 * order + 2)
     full = np.einsum("i,j,k->ijk", line, line, line)
+    if elements.shape[1] == 4:
+        filled, moments = _inside_closed(points[boundary_triangles(points, elements)], counts, order)
+    elif is_closed(same.ravel()[elements]):
+        filled, moments = _inside_closed(points[elements], counts, order)
+    else:
+        filled, moments = _inside_open(points[elements], counts, order)
+        moments[filled & (moments[:, 0, 0, 0] == 0)] = full
+    if (moments[filled, 0, 0, 0] > 1 - TOLERANCE).all():
+        return Material(filled, None)
     return Material(filled, (1 - VOID) * moments[filled] + VOID * full)
+
+
+def _inside_closed(triangles: np.ndarray, counts: tuple[int, int, int], order: int) -> tuple[np.ndarray, np.ndarray]:
+    """Which cells have material, and its moments in all cells, see `cell_moments`. triangles (n, 3, 3): a closed surface."""
+    moments = cell_moments(triangles, _planes(counts, 0.0), 2 * order)
+    sign = -1.0 if moments[:, 0, 0, 0].sum() < 0 else 1.0
+    inner = _without_rims(sign * cell_moments(triangles, _planes(counts, RIM), 0), counts)
+    return inner > NOTHING, sign * moments
+
+
+def _inside_open(triangles: np.ndarray, counts: tuple[int, int, int], order: int) -> tuple[np.ndarray, np.ndarray]:
+    """As `_inside_closed`, of an open surface."""
+    centres = np.stack(np.meshgrid(*(np.arange(n) + 0.5 for n in counts), indexing="ij"), -1).reshape(-1, 3)
+    crossed = _without_rims(cells_of_surface(triangles, _planes(counts, RIM)), counts)
+    return crossed | is_inside(centres, triangles), _sampled_moments(triangles, counts, order)
+
+
+def _without_rims(of_parts: np.ndarray, counts: tuple[int, int, int]) -> np.ndarray:
+    """Of quantities of cells and of the layers between them, those of the cells (cells,)."""
+    return of_parts.reshape([2 * n - 1 for n in counts])[::2, ::2, ::2].ravel()
 
 
 def _planes(counts: tuple[int, int, int], rim: float) -> tuple[np.ndarray, ...]:
