@@ -59,8 +59,8 @@ def search_meshes(mesh: MeshInfo, geom: Shape, info: SdfInfo, other: Shape, numb
     corners = _corners(mesh, Shape(*fixed_geom), fixed)
     near = each_row(lambda x: is_near(fixed, x, rules.sdf_as_4_0), corners) & _in_near_boxes(mesh, Shape(*fixed_geom), fixed)
     triangles, corners, near, overflow = _first(corners, near, MAX_TRIANGLES[rules.sdf_as_4_0])
-    ends = each_row(lambda *x: ends(fixed, *x, starts, size[1]), corners, near)
-    found = _ranked(*ends, rules.sdf_as_4_0)
+    end_points = each_row(lambda *x: ends(fixed, *x, starts, size[1]), corners, near)
+    found = _ranked(*end_points, rules.sdf_as_4_0)
     contact = _contacts(mesh, geom, surface, found, triangles, mesh_contact_count(mesh, size[0], rules), rules)
     return contact, overflow & ~found.complete
 
@@ -137,7 +137,7 @@ def _first(corners: list[Vector], near, most: int) -> tuple[Any, list[Vector], A
     return chosen, corners, is_near, near.sum(0) > most
 
 
-def lowest(surface: Surface, corners: list[Vector], weights: Vector) -> Any:
+def _lowest(surface: Surface, corners: list[Vector], weights: Vector) -> Any:
     """The number of the corner towards which the distance falls most, at points with these weights of the corners."""
     _, slope = surface.gradient(point_of(corners, weights))
     falls = [dot(corner, slope) for corner in corners]
@@ -156,10 +156,10 @@ def ends(surface: Surface, corners: list[Vector], near, starts: np.ndarray, iter
     (`FAR` if it is none); and the number of contacts that all starts find (triangles, pairs, lanes)."""
     shape, dtype = near.shape, corners[0][0].dtype
     corners = jax.tree.map(lambda x: x[:, None], corners)
-    first = lowest(surface, corners, tuple(jnp.asarray(starts[:, k].reshape(1, -1, 1, 1), dtype) for k in range(3)))
+    first = _lowest(surface, corners, tuple(jnp.asarray(starts[:, k].reshape(1, -1, 1, 1), dtype) for k in range(3)))
 
     def step(weights, share):
-        corner = lowest(surface, corners, weights)
+        corner = _lowest(surface, corners, weights)
         return tuple(w + share * (jnp.where(corner == k, 1.0, 0.0) - w) for k, w in enumerate(weights)), None
 
     weights = tuple(

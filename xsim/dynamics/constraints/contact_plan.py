@@ -21,6 +21,10 @@ from xsim.model.topology import PairsInfo, Topology
 
 _CHEAP = ("sphere", "capsule", "facet")
 """Shapes whose exact distance costs no more than a lower bound. They need no broad phase."""
+LARGE = 16
+"""A buffer of so many contacts, or more, has a small one beside it, see `few_contacts`."""
+SMALLEST = 4
+"""The small buffer has an eighth of the entries of the large one, so many at least."""
 NO_BODY = -2
 """In place of a body: a part of a flex, which several bodies move."""
 
@@ -117,9 +121,11 @@ class CondimGroup(NamedTuple):
     blocks: Blocks
     order: np.ndarray | None
 
-    def with_capacity(self, capacity: int) -> CondimGroup:
-        """The group with a smaller buffer, in one block."""
-        dofs = tuple(sorted({dof for _, dofs in self.blocks for dof in dofs}))
+    def with_small_buffer(self) -> CondimGroup:
+        """The group with a small buffer, in one block, if its own is large."""
+        if self.capacity < LARGE:
+            return self
+        capacity, dofs = max(SMALLEST, self.capacity // 8), tuple(sorted({dof for _, dofs in self.blocks for dof in dofs}))
         return self._replace(capacity=capacity, blocks=((capacity, dofs),), order=None)
 
 

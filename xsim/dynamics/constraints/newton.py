@@ -54,14 +54,12 @@ class Minimum(NamedTuple):
 
     a (nv, lanes): the acceleration.
     y (m, lanes): multipliers of the hard rows. None without hard rows.
-    x: J a + offset, see `Constraints`.
     converged (lanes): 0.0 if the maximum number of steps was reached, else 1.0.
     steps: number of steps, common to all lanes.
     """
 
     a: object
     y: object
-    x: tuple
     converged: object
     steps: object
 
@@ -119,7 +117,7 @@ def minimize(mass, right, free: Free, constraints: Constraints, hard=None, wante
 
     start = _Carry(free.a, free.y, constraints.at(free.a), jnp.full_like(work, jnp.inf), work, jnp.zeros_like(work, bool), 0)
     end = jax.lax.while_loop(unfinished, step, start)
-    return Minimum(end.a, end.y, end.x, jnp.where(end.done, 1.0, 0.0).astype(right.dtype), end.count)
+    return Minimum(end.a, end.y, jnp.where(end.done, 1.0, 0.0).astype(right.dtype), end.count)
 
 
 def _line_search(mass, right, constraints: Constraints, c: _Carry, p, dx, stop):

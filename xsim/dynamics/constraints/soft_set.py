@@ -9,9 +9,8 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from xsim.dynamics.constraints.cones import Cones
-from xsim.dynamics.constraints.contact_plan import contact_plan, has_contacts
+from xsim.dynamics.constraints.contact_plan import LARGE, contact_plan, has_contacts
 from xsim.dynamics.constraints.contact_rows import contact_cones
-from xsim.dynamics.constraints.few_contacts import has_few_branch
 from xsim.dynamics.constraints.flex_edges import edge_rows, has_edge_rows
 from xsim.dynamics.constraints.flex_strains import strain_rows
 from xsim.dynamics.constraints.narrowphase import Candidates, Contacts, find_candidates, select_contacts
@@ -25,11 +24,23 @@ from xsim.dynamics.tendons.tendons import tendons
 from xsim.dynamics.tree.kinematics import Frames, frames, lanes_of
 from xsim.dynamics.tree.system import System
 from xsim.model.topology import Topology
+from xsim.spatial import in_one_environment
 
 
 def has_soft(topology: Topology) -> bool:
     """Whether the model has soft constraints that are enabled: equalities, limits, dry friction, contacts."""
     return has_soft_rows(topology) or has_contacts(topology)
+
+
+def selects_few_contacts(system: System) -> bool:
+    """Whether the acceleration is found with few contacts where few are active, see `few_contacts`."""
+    top, derived = system.topology, system.derived
+    if not in_one_environment() or top.parts or top.noslip or top.speculative or derived.mobility is None:
+        return False
+    groups = contact_plan(top).condim_groups
+    if any(group.passive for group in groups) or any(pairs.adhesion is not None for pairs in derived.contact_parameters.pairs):
+        return False
+    return any(group.capacity >= LARGE for group in groups)
 
 
 class Constraints(NamedTuple):
@@ -160,7 +171,7 @@ def constraints(
     if contacts is None:
         candidates = find_candidates(system, frame, v)
         contacts = select_contacts(system, frame, candidates, contact_plan(top).condim_groups)
-        candidates = [c._replace(overflow=False) for c in candidates] if has_few_branch(system) else None
+        candidates = [c._replace(overflow=False) for c in candidates] if at_state is None and selects_few_contacts(system) else None
     cones, overflow, passive = contact_cones(system, frame, v, contacts, at_state), 0.0, passive_contacts(system, frame, v, contacts)
     if passive is not None and step_terms is None:
         raise ValueError("passive contact of flexes is for the integrator discrete: choose this integrator")
