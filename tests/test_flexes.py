@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import warnings
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from traced import by_numpy, traced
 import xsim
 from xsim.dynamics.call import Call
 from xsim.dynamics.constraints.soft_set import constraints
+from xsim.io.mjcf.cell_moments import boundary_triangles, cell_moments, is_closed, is_inside
 
 KNOWN = json.loads((Path(__file__).parent / "reference/flexes.json").read_text())
 KNOWN["4.0"] |= json.loads((Path(__file__).parent / "reference/flexes_4_0.json").read_text())
@@ -221,6 +223,7 @@ def test_elasticity_of_lines_that_cannot_be(text, message):
 
 
 BLOCK = 'type="grid" dim="3" count="3 3 3" dof="trilinear"'
+BALL = 'type="ellipsoid" dim="3" count="4 4 4" dof="trilinear"'
 
 
 @pytest.mark.parametrize(("attributes", "inside", "message"), [
@@ -461,10 +464,10 @@ def test_cells_do_not_push_themselves(x64):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("shape", [BLOCK, 'type="box" dim="2" count="3 3 3" dof="trilinear"'])
+@pytest.mark.parametrize("shape", [BLOCK, 'type="box" dim="2" count="3 3 3" dof="trilinear"', BALL])
 def test_derivatives_of_cells(shape, x64):
-    """Of passive forces and of the energy: of a cell, or a sheet around one, at rest, deformed, and turned inside out."""
-    sheet = "" if shape == BLOCK else 'elastic2d="stretch" thickness=".01"'
+    """Of passive forces and of the energy: of a cell, filled or in part, or a sheet around one, at rest, deformed, and turned inside out."""
+    sheet = 'elastic2d="stretch" thickness=".01"' if 'dim="2"' in shape else ""
     inside = f'<elasticity young="2e3" {sheet}/><contact contype="0" conaffinity="0"/>'
     model = load(f'<mujoco><worldbody><flexcomp name="f" {shape} mass=".2">{inside}</flexcomp></worldbody></mujoco>', "4.0")
     leaves = ("flex.young", "flex.poisson", "flex.damping", "flex.side", *(["flex.thickness"] if sheet else []))
@@ -532,3 +535,32 @@ def test_a_compiled_step_in_single_precision_is_near():
     wanted = by_numpy(xsim.step)(model, state)
     assert found.v.dtype == jnp.float32
     close("velocities", found.v[0], wanted.v[0], 1e-4)
+
+
+# ---- material in cells -----------------------------------------------------------------------------------------------------------
+
+CORNERS = np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]], float)
+FACES = np.array([[0, 2, 1], [0, 1, 3], [0, 3, 2], [1, 2, 3]])
+
+
+def test_moments_of_a_tetrahedron():
+    """Of one cell the known integrals; of several cells volumes and centres that sum to those of the whole."""
+    faces = boundary_triangles(CORNERS, np.array([[0, 1, 2, 3]]))
+    assert is_closed(faces) and not is_closed(faces[1:])
+    moments = cell_moments(CORNERS[faces], [np.array([0.0, 1.0])] * 3, 4)[0]
+    for i, j, k in np.ndindex(moments.shape):
+        exact = math.factorial(i) * math.factorial(j) * math.factorial(k) / math.factorial(i + j + k + 3)
+        np.testing.assert_allclose(moments[i, j, k], exact, rtol=1e-12)
+    counts = np.array([2, 3, 4])
+    of_cells = cell_moments(CORNERS[faces] * counts, [np.arange(n + 1.0) for n in counts], 1)
+    assert of_cells.min() > -1e-15 and (of_cells[:, 0, 0, 0] == 0).any()
+    np.testing.assert_allclose(of_cells[:, 0, 0, 0].sum(), counts.prod() / 6, rtol=1e-12)
+    first = np.array(list(np.ndindex(*counts)))[:, 0]
+    np.testing.assert_allclose((of_cells[:, 1, 0, 0] + first * of_cells[:, 0, 0, 0]).sum(), counts[0] * counts.prod() / 24, rtol=1e-12)
+
+
+def test_points_inside_an_open_surface():
+    points = np.random.default_rng(0).uniform(size=(200, 3))
+    inside = points.sum(1) < 1
+    np.testing.assert_array_equal(is_inside(points, CORNERS[FACES]), inside)
+    np.testing.assert_array_equal(is_inside(points, CORNERS[FACES[:3]]), inside)  # without the face that is not on an axis
