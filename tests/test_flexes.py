@@ -466,7 +466,7 @@ def test_cells_do_not_push_themselves(x64):
 @pytest.mark.slow
 @pytest.mark.parametrize("shape", [BLOCK, 'type="box" dim="2" count="3 3 3" dof="trilinear"', BALL])
 def test_derivatives_of_cells(shape, x64):
-    """Of passive forces and of the energy: of a cell, filled or in part, or a sheet around one, at rest, deformed, and turned inside out."""
+    """Of passive forces and of the energy: of a cell, full or in part, or a sheet around one, at rest, deformed, and turned inside out."""
     sheet = 'elastic2d="stretch" thickness=".01"' if 'dim="2"' in shape else ""
     inside = f'<elasticity young="2e3" {sheet}/><contact contype="0" conaffinity="0"/>'
     model = load(f'<mujoco><worldbody><flexcomp name="f" {shape} mass=".2">{inside}</flexcomp></worldbody></mujoco>', "4.0")
