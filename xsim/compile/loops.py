@@ -45,6 +45,7 @@ class Scan:
         self.constants, self.carry = list(xs[:constants]), list(xs[constants : constants + self.count])
         self.sequences = list(xs[constants + self.count :])
         self.order = range(self.length)[::-1] if self.reverse else range(self.length)
+        self.turns = constant_array(np.array(self.length, INDEX))
 
     def slices_at(self, row: int) -> list[Array]:
         """The slices of the sequences at a row. row: a value."""
@@ -66,7 +67,7 @@ class Scan:
         outs = self.body.jaxpr.outvars[self.count :]
 
         def condition(carry):
-            return f.operate("lt", BOOL, carry[0], constant_array(np.array(self.length, INDEX)))
+            return f.operate("lt", BOOL, carry[0], self.turns)
 
         def body(carry):
             row = int(f.ids(self.position(carry[0])))
@@ -83,6 +84,30 @@ class Scan:
             for buffer, v in zip(buffers, outs, strict=True)
         ]
         return [*loop.results[1:], *results], loop
+
+
+class Branch(Scan):
+    """A branch of `jax.lax.cond` as a loop that has one turn where it is chosen, else none. Its results are those of the turn, else zero."""
+
+    def __init__(self, flattener, branch, chosen: Array, xs: Sequence[Array]):
+        self.flattener, self.equation, self.body = flattener, branch, branch
+        self.length, self.reverse, self.order = 1, False, range(1)
+        self.carry = [constant_array(np.zeros(a.shape, a.dtype)) for a in branch.out_avals]
+        self.count, self.constants, self.sequences = len(self.carry), [], [x.moved(lambda a: a[None]) for x in xs]
+        self.turns = flattener.operate("convert", INDEX, chosen)
+
+    def slices_at(self, row: int) -> list[Array]:
+        """Copies in the loop: an operation is evaluated where its arguments are known, which would be before the loop."""
+        f = self.flattener
+
+        def copied(value: int) -> int:
+            return value if f.program.names[value] == "constant" else f.program.copy(value, here=True)
+
+        rows = [x[0] for x in self.sequences]
+        return [x if x.numbers is not None else f.map_entries(copied, x) for x in rows]
+
+    def turn(self, carry: list[Array], slices: list[Array]) -> tuple[list[Array], list[Array]]:
+        return self.flattener.closed(self.body, slices), []
 
 
 def store(f, buffer: int, row: int, x: Array) -> None:

@@ -24,7 +24,7 @@ from xsim.compile import indexing
 from xsim.compile.adjoints import ADJOINTS, Operations
 from xsim.compile.arrays import Array, combined, constant_array
 from xsim.compile.flatten import ELEMENTWISE, RULES, Flattener, Unsupported, count_operations, inner_functions, scan_is_unrolled
-from xsim.compile.loops import Rolled, Scan, store
+from xsim.compile.loops import Branch, Rolled, Scan, store
 from xsim.compile.program import BOOL, INDEX, Program, Scope
 from xsim.compile.rules import is_float, residual_tangent, traced_pullback, traced_rule
 from xsim.compile.simplify import FOLDED
@@ -90,9 +90,15 @@ BY_JAX = {
     "cummax", "reduce_prod", "reduce_max", "reduce_min", "clamp", "cond", "cholesky", "triangular_solve", "custom_linear_solve",
 }  # fmt: skip
 """Equations whose derivative is not that of the operations that they are taken apart into, or would be longer."""
+LONG_BRANCH = 600
+"""Of operations: a longer branch is a loop with one turn, which is not evaluated if no environment chooses it."""
 BY_OPERATIONS = (set(RULES) | set(ELEMENTWISE) | set(FOLDED)) - BY_JAX - {"while", "custom_jvp_call", "custom_vjp_call"}
 INDEXED = {"gather": 1, "scatter": 1, "scatter-add": 1, "scatter_add": 1, "dynamic_slice": 1, "dynamic_update_slice": 2}
 """By equation, its first input that is an index. With constant indices they only move entries, or add them."""
+
+
+def _has_long_branch(equation: JaxprEqn, known: dict[int, int]) -> bool:
+    return max(count_operations(branch, known) for branch in inner_functions(equation)) > LONG_BRANCH
 
 
 def _is_search(equation: JaxprEqn) -> bool:
@@ -191,7 +197,9 @@ class Tape(Flattener):
         if name == "custom_linear_solve" and most == LINEAR:
             return self.linear_solution(equation, xs)
         if name == "scan" and not scan_is_unrolled(equation, self.sizes):
-            return self.turns(equation, xs)
+            return self.turns(Scan(self, equation, xs))
+        if name == "cond" and most == ACTIVE and xs[0].numbers is None and _has_long_branch(equation, self.sizes):
+            return self.choice(equation, *xs)
         if name in BY_OPERATIONS or self.only_moves(name, xs):
             return super().evaluate(equation, xs)
         if name in BY_JAX:
@@ -308,9 +316,17 @@ class Tape(Flattener):
 
     # ---- loops ---------------------------------------------------------------------------------------------------------------
 
-    def turns(self, equation: JaxprEqn, xs: list[Array]) -> list[Array]:
+    def choice(self, equation: JaxprEqn, which: Array, *xs: Array) -> list[Array]:
+        """`jax.lax.cond`: each branch is a loop with one turn or none."""
+        branches, results = equation.params["branches"], []
+        for i, branch in enumerate(branches):
+            chosen = self.operate("eq", BOOL, which, constant_array(np.array(i, which.dtype)))
+            results.append(self.turns(Branch(self, branch, chosen, xs)))
+        return [self.operate("select_n", cases[0].dtype, which, *cases) for cases in zip(*results, strict=True)]
+
+    def turns(self, scan: Scan) -> list[Array]:
         """`jax.lax.scan` as a counted loop, whose derivative is a counted loop that computes each turn again."""
-        scan, p = Scan(self, equation, xs), self.program
+        p = self.program
         with self.mode(recording=False, plain=True):
             results, rolled = scan.rolled()
         flat = [v for x in rolled.results for v in self.ids(x).ravel().tolist()]
@@ -332,7 +348,8 @@ class Tape(Flattener):
 
         carried: cotangents of the carried floats. stacked: of the stacked results that are floats."""
         p, scan, loop = self.program, turns.scan, turns.rolled.loop
-        first, last = (constant_array(np.array(k, INDEX)) for k in (0, scan.length - 1))
+        first, one = (constant_array(np.array(k, INDEX)) for k in (0, 1))
+        last = self.operate("sub", INDEX, scan.turns, one)
         recorded = [p.recorded(phi, loop, scan.length) for phi in loop.phis[1 : len(turns.rolled.moving)]]
         searches = [self.recorded_search(search, turns) for search in turns.searches]
         sequences = [scan.sequences[i] for i in turns.active]
@@ -351,15 +368,20 @@ class Tape(Flattener):
             before, rows = self.swept_turn(turns, values, row, after, results)
             for buffer, g in zip(buffers, rows, strict=True):
                 store(self, buffer, row, g)
-            return [self.operate("add", INDEX, counter, constant_array(np.array(1, INDEX))), before]
+            return [self.operate("add", INDEX, counter, one), before]
 
         floats = turns.floats
         self.patterns[id(turns)] = [False] * (1 + len(floats)), [False] + [True] * len(floats)
         before = self.rolled(turns, [first, carried], unfinished, turn, scan.length).results[1]
         for k, g in zip(floats, self.ids(before).tolist(), strict=True):
             self.add(loop.starts[k], g, self.depends(loop.starts[k]))
+        taken = self.operate("gt", BOOL, scan.turns, first)
         for x, buffer in zip(sequences, buffers, strict=True):
-            self.give(x, Array(np.array(p.entries(buffer), int).reshape(x.shape), x.dtype), ACTIVE)
+            found = Array(np.array(p.entries(buffer), int).reshape(x.shape), x.dtype)
+            if taken.numbers is None:
+                zero = constant_array(np.zeros(x.shape, x.dtype))
+                found = self.operate("select_n", x.dtype, taken, zero, found)
+            self.give(x, found, ACTIVE)
         for value, buffer in turns.sums.items():
             self.add(value, p.entries(buffer)[0], self.depends(value))
 

@@ -12,9 +12,9 @@ import jax.numpy as jnp
 
 from xsim.dynamics.actuation.actuation import actuator_forces
 from xsim.dynamics.actuation.transmissions import transmissions
-from xsim.dynamics.constraints.few_contacts import minimum_of_active
+from xsim.dynamics.constraints.few_contacts import of_active_contacts
 from xsim.dynamics.constraints.holonomic import has_holonomic_rows, holonomic_rates, holonomic_rows
-from xsim.dynamics.constraints.newton import Minimum, free_acceleration, minimize
+from xsim.dynamics.constraints.newton import free_acceleration, minimize
 from xsim.dynamics.constraints.noslip import without_slip
 from xsim.dynamics.constraints.soft_set import Constraints
 from xsim.dynamics.forces.armature import armature_matrix, with_armature_bias
@@ -209,7 +209,7 @@ def residual(m: EquationOfMotion, x, terms: Terms | None = None) -> list:
         balance = _smooth_balance(m._replace(prescribed=()), t, a, y)
         required += [h for h in m.prescribed if h is not None]
         if a is not None:
-            balance = _minus_constraint_force(m.soft, balance, a)
+            balance = _minus_constraint_force(m, t, balance, jnp.stack(a))
     else:
         balance = _smooth_balance(m, t, a, y)
         if m.prescribed:
@@ -271,12 +271,15 @@ def with_contacts(system: System, frame: Frames, v: list, soft: Constraints | No
     return passive
 
 
-def _minus_constraint_force(soft: Constraints, balance: list, a) -> list:
-    """The balance minus the generalized force of the soft constraints at an acceleration."""
-    a = jnp.stack(a)
-    soft = soft.fitted(a.shape[1:])
-    force = soft.jt_times(soft.force(soft.at(a)))
-    return [sub(b, f) for b, f in zip(balance, force, strict=True)]
+def _minus_constraint_force(m: EquationOfMotion, t: Terms, balance: list, a) -> list:
+    """The balance minus the generalized force of the soft constraints at an acceleration (nv, *lanes)."""
+    assert m.soft is not None
+
+    def force(soft: Constraints):
+        soft = soft.fitted(a.shape[1:])
+        return soft.jt_times(soft.force(soft.at(a)))
+
+    return [sub(b, f) for b, f in zip(balance, of_active_contacts(m.system, t.frame, m.v, m.soft, force), strict=True)]
 
 
 def _staged_balance(m: EquationOfMotion, t: Terms, a, implicit_a) -> list:
@@ -336,11 +339,13 @@ def _solve_dense(m: EquationOfMotion, terms: Terms, full) -> tuple:
     else:
         lanes, free = right_side.shape[1:], free_acceleration(mass, force, hard, required)
 
-        def under(constraints: Constraints) -> Minimum:
-            return minimize(mass, force, free, constraints.fitted(lanes), hard, required)
+        def under(constraints: Constraints) -> tuple:
+            constraints = constraints.fitted(lanes)
+            minimum = minimize(mass, force, free, constraints, hard, required)
+            return minimum, constraints.curvature(constraints.at(minimum.a))
 
-        minimum, soft = minimum_of_active(system, terms.frame, m.v, m.soft, under), m.soft.fitted(lanes)
-        matrix = NewtonMatrix(mass + soft.curvature(soft.at(minimum.a)), hard)
+        minimum, curvature = of_active_contacts(system, terms.frame, m.v, m.soft, under)
+        matrix = NewtonMatrix(mass + curvature, hard)
         a, flags = [*minimum.a, *(() if hard is None else minimum.y)], [free.pivot, minimum.converged]
     return *_with_staged_terms(m, terms, full, matrix, mass_rows, a), flags
 
