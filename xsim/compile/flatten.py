@@ -16,7 +16,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 
 from xsim.compile import factorization, indexing
 from xsim.compile.arrays import Array, combined, constant_array
-from xsim.compile.loops import Rolled, Scan, carried_count
+from xsim.compile.loops import Branch, Rolled, Scan, carried_count
 from xsim.compile.program import BOOL, INDEX, Program
 from xsim.compile.simplify import FOLDED, Builder
 
@@ -61,6 +61,11 @@ def inner_functions(equation: JaxprEqn) -> Iterator[Jaxpr]:
         for inner in parameter if isinstance(parameter, tuple) else (parameter,):
             if isinstance(inner, (ClosedJaxpr, Jaxpr)):
                 yield inner.jaxpr if isinstance(inner, ClosedJaxpr) else inner
+
+
+def is_long(branch: Jaxpr, known: dict[int, int]) -> bool:
+    """Whether a branch is a loop with one turn, which is not evaluated if no environment chooses it. known: see `count_operations`."""
+    return count_operations(branch, known) > MAX_UNROLLED_OPERATIONS
 
 
 def scan_is_unrolled(equation: JaxprEqn, known: dict[int, int]) -> bool:
@@ -470,20 +475,10 @@ def _cond(f: Flattener, equation: JaxprEqn, which: Array, *xs: Array) -> list[Ar
 
 
 def _branch(f: Flattener, branch: ClosedJaxpr, chosen: Array, xs: Sequence[Array]) -> list[Array]:
-    """The results of a branch if it is chosen. A long one is a loop with one turn, which is not evaluated if no environment chooses it."""
-    if count_operations(branch.jaxpr, f.sizes) <= MAX_UNROLLED_OPERATIONS:
-        return f.closed(branch, xs)
-    results = [constant_array(np.zeros(a.shape, a.dtype)) for a in branch.out_avals]
-
-    # Copies in the loop: an operation is evaluated where its arguments are known, which would be before the loop.
-    def copied(value: int) -> int:
-        return value if f.program.names[value] == "constant" else f.program.copy(value, here=True)
-
-    def turn(carry: list[Array]) -> list[Array]:
-        arguments = [x if x.numbers is not None else f.map_entries(copied, x) for x in xs]
-        return [constant_array(np.array(False)), *f.closed(branch, arguments)]
-
-    return f.rolled(branch, [chosen, *results], lambda carry: carry[0], turn).results[1:]
+    """The results of a branch if it is chosen."""
+    if is_long(branch.jaxpr, f.sizes):
+        return Branch(f, branch, chosen, xs).rolled()[0]
+    return f.closed(branch, xs)
 
 
 def _identity(f: Flattener, equation: JaxprEqn, *xs: Array) -> list[Array]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jax.extend.core import JaxprEqn
+from jax.extend.core import ClosedJaxpr, JaxprEqn
 
 from xsim.compile import indexing
 from xsim.compile.arrays import Array, constant_array
@@ -32,7 +32,7 @@ class Rolled:
 
 
 class Scan:
-    """A scan and its parts, which are told apart by their shapes."""
+    """A scan and its parts, which are told apart by their shapes. turns: their number, which differs between environments in a `Branch`."""
 
     def __init__(self, flattener, equation: JaxprEqn, xs: Sequence[Array]):
         self.flattener, self.equation = flattener, equation
@@ -87,9 +87,10 @@ class Scan:
 
 
 class Branch(Scan):
-    """A branch of `jax.lax.cond` as a loop that has one turn where it is chosen, else none. Its results are those of the turn, else zero."""
+    """A branch of `jax.lax.cond` as a loop that has one turn where it is chosen, else none. The results of the loop are those of the
+    branch, or zero."""
 
-    def __init__(self, flattener, branch, chosen: Array, xs: Sequence[Array]):
+    def __init__(self, flattener, branch: ClosedJaxpr, chosen: Array, xs: Sequence[Array]):
         self.flattener, self.equation, self.body = flattener, branch, branch
         self.length, self.reverse, self.order = 1, False, range(1)
         self.carry = [constant_array(np.zeros(a.shape, a.dtype)) for a in branch.out_avals]

@@ -23,7 +23,16 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 from xsim.compile import indexing
 from xsim.compile.adjoints import ADJOINTS, Operations
 from xsim.compile.arrays import Array, combined, constant_array
-from xsim.compile.flatten import ELEMENTWISE, RULES, Flattener, Unsupported, count_operations, inner_functions, scan_is_unrolled
+from xsim.compile.flatten import (
+    ELEMENTWISE,
+    RULES,
+    Flattener,
+    Unsupported,
+    count_operations,
+    inner_functions,
+    is_long,
+    scan_is_unrolled,
+)  # fmt: skip
 from xsim.compile.loops import Branch, Rolled, Scan, store
 from xsim.compile.program import BOOL, INDEX, Program, Scope
 from xsim.compile.rules import is_float, residual_tangent, traced_pullback, traced_rule
@@ -90,15 +99,9 @@ BY_JAX = {
     "cummax", "reduce_prod", "reduce_max", "reduce_min", "clamp", "cond", "cholesky", "triangular_solve", "custom_linear_solve",
 }  # fmt: skip
 """Equations whose derivative is not that of the operations that they are taken apart into, or would be longer."""
-LONG_BRANCH = 600
-"""Of operations: a longer branch is a loop with one turn, which is not evaluated if no environment chooses it."""
 BY_OPERATIONS = (set(RULES) | set(ELEMENTWISE) | set(FOLDED)) - BY_JAX - {"while", "custom_jvp_call", "custom_vjp_call"}
 INDEXED = {"gather": 1, "scatter": 1, "scatter-add": 1, "scatter_add": 1, "dynamic_slice": 1, "dynamic_update_slice": 2}
 """By equation, its first input that is an index. With constant indices they only move entries, or add them."""
-
-
-def _has_long_branch(equation: JaxprEqn, known: dict[int, int]) -> bool:
-    return max(count_operations(branch, known) for branch in inner_functions(equation)) > LONG_BRANCH
 
 
 def _is_search(equation: JaxprEqn) -> bool:
@@ -198,7 +201,7 @@ class Tape(Flattener):
             return self.linear_solution(equation, xs)
         if name == "scan" and not scan_is_unrolled(equation, self.sizes):
             return self.turns(Scan(self, equation, xs))
-        if name == "cond" and most == ACTIVE and xs[0].numbers is None and _has_long_branch(equation, self.sizes):
+        if name == "cond" and most == ACTIVE and xs[0].numbers is None and any(is_long(x, self.sizes) for x in inner_functions(equation)):
             return self.choice(equation, *xs)
         if name in BY_OPERATIONS or self.only_moves(name, xs):
             return super().evaluate(equation, xs)
