@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 from unittest.mock import patch
 
@@ -138,14 +138,10 @@ def standing(model: xsim.Model, given: list[tuple]) -> Iterator[None]:
             out.append(Found(own_class, jnp.asarray(pair), distance, point, rows[0], tuple(rows[1:]), overflow, None))
         return out
 
-    patches = [patch.object(module, "find_contacts", find) for module in USERS]
-    for one in patches:
-        one.start()
-    try:
+    with ExitStack() as patches:
+        for module in USERS:
+            patches.enter_context(patch.object(module, "find_contacts", find))
         yield
-    finally:
-        for one in patches:
-            one.stop()
 
 
 def with_contacts(fn: Callable) -> Callable:

@@ -13,7 +13,7 @@ from xsim.dynamics.constraints.contact_plan import LARGE, contact_plan, has_cont
 from xsim.dynamics.constraints.contact_rows import contact_cones
 from xsim.dynamics.constraints.flex_edges import edge_rows, has_edge_rows
 from xsim.dynamics.constraints.flex_strains import strain_rows
-from xsim.dynamics.constraints.narrowphase import Candidates, Contacts, find_candidates, select_contacts
+from xsim.dynamics.constraints.narrowphase import Candidates, Contacts, find_candidates, find_contacts, select_contacts
 from xsim.dynamics.constraints.noslip_cones import NoSlipCones
 from xsim.dynamics.constraints.passive_contacts import PassiveContacts, passive_contacts
 from xsim.dynamics.constraints.potential import Potential
@@ -168,10 +168,11 @@ def constraints(
     if not has_contacts(top):
         return Constraints(rows, ())
     candidates = None
-    if contacts is None:
+    if contacts is None and at_state is None and selects_few_contacts(system):
         candidates = find_candidates(system, frame, v)
         contacts = select_contacts(system, frame, candidates, contact_plan(top).condim_groups)
-        candidates = [c._replace(overflow=False) for c in candidates] if at_state is None and selects_few_contacts(system) else None
+        candidates = [c._replace(overflow=False) for c in candidates]
+    contacts = find_contacts(system, frame, v) if contacts is None else contacts
     cones, overflow, passive = contact_cones(system, frame, v, contacts, at_state), 0.0, passive_contacts(system, frame, v, contacts)
     if passive is not None and step_terms is None:
         raise ValueError("passive contact of flexes is for the integrator discrete: choose this integrator")
