@@ -199,5 +199,7 @@ def _plastic(d: mujoco.MjData) -> list:
 if __name__ == "__main__":
     path = Path(sys.argv[1])
     known = json.loads(path.read_text()) if path.exists() else {}
-    known[".".join(mujoco.__version__.split(".")[:2])] = {name: {"model": text} | record(text) for name, text in MODELS.items()}
+    models = MODELS if mujoco.__version__.startswith("4") else {name: text for name, text in MODELS.items() if "<frame" not in text}
+    # In a frame 3.2.7 ignores the attributes that it does not know.
+    known[".".join(mujoco.__version__.split(".")[:2])] = {name: {"model": text} | record(text) for name, text in models.items()}
     path.write_text(json.dumps(known, indent=None, separators=(",", ":")))
