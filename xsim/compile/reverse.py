@@ -32,7 +32,7 @@ from xsim.compile.flatten import (
     inner_functions,
     is_long,
     scan_is_unrolled,
-)  # fmt: skip
+)
 from xsim.compile.loops import Branch, Rolled, Scan, store
 from xsim.compile.program import BOOL, INDEX, Program, Scope
 from xsim.compile.rules import is_float, residual_tangent, traced_pullback, traced_rule

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from xsim.model.drawing import DrawingInfo, LookInfo, MaterialInfo, SurfaceInfo, TextureInfo, TrianglesInfo
+from xsim.model.flex_topology import outer_faces
 from xsim.model.table import Table
 from xsim.model.topology import GeomInfo
 from xsim.poses import quat_conj, rotate
@@ -123,18 +124,11 @@ def _flex(spec: ModelSpec, flex: FlexSpec) -> SurfaceInfo:
     if texcoord is not None and (len(texcoord) != count or flex.dim == 1):
         texcoord = None
     return SurfaceInfo(
-        flex.name, rgba, count, Table(_outside(elements) if flex.dim == 3 else elements),
+        flex.name, rgba, count, Table(outer_faces(elements) if flex.dim == 3 else elements),
         Table(np.repeat(np.arange(count, dtype=np.int32), len(points) // count)), Table(np.asarray(flex.bodies, np.int32)[points]),
         Table(np.asarray(flex.pos, np.float32).reshape(-1, 3)[points]), Table(weights.ravel().astype(np.float32)), float(flex.radius),
         _look(spec, own, material), None if texcoord is None else Table(np.asarray(texcoord, np.float32)),
     )  # fmt: skip
-
-
-def _outside(tetrahedra: np.ndarray) -> np.ndarray:
-    """The triangles (m, 3) that belong to one tetrahedron alone."""
-    faces = np.concatenate([tetrahedra[:, corners] for corners in ((0, 2, 1), (0, 1, 3), (1, 2, 3), (0, 3, 2))])
-    _, first, count = np.unique(np.sort(faces, 1), axis=0, return_index=True, return_counts=True)
-    return faces[np.sort(first[count == 1])]
 
 
 def _skin(spec: ModelSpec, name: str, skin: dict) -> SurfaceInfo:

@@ -288,11 +288,11 @@ def _flex_pairs(spec: ModelSpec, pair_list: _PairList) -> None:
     geoms = [item for item in pair_list.colliders if isinstance(item, _Geom)]
     flexes = [(i, flex, _Elements(i, flex)) for i, flex in enumerate(spec.flexes) if can_collide(spec, flex)]
     for k, (_, flex, elements) in enumerate(flexes):
-        surface, pairs, of_sdfs = flex.numbers["contact"], [], []
+        surface, pairs, sdfs = flex.numbers["contact"], [], []
         for i, item in enumerate(geoms):
             if _is_collision_geom(item) and _masks_allow(item.surface(), surface):
                 if item.geom.shape == "sdf" and RULES[spec.rules].sdf_as_4_0:
-                    of_sdfs += [(i, j) for j in _triangles(spec, pair_list, elements)]
+                    sdfs.append(i)
                 else:
                     pairs += [(i, j) for j in elements.candidates(pair_list, item)]
         for _, other, others in flexes[k + 1 :]:
@@ -300,7 +300,8 @@ def _flex_pairs(spec: ModelSpec, pair_list: _PairList) -> None:
                 between = elements.disjoint_pairs(others)
                 pairs += [(elements.part(pair_list, first), others.part(pair_list, second)) for first, second in between]
         pair_list.add_mixed([pair for pair in pairs if pair_list.any_moves(*pair)], sdf="mesh")
-        pair_list.add_mixed([pair for pair in of_sdfs if pair_list.any_moves(*pair)])
+        triangles = _triangles(spec, pair_list, elements) if sdfs else []
+        pair_list.add_mixed([(i, j) for i in sdfs for j in triangles if pair_list.any_moves(i, j)])
         if surface.contype & surface.conaffinity and len(set(flex.bodies)) > 1:
             _self_collisions(spec, pair_list, flex, elements)
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+
 from xsim.model.table import Table
 
-__all__ = ["FlexInfo", "GridInfo", "RodInfo"]
+__all__ = ["FlexInfo", "GridInfo", "RodInfo", "outer_faces"]
 
 
 class RodInfo(NamedTuple):
@@ -87,3 +89,10 @@ class FlexInfo(NamedTuple):
     plastic: int | None
     bend_yield_strain: int | None
     plastic_folds: int | None
+
+
+def outer_faces(tetrahedra: np.ndarray) -> np.ndarray:
+    """The triangles (m, 3) that belong to one tetrahedron alone. Of tetrahedra with a positive volume their normals are outward."""
+    faces = np.concatenate([tetrahedra[:, corners] for corners in ((0, 2, 1), (0, 1, 3), (1, 2, 3), (0, 3, 2))])
+    _, first, count = np.unique(np.sort(faces, 1), axis=0, return_index=True, return_counts=True)
+    return faces[np.sort(first[count == 1])]

@@ -10,20 +10,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
-__all__ = ["boundary_triangles", "cell_moments", "cells_of_surface", "is_closed", "is_inside"]
+from xsim.model.flex_topology import outer_faces
+from xsim.model.shape_functions import gauss_points
 
-_FACES = ((0, 2, 1), (0, 1, 3), (0, 3, 2), (1, 2, 3))
-"""Of a tetrahedron with a positive volume, their normals outward."""
+__all__ = ["boundary_triangles", "cell_moments", "cells_of_surface", "is_closed", "is_inside"]
 
 
 def boundary_triangles(points: np.ndarray, tetrahedra: np.ndarray) -> np.ndarray:
     """The triangles (m, 3) of the boundary of tetrahedra, normals outward. points (n, 3). Triangles, tetrahedra: indices of points."""
     corners = points[tetrahedra]
     backwards = np.linalg.det(corners[:, 1:] - corners[:, :1]) < 0
-    outward = np.where(backwards[:, None], tetrahedra[:, [0, 2, 1, 3]], tetrahedra)
-    faces = outward[:, _FACES].reshape(-1, 3)
-    _, number, count = np.unique(np.sort(faces, 1), axis=0, return_inverse=True, return_counts=True)
-    return faces[count[number.ravel()] == 1]
+    return outer_faces(np.where(backwards[:, None], tetrahedra[:, [0, 2, 1, 3]], tetrahedra))
 
 
 def is_closed(triangles: np.ndarray) -> bool:
@@ -69,8 +66,7 @@ def is_inside(points: np.ndarray, surface: np.ndarray) -> np.ndarray:
     for corners in surface:
         a, b, c = (corner - points for corner in corners)
         la, lb, lc = (np.linalg.norm(x, axis=1) for x in (a, b, c))
-        dots = ((x * y).sum(1) for x, y in ((a, b), (b, c), (c, a)))
-        ab, bc, ca = dots
+        ab, bc, ca = ((x * y).sum(1) for x, y in ((a, b), (b, c), (c, a)))
         out += np.arctan2((a * np.cross(b, c)).sum(1), la * lb * lc + ab * lc + bc * la + ca * lb)
     return np.abs(out) > np.pi  # atan2 gives half of the solid angle
 
@@ -102,8 +98,7 @@ def _cut(triangles: np.ndarray, axis: int, place: float) -> np.ndarray:
 def _quadrature(triangles: np.ndarray, degree: int) -> tuple[np.ndarray, np.ndarray]:
     """Points (n, points, 3) on triangles (n, 3, 3), and their weights (n, points) in the integral over the triangles' projections along z;
     the area of a projection is negative where the normal points down. Exact for polynomials of a degree."""
-    x, w = np.polynomial.legendre.leggauss(degree // 2 + 2)
-    x, w = 0.5 + 0.5 * x, 0.5 * w
+    x, w = gauss_points(degree // 2 + 2)
     first, second = np.broadcast_to(x[:, None], (len(x), len(x))), (1 - x[:, None]) * x
     shares = np.stack([1 - first - second, first, second], -1).reshape(-1, 3)
     sides = triangles[:, 1:] - triangles[:, :1]
