@@ -182,6 +182,31 @@ def test_searches_are_not_repeated():
     assert len(searches) == 2
 
 
+def _by_sign(x, y):
+    """A choice between two long functions. The derivative of the first is infinite where it is not chosen."""
+
+    def root(x, y):
+        return sum(jnp.sqrt(jnp.maximum(x, 0.0)) * jnp.sin(k * y) for k in range(1, 30))
+
+    def product(x, y):
+        return sum(jnp.cos(k * x) * y for k in range(1, 30))
+
+    return jax.lax.cond(x[0] > 0, root, product, x, y)
+
+
+def test_branches_that_are_not_chosen():
+    """A block of environments evaluates a branch that any of them chooses. The others add nothing, and nothing is written beside an array."""
+    x, y = numbers(3, dtype=np.float64), numbers(3, dtype=np.float64)
+    x = jnp.abs(x) * jnp.where(jnp.arange(len(x)) % 3 == 0, 1.0, -1.0)[:, None]
+    f = Function(lambda *xs: [_by_sign(*xs)], [jax.ShapeDtypeStruct((3,), x.dtype)] * 2, "test")
+    got = compiled_call.bind(x, y, jnp.ones_like(x), function=f.reverse((0, 1)), batched=(True,) * 3, summed=(False,) * 2)
+    derivative = jax.jit(jax.grad(lambda x, y: _by_sign(x, y).sum(), (0, 1)))
+    for i in range(len(x)):
+        np.testing.assert_allclose([a[i] for a in got], derivative(x[i], y[i]), rtol=1e-11, atol=1e-11)
+    program = reverse_program(f.traced, [True] * 3, (0, 1), f.differentiable)
+    assert program.stores and not any(program.varying[s.index] for stores in program.stores.values() for s, _ in stores)
+
+
 # ---- models ----------------------------------------------------------------------------------------------------------------------
 
 

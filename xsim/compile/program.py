@@ -219,14 +219,19 @@ class Program:
         return buffer
 
     def add_to_sum(self, buffer: int | None, value: int) -> int:
-        """Add a value in each turn of the loop of this place to the number in a buffer, which is zero before the loop. None: a new one."""
-        zero, loop = self.constant(INDEX.type(0)), self.scope.loop
+        """Add a value in each turn of the loop of this place to the number in a buffer, which is zero before the loop. None: a new one.
+
+        A block of environments makes the turns that any of them needs; the others add nothing."""
+        dtype, loop = self.types[value], self.scope.loop
+        zero, nothing = self.constant(INDEX.type(0)), self.constant(dtype.type(0))
         assert loop is not None
         if buffer is None:
             with self.within(loop.around):
-                buffer = self.buffer(1, self.types[value])
-                self.store(buffer, zero, 0, self.constant(self.types[value].type(0)))
-        total = self.operation("add", self.types[value], (self.load(buffer, zero), value))
+                buffer = self.buffer(1, dtype)
+                self.store(buffer, zero, 0, nothing)
+        if self.varying[loop.proceed]:
+            value = self.operation("select_n", dtype, (loop.proceed, nothing, value))
+        total = self.operation("add", dtype, (self.load(buffer, zero), value))
         self.store(buffer, zero, 0, total)
         return buffer
 

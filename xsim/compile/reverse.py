@@ -351,15 +351,14 @@ class Tape(Flattener):
 
         carried: cotangents of the carried floats. stacked: of the stacked results that are floats."""
         p, scan, loop = self.program, turns.scan, turns.rolled.loop
-        first, one = (constant_array(np.array(k, INDEX)) for k in (0, 1))
-        last = self.operate("sub", INDEX, scan.turns, one)
+        first, one, last = (constant_array(np.array(k, INDEX)) for k in (0, 1, scan.length - 1))
         recorded = [p.recorded(phi, loop, scan.length) for phi in loop.phis[1 : len(turns.rolled.moving)]]
         searches = [self.recorded_search(search, turns) for search in turns.searches]
         sequences = [scan.sequences[i] for i in turns.active]
         buffers = [p.buffer(math.prod(x.shape), x.dtype) for x in sequences]
 
         def unfinished(carry: list[Array]) -> Array:
-            return self.operate("le", BOOL, carry[0], last)
+            return self.operate("lt", BOOL, carry[0], scan.turns)
 
         def turn(carry: list[Array]) -> list[Array]:
             counter, after = carry
