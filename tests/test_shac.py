@@ -13,7 +13,7 @@ from xsim.train.__main__ import main
 from xsim.train.checkpoints import checkpoints, restore_newest
 from xsim.train.config import FOLDERS
 from xsim.train.run import ALGORITHMS
-from xsim.train.shac import Algorithm, bounded
+from xsim.train.shac import Algorithm, bounded, with_clipped_gradient
 
 CHANGES = {"algorithm": "shac", "steps": 2048 * 50, "evaluate_envs": 16, "env.max_steps": 200}
 
@@ -63,6 +63,15 @@ def test_the_gradient_is_that_of_the_objective(x64):
         along = sum(jnp.vdot(a, b) for a, b in zip(jax.tree.leaves(slope), jax.tree.leaves(way), strict=True))
         np.testing.assert_allclose(along, (moved[0] - moved[1]) / 2e-5, rtol=1e-5, atol=1e-9)
         assert abs(along) > 1e-4
+
+
+def test_derivatives_by_the_state_are_clipped_in_each_environment():
+    def objective(q):
+        state = with_clipped_gradient({"q": q, "count": jnp.arange(4)}, 2.0)
+        return (state["q"] * jnp.array([[0.3, 0.4], [3.0, 4.0], [0.0, 0.0], [jnp.inf, 1.0]])).sum()
+
+    slope = jax.grad(objective)(jnp.ones((4, 2)))
+    np.testing.assert_allclose(slope, [[0.3, 0.4], [1.2, 1.6], [0.0, 0.0], [0.0, 0.0]], rtol=1e-6)
 
 
 def test_actions_beyond_their_bounds_can_return():

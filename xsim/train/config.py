@@ -43,6 +43,7 @@ class Config:
     clip: float = 0.2  # of the ratio of densities (ppo)
     value_weight: float = 0.5  # of the value's loss (ppo)
     value_learning_rate: float = 1e-3  # of the value (shac); learning_rate is that of the policy
+    max_state_gradient: float = 10.0  # norm of the derivative of an environment's return by its state, to which it is clipped (shac)
     target_weight: float = 0.2  # share that the slower copy of the value keeps per iteration (shac)
     entropy_weight: float = 0.0
     max_gradient: float = 0.5  # norm of the gradient that it is clipped to
@@ -76,7 +77,7 @@ FOLDERS = {"ppo": "train", "shac": "shac"}
 MAX_UPDATES = 2**31 - 1  # the optimizer and the learner count in 32 bits
 POSITIVE = (
     "steps", "num_envs", "unroll", "epochs", "minibatches", "learning_rate", "value_learning_rate", "max_gradient", "reward_scale",
-    "deviation", "evaluate_envs", "evaluate_steps", "checkpoint_every", "keep",
+    "deviation", "max_state_gradient", "evaluate_envs", "evaluate_steps", "checkpoint_every", "keep",
 )  # fmt: skip
 
 

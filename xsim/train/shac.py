@@ -4,11 +4,15 @@ Xu et al., Accelerated Policy Learning with Parallel Differentiable Simulation (
 states that it ends in, is differentiated with respect to the policy. The next rollout begins where it ended, without its derivatives. The
 value is fitted to TD(lambda) returns; in the objective of the policy and in these returns a slower copy of it is used.
 
+Stiff contacts make the derivatives of a few environments so large that they hide those of the others. So the derivative with respect to
+the state is clipped in each environment and at each action, on its way back through time.
+
 Networks, statistics, environments and checkpoints are those of `xsim.train.ppo`. An iteration is one compiled program.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -71,6 +75,7 @@ class Algorithm(ppo.Algorithm):
 
         def one(carry, key):
             env, discount, total = carry
+            env = env.replace(state=with_clipped_gradient(env.state, c.max_state_gradient / c.batch))
             after, sample = self._step(learner._replace(params=params), env, key)
             total = total + discount * c.reward_scale * sample.reward
             discount = c.discount * discount
@@ -116,6 +121,38 @@ class Algorithm(ppo.Algorithm):
         keys = jax.random.split(key, c.epochs)
         (params, optimizer), losses = jax.lax.scan(epoch, (learner.params, learner.optimizer.value), keys)
         return params, optimizer, losses[-1].mean()
+
+
+def with_clipped_gradient(state, limit: float):
+    """The state, whose derivative is clipped to the norm ``limit`` in each environment, and zero where it is not finite."""
+    leaves, tree = jax.tree.flatten(state)
+    floats = [jnp.issubdtype(x.dtype, jnp.floating) for x in leaves]
+    clipped = iter(_clipped([x for x, is_float in zip(leaves, floats, strict=True) if is_float], limit))
+    return jax.tree.unflatten(tree, [next(clipped) if is_float else x for x, is_float in zip(leaves, floats, strict=True)])
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(1,))
+def _clipped(arrays: list, limit: float):
+    return arrays
+
+
+def _clipped_forward(arrays, limit):
+    return arrays, None
+
+
+def _clipped_backward(limit, _, slopes):
+    squares = sum(jnp.square(x).reshape(len(x), -1).sum(1) for x in slopes)
+    usable = jnp.isfinite(squares)
+    factor = jnp.where(usable, jnp.minimum(1.0, limit / jnp.sqrt(jnp.where(usable & (squares > 0), squares, 1.0))), 0.0)
+
+    def scaled(x):
+        shape = (len(x), *(1,) * (x.ndim - 1))
+        return jnp.where(usable.reshape(shape), x * factor.reshape(shape), 0.0)
+
+    return ([scaled(x) for x in slopes],)
+
+
+_clipped.defvjp(_clipped_forward, _clipped_backward)
 
 
 @jax.custom_vjp
