@@ -22,6 +22,8 @@ from xsim.compile.simplify import FOLDED, Builder
 
 MAX_UNROLLED_OPERATIONS = 600
 """A loop with a constant number of turns is unrolled up to about this many operations."""
+MAX_SELECTED = 60
+"""A branch of up to about this many operations is evaluated whether it is chosen or not."""
 MAX_UNROLLED_MAP = 1_500
 """The same of a loop whose turns are independent. Unrolled, they are evaluated side by side, and nothing is stored."""
 MAX_OPERATIONS = 4_000_000
@@ -65,7 +67,7 @@ def inner_functions(equation: JaxprEqn) -> Iterator[Jaxpr]:
 
 def is_long(branch: Jaxpr, known: dict[int, int]) -> bool:
     """Whether a branch is a loop with one turn, which is not evaluated if no environment chooses it. known: see `count_operations`."""
-    return count_operations(branch, known) > MAX_UNROLLED_OPERATIONS
+    return count_operations(branch, known) > MAX_SELECTED
 
 
 def scan_is_unrolled(equation: JaxprEqn, known: dict[int, int]) -> bool:
@@ -357,7 +359,7 @@ def _extreme(name: str) -> Callable:
 
 
 def _top_k(f: Flattener, equation: JaxprEqn, x: Array) -> list[Array]:
-    """The k largest entries along the last axis and their indices, by k searches."""
+    """The k largest entries along the last axis and their indices."""
     k = equation.params["k"]
     axis = equation.params.get("axis", len(x.shape) - 1)
     rows = x.moved(lambda a: np.moveaxis(a, axis, -1).reshape(-1, a.shape[axis]))
@@ -368,29 +370,46 @@ def _top_k(f: Flattener, equation: JaxprEqn, x: Array) -> list[Array]:
 
 
 def _largest(f: Flattener, equation: JaxprEqn, row: Array, k: int, index_type: np.dtype) -> list[Array]:
-    """The k largest entries of a vector and their indices, as a loop over k searches."""
+    """The k largest entries of a vector and their indices, by insertion into a sorted list. An entry that no environment inserts takes two
+    operations. Of equal entries the first ones count."""
     (n,) = row.shape
-    p, taken = f.program, constant_array(np.array(-np.inf, row.dtype))
-    buffers = [p.buffer(k, dtype) for dtype in (row.dtype, index_type)]
-    indices = constant_array(np.arange(n, dtype=index_type))
+
+    def lies_above(x: Array, old: Array) -> Array:  # any number lies above NaN, with which the list is filled at first
+        return f.operate("not", BOOL, f.operate("le", BOOL, x, old))
+
+    def inserted(state: list[Array], x: Array, number: Array) -> list[Array]:
+        above = [lies_above(x, state[0][i]) for i in range(k)]
+        return [
+            f.stacked([_shifted(f, above, values, new, i) for i in range(k)]) for values, new in zip(state, (x, number), strict=True)
+        ]
 
     def condition(carry):
-        return f.operate("lt", BOOL, carry[0], constant_array(np.array(k, INDEX)))
+        return f.operate("lt", BOOL, carry[0], constant_array(np.array(n, INDEX)))
 
     def body(carry):
-        counter, rest = carry
-        best, index = rest[0], indices[0]
-        for i in range(1, n):
-            better = f.operate("gt", BOOL, rest[i], best)
-            best = f.operate("select_n", row.dtype, better, best, rest[i])
-            index = f.operate("select_n", index_type, better, index, indices[i])
-        for buffer, x in zip(buffers, (best, index), strict=True):
-            p.store(buffer, int(f.ids(counter)), 0, int(f.ids(x)))
-        rest = f.operate("select_n", row.dtype, f.operate("eq", BOOL, indices, index), rest, taken)
-        return [f.operate("add", INDEX, counter, constant_array(np.array(1, INDEX))), rest]
+        at, *state = carry
+        (x,) = f.loaded(row, [(int(f.ids(at)), 0)])
+        entry = Array(np.array(x), row.dtype)
+        number = f.operate("convert", index_type, at)
 
-    f.rolled(equation, [constant_array(np.array(0, INDEX)), row], condition, body, k)
-    return [Array(np.array(p.entries(b), int), p.types[b]) for b in buffers]
+        def once(inner):
+            return f.operate("lt", BOOL, inner[0], f.operate("convert", INDEX, lies_above(entry, state[0][k - 1])))
+
+        def turn(inner):
+            return [f.operate("add", INDEX, inner[0], one), *inserted(inner[1:], entry, number)]
+
+        state = f.rolled(equation.params, [constant_array(np.array(0, INDEX)), *state], once, turn).results[1:]
+        return [f.operate("add", INDEX, at, one), *state]
+
+    one = constant_array(np.array(1, INDEX))
+    start = [constant_array(np.full(k, np.nan, row.dtype)), constant_array(np.zeros(k, index_type))]
+    return f.rolled(equation, [constant_array(np.array(0, INDEX)), *start], condition, body, n).results[1:]
+
+
+def _shifted(f: Flattener, above: list[Array], values: Array, new: Array, i: int) -> Array:
+    """Entry i of a sorted list after an insertion. above: for each entry, whether the new one lies above it."""
+    here = f.operate("select_n", values.dtype, above[i], values[i], new)
+    return here if i == 0 else f.operate("select_n", values.dtype, above[i - 1], here, values[i - 1])
 
 
 def _cumulative(name: str) -> Callable:

@@ -1,4 +1,4 @@
-"""The broad phase: lower bounds of the distances of pairs of geoms.
+"""The broad phase: bounding spheres, and lower bounds of the distances of pairs of geoms.
 
 Along any unit vector n, the gap between two shapes is at most their distance. So the gap between boxes around the shapes is a lower
 bound. The bound is the largest gap along the axes of both boxes and along the line between their centres. A box contains the core of a
@@ -12,23 +12,56 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 
-from xsim.dynamics.collide.cores import Body, box_axes, cores, half_width, span, unit
+from xsim.dynamics.collide.cores import Body, box, box_axes, core, cores, half_width, span, unit
 from xsim.dynamics.collide.shapes import Shape
-from xsim.spatial import Vector, dot, vsub
+from xsim.spatial import IDENTITY, ZERO3, Vector, dot, each_row, matrix, safe_norm, vsub
+
+BOUNDED = ("sphere", "capsule", "cylinder", "ellipsoid", "box")
+"""Shapes with a bounding sphere, see `bounding_radius`."""
+
+
+def bounding_radius(kind: str, size: Vector):
+    """Radii (m) of the spheres about the centres of shapes that contain them. kind: one of `BOUNDED`."""
+    body, radius = core((kind,), Shape(size, ZERO3, matrix(IDENTITY)), size[0])
+    return safe_norm(box(body)) + radius
+
+
+def can_touch(a: Vector, b: Vector, reach):
+    """Whether the centres a and b of two bounding spheres are nearer than ``reach`` (m): the sum of the radii and of the distance at which
+    contacts are detected. It allows for rounding."""
+    line = vsub(b, a)
+    return dot(line, line) <= jnp.square(1.001 * jnp.maximum(reach, 0.0))
 
 
 def least_distance(kinds: Sequence[tuple[str, str]], a: Shape, b: Shape):
     """Lower bounds (m) of the distances of pairs (pairs, lanes). They allow for rounding. They have no derivative. kinds: see `convex`."""
-    (ca, ra), (cb, rb) = cores(kinds, a, b)
-    ca, cb = ca.without_derivatives(), cb.without_derivatives()
-    line = vsub(cb.pos, ca.pos)
-    bound = jnp.where(dot(line, line) > 0, _gap(ca, cb, unit(line), line), -jnp.inf)
-    for n in (*box_axes(ca), *box_axes(cb)):
-        bound = jnp.maximum(bound, _gap(ca, cb, n, line))
-    rounding = 16 * jnp.finfo(ra.dtype).eps * span(ca, cb)
-    return bound - jax.lax.stop_gradient(ra + rb) - rounding
+    sides = [(_boxed(body.without_derivatives()), jax.lax.stop_gradient(radius)) for body, radius in cores(kinds, a, b)]
+    simplices = ["simplex" in body.kinds for body, _ in sides]
+    numbers = [(body.half, body.pos, body.R, body.corners, radius) for body, radius in sides]
+
+    def bound(*numbers):
+        pairs = zip(simplices, numbers, strict=True)
+        bodies = (Body(("simplex" if s else "box",), half, pos, R, 0, None, corners) for s, (half, pos, R, corners, _) in pairs)
+        return _gap(*bodies) - sum(radius for *_, radius in numbers)
+
+    return each_row(bound, *numbers)
 
 
-def _gap(a: Body, b: Body, n: Vector, line: Vector):
-    """The gap between the boxes along n."""
-    return jnp.abs(dot(n, line)) - half_width(a, n) - half_width(b, n)
+def _boxed(body: Body) -> Body:
+    """The bounding boxes of bodies. Simplices themselves."""
+    return body if "simplex" in body.kinds else Body(("box",), box(body), body.pos, body.R, 0)
+
+
+def _gap(a: Body, b: Body):
+    """The largest gap between the boxes along the tested directions, less what rounding may add."""
+    line = vsub(b.pos, a.pos)
+    gap = jnp.where(dot(line, line) > 0, _gap_along(unit(line), line, half_width(a, unit(line)), half_width(b, unit(line))), -jnp.inf)
+    for body, other in ((a, b), (b, a)):
+        for n, width in zip(box_axes(body), box(body), strict=True):
+            gap = jnp.maximum(gap, _gap_along(n, line, width, half_width(other, n)))
+    return gap - 16 * jnp.finfo(gap.dtype).eps * span(a, b)
+
+
+def _gap_along(n: Vector, line: Vector, *half_widths):
+    """The gap along n between boxes whose centres are ``line`` apart."""
+    return jnp.abs(dot(n, line)) - sum(half_widths)

@@ -52,13 +52,13 @@ class Cones(NamedTuple):
         """J a (n, d, lanes) of a (nv, lanes)."""
         return self.J.j_times(a)
 
-    def jt_times(self, f):
-        """J^T f (nv, lanes)."""
-        return self.J.jt_times(f)
+    def jt_times(self, f, count=None):
+        """J^T f (nv, lanes). count: the result of `count`, so that later contacts are skipped. None: no contact is skipped."""
+        return self.J.jt_times(f, count)
 
-    def jt_magnitudes(self, f):
+    def jt_magnitudes(self, f, count=None):
         """See `Potential.jt_magnitudes`."""
-        return self.J.magnitudes().jt_times(jnp.abs(f))
+        return self.J.magnitudes().jt_times(jnp.abs(f), count)
 
     def force(self, x):
         """The forces f (n, d, lanes) at x (n, d, lanes)."""
@@ -93,7 +93,7 @@ class Cones(NamedTuple):
         return _elliptic_hessian(self, x) if self.curved else _pyramid_hessian(self, x)
 
     def curvature(self, x, count=None):
-        """J^T P'' J (nv, nv, lanes). count: the result of `count`, so that later contacts are skipped. None: no contact is skipped."""
+        """J^T P'' J (nv, nv, lanes). count: see `jt_times`."""
         return self.J.curvature(self.hessian(x), count)
 
     def count(self):

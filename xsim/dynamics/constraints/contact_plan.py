@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xsim.dynamics.collide import fields
+from xsim.dynamics.collide.broadphase import BOUNDED
 from xsim.dynamics.collide.dispatch import contact_count, convex_batch_key, hull
 from xsim.dynamics.collide.sdf_meshes import mesh_contact_count
 from xsim.dynamics.constraints import flex_contacts
@@ -69,6 +70,12 @@ class PairGroup(NamedTuple):
         if selected is None:
             return np.tile(self.pairs, self.contacts_per_pair)
         return jnp.tile(jnp.asarray(self.pairs)[selected], (self.contacts_per_pair, 1))
+
+    @property
+    def has_bounding_spheres(self) -> bool:
+        """Whether the shapes have bounding spheres whose distance is found faster than the contacts. All pairs have the same shapes."""
+        shapes = self.shapes[0]
+        return not self.is_convex and all(kind in BOUNDED for kind in shapes) and shapes != ("sphere", "sphere")
 
     def candidate_count(self) -> int:
         """Number of candidate contacts."""

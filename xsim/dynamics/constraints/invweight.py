@@ -97,7 +97,11 @@ def _with_edges(rows, edges):
 
 
 def _diagonal(mass, rows):
-    """The diagonal of J M^-1 J^T, (n, lanes). mass: M; rows: J."""
+    """The diagonal of J M^-1 J^T, (n, lanes). mass: M; rows: J.
+
+    The last dof is eliminated first: the mass matrix of a tree has no fill-in then (see `linalg.dense.Cholesky`), and a row needs the dofs
+    of its own chain alone. Operations with the other entries, constant zeros, are left out of compiled programs."""
+    mass, rows = mass[::-1, ::-1], rows[:, ::-1]
     lower = jnp.linalg.cholesky(jnp.moveaxis(mass, (0, 1), (-2, -1)))
     right = jnp.moveaxis(rows, (0, 1), (-1, -2))
     batch = jnp.broadcast_shapes(lower.shape[:-2], right.shape[:-2])

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xsim.dynamics.collide import fields, sdf, sdf_flexes, sdf_meshes
+from xsim.dynamics.collide.broadphase import BOUNDED, bounding_radius, can_touch
 from xsim.dynamics.collide.dispatch import collide, collide_convex, collide_flat, hull, least_distances
 from xsim.dynamics.collide.shapes import FAR, ContactPoint, Shape, broadcast_contact, shape_of
 from xsim.dynamics.constraints import flex_contacts, speculative
@@ -25,7 +26,23 @@ from xsim.dynamics.layout import column, concatenated, take_rows
 from xsim.dynamics.tree.kinematics import Frames, lanes_of
 from xsim.dynamics.tree.system import System
 from xsim.model.topology import PairsInfo, SdfInfo, Topology
-from xsim.spatial import apply, cross, dot, each_row, mat_mul, matrix, normalize, quat_mul, rotate, scale, stage, vadd, vsub
+from xsim.spatial import (
+    ZERO3,
+    apply,
+    cross,
+    dot,
+    each_row,
+    in_one_environment,
+    mat_mul,
+    matrix,
+    normalize,
+    quat_mul,
+    rotate,
+    scale,
+    stage,
+    vadd,
+    vsub,
+)
 
 MIN_HINT = 0.5  # a tangent hint with a smaller norm is ignored
 
@@ -35,6 +52,7 @@ class ContactParameters(NamedTuple):
 
     geom_quat, geom_pos: poses of the geoms in the frames of their links, components (geoms, lanes or 1).
     geom_size: components (geoms, lanes or 1).
+    geom_radius (geoms, lanes or 1): of bounding spheres, m; 0 for shapes without one.
     pairs: parameters of the pairs, one entry for each condim group.
     mobility: one entry for each condim group, (pairs, lanes or 1): the sum over the two bodies of a pair. If the group has parts of flexes:
         (bodies + 1, lanes or 1), of all bodies and the world.
@@ -43,6 +61,7 @@ class ContactParameters(NamedTuple):
     geom_quat: tuple
     geom_pos: tuple
     geom_size: tuple
+    geom_radius: Any
     pairs: tuple[PairParameters, ...]
     mobility: tuple
 
@@ -103,7 +122,18 @@ def contact_parameters(system: System) -> ContactParameters:
     mobility = [
         of_body if group.flex_bodies else of_body[group.bodies[:, 0]] + of_body[group.bodies[:, 1]] for group in plan.condim_groups
     ]
-    return ContactParameters(quat, pos, size, pairs, tuple(mobility))
+    return ContactParameters(quat, pos, size, _geom_radii(infos, size), pairs, tuple(mobility))
+
+
+def _geom_radii(infos, size) -> Any:
+    """Radii of the bounding spheres of geoms, see `ContactParameters`. None without geoms."""
+    if not infos:
+        return None
+    radii = jnp.zeros_like(size[0])
+    for kind in sorted({info.shape for info in infos} & set(BOUNDED)):
+        rows = np.array([i for i, info in enumerate(infos) if info.shape == kind])
+        radii = radii.at[rows].set(bounding_radius(kind, tuple(x[rows] for x in size)))
+    return radii
 
 
 def _geom_poses_in_links(system: System, infos) -> tuple:
@@ -171,7 +201,8 @@ def _candidates(system: System, group: CondimGroup, parameters: PairParameters, 
 def _collide_pairs(system: System, group: PairGroup, detection_distance, shapes) -> tuple[ContactPoint, Any, Any]:
     """As `_candidates`, of one pair group without height fields."""
     top, lanes = system.topology, shapes.shape[-1]
-    sides = [concatenated([_pair_shapes(top, info, shapes)[k] for info in group.infos]) for k in (0, 1)]
+    by_spheres = in_one_environment() and group.has_bounding_spheres and not top.speculative
+    sides = [concatenated([_of_pairs(top, info, shapes)[k] for info in group.infos]) for k in (0, 1)]
     distance, selected, overflow = detection_distance[group.pairs], None, jnp.zeros(lanes, bool)
     kinds = group.shapes if group.is_convex else group.shapes[:1]
     data = [[assets[k] for assets in group.assets] if group.is_convex else group.assets[0][k] for k in (0, 1)]
@@ -179,7 +210,7 @@ def _collide_pairs(system: System, group: PairGroup, detection_distance, shapes)
     def both():
         return [shape_of(components(x), y) for x, y in zip(sides, data, strict=True)]
 
-    if group.is_convex or group.narrow_phase_limit is not None:
+    if group.is_convex or (group.narrow_phase_limit is not None and not by_spheres):
         depth = jax.lax.stop_gradient(jnp.broadcast_to(distance, (len(distance), lanes))) - _least_distances(kinds, *both())
         near = depth > 0
         if group.narrow_phase_limit is not None:
@@ -198,8 +229,23 @@ def _collide_pairs(system: System, group: PairGroup, detection_distance, shapes)
         shapes = (shape_of(components(x), y) for x, y in zip((a, b), data, strict=True))
         return [broadcast_contact(x, (len(a), lanes)) for x in _collide(kinds[0], *shapes, distance, top.switches)]
 
-    contacts = each_row(contacts_of, *sides, distance)
+    def contacts_of_near(a, b, distance, reach) -> list[ContactPoint]:
+        near = can_touch(shape_of(components(a), None).pos, shape_of(components(b), None).pos, reach)
+        far = [broadcast_contact(ContactPoint(FAR, ZERO3, (0.0, 0.0, 1.0)), (len(a), lanes))] * group.contacts_per_pair
+        return jax.lax.cond(near.any(), lambda: contacts_of(a, b, distance), lambda: far)
+
+    if by_spheres:
+        contacts = each_row(contacts_of_near, *sides, distance, _reach(system, group, distance))
+    else:
+        contacts = each_row(contacts_of, *sides, distance)
     return concatenated(contacts), group.candidate_pairs(selected), overflow
+
+
+def _reach(system: System, group: PairGroup, distance):
+    """For each pair, the distance of the centres (pairs, lanes or 1) up to which the bounding spheres are nearer than a distance."""
+    radius = system.derived.contact_parameters.geom_radius
+    sides = [concatenated([_of_pairs(system.topology, info, radius)[k] for info in group.infos]) for k in (0, 1)]
+    return jax.lax.stop_gradient(sides[0] + sides[1] + distance)
 
 
 def _collide_height_fields(system: System, group: PairGroup, detection_distance, shapes) -> tuple[ContactPoint, Any, Any]:
@@ -209,7 +255,7 @@ def _collide_height_fields(system: System, group: PairGroup, detection_distance,
     for info, window in zip(group.infos, group.windows, strict=True):
         count, (field, mesh) = len(info.geoms.value), assets_of(top, info)
         distance = detection_distance[group.pairs[first : first + count]]
-        a, b = (shape_of(components(x), None) for x in _pair_shapes(top, info, shapes))
+        a, b = (shape_of(components(x), None) for x in _of_pairs(top, info, shapes))
         with_hull = b._replace(data=(None if mesh is None else hull(mesh),))
         ground, window_overflow = _prisms(field, a, info.shapes[1], with_hull, distance, window)
         overflow = overflow | window_overflow.any(0)
@@ -227,7 +273,7 @@ def _collide_height_fields(system: System, group: PairGroup, detection_distance,
 def _search_pairs(system: System, group: PairGroup, detection_distance, shapes) -> tuple[ContactPoint, Any, Any]:
     """As `_candidates`, of one pair group with a signed distance function."""
     top, lanes, (info,) = system.topology, shapes.shape[-1], group.infos
-    first, second = (shape_of(components(x), None) for x in _pair_shapes(top, info, shapes))
+    first, second = (shape_of(components(x), None) for x in _of_pairs(top, info, shapes))
     if info.shapes[1] == "simplex":
         contact, overflow = _search_flexes(system, info, first, second), jnp.zeros((1, 1), bool)
     else:
@@ -281,10 +327,10 @@ _search, _search_meshes, _search_triangles = (
 )
 
 
-def _pair_shapes(topology: Topology, info: PairsInfo, shapes) -> list:
-    """The entries of ``shapes`` of the first and of the second geoms of pairs."""
+def _of_pairs(topology: Topology, info: PairsInfo, of_shapes) -> list:
+    """The entries of the first and of the second geoms of pairs, of an array with an entry for each shape."""
     index = contact_plan(topology).shape_index
-    return [shapes[np.array([index[g] for g in info.geoms.value[:, k].tolist()])] for k in (0, 1)]
+    return [of_shapes[np.array([index[g] for g in info.geoms.value[:, k].tolist()])] for k in (0, 1)]
 
 
 @stage
@@ -301,8 +347,9 @@ def _tangents(normal, hint) -> tuple:
 
 
 def deepest(depth, capacity: int) -> tuple[Any, Any]:
-    """Indices (capacity, lanes) of the largest depths of each lane, and whether more than these are positive (lanes,). depth (n, lanes)."""
-    _, index = jax.lax.top_k(depth.T, capacity)
+    """Indices (capacity, lanes) of the largest positive depths of each lane, and of any others where these are fewer, and whether they are
+    more (lanes,). depth (n, lanes)."""
+    _, index = jax.lax.top_k(jnp.maximum(depth, 0.0).T, capacity)
     return index.T, (depth > 0).sum(0) > capacity
 
 

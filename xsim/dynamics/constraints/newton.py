@@ -84,7 +84,7 @@ def minimize(mass, right, free: Free, constraints: Constraints, hard=None, wante
 
     def step(c: _Carry) -> _Carry:
         forces = constraints.force(c.x)
-        soft_force = constraints.jt_times(forces)
+        soft_force = constraints.jt_times(forces, counts)
         inertial = times(mass, c.a)
         gradient = inertial - right - soft_force
         second = mass + constraints.curvature(c.x, counts)
@@ -92,7 +92,7 @@ def minimize(mass, right, free: Free, constraints: Constraints, hard=None, wante
         hard_force = jnp.zeros_like(gradient) if hard is None else transposed_times(hard, y)
         remainder = jnp.abs(gradient - hard_force)
         terms = jnp.abs(inertial) + jnp.abs(right) + jnp.abs(soft_force) + jnp.abs(hard_force)
-        rounding = eps * jnp.maximum(ROUNDING * terms, CANCELLATION * constraints.jt_magnitudes(forces))
+        rounding = eps * jnp.maximum(ROUNDING * terms, CANCELLATION * constraints.jt_magnitudes(forces, counts))
         small = every(remainder <= rounding)
         decrement = -tree_sum(list(p * (gradient - hard_force)))  # p^T second p, also if a violates the hard rows by rounding
         energy = jnp.maximum(c.energy, decrement)

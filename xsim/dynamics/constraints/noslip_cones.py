@@ -37,13 +37,13 @@ class NoSlipCones(NamedTuple):
         """J a (n, d, lanes) of a (nv, lanes)."""
         return self.J.j_times(a)
 
-    def jt_times(self, f):
-        """J^T f (nv, lanes)."""
-        return self.J.jt_times(f)
+    def jt_times(self, f, count=None):
+        """J^T f (nv, lanes). count: the result of `count`, so that later contacts are skipped. None: no contact is skipped."""
+        return self.J.jt_times(f, count)
 
-    def jt_magnitudes(self, f):
+    def jt_magnitudes(self, f, count=None):
         """See `Potential.jt_magnitudes`."""
-        return self.J.magnitudes().jt_times(jnp.abs(f))
+        return self.J.magnitudes().jt_times(jnp.abs(f), count)
 
     def _scaled(self, x):
         """The tangential part y of x in scaled coordinates (n, d - 1, lanes), and its size: its norm (elliptic), or its absolute values."""

@@ -22,11 +22,11 @@ class Potential(Protocol):
         """J a."""
         ...
 
-    def jt_times(self, f) -> Any:
-        """J^T f (nv, *lanes)."""
+    def jt_times(self, f, count=None) -> Any:
+        """J^T f (nv, *lanes). count: as from `count`; with it there is no reverse-mode derivative."""
         ...
 
-    def jt_magnitudes(self, f) -> Any:
+    def jt_magnitudes(self, f, count=None) -> Any:
         """|J|^T |f| (nv, *lanes): the sums of the magnitudes of the terms of J^T f."""
         ...
 
@@ -51,7 +51,7 @@ class Potential(Protocol):
         ...
 
     def curvature(self, x, count=None) -> Any:
-        """J^T P'' J (nv, nv, *lanes). count: as from `count`."""
+        """J^T P'' J (nv, nv, *lanes). count: see `jt_times`."""
         ...
 
     def fitted(self, lanes: tuple[int, ...]) -> Any:

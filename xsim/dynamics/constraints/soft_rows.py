@@ -129,13 +129,13 @@ class Rows(NamedTuple):
             return single
         return jnp.concatenate([single, tree_sum([self.general[:, k] * x[k][None] for k in range(len(x))])])
 
-    def jt_times(self, f):
-        """J^T f (nv, lanes)."""
+    def jt_times(self, f, count=None):
+        """J^T f (nv, lanes). count: see `Rows.count`; not used."""
         n = len(self.single)
         single = _combine_constant(self.single, f[:n])
         return single + pairwise_sum(self.general * f[n:, None]) if len(self.general) else single
 
-    def jt_magnitudes(self, f):
+    def jt_magnitudes(self, f, count=None):
         """See `Potential.jt_magnitudes`."""
         return self._replace(single=np.abs(self.single), general=jnp.abs(self.general)).jt_times(jnp.abs(f))
 

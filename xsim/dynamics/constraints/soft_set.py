@@ -79,13 +79,15 @@ class Constraints(NamedTuple):
         """The forces -dP/dx."""
         return tuple(part.force(y) for part, y in zip(self.parts, x, strict=True))
 
-    def jt_times(self, f):
-        """J^T f (nv, lanes)."""
-        return tree_sum([part.jt_times(y) for part, y in zip(self.parts, f, strict=True)])
+    def jt_times(self, f, counts=None):
+        """J^T f (nv, lanes). counts: the result of `counts`, which saves time. With it there is no reverse-mode derivative."""
+        counts = (None,) * len(self.parts) if counts is None else counts
+        return tree_sum([part.jt_times(y, count) for part, y, count in zip(self.parts, f, counts, strict=True)])
 
-    def jt_magnitudes(self, f):
+    def jt_magnitudes(self, f, counts=None):
         """|J|^T |f| (nv, lanes): the sums of the magnitudes of the terms of J^T f. Its rounding error is a few machine epsilons of them."""
-        return tree_sum([part.jt_magnitudes(y) for part, y in zip(self.parts, f, strict=True)])
+        counts = (None,) * len(self.parts) if counts is None else counts
+        return tree_sum([part.jt_magnitudes(y, count) for part, y, count in zip(self.parts, f, counts, strict=True)])
 
     def touched(self) -> list:
         """[array (nv, lanes)]: positive for a dof that an active row moves, else 0."""
@@ -106,7 +108,7 @@ class Constraints(NamedTuple):
         return list(tree_sum([cone.jt_times(f) for cone, f in zip(self.cones, forces, strict=True)]))
 
     def curvature(self, x, counts=None):
-        """J^T P'' J (nv, nv, lanes). counts: the result of `counts`, which saves time. With it there is no reverse-mode derivative."""
+        """J^T P'' J (nv, nv, lanes). counts: see `jt_times`."""
         counts = (None,) * len(self.parts) if counts is None else counts
         return tree_sum([part.curvature(y, count) for part, y, count in zip(self.parts, x, counts, strict=True)])
 

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xsim.dynamics.linalg.dense import fit, loop_sum, pairwise_sum, tree_sum
-from xsim.spatial import each_row, stage
+from xsim.spatial import each_row, in_one_environment, stage
 
 BLOCK_OVERHEAD = 500
 """Cost of an additional block, in multiplications."""
@@ -75,11 +75,11 @@ class Jacobian:
         parts = zip(self.parts, self._slices(), strict=True)
         return jnp.concatenate([each_row(lambda J, dofs=dofs: _j_times(J, a[dofs]), J) for J, (_, dofs) in parts])
 
-    def jt_times(self, f):
-        """J^T f (nv, lanes), for f (n, d, lanes)."""
+    def jt_times(self, f, counts=None):
+        """J^T f (nv, lanes), for f (n, d, lanes). counts: per block, the number of contacts to include; None for all."""
         total = jnp.zeros((self.nv, *f.shape[2:]), f.dtype)
-        for J, (contacts, dofs) in zip(self.parts, self._slices(), strict=True):
-            total = _plus(total, _jt_times(J, f[contacts]), (dofs,))
+        for i, (J, (contacts, dofs)) in enumerate(zip(self.parts, self._slices(), strict=True)):
+            total = _plus(total, _jt_times(J, f[contacts], None if counts is None else counts[i]), (dofs,))
         return total
 
     def magnitudes(self) -> Jacobian:
@@ -87,7 +87,7 @@ class Jacobian:
         return Jacobian(tuple(jnp.abs(J) for J in self.parts), self.blocks, self.nv)
 
     def curvature(self, second, counts=None):
-        """J^T H J (nv, nv, lanes), for H = second (n, d, d, lanes). counts: per block, the number of contacts to include; None for all."""
+        """J^T H J (nv, nv, lanes), for H = second (n, d, d, lanes). counts: see `jt_times`."""
         total = jnp.zeros((self.nv, self.nv, *second.shape[3:]), second.dtype)
         for i, (J, (contacts, dofs)) in enumerate(zip(self.parts, self._slices(), strict=True)):
             total = _plus(total, _curvature(J, second[contacts], None if counts is None else counts[i]), (dofs, dofs))
@@ -115,8 +115,15 @@ def _j_times(J, a):
     return tree_sum([J[:, :, k] * a[k] for k in range(J.shape[2])])
 
 
+def _jt_times(J, f, count):
+    if count is None or not in_one_environment():
+        return _sum_of_products(J, f)
+    rows, forces = (x.reshape(-1, *x.shape[2:]) for x in (J, f))
+    return loop_sum(lambda i: rows[i] * forces[i], len(rows), J.shape[1] * count)
+
+
 @stage
-def _jt_times(J, f):
+def _sum_of_products(J, f):
     product = J * f[:, :, None]
     return pairwise_sum(product.reshape(-1, *product.shape[2:]))
 
