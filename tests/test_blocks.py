@@ -5,6 +5,7 @@ import pytest
 from traced import by_numpy
 
 from xsim.dynamics.linalg.jacobian import MAX_BLOCKS, MAX_DOF_SETS, Jacobian, partition
+from xsim.spatial import one_environment
 
 CHAINS = [(0, 1, 2), (0, 1, 2, 3, 4), (0, 1, 2, 5, 6), (0, 1, 2, 4), (7,)]
 
@@ -23,14 +24,17 @@ def test_as_the_full_matrix(x64, d, copies):
     J = Jacobian(parts, blocks, nv)
     a, f, half = rng.normal(size=(nv, lanes)), rng.normal(size=(len(moved), d, lanes)), rng.normal(size=(len(moved), d, d, lanes))
     second = half + half.swapaxes(1, 2)
-    second[-2:] = 0
+    f[-2:] = second[-2:] = 0
 
     def found(J, a, f, second):
         counts = J.counts(np.arange(len(moved)) < len(moved) - 2)
-        return J.dense(), J.j_times(a), J.jt_times(f), J.curvature(second), J.curvature(second, counts)
+        with one_environment():
+            of_active = J.jt_times(f, counts), J.jt_magnitudes(f, counts)
+        return J.dense(), J.j_times(a), J.jt_times(f), J.jt_magnitudes(f), *of_active, J.curvature(second), J.curvature(second, counts)
 
-    curvature = np.einsum("ndil,ndel,nejl->ijl", full, second, full)
-    wanted = full, np.einsum("ndkl,kl->ndl", full, a), np.einsum("ndkl,ndl->kl", full, f), curvature, curvature
+    force, curvature = np.einsum("ndkl,ndl->kl", full, f), np.einsum("ndil,ndel,nejl->ijl", full, second, full)
+    magnitude = np.einsum("ndkl,ndl->kl", abs(full), abs(f))
+    wanted = full, np.einsum("ndkl,kl->ndl", full, a), force, magnitude, force, magnitude, curvature, curvature
     for ours, theirs in zip(by_numpy(found)(J, a, f, second), wanted, strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-10)
 

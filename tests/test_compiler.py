@@ -134,6 +134,7 @@ OPERATIONS = {
     "factorization": (lambda x: jnp.linalg.cholesky(x @ x.T + jnp.eye(4)), (4, 5)),
     "triangular": (lambda x, y: jax.scipy.linalg.solve_triangular(x + 4 * jnp.eye(3), y, lower=True, trans=1), (3, 3), (3, 2)),
     "top k": (lambda x: (*jax.lax.top_k(x, 3), *jax.lax.top_k(x.reshape(2, 3), 2)), (6,)),
+    "top k of equal entries": (lambda x: (*jax.lax.top_k(abs(jnp.round(x)), 4), *jax.lax.top_k(jnp.log(x > 0), 7)), (7,)),
     "index": (lambda x, y: (x[jnp.argmax(y)], x[jnp.array([2, 0])], jnp.take_along_axis(x, jnp.arange(3)[::-1, None], 0)), (3, 2), (3,)),
     "own index": (lambda x, y: (jnp.take_along_axis(x, jax.lax.top_k(y, 2)[1], 0), x.at[jnp.argmin(y)].add(1.0)), (4,), (4,)),
     "updates at own places": (lambda x, i, y: (x.at[i].add(y), x.at[i[0], 1].set(y[0, 0])), (5, 2), "index", (4, 2)),

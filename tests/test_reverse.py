@@ -195,7 +195,7 @@ def _by_sign(x, y):
 
 
 def test_branches_that_are_not_chosen():
-    """A block of environments evaluates a branch that any of them chooses. The others add nothing, and nothing is written beside an array."""
+    """A block of environments evaluates a branch that any of them chooses. The others add nothing, and write nothing beside an array."""
     x, y = numbers(3, dtype=np.float64), numbers(3, dtype=np.float64)
     x = jnp.abs(x) * jnp.where(jnp.arange(len(x)) % 3 == 0, 1.0, -1.0)[:, None]
     f = Function(lambda *xs: [_by_sign(*xs)], [jax.ShapeDtypeStruct((3,), x.dtype)] * 2, "test")

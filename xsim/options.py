@@ -45,7 +45,8 @@ def with_contact_limit(model: Model, contacts: int | None, pairs: int | None = N
 
     contacts: the maximum number of contacts of each condim in an environment. None: max(32, 2 nv), with signed distance functions at least
     the number of their starting points, and at most the number that the pairs of the model can have. pairs: the maximum number of geom
-    pairs of one kind that reach the narrow phase; those with the least lower bound of the distance do. None: max(32, 2 nv).
+    pairs of one kind that reach the narrow phase; those with the least lower bound of the distance do. None: max(32, 2 nv). Steps compiled
+    by LLVM need no maximum for pairs with a closed form: pairs whose bounding spheres are apart are skipped.
 
     Smaller buffers are faster. If more contacts are active, the deepest ones act and `Flags.CONTACT_OVERFLOW` is set. The flag is also set
     if more pairs may be in contact than reach the narrow phase. Raises ValueError for a number below 1."""

@@ -25,7 +25,8 @@ class ContactData(NamedTuple):
     * active (*batch, n): whether the distance is below the margin, or the contact is speculative. Others are no contacts.
     * geoms (*batch, n, 2): indices in ``topology.geoms``, -1 for none.
     * parts (*batch, n, 2): indices in ``topology.parts`` for parts of flexes, -1 for geoms.
-    * distance (*batch, n): m, negative for penetration.
+    * distance (*batch, n): m, negative for penetration. Where there is no contact it need not be that of two geoms: 1e10 for pairs that
+      the broad phase leaves out.
     * point (*batch, n, 3): midpoint between the surfaces, world, m.
     * frame (*batch, n, 3, 3): rows are the normal (from the first geom to the second) and two tangents, world axes.
     * friction (*batch, n, 5): two sliding, torsional (m), two rolling (m).

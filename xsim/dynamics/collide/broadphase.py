@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 
-from xsim.dynamics.collide.cores import Body, box, box_axes, core, cores, half_width, span, unit
+from xsim.dynamics.collide.cores import Body, bounding_boxes, box, box_axes, core, cores, half_width, span, unit
 from xsim.dynamics.collide.shapes import Shape
 from xsim.spatial import IDENTITY, ZERO3, Vector, dot, each_row, matrix, safe_norm, vsub
 
@@ -35,7 +35,7 @@ def can_touch(a: Vector, b: Vector, reach):
 
 def least_distance(kinds: Sequence[tuple[str, str]], a: Shape, b: Shape):
     """Lower bounds (m) of the distances of pairs (pairs, lanes). They allow for rounding. They have no derivative. kinds: see `convex`."""
-    sides = [(_boxed(body.without_derivatives()), jax.lax.stop_gradient(radius)) for body, radius in cores(kinds, a, b)]
+    sides = [(bounding_boxes(body.without_derivatives()), jax.lax.stop_gradient(radius)) for body, radius in cores(kinds, a, b)]
     simplices = ["simplex" in body.kinds for body, _ in sides]
     numbers = [(body.half, body.pos, body.R, body.corners, radius) for body, radius in sides]
 
@@ -45,11 +45,6 @@ def least_distance(kinds: Sequence[tuple[str, str]], a: Shape, b: Shape):
         return _gap(*bodies) - sum(radius for *_, radius in numbers)
 
     return each_row(bound, *numbers)
-
-
-def _boxed(body: Body) -> Body:
-    """The bounding boxes of bodies. Simplices themselves."""
-    return body if "simplex" in body.kinds else Body(("box",), box(body), body.pos, body.R, 0)
 
 
 def _gap(a: Body, b: Body):

@@ -34,6 +34,7 @@ from xsim.dynamics.collide.convex_newton import Features, Linear, flat_point, li
 from xsim.dynamics.collide.cores import (
     Body,
     axes,
+    bounding_boxes,
     cores,
     has_round_axes,
     neg3,
@@ -45,7 +46,7 @@ from xsim.dynamics.collide.cores import (
     world_offset,
 )
 from xsim.dynamics.collide.shapes import FAR, ContactPoint, Shape
-from xsim.spatial import Vector, cross, dot, in_one_environment, scale, stage, vadd, vsub
+from xsim.spatial import Vector, cross, dot, each_row, in_one_environment, scale, stage, vadd, vsub
 
 __all__ = ["convex", "nearest_on_triangle", "weights_on_triangle"]
 
@@ -524,11 +525,31 @@ def convex(kinds: Sequence[tuple[str, str]], a: Shape, b: Shape, which=None, nea
         ca, cb = (dataclasses.replace(x, table=None).at(which) for x in (ca, cb))
         ra, rb = (jnp.take_along_axis(r, which, 0) for r in (ra, rb))
     near = jnp.ones(ra.shape, bool) if near is None else near.reshape(ra.shape)
-    n, f, h = jax.tree.map(jax.lax.stop_gradient, _found(pairs, near, _between(ca.without_derivatives(), cb.without_derivatives())))
-    distance, pa, pb, n = _touch(ca, cb, n, f, h, span(ca.without_derivatives(), cb.without_derivatives()))
-    middle = vadd(scale(vadd(pa, pb), 0.5), scale(n, 0.5 * (ra - rb)))
-    found = jnp.where(near, distance - ra - rb, FAR), vadd(ca.pos, middle), n
-    return ContactPoint(*(jax.tree.map(lambda x: x.reshape(shape), found) if len(kinds) == 1 else found))
+    still = [body.without_derivatives() for body in (ca, cb)]
+    found = _found(pairs, near, each_row(_between, *map(_rows, still)))
+    boxes = [_rows(bounding_boxes(body)) for body in still]
+    contact = each_row(_contact, near, _rows(ca), _rows(cb), ra, rb, boxes, jax.tree.map(jax.lax.stop_gradient, found))
+    return ContactPoint(*(jax.tree.map(lambda x: x.reshape(shape), contact) if len(kinds) == 1 else contact))
+
+
+def _rows(body: Body) -> Body:
+    """Bodies whose data are arrays with a row for each, without hulls."""
+    return dataclasses.replace(body, round=jnp.broadcast_to(jnp.asarray(body.round), body.half[0].shape), table=None)
+
+
+def _contact(near, a: Body, b: Body, ra, rb, boxes: list[Body], found) -> tuple[Any, Vector, Vector]:
+    """Distance, midpoint and normal of pairs. boxes: of both. found: of their cores, see `_found`. In the program of one environment a
+    pair that is not near is not evaluated."""
+
+    def touching():
+        distance, pa, pb, n = _touch(a, b, *found, span(*boxes))
+        middle = vadd(scale(vadd(pa, pb), 0.5), scale(n, 0.5 * (ra - rb)))
+        return jnp.where(near, distance - ra - rb, FAR), vadd(a.pos, middle), n
+
+    def apart():
+        return jnp.full_like(ra, FAR), a.pos, found[0]
+
+    return jax.lax.cond(near.any(), touching, apart) if in_one_environment() else touching()
 
 
 def _flat_lanes(tree):

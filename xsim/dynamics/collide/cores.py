@@ -23,8 +23,8 @@ from xsim.dynamics.collide.shapes import Shape
 from xsim.spatial import Vector, apply, apply_inverse, cross, dot, neg, safe_norm, scale, stage, vsub
 
 __all__ = [
-    "SIMPLEX_FACES", "axes", "Body", "box", "box_axes", "cores", "curved_part", "extents", "half_width", "neg3", "normals",
-    "support_function", "has_round_axes", "simplex_corners", "span", "to_unit_shape", "support", "world_offset", "unit",
+    "SIMPLEX_FACES", "axes", "Body", "bounding_boxes", "box", "box_axes", "cores", "curved_part", "extents", "half_width", "neg3",
+    "normals", "support_function", "has_round_axes", "simplex_corners", "span", "to_unit_shape", "support", "world_offset", "unit",
 ]
 
 _ROUND = {"ellipsoid": 3, "cylinder": 2}  # number of round axes of the unit shape
@@ -178,6 +178,11 @@ def box(body: Body) -> Vector:
     else:
         return body.half
     return tuple(x * h for x, h in zip(sides, body.half, strict=True))
+
+
+def bounding_boxes(body: Body) -> Body:
+    """The bounding boxes of bodies as bodies. Simplices themselves."""
+    return body if "simplex" in body.kinds else Body(("box",), box(body), body.pos, body.R, 0)
 
 
 def half_width(body: Body, n: Vector):

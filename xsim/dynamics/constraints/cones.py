@@ -58,7 +58,7 @@ class Cones(NamedTuple):
 
     def jt_magnitudes(self, f, count=None):
         """See `Potential.jt_magnitudes`."""
-        return self.J.magnitudes().jt_times(jnp.abs(f), count)
+        return self.J.jt_magnitudes(f, count)
 
     def force(self, x):
         """The forces f (n, d, lanes) at x (n, d, lanes)."""

@@ -43,7 +43,7 @@ class NoSlipCones(NamedTuple):
 
     def jt_magnitudes(self, f, count=None):
         """See `Potential.jt_magnitudes`."""
-        return self.J.magnitudes().jt_times(jnp.abs(f), count)
+        return self.J.jt_magnitudes(f, count)
 
     def _scaled(self, x):
         """The tangential part y of x in scaled coordinates (n, d - 1, lanes), and its size: its norm (elliptic), or its absolute values."""

@@ -7,6 +7,7 @@ of a dense J.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,14 +78,18 @@ class Jacobian:
 
     def jt_times(self, f, counts=None):
         """J^T f (nv, lanes), for f (n, d, lanes). counts: per block, the number of contacts to include; None for all."""
+        return self._sum_of_terms(_product, f, counts)
+
+    def jt_magnitudes(self, f, counts=None):
+        """|J|^T |f| (nv, lanes). f, counts: see `jt_times`."""
+        return self._sum_of_terms(_magnitude, f, counts)
+
+    def _sum_of_terms(self, term: Callable, f, counts):
+        """The sum of term(J, f) over all rows (nv, lanes). f, counts: see `jt_times`."""
         total = jnp.zeros((self.nv, *f.shape[2:]), f.dtype)
         for i, (J, (contacts, dofs)) in enumerate(zip(self.parts, self._slices(), strict=True)):
-            total = _plus(total, _jt_times(J, f[contacts], None if counts is None else counts[i]), (dofs,))
+            total = _plus(total, _sum_of_terms(term, J, f[contacts], None if counts is None else counts[i]), (dofs,))
         return total
-
-    def magnitudes(self) -> Jacobian:
-        """The Jacobian of the absolute values."""
-        return Jacobian(tuple(jnp.abs(J) for J in self.parts), self.blocks, self.nv)
 
     def curvature(self, second, counts=None):
         """J^T H J (nv, nv, lanes), for H = second (n, d, d, lanes). counts: see `jt_times`."""
@@ -115,17 +120,26 @@ def _j_times(J, a):
     return tree_sum([J[:, :, k] * a[k] for k in range(J.shape[2])])
 
 
-def _jt_times(J, f, count):
+def _product(J, f):
+    return J * f
+
+
+def _magnitude(J, f):
+    return jnp.abs(J * f)
+
+
+def _sum_of_terms(term: Callable, J, f, count):
+    """The sum of term(J, f) over the rows of a block."""
     if count is None or not in_one_environment():
-        return _sum_of_products(J, f)
+        return _sum_at_once(term, J, f)
     rows, forces = (x.reshape(-1, *x.shape[2:]) for x in (J, f))
-    return loop_sum(lambda i: rows[i] * forces[i], len(rows), J.shape[1] * count)
+    return loop_sum(lambda i: term(rows[i], forces[i]), len(rows), J.shape[1] * count)
 
 
 @stage
-def _sum_of_products(J, f):
-    product = J * f[:, :, None]
-    return pairwise_sum(product.reshape(-1, *product.shape[2:]))
+def _sum_at_once(term: Callable, J, f):
+    terms = term(J, f[:, :, None])
+    return pairwise_sum(terms.reshape(-1, *terms.shape[2:]))
 
 
 def _curvature(J, second, count):
