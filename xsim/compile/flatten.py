@@ -22,7 +22,7 @@ from xsim.compile.simplify import FOLDED, Builder
 
 MAX_UNROLLED_OPERATIONS = 600
 """A loop with a constant number of turns is unrolled up to about this many operations."""
-MAX_SELECTED = 60
+MAX_SELECTED_BRANCH = 60
 """A branch of up to about this many operations is evaluated whether it is chosen or not."""
 MAX_UNROLLED_MAP = 1_500
 """The same of a loop whose turns are independent. Unrolled, they are evaluated side by side, and nothing is stored."""
@@ -67,7 +67,7 @@ def inner_functions(equation: JaxprEqn) -> Iterator[Jaxpr]:
 
 def is_long(branch: Jaxpr, known: dict[int, int]) -> bool:
     """Whether a branch is a loop with one turn, which is not evaluated if no environment chooses it. known: see `count_operations`."""
-    return count_operations(branch, known) > MAX_SELECTED
+    return count_operations(branch, known) > MAX_SELECTED_BRANCH
 
 
 def scan_is_unrolled(equation: JaxprEqn, known: dict[int, int]) -> bool:
