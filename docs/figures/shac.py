@@ -14,8 +14,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import Queue
 
+import jax
 import numpy as np
 from matplotlib.figure import Figure
+
+import xsim
+from xsim.train import configure
 
 IMAGE = Path(__file__).parents[1] / "images" / "shac.png"
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "shac.json"
@@ -33,11 +37,10 @@ def run(folder: Path, task: str, algorithm: str, seed: int, core: int) -> Path:
     out = folder / f"{task}-{algorithm}-{seed}"
     if (out / "result.json").is_file():
         return out
-    settings = FEW_ACTIONS if algorithm == "ppo" else {}
-    batch = 5120 if algorithm == "ppo" else 1024
-    settings = settings | {"evaluate_every": max(1, ACTIONS[task] // batch // EVALUATIONS), "evaluate_envs": 16}
-    command = [sys.executable, "-m", "xsim.train", task, "--algorithm", algorithm, "--seed", str(seed), "--steps", str(ACTIONS[task])]
-    command += [x for name, value in settings.items() for x in ("--set", f"{name}={value}")]
+    settings = {"algorithm": algorithm, "seed": seed, "steps": ACTIONS[task], "evaluate_envs": 16}
+    settings |= FEW_ACTIONS if algorithm == "ppo" else {}
+    settings["evaluate_every"] = configure(task, changes=settings).iterations // EVALUATIONS
+    command = [sys.executable, "-m", "xsim.train", task, *(x for name, value in settings.items() for x in ("--set", f"{name}={value}"))]
     subprocess.run(
         [*command, "--out", str(out)], check=True, capture_output=True, preexec_fn=lambda: os.sched_setaffinity(0, {core}),
     )  # fmt: skip
@@ -93,10 +96,6 @@ def draw(curves: dict) -> None:
 
 def write(curves: dict) -> None:
     """The last return of each seed and the seconds, as JSON and as lines of a table."""
-    import jax
-
-    import xsim
-
     results = {f"{task} {algorithm}": {"returns": x[:, -1, 1].tolist(), "seconds": x[:, -1, 2].tolist(), "actions": x[0, -1, 0]}
                for (task, algorithm), x in curves.items()}  # fmt: skip
     versions = {"xsim": xsim.__version__, "jax": jax.__version__, "python": sys.version.split()[0]}

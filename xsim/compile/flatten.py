@@ -22,10 +22,10 @@ from xsim.compile.simplify import FOLDED, Builder
 
 MAX_UNROLLED_OPERATIONS = 600
 """A loop with a constant number of turns is unrolled up to about this many operations."""
-MAX_SELECTED_BRANCH = 60
-"""A branch of up to about this many operations is evaluated whether it is chosen or not."""
 MAX_UNROLLED_MAP = 1_500
 """The same of a loop whose turns are independent. Unrolled, they are evaluated side by side, and nothing is stored."""
+MAX_SELECTED_BRANCH = 60
+"""A branch of up to about this many operations is evaluated whether it is chosen or not."""
 MAX_OPERATIONS = 4_000_000
 """Values, used or not, beyond which a program is refused: to take the function apart takes a minute then."""
 

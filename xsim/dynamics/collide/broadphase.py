@@ -35,16 +35,9 @@ def can_touch(a: Vector, b: Vector, reach):
 
 def least_distance(kinds: Sequence[tuple[str, str]], a: Shape, b: Shape):
     """Lower bounds (m) of the distances of pairs (pairs, lanes). They allow for rounding. They have no derivative. kinds: see `convex`."""
-    sides = [(bounding_boxes(body.without_derivatives()), jax.lax.stop_gradient(radius)) for body, radius in cores(kinds, a, b)]
-    simplices = ["simplex" in body.kinds for body, _ in sides]
-    numbers = [(body.half, body.pos, body.R, body.corners, radius) for body, radius in sides]
-
-    def bound(*numbers):
-        pairs = zip(simplices, numbers, strict=True)
-        bodies = (Body(("simplex" if s else "box",), half, pos, R, 0, None, corners) for s, (half, pos, R, corners, _) in pairs)
-        return _gap(*bodies) - sum(radius for *_, radius in numbers)
-
-    return each_row(bound, *numbers)
+    (ca, ra), (cb, rb) = cores(kinds, a, b)
+    boxes = [bounding_boxes(body.without_derivatives()).rows() for body in (ca, cb)]
+    return each_row(_gap, *boxes) - jax.lax.stop_gradient(ra + rb)
 
 
 def _gap(a: Body, b: Body):

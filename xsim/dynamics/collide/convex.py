@@ -526,15 +526,10 @@ def convex(kinds: Sequence[tuple[str, str]], a: Shape, b: Shape, which=None, nea
         ra, rb = (jnp.take_along_axis(r, which, 0) for r in (ra, rb))
     near = jnp.ones(ra.shape, bool) if near is None else near.reshape(ra.shape)
     still = [body.without_derivatives() for body in (ca, cb)]
-    found = _found(pairs, near, each_row(_between, *map(_rows, still)))
-    boxes = [_rows(bounding_boxes(body)) for body in still]
-    contact = each_row(_contact, near, _rows(ca), _rows(cb), ra, rb, boxes, jax.tree.map(jax.lax.stop_gradient, found))
+    found = _found(pairs, near, each_row(_between, *(body.rows() for body in still)))
+    boxes = [bounding_boxes(body).rows() for body in still]
+    contact = each_row(_contact, near, ca.rows(), cb.rows(), ra, rb, boxes, jax.tree.map(jax.lax.stop_gradient, found))
     return ContactPoint(*(jax.tree.map(lambda x: x.reshape(shape), contact) if len(kinds) == 1 else contact))
-
-
-def _rows(body: Body) -> Body:
-    """Bodies whose data are arrays with a row for each, without hulls."""
-    return dataclasses.replace(body, round=jnp.broadcast_to(jnp.asarray(body.round), body.half[0].shape), table=None)
 
 
 def _contact(near, a: Body, b: Body, ra, rb, boxes: list[Body], found) -> tuple[Any, Vector, Vector]:

@@ -95,6 +95,10 @@ class Body:
         number = self.round if np.ndim(self.round) == 0 else jnp.asarray(self.round)[:, 0][which]
         return Body(self.kinds, half, pos, R, number, jax.tree.map(row, self.table), corners)
 
+    def rows(self) -> Body:
+        """The bodies as arrays with a row for each, as `each_row` takes them: without hulls."""
+        return dataclasses.replace(self, round=jnp.broadcast_to(jnp.asarray(self.round), self.half[0].shape), table=None)
+
     def without_derivatives(self) -> Body:
         """The bodies with the derivatives stopped."""
         parts = {name: getattr(self, name) for name in ("half", "pos", "R", "corners")}
