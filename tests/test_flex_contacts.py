@@ -20,8 +20,8 @@ from xsim.compile.choice import tracing_for
 KNOWN = json.loads((Path(__file__).parent / "reference/flex_contacts.json").read_text())
 """By release and name, recorded by reference/make_flex_contacts.py."""
 DAILY = {
-    "a sheet by itself, overridden", "a solid, a ball, a box", "a line, a box, a ball, a capsule", "inside of a sheet",
-    "numbers of surfaces", "priority",
+    "a sheet by itself, overridden", "a solid, a ball, a box", "a line, a box, a ball, a capsule", "a sheet, boxes, capsules",
+    "inside of a sheet", "numbers of surfaces", "priority",
 }  # fmt: skip
 """Every dimension of a flex against geoms, a flex against itself, inner points, numbers of surfaces. Nightly: more shapes and flexes,
 height fields, layers, and the scenes of both releases with the older one."""
@@ -149,6 +149,9 @@ def kinds(model: xsim.Model) -> dict:
             {("plane", "sphere"): 6, ("sphere", "simplex"): 4},
         ),
         (SHEET.format("", EDGES).replace("<flexcomp", '<flexcomp rigid="true"') + BALL, "4.0", {("sphere", "simplex"): 8}),
+        (BALL.replace('size=".04"', 'type="box" size=".04 .04 .04"') + SHEET.format('selfcollide="none"', EDGES), "4.0", {("box", "triangle"): 8}),
+        (BALL.replace('size=".04"', 'type="box" size=".04 .04 .04"') + SHEET.format('selfcollide="none" internal="false"', EDGES), "3.2",
+         {("box", "simplex"): 8}),
         (SHEET.format('selfcollide="none"', EDGES), "3.2", {("sphere", "simplex"): 16}),
         (SHEET.format('selfcollide="none" internal="false"', EDGES), "3.2", {}),
     ],
@@ -241,6 +244,11 @@ DIFFERENT = {
     "a box on a line, pyramids": (
         '<body pos=".03 .02 .035" euler="3 5 20"><freejoint/><geom type="box" size=".03 .05 .03" mass="1"/></body>'
         + SHEET.replace('dim="2" count="3 3 1"', 'dim="1" count="4 1 1"').format('selfcollide="none"', EDGES), "",
+    ),
+    "a box and a capsule on a sheet": (
+        '<body pos=".04 .03 .035" euler="3 5 20"><freejoint/><geom type="box" size=".03 .05 .03" mass="1"/></body>'
+        '<body pos="-.05 -.03 .025" euler="85 5 20"><freejoint/><geom type="capsule" size=".02 .04" mass="1"/></body>'
+        + SHEET.format('selfcollide="none"', EDGES), 'cone="elliptic"',
     ),
     "a cylinder on a solid": (
         '<body pos=".03 .02 .16" euler="30 5 20"><freejoint/><geom type="cylinder" size=".04 .02" mass="1"/></body>'

@@ -286,7 +286,7 @@ _FACETS = ((0, 1, 2, 3), (0, 2, 3, 1), (0, 3, 1, 2), (1, 3, 2, 0))
 def _flex_pairs(spec: ModelSpec, pair_list: _PairList) -> None:
     """Flexes with geoms, with each other and with themselves."""
     geoms = [item for item in pair_list.colliders if isinstance(item, _Geom)]
-    flexes = [(i, flex, _Elements(i, flex)) for i, flex in enumerate(spec.flexes) if can_collide(spec, flex)]
+    flexes = [(i, flex, _Elements(i, flex, RULES[spec.rules])) for i, flex in enumerate(spec.flexes) if can_collide(spec, flex)]
     for k, (_, flex, elements) in enumerate(flexes):
         surface, pairs, sdfs = flex.numbers["contact"], [], []
         for i, item in enumerate(geoms):
@@ -360,16 +360,19 @@ def _self_collisions(spec: ModelSpec, pair_list: _PairList, flex: FlexSpec, elem
 class _Elements:
     """The elements of a flex that can collide."""
 
-    def __init__(self, number: int, flex: FlexSpec):
+    def __init__(self, number: int, flex: FlexSpec, rules: Rules):
         self.number, self.flex, self.surface = number, flex, flex.numbers["contact"]
         # Vertices that nodes move are on no body: MuJoCo lets their elements collide with the bodies that hold nodes, too.
         self.bodies = np.array(flex.bodies) if flex.grid is None else np.full(len(flex.grid.vertex_nodes), -2 - number)
+        self.corners_touch = flex.dim == 2 and rules.flex_triangle_corners
         self.border, self.neighbours = _border_and_neighbours(flex.elements)
         outer = flex.dim < 3 or _layers(self.border, self.neighbours) < flex.numbers["active_layers"]
         self.active = np.flatnonzero(np.broadcast_to(outer, len(flex.elements)))
 
-    def part(self, pair_list: _PairList, element: int) -> int:
-        return pair_list.part(_ELEMENTS[self.flex.dim], self.number, self.flex.elements[element].tolist(), self.surface)
+    def part(self, pair_list: _PairList, element: int, geom_shape: str | None = None) -> int:
+        """The part that collides with a geom of this shape, or with parts of flexes."""
+        shape = "triangle" if self.corners_touch and geom_shape in ("box", "capsule") else _ELEMENTS[self.flex.dim]
+        return pair_list.part(shape, self.number, self.flex.elements[element].tolist(), self.surface)
 
     def point(self, pair_list: _PairList, point: int) -> int:
         return pair_list.part("sphere", self.number, (point,), self.surface)
@@ -382,7 +385,7 @@ class _Elements:
         if item.geom.shape == "plane":
             return (self.point(pair_list, i) for i, body in enumerate(self.bodies.tolist()) if body != item.body)
         free = (self.bodies[self.flex.elements[self.active]] != item.body).all(1)
-        return (self.part(pair_list, e) for e in self.active[free].tolist())
+        return (self.part(pair_list, e, item.geom.shape) for e in self.active[free].tolist())
 
     def disjoint_pairs(self, other: _Elements) -> Iterator[tuple[int, int]]:
         """Pairs of elements of two flexes, or of one flex, without a common body; of one flex with a grid, in cells apart."""

@@ -450,8 +450,8 @@ class SoftInfo(NamedTuple):
 class PartInfo(NamedTuple):
     """A part of a flex that collides.
 
-    * shape: ``"sphere"`` (one point), ``"capsule"`` (two), ``"simplex"`` (three or four) or ``"facet"`` (three, one-sided), with the
-      radius of the flex.
+    * shape: ``"sphere"`` (one point), ``"capsule"`` (two), ``"simplex"`` (three or four), ``"triangle"`` (three, touched at corners) or
+      ``"facet"`` (three, one-sided), with the radius of the flex.
     * flex: index of the flex. points: indices of its points, of a flex with a grid those of its vertices.
     * reach: bounding radius about its centre, m, with a margin for stretching.
     """

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xsim.dynamics.collide import boxes, planes, simplices, spheres_capsules
+from xsim.dynamics.collide import boxes, planes, simplices, spheres_capsules, triangles
 from xsim.dynamics.collide.broadphase import least_distance
 from xsim.dynamics.collide.convex import convex
 from xsim.dynamics.collide.hulls import Hull, make_hull
@@ -20,7 +20,7 @@ from xsim.registry import COLLIDERS
 from xsim.rules import Rules
 from xsim.spatial import each_row, in_one_environment
 
-CLOSED_FORM = (boxes, planes, simplices, spheres_capsules)
+CLOSED_FORM = (boxes, planes, simplices, spheres_capsules, triangles)
 """Modules with closed forms. Their import registers the functions in `COLLIDERS`."""
 
 

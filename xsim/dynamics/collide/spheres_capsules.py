@@ -184,13 +184,20 @@ def ball_box(center: Vector, radius: Component, b: Shape) -> ContactPoint:
     nearest = tuple(jnp.clip(x, neg(s), s) for x, s in zip(local, b.size, strict=True))
     toward, gap = direction(vsub(nearest, local), (0.0, 0.0, 0.0))
     outside = dot(toward, toward) > 0
-    over = [jnp.abs(x) - s for x, s in zip(local, b.size, strict=True)]  # negative inside
-    highest = jnp.maximum(jnp.maximum(over[0], over[1]), over[2])
-    face = [over[0] == highest, (over[1] == highest) & (over[0] != highest)]
-    face = [*face, ~(face[0] | face[1])]
-    inward = tuple(jnp.where(f, jnp.where(x > 0, -1.0, 1.0), 0.0) for f, x in zip(face, local, strict=True))
+    inward, beyond = nearest_face(local, b.size)
     normal = pick(outside, toward, inward)
-    return ball_contact(center, radius, apply(b.R, normal), jnp.where(outside, gap, highest))
+    return ball_contact(center, radius, apply(b.R, normal), jnp.where(outside, gap, beyond))
+
+
+def nearest_face(x: Vector, half: Vector) -> tuple[Vector, Component]:
+    """Of the faces of a box with these half extents the one whose plane the point x is farthest outside of, or least inside: its inward
+    normal, and how far outside x is, negative inside. Box's axes."""
+    over = [jnp.abs(coordinate) - s for coordinate, s in zip(x, half, strict=True)]
+    beyond = jnp.maximum(jnp.maximum(over[0], over[1]), over[2])
+    face = [over[0] == beyond, (over[1] == beyond) & (over[0] != beyond)]
+    face = [*face, ~(face[0] | face[1])]
+    inward = tuple(jnp.where(f, jnp.where(coordinate > 0, -1.0, 1.0), 0.0) for f, coordinate in zip(face, x, strict=True))
+    return inward, beyond
 
 
 @collider("sphere", "box")
