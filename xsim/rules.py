@@ -26,8 +26,8 @@ class Rules:
             first one, then of the second one, even where nothing is next to them.
         sdf_as_4_0: a contact of a signed distance function lies half its depth on the other side of the point that the search found, and
             the distance in a box is that of MuJoCo 4.0, see `xsim.dynamics.collide.sdf`.
-        flex_triangle_corners: boxes and capsules touch triangles of flexes at the corners of both, see `xsim.dynamics.collide.triangles`; else
-            at the deepest point.
+        flex_triangle_corners: boxes and capsules touch triangles of flexes at the corners of both, see `xsim.dynamics.collide.triangles`;
+            else at the deepest point.
         flex_internal_contacts: elements of a flex collide with the points across from them.
     Constraints:
         constraints_before_damping: soft constraints are solved without what the integrator treats implicitly, which then acts on the

@@ -50,7 +50,8 @@ MODELS = {
         body('type="box" size=".06 .07 .03" margin=".01"', 'pos=".04 .02 .042" euler="2 3 20"')
         + body('type="box" size=".02 .02 .02" margin=".02"', 'pos="-.06 .06 .035" euler="30 40 20"')
         + body('type="capsule" size=".02 .05" margin=".01"', 'pos="-.05 -.06 .035" euler="88 0 70"')
-        + body('type="capsule" size=".02 .03"', 'pos="-.04 .01 -.05" euler="20 0 70"') + comp(SHEET, ALONE + ' margin=".01" gap=".005"'), "",
+        + body('type="capsule" size=".02 .03"', 'pos="-.04 .01 -.05" euler="20 0 70"')
+        + comp(SHEET, ALONE + ' margin=".01" gap=".005"'), "",
     ),
     "a line, round shapes, a mesh": (
         body('type="ellipsoid" size=".03 .05 .04"', 'pos=".03 .02 .045" euler="3 5 20"')
