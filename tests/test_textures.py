@@ -195,9 +195,8 @@ def test_pictures_of_mesh_files(tmp_path):
     _image(tmp_path / "skin.png", [[[250, 0, 0], [0, 250, 0]], [[0, 0, 250], [250, 250, 0]]])
     (tmp_path / "meshes" / "tile.mtl").write_text("newmtl m\nmap_Kd ../skin.png\n")
     (tmp_path / "meshes" / "tile.obj").write_text("mtllib tile.mtl\nusemtl m\n" + (FOLDER / "tile.obj").read_text())
-    inertial = '<inertial><mass value="1"/><inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial>'
     visual = '<visual><geometry><mesh filename="meshes/tile.obj"/></geometry></visual>'
-    (tmp_path / "r.urdf").write_text(f'<robot name="r"><link name="a">{inertial}{visual}</link></robot>')
+    (tmp_path / "r.urdf").write_text(f'<robot name="r"><link name="a">{INERTIAL}{visual}</link></robot>')
     model = xsim.load(tmp_path / "r.urdf")
     data = _data(viewer.page(model, model.topology.neutral))
     (geom,) = data["geoms"]
@@ -207,6 +206,58 @@ def test_pictures_of_mesh_files(tmp_path):
     places = _floats(data["meshes"][0]["texcoords"], -1, 2)
     flat = np.abs(vertices[faces][:, 2]) < 1e-6  # the square, on which the picture's first row is at y = 1/2
     np.testing.assert_allclose(places[flat], vertices[faces][flat][:, :2] * [1, -1] + 0.5, atol=1e-6)
+
+
+INERTIAL = '<inertial><mass value="1"/><inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial>'
+
+
+def test_pictures_of_urdf_and_sdf(tmp_path):
+    """A material's picture is on shapes, a name of it in another visual too; a missing one is said. MJCF keeps those that MuJoCo reads."""
+    _image(tmp_path / "skin.png", [[[250, 0, 0], [0, 250, 0]], [[0, 0, 250], [250, 250, 0]]])
+    visuals = "".join(
+        f'<visual><geometry><box size="1 1 1"/></geometry>{material}</visual>'
+        for material in (
+            '<material name="skin"/>', '<material name=""><color rgba="1 .5 1 1"/><texture filename="skin.png"/></material>',
+            '<material name=""><texture filename="gone.png"/></material>',
+        )
+    )  # fmt: skip
+    (tmp_path / "r.urdf").write_text(
+        f'<robot name="r"><material name="skin"><texture filename="skin.png"/></material><link name="a">{INERTIAL}{visuals}</link></robot>'
+    )
+    pbr = "<pbr><metal><roughness>1</roughness><albedo_map>{}</albedo_map></metal></pbr>"
+    visuals = "".join(
+        f'<visual name="v{i}"><geometry><box><size>1 1 1</size></box></geometry><material>{material}</material></visual>'
+        for i, material in enumerate((pbr.format("skin.png"), "<diffuse>1 .5 1</diffuse>" + pbr.format("skin.png"), pbr.format("gone.png")))
+    )
+    (tmp_path / "m.sdf").write_text(f'<sdf version="1.9"><model name="m"><link name="a">{visuals}</link></model></sdf>')
+    for file in ("r.urdf", "m.sdf"):
+        model = xsim.load(tmp_path / file)
+        data = _data(viewer.page(model, model.topology.neutral))
+        first, second, third = data["geoms"]
+        assert first["texture"] == second["texture"] >= 0 > third["texture"]
+        assert first["rgba"] == [1, 1, 1, 1] and second["rgba"] == [1, 0.5, 1, 1]
+        assert _decoded(data["textures"][first["texture"]]["images"][0]).tolist()[0] == [[250, 0, 0], [0, 250, 0]]
+        (missing,) = data["missing"]
+        assert missing.startswith("texture ") and missing.endswith("gone.png (cannot be read: its file is not found)")
+        with pytest.warns(xsim.WriteWarning, match="gone.png.*its file is not found"):
+            (tmp_path / "written.xml").write_text(xsim.to_mjcf(xsim.parse(tmp_path / file)))
+        again = xsim.load(tmp_path / "written.xml")
+        assert [look.material >= 0 for look in again.topology.drawing.looks] == [True] * 3
+        assert [t.file for t in again.topology.drawing.textures] == [str(tmp_path / "skin.png")]
+
+
+@pytest.mark.slow
+def test_texture_coordinates_of_mesh_files(tmp_path):
+    """The picture of a material is on a mesh by the texture coordinates of its file."""
+    pytest.importorskip("trimesh", reason="trimesh is not installed: pip install 'xsim[mesh]'")
+    _image(tmp_path / "skin.png", [[[250, 0, 0], [0, 250, 0]], [[0, 0, 250], [250, 250, 0]]])
+    (tmp_path / "tile.obj").write_bytes((FOLDER / "tile.obj").read_bytes())
+    skin = '<material name="skin"><texture filename="skin.png"/></material>'
+    visual = f'<visual><geometry><mesh filename="tile.obj"/></geometry>{skin}</visual>'
+    (tmp_path / "r.urdf").write_text(f'<robot name="r"><link name="a">{INERTIAL}{visual}</link></robot>')
+    model = xsim.load(tmp_path / "r.urdf")
+    (geom,) = _data(viewer.page(model, model.topology.neutral))["geoms"]
+    assert geom["given"] and geom["texture"] >= 0
 
 
 # ---- other pictures ----------------------------------------------------------------------------------------------------------

@@ -137,13 +137,14 @@ def _with_materials(path: Path) -> Any:
 
 
 def _picture(mesh, faces: np.ndarray) -> tuple[Table | None, np.ndarray | None]:
-    """Texture coordinates of the corners of a mesh of trimesh, which has v upwards, and its picture."""
+    """Texture coordinates of the corners of a mesh of trimesh, which has v upwards, and its picture. None of none."""
     visual = getattr(mesh, "visual", None)
     uv, material = getattr(visual, "uv", None), getattr(visual, "material", None)
+    if uv is None or len(uv) != len(mesh.vertices) or not np.isfinite(uv).all():
+        return None, None
+    texcoords = Table(np.asarray(uv, np.float32)[faces] * np.float32([1, -1]) + np.float32([0, 1]))
     image = getattr(material, "image", None) or getattr(material, "baseColorTexture", None)
-    if uv is None or image is None or len(uv) != len(mesh.vertices) or not np.isfinite(uv).all():
-        return None, None
-    pixels = np.asarray(image.convert("RGB"))
-    if (pixels == pixels[0, 0]).all():  # trimesh gives a gray one to a mesh without
-        return None, None
-    return Table(np.asarray(uv, np.float32)[faces] * np.float32([1, -1]) + np.float32([0, 1])), pixels
+    pixels = None if image is None else np.asarray(image.convert("RGB"))
+    if pixels is None or (pixels == pixels[0, 0]).all():  # trimesh gives a gray one to a mesh without
+        return texcoords, None
+    return texcoords, pixels

@@ -17,6 +17,7 @@ from xsim.io.contact_parameters import with_contacts, with_soft_limits
 from xsim.io.errors import Notes, ParseError
 from xsim.io.files import is_file
 from xsim.io.formats import Format
+from xsim.io.pictures import picture_materials
 from xsim.io.reader import Element
 from xsim.io.sdf.document import Document, Library, ignore, load, number
 from xsim.io.sdf.frames import Frame, relative
@@ -66,6 +67,7 @@ def read(data: bytes | str, file: str, notes: Notes, paths: Sequence[str | os.Pa
             option=with_contacts(option, soft=True),
             meshes=tuple(contacts.meshes.specs),
             exclude=tuple((c.bodies[0], c.bodies[1]) for c in tree.constraints),
+            drawing=picture_materials(bodies, ()),
             source=document.root.source,
         )
         _check(spec)

@@ -10,7 +10,7 @@ import numpy as np
 
 from xsim.io.errors import Notes
 from xsim.io.reader import Element
-from xsim.io.sdf.document import Library, ignore, number, read_pose
+from xsim.io.sdf.document import Document, Library, ignore, number, read_pose
 from xsim.io.sdf.frames import Frame, relative
 from xsim.io.solids import SOLIDS, Solid
 from xsim.poses import IDENTITY_QUAT, Pose, quat_from_z
@@ -206,7 +206,7 @@ def _surface(element: Element, table: dict, prefix: str, out: dict[str, float]) 
 _VISUAL_IGNORED = ("cast_shadows", "laser_retro", "meta", "visibility_flags", "plugin")
 _COLLISION_IGNORED = ("laser_retro", "max_contacts", "auto_inertia_params")
 _MATERIAL_IGNORED = (
-    "script", "shader", "lighting", "ambient", "specular", "emissive", "render_order", "double_sided", "pbr", "shininess",
+    "script", "shader", "lighting", "ambient", "specular", "emissive", "render_order", "double_sided", "shininess",
 )  # fmt: skip
 
 
@@ -221,7 +221,7 @@ def read_shapes(element: Element, frame: Frame, library: Library, notes: Notes) 
     if relative_to:
         pose = relative(frame.scope.find(relative_to, element.need("pose"), "relative_to"), frame) @ pose
     collision = element.tag == "collision"
-    rgba, friction, surface = None, None, {}
+    rgba, friction, surface, picture = None, None, {}, ""
     if collision:
         ignore(element.all(*_COLLISION_IGNORED))
         given = element.child("surface")
@@ -231,18 +231,31 @@ def read_shapes(element: Element, frame: Frame, library: Library, notes: Notes) 
                 friction = (surface.pop("friction/ode/mu", 1.0), surface.pop("friction/ode/mu2", 1.0))
     else:
         ignore(element.all(*_VISUAL_IGNORED))
-        rgba = _colour(element, notes)
+        rgba, picture = _colour(element, notes), _picture(element, frame.document, library)
     shapes = []
     for item in items:
         shape = _SHAPES[item.tag](item, frame, library)
         placed = pose if shape.quat is IDENTITY_QUAT and not shape.pos.any() else pose @ Pose(shape.quat, shape.pos)
         spec = GeomSpec(
-            shape.kind, shape.size, pos=placed.pos, quat=placed.quat, name=element.string("name"), rgba=rgba, visual=not collision,
-            collision=collision, file=shape.file, points=shape.points, friction=friction, surface=surface, source=element.source,
-            max_convex_hulls=shape.max_convex_hulls if collision else None,
+            shape.kind, shape.size, pos=placed.pos, quat=placed.quat, name=element.string("name"), rgba=rgba, material=picture,
+            visual=not collision, collision=collision, file=shape.file, points=shape.points, friction=friction, surface=surface,
+            source=element.source, max_convex_hulls=shape.max_convex_hulls if collision else None,
         )  # fmt: skip
         shapes.append((shape, spec))
     return shapes
+
+
+def _picture(element: Element, document: Document, library: Library) -> str:
+    """The path of the picture on a visual, the name in the file where it is not found, "" without one."""
+    material = element.child("material")
+    pbr = None if material is None else material.child("pbr")
+    if pbr is None:
+        return ""
+    maps = [workflow.child("albedo_map") for workflow in pbr.all("metal", "specular")]
+    pbr.skip()  # its other maps and numbers are not drawn
+    name = next((text.strip() for given in maps if given is not None and (text := given.raw(None))), "")
+    path = library.find(name, document)[0] if name else None
+    return name if path is None else str(path)
 
 
 def _colour(element: Element, notes: Notes) -> tuple[float, float, float, float] | None:

@@ -19,12 +19,13 @@ from xsim.io.errors import Notes, allowed
 from xsim.io.files import folder_of
 from xsim.io.formats import Format
 from xsim.io.hulls import CollisionMeshes
+from xsim.io.pictures import picture_materials
 from xsim.io.reader import Element, parse_xml
 from xsim.io.urdf.document import drop_repeated, elements_by_name, inspect, skip_foreign
 from xsim.io.urdf.geoms import MeshFiles, read_geoms
 from xsim.io.urdf.inertia import note_massless, read_inertial
 from xsim.io.urdf.joints import read_joint, read_mimics
-from xsim.io.urdf.materials import Colors, read_materials
+from xsim.io.urdf.materials import Materials, read_materials
 from xsim.io.urdf.surfaces import DT, read_surface
 from xsim.io.urdf.tree import TYPES, LinkTree, order_links, read_joint_ends
 from xsim.poses import Pose
@@ -73,6 +74,7 @@ def read(
         constraints=tuple(read_mimics(joints, {n: i for i, n in enumerate(order)}, notes)),
         option=with_contacts(OptionSpec(gravity=np.array([0.0, 0.0, -9.8]), dt=DT), soft=True),
         meshes=tuple(files.meshes.specs),
+        drawing=picture_materials(bodies, scenery),
         source=root.source,
     )
     skip_foreign(root, [*elements.values(), *(joint.element for joint in joints.values())], notes)
@@ -107,7 +109,7 @@ class _Link(NamedTuple):
     geoms: tuple[GeomSpec, ...]
 
 
-def _read_link(link: Element, materials: Colors, files: MeshFiles, self_collide: bool, notes: Notes) -> _Link:
+def _read_link(link: Element, materials: Materials, files: MeshFiles, self_collide: bool, notes: Notes) -> _Link:
     """A link. Links that do not collide with each other share a collision group; the ground is in none."""
     inertial = read_inertial(link, notes)
     group = None if self_collide or link.string("name") == WORLD else 0

@@ -11,7 +11,7 @@ from xsim.io.errors import Notes
 from xsim.io.files import is_file
 from xsim.io.hulls import CollisionMeshes
 from xsim.io.reader import Element
-from xsim.io.urdf.materials import Colors, read_rgba
+from xsim.io.urdf.materials import Materials, read_material
 from xsim.io.urdf.surfaces import Surface, read_collision_surface
 from xsim.io.urdf.values import read_origin, required_floats, vector
 from xsim.spec import GeomSpec
@@ -39,7 +39,7 @@ class MeshFiles(NamedTuple):
     meshes: CollisionMeshes
 
 
-def read_geoms(link: Element, materials: Colors, files: MeshFiles, surface: Surface, mass: float, notes: Notes) -> tuple[GeomSpec, ...]:
+def read_geoms(link: Element, materials: Materials, files: MeshFiles, surface: Surface, mass: float, notes: Notes) -> tuple[GeomSpec, ...]:
     """Visual and collision shapes of a link, in document order. surface: of the link's collisions; mass: of the link, kg."""
     geoms = []
     for element in link.all("visual", "collision"):
@@ -48,12 +48,14 @@ def read_geoms(link: Element, materials: Colors, files: MeshFiles, surface: Surf
             element.skip()
             continue
         size, pose, visual = _read_size(shape, link, notes), read_origin(element, notes), element.tag == "visual"
-        file, path = _find_mesh(shape, files) if shape.tag == "mesh" else (None, None)
+        file, path = _find_file(shape.string("filename"), files) if shape.tag == "mesh" else (None, None)
+        color, texture = read_material(element, materials, notes)
+        picture = "" if texture is None else str(_find_file(texture, files)[1] or texture)
         contact, numbers = (None, {}) if visual else read_collision_surface(element, surface, mass)
         geom = GeomSpec(
             shape.tag, size, pos=pose.pos, quat=pose.quat, name=element.raw("name") or "", visual=visual, collision=not visual,
-            rgba=read_rgba(element, materials, notes), file=file, path=None if path is None else str(path), contact=contact,
-            surface=numbers, source=element.source,
+            rgba=color, material=picture, file=file, path=None if path is None else str(path), contact=contact, surface=numbers,
+            source=element.source,
         )  # fmt: skip
         geoms.append(files.meshes.with_hull(geom, path, element) if geom.collision and shape.tag == "mesh" else geom)
     return tuple(geoms)
@@ -83,13 +85,12 @@ def _read_size(shape: Element, link: Element, notes: Notes) -> np.ndarray:
     return size
 
 
-def _find_mesh(shape: Element, files: MeshFiles) -> tuple[str, Path | None]:
-    """The name of a mesh file and its path, None where there is no such file.
+def _find_file(name: str, files: MeshFiles) -> tuple[str, Path | None]:
+    """The name of a mesh or picture and its path, None where there is no such file.
 
     A name with a package is looked up in the folders of packages, in order; the first file counts, and its path is the name. Another name
     is relative to the document's folder; the file must be in that folder's parent. Else the name stays as it is written.
     """
-    name = shape.string("filename")
     scheme, _, rest = name.partition("://")
     package, _, inside = rest.partition("/")
     if scheme in ("package", "model") and package not in ("", ".", "..") and ".." not in inside.split("/"):

@@ -30,14 +30,36 @@ def write_assets(context: Context) -> None:
     """Meshes, height fields, textures and materials. Raises WriteError."""
     _write_meshes(context)
     _write_hfields(context)
-    for name, texture in context.spec.drawing.get("textures", {}).items():
-        look = {key: unless(TEXTURE.get(key), value) for key, value in texture.items()}
-        add(context.section("asset"), "texture", name=name or None, **look)
+    textures = context.spec.drawing.get("textures", {})
+    unreadable = {name: why for name, texture in textures.items() if (why := _unreadable(texture))}
+    for name, why in unreadable.items():
+        context.losses.drop(context.spec.source, f"texture {name!r}", f"{why}; it is left out")
+    for name, texture in textures.items():
+        if name not in unreadable:
+            look = {key: unless(TEXTURE.get(key), value) for key, value in texture.items()}
+            add(context.section("asset"), "texture", name=name or None, **look)
     for name, material in context.spec.drawing.get("materials", {}).items():
         look = {key: unless(default, material.get(key, default)) for key, default in MATERIAL.items()}
-        e = add(context.section("asset"), "material", name=name, texture=material.get("texture"), **look)
+        texture = material.get("texture")
+        e = add(context.section("asset"), "material", name=name, texture=None if texture in unreadable else texture, **look)
         for role, texture in material.get("layers", {}).items():
-            add(e, "layer", role=role, texture=texture)
+            if texture not in unreadable:
+                add(e, "layer", role=role, texture=texture)
+
+
+_SIDES = ("fileright", "fileleft", "fileup", "filedown", "filefront", "fileback")
+
+
+def _unreadable(texture: dict) -> str:
+    """Why MuJoCo would refuse a texture, "" where it reads it."""
+    files = [texture[key] for key in ("file", *_SIDES) if texture.get(key)]
+    if texture["builtin"] != "none":
+        return ""
+    if not files:
+        return "its file is not found"
+    if "content_type" in texture or all(file.lower().endswith((".png", ".ktx")) for file in files):
+        return ""
+    return f"MuJoCo reads PNG and KTX, not {files[0]}"
 
 
 def _write_meshes(context: Context) -> None:
