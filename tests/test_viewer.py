@@ -492,6 +492,19 @@ def test_the_command_makes_films(tmp_path, capsys):
 
 
 @pytest.mark.slow
+def test_the_camera_follows():
+    """A ball that goes far away stays in the middle of the images, and as large."""
+    needs_opengl()
+    world = '<worldbody><body><joint type="slide" axis="1 0 0"/><geom size=".5" rgba="1 0 0 1"/></body></worldbody>'
+    ball = xsim.loads(f"<mujoco>{world}</mujoco>", "mjcf")
+    images = xsim.render(ball, np.linspace(0.0, 50.0, 3)[:, None], dt=1.0, width=80, height=80, follow=True).astype(int)
+    red = images[..., 0] > images[..., 1:].max(-1) + 40
+    assert (red.sum((1, 2)) == red[0].sum()).all() and 500 < red[0].sum() < 5000
+    for image in red:
+        np.testing.assert_allclose(np.argwhere(image).mean(0), 39.5, atol=1.0)
+
+
+@pytest.mark.slow
 def test_render_by_the_ending_of_the_file(model, motion, tmp_path):
     path = xsim.render(model, motion[:, 0], tmp_path / "page.html")
     assert _data(path.read_text(encoding="utf-8"))["envs"] == [0]

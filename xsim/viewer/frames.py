@@ -56,7 +56,7 @@ def render(
         return save(model, q, path, dt=dt, env=env, fps=fps)
     scene = make_scene(model, q, dt, (env,), None, fps)
     drawing = _Drawing(scene, width, height)
-    drawing.look(azimuth, elevation, zoom)
+    drawing.look(azimuth, elevation, zoom, follow)
     images = np.stack([drawing.image(frame, follow) for frame in range(len(scene.times))])
     if path is None:
         return images
@@ -79,7 +79,7 @@ class Renderer:
         scene = make_scene(model, np.asarray(q)[None], None, (env,), None, None)
         if self._drawing is None:
             self._drawing = _Drawing(scene, *self.size)
-            self._drawing.look(-60.0, 18.0, 1.0)
+            self._drawing.look(-60.0, 18.0, 1.0, follow=True)
         self._drawing.set_scene(scene)
         return self._drawing.image(0, True)
 
@@ -273,16 +273,17 @@ class _Drawing:
 
     # ---- an image ------------------------------------------------------------------------------------------------------------
 
-    def look(self, azimuth: float, elevation: float, zoom: float) -> None:
-        """Place the camera, degrees."""
-        points = self.scene.pos[:, 0].reshape(-1, 3)
+    def look(self, azimuth: float, elevation: float, zoom: float, follow: bool) -> None:
+        """Place the camera, degrees, so that the motion is in the image, or, where it follows, the bodies at the start."""
+        scene = self.scene._replace(pos=self.scene.pos[:1]) if follow else self.scene
+        points = scene.pos[:, 0].reshape(-1, 3)
         finite = points[np.isfinite(points).all(-1)]
         middle = (finite.min(0) + finite.max(0)) / 2 if len(finite) else np.zeros(3)
         a, e = np.radians(azimuth), np.radians(min(89.0, max(-89.0, elevation)))
         camera = self.renderer.GetActiveCamera()
         camera.SetViewUp(0, 0, 1)
         camera.SetViewAngle(38.0)
-        distance = 1.05 * self.reach / np.sin(np.radians(19.0)) / zoom
+        distance = 1.05 * reach(scene) / np.sin(np.radians(19.0)) / zoom
         self.middle, self.eye = middle, distance * np.array([np.cos(e) * np.cos(a), np.cos(e) * np.sin(a), np.sin(e)])
 
     def image(self, frame: int, follow: bool) -> np.ndarray:
