@@ -1,4 +1,4 @@
-"""The moving picture of docs/training.md: a trained quadruped walks as commanded.
+"""The moving picture of docs/training.md: a trained quadruped walks as commanded. Prints how well it follows random commands.
 
     python -m xsim.train go1_joystick --out runs/go1
     python docs/figures/go1.py runs/go1
@@ -25,8 +25,21 @@ EVERY = 4
 """Actions per frame."""
 
 
+def measure(policy) -> None:
+    """Print the falls in 32 episodes with random commands, and the mean tracking rewards, at most 1."""
+    env = xsim.make_env("go1_joystick", num_envs=32)
+
+    def one(state, _):
+        state = env.step(state, policy(state.obs))
+        return state, (state.terminated, state.metrics["tracking_linear"], state.metrics["tracking_turning"])
+
+    fallen, *rewards = jax.jit(lambda key: jax.lax.scan(one, env.reset(key), length=1000))(jax.random.key(5))[1]
+    print(f"falls: {int(fallen.sum())}; tracking: velocity {rewards[0].mean():.3f}, turning {rewards[1].mean():.3f}")
+
+
 def main(folder: Path) -> None:
     policy, env = load(folder), xsim.make_env("go1_joystick", num_envs=1)
+    measure(policy)
 
     def one(state, command):
         memory = state.variables | {"command": command[None]}
