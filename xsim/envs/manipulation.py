@@ -240,6 +240,7 @@ register_task("panda_reach_pose", Reach(oriented=True).task())
 TABLE = ((-0.2, -0.6), (1.0, 0.6))  # m, corners of the table of panda.xml
 HALF_CUBE = 0.02  # m, half the edge of the cube of panda_cube.xml
 PAD = (0.015, 0.02, 0.015)  # m, how far the centre of a cube that is held may be from the point between the pads, in the hand's axes
+CLEARANCE = 0.012  # m, height of the point between the pads where the fingers touch the table, and 1 mm
 
 
 class LiftWeights(NamedTuple):
@@ -250,6 +251,7 @@ class LiftWeights(NamedTuple):
     lift: float = 4.0  # height of a held cube over its height on the table, over 0.1 m, at most 1
     target: float = 8.0  # 1 - tanh(distance of the cube from its target / 0.2 m), times that of lift
     at_target: float = 8.0  # 1 - tanh(the same distance / 0.03 m), times that of lift
+    table: float = -1.0  # where the gripper is on the table: the point between the pads is lower than `CLEARANCE`
     action_rate: float = -0.01  # sum of the squared changes of the action
     joint_speed: float = -0.01  # sum of squares, (rad/s)^2
     fall: float = -50.0  # where the cube falls off the table; once, thus divided by the time of a step
@@ -356,6 +358,9 @@ class Lift(_Arm):
 
     def _reward_at_target(self, view: View):
         return self._reward_lift(view) * _nearness(self.distance(view), 0.03)
+
+    def _reward_table(self, view: View):
+        return (hand_frame(view).pos[..., 2] < CLEARANCE).astype(view.state.q.dtype)
 
     def _reward_fall(self, view: View):
         return self.has_fallen(view).astype(view.state.q.dtype)
