@@ -209,6 +209,9 @@ def test_lift_rewards():
     assert (np.diff(reward[:5]) > 0).all() and reward[5] < reward[1]
     most = {name: weight * np.asarray(metrics[name])[3] for name, weight in LiftWeights()._asdict().items()}
     assert most["lift"] == max(most.values())
+    pressed = q + 0.03 * (np.arange(q.shape[1]) == 1)  # rad of the shoulder: the hand is a centimetre lower or more
+    pressed = view_of("panda_cube", pressed, {"target": np.tile(target, (len(q), 1))}, opening=0.0, actions=8)
+    assert not metrics["table"].any() and np.asarray(task.metrics(pressed)["table"]).tolist() == [0, 1, 1, 0, 0, 0]
     released = view_of("panda_cube", q, {"target": np.tile(target, (len(q), 1))}, opening=OPEN, actions=8)
     assert not task.metrics(released)["grasp"].any()  # nothing presses
     moving = view_of("panda_cube", q, {"target": np.tile(target, (len(q), 1))}, opening=0.0, actions=8, v=np.full((len(q), 15), 0.1))

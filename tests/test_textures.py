@@ -214,11 +214,13 @@ INERTIAL = '<inertial><mass value="1"/><inertia ixx="1" iyy="1" izz="1" ixy="0" 
 def test_pictures_of_urdf_and_sdf(tmp_path):
     """A material's picture is on shapes, a name of it in another visual too; a missing one is said. MJCF keeps those that MuJoCo reads."""
     _image(tmp_path / "skin.png", [[[250, 0, 0], [0, 250, 0]], [[0, 0, 250], [250, 250, 0]]])
+    away = tmp_path.parent / f"{tmp_path.name}.png"  # outside of the file's folder: not read
+    _image(away, [[[250, 0, 0]]])
     visuals = "".join(
         f'<visual><geometry><box size="1 1 1"/></geometry>{material}</visual>'
         for material in (
             '<material name="skin"/>', '<material name=""><color rgba="1 .5 1 1"/><texture filename="skin.png"/></material>',
-            '<material name=""><texture filename="gone.png"/></material>',
+            '<material name=""><texture filename="gone.png"/></material>', f'<material name=""><texture filename="{away}"/></material>',
         )
     )  # fmt: skip
     (tmp_path / "r.urdf").write_text(
@@ -233,16 +235,16 @@ def test_pictures_of_urdf_and_sdf(tmp_path):
     for file in ("r.urdf", "m.sdf"):
         model = xsim.load(tmp_path / file)
         data = _data(viewer.page(model, model.topology.neutral))
-        first, second, third = data["geoms"]
+        first, second, third, *_ = data["geoms"]
         assert first["texture"] == second["texture"] >= 0 > third["texture"]
         assert first["rgba"] == [1, 1, 1, 1] and second["rgba"] == [1, 0.5, 1, 1]
         assert _decoded(data["textures"][first["texture"]]["images"][0]).tolist()[0] == [[250, 0, 0], [0, 250, 0]]
-        (missing,) = data["missing"]
-        assert missing.startswith("texture ") and missing.endswith("gone.png (cannot be read: its file is not found)")
+        names = ["gone.png", str(away)][: len(data["geoms"]) - 2]
+        assert data["missing"] == [f"texture {name} (cannot be read: its file is not found)" for name in names]
         with pytest.warns(xsim.WriteWarning, match="gone.png.*its file is not found"):
             (tmp_path / "written.xml").write_text(xsim.to_mjcf(xsim.parse(tmp_path / file)))
         again = xsim.load(tmp_path / "written.xml")
-        assert [look.material >= 0 for look in again.topology.drawing.looks] == [True] * 3
+        assert [look.material >= 0 for look in again.topology.drawing.looks] == [True] * len(data["geoms"])
         assert [t.file for t in again.topology.drawing.textures] == [str(tmp_path / "skin.png")]
 
 

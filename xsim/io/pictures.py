@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from pathlib import Path
-
-from xsim.io.files import is_file
-from xsim.spec import BodySpec, GeomSpec
 
 __all__ = ["picture_materials"]
 
@@ -20,11 +17,9 @@ _MATERIAL = {
 }  # fmt: skip
 
 
-def picture_materials(bodies: Iterable[BodySpec], world_geoms: Iterable[GeomSpec]) -> dict:
-    """``textures`` and ``materials`` of `ModelSpec.drawing` for geoms whose materials are named by the paths of their pictures."""
-    geoms = [*world_geoms, *(geom for body in bodies for geom in body.geoms)]
-    files = dict.fromkeys(geom.material for geom in geoms if geom.material)
-    if not files:
+def picture_materials(pictures: Mapping[str, Path | None]) -> dict:
+    """``textures`` and ``materials`` of `ModelSpec.drawing`. pictures: by the names of the materials; None for a file that is not found."""
+    if not pictures:
         return {}
-    textures = {file: _TEXTURE | ({"file": file} if is_file(Path(file)) else {}) for file in files}
-    return {"textures": textures, "materials": {file: _MATERIAL | {"texture": file} for file in files}}
+    textures = {name: _TEXTURE | ({} if path is None else {"file": str(path)}) for name, path in pictures.items()}
+    return {"textures": textures, "materials": {name: _MATERIAL | {"texture": name} for name in pictures}}

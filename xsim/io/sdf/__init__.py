@@ -67,7 +67,7 @@ def read(data: bytes | str, file: str, notes: Notes, paths: Sequence[str | os.Pa
             option=with_contacts(option, soft=True),
             meshes=tuple(contacts.meshes.specs),
             exclude=tuple((c.bodies[0], c.bodies[1]) for c in tree.constraints),
-            drawing=picture_materials(bodies, ()),
+            drawing=picture_materials(library.pictures),
             source=document.root.source,
         )
         _check(spec)

@@ -159,6 +159,7 @@ class Library:
         self.notes = notes
         self._first = first
         self.documents: dict[str, Document] = {}
+        self.pictures: dict[str, Path | None] = {}  # by the names of the materials; None for one that is not found
         self._budget = Budget()  # of what is included, counted again each time: files that include each other must not multiply
         self._included = 0  # bytes, counted the same way
 

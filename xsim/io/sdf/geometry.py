@@ -246,7 +246,7 @@ def read_shapes(element: Element, frame: Frame, library: Library, notes: Notes) 
 
 
 def _picture(element: Element, document: Document, library: Library) -> str:
-    """The path of the picture on a visual, the name in the file where it is not found, "" without one."""
+    """The name of the material of the picture on a visual, "" without one."""
     material = element.child("material")
     pbr = None if material is None else material.child("pbr")
     if pbr is None:
@@ -254,8 +254,12 @@ def _picture(element: Element, document: Document, library: Library) -> str:
     maps = [workflow.child("albedo_map") for workflow in pbr.all("metal", "specular")]
     pbr.skip()  # its other maps and numbers are not drawn
     name = next((text.strip() for given in maps if given is not None and (text := given.raw(None))), "")
-    path = library.find(name, document)[0] if name else None
-    return name if path is None else str(path)
+    if not name:
+        return ""
+    path = library.find(name, document)[0]
+    picture = name if path is None else str(path)
+    library.pictures[picture] = path
+    return picture
 
 
 def _colour(element: Element, notes: Notes) -> tuple[float, float, float, float] | None:

@@ -22,7 +22,7 @@ from xsim.io.hulls import CollisionMeshes
 from xsim.io.pictures import picture_materials
 from xsim.io.reader import Element, parse_xml
 from xsim.io.urdf.document import drop_repeated, elements_by_name, inspect, skip_foreign
-from xsim.io.urdf.geoms import MeshFiles, read_geoms
+from xsim.io.urdf.geoms import ModelFiles, read_geoms
 from xsim.io.urdf.inertia import note_massless, read_inertial
 from xsim.io.urdf.joints import read_joint, read_mimics
 from xsim.io.urdf.materials import Materials, read_materials
@@ -57,7 +57,7 @@ def read(
     joints = {n: read_joint_ends(n, element, elements) for n, element in elements_by_name(root, "joint").items()}
     tree = order_links(elements, joints)
     materials = read_materials(root, elements, notes)
-    files = MeshFiles(packages, folder_of(file), CollisionMeshes(notes))
+    files = ModelFiles(packages, folder_of(file), CollisionMeshes(notes), {})
     links = {n: _read_link(link, materials, files, self_collide, notes) for n, link in elements.items()}
     ground = tree.order[0] == WORLD
     _note_world(links, ground, notes)
@@ -74,7 +74,7 @@ def read(
         constraints=tuple(read_mimics(joints, {n: i for i, n in enumerate(order)}, notes)),
         option=with_contacts(OptionSpec(gravity=np.array([0.0, 0.0, -9.8]), dt=DT), soft=True),
         meshes=tuple(files.meshes.specs),
-        drawing=picture_materials(bodies, scenery),
+        drawing=picture_materials(files.pictures),
         source=root.source,
     )
     skip_foreign(root, [*elements.values(), *(joint.element for joint in joints.values())], notes)
@@ -109,7 +109,7 @@ class _Link(NamedTuple):
     geoms: tuple[GeomSpec, ...]
 
 
-def _read_link(link: Element, materials: Materials, files: MeshFiles, self_collide: bool, notes: Notes) -> _Link:
+def _read_link(link: Element, materials: Materials, files: ModelFiles, self_collide: bool, notes: Notes) -> _Link:
     """A link. Links that do not collide with each other share a collision group; the ground is in none."""
     inertial = read_inertial(link, notes)
     group = None if self_collide or link.string("name") == WORLD else 0

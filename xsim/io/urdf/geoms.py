@@ -16,7 +16,7 @@ from xsim.io.urdf.surfaces import Surface, read_collision_surface
 from xsim.io.urdf.values import read_origin, required_floats, vector
 from xsim.spec import GeomSpec
 
-__all__ = ["MeshFiles", "read_geoms"]
+__all__ = ["ModelFiles", "read_geoms"]
 
 def _radius_and_half_length(shape: Element) -> np.ndarray:
     return np.array([shape.number("radius", nonnegative=True), shape.number("length", nonnegative=True) / 2])
@@ -31,15 +31,17 @@ _SIZES = {  # half extents of each shape
 }
 
 
-class MeshFiles(NamedTuple):
-    """packages: folders in which packages are looked up. folder: of the document, None for text without a file. meshes: those read."""
+class ModelFiles(NamedTuple):
+    """packages: folders in which packages are looked up. folder: of the document, None for text without a file. meshes: those read.
+    pictures: those of materials, by the names of these; None for one that is not found."""
 
     packages: list[Path]
     folder: Path | None
     meshes: CollisionMeshes
+    pictures: dict[str, Path | None]
 
 
-def read_geoms(link: Element, materials: Materials, files: MeshFiles, surface: Surface, mass: float, notes: Notes) -> tuple[GeomSpec, ...]:
+def read_geoms(link: Element, materials: Materials, files: ModelFiles, surface: Surface, mass: float, notes: Notes) -> tuple[GeomSpec, ...]:
     """Visual and collision shapes of a link, in document order. surface: of the link's collisions; mass: of the link, kg."""
     geoms = []
     for element in link.all("visual", "collision"):
@@ -50,7 +52,7 @@ def read_geoms(link: Element, materials: Materials, files: MeshFiles, surface: S
         size, pose, visual = _read_size(shape, link, notes), read_origin(element, notes), element.tag == "visual"
         file, path = _find_file(shape.string("filename"), files) if shape.tag == "mesh" else (None, None)
         color, texture = read_material(element, materials, notes)
-        picture = "" if texture is None else str(_find_file(texture, files)[1] or texture)
+        picture = "" if texture is None else _add_picture(texture, files)
         contact, numbers = (None, {}) if visual else read_collision_surface(element, surface, mass)
         geom = GeomSpec(
             shape.tag, size, pos=pose.pos, quat=pose.quat, name=element.raw("name") or "", visual=visual, collision=not visual,
@@ -85,7 +87,15 @@ def _read_size(shape: Element, link: Element, notes: Notes) -> np.ndarray:
     return size
 
 
-def _find_file(name: str, files: MeshFiles) -> tuple[str, Path | None]:
+def _add_picture(name: str, files: ModelFiles) -> str:
+    """The name of the material of a picture."""
+    path = _find_file(name, files)[1]
+    material = name if path is None else str(path)
+    files.pictures[material] = path
+    return material
+
+
+def _find_file(name: str, files: ModelFiles) -> tuple[str, Path | None]:
     """The name of a mesh or picture and its path, None where there is no such file.
 
     A name with a package is looked up in the folders of packages, in order; the first file counts, and its path is the name. Another name
