@@ -340,6 +340,19 @@ def test_environments_with_numbers_of_their_own(x64):
 
 
 @pytest.mark.slow
+@pytest.mark.slow
+def test_pairs_that_reach_the_narrow_phase(x64):
+    """Where only the nearest pairs of a box and triangles do, these are the ones that touch."""
+    text = scene(CUBE.replace(".04 .04 .04", ".02 .02 .02").replace(".03 .02 .045", ".05 .05 .027") + SHEET.format('selfcollide="none"', EDGES))
+    model = load(text)
+    q = np.array(model.topology.initial[0]) + 0.001 * np.random.default_rng(3).normal(size=(4, model.nq))
+    program = by_numpy(lambda m, q: (xsim.forward(m, xsim.init(m, q)).a, xsim.contacts(m, xsim.init(m, q)).active.sum(-1)))
+    wanted, count = program(model, q)
+    found, same = program(xsim.with_contact_limit(model, None, 4), q)
+    assert (count > 0).all() and (count == same).all(), (count, same)
+    close("acceleration", found, wanted, 1e-9)
+
+
 def test_too_many_contacts_are_said(x64):
     model, state = _meeting("4.0")
     few = xsim.with_contact_limit(model, 3)

@@ -128,9 +128,9 @@ def core(kinds: tuple[str, ...], shape: Shape, like) -> tuple[Body, Any]:
         parts = [_column([_HALF.get(k, _IDENTITY)[row][j] for k in kinds]) for j in range(3)]
         return sum(x * y for x, y in zip(parts, shape.size, strict=True))
 
-    radius = _column([float(k in ("sphere", "capsule", "simplex")) for k in kinds]) * shape.size[0]
+    radius = _column([float(k in ("sphere", "capsule", "simplex", "triangle")) for k in kinds]) * shape.size[0]
     broadcast = lambda x: jnp.broadcast_to(jnp.asarray(x, like.dtype), like.shape)  # noqa: E731
-    if kinds[0] == "simplex":
+    if kinds[0] in ("simplex", "triangle"):
         first, *others = simplex_corners(shape)
         edges = [vsub(c, first) for c in others]
         parts = (1.0, 1.0, 1.0), tuple(shape.pos), tuple(zip(*edges, strict=True)), _UNIT_SIMPLEX, radius
