@@ -343,8 +343,8 @@ def test_environments_with_numbers_of_their_own(x64):
 @pytest.mark.slow
 def test_pairs_that_reach_the_narrow_phase(x64):
     """Where only the nearest pairs of a box and triangles do, these are the ones that touch."""
-    text = scene(CUBE.replace(".04 .04 .04", ".02 .02 .02").replace(".03 .02 .045", ".05 .05 .027") + SHEET.format('selfcollide="none"', EDGES))
-    model = load(text)
+    cube = CUBE.replace(".04 .04 .04", ".02 .02 .02").replace(".03 .02 .045", ".05 .05 .027")
+    model = load(scene(cube + SHEET.format('selfcollide="none"', EDGES)))
     q = np.array(model.topology.initial[0]) + 0.001 * np.random.default_rng(3).normal(size=(4, model.nq))
     program = by_numpy(lambda m, q: (xsim.forward(m, xsim.init(m, q)).a, xsim.contacts(m, xsim.init(m, q)).active.sum(-1)))
     wanted, count = program(model, q)
