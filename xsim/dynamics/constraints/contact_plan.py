@@ -128,6 +128,10 @@ class CondimGroup(NamedTuple):
     blocks: Blocks
     order: np.ndarray | None
 
+    def has_geoms_only(self, side: int) -> bool:
+        """Whether the first (0) or the second (1) of each pair is a geom."""
+        return bool((self.bodies[:, side] != NO_BODY).all())
+
     def with_small_buffer(self) -> CondimGroup:
         """The group with a small buffer, in one block, if its own is large."""
         if self.capacity < LARGE:

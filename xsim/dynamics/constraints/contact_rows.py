@@ -36,15 +36,21 @@ def constants_of_contacts(contacts: Contacts, of_pairs: np.ndarray, dtype):
 def _corner_difference(contacts: Contacts, of_bodies, dtype) -> Any:
     """The weighted sum of constants of bodies (n, bodies + 1) over the corners of the second side, minus that of the first side:
     (n, contacts, lanes)."""
-    flex_bodies, out = contacts.group.flex_bodies, 0.0
-    assert flex_bodies is not None and contacts.corner_weights is not None
-    for side, weights in enumerate(contacts.corner_weights):
-        for k, weight in enumerate(weights):
-            body = of_contacts(flex_bodies.bodies[:, side, k], contacts.pair)
-            value = jnp.moveaxis(jnp.asarray(of_bodies.T, dtype)[body], -1, 0)
-            value = value[..., None] if isinstance(body, np.ndarray) else value
-            out = out + (value * weight if side else -value * weight)
-    return out
+    group, table = contacts.group, jnp.asarray(of_bodies.T, dtype)
+    assert group.flex_bodies is not None and contacts.corner_weights is not None
+    bodies, weights = [], []
+    for side, sign in ((0, -1.0), (1, 1.0)):
+        corners = 1 if group.has_geoms_only(side) else group.flex_bodies.bodies.shape[2]
+        for k, weight in enumerate(contacts.corner_weights[side][:corners]):
+            body = of_contacts(group.flex_bodies.bodies[:, side, k], contacts.pair)
+            bodies.append(jnp.broadcast_to(body[:, None] if isinstance(body, np.ndarray) else body, weight.shape))
+            weights.append(sign * weight)
+
+    def rows(bodies, weights):
+        """(contacts, n, lanes)."""
+        return sum(jnp.moveaxis(table[body], -1, 1) * weight[:, None] for body, weight in zip(bodies, weights, strict=True))
+
+    return jnp.swapaxes(each_row(rows, bodies, weights), 0, 1)
 
 
 def _mobility(contacts: Contacts, mobility):

@@ -23,7 +23,7 @@ from xsim.dynamics.linalg.dense import pairwise_sum, tree_sum
 from xsim.dynamics.tree.system import System
 from xsim.model.flex_topology import FlexInfo, GridInfo
 from xsim.model.topology import Topology
-from xsim.spatial import normalize, safe_norm, scale, stage, vadd, vsub
+from xsim.spatial import each_row, normalize, safe_norm, scale, stage, vadd, vsub
 
 MAX_CORNERS = 4
 """Corners of every part: a part with fewer repeats its last one."""
@@ -174,7 +174,7 @@ def corner_weights(point, world, corners: list) -> tuple:
     point: components (contacts, lanes). world: see `with_vertices`. corners: four arrays of indices
     of points, (contacts,) or (contacts, lanes)."""
     positions = tuple(tuple(take_rows(x, index) for x in world) for index in corners)
-    return _weights(point, jax.tree.map(lambda x: jnp.broadcast_to(x, point[0].shape), positions))
+    return each_row(_weights, point, jax.tree.map(lambda x: jnp.broadcast_to(x, point[0].shape), positions))
 
 
 _weights = stage(weights_on_simplex)

@@ -410,18 +410,23 @@ def _group_contacts(group: CondimGroup, candidates: Candidates, corner_points) -
         contact, pair, mask = jax.tree.map(lambda x: take_rows(x, group.order), (contact, pair, mask))
     weights = None
     if group.flex_bodies is not None:
-        weights = _corner_weights(group.flex_bodies, pair, contact.point, corner_points, group.bodies)
+        weights = _corner_weights(group, pair, contact.point, corner_points)
     tangents = each_row(_tangents, contact.normal, contact.tangent_hint)
     return Contacts(group, pair, contact.distance, contact.point, contact.normal, tangents, overflow, weights, mask)
 
 
-def _corner_weights(flex_bodies: FlexContactBodies, pair, point, corner_points, bodies: np.ndarray) -> tuple:
+def _corner_weights(group: CondimGroup, pair, point, corner_points) -> tuple:
     """For both sides, the weights at the contact points of the corners, or of the nodes of a cell. A geom has weight 1 at its first corner,
     0 at the others."""
-    out = []
+    flex_bodies, out = group.flex_bodies, []
+    assert flex_bodies is not None
     for side in (0, 1):
+        if group.has_geoms_only(side):
+            one = jnp.ones_like(point[0])
+            out.append([one, *[jnp.zeros_like(one)] * (flex_bodies.bodies.shape[2] - 1)])
+            continue
         corners = [of_contacts(flex_bodies.corners[:, side, k], pair) for k in range(flex_contacts.MAX_CORNERS)]
-        is_geom = of_contacts(bodies[:, side] != NO_BODY, pair)
+        is_geom = of_contacts(group.bodies[:, side] != NO_BODY, pair)
         is_geom = is_geom[:, None] if isinstance(is_geom, np.ndarray) else is_geom
         weights = flex_contacts.corner_weights(point, corner_points, corners)
         weights = [jnp.where(is_geom, float(k == 0), w) for k, w in enumerate(weights)]
