@@ -21,6 +21,7 @@ from xsim.io.mjcf.meshes import placed, solid_mesh
 from xsim.io.mjcf.nodes import scope
 from xsim.io.mjcf.plugins import read_sdf
 from xsim.io.mjcf.sdf_meshes import sdf_surface
+from xsim.io.pictures import SIDES
 from xsim.io.reader import Element, read_bytes
 from xsim.poses import IDENTITY_QUAT, rotation_matrix
 from xsim.spec import HfieldSpec, MeshSpec
@@ -31,7 +32,6 @@ MAX_BYTES = 1_000_000_000  # of all files of a model together
 _INERTIA = ("convex", "exact", "legacy", "shell")
 _CELLS = 20_000_000
 _TEXTURE_TYPES = ("image/png", "image/ktx", "image/vnd.mujoco.texture")
-_SIDES = ("fileright", "fileleft", "fileup", "filedown", "filefront", "fileback")
 _ROLES = ("rgb", "occlusion", "roughness", "metallic", "normal", "opacity", "emissive", "rgba", "orm")
 
 
@@ -251,7 +251,7 @@ def _texture(document: Document, e: Element) -> dict:
     e.choice("embed", ("auto", "false", "true"), "auto")
     if e.has("content_type"):
         out["content_type"] = e.choice("content_type", _TEXTURE_TYPES)
-    for attribute in ("file", *_SIDES):
+    for attribute in ("file", *SIDES):
         if e.has(attribute):
             path = _picture(document, e, attribute, used=out["builtin"] == "none")
             if path is not None:

@@ -8,22 +8,13 @@ import numpy as np
 
 from xsim.io.mjcf.writer.context import Context
 from xsim.io.mjcf.writer.plugins import write_sdf
+from xsim.io.pictures import MATERIAL, SIDES, TEXTURE
 from xsim.io.writing.elements import add, unless
 from xsim.io.writing.meshes import mesh_scale
 from xsim.poses import normalized, rotate
 from xsim.spec import MESH_SHAPES, MeshSpec
 
 __all__ = ["write_assets", "write_skins"]
-
-TEXTURE = {
-    "type": "cube", "builtin": "none", "mark": "none", "rgb1": (0.8, 0.8, 0.8), "rgb2": (0.5, 0.5, 0.5), "markrgb": (0, 0, 0),
-    "random": 0.01, "width": 0, "height": 0, "hflip": False, "vflip": False, "nchannel": 3, "gridsize": (1, 1), "gridlayout": "",
-    "colorspace": "auto",
-}  # fmt: skip
-MATERIAL = {
-    "emission": 0.0, "specular": 0.5, "shininess": 0.5, "reflectance": 0.0, "metallic": 0.0, "roughness": 1.0, "rgba": (1, 1, 1, 1),
-    "texrepeat": (1, 1), "texuniform": False,
-}  # fmt: skip
 
 
 def write_assets(context: Context) -> None:
@@ -47,12 +38,9 @@ def write_assets(context: Context) -> None:
                 add(e, "layer", role=role, texture=texture)
 
 
-_SIDES = ("fileright", "fileleft", "fileup", "filedown", "filefront", "fileback")
-
-
 def _unreadable(texture: dict) -> str:
     """Why MuJoCo would refuse a texture, "" where it reads it."""
-    files = [texture[key] for key in ("file", *_SIDES) if texture.get(key)]
+    files = [texture[key] for key in ("file", *SIDES) if texture.get(key)]
     if texture["builtin"] != "none":
         return ""
     if not files:
