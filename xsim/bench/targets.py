@@ -30,7 +30,7 @@ from xsim.bench.compare import Settings
 from xsim.bench.measure import kernels_per_step
 from xsim.bench.mechanism import load_model, push, start
 from xsim.compile.function import Function
-from xsim.compile.nvptx import BLOCK, GpuEmitter, ptx
+from xsim.compile.nvptx import BLOCK, ptx
 from xsim.dynamics.compiled_step import ADVANCED, prepared_step, with_mocap
 from xsim.dynamics.initial_state import init
 from xsim.dynamics.sharding import RANKS, Inputs, parts
@@ -219,12 +219,11 @@ class Kernel(NamedTuple):
 def compiled(function: Function, batched: tuple[bool, ...], architecture: str) -> Kernel:
     """A function, compiled for a GPU. Programs share functions."""
     begin = cpu_seconds()
-    program = function.program(batched)
-    emitter = GpuEmitter(program, [math.prod(s.shape) for s in function.shapes], list(batched) if any(batched) else [True] * len(batched))
+    program, emitter = function.program(batched), function.gpu_emitter(batched)
     code = assembled(ptx(emitter.module(), architecture), architecture)
     arrays = [*(s for s, b in zip(function.shapes, batched, strict=True) if b), *function.results]
     size = sum(math.prod(s.shape) * jnp.dtype(s.dtype).itemsize for s in arrays)
-    return Kernel(emitter.kernels, program.evaluated(TURNS, INNER_TURNS), size, code["block"], cpu_seconds() - begin)
+    return Kernel(len(emitter.kernels), program.evaluated(TURNS, INNER_TURNS), size, code["block"], cpu_seconds() - begin)
 
 
 def gpu_program(target: Target, chip: Chip, batch: int) -> dict:

@@ -29,8 +29,8 @@ _TRACED: ContextVar[str | None] = ContextVar("compiler", default=None)
 def use_compiler(name: str) -> None:
     """Choose the compiler of `xsim.step`, `xsim.rollout` and the queries of a state (`xsim.forward`, ...) in this process.
 
-    * ``"auto"``, the default: LLVM on the CPU for functions that have a program of moderate size, else XLA
-    * ``"llvm"``: LLVM on the CPU; models without such a program raise `xsim.compile.flatten.Unsupported`
+    * ``"auto"``, the default: LLVM on the CPU and on NVIDIA GPUs for functions that have a program of moderate size, else XLA
+    * ``"llvm"``: LLVM there; models without such a program raise `xsim.compile.flatten.Unsupported`
     * ``"xla"``: XLA
 
     A function that the caller has compiled with `jax.jit` keeps the compiler with which it was traced. The environment variable
@@ -54,5 +54,10 @@ def tracing_for(name: str):
 
 
 def uses_llvm() -> bool:
-    """Whether functions that are traced now are compiled by LLVM where they can be."""
-    return compiler() != "xla" and jax.default_backend() == "cpu"
+    """Whether functions that are traced now are compiled by LLVM where they can be: on the CPU and on NVIDIA GPUs."""
+    return compiler() != "xla" and (jax.default_backend() == "cpu" or is_cuda())
+
+
+def is_cuda() -> bool:
+    """Whether JAX computes on an NVIDIA GPU."""
+    return jax.default_backend() == "gpu" and "cuda" in jax.local_devices()[0].client.platform_version.lower()

@@ -21,12 +21,15 @@ from jax.extend.core import ClosedJaxpr, Primitive
 from jax.interpreters import ad, batching, mlir
 from jax.interpreters import partial_eval as pe
 
+from xsim.compile import cuda
 from xsim.compile.announcement import announced
 from xsim.compile.choice import compiler, tracing_for
 from xsim.compile.flatten import Unsupported, count_operations, program_of
 from xsim.compile.host import HostEmitter
 from xsim.compile.llvm_ir import Target
-from xsim.compile.machine import ONCE, OPTIMIZATION, function_address, identity, pointer_capsule, vector_bytes
+from xsim.compile.launch import Launch, launch_handler
+from xsim.compile.machine import ONCE, OPTIMIZATION, function_address, identity, loaded, machine_code, pointer_capsule, vector_bytes
+from xsim.compile.nvptx import GpuEmitter, cached_ptx
 from xsim.compile.program import Program
 from xsim.compile.reverse import reverse_program
 from xsim.compile.rules import is_float
@@ -69,6 +72,13 @@ class Summary(NamedTuple):
 
     operations: int
     varying: tuple[np.ndarray, ...]
+
+
+class GpuTarget(NamedTuple):
+    """Kernels for a GPU. name: under which XLA knows them. slots: values of the call, of eight bytes each."""
+
+    name: str
+    slots: int
 
 
 class Function:
@@ -229,14 +239,22 @@ class Function:
 
     def target(self, batched: tuple[bool, ...], summed: tuple[bool, ...]) -> str:
         """The name under which XLA knows the compiled function."""
-        name = self._targets.get((batched, summed))
-        if name is None:
+        return self._made((batched, summed), batched, lambda: self._compiled(batched, summed))
+
+    def gpu_target(self, batched: tuple[bool, ...]) -> GpuTarget:
+        """The kernels for an NVIDIA GPU. Results are those of the environments, none is a sum."""
+        return self._made(("cuda", batched), batched, lambda: self._compiled_for_gpu(batched))
+
+    def _made(self, key, batched: tuple[bool, ...], compiled: Callable):
+        """What compiled() returns, which is called once for a key. Raises Unsupported for a program that is too large."""
+        found = self._targets.get(key)
+        if found is None:
             if self.prunable and self.linear is None and self.reverse_of is None:
                 self._check_size(batched)
             with announced(f"the {self.name}"):
-                name = self._targets[batched, summed] = self._compiled(batched, summed)
+                found = self._targets[key] = compiled()
             self._forget(batched)
-        return name
+        return found
 
     def _compiled(self, batched: tuple[bool, ...], summed: tuple[bool, ...]) -> str:
         """Compile the function, and register it with XLA unless one with the same code is; its name."""
@@ -247,6 +265,27 @@ class Function:
             jax.ffi.register_ffi_target(name, pointer_capsule(address), platform="cpu")
             _REGISTERED.add(name)
         return name
+
+    def _compiled_for_gpu(self, batched: tuple[bool, ...]) -> GpuTarget:
+        """Compile the function to kernels, load them, and register the function that launches them."""
+        emitter = self.gpu_emitter(batched)
+        text = cached_ptx(emitter.module(), cuda.architecture())
+        name = f"xsim.{identity(text)}"
+        if name not in _REGISTERED:
+            kernels = dict(zip(emitter.kernels, cuda.load_kernels(text, emitter.kernels), strict=True))
+            launch = Launch(
+                len(self.shapes), len(self.results), emitter.counted, cuda.function_address("cuLaunchKernel"),
+                kernels.get("uniform", 0), kernels["block"],
+            )  # fmt: skip
+            address = loaded(machine_code(launch_handler(launch), ONCE), "handler")
+            jax.ffi.register_ffi_target(name, pointer_capsule(address), platform="CUDA")
+            _REGISTERED.add(name)
+        return GpuTarget(name, len(emitter.slots))
+
+    def gpu_emitter(self, batched: tuple[bool, ...]) -> GpuEmitter:
+        """The writer of the kernels for such operands."""
+        sizes = [math.prod(s.shape) for s in self.shapes]
+        return GpuEmitter(self.program(batched), sizes, list(batched) if any(batched) else [True] * len(batched))
 
     def program(self, batched: tuple[bool, ...]) -> Program:
         """The program for such operands. If no argument has environments, there is one, and all values vary."""
@@ -350,7 +389,24 @@ def _by_xla(*arguments, function, batched, summed):
     return [x.sum(0) if s else x for x, s in zip(out, summed, strict=True)]
 
 
+def _launched(*arguments, function, batched, summed):
+    """The call of kernels on an NVIDIA GPU."""
+    try:
+        target = function.gpu_target(batched)
+    except RuntimeError as error:  # `Unsupported`, or the CUDA driver
+        if compiler() == "llvm":
+            raise
+        warn_once(f"XLA compiles the {function.name}: {error}")
+        return _by_xla(*arguments, function=function, batched=batched, summed=summed)
+    count = _environments(arguments, batched)
+    results = [jax.ShapeDtypeStruct((count, *r.shape), r.dtype) for r in function.results]
+    values_of_call = jax.ShapeDtypeStruct((max(target.slots, 1), 8), jnp.uint8)
+    *out, _ = jax.ffi.ffi_call(target.name, [*results, values_of_call])(*arguments)
+    return [x.sum(0) if s else x for x, s in zip(out, summed, strict=True)]
+
+
 mlir.register_lowering(compiled_call, mlir.lower_fun(_called, multiple_results=True), platform="cpu")
+mlir.register_lowering(compiled_call, mlir.lower_fun(_launched, multiple_results=True), platform="cuda")
 mlir.register_lowering(compiled_call, mlir.lower_fun(_by_xla, multiple_results=True))
 
 

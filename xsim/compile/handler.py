@@ -76,7 +76,8 @@ def _functions() -> tuple[str, ...]:
     return tuple(re.findall(r"_XLA_FFI_API_STRUCT_FIELD\(XLA_FFI_(\w+)\)", text))
 
 
-def _offset(function: str) -> int:
+def function_offset(function: str) -> int:
+    """Offset of a function in ``XLA_FFI_Api``."""
     return FIRST_FUNCTION + 8 * _functions().index(function)
 
 
@@ -88,7 +89,8 @@ TASK_BYTES = 80
 
 def handler(layout: Layout) -> str:
     """The text of ``ptr handler(ptr frame)``. It calls ``uniform`` and ``block`` of the module."""
-    return "\n".join([_DECLARATIONS, _work(layout), _HELPER, _entry(layout), *_pointers(layout), _run(layout), _reduce(layout), "}"])
+    arrays = pointers(layout.operands, layout.results, layout.counted)
+    return "\n".join([_DECLARATIONS, _work(layout), _HELPER, entry(), *arrays, _run(layout), _reduce(layout), "}"])
 
 
 _DECLARATIONS = """declare ptr @malloc(i64)
@@ -162,8 +164,8 @@ define internal void @help(ptr %task) {
 }"""
 
 
-def _entry(layout: Layout) -> str:
-    """The answer to the question for the version of the interface."""
+def entry() -> str:
+    """The begin of ``handler``: the answer to the question for the version of the interface."""
     major, minor = _version()
     return f"""define ptr @handler(ptr %frame) {{
 entry:
@@ -187,10 +189,10 @@ metadata:
 begin:"""
 
 
-def _pointers(layout: Layout) -> list[str]:
-    """The pointers to the numbers of operands and results."""
+def pointers(operands: int, results: int, counted: tuple[str, int] | None) -> list[str]:
+    """The pointers to the numbers of operands and results, and the number of environments ``%count``. counted: as in `Layout`."""
     lines = []
-    for name, offset, number in (("operand", 72, layout.operands), ("result", 112, layout.results)):
+    for name, offset, number in (("operand", 72, operands), ("result", 112, results)):
         lines += [
             f"  %{name}s = alloca [{max(number, 1)} x ptr]",
             f"  %{name}.list.p = getelementptr i8, ptr %frame, i64 {offset}",
@@ -203,8 +205,8 @@ def _pointers(layout: Layout) -> list[str]:
                 f"  {at}.d = getelementptr i8, ptr {at}.buffer, i64 24", f"  {at}.data = load ptr, ptr {at}.d",
                 f"  {at}.s = getelementptr ptr, ptr %{name}s, i64 {i}", f"  store ptr {at}.data, ptr {at}.s",
             ]  # fmt: skip
-    if layout.counted:
-        name, index = layout.counted
+    if counted:
+        name, index = counted
         lines += [
             f"  %dims.p = getelementptr i8, ptr %{name}{index}.buffer, i64 40", "  %dims = load ptr, ptr %dims.p",
             "  %count = load i64, ptr %dims",
@@ -269,7 +271,7 @@ def _ask_for_threads(layout: Layout) -> str:
     return f"""  %apip = getelementptr i8, ptr %frame, i64 16
   %api = load ptr, ptr %apip
   %apisize = load i64, ptr %api
-  %known = icmp uge i64 %apisize, {_offset("ThreadPool_NumThreads") + 8}
+  %known = icmp uge i64 %apisize, {function_offset("ThreadPool_NumThreads") + 8}
   %much = icmp sge i64 %count, {fewest}
   %parallel = and i1 %known, %much
   br i1 %parallel, label %ask.pool, label %alone
@@ -286,7 +288,7 @@ ask.pool:
   store i64 1, ptr %threads
   %ta3 = getelementptr i8, ptr %threads.args, i64 24
   store ptr %threads, ptr %ta3
-  %numberp = getelementptr i8, ptr %api, i64 {_offset("ThreadPool_NumThreads")}
+  %numberp = getelementptr i8, ptr %api, i64 {function_offset("ThreadPool_NumThreads")}
   %number = load ptr, ptr %numberp
   %error = call ptr %number(ptr %threads.args)
   %fine = icmp eq ptr %error, null
@@ -298,7 +300,7 @@ ask.pool:
   br i1 %help, label %schedule, label %alone
 schedule:
   store i64 %most, ptr %refsp
-  %helpp = getelementptr i8, ptr %api, i64 {_offset("ThreadPool_Schedule")}
+  %helpp = getelementptr i8, ptr %api, i64 {function_offset("ThreadPool_Schedule")}
   %scheduler = load ptr, ptr %helpp
   %args = alloca [5 x i64]
   store i64 40, ptr %args

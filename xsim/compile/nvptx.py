@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import llvmlite.binding as llvm
 
+from xsim.cache import read_cached, write_cached
 from xsim.compile.host import HostEmitter
 from xsim.compile.llvm_ir import Target
+from xsim.compile.machine import identity
 from xsim.compile.program import Program
 
 TRIPLE = "nvptx64-nvidia-cuda"
@@ -28,9 +30,9 @@ class GpuEmitter(HostEmitter):
         return "\n".join([*self.functions(), "!0 = !{}", ""])
 
     @property
-    def kernels(self) -> int:
-        """Number of kernels, after `module`."""
-        return 1 + bool(self.slots)
+    def kernels(self) -> list[str]:
+        """Names of the kernels, after `module`."""
+        return ["uniform", "block"] if self.slots else ["block"]
 
     def _parameters(self, prefix: str, count: int) -> list[str]:
         return [f"ptr noalias %{prefix}{i}" for i in range(count)]
@@ -75,3 +77,13 @@ def ptx(text: str, architecture: str) -> str:
     passes.add_always_inliner_pass()
     passes.run(module, llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=0)))
     return machine.emit_assembly(module)
+
+
+def cached_ptx(text: str, architecture: str) -> str:
+    """`ptx`, made now or in an earlier process."""
+    file = f"{identity(f'{architecture} {text}')}.ptx"
+    found = read_cached(file)
+    if found is None:
+        found = ptx(text, architecture).encode()
+        write_cached(file, found)
+    return found.decode()
