@@ -26,8 +26,8 @@ from xsim.compile.announcement import announced
 from xsim.compile.choice import compiler, tracing_for
 from xsim.compile.flatten import Unsupported, count_operations, program_of
 from xsim.compile.host import HostEmitter
-from xsim.compile.llvm_ir import Target
 from xsim.compile.launch import Launch, launch_handler
+from xsim.compile.llvm_ir import Target
 from xsim.compile.machine import ONCE, OPTIMIZATION, function_address, identity, loaded, machine_code, pointer_capsule, vector_bytes
 from xsim.compile.nvptx import GpuEmitter, cached_ptx
 from xsim.compile.program import Program
