@@ -284,8 +284,7 @@ class Function:
 
     def gpu_emitter(self, batched: tuple[bool, ...]) -> GpuEmitter:
         """The writer of the kernels for such operands."""
-        sizes = [math.prod(s.shape) for s in self.shapes]
-        return GpuEmitter(self.program(batched), sizes, list(batched) if any(batched) else [True] * len(batched))
+        return GpuEmitter(self.program(batched), [math.prod(s.shape) for s in self.shapes], list(batched))
 
     def program(self, batched: tuple[bool, ...]) -> Program:
         """The program for such operands. If no argument has environments, there is one, and all values vary."""
