@@ -22,8 +22,10 @@ from pathlib import Path
 
 import numpy as np
 
-MODELS = {"pendulum": None, "half_cheetah": None, "go1": None, "ant": "4.0", "humanoid_v5": "4.0", "shadow_hand": None}
+MODELS = {"pendulum": None, "half_cheetah": None, "go1": None, "ant": "4.0", "humanoid_v5": "4.0"}
 """Models, and the rules of which release of MuJoCo they are read by."""
+WITHOUT_GRADIENT = ("ant", "humanoid_v5")
+"""Models whose gradients the driver assembles for many minutes."""
 CHECKED, STEPS, GRADIENT_STEPS = 64, 50, 10
 BATCHES = (1024, 8192, 32768, 131072)
 GRADIENT_BATCHES = (8192, 32768)
@@ -74,10 +76,17 @@ def checked(name: str, begin: dict | None = None) -> dict[str, np.ndarray]:
     first = jax.tree.map(lambda x: x[:1], inputs)
     out = {f"{k} of 1 step": x for k, x in advance(model, q, first).items()}
     out |= {f"{k} of {STEPS} steps": x for k, x in advance(model, q, inputs).items()}
+    if name in WITHOUT_GRADIENT:
+        return finished(out, begin, q, inputs)
     damping, start, pushes = gradient(model, q, jax.tree.map(lambda x: x[:GRADIENT_STEPS], inputs))
     out |= {"gradient by damping": damping, "gradient by q": start, "gradient by inputs": next(iter(pushes.values()))}
+    return finished(out, begin, q, inputs)
+
+
+def finished(out: dict, begin: dict | None, q, inputs) -> dict[str, np.ndarray]:
+    """The results, with what they started from if that was random."""
     if begin is None:
-        out |= {"start": q, "inputs": next(iter(inputs.values()))}
+        out = {**out, "start": q, "inputs": next(iter(inputs.values()))}
     return {k: np.asarray(x, np.float64) for k, x in out.items()}
 
 
@@ -121,12 +130,12 @@ def measured(name: str, gradients: bool) -> dict:
         model, q, inputs = problem(name, batch, np.float32)
         begin = time.perf_counter()
         program = advance.lower(model, q, inputs).compile()
-        out.setdefault("compile_s", time.perf_counter() - begin)
+        out.setdefault("compile_s", time.perf_counter() - begin)  # of the first; the others find its kernels
         with Locked():
             took = seconds(program, model, q, inputs)
         out["rollouts"].append({"batch": batch, "step_s": took / STEPS, "steps_per_s": batch * STEPS / took, "peak_bytes": peak_memory()})
         say(name, out["rollouts"][-1])
-    for batch in GRADIENT_BATCHES if gradients else ():
+    for batch in GRADIENT_BATCHES if gradients and name not in WITHOUT_GRADIENT else ():
         model, q, inputs = problem(name, batch, np.float32)
         begin = time.perf_counter()
         jax.block_until_ready(gradient(model, q, inputs))
@@ -156,7 +165,7 @@ def say(name: str, what) -> None:
 
 
 def worker(options) -> None:
-    """What a process does: the reference on the CPU, or everything on the GPU."""
+    """What a process does: the reference on the CPU, or a precision on the GPU."""
     import jax
 
     name, folder = options.models[0], Path(options.file)
@@ -167,12 +176,12 @@ def worker(options) -> None:
         os.replace(reference.with_suffix(".part.npz"), reference)
         return
     out: dict = {"model": name, "compiler": options.compiler}
-    parts = {
+    double = {"double": lambda: compared("float64", name, reference)}
+    single = {
         "speed": lambda: measured(name, options.gradients),
-        "double": lambda: compared("float64", name, reference),
         "single": lambda: compared("float32", name, reference),
     }
-    for key, part in parts.items():
+    for key, part in (double if options.part == "double" else single).items():
         if key in options.skip:
             continue
         begin = time.perf_counter()
@@ -182,7 +191,7 @@ def worker(options) -> None:
             out[key] = {"failed": f"{type(error).__name__}: {str(error)[:600]}"}
             traceback.print_exc()
         say(name, f"{key}: {time.perf_counter() - begin:.1f} s")
-    (folder / f"{name}.json").write_text(json.dumps(out))
+        (folder / f"{name}.{options.part}.json").write_text(json.dumps(out))
 
 
 def compared(dtype: str, name: str, file: Path) -> dict[str, list[float]]:
@@ -228,7 +237,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         processes = []
         for name in options.models:
-            for part in ("reference", "gpu"):
+            for part in ("reference", "single", "double"):
                 command = [sys.executable, __file__, folder, name, *flags, "--part", part]
                 environment = {**common, "JAX_PLATFORMS": "cpu", "XSIM_COMPILER": "auto"} if part == "reference" else common
                 processes.append(subprocess.Popen(command, env=environment))
@@ -237,8 +246,10 @@ def main() -> None:
                 process.wait(max(1.0, options.limit - (time.monotonic() - begin)))
             except subprocess.TimeoutExpired:
                 process.kill()
-        files = [Path(folder) / f"{name}.json" for name in options.models]
-        found = [json.loads(file.read_text()) if file.exists() else {"model": file.stem, "failed": "no answer"} for file in files]
+        found = []
+        for name in options.models:
+            files = [Path(folder) / f"{name}.{part}.json" for part in ("single", "double")]
+            found.append({"model": name} | {k: x for file in files if file.exists() for k, x in json.loads(file.read_text()).items()})
     Path(options.file).write_text(json.dumps({**about(), "steps": STEPS, "models": found}, indent=1) + "\n")
 
 
