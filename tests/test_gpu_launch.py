@@ -150,6 +150,13 @@ def test_programs_for_a_gpu_call_the_kernels(loaded_kernels):
     assert "tensor<70x3xf32>" in text and "stablehlo.reduce" in text
 
 
+def test_operands_that_nothing_reads(loaded_kernels):
+    """Kernels of the same text are launched by different functions where the number of environments is that of different operands."""
+    shapes = [jax.ShapeDtypeStruct((2,), jnp.float32)] * 2
+    targets = [Function(lambda a, x: [2 * x], shapes, "test").gpu_target(flags) for flags in ((True, True), (False, True))]
+    assert targets[0].name != targets[1].name
+
+
 def test_without_a_driver_xla_compiles(monkeypatch):
     """Where the CUDA driver cannot be loaded, with one warning."""
     monkeypatch.setattr(cuda, "LIBRARY", "libcuda_that_is_not_there.so")

@@ -70,8 +70,8 @@ SCHEDULERS = 4
 """Warp schedulers of a multiprocessor, each of which issues one instruction a cycle (CUDA C++ programming guide)."""
 WARP = 32
 CYCLES = 20.0
-"""Cycles of a scheduler for an operation of a warp, most of which are waits for the local memory. Measured on an H100, 8,192 environments:
-18 (half_cheetah) and 21 (Go1); with eight warps per scheduler 10 and 20 (`benchmarks/gpu_h100.json`)."""
+"""Cycles of a scheduler for an operation of a warp, most of which are waits for the local memory. Measured on an H100 with 8,192
+environments: 12 (half_cheetah), 26 (Go1), in gradients 19 and 42 (`benchmarks/gpu_h100.json`)."""
 TURNS, INNER_TURNS = 3.0, 1.2
 """Turns of Newton's method, and of the line search within a turn, as measured on the contacts of half_cheetah in blocks of 32."""
 REASONING = (

@@ -270,7 +270,7 @@ class Function:
         """Compile the function to kernels, load them, and register the function that launches them."""
         emitter = self.gpu_emitter(batched)
         text = cached_ptx(emitter.module(), cuda.architecture())
-        name = f"xsim.{identity(text)}"
+        name = f"xsim.{identity(f'{emitter.counted} {text}')}"  # an operand that nothing reads is not in the text
         if name not in _REGISTERED:
             kernels = dict(zip(emitter.kernels, cuda.load_kernels(text, emitter.kernels), strict=True))
             launch = Launch(
