@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import pytest
 
 from xsim.compile import cuda
+from xsim.compile.flatten import Unsupported
 from xsim.compile.function import Function
 from xsim.compile.handler import function_offset
 from xsim.compile.launch import Launch, launch_handler
@@ -155,6 +156,16 @@ def test_operands_that_nothing_reads(loaded_kernels):
     shapes = [jax.ShapeDtypeStruct((2,), jnp.float32)] * 2
     targets = [Function(lambda a, x: [2 * x], shapes, "test").gpu_target(flags) for flags in ((True, True), (False, True))]
     assert targets[0].name != targets[1].name
+
+
+def test_large_programs_are_compiled_by_xla(monkeypatch):
+    """The limit is that of a GPU where JAX uses one."""
+    arguments = [jnp.ones(3), jnp.ones((70, 2))], [False, True]
+    monkeypatch.setattr("xsim.compile.function.MAX_GPU_OPERATIONS", 2)
+    assert shared_and_own()(*arguments)
+    monkeypatch.setattr("xsim.compile.function.is_cuda", lambda: True)
+    with pytest.raises(Unsupported, match="operations, more than 2"):
+        shared_and_own()(*arguments)
 
 
 def test_without_a_driver_xla_compiles(monkeypatch):

@@ -23,7 +23,7 @@ from jax.interpreters import partial_eval as pe
 
 from xsim.compile import cuda
 from xsim.compile.announcement import announced
-from xsim.compile.choice import compiler, tracing_for
+from xsim.compile.choice import compiler, is_cuda, tracing_for
 from xsim.compile.flatten import Unsupported, count_operations, program_of
 from xsim.compile.host import HostEmitter
 from xsim.compile.launch import Launch, launch_handler
@@ -40,9 +40,16 @@ _REGISTERED: set[str] = set()
 
 MAX_OPERATIONS = 150_000
 """Operations of a function beyond which XLA compiles it: LLVM takes 12 s for so many, and a minute for those of the derivative."""
+MAX_GPU_OPERATIONS = 50_000
+"""The same for NVIDIA GPUs: their assembler takes 25 s for 22,000 operations, a minute for 38,000 and more than four minutes for 84,000."""
 MAX_TRACED_OPERATIONS = 3 * MAX_OPERATIONS
 """Operations of a traced function beyond which no program is made. Of ten models, the programs of the step had 0.4 to 0.6 times as many,
 without those that are equal or that nothing uses."""
+
+
+def max_operations() -> int:
+    """Operations of a function beyond which XLA compiles it on the devices that JAX uses."""
+    return MAX_GPU_OPERATIONS if is_cuda() else MAX_OPERATIONS
 
 
 class CompilerWarning(UserWarning):
@@ -135,7 +142,7 @@ class Function:
     def __call__(self, arguments: Sequence[Any], batched: Sequence[bool]) -> list:
         """The results (environments, ...). batched: which arguments have a first axis of environments; if none has, there is one.
 
-        Raises Unsupported if no program can be made, or if it has more than `MAX_OPERATIONS` operations. Of a prunable function that is
+        Raises Unsupported if no program can be made, or if it has more operations than `max_operations`. Of a prunable function that is
         known when it is compiled: XLA compiles it then."""
         if self.prunable:
             self._check_trace()
@@ -148,9 +155,9 @@ class Function:
         if batched not in self._summaries:
             self._check_trace()
         found = self.summary(batched).operations
-        if found > MAX_OPERATIONS:
+        if found > max_operations():
             self._forget(batched)
-            raise Unsupported(f"{found} operations, more than {MAX_OPERATIONS}")
+            raise Unsupported(f"{found} operations, more than {max_operations()}")
 
     def _check_trace(self) -> None:
         """Raise Unsupported if the trace has too many operations."""
