@@ -44,7 +44,10 @@ def launch_handler(launch: Launch) -> str:
     return "\n".join([_MESSAGE, *lines, "  br label %done", "done:", "  ret ptr null", *_failure(), "}"])
 
 
-_TEXT = "a kernel of xsim could not be launched: the CUDA driver's cuLaunchKernel failed"
+_TEXT = (
+    "a kernel of xsim could not be launched: the CUDA driver's cuLaunchKernel failed; if memory is short, leave the driver more of it "
+    "(environment variable XLA_PYTHON_CLIENT_MEM_FRACTION), or let XLA compile (xsim.use_compiler)"
+)
 _MESSAGE = f'@message = internal constant [{len(_TEXT) + 1} x i8] c"{_TEXT}\\00"'
 
 
