@@ -34,7 +34,7 @@ LOCK = Path(tempfile.gettempdir()) / "xsim_gpu_benchmark.lock"
 """Of the process that measures."""
 
 
-def problem(name: str, batch: int, dtype):
+def problem(name: str, batch: int):
     """The model, start configurations and the controls or forces of all steps."""
     import jax.numpy as jnp
 
@@ -42,7 +42,7 @@ def problem(name: str, batch: int, dtype):
 
     model = load_model(name, MODELS.get(name), None, True)
     pushed = push(model, batch)
-    return model, start(model, batch), {f"{pushed.kind}s": jnp.broadcast_to(pushed.values, (STEPS, *pushed.values.shape)).astype(dtype)}
+    return model, start(model, batch), {f"{pushed.kind}s": jnp.broadcast_to(pushed.values, (STEPS, *pushed.values.shape))}
 
 
 def functions():
@@ -69,7 +69,7 @@ def checked(name: str, begin: dict | None = None) -> dict[str, np.ndarray]:
     import jax
     import jax.numpy as jnp
 
-    model, q, inputs = problem(name, CHECKED, float)
+    model, q, inputs = problem(name, CHECKED)
     if begin is not None:
         q, inputs = jnp.asarray(begin["start"], float), {k: jnp.asarray(begin["inputs"], float) for k in inputs}
     advance, gradient = functions()
@@ -114,10 +114,14 @@ def seconds(function, *arguments) -> float:
     return statistics.median(times)
 
 
-def peak_memory() -> int | None:
+def speed(name: str, batch: int, took: float) -> dict:
+    """What is written of calls that took so many seconds, and the largest memory of the process so far."""
     import jax
 
-    return (jax.local_devices()[0].memory_stats() or {}).get("peak_bytes_in_use")
+    peak = (jax.local_devices()[0].memory_stats() or {}).get("peak_bytes_in_use")
+    out = {"batch": batch, "step_s": took / STEPS, "steps_per_s": batch * STEPS / took, "peak_bytes": peak}
+    say(name, out)
+    return out
 
 
 def measured(name: str, gradients: bool) -> dict:
@@ -127,23 +131,21 @@ def measured(name: str, gradients: bool) -> dict:
     advance, gradient = functions()
     out: dict = {"rollouts": [], "gradients": []}
     for batch in BATCHES:
-        model, q, inputs = problem(name, batch, np.float32)
+        model, q, inputs = problem(name, batch)
         begin = time.perf_counter()
         program = advance.lower(model, q, inputs).compile()
         out.setdefault("compile_s", time.perf_counter() - begin)  # of the first; the others find its kernels
         with Locked():
             took = seconds(program, model, q, inputs)
-        out["rollouts"].append({"batch": batch, "step_s": took / STEPS, "steps_per_s": batch * STEPS / took, "peak_bytes": peak_memory()})
-        say(name, out["rollouts"][-1])
+        out["rollouts"].append(speed(name, batch, took))
     for batch in GRADIENT_BATCHES if gradients and name not in WITHOUT_GRADIENT else ():
-        model, q, inputs = problem(name, batch, np.float32)
+        model, q, inputs = problem(name, batch)
         begin = time.perf_counter()
         jax.block_until_ready(gradient(model, q, inputs))
         out.setdefault("gradient_compile_s", time.perf_counter() - begin)
         with Locked():
             took = seconds(gradient, model, q, inputs)
-        out["gradients"].append({"batch": batch, "step_s": took / STEPS, "steps_per_s": batch * STEPS / took, "peak_bytes": peak_memory()})
-        say(name, out["gradients"][-1])
+        out["gradients"].append(speed(name, batch, took))
     return out
 
 

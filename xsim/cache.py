@@ -6,9 +6,10 @@ import hashlib
 import os
 import stat
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
-__all__ = ["CACHE_VARIABLE", "MAX_CACHED", "cache_folder", "read_cached", "remove_oldest", "write_cached"]
+__all__ = ["CACHE_VARIABLE", "MAX_CACHED", "cache_folder", "cached", "read_cached", "remove_oldest", "write_cached"]
 
 CACHE_VARIABLE = "XSIM_CACHE_DIR"
 """Environment variable: the folder of the cache. An empty value switches the cache off."""
@@ -57,6 +58,15 @@ def write_cached(name: str, contents: bytes) -> None:
         remove_oldest(folder, f"*{Path(name).suffix}")
     except OSError:
         pass
+
+
+def cached(name: str, make: Callable[[], bytes]) -> bytes:
+    """The contents of a file of the cache, or of make(), which is kept. name: as of `write_cached`."""
+    found = read_cached(name)
+    if found is None:
+        found = make()
+        write_cached(name, found)
+    return found
 
 
 def remove_oldest(folder: Path, pattern: str) -> list[Path]:

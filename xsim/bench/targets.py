@@ -219,11 +219,11 @@ class Kernel(NamedTuple):
 def compiled(function: Function, batched: tuple[bool, ...], architecture: str) -> Kernel:
     """A function, compiled for a GPU. Programs share functions."""
     begin = cpu_seconds()
-    program, emitter = function.program(batched), function.gpu_emitter(batched)
+    emitter = function.gpu_emitter(batched)
     code = assembled(ptx(emitter.module(), architecture), architecture)
     arrays = [*(s for s, b in zip(function.shapes, batched, strict=True) if b), *function.results]
     size = sum(math.prod(s.shape) * jnp.dtype(s.dtype).itemsize for s in arrays)
-    return Kernel(len(emitter.kernels), program.evaluated(TURNS, INNER_TURNS), size, code["block"], cpu_seconds() - begin)
+    return Kernel(len(emitter.kernels), emitter.program.evaluated(TURNS, INNER_TURNS), size, code["block"], cpu_seconds() - begin)
 
 
 def gpu_program(target: Target, chip: Chip, batch: int) -> dict:

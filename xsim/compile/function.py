@@ -370,18 +370,25 @@ def _shapes(*arguments, function, batched, summed):
     ]
 
 
+def _machine_code(function: Function, target: Callable):
+    """target(), a name or kernels; None, with one warning, where there is no machine code and the user has not asked for LLVM."""
+    try:
+        return target()
+    except RuntimeError as error:  # `Unsupported`, the CUDA driver, or LLVM itself, for example where memory cannot be made executable
+        if compiler() == "llvm":
+            raise
+        warn_once(f"XLA compiles the {function.name}: {error}")
+        return None
+
+
 def _called(*arguments, function, batched, summed):
     """The call of machine code."""
     count = _environments(arguments, batched)
     results = [
         jax.ShapeDtypeStruct(r.shape if s else (count, *r.shape), r.dtype) for r, s in zip(function.results, summed, strict=True)
     ]
-    try:
-        target = function.target(batched, summed)
-    except RuntimeError as error:  # `Unsupported`, or LLVM itself, for example where memory cannot be made executable
-        if compiler() == "llvm":
-            raise
-        warn_once(f"XLA compiles the {function.name}: {error}")
+    target = _machine_code(function, lambda: function.target(batched, summed))
+    if target is None:
         return _by_xla(*arguments, function=function, batched=batched, summed=summed)
     return jax.ffi.ffi_call(target, results)(*arguments)
 
@@ -397,12 +404,8 @@ def _by_xla(*arguments, function, batched, summed):
 
 def _launched(*arguments, function, batched, summed):
     """The call of kernels on an NVIDIA GPU."""
-    try:
-        target = function.gpu_target(batched)
-    except RuntimeError as error:  # `Unsupported`, or the CUDA driver
-        if compiler() == "llvm":
-            raise
-        warn_once(f"XLA compiles the {function.name}: {error}")
+    target = _machine_code(function, lambda: function.gpu_target(batched))
+    if target is None:
         return _by_xla(*arguments, function=function, batched=batched, summed=summed)
     count = _environments(arguments, batched)
     results = [jax.ShapeDtypeStruct((count, *r.shape), r.dtype) for r in function.results]

@@ -10,7 +10,7 @@ from typing import Any
 import llvmlite
 import llvmlite.binding as llvm
 
-from xsim.cache import read_cached, write_cached
+from xsim.cache import cached
 
 OPTIMIZATION = 1
 """Level of LLVM's code generation. Level 2 makes the same code of such programs, and takes up to six times as long."""
@@ -80,12 +80,7 @@ def identity(text: str, optimization: int = OPTIMIZATION) -> str:
 
 def function_address(text: str, name: str, optimization: int = OPTIMIZATION) -> int:
     """The address of a function of a module in LLVM IR, compiled now or in an earlier process."""
-    file = f"{identity(text, optimization)}.o"
-    code = read_cached(file)
-    if code is None:
-        code = machine_code(text, optimization)
-        write_cached(file, code)
-    return loaded(code, name)
+    return loaded(cached(f"{identity(text, optimization)}.o", lambda: machine_code(text, optimization)), name)
 
 
 def pointer_capsule(address: int) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import llvmlite.binding as llvm
 
-from xsim.cache import read_cached, write_cached
+from xsim.cache import cached
 from xsim.compile.host import HostEmitter
 from xsim.compile.llvm_ir import Target
 from xsim.compile.machine import identity
@@ -81,9 +81,4 @@ def ptx(text: str, architecture: str) -> str:
 
 def cached_ptx(text: str, architecture: str) -> str:
     """`ptx`, made now or in an earlier process."""
-    file = f"{identity(f'{architecture} {text}')}.ptx"
-    found = read_cached(file)
-    if found is None:
-        found = ptx(text, architecture).encode()
-        write_cached(file, found)
-    return found.decode()
+    return cached(f"{identity(f'{architecture} {text}')}.ptx", lambda: ptx(text, architecture).encode()).decode()
