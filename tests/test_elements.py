@@ -207,11 +207,12 @@ model:
     - {name: rod, type: DISTANCE, body1: ground, body2: heavy, point1: [0, 0, 0], point2: [0, 0, -1]}
 """, "chrono", gravity=[0, 0, -9.8], dt=0.01)  # fmt: skip
         from xsim.dynamics.call import Call
-        from xsim.dynamics.integration.integrators import Health, StateComponents, step_velocity
+        from xsim.dynamics.integration.integrators import Health, StateComponents, StepInputs, step_velocity
 
         def after(q, v):
             c, zero = Call(model, q, v), jnp.zeros(())
-            return step_velocity(c.system, StateComponents(c.q, c.v, [], zero, Health(zero, zero, zero, zero)), c.tau, []).v
+            state = StateComponents(c.q, c.v, [], zero, Health(zero, zero, zero, zero))
+            return step_velocity(c.system, state, StepInputs(c.tau, [])).v
 
         v = by_numpy(after)(xsim.init(model).q, jnp.zeros(model.nv))
         assert abs(float(v[model.topology.bodies[1].v[0] + 2])) < 1e-6

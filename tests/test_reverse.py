@@ -217,7 +217,8 @@ def test_steps_are_differentiated_by_their_programs(name, integrator):
     model = xsim.with_integrator(model, integrator) if integrator else model
     state = jax.tree.map(lambda x: x[None], xsim.init(model))
     system, step = prepared_step(model, state, (1,), Inputs(None, None))
-    varying = [b for _, b in system.operands()] + [True] * (len(parts(state)) + len(step.differentiable))
+    replayed = step.replayed
+    varying = [b for _, b in system.operands()] + [True] * (len(parts(state)) + len(step.known) + len(step.differentiable))
     active = [i for i, s in enumerate(step.shapes) if jnp.issubdtype(s.dtype, jnp.floating)]
-    program = reverse_program(step.traced, varying, active, step.differentiable)
+    program = reverse_program(replayed.traced, varying, active, replayed.differentiable)
     assert [len(x) for x in program.outputs] == [int(np.prod(step.shapes[i].shape)) for i in active]

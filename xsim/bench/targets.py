@@ -119,18 +119,19 @@ def step_functions(model: Model, settings: Settings) -> tuple[tuple[Function, tu
 
 
 def rollout_function(step: Function, steps: int) -> Function:
-    """Steps of one environment with constant inputs, as one function with the arguments and results of a step."""
+    """Steps of one environment with constant inputs, as one function with the arguments of a step, and its results without the solutions."""
 
     def rollout(shared, own, *rest):
         fields, inputs = rest[: len(RANKS)], rest[len(RANKS) :]
 
         def body(state: State, _):
-            return with_mocap(step.function(shared, own, *parts(state), *inputs), state.mocap), None
+            fields = step.function(shared, own, *parts(state), *inputs)[: len(ADVANCED)]
+            return with_mocap(fields, state.mocap), None
 
         final = jax.lax.scan(body, State(*fields), length=steps)[0]
         return [getattr(final, name) for name in ADVANCED]
 
-    return Function(rollout, step.shapes, "rollout", results=step.results)
+    return Function(rollout, step.shapes, "rollout", results=step.results[: len(ADVANCED)])
 
 
 def targets(model: Model, settings: Settings) -> list[Target]:
@@ -144,8 +145,8 @@ def targets(model: Model, settings: Settings) -> list[Target]:
     ]
     if settings.gradient:
         active = tuple(i for i, s in enumerate(step.shapes) if i >= 2 and jnp.issubdtype(s.dtype, jnp.floating) and s.shape)
-        reverse = step.reverse(active)
-        both = (*batched, *[True] * len(step.differentiable))
+        reverse = step.replayed.reverse(active)
+        both = (*batched, *[True] * (len(reverse.shapes) - len(batched)))
         out.append(Target("gradient", (once, (step, batched, 1.0), (reverse, both, 1.0)), 1))
     return out
 

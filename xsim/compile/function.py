@@ -88,18 +88,28 @@ class GpuTarget(NamedTuple):
     slots: int
 
 
+class Replay(NamedTuple):
+    """How a function is evaluated again where its derivatives are taken. known: those of its results that are not computed again; they have
+    no derivatives. function(*arguments, *known results): returns the other results."""
+
+    function: Callable
+    known: tuple[int, ...]
+
+
 class Function:
     """A function of one environment.
 
     function: of arrays, returns a list of arrays. shapes: of its arguments (`jax.ShapeDtypeStruct`). name: for messages.
     linear: if it is the derivative of another function, that function and those of its arguments whose tangents are the last arguments.
     reverse_of: if it is the derivative in reverse mode, that function and the arguments whose cotangents are the results. prunable: whether
-    results that nothing uses are left out of the machine code; a function that is always used whole is compiled once.
+    results that nothing uses are left out of the machine code; a function that is always used whole is compiled once. replay: for a
+    function that is not prunable.
     """
 
     def __init__(
-        self, function: Callable, shapes: Sequence[Any], name: str, linear=None, results=None, reverse_of=None, prunable: bool = False
-    ):
+        self, function: Callable, shapes: Sequence[Any], name: str, linear=None, results=None, reverse_of=None, prunable: bool = False,
+        replay: Replay | None = None,
+    ):  # fmt: skip
         self.function, self.shapes, self.name, self.prunable = function, tuple(shapes), name, prunable
         self._results: Any = results
         self._traced: ClosedJaxpr | None = None
@@ -110,6 +120,8 @@ class Function:
         self._selections: dict[tuple[int, ...], Function] = {}
         self._targets: dict = {}
         self._traced_operations: int | None = None
+        self.replay = replay
+        self._replayed: Function | None = None
         self._whole: Function | None = None  # the function of which this is a selection
         self._programs: dict[tuple[bool, ...], Program] = {}  # until they are compiled
         self._summaries: dict[tuple[bool, ...], Summary] = {}
@@ -137,7 +149,12 @@ class Function:
     @property
     def differentiable(self) -> list[int]:
         """The results that have derivatives."""
-        return [i for i, a in enumerate(self.results) if is_float(a)]
+        return [i for i, a in enumerate(self.results) if is_float(a) and i not in self.known]
+
+    @property
+    def known(self) -> tuple[int, ...]:
+        """The results with which derivatives are evaluated, see `Replay`."""
+        return () if self.replay is None else self.replay.known
 
     def __call__(self, arguments: Sequence[Any], batched: Sequence[bool]) -> list:
         """The results (environments, ...). batched: which arguments have a first axis of environments; if none has, there is one.
@@ -168,6 +185,17 @@ class Function:
             raise Unsupported(f"{self._traced_operations} operations, more than {MAX_TRACED_OPERATIONS}")
 
     # ---- derivatives -------------------------------------------------------------------------------------------------------------
+
+    @property
+    def replayed(self) -> Function:
+        """The function whose derivatives are taken: of (*arguments, *known results), returns the other results."""
+        if self.replay is None:
+            return self
+        if self._replayed is None:
+            results = [x for i, x in enumerate(self.results) if i not in self.known]
+            shapes = [*self.shapes, *(self.results[i] for i in self.known)]
+            self._replayed = Function(self.replay.function, shapes, self.name, results=results)
+        return self._replayed
 
     def _of(self, active: tuple[int, ...], arguments: list) -> Callable:
         """The differentiable results as a function of the active arguments, the others as given."""
@@ -448,9 +476,11 @@ def _differentiated(primals, tangents, *, function, batched, summed):
     changes: list = [ad.Zero(jax.typeof(x).to_tangent_aval()) for x in out]
     outputs = function.differentiable
     if active and outputs:
+        known = [out[i] for i in function.known]
         new = compiled_call.bind(
-            *primals, *(tangents[i] for i in active), function=function.tangent(active),
-            batched=(*batched, *(batched[i] for i in active)), summed=tuple(summed[i] for i in outputs),
+            *primals, *known, *(tangents[i] for i in active), function=function.replayed.tangent(active),
+            batched=(*batched, *(not summed[i] for i in function.known), *(batched[i] for i in active)),
+            summed=tuple(summed[i] for i in outputs),
         )  # fmt: skip
         for i, change in zip(outputs, new, strict=True):
             changes[i] = change

@@ -10,8 +10,8 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from xsim.compile.function import Function
-from xsim.dynamics.integration.integrators import advance
+from xsim.compile.function import Function, Replay
+from xsim.dynamics.integration.integrators import StepInputs, advance
 from xsim.dynamics.prepared import ONE, Prepared, SystemFunction, by_environment, prepared
 from xsim.dynamics.sharding import RANKS, Inputs, common_batch, parts
 from xsim.dynamics.state_components import public_state, state_components
@@ -30,7 +30,7 @@ def compiled_steps(model: Model, state: State, inputs: Inputs, steps: int, recor
         fields = [(x, True) for x in parts(current)]
         given = [by_environment(x, 1, first.q.shape[:1]) for x in xs if x is not None]
         arguments, batched = zip(*system.operands(), *fields, *given, strict=True)
-        after = with_mocap(function(arguments, batched), current.mocap)
+        after = with_mocap(function(arguments, batched)[: len(ADVANCED)], current.mocap)
         inputs_of_batch = [x if x is None or x.ndim == 1 else x.reshape(*batch, x.shape[-1]) for x in xs]
         if complete is not None:
             after = _environments(complete(_public(current, batch), _public(after, batch), *inputs_of_batch), batch)
@@ -86,19 +86,30 @@ def step_function(system: SystemFunction, shared: int, order: tuple[int, ...], s
     """The function of one environment that advances a state by a step.
 
     Its arguments are the system's numbers, the fields of the state, and ctrl and tau if they are present. Its results are the fields that
-    change, see `with_mocap`. shared: how many of the numbers all environments share. order: see `Prepared`. shapes: of the fields, with
-    their types. present: whether ctrl and tau are."""
+    change, see `with_mocap`, and the solutions of the equations of motion. Derivatives are evaluated at these solutions, which are not
+    computed again. shared: how many of the numbers all environments share. order: see `Prepared`. shapes: of the fields, with their types.
+    present: whether ctrl and tau are."""
     dtype, nv = shapes[0][1], shapes[1][0][0]
 
-    def step(shared_numbers, own, *given):
+    def advanced(solutions, shared_numbers, own, *given) -> tuple[list, list]:
+        """The fields that change, and the solutions. solutions: the latter, where they are known, else None."""
         state, rest = State(*given[: len(shapes)]), iter(given[len(shapes) :])
         ctrl, tau = (list(ONE.split(next(rest), 1)) if here else [0.0] * zeros for here, zeros in zip(present, (nu, nv), strict=True))
-        after = advance(system.system(shared_numbers, own, order), state_components(state, ONE), tau, ctrl)
-        after = jax.tree.map(lambda x: jnp.reshape(x, ()), after)  # numbers of joints that users registered may be arrays (1,)
-        new = public_state(after, ONE, state.mocap, dtype, state.flags.dtype)
-        return [getattr(new, name).astype(getattr(state, name).dtype) for name in ADVANCED]
+        known = None if solutions is None else list(ONE.split(solutions, 1))
+        step = advance(system.system(shared_numbers, own, order), state_components(state, ONE), StepInputs(tau, ctrl, False, known))
+        step = jax.tree.map(lambda x: jnp.reshape(x, ()), step)  # numbers of joints that users registered may be arrays (1,)
+        new = public_state(step.state, ONE, state.mocap, dtype, state.flags.dtype)
+        return [getattr(new, name).astype(getattr(state, name).dtype) for name in ADVANCED], step.solutions
+
+    def step(*arguments):
+        fields, solutions = advanced(None, *arguments)
+        return [*fields, jnp.stack(solutions).astype(dtype) if solutions else jnp.zeros(0, dtype)]
+
+    def replay(*arguments):
+        return advanced(arguments[-1], *arguments[:-1])[0]
 
     vectors = [jax.ShapeDtypeStruct((n,), dtype) for n in (shared, len(order) - shared)]
     inputs = [jax.ShapeDtypeStruct((n,), dtype) for n, here in zip((nu, nv), present, strict=True) if here]
-    return Function(step, [*vectors, *(jax.ShapeDtypeStruct(*s) for s in shapes), *inputs], "step")
+    arguments = [*vectors, *(jax.ShapeDtypeStruct(*s) for s in shapes), *inputs]
+    return Function(step, arguments, "step", replay=Replay(replay, (len(ADVANCED),)))
 

@@ -24,7 +24,7 @@ from xsim.dynamics.forces.elements import element_force
 from xsim.dynamics.forces.passive import damping_matrix, passive_force
 from xsim.dynamics.integration.equation import EXPLICIT, EquationOfMotion, Solved, acceleration, required_force, with_contacts
 from xsim.dynamics.integration.impulses import impulse_rows
-from xsim.dynamics.integration.integrators import Health, StateComponents, implicit_force, step_velocity
+from xsim.dynamics.integration.integrators import Health, StateComponents, StepInputs, implicit_force, step_velocity
 from xsim.dynamics.integration.velocity_stepping import constraints_of_step
 from xsim.dynamics.layout import Lanes
 from xsim.dynamics.sensors.sensing import SensorContext, sense
@@ -63,7 +63,8 @@ def total_acceleration(c: Call, soft: Constraints | None) -> Solved:
     if not impulse_rows(c.system.topology):
         return smooth(c, soft)
     zero = jnp.zeros((), c.dtype)
-    new = step_velocity(c.system, StateComponents(c.q, c.v, c.act, zero, Health(zero, zero, zero, zero)), c.tau, c.ctrl)
+    state = StateComponents(c.q, c.v, c.act, zero, Health(zero, zero, zero, zero))
+    new = step_velocity(c.system, state, StepInputs(c.tau, c.ctrl))
     a = [(after - before) / c.system.option.dt for after, before in zip(new.v, c.v, strict=True)]
     return Solved(a, [], new.pivot, new.converged, new.overflow, new.explicit_a)
 

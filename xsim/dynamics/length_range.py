@@ -16,7 +16,7 @@ from xsim.compile.flatten import Unsupported
 from xsim.compile.function import Function
 from xsim.dynamics.actuation.transmissions import transmissions
 from xsim.dynamics.forces.armature import mass_with_armature
-from xsim.dynamics.integration.integrators import RUNGE_KUTTA, Health, StateComponents, advance
+from xsim.dynamics.integration.integrators import RUNGE_KUTTA, Health, StateComponents, StepInputs, advance
 from xsim.dynamics.linalg.sparse import factorize, solve
 from xsim.dynamics.prepare import prepare
 from xsim.dynamics.prepared import ONE
@@ -123,7 +123,7 @@ def _step(model: Model, search: Search, actuators: list[int], q, v, selected, si
     force = sign * search.accel / jnp.maximum(_norm(inverse_arms), 1e-15)
     if search.maxforce > 0:
         force = sign * jnp.minimum(jnp.abs(force), search.maxforce / jnp.maximum(_norm(arms), 1e-15))
-    after = advance(system, state, [force * x for x in arms], [0.0] * model.nu)
+    after = advance(system, state, StepInputs([force * x for x in arms], [0.0] * model.nu)).state
     return [jnp.stack([jnp.reshape(x, ()) for x in xs]) for xs in (after.q, after.v)] + [jnp.reshape(length, ())]
 
 

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from xsim.dynamics.call import check_width, compiled, llvm_or_xla
 from xsim.dynamics.compiled_step import compiled_steps
 from xsim.dynamics.forward import forward, with_sensor_history
-from xsim.dynamics.integration.integrators import StateComponents, advance, in_stages
+from xsim.dynamics.integration.integrators import StateComponents, StepInputs, advance, in_stages
 from xsim.dynamics.layout import make_lanes
 from xsim.dynamics.prepare import prepare
 from xsim.dynamics.sensors.sensor_history import has_sensor_history
@@ -109,7 +109,8 @@ def _steps(model: Model, state: State, inputs: Inputs, steps: int, record, check
         arrays, parts = xs
         tau = [0.0] * model.nv if parts.tau is None else parts.tau
         ctrl = [0.0] * model.nu if parts.ctrl is None else parts.ctrl
-        m = _with_shapes_of(advance(system, old._replace(v=separate_kernels(old.v)), tau, ctrl, checkpoint_stages), old)
+        start = old._replace(v=separate_kernels(old.v))
+        m = _with_shapes_of(advance(system, start, StepInputs(tau, ctrl, checkpoint_stages)).state, old)
         if sensor_history:
             m = state_components(with_sensor_history(model, public(old), public(m), arrays.ctrl, arrays.tau), lanes)
         recorded = None

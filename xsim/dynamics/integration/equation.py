@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 
 from xsim.dynamics.actuation.actuation import actuator_forces
@@ -73,6 +74,7 @@ class EquationOfMotion(NamedTuple):
     * prescribed: per dof the prescribed acceleration, None for a free dof; () if no dof is prescribed.
     * row_acceleration: required second derivative of the first holonomic rows; 0 for the other rows.
     * soft: soft constraints, None without any.
+    * solution: `Solved.x` of an earlier evaluation with the same values, which is not computed again. None: it is computed.
 
     But for "step" MuJoCo solves soft constraints without the implicit terms and applies those to the resulting acceleration. The solution
     then has two accelerations: the one that satisfies the constraints and the one after the implicit terms.
@@ -88,6 +90,7 @@ class EquationOfMotion(NamedTuple):
     prescribed: tuple = ()
     row_acceleration: tuple = ()
     soft: Constraints | None = None
+    solution: list | None = None
 
 
 @stage
@@ -318,21 +321,37 @@ def _unsymmetric(m: EquationOfMotion, terms: Terms, full) -> Unsymmetric:
     return Unsymmetric(m.system, dict(zip(entries, full(list(entries.values())), strict=True)))
 
 
-def _solve_dense(m: EquationOfMotion, terms: Terms, full) -> tuple:
-    """Matrix, solution and flags for `implicit`, of an equation with soft constraints or implicit flexes."""
-    system = m.system
+class _DenseEquation(NamedTuple):
+    """An equation of motion with soft constraints or implicit flexes, with dense matrices.
+
+    mass_rows: see `effective_mass`. mass (nv, nv, lanes): with force elements and flexes. hard (rows, nv, lanes): holonomic rows, None
+    without any."""
+
+    mass_rows: list
+    mass: jax.Array
+    hard: jax.Array | None
+
+
+def _dense_equation(m: EquationOfMotion, terms: Terms, full) -> _DenseEquation:
+    n, ancestors = len(m.v), m.system.tables.ancestors
     mass_rows = [full(row) for row in effective_mass(m._replace(prescribed=()), terms)]
-    lower = {(i, j): x for i, row in enumerate(mass_rows) for j, x in zip((*system.tables.ancestors[i], i), row, strict=True)}
-    mass = assembled(lower | {(j, i): x for (i, j), x in lower.items()}, (len(m.v),) * 2)
-    right_side = jnp.stack(full([neg(r) for r in residual(m, None, terms)]))
-    n = len(m.v)
-    force, required = right_side[:n], -right_side[n:]
-    element_rows = _dense([row for row, *_ in terms.elements], n, force[0]) if terms.elements else ()
+    lower = {(i, j): x for i, row in enumerate(mass_rows) for j, x in zip((*ancestors[i], i), row, strict=True)}
+    mass = assembled(lower | {(j, i): x for (i, j), x in lower.items()}, (n, n))
+    like = mass[0, 0]
+    element_rows = _dense([row for row, *_ in terms.elements], n, like) if terms.elements else ()
     for (_, g, _), row in zip(terms.elements, element_rows, strict=True):
         mass = mass + mul(g, row[:, None] * row[None])
     if terms.flexes is not None:
-        mass = mass + terms.flex_matrix(system.option.dt, force[0])
-    hard = _dense(terms.jacobian, n, force[0]) if terms.jacobian else None
+        mass = mass + terms.flex_matrix(m.system.option.dt, like)
+    return _DenseEquation(mass_rows, mass, _dense(terms.jacobian, n, like) if terms.jacobian else None)
+
+
+def _solve_dense(m: EquationOfMotion, terms: Terms, full) -> tuple:
+    """Matrix, solution and flags for `implicit`, of an equation with soft constraints or implicit flexes."""
+    mass_rows, mass, hard = _dense_equation(m, terms, full)
+    right_side = jnp.stack(full([neg(r) for r in residual(m, None, terms)]))
+    n = len(m.v)
+    force, required = right_side[:n], -right_side[n:]
     if m.soft is None:
         matrix = NewtonMatrix(mass, hard)
         a, flags = matrix.solve([*force], [*right_side[n:]]), [matrix.bordered.factor.pivot, 1.0]
@@ -344,10 +363,24 @@ def _solve_dense(m: EquationOfMotion, terms: Terms, full) -> tuple:
             minimum = minimize(mass, force, free, constraints, hard, required)
             return minimum, constraints.curvature(constraints.at(minimum.a))
 
-        minimum, curvature = of_active_contacts(system, terms.frame, m.v, m.soft, under)
+        minimum, curvature = of_active_contacts(m.system, terms.frame, m.v, m.soft, under)
         matrix = NewtonMatrix(mass + curvature, hard)
         a, flags = [*minimum.a, *(() if hard is None else minimum.y)], [free.pivot, minimum.converged]
     return *_with_staged_terms(m, terms, full, matrix, mass_rows, a), flags
+
+
+def _dense_matrix(m: EquationOfMotion, terms: Terms, x, full):
+    """The matrix of `_solve_dense` at a solution x."""
+    mass_rows, matrix, hard = _dense_equation(m, terms, full)
+    if m.soft is not None:
+        a, lanes = jnp.stack(x[: len(m.v)]), matrix.shape[2:]
+
+        def curvature(constraints: Constraints):
+            constraints = constraints.fitted(lanes)
+            return constraints.curvature(constraints.at(a))
+
+        matrix = matrix + of_active_contacts(m.system, terms.frame, m.v, m.soft, curvature)
+    return _with_staged_terms(m, terms, full, NewtonMatrix(matrix, hard), mass_rows, x)[0]
 
 
 def _with_staged_terms(m: EquationOfMotion, terms: Terms, full, first, mass_rows: list, x: list) -> tuple:
@@ -359,7 +392,7 @@ def _with_staged_terms(m: EquationOfMotion, terms: Terms, full, first, mass_rows
     else:
         second = [full(row) for row in with_quadratic(m.system, mass_rows, terms.staged_terms)]
     staged = StagedMatrix(m.system, first, mass_rows, second)
-    return staged, [*x, *staged.solve_second(multiply(m.system, mass_rows, x))]
+    return staged, [*x, *staged.solve_second(multiply(m.system, mass_rows, x[: len(m.v)]))]
 
 
 def _dense(rows: list, n: int, like):
@@ -384,6 +417,7 @@ class Solved(NamedTuple):
     * overflow: 1 where more contacts are active than the contact buffer has entries.
     * explicit_a: the acceleration at which the forces of the soft constraints are evaluated.
     * soft: the soft constraints, None without any.
+    * x: the solution of the residual; with `Topology.noslip` that of the first equation, then that of the second one.
     """
 
     a: list
@@ -393,16 +427,43 @@ class Solved(NamedTuple):
     overflow: object = 0.0
     explicit_a: list | None = None
     soft: Constraints | None = None
+    x: list = []
 
 
 def acceleration(m: EquationOfMotion) -> Solved:
     """The acceleration at which the residual is zero. With `Topology.noslip` friction is solved again without slip."""
-    solved = _solved(m)
     if m.soft is None or not m.system.topology.noslip:
-        return solved
-    assert solved.explicit_a is not None
-    noslip = _solved(m._replace(soft=without_slip(m.soft, jnp.stack(solved.explicit_a))))
-    return noslip._replace(converged=jnp.minimum(solved.converged, noslip.converged))
+        return _solved(m)
+    sliding, sticking = (None, None) if m.solution is None else (m.solution[: len(m.solution) // 2], m.solution[len(m.solution) // 2 :])
+    first = _solved(m._replace(solution=sliding))
+    noslip = _solved(m._replace(solution=sticking, soft=without_slip(m.soft, jnp.stack(first.explicit_a))))
+    return noslip._replace(converged=jnp.minimum(first.converged, noslip.converged), x=[*first.x, *noslip.x])
+
+
+def _is_dense(m: EquationOfMotion, terms: Terms) -> bool:
+    return m.soft is not None or terms.flexes is not None
+
+
+def _sparse_matrix(m: EquationOfMotion, terms: Terms, full) -> tuple:
+    """Rows of the mass matrix, the matrix, and a component that is 0 where it is singular, of an equation without soft constraints and
+    implicit flexes, and without its staged terms."""
+    if m.implicit.velocity in UNSYMMETRIC:
+        return [], _unsymmetric(m, terms, full), 1.0
+    free = [1.0 if h is None else 0.0 for h in m.prescribed] or [1.0] * len(m.v)
+    element_rows = restricted([row for row, *_ in terms.elements], free)
+    elements = [(row, g) for row, (_, g, _) in zip(element_rows, terms.elements, strict=True)]
+    mass_rows = [full(row) for row in effective_mass(m, terms)]
+    saddle = Saddle(m.system, mass_rows, restricted(terms.jacobian, free), elements)
+    return mass_rows, saddle, saddle.factor.pivot
+
+
+def _matrix(m: EquationOfMotion, x, full):
+    """The matrix of the equation at a solution x."""
+    terms = evaluate(m)
+    if _is_dense(m, terms):
+        return _dense_matrix(m, terms, x, full)
+    mass_rows, matrix, _ = _sparse_matrix(m, terms, full)
+    return _with_staged_terms(m, terms, full, matrix, mass_rows, x)[0]
 
 
 def _solved(m: EquationOfMotion) -> Solved:
@@ -412,25 +473,20 @@ def _solved(m: EquationOfMotion) -> Solved:
         nonlocal rows
         terms = evaluate(m)
         rows = len(terms.jacobian)
-        if m.soft is not None or terms.flexes is not None:
+        if m.solution is not None:
+            return None, m.solution, [1.0, 1.0]
+        if _is_dense(m, terms):
             return _solve_dense(m, terms, full)
-        if m.implicit.velocity in UNSYMMETRIC:
-            matrix = _unsymmetric(m, terms, full)
-            return matrix, matrix.solve(full([neg(r) for r in residual(m, None, terms)])), [1.0, 1.0]
-        free = [1.0] * n if not m.prescribed else [1.0 if h is None else 0.0 for h in m.prescribed]
-        element_rows = restricted([row for row, *_ in terms.elements], free)
-        elements = [(row, g) for row, (_, g, _) in zip(element_rows, terms.elements, strict=True)]
-        mass_rows = [full(row) for row in effective_mass(m, terms)]
-        saddle = Saddle(m.system, mass_rows, restricted(terms.jacobian, free), elements)
+        mass_rows, matrix, pivot = _sparse_matrix(m, terms, full)
         right_side = full([neg(r) for r in residual(m, None, terms)])
-        x = saddle.solve(right_side[:n], right_side[n:])
-        return *_with_staged_terms(m, terms, full, saddle, mass_rows, x), [saddle.factor.pivot, 1.0]
+        x = matrix.solve(right_side[:n], right_side[n:])
+        return *_with_staged_terms(m, terms, full, matrix, mass_rows, x), [pivot, 1.0]
 
     if m.implicit.velocity in UNSYMMETRIC and (m.prescribed or has_holonomic_rows(m.system.topology)):
         raise ValueError("the integrator implicit is for models without holonomic constraints and prescribed motion; choose implicitfast")
-    x, (pivot, converged) = implicit(m, primal, residual)
-    if m.soft is not None or x[n + rows :]:
-        overflow = 0.0 if m.soft is None else m.soft.overflow
-        return Solved(x[n + rows :] or x[:n], x[n : n + rows], pivot, converged, overflow, x[:n], m.soft)
-    a = [y if h is None else h for y, h in zip(x[:n], m.prescribed, strict=True)] if m.prescribed else x[:n]
-    return Solved(a, x[n:], pivot, converged, explicit_a=a)
+    x, (pivot, converged) = implicit(m, primal, residual, None if m.solution is None else _matrix)
+    overflow = 0.0 if m.soft is None else m.soft.overflow
+    a, multipliers, staged_a = x[:n], x[n : n + rows], x[n + rows :]
+    if m.soft is None and m.prescribed:
+        a = [y if h is None else h for y, h in zip(a, m.prescribed, strict=True)]
+    return Solved(staged_a or a, multipliers, pivot, converged, overflow, a, m.soft, x)

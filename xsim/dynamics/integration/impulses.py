@@ -292,7 +292,7 @@ class _Impulse(NamedTuple):
     * stick_change: change of velocity of the dofs that are not free, 0 for the others.
     * impulse: impulse on the free dofs.
     * jacobian: holonomic rows.
-    * mass, solution: rows of M and the solution from the search, without derivatives.
+    * solution: from the search, without derivatives.
     """
 
     system: System
@@ -303,7 +303,6 @@ class _Impulse(NamedTuple):
     stick_change: list
     impulse: list
     jacobian: list
-    mass: list
     solution: list
 
 
@@ -322,19 +321,15 @@ def _residual(m: _Impulse, x) -> list:
 
 
 def _from_search(m: _Impulse, full):
-    """Matrix and solution for `implicit`, from the search; they have no derivatives."""
-    saddle = Saddle(m.system, [full(row) for row in masked(m.system, m.mass, m.free)], restricted(m.jacobian, m.free))
-    return saddle, m.solution, []
+    """The solution for `implicit`."""
+    return None, m.solution, []
 
 
-def _differentiable(m: _Impulse, full):
-    """Matrix and solution for `implicit`, computed from quantities with derivatives."""
-    n = len(m.free)
-    matrix_terms = [(1.0, m.armature), (m.system.option.regularization, Quadratic([1.0] * n, {}))]
+def _matrix(m: _Impulse, x, full) -> Saddle:
+    """The matrix for `implicit`."""
+    matrix_terms = [(1.0, m.armature), (m.system.option.regularization, Quadratic([1.0] * len(m.free), {}))]
     rows = with_quadratic(m.system, mass_matrix(m.system, m.frame, m.inertia), matrix_terms)
-    saddle = Saddle(m.system, [full(row) for row in masked(m.system, rows, m.free)], restricted(m.jacobian, m.free))
-    right_side = full([neg(r) for r in _residual(m, [0.0] * (n + len(m.jacobian)))])
-    return saddle, saddle.solve(right_side[:n], right_side[n:]), []
+    return Saddle(m.system, [full(row) for row in masked(m.system, rows, m.free)], restricted(m.jacobian, m.free))
 
 
 def apply_impulses(system: System, q, v, servo: dict):
@@ -372,10 +367,8 @@ def apply_impulses(system: System, q, v, servo: dict):
         impulse[row.dof] = (1.0 - stuck) * _differentiable_impulse(law, x)
         targets.append((row.dof, stuck, target))
     armature = terms.matrix_terms[0][1]
-    problem = _Impulse(
-        system, terms.frame, terms.inertia, armature, free, stick_change, impulse, jacobian, const_mass, search.solution
-    )
-    solution, _ = implicit(problem, _from_search, _residual, _differentiable)
+    problem = _Impulse(system, terms.frame, terms.inertia, armature, free, stick_change, impulse, jacobian, search.solution)
+    solution, _ = implicit(problem, _from_search, _residual, _matrix)
     for i in range(nv):
         out[i] = add(v[i], add(mul(free[i], solution[i]), stick_change[i]))
     for d, stuck, target in targets:

@@ -69,6 +69,27 @@ class StateComponents(NamedTuple):
     plastic: Sequence = ()
 
 
+class StepInputs(NamedTuple):
+    """What a step depends on, besides the system and the state.
+
+    * tau (nv), ctrl (nu): components.
+    * recompute: whether reverse mode evaluates the stages again instead of storing them; only used if `Integrator.stages` is true.
+    * solutions: `Step.solutions` of an earlier evaluation of the same step, which are not computed again. None: they are computed.
+    """
+
+    tau: list
+    ctrl: list
+    recompute: bool = False
+    solutions: list | None = None
+
+
+class Step(NamedTuple):
+    """A step. state: after it. solutions: of the equations of motion that it solves, components, see `equation.Solved.x`."""
+
+    state: StateComponents
+    solutions: list
+
+
 class NextVelocity(NamedTuple):
     """The velocity after a step.
 
@@ -77,32 +98,34 @@ class NextVelocity(NamedTuple):
     * converged: 0 where the solver of the impulses or of the soft constraints did not converge.
     * overflow: 1 where more contacts are active than the contact buffer has entries.
     * explicit_a: see `Solved`.
+    * solutions: see `Step`.
     """
 
     v: list
     pivot: object
     converged: object
-    overflow: object = 0.0
-    explicit_a: list | None = None
+    overflow: object
+    explicit_a: list | None
+    solutions: list
 
 
 class Advanced(NamedTuple):
-    """The state after a step: q (nq), v (nv), act (na). pivot, converged, overflow: see `NextVelocity`."""
+    """The state after a step: q (nq), v (nv), act (na). pivot, converged, overflow, solutions: see `NextVelocity`."""
 
     q: list
     v: list
     act: list
     pivot: object
     converged: object
-    overflow: object = 0.0
+    overflow: object
+    solutions: list
 
 
 class Integrator(NamedTuple):
     """An integration rule, an entry of `xsim.registry.INTEGRATORS`.
 
-    * advance(system, s, tau, ctrl, recompute) -> `Advanced`: one step. system: at the time of s. s: `StateComponents`. tau (nv) and ctrl
-      (nu): components. recompute: whether reverse mode evaluates the stages again instead of storing them; only used with ``stages``.
-    * velocity(system, s, tau, ctrl) -> `NextVelocity`: the velocity after a step. If impulses act, `forward_dynamics` returns the mean
+    * advance(system, s, inputs) -> `Advanced`: one step. system: at the time of s. s: `StateComponents`. inputs: `StepInputs`.
+    * velocity(system, s, inputs) -> `NextVelocity`: the velocity after a step. If impulses act, `forward_dynamics` returns the mean
       acceleration over the step from it.
     * implicit(system) -> `ImplicitTerms`.
     * stages: whether the step is a loop over stages that contains all of its computation. It then delays the controls of ctrl itself, at
@@ -119,20 +142,21 @@ class Integrator(NamedTuple):
     by_step: bool = False
 
 
-def _velocity(system: System, s: StateComponents, tau, ctrl, implicit: ImplicitTerms) -> NextVelocity:
+def _velocity(system: System, s: StateComponents, inputs: StepInputs, implicit: ImplicitTerms) -> NextVelocity:
     """The velocity after a step of smooth forces, soft constraints and the impulses of friction, limits and servos."""
-    commands, controls = apply_commands(system, s.v, tau, ctrl), tuple(split_controls(system.topology, ctrl).actuators)
+    commands = apply_commands(system, s.v, inputs.tau, inputs.ctrl)
+    controls = tuple(split_controls(system.topology, inputs.ctrl).actuators)
     soft = constraints_of_step(system, s.q, s.v, s.act, controls)
     equation = EquationOfMotion(
         system, s.q, s.v, commands.tau, tuple(s.act), controls, implicit, commands.prescribed, tuple(row_accelerations(system, s.q, s.v)),
-        soft,
+        soft, inputs.solutions,
     )  # fmt: skip
     x = acceleration(equation)
-    v = shifted(s.v, x.a, system.option.dt)
+    v, converged = shifted(s.v, x.a, system.option.dt), x.converged
     if soft is None or impulse_rows(system.topology):
-        v, converged = apply_impulses(system, s.q, v, commands.servo)
-        return NextVelocity(v, x.pivot, converged if soft is None else mul(converged, x.converged), x.overflow, x.explicit_a)
-    return NextVelocity(v, x.pivot, x.converged, x.overflow, x.explicit_a)
+        v, search_converged = apply_impulses(system, s.q, v, commands.servo)
+        converged = search_converged if soft is None else mul(search_converged, converged)
+    return NextVelocity(v, x.pivot, converged, x.overflow, x.explicit_a, x.x)
 
 
 def semi_implicit(implicit: Callable = lambda system: EXPLICIT) -> Integrator:
@@ -140,16 +164,16 @@ def semi_implicit(implicit: Callable = lambda system: EXPLICIT) -> Integrator:
 
     implicit(system) -> `ImplicitTerms`: the forces that are evaluated at the end of the step."""
 
-    def velocity(system: System, s: StateComponents, tau, ctrl) -> NextVelocity:
-        return _velocity(system, s, tau, ctrl, implicit(system))
+    def velocity(system: System, s: StateComponents, inputs: StepInputs) -> NextVelocity:
+        return _velocity(system, s, inputs, implicit(system))
 
-    def advance(system: System, s: StateComponents, tau, ctrl, recompute: bool) -> Advanced:
-        new = velocity(system, s, tau, ctrl)
+    def advance(system: System, s: StateComponents, inputs: StepInputs) -> Advanced:
+        new = velocity(system, s, inputs)
         motion = controller_motion(system, s.q, s.v)
-        rates = activation_rates(system, s.act, split_controls(system.topology, ctrl).actuators, motion)
+        rates = activation_rates(system, s.act, split_controls(system.topology, inputs.ctrl).actuators, motion)
         act = next_activations(system, s.act, rates, system.option.dt, motion)
         q = integrate(system, s.q, new.v, system.option.dt)
-        return Advanced(q, new.v, act, new.pivot, new.converged, new.overflow)
+        return Advanced(q, new.v, act, new.pivot, new.converged, new.overflow, new.solutions)
 
     return Integrator(advance, velocity, implicit, closes_couplings=True)
 
@@ -191,12 +215,12 @@ def implicit_force(system: System, frame, q, v, a) -> list:
     return with_implicit_elements(out, implicit_element_rows(system, frame, q, v, terms), v, a)
 
 
-def _rk4(system: System, s: StateComponents, tau, ctrl, recompute: bool) -> Advanced:
+def _rk4(system: System, s: StateComponents, inputs: StepInputs) -> Advanced:
     """Classical fourth-order Runge-Kutta method for the state and for the displacement from the start of the step.
 
     ``rk4`` integrates the rate of the displacement, which is of fourth order for rotations too (Munthe-Kaas, High order Runge-Kutta methods
     on manifolds, 1999; MuJoCo 4.0). ``rk4_manifold`` uses the mean velocity of the stages as the rate, which is of second order for
-    rotations (MuJoCo 3.2). recompute: whether the reverse pass evaluates each stage again."""
+    rotations (MuJoCo 3.2)."""
     rows = impulse_rows(system.topology)
     nonsmooth = {"velocity", "locked"}.intersection(system.topology.drives) | ({"servo"} if any(row.servo for row in rows) else set())
     if rows or nonsmooth:
@@ -204,6 +228,7 @@ def _rk4(system: System, s: StateComponents, tau, ctrl, recompute: bool) -> Adva
             f"rk4 integrates smooth motion only; the model has {', '.join(sorted(nonsmooth)) or 'friction or limits'}: choose another "
             "integrator, or switch constraints off with with_constraints(model, ())"
         )
+    tau, ctrl = inputs.tau, inputs.ctrl
     external = split_controls(system.topology, ctrl).functions
     manifold = system.topology.integrator == "rk4_manifold"
     h = system.option.dt
@@ -211,32 +236,36 @@ def _rk4(system: System, s: StateComponents, tau, ctrl, recompute: bool) -> Adva
     def full(xs):
         return spread(xs, system, s, tau, ctrl)
 
-    def rk_stage(carry, node_and_weight):
+    def rk_stage(carry, xs):
         """One stage: the rates at the state that the rates of the last stage lead to, and their weighted sum so far."""
         (dq, dv, da), sums, health = carry
+        node_and_weight, solution = xs
         reach, weight, dv = mul(h, node_and_weight[0]), node_and_weight[1], separate_kernels(dv)
         q = integrate(system, s.q, dq, reach)
         time = add(s.time, reach)
         v, act, now = shifted(s.v, dv, reach), shifted(s.act, da, reach), at_time(system, time, external)
         commands, soft = apply_commands(now, v, tau, ctrl), constraints(now, q, v)
         controls = split_controls(now.topology, delayed_controls(now, s.history, time, ctrl)).actuators
-        prescribed = commands.prescribed
-        x = acceleration(EquationOfMotion(now, q, v, commands.tau, tuple(act), tuple(controls), prescribed=prescribed, soft=soft))
+        solution = None if solution is None else list(solution)
+        x = acceleration(EquationOfMotion(
+            now, q, v, commands.tau, tuple(act), tuple(controls), prescribed=commands.prescribed, soft=soft, solution=solution
+        ))  # fmt: skip
         dq_rates = v if manifold else displacement_rates(now, s.q, shifted([0.0] * len(v), dq, reach), v)
         rates = (full(dq_rates), full(x.a), full(activation_rates(now, act, controls, controller_motion(now, q, v))))
         sums = jax.tree.map(lambda total, k: total + weight * k, sums, rates)
         worst = [jnp.minimum(a, b) for a, b in zip(health, full([x.pivot, x.converged, sub(1.0, x.overflow)]), strict=True)]
-        return (rates, sums, worst), None
+        return (rates, sums, worst), jnp.stack(full(x.x))
 
     zero = tuple(full([0.0] * n) for n in (len(s.v), len(s.v), len(s.act)))
     health = full([1.0, 1.0, 1.0])
     stages = jnp.array([[0.0, 0.5, 0.5, 1.0], [1 / 6, 1 / 3, 1 / 3, 1 / 6]], health[0].dtype).T
-    run = jax.checkpoint(rk_stage, prevent_cse=False) if recompute else rk_stage
-    (_, (dq, dv, da), health), _ = jax.lax.scan(run, (zero, zero, health), stages)
+    known = None if inputs.solutions is None else jnp.stack(inputs.solutions).reshape(len(stages), -1, *health[0].shape)
+    run = jax.checkpoint(rk_stage, prevent_cse=False) if inputs.recompute else rk_stage
+    (_, (dq, dv, da), health), solutions = jax.lax.scan(run, (zero, zero, health), (stages, known))
     q = integrate(system, s.q, dq, h)
     pivot, converged, within = health
     act = next_activations(system, s.act, da, h, controller_motion(system, s.q, s.v))
-    return Advanced(q, shifted(s.v, dv, h), act, pivot, converged, sub(1.0, within))
+    return Advanced(q, shifted(s.v, dv, h), act, pivot, converged, sub(1.0, within), list(solutions.reshape(-1, *health[0].shape)))
 
 
 @stage
@@ -270,9 +299,9 @@ for _name in RUNGE_KUTTA:
     INTEGRATORS.register(_name, Integrator(_rk4, INTEGRATORS["euler"].velocity, stages=True))
 
 
-def step_velocity(system: System, s: StateComponents, tau, ctrl) -> NextVelocity:
+def step_velocity(system: System, s: StateComponents, inputs: StepInputs) -> NextVelocity:
     """The velocity after one step of the model's integrator. For rk4: after a step of Euler's method."""
-    return INTEGRATORS[system.topology.integrator].velocity(system, s, tau, ctrl)
+    return INTEGRATORS[system.topology.integrator].velocity(system, s, inputs)
 
 
 def in_stages(system: System) -> bool:
@@ -280,12 +309,13 @@ def in_stages(system: System) -> bool:
     return INTEGRATORS[system.topology.integrator].stages and not has_holonomic_rows(system.topology)
 
 
-def advance(system: System, s: StateComponents, tau, ctrl, recompute: bool = False) -> StateComponents:
-    """One step with the model's integrator. recompute: see `Integrator.advance`."""
-    integrator, external = INTEGRATORS[system.topology.integrator], split_controls(system.topology, ctrl).functions
+def advance(system: System, s: StateComponents, inputs: StepInputs) -> Step:
+    """One step with the model's integrator."""
+    integrator, ctrl = INTEGRATORS[system.topology.integrator], inputs.ctrl
+    external = split_controls(system.topology, ctrl).functions
     system = with_plastic_springs(at_time(system, s.time, external), s.plastic)
     acting = ctrl if integrator.stages else delayed_controls(system, s.history, s.time, ctrl)
-    q, v, act, pivot, converged, overflow = integrator.advance(system, s, tau, acting, recompute)
+    q, v, act, pivot, converged, overflow, solutions = integrator.advance(system, s, inputs._replace(ctrl=acting))
     if has_periodic_activations(system.topology) and "actuation" not in system.topology.disabled:
         frame = frames(system, s.q)
         act = nearest_activations(system, transmissions(system, frame, s.q, tendons(system, frame, s.q)), act)
@@ -294,4 +324,4 @@ def advance(system: System, s: StateComponents, tau, ctrl, recompute: bool = Fal
         q, v = project(at_time(system, time, external), q, v)
     history = with_controls(system, s.history, s.time, ctrl)
     health = _health(q, v, pivot, converged, overflow, s.health)
-    return StateComponents(q, v, act, time, health, history, next_plastic(system, s.q, q, s.plastic))
+    return Step(StateComponents(q, v, act, time, health, history, next_plastic(system, s.q, q, s.plastic)), solutions)

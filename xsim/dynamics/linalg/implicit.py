@@ -9,19 +9,19 @@ from xsim.compile.rules import residual_tangent, traced_for_tape
 from xsim.spatial import trace_mode, traced_in
 
 
-def implicit(inputs, primal, residual, again=None):
+def implicit(inputs, primal, residual, matrix_at=None):
     """The solution x of residual(inputs, x) = 0, and what else ``primal`` returns, with the derivatives of the implicit function.
 
     primal(inputs, full) -> (matrix, x, others): the solution and the factored matrix d residual / dx; ``others`` (a list of components) has
     no derivative; ``full`` gives components the common shape. Derivatives of any order, forward and reverse:
-    dx = -matrix^-1 d(residual) at fixed x. again: what the rule calls instead of ``primal`` where that one uses results of earlier
-    computations without derivatives.
+    dx = -matrix^-1 d(residual) at fixed x. matrix_at(inputs, x, full) -> matrix: for a ``primal`` that returns a solution which is among
+    the inputs. Its matrix is not used.
     """
-    equation = _ImplicitEquation(inputs, primal, residual, again or primal)
+    equation = _ImplicitEquation(inputs, primal, residual)
 
     @jax.custom_jvp
     def solution(*arrays):
-        _, x, others = equation.solve(primal, arrays)
+        _, x, others = equation.solve(arrays)
         return x, others
 
     # Rules run when a derivative is taken, perhaps long after this trace: they are traced in its mode.
@@ -29,7 +29,12 @@ def implicit(inputs, primal, residual, again=None):
 
     def rule(primals, tangents):
         with traced_in(mode):
-            return equation.derivative(primals, tangents)
+            if matrix_at is None:
+                matrix, x, others = equation.solve(primals)
+            else:
+                x, others = solution(*primals)  # not the input: x has derivatives with respect to the other inputs
+                matrix = matrix_at(equation.inputs(primals), x, equation.full)
+            return (x, others), (equation.tangent(primals, tangents, matrix, x), [jnp.zeros_like(y) for y in others])
 
     solution.defjvp(rule, symbolic_zeros=True)
     return solution(*equation.arrays)
@@ -38,8 +43,8 @@ def implicit(inputs, primal, residual, again=None):
 class _ImplicitEquation:
     """An equation, its inputs with the arrays taken out, and how its derivative follows from them."""
 
-    def __init__(self, inputs, primal, residual, again):
-        self.primal, self.residual, self.again = primal, residual, again
+    def __init__(self, inputs, primal, residual):
+        self.primal, self.residual = primal, residual
         self.leaves, self.treedef = jax.tree.flatten(inputs, is_leaf=lambda x: x is None)
         self.positions = [i for i, x in enumerate(self.leaves) if isinstance(x, jax.Array)]
         self.arrays = [self.leaves[i] for i in self.positions]
@@ -57,17 +62,15 @@ class _ImplicitEquation:
         """Components with the common shape."""
         return [jnp.broadcast_to(jnp.asarray(x, self.dtype), self.lanes) for x in xs]
 
-    def solve(self, primal, arrays) -> tuple:
+    def solve(self, arrays) -> tuple:
         """(matrix, x, others) of ``primal``."""
-        matrix, x, others = primal(self.inputs(arrays), self.full)
+        matrix, x, others = self.primal(self.inputs(arrays), self.full)
         return matrix, self.full(x), self.full(others)
 
-    def derivative(self, primals, tangents) -> tuple:
-        """(x, others) and their tangents."""
-        matrix, x, others = self.solve(self.again, primals)
+    def tangent(self, primals, tangents, matrix, x) -> list:
+        """The tangent of the solution x."""
         change = self.residual_tangent(primals, tangents, x)
-        dx = self.solve_linear(matrix, change) if change else []
-        return (x, others), (dx, [jnp.zeros_like(y) for y in others])
+        return self.solve_linear(matrix, change) if change else []
 
     def residual_tangent(self, primals, tangents, x) -> list:
         """Derivative of the residual at fixed x along the tangents that are not symbolic zeros."""
