@@ -71,15 +71,22 @@ class _Equation:
 @dataclass(frozen=True, eq=False)
 class _Turns:
     """A loop that is differentiated. floats: which of the values that it carries have cotangents; the first of these values is the turn.
-    active: which of its sequences have cotangents. searches: those of a turn. sums: for each value outside that it reads, the buffer that
-    adds up the cotangents."""
+    after: these values after the loop, and dtype: their type. active: which of its sequences have cotangents. searches: those of a turn.
+    sums: for each value outside that it reads, the buffer that adds up the cotangents."""
 
     scan: Scan
     rolled: Rolled
     floats: list[int]
+    after: list[int]
+    dtype: np.dtype
     active: list[int]
     searches: list[_Search]
     sums: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def sequences(self) -> list[Array]:
+        """The active sequences."""
+        return [self.scan.sequences[i] for i in self.active]
 
 
 @dataclass(frozen=True, eq=False)
@@ -320,15 +327,29 @@ class Tape(Flattener):
     # ---- loops ---------------------------------------------------------------------------------------------------------------
 
     def choice(self, equation: JaxprEqn, which: Array, *xs: Array) -> list[Array]:
-        """`jax.lax.cond`: each branch is a loop with one turn or none."""
-        branches, results = equation.params["branches"], []
-        for i, branch in enumerate(branches):
+        """`jax.lax.cond`: each branch is a loop with one turn or none. The branches share the buffers of the cotangents of the operands."""
+        cases, branches = [], []
+        for i, branch in enumerate(equation.params["branches"]):
             chosen = self.operate("eq", BOOL, which, constant_array(np.array(i, which.dtype)))
-            results.append(self.turns(Branch(self, branch, chosen, xs)))
-        return [self.operate("select_n", cases[0].dtype, which, *cases) for cases in zip(*results, strict=True)]
+            results, turns = self.rolled_turns(Branch(self, branch, chosen, xs))
+            cases.append(results)
+            branches.append(turns)
+        results = [self.operate("select_n", of_branches[0].dtype, which, *of_branches) for of_branches in zip(*cases, strict=True)]
 
-    def turns(self, scan: Scan) -> list[Array]:
-        """`jax.lax.scan` as a counted loop, whose derivative is a counted loop that computes each turn again."""
+        def pull(gs: list[Array]) -> None:
+            cotangents = iter(gs)
+            flat = [next(cotangents) if x.dtype.kind == "f" else constant_array(np.zeros(x.shape, x.dtype)) for x in results]
+            entries = [v for g in flat for v in self.ids(g).ravel().tolist()]
+            buffers = self.buffers_of(branches[0])
+            for turns in reversed(branches):  # the branch of a true condition is the last one; the others store over what it has stored
+                carried = [entries[turns.rolled.moving[k] - 1] for k in turns.floats]
+                self.pull_loop(turns, buffers, Array(np.array(carried, int), turns.dtype), (), masked=turns is not branches[-1])
+            self.give_buffers(branches[0], buffers)
+
+        return self.copied_results(results, ACTIVE, pull)
+
+    def rolled_turns(self, scan: Scan) -> tuple[list[Array], _Turns]:
+        """The results of a loop, without derivatives, and the loop."""
         p = self.program
         with self.mode(recording=False, plain=True):
             results, rolled = scan.rolled()
@@ -338,24 +359,44 @@ class Tape(Flattener):
         dtypes = {p.types[after[k]] for k in floats}
         if len(dtypes) > 1:
             raise Unsupported("the reverse of a scan of numbers of several types")
-        copies = {after[k]: self.copy(after[k], ACTIVE) for k in floats}
-        carried = Array(np.array(list(copies.values()), int), *(dtypes or {np.dtype(np.float32)}))
-        stacked = [self.map_entries(lambda v: self.copy(v, ACTIVE), x) if x.dtype.kind == "f" else x for x in results[scan.count :]]
         searches = [search for search in self.searches if search.scope is rolled.loop.body]
-        turns = _Turns(scan, rolled, floats, [i for i, x in enumerate(scan.sequences) if self.array_depends(x)], searches)
-        self.record([carried, *(x for x in stacked if x.dtype.kind == "f")], lambda gs: self.pull_turns(turns, *gs))
+        active = [i for i, x in enumerate(scan.sequences) if self.array_depends(x)]
+        return results, _Turns(scan, rolled, floats, [after[k] for k in floats], *(dtypes or {np.dtype(np.float32)}), active, searches)
+
+    def turns(self, scan: Scan) -> list[Array]:
+        """`jax.lax.scan` as a counted loop, whose derivative is a counted loop that computes each turn again."""
+        results, turns = self.rolled_turns(scan)
+        copies = {v: self.copy(v, ACTIVE) for v in turns.after}
+        carried = Array(np.array(list(copies.values()), int), turns.dtype)
+        stacked = [self.map_entries(lambda v: self.copy(v, ACTIVE), x) if x.dtype.kind == "f" else x for x in results[scan.count :]]
+
+        def pull(gs: list[Array]) -> None:
+            buffers = self.buffers_of(turns)
+            self.pull_loop(turns, buffers, gs[0], gs[1:])
+            self.give_buffers(turns, buffers)
+
+        self.record([carried, *(x for x in stacked if x.dtype.kind == "f")], pull)
         return [*(self.map_entries(lambda v: copies.get(v, v), x) for x in results[: scan.count]), *stacked]
 
-    def pull_turns(self, turns: _Turns, carried: Array, *stacked: Array) -> None:
-        """Pass the cotangents of the results of a loop to what it starts from, to the sequences, and to the values that it reads.
+    def buffers_of(self, turns: _Turns) -> list[int]:
+        """Buffers of the cotangents of the active sequences of a loop."""
+        return [self.program.buffer(math.prod(x.shape), x.dtype) for x in turns.sequences]
 
-        carried: cotangents of the carried floats. stacked: of the stacked results that are floats."""
+    def give_buffers(self, turns: _Turns, buffers: list[int]) -> None:
+        """Pass the cotangents in the buffers to the active sequences."""
+        for x, buffer in zip(turns.sequences, buffers, strict=True):
+            self.give(x, Array(np.array(self.program.entries(buffer), int).reshape(x.shape), x.dtype), ACTIVE)
+
+    def pull_loop(self, turns: _Turns, buffers: list[int], carried: Array, stacked: Sequence[Array], masked: bool = False) -> None:
+        """Pass the cotangents of the results of a loop to what it starts from and to the values that it reads, and store those of the
+        active sequences in buffers.
+
+        carried: cotangents of the carried floats. stacked: of the stacked results that are floats. masked: whether environments that
+        make no turn keep what is in the buffers."""
         p, scan, loop = self.program, turns.scan, turns.rolled.loop
         first, one, last = (constant_array(np.array(k, INDEX)) for k in (0, 1, scan.length - 1))
         recorded = [p.recorded(phi, loop, scan.length) for phi in loop.phis[1 : len(turns.rolled.moving)]]
         searches = [self.recorded_search(search, turns) for search in turns.searches]
-        sequences = [scan.sequences[i] for i in turns.active]
-        buffers = [p.buffer(math.prod(x.shape), x.dtype) for x in sequences]
 
         def unfinished(carry: list[Array]) -> Array:
             return self.operate("lt", BOOL, carry[0], scan.turns)
@@ -369,7 +410,7 @@ class Tape(Flattener):
             results = [indexing.dynamic_row(self, g, row) for g in stacked]
             before, rows = self.swept_turn(turns, values, row, after, results)
             for buffer, g in zip(buffers, rows, strict=True):
-                store(self, buffer, row, g)
+                store(self, buffer, row, self.masked(buffer, row, g) if masked else g)
             return [self.operate("add", INDEX, counter, one), before]
 
         floats = turns.floats
@@ -377,15 +418,19 @@ class Tape(Flattener):
         before = self.rolled(turns, [first, carried], unfinished, turn, scan.length).results[1]
         for k, g in zip(floats, self.ids(before).tolist(), strict=True):
             self.add(loop.starts[k], g, self.depends(loop.starts[k]))
-        taken = self.operate("gt", BOOL, scan.turns, first)
-        for x, buffer in zip(sequences, buffers, strict=True):
-            found = Array(np.array(p.entries(buffer), int).reshape(x.shape), x.dtype)
-            if taken.numbers is None:
-                zero = constant_array(np.zeros(x.shape, x.dtype))
-                found = self.operate("select_n", x.dtype, taken, zero, found)
-            self.give(x, found, ACTIVE)
         for value, buffer in turns.sums.items():
             self.add(value, p.entries(buffer)[0], self.depends(value))
+
+    def masked(self, buffer: int, row: int, x: Array) -> Array:
+        """An array where the environment makes this turn, else what is in a row of a buffer."""
+        p = self.program
+        proceed = p.scope.loop.proceed
+        if not p.varying[proceed]:
+            return x
+        start = self.builder.operation("mul", INDEX, (row, p.constant(INDEX.type(math.prod(x.shape)))))
+        values = self.ids(x).ravel().tolist()
+        chosen = [p.operation("select_n", x.dtype, (proceed, p.load(buffer, start, k), v)) for k, v in enumerate(values)]
+        return Array(np.array(chosen, int).reshape(x.shape), x.dtype)
 
     def recorded_search(self, search: _Search, turns: _Turns) -> _Search:
         """A search with buffers of its results in each turn in place of the results that vary between turns."""
