@@ -16,7 +16,7 @@ from xsim import cache
 from xsim.compile import machine
 from xsim.compile.choice import tracing_for
 from xsim.compile.flatten import Unsupported
-from xsim.compile.function import CompilerWarning, Function, warn_once
+from xsim.compile.function import CompilerWarning, Function, Replay, compiled_call, warn_once
 from xsim.dynamics.compiled_step import step_function
 from xsim.dynamics.prepared import system_function
 
@@ -231,6 +231,26 @@ def test_transformations(transform):
     expected = by(lambda a, x: jax.vmap(lambda x: _smooth(a, x)[0])(x))
     for p, q in zip(jax.tree.leaves(got), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(p, q, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_derivatives_are_evaluated_with_known_results(shared, x64):
+    """The derivative of x sqrt(x) + c x at the square root that the function has found, which is held: sqrt(x) + c."""
+    shapes = [jax.ShapeDtypeStruct((3,), np.dtype(float)), jax.ShapeDtypeStruct((), np.dtype(float))]
+    replay = Replay(lambda x, c, root: [x * root + c * x], known=(0,))
+    f = Function(lambda x, c: [jnp.sqrt(x), x * jnp.sqrt(x) + c * x], shapes, "test", replay=replay)
+    x, c = jnp.abs(numbers(3, dtype=np.float64)), jnp.asarray(0.3)
+    c = c if shared else jnp.broadcast_to(c, len(x))
+
+    def product(x, c):
+        return compiled_call.bind(x, c, function=f, batched=(True, not shared), summed=(False, False))[1]
+
+    np.testing.assert_allclose(product(x, c), x**1.5 + 0.3 * x, rtol=1e-14)
+    by_x, by_c = jax.jit(jax.grad(lambda *xs: product(*xs).sum(), (0, 1)))(x, c)
+    np.testing.assert_allclose(by_x, jnp.sqrt(x) + 0.3, rtol=1e-14)
+    np.testing.assert_allclose(by_c, x.sum() if shared else x.sum(1), rtol=1e-13)
+    change = jax.jit(lambda *xs: jax.jvp(product, xs, (jnp.ones_like(x), jnp.ones_like(c)))[1])(x, c)
+    np.testing.assert_allclose(change, jnp.sqrt(x) + 0.3 + x, rtol=1e-14)
 
 
 def test_sums_over_environments_do_not_depend_on_threads():

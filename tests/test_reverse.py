@@ -33,6 +33,11 @@ def check_reverse(function, *arguments, rtol=1e-12, atol=1e-12):
         np.testing.assert_allclose(a, b, rtol=rtol, atol=atol, err_msg=f"argument {i}")
 
 
+def _searches(program):
+    """The loops whose number of turns depends on the state."""
+    return {id(loop): loop for x in program.live() if isinstance(loop := program.data[x], Loop) and loop.turns is None}
+
+
 @pytest.fixture(autouse=True)
 def _double(x64):
     """Single precision is that of the same program."""
@@ -178,7 +183,7 @@ def test_searches_are_not_repeated():
     number = jax.ShapeDtypeStruct((), jnp.float64)
     f = Function(lambda *xs: jax.tree.leaves(_solved_in_turns(*xs)), [number] * 2, "test")
     program = reverse_program(f.traced, [True] * 4, (0, 1), f.differentiable)
-    searches = {id(loop): loop for x in program.live() if isinstance(loop := program.data[x], Loop) and loop.turns is None}
+    searches = _searches(program)
     assert len(searches) == 2
 
 
@@ -222,3 +227,17 @@ def test_steps_are_differentiated_by_their_programs(name, integrator):
     active = [i for i, s in enumerate(step.shapes) if jnp.issubdtype(s.dtype, jnp.floating)]
     program = reverse_program(replayed.traced, varying, active, replayed.differentiable)
     assert [len(x) for x in program.outputs] == [int(np.prod(step.shapes[i].shape)) for i in active]
+
+
+@pytest.mark.parametrize("integrator", ["euler", "rk4"])
+def test_derivatives_do_not_search_the_acceleration_again(integrator):
+    """Newton's method and its line search are the only loops of these steps whose number of turns depends on the state."""
+    model = xsim.with_integrator(xsim.load(xsim.models.path("hopper")), integrator)
+    state = jax.tree.map(lambda x: x[None], xsim.init(model))
+    system, step = prepared_step(model, state, (1,), Inputs(None, None))
+    batched = [b for _, b in system.operands()] + [True] * len(parts(state))
+    assert _searches(step.program(tuple(batched)))
+    active = tuple(i for i, s in enumerate(step.shapes) if jnp.issubdtype(s.dtype, jnp.floating))
+    reverse = step.replayed.reverse(active)
+    program = reverse.program((*batched, *[True] * (len(reverse.shapes) - len(batched))))
+    assert program.live() and not _searches(program)
