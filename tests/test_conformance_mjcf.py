@@ -470,9 +470,11 @@ def _matched(source: xsim.ModelSpec, mine: Contacts, theirs: Contacts, wrong: se
 
 
 def _check_numbers(name: str, ours: Contacts, wanted: Contacts) -> None:
-    """Dimension, friction, softness and margin of a pair's contacts."""
+    """Dimension, friction, softness and margin of a pair's contacts. Those that touch at the margin do not act and may be missing."""
+    if not ours.count:
+        assert (wanted.distance >= wanted.margin - AT).all(), f"contact of {name} not found"
+        return
     for i in range(wanted.count):
-        assert ours.count, f"contact of {name} not found"
         for key in ("condim", "friction", "solref", "solimp", "margin"):
             close(f"{key} of {name}", getattr(ours, key)[0], getattr(wanted, key)[i], 1e-9)
 
