@@ -12,20 +12,17 @@ from collections.abc import Iterator
 from functools import cache
 
 import jax
+import mutations
 import numpy as np
 import pytest
 import yaml
 from corpus import corpus, models, needs_corpus, oracle
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy.spatial.transform import Rotation
 from test_perturbation import plain
 
 import xsim
 from xsim.io import ParseError, SuspiciousInputWarning, UnsupportedWarning, parse, parse_text
 from xsim.joints.types import JOINT_TYPES
-
-MUTATIONS = 700  # run with more after a change of the reader
 
 HEAVY = "mass: 1, inertia: {moments: [1, 1, 1]}"
 GROUND = "name: ground, fixed: true, location: [0, 0, 0]"
@@ -1164,11 +1161,7 @@ def mutate(text: str, rng: random.Random) -> str:
     return yaml.safe_dump(data, sort_keys=False)
 
 
-@pytest.mark.nightly
-@settings(max_examples=MUTATIONS, deadline=None, derandomize=True, database=None)
-@given(st.integers(0, 2**32 - 1))
-def test_mutated_files_end_in_a_spec_or_a_parse_error(seed):
-    rng = random.Random(seed)
+def check_mutated(rng: random.Random) -> None:
     text = mutate(rng.choice(documents()), rng)
     try:
         spec = quiet(text)
@@ -1176,6 +1169,12 @@ def test_mutated_files_end_in_a_spec_or_a_parse_error(seed):
         assert str(error).startswith("<string>")
         return
     check(spec)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("seeds", mutations.SEEDS, ids=mutations.IDS)
+def test_mutated_files_end_in_a_spec_or_a_parse_error(seeds):
+    mutations.check_each(seeds, check_mutated)
 
 
 @cache

@@ -9,11 +9,10 @@ import time
 import warnings
 from pathlib import Path
 
+import mutations
 import numpy as np
 import pytest
 from corpus import corpus, models, needs_corpus, oracle
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from lxml import etree
 
 import xsim.models
@@ -25,7 +24,6 @@ from xsim.io.solids import tensor
 from xsim.joints.types import JOINT_TYPES
 from xsim.poses import Pose, quat_about, quat_conj, quat_exp, quat_mul, quat_rpy, rotate, rotation_matrix
 
-MUTATIONS = 700
 BUNDLED = [xsim.models.path(name) for name in xsim.models.names() if xsim.models.path(name).parent.name == "sdf"]
 MASS = "<inertial><mass>1</mass><inertia><ixx>0.01</ixx><iyy>0.01</iyy><izz>0.01</izz></inertia></inertial>"
 BALL = "<geometry><sphere><radius>0.1</radius></sphere></geometry>"
@@ -1352,16 +1350,18 @@ SEEDS = [
 ]  # fmt: skip
 
 
-@pytest.mark.slow
-@settings(max_examples=MUTATIONS, derandomize=True, deadline=None, database=None)
-@given(st.integers(0, 2**62))
-def test_mutated_files_give_a_spec_or_a_parse_error(seed):
-    rng = random.Random(seed)
+def check_mutated(rng: random.Random) -> None:
     document = mutate(rng.choice(SEEDS), rng)
     try:
         finite(quiet(document))
     except ParseError:
         pass
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seeds", mutations.SEEDS, ids=mutations.IDS)
+def test_mutated_files_give_a_spec_or_a_parse_error(seeds):
+    mutations.check_each(seeds, check_mutated)
 
 
 def test_inventory_holds_every_word_of_the_readers_tables():

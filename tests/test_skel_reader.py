@@ -10,11 +10,10 @@ import warnings
 from functools import cache
 from pathlib import Path
 
+import mutations
 import numpy as np
 import pytest
 from corpus import corpus, models, needs_corpus, oracle
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from lxml import etree
 
 import xsim.models
@@ -22,7 +21,6 @@ from xsim.io import ParseError, SuspiciousInputWarning, UnsupportedWarning, pars
 from xsim.io.skel import joints
 from xsim.joints.types import JOINT_TYPES
 
-MUTATIONS = 700
 BUNDLED = ("cart_arm", "springy_tree")
 AXIS = "<axis><xyz>0 0 1</xyz></axis>"
 WIDTHS = {"weld": 0, "revolute": 1, "prismatic": 1, "screw": 1, "universal": 2, "ball": 3, "euler": 3, "translational": 3,
@@ -1120,11 +1118,7 @@ def assert_sound(spec) -> None:
         np.testing.assert_allclose([np.linalg.norm(q) for q in (b.quat, j.quat)], 1, atol=1e-9)
 
 
-@pytest.mark.slow
-@settings(max_examples=MUTATIONS, derandomize=True, deadline=None, database=None)
-@given(seed=st.integers(0, 2**32 - 1))
-def test_mutated_files_are_read_or_refused(seed):
-    rng = random.Random(seed)
+def check_mutated(rng: random.Random) -> None:
     texts = sources()
     text = mutated(rng.choice(texts), rng)
     with warnings.catch_warnings():
@@ -1135,3 +1129,9 @@ def test_mutated_files_are_read_or_refused(seed):
         except ParseError:
             return
     assert_sound(spec)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seeds", mutations.SEEDS, ids=mutations.IDS)
+def test_mutated_files_are_read_or_refused(seeds):
+    mutations.check_each(seeds, check_mutated)

@@ -10,19 +10,16 @@ import time
 import warnings
 from pathlib import Path
 
+import mutations
 import numpy as np
 import pytest
 from corpus import corpus, models, needs_corpus, oracle
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from lxml import etree
 from scipy.spatial.transform import Rotation
 
 import xsim.models
 from xsim.io import ParseError, SuspiciousInputWarning, UnsupportedWarning, parse, parse_text, urdf
 from xsim.joints.types import JOINT_TYPES
-
-MUTATIONS = 700  # run with more after a change of the reader
 
 INERTIA = '<inertia ixx="0.1" iyy="0.2" izz="0.25" ixy="0.01" ixz="0.02" iyz="0.03"/>'
 HEAVY = f'<inertial><mass value="1"/>{INERTIA}</inertial>'
@@ -881,11 +878,7 @@ def documents() -> list[str]:
     return [EVERYTHING, *(Path(xsim.models.path(n)).read_text() for n in ("two_links", "gripper"))]
 
 
-@pytest.mark.slow
-@settings(max_examples=MUTATIONS, deadline=None, derandomize=True, database=None)
-@given(st.integers(0, 2**32 - 1))
-def test_mutated_files_end_in_a_spec_or_a_parse_error(seed):
-    rng = random.Random(seed)
+def check_mutated(rng: random.Random) -> None:
     text = mutate(rng.choice(documents()), rng)
     try:
         spec = quiet(text, base=rng.choice(("free", "fixed")))
@@ -893,6 +886,12 @@ def test_mutated_files_end_in_a_spec_or_a_parse_error(seed):
         assert str(error).startswith("<string>")
         return
     check(spec)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seeds", mutations.SEEDS, ids=mutations.IDS)
+def test_mutated_files_end_in_a_spec_or_a_parse_error(seeds):
+    mutations.check_each(seeds, check_mutated)
 
 
 def test_the_mutated_files_are_good_before():

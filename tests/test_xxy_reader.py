@@ -9,10 +9,11 @@ import time
 import warnings
 from dataclasses import replace
 
+import mutations
 import numpy as np
 import pytest
 from corpus import corpus, models, needs_corpus
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from lxml import etree
 
@@ -706,9 +707,7 @@ _VALUES = st.one_of(
 _DOCUMENTS = [RICH, *(xsim.models.path(n).read_text() for n in xsim.models.names() if xsim.models.path(n).parent.name == "x_xy")]
 
 
-@settings(max_examples=200, deadline=None)
-@given(st.data())
-def test_damaged_files_raise_nothing_but_parse_errors(data):
+def check_damaged(data) -> None:
     root = etree.fromstring(data.draw(st.sampled_from(_DOCUMENTS)).encode())
     elements = [e for e in root.iter() if isinstance(e.tag, str)]
     for _ in range(data.draw(st.integers(1, 4))):
@@ -737,6 +736,19 @@ def test_damaged_files_raise_nothing_but_parse_errors(data):
             assert str(error).startswith("<string>:")
         else:
             same(spec, parse_text(xxy.write(spec), "x_xy"))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_damaged_files_raise_nothing_but_parse_errors(data):
+    check_damaged(data)
+
+
+@pytest.mark.nightly
+@settings(max_examples=mutations.MANY, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_many_damaged_files_raise_nothing_but_parse_errors(data):
+    check_damaged(data)
 
 
 @settings(max_examples=100, deadline=None)

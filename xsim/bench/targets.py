@@ -119,7 +119,7 @@ def step_functions(model: Model, settings: Settings) -> tuple[tuple[Function, tu
 
 
 def rollout_function(step: Function, steps: int) -> Function:
-    """Steps of one environment with constant inputs, as one function with the arguments of a step, and its results without the solutions."""
+    """Steps of one environment with constant inputs, as one function with the arguments of a step and its results but the solutions."""
 
     def rollout(shared, own, *rest):
         fields, inputs = rest[: len(RANKS)], rest[len(RANKS) :]
