@@ -1358,7 +1358,6 @@ def check_mutated(rng: random.Random) -> None:
         pass
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seeds", mutations.SEEDS, ids=mutations.IDS)
 def test_mutated_files_give_a_spec_or_a_parse_error(seeds):
     mutations.check_each(seeds, check_mutated)

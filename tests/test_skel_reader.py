@@ -1131,7 +1131,6 @@ def check_mutated(rng: random.Random) -> None:
     assert_sound(spec)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seeds", mutations.SEEDS, ids=mutations.IDS)
 def test_mutated_files_are_read_or_refused(seeds):
     mutations.check_each(seeds, check_mutated)

@@ -888,7 +888,6 @@ def check_mutated(rng: random.Random) -> None:
     check(spec)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seeds", mutations.SEEDS, ids=mutations.IDS)
 def test_mutated_files_end_in_a_spec_or_a_parse_error(seeds):
     mutations.check_each(seeds, check_mutated)

@@ -205,6 +205,8 @@ class HostEmitter(Emitter):
         """Add the values of the environments of this block; lanes after the last environment count as zero."""
         p, t = self.program, self.target
         for i, x in enumerate(values):
+            if p.number(x) == 0:
+                continue
             kind = t.type(p.types[x])
             zero = "zeroinitializer" if t.lanes > 1 else "0.0"
             value = self.result(f"select {t.type(BOOL)} %lane.valid, {kind} {self.value(x, True)}, {kind} {zero}")
