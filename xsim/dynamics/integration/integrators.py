@@ -246,7 +246,6 @@ def _rk4(system: System, s: StateComponents, inputs: StepInputs) -> Advanced:
         v, act, now = shifted(s.v, dv, reach), shifted(s.act, da, reach), at_time(system, time, external)
         commands, soft = apply_commands(now, v, tau, ctrl), constraints(now, q, v)
         controls = split_controls(now.topology, delayed_controls(now, s.history, time, ctrl)).actuators
-        solution = None if solution is None else list(solution)
         x = acceleration(EquationOfMotion(
             now, q, v, commands.tau, tuple(act), tuple(controls), prescribed=commands.prescribed, soft=soft, solution=solution
         ))  # fmt: skip
@@ -254,18 +253,29 @@ def _rk4(system: System, s: StateComponents, inputs: StepInputs) -> Advanced:
         rates = (full(dq_rates), full(x.a), full(activation_rates(now, act, controls, controller_motion(now, q, v))))
         sums = jax.tree.map(lambda total, k: total + weight * k, sums, rates)
         worst = [jnp.minimum(a, b) for a, b in zip(health, full([x.pivot, x.converged, sub(1.0, x.overflow)]), strict=True)]
-        return (rates, sums, worst), jnp.stack(full(x.x))
+        return (rates, sums, worst), full(x.x)
 
     zero = tuple(full([0.0] * n) for n in (len(s.v), len(s.v), len(s.act)))
     health = full([1.0, 1.0, 1.0])
     stages = jnp.array([[0.0, 0.5, 0.5, 1.0], [1 / 6, 1 / 3, 1 / 3, 1 / 6]], health[0].dtype).T
-    known = None if inputs.solutions is None else jnp.stack(inputs.solutions).reshape(len(stages), -1, *health[0].shape)
+    known = None if inputs.solutions is None else _by_component(inputs.solutions, len(stages))
     run = jax.checkpoint(rk_stage, prevent_cse=False) if inputs.recompute else rk_stage
     (_, (dq, dv, da), health), solutions = jax.lax.scan(run, (zero, zero, health), (stages, known))
     q = integrate(system, s.q, dq, h)
     pivot, converged, within = health
     act = next_activations(system, s.act, da, h, controller_motion(system, s.q, s.v))
-    return Advanced(q, shifted(s.v, dv, h), act, pivot, converged, sub(1.0, within), list(solutions.reshape(-1, *health[0].shape)))
+    return Advanced(q, shifted(s.v, dv, h), act, pivot, converged, sub(1.0, within), _by_stage(solutions, len(stages)))
+
+
+def _by_component(solutions: list, count: int) -> list:
+    """The components (count, *lanes) of solutions that are listed one stage after the other."""
+    width = len(solutions) // count
+    return [jnp.stack(solutions[i::width]) for i in range(width)]
+
+
+def _by_stage(components: list, count: int) -> list:
+    """The inverse of `_by_component`."""
+    return [x[k] for k in range(count) for x in components]
 
 
 @stage
