@@ -56,7 +56,7 @@ class HostEmitter(Emitter):
         uniform = self._uniform_function()
         names, self.names, self.lines, self.allocations, self.in_call = self.names, {}, [], [], False
         self.names = {x: n for x, n in names.items() if n.startswith("@")}
-        self.pointers, self.prologue, self.block, self.spread = {}, [], "entry", [{}]
+        self.pointers, self.prologue, self.block, self.spread, self.memories = {}, [], "entry", [{}], {}
         self._lanes()
         for x in self.arrays:
             self.names[x] = self.array(x)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,13 +14,33 @@ from xsim.compile.program import BOOL, INDEX
 
 
 def dynamic_row(f, x: Array, row: int) -> Array:
-    """x[row], row: a value."""
+    """x[row], row: a value. A column with one value is that value. Columns in which no entry varies are an array of their own, of which the
+    environments share the entries."""
     number = f.program.number(row)
     if number is not None:
         return x[int(number)]
-    size = math.prod(x.shape[1:])
-    start = f.builder.operation("mul", INDEX, (row, f.program.constant(INDEX.type(size))))
-    return Array(np.array(f.loaded(x, [(start, k) for k in range(size)]), int).reshape(x.shape[1:]), x.dtype)
+    columns = f.ids(x).reshape(x.shape[0], -1).T
+    values = columns[:, 0].copy()
+    is_moving = (columns != columns[:, :1]).any(1)
+    varies = np.array([any(f.program.varying[v] for v in column.tolist()) for column in columns], bool)
+    for chosen in (np.flatnonzero(is_moving & varies), np.flatnonzero(is_moving & ~varies)):
+        if len(chosen):
+            start = f.builder.operation("mul", INDEX, (row, f.program.constant(INDEX.type(len(chosen)))))
+            values[chosen] = f.loaded(Array(columns[chosen].T, x.dtype), [(start, k) for k in range(len(chosen))])
+    return Array(values.reshape(x.shape[1:]), x.dtype)
+
+
+def row_start(equation, x: Array, starts: Sequence[Array]) -> Array | None:
+    """The index of the row that a dynamic slice takes, None if the slice is no row."""
+    if equation.params["slice_sizes"] != (1, *x.shape[1:]) or any(s.numbers is None for s in starts[1:]):
+        return None
+    return starts[0]
+
+
+def clamped_row(f, x: Array, start: Array) -> int:
+    """The index of a row within an array, as XLA's dynamic slices take it."""
+    index = _Positions(f, x.shape).clamped(int(f.ids(start)), 0, 1)
+    return index if f.program.types[index] == INDEX else f.builder.operation("convert", INDEX, (index,))
 
 
 class _Positions:
@@ -69,6 +90,9 @@ class _Positions:
 
 
 def dynamic_slice(f, equation, x: Array, *starts: Array) -> Array:
+    row = row_start(equation, x, starts)
+    if row is not None:
+        return dynamic_row(f, x, clamped_row(f, x, row)).moved(lambda a: a[None])
     sizes, where = equation.params["slice_sizes"], _Positions(f, x.shape)
     first = [(i, where.clamped(int(f.ids(s)), i, n)) for i, (s, n) in enumerate(zip(starts, sizes, strict=True))]
     start, base = where.position(0, first)

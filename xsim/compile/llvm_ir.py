@@ -15,6 +15,7 @@ import llvmlite.binding as llvm
 import numpy as np
 
 from xsim.compile.elementary import ELEMENTARY
+from xsim.compile.placement import placement_of
 from xsim.compile.program import BOOL, Input, Loop, Program, Scope, Store
 
 NAMES = {"f4": "float", "f8": "double", "i4": "i32", "i8": "i64", "i1": "i8", "i2": "i16", "u4": "i32", "u8": "i64", "u1": "i8", "b1": "i1"}
@@ -64,11 +65,13 @@ class Emitter:
 
     def __init__(self, program: Program, target: Target):
         self.program, self.target = program, target
-        self.live = program.live()
+        self.placement = placement_of(program, program.live())
+        self.live = program.live(self.placement.arguments(program))
         self.lines: list[str] = []
         self.block, self.in_block = "entry", 0
         self.count = 0
         self.names: dict[int, str] = {}  # of values
+        self.memories: dict[int, str] = {}  # of arrays that are not constant
         self.spread: list[dict] = [{}]  # by scope: vectors of uniform values, and rows of arrays, by (memory, index)
         self.active: list[str] = []  # conditions of the loops around
         self.allocations: list[str] = []
@@ -254,20 +257,34 @@ class Emitter:
             space = "addrspace(1) " if self.target.gpu else ""
             self.globals.append(f"@c{self.count} = internal {space}constant [{len(entries)} x {kind}] [{body}], align 64")
             return f"@c{self.count}"
-        memory = self.memory(dtype, len(entries), p.varying[x])
+        memory = self.array_memory(self.placement.memory.get(x, x))
         kind, lanes = self.target.type(dtype, p.varying[x]), self.target.lanes if p.varying[x] else 1
-        for i, entry in enumerate(entries):
+        for i, entry in self.placement.rest.get(x, enumerate(entries)):
             value = self.value(entry, p.varying[x])
             address = self.result(f"getelementptr [{lanes} x {memory_type(dtype)}], ptr {memory}, i32 {i}")
             self.write_memory(kind, dtype, value, address, lanes)
         return memory
+
+    def array_memory(self, x: int) -> str:
+        """The memory of an array that is not constant."""
+        if x not in self.memories:
+            p = self.program
+            self.memories[x] = self.memory(p.types[x], len(p.arguments[x]), p.varying[x])
+        return self.memories[x]
 
     def buffer(self, x: int) -> str:
         """The memory of a mutable array."""
         name = self.names.get(x)
         if name is None:
             p = self.program
-            name = self.names[x] = self.memory(p.types[x], p.data[x], p.varying[x])
+            if x in self.placement.parts:
+                array, first = self.placement.parts[x]
+                lanes, whole = self.target.lanes, self.array_memory(array)
+                name = f"{whole}.{first}"
+                self.allocations.append(f"  {name} = getelementptr [{lanes} x {memory_type(p.types[x])}], ptr {whole}, i32 {first}")
+            else:
+                name = self.memory(p.types[x], p.data[x], p.varying[x])
+            self.names[x] = name
         return name
 
     def write_memory(self, kind: str, dtype: np.dtype, value: str, address: str, lanes: int) -> None:

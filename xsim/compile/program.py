@@ -8,9 +8,10 @@ outermost scope holds what depends on uniform inputs alone and is evaluated once
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import numpy as np
 
@@ -218,22 +219,26 @@ class Program:
         self.complete.add(buffer)
         return buffer
 
-    def add_to_sum(self, buffer: int | None, value: int) -> int:
-        """Add a value in each turn of the loop of this place to the number in a buffer, which is zero before the loop. None: a new one.
+    def sums(self, size: int, dtype: np.dtype) -> int:
+        """A buffer of sums over the turns of the loop of this place, which are zero before the loop. See `add_to_sum`."""
+        loop = self.scope.loop
+        assert loop is not None
+        with self.within(loop.around):
+            buffer = self.buffer(size, dtype)
+            for k in range(size):
+                self.store(buffer, self.constant(INDEX.type(0)), k, self.constant(dtype.type(0)))
+        return buffer
+
+    def add_to_sum(self, buffer: int, index: int, offset: int, value: int) -> None:
+        """Add a value in each turn of the loop of this place to entry index + offset of a buffer of `sums`.
 
         A block of environments makes the turns that any of them needs; the others add nothing."""
         dtype, loop = self.types[value], self.scope.loop
-        zero, nothing = self.constant(INDEX.type(0)), self.constant(dtype.type(0))
         assert loop is not None
-        if buffer is None:
-            with self.within(loop.around):
-                buffer = self.buffer(1, dtype)
-                self.store(buffer, zero, 0, nothing)
         if self.varying[loop.proceed]:
-            value = self.operation("select_n", dtype, (loop.proceed, nothing, value))
-        total = self.operation("add", dtype, (self.load(buffer, zero), value))
-        self.store(buffer, zero, 0, total)
-        return buffer
+            value = self.operation("select_n", dtype, (loop.proceed, self.constant(dtype.type(0)), value))
+        total = self.operation("add", dtype, (self.load(buffer, index, offset), value))
+        self.store(buffer, index, offset, total)
 
     # ---- loops -----------------------------------------------------------------------------------------------------------------
 
@@ -279,8 +284,8 @@ class Program:
 
     # ---- use -------------------------------------------------------------------------------------------------------------------
 
-    def live(self) -> set[int]:
-        """The values on which the outputs depend."""
+    def live(self, arguments: Mapping[int, tuple[int, ...]] = MappingProxyType({})) -> set[int]:
+        """The values on which the outputs depend. arguments: of values that are computed from others than their own arguments."""
         found: set[int] = set()
         work = [x for output in self.outputs for x in output]
         while work:
@@ -288,7 +293,7 @@ class Program:
             if x in found:
                 continue
             found.add(x)
-            work += self.arguments[x]
+            work += arguments.get(x, self.arguments[x])
             name = self.names[x]
             if name == "phi":
                 loop, position = self.data[x], self.data[x].phis.index(x)

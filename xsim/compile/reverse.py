@@ -72,7 +72,8 @@ class _Equation:
 class _Turns:
     """A loop that is differentiated. floats: which of the values that it carries have cotangents; the first of these values is the turn.
     after: these values after the loop, and dtype: their type. active: which of its sequences have cotangents. searches: those of a turn.
-    sums: for each value outside that it reads, the buffer that adds up the cotangents."""
+    sums: for each value outside that it reads, the buffer that adds up its cotangents. row_sums: for each array outside whose rows it takes,
+    by its values, the array and the buffer that adds up its cotangents."""
 
     scan: Scan
     rolled: Rolled
@@ -82,6 +83,7 @@ class _Turns:
     active: list[int]
     searches: list[_Search]
     sums: dict[int, int] = field(default_factory=dict)
+    row_sums: dict[tuple, tuple[Array, int]] = field(default_factory=dict)
 
     @property
     def sequences(self) -> list[Array]:
@@ -138,7 +140,7 @@ class Tape(Flattener):
         self.traces: list[ClosedJaxpr] = []  # they are kept, because functions and loops are known by their identity
         self.recording = True  # whether equations are prepared for derivatives with respect to active arguments
         self.plain = False  # whether none are
-        self.in_turn = False  # whether a turn of a loop is differentiated
+        self.turn: _Turns | None = None  # the loop of which a turn is differentiated
         self.searches: list[_Search] = []  # of the program so far
         self.recorded: list[_Search] = []  # of the turn that is differentiated, in their order; the first ones are taken
         self.function: object = None  # the innermost function with a rule that is evaluated: its equation, or its rule
@@ -167,7 +169,7 @@ class Tape(Flattener):
 
     def copy(self, value: int, dependence: int, target: int | None = None) -> int:
         """A value with the same number. target: the value that takes its cotangents."""
-        copied = self.program.copy(value, here=self.in_turn)
+        copied = self.program.copy(value, here=self.turn is not None)
         self.given[copied] = dependence
         if target is not None:
             self.targets[copied] = target
@@ -212,6 +214,8 @@ class Tape(Flattener):
             return self.choice(equation, *xs)
         if name in BY_OPERATIONS or self.only_moves(name, xs):
             return super().evaluate(equation, xs)
+        if name == "dynamic_slice" and most == ACTIVE and self.takes_row(equation, *xs):
+            return [self.row(*xs[:2])]
         if name in BY_JAX:
             return self.by_jax(equation, xs, [i for i, d in enumerate(depends) if d == most], most)
         raise Unsupported(f"the reverse of the operation {name}")
@@ -234,6 +238,33 @@ class Tape(Flattener):
         first = INDEXED[name]
         indices = xs[first:] if name.startswith("dynamic") else xs[first : first + 1]
         return all(x.numbers is not None for x in indices)
+
+    def takes_row(self, equation: JaxprEqn, x: Array, *starts: Array) -> bool:
+        """Whether a turn of a loop takes a row of an array from outside of the loop, all environments the same."""
+        p, start = self.program, indexing.row_start(equation, x, starts)
+        if self.turn is None or start is None or p.varying[int(self.ids(start))]:
+            return False
+        return not any(p.scopes[v].within(p.scope.loop) for v in x.values.ravel().tolist())
+
+    def row(self, x: Array, start: Array) -> Array:
+        """A row of an array from outside of the loop, whose cotangents each turn adds to those of the array."""
+        p, turn = self.program, self.turn
+        assert turn is not None
+        key, size = tuple(x.values.ravel().tolist()), math.prod(x.shape[1:])
+        index = indexing.clamped_row(self, x, start)
+        depends = [any(map(self.depends, column)) for column in x.values.reshape(-1, size).T.tolist()]
+
+        def pull(gs: list[Array]) -> None:
+            if key not in turn.row_sums:
+                turn.row_sums[key] = x, p.sums(len(key), x.dtype)
+            at = self.builder.operation("mul", INDEX, (index, p.constant(INDEX.type(size))))
+            for k, g in zip(np.flatnonzero(depends).tolist(), self.ids(gs[0]).tolist(), strict=True):
+                p.add_to_sum(turn.row_sums[key][1], at, k, g)
+
+        values = self.ids(indexing.dynamic_row(self, x, index)).flatten()
+        (copies,) = self.copied_results([Array(values[depends], x.dtype)], ACTIVE, pull)
+        values[depends] = self.ids(copies)
+        return Array(values.reshape(1, *x.shape[1:]), x.dtype)
 
     def held(self, x: Array) -> Array:
         """An array without derivatives."""
@@ -420,6 +451,8 @@ class Tape(Flattener):
             self.add(loop.starts[k], g, self.depends(loop.starts[k]))
         for value, buffer in turns.sums.items():
             self.add(value, p.entries(buffer)[0], self.depends(value))
+        for x, buffer in turns.row_sums.values():
+            self.give(x, Array(np.array(p.entries(buffer), int).reshape(x.shape), x.dtype), ACTIVE)
 
     def masked(self, buffer: int, row: int, x: Array) -> Array:
         """An array where the environment makes this turn, else what is in a row of a buffer."""
@@ -454,8 +487,8 @@ class Tape(Flattener):
         after the turn. results: of its results that are floats."""
         scan, floats = turns.scan, turns.floats
         self.given.update({values[k]: ACTIVE for k in floats})
-        outside = self.heap, self.cotangents, self.in_turn
-        self.heap, self.cotangents, self.in_turn = [], {}, True
+        outside = self.heap, self.cotangents, self.turn
+        self.heap, self.cotangents, self.turn = [], {}, turns
         rows = scan.slices_at(row)
         for i in turns.active:
             rows[i] = self.map_entries(lambda v: self.copy(v, ACTIVE), rows[i])
@@ -469,7 +502,7 @@ class Tape(Flattener):
             self.give(x, g, ACTIVE)
         begins = [np.array([values[k] for k in floats], int), *(self.ids(rows[i]) for i in turns.active)]
         found = self.swept({v for x in begins for v in x.ravel().tolist()}, turns.sums)
-        self.heap, self.cotangents, self.in_turn = outside
+        self.heap, self.cotangents, self.turn = outside
         dtypes = [after.dtype, *(rows[i].dtype for i in turns.active)]
         before, *of_rows = (
             self.map_entries(lambda v, dtype=dtype: found[v] if v in found else self.builder.constant(0, dtype), Array(x, dtype))
@@ -486,7 +519,9 @@ class Tape(Flattener):
             elif p.scopes[value].within(p.scope.loop):
                 self.pull(value)
             else:
-                sums[value] = p.add_to_sum(sums.get(value), self.total(value))
+                if value not in sums:
+                    sums[value] = p.sums(1, p.types[value])
+                p.add_to_sum(sums[value], p.constant(INDEX.type(0)), 0, self.total(value))
         return found
 
     # ---- cotangents ----------------------------------------------------------------------------------------------------------

@@ -202,7 +202,8 @@ def _collide_pairs(system: System, group: PairGroup, detection_distance, shapes)
     """As `_candidates`, of one pair group without height fields."""
     top, lanes = system.topology, shapes.shape[-1]
     by_spheres = in_one_environment() and group.has_bounding_spheres and not top.speculative
-    sides = [concatenated([_of_pairs(top, info, shapes)[k] for info in group.infos]) for k in (0, 1)]
+    rows = [np.concatenate([_shape_rows(top, info)[k] for info in group.infos]) for k in (0, 1)]
+    sides = [shapes[x] for x in rows]
     distance, selected, overflow = detection_distance[group.pairs], None, jnp.zeros(lanes, bool)
     kinds = group.shapes if group.is_convex else group.shapes[:1]
     data = [[assets[k] for assets in group.assets] if group.is_convex else group.assets[0][k] for k in (0, 1)]
@@ -229,13 +230,14 @@ def _collide_pairs(system: System, group: PairGroup, detection_distance, shapes)
         shapes = (shape_of(components(x), y) for x, y in zip((a, b), data, strict=True))
         return [broadcast_contact(x, (len(a), lanes)) for x in _collide(kinds[0], *shapes, distance, top.switches)]
 
-    def contacts_of_near(a, b, distance, reach) -> list[ContactPoint]:
+    def contacts_of_near(rows, distance, reach) -> list[ContactPoint]:
+        a, b = (jax.lax.dynamic_slice_in_dim(shapes, row[0], 1) for row in rows)
         near = can_touch(shape_of(components(a), None).pos, shape_of(components(b), None).pos, reach)
         far = [broadcast_contact(ContactPoint(FAR, ZERO3, (0.0, 0.0, 1.0)), (len(a), lanes))] * group.contacts_per_pair
         return jax.lax.cond(near.any(), lambda: contacts_of(a, b, distance), lambda: far)
 
     if by_spheres:
-        contacts = each_row(contacts_of_near, *sides, distance, _reach(system, group, distance))
+        contacts = each_row(contacts_of_near, [jnp.asarray(x) for x in rows], distance, _reach(system, group, distance))
     else:
         contacts = each_row(contacts_of, *sides, distance)
     return concatenated(contacts), group.candidate_pairs(selected), overflow
@@ -327,10 +329,15 @@ _search, _search_meshes, _search_triangles = (
 )
 
 
-def _of_pairs(topology: Topology, info: PairsInfo, of_shapes) -> list:
-    """The entries of the first and of the second geoms of pairs, of an array with an entry for each shape."""
+def _shape_rows(topology: Topology, info: PairsInfo) -> list[np.ndarray]:
+    """The rows of the first and of the second geoms of pairs in an array with a row for each shape."""
     index = contact_plan(topology).shape_index
-    return [of_shapes[np.array([index[g] for g in info.geoms.value[:, k].tolist()])] for k in (0, 1)]
+    return [np.array([index[g] for g in info.geoms.value[:, k].tolist()]) for k in (0, 1)]
+
+
+def _of_pairs(topology: Topology, info: PairsInfo, of_shapes) -> list:
+    """The rows of the first and of the second geoms of pairs, of an array with a row for each shape."""
+    return [of_shapes[rows] for rows in _shape_rows(topology, info)]
 
 
 @stage
