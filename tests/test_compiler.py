@@ -179,7 +179,7 @@ def test_numbers_that_are_not_finite():
 
 def test_batches_of_any_size_and_no_environment():
     f = Function(lambda x: [x * 2], [jax.ShapeDtypeStruct((2,), jnp.float32)], "double")
-    for n in (0, 1, 7, 8, 9, 4096):
+    for n in (0, 1, 7, 8, 9, 16, 17, 4096):  # vectors have 8 or 16 environments
         x = jnp.arange(2.0 * n).reshape(n, 2)
         np.testing.assert_array_equal(f([x], [True])[0], 2 * x)
 

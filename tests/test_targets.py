@@ -63,7 +63,7 @@ def test_single_environments_are_those_of_vectors(monkeypatch):
         return Function(lambda a, x: _with_everything(jnp.tile(a, 3), x), shapes, "everything")([a, x], [False, True])
 
     vectors = run()
-    monkeypatch.setattr("xsim.compile.function.vector_bytes", lambda: 4)
+    monkeypatch.setattr("xsim.compile.function.vector_lanes", lambda *_: 1)
     for one, many in zip(run(), vectors, strict=True):
         np.testing.assert_array_equal(one, many)
 

@@ -28,7 +28,7 @@ from xsim.compile.flatten import Unsupported, count_operations, program_of
 from xsim.compile.host import HostEmitter
 from xsim.compile.launch import Launch, launch_handler
 from xsim.compile.llvm_ir import Target
-from xsim.compile.machine import ONCE, OPTIMIZATION, function_address, identity, loaded, machine_code, pointer_capsule, vector_bytes
+from xsim.compile.machine import ONCE, OPTIMIZATION, function_address, identity, loaded, machine_code, pointer_capsule, vector_lanes
 from xsim.compile.nvptx import GpuEmitter, cached_ptx
 from xsim.compile.program import Program
 from xsim.compile.reverse import reverse_program
@@ -272,9 +272,14 @@ class Function:
 
     # ---- machine code ------------------------------------------------------------------------------------------------------------
 
-    def target(self, batched: tuple[bool, ...], summed: tuple[bool, ...]) -> str:
-        """The name under which XLA knows the compiled function."""
-        return self._made((batched, summed), batched, lambda: self._compiled(batched, summed))
+    def target(self, batched: tuple[bool, ...], summed: tuple[bool, ...], environments: int) -> str:
+        """The name under which XLA knows the compiled function. environments: for how many its vectors are chosen; it is right for any number."""
+        lanes = self.lanes(environments) if any(batched) else 1
+        return self._made((batched, summed, lanes), batched, lambda: self._compiled(batched, summed, lanes))
+
+    def lanes(self, environments: int) -> int:
+        """Environments in a vector of a program for a number of environments."""
+        return vector_lanes(environments, max(np.dtype(s.dtype).itemsize for s in (*self.shapes, *self.results) if is_float(s)))
 
     def gpu_target(self, batched: tuple[bool, ...]) -> GpuTarget:
         """The kernels for an NVIDIA GPU. Results are those of the environments, none is a sum."""
@@ -291,9 +296,9 @@ class Function:
             self._forget(batched)
         return found
 
-    def _compiled(self, batched: tuple[bool, ...], summed: tuple[bool, ...]) -> str:
+    def _compiled(self, batched: tuple[bool, ...], summed: tuple[bool, ...], lanes: int) -> str:
         """Compile the function, and register it with XLA unless one with the same code is; its name."""
-        text, optimization = self.module(batched, summed), OPTIMIZATION if any(batched) else ONCE
+        text, optimization = self.module(batched, summed, lanes), OPTIMIZATION if any(batched) else ONCE
         name = f"xsim.{identity(text, optimization)}"
         if name not in _REGISTERED:
             address = function_address(text, "handler", optimization)
@@ -358,11 +363,9 @@ class Function:
             found = self._summaries[batched] = Summary(sum(program.count().values()), varying)
         return found
 
-    def module(self, batched: tuple[bool, ...], summed: tuple[bool, ...]) -> str:
-        """LLVM IR for this processor."""
+    def module(self, batched: tuple[bool, ...], summed: tuple[bool, ...], lanes: int) -> str:
+        """LLVM IR for this processor. lanes: environments in a vector."""
         program = self.program(batched)
-        width = max(np.dtype(s.dtype).itemsize for s in (*self.shapes, *self.results) if np.dtype(s.dtype).kind == "f")
-        lanes = vector_bytes() // width if any(batched) else 1
         sizes = [math.prod(s.shape) for s in self.shapes]
         return HostEmitter(program, Target(lanes), sizes, list(batched), list(summed)).module()
 
@@ -415,7 +418,7 @@ def _called(*arguments, function, batched, summed):
     results = [
         jax.ShapeDtypeStruct(r.shape if s else (count, *r.shape), r.dtype) for r, s in zip(function.results, summed, strict=True)
     ]
-    target = _machine_code(function, lambda: function.target(batched, summed))
+    target = _machine_code(function, lambda: function.target(batched, summed, count))
     if target is None:
         return _by_xla(*arguments, function=function, batched=batched, summed=summed)
     return jax.ffi.ffi_call(target, results)(*arguments)

@@ -41,10 +41,16 @@ def _machine(optimization: int) -> Any:
 
 
 @functools.cache
-def vector_bytes() -> int:
-    """Bytes of a vector register that programs use: half of AVX-512's, whose registers hold twice as many values that way."""
+def _vector_sizes() -> tuple[int, ...]:
+    """Bytes of the vectors that programs use on this processor, the shortest first."""
     features = _features().split(",")
-    return 32 if "+avx" in features else 16
+    return (32, 64) if "+avx512f" in features else (32,) if "+avx" in features else (16,)
+
+
+def vector_lanes(environments: int, size: int) -> int:
+    """Numbers of ``size`` bytes in a vector of a program: a vector of the shortest kind if it holds all environments, else of the longest."""
+    sizes = _vector_sizes()
+    return next((x for x in sizes if x >= environments * size), sizes[-1]) // size
 
 
 def machine_code(text: str, optimization: int = OPTIMIZATION) -> bytes:
