@@ -15,8 +15,10 @@ import xsim
 from xsim import cache
 from xsim.compile import machine
 from xsim.compile.choice import tracing_for
-from xsim.compile.flatten import Unsupported
+from xsim.compile.flatten import Unsupported, program_of
 from xsim.compile.function import CompilerWarning, Function, Replay, compiled_call, warn_once
+from xsim.compile.llvm_ir import Target
+from xsim.compile.placement import placement_of
 from xsim.dynamics.compiled_step import step_function
 from xsim.dynamics.prepared import system_function
 
@@ -169,6 +171,45 @@ def test_shared_operands():
 
 def test_loops_by_environment():
     check(_search, numbers(3), jnp.arange(11, dtype=jnp.int32))
+
+
+def _joined(x, index):
+    """Results of two long loops and of none as one array, from which each environment takes other entries, in either of two branches."""
+
+    def long(a):
+        for _ in range(200):
+            a = 0.5 * jnp.sin(a) + 0.2
+        return a
+
+    whole = jnp.concatenate([jax.lax.map(long, x[:9]), x[3:5] * 2, jax.lax.map(long, 0.5 * x[:8])])
+    taken = [lambda whole, k=k: long(whole[index + k]) for k in (0, 1)]
+    return jax.lax.cond(x[0] > 0, *taken, whole), whole[index]
+
+
+def test_buffers_lie_in_the_arrays_that_join_them():
+    """The results of loops are not copied to an array of all, of which both branches have the same."""
+    x, index = numbers(9), jnp.asarray(RNG.integers(0, 18, (11, 3)), jnp.int32)
+    check(_joined, x, index)
+    shapes = [jax.ShapeDtypeStruct(a.shape[1:], a.dtype) for a in (x, index)]
+    program = program_of(Function(lambda *xs: jax.tree.leaves(_joined(*xs)), shapes, "test").traced, [True, True])
+    placement = placement_of(program, program.live())
+    assert sorted(first for _, first in placement.parts.values()) == [0, 11]
+    assert len(placement.memory) == 3 and len(set(placement.memory.values())) == 1
+    assert all([position for position, _ in rest] == [9, 10] for rest in placement.rest.values())
+
+
+def test_vectors(monkeypatch):
+    """A few environments, and long programs, have short vectors. The results are the same."""
+    for sizes, lanes in (((32, 64), {1: 8, 8: 8, 9: 16, 4096: 16}), ((32,), {1: 8, 9: 8}), ((16,), {4: 4, 5: 4})):
+        monkeypatch.setattr(machine, "_vector_sizes", lambda sizes=sizes: sizes)
+        assert {n: machine.vector_lanes(n, 4) for n in lanes} == lanes
+    monkeypatch.setattr(machine, "_vector_sizes", lambda: (32, 64))
+    shape, x, found = jax.ShapeDtypeStruct((2,), jnp.float32), numbers(2), []
+    monkeypatch.setattr("xsim.compile.function.Target", lambda lanes: found.append(lanes) or Target(lanes))
+    for most, lanes in ((10, 16), (1, 8)):
+        monkeypatch.setattr("xsim.compile.function.MAX_WIDE_OPERATIONS", most)
+        np.testing.assert_array_equal(Function(lambda x: [3 * x], [shape], "test")([x], [True])[0], 3 * x)
+        assert found.pop() == lanes
 
 
 def test_numbers_that_are_not_finite():

@@ -158,6 +158,22 @@ def _of_rows(x, y):
     return jax.lax.map(row, (x, x, jnp.arange(4.0)))
 
 
+PAIRS = np.array([[0, 2, 1, 2, 0, 1, 2], [3, 1, 3, 3, 3, 3, 3]], np.int32)
+
+
+def _of_pairs(x, y):
+    """A long function of two rows of an array of which one column is constant, in each turn other rows. One row is always the same."""
+    table = jnp.concatenate([jnp.sin(x), jnp.full((4, 1), 0.5), jnp.broadcast_to(y, (4, 2))], 1)
+
+    def row(pair):
+        a, b = (jax.lax.dynamic_slice_in_dim(table, k, 1)[0] for k in pair)
+        for _ in range(40):
+            a = 0.5 * jnp.tanh(a + b[::-1]) + b[0] * y[1]
+        return a
+
+    return jax.lax.map(row, tuple(jnp.asarray(k) for k in PAIRS))
+
+
 FURTHER = {
     "rule": (lambda x, y: _twice(jnp.sin(x), x * y), (), ()),
     "rule of which one argument is active": (lambda x: _twice(x, 0.7), ()),
@@ -166,6 +182,7 @@ FURTHER = {
     "loop": (_rolled, (3,), (3, 3)),
     "searches in turns": (_solved_in_turns, (), ()),
     "rows": (_of_rows, (4, 3), (3, 3)),
+    "rows of pairs": (_of_pairs, (4, 3), (2,)),
     "conversion": (lambda x: x.astype(jnp.float32).astype(jnp.float64) * jnp.int32(x), (2,)),
     "double where": (lambda x: jnp.where(x > 0, jnp.sqrt(jnp.where(x > 0, x, 1.0)), 0.0), (5,)),
 }
@@ -185,6 +202,15 @@ def test_searches_are_not_repeated():
     program = reverse_program(f.traced, [True] * 4, (0, 1), f.differentiable)
     searches = _searches(program)
     assert len(searches) == 2
+
+
+def test_rows_add_their_cotangents_to_those_of_their_array():
+    """Once for each number, and with no choice between the rows that a turn may take."""
+    shapes = [jax.ShapeDtypeStruct(shape, jnp.float64) for shape in ((4, 3), (2,))]
+    f = Function(lambda *xs: [_of_pairs(*xs)], shapes, "test")
+    program = reverse_program(f.traced, [True] * 3, (0, 1), f.differentiable)
+    assert not any(program.names[x] == "select_n" and program.types[x].kind == "f" for x in program.live())
+    assert 4 * 6 in {program.data[x] for x in program.live() if program.names[x] == "buffer"}
 
 
 def _by_sign(x, y):

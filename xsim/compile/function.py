@@ -40,6 +40,9 @@ _REGISTERED: set[str] = set()
 
 MAX_OPERATIONS = 150_000
 """Operations of a function beyond which XLA compiles it: LLVM takes 12 s for so many, and a minute for those of the derivative."""
+MAX_WIDE_OPERATIONS = 64_000
+"""A program of more operations has vectors of the shortest kind, see `vector_lanes`. It waits for memory rather than for code, and for the
+environment of a block that needs most turns. Measured: the steps of a humanoid and of a hand are slower by a tenth with the longest."""
 MAX_GPU_OPERATIONS = 50_000
 """The same for NVIDIA GPUs: their assembler takes 25 s for 22,000 operations, a minute for 38,000 and more than four minutes for 84,000."""
 MAX_TRACED_OPERATIONS = 3 * MAX_OPERATIONS
@@ -273,13 +276,14 @@ class Function:
     # ---- machine code ------------------------------------------------------------------------------------------------------------
 
     def target(self, batched: tuple[bool, ...], summed: tuple[bool, ...], environments: int) -> str:
-        """The name under which XLA knows the compiled function. environments: for how many its vectors are chosen; it is right for any number."""
-        lanes = self.lanes(environments) if any(batched) else 1
+        """The name under which XLA knows the compiled function. environments: for how many its vectors are chosen; any number is right."""
+        lanes = vector_lanes(environments, self._number_size)
         return self._made((batched, summed, lanes), batched, lambda: self._compiled(batched, summed, lanes))
 
-    def lanes(self, environments: int) -> int:
-        """Environments in a vector of a program for a number of environments."""
-        return vector_lanes(environments, max(np.dtype(s.dtype).itemsize for s in (*self.shapes, *self.results) if is_float(s)))
+    @property
+    def _number_size(self) -> int:
+        """Bytes of a number."""
+        return max(np.dtype(s.dtype).itemsize for s in (*self.shapes, *self.results) if is_float(s))
 
     def gpu_target(self, batched: tuple[bool, ...]) -> GpuTarget:
         """The kernels for an NVIDIA GPU. Results are those of the environments, none is a sum."""
@@ -297,7 +301,12 @@ class Function:
         return found
 
     def _compiled(self, batched: tuple[bool, ...], summed: tuple[bool, ...], lanes: int) -> str:
-        """Compile the function, and register it with XLA unless one with the same code is; its name."""
+        """Compile the function, and register it with XLA unless one with the same code is; its name. lanes: environments in a vector if the
+        program is not long."""
+        if not any(batched):
+            lanes = 1
+        elif self.summary(batched).operations > MAX_WIDE_OPERATIONS:
+            lanes = vector_lanes(1, self._number_size)
         text, optimization = self.module(batched, summed, lanes), OPTIMIZATION if any(batched) else ONCE
         name = f"xsim.{identity(text, optimization)}"
         if name not in _REGISTERED:

@@ -48,7 +48,7 @@ def _vector_sizes() -> tuple[int, ...]:
 
 
 def vector_lanes(environments: int, size: int) -> int:
-    """Numbers of ``size`` bytes in a vector of a program: a vector of the shortest kind if it holds all environments, else of the longest."""
+    """Numbers of ``size`` bytes in a vector of a program: of the shortest kind if that holds all environments, else of the longest."""
     sizes = _vector_sizes()
     return next((x for x in sizes if x >= environments * size), sizes[-1]) // size
 

@@ -1,7 +1,7 @@
 """Which buffers of a program are parts of larger arrays.
 
-A loop over the pairs of each kind of shapes stores its contacts in buffers. An array of the contacts of all kinds then has these entries one
-after the other. Its memory holds the buffers, so that no entry is copied.
+A loop over the pairs of each kind of shapes stores its contacts in buffers. An array of the contacts of all kinds then has these entries
+one after the other. Its memory holds the buffers, so that no entry is copied.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from xsim.compile.program import Program
 
 @dataclass(frozen=True)
 class Placement:
-    """parts: for each buffer that is part of an array, the array and its first entry there. memory: for each array with such parts, the first
-    array with the same entries, whose memory it has. rest: its other entries, (position, value)."""
+    """parts: for each buffer that is part of an array, the array and its first entry there. memory: for each array with such parts, the
+    first array with the same entries, whose memory it has. rest: its other entries, (position, value)."""
 
     parts: dict[int, tuple[int, int]] = field(default_factory=dict)
     memory: dict[int, int] = field(default_factory=dict)

@@ -72,8 +72,8 @@ class _Equation:
 class _Turns:
     """A loop that is differentiated. floats: which of the values that it carries have cotangents; the first of these values is the turn.
     after: these values after the loop, and dtype: their type. active: which of its sequences have cotangents. searches: those of a turn.
-    sums: for each value outside that it reads, the buffer that adds up its cotangents. row_sums: for each array outside whose rows it takes,
-    by its values, the array and the buffer that adds up its cotangents."""
+    sums: for each value outside that it reads, the buffer that adds up its cotangents. row_sums: for each array outside of which it takes
+    rows, by its values, the array and the buffer that adds up its cotangents."""
 
     scan: Scan
     rolled: Rolled
