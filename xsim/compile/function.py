@@ -277,8 +277,13 @@ class Function:
 
     def target(self, batched: tuple[bool, ...], summed: tuple[bool, ...], environments: int) -> str:
         """The name under which XLA knows the compiled function. environments: for how many its vectors are chosen; any number is right."""
-        lanes = vector_lanes(environments, self._number_size)
-        return self._made((batched, summed, lanes), batched, lambda: self._compiled(batched, summed, lanes))
+        key = batched, summed, vector_lanes(environments, self._number_size)
+        return self._made(key, batched, lambda: self._compiled(batched, summed, environments))
+
+    def lanes(self, batched: tuple[bool, ...], environments: int) -> int:
+        """Environments in a vector of the program."""
+        is_long = self.summary(batched).operations > MAX_WIDE_OPERATIONS
+        return vector_lanes(1 if is_long else environments, self._number_size) if any(batched) else 1
 
     @property
     def _number_size(self) -> int:
@@ -300,14 +305,10 @@ class Function:
             self._forget(batched)
         return found
 
-    def _compiled(self, batched: tuple[bool, ...], summed: tuple[bool, ...], lanes: int) -> str:
-        """Compile the function, and register it with XLA unless one with the same code is; its name. lanes: environments in a vector if the
-        program is not long."""
-        if not any(batched):
-            lanes = 1
-        elif self.summary(batched).operations > MAX_WIDE_OPERATIONS:
-            lanes = vector_lanes(1, self._number_size)
-        text, optimization = self.module(batched, summed, lanes), OPTIMIZATION if any(batched) else ONCE
+    def _compiled(self, batched: tuple[bool, ...], summed: tuple[bool, ...], environments: int) -> str:
+        """Compile the function, and register it with XLA unless one with the same code is; its name."""
+        text = self.module(batched, summed, self.lanes(batched, environments))
+        optimization = OPTIMIZATION if any(batched) else ONCE
         name = f"xsim.{identity(text, optimization)}"
         if name not in _REGISTERED:
             address = function_address(text, "handler", optimization)

@@ -53,8 +53,8 @@ def vector_lanes(environments: int, size: int) -> int:
     return next((x for x in sizes if x >= environments * size), sizes[-1]) // size
 
 
-def machine_code(text: str, optimization: int = OPTIMIZATION) -> bytes:
-    """The object file of a module in LLVM IR."""
+def _compiled(text: str, optimization: int) -> tuple[Any, Any]:
+    """The target machine and the module of a text in LLVM IR, from which code is generated."""
     machine = _machine(optimization)
     module = llvm.parse_assembly(text)
     module.triple, module.data_layout = llvm.get_process_triple(), str(machine.target_data)
@@ -62,7 +62,19 @@ def machine_code(text: str, optimization: int = OPTIMIZATION) -> bytes:
     passes = llvm.create_new_module_pass_manager()
     passes.add_always_inliner_pass()
     passes.run(module, llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=0)))
+    return machine, module
+
+
+def machine_code(text: str, optimization: int = OPTIMIZATION) -> bytes:
+    """The object file of a module in LLVM IR."""
+    machine, module = _compiled(text, optimization)
     return machine.emit_object(module)
+
+
+def assembly(text: str) -> str:
+    """The assembly language of a module in LLVM IR."""
+    machine, module = _compiled(text, OPTIMIZATION)
+    return machine.emit_assembly(module)
 
 
 def loaded(code: bytes, name: str) -> int:
