@@ -62,7 +62,8 @@ def _whole_buffers(program: Program, entries: list[int], parts: dict[int, tuple[
         if program.names[value] != "load":
             continue
         buffer, index = program.arguments[value]
-        if program.number(index) != 0 or buffer not in program.complete or buffer in parts or buffer in found:
+        is_first = program.number(index) == 0 and program.data[value] == 0
+        if not is_first or buffer not in program.complete or buffer in parts or buffer in found:
             continue
         size = program.data[buffer]
         places = [(program.arguments[v], program.data[v]) for v in entries[first : first + size] if program.names[v] == "load"]
