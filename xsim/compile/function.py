@@ -42,7 +42,7 @@ MAX_OPERATIONS = 150_000
 """Operations of a function beyond which XLA compiles it: LLVM takes 12 s for so many, and a minute for those of the derivative."""
 MAX_WIDE_OPERATIONS = 64_000
 """A program of more operations has vectors of the shortest kind, see `vector_lanes`. It waits for memory rather than for code, and for the
-environment of a block that needs most turns. Measured: the steps of a humanoid and of a hand are slower by a tenth with the longest."""
+environment of a block that needs most turns. The steps of a humanoid and of a hand are slower by up to a tenth with the longest."""
 MAX_GPU_OPERATIONS = 50_000
 """The same for NVIDIA GPUs: their assembler takes 25 s for 22,000 operations, a minute for 38,000 and more than four minutes for 84,000."""
 MAX_TRACED_OPERATIONS = 3 * MAX_OPERATIONS
@@ -282,8 +282,10 @@ class Function:
 
     def lanes(self, batched: tuple[bool, ...], environments: int) -> int:
         """Environments in a vector of the program."""
+        if not any(batched):
+            return 1
         is_long = self.summary(batched).operations > MAX_WIDE_OPERATIONS
-        return vector_lanes(1 if is_long else environments, self._number_size) if any(batched) else 1
+        return vector_lanes(1 if is_long else environments, self._number_size)
 
     @property
     def _number_size(self) -> int:

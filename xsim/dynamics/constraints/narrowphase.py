@@ -237,17 +237,17 @@ def _collide_pairs(system: System, group: PairGroup, detection_distance, shapes)
         return jax.lax.cond(near.any(), lambda: contacts_of(a, b, distance), lambda: far)
 
     if by_spheres:
-        contacts = each_row(contacts_of_near, [jnp.asarray(x) for x in rows], distance, _reach(system, group, distance))
+        contacts = each_row(contacts_of_near, [jnp.asarray(x) for x in rows], distance, _reach(system, rows, distance))
     else:
         contacts = each_row(contacts_of, *sides, distance)
     return concatenated(contacts), group.candidate_pairs(selected), overflow
 
 
-def _reach(system: System, group: PairGroup, distance):
-    """For each pair, the distance of the centres (pairs, lanes or 1) up to which the bounding spheres are nearer than a distance."""
-    radius = system.derived.contact_parameters.geom_radius
-    sides = [concatenated([_of_pairs(system.topology, info, radius)[k] for info in group.infos]) for k in (0, 1)]
-    return jax.lax.stop_gradient(sides[0] + sides[1] + distance)
+def _reach(system: System, rows: list[np.ndarray], distance):
+    """For each pair, the distance of the centres (pairs, lanes or 1) up to which the bounding spheres are nearer than a distance. rows: see
+    `_shape_rows`."""
+    first, second = (system.derived.contact_parameters.geom_radius[x] for x in rows)
+    return jax.lax.stop_gradient(first + second + distance)
 
 
 def _collide_height_fields(system: System, group: PairGroup, detection_distance, shapes) -> tuple[ContactPoint, Any, Any]:
