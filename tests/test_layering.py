@@ -27,7 +27,7 @@ LAYERS = (
         "spatial", "compile.arrays", "compile.choice", "compile.elementary", "compile.handler", "compile.machine", "compile.program",
         "compile.rules",
     ),
-    ("compile.simplify", "compile.indexing", "compile.factorization", "compile.placement"),
+    ("compile.simplify", "compile.indexing", "compile.factorization", "compile.placement", "compile.scheduling"),
     ("compile.llvm_ir",),
     ("compile.loops",),
     ("compile.adjoints", "compile.flatten", "compile.host"),

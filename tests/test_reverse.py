@@ -249,7 +249,7 @@ def test_steps_are_differentiated_by_their_programs(name, integrator):
     state = jax.tree.map(lambda x: x[None], xsim.init(model))
     system, step = prepared_step(model, state, (1,), Inputs(None, None))
     replayed = step.replayed
-    varying = [b for _, b in system.operands()] + [True] * (len(parts(state)) + len(step.known) + len(step.differentiable))
+    varying = [b for _, b in system.operands()] + [True] * (len(parts(state)) + 1 + len(step.known) + len(step.differentiable))
     active = [i for i, s in enumerate(step.shapes) if jnp.issubdtype(s.dtype, jnp.floating)]
     program = reverse_program(replayed.traced, varying, active, replayed.differentiable)
     assert [len(x) for x in program.outputs] == [int(np.prod(step.shapes[i].shape)) for i in active]
@@ -261,7 +261,7 @@ def test_derivatives_do_not_search_the_acceleration_again(integrator):
     model = xsim.with_integrator(xsim.load(xsim.models.path("hopper")), integrator)
     state = jax.tree.map(lambda x: x[None], xsim.init(model))
     system, step = prepared_step(model, state, (1,), Inputs(None, None))
-    batched = [b for _, b in system.operands()] + [True] * len(parts(state))
+    batched = [b for _, b in system.operands()] + [True] * (len(parts(state)) + 1)
     assert _searches(step.program(tuple(batched)))
     active = tuple(i for i, s in enumerate(step.shapes) if jnp.issubdtype(s.dtype, jnp.floating))
     reverse = step.replayed.reverse(active)

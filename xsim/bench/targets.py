@@ -31,7 +31,7 @@ from xsim.bench.measure import kernels_per_step
 from xsim.bench.mechanism import load_model, push, start
 from xsim.compile.function import Function
 from xsim.compile.nvptx import BLOCK, ptx
-from xsim.dynamics.compiled_step import ADVANCED, prepared_step, with_mocap
+from xsim.dynamics.compiled_step import ADVANCED, next_start, prepared_step, with_mocap
 from xsim.dynamics.initial_state import init
 from xsim.dynamics.sharding import RANKS, Inputs, parts
 from xsim.model.model import Model, State
@@ -122,13 +122,14 @@ def rollout_function(step: Function, steps: int) -> Function:
     """Steps of one environment with constant inputs, as one function with the arguments of a step and its results but the solutions."""
 
     def rollout(shared, own, *rest):
-        fields, inputs = rest[: len(RANKS)], rest[len(RANKS) :]
+        fields, (*inputs, start) = rest[: len(RANKS)], rest[len(RANKS) :]
 
-        def body(state: State, _):
-            fields = step.function(shared, own, *parts(state), *inputs)[: len(ADVANCED)]
-            return with_mocap(fields, state.mocap), None
+        def body(carry, _):
+            state, start = carry
+            *fields, solutions = step.function(shared, own, *parts(state), *inputs, start)
+            return (with_mocap(fields, state.mocap), next_start(start, solutions)), None
 
-        final = jax.lax.scan(body, State(*fields), length=steps)[0]
+        final, _ = jax.lax.scan(body, (State(*fields), start), length=steps)[0]
         return [getattr(final, name) for name in ADVANCED]
 
     return Function(rollout, step.shapes, "rollout", results=step.results[: len(ADVANCED)])
@@ -144,7 +145,7 @@ def targets(model: Model, settings: Settings) -> list[Target]:
         Target("rollout", (once, (rollout_function(step, settings.steps), batched, 1.0 / settings.steps)), settings.steps),
     ]
     if settings.gradient:
-        active = tuple(i for i, s in enumerate(step.shapes) if i >= 2 and jnp.issubdtype(s.dtype, jnp.floating) and s.shape)
+        active = tuple(i for i, s in enumerate(step.shapes[:-1]) if i >= 2 and jnp.issubdtype(s.dtype, jnp.floating) and s.shape)
         reverse = step.replayed.reverse(active)
         both = (*batched, *[True] * (len(reverse.shapes) - len(batched)))
         out.append(Target("gradient", (once, (step, batched, 1.0), (reverse, both, 1.0)), 1))

@@ -17,6 +17,7 @@ import numpy as np
 from xsim.compile.elementary import ELEMENTARY
 from xsim.compile.placement import placement_of
 from xsim.compile.program import BOOL, Input, Loop, Program, Scope, Store
+from xsim.compile.scheduling import Scheduler
 
 NAMES = {"f4": "float", "f8": "double", "i4": "i32", "i8": "i64", "i1": "i8", "i2": "i16", "u4": "i32", "u8": "i64", "u1": "i8", "b1": "i1"}
 """LLVM's names of numpy's types."""
@@ -66,7 +67,9 @@ class Emitter:
     def __init__(self, program: Program, target: Target):
         self.program, self.target = program, target
         self.placement = placement_of(program, program.live())
-        self.live = program.live(self.placement.arguments(program))
+        arguments = self.placement.arguments(program)
+        self.live = program.live(arguments)
+        self.scheduler = Scheduler(program, self.live, arguments)
         self.lines: list[str] = []
         self.block, self.in_block = "entry", 0
         self.count = 0
@@ -129,14 +132,14 @@ class Emitter:
 
     def scope(self, scope: Scope) -> None:
         """The operations of a scope."""
-        for item in scope.items:
+        for item in self.scheduler.ordered(scope):
             if isinstance(item, Loop):
                 if any(phi in self.live for phi in item.phis) or self.has_stores(item.body):
                     self.loop(item)
             elif isinstance(item, Store):
                 if item.array in self.live:
                     self.store(item)
-            elif item in self.live:
+            else:
                 self.operation(item)
 
     def has_stores(self, scope: Scope) -> bool:

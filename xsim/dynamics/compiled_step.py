@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from xsim.compile.function import Function, Replay
+from xsim.dynamics.constraints.soft_set import has_soft
 from xsim.dynamics.integration.integrators import StepInputs, advance
 from xsim.dynamics.prepared import ONE, Prepared, SystemFunction, by_environment, prepared
 from xsim.dynamics.sharding import RANKS, Inputs, common_batch, parts
@@ -26,19 +27,22 @@ def compiled_steps(model: Model, state: State, inputs: Inputs, steps: int, recor
     system, function = prepared_step(model, first, batch, inputs)
     sequences = [None if x is None else _by_step(x, batch) for x in inputs]
 
-    def body(current: State, xs):
+    def body(carry, xs):
+        current, start = carry
         fields = [(x, True) for x in parts(current)]
         given = [by_environment(x, 1, first.q.shape[:1]) for x in xs if x is not None]
-        arguments, batched = zip(*system.operands(), *fields, *given, strict=True)
-        after = with_mocap(function(arguments, batched)[: len(ADVANCED)], current.mocap)
+        arguments, batched = zip(*system.operands(), *fields, *given, (start, True), strict=True)
+        *fields, solutions = function(arguments, batched)
+        after, start = with_mocap(fields, current.mocap), next_start(start, solutions)
         inputs_of_batch = [x if x is None or x.ndim == 1 else x.reshape(*batch, x.shape[-1]) for x in xs]
         if complete is not None:
             after = _environments(complete(_public(current, batch), _public(after, batch), *inputs_of_batch), batch)
-        return after, None if record is None else record(_public(after, batch), *inputs_of_batch)
+        return (after, start), None if record is None else record(_public(after, batch), *inputs_of_batch)
 
+    carry = first, jnp.full((len(first.q), *function.shapes[-1].shape), jnp.nan, first.q.dtype)
     if steps == 1 and record is None:
-        return _public(body(first, [None if x is None else x[0] for x in sequences])[0], batch), None
-    final, recorded = jax.lax.scan(body, first, sequences, length=steps)
+        return _public(body(carry, [None if x is None else x[0] for x in sequences])[0][0], batch), None
+    (final, _), recorded = jax.lax.scan(body, carry, sequences, length=steps)
     return _public(final, batch), recorded
 
 
@@ -47,7 +51,15 @@ def prepared_step(model: Model, state: State, batch: tuple[int, ...], inputs: In
     system = prepared(model, state.mocap, batch)
     present = tuple(x is not None for x in inputs)
     fields = tuple(_shape(x) for x in parts(state))
-    return system, step_function(system.function, len(system.shared), system.order, fields, model.nu, present)
+    soft = has_soft(model.topology)
+    return system, step_function(system.function, len(system.shared), system.order, fields, model.nu, present, soft)
+
+
+def next_start(start, solutions):
+    """Where the search of the next step starts (..., nv or 0), see `step_function`: the acceleration that was found last. solutions: of the
+    step (..., n). Without any of them, as of an integrator that does not return them, it starts as in this step."""
+    width = start.shape[-1]
+    return jax.lax.stop_gradient(solutions[..., :width]) if solutions.shape[-1] else start
 
 
 def _environments(state: State, batch: tuple[int, ...]) -> State:
@@ -82,21 +94,25 @@ def _shape(x) -> tuple:
 
 
 @functools.lru_cache(maxsize=64)
-def step_function(system: SystemFunction, shared: int, order: tuple[int, ...], shapes: tuple, nu: int, present: tuple[bool, bool]):
+def step_function(
+    system: SystemFunction, shared: int, order: tuple[int, ...], shapes: tuple, nu: int, present: tuple[bool, bool], soft: bool
+) -> Function:
     """The function of one environment that advances a state by a step.
 
-    Its arguments are the system's numbers, the fields of the state, and ctrl and tau if they are present. Its results are the fields that
-    change, see `with_mocap`, and the solutions of the equations of motion. Derivatives are evaluated at these solutions, which are not
-    computed again. shared: how many of the numbers all environments share. order: see `Prepared`. shapes: of the fields, with their types.
-    present: whether ctrl and tau are."""
+    Its arguments are the system's numbers, the fields of the state, ctrl and tau if they are present, and where the search of the
+    acceleration starts (nv; 0 without soft constraints), see `StepInputs`. Its results are the fields that change, see `with_mocap`, and
+    the solutions of the equations of motion. Derivatives are evaluated at these solutions, which are not computed again. shared: how many
+    of the numbers all environments share. order: see `Prepared`. shapes: of the fields, with their types. present: whether ctrl and tau
+    are. soft: whether the model has soft constraints."""
     dtype, nv = shapes[0][1], shapes[1][0][0]
 
     def advanced(solutions, shared_numbers, own, *given) -> tuple[list, list]:
         """The fields that change, and the solutions. solutions: the latter, where they are known, else None."""
-        state, rest = State(*given[: len(shapes)]), iter(given[len(shapes) :])
+        state, rest, start = State(*given[: len(shapes)]), iter(given[len(shapes) : -1]), list(ONE.split(given[-1], 1)) or None
         ctrl, tau = (list(ONE.split(next(rest), 1)) if here else [0.0] * zeros for here, zeros in zip(present, (nu, nv), strict=True))
         known = None if solutions is None else list(ONE.split(solutions, 1))
-        step = advance(system.system(shared_numbers, own, order), state_components(state, ONE), StepInputs(tau, ctrl, False, known))
+        inputs = StepInputs(tau, ctrl, False, known, start)
+        step = advance(system.system(shared_numbers, own, order), state_components(state, ONE), inputs)
         step = jax.tree.map(lambda x: jnp.reshape(x, ()), step)  # numbers of joints that users registered may be arrays (1,)
         new = public_state(step.state, ONE, state.mocap, dtype, state.flags.dtype)
         return [getattr(new, name).astype(getattr(state, name).dtype) for name in ADVANCED], step.solutions
@@ -110,6 +126,7 @@ def step_function(system: SystemFunction, shared: int, order: tuple[int, ...], s
 
     vectors = [jax.ShapeDtypeStruct((n,), dtype) for n in (shared, len(order) - shared)]
     inputs = [jax.ShapeDtypeStruct((n,), dtype) for n, here in zip((nu, nv), present, strict=True) if here]
-    arguments = [*vectors, *(jax.ShapeDtypeStruct(*s) for s in shapes), *inputs]
+    start = jax.ShapeDtypeStruct((nv if soft else 0,), dtype)
+    arguments = [*vectors, *(jax.ShapeDtypeStruct(*s) for s in shapes), *inputs, start]
     return Function(step, arguments, "step", replay=Replay(replay, (len(ADVANCED),)))
 

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 
 from xsim.dynamics.call import check_width, compiled, llvm_or_xla
 from xsim.dynamics.compiled_step import compiled_steps
+from xsim.dynamics.constraints.soft_set import has_soft
 from xsim.dynamics.forward import forward, with_sensor_history
 from xsim.dynamics.integration.integrators import StateComponents, StepInputs, advance, in_stages
 from xsim.dynamics.layout import make_lanes
@@ -105,25 +106,29 @@ def _steps(model: Model, state: State, inputs: Inputs, steps: int, record, check
 
     sensor_history = has_sensor_history(model.topology)
 
-    def body(old: StateComponents, xs):
-        arrays, parts = xs
+    def body(carry, xs):
+        (old, search_start), (arrays, parts) = carry, xs
         tau = [0.0] * model.nv if parts.tau is None else parts.tau
         ctrl = [0.0] * model.nu if parts.ctrl is None else parts.ctrl
-        start = old._replace(v=separate_kernels(old.v))
-        m = _with_shapes_of(advance(system, start, StepInputs(tau, ctrl, checkpoint_stages)).state, old)
+        inputs = StepInputs(tau, ctrl, checkpoint_stages, start=search_start)
+        advanced = advance(system, old._replace(v=separate_kernels(old.v)), inputs)
+        m = _with_shapes_of(advanced.state, old)
+        if search_start is not None and advanced.solutions:
+            search_start = _with_shapes_of(jax.lax.stop_gradient(advanced.solutions[: model.nv]), search_start)
         if sensor_history:
             m = state_components(with_sensor_history(model, public(old), public(m), arrays.ctrl, arrays.tau), lanes)
         recorded = None
         if record is not None:
             after = public(m)
             recorded = record(after, forward(model, after, arrays.ctrl, arrays.tau))
-        return m, recorded
+        return (m, search_start), recorded
 
+    carry = components, [jnp.full_like(x, jnp.nan) for x in components.v] if has_soft(model.topology) else None
     if steps == 1 and record is None:
-        return public(body(components, jax.tree.map(lambda x: x[0], (inputs, split)))[0]), None
+        return public(body(carry, jax.tree.map(lambda x: x[0], (inputs, split)))[0][0]), None
     run = jax.checkpoint(body, prevent_cse=False) if checkpoint and not checkpoint_stages else body
     arrays = inputs if record is not None or sensor_history else None
-    components, recorded = jax.lax.scan(run, components, (arrays, split), length=steps)
+    (components, _), recorded = jax.lax.scan(run, carry, (arrays, split), length=steps)
     return public(components), recorded
 
 

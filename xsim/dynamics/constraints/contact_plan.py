@@ -23,9 +23,9 @@ from xsim.model.topology import PairsInfo, Topology
 _CHEAP = ("sphere", "capsule", "facet")
 """Shapes whose exact distance costs no more than a lower bound. They need no broad phase."""
 LARGE = 16
-"""A buffer of so many contacts, or more, has a small one beside it, see `few_contacts`."""
+"""A buffer of so many contacts, or more, has smaller ones beside it, see `few_contacts`."""
 SMALLEST = 4
-"""The small buffer has an eighth of the entries of the large one, so many at least."""
+"""A smaller buffer has so many entries at least."""
 NO_BODY = -2
 """In place of a body: a part of a flex, which several bodies move."""
 
@@ -132,11 +132,11 @@ class CondimGroup(NamedTuple):
         """Whether the first (0) or the second (1) of each pair is a geom."""
         return bool((self.bodies[:, side] != NO_BODY).all())
 
-    def with_small_buffer(self) -> CondimGroup:
-        """The group with a small buffer, in one block, if its own is large."""
+    def with_small_buffer(self, part: int) -> CondimGroup:
+        """The group with a buffer of 1 / part of the entries, in one block, if its own is large."""
         if self.capacity < LARGE:
             return self
-        capacity, dofs = max(SMALLEST, self.capacity // 8), tuple(sorted({dof for _, dofs in self.blocks for dof in dofs}))
+        capacity, dofs = max(SMALLEST, self.capacity // part), tuple(sorted({dof for _, dofs in self.blocks for dof in dofs}))
         return self._replace(capacity=capacity, blocks=((capacity, dofs),), order=None)
 
 

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from xsim.dynamics.constraints.soft_set import Constraints
-from xsim.dynamics.linalg.dense import Bordered, every, times, transposed_times, tree_sum
+from xsim.dynamics.linalg.dense import Bordered, every, pairwise_sum, times, transposed_times, tree_sum
 from xsim.spatial import block_loop_hoisting
 
 MAX_STEPS = 100
@@ -74,13 +74,13 @@ class _Carry(NamedTuple):
     count: object
 
 
-def minimize(mass, right, free: Free, constraints: Constraints, hard=None, wanted=None) -> Minimum:
+def minimize(mass, right, free: Free, constraints: Constraints, hard=None, wanted=None, start=None) -> Minimum:
     """Minimize 1/2 a^T M a - b^T a + P(J a + offset), subject to H a = h.
 
-    mass (nv, nv, lanes): M. right (nv, lanes): b. free: where the iteration starts. hard (m, nv, lanes), wanted (m, lanes): H and h, None
-    without hard rows."""
+    mass (nv, nv, lanes): M. right (nv, lanes): b. free: the solution without P. hard (m, nv, lanes), wanted (m, lanes): H and h, None
+    without hard rows. start (nv, lanes): an acceleration that may be near the minimum, see `_start_at`; NaN if there is none. It is not
+    used with hard rows, since they hold at ``free``."""
     eps, counts = float(jnp.finfo(right.dtype).eps), constraints.counts()
-    work = jnp.abs(tree_sum(list(free.a * right)))
 
     def step(c: _Carry) -> _Carry:
         forces = constraints.force(c.x)
@@ -115,9 +115,30 @@ def minimize(mass, right, free: Free, constraints: Constraints, hard=None, wante
     def unfinished(c: _Carry):
         return ~c.done.all() & (c.count < MAX_STEPS)
 
-    start = _Carry(free.a, free.y, constraints.at(free.a), jnp.full_like(work, jnp.inf), work, jnp.zeros_like(work, bool), 0)
-    end = jax.lax.while_loop(unfinished, step, start)
+    end = jax.lax.while_loop(unfinished, step, _start_at(None if hard is not None else start, mass, right, free, constraints))
     return Minimum(end.a, end.y, jnp.where(end.done, 1.0, 0.0).astype(right.dtype), end.count)
+
+
+def _start_at(start, mass, right, free: Free, constraints: Constraints) -> _Carry:
+    """Where the iteration starts: at ``start`` (nv, lanes) if the slope of the function on the line from ``free`` to it becomes smaller
+    there, else at ``free``. None: at ``free``. With the acceleration of the last time step fewer iterations are needed (MuJoCo's warm
+    start)."""
+    a, x, energy = free.a, constraints.at(free.a), jnp.abs(tree_sum(list(free.a * right)))
+    if start is not None:
+        change, x_start = start - a, constraints.at(start)
+
+        def soft_work(x_force):
+            """The work of the soft forces at x_force over the change."""
+            works = [(new - old) * f for new, old, f in zip(x_start, x, constraints.force(x_force), strict=True)]
+            return tree_sum([pairwise_sum(work.reshape(-1, *right.shape[1:])) for work in works])
+
+        decrease = soft_work(x)  # minus the slope at free.a, where M a - b is zero
+        slope = tree_sum(list(change * times(mass, change))) - soft_work(x_start)
+        is_better = jnp.abs(slope) <= decrease  # not if start is NaN
+        a = jnp.where(is_better, start, a)
+        x = tuple(jnp.where(is_better, new, old) for new, old in zip(x_start, x, strict=True))
+        energy = jnp.where(is_better, jnp.maximum(energy, decrease), energy)
+    return _Carry(a, free.y, x, jnp.full_like(energy, jnp.inf), energy, jnp.zeros_like(energy, bool), 0)
 
 
 def _line_search(mass, right, constraints: Constraints, c: _Carry, p, dx, stop):

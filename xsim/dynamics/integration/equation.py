@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from xsim.dynamics.actuation.actuation import actuator_forces
 from xsim.dynamics.actuation.transmissions import transmissions
-from xsim.dynamics.constraints.few_contacts import of_active_contacts
+from xsim.dynamics.constraints.few_contacts import ITERATED, of_active_contacts
 from xsim.dynamics.constraints.holonomic import has_holonomic_rows, holonomic_rates, holonomic_rows
 from xsim.dynamics.constraints.newton import free_acceleration, minimize
 from xsim.dynamics.constraints.noslip import without_slip
@@ -75,6 +75,7 @@ class EquationOfMotion(NamedTuple):
     * row_acceleration: required second derivative of the first holonomic rows; 0 for the other rows.
     * soft: soft constraints, None without any.
     * solution: `Solved.x` of an earlier evaluation with the same values, which is not computed again. None: it is computed.
+    * start (nv): an acceleration near that under the soft constraints, where its search starts, see `minimize`. None: without one.
 
     But for "step" MuJoCo solves soft constraints without the implicit terms and applies those to the resulting acceleration. The solution
     then has two accelerations: the one that satisfies the constraints and the one after the implicit terms.
@@ -91,6 +92,7 @@ class EquationOfMotion(NamedTuple):
     row_acceleration: tuple = ()
     soft: Constraints | None = None
     solution: list | None = None
+    start: list | None = None
 
 
 @stage
@@ -358,12 +360,14 @@ def _solve_dense(m: EquationOfMotion, terms: Terms, full) -> tuple:
     else:
         lanes, free = right_side.shape[1:], free_acceleration(mass, force, hard, required)
 
+        start = None if m.start is None else jnp.stack(full(m.start))
+
         def under(constraints: Constraints) -> tuple:
             constraints = constraints.fitted(lanes)
-            minimum = minimize(mass, force, free, constraints, hard, required)
+            minimum = minimize(mass, force, free, constraints, hard, required, start)
             return minimum, constraints.curvature(constraints.at(minimum.a))
 
-        minimum, curvature = of_active_contacts(m.system, terms.frame, m.v, m.soft, under)
+        minimum, curvature = of_active_contacts(m.system, terms.frame, m.v, m.soft, under, ITERATED)
         matrix = NewtonMatrix(mass + curvature, hard)
         a, flags = [*minimum.a, *(() if hard is None else minimum.y)], [free.pivot, minimum.converged]
     return *_with_staged_terms(m, terms, full, matrix, mass_rows, a), flags
@@ -436,7 +440,8 @@ def acceleration(m: EquationOfMotion) -> Solved:
         return _solved(m)
     sliding, sticking = (None, None) if m.solution is None else (m.solution[: len(m.solution) // 2], m.solution[len(m.solution) // 2 :])
     first = _solved(m._replace(solution=sliding))
-    noslip = _solved(m._replace(solution=sticking, soft=without_slip(m.soft, jnp.stack(first.explicit_a))))
+    soft, start = without_slip(m.soft, jnp.stack(first.explicit_a)), jax.lax.stop_gradient(first.explicit_a)
+    noslip = _solved(m._replace(solution=sticking, soft=soft, start=start))
     return noslip._replace(converged=jnp.minimum(first.converged, noslip.converged), x=[*first.x, *noslip.x])
 
 

@@ -20,7 +20,7 @@ from xsim.dynamics.actuation.delays import delayed_controls, with_controls
 from xsim.dynamics.actuation.transmissions import transmissions
 from xsim.dynamics.constraints.holonomic import has_holonomic_rows, row_accelerations
 from xsim.dynamics.constraints.loop_joints import active
-from xsim.dynamics.constraints.soft_set import constraints
+from xsim.dynamics.constraints.soft_set import constraints, has_soft
 from xsim.dynamics.forces.passive import damping_matrix, quadratic
 from xsim.dynamics.forces.plasticity import next_plastic, with_plastic_springs
 from xsim.dynamics.forces.time_functions import at_time
@@ -75,16 +75,19 @@ class StepInputs(NamedTuple):
     * tau (nv), ctrl (nu): components.
     * recompute: whether reverse mode evaluates the stages again instead of storing them; only used if `Integrator.stages` is true.
     * solutions: `Step.solutions` of an earlier evaluation of the same step, which are not computed again. None: they are computed.
+    * start (nv): see `EquationOfMotion`. Of the step before, the first nv of `Step.solutions`.
     """
 
     tau: list
     ctrl: list
     recompute: bool = False
     solutions: list | None = None
+    start: list | None = None
 
 
 class Step(NamedTuple):
-    """A step. state: after it. solutions: of the equations of motion that it solves, components, see `equation.Solved.x`."""
+    """A step. state: after it. solutions: of the equations of motion that it solves, components, see `equation.Solved.x`. The equation that
+    is solved last comes first."""
 
     state: StateComponents
     solutions: list
@@ -149,7 +152,7 @@ def _velocity(system: System, s: StateComponents, inputs: StepInputs, implicit: 
     soft = constraints_of_step(system, s.q, s.v, s.act, controls)
     equation = EquationOfMotion(
         system, s.q, s.v, commands.tau, tuple(s.act), controls, implicit, commands.prescribed, tuple(row_accelerations(system, s.q, s.v)),
-        soft, inputs.solutions,
+        soft, inputs.solutions, inputs.start,
     )  # fmt: skip
     x = acceleration(equation)
     v, converged = shifted(s.v, x.a, system.option.dt), x.converged
@@ -238,7 +241,7 @@ def _rk4(system: System, s: StateComponents, inputs: StepInputs) -> Advanced:
 
     def rk_stage(carry, xs):
         """One stage: the rates at the state that the rates of the last stage lead to, and their weighted sum so far."""
-        (dq, dv, da), sums, health = carry
+        (dq, dv, da), sums, health, start = carry
         node_and_weight, solution = xs
         reach, weight, dv = mul(h, node_and_weight[0]), node_and_weight[1], separate_kernels(dv)
         q = integrate(system, s.q, dq, reach)
@@ -247,20 +250,22 @@ def _rk4(system: System, s: StateComponents, inputs: StepInputs) -> Advanced:
         commands, soft = apply_commands(now, v, tau, ctrl), constraints(now, q, v)
         controls = split_controls(now.topology, delayed_controls(now, s.history, time, ctrl)).actuators
         x = acceleration(EquationOfMotion(
-            now, q, v, commands.tau, tuple(act), tuple(controls), prescribed=commands.prescribed, soft=soft, solution=solution
+            now, q, v, commands.tau, tuple(act), tuple(controls), prescribed=commands.prescribed, soft=soft, solution=solution, start=start
         ))  # fmt: skip
         dq_rates = v if manifold else displacement_rates(now, s.q, shifted([0.0] * len(v), dq, reach), v)
         rates = (full(dq_rates), full(x.a), full(activation_rates(now, act, controls, controller_motion(now, q, v))))
         sums = jax.tree.map(lambda total, k: total + weight * k, sums, rates)
         worst = [jnp.minimum(a, b) for a, b in zip(health, full([x.pivot, x.converged, sub(1.0, x.overflow)]), strict=True)]
-        return (rates, sums, worst), full(x.x)
+        start = None if soft is None else jax.lax.stop_gradient(full(x.explicit_a))
+        return (rates, sums, worst, start), full(x.x)
 
     zero = tuple(full([0.0] * n) for n in (len(s.v), len(s.v), len(s.act)))
     health = full([1.0, 1.0, 1.0])
     stages = jnp.array([[0.0, 0.5, 0.5, 1.0], [1 / 6, 1 / 3, 1 / 3, 1 / 6]], health[0].dtype).T
     known = None if inputs.solutions is None else _by_component(inputs.solutions, len(stages))
     run = jax.checkpoint(rk_stage, prevent_cse=False) if inputs.recompute else rk_stage
-    (_, (dq, dv, da), health), solutions = jax.lax.scan(run, (zero, zero, health), (stages, known))
+    start = full([jnp.nan] * len(s.v) if inputs.start is None else inputs.start) if has_soft(system.topology) else None
+    (_, (dq, dv, da), health, _), solutions = jax.lax.scan(run, (zero, zero, health, start), (stages, known))
     q = integrate(system, s.q, dq, h)
     pivot, converged, within = health
     act = next_activations(system, s.act, da, h, controller_motion(system, s.q, s.v))
@@ -268,14 +273,14 @@ def _rk4(system: System, s: StateComponents, inputs: StepInputs) -> Advanced:
 
 
 def _by_component(solutions: list, count: int) -> list:
-    """The components (count, *lanes) of solutions that are listed one stage after the other."""
+    """The components (count, *lanes) of solutions that are listed by stage, the last stage first."""
     width = len(solutions) // count
-    return [jnp.stack(solutions[i::width]) for i in range(width)]
+    return [jnp.stack(solutions[i::width][::-1]) for i in range(width)]
 
 
 def _by_stage(components: list, count: int) -> list:
     """The inverse of `_by_component`."""
-    return [x[k] for k in range(count) for x in components]
+    return [x[k] for k in reversed(range(count)) for x in components]
 
 
 @stage

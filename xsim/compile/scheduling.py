@@ -1,0 +1,95 @@
+"""The order in which the operations of a scope are evaluated.
+
+An operation is placed directly before the first one that reads it. So few values are alive at a time: those that do not fit into the
+registers of the processor are stored and loaded again. In the factorization of a matrix, for example, the products that are subtracted from
+an entry are then evaluated together, and no intermediate entry is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from xsim.compile.program import Loop, Program, Scope, Store
+
+
+class Scheduler:
+    """Orders the items of scopes. live: the values that are used. arguments: of values that are computed from others than their own
+    arguments."""
+
+    def __init__(self, program: Program, live: set[int], arguments: Mapping[int, tuple[int, ...]]):
+        self.program, self.live, self.special = program, live, arguments
+
+    def ordered(self, scope: Scope) -> list:
+        """The items of a scope that are used.
+
+        Loops and stores stay in their order, and so do reads of an array before later stores to it."""
+        items = [x for x in scope.items if not isinstance(x, int) or x in self.live]
+        pending = {x for x in items if isinstance(x, int)}
+        fixed, out = self._fixed(items), []
+        for position, item in enumerate(items):
+            if position in fixed:
+                for value in [item] if isinstance(item, int) else self._read_by(item):
+                    self._evaluate(value, pending, out)
+                out += [] if isinstance(item, int) else [item]
+        for value in (*self._results(scope), *items):
+            self._evaluate(value, pending, out)
+        return out
+
+    def _evaluate(self, value, pending: set[int], out: list) -> None:
+        """Append a value, after those from which it is computed, if it is pending."""
+        if value not in pending:
+            return
+        pending.discard(value)
+        path = [(value, self._arguments(value))]
+        while path:
+            current, rest = path[-1]
+            argument = next((x for x in rest if x in pending), None)
+            if argument is None:
+                out.append(current)
+                path.pop()
+            else:
+                pending.discard(argument)
+                path.append((argument, self._arguments(argument)))
+
+    def _arguments(self, value: int) -> Iterator[int]:
+        return iter(self.special.get(value, self.program.arguments[value]))
+
+    def _fixed(self, items: list) -> set[int]:
+        """The positions of the items that stay in their order."""
+        fixed: set[int] = set()
+        stored: set[int] = set()  # arrays that later items write to
+        for position in reversed(range(len(items))):
+            item = items[position]
+            if not isinstance(item, int):
+                stored |= _stored(item)
+                fixed.add(position)
+            elif self.program.names[item] == "load" and self.program.arguments[item][0] in stored:
+                fixed.add(position)
+        return fixed
+
+    def _results(self, scope: Scope) -> list[int]:
+        """The values of a scope that are read after it."""
+        if scope.loop is None:
+            return [x for output in self.program.outputs for x in output]
+        return [scope.loop.proceed] if scope is scope.loop.condition else scope.loop.ends
+
+    def _read_by(self, item: Loop | Store) -> Iterator[int]:
+        """The values that a loop or a store reads, and others of the loop itself."""
+        if isinstance(item, Store):
+            yield from (item.index, item.value)
+            return
+        yield from item.starts
+        for scope in (item.condition, item.body):
+            for x in scope.items:
+                if not isinstance(x, int):
+                    yield from self._read_by(x)
+                elif x in self.live:
+                    yield from self._arguments(x)
+            yield from self._results(scope)
+
+
+def _stored(item: Loop | Store) -> set[int]:
+    """The arrays to which a loop or a store writes."""
+    if isinstance(item, Store):
+        return {item.array}
+    return {array for scope in (item.condition, item.body) for x in scope.items if not isinstance(x, int) for array in _stored(x)}
