@@ -1,6 +1,8 @@
 """Functions compiled by LLVM agree with JAX: operations, loops, derivatives, steps of models."""
 
+import functools
 import itertools
+import operator
 import os
 import warnings
 
@@ -19,6 +21,8 @@ from xsim.compile.flatten import Unsupported, program_of
 from xsim.compile.function import CompilerWarning, Function, Replay, compiled_call, warn_once
 from xsim.compile.llvm_ir import Target
 from xsim.compile.placement import placement_of
+from xsim.compile.program import INDEX, Program
+from xsim.compile.scheduling import Scheduler
 from xsim.dynamics.compiled_step import step_function
 from xsim.dynamics.prepared import system_function
 
@@ -196,6 +200,43 @@ def test_buffers_lie_in_the_arrays_that_join_them():
     assert sorted(first for _, first in placement.parts.values()) == [0, 11]
     assert len(placement.memory) == 3 and len(set(placement.memory.values())) == 1
     assert all([position for position, _ in rest] == [9, 10] for rest in placement.rest.values())
+
+
+def _sums_of_products(x):
+    """All products are traced before the first sum."""
+    products = [[x[i] * x[j] for j in range(i)] for i in range(1, 9)]
+    return [functools.reduce(operator.add, row) for row in products]
+
+
+def _most_alive(program: Program, order: list[int]) -> int:
+    """The largest number of operations whose results are read later."""
+    outputs = {x for output in program.outputs for x in output}
+    operations = [x for x in order if program.names[x] in ("add", "mul")]
+    last = {a: k for k, x in enumerate(operations) for a in program.arguments[x]}
+    return max(sum(y not in outputs and last[y] > k for y in operations[: k + 1]) for k in range(len(operations)))
+
+
+def test_operations_are_placed_where_they_are_read():
+    shape = jax.ShapeDtypeStruct((9,), jnp.float32)
+    program = program_of(Function(_sums_of_products, [shape], "test").traced, [True])
+    order = Scheduler(program, program.live(), {}).ordered(program.environment)
+    assert sorted(order) == sorted(program.environment.items)
+    assert _most_alive(program, program.environment.items) == 35  # products of sums that have begun are not alive
+    assert _most_alive(program, order) == 2
+    check(_sums_of_products, numbers(9))
+
+
+def test_reads_stay_before_later_stores():
+    program, real = Program(), np.dtype(np.float32)
+    x, zero, buffer = program.input(0, 0, real, True), program.constant(INDEX.type(0)), program.buffer(1, real)
+    program.store(buffer, zero, 0, x)
+    first = program.load(buffer, zero)
+    program.store(buffer, zero, 0, program.operation("neg", real, (x,)))
+    second = program.load(buffer, zero)
+    program.outputs = [[second, first]]
+    order = Scheduler(program, program.live(), {}).ordered(program.environment)
+    stores = [k for k, item in enumerate(order) if not isinstance(item, int)]
+    assert stores[0] < order.index(first) < stores[1] < order.index(second)
 
 
 def test_vectors(monkeypatch):

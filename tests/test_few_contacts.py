@@ -12,22 +12,26 @@ from traced import by_numpy
 import xsim
 from xsim.compile.choice import tracing_for
 from xsim.dynamics.call import Call
-from xsim.dynamics.constraints.contact_plan import LARGE, SMALLEST
+from xsim.dynamics.constraints.contact_plan import LARGE, contact_plan
+from xsim.dynamics.constraints.few_contacts import ITERATED, small_buffers
 from xsim.dynamics.constraints.soft_set import constraints, selects_few_contacts
 from xsim.dynamics.forward import soft_constraints
 from xsim.dynamics.integration.equation import EquationOfMotion, effective_mass
 from xsim.dynamics.linalg.dense import Cholesky, assembled
 from xsim.spatial import one_environment
 
-COUNT = 20
+COUNT = 32
 """Balls of a raft: contacts that it can have with the ground."""
-BALLS = "".join(f'<geom size=".05" pos="{0.12 * (i % 5)} {0.12 * (i // 5)} 0"/>' for i in range(COUNT))
+BALLS = "".join(f'<geom size=".05" pos="{0.12 * (i % 4)} {0.12 * (i // 4)} 0"/>' for i in range(COUNT))
 RAFT = f"""<mujoco><option timestep=".002" {{}}/><worldbody><geom type="plane" size="5 5 1"/>
   <body name="raft" pos="0 0 .05"><freejoint/>{BALLS}
     <body pos=".2 .2 .1"><joint axis="0 1 0" range="-10 10"/><geom type="box" size=".05 .05 .05" contype="0" conaffinity="0"/></body>
   </body></worldbody></mujoco>"""
 TILT = 0.05  # rad
-HEIGHTS = {"in the air": (0.2, TILT), "on a corner": (0.049, TILT), "flat": (0.0495, 0.0)}
+HEIGHTS = {
+    "in the air": (0.2, (TILT, TILT)), "on a corner": (0.049, (TILT, TILT)), "on an edge": (0.0495, (0.0, TILT)),
+    "flat": (0.0495, (0.0, 0.0)),
+}  # fmt: skip
 """Height (m) of the raft's origin, and by how much it is turned about x and y."""
 
 
@@ -44,7 +48,8 @@ def raft(option: str = "") -> tuple[xsim.Model, xsim.State, list[int]]:
     start, rng = xsim.init(model), np.random.default_rng(0)
     q = np.tile(np.asarray(start.q), (len(HEIGHTS), 1))
     for row, (height, tilt) in zip(q, HEIGHTS.values(), strict=True):
-        row[2], row[3:7] = height, np.array([1.0, tilt / 2, -tilt / 2, 0.0]) / np.sqrt(1 + tilt**2 / 2)
+        turn = np.array([1.0, tilt[0] / 2, -tilt[1] / 2, 0.0])
+        row[2], row[3:7] = height, turn / np.linalg.norm(turn)
     state = xsim.init(model, q, rng.normal(0, 0.3, (len(q), model.nv)))
     counts = np.asarray(by_numpy(xsim.contacts)(model, state).active).sum(1)
     return model, state, counts.tolist()
@@ -59,12 +64,15 @@ OPTIONS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", OPTIONS)
 def test_states_and_derivatives(name, x64):
-    """Of a step of a batch with no, few and many contacts: by LLVM, whose program has both branches, and by JAX, which has all contacts.
+    """Of a step of a batch with no, few, more and many contacts: by LLVM, whose program has branches, and by JAX, which has all contacts.
     With the integrator discrete the numbers of contacts depend on the step, and LLVM has all contacts, too."""
     model, state, counts = raft(OPTIONS[name])
-    assert counts[0] == 0 < counts[1] <= SMALLEST < LARGE <= counts[2] == COUNT
+    assert counts[0] == 0 < counts[1] <= COUNT // 8 < counts[2] <= COUNT // 4 < LARGE <= counts[3] == COUNT
     with one_environment():
         assert selects_few_contacts(system_of(model))
+    groups = contact_plan(model.topology).condim_groups
+    assert [size[0].capacity for size in small_buffers(groups, ITERATED)] == [COUNT // 8, COUNT // 4]
+    assert [size[0].capacity for size in small_buffers(groups, (8, 7))] == [COUNT // 8]
     weights = np.random.default_rng(1).normal(size=model.nv)
 
     def velocities(q, v, size):

@@ -7,12 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from comparing import AS_USERS
+from traced import by_numpy
 
 import xsim
 from xsim.dynamics.constraints import newton
 from xsim.dynamics.constraints.cones import Cones
 from xsim.dynamics.constraints.newton import free_acceleration, minimize
-from xsim.dynamics.constraints.soft_set import Constraints
+from xsim.dynamics.constraints.soft_set import Constraints, has_warm_start
 from xsim.dynamics.linalg.jacobian import Jacobian
 from xsim.model.model import Flags
 
@@ -53,6 +54,29 @@ def test_forces_are_in_balance(x64, elliptic, d, dtype):
     assert wrong.max() < 4 * jnp.finfo(dtype).eps
 
 
+@pytest.mark.parametrize("elliptic", [False, True])
+def test_the_search_starts_at_a_better_acceleration(x64, elliptic):
+    """From the minimum it has nothing to do. A lane without a start, or with one that is farther away, starts at the free acceleration."""
+    mass, right, J, *rest = (jnp.asarray(x)[..., :4] for x in problems(elliptic, 3))
+    cones = Cones(elliptic, Jacobian((J,), ((CONTACTS, tuple(range(NV))),), NV), *rest)
+    free = free_acceleration(mass, right)
+
+    @jax.jit
+    def search(start):
+        return minimize(mass, right, free, Constraints(None, (cones,)), start=start)
+
+    cold = search(jnp.full_like(right, jnp.nan))
+    assert cold.converged.all() and cold.steps > 3
+    warm = search(cold.a)
+    assert warm.converged.all() and warm.steps <= 2
+    np.testing.assert_allclose(warm.a, cold.a, rtol=0, atol=1e-12 * np.abs(cold.a).max())
+    for factor in (1e6, jnp.inf):
+        np.testing.assert_array_equal(search(factor * jnp.ones_like(right)).a, cold.a)
+    near = search(cold.a * (1 + 1e-3))
+    assert near.converged.all() and near.steps <= cold.steps
+    np.testing.assert_allclose(near.a, cold.a, rtol=0, atol=1e-12 * np.abs(cold.a).max())
+
+
 def test_large_forces_that_cancel_are_solved(x64):
     """The centre of mass of the hinged box is on the axis. Its mobility as a point mass is zero, so its contacts have forces of 1e16 N,
     whose moments about the axis cancel. MuJoCo 4.0.0 (`mj_forward`, 500 iterations, tolerance 0): qacc -2e-13, and -526.3157894736839
@@ -90,3 +114,25 @@ def test_robots_in_single_precision(name):
     assert data.a.dtype == jnp.float32 and not data.flags.any()
     # humanoid_v5: 2.1e-5, since LLVM compiles `forward`, too, with other rounding errors; 1.3e-5 by XLA. The median is 2.5e-6 by both.
     assert data.residual.max() < 3e-5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("integrator", ["Euler", "RK4"])
+def test_rollouts_with_warm_starts(x64, integrator):
+    """The states are those of single steps, each of which starts its search at the free acceleration."""
+    balls = "".join(f'<body pos="0 0 {0.1 + 0.19 * i}"><freejoint/><geom size=".1"/></body>' for i in range(4))
+    option, plane = f'<option integrator="{integrator}"/>', '<geom type="plane" size="1 1 1"/>'
+    model = xsim.loads(f"<mujoco>{option}<worldbody>{plane}{balls}</worldbody></mujoco>", "mjcf", rules="4.0")
+    assert has_warm_start(model.topology)
+    v = np.random.default_rng(3).normal(0, 0.3, (3, model.nv))
+    start = state = xsim.init(model, np.tile(xsim.init(model).q, (3, 1)), v)
+    step, steps = jax.jit(xsim.step), 30
+    for _ in range(steps):
+        state = step(model, state)
+    by_llvm, _ = jax.jit(lambda m, s: xsim.rollout(m, s, steps=steps))(model, start)
+    by_xla, _ = by_numpy(lambda m, s: xsim.rollout(m, s, steps=steps))(model, start)
+    assert np.abs(state.v - v).max() > 0.1
+    for found in by_llvm, by_xla:
+        np.testing.assert_array_equal(found.flags, 0)
+        np.testing.assert_allclose(found.q, state.q, rtol=0, atol=1e-10)
+        np.testing.assert_allclose(found.v, state.v, rtol=0, atol=1e-9)

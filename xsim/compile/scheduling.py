@@ -1,13 +1,14 @@
 """The order in which the operations of a scope are evaluated.
 
-An operation is placed directly before the first one that reads it. So few values are alive at a time: those that do not fit into the
-registers of the processor are stored and loaded again. In the factorization of a matrix, for example, the products that are subtracted from
-an entry are then evaluated together, and no intermediate entry is stored.
+An operation is placed directly before the first one that reads it. Of its arguments the one that needs most registers is evaluated first
+(Sethi and Ullman 1970, The generation of optimal code for arithmetic expressions). So few values are alive at a time: those that do not fit
+into the registers of the processor are stored and loaded again. In the factorization of a matrix, for example, the products that are
+subtracted from an entry are evaluated together, and no intermediate entry is stored.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from xsim.compile.program import Loop, Program, Scope, Store
 
@@ -24,35 +25,29 @@ class Scheduler:
 
         Loops and stores stay in their order, and so do reads of an array before later stores to it."""
         items = [x for x in scope.items if not isinstance(x, int) or x in self.live]
-        pending = {x for x in items if isinstance(x, int)}
-        fixed, out = self._fixed(items), []
+        pending, fixed, out = self._expressions(items), self._fixed(items), []
         for position, item in enumerate(items):
             if position in fixed:
                 for value in [item] if isinstance(item, int) else self._read_by(item):
-                    self._evaluate(value, pending, out)
+                    _evaluate(value, pending, out)
                 out += [] if isinstance(item, int) else [item]
         for value in (*self._results(scope), *items):
-            self._evaluate(value, pending, out)
+            _evaluate(value, pending, out)
         return out
 
-    def _evaluate(self, value, pending: set[int], out: list) -> None:
-        """Append a value, after those from which it is computed, if it is pending."""
-        if value not in pending:
-            return
-        pending.discard(value)
-        path = [(value, self._arguments(value))]
-        while path:
-            current, rest = path[-1]
-            argument = next((x for x in rest if x in pending), None)
-            if argument is None:
-                out.append(current)
-                path.pop()
-            else:
-                pending.discard(argument)
-                path.append((argument, self._arguments(argument)))
+    def _expressions(self, items: list) -> dict[int, list[int]]:
+        """For each operation of a scope, its arguments that are operations of the scope, in the order in which they are evaluated."""
+        expressions: dict[int, list[int]] = {}
+        registers: dict[int, int] = {}
+        for value in items:
+            if isinstance(value, int):
+                arguments = {x for x in self._arguments(value) if x in registers}
+                expressions[value] = sorted(arguments, key=lambda x: (-registers[x], x))
+                registers[value] = max((registers[x] + k for k, x in enumerate(expressions[value])), default=1)
+        return expressions
 
-    def _arguments(self, value: int) -> Iterator[int]:
-        return iter(self.special.get(value, self.program.arguments[value]))
+    def _arguments(self, value: int) -> Sequence[int]:
+        return self.special.get(value, self.program.arguments[value])
 
     def _fixed(self, items: list) -> set[int]:
         """The positions of the items that stay in their order."""
@@ -86,6 +81,21 @@ class Scheduler:
                 elif x in self.live:
                     yield from self._arguments(x)
             yield from self._results(scope)
+
+
+def _evaluate(value, pending: dict[int, list[int]], out: list) -> None:
+    """Append a value, after those from which it is computed, if it is pending. pending: see `Scheduler._expressions`."""
+    if value not in pending:
+        return
+    path = [(value, iter(pending.pop(value)))]
+    while path:
+        current, rest = path[-1]
+        argument = next((x for x in rest if x in pending), None)
+        if argument is None:
+            out.append(current)
+            path.pop()
+        else:
+            path.append((argument, iter(pending.pop(argument))))
 
 
 def _stored(item: Loop | Store) -> set[int]:

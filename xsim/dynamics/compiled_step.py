@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from xsim.compile.function import Function, Replay
-from xsim.dynamics.constraints.soft_set import has_soft
+from xsim.dynamics.constraints.soft_set import has_warm_start
 from xsim.dynamics.integration.integrators import StepInputs, advance
 from xsim.dynamics.prepared import ONE, Prepared, SystemFunction, by_environment, prepared
 from xsim.dynamics.sharding import RANKS, Inputs, common_batch, parts
@@ -51,8 +51,8 @@ def prepared_step(model: Model, state: State, batch: tuple[int, ...], inputs: In
     system = prepared(model, state.mocap, batch)
     present = tuple(x is not None for x in inputs)
     fields = tuple(_shape(x) for x in parts(state))
-    soft = has_soft(model.topology)
-    return system, step_function(system.function, len(system.shared), system.order, fields, model.nu, present, soft)
+    warm = has_warm_start(model.topology)
+    return system, step_function(system.function, len(system.shared), system.order, fields, model.nu, present, warm)
 
 
 def next_start(start, solutions):
@@ -95,15 +95,15 @@ def _shape(x) -> tuple:
 
 @functools.lru_cache(maxsize=64)
 def step_function(
-    system: SystemFunction, shared: int, order: tuple[int, ...], shapes: tuple, nu: int, present: tuple[bool, bool], soft: bool
+    system: SystemFunction, shared: int, order: tuple[int, ...], shapes: tuple, nu: int, present: tuple[bool, bool], warm: bool
 ) -> Function:
     """The function of one environment that advances a state by a step.
 
     Its arguments are the system's numbers, the fields of the state, ctrl and tau if they are present, and where the search of the
-    acceleration starts (nv; 0 without soft constraints), see `StepInputs`. Its results are the fields that change, see `with_mocap`, and
+    acceleration starts (nv; 0 without warm starts), see `StepInputs`. Its results are the fields that change, see `with_mocap`, and
     the solutions of the equations of motion. Derivatives are evaluated at these solutions, which are not computed again. shared: how many
     of the numbers all environments share. order: see `Prepared`. shapes: of the fields, with their types. present: whether ctrl and tau
-    are. soft: whether the model has soft constraints."""
+    are. warm: whether the search has warm starts."""
     dtype, nv = shapes[0][1], shapes[1][0][0]
 
     def advanced(solutions, shared_numbers, own, *given) -> tuple[list, list]:
@@ -126,7 +126,7 @@ def step_function(
 
     vectors = [jax.ShapeDtypeStruct((n,), dtype) for n in (shared, len(order) - shared)]
     inputs = [jax.ShapeDtypeStruct((n,), dtype) for n, here in zip((nu, nv), present, strict=True) if here]
-    start = jax.ShapeDtypeStruct((nv if soft else 0,), dtype)
+    start = jax.ShapeDtypeStruct((nv if warm else 0,), dtype)
     arguments = [*vectors, *(jax.ShapeDtypeStruct(*s) for s in shapes), *inputs, start]
     return Function(step, arguments, "step", replay=Replay(replay, (len(ADVANCED),)))
 

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from xsim.dynamics.call import check_width, compiled, llvm_or_xla
 from xsim.dynamics.compiled_step import compiled_steps
-from xsim.dynamics.constraints.soft_set import has_soft
+from xsim.dynamics.constraints.soft_set import has_warm_start
 from xsim.dynamics.forward import forward, with_sensor_history
 from xsim.dynamics.integration.integrators import StateComponents, StepInputs, advance, in_stages
 from xsim.dynamics.layout import make_lanes
@@ -123,7 +123,7 @@ def _steps(model: Model, state: State, inputs: Inputs, steps: int, record, check
             recorded = record(after, forward(model, after, arrays.ctrl, arrays.tau))
         return (m, search_start), recorded
 
-    carry = components, [jnp.full_like(x, jnp.nan) for x in components.v] if has_soft(model.topology) else None
+    carry = components, [jnp.full_like(x, jnp.nan) for x in components.v] if has_warm_start(model.topology) else None
     if steps == 1 and record is None:
         return public(body(carry, jax.tree.map(lambda x: x[0], (inputs, split)))[0][0]), None
     run = jax.checkpoint(body, prevent_cse=False) if checkpoint and not checkpoint_stages else body

@@ -43,12 +43,12 @@ def of_active_contacts(
     def is_exceeded(groups: tuple[CondimGroup, ...]):
         return jnp.stack([(n > group.capacity).any() for n, group in zip(active, groups, strict=True)]).any()
 
-    sizes = _small_buffers(groups, parts)
+    sizes = small_buffers(groups, parts)
     smallest = jnp.stack([is_exceeded(size) for size in sizes]).sum()
     return jax.lax.switch(smallest, [functools.partial(with_contacts, size) for size in (*sizes, groups)])
 
 
-def _small_buffers(groups: tuple[CondimGroup, ...], parts: tuple[int, ...]) -> list[tuple[CondimGroup, ...]]:
+def small_buffers(groups: tuple[CondimGroup, ...], parts: tuple[int, ...]) -> list[tuple[CondimGroup, ...]]:
     """The groups with smaller buffers of these parts, the smallest first. Sizes that differ by less than a factor of 2 are left out."""
     sizes: list[tuple[CondimGroup, ...]] = []
     for part in parts:

@@ -32,6 +32,15 @@ def has_soft(topology: Topology) -> bool:
     return has_soft_rows(topology) or has_contacts(topology)
 
 
+MIN_WARM_START = 20
+"""Velocities of a model from which on warm starts save time: with fewer an iteration takes hardly longer than to compare the starts."""
+
+
+def has_warm_start(topology: Topology) -> bool:
+    """Whether the search for the acceleration starts at the last one within a rollout and a step of Runge-Kutta, see `newton.minimize`."""
+    return has_soft(topology) and topology.size("nv") >= MIN_WARM_START
+
+
 def selects_few_contacts(system: System) -> bool:
     """Whether the acceleration is found with few contacts where few are active, see `few_contacts`."""
     top, derived = system.topology, system.derived

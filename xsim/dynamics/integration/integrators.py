@@ -20,7 +20,7 @@ from xsim.dynamics.actuation.delays import delayed_controls, with_controls
 from xsim.dynamics.actuation.transmissions import transmissions
 from xsim.dynamics.constraints.holonomic import has_holonomic_rows, row_accelerations
 from xsim.dynamics.constraints.loop_joints import active
-from xsim.dynamics.constraints.soft_set import constraints, has_soft
+from xsim.dynamics.constraints.soft_set import constraints, has_warm_start
 from xsim.dynamics.forces.passive import damping_matrix, quadratic
 from xsim.dynamics.forces.plasticity import next_plastic, with_plastic_springs
 from xsim.dynamics.forces.time_functions import at_time
@@ -256,7 +256,7 @@ def _rk4(system: System, s: StateComponents, inputs: StepInputs) -> Advanced:
         rates = (full(dq_rates), full(x.a), full(activation_rates(now, act, controls, controller_motion(now, q, v))))
         sums = jax.tree.map(lambda total, k: total + weight * k, sums, rates)
         worst = [jnp.minimum(a, b) for a, b in zip(health, full([x.pivot, x.converged, sub(1.0, x.overflow)]), strict=True)]
-        start = None if soft is None else jax.lax.stop_gradient(full(x.explicit_a))
+        start = None if start is None else jax.lax.stop_gradient(full(x.explicit_a))
         return (rates, sums, worst, start), full(x.x)
 
     zero = tuple(full([0.0] * n) for n in (len(s.v), len(s.v), len(s.act)))
@@ -264,7 +264,7 @@ def _rk4(system: System, s: StateComponents, inputs: StepInputs) -> Advanced:
     stages = jnp.array([[0.0, 0.5, 0.5, 1.0], [1 / 6, 1 / 3, 1 / 3, 1 / 6]], health[0].dtype).T
     known = None if inputs.solutions is None else _by_component(inputs.solutions, len(stages))
     run = jax.checkpoint(rk_stage, prevent_cse=False) if inputs.recompute else rk_stage
-    start = full([jnp.nan] * len(s.v) if inputs.start is None else inputs.start) if has_soft(system.topology) else None
+    start = full([jnp.nan] * len(s.v) if inputs.start is None else inputs.start) if has_warm_start(system.topology) else None
     (_, (dq, dv, da), health, _), solutions = jax.lax.scan(run, (zero, zero, health, start), (stages, known))
     q = integrate(system, s.q, dq, h)
     pivot, converged, within = health
