@@ -86,8 +86,8 @@ class StepInputs(NamedTuple):
 
 
 class Step(NamedTuple):
-    """A step. state: after it. solutions: of the equations of motion that it solves, components, see `equation.Solved.x`. The equation that
-    is solved last comes first."""
+    """A step. state: after it. solutions: of the equations of motion that it solves, components, see `equation.Solved.x`. Those of
+    the last stage of Runge-Kutta come first."""
 
     state: StateComponents
     solutions: list
