@@ -134,20 +134,13 @@ class Emitter:
         """The operations of a scope."""
         for item in self.scheduler.ordered(scope):
             if isinstance(item, Loop):
-                if any(phi in self.live for phi in item.phis) or self.has_stores(item.body):
+                if any(phi in self.live for phi in item.phis) or not self.live.isdisjoint(item.stored):
                     self.loop(item)
             elif isinstance(item, Store):
                 if item.array in self.live:
                     self.store(item)
             else:
                 self.operation(item)
-
-    def has_stores(self, scope: Scope) -> bool:
-        """Whether a scope writes to an array that is used."""
-        return any(
-            item.array in self.live if isinstance(item, Store) else isinstance(item, Loop) and self.has_stores(item.body)
-            for item in scope.items
-        )
 
     def loop(self, loop: Loop) -> None:
         """A loop, with a phi for each carried value."""

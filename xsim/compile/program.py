@@ -63,6 +63,12 @@ class Loop:
     turns: int | None = None
 
     @property
+    def stored(self) -> set[int]:
+        """The arrays to which the loop writes, and loops inside."""
+        items = [x for scope in (self.condition, self.body) for x in scope.items if not isinstance(x, int)]
+        return {array for x in items for array in ((x.array,) if isinstance(x, Store) else x.stored)}
+
+    @property
     def around(self) -> Scope:
         """The scope of the loop itself."""
         assert self.condition.parent is not None

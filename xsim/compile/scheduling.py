@@ -56,7 +56,7 @@ class Scheduler:
         for position in reversed(range(len(items))):
             item = items[position]
             if not isinstance(item, int):
-                stored |= _stored(item)
+                stored |= {item.array} if isinstance(item, Store) else item.stored
                 fixed.add(position)
             elif self.program.names[item] == "load" and self.program.arguments[item][0] in stored:
                 fixed.add(position)
@@ -96,10 +96,3 @@ def _evaluate(value, pending: dict[int, list[int]], out: list) -> None:
             path.pop()
         else:
             path.append((argument, iter(pending.pop(argument))))
-
-
-def _stored(item: Loop | Store) -> set[int]:
-    """The arrays to which a loop or a store writes."""
-    if isinstance(item, Store):
-        return {item.array}
-    return {array for scope in (item.condition, item.body) for x in scope.items if not isinstance(x, int) for array in _stored(x)}
