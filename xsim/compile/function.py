@@ -38,16 +38,17 @@ from xsim.spatial import one_environment, one_region
 _REGISTERED: set[str] = set()
 """Names of functions that XLA knows. A name is a hash of the code, because JAX may keep a program that calls it for other processes."""
 
-MAX_OPERATIONS = 150_000
-"""Operations of a function beyond which XLA compiles it: LLVM takes 12 s for so many, and a minute for those of the derivative."""
+MAX_OPERATIONS = 400_000
+"""Operations of a function beyond which XLA compiles it. LLVM takes 20 s for 130,000 operations and 75 s for 360,000. XLA takes longer
+for the same functions, and its code is slower by a factor of 7 to 20."""
 MAX_WIDE_OPERATIONS = 64_000
 """A program of more operations has vectors of the shortest kind, see `vector_lanes`. It waits for memory rather than for code, and for the
 environment of a block that needs most turns. The steps of a humanoid and of a hand are slower by up to a tenth with the longest."""
 MAX_GPU_OPERATIONS = 50_000
 """The same for NVIDIA GPUs: their assembler takes 25 s for 22,000 operations, a minute for 38,000 and more than four minutes for 84,000."""
-MAX_TRACED_OPERATIONS = 3 * MAX_OPERATIONS
-"""Operations of a traced function beyond which no program is made. Of ten models, the programs of the step had 0.4 to 0.6 times as many,
-without those that are equal or that nothing uses."""
+MAX_TRACED_OPERATIONS = 1_000_000
+"""Operations of a traced function beyond which no program is made. The programs of the step mostly have 0.3 to 0.6 times as many, without
+those that are equal or that nothing uses."""
 
 
 def max_operations() -> int:
