@@ -256,6 +256,42 @@ def test_a_damped_joint_may_close_a_four_bar_or_be_in_its_tree(x64):
         np.testing.assert_allclose(one, two, rtol=1e-9, atol=1e-9)
 
 
+def closed_by_either(numbers: str):
+    """A four-bar whose last joint has these numbers, closed by another joint, and by this one: then its body is divided."""
+    head, last = bar((1.0, 0.4, 0.9, 0.7), 0.4).split('<joint name="d"')
+    text = head + '<joint name="d"' + last.replace("</xyz></axis>", f"</xyz>{numbers}</axis>")
+    mark = "<physics><simbody><must_be_loop_joint>1</must_be_loop_joint></simbody></physics></joint>"
+    end = text.index("</joint>", text.index('<joint name="d"'))
+    found = [xsim.loads(source, "sdf") for source in (text, text[:end] + mark + text[end + len("</joint>") :])]
+    assert [m.nv for m in found] == [3, 4] and [c.name for m in found for c in m.topology.constraints] == ["c", "d"]
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("friction", "sticks"), [(0.3, False), (30.0, True)])
+def test_friction_of_a_joint_that_closes_a_loop(friction, sticks, x64):
+    """One step from three speeds of the crank."""
+    found, dt = [], 1e-6  # the positions after the step, on which the gaps are closed, differ by dt^2
+    for model in closed_by_either(f"<dynamics><friction>{friction}</friction></dynamics>"):
+        model = model.replace({"option.dt": dt})
+        v = xsim.project_constraints(model, xsim.init(model).replace(v=jnp.eye(model.nv)[0])).v
+        v = jnp.array([-5.0, 0.0, 5.0])[:, None] * v / v[0]
+        after = by_numpy(xsim.step)(model, xsim.init(model, jnp.zeros_like(v), v))
+        assert (after.flags == 0).all()
+        found.append((after.v - v)[:, [0, -1]] / dt)  # of the crank and of the joint
+    np.testing.assert_allclose(*found, rtol=1e-5, atol=1e-6)
+    assert (np.abs(found[0][1]) < 1e-6).all() == sticks
+
+
+@pytest.mark.slow
+def test_limits_of_a_joint_that_closes_a_loop(x64):
+    """The mechanism falls onto the limit. How soft it is depends on the tree, as in MuJoCo."""
+    for limit, least in (("-9", -0.918), ("-0.3", -0.367)):
+        for model in closed_by_either(f"<limit><lower>{limit}</lower><upper>9</upper></limit>"):
+            positions = xsim.rollout(model, xsim.init(model), steps=1500, record=lambda s, _: s.q[-1])[1]
+            np.testing.assert_allclose(positions.min(), least, atol=2e-3)
+
+
 @pytest.mark.slow
 def test_points_on_lines_and_planes(x64):
     """Without friction: down a slope of 30 degrees, along the line or in the plane."""
@@ -277,7 +313,8 @@ def test_what_cannot_close_a_loop_is_refused():
         (JointSpec("screw", **joint), "a screw joint cannot close a loop; allowed: fixed, hinge"),
         (JointSpec("hinge", **joint, friction=np.array([0.1])), "friction of a hinge joint that closes a loop"),
         (JointSpec("ball", stiffness=np.full(3, 0.1)), "stiffness of a ball joint that closes a loop"),
-        (JointSpec("hinge", **joint, position_range=np.array([[-1.0, 1.0]])), "position limits of a joint that closes a loop"),
+        (JointSpec("hinge", **joint, position_range=np.array([[-1.0, 1.0]])), "limits of a joint that closes a loop"),
+        (JointSpec("hinge", **joint, velocity_range=np.array([[-1.0, 1.0]])), "limits of a joint that closes a loop"),
         (JointSpec("hinge", **joint, actuator="servo"), "cannot be driven"),
     ):
         with pytest.raises(ValueError, match=words):

@@ -1174,19 +1174,61 @@ def test_the_first_joint_of_a_child_holds_it_and_others_close_loops():
     assert shape_of(spec) == {"a": ("world", "floating:a", False), "b": ("c", "bc", True), "c": ("a", "ac", False)} and not spec.constraints
 
 
+CUT = "<physics><simbody><must_be_loop_joint>true</must_be_loop_joint></simbody></physics>"
+
+
 def test_loops_keep_their_numbers_and_marked_joints_are_cut():
-    cut = "<physics><simbody><must_be_loop_joint>true</must_be_loop_joint></simbody></physics>"
-    dynamics = "<axis><dynamics><damping>0.2</damping></dynamics><limit><upper>1</upper></limit></axis>"
-    ring = [joint("revolute", dynamics + (cut if i == 0 else ""), *ends, f"j{i}") for i, ends in enumerate(("ab", "bc", "ca"))]
+    dynamics = "<axis><dynamics><damping>0.2</damping></dynamics></axis>"
+    ring = [joint("revolute", dynamics + (CUT if i == 0 else ""), *ends, f"j{i}") for i, ends in enumerate(("ab", "bc", "ca"))]
     spec = read(three(*ring))
     (loop,) = spec.constraints
-    assert loop.name == "j0" and loop.joint.damping == 0.2 and loop.joint.position_range[0, 1] == 1
+    assert loop.name == "j0" and loop.joint.damping == 0.2
     assert shape_of(spec)["b"][0] == "world" and shape_of(spec)["a"][0] == "c"
-    spec = read(three(*(r.replace(cut, "") for r in ring)))
+    spec = read(three(*(r.replace(CUT, "") for r in ring)))
     assert [c.name for c in spec.constraints] == ["j2"] and shape_of(spec)["a"][1] == "floating:a"
-    spec = read(three(joint("ball", cut), links="ab"))  # cut where it is the only one
+    spec = read(three(joint("ball", CUT), links="ab"))  # cut where it is the only one
     assert [c.joint.type for c in spec.constraints] == ["ball"] and {b.joint.type for b in spec.bodies} == {"free"}
-    refused(three(*ring, joint("revolute", '<axis><mimic joint="j0"/></axis>', "a", "d", "f"), links="abcd"), "closes a loop")
+
+
+@pytest.mark.parametrize(
+    ("kind", "inside"),
+    [
+        ("revolute", "<axis><limit><upper>1</upper></limit></axis>"),
+        ("revolute", "<axis><limit><velocity>1</velocity></limit></axis>"),
+        ("revolute", "<axis><dynamics><friction>1</friction></dynamics></axis>"),
+        ("screw", AXIS),
+    ],
+)
+def test_joints_that_need_a_coordinate_close_no_loop(kind, inside):
+    """Another joint does where it can."""
+    ends = ("ab", "bc", "ca")
+    spec = read(three(*(joint(kind if i == 2 else "revolute", inside if i == 2 else AXIS, *e, f"j{i}") for i, e in enumerate(ends))))
+    assert [c.name for c in spec.constraints] == ["j1"] and len(spec.bodies) == 3
+
+
+def test_a_link_is_divided_where_all_joints_of_a_loop_need_a_coordinate():
+    """Its parts have its mass, one of them its shapes, and a weld holds them together. Contacts of the joint's links stay switched off."""
+    limit = "<axis><limit><lower>-1</lower><upper>1</upper></limit></axis>"
+    ring = [joint("revolute", limit, *ends, f"j{i}") for i, ends in enumerate(("ab", "bc", "ca"))]
+    whole, spec = read(three(*(r.replace(limit, AXIS) for r in ring))), read(three(*ring))
+    (weld,) = spec.constraints
+    assert [b.name for b in spec.bodies] == ["a", "b", "c", "part:j2"] and (weld.bodies, weld.joint.type) == ((0, 3), "fixed")
+    assert spec.bodies[3].joint.name == "j2" and spec.bodies[3].joint.position_range.tolist() == [[-1, 1]] and not spec.bodies[3].geoms
+    for part in (spec.bodies[0], spec.bodies[3]):
+        assert part.inertial.mass == whole.bodies[0].inertial.mass / 2
+        np.testing.assert_array_equal(part.inertial.inertia, whole.bodies[0].inertial.inertia / 2)
+        np.testing.assert_array_equal(part.inertial.com, whole.bodies[0].inertial.com)
+    assert spec.exclude == whole.exclude == ((2, 0),)
+    assert xsim.build(spec).nv == 6 + 3
+
+
+def test_a_joint_that_is_mimicked_or_mimics_closes_no_loop():
+    ring = [joint("revolute", AXIS + (CUT if i == 0 else ""), *ends, f"j{i}") for i, ends in enumerate(("ab", "bc", "ca"))]
+    follower = joint("revolute", '<axis><mimic joint="j0"/></axis>', "a", "d", "f")
+    spec = read(three(*ring, follower, links="abcd"))
+    assert [(c.kind, c.name) for c in spec.constraints] == [("joint", "j0"), ("mimic", "f")]
+    follower_body, leader_body = (body for body, _ in spec.constraints[1].coordinates)
+    assert [spec.bodies[follower_body].name, spec.bodies[leader_body].name] == ["d", "part:j0"]
 
 
 def test_loops_and_gearboxes_are_built():

@@ -6,6 +6,7 @@ For every format that places its links in the world and joins any two of them.
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -38,7 +39,8 @@ class Link:
 class Joint:
     """A joint between two links (by number, -1: the world): the frames in the two that coincide at zero.
 
-    spec: its type and numbers, without pos and quat. cut: it closes a loop, whatever its place in the document.
+    spec: its type and numbers, without pos and quat. cut: it closes a loop, whatever its place in the document. coupled: its coordinate
+    follows that of another joint, or another follows it.
     """
 
     spec: JointSpec
@@ -47,16 +49,24 @@ class Joint:
     in_parent: Pose
     in_child: Pose
     cut: bool = False
+    coupled: bool = False
+
+    @property
+    def needs_coordinate(self) -> bool:
+        """Whether it has what acts on a coordinate, or cannot close a loop."""
+        return self.coupled or self.spec.needs_coordinate or self.spec.type == "screw"
 
 
 class Tree(NamedTuple):
-    """bodies: parents first. constraints: the loop joints. body_of_link: the body of each link. body_of_joint: of each joint, the body
-    whose joint to its parent it is; None for a loop joint."""
+    """bodies: parents first. links: the link of each body. constraints: loop joints. body_of_link: the body of each link. body_of_joint:
+    of each joint, the body whose joint to its parent it is; None for a loop joint. closed: the bodies of each loop joint."""
 
     bodies: tuple[BodySpec, ...]
+    links: tuple[Link, ...]
     constraints: tuple[ConstraintSpec, ...]
     body_of_link: tuple[int, ...]
     body_of_joint: tuple[int | None, ...]
+    closed: tuple[tuple[int, int], ...]
 
     def coordinate(self, joint: int, axis: int) -> tuple[int, int] | None:
         """Body and index of a joint's coordinate, which the file counts as number ``axis``; None for a loop joint."""
@@ -68,27 +78,79 @@ class Tree(NamedTuple):
 
 
 def assemble(links: Sequence[Link], joints: Sequence[Joint]) -> Tree:
-    """Choose the spanning tree, in the order of the joints, and make bodies of the links.
+    """Choose the spanning tree and make bodies of the links.
 
-    A joint is in the tree where its child has no parent yet and the two ends are not connected already; then those whose child has a
-    parent but whose ends are not connected (they are reversed, or the tree gets another root). The rest close loops. A connected part
-    that has no joint to the world gets a free joint at its first link that is the child of no tree joint. Bodies are in the order of the
-    links wherever parents may come first. Raises ParseError for a joint type that cannot be reversed.
+    Joints come in their order, those that need a coordinate before the others. A joint is in the tree where its child has no parent yet and
+    the two ends are not connected already; then those whose child has a parent but whose ends are not connected (they are reversed, or the
+    tree gets another root). The rest close loops; for those of them that need a coordinate see `_with_split_links`. A connected part that
+    has no joint to the world gets a free joint at its first link that is the child of no tree joint. Bodies are in the order of the links
+    wherever parents may come first. Raises ParseError for a joint type that cannot be reversed.
     """
-    above = _links_above(links, joints, _spanning_joints(links, joints))
+    graph = _with_split_links(links, joints)
+    above = _links_above(*graph, _spanning_joints(*graph))
     order = _parents_first([link.parent for link in above])
-    body_of_link = [0] * len(links)
+    body_of_link = [0] * len(graph.links)
     for body, link in enumerate(order):
         body_of_link[link] = body
-    body_of_joint: list[int | None] = [None] * len(joints)
+    body_of_joint: list[int | None] = [None] * len(graph.joints)
     bodies = []
     for body, link in enumerate(order):
         parent, j = above[link]
         if j is not None:
             body_of_joint[j] = body
-        bodies.append(_body(links[link], WORLD if parent == WORLD else body_of_link[parent], None if j is None else joints[j], link))
-    loops = [joint for joint, body in zip(joints, body_of_joint, strict=True) if body is None]
-    return Tree(tuple(bodies), tuple(_loop(joint, body_of_link) for joint in loops), tuple(body_of_link), tuple(body_of_joint))
+        joint = None if j is None else graph.joints[j]
+        bodies.append(_body(graph.links[link], WORLD if parent == WORLD else body_of_link[parent], joint, link))
+
+    def ends(joint: Joint) -> tuple[int, int]:
+        parent, child = (WORLD if link == WORLD else body_of_link[link] for link in (joint.parent, joint.child))
+        return parent, child
+
+    loops = [joint for joint, body in zip(graph.joints, body_of_joint, strict=True) if body is None]
+    closing = [joint for j, joint in enumerate(joints) if body_of_joint[j] is None or graph.joints[j] is not joint]
+    return Tree(
+        bodies=tuple(bodies),
+        links=tuple(graph.links[link] for link in order),
+        constraints=tuple(_loop(joint, ends(joint)) for joint in loops),
+        body_of_link=tuple(body_of_link[: len(links)]),
+        body_of_joint=tuple(body_of_joint[: len(joints)]),
+        closed=tuple(ends(joint) for joint in closing),
+    )
+
+
+class _Graph(NamedTuple):
+    """Links and the joints between them."""
+
+    links: Sequence[Link]
+    joints: Sequence[Joint]
+
+
+def _with_split_links(links: Sequence[Link], joints: Sequence[Joint]) -> _Graph:
+    """The graph, where no joint that needs a coordinate closes a loop.
+
+    Its child (its parent, if the child is welded to the world) is divided into parts of equal mass, one of which hangs at the joint. A weld
+    holds the parts together and closes the loop instead, as in Simbody's MultibodyGraphMaker."""
+    chosen = set(_spanning_joints(links, joints))
+    split = {
+        j: "parent" if links[joint.child].welded else "child"
+        for j, joint in enumerate(joints)
+        if j not in chosen and joint.needs_coordinate
+    }
+    parts = Counter(getattr(joints[j], side) for j, side in split.items())
+    all_links = [_part(link, 1 + parts[i]) if i in parts else link for i, link in enumerate(links)]
+    all_joints = list(joints)
+    for j, side in split.items():
+        joint, link, new = joints[j], getattr(joints[j], side), len(all_links)
+        all_links.append(replace(all_links[link], name=f"part:{joint.spec.name}", geoms=()))
+        all_joints[j] = replace(joint, cut=False, **{side: new})
+        weld = JointSpec("fixed", joint.spec.name, source=joint.spec.source)
+        all_joints.append(Joint(weld, link, new, Pose(), Pose(), cut=True))
+    return _Graph(all_links, all_joints)
+
+
+def _part(link: Link, count: int) -> Link:
+    """One of so many equal parts of a link, with all of its shapes."""
+    inertial = link.inertial
+    return replace(link, inertial=replace(inertial, mass=inertial.mass / count, inertia=inertial.inertia / count))
 
 
 class _Above(NamedTuple):
@@ -162,7 +224,8 @@ def _spanning_joints(links: Sequence[Link], joints: Sequence[Joint]) -> list[int
     parts = _Parts(links)
     has_parent = [link.welded for link in links]
     chosen, others = [], []
-    for j, joint in enumerate(joints):
+    for j in sorted(range(len(joints)), key=lambda j: not joints[j].needs_coordinate):
+        joint = joints[j]
         if joint.cut:
             continue
         if has_parent[joint.child]:
@@ -230,7 +293,6 @@ def _reversed(spec: JointSpec) -> JointSpec:
     return replace(spec, **changes)
 
 
-def _loop(joint: Joint, body_of_link: Sequence[int]) -> ConstraintSpec:
-    bodies = tuple(WORLD if link == WORLD else body_of_link[link] for link in (joint.parent, joint.child))
+def _loop(joint: Joint, bodies: tuple[int, int]) -> ConstraintSpec:
     frames = tuple((pose.pos, pose.quat) for pose in (joint.in_parent, joint.in_child))
     return ConstraintSpec("joint", joint.spec.name, bodies=bodies, frames=frames, joint=joint.spec, source=joint.spec.source)

@@ -309,8 +309,8 @@ def _joint(c: ConstraintSpec, loop: Loop) -> tuple:
     for name in ("damping", "armature", "stiffness", "friction"):
         if _has(joint, name) and name not in JOINT_FORCES.get(joint.type, ()):
             _fail(c, f"{name} of a {joint.type} joint that closes a loop is not simulated; let another joint close it")
-    if joint.position_range is not None and np.isfinite(joint.position_range).any():
-        _fail(c, "position limits of a joint that closes a loop are not simulated; let another joint close it")
+    if any(x is not None and np.isfinite(x).any() for x in (joint.position_range, joint.velocity_range)):
+        _fail(c, "limits of a joint that closes a loop are not simulated; let another joint close it")
     if joint.actuator not in ("passive", "force"):
         _fail(c, f"a joint that closes a loop cannot be driven ({joint.actuator}); let another joint close it")
     return JOINT_ROWS[joint.type]

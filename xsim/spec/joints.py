@@ -84,3 +84,12 @@ class JointSpec:
     group: int = 0
     user: tuple[float, ...] = ()
     source: Source = Source()
+
+    @property
+    def needs_coordinate(self) -> bool:
+        """Whether it has friction, armature, finite limits of position or velocity, or a drive. They act on the coordinates of the tree, of
+        which a joint that closes a loop has none."""
+        numbers = (self.friction, self.armature)
+        ranges = (self.position_range, self.velocity_range)
+        has_number = any(x is not None and np.nan_to_num(x).any() for x in numbers)
+        return has_number or any(x is not None and np.isfinite(x).any() for x in ranges) or self.actuator not in ("passive", "force")

@@ -21,7 +21,7 @@ from xsim.io.pictures import picture_materials
 from xsim.io.reader import Element
 from xsim.io.sdf.document import Document, Library, ignore, load, number
 from xsim.io.sdf.frames import Frame, relative
-from xsim.io.sdf.joints import couplings, read_joint, with_stops
+from xsim.io.sdf.joints import couplings, read_joint, with_coupled, with_stops
 from xsim.io.sdf.links import check_massless, read_link
 from xsim.io.sdf.structure import Structure, build
 from xsim.io.sdf.surfaces import Contacts
@@ -51,12 +51,12 @@ def read(data: bytes | str, file: str, notes: Notes, paths: Sequence[str | os.Pa
         option = _option(structure, document, notes)
         index = {frame: i for i, frame in enumerate(structure.links)}
         contacts = Contacts(option.dt, notes)
-        joints = [read_joint(frame, structure.world.frame, index, notes) for frame in structure.joints]
+        joints = with_coupled([read_joint(frame, structure.world.frame, index, notes) for frame in structure.joints])
         placed = {end for joint in joints for end in (joint.ends if joint.kind == "fixed" else joint.ends[1:])}
         links = [read_link(frame, library, contacts, frame in placed, notes) for frame in structure.links]
         tree = assemble(links, [j.joint for j in joints if j.joint is not None])
         check_massless(links, structure.links, tree)
-        bodies = with_soft_limits(with_stops(joints, links, tree, option.dt))
+        bodies = with_soft_limits(with_stops(joints, tree, option.dt))
         contacts.meshes.report(bodies)
         spec = ModelSpec(
             name=element.raw("name") or "",
@@ -66,7 +66,7 @@ def read(data: bytes | str, file: str, notes: Notes, paths: Sequence[str | os.Pa
             frames=tuple(_frames(structure, tree, index)),
             option=with_contacts(option, soft=True),
             meshes=tuple(contacts.meshes.specs),
-            exclude=tuple((c.bodies[0], c.bodies[1]) for c in tree.constraints),
+            exclude=tree.closed,
             drawing=picture_materials(library.pictures),
             source=document.root.source,
         )

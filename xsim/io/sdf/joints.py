@@ -16,7 +16,7 @@ from xsim.io.sdf.document import boolean, ignore, number
 from xsim.io.sdf.frames import Frame, relative
 from xsim.io.sdf.structure import joint_end
 from xsim.io.solids import tensor
-from xsim.io.tree import WORLD, Joint, Link, Tree
+from xsim.io.tree import WORLD, Joint, Tree
 from xsim.joints.types import JOINT_TYPES
 from xsim.poses import quat_conj, rotate
 from xsim.spec import BodySpec, ConstraintSpec, JointSpec
@@ -248,32 +248,41 @@ def _ball(element: Element, notes: Notes) -> dict:
     return {"damping": np.full(JOINT_TYPES["ball"].nv, damping)}
 
 
+def with_coupled(joints: Sequence[ReadJoint]) -> list[ReadJoint]:
+    """The joints, where those that mimic another and those that another mimics are marked: they need a coordinate."""
+    coupled = {read.frame for read in joints if any(axis.mimic is not None for axis in read.axes)}
+    coupled |= {_leader(read, axis.mimic) for read in joints for axis in read.axes if axis.mimic is not None}
+    return [
+        read._replace(joint=replace(read.joint, coupled=True)) if read.joint is not None and read.frame in coupled else read
+        for read in joints
+    ]
+
+
 # ---- stops ---------------------------------------------------------------------------------------------------------------------
 
 
-def with_stops(joints: Sequence[ReadJoint], links: Sequence[Link], tree: Tree, dt: float) -> tuple[BodySpec, ...]:
+def with_stops(joints: Sequence[ReadJoint], tree: Tree, dt: float) -> tuple[BodySpec, ...]:
     """The bodies of the tree, their joints with stops as soft as the file says; of two axes the first that says it counts."""
     bodies = list(tree.bodies)
     for read, body in zip([r for r in joints if r.joint is not None], tree.body_of_joint, strict=True):
         stops = [(axis, axis.stop) for axis in read.axes if axis.stop is not None]
         if stops and body is not None and read.kind not in ("fixed", "continuous"):
             axis, (stiffness, dissipation) = stops[0]
-            moved = _moved(read, axis, body, links, tree)
+            moved = _moved(read, axis, body, tree)
             joint = replace(bodies[body].joint, limit_soft=spring_damper(stiffness, dissipation, dt, moved))
             bodies[body] = replace(bodies[body], joints=joint)
     return tuple(bodies)
 
 
-def _moved(read: ReadJoint, axis: Axis, body: int, links: Sequence[Link], tree: Tree) -> float:
+def _moved(read: ReadJoint, axis: Axis, body: int, tree: Tree) -> float:
     """What a joint moves in the reference pose: mass along its axis (kg), or inertia about it (kg m^2), of its body and its descendants."""
     place = read.frame.world
     assert place is not None
     along, moving, out = rotate(place.quat, axis.xyz), {body}, 0.0
-    link_of = {found: i for i, found in enumerate(tree.body_of_link)}
     for i in range(body, len(tree.bodies)):
         if i == body or tree.bodies[i].parent in moving:
             moving.add(i)
-            link = links[link_of[i]]
+            link = tree.links[i]
             arm = np.cross(along, link.pose.pos + rotate(link.pose.quat, link.inertial.com) - place.pos)
             axis_in_link = rotate(quat_conj(link.pose.quat), along)
             about_axis = axis_in_link @ tensor(link.inertial.inertia) @ axis_in_link + link.inertial.mass * (arm @ arm)
@@ -315,8 +324,13 @@ def _gearbox(read: ReadJoint, body) -> ConstraintSpec:
     return ConstraintSpec("gearbox", frame.name, bodies=bodies, axes=np.array(axes), multiplier=ratio, source=element.source)
 
 
+def _leader(read: ReadJoint, mimic: Mimic) -> Frame:
+    """The frame that a mimic names."""
+    return read.frame.scope.find(mimic.leader, mimic.element, "joint")
+
+
 def _follow(read: ReadJoint, axis: int, mimic: Mimic, moving: dict[Frame, tuple[int, ReadJoint]], tree: Tree) -> ConstraintSpec:
-    leader = read.frame.scope.find(mimic.leader, mimic.element, "joint")
+    leader = _leader(read, mimic)
     if leader.kind != "joint":
         raise mimic.element.error(f"{mimic.leader!r} is a {leader.kind}; allowed: joints", "joint")
     if leader is read.frame and mimic.axis == axis:
@@ -329,8 +343,7 @@ def _follow(read: ReadJoint, axis: int, mimic: Mimic, moving: dict[Frame, tuple[
         if k >= len(other.axes):
             raise mimic.element.error(f"{joint.element} has no {('axis', 'axis2')[k]} that moves", "axis")
         found = tree.coordinate(at, k)
-        if found is None:
-            raise mimic.element.error(f"{joint.element} closes a loop: it has no coordinate; allowed: joints of the tree", "joint")
+        assert found is not None  # see `with_coupled`
         coordinates.append(found)
     return ConstraintSpec(
         "mimic", read.frame.name, coordinates=tuple(coordinates), multiplier=mimic.multiplier, offset=mimic.offset,
