@@ -1,8 +1,9 @@
-"""Both compilers of xsim on bundled models: seconds to compile (with tracing), steps per second, gradients of rollouts, queries.
+"""Both compilers of xsim: seconds to compile (with tracing), steps per second, gradients of rollouts, queries.
 
-    python benchmarks/compilers.py [--num 1024] [--steps 50] [--repeat 5] [--json FILE] [MODEL ...]
+    python benchmarks/compilers.py [--num 1024] [--steps 50] [--repeat 5] [--kinds KIND ...] [--leaves L ...] [--json FILE] [MODEL ...]
 
-The runs of the compilers alternate, and medians are printed. The code of earlier runs on disk is not used.
+Models are bundled ones by name, or files. The runs of the compilers alternate, and medians are printed. The code of earlier runs on disk is
+not used.
 """
 
 import argparse
@@ -11,6 +12,8 @@ import os
 import platform
 import statistics
 import time
+from collections.abc import Sequence
+from pathlib import Path
 
 os.environ["XSIM_CACHE_DIR"] = ""
 
@@ -27,6 +30,7 @@ from xsim.dynamics.prepared import system_function
 
 MODELS = ("pendulum", "chain", "muscle_arm", "half_cheetah", "go1", "ant")
 COMPILERS = ("llvm", "xla")
+KINDS, LEAVES = ("rollout", "gradient", "query"), ("frozen", "shared")
 
 
 def program(name: str, fn, *args) -> tuple:
@@ -54,10 +58,11 @@ def medians(runs: dict, repeat: int) -> dict:
     return {name: statistics.median(t) for name, t in times.items()}
 
 
-def measured(name: str, num: int, steps: int, repeat: int, frozen: bool) -> dict:
-    """What a model's rollout, the gradient of it in the model's leaves and the velocities at the start, and `xsim.forward` take."""
-    model = xsim.load(xsim.models.path(name))
-    if frozen:
+def measured(name: str, num: int, steps: int, repeat: int, leaves: str, kinds: Sequence[str]) -> dict:
+    """What a model's rollout, the gradient of it in the model's leaves and the velocities at the start, and `xsim.forward` take, as far as
+    ``kinds`` says. leaves: see LEAVES."""
+    model = xsim.load(name if Path(name).is_file() else xsim.models.path(name))
+    if leaves == "frozen":
         model = model.freeze(*model.paths())
     rng, start = np.random.default_rng(0), xsim.init(model)
     v = jnp.asarray(rng.normal(0, 0.1, (num, model.nv)), start.v.dtype)
@@ -74,8 +79,10 @@ def measured(name: str, num: int, steps: int, repeat: int, frozen: bool) -> dict
     def query(model, v):
         return xsim.forward(model, state.replace(v=v))
 
-    out = {"model": name, "leaves": "frozen" if frozen else "shared", "environments": num, "steps": steps}
-    for kind, fn, count in (("rollout", rollout, steps), ("gradient", jax.grad(loss, (0, 1)), steps), ("query", query, 1)):
+    out = {"model": Path(name).stem, "leaves": leaves, "environments": num, "steps": steps}
+    functions = {"rollout": (rollout, steps), "gradient": (jax.grad(loss, (0, 1)), steps), "query": (query, 1)}
+    for kind in kinds:
+        fn, count = functions[kind]
         runs = {c: program(c, fn, model, v) for c in COMPILERS}
         seconds = medians({c: run for c, (run, _) in runs.items()}, repeat)
         for c in COMPILERS:
@@ -97,15 +104,17 @@ def main() -> None:
     p.add_argument("--num", type=int, default=1024)
     p.add_argument("--steps", type=int, default=50)
     p.add_argument("--repeat", type=int, default=5)
+    p.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
+    p.add_argument("--leaves", nargs="+", choices=LEAVES, default=LEAVES)
     p.add_argument("--json")
     args = p.parse_args()
     used, rows = versions(), []
     for name in args.models:
-        for frozen in (True, False):
-            row = measured(name, args.num, args.steps, args.repeat, frozen)
+        for leaves in args.leaves:
+            row = measured(name, args.num, args.steps, args.repeat, leaves, args.kinds)
             rows.append(row)
-            print(f"{name}, {row['leaves']} leaves, {args.num} environments, {args.steps} steps")
-            for kind in ("rollout", "gradient", "query"):
+            print(f"{row['model']}, {leaves} leaves, {args.num} environments, {args.steps} steps")
+            for kind in args.kinds:
                 llvm, xla = (row[f"{kind}_{c}_steps_per_s"] for c in COMPILERS)
                 parts = (f"{c} {row[f'{kind}_{c}_steps_per_s'] / 1e3:9.0f} k/s ({row[f'{kind}_{c}_compile_s']:.1f} s)" for c in COMPILERS)
                 print(f"  {kind:8}  {'; '.join(parts)}; {llvm / xla:.1f} times", flush=True)
