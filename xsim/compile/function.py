@@ -39,8 +39,8 @@ _REGISTERED: set[str] = set()
 """Names of functions that XLA knows. A name is a hash of the code, because JAX may keep a program that calls it for other processes."""
 
 MAX_OPERATIONS = 400_000
-"""Operations of a function beyond which XLA compiles it. LLVM takes 20 s for 130,000 operations, 75 s for 360,000, and minutes for 470,000. XLA
-takes as long or longer, and its code is slower by a factor of 5 to 35 (`benchmarks/cpu_large_steps.json`)."""
+"""Operations of a function beyond which XLA compiles it. LLVM takes 20 s for 130,000 operations, 75 s for 360,000, and minutes for 470,000.
+XLA takes as long or longer, and its code is slower by a factor of 5 to 35 (`benchmarks/cpu_large_steps.json`)."""
 MAX_WIDE_OPERATIONS = 64_000
 """A program of more operations has vectors of the shortest kind, see `vector_lanes`. It waits for memory rather than for code, and for the
 environment of a block that needs most turns. The steps of a humanoid and of a hand are slower by up to a tenth with the longest."""
