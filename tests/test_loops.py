@@ -257,7 +257,7 @@ def test_a_damped_joint_may_close_a_four_bar_or_be_in_its_tree(x64):
 
 
 def closed_by_either(numbers: str):
-    """A four-bar whose last joint has these numbers, closed by another joint, and by this one: then its body is divided."""
+    """A four-bar whose last joint has these numbers, closed by another joint, and by this one: then its body is split."""
     head, last = bar((1.0, 0.4, 0.9, 0.7), 0.4).split('<joint name="d"')
     text = head + '<joint name="d"' + last.replace("</xyz></axis>", f"</xyz>{numbers}</axis>")
     mark = "<physics><simbody><must_be_loop_joint>1</must_be_loop_joint></simbody></physics></joint>"

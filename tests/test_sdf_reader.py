@@ -1206,7 +1206,7 @@ def test_joints_that_need_a_coordinate_close_no_loop(kind, inside):
     assert [c.name for c in spec.constraints] == ["j1"] and len(spec.bodies) == 3
 
 
-def test_a_link_is_divided_where_all_joints_of_a_loop_need_a_coordinate():
+def test_a_link_is_split_where_all_joints_of_a_loop_need_a_coordinate():
     """Its parts have its mass, one of them its shapes, and a weld holds them together. Contacts of the joint's links stay switched off."""
     limit = "<axis><limit><lower>-1</lower><upper>1</upper></limit></axis>"
     ring = [joint("revolute", limit, *ends, f"j{i}") for i, ends in enumerate(("ab", "bc", "ca"))]

@@ -127,7 +127,7 @@ class _Graph(NamedTuple):
 def _with_split_links(links: Sequence[Link], joints: Sequence[Joint]) -> _Graph:
     """The graph, where no joint that needs a coordinate closes a loop.
 
-    Its child (its parent, if the child is welded to the world) is divided into parts of equal mass, one of which hangs at the joint. A weld
+    Its child (its parent, if the child is welded to the world) is split into parts of equal mass, one of which hangs at the joint. A weld
     holds the parts together and closes the loop instead, as in Simbody's MultibodyGraphMaker."""
     chosen = set(_spanning_joints(links, joints))
     split = {
@@ -148,7 +148,7 @@ def _with_split_links(links: Sequence[Link], joints: Sequence[Joint]) -> _Graph:
 
 
 def _part(link: Link, count: int) -> Link:
-    """One of so many equal parts of a link, with all of its shapes."""
+    """A link with its mass and inertia divided by the number of its parts."""
     inertial = link.inertial
     return replace(link, inertial=replace(inertial, mass=inertial.mass / count, inertia=inertial.inertia / count))
 
