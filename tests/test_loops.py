@@ -313,8 +313,8 @@ def test_what_cannot_close_a_loop_is_refused():
         (JointSpec("screw", **joint), "a screw joint cannot close a loop; allowed: fixed, hinge"),
         (JointSpec("hinge", **joint, friction=np.array([0.1])), "friction of a hinge joint that closes a loop"),
         (JointSpec("ball", stiffness=np.full(3, 0.1)), "stiffness of a ball joint that closes a loop"),
-        (JointSpec("hinge", **joint, position_range=np.array([[-1.0, 1.0]])), "limits of a joint that closes a loop"),
-        (JointSpec("hinge", **joint, velocity_range=np.array([[-1.0, 1.0]])), "limits of a joint that closes a loop"),
+        (JointSpec("hinge", **joint, position_range=np.array([[-1.0, 1.0]])), "position limits of a joint that closes a loop"),
+        (JointSpec("hinge", **joint, velocity_range=np.array([[-1.0, 1.0]])), "velocity limits of a joint that closes a loop"),
         (JointSpec("hinge", **joint, actuator="servo"), "cannot be driven"),
     ):
         with pytest.raises(ValueError, match=words):

@@ -7,6 +7,7 @@ import math
 import random
 import time
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import mutations
@@ -21,8 +22,10 @@ from xsim.io import sdf as reader
 from xsim.io.sdf import geometry, joints, links, structure
 from xsim.io.sdf.geometry import _SURFACE, extrusion
 from xsim.io.solids import tensor
+from xsim.io.tree import Joint, Link, assemble
 from xsim.joints.types import JOINT_TYPES
 from xsim.poses import Pose, quat_about, quat_conj, quat_exp, quat_mul, quat_rpy, rotate, rotation_matrix
+from xsim.spec import InertialSpec, JointSpec
 
 BUNDLED = [xsim.models.path(name) for name in xsim.models.names() if xsim.models.path(name).parent.name == "sdf"]
 MASS = "<inertial><mass>1</mass><inertia><ixx>0.01</ixx><iyy>0.01</iyy><izz>0.01</izz></inertia></inertial>"
@@ -1220,6 +1223,28 @@ def test_a_link_is_split_where_all_joints_of_a_loop_need_a_coordinate():
         np.testing.assert_array_equal(part.inertial.com, whole.bodies[0].inertial.com)
     assert spec.exclude == whole.exclude == ((2, 0),)
     assert xsim.build(spec).nv == 6 + 3
+
+
+def test_a_joint_that_needs_a_coordinate_is_reversed_rather_than_close_a_loop():
+    """Two of them have the same child."""
+    limit = "<axis><limit><upper>1</upper></limit></axis>"
+    ends = (("a", "c", "p", limit), ("b", "c", "q", limit), ("world", "a", "r", AXIS), ("world", "b", "s", AXIS))
+    spec = read(three(*(joint("revolute", axis, one, two, name) for one, two, name, axis in ends)))
+    assert shape_of(spec) == {"a": ("world", "r", False), "b": ("c", "q", True), "c": ("a", "p", False)}
+    assert [c.name for c in spec.constraints] == ["s"]
+
+
+def test_the_parent_is_split_where_the_child_is_welded_to_the_world():
+    def link(name: str, **other) -> Link:
+        return Link(name, Pose(), InertialSpec(2.0, inertia=np.ones(6)), **other)
+
+    limited = JointSpec("hinge", "k", params={"axes": np.eye(3)[:1]}, position_range=np.array([[-1.0, 1.0]]))
+    ends = ((-1, 0, replace(limited, name="j")), (0, 1, limited))
+    tree = assemble([link("a"), link("b", welded=True)], [Joint(spec, one, two, Pose(), Pose()) for one, two, spec in ends])
+    assert [(b.name, b.parent, b.joint.reversed, b.inertial.mass) for b in tree.bodies] == [
+        ("a", -1, False, 1.0), ("b", -1, False, 2.0), ("part:k", 1, True, 1.0),
+    ]  # fmt: skip
+    assert [c.bodies for c in tree.constraints] == [(0, 2)] and tree.closed == ((0, 1),) and tree.body_of_joint == (0, 2)
 
 
 def test_a_joint_that_is_mimicked_or_mimics_closes_no_loop():

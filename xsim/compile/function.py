@@ -41,11 +41,11 @@ _REGISTERED: set[str] = set()
 MAX_OPERATIONS = 400_000
 """Operations of a function beyond which XLA compiles it. LLVM takes 20 s for 130,000 operations, 75 s for 360,000, and minutes for 470,000.
 XLA takes as long or longer, and its code is slower by a factor of 5 to 35 (`benchmarks/cpu_large_steps.json`)."""
+MAX_GPU_OPERATIONS = 50_000
+"""The same for NVIDIA GPUs: their assembler takes 25 s for 22,000 operations, a minute for 38,000 and more than four minutes for 84,000."""
 MAX_WIDE_OPERATIONS = 64_000
 """A program of more operations has vectors of the shortest kind, see `vector_lanes`. It waits for memory rather than for code, and for the
 environment of a block that needs most turns. The steps of a humanoid and of a hand are slower by up to a tenth with the longest."""
-MAX_GPU_OPERATIONS = 50_000
-"""The same for NVIDIA GPUs: their assembler takes 25 s for 22,000 operations, a minute for 38,000 and more than four minutes for 84,000."""
 MAX_TRACED_OPERATIONS = 1_000_000
 """Operations of a traced function beyond which no program is made. The programs of the step mostly have 0.3 to 0.6 times as many, without
 those that are equal or that nothing uses."""

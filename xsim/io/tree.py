@@ -86,8 +86,11 @@ def assemble(links: Sequence[Link], joints: Sequence[Joint]) -> Tree:
     has no joint to the world gets a free joint at its first link that is the child of no tree joint. Bodies are in the order of the links
     wherever parents may come first. Raises ParseError for a joint type that cannot be reversed.
     """
-    graph = _with_split_links(links, joints)
-    above = _links_above(*graph, _spanning_joints(*graph))
+    chosen = _spanning_joints(links, joints)
+    closing = sorted(set(range(len(joints))) - set(chosen))
+    split = [j for j in closing if joints[j].needs_coordinate]
+    graph = _with_split_links(links, joints, split)
+    above = _links_above(*graph, [*chosen, *split])
     order = _parents_first([link.parent for link in above])
     body_of_link = [0] * len(graph.links)
     for body, link in enumerate(order):
@@ -106,14 +109,13 @@ def assemble(links: Sequence[Link], joints: Sequence[Joint]) -> Tree:
         return parent, child
 
     loops = [joint for joint, body in zip(graph.joints, body_of_joint, strict=True) if body is None]
-    closing = [joint for j, joint in enumerate(joints) if body_of_joint[j] is None or graph.joints[j] is not joint]
     return Tree(
         bodies=tuple(bodies),
         links=tuple(graph.links[link] for link in order),
         constraints=tuple(_loop(joint, ends(joint)) for joint in loops),
         body_of_link=tuple(body_of_link[: len(links)]),
         body_of_joint=tuple(body_of_joint[: len(joints)]),
-        closed=tuple(ends(joint) for joint in closing),
+        closed=tuple(ends(joints[j]) for j in closing),
     )
 
 
@@ -124,26 +126,20 @@ class _Graph(NamedTuple):
     joints: Sequence[Joint]
 
 
-def _with_split_links(links: Sequence[Link], joints: Sequence[Joint]) -> _Graph:
-    """The graph, where no joint that needs a coordinate closes a loop.
+def _with_split_links(links: Sequence[Link], joints: Sequence[Joint], split: Sequence[int]) -> _Graph:
+    """The graph, where these joints close no loop.
 
-    Its child (its parent, if the child is welded to the world) is split into parts of equal mass, one of which hangs at the joint. A weld
-    holds the parts together and closes the loop instead, as in Simbody's MultibodyGraphMaker."""
-    chosen = set(_spanning_joints(links, joints))
-    split = {
-        j: "parent" if links[joint.child].welded else "child"
-        for j, joint in enumerate(joints)
-        if j not in chosen and joint.needs_coordinate
-    }
-    parts = Counter(getattr(joints[j], side) for j, side in split.items())
+    The child of each (the parent, if the child is welded to the world) is split into parts of equal mass, one of which hangs at the joint.
+    A weld holds the parts together and closes the loop instead, as in Simbody's MultibodyGraphMaker."""
+    sides = {j: "parent" if links[joints[j].child].welded else "child" for j in split}
+    parts = Counter(getattr(joints[j], side) for j, side in sides.items())
     all_links = [_part(link, 1 + parts[i]) if i in parts else link for i, link in enumerate(links)]
     all_joints = list(joints)
-    for j, side in split.items():
+    for j, side in sides.items():
         joint, link, new = joints[j], getattr(joints[j], side), len(all_links)
         all_links.append(replace(all_links[link], name=f"part:{joint.spec.name}", geoms=()))
-        all_joints[j] = replace(joint, cut=False, **{side: new})
-        weld = JointSpec("fixed", joint.spec.name, source=joint.spec.source)
-        all_joints.append(Joint(weld, link, new, Pose(), Pose(), cut=True))
+        all_joints[j] = replace(joint, **{side: new})
+        all_joints.append(Joint(JointSpec("fixed", joint.spec.name, source=joint.spec.source), link, new, Pose(), Pose()))
     return _Graph(all_links, all_joints)
 
 
@@ -220,20 +216,23 @@ class _Parts:
 
 
 def _spanning_joints(links: Sequence[Link], joints: Sequence[Joint]) -> list[int]:
-    """Numbers of the joints that make the tree: first those that give a link its parent, then those that connect two parts."""
+    """Numbers of the joints that make the tree, those that need a coordinate before the rest: of each, first those that give a link its
+    parent, then those that connect two parts."""
     parts = _Parts(links)
     has_parent = [link.welded for link in links]
-    chosen, others = [], []
-    for j in sorted(range(len(joints)), key=lambda j: not joints[j].needs_coordinate):
-        joint = joints[j]
-        if joint.cut:
-            continue
-        if has_parent[joint.child]:
-            others.append(j)
-        elif parts.connect(joint):
-            has_parent[joint.child] = True
-            chosen.append(j)
-    return chosen + [j for j in others if parts.connect(joints[j])]
+    chosen = []
+    for needed in (True, False):
+        others = []
+        for j, joint in enumerate(joints):
+            if joint.cut or joint.needs_coordinate != needed:
+                continue
+            if has_parent[joint.child]:
+                others.append(j)
+            elif parts.connect(joint):
+                has_parent[joint.child] = True
+                chosen.append(j)
+        chosen += [j for j in others if parts.connect(joints[j])]
+    return chosen
 
 
 def _parents_first(parents: Sequence[int]) -> list[int]:

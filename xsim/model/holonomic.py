@@ -309,8 +309,9 @@ def _joint(c: ConstraintSpec, loop: Loop) -> tuple:
     for name in ("damping", "armature", "stiffness", "friction"):
         if _has(joint, name) and name not in JOINT_FORCES.get(joint.type, ()):
             _fail(c, f"{name} of a {joint.type} joint that closes a loop is not simulated; let another joint close it")
-    if any(x is not None and np.isfinite(x).any() for x in (joint.position_range, joint.velocity_range)):
-        _fail(c, "limits of a joint that closes a loop are not simulated; let another joint close it")
+    for name, limits in (("position", joint.position_range), ("velocity", joint.velocity_range)):
+        if limits is not None and np.isfinite(limits).any():
+            _fail(c, f"{name} limits of a joint that closes a loop are not simulated; let another joint close it")
     if joint.actuator not in ("passive", "force"):
         _fail(c, f"a joint that closes a loop cannot be driven ({joint.actuator}); let another joint close it")
     return JOINT_ROWS[joint.type]

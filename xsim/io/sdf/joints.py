@@ -250,8 +250,8 @@ def _ball(element: Element, notes: Notes) -> dict:
 
 def with_coupled(joints: Sequence[ReadJoint]) -> list[ReadJoint]:
     """The joints, where those that mimic another and those that another mimics are marked: they need a coordinate."""
-    coupled = {read.frame for read in joints if any(axis.mimic is not None for axis in read.axes)}
-    coupled |= {_leader(read, axis.mimic) for read in joints for axis in read.axes if axis.mimic is not None}
+    pairs = [(read, axis.mimic) for read in joints if read.joint is not None for axis in read.axes if axis.mimic is not None]
+    coupled = {frame for read, mimic in pairs for frame in (read.frame, _leader(read, mimic))}
     return [
         read._replace(joint=replace(read.joint, coupled=True)) if read.joint is not None and read.frame in coupled else read
         for read in joints
