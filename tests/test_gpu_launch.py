@@ -79,10 +79,10 @@ class Driver:
             ctypes.cast(ctypes.addressof(self.api) + function_offset(name), ctypes.POINTER(ctypes.c_uint64))[0] = address
         self.parameters = {UNIFORM: 3, KERNEL: 5}
 
-    def call(self, uniform: int, environments: int) -> int | None:
-        """Call the handler of a program with two operands, the second with environments, and one result."""
+    def call(self, uniform: int, environments: int, *repetition) -> int | None:
+        """Call the handler of a program with two operands, the second with environments, and one result. repetition: as in `Launch`."""
         address = ctypes.cast(self.launch, ctypes.c_void_p).value or 0
-        text = launch_handler(Launch(2, 1, ("operand", 1), address, uniform, KERNEL))
+        text = launch_handler(Launch(2, 1, ("operand", 1), address, uniform, KERNEL, *repetition))
         handler = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(loaded(machine_code(text, ONCE), "handler"))
         kept, operands = buffers({0xA0: (3,), 0xB0: (environments, 2)})
         kept2, results = buffers({0xC0: (environments, 2), 0xD0: (7, 8)})
@@ -98,6 +98,14 @@ def test_both_kernels_are_launched_in_turn():
         (UNIFORM, (1, 1, 1, 1, 1, 1, 0), STREAM, [0xA0, 0xB0, 0xD0]),
         (KERNEL, (3, 1, 1, BLOCK, 1, 1, 0), STREAM, [0xA0, 0xB0, 0xC0, 0xD0, 2 * BLOCK + 1]),
     ]
+
+
+def test_a_kernel_of_several_turns():
+    """It also gets the number of turns, and how far the turns of a sequence are apart: its bytes of all environments."""
+    driver = Driver()
+    driver.parameters[KERNEL] = 7
+    assert driver.call(0, 10, 3, (8,)) is None
+    assert driver.launches[0][3] == [0xA0, 0xB0, 0xC0, 0xD0, 10, 3, 80]
 
 
 def test_no_kernel_without_values_of_the_call_or_environments():
@@ -145,7 +153,7 @@ def test_programs_for_a_gpu_call_the_kernels(loaded_kernels):
     arguments = jnp.ones(3), jnp.ones((70, 2))
     text = jax.jit(loss).trace(*arguments).lower(lowering_platforms=("cuda",)).as_text()
     calls = re.findall(r"custom_call @(xsim\.\w+)\(.*-> \(?(.*?)\)? *$", text, re.MULTILINE)
-    assert len(calls) == 1 and loaded_kernels == [["uniform", "block"]]
+    assert len(calls) == 1 and loaded_kernels == [("uniform", "block")]
     assert re.search(r"tensor<70x2xf32>.*tensor<\d+x8xui8>", calls[0][1])
     text = jax.jit(jax.grad(loss)).trace(*arguments).lower(lowering_platforms=("cuda",)).as_text()
     assert "tensor<70x3xf32>" in text and "stablehlo.reduce" in text

@@ -422,6 +422,84 @@ def _mujoco(job: dict) -> Engine:
     return Engine(about, build, peer.to_xsim)
 
 
+def _mujoco_warp(job: dict) -> Engine:
+    begin = read_start(job)
+    import mujoco_warp
+    import warp
+
+    peer = _mujoco_model(begin, job["constraints"])
+    option = peer.model.opt
+    note = f"at most {option.iterations} iterations, {option.ls_iterations} of the line search in each"
+    device = warp.get_device()
+    about = {"device": device.name, "platform": "cuda" if device.is_cuda else "cpu", "versions": _versions("mujoco-warp", "warp-lang")}
+    about |= {"model": "shared", "note": note}
+
+    def simulation(contacts: int, rows: int) -> _WarpRollout:
+        model = mujoco_warp.put_model(peer.model)
+        data = mujoco_warp.make_data(peer.model, nworld=job["batch"], nconmax=contacts, njmax=rows)
+        return _WarpRollout(model, data, peer, job["steps"])
+
+    def build(what: str) -> Program:
+        if what != "forward":
+            raise Unsupported("MuJoCo Warp has no gradient of a rollout")
+        begin = time.perf_counter()
+        contacts, rows = WARP_CONTACTS, WARP_ROWS
+        rollout = simulation(contacts, rows)
+        while rollout.overflowed():
+            contacts, rows = 2 * contacts, 2 * rows
+            rollout = simulation(contacts, rows)
+        about["note"] = f"{note}; {contacts} contacts and {rows} rows an environment"
+        rollout.run()
+        return Program(rollout.run, {"trace_s": None, "compile_s": time.perf_counter() - begin, "bytes_per_env": None, "kernels": None})
+
+    return Engine(about, build, peer.to_xsim)
+
+
+WARP_CONTACTS, WARP_ROWS = 16, 64
+"""Of an environment in MuJoCo Warp, at first. They are doubled until they are enough."""
+
+
+class _WarpRollout:
+    """A rollout by MuJoCo Warp from the start states. On a GPU one step is a CUDA graph."""
+
+    def __init__(self, model, data, peer: _Mujoco, steps: int):
+        import warp
+
+        self.model, self.data, self.steps, self.field = model, data, steps, peer.field
+        self.q, self.push = (warp.array(np.asarray(x, np.float32), dtype=float) for x in (peer.q, peer.push))
+        self.graph = None
+        self.run()
+        if warp.get_device().is_cuda:
+            with warp.ScopedCapture() as capture:
+                self._step()
+            self.graph = capture.graph
+
+    def _step(self) -> None:
+        import mujoco_warp
+
+        mujoco_warp.step(self.model, self.data)
+
+    def run(self) -> np.ndarray:
+        """The last configurations."""
+        import mujoco_warp
+        import warp
+
+        mujoco_warp.reset_data(self.model, self.data)
+        warp.copy(self.data.qpos, self.q)
+        warp.copy(getattr(self.data, self.field), self.push)
+        for _ in range(self.steps):
+            if self.graph is None:
+                self._step()
+            else:
+                warp.capture_launch(self.graph)
+        warp.synchronize()
+        return self.data.qpos.numpy()
+
+    def overflowed(self) -> bool:
+        """Whether there were more contacts or rows than there is memory for."""
+        return bool(self.data.overflow.numpy().any())
+
+
 # ---- Pinocchio ---------------------------------------------------------------------------------------------------------------
 
 
@@ -556,7 +634,7 @@ def _turned(q: np.ndarray, turn: np.ndarray) -> np.ndarray:
 
 ENGINES: dict[str, Callable[[dict], Engine]] = {
     "xsim": _xsim, "ring": _ring, "mjx": _mjx, "mjx-1": functools.partial(_mjx, iterations=(1, 4)), "brax": _brax, "mujoco": _mujoco,
-    "pinocchio": _pinocchio,
+    "mujoco_warp": _mujoco_warp, "pinocchio": _pinocchio,
 }  # fmt: skip
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Sequence
 from contextlib import contextmanager
 
 import jax
@@ -83,7 +82,8 @@ def _current_context():
         _call("cuDevicePrimaryCtxRelease_v2", _device())
 
 
-def load_kernels(ptx: str, names: Sequence[str]) -> list[int]:
+@functools.cache
+def load_kernels(ptx: str, names: tuple[str, ...]) -> list[int]:
     """Handles (CUkernel) of the kernels of a text in PTX, for the life of the process. They are valid on all GPUs.
 
     The driver assembles them now, for the first GPU. Raises DriverError."""

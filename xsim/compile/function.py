@@ -29,7 +29,7 @@ from xsim.compile.host import HostEmitter
 from xsim.compile.launch import Launch, launch_handler
 from xsim.compile.llvm_ir import Target
 from xsim.compile.machine import ONCE, OPTIMIZATION, function_address, identity, loaded, machine_code, pointer_capsule, vector_lanes
-from xsim.compile.nvptx import GpuEmitter, cached_ptx
+from xsim.compile.nvptx import GpuEmitter, Repetition, cached_ptx
 from xsim.compile.program import Program
 from xsim.compile.reverse import reverse_program
 from xsim.compile.rules import is_float
@@ -107,13 +107,14 @@ class Function:
     linear: if it is the derivative of another function, that function and those of its arguments whose tangents are the last arguments.
     reverse_of: if it is the derivative in reverse mode, that function and the arguments whose cotangents are the results. prunable: whether
     results that nothing uses are left out of the machine code; a function that is always used whole is compiled once. replay: for a
-    function that is not prunable.
+    function that is not prunable. repetition: how several calls in turn are one kernel (`xsim.compile.repeated`), None: they are not.
     """
 
     def __init__(
         self, function: Callable, shapes: Sequence[Any], name: str, linear=None, results=None, reverse_of=None, prunable: bool = False,
-        replay: Replay | None = None,
+        replay: Replay | None = None, repetition: Repetition | None = None,
     ):  # fmt: skip
+        self.repetition = repetition
         self.function, self.shapes, self.name, self.prunable = function, tuple(shapes), name, prunable
         self._results: Any = results
         self._traced: ClosedJaxpr | None = None
@@ -168,10 +169,10 @@ class Function:
         if self.prunable:
             self._check_trace()
         else:
-            self._check_size(tuple(batched))
+            self.check_size(tuple(batched))
         return compiled_call.bind(*arguments, function=self, batched=tuple(batched), summed=(False,) * len(self.results))
 
-    def _check_size(self, batched: tuple[bool, ...]) -> None:
+    def check_size(self, batched: tuple[bool, ...]) -> None:
         """Raise Unsupported if the function has too many operations. Those of the trace are counted first: to make a program takes time."""
         if batched not in self._summaries:
             self._check_trace()
@@ -293,16 +294,18 @@ class Function:
         """Bytes of a number."""
         return max(np.dtype(s.dtype).itemsize for s in (*self.shapes, *self.results) if is_float(s))
 
-    def gpu_target(self, batched: tuple[bool, ...]) -> GpuTarget:
-        """The kernels for an NVIDIA GPU. Results are those of the environments, none is a sum."""
-        return self._made(("cuda", batched), batched, lambda: self._compiled_for_gpu(batched))
+    def gpu_target(self, batched: tuple[bool, ...], turns: int | None = None) -> GpuTarget:
+        """The kernels for an NVIDIA GPU. Results are those of the environments, none is a sum.
+
+        turns: of the repetition, with arguments and results as in `xsim.compile.repeated`; None: a call."""
+        return self._made(("cuda", batched, turns), batched, lambda: self._compiled_for_gpu(batched, turns))
 
     def _made(self, key, batched: tuple[bool, ...], compiled: Callable):
         """What compiled() returns, which is called once for a key. Raises Unsupported for a program that is too large."""
         found = self._targets.get(key)
         if found is None:
             if self.prunable and self.linear is None and self.reverse_of is None:
-                self._check_size(batched)
+                self.check_size(batched)
             with announced(f"the {self.name}"):
                 found = self._targets[key] = compiled()
             self._forget(batched)
@@ -319,16 +322,21 @@ class Function:
             _REGISTERED.add(name)
         return name
 
-    def _compiled_for_gpu(self, batched: tuple[bool, ...]) -> GpuTarget:
+    def _compiled_for_gpu(self, batched: tuple[bool, ...], turns: int | None) -> GpuTarget:
         """Compile the function to kernels, load them, and register the function that launches them."""
-        emitter = self.gpu_emitter(batched)
+        emitter, rows = self.gpu_emitter(batched), ()
         text = cached_ptx(emitter.module(), cuda.architecture())
-        name = f"xsim.{identity(f'{emitter.counted} {text}')}"  # an operand that nothing reads is not in the text
+        if emitter.repetition is not None:
+            sequences = [self.shapes[i] for i in emitter.repetition.sequences]
+            rows = tuple(0 if turns is None else math.prod(s.shape) * np.dtype(s.dtype).itemsize for s in sequences)
+            turns = turns or 1
+        name = f"xsim.{identity(f'{emitter.counted} {turns} {rows} {text}')}"  # an operand that nothing reads is not in the text
         if name not in _REGISTERED:
-            kernels = dict(zip(emitter.kernels, cuda.load_kernels(text, emitter.kernels), strict=True))
+            names = tuple(emitter.kernels)
+            kernels = dict(zip(names, cuda.load_kernels(text, names), strict=True))
             launch = Launch(
                 len(self.shapes), len(self.results), emitter.counted, cuda.function_address("cuLaunchKernel"),
-                kernels.get("uniform", 0), kernels["block"],
+                kernels.get("uniform", 0), kernels["block"], turns, rows,
             )  # fmt: skip
             address = loaded(machine_code(launch_handler(launch), ONCE), "handler")
             jax.ffi.register_ffi_target(name, pointer_capsule(address), platform="CUDA")
@@ -337,7 +345,20 @@ class Function:
 
     def gpu_emitter(self, batched: tuple[bool, ...]) -> GpuEmitter:
         """The writer of the kernels for such operands."""
-        return GpuEmitter(self.program(batched), [math.prod(s.shape) for s in self.shapes], list(batched))
+        repetition = Repetition(self.carried, self.repetition.sequences) if self.repetition and self.can_repeat(batched) else None
+        return GpuEmitter(self.program(batched), [math.prod(s.shape) for s in self.shapes], list(batched), repetition)
+
+    @property
+    def carried(self) -> tuple[tuple[int, int], ...]:
+        """The pairs (result, argument) of the repetition, but for results that have fewer numbers than the argument, such as none."""
+        pairs = self.repetition.carried if self.repetition else ()
+        return tuple((k, i) for k, i in pairs if math.prod(self.results[k].shape) >= math.prod(self.shapes[i].shape))
+
+    def can_repeat(self, batched: tuple[bool, ...]) -> bool:
+        """Whether several calls with such operands are one kernel."""
+        if self.repetition is None:
+            return False
+        return all(batched[i] for i in (*(argument for _, argument in self.carried), *self.repetition.sequences))
 
     def program(self, batched: tuple[bool, ...]) -> Program:
         """The program for such operands. If no argument has environments, there is one, and all values vary."""
@@ -414,7 +435,7 @@ def _shapes(*arguments, function, batched, summed):
     ]
 
 
-def _machine_code(function: Function, target: Callable):
+def machine_code_or_none(function: Function, target: Callable):
     """target(), a name or kernels; None, with one warning, where there is no machine code and the user has not asked for LLVM."""
     try:
         return target()
@@ -431,7 +452,7 @@ def _called(*arguments, function, batched, summed):
     results = [
         jax.ShapeDtypeStruct(r.shape if s else (count, *r.shape), r.dtype) for r, s in zip(function.results, summed, strict=True)
     ]
-    target = _machine_code(function, lambda: function.target(batched, summed, count))
+    target = machine_code_or_none(function, lambda: function.target(batched, summed, count))
     if target is None:
         return _by_xla(*arguments, function=function, batched=batched, summed=summed)
     return jax.ffi.ffi_call(target, results)(*arguments)
@@ -448,7 +469,7 @@ def _by_xla(*arguments, function, batched, summed):
 
 def _launched(*arguments, function, batched, summed):
     """The call of kernels on an NVIDIA GPU."""
-    target = _machine_code(function, lambda: function.gpu_target(batched))
+    target = machine_code_or_none(function, lambda: function.gpu_target(batched))
     if target is None:
         return _by_xla(*arguments, function=function, batched=batched, summed=summed)
     count = _environments(arguments, batched)

@@ -19,7 +19,8 @@ class Launch:
     """What the function has to know.
 
     results: number of results; the memory for the values of the call is one more. counted: as in `xsim.compile.handler.Layout`.
-    launcher: address of the driver's ``cuLaunchKernel``. uniform, block: handles of the kernels; uniform: 0 if there is none."""
+    launcher: address of the driver's ``cuLaunchKernel``. uniform, block: handles of the kernels; uniform: 0 if there is none. turns: of a
+    kernel with a repetition, else None. rows: of each of its sequences, the bytes of an environment; 0 if there is one for all turns."""
 
     operands: int
     results: int
@@ -27,6 +28,8 @@ class Launch:
     launcher: int
     uniform: int
     block: int
+    turns: int | None = None
+    rows: tuple[int, ...] = ()
 
 
 def launch_handler(launch: Launch) -> str:
@@ -40,7 +43,12 @@ def launch_handler(launch: Launch) -> str:
     if launch.uniform:
         lines += _launch(launch, "uniform", launch.uniform, [*operands, slots], "1", 1)
     lines += [f"  %up = add i64 %count, {BLOCK - 1}", f"  %blocks.l = udiv i64 %up, {BLOCK}", "  %blocks = trunc i64 %blocks.l to i32"]
-    lines += _launch(launch, "block", launch.block, [*operands, *results, slots, "%count.p"], "%blocks", BLOCK)
+    repetition: list[str] = []
+    if launch.turns is not None:
+        for name, number in (("turns", f"add i64 {launch.turns}, 0"), *((f"row{i}", f"mul i64 %count, {x}") for i, x in enumerate(launch.rows))):
+            repetition.append(f"%{name}.p")
+            lines += [f"  %{name} = {number}", f"  %{name}.p = alloca i64", f"  store i64 %{name}, ptr %{name}.p"]
+    lines += _launch(launch, "block", launch.block, [*operands, *results, slots, "%count.p", *repetition], "%blocks", BLOCK)
     return "\n".join([_MESSAGE, *lines, "  br label %done", "done:", "  ret ptr null", *_failure(), "}"])
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import llvmlite.binding as llvm
 
 from xsim.cache import cached
 from xsim.compile.host import HostEmitter
-from xsim.compile.llvm_ir import Target
+from xsim.compile.llvm_ir import Target, memory_type
 from xsim.compile.machine import identity
 from xsim.compile.program import Program
 
@@ -15,16 +17,31 @@ BLOCK = 64
 """Threads of a block. Few, because a thread needs up to 255 registers and a multiprocessor has 65,536."""
 
 
+class Repetition(NamedTuple):
+    """How a function is evaluated several times in one kernel.
+
+    carried: pairs (result, argument). The result of a turn is the argument of the next one; of a longer result, its first numbers are.
+    sequences: arguments of which each turn has its own. All these arguments are those of environments."""
+
+    carried: tuple[tuple[int, int], ...]
+    sequences: tuple[int, ...]
+
+
 class GpuEmitter(HostEmitter):
     """For a GPU: two kernels, whose parameters are pointers to the operands and results themselves.
 
     * ``uniform(operand0, ..., slots)``: one thread computes the values of the call. There is no such kernel if there are none.
     * ``block(operand0, ..., result0, ..., slots, count)``: a thread for each of count environments. The threads after the last repeat it.
 
+    With a repetition ``block`` has further parameters: the number of turns, and of each sequence the bytes from one turn to the next. The
+    results of all turns are stored, turn first. A thread takes one turn after the other without waiting for the other threads.
+
     Results that are sums over the environments are not supported: the caller sums those of the environments."""
 
-    def __init__(self, program: Program, sizes: list[int], batched: list[bool]):
+    def __init__(self, program: Program, sizes: list[int], batched: list[bool], repetition: Repetition | None = None):
         super().__init__(program, Target(lanes=1, gpu=True), sizes, batched, [False] * len(program.outputs))
+        self.repetition = repetition
+        self.sources = {argument: result for result, argument in repetition.carried} if repetition else {}
 
     def module(self) -> str:
         return "\n".join([*self.functions(), "!0 = !{}", ""])
@@ -42,19 +59,52 @@ class GpuEmitter(HostEmitter):
 
     def _block_function(self) -> str:
         operands, results = (self._parameters(*x) for x in (("operand", len(self.sizes)), ("result", len(self.program.outputs))))
-        return self._kernel("block", [*operands, *results, "ptr noalias %slots", "i64 %count"], BLOCK)
+        parameters = [*operands, *results, "ptr noalias %slots", "i64 %count"]
+        if self.repetition is None:
+            return self._kernel("block", parameters, BLOCK)
+        strides = [f"i64 %stride{i}" for i in self.repetition.sequences]
+        return self._kernel("block", [*parameters, "i64 %turns", *strides], BLOCK, _TURN, _NEXT_TURN)
 
-    def _kernel(self, name: str, parameters: list[str], threads: int) -> str:
-        body = "\n".join([*self.allocations, *self.prologue, *self.lines])
+    def _kernel(self, name: str, parameters: list[str], threads: int, begin: str = "", end: str = "") -> str:
+        """begin, end: of a loop over the whole kernel."""
         proceed = "  %proceed = icmp ne ptr %slots, null"  # true, which LLVM does not know
+        body = "\n".join([*self.prologue, *self.lines])
         head = f'define ptx_kernel void @{name}({", ".join(parameters)}) "nvvm.maxntid"="{threads}" "nvvm.minctasm"="1"'
-        return f"{head} {{\nentry:\n{proceed}\n{body}\n  br label %leave\nleave:\n  ret void\n}}"
+        first = "\n".join(["begin:", proceed, *self.allocations, "  br label %entry", "entry:", begin])
+        return f"{head} {{\n{first}\n{body}\n{end}\n  br label %leave\nleave:\n  ret void\n}}"
 
     def _pointer(self, operand: int) -> str:
-        return f"%operand{operand}"
+        if self.repetition is None or operand not in self.repetition.sequences:
+            return f"%operand{operand}"
+        name = f"%sequence{operand}"
+        if name not in self.pointers.values():
+            self.pointers[operand] = name
+            self.prologue.append(f"  {name}.o = mul i64 %turn, %stride{operand}")
+            self.prologue.append(f"  {name} = getelementptr i8, ptr %operand{operand}, i64 {name}.o")
+        return name
+
+    def _rows(self, operand: int, size: int, pointer: str, element: str) -> str:
+        name, result = f"%rows{operand}", self.sources.get(operand)
+        if result is None or name in self.pointers:
+            return super()._rows(operand, size, pointer, element)
+        self.pointers[name] = name
+        self.rows_text(f"{name}.given", size, pointer, element)
+        self.prologue += [
+            f"  {name}.b = sub i64 %before, %count", f"  {name}.l = add i64 {name}.b, %lane",
+            f"  {name}.o = mul i64 {name}.l, {len(self.program.outputs[result])}",
+            f"  {name}.found = getelementptr {element}, ptr %result{result}, i64 {name}.o",
+            f"  {name} = select i1 %first, ptr {name}.given, ptr {name}.found",
+        ]  # fmt: skip
+        return name
 
     def _result_pointer(self, k: int) -> str:
-        return f"%result{k}"
+        if self.repetition is None:
+            return f"%result{k}"
+        values = self.program.outputs[k]
+        element = memory_type(self.program.types[values[0]])
+        self.prologue.append(f"  %resulto{k} = mul i64 %before, {len(values)}")
+        self.prologue.append(f"  %resultp{k} = getelementptr {element}, ptr %result{k}, i64 %resulto{k}")
+        return f"%resultp{k}"
 
     def _lanes(self) -> None:
         special = "call i32 @llvm.nvvm.read.ptx.sreg"
@@ -63,6 +113,18 @@ class GpuEmitter(HostEmitter):
             "  %lane.o = mul i32 %lane.b, %lane.n", "  %lane.i = add i32 %lane.o, %lane.t", "  %lane.w = zext i32 %lane.i to i64",
             "  %lane.l = sub i64 %count, 1", "  %lane = call i64 @llvm.umin.i64(i64 %lane.w, i64 %lane.l)",
         ]  # fmt: skip
+
+
+_TURN = """  %turn = phi i64 [ 0, %begin ], [ %turn.next, %turn.end ]
+  %first = icmp eq i64 %turn, 0
+  %before = mul i64 %turn, %count"""
+"""The begin of a turn. before: rows of the results of the turns before."""
+_NEXT_TURN = """  br label %turn.end
+turn.end:
+  %turn.next = add i64 %turn, 1
+  %turn.more = icmp ult i64 %turn.next, %turns
+  br i1 %turn.more, label %entry, label %finished
+finished:"""
 
 
 def ptx(text: str, architecture: str) -> str:

@@ -6,11 +6,15 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from xsim.compile.choice import is_cuda
 from xsim.compile.function import Function, Replay
+from xsim.compile.nvptx import Repetition
+from xsim.compile.repeated import repeated
 from xsim.dynamics.constraints.soft_set import has_warm_start
 from xsim.dynamics.integration.integrators import StepInputs, advance
 from xsim.dynamics.prepared import ONE, Prepared, SystemFunction, by_environment, prepared
@@ -26,24 +30,80 @@ def compiled_steps(model: Model, state: State, inputs: Inputs, steps: int, recor
     first = _environments(state, batch)
     system, function = prepared_step(model, first, batch, inputs)
     sequences = [None if x is None else _by_step(x, batch) for x in inputs]
-
-    def body(carry, xs):
-        current, start = carry
-        fields = [(x, True) for x in parts(current)]
-        given = [by_environment(x, 1, first.q.shape[:1]) for x in xs if x is not None]
-        arguments, batched = zip(*system.operands(), *fields, *given, (start, True), strict=True)
-        *fields, solutions = function(arguments, batched)
-        after, start = with_mocap(fields, current.mocap), next_start(start, solutions)
-        inputs_of_batch = [x if x is None or x.ndim == 1 else x.reshape(*batch, x.shape[-1]) for x in xs]
-        if complete is not None:
-            after = _environments(complete(_public(current, batch), _public(after, batch), *inputs_of_batch), batch)
-        return (after, start), None if record is None else record(_public(after, batch), *inputs_of_batch)
-
+    stepper = _Stepper(system, function, batch, record, complete)
     carry = first, jnp.full((len(first.q), *function.shapes[-1].shape), jnp.nan, first.q.dtype)
     if steps == 1 and record is None:
-        return _public(body(carry, [None if x is None else x[0] for x in sequences])[0][0], batch), None
-    (final, _), recorded = jax.lax.scan(body, carry, sequences, length=steps)
+        return _public(stepper.one(carry, [None if x is None else x[0] for x in sequences])[0][0], batch), None
+    if is_cuda() and complete is None:
+        (final, _), recorded = stepper.in_kernels(carry, sequences, steps)
+    else:
+        (final, _), recorded = jax.lax.scan(stepper.one, carry, sequences, length=steps)
     return _public(final, batch), recorded
+
+
+MOST_TURNS = 32
+"""Steps of one kernel at most."""
+TURN_BYTES = 2**28
+"""Memory for the states of the steps of one kernel, which stores them all."""
+
+
+class _Stepper(NamedTuple):
+    """Advances environments. Its carry is the state and where the search of the next step starts (`next_start`); xs are ctrl and tau."""
+
+    system: Prepared
+    function: Function
+    batch: tuple[int, ...]
+    record: Callable | None
+    complete: Callable | None
+
+    def one(self, carry, xs):
+        """A step by one call."""
+        current, start = carry
+        given = [by_environment(x, 1, current.q.shape[:1]) for x in xs if x is not None]
+        *fields, solutions = self.function(*self._operands(carry, given))
+        after, start = with_mocap(fields, current.mocap), next_start(start, solutions)
+        inputs = self._inputs(xs)
+        if self.complete is not None:
+            states = _public(current, self.batch), _public(after, self.batch)
+            after = _environments(self.complete(*states, *inputs), self.batch)
+        return (after, start), None if self.record is None else self.record(_public(after, self.batch), *inputs)
+
+    def several(self, carry, xs, turns: int):
+        """Steps by one kernel. xs: of each step."""
+        current, start = carry
+        shape = turns, len(current.q)
+        given = [(jnp.broadcast_to(x if x.ndim == 3 else x[:, None], (*shape, x.shape[-1])), True) for x in xs if x is not None]
+        *fields, solutions = repeated(self.function, *self._operands(carry, given), turns)
+        after = with_mocap([x[-1] for x in fields], current.mocap), next_start(start, solutions[-1])
+        record = self.record
+        if record is None:
+            return after, None
+        states = [with_mocap(fields, jnp.broadcast_to(current.mocap, (turns, *current.mocap.shape))), xs]
+        return after, jax.lax.map(lambda now: record(_public(now[0], self.batch), *self._inputs(now[1])), states)
+
+    def in_kernels(self, carry, xs, steps: int):
+        """Steps by as few kernels as the memory for their states allows."""
+        state, _ = carry
+        size = sum(x.size * x.dtype.itemsize for x in parts(state))
+        turns = min(steps, MOST_TURNS, max(1, TURN_BYTES // max(size, 1)))
+        whole = steps // turns
+        heads = jax.tree.map(lambda x: x[: whole * turns].reshape(whole, turns, *x.shape[1:]), xs)
+        carry, recorded = jax.lax.scan(lambda carry, xs: self.several(carry, xs, turns), carry, heads, length=whole)
+        recorded = jax.tree.map(lambda x: x.reshape(whole * turns, *x.shape[2:]), recorded)
+        if steps > whole * turns:
+            carry, rest = self.several(carry, jax.tree.map(lambda x: x[whole * turns :], xs), steps - whole * turns)
+            recorded = jax.tree.map(lambda *x: jnp.concatenate(x), recorded, rest)
+        return carry, recorded
+
+    def _operands(self, carry, given):
+        """The operands of the function, and which have environments. given: ctrl and tau, and whether they have."""
+        state, start = carry
+        fields = [(x, True) for x in parts(state)]
+        return zip(*self.system.operands(), *fields, *given, (start, True), strict=True)
+
+    def _inputs(self, xs) -> list:
+        """ctrl and tau with the batch shape of the call."""
+        return [x if x is None or x.ndim == 1 else x.reshape(*self.batch, x.shape[-1]) for x in xs]
 
 
 def prepared_step(model: Model, state: State, batch: tuple[int, ...], inputs: Inputs) -> tuple[Prepared, Function]:
@@ -127,6 +187,19 @@ def step_function(
     vectors = [jax.ShapeDtypeStruct((n,), dtype) for n in (shared, len(order) - shared)]
     inputs = [jax.ShapeDtypeStruct((n,), dtype) for n, here in zip((nu, nv), present, strict=True) if here]
     start = jax.ShapeDtypeStruct((nv if warm else 0,), dtype)
-    arguments = [*vectors, *(jax.ShapeDtypeStruct(*s) for s in shapes), *inputs, start]
-    return Function(step, arguments, "step", replay=Replay(replay, (len(ADVANCED),)))
+    fields = [jax.ShapeDtypeStruct(*s) for s in shapes]
+    return Function(
+        step, [*vectors, *fields, *inputs, start], "step", replay=Replay(replay, (len(ADVANCED),)),
+        repetition=_repetition(len(vectors), len(inputs), warm),
+    )  # fmt: skip
+
+
+def _repetition(first: int, inputs: int, warm: bool) -> Repetition:
+    """How the function of a step repeats. first: the argument that is the first field of the state. inputs: number of ctrl and tau."""
+    names = [field.name for field in dataclasses.fields(State)]
+    carried = [(k, first + names.index(name)) for k, name in enumerate(ADVANCED)]
+    start = first + len(names) + inputs
+    if warm:
+        carried.append((len(ADVANCED), start))
+    return Repetition(tuple(carried), tuple(range(start - inputs, start)))
 

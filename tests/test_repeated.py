@@ -1,0 +1,167 @@
+"""Several calls of a function as one kernel of a GPU: the kernel, compiled for this processor, and what is around it."""
+
+import ctypes
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import xsim
+from xsim.compile import function as compiled_function
+from xsim.compile.function import Function
+from xsim.compile.launch import Launch, launch_handler
+from xsim.compile.machine import ONCE, loaded, machine_code
+from xsim.compile.nvptx import BLOCK, Repetition
+from xsim.compile.repeated import repeated
+
+ENVIRONMENTS, TURNS = 5, 7
+
+
+def pendulum() -> Function:
+    """A step of a pendulum (leaf: gravity), whose third result, longer than its argument, is the acceleration and something else."""
+
+    def step(gravity, q, v, last, tau):
+        a = tau - gravity[0] * jnp.sin(q) - 0.1 * v + 0.01 * last
+        v = v + 0.1 * a
+        return [q + 0.1 * v, v, jnp.concatenate([a, q])]
+
+    shapes = [jax.ShapeDtypeStruct((n,), jnp.float64) for n in (1, 2, 2, 2, 2)]
+    return Function(step, shapes, "step", repetition=Repetition(((0, 1), (1, 2), (2, 3)), (4,)))
+
+
+BATCHED = (False, True, True, True, True)
+
+
+def operands() -> list:
+    """Those of `pendulum`, float64."""
+    rng = np.random.default_rng(0)
+    return [np.array([9.81]), *rng.normal(size=(3, ENVIRONMENTS, 2)), rng.normal(size=(TURNS, ENVIRONMENTS, 2))]
+
+
+def one_by_one(function: Function, arguments) -> list:
+    """The results of all turns, by calls of `Function.function`."""
+    gravity, q, v, last, taus = (jnp.asarray(x) for x in arguments)
+    out = []
+    for tau in taus:
+        q, v, more = jax.vmap(function.function, (None, 0, 0, 0, 0))(gravity, q, v, last, tau)
+        last = more[:, :2]
+        out.append((q, v, more))
+    return [jnp.stack(x) for x in zip(*out, strict=True)]
+
+
+def close(found, wanted) -> None:
+    np.testing.assert_allclose(found, wanted, rtol=1e-11, atol=1e-13)
+
+
+@pytest.fixture
+def x64():
+    with jax.enable_x64(True):
+        yield
+
+
+def on_this_processor(text: str) -> str:
+    """The kernels as functions of this processor with one more parameter, the thread."""
+    special = {"tid.x": "%thread", "ctaid.x": "0", "ntid.x": "64"}
+    for name, value in special.items():
+        text = text.replace(f"call i32 @llvm.nvvm.read.ptx.sreg.{name}()", f"add i32 {value}, 0")
+    out = []
+    for line in text.splitlines():
+        if line.startswith("define ptx_kernel"):
+            line = line.replace("ptx_kernel ", "").replace(') "nvvm', ', i32 %thread) "nvvm')
+        out.append(line)
+    return "\n".join(out)
+
+
+def test_the_kernel_takes_all_turns(x64):
+    """Each thread reads what it has stored in the turn before."""
+    function, arguments = pendulum(), operands()
+    emitter = function.gpu_emitter(BATCHED)
+    code = machine_code(on_this_processor(emitter.module()), ONCE)
+    results = [np.zeros((TURNS, ENVIRONMENTS, n)) for n in (2, 2, 4)]
+    slots = np.zeros((max(len(emitter.slots), 1), 8), np.uint8)
+    pointers = [ctypes.c_void_p(x.ctypes.data) for x in (*arguments, *results, slots)]
+    if "uniform" in emitter.kernels:
+        uniform = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 6, ctypes.c_int32)(loaded(code, "uniform"))
+        uniform(*pointers[:5], pointers[-1], 0)
+    kernel = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 9, *[ctypes.c_int64] * 3, ctypes.c_int32)(loaded(code, "block"))
+    for thread in range(ENVIRONMENTS + 1):  # the last one repeats an environment
+        kernel(*pointers, ENVIRONMENTS, TURNS, 8 * 2 * ENVIRONMENTS, thread)
+    for found, wanted in zip(results, one_by_one(function, arguments), strict=True):
+        close(found, wanted)
+
+
+def test_calls_are_those_of_the_turns(x64):
+    """Values and derivatives of first and second order, also of a batch of calls."""
+    function, arguments = pendulum(), [jnp.asarray(x) for x in operands()]
+
+    def of_kernel(*xs):
+        return repeated(function, xs, BATCHED, TURNS)
+
+    for found, wanted in zip(of_kernel(*arguments), one_by_one(function, arguments), strict=True):
+        close(found, wanted)
+
+    def loss(run):
+        return lambda *xs: sum((x**2).sum() for x in run(*xs)[:2])
+
+    every = tuple(range(5))
+    wanted = jax.grad(loss(lambda *xs: one_by_one(function, xs)), every)(*arguments)
+    for found, reference in zip(jax.grad(loss(of_kernel), every)(*arguments), wanted, strict=True):
+        close(found, reference)
+    second = [jax.jacfwd(jax.grad(loss(run)))(*arguments) for run in (of_kernel, lambda *xs: one_by_one(function, xs))]
+    close(*second)
+
+
+def test_members_of_vmap_are_one_batch(x64):
+    """Of the start and the inputs; of gravity alone, with which all operands have members."""
+    function, arguments = pendulum(), [jnp.asarray(x) for x in operands()]
+    factors = jnp.array([1.0, 2.0, 0.5])
+    for axes in ((None, 0, 0, None, 0), (0, None, None, None, None)):
+        many = [x if a is None else factors[(...,) + (None,) * x.ndim] * x for x, a in zip(arguments, axes, strict=True)]
+        found = jax.vmap(lambda *xs: repeated(function, xs, BATCHED, TURNS), axes)(*many)
+        for m in range(3):
+            wanted = one_by_one(function, [x if a is None else x[m] for x, a in zip(many, axes, strict=True)])
+            for x, reference in zip(found, wanted, strict=True):
+                close(x[m], reference)
+
+
+def test_the_launch_of_several_turns(x64, monkeypatch):
+    """The kernel gets the number of turns and the bytes from one turn of the sequence to the next; of a single call one turn."""
+    seen = []
+    monkeypatch.setattr(compiled_function.cuda, "architecture", lambda: "sm_90")
+    monkeypatch.setattr(compiled_function.cuda, "load_kernels", lambda text, names: [0x10, 0x20][-len(names) :])
+    monkeypatch.setattr(compiled_function.cuda, "function_address", lambda name: 1)
+    monkeypatch.setattr(compiled_function, "launch_handler", lambda launch: seen.append(launch) or launch_handler(launch))
+    function = pendulum()
+    names = {function.gpu_target(BATCHED, turns).name for turns in (None, 1, TURNS)}
+    assert len(names) == 3
+    assert [(x.turns, x.rows) for x in seen] == [(1, (0,)), (1, (16,)), (TURNS, (16,))]
+
+
+@pytest.fixture(scope="module")
+def chain():
+    """Two copies of a chain with friction, limits and its inputs."""
+    model = xsim.load(xsim.models.path("half_cheetah"))
+    rng = np.random.default_rng(1)
+    ctrls = jnp.asarray(rng.uniform(-1, 1, size=(5, 2, model.nu)), jnp.float32)
+    return model, xsim.init(xsim.replicate(model, 2)), ctrls
+
+
+def test_rollouts_of_kernels(chain, monkeypatch):
+    """What a GPU computes, in chunks of two steps and a rest: the states, what is recorded, and gradients are those of single steps."""
+    model, state, ctrls = chain
+
+    def run():
+        def loss(damping, state, ctrls):
+            final, q = xsim.rollout(model.replace({"dof.damping": damping}), state, ctrls, record=lambda state, data: state.q)
+            return (final.v**2).sum() + (q**2).sum(), (final, q)
+
+        arguments = model.get("dof.damping"), state, ctrls
+        return jax.jit(jax.grad(loss, (0, 2), has_aux=True))(*arguments), jax.jit(loss)(*arguments)[1]
+
+    wanted, without_gradient = run()
+    monkeypatch.setattr("xsim.dynamics.compiled_step.is_cuda", lambda: True)
+    monkeypatch.setattr("xsim.dynamics.compiled_step.MOST_TURNS", 2)
+    found = run()
+    for x, reference in zip(jax.tree.leaves(found), jax.tree.leaves((wanted, without_gradient)), strict=True):
+        np.testing.assert_allclose(x, reference, rtol=2e-4, atol=2e-6)

@@ -1,0 +1,163 @@
+"""Calls of a function in turn, whose results are arguments of the next: steps of a simulation. On an NVIDIA GPU they are one kernel.
+
+In such a kernel no environment waits for the others after each turn. One call per turn takes as long as the slowest environment of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
+
+from xsim.compile.function import Function, compiled_call, machine_code_or_none
+
+__all__ = ["repeated"]
+
+repeated_call = Primitive("xsim_repeated_call")
+"""Turns of a `Function` that has a repetition. Operands are those of a call, but sequences have a first axis of turns, before that of the
+environments. Results: those of all turns (turns, environments, ...). Parameters: function, turns; batched: which operands have environments."""
+repeated_call.multiple_results = True
+
+
+def repeated(function: Function, arguments: Sequence[Any], batched: Sequence[bool], turns: int) -> list:
+    """The results of all turns (turns, environments, ...), see `repeated_call`. The function can repeat with such operands.
+
+    Raises Unsupported as a call does."""
+    function.check_size(tuple(batched))
+    return repeated_call.bind(*arguments, function=function, batched=tuple(batched), turns=turns)
+
+
+def _count(arguments, function: Function) -> int:
+    """The number of environments."""
+    _, argument = function.carried[0]
+    return arguments[argument].shape[0]
+
+
+@repeated_call.def_impl
+def _evaluated(*arguments, **params):
+    with jax.disable_jit(False):
+        return jax.jit(lambda *xs: repeated_call.bind(*xs, **params))(*arguments)
+
+
+@repeated_call.def_abstract_eval
+def _shapes(*arguments, function, batched, turns):
+    count = _count(arguments, function)
+    return [jax.core.ShapedArray((turns, count, *r.shape), r.dtype) for r in function.results]
+
+
+def _launched(*arguments, function, batched, turns):
+    """One kernel."""
+    target = machine_code_or_none(function, lambda: function.gpu_target(batched, turns))
+    if target is None:
+        return _scanned(*arguments, function=function, batched=batched, turns=turns)
+    results = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in _shapes(*arguments, function=function, batched=batched, turns=turns)]
+    values_of_call = jax.ShapeDtypeStruct((max(target.slots, 1), 8), jnp.uint8)
+    return jax.ffi.ffi_call(target.name, [*results, values_of_call])(*arguments)[:-1]
+
+
+def _scanned(*arguments, function, batched, turns):
+    """A call for each turn."""
+
+    def turn(arguments, now):
+        arguments = _with_sequences(function, arguments, now)
+        out = compiled_call.bind(*arguments, function=function, batched=batched, summed=(False,) * len(function.results))
+        return _next_arguments(function, arguments, out), out
+
+    sequences = [arguments[i] for i in function.repetition.sequences]
+    first = _with_sequences(function, arguments, [x[0] for x in sequences])
+    return jax.lax.scan(turn, first, sequences, length=turns)[1]
+
+
+def _with_sequences(function: Function, arguments, now) -> list:
+    """The arguments of a turn. now: those of its sequences."""
+    out = list(arguments)
+    for i, x in zip(function.repetition.sequences, now, strict=True):
+        out[i] = x
+    return out
+
+
+def _next_arguments(function: Function, arguments, results) -> list:
+    """The arguments of the next turn, but for its sequences."""
+    out = list(arguments)
+    for k, i in function.carried:
+        out[i] = _first_numbers(results[k], out[i].shape)
+    return out
+
+
+def _first_numbers(x, shape: tuple[int, ...]):
+    """The numbers of a result that are an argument of this shape."""
+    return x if x.shape[-len(shape) :] == shape else x[..., : shape[-1]]
+
+
+mlir.register_lowering(repeated_call, mlir.lower_fun(_launched, multiple_results=True), platform="cuda")
+mlir.register_lowering(repeated_call, mlir.lower_fun(_scanned, multiple_results=True))
+
+
+def _batched(arguments, axes, *, function, batched, turns):
+    """`jax.vmap`: the environments of all members of the new axis, as one batch."""
+    size = next(x.shape[axis] for x, axis in zip(arguments, axes, strict=True) if axis is not None)
+    sequences = function.repetition.sequences
+    merged, flags = [], []
+    count = None
+    ordered = []
+    for i, (x, axis) in enumerate(zip(arguments, axes, strict=True)):
+        at = 1 if i in sequences else 0  # of the environments
+        ordered.append(x if axis is None else jnp.moveaxis(x, axis, at))
+        if i == function.carried[0][1]:
+            count = ordered[-1].shape[0 if axis is None else 1]
+    for i, (x, axis, b) in enumerate(zip(ordered, axes, batched, strict=True)):
+        at = 1 if i in sequences else 0
+        if axis is not None or b:
+            x = x if axis is not None else jnp.expand_dims(x, at)
+            x = x if b else jnp.expand_dims(x, at + 1)
+            core = x.shape[at + 2 :]
+            x = jnp.broadcast_to(x, (*x.shape[:at], size, count, *core)).reshape(*x.shape[:at], size * count, *core)
+        merged.append(x)
+        flags.append(axis is not None or b)
+    out = repeated_call.bind(*merged, function=function, batched=tuple(flags), turns=turns)
+    return [x.reshape(turns, size, count, *x.shape[2:]) for x in out], [1] * len(out)
+
+
+batching.primitive_batchers[repeated_call] = _batched
+
+
+def _differentiated(primals, tangents, *, function, batched, turns):
+    """`jax.jvp`: the values by one kernel, the derivatives of the turns one after the other."""
+    out = repeated_call.bind(*primals, function=function, batched=batched, turns=turns)
+    carried = {i: k for k, i in function.carried if k in function.differentiable}
+    given = [not isinstance(t, ad.Zero) and t.dtype != jax.dtypes.float0 for t in tangents]
+    if not any(given):
+        return out, [ad.Zero(jax.typeof(x).to_tangent_aval()) for x in out]
+    active = tuple(i for i, g in enumerate(given) if g or i in carried)
+    changes = [ad.instantiate_zeros(t) for t in tangents]
+    sequences = function.repetition.sequences
+
+    def before(i, k):
+        """What the turns are given of a carried argument: what was given, then the results of the turns before."""
+        return jnp.concatenate([primals[i][None], _first_numbers(out[k][:-1], primals[i].shape)])
+
+    of_turns = {i: primals[i] for i in sequences} | {i: before(i, k) for k, i in function.carried}
+    known = [out[k] for k in function.known]
+
+    def turn(carry, now):
+        arguments, solutions, pushed = now
+        values = [arguments.get(i, x) for i, x in enumerate(primals)]
+        moved = {**dict(zip(carried, carry, strict=True)), **pushed}
+        new = compiled_call.bind(
+            *values, *solutions, *(moved.get(i, changes[i]) for i in active), function=function.replayed.tangent(active),
+            batched=(*batched, *[True] * len(solutions), *(batched[i] for i in active)), summed=(False,) * len(function.differentiable),
+        )  # fmt: skip
+        found = dict(zip(function.differentiable, new, strict=True))
+        return [_first_numbers(found[k], changes[i].shape) for i, k in carried.items()], new
+
+    pushed = {i: changes[i] for i in active if i in sequences}
+    _, found = jax.lax.scan(turn, [changes[i] for i in carried], (of_turns, known, pushed), length=turns)
+    new = dict(zip(function.differentiable, found, strict=True))
+    return out, [new[k] if k in new else ad.Zero(jax.typeof(x).to_tangent_aval()) for k, x in enumerate(out)]
+
+
+ad.primitive_jvps[repeated_call] = _differentiated
