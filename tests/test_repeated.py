@@ -10,9 +10,9 @@ import pytest
 import xsim
 from xsim.compile import function as compiled_function
 from xsim.compile.function import Function
-from xsim.compile.launch import Launch, launch_handler
+from xsim.compile.launch import launch_handler
 from xsim.compile.machine import ONCE, loaded, machine_code
-from xsim.compile.nvptx import BLOCK, Repetition
+from xsim.compile.nvptx import Repetition
 from xsim.compile.repeated import repeated
 
 ENVIRONMENTS, TURNS = 5, 7

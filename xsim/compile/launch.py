@@ -43,11 +43,10 @@ def launch_handler(launch: Launch) -> str:
     if launch.uniform:
         lines += _launch(launch, "uniform", launch.uniform, [*operands, slots], "1", 1)
     lines += [f"  %up = add i64 %count, {BLOCK - 1}", f"  %blocks.l = udiv i64 %up, {BLOCK}", "  %blocks = trunc i64 %blocks.l to i32"]
-    repetition: list[str] = []
-    if launch.turns is not None:
-        for name, number in (("turns", f"add i64 {launch.turns}, 0"), *((f"row{i}", f"mul i64 %count, {x}") for i, x in enumerate(launch.rows))):
-            repetition.append(f"%{name}.p")
-            lines += [f"  %{name} = {number}", f"  %{name}.p = alloca i64", f"  store i64 %{name}, ptr %{name}.p"]
+    numbers = [] if launch.turns is None else [f"add i64 {launch.turns}, 0", *(f"mul i64 %count, {row}" for row in launch.rows)]
+    for i, number in enumerate(numbers):
+        lines += [f"  %repeat{i} = {number}", f"  %repeat{i}.p = alloca i64", f"  store i64 %repeat{i}, ptr %repeat{i}.p"]
+    repetition = [f"%repeat{i}.p" for i in range(len(numbers))]
     lines += _launch(launch, "block", launch.block, [*operands, *results, slots, "%count.p", *repetition], "%blocks", BLOCK)
     return "\n".join([_MESSAGE, *lines, "  br label %done", "done:", "  ret ptr null", *_failure(), "}"])
 

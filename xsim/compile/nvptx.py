@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import llvmlite.binding as llvm
+import numpy as np
 
 from xsim.cache import cached
 from xsim.compile.host import HostEmitter
@@ -15,6 +17,23 @@ from xsim.compile.program import Program
 TRIPLE = "nvptx64-nvidia-cuda"
 BLOCK = 64
 """Threads of a block. Few, because a thread needs up to 255 registers and a multiprocessor has 65,536."""
+
+
+ALIGNMENT = 16
+"""Bytes. Of the arrays of a thread."""
+
+_TURN = """  %turn = phi i64 [ 0, %begin ], [ %turn.next, %turn.end ]
+  %first = icmp eq i64 %turn, 0
+  %before = mul i64 %turn, %count
+  %none = lshr i64 %turn, 40"""
+"""The begin of a turn. before: rows of the results of the turns before. none: zero, which LLVM and the assembler do not know. They would
+compute the addresses of all arrays before the loop, for which there are not enough registers."""
+_NEXT_TURN = """  br label %turn.end
+turn.end:
+  %turn.next = add i64 %turn, 1
+  %turn.more = icmp ult i64 %turn.next, %turns
+  br i1 %turn.more, label %entry, label %finished
+finished:"""
 
 
 class Repetition(NamedTuple):
@@ -41,6 +60,7 @@ class GpuEmitter(HostEmitter):
     def __init__(self, program: Program, sizes: list[int], batched: list[bool], repetition: Repetition | None = None):
         super().__init__(program, Target(lanes=1, gpu=True), sizes, batched, [False] * len(program.outputs))
         self.repetition = repetition
+        self.local = 0  # bytes of a thread's arrays so far
         self.sources = {argument: result for result, argument in repetition.carried} if repetition else {}
 
     def module(self) -> str:
@@ -67,11 +87,22 @@ class GpuEmitter(HostEmitter):
 
     def _kernel(self, name: str, parameters: list[str], threads: int, begin: str = "", end: str = "") -> str:
         """begin, end: of a loop over the whole kernel."""
-        proceed = "  %proceed = icmp ne ptr %slots, null"  # true, which LLVM does not know
-        body = "\n".join([*self.prologue, *self.lines])
         head = f'define ptx_kernel void @{name}({", ".join(parameters)}) "nvvm.maxntid"="{threads}" "nvvm.minctasm"="1"'
-        first = "\n".join(["begin:", proceed, *self.allocations, "  br label %entry", "entry:", begin])
-        return f"{head} {{\n{first}\n{body}\n{end}\n  br label %leave\nleave:\n  ret void\n}}"
+        lines = [
+            head + " {", "begin:", "  %proceed = icmp ne ptr %slots, null",  # true, which LLVM does not know
+            f"  %arrays = alloca [{max(self.local, 1)} x i8], align {ALIGNMENT}", "  br label %entry", "entry:", begin,
+            f"  %local = getelementptr i8, ptr %arrays, i64 {'%none' if begin else 0}", *self.allocations, *self.prologue, *self.lines, end,
+            "  br label %leave", "leave:", "  ret void", "}",
+        ]  # fmt: skip
+        self.local = 0
+        return "\n".join(lines)
+
+    def memory(self, dtype: np.dtype, size: int, varying: bool) -> str:
+        """Memory of a thread for an array. All its arrays are parts of one."""
+        self.count += 1
+        self.allocations.append(f"  %m{self.count} = getelementptr i8, ptr %local, i64 {self.local}")
+        self.local += math.ceil(size * dtype.itemsize / ALIGNMENT) * ALIGNMENT
+        return f"%m{self.count}"
 
     def _pointer(self, operand: int) -> str:
         if self.repetition is None or operand not in self.repetition.sequences:
@@ -113,18 +144,6 @@ class GpuEmitter(HostEmitter):
             "  %lane.o = mul i32 %lane.b, %lane.n", "  %lane.i = add i32 %lane.o, %lane.t", "  %lane.w = zext i32 %lane.i to i64",
             "  %lane.l = sub i64 %count, 1", "  %lane = call i64 @llvm.umin.i64(i64 %lane.w, i64 %lane.l)",
         ]  # fmt: skip
-
-
-_TURN = """  %turn = phi i64 [ 0, %begin ], [ %turn.next, %turn.end ]
-  %first = icmp eq i64 %turn, 0
-  %before = mul i64 %turn, %count"""
-"""The begin of a turn. before: rows of the results of the turns before."""
-_NEXT_TURN = """  br label %turn.end
-turn.end:
-  %turn.next = add i64 %turn, 1
-  %turn.more = icmp ult i64 %turn.next, %turns
-  br i1 %turn.more, label %entry, label %finished
-finished:"""
 
 
 def ptx(text: str, architecture: str) -> str:

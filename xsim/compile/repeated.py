@@ -19,7 +19,9 @@ __all__ = ["repeated"]
 
 repeated_call = Primitive("xsim_repeated_call")
 """Turns of a `Function` that has a repetition. Operands are those of a call, but sequences have a first axis of turns, before that of the
-environments. Results: those of all turns (turns, environments, ...). Parameters: function, turns; batched: which operands have environments."""
+environments. Results: those of all turns (turns, environments, ...).
+
+Parameters: function, turns; batched: which operands have environments."""
 repeated_call.multiple_results = True
 
 
