@@ -20,7 +20,8 @@ def report(name: str, model: str) -> list[dict]:
     settings = Settings(model, batch=1024, steps=50, constraints=True, gradient=True, rules=MODELS.get(model))
     functions = targets.targets(targets.loaded_model(settings), settings)[-1].functions
     out = []
-    for (function, batched, _), program in zip(functions[1:], ("step", "reverse of step"), strict=True):
+    for evaluation, program in zip(functions[1:], ("step", "reverse of step"), strict=True):
+        function, batched = evaluation.function, evaluation.batched
         lanes = function.lanes(batched, settings.batch)
         text = function.module(batched, (False,) * len(function.results), lanes)
         lines = [line.split("#")[0].strip() for line in assembly(text).splitlines() if re.match(r"\t[a-z]", line)]

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 import xsim
+from xsim.compile import cuda
 from xsim.compile import function as compiled_function
 from xsim.compile.function import Function
 from xsim.compile.launch import launch_handler
 from xsim.compile.machine import ONCE, loaded, machine_code
-from xsim.compile.nvptx import Repetition
-from xsim.compile.repeated import repeated
+from xsim.compile.nvptx import BLOCK, Repetition
+from xsim.compile.repeated import is_one_kernel, repeated
 
 ENVIRONMENTS, TURNS = 5, 7
 
@@ -128,9 +129,9 @@ def test_members_of_vmap_are_one_batch(x64):
 def test_the_launch_of_several_turns(x64, monkeypatch):
     """The kernel gets the number of turns and the bytes from one turn of the sequence to the next; of a single call one turn."""
     seen = []
-    monkeypatch.setattr(compiled_function.cuda, "architecture", lambda: "sm_90")
-    monkeypatch.setattr(compiled_function.cuda, "load_kernels", lambda text, names: [0x10, 0x20][-len(names) :])
-    monkeypatch.setattr(compiled_function.cuda, "function_address", lambda name: 1)
+    monkeypatch.setattr(cuda, "architecture", lambda: "sm_90")
+    monkeypatch.setattr(cuda, "load_kernels", lambda text, names: [0x10, 0x20][-len(names) :])
+    monkeypatch.setattr(cuda, "function_address", lambda name: 1)
     monkeypatch.setattr(compiled_function, "launch_handler", lambda launch: seen.append(launch) or launch_handler(launch))
     function = pendulum()
     names = {function.gpu_target(BATCHED, turns).name for turns in (None, 1, TURNS)}
@@ -138,30 +139,46 @@ def test_the_launch_of_several_turns(x64, monkeypatch):
     assert [(x.turns, x.rows) for x in seen] == [(1, (0,)), (1, (16,)), (TURNS, (16,))]
 
 
-@pytest.fixture(scope="module")
-def chain():
-    """Two copies of a chain with friction, limits and its inputs."""
-    model = xsim.load(xsim.models.path("half_cheetah"))
+CART = """<mujoco><option timestep=".01"/><worldbody><body><joint name="x" type="slide" axis="1 0 0"/><geom size=".1"/>
+<body pos="0 0 .5"><joint damping=".1" range="-20 20" axis="0 1 0"/><geom size=".05"/></body></body></worldbody>
+<actuator><motor joint="x" gear="20"/></actuator></mujoco>"""
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_rollouts_of_kernels(shared, x64, monkeypatch):
+    """What a GPU computes, in chunks of two steps and a rest: the states, what is recorded, and gradients are those of single steps.
+
+    shared: all environments get the same controls."""
+    model = xsim.loads(CART, "mjcf")
     rng = np.random.default_rng(1)
-    ctrls = jnp.asarray(rng.uniform(-1, 1, size=(5, 2, model.nu)), jnp.float32)
-    return model, xsim.init(xsim.replicate(model, 2)), ctrls
-
-
-def test_rollouts_of_kernels(chain, monkeypatch):
-    """What a GPU computes, in chunks of two steps and a rest: the states, what is recorded, and gradients are those of single steps."""
-    model, state, ctrls = chain
+    ctrls = jnp.asarray(rng.uniform(-1, 1, size=(5, model.nu) if shared else (5, 2, model.nu)))
+    state = xsim.init(model, jnp.asarray(rng.normal(size=(2, model.nq))))
 
     def run():
         def loss(damping, state, ctrls):
-            final, q = xsim.rollout(model.replace({"dof.damping": damping}), state, ctrls, record=lambda state, data: state.q)
-            return (final.v**2).sum() + (q**2).sum(), (final, q)
+            final, q = xsim.rollout(model.replace({"dof.damping": damping}), state, ctrls, record=lambda state, data: (state.q, data.pos))
+            return (final.v**2).sum() + (q[0] ** 2).sum(), (final, q)
 
         arguments = model.get("dof.damping"), state, ctrls
-        return jax.jit(jax.grad(loss, (0, 2), has_aux=True))(*arguments), jax.jit(loss)(*arguments)[1]
+        results = jax.jit(jax.grad(loss, (0, 2), has_aux=True))(*arguments), jax.jit(loss)(*arguments)[1]
+        return results, "xsim_repeated_call" in str(jax.make_jaxpr(loss)(*arguments))
 
-    wanted, without_gradient = run()
+    wanted, in_kernels = run()
+    assert not in_kernels
     monkeypatch.setattr("xsim.dynamics.compiled_step.is_cuda", lambda: True)
+    monkeypatch.setattr(cuda, "multiprocessors", lambda: 1)
     monkeypatch.setattr("xsim.dynamics.compiled_step.MOST_TURNS", 2)
-    found = run()
-    for x, reference in zip(jax.tree.leaves(found), jax.tree.leaves((wanted, without_gradient)), strict=True):
-        np.testing.assert_allclose(x, reference, rtol=2e-4, atol=2e-6)
+    found, in_kernels = run()  # traced again, for its `record` is another function
+    assert in_kernels
+    for x, reference in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+        close(x, reference)
+
+
+def test_when_all_turns_are_one_kernel(x64, monkeypatch):
+    """With a block of environments for each multiprocessor, or if the code is short."""
+    function = pendulum()
+    monkeypatch.setattr(cuda, "multiprocessors", lambda: 3)
+    assert is_one_kernel(function, BATCHED, 3 * BLOCK + 1)
+    monkeypatch.setattr("xsim.compile.repeated.CACHED_OPERATIONS", 2)
+    assert is_one_kernel(function, BATCHED, 3 * BLOCK)
+    assert not is_one_kernel(function, BATCHED, 3 * BLOCK + 1)

@@ -31,9 +31,9 @@ from xsim.bench.measure import kernels_per_step
 from xsim.bench.mechanism import load_model, push, start
 from xsim.compile.function import Function
 from xsim.compile.nvptx import BLOCK, ptx
-from xsim.dynamics.compiled_step import ADVANCED, next_start, prepared_step, with_mocap
+from xsim.dynamics.compiled_step import MOST_TURNS, prepared_step
 from xsim.dynamics.initial_state import init
-from xsim.dynamics.sharding import RANKS, Inputs, parts
+from xsim.dynamics.sharding import Inputs
 from xsim.model.model import Model, State
 from xsim.suggestions import did_you_mean
 
@@ -82,11 +82,20 @@ REASONING = (
 )
 
 
+class Evaluation(NamedTuple):
+    """A function that a program evaluates. batched: which of its arguments have environments. times: for a step. turns: of a kernel."""
+
+    function: Function
+    batched: tuple[bool, ...]
+    times: float
+    turns: int = 1
+
+
 class Target(NamedTuple):
-    """A program. functions: those it calls, which of their arguments are batched, and how often a step calls them. steps: of a call."""
+    """A program, and the functions that it evaluates. steps: of a call."""
 
     program: str
-    functions: tuple[tuple[Function, tuple[bool, ...], float], ...]
+    functions: tuple[Evaluation, ...]
     steps: int
 
 
@@ -118,37 +127,22 @@ def step_functions(model: Model, settings: Settings) -> tuple[tuple[Function, tu
     return (leaves, tuple(own)), (step, (*batched, *[True] * (len(step.shapes) - len(batched))))
 
 
-def rollout_function(step: Function, steps: int) -> Function:
-    """Steps of one environment with constant inputs, as one function with the arguments of a step and its results but the solutions."""
-
-    def rollout(shared, own, *rest):
-        fields, (*inputs, start) = rest[: len(RANKS)], rest[len(RANKS) :]
-
-        def body(carry, _):
-            state, start = carry
-            *fields, solutions = step.function(shared, own, *parts(state), *inputs, start)
-            return (with_mocap(fields, state.mocap), next_start(start, solutions)), None
-
-        final, _ = jax.lax.scan(body, (State(*fields), start), length=steps)[0]
-        return [getattr(final, name) for name in ADVANCED]
-
-    return Function(rollout, step.shapes, "rollout", results=step.results[: len(ADVANCED)])
-
-
 def targets(model: Model, settings: Settings) -> list[Target]:
     """The functions of a step, of a rollout, and of a rollout's gradient by the states and the inputs of all steps."""
     (leaves, leaves_batched), (step, batched) = step_functions(model, settings)
-    prepare = (leaves, leaves_batched, 1.0)
-    once = (*prepare[:2], 1.0 / settings.steps)
+    prepare = Evaluation(leaves, leaves_batched, 1.0)
+    once = prepare._replace(times=1.0 / settings.steps)
+    advance = Evaluation(step, batched, 1.0)
+    turns = min(settings.steps, MOST_TURNS)
     out = [
-        Target("step", (prepare, (step, batched, 1.0)), 1),
-        Target("rollout", (once, (rollout_function(step, settings.steps), batched, 1.0 / settings.steps)), settings.steps),
+        Target("step", (prepare, advance), 1),
+        Target("rollout", (once, advance._replace(turns=turns)), settings.steps),
     ]
     if settings.gradient:
         active = tuple(i for i, s in enumerate(step.shapes[:-1]) if i >= 2 and jnp.issubdtype(s.dtype, jnp.floating) and s.shape)
         reverse = step.replayed.reverse(active)
         both = (*batched, *[True] * (len(reverse.shapes) - len(batched)))
-        out.append(Target("gradient", (once, (step, batched, 1.0), (reverse, both, 1.0)), 1))
+        out.append(Target("gradient", (once, advance._replace(turns=turns), Evaluation(reverse, both, 1.0)), settings.steps))
     return out
 
 
@@ -230,17 +224,17 @@ def compiled(function: Function, batched: tuple[bool, ...], architecture: str) -
 
 def gpu_program(target: Target, chip: Chip, batch: int) -> dict:
     """What is known of a program of a GPU."""
-    parts = [(compiled(f, batched, chip.architecture), times, any(batched)) for f, batched, times in target.functions]
-    own = [(kernel, times) for kernel, times, of_environments in parts if of_environments]
+    parts = [(compiled(x.function, x.batched, chip.architecture), x) for x in target.functions]
+    own = [(kernel, x.times) for kernel, x in parts if any(x.batched)]
     worst = max((kernel.code for kernel, _ in own), key=lambda c: (c.spill_stores, c.registers))
     return {
         "program": target.program, "steps": target.steps,
-        "kernels_per_step": sum(kernel.launches * times for kernel, times, _ in parts),
+        "kernels_per_step": sum(kernel.launches * x.times / x.turns for kernel, x in parts),
         "operations_per_step": sum(kernel.operations * times for kernel, times in own),
         "registers": worst.registers, "spilled_bytes": worst.spill_stores, "spill_load_bytes": worst.spill_loads,
         "local_bytes": worst.local, "bytes_per_env": max(kernel.bytes + kernel.code.local for kernel, _ in own),
         "estimated_step_s": sum(estimate(kernel, chip, batch) * times for kernel, times in own),
-        "compile_cpu_s": sum(kernel.seconds for kernel, *_ in parts),
+        "compile_cpu_s": sum(kernel.seconds for kernel, _ in parts),
     }  # fmt: skip
 
 

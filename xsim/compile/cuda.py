@@ -14,7 +14,7 @@ import jax
 LIBRARY = "libcuda.so.1"
 NEWEST = (9, 0)
 """Compute capability for which PTX is made at most. Newer GPUs run it, too."""
-CAPABILITY_MAJOR, CAPABILITY_MINOR = 75, 76
+MULTIPROCESSORS, CAPABILITY_MAJOR, CAPABILITY_MINOR = 16, 75, 76
 """Of CUdevice_attribute."""
 
 
@@ -61,12 +61,19 @@ def _device() -> int:
 @functools.cache
 def architecture() -> str:
     """The architecture for which PTX is made, for example sm_90."""
-    found = []
-    for attribute in (CAPABILITY_MAJOR, CAPABILITY_MINOR):
-        value = ctypes.c_int()
-        _call("cuDeviceGetAttribute", ctypes.byref(value), attribute, _device())
-        found.append(value.value)
-    return "sm_{}{}".format(*min(tuple(found), NEWEST))
+    return "sm_{}{}".format(*min((_attribute(CAPABILITY_MAJOR), _attribute(CAPABILITY_MINOR)), NEWEST))
+
+
+@functools.cache
+def multiprocessors() -> int:
+    """The number of streaming multiprocessors of the GPU."""
+    return _attribute(MULTIPROCESSORS)
+
+
+def _attribute(number: int) -> int:
+    value = ctypes.c_int()
+    _call("cuDeviceGetAttribute", ctypes.byref(value), number, _device())
+    return value.value
 
 
 @contextmanager

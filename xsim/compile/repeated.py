@@ -1,6 +1,7 @@
-"""Calls of a function in turn, whose results are arguments of the next: steps of a simulation. On an NVIDIA GPU they are one kernel.
+"""Calls of a function in turn, whose results are arguments of the next: steps of a simulation. On an NVIDIA GPU they can be one kernel.
 
-In such a kernel no environment waits for the others after each turn. One call per turn takes as long as the slowest environment of each.
+In such a kernel no environment waits for the others after each turn, and a call of each turn takes as long as its slowest environment. But
+warps that are at different places of the code do not share what they fetch of it (`is_one_kernel`).
 """
 
 from __future__ import annotations
@@ -13,9 +14,14 @@ import jax.numpy as jnp
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
+from xsim.compile import cuda
 from xsim.compile.function import Function, compiled_call, machine_code_or_none
+from xsim.compile.nvptx import BLOCK
 
-__all__ = ["repeated"]
+__all__ = ["is_one_kernel", "repeated"]
+
+CACHED_OPERATIONS = 4_000
+"""Operations whose code, some 30 bytes each, fits into the instruction cache of a multiprocessor (128 kB)."""
 
 repeated_call = Primitive("xsim_repeated_call")
 """Turns of a `Function` that has a repetition. Operands are those of a call, but sequences have a first axis of turns, before that of the
@@ -31,6 +37,18 @@ def repeated(function: Function, arguments: Sequence[Any], batched: Sequence[boo
     Raises Unsupported as a call does."""
     function.check_size(tuple(batched))
     return repeated_call.bind(*arguments, function=function, batched=tuple(batched), turns=turns)
+
+
+def is_one_kernel(function: Function, batched: Sequence[bool], environments: int) -> bool:
+    """Whether all turns are one kernel on the GPU, rather than one each, which is faster.
+
+    It is if the code fits into the instruction cache, or if a multiprocessor has one block at most. With more blocks, the warps of large
+    code fetch it faster if they begin each turn together: measured with 32,768 and 131,072 environments of robots on an H200
+    (`benchmarks/gpu_h200.json`). Raises Unsupported as a call does."""
+    function.check_size(tuple(batched))
+    if environments <= BLOCK * cuda.multiprocessors():
+        return True
+    return function.summary(tuple(batched)).operations <= CACHED_OPERATIONS
 
 
 def _count(arguments, function: Function) -> int:
@@ -52,8 +70,9 @@ def _shapes(*arguments, function, batched, turns):
 
 
 def _launched(*arguments, function, batched, turns):
-    """One kernel."""
-    target = machine_code_or_none(function, lambda: function.gpu_target(batched, turns))
+    """One kernel, or one for each turn. (`jax.vmap` may have added environments since the caller chose.)"""
+    one = is_one_kernel(function, batched, _count(arguments, function))
+    target = machine_code_or_none(function, lambda: function.gpu_target(batched, turns)) if one else None
     if target is None:
         return _scanned(*arguments, function=function, batched=batched, turns=turns)
     results = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in _shapes(*arguments, function=function, batched=batched, turns=turns)]

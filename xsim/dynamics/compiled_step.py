@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from xsim.compile.choice import is_cuda
 from xsim.compile.function import Function, Replay
 from xsim.compile.nvptx import Repetition
-from xsim.compile.repeated import repeated
+from xsim.compile.repeated import is_one_kernel, repeated
 from xsim.dynamics.constraints.soft_set import has_warm_start
 from xsim.dynamics.integration.integrators import StepInputs, advance
 from xsim.dynamics.prepared import ONE, Prepared, SystemFunction, by_environment, prepared
@@ -34,7 +34,7 @@ def compiled_steps(model: Model, state: State, inputs: Inputs, steps: int, recor
     carry = first, jnp.full((len(first.q), *function.shapes[-1].shape), jnp.nan, first.q.dtype)
     if steps == 1 and record is None:
         return _public(stepper.one(carry, [None if x is None else x[0] for x in sequences])[0][0], batch), None
-    if is_cuda() and complete is None:
+    if stepper.has_kernels(carry):
         (final, _), recorded = stepper.in_kernels(carry, sequences, steps)
     else:
         (final, _), recorded = jax.lax.scan(stepper.one, carry, sequences, length=steps)
@@ -80,6 +80,14 @@ class _Stepper(NamedTuple):
             return after, None
         states = [with_mocap(fields, jnp.broadcast_to(current.mocap, (turns, *current.mocap.shape))), xs]
         return after, jax.lax.map(lambda now: record(_public(now[0], self.batch), *self._inputs(now[1])), states)
+
+    def has_kernels(self, carry) -> bool:
+        """Whether `several` is faster than `one`."""
+        if not is_cuda() or self.complete is not None:
+            return False
+        numbers = [own for _, own in self.system.operands()]
+        batched = [*numbers, *[True] * (len(self.function.shapes) - len(numbers))]
+        return is_one_kernel(self.function, batched, len(carry[0].q))
 
     def in_kernels(self, carry, xs, steps: int):
         """Steps by as few kernels as the memory for their states allows."""
