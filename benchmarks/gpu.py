@@ -2,7 +2,8 @@
 
 Of each model, in a process of its own: states after 1 and 50 steps and the gradients of 10 steps, in double precision on the GPU against
 the CPU and in single precision; the time to compile; steps per second of rollouts; time and memory of gradients. The processes compile at
-the same time and measure one at a time. ``--compiler xla`` measures XLA's programs. FILE is JSON.
+the same time and measure one at a time. Rollouts are measured as xsim runs them, and with one kernel for many steps and for each step.
+``--compiler xla`` measures XLA's programs. FILE is JSON.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import sys
 import tempfile
 import time
 import traceback
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -128,16 +130,19 @@ def measured(name: str, gradients: bool) -> dict:
     """Compile times and speeds in single precision."""
     import jax
 
-    advance, gradient = functions()
-    out: dict = {"rollouts": [], "gradients": []}
+    _, gradient = functions()
+    out: dict = {"rollouts": [], "many_steps_a_kernel": [], "one_step_a_kernel": [], "gradients": []}
     for batch in BATCHES:
         model, q, inputs = problem(name, batch)
-        begin = time.perf_counter()
-        program = advance.lower(model, q, inputs).compile()
-        out.setdefault("compile_s", time.perf_counter() - begin)  # of the first; the others find its kernels
+        programs = {}
+        for key, many in (("rollouts", None), ("many_steps_a_kernel", True), ("one_step_a_kernel", False)):
+            begin = time.perf_counter()
+            with kernels_of(many):
+                programs[key] = functions()[0].lower(model, q, inputs).compile()
+            out.setdefault("compile_s", time.perf_counter() - begin)  # of the first; the others find its kernels
         with Locked():
-            took = seconds(program, model, q, inputs)
-        out["rollouts"].append(speed(name, batch, took))
+            for key, program in programs.items():
+                out[key].append(speed(f"{name}, {key}", batch, seconds(program, model, q, inputs)))
     for batch in GRADIENT_BATCHES if gradients and name not in WITHOUT_GRADIENT else ():
         model, q, inputs = problem(name, batch)
         begin = time.perf_counter()
@@ -147,6 +152,25 @@ def measured(name: str, gradients: bool) -> dict:
             took = seconds(gradient, model, q, inputs)
         out["gradients"].append(speed(name, batch, took))
     return out
+
+
+@contextmanager
+def kernels_of(many: bool | None):
+    """Context in which a kernel is made for many steps, or for each; None: as xsim chooses."""
+    import jax
+
+    from xsim.compile import repeated
+    from xsim.dynamics import compiled_step
+
+    chosen = repeated.is_one_kernel
+    for module in (repeated, compiled_step):
+        module.is_one_kernel = chosen if many is None else lambda *_: many
+    jax.clear_caches()
+    try:
+        yield
+    finally:
+        for module in (repeated, compiled_step):
+            module.is_one_kernel = chosen
 
 
 class Locked:

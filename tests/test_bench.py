@@ -16,7 +16,7 @@ import pytest
 import xsim
 from xsim import models
 from xsim.bench import __main__ as bench
-from xsim.bench import mechanism, peers, report, scaling
+from xsim.bench import engines, mechanism, report, scaling
 from xsim.bench.compare import Column, Settings
 from xsim.bench.measure import compile_program, kernels_per_step, timed
 from xsim.poses import rotation_matrix
@@ -261,9 +261,9 @@ def test_mjcf_files_go_to_peers_as_they_are(tmp_path):
     assert described["mjcf"] == {"file": str(path), "integrator": ("implicitfast", "enable")}
     np.savez(tmp_path / "start.npz", q=mechanism.start(model, 3), ctrl=pushed.values)
     (tmp_path / "mechanism.json").write_text(json.dumps(described))
-    begin = peers.read_start({"folder": str(tmp_path)})
+    begin = engines.read_start({"folder": str(tmp_path)})
     np.testing.assert_array_equal(begin.push, pushed.values)
-    with pytest.raises(peers.Unsupported, match="actuators"):
+    with pytest.raises(engines.Unsupported, match="actuators"):
         _ = begin.tau
 
 
