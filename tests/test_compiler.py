@@ -80,7 +80,9 @@ def test_elementary_functions(dtype, x64):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_functions_of_two_numbers(dtype, x64):
     grid = np.stack(np.meshgrid(SPECIAL, SPECIAL), -1).reshape(-1, 2)
-    x = np.concatenate([np.stack([np.exp(RNG.uniform(-8, 8, 4000)), RNG.uniform(-5, 5, 4000)], 1), RNG.normal(size=(4000, 2)), grid])
+    squares = np.stack([np.concatenate([SPECIAL, RNG.normal(size=64)]), np.full(len(SPECIAL) + 64, 2.0)], 1)  # whole vectors of them
+    x = [np.stack([np.exp(RNG.uniform(-8, 8, 4000)), RNG.uniform(-5, 5, 4000)], 1), RNG.normal(size=(4000, 2)), grid, squares]
+    x = np.concatenate(x)
     x = x.astype(dtype)
     (out,) = compiled(lambda x: jnp.stack([jnp.power(x[0], x[1]), jnp.arctan2(x[0], x[1])]), jnp.asarray(x))
     _accurate(["power", "arctan2"], np.asarray(out), [x[:, :1].repeat(2, 1), x[:, 1:].repeat(2, 1)], dtype)

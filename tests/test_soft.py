@@ -11,6 +11,7 @@ from traced import by_numpy
 
 import xsim
 from xsim import models
+from xsim.dynamics.constraints.softness import impedance
 
 SLIDE = """
 <mujoco>
@@ -42,6 +43,31 @@ def test_a_limit_is_the_spring_and_damper_its_numbers_say(x64):
         if sign * (wanted + 9.81) < 0:
             wanted = -9.81  # it pushes only
         np.testing.assert_allclose(acceleration(model, q, v)[0], wanted, rtol=1e-10)
+
+
+@pytest.mark.parametrize("power", [1.0, 1.7, 2.0, 4.0])
+def test_the_impedance_and_its_derivatives(power, x64):
+    """The documentation's two pieces, x^p / m^(p-1) and 1 - (1-x)^p / (1-m)^(p-1), and their derivatives by differences, by the violation
+    and by all five numbers, before and after the midpoint, at zero and beyond the width."""
+
+    def documented(violation, dmin, dmax, width, m, p):
+        x = min(abs(violation) / width, 1.0)
+        y = x**p / m ** (p - 1) if x <= m else 1 - (1 - x) ** p / (1 - m) ** (p - 1)
+        return dmin + y * (dmax - dmin)
+
+    def found(*numbers):
+        return impedance(numbers[0], numbers[1:])
+
+    for violation in (-0.002, -0.011, 0.015, 0.0, 0.05):
+        numbers = (violation, 0.5, 0.9, 0.02, 0.3, power)
+        np.testing.assert_allclose(found(*numbers), documented(*numbers), rtol=1e-13)
+        slopes = jax.grad(found, range(6))(*numbers)
+        for i, slope in enumerate(slopes):
+            if (i == 0 and violation == 0.0) or (i == 5 and power == 1.0):
+                continue  # a kink, and the smallest power there is
+            step = np.eye(6)[i] * 1e-7
+            difference = (documented(*np.add(numbers, step)) - documented(*np.subtract(numbers, step))) / 2e-7
+            np.testing.assert_allclose(slope, difference, rtol=1e-5, atol=1e-7)
 
 
 def test_direct_stiffness_and_damping(x64):

@@ -24,10 +24,11 @@ def impedance(distance, solimp):
     dmin, dmax, midpoint = (jnp.clip(x, MIN_IMPEDANCE, MAX_IMPEDANCE) for x in (dmin, dmax, midpoint))
     power, has_width = jnp.maximum(power, 1.0), width > MIN_VALUE
     x = jnp.clip(jnp.abs(distance) / jnp.where(has_width, width, 1.0), 0.0, 1.0)
+    # x^power / midpoint^(power - 1) up to the midpoint, the same from the other end after it.
     is_first = x <= midpoint
-    first = _power(jnp.where(is_first, x, 0.0), power) / midpoint ** (power - 1.0)
-    second = 1.0 - _power(jnp.where(is_first, 0.0, 1.0 - x), power) / (1.0 - midpoint) ** (power - 1.0)
-    return jnp.where(has_width, dmin + jnp.where(is_first, first, second) * (dmax - dmin), 0.5 * (dmin + dmax))
+    end = jnp.where(is_first, midpoint, 1.0 - midpoint)
+    piece = end * _power(jnp.where(is_first, x, 1.0 - x) / end, power)
+    return jnp.where(has_width, dmin + jnp.where(is_first, piece, 1.0 - piece) * (dmax - dmin), 0.5 * (dmin + dmax))
 
 
 def stiffness_damping(solref, solimp, dt, safe: bool):
