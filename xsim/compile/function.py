@@ -92,6 +92,18 @@ class GpuTarget(NamedTuple):
     slots: int
 
 
+class GpuKernels(NamedTuple):
+    """Kernels that are loaded. uniform, block: their handles; uniform: 0 if there is none. slots: as in `GpuTarget`. counted: as in
+    `xsim.compile.handler.Layout`. repetition: of several calls, if the kernels can. code: the hash of their text."""
+
+    uniform: int
+    block: int
+    slots: int
+    counted: tuple[str, int] | None
+    repetition: Repetition | None
+    code: str
+
+
 class Replay(NamedTuple):
     """How a function is evaluated again where its derivatives are taken. known: those of its results that are not computed again; they have
     no derivatives. function(*arguments, *known results): returns the other results."""
@@ -298,7 +310,22 @@ class Function:
         """The kernels for an NVIDIA GPU. Results are those of the environments, none is a sum.
 
         turns: of the repetition, with arguments and results as in `xsim.compile.repeated`; None: a call."""
-        return self._made(("cuda", batched, turns), batched, lambda: self._compiled_for_gpu(batched, turns))
+        kernels: GpuKernels = self._made(("cuda", batched), batched, lambda: self._loaded_kernels(batched))
+        rows = ()
+        if kernels.repetition is not None:
+            sequences = [self.shapes[i] for i in kernels.repetition.sequences]
+            rows = tuple(0 if turns is None else math.prod(s.shape) * np.dtype(s.dtype).itemsize for s in sequences)
+            turns = turns or 1
+        name = f"xsim.{identity(f'{kernels.counted} {turns} {rows} {kernels.code}')}"  # an operand that nothing reads is not in the code
+        if name not in _REGISTERED:
+            launch = Launch(
+                len(self.shapes), len(self.results), kernels.counted, cuda.function_address("cuLaunchKernel"), kernels.uniform,
+                kernels.block, turns, rows,
+            )  # fmt: skip
+            address = loaded(machine_code(launch_handler(launch), ONCE), "handler")
+            jax.ffi.register_ffi_target(name, pointer_capsule(address), platform="CUDA")
+            _REGISTERED.add(name)
+        return GpuTarget(name, kernels.slots)
 
     def _made(self, key, batched: tuple[bool, ...], compiled: Callable):
         """What compiled() returns, which is called once for a key. Raises Unsupported for a program that is too large."""
@@ -322,26 +349,14 @@ class Function:
             _REGISTERED.add(name)
         return name
 
-    def _compiled_for_gpu(self, batched: tuple[bool, ...], turns: int | None) -> GpuTarget:
-        """Compile the function to kernels, load them, and register the function that launches them."""
-        emitter, rows = self.gpu_emitter(batched), ()
+    def _loaded_kernels(self, batched: tuple[bool, ...]) -> GpuKernels:
+        """Compile the function to kernels, and load them."""
+        emitter = self.gpu_emitter(batched)
         text = cached_ptx(emitter.module(), cuda.architecture())
-        if emitter.repetition is not None:
-            sequences = [self.shapes[i] for i in emitter.repetition.sequences]
-            rows = tuple(0 if turns is None else math.prod(s.shape) * np.dtype(s.dtype).itemsize for s in sequences)
-            turns = turns or 1
-        name = f"xsim.{identity(f'{emitter.counted} {turns} {rows} {text}')}"  # an operand that nothing reads is not in the text
-        if name not in _REGISTERED:
-            names = tuple(emitter.kernels)
-            kernels = dict(zip(names, cuda.load_kernels(text, names), strict=True))
-            launch = Launch(
-                len(self.shapes), len(self.results), emitter.counted, cuda.function_address("cuLaunchKernel"),
-                kernels.get("uniform", 0), kernels["block"], turns, rows,
-            )  # fmt: skip
-            address = loaded(machine_code(launch_handler(launch), ONCE), "handler")
-            jax.ffi.register_ffi_target(name, pointer_capsule(address), platform="CUDA")
-            _REGISTERED.add(name)
-        return GpuTarget(name, len(emitter.slots))
+        handles = dict(zip(emitter.kernels, cuda.load_kernels(text, tuple(emitter.kernels)), strict=True))
+        return GpuKernels(
+            handles.get("uniform", 0), handles["block"], len(emitter.slots), emitter.counted, emitter.repetition, identity(text)
+        )
 
     def gpu_emitter(self, batched: tuple[bool, ...]) -> GpuEmitter:
         """The writer of the kernels for such operands."""
