@@ -182,3 +182,13 @@ def test_when_all_turns_are_one_kernel(x64, monkeypatch):
     monkeypatch.setattr("xsim.compile.repeated.CACHED_OPERATIONS", 2)
     assert is_one_kernel(function, BATCHED, 3 * BLOCK)
     assert not is_one_kernel(function, BATCHED, 3 * BLOCK + 1)
+
+
+def test_without_a_driver_there_are_no_kernels(x64, monkeypatch):
+    """Each call is then compiled by XLA, with the warning of a call."""
+
+    def fails():
+        raise cuda.DriverError("the CUDA driver was not found")
+
+    monkeypatch.setattr(cuda, "multiprocessors", fails)
+    assert not is_one_kernel(pendulum(), BATCHED, 1)

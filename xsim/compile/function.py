@@ -488,10 +488,14 @@ def _launched(*arguments, function, batched, summed):
     if target is None:
         return _by_xla(*arguments, function=function, batched=batched, summed=summed)
     count = _environments(arguments, batched)
-    results = [jax.ShapeDtypeStruct((count, *r.shape), r.dtype) for r in function.results]
-    values_of_call = jax.ShapeDtypeStruct((max(target.slots, 1), 8), jnp.uint8)
-    *out, _ = jax.ffi.ffi_call(target.name, [*results, values_of_call])(*arguments)
+    out = launched(target, [jax.ShapeDtypeStruct((count, *r.shape), r.dtype) for r in function.results], arguments)
     return [x.sum(0) if s else x for x, s in zip(out, summed, strict=True)]
+
+
+def launched(target: GpuTarget, results: Sequence[Any], arguments: Sequence[Any]) -> list:
+    """The results, of these shapes and types, of a launch of kernels."""
+    values_of_call = jax.ShapeDtypeStruct((max(target.slots, 1), 8), jnp.uint8)
+    return jax.ffi.ffi_call(target.name, [*results, values_of_call])(*arguments)[:-1]
 
 
 mlir.register_lowering(compiled_call, mlir.lower_fun(_called, multiple_results=True), platform="cpu")
@@ -502,20 +506,26 @@ mlir.register_lowering(compiled_call, mlir.lower_fun(_by_xla, multiple_results=T
 def _batched(arguments, axes, *, function, batched, summed):
     """`jax.vmap`: the environments of all members of the new axis, as one batch."""
     size = next(x.shape[axis] for x, axis in zip(arguments, axes, strict=True) if axis is not None)
-    own = [axis is not None for axis in axes]
     arguments = [x if axis is None else jnp.moveaxis(x, axis, 0) for x, axis in zip(arguments, axes, strict=True)]
+    own = [axis is not None for axis in axes]
     count = next((x.shape[int(o)] for x, o, b in zip(arguments, own, batched, strict=True) if b), 1)
-    merged = []
-    for x, mapped, b in zip(arguments, own, batched, strict=True):
-        if mapped or b:
-            core = x.shape[int(mapped) + int(b) :]
-            x = x if b else x[:, None]
-            x = jnp.broadcast_to(x if mapped else x[None], (size, count, *core)).reshape(size * count, *core)
-        merged.append(x)
-    flags = tuple(m or b for m, b in zip(own, batched, strict=True))
+    merged = [merged_environments(x, o, b, (size, count)) for x, o, b in zip(arguments, own, batched, strict=True)]
+    flags = tuple(o or b for o, b in zip(own, batched, strict=True))
     out = compiled_call.bind(*merged, function=function, batched=flags, summed=(False,) * len(summed))
     out = [x.reshape(size, count, *x.shape[1:]) for x in out]
     return [x.sum(1) if s else x for x, s in zip(out, summed, strict=True)], [0] * len(out)
+
+
+def merged_environments(x, mapped: bool, batched: bool, sizes: tuple[int, int], at: int = 0):
+    """An operand of a call of `jax.vmap`, with the environments of all members as one axis.
+
+    mapped, batched: whether it has an axis of members, and then one of environments, from the axis ``at``. sizes: of both."""
+    if not (mapped or batched):
+        return x
+    x = x if mapped else jnp.expand_dims(x, at)
+    x = x if batched else jnp.expand_dims(x, at + 1)
+    head, core = x.shape[:at], x.shape[at + 2 :]
+    return jnp.broadcast_to(x, (*head, *sizes, *core)).reshape(*head, math.prod(sizes), *core)
 
 
 batching.primitive_batchers[compiled_call] = _batched

@@ -15,7 +15,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 from xsim.compile import cuda
-from xsim.compile.function import Function, compiled_call, machine_code_or_none
+from xsim.compile.function import Function, compiled_call, launched, machine_code_or_none, merged_environments
 from xsim.compile.nvptx import BLOCK
 
 __all__ = ["is_one_kernel", "repeated"]
@@ -46,7 +46,11 @@ def is_one_kernel(function: Function, batched: Sequence[bool], environments: int
     code fetch it faster if they begin each turn together: measured with 32,768 and 131,072 environments of robots on an H200
     (`benchmarks/gpu_h200.json`). Raises Unsupported as a call does."""
     function.check_size(tuple(batched))
-    if environments <= BLOCK * cuda.multiprocessors():
+    try:
+        blocks = cuda.multiprocessors()
+    except cuda.DriverError:
+        return False  # XLA compiles each call, with a warning that says why
+    if environments <= BLOCK * blocks:
         return True
     return function.summary(tuple(batched)).operations <= CACHED_OPERATIONS
 
@@ -76,8 +80,7 @@ def _launched(*arguments, function, batched, turns):
     if target is None:
         return _scanned(*arguments, function=function, batched=batched, turns=turns)
     results = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in _shapes(*arguments, function=function, batched=batched, turns=turns)]
-    values_of_call = jax.ShapeDtypeStruct((max(target.slots, 1), 8), jnp.uint8)
-    return jax.ffi.ffi_call(target.name, [*results, values_of_call])(*arguments)[:-1]
+    return launched(target, results, arguments)
 
 
 def _scanned(*arguments, function, batched, turns):
@@ -121,26 +124,15 @@ mlir.register_lowering(repeated_call, mlir.lower_fun(_scanned, multiple_results=
 def _batched(arguments, axes, *, function, batched, turns):
     """`jax.vmap`: the environments of all members of the new axis, as one batch."""
     size = next(x.shape[axis] for x, axis in zip(arguments, axes, strict=True) if axis is not None)
-    sequences = function.repetition.sequences
-    merged, flags = [], []
-    count = None
-    ordered = []
-    for i, (x, axis) in enumerate(zip(arguments, axes, strict=True)):
-        at = 1 if i in sequences else 0  # of the environments
-        ordered.append(x if axis is None else jnp.moveaxis(x, axis, at))
-        if i == function.carried[0][1]:
-            count = ordered[-1].shape[0 if axis is None else 1]
-    for i, (x, axis, b) in enumerate(zip(ordered, axes, batched, strict=True)):
-        at = 1 if i in sequences else 0
-        if axis is not None or b:
-            x = x if axis is not None else jnp.expand_dims(x, at)
-            x = x if b else jnp.expand_dims(x, at + 1)
-            core = x.shape[at + 2 :]
-            x = jnp.broadcast_to(x, (*x.shape[:at], size, count, *core)).reshape(*x.shape[:at], size * count, *core)
-        merged.append(x)
-        flags.append(axis is not None or b)
+    first = [1 if i in function.repetition.sequences else 0 for i in range(len(arguments))]  # axis of environments
+    arguments = [x if axis is None else jnp.moveaxis(x, axis, at) for x, axis, at in zip(arguments, axes, first, strict=True)]
+    own = [axis is not None for axis in axes]
+    state = function.carried[0][1]
+    sizes = size, arguments[state].shape[int(own[state])]
+    merged = [merged_environments(x, o, b, sizes, at) for x, o, b, at in zip(arguments, own, batched, first, strict=True)]
+    flags = [o or b for o, b in zip(own, batched, strict=True)]
     out = repeated_call.bind(*merged, function=function, batched=tuple(flags), turns=turns)
-    return [x.reshape(turns, size, count, *x.shape[2:]) for x in out], [1] * len(out)
+    return [x.reshape(turns, *sizes, *x.shape[2:]) for x in out], [1] * len(out)
 
 
 batching.primitive_batchers[repeated_call] = _batched
