@@ -38,6 +38,12 @@ def compiled(function, *arguments, batched=None):
     return Function(lambda *xs: jax.tree.leaves(function(*xs)), shapes, "test")(arguments, batched)
 
 
+@pytest.fixture(autouse=True)
+def numbers_of_this_test(monkeypatch):
+    """The random numbers of a test do not depend on the tests before it, which differ between the workers of pytest."""
+    monkeypatch.setitem(globals(), "RNG", np.random.default_rng(0))
+
+
 def check(function, *arguments, batched=None, rtol=2e-6, atol=1e-7):
     """Compare with JAX on every environment."""
     batched = [True] * len(arguments) if batched is None else batched
