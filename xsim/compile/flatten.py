@@ -101,6 +101,10 @@ class Flattener:
         constant = self.program.constant
         return np.array([constant(n) for n in x.numbers.ravel()], int).reshape(x.shape)
 
+    def flat(self, arrays: Sequence[Array]) -> list[int]:
+        """The values of the entries of arrays, one array after the other."""
+        return [i for x in arrays for i in self.ids(x).ravel().tolist()]
+
     def map_entries(self, function: Callable, *arrays: Array) -> Array:
         """A function of each entry, of arrays of one shape."""
         columns = [self.ids(x).ravel().tolist() for x in arrays]
@@ -114,12 +118,14 @@ class Flattener:
             with np.errstate(all="ignore"):
                 out = numbers[0].astype(dtype) if name == "convert" else FOLDED[name](*numbers)
             return constant_array(np.asarray(out, dtype))
+        if len(self.program.names) > MAX_OPERATIONS:
+            raise Unsupported(f"more than {MAX_OPERATIONS} operations")
         operation = self.builder.exact if exact else self.builder.operation
+        if not shape:
+            return Array(np.array(operation(name, dtype, tuple(int(self.ids(x)) for x in arrays))), dtype)
         entries = [self.ids(x) if x.shape == shape else np.broadcast_to(self.ids(x), shape) for x in arrays]
         columns = [values.ravel().tolist() for values in entries]
         values = [operation(name, dtype, arguments) for arguments in zip(*columns, strict=True)]
-        if len(self.program.names) > MAX_OPERATIONS:
-            raise Unsupported(f"more than {MAX_OPERATIONS} operations")
         return Array(np.array(values, int).reshape(shape), dtype)
 
     def operate(self, name: str, dtype, *arrays: Array) -> Array:
@@ -179,39 +185,25 @@ class Flattener:
 
         Which entries stay constant, and which are uniform, is supposed first and corrected until it holds. A loop within a loop starts from
         what held for it the last time. key: an object that identifies the loop. count: number of turns, if it is known."""
-        shapes, dtypes = [x.shape for x in carry], [x.dtype for x in carry]
-        starts = [i for x in carry for i in self.ids(x).ravel().tolist()]
+        starts = self.flat(carry)
         p = self.program
         fixed, varying = [p.names[x] == "constant" for x in starts], [p.varying[x] for x in starts]
         if id(key) in self.patterns:
             before_fixed, before_varying = self.patterns[id(key)]
             fixed = [a and b for a, b in zip(fixed, before_fixed, strict=True)]
             varying = [a or b for a, b in zip(varying, before_varying, strict=True)]
-
-        def arrays(moving: list[int]) -> list[Array]:
-            rest = iter(moving)
-            flat = [x if f else next(rest) for x, f in zip(starts, fixed, strict=True)]
-            out, at = [], 0
-            for shape, dtype in zip(shapes, dtypes, strict=True):
-                size = math.prod(shape)
-                out.append(Array(np.array(flat[at : at + size], int).reshape(shape), dtype))
-                at += size
-            return out
-
-        def ends(moving: list[int]) -> list[int]:
-            return [i for x in body(arrays(moving)) for i in self.ids(x).ravel().tolist()]
-
         while True:
             moving = [i for i, f in enumerate(fixed) if not f]
+            arrays = functools.partial(_with_entries, carry, starts, moving)
             new: list[int] = []
 
-            def turn(phis, new=new, moving=moving):
-                new[:] = ends(phis)
+            def turn(phis, new=new, moving=moving, arrays=arrays):
+                new[:] = self.flat(body(arrays(phis)))
                 return [new[i] for i in moving]
 
             loop = p.loop(
                 [starts[i] for i in moving], [varying[i] for i in moving],
-                lambda phis: int(self.ids(condition(arrays(phis)))), turn,
+                lambda phis, arrays=arrays: int(self.ids(condition(arrays(phis)))), turn,
             )  # fmt: skip
             now_fixed = [f and new[i] == starts[i] for i, f in enumerate(fixed)]
             now_varying = [v or p.varying[new[i]] for i, v in enumerate(varying)]
@@ -221,6 +213,23 @@ class Flattener:
                 return Rolled(arrays(p.results(loop)), loop, moving, arrays)
             fixed, varying = now_fixed, now_varying
             p.discard(loop)
+
+    def once(self, start: list[Array], condition: Callable, body: Callable) -> Rolled:
+        """The same of a loop with one turn at most, whose body does not read what is carried but for the first entry, the turn.
+
+        What its results are is known then after the first attempt."""
+        p, starts = self.program, self.flat(start)
+        everything = functools.partial(_with_entries, start, starts, list(range(len(starts))))
+        loop = p.loop(
+            starts, [False] * len(starts), lambda phis: int(self.ids(condition(everything(phis)))), lambda phis: self.flat(body(everything(phis)))
+        )
+        moving = [i for i, (end, first) in enumerate(zip(loop.ends, starts, strict=True)) if end != first]
+        loop.phis, loop.starts, loop.ends = ([x[i] for i in moving] for x in (loop.phis, loop.starts, loop.ends))
+        for phi, end in zip(loop.phis, loop.ends, strict=True):
+            p.varying[phi] = p.varying[end]
+        loop.turns = 1
+        arrays = functools.partial(_with_entries, start, starts, moving)
+        return Rolled(arrays(p.results(loop)), loop, moving, arrays)
 
     def while_loop(self, equation: JaxprEqn, *xs: Array) -> list[Array]:
         """`jax.lax.while_loop`. While the condition is a constant, the loop is unrolled up to a size."""
@@ -266,6 +275,19 @@ class Flattener:
         """Entries of an array at positions in its flat order: (index, offset), see `Program.load`."""
         array = self.program.array(self.ids(operand).ravel().tolist(), operand.dtype)
         return [self.program.load(array, index, offset) for index, offset in positions]
+
+
+def _with_entries(arrays: list[Array], values: list[int], moving: list[int], entries: list[int]) -> list[Array]:
+    """Arrays of the shapes of others, whose entries have these values, but for the moving ones, which have their own."""
+    flat = list(values)
+    for i, x in zip(moving, entries, strict=True):
+        flat[i] = x
+    out, at = [], 0
+    for x in arrays:
+        size = math.prod(x.shape)
+        out.append(Array(np.array(flat[at : at + size], int).reshape(x.shape), x.dtype))
+        at += size
+    return out
 
 
 # ---- rules of primitives ---------------------------------------------------------------------------------------------------------

@@ -60,6 +60,10 @@ class Scan:
         out = self.flattener.closed(self.body, [*self.constants, *carry, *slices])
         return out[: self.count], out[self.count :]
 
+    def loop(self, carry: list[Array], condition: Callable, body: Callable) -> Rolled:
+        """A loop over these carried arrays, the first of which is the turn."""
+        return self.flattener.rolled(self.equation, carry, condition, body, self.length)
+
     def rolled(self) -> tuple[list[Array], Rolled]:
         """The results of the scan as a counted loop, and the loop, whose first carried value is the turn. Sequences and results are arrays
         in memory."""
@@ -78,7 +82,7 @@ class Scan:
 
         sizes = [math.prod(v.aval.shape) for v in outs]
         buffers = [p.buffer(self.length * n, np.dtype(v.aval.dtype)) for n, v in zip(sizes, outs, strict=True)]
-        loop = f.rolled(self.equation, [constant_array(np.array(0, INDEX)), *self.carry], condition, body, self.length)
+        loop = self.loop([constant_array(np.array(0, INDEX)), *self.carry], condition, body)
         results = [
             Array(np.array(p.entries(buffer), int).reshape(self.length, *v.aval.shape), np.dtype(v.aval.dtype))
             for buffer, v in zip(buffers, outs, strict=True)
@@ -106,6 +110,9 @@ class Branch(Scan):
 
         rows = [x[0] for x in self.sequences]
         return [x if x.numbers is not None else f.map_entries(copied, x) for x in rows]
+
+    def loop(self, carry: list[Array], condition: Callable, body: Callable) -> Rolled:
+        return self.flattener.once(carry, condition, body)
 
     def turn(self, carry: list[Array], slices: list[Array]) -> tuple[list[Array], list[Array]]:
         return self.flattener.closed(self.body, slices), []

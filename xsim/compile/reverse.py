@@ -384,7 +384,7 @@ class Tape(Flattener):
         p = self.program
         with self.mode(recording=False, plain=True):
             results, rolled = scan.rolled()
-        flat = [v for x in rolled.results for v in self.ids(x).ravel().tolist()]
+        flat = self.flat(rolled.results)
         after = [flat[i] for i in rolled.moving]
         floats = [k for k, v in enumerate(after) if p.types[v].kind == "f"]
         dtypes = {p.types[after[k]] for k in floats}

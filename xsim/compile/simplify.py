@@ -33,6 +33,8 @@ FOLDED: dict[str, Callable] = {
     "shift_right_logical": np.right_shift, "shift_left": np.left_shift,
 }  # fmt: skip
 """The numpy function of each operation on scalars, for constants."""
+COMMUTATIVE = {"mul": "mul", "add": "add", "add_any": "add"}
+"""Operations whose arguments are ordered, so that equal ones are found, and their names in programs."""
 
 
 class Builder:
@@ -40,10 +42,9 @@ class Builder:
 
     def __init__(self, program: Program):
         self.program = program
-        self.rules = {
-            "mul": self._mul, "add": self._add, "add_any": self._add, "sub": self._sub, "div": self._div, "neg": self._neg,
-            "select_n": self._select, "and": partial(self._logic, neutral=True), "or": partial(self._logic, neutral=False),
-        }  # fmt: skip
+        logic = {"and": partial(self._logic, neutral=True), "or": partial(self._logic, neutral=False)}
+        self.rules = {"neg": self._neg, "select_n": self._select, **logic}
+        self.rules_of_constants = {"mul": self._mul, "add": self._add, "sub": self._sub, "div": self._div, "select_n": self._select, **logic}
 
     def constant(self, number, dtype) -> int:
         """A constant of a dtype."""
@@ -55,14 +56,18 @@ class Builder:
         A product with a constant zero is zero. Constant zeros are entries of arrays, such as those of a sparse Jacobian, not measured
         numbers; a product with a zero that is written in the code, as in ``x * 0.0``, is kept (see `exact`)."""
         p = self.program
+        if name in COMMUTATIVE:
+            name = COMMUTATIVE[name]
+            if arguments[0] > arguments[1]:
+                arguments = arguments[::-1]
+        constants = 0
         for x in arguments:
-            if p.names[x] != "constant":
-                break
-        else:
+            constants += p.names[x] == "constant"
+        if constants == len(arguments):
             return self._fold(name, dtype, arguments)
-        rule = self.rules.get(name)
+        rule = (self.rules_of_constants if constants else self.rules).get(name)
         found = rule(arguments, dtype) if rule is not None else None
-        return p.operation("add" if name == "add_any" else name, dtype, arguments) if found is None else found
+        return p.operation(name, dtype, arguments) if found is None else found
 
     def exact(self, name: str, dtype: np.dtype, arguments: tuple[int, ...]) -> int:
         """The operation itself, not simplified."""
@@ -78,21 +83,22 @@ class Builder:
         p = self.program
         return p.names[x] == "constant" and p.data[x] == number
 
+    def _with_constant(self, xs) -> tuple[np.generic, int]:
+        """The number of the constant among two arguments, and the other argument."""
+        constant, other = xs if self.program.names[xs[0]] == "constant" else xs[::-1]
+        return self.program.data[constant], other
+
     def _mul(self, xs, dtype):
-        for a, b in (xs, xs[::-1]):
-            if self._is(a, 0):
-                return self.constant(0, dtype)
-            if self._is(a, 1):
-                return b
-            if self._is(a, -1) and dtype.kind == "f":
-                return self.operation("neg", dtype, (b,))
-        return self.program.operation("mul", dtype, xs if xs[0] <= xs[1] else xs[::-1])
+        number, other = self._with_constant(xs)
+        if number == 0:
+            return self.constant(0, dtype)
+        if number == -1 and dtype.kind == "f":
+            return self.operation("neg", dtype, (other,))
+        return other if number == 1 else None
 
     def _add(self, xs, dtype):
-        for a, b in (xs, xs[::-1]):
-            if self._is(a, 0):
-                return b
-        return self.program.operation("add", dtype, xs if xs[0] <= xs[1] else xs[::-1])
+        number, other = self._with_constant(xs)
+        return other if number == 0 else None
 
     def _sub(self, xs, dtype):
         if self._is(xs[1], 0):
