@@ -20,6 +20,7 @@ from xsim.compile.choice import tracing_for
 from xsim.compile.flatten import Unsupported, program_of
 from xsim.compile.function import CompilerWarning, Function, Replay, compiled_call, warn_once
 from xsim.compile.llvm_ir import Target
+from xsim.compile.loops import Branch
 from xsim.compile.placement import placement_of
 from xsim.compile.program import INDEX, Program
 from xsim.compile.scheduling import Scheduler
@@ -196,6 +197,27 @@ def _joined(x, index):
     whole = jnp.concatenate([jax.lax.map(long, x[:9]), x[3:5] * 2, jax.lax.map(long, 0.5 * x[:8])])
     taken = [lambda whole, k=k: long(whole[index + k]) for k in (0, 1)]
     return jax.lax.cond(x[0] > 0, *taken, whole), whole[index]
+
+
+@pytest.mark.parametrize("chosen", [False, True])
+def test_a_branch_is_flattened_once(chosen, monkeypatch):
+    turns = []
+    monkeypatch.setattr(Branch, "turn", lambda self, *args, turn=Branch.turn: turns.append(self) or turn(self, *args))
+
+    def long(x):
+        for _ in range(40):
+            x = jnp.sin(x) * 1.5
+        return x
+
+    def function(x):
+        inside = lambda y: (jax.lax.cond(y[0] > 0, lambda z: long(-z), lambda z: z, y), jnp.zeros(2), y * 0.0)  # noqa: E731
+        return jax.lax.cond(x[1] > 0, inside, lambda y: (y, jnp.zeros(2), y), x)
+
+    point = jnp.array([0.5, 1.0 if chosen else -1.0])
+    compiled = Function(lambda x: list(function(x)), [jax.ShapeDtypeStruct((2,), jnp.float32)], "two branches")
+    for out, expected in zip(compiled([point[None]], [True]), function(point), strict=True):
+        np.testing.assert_allclose(np.broadcast_to(out, (1, 2))[0], expected, rtol=1e-5)
+    assert len(turns) == len({id(turn) for turn in turns}) == 2, "the branch, and that within it"
 
 
 def test_buffers_lie_in_the_arrays_that_join_them():

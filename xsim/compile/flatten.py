@@ -214,21 +214,22 @@ class Flattener:
             fixed, varying = now_fixed, now_varying
             p.discard(loop)
 
-    def once(self, start: list[Array], condition: Callable, body: Callable) -> Rolled:
-        """The same of a loop with one turn at most, whose body does not read what is carried but for the first entry, the turn.
+    def once(self, carry: list[Array], condition: Callable, body: Callable) -> Rolled:
+        """`rolled` of a loop that has one turn at most and whose body reads nothing of what is carried but the first entry, the number of
+        the turn.
 
-        What its results are is known then after the first attempt."""
-        p, starts = self.program, self.flat(start)
-        everything = functools.partial(_with_entries, start, starts, list(range(len(starts))))
+        Which entries stay constant, and which are uniform, does not depend on the carried arrays then, so the first attempt tells it."""
+        p, starts = self.program, self.flat(carry)
+        whole = functools.partial(_with_entries, carry, starts, list(range(len(starts))))
         loop = p.loop(
-            starts, [False] * len(starts), lambda phis: int(self.ids(condition(everything(phis)))), lambda phis: self.flat(body(everything(phis)))
+            starts, [False] * len(starts), lambda phis: int(self.ids(condition(whole(phis)))), lambda phis: self.flat(body(whole(phis)))
         )
-        moving = [i for i, (end, first) in enumerate(zip(loop.ends, starts, strict=True)) if end != first]
+        moving = [i for i, (start, end) in enumerate(zip(loop.starts, loop.ends, strict=True)) if start != end]
         loop.phis, loop.starts, loop.ends = ([x[i] for i in moving] for x in (loop.phis, loop.starts, loop.ends))
         for phi, end in zip(loop.phis, loop.ends, strict=True):
             p.varying[phi] = p.varying[end]
         loop.turns = 1
-        arrays = functools.partial(_with_entries, start, starts, moving)
+        arrays = functools.partial(_with_entries, carry, starts, moving)
         return Rolled(arrays(p.results(loop)), loop, moving, arrays)
 
     def while_loop(self, equation: JaxprEqn, *xs: Array) -> list[Array]:
@@ -277,17 +278,13 @@ class Flattener:
         return [self.program.load(array, index, offset) for index, offset in positions]
 
 
-def _with_entries(arrays: list[Array], values: list[int], moving: list[int], entries: list[int]) -> list[Array]:
-    """Arrays of the shapes of others, whose entries have these values, but for the moving ones, which have their own."""
-    flat = list(values)
-    for i, x in zip(moving, entries, strict=True):
-        flat[i] = x
-    out, at = [], 0
-    for x in arrays:
-        size = math.prod(x.shape)
-        out.append(Array(np.array(flat[at : at + size], int).reshape(x.shape), x.dtype))
-        at += size
-    return out
+def _with_entries(arrays: list[Array], values: list[int], moving: list[int], entries: Sequence[int]) -> list[Array]:
+    """Arrays of the shapes of others. values: of their entries, one array after the other; those at the positions ``moving`` are replaced
+    by ``entries``."""
+    flat = np.array(values, int)
+    flat[moving] = entries
+    ends = np.cumsum([math.prod(x.shape) for x in arrays])
+    return [Array(part.reshape(x.shape), x.dtype) for part, x in zip(np.split(flat, ends[:-1]), arrays, strict=True)]
 
 
 # ---- rules of primitives ---------------------------------------------------------------------------------------------------------

@@ -42,9 +42,9 @@ class Builder:
 
     def __init__(self, program: Program):
         self.program = program
-        logic = {"and": partial(self._logic, neutral=True), "or": partial(self._logic, neutral=False)}
-        self.rules = {"neg": self._neg, "select_n": self._select, **logic}
-        self.rules_of_constants = {"mul": self._mul, "add": self._add, "sub": self._sub, "div": self._div, "select_n": self._select, **logic}
+        conjunction, disjunction = (partial(self._logic, neutral=neutral) for neutral in (True, False))
+        self.rules = {"neg": self._neg, "select_n": self._select, "and": conjunction, "or": disjunction}
+        self.rules_of_constants = {**self.rules, "mul": self._mul, "add": self._add, "sub": self._sub, "div": self._div}
 
     def constant(self, number, dtype) -> int:
         """A constant of a dtype."""
@@ -60,9 +60,7 @@ class Builder:
             name = COMMUTATIVE[name]
             if arguments[0] > arguments[1]:
                 arguments = arguments[::-1]
-        constants = 0
-        for x in arguments:
-            constants += p.names[x] == "constant"
+        constants = sum([p.names[x] == "constant" for x in arguments])
         if constants == len(arguments):
             return self._fold(name, dtype, arguments)
         rule = (self.rules_of_constants if constants else self.rules).get(name)
