@@ -370,7 +370,7 @@ class Tape(Flattener):
         def pull(gs: list[Array]) -> None:
             cotangents = iter(gs)
             flat = [next(cotangents) if x.dtype.kind == "f" else constant_array(np.zeros(x.shape, x.dtype)) for x in results]
-            entries = [v for g in flat for v in self.ids(g).ravel().tolist()]
+            entries = self.flat(flat)
             buffers = self.buffers_of(branches[0])
             for turns in reversed(branches):  # the branch of a true condition is the last one; the others store over what it has stored
                 carried = [entries[turns.rolled.moving[k] - 1] for k in turns.floats]
@@ -494,7 +494,7 @@ class Tape(Flattener):
             rows[i] = self.map_entries(lambda v: self.copy(v, ACTIVE), rows[i])
         with self.mode(recording=True):
             carry, stacked = scan.turn(turns.rolled.carried(values)[1:], rows)
-        flat = [values[0], *(v for x in carry for v in self.ids(x).ravel().tolist())]
+        flat = [values[0], *self.flat(carry)]
         for k, g in zip(floats, self.ids(after).tolist(), strict=True):
             end = flat[turns.rolled.moving[k]]
             self.add(end, g, self.depends(end))
