@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import xsim
-from xsim.compile import cuda
+from xsim.compile import cuda, parts
 from xsim.compile import function as compiled_function
 from xsim.compile.function import Function
 from xsim.compile.launch import launch_handler
@@ -74,11 +74,17 @@ def on_this_processor(text: str) -> str:
     return "\n".join(out)
 
 
-def test_the_kernel_takes_all_turns(x64):
-    """Each thread reads what it has stored in the turn before."""
+@pytest.mark.parametrize("is_divided", [False, True])
+def test_the_kernel_takes_all_turns(x64, monkeypatch, is_divided):
+    """Each thread reads what it has stored in the turn before. is_divided: whether the kernel calls functions of parts."""
+    if is_divided:
+        monkeypatch.setattr(parts, "MAX_UNDIVIDED", 0)
+        monkeypatch.setattr(parts, "MAX_PART", 5)
     function, arguments = pendulum(), operands()
     emitter = function.gpu_emitter(BATCHED)
-    code = machine_code(on_this_processor(emitter.module()), ONCE)
+    text = on_this_processor(emitter.module())
+    assert (text.count("define internal void @part") > 1) == is_divided
+    code = machine_code(text, ONCE)
     results = [np.zeros((TURNS, ENVIRONMENTS, n)) for n in (2, 2, 4)]
     slots = np.zeros((max(len(emitter.slots), 1), 8), np.uint8)
     pointers = [ctypes.c_void_p(x.ctypes.data) for x in (*arguments, *results, slots)]

@@ -39,7 +39,7 @@ ARITHMETIC = re.compile(r"= (f\w+|i?cmp|icmp|select|add|sub|mul|and|or|xor|phi|c
 
 def _operations(text: str) -> list[str]:
     """The names of the operations of the function of an environment, without those that find out which one it is."""
-    body = text[text.index("@block(") :]
+    body = text[text.index("@part0(") :]
     return [m[1] for line in body[: body.index("\n}")].splitlines() if "%lane" not in line and (m := ARITHMETIC.search(line))]
 
 

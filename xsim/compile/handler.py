@@ -17,6 +17,8 @@ import jax
 
 CHUNKS = 32
 """Largest number of chunks of a batch."""
+ALIGNMENT = 64
+"""Bytes. Of memory for vectors."""
 MIN_PARALLEL_OPERATIONS = 300_000
 """Operations, of all environments together, from which on threads of the pool are asked for: about 50 microseconds of work."""
 
@@ -35,12 +37,14 @@ class Layout:
     """What the handler has to know of a program.
 
     counted: ("operand" or "result", index) of an array whose first axis is that of the environments; None: there is one environment.
-    number: LLVM's type of a number of the sums; size: its bytes. operations: of one environment. devices: that share the pool.
+    scratch: bytes of scratch memory of a block. number: LLVM's type of a number of the sums; size: its bytes. operations: of one
+    environment. devices: that share the pool.
     """
 
     operands: int
     results: int
     slots: int
+    scratch: int
     lanes: int
     counted: tuple[str, int] | None
     sums: tuple[Sum, ...]
@@ -107,6 +111,7 @@ entry:
   %donep = getelementptr i8, ptr %task, i64 64
   %chunksp = getelementptr i8, ptr %task, i64 40
   %chunks = load i64, ptr %chunksp
+{_aligned("scratch", layout.scratch + ALIGNMENT)}
   br label %take
 take:
   %chunk = atomicrmw add ptr %takenp, i64 1 seq_cst
@@ -133,7 +138,7 @@ start:
   br i1 %any, label %loop, label %finish
 loop:
   %first = phi i64 [ %low, %start ], [ %next, %loop ]
-  call void @block(ptr %operands, ptr %results, ptr %slots, ptr %sums, i64 %first, i64 %count)
+  call void @block(ptr %operands, ptr %results, ptr %slots, ptr %sums, ptr %scratch, i64 %first, i64 %count)
   %next = add i64 %first, {layout.lanes}
   %again = icmp slt i64 %next, %end
   br i1 %again, label %loop, label %finish
@@ -141,8 +146,18 @@ finish:
   %before = atomicrmw add ptr %donep, i64 1 seq_cst
   br label %take
 leave:
+  call void @free(ptr %scratch.raw)
   ret void
 }}"""
+
+
+def _aligned(name: str, size: int | str) -> str:
+    """Allocate memory. name: of the aligned pointer. size: bytes, of which there have to be `ALIGNMENT` more than are used."""
+    return f"""  %{name}.raw = call ptr @malloc(i64 {size})
+  %{name}.i = ptrtoint ptr %{name}.raw to i64
+  %{name}.u = add i64 %{name}.i, {ALIGNMENT - 1}
+  %{name}.a = and i64 %{name}.u, -{ALIGNMENT}
+  %{name} = inttoptr i64 %{name}.a to ptr"""
 
 
 _HELPER = """define internal void @release(ptr %task) {
@@ -236,12 +251,8 @@ def _make_task(layout: Layout) -> str:
   %per = sdiv i64 %up.d, %chunks
   %size = mul i64 %per, {lanes}
   %bytes = mul i64 %chunks, {bytes_of_sums}
-  %all = add i64 %bytes, 128
-  %raw = call ptr @malloc(i64 %all)
-  %rawi = ptrtoint ptr %raw to i64
-  %rawu = add i64 %rawi, 63
-  %rawa = and i64 %rawu, -64
-  %sums = inttoptr i64 %rawa to ptr
+  %all = add i64 %bytes, {ALIGNMENT}
+{_aligned("sums", "%all")}
   call void @llvm.memset.p0.i64(ptr align 64 %sums, i8 0, i64 %bytes, i1 false)
   %task = call ptr @malloc(i64 {TASK_BYTES})
   store ptr %operands, ptr %task
@@ -370,4 +381,4 @@ def _reduce(layout: Layout) -> str:
             f"  br i1 %{at}.n, label %{body}, label %{at}.end", f"{at}.end:",
         ]  # fmt: skip
         before = f"{at}.end"
-    return "\n".join([*lines, "  call void @free(ptr %raw)", "  ret ptr null"])
+    return "\n".join([*lines, "  call void @free(ptr %sums.raw)", "  ret ptr null"])

@@ -8,6 +8,7 @@ import numpy as np
 from xsim.compile.elementary import definitions
 from xsim.compile.handler import Layout, Sum, handler
 from xsim.compile.llvm_ir import Emitter, Target, gather, memory_type, scatter
+from xsim.compile.parts import Divided, Divider, Lifetimes, Part, parts_of, places_of
 from xsim.compile.program import BOOL, Input, Program
 
 BYTE = np.dtype(np.int8)
@@ -17,12 +18,13 @@ class HostEmitter(Emitter):
     """For a processor: a function of the values of the call, and one of a block of environments.
 
     * ``void uniform(ptr operands, ptr slots)``
-    * ``void block(ptr operands, ptr results, ptr slots, ptr sums, i64 first, i64 count)``: environments first, first + 1, ... of count. The
-      lanes after the last environment repeat it.
+    * ``void block(ptr operands, ptr results, ptr slots, ptr sums, ptr scratch, i64 first, i64 count)``: environments first, first + 1, ...
+      of count. The lanes after the last environment repeat it. It calls the functions of its parts (`xsim.compile.parts`), which have the
+      same parameters.
     * ``ptr handler(ptr frame)``: calls them for all environments, as a function of XLA's foreign function interface.
 
-    operands, results: arrays of pointers to numbers, environment first. sizes: of an environment's numbers of each operand. batched: which
-    operands have environments. summed: which results are sums over the environments."""
+    operands, results: arrays of pointers to numbers, environment first. scratch: memory of the block. sizes: of an environment's numbers
+    of each operand. batched: which operands have environments. summed: which results are sums over the environments."""
 
     def __init__(self, program: Program, target: Target, sizes: list[int], batched: list[bool], summed: list[bool]):
         super().__init__(program, target)
@@ -36,9 +38,10 @@ class HostEmitter(Emitter):
             if summed[k]:
                 self.first_sum[k] = total
                 total += len(values)
+
+    def begin(self, part: Part | None = None) -> None:
+        super().begin(part)
         self.pointers: dict[int, str] = {}
-        self.prologue: list[str] = []
-        self.in_call = True
 
     def module(self) -> str:
         """The module of all functions."""
@@ -46,31 +49,65 @@ class HostEmitter(Emitter):
         return "\n".join([*functions, handler(self.layout()), "!0 = !{}", ""])
 
     def functions(self) -> list[str]:
-        """The texts of constants, elementary functions, ``uniform`` and ``block``."""
-        p, t = self.program, self.target
-        self.arrays: list[int] = []  # uniform arrays that the environments read
-        self.slots = {x: k for k, x in enumerate(sorted(self._read_by_environments()))}
-        self.scope(p.call)
-        for x, slot in self.slots.items():
-            self.write_slot(x, slot)
-        uniform = self._uniform_function()
-        names, self.names, self.lines, self.allocations, self.in_call = self.names, {}, [], [], False
-        self.names = {x: n for x, n in names.items() if n.startswith("@")}
-        self.pointers, self.prologue, self.block, self.spread, self.memories = {}, [], "entry", [{}], {}
-        self._lanes()
-        for x in self.arrays:
-            self.names[x] = self.array(x)
-        self.scope(p.environment)
-        self._outputs()
-        block = self._block_function()
-        return [*self.globals, definitions(self.used, t.gpu), uniform, block]
+        """The texts of constants, elementary functions, ``uniform``, the parts and ``block``."""
+        read = self._read_by_environments()
+        divider = Divider(self.program, self.live, self.scheduler)
+        uniform = self._uniform(read, "noinline optnone" if divider.is_long else "")
+        divided = divider.divided([x for x in sorted(read) if self.program.names[x] == "array" and x not in self.constants])
+        self.places = places_of(self.program, Lifetimes(self.program, self.live, self.scheduler, divided), self.target.lanes)
+        self.offsets, self.scratch = {}, self.places.size
+        parts = list(parts_of(divided))
+        texts = [self._part(part, len(parts) == 1) for part in parts]
+        block = self._block_function(self._calls(divided))
+        return [*self.globals, definitions(self.used, self.target.gpu), uniform, *texts, block]
 
-    def _uniform_function(self) -> str:
-        return self._function("uniform", "ptr noalias %operands, ptr noalias %slots")
+    def _uniform(self, read: set[int], attributes: str) -> str:
+        """The function of the values of the call. read: those that the environments read. attributes: of the function. LLVM takes long for
+        the code of a long program, and it is evaluated once."""
+        slots = sorted(x for x in read if self.program.names[x] != "array")
+        self.begin()
+        self.scope(self.program.call)
+        for k, x in enumerate(slots):
+            self.write_slot(x, k)
+        self.slots = {x: k for k, x in enumerate(slots)}
+        return self._uniform_function(attributes)
 
-    def _block_function(self) -> str:
-        pointers = ", ".join(f"ptr noalias %{name}" for name in ("operands", "results", "slots", "sums"))
-        return self._function("block", f"{pointers}, i64 %first, i64 %count")
+    def _uniform_function(self, attributes: str) -> str:
+        head = f"void @uniform(ptr noalias %operands, ptr noalias %slots) {attributes}"
+        scratch = f"  %scratch = alloca [{self.scratch} x i8], align 64"
+        return self._function(head, [scratch, *self.prologue, *self.lines])
+
+    def _part(self, part: Part, only: bool) -> str:
+        """The function of a part. only: whether there is no other one, so that it is the block's own."""
+        self.begin(part)
+        self.prologue += self._lanes()
+        for item in part.items:
+            self.item(item)
+        returned = "" if part.test is None else f"i1 {self.test(part.test)}"
+        head = f"internal {'i1' if returned else 'void'} @part{part.index}({self._parameters()}) {'alwaysinline' if only else 'noinline'}"
+        return self._function(head, [*self.prologue, *self.lines], returned)
+
+    def _calls(self, divided: Divided) -> list[str]:
+        """The calls of the parts, and the divided loops around them."""
+        lines: list[str] = []
+        for x in divided:
+            if isinstance(x, Part):
+                lines.append(f"  {'call void' if x.test is None else f'%proceed{x.index} = call i1'} @part{x.index}({self._parameters()})")
+                continue
+            test = x.condition[-1].index
+            lines += [
+                f"  br label %head{test}", f"head{test}:", *self._calls(x.condition),
+                f"  br i1 %proceed{test}, label %body{test}, label %end{test}", f"body{test}:", *self._calls(x.body),
+                f"  br label %head{test}", f"end{test}:",
+            ]  # fmt: skip
+        return lines
+
+    def _parameters(self) -> str:
+        """The parameters of ``block`` and of the parts."""
+        return ", ".join([*(f"ptr noalias %{x}" for x in ("operands", "results", "slots", "sums", "scratch")), "i64 %first", "i64 %count"])
+
+    def _block_function(self, calls: list[str]) -> str:
+        return f"define void @block({self._parameters()}) {{\nentry:\n" + "\n".join([*calls, "  ret void", "}"])
 
     def _read_by_environments(self) -> set[int]:
         """The values of the call that operations, loops and results of the environments read."""
@@ -84,14 +121,15 @@ class HostEmitter(Emitter):
                     read.update((loop.starts[position], loop.ends[position], loop.proceed))
                 elif p.names[x] == "buffer":
                     read.update(y for store, _ in p.stores.get(x, ()) for y in (store.index, store.value))
-        self.arrays = sorted(x for x in read if p.scopes[x] is p.call and p.names[x] == "array")
-        read.update(y for x in self.arrays for y in p.arguments[x])
-        return {x for x in read if p.scopes[x] is p.call and p.names[x] not in ("constant", "array")}
+        arrays = [x for x in read if p.scopes[x] is p.call and p.names[x] == "array"]
+        read.update(y for x in arrays for y in p.arguments[x])
+        return {x for x in read if p.scopes[x] is p.call and p.names[x] != "constant"}
 
-    def _function(self, name: str, parameters: str) -> str:
-        body = "\n".join([*self.allocations, *self.prologue, *self.lines])
-        proceed = "  %proceed = icmp ne ptr %operands, null"  # true, which LLVM does not know
-        return f"define void @{name}({parameters}) {{\nentry:\n{proceed}\n{body}\n  br label %leave\nleave:\n  ret void\n}}"
+    def _function(self, head: str, body: list[str], returned: str = "") -> str:
+        """head: name, type and parameters. returned: type and name of what it returns."""
+        proceed = "  %proceed = icmp ne ptr %slots, null"  # true, which LLVM does not know
+        end = [f"  ret {returned}", "leave:", "  ret i1 false"] if returned else ["  br label %leave", "leave:", "  ret void"]
+        return "\n".join([f"define {head} {{", "entry:", proceed, *body, *end, "}"])
 
     def write_slot(self, x: int, slot: int) -> None:
         kind = self.target.type(self.program.types[x], False)
@@ -100,16 +138,8 @@ class HostEmitter(Emitter):
         self.write(f"store {kind} {value}, ptr {address}")
 
     def loaded_slot(self, x: int) -> str:
-        p = self.program
-        if self.in_call:
-            raise AssertionError(f"the value {p.names[x]} is not known here")
-        if x not in self.slots:  # an input that only loops or outputs read
-            raise AssertionError(f"the value {p.names[x]} has no slot")
-        kind = self.target.type(p.types[x], False)
-        self.count += 1
-        self.prologue.append(f"  %a{self.count} = getelementptr i64, ptr %slots, i64 {self.slots[x]}")
-        self.prologue.append(f"  %v{self.count} = load {kind}, ptr %a{self.count}, !invariant.load !0")
-        return f"%v{self.count}"
+        address = self.result(f"getelementptr i64, ptr %slots, i64 {self.slots[x]}")
+        return self.result(f"load {self.target.type(self.program.types[x], False)}, ptr {address}, !invariant.load !0")
 
     def _pointer(self, operand: int) -> str:
         """The pointer to an operand."""
@@ -153,14 +183,13 @@ class HostEmitter(Emitter):
         self.prologue.append(f"  {name}.o = mul {index} %lane, {factor}")
         self.prologue.append(f"  {name} = getelementptr {element}, ptr {pointer}, {index} {name}.o")
 
-    def _lanes(self) -> None:
+    def _lanes(self) -> list[str]:
         """The environment of each lane."""
         lanes = self.target.lanes
         if lanes == 1:
-            self.prologue += ["  %lane = add i64 %first, 0", "  %lane.valid = icmp ult i64 %lane, %count"]
-            return
+            return ["  %lane = add i64 %first, 0", "  %lane.valid = icmp ult i64 %lane, %count"]
         kind = f"<{lanes} x i64>"
-        self.prologue += [
+        return [
             f"  %lane.a = insertelement {kind} poison, i64 %first, i32 0",
             f"  %lane.b = shufflevector {kind} %lane.a, {kind} poison, <{lanes} x i32> zeroinitializer",
             f"  %lane.c = add {kind} %lane.b, <{', '.join(f'i64 {i}' for i in range(lanes))}>",
@@ -171,13 +200,12 @@ class HostEmitter(Emitter):
             f"  %lane = call {kind} @llvm.umin.v{lanes}i64({kind} %lane.c, {kind} %lane.e)",
         ]
 
-    def _outputs(self) -> None:
-        """Store the results of each environment, and add those that are sums over the environments."""
-        for k, (values, summed) in enumerate(zip(self.program.outputs, self.summed, strict=True)):
-            if summed:
-                self._add_to_sums(k, values)
-            elif values:
-                self._store_result(k, values)
+    def output(self, k: int) -> None:
+        values = self.program.outputs[k]
+        if self.summed[k]:
+            self._add_to_sums(k, values)
+        else:
+            self._store_result(k, values)
 
     def _store_result(self, k: int, values: list[int]) -> None:
         p, t = self.program, self.target
@@ -220,7 +248,7 @@ class HostEmitter(Emitter):
         sums = [(k, len(v)) for k, (v, summed) in enumerate(zip(p.outputs, self.summed, strict=True)) if summed]
         dtype = next((p.types[p.outputs[k][0]] for k, size in sums if size), np.dtype(np.float32))
         return Layout(
-            operands=len(self.sizes), results=len(p.outputs), slots=len(self.slots), lanes=self.target.lanes, counted=self.counted,
-            sums=tuple(Sum(k, size, self.first_sum[k]) for k, size in sums), number=self.target.type(dtype), size=dtype.itemsize,
-            operations=sum(p.count().values()), devices=jax.local_device_count("cpu"),
+            operands=len(self.sizes), results=len(p.outputs), slots=len(self.slots), scratch=self.scratch, lanes=self.target.lanes,
+            counted=self.counted, sums=tuple(Sum(k, size, self.first_sum[k]) for k, size in sums), number=self.target.type(dtype),
+            size=dtype.itemsize, operations=sum(p.count().values()), devices=jax.local_device_count("cpu"),
         )  # fmt: skip

@@ -7,14 +7,17 @@ keep their values. The text is for LLVM 20 and later.
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import llvmlite.binding as llvm
 import numpy as np
 
 from xsim.compile.elementary import ELEMENTARY
+from xsim.compile.parts import Assignment, Output, Part, Places
 from xsim.compile.placement import placement_of
 from xsim.compile.program import BOOL, Input, Loop, Program, Scope, Store
 from xsim.compile.scheduling import Scheduler
@@ -23,6 +26,8 @@ NAMES = {"f4": "float", "f8": "double", "i4": "i32", "i8": "i64", "i1": "i8", "i
 """LLVM's names of numpy's types."""
 
 
+MASK = np.dtype(np.int32)
+"""Type of booleans in scratch memory."""
 MAX_BLOCK = 600
 """Instructions of a basic block. Longer ones are divided, by branches that are always taken: LLVM's schedulers take time that grows faster
 than the size of a block."""
@@ -34,6 +39,11 @@ class Target:
 
     lanes: int
     gpu: bool = False
+
+    @property
+    def alignment(self) -> int:
+        """Of arrays in scratch memory, in bytes."""
+        return min(64, 16 * self.lanes)
 
     def type(self, dtype: np.dtype, varying: bool = True) -> str:
         """Type of a value."""
@@ -70,17 +80,27 @@ class Emitter:
         arguments = self.placement.arguments(program)
         self.live = program.live(arguments)
         self.scheduler = Scheduler(program, self.live, arguments)
-        self.lines: list[str] = []
-        self.block, self.in_block = "entry", 0
-        self.count = 0
-        self.names: dict[int, str] = {}  # of values
-        self.memories: dict[int, str] = {}  # of arrays that are not constant
-        self.spread: list[dict] = [{}]  # by scope: vectors of uniform values, and rows of arrays, by (memory, index)
-        self.active: list[str] = []  # conditions of the loops around
-        self.allocations: list[str] = []
         self.globals: list[str] = []
+        self.constants: dict[int, str] = {}  # names of constant arrays
         self.used: set[tuple[str, bool, int]] = set()  # elementary functions
         self.slots: dict[int, int] = {}  # of uniform values that the environments read
+        self.places = Places()
+        self.offsets: dict[int, int] = {}  # of the other arrays in scratch memory
+        self.scratch = 0  # bytes of scratch memory so far
+        self.count = 0
+        self.begin()
+
+    def begin(self, part: Part | None = None) -> None:
+        """Begin a function, of a part of what is computed for an environment."""
+        self.part = part
+        self.lines: list[str] = []
+        self.prologue: list[str] = []
+        self.block, self.in_block = "entry", 0
+        self.recent: dict[Any, str] = {}  # what the basic block has loaded
+        self.names: dict[int, str] = {}  # of values
+        self.memories: dict[int, str] = {}  # addresses of arrays in scratch memory
+        self.spread: list[dict] = [{}]  # by scope: vectors of uniform values, rows of arrays
+        self.active: list[str] = []  # conditions of the loops around
 
     # ---- text ------------------------------------------------------------------------------------------------------------------
 
@@ -89,8 +109,8 @@ class Emitter:
         self.in_block += 1
         if self.in_block > MAX_BLOCK and not line.startswith("br "):
             self.count += 1
-            self.lines.append(f"  br i1 %proceed, label %part{self.count}, label %leave")
-            self.label(f"part{self.count}")
+            self.lines.append(f"  br i1 %proceed, label %next{self.count}, label %leave")
+            self.label(f"next{self.count}")
 
     def result(self, operation: str) -> str:
         """The name of the result of an operation."""
@@ -102,6 +122,7 @@ class Emitter:
     def label(self, name: str) -> None:
         self.lines.append(f"{name}:")
         self.block, self.in_block = name, 0
+        self.recent = {}
 
     def value(self, x: int, varying: bool) -> str:
         """The name of a value, as a vector if ``varying``."""
@@ -110,37 +131,135 @@ class Emitter:
         if p.names[x] == "constant":
             text = literal(p.data[x])
             return f"splat ({NAMES[p.types[x].str[1:]]} {text})" if vector else text
-        name = self.names.get(x)
-        if name is None:
-            name = self.names[x] = self.loaded_slot(x)
+        if x in self.slots:
+            return self.slot(x, vector)
+        name = self.names.get(x) or self.loaded(x)
         if not vector or p.varying[x]:
             return name
         for known in self.spread:
             if x in known:
                 return known[x]
-        scalar, wide = self.target.type(p.types[x], False), self.target.type(p.types[x])
-        first = self.result(f"insertelement {wide} poison, {scalar} {name}, i32 0")
-        out = self.result(f"shufflevector {wide} {first}, {wide} poison, <{self.target.lanes} x i32> zeroinitializer")
+        out = self.vector(name, p.types[x])
         self.spread[-1][x] = out
         return out
+
+    def vector(self, name: str, dtype: np.dtype) -> str:
+        """A vector of equal numbers."""
+        scalar, wide = self.target.type(dtype, False), self.target.type(dtype)
+        first = self.result(f"insertelement {wide} poison, {scalar} {name}, i32 0")
+        return self.result(f"shufflevector {wide} {first}, {wide} poison, <{self.target.lanes} x i32> zeroinitializer")
+
+    def slot(self, x: int, vector: bool) -> str:
+        """A value of the call. It is loaded again in each basic block, for which no register or place on the stack is needed in between."""
+        key = x, vector
+        if key not in self.recent:
+            self.recent[key] = self.vector(self.slot(x, False), self.program.types[x]) if vector else self.loaded_slot(x)
+        return self.recent[key]
 
     # ---- functions -------------------------------------------------------------------------------------------------------------
 
     def loaded_slot(self, x: int) -> str:
-        """A uniform value that was computed once for the call."""
+        """Load a value of the call."""
+        raise NotImplementedError
+
+    def output(self, k: int) -> None:
+        """Store a result of the program."""
         raise NotImplementedError
 
     def scope(self, scope: Scope) -> None:
         """The operations of a scope."""
         for item in self.scheduler.ordered(scope):
-            if isinstance(item, Loop):
-                if any(phi in self.live for phi in item.phis) or not self.live.isdisjoint(item.stored):
-                    self.loop(item)
-            elif isinstance(item, Store):
-                if item.array in self.live:
-                    self.store(item)
-            else:
-                self.operation(item)
+            self.item(item)
+
+    def item(self, item) -> None:
+        """An item of a scope or a part."""
+        if isinstance(item, Loop):
+            self.loop(item)
+            computed = item.results
+        elif isinstance(item, Store):
+            self.store(item)
+            computed = []
+        elif isinstance(item, Assignment):
+            self.assignment(item)
+            computed = []
+        elif isinstance(item, Output):
+            self.output(item.result)
+            computed = []
+        else:
+            self.operation(item)
+            computed = [item]
+        for x in computed:
+            if x in self.places and x in self.names:
+                self.keep(x, self.names[x])
+
+    # ---- scratch memory --------------------------------------------------------------------------------------------------------
+
+    def _place(self, key: int | Loop) -> tuple[str, np.dtype, bool]:
+        """Of a value in scratch memory, or of the mask of a loop: its address, its type there, and whether it is a boolean, which is an
+        integer with all bits equal there."""
+        address = self.result(f"getelementptr i8, ptr %scratch, i64 {self.places.offset(key)}")
+        dtype, varying = (BOOL, True) if isinstance(key, Loop) else (self.program.types[key], self.program.varying[key])
+        return address, self.target.type(MASK if dtype == BOOL else dtype, varying), dtype == BOOL
+
+    def keep(self, key: int | Loop, value: str) -> None:
+        """Store a value for other parts."""
+        address, kind, is_mask = self._place(key)
+        if is_mask:
+            value = self.result(f"sext {self.target.type(BOOL, kind.startswith('<'))} {value} to {kind}")
+        self.write(f"store {kind} {value}, ptr {address}")
+
+    def loaded(self, key: int | Loop) -> str:
+        """A value that another part has computed, loaded in each basic block as those of the call are."""
+        if key in self.recent:
+            return self.recent[key]
+        address, kind, is_mask = self._place(key)
+        name = self.result(f"load {kind}, ptr {address}")
+        if is_mask:
+            name = self.result(f"icmp slt {kind} {name}, {'zeroinitializer' if kind.startswith('<') else '0'}")
+        self.recent[key] = name
+        return name
+
+    # ---- loops -----------------------------------------------------------------------------------------------------------------
+
+    def proceeds(self, loop: Loop) -> str:
+        """Whether a loop has another turn: of each environment, if the number of turns differs between them."""
+        if not self.program.varying[loop.proceed]:
+            return self.value(loop.proceed, False)
+        proceed, around = self.value(loop.proceed, True), self.active_environments()
+        return proceed if around is None else self.result(f"and {self.target.type(BOOL)} {proceed}, {around}")
+
+    def active_environments(self) -> str | None:
+        """The condition of the innermost loop around whose number of turns differs between environments."""
+        if self.active:
+            return self.active[-1]
+        loops = [x for x in (self.part.loops if self.part else ()) if self.program.varying[x.proceed]]
+        return self.loaded(loops[-1]) if loops else None
+
+    def after_turn(self, phi: int, new: str, before: str, proceed: str | None) -> str:
+        """A carried value after a turn that not all environments make. proceed: those that do; None: all."""
+        if proceed is None or not self.program.varying[phi] or self.target.lanes == 1:
+            return new
+        kind = self.target.type(self.program.types[phi])
+        return self.result(f"select {self.target.type(BOOL)} {proceed}, {kind} {new}, {kind} {before}")
+
+    def test(self, loop: Loop) -> str:
+        """Whether any environment makes another turn of a divided loop, as i1."""
+        proceed = self.proceeds(loop)
+        if not self.program.varying[loop.proceed]:
+            return proceed
+        self.keep(loop, proceed)
+        return self.any(proceed)
+
+    def assignment(self, item: Assignment) -> None:
+        """New values of the carried values of a divided loop."""
+        p, loop = self.program, item.loop
+        carried = [(phi, x) for phi, x in zip(loop.phis, item.values, strict=True) if phi in self.live]
+        new = [self.value(x, p.varying[phi]) for phi, x in carried]
+        if not item.before:
+            proceed = self.active_environments() if p.varying[loop.proceed] else None
+            new = [self.after_turn(phi, name, self.loaded(phi), proceed) for (phi, _), name in zip(carried, new, strict=True)]
+        for (phi, _), name in zip(carried, new, strict=True):
+            self.keep(phi, name)
 
     def loop(self, loop: Loop) -> None:
         """A loop, with a phi for each carried value."""
@@ -160,9 +279,7 @@ class Emitter:
         self.spread.append({})
         self.scope(loop.condition)
         by_environment = p.varying[loop.proceed]
-        proceed = self.value(loop.proceed, by_environment)
-        if by_environment and self.active:
-            proceed = self.result(f"and {t.type(BOOL)} {proceed}, {self.active[-1]}")
+        proceed = self.proceeds(loop)
         self.write(f"br i1 {self.any(proceed) if by_environment else proceed}, label %{body}, label %{end}")
         self.label(body)
         if by_environment:
@@ -173,10 +290,7 @@ class Emitter:
         for i in carried:
             phi = loop.phis[i]
             new = self.value(loop.ends[i], p.varying[phi])
-            if by_environment and p.varying[phi] and t.lanes > 1:
-                kind = t.type(p.types[phi])
-                new = self.result(f"select {t.type(BOOL)} {proceed}, {kind} {new}, {kind} {self.names[phi]}")
-            ends.append(new)
+            ends.append(self.after_turn(phi, new, self.names[phi], proceed if by_environment else None))
         self.spread.pop()
         if by_environment:
             self.active.pop()
@@ -207,6 +321,9 @@ class Emitter:
             return
         arguments = p.arguments[x]
         kind = self.target.type(dtype, varying)
+        if name == "array":
+            self.array(x)
+            return
         if name in ELEMENTARY:
             self.names[x] = self.elementary(name, dtype, varying, [self.value(a, varying) for a in arguments])
             return
@@ -234,16 +351,8 @@ class Emitter:
     def read(self, source: Input, dtype: np.dtype, varying: bool) -> str:
         raise NotImplementedError
 
-    def memory(self, dtype: np.dtype, size: int, varying: bool) -> str:
-        """Memory of the block for an array."""
-        self.count += 1
-        kind = memory_type(dtype)
-        lanes = self.target.lanes if varying else 1
-        self.allocations.append(f"  %m{self.count} = alloca [{size * lanes} x {kind}], align 64")
-        return f"%m{self.count}"
-
-    def array(self, x: int) -> str:
-        """An array of values, in memory; in the constants of the module if all are constant."""
+    def array(self, x: int) -> None:
+        """An array of values, in scratch memory; in the constants of the module if all are constant."""
         p = self.program
         dtype, entries, kind = p.types[x], p.arguments[x], memory_type(p.types[x])
         if all(p.names[e] == "constant" for e in entries):
@@ -251,37 +360,38 @@ class Emitter:
             number = [int(p.data[e]) if dtype == BOOL else literal(p.data[e]) for e in entries]
             body = ", ".join(f"{kind} {n}" for n in number)
             space = "addrspace(1) " if self.target.gpu else ""
+            self.constants[x] = f"@c{self.count}"
             self.globals.append(f"@c{self.count} = internal {space}constant [{len(entries)} x {kind}] [{body}], align 64")
-            return f"@c{self.count}"
-        memory = self.array_memory(self.placement.memory.get(x, x))
-        kind, lanes = self.target.type(dtype, p.varying[x]), self.target.lanes if p.varying[x] else 1
+            return
+        memory = self.address(x)
+        vector, lanes = self.target.type(dtype, p.varying[x]), self.target.lanes if p.varying[x] else 1
         for i, entry in self.placement.rest.get(x, enumerate(entries)):
             value = self.value(entry, p.varying[x])
-            address = self.result(f"getelementptr [{lanes} x {memory_type(dtype)}], ptr {memory}, i32 {i}")
-            self.write_memory(kind, dtype, value, address, lanes)
-        return memory
+            address = self.result(f"getelementptr [{lanes} x {kind}], ptr {memory}, i32 {i}")
+            self.write_memory(vector, dtype, value, address, lanes)
 
-    def array_memory(self, x: int) -> str:
-        """The memory of an array that is not constant."""
+    def address(self, x: int) -> str:
+        """The address of an array that is not constant, or of a mutable array."""
+        x = self.placement.memory.get(x, x)
         if x not in self.memories:
-            p = self.program
-            self.memories[x] = self.memory(p.types[x], len(p.arguments[x]), p.varying[x])
+            offset = self.offset(x)
+            self.count += 1
+            self.memories[x] = f"%m{self.count}"
+            self.prologue.append(f"  %m{self.count} = getelementptr i8, ptr %scratch, i64 {offset}")
         return self.memories[x]
 
-    def buffer(self, x: int) -> str:
-        """The memory of a mutable array."""
-        name = self.names.get(x)
-        if name is None:
-            p = self.program
-            if x in self.placement.parts:
-                array, first = self.placement.parts[x]
-                lanes, whole = self.target.lanes, self.array_memory(array)
-                name = f"{whole}.{first}"
-                self.allocations.append(f"  {name} = getelementptr [{lanes} x {memory_type(p.types[x])}], ptr {whole}, i32 {first}")
-            else:
-                name = self.memory(p.types[x], p.data[x], p.varying[x])
-            self.names[x] = name
-        return name
+    def offset(self, x: int) -> int:
+        """Where an array is in scratch memory."""
+        p, t = self.program, self.target
+        lanes = t.lanes if p.varying[x] else 1
+        if x in self.placement.parts:
+            array, first = self.placement.parts[x]
+            return self.offset(array) + first * lanes * p.types[x].itemsize
+        if x not in self.offsets:
+            self.offsets[x] = self.scratch
+            size = p.data[x] if p.names[x] == "buffer" else len(p.arguments[x])
+            self.scratch += math.ceil(size * lanes * p.types[x].itemsize / t.alignment) * t.alignment
+        return self.offsets[x]
 
     def write_memory(self, kind: str, dtype: np.dtype, value: str, address: str, lanes: int) -> None:
         """Store a value of this LLVM type. Booleans are bytes in memory."""
@@ -323,7 +433,7 @@ class Emitter:
     def element(self, array: int, index: int, offset: int) -> Element:
         """Where entry index + offset of an array is."""
         p, t = self.program, self.target
-        memory = self.buffer(array) if p.names[array] == "buffer" else self.names[array]
+        memory = self.constants.get(array) or self.address(array)
         constant = memory.startswith("@")
         lanes = t.lanes if p.varying[array] and not constant else 1
         space = " addrspace(1)" if constant and t.gpu else ""
@@ -488,7 +598,6 @@ def _instruction(name: str, dtype: np.dtype, of: np.dtype, kind: str, of_kind: s
 
 OPERATIONS: dict[str, Callable] = {
     "input": Emitter.input,
-    "array": Emitter.array,
     "load": Emitter.load,
     "convert": Emitter.convert,
     "copy": lambda emitter, x: emitter.value(emitter.program.arguments[x][0], emitter.program.varying[x]),

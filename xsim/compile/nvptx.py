@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import llvmlite.binding as llvm
-import numpy as np
 
 from xsim.cache import cached
 from xsim.compile.host import HostEmitter
@@ -19,9 +17,13 @@ BLOCK = 64
 """Threads of a block. Few, because a thread needs up to 255 registers and a multiprocessor has 65,536."""
 
 
-ALIGNMENT = 16
-"""Bytes. Of the arrays of a thread."""
-
+_SPECIAL = "call i32 @llvm.nvvm.read.ptx.sreg"
+_ENVIRONMENT = [
+    f"  %lane.t = {_SPECIAL}.tid.x()", f"  %lane.b = {_SPECIAL}.ctaid.x()", f"  %lane.n = {_SPECIAL}.ntid.x()",
+    "  %lane.o = mul i32 %lane.b, %lane.n", "  %lane.i = add i32 %lane.o, %lane.t", "  %lane.w = zext i32 %lane.i to i64",
+    "  %lane.l = sub i64 %count, 1", "  %lane = call i64 @llvm.umin.i64(i64 %lane.w, i64 %lane.l)",
+]  # fmt: skip
+"""The environment of a thread."""
 _TURN = """  %turn = phi i64 [ 0, %begin ], [ %turn.next, %turn.end ]
   %first = icmp eq i64 %turn, 0
   %before = mul i64 %turn, %count
@@ -60,7 +62,6 @@ class GpuEmitter(HostEmitter):
     def __init__(self, program: Program, sizes: list[int], batched: list[bool], repetition: Repetition | None = None):
         super().__init__(program, Target(lanes=1, gpu=True), sizes, batched, [False] * len(program.outputs))
         self.repetition = repetition
-        self.local = 0  # bytes of a thread's arrays so far
         self.sources = {argument: result for result, argument in repetition.carried} if repetition else {}
 
     def module(self) -> str:
@@ -71,38 +72,41 @@ class GpuEmitter(HostEmitter):
         """Names of the kernels, after `module`."""
         return ["uniform", "block"] if self.slots else ["block"]
 
-    def _parameters(self, prefix: str, count: int) -> list[str]:
-        return [f"ptr noalias %{prefix}{i}" for i in range(count)]
+    @property
+    def _operands(self) -> list[str]:
+        return [f"ptr noalias %operand{i}" for i in range(len(self.sizes))]
 
-    def _uniform_function(self) -> str:
-        return self._kernel("uniform", [*self._parameters("operand", len(self.sizes)), "ptr noalias %slots"], 1) if self.slots else ""
+    @property
+    def _of_block(self) -> list[str]:
+        """The parameters of ``block`` without those of a repetition."""
+        return [*self._operands, *(f"ptr noalias %result{i}" for i in range(len(self.program.outputs))), "ptr noalias %slots", "i64 %count"]
 
-    def _block_function(self) -> str:
-        operands, results = (self._parameters(*x) for x in (("operand", len(self.sizes)), ("result", len(self.program.outputs))))
-        parameters = [*operands, *results, "ptr noalias %slots", "i64 %count"]
+    @property
+    def _strides(self) -> list[str]:
+        return [f"i64 %stride{i}" for i in self.repetition.sequences] if self.repetition else []
+
+    def _parameters(self) -> str:
+        turn = ["i64 %turn", "i1 %first", "i64 %before", *self._strides] if self.repetition else []
+        return ", ".join([*self._of_block, "ptr noalias %scratch", "i64 %lane", *turn])
+
+    def _uniform_function(self, attributes: str) -> str:
+        return self._kernel("uniform", [*self._operands, "ptr noalias %slots"], 1, [*self.prologue, *self.lines]) if self.slots else ""
+
+    def _block_function(self, calls: list[str]) -> str:
+        body = [*_ENVIRONMENT, *calls]
         if self.repetition is None:
-            return self._kernel("block", parameters, BLOCK)
-        strides = [f"i64 %stride{i}" for i in self.repetition.sequences]
-        return self._kernel("block", [*parameters, "i64 %turns", *strides], BLOCK, _TURN, _NEXT_TURN)
+            return self._kernel("block", self._of_block, BLOCK, body)
+        return self._kernel("block", [*self._of_block, "i64 %turns", *self._strides], BLOCK, body, _TURN, _NEXT_TURN)
 
-    def _kernel(self, name: str, parameters: list[str], threads: int, begin: str = "", end: str = "") -> str:
+    def _kernel(self, name: str, parameters: list[str], threads: int, body: list[str], begin: str = "", end: str = "") -> str:
         """begin, end: of a loop over the whole kernel."""
         head = f'define ptx_kernel void @{name}({", ".join(parameters)}) "nvvm.maxntid"="{threads}" "nvvm.minctasm"="1"'
-        lines = [
+        return "\n".join([
             head + " {", "begin:", "  %proceed = icmp ne ptr %slots, null",  # true, which LLVM does not know
-            f"  %arrays = alloca [{max(self.local, 1)} x i8], align {ALIGNMENT}", "  br label %entry", "entry:", begin,
-            f"  %local = getelementptr i8, ptr %arrays, i64 {'%none' if begin else 0}", *self.allocations, *self.prologue, *self.lines, end,
+            f"  %arrays = alloca [{max(self.scratch, 1)} x i8], align {self.target.alignment}", "  br label %entry", "entry:", begin,
+            f"  %scratch = getelementptr i8, ptr %arrays, i64 {'%none' if begin else 0}", *body, end,
             "  br label %leave", "leave:", "  ret void", "}",
-        ]  # fmt: skip
-        self.local = 0
-        return "\n".join(lines)
-
-    def memory(self, dtype: np.dtype, size: int, varying: bool) -> str:
-        """Memory of a thread for an array. All its arrays are parts of one."""
-        self.count += 1
-        self.allocations.append(f"  %m{self.count} = getelementptr i8, ptr %local, i64 {self.local}")
-        self.local += math.ceil(size * dtype.itemsize / ALIGNMENT) * ALIGNMENT
-        return f"%m{self.count}"
+        ])  # fmt: skip
 
     def _pointer(self, operand: int) -> str:
         if self.repetition is None or operand not in self.repetition.sequences:
@@ -137,13 +141,8 @@ class GpuEmitter(HostEmitter):
         self.prologue.append(f"  %resultp{k} = getelementptr {element}, ptr %result{k}, i64 %resulto{k}")
         return f"%resultp{k}"
 
-    def _lanes(self) -> None:
-        special = "call i32 @llvm.nvvm.read.ptx.sreg"
-        self.prologue += [
-            f"  %lane.t = {special}.tid.x()", f"  %lane.b = {special}.ctaid.x()", f"  %lane.n = {special}.ntid.x()",
-            "  %lane.o = mul i32 %lane.b, %lane.n", "  %lane.i = add i32 %lane.o, %lane.t", "  %lane.w = zext i32 %lane.i to i64",
-            "  %lane.l = sub i64 %count, 1", "  %lane = call i64 @llvm.umin.i64(i64 %lane.w, i64 %lane.l)",
-        ]  # fmt: skip
+    def _lanes(self) -> list[str]:
+        return []  # a parameter
 
 
 def ptx(text: str, architecture: str) -> str:

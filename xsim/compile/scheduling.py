@@ -24,16 +24,21 @@ class Scheduler:
         """The items of a scope that are used.
 
         Loops and stores stay in their order, and so do reads of an array before later stores to it."""
-        items = [x for x in scope.items if not isinstance(x, int) or x in self.live]
+        items = [x for x in scope.items if self._used(x)]
         pending, fixed, out = self._expressions(items), self._fixed(items), []
         for position, item in enumerate(items):
             if position in fixed:
-                for value in [item] if isinstance(item, int) else self._read_by(item):
+                for value in [item] if isinstance(item, int) else self.read_by(item):
                     _evaluate(value, pending, out)
                 out += [] if isinstance(item, int) else [item]
         for value in (*self._results(scope), *items):
             _evaluate(value, pending, out)
         return out
+
+    def _used(self, item) -> bool:
+        if isinstance(item, Loop):
+            return any(phi in self.live for phi in item.phis) or not self.live.isdisjoint(item.stored)
+        return (item.array if isinstance(item, Store) else item) in self.live
 
     def _expressions(self, items: list) -> dict[int, list[int]]:
         """For each operation of a scope, its arguments that are operations of the scope, in the order in which they are evaluated."""
@@ -41,12 +46,13 @@ class Scheduler:
         registers: dict[int, int] = {}
         for value in items:
             if isinstance(value, int):
-                arguments = {x for x in self._arguments(value) if x in registers}
+                arguments = {x for x in self.arguments(value) if x in registers}
                 expressions[value] = sorted(arguments, key=lambda x: (-registers[x], x))
                 registers[value] = max((registers[x] + k for k, x in enumerate(expressions[value])), default=1)
         return expressions
 
-    def _arguments(self, value: int) -> Sequence[int]:
+    def arguments(self, value: int) -> Sequence[int]:
+        """The values from which a value is computed."""
         return self.special.get(value, self.program.arguments[value])
 
     def _fixed(self, items: list) -> set[int]:
@@ -68,7 +74,7 @@ class Scheduler:
             return [x for output in self.program.outputs for x in output]
         return [scope.loop.proceed] if scope is scope.loop.condition else scope.loop.ends
 
-    def _read_by(self, item: Loop | Store) -> Iterator[int]:
+    def read_by(self, item: Loop | Store) -> Iterator[int]:
         """The values that a loop or a store reads, and others of the loop itself."""
         if isinstance(item, Store):
             yield from (item.index, item.value)
@@ -77,9 +83,9 @@ class Scheduler:
         for scope in (item.condition, item.body):
             for x in scope.items:
                 if not isinstance(x, int):
-                    yield from self._read_by(x)
+                    yield from self.read_by(x)
                 elif x in self.live:
-                    yield from self._arguments(x)
+                    yield from self.arguments(x)
             yield from self._results(scope)
 
 

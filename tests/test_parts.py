@@ -1,0 +1,87 @@
+"""Long programs are divided into parts, and compute the same."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from xsim.compile import parts
+from xsim.compile.function import Function
+from xsim.compile.parts import DividedLoop, Divider, Lifetimes, parts_of, places_of
+from xsim.compile.scheduling import Scheduler
+
+
+@pytest.fixture
+def divided(monkeypatch):
+    """Parts of 20 operations, and loops of two carried values at most."""
+    for name, number in (("MAX_UNDIVIDED", 0), ("MAX_PART", 20), ("MAX_CARRIED", 2)):
+        monkeypatch.setattr(parts, name, number)
+
+
+def everything(a, x):
+    """Shared numbers; loops of which environments make different numbers of turns, within each other; a loop that exchanges its carried
+    values; arrays at positions that depend on the state; elementary functions; booleans."""
+
+    def inner(c):
+        return jax.lax.while_loop(lambda d: jnp.abs(d).max() > 1, lambda d: d * 0.8 + 0.01 * jnp.sin(a), c)
+
+    y = jax.lax.while_loop(lambda c: (c**2).sum() > 0.1, lambda c: inner(1.7 * c) * 0.3, x * jnp.cos(a))
+    z = jax.lax.scan(lambda c, u: ((jnp.tanh(c[0] + u), c[2], c[1]), c[0] * u), (y[0], y[1], y[2]), jnp.tile(x, 200))
+    positive = x > 0
+    w = jnp.where(positive[jnp.argmax(x)] & positive[0], jnp.exp(-x), a[:1])
+    return [y.at[jnp.argmax(x)].add(a[0]), z[1][:3], jnp.stack(z[0]), w, positive.any()[None]]
+
+
+def operands(dtype):
+    rng = np.random.default_rng(0)
+    return jnp.asarray(rng.normal(size=6), dtype), jnp.asarray(rng.normal(0, 2, (13, 6)), dtype)
+
+
+def called(dtype):
+    """Values, and derivatives of a sum of squares."""
+    a, x = operands(dtype)
+    function = Function(everything, [jax.ShapeDtypeStruct(s.shape, s.dtype) for s in (a, x[0])], "everything")
+
+    def loss(a, x):
+        return sum((y**2).sum() for y in function([a, x], [False, True])[:4])
+
+    return jax.tree.map(np.asarray, (function([a, x], [False, True]), jax.jvp(loss, (a, x), (a, x))[1]))
+
+
+def test_loops_are_divided(divided):
+    """The loop of tangents within another one; every part is short, but for a single long item."""
+    function = Function(everything, [jax.ShapeDtypeStruct((6,), jnp.float32)] * 2, "everything")
+    program = function.program((False, True))
+    live = program.live()
+    scheduler = Scheduler(program, live, {})
+    found = Divider(program, live, scheduler).divided([])
+    outer = [x for x in found if isinstance(x, DividedLoop)]
+    assert len(outer) == 2 and any(isinstance(x, DividedLoop) for loop in outer for x in loop.body)
+    every = list(parts_of(found))
+    assert len(every) > 10 and all(part.operations <= 20 or len(part.items) <= 2 for part in every)
+    lifetimes = Lifetimes(program, live, scheduler, found)
+    places = places_of(program, lifetimes, 8)
+    kept = sorted(lifetimes.first, key=lifetimes.first.__getitem__)
+    assert len(kept) > 30 and places.size < 32 * len(kept)  # some share a place
+    for k, x in enumerate(kept):
+        for y in kept[k + 1 :]:
+            apart = lifetimes.last[x] < lifetimes.first[y]
+            assert apart or abs(places.offset(x) - places.offset(y)) >= 4  # of those that are needed at a time none
+
+
+@pytest.mark.parametrize("lanes", [1, None])
+@pytest.mark.parametrize("double", [False, True])
+def test_parts_compute_the_same(monkeypatch, divided, lanes, double):
+    """Equal numbers: the operations are the same, in the same order."""
+    with jax.enable_x64(double):
+        dtype = jnp.float64 if double else jnp.float32
+        if lanes:
+            monkeypatch.setattr("xsim.compile.function.vector_lanes", lambda *_: lanes)
+        found = called(dtype)
+        monkeypatch.setattr(parts, "MAX_UNDIVIDED", 1_000_000)
+        wanted = called(dtype)
+    for x, reference in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+        assert np.isfinite(x).all()
+        np.testing.assert_allclose(x, reference, rtol=1e-12 if double else 1e-5)

@@ -1,0 +1,271 @@
+"""Division of a long program into parts, which are functions of their own.
+
+The time in which LLVM makes machine code grows faster than the length of a function, and so does the memory that NVIDIA's assembler takes.
+A part has a few thousand operations at most. Values that one part computes and another one reads are kept in the scratch memory of the
+block of environments. A loop that is longer than a part is divided itself: its carried values are in scratch memory, too.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from xsim.compile.elementary import ELEMENTARY
+from xsim.compile.program import BOOL, Loop, Program, Scope, Store
+from xsim.compile.scheduling import Scheduler
+
+MAX_UNDIVIDED = 150_000
+"""Operations of a program that is not divided. LLVM takes longer for it, and its code is faster by up to a fifth: more values stay in
+registers, and none is stored for another part."""
+MAX_PART = 10_000
+"""Operations of a part."""
+MAX_CARRIED = 200
+"""Carried values of a loop that is not divided. LLVM takes long to find registers for more."""
+GATHER_SIZE, ELEMENTARY_SIZE = 8, 20
+"""Operations that some count as, because they have longer machine code: a load or a store of which each environment has its own index, and
+a call of an elementary function."""
+ALIGNMENT = 64
+"""Bytes. Of scratch memory, and of the arrays there."""
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """The carried values of a divided loop get new values: those before the loop, or those after a turn."""
+
+    loop: Loop
+    before: bool
+
+    @property
+    def values(self) -> list[int]:
+        return self.loop.starts if self.before else self.loop.ends
+
+
+@dataclass(frozen=True)
+class Output:
+    """A result of the program is stored."""
+
+    result: int
+
+
+@dataclass(eq=False)
+class Part:
+    """A function. items: values, `Loop`, `Store`, `Assignment` and `Output` objects, in the order of evaluation. loops: the divided loops
+    around it, the outermost first. test: the loop of which it computes at last whether to proceed. index: its place among all parts."""
+
+    loops: tuple[Loop, ...]
+    items: list = field(default_factory=list)
+    operations: int = 0
+    test: Loop | None = None
+    index: int = -1
+
+
+@dataclass(eq=False)
+class DividedLoop:
+    """A loop whose condition and body are divided."""
+
+    loop: Loop
+    condition: list[Part | DividedLoop]
+    body: list[Part | DividedLoop]
+
+
+Divided = list[Part | DividedLoop]
+
+
+def parts_of(divided: Divided) -> Iterator[Part]:
+    """The parts, in the order of evaluation."""
+    for x in divided:
+        if isinstance(x, Part):
+            yield x
+        else:
+            yield from parts_of(x.condition)
+            yield from parts_of(x.body)
+
+
+class Divider:
+    """Divides scopes."""
+
+    def __init__(self, program: Program, live: set[int], scheduler: Scheduler):
+        self.program, self.live, self.scheduler = program, live, scheduler
+        self.is_long = sum(program.count().values()) > MAX_UNDIVIDED
+
+    def divided(self, first: list[int]) -> Divided:
+        """The parts of what is computed for an environment.
+
+        first: values of the call that are computed for each block, before all others."""
+        outputs = [Output(k) for k, values in enumerate(self.program.outputs) if values]
+        out = self._scope(self.program.environment, (), first, outputs)
+        for index, part in enumerate(parts_of(out)):
+            part.index = index
+        return out
+
+    def _scope(self, scope: Scope, loops: tuple[Loop, ...], first: list, last: list) -> Divided:
+        """The parts of a scope. first, last: items before and after its own."""
+        out: Divided = []
+        part = Part(loops)
+        for item in (*first, *self.scheduler.ordered(scope), *last):
+            count = self._operations(item)
+            if isinstance(item, Loop) and self.is_long and (count > MAX_PART or len(self.live.intersection(item.phis)) > MAX_CARRIED):
+                part.items.append(Assignment(item, True))
+                out += [part, self._loop(item, loops)]
+                part = Part(loops)
+                continue
+            if self.is_long and part.operations and part.operations + count > MAX_PART:
+                out.append(part)
+                part = Part(loops)
+            part.items.append(item)
+            part.operations += count
+        if part.items or not out or scope.loop is not None and scope is scope.loop.condition:
+            out.append(part)
+        return out
+
+    def _loop(self, loop: Loop, loops: tuple[Loop, ...]) -> DividedLoop:
+        condition = self._scope(loop.condition, loops, [], [])
+        test = condition[-1]
+        assert isinstance(test, Part)
+        test.test = loop
+        return DividedLoop(loop, condition, self._scope(loop.body, (*loops, loop), [], [Assignment(loop, False)]))
+
+    def _operations(self, item: Any) -> int:
+        """About how many operations an item has."""
+        if isinstance(item, Loop):
+            scopes = item.condition, item.body
+            return sum(self._operations(x) for scope in scopes for x in scope.items if not isinstance(x, int) or x in self.live)
+        if isinstance(item, Output):
+            return len(self.program.outputs[item.result])
+        if isinstance(item, Assignment):
+            return len(item.values)
+        if isinstance(item, Store):
+            return self._of_entry(item.index)
+        name, arguments = self.program.names[item], self.program.arguments[item]
+        if name == "array":
+            return len(arguments)
+        if name == "load":
+            return self._of_entry(arguments[1])
+        return ELEMENTARY_SIZE if name in ELEMENTARY else 1
+
+    def _of_entry(self, index: int) -> int:
+        """Of a load or a store at an index."""
+        return GATHER_SIZE if self.program.varying[index] else 1
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where values are in the scratch memory of a block, in bytes from its begin.
+
+    offsets: of a value that a part reads from another one; of a divided loop: of the mask of the environments that make the current turn.
+    carried: the carried value of each result of a divided loop, whose place the result has. size: bytes of all."""
+
+    offsets: dict[int | Loop, int] = field(default_factory=dict)
+    carried: dict[int, int] = field(default_factory=dict)
+    size: int = 0
+
+    def offset(self, key: int | Loop) -> int:
+        return self.offsets[key if isinstance(key, Loop) else self.carried.get(key, key)]
+
+    def __contains__(self, value: int) -> bool:
+        return self.carried.get(value, value) in self.offsets
+
+
+class Lifetimes:
+    """The first and the last part that need a value in scratch memory.
+
+    A value that is read within a divided loop, but computed before it, is needed to the end of the loop."""
+
+    def __init__(self, program: Program, live: set[int], scheduler: Scheduler, divided: Divided):
+        self.program, self.live, self.scheduler = program, live, scheduler
+        self.parts = list(parts_of(divided))
+        self.spans: dict[Loop, tuple[int, int]] = {}  # the first and the last part of divided loops
+        self.around: list[list[tuple[int, int]]] = [[] for _ in self.parts]  # of each part: those of the loops around, the outermost first
+        self.carried: dict[int, int] = {}
+        self._find_loops(divided)
+        self.computed_in: dict[int, int] = {}
+        self.first: dict[int | Loop, int] = {}
+        self.last: dict[int | Loop, int] = {}
+        for part in self.parts:
+            self._computed(part)
+        for part in self.parts:
+            self._read(part)
+
+    def _find_loops(self, divided: Divided) -> None:
+        for x in divided:
+            if isinstance(x, DividedLoop):
+                inside = [part.index for part in parts_of([x])]
+                span = self.spans[x.loop] = inside[0], inside[-1]
+                for index in inside:
+                    self.around[index].append(span)
+                self.carried.update(zip(x.loop.results, x.loop.phis, strict=True))
+                self._find_loops(x.condition)
+                self._find_loops(x.body)
+
+    def _computed(self, part: Part) -> None:
+        """Note what is computed in a part."""
+        for item in part.items:
+            if isinstance(item, int) and self.program.names[item] != "array":
+                self.computed_in[item] = part.index
+            elif isinstance(item, Loop):
+                self.computed_in.update(dict.fromkeys(item.results, part.index))
+            elif isinstance(item, Assignment) and item.before:
+                for phi in self.live.intersection(item.loop.phis):
+                    self.computed_in[phi] = part.index
+                    self._needed(phi, part.index, self.spans[item.loop][1])
+        if part.test is not None:
+            self._needed(part.test, part.index, self.spans[part.test][1])
+
+    def _read(self, part: Part) -> None:
+        """Note what a part reads from others."""
+        for item in part.items:
+            for value in self._read_by(item):
+                self._read_in(part, value)
+        if part.test is not None:
+            self._read_in(part, part.test.proceed)
+
+    def _read_by(self, item: Any) -> Iterator[int]:
+        if isinstance(item, Assignment):
+            yield from (v for v, phi in zip(item.values, item.loop.phis, strict=True) if phi in self.live)
+        elif isinstance(item, Output):
+            yield from self.program.outputs[item.result]
+        else:
+            yield from self.scheduler.arguments(item) if isinstance(item, int) else self.scheduler.read_by(item)
+
+    def _read_in(self, part: Part, value: int) -> None:
+        value = self.carried.get(value, value)
+        start = self.computed_in.get(value, part.index)
+        if start != part.index:
+            ends = (end for begin, end in self.around[part.index] if not begin <= start <= end)
+            self._needed(value, start, next(ends, part.index))
+
+    def _needed(self, key: int | Loop, first: int, last: int) -> None:
+        self.first[key] = first
+        self.last[key] = max(last, self.last.get(key, last))
+
+
+def places_of(program: Program, lifetimes: Lifetimes, lanes: int) -> Places:
+    """Places in scratch memory. Values whose lifetimes do not overlap share one. lanes: environments of a block."""
+    free: dict[int, list[int]] = {}
+    ends: list[tuple[int, int, int]] = []  # (last part, offset, bytes), sorted
+    offsets: dict[int | Loop, int] = {}
+    size = 0
+    for key in sorted(lifetimes.first, key=lambda k: lifetimes.first[k]):
+        while ends and ends[0][0] < lifetimes.first[key]:
+            _, offset, width = ends.pop(0)
+            free.setdefault(width, []).append(offset)
+        width = _width(program, key, lanes)
+        if free.get(width):
+            offset = free[width].pop()
+        else:
+            offset = -(-size // width) * width
+            size = offset + width
+        offsets[key] = offset
+        bisect.insort(ends, (lifetimes.last[key], offset, width))
+    return Places(offsets, lifetimes.carried, -(-size // ALIGNMENT) * ALIGNMENT)
+
+
+def _width(program: Program, key: int | Loop, lanes: int) -> int:
+    """Bytes of a value in scratch memory. A mask has four bytes for each environment."""
+    if isinstance(key, Loop):
+        return 4 * lanes
+    dtype = program.types[key]
+    size = 4 if dtype == BOOL else max(4, dtype.itemsize)
+    return size * lanes if program.varying[key] else size
