@@ -1,7 +1,7 @@
 """The machine code of rollouts and their gradients for this processor: ``python benchmarks/machine_code.py FILE [MODEL...]`` (minutes).
 
-Of each program: operations; environments in a vector; instructions, and which of them read or write the stack; bytes of the code and of the
-stack, where the arrays of a block of environments are and the numbers for which there is no register."""
+Of each program: operations; environments in a vector; instructions, and which of them read or write the stack; bytes of the code, of the
+stack, where the numbers are for which there is no register, and of the scratch memory of a block of environments, where its arrays are."""
 
 import json
 import re
@@ -30,6 +30,7 @@ def report(name: str, model: str) -> list[dict]:
             "instructions": len(lines), "instructions_on_stack": sum("(%rsp" in x or "(%rbp" in x for x in lines),
             "code_bytes": len(machine_code(text)),
             "stack_bytes": max((int(n) for x in lines for n in re.findall(r"^subq\t\$(\d+), %rsp", x)), default=0),
+            "scratch_bytes": int(re.findall(r"%scratch.raw = call ptr @malloc\(i64 (\d+)\)", text)[0]),
         })  # fmt: skip
         print(out[-1], flush=True)
     return out

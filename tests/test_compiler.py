@@ -437,6 +437,25 @@ def test_large_steps_go_to_xla(limit, monkeypatch):
         jax.eval_shape(xsim.step, model, xsim.init(model))
 
 
+def test_very_long_programs_are_not_optimized(monkeypatch):
+    """Equal results, of other machine code."""
+    made = []
+
+    def function_address(text, name, optimization):
+        made.append(optimization)
+        return machine.function_address(text, name, optimization)
+
+    monkeypatch.setattr("xsim.compile.function.function_address", function_address)
+    x = jnp.linspace(-1.0, 1.0, 12).reshape(6, 2)
+    results = []
+    for limit in (1000, 1):
+        monkeypatch.setattr("xsim.compile.function.MAX_OPTIMIZED_OPERATIONS", limit)
+        function = Function(lambda v: [jnp.sin(v) * v[0]], [jax.ShapeDtypeStruct((2,), x.dtype)], "product")
+        results += function([x], [True])
+    assert made == [1, 0]
+    np.testing.assert_allclose(*results, rtol=1e-6)
+
+
 @pytest.mark.slow
 def test_both_precisions_in_one_process():
     """A model with contacts in double, then in single precision."""

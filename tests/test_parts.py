@@ -15,8 +15,8 @@ from xsim.compile.scheduling import Scheduler
 
 @pytest.fixture
 def divided(monkeypatch):
-    """Parts of 20 operations, and loops of two carried values at most."""
-    for name, number in (("MAX_UNDIVIDED", 0), ("MAX_PART", 20), ("MAX_CARRIED", 2)):
+    """Parts and loops of 20 operations at most."""
+    for name, number in (("MAX_UNDIVIDED", 0), ("MAX_PART", 20), ("MAX_LOOP", 20)):
         monkeypatch.setattr(parts, name, number)
 
 

@@ -14,8 +14,6 @@ from xsim.dynamics.compiled_step import step_function
 LARGE = {
     "mjcf/authored/collide_all_primitives.xml",
     "mjcf/authored/flexcomp_types.xml",
-    "mjcf/dmc/humanoid_CMU.xml",
-    "mjcf/feature/contact_planks.xml",
     "mjcf/feature/stacked_boxes.xml",
     "mjcf/mujoco/cable/cable.xml",
     "mjcf/mujoco/floppy/floppy.xml",

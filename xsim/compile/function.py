@@ -28,7 +28,7 @@ from xsim.compile.flatten import Unsupported, count_operations, program_of
 from xsim.compile.host import HostEmitter
 from xsim.compile.launch import Launch, launch_handler
 from xsim.compile.llvm_ir import Target
-from xsim.compile.machine import ONCE, OPTIMIZATION, function_address, identity, loaded, machine_code, pointer_capsule, vector_lanes
+from xsim.compile.machine import OPTIMIZATION, UNOPTIMIZED, function_address, identity, loaded, machine_code, pointer_capsule, vector_lanes
 from xsim.compile.nvptx import GpuEmitter, Repetition, cached_ptx
 from xsim.compile.program import Program
 from xsim.compile.reverse import reverse_program
@@ -38,15 +38,16 @@ from xsim.spatial import one_environment, one_region
 _REGISTERED: set[str] = set()
 """Names of functions that XLA knows. A name is a hash of the code, because JAX may keep a program that calls it for other processes."""
 
-MAX_OPERATIONS = 400_000
-"""Operations of a function beyond which XLA compiles it. LLVM takes 20 s for 130,000 operations, 75 s for 360,000, and minutes for 470,000.
-XLA takes as long or longer, and its code is slower by a factor of 5 to 35 (`benchmarks/cpu_large_steps.json`)."""
+MAX_OPERATIONS = 1_000_000
+"""Operations of a function beyond which XLA compiles it: memory. LLVM compiles 430,000 operations in 110 s and 2 GB, with tracing."""
+MAX_OPTIMIZED_OPERATIONS = 400_000
+"""Operations of a function beyond which LLVM's level of code generation is the lowest. With the next one 430,000 operations take 75 s more."""
 MAX_GPU_OPERATIONS = 50_000
 """The same for NVIDIA GPUs: their assembler takes 25 s for 22,000 operations, a minute for 38,000 and more than four minutes for 84,000."""
 MAX_WIDE_OPERATIONS = 64_000
 """A program of more operations has vectors of the shortest kind, see `vector_lanes`. It waits for memory rather than for code, and for the
 environment of a block that needs most turns. The steps of a humanoid and of a hand are slower by up to a tenth with the longest."""
-MAX_TRACED_OPERATIONS = 1_000_000
+MAX_TRACED_OPERATIONS = 1_500_000
 """Operations of a traced function beyond which no program is made. The programs of the step mostly have 0.3 to 0.6 times as many, without
 those that are equal or that nothing uses."""
 
@@ -322,7 +323,7 @@ class Function:
                 len(self.shapes), len(self.results), kernels.counted, cuda.function_address("cuLaunchKernel"), kernels.uniform,
                 kernels.block, turns, rows,
             )  # fmt: skip
-            address = loaded(machine_code(launch_handler(launch), ONCE), "handler")
+            address = loaded(machine_code(launch_handler(launch), UNOPTIMIZED), "handler")
             jax.ffi.register_ffi_target(name, pointer_capsule(address), platform="CUDA")
             _REGISTERED.add(name)
         return GpuTarget(name, kernels.slots)
@@ -341,7 +342,8 @@ class Function:
     def _compiled(self, batched: tuple[bool, ...], summed: tuple[bool, ...], environments: int) -> str:
         """Compile the function, and register it with XLA unless one with the same code is; its name."""
         text = self.module(batched, summed, self.lanes(batched, environments))
-        optimization = OPTIMIZATION if any(batched) else ONCE
+        is_optimized = any(batched) and self.summary(batched).operations <= MAX_OPTIMIZED_OPERATIONS
+        optimization = OPTIMIZATION if is_optimized else UNOPTIMIZED
         name = f"xsim.{identity(text, optimization)}"
         if name not in _REGISTERED:
             address = function_address(text, "handler", optimization)

@@ -13,11 +13,10 @@ import llvmlite.binding as llvm
 from xsim.cache import cached
 
 OPTIMIZATION = 1
-"""Level of LLVM's code generation. Level 2 makes the same code of such programs, and takes up to six times as long. The code of level 0 is
-made faster and runs slower. It keeps each value that another basic block reads at a place of its own on the stack, which the values of a
-program of 400,000 operations overflow."""
-ONCE = 0
-"""Level for a function that is evaluated once a call, not for each environment and step: its code is slower and made 20 times as fast."""
+"""Level of LLVM's code generation. Level 2 makes the same code of such programs, and takes up to six times as long."""
+UNOPTIMIZED = 0
+"""Level for a function that is evaluated once a call, not for each environment and step, and for very long programs. Its code is made at
+least three times as fast, and runs a third as fast."""
 
 _ENGINES: list[Any] = []
 """Owners of the machine code in memory. XLA refers to it by address, for the life of the process."""

@@ -16,13 +16,13 @@ from xsim.compile.elementary import ELEMENTARY
 from xsim.compile.program import BOOL, Loop, Program, Scope, Store
 from xsim.compile.scheduling import Scheduler
 
-MAX_UNDIVIDED = 150_000
+MAX_UNDIVIDED = 200_000
 """Operations of a program that is not divided. LLVM takes longer for it, and its code is faster by up to a fifth: more values stay in
 registers, and none is stored for another part."""
 MAX_PART = 10_000
 """Operations of a part."""
-MAX_CARRIED = 200
-"""Carried values of a loop that is not divided. LLVM takes long to find registers for more."""
+MAX_LOOP = 40_000
+"""Operations of a loop that is not divided. The carried values of a divided loop are stored and loaded in each turn."""
 GATHER_SIZE, ELEMENTARY_SIZE = 8, 20
 """Operations that some count as, because they have longer machine code: a load or a store of which each environment has its own index, and
 a call of an elementary function."""
@@ -106,7 +106,7 @@ class Divider:
         part = Part(loops)
         for item in (*first, *self.scheduler.ordered(scope), *last):
             count = self._operations(item)
-            if isinstance(item, Loop) and self.is_long and (count > MAX_PART or len(self.live.intersection(item.phis)) > MAX_CARRIED):
+            if isinstance(item, Loop) and self.is_long and count > MAX_LOOP:
                 part.items.append(Assignment(item, True))
                 out += [part, self._loop(item, loops)]
                 part = Part(loops)
