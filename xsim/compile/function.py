@@ -41,7 +41,7 @@ _REGISTERED: set[str] = set()
 MAX_OPERATIONS = 1_000_000
 """Operations of a function beyond which XLA compiles it: memory. LLVM compiles 430,000 operations in 110 s and 2 GB, with tracing."""
 MAX_OPTIMIZED_OPERATIONS = 400_000
-"""Operations of a function beyond which LLVM's level of code generation is the lowest. With the next one 430,000 operations take 75 s more."""
+"""Operations of a function beyond which LLVM does not optimize its code. For 430,000 operations that takes 75 s less."""
 MAX_GPU_OPERATIONS = 50_000
 """The same for NVIDIA GPUs: their assembler takes 25 s for 22,000 operations, a minute for 38,000 and more than four minutes for 84,000."""
 MAX_WIDE_OPERATIONS = 64_000

@@ -172,29 +172,26 @@ class Emitter:
             self.item(item)
 
     def item(self, item) -> None:
-        """An item of a scope or a part."""
-        if isinstance(item, Loop):
-            self.loop(item)
-            computed = item.results
-        elif isinstance(item, Store):
-            self.store(item)
-            computed = []
-        elif isinstance(item, Assignment):
-            self.assignment(item)
-            computed = []
-        elif isinstance(item, Output):
-            self.output(item.result)
-            computed = []
-        else:
-            self.operation(item)
-            computed = [item]
-        for x in computed:
+        """An item of a scope or a part. What other parts read of its results is stored for them."""
+        results = [item] if isinstance(item, int) else item.results if isinstance(item, Loop) else []
+        match item:
+            case Loop():
+                self.loop(item)
+            case Store():
+                self.store(item)
+            case Assignment():
+                self.assignment(item)
+            case Output():
+                self.output(item.result)
+            case _:
+                self.operation(item)
+        for x in results:
             if x in self.places and x in self.names:
                 self.keep(x, self.names[x])
 
     # ---- scratch memory --------------------------------------------------------------------------------------------------------
 
-    def _place(self, key: int | Loop) -> tuple[str, np.dtype, bool]:
+    def _place(self, key: int | Loop) -> tuple[str, str, bool]:
         """Of a value in scratch memory, or of the mask of a loop: its address, its type there, and whether it is a boolean, which is an
         integer with all bits equal there."""
         address = self.result(f"getelementptr i8, ptr %scratch, i64 {self.places.offset(key)}")
