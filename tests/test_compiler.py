@@ -19,7 +19,7 @@ from xsim.compile import machine
 from xsim.compile.choice import tracing_for
 from xsim.compile.flatten import Unsupported, program_of
 from xsim.compile.function import CompilerWarning, Function, Replay, compiled_call, warn_once
-from xsim.compile.llvm_ir import Target
+from xsim.compile.llvm_types import Target
 from xsim.compile.loops import Branch
 from xsim.compile.placement import placement_of
 from xsim.compile.program import INDEX, Program

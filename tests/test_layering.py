@@ -28,7 +28,7 @@ LAYERS = (
         "compile.rules",
     ),
     ("compile.simplify", "compile.indexing", "compile.factorization", "compile.placement", "compile.scheduling"),
-    ("compile.parts",),
+    ("compile.llvm_types", "compile.parts"),
     ("compile.llvm_ir",),
     ("compile.loops",),
     ("compile.adjoints", "compile.flatten", "compile.host"),

@@ -14,7 +14,7 @@ from xsim.bench.__main__ import main
 from xsim.bench.compare import Settings
 from xsim.compile.function import Function
 from xsim.compile.host import HostEmitter
-from xsim.compile.llvm_ir import Target
+from xsim.compile.llvm_types import Target
 from xsim.compile.nvptx import GpuEmitter, ptx
 
 QUIET = lambda text: None  # noqa: E731

@@ -27,7 +27,7 @@ from xsim.compile.choice import compiler, is_cuda, tracing_for
 from xsim.compile.flatten import Unsupported, count_operations, program_of
 from xsim.compile.host import HostEmitter
 from xsim.compile.launch import Launch, launch_handler
-from xsim.compile.llvm_ir import Target
+from xsim.compile.llvm_types import Target
 from xsim.compile.machine import OPTIMIZATION, UNOPTIMIZED, function_address, identity, loaded, machine_code, pointer_capsule, vector_lanes
 from xsim.compile.nvptx import GpuEmitter, Repetition, cached_ptx
 from xsim.compile.program import Program
@@ -47,9 +47,9 @@ MAX_GPU_OPERATIONS = 50_000
 MAX_WIDE_OPERATIONS = 64_000
 """A program of more operations has vectors of the shortest kind, see `vector_lanes`. It waits for memory rather than for code, and for the
 environment of a block that needs most turns. The steps of a humanoid and of a hand are slower by up to a tenth with the longest."""
-MAX_TRACED_OPERATIONS = 1_500_000
-"""Operations of a traced function beyond which no program is made. The programs of the step mostly have 0.3 to 0.6 times as many, without
-those that are equal or that nothing uses."""
+MAX_TRACED_OPERATIONS = 1_250_000
+"""Operations of a traced function beyond which no program is made, which takes time. The programs of the step mostly have 0.3 to 0.6 times
+as many, without those that are equal or that nothing uses."""
 
 
 def max_operations() -> int:

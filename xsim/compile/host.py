@@ -7,7 +7,8 @@ import numpy as np
 
 from xsim.compile.elementary import definitions
 from xsim.compile.handler import Layout, Sum, handler
-from xsim.compile.llvm_ir import Emitter, Target, gather, memory_type, scatter
+from xsim.compile.llvm_ir import Emitter
+from xsim.compile.llvm_types import Target, gather, memory_type, scatter
 from xsim.compile.parts import Divided, Divider, Lifetimes, Part, parts_of, places_of
 from xsim.compile.program import BOOL, Input, Program
 

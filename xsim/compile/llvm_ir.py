@@ -8,47 +8,24 @@ keep their values. The text is for LLVM 20 and later.
 from __future__ import annotations
 
 import math
-import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import llvmlite.binding as llvm
 import numpy as np
 
 from xsim.compile.elementary import ELEMENTARY
+from xsim.compile.llvm_types import NAMES, Target, alignment_of, gather, literal, memory_type, scatter, suffix, vector_suffix
 from xsim.compile.parts import Assignment, Output, Part, Places
 from xsim.compile.placement import placement_of
 from xsim.compile.program import BOOL, Input, Loop, Program, Scope, Store
 from xsim.compile.scheduling import Scheduler
-
-NAMES = {"f4": "float", "f8": "double", "i4": "i32", "i8": "i64", "i1": "i8", "i2": "i16", "u4": "i32", "u8": "i64", "u1": "i8", "b1": "i1"}
-"""LLVM's names of numpy's types."""
-
 
 MASK = np.dtype(np.int32)
 """Type of booleans in scratch memory."""
 MAX_BLOCK = 600
 """Instructions of a basic block. Longer ones are divided, by branches that are always taken: LLVM's schedulers take time that grows faster
 than the size of a block."""
-
-
-@dataclass(frozen=True)
-class Target:
-    """The machine that a program is compiled for. lanes: environments in a block. gpu: whether a thread executes a block."""
-
-    lanes: int
-    gpu: bool = False
-
-    @property
-    def alignment(self) -> int:
-        """Of arrays in scratch memory, in bytes."""
-        return min(64, 16 * self.lanes)
-
-    def type(self, dtype: np.dtype, varying: bool = True) -> str:
-        """Type of a value."""
-        name = NAMES[dtype.str[1:]]
-        return f"<{self.lanes} x {name}>" if varying and self.lanes > 1 else name
 
 
 @dataclass(frozen=True)
@@ -60,15 +37,6 @@ class Element:
     lanes: int
     each: bool
     space: str
-
-
-def literal(number: np.generic) -> str:
-    """A constant of LLVM."""
-    if number.dtype == BOOL:
-        return "true" if number else "false"
-    if number.dtype.kind == "f":
-        return f"0x{struct.unpack('<Q', struct.pack('<d', float(number)))[0]:016X}"
-    return str(int(number))
 
 
 class Emitter:
@@ -333,12 +301,12 @@ class Emitter:
         kind = self.target.type(dtype, varying)
         lanes = self.target.lanes if varying else 1
         self.used.add((name, dtype.itemsize == 8, lanes))
-        return self.result(f"call {kind} @xsim.{name}.{_suffix(dtype, lanes)}({', '.join(f'{kind} {a}' for a in arguments)})")
+        return self.result(f"call {kind} @xsim.{name}.{suffix(dtype, lanes)}({', '.join(f'{kind} {a}' for a in arguments)})")
 
     def intrinsic(self, name: str, dtype: np.dtype, kind: str, *arguments: str) -> str:
         """The text of a call of one of LLVM's functions."""
         lanes = self.target.lanes if kind.startswith("<") else 1
-        return f"call {kind} @llvm.{name}.{_suffix(dtype, lanes)}({', '.join(f'{kind} {a}' for a in arguments)})"
+        return f"call {kind} @llvm.{name}.{suffix(dtype, lanes)}({', '.join(f'{kind} {a}' for a in arguments)})"
 
     def input(self, x: int) -> str:
         """A number of an operand."""
@@ -393,7 +361,7 @@ class Emitter:
     def write_memory(self, kind: str, dtype: np.dtype, value: str, address: str, lanes: int) -> None:
         """Store a value of this LLVM type. Booleans are bytes in memory."""
         value, kind = self.in_memory(kind, dtype, value)
-        self.write(f"store {kind} {value}, ptr {address}, align {_alignment(dtype, lanes)}")
+        self.write(f"store {kind} {value}, ptr {address}, align {alignment_of(dtype, lanes)}")
 
     def in_memory(self, kind: str, dtype: np.dtype, value: str) -> tuple[str, str]:
         """A value and its LLVM type as they are in memory, where booleans are bytes."""
@@ -422,7 +390,7 @@ class Emitter:
         if at.each:
             out = self.result(gather(kind, memory_type(dtype), t.lanes, at.address, dtype.itemsize))
         else:
-            out = self.result(f"load {kind}, ptr{at.space} {at.address}, align {_alignment(dtype, at.lanes)}")
+            out = self.result(f"load {kind}, ptr{at.space} {at.address}, align {alignment_of(dtype, at.lanes)}")
         if dtype == BOOL:
             out = self.result(f"icmp ne {kind} {out}, {'zeroinitializer' if kind.startswith('<') else '0'}")
         return out
@@ -477,53 +445,10 @@ class Emitter:
             return self.result(f"{name} {old} {value} to {new}")
         if of.kind == "f":
             name = f"fpto{'s' if dtype.kind == 'i' else 'u'}i.sat"
-            ends = f"{_vector_suffix(dtype, old)}.{_vector_suffix(of, old)}"
+            ends = f"{vector_suffix(dtype, old)}.{vector_suffix(of, old)}"
             return self.result(f"call {new} @llvm.{name}.{ends}({old} {value})")
         size = "trunc" if dtype.itemsize < of.itemsize else "sext" if of.kind == "i" else "zext"
         return self.result(f"{size} {old} {value} to {new}")
-
-
-def _vector_suffix(dtype: np.dtype, kind: str) -> str:
-    lanes = int(kind[1:].split()[0]) if kind.startswith("<") else 1
-    return _suffix(dtype, lanes)
-
-
-def short_name(element: str) -> str:
-    """The name of a type in the names of functions."""
-    return {"float": "f32", "double": "f64"}.get(element, element)
-
-
-def _pointers(lanes: int, addresses: str, alignment: int) -> str:
-    """The text of the arguments for pointers and their alignment, which LLVM 22 changed, and of a mask of all lanes."""
-    newer = llvm.llvm_version_info[0] >= 22
-    pointers = f"<{lanes} x ptr> align {alignment} {addresses}" if newer else f"<{lanes} x ptr> {addresses}, i32 {alignment}"
-    return f"{pointers}, <{lanes} x i1> splat (i1 true)"
-
-
-def gather(kind: str, element: str, lanes: int, addresses: str, alignment: int) -> str:
-    """The text of a load of one number for each environment."""
-    name = f"llvm.masked.gather.v{lanes}{short_name(element)}.v{lanes}p0"
-    return f"call {kind} @{name}({_pointers(lanes, addresses, alignment)}, {kind} poison)"
-
-
-def scatter(kind: str, element: str, lanes: int, value: str, addresses: str, alignment: int) -> str:
-    """The text of a store of one number for each environment."""
-    name = f"llvm.masked.scatter.v{lanes}{short_name(element)}.v{lanes}p0"
-    return f"call void @{name}({kind} {value}, {_pointers(lanes, addresses, alignment)})"
-
-
-def memory_type(dtype: np.dtype) -> str:
-    return "i8" if dtype == BOOL else NAMES[dtype.str[1:]]
-
-
-def _alignment(dtype: np.dtype, lanes: int) -> int:
-    return min(64, dtype.itemsize * lanes)
-
-
-def _suffix(dtype: np.dtype, lanes: int) -> str:
-    """End of the name of a function of LLVM, such as v8f32."""
-    name = short_name(NAMES[dtype.str[1:]])
-    return f"v{lanes}{name}" if lanes > 1 else name
 
 
 FLOAT = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv", "rem": "frem"}
@@ -560,7 +485,7 @@ def _instruction(name: str, dtype: np.dtype, of: np.dtype, kind: str, of_kind: s
     constant: Callable = lambda text: f"splat ({scalar} {text})" if kind.startswith("<") else text  # noqa: E731
     if name in ("max", "min"):
         if floating:
-            return f"call nsz {kind} @llvm.{name}imum.{_vector_suffix(dtype, kind)}({kind} {xs[0]}, {kind} {xs[1]})"
+            return f"call nsz {kind} @llvm.{name}imum.{vector_suffix(dtype, kind)}({kind} {xs[0]}, {kind} {xs[1]})"
         return e.intrinsic(("s" if dtype.kind == "i" else "u") + name, dtype, kind, *xs)
     if name == "neg":
         return f"fneg {kind} {xs[0]}" if floating else f"sub {kind} {constant('0')}, {xs[0]}"
@@ -569,7 +494,7 @@ def _instruction(name: str, dtype: np.dtype, of: np.dtype, kind: str, of_kind: s
     if name == "abs":
         if floating:
             return e.intrinsic("fabs", dtype, kind, xs[0])
-        return f"call {kind} @llvm.abs.{_vector_suffix(dtype, kind)}({kind} {xs[0]}, i1 false)"
+        return f"call {kind} @llvm.abs.{vector_suffix(dtype, kind)}({kind} {xs[0]}, i1 false)"
     if name in INTRINSICS:
         return e.intrinsic(INTRINSICS[name], dtype, kind, xs[0])
     if name == "rsqrt":

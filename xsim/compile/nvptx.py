@@ -8,7 +8,7 @@ import llvmlite.binding as llvm
 
 from xsim.cache import cached
 from xsim.compile.host import HostEmitter
-from xsim.compile.llvm_ir import Target, memory_type
+from xsim.compile.llvm_types import Target, memory_type
 from xsim.compile.machine import identity
 from xsim.compile.program import Program
 
