@@ -437,6 +437,21 @@ def test_large_steps_go_to_xla(limit, monkeypatch):
         jax.eval_shape(xsim.step, model, xsim.init(model))
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+def test_no_entry_is_loaded_after_the_last_turn(reverse):
+    """Entry 500 or -1 of an array of 500 numbers does not exist: loops load after they have found out that there is another turn."""
+    numbers = jnp.asarray(np.random.default_rng(0).normal(size=500), jnp.float32)
+
+    def function(x):
+        return [jax.lax.scan(lambda c, n: (jnp.sin(c) * n + x, None), x, numbers, reverse=reverse)[0]]
+
+    module = Function(function, [jax.ShapeDtypeStruct((2,), jnp.float32)], "scan").module((True,), (False,), 8)
+    block = module[module.index("@part0(") :]
+    block = block[: block.index("\n}")]
+    head, body = block.index("\nhead"), block.index("\nbody")
+    assert "load" not in block[head:body] and "load float, ptr" in block[body : block.index("\nend")]
+
+
 def test_very_long_programs_are_not_optimized(monkeypatch):
     """Equal results, of other machine code."""
     made = []

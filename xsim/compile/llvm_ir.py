@@ -242,7 +242,9 @@ class Emitter:
         at = len(self.lines)
         self.lines += [""] * len(carried)
         self.spread.append({})
-        self.scope(loop.condition)
+        condition, rest = self.scheduler.divided_at_results(loop.condition)
+        for item in condition:
+            self.item(item)
         by_environment = p.varying[loop.proceed]
         proceed = self.proceeds(loop)
         self.write(f"br i1 {self.any(proceed) if by_environment else proceed}, label %{body}, label %{end}")
@@ -250,6 +252,8 @@ class Emitter:
         if by_environment:
             self.active.append(proceed)
         self.spread.append({})
+        for item in rest:
+            self.item(item)
         self.scope(loop.body)
         ends = []
         for i in carried:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from xsim.compile.elementary import ELEMENTARY
-from xsim.compile.program import BOOL, Loop, Program, Scope, Store
+from xsim.compile.program import Loop, Program, Store
 from xsim.compile.scheduling import Scheduler
 
 MAX_UNDIVIDED = 200_000
@@ -95,16 +95,16 @@ class Divider:
 
         first: values of the call that are computed for each block, before all others."""
         outputs = [Output(k) for k, values in enumerate(self.program.outputs) if values]
-        out = self._scope(self.program.environment, (), first, outputs)
+        out = self._parts([*first, *self.scheduler.ordered(self.program.environment), *outputs], ())
         for index, part in enumerate(parts_of(out)):
             part.index = index
         return out
 
-    def _scope(self, scope: Scope, loops: tuple[Loop, ...], first: list, last: list) -> Divided:
-        """The parts of a scope. first, last: items before and after its own."""
+    def _parts(self, items: list, loops: tuple[Loop, ...]) -> Divided:
+        """The parts of these items."""
         out: Divided = []
         part = Part(loops)
-        for item in (*first, *self.scheduler.ordered(scope), *last):
+        for item in items:
             count = self._operations(item)
             if isinstance(item, Loop) and self.is_long and count > MAX_LOOP:
                 part.items.append(Assignment(item, True))
@@ -116,16 +116,16 @@ class Divider:
                 part = Part(loops)
             part.items.append(item)
             part.operations += count
-        if part.items or not out or scope.loop is not None and scope is scope.loop.condition:
-            out.append(part)
-        return out
+        return [*out, part]
 
     def _loop(self, loop: Loop, loops: tuple[Loop, ...]) -> DividedLoop:
-        condition = self._scope(loop.condition, loops, [], [])
+        items, rest = self.scheduler.divided_at_results(loop.condition)
+        condition = self._parts(items, loops)
         test = condition[-1]
         assert isinstance(test, Part)
         test.test = loop
-        return DividedLoop(loop, condition, self._scope(loop.body, (*loops, loop), [], [Assignment(loop, False)]))
+        body = [*rest, *self.scheduler.ordered(loop.body), Assignment(loop, False)]
+        return DividedLoop(loop, condition, self._parts(body, (*loops, loop)))
 
     def _operations(self, item: Any) -> int:
         """About how many operations an item has."""
@@ -266,6 +266,4 @@ def _width(program: Program, key: int | Loop, lanes: int) -> int:
     """Bytes of a value in scratch memory. A mask has four bytes for each environment."""
     if isinstance(key, Loop):
         return 4 * lanes
-    dtype = program.types[key]
-    size = 4 if dtype == BOOL else max(4, dtype.itemsize)
-    return size * lanes if program.varying[key] else size
+    return max(4, program.types[key].itemsize) * (lanes if program.varying[key] else 1)

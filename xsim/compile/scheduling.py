@@ -24,6 +24,12 @@ class Scheduler:
         """The items of a scope that are used.
 
         Loops and stores stay in their order, and so do reads of an array before later stores to it."""
+        return [x for items in self.divided_at_results(scope) for x in items]
+
+    def divided_at_results(self, scope: Scope) -> tuple[list, list]:
+        """The items of a scope up to its results, and the others.
+
+        Others of the condition of a loop are for its body: after the last turn an entry of an array that they load may not exist."""
         items = [x for x in scope.items if self._used(x)]
         pending, fixed, out = self._expressions(items), self._fixed(items), []
         for position, item in enumerate(items):
@@ -31,9 +37,12 @@ class Scheduler:
                 for value in [item] if isinstance(item, int) else self.read_by(item):
                     _evaluate(value, pending, out)
                 out += [] if isinstance(item, int) else [item]
-        for value in (*self._results(scope), *items):
+        for value in self._results(scope):
             _evaluate(value, pending, out)
-        return out
+        rest: list = []
+        for value in items:
+            _evaluate(value, pending, rest)
+        return out, rest
 
     def _used(self, item) -> bool:
         if isinstance(item, Loop):
