@@ -81,7 +81,7 @@ class HostEmitter(Emitter):
     def _part(self, part: Part, only: bool) -> str:
         """The function of a part. only: whether there is no other one, so that it is the block's own."""
         self.begin(part)
-        self.prologue += self._lanes()
+        self.prologue += self._begin_part()
         for item in part.items:
             self.item(item)
         returned = "" if part.test is None else f"i1 {self.test(part.test)}"
@@ -184,8 +184,8 @@ class HostEmitter(Emitter):
         self.prologue.append(f"  {name}.o = mul {index} %lane, {factor}")
         self.prologue.append(f"  {name} = getelementptr {element}, ptr {pointer}, {index} {name}.o")
 
-    def _lanes(self) -> list[str]:
-        """The environment of each lane."""
+    def _begin_part(self) -> list[str]:
+        """What a part computes first: the environment of each lane."""
         lanes = self.target.lanes
         if lanes == 1:
             return ["  %lane = add i64 %first, 0", "  %lane.valid = icmp ult i64 %lane, %count"]

@@ -87,13 +87,13 @@ class GpuEmitter(HostEmitter):
 
     def _parameters(self) -> str:
         turn = ["i64 %turn", "i1 %first", "i64 %before", *self._strides] if self.repetition else []
-        return ", ".join([*self._of_block, "ptr noalias %scratch", "i64 %lane", *turn])
+        return ", ".join([*self._of_block, "ptr addrspace(5) noalias %local", "i64 %lane", *turn])
 
     def _uniform_function(self, attributes: str) -> str:
         return self._kernel("uniform", [*self._operands, "ptr noalias %slots"], 1, [*self.prologue, *self.lines]) if self.slots else ""
 
     def _block_function(self, calls: list[str]) -> str:
-        body = [*_ENVIRONMENT, *calls]
+        body = [*_ENVIRONMENT, "  %local = addrspacecast ptr %scratch to ptr addrspace(5)", *calls]
         if self.repetition is None:
             return self._kernel("block", self._of_block, BLOCK, body)
         return self._kernel("block", [*self._of_block, "i64 %turns", *self._strides], BLOCK, body, _TURN, _NEXT_TURN)
@@ -141,8 +141,8 @@ class GpuEmitter(HostEmitter):
         self.prologue.append(f"  %resultp{k} = getelementptr {element}, ptr %result{k}, i64 %resulto{k}")
         return f"%resultp{k}"
 
-    def _lanes(self) -> list[str]:
-        return []  # a parameter
+    def _begin_part(self) -> list[str]:
+        return ["  %scratch = addrspacecast ptr addrspace(5) %local to ptr"]  # LLVM finds out that it is in local memory
 
 
 def ptx(text: str, architecture: str) -> str:
