@@ -1,8 +1,8 @@
 """Division of a long program into parts, which are functions of their own.
 
 The time in which LLVM makes machine code grows faster than the length of a function, and so does the memory that NVIDIA's assembler takes.
-A part has a few thousand operations at most. Values that one part computes and another one reads are kept in the scratch memory of the
-block of environments. A loop that is longer than a part is divided itself: its carried values are in scratch memory, too.
+A part has `MAX_PART` operations at most. Values that one part computes and another one reads are kept in the scratch memory of the
+block of environments. A loop of more than `MAX_LOOP` operations is divided itself: its carried values are in scratch memory, too.
 """
 
 from __future__ import annotations
