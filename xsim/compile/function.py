@@ -40,10 +40,10 @@ _REGISTERED: set[str] = set()
 
 MAX_OPERATIONS = 1_000_000
 """Operations of a function beyond which XLA compiles it: memory. LLVM compiles 430,000 operations in 110 s and 2 GB, with tracing."""
-MAX_OPTIMIZED_OPERATIONS = 400_000
-"""Operations of a function beyond which LLVM does not optimize its code. For 430,000 operations that takes 75 s less."""
 MAX_GPU_OPERATIONS = 50_000
 """The same for NVIDIA GPUs: their assembler takes 25 s for 22,000 operations, a minute for 38,000 and more than four minutes for 84,000."""
+MAX_OPTIMIZED_OPERATIONS = 400_000
+"""Operations of a function beyond which LLVM does not optimize its code. For 430,000 operations that takes 75 s less."""
 MAX_WIDE_OPERATIONS = 64_000
 """A program of more operations has vectors of the shortest kind, see `vector_lanes`. It waits for memory rather than for code, and for the
 environment of a block that needs most turns. The steps of a humanoid and of a hand are slower by up to a tenth with the longest."""

@@ -220,8 +220,8 @@ class Emitter:
         p, loop = self.program, item.loop
         carried = [(phi, x) for phi, x in zip(loop.phis, item.values, strict=True) if phi in self.live]
         new = [self.value(x, p.varying[phi]) for phi, x in carried]
-        if not item.before:
-            proceed = self.active_environments() if p.varying[loop.proceed] else None
+        if not item.before and p.varying[loop.proceed]:
+            proceed = self.active_environments()
             new = [self.after_turn(phi, name, self.loaded(phi), proceed) for (phi, _), name in zip(carried, new, strict=True)]
         for (phi, _), name in zip(carried, new, strict=True):
             self.keep(phi, name)
@@ -357,9 +357,9 @@ class Emitter:
             array, first = self.placement.parts[x]
             return self.offset(array) + first * lanes * p.types[x].itemsize
         if x not in self.offsets:
-            self.offsets[x] = self.scratch
+            self.offsets[x] = math.ceil(self.scratch / t.alignment) * t.alignment
             size = p.data[x] if p.names[x] == "buffer" else len(p.arguments[x])
-            self.scratch += math.ceil(size * lanes * p.types[x].itemsize / t.alignment) * t.alignment
+            self.scratch = self.offsets[x] + size * lanes * p.types[x].itemsize
         return self.offsets[x]
 
     def write_memory(self, kind: str, dtype: np.dtype, value: str, address: str, lanes: int) -> None:

@@ -7,7 +7,7 @@ block of environments. A loop of more than `MAX_LOOP` operations is divided itse
 
 from __future__ import annotations
 
-import bisect
+import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,8 +26,6 @@ MAX_LOOP = 40_000
 GATHER_SIZE, ELEMENTARY_SIZE = 8, 20
 """Operations that some count as, because they have longer machine code: a load or a store of which each environment has its own index, and
 a call of an elementary function."""
-ALIGNMENT = 64
-"""Bytes. Of scratch memory, and of the arrays there."""
 
 
 @dataclass(frozen=True)
@@ -244,12 +242,12 @@ class Lifetimes:
 def places_of(program: Program, lifetimes: Lifetimes, lanes: int) -> Places:
     """Places in scratch memory. Values whose lifetimes do not overlap share one. lanes: environments of a block."""
     free: dict[int, list[int]] = {}
-    ends: list[tuple[int, int, int]] = []  # (last part, offset, bytes), sorted
+    ends: list[tuple[int, int, int]] = []  # a heap of (last part, offset, bytes)
     offsets: dict[int | Loop, int] = {}
     size = 0
     for key in sorted(lifetimes.first, key=lambda k: lifetimes.first[k]):
         while ends and ends[0][0] < lifetimes.first[key]:
-            _, offset, width = ends.pop(0)
+            _, offset, width = heapq.heappop(ends)
             free.setdefault(width, []).append(offset)
         width = _width(program, key, lanes)
         if free.get(width):
@@ -258,8 +256,8 @@ def places_of(program: Program, lifetimes: Lifetimes, lanes: int) -> Places:
             offset = -(-size // width) * width
             size = offset + width
         offsets[key] = offset
-        bisect.insort(ends, (lifetimes.last[key], offset, width))
-    return Places(offsets, lifetimes.carried, -(-size // ALIGNMENT) * ALIGNMENT)
+        heapq.heappush(ends, (lifetimes.last[key], offset, width))
+    return Places(offsets, lifetimes.carried, size)
 
 
 def _width(program: Program, key: int | Loop, lanes: int) -> int:
