@@ -7,17 +7,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xsim.compile import parts
 from xsim.compile.function import Function
-from xsim.compile.parts import DividedLoop, Divider, Lifetimes, parts_of, places_of
+from xsim.compile.host import HostEmitter
+from xsim.compile.parts import CPU_LIMITS, DividedLoop, Divider, Lifetimes, Limits, parts_of, places_of
 from xsim.compile.scheduling import Scheduler
+
+SHORT = Limits(program=0, part=20, undivided_loops=0, loop=20)
 
 
 @pytest.fixture
 def divided(monkeypatch):
     """Parts and loops of 20 operations at most."""
-    for name, number in (("MAX_UNDIVIDED", 0), ("MAX_PART", 20), ("MAX_LOOP", 20)):
-        monkeypatch.setattr(parts, name, number)
+    monkeypatch.setattr(HostEmitter, "limits", SHORT)
 
 
 def everything(a, x):
@@ -56,7 +57,7 @@ def test_loops_are_divided(divided):
     program = function.program((False, True))
     live = program.live()
     scheduler = Scheduler(program, live, {})
-    found = Divider(program, live, scheduler).divided([])
+    found = Divider(program, live, scheduler, SHORT, 1).divided([])
     outer = [x for x in found if isinstance(x, DividedLoop)]
     assert len(outer) == 2 and any(isinstance(x, DividedLoop) for loop in outer for x in loop.body)
     every = list(parts_of(found))
@@ -80,7 +81,7 @@ def test_parts_compute_the_same(monkeypatch, divided, lanes, double):
         if lanes:
             monkeypatch.setattr("xsim.compile.function.vector_lanes", lambda *_: lanes)
         found = called(dtype)
-        monkeypatch.setattr(parts, "MAX_UNDIVIDED", 1_000_000)
+        monkeypatch.setattr(HostEmitter, "limits", CPU_LIMITS)
         wanted = called(dtype)
     for x, reference in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
         assert np.isfinite(x).all()

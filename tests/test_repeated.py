@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import xsim
-from xsim.compile import cuda, parts
+from xsim.compile import cuda
 from xsim.compile import function as compiled_function
 from xsim.compile.function import Function
 from xsim.compile.launch import launch_handler
 from xsim.compile.machine import UNOPTIMIZED, loaded, machine_code
-from xsim.compile.nvptx import BLOCK, Repetition
+from xsim.compile.nvptx import BLOCK, GpuEmitter, Repetition
 from xsim.compile.repeated import is_one_kernel, repeated
 
 ENVIRONMENTS, TURNS = 5, 7
@@ -78,8 +78,7 @@ def on_this_processor(text: str) -> str:
 def test_the_kernel_takes_all_turns(x64, monkeypatch, is_divided):
     """Each thread reads what it has stored in the turn before. is_divided: whether the kernel calls functions of parts."""
     if is_divided:
-        monkeypatch.setattr(parts, "MAX_UNDIVIDED", 0)
-        monkeypatch.setattr(parts, "MAX_PART", 5)
+        monkeypatch.setattr(GpuEmitter, "limits", GpuEmitter.limits._replace(program=0, part=5))
     function, arguments = pendulum(), operands()
     emitter = function.gpu_emitter(BATCHED)
     text = on_this_processor(emitter.module())

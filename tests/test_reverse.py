@@ -225,6 +225,25 @@ def _by_sign(x, y):
     return jax.lax.cond(x[0] > 0, root, product, x, y)
 
 
+def test_derivatives_of_a_call_without_environments():
+    """They have none, either: the cotangents are shared operands, and the program is evaluated once."""
+    f = Function(lambda x, y: [jnp.sin(x) * y, y.sum()], [jax.ShapeDtypeStruct((3,), jnp.float64)] * 2, "test")
+
+    def loss(x, y, weight):
+        a, b = f([x, y], [False, False])
+        return weight * (a[0] ** 2).sum() + b[0]
+
+    def wanted(x, y, weight):
+        return weight * ((jnp.sin(x) * y) ** 2).sum() + y.sum()
+
+    x, y, weights = numbers(3, dtype=float)[0], numbers(3, dtype=float)[0], numbers(dtype=float)
+    calls = [e for e in jax.make_jaxpr(jax.grad(loss, (0, 1)))(x, y, 1.0).eqns if e.primitive is compiled_call]
+    assert len(calls) == 2 and not any(any(call.params["batched"]) for call in calls)
+    got, expected = (jax.vmap(jax.grad(g, (0, 1)), (None, None, 0))(x, y, weights) for g in (loss, wanted))
+    np.testing.assert_allclose(got, expected, rtol=1e-12)
+    np.testing.assert_allclose(jax.grad(loss)(x, y, 1.0), jax.grad(wanted)(x, y, 1.0), rtol=1e-12)
+
+
 def test_branches_that_are_not_chosen():
     """A block of environments evaluates a branch that any of them chooses. The others add nothing, and write nothing beside an array."""
     x, y = numbers(3, dtype=np.float64), numbers(3, dtype=np.float64)

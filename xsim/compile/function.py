@@ -466,13 +466,11 @@ def machine_code_or_none(function: Function, target: Callable):
 def _called(*arguments, function, batched, summed):
     """The call of machine code."""
     count = _environments(arguments, batched)
-    results = [
-        jax.ShapeDtypeStruct(r.shape if s else (count, *r.shape), r.dtype) for r, s in zip(function.results, summed, strict=True)
-    ]
+    shapes = _shapes(*arguments, function=function, batched=batched, summed=summed)
     target = machine_code_or_none(function, lambda: function.target(batched, summed, count))
     if target is None:
         return _by_xla(*arguments, function=function, batched=batched, summed=summed)
-    return jax.ffi.ffi_call(target, results)(*arguments)
+    return jax.ffi.ffi_call(target, [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in shapes])(*arguments)
 
 
 def _by_xla(*arguments, function, batched, summed):
@@ -566,13 +564,16 @@ def _transposed(cotangents, *arguments, function, batched, summed):
         base = base.selected(tuple(base.differentiable[i] for i in kept))
         cotangents, summed = [cotangents[i] for i in kept], [summed[i] for i in kept]
     reverse = base.reverse(tuple(active[i - count] for i in unknown))
+    cotangents = [ad.instantiate_zeros(c) for c in cotangents]
+    own = any(batched)  # else the results are those of one environment, and the cotangents are shared operands
     out = compiled_call.bind(
-        *arguments[:count], *(ad.instantiate_zeros(c) for c in cotangents), function=reverse,
-        batched=(*batched[:count], *(not s for s in summed)), summed=tuple(not batched[i] for i in unknown),
+        *arguments[:count], *(c if own or s else c[0] for c, s in zip(cotangents, summed, strict=True)),
+        function=reverse, batched=(*batched[:count], *(own and not s for s in summed)),
+        summed=tuple(own and not batched[i] for i in unknown),
     )  # fmt: skip
     result: list = [None] * len(arguments)
     for i, c in zip(unknown, out, strict=True):
-        result[i] = c
+        result[i] = c if own else c[0]
     return result
 
 

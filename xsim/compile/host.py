@@ -9,7 +9,7 @@ from xsim.compile.elementary import definitions
 from xsim.compile.handler import Layout, Sum, handler
 from xsim.compile.llvm_ir import Emitter
 from xsim.compile.llvm_types import Target, gather, memory_type, scatter
-from xsim.compile.parts import Divided, Divider, Lifetimes, Part, parts_of, places_of
+from xsim.compile.parts import CPU_LIMITS, Divided, Divider, Lifetimes, Part, parts_of, places_of
 from xsim.compile.program import BOOL, Input, Program
 
 BYTE = np.dtype(np.int8)
@@ -27,9 +27,11 @@ class HostEmitter(Emitter):
     operands, results: arrays of pointers to numbers, environment first. scratch: memory of the block. sizes: of an environment's numbers
     of each operand. batched: which operands have environments. summed: which results are sums over the environments."""
 
+    limits = CPU_LIMITS
+
     def __init__(self, program: Program, target: Target, sizes: list[int], batched: list[bool], summed: list[bool]):
         super().__init__(program, target)
-        self.sizes, self.summed = sizes, summed
+        self.sizes, self.summed, self.operations = sizes, summed, sum(program.count().values())
         results = [("result", k) for k, s in enumerate(summed) if not s]
         operands = [("operand", i) for i, b in enumerate(batched) if b]
         self.counted = next(iter(operands + results), None)  # the array whose first axis is that of the environments
@@ -52,8 +54,8 @@ class HostEmitter(Emitter):
     def functions(self) -> list[str]:
         """The texts of constants, elementary functions, ``uniform``, the parts and ``block``."""
         read = self._read_by_environments()
-        divider = Divider(self.program, self.live, self.scheduler)
-        uniform = self._uniform(read, "noinline optnone" if divider.is_long else "")
+        divider = Divider(self.program, self.live, self.scheduler, self.limits, self.operations)
+        uniform = self._uniform(read, "noinline optnone" if divider.divides_loops else "")
         divided = divider.divided([x for x in sorted(read) if self.program.names[x] == "array" and x not in self.constants])
         self.places = places_of(self.program, Lifetimes(self.program, self.live, self.scheduler, divided), self.target.lanes)
         self.offsets, self.scratch = {}, self.places.size
@@ -251,5 +253,5 @@ class HostEmitter(Emitter):
         return Layout(
             operands=len(self.sizes), results=len(p.outputs), slots=len(self.slots), scratch=self.scratch, lanes=self.target.lanes,
             counted=self.counted, sums=tuple(Sum(k, size, self.first_sum[k]) for k, size in sums), number=self.target.type(dtype),
-            size=dtype.itemsize, operations=sum(p.count().values()), devices=jax.local_device_count("cpu"),
+            size=dtype.itemsize, operations=self.operations, devices=jax.local_device_count("cpu"),
         )  # fmt: skip

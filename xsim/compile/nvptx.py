@@ -10,6 +10,7 @@ from xsim.cache import cached
 from xsim.compile.host import HostEmitter
 from xsim.compile.llvm_types import Target, memory_type
 from xsim.compile.machine import identity
+from xsim.compile.parts import GPU_LIMITS
 from xsim.compile.program import Program
 
 TRIPLE = "nvptx64-nvidia-cuda"
@@ -58,6 +59,8 @@ class GpuEmitter(HostEmitter):
     results of all turns are stored, turn first. A thread takes one turn after the other without waiting for the other threads.
 
     Results that are sums over the environments are not supported: the caller sums those of the environments."""
+
+    limits = GPU_LIMITS
 
     def __init__(self, program: Program, sizes: list[int], batched: list[bool], repetition: Repetition | None = None):
         super().__init__(program, Target(lanes=1, gpu=True), sizes, batched, [False] * len(program.outputs))

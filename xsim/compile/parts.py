@@ -1,8 +1,8 @@
 """Division of a long program into parts, which are functions of their own.
 
 The time in which LLVM makes machine code grows faster than the length of a function, and so does the memory that NVIDIA's assembler takes.
-A part has `MAX_PART` operations at most. Values that one part computes and another one reads are kept in the scratch memory of the
-block of environments. A loop of more than `MAX_LOOP` operations is divided itself: its carried values are in scratch memory, too.
+Values that one part computes and another one reads are kept in the scratch memory of the block of environments. A long loop of a very long
+program is divided itself: its carried values are in scratch memory, too.
 """
 
 from __future__ import annotations
@@ -10,19 +10,30 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from xsim.compile.elementary import ELEMENTARY
 from xsim.compile.program import Loop, Program, Store
 from xsim.compile.scheduling import Scheduler
 
-MAX_UNDIVIDED = 200_000
-"""Operations of a program that is not divided. LLVM takes longer for it, and its code is faster by up to a fifth: more values stay in
-registers, and none is stored for another part."""
-MAX_PART = 10_000
-"""Operations of a part."""
-MAX_LOOP = 40_000
-"""Operations of a loop that is not divided. The carried values of a divided loop are stored and loaded in each turn."""
+
+class Limits(NamedTuple):
+    """Numbers of operations up to which code is not divided.
+
+    program: of a program; a longer one is divided outside of its loops. part: of a part. undivided_loops: of a program whose loops are not
+    divided; of a longer one, those longer than ``loop`` are."""
+
+    program: int
+    part: int
+    undivided_loops: int
+    loop: int
+
+
+CPU_LIMITS = Limits(program=30_000, part=5_000, undivided_loops=200_000, loop=40_000)
+"""LLVM takes half of the time for the derivative of a Go1's step in parts. Its code is as fast as that of one function. To store and load
+the carried values of a divided loop in each turn takes up to a tenth of the time."""
+GPU_LIMITS = Limits(program=50_000, part=3_000, undivided_loops=50_000, loop=3_000)
+"""NVIDIA's assembler takes six times as long for a humanoid's step as one function, and 10 GB."""
 GATHER_SIZE, ELEMENTARY_SIZE = 8, 20
 """Operations that some count as, because they have longer machine code: a load or a store of which each environment has its own index, and
 a call of an elementary function."""
@@ -82,11 +93,11 @@ def parts_of(divided: Divided) -> Iterator[Part]:
 
 
 class Divider:
-    """Divides scopes."""
+    """Divides scopes. operations: of the program."""
 
-    def __init__(self, program: Program, live: set[int], scheduler: Scheduler):
-        self.program, self.live, self.scheduler = program, live, scheduler
-        self.is_long = sum(program.count().values()) > MAX_UNDIVIDED
+    def __init__(self, program: Program, live: set[int], scheduler: Scheduler, limits: Limits, operations: int):
+        self.program, self.live, self.scheduler, self.limits = program, live, scheduler, limits
+        self.divides_program, self.divides_loops = operations > limits.program, operations > limits.undivided_loops
 
     def divided(self, first: list[int]) -> Divided:
         """The parts of what is computed for an environment.
@@ -104,12 +115,12 @@ class Divider:
         part = Part(loops)
         for item in items:
             count = self._operations(item)
-            if isinstance(item, Loop) and self.is_long and count > MAX_LOOP:
+            if isinstance(item, Loop) and self.divides_loops and count > self.limits.loop:
                 part.items.append(Assignment(item, True))
                 out += [part, self._loop(item, loops)]
                 part = Part(loops)
                 continue
-            if self.is_long and part.operations and part.operations + count > MAX_PART:
+            if self.divides_program and part.operations and part.operations + count > self.limits.part:
                 out.append(part)
                 part = Part(loops)
             part.items.append(item)
