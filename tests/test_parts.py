@@ -12,7 +12,7 @@ from xsim.compile.host import HostEmitter
 from xsim.compile.parts import CPU_LIMITS, DividedLoop, Divider, Lifetimes, Limits, parts_of, places_of
 from xsim.compile.scheduling import Scheduler
 
-SHORT = Limits(program=0, part=20, undivided_loops=0, loop=20)
+SHORT = Limits(outside=0, part=20, undivided_loops=0, loop=20)
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_loops_are_divided(divided):
     program = function.program((False, True))
     live = program.live()
     scheduler = Scheduler(program, live, {})
-    found = Divider(program, live, scheduler, SHORT, 1).divided([])
+    found = Divider(program, live, scheduler, SHORT, program.count()).divided([])
     outer = [x for x in found if isinstance(x, DividedLoop)]
     assert len(outer) == 2 and any(isinstance(x, DividedLoop) for loop in outer for x in loop.body)
     every = list(parts_of(found))

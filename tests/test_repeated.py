@@ -78,7 +78,7 @@ def on_this_processor(text: str) -> str:
 def test_the_kernel_takes_all_turns(x64, monkeypatch, is_divided):
     """Each thread reads what it has stored in the turn before. is_divided: whether the kernel calls functions of parts."""
     if is_divided:
-        monkeypatch.setattr(GpuEmitter, "limits", GpuEmitter.limits._replace(program=0, part=5))
+        monkeypatch.setattr(GpuEmitter, "limits", GpuEmitter.limits._replace(outside=0, part=5))
     function, arguments = pendulum(), operands()
     emitter = function.gpu_emitter(BATCHED)
     text = on_this_processor(emitter.module())

@@ -31,7 +31,7 @@ class HostEmitter(Emitter):
 
     def __init__(self, program: Program, target: Target, sizes: list[int], batched: list[bool], summed: list[bool]):
         super().__init__(program, target)
-        self.sizes, self.summed, self.operations = sizes, summed, sum(program.count().values())
+        self.sizes, self.summed, self.operations = sizes, summed, program.count()
         results = [("result", k) for k, s in enumerate(summed) if not s]
         operands = [("operand", i) for i, b in enumerate(batched) if b]
         self.counted = next(iter(operands + results), None)  # the array whose first axis is that of the environments
@@ -253,5 +253,5 @@ class HostEmitter(Emitter):
         return Layout(
             operands=len(self.sizes), results=len(p.outputs), slots=len(self.slots), scratch=self.scratch, lanes=self.target.lanes,
             counted=self.counted, sums=tuple(Sum(k, size, self.first_sum[k]) for k, size in sums), number=self.target.type(dtype),
-            size=dtype.itemsize, operations=self.operations, devices=jax.local_device_count("cpu"),
+            size=dtype.itemsize, operations=sum(self.operations.values()), devices=jax.local_device_count("cpu"),
         )  # fmt: skip

@@ -8,7 +8,7 @@ program is divided itself: its carried values are in scratch memory, too.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -20,19 +20,19 @@ from xsim.compile.scheduling import Scheduler
 class Limits(NamedTuple):
     """Numbers of operations up to which code is not divided.
 
-    program: of a program; a longer one is divided outside of its loops. part: of a part. undivided_loops: of a program whose loops are not
-    divided; of a longer one, those longer than ``loop`` are."""
+    outside: of a program outside of its loops, where it is divided if it has more. part: of a part. undivided_loops: of a program whose
+    loops are not divided; in a longer one, those longer than ``loop`` are."""
 
-    program: int
+    outside: int
     part: int
     undivided_loops: int
     loop: int
 
 
-CPU_LIMITS = Limits(program=30_000, part=5_000, undivided_loops=200_000, loop=40_000)
+CPU_LIMITS = Limits(outside=10_000, part=5_000, undivided_loops=200_000, loop=40_000)
 """LLVM takes half of the time for the derivative of a Go1's step in parts. Its code is as fast as that of one function. To store and load
 the carried values of a divided loop in each turn takes up to a tenth of the time."""
-GPU_LIMITS = Limits(program=50_000, part=3_000, undivided_loops=50_000, loop=3_000)
+GPU_LIMITS = Limits(outside=50_000, part=3_000, undivided_loops=50_000, loop=3_000)
 """NVIDIA's assembler takes six times as long for a humanoid's step as one function, and 10 GB."""
 GATHER_SIZE, ELEMENTARY_SIZE = 8, 20
 """Operations that some count as, because they have longer machine code: a load or a store of which each environment has its own index, and
@@ -93,11 +93,12 @@ def parts_of(divided: Divided) -> Iterator[Part]:
 
 
 class Divider:
-    """Divides scopes. operations: of the program."""
+    """Divides scopes. operations: numbers of live operations by depth of loops."""
 
-    def __init__(self, program: Program, live: set[int], scheduler: Scheduler, limits: Limits, operations: int):
+    def __init__(self, program: Program, live: set[int], scheduler: Scheduler, limits: Limits, operations: Mapping[int, int]):
         self.program, self.live, self.scheduler, self.limits = program, live, scheduler, limits
-        self.divides_program, self.divides_loops = operations > limits.program, operations > limits.undivided_loops
+        self.divides_loops = sum(operations.values()) > limits.undivided_loops
+        self.divides = self.divides_loops or operations.get(0, 0) > limits.outside
 
     def divided(self, first: list[int]) -> Divided:
         """The parts of what is computed for an environment.
@@ -120,7 +121,7 @@ class Divider:
                 out += [part, self._loop(item, loops)]
                 part = Part(loops)
                 continue
-            if self.divides_program and part.operations and part.operations + count > self.limits.part:
+            if self.divides and part.operations and part.operations + count > self.limits.part:
                 out.append(part)
                 part = Part(loops)
             part.items.append(item)
