@@ -1,6 +1,7 @@
 """Both compilers of xsim: seconds to compile (with tracing), steps per second, gradients of rollouts, queries.
 
-    python benchmarks/compilers.py [--num 1024] [--steps 50] [--repeat 5] [--kinds KIND ...] [--leaves L ...] [--json FILE] [MODEL ...]
+    python benchmarks/compilers.py [--num 1024] [--steps 50] [--repeat 5] [--kinds KIND ...] [--leaves L ...] [--compilers C ...]
+                                   [--json FILE] [MODEL ...]
 
 Models are bundled ones by name, or files. The runs of the compilers alternate, and medians are printed. The code of earlier runs on disk is
 not used.
@@ -12,7 +13,6 @@ import os
 import platform
 import statistics
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 os.environ["XSIM_CACHE_DIR"] = ""
@@ -58,9 +58,10 @@ def medians(runs: dict, repeat: int) -> dict:
     return {name: statistics.median(t) for name, t in times.items()}
 
 
-def measured(name: str, num: int, steps: int, repeat: int, leaves: str, kinds: Sequence[str]) -> dict:
+def measured(name: str, leaves: str, options: argparse.Namespace) -> dict:
     """What a model's rollout, the gradient of it in the model's leaves and the velocities at the start, and `xsim.forward` take, as far as
-    ``kinds`` says. leaves: see LEAVES."""
+    the options say. leaves: see LEAVES."""
+    num, steps = options.num, options.steps
     model = xsim.load(name if Path(name).is_file() else xsim.models.path(name))
     if leaves == "frozen":
         model = model.freeze(*model.paths())
@@ -81,11 +82,11 @@ def measured(name: str, num: int, steps: int, repeat: int, leaves: str, kinds: S
 
     out = {"model": Path(name).stem, "leaves": leaves, "environments": num, "steps": steps}
     functions = {"rollout": (rollout, steps), "gradient": (jax.grad(loss, (0, 1)), steps), "query": (query, 1)}
-    for kind in kinds:
+    for kind in options.kinds:
         fn, count = functions[kind]
-        runs = {c: program(c, fn, model, v) for c in COMPILERS}
-        seconds = medians({c: run for c, (run, _) in runs.items()}, repeat)
-        for c in COMPILERS:
+        runs = {c: program(c, fn, model, v) for c in options.compilers}
+        seconds = medians({c: run for c, (run, _) in runs.items()}, options.repeat)
+        for c in options.compilers:
             out[f"{kind}_{c}_compile_s"] = round(runs[c][1], 2)
             out[f"{kind}_{c}_steps_per_s"] = round(num * count / seconds[c])
     return out
@@ -106,18 +107,20 @@ def main() -> None:
     p.add_argument("--repeat", type=int, default=5)
     p.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
     p.add_argument("--leaves", nargs="+", choices=LEAVES, default=LEAVES)
+    p.add_argument("--compilers", nargs="+", choices=COMPILERS, default=COMPILERS)
     p.add_argument("--json")
     args = p.parse_args()
     used, rows = versions(), []
     for name in args.models:
         for leaves in args.leaves:
-            row = measured(name, args.num, args.steps, args.repeat, leaves, args.kinds)
+            row = measured(name, leaves, args)
             rows.append(row)
             print(f"{row['model']}, {leaves} leaves, {args.num} environments, {args.steps} steps")
             for kind in args.kinds:
-                llvm, xla = (row[f"{kind}_{c}_steps_per_s"] for c in COMPILERS)
-                parts = (f"{c} {row[f'{kind}_{c}_steps_per_s'] / 1e3:9.0f} k/s ({row[f'{kind}_{c}_compile_s']:.1f} s)" for c in COMPILERS)
-                print(f"  {kind:8}  {'; '.join(parts)}; {llvm / xla:.1f} times", flush=True)
+                speeds = {c: row[f"{kind}_{c}_steps_per_s"] for c in args.compilers}
+                parts = [f"{c} {s / 1e3:9.0f} k/s ({row[f'{kind}_{c}_compile_s']:.1f} s)" for c, s in speeds.items()]
+                parts += [f"{speeds['llvm'] / speeds['xla']:.1f} times"] if len(speeds) == len(COMPILERS) else []
+                print(f"  {kind:8}  {'; '.join(parts)}", flush=True)
     if args.json:
         with open(args.json, "w") as file:
             json.dump({"versions": used, "rows": rows}, file, indent=1)

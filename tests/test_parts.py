@@ -9,7 +9,7 @@ import pytest
 
 from xsim.compile.function import Function
 from xsim.compile.host import HostEmitter
-from xsim.compile.parts import CPU_LIMITS, DividedLoop, Divider, Lifetimes, Limits, parts_of, places_of
+from xsim.compile.parts import CPU_LIMITS, DividedLoop, Divider, Lifetimes, Limits, Part, parts_of, places_of
 from xsim.compile.scheduling import Scheduler
 
 SHORT = Limits(outside=0, part=20, undivided_loops=0, loop=20)
@@ -51,13 +51,18 @@ def called(dtype):
     return jax.tree.map(np.asarray, (function([a, x], [False, True]), jax.jvp(loss, (a, x), (a, x))[1]))
 
 
-def test_loops_are_divided(divided):
-    """The loop of tangents within another one; every part is short, but for a single long item."""
+def division(limits):
+    """Of the program of `everything`: (program, live values, scheduler, parts and divided loops)."""
     function = Function(everything, [jax.ShapeDtypeStruct((6,), jnp.float32)] * 2, "everything")
     program = function.program((False, True))
     live = program.live()
     scheduler = Scheduler(program, live, {})
-    found = Divider(program, live, scheduler, SHORT, program.count()).divided([])
+    return program, live, scheduler, Divider(program, live, scheduler, limits, program.count(live)).divided([])
+
+
+def test_loops_are_divided():
+    """The loop of tangents within another one; every part is short, but for a single long item."""
+    program, live, scheduler, found = division(SHORT)
     outer = [x for x in found if isinstance(x, DividedLoop)]
     assert len(outer) == 2 and any(isinstance(x, DividedLoop) for loop in outer for x in loop.body)
     every = list(parts_of(found))
@@ -70,6 +75,17 @@ def test_loops_are_divided(divided):
         for y in kept[k + 1 :]:
             apart = lifetimes.last[x] < lifetimes.first[y]
             assert apart or abs(places.offset(x) - places.offset(y)) >= 4  # of those that are needed at a time none
+
+
+def test_what_is_not_divided():
+    """Loops of a program that is not very long; nothing of a program whose operations are in loops."""
+    *_, found = division(SHORT._replace(undivided_loops=1_000_000))
+    assert len(found) > 3 and all(isinstance(x, Part) for x in found)
+    program, live, *_ = division(SHORT)
+    outside = program.count(live)[0]
+    assert outside < sum(program.count(live).values())
+    *_, found = division(Limits(outside=outside, part=20, undivided_loops=1_000_000, loop=20))
+    assert len(found) == 1
 
 
 @pytest.mark.parametrize("lanes", [1, None])

@@ -411,7 +411,7 @@ class Function:
         if found is None:
             program = self.program(batched)
             varying = tuple(np.array([program.varying[x] for x in values], bool) for values in program.outputs)
-            found = self._summaries[batched] = Summary(sum(program.count().values()), varying)
+            found = self._summaries[batched] = Summary(sum(program.count(program.live()).values()), varying)
         return found
 
     def module(self, batched: tuple[bool, ...], summed: tuple[bool, ...], lanes: int) -> str:

@@ -31,7 +31,7 @@ class HostEmitter(Emitter):
 
     def __init__(self, program: Program, target: Target, sizes: list[int], batched: list[bool], summed: list[bool]):
         super().__init__(program, target)
-        self.sizes, self.summed, self.operations = sizes, summed, program.count()
+        self.sizes, self.summed = sizes, summed
         results = [("result", k) for k, s in enumerate(summed) if not s]
         operands = [("operand", i) for i, b in enumerate(batched) if b]
         self.counted = next(iter(operands + results), None)  # the array whose first axis is that of the environments

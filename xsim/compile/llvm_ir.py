@@ -44,7 +44,9 @@ class Emitter:
 
     def __init__(self, program: Program, target: Target):
         self.program, self.target = program, target
-        self.placement = placement_of(program, program.live())
+        live = program.live()
+        self.operations = program.count(live)  # by depth of loops
+        self.placement = placement_of(program, live)
         arguments = self.placement.arguments(program)
         self.live = program.live(arguments)
         self.scheduler = Scheduler(program, self.live, arguments)

@@ -20,8 +20,9 @@ from xsim.compile.scheduling import Scheduler
 class Limits(NamedTuple):
     """Numbers of operations up to which code is not divided.
 
-    outside: of a program outside of its loops, where it is divided if it has more. part: of a part. undivided_loops: of a program whose
-    loops are not divided; in a longer one, those longer than ``loop`` are."""
+    outside: operations outside of the loops of a program, with those of the values of the call. If there are more, the code outside of
+    loops is divided into parts of ``part`` operations. undivided_loops: operations of a whole program. If it has more, its loops of more
+    than ``loop`` operations are divided, too."""
 
     outside: int
     part: int

@@ -331,10 +331,10 @@ class Program:
             total += times
         return total
 
-    def count(self) -> dict[int, int]:
-        """Number of live operations by depth of loops: 0 outside of loops, 1 in a loop, ..."""
+    def count(self, live: set[int]) -> dict[int, int]:
+        """Number of operations by depth of loops: 0 outside of loops, 1 in a loop, ... live: the values that are used."""
         counts: dict[int, int] = {}
-        for x in self.live():
+        for x in live:
             if self.names[x] not in NO_OPERATIONS:
                 depth = max(0, self.scopes[x].depth) // 2
                 counts[depth] = counts.get(depth, 0) + 1
