@@ -565,15 +565,15 @@ def _transposed(cotangents, *arguments, function, batched, summed):
         cotangents, summed = [cotangents[i] for i in kept], [summed[i] for i in kept]
     reverse = base.reverse(tuple(active[i - count] for i in unknown))
     cotangents = [ad.instantiate_zeros(c) for c in cotangents]
-    own = any(batched)  # else the results are those of one environment, and the cotangents are shared operands
+    has_environments = any(batched)  # else the results are those of one, and the cotangents are shared operands
     out = compiled_call.bind(
-        *arguments[:count], *(c if own or s else c[0] for c, s in zip(cotangents, summed, strict=True)),
-        function=reverse, batched=(*batched[:count], *(own and not s for s in summed)),
-        summed=tuple(own and not batched[i] for i in unknown),
+        *arguments[:count], *(c if has_environments or s else c[0] for c, s in zip(cotangents, summed, strict=True)),
+        function=reverse, batched=(*batched[:count], *(has_environments and not s for s in summed)),
+        summed=tuple(has_environments and not batched[i] for i in unknown),
     )  # fmt: skip
     result: list = [None] * len(arguments)
     for i, c in zip(unknown, out, strict=True):
-        result[i] = c if own else c[0]
+        result[i] = c if has_environments else c[0]
     return result
 
 
