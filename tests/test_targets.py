@@ -105,6 +105,20 @@ def test_what_the_assembler_prints():
     }
 
 
+def test_a_kernel_has_the_spills_of_its_parts():
+    """They are functions that it calls. The local memory is that of the deepest call."""
+    parts = """ptxas info    : Function properties for part0
+    0 bytes stack frame, 8 bytes spill stores, 16 bytes spill loads
+ptxas info    : Function properties for part1
+    64 bytes stack frame, 800 bytes spill stores, 1456 bytes spill loads
+"""
+    text = ASSEMBLED.replace("6640 bytes cumulative stack size\n", "6704 bytes cumulative stack size\n" + parts)
+    assert targets.parsed(text) == {
+        "block": targets.Assembled(255, 5936 + 808, 10292 + 1472, 6704),
+        "uniform": targets.Assembled(24, 0, 0, 0),
+    }
+
+
 def _assembler() -> bool:
     try:
         return bool(targets.find_ptxas())

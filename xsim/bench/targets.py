@@ -150,7 +150,8 @@ def targets(model: Model, settings: Settings) -> list[Target]:
 
 
 class Assembled(NamedTuple):
-    """What ptxas says of a kernel: registers of a thread; bytes of a thread that are spilled (stores and loads) and of its local memory."""
+    """What ptxas says of a kernel, with the functions that it calls: registers of a thread; bytes of a thread that are spilled (stores and
+    loads) and of its local memory."""
 
     registers: int
     spill_stores: int
@@ -184,19 +185,24 @@ def assembled(text: str, architecture: str) -> dict[str, Assembled]:
 
 _KERNEL = re.compile(r"Compiling entry function '(\w+)'")
 _MEMORY = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
-_REGISTERS = re.compile(r"Used (\d+) registers")
+_REGISTERS = re.compile(r"Used (\d+) registers(?:.* (\d+) bytes cumulative stack size)?")
 
 
 def parsed(text: str) -> dict[str, Assembled]:
-    """What ptxas -v printed."""
-    out, name, memory = {}, "", (0, 0, 0)
+    """What ptxas -v printed. After a kernel it lists the functions of the parts of its program."""
+    out, name = {}, ""
     for line in text.splitlines():
         if match := _KERNEL.search(line):
             name = match[1]
-        elif match := _MEMORY.search(line):
-            memory = tuple(int(x) for x in match.groups())
-        elif match := _REGISTERS.search(line):
-            out[name] = Assembled(int(match[1]), memory[1], memory[2], memory[0])
+            out[name] = Assembled(0, 0, 0, 0)
+        elif name and (match := _MEMORY.search(line)):
+            frame, stores, loads = map(int, match.groups())
+            code = out[name]
+            out[name] = code._replace(
+                spill_stores=code.spill_stores + stores, spill_loads=code.spill_loads + loads, local=max(code.local, frame)
+            )
+        elif name and (match := _REGISTERS.search(line)):
+            out[name] = out[name]._replace(registers=int(match[1]), local=max(out[name].local, int(match[2] or 0)))
     return out
 
 

@@ -34,7 +34,8 @@ CPU_LIMITS = Limits(outside=10_000, part=5_000, undivided_loops=200_000, loop=40
 """LLVM takes half of the time for the derivative of a Go1's step in parts. Its code is as fast as that of one function. To store and load
 the carried values of a divided loop in each turn takes up to a tenth of the time."""
 GPU_LIMITS = Limits(outside=50_000, part=3_000, undivided_loops=50_000, loop=3_000)
-"""As one function, a humanoid's step takes NVIDIA's assembler six times as long, and 10 GB."""
+"""No GPU has run parts: `xsim.compile.function.MAX_GPU_OPERATIONS` is as small, but `python -m xsim.bench --target` assembles longer
+programs. As one function, a humanoid's step takes NVIDIA's assembler six times as long, and 10 GB."""
 GATHER_SIZE, ELEMENTARY_SIZE = 8, 20
 """Operations that some count as, because they have longer machine code: a load or a store of which each environment has its own index, and
 a call of an elementary function."""
