@@ -470,7 +470,7 @@ def _called(*arguments, function, batched, summed):
     target = machine_code_or_none(function, lambda: function.target(batched, summed, count))
     if target is None:
         return _by_xla(*arguments, function=function, batched=batched, summed=summed)
-    return jax.ffi.ffi_call(target, [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in shapes])(*arguments)
+    return jax.ffi.ffi_call(target, shapes)(*arguments)
 
 
 def _by_xla(*arguments, function, batched, summed):

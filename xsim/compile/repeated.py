@@ -79,8 +79,7 @@ def _launched(*arguments, function, batched, turns):
     target = machine_code_or_none(function, lambda: function.gpu_target(batched, turns)) if one else None
     if target is None:
         return _scanned(*arguments, function=function, batched=batched, turns=turns)
-    results = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in _shapes(*arguments, function=function, batched=batched, turns=turns)]
-    return launched(target, results, arguments)
+    return launched(target, _shapes(*arguments, function=function, batched=batched, turns=turns), arguments)
 
 
 def _scanned(*arguments, function, batched, turns):
