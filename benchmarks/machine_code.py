@@ -9,7 +9,7 @@ import sys
 
 from xsim.bench import targets
 from xsim.bench.compare import Settings
-from xsim.compile.machine import assembly, machine_code
+from xsim.compile.code_generation import assembly, machine_code
 
 MODELS = {"half_cheetah": None, "go1": None, "ant": "4.0", "humanoid_v5": "4.0"}
 """Bundled models and their rules."""
@@ -23,14 +23,14 @@ def report(name: str, model: str) -> list[dict]:
     for evaluation, program in zip(functions[1:], ("step", "reverse of step"), strict=True):
         function, batched = evaluation.function, evaluation.batched
         lanes = function.lanes(batched, settings.batch)
-        text = function.module(batched, (False,) * len(function.results), lanes)
-        lines = [line.split("#")[0].strip() for line in assembly(text).splitlines() if re.match(r"\t[a-z]", line)]
+        texts = function.modules(batched, (False,) * len(function.results), lanes)
+        lines = [line.split("#")[0].strip() for text in texts for line in assembly(text).splitlines() if re.match(r"\t[a-z]", line)]
         out.append({
             "model": name, "program": program, "operations": function.summary(batched).operations, "lanes": lanes,
             "instructions": len(lines), "instructions_on_stack": sum("(%rsp" in x or "(%rbp" in x for x in lines),
-            "code_bytes": len(machine_code(text)),
+            "code_bytes": sum(len(machine_code(text)) for text in texts),
             "stack_bytes": max((int(n) for x in lines for n in re.findall(r"^subq\t\$(\d+), %rsp", x)), default=0),
-            "scratch_bytes": int(re.findall(r"%scratch.raw = call ptr @malloc\(i64 (\d+)\)", text)[0]),
+            "scratch_bytes": int(re.findall(r"%scratch.raw = call ptr @malloc\(i64 (\d+)\)", texts[-1])[0]),
         })  # fmt: skip
         print(out[-1], flush=True)
     return out

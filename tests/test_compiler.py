@@ -15,7 +15,7 @@ from traced import by_numpy
 
 import xsim
 from xsim import cache
-from xsim.compile import machine
+from xsim.compile import machine, processes
 from xsim.compile.choice import tracing_for
 from xsim.compile.flatten import Unsupported, program_of
 from xsim.compile.function import CompilerWarning, Function, Replay, compiled_call, warn_once
@@ -445,7 +445,7 @@ def test_no_entry_is_loaded_after_the_last_turn(reverse):
     def function(x):
         return [jax.lax.scan(lambda c, n: (jnp.sin(c) * n + x, None), x, numbers, reverse=reverse)[0]]
 
-    module = Function(function, [jax.ShapeDtypeStruct((2,), jnp.float32)], "scan").module((True,), (False,), 8)
+    module = Function(function, [jax.ShapeDtypeStruct((2,), jnp.float32)], "scan").modules((True,), (False,), 8)[0]
     block = module[module.index("@part0(") :]
     block = block[: block.index("\n}")]
     head, body = block.index("\nhead"), block.index("\nbody")
@@ -456,9 +456,9 @@ def test_very_long_programs_are_not_optimized(monkeypatch):
     """Equal results, of other machine code."""
     made = []
 
-    def function_address(text, name, optimization):
+    def function_address(texts, name, optimization):
         made.append(optimization)
-        return machine.function_address(text, name, optimization)
+        return machine.function_address(texts, name, optimization)
 
     monkeypatch.setattr("xsim.compile.function.function_address", function_address)
     x = jnp.linspace(-1.0, 1.0, 12).reshape(6, 2)
@@ -519,13 +519,13 @@ def test_cache(tmp_path, monkeypatch):
     """Compiled code is read back; damaged files and folders of others are not used."""
     monkeypatch.setenv(cache.CACHE_VARIABLE, str(tmp_path / "cache"))
     made = []
-    monkeypatch.setattr(machine, "machine_code", lambda *args, make=machine.machine_code: made.append(args) or make(*args))
+    monkeypatch.setattr(processes, "machine_code", lambda *args, make=processes.machine_code: made.append(args) or make(*args))
     for _ in range(2):
-        assert machine.function_address(MODULE.format(7), "seven")
+        assert machine.function_address([MODULE.format(7)], "seven")
     assert len(made) == 1
     (file,) = (tmp_path / "cache").glob("*.o")
     file.write_bytes(file.read_bytes()[:-40] + bytes(40))
-    assert machine.function_address(MODULE.format(7), "seven") and len(made) == 2
+    assert machine.function_address([MODULE.format(7)], "seven") and len(made) == 2
     assert (tmp_path / "cache").stat().st_mode & 0o777 == 0o700
     (tmp_path / "open").mkdir()
     os.chmod(tmp_path / "open", 0o777)

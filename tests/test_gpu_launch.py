@@ -8,11 +8,12 @@ import jax.numpy as jnp
 import pytest
 
 from xsim.compile import cuda
+from xsim.compile.code_generation import UNOPTIMIZED, machine_code
 from xsim.compile.flatten import Unsupported
 from xsim.compile.function import Function
 from xsim.compile.handler import function_offset
 from xsim.compile.launch import Launch, launch_handler
-from xsim.compile.machine import UNOPTIMIZED, loaded, machine_code
+from xsim.compile.machine import loaded
 from xsim.compile.nvptx import BLOCK
 
 UNIFORM, KERNEL, STREAM = 0x1110, 0x2220, 0x3330
@@ -83,7 +84,7 @@ class Driver:
         """Call the handler of a program with two operands, the second with environments, and one result. repetition: as in `Launch`."""
         address = ctypes.cast(self.launch, ctypes.c_void_p).value or 0
         text = launch_handler(Launch(2, 1, ("operand", 1), address, uniform, KERNEL, *repetition))
-        handler = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(loaded(machine_code(text, UNOPTIMIZED), "handler"))
+        handler = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(loaded([machine_code(text, UNOPTIMIZED)], "handler"))
         kept, operands = buffers({0xA0: (3,), 0xB0: (environments, 2)})
         kept2, results = buffers({0xC0: (environments, 2), 0xD0: (7, 8)})
         frame = Frame(api=ctypes.addressof(self.api), arguments=ctypes.addressof(operands), results=ctypes.addressof(results))

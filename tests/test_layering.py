@@ -24,9 +24,11 @@ LAYERS = (
     ("model.names", "model.selectors", "model.colors"),
     ("io",),
     (
-        "spatial", "compile.arrays", "compile.choice", "compile.elementary", "compile.handler", "compile.machine", "compile.program",
-        "compile.rules",
+        "spatial", "compile.arrays", "compile.choice", "compile.code_generation", "compile.elementary", "compile.handler",
+        "compile.program", "compile.rules",
     ),
+    ("compile.processes",),
+    ("compile.machine",),
     ("compile.simplify", "compile.indexing", "compile.factorization", "compile.placement", "compile.scheduling"),
     ("compile.llvm_types", "compile.parts"),
     ("compile.llvm_ir",),

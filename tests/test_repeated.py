@@ -10,9 +10,10 @@ import pytest
 import xsim
 from xsim.compile import cuda
 from xsim.compile import function as compiled_function
+from xsim.compile.code_generation import UNOPTIMIZED, machine_code
 from xsim.compile.function import Function
 from xsim.compile.launch import launch_handler
-from xsim.compile.machine import UNOPTIMIZED, loaded, machine_code
+from xsim.compile.machine import loaded
 from xsim.compile.nvptx import BLOCK, GpuEmitter, Repetition
 from xsim.compile.repeated import is_one_kernel, repeated
 
@@ -83,7 +84,7 @@ def test_the_kernel_takes_all_turns(x64, monkeypatch, is_divided):
     emitter = function.gpu_emitter(BATCHED)
     text = on_this_processor(emitter.module())
     assert (text.count("define internal void @part") > 1) == is_divided
-    code = machine_code(text, UNOPTIMIZED)
+    code = [machine_code(text, UNOPTIMIZED)]
     results = [np.zeros((TURNS, ENVIRONMENTS, n)) for n in (2, 2, 4)]
     slots = np.zeros((max(len(emitter.slots), 1), 8), np.uint8)
     pointers = [ctypes.c_void_p(x.ctypes.data) for x in (*arguments, *results, slots)]

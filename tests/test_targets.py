@@ -46,7 +46,7 @@ def _operations(text: str) -> list[str]:
 def test_both_targets_have_the_same_operations():
     """The function of an environment for a processor, one at a time, and for a GPU."""
     program, sizes, batched = _emitted()
-    host = HostEmitter(program, Target(1), sizes, batched, [False] * len(program.outputs)).module()
+    host = HostEmitter(program, Target(1), sizes, batched, [False] * len(program.outputs)).modules()[0]
     gpu = GpuEmitter(program, sizes, batched).module()
     operations = _operations(host)
     assert len(operations) > 50 and len(set(operations)) > 8

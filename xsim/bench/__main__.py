@@ -19,7 +19,7 @@ from xsim.bench import scaling
 from xsim.bench.compare import Column, Settings, compare
 from xsim.bench.peers import ENGINES
 from xsim.bench.report import as_json, curve, table
-from xsim.dynamics.sharding import available_cores
+from xsim.compile.processes import available_cores
 from xsim.io.mjcf.releases import RELEASES
 from xsim.suggestions import did_you_mean
 

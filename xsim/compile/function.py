@@ -24,11 +24,12 @@ from jax.interpreters import partial_eval as pe
 from xsim.compile import cuda
 from xsim.compile.announcement import announced
 from xsim.compile.choice import compiler, is_cuda, tracing_for
+from xsim.compile.code_generation import OPTIMIZATION, UNOPTIMIZED, machine_code
 from xsim.compile.flatten import Unsupported, count_operations, program_of
 from xsim.compile.host import HostEmitter
 from xsim.compile.launch import Launch, launch_handler
 from xsim.compile.llvm_types import Target
-from xsim.compile.machine import OPTIMIZATION, UNOPTIMIZED, function_address, identity, loaded, machine_code, pointer_capsule, vector_lanes
+from xsim.compile.machine import function_address, identity, loaded, pointer_capsule, vector_lanes
 from xsim.compile.nvptx import GpuEmitter, Repetition, cached_ptx
 from xsim.compile.program import Program
 from xsim.compile.reverse import reverse_program
@@ -42,8 +43,8 @@ MAX_OPERATIONS = 1_000_000
 """Operations of a function beyond which XLA compiles it: memory. LLVM compiles 430,000 operations in 110 s and 2 GB, with tracing."""
 MAX_GPU_OPERATIONS = 50_000
 """The same for NVIDIA GPUs: their assembler takes 25 s for 22,000 operations, a minute for 38,000 and more than four minutes for 84,000."""
-MAX_OPTIMIZED_OPERATIONS = 400_000
-"""Operations of a function beyond which LLVM does not optimize its code. For 430,000 operations that takes 75 s less."""
+MAX_OPTIMIZED_OPERATIONS = 600_000
+"""Operations of a function beyond which LLVM does not optimize its code. For 900,000 operations that takes 130 s of processor time less."""
 MAX_WIDE_OPERATIONS = 64_000
 """A program of more operations has vectors of the shortest kind, see `vector_lanes`. It waits for memory rather than for code, and for the
 environment of a block that needs most turns. The steps of a humanoid and of a hand are slower by up to a tenth with the longest."""
@@ -317,13 +318,13 @@ class Function:
             sequences = [self.shapes[i] for i in kernels.repetition.sequences]
             rows = tuple(0 if turns is None else math.prod(s.shape) * np.dtype(s.dtype).itemsize for s in sequences)
             turns = turns or 1
-        name = f"xsim.{identity(f'{kernels.counted} {turns} {rows} {kernels.code}')}"  # an operand that nothing reads is not in the code
+        name = f"xsim.{identity([f'{kernels.counted} {turns} {rows} {kernels.code}'])}"  # an operand that nothing reads is not in the code
         if name not in _REGISTERED:
             launch = Launch(
                 len(self.shapes), len(self.results), kernels.counted, cuda.function_address("cuLaunchKernel"), kernels.uniform,
                 kernels.block, turns, rows,
             )  # fmt: skip
-            address = loaded(machine_code(launch_handler(launch), UNOPTIMIZED), "handler")
+            address = loaded([machine_code(launch_handler(launch), UNOPTIMIZED)], "handler")
             jax.ffi.register_ffi_target(name, pointer_capsule(address), platform="CUDA")
             _REGISTERED.add(name)
         return GpuTarget(name, kernels.slots)
@@ -341,12 +342,12 @@ class Function:
 
     def _compiled(self, batched: tuple[bool, ...], summed: tuple[bool, ...], environments: int) -> str:
         """Compile the function, and register it with XLA unless one with the same code is; its name."""
-        text = self.module(batched, summed, self.lanes(batched, environments))
+        texts = self.modules(batched, summed, self.lanes(batched, environments))
         is_optimized = any(batched) and self.summary(batched).operations <= MAX_OPTIMIZED_OPERATIONS
         optimization = OPTIMIZATION if is_optimized else UNOPTIMIZED
-        name = f"xsim.{identity(text, optimization)}"
+        name = f"xsim.{identity(texts, optimization)}"
         if name not in _REGISTERED:
-            address = function_address(text, "handler", optimization)
+            address = function_address(texts, "handler", optimization)
             jax.ffi.register_ffi_target(name, pointer_capsule(address), platform="cpu")
             _REGISTERED.add(name)
         return name
@@ -357,7 +358,7 @@ class Function:
         text = cached_ptx(emitter.module(), cuda.architecture())
         handles = dict(zip(emitter.kernels, cuda.load_kernels(text, tuple(emitter.kernels)), strict=True))
         return GpuKernels(
-            handles.get("uniform", 0), handles["block"], len(emitter.slots), emitter.counted, emitter.repetition, identity(text)
+            handles.get("uniform", 0), handles["block"], len(emitter.slots), emitter.counted, emitter.repetition, identity([text])
         )
 
     def gpu_emitter(self, batched: tuple[bool, ...]) -> GpuEmitter:
@@ -414,11 +415,11 @@ class Function:
             found = self._summaries[batched] = Summary(sum(program.count(program.live()).values()), varying)
         return found
 
-    def module(self, batched: tuple[bool, ...], summed: tuple[bool, ...], lanes: int) -> str:
+    def modules(self, batched: tuple[bool, ...], summed: tuple[bool, ...], lanes: int) -> list[str]:
         """LLVM IR for this processor. lanes: environments in a vector."""
         program = self.program(batched)
         sizes = [math.prod(s.shape) for s in self.shapes]
-        return HostEmitter(program, Target(lanes), sizes, list(batched), list(summed)).module()
+        return HostEmitter(program, Target(lanes), sizes, list(batched), list(summed)).modules()
 
 
 # ---- primitive of JAX --------------------------------------------------------------------------------------------------------------

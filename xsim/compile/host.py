@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import jax
 import numpy as np
 
 from xsim.compile.elementary import definitions
 from xsim.compile.handler import Layout, Sum, handler
-from xsim.compile.llvm_ir import Emitter
+from xsim.compile.llvm_ir import Definition, Emitter
 from xsim.compile.llvm_types import Target, gather, memory_type, scatter
 from xsim.compile.parts import CPU_LIMITS, Divided, Divider, Lifetimes, Part, parts_of, places_of
 from xsim.compile.program import BOOL, Input, Program
@@ -23,6 +25,8 @@ class HostEmitter(Emitter):
       of count. The lanes after the last environment repeat it. It calls the functions of its parts (`xsim.compile.parts`), which have the
       same parameters.
     * ``ptr handler(ptr frame)``: calls them for all environments, as a function of XLA's foreign function interface.
+
+    Each part of a divided program is a module of its own: several of them are compiled at a time.
 
     operands, results: arrays of pointers to numbers, environment first. scratch: memory of the block. sizes: of an environment's numbers
     of each operand. batched: which operands have environments. summed: which results are sums over the environments."""
@@ -46,13 +50,24 @@ class HostEmitter(Emitter):
         super().begin(part)
         self.pointers: dict[int, str] = {}
 
-    def module(self) -> str:
-        """The module of all functions."""
-        functions = self.functions()
-        return "\n".join([*functions, handler(self.layout()), "!0 = !{}", ""])
+    def modules(self) -> list[str]:
+        """The modules of all functions."""
+        uniform, parts, block = self.functions()
+        calling = [block, handler(self.layout())]
+        if len(parts) == 1:
+            return [self.module_of([uniform, *parts], calling)]
+        functions = [uniform, *parts]
+        return [*(self.module_of([x]) for x in functions), self.module_of([], [*(x.declaration for x in functions), *calling])]
 
-    def functions(self) -> list[str]:
-        """The texts of constants, elementary functions, ``uniform``, the parts and ``block``."""
+    def module_of(self, functions: Sequence[Definition], further: Sequence[str]=()) -> str:
+        """A module of functions, with the constants and the elementary functions to which they refer, and of further text."""
+        used = {name for x in functions for name in x.constants}
+        constants = [f"{name} = {text}" for name, text in self.definitions.items() if name in used]
+        elementary = definitions({key for x in functions for key in x.elementary}, self.target.gpu)
+        return "\n".join([*constants, elementary, *(x.text for x in functions), *further, "!0 = !{}", ""])
+
+    def functions(self) -> tuple[Definition, list[Definition], str]:
+        """``uniform``, the parts, and the text of ``block``."""
         read = self._read_by_environments()
         divider = Divider(self.program, self.live, self.scheduler, self.limits, self.operations)
         uniform = self._uniform(read, "noinline optnone" if divider.divides_loops else "")
@@ -60,11 +75,9 @@ class HostEmitter(Emitter):
         self.places = places_of(self.program, Lifetimes(self.program, self.live, self.scheduler, divided), self.target.lanes)
         self.offsets, self.scratch = {}, self.places.size
         parts = list(parts_of(divided))
-        texts = [self._part(part, len(parts) == 1) for part in parts]
-        block = self._block_function(self._calls(divided))
-        return [*self.globals, definitions(self.used, self.target.gpu), uniform, *texts, block]
+        return uniform, [self._part(part, len(parts) == 1) for part in parts], self._block_function(self._calls(divided))
 
-    def _uniform(self, read: set[int], attributes: str) -> str:
+    def _uniform(self, read: set[int], attributes: str) -> Definition:
         """The function of the values of the call. read: those that the environments read. attributes: of the function. LLVM takes long for
         the code of a long program, and it is evaluated once."""
         slots = sorted(x for x in read if self.program.names[x] != "array")
@@ -73,22 +86,23 @@ class HostEmitter(Emitter):
         for k, x in enumerate(slots):
             self.write_slot(x, k)
         self.slots = {x: k for k, x in enumerate(slots)}
-        return self._uniform_function(attributes)
+        return self.definition(self._uniform_function(attributes))
 
     def _uniform_function(self, attributes: str) -> str:
         head = f"void @uniform(ptr noalias %operands, ptr noalias %slots) {attributes}"
         scratch = f"  %scratch = alloca [{self.scratch} x i8], align 64"
         return self._function(head, [scratch, *self.prologue, *self.lines])
 
-    def _part(self, part: Part, only: bool) -> str:
+    def _part(self, part: Part, only: bool) -> Definition:
         """The function of a part. only: whether there is no other one, so that it is the block's own."""
         self.begin(part)
         self.prologue += self._begin_part()
         for item in part.items:
             self.item(item)
         returned = "" if part.test is None else f"i1 {self.test(part.test)}"
-        head = f"internal {'i1' if returned else 'void'} @part{part.index}({self._parameters()}) {'alwaysinline' if only else 'noinline'}"
-        return self._function(head, [*self.prologue, *self.lines], returned)
+        linkage = "internal " if only or self.target.gpu else ""
+        head = f"{linkage}{'i1' if returned else 'void'} @part{part.index}({self._parameters()}) {'alwaysinline' if only else 'noinline'}"
+        return self.definition(self._function(head, [*self.prologue, *self.lines], returned))
 
     def _calls(self, divided: Divided) -> list[str]:
         """The calls of the parts, and the divided loops around them."""

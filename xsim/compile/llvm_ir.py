@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,6 +26,20 @@ MASK = np.dtype(np.int32)
 MAX_BLOCK = 600
 """Instructions of a basic block. Longer ones are divided, by branches that are always taken: LLVM's schedulers take time that grows faster
 than the size of a block."""
+
+
+class Definition(NamedTuple):
+    """A function. constants: names of the constant arrays to which it refers. elementary: the elementary functions, as in
+    `xsim.compile.elementary.definitions`."""
+
+    text: str
+    constants: set[str]
+    elementary: set[tuple[str, bool, int]]
+
+    @property
+    def declaration(self) -> str:
+        """Its text in other modules."""
+        return "declare" + self.text.partition(" {\n")[0].removeprefix("define")
 
 
 @dataclass(frozen=True)
@@ -50,9 +64,8 @@ class Emitter:
         arguments = self.placement.arguments(program)
         self.live = program.live(arguments)
         self.scheduler = Scheduler(program, self.live, arguments)
-        self.globals: list[str] = []
         self.constants: dict[int, str] = {}  # names of constant arrays
-        self.used: set[tuple[str, bool, int]] = set()  # elementary functions
+        self.definitions: dict[str, str] = {}  # texts of constant arrays, by name
         self.slots: dict[int, int] = {}  # of uniform values that the environments read
         self.places = Places()
         self.offsets: dict[int, int] = {}  # of the other arrays in scratch memory
@@ -63,6 +76,8 @@ class Emitter:
     def begin(self, part: Part | None = None) -> None:
         """Begin a function, of a part of what is computed for an environment."""
         self.part = part
+        self.used_constants: set[str] = set()
+        self.used_elementary: set[tuple[str, bool, int]] = set()
         self.lines: list[str] = []
         self.prologue: list[str] = []
         self.block, self.in_block = "entry", 0
@@ -71,6 +86,10 @@ class Emitter:
         self.memories: dict[int, str] = {}  # addresses of arrays in scratch memory
         self.spread: list[dict] = [{}]  # by scope: vectors of uniform values, rows of arrays
         self.active: list[str] = []  # conditions of the loops around
+
+    def definition(self, text: str) -> Definition:
+        """The function that has been written. text: of all of it."""
+        return Definition(text, self.used_constants, self.used_elementary)
 
     # ---- text ------------------------------------------------------------------------------------------------------------------
 
@@ -306,7 +325,7 @@ class Emitter:
         """A call of an elementary function."""
         kind = self.target.type(dtype, varying)
         lanes = self.target.lanes if varying else 1
-        self.used.add((name, dtype.itemsize == 8, lanes))
+        self.used_elementary.add((name, dtype.itemsize == 8, lanes))
         return self.result(f"call {kind} @xsim.{name}.{suffix(dtype, lanes)}({', '.join(f'{kind} {a}' for a in arguments)})")
 
     def intrinsic(self, name: str, dtype: np.dtype, kind: str, *arguments: str) -> str:
@@ -332,7 +351,7 @@ class Emitter:
             body = ", ".join(f"{kind} {n}" for n in number)
             space = "addrspace(1) " if self.target.gpu else ""
             self.constants[x] = f"@c{self.count}"
-            self.globals.append(f"@c{self.count} = internal {space}constant [{len(entries)} x {kind}] [{body}], align 64")
+            self.definitions[f"@c{self.count}"] = f"internal {space}constant [{len(entries)} x {kind}] [{body}], align 64"
             return
         memory = self.address(x)
         vector, lanes = self.target.type(dtype, p.varying[x]), self.target.lanes if p.varying[x] else 1
@@ -404,8 +423,10 @@ class Emitter:
     def element(self, array: int, index: int, offset: int) -> Element:
         """Where entry index + offset of an array is."""
         p, t = self.program, self.target
-        memory = self.constants.get(array) or self.address(array)
-        constant = memory.startswith("@")
+        constant = array in self.constants
+        memory = self.constants[array] if constant else self.address(array)
+        if constant:
+            self.used_constants.add(memory)
         lanes = t.lanes if p.varying[array] and not constant else 1
         space = " addrspace(1)" if constant and t.gpu else ""
         each = p.varying[index] and t.lanes > 1

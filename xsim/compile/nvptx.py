@@ -68,7 +68,9 @@ class GpuEmitter(HostEmitter):
         self.sources = {argument: result for result, argument in repetition.carried} if repetition else {}
 
     def module(self) -> str:
-        return "\n".join([*self.functions(), "!0 = !{}", ""])
+        """The module of all functions."""
+        uniform, parts, block = self.functions()
+        return self.module_of([uniform, *parts], [block])
 
     @property
     def kernels(self) -> list[str]:
@@ -164,4 +166,4 @@ def ptx(text: str, architecture: str) -> str:
 
 def cached_ptx(text: str, architecture: str) -> str:
     """`ptx`, made now or in an earlier process."""
-    return cached(f"{identity(f'{architecture} {text}')}.ptx", lambda: ptx(text, architecture).encode()).decode()
+    return cached(f"{identity([architecture, text])}.ptx", lambda: ptx(text, architecture).encode()).decode()

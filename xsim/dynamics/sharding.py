@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-import os
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from xsim.compile.processes import available_cores
 from xsim.dynamics.constraints.soft_set import has_soft
 from xsim.dynamics.layout import SIMD, batch_shape
 from xsim.model.model import Model, State
@@ -42,11 +42,6 @@ def common_batch(model: Model, state: State, inputs: Inputs) -> tuple[int, ...]:
 def parts(state: State) -> tuple:
     """The fields of a state, in their order."""
     return tuple(getattr(state, field.name) for field in dataclasses.fields(state))
-
-
-def available_cores() -> int:
-    """Number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def use_cores(count: int | None = None) -> int:
