@@ -437,6 +437,30 @@ def test_large_steps_go_to_xla(limit, monkeypatch):
         jax.eval_shape(xsim.step, model, xsim.init(model))
 
 
+def test_long_loops_are_tried_once(monkeypatch):
+    """The trace tells which carried arrays stay constant, are counters, or get numbers of environments: the same program as by trials."""
+    tried, loop = [], Program.loop
+    monkeypatch.setattr(Program, "loop", lambda self, *args: tried.append(1) or loop(self, *args))
+
+    def function(n, x):
+        def turn(carry):
+            k, same, zero, y, z = carry
+            return k + 1, same, zero + y[0], y * 0.5 + same, y[::-1]
+
+        start = jnp.int32(0), jnp.arange(3.0), jnp.float32(0), x, jnp.zeros(3)
+        return list(jax.lax.while_loop(lambda c: c[0] < n[0], turn, start))
+
+    shapes = [jax.ShapeDtypeStruct((1,), jnp.int32), jax.ShapeDtypeStruct((3,), jnp.float32)]
+    programs = []
+    for least, attempts in ((10**9, 2), (0, 1)):
+        monkeypatch.setattr("xsim.compile.flatten.MIN_SUPPOSED", least)
+        tried.clear()
+        programs.append(Function(function, shapes, "loop").program((False, True)))
+        assert len(tried) == attempts
+    one, other = ([p.varying[x] for values in p.outputs for x in values] + [p.count(p.live())] for p in programs)
+    assert one == other and one[:4] == [False, False, False, False]
+
+
 @pytest.mark.parametrize("reverse", [False, True])
 def test_no_entry_is_loaded_after_the_last_turn(reverse):
     """Entry 500 or -1 of an array of 500 numbers does not exist: loops load after they have found out that there is another turn."""

@@ -30,7 +30,7 @@ LAYERS = (
     ("compile.processes",),
     ("compile.machine",),
     ("compile.simplify", "compile.indexing", "compile.factorization", "compile.placement", "compile.scheduling"),
-    ("compile.llvm_types", "compile.parts"),
+    ("compile.traced", "compile.llvm_types", "compile.parts"),
     ("compile.llvm_ir",),
     ("compile.loops",),
     ("compile.adjoints", "compile.flatten", "compile.host"),

@@ -1,7 +1,7 @@
 """Machine code of modules in LLVM IR, by llvmlite.
 
-``python code_generation.py`` is a process that generates code (`xsim.compile.processes`): it reads modules from its standard input and writes
-object files to its standard output. It imports nothing else of xsim, for which it starts in a tenth of a second.
+``python code_generation.py`` is a process that generates code (`xsim.compile.processes`): it reads modules from its standard input and
+writes object files to its standard output. It imports nothing else of xsim, for which it starts in a tenth of a second.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,16 +16,19 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 
 from xsim.compile import factorization, indexing
 from xsim.compile.arrays import Array, combined, constant_array
-from xsim.compile.loops import Branch, Rolled, Scan, carried_count
+from xsim.compile.loops import Branch, Rolled, Scan
 from xsim.compile.program import BOOL, INDEX, Program
 from xsim.compile.simplify import FOLDED, Builder
+from xsim.compile.traced import (
+    MAX_UNROLLED_OPERATIONS,
+    MIN_SUPPOSED,
+    Kind,
+    carried_kinds,
+    count_operations,
+    is_long,
+    scan_is_unrolled,
+)
 
-MAX_UNROLLED_OPERATIONS = 600
-"""A loop with a constant number of turns is unrolled up to about this many operations."""
-MAX_UNROLLED_MAP = 1_500
-"""The same of a loop whose turns are independent. Unrolled, they are evaluated side by side, and nothing is stored."""
-MAX_SELECTED_BRANCH = 60
-"""A branch of up to about this many operations is evaluated whether it is chosen or not."""
 MAX_OPERATIONS = 4_000_000
 """Values, used or not, beyond which a program is refused: to take the function apart takes a minute then."""
 
@@ -41,40 +44,6 @@ def program_of(closed: ClosedJaxpr, varying: Sequence[bool]) -> Program:
     outputs = flattener.run(closed.jaxpr, closed.consts, arguments)
     flattener.program.outputs = [flattener.ids(x).ravel().tolist() for x in outputs]
     return flattener.program
-
-
-def count_operations(jaxpr: Jaxpr, known: dict[int, int] | None = None) -> int:
-    """About the number of operations of a traced function on numbers, loops counted once. known: of functions, by identity."""
-    known = {} if known is None else known
-    found = known.get(id(jaxpr))
-    if found is None:
-        found = 0
-        for equation in jaxpr.eqns:
-            if equation.primitive.name in FOLDED:
-                found += math.prod(equation.outvars[0].aval.shape)
-            found += sum(count_operations(inner, known) for inner in inner_functions(equation))
-        known[id(jaxpr)] = found
-    return found
-
-
-def inner_functions(equation: JaxprEqn) -> Iterator[Jaxpr]:
-    """The functions among the parameters of an equation."""
-    for parameter in equation.params.values():
-        for inner in parameter if isinstance(parameter, tuple) else (parameter,):
-            if isinstance(inner, (ClosedJaxpr, Jaxpr)):
-                yield inner.jaxpr if isinstance(inner, ClosedJaxpr) else inner
-
-
-def is_long(branch: Jaxpr, known: dict[int, int]) -> bool:
-    """Whether a branch is a loop with one turn, which is not evaluated if no environment chooses it. known: see `count_operations`."""
-    return count_operations(branch, known) > MAX_SELECTED_BRANCH
-
-
-def scan_is_unrolled(equation: JaxprEqn, known: dict[int, int]) -> bool:
-    """Whether a scan is unrolled. known: see `count_operations`."""
-    body, length = equation.params["jaxpr"], equation.params["length"]
-    limit = MAX_UNROLLED_OPERATIONS if carried_count(equation) else MAX_UNROLLED_MAP
-    return length == 1 or count_operations(body.jaxpr, known) * length <= limit
 
 
 class Flattener:
@@ -214,6 +183,23 @@ class Flattener:
             fixed, varying = now_fixed, now_varying
             p.discard(loop)
 
+    def suppose(self, key: Any, body: Jaxpr, carry: list[Array], arguments: list[Array], first: int, count: int) -> None:
+        """Suppose for the first attempt at a long loop what its traced function tells, see `carried_kinds`.
+
+        key, carry: as in `rolled`. carry may begin with counters that body does not have. arguments: of body."""
+        if id(key) in self.patterns or count_operations(body, self.sizes) < MIN_SUPPOSED:
+            return
+        kinds = [Kind.UNIFORM] * (len(carry) - count) + carried_kinds(body, [self.kind(x) for x in arguments], first, count)
+        each = np.repeat(kinds, [math.prod(x.shape) for x in carry])
+        self.patterns[id(key)] = (each == Kind.CONSTANT).tolist(), (each == Kind.VARYING).tolist()
+
+    def kind(self, x: Array) -> Kind:
+        """The kind of an array."""
+        p, values = self.program, [] if x.numbers is not None else x.values.ravel().tolist()
+        if any(p.varying[v] for v in values):
+            return Kind.VARYING
+        return Kind.CONSTANT if all(p.names[v] == "constant" for v in values) else Kind.UNIFORM
+
     def once(self, carry: list[Array], condition: Callable, body: Callable) -> Rolled:
         """`rolled` of a loop that has one turn at most and whose body reads nothing of what is carried but the first entry, the number of
         the turn.
@@ -251,6 +237,7 @@ class Flattener:
             if not turns:
                 break
             unrolled, turns = body(unrolled), turns - 1
+        self.suppose(equation, params["body_jaxpr"].jaxpr, carry, [*body_constants, *carry], m, len(carry))
         return self.rolled(equation, carry, condition, body).results
 
     def scan(self, equation: JaxprEqn, *xs: Array) -> list[Array]:

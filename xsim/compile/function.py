@@ -25,7 +25,7 @@ from xsim.compile import cuda
 from xsim.compile.announcement import announced
 from xsim.compile.choice import compiler, is_cuda, tracing_for
 from xsim.compile.code_generation import OPTIMIZATION, UNOPTIMIZED, machine_code
-from xsim.compile.flatten import Unsupported, count_operations, program_of
+from xsim.compile.flatten import Unsupported, program_of
 from xsim.compile.host import HostEmitter
 from xsim.compile.launch import Launch, launch_handler
 from xsim.compile.llvm_types import Target
@@ -34,6 +34,7 @@ from xsim.compile.nvptx import GpuEmitter, Repetition, cached_ptx
 from xsim.compile.program import Program
 from xsim.compile.reverse import reverse_program
 from xsim.compile.rules import is_float
+from xsim.compile.traced import count_operations
 from xsim.spatial import one_environment, one_region
 
 _REGISTERED: set[str] = set()

@@ -12,12 +12,7 @@ from jax.extend.core import ClosedJaxpr, JaxprEqn
 from xsim.compile import indexing
 from xsim.compile.arrays import Array, constant_array
 from xsim.compile.program import BOOL, INDEX, Loop
-
-
-def carried_count(equation: JaxprEqn) -> int:
-    """The number of carried arrays of a scan: the first results, which are not stacked."""
-    inner = equation.params["jaxpr"].jaxpr.outvars
-    return sum(v.aval.shape == w.aval.shape for v, w in zip(equation.outvars, inner, strict=True))
+from xsim.compile.traced import carried_count
 
 
 @dataclass(frozen=True)
@@ -62,7 +57,10 @@ class Scan:
 
     def loop(self, carry: list[Array], condition: Callable, body: Callable) -> Rolled:
         """A loop over these carried arrays, the first of which is the turn."""
-        return self.flattener.rolled(self.equation, carry, condition, body, self.length)
+        f = self.flattener
+        arguments = [*self.constants, *self.carry, *self.sequences]
+        f.suppose(self.equation, self.body.jaxpr, carry, arguments, len(self.constants), len(self.carry))
+        return f.rolled(self.equation, carry, condition, body, self.length)
 
     def rolled(self) -> tuple[list[Array], Rolled]:
         """The results of the scan as a counted loop, and the loop, whose first carried value is the turn. Sequences and results are arrays

@@ -23,20 +23,12 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 from xsim.compile import indexing
 from xsim.compile.adjoints import ADJOINTS, Operations
 from xsim.compile.arrays import Array, combined, constant_array
-from xsim.compile.flatten import (
-    ELEMENTWISE,
-    RULES,
-    Flattener,
-    Unsupported,
-    count_operations,
-    inner_functions,
-    is_long,
-    scan_is_unrolled,
-)
+from xsim.compile.flatten import ELEMENTWISE, RULES, Flattener, Unsupported
 from xsim.compile.loops import Branch, Rolled, Scan, store
 from xsim.compile.program import BOOL, INDEX, Program, Scope
 from xsim.compile.rules import is_float, residual_tangent, traced_pullback, traced_rule
 from xsim.compile.simplify import FOLDED
+from xsim.compile.traced import count_operations, inner_functions, is_long, scan_is_unrolled
 
 CONSTANT, ACTIVE, LINEAR = range(3)
 """What a value depends on: on no active argument of the function, on active arguments, or linearly on the tangents of a rule."""

@@ -1,0 +1,89 @@
+"""What is known of traced functions before they are taken apart into numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from enum import IntEnum
+
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
+
+from xsim.compile.simplify import FOLDED
+
+MAX_UNROLLED_OPERATIONS = 600
+"""A loop with a constant number of turns is unrolled up to about this many operations."""
+MAX_UNROLLED_MAP = 1_500
+"""The same of a loop whose turns are independent. Unrolled, they are evaluated side by side, and nothing is stored."""
+MIN_SUPPOSED = 2_000
+"""A loop of fewer operations is tried with all that is constant before it as constant within it."""
+MAX_SELECTED_BRANCH = 60
+"""A branch of up to about this many operations is evaluated whether it is chosen or not."""
+
+
+class Kind(IntEnum):
+    """Of arrays: constant; equal in all environments; different between them."""
+
+    CONSTANT = 0
+    UNIFORM = 1
+    VARYING = 2
+
+
+def count_operations(jaxpr: Jaxpr, known: dict[int, int] | None = None) -> int:
+    """About the number of operations of a traced function on numbers, loops counted once. known: of functions, by identity."""
+    known = {} if known is None else known
+    found = known.get(id(jaxpr))
+    if found is None:
+        found = 0
+        for equation in jaxpr.eqns:
+            if equation.primitive.name in FOLDED:
+                found += math.prod(equation.outvars[0].aval.shape)
+            found += sum(count_operations(inner, known) for inner in inner_functions(equation))
+        known[id(jaxpr)] = found
+    return found
+
+
+def inner_functions(equation: JaxprEqn) -> Iterator[Jaxpr]:
+    """The functions among the parameters of an equation."""
+    for parameter in equation.params.values():
+        for inner in parameter if isinstance(parameter, tuple) else (parameter,):
+            if isinstance(inner, (ClosedJaxpr, Jaxpr)):
+                yield inner.jaxpr if isinstance(inner, ClosedJaxpr) else inner
+
+
+def is_long(branch: Jaxpr, known: dict[int, int]) -> bool:
+    """Whether a branch is a loop with one turn, which is not evaluated if no environment chooses it. known: see `count_operations`."""
+    return count_operations(branch, known) > MAX_SELECTED_BRANCH
+
+
+def scan_is_unrolled(equation: JaxprEqn, known: dict[int, int]) -> bool:
+    """Whether a scan is unrolled. known: see `count_operations`."""
+    body, length = equation.params["jaxpr"], equation.params["length"]
+    limit = MAX_UNROLLED_OPERATIONS if carried_count(equation) else MAX_UNROLLED_MAP
+    return length == 1 or count_operations(body.jaxpr, known) * length <= limit
+
+
+def carried_count(equation: JaxprEqn) -> int:
+    """The number of carried arrays of a scan: the first results, which are not stacked."""
+    inner = equation.params["jaxpr"].jaxpr.outvars
+    return sum(v.aval.shape == w.aval.shape for v, w in zip(equation.outvars, inner, strict=True))
+
+
+def carried_kinds(body: Jaxpr, kinds: Sequence[Kind], first: int, count: int) -> list[Kind]:
+    """An upper bound of the kinds of the carried arrays of a loop, from the traced function alone.
+
+    body: its first results are the carried arrays after a turn. kinds: of its arguments before the loop. first, count: which of them are
+    the carried arrays. A result is of the highest kind of the arguments of its equation; what a turn changes is no constant."""
+    now = list(kinds)
+    carried = slice(first, first + count)
+    while True:
+        known = dict(zip(body.invars, now, strict=True))
+        for equation in body.eqns:
+            kind = max((known.get(x, Kind.CONSTANT) for x in equation.invars if not isinstance(x, Literal)), default=Kind.CONSTANT)
+            known.update(dict.fromkeys(equation.outvars, kind))
+        new = []
+        for before, argument, result in zip(now[carried], body.invars[carried], body.outvars, strict=False):
+            kind = Kind.CONSTANT if isinstance(result, Literal) else known.get(result, Kind.CONSTANT)
+            new.append(max(before, kind, Kind.CONSTANT if result is argument else Kind.UNIFORM))
+        if new == now[carried]:
+            return new
+        now[carried] = new
