@@ -336,7 +336,7 @@ class Function:
         if found is None:
             if self.prunable and self.linear is None and self.reverse_of is None:
                 self.check_size(batched)
-            with announced(f"the {self.name}"):
+            with announced(f"the {self.name}"), _without_garbage_collection():
                 found = self._targets[key] = compiled()
             self._forget(batched)
         return found
