@@ -8,7 +8,7 @@ import pytest
 import xsim
 from xsim import models
 from xsim.model.selectors import row_names, select
-from xsim.randomize import DISTRIBUTIONS, make_sampler, randomize, read_ranges
+from xsim.randomize import DISTRIBUTIONS, Sampler, make_sampler, randomize, read_ranges
 from xsim.spec import BodySpec, JointSpec
 
 KEY = jax.random.key(7)
@@ -60,6 +60,23 @@ def test_an_environment_does_not_depend_on_how_many_there_are(chain, sampled, nu
     few = randomize(chain, KEY, num)
     for path in ("joint.axes", "body.pos"):
         np.testing.assert_array_equal(few.get(path), sampled.get(path)[:num])
+    truncated = {"normal": [1.0, 0.1], "limit": [0.5, 1.5], "relative": "scale"}  # its code depends on how many there are
+    few, many = (_one(chain, "body.pos", truncated, n) for n in (num, 4096))
+    np.testing.assert_array_equal(few, many[:num])
+
+
+def test_equal_ranges_are_compiled_once(chain, monkeypatch):
+    """Of models of one kind, with numbers and keys of their own."""
+    traced, sample = [], Sampler.sample
+    monkeypatch.setattr(Sampler, "sample", lambda *args: traced.append(1) or sample(*args))
+    for factor in (1.0, 2.0):
+        model = chain.replace({"dof.damping": chain.get("dof.damping") * factor})
+        for seed in range(2):
+            ranges = {"dof.damping": {"uniform": [0.25, 2.0], "relative": "scale"}, "option.gravity": {"uniform": [0, 1], "shared": True}}
+            out = randomize(model, jax.random.key(seed), 3, ranges)
+            relative = np.asarray(out.get("dof.damping")) / np.asarray(model.get("dof.damping"))
+            assert (relative >= 0.25).all() and (relative < 2).all() and out.get("option.gravity").shape == (3,)
+    assert len(traced) == 1
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import zlib
 from collections.abc import Mapping
@@ -21,7 +22,8 @@ from xsim.randomize.ranges import Entry, read_entry, read_ranges
 
 __all__ = ["Sampler", "make_sampler", "randomize"]
 
-SIMD = 16
+CHUNK = 256
+"""Environments that are sampled at a time."""
 
 
 def randomize(model: Model, key, num: int, ranges=None, *, axes: bool | None = None, positions: bool | None = None) -> Model:
@@ -37,22 +39,52 @@ def randomize(model: Model, key, num: int, ranges=None, *, axes: bool | None = N
     mass), FileNotFoundError for an unknown name.
     """
     sampler = make_sampler(model, ranges, axes=axes, positions=positions)
-    # Padded so that environment i runs through the same vector instructions whatever num is.
-    padded = -(-num // SIMD) * SIMD
-    keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(padded))
-    model = model.replace(sampler.sample_shared(key))
-    nominal, batch_axes = {}, {}
     for path in sampler.varying:
         leaf = model.get(path)
-        batched = leaf.ndim > len(model.shape(path))
-        if batched and leaf.shape != (num, *model.shape(path)):
+        if leaf.ndim > len(model.shape(path)) and leaf.shape != (num, *model.shape(path)):
             raise ValueError(f"{path} has shape {leaf.shape}: it differs between environments already, and not between {num}")
-        nominal[path] = jnp.concatenate([leaf, jnp.broadcast_to(leaf[:1], (padded - num, *leaf.shape[1:]))]) if batched else leaf
-        batch_axes[path] = 0 if batched else None
-    if not nominal:
-        return replicate(model, num)
-    sampled = jax.vmap(sampler.sample, in_axes=(0, batch_axes))(keys, nominal)
-    return replicate(model.replace(divided({path: x[:num] for path, x in sampled.items()}, (num,))), num)
+    shared, sampled = _sampled(model, key, _Choice(sampler), num)
+    return replicate(model.replace(shared).replace(divided(sampled, (num,))), num)
+
+
+class _Choice:
+    """What a sampler samples, of any model. Equal ones are compiled once."""
+
+    def __init__(self, sampler: Sampler):
+        self.fields = sampler[1:]
+        self.key = _hashable(self.fields)
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    def __eq__(self, other) -> bool:
+        return isinstance(other, _Choice) and self.key == other.key
+
+
+def _hashable(x):
+    """Nested tuples with what tells their arrays apart."""
+    if isinstance(x, np.ndarray):
+        return x.shape, x.dtype.str, x.tobytes()
+    return tuple(_hashable(y) for y in x) if isinstance(x, tuple) else x
+
+
+@functools.partial(jax.jit, static_argnames=("choice", "num"))
+def _sampled(model: Model, key, choice: _Choice, num: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The leaves sampled once for all environments, {path: (*shape)}, and those of each environment, {path: (num, *shape)}.
+
+    As one program: the operations compiled one by one would take twice the time. The environments are sampled `CHUNK` at a time, so that
+    environment i is the result of the same instructions whatever num is."""
+    shared = Sampler(model, *choice.fields).sample_shared(key)
+    sampler = Sampler(model.replace(shared), *choice.fields)
+    leaves = {path: sampler.model.get(path) for path in sampler.varying}
+    own = {path: x for path, x in leaves.items() if x.ndim > len(model.shape(path))}  # those that differ between environments already
+    index = jnp.minimum(jnp.arange(-(-num // CHUNK) * CHUNK), num - 1).reshape(-1, CHUNK)
+
+    def sample(i):
+        return sampler.sample(jax.random.fold_in(key, i), {**leaves, **{path: x[i] for path, x in own.items()}})
+
+    sampled = jax.lax.map(jax.vmap(sample), index)
+    return shared, {path: x.reshape(-1, *x.shape[2:])[:num] for path, x in sampled.items()}
 
 
 # ---- the sampler -------------------------------------------------------------------------------------------------------------
