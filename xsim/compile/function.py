@@ -41,7 +41,8 @@ _REGISTERED: set[str] = set()
 """Names of functions that XLA knows. A name is a hash of the code, because JAX may keep a program that calls it for other processes."""
 
 MAX_OPERATIONS = 1_000_000
-"""Operations of a function beyond which XLA compiles it: memory. LLVM compiles 430,000 operations in 110 s and 2 GB, with tracing."""
+"""Operations of a function beyond which XLA compiles it: memory. LLVM compiles 430,000 operations in 140 s and 2 GB on two cores, with
+tracing."""
 MAX_GPU_OPERATIONS = 50_000
 """The same for NVIDIA GPUs: their assembler takes 25 s for 22,000 operations, a minute for 38,000 and more than four minutes for 84,000."""
 MAX_OPTIMIZED_OPERATIONS = 600_000
@@ -401,10 +402,10 @@ class Function:
             return program_of(traced, varying)
 
     def _forget(self, batched: tuple[bool, ...]) -> None:
-        """Release the program and the traces from which it was made, which take memory."""
+        """Release the program and the traces from which it was made, which take memory. A trace whose derivative is compiled later stays."""
         self._programs.pop(batched, None)
         for function in (self, self._whole, None if self.reverse_of is None else self.reverse_of[0]):
-            if function is not None:
+            if function is not None and all(derivative._targets for derivative in function._reverses.values()):
                 function._traced = None
 
     def summary(self, batched: tuple[bool, ...]) -> Summary:

@@ -15,7 +15,7 @@ from xsim.compile.code_generation import UNOPTIMIZED, machine_code
 
 MIN_TEXT, MIN_UNOPTIMIZED_TEXT = 500_000, 8_000_000
 """Characters of LLVM IR for each process, a half to one second of work. A process takes 0.15 s to start."""
-MAX_PROCESSES = 16
+MAX_PROCESSES = 8
 """A process takes 60 MB, and more for long modules."""
 
 
