@@ -402,7 +402,7 @@ class Function:
             return program_of(traced, varying)
 
     def _forget(self, batched: tuple[bool, ...]) -> None:
-        """Release the program and the traces from which it was made, which take memory. A trace whose derivative is compiled later stays."""
+        """Release the program and the traces from which it was made, which take memory. A trace stays until its derivative is compiled."""
         self._programs.pop(batched, None)
         for function in (self, self._whole, None if self.reverse_of is None else self.reverse_of[0]):
             if function is not None and all(derivative._targets for derivative in function._reverses.values()):
