@@ -141,19 +141,23 @@ class Tape(Flattener):
 
     def depends(self, value: int) -> int:
         """What a value depends on."""
+        return self.known_dependence()[value]
+
+    def known_dependence(self) -> list[int]:
+        """What each value so far depends on."""
         known, p = self.dependence, self.program
         for x in range(len(known), len(p.names)):
             found = self.given.get(x)
             if found is None:
                 found = max((known[a] for a in p.arguments[x]), default=CONSTANT) if p.types[x].kind == "f" else CONSTANT
             known.append(found)
-        return known[value]
+        return known
 
     def array_depends(self, x: Array) -> int:
         """What the entries of an array depend on: LINEAR if one does, else ACTIVE if one does."""
         if x.numbers is not None or x.dtype.kind != "f":
             return CONSTANT
-        return max((self.depends(v) for v in x.values.ravel().tolist()), default=CONSTANT)
+        return max(map(self.known_dependence().__getitem__, x.values.ravel().tolist()), default=CONSTANT)
 
     def activate(self, x: Array) -> None:
         """Make an argument of the function active."""

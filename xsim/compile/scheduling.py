@@ -8,7 +8,7 @@ subtracted from an entry are evaluated together, and no intermediate entry is st
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from xsim.compile.program import Loop, Program, Scope, Store
 
@@ -19,6 +19,7 @@ class Scheduler:
 
     def __init__(self, program: Program, live: set[int], arguments: Mapping[int, tuple[int, ...]]):
         self.program, self.live, self.special = program, live, arguments
+        self._reads: dict[Loop, Collection[int]] = {}  # by loops
 
     def ordered(self, scope: Scope) -> list:
         """The items of a scope that are used.
@@ -83,19 +84,28 @@ class Scheduler:
             return [x for output in self.program.outputs for x in output]
         return [scope.loop.proceed] if scope is scope.loop.condition else scope.loop.ends
 
-    def read_by(self, item: Loop | Store) -> Iterator[int]:
-        """The values that a loop or a store reads, and others of the loop itself."""
+    def read_by(self, item: Loop | Store) -> Collection[int]:
+        """The values that a loop or a store reads, in the order in which it does. They include some of the loop itself."""
         if isinstance(item, Store):
-            yield from (item.index, item.value)
-            return
-        yield from item.starts
-        for scope in (item.condition, item.body):
+            return item.index, item.value
+        if item not in self._reads:
+            self._reads[item] = self._read_by_loop(item)
+        return self._reads[item]
+
+    def _read_by_loop(self, loop: Loop) -> Collection[int]:
+        """`read_by` of a loop."""
+        found = dict.fromkeys(loop.starts)
+        for scope in (loop.condition, loop.body):
             for x in scope.items:
                 if not isinstance(x, int):
-                    yield from self.read_by(x)
+                    found.update(dict.fromkeys(self.read_by(x)))
                 elif x in self.live:
-                    yield from self.arguments(x)
-            yield from self._results(scope)
+                    found.update(dict.fromkeys(self.arguments(x)))
+            found.update(dict.fromkeys(self._results(scope)))
+        for scope in (loop.condition, loop.body):
+            for x in scope.items:
+                found.pop(x, None)
+        return found
 
 
 def _evaluate(value, pending: dict[int, list[int]], out: list) -> None:
