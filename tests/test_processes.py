@@ -28,7 +28,7 @@ MODULES = [CALLED.format(name="one", number=1), CALLED.format(name="ten", number
 
 @pytest.fixture
 def started(monkeypatch):
-    """The modules of each process that is started, of which any text is long enough."""
+    """The commands of the processes that are started. Any text is long enough for one."""
     commands = []
     monkeypatch.setattr(processes, "MIN_TEXT", 1)
     monkeypatch.setattr(processes, "available_cores", lambda: 2)

@@ -41,28 +41,27 @@ def target_machine(optimization: int) -> Any:
     )
 
 
-def _compiled(text: str, optimization: int) -> tuple[Any, Any]:
-    """The target machine and the module of a text in LLVM IR, from which code is generated."""
-    machine = target_machine(optimization)
+def module_of(text: str, machine: Any, triple: str) -> Any:
+    """The module of a text in LLVM IR, from which a target machine generates code. triple: the name of that machine."""
     module = llvm.parse_assembly(text)
-    module.triple, module.data_layout = llvm.get_process_triple(), str(machine.target_data)
+    module.triple, module.data_layout = triple, str(machine.target_data)
     module.verify()
     passes = llvm.create_new_module_pass_manager()
     passes.add_always_inliner_pass()
     passes.run(module, llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=0)))
-    return machine, module
+    return module
 
 
 def machine_code(text: str, optimization: int = OPTIMIZATION) -> bytes:
     """The object file of a module in LLVM IR."""
-    machine, module = _compiled(text, optimization)
-    return machine.emit_object(module)
+    machine = target_machine(optimization)
+    return machine.emit_object(module_of(text, machine, llvm.get_process_triple()))
 
 
 def assembly(text: str) -> str:
     """The assembly language of a module in LLVM IR."""
-    machine, module = _compiled(text, OPTIMIZATION)
-    return machine.emit_assembly(module)
+    machine = target_machine(OPTIMIZATION)
+    return machine.emit_assembly(module_of(text, machine, llvm.get_process_triple()))
 
 
 if __name__ == "__main__":

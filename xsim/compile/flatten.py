@@ -183,14 +183,16 @@ class Flattener:
             fixed, varying = now_fixed, now_varying
             p.discard(loop)
 
-    def suppose(self, key: Any, body: Jaxpr, carry: list[Array], arguments: list[Array], first: int, count: int) -> None:
+    def suppose(
+        self, key: Any, body: Jaxpr, constants: list[Array], carry: list[Array], sequences: Sequence[Array] = (), counters: int = 0
+    ) -> None:
         """Suppose for the first attempt at a long loop what its traced function tells, see `carried_kinds`.
 
-        key, carry: as in `rolled`. carry may begin with counters that body does not have. arguments: of body."""
+        key: as in `rolled`. counters: numbers that are carried before ``carry``."""
         if id(key) in self.patterns or count_operations(body, self.sizes) < MIN_SUPPOSED:
             return
-        kinds = [Kind.UNIFORM] * (len(carry) - count) + carried_kinds(body, [self.kind(x) for x in arguments], first, count)
-        each = np.repeat(kinds, [math.prod(x.shape) for x in carry])
+        kinds = carried_kinds(body, *([self.kind(x) for x in arrays] for arrays in (constants, carry, sequences)))
+        each = np.repeat([Kind.UNIFORM, *kinds], [counters, *(math.prod(x.shape) for x in carry)])
         self.patterns[id(key)] = (each == Kind.CONSTANT).tolist(), (each == Kind.VARYING).tolist()
 
     def kind(self, x: Array) -> Kind:
@@ -237,7 +239,7 @@ class Flattener:
             if not turns:
                 break
             unrolled, turns = body(unrolled), turns - 1
-        self.suppose(equation, params["body_jaxpr"].jaxpr, carry, [*body_constants, *carry], m, len(carry))
+        self.suppose(equation, params["body_jaxpr"].jaxpr, body_constants, carry)
         return self.rolled(equation, carry, condition, body).results
 
     def scan(self, equation: JaxprEqn, *xs: Array) -> list[Array]:

@@ -57,10 +57,8 @@ class Scan:
 
     def loop(self, carry: list[Array], condition: Callable, body: Callable) -> Rolled:
         """A loop over these carried arrays, the first of which is the turn."""
-        f = self.flattener
-        arguments = [*self.constants, *self.carry, *self.sequences]
-        f.suppose(self.equation, self.body.jaxpr, carry, arguments, len(self.constants), len(self.carry))
-        return f.rolled(self.equation, carry, condition, body, self.length)
+        self.flattener.suppose(self.equation, self.body.jaxpr, self.constants, self.carry, self.sequences, counters=1)
+        return self.flattener.rolled(self.equation, carry, condition, body, self.length)
 
     def rolled(self) -> tuple[list[Array], Rolled]:
         """The results of the scan as a counted loop, and the loop, whose first carried value is the turn. Sequences and results are arrays

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import llvmlite.binding as llvm
 
 from xsim.cache import cached
+from xsim.compile.code_generation import module_of
 from xsim.compile.host import HostEmitter
 from xsim.compile.llvm_types import Target, memory_type
 from xsim.compile.machine import identity
@@ -155,13 +156,7 @@ def ptx(text: str, architecture: str) -> str:
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     machine = llvm.Target.from_triple(TRIPLE).create_target_machine(cpu=architecture, features="+ptx80", opt=2)
-    module = llvm.parse_assembly(text)
-    module.triple, module.data_layout = TRIPLE, str(machine.target_data)
-    module.verify()
-    passes = llvm.create_new_module_pass_manager()
-    passes.add_always_inliner_pass()
-    passes.run(module, llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=0)))
-    return machine.emit_assembly(module)
+    return machine.emit_assembly(module_of(text, machine, TRIPLE))
 
 
 def cached_ptx(text: str, architecture: str) -> str:

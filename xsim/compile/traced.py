@@ -68,22 +68,22 @@ def carried_count(equation: JaxprEqn) -> int:
     return sum(v.aval.shape == w.aval.shape for v, w in zip(equation.outvars, inner, strict=True))
 
 
-def carried_kinds(body: Jaxpr, kinds: Sequence[Kind], first: int, count: int) -> list[Kind]:
+def carried_kinds(body: Jaxpr, constants: Sequence[Kind], carry: Sequence[Kind], sequences: Sequence[Kind]) -> list[Kind]:
     """An upper bound of the kinds of the carried arrays of a loop, from the traced function alone.
 
-    body: its first results are the carried arrays after a turn. kinds: of its arguments before the loop. first, count: which of them are
-    the carried arrays. A result is of the highest kind of the arguments of its equation; what a turn changes is no constant."""
-    now = list(kinds)
-    carried = slice(first, first + count)
+    body: of constants, the carried arrays before a turn, and slices of sequences; its first results are the carried arrays after the turn.
+    carry: of the carried arrays before the loop. A result is of the highest kind of the arguments of its equation; what a turn changes is
+    no constant."""
+    carry = list(carry)
     while True:
-        known = dict(zip(body.invars, now, strict=True))
+        known = dict(zip(body.invars, [*constants, *carry, *sequences], strict=True))
         for equation in body.eqns:
             kind = max((known.get(x, Kind.CONSTANT) for x in equation.invars if not isinstance(x, Literal)), default=Kind.CONSTANT)
             known.update(dict.fromkeys(equation.outvars, kind))
         new = []
-        for before, argument, result in zip(now[carried], body.invars[carried], body.outvars, strict=False):
+        for before, argument, result in zip(carry, body.invars[len(constants) :], body.outvars, strict=False):
             kind = Kind.CONSTANT if isinstance(result, Literal) else known.get(result, Kind.CONSTANT)
             new.append(max(before, kind, Kind.CONSTANT if result is argument else Kind.UNIFORM))
-        if new == now[carried]:
-            return new
-        now[carried] = new
+        if new == carry:
+            return carry
+        carry = new

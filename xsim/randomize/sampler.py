@@ -74,8 +74,9 @@ def _sampled(model: Model, key, choice: _Choice, num: int) -> tuple[dict[str, An
 
     As one program: the operations compiled one by one would take twice the time. The environments are sampled `CHUNK` at a time, so that
     environment i is the result of the same instructions whatever num is."""
-    shared = Sampler(model, *choice.fields).sample_shared(key)
-    sampler = Sampler(model.replace(shared), *choice.fields)
+    sampler = Sampler(model, *choice.fields)
+    shared = sampler.sample_shared(key)
+    sampler = sampler._replace(model=model.replace(shared))
     leaves = {path: sampler.model.get(path) for path in sampler.varying}
     own = {path: x for path, x in leaves.items() if x.ndim > len(model.shape(path))}  # those that differ between environments already
     index = jnp.minimum(jnp.arange(-(-num // CHUNK) * CHUNK), num - 1).reshape(-1, CHUNK)
