@@ -9,6 +9,8 @@ from memory import PROC, drop_programs, resident, trim
 from queries import Queries, install
 from slow_cases import NIGHTLY_CASES, SLOW_CASES
 
+import xsim.compile.fingerprint
+
 
 @pytest.fixture
 def x64():
@@ -34,6 +36,10 @@ jax.config.update("jax_traceback_in_locations_limit", 0)
 """What each operation's place in the source is to a compiler: a tenth of the time to lower a program."""
 
 install()
+
+source_fingerprint = xsim.compile.fingerprint.source_fingerprint
+xsim.compile.fingerprint.source_fingerprint = lambda: None
+"""Compiled functions are not kept on disk: tests change the package while they run (but for `test_function_cache.py`)."""
 
 
 @pytest.hookimpl(tryfirst=True)

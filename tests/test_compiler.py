@@ -480,11 +480,11 @@ def test_very_long_programs_are_not_optimized(monkeypatch):
     """Equal results, of other machine code."""
     made = []
 
-    def function_address(texts, name, optimization):
+    def code_of(texts, optimization):
         made.append(optimization)
-        return machine.function_address(texts, name, optimization)
+        return machine.code_of(texts, optimization)
 
-    monkeypatch.setattr("xsim.compile.function.function_address", function_address)
+    monkeypatch.setattr("xsim.compile.function.code_of", code_of)
     x = jnp.linspace(-1.0, 1.0, 12).reshape(6, 2)
     results = []
     for limit in (1000, 1):
@@ -545,11 +545,11 @@ def test_cache(tmp_path, monkeypatch):
     made = []
     monkeypatch.setattr(processes, "machine_code", lambda *args, make=processes.machine_code: made.append(args) or make(*args))
     for _ in range(2):
-        assert machine.function_address([MODULE.format(7)], "seven")
+        assert machine.loaded(machine.code_of([MODULE.format(7)]), "seven")
     assert len(made) == 1
     (file,) = (tmp_path / "cache").glob("*.o")
     file.write_bytes(file.read_bytes()[:-40] + bytes(40))
-    assert machine.function_address([MODULE.format(7)], "seven") and len(made) == 2
+    assert machine.loaded(machine.code_of([MODULE.format(7)]), "seven") and len(made) == 2
     assert (tmp_path / "cache").stat().st_mode & 0o777 == 0o700
     (tmp_path / "open").mkdir()
     os.chmod(tmp_path / "open", 0o777)

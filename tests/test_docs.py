@@ -36,13 +36,13 @@ def _examples(page: Path) -> list[str]:
 
 
 @pytest.fixture
-def registries():
+def registries(monkeypatch):
     """What a page registers is gone afterwards."""
-    before = [(registry, dict(registry)) for registry in (JOINT_TYPES, TASKS)]
+    monkeypatch.setattr(JOINT_TYPES, "_entries", dict(JOINT_TYPES))
+    tasks = dict(TASKS)
     yield
-    for registry, entries in before:
-        registry.clear()
-        registry.update(entries)
+    TASKS.clear()
+    TASKS.update(tasks)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))

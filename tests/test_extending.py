@@ -102,14 +102,13 @@ IMPORTS = "\n".join(re.findall(r"^from xsim\.spec import .*$", PAGE, re.MULTILIN
 @pytest.fixture
 def registries(monkeypatch):
     """Registries as they were, after the test."""
-    for value in vars(registry).values():
+    for value in (*vars(registry).values(), JOINT_TYPES):
         if isinstance(value, registry.Registry):
             monkeypatch.setattr(value, "_entries", dict(value._entries))
-    joints, formats = dict(JOINT_TYPES), dict(FORMATS)
+    formats = dict(FORMATS)
     yield
-    for kinds, old in ((JOINT_TYPES, joints), (FORMATS, formats)):
-        for name in set(kinds) - set(old):
-            del kinds[name]
+    for name in set(FORMATS) - set(formats):
+        del FORMATS[name]
 
 
 @pytest.mark.parametrize("title", EXAMPLES)

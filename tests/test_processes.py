@@ -11,7 +11,7 @@ import pytest
 
 from xsim.compile import processes
 from xsim.compile.code_generation import OPTIMIZATION
-from xsim.compile.machine import function_address, loaded
+from xsim.compile.machine import code_of, loaded
 from xsim.compile.processes import available_cores, object_files
 
 CALLED = "define i64 @{name}(i64 %x) {{\n  %y = add i64 %x, {number}\n  ret i64 %y\n}}\n"
@@ -53,7 +53,7 @@ def test_modules_in_the_cache(started, monkeypatch, tmp_path):
     """The object files of a program are one file."""
     monkeypatch.setenv("XSIM_CACHE_DIR", str(tmp_path))
     for _ in range(2):
-        assert value_of_both(function_address(MODULES, "both")) == 111
+        assert value_of_both(loaded(code_of(MODULES), "both")) == 111
     assert len(started) == 2 and len(list(tmp_path.glob("*.o"))) == 1
 
 

@@ -42,6 +42,7 @@ from xsim.spec import ModelSpec
 from xsim.viewer.frames import render
 
 __version__ = "0.1.0"
+registry.end_of_import()
 
 __all__ = [
     "CameraImage", "ContactData", "ConvexDecomposition", "Data", "ElementaryJoint", "Flags", "Format", "GeneralJoint", "JointType",

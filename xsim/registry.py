@@ -26,7 +26,9 @@ class Registry(Mapping[Key, Any], Generic[Key]):
 
     def __init__(self, what: str):
         self.what = what
+        self.built_in = 0  # the number of entries of the package, which are the first ones
         self._entries: dict[Key, Any] = {}
+        _REGISTRIES.append(self)
 
     def __getitem__(self, name: Key) -> Any:
         if name not in self._entries:
@@ -55,6 +57,20 @@ class Registry(Mapping[Key, Any], Generic[Key]):
         """The text of an error about a name that is not registered."""
         known = [" ".join(key) if isinstance(key, tuple) else str(key) for key in self._entries]
         return f"unknown {self.what} {name!r}{did_you_mean(str(name), known)}; known: {', '.join(known)}"
+
+
+_REGISTRIES: list[Registry] = []
+
+
+def end_of_import() -> None:
+    """What is registered from now on comes from outside the package."""
+    for registry in _REGISTRIES:
+        registry.built_in = len(registry)
+
+
+def extensions() -> list[tuple[str, Any, Any]]:
+    """What was registered from outside the package: (registry, name, entry)."""
+    return [(r.what, name, entry) for r in _REGISTRIES for name, entry in list(r.items())[r.built_in :]]
 
 
 class ConfigKey(NamedTuple):

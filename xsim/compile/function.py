@@ -23,14 +23,15 @@ from jax.interpreters import partial_eval as pe
 
 from xsim.compile import cuda
 from xsim.compile.announcement import announced
+from xsim.compile.cache_entry import CacheEntry
 from xsim.compile.choice import compiler, is_cuda, tracing_for
 from xsim.compile.code_generation import OPTIMIZATION, UNOPTIMIZED, machine_code
 from xsim.compile.flatten import Unsupported, program_of
 from xsim.compile.host import HostEmitter
 from xsim.compile.launch import Launch, launch_handler
 from xsim.compile.llvm_types import Target
-from xsim.compile.machine import function_address, identity, loaded, pointer_capsule, vector_lanes
-from xsim.compile.nvptx import GpuEmitter, Repetition, cached_ptx
+from xsim.compile.machine import code_of, identity, loaded, pointer_capsule, read_code, vector_lanes
+from xsim.compile.nvptx import GpuEmitter, Repetition
 from xsim.compile.program import Program
 from xsim.compile.reverse import reverse_program
 from xsim.compile.rules import is_float
@@ -124,13 +125,15 @@ class Function:
     reverse_of: if it is the derivative in reverse mode, that function and the arguments whose cotangents are the results. prunable: whether
     results that nothing uses are left out of the machine code; a function that is always used whole is compiled once. replay: for a
     function that is not prunable. repetition: how several calls in turn are one kernel (`xsim.compile.repeated`), None: they are not.
+    entry: of the cache; None: it is not kept for later processes.
     """
 
     def __init__(
         self, function: Callable, shapes: Sequence[Any], name: str, linear=None, results=None, reverse_of=None, prunable: bool = False,
-        replay: Replay | None = None, repetition: Repetition | None = None,
+        replay: Replay | None = None, repetition: Repetition | None = None, entry: CacheEntry | None = None,
     ):  # fmt: skip
         self.repetition = repetition
+        self.entry = CacheEntry(None) if entry is None else entry
         self.function, self.shapes, self.name, self.prunable = function, tuple(shapes), name, prunable
         self._results: Any = results
         self._traced: ClosedJaxpr | None = None
@@ -140,12 +143,10 @@ class Function:
         self._reverses: dict[tuple[int, ...], Function] = {}
         self._selections: dict[tuple[int, ...], Function] = {}
         self._targets: dict = {}
-        self._traced_operations: int | None = None
         self.replay = replay
         self._replayed: Function | None = None
         self._whole: Function | None = None  # the function of which this is a selection
         self._programs: dict[tuple[bool, ...], Program] = {}  # until they are compiled
-        self._summaries: dict[tuple[bool, ...], Summary] = {}
 
     def __repr__(self) -> str:
         return f"Function({self.name})"
@@ -157,14 +158,13 @@ class Function:
             # one region: without calls of other functions
             with one_environment(), one_region(True), tracing_for("xla"), _without_garbage_collection():
                 self._traced = jax.make_jaxpr(lambda *xs: list(self.function(*xs)))(*self.shapes)
-            self._results = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in self._traced.out_avals]
         return self._traced
 
     @property
     def results(self) -> list:
         """Shapes and types of the results."""
         if self._results is None:
-            assert self.traced is not None
+            self._results = self.entry.found("results", lambda: [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in self.traced.out_avals])
         return self._results
 
     @property
@@ -190,7 +190,7 @@ class Function:
 
     def check_size(self, batched: tuple[bool, ...]) -> None:
         """Raise Unsupported if the function has too many operations. Those of the trace are counted first: to make a program takes time."""
-        if batched not in self._summaries:
+        if self.entry.get(("summary", batched)) is None:
             self._check_trace()
         found = self.summary(batched).operations
         if found > max_operations():
@@ -199,11 +199,10 @@ class Function:
 
     def _check_trace(self) -> None:
         """Raise Unsupported if the trace has too many operations."""
-        if self._traced_operations is None:
-            self._traced_operations = count_operations(self.traced.jaxpr)
-        if self._traced_operations > MAX_TRACED_OPERATIONS:
+        count = self.entry.found("traced operations", lambda: count_operations(self.traced.jaxpr))
+        if count > MAX_TRACED_OPERATIONS:
             self._traced = None
-            raise Unsupported(f"{self._traced_operations} operations, more than {MAX_TRACED_OPERATIONS}")
+            raise Unsupported(f"{count} operations, more than {MAX_TRACED_OPERATIONS}")
 
     # ---- derivatives -------------------------------------------------------------------------------------------------------------
 
@@ -215,7 +214,7 @@ class Function:
         if self._replayed is None:
             results = [x for i, x in enumerate(self.results) if i not in self.known]
             shapes = [*self.shapes, *(self.results[i] for i in self.known)]
-            self._replayed = Function(self.replay.function, shapes, self.name, results=results)
+            self._replayed = Function(self.replay.function, shapes, self.name, results=results, entry=self.entry.derived("replayed"))
         return self._replayed
 
     def _of(self, active: tuple[int, ...], arguments: list) -> Callable:
@@ -242,8 +241,9 @@ class Function:
 
             shapes, results = [*self.shapes, *(self.shapes[i] for i in active)], [self.results[i] for i in self.differentiable]
             found = self._tangents[active] = Function(
-                function, shapes, f"tangent of {self.name}", (self, active), results, prunable=self.prunable
-            )
+                function, shapes, f"tangent of {self.name}", (self, active), results, prunable=self.prunable,
+                entry=self.entry.derived("tangent", active),
+            )  # fmt: skip
         return found
 
     def reverse(self, active: tuple[int, ...]) -> Function:
@@ -259,8 +259,9 @@ class Function:
             shapes = [*self.shapes, *(self.results[i] for i in self.differentiable)]
             results = [self.shapes[i] for i in active]
             found = self._reverses[active] = Function(
-                function, shapes, f"reverse of {self.name}", None, results, (self, active), prunable=self.prunable
-            )
+                function, shapes, f"reverse of {self.name}", None, results, (self, active), prunable=self.prunable,
+                entry=self.entry.derived("reverse", active),
+            )  # fmt: skip
         return found
 
     def selected(self, used: tuple[int, ...]) -> Function:
@@ -284,7 +285,8 @@ class Function:
             out = list(self.function(*xs))
             return [out[i] for i in used]
 
-        found = Function(function, self.shapes, self.name, results=[self.results[i] for i in used], prunable=True)
+        results, entry = [self.results[i] for i in used], self.entry.derived("selected", used)
+        found = Function(function, self.shapes, self.name, results=results, prunable=True, entry=entry)
         found._whole = self
         if self._traced is not None:
             jaxpr = pe.dce_jaxpr(self._traced.jaxpr, [i in used for i in range(len(self.results))], instantiate=True)[0]
@@ -344,24 +346,30 @@ class Function:
 
     def _compiled(self, batched: tuple[bool, ...], summed: tuple[bool, ...], environments: int) -> str:
         """Compile the function, and register it with XLA unless one with the same code is; its name."""
-        texts = self.modules(batched, summed, self.lanes(batched, environments))
-        is_optimized = any(batched) and self.summary(batched).operations <= MAX_OPTIMIZED_OPERATIONS
-        optimization = OPTIMIZATION if is_optimized else UNOPTIMIZED
-        name = f"xsim.{identity(texts, optimization)}"
+        lanes = self.lanes(batched, environments)
+        key = "code", batched, summed, lanes
+        code = self.entry.get(key)
+        if f"xsim.{code}" in _REGISTERED:
+            return f"xsim.{code}"
+        objects = None if code is None else read_code(code)
+        if objects is None:
+            texts = self.modules(batched, summed, lanes)
+            is_optimized = any(batched) and self.summary(batched).operations <= MAX_OPTIMIZED_OPERATIONS
+            optimization = OPTIMIZATION if is_optimized else UNOPTIMIZED
+            code, objects = identity(texts, optimization), code_of(texts, optimization)
+            self.entry.put(key, code)
+        name = f"xsim.{code}"
         if name not in _REGISTERED:
-            address = function_address(texts, "handler", optimization)
-            jax.ffi.register_ffi_target(name, pointer_capsule(address), platform="cpu")
+            jax.ffi.register_ffi_target(name, pointer_capsule(loaded(objects, "handler")), platform="cpu")
             _REGISTERED.add(name)
         return name
 
     def _loaded_kernels(self, batched: tuple[bool, ...]) -> GpuKernels:
         """Compile the function to kernels, and load them."""
-        emitter = self.gpu_emitter(batched)
-        text = cached_ptx(emitter.module(), cuda.architecture())
-        handles = dict(zip(emitter.kernels, cuda.load_kernels(text, tuple(emitter.kernels)), strict=True))
-        return GpuKernels(
-            handles.get("uniform", 0), handles["block"], len(emitter.slots), emitter.counted, emitter.repetition, identity([text])
-        )
+        architecture = cuda.architecture()
+        ptx = self.entry.found(("kernels", batched, architecture), lambda: self.gpu_emitter(batched).compiled(architecture))
+        handles = dict(zip(ptx.kernels, cuda.load_kernels(ptx.text, ptx.kernels), strict=True))
+        return GpuKernels(handles.get("uniform", 0), handles["block"], ptx.slots, ptx.counted, ptx.repetition, identity([ptx.text]))
 
     def gpu_emitter(self, batched: tuple[bool, ...]) -> GpuEmitter:
         """The writer of the kernels for such operands."""
@@ -410,12 +418,11 @@ class Function:
 
     def summary(self, batched: tuple[bool, ...]) -> Summary:
         """What is known of the program for such operands."""
-        found = self._summaries.get(batched)
-        if found is None:
-            program = self.program(batched)
-            varying = tuple(np.array([program.varying[x] for x in values], bool) for values in program.outputs)
-            found = self._summaries[batched] = Summary(sum(program.count(program.live()).values()), varying)
-        return found
+        return self.entry.found(("summary", batched), lambda: self._summarized(self.program(batched)))
+
+    def _summarized(self, program: Program) -> Summary:
+        varying = tuple(np.array([program.varying[x] for x in values], bool) for values in program.outputs)
+        return Summary(sum(program.count(program.live()).values()), varying)
 
     def modules(self, batched: tuple[bool, ...], summed: tuple[bool, ...], lanes: int) -> list[str]:
         """LLVM IR for this processor. lanes: environments in a vector."""

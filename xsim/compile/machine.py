@@ -11,7 +11,7 @@ from typing import Any
 import llvmlite
 import llvmlite.binding as llvm
 
-from xsim.cache import cached
+from xsim.cache import cached, read_cached
 from xsim.compile.code_generation import OPTIMIZATION, processor_features, target_machine
 from xsim.compile.processes import object_files
 
@@ -50,10 +50,19 @@ def identity(texts: Sequence[str], optimization: int = OPTIMIZATION) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
-def function_address(texts: Sequence[str], name: str, optimization: int = OPTIMIZATION) -> int:
-    """The address of a function of modules in LLVM IR, compiled now or in an earlier process."""
-    packed = cached(f"{identity(texts, optimization)}.o", lambda: _packed(object_files(texts, optimization)))
-    return loaded(_unpacked(packed), name)
+def code_of(texts: Sequence[str], optimization: int = OPTIMIZATION) -> list[bytes]:
+    """The object files of modules in LLVM IR, made now or in an earlier process."""
+    return _unpacked(cached(_file(identity(texts, optimization)), lambda: _packed(object_files(texts, optimization))))
+
+
+def read_code(identity: str) -> list[bytes] | None:
+    """The object files that an earlier process made, of modules with this `identity`; None if they are not on disk."""
+    packed = read_cached(_file(identity))
+    return None if packed is None else _unpacked(packed)
+
+
+def _file(identity: str) -> str:
+    return f"{identity}.o"
 
 
 def _packed(codes: Sequence[bytes]) -> bytes:

@@ -50,6 +50,17 @@ class Repetition(NamedTuple):
     sequences: tuple[int, ...]
 
 
+class Ptx(NamedTuple):
+    """Kernels in PTX. kernels: their names. slots: number of values of the call. counted: the array whose first axis is that of the
+    environments, see `xsim.compile.handler.Layout`. repetition: of several calls, if the kernels can."""
+
+    text: str
+    kernels: tuple[str, ...]
+    slots: int
+    counted: tuple[str, int] | None
+    repetition: Repetition | None
+
+
 class GpuEmitter(HostEmitter):
     """For a GPU: two kernels, whose parameters are pointers to the operands and results themselves.
 
@@ -67,6 +78,12 @@ class GpuEmitter(HostEmitter):
         super().__init__(program, Target(lanes=1, gpu=True), sizes, batched, [False] * len(program.outputs))
         self.repetition = repetition
         self.sources = {argument: result for result, argument in repetition.carried} if repetition else {}
+
+    def compiled(self, architecture: str) -> Ptx:
+        """The kernels for a GPU, made now or in an earlier process. architecture: for example sm_90."""
+        text = self.module()
+        code = cached(f"{identity([architecture, text])}.ptx", lambda: ptx(text, architecture).encode()).decode()
+        return Ptx(code, tuple(self.kernels), len(self.slots), self.counted, self.repetition)
 
     def module(self) -> str:
         """The module of all functions."""
@@ -157,8 +174,3 @@ def ptx(text: str, architecture: str) -> str:
     llvm.initialize_all_asmprinters()
     machine = llvm.Target.from_triple(TRIPLE).create_target_machine(cpu=architecture, features="+ptx80", opt=2)
     return machine.emit_assembly(module_of(text, machine, TRIPLE))
-
-
-def cached_ptx(text: str, architecture: str) -> str:
-    """`ptx`, made now or in an earlier process."""
-    return cached(f"{identity([architecture, text])}.ptx", lambda: ptx(text, architecture).encode()).decode()

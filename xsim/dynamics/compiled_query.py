@@ -9,6 +9,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from xsim.compile.cache_entry import CacheEntry
+from xsim.compile.fingerprint import function_fingerprint
 from xsim.compile.function import Function
 from xsim.dynamics.layout import batch_shape
 from xsim.dynamics.prepared import by_environment, model_key
@@ -67,14 +69,22 @@ class QueryFunction(Function):
             out, self._structure = jax.tree.flatten(query(model, **arguments, **dict(static)))
             return out
 
-        super().__init__(function, [jax.ShapeDtypeStruct(*s) for s in shapes], "query", prunable=True)
+        structs = [jax.ShapeDtypeStruct(*s) for s in shapes]
+        name, model = f"{query.__module__}.{query.__qualname__}", jax.tree.unflatten(treedef, structs[:leaves])
+        is_known = name.startswith("xsim.") and "<locals>" not in name
+        key = function_fingerprint(name, model, structs[leaves:], present, static) if is_known else None
+        super().__init__(function, structs, "query", prunable=True, entry=CacheEntry(key))
 
     @property
     def structure(self):
         """The structure of the query's result."""
-        if self._structure is None:
-            assert self.traced is not None  # which sets it
-        return self._structure
+
+        def traced():
+            if self._structure is None:
+                assert self.traced is not None  # which sets it
+            return self._structure
+
+        return self.entry.found("structure", traced)
 
 
 @functools.lru_cache(maxsize=64)

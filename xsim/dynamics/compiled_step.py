@@ -199,6 +199,7 @@ def step_function(
     return Function(
         step, [*vectors, *fields, *inputs, start], "step", replay=Replay(replay, (len(ADVANCED),)),
         repetition=_repetition(len(vectors), len(inputs), warm),
+        entry=system.function.entry.derived("step", shared, order, shapes, nu, present, warm),
     )  # fmt: skip
 
 

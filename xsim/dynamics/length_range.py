@@ -11,7 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from xsim.compile.cache_entry import CacheEntry
 from xsim.compile.choice import uses_llvm
+from xsim.compile.fingerprint import function_fingerprint
 from xsim.compile.flatten import Unsupported
 from xsim.compile.function import Function
 from xsim.dynamics.actuation.transmissions import transmissions
@@ -57,7 +59,8 @@ def with_length_ranges(model: Model, search: Search) -> Model:
         return model
     with jax.enable_x64(True):
         model64 = jax.tree.map(lambda x: jnp.asarray(x, jnp.float64), _simulated_model(model, search))
-        observed = np.asarray(_end_lengths(model64, search, unknown))
+        entry = CacheEntry(function_fingerprint("length ranges", model64, search, unknown))
+        observed = entry.found("lengths", lambda: np.asarray(_end_lengths(model64, search, unknown)))
     ranges = np.array(model.actuator.length_range)
     for lengths, i in zip(np.moveaxis(observed.reshape(-1, 2, len(unknown)), -1, 0), unknown, strict=True):
         low, high = lengths[:, 0].min(), lengths[:, 1].max()

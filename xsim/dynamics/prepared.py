@@ -11,6 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from xsim.compile.cache_entry import CacheEntry
+from xsim.compile.fingerprint import function_fingerprint
 from xsim.compile.function import Function
 from xsim.dynamics.layout import Lanes
 from xsim.dynamics.prepare import prepare
@@ -28,7 +30,8 @@ class SystemFunction:
 
     def __init__(self, treedef, leaves: tuple, mocap):
         self.treedef = treedef
-        self.function = Function(self._numbers, (*leaves, mocap), "prepare")
+        entry = CacheEntry(function_fingerprint("prepare", jax.tree.unflatten(treedef, leaves), mocap))
+        self.function = Function(self._numbers, (*leaves, mocap), "prepare", entry=entry)
         self._structure: Any = None
 
     def _numbers(self, *arrays):

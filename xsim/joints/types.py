@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from xsim.registry import Registry
+
 __all__ = ["JOINT_TYPES", "ElementaryJoint", "GeneralJoint", "JointType", "Parameter", "register_joint"]
 
 
@@ -102,16 +104,14 @@ class JointType:
         return np.concatenate(parts) if parts else np.zeros(0)
 
 
-JOINT_TYPES: dict[str, JointType] = {}
+JOINT_TYPES: Registry[str] = Registry("joint type")
+"""`JointType` by name."""
 
 
 def register_joint(joint_type: JointType) -> JointType:
     """Add a joint type to the registry, so that files and specs can use it. Raises ValueError if another type has this name."""
-    old = JOINT_TYPES.get(joint_type.name)
-    if old is not None and old != joint_type:
-        raise ValueError(f"a joint type named {joint_type.name!r} is registered already")
-    JOINT_TYPES[joint_type.name] = joint_type
-    return joint_type
+    known = JOINT_TYPES.get(joint_type.name)
+    return joint_type if known == joint_type else JOINT_TYPES.register(joint_type.name, joint_type)
 
 
 _X, _Y, _Z = (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)

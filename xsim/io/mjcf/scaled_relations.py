@@ -186,7 +186,8 @@ class Relations:
                 out["mquat"] += [1.0] * 4
             for k, joint in enumerate(self.bodies[i].joints):
                 s = self.scale(("joint", (i, k))).length
-                q = {"slide": [s], "free": [s] * 3 + [1.0] * 4}.get(joint.type, [1.0] * JOINT_TYPES[joint.type].nq)
+                nq: int = JOINT_TYPES[joint.type].nq
+                q = {"slide": [s], "free": [s] * 3 + [1.0] * 4}.get(joint.type, [1.0] * nq)
                 out["qpos"] += q
                 out["qvel"] += {"free": [s] * 3 + [1.0] * 3, "ball": [1.0] * 3}.get(joint.type, q)
                 out["plastic"] += q if joint.spring_yield is not None else []
