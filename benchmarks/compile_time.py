@@ -4,7 +4,10 @@
 """
 
 import argparse
+import os
 import statistics
+
+os.environ["XSIM_CACHE_DIR"] = ""
 
 import jax
 import jax.numpy as jnp

@@ -261,7 +261,7 @@ def main() -> None:
     if options.part:
         return worker(options)
     begin = time.monotonic()
-    common = {**os.environ, "XSIM_COMPILER": options.compiler, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+    common = {**os.environ, "XSIM_COMPILER": options.compiler, "XLA_PYTHON_CLIENT_PREALLOCATE": "false", "XSIM_CACHE_DIR": ""}
     flags = ["--compiler", options.compiler, "--skip", options.skip, *([] if options.gradients else ["--no-gradients"])]
     with tempfile.TemporaryDirectory() as folder:
         processes = []

@@ -22,6 +22,7 @@ from xsim.compile.fingerprint import function_fingerprint
 from xsim.compile.flatten import Unsupported
 from xsim.compile.function import Function
 from xsim.compile.nvptx import GpuEmitter
+from xsim.dynamics import length_range
 from xsim.dynamics.compiled_query import query_function
 from xsim.dynamics.compiled_step import step_function
 from xsim.dynamics.prepared import system_function
@@ -161,6 +162,24 @@ def test_kernels_for_a_gpu(monkeypatch):
         Function(lambda a, x: [a * x], shapes, "test", entry=CacheEntry("of a test")).gpu_target((False, True)) for _ in range(2)
     ]
     assert len(made) == 1 and targets[0] == targets[1]
+
+
+MUSCLE = """<mujoco><compiler angle="radian"/>
+  <worldbody><site name="b" pos="0 0.3 0"/>
+    <body><joint name="hinge" range="-1 1"/><geom size="0.1"/><site name="a" pos="0.2 0 0"/></body></worldbody>
+  <tendon><spatial name="tendon"><site site="a"/><site site="b"/></spatial></tendon>
+  <actuator><muscle tendon="tendon"/></actuator></mujoco>"""
+
+
+def test_length_ranges(monkeypatch):
+    """Those of muscles are simulated once."""
+    model = xsim.loads(MUSCLE, "mjcf")
+    simulated = []
+    monkeypatch.setattr(length_range, "_end_lengths", lambda *args, run=length_range._end_lengths: simulated.append(1) or run(*args))
+    np.testing.assert_array_equal(xsim.loads(MUSCLE, "mjcf").actuator.length_range, model.actuator.length_range)
+    assert not simulated
+    xsim.loads(MUSCLE.replace("0.3", "0.4"), "mjcf")
+    assert simulated
 
 
 # ---- fingerprints ------------------------------------------------------------------------------------------------------------------

@@ -18,6 +18,8 @@ from pathlib import Path
 
 import numpy as np
 
+from xsim.cache import CACHE_VARIABLE
+
 __all__ = ["Column", "Failed", "Process", "Settings", "compare", "prepare_column", "run_once"]
 
 
@@ -93,6 +95,7 @@ class Process:
         paths = [str(root.parent), *filter(None, [os.environ.get("PYTHONPATH")])] if is_xsim else []
         env = {
             **os.environ,
+            CACHE_VARIABLE: "",  # the times to compile are those of a first process
             "XLA_PYTHON_CLIENT_PREALLOCATE": "false",  # JAX would otherwise give all memory of a GPU to the first engine
             "JAX_ENABLE_X64": str(int(settings.dtype == "float64")),
             "JAX_NUM_CPU_DEVICES": str(settings.cores),
