@@ -37,7 +37,9 @@ pytestmark = [
 
 @pytest.fixture(autouse=True)
 def folder(monkeypatch, tmp_path):
-    """An empty cache, in which functions are kept."""
+    """An empty cache, in which functions are kept, without what other tests have registered."""
+    for kinds in registry._REGISTRIES:
+        monkeypatch.setattr(kinds, "_entries", dict(list(kinds.items())[: kinds.built_in]))
     monkeypatch.setenv("XSIM_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(fingerprint, "source_fingerprint", source_fingerprint)
     return tmp_path

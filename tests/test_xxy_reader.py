@@ -328,17 +328,15 @@ def test_drawn_axes_may_be_recorded(joint, count):
     assert "axes" in refused('<body name="b" joint="rx" axes="1 0 0"/>')
 
 
-def test_registered_joint_types_may_be_named():
+def test_registered_joint_types_may_be_named(monkeypatch):
     name = "test_xxy_knee"
     assert name in refused(f'<body name="b" joint="{name}"/>')
     parameters = {"axes": Parameter((1, 3), ((1.0, 0.0, 0.0),))}
+    monkeypatch.setattr(JOINT_TYPES, "_entries", dict(JOINT_TYPES))
     register_joint(JointType(name, (ElementaryJoint("hinge", 0), ElementaryJoint("slide", 0)), parameters))
-    try:
-        spec = read(f'<body name="b" joint="{name}" damping="1 2" spring_zero="3 4">{GEOM}</body>')
-        assert spec.bodies[0].joint.type == name and spec.bodies[0].joint.spring_ref.tolist() == [3, 4]
-        same(spec, parse_text(xxy.write(spec), "x_xy"))
-    finally:
-        del JOINT_TYPES[name]
+    spec = read(f'<body name="b" joint="{name}" damping="1 2" spring_zero="3 4">{GEOM}</body>')
+    assert spec.bodies[0].joint.type == name and spec.bodies[0].joint.spring_ref.tolist() == [3, 4]
+    same(spec, parse_text(xxy.write(spec), "x_xy"))
     for xsims_own in ("hinge", "ball", "fixed", "planar", "screw"):
         assert "rx" in refused(f'<body name="b" joint="{xsims_own}"/>')
 

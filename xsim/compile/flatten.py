@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 
-from xsim.compile import factorization, indexing
+from xsim.compile import factorization, indexing, matrices
 from xsim.compile.arrays import Array, combined, constant_array
 from xsim.compile.loops import Branch, Rolled, Scan
 from xsim.compile.program import BOOL, INDEX, Program
@@ -559,6 +559,8 @@ RULES: dict[str, Callable] = {
     "dot_general": _dot_general,
     "cholesky": factorization.cholesky,
     "triangular_solve": factorization.triangular_solve,
+    "xsim_factor": matrices.factored,
+    "xsim_solve": matrices.solved,
     "integer_pow": _integer_power,
     "square": lambda f, e, x: f.operate("mul", x.dtype, x, x),
     "polynomial": _polynomial,

@@ -19,7 +19,7 @@ import numpy as np
 from xsim import spatial
 from xsim.dynamics.constraints.row_mobility import RowMobility
 from xsim.dynamics.constraints.softness import impedance, reference_law, regularization
-from xsim.dynamics.linalg.dense import assembled, fit, loop_sum, pairwise_sum, stacked, tree_sum
+from xsim.dynamics.linalg.dense import assembled, fit, pairwise_sum, stacked, sum_of_products, tree_sum
 from xsim.dynamics.tendons.tendons import LengthAndJacobian, scaled_row
 from xsim.dynamics.tree.frames import End, Wrench, body_end, body_link, coordinate_addresses, site_end
 from xsim.dynamics.tree.kinematics import Frames, accelerations, point_acceleration, point_velocity, velocities
@@ -147,7 +147,7 @@ class Rows(NamedTuple):
         out = eye * diagonal[None]
         if n == len(g):
             return out
-        return out + loop_sum(lambda i: self.general[i][:, None] * self.general[i][None] * g[n + i], len(self.general))
+        return out + sum_of_products(self.general, self.general * g[n:, None])
 
     def hessian(self, x):
         """The diagonal of P'' (n + m, lanes)."""

@@ -9,6 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from xsim.compile.matrices import padded
+from xsim.compile.primitives import primitive_of
 from xsim.dynamics.layout import spread
 from xsim.spatial import in_one_environment, stage
 
@@ -27,7 +29,8 @@ def assembled(entries: dict, shape: tuple[int, int], *like):
 
 
 MAX_UNROLLED = 40
-"""Largest matrix whose factorization is unrolled, one region per column. Larger ones use a loop, which keeps the program small."""
+"""Largest matrix whose factorization is unrolled, one region per column. Larger ones use loops, which keep the program small; in the
+program of one environment these are those of `xsim.compile.matrices`."""
 
 
 class Cholesky:
@@ -43,7 +46,9 @@ class Cholesky:
         n, eps = len(matrix), slack * float(jnp.finfo(matrix.dtype).eps)
         self.columns: list | None = [] if n <= MAX_UNROLLED else None
         if self.columns is None:
-            self.lower, self.inverse, self.pivot = _factored(matrix, eps)
+            self.is_tiled = in_one_environment() and matrix.ndim == 2
+            self.factor = FACTOR.bind(matrix, eps=eps) if self.is_tiled else _factored(matrix, eps)
+            self.pivot = self.factor[-1]
             return
         self.pivot, rest = jnp.ones_like(matrix[0, 0]), matrix
         for k in reversed(range(n)):
@@ -53,7 +58,7 @@ class Cholesky:
     def solve(self, b):
         """The solution x of A x = b (n, lanes)."""
         if self.columns is None:
-            return _solved(self.lower, self.inverse, b)
+            return SOLVE.bind(*self.factor[:2], b)[0] if self.is_tiled else _solved(*self.factor[:2], b)
         intermediate, x = [], b[:0]
         for column, inverse in self.columns:
             y, b = _upward_step(b, column, inverse)
@@ -113,6 +118,24 @@ def _solved(lower, inverse, b):
         return x.at[k].set((x[k] - (lower[k] * x).sum(0)) * inverse[k])
 
     return jax.lax.fori_loop(0, n, backward, jax.lax.fori_loop(0, n, forward, b))
+
+
+def _tiled_factor(matrix, *, eps: float) -> list:
+    """`_factored`, as `xsim.compile.matrices.factored` gives it."""
+    n, m = len(matrix), padded(len(matrix))
+    larger = jnp.eye(m, dtype=matrix.dtype).at[:n, :n].set(matrix)
+    lower, inverse, pivot = _factored(larger, eps)
+    return [lower.ravel(), inverse, pivot]
+
+
+def _tiled_solution(factor, inverse, b) -> list:
+    """`_solved`, with a factor of `_tiled_factor`, in which what is on the other side of the diagonal has no meaning."""
+    m, n = len(inverse), len(b)
+    return [_solved(jnp.triu(factor.reshape(m, m), 1), inverse, jnp.zeros(m, b.dtype).at[:n].set(b))[:n]]
+
+
+FACTOR, SOLVE = primitive_of("xsim_factor", _tiled_factor), primitive_of("xsim_solve", _tiled_solution)
+"""Factorization of a large matrix and the solution of equations with it, of one environment."""
 
 
 def tree_sum(terms: Iterable):
@@ -198,6 +221,33 @@ def loop_sum(term, n: int, count=None):
 
     start = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(term, 0))
     return jax.lax.fori_loop(0, n // at_once if count is None else -(-count // at_once), add_terms, start)
+
+
+TILE = 4
+
+
+def sum_of_products(left, right, count=None):
+    """The symmetric matrix sum_i left_i right_i^T over i < count (n, n, lanes), of arrays (k, n, lanes). count: see `loop_sum`.
+
+    Large matrices of one environment are summed tile by tile, so that the sums are in registers; else they are in memory."""
+    n, dtype = left.shape[1], left.dtype
+    if not in_one_environment() or left.ndim > 2 or n <= MAX_UNROLLED:
+        return loop_sum(lambda i: left[i][:, None] * right[i][None], len(left), count)
+
+    def tile(start):
+        def with_product(i, total):
+            rows = (jax.lax.dynamic_slice(x, (i, s), (1, TILE))[0] for x, s in zip((left, right), start, strict=True))
+            return total + jnp.outer(*rows)
+
+        return jax.lax.fori_loop(0, len(left) if count is None else count, with_product, jnp.zeros((TILE, TILE), dtype))
+
+    starts = np.append(np.arange(0, n - TILE, TILE), n - TILE)  # the last tile overlaps the one before
+    rows, columns = np.tril_indices(len(starts))
+    tiles = jax.lax.map(tile, (jnp.asarray(starts[rows]), jnp.asarray(starts[columns])))
+    where = np.zeros((n, n), int)  # the position of each entry in the tiles
+    for k, (row, column) in enumerate(zip(starts[rows], starts[columns], strict=True)):
+        where[row : row + TILE, column : column + TILE] = TILE * TILE * k + np.arange(TILE * TILE).reshape(TILE, TILE)
+    return tiles.ravel()[np.tril(where) + np.tril(where, -1).T]
 
 
 def times(matrix, x):

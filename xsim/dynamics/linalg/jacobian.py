@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xsim.dynamics.linalg.dense import fit, loop_sum, pairwise_sum, tree_sum
+from xsim.dynamics.linalg.dense import fit, loop_sum, pairwise_sum, sum_of_products, tree_sum
 from xsim.spatial import each_row, in_one_environment, stage
 
 BLOCK_OVERHEAD = 500
@@ -146,7 +146,7 @@ def _curvature(J, second, count):
     d = J.shape[1]
     product = each_row(lambda J, second: tree_sum([second[:, :, None, k] * J[:, k, None] for k in range(d)]), J, second)
     rows, product = (y.reshape(-1, *y.shape[2:]) for y in (J, product))
-    return loop_sum(lambda i: rows[i][:, None] * product[i][None], len(rows), None if count is None else d * count)
+    return sum_of_products(rows, product, None if count is None else d * count)
 
 
 def _plus(total, part, dofs: tuple[np.ndarray, ...]):

@@ -1,0 +1,153 @@
+"""Large symmetric matrices in the memory of an environment."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import xsim
+from xsim.compile.function import Function
+from xsim.compile.matrices import TILE
+from xsim.dynamics.compiled_step import step_function
+from xsim.dynamics.linalg import dense
+from xsim.dynamics.linalg.dense import MAX_UNROLLED, Cholesky, sum_of_products
+from xsim.dynamics.prepared import system_function
+
+NUM = 5
+SIZES = tuple(MAX_UNROLLED + k for k in range(1, TILE + 1))
+
+
+def positive(n: int, dtype) -> tuple[jax.Array, jax.Array]:
+    """Positive definite matrices and vectors of environments."""
+    rng = np.random.default_rng(n)
+    factor = rng.normal(size=(NUM, n, n)) / np.sqrt(n)
+    return jnp.asarray(factor @ factor.swapaxes(1, 2) + np.eye(n), dtype), jnp.asarray(rng.normal(size=(NUM, n)), dtype)
+
+
+def solution(matrix, b) -> list:
+    factor = Cholesky(matrix)
+    return [factor.solve(b), factor.pivot]
+
+
+def of_one(function, *arguments) -> Function:
+    """The compiled function, of environments with such arguments."""
+    return Function(function, [jax.ShapeDtypeStruct(x.shape[1:], x.dtype) for x in arguments], "test")
+
+
+@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_solution(n, dtype, x64):
+    arguments = positive(n, dtype)
+    function = of_one(solution, *arguments)
+    x, usable = function(arguments, (True, True))
+    wanted = np.linalg.solve(np.asarray(arguments[0], float), np.asarray(arguments[1], float)[..., None])[..., 0]
+    np.testing.assert_allclose(x, wanted, atol={np.float32: 3e-6, np.float64: 1e-14}[dtype])
+    assert (usable == 1).all()
+    assert function.summary((True, True)).operations < 600  # it does not depend on the size
+
+
+def test_motion_without_inertia(x64):
+    """A pivot that is zero to rounding is replaced by 1. The others are not changed by it."""
+    n = SIZES[0]
+    matrix, b = positive(n, np.float64)
+    matrix = matrix.at[1:, n - 3].set(0.0).at[1:, :, n - 3].set(0.0)
+    x, usable = of_one(solution, matrix, b)((matrix, b), (True, True))
+    assert usable.tolist() == [1.0] + [0.0] * (NUM - 1)
+    rest = np.delete(np.arange(n), n - 3)
+    wanted = np.linalg.solve(np.asarray(matrix)[:, rest][:, :, rest], np.asarray(b)[:, rest, None])[..., 0]
+    np.testing.assert_allclose(x[1:, rest], wanted[1:], rtol=1e-10)
+
+
+@pytest.mark.parametrize("mode", ["reverse", "forward"])
+def test_derivatives(mode, x64):
+    """Those of the solution in the matrix and the vector."""
+    matrix, b = positive(SIZES[0], np.float64)
+    function = of_one(solution, matrix, b)
+    rng = np.random.default_rng(0)
+    d_matrix, d_b, weight = (rng.normal(size=x.shape) for x in (matrix, b, b))
+    d_matrix = d_matrix + d_matrix.swapaxes(1, 2)
+
+    def output(matrix, b):
+        return jnp.sum(function((matrix, b), (True, True))[0] * weight)
+
+    if mode == "reverse":
+        found = sum(jnp.sum(g * d) for g, d in zip(jax.grad(output, (0, 1))(matrix, b), (d_matrix, d_b), strict=True))
+    else:
+        _, found = jax.jvp(output, (matrix, b), (d_matrix, d_b))
+    solve = np.linalg.solve(matrix, np.asarray(b)[..., None])
+    change = np.linalg.solve(matrix, d_b[..., None] - d_matrix @ solve)[..., 0]
+    np.testing.assert_allclose(found, np.sum(change * weight), rtol=1e-10)
+
+
+def test_several_right_sides(x64):
+    """`jax.vmap` of a solution, as with the rows of hard constraints."""
+    matrix, b = positive(SIZES[1], np.float64)
+    several = jnp.stack([b, 2 * b, b[::-1]], 2)
+
+    def function(matrix, b):
+        return [jax.vmap(Cholesky(matrix).solve, 1, 1)(b)]
+
+    (found,) = of_one(function, matrix, several)((matrix, several), (True, True))
+    np.testing.assert_allclose(found, np.linalg.solve(matrix, several), rtol=1e-10)
+
+
+@pytest.mark.parametrize("n", [MAX_UNROLLED, *SIZES])
+@pytest.mark.parametrize("is_counted", [False, True])
+def test_sum_of_products(n, is_counted, x64):
+    rng = np.random.default_rng(n)
+    left, counts = jnp.asarray(rng.normal(size=(NUM, 6, n))), jnp.arange(NUM) if is_counted else jnp.full(NUM, 6)
+    scale = jnp.where(jnp.arange(6) < counts[:, None], rng.uniform(size=(NUM, 6)), 0.0)
+
+    def function(left, scale, count):
+        return [sum_of_products(left, left * scale[:, None], count if is_counted else None)]
+
+    (found,) = of_one(function, left, scale, counts)((left, scale, counts), (True, True, True))
+    np.testing.assert_allclose(found, np.einsum("eki,ek,ekj->eij", left, scale, left), atol=1e-13)
+    if n > MAX_UNROLLED:
+        np.testing.assert_array_equal(found, found.swapaxes(1, 2))
+
+
+@pytest.fixture(scope="module")
+def springs():
+    """A ball with 36 sliding masses, of which the first two are coupled; 42 velocities."""
+    slide = "<body><joint name='s{}' type='slide' axis='{} 1 {}' range='-0.01 0.02'/><geom size='0.02' mass='0.1' contype='0'/></body>"
+    slides = "".join(slide.format(i, i % 3, i % 5) for i in range(36))
+    text = f"""<mujoco><worldbody><geom type="plane" size="5 5 1"/><body pos="0 0 0.099"><freejoint/><geom size="0.1"/>{slides}</body>
+      </worldbody><equality><joint joint1="s0" joint2="s1"/></equality></mujoco>"""
+    with jax.enable_x64(True):
+        return xsim.loads(text, "mjcf")
+
+
+def moving(model):
+    return xsim.init(model, v=np.random.default_rng(0).normal(0, 0.3, (2, model.nv)))
+
+
+@pytest.mark.slow
+def test_steps_are_those_of_unrolled_matrices(springs, x64, monkeypatch):
+    states = []
+    for most in (MAX_UNROLLED, springs.nv):
+        monkeypatch.setattr(dense, "MAX_UNROLLED", most)
+        for functions in (system_function, step_function):
+            functions.cache_clear()
+        jax.clear_caches()
+        states.append(jax.jit(lambda state: xsim.rollout(springs, state, steps=3)[0])(moving(springs)))
+    for a, b in zip(*map(jax.tree.leaves, states), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-10)
+    step_function.cache_clear()
+
+
+@pytest.mark.slow
+def test_derivatives_of_steps(springs, x64):
+    """Against differences."""
+    state, direction = moving(springs), np.random.default_rng(1).normal(size=(2, springs.nv))
+
+    @jax.jit
+    def loss(v):
+        end = xsim.rollout(springs, state.replace(v=v), steps=3)[0]
+        return jnp.sum(end.v**2) + jnp.sum(end.q**2)
+
+    found = jnp.sum(jax.jit(jax.grad(loss))(state.v) * direction)
+    h = 1e-6
+    np.testing.assert_allclose(found, (loss(state.v + h * direction) - loss(state.v - h * direction)) / (2 * h), rtol=1e-6)
