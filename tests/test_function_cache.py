@@ -14,9 +14,8 @@ import pytest
 from conftest import source_fingerprint
 
 import xsim
-import xsim.compile.function as function_module
 from xsim import registry
-from xsim.compile import cuda, fingerprint
+from xsim.compile import cuda, ffi_targets, fingerprint
 from xsim.compile.cache_entry import CacheEntry
 from xsim.compile.fingerprint import function_fingerprint
 from xsim.compile.flatten import Unsupported
@@ -130,7 +129,7 @@ def test_files_that_are_damaged(folder, traces):
         for file in folder.glob(pattern):
             file.write_bytes(file.read_bytes()[:-40])
         forget()
-        function_module._REGISTERED.clear()
+        ffi_targets._REGISTERED.clear()
         traces.clear()
         np.testing.assert_array_equal(wanted, xsim.step(model, state).q)
         assert traces

@@ -26,20 +26,18 @@ from xsim.compile.announcement import announced
 from xsim.compile.cache_entry import CacheEntry
 from xsim.compile.choice import compiler, is_cuda, tracing_for
 from xsim.compile.code_generation import OPTIMIZATION, UNOPTIMIZED, machine_code
+from xsim.compile.ffi_targets import is_registered, target_name
 from xsim.compile.flatten import Unsupported, program_of
 from xsim.compile.host import HostEmitter
 from xsim.compile.launch import Launch, launch_handler
 from xsim.compile.llvm_types import Target
-from xsim.compile.machine import code_of, identity, loaded, pointer_capsule, read_code, vector_lanes
+from xsim.compile.machine import code_of, identity, read_code, vector_lanes
 from xsim.compile.nvptx import GpuEmitter, Repetition
 from xsim.compile.program import Program
 from xsim.compile.reverse import reverse_program
 from xsim.compile.rules import is_float
 from xsim.compile.traced import count_operations
 from xsim.spatial import one_environment, one_region
-
-_REGISTERED: set[str] = set()
-"""Names of functions that XLA knows. A name is a hash of the code, because JAX may keep a program that calls it for other processes."""
 
 MAX_OPERATIONS = 1_000_000
 """Operations of a function beyond which XLA compiles it: memory. LLVM compiles 430,000 operations in 140 s and 2 GB on two cores, with
@@ -322,16 +320,17 @@ class Function:
             sequences = [self.shapes[i] for i in kernels.repetition.sequences]
             rows = tuple(0 if turns is None else math.prod(s.shape) * np.dtype(s.dtype).itemsize for s in sequences)
             turns = turns or 1
-        name = f"xsim.{identity([f'{kernels.counted} {turns} {rows} {kernels.code}'])}"  # an operand that nothing reads is not in the code
-        if name not in _REGISTERED:
+
+        def objects() -> list[bytes]:
             launch = Launch(
                 len(self.shapes), len(self.results), kernels.counted, cuda.function_address("cuLaunchKernel"), kernels.uniform,
                 kernels.block, turns, rows,
             )  # fmt: skip
-            address = loaded([machine_code(launch_handler(launch), UNOPTIMIZED)], "handler")
-            jax.ffi.register_ffi_target(name, pointer_capsule(address), platform="CUDA")
-            _REGISTERED.add(name)
-        return GpuTarget(name, kernels.slots)
+            return [machine_code(launch_handler(launch), UNOPTIMIZED)]
+
+        code = identity([f"{kernels.counted} {turns} {rows} {kernels.code}"])  # an operand that nothing reads is not in the code
+        is_registered(code, objects, "CUDA")
+        return GpuTarget(target_name(code), kernels.slots)
 
     def _made(self, key, batched: tuple[bool, ...], compiled: Callable):
         """What compiled() returns, which is called once for a key. Raises Unsupported for a program that is too large."""
@@ -349,20 +348,13 @@ class Function:
         lanes = self.lanes(batched, environments)
         key = "code", batched, summed, lanes
         code = self.entry.get(key)
-        if f"xsim.{code}" in _REGISTERED:
-            return f"xsim.{code}"
-        objects = None if code is None else read_code(code)
-        if objects is None:
+        if code is None or not is_registered(code, lambda: read_code(code)):
             texts = self.modules(batched, summed, lanes)
             is_optimized = any(batched) and self.summary(batched).operations <= MAX_OPTIMIZED_OPERATIONS
             optimization = OPTIMIZATION if is_optimized else UNOPTIMIZED
-            code, objects = identity(texts, optimization), code_of(texts, optimization)
-            self.entry.put(key, code)
-        name = f"xsim.{code}"
-        if name not in _REGISTERED:
-            jax.ffi.register_ffi_target(name, pointer_capsule(loaded(objects, "handler")), platform="cpu")
-            _REGISTERED.add(name)
-        return name
+            code = self.entry.put(key, identity(texts, optimization))
+            is_registered(code, lambda: code_of(texts, optimization))
+        return target_name(code)
 
     def _loaded_kernels(self, batched: tuple[bool, ...]) -> GpuKernels:
         """Compile the function to kernels, and load them."""

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xsim.compile.matrices import padded
+from xsim.compile.matrices import TILE, padded
 from xsim.compile.primitives import primitive_of
 from xsim.dynamics.layout import spread
 from xsim.spatial import in_one_environment, stage
@@ -221,9 +221,6 @@ def loop_sum(term, n: int, count=None):
 
     start = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(term, 0))
     return jax.lax.fori_loop(0, n // at_once if count is None else -(-count // at_once), add_terms, start)
-
-
-TILE = 4
 
 
 def sum_of_products(left, right, count=None):
