@@ -1,8 +1,8 @@
 """Large symmetric matrices in the memory of an environment: Cholesky factorization and the solution of equations, as loops.
 
 The matrix is divided into tiles of `TILE` rows and columns. The innermost loop adds up the products of a tile, whose sums are in registers
-(Golub and Van Loan, Matrix Computations, 4.2.5: gaxpy Cholesky, by blocks). The length of the program does not depend on the size of the
-matrix.
+(Golub and Van Loan, Matrix Computations, section 4.2: Cholesky by blocks of dot products). The length of the program does not depend on the
+size of the matrix, but for the stores of its entries.
 """
 
 from __future__ import annotations
