@@ -32,6 +32,11 @@ def processor_features() -> str:
     return llvm.get_host_cpu_features().flatten()
 
 
+def processor() -> tuple[str, str, str]:
+    """What machine code depends on of this computer: its platform, the processor, and the features of that."""
+    return llvm.get_process_triple(), llvm.get_host_cpu_name(), processor_features()
+
+
 def target_machine(optimization: int) -> Any:
     """LLVM's description of this processor."""
     _initialize()

@@ -8,7 +8,7 @@ import jax
 
 from xsim.compile.machine import loaded, pointer_capsule
 
-__all__ = ["is_registered", "target_name"]
+__all__ = ["register_target", "target_name"]
 
 _REGISTERED: set[str] = set()
 """Names of functions that XLA knows. A name is a hash of the code, because JAX may keep a program that calls it for other processes."""
@@ -19,8 +19,8 @@ def target_name(code: str) -> str:
     return f"xsim.{code}"
 
 
-def is_registered(code: str, objects: Callable[[], list[bytes] | None], platform: str = "cpu") -> bool:
-    """Whether XLA knows machine code, which is registered if it is there.
+def register_target(code: str, objects: Callable[[], list[bytes] | None], platform: str = "cpu") -> bool:
+    """Make machine code known to XLA, unless it is. Returns False if the code is missing.
 
     objects: returns the object files that define ``handler``, or None if they are missing. platform: "cpu" or "CUDA"."""
     name = target_name(code)

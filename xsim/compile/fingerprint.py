@@ -8,17 +8,15 @@ import hashlib
 import platform
 import time
 from pathlib import Path
-from typing import Any
 
 import jax
 import jaxlib
 import llvmlite
-import llvmlite.binding as llvm
 import numpy as np
 
 import xsim
 from xsim.cache import cache_folder
-from xsim.compile.code_generation import processor_features
+from xsim.compile.code_generation import processor
 from xsim.model.table import Table
 from xsim.registry import extensions
 
@@ -34,11 +32,15 @@ class _UnknownKind(Exception):
 def fingerprint(*values) -> str | None:
     """A hash of values: numbers, texts, types of numbers, arrays, shapes with types, `Table`, and tuples, lists, dicts, sets and
     dataclasses of them. None if a value of another kind is among them, such as a function."""
-    digest = hashlib.sha256()
     try:
-        _add(digest, values)
+        return _hash(values)
     except _UnknownKind:
         return None
+
+
+def _hash(value) -> str:
+    digest = hashlib.sha256()
+    _add(digest, value)
     return digest.hexdigest()
 
 
@@ -60,7 +62,7 @@ def _add(digest, value) -> None:
     elif isinstance(value, (np.dtype, jax.ShapeDtypeStruct)):
         digest.update(f"{kind.__name__} {value!r};".encode())
     elif isinstance(value, (set, frozenset)):
-        _add(digest, (kind.__name__, sorted(fingerprint(x) or _unknown() for x in value)))
+        _add(digest, (kind.__name__, sorted(map(_hash, value))))
     elif isinstance(value, dict):
         _add(digest, (kind.__name__, tuple(value.items())))
     elif isinstance(value, (tuple, list)):
@@ -71,10 +73,6 @@ def _add(digest, value) -> None:
         _add(digest, (kind.__name__, tuple(getattr(value, field.name) for field in dataclasses.fields(value))))
     else:
         raise _UnknownKind
-
-
-def _unknown() -> Any:
-    raise _UnknownKind
 
 
 def function_fingerprint(*values) -> str | None:
@@ -98,5 +96,4 @@ def source_fingerprint() -> str | None:
     except OSError:
         return None
     libraries = platform.python_version(), jax.__version__, jaxlib.__version__, np.__version__, llvmlite.__version__
-    processor = llvm.get_process_triple(), llvm.get_host_cpu_name(), processor_features()
-    return fingerprint(source, libraries, processor)
+    return fingerprint(source, libraries, processor())

@@ -26,7 +26,7 @@ from xsim.compile.announcement import announced
 from xsim.compile.cache_entry import CacheEntry
 from xsim.compile.choice import compiler, is_cuda, tracing_for
 from xsim.compile.code_generation import OPTIMIZATION, UNOPTIMIZED, machine_code
-from xsim.compile.ffi_targets import is_registered, target_name
+from xsim.compile.ffi_targets import register_target, target_name
 from xsim.compile.flatten import Unsupported, program_of
 from xsim.compile.host import HostEmitter
 from xsim.compile.launch import Launch, launch_handler
@@ -40,8 +40,8 @@ from xsim.compile.traced import count_operations
 from xsim.spatial import one_environment, one_region
 
 MAX_OPERATIONS = 1_000_000
-"""Operations of a function beyond which XLA compiles it: memory. LLVM compiles 430,000 operations in 140 s and 2 GB on two cores, with
-tracing."""
+"""Operations of a function beyond which XLA compiles it: memory. LLVM compiles 310,000 operations in 80 s on two cores, with tracing
+(`benchmarks/cpu_humanoid_cmu.json`)."""
 MAX_GPU_OPERATIONS = 50_000
 """The same for NVIDIA GPUs: their assembler takes 25 s for 22,000 operations, a minute for 38,000 and more than four minutes for 84,000."""
 MAX_OPTIMIZED_OPERATIONS = 600_000
@@ -329,7 +329,7 @@ class Function:
             return [machine_code(launch_handler(launch), UNOPTIMIZED)]
 
         code = identity([f"{kernels.counted} {turns} {rows} {kernels.code}"])  # an operand that nothing reads is not in the code
-        is_registered(code, objects, "CUDA")
+        register_target(code, objects, "CUDA")
         return GpuTarget(target_name(code), kernels.slots)
 
     def _made(self, key, batched: tuple[bool, ...], compiled: Callable):
@@ -348,12 +348,12 @@ class Function:
         lanes = self.lanes(batched, environments)
         key = "code", batched, summed, lanes
         code = self.entry.get(key)
-        if code is None or not is_registered(code, lambda: read_code(code)):
+        if code is None or not register_target(code, lambda: read_code(code)):
             texts = self.modules(batched, summed, lanes)
             is_optimized = any(batched) and self.summary(batched).operations <= MAX_OPTIMIZED_OPERATIONS
             optimization = OPTIMIZATION if is_optimized else UNOPTIMIZED
             code = self.entry.put(key, identity(texts, optimization))
-            is_registered(code, lambda: code_of(texts, optimization))
+            register_target(code, lambda: code_of(texts, optimization))
         return target_name(code)
 
     def _loaded_kernels(self, batched: tuple[bool, ...]) -> GpuKernels:

@@ -12,7 +12,7 @@ import llvmlite
 import llvmlite.binding as llvm
 
 from xsim.cache import cached, read_cached
-from xsim.compile.code_generation import OPTIMIZATION, processor_features, target_machine
+from xsim.compile.code_generation import OPTIMIZATION, processor, processor_features, target_machine
 from xsim.compile.processes import object_files
 
 _ENGINES: list[Any] = []
@@ -45,8 +45,7 @@ def loaded(codes: Sequence[bytes], name: str) -> int:
 
 def identity(texts: Sequence[str], optimization: int = OPTIMIZATION) -> str:
     """A hash of modules in LLVM IR and of all that their machine code depends on."""
-    processor = llvm.get_process_triple(), llvm.get_host_cpu_name(), processor_features()
-    parts = (llvmlite.__version__, *processor, str(optimization), str(len(texts)), *texts)
+    parts = (llvmlite.__version__, *processor(), str(optimization), str(len(texts)), *texts)
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 

@@ -164,22 +164,29 @@ def solved(f, equation, factor: Array, inverses: Array, b: Array) -> list[Array]
     m, number = inverses.shape[0], _Numbers(f, dtype)
     lower = _Memory(f, p.array(f.ids(factor).tolist(), dtype), m)
     inverse, x = p.array(f.ids(inverses).tolist(), dtype), p.buffer(m, dtype)
-    zero, last = f.builder.constant(0, INDEX), f.builder.constant(m - TILE, INDEX)
+    zero, last, end = (f.builder.constant(k, INDEX) for k in (0, m - TILE, m))
     for row, value in enumerate([*f.ids(b).tolist(), *[number.constant(0)] * (m - n)]):
         p.store(x, zero, row, value)
+
+    def reduced(key, start: int, first: int, end: int, column) -> list[int]:
+        """The rows start, ..., start + TILE - 1 of x minus the sum of column(k) x_k over first <= k < end."""
+
+        def products(k: int, carry: list[Array]) -> list[Array]:
+            other, sums = p.load(x, k), f.ids(carry[0]).tolist()
+            return [Array(np.array([number("sub", v, number("mul", a, other)) for v, a in zip(sums, column(k), strict=True)]), dtype)]
+
+        given = Array(np.array([p.load(x, start, c) for c in range(TILE)]), dtype)
+        return f.ids(_counted(f, key, first, end, [given], products)[0]).tolist()
 
     def forward(start: int, _) -> list[Array]:
         """x = L^-1 b, of rows start, ..., start + TILE - 1."""
 
-        def products(k: int, carry: list[Array]) -> list[Array]:
-            position, factor = lower.at(start, k), p.load(x, k)
-            new = [number("sub", v, number("mul", lower.load(position, c), factor)) for c, v in enumerate(f.ids(carry[0]).tolist())]
-            return [Array(np.array(new), dtype)]
+        def column(k: int) -> list[int]:
+            position = lower.at(start, k)
+            return [lower.load(position, c) for c in range(TILE)]
 
-        given = Array(np.array([p.load(x, start, c) for c in range(TILE)]), dtype)
-        (sums,) = _counted(f, _BEFORE, zero, start, [given], products)
         corner, found = lower.at(start, start), []
-        for c, rest in enumerate(f.ids(sums).tolist()):
+        for c, rest in enumerate(reduced(_BEFORE, start, zero, start, column)):
             rest = number.minus_products(rest, found, [lower.load(corner, c, d) for d in range(c)])
             found.append(number("mul", rest, p.load(inverse, start, c)))
             p.store(x, start, c, found[c])
@@ -188,14 +195,12 @@ def solved(f, equation, factor: Array, inverses: Array, b: Array) -> list[Array]
     def backward(start: int, _) -> list[Array]:
         """x = L^-T x, of these rows."""
 
-        def products(k: int, carry: list[Array]) -> list[Array]:
-            position, factor = lower.at(k, start), p.load(x, k)
-            new = [number("sub", v, number("mul", lower.load(position, 0, c), factor)) for c, v in enumerate(f.ids(carry[0]).tolist())]
-            return [Array(np.array(new), dtype)]
+        def column(k: int) -> list[int]:
+            position = lower.at(k, start)
+            return [lower.load(position, 0, c) for c in range(TILE)]
 
-        given = Array(np.array([p.load(x, start, c) for c in range(TILE)]), dtype)
-        (sums,) = _counted(f, _AFTER, _plus(f, start, TILE), f.builder.constant(m, INDEX), [given], products)
-        corner, found, rest = lower.at(start, start), {}, f.ids(sums).tolist()
+        corner, found = lower.at(start, start), {}
+        rest = reduced(_AFTER, start, _plus(f, start, TILE), end, column)
         for c in reversed(range(TILE)):
             later = range(c + 1, TILE)
             value = number.minus_products(rest[c], [found[d] for d in later], [lower.load(corner, d, c) for d in later])
@@ -203,6 +208,6 @@ def solved(f, equation, factor: Array, inverses: Array, b: Array) -> list[Array]
             p.store(x, start, c, found[c])
         return []
 
-    _counted(f, _DOWN, zero, f.builder.constant(m, INDEX), [], forward, TILE)
+    _counted(f, _DOWN, zero, end, [], forward, TILE)
     _counted(f, _UP, last, f.builder.constant(-TILE, INDEX), [], backward, -TILE)
     return [Array(np.array(p.entries(x)[:n]), dtype)]
