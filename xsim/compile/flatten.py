@@ -508,6 +508,12 @@ def _branch(f: Flattener, branch: ClosedJaxpr, chosen: Array, xs: Sequence[Array
     return f.closed(branch, xs)
 
 
+def _block_max(f: Flattener, equation: JaxprEqn, x: Array) -> Array:
+    """The rule of `xsim.dynamics.linalg.dense.BLOCK_MAX`."""
+    value = int(f.ids(x))
+    return Array(np.array(f.program.operation("block_max", x.dtype, (value,)) if f.program.varying[value] else value), x.dtype)
+
+
 def _identity(f: Flattener, equation: JaxprEqn, *xs: Array) -> list[Array]:
     return list(xs)
 
@@ -559,6 +565,7 @@ RULES: dict[str, Callable] = {
     "dot_general": _dot_general,
     "cholesky": factorization.cholesky,
     "triangular_solve": factorization.triangular_solve,
+    "xsim_block_max": _block_max,
     "xsim_factor": matrices.factored,
     "xsim_solve": matrices.solved,
     "integer_pow": _integer_power,

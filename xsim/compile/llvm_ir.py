@@ -459,6 +459,14 @@ class Emitter:
         self.spread[-1][key] = out
         return out
 
+    def block_max(self, x: int) -> str:
+        """The maximum of a signed integer over the environments of the block."""
+        (argument,), lanes, kind = self.program.arguments[x], self.target.lanes, self.target.type(self.program.types[x], False)
+        value = self.value(argument, True)
+        if lanes == 1:
+            return value
+        return self.result(f"call {kind} @llvm.vector.reduce.smax.v{lanes}{kind}(<{lanes} x {kind}> {value})")
+
     def convert(self, x: int) -> str:
         """A conversion of types."""
         p = self.program
@@ -549,6 +557,7 @@ OPERATIONS: dict[str, Callable] = {
     "input": Emitter.input,
     "load": Emitter.load,
     "convert": Emitter.convert,
+    "block_max": Emitter.block_max,
     "copy": lambda emitter, x: emitter.value(emitter.program.arguments[x][0], emitter.program.varying[x]),
 }
 """How values that are no arithmetic are written. write(emitter, value) -> name."""

@@ -151,6 +151,7 @@ class Program:
             if self.scopes[x].depth > scope.depth:
                 scope = self.scopes[x]
             varying = varying or self.varying[x]
+        varying = varying and name != "block_max"
         key = (name, dtype, arguments, data)
         found = scope.known.get(key)
         if found is None:

@@ -138,6 +138,15 @@ FACTOR, SOLVE = primitive_of("xsim_factor", _tiled_factor), primitive_of("xsim_s
 """Factorization of a large matrix and the solution of equations with it, of one environment."""
 
 
+BLOCK_MAX = primitive_of("xsim_block_max", lambda count: [count])
+"""The maximum of an integer over the environments that a program evaluates together, or the integer itself."""
+
+
+def block_max(count):
+    """A number of turns that suffices for all environments which are evaluated together. In programs a loop with it has no masks."""
+    return BLOCK_MAX.bind(count)[0] if in_one_environment() else count
+
+
 def tree_sum(terms: Iterable):
     """Sum of arrays in pairs. It is unrolled because XLA does not vectorize sums along leading axes on CPU."""
     terms = list(terms)

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xsim.dynamics.linalg.dense import fit, loop_sum, pairwise_sum, sum_of_products, tree_sum
+from xsim.dynamics.linalg.dense import block_max, fit, loop_sum, pairwise_sum, sum_of_products, tree_sum
 from xsim.spatial import each_row, in_one_environment, stage
 
 BLOCK_OVERHEAD = 500
@@ -101,7 +101,7 @@ class Jacobian:
     def counts(self, active) -> tuple:
         """Per block, the number of contacts up to the last active one. active (n,): bool."""
         numbered = [jnp.where(active[contacts], jnp.arange(1, contacts.stop - contacts.start + 1), 0) for contacts, _ in self._slices()]
-        return tuple(jnp.max(x) for x in numbered)
+        return tuple(block_max(jnp.max(x)) for x in numbered)
 
     def fitted(self, lanes: tuple[int, ...]) -> Jacobian:
         """The Jacobian with arrays broadcast to these lanes."""
