@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 
-from xsim.compile import factorization, indexing, matrices
+from xsim.compile import assembly, factorization, indexing, matrices
 from xsim.compile.arrays import Array, combined, constant_array
 from xsim.compile.loops import Branch, Rolled, Scan
 from xsim.compile.program import BOOL, INDEX, Program
@@ -568,6 +568,8 @@ RULES: dict[str, Callable] = {
     "xsim_block_max": _block_max,
     "xsim_factor": matrices.factored,
     "xsim_solve": matrices.solved,
+    "xsim_transposed_product": assembly.transposed_product,
+    "xsim_with_curvature": assembly.with_curvature,
     "integer_pow": _integer_power,
     "square": lambda f, e, x: f.operate("mul", x.dtype, x, x),
     "polynomial": _polynomial,

@@ -7,6 +7,7 @@ size of the matrix, but for the stores of its entries.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +28,7 @@ def padded(n: int) -> int:
 
 
 @dataclass(frozen=True)
-class _Memory:
+class Memory:
     """A square matrix in a buffer, one column after the other. f: the flattener. size: number of rows."""
 
     f: Any
@@ -47,8 +48,14 @@ class _Memory:
     def store(self, position: int, row: int, column: int, value: int) -> None:
         self.f.program.store(self.buffer, position, column * self.size + row, value)
 
+    def add(self, position: int, offset: int, value: int) -> None:
+        """Add a value to the entry so many after a position."""
+        p = self.f.program
+        total = self.f.builder.operation("add", p.types[value], (p.load(self.buffer, position, offset), value))
+        p.store(self.buffer, position, offset, total)
 
-class _Numbers:
+
+class Numbers:
     """Operations on values of a type."""
 
     def __init__(self, f, dtype: np.dtype):
@@ -59,6 +66,12 @@ class _Numbers:
 
     def constant(self, number: float) -> int:
         return self.f.builder.constant(number, self.dtype)
+
+    def sum_of_products(self, left: list[int], right: list[int]) -> int:
+        return self.sum([self("mul", a, b) for a, b in zip(left, right, strict=True)])
+
+    def sum(self, terms: list[int]) -> int:
+        return functools.reduce(functools.partial(self, "add"), terms)
 
     def minus_products(self, start: int, left: list[int], right: list[int]) -> int:
         """start - sum of left * right."""
@@ -71,11 +84,11 @@ def _index(f, value: int) -> Array:
     return Array(np.array(value), INDEX)
 
 
-def _plus(f, index: int, number: int) -> int:
+def plus(f, index: int, number: int) -> int:
     return f.builder.operation("add", INDEX, (index, f.builder.constant(number, INDEX)))
 
 
-def _counted(f, key, first: int, end: int, carry: list[Array], turn, step: int = 1) -> list[Array]:
+def counted(f, key, first: int, end: int, carry: list[Array], turn, step: int = 1) -> list[Array]:
     """carry = turn(i, carry) for i = first, first + step, ... before end; after end if step is negative. first, end: values."""
 
     def condition(carried):
@@ -84,7 +97,7 @@ def _counted(f, key, first: int, end: int, carry: list[Array], turn, step: int =
 
     def body(carried):
         i = int(f.ids(carried[0]))
-        return [_index(f, _plus(f, i, step)), *turn(i, carried[1:])]
+        return [_index(f, plus(f, i, step)), *turn(i, carried[1:])]
 
     return f.rolled(key, [_index(f, first), *carry], condition, body).results[1:]
 
@@ -94,25 +107,27 @@ def factored(f, equation, matrix: Array) -> list[Array]:
     other, of which only what is below the diagonal has a meaning; the inverses of the diagonal (m); and 1 if all pivots are usable, else 0.
     m: `padded`."""
     p, dtype, n = f.program, matrix.dtype, matrix.shape[0]
-    m, number, slack = padded(n), _Numbers(f, dtype), equation.params["eps"]
-    lower, inverses = _Memory(f, p.buffer(m * m, dtype), m), p.buffer(m, dtype)
+    m, number, slack = padded(n), Numbers(f, dtype), equation.params["eps"]
+    lower, inverses = Memory(f, p.buffer(m * m, dtype), m), p.buffer(m, dtype)
     zero, end, one = f.builder.constant(0, INDEX), f.builder.constant(m, INDEX), number.constant(1)
-    entries = f.ids(matrix)
-    for column in range(m):
-        for row in range(column, m):
-            value = int(entries[row, column]) if row < n else number.constant(row == column)
-            lower.store(zero, row, column, value)
+    given = _in_memory(f, matrix) or lower
+    if given is lower:
+        entries = f.ids(matrix)
+        for column in range(m):
+            for row in range(column, m):
+                value = int(entries[row, column]) if row < n else number.constant(row == column)
+                lower.store(zero, row, column, value)
 
     def block(start: int, carry: list[Array]) -> list[Array]:
         """Columns start, ..., start + TILE - 1 of the factor."""
         corner = lower.at(start, start)
-        given = {(r, c): lower.load(corner, r, c) for c in range(TILE) for r in range(c, TILE)}
-        left = _reduced(f, _DIAGONAL, lower, start, start, given, number)
+        entries = {(r, c): given.load(corner, r, c) for c in range(TILE) for r in range(c, TILE)}
+        left = _reduced(f, _DIAGONAL, lower, start, start, entries, number)
         pivot, inverse, diagonal = int(f.ids(carry[0])), [], {}
         for c in range(TILE):
             before = [diagonal[c, d] for d in range(c)]
             square = number.minus_products(left[c, c], before, before)
-            usable = f.builder.operation("gt", BOOL, (square, number("mul", number.constant(slack), number("abs", given[c, c]))))
+            usable = f.builder.operation("gt", BOOL, (square, number("mul", number.constant(slack), number("abs", entries[c, c]))))
             root = number("sqrt", number("select_n", usable, one, square))
             inverse.append(number("div", one, root))
             pivot = number("select_n", usable, number.constant(0), pivot)
@@ -125,8 +140,8 @@ def factored(f, equation, matrix: Array) -> list[Array]:
         def rows(first: int, _) -> list[Array]:
             """Rows first, ..., first + TILE - 1 of these columns."""
             position = lower.at(first, start)
-            given = {(r, c): lower.load(position, r, c) for c in range(TILE) for r in range(TILE)}
-            left = _reduced(f, _PRODUCTS, lower, first, start, given, number)
+            entries = {(r, c): given.load(position, r, c) for c in range(TILE) for r in range(TILE)}
+            left = _reduced(f, _PRODUCTS, lower, first, start, entries, number)
             for r in range(TILE):
                 solved: list[int] = []
                 for c in range(TILE):
@@ -135,14 +150,26 @@ def factored(f, equation, matrix: Array) -> list[Array]:
                     lower.store(position, r, c, solved[c])
             return []
 
-        _counted(f, _ROWS, _plus(f, start, TILE), end, [], rows, TILE)
+        counted(f, _ROWS, plus(f, start, TILE), end, [], rows, TILE)
         return [Array(np.array(pivot), dtype)]
 
-    (pivot,) = _counted(f, _BLOCKS, zero, end, [constant_array(np.ones((), dtype))], block, TILE)
+    (pivot,) = counted(f, _BLOCKS, zero, end, [constant_array(np.ones((), dtype))], block, TILE)
     return [Array(np.array(p.entries(lower.buffer)), dtype), Array(np.array(p.entries(inverses)), dtype), pivot]
 
 
-def _reduced(f, key, lower: _Memory, row: int, column: int, given: dict, number: _Numbers) -> dict:
+def _in_memory(f, matrix: Array) -> Memory | None:
+    """Where a symmetric matrix is in memory, if it is the result of `xsim.compile.assembly.with_curvature`: its lower triangle, by columns,
+    with ones on the diagonal of further rows up to `padded`."""
+    p, n = f.program, matrix.shape[0]
+    m, values = padded(n), [] if matrix.numbers is not None else matrix.values
+    buffer = p.arguments[values[0, 0]][0] if len(values) and p.names[values[0, 0]] == "load" else None
+    if buffer not in p.complete or p.data[buffer] != m * m + 1:
+        return None
+    entries = np.array(p.entries(buffer)[: m * m]).reshape(m, m)[:n, :n].T
+    return Memory(f, buffer, m) if (np.tril(values) == np.tril(entries)).all() else None
+
+
+def _reduced(f, key, lower: Memory, row: int, column: int, given: dict, number: Numbers) -> dict:
     """given[r, c] - sum of L[row + r, k] L[column + c, k] over k < column, of the entries of a tile. row, column: values."""
 
     def products(k: int, carry: list[Array]) -> list[Array]:
@@ -154,15 +181,15 @@ def _reduced(f, key, lower: _Memory, row: int, column: int, given: dict, number:
         return [Array(np.array(new), number.dtype)]
 
     start = Array(np.array(list(given.values())), number.dtype)
-    (sums,) = _counted(f, key, f.builder.constant(0, INDEX), column, [start], products)
+    (sums,) = counted(f, key, f.builder.constant(0, INDEX), column, [start], products)
     return dict(zip(given, f.ids(sums).tolist(), strict=True))
 
 
 def solved(f, equation, factor: Array, inverses: Array, b: Array) -> list[Array]:
     """The rule of `xsim.dynamics.linalg.dense.SOLVE`: the solution x (n) of L L^T x = b, see `factored`."""
     p, dtype, n = f.program, b.dtype, b.shape[0]
-    m, number = inverses.shape[0], _Numbers(f, dtype)
-    lower = _Memory(f, p.array(f.ids(factor).tolist(), dtype), m)
+    m, number = inverses.shape[0], Numbers(f, dtype)
+    lower = Memory(f, p.array(f.ids(factor).tolist(), dtype), m)
     inverse, x = p.array(f.ids(inverses).tolist(), dtype), p.buffer(m, dtype)
     zero, last, end = (f.builder.constant(k, INDEX) for k in (0, m - TILE, m))
     for row, value in enumerate([*f.ids(b).tolist(), *[number.constant(0)] * (m - n)]):
@@ -176,7 +203,7 @@ def solved(f, equation, factor: Array, inverses: Array, b: Array) -> list[Array]
             return [Array(np.array([number("sub", v, number("mul", a, other)) for v, a in zip(sums, column(k), strict=True)]), dtype)]
 
         given = Array(np.array([p.load(x, start, c) for c in range(TILE)]), dtype)
-        return f.ids(_counted(f, key, first, end, [given], products)[0]).tolist()
+        return f.ids(counted(f, key, first, end, [given], products)[0]).tolist()
 
     def forward(start: int, _) -> list[Array]:
         """x = L^-1 b, of rows start, ..., start + TILE - 1."""
@@ -200,7 +227,7 @@ def solved(f, equation, factor: Array, inverses: Array, b: Array) -> list[Array]
             return [lower.load(position, 0, c) for c in range(TILE)]
 
         corner, found = lower.at(start, start), {}
-        rest = reduced(_AFTER, start, _plus(f, start, TILE), end, column)
+        rest = reduced(_AFTER, start, plus(f, start, TILE), end, column)
         for c in reversed(range(TILE)):
             later = range(c + 1, TILE)
             value = number.minus_products(rest[c], [found[d] for d in later], [lower.load(corner, d, c) for d in later])
@@ -208,6 +235,6 @@ def solved(f, equation, factor: Array, inverses: Array, b: Array) -> list[Array]
             p.store(x, start, c, found[c])
         return []
 
-    _counted(f, _DOWN, zero, end, [], forward, TILE)
-    _counted(f, _UP, last, f.builder.constant(-TILE, INDEX), [], backward, -TILE)
+    counted(f, _DOWN, zero, end, [], forward, TILE)
+    counted(f, _UP, last, f.builder.constant(-TILE, INDEX), [], backward, -TILE)
     return [Array(np.array(p.entries(x)[:n]), dtype)]

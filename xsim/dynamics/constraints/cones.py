@@ -16,8 +16,9 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
+from xsim.dynamics.linalg.assembly import Curvature
 from xsim.dynamics.linalg.dense import fit, pairwise_sum, tree_sum
-from xsim.dynamics.linalg.jacobian import Jacobian
+from xsim.dynamics.linalg.jacobian import Jacobian, SparseJacobian
 
 
 class Cones(NamedTuple):
@@ -32,7 +33,7 @@ class Cones(NamedTuple):
     """
 
     elliptic: bool
-    J: Jacobian
+    J: Jacobian | SparseJacobian
     offset: object
     stiffness: object
     weight: object
@@ -95,6 +96,10 @@ class Cones(NamedTuple):
     def curvature(self, x, count=None):
         """J^T P'' J (nv, nv, lanes). count: see `jt_times`."""
         return self.J.curvature(self.hessian(x), count)
+
+    def curvature_terms(self, x, count=None) -> list[Curvature]:
+        """See `Potential.curvature_terms`."""
+        return self.J.curvature_terms(self.hessian(x), count)
 
     def count(self):
         """For each block of J, the number of contacts up to the last one that is active in any lane."""

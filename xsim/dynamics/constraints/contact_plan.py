@@ -15,6 +15,7 @@ from xsim.dynamics.collide.broadphase import BOUNDED
 from xsim.dynamics.collide.dispatch import contact_count, convex_batch_key, hull
 from xsim.dynamics.collide.sdf_meshes import mesh_contact_count
 from xsim.dynamics.constraints import flex_contacts
+from xsim.dynamics.linalg.dense import MAX_UNROLLED
 from xsim.dynamics.linalg.jacobian import Blocks, partition
 from xsim.dynamics.tree.kinematics import link_dof_mask
 from xsim.model.contact_pairs import FLAT_SHAPES
@@ -101,6 +102,16 @@ class FlexContactBodies(NamedTuple):
     spans: dict[int, tuple[int, ...]]
 
 
+class Support(NamedTuple):
+    """The dofs that the distances of pairs depend on. k: the largest number of them.
+
+    dofs (pairs, k): ascending; the last dof of the model where there are fewer.
+    signs (pairs, k): `CondimGroup.dof_sign` of these dofs; 0 where there are fewer."""
+
+    dofs: np.ndarray
+    signs: np.ndarray
+
+
 class CondimGroup(NamedTuple):
     """The pairs whose contacts have the same dimension (condim), and the buffer for these contacts.
 
@@ -114,6 +125,7 @@ class CondimGroup(NamedTuple):
     passive: whether the contacts are springs, see `xsim.dynamics.constraints.passive_contacts`.
     blocks: blocks of the contact Jacobian.
     order: order of the candidates in these blocks. None if the buffer is smaller than the number of candidates.
+    support: the dofs that each pair depends on. None if they are many, or the order of the contacts is fixed.
     """
 
     condim: int
@@ -127,6 +139,7 @@ class CondimGroup(NamedTuple):
     passive: bool
     blocks: Blocks
     order: np.ndarray | None
+    support: Support | None
 
     def has_geoms_only(self, side: int) -> bool:
         """Whether the first (0) or the second (1) of each pair is a geom."""
@@ -190,7 +203,26 @@ def _condim_group(topology: Topology, dof_mask: np.ndarray, passive: bool, condi
     blocks = ((capacity, tuple(np.flatnonzero(moves.any(0)).tolist())),)
     if dof_sign is not None and capacity == candidates and all(group.narrow_phase_limit is None for group in pair_groups):
         order, blocks = partition(moves[np.concatenate([group.candidate_pairs() for group in pair_groups])], condim)
-    return CondimGroup(condim, infos, pair_groups, geoms, bodies, dof_sign, flex_bodies, capacity, passive, blocks, order)
+    support = None if dof_sign is None or order is not None else _support(dof_sign)
+    return CondimGroup(condim, infos, pair_groups, geoms, bodies, dof_sign, flex_bodies, capacity, passive, blocks, order, support)
+
+
+MAX_SUPPORT = 0.25
+"""Part of the dofs of a model up to which those of a pair are few: the others are left out of the Jacobian."""
+
+
+def _support(dof_sign: np.ndarray) -> Support | None:
+    """The support of pairs with these signs (pairs, nv), None where it pays off to take all dofs."""
+    nv, counts = dof_sign.shape[1], (dof_sign != 0).sum(1)
+    k = int(counts.max())
+    if nv <= MAX_UNROLLED or k > MAX_SUPPORT * nv:
+        return None
+    dofs = np.full((len(dof_sign), k), nv - 1)
+    signs = np.zeros((len(dof_sign), k), dof_sign.dtype)
+    for row, sign in enumerate(dof_sign):
+        own = np.flatnonzero(sign)
+        dofs[row, : len(own)], signs[row, : len(own)] = own, sign[own]
+    return Support(dofs, signs)
 
 
 def _link_of_body(topology: Topology, body: int) -> int:

@@ -3,7 +3,7 @@ contacts on bodies."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,11 +19,11 @@ from xsim.dynamics.constraints.softness import MIN_VALUE, impedance, reference_l
 from xsim.dynamics.constraints.surface_velocity import surface_velocities
 from xsim.dynamics.layout import column, take_rows
 from xsim.dynamics.linalg.dense import pairwise_sum, tree_sum
-from xsim.dynamics.linalg.jacobian import Jacobian
+from xsim.dynamics.linalg.jacobian import Jacobian, SparseJacobian
 from xsim.dynamics.tree.kinematics import Frames, lanes_of
 from xsim.dynamics.tree.system import System
 from xsim.model.topology import Topology
-from xsim.spatial import add, cross, dot, each_row, mul, scale, stage, vadd
+from xsim.spatial import add, cross, dot, each_row, in_one_environment, mul, scale, stage, vadd
 
 
 def constants_of_contacts(contacts: Contacts, of_pairs: np.ndarray, dtype):
@@ -76,12 +76,31 @@ def _block_jacobian(dof_sign, ang, lin, origin, point, axes, condim: int, lanes)
     return jnp.stack([jnp.broadcast_to(r, (*r.shape[:2], *lanes)) for r in rows], 1)
 
 
-def contact_jacobian(system: System, frame: Frames, contacts: Contacts, lanes, condim: int) -> Jacobian:
-    """The contact Jacobian (contacts, condim, nv, lanes)."""
+class _Motion(NamedTuple):
+    """The motion subspaces of the dofs: components (nv, lanes or 1), about the origins."""
+
+    ang: tuple
+    lin: tuple
+    origin: tuple
+
+    def of(self, dofs) -> _Motion:
+        return jax.tree.map(lambda x: x[dofs], self)
+
+
+def _motion(system: System, frame: Frames) -> _Motion:
     ang, lin = (tuple(column([s[part][k] for s in frame.subspace]) for k in range(3)) for part in (0, 1))
     roots = [frame.pose[system.tables.root[link]].pos for link in system.tables.dof_link]
-    origin = tuple(column([r[k] for r in roots]) for k in range(3))
-    axes = tuple(tuple(x[:, None] for x in axis) for axis in (contacts.normal, *contacts.tangents))
+    return _Motion(ang, lin, tuple(column([r[k] for r in roots]) for k in range(3)))
+
+
+def _axes(contacts: Contacts) -> tuple:
+    """The axes of the contact frames, for all dofs."""
+    return tuple(tuple(x[:, None] for x in axis) for axis in (contacts.normal, *contacts.tangents))
+
+
+def contact_jacobian(system: System, frame: Frames, contacts: Contacts, lanes, condim: int) -> Jacobian:
+    """The contact Jacobian (contacts, condim, nv, lanes)."""
+    motion, axes = _motion(system, frame), _axes(contacts)
     group, dtype, blocks, end = contacts.group, contacts.distance.dtype, [], 0
     if group.flex_bodies:
         signs = _corner_difference(contacts, group.flex_bodies.dof_mask.T, dtype)
@@ -89,15 +108,27 @@ def contact_jacobian(system: System, frame: Frames, contacts: Contacts, lanes, c
         signs = constants_of_contacts(contacts, group.dof_sign.T, dtype)
     for count, dofs in group.blocks:
         start, end, block_dofs = end, end + count, np.array(dofs, int)
-        block_signs = jnp.swapaxes(signs[block_dofs, start:end], 0, 1)
-        motion = jax.tree.map(lambda x, block_dofs=block_dofs: x[block_dofs], (ang, lin, origin))
+        block_signs, block_motion = jnp.swapaxes(signs[block_dofs, start:end], 0, 1), motion.of(block_dofs)
         contact_frame = jax.tree.map(lambda x, block=slice(start, end): x[block], (contacts.point, axes))
 
-        def rows(signs, point, axes, motion=motion):
+        def rows(signs, point, axes, motion=block_motion):
             return _block_jacobian(signs, *motion, point, axes, condim, lanes)
 
         blocks.append(each_row(rows, block_signs, *contact_frame))
     return Jacobian(tuple(blocks), group.blocks, system.topology.size("nv"))
+
+
+def sparse_contact_jacobian(system: System, frame: Frames, contacts: Contacts, condim: int) -> SparseJacobian:
+    """`contact_jacobian` in the program of one environment, of a group with a `Support`."""
+    motion, support = _motion(system, frame), contacts.group.support
+    assert support is not None
+    signs = jnp.swapaxes(constants_of_contacts(contacts, support.signs.T, contacts.distance.dtype), 0, 1)
+    dofs = jnp.swapaxes(constants_of_contacts(contacts, support.dofs.T, np.int32), 0, 1)
+
+    def rows(signs, dofs, point, axes):
+        return _block_jacobian(signs, *motion.of(dofs[..., 0]), point, axes, condim, (1,))
+
+    return SparseJacobian(each_row(rows, signs, dofs, contacts.point, _axes(contacts)), dofs, system.topology.size("nv"))
 
 
 @stage
@@ -164,7 +195,10 @@ def contact_cones(system: System, frame: Frames, v, contacts: list[Contacts], at
         if group_contacts.group.passive:
             continue
         d = group_contacts.group.condim
-        J = contact_jacobian(system, frame, group_contacts, full, d)
+        if in_one_environment() and at_state is None and group_contacts.group.support is not None:
+            J = sparse_contact_jacobian(system, frame, group_contacts, d)
+        else:
+            J = contact_jacobian(system, frame, group_contacts, full, d)
         mobilities = _mobility(group_contacts, mobility), None
         if at_state is not None:
             mobilities = _mobilities(at_state, J.dense(), parameters, mobilities[0], d > 1 and top.cone != "elliptic")

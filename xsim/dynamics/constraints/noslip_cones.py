@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
+from xsim.dynamics.linalg.assembly import Curvature
 from xsim.dynamics.linalg.dense import fit, pairwise_sum, tree_sum
-from xsim.dynamics.linalg.jacobian import Jacobian
+from xsim.dynamics.linalg.jacobian import Jacobian, SparseJacobian
 
 
 class NoSlipCones(NamedTuple):
@@ -25,7 +26,7 @@ class NoSlipCones(NamedTuple):
     """
 
     elliptic: bool
-    J: Jacobian
+    J: Jacobian | SparseJacobian
     offset: object
     normal: object
     stiffness: object
@@ -119,6 +120,10 @@ class NoSlipCones(NamedTuple):
     def curvature(self, x, count=None):
         """See `Cones.curvature`."""
         return self.J.curvature(self.hessian(x), count)
+
+    def curvature_terms(self, x, count=None) -> list[Curvature]:
+        """See `Potential.curvature_terms`."""
+        return self.J.curvature_terms(self.hessian(x), count)
 
     def count(self):
         """See `Cones.count`. None: every contact can have a force."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from xsim.dynamics.linalg.assembly import Curvature
+
 
 class Potential(Protocol):
     """A convex function P(x), x = J a + offset, of the generalized acceleration a (nv, *lanes). Its gradient is minus the force.
@@ -52,6 +54,10 @@ class Potential(Protocol):
 
     def curvature(self, x, count=None) -> Any:
         """J^T P'' J (nv, nv, *lanes). count: see `jt_times`."""
+        ...
+
+    def curvature_terms(self, x, count=None) -> list[Curvature]:
+        """The terms of `curvature`, in the program of one environment. count: see `jt_times`."""
         ...
 
     def fitted(self, lanes: tuple[int, ...]) -> Any:

@@ -19,6 +19,7 @@ import numpy as np
 from xsim import spatial
 from xsim.dynamics.constraints.row_mobility import RowMobility
 from xsim.dynamics.constraints.softness import impedance, reference_law, regularization
+from xsim.dynamics.linalg.assembly import Curvature
 from xsim.dynamics.linalg.dense import assembled, fit, pairwise_sum, stacked, sum_of_products, tree_sum
 from xsim.dynamics.tendons.tendons import LengthAndJacobian, scaled_row
 from xsim.dynamics.tree.frames import End, Wrench, body_end, body_link, coordinate_addresses, site_end
@@ -148,6 +149,15 @@ class Rows(NamedTuple):
         if n == len(g):
             return out
         return out + sum_of_products(self.general, self.general * g[n:, None])
+
+    def curvature_terms(self, x, count=None) -> list[Curvature]:
+        """See `Potential.curvature_terms`."""
+        n, g = len(self.single), self.hessian(x)[:, None, None]
+        dofs = np.abs(self.single).argmax(1)
+        coefficients = np.take_along_axis(self.single, dofs[:, None], 1).astype(g.dtype)
+        terms = [Curvature(jnp.asarray(coefficients)[:, None], g[:n], jnp.asarray(dofs)[:, None], n)] if n else []
+        m, nv = len(g) - n, self.single.shape[1]
+        return [*terms, Curvature(self.general[:, None], g[n:], np.arange(nv), m)] if m else terms
 
     def hessian(self, x):
         """The diagonal of P'' (n + m, lanes)."""

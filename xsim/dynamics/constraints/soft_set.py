@@ -19,7 +19,8 @@ from xsim.dynamics.constraints.passive_contacts import PassiveContacts, passive_
 from xsim.dynamics.constraints.potential import Potential
 from xsim.dynamics.constraints.row_mobility import RowMobility, row_mobility
 from xsim.dynamics.constraints.soft_rows import Rows, concatenate_rows, has_soft_rows, inactive_row, soft_rows
-from xsim.dynamics.linalg.dense import tree_sum
+from xsim.dynamics.linalg.assembly import with_curvature
+from xsim.dynamics.linalg.dense import is_tiled, tree_sum
 from xsim.dynamics.tendons.tendons import tendons
 from xsim.dynamics.tree.kinematics import Frames, frames, lanes_of
 from xsim.dynamics.tree.system import System
@@ -116,10 +117,12 @@ class Constraints(NamedTuple):
         forces = [jnp.zeros_like(cone.offset).at[:, 0].set(-cone.pull) for cone in self.cones]
         return list(tree_sum([cone.jt_times(f) for cone, f in zip(self.cones, forces, strict=True)]))
 
-    def curvature(self, x, counts=None):
-        """J^T P'' J (nv, nv, lanes). counts: see `jt_times`."""
-        counts = (None,) * len(self.parts) if counts is None else counts
-        return tree_sum([part.curvature(y, count) for part, y, count in zip(self.parts, x, counts, strict=True)])
+    def newton_matrix(self, mass, x, counts=None):
+        """M + J^T P'' J (nv, nv, lanes), for mass = M. counts: see `jt_times`."""
+        parts = list(zip(self.parts, x, (None,) * len(self.parts) if counts is None else counts, strict=True))
+        if is_tiled(mass):
+            return with_curvature(mass, [term for part, y, count in parts for term in part.curvature_terms(y, count)])
+        return mass + tree_sum([part.curvature(y, count) for part, y, count in parts])
 
     def counts(self) -> tuple:
         """For each part, see `Cones.count`."""

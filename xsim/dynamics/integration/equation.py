@@ -365,10 +365,10 @@ def _solve_dense(m: EquationOfMotion, terms: Terms, full) -> tuple:
         def under(constraints: Constraints) -> tuple:
             constraints = constraints.fitted(lanes)
             minimum = minimize(mass, force, free, constraints, hard, required, start)
-            return minimum, constraints.curvature(constraints.at(minimum.a))
+            return minimum, constraints.newton_matrix(mass, constraints.at(minimum.a))
 
-        minimum, curvature = of_active_contacts(m.system, terms.frame, m.v, m.soft, under, ITERATED)
-        matrix = NewtonMatrix(mass + curvature, hard)
+        minimum, matrix = of_active_contacts(m.system, terms.frame, m.v, m.soft, under, ITERATED)
+        matrix = NewtonMatrix(matrix, hard)
         a, flags = [*minimum.a, *(() if hard is None else minimum.y)], [free.pivot, minimum.converged]
     return *_with_staged_terms(m, terms, full, matrix, mass_rows, a), flags
 
@@ -377,13 +377,13 @@ def _dense_matrix(m: EquationOfMotion, terms: Terms, x, full):
     """The matrix of `_solve_dense` at a solution x."""
     mass_rows, matrix, hard = _dense_equation(m, terms, full)
     if m.soft is not None:
-        a, lanes = jnp.stack(x[: len(m.v)]), matrix.shape[2:]
+        a, mass = jnp.stack(x[: len(m.v)]), matrix
 
-        def curvature(constraints: Constraints):
-            constraints = constraints.fitted(lanes)
-            return constraints.curvature(constraints.at(a))
+        def newton_matrix(constraints: Constraints):
+            constraints = constraints.fitted(mass.shape[2:])
+            return constraints.newton_matrix(mass, constraints.at(a))
 
-        matrix = matrix + of_active_contacts(m.system, terms.frame, m.v, m.soft, curvature)
+        matrix = of_active_contacts(m.system, terms.frame, m.v, m.soft, newton_matrix)
     return _with_staged_terms(m, terms, full, NewtonMatrix(matrix, hard), mass_rows, x)[0]
 
 

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xsim.compile.matrices import TILE, padded
+from xsim.compile.matrices import padded
 from xsim.compile.primitives import primitive_of
 from xsim.dynamics.layout import spread
 from xsim.spatial import in_one_environment, stage
@@ -33,6 +33,11 @@ MAX_UNROLLED = 40
 program of one environment these are those of `xsim.compile.matrices`."""
 
 
+def is_tiled(matrix) -> bool:
+    """Whether a matrix is factored in the memory of an environment."""
+    return in_one_environment() and matrix.ndim == 2 and len(matrix) > MAX_UNROLLED
+
+
 class Cholesky:
     """Cholesky factor U of a symmetric positive definite matrix (n, n, lanes) = U U^T, U upper triangular.
 
@@ -46,7 +51,7 @@ class Cholesky:
         n, eps = len(matrix), slack * float(jnp.finfo(matrix.dtype).eps)
         self.columns: list | None = [] if n <= MAX_UNROLLED else None
         if self.columns is None:
-            self.is_tiled = in_one_environment() and matrix.ndim == 2
+            self.is_tiled = is_tiled(matrix)
             self.factor = FACTOR.bind(matrix, eps=eps) if self.is_tiled else _factored(matrix, eps)
             self.pivot = self.factor[-1]
             return
@@ -233,27 +238,8 @@ def loop_sum(term, n: int, count=None):
 
 
 def sum_of_products(left, right, count=None):
-    """The symmetric matrix sum_i left_i right_i^T over i < count (n, n, lanes), of arrays (k, n, lanes). count: see `loop_sum`.
-
-    Large matrices of one environment are summed tile by tile, so that the sums are in registers; else they are in memory."""
-    n, dtype = left.shape[1], left.dtype
-    if not in_one_environment() or left.ndim > 2 or n <= MAX_UNROLLED:
-        return loop_sum(lambda i: left[i][:, None] * right[i][None], len(left), count)
-
-    def tile(start):
-        def with_product(i, total):
-            rows = (jax.lax.dynamic_slice(x, (i, s), (1, TILE))[0] for x, s in zip((left, right), start, strict=True))
-            return total + jnp.outer(*rows)
-
-        return jax.lax.fori_loop(0, len(left) if count is None else count, with_product, jnp.zeros((TILE, TILE), dtype))
-
-    starts = np.append(np.arange(0, n - TILE, TILE), n - TILE)  # the last tile overlaps the one before
-    rows, columns = np.tril_indices(len(starts))
-    tiles = jax.lax.map(tile, (jnp.asarray(starts[rows]), jnp.asarray(starts[columns])))
-    where = np.zeros((n, n), int)  # the position of each entry in the tiles
-    for k, (row, column) in enumerate(zip(starts[rows], starts[columns], strict=True)):
-        where[row : row + TILE, column : column + TILE] = TILE * TILE * k + np.arange(TILE * TILE).reshape(TILE, TILE)
-    return tiles.ravel()[np.tril(where) + np.tril(where, -1).T]
+    """The symmetric matrix sum_i left_i right_i^T over i < count (n, n, lanes), of arrays (k, n, lanes). count: see `loop_sum`."""
+    return loop_sum(lambda i: left[i][:, None] * right[i][None], len(left), count)
 
 
 def times(matrix, x):

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from xsim.dynamics.linalg.assembly import Curvature, transposed_product
 from xsim.dynamics.linalg.dense import block_max, fit, loop_sum, pairwise_sum, sum_of_products, tree_sum
 from xsim.spatial import each_row, in_one_environment, stage
 
@@ -98,10 +99,14 @@ class Jacobian:
             total = _plus(total, _curvature(J, second[contacts], None if counts is None else counts[i]), (dofs, dofs))
         return total
 
+    def curvature_terms(self, second, counts=None) -> list[Curvature]:
+        """The terms of `curvature`, in the program of one environment."""
+        parts = zip(self.parts, self._slices(), counts or [len(J) for J in self.parts], strict=True)
+        return [Curvature(J, second[contacts], dofs, count) for J, (contacts, dofs), count in parts]
+
     def counts(self, active) -> tuple:
         """Per block, the number of contacts up to the last active one. active (n,): bool."""
-        numbered = [jnp.where(active[contacts], jnp.arange(1, contacts.stop - contacts.start + 1), 0) for contacts, _ in self._slices()]
-        return tuple(block_max(jnp.max(x)) for x in numbered)
+        return tuple(_last(active[contacts]) for contacts, _ in self._slices())
 
     def fitted(self, lanes: tuple[int, ...]) -> Jacobian:
         """The Jacobian with arrays broadcast to these lanes."""
@@ -118,6 +123,58 @@ class Jacobian:
 @stage
 def _j_times(J, a):
     return tree_sum([J[:, :, k] * a[k] for k in range(J.shape[2])])
+
+
+@functools.partial(jax.tree_util.register_dataclass, data_fields=["J", "dofs"], meta_fields=["nv"])
+@dataclass(frozen=True)
+class SparseJacobian:
+    """A `Jacobian` in the program of one environment, of contacts that depend on k dofs at most, which the state decides.
+
+    J (n, d, k, lanes): its columns of these dofs. dofs (n, k, lanes): see `Curvature`. lanes: 1, or no such axis."""
+
+    J: Any
+    dofs: Any
+    nv: int
+
+    def j_times(self, a):
+        """See `Jacobian.j_times`."""
+
+        def rows(J, dofs):
+            return _j_times(J, jnp.moveaxis(a[dofs.reshape(len(J), -1)], 1, 0))
+
+        return each_row(rows, self.J, self.dofs)
+
+    def jt_times(self, f, counts=None):
+        """See `Jacobian.jt_times`."""
+        return self._transposed_product(f, counts, False)
+
+    def jt_magnitudes(self, f, counts=None):
+        """See `Jacobian.jt_magnitudes`."""
+        return self._transposed_product(f, counts, True)
+
+    def _transposed_product(self, f, counts, of_magnitudes: bool):
+        (n, d, k), count = self.J.shape[:3], None if counts is None else counts[0]
+        product = transposed_product(
+            self.J.reshape(n, d, k), f.reshape(n, d), self.dofs.reshape(n, k), n if count is None else count, self.nv, of_magnitudes
+        )
+        return product.reshape(self.nv, *f.shape[2:])
+
+    def curvature_terms(self, second, counts=None) -> list[Curvature]:
+        """See `Jacobian.curvature_terms`."""
+        return [Curvature(self.J, second, self.dofs, len(self.J) if counts is None else counts[0])]
+
+    def counts(self, active) -> tuple:
+        """See `Jacobian.counts`."""
+        return (_last(active),)
+
+    def fitted(self, lanes: tuple[int, ...]) -> SparseJacobian:
+        """See `Jacobian.fitted`."""
+        return SparseJacobian(fit(self.J, lanes), fit(self.dofs, lanes), self.nv)
+
+
+def _last(active):
+    """The number of contacts up to the last active one. active (n,): bool."""
+    return block_max(jnp.max(jnp.where(active, jnp.arange(1, len(active) + 1), 0)))
 
 
 def _product(J, f):
