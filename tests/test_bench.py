@@ -267,6 +267,17 @@ def test_mjcf_files_go_to_peers_as_they_are(tmp_path):
         _ = begin.tau
 
 
+def test_objects_are_near_their_start_and_not_pushed():
+    """Free bodies with nothing on them; a free body that carries another one is a robot."""
+    body = "<body name='{}'><freejoint/><geom size='0.1'/>{}</body>"
+    arm = "<body><joint/><geom size='0.1'/></body>"
+    text = "<mujoco><worldbody>" + body.format("ball", "") + body.format("robot", arm) + "</worldbody></mujoco>"
+    model = xsim.loads(text, "mjcf")
+    assert (np.asarray(mechanism.push(model, 64).values) != 0).any(0).tolist() == [False] * 6 + [True] * 7
+    positions = np.asarray(mechanism.start(model, 64))[:, [0, 1, 2, 7, 8, 9]].std(0)
+    np.testing.assert_allclose(positions, [mechanism.NEAR] * 3 + [0.2] * 3, rtol=0.3)
+
+
 def test_disagreement_of_engines_is_the_exit_status(monkeypatch):
     column = Column("mjx", "mjx", deviation=0.1)
     monkeypatch.setattr(bench, "compare", lambda settings, columns, say: columns.append(column))

@@ -61,18 +61,37 @@ class Push(NamedTuple):
 
 
 def push(model: Model, batch: int, seed: int = 0) -> Push:
-    """Scattered controls where the model has actuators, else scattered forces."""
-    kind, width, size = ("ctrl", model.nu, 0.3) if model.topology.actuators else ("tau", model.nv, 0.1)
+    """Scattered controls where the model has actuators, else scattered forces, but none on objects."""
+    kind, width, size = ("ctrl", model.nu, 0.3) if model.topology.actuators else ("tau", model.nv, np.where(_of_objects(model), 0.0, 0.1))
     return Push(kind, size * jax.random.normal(jax.random.split(jax.random.key(seed))[1], (batch, width), model.option.dt.dtype))
 
 
+NEAR = 0.02
+"""Scatter of the coordinates, in m or rad, that a larger one would make unusable: it would push objects into each other."""
+
+
+def _of_objects(model: Model) -> np.ndarray:
+    """Which dofs (nv,) are those of objects: free bodies with nothing that moves on them."""
+    top, out = model.topology, np.zeros(model.nv, bool)
+    parents = {(link.body, top.links[link.parent].body if link.parent >= 0 else -1) for link in top.links}
+    parents -= {(body, body) for body, _ in parents}  # a joint can be a chain of links
+    carriers = {parent for _, parent in parents}
+    for body, parent in parents:
+        joints = top.bodies[body].joints
+        if parent < 0 and body not in carriers and [joint.type for joint in joints] == ["free"]:
+            first, width = joints[0].v
+            out[first : first + width] = True
+    return out
+
+
 def start(model: Model, batch: int, seed: int = 0):
-    """Scattered start configurations (batch, nq) near the one as loaded. Closed loops start near by, and closed."""
+    """Scattered start configurations (batch, nq) near the one as loaded. Objects start near by, and closed loops, which are closed."""
     key_q, _ = jax.random.split(jax.random.key(seed))
     dtype = model.option.dt.dtype
     loaded = jnp.broadcast_to(jnp.asarray(model.topology.initial[0], dtype), (batch, model.nq))
     closed = has_holonomic_rows(model.topology)
-    q = integrate(model, loaded, (0.02 if closed else 0.2) * jax.random.normal(key_q, (batch, model.nv), dtype))
+    size = np.where(_of_objects(model) | closed, NEAR, 0.2)
+    q = integrate(model, loaded, size * jax.random.normal(key_q, (batch, model.nv), dtype))
     if closed:
         q = project_constraints(model, init(model, q)).q
     return q

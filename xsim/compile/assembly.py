@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from xsim.compile.arrays import Array, constant_array
+from xsim.compile.arrays import Array, combined, constant_array
 from xsim.compile.indexing import dynamic_row
 from xsim.compile.matrices import TILE, Memory, Numbers, counted, padded
-from xsim.compile.program import INDEX
+from xsim.compile.program import BOOL, INDEX
 
 BLOCK = 4, 3
 """Rows and columns of the blocks of a dense sum. Their sums, a column and an entry of a row fit into 16 registers."""
 
-_COLUMNS, _ROWS, _TERMS, _PRODUCTS, _BLOCKS, _SUMS, _FORCES = (object() for _ in range(7))
+_COLUMNS, _ROWS, _TERMS, _FURTHER, _PRODUCTS, _BLOCKS, _SUMS, _FORCES = (object() for _ in range(8))
 """The loops, see `Flattener.rolled`."""
 
 
@@ -60,22 +60,43 @@ def _start_with(total: Memory, matrix: Array) -> None:
 
 
 def _add_scattered(total: Memory, J: Array, second: Array, dofs: Array, end: int) -> None:
-    """Add J_i^T P_i J_i for i < end, each at its own dofs. J (terms, d, k), second: P (terms, d, d), dofs (terms, k), ascending."""
+    """Add J_i^T P_i J_i for i < end, each at its own dofs. J (terms, d, k), second: P (terms, d, d), dofs (terms, k), ascending.
+
+    The second half of the columns is left out where it is zero, as that of a contact with the world."""
     f, number = total.f, Numbers(total.f, J.dtype)
-    size = f.builder.constant(total.size, INDEX)
+    zero, size = (f.builder.constant(x, INDEX) for x in (0, total.size))
+    k = J.shape[2]
+    half = (k + 1) // 2
 
     def term(i: int, _) -> list[Array]:
         rows, P, at = (f.ids(dynamic_row(f, x, i)) for x in (J, second, dofs))
-        d, k = rows.shape
-        for column in range(k):
-            product = [number.sum_of_products(P[:, e].tolist(), rows[:, column].tolist()) for e in range(d)]
-            start = f.builder.operation("mul", INDEX, (int(at[column]), size))
-            for row in range(column, k):
-                position = f.builder.operation("add", INDEX, (start, int(at[row])))
-                total.add(position, 0, number.sum_of_products(rows[:, row].tolist(), product))
+
+        def add(columns: range, first: int) -> None:
+            """Add the rows from the first one, below the diagonal, of these columns."""
+            for column in columns:
+                product = [number.sum_of_products(P[:, e].tolist(), rows[:, column].tolist()) for e in range(len(rows))]
+                start = f.builder.operation("mul", INDEX, (int(at[column]), size))
+                for row in range(max(column, first), k if first else half):
+                    position = f.builder.operation("add", INDEX, (start, int(at[row])))
+                    total.add(position, 0, number.sum_of_products(rows[:, row].tolist(), product))
+
+        def further(_, __) -> list[Array]:
+            add(range(k), half)
+            return []
+
+        add(range(half), 0)
+        if half < k:
+            counted(f, _FURTHER, zero, _any_nonzero(f, rows[:, half:].ravel().tolist(), J.dtype), [], further)
         return []
 
-    counted(f, _TERMS, f.builder.constant(0, INDEX), end, [], term)
+    counted(f, _TERMS, zero, end, [], term)
+
+
+def _any_nonzero(f, values: list[int], dtype: np.dtype) -> int:
+    """1 if any of these values is not zero in an environment of the block, else 0."""
+    tests = [f.builder.operation("ne", BOOL, (x, f.builder.constant(0, dtype))) for x in values]
+    count = f.builder.operation("convert", INDEX, (combined(lambda *pair: f.builder.operation("or", BOOL, pair), tests),))
+    return f.program.operation("block_max", INDEX, (count,))
 
 
 def _add_dense(total: Memory, J: Array, second: Array, dofs: np.ndarray, end: int) -> None:

@@ -532,6 +532,14 @@ def _zeros(f: Flattener, equation: JaxprEqn, *_: Array) -> Array:
     return constant_array(np.zeros(aval.shape, aval.dtype))
 
 
+LOOPS: dict[str, Callable] = {
+    "xsim_block_max": _block_max,
+    "xsim_factor": matrices.factored,
+    "xsim_solve": matrices.solved,
+    "xsim_transposed_product": assembly.transposed_product,
+    "xsim_with_curvature": assembly.with_curvature,
+}
+"""Primitives of `xsim.compile.primitives.primitive_of`. Their derivatives are those of their functions, not of the loops of these rules."""
 IDENTITIES = ("copy", "copy_p", "stop_gradient", "optimization_barrier", "reduce_precision", "reshard", "sharding_constraint")
 RULES: dict[str, Callable] = {
     "broadcast_in_dim": _moved(_broadcast),
@@ -565,11 +573,7 @@ RULES: dict[str, Callable] = {
     "dot_general": _dot_general,
     "cholesky": factorization.cholesky,
     "triangular_solve": factorization.triangular_solve,
-    "xsim_block_max": _block_max,
-    "xsim_factor": matrices.factored,
-    "xsim_solve": matrices.solved,
-    "xsim_transposed_product": assembly.transposed_product,
-    "xsim_with_curvature": assembly.with_curvature,
+    **LOOPS,
     "integer_pow": _integer_power,
     "square": lambda f, e, x: f.operate("mul", x.dtype, x, x),
     "polynomial": _polynomial,

@@ -23,7 +23,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 from xsim.compile import indexing
 from xsim.compile.adjoints import ADJOINTS, Operations
 from xsim.compile.arrays import Array, combined, constant_array
-from xsim.compile.flatten import ELEMENTWISE, RULES, Flattener, Unsupported
+from xsim.compile.flatten import ELEMENTWISE, LOOPS, RULES, Flattener, Unsupported
 from xsim.compile.loops import Branch, Rolled, Scan, store
 from xsim.compile.program import BOOL, INDEX, Program, Scope
 from xsim.compile.rules import is_float, residual_tangent, traced_pullback, traced_rule
@@ -98,7 +98,7 @@ class _Search:
 BY_JAX = {
     "dynamic_slice", "dynamic_update_slice", "gather", "scatter", "scatter-add", "scatter_add", "top_k", "argmax", "argmin", "cumprod",
     "cummax", "reduce_prod", "reduce_max", "reduce_min", "clamp", "cond", "cholesky", "triangular_solve", "custom_linear_solve",
-    "xsim_factor", "xsim_solve",
+    *LOOPS,
 }  # fmt: skip
 """Equations whose derivative is not that of the operations that they are taken apart into, or would be longer."""
 BY_OPERATIONS = (set(RULES) | set(ELEMENTWISE) | set(FOLDED)) - BY_JAX - {"while", "custom_jvp_call", "custom_vjp_call"}

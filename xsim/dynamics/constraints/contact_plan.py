@@ -125,7 +125,7 @@ class CondimGroup(NamedTuple):
     passive: whether the contacts are springs, see `xsim.dynamics.constraints.passive_contacts`.
     blocks: blocks of the contact Jacobian.
     order: order of the candidates in these blocks. None if the buffer is smaller than the number of candidates.
-    support: the dofs that each pair depends on. None if they are many, or the order of the contacts is fixed.
+    support: the dofs that each pair depends on. None if they are many.
     """
 
     condim: int
@@ -203,7 +203,7 @@ def _condim_group(topology: Topology, dof_mask: np.ndarray, passive: bool, condi
     blocks = ((capacity, tuple(np.flatnonzero(moves.any(0)).tolist())),)
     if dof_sign is not None and capacity == candidates and all(group.narrow_phase_limit is None for group in pair_groups):
         order, blocks = partition(moves[np.concatenate([group.candidate_pairs() for group in pair_groups])], condim)
-    support = None if dof_sign is None or order is not None else _support(dof_sign)
+    support = None if dof_sign is None else _support(dof_sign)
     return CondimGroup(condim, infos, pair_groups, geoms, bodies, dof_sign, flex_bodies, capacity, passive, blocks, order, support)
 
 

@@ -353,11 +353,13 @@ def _tangents(normal, hint) -> tuple:
     return first, cross(normal, first)
 
 
-def deepest(depth, capacity: int) -> tuple[Any, Any]:
+def deepest(depth, capacity: int, rank=None) -> tuple[Any, Any]:
     """Indices (capacity, lanes) of the largest positive depths of each lane, and of any others where these are fewer, and whether they are
-    more (lanes,). depth (n, lanes)."""
-    _, index = jax.lax.top_k(jnp.maximum(depth, 0.0).T, capacity)
-    return index.T, (depth > 0).sum(0) > capacity
+    more (lanes,). depth (n, lanes). rank (n, lanes or 1): those of a larger rank come first, if all positive depths are selected."""
+    is_exceeded, order = (depth > 0).sum(0) > capacity, jnp.maximum(depth, 0.0)
+    if rank is not None:
+        order = jnp.where((depth > 0) & ~is_exceeded, order + rank, order)
+    return jax.lax.top_k(order.T, capacity)[1].T, is_exceeded
 
 
 def find_contacts(system: System, frame: Frames, v=None) -> list[Contacts]:
@@ -409,7 +411,10 @@ def _group_contacts(group: CondimGroup, candidates: Candidates, corner_points) -
     """The contacts of one condim group."""
     contact, pair, depth, overflow, mask = candidates
     if group.capacity < len(contact.distance):
-        selected, buffer_overflow = deepest(depth, group.capacity)
+        rank = None
+        if group.support is not None and in_one_environment():  # contacts of as many dofs one after the other, see `with_curvature`
+            rank = _column(of_contacts((group.support.signs != 0).sum(1), pair), depth)
+        selected, buffer_overflow = deepest(depth, group.capacity, rank)
         contact, mask = jax.tree.map(lambda x: take_rows(x, selected), (contact, mask))
         pair = jnp.asarray(pair)[selected] if isinstance(pair, np.ndarray) else take_rows(pair, selected)
         overflow = overflow | buffer_overflow

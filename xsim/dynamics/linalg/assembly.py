@@ -24,12 +24,13 @@ class Curvature(NamedTuple):
 
 def with_curvature(matrix, terms: Sequence[Curvature]):
     """The symmetric matrix (nv, nv) plus these terms."""
-    return WITH_CURVATURE.bind(matrix, *(jnp.asarray(x) for term in terms for x in term))[0]
+    arrays = [(J, second, jnp.asarray(dofs, jnp.int32), jnp.asarray(count)) for J, second, dofs, count in terms]
+    return WITH_CURVATURE.bind(matrix, *(x for term in arrays for x in term))[0]
 
 
 def transposed_product(J, force, dofs, count, nv: int, of_magnitudes: bool = False):
     """The sum of J_i^T f_i over i < count (nv), for f = force (n, d). of_magnitudes: of |J_i|^T |f_i|. For the others see `Curvature`."""
-    return TRANSPOSED_PRODUCT.bind(J, force, dofs, jnp.asarray(count), n=nv, of_magnitudes=of_magnitudes)[0]
+    return TRANSPOSED_PRODUCT.bind(J, force, jnp.asarray(dofs, jnp.int32), jnp.asarray(count), n=nv, of_magnitudes=of_magnitudes)[0]
 
 
 def _with_curvature(matrix, *arrays) -> list:

@@ -1,0 +1,129 @@
+"""Sums over constraint rows that depend on few dofs, in the memory of an environment."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from test_matrices import NUM, SIZES, of_one
+
+import xsim
+from xsim.compile.choice import tracing_for
+from xsim.dynamics.constraints.contact_plan import contact_plan
+from xsim.dynamics.linalg.assembly import Curvature, transposed_product, with_curvature
+from xsim.dynamics.linalg.dense import MAX_UNROLLED, Cholesky, block_max
+
+N, D = 6, 3
+"""Numbers of terms, and of rows of each."""
+ROWS = np.array([0, 7, SIZES[0] - 1])
+"""Rows of a matrix that are compared."""
+
+
+class Terms:
+    """Random terms at dofs of their own in each environment, of which some have fewer than the others, and terms at given dofs of all."""
+
+    def __init__(self, n: int, k: int, given: np.ndarray, dtype):
+        rng = np.random.default_rng(n)
+        self.counts = np.arange(NUM) % (N + 1)
+        used = np.arange(N) < self.counts[:, None]
+        self.matrix = _symmetric(rng.normal(size=(NUM, n, n)))
+        self.J, self.P = rng.normal(size=(NUM, N, D, k)), _symmetric(rng.normal(size=(NUM, N, D, D))) * used[..., None, None]
+        self.dofs = np.sort(rng.permuted(np.tile(np.arange(n), (NUM, N, 1)), axis=2)[..., :k], 2)
+        self.J[:, 1::2, :, k // 2 :], self.dofs[:, 1::2, k // 2 :] = 0.0, n - 1
+        self.given, self.J_given = given, rng.normal(size=(NUM, N, D, len(given)))
+        self.force = rng.normal(size=(NUM, N, D)) * used[..., None]
+        self.arrays = [jnp.asarray(x, dtype) for x in (self.matrix, self.J, self.P, self.J_given, self.force)]
+        self.arrays += [jnp.asarray(x, jnp.int32) for x in (self.dofs, self.counts)]
+
+    def dense(self) -> np.ndarray:
+        """J with all columns."""
+        out = np.zeros((NUM, N, D, self.matrix.shape[1]))
+        for e, i, k in np.ndindex(self.dofs.shape):
+            out[e, i, :, self.dofs[e, i, k]] += self.J[e, i, :, k]
+        return out
+
+
+def _symmetric(x: np.ndarray) -> np.ndarray:
+    return x + x.swapaxes(-1, -2)
+
+
+def _curvature(J: np.ndarray, P: np.ndarray) -> np.ndarray:
+    return np.einsum("bnda,bnde,bnef->baf", J, P, J)
+
+
+@pytest.mark.parametrize(("n", "width", "dtype"), list(zip(SIZES, (1, 2, 5, 17), (np.float32, np.float64) * 2, strict=True)))
+def test_curvature(n, width, dtype, x64):
+    """The matrix, and the solution of equations with it, with as many terms as each environment has."""
+    given = np.sort(np.random.default_rng(width).permutation(n)[:width])
+    terms, b = Terms(n, 7, given, dtype), jnp.ones((NUM, n), dtype)
+
+    def function(matrix, J, P, J_given, force, dofs, count):
+        terms = [Curvature(J, P, dofs, block_max(count)), Curvature(J_given, P, given, block_max(count))]
+        total = with_curvature(matrix + 100 * jnp.eye(n, dtype=dtype), terms)
+        return [total[ROWS], Cholesky(total).solve(jnp.ones(n, dtype))]
+
+    rows, x = of_one(function, *terms.arrays)(terms.arrays, (True,) * 7)
+    J_given = np.zeros((NUM, N, D, n))
+    J_given[..., given] = terms.J_given
+    wanted = terms.matrix + 100 * np.eye(n) + _curvature(terms.dense(), terms.P) + _curvature(J_given, terms.P)
+    tolerance = {np.float32: 3e-5, np.float64: 1e-13}[dtype]
+    np.testing.assert_allclose(rows, wanted[:, ROWS], atol=tolerance * 100)
+    definite = (np.linalg.eigvalsh(wanted) > 1).all(1)
+    assert definite.any()
+    np.testing.assert_allclose(x[definite], np.linalg.solve(wanted, np.asarray(b)[..., None])[definite][..., 0], atol=tolerance)
+
+
+@pytest.mark.parametrize("of_magnitudes", [False, True])
+def test_transposed_product(of_magnitudes, x64):
+    n = SIZES[0]
+    terms = Terms(n, 7, np.arange(1), np.float64)
+
+    def function(matrix, J, P, J_given, force, dofs, count):
+        return [transposed_product(J, force, dofs, block_max(count), n, of_magnitudes)]
+
+    (found,) = of_one(function, *terms.arrays)(terms.arrays, (True,) * 7)
+    change = (lambda x: np.abs(x)) if of_magnitudes else (lambda x: x)
+    np.testing.assert_allclose(found, np.einsum("bnda,bnd->ba", change(terms.dense()), change(terms.force)), atol=1e-13)
+
+
+def objects(count: int, shapes: list[str]) -> str:
+    """Objects that lie on a plane and on each other."""
+    bodies = "".join(
+        f"<body pos='{0.05 * (i % 2)} {0.12 * (i // 3)} {0.05 + 0.11 * (i % 3)}'><freejoint/><geom {shapes[i % len(shapes)]}/></body>"
+        for i in range(count)
+    )
+    return f"<mujoco><option timestep='0.004'/><worldbody><geom type='plane' size='1 1 1'/>{bodies}</worldbody></mujoco>"
+
+
+SHAPES = ["size='0.06'", "type='box' size='0.05 0.04 0.06'", "type='capsule' size='0.04 0.03'"]
+
+
+@pytest.fixture(scope="module")
+def scene():
+    with jax.enable_x64(True):
+        return xsim.loads(objects(8, SHAPES), "mjcf")
+
+
+@pytest.mark.slow
+def test_steps_of_objects(scene, x64):
+    """The steps of xsim's program are those of XLA's, which has all columns of the Jacobian; derivatives are those of differences."""
+    (group,) = contact_plan(scene.topology).condim_groups
+    assert scene.nv > MAX_UNROLLED and group.support is not None and group.support.dofs.shape[1] == 12
+    rng = np.random.default_rng(0)
+    state = xsim.init(scene, v=rng.normal(0, 0.1, (4, scene.nv)))
+    direction = rng.normal(size=state.v.shape)
+
+    @jax.jit
+    def loss(v):
+        end = xsim.rollout(scene, state.replace(v=v), steps=3)[0]
+        return jnp.sum(end.v**2) + jnp.sum(end.q**2), end
+
+    (_, end), gradient = jax.jit(jax.value_and_grad(loss, has_aux=True))(state.v)
+    assert (end.flags == 0).all()
+    h = 1e-6
+    wanted = (loss(state.v + h * direction)[0] - loss(state.v - h * direction)[0]) / (2 * h)
+    np.testing.assert_allclose(jnp.sum(gradient * direction), wanted, rtol=1e-6)
+    with tracing_for("xla"):
+        by_xla = jax.jit(lambda v: xsim.rollout(scene, state.replace(v=v), steps=3)[0])(state.v)
+    np.testing.assert_allclose(end.v, by_xla.v, atol=1e-9)
