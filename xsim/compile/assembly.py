@@ -32,8 +32,8 @@ def with_curvature(f, equation, matrix: Array, *terms: Array) -> list[Array]:
             _add_dense(total, J, second, dofs.numbers, end)
         else:
             _add_scattered(total, J, second, dofs, end)
-    entries = np.array(p.entries(total.buffer)[: m * m]).reshape(m, m)[:n, :n]  # by columns, so that the upper triangle is right
-    return [Array(np.triu(entries) + np.triu(entries, 1).T, matrix.dtype)]
+    entries = np.array(p.entries(total.buffer)[: m * m]).reshape(m, m)[:n, :n]
+    return [Array(np.tril(entries) + np.tril(entries, -1).T, matrix.dtype)]
 
 
 def _start_with(total: Memory, matrix: Array) -> None:
@@ -70,14 +70,14 @@ def _add_scattered(total: Memory, J: Array, second: Array, dofs: Array, end: int
 
     def term(i: int, _) -> list[Array]:
         rows, P, at = (f.ids(dynamic_row(f, x, i)) for x in (J, second, dofs))
+        start_of = [f.builder.operation("mul", INDEX, (x, size)) for x in at.tolist()]
 
         def add(columns: range, first: int) -> None:
             """Add the rows from the first one, below the diagonal, of these columns."""
             for column in columns:
                 product = [number.sum_of_products(P[:, e].tolist(), rows[:, column].tolist()) for e in range(len(rows))]
-                start = f.builder.operation("mul", INDEX, (int(at[column]), size))
                 for row in range(max(column, first), k if first else half):
-                    position = f.builder.operation("add", INDEX, (start, int(at[row])))
+                    position = f.builder.operation("add", INDEX, (start_of[row], int(at[column])))
                     total.add(position, 0, number.sum_of_products(rows[:, row].tolist(), product))
 
         def further(_, __) -> list[Array]:
@@ -152,7 +152,7 @@ def _blocks(dofs: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
             covered |= set(new)
             if new:
                 starts.append((row, column))
-                positions.append([int(dofs[c]) * size + int(dofs[r]) if (r, c) in new else size * size for r, c in entries])
+                positions.append([int(dofs[r]) * size + int(dofs[c]) if (r, c) in new else size * size for r, c in entries])
     return np.array(starts), np.array(positions)
 
 

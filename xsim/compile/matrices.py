@@ -29,7 +29,7 @@ def padded(n: int) -> int:
 
 @dataclass(frozen=True)
 class Memory:
-    """A square matrix in a buffer, one column after the other. f: the flattener. size: number of rows."""
+    """A square matrix in a buffer, one row after the other. f: the flattener. size: number of rows."""
 
     f: Any
     buffer: int
@@ -38,15 +38,15 @@ class Memory:
     def at(self, row: int, column: int) -> int:
         """The position of an entry. row, column: values."""
         f = self.f
-        start = f.builder.operation("mul", INDEX, (column, f.builder.constant(self.size, INDEX)))
-        return f.builder.operation("add", INDEX, (start, row))
+        start = f.builder.operation("mul", INDEX, (row, f.builder.constant(self.size, INDEX)))
+        return f.builder.operation("add", INDEX, (start, column))
 
     def load(self, position: int, row: int = 0, column: int = 0) -> int:
         """The entry at so many rows and columns after a position."""
-        return self.f.program.load(self.buffer, position, column * self.size + row)
+        return self.f.program.load(self.buffer, position, row * self.size + column)
 
     def store(self, position: int, row: int, column: int, value: int) -> None:
-        self.f.program.store(self.buffer, position, column * self.size + row, value)
+        self.f.program.store(self.buffer, position, row * self.size + column, value)
 
     def add(self, position: int, offset: int, value: int) -> None:
         """Add a value to the entry so many after a position."""
@@ -103,7 +103,7 @@ def counted(f, key, first: int, end: int, carry: list[Array], turn, step: int = 
 
 
 def factored(f, equation, matrix: Array) -> list[Array]:
-    """The rule of `xsim.dynamics.linalg.dense.FACTOR`: of a symmetric matrix (n, n), its Cholesky factor L (m m), one column after the
+    """The rule of `xsim.dynamics.linalg.dense.FACTOR`: of a symmetric matrix (n, n), its Cholesky factor L (m m), one row after the
     other, of which only what is below the diagonal has a meaning; the inverses of the diagonal (m); and 1 if all pivots are usable, else 0.
     m: `padded`."""
     p, dtype, n = f.program, matrix.dtype, matrix.shape[0]
@@ -158,14 +158,14 @@ def factored(f, equation, matrix: Array) -> list[Array]:
 
 
 def _in_memory(f, matrix: Array) -> Memory | None:
-    """Where a symmetric matrix is in memory, if it is the result of `xsim.compile.assembly.with_curvature`: its lower triangle, by columns,
+    """Where a symmetric matrix is in memory, if it is the result of `xsim.compile.assembly.with_curvature`: its lower triangle, by rows,
     with ones on the diagonal of further rows up to `padded`."""
     p, n = f.program, matrix.shape[0]
     m, values = padded(n), [] if matrix.numbers is not None else matrix.values
     buffer = p.arguments[values[0, 0]][0] if len(values) and p.names[values[0, 0]] == "load" else None
     if buffer not in p.complete or p.data[buffer] != m * m + 1:
         return None
-    entries = np.array(p.entries(buffer)[: m * m]).reshape(m, m)[:n, :n].T
+    entries = np.array(p.entries(buffer)[: m * m]).reshape(m, m)[:n, :n]
     return Memory(f, buffer, m) if (np.tril(values) == np.tril(entries)).all() else None
 
 

@@ -130,13 +130,13 @@ def _tiled_factor(matrix, *, eps: float) -> list:
     n, m = len(matrix), padded(len(matrix))
     larger = jnp.eye(m, dtype=matrix.dtype).at[:n, :n].set(matrix)
     lower, inverse, pivot = _factored(larger, eps)
-    return [lower.ravel(), inverse, pivot]
+    return [lower.T.ravel(), inverse, pivot]
 
 
 def _tiled_solution(factor, inverse, b) -> list:
     """`_solved`, with a factor of `_tiled_factor`, in which what is on the other side of the diagonal has no meaning."""
     m, n = len(inverse), len(b)
-    return [_solved(jnp.triu(factor.reshape(m, m), 1), inverse, jnp.zeros(m, b.dtype).at[:n].set(b))[:n]]
+    return [_solved(jnp.tril(factor.reshape(m, m), -1).T, inverse, jnp.zeros(m, b.dtype).at[:n].set(b))[:n]]
 
 
 FACTOR, SOLVE = primitive_of("xsim_factor", _tiled_factor), primitive_of("xsim_solve", _tiled_solution)
