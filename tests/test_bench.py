@@ -267,6 +267,18 @@ def test_mjcf_files_go_to_peers_as_they_are(tmp_path):
         _ = begin.tau
 
 
+@pytest.mark.slow
+def test_the_program_is_made_while_its_time_is_measured(tmp_path):
+    """What is said of the constraints at the end, which needs the same program, comes after it."""
+    scene, out = tmp_path / "ball.xml", tmp_path / "bench.json"
+    scene.write_text("<mujoco><worldbody><geom type='plane' size='1 1 1'/><body pos='0 0 .1'><freejoint/><geom size='.1'/></body></worldbody></mujoco>")
+    options = ["--constraints", "--no-gradient", "--batch", "3", "--steps", "4", "--repeat", "1", "--quiet", "--json", str(out)]
+    assert bench.main(["--model", str(scene), *options]) == 0
+    found = json.loads(out.read_text())["runs"][0]["engines"]["xsim"]
+    assert found["trace_s"] + found["compile_s"] > 0.5
+    assert "contacts (mean)" in found["about"]["note"]
+
+
 def test_objects_are_near_their_start_and_not_pushed():
     """Free bodies with nothing on them; a free body that carries another one is a robot."""
     body = "<body name='{}'><freejoint/><geom size='0.1'/>{}</body>"

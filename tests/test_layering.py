@@ -32,6 +32,7 @@ LAYERS = (
     (
         "compile.simplify", "compile.indexing", "compile.factorization", "compile.matrices", "compile.placement", "compile.scheduling",
     ),
+    ("compile.assembly",),
     ("compile.traced", "compile.llvm_types", "compile.parts"),
     ("compile.llvm_ir",),
     ("compile.loops",),

@@ -266,9 +266,12 @@ def _deviations(settings: Settings, columns: list[Column], processes: dict[str, 
     for column in columns:
         if column.seconds.get("forward"):
             try:
-                finals[column.name] = np.load(processes[column.name].ask("final"))
+                final = processes[column.name].ask("final")
             except Failed:
                 continue
+            finals[column.name] = np.load(final["file"])
+            if final["note"]:
+                column.about["note"] = final["note"]
     reference = finals.get("xsim")
     for column in columns:
         if reference is not None and column.name != "xsim" and column.name in finals:

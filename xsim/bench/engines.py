@@ -20,12 +20,14 @@ class Unsupported(Exception):
 
 class Engine(NamedTuple):
     """An engine that holds its model and start states. ``compile(what)`` makes the program ``forward`` or ``gradient``; the result of
-    ``forward`` goes through ``to_xsim`` to be final configurations (batch, nq) in xsim's coordinates.
+    ``forward`` goes through ``to_xsim`` to be final configurations (batch, nq) in xsim's coordinates. ``note`` says more of the final
+    states, after the timed runs; None if there is nothing to say.
     """
 
     about: dict
     compile: Callable[[str], Program]
     to_xsim: Callable[[Any], np.ndarray]
+    note: Callable[[], str] | None = None
 
 
 class Start(NamedTuple):

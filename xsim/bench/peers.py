@@ -65,9 +65,11 @@ def _xsim(job: dict) -> Engine:
 
     about = about_jax(model=label, integrator=model.topology.integrator, nq=model.nq, nv=model.nv, name=model.topology.name)
     about["versions"]["xsim"] = __version__
-    if job["constraints"] and has_soft(model.topology):
-        about["note"] = _solved(model, q, {f"{pushed.kind}s": jnp.broadcast_to(pushed.values, (job["steps"], *pushed.values.shape))})
-    return jax_engine(job, about, final, (model, q), pushed.values, np.asarray)
+    engine = jax_engine(job, about, final, (model, q), pushed.values, np.asarray)
+    if not job["constraints"] or not has_soft(model.topology):
+        return engine
+    pushes = {f"{pushed.kind}s": jnp.broadcast_to(pushed.values, (job["steps"], *pushed.values.shape))}
+    return engine._replace(note=lambda: _solved(model, q, pushes))
 
 
 def _solved(model, q, pushes: dict) -> str:

@@ -46,10 +46,10 @@ class Worker:
             self.last = result
         return seconds
 
-    def final(self) -> str:
+    def final(self) -> dict:
         file = Path(self.job["folder"]) / f"{self.job['column']}.npy"
         np.save(file, self.engine.to_xsim(self.last))
-        return str(file)
+        return {"file": str(file), "note": self.engine.note and self.engine.note()}
 
 
 def main() -> None:

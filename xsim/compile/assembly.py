@@ -96,7 +96,7 @@ def _any_nonzero(f, values: list[int], dtype: np.dtype) -> int:
     """1 if any of these values is not zero in an environment of the block, else 0."""
     tests = [f.builder.operation("ne", BOOL, (x, f.builder.constant(0, dtype))) for x in values]
     count = f.builder.operation("convert", INDEX, (combined(lambda *pair: f.builder.operation("or", BOOL, pair), tests),))
-    return f.program.operation("block_max", INDEX, (count,))
+    return f.program.block_max(count)
 
 
 def _add_dense(total: Memory, J: Array, second: Array, dofs: np.ndarray, end: int) -> None:

@@ -510,8 +510,7 @@ def _branch(f: Flattener, branch: ClosedJaxpr, chosen: Array, xs: Sequence[Array
 
 def _block_max(f: Flattener, equation: JaxprEqn, x: Array) -> Array:
     """The rule of `xsim.dynamics.linalg.dense.BLOCK_MAX`."""
-    value = int(f.ids(x))
-    return Array(np.array(f.program.operation("block_max", x.dtype, (value,)) if f.program.varying[value] else value), x.dtype)
+    return Array(np.array(f.program.block_max(int(f.ids(x)))), x.dtype)
 
 
 def _identity(f: Flattener, equation: JaxprEqn, *xs: Array) -> list[Array]:

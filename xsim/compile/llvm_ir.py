@@ -18,7 +18,7 @@ from xsim.compile.elementary import ELEMENTARY
 from xsim.compile.llvm_types import NAMES, Target, alignment_of, gather, literal, memory_type, scatter, suffix, vector_suffix
 from xsim.compile.parts import Assignment, Output, Part, Places
 from xsim.compile.placement import placement_of
-from xsim.compile.program import BOOL, Input, Loop, Program, Scope, Store
+from xsim.compile.program import BLOCK_MAX, BOOL, Input, Loop, Program, Scope, Store
 from xsim.compile.scheduling import Scheduler
 
 MASK = np.dtype(np.int32)
@@ -557,7 +557,7 @@ OPERATIONS: dict[str, Callable] = {
     "input": Emitter.input,
     "load": Emitter.load,
     "convert": Emitter.convert,
-    "block_max": Emitter.block_max,
+    BLOCK_MAX: Emitter.block_max,
     "copy": lambda emitter, x: emitter.value(emitter.program.arguments[x][0], emitter.program.varying[x]),
 }
 """How values that are no arithmetic are written. write(emitter, value) -> name."""

@@ -18,6 +18,8 @@ import numpy as np
 BOOL = np.dtype(bool)
 INDEX = np.dtype(np.int32)
 """Type of the indices of arrays."""
+BLOCK_MAX = "block_max"
+"""The operation that takes the maximum over a block of environments. Other operations are of each environment by itself."""
 NO_OPERATIONS = ("constant", "input", "copy", "phi", "result", "buffer")
 """Names of values that take no time."""
 
@@ -151,13 +153,17 @@ class Program:
             if self.scopes[x].depth > scope.depth:
                 scope = self.scopes[x]
             varying = varying or self.varying[x]
-        varying = varying and name != "block_max"
+        varying = varying and name != BLOCK_MAX
         key = (name, dtype, arguments, data)
         found = scope.known.get(key)
         if found is None:
             found = scope.known[key] = self._new(name, arguments, dtype, varying, scope, data)
             scope.items.append(found)
         return found
+
+    def block_max(self, value: int) -> int:
+        """The maximum of a signed integer over the environments that are evaluated together. It is uniform among these."""
+        return self.operation(BLOCK_MAX, self.types[value], (value,)) if self.varying[value] else value
 
     def copy(self, value: int, here: bool) -> int:
         """A value with the same number that is equal only to itself. here: whether it belongs to this place of the program, or where the
