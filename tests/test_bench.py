@@ -271,7 +271,8 @@ def test_mjcf_files_go_to_peers_as_they_are(tmp_path):
 def test_the_program_is_made_while_its_time_is_measured(tmp_path):
     """What is said of the constraints at the end, which needs the same program, comes after it."""
     scene, out = tmp_path / "ball.xml", tmp_path / "bench.json"
-    scene.write_text("<mujoco><worldbody><geom type='plane' size='1 1 1'/><body pos='0 0 .1'><freejoint/><geom size='.1'/></body></worldbody></mujoco>")
+    ball = "<body pos='0 0 .1'><freejoint/><geom size='.1'/></body>"
+    scene.write_text(f"<mujoco><worldbody><geom type='plane' size='1 1 1'/>{ball}</worldbody></mujoco>")
     options = ["--constraints", "--no-gradient", "--batch", "3", "--steps", "4", "--repeat", "1", "--quiet", "--json", str(out)]
     assert bench.main(["--model", str(scene), *options]) == 0
     found = json.loads(out.read_text())["runs"][0]["engines"]["xsim"]
