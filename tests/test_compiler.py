@@ -124,6 +124,10 @@ def _search(x, n):
     return x, i
 
 
+def _tangent(function, x):
+    return jax.jvp(function, (x,), (jnp.ones_like(x),))[1]
+
+
 def _turn(x, _):
     return jnp.sin(x) * x + 0.1, None
 
@@ -141,6 +145,7 @@ OPERATIONS = {
     "rounding": (lambda x: jnp.stack([jnp.floor(x), jnp.ceil(x), jnp.round(4 * x), jnp.sign(x), jnp.trunc(3 * x)]), (3,)),
     "powers": (lambda x: jnp.stack([x**2, x**3, x**-2, jnp.abs(x) ** 1.7, jnp.square(x), jnp.clip(x, -0.5, 0.5)]), (3,)),
     "sinc": (lambda x: jnp.sinc(x), (6,)),
+    "tangents": (lambda x: _tangent(lambda y: (jnp.tanh(y), jnp.arcsin(y), jnp.arccos(y)), 0.9 * jnp.tanh(x)), (6,)),
     "integers": (lambda x: (jnp.int32(7 * x) % 5, jnp.int32(9 * x) // 4, jnp.abs(jnp.int32(5 * x)), jnp.int32(x * 3) ** 2), (4,)),
     "reductions": (lambda x: (x.sum(0), x.max(), x.min(1), x.prod(), (x > 0).any(0), (x > -1).all(), x.argmax(), x.argmin(1)), (3, 4)),
     "sums": (lambda x: (jnp.cumsum(x), jnp.cumsum(x[::-1], 0), jax.lax.cumsum(x, reverse=True), jnp.cumprod(x)), (6,)),
