@@ -71,6 +71,7 @@ def test_curvature(n, width, dtype, x64):
     wanted = terms.matrix + 100 * np.eye(n) + _curvature(terms.dense(), terms.P) + _curvature(J_given, terms.P)
     tolerance = {np.float32: 3e-5, np.float64: 1e-13}[dtype]
     np.testing.assert_allclose(rows, wanted[:, ROWS], atol=tolerance * 100)
+    np.testing.assert_array_equal(rows[:, :, ROWS], np.swapaxes(rows[:, :, ROWS], 1, 2))
     definite = (np.linalg.eigvalsh(wanted) > 1).all(1)
     assert definite.any()
     np.testing.assert_allclose(x[definite], np.linalg.solve(wanted, np.asarray(b)[..., None])[definite][..., 0], atol=tolerance)

@@ -10,7 +10,7 @@ import pytest
 import xsim
 from xsim.compile.function import Function
 from xsim.compile.matrices import TILE
-from xsim.dynamics.linalg.dense import MAX_UNROLLED, Cholesky
+from xsim.dynamics.linalg.dense import MAX_UNROLLED, Cholesky, sum_of_products
 
 NUM = 5
 SIZES = tuple(MAX_UNROLLED + k for k in range(1, TILE + 1))
@@ -88,6 +88,20 @@ def test_several_right_sides(x64):
 
     (found,) = of_one(function, matrix, several)((matrix, several), (True, True))
     np.testing.assert_allclose(found, np.linalg.solve(matrix, several), rtol=1e-10)
+
+
+@pytest.mark.parametrize("is_counted", [False, True])
+def test_sum_of_products(is_counted, x64):
+    n = MAX_UNROLLED
+    rng = np.random.default_rng(n)
+    left, counts = jnp.asarray(rng.normal(size=(NUM, 6, n))), jnp.arange(NUM) if is_counted else jnp.full(NUM, 6)
+    scale = jnp.where(jnp.arange(6) < counts[:, None], rng.uniform(size=(NUM, 6)), 0.0)
+
+    def function(left, scale, count):
+        return [sum_of_products(left, left * scale[:, None], count if is_counted else None)]
+
+    (found,) = of_one(function, left, scale, counts)((left, scale, counts), (True, True, True))
+    np.testing.assert_allclose(found, np.einsum("eki,ek,ekj->eij", left, scale, left), atol=1e-13)
 
 
 @pytest.fixture(scope="module")

@@ -266,12 +266,10 @@ def _deviations(settings: Settings, columns: list[Column], processes: dict[str, 
     for column in columns:
         if column.seconds.get("forward"):
             try:
-                final = processes[column.name].ask("final")
+                finals[column.name] = np.load(processes[column.name].ask("final"))
+                column.about |= {"note": note} if (note := processes[column.name].ask("note")) else {}
             except Failed:
                 continue
-            finals[column.name] = np.load(final["file"])
-            if final["note"]:
-                column.about["note"] = final["note"]
     reference = finals.get("xsim")
     for column in columns:
         if reference is not None and column.name != "xsim" and column.name in finals:

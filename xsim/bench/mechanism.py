@@ -62,7 +62,7 @@ class Push(NamedTuple):
 
 def push(model: Model, batch: int, seed: int = 0) -> Push:
     """Scattered controls where the model has actuators, else scattered forces, but none on objects."""
-    kind, width, size = ("ctrl", model.nu, 0.3) if model.topology.actuators else ("tau", model.nv, np.where(_of_objects(model), 0.0, 0.1))
+    kind, width, size = ("ctrl", model.nu, 0.3) if model.topology.actuators else ("tau", model.nv, jnp.where(_of_objects(model), 0.0, 0.1))
     return Push(kind, size * jax.random.normal(jax.random.split(jax.random.key(seed))[1], (batch, width), model.option.dt.dtype))
 
 
@@ -90,7 +90,7 @@ def start(model: Model, batch: int, seed: int = 0):
     dtype = model.option.dt.dtype
     loaded = jnp.broadcast_to(jnp.asarray(model.topology.initial[0], dtype), (batch, model.nq))
     closed = has_holonomic_rows(model.topology)
-    size = np.where(_of_objects(model) | closed, NEAR, 0.2)
+    size = jnp.where(_of_objects(model) | closed, NEAR, 0.2)
     q = integrate(model, loaded, size * jax.random.normal(key_q, (batch, model.nv), dtype))
     if closed:
         q = project_constraints(model, init(model, q)).q

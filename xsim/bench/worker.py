@@ -1,7 +1,8 @@
 """The process of one engine: reads commands as lines of JSON, answers each with one line.
 
 ``{"do": "start", "job": {...}}``, ``{"do": "compile", "what": "forward"}``, ``{"do": "run", "what": "forward"}`` (one timed run),
-``{"do": "final"}`` (what the last forward run ended with), end of input: leave. Answers are ``{"ok": ...}`` or ``{"error": text}``.
+``{"do": "final"}`` (what the last forward run ended with), ``{"do": "note"}`` (`Engine.note`), end of input: leave. Answers are
+``{"ok": ...}`` or ``{"error": text}``.
 """
 
 from __future__ import annotations
@@ -46,10 +47,13 @@ class Worker:
             self.last = result
         return seconds
 
-    def final(self) -> dict:
+    def final(self) -> str:
         file = Path(self.job["folder"]) / f"{self.job['column']}.npy"
         np.save(file, self.engine.to_xsim(self.last))
-        return {"file": str(file), "note": self.engine.note and self.engine.note()}
+        return str(file)
+
+    def note(self) -> str | None:
+        return self.engine.note and self.engine.note()
 
 
 def main() -> None:
