@@ -19,7 +19,7 @@ from xsim.dynamics.flex.elasticity import flex_material
 from xsim.dynamics.forces.armature import mass_with_armature
 from xsim.dynamics.forces.passive_plugins import prepared_forces
 from xsim.dynamics.layout import Lanes
-from xsim.dynamics.linalg.sparse import Factor, factorize, solve
+from xsim.dynamics.linalg.sparse import DenseFactor, Factor, factorize, solve
 from xsim.dynamics.tendons.tendons import tendons
 from xsim.dynamics.tree.kinematics import Frames, frames, link_inertias
 from xsim.dynamics.tree.system import System, components
@@ -79,14 +79,6 @@ def _with_tendon_rest(system: System) -> System:
     return system.with_derived(tendon_rest=tuple((t.length, t.length) for t in tendons(system, frame, q)))
 
 
-def _inverse_mass_column(system: System, factor: Factor, dof: int) -> list:
-    """Column ``dof`` of the inverse mass matrix."""
-    zero = 0.0 * factor.inverse[0]
-    force = [zero] * len(factor.inverse)
-    force[dof] = zero + 1.0
-    return solve(system, factor, force)
-
-
 @stage
 def _spring_damper(numbers, mobilities) -> tuple:
     """Stiffness k = I / (T Z)^2 and damping b = 2 I / T of a joint with the time constant T and the damping ratio Z.
@@ -97,14 +89,14 @@ def _spring_damper(numbers, mobilities) -> tuple:
     return inertia / (time_constant * ratio) ** 2, 2.0 * inertia / time_constant
 
 
-def _with_springs(system: System, factor: Factor) -> System:
+def _with_springs(system: System, factor: Factor | DenseFactor) -> System:
     """The system with stiffness and damping from the time constants and damping ratios of joints."""
     stiffness, damping = list(system.dof.stiffness), list(system.dof.damping)
     numbers = system.joint.spring_damper
     for joint in system.topology.joints:
         if joint.spring_damper is not None:
             dofs = range(joint.v[0], sum(joint.v))
-            mobilities = [_inverse_mass_column(system, factor, dof)[dof] for dof in dofs]
+            mobilities = [_inverse_arms(system, factor, [(dof, 1.0)])[dof] for dof in dofs]
             k, b = _spring_damper(numbers[joint.spring_damper], mobilities)
             for dof in dofs:
                 stiffness[dof], damping[dof] = k, b
@@ -150,15 +142,15 @@ def _dot(a, b):
     return total([mul(x, y) for x, y in zip(a, b, strict=True)])
 
 
-def _inverse_arms(system: System, factor: Factor, row: list) -> list:
+def _inverse_arms(system: System, factor: Factor | DenseFactor, row: list) -> list:
     """M^-1 J^T of a Jacobian row."""
-    column = [0.0 * factor.inverse[0]] * len(factor.inverse)
+    column = [0.0 * factor.pivot] * len(system.tables.ancestors)
     for dof, x in row:
         column[dof] = add(column[dof], x)
     return solve(system, factor, column)
 
 
-def _mean_inertia(system: System, factor: Factor, rows: list):
+def _mean_inertia(system: System, factor: Factor | DenseFactor, rows: list):
     """The inverse of the mean of the diagonal of J M^-1 J^T."""
     diagonal = []
     for row in rows:
@@ -167,7 +159,7 @@ def _mean_inertia(system: System, factor: Factor, rows: list):
     return len(rows) / total(diagonal)
 
 
-def _with_actuators(system: System, frame: Frames, start, rows, factor: Factor, muscles) -> System:
+def _with_actuators(system: System, frame: Frames, start, rows, factor: Factor | DenseFactor, muscles) -> System:
     """The system with the acceleration norms under unit force of muscles, and the velocity gains of servos with a damping ratio."""
     top, numbers = system.topology, system.actuator
     acc0: list = [0.0] * len(top.actuators)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from xsim.dynamics.constraints.contact_plan import has_contacts
 from xsim.dynamics.constraints.flex_contacts import part_bodies
@@ -11,7 +12,8 @@ from xsim.dynamics.constraints.flex_edges import edge_mobility, has_edge_rows
 from xsim.dynamics.constraints.flex_strains import strained_bodies
 from xsim.dynamics.flex.kinematics import edge_jacobian, points
 from xsim.dynamics.flex.structure import flex_plan
-from xsim.dynamics.linalg.dense import assembled
+from xsim.dynamics.linalg.dense import Cholesky, assembled, is_tiled
+from xsim.dynamics.linalg.sparse import dense
 from xsim.dynamics.tendons.tendons import LengthAndJacobian
 from xsim.dynamics.tree.frames import body_end, body_link
 from xsim.dynamics.tree.kinematics import Frames, point_velocity
@@ -58,14 +60,14 @@ def mobility(system: System, frame: Frames, mass, tendon: list[LengthAndJacobian
             s = frame.subspace[dof]
             twist = (*point_velocity(s, end.x), *s.ang)
             entries |= {(first + 6 * i + k, dof): x for k, x in enumerate(twist)}
-    before = system.tables.ancestors
-    lower = {(i, j): x for i, row in enumerate(mass) for j, x in zip((*before[i], i), row, strict=True)}
-    full = lower | {(j, i): x for (i, j), x in lower.items()}
     last = first + 6 * len(moving)
-    J, edges = assembled(entries, (last, nv), mass, entries), None
+    J, edges, nonzero = assembled(entries, (last, nv), mass, entries), None, np.zeros((last, nv), bool)
+    nonzero[tuple(zip(*entries, strict=True))] = True
     if has_edge_rows(top):
-        J = _with_edges(J, edge_jacobian(system, frame, points(system, frame), flex_plan(top).constrained_edges)[0])
-    diagonal = _diagonal(assembled(full, (nv, nv), mass), J)
+        plan = flex_plan(top)
+        J = _with_edges(J, edge_jacobian(system, frame, points(system, frame), plan.constrained_edges)[0])
+        nonzero = np.concatenate([nonzero, plan.dof_sign[plan.constrained_edges] != 0])
+    diagonal = _diagonal(dense(system, mass), J, nonzero, _trees(system))
     values = list(diagonal[:last])
     if has_edge_rows(top):
         edges = edge_mobility(system, diagonal[last:] if diagonal.ndim > 1 else diagonal[last:, None])
@@ -96,14 +98,45 @@ def _with_edges(rows, edges):
     return jnp.concatenate([jnp.broadcast_to(x, (*x.shape[:-1], width)) for x in (rows, edges)])
 
 
-def _diagonal(mass, rows):
-    """The diagonal of J M^-1 J^T, (n, lanes). mass: M; rows: J.
+def _trees(system: System) -> list[np.ndarray]:
+    """The dofs of each kinematic tree."""
+    first = np.array([before[0] if before else dof for dof, before in enumerate(system.tables.ancestors)])
+    return [np.flatnonzero(first == dof) for dof in np.unique(first)]
+
+
+def _diagonal(mass, rows, nonzero: np.ndarray, trees: list[np.ndarray]):
+    """The diagonal of J M^-1 J^T, (n, *lanes). mass (nv, nv, *lanes): M; rows (n, nv, *lanes): J; nonzero (n, nv): entries of J that may
+    differ from zero; trees: see `_trees`.
+
+    M has a block for each tree, and a row needs those of its own dofs alone. Trees with as many dofs and rows are solved as one batch."""
+    groups: dict[tuple[int, int], list] = {}
+    for dofs in trees:
+        of_tree = np.flatnonzero(nonzero[:, dofs].any(1))
+        groups.setdefault((len(dofs), len(of_tree)), []).append((dofs, of_tree))
+    out = jnp.zeros((len(rows), *jnp.broadcast_shapes(mass.shape[2:], rows.shape[2:])), rows.dtype)
+    for group in groups.values():
+        dofs, of_trees = (np.array(x) for x in zip(*group, strict=True))
+        blocks, parts = (x[i[..., None], dofs[:, None]] for x, i in ((mass, dofs), (rows, of_trees)))
+        out = out.at[of_trees].add(_of_blocks(blocks, parts))
+    return out
+
+
+def _of_blocks(mass, rows):
+    """The diagonals (trees, n, *lanes) of J M^-1 J^T, of several trees. mass: (trees, dofs, dofs, *lanes); rows: (trees, n, dofs, *lanes).
 
     The last dof is eliminated first: the mass matrix of a tree has no fill-in then (see `linalg.dense.Cholesky`), and a row needs the dofs
     of its own chain alone. Operations with the other entries, constant zeros, are left out of compiled programs."""
-    mass, rows = mass[::-1, ::-1], rows[:, ::-1]
-    lower = jnp.linalg.cholesky(jnp.moveaxis(mass, (0, 1), (-2, -1)))
-    right = jnp.moveaxis(rows, (0, 1), (-1, -2))
+    if is_tiled(mass[0]):
+        return jnp.stack([_by_rows(Cholesky(block), own) for block, own in zip(mass, rows, strict=True)])
+    mass, rows = mass[:, ::-1, ::-1], rows[:, :, ::-1]
+    lower = jnp.linalg.cholesky(jnp.moveaxis(mass, (0, 1, 2), (-3, -2, -1)))
+    right = jnp.moveaxis(rows, (0, 1, 2), (-3, -1, -2))
     batch = jnp.broadcast_shapes(lower.shape[:-2], right.shape[:-2])
     lower, right = (jnp.broadcast_to(x, (*batch, *x.shape[-2:])) for x in (lower, right))
-    return jnp.moveaxis((jax.lax.linalg.triangular_solve(lower, right, left_side=True, lower=True) ** 2).sum(-2), -1, 0)
+    squares = jax.lax.linalg.triangular_solve(lower, right, left_side=True, lower=True) ** 2
+    return jnp.moveaxis(squares.sum(-2), (-2, -1), (0, 1))
+
+
+def _by_rows(factor: Cholesky, rows):
+    """The diagonal of J M^-1 J^T, a row of J after the other: a loop, whose program does not grow with their number."""
+    return jax.lax.map(lambda row: (row * factor.solve(row)).sum(), rows)

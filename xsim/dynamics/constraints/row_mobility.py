@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 
 from xsim.dynamics.forces.armature import mass_with_armature
-from xsim.dynamics.linalg.dense import Cholesky, assembled, stacked, tree_sum
-from xsim.dynamics.linalg.sparse import with_quadratic
+from xsim.dynamics.linalg.dense import Cholesky, stacked, tree_sum
+from xsim.dynamics.linalg.sparse import dense, with_quadratic
 from xsim.dynamics.tree.kinematics import Frames, link_inertias
 from xsim.dynamics.tree.system import System
 
@@ -32,9 +32,7 @@ class ExactMobility(RowMobility):
 
     def __init__(self, system: System, frame: Frames, metric: list, by_step: bool):
         self.by_step = by_step
-        before = system.tables.ancestors
-        lower = {(i, j): x for i, row in enumerate(metric) for j, x in zip((*before[i], i), row, strict=True)}
-        matrix = assembled(lower | {(j, i): x for (i, j), x in lower.items()}, (len(metric), len(metric)), metric, frame.R)
+        matrix = dense(system, metric, frame.R)
         self._factor = Cholesky(matrix if matrix.ndim == 3 else matrix[..., None])
 
     def of_rows(self, rows, reference):

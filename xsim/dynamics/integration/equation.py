@@ -27,7 +27,7 @@ from xsim.dynamics.layout import column
 from xsim.dynamics.linalg.dense import assembled, fit, times
 from xsim.dynamics.linalg.implicit import implicit
 from xsim.dynamics.linalg.newton_matrix import NewtonMatrix, StagedMatrix
-from xsim.dynamics.linalg.sparse import Quadratic, Saddle, masked, minus_jt_times, multiply, restricted, row_times, with_quadratic
+from xsim.dynamics.linalg.sparse import Quadratic, Saddle, dense, masked, minus_jt_times, multiply, restricted, row_times, with_quadratic
 from xsim.dynamics.linalg.unsymmetric import Unsymmetric
 from xsim.dynamics.tendons.tendons import tendons
 from xsim.dynamics.tree.kinematics import Frames, frames, has_lanes, inertial_force, inverse_dynamics, link_inertias, mass_matrix
@@ -335,10 +335,9 @@ class _DenseEquation(NamedTuple):
 
 
 def _dense_equation(m: EquationOfMotion, terms: Terms, full) -> _DenseEquation:
-    n, ancestors = len(m.v), m.system.tables.ancestors
+    n = len(m.v)
     mass_rows = [full(row) for row in effective_mass(m._replace(prescribed=()), terms)]
-    lower = {(i, j): x for i, row in enumerate(mass_rows) for j, x in zip((*ancestors[i], i), row, strict=True)}
-    mass = assembled(lower | {(j, i): x for (i, j), x in lower.items()}, (n, n))
+    mass = dense(m.system, mass_rows)
     like = mass[0, 0]
     element_rows = _dense([row for row, *_ in terms.elements], n, like) if terms.elements else ()
     for (_, g, _), row in zip(terms.elements, element_rows, strict=True):

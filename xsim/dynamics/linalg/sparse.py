@@ -1,20 +1,22 @@
 """Linear equations with the sparsity of the kinematic tree.
 
 The factors of M = L^T D L have the sparsity of the tree (Featherstone 2008, section 6.5): row i has entries only for the ancestors of
-dof i.
+dof i. Long chains, such as cables, have dense factors.
 """
 
 from __future__ import annotations
 
 import functools
 import itertools
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax.numpy as jnp
 
+from xsim.dynamics.linalg.dense import MAX_UNROLLED, Cholesky, assembled, stacked
 from xsim.dynamics.tree.system import System
-from xsim.spatial import add, mul, neg, stage, sub, total
+from xsim.spatial import add, in_one_environment, mul, neg, stage, sub, total
 
 
 class Factor(NamedTuple):
@@ -28,6 +30,17 @@ class Factor(NamedTuple):
     t: list
     inverse: list
     pivot: object
+
+
+class DenseFactor(NamedTuple):
+    """M of a tree whose factors are nearly dense. factor: of the dense matrix."""
+
+    factor: Cholesky
+
+    @property
+    def pivot(self):
+        """As in `Factor`."""
+        return self.factor.pivot
 
 
 @stage
@@ -48,13 +61,21 @@ def _tolerance(dtype) -> float:
     return 32 * float(jnp.finfo(dtype).eps)
 
 
-def factorize(system: System, rows) -> Factor:
+def _has_dense_factors(ancestors: Sequence[Sequence[int]]) -> bool:
+    """Whether the factorization of a large matrix has at least half of the products of that of a dense matrix, n^3 / 6."""
+    products = sum(math.comb(len(before) + 1, 2) for before in ancestors)
+    return len(ancestors) > MAX_UNROLLED and products > len(ancestors) ** 3 / 12
+
+
+def factorize(system: System, rows) -> Factor | DenseFactor:
     """Factor a symmetric matrix given by rows as those of `mass_matrix`.
 
     A pivot that is zero to rounding (a motion without inertia) is replaced by 1, so that all results are finite; ``pivot`` is then 0.
     """
     ancestors, descendants = system.tables.ancestors, system.tables.descendants
     n = len(rows)
+    if in_one_environment() and _has_dense_factors(ancestors):
+        return DenseFactor(Cholesky(dense(system, rows)))
     column = [{j: k for k, j in enumerate((*ancestors[i], i))} for i in range(n)]
     eliminated: list = [None] * n
     t: list = [None] * n
@@ -80,8 +101,19 @@ def _forth(x, inverse, above):
     return total([mul(x, inverse), *(neg(mul(t, y)) for t, y in above)])
 
 
-def solve(system: System, factor: Factor, b) -> list:
+def dense(system: System, rows, *like):
+    """The matrix (n, n, lanes) of rows as those of `mass_matrix`; (n, n) if all environments have the same. like: as in `stacked`."""
+    entries = {}
+    for i, row in enumerate(rows):
+        for j, x in zip((*system.tables.ancestors[i], i), row, strict=True):
+            entries[i, j] = entries[j, i] = x
+    return assembled(entries, (len(rows), len(rows)), rows, like)
+
+
+def solve(system: System, factor: Factor | DenseFactor, b) -> list:
     """x with M x = b."""
+    if isinstance(factor, DenseFactor):
+        return list(factor.factor.solve(stacked(list(b), factor.pivot)))
     ancestors, descendants = system.tables.ancestors, system.tables.descendants
     n = len(b)
     column = [{j: k for k, j in enumerate(ancestors[i])} for i in range(n)]
