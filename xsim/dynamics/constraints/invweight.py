@@ -67,7 +67,7 @@ def mobility(system: System, frame: Frames, mass, tendon: list[LengthAndJacobian
         plan = flex_plan(top)
         J = _with_edges(J, edge_jacobian(system, frame, points(system, frame), plan.constrained_edges)[0])
         nonzero = np.concatenate([nonzero, plan.dof_sign[plan.constrained_edges] != 0])
-    diagonal = _diagonal(dense(system, mass), J, nonzero, _trees(system))
+    diagonal = inverse_mass_diagonal(dense(system, mass), J, nonzero, _trees(system))
     values = list(diagonal[:last])
     if has_edge_rows(top):
         edges = edge_mobility(system, diagonal[last:] if diagonal.ndim > 1 else diagonal[last:, None])
@@ -104,7 +104,7 @@ def _trees(system: System) -> list[np.ndarray]:
     return [np.flatnonzero(first == dof) for dof in np.unique(first)]
 
 
-def _diagonal(mass, rows, nonzero: np.ndarray, trees: list[np.ndarray]):
+def inverse_mass_diagonal(mass, rows, nonzero: np.ndarray, trees: list[np.ndarray]):
     """The diagonal of J M^-1 J^T, (n, *lanes). mass (nv, nv, *lanes): M; rows (n, nv, *lanes): J; nonzero (n, nv): entries of J that may
     differ from zero; trees: see `_trees`.
 
