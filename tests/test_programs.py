@@ -12,12 +12,9 @@ from xsim.compile.flatten import Unsupported
 from xsim.dynamics.compiled_step import step_function
 
 LARGE = {
-    "mjcf/authored/collide_all_primitives.xml",
     "mjcf/authored/flexcomp_types.xml",
-    "mjcf/mujoco/cable/cable.xml",
     "mjcf/mujoco/floppy/floppy.xml",
     "mjcf/mujoco/hammock/hammock.xml",
-    "mjcf/mujoco/replicate_tendon.xml",
     "mjcf/mujoco/sdf_torus/sdf_torus.xml",
     "mjcf/mujoco/stonehenge.xml",
 }

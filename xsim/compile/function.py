@@ -49,7 +49,7 @@ MAX_OPTIMIZED_OPERATIONS = 600_000
 MAX_WIDE_OPERATIONS = 64_000
 """A program of more operations has vectors of the shortest kind, see `vector_lanes`. It waits for memory rather than for code, and for the
 environment of a block that needs most turns. The steps of a humanoid and of a hand are slower by up to a tenth with the longest."""
-MAX_TRACED_OPERATIONS = 2_500_000
+MAX_TRACED_OPERATIONS = 1_250_000
 """Operations of a traced function beyond which no program is made, which takes time. The programs of the step mostly have 0.3 to 0.6 times
 as many, without those that are equal or that nothing uses."""
 
