@@ -51,7 +51,9 @@ FUNCTIONS = {
     "sqrt": lambda x: jnp.sqrt(jnp.abs(x)), "rsqrt": lambda x: jax.lax.rsqrt(jnp.abs(x)), "sin": jnp.sin, "cos": jnp.cos, "tan": jnp.tan,
     "asin": lambda x: jnp.arcsin(x / 4), "acos": lambda x: jnp.arccos(x / 4), "atan": jnp.arctan, "atan2": jnp.arctan2,
     "sinh": jnp.sinh, "cosh": jnp.cosh, "tanh": jnp.tanh, "exp": jnp.exp, "exp2": jnp.exp2, "expm1": jnp.expm1,
-    "log": lambda x: jnp.log(jnp.abs(x)), "log1p": lambda x: jnp.log1p(jnp.abs(x)), "pow": lambda x, y: jnp.abs(x) ** y,
+    "log": lambda x: jnp.log(jnp.abs(x)), "log1p": lambda x: jnp.log1p(jnp.abs(x)), "log2": lambda x: jnp.log2(jnp.abs(x)),
+    "asinh": jnp.arcsinh, "acosh": lambda x: jnp.arccosh(1.5 + x * x), "atanh": lambda x: jnp.arctanh(x / 4), "cbrt": jnp.cbrt,
+    "pow": lambda x, y: jnp.abs(x) ** y,
     "sign": jnp.sign, "floor": jnp.floor, "ceil": jnp.ceil, "round_even": jnp.round, "round_away": lambda x: jax.lax.round(x),
 }  # fmt: skip
 POINTS = np.array([-2.0, -1.0, -0.3, 0.0, 0.3, 1.0, 2.5])

@@ -115,6 +115,11 @@ ADJOINTS: dict[str, tuple[Rule | None, ...]] = {
     "expm1": (lambda o, g, out, x: o("mul", g, o("add", out, 1.0)),),
     "log": (lambda o, g, out, x: o("div", g, x),),
     "log1p": (lambda o, g, out, x: o("div", g, o("add", x, 1.0)),),
+    "log2": (lambda o, g, out, x: o("div", g, o("mul", math.log(2.0), x)),),
+    "asinh": (lambda o, g, out, x: o("mul", g, o("rsqrt", o("add", o("mul", x, x), 1.0))),),
+    "acosh": (lambda o, g, out, x: o("mul", g, o("rsqrt", o("mul", o("sub", x, 1.0), o("add", x, 1.0)))),),
+    "atanh": (lambda o, g, out, x: o("div", g, o("mul", o("sub", 1.0, x), o("add", 1.0, x))),),
+    "cbrt": (lambda o, g, out, x: o("div", g, o("mul", 3.0, o("mul", out, out))),),
     "pow": (_power_base, _power_exponent),
     **{name: (None,) for name in ("sign", "floor", "ceil", "round_even", "round_away")},
 }

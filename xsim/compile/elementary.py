@@ -18,7 +18,7 @@ from collections.abc import Callable
 import numpy as np
 
 BINARY = ("atan2", "pow")
-NO_INTRINSIC = ("expm1", "log1p")
+NO_INTRINSIC = ("acosh", "asinh", "atanh", "cbrt", "expm1", "log1p")
 """Functions of the C library that are no intrinsics of LLVM."""
 
 
@@ -181,8 +181,7 @@ def _atan2(b: Body, y: str, x: str) -> str:
     angle = b.select(steep, b.minus(math.pi / 2, angle), angle)
     left = b.add(f"icmp slt {b.long} {b.bits(x)}, {b.integer(0)}")  # -0.0 too
     angle = b.select(left, b.minus(math.pi, angle), angle)
-    angle = b.add(f"call {b.double} @llvm.copysign.{b.suffix}f64({b.double} {angle}, {b.double} {y})")
-    return b.select(b.compare("uno", x, y), math.nan, angle)
+    return b.select(b.compare("uno", x, y), math.nan, _with_sign(b, angle, y))
 
 
 def _near_zero(b: Body, x: str, series: tuple[float, ...], out: str, limit: float = 1e-2) -> str:
@@ -243,6 +242,36 @@ def _acos(b: Body, x: str) -> str:
     return _atan2(b, b.function("sqrt", b.times(b.minus(1.0, x), b.plus(x, 1.0))), x)
 
 
+def _with_sign(b: Body, size: str, x: str) -> str:
+    """size with the sign of x."""
+    return b.add(f"call {b.double} @llvm.copysign.{b.suffix}f64({b.double} {size}, {b.double} {x})")
+
+
+def _asinh(b: Body, x: str) -> str:
+    """log1p(|x| + x^2 / (1 + sqrt(1 + x^2))), with the sign of x. For large |x|: log |x| + log 2, as the square would overflow."""
+    size = b.function("fabs", x)
+    large = b.compare("ogt", size, 1e100)
+    square = b.times(*[b.select(large, 1.0, size)] * 2)
+    small = _log1p(b, b.plus(size, b.over(square, b.plus(b.function("sqrt", b.plus(square, 1.0)), 1.0))))
+    return _with_sign(b, b.select(large, b.plus(_log(b, size), math.log(2.0)), small), x)
+
+
+def _acosh(b: Body, x: str) -> str:
+    """log1p(t + sqrt(t) sqrt(t + 2)) with t = x - 1."""
+    t = b.minus(x, 1.0)
+    return _log1p(b, b.plus(t, b.times(b.function("sqrt", t), b.function("sqrt", b.plus(t, 2.0)))))
+
+
+def _atanh(b: Body, x: str) -> str:
+    """log1p(2 |x| / (1 - |x|)) / 2, with the sign of x."""
+    size = b.function("fabs", x)
+    return _with_sign(b, b.times(_log1p(b, b.over(b.plus(size, size), b.minus(1.0, size))), 0.5), x)
+
+
+def _cbrt(b: Body, x: str) -> str:
+    return _with_sign(b, _exp(b, b.times(_log(b, b.function("fabs", x)), 1.0 / 3.0)), x)
+
+
 BODIES: dict[str, Callable] = {
     "sin": lambda b, x: _sine(b, x, 0),
     "cos": lambda b, x: _sine(b, x, 1),
@@ -259,6 +288,11 @@ BODIES: dict[str, Callable] = {
     "expm1": _expm1,
     "log": _log,
     "log1p": _log1p,
+    "log2": lambda b, x: b.times(_log(b, x), 1.0 / math.log(2.0)),
+    "asinh": _asinh,
+    "acosh": _acosh,
+    "atanh": _atanh,
+    "cbrt": _cbrt,
     "pow": _pow,
 }
 """The functions, for arguments in double precision."""

@@ -471,6 +471,13 @@ def _one_minus_square(f: Flattener, equation: JaxprEqn, x: Array) -> Array:
     return f.operate("mul", x.dtype, f.operate("add", x.dtype, one, x), f.operate("sub", x.dtype, one, x))
 
 
+def _logistic(f: Flattener, equation: JaxprEqn, x: Array) -> Array:
+    """1 / (1 + exp(-x))."""
+    one = constant_array(np.ones((), x.dtype))
+    exp = f.operate("exp", x.dtype, f.operate("neg", x.dtype, x))
+    return f.operate("div", x.dtype, one, f.operate("add", x.dtype, one, exp))
+
+
 def _polynomial(f: Flattener, equation: JaxprEqn, x: Array, *coefficients: Array) -> Array:
     out = coefficients[-1]
     for c in coefficients[-2::-1]:
@@ -582,6 +589,7 @@ RULES: dict[str, Callable] = {
     "integer_pow": _integer_power,
     "square": lambda f, e, x: f.operate("mul", x.dtype, x, x),
     "one_minus_square": _one_minus_square,
+    "logistic": _logistic,
     "polynomial": _polynomial,
     "clamp": _clamp,
     "round": _round,
