@@ -13,7 +13,8 @@ from test_matrices import NUM, SIZES, of_one, positive
 import xsim
 from xsim.compile.choice import tracing_for
 from xsim.dynamics.constraints.invweight import inverse_mass_diagonal
-from xsim.dynamics.linalg.sparse import DenseFactor, factorize, solve
+from xsim.dynamics.linalg.dense import Cholesky
+from xsim.dynamics.linalg.sparse import factorize, solve
 
 LENGTH = SIZES[0]
 """Dofs of a tree whose matrix is factored in memory."""
@@ -60,7 +61,7 @@ def test_equations_of_a_chain(x64):
 
     def solution(matrix, b):
         factor = factorize(system, [[matrix[i, j] for j in (*ancestors[i], i)] for i in range(LENGTH)])
-        assert isinstance(factor, DenseFactor)
+        assert isinstance(factor, Cholesky)
         return [jnp.stack(solve(system, factor, list(b)))]
 
     (found,) = of_one(solution, matrix, b)((matrix, b), (True, True))

@@ -19,7 +19,8 @@ from xsim.dynamics.flex.elasticity import flex_material
 from xsim.dynamics.forces.armature import mass_with_armature
 from xsim.dynamics.forces.passive_plugins import prepared_forces
 from xsim.dynamics.layout import Lanes
-from xsim.dynamics.linalg.sparse import DenseFactor, Factor, factorize, solve
+from xsim.dynamics.linalg.dense import Cholesky
+from xsim.dynamics.linalg.sparse import Factor, factorize, solve
 from xsim.dynamics.tendons.tendons import tendons
 from xsim.dynamics.tree.kinematics import Frames, frames, link_inertias
 from xsim.dynamics.tree.system import System, components
@@ -89,7 +90,7 @@ def _spring_damper(numbers, mobilities) -> tuple:
     return inertia / (time_constant * ratio) ** 2, 2.0 * inertia / time_constant
 
 
-def _with_springs(system: System, factor: Factor | DenseFactor) -> System:
+def _with_springs(system: System, factor: Factor | Cholesky) -> System:
     """The system with stiffness and damping from the time constants and damping ratios of joints."""
     stiffness, damping = list(system.dof.stiffness), list(system.dof.damping)
     numbers = system.joint.spring_damper
@@ -142,7 +143,7 @@ def _dot(a, b):
     return total([mul(x, y) for x, y in zip(a, b, strict=True)])
 
 
-def _inverse_arms(system: System, factor: Factor | DenseFactor, row: list) -> list:
+def _inverse_arms(system: System, factor: Factor | Cholesky, row: list) -> list:
     """M^-1 J^T of a Jacobian row."""
     column = [0.0 * factor.pivot] * len(system.tables.ancestors)
     for dof, x in row:
@@ -150,7 +151,7 @@ def _inverse_arms(system: System, factor: Factor | DenseFactor, row: list) -> li
     return solve(system, factor, column)
 
 
-def _mean_inertia(system: System, factor: Factor | DenseFactor, rows: list):
+def _mean_inertia(system: System, factor: Factor | Cholesky, rows: list):
     """The inverse of the mean of the diagonal of J M^-1 J^T."""
     diagonal = []
     for row in rows:
@@ -159,7 +160,7 @@ def _mean_inertia(system: System, factor: Factor | DenseFactor, rows: list):
     return len(rows) / total(diagonal)
 
 
-def _with_actuators(system: System, frame: Frames, start, rows, factor: Factor | DenseFactor, muscles) -> System:
+def _with_actuators(system: System, frame: Frames, start, rows, factor: Factor | Cholesky, muscles) -> System:
     """The system with the acceleration norms under unit force of muscles, and the velocity gains of servos with a damping ratio."""
     top, numbers = system.topology, system.actuator
     acc0: list = [0.0] * len(top.actuators)

@@ -100,8 +100,8 @@ def _with_edges(rows, edges):
 
 def _trees(system: System) -> list[np.ndarray]:
     """The dofs of each kinematic tree."""
-    first = np.array([before[0] if before else dof for dof, before in enumerate(system.tables.ancestors)])
-    return [np.flatnonzero(first == dof) for dof in np.unique(first)]
+    roots = np.array([system.tables.root[link] for link in system.tables.dof_link])
+    return [np.flatnonzero(roots == root) for root in np.unique(roots)]
 
 
 def inverse_mass_diagonal(mass, rows, nonzero: np.ndarray, trees: list[np.ndarray]):

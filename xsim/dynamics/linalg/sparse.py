@@ -32,17 +32,6 @@ class Factor(NamedTuple):
     pivot: object
 
 
-class DenseFactor(NamedTuple):
-    """M of a tree whose factors are nearly dense. factor: of the dense matrix."""
-
-    factor: Cholesky
-
-    @property
-    def pivot(self):
-        """As in `Factor`."""
-        return self.factor.pivot
-
-
 @stage
 def _eliminate(row, below):
     """Row i of M after the elimination of its descendants. below: (row k of D L up to column i, t_ki) per descendant k."""
@@ -67,15 +56,16 @@ def _has_dense_factors(ancestors: Sequence[Sequence[int]]) -> bool:
     return len(ancestors) > MAX_UNROLLED and products > len(ancestors) ** 3 / 12
 
 
-def factorize(system: System, rows) -> Factor | DenseFactor:
+def factorize(system: System, rows) -> Factor | Cholesky:
     """Factor a symmetric matrix given by rows as those of `mass_matrix`.
 
     A pivot that is zero to rounding (a motion without inertia) is replaced by 1, so that all results are finite; ``pivot`` is then 0.
+    In the program of one environment, factors that are nearly dense are those of the dense matrix.
     """
     ancestors, descendants = system.tables.ancestors, system.tables.descendants
     n = len(rows)
     if in_one_environment() and _has_dense_factors(ancestors):
-        return DenseFactor(Cholesky(dense(system, rows)))
+        return Cholesky(dense(system, rows))
     column = [{j: k for k, j in enumerate((*ancestors[i], i))} for i in range(n)]
     eliminated: list = [None] * n
     t: list = [None] * n
@@ -110,10 +100,10 @@ def dense(system: System, rows, *like):
     return assembled(entries, (len(rows), len(rows)), rows, like)
 
 
-def solve(system: System, factor: Factor | DenseFactor, b) -> list:
+def solve(system: System, factor: Factor | Cholesky, b) -> list:
     """x with M x = b."""
-    if isinstance(factor, DenseFactor):
-        return list(factor.factor.solve(stacked(list(b), factor.pivot)))
+    if isinstance(factor, Cholesky):
+        return list(factor.solve(stacked(list(b), factor.pivot)))
     ancestors, descendants = system.tables.ancestors, system.tables.descendants
     n = len(b)
     column = [{j: k for k, j in enumerate(ancestors[i])} for i in range(n)]
