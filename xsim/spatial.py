@@ -364,7 +364,7 @@ def each_row(fn, *trees):
         return fn(*trees)
 
     def row(parts):
-        return jax.tree.map(lambda x: x[0], fn(*jax.tree.map(lambda x: x[None], parts)))
+        return jax.tree.map(lambda x: jax.lax.squeeze(x, (0,)), fn(*jax.tree.map(lambda x: jax.lax.expand_dims(x, (0,)), parts)))
 
     return jax.lax.map(row, trees)
 

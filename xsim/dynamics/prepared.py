@@ -39,7 +39,7 @@ class SystemFunction:
         model = jax.tree.unflatten(self.treedef, leaves)
         entries, treedef = jax.tree.flatten(prepare(model, ONE, ONE.split(mocap, 2)), is_leaf=lambda x: x is None)
         own = [i for i, x in enumerate(entries) if isinstance(x, jax.Array)]
-        numbers = [jnp.ravel(entries[i]) for i in own]
+        numbers = [jax.lax.reshape(entries[i], (entries[i].size,)) for i in own]
         constants = [None if i in set(own) else x for i, x in enumerate(entries)]
         self._structure = treedef, constants, own, [entries[i].shape for i in own], [entries[i].dtype for i in own]
         return [jnp.concatenate(numbers) if numbers else jnp.zeros(0, mocap.dtype)]
@@ -54,7 +54,7 @@ class SystemFunction:
         parts = jax.lax.split(numbers, sizes) if sizes else []
         entries = list(constants)
         for i, part, shape, dtype in zip(own, parts, shapes, dtypes, strict=True):
-            entries[i] = part.reshape(shape).astype(dtype)
+            entries[i] = jax.lax.convert_element_type(jax.lax.reshape(part, shape), dtype)
         return jax.tree.unflatten(treedef, entries)
 
 

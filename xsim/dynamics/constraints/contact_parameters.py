@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xsim.dynamics.layout import column
+from xsim.dynamics.layout import column, take_rows
 from xsim.dynamics.tree.system import System
 from xsim.model.topology import PairsInfo, Topology
 
@@ -78,7 +78,7 @@ def _distances(system: System, margin, gap) -> tuple:
 
 def _mixed(system: System, info: PairsInfo) -> PairParameters:
     """Parameters from the surfaces of the two geoms. If the geoms have different priorities, those of the geom with the higher one."""
-    a, b = (jax.tree.map(lambda x, k=k: x[info.leaf_rows.value[:, k]], system.surface) for k in (0, 1))
+    a, b = (jax.tree.map(lambda x, k=k: take_rows(x, info.leaf_rows.value[:, k]), system.surface) for k in (0, 1))
     prior = info.dominant.value[:, None, None]
 
     def by_priority(first, second, mixture):

@@ -84,7 +84,7 @@ class _Motion(NamedTuple):
     origin: tuple
 
     def of(self, dofs) -> _Motion:
-        return jax.tree.map(lambda x: x[dofs], self)
+        return jax.tree.map(lambda x: take_rows(x, dofs), self)
 
 
 def _motion(system: System, frame: Frames) -> _Motion:

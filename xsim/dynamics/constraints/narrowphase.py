@@ -150,7 +150,7 @@ def _geom_poses_in_links(system: System, infos) -> tuple:
 
 def components(x) -> tuple:
     """The arrays (n, lanes) of an array (n, width, lanes)."""
-    return tuple(x[:, k] for k in range(x.shape[1]))
+    return tuple(jnp.unstack(x, axis=1))
 
 
 @stage
@@ -203,7 +203,7 @@ def _collide_pairs(system: System, group: PairGroup, detection_distance, shapes)
     top, lanes = system.topology, shapes.shape[-1]
     by_spheres = in_one_environment() and group.has_bounding_spheres and not top.speculative
     rows = [np.concatenate([_shape_rows(top, info)[k] for info in group.infos]) for k in (0, 1)]
-    sides = [shapes[x] for x in rows]
+    sides = [take_rows(shapes, x) for x in rows]
     distance, selected, overflow = detection_distance[group.pairs], None, jnp.zeros(lanes, bool)
     kinds = group.shapes if group.is_convex else group.shapes[:1]
     data = [[assets[k] for assets in group.assets] if group.is_convex else group.assets[0][k] for k in (0, 1)]

@@ -20,7 +20,7 @@ from xsim import spatial
 from xsim.dynamics.constraints.row_mobility import RowMobility
 from xsim.dynamics.constraints.softness import impedance, reference_law, regularization
 from xsim.dynamics.linalg.assembly import Curvature
-from xsim.dynamics.linalg.dense import assembled, fit, pairwise_sum, stacked, sum_of_products, tree_sum
+from xsim.dynamics.linalg.dense import assembled, fit, pairwise_sum, stacked, sum_of_products, transposed_times, tree_sum
 from xsim.dynamics.tendons.tendons import LengthAndJacobian, scaled_row
 from xsim.dynamics.tree.frames import End, Wrench, body_end, body_link, coordinate_addresses, site_end
 from xsim.dynamics.tree.kinematics import Frames, accelerations, point_acceleration, point_velocity, velocities
@@ -32,6 +32,7 @@ from xsim.spatial import (
     ZERO3,
     add,
     apply_inverse,
+    in_one_environment,
     mul,
     neg,
     normalize,
@@ -55,8 +56,10 @@ def _combine_constant(coefficients, x):
     """Linear combinations of x (n, lanes) with constant coefficients (n, m): (m, lanes)."""
     if not len(coefficients):
         return jnp.zeros((coefficients.shape[1], *x.shape[1:]), x.dtype)
+    if in_one_environment() and x.ndim == 1:
+        return transposed_times(coefficients.astype(x.dtype), x)
     rows = coefficients.astype(x.dtype).reshape(*coefficients.shape, *(1,) * (x.ndim - 1))
-    return tree_sum([row * y[None] for row, y in zip(rows, x, strict=True)])
+    return tree_sum([row * y for row, y in zip(rows, x, strict=True)])
 
 
 def has_soft_rows(topology: Topology) -> bool:

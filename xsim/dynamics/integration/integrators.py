@@ -280,7 +280,8 @@ def _by_component(solutions: list, count: int) -> list:
 
 def _by_stage(components: list, count: int) -> list:
     """The inverse of `_by_component`."""
-    return [x[k] for k in reversed(range(count)) for x in components]
+    by_component = [jnp.unstack(x) for x in components]
+    return [x[k] for k in reversed(range(count)) for x in by_component]
 
 
 @stage

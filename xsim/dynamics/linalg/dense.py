@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterable
 
 import jax
@@ -11,8 +10,8 @@ import numpy as np
 
 from xsim.compile.matrices import padded
 from xsim.compile.primitives import primitive_of
-from xsim.dynamics.layout import spread
-from xsim.spatial import in_one_environment, stage
+from xsim.dynamics.layout import outer, row_of, spread
+from xsim.spatial import add, in_one_environment, mul, stage, sub
 
 
 def stacked(components: list, *like):
@@ -25,7 +24,7 @@ def assembled(entries: dict, shape: tuple[int, int], *like):
     number = np.zeros(shape, int)
     for i, index in enumerate(entries):
         number[index] = i + 1
-    return stacked([0.0, *entries.values()], *like)[number]
+    return jnp.take(stacked([0.0, *entries.values()], *like), number, axis=0, mode="clip")
 
 
 MAX_UNROLLED = 40
@@ -76,23 +75,24 @@ class Cholesky:
 @stage
 def _column(rest, diagonal, pivot, eps: float):
     """The last column of U above the diagonal, inverse of the diagonal entry, remaining matrix, pivot."""
-    square = rest[-1, -1]
+    last = len(rest) - 1
+    square = rest[last, last]
     usable = square > eps * jnp.abs(diagonal)
     inverse = 1.0 / jnp.sqrt(jnp.where(usable, square, 1.0))
-    column = rest[:-1, -1] * inverse
-    return column, inverse, rest[:-1, :-1] - column[:, None] * column[None], jnp.where(usable, pivot, 0.0)
+    column = mul(rest[:last, last], inverse)
+    return column, inverse, sub(rest[:last, :last], outer(column, column)), jnp.where(usable, pivot, 0.0)
 
 
 @stage
 def _upward_step(b, column, inverse):
-    x = b[-1] * inverse
-    return x, b[:-1] - column * x
+    x = mul(b[-1], inverse)
+    return x, sub(b[:-1], mul(column, x))
 
 
 @stage
 def _downward_step(y, column, inverse, x):
-    y = y - pairwise_sum(column * x) if len(column) else y
-    return jnp.concatenate([x, (y * inverse)[None]])
+    y = sub(y, pairwise_sum(mul(column, x))) if len(column) else y
+    return jnp.concatenate([x, mul(y, inverse)[None]])
 
 
 def _factored(matrix, eps: float) -> tuple:
@@ -156,7 +156,7 @@ def tree_sum(terms: Iterable):
     """Sum of arrays in pairs. It is unrolled because XLA does not vectorize sums along leading axes on CPU."""
     terms = list(terms)
     while len(terms) > 1:
-        terms = [terms[i] + terms[i + 1] if i + 1 < len(terms) else terms[i] for i in range(0, len(terms), 2)]
+        terms = [add(terms[i], terms[i + 1]) if i + 1 < len(terms) else terms[i] for i in range(0, len(terms), 2)]
     return terms[0]
 
 
@@ -208,22 +208,22 @@ def summed_products(first, second):
 
 def pairwise_sum(x):
     """Sum along the first axis, in pairs."""
-    return _by_halves(operator.add, x)
+    return _by_halves(jax.lax.add, x)
 
 
 def _by_halves(combine, x):
     while len(x) > 1:
-        half = len(x) // 2
-        rest = x[2 * half :]
-        x = combine(x[:half], x[half : 2 * half])
-        x = jnp.concatenate([x, rest]) if len(rest) else x
+        half, odd = divmod(len(x), 2)
+        first, second, *rest = jax.lax.split(x, (half, half, 1)[: 2 + odd])
+        x = combine(first, second)
+        x = jax.lax.concatenate([x, *rest], 0) if rest else x
     return x[0]
 
 
 def every(x, axes: int = 1):
     """Whether all entries along the leading axes are true. In pairs, because XLA does not vectorize this reduction on CPU."""
     x = x.reshape(-1, *x.shape[axes:])
-    return _by_halves(operator.and_, x) if len(x) else jnp.ones(x.shape[1:], bool)
+    return _by_halves(jax.lax.bitwise_and, x) if len(x) else jnp.ones(x.shape[1:], bool)
 
 
 def loop_sum(term, n: int, count=None):
@@ -241,11 +241,11 @@ def loop_sum(term, n: int, count=None):
 
 def sum_of_products(left, right, count=None):
     """The symmetric matrix sum_i left_i right_i^T over i < count (n, n, lanes), of arrays (k, n, lanes). count: see `loop_sum`."""
-    return loop_sum(lambda i: left[i][:, None] * right[i][None], len(left), count)
+    return loop_sum(lambda i: outer(row_of(left, i), row_of(right, i)), len(left), count)
 
 
 def times(matrix, x):
     """A x, (n, lanes)."""
     if in_one_environment() and matrix.ndim == 2:
         return jnp.dot(matrix, x, precision=jax.lax.Precision.HIGHEST)
-    return tree_sum([matrix[:, k] * x[k][None] for k in range(len(x))])
+    return tree_sum([mul(column, entry[None]) for column, entry in zip(jnp.unstack(matrix, axis=1), x, strict=True)])

@@ -15,9 +15,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from xsim.dynamics.layout import row_of, take_rows
 from xsim.dynamics.linalg.assembly import Curvature, transposed_product
 from xsim.dynamics.linalg.dense import block_max, fit, loop_sum, pairwise_sum, sum_of_products, tree_sum
-from xsim.spatial import each_row, in_one_environment, stage
+from xsim.spatial import each_row, in_one_environment, mul, stage
 
 BLOCK_OVERHEAD = 500
 """Cost of an additional block, in multiplications."""
@@ -75,7 +76,7 @@ class Jacobian:
     def j_times(self, a):
         """J a (n, d, lanes), for a (nv, lanes)."""
         parts = zip(self.parts, self._slices(), strict=True)
-        return jnp.concatenate([each_row(lambda J, dofs=dofs: _j_times(J, a[dofs]), J) for J, (_, dofs) in parts])
+        return jnp.concatenate([each_row(lambda J, dofs=dofs: _j_times(J, take_rows(a, dofs)), J) for J, (_, dofs) in parts])
 
     def jt_times(self, f, counts=None):
         """J^T f (nv, lanes), for f (n, d, lanes). counts: per block, the number of contacts to include; None for all."""
@@ -122,7 +123,7 @@ class Jacobian:
 
 @stage
 def _j_times(J, a):
-    return tree_sum([J[:, :, k] * a[k] for k in range(J.shape[2])])
+    return tree_sum([mul(column, x) for column, x in zip(jnp.unstack(J, axis=2), a, strict=True)])
 
 
 @functools.partial(jax.tree_util.register_dataclass, data_fields=["J", "dofs"], meta_fields=["nv"])
@@ -190,7 +191,7 @@ def _sum_of_terms(term: Callable, J, f, count):
     if count is None or not in_one_environment():
         return _sum_at_once(term, J, f)
     rows, forces = (x.reshape(-1, *x.shape[2:]) for x in (J, f))
-    return loop_sum(lambda i: term(rows[i], forces[i]), len(rows), J.shape[1] * count)
+    return loop_sum(lambda i: term(row_of(rows, i), row_of(forces, i)), len(rows), J.shape[1] * count)
 
 
 @stage
