@@ -15,7 +15,7 @@ import pytest
 from comparing import QUICK, close, of_names, quat_difference
 from coordinates import Map
 from corpus import models, needs_corpus, oracle, small
-from traced import by_numpy, traced
+from traced import traced
 
 import xsim
 from xsim.poses import rotate
@@ -142,7 +142,7 @@ def _history(model, q, v, steps: int):
 
 def _walked(model, q, v, ctrls):
     """The same of a few hundred steps, with inputs (steps, *batch, nu)."""
-    path, step = [xsim.init(model, q, v)], by_numpy(partial(xsim.step, model))
+    path, step = [xsim.init(model, q, v)], jax.jit(partial(xsim.step, model))
     for ctrl in ctrls:
         path.append(step(path[-1], ctrl) if model.nu else step(path[-1]))
     return np.stack([s.q for s in path]), np.stack([s.v for s in path])

@@ -136,7 +136,7 @@ def test_rolling_resistance_stops_a_ball(x64):
     speed, deceleration = 0.6, G / np.hypot(7 * 0.1 / (5 * MU_ROLL), 1.0)
     steps = int(1.2 * speed / deceleration / 0.005)
     q, v = np.tile([0, -2 / 3 * 0.1 * G * 0.02**2, 0], 2), np.tile([speed, 0, speed / 0.1], 2)
-    final = by_numpy(lambda s: xsim.rollout(model, s, steps=steps)[0])(xsim.init(model, q, v))
+    final = jax.tree.map(np.asarray, xsim.rollout(model, xsim.init(model, q, v), steps=steps)[0])
     assert not final.flags
     np.testing.assert_allclose(final.q[0], speed**2 / (2 * deceleration), rtol=0.02)
     np.testing.assert_allclose(final.v[[0, 2]] * [1, 0.1], 0, atol=3e-3)
@@ -164,8 +164,7 @@ def test_a_gripper_lifts_what_it_can_hold(x64):
     t = 0.005 * np.arange(110)
     height = 0.05 * (1 - np.cos(np.pi * np.clip((t - 0.05) / 0.4, 0, 1)))
     ctrls = np.stack([height, GRIP + 0 * t, GRIP + 0 * t], -1)
-    run = by_numpy(lambda m, s, c: xsim.rollout(m, s, c)[0])
-    final = run(model.replace({"surface.friction": friction}), many(xsim.init(model), 2), ctrls)
+    final = xsim.rollout(model.replace({"surface.friction": friction}), many(xsim.init(model), 2), ctrls)[0]
     assert not final.flags.any()
     hand, cube = final.q[:, 0], final.q[:, 4]
     assert (hand > 0.09).all()
@@ -186,8 +185,7 @@ def test_a_box_moves_where_the_push_exceeds_friction(x64):
     ratio, steps = np.array([0.3, 0.9, 1.1, 2.0]), 75
     tau = np.zeros((4, model.nv))
     tau[:, 0] = ratio * 0.4 * 2 * G
-    run = by_numpy(lambda s, tau: xsim.rollout(model, s, taus=jnp.broadcast_to(tau, (steps, *tau.shape)))[0])
-    final = run(many(xsim.init(model), 4), tau)
+    final = xsim.rollout(model, many(xsim.init(model), 4), taus=jnp.broadcast_to(tau, (steps, *tau.shape)))[0]
     assert not final.flags.any()
     np.testing.assert_allclose(final.v[:, 0], np.maximum(ratio - 1, 0) * 0.4 * G * steps * 0.004, rtol=0.05, atol=1e-3)
     np.testing.assert_allclose(final.v[:, 1], 0, atol=1e-9)
@@ -312,7 +310,7 @@ def test_a_capsule_rests_on_two_that_are_parallel(kind, x64):
     text = support.format(x=x) + support.format(x=-x)
     text += f'<body pos="0 0 {z - 1e-4}"><freejoint/><geom type="capsule" size="0.06 0.1" euler="90 0 0" mass="1.5"/></body>'
     model = xsim.with_contact_limit(xsim.loads(f'<mujoco><option timestep="0.01"/><worldbody>{text}</worldbody></mujoco>', "mjcf"), 4)
-    state = by_numpy(lambda s: xsim.rollout(model, s, steps=50)[0])(xsim.init(model))
+    state = xsim.rollout(model, xsim.init(model), steps=50)[0]
     assert not state.flags
     np.testing.assert_allclose(state.q, xsim.init(model).q, atol=2e-3)
     found, data = by_numpy(lambda s: (xsim.contacts(model, s), xsim.forward(model, s)))(state)

@@ -134,7 +134,7 @@ model:
 def test_state_from_poses_finds_the_state(x64):
     """Poses and velocities of a closed mechanism in motion give back its state, from where it starts."""
     model = xsim.load(models.path("slider_crank"))
-    state = by_numpy(partial(xsim.rollout, model, steps=150))(xsim.init(model))[0]
+    state = xsim.rollout(model, xsim.init(model), steps=150)[0]
     data = by_numpy(partial(xsim.forward, model))(state)
     fit = by_numpy(lambda poses, velocities, time: xsim.state_from_poses(model, poses, velocities, time=time))
     found, residual = fit((data.pos, data.quat), (data.lin, data.ang), state.time)

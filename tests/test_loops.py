@@ -127,7 +127,7 @@ def test_redundant_rows_and_the_order_of_frames_change_nothing(x64):
     found = []
     for joint in ("revolute", "ball"):
         model = xsim.build(parse_text(bar((0.8, 0.3, 0.7, 0.5), 0.5, joint), "sdf"))
-        found.append(by_numpy(lambda s, m=model: xsim.rollout(m, s, steps=200)[0])(turning(model)))
+        found.append(xsim.rollout(model, turning(model), steps=200)[0])
     np.testing.assert_allclose(found[1].q, found[0].q, atol=1e-10)
     np.testing.assert_allclose(found[1].v, found[0].v, atol=1e-8)
 
@@ -141,7 +141,7 @@ def test_change_point_is_finite(x64):
     def loss(q, v, m):
         return (xsim.step(m, state.replace(q=q, v=v)).q ** 2).sum()
 
-    final = by_numpy(lambda s: xsim.rollout(model, s, steps=50)[0])(state)
+    final = xsim.rollout(model, state, steps=50)[0]
     assert np.isfinite(final.q).all() and np.abs(xsim.constraint_error(model, final.q)).max() < 1e-6
     gradient = by_numpy(jax.grad(loss, (0, 1, 2)))(state.q, state.v, model)
     assert all(np.isfinite(g).all() for g in jax.tree.leaves(gradient))
@@ -298,12 +298,11 @@ def test_points_on_lines_and_planes(x64):
     turn = np.array([np.cos(np.pi / 3), 0, np.sin(np.pi / 3), 0])  # z to 30 degrees below x
     down = np.array([np.cos(np.pi / 6), 0, -0.5])
     model = free_body(tie("point_on_line", quat=turn))
-    run = lambda m, s: by_numpy(lambda s: xsim.rollout(m, s, steps=500)[0])(s)  # noqa: E731
-    final = run(model, xsim.init(model))
+    final = xsim.rollout(model, xsim.init(model), steps=500)[0]
     np.testing.assert_allclose(final.v[:3], 9.81 * 0.5 * 0.5 * down, atol=1e-9)
     turn = np.array([np.cos(np.pi / 12), 0, np.sin(np.pi / 12), 0])  # z to the normal of that slope
     model = free_body(tie("point_on_plane", quat=turn))
-    final = run(model, xsim.init(model, v=np.array([0, 1.0, 0, 0, 0, 0])))
+    final = xsim.rollout(model, xsim.init(model, v=np.array([0, 1.0, 0, 0, 0, 0])), steps=500)[0]
     np.testing.assert_allclose(final.v[:3], 9.81 * 0.5 * 0.5 * down + [0, 1, 0], atol=1e-9)
 
 
@@ -349,7 +348,7 @@ def test_a_slender_hinge_holds_in_float32():
     body = BodySpec("ball", -1, JointSpec("free"), inertial=ball)
     model = xsim.build(ModelSpec(bodies=(body,), constraints=(tie,), option=OptionSpec(dt=1e-3)))
     start = xsim.init(model, v=np.array([1.0, 0.3, 0, 0, 0, 0.5]))
-    final = by_numpy(lambda s: xsim.rollout(model, xsim.project_constraints(model, s), steps=300)[0])(start)
+    final = xsim.rollout(model, by_numpy(xsim.project_constraints)(model, start), steps=300)[0]
     assert np.abs(by_numpy(functools.partial(xsim.constraint_error, model))(final.q)).max() < 1e-5
 
 

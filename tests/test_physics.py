@@ -121,7 +121,7 @@ def test_energy_is_kept(zoo):
     model = xsim.with_integrator(_conservative(zoo), "rk4")
     q, v = _state(model, 6, batch=2, q=0.3, v=0.3)
 
-    step, energy = by_numpy(xsim.step), by_numpy(lambda m, s: sum(xsim.energy(m, s.q, s.v)))
+    step, energy = jax.jit(xsim.step), by_numpy(lambda m, s: sum(xsim.energy(m, s.q, s.v)))
 
     def drift(dt):
         m = model.replace({"option.dt": dt})

@@ -67,6 +67,15 @@ def test_numbers(fn, double):
             np.testing.assert_allclose(found, wanted, rtol=1e-12 if double else 1e-5, atol=1e-14 if double else 1e-6)
 
 
+def test_constants_and_repeated_equations():
+    """They are evaluated once, and a result that is changed changes no other."""
+    fn = traced(lambda x: (jnp.arange(3) * 2, jnp.arange(3) * 2, x + 1, x + 1, x), np.ones(2))
+    for out in fn(np.ones(2)):
+        out += 1
+    for found, wanted in zip(fn(np.ones(2)), [[0, 2, 4]] * 2 + [[2, 2]] * 2 + [[1, 1]], strict=True):
+        np.testing.assert_array_equal(found, wanted)
+
+
 @pytest.mark.slow
 def test_a_step(x64):
     model = xsim.load(models.path("springy_tree"))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable
 from functools import partial
+from operator import itemgetter
 from unittest import mock
 
 import jax
@@ -16,36 +17,68 @@ import numpy as np
 from jax.extend.core import Literal
 
 
-def _broadcast(x, shape, broadcast_dimensions, **_):
-    own = [1] * len(shape)
-    for i, n in zip(broadcast_dimensions, np.shape(x), strict=True):
+def _broadcast(equation):
+    (x, *_), (out,), params = equation.invars, equation.outvars, equation.params
+    shape, dtype, own = out.aval.shape, out.aval.dtype, [1] * out.aval.ndim
+    for i, n in zip(params["broadcast_dimensions"], x.aval.shape, strict=True):
         own[i] = n
-    out = np.empty(shape, x.dtype)
-    out[...] = np.reshape(x, own)
-    return out
+    if x.aval.size == out.aval.size:
+        return lambda x: x.reshape(shape)
+
+    def run(x):
+        out = np.empty(shape, dtype)
+        out[...] = x.reshape(own)
+        return out
+
+    return run
 
 
-def _divide(x, y):
-    return np.divide(x, y) if np.issubdtype(x.dtype, np.floating) else np.trunc(np.divide(x, y)).astype(x.dtype)
+def _divide(equation):
+    dtype = equation.outvars[0].aval.dtype
+    return np.divide if np.issubdtype(dtype, np.floating) else lambda x, y: np.trunc(np.divide(x, y)).astype(dtype)
 
 
-def _select(which, *cases):
-    return np.where(which, cases[1], cases[0]) if np.asarray(which).dtype == bool else np.choose(which, cases)
+def _select(equation):
+    if equation.invars[0].aval.dtype == bool:
+        return lambda which, *cases: np.where(which, cases[1], cases[0])
+    return lambda which, *cases: np.choose(which, cases)
 
 
-def _slice(x, start_indices, limit_indices, strides):
-    return x[tuple(slice(*at) for at in zip(start_indices, limit_indices, strides or [1] * len(start_indices), strict=True))]
+def _slice(equation):
+    params = equation.params
+    first, last = params["start_indices"], params["limit_indices"]
+    return itemgetter(tuple(map(slice, first, last, params["strides"] or [1] * len(first))))
+
+
+def _reshape(equation):
+    shape = equation.outvars[0].aval.shape
+    return lambda x: x.reshape(shape)
+
+
+def _convert(equation):
+    dtype = equation.outvars[0].aval.dtype
+    return lambda x: x.astype(dtype)
+
+
+def _unstack(equation):
+    at = [(slice(None),) * equation.params["axis"] + (i,) for i in range(len(equation.outvars))]
+    return lambda x: [x[own] for own in at]
+
+
+def _split(equation):
+    axis, last = equation.params["axis"], np.cumsum(equation.params["sizes"]).tolist()
+    at = [(slice(None),) * axis + (slice(*ends),) for ends in zip([0, *last], last, strict=False)]
+    return lambda x: [x[own] for own in at]
 
 
 EACH: dict[str, Callable] = {
     "add_any": np.add,
-    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": _divide, "neg": np.negative, "max": np.maximum, "min": np.minimum,
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "neg": np.negative, "max": np.maximum, "min": np.minimum,
     "abs": np.abs, "sign": np.sign, "square": np.square, "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal,
     "gt": np.greater, "ge": np.greater_equal, "is_finite": np.isfinite, "floor": np.floor, "atan2": np.arctan2, "pow": np.power,
     "not": np.invert, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "rem": np.fmod,
     "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x), "sin": np.sin, "cos": np.cos, "tan": np.tan, "asin": np.arcsin, "acos": np.arccos,
     "atan": np.arctan, "exp": np.exp, "log": np.log, "expm1": np.expm1, "copy": np.asarray, "stop_gradient": np.asarray,
-    "select_n": _select,
     "clamp": lambda low, x, high: np.minimum(np.maximum(x, low), high),
 }  # fmt: skip
 """Functions of each number: what the parameters say (accuracy, type) is nothing to numpy."""
@@ -76,35 +109,47 @@ def _triangular(a, b, left_side, lower, transpose_a, unit_diagonal, **_):
     return np.swapaxes(np.linalg.solve(np.swapaxes(a, -1, -2), np.swapaxes(b, -1, -2)), -1, -2)
 
 
-def _gather(x, at, dimension_numbers, slice_sizes, mode, fill_value, **_):
+def _gather(equation):
     """Slices of x that start at ``at``, (*batch, coordinates); starts are clipped, and what lies outside is filled where that is asked."""
-    numbers, batch = dimension_numbers, at.shape[:-1]
+    (x, at), params = (v.aval for v in equation.invars), equation.params
+    numbers, sizes, fill = params["dimension_numbers"], params["slice_sizes"], params["fill_value"]
+    batch, checked = at.shape[:-1], params["mode"] == jax.lax.GatherScatterMode.FILL_OR_DROP
     dropped = {*numbers.collapsed_slice_dims, *numbers.operand_batching_dims}
     window = [i for i in range(x.ndim) if i not in dropped]
-    starts: list = [np.zeros(batch, int)] * x.ndim
-    for k, i in enumerate(numbers.start_index_map):
-        starts[i] = at[..., k]
+    most = [n - size for n, size in zip(x.shape, sizes, strict=True)]
+    shape, per_slice = (*batch, *(sizes[i] for i in window)), (*batch, *(1,) * len(window))
+    offsets: list = [np.arange(sizes[i]).reshape([-1 if j == i else 1 for j in window]) if i in window else 0 for i in range(x.ndim)]
     for i, k in zip(numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True):
-        starts[i] = np.broadcast_to(np.arange(batch[k]).reshape([-1 if j == k else 1 for j in range(len(batch))]), batch)
-    most = [n - size for n, size in zip(x.shape, slice_sizes, strict=True)]
-    where = []
-    for i, start in enumerate(starts):
-        own = np.clip(start, 0, most[i]).reshape(*start.shape, *(1,) * len(window))
-        where.append(own + (np.arange(slice_sizes[i]).reshape([-1 if j == i else 1 for j in window]) if i in window else 0))
-    out = np.broadcast_to(x[tuple(where)], (*batch, *(slice_sizes[i] for i in window)))
-    if mode == jax.lax.GatherScatterMode.FILL_OR_DROP:
-        inside = np.all([(s >= 0) & (s <= m) for s, m in zip(starts, most, strict=True)], 0)
-        missing = np.nan if fill_value is None else fill_value
-        assert inside.all() or fill_value is not None or np.issubdtype(x.dtype, np.floating)
-        out = out if inside.all() else np.where(inside.reshape(*batch, *(1,) * len(window)), out, x.dtype.type(missing))
-    last = len(batch) + len(window)
-    places = [i for i in range(last) if i not in numbers.offset_dims]
-    return np.moveaxis(out, range(last), [*places, *numbers.offset_dims])
+        offsets[i] = np.arange(batch[k]).reshape([-1 if j == k else 1 for j in range(len(shape))])
+    places = [i for i in range(len(shape)) if i not in numbers.offset_dims]
+    order = np.argsort([*places, *numbers.offset_dims])
+    missing = np.nan if fill is None and np.issubdtype(x.dtype, np.floating) else fill
+
+    def run(x, at):
+        where, inside = list(offsets), True
+        for k, i in enumerate(numbers.start_index_map):
+            start = at[..., k]
+            own = np.minimum(np.maximum(start, 0), most[i])
+            inside = inside & (own == start) if checked else inside
+            where[i] = own.reshape(per_slice) + offsets[i]
+        out = x[tuple(where)]
+        if not np.all(inside):
+            assert missing is not None
+            out = np.where(inside.reshape(per_slice), out, x.dtype.type(missing))
+        return np.broadcast_to(out, shape).transpose(order)
+
+    return run
 
 
-def _dynamic_slice(x, *at, slice_sizes):
-    own = (np.clip(i, 0, n - size) for i, n, size in zip(at, x.shape, slice_sizes, strict=True))
-    return x[tuple(slice(i, i + size) for i, size in zip(own, slice_sizes, strict=True))]
+def _dynamic_slice(equation):
+    sizes = equation.params["slice_sizes"]
+    most = [n - size for n, size in zip(equation.invars[0].aval.shape, sizes, strict=True)]
+
+    def run(x, *at):
+        first = [min(max(int(i), 0), m) for i, m in zip(at, most, strict=True)]
+        return x[tuple(slice(i, i + size) for i, size in zip(first, sizes, strict=True))]
+
+    return run
 
 
 def _top(x, k, axis, **_):
@@ -125,11 +170,14 @@ def _pad(x, value, padding_config):
     return out
 
 
+def _iota(shape, dimension, dtype, **_):
+    own = [-1 if i == dimension else 1 for i in range(len(shape))]
+    return np.broadcast_to(np.arange(shape[dimension], dtype=dtype).reshape(own), shape)
+
+
 RULES: dict[str, Callable] = {
+    "iota": _iota,
     "pad": _pad,
-    "unstack": lambda x, axis, **_: list(np.moveaxis(x, axis, 0)),
-    "gather": _gather,
-    "dynamic_slice": _dynamic_slice,
     "argmax": lambda x, axes, index_dtype: np.argmax(x, *axes).astype(index_dtype),
     "argmin": lambda x, axes, index_dtype: np.argmin(x, *axes).astype(index_dtype),
     "top_k": _top,
@@ -137,22 +185,21 @@ RULES: dict[str, Callable] = {
     "cholesky": lambda a, **_: np.linalg.cholesky(a),
     "triangular_solve": _triangular,
     "integer_pow": lambda x, y: x**y,
-    "convert_element_type": lambda x, new_dtype, **_: np.asarray(x, new_dtype),
-    "reshape": lambda x, new_sizes, **_: np.reshape(x, new_sizes),
-    "squeeze": lambda x, dimensions: np.squeeze(x, dimensions),
     "transpose": lambda x, permutation: np.transpose(x, permutation),
-    "broadcast_in_dim": _broadcast,
     "concatenate": lambda *x, dimension: np.concatenate(x, dimension),
     "stack": lambda *x, axis: np.stack(x, axis),
-    "slice": _slice,
-    "iota": lambda shape, dimension, dtype, **_: _broadcast(np.arange(shape[dimension], dtype=dtype), shape, (dimension,)),
-    "split": lambda x, sizes, axis: np.split(x, np.cumsum(sizes)[:-1], axis),
     "reduce_sum": lambda x, axes, **_: np.sum(x, axes),
     "reduce_max": lambda x, axes, **_: np.max(x, axes),
     "reduce_min": lambda x, axes, **_: np.min(x, axes),
     "reduce_and": lambda x, axes, **_: np.all(x, axes),
     "reduce_or": lambda x, axes, **_: np.any(x, axes),
 }  # fmt: skip
+"""Functions of arrays and parameters."""
+PREPARED: dict[str, Callable] = {
+    "broadcast_in_dim": _broadcast, "div": _divide, "select_n": _select, "slice": _slice, "reshape": _reshape, "squeeze": _reshape,
+    "convert_element_type": _convert, "split": _split, "gather": _gather, "dynamic_slice": _dynamic_slice, "unstack": _unstack,
+}  # fmt: skip
+"""Functions of equations that give functions of arrays: shapes, types and parameters are read once."""
 
 
 def traced(fn: Callable, *args) -> Callable:
@@ -169,7 +216,7 @@ def traced(fn: Callable, *args) -> Callable:
 
     def evaluate(*args):
         with np.errstate(all="ignore"):
-            return jax.tree.unflatten(tree, map(_array, run(*map(_array, jax.tree.leaves(args)))))
+            return jax.tree.unflatten(tree, map(_own, run(*map(_array, jax.tree.leaves(args)))))
 
     return evaluate
 
@@ -189,7 +236,13 @@ def by_numpy(fn: Callable) -> Callable:
 
 
 def _is_key(x) -> bool:
-    return jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key)
+    """All other types are those of numpy."""
+    return not isinstance(x.dtype, np.dtype)
+
+
+def _own(x):
+    """A copy: a result may be a constant of the program, or a view."""
+    return x if _is_key(x) else np.array(x)
 
 
 def _array(x):
@@ -201,13 +254,20 @@ def _compile(program) -> Callable:
     """A function of arrays that returns a list of arrays."""
     start, steps = [], []
     given = [_slot(start) for _ in program.in_avals]
-    wanted = _flatten(program, given, start, steps)
+    with np.errstate(all="ignore"):
+        wanted = _flatten(program, given, start, steps, {})
+    used, needed = set(wanted), []
+    for rule, inputs, outputs, always in reversed(steps):
+        if always or not used.isdisjoint([outputs] if outputs.__class__ is int else outputs):
+            used.update(inputs)
+            needed.append((rule, inputs, outputs))
+    needed.reverse()
 
     def run(*args):
         values = list(start)
         for at, x in zip(given, args, strict=True):
             values[at] = x
-        for rule, inputs, outputs in steps:
+        for rule, inputs, outputs in needed:
             found = rule(*[values[i] for i in inputs])
             if outputs.__class__ is int:
                 values[outputs] = found
@@ -225,23 +285,52 @@ def _slot(values: list, value=None) -> int:
     return len(values) - 1
 
 
-def _flatten(program, given: list[int], values: list, steps: list) -> list[int]:
-    """Append the steps of a program (rule, slots of what it takes and gives), those of the programs it calls among them; the slots of its
-    results."""
+def _flatten(program, given: list[int], values: list, steps: list, known: dict) -> list[int]:
+    """Append the steps of a program (rule, slots of what it takes and gives, whether it is more than its results), those of the programs it
+    calls among them; the slots of its results. A number or an equation that is known already has no second slot, and what is small and
+    made of constants is evaluated here."""
     jaxpr, consts = (program.jaxpr, program.consts) if hasattr(program, "consts") else (program, ())
     own = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*(_slot(values, np.asarray(x)) for x in consts), *given), strict=True))
 
     def slot(x) -> int:
-        return _slot(values, np.asarray(x.val, x.aval.dtype)) if isinstance(x, Literal) else own[x]
+        if not isinstance(x, Literal):
+            return own[x]
+        value = np.asarray(x.val, x.aval.dtype)
+        key = value.dtype, value.shape, value.tobytes()
+        if key not in known:
+            known[key] = _slot(values, value)
+        return known[key]
 
     for e in jaxpr.eqns:
-        inputs = [slot(x) for x in e.invars]
-        if e.primitive.name in CALLS:
-            own.update(zip(e.outvars, _flatten(e.params[CALLS[e.primitive.name]], inputs, values, steps), strict=True))
+        inputs, name, params, several = [slot(x) for x in e.invars], e.primitive.name, e.params, e.primitive.multiple_results
+        if name in CALLS:
+            own.update(zip(e.outvars, _flatten(params[CALLS[name]], inputs, values, steps, known), strict=True))
             continue
-        outputs = [own.setdefault(x, _slot(values)) for x in e.outvars]
-        steps.append((_rule(e), inputs, outputs if e.primitive.multiple_results else outputs[0]))
+        key = (name, *inputs, *map(_hashable, params.items()))
+        if e.effects or key not in known:
+            known[key], rule = [_slot(values) for _ in e.outvars], _rule(e)
+            if _is_small_constant(e, [values[i] for i in inputs]):
+                found = rule(*[values[i] for i in inputs])
+                for i, x in zip(known[key], found if several else [found], strict=True):
+                    values[i] = x
+            else:
+                steps.append((rule, inputs, known[key] if several else known[key][0], bool(e.effects)))
+        own.update(zip(e.outvars, known[key], strict=True))
     return [slot(x) for x in jaxpr.outvars]
+
+
+def _hashable(item):
+    try:
+        hash(item)
+    except TypeError:
+        return item[0], id(item[1])
+    return item
+
+
+def _is_small_constant(equation, values) -> bool:
+    if equation.effects or equation.primitive.name in LOOPS or any(x is None or _is_key(x) for x in values):
+        return False
+    return not any(_is_key(x.aval) or x.aval.size > 10_000 for x in equation.outvars)
 
 
 def _rule(equation) -> Callable:
@@ -254,6 +343,8 @@ def _rule(equation) -> Callable:
         return EACH[name]
     if name in RULES:
         return partial(RULES[name], **params)
+    if name in PREPARED:
+        return PREPARED[name](equation)
     if name in LOOPS:
         return LOOPS[name](equation)
     return lambda *x: jax.tree.map(np.asarray, primitive.bind(*x, **params))
@@ -269,8 +360,10 @@ def _while(equation) -> Callable:
         while (going := np.asarray(holds(*first, *moving)[0])).any():
             new = body(*second, *moving)
             # Of a batch of loops, those that have ended stay.
-            moving = [np.where(going.reshape(*going.shape, *(1,) * (np.ndim(x) - going.ndim)), x, old) if going.ndim else x
-                      for x, old in zip(new, moving, strict=True)]  # fmt: skip
+            if not going.all():
+                new = [np.where(going.reshape(*going.shape, *(1,) * (np.ndim(x) - going.ndim)), x, old)
+                       for x, old in zip(new, moving, strict=True)]  # fmt: skip
+            moving = new
         return moving
 
     return run
