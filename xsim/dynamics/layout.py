@@ -181,11 +181,11 @@ def outer(x, y):
 
 
 def take_rows(x, index):
-    """Rows of an array (n, ..., lanes or 1). index: a numpy array (rows,) of numbers from 0 to n - 1, or such a jax array (rows, lanes)."""
+    """Rows of an array (n, ..., lanes or 1). index: a numpy array (rows,), negative from the end, or a jax array (rows, lanes)."""
     if isinstance(index, np.ndarray):
         if len(index) == len(x) and (index == np.arange(len(x))).all():
             return x
-        return x[index] if isinstance(x, np.ndarray) else jnp.take(x, index, axis=0, mode="clip")
+        return x[index] if isinstance(x, np.ndarray) else jnp.take(x, np.where(index < 0, index + len(x), index), axis=0, mode="clip")
     if x.shape[-1] == 1 and index.shape[-1] > 1:
         return jnp.moveaxis(x[..., 0][index], 1, -1)
     return jnp.take_along_axis(x, index.reshape(len(index), *(1,) * (x.ndim - 2), index.shape[-1]), 0)
