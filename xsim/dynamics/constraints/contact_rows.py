@@ -84,7 +84,8 @@ class _Motion(NamedTuple):
     origin: tuple
 
     def of(self, dofs) -> _Motion:
-        return jax.tree.map(lambda x: take_rows(x, dofs), self)
+        """Those of an array of dofs (...), (..., lanes or 1)."""
+        return jax.tree.map(lambda x: jnp.take(x, dofs, axis=0, mode="clip"), self)
 
 
 def _motion(system: System, frame: Frames) -> _Motion:
