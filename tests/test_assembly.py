@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import warnings
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +13,7 @@ from test_matrices import NUM, SIZES, of_one
 
 import xsim
 from xsim.compile.choice import tracing_for
+from xsim.compile.function import CompilerWarning
 from xsim.dynamics.constraints.contact_plan import contact_plan
 from xsim.dynamics.linalg.assembly import Curvature, transposed_product, with_curvature
 from xsim.dynamics.linalg.dense import MAX_UNROLLED, Cholesky, block_max
@@ -110,6 +112,16 @@ def scene():
 
 def start(scene) -> xsim.State:
     return xsim.init(scene, v=np.random.default_rng(0).normal(0, 0.1, (4, scene.nv)))
+
+
+def test_a_step_is_traced(x64):
+    """The Jacobian of contacts between bodies that the state decides, in the program of one environment."""
+    scene = xsim.loads(objects(8, SHAPES[:1]), "mjcf")
+    (group,) = contact_plan(scene.topology).condim_groups
+    assert scene.nv > MAX_UNROLLED and group.support is not None
+    with warnings.catch_warnings(action="error", category=CompilerWarning):  # XLA would compile a step without a program
+        end = jax.eval_shape(xsim.step, scene, start(scene))
+    assert end.v.shape == (4, scene.nv)
 
 
 @pytest.mark.slow
