@@ -230,6 +230,41 @@ def test_a_branch_is_flattened_once(chosen, monkeypatch):
     assert len(turns) == len({id(turn) for turn in turns}) == 2, "the branch, and that within it"
 
 
+def test_equal_entries_are_computed_once_in_a_branch():
+    """A symmetric matrix is one in a branch, too."""
+
+    def inside(x):
+        return functools.reduce(lambda y, _: jnp.sin(y), range(20), x)
+
+    def function(x):
+        return jax.lax.cond(x[0] > 0, inside, lambda y: y, x[jnp.array([[0, 1, 2], [1, 3, 4], [2, 4, 5]])])
+
+    check(function, numbers(6))
+    program = program_of(Function(lambda x: [function(x)], [jax.ShapeDtypeStruct((6,), jnp.float32)], "test").traced, [True])
+    assert sum(program.names[x] == "sin" for x in program.live()) == 20 * 6
+
+
+def test_only_counted_loops_are_unrolled():
+    """A condition that is constant before the loop, and depends on the state after a turn, does not begin to unroll it."""
+
+    def search(x, tolerance=None):
+        def proceeds(carry):
+            return (carry[0] < 4) & ~carry[2]
+
+        def turn(carry):
+            y = jnp.sin(carry[1])
+            return carry[0] + 1, y, jnp.asarray(False) if tolerance is None else y < tolerance
+
+        return jax.lax.while_loop(proceeds, turn, (0, x, jnp.asarray(False)))[1]
+
+    for tolerance, unrolled in ((None, 4), (0.5, 0)):
+        function = functools.partial(search, tolerance=tolerance)
+        program = program_of(Function(lambda x, f=function: [f(x)], [jax.ShapeDtypeStruct((), jnp.float32)], "test").traced, [True])
+        scopes = [scope for name, scope in zip(program.names, program.scopes, strict=True) if name == "sin"]
+        assert sum(scope is program.environment for scope in scopes) == unrolled
+        check(function, numbers())
+
+
 def test_buffers_lie_in_the_arrays_that_join_them():
     """The results of loops are not copied to an array of all, of which both branches have the same."""
     x, index = numbers(9), jnp.asarray(RNG.integers(0, 18, (11, 3)), jnp.int32)

@@ -100,8 +100,10 @@ def test_sum_of_products(is_counted, x64):
     def function(left, scale, count):
         return [sum_of_products(left, left * scale[:, None], count if is_counted else None)]
 
-    (found,) = of_one(function, left, scale, counts)((left, scale, counts), (True, True, True))
+    compiled = of_one(function, left, scale, counts)
+    (found,) = compiled((left, scale, counts), (True, True, True))
     np.testing.assert_allclose(found, np.einsum("eki,ek,ekj->eij", left, scale, left), atol=1e-13)
+    assert compiled.summary((True, True, True)).operations < 3 * n * (n + 9)  # one triangle, three terms at a time
 
 
 @pytest.fixture(scope="module")

@@ -197,6 +197,20 @@ def test_rules_and_loops(name):
     check_reverse(function, *(numbers(*shape, dtype=np.float64) for shape in shapes), rtol=tolerance, atol=tolerance)
 
 
+def test_factors_of_sparse_matrices_have_sparse_derivatives():
+    """Operations with the constant zeros of a matrix are left out of derivatives, too."""
+    n = 16
+
+    def solution(diagonal, last):
+        matrix = jnp.diag(diagonal**2 + 5.0).at[-1, 0].set(last).at[0, -1].set(last)
+        return jax.scipy.linalg.solve_triangular(jnp.linalg.cholesky(matrix), diagonal, lower=True)
+
+    check_reverse(solution, numbers(n, dtype=np.float64), numbers(dtype=np.float64))
+    shapes = [jax.ShapeDtypeStruct(shape, float) for shape in ((n,), ())]
+    program = reverse_program(Function(lambda *xs: [solution(*xs)], shapes, "test").traced, [True] * 3, [0, 1], [0])
+    assert sum(program.count(program.live()).values()) < 20 * n
+
+
 def test_searches_are_not_repeated():
     """The derivative of a scan loads the solutions that its turns have found."""
     number = jax.ShapeDtypeStruct((), jnp.float64)

@@ -24,6 +24,7 @@ from xsim.compile.traced import (
     MIN_SUPPOSED,
     Kind,
     carried_kinds,
+    constant_results,
     count_operations,
     is_long,
     scan_is_unrolled,
@@ -224,6 +225,7 @@ class Flattener:
         """`jax.lax.while_loop`. While the condition is a constant, the loop is unrolled up to a size."""
         params = equation.params
         n, m = params["cond_nconsts"], params["body_nconsts"]
+        test, turn = params["cond_jaxpr"].jaxpr, params["body_jaxpr"].jaxpr
         condition_constants, body_constants, carry = list(xs[:n]), list(xs[n : n + m]), list(xs[n + m :])
 
         def condition(carry):
@@ -232,14 +234,18 @@ class Flattener:
         def body(carry):
             return self.closed(params["body_jaxpr"], [*body_constants, *carry])
 
-        turns, unrolled = max(1, MAX_UNROLLED_OPERATIONS // max(1, count_operations(params["body_jaxpr"].jaxpr, self.sizes))), carry
+        def is_constant_after_turn(carry):
+            after = constant_results(turn, [x.numbers is not None for x in (*body_constants, *carry)])
+            return constant_results(test, [*(x.numbers is not None for x in condition_constants), *after])[0]
+
+        turns, unrolled = max(1, MAX_UNROLLED_OPERATIONS // max(1, count_operations(turn, self.sizes))), carry
         while (proceed := condition(unrolled)).numbers is not None:
             if not proceed.numbers:
                 return unrolled
-            if not turns:
+            if not turns or not is_constant_after_turn(unrolled):
                 break
             unrolled, turns = body(unrolled), turns - 1
-        self.suppose(equation, params["body_jaxpr"].jaxpr, body_constants, carry)
+        self.suppose(equation, turn, body_constants, carry)
         return self.rolled(equation, carry, condition, body).results
 
     def scan(self, equation: JaxprEqn, *xs: Array) -> list[Array]:

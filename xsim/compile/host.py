@@ -130,12 +130,12 @@ class HostEmitter(Emitter):
         """The values of the call that operations, loops and results of the environments read."""
         p = self.program
         read = {x for values in p.outputs for x in values}
+        carried: dict[int, tuple[int, int, int]] = {}
         for x in self.live:
             if p.scopes[x] is not p.call:
                 read.update(p.arguments[x])
                 if p.names[x] == "phi":
-                    loop, position = p.data[x], p.data[x].phis.index(x)
-                    read.update((loop.starts[position], loop.ends[position], loop.proceed))
+                    read.update(p.carried_from(x, carried))
                 elif p.names[x] == "buffer":
                     read.update(y for store, _ in p.stores.get(x, ()) for y in (store.index, store.value))
         arrays = [x for x in read if p.scopes[x] is p.call and p.names[x] == "array"]

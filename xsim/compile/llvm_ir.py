@@ -71,6 +71,7 @@ class Emitter:
         self.offsets: dict[int, int] = {}  # of the other arrays in scratch memory
         self.scratch = 0  # bytes of scratch memory so far
         self.count = 0
+        self.forms: dict[tuple, str] = {}  # texts of operations, with places for their arguments, see `operation`
         self.begin()
 
     def begin(self, part: Part | None = None) -> None:
@@ -97,16 +98,23 @@ class Emitter:
         self.lines.append("  " + line)
         self.in_block += 1
         if self.in_block > MAX_BLOCK and not line.startswith("br "):
-            self.count += 1
-            self.lines.append(f"  br i1 %proceed, label %next{self.count}, label %leave")
-            self.label(f"next{self.count}")
+            self.divide_block()
 
     def result(self, operation: str) -> str:
         """The name of the result of an operation."""
         self.count += 1
         name = f"%t{self.count}"
-        self.write(f"{name} = {operation}")
+        self.lines.append(f"  {name} = {operation}")
+        self.in_block += 1
+        if self.in_block > MAX_BLOCK:
+            self.divide_block()
         return name
+
+    def divide_block(self) -> None:
+        """Begin another basic block."""
+        self.count += 1
+        self.lines.append(f"  br i1 %proceed, label %next{self.count}, label %leave")
+        self.label(f"next{self.count}")
 
     def label(self, name: str) -> None:
         self.lines.append(f"{name}:")
@@ -115,14 +123,16 @@ class Emitter:
 
     def value(self, x: int, varying: bool) -> str:
         """The name of a value, as a vector if ``varying``."""
-        p = self.program
-        vector = varying and self.target.lanes > 1
+        p, vector = self.program, varying and self.target.lanes > 1
+        found = self.names.get(x)
+        if found is not None and (not vector or p.varying[x]):
+            return found
         if p.names[x] == "constant":
             text = literal(p.data[x])
             return f"splat ({NAMES[p.types[x].str[1:]]} {text})" if vector else text
         if x in self.slots:
             return self.slot(x, vector)
-        name = self.names.get(x) or self.loaded(x)
+        name = found or self.loaded(x)
         if not vector or p.varying[x]:
             return name
         for known in self.spread:
@@ -162,18 +172,20 @@ class Emitter:
 
     def item(self, item) -> None:
         """An item of a scope or a part. What other parts read of its results is stored for them."""
-        results = [item] if isinstance(item, int) else item.results if isinstance(item, Loop) else []
+        results = ()
         match item:
+            case int():
+                self.operation(item)
+                results = (item,)
             case Loop():
                 self.loop(item)
+                results = item.results
             case Store():
                 self.store(item)
             case Assignment():
                 self.assignment(item)
             case Output():
                 self.output(item.result)
-            case _:
-                self.operation(item)
         for x in results:
             if x in self.places and x in self.names:
                 self.keep(x, self.names[x])
@@ -304,22 +316,28 @@ class Emitter:
     def operation(self, x: int) -> None:
         """An operation of the program."""
         p = self.program
-        name, varying, dtype = p.names[x], p.varying[x], p.types[x]
+        name = p.names[x]
         write = OPERATIONS.get(name)
         if write is not None:
             self.names[x] = write(self, x)
             return
-        arguments = p.arguments[x]
-        kind = self.target.type(dtype, varying)
         if name == "array":
             self.array(x)
             return
+        varying, arguments = p.varying[x], p.arguments[x]
+        values = [self.value(a, varying) for a in arguments]
         if name in ELEMENTARY:
-            self.names[x] = self.elementary(name, dtype, varying, [self.value(a, varying) for a in arguments])
+            self.names[x] = self.elementary(name, p.types[x], varying, values)
             return
-        of = p.types[arguments[0]]
-        text = _instruction(name, dtype, of, kind, self.target.type(of, varying), [self.value(a, varying) for a in arguments], self)
-        self.names[x] = self.result(text)
+        instruction = name, p.types[x], p.types[arguments[0]], varying
+        form = self.forms.get(instruction)
+        if form is None and name not in SEVERAL_INSTRUCTIONS:
+            form = self.forms[instruction] = self.instruction(*instruction, [f"{{{i}}}" for i in range(len(values))])
+        self.names[x] = self.result(form.format(*values) if form is not None else self.instruction(*instruction, values))
+
+    def instruction(self, name: str, dtype: np.dtype, of: np.dtype, varying: bool, values: list[str]) -> str:
+        """The text of an operation on values of the type ``of``. dtype: of its result."""
+        return _instruction(name, dtype, of, self.target.type(dtype, varying), self.target.type(of, varying), values, self)
 
     def elementary(self, name: str, dtype: np.dtype, varying: bool, arguments: list[str]) -> str:
         """A call of an elementary function."""
@@ -493,6 +511,8 @@ INTEGER = {
 }  # fmt: skip
 UNSIGNED = {"div": "udiv", "rem": "urem"}
 COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
+SEVERAL_INSTRUCTIONS = ("rsqrt", "is_finite", "sign")
+"""Operations that are written as several instructions."""
 INTRINSICS = {"sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "round_even": "roundeven", "round_away": "round"}
 
 

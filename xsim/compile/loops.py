@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -98,9 +99,11 @@ class Branch(Scan):
         self.turns = flattener.operate("convert", INDEX, chosen)
 
     def slices_at(self, row: int) -> list[Array]:
-        """Copies in the loop: an operation is evaluated where its arguments are known, which would be before the loop."""
+        """Copies in the loop: an operation is evaluated where its arguments are known, which would be before the loop. Equal values have
+        one copy, so that a symmetric matrix is one in the branch."""
         f = self.flattener
 
+        @functools.cache
         def copied(value: int) -> int:
             return value if f.program.names[value] == "constant" else f.program.copy(value, here=True)
 

@@ -30,9 +30,9 @@ class Limits(NamedTuple):
     loop: int
 
 
-CPU_LIMITS = Limits(outside=10_000, part=5_000, undivided_loops=60_000, loop=80_000)
-"""LLVM takes half of the time for the derivative of a Go1's step in parts, which are compiled at a time, and its code is as fast as that of
-one function. To store and load the carried values of divided loops takes a twentieth of the time of a humanoid's step, and a tenth if its
+CPU_LIMITS = Limits(outside=2_000, part=5_000, undivided_loops=60_000, loop=80_000)
+"""LLVM takes half of the time for the step of a half cheetah in parts, which are compiled at a time, and the code is as fast as that of one
+function. To store and load the carried values of divided loops takes a twentieth of the time of a humanoid's step, and a tenth if its
 loops of 40,000 operations are divided, too."""
 GPU_LIMITS = Limits(outside=50_000, part=3_000, undivided_loops=50_000, loop=3_000)
 """No GPU has run parts: `xsim.compile.function.MAX_GPU_OPERATIONS` is as small, but `python -m xsim.bench --target` assembles longer

@@ -301,6 +301,7 @@ class Program:
         """The values on which the outputs depend. arguments: of values that are computed from others than their own arguments."""
         found: set[int] = set()
         work = [x for output in self.outputs for x in output]
+        carried: dict[int, tuple[int, int, int]] = {}
         while work:
             x = work.pop()
             if x in found:
@@ -309,8 +310,7 @@ class Program:
             work += arguments.get(x, self.arguments[x])
             name = self.names[x]
             if name == "phi":
-                loop, position = self.data[x], self.data[x].phis.index(x)
-                work += (loop.starts[position], loop.ends[position], loop.proceed)
+                work += self.carried_from(x, carried)
             elif name == "buffer":
                 for store, scope in self.stores.get(x, ()):
                     work += (store.index, store.value)
@@ -318,6 +318,15 @@ class Program:
                         work.append(scope.loop.proceed)
                         scope = scope.loop.condition.parent
         return found
+
+    def carried_from(self, phi: int, known: dict[int, tuple[int, int, int]]) -> tuple[int, int, int]:
+        """The values of a phi before the loop and after a turn, and whether there is another turn.
+
+        known: those of other phis; those of this loop are added."""
+        if phi not in known:
+            loop = self.data[phi]
+            known.update((x, (start, end, loop.proceed)) for x, start, end in zip(loop.phis, loop.starts, loop.ends, strict=True))
+        return known[phi]
 
     def evaluated(self, turns: float, inner_turns: float) -> float:
         """About how many operations are evaluated for an environment.

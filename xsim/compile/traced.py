@@ -68,6 +68,15 @@ def carried_count(equation: JaxprEqn) -> int:
     return sum(v.aval.shape == w.aval.shape for v, w in zip(equation.outvars, inner, strict=True))
 
 
+def constant_results(function: Jaxpr, constant: Sequence[bool]) -> list[bool]:
+    """Which results of a traced function are constant, as far as the function alone tells. constant: which of its arguments are."""
+    changing = {v for v, is_constant in zip(function.invars, constant, strict=True) if not is_constant}
+    for equation in function.eqns:
+        if any(not isinstance(x, Literal) and x in changing for x in equation.invars):
+            changing.update(equation.outvars)
+    return [isinstance(x, Literal) or x not in changing for x in function.outvars]
+
+
 def carried_kinds(body: Jaxpr, constants: Sequence[Kind], carry: Sequence[Kind], sequences: Sequence[Kind]) -> list[Kind]:
     """An upper bound of the kinds of the carried arrays of a loop, from the traced function alone.
 

@@ -347,7 +347,7 @@ def _dense_equation(m: EquationOfMotion, terms: Terms, full) -> _DenseEquation:
     return _DenseEquation(mass_rows, mass, _dense(terms.jacobian, n, like) if terms.jacobian else None)
 
 
-def _solve_dense(m: EquationOfMotion, terms: Terms, full) -> tuple:
+def _solve_dense(m: EquationOfMotion, terms: Terms, full, with_matrix: bool) -> tuple:
     """Matrix, solution and flags for `implicit`, of an equation with soft constraints or implicit flexes."""
     mass_rows, mass, hard = _dense_equation(m, terms, full)
     right_side = jnp.stack(full([neg(r) for r in residual(m, None, terms)]))
@@ -364,10 +364,10 @@ def _solve_dense(m: EquationOfMotion, terms: Terms, full) -> tuple:
         def under(constraints: Constraints) -> tuple:
             constraints = constraints.fitted(lanes)
             minimum = minimize(mass, force, free, constraints, hard, required, start)
-            return minimum, constraints.newton_matrix(mass, constraints.at(minimum.a))
+            return minimum, constraints.newton_matrix(mass, constraints.at(minimum.a)) if with_matrix else None
 
-        minimum, matrix = of_active_contacts(m.system, terms.frame, m.v, m.soft, under, ITERATED)
-        matrix = NewtonMatrix(matrix, hard)
+        minimum, second_derivatives = of_active_contacts(m.system, terms.frame, m.v, m.soft, under, ITERATED)
+        matrix = NewtonMatrix(second_derivatives, hard) if with_matrix else None
         a, flags = [*minimum.a, *(() if hard is None else minimum.y)], [free.pivot, minimum.converged]
     return *_with_staged_terms(m, terms, full, matrix, mass_rows, a), flags
 
@@ -387,7 +387,8 @@ def _dense_matrix(m: EquationOfMotion, terms: Terms, x, full):
 
 
 def _with_staged_terms(m: EquationOfMotion, terms: Terms, full, first, mass_rows: list, x: list) -> tuple:
-    """Matrix and solution of an equation with its staged terms, from those of the equation without them. mass_rows: `effective_mass`."""
+    """Matrix and solution of an equation with its staged terms, from those of the equation without them. mass_rows: `effective_mass`.
+    first: None where the matrix is not needed."""
     if not terms.staged_terms:
         return first, x
     if m.implicit.velocity in (*UNSYMMETRIC, "step"):
@@ -473,14 +474,14 @@ def _matrix(m: EquationOfMotion, x, full):
 def _solved(m: EquationOfMotion) -> Solved:
     n, rows = len(m.v), 0
 
-    def primal(m: EquationOfMotion, full):
+    def primal(m: EquationOfMotion, full, with_matrix: bool):
         nonlocal rows
         terms = evaluate(m)
         rows = len(terms.jacobian)
         if m.solution is not None:
             return None, m.solution, [1.0, 1.0]
         if _is_dense(m, terms):
-            return _solve_dense(m, terms, full)
+            return _solve_dense(m, terms, full, with_matrix)
         mass_rows, matrix, pivot = _sparse_matrix(m, terms, full)
         right_side = full([neg(r) for r in residual(m, None, terms)])
         x = matrix.solve(right_side[:n], right_side[n:])

@@ -320,7 +320,7 @@ def _residual(m: _Impulse, x) -> list:
     return [*_balance(force, extra, m.impulse, m.free), *row_errors]
 
 
-def _from_search(m: _Impulse, full):
+def _from_search(m: _Impulse, full, with_matrix: bool):
     """The solution for `implicit`."""
     return None, m.solution, []
 

@@ -56,7 +56,7 @@ def _residual(m: _LeastChange, x) -> list:
     return [*balance, *(sub(r, rate(row, change)) for r, row in zip(m.rates, terms.jacobian, strict=True))]
 
 
-def _primal(m: _LeastChange, full):
+def _primal(m: _LeastChange, full, with_matrix: bool):
     equation, free = _equation(m), free_dofs(m.system)
     terms = evaluate(equation)
     rows = masked(m.system, effective_mass(equation, terms), free)

@@ -10,7 +10,7 @@ import numpy as np
 
 from xsim.compile.matrices import padded
 from xsim.compile.primitives import primitive_of
-from xsim.dynamics.layout import outer, row_of, spread
+from xsim.dynamics.layout import outer, row_of, spread, take_rows
 from xsim.spatial import add, in_one_environment, mul, stage, sub
 
 
@@ -240,8 +240,17 @@ def loop_sum(term, n: int, count=None):
 
 
 def sum_of_products(left, right, count=None):
-    """The symmetric matrix sum_i left_i right_i^T over i < count (n, n, lanes), of arrays (k, n, lanes). count: see `loop_sum`."""
-    return loop_sum(lambda i: outer(row_of(left, i), row_of(right, i)), len(left), count)
+    """The symmetric matrix sum_i left_i right_i^T over i < count (n, n, lanes), of arrays (k, n, lanes). count: see `loop_sum`.
+
+    In the program of one environment, only one triangle is computed."""
+    if not in_one_environment():
+        return loop_sum(lambda i: outer(row_of(left, i), row_of(right, i)), len(left), count)
+    n = left.shape[1]
+    rows, columns = np.tril_indices(n)
+    triangle = loop_sum(lambda i: take_rows(row_of(left, i), rows) * take_rows(row_of(right, i), columns), len(left), count)
+    number = np.zeros((n, n), int)
+    number[rows, columns] = number[columns, rows] = np.arange(len(rows))
+    return jnp.take(triangle, number, axis=0, mode="clip")
 
 
 def times(matrix, x):

@@ -12,16 +12,16 @@ from xsim.spatial import trace_mode, traced_in
 def implicit(inputs, primal, residual, matrix_at=None):
     """The solution x of residual(inputs, x) = 0, and what else ``primal`` returns, with the derivatives of the implicit function.
 
-    primal(inputs, full) -> (matrix, x, others): the solution and the factored matrix d residual / dx; ``others`` (a list of components) has
-    no derivative; ``full`` gives components the common shape. Derivatives of any order, forward and reverse:
-    dx = -matrix^-1 d(residual) at fixed x. matrix_at(inputs, x, full) -> matrix: for a ``primal`` that returns a solution which is among
-    the inputs. Its matrix is not used.
+    primal(inputs, full, with_matrix) -> (matrix, x, others): the solution and the factored matrix d residual / dx, which is used only if
+    ``with_matrix``; ``others`` (a list of components) has no derivative; ``full`` gives components the common shape. Derivatives of any
+    order, forward and reverse: dx = -matrix^-1 d(residual) at fixed x. matrix_at(inputs, x, full) -> matrix: for a ``primal`` that returns
+    a solution which is among the inputs. Its matrix is not used.
     """
     equation = _ImplicitEquation(inputs, primal, residual)
 
     @jax.custom_jvp
     def solution(*arrays):
-        _, x, others = equation.solve(arrays)
+        _, x, others = equation.solve(arrays, with_matrix=False)
         return x, others
 
     # Rules run when a derivative is taken, perhaps long after this trace: they are traced in its mode.
@@ -30,7 +30,7 @@ def implicit(inputs, primal, residual, matrix_at=None):
     def rule(primals, tangents):
         with traced_in(mode):
             if matrix_at is None:
-                matrix, x, others = equation.solve(primals)
+                matrix, x, others = equation.solve(primals, with_matrix=True)
             else:
                 x, others = solution(*primals)  # not the input: x has derivatives with respect to the other inputs
                 matrix = matrix_at(equation.inputs(primals), x, equation.full)
@@ -62,9 +62,9 @@ class _ImplicitEquation:
         """Components with the common shape."""
         return [jnp.broadcast_to(jnp.asarray(x, self.dtype), self.lanes) for x in xs]
 
-    def solve(self, arrays) -> tuple:
+    def solve(self, arrays, with_matrix: bool) -> tuple:
         """(matrix, x, others) of ``primal``."""
-        matrix, x, others = self.primal(self.inputs(arrays), self.full)
+        matrix, x, others = self.primal(self.inputs(arrays), self.full, with_matrix)
         return matrix, self.full(x), self.full(others)
 
     def tangent(self, primals, tangents, matrix, x) -> list:

@@ -36,17 +36,18 @@ def _listed(x, y) -> list:
 class StagedMatrix:
     """The equations H a = b and S a' - M a = c.
 
-    a is the acceleration under soft constraints, a' the acceleration after the implicit terms. mass: M, second: S. M, and S if it is
-    symmetric, are rows with the sparsity of the tree."""
+    a is the acceleration under soft constraints, a' the acceleration after the implicit terms. first: H, None where only `solve_second` is
+    used. mass: M, second: S. M, and S if it is symmetric, are rows with the sparsity of the tree."""
 
     symmetric = False
 
-    def __init__(self, system: System, first: NewtonMatrix, mass: list, second):
+    def __init__(self, system: System, first: NewtonMatrix | None, mass: list, second):
         self.system, self.first, self.mass, self.second = system, first, mass, second
-        self.rows = first.rows
+        self.rows = mass
         self.factor = None if isinstance(second, Unsymmetric) else factorize(system, second)
 
     def solve(self, b: list, c: list, *, transposed: bool = False) -> list:
+        assert self.first is not None
         if transposed:
             second = self.solve_second(c, transposed)
             return [*self.first.solve(_sum(b, multiply(self.system, self.mass, second)), []), *second]
@@ -60,6 +61,7 @@ class StagedMatrix:
         return solve(self.system, self.factor, b)
 
     def multiply(self, x: list) -> list:
+        assert self.first is not None
         n = len(self.rows)
         first, second = x[:n], x[n:]
         product = self.second.multiply(second) if self.factor is None else multiply(self.system, self.second, second)
