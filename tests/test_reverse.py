@@ -123,7 +123,7 @@ def _solved_in_turns(x, y):
     def root(a, steps):
         return jax.lax.while_loop(lambda c: c[1] < steps, lambda c: ((2 * c[0] ** 3 + a) / (3 * c[0] ** 2 + 1), c[1] + 1), (a, 0))[0]
 
-    def primal(inputs, full):
+    def primal(inputs, full, with_matrix):
         (a,) = inputs
         z = root(a, jnp.int32(20 + a))
         return _Scalar([3 * z**2 + 1]), [z], []
