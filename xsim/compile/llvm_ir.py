@@ -62,7 +62,7 @@ class Emitter:
         self.operations = program.count(live)  # by depth of loops
         self.placement = placement_of(program, live)
         arguments = self.placement.arguments(program)
-        self.live = program.live(arguments)
+        self.live = program.live(arguments) if arguments else live
         self.scheduler = Scheduler(program, self.live, arguments)
         self.constants: dict[int, str] = {}  # names of constant arrays
         self.definitions: dict[str, str] = {}  # texts of constant arrays, by name

@@ -102,6 +102,7 @@ class Divider:
         self.program, self.live, self.scheduler, self.limits = program, live, scheduler, limits
         self.divides_loops = sum(operations.values()) > limits.undivided_loops
         self.divides = self.divides_loops or operations.get(0, 0) > limits.outside
+        self.sizes: dict[Loop, int] = {}  # operations of loops
 
     def divided(self, first: list[int]) -> Divided:
         """The parts of what is computed for an environment.
@@ -143,8 +144,10 @@ class Divider:
     def _operations(self, item: Any) -> int:
         """About how many operations an item has."""
         if isinstance(item, Loop):
-            scopes = item.condition, item.body
-            return sum(self._operations(x) for scope in scopes for x in scope.items if not isinstance(x, int) or x in self.live)
+            if item not in self.sizes:
+                items = [x for scope in (item.condition, item.body) for x in scope.items]
+                self.sizes[item] = sum(self._operations(x) for x in items if not isinstance(x, int) or x in self.live)
+            return self.sizes[item]
         if isinstance(item, Output):
             return len(self.program.outputs[item.result])
         if isinstance(item, Assignment):

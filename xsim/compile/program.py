@@ -150,8 +150,9 @@ class Program:
         """An operation without side effects, as it is; see `Builder` for one that folds constants."""
         scope, varying = self.call, False
         for x in arguments:
-            if self.scopes[x].depth > scope.depth:
-                scope = self.scopes[x]
+            other = self.scopes[x]
+            if other.depth > scope.depth:
+                scope = other
             varying = varying or self.varying[x]
         varying = varying and name != BLOCK_MAX
         key = (name, dtype, arguments, data)

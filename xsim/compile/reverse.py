@@ -142,7 +142,8 @@ class Tape(Flattener):
 
     def depends(self, value: int) -> int:
         """What a value depends on."""
-        return self.known_dependence()[value]
+        known = self.dependence
+        return known[value] if value < len(known) else self.known_dependence()[value]
 
     def known_dependence(self) -> list[int]:
         """What each value so far depends on."""
