@@ -10,10 +10,12 @@ from comparing import AS_USERS
 from traced import by_numpy
 
 import xsim
+from xsim.compile.choice import tracing_for
 from xsim.dynamics.constraints import newton
 from xsim.dynamics.constraints.cones import Cones
 from xsim.dynamics.constraints.newton import free_acceleration, minimize
 from xsim.dynamics.constraints.soft_set import Constraints, has_warm_start
+from xsim.dynamics.integration import equation
 from xsim.dynamics.linalg.jacobian import Jacobian
 from xsim.model.model import Flags
 
@@ -52,6 +54,26 @@ def test_forces_are_in_balance(x64, elliptic, d, dtype):
     size = np.einsum("ijl,jl->il", mass, np.abs(a)) + right + np.einsum("ndil,ndl->il", J, parts)
     wrong = np.abs(heavy - own[1] - pull).max(0) / size.max(0)
     assert wrong.max() < 4 * jnp.finfo(dtype).eps
+
+
+def test_the_matrix_is_traced_for_derivatives_only(monkeypatch):
+    """The step alone does not evaluate the matrix of the equation of motion at the solution."""
+    made = []
+
+    class Counted(equation.NewtonMatrix):
+        def __init__(self, *arguments):
+            made.append(arguments)
+            super().__init__(*arguments)
+
+    monkeypatch.setattr(equation, "NewtonMatrix", Counted)
+    bodies = '<geom type="plane" size="1 1 1"/><body pos="0 0 .1"><freejoint/><geom size=".11"/></body>'
+    model = xsim.loads(f"<mujoco><worldbody>{bodies}</worldbody></mujoco>", "mjcf")
+    state = xsim.init(model)
+    with tracing_for("xla"):
+        jax.make_jaxpr(lambda v: xsim.step(model, state.replace(v=v)).v)(state.v)
+        assert not made
+        jax.make_jaxpr(jax.jacfwd(lambda v: xsim.step(model, state.replace(v=v)).v))(state.v)
+    assert made
 
 
 @pytest.mark.parametrize("elliptic", [False, True])

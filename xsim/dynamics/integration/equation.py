@@ -366,8 +366,8 @@ def _solve_dense(m: EquationOfMotion, terms: Terms, full, with_matrix: bool) -> 
             minimum = minimize(mass, force, free, constraints, hard, required, start)
             return minimum, constraints.newton_matrix(mass, constraints.at(minimum.a)) if with_matrix else None
 
-        minimum, second_derivatives = of_active_contacts(m.system, terms.frame, m.v, m.soft, under, ITERATED)
-        matrix = NewtonMatrix(second_derivatives, hard) if with_matrix else None
+        minimum, newton_matrix = of_active_contacts(m.system, terms.frame, m.v, m.soft, under, ITERATED)
+        matrix = NewtonMatrix(newton_matrix, hard) if with_matrix else None
         a, flags = [*minimum.a, *(() if hard is None else minimum.y)], [free.pivot, minimum.converged]
     return *_with_staged_terms(m, terms, full, matrix, mass_rows, a), flags
 
