@@ -98,23 +98,16 @@ class Emitter:
         self.lines.append("  " + line)
         self.in_block += 1
         if self.in_block > MAX_BLOCK and not line.startswith("br "):
-            self.divide_block()
+            self.count += 1
+            self.lines.append(f"  br i1 %proceed, label %next{self.count}, label %leave")
+            self.label(f"next{self.count}")
 
     def result(self, operation: str) -> str:
         """The name of the result of an operation."""
         self.count += 1
         name = f"%t{self.count}"
-        self.lines.append(f"  {name} = {operation}")
-        self.in_block += 1
-        if self.in_block > MAX_BLOCK:
-            self.divide_block()
+        self.write(f"{name} = {operation}")
         return name
-
-    def divide_block(self) -> None:
-        """Begin another basic block."""
-        self.count += 1
-        self.lines.append(f"  br i1 %proceed, label %next{self.count}, label %leave")
-        self.label(f"next{self.count}")
 
     def label(self, name: str) -> None:
         self.lines.append(f"{name}:")
@@ -329,11 +322,10 @@ class Emitter:
         if name in ELEMENTARY:
             self.names[x] = self.elementary(name, p.types[x], varying, values)
             return
-        instruction = name, p.types[x], p.types[arguments[0]], varying
-        form = self.forms.get(instruction)
-        if form is None and name not in SEVERAL_INSTRUCTIONS:
-            form = self.forms[instruction] = self.instruction(*instruction, [f"{{{i}}}" for i in range(len(values))])
-        self.names[x] = self.result(form.format(*values) if form is not None else self.instruction(*instruction, values))
+        key = name, p.types[x], p.types[arguments[0]], varying
+        if key not in self.forms:
+            self.forms[key] = self.instruction(*key, [f"{{{i}}}" for i in range(len(values))])
+        self.names[x] = self.result(self.forms[key].format(*values))
 
     def instruction(self, name: str, dtype: np.dtype, of: np.dtype, varying: bool, values: list[str]) -> str:
         """The text of an operation on values of the type ``of``. dtype: of its result."""
@@ -511,9 +503,12 @@ INTEGER = {
 }  # fmt: skip
 UNSIGNED = {"div": "udiv", "rem": "urem"}
 COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
-SEVERAL_INSTRUCTIONS = ("rsqrt", "is_finite", "sign")
-"""Operations that are written as several instructions."""
 INTRINSICS = {"sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "round_even": "roundeven", "round_away": "round"}
+
+
+def _constant(text: str, dtype: np.dtype, kind: str) -> str:
+    """A constant of an LLVM type."""
+    return f"splat ({NAMES[dtype.str[1:]]} {text})" if kind.startswith("<") else text
 
 
 def _compare(name: str, of: np.dtype, kind: str, arguments: list[str]) -> str:
@@ -535,42 +530,50 @@ def _instruction(name: str, dtype: np.dtype, of: np.dtype, kind: str, of_kind: s
         return f"{operation or INTEGER[name]} {kind} {xs[0]}, {xs[1]}"
     if name == "select_n":
         return f"select {of_kind} {xs[0]}, {kind} {xs[2]}, {kind} {xs[1]}"
-    one = literal(np.ones((), dtype)[()])
-    scalar = NAMES[dtype.str[1:]]
-    constant: Callable = lambda text: f"splat ({scalar} {text})" if kind.startswith("<") else text  # noqa: E731
     if name in ("max", "min"):
         if floating:
             return f"call nsz {kind} @llvm.{name}imum.{vector_suffix(dtype, kind)}({kind} {xs[0]}, {kind} {xs[1]})"
         return e.intrinsic(("s" if dtype.kind == "i" else "u") + name, dtype, kind, *xs)
     if name == "neg":
-        return f"fneg {kind} {xs[0]}" if floating else f"sub {kind} {constant('0')}, {xs[0]}"
+        return f"fneg {kind} {xs[0]}" if floating else f"sub {kind} {_constant('0', dtype, kind)}, {xs[0]}"
     if name == "not":
-        return f"xor {kind} {xs[0]}, {constant('true' if dtype == BOOL else '-1')}"
+        return f"xor {kind} {xs[0]}, {_constant('true' if dtype == BOOL else '-1', dtype, kind)}"
     if name == "abs":
         if floating:
             return e.intrinsic("fabs", dtype, kind, xs[0])
         return f"call {kind} @llvm.abs.{vector_suffix(dtype, kind)}({kind} {xs[0]}, i1 false)"
     if name in INTRINSICS:
         return e.intrinsic(INTRINSICS[name], dtype, kind, xs[0])
-    if name == "rsqrt":
-        return f"fdiv {kind} {constant(one)}, {e.result(e.intrinsic('sqrt', dtype, kind, xs[0]))}"
-    if name == "is_finite":
-        size = e.result(e.intrinsic("fabs", of, of_kind, xs[0]))
-        infinity = literal(np.full((), np.inf, of)[()])
-        text = f"splat ({NAMES[of.str[1:]]} {infinity})" if of_kind.startswith("<") else infinity
-        return f"fcmp olt {of_kind} {size}, {text}"
-    if name == "sign":
-        zero, minus = literal(np.zeros((), dtype)[()]), literal(np.asarray(-1, dtype)[()])
-        if not floating:
-            positive = e.result(f"icmp sgt {kind} {xs[0]}, {constant('0')}")
-            negative = e.result(f"icmp slt {kind} {xs[0]}, {constant('0')}")
-        else:
-            positive = e.result(f"fcmp ogt {kind} {xs[0]}, {constant(zero)}")
-            negative = e.result(f"fcmp olt {kind} {xs[0]}, {constant(zero)}")
-        mask = e.target.type(BOOL, kind.startswith("<"))
-        inner = e.result(f"select {mask} {negative}, {kind} {constant(minus)}, {kind} {xs[0]}")  # zero and NaN stay
-        return f"select {mask} {positive}, {kind} {constant(one)}, {kind} {inner}"
     raise NotImplementedError(f"LLVM IR of the operation {name}")
+
+
+def _of_one(e: Emitter, x: int) -> tuple[str, np.dtype, str]:
+    """The argument of an operation with a single one, its type, and the LLVM type of that."""
+    p = e.program
+    (argument,), varying = p.arguments[x], p.varying[x]
+    return e.value(argument, varying), p.types[argument], e.target.type(p.types[argument], varying)
+
+
+def _rsqrt(e: Emitter, x: int) -> str:
+    value, dtype, kind = _of_one(e, x)
+    root = e.result(e.intrinsic("sqrt", dtype, kind, value))
+    return e.result(f"fdiv {kind} {_constant(literal(dtype.type(1)), dtype, kind)}, {root}")
+
+
+def _is_finite(e: Emitter, x: int) -> str:
+    value, dtype, kind = _of_one(e, x)
+    size = e.result(e.intrinsic("fabs", dtype, kind, value))
+    return e.result(f"fcmp olt {kind} {size}, {_constant(literal(dtype.type(np.inf)), dtype, kind)}")
+
+
+def _sign(e: Emitter, x: int) -> str:
+    value, dtype, kind = _of_one(e, x)
+    zero, one, minus = (_constant(literal(dtype.type(number)), dtype, kind) for number in (0, 1, -1))
+    compare = ("fcmp ogt", "fcmp olt") if dtype.kind == "f" else ("icmp sgt", "icmp slt")
+    positive, negative = [e.result(f"{operation} {kind} {value}, {zero}") for operation in compare]
+    mask = e.target.type(BOOL, kind.startswith("<"))
+    inner = e.result(f"select {mask} {negative}, {kind} {minus}, {kind} {value}")  # zero and NaN stay
+    return e.result(f"select {mask} {positive}, {kind} {one}, {kind} {inner}")
 
 
 OPERATIONS: dict[str, Callable] = {
@@ -578,6 +581,9 @@ OPERATIONS: dict[str, Callable] = {
     "load": Emitter.load,
     "convert": Emitter.convert,
     BLOCK_MAX: Emitter.block_max,
+    "rsqrt": _rsqrt,
+    "is_finite": _is_finite,
+    "sign": _sign,
     "copy": lambda emitter, x: emitter.value(emitter.program.arguments[x][0], emitter.program.varying[x]),
 }
-"""How values that are no arithmetic are written. write(emitter, value) -> name."""
+"""How values are written that are not one instruction whose text depends on types alone. write(emitter, value) -> name."""

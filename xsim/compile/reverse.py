@@ -97,8 +97,7 @@ class _Search:
 
 BY_JAX = {
     "dynamic_slice", "dynamic_update_slice", "gather", "scatter", "scatter-add", "scatter_add", "top_k", "argmax", "argmin", "cumprod",
-    "cummax", "logistic", "one_minus_square", "reduce_prod", "reduce_max", "reduce_min", "clamp", "cond",
-    "custom_linear_solve", *LOOPS,
+    "cummax", "logistic", "one_minus_square", "reduce_prod", "reduce_max", "reduce_min", "clamp", "cond", "custom_linear_solve", *LOOPS,
 }  # fmt: skip
 """Equations whose derivative is not that of the operations that they are taken apart into, or would be longer."""
 BY_OPERATIONS = (set(RULES) | set(ELEMENTWISE) | set(FOLDED)) - BY_JAX - {"while", "custom_jvp_call", "custom_vjp_call"}
