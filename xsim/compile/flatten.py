@@ -554,6 +554,7 @@ LOOPS: dict[str, Callable] = {
     "xsim_block_max": _block_max,
     "xsim_factor": matrices.factored,
     "xsim_solve": matrices.solved,
+    "xsim_true_indices": indexing.true_indices,
     "xsim_transposed_product": assembly.transposed_product,
     "xsim_with_curvature": assembly.with_curvature,
 }

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from xsim.compile.arrays import Array, combined
+from xsim.compile.matrices import counted
 from xsim.compile.program import BOOL, INDEX
 
 
@@ -41,6 +42,31 @@ def clamped_row(f, x: Array, start: Array) -> int:
     """The index of a row within an array, as XLA's dynamic slices take it."""
     index = _Positions(f, x.shape).clamped(int(f.ids(start)), 0, 1)
     return index if f.program.types[index] == INDEX else f.builder.operation("convert", INDEX, (index,))
+
+
+_ENTRIES = object()
+"""The loop of `true_indices`, see `Flattener.rolled`."""
+
+
+def true_indices(f, equation, mask: Array) -> list[Array]:
+    """The rule of `xsim.dynamics.layout.TRUE_INDICES`."""
+    p, size = f.program, equation.params["size"]
+    buffer, zero, last = p.buffer(size + 1, INDEX), f.builder.constant(0, INDEX), f.builder.constant(size, INDEX)
+    counts = f.operate("convert", INDEX, mask)
+    for k in range(size):
+        p.store(buffer, zero, k, zero)
+
+    def entry(i: int, carry: list[Array]) -> list[Array]:
+        """Each index is stored at the next place, which one that is false leaves to the next index."""
+        place = int(f.ids(carry[0]))
+        p.store(buffer, place, 0, i)
+        following = f.builder.operation("add", INDEX, (place, int(f.ids(dynamic_row(f, counts, i)))))
+        return [Array(np.array(f.builder.operation("min", INDEX, (following, last))), INDEX)]
+
+    end = f.builder.constant(mask.shape[0], INDEX)
+    counted(f, _ENTRIES, zero, end, [Array(np.array(zero), INDEX)], entry)
+    dtype = np.dtype(equation.outvars[0].aval.dtype)
+    return [f.operate("convert", dtype, Array(np.array(p.entries(buffer)[:size]), INDEX))]
 
 
 class _Positions:

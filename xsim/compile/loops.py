@@ -87,6 +87,14 @@ class Scan:
         return [*loop.results[1:], *results], loop
 
 
+class BoundedSum(Scan):
+    """`xsim.compile.rules.bounded_sum` as a loop."""
+
+    def __init__(self, flattener, equation: JaxprEqn, xs: Sequence[Array]):
+        super().__init__(flattener, equation, xs[1:])
+        self.turns = flattener.operate("convert", INDEX, xs[0])
+
+
 class Branch(Scan):
     """A branch of `jax.lax.cond` as a loop that has one turn where it is chosen, else none. The results of the loop are those of the
     branch, or zero."""

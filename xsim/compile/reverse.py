@@ -24,9 +24,9 @@ from xsim.compile import indexing
 from xsim.compile.adjoints import ADJOINTS, Operations
 from xsim.compile.arrays import Array, combined, constant_array
 from xsim.compile.flatten import ELEMENTWISE, LOOPS, RULES, Flattener, Unsupported
-from xsim.compile.loops import Branch, Rolled, Scan, store
+from xsim.compile.loops import BoundedSum, Branch, Rolled, Scan, store
 from xsim.compile.program import BOOL, INDEX, Program, Scope
-from xsim.compile.rules import is_float, residual_tangent, traced_pullback, traced_rule
+from xsim.compile.rules import is_float, residual_tangent, sum_of_turns, traced_pullback, traced_rule
 from xsim.compile.simplify import FOLDED
 from xsim.compile.traced import count_operations, inner_functions, is_long, scan_is_unrolled
 
@@ -190,6 +190,8 @@ class Tape(Flattener):
         most, name = max(depends, default=CONSTANT), equation.primitive.name
         if name == residual_tangent.name:
             return self.residual_tangent(equation, xs)
+        if name == sum_of_turns.name:
+            return self.bounded_sum(BoundedSum(self, equation, xs))
         without = self.plain or most == CONSTANT or (most == ACTIVE and not self.recording)
         without = without or not any(is_float(v.aval) for v in equation.outvars)
         if without and _is_search(equation):
@@ -237,9 +239,9 @@ class Tape(Flattener):
         return all(x.numbers is not None for x in indices)
 
     def takes_row(self, equation: JaxprEqn, x: Array, *starts: Array) -> bool:
-        """Whether a turn of a loop takes a row of an array from outside of the loop, all environments the same."""
+        """Whether a turn of a loop takes a row of an array from outside of the loop."""
         p, start = self.program, indexing.row_start(equation, x, starts)
-        if self.turn is None or start is None or p.varying[int(self.ids(start))]:
+        if self.turn is None or start is None:
             return False
         return not any(p.scopes[v].within(p.scope.loop) for v in x.values.ravel().tolist())
 
@@ -406,6 +408,32 @@ class Tape(Flattener):
         self.record([carried, *(x for x in stacked if x.dtype.kind == "f")], pull)
         return [*(self.map_entries(lambda v: copies.get(v, v), x) for x in results[: scan.count]), *stacked]
 
+    def bounded_sum(self, scan: BoundedSum) -> list[Array]:
+        """`xsim.compile.rules.bounded_sum`. Each turn passes the cotangents of the total on as they are."""
+        results, turns = self.rolled_turns(scan)
+        moving, floats = turns.rolled.moving, turns.floats
+        first, one = (constant_array(np.array(k, INDEX)) for k in (0, 1))
+
+        def unfinished(carry: list[Array]) -> Array:
+            return self.operate("lt", BOOL, carry[0], scan.turns)
+
+        def pull(gs: list[Array]) -> None:
+            starts, cotangents = self.flat(scan.carry), self.flat(gs)
+            after = Array(np.array([cotangents[moving[k] - 1] for k in floats], int), turns.dtype)
+
+            def turn(carry: list[Array]) -> list[Array]:
+                number = int(self.ids(carry[0]))
+                before = [self.copy(starts[i - 1], CONSTANT) for i in moving[1:]]
+                self.swept_turn(turns, [number, *before], number, after, [])
+                return [self.operate("add", INDEX, carry[0], one)]
+
+            self.patterns[id(turns)] = [False], [False]
+            self.rolled(turns, [first], unfinished, turn, scan.length)
+            self.give_sums(turns)
+            self.give(scan.carry[0], gs[0], ACTIVE)
+
+        return self.copied_results(results, ACTIVE, pull)
+
     def buffers_of(self, turns: _Turns) -> list[int]:
         """Buffers of the cotangents of the active sequences of a loop."""
         return [self.program.buffer(math.prod(x.shape), x.dtype) for x in turns.sequences]
@@ -446,6 +474,11 @@ class Tape(Flattener):
         before = self.rolled(turns, [first, carried], unfinished, turn, scan.length).results[1]
         for k, g in zip(floats, self.ids(before).tolist(), strict=True):
             self.add(loop.starts[k], g, self.depends(loop.starts[k]))
+        self.give_sums(turns)
+
+    def give_sums(self, turns: _Turns) -> None:
+        """Pass the cotangents of what a loop reads of values outside of it to these."""
+        p = self.program
         for value, buffer in turns.sums.items():
             self.add(value, p.entries(buffer)[0], self.depends(value))
         for x, buffer in turns.row_sums.values():

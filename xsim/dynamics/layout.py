@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from xsim.compile.primitives import primitive_of
 from xsim.model.model import Frozen, Model, unfrozen
 
 SIMD = 16
@@ -178,6 +179,18 @@ def outer(x, y):
     if x.shape[1:] != y.shape[1:]:
         return x[:, None] * y[None]
     return jax.lax.mul(jax.lax.broadcast_in_dim(x, shape, (0, *rest)), jax.lax.broadcast_in_dim(y, shape, (1, *rest)))
+
+
+def true_indices(mask, size: int):
+    """Indices (size,) of the first true entries of an array (n,), ascending, then zeros where these are fewer."""
+    return TRUE_INDICES.bind(mask, size=size)[0]
+
+
+def _true_indices(mask, *, size: int) -> list:
+    return [jnp.nonzero(mask, size=size, fill_value=0)[0].astype(jnp.int32)]
+
+
+TRUE_INDICES = primitive_of("xsim_true_indices", _true_indices)
 
 
 def take_rows(x, index):

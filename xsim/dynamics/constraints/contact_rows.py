@@ -203,20 +203,29 @@ def contact_cones(system: System, frame: Frames, v, contacts: list[Contacts], at
         mobilities = _mobility(group_contacts, mobility), None
         if at_state is not None:
             mobilities = _mobilities(at_state, J.dense(), parameters, mobilities[0], d > 1 and top.cone != "elliptic")
-        options = d, top.cone == "elliptic", "refsafe" not in top.disabled, at_state is not None and at_state.by_step
-
-        def numbers(distance, speculative, parameters, mobilities, options=options):
-            return _regularization(distance, speculative, parameters, *mobilities, system.cone.impratio[0], system.option.dt, *options)
-
-        of_contacts = group_contacts.distance, group_contacts.speculative, parameters, mobilities
-        stiffness, weights, damping, position_term, active, pull = each_row(numbers, *of_contacts)
-        n = len(group_contacts.distance)
-        surfaces = surface_velocities(system, frame, group_contacts)
-        offset = _offset(J.j_times(velocity) + surfaces, active, damping, position_term)
-        weight = jnp.stack([jnp.broadcast_to(x, (n, *full)) for x in weights], 1)
-        pull = None if pull is None else jnp.broadcast_to(pull, (n, *full))
-        out.append(Cones(top.cone == "elliptic", J, offset, jnp.broadcast_to(stiffness, (n, *full)), weight, pull))
+        by_step = at_state is not None and at_state.by_step
+        out.append(cones_of(system, frame, group_contacts, parameters, mobilities, J, J.j_times(velocity), full, by_step))
     return tuple(out)
+
+
+def cones_of(
+    system: System, frame: Frames, contacts: Contacts, parameters: PairParameters, mobilities: tuple, J, rates, lanes, by_step: bool = False
+) -> Cones:
+    """The cones of contacts. parameters: of each contact. mobilities: see `_mobilities`. rates: J v (contacts, condim, lanes). by_step: see
+    `softness.reference_law`."""
+    top, n = system.topology, len(contacts.distance)
+    elliptic = top.cone == "elliptic"
+    options = contacts.group.condim, elliptic, "refsafe" not in top.disabled, by_step
+
+    def numbers(distance, speculative, parameters, mobilities):
+        return _regularization(distance, speculative, parameters, *mobilities, system.cone.impratio[0], system.option.dt, *options)
+
+    of_contacts = contacts.distance, contacts.speculative, parameters, mobilities
+    stiffness, weights, damping, position_term, active, pull = each_row(numbers, *of_contacts)
+    offset = _offset(rates + surface_velocities(system, frame, contacts), active, damping, position_term)
+    weight = jnp.stack([jnp.broadcast_to(x, (n, *lanes)) for x in weights], 1)
+    pull = None if pull is None else jnp.broadcast_to(pull, (n, *lanes))
+    return Cones(elliptic, J, offset, jnp.broadcast_to(stiffness, (n, *lanes)), weight, pull)
 
 
 def _mobilities(at_state: RowMobility, J, parameters: PairParameters, reference, pyramid: bool) -> tuple:

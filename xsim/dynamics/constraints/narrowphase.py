@@ -404,10 +404,10 @@ def _group_candidates(system: System, frame: Frames, group: CondimGroup, paramet
 def select_contacts(system: System, frame: Frames, candidates: list[Candidates], groups: tuple[CondimGroup, ...]) -> list[Contacts]:
     """The deepest candidates, as many as the buffers of the groups have entries."""
     corner_points = _corner_points(system, frame)
-    return [_group_contacts(*x, corner_points) for x in zip(groups, candidates, strict=True)]
+    return [selected_contacts(*x, corner_points) for x in zip(groups, candidates, strict=True)]
 
 
-def _group_contacts(group: CondimGroup, candidates: Candidates, corner_points) -> Contacts:
+def selected_contacts(group: CondimGroup, candidates: Candidates, corner_points) -> Contacts:
     """The contacts of one condim group."""
     contact, pair, depth, overflow, mask = candidates
     if group.capacity < len(contact.distance):

@@ -11,8 +11,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from xsim.compile.rules import traced_for_tape
 from xsim.dynamics.actuation.actuation import actuator_forces
 from xsim.dynamics.actuation.transmissions import transmissions
+from xsim.dynamics.constraints.active_contacts import contact_force
 from xsim.dynamics.constraints.few_contacts import ITERATED, of_active_contacts
 from xsim.dynamics.constraints.holonomic import has_holonomic_rows, holonomic_rates, holonomic_rows
 from xsim.dynamics.constraints.newton import free_acceleration, minimize
@@ -214,7 +216,7 @@ def residual(m: EquationOfMotion, x, terms: Terms | None = None) -> list:
         balance = _smooth_balance(m._replace(prescribed=()), t, a, y)
         required += [h for h in m.prescribed if h is not None]
         if a is not None:
-            balance = _minus_constraint_force(m, t, balance, jnp.stack(a))
+            balance = [sub(b, f) for b, f in zip(balance, _constraint_force(m, t, a), strict=True)]
     else:
         balance = _smooth_balance(m, t, a, y)
         if m.prescribed:
@@ -276,15 +278,19 @@ def with_contacts(system: System, frame: Frames, v: list, soft: Constraints | No
     return passive
 
 
-def _minus_constraint_force(m: EquationOfMotion, t: Terms, balance: list, a) -> list:
-    """The balance minus the generalized force of the soft constraints at an acceleration (nv, *lanes)."""
+def _constraint_force(m: EquationOfMotion, t: Terms, a: list) -> list:
+    """The generalized force (nv components) of the soft constraints at an acceleration."""
     assert m.soft is not None
+    stacked = jnp.stack(a)
 
-    def force(soft: Constraints):
-        soft = soft.fitted(a.shape[1:])
-        return soft.jt_times(soft.force(soft.at(a)))
+    def force(soft: Constraints) -> list:
+        soft = soft.fitted(stacked.shape[1:])
+        return list(soft.jt_times(soft.force(soft.at(stacked))))
 
-    return [sub(b, f) for b, f in zip(balance, of_active_contacts(m.system, t.frame, m.v, m.soft, force), strict=True)]
+    if m.soft.candidates is None or not traced_for_tape():
+        return of_active_contacts(m.system, t.frame, m.v, m.soft, force)
+    contacts = contact_force(m.system, t.frame, m.v, m.soft, a)
+    return contacts if m.soft.rows is None else [add(x, y) for x, y in zip(contacts, force(m.soft._replace(cones=())), strict=True)]
 
 
 def _staged_balance(m: EquationOfMotion, t: Terms, a, implicit_a) -> list:
