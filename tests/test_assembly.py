@@ -15,6 +15,7 @@ import xsim
 from xsim.compile.choice import tracing_for
 from xsim.compile.function import CompilerWarning
 from xsim.dynamics.constraints.contact_plan import contact_plan
+from xsim.dynamics.layout import true_indices
 from xsim.dynamics.linalg.assembly import Curvature, transposed_product, with_curvature
 from xsim.dynamics.linalg.dense import MAX_UNROLLED, Cholesky, block_max
 
@@ -153,3 +154,11 @@ def test_steps(scene, x64):
         with tracing_for(compiler):
             found.append(jax.jit(lambda state: xsim.rollout(scene, state, steps=3)[0])(state).v)
     np.testing.assert_allclose(*found, atol=1e-9)
+
+
+def test_true_indices():
+    """The first ones, where there are fewer or more than places."""
+    x = jnp.asarray(np.linspace(0, 1, NUM)[:, None] - np.random.default_rng(0).random((NUM, 9)))
+    for size in (1, 4, 9):
+        (got,) = of_one(lambda x, size=size: [true_indices(x > 0, size)], x)([x], (True,))
+        np.testing.assert_array_equal(got, [jnp.nonzero(row > 0, size=size, fill_value=0)[0] for row in x])

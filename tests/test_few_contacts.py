@@ -90,6 +90,40 @@ def test_states_and_derivatives(name, x64):
     assert np.abs(wanted[1][2]).max() > 0
 
 
+TRAY = """<mujoco><option timestep=".002"/><worldbody><geom type="plane" size="5 5 1"/>
+  <body name="tray" pos="0 0 .0195"><freejoint/><geom type="box" size=".5 1 .02" condim="4" surfacevel=".1 .2 0 0 0 .3"/></body>
+  <body pos="-.2 -.4 .05"><freejoint/>{}</body></worldbody></mujoco>"""
+
+
+@pytest.mark.slow
+def test_derivatives_of_contacts_between_bodies(x64):
+    """A raft of balls on a tray whose surface moves: each contact is one of two bodies, and has torsional friction. Environments have no
+    contacts of the balls, few, and more than the buffer has entries."""
+    balls = BALLS.replace("<geom", '<geom condim="4" friction=".8 .02 .01"')
+    model = xsim.with_contact_limit(xsim.loads(TRAY.format(balls), "mjcf", rules="4.0"), 20)
+    start, rng = xsim.init(model), np.random.default_rng(0)
+    q = np.tile(np.asarray(start.q), (3, 1))
+    q[:, 9] = (0.25, 0.089, 0.0887)  # the balls touch the tray at 0.0895
+    q[:, 10:14] = [[1, 0, 0, 0], [1, 0.01, -0.01, 0], [1, 2e-4, -1e-4, 0]]
+    q[:, 10:14] /= np.linalg.norm(q[:, 10:14], axis=1, keepdims=True)
+    state = xsim.init(model, q, rng.normal(0, 0.3, (3, model.nv)))
+    overflow = np.asarray(by_numpy(xsim.step)(model, state).flags) & int(xsim.Flags.CONTACT_OVERFLOW) > 0
+    assert overflow.tolist() == [False, False, True]
+    weights = rng.normal(size=model.nv)
+
+    def loss(q, v, friction, size):
+        new = model.replace({"surface.friction": friction, "geom.size": size})
+        return (xsim.step(new, state.replace(q=q, v=v)).v @ weights).sum()
+
+    arguments = state.q, state.v, model.get("surface.friction"), model.get("geom.size")
+    with tracing_for("llvm"):
+        found = jax.jit(jax.grad(loss, (0, 1, 2, 3)))(*arguments)
+    wanted = by_numpy(jax.grad(loss, (0, 1, 2, 3)))(*arguments)
+    for a, b in zip(found, wanted, strict=True):
+        assert np.abs(b).max() > 0
+        np.testing.assert_allclose(a, b, rtol=0, atol=1e-8 * np.abs(b).max())
+
+
 def test_forward_mode(x64):
     model, state, _ = raft()
     direction = np.random.default_rng(2).normal(size=state.v.shape)

@@ -13,6 +13,7 @@ from xsim.compile.adjoints import ADJOINTS
 from xsim.compile.function import Function, compiled_call
 from xsim.compile.program import Loop
 from xsim.compile.reverse import reverse_program
+from xsim.compile.rules import bounded_sum
 from xsim.dynamics.compiled_step import prepared_step
 from xsim.dynamics.linalg.implicit import implicit
 from xsim.dynamics.sharding import Inputs, parts
@@ -176,6 +177,22 @@ def _of_pairs(x, y):
     return jax.lax.map(row, tuple(jnp.asarray(k) for k in PAIRS))
 
 
+def _of_chosen_rows(x, y):
+    """Loops in a loop, which take rows of an array from outside of both. Which rows depends on the environment."""
+
+    def turn(a, k):
+        def row(j):
+            i = (jnp.floor(jnp.abs(5 * y[0])).astype(jnp.int32) + j + k) % 4
+            b, c = (jax.lax.dynamic_slice_in_dim(z, i, 1)[0] for z in (x, jnp.sin(x)))
+            for _ in range(30):
+                b = 0.5 * jnp.tanh(b + a[::-1] * c)
+            return b
+
+        return a + 0.1 * jax.lax.map(row, jnp.arange(6)).sum(0), None
+
+    return jax.lax.scan(turn, y, jnp.arange(3))[0]
+
+
 FURTHER = {
     "rule": (lambda x, y: _twice(jnp.sin(x), x * y), (), ()),
     "rule of which one argument is active": (lambda x: _twice(x, 0.7), ()),
@@ -185,6 +202,7 @@ FURTHER = {
     "searches in turns": (_solved_in_turns, (), ()),
     "rows": (_of_rows, (4, 3), (3, 3)),
     "rows of pairs": (_of_pairs, (4, 3), (2,)),
+    "rows that the environment chooses": (_of_chosen_rows, (4, 3), (3,)),
     "conversion": (lambda x: x.astype(jnp.float32).astype(jnp.float64) * jnp.int32(x), (2,)),
     "double where": (lambda x: jnp.where(x > 0, jnp.sqrt(jnp.where(x > 0, x, 1.0)), 0.0), (5,)),
 }
@@ -227,6 +245,35 @@ def test_rows_add_their_cotangents_to_those_of_their_array():
     program = reverse_program(f.traced, [True] * 3, (0, 1), f.differentiable)
     assert not any(program.names[x] == "select_n" and program.types[x].kind == "f" for x in program.live())
     assert 4 * 6 in {program.data[x] for x in program.live() if program.names[x] == "buffer"}
+
+
+def test_bounded_sums():
+    """Of as many turns as the environment has. What they read is of the environment, or of a turn."""
+    indices = jnp.array([2, 0, 3, 1, 2], jnp.int32)
+
+    def term(x, y, i):
+        return jnp.tanh(jax.lax.dynamic_index_in_dim(x, i, keepdims=False) * y) * y[0]
+
+    def found(x, y, count):
+        def add(total, i):
+            return total.at[i % 2].add(term(x, y, i))
+
+        return jnp.sin(bounded_sum(add, jnp.ones((2, 3)) * y, indices, count))
+
+    def wanted(x, y, count):
+        total = jnp.ones((2, 3)) * y
+        for k, i in enumerate(indices.tolist()):
+            total = total.at[i % 2].add(jnp.where(k < count, term(x, y, i), 0.0))
+        return jnp.sin(total)
+
+    x, y = numbers(4, 3, dtype=float), numbers(3, dtype=float)
+    count = jnp.arange(len(x), dtype=jnp.int32) % (len(indices) + 1)
+    weight = numbers(2, 3, dtype=float)
+    f = Function(lambda *xs: [found(*xs)], [jax.ShapeDtypeStruct(z.shape[1:], z.dtype) for z in (x, y, count)], "test")
+    got = compiled_call.bind(x, y, count, weight, function=f.reverse((0, 1)), batched=(True,) * 4, summed=(False,) * 2)
+    expected = jax.vmap(lambda x, y, n, g: jax.vjp(lambda x, y: wanted(x, y, n), x, y)[1](g))(x, y, count, weight)
+    for a, b in zip(got, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
 
 
 def _by_sign(x, y):

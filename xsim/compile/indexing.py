@@ -64,7 +64,8 @@ def true_indices(f, equation, mask: Array) -> list[Array]:
         return [Array(np.array(f.builder.operation("min", INDEX, (following, last))), INDEX)]
 
     end = f.builder.constant(mask.shape[0], INDEX)
-    counted(f, _ENTRIES, zero, end, [Array(np.array(zero), INDEX)], entry)
+    (place,) = counted(f, _ENTRIES, zero, end, [Array(np.array(zero), INDEX)], entry)
+    p.store(buffer, int(f.ids(place)), 0, zero)  # what the last index has left
     dtype = np.dtype(equation.outvars[0].aval.dtype)
     return [f.operate("convert", dtype, Array(np.array(p.entries(buffer)[:size]), INDEX))]
 

@@ -233,24 +233,23 @@ class Program:
         self.complete.add(buffer)
         return buffer
 
-    def sums(self, size: int, dtype: np.dtype) -> int:
-        """A buffer of sums over the turns of the loop of this place, which are zero before the loop. See `add_to_sum`."""
-        loop = self.scope.loop
-        assert loop is not None
+    def sums(self, size: int, dtype: np.dtype, loop: Loop) -> int:
+        """A buffer of sums over the turns of a loop, which are zero before the loop. See `add_to_sum`."""
         with self.within(loop.around):
             buffer = self.buffer(size, dtype)
             for k in range(size):
                 self.store(buffer, self.constant(INDEX.type(0)), k, self.constant(dtype.type(0)))
         return buffer
 
-    def add_to_sum(self, buffer: int, index: int, offset: int, value: int) -> None:
-        """Add a value in each turn of the loop of this place to entry index + offset of a buffer of `sums`.
+    def add_to_sum(self, buffer: int, index: int, offset: int, value: int, loop: Loop) -> None:
+        """Add a value in each turn of the innermost loop of this place to entry index + offset of a buffer of `sums` of a loop around it.
 
         A block of environments makes the turns that any of them needs; the others add nothing."""
-        dtype, loop = self.types[value], self.scope.loop
-        assert loop is not None
-        if self.varying[loop.proceed]:
-            value = self.operation("select_n", dtype, (loop.proceed, self.constant(dtype.type(0)), value))
+        dtype, scope = self.types[value], self.scope
+        while scope is not loop.around and scope.loop is not None:
+            if self.varying[scope.loop.proceed]:
+                value = self.operation("select_n", dtype, (scope.loop.proceed, self.constant(dtype.type(0)), value))
+            scope = scope.loop.around
         total = self.operation("add", dtype, (self.load(buffer, index, offset), value))
         self.store(buffer, index, offset, total)
 

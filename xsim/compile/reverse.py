@@ -25,7 +25,7 @@ from xsim.compile.adjoints import ADJOINTS, Operations
 from xsim.compile.arrays import Array, combined, constant_array
 from xsim.compile.flatten import ELEMENTWISE, LOOPS, RULES, Flattener, Unsupported
 from xsim.compile.loops import BoundedSum, Branch, Rolled, Scan, store
-from xsim.compile.program import BOOL, INDEX, Program, Scope
+from xsim.compile.program import BOOL, INDEX, Loop, Program, Scope
 from xsim.compile.rules import is_float, residual_tangent, sum_of_turns, traced_pullback, traced_rule
 from xsim.compile.simplify import FOLDED
 from xsim.compile.traced import count_operations, inner_functions, is_long, scan_is_unrolled
@@ -60,10 +60,11 @@ class _Equation:
     pull: Callable[[list[Array]], None]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class _Turns:
     """A loop that is differentiated. floats: which of the values that it carries have cotangents; the first of these values is the turn.
     after: these values after the loop, and dtype: their type. active: which of its sequences have cotangents. searches: those of a turn.
+    reverse: the loop of the derivative, and outer: the loop around that is differentiated, both while a turn is.
     sums: for each value outside that it reads, the buffer that adds up its cotangents. row_sums: for each array outside of which it takes
     rows, by its values, the array and the buffer that adds up its cotangents."""
 
@@ -76,6 +77,8 @@ class _Turns:
     searches: list[_Search]
     sums: dict[int, int] = field(default_factory=dict)
     row_sums: dict[tuple, tuple[Array, int]] = field(default_factory=dict)
+    reverse: Loop | None = None
+    outer: _Turns | None = None
 
     @property
     def sequences(self) -> list[Array]:
@@ -243,22 +246,31 @@ class Tape(Flattener):
         p, start = self.program, indexing.row_start(equation, x, starts)
         if self.turn is None or start is None:
             return False
-        return not any(p.scopes[v].within(p.scope.loop) for v in x.values.ravel().tolist())
+        return p.scope.loop is not None and not self.is_within(x, p.scope.loop)
+
+    def is_within(self, x: Array, loop: Loop) -> bool:
+        """Whether an entry of an array is computed in a loop."""
+        return any(self.program.scopes[v].within(loop) for v in x.values.ravel().tolist())
 
     def row(self, x: Array, start: Array) -> Array:
-        """A row of an array from outside of the loop, whose cotangents each turn adds to those of the array."""
+        """A row of an array from outside of the loop, whose cotangents each turn adds to those of the array. Of nested loops it is the
+        outermost one that the array is outside of."""
         p, turn = self.program, self.turn
         assert turn is not None
+        while turn.outer is not None and turn.outer.reverse is not None and not self.is_within(x, turn.outer.reverse):
+            turn = turn.outer
+        loop = turn.reverse
+        assert loop is not None
         key, size = tuple(x.values.ravel().tolist()), math.prod(x.shape[1:])
         index = indexing.clamped_row(self, x, start)
         depends = [any(map(self.depends, column)) for column in x.values.reshape(-1, size).T.tolist()]
 
         def pull(gs: list[Array]) -> None:
             if key not in turn.row_sums:
-                turn.row_sums[key] = x, p.sums(len(key), x.dtype)
+                turn.row_sums[key] = x, p.sums(len(key), x.dtype, loop)
             at = self.builder.operation("mul", INDEX, (index, p.constant(INDEX.type(size))))
             for k, g in zip(np.flatnonzero(depends).tolist(), self.ids(gs[0]).tolist(), strict=True):
-                p.add_to_sum(turn.row_sums[key][1], at, k, g)
+                p.add_to_sum(turn.row_sums[key][1], at, k, g, loop)
 
         values = self.ids(indexing.dynamic_row(self, x, index)).flatten()
         (copies,) = self.copied_results([Array(values[depends], x.dtype)], ACTIVE, pull)
@@ -518,6 +530,7 @@ class Tape(Flattener):
         scan, floats = turns.scan, turns.floats
         self.given.update({values[k]: ACTIVE for k in floats})
         outside = self.heap, self.cotangents, self.turn
+        turns.reverse, turns.outer = self.program.scope.loop, self.turn
         self.heap, self.cotangents, self.turn = [], {}, turns
         rows = scan.slices_at(row)
         for i in turns.active:
@@ -533,6 +546,7 @@ class Tape(Flattener):
         begins = [np.array([values[k] for k in floats], int), *(self.ids(rows[i]) for i in turns.active)]
         found = self.swept({v for x in begins for v in x.ravel().tolist()}, turns.sums)
         self.heap, self.cotangents, self.turn = outside
+        turns.reverse = turns.outer = None
         dtypes = [after.dtype, *(rows[i].dtype for i in turns.active)]
         before, *of_rows = (
             self.map_entries(lambda v, dtype=dtype: found[v] if v in found else self.builder.constant(0, dtype), Array(x, dtype))
@@ -542,16 +556,17 @@ class Tape(Flattener):
 
     def swept(self, begins: set[int], sums: dict[int, int]) -> dict[int, int]:
         """The cotangents of the values with which a turn begins, from those that are known. sums: see `_Turns`."""
-        p, found = self.program, {}
+        p, loop, found = self.program, self.program.scope.loop, {}
+        assert loop is not None
         for value in self.with_cotangents():
             if value in begins:
                 found[value] = self.total(value)
-            elif p.scopes[value].within(p.scope.loop):
+            elif p.scopes[value].within(loop):
                 self.pull(value)
             else:
                 if value not in sums:
-                    sums[value] = p.sums(1, p.types[value])
-                p.add_to_sum(sums[value], p.constant(INDEX.type(0)), 0, self.total(value))
+                    sums[value] = p.sums(1, p.types[value], loop)
+                p.add_to_sum(sums[value], p.constant(INDEX.type(0)), 0, self.total(value), loop)
         return found
 
     # ---- cotangents ----------------------------------------------------------------------------------------------------------

@@ -1,9 +1,9 @@
 """The generalized force of contacts as a loop over those that are active, for derivatives in reverse mode.
 
-The loop does all that belongs to one contact: its parameters, its velocity, its force and the wrenches on its two links. No matrix of the
-contact Jacobian is made. J v follows from the velocities of the links, and J^T f from wrenches on the links, by the passes of the recursive
-Newton-Euler algorithm (Featherstone 2008, Rigid Body Dynamics Algorithms, chapter 5). What the loop reads it takes as rows of arrays, so that
-in its derivative each turn adds to the cotangents of these rows alone.
+The loop does all that belongs to one contact: its parameters, its velocity, its force and the wrenches on its two links. The contact
+Jacobian has no matrix here. J v follows from the velocities of the links, and J^T f from wrenches on the links, by the passes of the
+recursive Newton-Euler algorithm (Featherstone 2008, Rigid Body Dynamics Algorithms, chapter 5). The loop reads rows of arrays, so that in
+its derivative each turn adds to the cotangents of these rows alone.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from xsim.compile.rules import bounded_sum
 from xsim.dynamics.constraints.contact_parameters import PairParameters
 from xsim.dynamics.constraints.contact_plan import CondimGroup, contact_plan
 from xsim.dynamics.constraints.contact_rows import cones_of
-from xsim.dynamics.constraints.narrowphase import Candidates, Contacts, selected_contacts, deepest
+from xsim.dynamics.constraints.narrowphase import Candidates, Contacts, deepest, selected_contacts
 from xsim.dynamics.constraints.soft_set import Constraints
 from xsim.dynamics.layout import column, row_of, true_indices
 from xsim.dynamics.tree.kinematics import Frames, generalized_force, point_velocity, velocities
@@ -107,8 +107,8 @@ def _active(group: _Group) -> tuple:
 
 
 def _wrenches(system: System, frame: Frames, group: _Group, i) -> tuple:
-    """The places of both links of a candidate i (2,), and the wrenches of the contact on them (2, 6), moment and force, about their reference
-    points."""
+    """The places of both links of a candidate i (2,), and the wrenches of the contact on them (2, 6): moments about their reference points,
+    and forces."""
     contacts = _contact(group, i)
     pair, point = contacts.pair.reshape(()), _scalars(contacts.point)
     axes = [_scalars(axis) for axis in (contacts.normal, *contacts.tangents)]
