@@ -1,4 +1,5 @@
-"""Cases of parametrized tests that take more than four seconds (`slow`) or twenty (`nightly`), where other cases of the test take less.
+"""Cases of parametrized tests that take more than four seconds (`slow`), or twenty (`nightly`), where other cases of the test take less.
+Cases of the same idea as a slow one are nightly, too.
 
 A test that is slow as a whole has the mark itself.
 """
@@ -6,7 +7,7 @@ A test that is slow as a whole has the mark itself.
 SLOW_CASES: dict[str, tuple[str, ...]] = {
     "test_chrono_meaning.py::test_accelerations_of_the_reference_engine": ("functions", "model_motors"),
     "test_chrono_reader.py::test_no_value_is_dropped": ("model_motors",),
-    "test_collide.py::test_recorded": ("box-box-3.2-3.2", "box-box-4.0-4.0", "capsule-box-3.2", "capsule-box-4.0"),
+    "test_collide.py::test_recorded": ("box-box-4.0-4.0", "capsule-box-3.2", "capsule-box-4.0"),
     "test_compiler.py::test_operations": ("long reverse scan", "long scan"),
     "test_compiler.py::test_steps_are_those_of_xla": ("four_bar", "servo_arm"),
     "test_conformance.py::test_x_xy_states": ("x_xy-own_deep_branches", "x_xy-own_geom_inertia", "x_xy-ring_standard_sys"),
@@ -69,7 +70,7 @@ SLOW_CASES: dict[str, tuple[str, ...]] = {
     "test_hostile.py::test_obj_files": ("data0-more than 10000000 corners together",),
     "test_loops.py::test_a_free_body_held_by_a_joint_moves_as_one_on_that_joint": ("fixed", "hinge", "planar", "slide", "slide2"),
     "test_mjcf_4_0.py::test_forces_accelerations_and_sensors": ("adhesion", "surfaces"),
-    "test_mjcf_4_0.py::test_steps": ("attach-implicitfast", "surfaces-Euler", "surfaces-implicitfast"),
+    "test_mjcf_4_0.py::test_steps": ("attach-implicitfast", "surfaces-Euler"),
     "test_mjcf_fuzz.py::test_models_that_ask_for_too_much_are_refused": ("copies of long names",),
     "test_mjcf_perturbation.py::test_every_value_is_read": ("actuator", "include", "mujoco", "sensor"),
     "test_mjcf_robots.py::test_robots_load_quickly": (
@@ -94,20 +95,37 @@ SLOW_CASES: dict[str, tuple[str, ...]] = {
 }
 
 NIGHTLY_CASES: dict[str, tuple[str, ...]] = {
-    "test_compile.py::test_loops_are_not_one_function": ("contacts",),
+    "test_collide.py::test_recorded": ("box-box-3.2-3.2",),
+    "test_compile.py::test_loops_are_not_one_function": ("Runge-Kutta", "contacts", "loop of steps"),
     "test_conformance_mjcf.py::test_model": ("feature/frame_accumulate-3.2",),
     "test_contact.py::test_derivatives_through_contact": ("pyramidal",),
     "test_contact_scenarios.py::test_a_capsule_rests_on_two_that_are_parallel": ("edges",),
     "test_decomposition.py::test_a_ball_falls_into_the_channel": ("mjcf",),
     "test_elements.py::test_derivatives_with_respect_to_one_thing_alone": ("four_bar-dof.damping",),
+    "test_few_contacts.py::test_states_and_derivatives": ("Runge-Kutta", "without the branch"),
     "test_flex_contacts.py::test_contacts_and_accelerations_of_the_engine": (
         "4.0-a sheet by itself, overridden",
         "4.0-a solid, a ball, a box",
     ),
-    "test_flex_contacts.py::test_derivatives": ("a ball on a sheet",),
+    "test_flex_contacts.py::test_derivatives": ("a ball on a sheet", "a box and a capsule on a sheet"),
     "test_flexes.py::test_derivatives": ("3.2-Euler",),
+    "test_flexes.py::test_derivatives_of_cells": (
+        'type="box" dim="2" count="3 3 3" dof="trilinear"',
+        'type="ellipsoid" dim="3" count="4 4 4" dof="trilinear"',
+    ),
+    "test_gauntlet.py::test_a_few_hundred_states": ("four_bar",),
     "test_gradients.py::test_constraints_and_elements_over_5_steps": ("shock_absorber",),
-    "test_mjcf_4_0.py::test_steps": ("adhesion-Euler", "adhesion-implicitfast", "adhesion_elliptic-implicitfast"),
+    "test_gradients.py::test_models_of_other_formats": ("sdf-two_links_orthogonal_2", "skel-cart_arm"),
+    "test_mjcf_4_0.py::test_steps": (
+        "adhesion-Euler",
+        "adhesion-implicitfast",
+        "adhesion_elliptic-implicitfast",
+        "exact_diagonal-Euler",
+        "exact_diagonal_pyramids-implicitfast",
+        "frame_scales-Euler",
+        "surfaces-implicitfast",
+        "tendon_forces-implicitfast",
+    ),
     "test_mjcf_4_0_state.py::test_gradients": ("_bent-bent-leaves1",),
     "test_mjcf_gradients.py::test_every_number_of_a_step": (
         "activations",
@@ -122,6 +140,9 @@ NIGHTLY_CASES: dict[str, tuple[str, ...]] = {
     ),
     "test_mjcf_perturbation.py::test_every_value_is_read": ("worldbody",),
     "test_mjcf_robots.py::test_robots_are_read": ("dm_control/locomotion/walkers/assets/build_fruitfly/assets/drosophila_fused.xml",),
+    "test_newton.py::test_forces_are_in_balance": ("False-1-float32", "False-3-float32", "True-3-float32"),
     "test_noslip.py::test_derivatives": ("elliptic",),
     "test_patches.py::test_a_box_of_vertices_rests_on_another": ("3.2-1",),
+    "test_sdf_meshes.py::test_contacts_of_triangles_of_flexes": ("sheet on a nut",),
+    "test_speculative.py::test_contacts_and_steps": ("ellipsoid on a plate", "hull on a plate"),
 }
