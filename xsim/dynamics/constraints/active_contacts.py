@@ -18,9 +18,9 @@ from xsim.compile.rules import bounded_sum
 from xsim.dynamics.constraints.contact_parameters import PairParameters
 from xsim.dynamics.constraints.contact_plan import CondimGroup, contact_plan
 from xsim.dynamics.constraints.contact_rows import cones_of
-from xsim.dynamics.constraints.narrowphase import Candidates, Contacts, deepest, selected_contacts
+from xsim.dynamics.constraints.narrowphase import Candidates, Contacts, active_indices, selected_contacts
 from xsim.dynamics.constraints.soft_set import Constraints
-from xsim.dynamics.layout import column, row_of, true_indices
+from xsim.dynamics.layout import column, row_of
 from xsim.dynamics.tree.kinematics import Frames, generalized_force, point_velocity, velocities
 from xsim.dynamics.tree.system import System
 from xsim.spatial import ZERO3, Force, Motion, add, cross, dot, scale, vadd, vsub
@@ -86,24 +86,13 @@ def _force_of_group(system: System, frame: Frames, group: _Group) -> list:
         links, wrenches = _wrenches(system, frame, group, i)
         return total.at[links].add(wrenches, mode="promise_in_bounds")
 
-    indices, count = _active(group)
+    indices, count = active_indices(jax.lax.stop_gradient(group.candidates.depth), group.group)
     total = bounded_sum(with_contact, jnp.zeros((len(group.moving) + 1, 6), group.velocity.dtype), indices, count)
     wrenches: list = [None] * len(system.topology.links)
     for i, row in zip(group.moving, jnp.unstack(total), strict=False):
         components = jnp.unstack(row)
         wrenches[i] = Force(tuple(components[:3]), tuple(components[3:]))
     return generalized_force(system, frame, wrenches)
-
-
-def _active(group: _Group) -> tuple:
-    """Indices of the candidates that are contacts, and how many of them are."""
-    depth, capacity = jax.lax.stop_gradient(group.candidates.depth), group.group.capacity
-    active = depth[:, 0] > 0
-    indices = true_indices(active, capacity)
-    if capacity < len(active):
-        exceeded = active.sum() > capacity
-        indices = jax.lax.cond(exceeded, lambda: deepest(depth, capacity)[0][:, 0].astype(indices.dtype), lambda: indices)
-    return indices, jnp.minimum(active.sum(), capacity)
 
 
 def _wrenches(system: System, frame: Frames, group: _Group, i) -> tuple:

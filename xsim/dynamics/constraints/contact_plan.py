@@ -126,6 +126,7 @@ class CondimGroup(NamedTuple):
     blocks: blocks of the contact Jacobian.
     order: order of the candidates in these blocks. None if the buffer is smaller than the number of candidates.
     support: the dofs that each pair depends on. None if they are many.
+    is_small: whether the buffer is a small one, which is used where it holds all active contacts, see `few_contacts`.
     """
 
     condim: int
@@ -140,6 +141,7 @@ class CondimGroup(NamedTuple):
     blocks: Blocks
     order: np.ndarray | None
     support: Support | None
+    is_small: bool = False
 
     def has_geoms_only(self, side: int) -> bool:
         """Whether the first (0) or the second (1) of each pair is a geom."""
@@ -150,7 +152,7 @@ class CondimGroup(NamedTuple):
         if self.capacity < LARGE:
             return self
         capacity, dofs = max(SMALLEST, self.capacity // part), tuple(sorted({dof for _, dofs in self.blocks for dof in dofs}))
-        return self._replace(capacity=capacity, blocks=((capacity, dofs),), order=None)
+        return self._replace(capacity=capacity, blocks=((capacity, dofs),), order=None, is_small=True)
 
 
 class ContactPlan(NamedTuple):

@@ -35,7 +35,7 @@ def of_active_contacts(
     groups = contact_plan(system.topology).condim_groups
 
     def with_contacts(groups: tuple[CondimGroup, ...]) -> Any:
-        contacts = select_contacts(system, frame, soft.candidates, groups)
+        contacts = select_contacts(system, frame, soft.candidates, groups, sort=False)
         return function(soft._replace(cones=contact_cones(system, frame, v, contacts)))
 
     active = [(c.depth > 0).sum(0) for c in soft.candidates]
