@@ -26,14 +26,14 @@ from xsim.dynamics.tree.system import System
 from xsim.spatial import ZERO3, Force, Motion, add, cross, dot, scale, vadd, vsub
 
 
-class _Group(NamedTuple):
+class _ContactLoop(NamedTuple):
     """What a loop over the contacts of a condim group reads.
 
     group, candidates, parameters, mobility: see `ContactParameters` and `Candidates`.
     moving: the links with contacts, ascending.
     links (pairs, 2): for both sides of each pair, the place in ``moving`` of the link, or the number of these links for the world.
-    reference, velocity, acceleration: of the links in ``moving``, and of the world, the reference point (links, 3), and J v and J a as
-        motions about it (links, 6), linear and angular.
+    reference (links, 3), velocity, acceleration (links, 6): of the links in ``moving``, and of the world, the reference point of the tree,
+        and the motions about it that v and a give, linear and angular.
     """
 
     group: CondimGroup
@@ -54,13 +54,13 @@ def contact_force(system: System, frame: Frames, v: list, soft: Constraints, a: 
     out: list = [0.0] * len(a)
     assert soft.candidates is not None
     for part in zip(plan.condim_groups, soft.candidates, parameters.pairs, parameters.mobility, strict=True):
-        group = _group(system, frame, v, a, *part)
-        if group is not None:
-            out = [add(x, y) for x, y in zip(out, _force_of_group(system, frame, group), strict=True)]
+        loop = _contact_loop(system, frame, v, a, *part)
+        if loop is not None:
+            out = [add(x, y) for x, y in zip(out, _force_in_loop(system, frame, loop), strict=True)]
     return out
 
 
-def _group(system: System, frame: Frames, v, a, group: CondimGroup, candidates, parameters, mobility) -> _Group | None:
+def _contact_loop(system: System, frame: Frames, v, a, group: CondimGroup, candidates, parameters, mobility) -> _ContactLoop | None:
     """None where no pair has a link."""
     links = np.array([body.link for body in system.topology.bodies] + [-1])[group.bodies]
     moving = np.unique(links[links >= 0])
@@ -70,7 +70,7 @@ def _group(system: System, frame: Frames, v, a, group: CondimGroup, candidates, 
     reference = [frame.pose[system.tables.root[i]].pos for i in moving]
     motions = [[(*of_links[i].lin, *of_links[i].ang) for i in moving] for of_links in (velocities(system, frame, x)[1] for x in (v, a))]
     tables = [_with_world(rows) for rows in (reference, *motions)]
-    return _Group(group, candidates, parameters, mobility, tuple(moving.tolist()), places, *tables)
+    return _ContactLoop(group, candidates, parameters, mobility, tuple(moving.tolist()), places, *tables)
 
 
 def _with_world(rows: list):
@@ -79,31 +79,31 @@ def _with_world(rows: list):
     return column([x for row in [*rows, (0.0,) * width] for x in row]).reshape(len(rows) + 1, width)
 
 
-def _force_of_group(system: System, frame: Frames, group: _Group) -> list:
+def _force_in_loop(system: System, frame: Frames, loop: _ContactLoop) -> list:
     """The generalized force of the contacts of a condim group."""
 
     def with_contact(total, i):
-        links, wrenches = _wrenches(system, frame, group, i)
+        links, wrenches = _wrenches(system, frame, loop, i)
         return total.at[links].add(wrenches, mode="promise_in_bounds")
 
-    indices, count = active_indices(jax.lax.stop_gradient(group.candidates.depth), group.group)
-    total = bounded_sum(with_contact, jnp.zeros((len(group.moving) + 1, 6), group.velocity.dtype), indices, count)
+    indices, count = active_indices(jax.lax.stop_gradient(loop.candidates.depth), loop.group)
+    total = bounded_sum(with_contact, jnp.zeros((len(loop.moving) + 1, 6), loop.velocity.dtype), indices, count)
     wrenches: list = [None] * len(system.topology.links)
-    for i, row in zip(group.moving, jnp.unstack(total), strict=False):
+    for i, row in zip(loop.moving, jnp.unstack(total), strict=False):
         components = jnp.unstack(row)
         wrenches[i] = Force(tuple(components[:3]), tuple(components[3:]))
     return generalized_force(system, frame, wrenches)
 
 
-def _wrenches(system: System, frame: Frames, group: _Group, i) -> tuple:
+def _wrenches(system: System, frame: Frames, loop: _ContactLoop, i) -> tuple:
     """The places of both links of a candidate i (2,), and the wrenches of the contact on them (2, 6): moments about their reference points,
     and forces."""
-    contacts = _contact(group, i)
+    contacts = _contact(loop, i)
     pair, point = contacts.pair.reshape(()), _scalars(contacts.point)
     axes = [_scalars(axis) for axis in (contacts.normal, *contacts.tangents)]
-    links = row_of(jnp.asarray(group.links, jnp.int32), pair)
+    links = row_of(jnp.asarray(loop.links, jnp.int32), pair)
     places = jnp.unstack(links)
-    arms = [vsub(point, tuple(jnp.unstack(row_of(group.reference, place)))) for place in places]
+    arms = [vsub(point, tuple(jnp.unstack(row_of(loop.reference, place)))) for place in places]
 
     def relative(motions):
         """J v (1, condim, 1), of the motions of all links."""
@@ -113,11 +113,11 @@ def _wrenches(system: System, frame: Frames, group: _Group, i) -> tuple:
             motion = Motion(tuple(x[3:]), tuple(x[:3]))
             lin, ang = vadd(lin, scale(point_velocity(motion, arm), sign)), vadd(ang, scale(motion.ang, sign))
         rows = [*(dot(axis, lin) for axis in axes), *(dot(axis, ang) for axis in axes)]
-        return jnp.stack(rows[: group.group.condim]).reshape(1, -1, 1)
+        return jnp.stack(rows[: loop.group.condim]).reshape(1, -1, 1)
 
-    parameters, mobility = jax.tree.map(lambda x: row_of(x, pair)[None], (group.parameters, group.mobility))
-    cone = cones_of(system, frame, contacts, parameters, (mobility, None), None, relative(group.velocity), (1,))
-    f = jnp.unstack(cone.force(relative(group.acceleration) + cone.offset).reshape(-1))
+    parameters, mobility = jax.tree.map(lambda x: row_of(x, pair)[None], (loop.parameters, loop.mobility))
+    cone = cones_of(system, frame, contacts, parameters, (mobility, None), None, relative(loop.velocity), (1,))
+    f = jnp.unstack(cone.force(relative(loop.acceleration) + cone.offset).reshape(-1))
     lin, moment = (_combination(axes, part) for part in (f[:3], f[3:]))
     wrenches = [[*scale(vadd(moment, cross(arm, lin)), sign), *scale(lin, sign)] for sign, arm in zip(_SIGNS, arms, strict=True)]
     return links, jnp.stack([jnp.stack(x) for x in wrenches])
@@ -139,10 +139,10 @@ def _combination(axes, coefficients) -> tuple:
     return out
 
 
-def _contact(group: _Group, i) -> Contacts:
+def _contact(loop: _ContactLoop, i) -> Contacts:
     """A candidate as a group of one contact."""
-    candidates, pairs = group.candidates, group.candidates.pair
+    candidates, pairs = loop.candidates, loop.candidates.pair
     pair = row_of(jnp.asarray(pairs, jnp.int32), i).reshape(1, 1)
     contact = jax.tree.map(lambda x: row_of(x, i)[None], candidates.contact)
     one = candidates._replace(contact=contact, pair=pair, depth=row_of(candidates.depth, i)[None])
-    return selected_contacts(group.group._replace(capacity=1, order=None), one, None)
+    return selected_contacts(loop.group._replace(capacity=1, order=None), one, None)
