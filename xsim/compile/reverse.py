@@ -193,10 +193,11 @@ class Tape(Flattener):
         most, name = max(depends, default=CONSTANT), equation.primitive.name
         if name == residual_tangent.name:
             return self.residual_tangent(equation, xs)
-        if name == sum_of_turns.name:
-            return self.bounded_sum(BoundedSum(self, equation, xs))
         without = self.plain or most == CONSTANT or (most == ACTIVE and not self.recording)
         without = without or not any(is_float(v.aval) for v in equation.outvars)
+        if name == sum_of_turns.name:
+            scan = BoundedSum(self, equation, xs)
+            return scan.rolled()[0] if without else self.bounded_sum(scan)
         if without and _is_search(equation):
             return self.search(equation, xs)
         if without and name == "custom_jvp_call":

@@ -55,7 +55,7 @@ def _shapes_of_sum(*arguments, jaxpr, length, reverse):
 
 
 def bounded_sum(add: Callable, total, indices, count) -> Any:
-    """total = add(total, i) for the first ``count`` of the indices (n,), in no order, in a residual that is traced for a tape.
+    """total = add(total, i) for the first ``count`` of the indices (n,), in no order, in a rule that is traced for a tape.
 
     add must only add to an array what does not depend on it. Its derivative in reverse mode is a loop of as many turns."""
     traced = jax.make_jaxpr(add)(total, jax.ShapeDtypeStruct((), indices.dtype))

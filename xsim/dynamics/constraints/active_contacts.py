@@ -1,9 +1,9 @@
-"""The generalized force of contacts as a loop over those that are active, for derivatives in reverse mode.
+"""Sums over contacts as loops over those that are active, for derivatives in reverse mode: their generalized force, and J^T P'' J.
 
-The loop does all that belongs to one contact: its parameters, its velocity, its force and the wrenches on its two links. The contact
-Jacobian has no matrix here. J v follows from the velocities of the links, and J^T f from wrenches on the links, by the passes of the
-recursive Newton-Euler algorithm (Featherstone 2008, Rigid Body Dynamics Algorithms, chapter 5). The loop reads rows of arrays, so that in
-its derivative each turn adds to the cotangents of these rows alone.
+The loop of the force does all that belongs to one contact: its parameters, its velocity, its force and the wrenches on its two links.
+There the contact Jacobian has no matrix. J v follows from the velocities of the links, and J^T f from wrenches on the links, by the passes
+of the recursive Newton-Euler algorithm (Featherstone 2008, Rigid Body Dynamics Algorithms, chapter 5). The loop reads rows of arrays, so
+that in its derivative each turn adds to the cotangents of these rows alone.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ import numpy as np
 from xsim.compile.rules import bounded_sum
 from xsim.dynamics.constraints.contact_parameters import PairParameters
 from xsim.dynamics.constraints.contact_plan import CondimGroup, contact_plan
-from xsim.dynamics.constraints.contact_rows import cones_of
+from xsim.dynamics.constraints.contact_rows import cones_of, contact_jacobian
 from xsim.dynamics.constraints.narrowphase import Candidates, Contacts, active_indices, selected_contacts
 from xsim.dynamics.constraints.soft_set import Constraints
 from xsim.dynamics.layout import column, row_of
+from xsim.dynamics.linalg.dense import tree_sum
 from xsim.dynamics.tree.kinematics import Frames, generalized_force, point_velocity, velocities
 from xsim.dynamics.tree.system import System
 from xsim.spatial import ZERO3, Force, Motion, add, cross, dot, scale, vadd, vsub
@@ -49,7 +50,7 @@ class _ContactLoop(NamedTuple):
 
 def contact_force(system: System, frame: Frames, v: list, soft: Constraints, a: list) -> list:
     """The generalized force (nv components) of the contacts of constraints with candidates, at an acceleration a (nv components), in a
-    residual that is traced for a tape."""
+    rule that is traced for a tape."""
     plan, parameters = contact_plan(system.topology), system.derived.contact_parameters
     out: list = [0.0] * len(a)
     assert soft.candidates is not None
@@ -95,10 +96,45 @@ def _force_in_loop(system: System, frame: Frames, loop: _ContactLoop) -> list:
     return generalized_force(system, frame, wrenches)
 
 
+def with_contact_curvature(system: System, frame: Frames, v: list, soft: Constraints, a, matrix):
+    """A matrix (nv, nv) plus J^T P'' J of the contacts of constraints with candidates, at an acceleration a (nv,), in a rule that is
+    traced for a tape. It has no derivative."""
+    plan, parameters = contact_plan(system.topology), system.derived.contact_parameters
+    assert soft.candidates is not None
+    for part in zip(plan.condim_groups, soft.candidates, parameters.pairs, parameters.mobility, strict=True):
+        loop = _contact_loop(system, frame, v, list(a), *part)
+        if loop is not None:
+            dofs = sorted({dof for _, dofs in loop.group.blocks for dof in dofs})
+            at = np.ix_(dofs, dofs)
+            matrix = matrix.at[at].add(_curvature_in_loop(system, frame, loop, dofs, column(v), a[:, None]))
+    return matrix
+
+
+def _curvature_in_loop(system: System, frame: Frames, loop: _ContactLoop, dofs: list[int], velocity, acceleration):
+    """J^T P'' J (k, k) of the contacts of a condim group, at the dofs on which they depend. velocity, acceleration (nv, 1)."""
+    group = loop.group._replace(blocks=((1, tuple(dofs)),))
+    rows, columns = np.tril_indices(len(dofs))
+    number = np.zeros((len(dofs), len(dofs)), int)
+    number[rows, columns] = number[columns, rows] = np.arange(len(rows))
+
+    def with_contact(triangle, i):
+        contacts, parameters, mobility = _contact(loop._replace(group=group), i)
+        J = contact_jacobian(system, frame, contacts, (1,), group.condim)
+        cone = cones_of(system, frame, contacts, parameters, (mobility, None), J, J.j_times(velocity), (1,))
+        second = cone.hessian(J.j_times(acceleration) + cone.offset)[0, :, :, 0]
+        of_rows = J.parts[0][0, :, :, 0]
+        products = jnp.dot(second, of_rows, precision=jax.lax.Precision.HIGHEST)
+        return triangle + tree_sum([x[rows] * y[columns] for x, y in zip(of_rows, products, strict=True)])
+
+    indices, count = active_indices(loop.candidates.depth, loop.group)
+    triangle = bounded_sum(with_contact, jnp.zeros(len(rows), loop.velocity.dtype), indices, count)
+    return jnp.take(triangle, number, axis=0, mode="clip")
+
+
 def _wrenches(system: System, frame: Frames, loop: _ContactLoop, i) -> tuple:
     """The places of both links of a candidate i (2,), and the wrenches of the contact on them (2, 6): moments about their reference points,
     and forces."""
-    contacts = _contact(loop, i)
+    contacts, parameters, mobility = _contact(loop, i)
     pair, point = contacts.pair.reshape(()), _scalars(contacts.point)
     axes = [_scalars(axis) for axis in (contacts.normal, *contacts.tangents)]
     links = row_of(jnp.asarray(loop.links, jnp.int32), pair)
@@ -115,7 +151,6 @@ def _wrenches(system: System, frame: Frames, loop: _ContactLoop, i) -> tuple:
         rows = [*(dot(axis, lin) for axis in axes), *(dot(axis, ang) for axis in axes)]
         return jnp.stack(rows[: loop.group.condim]).reshape(1, -1, 1)
 
-    parameters, mobility = jax.tree.map(lambda x: row_of(x, pair)[None], (loop.parameters, loop.mobility))
     cone = cones_of(system, frame, contacts, parameters, (mobility, None), None, relative(loop.velocity), (1,))
     f = jnp.unstack(cone.force(relative(loop.acceleration) + cone.offset).reshape(-1))
     lin, moment = (_combination(axes, part) for part in (f[:3], f[3:]))
@@ -139,10 +174,11 @@ def _combination(axes, coefficients) -> tuple:
     return out
 
 
-def _contact(loop: _ContactLoop, i) -> Contacts:
-    """A candidate as a group of one contact."""
-    candidates, pairs = loop.candidates, loop.candidates.pair
-    pair = row_of(jnp.asarray(pairs, jnp.int32), i).reshape(1, 1)
+def _contact(loop: _ContactLoop, i) -> tuple[Contacts, PairParameters, Any]:
+    """A candidate as a group of one contact, its parameters and its mobility."""
+    candidates = loop.candidates
+    pair = row_of(jnp.asarray(candidates.pair, jnp.int32), i).reshape(())
+    parameters, mobility = jax.tree.map(lambda x: row_of(x, pair)[None], (loop.parameters, loop.mobility))
     contact = jax.tree.map(lambda x: row_of(x, i)[None], candidates.contact)
-    one = candidates._replace(contact=contact, pair=pair, depth=row_of(candidates.depth, i)[None])
-    return selected_contacts(loop.group._replace(capacity=1, order=None), one, None)
+    one = candidates._replace(contact=contact, pair=pair.reshape(1, 1), depth=row_of(candidates.depth, i)[None])
+    return selected_contacts(loop.group._replace(capacity=1, order=None), one, None), parameters, mobility

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from xsim.compile.rules import traced_for_tape
 from xsim.dynamics.actuation.actuation import actuator_forces
 from xsim.dynamics.actuation.transmissions import transmissions
-from xsim.dynamics.constraints.active_contacts import contact_force
+from xsim.dynamics.constraints.active_contacts import contact_force, with_contact_curvature
 from xsim.dynamics.constraints.few_contacts import ITERATED, of_active_contacts
 from xsim.dynamics.constraints.holonomic import has_holonomic_rows, holonomic_rates, holonomic_rows
 from xsim.dynamics.constraints.newton import free_acceleration, minimize
@@ -26,7 +26,7 @@ from xsim.dynamics.forces.passive import damping_matrix, passive_force, quadrati
 from xsim.dynamics.integration.velocity_derivatives import damping_derivatives, free_body_dofs, velocity_derivatives
 from xsim.dynamics.integration.velocity_stepping import step_metric
 from xsim.dynamics.layout import column
-from xsim.dynamics.linalg.dense import assembled, fit, times
+from xsim.dynamics.linalg.dense import assembled, fit, is_tiled, times
 from xsim.dynamics.linalg.implicit import implicit
 from xsim.dynamics.linalg.newton_matrix import NewtonMatrix, StagedMatrix
 from xsim.dynamics.linalg.sparse import Quadratic, Saddle, dense, masked, minus_jt_times, multiply, restricted, row_times, with_quadratic
@@ -388,7 +388,11 @@ def _dense_matrix(m: EquationOfMotion, terms: Terms, x, full):
             constraints = constraints.fitted(mass.shape[2:])
             return constraints.newton_matrix(mass, constraints.at(a))
 
-        matrix = of_active_contacts(m.system, terms.frame, m.v, m.soft, newton_matrix)
+        if m.soft.candidates is None or is_tiled(mass) or not traced_for_tape():
+            matrix = of_active_contacts(m.system, terms.frame, m.v, m.soft, newton_matrix)
+        else:
+            matrix = mass if m.soft.rows is None else newton_matrix(m.soft._replace(cones=()))
+            matrix = with_contact_curvature(m.system, terms.frame, m.v, m.soft, a, matrix)
     return _with_staged_terms(m, terms, full, NewtonMatrix(matrix, hard), mass_rows, x)[0]
 
 
