@@ -337,6 +337,20 @@ def test_steps_are_differentiated_by_their_programs(name, integrator):
     assert [len(x) for x in program.outputs] == [int(np.prod(step.shapes[i].shape)) for i in active]
 
 
+@pytest.mark.slow
+def test_contacts_are_differentiated_in_a_loop():
+    """Not in branches, each with the matrix of the contact Jacobian: the derivative is hardly longer than the step."""
+    model = xsim.load(xsim.models.path("half_cheetah"))
+    state = jax.tree.map(lambda x: x[None], xsim.init(model))
+    system, step = prepared_step(model, state, (1,), Inputs(None, None))
+    batched = [b for _, b in system.operands()] + [True] * (len(parts(state)) + 1)
+    varying = batched + [True] * (len(step.known) + len(step.differentiable))
+    active = [i for i, s in enumerate(step.shapes) if jnp.issubdtype(s.dtype, jnp.floating)]
+    forward, reverse = step.program(tuple(batched)), reverse_program(step.replayed.traced, varying, active, step.replayed.differentiable)
+    counts = [sum(program.count(program.live()).values()) for program in (forward, reverse)]
+    assert counts[1] < 1.5 * counts[0], counts
+
+
 @pytest.mark.parametrize("integrator", ["euler", "rk4"])
 def test_derivatives_do_not_search_the_acceleration_again(integrator):
     """Newton's method and its line search are the only loops of these steps whose number of turns depends on the state."""
