@@ -25,6 +25,7 @@ from xsim.compile.adjoints import ADJOINTS, Operations
 from xsim.compile.arrays import Array, combined, constant_array
 from xsim.compile.flatten import ELEMENTWISE, LOOPS, RULES, Flattener, Unsupported
 from xsim.compile.loops import BoundedSum, Branch, Rolled, Scan, store
+from xsim.compile.matrices import counted
 from xsim.compile.program import BOOL, INDEX, Loop, Program, Scope
 from xsim.compile.rules import is_float, residual_tangent, sum_of_turns, traced_pullback, traced_rule
 from xsim.compile.simplify import FOLDED
@@ -425,23 +426,18 @@ class Tape(Flattener):
         """`xsim.compile.rules.bounded_sum`. Each turn passes the cotangents of the total on as they are."""
         results, turns = self.rolled_turns(scan)
         moving, floats = turns.rolled.moving, turns.floats
-        first, one = (constant_array(np.array(k, INDEX)) for k in (0, 1))
-
-        def unfinished(carry: list[Array]) -> Array:
-            return self.operate("lt", BOOL, carry[0], scan.turns)
 
         def pull(gs: list[Array]) -> None:
             starts, cotangents = self.flat(scan.carry), self.flat(gs)
             after = Array(np.array([cotangents[moving[k] - 1] for k in floats], int), turns.dtype)
 
-            def turn(carry: list[Array]) -> list[Array]:
-                number = int(self.ids(carry[0]))
+            def turn(number: int, _) -> list[Array]:
                 before = [self.copy(starts[i - 1], CONSTANT) for i in moving[1:]]
                 self.swept_turn(turns, [number, *before], number, after, [])
-                return [self.operate("add", INDEX, carry[0], one)]
+                return []
 
             self.patterns[id(turns)] = [False], [False]
-            self.rolled(turns, [first], unfinished, turn, scan.length)
+            counted(self, turns, self.builder.constant(0, INDEX), int(self.ids(scan.turns)), [], turn)
             self.give_sums(turns)
             self.give(scan.carry[0], gs[0], ACTIVE)
 

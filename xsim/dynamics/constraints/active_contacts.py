@@ -17,11 +17,11 @@ import numpy as np
 from xsim.compile.rules import bounded_sum
 from xsim.dynamics.constraints.contact_parameters import PairParameters
 from xsim.dynamics.constraints.contact_plan import CondimGroup, contact_plan
-from xsim.dynamics.constraints.contact_rows import cones_of, contact_jacobian
+from xsim.dynamics.constraints.contact_rows import cones_of, contact_jacobian, world_wrench
 from xsim.dynamics.constraints.narrowphase import Candidates, Contacts, active_indices, selected_contacts
 from xsim.dynamics.constraints.soft_set import Constraints
 from xsim.dynamics.layout import column, row_of
-from xsim.dynamics.linalg.dense import tree_sum
+from xsim.dynamics.linalg.dense import of_triangle, tree_sum
 from xsim.dynamics.tree.kinematics import Frames, generalized_force, point_velocity, velocities
 from xsim.dynamics.tree.system import System
 from xsim.spatial import ZERO3, Force, Motion, add, cross, dot, scale, vadd, vsub
@@ -51,14 +51,19 @@ class _ContactLoop(NamedTuple):
 def contact_force(system: System, frame: Frames, v: list, soft: Constraints, a: list) -> list:
     """The generalized force (nv components) of the contacts of constraints with candidates, at an acceleration a (nv components), in a
     rule that is traced for a tape."""
-    plan, parameters = contact_plan(system.topology), system.derived.contact_parameters
     out: list = [0.0] * len(a)
-    assert soft.candidates is not None
-    for part in zip(plan.condim_groups, soft.candidates, parameters.pairs, parameters.mobility, strict=True):
-        loop = _contact_loop(system, frame, v, a, *part)
-        if loop is not None:
-            out = [add(x, y) for x, y in zip(out, _force_in_loop(system, frame, loop), strict=True)]
+    for loop in _contact_loops(system, frame, v, soft, a):
+        out = [add(x, y) for x, y in zip(out, _force_in_loop(system, frame, loop), strict=True)]
     return out
+
+
+def _contact_loops(system: System, frame: Frames, v: list, soft: Constraints, a: list) -> list[_ContactLoop]:
+    """The loops of all condim groups in which a pair has a link."""
+    plan, parameters = contact_plan(system.topology), system.derived.contact_parameters
+    assert soft.candidates is not None
+    groups = zip(plan.condim_groups, soft.candidates, parameters.pairs, parameters.mobility, strict=True)
+    loops = [_contact_loop(system, frame, v, a, *group) for group in groups]
+    return [loop for loop in loops if loop is not None]
 
 
 def _contact_loop(system: System, frame: Frames, v, a, group: CondimGroup, candidates, parameters, mobility) -> _ContactLoop | None:
@@ -99,14 +104,10 @@ def _force_in_loop(system: System, frame: Frames, loop: _ContactLoop) -> list:
 def with_contact_curvature(system: System, frame: Frames, v: list, soft: Constraints, a, matrix):
     """A matrix (nv, nv) plus J^T P'' J of the contacts of constraints with candidates, at an acceleration a (nv,), in a rule that is
     traced for a tape. It has no derivative."""
-    plan, parameters = contact_plan(system.topology), system.derived.contact_parameters
-    assert soft.candidates is not None
-    for part in zip(plan.condim_groups, soft.candidates, parameters.pairs, parameters.mobility, strict=True):
-        loop = _contact_loop(system, frame, v, list(a), *part)
-        if loop is not None:
-            dofs = sorted({dof for _, dofs in loop.group.blocks for dof in dofs})
-            at = np.ix_(dofs, dofs)
-            matrix = matrix.at[at].add(_curvature_in_loop(system, frame, loop, dofs, column(v), a[:, None]))
+    for loop in _contact_loops(system, frame, v, soft, list(a)):
+        dofs = sorted({dof for _, dofs in loop.group.blocks for dof in dofs})
+        curvature = _curvature_in_loop(system, frame, loop, dofs, column(v), a[:, None])
+        matrix = matrix.at[np.ix_(dofs, dofs)].add(curvature)
     return matrix
 
 
@@ -114,8 +115,6 @@ def _curvature_in_loop(system: System, frame: Frames, loop: _ContactLoop, dofs: 
     """J^T P'' J (k, k) of the contacts of a condim group, at the dofs on which they depend. velocity, acceleration (nv, 1)."""
     group = loop.group._replace(blocks=((1, tuple(dofs)),))
     rows, columns = np.tril_indices(len(dofs))
-    number = np.zeros((len(dofs), len(dofs)), int)
-    number[rows, columns] = number[columns, rows] = np.arange(len(rows))
 
     def with_contact(triangle, i):
         contacts, parameters, mobility = _contact(loop._replace(group=group), i)
@@ -128,7 +127,7 @@ def _curvature_in_loop(system: System, frame: Frames, loop: _ContactLoop, dofs: 
 
     indices, count = active_indices(loop.candidates.depth, loop.group)
     triangle = bounded_sum(with_contact, jnp.zeros(len(rows), loop.velocity.dtype), indices, count)
-    return jnp.take(triangle, number, axis=0, mode="clip")
+    return of_triangle(triangle, len(dofs))
 
 
 def _wrenches(system: System, frame: Frames, loop: _ContactLoop, i) -> tuple:
@@ -152,8 +151,8 @@ def _wrenches(system: System, frame: Frames, loop: _ContactLoop, i) -> tuple:
         return jnp.stack(rows[: loop.group.condim]).reshape(1, -1, 1)
 
     cone = cones_of(system, frame, contacts, parameters, (mobility, None), None, relative(loop.velocity), (1,))
-    f = jnp.unstack(cone.force(relative(loop.acceleration) + cone.offset).reshape(-1))
-    lin, moment = (_combination(axes, part) for part in (f[:3], f[3:]))
+    force = cone.force(relative(loop.acceleration) + cone.offset)
+    lin, moment = (_scalars(x) for x in world_wrench(contacts, force))
     wrenches = [[*scale(vadd(moment, cross(arm, lin)), sign), *scale(lin, sign)] for sign, arm in zip(_SIGNS, arms, strict=True)]
     return links, jnp.stack([jnp.stack(x) for x in wrenches])
 
@@ -165,13 +164,6 @@ _SIGNS = -1.0, 1.0
 def _scalars(vector: tuple) -> tuple:
     """The vector of one contact, of components (1, 1)."""
     return tuple(x.reshape(()) for x in vector)
-
-
-def _combination(axes, coefficients) -> tuple:
-    out = ZERO3
-    for axis, x in zip(axes, coefficients, strict=False):
-        out = vadd(out, scale(axis, x))
-    return out
 
 
 def _contact(loop: _ContactLoop, i) -> tuple[Contacts, PairParameters, Any]:

@@ -424,21 +424,22 @@ def select_contacts(
 def selected_contacts(group: CondimGroup, candidates: Candidates, corner_points, sort: bool = True) -> Contacts:
     """The contacts of one condim group. sort: see `select_contacts`."""
     contact, pair, depth, overflow, mask = candidates
-    if group.capacity < len(contact.distance) and not sort and group.support is None:
-        selected, count = active_indices(depth, group)
-        selected = selected[:, None]
-        contact = jax.tree.map(lambda x: take_rows(x, selected), contact)
-        is_active = (jnp.arange(group.capacity) < count)[:, None]
-        contact = contact._replace(distance=jnp.where(is_active, contact.distance, FAR))
-        pair = jnp.asarray(pair)[selected] if isinstance(pair, np.ndarray) else take_rows(pair, selected)
-    elif group.capacity < len(contact.distance):
-        rank = None
-        if group.support is not None and in_one_environment():  # contacts of as many dofs one after the other, see `with_curvature`
-            rank = _column(of_contacts((group.support.signs != 0).sum(1), pair), depth)
-        selected, buffer_overflow = deepest(depth, group.capacity, rank)
+    if group.capacity < len(contact.distance):
+        count = None
+        if sort or group.support is not None:
+            rank = None
+            if group.support is not None and in_one_environment():  # contacts of as many dofs one after the other, see `with_curvature`
+                rank = _column(of_contacts((group.support.signs != 0).sum(1), pair), depth)
+            selected, buffer_overflow = deepest(depth, group.capacity, rank)
+            overflow = overflow | buffer_overflow
+        else:
+            selected, count = active_indices(depth, group)
+            selected = selected[:, None]
         contact, mask = jax.tree.map(lambda x: take_rows(x, selected), (contact, mask))
         pair = jnp.asarray(pair)[selected] if isinstance(pair, np.ndarray) else take_rows(pair, selected)
-        overflow = overflow | buffer_overflow
+        if count is not None:  # an index that has no meaning may be that of an active candidate
+            is_active = (jnp.arange(group.capacity) < count)[:, None]
+            contact = contact._replace(distance=jnp.where(is_active, contact.distance, FAR))
     if group.order is not None:
         contact, pair, mask = jax.tree.map(lambda x: take_rows(x, group.order), (contact, pair, mask))
     weights = None

@@ -248,6 +248,12 @@ def sum_of_products(left, right, count=None):
     n = left.shape[1]
     rows, columns = np.tril_indices(n)
     triangle = loop_sum(lambda i: take_rows(row_of(left, i), rows) * take_rows(row_of(right, i), columns), len(left), count)
+    return of_triangle(triangle, n)
+
+
+def of_triangle(triangle, n: int):
+    """The symmetric matrix (n, n, ...) of the entries of its lower triangle, one row after the other (n (n + 1) / 2, ...)."""
+    rows, columns = np.tril_indices(n)
     number = np.zeros((n, n), int)
     number[rows, columns] = number[columns, rows] = np.arange(len(rows))
     return jnp.take(triangle, number, axis=0, mode="clip")
