@@ -13,7 +13,7 @@ from xsim.compile.adjoints import ADJOINTS
 from xsim.compile.function import Function, compiled_call
 from xsim.compile.program import Loop
 from xsim.compile.reverse import reverse_program
-from xsim.compile.rules import bounded_sum
+from xsim.compile.bounded import bounded_sum
 from xsim.dynamics.compiled_step import prepared_step
 from xsim.dynamics.linalg.implicit import implicit
 from xsim.dynamics.sharding import Inputs, parts

@@ -23,11 +23,12 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 from xsim.compile import indexing
 from xsim.compile.adjoints import ADJOINTS, Operations
 from xsim.compile.arrays import Array, combined, constant_array
+from xsim.compile.bounded import sum_of_turns
 from xsim.compile.flatten import ELEMENTWISE, LOOPS, RULES, Flattener, Unsupported
 from xsim.compile.loops import BoundedSum, Branch, Rolled, Scan, store
 from xsim.compile.matrices import counted
 from xsim.compile.program import BOOL, INDEX, Loop, Program, Scope
-from xsim.compile.rules import is_float, residual_tangent, sum_of_turns, traced_pullback, traced_rule
+from xsim.compile.rules import is_float, residual_tangent, traced_pullback, traced_rule
 from xsim.compile.simplify import FOLDED
 from xsim.compile.traced import count_operations, inner_functions, is_long, scan_is_unrolled
 
@@ -423,7 +424,7 @@ class Tape(Flattener):
         return [*(self.map_entries(lambda v: copies.get(v, v), x) for x in results[: scan.count]), *stacked]
 
     def bounded_sum(self, scan: BoundedSum) -> list[Array]:
-        """`xsim.compile.rules.bounded_sum`. Each turn passes the cotangents of the total on as they are."""
+        """`xsim.compile.bounded.bounded_sum`. Each turn passes the cotangents of the total on as they are."""
         results, turns = self.rolled_turns(scan)
         moving, floats = turns.rolled.moving, turns.floats
 

@@ -41,30 +41,6 @@ def _tracing_for_tape():
         _FOR_TAPE.reset(token)
 
 
-# ---- sums ------------------------------------------------------------------------------------------------------------------------
-
-sum_of_turns = Primitive("xsim_sum_of_turns")
-"""See `bounded_sum`. Inputs: count, what ``add`` reads, the arrays of ``total``, indices. Parameters, as of `jax.lax.scan`: jaxpr, of all
-inputs but the count, with one index; length and reverse."""
-sum_of_turns.multiple_results = True
-
-
-@sum_of_turns.def_abstract_eval
-def _shapes_of_sum(*arguments, jaxpr, length, reverse):
-    return list(jaxpr.out_avals)
-
-
-def bounded_sum(add: Callable, total, indices, count) -> Any:
-    """total = add(total, i) for the first ``count`` of the indices (n,), in no order, in a rule that is traced for a tape.
-
-    add must only add to an array what does not depend on it. Its derivative in reverse mode is a loop of as many turns."""
-    traced = jax.make_jaxpr(add)(total, jax.ShapeDtypeStruct((), indices.dtype))
-    jaxpr = traced.jaxpr
-    body = ClosedJaxpr(jaxpr.replace(constvars=[], invars=[*jaxpr.constvars, *jaxpr.invars]), ())
-    (out,) = sum_of_turns.bind(count, *traced.consts, total, indices, jaxpr=body, length=len(indices), reverse=False)
-    return out
-
-
 # ---- equations -------------------------------------------------------------------------------------------------------------------
 
 
