@@ -23,7 +23,7 @@ from xsim.model.topology import PairsInfo, Topology
 
 _CHEAP = ("sphere", "capsule", "facet")
 """Shapes whose exact distance costs no more than a lower bound. They need no broad phase."""
-LARGE = 16
+LARGE = 8
 """The contacts of a buffer of so many entries, or more, are in loops over those that are active, see `active_contacts`."""
 NO_BODY = -2
 """In place of a body: a part of a flex, which several bodies move."""
