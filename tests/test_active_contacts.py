@@ -132,6 +132,23 @@ def test_forward_mode(x64):
     np.testing.assert_allclose(found, by_numpy(along)(state.v, direction), rtol=0, atol=1e-8)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("inner", [jax.jacfwd, jax.grad])
+@pytest.mark.parametrize("outer", [jax.jacfwd, jax.jacrev])
+def test_second_derivatives(inner, outer, x64):
+    """Derivatives of loops over contacts that slide in elliptic cones: the only ones whose force is not linear."""
+    model, state, _ = raft(OPTIONS["ellipses"])
+    state = jax.tree.map(lambda x: x[1:3], state)
+
+    def loss(v):
+        return (xsim.step(model, state.replace(v=v)).v ** 2).sum()
+
+    with tracing_for("llvm"):
+        found = jax.jit(outer(inner(loss)))(state.v)
+    wanted = by_numpy(jax.hessian(loss))(state.v)
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-8 * np.abs(wanted).max())
+
+
 def test_small_buffers_have_no_loops():
     """Models whose buffers are small, and those whose contacts are found otherwise, have no loops over the active contacts."""
     ball = '<body pos="0 0 {}"><freejoint/><geom size=".1" {}/></body>'

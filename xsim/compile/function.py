@@ -35,7 +35,7 @@ from xsim.compile.machine import code_of, identity, read_code, vector_lanes
 from xsim.compile.nvptx import GpuEmitter, Repetition
 from xsim.compile.program import Program
 from xsim.compile.reverse import reverse_program
-from xsim.compile.rules import is_float
+from xsim.compile.rules import differentiated_in_forward_mode, differentiated_in_reverse_mode, is_float
 from xsim.compile.traced import count_operations
 from xsim.spatial import one_environment, one_region
 
@@ -235,7 +235,8 @@ class Function:
 
             def function(*xs):
                 arguments = list(xs[:count])
-                return jax.jvp(self._of(active, arguments), [arguments[i] for i in active], list(xs[count:]))[1]
+                with differentiated_in_forward_mode():
+                    return jax.jvp(self._of(active, arguments), [arguments[i] for i in active], list(xs[count:]))[1]
 
             shapes, results = [*self.shapes, *(self.shapes[i] for i in active)], [self.results[i] for i in self.differentiable]
             found = self._tangents[active] = Function(
@@ -252,7 +253,8 @@ class Function:
 
             def function(*xs):
                 arguments = list(xs[:count])
-                return list(jax.vjp(self._of(active, arguments), *(arguments[i] for i in active))[1](list(xs[count:])))
+                with differentiated_in_reverse_mode():
+                    return list(jax.vjp(self._of(active, arguments), *(arguments[i] for i in active))[1](list(xs[count:])))
 
             shapes = [*self.shapes, *(self.results[i] for i in self.differentiable)]
             results = [self.shapes[i] for i in active]

@@ -32,13 +32,38 @@ def traced_for_tape() -> bool:
     return _FOR_TAPE.get()
 
 
+_IN_FORWARD_MODE: ContextVar[bool] = ContextVar("in_forward_mode", default=False)
+_REVERSED_BY_JAX: ContextVar[bool] = ContextVar("reversed_by_jax", default=False)
+
+
+def has_bounded_sums() -> bool:
+    """Whether what is traced now may use `xsim.compile.bounded.bounded_sum`: it is differentiated by a tape or in forward mode. JAX knows
+    no derivative of it in reverse mode."""
+    return _FOR_TAPE.get() or (_IN_FORWARD_MODE.get() and not reversed_by_jax())
+
+
+def reversed_by_jax() -> bool:
+    """Whether JAX differentiates in reverse mode what is traced now: it may have no loops whose number of turns depends on the state."""
+    return _REVERSED_BY_JAX.get()
+
+
 @contextmanager
-def _tracing_for_tape():
-    token = _FOR_TAPE.set(True)
+def _true(variable: ContextVar[bool]):
+    token = variable.set(True)
     try:
         yield
     finally:
-        _FOR_TAPE.reset(token)
+        variable.reset(token)
+
+
+def differentiated_in_forward_mode():
+    """Context in which a function is traced that JAX differentiates in forward mode."""
+    return _true(_IN_FORWARD_MODE)
+
+
+def differentiated_in_reverse_mode():
+    """Context in which a function is traced that JAX differentiates in reverse mode."""
+    return _true(_REVERSED_BY_JAX)
 
 
 # ---- equations -------------------------------------------------------------------------------------------------------------------
@@ -78,7 +103,7 @@ def traced_rule(equation: JaxprEqn, template: Jaxpr, active: Sequence[int]) -> C
         out, changes = jax.jvp(_of_active(equation, template, active, primals), [primals[i] for i in active], tangents)
         return [*out, *(change for x, change in zip(out, changes, strict=True) if is_float(x))]
 
-    with _tracing_for_tape():
+    with _true(_FOR_TAPE):
         return jax.make_jaxpr(rule)(*inputs, *(inputs[i] for i in active))
 
 

@@ -11,8 +11,8 @@ from xsim.dynamics.linalg.assembly import Curvature
 class Potential(Protocol):
     """A convex function P(x), x = J a + offset, of the generalized acceleration a (nv, *lanes). Its gradient is minus the force.
 
-    P is piecewise quadratic, except in zones of elliptic cones. `Rows`, `Cones`, `ActiveCones` and `NoSlipCones` implement it. Positions x and forces f
-    have the same shape: (rows, *lanes), or (contacts, condim, *lanes).
+    P is piecewise quadratic, except in zones of elliptic cones. `Rows`, `Cones`, `ActiveCones` and `NoSlipCones` implement it. Positions x
+    and forces f have the same shape: (rows, *lanes), or (contacts, condim, *lanes).
     """
 
     @property

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from xsim.compile.rules import traced_for_tape
+from xsim.compile.rules import has_bounded_sums, reversed_by_jax
 from xsim.dynamics.actuation.actuation import actuator_forces
 from xsim.dynamics.actuation.transmissions import transmissions
 from xsim.dynamics.constraints.active_contacts import active_cones, contact_force
@@ -286,7 +286,7 @@ def _constraint_force(m: EquationOfMotion, t: Terms, a: list) -> list:
         soft = soft.fitted(stacked.shape[1:])
         return list(soft.jt_times(soft.force(soft.at(stacked))))
 
-    if m.soft.candidates is None or not traced_for_tape():
+    if m.soft.candidates is None or not has_bounded_sums():
         return force(m.soft)
     contacts = contact_force(m.system, t.frame, m.v, m.soft, a)
     return contacts if m.soft.rows is None else [add(x, y) for x, y in zip(contacts, force(m.soft._replace(cones=())), strict=True)]
@@ -376,7 +376,7 @@ def _with_active_cones(m: EquationOfMotion, terms: Terms, lanes: tuple[int, ...]
     """The soft constraints with arrays of the shape (..., *lanes), and if they have candidates, with the cones of the active contacts."""
     soft = m.soft
     assert soft is not None
-    if soft.candidates is not None:
+    if soft.candidates is not None and not reversed_by_jax():
         soft = soft._replace(cones=active_cones(m.system, terms.frame, m.v, soft))
     return soft.fitted(lanes)
 
