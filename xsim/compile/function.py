@@ -46,9 +46,10 @@ MAX_GPU_OPERATIONS = 50_000
 """The same for NVIDIA GPUs: their assembler takes 25 s for 22,000 operations, a minute for 38,000 and more than four minutes for 84,000."""
 MAX_OPTIMIZED_OPERATIONS = 600_000
 """Operations of a function beyond which LLVM does not optimize its code. For 900,000 operations that takes 130 s of processor time less."""
-MAX_WIDE_OPERATIONS = 64_000
+MAX_WIDE_OPERATIONS = 38_000
 """A program of more operations has vectors of the shortest kind, see `vector_lanes`. It waits for memory rather than for code, and for the
-environment of a block that needs most turns. The steps of a humanoid and of a hand are slower by up to a tenth with the longest."""
+environment of a block that needs most turns. The steps of a humanoid (39,000) and of a hand are slower by up to a tenth with the longest
+vectors."""
 MAX_TRACED_OPERATIONS = 1_250_000
 """Operations of a traced function beyond which no program is made, which takes time. The programs of the step mostly have 0.3 to 0.6 times
 as many, without those that are equal or that nothing uses."""

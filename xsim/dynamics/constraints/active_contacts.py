@@ -31,17 +31,22 @@ from xsim.dynamics.tree.system import System
 from xsim.spatial import ZERO3, Force, Motion, add, cross, dot, scale, vadd, vsub
 
 
-class _Group(NamedTuple):
+class _GroupOfCandidates(NamedTuple):
     """The candidates of a condim group, the parameters of its pairs, and their mobility, see `ContactParameters`."""
 
-    group: CondimGroup
+    condim_group: CondimGroup
     candidates: Candidates
     parameters: PairParameters
     mobility: Any
 
     def active(self) -> tuple:
         """See `active_indices`."""
-        return active_indices(jax.lax.stop_gradient(self.candidates.depth), self.group, self.candidates.pair)
+        return active_indices(jax.lax.stop_gradient(self.candidates.depth), self.condim_group, self.candidates.pair)
+
+    @property
+    def dofs(self) -> tuple[int, ...]:
+        """The dofs on which the contacts depend, ascending."""
+        return tuple(sorted({dof for _, dofs in self.condim_group.blocks for dof in dofs}))
 
     def contact(self, i) -> tuple[Contacts, PairParameters, Any]:
         """A candidate as a group of one contact, its parameters and its mobility."""
@@ -50,17 +55,16 @@ class _Group(NamedTuple):
         parameters, mobility = jax.tree.map(lambda x: row_of(x, pair)[None], (self.parameters, self.mobility))
         contact = jax.tree.map(lambda x: row_of(x, i)[None], candidates.contact)
         one = candidates._replace(contact=contact, pair=pair.reshape(1, 1), depth=row_of(candidates.depth, i)[None])
-        dofs = tuple(sorted({dof for _, dofs in self.group.blocks for dof in dofs}))
-        group = self.group._replace(capacity=1, order=None, blocks=((1, dofs),))
+        group = self.condim_group._replace(capacity=1, order=None, blocks=((1, self.dofs),))
         return selected_contacts(group, one, None), parameters, mobility
 
 
-def _groups(system: System, soft: Constraints) -> list[_Group]:
+def _groups(system: System, soft: Constraints) -> list[_GroupOfCandidates]:
     """Those of constraints with candidates."""
     parameters = system.derived.contact_parameters
     groups = contact_plan(system.topology).condim_groups
     assert soft.candidates is not None
-    return [_Group(*x) for x in zip(groups, soft.candidates, parameters.pairs, parameters.mobility, strict=True)]
+    return [_GroupOfCandidates(*x) for x in zip(groups, soft.candidates, parameters.pairs, parameters.mobility, strict=True)]
 
 
 # ---- cones --------------------------------------------------------------------------------------------------------------------
@@ -72,15 +76,15 @@ def active_cones(system: System, frame: Frames, v: list, soft: Constraints) -> t
     return tuple(_active_cones(system, frame, velocity, group) for group in _groups(system, soft))
 
 
-def _active_cones(system: System, frame: Frames, velocity, group: _Group) -> ActiveCones:
-    condim, capacity = group.group.condim, group.group.capacity
+def _active_cones(system: System, frame: Frames, velocity, group: _GroupOfCandidates) -> ActiveCones:
+    condim, capacity, support = group.condim_group.condim, group.condim_group.capacity, group.condim_group.support
     indices, own = group.active()
 
     def contact(i):
         """The columns of the Jacobian and their dofs, the offset, stiffness and weight of a contact."""
         contacts, parameters, mobility = group.contact(row_of(indices, i))
         contacts = contacts._replace(distance=jnp.where(i < own, contacts.distance, FAR))  # a further index has no meaning
-        if contacts.group.support is None:
+        if support is None:
             J = contact_jacobian(system, frame, contacts, (1,), condim)
             columns, dofs = J.parts[0], ()
         else:
@@ -91,9 +95,7 @@ def _active_cones(system: System, frame: Frames, velocity, group: _Group) -> Act
 
     count = block_max(own)
     columns, dofs, *numbers = bounded_map(contact, capacity, count)
-    if group.group.support is None:
-        dofs = np.array(sorted({dof for _, dofs in group.group.blocks for dof in dofs}), int)
-    J = ActiveJacobian(columns, dofs, count, system.topology.size("nv"))
+    J = ActiveJacobian(columns, np.array(group.dofs, int) if support is None else dofs, count, system.topology.size("nv"))
     return ActiveCones(system.topology.cone == "elliptic", J, *numbers)
 
 
@@ -110,7 +112,7 @@ class _ContactLoop(NamedTuple):
         and the motions about it that v and a give, linear and angular.
     """
 
-    group: _Group
+    group: _GroupOfCandidates
     moving: tuple[int, ...]
     links: np.ndarray
     reference: Any
@@ -119,8 +121,8 @@ class _ContactLoop(NamedTuple):
 
 
 def contact_force(system: System, frame: Frames, v: list, soft: Constraints, a: list) -> list:
-    """The generalized force (nv components) of the contacts of constraints with candidates, at an acceleration a (nv components), in a
-    rule that is traced for a tape."""
+    """The generalized force (nv components) of the contacts of constraints with candidates, at an acceleration a (nv components), with
+    bounded sums, see `xsim.compile.rules.has_bounded_sums`."""
     out: list = [0.0] * len(a)
     for loop in _contact_loops(system, frame, v, soft, a):
         out = [add(x, y) for x, y in zip(out, _force_in_loop(system, frame, loop), strict=True)]
@@ -133,9 +135,9 @@ def _contact_loops(system: System, frame: Frames, v: list, soft: Constraints, a:
     return [loop for loop in loops if loop is not None]
 
 
-def _contact_loop(system: System, frame: Frames, v, a, group: _Group) -> _ContactLoop | None:
+def _contact_loop(system: System, frame: Frames, v, a, group: _GroupOfCandidates) -> _ContactLoop | None:
     """None where no pair has a link."""
-    links = np.array([body.link for body in system.topology.bodies] + [-1])[group.group.bodies]
+    links = np.array([body.link for body in system.topology.bodies] + [-1])[group.condim_group.bodies]
     moving = np.unique(links[links >= 0])
     if not len(moving):
         return None
@@ -186,7 +188,7 @@ def _wrenches(system: System, frame: Frames, loop: _ContactLoop, i) -> tuple:
             motion = Motion(tuple(x[3:]), tuple(x[:3]))
             lin, ang = vadd(lin, scale(point_velocity(motion, arm), sign)), vadd(ang, scale(motion.ang, sign))
         rows = [*(dot(axis, lin) for axis in axes), *(dot(axis, ang) for axis in axes)]
-        return jnp.stack(rows[: loop.group.group.condim]).reshape(1, -1, 1)
+        return jnp.stack(rows[: loop.group.condim_group.condim]).reshape(1, -1, 1)
 
     cone = cones_of(system, frame, contacts, parameters, (mobility, None), None, relative(loop.velocity), (1,))
     force = cone.force(relative(loop.acceleration) + cone.offset)
