@@ -102,7 +102,7 @@ NIGHTLY_CASES: dict[str, tuple[str, ...]] = {
     "test_contact_scenarios.py::test_a_capsule_rests_on_two_that_are_parallel": ("edges",),
     "test_decomposition.py::test_a_ball_falls_into_the_channel": ("mjcf",),
     "test_elements.py::test_derivatives_with_respect_to_one_thing_alone": ("four_bar-dof.damping",),
-    "test_few_contacts.py::test_states_and_derivatives": ("Runge-Kutta", "without the branch"),
+    "test_active_contacts.py::test_states_and_derivatives": ("Runge-Kutta", "without the loops"),
     "test_flex_contacts.py::test_contacts_and_accelerations_of_the_engine": (
         "4.0-a sheet by itself, overridden",
         "4.0-a solid, a ball, a box",

@@ -24,8 +24,8 @@ LAYERS = (
     ("model.names", "model.selectors", "model.colors"),
     ("io",),
     (
-        "spatial", "compile.arrays", "compile.choice", "compile.code_generation", "compile.elementary", "compile.handler",
-        "compile.program", "compile.rules",
+        "spatial", "compile.arrays", "compile.bounded", "compile.choice", "compile.code_generation", "compile.elementary",
+        "compile.handler", "compile.program", "compile.rules",
     ),
     ("compile.processes",),
     ("compile.machine",),
@@ -106,7 +106,7 @@ def test_no_private_module_of_jax():
     private = re.compile(r"\bjax(lib)?\.(_src|interpreters)\b")
     found = [p.relative_to(PACKAGE).as_posix() for p in sorted(PACKAGE.rglob("*.py")) if private.search(p.read_text())]
     # Primitives with derivatives and a batched form can be defined in no other way (JAX's documentation, "JAX Internals: primitives").
-    assert found == ["compile/function.py", "compile/primitives.py", "compile/repeated.py"]
+    assert found == ["compile/bounded.py", "compile/function.py", "compile/primitives.py", "compile/repeated.py"]
 
 
 def test_every_module_has_a_layer():

@@ -35,7 +35,7 @@ from xsim.compile.machine import code_of, identity, read_code, vector_lanes
 from xsim.compile.nvptx import GpuEmitter, Repetition
 from xsim.compile.program import Program
 from xsim.compile.reverse import reverse_program
-from xsim.compile.rules import is_float
+from xsim.compile.rules import differentiated_in_forward_mode, differentiated_in_reverse_mode, is_float
 from xsim.compile.traced import count_operations
 from xsim.spatial import one_environment, one_region
 
@@ -46,9 +46,10 @@ MAX_GPU_OPERATIONS = 50_000
 """The same for NVIDIA GPUs: their assembler takes 25 s for 22,000 operations, a minute for 38,000 and more than four minutes for 84,000."""
 MAX_OPTIMIZED_OPERATIONS = 600_000
 """Operations of a function beyond which LLVM does not optimize its code. For 900,000 operations that takes 130 s of processor time less."""
-MAX_WIDE_OPERATIONS = 64_000
+MAX_WIDE_OPERATIONS = 38_000
 """A program of more operations has vectors of the shortest kind, see `vector_lanes`. It waits for memory rather than for code, and for the
-environment of a block that needs most turns. The steps of a humanoid and of a hand are slower by up to a tenth with the longest."""
+environment of a block that needs most turns. The steps of a humanoid (39,000) and of a hand are slower by up to a tenth with the longest
+vectors."""
 MAX_TRACED_OPERATIONS = 1_250_000
 """Operations of a traced function beyond which no program is made, which takes time. The programs of the step mostly have 0.3 to 0.6 times
 as many, without those that are equal or that nothing uses."""
@@ -235,7 +236,8 @@ class Function:
 
             def function(*xs):
                 arguments = list(xs[:count])
-                return jax.jvp(self._of(active, arguments), [arguments[i] for i in active], list(xs[count:]))[1]
+                with differentiated_in_forward_mode():
+                    return jax.jvp(self._of(active, arguments), [arguments[i] for i in active], list(xs[count:]))[1]
 
             shapes, results = [*self.shapes, *(self.shapes[i] for i in active)], [self.results[i] for i in self.differentiable]
             found = self._tangents[active] = Function(
@@ -252,7 +254,8 @@ class Function:
 
             def function(*xs):
                 arguments = list(xs[:count])
-                return list(jax.vjp(self._of(active, arguments), *(arguments[i] for i in active))[1](list(xs[count:])))
+                with differentiated_in_reverse_mode():
+                    return list(jax.vjp(self._of(active, arguments), *(arguments[i] for i in active))[1](list(xs[count:])))
 
             shapes = [*self.shapes, *(self.results[i] for i in self.differentiable)]
             results = [self.shapes[i] for i in active]

@@ -88,11 +88,23 @@ class Scan:
 
 
 class BoundedSum(Scan):
-    """`xsim.compile.rules.bounded_sum` as a loop."""
+    """`xsim.compile.bounded.bounded_sum` as a loop."""
 
     def __init__(self, flattener, equation: JaxprEqn, xs: Sequence[Array]):
         super().__init__(flattener, equation, xs[1:])
         self.turns = flattener.operate("convert", INDEX, xs[0])
+
+
+class BoundedMap(Scan):
+    """`xsim.compile.bounded.bounded_map` as a loop."""
+
+    def __init__(self, flattener, equation: JaxprEqn, xs: Sequence[Array]):
+        super().__init__(flattener, equation, xs[1:])
+        self.turns = flattener.operate("convert", INDEX, xs[0])
+
+    def slices_at(self, row: int) -> list[Array]:
+        """The number of the row."""
+        return [Array(np.array(row), INDEX)]
 
 
 class Branch(Scan):

@@ -30,10 +30,10 @@ class Limits(NamedTuple):
     loop: int
 
 
-CPU_LIMITS = Limits(outside=2_000, part=5_000, undivided_loops=60_000, loop=80_000)
+CPU_LIMITS = Limits(outside=2_000, part=5_000, undivided_loops=20_000, loop=10_000)
 """LLVM takes half of the time for the step of a half cheetah in parts, which are compiled at a time, and the code is as fast as that of one
-function. To store and load the carried values of divided loops takes a twentieth of the time of a humanoid's step, and a tenth if its
-loops of 40,000 operations are divided, too."""
+function. It takes 0.4 of the time for a humanoid's step in a divided loop of Runge-Kutta's stages, to which stores and loads between parts
+add up to a tenth of its run time; the step of an ant and its derivative are as fast."""
 GPU_LIMITS = Limits(outside=50_000, part=3_000, undivided_loops=50_000, loop=3_000)
 """No GPU has run parts: `xsim.compile.function.MAX_GPU_OPERATIONS` is as small, but `python -m xsim.bench --target` assembles longer
 programs. As one function, a humanoid's step takes NVIDIA's assembler six times as long, and 10 GB."""

@@ -23,11 +23,12 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 from xsim.compile import indexing
 from xsim.compile.adjoints import ADJOINTS, Operations
 from xsim.compile.arrays import Array, combined, constant_array
+from xsim.compile.bounded import rows_of_turns, sum_of_turns
 from xsim.compile.flatten import ELEMENTWISE, LOOPS, RULES, Flattener, Unsupported
 from xsim.compile.loops import BoundedSum, Branch, Rolled, Scan, store
 from xsim.compile.matrices import counted
 from xsim.compile.program import BOOL, INDEX, Loop, Program, Scope
-from xsim.compile.rules import is_float, residual_tangent, sum_of_turns, traced_pullback, traced_rule
+from xsim.compile.rules import is_float, residual_tangent, traced_pullback, traced_rule
 from xsim.compile.simplify import FOLDED
 from xsim.compile.traced import count_operations, inner_functions, is_long, scan_is_unrolled
 
@@ -104,7 +105,8 @@ BY_JAX = {
     "cummax", "logistic", "one_minus_square", "reduce_prod", "reduce_max", "reduce_min", "clamp", "cond", "custom_linear_solve", *LOOPS,
 }  # fmt: skip
 """Equations whose derivative is not that of the operations that they are taken apart into, or would be longer."""
-BY_OPERATIONS = (set(RULES) | set(ELEMENTWISE) | set(FOLDED)) - BY_JAX - {"while", "custom_jvp_call", "custom_vjp_call"}
+OTHERS = {"while", "custom_jvp_call", "custom_vjp_call", rows_of_turns.name, sum_of_turns.name}
+BY_OPERATIONS = (set(RULES) | set(ELEMENTWISE) | set(FOLDED)) - BY_JAX - OTHERS
 INDEXED = {"gather": 1, "scatter": 1, "scatter-add": 1, "scatter_add": 1, "dynamic_slice": 1, "dynamic_update_slice": 2}
 """By equation, its first input that is an index. With constant indices they only move entries, or add them."""
 
@@ -196,9 +198,8 @@ class Tape(Flattener):
             return self.residual_tangent(equation, xs)
         without = self.plain or most == CONSTANT or (most == ACTIVE and not self.recording)
         without = without or not any(is_float(v.aval) for v in equation.outvars)
-        if name == sum_of_turns.name:
-            scan = BoundedSum(self, equation, xs)
-            return scan.rolled()[0] if without else self.bounded_sum(scan)
+        if name == sum_of_turns.name and not without:
+            return self.bounded_sum(BoundedSum(self, equation, xs))
         if without and _is_search(equation):
             return self.search(equation, xs)
         if without and name == "custom_jvp_call":
@@ -423,7 +424,7 @@ class Tape(Flattener):
         return [*(self.map_entries(lambda v: copies.get(v, v), x) for x in results[: scan.count]), *stacked]
 
     def bounded_sum(self, scan: BoundedSum) -> list[Array]:
-        """`xsim.compile.rules.bounded_sum`. Each turn passes the cotangents of the total on as they are."""
+        """`xsim.compile.bounded.bounded_sum`. Each turn passes the cotangents of the total on as they are."""
         results, turns = self.rolled_turns(scan)
         moving, floats = turns.rolled.moving, turns.floats
 
@@ -439,7 +440,8 @@ class Tape(Flattener):
             self.patterns[id(turns)] = [False], [False]
             counted(self, turns, self.builder.constant(0, INDEX), int(self.ids(scan.turns)), [], turn)
             self.give_sums(turns)
-            self.give(scan.carry[0], gs[0], ACTIVE)
+            for x, g in zip(scan.carry, gs, strict=True):
+                self.give(x, g, ACTIVE)
 
         return self.copied_results(results, ACTIVE, pull)
 

@@ -32,37 +32,38 @@ def traced_for_tape() -> bool:
     return _FOR_TAPE.get()
 
 
+_IN_FORWARD_MODE: ContextVar[bool] = ContextVar("in_forward_mode", default=False)
+_REVERSED_BY_JAX: ContextVar[bool] = ContextVar("reversed_by_jax", default=False)
+
+
+def has_bounded_sums() -> bool:
+    """Whether what is traced now may use `xsim.compile.bounded.bounded_sum`: it is differentiated by a tape or in forward mode. JAX knows
+    no derivative of it in reverse mode."""
+    return _FOR_TAPE.get() or (_IN_FORWARD_MODE.get() and not reversed_by_jax())
+
+
+def reversed_by_jax() -> bool:
+    """Whether JAX differentiates in reverse mode what is traced now: it may have no loops whose number of turns depends on the state."""
+    return _REVERSED_BY_JAX.get()
+
+
 @contextmanager
-def _tracing_for_tape():
-    token = _FOR_TAPE.set(True)
+def _true(variable: ContextVar[bool]):
+    token = variable.set(True)
     try:
         yield
     finally:
-        _FOR_TAPE.reset(token)
+        variable.reset(token)
 
 
-# ---- sums ------------------------------------------------------------------------------------------------------------------------
-
-sum_of_turns = Primitive("xsim_sum_of_turns")
-"""See `bounded_sum`. Inputs: count, what ``add`` reads, the arrays of ``total``, indices. Parameters, as of `jax.lax.scan`: jaxpr, of all
-inputs but the count, with one index; length and reverse."""
-sum_of_turns.multiple_results = True
+def differentiated_in_forward_mode():
+    """Context in which a function is traced that JAX differentiates in forward mode."""
+    return _true(_IN_FORWARD_MODE)
 
 
-@sum_of_turns.def_abstract_eval
-def _shapes_of_sum(*arguments, jaxpr, length, reverse):
-    return list(jaxpr.out_avals)
-
-
-def bounded_sum(add: Callable, total, indices, count) -> Any:
-    """total = add(total, i) for the first ``count`` of the indices (n,), in no order, in a rule that is traced for a tape.
-
-    add must only add to an array what does not depend on it. Its derivative in reverse mode is a loop of as many turns."""
-    traced = jax.make_jaxpr(add)(total, jax.ShapeDtypeStruct((), indices.dtype))
-    jaxpr = traced.jaxpr
-    body = ClosedJaxpr(jaxpr.replace(constvars=[], invars=[*jaxpr.constvars, *jaxpr.invars]), ())
-    (out,) = sum_of_turns.bind(count, *traced.consts, total, indices, jaxpr=body, length=len(indices), reverse=False)
-    return out
+def differentiated_in_reverse_mode():
+    """Context in which a function is traced that JAX differentiates in reverse mode."""
+    return _true(_REVERSED_BY_JAX)
 
 
 # ---- equations -------------------------------------------------------------------------------------------------------------------
@@ -102,7 +103,7 @@ def traced_rule(equation: JaxprEqn, template: Jaxpr, active: Sequence[int]) -> C
         out, changes = jax.jvp(_of_active(equation, template, active, primals), [primals[i] for i in active], tangents)
         return [*out, *(change for x, change in zip(out, changes, strict=True) if is_float(x))]
 
-    with _tracing_for_tape():
+    with _true(_FOR_TAPE):
         return jax.make_jaxpr(rule)(*inputs, *(inputs[i] for i in active))
 
 

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from xsim.dynamics.linalg.assembly import Curvature
-from xsim.dynamics.linalg.dense import fit, pairwise_sum, tree_sum
+from xsim.dynamics.linalg.dense import every, fit, pairwise_sum, tree_sum
 from xsim.dynamics.linalg.jacobian import Jacobian, SparseJacobian
 
 
@@ -53,6 +53,10 @@ class Cones(NamedTuple):
         """J a (n, d, lanes) of a (nv, lanes)."""
         return self.J.j_times(a)
 
+    def at(self, a):
+        """J a + offset, of a (nv, lanes)."""
+        return self.j_times(a) + self.offset
+
     def jt_times(self, f, count=None):
         """J^T f (nv, lanes). count: the result of `count`, so that later contacts are skipped. None: no contact is skipped."""
         return self.J.jt_times(f, count)
@@ -82,6 +86,11 @@ class Cones(NamedTuple):
             normal, tangential = _scaled(self, x)
             return jnp.where(self.stiffness[:, None] > 0, _zone(self.weight[:, :1], normal, tangential), 0)
         return ((_edges(self, x) < 0) & (self.stiffness[:, None, None] > 0)).astype(jnp.int32)
+
+    def has_same_zones(self, x, y):
+        """See `Potential.has_same_zones`."""
+        same = self.zone(x) == self.zone(y)
+        return every(same, same.ndim - x.ndim + 2)
 
     def is_nonquadratic(self, x):
         """Whether P is not quadratic in the piece at x (lanes): whether a contact slides in an elliptic cone."""

@@ -23,10 +23,8 @@ from xsim.model.topology import PairsInfo, Topology
 
 _CHEAP = ("sphere", "capsule", "facet")
 """Shapes whose exact distance costs no more than a lower bound. They need no broad phase."""
-LARGE = 16
-"""A buffer of so many contacts, or more, has smaller ones beside it, see `few_contacts`."""
-SMALLEST = 4
-"""A smaller buffer has so many entries at least."""
+LARGE = 8
+"""The contacts of a buffer of so many entries, or more, are in loops over those that are active, see `active_contacts`."""
 NO_BODY = -2
 """In place of a body: a part of a flex, which several bodies move."""
 
@@ -126,7 +124,6 @@ class CondimGroup(NamedTuple):
     blocks: blocks of the contact Jacobian.
     order: order of the candidates in these blocks. None if the buffer is smaller than the number of candidates.
     support: the dofs that each pair depends on. None if they are many.
-    is_small: whether the buffer is a small one, which is used where it holds all active contacts, see `few_contacts`.
     """
 
     condim: int
@@ -141,18 +138,10 @@ class CondimGroup(NamedTuple):
     blocks: Blocks
     order: np.ndarray | None
     support: Support | None
-    is_small: bool = False
 
     def has_geoms_only(self, side: int) -> bool:
         """Whether the first (0) or the second (1) of each pair is a geom."""
         return bool((self.bodies[:, side] != NO_BODY).all())
-
-    def with_small_buffer(self, part: int) -> CondimGroup:
-        """The group with a buffer of 1 / part of the entries, in one block, if its own is large."""
-        if self.capacity < LARGE:
-            return self
-        capacity, dofs = max(SMALLEST, self.capacity // part), tuple(sorted({dof for _, dofs in self.blocks for dof in dofs}))
-        return self._replace(capacity=capacity, blocks=((capacity, dofs),), order=None, is_small=True)
 
 
 class ContactPlan(NamedTuple):

@@ -9,13 +9,14 @@ constraints.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from xsim.dynamics.constraints.soft_set import Constraints
-from xsim.dynamics.linalg.dense import Bordered, every, pairwise_sum, times, transposed_times, tree_sum
+from xsim.dynamics.linalg.dense import Bordered, every, times, transposed_times, tree_sum
 from xsim.spatial import block_loop_hoisting
 
 MAX_STEPS = 100
@@ -67,7 +68,6 @@ class Minimum(NamedTuple):
 class _Carry(NamedTuple):
     a: object
     y: object
-    x: tuple
     decrement: object  # of the last step
     energy: object  # magnitude of the energy
     done: object
@@ -83,11 +83,12 @@ def minimize(mass, right, free: Free, constraints: Constraints, hard=None, wante
     eps, counts = float(jnp.finfo(right.dtype).eps), constraints.counts()
 
     def step(c: _Carry) -> _Carry:
-        forces = constraints.force(c.x)
+        x = constraints.at(c.a)
+        forces = constraints.force(x)
         soft_force = constraints.jt_times(forces, counts)
         inertial = times(mass, c.a)
         gradient = inertial - right - soft_force
-        second = constraints.newton_matrix(mass, c.x, counts)
+        second = constraints.newton_matrix(mass, x, counts)
         p, y = Bordered(second, hard).solve(-gradient, None if hard is None else times(hard, c.a) - wanted)
         hard_force = jnp.zeros_like(gradient) if hard is None else transposed_times(hard, y)
         remainder = jnp.abs(gradient - hard_force)
@@ -100,17 +101,13 @@ def minimize(mass, right, free: Free, constraints: Constraints, hard=None, wante
         stalled = (decrement <= eps**STALL_POWER * energy) & (decrement >= STALL_RATIO * c.decrement)
         dx = constraints.j_times(p)
         stop = c.done | small | stalled | ~every(jnp.isfinite(gradient))  # a lane that is not finite must not delay the others
-        alpha = _line_search(mass, right + hard_force, constraints, c, p, dx, stop)
-        a = c.a + alpha * p
-        x = constraints.at(a)
-        same = jnp.ones_like(small)
-        for before, after in zip(constraints.zones(c.x), constraints.zones(x), strict=True):
-            same = same & every(before == after, before.ndim - small.ndim)
-        exact = same & (alpha == 1.0) & ~constraints.is_nonquadratic(x)  # a full step within one quadratic piece
-        a = jnp.where(stop, c.a, a)
-        x = tuple(jnp.where(stop, old, new) for old, new in zip(c.x, x, strict=True))
+        alpha = _line_search(mass, right + hard_force, constraints.line(x, dx), c.a, p, stop)
+        end = tuple(y + alpha * dy for y, dy in zip(x, dx, strict=True))
+        # a full step within one quadratic piece
+        exact = constraints.has_same_zones(x, end) & (alpha == 1.0) & ~constraints.is_nonquadratic(end)
+        a = jnp.where(stop, c.a, c.a + alpha * p)
         y = None if hard is None else jnp.where(stop, c.y, y)
-        return _Carry(a, y, x, block_loop_hoisting(decrement), energy, stop | exact, c.count + 1)
+        return _Carry(a, y, block_loop_hoisting(decrement), energy, stop | exact, c.count + 1)
 
     def unfinished(c: _Carry):
         return ~c.done.all() & (c.count < MAX_STEPS)
@@ -123,31 +120,28 @@ def _start_at(start, mass, right, free: Free, constraints: Constraints) -> _Carr
     """Where the iteration starts: at ``start`` (nv, lanes) if the slope of the function on the line from ``free`` to it becomes smaller
     there, else at ``free``. None: at ``free``. With the acceleration of the last time step fewer iterations are needed (MuJoCo's warm
     start)."""
-    a, x, energy = free.a, constraints.at(free.a), jnp.abs(tree_sum(list(free.a * right)))
+    a, energy = free.a, jnp.abs(tree_sum(list(free.a * right)))
     if start is not None:
-        change, x_start = start - a, constraints.at(start)
+        change = start - a
+        soft_change = constraints.j_times(change)
 
-        def soft_work(x_force):
-            """The work of the soft forces at x_force over the change."""
-            works = [(new - old) * f for new, old, f in zip(x_start, x, constraints.force(x_force), strict=True)]
-            return tree_sum([pairwise_sum(work.reshape(-1, *right.shape[1:])) for work in works])
+        def soft_slope(a):
+            """The derivative of P at an acceleration along the change."""
+            return constraints.line(constraints.at(a), soft_change)(jnp.zeros_like(energy))[0]
 
-        decrease = soft_work(x)  # minus the slope at free.a, where M a - b is zero
-        slope = tree_sum(list(change * times(mass, change))) - soft_work(x_start)
+        decrease = -soft_slope(a)  # minus the slope at free.a, where M a - b is zero
+        slope = tree_sum(list(change * times(mass, change))) + soft_slope(start)
         is_better = jnp.abs(slope) <= decrease  # not if start is NaN
         a = jnp.where(is_better, start, a)
-        x = tuple(jnp.where(is_better, new, old) for new, old in zip(x_start, x, strict=True))
         energy = jnp.where(is_better, jnp.maximum(energy, decrease), energy)
-    return _Carry(a, free.y, x, jnp.full_like(energy, jnp.inf), energy, jnp.zeros_like(energy, bool), 0)
+    return _Carry(a, free.y, jnp.full_like(energy, jnp.inf), energy, jnp.zeros_like(energy, bool), 0)
 
 
-def _line_search(mass, right, constraints: Constraints, c: _Carry, p, dx, stop):
-    """The step length alpha (lanes) at which the derivative of the function along p is nearly zero: Newton's method within a bracket. stop:
-    lanes that take no step."""
+def _line_search(mass, right, line: Callable, a, p, stop):
+    """The step length alpha (lanes) at which the derivative of the function along p is nearly zero: Newton's method within a bracket. line:
+    P on the line, see `Constraints.line`. a: where it starts. stop: lanes that take no step."""
     eps = float(jnp.finfo(p.dtype).eps)
-    smooth_slope, smooth_curvature = tree_sum(list(p * (times(mass, c.a) - right))), tree_sum(list(p * times(mass, p)))
-
-    line = constraints.line(c.x, dx)
+    smooth_slope, smooth_curvature = tree_sum(list(p * (times(mass, a) - right))), tree_sum(list(p * times(mass, p)))
 
     def derivatives(alpha):
         slope, curvature = line(alpha)

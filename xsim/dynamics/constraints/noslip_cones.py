@@ -8,7 +8,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from xsim.dynamics.linalg.assembly import Curvature
-from xsim.dynamics.linalg.dense import fit, pairwise_sum, tree_sum
+from xsim.dynamics.linalg.dense import every, fit, pairwise_sum, tree_sum
 from xsim.dynamics.linalg.jacobian import Jacobian, SparseJacobian
 
 
@@ -37,6 +37,10 @@ class NoSlipCones(NamedTuple):
     def j_times(self, a):
         """J a (n, d, lanes) of a (nv, lanes)."""
         return self.J.j_times(a)
+
+    def at(self, a):
+        """J a + offset, of a (nv, lanes)."""
+        return self.j_times(a) + self.offset
 
     def jt_times(self, f, count=None):
         """J^T f (nv, lanes). count: the result of `count`, so that later contacts are skipped. None: no contact is skipped."""
@@ -93,6 +97,11 @@ class NoSlipCones(NamedTuple):
         y, size = self._scaled(x)
         sign = 1 if self.elliptic else jnp.where(y < 0, -1, 1)
         return jnp.where(self._secant_stiffness(size)[0], 0, sign)
+
+    def has_same_zones(self, x, y):
+        """See `Potential.has_same_zones`."""
+        same = self.zone(x) == self.zone(y)
+        return every(same, same.ndim - x.ndim + 2)
 
     def is_nonquadratic(self, x):
         """See `Cones.is_nonquadratic`."""

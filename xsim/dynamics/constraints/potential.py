@@ -11,8 +11,8 @@ from xsim.dynamics.linalg.assembly import Curvature
 class Potential(Protocol):
     """A convex function P(x), x = J a + offset, of the generalized acceleration a (nv, *lanes). Its gradient is minus the force.
 
-    P is piecewise quadratic, except in zones of elliptic cones. `Rows`, `Cones` and `NoSlipCones` implement it. Positions x and forces f
-    have the same shape: (rows, *lanes), or (contacts, condim, *lanes).
+    P is piecewise quadratic, except in zones of elliptic cones. `Rows`, `Cones`, `ActiveCones` and `NoSlipCones` implement it. Positions x
+    and forces f have the same shape: (rows, *lanes), or (contacts, condim, *lanes).
     """
 
     @property
@@ -22,6 +22,10 @@ class Potential(Protocol):
 
     def j_times(self, a) -> Any:
         """J a."""
+        ...
+
+    def at(self, a) -> Any:
+        """J a + offset."""
         ...
 
     def jt_times(self, f, count=None) -> Any:
@@ -40,8 +44,8 @@ class Potential(Protocol):
         """A function step -> (slope, curvature) of P at x + step dx, each (*lanes)."""
         ...
 
-    def zone(self, x) -> Any:
-        """Integers that identify the quadratic pieces of P at x."""
+    def has_same_zones(self, x, y) -> Any:
+        """Whether x and y are in the same quadratic piece of P (*lanes)."""
         ...
 
     def is_nonquadratic(self, x) -> Any:

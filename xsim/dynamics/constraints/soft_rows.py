@@ -20,7 +20,7 @@ from xsim import spatial
 from xsim.dynamics.constraints.row_mobility import RowMobility
 from xsim.dynamics.constraints.softness import impedance, reference_law, regularization
 from xsim.dynamics.linalg.assembly import Curvature
-from xsim.dynamics.linalg.dense import assembled, fit, pairwise_sum, stacked, sum_of_products, transposed_times, tree_sum
+from xsim.dynamics.linalg.dense import assembled, every, fit, pairwise_sum, stacked, sum_of_products, transposed_times, tree_sum
 from xsim.dynamics.tendons.tendons import LengthAndJacobian, scaled_row
 from xsim.dynamics.tree.frames import End, Wrench, body_end, body_link, coordinate_addresses, site_end
 from xsim.dynamics.tree.kinematics import Frames, accelerations, point_acceleration, point_velocity, velocities
@@ -133,6 +133,10 @@ class Rows(NamedTuple):
             return single
         return jnp.concatenate([single, tree_sum([self.general[:, k] * x[k][None] for k in range(len(x))])])
 
+    def at(self, a):
+        """J a + offset, of a (nv, lanes)."""
+        return self.j_times(a) + self.offset
+
     def jt_times(self, f, count=None):
         """J^T f (nv, lanes). count: see `Rows.count`; not used."""
         n = len(self.single)
@@ -179,6 +183,10 @@ class Rows(NamedTuple):
     def count(self):
         """See `Cones.count`. None: every row can be active."""
         return None
+
+    def has_same_zones(self, x, y):
+        """See `Potential.has_same_zones`."""
+        return every(self.zone(x) == self.zone(y))
 
     def is_nonquadratic(self, x):
         """See `Potential.is_nonquadratic`: never."""

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
+from xsim.dynamics.constraints.active_cones import ActiveCones
 from xsim.dynamics.constraints.cones import Cones
 from xsim.dynamics.constraints.contact_plan import LARGE, contact_plan, has_contacts
 from xsim.dynamics.constraints.contact_rows import contact_cones
@@ -42,8 +43,8 @@ def has_warm_start(topology: Topology) -> bool:
     return has_soft(topology) and topology.size("nv") >= MIN_WARM_START
 
 
-def selects_few_contacts(system: System) -> bool:
-    """Whether the acceleration is found with few contacts where few are active, see `few_contacts`."""
+def loops_over_active_contacts(system: System) -> bool:
+    """Whether the acceleration is found in loops over the active contacts, see `active_contacts`."""
     top, derived = system.topology, system.derived
     if not in_one_environment() or top.parts or top.noslip or top.speculative or derived.mobility is None:
         return False
@@ -63,11 +64,11 @@ class Constraints(NamedTuple):
     cones: contacts, by dimension.
     overflow: 1.0 if more contacts were active than the buffer has entries.
     passive: contacts that are springs. They are no part of P. None without.
-    candidates: those of the contacts without their overflow, where `few_contacts` selects from them. Else None.
+    candidates: those of the contacts without their overflow, where loops are over the active ones, see `active_contacts`. Else None.
     """
 
     rows: Rows | None
-    cones: tuple[Cones | NoSlipCones, ...]
+    cones: tuple[Cones | NoSlipCones | ActiveCones, ...]
     overflow: object = 0.0
     passive: PassiveContacts | None = None
     candidates: list[Candidates] | None = None
@@ -83,7 +84,7 @@ class Constraints(NamedTuple):
 
     def at(self, a) -> tuple:
         """J a + offset."""
-        return tuple(part.j_times(a) + part.offset for part in self.parts)
+        return tuple(part.at(a) for part in self.parts)
 
     def force(self, x) -> tuple:
         """The forces -dP/dx."""
@@ -138,9 +139,13 @@ class Constraints(NamedTuple):
 
         return line
 
-    def zones(self, x) -> tuple:
-        """Integers that identify the pieces of P. P is quadratic in each piece, except where `is_nonquadratic` says otherwise."""
-        return tuple(part.zone(y) for part, y in zip(self.parts, x, strict=True))
+    def has_same_zones(self, x, y):
+        """Whether x and y are in the same piece of P (lanes). P is quadratic in each piece, except where `is_nonquadratic` says
+        otherwise."""
+        out = jnp.asarray(True)
+        for part, first, second in zip(self.parts, x, y, strict=True):
+            out = out & part.has_same_zones(first, second)
+        return out
 
     def is_nonquadratic(self, x):
         """Whether P is not quadratic in the piece at x (lanes)."""
@@ -182,7 +187,7 @@ def constraints(
     if not has_contacts(top):
         return Constraints(rows, ())
     candidates = None
-    if contacts is None and at_state is None and selects_few_contacts(system):
+    if contacts is None and at_state is None and loops_over_active_contacts(system):
         candidates = find_candidates(system, frame, v)
         contacts = select_contacts(system, frame, candidates, contact_plan(top).condim_groups)
         candidates = [c._replace(overflow=False) for c in candidates]

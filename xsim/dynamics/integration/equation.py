@@ -11,11 +11,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from xsim.compile.rules import traced_for_tape
+from xsim.compile.rules import has_bounded_sums, reversed_by_jax
 from xsim.dynamics.actuation.actuation import actuator_forces
 from xsim.dynamics.actuation.transmissions import transmissions
-from xsim.dynamics.constraints.active_contacts import contact_force, with_contact_curvature
-from xsim.dynamics.constraints.few_contacts import ITERATED, of_active_contacts
+from xsim.dynamics.constraints.active_contacts import active_cones, contact_force
 from xsim.dynamics.constraints.holonomic import has_holonomic_rows, holonomic_rates, holonomic_rows
 from xsim.dynamics.constraints.newton import free_acceleration, minimize
 from xsim.dynamics.constraints.noslip import without_slip
@@ -26,7 +25,7 @@ from xsim.dynamics.forces.passive import damping_matrix, passive_force, quadrati
 from xsim.dynamics.integration.velocity_derivatives import damping_derivatives, free_body_dofs, velocity_derivatives
 from xsim.dynamics.integration.velocity_stepping import step_metric
 from xsim.dynamics.layout import column
-from xsim.dynamics.linalg.dense import assembled, fit, is_tiled, times
+from xsim.dynamics.linalg.dense import assembled, fit, times
 from xsim.dynamics.linalg.implicit import implicit
 from xsim.dynamics.linalg.newton_matrix import NewtonMatrix, StagedMatrix
 from xsim.dynamics.linalg.sparse import Quadratic, Saddle, dense, masked, minus_jt_times, multiply, restricted, row_times, with_quadratic
@@ -287,8 +286,8 @@ def _constraint_force(m: EquationOfMotion, t: Terms, a: list) -> list:
         soft = soft.fitted(stacked.shape[1:])
         return list(soft.jt_times(soft.force(soft.at(stacked))))
 
-    if m.soft.candidates is None or not traced_for_tape():
-        return of_active_contacts(m.system, t.frame, m.v, m.soft, force)
+    if m.soft.candidates is None or not has_bounded_sums():
+        return force(m.soft)
     contacts = contact_force(m.system, t.frame, m.v, m.soft, a)
     return contacts if m.soft.rows is None else [add(x, y) for x, y in zip(contacts, force(m.soft._replace(cones=())), strict=True)]
 
@@ -364,35 +363,30 @@ def _solve_dense(m: EquationOfMotion, terms: Terms, full, with_matrix: bool) -> 
         a, flags = matrix.solve([*force], [*right_side[n:]]), [matrix.bordered.factor.pivot, 1.0]
     else:
         lanes, free = right_side.shape[1:], free_acceleration(mass, force, hard, required)
-
         start = None if m.start is None else jnp.stack(full(m.start))
-
-        def under(constraints: Constraints) -> tuple:
-            constraints = constraints.fitted(lanes)
-            minimum = minimize(mass, force, free, constraints, hard, required, start)
-            return minimum, constraints.newton_matrix(mass, constraints.at(minimum.a)) if with_matrix else None
-
-        minimum, newton_matrix = of_active_contacts(m.system, terms.frame, m.v, m.soft, under, ITERATED)
+        soft = _with_active_cones(m, terms, lanes)
+        minimum = minimize(mass, force, free, soft, hard, required, start)
+        newton_matrix = soft.newton_matrix(mass, soft.at(minimum.a)) if with_matrix else None
         matrix = NewtonMatrix(newton_matrix, hard) if with_matrix else None
         a, flags = [*minimum.a, *(() if hard is None else minimum.y)], [free.pivot, minimum.converged]
     return *_with_staged_terms(m, terms, full, matrix, mass_rows, a), flags
+
+
+def _with_active_cones(m: EquationOfMotion, terms: Terms, lanes: tuple[int, ...]) -> Constraints:
+    """The soft constraints with arrays of the shape (..., *lanes), and if they have candidates, with the cones of the active contacts."""
+    soft = m.soft
+    assert soft is not None
+    if soft.candidates is not None and not reversed_by_jax():
+        soft = soft._replace(cones=active_cones(m.system, terms.frame, m.v, soft))
+    return soft.fitted(lanes)
 
 
 def _dense_matrix(m: EquationOfMotion, terms: Terms, x, full):
     """The matrix of `_solve_dense` at a solution x."""
     mass_rows, matrix, hard = _dense_equation(m, terms, full)
     if m.soft is not None:
-        a, mass = jnp.stack(x[: len(m.v)]), matrix
-
-        def newton_matrix(constraints: Constraints):
-            constraints = constraints.fitted(mass.shape[2:])
-            return constraints.newton_matrix(mass, constraints.at(a))
-
-        if m.soft.candidates is None or is_tiled(mass) or not traced_for_tape():
-            matrix = of_active_contacts(m.system, terms.frame, m.v, m.soft, newton_matrix)
-        else:
-            matrix = mass if m.soft.rows is None else newton_matrix(m.soft._replace(cones=()))
-            matrix = with_contact_curvature(m.system, terms.frame, m.v, m.soft, a, matrix)
+        soft = _with_active_cones(m, terms, matrix.shape[2:])
+        matrix = soft.newton_matrix(matrix, soft.at(jnp.stack(x[: len(m.v)])))
     return _with_staged_terms(m, terms, full, NewtonMatrix(matrix, hard), mass_rows, x)[0]
 
 

@@ -1,4 +1,4 @@
-"""Programs of one environment solve for few contacts where few are active (`xsim.dynamics.constraints.few_contacts`): the same states and
+"""Programs of one environment have loops over the active contacts (`xsim.dynamics.constraints.active_contacts`): the same states and
 derivatives as with all contacts, in float64; what does not depend on contacts that are not active."""
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ from traced import by_numpy
 import xsim
 from xsim.compile.choice import tracing_for
 from xsim.dynamics.call import Call
-from xsim.dynamics.constraints.contact_plan import LARGE, contact_plan
-from xsim.dynamics.constraints.few_contacts import ITERATED, small_buffers
-from xsim.dynamics.constraints.soft_set import constraints, selects_few_contacts
+from xsim.dynamics.constraints.contact_plan import LARGE
+from xsim.dynamics.constraints.soft_set import constraints, loops_over_active_contacts
 from xsim.dynamics.forward import soft_constraints
 from xsim.dynamics.integration.equation import EquationOfMotion, effective_mass
 from xsim.dynamics.linalg.dense import Cholesky, assembled
@@ -57,22 +56,19 @@ def raft(option: str = "") -> tuple[xsim.Model, xsim.State, list[int]]:
 
 OPTIONS = {
     "pyramids": "", "ellipses": 'cone="elliptic"', "Runge-Kutta": 'integrator="RK4"',
-    "without the branch": 'integrator="discrete" cone="elliptic"',
+    "without the loops": 'integrator="discrete" cone="elliptic"',
 }  # fmt: skip
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", OPTIONS)
 def test_states_and_derivatives(name, x64):
-    """Of a step of a batch with no, few, more and many contacts: by LLVM, whose program has branches, and by JAX, which has all contacts.
-    With the integrator discrete the numbers of contacts depend on the step, and LLVM has all contacts, too."""
+    """Of a step of a batch with no, few, more and many contacts: by LLVM, whose program has loops over the active contacts, and by JAX,
+    which has all contacts. With the integrator discrete the numbers of contacts depend on the step, and LLVM has all contacts, too."""
     model, state, counts = raft(OPTIONS[name])
-    assert counts[0] == 0 < counts[1] <= COUNT // 8 < counts[2] <= COUNT // 4 < LARGE <= counts[3] == COUNT
+    assert 0 == counts[0] < counts[1] < counts[2] < counts[3] == COUNT
     with one_environment():
-        assert selects_few_contacts(system_of(model))
-    groups = contact_plan(model.topology).condim_groups
-    assert [size[0].capacity for size in small_buffers(groups, ITERATED)] == [COUNT // 8, COUNT // 4]
-    assert [size[0].capacity for size in small_buffers(groups, (8, 7))] == [COUNT // 8]
+        assert loops_over_active_contacts(system_of(model))
     weights = np.random.default_rng(1).normal(size=model.nv)
 
     def velocities(q, v, size):
@@ -136,21 +132,37 @@ def test_forward_mode(x64):
     np.testing.assert_allclose(found, by_numpy(along)(state.v, direction), rtol=0, atol=1e-8)
 
 
-def test_small_buffers_are_for_large_ones():
-    """Models whose buffers are small, and those whose contacts are found otherwise, have no second branch."""
+@pytest.mark.slow
+@pytest.mark.parametrize(("outer", "inner"), [(jax.jacfwd, jax.grad), (jax.jacrev, jax.jacfwd)])
+def test_second_derivatives(outer, inner, x64):
+    """Derivatives of loops over contacts that slide in elliptic cones: the only ones whose force is not linear."""
+    model, state, _ = raft(OPTIONS["ellipses"])
+    state = jax.tree.map(lambda x: x[1:3], state)
+
+    def loss(v):
+        return (xsim.step(model, state.replace(v=v)).v ** 2).sum()
+
+    with tracing_for("llvm"):
+        found = jax.jit(outer(inner(loss)))(state.v)
+    wanted = by_numpy(jax.hessian(loss))(state.v)
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-8 * np.abs(wanted).max())
+
+
+def test_small_buffers_have_no_loops():
+    """Models whose buffers are small, and those whose contacts are found otherwise, have no loops over the active contacts."""
     ball = '<body pos="0 0 {}"><freejoint/><geom size=".1" {}/></body>'
 
-    def has_branch(text: str, **options) -> bool:
+    def has_loops(text: str, **options) -> bool:
         model = xsim.loads(f"<mujoco><worldbody><geom type='plane' size='1 1 1'/>{text}</worldbody></mujoco>", "mjcf", rules="4.0")
         model = xsim.with_contact_limit(model, **options) if options else model
         with one_environment():
-            return selects_few_contacts(system_of(model))
+            return loops_over_active_contacts(system_of(model))
 
     many = "".join(ball.format(i, "") for i in range(1, 7))  # with each other and the ground: 21 pairs
-    assert has_branch(many)
-    assert not has_branch(ball.format(1, ""))
-    assert not has_branch(many, contacts=LARGE - 1)
-    assert not has_branch(many + ball.format(9, 'adhesion="1"'))
+    assert has_loops(many)
+    assert not has_loops(ball.format(1, ""))
+    assert not has_loops(many, contacts=LARGE - 1)
+    assert not has_loops(many + ball.format(9, 'adhesion="1"'))
 
 
 # ---- Newton's method -------------------------------------------------------------------------------------------------------------
