@@ -20,7 +20,7 @@ from xsim.dynamics.collide.shapes import FAR
 from xsim.dynamics.constraints import contact_rows, soft_set
 from xsim.dynamics.constraints.contact_plan import contact_plan
 from xsim.dynamics.constraints.narrowphase import Contacts as Found
-from xsim.dynamics.constraints.narrowphase import find_contacts
+from xsim.dynamics.constraints.narrowphase import Detection, detect_contacts
 from xsim.dynamics.tree.kinematics import frames, lanes_of
 
 AT = 1e-9  # m: contacts nearer to the margin may be there or not
@@ -68,7 +68,7 @@ def own_contacts(model: xsim.Model, q: np.ndarray) -> list[Contacts]:
 def _find(model: xsim.Model, q) -> list[tuple]:
     """By class; the last axis is that of the lanes."""
     c = Call(model, q)
-    found, out = find_contacts(c.system, frames(c.system, c.q)), []
+    found, out = detect_contacts(c.system, frames(c.system, c.q)).contacts, []
     for own, numbers in zip(found, contact_rows.parameters_of_contacts(c.system, found), strict=True):
         n, lanes = own.distance.shape
         frame = jnp.stack([jnp.stack(axis, 1) for axis in (own.normal, *own.tangents)], 1)
@@ -127,7 +127,7 @@ def placed(model: xsim.Model, both: list[Contacts]) -> list[tuple]:
 def standing(model: xsim.Model, given: list[tuple]) -> Iterator[None]:
     """xsim has these contacts, of `placed`, in the place of its own."""
 
-    def find(system, frame, v=None) -> list:
+    def find(system, frame, v=None) -> Detection:
         out, lanes = [], np.arange(*lanes_of(system, frame))
         for of, own in zip(contact_plan(model.topology).condim_groups, given, strict=True):
             pair, distance, point, axes = (x[..., np.minimum(lanes, x.shape[-1] - 1)] for x in own)  # xsim fills up its lanes
@@ -136,11 +136,11 @@ def standing(model: xsim.Model, given: list[tuple]) -> Iterator[None]:
             overflow = jnp.zeros(distance.shape[1:], bool)
             own_class = of._replace(blocks=((len(distance), tuple(range(model.nv))),), order=None)
             out.append(Found(own_class, jnp.asarray(pair), distance, point, rows[0], tuple(rows[1:]), overflow, None))
-        return out
+        return Detection([], out)
 
     with ExitStack() as patches:
         for module in USERS:
-            patches.enter_context(patch.object(module, "find_contacts", find))
+            patches.enter_context(patch.object(module, "detect_contacts", find))
         yield
 
 

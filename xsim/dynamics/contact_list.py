@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from xsim.dynamics.call import Call, query
 from xsim.dynamics.constraints.contact_plan import has_contacts
 from xsim.dynamics.constraints.contact_rows import contact_forces, contact_geoms, parameters_of_contacts
-from xsim.dynamics.constraints.narrowphase import find_contacts
+from xsim.dynamics.constraints.narrowphase import detect_contacts
 from xsim.dynamics.forward import soft_constraints, total_acceleration
 from xsim.dynamics.tree.kinematics import frames
 from xsim.model.model import Model, State
@@ -57,8 +57,8 @@ def contacts(model: Model, state: State, ctrl=None, tau=None) -> ContactData:
         shapes |= {"point": (3,), "frame": (3, 3), "friction": (5,), "force": (6,)}
         types = {"active": bool, "geoms": jnp.int32, "parts": jnp.int32}
         return ContactData(**{name: jnp.zeros((*batch, 0, *shape), types.get(name, c.dtype)) for name, shape in shapes.items()})
-    groups = find_contacts(c.system, frames(c.system, c.q), c.v)
-    soft = soft_constraints(c, groups)
+    detection = detect_contacts(c.system, frames(c.system, c.q), c.v)
+    groups, soft = detection.contacts, soft_constraints(c, detection)
     assert soft is not None
     solved = total_acceleration(c, soft)
     forces = contact_forces(groups, (solved.soft or soft).cones, solved.explicit_a)

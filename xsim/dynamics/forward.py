@@ -17,7 +17,7 @@ from xsim.dynamics.compiled_query import compiled_query
 from xsim.dynamics.constraints.contact_plan import has_contacts
 from xsim.dynamics.constraints.contact_rows import contact_forces
 from xsim.dynamics.constraints.holonomic import has_holonomic_rows
-from xsim.dynamics.constraints.narrowphase import Contacts, find_contacts
+from xsim.dynamics.constraints.narrowphase import Detection, detect_contacts
 from xsim.dynamics.constraints.soft_set import Constraints, has_soft
 from xsim.dynamics.forces.armature import armature_matrix, with_armature_bias
 from xsim.dynamics.forces.elements import element_force
@@ -46,9 +46,9 @@ def _equation(c: Call, soft: Constraints | None) -> EquationOfMotion:
     return EquationOfMotion(c.system, c.q, c.v, commands.tau, *inputs, implicit, commands.prescribed, soft=soft)
 
 
-def soft_constraints(c: Call, contacts: list[Contacts] | None = None) -> Constraints | None:
-    """The soft constraints of a call. contacts: see `soft_set.constraints`."""
-    return constraints_of_step(c.system, c.q, c.v, c.act, split_controls(c.system.topology, c.ctrl).actuators, contacts)
+def soft_constraints(c: Call, detection: Detection | None = None) -> Constraints | None:
+    """The soft constraints of a call. detection: see `soft_set.constraints`."""
+    return constraints_of_step(c.system, c.q, c.v, c.act, split_controls(c.system.topology, c.ctrl).actuators, detection)
 
 
 def smooth(c: Call, soft: Constraints | None = None) -> Solved:
@@ -113,8 +113,9 @@ def with_sensor_history(model: Model, before: State, after: State, ctrl, tau) ->
 def _evaluate(model: Model, state: State, ctrl=None, tau=None) -> tuple[Data, jax.Array | None]:
     c = Call.of_state(model, state, ctrl, tau)
     frame = kin.frames(c.system, c.q)
-    contacts = find_contacts(c.system, frame, c.v) if has_contacts(model.topology) else []
-    soft = soft_constraints(c, contacts)
+    detection = detect_contacts(c.system, frame, c.v) if has_contacts(model.topology) else None
+    contacts = [] if detection is None else detection.contacts
+    soft = soft_constraints(c, detection)
     solved = total_acceleration(c, soft)
     soft = solved.soft or soft
     motion = _link_motion(c, frame, solved)

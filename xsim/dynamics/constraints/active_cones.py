@@ -113,19 +113,13 @@ class ActiveCones(NamedTuple):
 
         return line
 
-    def has_same_zones(self, x, y):
-        """See `Potential.has_same_zones`."""
-        return self._none_of(lambda i: ~self._one(i).has_same_zones(row_of(x, i)[None], row_of(y, i)[None]))
+    def is_quadratic(self, x, dx):
+        """See `Cones.is_quadratic`."""
 
-    def is_nonquadratic(self, x):
-        """See `Potential.is_nonquadratic`."""
-        if not self.elliptic or self.offset.shape[1] == 1:
-            return jnp.zeros((), bool)
-        return ~self._none_of(lambda i: self._one(i).is_nonquadratic(row_of(x, i)[None]))
+        def test(i, passed):
+            return passed & self._one(i).is_quadratic(row_of(x, i)[None], row_of(dx, i)[None])
 
-    def _none_of(self, test: Callable):
-        """Whether test(i) is false for all active contacts."""
-        return jax.lax.fori_loop(0, self.J.count, lambda i, passed: passed & ~test(i), jnp.ones((), bool))
+        return jax.lax.fori_loop(0, self.J.count, test, jnp.ones((), bool))
 
     def _hessian(self, i, x):
         return self._one(i).hessian(row_of(x, i)[None])[0]

@@ -87,16 +87,13 @@ class Cones(NamedTuple):
             return jnp.where(self.stiffness[:, None] > 0, _zone(self.weight[:, :1], normal, tangential), 0)
         return ((_edges(self, x) < 0) & (self.stiffness[:, None, None] > 0)).astype(jnp.int32)
 
-    def has_same_zones(self, x, y):
-        """See `Potential.has_same_zones`."""
-        same = self.zone(x) == self.zone(y)
+    def is_quadratic(self, x, dx):
+        """See `Potential.is_quadratic`: where no contact changes its zone, or slides in an elliptic cone."""
+        zone = self.zone(x)
+        same = zone == self.zone(x + dx)
+        if self.curved:
+            same = same & (zone != 1)
         return every(same, same.ndim - x.ndim + 2)
-
-    def is_nonquadratic(self, x):
-        """Whether P is not quadratic in the piece at x (lanes): whether a contact slides in an elliptic cone."""
-        if not self.curved:
-            return jnp.zeros(x.shape[2:], bool)
-        return ((self.zone(x) == 1) & (self.stiffness[:, None] > 0)).any((0, 1))
 
     def hessian(self, x):
         """The second derivatives of P (n, d, d, lanes)."""

@@ -12,7 +12,7 @@ import numpy as np
 from xsim.dynamics.constraints.cones import Cones
 from xsim.dynamics.constraints.contact_parameters import PairParameters
 from xsim.dynamics.constraints.contact_plan import NO_BODY
-from xsim.dynamics.constraints.narrowphase import Contacts, components, find_contacts, of_contacts
+from xsim.dynamics.constraints.narrowphase import Contacts, components, detect_contacts, of_contacts
 from xsim.dynamics.constraints.noslip_cones import NoSlipCones
 from xsim.dynamics.constraints.row_mobility import RowMobility
 from xsim.dynamics.constraints.softness import MIN_VALUE, impedance, reference_law, regularization
@@ -319,7 +319,7 @@ def adhesion_row(system: System, frame: Frames, body: int) -> list:
         return []
     lanes = lanes_of(system, frame)
     total, count = 0.0, 0.0
-    contacts = find_contacts(system, frame)
+    contacts = detect_contacts(system, frame).contacts
     for group_contacts, parameters in zip(contacts, parameters_of_contacts(system, contacts), strict=True):
         has_body = (group_contacts.group.bodies == body).any(1) & (group_contacts.group.bodies != NO_BODY).all(1)
         of_body = constants_of_contacts(group_contacts, has_body[None], group_contacts.distance.dtype)[0]

@@ -380,13 +380,21 @@ def active_indices(depth, group: CondimGroup, pair) -> tuple[Any, Any]:
     return indices, jnp.minimum(count, capacity)
 
 
-def find_contacts(system: System, frame: Frames, v=None) -> list[Contacts]:
-    """The contacts at a configuration, one entry for each condim group. v: velocities, for speculative contacts; None: without these."""
-    return select_contacts(system, frame, find_candidates(system, frame, v), contact_plan(system.topology).condim_groups)
+class Detection(NamedTuple):
+    """The candidate contacts and the contacts of a configuration, one entry for each condim group."""
+
+    candidates: list[Candidates]
+    contacts: list[Contacts]
+
+
+def detect_contacts(system: System, frame: Frames, v=None) -> Detection:
+    """The contacts at a configuration. v: velocities, for speculative contacts; None: without these."""
+    candidates = find_candidates(system, frame, v)
+    return Detection(candidates, select_contacts(system, frame, candidates, contact_plan(system.topology).condim_groups))
 
 
 def find_candidates(system: System, frame: Frames, v=None) -> list[Candidates]:
-    """The candidate contacts at a configuration, one entry for each condim group. v: see `find_contacts`."""
+    """The candidate contacts at a configuration, one entry for each condim group. v: see `detect_contacts`."""
     parameters, plan = system.derived.contact_parameters, contact_plan(system.topology)
     corner_points = _corner_points(system, frame)
     shapes = [] if corner_points is None else [flex_contacts.part_shapes(system, corner_points)]

@@ -102,9 +102,7 @@ def minimize(mass, right, free: Free, constraints: Constraints, hard=None, wante
         dx = constraints.j_times(p)
         stop = c.done | small | stalled | ~every(jnp.isfinite(gradient))  # a lane that is not finite must not delay the others
         alpha = _line_search(mass, right + hard_force, constraints.line(x, dx), c.a, p, stop)
-        end = tuple(y + alpha * dy for y, dy in zip(x, dx, strict=True))
-        # a full step within one quadratic piece
-        exact = constraints.has_same_zones(x, end) & (alpha == 1.0) & ~constraints.is_nonquadratic(end)
+        exact = (alpha == 1.0) & constraints.is_quadratic(x, dx)
         a = jnp.where(stop, c.a, c.a + alpha * p)
         y = None if hard is None else jnp.where(stop, c.y, y)
         return _Carry(a, y, block_loop_hoisting(decrement), energy, stop | exact, c.count + 1)

@@ -98,16 +98,13 @@ class NoSlipCones(NamedTuple):
         sign = 1 if self.elliptic else jnp.where(y < 0, -1, 1)
         return jnp.where(self._secant_stiffness(size)[0], 0, sign)
 
-    def has_same_zones(self, x, y):
-        """See `Potential.has_same_zones`."""
-        same = self.zone(x) == self.zone(y)
+    def is_quadratic(self, x, dx):
+        """See `Cones.is_quadratic`."""
+        zone = self.zone(x)
+        same = zone == self.zone(x + dx)
+        if self.elliptic and x.shape[1] > 1:
+            same = same & ((zone != 1) | (self.bound <= 0))
         return every(same, same.ndim - x.ndim + 2)
-
-    def is_nonquadratic(self, x):
-        """See `Cones.is_nonquadratic`."""
-        if not self.elliptic or x.shape[1] == 1:
-            return jnp.zeros(x.shape[2:], bool)
-        return ((self.zone(x) == 1) & (self.bound > 0)).any((0, 1))
 
     def hessian(self, x):
         """The second derivatives of P (n, d, d, lanes)."""

@@ -44,12 +44,8 @@ class Potential(Protocol):
         """A function step -> (slope, curvature) of P at x + step dx, each (*lanes)."""
         ...
 
-    def has_same_zones(self, x, y) -> Any:
-        """Whether x and y are in the same quadratic piece of P (*lanes)."""
-        ...
-
-    def is_nonquadratic(self, x) -> Any:
-        """Whether P is not quadratic near x, within its zones (*lanes)."""
+    def is_quadratic(self, x, dx) -> Any:
+        """Whether P is one quadratic function from x to x + dx (*lanes)."""
         ...
 
     def count(self) -> Any:

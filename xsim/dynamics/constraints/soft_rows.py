@@ -184,13 +184,9 @@ class Rows(NamedTuple):
         """See `Cones.count`. None: every row can be active."""
         return None
 
-    def has_same_zones(self, x, y):
-        """See `Potential.has_same_zones`."""
-        return every(self.zone(x) == self.zone(y))
-
-    def is_nonquadratic(self, x):
-        """See `Potential.is_nonquadratic`: never."""
-        return jnp.zeros(x.shape[1:], bool)
+    def is_quadratic(self, x, dx):
+        """See `Potential.is_quadratic`."""
+        return every(self.zone(x) == self.zone(x + dx))
 
     def fitted(self, lanes: tuple[int, ...]) -> Rows:
         """The rows with arrays of the shape (..., *lanes)."""

@@ -14,7 +14,7 @@ from xsim.dynamics.constraints.contact_plan import LARGE, contact_plan, has_cont
 from xsim.dynamics.constraints.contact_rows import contact_cones
 from xsim.dynamics.constraints.flex_edges import edge_rows, has_edge_rows
 from xsim.dynamics.constraints.flex_strains import strain_rows
-from xsim.dynamics.constraints.narrowphase import Candidates, Contacts, find_candidates, find_contacts, select_contacts
+from xsim.dynamics.constraints.narrowphase import Candidates, Detection, detect_contacts
 from xsim.dynamics.constraints.noslip_cones import NoSlipCones
 from xsim.dynamics.constraints.passive_contacts import PassiveContacts, passive_contacts
 from xsim.dynamics.constraints.potential import Potential
@@ -139,19 +139,11 @@ class Constraints(NamedTuple):
 
         return line
 
-    def has_same_zones(self, x, y):
-        """Whether x and y are in the same piece of P (lanes). P is quadratic in each piece, except where `is_nonquadratic` says
-        otherwise."""
+    def is_quadratic(self, x, dx):
+        """Whether P is one quadratic function from x to x + dx (lanes)."""
         out = jnp.asarray(True)
-        for part, first, second in zip(self.parts, x, y, strict=True):
-            out = out & part.has_same_zones(first, second)
-        return out
-
-    def is_nonquadratic(self, x):
-        """Whether P is not quadratic in the piece at x (lanes)."""
-        out = jnp.asarray(False)
-        for part, y in zip(self.parts, x, strict=True):
-            out = out | part.is_nonquadratic(y)
+        for part, y, dy in zip(self.parts, x, dx, strict=True):
+            out = out & part.is_quadratic(y, dy)
         return out
 
     def fitted(self, lanes: tuple[int, ...]) -> Constraints:
@@ -171,9 +163,9 @@ def _rows(system: System, frame: Frames, q, v, at_state: RowMobility | None) -> 
 
 
 def constraints(
-    system: System, q, v, contacts: list[Contacts] | None = None, step_terms: list | None = None
+    system: System, q, v, detection: Detection | None = None, step_terms: list | None = None
 ) -> Constraints | None:
-    """The soft constraints at a state. None if the model has none. contacts: the contacts at this state; None: they are computed.
+    """The soft constraints at a state. None if the model has none. detection: the contacts at this state; None: they are computed.
     step_terms: (factor, `Quadratic`) of what the mobilities add to the mass matrix if the references of the rows are at the end of the
     step; None: they are at its start.
 
@@ -186,16 +178,15 @@ def constraints(
     rows = _rows(system, frame, q, v, at_state) if has_soft_rows(top) else None
     if not has_contacts(top):
         return Constraints(rows, ())
-    candidates = None
-    if contacts is None and at_state is None and loops_over_active_contacts(system):
-        candidates = find_candidates(system, frame, v)
-        contacts = select_contacts(system, frame, candidates, contact_plan(top).condim_groups)
-        candidates = [c._replace(overflow=False) for c in candidates]
-    contacts = find_contacts(system, frame, v) if contacts is None else contacts
+    candidates, contacts = detect_contacts(system, frame, v) if detection is None else detection
+    has_loops = at_state is None and loops_over_active_contacts(system)
     cones, overflow, passive = contact_cones(system, frame, v, contacts, at_state), 0.0, passive_contacts(system, frame, v, contacts)
     if passive is not None and step_terms is None:
         raise ValueError("passive contact of flexes is for the integrator discrete: choose this integrator")
     rows = inactive_row(len(v), contacts[0].distance.dtype) if rows is None and not cones else rows
     for group_contacts in contacts:
         overflow = jnp.maximum(overflow, group_contacts.overflow.astype(group_contacts.distance.dtype))
-    return Constraints(rows, cones, overflow if lanes_of(system, frame) else overflow[0], passive, candidates)
+    return Constraints(
+        rows, cones, overflow if lanes_of(system, frame) else overflow[0], passive,
+        [c._replace(overflow=False) for c in candidates] if has_loops else None,
+    )  # fmt: skip

@@ -33,7 +33,7 @@ def can_predict(topology: Topology, group: PairGroup) -> bool:
 
 
 def geom_motions(system: System, frame: Frames, v, shapes) -> StepMotion:
-    """The motion over the step of the geoms that can collide, components (geoms, lanes or 1). shapes: see `narrowphase.find_contacts`."""
+    """The motion over the step of the geoms that can collide, components (geoms, lanes or 1). shapes: see `narrowphase.detect_contacts`."""
     top, plan, dt = system.topology, contact_plan(system.topology), system.option.dt
     motion = velocities(system, frame, v)[1]
     references = [frame.pose[system.tables.root[link]].pos for link in range(len(top.links))]

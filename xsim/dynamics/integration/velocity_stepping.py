@@ -12,7 +12,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from xsim.dynamics.actuation.transmissions import transmissions
-from xsim.dynamics.constraints.narrowphase import Contacts
+from xsim.dynamics.constraints.narrowphase import Detection
 from xsim.dynamics.constraints.soft_set import Constraints, constraints, has_soft
 from xsim.dynamics.flex.slopes import flex_slopes
 from xsim.dynamics.forces.slopes import joint_slopes
@@ -66,12 +66,12 @@ def step_metric(
     return StepMetric(damping, stiffness, couplings, flexes, _gyroscopic(system, frame, inertia, q, v, rows, held))
 
 
-def constraints_of_step(system: System, q, v, act, ctrl, contacts: list[Contacts] | None = None) -> Constraints | None:
-    """The soft constraints of the model's integrator at a state. contacts: see `constraints`.
+def constraints_of_step(system: System, q, v, act, ctrl, detection: Detection | None = None) -> Constraints | None:
+    """The soft constraints of the model's integrator at a state. detection: see `constraints`.
 
     The mobilities of rows in the metric W take of tendons and actuators only the diagonals of their matrices."""
     if not (has_soft(system.topology) and INTEGRATORS[system.topology.integrator].by_step):
-        return constraints(system, q, v, contacts)
+        return constraints(system, q, v, detection)
     frame = frames(system, q)
     tendon = tendons(system, frame, q)
     slopes = joint_slopes(system, frame, q, v)
@@ -79,7 +79,7 @@ def constraints_of_step(system: System, q, v, act, ctrl, contacts: list[Contacts
         for dof, x in row:
             for matrix, factor in ((slopes.stiffness, k), (slopes.damping, d)):
                 matrix.diagonal[dof] = add(matrix.diagonal[dof], mul(factor, mul(x, x)))
-    return constraints(system, q, v, contacts, slopes.metric(system.option.dt))
+    return constraints(system, q, v, detection, slopes.metric(system.option.dt))
 
 
 def _rows_with_slopes(system: System, frame: Frames, v, act, ctrl, tendon, transmission) -> list[tuple]:
