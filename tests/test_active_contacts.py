@@ -133,7 +133,10 @@ def test_forward_mode(x64):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("outer", "inner"), [(jax.jacfwd, jax.grad), (jax.jacrev, jax.jacfwd)])
+@pytest.mark.parametrize(("outer", "inner"), [
+    pytest.param(jax.jacfwd, jax.grad, marks=pytest.mark.nightly, id="forward over reverse"),
+    pytest.param(jax.jacrev, jax.jacfwd, id="reverse over forward"),
+])  # fmt: skip
 def test_second_derivatives(outer, inner, x64):
     """Derivatives of loops over contacts that slide in elliptic cones: the only ones whose force is not linear."""
     model, state, _ = raft(OPTIONS["ellipses"])
