@@ -12,6 +12,8 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Primitive, jaxpr_as_fun
 from jax.interpreters import ad
 
+from xsim.compile.rules import is_float, struct_of
+
 sum_of_turns = Primitive("xsim_sum_of_turns")
 """See `bounded_sum`. Inputs: count, what ``add`` reads, the arrays of ``total``, indices. Parameters, as of `jax.lax.scan`: jaxpr, of all
 inputs but the count, with one index; length and reverse."""
@@ -82,7 +84,7 @@ def _tangents_of_sum(primals, tangents, *, jaxpr, length, reverse):
         return [*out, *change]
 
     operands = [*known, *read, *start, *start_tangents]
-    body, consts = _traced(turn, *map(_struct, operands), jax.ShapeDtypeStruct((), indices.dtype))
+    body, consts = _traced(turn, *map(struct_of, operands), jax.ShapeDtypeStruct((), indices.dtype))
     out = sum_of_turns.bind(count, *consts, *operands, indices, jaxpr=body, length=length, reverse=reverse)
     return out[:totals], out[totals:]
 
@@ -96,7 +98,7 @@ def _tangents_of_rows(primals, tangents, *, jaxpr, length, reverse):
         out, change = _jvp(jaxpr, (*read, i), dict(zip(moving, changes, strict=True)))
         return [*out, *change]
 
-    body, consts = _traced(row, *map(_struct, (*known, *read)), jax.ShapeDtypeStruct((), numbers.dtype))
+    body, consts = _traced(row, *map(struct_of, (*known, *read)), jax.ShapeDtypeStruct((), numbers.dtype))
     out = rows_of_turns.bind(count, *consts, *known, *read, numbers, jaxpr=body, length=length, reverse=reverse)
     half = len(out) // 2
     return out[:half], [_tangent_of(x, change) for x, change in zip(out[:half], out[half:], strict=True)]
@@ -104,7 +106,7 @@ def _tangents_of_rows(primals, tangents, *, jaxpr, length, reverse):
 
 def _instantiated(arrays, tangents) -> tuple[list[int], list]:
     """Which of the arrays have a tangent, and these tangents."""
-    known = {i: t for i, t in enumerate(tangents) if not isinstance(t, ad.Zero) and jnp.issubdtype(arrays[i].dtype, jnp.floating)}
+    known = {i: t for i, t in enumerate(tangents) if not isinstance(t, ad.Zero) and is_float(arrays[i])}
     return list(known), list(known.values())
 
 
@@ -122,11 +124,7 @@ def _jvp(jaxpr: ClosedJaxpr, arguments, tangents: dict[int, Any]) -> tuple[list,
 
 
 def _tangent_of(x, change) -> Any:
-    return change if jnp.issubdtype(x.dtype, jnp.floating) else np.zeros(x.shape, jax.dtypes.float0)
-
-
-def _struct(x) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(x.shape, x.dtype)
+    return change if is_float(x) else np.zeros(x.shape, jax.dtypes.float0)
 
 
 ad.primitive_jvps[sum_of_turns] = _tangents_of_sum

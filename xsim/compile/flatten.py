@@ -17,7 +17,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 from xsim.compile import assembly, factorization, indexing, matrices
 from xsim.compile.arrays import Array, combined, constant_array
 from xsim.compile.bounded import rows_of_turns, sum_of_turns
-from xsim.compile.loops import BoundedMap, BoundedSum, Branch, Rolled, Scan
+from xsim.compile.loops import BoundedMap, BoundedScan, Branch, Rolled, Scan
 from xsim.compile.program import BOOL, INDEX, Program
 from xsim.compile.simplify import FOLDED, Builder
 from xsim.compile.traced import (
@@ -604,7 +604,7 @@ RULES: dict[str, Callable] = {
     "while": Flattener.while_loop,
     "scan": Flattener.scan,
     rows_of_turns.name: lambda f, e, *xs: BoundedMap(f, e, xs).rolled()[0],
-    sum_of_turns.name: lambda f, e, *xs: BoundedSum(f, e, xs).rolled()[0],
+    sum_of_turns.name: lambda f, e, *xs: BoundedScan(f, e, xs).rolled()[0],
     "cond": _cond,
     "custom_linear_solve": _linear_solve,
     "dynamic_slice": indexing.dynamic_slice,

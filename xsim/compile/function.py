@@ -48,8 +48,8 @@ MAX_OPTIMIZED_OPERATIONS = 600_000
 """Operations of a function beyond which LLVM does not optimize its code. For 900,000 operations that takes 130 s of processor time less."""
 MAX_WIDE_OPERATIONS = 38_000
 """A program of more operations has vectors of the shortest kind, see `vector_lanes`. It waits for memory rather than for code, and for the
-environment of a block that needs most turns. The steps of a humanoid (39,000) and of a hand are slower by up to a tenth with the longest
-vectors."""
+environment of a block that needs most turns. The steps of a humanoid (39,000) and of a hand were slower by up to a tenth with the longest
+vectors when their programs had 120,000 operations and more; not measured since."""
 MAX_TRACED_OPERATIONS = 1_250_000
 """Operations of a traced function beyond which no program is made, which takes time. The programs of the step mostly have 0.3 to 0.6 times
 as many, without those that are equal or that nothing uses."""

@@ -87,20 +87,16 @@ class Scan:
         return [*loop.results[1:], *results], loop
 
 
-class BoundedSum(Scan):
-    """`xsim.compile.bounded.bounded_sum` as a loop."""
+class BoundedScan(Scan):
+    """A scan whose number of turns is the first input: `xsim.compile.bounded.bounded_sum`."""
 
     def __init__(self, flattener, equation: JaxprEqn, xs: Sequence[Array]):
         super().__init__(flattener, equation, xs[1:])
         self.turns = flattener.operate("convert", INDEX, xs[0])
 
 
-class BoundedMap(Scan):
+class BoundedMap(BoundedScan):
     """`xsim.compile.bounded.bounded_map` as a loop."""
-
-    def __init__(self, flattener, equation: JaxprEqn, xs: Sequence[Array]):
-        super().__init__(flattener, equation, xs[1:])
-        self.turns = flattener.operate("convert", INDEX, xs[0])
 
     def slices_at(self, row: int) -> list[Array]:
         """The number of the row."""

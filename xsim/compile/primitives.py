@@ -9,6 +9,8 @@ import jax
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
+from xsim.compile.rules import struct_of
+
 __all__ = ["primitive_of"]
 
 
@@ -24,7 +26,7 @@ def primitive_of(name: str, function: Callable) -> Primitive:
         return functools.partial(function, **parameters)
 
     def shapes(*arrays, **parameters):
-        return [jax.core.ShapedArray(x.shape, x.dtype) for x in jax.eval_shape(of(parameters), *map(_struct, arrays))]
+        return [jax.core.ShapedArray(x.shape, x.dtype) for x in jax.eval_shape(of(parameters), *map(struct_of, arrays))]
 
     def differentiated(primals, tangents, **parameters):
         return jax.jvp(of(parameters), tuple(primals), tuple(ad.instantiate_zeros(t) for t in tangents))
@@ -39,7 +41,3 @@ def primitive_of(name: str, function: Callable) -> Primitive:
     ad.primitive_jvps[primitive] = differentiated
     batching.primitive_batchers[primitive] = batched
     return primitive
-
-
-def _struct(x) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(x.shape, x.dtype)

@@ -25,7 +25,7 @@ from xsim.compile.adjoints import ADJOINTS, Operations
 from xsim.compile.arrays import Array, combined, constant_array
 from xsim.compile.bounded import rows_of_turns, sum_of_turns
 from xsim.compile.flatten import ELEMENTWISE, LOOPS, RULES, Flattener, Unsupported
-from xsim.compile.loops import BoundedSum, Branch, Rolled, Scan, store
+from xsim.compile.loops import BoundedScan, Branch, Rolled, Scan, store
 from xsim.compile.matrices import counted
 from xsim.compile.program import BOOL, INDEX, Loop, Program, Scope
 from xsim.compile.rules import is_float, residual_tangent, traced_pullback, traced_rule
@@ -199,7 +199,7 @@ class Tape(Flattener):
         without = self.plain or most == CONSTANT or (most == ACTIVE and not self.recording)
         without = without or not any(is_float(v.aval) for v in equation.outvars)
         if name == sum_of_turns.name and not without:
-            return self.bounded_sum(BoundedSum(self, equation, xs))
+            return self.bounded_sum(BoundedScan(self, equation, xs))
         if without and _is_search(equation):
             return self.search(equation, xs)
         if without and name == "custom_jvp_call":
@@ -423,7 +423,7 @@ class Tape(Flattener):
         self.record([carried, *(x for x in stacked if x.dtype.kind == "f")], pull)
         return [*(self.map_entries(lambda v: copies.get(v, v), x) for x in results[: scan.count]), *stacked]
 
-    def bounded_sum(self, scan: BoundedSum) -> list[Array]:
+    def bounded_sum(self, scan: BoundedScan) -> list[Array]:
         """`xsim.compile.bounded.bounded_sum`. Each turn passes the cotangents of the total on as they are."""
         results, turns = self.rolled_turns(scan)
         moving, floats = turns.rolled.moving, turns.floats

@@ -74,7 +74,8 @@ def is_float(x) -> bool:
     return jnp.issubdtype(x.dtype, jnp.floating)
 
 
-def _struct(x) -> jax.ShapeDtypeStruct:
+def struct_of(x) -> jax.ShapeDtypeStruct:
+    """The shape and type of an array."""
     return jax.ShapeDtypeStruct(x.shape, x.dtype)
 
 
@@ -96,7 +97,7 @@ def _of_active(equation: JaxprEqn, template: Jaxpr, active: Sequence[int], argum
 def traced_rule(equation: JaxprEqn, template: Jaxpr, active: Sequence[int]) -> ClosedJaxpr:
     """The derivative of an equation in forward mode: of (*inputs, *tangents of the active inputs), returns its results and the tangents of
     those that are floats."""
-    inputs = [_struct(v.aval) for v in equation.invars]
+    inputs = [struct_of(v.aval) for v in equation.invars]
 
     def rule(*xs):
         primals, tangents = xs[: len(inputs)], list(xs[len(inputs) :])
@@ -110,13 +111,13 @@ def traced_rule(equation: JaxprEqn, template: Jaxpr, active: Sequence[int]) -> C
 def traced_pullback(equation: JaxprEqn, template: Jaxpr, active: Sequence[int]) -> tuple[ClosedJaxpr, ClosedJaxpr]:
     """The derivative of an equation in reverse mode, as two functions: of its inputs, that returns its results and what the derivative
     needs; and of the latter and the cotangents of the results that are floats, that returns the cotangents of the active inputs."""
-    inputs, outputs = [_struct(v.aval) for v in equation.invars], [_struct(v.aval) for v in equation.outvars]
+    inputs, outputs = [struct_of(v.aval) for v in equation.invars], [struct_of(v.aval) for v in equation.outvars]
     found: dict[str, Any] = {}
 
     def forward(*xs):
         out, pullback = jax.vjp(_of_active(equation, template, active, xs), *(xs[i] for i in active))
         needed, found["pullback"] = jax.tree.flatten(pullback)
-        found["needed"] = [_struct(jnp.asarray(x)) for x in needed]
+        found["needed"] = [struct_of(jnp.asarray(x)) for x in needed]
         return [*out, *needed]
 
     def backward(*xs):

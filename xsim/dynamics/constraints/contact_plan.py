@@ -109,6 +109,11 @@ class Support(NamedTuple):
     dofs: np.ndarray
     signs: np.ndarray
 
+    @property
+    def sizes(self) -> np.ndarray:
+        """The number of dofs of each pair (pairs,)."""
+        return (self.signs != 0).sum(1)
+
 
 class CondimGroup(NamedTuple):
     """The pairs whose contacts have the same dimension (condim), and the buffer for these contacts.

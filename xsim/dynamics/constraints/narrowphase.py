@@ -371,7 +371,7 @@ def active_indices(depth, group: CondimGroup, pair) -> tuple[Any, Any]:
     active, capacity = depth[:, 0] > 0, group.capacity
     order = None
     if group.support is not None and isinstance(pair, np.ndarray):
-        order = np.argsort(-(group.support.signs[pair] != 0).sum(1), kind="stable").astype(np.int32)
+        order = np.argsort(-group.support.sizes[pair], kind="stable").astype(np.int32)
         active = active[order]
     count, indices = active.sum(), true_indices(active, capacity)
     indices = indices if order is None else jnp.asarray(order)[indices]
@@ -389,8 +389,9 @@ class Detection(NamedTuple):
 
 def detect_contacts(system: System, frame: Frames, v=None) -> Detection:
     """The contacts at a configuration. v: velocities, for speculative contacts; None: without these."""
-    candidates = find_candidates(system, frame, v)
-    return Detection(candidates, select_contacts(system, frame, candidates, contact_plan(system.topology).condim_groups))
+    candidates, corner_points = find_candidates(system, frame, v), _corner_points(system, frame)
+    groups = contact_plan(system.topology).condim_groups
+    return Detection(candidates, [selected_contacts(*x, corner_points) for x in zip(groups, candidates, strict=True)])
 
 
 def find_candidates(system: System, frame: Frames, v=None) -> list[Candidates]:
@@ -427,21 +428,13 @@ def _group_candidates(system: System, frame: Frames, group: CondimGroup, paramet
     return Candidates(contact, pair, jax.lax.stop_gradient(depth), overflow, mask)
 
 
-def select_contacts(
-    system: System, frame: Frames, candidates: list[Candidates], groups: tuple[CondimGroup, ...]
-) -> list[Contacts]:
-    """The deepest candidates, as many as the buffers of the groups have entries. The deepest comes first."""
-    corner_points = _corner_points(system, frame)
-    return [selected_contacts(*x, corner_points) for x in zip(groups, candidates, strict=True)]
-
-
 def selected_contacts(group: CondimGroup, candidates: Candidates, corner_points) -> Contacts:
-    """The contacts of one condim group."""
+    """The deepest candidates of one condim group, as many as its buffer has entries. The deepest comes first."""
     contact, pair, depth, overflow, mask = candidates
     if group.capacity < len(contact.distance):
         rank = None
         if group.support is not None and in_one_environment():  # contacts of as many dofs one after the other, see `with_curvature`
-            rank = _column(of_contacts((group.support.signs != 0).sum(1), pair), depth)
+            rank = _column(of_contacts(group.support.sizes, pair), depth)
         selected, buffer_overflow = deepest(depth, group.capacity, rank)
         overflow = overflow | buffer_overflow
         contact, mask = jax.tree.map(lambda x: take_rows(x, selected), (contact, mask))
