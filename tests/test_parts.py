@@ -57,7 +57,7 @@ def division(limits):
     program = function.program((False, True))
     live = program.live()
     scheduler = Scheduler(program, live, {})
-    return program, live, scheduler, Divider(program, live, scheduler, limits, program.count(live)).divided([])
+    return program, live, scheduler, Divider(program, live, scheduler, limits, program.count(live)).divided()
 
 
 def test_loops_are_divided():

@@ -86,7 +86,7 @@ def test_the_kernel_takes_all_turns(x64, monkeypatch, is_divided):
     assert (text.count("define internal void @part") > 1) == is_divided
     code = [machine_code(text, UNOPTIMIZED)]
     results = [np.zeros((TURNS, ENVIRONMENTS, n)) for n in (2, 2, 4)]
-    slots = np.zeros((max(len(emitter.slots), 1), 8), np.uint8)
+    slots = np.zeros((max(emitter.slot_count, 1), 8), np.uint8)
     pointers = [ctypes.c_void_p(x.ctypes.data) for x in (*arguments, *results, slots)]
     if "uniform" in emitter.kernels:
         uniform = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 6, ctypes.c_int32)(loaded(code, "uniform"))

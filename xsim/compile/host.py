@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import jax
@@ -9,7 +10,7 @@ import numpy as np
 
 from xsim.compile.elementary import definitions
 from xsim.compile.handler import Layout, Sum, handler
-from xsim.compile.llvm_ir import Definition, Emitter
+from xsim.compile.llvm_ir import SLOT_SIZE, Definition, Emitter
 from xsim.compile.llvm_types import Target, gather, memory_type, scatter
 from xsim.compile.parts import CPU_LIMITS, Divided, Divider, Lifetimes, Part, parts_of, places_of
 from xsim.compile.program import BOOL, Input, Program
@@ -71,7 +72,7 @@ class HostEmitter(Emitter):
         read = self._read_by_environments()
         divider = Divider(self.program, self.live, self.scheduler, self.limits, self.operations)
         uniform = self._uniform(read, "noinline optnone" if divider.divides_loops else "")
-        divided = divider.divided([x for x in sorted(read) if self.program.names[x] == "array" and x not in self.constants])
+        divided = divider.divided()
         self.places = places_of(self.program, Lifetimes(self.program, self.live, self.scheduler, divided), self.target.lanes)
         self.offsets, self.scratch = {}, self.places.size
         parts = list(parts_of(divided))
@@ -80,12 +81,17 @@ class HostEmitter(Emitter):
     def _uniform(self, read: set[int], attributes: str) -> Definition:
         """The function of the values of the call. read: those that the environments read. attributes: of the function. LLVM takes long for
         the code of a long program, and it is evaluated once."""
-        slots = sorted(x for x in read if self.program.names[x] != "array")
+        p = self.program
+        values = sorted(x for x in read if p.names[x] != "array")
+        self.slot_count = len(values)
+        for x in sorted(x for x in read if p.names[x] == "array" and not self.is_constant(x)):
+            self.slots[x] = self.slot_count
+            self.slot_count += math.ceil(len(p.arguments[x]) * p.types[x].itemsize / SLOT_SIZE)
         self.begin()
-        self.scope(self.program.call)
-        for k, x in enumerate(slots):
+        self.scope(p.call)
+        for k, x in enumerate(values):
             self.write_slot(x, k)
-        self.slots = {x: k for k, x in enumerate(slots)}
+        self.slots |= {x: k for k, x in enumerate(values)}
         return self.definition(self._uniform_function(attributes))
 
     def _uniform_function(self, attributes: str) -> str:
@@ -138,8 +144,6 @@ class HostEmitter(Emitter):
                     read.update(p.carried_from(x, carried))
                 elif p.names[x] == "buffer":
                     read.update(y for store, _ in p.stores.get(x, ()) for y in (store.index, store.value))
-        arrays = [x for x in read if p.scopes[x] is p.call and p.names[x] == "array"]
-        read.update(y for x in arrays for y in p.arguments[x])
         return {x for x in read if p.scopes[x] is p.call and p.names[x] != "constant"}
 
     def _function(self, head: str, body: list[str], returned: str = "") -> str:
@@ -265,7 +269,7 @@ class HostEmitter(Emitter):
         sums = [(k, len(v)) for k, (v, summed) in enumerate(zip(p.outputs, self.summed, strict=True)) if summed]
         dtype = next((p.types[p.outputs[k][0]] for k, size in sums if size), np.dtype(np.float32))
         return Layout(
-            operands=len(self.sizes), results=len(p.outputs), slots=len(self.slots), scratch=self.scratch, lanes=self.target.lanes,
+            operands=len(self.sizes), results=len(p.outputs), slots=self.slot_count, scratch=self.scratch, lanes=self.target.lanes,
             counted=self.counted, sums=tuple(Sum(k, size, self.first_sum[k]) for k, size in sums), number=self.target.type(dtype),
             size=dtype.itemsize, operations=sum(self.operations.values()), devices=jax.local_device_count("cpu"),
         )  # fmt: skip

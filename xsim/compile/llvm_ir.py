@@ -23,6 +23,8 @@ from xsim.compile.scheduling import Scheduler
 
 MASK = np.dtype(np.int32)
 """Type of booleans in scratch memory."""
+SLOT_SIZE = 8
+"""Bytes of a slot: the memory in which an environment finds a value of the call, or numbers of a uniform array."""
 MAX_BLOCK = 600
 """Instructions of a basic block. Longer ones are divided, by branches that are always taken: LLVM's schedulers take time that grows faster
 than the size of a block."""
@@ -66,7 +68,8 @@ class Emitter:
         self.scheduler = Scheduler(program, self.live, arguments)
         self.constants: dict[int, str] = {}  # names of constant arrays
         self.definitions: dict[str, str] = {}  # texts of constant arrays, by name
-        self.slots: dict[int, int] = {}  # of uniform values that the environments read
+        self.slots: dict[int, int] = {}  # of uniform values that the environments read, and the first one of each uniform array
+        self.slot_count = 0
         self.places = Places()
         self.offsets: dict[int, int] = {}  # of the other arrays in scratch memory
         self.scratch = 0  # bytes of scratch memory so far
@@ -352,10 +355,10 @@ class Emitter:
         raise NotImplementedError
 
     def array(self, x: int) -> None:
-        """An array of values, in scratch memory; in the constants of the module if all are constant."""
+        """An array of values, in scratch memory or in slots; in the constants of the module if all are constant."""
         p = self.program
         dtype, entries, kind = p.types[x], p.arguments[x], memory_type(p.types[x])
-        if all(p.names[e] == "constant" for e in entries):
+        if self.is_constant(x):
             self.count += 1
             number = [int(p.data[e]) if dtype == BOOL else literal(p.data[e]) for e in entries]
             body = ", ".join(f"{kind} {n}" for n in number)
@@ -370,14 +373,18 @@ class Emitter:
             address = self.result(f"getelementptr [{lanes} x {kind}], ptr {memory}, i32 {i}")
             self.write_memory(vector, dtype, value, address, lanes)
 
+    def is_constant(self, array: int) -> bool:
+        """Whether all entries of an array are constants."""
+        return all(self.program.names[e] == "constant" for e in self.program.arguments[array])
+
     def address(self, x: int) -> str:
         """The address of an array that is not constant, or of a mutable array."""
         x = self.placement.memory.get(x, x)
         if x not in self.memories:
-            offset = self.offset(x)
+            memory, offset = ("%slots", SLOT_SIZE * self.slots[x]) if x in self.slots else ("%scratch", self.offset(x))
             self.count += 1
             self.memories[x] = f"%m{self.count}"
-            self.prologue.append(f"  %m{self.count} = getelementptr i8, ptr %scratch, i64 {offset}")
+            self.prologue.append(f"  %m{self.count} = getelementptr i8, ptr {memory}, i64 {offset}")
         return self.memories[x]
 
     def offset(self, x: int) -> int:

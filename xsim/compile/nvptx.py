@@ -83,7 +83,7 @@ class GpuEmitter(HostEmitter):
         """The kernels for a GPU, made now or in an earlier process. architecture: for example sm_90."""
         text = self.module()
         code = cached(f"{identity([architecture, text])}.ptx", lambda: ptx(text, architecture).encode()).decode()
-        return Ptx(code, tuple(self.kernels), len(self.slots), self.counted, self.repetition)
+        return Ptx(code, tuple(self.kernels), self.slot_count, self.counted, self.repetition)
 
     def module(self) -> str:
         """The module of all functions."""

@@ -104,12 +104,10 @@ class Divider:
         self.divides = self.divides_loops or operations.get(0, 0) > limits.outside
         self.sizes: dict[Loop, int] = {}  # operations of loops
 
-    def divided(self, first: list[int]) -> Divided:
-        """The parts of what is computed for an environment.
-
-        first: values of the call that are computed for each block, before all others."""
+    def divided(self) -> Divided:
+        """The parts of what is computed for an environment."""
         outputs = [Output(k) for k, values in enumerate(self.program.outputs) if values]
-        out = self._parts([*first, *self.scheduler.ordered(self.program.environment), *outputs], ())
+        out = self._parts([*self.scheduler.ordered(self.program.environment), *outputs], ())
         for index, part in enumerate(parts_of(out)):
             part.index = index
         return out

@@ -76,6 +76,11 @@ class PairGroup(NamedTuple):
         shapes = self.shapes[0]
         return not self.is_convex and all(kind in BOUNDED for kind in shapes) and shapes != ("sphere", "sphere")
 
+    @property
+    def has_bounding_boxes(self) -> bool:
+        """Whether a lower bound of the distance, by bounding boxes, is found much faster than the contacts. See `has_bounding_spheres`."""
+        return self.has_bounding_spheres and self.shapes[0][1] == "box" and self.shapes[0][0] != "sphere"
+
     def candidate_count(self) -> int:
         """Number of candidate contacts."""
         return len(self.candidate_pairs()) if self.narrow_phase_limit is None else self.narrow_phase_limit * self.contacts_per_pair
