@@ -23,6 +23,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 from xsim.compile import indexing
 from xsim.compile.adjoints import ADJOINTS, Operations
 from xsim.compile.arrays import Array, combined, constant_array
+from xsim.compile.assembly import any_nonzero
 from xsim.compile.bounded import rows_of_turns, sum_of_turns
 from xsim.compile.flatten import ELEMENTWISE, LOOPS, RULES, Flattener, Unsupported
 from xsim.compile.loops import BoundedScan, Branch, Rolled, Scan, store
@@ -32,6 +33,10 @@ from xsim.compile.rules import is_float, residual_tangent, traced_pullback, trac
 from xsim.compile.simplify import FOLDED
 from xsim.compile.traced import count_operations, inner_functions, is_long, scan_is_unrolled
 
+MIN_OPERATIONS_OF_RESULT = 4
+"""Operations of a turn of a loop, for each number of its results, from which on the derivative leaves out turns without cotangents."""
+_WITH_COTANGENTS = object()
+"""A loop with one turn or none, see `Flattener.rolled`."""
 CONSTANT, ACTIVE, LINEAR = range(3)
 """What a value depends on: on no active argument of the function, on active arguments, or linearly on the tangents of a rule."""
 
@@ -434,7 +439,7 @@ class Tape(Flattener):
 
             def turn(number: int, _) -> list[Array]:
                 before = [self.copy(starts[i - 1], CONSTANT) for i in moving[1:]]
-                self.swept_turn(turns, [number, *before], number, after, [])
+                self.swept_turn(turns, self.program.scope.loop, [number, *before], number, after, [])
                 return []
 
             self.patterns[id(turns)] = [False], [False]
@@ -474,11 +479,25 @@ class Tape(Flattener):
             number, row = int(self.ids(at)), int(self.ids(scan.position(at)))
             values = [number, *(p.load(x, number) for x in recorded)]
             self.recorded = [self.loaded_search(search, number) for search in searches]
-            results = [indexing.dynamic_row(self, g, row) for g in stacked]
-            before, rows = self.swept_turn(turns, values, row, after, results)
-            for buffer, g in zip(buffers, rows, strict=True):
-                store(self, buffer, row, self.masked(buffer, row, g) if masked else g)
-            return [self.operate("add", INDEX, counter, one), before]
+            results, reverse = [indexing.dynamic_row(self, g, row) for g in stacked], p.scope.loop
+
+            def swept() -> Array:
+                before, rows = self.swept_turn(turns, reverse, values, row, after, results)
+                for buffer, g in zip(buffers, rows, strict=True):
+                    store(self, buffer, row, self.masked(buffer, row, g) if masked else g)
+                return before
+
+            def swept_once(*_) -> list[Array]:
+                swept()
+                return []
+
+            if not floats and not masked and self.is_long_for(scan, results):
+                for buffer, x in zip(buffers, turns.sequences, strict=True):
+                    store(self, buffer, row, constant_array(np.zeros(x.shape[1:], x.dtype)))
+                nonzero = any_nonzero(self, self.flat(results), results[0].dtype)
+                counted(self, _WITH_COTANGENTS, self.builder.constant(0, INDEX), nonzero, [], swept_once)
+                return [self.operate("add", INDEX, counter, one), after]
+            return [self.operate("add", INDEX, counter, one), swept()]
 
         floats = turns.floats
         self.patterns[id(turns)] = [False] * (1 + len(floats)), [False] + [True] * len(floats)
@@ -521,15 +540,21 @@ class Tape(Flattener):
         loaded = [self.map_entries(lambda v: p.load(v, turn) if p.names[v] == "buffer" else v, x) for x in search.results]
         return _Search(search.key, p.scope, loaded)
 
-    def swept_turn(self, turns: _Turns, values: list[int], row: int, after: Array, results: list[Array]) -> tuple[Array, list[Array]]:
+    def is_long_for(self, scan: Scan, results: list[Array]) -> bool:
+        """Whether a turn takes so long that it pays off to ask whether its results have cotangents."""
+        return 0 < MIN_OPERATIONS_OF_RESULT * len(self.flat(results)) < count_operations(scan.body.jaxpr, self.sizes)
+
+    def swept_turn(
+        self, turns: _Turns, reverse: Loop | None, values: list[int], row: int, after: Array, results: list[Array]
+    ) -> tuple[Array, list[Array]]:
         """The cotangents of the carried floats before a turn, and of the rows of the active sequences.
 
-        values: all carried values before the turn. row: the place of the turn in the sequences. after: cotangents of the carried floats
+        reverse: the loop of the derivative. values: all carried values before the turn. row: the place of the turn in the sequences. after: cotangents of the carried floats
         after the turn. results: of its results that are floats."""
         scan, floats = turns.scan, turns.floats
         self.given.update({values[k]: ACTIVE for k in floats})
         outside = self.heap, self.cotangents, self.turn
-        turns.reverse, turns.outer = self.program.scope.loop, self.turn
+        turns.reverse, turns.outer = reverse, self.turn
         self.heap, self.cotangents, self.turn = [], {}, turns
         rows = scan.slices_at(row)
         for i in turns.active:
@@ -555,8 +580,9 @@ class Tape(Flattener):
 
     def swept(self, begins: set[int], sums: dict[int, int]) -> dict[int, int]:
         """The cotangents of the values with which a turn begins, from those that are known. sums: see `_Turns`."""
-        p, loop, found = self.program, self.program.scope.loop, {}
-        assert loop is not None
+        p, found = self.program, {}
+        assert self.turn is not None and self.turn.reverse is not None
+        loop = self.turn.reverse
         for value in self.with_cotangents():
             if value in begins:
                 found[value] = self.total(value)
