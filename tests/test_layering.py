@@ -37,6 +37,7 @@ LAYERS = (
     ("compile.llvm_ir",),
     ("compile.loops",),
     ("compile.adjoints", "compile.flatten", "compile.host"),
+    ("compile.cotangents",),
     ("compile.reverse",),
     ("compile",),
     ("joints.elementary",),

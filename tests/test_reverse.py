@@ -278,6 +278,31 @@ def test_bounded_sums():
         np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
 
 
+def _of_few_rows(x, y):
+    """The sum of some long functions of the rows of x. The environment has them of the first y[1] rows."""
+
+    def function(i):
+        row = jax.lax.dynamic_index_in_dim(x, i, keepdims=False)
+        return sum(jnp.sin(k * row * y[0]) for k in range(1, 60))
+
+    return jnp.sum(jnp.where(np.arange(len(x))[:, None] < y[1], jax.lax.map(function, np.arange(len(x))), 0.0), 0)
+
+
+def test_turns_without_cotangents(monkeypatch):
+    """Are left out, where no environment of a block has some: equal derivatives, with one branch more."""
+    x = numbers(6, 2, dtype=float)
+    y = jnp.stack([numbers(dtype=float), jnp.arange(len(x)) // 4.0], 1)  # none, one or two rows, as many in all environments of a vector
+    check_reverse(_of_few_rows, x, y)
+    branches = []
+    for least in (4, 10**6):
+        monkeypatch.setattr("xsim.compile.reverse.MIN_OPERATIONS_OF_RESULT", least)
+        f = Function(lambda *xs: [_of_few_rows(*xs)], [jax.ShapeDtypeStruct(z.shape[1:], z.dtype) for z in (x, y)], "test")
+        program = reverse_program(f.traced, [True] * 3, (0, 1), f.differentiable)
+        loops = {id(loop): loop for k in program.live() if isinstance(loop := program.data[k], Loop)}
+        branches.append(sum(loop.turns == 1 for loop in loops.values()))
+    assert branches == [1, 0], branches
+
+
 def _by_sign(x, y):
     """A choice between two long functions. The derivative of the first is infinite where it is not chosen."""
 

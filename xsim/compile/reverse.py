@@ -11,9 +11,8 @@ equation, is differentiated by its rule. An equation that indexes or sorts is di
 
 from __future__ import annotations
 
-import heapq
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -21,11 +20,11 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 
 from xsim.compile import indexing
-from xsim.compile.adjoints import ADJOINTS, Operations
-from xsim.compile.arrays import Array, combined, constant_array
+from xsim.compile.arrays import Array, constant_array
 from xsim.compile.assembly import any_nonzero
 from xsim.compile.bounded import rows_of_turns, sum_of_turns
-from xsim.compile.flatten import ELEMENTWISE, LOOPS, RULES, Flattener, Unsupported
+from xsim.compile.cotangents import ACTIVE, CONSTANT, LINEAR, Cotangents, Equation
+from xsim.compile.flatten import ELEMENTWISE, LOOPS, RULES, Unsupported
 from xsim.compile.loops import BoundedScan, Branch, Rolled, Scan, store
 from xsim.compile.matrices import counted
 from xsim.compile.program import BOOL, INDEX, Loop, Program, Scope
@@ -35,10 +34,8 @@ from xsim.compile.traced import count_operations, inner_functions, is_long, scan
 
 MIN_OPERATIONS_OF_RESULT = 4
 """Operations of a turn of a loop, for each number of its results, from which on the derivative leaves out turns without cotangents."""
-_WITH_COTANGENTS = object()
+_WHERE_NONZERO = object()
 """A loop with one turn or none, see `Flattener.rolled`."""
-CONSTANT, ACTIVE, LINEAR = range(3)
-"""What a value depends on: on no active argument of the function, on active arguments, or linearly on the tangents of a rule."""
 
 
 def reverse_program(closed: ClosedJaxpr, varying: Sequence[bool], active: Sequence[int], differentiable: Sequence[int]) -> Program:
@@ -56,15 +53,6 @@ def reverse_program(closed: ClosedJaxpr, varying: Sequence[bool], active: Sequen
     tape.sweep([results[i] for i in differentiable], cotangents)
     tape.program.outputs = [tape.pulled_to(arguments[i]) for i in active]
     return tape.program
-
-
-@dataclass(frozen=True, eq=False)
-class _Equation:
-    """An equation that is differentiated as a whole. results: the copies of those of its results that have cotangents. pull: passes their
-    cotangents to what they are computed from."""
-
-    results: list[Array]
-    pull: Callable[[list[Array]], None]
 
 
 @dataclass(eq=False)
@@ -126,19 +114,12 @@ def _has_search(function: Jaxpr) -> bool:
     return any(e.primitive.name == "while" or any(map(_has_search, inner_functions(e))) for e in function.eqns)
 
 
-class Tape(Flattener):
+class Tape(Cotangents):
     """A program of a function that can be extended by its derivative."""
 
     def __init__(self, template: Jaxpr):
         super().__init__()
         self.template = template
-        self.dependence: list[int] = []  # of each value, as far as it has been asked for
-        self.given: dict[int, int] = {}  # the dependence of values that do not have that of their arguments
-        self.targets: dict[int, int] = {}  # of a copy: the value that takes its cotangents
-        self.equations: dict[int, _Equation] = {}  # of copies
-        self.cotangents: dict[int, list[int]] = {}
-        self.heap: list[int] = []  # of the values with cotangents, the last one first
-        self.pulled: dict[int, int] = {}  # the cotangents of the active arguments
         self.pullbacks: dict[tuple, tuple[ClosedJaxpr, ClosedJaxpr]] = {}  # of equations that JAX differentiates
         self.traces: list[ClosedJaxpr] = []  # they are kept, because functions and loops are known by their identity
         self.recording = True  # whether equations are prepared for derivatives with respect to active arguments
@@ -147,33 +128,6 @@ class Tape(Flattener):
         self.searches: list[_Search] = []  # of the program so far
         self.recorded: list[_Search] = []  # of the turn that is differentiated, in their order; the first ones are taken
         self.function: object = None  # the innermost function with a rule that is evaluated: its equation, or its rule
-
-    # ---- dependence ----------------------------------------------------------------------------------------------------------
-
-    def depends(self, value: int) -> int:
-        """What a value depends on."""
-        known = self.dependence
-        return known[value] if value < len(known) else self.known_dependence()[value]
-
-    def known_dependence(self) -> list[int]:
-        """What each value so far depends on."""
-        known, p = self.dependence, self.program
-        for x in range(len(known), len(p.names)):
-            found = self.given.get(x)
-            if found is None:
-                found = max((known[a] for a in p.arguments[x]), default=CONSTANT) if p.types[x].kind == "f" else CONSTANT
-            known.append(found)
-        return known
-
-    def array_depends(self, x: Array) -> int:
-        """What the entries of an array depend on: LINEAR if one does, else ACTIVE if one does."""
-        if x.numbers is not None or x.dtype.kind != "f":
-            return CONSTANT
-        return max(map(self.known_dependence().__getitem__, x.values.ravel().tolist()), default=CONSTANT)
-
-    def activate(self, x: Array) -> None:
-        """Make an argument of the function active."""
-        self.given.update(dict.fromkeys(x.values.ravel().tolist(), ACTIVE))
 
     def copy(self, value: int, dependence: int, target: int | None = None) -> int:
         """A value with the same number. target: the value that takes its cotangents."""
@@ -192,6 +146,14 @@ class Tape(Flattener):
             yield
         finally:
             self.recording, self.plain, self.function = before
+
+    def sweep(self, results: Sequence[Array], cotangents: Sequence[Array]) -> None:
+        """Extend the program by the cotangents of all values on which the results depend."""
+        for x, g in zip(results, cotangents, strict=True):
+            self.give(x, g, ACTIVE)
+        with self.mode(recording=False, plain=True):
+            for value in self.with_cotangents():
+                self.pull(value)
 
     # ---- equations -----------------------------------------------------------------------------------------------------------
 
@@ -363,14 +325,14 @@ class Tape(Flattener):
         return self.pullbacks[key]
 
     def copied_results(self, results: list[Array], dependence: int, pull: Callable) -> list[Array]:
-        """Copies of the results of an equation that is differentiated as a whole. pull: see `_Equation`."""
+        """Copies of the results of an equation that is differentiated as a whole. pull: see `xsim.compile.cotangents.Equation`."""
         copies = [self.map_entries(lambda v: self.copy(v, dependence), x) if x.dtype.kind == "f" else x for x in results]
         self.record([x for x in copies if x.dtype.kind == "f"], pull)
         return copies
 
     def record(self, copies: list[Array], pull: Callable) -> None:
-        """Let copies pass their cotangents to an equation, see `_Equation`."""
-        equation = _Equation(copies, pull)
+        """Let copies pass their cotangents to an equation, see `xsim.compile.cotangents.Equation`."""
+        equation = Equation(copies, pull)
         for x in copies:
             self.equations.update(dict.fromkeys(x.values.ravel().tolist(), equation))
 
@@ -487,15 +449,10 @@ class Tape(Flattener):
                     store(self, buffer, row, self.masked(buffer, row, g) if masked else g)
                 return before
 
-            def swept_once(*_) -> list[Array]:
-                swept()
-                return []
-
             if not floats and not masked and self.is_long_for(scan, results):
                 for buffer, x in zip(buffers, turns.sequences, strict=True):
                     store(self, buffer, row, constant_array(np.zeros(x.shape[1:], x.dtype)))
-                nonzero = any_nonzero(self, self.flat(results), results[0].dtype)
-                counted(self, _WITH_COTANGENTS, self.builder.constant(0, INDEX), nonzero, [], swept_once)
+                self.where_nonzero(results, swept)
                 return [self.operate("add", INDEX, counter, one), after]
             return [self.operate("add", INDEX, counter, one), swept()]
 
@@ -540,6 +497,19 @@ class Tape(Flattener):
         loaded = [self.map_entries(lambda v: p.load(v, turn) if p.names[v] == "buffer" else v, x) for x in search.results]
         return _Search(search.key, p.scope, loaded)
 
+    def where_nonzero(self, xs: list[Array], function: Callable) -> None:
+        """Evaluate function() where an entry of these arrays is not zero in an environment of the block: a loop with one turn or none."""
+        number = Array(np.array(any_nonzero(self, self.flat(xs), xs[0].dtype)), INDEX)
+
+        def proceed(carry: list[Array]) -> Array:
+            return self.operate("lt", BOOL, carry[0], number)
+
+        def turn(_) -> list[Array]:
+            function()
+            return [constant_array(np.array(1, INDEX))]
+
+        self.rolled(_WHERE_NONZERO, [constant_array(np.array(0, INDEX))], proceed, turn, 1)
+
     def is_long_for(self, scan: Scan, results: list[Array]) -> bool:
         """Whether a turn takes so long that it pays off to ask whether its results have cotangents."""
         return 0 < MIN_OPERATIONS_OF_RESULT * len(self.flat(results)) < count_operations(scan.body.jaxpr, self.sizes)
@@ -549,8 +519,8 @@ class Tape(Flattener):
     ) -> tuple[Array, list[Array]]:
         """The cotangents of the carried floats before a turn, and of the rows of the active sequences.
 
-        reverse: the loop of the derivative. values: all carried values before the turn. row: the place of the turn in the sequences. after: cotangents of the carried floats
-        after the turn. results: of its results that are floats."""
+        reverse: the loop of the derivative. values: all carried values before the turn. row: the place of the turn in the sequences.
+        after: cotangents of the carried floats after the turn. results: of its results that are floats."""
         scan, floats = turns.scan, turns.floats
         self.given.update({values[k]: ACTIVE for k in floats})
         outside = self.heap, self.cotangents, self.turn
@@ -593,75 +563,3 @@ class Tape(Flattener):
                     sums[value] = p.sums(1, p.types[value], loop)
                 p.add_to_sum(sums[value], p.constant(INDEX.type(0)), 0, self.total(value), loop)
         return found
-
-    # ---- cotangents ----------------------------------------------------------------------------------------------------------
-
-    def sweep(self, results: Sequence[Array], cotangents: Sequence[Array]) -> None:
-        """Extend the program by the cotangents of all values on which the results depend."""
-        for x, g in zip(results, cotangents, strict=True):
-            self.give(x, g, ACTIVE)
-        with self.mode(recording=False, plain=True):
-            for value in self.with_cotangents():
-                self.pull(value)
-
-    def with_cotangents(self) -> Iterator[int]:
-        """The values with cotangents, the last one first. To take them adds cotangents to earlier ones."""
-        while self.heap:
-            value = -heapq.heappop(self.heap)
-            if value in self.cotangents:  # not yet taken, together with other results of an equation
-                yield value
-
-    def pull(self, value: int) -> None:
-        """Pass the cotangents of a value to what it is computed from."""
-        if value in self.equations:
-            self.pull_equation(self.equations[value])
-        elif value in self.targets:
-            target = self.targets[value]
-            self.add(target, self.total(value), self.depends(target))
-        elif self.program.names[value] == "input":
-            self.pulled[value] = self.total(value)
-        else:
-            self.pull_operation(value)
-
-    def pull_equation(self, equation: _Equation) -> None:
-        equation.pull([
-            self.map_entries(lambda v, x=x: self.total(v) if v in self.cotangents else self.builder.constant(0, x.dtype), x)
-            for x in equation.results
-        ])  # fmt: skip
-
-    def pull_operation(self, value: int) -> None:
-        p, g, dependence = self.program, self.total(value), self.depends(value)
-        name, xs, dtype = p.names[value], p.arguments[value], p.types[value]
-        if name == "convert":
-            self.add(xs[0], self.builder.operation("convert", p.types[xs[0]], (g,)), dependence)
-            return
-        if name not in ADJOINTS or any(p.types[x] not in (dtype, BOOL) for x in xs):
-            raise Unsupported(f"the reverse of the operation {name}")
-        for rule, x in zip(ADJOINTS[name], xs, strict=True):
-            if rule is not None and self.depends(x) == dependence:
-                self.add(x, rule(Operations(self.builder, dtype), g, value, *xs), dependence)
-
-    def give(self, x: Array, cotangents: Array, dependence: int) -> None:
-        """Add cotangents to the entries of an array that have this dependence."""
-        if x.numbers is None:
-            for value, cotangent in zip(x.values.ravel().tolist(), self.ids(cotangents).ravel().tolist(), strict=True):
-                self.add(value, cotangent, dependence)
-
-    def add(self, value: int, cotangent: int, dependence: int) -> None:
-        """Add a cotangent to a value that has this dependence."""
-        number = self.program.number(cotangent)
-        if not dependence or self.depends(value) != dependence or (number is not None and number == 0):
-            return
-        if value not in self.cotangents:
-            heapq.heappush(self.heap, -value)
-            self.cotangents[value] = []
-        self.cotangents[value].append(cotangent)
-
-    def total(self, value: int) -> int:
-        """The sum of the cotangents of a value, which are taken from it."""
-        dtype = self.program.types[value]
-        return combined(lambda *pair: self.builder.operation("add", dtype, pair), self.cotangents.pop(value))
-
-    def pulled_to(self, x: Array) -> list[int]:
-        """The cotangents of an argument."""
-        return [self.pulled.get(v, self.builder.constant(0, x.dtype)) for v in x.values.ravel().tolist()]
