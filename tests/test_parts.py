@@ -9,6 +9,7 @@ import pytest
 
 from xsim.compile.function import Function
 from xsim.compile.host import HostEmitter
+from xsim.compile.llvm_types import Target
 from xsim.compile.parts import CPU_LIMITS, DividedLoop, Divider, Lifetimes, Limits, Part, parts_of, places_of
 from xsim.compile.scheduling import Scheduler
 
@@ -33,6 +34,18 @@ def everything(a, x):
     positive = x > 0
     w = jnp.where(positive[jnp.argmax(x)] & positive[0], jnp.exp(-x), a[:1])
     return [y.at[jnp.argmax(x)].add(a[0]), z[1][:3], jnp.stack(z[0]), w, positive.any()[None]]
+
+
+def test_shared_arrays_are_beside_the_values_of_the_call():
+    """They are not copied for each block of environments."""
+    shapes = [jax.ShapeDtypeStruct((300,), jnp.float32), jax.ShapeDtypeStruct((), jnp.int32)]
+    function = Function(lambda table, i: [jnp.sin(table)[i], jnp.sin(table)[300 - i]], shapes, "rows")
+    emitter = HostEmitter(function.program((False, True)), Target(4), [300, 1], [False, True], [False, False])
+    emitter.modules()
+    assert (emitter.scratch, emitter.slot_count) == (0, 150)  # two numbers of four bytes in a slot
+    table, i = jnp.linspace(0.0, 9.0, 300), jnp.array([3, 299, 41, 7, 0], jnp.int32)
+    for found, wanted in zip(function([table, i], [False, True]), (jnp.sin(table)[i], jnp.sin(table)[300 - i]), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=2e-6, atol=1e-7)
 
 
 def operands(dtype):

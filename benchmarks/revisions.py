@@ -1,0 +1,117 @@
+"""Run times of several checkouts of xsim, in turns in one run: what a change of the code brings.
+
+    python benchmarks/revisions.py CHECKOUT CHECKOUT ... [--models half_cheetah ...] [--num 512] [--steps 20] [--repeat 40] [--json FILE]
+
+A rollout from near the start with constant random controls, and its gradient in these; each checkout in a process of its own, of which one
+runs at a time. Ratios are those of the medians to that of the first checkout.
+"""
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from importlib.metadata import version
+from pathlib import Path
+
+MODELS, KINDS = ("half_cheetah", "go1", "ant", "humanoid_v5"), ("rollout", "gradient")
+
+
+def serve(name: str, kind: str, num: int, steps: int) -> None:
+    """Compile, and write the seconds of a run for each line that is read."""
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+
+    import xsim
+
+    model = xsim.load(name if Path(name).is_file() else xsim.models.path(name))
+    start, rng = xsim.init(model), np.random.default_rng(0)
+    v = jnp.asarray(rng.normal(0, 0.1, (num, model.nv)), start.v.dtype)
+    state = xsim.init(model, jnp.broadcast_to(start.q, (num, model.nq)), v)
+    controls = jnp.asarray(rng.normal(0, 0.3, (num, model.nu)), start.v.dtype)
+
+    def rollout(controls, model, state):
+        ctrls = jnp.broadcast_to(controls, (steps, *controls.shape)) if model.nu else None
+        return xsim.rollout(model, state, ctrls=ctrls, steps=steps)[0]
+
+    def loss(controls, model, state):
+        return (rollout(controls, model, state).q ** 2).mean()
+
+    function = jax.jit(rollout if kind == "rollout" else jax.grad(loss))
+    jax.block_until_ready(function(controls, model, state))
+    print("ready", flush=True)
+    for _ in sys.stdin:
+        began = time.perf_counter()
+        jax.block_until_ready(function(controls, model, state))
+        print(time.perf_counter() - began, flush=True)
+
+
+def in_turns(checkouts: list[str], *arguments, repeat: int) -> list[list[float]]:
+    """Seconds of the runs of each checkout."""
+    command = [sys.executable, __file__, *checkouts, "--serve", *map(str, arguments)]
+    servers = [
+        subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=path, env={**os.environ, "PYTHONPATH": path}
+        )
+        for path in checkouts
+    ]  # fmt: skip
+
+    def answer(server) -> str:
+        line = server.stdout.readline().strip()
+        if not line:
+            raise SystemExit(f"a process ended: {server.wait()}")
+        return line
+
+    for server in servers:
+        answer(server)
+    times: list[list[float]] = [[] for _ in servers]
+    for _ in range(repeat):
+        for server, seconds in zip(servers, times, strict=True):
+            server.stdin.write("run\n")
+            server.stdin.flush()
+            seconds.append(float(answer(server)))
+    for server in servers:
+        server.stdin.close()
+        server.wait()
+    return times
+
+
+def main() -> None:
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("checkouts", nargs="+")
+    p.add_argument("--models", nargs="+", default=MODELS)
+    p.add_argument("--num", type=int, default=512)
+    p.add_argument("--steps", type=int, default=20)
+    p.add_argument("--repeat", type=int, default=40)
+    p.add_argument("--json")
+    p.add_argument("--serve", nargs=4)
+    args = p.parse_args()
+    if args.serve:
+        name, kind, num, steps = args.serve
+        serve(name, kind, int(num), int(steps))
+        return
+    checkouts = [str(Path(x).resolve()) for x in args.checkouts]
+    names = [subprocess.run(["git", "describe", "--always"], cwd=x, capture_output=True, text=True).stdout.strip() for x in checkouts]
+    results = []
+    for model in (str(Path(x).resolve()) if Path(x).is_file() else x for x in args.models):
+        for kind in KINDS:
+            times = in_turns(checkouts, model, kind, args.num, args.steps, repeat=args.repeat)
+            medians = [statistics.median(x) for x in times]
+            ratios = [x / medians[0] for x in medians]
+            found = (f"{n}: {1e3 * x:.1f} ms, {r:.2f}" for n, x, r in zip(names, medians, ratios, strict=True))
+            print(Path(model).stem, kind, *found, flush=True)
+            results.append({"model": Path(model).stem, "kind": kind, "ratios": [round(r, 3) for r in ratios], "seconds": times})
+    if args.json:
+        about = {
+            "commits": names, "num": args.num, "steps": args.steps, "python": platform.python_version(), "jax": version("jax"),
+            "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(), "results": results,
+        }  # fmt: skip
+        Path(args.json).write_text(json.dumps(about, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
