@@ -64,7 +64,7 @@ def loss(model, v):
     return (final.q**2).sum() + (final.v**2).sum()
 
 
-@pytest.mark.parametrize("name", ["spring_chain", pytest.param("hopper", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["spring_chain", pytest.param("hopper", marks=pytest.mark.nightly)])
 def test_nothing_is_traced_again(name, traces):
     """States, derivatives and queries of a later process are equal to the bit."""
     model = xsim.load(xsim.models.path(name))
