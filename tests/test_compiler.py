@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import math
 import operator
 import os
 import warnings
@@ -98,6 +99,16 @@ def test_functions_of_two_numbers(dtype, x64):
     _accurate(["power", "arctan2"], np.asarray(out), [x[:, :1].repeat(2, 1), x[:, 1:].repeat(2, 1)], dtype)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_error_functions(dtype, x64):
+    """In relative units of the precision, which are at least half a unit in the last place."""
+    x = np.concatenate([np.linspace(-6, 6, 4001), np.geomspace(1e-12, 26 if dtype == np.float64 else 9, 2000)]).astype(dtype)
+    out = compiled(lambda x: (jax.lax.erf(x), jax.lax.erfc(x)), jnp.asarray(x))
+    for found, function, limit in zip(out, (math.erf, math.erfc), (2.0, 4.0), strict=True):
+        exact = np.array([function(float(y)) for y in x])
+        assert (np.abs(np.asarray(found, float) - exact) <= limit * np.finfo(dtype).eps * np.abs(exact)).all()
+
+
 def _accurate(names, out, arguments, dtype):
     for i, name in enumerate(names):
         with np.errstate(all="ignore"):
@@ -143,6 +154,12 @@ def _long(x):
     return x, jnp.int32(9 * x[0])
 
 
+def _bits(x):
+    i, count = jnp.int32(x * 9), jnp.int32(28)
+    logical = [jax.lax.shift_right_logical(k, count) for k in (i, jnp.int32(-3))]
+    return x.view(f"u{x.dtype.itemsize}") >> 3, i >> 1, i << 2, logical
+
+
 OPERATIONS = {
     "arithmetic": (lambda x, y: x * y + x / y - jnp.sqrt(jnp.abs(x)) + jax.lax.rsqrt(jnp.abs(y)), (4,), (4,)),
     "comparisons": (lambda x, y: jnp.where((x < y) & ~(x > 0.1) | (x == y), x, jnp.maximum(x, jnp.minimum(y, 0.2))), (5,), (5,)),
@@ -159,6 +176,12 @@ OPERATIONS = {
     "products": (lambda x, y: (x @ y, jnp.einsum("ij,jk->ki", x, y), jnp.linalg.norm(x)), (2, 3), (3, 2)),
     "factorization": (lambda x: jnp.linalg.cholesky(x @ x.T + jnp.eye(4)), (4, 5)),
     "triangular": (lambda x, y: jax.scipy.linalg.solve_triangular(x + 4 * jnp.eye(3), y, lower=True, trans=1), (3, 3), (3, 2)),
+    "error function": (lambda x: (jax.scipy.special.erf(2 * x), jax.scipy.special.erfc(3 * x), jax.nn.gelu(x, approximate=False)), (9,)),
+    "sort": (lambda x, y: (jnp.sort(x, 0), jnp.sort(x, descending=True), jnp.median(y), y[jnp.argsort(jnp.round(y))]), (3, 4), (7,)),
+    "sort of NaN": (lambda x: (jnp.sort(jnp.log(x)), jnp.argsort(jnp.log(x)), jnp.lexsort((x, x > 0))), (7,)),
+    "interpolation": (lambda x: jnp.interp(x, jnp.linspace(-1.0, 1.0, 9), jnp.sin(jnp.arange(9.0))), (5,)),
+    "linear equations": (lambda x, y: (jnp.linalg.solve(x, y), jnp.linalg.det(x), jnp.linalg.inv(x + 4 * jnp.eye(3))), (3, 3), (3,)),
+    "bits": (_bits, (3,)),
     "top k": (lambda x: (*jax.lax.top_k(x, 3), *jax.lax.top_k(x.reshape(2, 3), 2)), (6,)),
     "top k of equal entries": (lambda x: (*jax.lax.top_k(abs(jnp.round(x)), 4), *jax.lax.top_k(jnp.log(x > 0), 7)), (7,)),
     "index": (lambda x, y: (x[jnp.argmax(y)], x[jnp.array([2, 0])], jnp.take_along_axis(x, jnp.arange(3)[::-1, None], 0)), (3, 2), (3,)),
@@ -343,17 +366,18 @@ def test_batches_of_any_size_and_no_environment():
 
 def test_unsupported_operations_go_to_xla():
     warn_once.cache_clear()
-    f = Function(lambda x: [jnp.sort(x)], [jax.ShapeDtypeStruct((5,), jnp.float32)], "sort")
-    with pytest.raises(Unsupported, match="sort"):
+    f = Function(lambda x: [jax.lax.lgamma(x)], [jax.ShapeDtypeStruct((5,), jnp.float32)], "gamma")
+    with pytest.raises(Unsupported, match="lgamma"):
         f([numbers(5)], [True])
     g = Function(lambda x: [jnp.where(x > 0, jnp.sin(x), x)], [jax.ShapeDtypeStruct((5,), jnp.float32)], "sine")
-    g.reverse = lambda active: Function(lambda x, c: [jnp.sort(c) * jnp.cos(x)], [f.shapes[0]] * 2, "odd reverse", results=[f.shapes[0]])
+    shape, odd = f.shapes[0], lambda x, c: [jax.lax.lgamma(c) * jnp.cos(x)]
+    g.reverse = lambda active: Function(odd, [shape] * 2, "odd reverse", results=[shape])
     x = numbers(5)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         got = jax.grad(lambda x: (g([x], [True])[0] * x).sum())(x)
-    np.testing.assert_allclose(got, g([x], [True])[0] + jnp.sort(x, -1) * jnp.cos(x), rtol=1e-6)
-    assert [str(w.message) for w in caught if w.category is CompilerWarning] == ["XLA compiles the odd reverse: the operation sort"]
+    np.testing.assert_allclose(got, g([x], [True])[0] + jax.lax.lgamma(x) * jnp.cos(x), rtol=1e-6)
+    assert [str(w.message) for w in caught if w.category is CompilerWarning] == ["XLA compiles the odd reverse: the operation lgamma"]
 
 
 # ---- transformations -------------------------------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ LAYERS = (
     ("compile.assembly",),
     ("compile.traced", "compile.llvm_types", "compile.parts"),
     ("compile.llvm_ir",),
-    ("compile.loops",),
+    ("compile.loops", "compile.expansions"),
     ("compile.adjoints", "compile.flatten", "compile.host"),
     ("compile.cotangents",),
     ("compile.reverse",),

@@ -17,9 +17,11 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 from xsim.compile import assembly, factorization, indexing, matrices
 from xsim.compile.arrays import Array, combined, constant_array
 from xsim.compile.bounded import rows_of_turns, sum_of_turns
+from xsim.compile.choice import is_cuda
+from xsim.compile.expansions import EXPANSIONS, OF_FUNCTIONS, traced_expansion
 from xsim.compile.loops import BoundedMap, BoundedScan, Branch, Rolled, Scan
 from xsim.compile.program import BOOL, INDEX, Program
-from xsim.compile.simplify import FOLDED, Builder
+from xsim.compile.simplify import CONVERSIONS, FOLDED, Builder
 from xsim.compile.traced import (
     MAX_UNROLLED_OPERATIONS,
     MIN_SUPPOSED,
@@ -56,6 +58,7 @@ class Flattener:
         self.builder = Builder(self.program)
         self.patterns: dict[int, tuple[list[bool], list[bool]]] = {}  # of loops, by the identity of their equation
         self.sizes: dict[int, int] = {}  # of functions, by identity
+        self.expansions: dict[int, tuple[JaxprEqn, ClosedJaxpr]] = {}  # by the identity of their equation
 
     # ---- arrays ----------------------------------------------------------------------------------------------------------------
 
@@ -87,7 +90,7 @@ class Flattener:
         if all(x.numbers is not None for x in arrays):
             numbers = [np.broadcast_to(x.numbers, shape) for x in arrays]
             with np.errstate(all="ignore"):
-                out = numbers[0].astype(dtype) if name == "convert" else FOLDED[name](*numbers)
+                out = CONVERSIONS[name](numbers[0], dtype) if name in CONVERSIONS else FOLDED[name](*numbers)
             return constant_array(np.asarray(out, dtype))
         if len(self.program.names) > MAX_OPERATIONS:
             raise Unsupported(f"more than {MAX_OPERATIONS} operations")
@@ -143,6 +146,8 @@ class Flattener:
                 return xs[0]
             if dtype == BOOL:
                 return self.operate("ne", BOOL, xs[0], constant_array(np.zeros((), xs[0].dtype)))
+        if name == "bitcast" and (xs[0].dtype.itemsize != dtype.itemsize or BOOL in (xs[0].dtype, dtype)):
+            raise Unsupported("the bits of a number as those of other numbers, or of a boolean")
         # A zero that is written in the code, as in x * 0.0, is NaN where x is not finite.
         exact = name == "mul" and any(isinstance(x, Literal) and x.val == 0 for x in equation.invars)
         return self.mapped(name, dtype, xs, aval.shape, exact)
@@ -285,7 +290,7 @@ def _with_entries(arrays: list[Array], values: list[int], moving: list[int], ent
 
 # ---- rules of primitives ---------------------------------------------------------------------------------------------------------
 
-ELEMENTWISE = {"convert_element_type": "convert"}
+ELEMENTWISE = {"convert_element_type": "convert", "bitcast_convert_type": "bitcast"}
 """Elementwise primitives whose operation has another name."""
 
 
@@ -501,6 +506,13 @@ def _round(f: Flattener, equation: JaxprEqn, x: Array) -> Array:
     return f.operate("round_even" if to_even else "round_away", x.dtype, x)
 
 
+def _expanded(f: Flattener, equation: JaxprEqn, *xs: Array) -> list[Array]:
+    """The rule of a primitive with an expansion. It is traced once, because functions and loops are known by their identity."""
+    if id(equation) not in f.expansions:
+        f.expansions[id(equation)] = equation, traced_expansion(equation)
+    return f.closed(f.expansions[id(equation)][1], xs)
+
+
 def _call(name: str) -> Callable:
     return lambda f, equation, *xs: f.closed(equation.params[name], xs)
 
@@ -545,6 +557,14 @@ def _iota(f: Flattener, equation: JaxprEqn) -> Array:
     return constant_array(np.broadcast_to(np.arange(shape[axis], dtype=p["dtype"]).reshape(inner), shape))
 
 
+def _platform(f: Flattener, equation: JaxprEqn) -> Array:
+    """The index of the case of `jax.lax.platform_dependent`: that of the device's platform, else the case of all others."""
+    names = ("cuda", "gpu") if is_cuda() else ("cpu",)
+    groups = equation.params["platforms"]
+    found = [i for i, group in enumerate(groups) if group is None or not {*group}.isdisjoint(names)]
+    return constant_array(np.array(found[0], np.int32))
+
+
 def _zeros(f: Flattener, equation: JaxprEqn, *_: Array) -> Array:
     """An array whose entries do not matter: what a derivative would need of a branch that is not chosen."""
     aval = equation.outvars[0].aval
@@ -576,6 +596,7 @@ RULES: dict[str, Callable] = {
     "split": _split,
     "pad": _pad,
     "iota": _iota,
+    "platform_index": _platform,
     "empty": _zeros,
     "empty2": _zeros,
     "reduce_sum": _reduction("add"),
@@ -613,6 +634,7 @@ RULES: dict[str, Callable] = {
     "scatter": indexing.scatter,
     "scatter-add": indexing.scatter,
     "scatter_add": indexing.scatter,
+    **{name: _expanded for name in (*EXPANSIONS, OF_FUNCTIONS)},
     **{name: _identity for name in IDENTITIES},
     **{name: _call("jaxpr") for name in ("jit", "pjit", "checkpoint", "remat", "remat2", "closed_call_p")},
     **{name: _call("call_jaxpr") for name in ("closed_call", "core_call", "eval_jaxpr", "custom_jvp_call", "custom_vjp_call")},

@@ -506,7 +506,7 @@ class Emitter:
 FLOAT = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv", "rem": "frem"}
 INTEGER = {
     "add": "add", "sub": "sub", "mul": "mul", "div": "sdiv", "rem": "srem", "and": "and", "or": "or", "xor": "xor", "shift_left": "shl",
-    "shift_right_logical": "lshr",
+    "shift_right_logical": "lshr", "shift_right_arithmetic": "ashr",
 }  # fmt: skip
 UNSIGNED = {"div": "udiv", "rem": "urem"}
 COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
@@ -583,6 +583,11 @@ def _sign(e: Emitter, x: int) -> str:
     return e.result(f"select {mask} {positive}, {kind} {one}, {kind} {inner}")
 
 
+def _bitcast(e: Emitter, x: int) -> str:
+    value, _, kind = _of_one(e, x)
+    return e.result(f"bitcast {kind} {value} to {e.target.type(e.program.types[x], e.program.varying[x])}")
+
+
 OPERATIONS: dict[str, Callable] = {
     "input": Emitter.input,
     "load": Emitter.load,
@@ -591,6 +596,7 @@ OPERATIONS: dict[str, Callable] = {
     "rsqrt": _rsqrt,
     "is_finite": _is_finite,
     "sign": _sign,
+    "bitcast": _bitcast,
     "copy": lambda emitter, x: emitter.value(emitter.program.arguments[x][0], emitter.program.varying[x]),
 }
 """How values are written that are not one instruction whose text depends on types alone. write(emitter, value) -> name."""

@@ -24,6 +24,7 @@ from xsim.compile.arrays import Array, constant_array
 from xsim.compile.assembly import any_nonzero
 from xsim.compile.bounded import rows_of_turns, sum_of_turns
 from xsim.compile.cotangents import ACTIVE, CONSTANT, LINEAR, Cotangents, Equation
+from xsim.compile.expansions import EXPANSIONS, OF_FUNCTIONS
 from xsim.compile.flatten import ELEMENTWISE, LOOPS, RULES, Unsupported
 from xsim.compile.loops import BoundedScan, Branch, Rolled, Scan, store
 from xsim.compile.matrices import counted
@@ -96,8 +97,11 @@ class _Search:
 BY_JAX = {
     "dynamic_slice", "dynamic_update_slice", "gather", "scatter", "scatter-add", "scatter_add", "top_k", "argmax", "argmin", "cumprod",
     "cummax", "logistic", "one_minus_square", "reduce_prod", "reduce_max", "reduce_min", "clamp", "cond", "custom_linear_solve", *LOOPS,
+    *EXPANSIONS, OF_FUNCTIONS,
 }  # fmt: skip
 """Equations whose derivative is not that of the operations that they are taken apart into, or would be longer."""
+WITH_FUNCTIONS = ("cond", "custom_linear_solve", OF_FUNCTIONS)
+"""Those of them whose parameters are functions."""
 OTHERS = {"while", "custom_jvp_call", "custom_vjp_call", rows_of_turns.name, sum_of_turns.name}
 BY_OPERATIONS = (set(RULES) | set(ELEMENTWISE) | set(FOLDED)) - BY_JAX - OTHERS
 INDEXED = {"gather": 1, "scatter": 1, "scatter-add": 1, "scatter_add": 1, "dynamic_slice": 1, "dynamic_update_slice": 2}
@@ -317,7 +321,7 @@ class Tape(Cotangents):
     def pullback_of(self, equation: JaxprEqn, active: list[int]) -> tuple[ClosedJaxpr, ClosedJaxpr]:
         """See `traced_pullback`. Equations with the same parameters share it, but for those whose parameters are functions."""
         shapes = tuple((v.aval.shape, str(v.aval.dtype)) for v in equation.invars)
-        own = len(self.traces) if equation.primitive.name in ("cond", "custom_linear_solve") else str(equation.params)
+        own = len(self.traces) if equation.primitive.name in WITH_FUNCTIONS else str(equation.params)
         key = equation.primitive.name, own, shapes, tuple(active)
         if key not in self.pullbacks:
             self.pullbacks[key] = traced_pullback(equation, self.template, active)

@@ -17,6 +17,12 @@ def _divided(a, b):
     return np.divide(a, b)
 
 
+def _shifted_right(a, b):
+    """The bits of the sign move, too."""
+    unsigned = np.dtype(f"u{a.dtype.itemsize}")
+    return np.right_shift(a.astype(unsigned), b.astype(unsigned)).astype(a.dtype)
+
+
 def _selected(which, *cases):
     return np.choose(which.astype(int), cases) if which.ndim else np.asarray(cases[int(which)])
 
@@ -31,9 +37,11 @@ FOLDED: dict[str, Callable] = {
     "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
     "not": np.invert, "is_finite": np.isfinite, "select_n": _selected, "round_even": np.rint,
     "round_away": lambda x: (np.sign(x) * np.floor(np.abs(x) + 0.5)).astype(x.dtype),
-    "shift_right_logical": np.right_shift, "shift_left": np.left_shift,
+    "shift_right_logical": _shifted_right, "shift_right_arithmetic": np.right_shift, "shift_left": np.left_shift,
 }  # fmt: skip
 """The numpy function of each operation on scalars, for constants."""
+CONVERSIONS: dict[str, Callable] = {"convert": lambda x, dtype: x.astype(dtype), "bitcast": lambda x, dtype: x.view(dtype)}
+"""The same of operations that have a type as a parameter."""
 COMMUTATIVE = {"mul": "mul", "add": "add", "add_any": "add"}
 """Operations whose arguments are ordered, so that equal ones are found, and their names in programs."""
 
@@ -75,7 +83,7 @@ class Builder:
     def _fold(self, name: str, dtype: np.dtype, arguments: tuple[int, ...]) -> int:
         numbers = [np.asarray(self.program.data[x]) for x in arguments]
         with np.errstate(all="ignore"):
-            out = numbers[0].astype(dtype) if name == "convert" else FOLDED[name](*numbers)
+            out = CONVERSIONS[name](numbers[0], dtype) if name in CONVERSIONS else FOLDED[name](*numbers)
         return self.constant(out, dtype)
 
     def _is(self, x: int, number) -> bool:
