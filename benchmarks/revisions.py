@@ -104,11 +104,12 @@ def main() -> None:
             ratios = [x / medians[0] for x in medians]
             found = (f"{n}: {1e3 * x:.1f} ms, {r:.2f}" for n, x, r in zip(names, medians, ratios, strict=True))
             print(Path(model).stem, kind, *found, flush=True)
-            results.append({"model": Path(model).stem, "kind": kind, "ratios": [round(r, 3) for r in ratios], "seconds": times})
+            seconds = {"median_s": [round(x, 5) for x in medians], "fastest_s": [round(min(x), 5) for x in times]}
+            results.append({"model": Path(model).stem, "kind": kind, "ratios": [round(r, 3) for r in ratios], **seconds})
     if args.json:
         about = {
             "commits": names, "num": args.num, "steps": args.steps, "python": platform.python_version(), "jax": version("jax"),
-            "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(), "results": results,
+            "repeat": args.repeat, "results": results,
         }  # fmt: skip
         Path(args.json).write_text(json.dumps(about, indent=1) + "\n")
 

@@ -90,7 +90,7 @@ class Summary(NamedTuple):
 
 
 class GpuTarget(NamedTuple):
-    """Kernels for a GPU. name: under which XLA knows them. slots: values of the call, of eight bytes each."""
+    """Kernels for a GPU. name: under which XLA knows them. slots: number of slots (`SLOT_SIZE`) of the values of the call."""
 
     name: str
     slots: int
