@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import subprocess
 from multiprocessing import spawn
@@ -12,7 +13,7 @@ import pytest
 from xsim.compile import processes
 from xsim.compile.code_generation import OPTIMIZATION
 from xsim.compile.machine import code_of, loaded
-from xsim.compile.processes import available_cores, object_files
+from xsim.compile.processes import available_cores, cpu_quota, object_files
 
 CALLED = "define i64 @{name}(i64 %x) {{\n  %y = add i64 %x, {number}\n  ret i64 %y\n}}\n"
 CALLING = """declare i64 @one(i64)
@@ -76,5 +77,31 @@ def test_groups_are_equally_long():
     assert sorted(sum([5, 1, 9, 3, 3, 6][k] for k in group) for group in groups) == [9, 9, 9]
 
 
-def test_available_cores():
+def test_available_cores(monkeypatch):
     assert 1 <= available_cores() <= (os.cpu_count() or 1)
+    for quota, cores in ((0.5, 1), (1.9, 1)):
+        monkeypatch.setattr(processes, "cpu_quota", lambda quota=quota: quota)
+        assert available_cores() == cores
+
+
+@pytest.mark.parametrize(
+    ("own", "files", "quota"),
+    [
+        ("0::/\n", {"cpu.max": "250000 100000\n"}, 2.5),
+        ("0::/\n", {"cpu.max": "max 100000\n"}, math.inf),
+        ("0::/a/b\n", {"a/cpu.max": "300000 100000\n", "a/b/cpu.max": "max 100000\n"}, 3.0),
+        ("0::/of/the/host\n", {"cpu.max": "50000 100000\n"}, 0.5),
+        ("4:cpu,cpuacct:/a\n1:memory:/a\n", {"cpu/a/cpu.cfs_quota_us": "400000\n", "cpu/a/cpu.cfs_period_us": "100000\n"}, 4.0),
+        ("4:cpu,cpuacct:/\n", {"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, math.inf),
+        ("2:cpuset:/\n", {"cpuset/cpu.max": "100000 100000\n"}, math.inf),
+        (None, {"cpu.max": "100000 100000\n"}, math.inf),
+    ],
+)
+def test_quotas_of_containers(own, files, quota, tmp_path):
+    """Of both versions of control groups, and of the groups around them. None: a system without them."""
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    if own is not None:
+        (tmp_path / "own").write_text(own)
+    assert cpu_quota(tmp_path, tmp_path / "own") == quota

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import pickle
 import subprocess
@@ -9,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import spawn
+from pathlib import Path
 
 from xsim.compile import code_generation
 from xsim.compile.code_generation import UNOPTIMIZED, machine_code
@@ -20,8 +22,43 @@ MAX_PROCESSES = 8
 
 
 def available_cores() -> int:
-    """Number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Number of cores that this process may use. A container may have the time of fewer cores than its threads may run on."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, math.floor(min(cores, cpu_quota())))
+
+
+def cpu_quota(groups: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> float:
+    """The processor time per second that the control groups of this process may use (Linux, cgroups(7)), inf without a limit.
+
+    groups: the folder of the control groups. own: the file that names those of this process."""
+    found = math.inf
+    for line in _text(own).splitlines():
+        _, controllers, path = line.split(":", 2)
+        if not controllers or "cpu" in controllers.split(","):
+            folder = groups / controllers.partition(",")[0]
+            inside = folder / path.lstrip("/")
+            found = min([found, *map(_limit_of, (inside, *inside.parents))])
+    return found
+
+
+def _limit_of(folder: Path) -> float:
+    """The limit of one control group: of the second version of control groups, or of the first."""
+    quota, _, period = _text(folder / "cpu.max").partition(" ")
+    if not quota:
+        quota, period = (_text(folder / f"cpu.cfs_{name}_us") for name in ("quota", "period"))
+    try:
+        limit = int(quota) / int(period)
+    except ValueError:  # "max", or no such file
+        return math.inf
+    return limit if limit > 0 else math.inf
+
+
+def _text(file: Path) -> str:
+    """The text of a file, empty if it cannot be read."""
+    try:
+        return file.read_text()
+    except OSError:
+        return ""
 
 
 def object_files(texts: Sequence[str], optimization: int) -> list[bytes]:
