@@ -86,15 +86,15 @@ def _add_scattered(total: Memory, J: Array, second: Array, dofs: Array, end: int
 
         add(range(half), 0)
         if half < k:
-            counted(f, _FURTHER, zero, any_nonzero(f, rows[:, half:].ravel().tolist(), J.dtype), [], further)
+            counted(f, _FURTHER, zero, any_nonzero(f, rows[:, half:].ravel().tolist()), [], further)
         return []
 
     counted(f, _TERMS, zero, end, [], term)
 
 
-def any_nonzero(f, values: list[int], dtype: np.dtype) -> int:
+def any_nonzero(f, values: list[int]) -> int:
     """1 if any of these values is not zero in an environment of the block, else 0."""
-    tests = [f.builder.operation("ne", BOOL, (x, f.builder.constant(0, dtype))) for x in values]
+    tests = [f.builder.operation("ne", BOOL, (x, f.builder.constant(0, f.program.types[x]))) for x in values]
     count = f.builder.operation("convert", INDEX, (combined(lambda *pair: f.builder.operation("or", BOOL, pair), tests),))
     return f.program.block_max(count)
 

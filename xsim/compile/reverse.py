@@ -503,7 +503,7 @@ class Tape(Cotangents):
 
     def where_nonzero(self, xs: list[Array], function: Callable) -> None:
         """Evaluate function() where an entry of these arrays is not zero in an environment of the block: a loop with one turn or none."""
-        number = Array(np.array(any_nonzero(self, self.flat(xs), xs[0].dtype)), INDEX)
+        number = Array(np.array(any_nonzero(self, self.flat(xs))), INDEX)
 
         def proceed(carry: list[Array]) -> Array:
             return self.operate("lt", BOOL, carry[0], number)
