@@ -14,7 +14,7 @@ from xsim.compile.bounded import bounded_sum
 from xsim.compile.function import Function, compiled_call
 from xsim.compile.program import Loop
 from xsim.compile.reverse import reverse_program
-from xsim.dynamics.compiled_step import prepared_step
+from xsim.dynamics.compiled_step import prepared_step, step_function
 from xsim.dynamics.constraints import soft_set
 from xsim.dynamics.constraints.contact_plan import LARGE
 from xsim.dynamics.linalg.implicit import implicit
@@ -380,11 +380,18 @@ def test_programs_do_not_grow_with_the_buffers_of_contacts():
     assert (np.array(counts[1]) < 1.05 * np.array(counts[0])).all(), counts
 
 
-@pytest.mark.parametrize("integrator", ["euler", "rk4"])
-def test_derivatives_do_not_search_the_acceleration_again(integrator, monkeypatch):
-    """Without loops over the active contacts, Newton's method and its line search are the only loops of these steps whose number of turns
-    depends on the state."""
+@pytest.fixture
+def without_loops_over_contacts(monkeypatch):
+    """Steps without loops over the active contacts. Those of other tests have them."""
     monkeypatch.setattr(soft_set, "LARGE", 100)
+    step_function.cache_clear()
+    yield
+    step_function.cache_clear()
+
+
+@pytest.mark.parametrize("integrator", ["euler", "rk4"])
+def test_derivatives_do_not_search_the_acceleration_again(integrator, without_loops_over_contacts):
+    """Newton's method and its line search are the only loops of these steps whose number of turns depends on the state."""
     model = xsim.with_integrator(xsim.load("hopper"), integrator)
     state = jax.tree.map(lambda x: x[None], xsim.init(model))
     system, step = prepared_step(model, state, (1,), Inputs(None, None))
