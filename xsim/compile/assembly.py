@@ -6,6 +6,8 @@ between other bodies in each.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from xsim.compile.arrays import Array, combined, constant_array
@@ -16,7 +18,7 @@ from xsim.compile.program import BOOL, INDEX
 BLOCK = 4, 3
 """Rows and columns of the blocks of a dense sum. Their sums, a column and an entry of a row fit into 16 registers."""
 
-_COLUMNS, _ROWS, _TERMS, _FURTHER, _PRODUCTS, _BLOCKS, _SUMS, _FORCES = (object() for _ in range(8))
+_COLUMNS, _ROWS, _TERMS, _WHERE, _PRODUCTS, _BLOCKS, _SUMS, _FORCES = (object() for _ in range(8))
 """The loops, see `Flattener.rolled`."""
 
 
@@ -80,23 +82,28 @@ def _add_scattered(total: Memory, J: Array, second: Array, dofs: Array, end: int
                     position = f.builder.operation("add", INDEX, (start_of[row], int(at[column])))
                     total.add(position, 0, number.sum_of_products(rows[:, row].tolist(), product))
 
-        def further(_, __) -> list[Array]:
-            add(range(k), half)
-            return []
-
         add(range(half), 0)
         if half < k:
-            counted(f, _FURTHER, zero, any_nonzero(f, rows[:, half:].ravel().tolist()), [], further)
+            where_nonzero(f, rows[:, half:].ravel().tolist(), lambda: add(range(k), half))
         return []
 
     counted(f, _TERMS, zero, end, [], term)
 
 
-def any_nonzero(f, values: list[int]) -> int:
-    """1 if any of these values is not zero in an environment of the block, else 0."""
+def where_nonzero(f, values: list[int], function: Callable) -> None:
+    """Evaluate function() where one of these values is not zero in an environment of the block: a loop with one turn or none."""
     tests = [f.builder.operation("ne", BOOL, (x, f.builder.constant(0, f.program.types[x]))) for x in values]
-    count = f.builder.operation("convert", INDEX, (combined(lambda *pair: f.builder.operation("or", BOOL, pair), tests),))
-    return f.program.block_max(count)
+    test = f.builder.operation("convert", INDEX, (combined(lambda *pair: f.builder.operation("or", BOOL, pair), tests),))
+    number = Array(np.array(f.program.block_max(test)), INDEX)
+
+    def proceed(carry: list[Array]) -> Array:
+        return f.operate("lt", BOOL, carry[0], number)
+
+    def turn(_) -> list[Array]:
+        function()
+        return [constant_array(np.array(1, INDEX))]
+
+    f.rolled(_WHERE, [constant_array(np.array(0, INDEX))], proceed, turn, 1)
 
 
 def _add_dense(total: Memory, J: Array, second: Array, dofs: np.ndarray, end: int) -> None:

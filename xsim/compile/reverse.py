@@ -21,7 +21,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 
 from xsim.compile import indexing
 from xsim.compile.arrays import Array, constant_array
-from xsim.compile.assembly import any_nonzero
+from xsim.compile.assembly import where_nonzero
 from xsim.compile.bounded import rows_of_turns, sum_of_turns
 from xsim.compile.cotangents import ACTIVE, CONSTANT, LINEAR, Cotangents, Equation
 from xsim.compile.expansions import EXPANSIONS, OF_FUNCTIONS
@@ -35,8 +35,6 @@ from xsim.compile.traced import count_operations, inner_functions, is_long, scan
 
 MIN_OPERATIONS_OF_RESULT = 4
 """Operations of a turn of a loop, for each number of its results, from which on the derivative leaves out turns without cotangents."""
-_WHERE_NONZERO = object()
-"""A loop with one turn or none, see `Flattener.rolled`."""
 
 
 def reverse_program(closed: ClosedJaxpr, varying: Sequence[bool], active: Sequence[int], differentiable: Sequence[int]) -> Program:
@@ -456,7 +454,7 @@ class Tape(Cotangents):
             if not floats and not masked and self.is_long_for(scan, results):
                 for buffer, x in zip(buffers, turns.sequences, strict=True):
                     store(self, buffer, row, constant_array(np.zeros(x.shape[1:], x.dtype)))
-                self.where_nonzero(results, swept)
+                where_nonzero(self, self.flat(results), swept)
                 return [self.operate("add", INDEX, counter, one), after]
             return [self.operate("add", INDEX, counter, one), swept()]
 
@@ -500,19 +498,6 @@ class Tape(Cotangents):
         p = self.program
         loaded = [self.map_entries(lambda v: p.load(v, turn) if p.names[v] == "buffer" else v, x) for x in search.results]
         return _Search(search.key, p.scope, loaded)
-
-    def where_nonzero(self, xs: list[Array], function: Callable) -> None:
-        """Evaluate function() where an entry of these arrays is not zero in an environment of the block: a loop with one turn or none."""
-        number = Array(np.array(any_nonzero(self, self.flat(xs))), INDEX)
-
-        def proceed(carry: list[Array]) -> Array:
-            return self.operate("lt", BOOL, carry[0], number)
-
-        def turn(_) -> list[Array]:
-            function()
-            return [constant_array(np.array(1, INDEX))]
-
-        self.rolled(_WHERE_NONZERO, [constant_array(np.array(0, INDEX))], proceed, turn, 1)
 
     def is_long_for(self, scan: Scan, results: list[Array]) -> bool:
         """Whether a turn takes so long that it pays off to ask whether its results have cotangents."""

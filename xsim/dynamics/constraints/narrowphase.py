@@ -232,9 +232,9 @@ def _collide_pairs(system: System, group: PairGroup, detection_distance, shapes)
 
     def contacts_of_near(rows, distance, reach) -> list[ContactPoint]:
         a, b = (jax.lax.dynamic_slice_in_dim(shapes, row[0], 1) for row in rows)
-        near = can_touch(shape_of(components(a), None).pos, shape_of(components(b), None).pos, reach)
+        bodies = [shape_of(components(x), None) for x in (a, b)]
+        near = can_touch(*(body.pos for body in bodies), reach)
         if group.has_bounding_boxes:
-            bodies = [shape_of(components(x), None) for x in (a, b)]
             near = jax.lax.cond(near.any(), lambda: near & (_least_distances(kinds, *bodies) < distance), lambda: near)
         far = [broadcast_contact(ContactPoint(FAR, ZERO3, (0.0, 0.0, 1.0)), (len(a), lanes))] * group.contacts_per_pair
         return jax.lax.cond(near.any(), lambda: contacts_of(a, b, distance), lambda: far)
