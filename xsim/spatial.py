@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
@@ -346,10 +346,16 @@ def in_one_region() -> bool:
     return trace_mode().one_region
 
 
+def _has_fusion_boundaries() -> bool:
+    """Whether `stage` and `block_loop_hoisting` divide the program."""
+    mode = trace_mode()
+    return not (mode.one_region or mode.one_environment) and jax.default_backend() == "cpu"
+
+
 def one_environment():
     """Context in which functions are traced for one environment, to be compiled as a program of operations on numbers: what is repeated
-    is then a loop, see `each_row`."""
-    return traced_in(trace_mode()._replace(one_environment=True))
+    is then a loop, see `each_row`. Fusion boundaries mean nothing there."""
+    return traced_in(TraceMode(one_environment=True))
 
 
 def in_one_environment() -> bool:
@@ -384,11 +390,11 @@ def _static(x) -> _Static:
 class _Staged:
     """A function of components, traced for arguments of one structure, as a function of its arrays.
 
-    arguments: a static one, or the type of an array. structure: that of the results, and those which are no arrays; known after the first
-    call."""
+    arguments: a static one, or the type of an array. mode: that of the trace. structure: that of the results, and those which are no
+    arrays; known after the first call."""
 
-    def __init__(self, fn, treedef, arguments: tuple):
-        self.fn, self.treedef, self.arguments = fn, treedef, arguments
+    def __init__(self, fn, treedef, arguments: tuple, mode: TraceMode):
+        self.fn, self.treedef, self.arguments, self.mode = fn, treedef, arguments, mode
         self.structure: tuple = ()
         self.program = jax.jit(self._of_arrays)
 
@@ -400,7 +406,7 @@ class _Staged:
         return [x for x in results if isinstance(x, jax.Array)]
 
     def __call__(self, arrays):
-        with set_xla_metadata(inlineable="false"):
+        with nullcontext() if self.mode.one_environment else set_xla_metadata(inlineable="false"):
             rest = iter(self.program(*arrays))
         tree, constants = self.structure
         return tree.unflatten([next(rest) if x is None else x[0] for x in constants])
@@ -419,7 +425,7 @@ def stage(fn):
 
     XLA's CPU backend fuses a complete step into loops that compute shared values again in every consumer. This multiplies compile and run
     time. A call that the compiler must not inline ends a fusion region, at no cost at run time. It works under `jit`, `grad`, `vmap` and
-    `scan`. Other backends use the plain function.
+    `scan`. Other backends use the plain function, but for the trace of `one_environment`, where calls take less time than operations.
 
     Arguments that are no arrays are static. Calls with equal static arguments and equal shapes are traced, differentiated and lowered once:
     the rotation of one body of a robot is that of each. The function must not read what changes between calls, and a function among its
@@ -431,13 +437,14 @@ def stage(fn):
     def wrapped(*args):
         leaves, treedef = jax.tree.flatten(args, is_leaf=_is_none)
         arrays = [x for x in leaves if isinstance(x, jax.Array)]
-        if not arrays or in_one_region() or jax.default_backend() != "cpu":
+        mode = trace_mode()
+        if not arrays or not (mode.one_environment or _has_fusion_boundaries()):
             return fn(*args)
         arguments = tuple(jax.typeof(x) if isinstance(x, jax.Array) else _static(x) for x in leaves)
         try:
-            function = staged(treedef, arguments)
+            function = staged(treedef, arguments, mode)
         except TypeError:  # a static argument that cannot be hashed
-            function = _Staged(fn, treedef, arguments)
+            function = _Staged(fn, treedef, arguments, mode)
         return function(arrays)
 
     return wrapped
@@ -453,7 +460,7 @@ def block_loop_hoisting(x):
 
     x: an array of floats. Under `jax.vmap` every environment sorts two integers.
     """
-    if in_one_region() or not x.size or jax.default_backend() != "cpu":
+    if not x.size or not _has_fusion_boundaries():
         return x
     return jax.lax.custom_linear_solve(lambda y: y, x, _minus_sorted_zero, _minus_sorted_zero)
 

@@ -37,7 +37,7 @@ from xsim.compile.program import Program
 from xsim.compile.reverse import reverse_program
 from xsim.compile.rules import differentiated_in_forward_mode, differentiated_in_reverse_mode, is_float
 from xsim.compile.traced import count_operations
-from xsim.spatial import one_environment, one_region
+from xsim.spatial import one_environment
 
 MAX_OPERATIONS = 1_000_000
 """Operations of a function beyond which XLA compiles it: memory. LLVM compiles 310,000 operations in 80 s on two cores, with tracing
@@ -154,8 +154,7 @@ class Function:
     def traced(self) -> ClosedJaxpr:
         """The function, traced by JAX. It is kept until it is compiled."""
         if self._traced is None:
-            # one region: without calls of other functions
-            with one_environment(), one_region(True), tracing_for("xla"), _without_garbage_collection():
+            with one_environment(), tracing_for("xla"), _without_garbage_collection():
                 self._traced = jax.make_jaxpr(lambda *xs: list(self.function(*xs)))(*self.shapes)
         return self._traced
 

@@ -12,6 +12,7 @@ from xsim.dynamics.call import Call, query
 from xsim.dynamics.constraints.contact_plan import has_contacts
 from xsim.dynamics.constraints.contact_rows import contact_forces, contact_geoms, parameters_of_contacts
 from xsim.dynamics.constraints.narrowphase import detect_contacts
+from xsim.dynamics.constraints.soft_set import with_cones
 from xsim.dynamics.forward import soft_constraints, total_acceleration
 from xsim.dynamics.tree.kinematics import frames
 from xsim.model.model import Model, State
@@ -57,11 +58,12 @@ def contacts(model: Model, state: State, ctrl=None, tau=None) -> ContactData:
         shapes |= {"point": (3,), "frame": (3, 3), "friction": (5,), "force": (6,)}
         types = {"active": bool, "geoms": jnp.int32, "parts": jnp.int32}
         return ContactData(**{name: jnp.zeros((*batch, 0, *shape), types.get(name, c.dtype)) for name, shape in shapes.items()})
-    detection = detect_contacts(c.system, frames(c.system, c.q), c.v)
+    frame = frames(c.system, c.q)
+    detection = detect_contacts(c.system, frame, c.v)
     groups, soft = detection.contacts, soft_constraints(c, detection)
     assert soft is not None
     solved = total_acceleration(c, soft)
-    forces = contact_forces(groups, (solved.soft or soft).cones, solved.explicit_a)
+    forces = contact_forces(groups, with_cones(c.system, frame, c.v, solved.soft or soft).cones, solved.explicit_a)
     out = [_contact_data(c, *group) for group in zip(groups, parameters_of_contacts(c.system, groups), forces, strict=True)]
     return jax.tree.map(lambda *xs: jnp.concatenate(xs, len(batch)), *out)
 

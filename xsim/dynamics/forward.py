@@ -18,7 +18,7 @@ from xsim.dynamics.constraints.contact_plan import has_contacts
 from xsim.dynamics.constraints.contact_rows import contact_forces
 from xsim.dynamics.constraints.holonomic import has_holonomic_rows
 from xsim.dynamics.constraints.narrowphase import Detection, detect_contacts
-from xsim.dynamics.constraints.soft_set import Constraints, has_soft
+from xsim.dynamics.constraints.soft_set import Constraints, has_soft, with_cones
 from xsim.dynamics.forces.armature import armature_matrix, with_armature_bias
 from xsim.dynamics.forces.elements import element_force
 from xsim.dynamics.forces.passive import damping_matrix, passive_force
@@ -117,7 +117,7 @@ def _evaluate(model: Model, state: State, ctrl=None, tau=None) -> tuple[Data, ja
     contacts = [] if detection is None else detection.contacts
     soft = soft_constraints(c, detection)
     solved = total_acceleration(c, soft)
-    soft = solved.soft or soft
+    soft = None if soft is None else with_cones(c.system, frame, c.v, solved.soft or soft)
     motion = _link_motion(c, frame, solved)
     forces = _smooth_forces(c, frame, motion, soft)
     sensors = _sensor_context(c, state, frame, motion, forces.actuators, contacts, soft, solved)

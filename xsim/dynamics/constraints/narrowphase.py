@@ -356,10 +356,15 @@ def _tangents(normal, hint) -> tuple:
     return first, cross(normal, first)
 
 
+def exceeds(depth, capacity: int):
+    """Whether there are more positive depths than a buffer has entries (lanes,). depth (n, lanes)."""
+    return (depth > 0).sum(0) > capacity
+
+
 def deepest(depth, capacity: int, rank=None) -> tuple[Any, Any]:
     """Indices (capacity, lanes) of the largest positive depths of each lane, and of any others where these are fewer, and whether they are
     more (lanes,). depth (n, lanes). rank (n, lanes or 1): those of a larger rank come first, if all positive depths are selected."""
-    is_exceeded, order = (depth > 0).sum(0) > capacity, jnp.maximum(depth, 0.0)
+    is_exceeded, order = exceeds(depth, capacity), jnp.maximum(depth, 0.0)
     if rank is not None:
         order = jnp.where((depth > 0) & ~is_exceeded, order + rank, order)
     return jax.lax.top_k(order.T, capacity)[1].T, is_exceeded
@@ -392,9 +397,15 @@ class Detection(NamedTuple):
 
 def detect_contacts(system: System, frame: Frames, v=None) -> Detection:
     """The contacts at a configuration. v: velocities, for speculative contacts; None: without these."""
-    candidates, corner_points = find_candidates(system, frame, v), _corner_points(system, frame)
+    candidates = find_candidates(system, frame, v)
+    return Detection(candidates, select_contacts(system, frame, candidates))
+
+
+def select_contacts(system: System, frame: Frames, candidates: list[Candidates]) -> list[Contacts]:
+    """The contacts among the candidates, one entry for each condim group."""
+    corner_points = _corner_points(system, frame)
     groups = contact_plan(system.topology).condim_groups
-    return Detection(candidates, [selected_contacts(*x, corner_points) for x in zip(groups, candidates, strict=True)])
+    return [selected_contacts(*x, corner_points) for x in zip(groups, candidates, strict=True)]
 
 
 def find_candidates(system: System, frame: Frames, v=None) -> list[Candidates]:

@@ -8,13 +8,14 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
+from xsim.compile.rules import reversed_by_jax
 from xsim.dynamics.constraints.active_cones import ActiveCones
 from xsim.dynamics.constraints.cones import Cones
 from xsim.dynamics.constraints.contact_plan import LARGE, contact_plan, has_contacts
 from xsim.dynamics.constraints.contact_rows import contact_cones
 from xsim.dynamics.constraints.flex_edges import edge_rows, has_edge_rows
 from xsim.dynamics.constraints.flex_strains import strain_rows
-from xsim.dynamics.constraints.narrowphase import Candidates, Detection, detect_contacts
+from xsim.dynamics.constraints.narrowphase import Candidates, Detection, exceeds, find_candidates, select_contacts
 from xsim.dynamics.constraints.noslip_cones import NoSlipCones
 from xsim.dynamics.constraints.passive_contacts import PassiveContacts, passive_contacts
 from xsim.dynamics.constraints.potential import Potential
@@ -46,7 +47,7 @@ def has_warm_start(topology: Topology) -> bool:
 def loops_over_active_contacts(system: System) -> bool:
     """Whether the acceleration is found in loops over the active contacts, see `active_contacts`."""
     top, derived = system.topology, system.derived
-    if not in_one_environment() or top.parts or top.noslip or top.speculative or derived.mobility is None:
+    if reversed_by_jax() or not in_one_environment() or top.parts or top.noslip or top.speculative or derived.mobility is None:
         return False
     groups = contact_plan(top).condim_groups
     if any(group.passive for group in groups) or any(pairs.adhesion is not None for pairs in derived.contact_parameters.pairs):
@@ -61,10 +62,11 @@ class Constraints(NamedTuple):
     each `Cones` has one, (n, d, lanes).
 
     rows: equalities, limits and dry friction. None if there are none.
-    cones: contacts, by dimension.
+    cones: contacts, by dimension. None of them with candidates.
     overflow: 1.0 if more contacts were active than the buffer has entries.
     passive: contacts that are springs. They are no part of P. None without.
     candidates: those of the contacts without their overflow, where loops are over the active ones, see `active_contacts`. Else None.
+        `with_cones` makes cones of them.
     """
 
     rows: Rows | None
@@ -178,15 +180,30 @@ def constraints(
     rows = _rows(system, frame, q, v, at_state) if has_soft_rows(top) else None
     if not has_contacts(top):
         return Constraints(rows, ())
-    candidates, contacts = detect_contacts(system, frame, v) if detection is None else detection
-    has_loops = at_state is None and loops_over_active_contacts(system)
-    cones, overflow, passive = contact_cones(system, frame, v, contacts, at_state), 0.0, passive_contacts(system, frame, v, contacts)
+    candidates = find_candidates(system, frame, v) if detection is None else detection.candidates
+    if at_state is None and loops_over_active_contacts(system):
+        groups = contact_plan(top).condim_groups
+        overflows = [c.overflow | exceeds(c.depth, group.capacity) for c, group in zip(candidates, groups, strict=True)]
+        overflow = _overflow(system, frame, overflows, candidates[0].depth.dtype)
+        return Constraints(rows, (), overflow, None, [c._replace(overflow=False) for c in candidates])
+    contacts = select_contacts(system, frame, candidates) if detection is None else detection.contacts
+    cones, passive = contact_cones(system, frame, v, contacts, at_state), passive_contacts(system, frame, v, contacts)
     if passive is not None and step_terms is None:
         raise ValueError("passive contact of flexes is for the integrator discrete: choose this integrator")
-    rows = inactive_row(len(v), contacts[0].distance.dtype) if rows is None and not cones else rows
-    for group_contacts in contacts:
-        overflow = jnp.maximum(overflow, group_contacts.overflow.astype(group_contacts.distance.dtype))
-    return Constraints(
-        rows, cones, overflow if lanes_of(system, frame) else overflow[0], passive,
-        [c._replace(overflow=False) for c in candidates] if has_loops else None,
-    )  # fmt: skip
+    dtype = contacts[0].distance.dtype
+    rows = inactive_row(len(v), dtype) if rows is None and not cones else rows
+    return Constraints(rows, cones, _overflow(system, frame, [x.overflow for x in contacts], dtype), passive)
+
+
+def _overflow(system: System, frame: Frames, flags: list, dtype):
+    """See `Constraints`. flags (lanes,): of the condim groups."""
+    out = functools.reduce(jnp.logical_or, flags).astype(dtype)
+    return out if lanes_of(system, frame) else out[0]
+
+
+def with_cones(system: System, frame: Frames, v: list, soft: Constraints) -> Constraints:
+    """Constraints with the cones of all entries of the buffers, also where loops are over the active contacts."""
+    if soft.candidates is None:
+        return soft
+    contacts = select_contacts(system, frame, soft.candidates)
+    return soft._replace(cones=contact_cones(system, frame, v, contacts), candidates=None)

@@ -11,14 +11,14 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from xsim.compile.rules import has_bounded_sums, reversed_by_jax
+from xsim.compile.rules import has_bounded_sums
 from xsim.dynamics.actuation.actuation import actuator_forces
 from xsim.dynamics.actuation.transmissions import transmissions
 from xsim.dynamics.constraints.active_contacts import active_cones, contact_force
 from xsim.dynamics.constraints.holonomic import has_holonomic_rows, holonomic_rates, holonomic_rows
 from xsim.dynamics.constraints.newton import free_acceleration, minimize
 from xsim.dynamics.constraints.noslip import without_slip
-from xsim.dynamics.constraints.soft_set import Constraints
+from xsim.dynamics.constraints.soft_set import Constraints, with_cones
 from xsim.dynamics.forces.armature import armature_matrix, with_armature_bias
 from xsim.dynamics.forces.elements import element_force, element_rows
 from xsim.dynamics.forces.passive import damping_matrix, passive_force, quadratic
@@ -287,9 +287,9 @@ def _constraint_force(m: EquationOfMotion, t: Terms, a: list) -> list:
         return list(soft.jt_times(soft.force(soft.at(stacked))))
 
     if m.soft.candidates is None or not has_bounded_sums():
-        return force(m.soft)
+        return force(with_cones(m.system, t.frame, m.v, m.soft))
     contacts = contact_force(m.system, t.frame, m.v, m.soft, a)
-    return contacts if m.soft.rows is None else [add(x, y) for x, y in zip(contacts, force(m.soft._replace(cones=())), strict=True)]
+    return contacts if m.soft.rows is None else [add(x, y) for x, y in zip(contacts, force(m.soft), strict=True)]
 
 
 def _staged_balance(m: EquationOfMotion, t: Terms, a, implicit_a) -> list:
@@ -376,7 +376,7 @@ def _with_active_cones(m: EquationOfMotion, terms: Terms, lanes: tuple[int, ...]
     """The soft constraints with arrays of the shape (..., *lanes), and if they have candidates, with the cones of the active contacts."""
     soft = m.soft
     assert soft is not None
-    if soft.candidates is not None and not reversed_by_jax():
+    if soft.candidates is not None:
         soft = soft._replace(cones=active_cones(m.system, terms.frame, m.v, soft))
     return soft.fitted(lanes)
 
@@ -466,34 +466,37 @@ def _sparse_matrix(m: EquationOfMotion, terms: Terms, full) -> tuple:
     return mass_rows, saddle, saddle.factor.pivot
 
 
-def _matrix(m: EquationOfMotion, x, full):
+def _matrix(m: EquationOfMotion, terms: Terms, x, full):
     """The matrix of the equation at a solution x."""
-    terms = evaluate(m)
     if _is_dense(m, terms):
         return _dense_matrix(m, terms, x, full)
     mass_rows, matrix, _ = _sparse_matrix(m, terms, full)
     return _with_staged_terms(m, terms, full, matrix, mass_rows, x)[0]
 
 
+def _primal(m: EquationOfMotion, terms: Terms, full, with_matrix: bool) -> tuple:
+    """Matrix, solution and flags for `implicit`."""
+    if m.solution is not None:
+        return None, m.solution, [1.0, 1.0]
+    if _is_dense(m, terms):
+        return _solve_dense(m, terms, full, with_matrix)
+    mass_rows, matrix, pivot = _sparse_matrix(m, terms, full)
+    right_side = full([neg(r) for r in residual(m, None, terms)])
+    x = matrix.solve(right_side[: len(m.v)], right_side[len(m.v) :])
+    return *_with_staged_terms(m, terms, full, matrix, mass_rows, x), [pivot, 1.0]
+
+
 def _solved(m: EquationOfMotion) -> Solved:
-    n, rows = len(m.v), 0
-
-    def primal(m: EquationOfMotion, full, with_matrix: bool):
-        nonlocal rows
-        terms = evaluate(m)
-        rows = len(terms.jacobian)
-        if m.solution is not None:
-            return None, m.solution, [1.0, 1.0]
-        if _is_dense(m, terms):
-            return _solve_dense(m, terms, full, with_matrix)
-        mass_rows, matrix, pivot = _sparse_matrix(m, terms, full)
-        right_side = full([neg(r) for r in residual(m, None, terms)])
-        x = matrix.solve(right_side[:n], right_side[n:])
-        return *_with_staged_terms(m, terms, full, matrix, mass_rows, x), [pivot, 1.0]
-
     if m.implicit.velocity in UNSYMMETRIC and (m.prescribed or has_holonomic_rows(m.system.topology)):
         raise ValueError("the integrator implicit is for models without holonomic constraints and prescribed motion; choose implicitfast")
-    x, (pivot, converged) = implicit(m, primal, residual, None if m.solution is None else _matrix)
+    terms = evaluate(m)
+    n, rows = len(m.v), len(terms.jacobian)
+    x, (pivot, converged) = implicit(
+        (m, terms),
+        lambda inputs, *rest: _primal(*inputs, *rest),
+        lambda inputs, x: residual(inputs[0], x, inputs[1]),
+        None if m.solution is None else lambda inputs, *rest: _matrix(*inputs, *rest),
+    )
     overflow = 0.0 if m.soft is None else m.soft.overflow
     a, multipliers, staged_a = x[:n], x[n : n + rows], x[n + rows :]
     if m.soft is None and m.prescribed:
