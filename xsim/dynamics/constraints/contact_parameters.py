@@ -13,9 +13,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xsim.dynamics.layout import column, take_rows
+from xsim.dynamics.layout import column, row_of, take_rows
 from xsim.dynamics.tree.system import System
+from xsim.model.model import Surface
 from xsim.model.topology import PairsInfo, Topology
+from xsim.spatial import each_row, in_one_environment
 
 MIN_FRICTION = 1e-5
 MIN_WEIGHT = 1e-15  # a smaller solmix counts as zero
@@ -77,14 +79,31 @@ def _distances(system: System, margin, gap) -> tuple:
 
 
 def _mixed(system: System, info: PairsInfo) -> PairParameters:
-    """Parameters from the surfaces of the two geoms. If the geoms have different priorities, those of the geom with the higher one."""
-    a, b = (jax.tree.map(lambda x, k=k: take_rows(x, info.leaf_rows.value[:, k]), system.surface) for k in (0, 1))
-    prior = info.dominant.value[:, None, None]
+    """Parameters from the surfaces of the two geoms."""
+
+    def of_pairs(rows, dominant):
+        return _mixture(system, *(jax.tree.map(lambda x, k=k: take_rows(x, rows[:, k]), system.surface) for k in (0, 1)), dominant)
+
+    def of_pair(rows, dominant):
+        return _mixture(system, *(jax.tree.map(lambda x, k=k: row_of(x, rows[0, k])[None], system.surface) for k in (0, 1)), dominant)
+
+    rows, dominant = info.leaf_rows.value, info.dominant.value
+    if in_one_environment():
+        mixed = each_row(of_pair, jnp.asarray(rows), None if (dominant < 0).all() else jnp.asarray(dominant))
+    else:
+        mixed = of_pairs(rows, None if (dominant < 0).all() else dominant)
+    return mixed._replace(adhesion=_mixed_adhesion(system, info)) if has_adhesion(system.topology) else mixed
+
+
+def _mixture(system: System, a: Surface, b: Surface, dominant) -> PairParameters:
+    """Parameters of pairs from their surfaces, without adhesion. dominant (pairs,): 0 or 1 for the geom whose priority is higher, else -1;
+    None: no priority is."""
 
     def by_priority(first, second, mixture):
-        if (prior < 0).all():
+        if dominant is None:
             return mixture
-        return jnp.where(prior < 0, mixture, jnp.where(prior == 0, first, second))
+        which = dominant[:, None, None]
+        return jnp.where(which < 0, mixture, jnp.where(which == 0, first, second))
 
     larger = jnp.maximum(a.friction, b.friction)
     if system.topology.switches.smaller_friction:
@@ -98,14 +117,16 @@ def _mixed(system: System, info: PairsInfo) -> PairParameters:
     add = system.topology.switches.margins_add
     margin, gap = (one + two if add else jnp.maximum(one, two) for one, two in ((a.margin, b.margin), (a.gap, b.gap)))
     friction = jnp.maximum(friction, MIN_FRICTION)[:, np.array(FRICTION_OF_DIRECTION)]
-    adhesion = None
-    if has_adhesion(system.topology):
-        of_geoms, infos = column(list(system.geom.adhesion)) if system.geom.adhesion else jnp.zeros((0, 1)), system.topology.geoms
-        rows = {g: infos[g].adhesion for g in np.unique(info.geoms.value).tolist() if g < len(infos) and infos[g].adhesion is not None}
-        first, second = (_rows_or_zero(of_geoms, rows, info.geoms.value[:, k]) for k in (0, 1))
-        prior = prior[..., 0]
-        adhesion = jnp.where(prior < 0, first + second, jnp.where(prior == 0, first, second))
-    return PairParameters(friction, solref, jnp.zeros_like(solref), solimp, *_distances(system, margin, gap), adhesion)
+    return PairParameters(friction, solref, jnp.zeros_like(solref), solimp, *_distances(system, margin, gap), None)
+
+
+def _mixed_adhesion(system: System, info: PairsInfo):
+    """See `PairParameters`: the sum of those of the two geoms, or that of the geom whose priority is higher."""
+    of_geoms, infos = column(list(system.geom.adhesion)) if system.geom.adhesion else jnp.zeros((0, 1)), system.topology.geoms
+    rows = {g: infos[g].adhesion for g in np.unique(info.geoms.value).tolist() if g < len(infos) and infos[g].adhesion is not None}
+    first, second = (_rows_or_zero(of_geoms, rows, info.geoms.value[:, k]) for k in (0, 1))
+    dominant = info.dominant.value[:, None]
+    return jnp.where(dominant < 0, first + second, jnp.where(dominant == 0, first, second))
 
 
 def _mix_weight(a, b):
