@@ -30,7 +30,10 @@ def _cholesky(builder, a: np.ndarray, dtype) -> np.ndarray:
 
 def _minus_products(builder, start: int, left, right, dtype) -> int:
     """start - sum of left * right."""
+    zero = builder.constant(0, dtype)
     for a, b in zip(left.tolist(), right.tolist(), strict=True):
+        if a == zero or b == zero:  # most entries of sparse matrices
+            continue
         start = builder.operation("sub", dtype, (start, builder.operation("mul", dtype, (a, b))))
     return start
 

@@ -116,6 +116,11 @@ def _has_search(function: Jaxpr) -> bool:
     return any(e.primitive.name == "while" or any(map(_has_search, inner_functions(e))) for e in function.eqns)
 
 
+def _has_residual(rule: Jaxpr) -> bool:
+    """Whether a rule is that of an implicit equation."""
+    return any(e.primitive is residual_tangent or any(map(_has_residual, inner_functions(e))) for e in rule.eqns)
+
+
 class Tape(Cotangents):
     """A program of a function that can be extended by its derivative."""
 
@@ -261,7 +266,7 @@ class Tape(Cotangents):
         rule = traced_rule(equation, self.template, active)
         self.traces.append(rule)
         # The rule of an implicit equation searches its solution as the function does.
-        implicit = any(e.primitive is residual_tangent for e in rule.eqns)
+        implicit = _has_residual(rule.jaxpr)
         with self.mode(recording=False, function=equation if implicit else rule):
             out = self.closed(rule, [*xs, *tangents])
         results, changes = out[: len(equation.outvars)], iter(out[len(equation.outvars) :])

@@ -27,14 +27,22 @@ def implicit(inputs, primal, residual, matrix_at=None):
     # Rules run when a derivative is taken, perhaps long after this trace: they are traced in its mode.
     mode = trace_mode()
 
+    def derivative(primals, tangents) -> tuple:
+        """The solution, what else ``primal`` returns, and the tangent of the solution."""
+        if matrix_at is None:
+            matrix, x, others = equation.solve(primals, with_matrix=True)
+        else:
+            x, others = solution(*primals)  # not the input: x has derivatives with respect to the other inputs
+            matrix = matrix_at(equation.inputs(primals), x, equation.full)
+        return x, others, equation.tangent(primals, tangents, matrix, x)
+
     def rule(primals, tangents):
         with traced_in(mode):
-            if matrix_at is None:
-                matrix, x, others = equation.solve(primals, with_matrix=True)
+            if traced_for_tape():  # one call, which JAX does not trace again when it applies the rule
+                x, others, change = jax.jit(lambda primals: derivative(primals, tangents))(primals)
             else:
-                x, others = solution(*primals)  # not the input: x has derivatives with respect to the other inputs
-                matrix = matrix_at(equation.inputs(primals), x, equation.full)
-            return (x, others), (equation.tangent(primals, tangents, matrix, x), [jnp.zeros_like(y) for y in others])
+                x, others, change = derivative(primals, tangents)
+            return (x, others), (change, [jnp.zeros_like(y) for y in others])
 
     solution.defjvp(rule, symbolic_zeros=True)
     return solution(*equation.arrays)
@@ -95,13 +103,10 @@ class _ImplicitEquation:
         def solver(**options):
             return lambda _, b: jnp.stack(self.full(matrix.solve(list(b[:n]), list(b[n:]), **options)))
 
+        matvec, solve = (lambda y: jnp.stack(self.full(matrix.multiply(list(y))))), solver()
+        transposed = None if matrix.symmetric else solver(transposed=True)
+        if traced_for_tape():  # a tape evaluates no tangents
+            matvec, solve, transposed = (lambda y: y), (lambda _, b: b), transposed or solve
         # One array, not a list: transposed, a list must depend on the tangents in each of its entries.
-        return list(
-            jax.lax.custom_linear_solve(
-                lambda y: jnp.stack(self.full(matrix.multiply(list(y)))),
-                -jnp.stack(change),
-                solver(),
-                None if matrix.symmetric else solver(transposed=True),
-                symmetric=matrix.symmetric,
-            )
-        )
+        symmetric = matrix.symmetric and not traced_for_tape()
+        return list(jax.lax.custom_linear_solve(matvec, -jnp.stack(change), solve, transposed, symmetric=symmetric))
