@@ -100,6 +100,17 @@ def test_bundled_models_by_name():
     (lambda m: xsim.make_env("pendulum_swingup").reset(0), TypeError, "reset needs a random key, jax.random.key.0."),
     (lambda m: xsim.step(m.replace({"dof.damping": jnp.ones((5, 4))}), xsim.init(m, q=jnp.ones((3, 5)))), ValueError,
      r"batch shapes that do not fit: \(3,\) of arguments; \(5,\) of dof.damping"),
+    (lambda m: m.replace({"dof.damping": 1.0}), ValueError, r"does not end in \(4,\); 'dof.damping\[\*\]' sets all rows to one number"),
+    (lambda m: xsim.rollout(m, xsim.init(m), jnp.zeros(m.nu)), ValueError, r"ctrls must have shape \(steps, \*batch, 2\), found \(2,\)"),
+    (lambda m: xsim.rollout(m, xsim.init(m), taus=jnp.zeros(m.nv)), ValueError, r"taus must have shape \(steps, \*batch, 4\)"),
+    (lambda m: xsim.rollout(m, xsim.init(m), steps=2.5), ValueError, "steps must be a whole number that is not negative, found 2.5"),
+    (lambda m: xsim.rollout(m, xsim.init(m), steps=-1), ValueError, "found -1"),
+    (lambda m: xsim.jacobian(m, xsim.init(m).q, 0, (0.0, 1.0)), ValueError, r"point must have shape \(3,\), found \(2,\)"),
+    (lambda m: xsim.step(m, xsim.init(m).q), TypeError, "step needs a State, found ArrayImpl: xsim.init"),
+    (lambda m: xsim.contacts(m, xsim.init(m).q), TypeError, "contacts needs a State, found ArrayImpl"),
+    (lambda m: xsim.with_constraints(m, "contacts"), ValueError, "unknown kind of constraint 'contacts' .did you mean 'contact'"),
+    (lambda m: xsim.load("half_cheeta"), xsim.ParseError, "half_cheeta: no file and no bundled model .did you mean 'half_cheetah'"),
+    (lambda m: xsim.with_integrator(m, "RK4"), ValueError, "unknown integrator 'RK4' .did you mean 'rk4'"),
 ])  # fmt: skip
 def test_errors_in_one_sentence(arm, call, error, message):
     with pytest.raises(error, match=message):

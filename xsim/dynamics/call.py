@@ -53,11 +53,14 @@ def compiled(fn, **options):
         return jit(traced, **options)
 
     versions: dict = {}
+    takes_state = list(inspect.signature(fn).parameters)[1:2] == ["state"]
 
     @functools.wraps(fn)
     def call(*args, **kwargs):
         if args:
             check_model(fn.__name__, args[0])
+        if takes_state and len(args) > 1:
+            check_state(fn.__name__, args[1])
         with announced():
             return version()(*args, **kwargs)
 
@@ -108,6 +111,12 @@ def check_model(function: str, model) -> None:
     if not isinstance(model, Model):
         hint = "xsim.load(...) reads one from a file" if isinstance(model, (str, Path)) else "the model is the first argument"
         raise TypeError(f"{function} needs a Model, found {type(model).__name__}: {hint}")
+
+
+def check_state(function: str, state) -> None:
+    """Raise TypeError for what is no state."""
+    if not isinstance(state, State):
+        raise TypeError(f"{function} needs a State, found {type(state).__name__}: xsim.init(model, q, v) makes one")
 
 
 def check_width(name: str, x, width: int) -> None:
