@@ -112,6 +112,7 @@ def test_bundled_models_by_name():
     (lambda m: xsim.contacts(m, xsim.init(m).q), TypeError, "contacts needs a State, found ArrayImpl"),
     (lambda m: xsim.with_constraints(m, "contacts"), ValueError, "unknown kind of constraint 'contacts' .did you mean 'contact'"),
     (lambda m: xsim.load("half_cheeta"), xsim.ParseError, "half_cheeta: no file and no bundled model .did you mean 'half_cheetah'"),
+    (lambda m: xsim.write(xsim.parse_text(ARM, "mjcf"), "arm.sdf"), ValueError, "arm.sdf: files .sdf are read, not written"),
     (lambda m: xsim.with_integrator(m, "RK4"), ValueError, "unknown integrator 'RK4' .did you mean 'rk4'"),
 ])  # fmt: skip
 def test_errors_in_one_sentence(arm, call, error, message):
