@@ -78,10 +78,26 @@ def test_what_is_kept_beside_geoms_that_do_not_touch(kept, x64):
     assert np.abs(wanted[6:]).max() > 20  # the box is pulled back
 
 
-@pytest.mark.slow
-def test_single_precision_beside_double_under_runge_kutta(x64):
+ROUND = """
+<mujoco>
+  <worldbody>
+    <geom type="plane" size="0 0 1"/>
+    <body pos="0 0 0.2"><freejoint/><geom type="box" size="0.1 0.1 0.1"/></body>
+    <body pos="0 0 0.5"><joint axis="0 1 0"/><geom type="capsule" size="0.05 0.1"/></body>
+    <body pos="0 1 0.5"><joint axis="1 0 0"/><joint axis="0 1 0"/><geom type="capsule" size="0.05 0.1"/></body>
+    <body pos="0 0 0.9"><joint type="slide" axis="0 0 1"/><geom size="0.1"/></body>
+  </worldbody>
+</mujoco>"""
+
+
+@pytest.mark.parametrize(("scene", "integrator"), [
+    pytest.param(BOX, "rk4", marks=pytest.mark.slow),
+    pytest.param(ROUND, "euler", marks=pytest.mark.slow),
+    pytest.param(ROUND, "implicit", marks=pytest.mark.slow),
+], ids=("box", "round", "implicit"))  # fmt: skip
+def test_single_precision_beside_double(scene, integrator, x64):
     """Nothing of a step of single precision becomes double."""
-    model = xsim.with_integrator(xsim.loads(BOX, "mjcf"), "rk4")
+    model = xsim.with_integrator(xsim.loads(scene, "mjcf"), integrator)
     model, state = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32) if x.dtype == jnp.float64 else x, (model, xsim.init(model)))
     after = jax.eval_shape(lambda state: xsim.step(model, state), state)
     assert after.q.dtype == after.v.dtype == jnp.float32

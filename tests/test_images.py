@@ -148,6 +148,8 @@ def test_errors(model, x64):
         xsim.height_scan(model, q, "cat", np.zeros((1, 2)))
     with pytest.raises(ValueError, match=r"direction must have shape"):
         xsim.cast_rays(model, q, np.zeros((1, 3)), np.zeros(3))
+    of_lists = xsim.cast_rays(model, list(q), [[0, 0, 5]], [[0, 0, -1]])
+    assert of_lists.distance == xsim.cast_rays(model, q, np.array([[0, 0, 5.0]]), np.array([[0, 0, -1.0]])).distance
 
 
 MESH = """<mujoco><asset><mesh name="wedge" vertex="0 0 0  1 0 0  0 1 0  0 0 1"/>

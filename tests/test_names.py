@@ -100,10 +100,35 @@ def test_bundled_models_by_name():
     (lambda m: xsim.make_env("pendulum_swingup").reset(0), TypeError, "reset needs a random key, jax.random.key.0."),
     (lambda m: xsim.step(m.replace({"dof.damping": jnp.ones((5, 4))}), xsim.init(m, q=jnp.ones((3, 5)))), ValueError,
      r"batch shapes that do not fit: \(3,\) of arguments; \(5,\) of dof.damping"),
+    (lambda m: m.replace({"dof.damping": 1.0}), ValueError, r"does not end in \(4,\); 'dof.damping\[\*\]' sets all rows to one number"),
+    (lambda m: xsim.rollout(m, xsim.init(m), jnp.zeros(m.nu)), ValueError, r"ctrls must have shape \(steps, \*batch, 2\), found \(2,\)"),
+    (lambda m: xsim.rollout(m, xsim.init(m), taus=jnp.zeros(m.nv)), ValueError, r"taus must have shape \(steps, \*batch, 4\)"),
+    (lambda m: xsim.rollout(m, xsim.init(m), steps=2.5), ValueError, "steps must be a whole number that is not negative, found 2.5"),
+    (lambda m: xsim.rollout(m, xsim.init(m), steps=-1), ValueError, "found -1"),
+    (lambda m: xsim.jacobian(m, xsim.init(m).q, 0, (0.0, 1.0)), ValueError, r"point must have shape \(3,\), found \(2,\)"),
+    (lambda m: xsim.step(m, xsim.init(m).q), TypeError, "step needs a State, found ArrayImpl: xsim.init"),
+    (lambda m: xsim.step(m, xsim.init(xsim.load("pendulum"))), ValueError, r"state.q must have shape \(\*batch, 5\), found \(2,\)"),
+    (lambda m: xsim.step(m, xsim.init(m).replace(v=jnp.zeros(4, int))), TypeError, "state.v must have a floating type, found int32"),
+    (lambda m: xsim.contacts(m, xsim.init(m).q), TypeError, "contacts needs a State, found ArrayImpl"),
+    (lambda m: xsim.with_constraints(m, "contacts"), ValueError, "unknown kind of constraint 'contacts' .did you mean 'contact'"),
+    (lambda m: xsim.load("half_cheeta"), xsim.ParseError, "half_cheeta: no file and no bundled model .did you mean 'half_cheetah'"),
+    (lambda m: xsim.write(xsim.parse_text(ARM, "mjcf"), "arm.sdf"), ValueError, "arm.sdf: files .sdf are read, not written"),
+    (lambda m: xsim.with_integrator(m, "RK4"), ValueError, "unknown integrator 'RK4' .did you mean 'rk4'"),
 ])  # fmt: skip
 def test_errors_in_one_sentence(arm, call, error, message):
     with pytest.raises(error, match=message):
         call(arm)
+
+
+@pytest.mark.parametrize("numbers", [list, np.array, jnp.array])
+def test_whole_numbers_are_coordinates(arm, numbers):
+    q, v = numbers([1, 0, 0, 0, 1]), numbers([1, 2, 0, -1])
+    exact = [jnp.asarray(x, jnp.float32) for x in (q, v)]
+    for query in (xsim.energy, xsim.bias, xsim.passive, lambda m, q, _: xsim.mass_matrix(m, q), lambda m, q, _: xsim.kinematics(m, q),
+                  lambda m, q, v: xsim.forward_dynamics(m, q, v), lambda m, q, v: xsim.inverse_dynamics(m, q, v, v),
+                  lambda m, q, v: xsim.integrate(m, q, v), lambda m, q, _: xsim.jacobian(m, q, 0, (1, 2, 0))):  # fmt: skip
+        for found, wanted in zip(jax.tree.leaves(query(arm, q, v)), jax.tree.leaves(query(arm, *exact)), strict=True):
+            assert found.dtype == wanted.dtype and np.array_equal(found, wanted)
 
 
 def test_commands(tmp_path, capsys):

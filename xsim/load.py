@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
 
 from xsim import models
 from xsim.dynamics.length_range import Search, with_length_ranges
 from xsim.io import ConvexDecomposition, parse, parse_text
+from xsim.io.errors import ParseError
 from xsim.model.build import assemble
 from xsim.model.model import Model
 from xsim.spec import ModelSpec
+from xsim.suggestions import did_you_mean
 
 
 def build(spec: ModelSpec, *, seed: int = 0) -> Model:
@@ -41,8 +43,11 @@ def load(
 
     Raises `ParseError` for a file that cannot be read or means nothing, TypeError for an option that the format does not have.
     """
-    bundled = isinstance(path, str) and path in models.names() and not Path(path).exists()
-    path = models.path(path) if bundled else path
+    if isinstance(path, str) and path.isidentifier() and not os.path.exists(path):
+        if path in models.names():
+            path = models.path(path)
+        elif hint := did_you_mean(path, models.names()):
+            raise ParseError(path, None, f"no file and no bundled model{hint}; see xsim.models.names()")
     return build(parse(path, format=format, strict=strict, convex_decomposition=convex_decomposition, **options), seed=seed)
 
 

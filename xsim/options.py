@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from xsim.model.model import Model
 from xsim.registry import INTEGRATORS
 from xsim.spec import CONSTRAINT_KINDS
+from xsim.suggestions import did_you_mean
 
 __all__ = ["with_constraints", "with_contact_limit", "with_integrator"]
 
@@ -23,7 +24,7 @@ def with_integrator(model: Model, name: str) -> Model:
 def with_constraints(model: Model, kinds: Iterable[str]) -> Model:
     """The same model in which only these kinds of constraints act.
 
-    kinds: a subset of `xsim.spec.CONSTRAINT_KINDS`:
+    kinds: a subset of `xsim.spec.CONSTRAINT_KINDS`, or one of them:
 
     * ``"holonomic"``: couplings of coordinates, joints that close loops, prescribed motions
     * ``"friction"``, ``"limit"``, ``"velocity"``, ``"servo"``: dry friction, position limits, velocity limits and servos that act as
@@ -32,10 +33,11 @@ def with_constraints(model: Model, kinds: Iterable[str]) -> Model:
     * ``"contact"``: contacts
 
     Raises ValueError for another kind."""
-    kinds = tuple(kinds)
+    kinds = (kinds,) if isinstance(kinds, str) else tuple(kinds)
     for kind in kinds:
         if kind not in CONSTRAINT_KINDS:
-            raise ValueError(f"unknown kind of constraint {kind!r}; known: {', '.join(CONSTRAINT_KINDS)}")
+            hint = did_you_mean(str(kind), CONSTRAINT_KINDS)
+            raise ValueError(f"unknown kind of constraint {kind!r}{hint}; known: {', '.join(CONSTRAINT_KINDS)}")
     ordered = tuple(kind for kind in CONSTRAINT_KINDS if kind in kinds)
     return dataclasses.replace(model, topology=dataclasses.replace(model.topology, constraint_kinds=ordered))
 

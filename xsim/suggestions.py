@@ -9,8 +9,9 @@ __all__ = ["did_you_mean", "unknown_leaf"]
 
 
 def did_you_mean(name: str, known: Iterable[str], form: str = " (did you mean {!r}?)") -> str:
-    """``form`` filled with the known name that is nearest to ``name``; empty where none is near."""
-    nearest = difflib.get_close_matches(name, list(known), n=1)
+    """``form`` filled with the known name that is nearest to ``name``, whatever the case; empty where none is near."""
+    known = list(known)
+    nearest = [x for x in known if x.lower() == name.lower()] or difflib.get_close_matches(name, known, n=1)
     return form.format(nearest[0]) if nearest else ""
 
 

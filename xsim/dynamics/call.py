@@ -53,11 +53,14 @@ def compiled(fn, **options):
         return jit(traced, **options)
 
     versions: dict = {}
+    takes_state = list(inspect.signature(fn).parameters)[1:2] == ["state"]
 
     @functools.wraps(fn)
     def call(*args, **kwargs):
         if args:
             check_model(fn.__name__, args[0])
+        if takes_state and len(args) > 1:
+            check_state(fn.__name__, args[0], args[1])
         with announced():
             return version()(*args, **kwargs)
 
@@ -110,6 +113,16 @@ def check_model(function: str, model) -> None:
         raise TypeError(f"{function} needs a Model, found {type(model).__name__}: {hint}")
 
 
+def check_state(function: str, model: Model, state) -> None:
+    """Raise TypeError for what is no state and for one of whole numbers, ValueError for that of another model."""
+    if not isinstance(state, State):
+        raise TypeError(f"{function} needs a State, found {type(state).__name__}: xsim.init(model, q, v) makes one")
+    for name, x, width in (("state.q", state.q, model.nq), ("state.v", state.v, model.nv)):
+        check_width(name, x, width)
+        if not jnp.issubdtype(x.dtype, jnp.floating):
+            raise TypeError(f"{name} must have a floating type, found {x.dtype}")
+
+
 def check_width(name: str, x, width: int) -> None:
     """Raise ValueError if the last axis of x does not have this size."""
     if x.ndim == 0 or x.shape[-1] != width:
@@ -126,6 +139,7 @@ class Call:
     def __init__(self, model: Model, q, v=None, tau=None, extra=(), ctrl=None, time=None, act=None, mocap=None, history=None, plastic=None):
         self.model = model
         dtype = jnp.asarray(q).dtype
+        dtype = dtype if jnp.issubdtype(dtype, jnp.floating) else model.option.dt.dtype  # of whole numbers: that of the model
         checked = []
         history, plastic = (x if x is None or x.shape[-1] else None for x in (history, plastic))
         top = model.topology

@@ -64,12 +64,12 @@ def cast_rays(model: Model, q, origin, direction, *, fixed_only: bool = False) -
     fixed_only: hit only geoms of the world and of bodies that cannot move, for example a terrain. Raises ValueError for rays of a wrong
     shape.
     """
+    q, origin, direction = (jnp.asarray(x) for x in (q, origin, direction))
     for name, x in (("origin", origin), ("direction", direction)):
-        if jnp.ndim(x) < 2 or jnp.shape(x)[-1] != 3:
-            raise ValueError(f"{name} must have shape (*batch, rays, 3), found {jnp.shape(x)}")
-    direction = jnp.asarray(direction)
+        if x.ndim < 2 or x.shape[-1] != 3:
+            raise ValueError(f"{name} must have shape (*batch, rays, 3), found {x.shape}")
     direction = direction / jnp.linalg.norm(direction, axis=-1, keepdims=True)
-    batch = jnp.broadcast_shapes(jnp.shape(q)[:-1], jnp.shape(origin)[:-2], direction.shape[:-2])
+    batch = jnp.broadcast_shapes(q.shape[:-1], origin.shape[:-2], direction.shape[:-2])
     c = Call(model, jnp.broadcast_to(q, (*batch, model.nq)))
     return _cast(c, kin.frames(c.system, c.q), origin, direction, fixed_only)
 

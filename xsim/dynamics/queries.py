@@ -35,9 +35,11 @@ def jacobian(model: Model, q, body, point=(0.0, 0.0, 0.0)):
     """Jacobians of a point of a body: linear and angular, each (*batch, 3, nv), world axes.
 
     body: name or index. point: (3,) in the body frame, m. ``linear @ v`` is the velocity of the point, ``angular @ v`` the angular
-    velocity of the body. Raises KeyError for an unknown name.
+    velocity of the body. Raises KeyError for an unknown name and ValueError for a point of another shape.
     """
     index = body_index(model, body)
+    if len(point) != 3:
+        raise ValueError(f"point must have shape (3,), found ({len(point)},)")
     c = Call(model, q)
     frame = kin.frames(c.system, c.q)
     link = model.topology.bodies[index].link

@@ -11,6 +11,7 @@ import math
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from xsim.dynamics.call import check_width, compiled, llvm_or_xla
 from xsim.dynamics.compiled_step import compiled_steps
@@ -46,11 +47,16 @@ def rollout(model: Model, state: State, ctrls=None, *, taus=None, steps=None, re
     record: fn(state, data) -> pytree, called after every step; the results are stacked along a first axis of time. ``data`` is `forward`
     of the new state with the same ctrl and tau; unused fields are not computed. None records nothing and is fastest.
     checkpoint: whether the reverse pass evaluates each step (for Runge-Kutta: each stage) again instead of storing its intermediate
-    values. This needs less memory and is usually faster. Raises ValueError if the number of steps is missing or inconsistent.
+    values. This needs less memory and is usually faster. Raises ValueError if the number of steps is missing, inconsistent or no whole
+    number, and for ctrls or taus without an axis of steps.
     """
     inputs = _inputs(model, state, ctrls, taus, "s")
+    if steps is not None and (not isinstance(steps, (int, np.integer)) or steps < 0):
+        raise ValueError(f"steps must be a whole number that is not negative, found {steps!r}")
     for x, name in zip(inputs, ("ctrls", "taus"), strict=True):
         if x is not None:
+            if x.ndim < 2:
+                raise ValueError(f"{name} must have shape (steps, *batch, {x.shape[-1]}), found {x.shape}")
             if steps is not None and steps != x.shape[0]:
                 raise ValueError(f"steps={steps} but {name} has {x.shape[0]} rows")
             steps = x.shape[0]

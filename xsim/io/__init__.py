@@ -87,10 +87,13 @@ def write(spec: ModelSpec, path, *, unsupported: str = "error") -> None:
 
     What is written, ``unsupported`` and errors: see `to_urdf` and `to_mjcf`. The meshes of a URDF are files in a folder beside it,
     ``NAME_meshes`` for ``NAME.urdf``; those of MJCF are in the file. Only a complete file is written: after an error an old file of this
-    name is as it was.
+    name is as it was. Raises ValueError for a name that ends as those of a format that is not written (``.sdf``).
     """
     path = Path(path)
-    if path.suffix.lower() == ".urdf":
+    suffix = path.suffix.lower()
+    if suffix != ".urdf" and any(suffix in format.suffixes for format in FORMATS.values()):
+        raise ValueError(f"{path}: files {suffix} are read, not written; allowed: .urdf for URDF, .xml for MJCF")
+    if suffix == ".urdf":
         text, files, losses = urdf.writer.written(spec, unsupported, f"{path.stem}_meshes")
     else:
         (text, losses), files = mjcf.writer.written(spec, unsupported), {}

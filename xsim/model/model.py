@@ -428,7 +428,8 @@ class Model(Named):
         """The model with some leaves, or some of their rows, replaced. changes: {selector: value}, see `get`.
 
         A value has the shape of what it replaces or ``(*batch, *shape)``, and is converted to the dtype of the leaf; one number stands for
-        all rows of a selector. Raises KeyError for an unknown leaf or row and ValueError for a wrong shape or a frozen leaf.
+        all rows of a selector with brackets: ``"dof.damping[*]"``. Raises KeyError for an unknown leaf or row and ValueError for a wrong
+        shape or a frozen leaf.
         """
         model = self
         for selector, value in changes.items():
@@ -439,7 +440,8 @@ class Model(Named):
             value = as_array(value, old.dtype)
             shape = self.shape(path)
             if value.shape[value.ndim - len(shape) :] != shape:
-                raise ValueError(f"{path}: shape {value.shape} does not end in {shape}")
+                hint = "" if value.ndim else f"; '{path}[*]' sets all rows to one number"
+                raise ValueError(f"{path}: shape {value.shape} does not end in {shape}{hint}")
             model = model._put(path, value)
         return model
 

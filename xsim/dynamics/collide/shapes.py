@@ -57,7 +57,7 @@ class ContactPoint(NamedTuple):
     tangent_hint: Vector = ZERO3
 
 
-def broadcast_contact(contact: ContactPoint, shape: tuple[int, ...]) -> ContactPoint:
-    """The contact with arrays of one type and shape as components."""
-    dtype = jnp.result_type(*jax.tree.leaves(contact))
+def broadcast_contact(contact: ContactPoint, shape: tuple[int, ...], dtype=None) -> ContactPoint:
+    """The contact with arrays of one type and shape as components. dtype: None: that of the components."""
+    dtype = jnp.result_type(*jax.tree.leaves(contact)) if dtype is None else dtype
     return jax.tree.map(lambda x: jnp.broadcast_to(jnp.asarray(x, dtype), shape), contact)

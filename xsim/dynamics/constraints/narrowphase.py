@@ -200,7 +200,7 @@ def _candidates(system: System, group: CondimGroup, parameters: PairParameters, 
 
 def _collide_pairs(system: System, group: PairGroup, detection_distance, shapes) -> tuple[ContactPoint, Any, Any]:
     """As `_candidates`, of one pair group without height fields."""
-    top, lanes = system.topology, shapes.shape[-1]
+    top, lanes, dtype = system.topology, shapes.shape[-1], shapes.dtype
     by_spheres = in_one_environment() and group.has_bounding_spheres and not top.speculative
     rows = [np.concatenate([_shape_rows(top, info)[k] for info in group.infos]) for k in (0, 1)]
     sides = [take_rows(shapes, x) for x in rows]
@@ -227,8 +227,8 @@ def _collide_pairs(system: System, group: PairGroup, detection_distance, shapes)
         sides = [take_rows(x, selected) for x in sides]
 
     def contacts_of(a, b, distance) -> list[ContactPoint]:
-        shapes = (shape_of(components(x), y) for x, y in zip((a, b), data, strict=True))
-        return [broadcast_contact(x, (len(a), lanes)) for x in _collide(kinds[0], *shapes, distance, top.switches)]
+        sides = (shape_of(components(x), y) for x, y in zip((a, b), data, strict=True))
+        return [broadcast_contact(x, (len(a), lanes), dtype) for x in _collide(kinds[0], *sides, distance, top.switches)]
 
     def contacts_of_near(rows, distance, reach) -> list[ContactPoint]:
         a, b = (jax.lax.dynamic_slice_in_dim(shapes, row[0], 1) for row in rows)
@@ -236,7 +236,7 @@ def _collide_pairs(system: System, group: PairGroup, detection_distance, shapes)
         near = can_touch(*(body.pos for body in bodies), reach)
         if group.has_bounding_boxes:
             near = jax.lax.cond(near.any(), lambda: near & (_least_distances(kinds, *bodies) < distance), lambda: near)
-        far = [broadcast_contact(ContactPoint(FAR, ZERO3, (0.0, 0.0, 1.0)), (len(a), lanes))] * group.contacts_per_pair
+        far = [broadcast_contact(ContactPoint(FAR, ZERO3, (0.0, 0.0, 1.0)), (len(a), lanes), dtype)] * group.contacts_per_pair
         return jax.lax.cond(near.any(), lambda: contacts_of(a, b, distance), lambda: far)
 
     if by_spheres:

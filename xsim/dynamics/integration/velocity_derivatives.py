@@ -128,7 +128,7 @@ def _friction_damping(info: ActuatorInfo, signal):
 def _columns(fn, v, dofs) -> dict[int, list]:
     """The columns of d fn / d v for these dofs: {dof: column}. fn takes and returns lists of components."""
     v = jnp.stack(jnp.broadcast_arrays(*v))
-    unit = np.eye(len(v))[list(dofs)].reshape(len(dofs), len(v), *([1] * (v.ndim - 1))) * jnp.ones_like(v)
+    unit = np.eye(len(v), dtype=v.dtype)[list(dofs)].reshape(len(dofs), len(v), *([1] * (v.ndim - 1))) * jnp.ones_like(v)
 
     def column(tangent):
         return jax.jvp(lambda x: jnp.stack([f + 0.0 * x[0] for f in fn(list(x))]), (v,), (tangent,))[1]
