@@ -71,6 +71,21 @@ for compiler in ("xla", "llvm"):
     assert "num_partitions={CORES}" in run
     assert not re.search("all-reduce|all-gather|all-to-all|collective|reduce-scatter", run), compiler
     assert len(xsim.step(model, state).q.sharding.device_set) == {CORES}
+
+# Within jax.shard_map, with the types of arrays that vary between devices: also derivatives by what all devices share.
+xsim.use_devices([])
+mesh, P = jax.make_mesh((2,), ("e",), axis_types=(jax.sharding.AxisType.Auto,), devices=jax.devices()[:2]), jax.sharding.PartitionSpec
+state = jax.tree.map(np.asarray, xsim.init(model, np.ones((4, model.nq))))
+def loss(damping, state):
+    return (xsim.rollout(model.replace({{"dof.damping": damping}}), state, steps=3)[0].q ** 2).sum()
+def of_devices(*xs):
+    return jax.lax.psum(loss(*xs), "e")
+for compiler in ("xla", "llvm"):
+    xsim.use_compiler(compiler)
+    found = jax.jit(jax.value_and_grad(jax.shard_map(of_devices, mesh=mesh, in_specs=(P(), P("e")), out_specs=P())))
+    for x, y in zip(found(model.dof.damping, state), jax.value_and_grad(loss)(model.dof.damping, state)):
+        np.testing.assert_allclose(x, y, rtol=1e-5)
+
 assert xsim.use_devices([]).size == 1 and len(xsim.step(model, xsim.init(model, np.zeros((640, model.nq)))).q.sharding.device_set) == 1
 mesh = xsim.use_devices(jax.devices()[:2])
 assert mesh.axis_names == ("env",) and len(xsim.init(model, np.zeros((640, model.nq))).q.sharding.device_set) == 2

@@ -194,6 +194,19 @@ def test_singular_mass_matrix_is_flagged_not_nan():
     assert int(xsim.step(healthy, xsim.init(healthy)).flags) == 0
 
 
+def test_a_quaternion_of_zeros_is_the_identity(x64):
+    """As in MuJoCo, also where its square is no number of single precision."""
+    text = '<mujoco><worldbody><body><joint type="ball"/><geom type="box" size=".1 .2 .3" pos=".3 0 0"/></body></worldbody></mujoco>'
+    model = xsim.loads(text, "mjcf")
+    q = jnp.array([[1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0], [1e-20, 0.0, 0.0, 0.0]])
+    final = xsim.rollout(model, xsim.init(model, q), steps=20)[0]
+    for x in (final.q, final.v, xsim.kinematics(model, q)[1]):
+        assert np.abs(np.asarray(x[0])).max() > 0.1
+        np.testing.assert_array_equal(x, jnp.broadcast_to(x[0], x.shape))
+    slope = jax.jacobian(lambda v: xsim.rollout(model, xsim.init(model, q[1], v), steps=20)[0].v)(jnp.zeros(3))
+    assert (np.diag(slope) > 0.5).all()
+
+
 def test_divergence_is_flagged_and_stays():
     model = xsim.load(models.path("pendulum"))
     state = xsim.init(model, v=jnp.array([[0.1, 0.2], [jnp.inf, 0.0], [0.3, 0.1]]))

@@ -165,6 +165,19 @@ def _constant(a) -> bool:
 
 # ---- rotations ---------------------------------------------------------------------------------------------------------------
 
+MIN_QUATERNION = 1e-15
+"""A shorter quaternion is taken for the identity (MuJoCo's mjMINVAL)."""
+
+
+def unit_quaternion(q) -> Quaternion:
+    """q / |q|, with finite derivatives; the identity for a quaternion without length, see `MIN_QUATERNION`."""
+    s = dot(q, q)
+    if isinstance(s, float):
+        return scale(q, 1.0 / s**0.5) if s > MIN_QUATERNION**2 else (1.0, 0.0, 0.0, 0.0)
+    has_length = s > MIN_QUATERNION**2
+    w, x, y, z = scale(q, jax.lax.rsqrt(jnp.where(has_length, s, 1.0)))
+    return jnp.where(has_length, w, 1.0), x, y, z
+
 
 def quat_mul(a, b) -> Quaternion:
     a0, a1, a2, a3 = a

@@ -184,7 +184,8 @@ class Function:
             self._check_trace()
         else:
             self.check_size(tuple(batched))
-        return compiled_call.bind(*arguments, function=self, batched=tuple(batched), summed=(False,) * len(self.results))
+        operands = varying_alike(list(arguments))
+        return compiled_call.bind(*operands, function=self, batched=tuple(batched), summed=(False,) * len(self.results))
 
     def check_size(self, batched: tuple[bool, ...]) -> None:
         """Raise Unsupported if the function has too many operations. Those of the trace are counted first: to make a program takes time."""
@@ -449,11 +450,31 @@ def _jitted(*arguments, **params):
 
 
 @compiled_call.def_abstract_eval
-def _shapes(*arguments, function, batched, summed):
-    count = _environments(arguments, batched)
-    return [
-        jax.core.ShapedArray(r.shape if s else (count, *r.shape), r.dtype) for r, s in zip(function.results, summed, strict=True)
-    ]
+def _types(*operands, function, batched, summed):
+    count = _environments(operands, batched)
+    shapes = [r.shape if s else (count, *r.shape) for r, s in zip(function.results, summed, strict=True)]
+    return [_like(operands[0], shape, r.dtype) for shape, r in zip(shapes, function.results, strict=True)]
+
+
+def _like(operand, shape: tuple[int, ...], dtype):
+    """The type of a result. Within `jax.shard_map` it varies along the same axes as an operand, which is given by its type."""
+    if operand.manual_axis_type.empty:
+        return jax.core.ShapedArray(shape, dtype)
+    sharding = jax.sharding.NamedSharding(operand.sharding.mesh, jax.sharding.PartitionSpec())
+    return jax.core.ShapedArray(shape, dtype, sharding=sharding, manual_axis_type=operand.manual_axis_type)
+
+
+def varying_alike(tree, *others):
+    """A pytree whose arrays vary along the same axes of a mesh: within `jax.shard_map`, those along which one of them varies, or an array
+    of the other pytrees. Derivatives by an array that did not vary are summed over the axis."""
+    of_each = [jax.typeof(x).manual_axis_type.varying for x in jax.tree.leaves((tree, others))]
+    axes = frozenset().union(*of_each)
+
+    def varying(x):
+        missing = axes - jax.typeof(x).manual_axis_type.varying
+        return jax.lax.pcast(x, tuple(missing), to="varying") if missing else x
+
+    return jax.tree.map(varying, tree) if axes else tree
 
 
 def machine_code_or_none(function: Function, target: Callable):
@@ -470,11 +491,11 @@ def machine_code_or_none(function: Function, target: Callable):
 def _called(*arguments, function, batched, summed):
     """The call of machine code."""
     count = _environments(arguments, batched)
-    shapes = _shapes(*arguments, function=function, batched=batched, summed=summed)
+    types = _types(*map(jax.typeof, arguments), function=function, batched=batched, summed=summed)
     target = machine_code_or_none(function, lambda: function.target(batched, summed, count))
     if target is None:
         return _by_xla(*arguments, function=function, batched=batched, summed=summed)
-    return jax.ffi.ffi_call(target, shapes)(*arguments)
+    return jax.ffi.ffi_call(target, types)(*arguments)
 
 
 def _by_xla(*arguments, function, batched, summed):

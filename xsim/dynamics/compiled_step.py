@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from xsim.compile.choice import is_cuda
-from xsim.compile.function import Function, Replay
+from xsim.compile.function import Function, Replay, varying_alike
 from xsim.compile.nvptx import Repetition
 from xsim.compile.repeated import is_one_kernel, repeated
 from xsim.dynamics.constraints.soft_set import has_warm_start
@@ -32,6 +32,7 @@ def compiled_steps(model: Model, state: State, inputs: Inputs, steps: int, recor
     sequences = [None if x is None else _by_step(x, batch) for x in inputs]
     stepper = _Stepper(system, function, batch, record, complete)
     carry = first, jnp.full((len(first.q), *function.shapes[-1].shape), jnp.nan, first.q.dtype)
+    carry = varying_alike(carry, [x for x, _ in system.operands()], sequences)
     if steps == 1 and record is None:
         return _public(stepper.one(carry, [None if x is None else x[0] for x in sequences])[0][0], batch), None
     if stepper.has_kernels(carry):

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from xsim.compile.function import varying_alike
 from xsim.dynamics.call import check_width, compiled, llvm_or_xla
 from xsim.dynamics.compiled_step import compiled_steps
 from xsim.dynamics.constraints.soft_set import has_warm_start
@@ -134,7 +135,7 @@ def _steps(model: Model, state: State, inputs: Inputs, steps: int, record, check
         return public(body(carry, jax.tree.map(lambda x: x[0], (inputs, split)))[0][0]), None
     run = jax.checkpoint(body, prevent_cse=False) if checkpoint and not checkpoint_stages else body
     arrays = inputs if record is not None or sensor_history else None
-    (components, _), recorded = jax.lax.scan(run, carry, (arrays, split), length=steps)
+    (components, _), recorded = jax.lax.scan(run, varying_alike(carry, model, split), (arrays, split), length=steps)
     return public(components), recorded
 
 

@@ -30,6 +30,7 @@ from xsim.spatial import (
     quat_mul,
     scale,
     sub,
+    unit_quaternion,
     vadd,
 )
 
@@ -113,13 +114,13 @@ def _rotation_vector_rate(j, q0, d, v):
 
 _BASIS = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
 _BALL = Elementary(
-    pose=lambda j, q: Pose(normalize(q), ZERO3),
+    pose=lambda j, q: Pose(unit_quaternion(q), ZERO3),
     subspace=lambda j, q: [Motion(e, ZERO3) for e in _BASIS],
     subspace_rate=None,
     rate=lambda j, q, v: scale(quat_mul(q, (0.0, *v)), 0.5),
-    integrate=lambda j, q, dv: normalize(quat_mul(normalize(q), quat_exp(dv))),
-    difference=lambda j, q0, q1: quat_log(quat_mul(quat_conj(normalize(q0)), normalize(q1))),
-    coordinates=lambda j, q: quat_log(normalize(q)),
+    integrate=lambda j, q, dv: unit_quaternion(quat_mul(unit_quaternion(q), quat_exp(dv))),
+    difference=lambda j, q0, q1: quat_log(quat_mul(quat_conj(unit_quaternion(q0)), unit_quaternion(q1))),
+    coordinates=lambda j, q: quat_log(unit_quaternion(q)),
     displacement_rate=_rotation_vector_rate,
 )
 

@@ -23,7 +23,6 @@ from xsim.spatial import (
     cross,
     dot,
     mul,
-    normalize,
     quat_conj,
     quat_log,
     quat_mul,
@@ -31,6 +30,7 @@ from xsim.spatial import (
     scale,
     stage,
     sub,
+    unit_quaternion,
     vadd,
     vsub,
 )
@@ -56,12 +56,12 @@ class _Configuration(NamedTuple):
 
 @stage
 def _rotation_along(q, gear):
-    return dot(quat_log(normalize(q)), gear)
+    return dot(quat_log(unit_quaternion(q)), gear)
 
 
 @stage
 def _to_parent_axes(q, gear):
-    return rotate(quat_conj(normalize(q)), gear)
+    return rotate(quat_conj(unit_quaternion(q)), gear)
 
 
 def _joint(at: _Configuration, info, gear) -> LengthAndJacobian:
@@ -147,7 +147,7 @@ def _rotation_between(site: End, reference: End):
 
 @stage
 def _rotation_of(q):
-    return quat_log(normalize(q))
+    return quat_log(unit_quaternion(q))
 
 
 def _ball_rotation(at: _Configuration, info) -> list[LengthAndJacobian]:

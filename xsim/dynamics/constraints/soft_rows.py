@@ -43,6 +43,7 @@ from xsim.spatial import (
     scale,
     sub,
     total,
+    unit_quaternion,
     vadd,
     vsub,
 )
@@ -387,7 +388,7 @@ def _coordinate_limit(context: RowContext, info: SoftInfo, reference) -> list[Ro
 def _angle(context: RowContext, info: SoftInfo, reference) -> list[Row]:
     (dof,) = info.items
     joint = next(j for j in context.system.topology.joints if j.v[0] == dof)
-    rotation = quat_log(normalize(tuple(context.q[joint.q[0] : joint.q[0] + 4])))
+    rotation = quat_log(unit_quaternion(tuple(context.q[joint.q[0] : joint.q[0] + 4])))
     distance = sub(context.system.limit.angle[info.row], safe_norm(rotation))
     axis = normalize(rotation)
     return _limit(context, info, [(dof + k, neg(axis[k])) for k in range(3)], distance, context.system.derived.mobility.dofs[dof])
