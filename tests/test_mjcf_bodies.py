@@ -387,6 +387,15 @@ def test_discardvisual_keeps_what_others_refer_to():
     assert np.isclose(spec.bodies[0].inertial.mass, 2 * 1000 / 6)
 
 
+def test_discardvisual_keeps_what_a_medium_moves():
+    """As in MuJoCo 4.0.0, the geom that is an ellipsoid to the medium is left."""
+    visual = '<geom size=".1" contype="0" conaffinity="0"/>'
+    moved = visual.replace("/>", ' fluidshape="ellipsoid"/>')
+    spec = read(f"<body><freejoint/>{visual}{moved}</body>", '<compiler discardvisual="true"/>')
+    (geom,) = spec.bodies[0].geoms
+    assert geom.fluid is not None and np.isclose(spec.bodies[0].inertial.mass, 2 * 1000 * BALL)
+
+
 # ---- places and settings -----------------------------------------------------------------------------------------------------
 
 

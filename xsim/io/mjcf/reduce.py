@@ -28,12 +28,13 @@ def _referenced(document: Document, kind: str) -> set[str]:
 
 
 def discard_visual(drafts: list[Draft], document: Document) -> None:
-    """Remove geoms that do not collide and that no element refers to, and all materials. Bodies do not lose their mass."""
+    """Remove geoms that do not collide, on which no medium acts and that no element refers to, and all materials. Bodies do not lose their
+    mass."""
     names = _referenced(document, "geom")
     for body in drafts:
         remaining = []
         for geom, e in body.geoms:
-            if geom.collision or geom.name and geom.name in names:
+            if geom.collision or geom.fluid is not None or geom.name and geom.name in names:
                 remaining.append((replace(geom, material=""), e))
             else:
                 body.explicit = body.explicit or not geom.massless
