@@ -157,7 +157,14 @@ def _mean_inertia(system: System, factor: Factor | Cholesky, rows: list):
     for row in rows:
         inverse_arms = _inverse_arms(system, factor, row)
         diagonal.append(_dot([x for _, x in row], [inverse_arms[dof] for dof, _ in row]))
-    return len(rows) / total(diagonal)
+    return _inverse(total(diagonal), len(rows))
+
+
+@stage
+def _inverse(mobility, factor=1.0):
+    """factor / mobility; 0.0 for what cannot move: MuJoCo gives a servo of that no damping."""
+    moves = mobility > 1e-15
+    return jnp.where(moves, factor / jnp.where(moves, mobility, 1.0), 0.0)
 
 
 def _with_actuators(system: System, frame: Frames, start, rows, factor: Factor | Cholesky, muscles) -> System:
@@ -182,7 +189,7 @@ def _with_actuators(system: System, frame: Frames, start, rows, factor: Factor |
         if info.damp_ratio is not None:
             arms = [x for _, x in transmission.row]
             if top.switches.servo_inertia_at_target:
-                mass = [1.0 / _dot(arms, [inverse_arms[dof] for dof, _ in transmission.row])]
+                mass = [_inverse(_dot(arms, [inverse_arms[dof] for dof, _ in transmission.row]))]
                 arms = [1.0 + 0.0 * mass[0]]
             else:
                 mass = [rows[dof][-1] for dof, _ in transmission.row]
