@@ -31,8 +31,18 @@ from xsim.spatial import add, mul, stage, total
 def prepare(model: Model, lanes: Lanes, mocap=None) -> System:
     """The system of a model, with all derived quantities. Evaluated in each call of a public function, outside the loop of a rollout.
 
-    mocap: poses (7 components) of the mocap bodies, None for those of the model."""
-    system = with_reflected_armature(_with_lanes(_with_tendon_rest(components(model, lanes, mocap))))
+    mocap: poses (7 components) of the mocap bodies, None for those of the model. What is derived from the start, such as the references of
+    equalities and the rest lengths of tendons, has those of the model in both cases."""
+    system = _derived(components(model, lanes))
+    if mocap is None:
+        return system
+    moved = components(model, lanes, mocap)
+    return system._replace(link=moved.link, body=moved.body, constraint=moved.constraint, force_frames=moved.force_frames)
+
+
+def _derived(system: System) -> System:
+    """The system with the quantities that need kinematics."""
+    system = with_reflected_armature(_with_lanes(_with_tendon_rest(system)))
     top = system.topology
     if top.flexes:
         system = system.with_derived(flex_material=flex_material(system))
