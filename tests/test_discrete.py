@@ -153,6 +153,16 @@ def test_each_environment_has_its_own_leaves(inputs, compiler, x64):
         np.testing.assert_allclose(np.concatenate([found.q[i], found.v[i]]), np.concatenate([wanted.q, wanted.v]), rtol=1e-9, atol=1e-9)
 
 
+def test_drag_of_what_only_slides_in_a_batch(x64):
+    """Its angular velocity is one zero for all environments. Accelerations of MuJoCo 4.0.0, times the step of 0.002 s."""
+    model = xsim.loads("""<mujoco><option integrator="discrete" density="500" viscosity="2" gravity="0 0 0"/><worldbody><body>
+      <joint type="slide" axis="1 0 1"/><geom type="box" size=".1 .2 .3" mass="1" euler="20 0 30"/></body></worldbody></mujoco>""",
+      "mjcf", rules="4.0")  # fmt: skip
+    v = jnp.array([[0.5], [-2.0]])
+    data = xsim.forward(model, xsim.init(model, jnp.zeros((2, 1)), v))
+    np.testing.assert_allclose(v + 0.002 * data.a, [[0.4791981638053161], [-1.7866746335075538]], rtol=1e-9)
+
+
 def test_forward_dynamics_is_the_step(x64):
     model = _arm()
     state, ctrl = _random_states(model)
