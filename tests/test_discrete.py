@@ -153,6 +153,32 @@ def test_each_environment_has_its_own_leaves(inputs, compiler, x64):
         np.testing.assert_allclose(np.concatenate([found.q[i], found.v[i]]), np.concatenate([wanted.q, wanted.v]), rtol=1e-9, atol=1e-9)
 
 
+COGGING = """<mujoco><option integrator="discrete" timestep=".01"><flag contact="disable"/></option><worldbody><body>
+  <joint axis="0 1 0" name="j"/><geom size=".1" mass="2" pos=".1 0 .05"/></body></worldbody>
+  <actuator><dcmotor joint="j" motorconst="0.1723" resistance="2.525" cogging="3 6 .55" {}/></actuator></mujoco>"""
+
+
+@pytest.mark.parametrize(("controller", "accelerations"), [
+    ("", [128.42551543753345, 32.02296876554433]), ('saturation=".01 0 0"', [127.59242986506302, 30.814485196435847]),
+    ('input="pos" controller="9 0 .7 0 0 0"', [198.19667572689394, -11.078049712940423]),
+])  # fmt: skip
+def test_cogging_is_a_spring_where_it_holds(controller, accelerations, x64):
+    """At 0.3 rad it holds, at 0.9 rad it drives away, more than the controller holds. Numbers of MuJoCo 4.0.0."""
+    model = xsim.loads(COGGING.format(controller), "mjcf", rules="4.0")
+    state = xsim.init(model, jnp.array([[0.3], [0.9]]), jnp.full((2, 1), -0.5))
+    np.testing.assert_allclose(xsim.forward(model, state, jnp.full((2, 1), 0.7)).a[:, 0], accelerations, rtol=1e-9)
+
+
+def test_drag_of_what_only_slides_in_a_batch(x64):
+    """Its angular velocity is one zero for all environments. Accelerations of MuJoCo 4.0.0, times the step of 0.002 s."""
+    model = xsim.loads("""<mujoco><option integrator="discrete" density="500" viscosity="2" gravity="0 0 0"/><worldbody><body>
+      <joint type="slide" axis="1 0 1"/><geom type="box" size=".1 .2 .3" mass="1" euler="20 0 30"/></body></worldbody></mujoco>""",
+      "mjcf", rules="4.0")  # fmt: skip
+    v = jnp.array([[0.5], [-2.0]])
+    data = xsim.forward(model, xsim.init(model, jnp.zeros((2, 1)), v))
+    np.testing.assert_allclose(v + 0.002 * data.a, [[0.4791981638053161], [-1.7866746335075538]], rtol=1e-9)
+
+
 def test_forward_dynamics_is_the_step(x64):
     model = _arm()
     state, ctrl = _random_states(model)

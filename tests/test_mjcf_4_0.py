@@ -91,6 +91,14 @@ def test_the_surface_of_a_mesh_moves_as_its_file_says():
     np.testing.assert_allclose(file.pos, [1, 2, 3], atol=1e-12)
 
 
+def test_the_velocity_of_a_surface_given_in_part():
+    """As in MuJoCo 4.0.0, the class has the rest of it, else it is zero."""
+    text = """<mujoco><default><geom size=".1"/><default class="belt"><geom surfacevel="1 2 3 4 5 6"/></default></default>
+      <worldbody><geom surfacevel="7 8"/><geom class="belt" surfacevel="7 8"/></worldbody></mujoco>"""
+    own, belt = xsim.parse_text(text, "mjcf", rules="4.0").world_geoms
+    assert own.surface_velocity == (7, 8, 0, 0, 0, 0) and belt.surface_velocity == (7, 8, 3, 4, 5, 6)
+
+
 # ---- what is read, refused, and without effect ----------------------------------------------------------------------------------
 
 BOX = '<geom type="box" size="0.1 0.1 0.1" {}/>'

@@ -86,3 +86,12 @@ def test_a_servo_at_the_bound_of_its_joint_has_no_slope(integrator):
     ctrl = jnp.broadcast_to(jnp.array([[0.3, 1.0], [0.49, 1.0]]), (3, 2, 2))
     final = xsim.rollout(model, state, ctrl)[0]
     np.testing.assert_allclose(final.v, [[0.49446681, 0.68062857], [0.4987351, 0.68062857]], atol=1e-8)
+
+
+def test_dampratio_of_a_servo_that_moves_nothing_is_no_damping():
+    """A crank whose force passes through the hinge, and two sites of one body."""
+    model = xsim.loads("""<mujoco><worldbody><body><joint axis="0 1 0"/><geom size=".1"/><site name="s" pos="0 0 .1"/>
+      <site name="c" pos="0 0 .3"/></body></worldbody><actuator><position slidersite="s" cranksite="c" cranklength=".4" dampratio="1"/>
+      <orientation site="s" refsite="c" dampratio="1"/></actuator></mujoco>""", "mjcf", rules="4.0")  # fmt: skip
+    data = xsim.forward(model, xsim.init(model, v=jnp.array([3.0])), jnp.zeros(4))
+    np.testing.assert_allclose(data.actuator_force, [0.2, 0.0, 0.0, 0.0], atol=1e-15)

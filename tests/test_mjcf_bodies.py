@@ -376,6 +376,40 @@ def test_fusestatic():
     assert [b.name for b in read(compensated, head).bodies] == ["a", "b", "c"]
 
 
+@pytest.mark.parametrize("rules, bodies", [("3.2", ["a"]), ("4.0", ["a", "b", "e"])])
+def test_fusestatic_in_a_medium(rules, bodies):
+    """MuJoCo 4.0.0 keeps bodies with mass or with an ellipsoid, on which the medium acts apart; 3.2.7 does not."""
+    geom, inside = '<geom size=".1" {}/>', ""
+    for name, attributes in (("b", ""), ("c", 'mass="0"'), ("e", 'mass="0" fluidshape="ellipsoid"')):
+        inside += f'<body name="{name}" pos="1 0 0">{geom.format(attributes)}</body>'
+    text = f'<body name="a"><freejoint/>{geom.format("")}{inside}</body><body name="w">{geom.format("")}</body>'
+    head = '<compiler fusestatic="true"/><option density="1"/>'
+    assert [b.name for b in read(text, head, rules).bodies] == bodies
+    assert [b.name for b in read(text, head.replace("density", "timestep"), rules).bodies] == ["a"]
+
+
+BOX = '<geom type="box" size=".3 .1 .05" euler="{}"/>'
+SORTED, TURNED = (0.0, np.sqrt(0.5), 0.0, np.sqrt(0.5)), (0.943714, 0.127679, 0.144878, 0.268536)
+
+
+@pytest.mark.parametrize(
+    "geoms, quat_4_0, quat_3_2",
+    [
+        (BOX.format("10 20 30"), TURNED, TURNED),
+        (BOX.format("10 20 30") + '<geom size=".1" mass="0"/>', TURNED, (-0.280166, 0.769751, 0.0996, 0.564863)),
+        (BOX.format("0 0 0") + '<geom size=".1"/>', SORTED, SORTED),
+        (BOX.format("0 0 0") + '<body><geom size=".1"/></body>', SORTED, (1.0, 0.0, 0.0, 0.0)),  # 3.2.7 aligns first, what has no children
+    ],
+)
+def test_axes_of_the_inertial_frame(geoms, quat_4_0, quat_3_2):
+    """A geom alone gives its own, several give the principal axes in the order of their moments, in 3.2.7 also where others have no mass.
+    Orientations of alignfree, from MuJoCo 4.0.0 and 3.2.7."""
+    for rules, quat in (("4.0", quat_4_0), ("3.2", quat_3_2)):
+        spec = read(f"<body><freejoint/>{geoms}</body>", '<compiler alignfree="true" fusestatic="true"/>', rules)
+        found = spec.bodies[0].joint.q0[3:]
+        assert np.allclose(found * np.sign(found @ quat), quat, atol=2e-6)
+
+
 def test_discardvisual_keeps_what_others_refer_to():
     visual = '<geom name="{}" type="mesh" mesh="{}" contype="0" conaffinity="0" material="m"/>'
     head = '<compiler discardvisual="true"/><asset><mesh name="u" vertex="{0}"/><mesh name="v" vertex="{0}"/><material name="m"/></asset>'
@@ -385,6 +419,15 @@ def test_discardvisual_keeps_what_others_refer_to():
     assert [g.name for g in spec.bodies[0].geoms] == ["k"] and [m.name for m in spec.meshes] == ["v"]
     assert spec.bodies[0].geoms[0].asset == 0 and spec.bodies[0].geoms[0].material == ""
     assert np.isclose(spec.bodies[0].inertial.mass, 2 * 1000 / 6)
+
+
+def test_discardvisual_keeps_what_a_medium_moves():
+    """As in MuJoCo 4.0.0, the geom that is an ellipsoid to the medium is left."""
+    visual = '<geom size=".1" contype="0" conaffinity="0"/>'
+    moved = visual.replace("/>", ' fluidshape="ellipsoid"/>')
+    spec = read(f"<body><freejoint/>{visual}{moved}</body>", '<compiler discardvisual="true"/>')
+    (geom,) = spec.bodies[0].geoms
+    assert geom.fluid is not None and np.isclose(spec.bodies[0].inertial.mass, 2 * 1000 * BALL)
 
 
 # ---- places and settings -----------------------------------------------------------------------------------------------------

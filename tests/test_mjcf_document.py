@@ -260,6 +260,16 @@ def test_replicate_steps(load, rules, places):
     assert np.allclose(turns, np.stack([np.cos(angles), 0 * angles, 0 * angles, np.sin(angles)], 1), atol=1e-14)
 
 
+@pytest.mark.parametrize(("rules", "place"), [("4.0", (1.73068165, 0.51185758, 0.45178108)), ("3.2", (2, 0, 0))])
+def test_angles_of_replicate_add_up_one_by_one(load, rules, place):
+    """The third copy has the orientation of the doubled angles. Numbers of MuJoCo 4.0.0 and 3.2.7."""
+    angles = " ".join(map(str, np.degrees([-0.4, -0.7, 0.3])))
+    document = load(_world(f'<replicate count="3" offset="1 0 0" euler="{angles}"><site name="s"/></replicate>'), rules)
+    frame = _all(document, "site")[2]._node.parent.attrib
+    assert np.allclose(np.fromstring(frame["quat"], sep=" "), [0.59886516, -0.45989182, -0.47884328, 0.44784947], atol=1e-8)
+    assert np.allclose(np.fromstring(frame["pos"], sep=" "), place, atol=1e-8)
+
+
 def test_replicate_copies_what_refers_to_it(load):
     document = load(_world(
         '<body name="f"><joint name="fj"/></body>'

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from corpus import corpus, needs_corpus
 
+import xsim
 from xsim.io import ParseError, SuspiciousInputWarning, parse, parse_text
 
 BODIES = """
@@ -152,6 +153,40 @@ def test_actuator_shortcuts(text, defaults, rules, dynamics, gain, bias, dynprm,
         assert given == pytest.approx([*wanted, *[0.0] * (10 - len(wanted))], rel=1e-14)
 
 
+# Attributes of a class and of an element; the parameters of gain, bias and dynamics in MuJoCo 4.0.0.
+MOTORS = [
+    ('input="pos" controller="1 2 3 4 5 6"', 'controller="9"', (2, 0.1, 0, 0, 9, 2, 3, 6), (), (0, 0, 0, 0, 0, 0, 0, 4, 5)),
+    ('cogging="1 2 3"', 'cogging="9"', (2, 0.1), (9, 2, 3), ()),
+    ('lugre="1 2 3 4 5"', 'lugre="9"', (2, 0.1), (0, 0, 0, 3, 4, 5), (0, 0, 0, 0, 0, 9, 2)),
+    ('thermal="1 0 2 4 5 6"', 'thermal="9"', (2, 0.1, 4, 5), (), (0, 0, 9, 2, 6)),
+    ('thermal="1 2 0 4 5 6"', 'thermal="3 0 9"', (2, 0.1, 4, 5), (), (0, 0, 3, 3, 6)),
+    ('inductance="0 .2" saturation="0 1 7"', 'saturation="9"', (2, 0.1), (), (0.2, 7)),
+    ('inductance="0 .2"', 'inductance=".3"', (2, 0.1), (), (0.15,)),
+    ('motorconst=".1 .2"', 'motorconst=".3"', (2, 0.3), (), ()),
+]
+
+
+@pytest.mark.parametrize("default, given, gain, bias, dynamics", MOTORS)
+def test_motors_given_in_part(default, given, gain, bias, dynamics):
+    """The class has the numbers that the element leaves out, but not those of the motor's constants and of its inductance."""
+    constant = "" if "motorconst" in default else 'motorconst=".1"'
+    a = actuator(f'<dcmotor joint="j" {given}/>', f'<dcmotor {constant} resistance="2" {default}/>', "4.0")
+    for found, wanted in ((a.gain_params, gain), (a.bias_params, bias), (a.dynamics_params, dynamics)):
+        assert found == pytest.approx([*wanted, *[0.0] * (10 - len(wanted))], rel=1e-14)
+
+
+def test_stiffness_and_damping_given_in_part():
+    """The class has the coefficients that the element leaves out. Numbers of MuJoCo 4.0.0."""
+    default = 'stiffness="21 6 7" damping="1 2 3"'
+    defaults = f'<joint {default}/><tendon {default}/><motor damping="1 2 3"/>'
+    given, motor = 'stiffness="3 5" damping="4"', '<actuator><motor joint="j" damping="9"/></actuator>'
+    bodies = BODIES.replace('name="j"', f'name="j" {given}')
+    spec = parse_text(f"<mujoco><default>{defaults}</default>{bodies}{fixed(given)}{motor}</mujoco>", "mjcf", rules="4.0")
+    for x in (spec.bodies[0].joints[0], spec.tendons[0]):
+        assert (x.stiffness, x.stiffness_poly, x.damping, x.damping_poly) == (3.0, (5.0, 7.0), 4.0, (2.0, 3.0))
+    assert (spec.actuators[0].damping, spec.actuators[0].damping_poly) == (9.0, (2.0, 3.0))
+
+
 def test_actuator_ranges():
     assert actuator('<motor joint="j" ctrlrange="-1 1" forcerange="1 -1"/>').ctrl_range == (-1, 1)
     assert actuator('<motor joint="j" ctrlrange="-1 1" forcerange="1 -1"/>').force_range is None
@@ -207,6 +242,39 @@ def test_equalities():
     assert weld.relpose.tolist() == [1, 2, 3, 0, 1, 0, 0] and (weld.torque_scale, weld.active) == (2, False)
     assert sites.sites and sites.items == (1, 0)
     assert joint.items == ((0, 1), (1, 3)) and joint.polycoef.tolist() == [1, 2, 0, 0, 0]
+
+
+def test_a_slide_beside_a_ball_joint_can_be_held(x64):
+    """By an equality, and by the spring of a tendon. The numbers are those of MuJoCo 4.0.0."""
+    model = xsim.loads("""<mujoco><option><flag contact="disable"/></option><worldbody><body>
+      <joint name="z" type="slide"/><joint type="ball"/><geom size=".1" mass="2" pos=".2 0 0"/></body></worldbody>
+      <equality><joint joint1="z" polycoef=".1"/></equality>
+      <tendon><fixed stiffness="3"><joint joint="z" coef="2"/></fixed></tendon></mujoco>""", "mjcf", rules="4.0")  # fmt: skip
+    state = xsim.init(model, np.array([0.3, 0.6, 0.8, 0.0, 0.0]), np.array([0.5, 0.1, 0.2, 0.3]))
+    np.testing.assert_allclose(xsim.forward(model, state).a, [-551.480608, 0.0, 689.4262283636364, 2363.635380363635], atol=1e-8)
+
+
+HELD = """<mujoco><option gravity="0 0 0"/><worldbody><body name="m" mocap="true" pos="0 0 1"><site name="a"/></body>
+  <body name="b" pos=".2 0 0"><joint type="slide" axis="0 0 1"/><joint type="slide" axis="1 0 0"/><geom size=".05" mass="1" contype="0"/>
+    <site name="s"/></body></worldbody>
+  <tendon><spatial name="t" stiffness="10"><site site="a"/><site site="s"/></spatial></tendon>{}</mujoco>"""
+SERVOS_OF_MOCAP = """<actuator><position tendon="t" kp="5" dampratio="1"/>
+  <position site="s" refsite="a" gear="0 0 1 0 0 0" kp="3" dampratio="1"/></actuator>"""
+
+
+@pytest.mark.parametrize(("text", "acceleration"), [
+    ("", [4.24026965, 0.90862921]),
+    ('<equality><weld body1="b" body2="m"/></equality>', [990.21201348, 1230.04543146]),
+    ('<equality><connect body1="m" body2="b" anchor="0 0 -.5"/></equality>', [990.21201348, 1230.04543146]),
+    ('<equality><tendon tendon1="t"/></equality>', [1090.77535806, 233.73757673]),
+    (SERVOS_OF_MOCAP, [14.50872021, 2.28324222]),
+])  # fmt: skip
+def test_mocap_bodies_move_away_from_where_relations_were_made(text, acceleration, x64):
+    """Rest lengths, references of equalities and reflected inertias are those of the file's poses. Numbers of MuJoCo 4.0.0."""
+    model = xsim.loads(HELD.format(text), "mjcf", rules="4.0")
+    state = xsim.init(model, v=np.array([0.1, 0.2])).replace(mocap=np.array([[0.5, 0.3, 1.4, 1.0, 0.0, 0.0, 0.0]]))
+    found = xsim.forward(model, state, np.zeros(model.nu) if model.nu else None).a
+    np.testing.assert_allclose(found, acceleration, rtol=1e-8)
 
 
 def test_contacts():

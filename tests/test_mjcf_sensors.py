@@ -23,6 +23,14 @@ def load(text: str) -> xsim.Model:
     return xsim.loads(text, "mjcf", rules="4.0")
 
 
+def test_joints_without_actuators_feel_no_force_of_actuators():
+    text = """<mujoco>
+      <worldbody><body gravcomp="1"><joint name="j" actuatorgravcomp="true"/><geom size=".1" pos=".2 0 0"/></body></worldbody>
+      <sensor><jointactuatorfrc joint="j"/></sensor></mujoco>"""
+    model = load(text)
+    assert xsim.sensors(model, xsim.init(model)).tolist() == [0.0]  # MuJoCo 4.0.0 compensates no gravity there either
+
+
 # ---- energies, insidesite ----------------------------------------------------------------------------------------------------
 
 OBJECTS = (("body", "a"), ("xbody", "a"), ("geom", "ga"), ("site", "sa"), ("camera", "ca"), ("body", "b"), ("body", "world"))

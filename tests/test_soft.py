@@ -78,6 +78,16 @@ def test_direct_stiffness_and_damping(x64):
     np.testing.assert_allclose(acceleration(model, q, v)[0], (1 - d) * -9.81 + d * aref, rtol=1e-10)
 
 
+@pytest.mark.parametrize("solref", [".05 -40", "-300 10", ".05 0", "0 1"])
+def test_numbers_of_which_one_is_positive_are_the_default(solref, x64):
+    """As in MuJoCo, whose acceleration at such limits is -593.6319289573933."""
+    text = """<mujoco><worldbody><body><joint solreflimit="{}" range="-10 10"/><geom size=".1" mass="1" pos=".3 .2 .03"/></body></worldbody>
+      <option gravity="1 2 -9.8"/></mujoco>"""
+    model, default = (xsim.loads(text.format(x), "mjcf") for x in (solref, "0.02 1"))
+    np.testing.assert_allclose(acceleration(model, 0.4, 0.3), acceleration(default, 0.4, 0.3), rtol=1e-14)
+    np.testing.assert_allclose(acceleration(model, 0.4, 0.3), [-593.6319289573933], rtol=1e-9)
+
+
 def test_dry_friction_sticks_and_slides_and_has_its_derivative(x64):
     """Sliding it takes its bound off; below it, it holds to within its impedance. Its derivative while sliding is -sign(v) / m."""
     model = xsim.loads(SLIDE.format(joint='frictionloss="30"'), "mjcf")

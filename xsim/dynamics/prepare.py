@@ -31,8 +31,18 @@ from xsim.spatial import add, mul, stage, total
 def prepare(model: Model, lanes: Lanes, mocap=None) -> System:
     """The system of a model, with all derived quantities. Evaluated in each call of a public function, outside the loop of a rollout.
 
-    mocap: poses (7 components) of the mocap bodies, None for those of the model."""
-    system = with_reflected_armature(_with_lanes(_with_tendon_rest(components(model, lanes, mocap))))
+    mocap: poses (7 components) of the mocap bodies, None for those of the model. What is derived from the start, such as the references of
+    equalities and the rest lengths of tendons, has those of the model in both cases."""
+    system = _derived(components(model, lanes))
+    if mocap is None:
+        return system
+    moved = components(model, lanes, mocap)
+    return system._replace(link=moved.link, body=moved.body, constraint=moved.constraint, force_frames=moved.force_frames)
+
+
+def _derived(system: System) -> System:
+    """The system with the quantities that need kinematics."""
+    system = with_reflected_armature(_with_lanes(_with_tendon_rest(system)))
     top = system.topology
     if top.flexes:
         system = system.with_derived(flex_material=flex_material(system))
@@ -157,7 +167,14 @@ def _mean_inertia(system: System, factor: Factor | Cholesky, rows: list):
     for row in rows:
         inverse_arms = _inverse_arms(system, factor, row)
         diagonal.append(_dot([x for _, x in row], [inverse_arms[dof] for dof, _ in row]))
-    return len(rows) / total(diagonal)
+    return _inverse(total(diagonal), len(rows))
+
+
+@stage
+def _inverse(mobility, factor=1.0):
+    """factor / mobility; 0.0 for what cannot move: MuJoCo gives a servo of that no damping."""
+    moves = mobility > 1e-15
+    return jnp.where(moves, factor / jnp.where(moves, mobility, 1.0), 0.0)
 
 
 def _with_actuators(system: System, frame: Frames, start, rows, factor: Factor | Cholesky, muscles) -> System:
@@ -182,7 +199,7 @@ def _with_actuators(system: System, frame: Frames, start, rows, factor: Factor |
         if info.damp_ratio is not None:
             arms = [x for _, x in transmission.row]
             if top.switches.servo_inertia_at_target:
-                mass = [1.0 / _dot(arms, [inverse_arms[dof] for dof, _ in transmission.row])]
+                mass = [_inverse(_dot(arms, [inverse_arms[dof] for dof, _ in transmission.row]))]
                 arms = [1.0 + 0.0 * mass[0]]
             else:
                 mass = [rows[dof][-1] for dof, _ in transmission.row]

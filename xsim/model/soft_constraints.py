@@ -87,9 +87,10 @@ def _add_strains(out: _SoftConstraints, spec: EqualitySpec, flexes: Flexes) -> N
 def _coordinate(spec: EqualitySpec, tree: Tree, item: tuple[int, int]) -> int:
     body, index = item
     info = tree.bodies[body]
-    if not 0 <= index < info.v[1] or info.q[1] != info.v[1]:
+    dof = info.v[0] + index
+    if not any(joint.v[0] <= dof < sum(joint.v) and joint.q[1] == joint.v[1] for joint in info.joints):
         fail(spec.source, f"equality {spec.name!r}: body {info.name!r} has no coordinate {index} that is one number")
-    return info.v[0] + index
+    return dof
 
 
 def _joints(spec: ModelSpec, tree: Tree):

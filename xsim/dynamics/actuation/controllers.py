@@ -51,7 +51,8 @@ class Controller(NamedTuple):
     * rates -> d memory / dt, by name.
     * signal -> what the gain multiplies. None: the controller has a force instead.
     * force -> the force before its limits.
-    * friction -> a force beyond the limits. friction_damping -> minus its derivative with respect to the velocity.
+    * friction -> a force beyond the limits. friction_damping, friction_stiffness -> minus its derivatives with respect to the velocity and
+      the length.
     * advance(state, rates) -> the memory after dt, by name. None: memory + dt rates.
     * config: the keys of <config> if ``<plugin>`` of MJCF may name this controller. At most ten numbers.
     * used(config) -> the names of the memory that an actuator with these numbers has. None: all.
@@ -64,6 +65,7 @@ class Controller(NamedTuple):
     force: Callable | None = None
     friction: Callable | None = None
     friction_damping: Callable | None = None
+    friction_stiffness: Callable | None = None
     advance: Callable | None = None
     config: dict[str, ConfigKey] | None = None
     used: Callable | None = None

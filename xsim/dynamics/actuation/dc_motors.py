@@ -165,6 +165,16 @@ def _friction_damping(c: ControllerState):
     return _motor(c).bristle_damping if "bristle" in c.memory else 0.0
 
 
+@stage
+def _cogging_stiffness(m: Motor, length):
+    return -m.cogging * m.poles * jnp.cos(m.poles * length + m.phase)
+
+
+def _friction_stiffness(c: ControllerState):
+    """As in MuJoCo only that of cogging."""
+    return _cogging_stiffness(_motor(c), c.length)
+
+
 def _rates(c: ControllerState) -> dict:
     m, inputs, out = _motor(c), _inputs(c), {}
     current = _static_current(m, _voltage(c), c.velocity, _resistance(c))
@@ -208,5 +218,8 @@ def _advance(c: ControllerState, rates: dict) -> dict:
 
 ACTUATOR_CONTROLLERS.register(
     "dcmotor",
-    Controller(INPUTS, MEMORY, _rates, force=_force, friction=_friction, friction_damping=_friction_damping, advance=_advance),
+    Controller(
+        INPUTS, MEMORY, _rates, force=_force, friction=_friction, friction_damping=_friction_damping,
+        friction_stiffness=_friction_stiffness, advance=_advance,
+    ),  # fmt: skip
 )

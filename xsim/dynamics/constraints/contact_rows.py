@@ -15,7 +15,7 @@ from xsim.dynamics.constraints.contact_plan import NO_BODY
 from xsim.dynamics.constraints.narrowphase import Contacts, components, detect_contacts, of_contacts
 from xsim.dynamics.constraints.noslip_cones import NoSlipCones
 from xsim.dynamics.constraints.row_mobility import RowMobility
-from xsim.dynamics.constraints.softness import MIN_VALUE, impedance, reference_law, regularization
+from xsim.dynamics.constraints.softness import MIN_VALUE, impedance, is_mixed, reference_law, regularization
 from xsim.dynamics.constraints.surface_velocity import surface_velocities
 from xsim.dynamics.layout import column, take_rows
 from xsim.dynamics.linalg.dense import pairwise_sum, tree_sum
@@ -166,7 +166,7 @@ def _regularization(
     stiffness = jnp.where(active, 1.0 / jnp.maximum(MIN_VALUE, R), 0.0)
     damping = [b] * d
     if elliptic and d > 1:
-        is_given = (friction_solref[0] != 0) | (friction_solref[1] != 0)
+        is_given = ((friction_solref[0] != 0) | (friction_solref[1] != 0)) & ~is_mixed(friction_solref)
         own = [jnp.where(is_given, x, y) for x, y in zip(friction_solref, solref, strict=True)]
         damping[1:] = [reference_law(own, solimp, imp, dt, safe, by_step, False, 0.0)[1]] * (d - 1)
     first = mu if elliptic and d > 1 else jnp.ones_like(mu)

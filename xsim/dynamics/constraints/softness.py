@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 MIN_IMPEDANCE, MAX_IMPEDANCE = 1e-4, 0.9999  # MuJoCo's mjMINIMP, mjMAXIMP
 MIN_VALUE = 1e-15  # smallest divisor, MuJoCo's mjMINVAL
+DEFAULT = (0.02, 1.0)  # time constant and damping ratio
 
 
 def _power(x, p):
@@ -31,6 +32,12 @@ def impedance(distance, solimp):
     return jnp.where(has_width, dmin + jnp.where(is_first, piece, 1.0 - piece) * (dmax - dmin), 0.5 * (dmin + dmax))
 
 
+def is_mixed(solref):
+    """Whether one of the two numbers is positive only, which makes neither (time constant, damping ratio) nor (-stiffness, -damping)."""
+    time, ratio = solref
+    return (time > 0) != (ratio > 0)
+
+
 def stiffness_damping(solref, solimp, dt, safe: bool):
     """Stiffness k and damping b of the reference acceleration. solref: (time constant, damping ratio), or (-stiffness, -damping). safe:
     whether time constants are at least two time steps (MuJoCo's refsafe)."""
@@ -46,13 +53,16 @@ def stiffness_damping(solref, solimp, dt, safe: bool):
 
 
 def reference_law(solref, solimp, d, dt, safe: bool, by_step: bool, is_limit=True, has_spring=1.0) -> tuple:
-    """(K, b, S) of the reference acceleration -b J v - K r and of R, which is divided by S. S is None if it is 1.
+    """(K, b, S) of the reference acceleration -b J v - K r and of R, which is divided by S. S is None if it is 1. A mixed solref counts as
+    `DEFAULT`, as in MuJoCo.
 
     by_step: whether spring and damper act at the end of a step of h (MuJoCo's integrator ``discrete``): r becomes r + h J v + h^2 J a, and
     J v becomes J v + h J a. With k d and b of the continuous reference, S = 1 + b h + k d h^2, K = k d / S, and b becomes
     (b + h k d) / S. ``safe`` then makes the spring of a limit or contact, given as (time constant, damping ratio), at most as stiff as a
     step resolves, k d = 1 / h^2. has_spring: 0.0 for dry friction, which has none in S.
     Source: MuJoCo 4.0's documentation; probes."""
+    mixed = is_mixed(solref)
+    solref = [jnp.where(mixed, default, x) for default, x in zip(DEFAULT, solref, strict=True)]
     k, b = stiffness_damping(solref, solimp, dt, safe and not by_step)
     k = k * d
     if not by_step:

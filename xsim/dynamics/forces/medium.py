@@ -145,8 +145,8 @@ def _damping(part: Immersed) -> list:
     the symmetric parts, two matrices (3, 3) in the axes of the part."""
     columns, velocity = [], jax.tree.map(jnp.asarray, part.velocity)
     for axis in AXES:
-        unit = tuple(jnp.full_like(x, e) for x, e in zip(velocity.lin, axis, strict=True))
-        columns.append(jax.jvp(part.drag, (velocity,), (Motion(unit, unit),))[1])
+        units = (tuple(jnp.full_like(x, e) for x, e in zip(own, axis, strict=True)) for own in velocity)
+        columns.append(jax.jvp(part.drag, (velocity,), (Motion(*units),))[1])
     return [_minus_symmetric_part(block) for block in ([c.lin for c in columns], [c.ang for c in columns])]
 
 

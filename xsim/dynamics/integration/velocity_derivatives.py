@@ -85,8 +85,7 @@ def actuator_derivatives(system: System, frame: Frames, v, act, ctrl, transmissi
         derivative = _force_derivative(info, law, motion.lengths[info.output], motion.velocities[info.output], signal[i], of)
         if info.transmission == "tendon" and info.target in sums:
             derivative = _zero_beyond(derivative, sums[info.target], tendon_bounds(system, info.target))
-        if of == "velocity":
-            derivative = add(derivative, _friction_damping(info, signal[i]))
+        derivative = add(derivative, _friction_derivative(info, signal[i], of))
         for dof, _ in transmission[info.output].row if tau and isinstance(info.target, tuple) else ():
             derivative = _zero_beyond(derivative, tau[dof], bounds[dof]) if dof in bounds else derivative
         out.append(derivative)
@@ -120,9 +119,12 @@ def _force_derivative(info: ActuatorInfo, law, length, velocity, signal, of: str
     return neg(jax.jvp(force, (x,), (jnp.ones_like(x),))[1])
 
 
-def _friction_damping(info: ActuatorInfo, signal):
-    damping = ACTUATOR_CONTROLLERS[info.controller].friction_damping if isinstance(signal, ControllerState) else None
-    return 0.0 if damping is None else damping(signal)
+def _friction_derivative(info: ActuatorInfo, signal, of: str):
+    if not isinstance(signal, ControllerState):
+        return 0.0
+    controller = ACTUATOR_CONTROLLERS[info.controller]
+    derivative = controller.friction_damping if of == "velocity" else controller.friction_stiffness
+    return 0.0 if derivative is None else derivative(signal)
 
 
 def _columns(fn, v, dofs) -> dict[int, list]:

@@ -459,7 +459,8 @@ def _kinetic_energy(context: SensorContext, info):
 
 
 def _joint_actuator_force(context: SensorContext, info):
-    return (context.actuator_forces.tau[_dof(context, info)],)
+    actuators = context.actuator_forces
+    return (0.0 if actuators is None else actuators.tau[_dof(context, info)],)
 
 
 def _of_outputs(context: SensorContext, info, values: list) -> tuple:

@@ -201,7 +201,7 @@ def _set_inertial(body: Draft, meshes, release: Release) -> None:
     # constraints take the mobility.
     massless = Inertial(pose=read_pose(body.element))
     if settings.inertia_from_geom == "true" and counted or settings.inertia_from_geom == "auto" and given is None:
-        total = geoms_inertial((geom for geom, _ in body.geoms), meshes, release.sort_moments)
+        total = geoms_inertial((geom for geom, _ in body.geoms), meshes, release.count_massless)
         is_massless = not counted or release.tiny_mass_is_zero and total.mass <= SMALL
         body.inertial = massless if is_massless else total
         # Geoms do not say where the inertial frame of a massless body is, and the model has no formula for shells.

@@ -61,7 +61,7 @@ def read_geom(document: Document, e: Element, frame: Pose, assets: Assets, index
         surface=surface,
         asset=asset,
         contact=contact,
-        surface_velocity=_surface_velocity(e, shape, None if shape not in MESH_SHAPES or asset is None else assets.meshes[asset]),
+        surface_velocity=_surface_velocity(document, e, shape, None if shape not in MESH_SHAPES or asset is None else assets.meshes[asset]),
         fluid=tuple(coefficients.tolist()) if ellipsoid else None,
         group=group,
         material=material,
@@ -70,9 +70,9 @@ def read_geom(document: Document, e: Element, frame: Pose, assets: Assets, index
     )
 
 
-def _surface_velocity(e: Element, shape: str, mesh: MeshSpec | None) -> tuple[float, ...] | None:
+def _surface_velocity(document: Document, e: Element, shape: str, mesh: MeshSpec | None) -> tuple[float, ...] | None:
     """The velocity of a surface in the frame of its shape. Of a mesh the element gives it in the frame of the file."""
-    given = e.floats("surfacevel", 6, (0.0,) * 6)
+    given = numbers(document, e, "surfacevel", (0.0,) * 6)
     linear, angular = given[:3], given[3:]
     if not given.any():
         return None

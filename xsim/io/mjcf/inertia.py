@@ -87,26 +87,26 @@ def spread(geom: GeomSpec, meshes: Sequence[MeshSpec]) -> tuple[float, Pose, np.
     return solid.volume, Pose(IDENTITY_QUAT, solid.com), solid.moments
 
 
-def geoms_inertial(geoms: Iterable[GeomSpec], meshes: Sequence[MeshSpec], sort: bool = True) -> Inertial:
-    """Mass properties of rigidly joined geoms: of a single one along its axes, of several along the principal axes of their sum.
-
-    sort: whether the moments of an already diagonal sum are put in decreasing order too.
-    """
+def geoms_inertial(geoms: Iterable[GeomSpec], meshes: Sequence[MeshSpec], count_massless: bool = True) -> Inertial:
+    """Mass properties of rigidly joined geoms, see `merged`: of a single one along its axes."""
     parts = []
     for geom in geoms:
         if not geom.massless:
             amount, pose, moments = spread(geom, meshes)
             mass = geom.mass if geom.density is None else geom.density * amount
             parts.append(Inertial(mass, Pose(geom.quat, geom.pos) @ pose, mass * moments))
-    return merged(parts, sort)
+    return merged(parts, count_massless)
 
 
-def merged(parts: Iterable[Inertial], sort: bool = True) -> Inertial:
-    """Mass properties of rigidly joined parts, along the principal axes of their sum; one alone stays as it is.
+def merged(parts: Iterable[Inertial], count_massless: bool = True) -> Inertial:
+    """Mass properties of rigidly joined parts, along the principal axes of their sum, with moments in decreasing order; one alone stays as
+    it is.
 
-    sort: whether the moments of an already diagonal sum are put in decreasing order too.
+    count_massless: whether one is not alone beside others without mass.
     """
     given = list(parts)
+    if not count_massless:
+        given = [part for part in given if part.mass > SMALL] or given
     if len(given) == 1:
         return given[0]
     mass = sum(part.mass for part in given)
@@ -115,8 +115,6 @@ def merged(parts: Iterable[Inertial], sort: bool = True) -> Inertial:
     for part in given:
         R = rotation_matrix(part.pose.quat)
         total += R @ np.diag(part.moments) @ R.T + shift(part.mass, part.pose.pos - com)
-    if not sort and not (total - np.diag(np.diag(total))).any():
-        return Inertial(mass, Pose(IDENTITY_QUAT, com), np.diag(total).copy())
     quat, moments = principal_axes(total)
     return Inertial(mass, Pose(quat, com), moments)
 

@@ -12,11 +12,12 @@ from xsim.io.reader import Element
 __all__ = ["INPUTS", "check_motor", "motor_memory", "motor_of", "motor_parameters", "parameter_memory", "read_motor", "torque_limit"]
 
 INPUTS = ("pos", "vel", "ff", "voltage")
-# How many numbers each attribute has. One with fewer numbers has zeros for the others.
+# How many numbers each attribute has. One with fewer numbers has zeros for the others, or those of the class.
 WIDTHS = {
     "motorconst": 2, "resistance": 1, "nominal": 3, "saturation": 3, "inductance": 2, "cogging": 3, "controller": 6, "thermal": 6,
     "lugre": 5,
 }  # fmt: skip
+FROM_CLASS = {"cogging": (0, 1, 2), "controller": tuple(range(6)), "lugre": tuple(range(5)), "thermal": tuple(range(6)), "saturation": (2,)}
 SIGNED = {"cogging": (0, 2), "thermal": (3, 4, 5)}  # which numbers may be negative
 
 
@@ -31,7 +32,8 @@ def read_motor(e: Element, motor: dict[str, tuple], damping: float) -> dict[str,
         given = e.floats(name, tuple(range(1, width + 1)), out[name]).tolist()
         if any(x < 0 for i, x in enumerate(given) if i not in SIGNED.get(name, ())):
             raise e.error(f"found {e.raw(name)!r}; allowed: numbers >= 0", name)
-        out[name] = (*given, *[0.0] * (width - len(given)))
+        above = _without_time_constant(e, out[name]) if name == "thermal" and e.has(name) else out[name]
+        out[name] = (*given, *(above[i] if i in FROM_CLASS.get(name, ()) else 0.0 for i in range(len(given), width)))
     if e.has("input"):
         words = tuple((e.raw("input") or "").split()) or ("voltage",)
         out["input"] = () if words == ("none",) else words
@@ -161,3 +163,9 @@ def _thermal(e: Element, numbers: tuple) -> tuple[float, ...]:
     if given and time_constant:
         capacity = time_constant / resistance
     return resistance, capacity, coefficient, reference, ambient
+
+
+def _without_time_constant(e: Element, numbers: tuple) -> tuple[float, ...]:
+    """The numbers of ``thermal`` with resistance and capacity in the place of the time constant."""
+    resistance, capacity, *others = _thermal(e, numbers)
+    return resistance, capacity, 0.0, *others

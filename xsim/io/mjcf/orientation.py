@@ -8,7 +8,7 @@ from xsim.io.mjcf.nodes import scope
 from xsim.io.reader import Element
 from xsim.poses import IDENTITY_QUAT, Pose, quat_about, quat_from_matrix, quat_from_z, quat_mul
 
-__all__ = ["read_fromto", "read_pose", "read_quat"]
+__all__ = ["read_euler", "read_fromto", "read_pose", "read_quat"]
 
 SMALL = 1e-14
 AXES = {"x": (1.0, 0.0, 0.0), "y": (0.0, 1.0, 0.0), "z": (0.0, 0.0, 1.0)}
@@ -66,10 +66,11 @@ def _axisangle(e: Element) -> np.ndarray:
     return quat_about(_direction(e, "axisangle", np.array(axis)), scope(e).angles(angle))
 
 
-def _euler(e: Element) -> np.ndarray:
+def read_euler(e: Element, factor: float = 1.0) -> np.ndarray:
+    """The orientation of ``euler``, each of its angles times the factor."""
     quat = IDENTITY_QUAT
-    for letter, angle in zip(scope(e).eulerseq, e.floats("euler", 3), strict=True):
-        turn = quat_about(AXES[letter.lower()], scope(e).angles(angle))
+    for letter, angle in zip(scope(e).eulerseq, e.floats("euler", 3, (0.0, 0.0, 0.0)), strict=True):
+        turn = quat_about(AXES[letter.lower()], scope(e).angles(factor * angle))
         quat = quat_mul(quat, turn) if letter.islower() else quat_mul(turn, quat)
     return quat
 
@@ -85,4 +86,4 @@ def _zaxis(e: Element) -> np.ndarray:
     return quat_from_z(_direction(e, "zaxis", e.floats("zaxis", 3)))
 
 
-_READ = {"quat": _quat, "axisangle": _axisangle, "euler": _euler, "xyaxes": _xyaxes, "zaxis": _zaxis}
+_READ = {"quat": _quat, "axisangle": _axisangle, "euler": read_euler, "xyaxes": _xyaxes, "zaxis": _zaxis}

@@ -9,6 +9,7 @@ from dataclasses import replace
 from xsim.io.mjcf.document import Document
 from xsim.io.mjcf.drafts import Draft
 from xsim.io.mjcf.inertia import SMALL, merged
+from xsim.io.mjcf.options import read_option
 from xsim.io.mjcf.references import references
 from xsim.poses import Pose
 from xsim.spec import MESH_SHAPES, MeshSpec
@@ -28,12 +29,13 @@ def _referenced(document: Document, kind: str) -> set[str]:
 
 
 def discard_visual(drafts: list[Draft], document: Document) -> None:
-    """Remove geoms that do not collide and that no element refers to, and all materials. Bodies do not lose their mass."""
+    """Remove geoms that do not collide, on which no medium acts and that no element refers to, and all materials. Bodies do not lose their
+    mass."""
     names = _referenced(document, "geom")
     for body in drafts:
         remaining = []
         for geom, e in body.geoms:
-            if geom.collision or geom.name and geom.name in names:
+            if geom.collision or geom.fluid is not None or geom.name and geom.name in names:
                 remaining.append((replace(geom, material=""), e))
             else:
                 body.explicit = body.explicit or not geom.massless
@@ -63,11 +65,12 @@ def fuse_static(drafts: list[Draft], document: Document) -> list[Draft]:
 
     Not fused are bodies with fuse="false", bodies that elements refer to, mocap bodies, and those whose gravcomp differs from their
     parent's. With `Release.fuse_whole_model_only` nothing is fused in a model that has elements able to refer to bodies. Without it bodies
-    with a site of a force or torque sensor are not fused either, since these sensors measure the interaction between body and parent.
+    with a site of a force or torque sensor are not fused either, since these sensors measure the interaction between body and parent, nor
+    those on which a medium acts, unless their parent is the world.
     """
     if document.release.fuse_whole_model_only and _blocked(drafts, document):
         return drafts
-    names = _referenced(document, "body")
+    names, in_medium = _referenced(document, "body"), not document.release.fuse_whole_model_only and _has_medium(document)
     measured = {sensor.raw("site") for sensor in document.elements("sensor", "force", "torque")}
     children: dict[int, list[Draft]] = defaultdict(list)
     for body in drafts:
@@ -76,28 +79,39 @@ def fuse_static(drafts: list[Draft], document: Document) -> list[Draft]:
     for body in drafts:
         parent = body.parent
         needed = body.name in names or any(site.name in measured for site, _ in body.sites) or not body.fusible
-        if parent is None or body.joints or body.mocap or needed or parent.parent is not None and body.gravcomp != parent.gravcomp:
+        below_world = parent is None or parent.parent is None
+        apart = not below_world and (body.gravcomp != parent.gravcomp or in_medium and _feels_medium(body))
+        if parent is None or body.joints or body.mocap or needed or apart:
             remaining.append(body)
             continue
-        _absorb(parent, body.seen_from(body.pose), document.release.sort_moments)
+        _absorb(parent, body.seen_from(body.pose), document.release.count_massless)
         for child in children[id(body)]:
             child.parent, child.pose = parent, body.pose @ child.pose
             children[id(parent)].append(child)
     return remaining
 
 
+def _has_medium(document: Document) -> bool:
+    option = read_option(document)
+    return option.density > 0 or option.viscosity > 0
+
+
+def _feels_medium(body: Draft) -> bool:
+    return body.inertial.mass > SMALL or any(geom.fluid is not None for geom, _ in body.geoms)
+
+
 def _blocked(drafts: list[Draft], document: Document) -> bool:
     return any(document.elements(*where) for where in BLOCKS) or any(body.cameras or body.lights for body in drafts)
 
 
-def _absorb(parent: Draft, body: Draft, sort: bool) -> None:
+def _absorb(parent: Draft, body: Draft, count_massless: bool) -> None:
     parent.geoms += body.geoms
     parent.sites += body.sites
     parent.cameras += body.cameras
     parent.lights += body.lights
     if parent.parent is not None and body.inertial.mass > SMALL:
         parent.explicit = parent.explicit or body.explicit
-        parent.inertial = merged((parent.inertial, body.inertial), sort)
+        parent.inertial = merged((parent.inertial, body.inertial), count_massless)
 
 
 def align_free(drafts: Iterable[Draft]) -> None:

@@ -25,7 +25,7 @@ class Release:
         frame_moves_inertial: a ``frame`` around ``inertial`` moves it.
         align_before_fuse: ``alignfree`` acts before ``fusestatic``; else after it.
         fuse_whole_model_only: ``fusestatic`` does nothing in a model that has elements able to refer to bodies.
-        sort_moments: the principal moments of a body come in decreasing order, even where the sum of its parts is diagonal already.
+        count_massless: a geom beside others without mass does not give its body the inertial frame: the principal axes are sorted.
         tiny_mass_is_zero: geoms whose total mass is at most 1e-15 kg give their body no mass.
     Meshes and geoms (asset/mesh, geom):
         shell_by_mesh: a mesh geom cannot have ``shellinertia``, and a mesh without volume must have ``inertia="shell"``.
@@ -62,7 +62,7 @@ class Release:
     frame_moves_inertial: bool = False
     align_before_fuse: bool = True
     fuse_whole_model_only: bool = True
-    sort_moments: bool = True
+    count_massless: bool = True
     tiny_mass_is_zero: bool = False
     shell_by_mesh: bool = False
     quads_by_shorter_diagonal: bool = False
@@ -93,7 +93,7 @@ RELEASES: dict[str, Release] = {
         frame_moves_inertial=True,
         align_before_fuse=False,
         fuse_whole_model_only=False,
-        sort_moments=False,
+        count_massless=False,
         tiny_mass_is_zero=True,
         shell_by_mesh=True,
         quads_by_shorter_diagonal=True,

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 import numpy as np
 
 from xsim.io.mjcf.nodes import Budget, Node
-from xsim.io.mjcf.orientation import read_quat
+from xsim.io.mjcf.orientation import read_euler
 from xsim.io.mjcf.references import Relations, names, rename
 from xsim.io.reader import Element
-from xsim.poses import IDENTITY_QUAT, Pose, normalized, quat_mul, rotate
+from xsim.poses import IDENTITY_QUAT, Pose, rotate
 
 __all__ = ["replicate"]
 
@@ -18,7 +19,8 @@ __all__ = ["replicate"]
 def replicate(node: Node, relations: Relations, budget: Budget, lags: bool) -> None:
     """Turn a <replicate> into a <frame> that holds one frame for each copy.
 
-    Copy i is displaced i times: by offset in the axes of the copy before (lags: of the one before that, from copy 2 on), then by euler.
+    Copy i is displaced i times: by offset in the axes of the copy before (lags: of the one before that, from copy 2 on). It is turned by
+    i times each of the angles of euler, as in MuJoCo, whose manual lets it turn i times by all three.
     Its names end in sep and i, with as many digits as count has. Elements that refer to the contents, themselves or through others,
     are copied as often, after the other elements of their kind; they may refer to other elements besides. Keyframes stay as they are: they
     are about the model with all copies. Raises ParseError.
@@ -28,7 +30,7 @@ def replicate(node: Node, relations: Relations, budget: Budget, lags: bool) -> N
     if count is None or count < 1:
         raise e.error(f"found {e.raw('count')!r}; allowed: integers > 0", "count")
     separator = e.raw("sep") or ""
-    offset, turn = e.floats("offset", 3, (0.0, 0.0, 0.0)), read_quat(e)
+    offset = e.floats("offset", 3, (0.0, 0.0, 0.0))
     replicated = {name for child in node.children for _, name in names(child)}
     followers = relations.followers(replicated)
     replicated.update(name for follower in followers for _, name in names(follower.node))
@@ -45,7 +47,7 @@ def replicate(node: Node, relations: Relations, budget: Budget, lags: bool) -> N
         return copy
 
     frames = []
-    for i, pose in zip(range(count), _poses(offset, turn, lags), strict=False):
+    for i, pose in zip(range(count), _poses(e, offset, lags), strict=False):
         suffix = f"{separator}{i:0{len(str(count))}d}"
         frames.append(finish(_frame(node, pose), i, suffix))
         for follower in followers:
@@ -59,15 +61,14 @@ def replicate(node: Node, relations: Relations, budget: Budget, lags: bool) -> N
         node.append(frame)
 
 
-def _poses(offset: np.ndarray, turn: np.ndarray | None, lags: bool) -> Iterator[Pose]:
+def _poses(e: Element, offset: np.ndarray, lags: bool) -> Iterator[Pose]:
     """The poses of the copies, without end."""
-    pos, quat, before = np.zeros(3), IDENTITY_QUAT, IDENTITY_QUAT
-    while True:
+    pos, before = np.zeros(3), IDENTITY_QUAT
+    for i in itertools.count():
+        quat = read_euler(e, i)
         yield Pose(quat, pos)
         pos = pos + rotate(before if lags else quat, offset)
         before = quat
-        if turn is not None:
-            quat = normalized(quat_mul(quat, turn))
 
 
 def _frame(node: Node, pose: Pose) -> Node:

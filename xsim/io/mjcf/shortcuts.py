@@ -123,7 +123,8 @@ def _common(e: Element, g: General) -> None:
     g.user = tuple(map(float, e.floats("user", default=g.user)))
     g.crank_length = e.number("cranklength", g.crank_length)
     g.armature = e.number("armature", g.armature)
-    g.damping = tuple(e.floats("damping", (1, 2, 3), g.damping).tolist())
+    given = e.floats("damping", (1, 2, 3), ()).tolist()
+    g.damping = (*given, *g.damping[len(given) :])
     g.history = read_history(e, g.history)
     _part(e, "gear", g.gear)
     for name in g.limited:

@@ -32,7 +32,7 @@ def _tendon(document: Document, e: Element, name: str, path: tuple[WrapSpec, ...
     material = e.string("material", "") if e.tag == "spatial" else ""
     if material:
         index.find("material", e, "material")
-    (damping, damping_poly), (stiffness, stiffness_poly) = polynomial(e, "damping", document), polynomial(e, "stiffness", document)
+    (damping, damping_poly), (stiffness, stiffness_poly) = (polynomial(e, x, document, "tendon") for x in ("damping", "stiffness"))
     return TendonSpec(
         kind=e.tag,
         name=name,

@@ -47,12 +47,13 @@ def numbers(document: Document, e: Element, name: str, start: Sequence[float], *
     return out
 
 
-def polynomial(e: Element, name: str, document: Document) -> tuple[float, tuple[float, float] | None]:
-    """A stiffness or damping: the linear coefficient, and those of second and third order, None if they are zero (3.2 has none)."""
+def polynomial(e: Element, name: str, document: Document, *kinds: str) -> tuple[float, tuple[float, float] | None]:
+    """A stiffness or damping: the linear coefficient, and those of second and third order, None if they are zero (3.2 has none). kinds: as
+    for `numbers`."""
     if not document.release.polynomial_forces:
         return e.number(name, 0.0), None
-    given = [*e.floats(name, (1, 2, 3), (0.0,)).tolist(), 0.0, 0.0][:3]
-    return given[0], (given[1], given[2]) if any(given[1:]) else None
+    linear, second, third = numbers(document, e, name, (0.0, 0.0, 0.0), *kinds).tolist()
+    return linear, (second, third) if second or third else None
 
 
 def limits(e: Element, name: str, switch: str, angle: bool = False) -> tuple[float, float] | None:
