@@ -32,6 +32,7 @@ from xsim.compile.host import HostEmitter
 from xsim.compile.launch import Launch, launch_handler
 from xsim.compile.llvm_types import Target
 from xsim.compile.machine import code_of, identity, read_code, vector_lanes
+from xsim.compile.manual_axes import result_type, varying_alike
 from xsim.compile.nvptx import GpuEmitter, Repetition
 from xsim.compile.program import Program
 from xsim.compile.reverse import reverse_program
@@ -453,28 +454,7 @@ def _jitted(*arguments, **params):
 def _types(*operands, function, batched, summed):
     count = _environments(operands, batched)
     shapes = [r.shape if s else (count, *r.shape) for r, s in zip(function.results, summed, strict=True)]
-    return [_like(operands[0], shape, r.dtype) for shape, r in zip(shapes, function.results, strict=True)]
-
-
-def _like(operand, shape: tuple[int, ...], dtype):
-    """The type of a result. Within `jax.shard_map` it varies along the same axes as an operand, which is given by its type."""
-    if operand.manual_axis_type.empty:
-        return jax.core.ShapedArray(shape, dtype)
-    sharding = jax.sharding.NamedSharding(operand.sharding.mesh, jax.sharding.PartitionSpec())
-    return jax.core.ShapedArray(shape, dtype, sharding=sharding, manual_axis_type=operand.manual_axis_type)
-
-
-def varying_alike(tree, *others):
-    """A pytree whose arrays vary along the same axes of a mesh: within `jax.shard_map`, those along which one of them varies, or an array
-    of the other pytrees. Derivatives by an array that did not vary are summed over the axis."""
-    of_each = [jax.typeof(x).manual_axis_type.varying for x in jax.tree.leaves((tree, others))]
-    axes = frozenset().union(*of_each)
-
-    def varying(x):
-        missing = axes - jax.typeof(x).manual_axis_type.varying
-        return jax.lax.pcast(x, tuple(missing), to="varying") if missing else x
-
-    return jax.tree.map(varying, tree) if axes else tree
+    return [result_type(operands[0], shape, r.dtype) for shape, r in zip(shapes, function.results, strict=True)]
 
 
 def machine_code_or_none(function: Function, target: Callable):

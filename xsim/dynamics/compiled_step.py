@@ -12,7 +12,8 @@ import jax
 import jax.numpy as jnp
 
 from xsim.compile.choice import is_cuda
-from xsim.compile.function import Function, Replay, varying_alike
+from xsim.compile.function import Function, Replay
+from xsim.compile.manual_axes import varying_alike
 from xsim.compile.nvptx import Repetition
 from xsim.compile.repeated import is_one_kernel, repeated
 from xsim.dynamics.constraints.soft_set import has_warm_start

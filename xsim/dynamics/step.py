@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xsim.compile.function import varying_alike
+from xsim.compile.manual_axes import varying_alike
 from xsim.dynamics.call import check_width, compiled, llvm_or_xla
 from xsim.dynamics.compiled_step import compiled_steps
 from xsim.dynamics.constraints.soft_set import has_warm_start
@@ -63,7 +63,7 @@ def rollout(model: Model, state: State, ctrls=None, *, taus=None, steps=None, re
             steps = x.shape[0]
     if steps is None:
         raise ValueError("rollout needs ctrls, taus or steps")
-    return _run(model, state, inputs, steps, record, checkpoint)
+    return _run(model, state, inputs, int(steps), record, checkpoint)
 
 
 def _run(model: Model, state: State, inputs: Inputs, steps: int, record, checkpoint: bool):

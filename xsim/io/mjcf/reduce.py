@@ -79,9 +79,11 @@ def fuse_static(drafts: list[Draft], document: Document) -> list[Draft]:
     for body in drafts:
         parent = body.parent
         needed = body.name in names or any(site.name in measured for site, _ in body.sites) or not body.fusible
-        below_world = parent is None or parent.parent is None
-        apart = not below_world and (body.gravcomp != parent.gravcomp or in_medium and _feels_medium(body))
-        if parent is None or body.joints or body.mocap or needed or apart:
+        if parent is None:
+            remaining.append(body)
+            continue
+        apart = parent.parent is not None and (body.gravcomp != parent.gravcomp or in_medium and _feels_medium(body))
+        if body.joints or body.mocap or needed or apart:
             remaining.append(body)
             continue
         _absorb(parent, body.seen_from(body.pose), document.release.count_massless)
