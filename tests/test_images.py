@@ -78,6 +78,11 @@ def test_a_camera_sees_what_its_rangefinder_measures(model, q, x64):
         assert set(np.unique(image.segmentation)) - {-1} <= {geom(model, n) for n in ("floor", "box", "ball", "rod")}
 
 
+def test_sizes_that_are_no_image(model, q):
+    with pytest.raises(ValueError, match="width and height must be at least 1, found 0 and 8"):
+        xsim.camera_image(model, q, "side", width=0, height=8)
+
+
 def test_blocks_of_rays_and_batches(model, q, monkeypatch, x64):
     """The same image in blocks, of which the last is not full, as at once and as one by one."""
     see = lambda m, q: xsim.camera_image(m, q, "side", width=5, height=5)  # noqa: E731

@@ -117,7 +117,7 @@ def _evaluate(model: Model, state: State, ctrl=None, tau=None) -> tuple[Data, ja
     contacts = [] if detection is None else detection.contacts
     soft = soft_constraints(c, detection)
     solved = total_acceleration(c, soft)
-    soft = None if soft is None else with_cones(c.system, frame, c.v, solved.soft or soft)
+    soft = None if soft is None else with_cones(c.system, frame, c.v, solved.soft or soft, contacts)
     motion = _link_motion(c, frame, solved)
     forces = _smooth_forces(c, frame, motion, soft)
     sensors = _sensor_context(c, state, frame, motion, forces.actuators, contacts, soft, solved)

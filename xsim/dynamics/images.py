@@ -84,11 +84,14 @@ def camera_image(
     q (*batch, nq). camera: name or index. width, height: in pixels (default: the resolution of the file). background: colour where there is
     nothing. Depth is exact. Colours are those of the geoms, lit from the camera; textures, lights and transparency are left out.
 
-    Raises KeyError for an unknown camera.
+    Raises KeyError for an unknown camera and ValueError for a width or height below 1.
     """
     number = _camera(model, camera)
     info = model.topology.cameras[number]
-    info = info._replace(resolution=(width or info.resolution[0], height or info.resolution[1]))
+    width, height = (x if given is None else given for given, x in zip((width, height), info.resolution, strict=True))
+    if width < 1 or height < 1:
+        raise ValueError(f"width and height must be at least 1, found {width} and {height}")
+    info = info._replace(resolution=(width, height))
     c = Call(model, q)
     frame = kin.frames(c.system, c.q)
     view = cameras(c.system, frame, split_views(model, c.lanes)[0])[number]

@@ -9,6 +9,7 @@ A leaf has its declared shape (shared by all environments) or ``(*batch, *shape)
 from __future__ import annotations
 
 import dataclasses
+import enum
 import fnmatch
 from dataclasses import dataclass
 from typing import Any, NamedTuple, dataclass_transform
@@ -532,8 +533,8 @@ def _shape(x) -> str:
     return str(getattr(x, "shape", x))
 
 
-class Flags:
-    """Bits of ``State.flags``. A bit stays set in all later states."""
+class Flags(enum.IntFlag):
+    """Bits of ``State.flags``. A bit stays set in all later states. ``Flags(int(flags))`` names those that are set."""
 
     DIVERGED = 1  #: a number of the state is not finite
     SINGULAR = 2  #: the mass matrix is singular; a motion without inertia is given unit inertia

@@ -15,7 +15,7 @@ from xsim.dynamics.constraints.contact_plan import LARGE, contact_plan, has_cont
 from xsim.dynamics.constraints.contact_rows import contact_cones
 from xsim.dynamics.constraints.flex_edges import edge_rows, has_edge_rows
 from xsim.dynamics.constraints.flex_strains import strain_rows
-from xsim.dynamics.constraints.narrowphase import Candidates, Detection, exceeds, find_candidates, select_contacts
+from xsim.dynamics.constraints.narrowphase import Candidates, Contacts, Detection, exceeds, find_candidates, select_contacts
 from xsim.dynamics.constraints.noslip_cones import NoSlipCones
 from xsim.dynamics.constraints.passive_contacts import PassiveContacts, passive_contacts
 from xsim.dynamics.constraints.potential import Potential
@@ -201,9 +201,10 @@ def _overflow(system: System, frame: Frames, flags: list, dtype):
     return out if lanes_of(system, frame) else out[0]
 
 
-def with_cones(system: System, frame: Frames, v: list, soft: Constraints) -> Constraints:
-    """Constraints with the cones of all entries of the buffers, also where loops are over the active contacts."""
+def with_cones(system: System, frame: Frames, v: list, soft: Constraints, contacts: list[Contacts] | None = None) -> Constraints:
+    """Constraints with the cones of all entries of the buffers, also where loops are over the active contacts. contacts: those among the
+    candidates; None: they are selected."""
     if soft.candidates is None:
         return soft
-    contacts = select_contacts(system, frame, soft.candidates)
+    contacts = select_contacts(system, frame, soft.candidates) if contacts is None else contacts
     return soft._replace(cones=contact_cones(system, frame, v, contacts), candidates=None)

@@ -17,6 +17,7 @@ WIDTHS = {
     "motorconst": 2, "resistance": 1, "nominal": 3, "saturation": 3, "inductance": 2, "cogging": 3, "controller": 6, "thermal": 6,
     "lugre": 5,
 }  # fmt: skip
+# Which of the missing numbers are those of the class.
 FROM_CLASS = {"cogging": (0, 1, 2), "controller": tuple(range(6)), "lugre": tuple(range(5)), "thermal": tuple(range(6)), "saturation": (2,)}
 SIGNED = {"cogging": (0, 2), "thermal": (3, 4, 5)}  # which numbers may be negative
 
