@@ -69,7 +69,7 @@ def _axisangle(e: Element) -> np.ndarray:
 def read_euler(e: Element, factor: float = 1.0) -> np.ndarray:
     """The orientation of ``euler``, each of its angles times the factor."""
     quat = IDENTITY_QUAT
-    for letter, angle in zip(scope(e).eulerseq, e.floats("euler", 3, (0.0, 0.0, 0.0)), strict=True):
+    for letter, angle in zip(scope(e).eulerseq, e.floats("euler", 3), strict=True):
         turn = quat_about(AXES[letter.lower()], scope(e).angles(factor * angle))
         quat = quat_mul(quat, turn) if letter.islower() else quat_mul(turn, quat)
     return quat

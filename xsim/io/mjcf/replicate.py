@@ -63,9 +63,9 @@ def replicate(node: Node, relations: Relations, budget: Budget, lags: bool) -> N
 
 def _poses(e: Element, offset: np.ndarray, lags: bool) -> Iterator[Pose]:
     """The poses of the copies, without end."""
-    pos, before = np.zeros(3), IDENTITY_QUAT
+    pos, before, is_turned = np.zeros(3), IDENTITY_QUAT, e.has("euler")
     for i in itertools.count():
-        quat = read_euler(e, i)
+        quat = read_euler(e, i) if is_turned else IDENTITY_QUAT
         yield Pose(quat, pos)
         pos = pos + rotate(before if lags else quat, offset)
         before = quat
