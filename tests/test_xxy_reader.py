@@ -322,7 +322,7 @@ def test_drawn_axes_may_be_recorded(joint, count):
     text = " ".join(map(str, numbers))
     spec = read(f'<body name="b" joint="{joint}" axes="{text}">{GEOM}</body>')
     assert spec.bodies[0].joint.params["axes"].ravel().tolist() == numbers
-    same(spec, parse_text(xxy.write(spec), "x_xy"))
+    same(spec, parse_text(xxy.to_x_xy(spec), "x_xy"))
     for bad in ("1 2", text + " 1", "0 0 0 " * (count // 3)):
         assert "axes" in refused(f'<body name="b" joint="{joint}" axes="{bad}"/>')
     assert "axes" in refused('<body name="b" joint="rx" axes="1 0 0"/>')
@@ -336,7 +336,7 @@ def test_registered_joint_types_may_be_named(monkeypatch):
     register_joint(JointType(name, (ElementaryJoint("hinge", 0), ElementaryJoint("slide", 0)), parameters))
     spec = read(f'<body name="b" joint="{name}" damping="1 2" spring_zero="3 4">{GEOM}</body>')
     assert spec.bodies[0].joint.type == name and spec.bodies[0].joint.spring_ref.tolist() == [3, 4]
-    same(spec, parse_text(xxy.write(spec), "x_xy"))
+    same(spec, parse_text(xxy.to_x_xy(spec), "x_xy"))
     for xsims_own in ("hinge", "ball", "fixed", "planar", "screw"):
         assert "rx" in refused(f'<body name="b" joint="{xsims_own}"/>')
 
@@ -536,7 +536,7 @@ def test_long_chains_of_bodies_are_read_and_written():
     n = 900
     spec = read("".join(f'<body name="{i}" joint="rx">' for i in range(n)) + "</body>" * n)
     assert [b.parent for b in spec.bodies] == list(range(-1, n - 1))
-    same(spec, parse_text(xxy.write(spec), "x_xy"))
+    same(spec, parse_text(xxy.to_x_xy(spec), "x_xy"))
 
 
 def test_encodings(tmp_path):
@@ -620,9 +620,9 @@ RICH = document(
 
 def test_round_trip():
     spec = parse_text(RICH, "x_xy")
-    again = parse_text(xxy.write(spec), "x_xy")
+    again = parse_text(xxy.to_x_xy(spec), "x_xy")
     same(spec, again)
-    same(again, parse_text(xxy.write(again), "x_xy"))
+    same(again, parse_text(xxy.to_x_xy(again), "x_xy"))
 
 
 @pytest.mark.parametrize("name", [n for n in xsim.models.names() if xsim.models.path(n).parent.name == "x_xy"])
@@ -631,7 +631,7 @@ def test_bundled_models_load_and_round_trip(name):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         spec = parse(file)
-    same(spec, parse_text(xxy.write(spec), "x_xy"))
+    same(spec, parse_text(xxy.to_x_xy(spec), "x_xy"))
 
 
 def test_bundled_zoo_shows_everything_of_the_format():
@@ -643,7 +643,7 @@ def test_bundled_zoo_shows_everything_of_the_format():
 def test_writer_keeps_colours_that_have_no_words():
     spec = read('<geom type="sphere" mass="1" dim="1"/><body name="b" joint="rx"/>')
     painted = replace(spec.world_geoms[0], rgba=(0.1, 0.2, 0.3, 1.0), edge_rgba=(0.4, 0.5, 0.6, 0.7))
-    (again,) = parse_text(xxy.write(replace(spec, world_geoms=(painted,))), "x_xy").world_geoms
+    (again,) = parse_text(xxy.to_x_xy(replace(spec, world_geoms=(painted,))), "x_xy").world_geoms
     assert (again.rgba, again.edge_rgba) == (painted.rgba, painted.edge_rgba)
 
 
@@ -658,7 +658,7 @@ def test_writer_refuses_what_the_format_cannot_say():
         replace(spec, bodies=(replace(b, geoms=(replace(b.geoms[0], shape="ellipsoid"),)),)),
     ):
         with pytest.raises(ValueError):
-            xxy.write(changed)
+            xxy.to_x_xy(changed)
 
 
 # ---- the corpus ----------------------------------------------------------------------------------------------------------------
@@ -669,7 +669,7 @@ def test_writer_refuses_what_the_format_cannot_say():
 @pytest.mark.parametrize("path", models("x_xy"), ids=lambda p: f"x_xy-{p.stem}")
 def test_corpus_round_trip(path):
     spec = quiet(path)
-    same(spec, quiet(xxy.write(spec)))
+    same(spec, quiet(xxy.to_x_xy(spec)))
     assert all(b.source.file == str(path) and b.source.line > 0 for b in spec.bodies)
 
 
@@ -733,7 +733,7 @@ def check_damaged(data) -> None:
         except ParseError as error:
             assert str(error).startswith("<string>:")
         else:
-            same(spec, parse_text(xxy.write(spec), "x_xy"))
+            same(spec, parse_text(xxy.to_x_xy(spec), "x_xy"))
 
 
 @settings(max_examples=200, deadline=None)

@@ -29,7 +29,7 @@ from xsim.dynamics.reactions import Reactions, reactions
 from xsim.dynamics.sharding import replicate, use_cores, use_devices
 from xsim.dynamics.step import rollout, step
 from xsim.envs import make_env
-from xsim.io import ConvexDecomposition, Format, parse, parse_text, register_format, to_mjcf, to_urdf, write
+from xsim.io import ConvexDecomposition, Format, parse, parse_text, register_format, to_mjcf, to_urdf, to_x_xy, write
 from xsim.io.errors import ParseError, UnsupportedWarning, WriteError, WriteWarning
 from xsim.joints.types import ElementaryJoint, GeneralJoint, JointType, Parameter, register_joint
 from xsim.load import build, load, loads
@@ -51,6 +51,7 @@ __all__ = [
     "energy", "forward", "forward_dynamics", "geom_poses", "height_scan", "init", "integrate", "inverse_dynamics", "jacobian",
     "kinematics", "light_poses", "load", "loads", "make_env", "mass_matrix", "models", "parse", "parse_text", "passive",
     "project_constraints", "randomize", "reactions", "register_format", "register_joint", "registry", "render", "replicate", "rollout",
-    "sensors", "site_poses", "smooth_acceleration", "state_from_poses", "step", "sysid", "to_mjcf", "to_urdf", "use_compilation_cache",
-    "use_compiler", "use_cores", "use_devices", "with_constraints", "with_contact_limit", "with_integrator", "with_numbers", "write",
+    "sensors", "site_poses", "smooth_acceleration", "state_from_poses", "step", "sysid", "to_mjcf", "to_urdf", "to_x_xy",
+    "use_compilation_cache", "use_compiler", "use_cores", "use_devices", "with_constraints", "with_contact_limit", "with_integrator",
+    "with_numbers", "write",
 ]  # fmt: skip

@@ -15,12 +15,13 @@ from xsim.io.formats import FORMATS, Format, detect_format, find_format, registe
 from xsim.io.mjcf.writer import to_mjcf
 from xsim.io.reader import read_bytes
 from xsim.io.urdf.writer import to_urdf
+from xsim.io.x_xy import to_x_xy
 from xsim.spec import ModelSpec
 
 __all__ = [
     "FORMATS", "ConvexDecomposition", "Format", "Notes", "ParseError", "SuspiciousInputWarning", "UnsupportedWarning", "WriteError",
     "WriteWarning", "parse", "parse_text", "register_format", "to_mjcf", "to_urdf",
-    "write",
+    "to_x_xy", "write",
 ]  # fmt: skip
 
 register_format(x_xy.FORMAT)

@@ -21,7 +21,7 @@ from xsim.joints.types import JOINT_TYPES
 from xsim.poses import IDENTITY_QUAT, quat_mul, quat_rpy, rotation_matrix
 from xsim.spec import BodySpec, GeomSpec, JointSpec, MarkerSpec, ModelSpec, OptionSpec
 
-__all__ = ["FORMAT", "TYPES", "q_from_xsim", "q_to_xsim", "read", "v_to_xsim", "write"]
+__all__ = ["FORMAT", "TYPES", "q_from_xsim", "q_to_xsim", "read", "to_x_xy", "v_to_xsim"]
 
 
 class JointMap(NamedTuple):
@@ -422,8 +422,8 @@ def _set(element, name: str, value, default=None) -> None:
         element.set(name, _numbers(value))
 
 
-def write(spec: ModelSpec) -> str:
-    """An x_xy document that reads back as this spec, in full precision.
+def to_x_xy(spec: ModelSpec) -> str:
+    """A spec as the text of an x_xy file, which reads back as this spec, in full precision.
 
     Sampled axes of rr, rr_imp and rsaddle that the spec has are written in the attribute ``axes``, an extension that `read` knows.
     Raises ValueError for what the format cannot say (explicit inertia, other joints or shapes, other options).
