@@ -34,7 +34,7 @@ def prepare(model: Model, lanes: Lanes, mocap=None) -> System:
     mocap: poses (7 components) of the mocap bodies, None for those of the model. What is derived from the start, such as the references of
     equalities and the rest lengths of tendons, has those of the model in both cases."""
     system = _derived(components(model, lanes))
-    if mocap is None:
+    if not mocap:  # None, or of a model without mocap bodies
         return system
     moved = components(model, lanes, mocap)
     return system._replace(link=moved.link, body=moved.body, constraint=moved.constraint, force_frames=moved.force_frames)

@@ -17,7 +17,7 @@ from xsim.dynamics.layout import column, row_of, take_rows
 from xsim.dynamics.tree.system import System
 from xsim.model.model import Surface
 from xsim.model.topology import PairsInfo, Topology
-from xsim.spatial import each_row, in_one_environment
+from xsim.spatial import each_row
 
 MIN_FRICTION = 1e-5
 MIN_WEIGHT = 1e-15  # a smaller solmix counts as zero
@@ -82,17 +82,16 @@ def _mixed(system: System, info: PairsInfo) -> PairParameters:
     """Parameters from the surfaces of the two geoms."""
 
     def of_pairs(rows, dominant):
-        return _mixture(system, *(jax.tree.map(lambda x, k=k: take_rows(x, rows[:, k]), system.surface) for k in (0, 1)), dominant)
+        return _mixture(system, *(jax.tree.map(lambda x, k=k: _rows(x, rows[:, k]), system.surface) for k in (0, 1)), dominant)
 
-    def of_pair(rows, dominant):
-        return _mixture(system, *(jax.tree.map(lambda x, k=k: row_of(x, rows[0, k])[None], system.surface) for k in (0, 1)), dominant)
-
-    rows, dominant = info.leaf_rows.value, info.dominant.value
-    if in_one_environment():
-        mixed = each_row(of_pair, jnp.asarray(rows), None if (dominant < 0).all() else jnp.asarray(dominant))
-    else:
-        mixed = of_pairs(rows, None if (dominant < 0).all() else dominant)
+    dominant = info.dominant.value
+    mixed = each_row(of_pairs, info.leaf_rows.value, None if (dominant < 0).all() else dominant)
     return mixed._replace(adhesion=_mixed_adhesion(system, info)) if has_adhesion(system.topology) else mixed
+
+
+def _rows(x, index):
+    """Rows of an array (n, ..., lanes or 1). index: a numpy array (rows,), or the index of one row (1,) in a turn of `each_row`."""
+    return take_rows(x, index) if isinstance(index, np.ndarray) else row_of(x, index[0])[None]
 
 
 def _mixture(system: System, a: Surface, b: Surface, dominant) -> PairParameters:

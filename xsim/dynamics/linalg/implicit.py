@@ -103,10 +103,12 @@ class _ImplicitEquation:
         def solver(**options):
             return lambda _, b: jnp.stack(self.full(matrix.solve(list(b[:n]), list(b[n:]), **options)))
 
-        matvec, solve = (lambda y: jnp.stack(self.full(matrix.multiply(list(y))))), solver()
-        transposed = None if matrix.symmetric else solver(transposed=True)
-        if traced_for_tape():  # a tape evaluates no tangents
-            matvec, solve, transposed = (lambda y: y), (lambda _, b: b), transposed or solve
         # One array, not a list: transposed, a list must depend on the tangents in each of its entries.
-        symmetric = matrix.symmetric and not traced_for_tape()
-        return list(jax.lax.custom_linear_solve(matvec, -jnp.stack(change), solve, transposed, symmetric=symmetric))
+        right_side, transposed = -jnp.stack(change), None if matrix.symmetric else solver(transposed=True)
+        if traced_for_tape():  # a tape evaluates no tangents, only the transposed solution
+            return list(jax.lax.custom_linear_solve(lambda y: y, right_side, lambda _, b: b, transposed or solver()))
+
+        def multiply(y):
+            return jnp.stack(self.full(matrix.multiply(list(y))))
+
+        return list(jax.lax.custom_linear_solve(multiply, right_side, solver(), transposed, symmetric=matrix.symmetric))
