@@ -1,6 +1,7 @@
 """Queries by LLVM agree with XLA, and only what is used of them is compiled."""
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -126,6 +127,23 @@ def test_results_that_nothing_uses_are_not_compiled():
     np.testing.assert_allclose(jax.jit(jax.grad(lambda x: f([x], [True])[2].sum()))(x), 2 * x, rtol=1e-6)
     assert set(f._selections) == {(1,), (2,)} and not f._targets and not f._reverses
     assert jax.jit(lambda x: f([x], [True]) and x + 1)(x)[0] == 1 and not f._targets
+
+
+def test_results_that_cost_little_stay_in_the_machine_code():
+    """Programs that use the long result with or without the short one share a selection; another long one is left out."""
+
+    def function(x):
+        long = functools.reduce(lambda y, _: jnp.sin(y), range(400), x)
+        return [long, x * x, functools.reduce(lambda y, _: jnp.cos(y), range(400), x), jnp.outer(x, x)]
+
+    f = Function(function, [jax.ShapeDtypeStruct((1,), jnp.float32)], "long and short", prunable=True)
+    x = jnp.linspace(0.0, 1.0, 5)[:, None]
+    alone = jax.jit(lambda x: f([x], [True])[0])(x)
+    both = jax.jit(lambda x: f([x], [True])[:2])(x)
+    assert set(f._selections) == {(0, 1, 3)} and len(f._selections[0, 1, 3]._targets) == 1
+    np.testing.assert_array_equal(alone, both[0])
+    np.testing.assert_allclose(both[1], x * x, rtol=1e-6)
+    np.testing.assert_allclose(jax.jit(jax.grad(lambda x: f([x], [True])[1].sum()))(x), 2 * x, rtol=1e-6)
 
 
 def test_a_whole_function_is_compiled_once():

@@ -37,7 +37,7 @@ from xsim.compile.nvptx import GpuEmitter, Repetition
 from xsim.compile.program import Program
 from xsim.compile.reverse import reverse_program
 from xsim.compile.rules import differentiated_in_forward_mode, differentiated_in_reverse_mode, is_float
-from xsim.compile.traced import count_operations
+from xsim.compile.traced import count_operations, operations_by_results
 from xsim.spatial import one_environment
 
 MAX_OPERATIONS = 1_000_000
@@ -54,6 +54,9 @@ vectors when their programs had 120,000 operations and more; not measured since.
 MAX_TRACED_OPERATIONS = 1_250_000
 """Operations of a traced function beyond which no program is made, which takes time. The programs of the step mostly have 0.3 to 0.6 times
 as many, without those that are equal or that nothing uses."""
+MAX_EXTRA_SHARE = 0.01
+"""A result that nothing uses stays in the machine code of a prunable function if it adds at most this share of operations. Programs that
+use nearly the same results then share the machine code: those of an environment's reset and step."""
 
 
 def max_operations() -> int:
@@ -265,6 +268,26 @@ class Function:
                 entry=self.entry.derived("reverse", active),
             )  # fmt: skip
         return found
+
+    def remaining(self, used: tuple[int, ...]) -> tuple[int, ...]:
+        """The results that remain in the machine code if these are used: of a function that is not prunable all, of a derivative these, of
+        others also those that cost little, see `MAX_EXTRA_SHARE`."""
+        if not self.prunable:
+            return tuple(range(len(self.results)))
+        if self.linear is not None or self.reverse_of is not None:
+            return used
+        return self.entry.found(("remaining", used), lambda: self._extended(used))
+
+    def _extended(self, used: tuple[int, ...]) -> tuple[int, ...]:
+        counts, mask = operations_by_results(self.traced.jaxpr), sum(1 << i for i in used)
+        limit = MAX_EXTRA_SHARE * sum(count for results, count in counts.items() if results & mask)
+
+        def extra(i: int) -> int:
+            """Operations that only the i-th result needs, and its numbers, which are written."""
+            operations = sum(count for results, count in counts.items() if results >> i & 1 and not results & mask)
+            return operations + math.prod(self.results[i].shape)
+
+        return tuple(i for i in range(len(self.results)) if i in used or extra(i) <= limit)
 
     def selected(self, used: tuple[int, ...]) -> Function:
         """The function with these of its results."""
@@ -590,14 +613,14 @@ def _pruned(used_outputs, *rest):
 
     rest: the equation, since jax 0.12 after the list of operands that are alive."""
     equation = rest[-1]
-    parameters = equation.params
-    function, used = parameters["function"], tuple(i for i, is_used in enumerate(used_outputs) if is_used)
+    function, used = equation.params["function"], tuple(i for i, is_used in enumerate(used_outputs) if is_used)
     if not used:
         return [False] * len(equation.invars), None
-    if function.prunable and len(used) < len(used_outputs):
-        summed = tuple(parameters["summed"][i] for i in used)
-        parameters = {**parameters, "function": function.selected(used), "summed": summed}
-        equation = equation.replace(params=parameters, outvars=[equation.outvars[i] for i in used])
+    remaining = function.remaining(used)
+    if len(remaining) < len(used_outputs):
+        summed = tuple(equation.params["summed"][i] for i in remaining)
+        parameters = {**equation.params, "function": function.selected(remaining), "summed": summed}
+        equation = equation.replace(params=parameters, outvars=[equation.outvars[i] for i in remaining])
     return [True] * len(equation.invars), equation
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
 
@@ -33,12 +35,29 @@ def count_operations(jaxpr: Jaxpr, known: dict[int, int] | None = None) -> int:
     known = {} if known is None else known
     found = known.get(id(jaxpr))
     if found is None:
-        found = 0
-        for equation in jaxpr.eqns:
-            if equation.primitive.name in FOLDED:
-                found += math.prod(equation.outvars[0].aval.shape)
-            found += sum(count_operations(inner, known) for inner in inner_functions(equation))
-        known[id(jaxpr)] = found
+        found = known[id(jaxpr)] = sum(_operations(equation, known) for equation in jaxpr.eqns)
+    return found
+
+
+def _operations(equation: JaxprEqn, known: dict[int, int]) -> int:
+    own = math.prod(equation.outvars[0].aval.shape) if equation.primitive.name in FOLDED else 0
+    return own + sum(count_operations(inner, known) for inner in inner_functions(equation))
+
+
+def operations_by_results(jaxpr: Jaxpr) -> dict[int, int]:
+    """About the number of operations of a traced function on numbers, by the results that need them: bit i of a key is result i."""
+    needed_by: dict = {}
+    for i, result in enumerate(jaxpr.outvars):
+        if not isinstance(result, Literal):
+            needed_by[result] = needed_by.get(result, 0) | 1 << i
+    found: dict[int, int] = {}
+    known: dict[int, int] = {}
+    for equation in reversed(jaxpr.eqns):
+        results = functools.reduce(operator.or_, (needed_by.get(x, 0) for x in equation.outvars), 0)
+        for x in equation.invars:
+            if not isinstance(x, Literal):
+                needed_by[x] = needed_by.get(x, 0) | results
+        found[results] = found.get(results, 0) + _operations(equation, known)
     return found
 
 
