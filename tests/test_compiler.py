@@ -338,7 +338,7 @@ def test_reads_stay_before_later_stores():
 
 
 def test_vectors(monkeypatch):
-    """A few environments, and long programs, have short vectors. The results are the same."""
+    """A few environments, and long programs but derivatives in reverse mode, have short vectors. The results are the same."""
     for sizes, lanes in (((32, 64), {1: 8, 8: 8, 9: 16, 4096: 16}), ((32,), {1: 8, 9: 8}), ((16,), {4: 4, 5: 4})):
         monkeypatch.setattr(machine, "_vector_sizes", lambda sizes=sizes: sizes)
         assert {n: machine.vector_lanes(n, 4) for n in lanes} == lanes
@@ -347,8 +347,11 @@ def test_vectors(monkeypatch):
     monkeypatch.setattr("xsim.compile.function.Target", lambda lanes: found.append(lanes) or Target(lanes))
     for most, lanes in ((10, 16), (1, 8)):
         monkeypatch.setattr("xsim.compile.function.MAX_WIDE_OPERATIONS", most)
-        np.testing.assert_array_equal(Function(lambda x: [3 * x], [shape], "test")([x], [True])[0], 3 * x)
+        function = Function(lambda x: [3 * x], [shape], "test")
+        np.testing.assert_array_equal(function([x], [True])[0], 3 * x)
         assert found.pop() == lanes
+        np.testing.assert_array_equal(function.reverse((0,))([x, x], [True, True])[0], 3 * x)
+        assert found.pop() == 16
 
 
 def test_numbers_that_are_not_finite():

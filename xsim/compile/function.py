@@ -47,10 +47,10 @@ MAX_GPU_OPERATIONS = 50_000
 """The same for NVIDIA GPUs: their assembler takes 25 s for 22,000 operations, a minute for 38,000 and more than four minutes for 84,000."""
 MAX_OPTIMIZED_OPERATIONS = 600_000
 """Operations of a function beyond which LLVM does not optimize its code. For 900,000 operations that takes 130 s of processor time less."""
-MAX_WIDE_OPERATIONS = 38_000
-"""A program of more operations has vectors of the shortest kind, see `vector_lanes`. It waits for memory rather than for code, and for the
-environment of a block that needs most turns. The steps of a humanoid (39,000) and of a hand were slower by up to a tenth with the longest
-vectors when their programs had 120,000 operations and more; not measured since."""
+MAX_WIDE_OPERATIONS = 45_000
+"""A program of more operations has vectors of the shortest kind, see `vector_lanes`, unless it is a derivative in reverse mode. Its loops
+take as many turns as the environment of a block that needs most. With AVX-512 the step of the humanoid (39,000) takes 0.85 of the time with
+the longest vectors, those of hands and arms (55,000 to 78,000) 1.06 to 1.21; reverse programs, which do not solve again, 0.87 to 1.08."""
 MAX_TRACED_OPERATIONS = 1_250_000
 """Operations of a traced function beyond which no program is made, which takes time. The programs of the step mostly have 0.3 to 0.6 times
 as many, without those that are equal or that nothing uses."""
@@ -329,7 +329,7 @@ class Function:
         """Environments in a vector of the program."""
         if not any(batched):
             return 1
-        is_long = self.summary(batched).operations > MAX_WIDE_OPERATIONS
+        is_long = self.reverse_of is None and self.summary(batched).operations > MAX_WIDE_OPERATIONS
         return vector_lanes(1 if is_long else environments, self._number_size)
 
     @property
