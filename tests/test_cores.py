@@ -108,3 +108,18 @@ def test_several_cores(tmp_path):
     assert sorted(found) == sorted(wanted)
     for name, x in wanted.items():
         np.testing.assert_allclose(found[name], x, rtol=1e-4, atol=2e-6, err_msg=name)
+
+
+@pytest.mark.parametrize(("compiler", "devices"), [("auto", 1), ("xla", 2)])
+def test_commands_have_a_device_per_core_only_for_xla(compiler, devices):
+    """What LLVM compiles uses the threads of one device."""
+    program = """
+import jax
+from xsim.dynamics import sharding
+sharding.available_cores = lambda: 2
+sharding.use_cores_with_xla()
+print(len(jax.devices()))
+"""
+    env = {**os.environ, "JAX_PLATFORMS": "cpu", "XSIM_COMPILER": compiler}
+    done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.split() == [str(devices)]

@@ -6,7 +6,7 @@ import importlib
 import sys
 
 from xsim.compile.persistent_cache import use_compilation_cache
-from xsim.dynamics.sharding import use_cores
+from xsim.dynamics.sharding import use_cores_with_xla
 
 __all__ = ["main"]
 
@@ -23,7 +23,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def script() -> int:
     """The entry point of the console script: `main` with all cores of the processor, and compiled programs kept on disk."""
-    use_cores()
+    use_cores_with_xla()
     if sys.argv[1:2] != ["bench"]:  # which measures how long programs compile
         use_compilation_cache()
     return main()

@@ -43,7 +43,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--rules", choices=tuple(RELEASES), help="the MuJoCo release whose rules xsim reads an MJCF file by")
     p.add_argument("--agree", type=float, metavar="TOLERANCE", help="fail if an engine's final q differs from xsim's by more than this")
     p.add_argument("--cores", type=_positive, default=available_cores(),
-                   help="engines of JAX divide a batch on CPU among so many cores (default: all, %(default)s)")  # fmt: skip
+                   help="cores of a CPU that engines of JAX use (default: all, %(default)s)")  # fmt: skip
     p.add_argument("--peer-threads", type=_positive, metavar="THREADS",
                    help="of XLA in the other engines; with two, MJX deadlocks on larger models")  # fmt: skip
     p.add_argument("--repeat", type=_positive, default=5, help="timed runs of every program (default: %(default)s)")

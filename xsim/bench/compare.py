@@ -19,14 +19,16 @@ from pathlib import Path
 import numpy as np
 
 from xsim.cache import CACHE_VARIABLE
+from xsim.compile.choice import compiler
 
 __all__ = ["Column", "Failed", "Process", "Settings", "compare", "prepare_column", "run_once"]
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What is measured. cores: number among which a batch is divided on CPU. confined: which cores the process may use, counted among those
-    that there are; None: all. devices: which GPUs or TPUs xsim uses; None: as it does by itself."""
+    """What is measured. cores: number of cores that an engine uses on CPU; those that XLA compiles divide a batch among as many devices.
+    confined: which cores the process may use, counted among those that there are; None: all. devices: which GPUs or TPUs xsim uses;
+    None: as it does by itself."""
 
     model: str
     batch: int = 1024
@@ -100,6 +102,8 @@ class Process:
             "JAX_ENABLE_X64": str(int(settings.dtype == "float64")),
             "JAX_NUM_CPU_DEVICES": str(settings.cores),
         }
+        if is_xsim and compiler() != "xla":  # what LLVM compiles uses the threads of one device
+            env |= {"JAX_NUM_CPU_DEVICES": "1", "NPROC": str(settings.cores)}
         if is_xsim:
             env["PYTHONPATH"] = os.pathsep.join(paths)
         elif settings.peer_threads is not None:

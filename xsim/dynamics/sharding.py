@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from xsim.compile.choice import compiler
 from xsim.compile.processes import available_cores
 from xsim.dynamics.constraints.soft_set import has_soft
 from xsim.dynamics.layout import SIMD, batch_shape
@@ -47,13 +48,20 @@ def parts(state: State) -> tuple:
 def use_cores(count: int | None = None) -> int:
     """Divide all batches of this process on CPU among several cores, and return the number of cores. count: default all available.
 
-    XLA runs the loops of a program on one core. This function makes each core a device of JAX (``jax_num_cpu_devices``). `step` and
-    `rollout` divide their environments among the devices, and their results are sharded by environment. Call it before the first JAX
-    computation; later calls raise RuntimeError. It has no effect on a GPU.
+    For programs that XLA compiles (`use_compiler`), whose loops it runs on one core. What LLVM compiles uses all cores by itself, and is
+    slower on several devices. This function makes each core a device of JAX (``jax_num_cpu_devices``). `step` and `rollout` divide their
+    environments among the devices, and their results are sharded by environment. Call it before the first JAX computation; later calls
+    raise RuntimeError. It has no effect on a GPU.
     """
     count = available_cores() if count is None else count
     jax.config.update("jax_num_cpu_devices", count)
     return count
+
+
+def use_cores_with_xla() -> None:
+    """Divide all batches on CPU among all cores if XLA compiles the steps; what the commands do."""
+    if compiler() == "xla":
+        use_cores()
 
 
 class Division(NamedTuple):

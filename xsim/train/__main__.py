@@ -12,7 +12,7 @@ from pathlib import Path
 import yaml
 
 from xsim.compile.persistent_cache import use_compilation_cache
-from xsim.dynamics.sharding import use_accelerators, use_cores
+from xsim.dynamics.sharding import use_accelerators, use_cores_with_xla
 from xsim.envs import TASKS
 from xsim.train import loggers, play
 from xsim.train.config import FOLDERS, Config, add_import_option, check, configure, import_modules
@@ -128,6 +128,6 @@ def _changes(texts: list[str]) -> dict:
 
 
 if __name__ == "__main__":
-    use_cores()
+    use_cores_with_xla()
     use_compilation_cache()
     sys.exit(main())
