@@ -69,7 +69,7 @@ class Axis(NamedTuple):
 
 
 class ReadJoint(NamedTuple):
-    """A joint with what only the whole tree can resolve. joint: None where it is no joint of the tree (gearbox, in a static model)."""
+    """A joint with what only the whole tree can resolve. joint: None where the tree has none (gearbox, between links that cannot move)."""
 
     frame: Frame
     kind: str
@@ -90,7 +90,7 @@ def read_joint(frame: Frame, world: Frame, index: dict[Frame, int], notes: Notes
     axes = tuple(_axis(element.child(tag), frame, tag, notes) for tag in needed)
     if type_ == "universal" and np.linalg.norm(np.cross(axes[0].xyz, axes[1].xyz)) < PARALLEL:
         raise element.error(f"axis and axis2 of the {kind} joint are parallel; allowed: two directions")
-    if frame.owner.static or all(_immovable(f) for f in ends):
+    if all(_immovable(f) for f in ends):
         ignore(element.children())
         return ReadJoint(frame, "fixed", None, (), ends)
     if kind == "gearbox":
@@ -336,7 +336,7 @@ def _follow(read: ReadJoint, axis: int, mimic: Mimic, moving: dict[Frame, tuple[
     if leader is read.frame and mimic.axis == axis:
         raise mimic.element.error(f"{mimic.leader!r} follows itself; allowed: another joint or axis", "joint")
     if leader not in moving:
-        raise mimic.element.error(f"{mimic.leader!r} does not move by itself (a gearbox, or in a static model)", "joint")
+        raise mimic.element.error(f"{mimic.leader!r} does not move by itself (a gearbox, or between links that cannot move)", "joint")
     coordinates = []
     for joint, k in ((read.frame, axis), (leader, mimic.axis)):
         at, other = moving[joint]
