@@ -181,6 +181,22 @@ def test_names_are_unique_and_none_is_world():
     assert [body.joint.name for body in back.bodies] == ["j", "j_2", "j_3", "j_4"]
 
 
+def test_made_names_leave_those_of_the_model_alone():
+    """Links between joints, joints of welds and parts of joints; also in MJCF, where the parts of a joint are joints."""
+    plane = JointSpec("planar", "j", params={"axes": np.eye(3)[[1, 2, 0]]})
+    two = BodySpec("a", -1, plane, inertial=BALL)
+    named = tuple(BodySpec(name, 0, JointSpec("hinge", joint), inertial=BALL) for name, joint in (("a_1", "j_1"), ("a_2_2", "b_joint")))
+    spec = ModelSpec(bodies=(two, BodySpec("b", -1, JointSpec("fixed"), inertial=BALL), *named))
+    back = read(xsim.to_urdf(spec))
+    assert {body.name: body.joint.name for body in back.bodies} == {
+        "a_1_2": "j_1_2", "a_2": "j_2", "a": "j_3", "b": "b_joint_2", "a_1": "j_1", "a_2_2": "b_joint",
+    }  # fmt: skip
+    mjcf = xsim.parse_text(xsim.to_mjcf(spec, unsupported="warn"), "mjcf")
+    assert {body.name: [joint.name for joint in body.joints] for body in mjcf.bodies} == {
+        "a": ["j_1_2", "j_2", "j_3"], "b": [], "a_1": ["j_1"], "a_2_2": ["b_joint"],
+    }  # fmt: skip
+
+
 def test_a_mimic_counts_from_zero():
     bodies = tuple(BodySpec(name, -1, JointSpec("hinge", f"{name}_joint"), inertial=BALL) for name in "ab")
     follow = ConstraintSpec("mimic", coordinates=((1, 0), (0, 0)), multiplier=2.0, offset=0.5, reference=0.1)

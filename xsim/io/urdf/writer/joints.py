@@ -35,7 +35,7 @@ def write_bodies(document: Document) -> None:
     if root is None:
         write_link(document, WORLD, None, document.spec.world_geoms, np.zeros(3))
     for number, body in enumerate(document.spec.bodies):
-        name = document.names.free("link", body.name or f"link_{number}")
+        name = document.names.free("link", body.name or f"link_{number}", made=not body.name)
         _check(document, body)
         offset = np.zeros(3) if number == root else _write_joints(document, number, name)
         document.links.append(name)
@@ -66,7 +66,7 @@ def _write_joints(document: Document, number: int, name: str) -> np.ndarray:
         _add_joint(document, "fixed", fixed, parent, name, pose)
     for place, link in enumerate(chain.links):
         last = link is chain.links[-1]
-        child = name if last else document.names.free("link", f"{name}_{place + 1}")
+        child = name if last else document.names.free("link", f"{name}_{place + 1}", made=True)
         step, offset = _step(link, offset)
         e = _write_scalar(document, number, link, (parent, child), pose @ step)
         document.joints[number, link.first] = ScalarJoint(e, link.joint.ref)
@@ -134,8 +134,10 @@ def _step(link: Link, offset: np.ndarray) -> tuple[Pose, np.ndarray]:
     return Pose(turn, link.pos - offset), link.pos
 
 
-def _add_joint(document: Document, kind: str, name: str, parent: str, child: str, origin: Pose) -> XML:
-    e = add(document.root, "joint", name=document.names.free("joint", name or f"{child}_joint"), type=kind)
+def _add_joint(document: Document, kind: str, name: str, parent: str, child: str, origin: Pose, *, made: bool = False) -> XML:
+    """A joint without a name is called after its child. made: whether the model does not have the name."""
+    name = document.names.free("joint", name or f"{child}_joint", made=made or not name)
+    e = add(document.root, "joint", name=name, type=kind)
     add_origin(e, origin)
     add(e, "parent", link=parent)
     add(e, "child", link=child)
@@ -150,7 +152,7 @@ def _write_scalar(document: Document, number: int, link: Link, ends: tuple[str, 
         document.losses.refuse(joint.source, _element(body, joint), f"{what}; URDF has hinges, slides and free joints")
     bounds = np.array([-np.inf, np.inf]) if joint.position_range is None else np.asarray(joint.position_range, float)[link.v][0]
     kind = "prismatic" if link.kind == "slide" else "revolute" if np.isfinite(bounds).any() else "continuous"
-    e = _add_joint(document, kind, link.name, *ends, origin)
+    e = _add_joint(document, kind, link.name, *ends, origin, made=link.name != joint.name)
     add(e, "axis", xyz=link.axis)
     _write_limit(document, e, number, link, None if kind == "continuous" else bounds)
     _write_dynamics(document, e, body, joint, link.v)
