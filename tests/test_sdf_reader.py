@@ -1256,6 +1256,16 @@ def test_a_joint_that_is_mimicked_or_mimics_closes_no_loop():
     assert [spec.bodies[follower_body].name, spec.bodies[leader_body].name] == ["d", "part:j0"]
 
 
+@pytest.mark.parametrize("end", ["a", "d"])
+def test_the_hinges_of_a_gearbox_close_no_loop(end):
+    """Of links and of what is fixed to them: the joint that comes first closes the loop instead of the hinge."""
+    ring = joint("ball", "", "c", "a", "ball"), joint("revolute", AXIS, "r", "c", "rc"), joint("revolute", AXIS, "r", "a", "ra")
+    gears = joint("gearbox", "<gearbox_reference_body>r</gearbox_reference_body>" + AXIS + AXIS.replace("axis", "axis2"), end, "b", "gears")
+    spec = read(three(*ring, joint("fixed", "", "a", "d", "weld"), joint("revolute", AXIS, "r", "b", "rb"), gears, links="rabcd"))
+    assert [(c.kind, c.name) for c in spec.constraints] == [("joint", "ball"), ("gearbox", "gears")]
+    assert [spec.bodies[i].joint.name for i in spec.constraints[1].bodies[:2]] == ["ra" if end == "a" else "weld", "rb"]
+
+
 def test_loops_and_gearboxes_are_built():
     """What they do to the motion: tests/test_loops.py, and the corpus."""
     geared = gearbox(
