@@ -1256,6 +1256,16 @@ def test_a_joint_that_is_mimicked_or_mimics_closes_no_loop():
     assert [spec.bodies[follower_body].name, spec.bodies[leader_body].name] == ["d", "part:j0"]
 
 
+@pytest.mark.parametrize("end", ["a", "d"])
+def test_the_hinges_of_a_gearbox_close_no_loop(end):
+    """Of links and of what is fixed to them: the joint that comes first closes the loop instead of the hinge."""
+    ring = joint("ball", "", "c", "a", "ball"), joint("revolute", AXIS, "r", "c", "rc"), joint("revolute", AXIS, "r", "a", "ra")
+    gears = joint("gearbox", "<gearbox_reference_body>r</gearbox_reference_body>" + AXIS + AXIS.replace("axis", "axis2"), end, "b", "gears")
+    spec = read(three(*ring, joint("fixed", "", "a", "d", "weld"), joint("revolute", AXIS, "r", "b", "rb"), gears, links="rabcd"))
+    assert [(c.kind, c.name) for c in spec.constraints] == [("joint", "ball"), ("gearbox", "gears")]
+    assert [spec.bodies[i].joint.name for i in spec.constraints[1].bodies[:2]] == ["ra" if end == "a" else "weld", "rb"]
+
+
 def test_loops_and_gearboxes_are_built():
     """What they do to the motion: tests/test_loops.py, and the corpus."""
     geared = gearbox(
@@ -1279,6 +1289,10 @@ def test_parallel_joints_between_two_links():
     assert len(spec.constraints) == 1 and spec.constraints[0].name == "k"
 
 
+KEPT = {"fixed": "", "revolute": "<axis/>"}
+"""Joints of a static model that hold the link of a nested one."""
+
+
 def test_static_models_are_welded_where_they_are_drawn():
     inside = (
         '<model name="s"><static>true</static><pose>1 0 0 0 0 0</pose><link name="a"><pose>0 1 0 0 0 0</pose><gravity>1</gravity>'
@@ -1297,6 +1311,9 @@ def test_static_models_are_welded_where_they_are_drawn():
     assert {n: b for n, b, *_ in spec.frames}["s::__model__"] == -1
     both = '<model name="{}"><static>1</static><link name="l"/></model>'
     assert not read_world(both.format("x") + both.format("y") + joint("fixed", "", "x::l", "y::l")).constraints  # nothing can move
+    nested = '<model name="s"><static>1</static><link name="a"/><model name="n"><link name="c"/></model>'
+    held = {kind: shape_of(read_world(nested + joint(kind, axis, "a", "n::c") + "</model>")) for kind, axis in KEPT.items()}
+    assert all(bodies["s::n::c"] == ("s::a", "s::j", False) for bodies in held.values())
     document = world('<frame name="f"/>' + both.format("x").replace("<static>1</static>", "") + joint("fixed", "", "x::l", "f"))
     refused(document, "fixed to the world")
 

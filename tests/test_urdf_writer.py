@@ -140,11 +140,61 @@ def test_the_root_of_a_floating_robot_is_its_base():
     assert re.findall('type="(.*)"', two) == ["floating", "floating"] and '<link name="world"' in two
 
 
+def test_a_floating_base_that_is_damped_hangs_on_a_joint():
+    rubbed = JointSpec("free", "base_joint", damping=np.full(6, 0.3), friction=np.full(6, 0.1))
+    (back,) = read(xsim.to_urdf(ModelSpec(bodies=(BodySpec("base", -1, rubbed, inertial=BALL),)))).bodies
+    assert (back.joint.type, back.joint.name) == ("free", "base_joint")
+    assert (back.joint.damping.tolist(), back.joint.friction.tolist()) == ([0.3] * 6, [0.1] * 6)
+
+
+def test_free_bodies_of_mjcf_are_floating():
+    text = """<mujoco><worldbody><geom type="box" size="1 1 .1" pos="0 0 -.1"/>
+      <body name="a" pos="0 0 1" euler="0 90 30"><freejoint/><geom size=".1"/></body>
+      <body name="b" pos="0 2 1"><joint type="free" damping=".5"/><geom size=".2"/></body></worldbody></mujoco>"""
+    spec = xsim.parse_text(text, "mjcf")
+    back = read(xsim.to_urdf(spec))
+    for body, found in zip(spec.bodies, back.bodies, strict=True):
+        np.testing.assert_allclose(found.joint.q0, body.joint.q0, atol=1e-15)
+        np.testing.assert_array_equal(0.0 if found.joint.damping is None else found.joint.damping, body.joint.damping)
+
+
+def test_the_link_of_a_floating_joint_is_where_the_joint_is():
+    at = np.array([0.1, 0.0, 0.0])
+    bodies = tuple(BodySpec(name, -1, JointSpec("free", pos=at), inertial=BALL) for name in "ab")
+    for body in read(xsim.to_urdf(ModelSpec(bodies=bodies))).bodies:
+        np.testing.assert_allclose(body.inertial.com, BALL.com - at, atol=1e-15)
+
+
+def test_a_planar_joint_with_a_drive_is_a_chain():
+    bounds = np.array([[-1.0, 1.0], [-2.0, 2.0], [-3.0, 3.0]])
+    driven = JointSpec("planar", "base", actuator="force", force_range=bounds, velocity_range=bounds, params={"axes": np.eye(3)})
+    back = read(xsim.to_urdf(ModelSpec(bodies=(BodySpec("base", -1, driven, inertial=BALL),)))).bodies
+    assert [body.joint.type for body in back] == ["slide", "slide", "hinge"]
+    np.testing.assert_array_equal(np.concatenate([body.joint.force_range for body in back]), bounds)
+    np.testing.assert_array_equal(np.concatenate([body.joint.velocity_range for body in back]), bounds)
+
+
 def test_names_are_unique_and_none_is_world():
     bodies = tuple(BodySpec(name, -1, JointSpec("hinge", "j"), inertial=BALL) for name in ("world", "a", "a", ""))
     back = read(xsim.to_urdf(ModelSpec(bodies=bodies)))
     assert [body.name for body in back.bodies] == ["world_2", "a", "a_2", "link_3"]
     assert [body.joint.name for body in back.bodies] == ["j", "j_2", "j_3", "j_4"]
+
+
+def test_made_names_leave_those_of_the_model_alone():
+    """Links between joints, joints of welds and parts of joints; also in MJCF, where the parts of a joint are joints."""
+    plane = JointSpec("planar", "j", params={"axes": np.eye(3)[[1, 2, 0]]})
+    two = BodySpec("a", -1, plane, inertial=BALL)
+    named = tuple(BodySpec(name, 0, JointSpec("hinge", joint), inertial=BALL) for name, joint in (("a_1", "j_1"), ("a_2_2", "b_joint")))
+    spec = ModelSpec(bodies=(two, BodySpec("b", -1, JointSpec("fixed"), inertial=BALL), *named))
+    back = read(xsim.to_urdf(spec))
+    assert {body.name: body.joint.name for body in back.bodies} == {
+        "a_1_2": "j_1_2", "a_2": "j_2", "a": "j_3", "b": "b_joint_2", "a_1": "j_1", "a_2_2": "b_joint",
+    }  # fmt: skip
+    mjcf = xsim.parse_text(xsim.to_mjcf(spec, unsupported="warn"), "mjcf")
+    assert {body.name: [joint.name for joint in body.joints] for body in mjcf.bodies} == {
+        "a": ["j_1_2", "j_2", "j_3"], "b": [], "a_1": ["j_1"], "a_2_2": ["b_joint"],
+    }  # fmt: skip
 
 
 def test_a_mimic_counts_from_zero():
@@ -187,6 +237,14 @@ LOST = {
     "servo": (arm(JointSpec("hinge", "elbow", actuator="servo")), "driven by forces"),
     "one-sided force": (arm(JointSpec("hinge", actuator="force", force_range=np.array([[0.0, 1.0]]))), "forces from 0 to 1"),
     "velocities": (arm(JointSpec("hinge", velocity_range=np.array([[-2.0, 1.0]]))), "velocities from -2 to 1"),
+    "drive of a free joint": (arm(JointSpec("free", actuator="force")), "limits or a drive of a free joint"),
+    "motor of a free joint": (
+        arm(JointSpec("free"), actuators=(xsim.spec.ActuatorSpec("m", "joint", (0, 0)),)), "limits or a drive of a free joint"
+    ),
+    "dampers along the body": (
+        arm(JointSpec("planar", damping=np.array([1.0, 2.0, 0.0]), damper_axes="body", params={"axes": np.eye(3)[[1, 2, 0]]})),
+        "damping .1.0, 2.0. along axes of the body",
+    ),
     "plane": (arm(geom=PLANE), "shape plane; URDF has box, sphere, cylinder, capsule, mesh"),
     "loop": (arm(constraints=(ConstraintSpec("distance", bodies=(0, -1)),)), "kind 'distance'"),
     "equality": (arm(equalities=(xsim.spec.EqualitySpec("joint", items=((0, 0),)),)), "equality 0: a soft joint equality; URDF has"),

@@ -69,7 +69,7 @@ class Axis(NamedTuple):
 
 
 class ReadJoint(NamedTuple):
-    """A joint with what only the whole tree can resolve. joint: None where it is no joint of the tree (gearbox, in a static model)."""
+    """A joint with what only the whole tree can resolve. joint: None where the tree has none (gearbox, between links that cannot move)."""
 
     frame: Frame
     kind: str
@@ -90,7 +90,7 @@ def read_joint(frame: Frame, world: Frame, index: dict[Frame, int], notes: Notes
     axes = tuple(_axis(element.child(tag), frame, tag, notes) for tag in needed)
     if type_ == "universal" and np.linalg.norm(np.cross(axes[0].xyz, axes[1].xyz)) < PARALLEL:
         raise element.error(f"axis and axis2 of the {kind} joint are parallel; allowed: two directions")
-    if frame.owner.static or all(_immovable(f) for f in ends):
+    if all(_immovable(f) for f in ends):
         ignore(element.children())
         return ReadJoint(frame, "fixed", None, (), ends)
     if kind == "gearbox":
@@ -249,13 +249,35 @@ def _ball(element: Element, notes: Notes) -> dict:
 
 
 def with_coupled(joints: Sequence[ReadJoint]) -> list[ReadJoint]:
-    """The joints, where those that mimic another and those that another mimics are marked: they need a coordinate."""
+    """The joints, where those that mimic another, that another mimics, and that a gearbox turns are marked: they need a coordinate."""
     pairs = [(read, axis.mimic) for read in joints if read.joint is not None for axis in read.axes if axis.mimic is not None]
-    coupled = {frame for read, mimic in pairs for frame in (read.frame, _leader(read, mimic))}
+    coupled = {frame for read, mimic in pairs for frame in (read.frame, _leader(read, mimic))} | _geared(joints)
     return [
         read._replace(joint=replace(read.joint, coupled=True)) if read.joint is not None and read.frame in coupled else read
         for read in joints
     ]
+
+
+def _geared(joints: Sequence[ReadJoint]) -> set[Frame]:
+    """The hinges between the ends of gearboxes and their reference bodies, or what is fixed to these."""
+    above: dict[Frame, Frame] = {}
+
+    def rigid(body: Frame) -> Frame:
+        """One body for all that are fixed to each other."""
+        while body in above:
+            body = above[body]
+        return body
+
+    for read in joints:
+        parent, child = map(rigid, read.ends)
+        if read.kind == "fixed" and parent is not child:
+            above[child] = parent
+    turning: dict[frozenset[Frame], list[Frame]] = {}
+    for read in joints:
+        if read.joint is not None and read.joint.spec.type == "hinge":
+            turning.setdefault(frozenset(map(rigid, read.ends)), []).append(read.frame)
+    gears = [(end, _reference(read)) for read in joints if read.kind == "gearbox" for end in read.ends]
+    return {hinge for end, reference in gears for hinge in turning.get(frozenset((rigid(end), rigid(reference))), ())}
 
 
 # ---- stops ---------------------------------------------------------------------------------------------------------------------
@@ -311,17 +333,22 @@ def couplings(joints: Sequence[ReadJoint], tree: Tree, index: dict[Frame, int]) 
 
 
 def _gearbox(read: ReadJoint, body) -> ConstraintSpec:
-    frame, element = read.frame, read.frame.element
-    named = element.need("gearbox_reference_body")
-    name = named.string(None)
-    reference = frame.scope.find(name, named).body
-    assert reference is not None
-    if reference in read.ends:
-        raise named.error(f"{name!r} is an end of the gearbox; allowed: a third body")
+    frame, element, reference = read.frame, read.frame.element, _reference(read)
     axes = [rotate(quat_conj(relative(end, frame).quat), a.xyz) for end, a in zip(read.ends, read.axes, strict=True)]
     bodies = tuple(body(f) for f in (*read.ends, reference))
     ratio = number(element, "gearbox_ratio", 1.0)
     return ConstraintSpec("gearbox", frame.name, bodies=bodies, axes=np.array(axes), multiplier=ratio, source=element.source)
+
+
+def _reference(read: ReadJoint) -> Frame:
+    """The body that the angles of a gearbox are relative to."""
+    named = read.frame.element.need("gearbox_reference_body")
+    name = named.string(None)
+    reference = read.frame.scope.find(name, named).body
+    assert reference is not None
+    if reference in read.ends:
+        raise named.error(f"{name!r} is an end of the gearbox; allowed: a third body")
+    return reference
 
 
 def _leader(read: ReadJoint, mimic: Mimic) -> Frame:
@@ -336,7 +363,7 @@ def _follow(read: ReadJoint, axis: int, mimic: Mimic, moving: dict[Frame, tuple[
     if leader is read.frame and mimic.axis == axis:
         raise mimic.element.error(f"{mimic.leader!r} follows itself; allowed: another joint or axis", "joint")
     if leader not in moving:
-        raise mimic.element.error(f"{mimic.leader!r} does not move by itself (a gearbox, or in a static model)", "joint")
+        raise mimic.element.error(f"{mimic.leader!r} does not move by itself (a gearbox, or between links that cannot move)", "joint")
     coordinates = []
     for joint, k in ((read.frame, axis), (leader, mimic.axis)):
         at, other = moving[joint]

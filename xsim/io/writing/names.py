@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable, Mapping
 
 from xsim.io.errors import WriteError
 from xsim.io.writing.elements import XML
@@ -14,17 +14,21 @@ RESERVED = {"body": {"world"}}
 
 
 class Names:
-    """The elements that have been written, by kind and by what a `ModelSpec` calls them: a number, or for joints (body, dof)."""
+    """The elements that have been written, by kind and by what a `ModelSpec` calls them: a number, or for joints (body, dof).
 
-    def __init__(self):
+    given: the names that the elements of a kind have in the model. No made name is one of them.
+    """
+
+    def __init__(self, given: Mapping[str, Iterable[str]] | None = None):
+        self._given = {kind: set(names) for kind, names in (given or {}).items()}
         self._elements: dict[tuple[str, Hashable], XML] = {}
         self._taken: dict[str, set[str]] = {kind: set(names) for kind, names in RESERVED.items()}
 
-    def enter(self, kind: str, number: Hashable, e: XML, name: str) -> None:
+    def enter(self, kind: str, number: Hashable, e: XML, name: str, *, made: bool = False) -> None:
         """Give an element its name, or the next free one like it; without a name it gets none until it is asked for."""
         self._elements[kind, number] = e
         if name:
-            e.set("name", self.free(kind, name))
+            e.set("name", self.free(kind, name, made=made))
 
     def of(self, kind: str, number: Hashable) -> str:
         """The name of an element, made if it has none. Raises WriteError where it is not in the file."""
@@ -33,7 +37,7 @@ class Names:
         e = self.element(kind, number)
         if not e.get("name"):
             place = number if isinstance(number, tuple) else (number,)
-            e.set("name", self.free(kind, "_".join((kind, *map(str, place)))))
+            e.set("name", self.free(kind, "_".join((kind, *map(str, place))), made=True))
         return str(e.get("name"))
 
     def element(self, kind: str, number: Hashable) -> XML:
@@ -42,11 +46,11 @@ class Names:
             raise WriteError(Source(), f"{kind} {number}", "another element refers to it, and it is not in the file")
         return self._elements[kind, number]
 
-    def free(self, kind: str, name: str) -> str:
-        """The name, with a number behind it where it is taken; from now on it is taken."""
-        taken, wanted, count = self._taken.setdefault(kind, set()), name, 1
-        while name in taken:
-            count += 1
+    def free(self, kind: str, name: str, *, made: bool = False) -> str:
+        """The name, with a number behind it where it is taken; from now on it is taken. made: whether the model does not have it."""
+        taken, given, wanted, count = self._taken.setdefault(kind, set()), self._given.get(kind, set()), name, 1
+        while name in taken or made and name in given:
+            count, made = count + 1, True
             name = f"{wanted}_{count}"
         taken.add(name)
         return name

@@ -39,7 +39,7 @@ def write_bodies(context: Context) -> None:
             _inertial(elements[i + 1], body, inertials[i])
     for i, link in context.links():
         joint = write_joint(context, elements[i + 1], spec.bodies[i], link)
-        context.names.enter("joint", (i, link.first), joint, link.name)
+        context.names.enter("joint", (i, link.first), joint, link.name, made=link.name != link.joint.name)
     _passive(context, elements)
     write_geoms(context, elements)
     write_places(context, elements)

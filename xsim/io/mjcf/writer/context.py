@@ -24,7 +24,7 @@ class Context:
     root: XML
     rules: str
     losses: Losses
-    names: Names = field(default_factory=Names)
+    names: Names = field(init=False)
     chains: list[Chain] = field(init=False)
     carried: dict[int, int] = field(init=False)
 
@@ -33,6 +33,8 @@ class Context:
         for body, chain in zip(self.spec.bodies, chains, strict=True):
             check_fits(body, chain.links, self.losses)
         self.chains, self.carried = merged(self.spec, chains)
+        bodies = self.spec.bodies
+        self.names = Names({"body": (body.name for body in bodies), "joint": (joint.name for body in bodies for joint in body.joints)})
 
     def section(self, tag: str) -> XML:
         """The top-level element with this tag, made at its first use."""

@@ -40,7 +40,7 @@ class Document:
     losses: Losses
     folder: str
     root: XML = field(init=False)
-    names: Names = field(default_factory=Names)
+    names: Names = field(init=False)
     files: dict[str, bytes] = field(default_factory=dict)
     file_names: dict[str, str] = field(default_factory=dict)
     links: list[str] = field(default_factory=list)
@@ -49,6 +49,8 @@ class Document:
 
     def __post_init__(self):
         self.root = etree.Element("robot", name=self.spec.name or "robot")
+        bodies = self.spec.bodies
+        self.names = Names({"link": (body.name for body in bodies), "joint": (joint.name for body in bodies for joint in body.joints)})
         self.names.free("link", WORLD)
 
     def link_frame(self, body: int) -> tuple[str, Pose]:

@@ -8,9 +8,10 @@ from xsim.io.errors import Losses
 from xsim.io.writing.chains import Link
 from xsim.spec import ActuatorSpec, ModelSpec
 
-__all__ = ["largest_effort"]
+__all__ = ["JOINTS", "is_motor", "largest_effort"]
 
 JOINTS = ("joint", "jointinparent")
+"""Transmissions of actuators whose target is a joint: the numbers of its body and of the joint in it."""
 
 
 def largest_effort(spec: ModelSpec, body: int, link: Link, losses: Losses) -> float:

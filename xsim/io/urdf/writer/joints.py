@@ -12,7 +12,7 @@ import numpy as np
 
 from xsim.io.urdf.joints import plane_axes
 from xsim.io.urdf.writer.document import WORLD, Document, ScalarJoint, add_origin
-from xsim.io.urdf.writer.effort import largest_effort
+from xsim.io.urdf.writer.effort import JOINTS, largest_effort
 from xsim.io.urdf.writer.links import write_link
 from xsim.io.writing.chains import Link, chain_of
 from xsim.io.writing.elements import XML, add, unless
@@ -35,7 +35,7 @@ def write_bodies(document: Document) -> None:
     if root is None:
         write_link(document, WORLD, None, document.spec.world_geoms, np.zeros(3))
     for number, body in enumerate(document.spec.bodies):
-        name = document.names.free("link", body.name or f"link_{number}")
+        name = document.names.free("link", body.name or f"link_{number}", made=not body.name)
         _check(document, body)
         offset = np.zeros(3) if number == root else _write_joints(document, number, name)
         document.links.append(name)
@@ -47,15 +47,18 @@ def _floating_root(document: Document) -> int | None:
     """The body that is the root link: a free one that is alone below the world, in a model without shapes on the world."""
     roots = [i for i, body in enumerate(document.spec.bodies) if body.parent < 0]
     alone = len(roots) == 1 and not document.spec.world_geoms
-    return roots[0] if alone and [joint.type for joint in document.spec.bodies[roots[0]].joints] == ["free"] else None
+    if not alone or [joint.type for joint in document.spec.bodies[roots[0]].joints] != ["free"]:
+        return None
+    joint = document.spec.bodies[roots[0]].joint
+    return None if _acts(document, roots[0], joint) or any(_given(joint, field) for field in EITHER) else roots[0]
 
 
 def _write_joints(document: Document, number: int, name: str) -> np.ndarray:
     """The joints above a body, with the links between them. name: of the body's link. Gives the origin of its frame in the body."""
     body = document.spec.bodies[number]
     parent, frame = document.link_frame(body.parent)
-    if _write_whole(document, body, parent, frame, name):
-        return np.zeros(3)
+    if _is_whole(document, number):
+        return _write_whole(document, number, parent, frame, name)
     chain = chain_of(body, document.losses)
     pose, offset = frame @ chain.pose, np.zeros(3)
     if not chain.links:
@@ -63,7 +66,7 @@ def _write_joints(document: Document, number: int, name: str) -> np.ndarray:
         _add_joint(document, "fixed", fixed, parent, name, pose)
     for place, link in enumerate(chain.links):
         last = link is chain.links[-1]
-        child = name if last else document.names.free("link", f"{name}_{place + 1}")
+        child = name if last else document.names.free("link", f"{name}_{place + 1}", made=True)
         step, offset = _step(link, offset)
         e = _write_scalar(document, number, link, (parent, child), pose @ step)
         document.joints[number, link.first] = ScalarJoint(e, link.joint.ref)
@@ -73,27 +76,54 @@ def _write_joints(document: Document, number: int, name: str) -> np.ndarray:
     return offset
 
 
-def _write_whole(document: Document, body: BodySpec, parent: str, frame: Pose, name: str) -> bool:
-    """Write the joint of a body as one of URDF's with several dofs, floating or planar. Whether it is one.
+def _is_whole(document: Document, number: int) -> bool:
+    """Whether the joint of a body is one of URDF's with several dofs, floating or planar.
 
-    The axes of URDF's planar joint in the plane follow from its normal; one with others is a chain of slides and a hinge.
+    The axes of URDF's planar joint in the plane follow from its normal; one with others, or with limits or a drive, is a chain of slides
+    and a hinge.
     """
-    joints = body.joints
-    if len(joints) != 1 or joints[0].anchored or not Pose(normalized(joints[0].quat), joints[0].pos).is_identity():
+    joints = document.spec.bodies[number].joints
+    if len(joints) != 1 or joints[0].actuator == "locked" or not Pose(normalized(joints[0].quat)).is_identity():
         return False
     (joint,) = joints
-    pose = frame @ Pose(normalized(body.quat), np.asarray(body.pos, float))
     if joint.type == "free":
-        start = JOINT_TYPES["free"].neutral if joint.q0 is None else np.asarray(joint.q0, float)
-        _add_joint(document, "floating", joint.name, parent, name, pose @ Pose(normalized(start[3:]), start[:3]))
         return True
     axes = joint.params.get("axes")
-    if joint.type != "planar" or axes is None or not np.array_equal(plane_axes(axes[2]), axes) or joint.position_range is not None:
-        return False
-    e = _add_joint(document, "planar", joint.name, parent, name, pose)
-    add(e, "axis", xyz=axes[2])
-    _write_dynamics(document, e, body, joint, slice(0, 3))
-    return True
+    plane = joint.type == "planar" and axes is not None and np.array_equal(plane_axes(axes[2]), axes)
+    return plane and not _acts(document, number, joint)
+
+
+def _write_whole(document: Document, number: int, parent: str, frame: Pose, name: str) -> np.ndarray:
+    """Write a floating or planar joint. Gives the origin of its frame in the body."""
+    body = document.spec.bodies[number]
+    joint, offset = body.joint, np.asarray(body.joint.pos, float)
+    pose = frame @ Pose(normalized(body.quat), np.asarray(body.pos, float))
+    pose = pose @ Pose(IDENTITY_QUAT, offset) if joint.anchored else pose
+    if joint.type == "free":
+        if _acts(document, number, joint):
+            text = "limits or a drive of a free joint; URDF has them for hinges and slides"
+            document.losses.lose(joint.source, _element(body, joint), text, "they are left out")
+        start = JOINT_TYPES["free"].neutral if joint.q0 is None else np.asarray(joint.q0, float)
+        pose = pose @ Pose(normalized(start[3:]), start[:3])
+    e = _add_joint(document, "floating" if joint.type == "free" else "planar", joint.name, parent, name, pose)
+    if joint.type == "planar":
+        add(e, "axis", xyz=joint.params["axes"][2])
+    _write_dynamics(document, e, body, joint, slice(0, JOINT_TYPES[joint.type].nv))
+    return offset
+
+
+def _acts(document: Document, number: int, joint: JointSpec) -> bool:
+    """Whether a joint has what is a ``<limit>`` in URDF: bounds of position or velocity, or a drive."""
+    ranges = (joint.position_range, joint.velocity_range)
+    bounded = any(x is not None and np.isfinite(x).any() for x in ranges)
+    pushed = any(a.transmission in JOINTS and a.target == (number, 0) for a in document.spec.actuators)
+    return bounded or pushed or joint.actuator != "passive"
+
+
+def _given(joint: JointSpec, field: str) -> bool:
+    """Whether a joint has these numbers, and not all are 0."""
+    value = getattr(joint, field)
+    return value is not None and bool(np.nan_to_num(value).any())
 
 
 def _step(link: Link, offset: np.ndarray) -> tuple[Pose, np.ndarray]:
@@ -104,8 +134,10 @@ def _step(link: Link, offset: np.ndarray) -> tuple[Pose, np.ndarray]:
     return Pose(turn, link.pos - offset), link.pos
 
 
-def _add_joint(document: Document, kind: str, name: str, parent: str, child: str, origin: Pose) -> XML:
-    e = add(document.root, "joint", name=document.names.free("joint", name or f"{child}_joint"), type=kind)
+def _add_joint(document: Document, kind: str, name: str, parent: str, child: str, origin: Pose, *, made: bool = False) -> XML:
+    """A joint without a name is called after its child. made: whether the model does not have the name."""
+    name = document.names.free("joint", name or f"{child}_joint", made=made or not name)
+    e = add(document.root, "joint", name=name, type=kind)
     add_origin(e, origin)
     add(e, "parent", link=parent)
     add(e, "child", link=child)
@@ -116,10 +148,11 @@ def _write_scalar(document: Document, number: int, link: Link, ends: tuple[str, 
     """A hinge or slide. ends: names of the links. Raises WriteError for a ball."""
     body, joint = document.spec.bodies[number], link.joint
     if link.kind not in ("hinge", "slide"):
-        document.losses.refuse(joint.source, _element(body, joint), f"a {link.kind} joint; URDF has hinges, slides and free joints")
+        what = "a free joint in a frame that is turned in the body" if joint.type == "free" else f"a {link.kind} joint"
+        document.losses.refuse(joint.source, _element(body, joint), f"{what}; URDF has hinges, slides and free joints")
     bounds = np.array([-np.inf, np.inf]) if joint.position_range is None else np.asarray(joint.position_range, float)[link.v][0]
     kind = "prismatic" if link.kind == "slide" else "revolute" if np.isfinite(bounds).any() else "continuous"
-    e = _add_joint(document, kind, link.name, *ends, origin)
+    e = _add_joint(document, kind, link.name, *ends, origin, made=link.name != joint.name)
     add(e, "axis", xyz=link.axis)
     _write_limit(document, e, number, link, None if kind == "continuous" else bounds)
     _write_dynamics(document, e, body, joint, link.v)
@@ -152,7 +185,7 @@ def _write_dynamics(document: Document, e: XML, body: BodySpec, joint: JointSpec
         if np.ptp(values) > 0:
             text = f"{field} {values.tolist()} along axes of one joint; URDF has one number for all"
             document.losses.lose(joint.source, _element(body, joint), text, "their mean is written")
-        numbers[field] = unless(0.0, float(values.mean()))
+        numbers[field] = unless(0.0, float(values.mean() if np.ptp(values) > 0 else values[0]))
     if any(value is not None for value in numbers.values()):
         add(e, "dynamics", **numbers)
 
@@ -165,10 +198,11 @@ def _check(document: Document, body: BodySpec) -> None:
             if value is not None and np.any(value):
                 text = f"{field} {np.asarray(value).tolist()}; URDF has damping and dry friction"
                 document.losses.lose(joint.source, _element(body, joint), text, "it is left out")
-        free = joint.type in ("free", "ball")
-        if free and any(getattr(joint, field) is not None and np.any(np.nan_to_num(getattr(joint, field))) for field in EITHER):
-            text = f"damping or friction of a {joint.type} joint; URDF has them for hinges, slides and planar joints"
-            document.losses.lose(joint.source, _element(body, joint), text, "they are left out")
+        slides = [part.kind for part in JOINT_TYPES[joint.type].chain].count("slide")
+        if joint.damper_axes != "joint" and joint.damping is not None and np.ptp(joint.damping[:slides]) > 0:
+            text = f"damping {np.asarray(joint.damping[:slides]).tolist()} along axes of the {joint.damper_axes}"
+            text += "; URDF has it along the axes of the joint"
+            document.losses.lose(joint.source, _element(body, joint), text, "it is written along these")
 
 
 def _element(body: BodySpec, joint: JointSpec) -> str:
