@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from traced import traced
 
 import xsim
 from xsim import models
@@ -230,3 +231,10 @@ def test_a_scene_without_bodies_has_empty_arrays_of_the_usual_shape():
     assert [x.shape for x in (data.pos, data.quat, data.lin, data.lin_acc)] == [(5, 0, 3), (5, 0, 4), (5, 0, 3), (5, 0, 3)]
     assert xsim.geom_poses(model, np.zeros((5, 0)))[0].shape == (5, 1, 3)
     assert xsim.site_poses(model, np.zeros((5, 0)))[1].shape == (5, 0, 4)
+
+
+@pytest.mark.parametrize("integrator", ["implicitfast", "implicit", "discrete"])
+def test_a_scene_without_bodies_has_steps_of_all_integrators(integrator):
+    model = load('<geom type="plane" size="1 1 1"/>', option=f'integrator="{integrator}" density="1"', rules="4.0")
+    state = xsim.init(model)
+    assert float(traced(lambda s: xsim.step(model, s), state)(state).time) == float(model.option.dt)
