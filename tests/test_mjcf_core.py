@@ -69,6 +69,17 @@ def test_a_mocap_body_is_where_the_state_says_and_carries_its_children():
     np.testing.assert_allclose(xsim.step(model, moved).mocap, moved.mocap)
 
 
+@pytest.mark.parametrize(("height", "acceleration"), [(0.05, 124.5095), (0.09, 224.5095), (-0.45, -9.81)])
+def test_contacts_follow_moved_mocap_bodies(height, acceleration):
+    """The numbers of MuJoCo 4.0.0."""
+    text = """<mujoco><worldbody><body mocap="true" pos="0 3 .05"><geom size=".1"/></body>
+      <body pos="0 3 .2"><freejoint/><geom size=".1"/></body></worldbody></mujoco>"""
+    model = xsim.loads(text, "mjcf", rules="4.0")
+    state = xsim.init(model)
+    found = xsim.forward(model, state.replace(mocap=state.mocap.at[0, 2].set(height)))
+    np.testing.assert_allclose(found.a, [0, 0, acceleration, 0, 0, 0], rtol=1e-6, atol=1e-9)
+
+
 def test_sizes_and_densities_of_geoms_are_leaves_that_give_the_mass():
     model = load('<body><joint/><geom type="sphere" size="0.1" density="500"/><geom type="box" size="0.1 0.1 0.1" mass="3"/></body>')
     ball = 4 / 3 * np.pi * 0.1**3 * 500
