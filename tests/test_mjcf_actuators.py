@@ -117,3 +117,14 @@ def test_constants_of_a_dcmotor_and_its_class(of_class, own, constant, resistanc
     (motor,) = xsim.parse_text(text, "mjcf", rules="4.0").actuators
     found = [motor.gain_params[1], motor.gain_params[0], motor.dynamics_params[0], motor.force_range[1] if motor.force_range else 0]
     np.testing.assert_allclose(found, [constant, resistance, time_constant, torque], atol=1e-6)
+
+
+@pytest.mark.parametrize(("attributes", "wanted"), [
+    ('actlimited="true"', None), ('actlimited="false" actrange="-1 1"', (-1, 1)), ('actlimited="false" inheritrange="1"', (-0.5, 0.5)),
+])  # fmt: skip
+def test_actlimited_of_an_intvelocity_has_no_effect_in_4_0(attributes, wanted):
+    """Its activation is clamped where it has a range, as in MuJoCo 4.0.0."""
+    text = f"""<mujoco><compiler angle="radian"/><worldbody><body><joint name="j" range="-.5 .5"/><geom size=".1"/></body></worldbody>
+      <actuator><intvelocity joint="j" {attributes}/></actuator></mujoco>"""
+    (servo,) = xsim.parse_text(text, "mjcf", rules="4.0").actuators
+    assert servo.act_range == wanted
