@@ -39,11 +39,13 @@ class Scale(NamedTuple):
     def times(self, inner: Scale, origin: np.ndarray) -> Scale:
         """The scale of a frame with an own scale inside this one. origin: of that frame, which keeps its place."""
         shift = tuple((origin - inner.length * (origin - self.shift)).tolist()) if inner.length != 1 else self.shift
-        return Scale(*(a * b for a, b in zip(self.factors, inner.factors, strict=True)), shift)
+        length, mass, unit, unit_mass = (a * b for a, b in zip(self.factors, inner.factors, strict=True))
+        return Scale(length, mass, unit, unit_mass, shift)
 
     def mean(self, other: Scale) -> Scale:
         """The geometric mean of two scales, without a shift."""
-        return Scale(*(float(np.sqrt(a * b)) for a, b in zip(self.factors, other.factors, strict=True)))
+        length, mass, unit, unit_mass = (float(np.sqrt(a * b)) for a, b in zip(self.factors, other.factors, strict=True))
+        return Scale(length, mass, unit, unit_mass)
 
     def force(self, power: int) -> float:
         """The factor of a quantity of the dimension mass length^power."""
