@@ -215,6 +215,20 @@ def test_scales_of_contacts_and_keyframes():
     np.testing.assert_allclose(xsim.build(spec).topology.initial[0], [0, 1, 0, 0, 1, 0, 0, 0])
 
 
+def test_places_in_keyframes_are_scaled_about_the_origins_of_the_frames():
+    """The numbers of MuJoCo 4.0.0: the outer frame keeps its place, the inner one that in the outer frame."""
+    text = """<mujoco><worldbody>
+      <frame pos="0.1 0.2 0.3" euler="0 0 90" scale="2"><frame pos="0.5 0 0" scale="3">
+        <body pos="1 2 3"><freejoint/><geom size="0.1"/></body><body pos="1 2 3" mocap="true"/></frame></frame></worldbody>
+      <keyframe><key qpos="1 10 100 1 0 0 0" mpos="1 10 100"/><key qpos="1"/></keyframe></mujoco>"""
+    with pytest.warns(UserWarning, match="the others as at the start"):
+        spec = xsim.parse_text(text, "mjcf", rules="4.0")
+    given, in_part = spec.keys
+    np.testing.assert_allclose(given.q, [5.5, 57, 598.5, 1, 0, 0, 0])
+    np.testing.assert_allclose(given.mocap_pos, [[5.5, 57, 598.5]])
+    np.testing.assert_allclose(in_part.q, [5.5, *xsim.build(spec).topology.initial[0][1:]], rtol=1e-12)
+
+
 @pytest.mark.parametrize(("frame", "inside", "message"), [
     ('scale="0"', "", "scale: found '0'; allowed: numbers > 0"), ('scale="1 2"', "", "scale: "),
     ('scale="1 2 3" scaling="geometry"', "", "scale: found '1 2 3', three factors, which is not simulated"),

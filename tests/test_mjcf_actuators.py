@@ -95,3 +95,36 @@ def test_dampratio_of_a_servo_that_moves_nothing_is_no_damping():
       <orientation site="s" refsite="c" dampratio="1"/></actuator></mujoco>""", "mjcf", rules="4.0")  # fmt: skip
     data = xsim.forward(model, xsim.init(model, v=jnp.array([3.0])), jnp.zeros(4))
     np.testing.assert_allclose(data.actuator_force, [0.2, 0.0, 0.0, 0.0], atol=1e-15)
+
+
+NOMINAL, OWN = 'nominal="1.083 2.008 2.974"', 'motorconst=".5" resistance="2"'
+
+
+@pytest.mark.parametrize(("of_class", "own", "constant", "resistance", "time_constant", "torque"), [
+    ("", f'{NOMINAL} motorconst=".5" resistance="2"', 0.426706, 2, 0, 0),
+    ("", f'{NOMINAL} motorconst=".3" damping=".1"', 0.305068, 0.164536, 0, 0),
+    ("", f'{NOMINAL} motorconst="0 .6"', 0.6, 0.323606, 0, 0),
+    (NOMINAL, 'motorconst=".5"', 0.5, 0.196405, 0, 0),
+    (OWN, NOMINAL, 0.426706, 2, 0, 0),
+    (NOMINAL, 'nominal="2 3 4"', 0.426706, 0.196405, 0, 0),
+    (f'{OWN} inductance=".3" saturation="0 3"', 'motorconst="1" resistance="4"', 1, 4, 0.15, 1.5),
+])  # fmt: skip
+def test_constants_of_a_dcmotor_and_its_class(of_class, own, constant, resistance, time_constant, torque):
+    """Each element stands for what follows from it, also one of a class. The numbers of the compiled model of MuJoCo 4.0.0."""
+    default = f"<default><dcmotor {of_class}/></default>" if of_class else ""
+    text = f"""<mujoco>{default}<worldbody><body><joint name="j"/><geom size=".1"/></body></worldbody>
+      <actuator><dcmotor joint="j" {own}/></actuator></mujoco>"""
+    (motor,) = xsim.parse_text(text, "mjcf", rules="4.0").actuators
+    found = [motor.gain_params[1], motor.gain_params[0], motor.dynamics_params[0], motor.force_range[1] if motor.force_range else 0]
+    np.testing.assert_allclose(found, [constant, resistance, time_constant, torque], atol=1e-6)
+
+
+@pytest.mark.parametrize(("attributes", "wanted"), [
+    ('actlimited="true"', None), ('actlimited="false" actrange="-1 1"', (-1, 1)), ('actlimited="false" inheritrange="1"', (-0.5, 0.5)),
+])  # fmt: skip
+def test_actlimited_of_an_intvelocity_has_no_effect_in_4_0(attributes, wanted):
+    """Its activation is clamped where it has a range, as in MuJoCo 4.0.0."""
+    text = f"""<mujoco><compiler angle="radian"/><worldbody><body><joint name="j" range="-.5 .5"/><geom size=".1"/></body></worldbody>
+      <actuator><intvelocity joint="j" {attributes}/></actuator></mujoco>"""
+    (servo,) = xsim.parse_text(text, "mjcf", rules="4.0").actuators
+    assert servo.act_range == wanted

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from traced import traced
 
 import xsim
 from xsim import models
@@ -66,6 +67,17 @@ def test_a_mocap_body_is_where_the_state_says_and_carries_its_children():
     np.testing.assert_allclose(data.pos, [[0, 2, 0], [0, 1.5, 0]], atol=1e-15)
     np.testing.assert_allclose(data.a, [0.0], atol=1e-14)  # the slide lies across gravity now
     np.testing.assert_allclose(xsim.step(model, moved).mocap, moved.mocap)
+
+
+@pytest.mark.parametrize(("height", "acceleration"), [(0.05, 124.5095), (0.09, 224.5095), (-0.45, -9.81)])
+def test_contacts_follow_moved_mocap_bodies(height, acceleration):
+    """The numbers of MuJoCo 4.0.0."""
+    text = """<mujoco><worldbody><body mocap="true" pos="0 3 .05"><geom size=".1"/></body>
+      <body pos="0 3 .2"><freejoint/><geom size=".1"/></body></worldbody></mujoco>"""
+    model = xsim.loads(text, "mjcf", rules="4.0")
+    state = xsim.init(model).replace(mocap=jnp.array([[0, 3, height, 1, 0, 0, 0]]))
+    found = traced(lambda s: xsim.forward(model, s).a, state)(state)
+    np.testing.assert_allclose(found, [0, 0, acceleration, 0, 0, 0], rtol=1e-6, atol=1e-9)
 
 
 def test_sizes_and_densities_of_geoms_are_leaves_that_give_the_mass():
@@ -230,3 +242,10 @@ def test_a_scene_without_bodies_has_empty_arrays_of_the_usual_shape():
     assert [x.shape for x in (data.pos, data.quat, data.lin, data.lin_acc)] == [(5, 0, 3), (5, 0, 4), (5, 0, 3), (5, 0, 3)]
     assert xsim.geom_poses(model, np.zeros((5, 0)))[0].shape == (5, 1, 3)
     assert xsim.site_poses(model, np.zeros((5, 0)))[1].shape == (5, 0, 4)
+
+
+@pytest.mark.parametrize("integrator", ["implicitfast", "implicit", "discrete"])
+def test_a_scene_without_bodies_has_steps_of_all_integrators(integrator):
+    model = load('<geom type="plane" size="1 1 1"/>', option=f'integrator="{integrator}" density="1"', rules="4.0")
+    state = xsim.init(model)
+    assert float(traced(lambda s: xsim.step(model, s), state)(state).time) == float(model.option.dt)

@@ -149,6 +149,19 @@ def test_enclosure_in_round_sites():
             np.testing.assert_allclose(found[i, k], np.where(inside, -distance, distance).max() + radius, atol=2e-3)
 
 
+def test_contacts_within_a_body_exert_no_force():
+    """A pair of geoms of one body, or of a geom with itself, makes contacts that only sensors see. Numbers of MuJoCo 4.0.0."""
+    text = """<mujoco>
+      <worldbody><body><freejoint/><site name="s" size="1"/>
+        <geom name="a" size=".1"/><geom name="b" pos=".1 0 0" size=".1"/></body></worldbody>
+      <contact><pair geom1="a" geom2="a"/><pair geom1="a" geom2="b" condim="1"/></contact>
+      <sensor><contact geom1="b" data="found force dist"/><touch site="s"/></sensor></mujoco>"""
+    model = load(text)
+    data = xsim.forward(model, xsim.init(model))
+    np.testing.assert_allclose(data.sensor, [1, 0, 0, 0, -0.1, 0], atol=1e-12)
+    np.testing.assert_allclose(data.a, [0, 0, -9.81, 0, 0, 0], atol=1e-12)
+
+
 @pytest.mark.parametrize(("attributes", "message"), [
     ('objtype="body" objname="b"', "m.xml:1: <insidesite>: attribute 'site' is missing"),
     ('site="s" objtype="body"', "attribute 'objname' is missing"),

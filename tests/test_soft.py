@@ -246,6 +246,13 @@ def test_length_range_is_searched():
     assert least - 0.01 < low < least and most < high < most + 0.01
 
 
+def test_length_range_of_an_actuator_with_a_delay():
+    """Past controls have no part in the search. Number of MuJoCo 4.0.0."""
+    text = MUSCLE.format(compiler="", joint='range="-40 60"').replace("<muscle", '<muscle delay=".004" nsample="3"')
+    model = xsim.loads(text, "mjcf", rules="4.0")
+    np.testing.assert_allclose(model.actuator.length_range, [[-0.06987016, 0.10477675]], atol=1e-7)
+
+
 def test_length_range_that_does_not_settle_is_an_error():
     with pytest.raises(ValueError, match=r"actuator 'm': its length range was not found.*give lengthrange"):
         xsim.loads(MUSCLE.format(compiler="", joint=""), "mjcf")

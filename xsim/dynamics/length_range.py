@@ -75,10 +75,11 @@ def with_length_ranges(model: Model, search: Search) -> Model:
 
 
 def _simulated_model(model: Model, search: Search) -> Model:
-    """The model without the forces of `DISABLED`, with the time step and an integrator of the search."""
+    """The model without the forces of `DISABLED` and past controls, with the time step and an integrator of the search."""
     top = model.topology
     top = dataclasses.replace(
         top,
+        actuators=tuple(actuator._replace(history=None) for actuator in top.actuators),
         disabled=tuple(dict.fromkeys((*top.disabled, *DISABLED))),
         soft=tuple(info for info in top.soft if info.kind not in ("friction", "tendon_friction")),
         integrator="implicit_damping" if top.integrator in RUNGE_KUTTA else top.integrator,

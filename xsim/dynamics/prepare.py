@@ -12,7 +12,7 @@ from xsim.dynamics.actuation.reflected import with_reflected_armature, with_refl
 from xsim.dynamics.actuation.transmissions import transmissions
 from xsim.dynamics.constraints.contact_plan import has_contacts
 from xsim.dynamics.constraints.invweight import mobility
-from xsim.dynamics.constraints.narrowphase import contact_parameters
+from xsim.dynamics.constraints.narrowphase import contact_parameters, moved_geoms
 from xsim.dynamics.constraints.soft_rows import equality_references
 from xsim.dynamics.constraints.soft_set import has_soft
 from xsim.dynamics.flex.elasticity import flex_material
@@ -37,7 +37,9 @@ def prepare(model: Model, lanes: Lanes, mocap=None) -> System:
     if not mocap:  # None, or of a model without mocap bodies
         return system
     moved = components(model, lanes, mocap)
-    return system._replace(link=moved.link, body=moved.body, constraint=moved.constraint, force_frames=moved.force_frames)
+    system = system._replace(link=moved.link, body=moved.body, constraint=moved.constraint, force_frames=moved.force_frames)
+    parameters = system.derived.contact_parameters
+    return system if parameters is None else system.with_derived(contact_parameters=moved_geoms(parameters, system))
 
 
 def _derived(system: System) -> System:

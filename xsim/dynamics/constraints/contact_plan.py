@@ -201,6 +201,7 @@ def _condim_group(topology: Topology, dof_mask: np.ndarray, passive: bool, condi
     else:
         dof_sign = dof_mask[bodies[:, 1]] - dof_mask[bodies[:, 0]]
         moves = dof_sign != 0
+        moves[~moves.any(1), :1] = True  # pairs of one body: no column of the Jacobian is empty
     blocks = ((capacity, tuple(np.flatnonzero(moves.any(0)).tolist())),)
     if dof_sign is not None and capacity == candidates and all(group.narrow_phase_limit is None for group in pair_groups):
         order, blocks = partition(moves[np.concatenate([group.candidate_pairs() for group in pair_groups])], condim)
@@ -215,7 +216,7 @@ MAX_SUPPORT = 0.25
 def _support(dof_sign: np.ndarray) -> Support | None:
     """The support of pairs with these signs (pairs, nv), None where it pays off to take all dofs."""
     nv, counts = dof_sign.shape[1], (dof_sign != 0).sum(1)
-    k = int(counts.max())
+    k = max(1, int(counts.max()))
     if nv <= MAX_UNROLLED or k > MAX_SUPPORT * nv:
         return None
     dofs = np.full((len(dof_sign), k), nv - 1)

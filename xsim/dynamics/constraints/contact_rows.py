@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from xsim.dynamics.collide.shapes import FAR
 from xsim.dynamics.constraints.cones import Cones
 from xsim.dynamics.constraints.contact_parameters import PairParameters
 from xsim.dynamics.constraints.contact_plan import NO_BODY
@@ -220,12 +221,21 @@ def cones_of(
     def numbers(distance, speculative, parameters, mobilities):
         return _regularization(distance, speculative, parameters, *mobilities, system.cone.impratio[0], system.option.dt, *options)
 
-    of_contacts = contacts.distance, contacts.speculative, parameters, mobilities
+    of_contacts = _acting_distance(contacts), contacts.speculative, parameters, mobilities
     stiffness, weights, damping, position_term, active, pull = each_row(numbers, *of_contacts)
     offset = _offset(rates + surface_velocities(system, frame, contacts), active, damping, position_term)
     weight = jnp.stack([jnp.broadcast_to(x, (n, *lanes)) for x in weights], 1)
     pull = None if pull is None else jnp.broadcast_to(pull, (n, *lanes))
     return Cones(elliptic, J, offset, jnp.broadcast_to(stiffness, (n, *lanes)), weight, pull)
+
+
+def _acting_distance(contacts: Contacts):
+    """The distance of contacts, far for those of pairs that no dof moves, as two geoms of one body: these have no rows."""
+    signs = contacts.group.dof_sign
+    moves = None if signs is None else signs.any(1)
+    if moves is None or moves.all():
+        return contacts.distance
+    return jnp.where(constants_of_contacts(contacts, moves[None], contacts.distance.dtype)[0] > 0, contacts.distance, FAR)
 
 
 def _mobilities(at_state: RowMobility, J, parameters: PairParameters, reference, pyramid: bool) -> tuple:

@@ -125,6 +125,15 @@ def contact_parameters(system: System) -> ContactParameters:
     return ContactParameters(quat, pos, size, _geom_radii(infos, size), pairs, tuple(mobility))
 
 
+def moved_geoms(parameters: ContactParameters, system: System) -> ContactParameters:
+    """The quantities with the poses of the geoms of a system whose mocap bodies have moved."""
+    infos = [system.topology.geoms[g] for g in contact_plan(system.topology).geoms]
+    if not infos:
+        return parameters
+    quat, pos = _geom_poses_in_links(system, infos)
+    return parameters._replace(geom_quat=quat, geom_pos=pos)
+
+
 def _geom_radii(infos, size) -> Any:
     """Radii of the bounding spheres of geoms, see `ContactParameters`. None without geoms."""
     if not infos:

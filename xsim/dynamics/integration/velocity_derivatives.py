@@ -129,6 +129,8 @@ def _friction_derivative(info: ActuatorInfo, signal, of: str):
 
 def _columns(fn, v, dofs) -> dict[int, list]:
     """The columns of d fn / d v for these dofs: {dof: column}. fn takes and returns lists of components."""
+    if not dofs:
+        return {}
     v = jnp.stack(jnp.broadcast_arrays(*v))
     unit = np.eye(len(v), dtype=v.dtype)[list(dofs)].reshape(len(dofs), len(v), *([1] * (v.ndim - 1))) * jnp.ones_like(v)
 

@@ -130,8 +130,9 @@ def _contents(e: Element, scale: Scale) -> Iterator[tuple[Element, Pose, Scale]]
         for name in ("name", "childclass"):
             child.raw(name)
         pose = read_pose(child)
-        inner = frame @ Pose(pose.quat, pose.pos * scale.length), scale.times(read_scale(child))
-        stack += [(grandchild, *inner) for grandchild in reversed(list(child.children()))]
+        inner = frame @ Pose(pose.quat, pose.pos * scale.length)
+        own = scale.times(read_scale(child), inner.pos)
+        stack += [(grandchild, inner, own) for grandchild in reversed(list(child.children()))]
 
 
 def _read_contents(given: _Input, body: Element, draft: Draft) -> list[tuple[Element, Draft, Pose, Scale]]:

@@ -43,13 +43,13 @@ def read_keys(
         "plastic": np.full(_plastic_width(joints, tendons, flexes), np.nan),
     }
     out: list[KeySpec] = []
-    factors = relations.key_factors()
+    factors, shifts = relations.key_factors(), relations.key_shifts()
     of_flexes = len(starts["plastic"]) - len(factors["plastic"])  # no flex is in a frame with a scale
     factors["plastic"] = np.append(factors["plastic"], np.ones(of_flexes))
-    starts = {word: start / factors[word] for word, start in starts.items()}  # as the file has them
+    starts = {word: (start - shifts.get(word, 0.0)) / factors[word] for word, start in starts.items()}  # as the file has them
     for e in document.elements("keyframe", "key"):
         name = index.add("key", e, len(out))
-        key = _key(document, e, name, starts, turns, factors)
+        key = _key(document, e, name, starts, turns, factors, shifts)
         out.append(key if key.plastic is None else replace(key, plastic=_unit_rest(joints, key.plastic)))
     if count > MAX_KEYS:
         raise document.root.error(f"<size> asks for {count} keyframes; allowed: {MAX_KEYS}")
@@ -76,10 +76,11 @@ def _plastic_width(joints: list[JointSpec], tendons: list[TendonSpec], flexes: l
 
 
 def _key(
-    document: Document, e: Element, name: str, starts: dict[str, np.ndarray], turns: list[int], factors: dict[str, np.ndarray]
-) -> KeySpec:
+    document: Document, e: Element, name: str, starts: dict[str, np.ndarray], turns: list[int], factors: dict[str, np.ndarray],
+    shifts: dict[str, np.ndarray],
+) -> KeySpec:  # fmt: skip
     found = {word: _vector(document, e, word, start) for word, start in starts.items()}
-    given = {word: None if x is None else x * factors[word] for word, x in found.items()}
+    given = {word: None if x is None else x * factors[word] + shifts.get(word, 0.0) for word, x in found.items()}
     q, pos, quats = given["qpos"], given["mpos"], given["mquat"]
     if q is not None:
         for at in turns:

@@ -25,10 +25,9 @@ SIGNED = {"cogging": (0, 2), "thermal": (3, 4, 5)}  # which numbers may be negat
 def read_motor(e: Element, motor: dict[str, tuple], damping: float) -> dict[str, tuple]:
     """The numbers of a motor by attribute, and its ``input``, over those of its defaults. Raises ParseError.
 
-    ``load`` is the damping of the actuator (``damping``) where the nominal operating point is given."""
-    out = {name: (0.0,) * width for name, width in WIDTHS.items()} | {"input": ("voltage",), "load": (0.0,)} | motor
-    if e.has("nominal"):
-        out["load"] = (damping,)
+    Each element, also one of a class, stands for the motor constant, resistance, time constant and greatest torque that follow from it:
+    what inherits these does not see from which numbers they came. damping: of the actuator, as far as it is given here."""
+    out = {name: (0.0,) * width for name, width in WIDTHS.items()} | {"input": ("voltage",)} | motor
     for name, width in WIDTHS.items():
         given = e.floats(name, tuple(range(1, width + 1)), out[name]).tolist()
         if any(x < 0 for i, x in enumerate(given) if i not in SIGNED.get(name, ())):
@@ -40,7 +39,7 @@ def read_motor(e: Element, motor: dict[str, tuple], damping: float) -> dict[str,
         out["input"] = () if words == ("none",) else words
         if out["input"] != tuple(word for word in INPUTS if word in out["input"]):
             raise e.error(f"found {e.raw('input')!r}; allowed: none, or some of {', '.join(INPUTS)}, in this order", "input")
-    return out
+    return out | _derived(e, out, damping)
 
 
 def motor_memory(motor: dict[str, tuple]) -> tuple[str, ...]:
@@ -58,7 +57,11 @@ def motor_memory(motor: dict[str, tuple]) -> tuple[str, ...]:
 
 def motor_parameters(e: Element, motor: dict[str, tuple]) -> tuple[list, list, list]:
     """Parameters of gain, bias and dynamics. Raises ParseError for a motor that is not determined."""
-    constant, resistance = _constants(e, motor)
+    (constant, _), (resistance,) = motor["motorconst"], motor["resistance"]
+    if not resistance > 0:
+        raise e.error("the resistance is missing; allowed: resistance, or nominal", "resistance" if e.has("resistance") else None)
+    if not constant > 0 and motor["input"]:
+        raise e.error('the motor constant is missing; allowed: motorconst or nominal, or input="none"')
     kp, ki, kd, slew, most, voltage = motor["controller"]
     _check_controller(e, (kp, ki, kd, slew), motor["input"], "controller")
     heat_resistance, capacity, temperature, reference, ambient = _thermal(e, motor["thermal"])
@@ -123,24 +126,32 @@ def torque_limit(motor: dict[str, tuple], constant: float) -> float:
     return torque or constant * current
 
 
-def _constants(e: Element, motor: dict[str, tuple]) -> tuple[float, float]:
-    """The motor constant and the resistance, from what is given of them and of the nominal operating point."""
+def _derived(e: Element, motor: dict[str, tuple], damping: float) -> dict[str, tuple]:
+    """What follows from the attributes of an element: the motor constant and the resistance, also from the nominal operating point, which
+    is then zero, and the time constant and the greatest torque, as far as these are known. Raises ParseError."""
     (torque_constant, emf_constant), (resistance,) = motor["motorconst"], motor["resistance"]
     voltage, stall, speed = motor["nominal"]
     has_nominal = voltage > 0 and stall > 0 and speed > 0
     if any(motor["nominal"]) and not has_nominal:
         raise e.error("found a number that is not positive; allowed: three numbers > 0", "nominal")
-    if has_nominal and not (torque_constant or emf_constant):
-        emf_constant = _emf_constant(voltage, stall, speed, resistance, *motor["load"])
+    if has_nominal and not emf_constant:
+        emf_constant = _emf_constant(voltage, stall, speed, resistance, damping)
     both = torque_constant > 0 and emf_constant > 0
     constant = math.sqrt(torque_constant * emf_constant) if both else torque_constant or emf_constant
     if has_nominal and not resistance:
         resistance = constant * voltage / stall
-    if not resistance > 0:
-        raise e.error("the resistance is missing; allowed: resistance, or nominal", "resistance" if e.has("resistance") else None)
-    if not constant > 0 and motor["input"]:
-        raise e.error('the motor constant is missing; allowed: motorconst or nominal, or input="none"')
-    return constant, resistance
+    (inductance, time_constant), (torque, current, rate) = motor["inductance"], motor["saturation"]
+    if inductance > 0 and resistance > 0:
+        inductance, time_constant = 0.0, inductance / resistance
+    if constant > 0:
+        torque, current = torque or constant * current, 0.0
+    return {
+        "motorconst": (constant, 0.0),
+        "resistance": (resistance,),
+        "nominal": (0.0, 0.0, 0.0),
+        "inductance": (inductance, time_constant),
+        "saturation": (torque, current, rate),
+    }
 
 
 def _emf_constant(voltage: float, stall: float, speed: float, resistance: float, damping: float) -> float:

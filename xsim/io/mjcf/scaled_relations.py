@@ -200,6 +200,17 @@ class Relations:
             out["act"] += activations
         return {name: np.array(values) for name, values in out.items()}
 
+    def key_shifts(self) -> dict[str, np.ndarray]:
+        """What is added to the positions of free and mocap bodies in keyframes: these are places in the world."""
+        qpos, mpos = [np.zeros(0)], [np.zeros(0)]
+        for i, body in enumerate(self.bodies):
+            if body.mocap:
+                mpos.append(np.array(self.scale(("body", i)).shift))
+            for k, joint in enumerate(body.joints):
+                free = joint.type == "free"
+                qpos.append(np.array([*self.scale(("joint", (i, k))).shift, *[0.0] * 4] if free else [0.0] * JOINT_TYPES[joint.type].nq))
+        return {"qpos": np.concatenate(qpos), "mpos": np.concatenate(mpos)}
+
     def _signals(self, actuator: ActuatorSpec, e: Element) -> tuple[list[float], list[float]]:
         """The factors of the controls and of the activations of an actuator in keyframes."""
         (scale, kind), (controls, activations) = self._target(actuator), actuator.widths

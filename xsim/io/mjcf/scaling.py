@@ -23,20 +23,29 @@ POLICIES = ("similar", "geometry")
 
 
 class Scale(NamedTuple):
-    """length, mass: factors of lengths and masses. unit, unit_mass: those of the lengths and masses in forces and what they are made of."""
+    """length, mass: factors of lengths and masses. unit, unit_mass: those of the lengths and masses in forces and what they are made of.
+    shift: of what is in a frame of the world: a place p in the world of the file is at length p + shift, m."""
 
     length: float = 1.0
     mass: float = 1.0
     unit: float = 1.0
     unit_mass: float = 1.0
+    shift: tuple[float, ...] = (0.0, 0.0, 0.0)
 
-    def times(self, inner: Scale) -> Scale:
-        """The scale of a frame with an own scale inside this one."""
-        return Scale(*(a * b for a, b in zip(self, inner, strict=True)))
+    @property
+    def factors(self) -> tuple[float, float, float, float]:
+        return self.length, self.mass, self.unit, self.unit_mass
+
+    def times(self, inner: Scale, origin: np.ndarray) -> Scale:
+        """The scale of a frame with an own scale inside this one. origin: of that frame, which keeps its place."""
+        shift = tuple((origin - inner.length * (origin - self.shift)).tolist()) if inner.length != 1 else self.shift
+        length, mass, unit, unit_mass = (a * b for a, b in zip(self.factors, inner.factors, strict=True))
+        return Scale(length, mass, unit, unit_mass, shift)
 
     def mean(self, other: Scale) -> Scale:
-        """The geometric mean of two scales."""
-        return Scale(*(float(np.sqrt(a * b)) for a, b in zip(self, other, strict=True)))
+        """The geometric mean of two scales, without a shift."""
+        length, mass, unit, unit_mass = (float(np.sqrt(a * b)) for a, b in zip(self.factors, other.factors, strict=True))
+        return Scale(length, mass, unit, unit_mass)
 
     def force(self, power: int) -> float:
         """The factor of a quantity of the dimension mass length^power."""

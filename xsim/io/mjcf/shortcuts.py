@@ -263,8 +263,7 @@ def _position(e: Element, g: General, release: Release) -> None:
 def _intvelocity(e: Element, g: General, release: Release) -> None:
     _servo(e, g, release, "act")
     g.dynamics, g.meaning = "integrator", "vel"
-    if release.intvelocity_clamps_act:
-        g.limited["act"] = "true"
+    g.limited["act"] = "true" if release.intvelocity_clamps_act else "auto"  # actlimited of 4.0 has no effect
 
 
 def _velocity(e: Element, g: General, release: Release) -> None:
