@@ -307,3 +307,15 @@ def test_constraints_of_what_cannot_move_are_nothing(x64):
     weld = '<equality><weld body1="a" body2="m"/></equality>'
     model = xsim.loads(f'<mujoco><worldbody><body name="m" mocap="true"/>{body}</worldbody>{weld}</mujoco>', "mjcf")
     assert model.nv == 0 and int(xsim.step(model, xsim.init(model)).flags) == 0
+
+
+def test_contacts_of_what_cannot_move_exert_no_force():
+    """They are found, and sensors of their forces say 0."""
+    geoms = '<geom name="a" size=".1"/><site name="s" size=".5"/><geom name="b" size=".1" pos="0 0 .15"/>'
+    pair = '<contact><pair geom1="a" geom2="b"/></contact><sensor><touch site="s"/></sensor>'
+    model = xsim.loads(f"<mujoco><worldbody>{geoms}</worldbody>{pair}</mujoco>", "mjcf")
+    state = xsim.init(model)
+    data = xsim.forward(model, state)
+    assert model.nv == 0 and int(data.flags) == 0 and data.sensor.tolist() == [0.0]
+    np.testing.assert_allclose(xsim.contacts(model, state).distance, [-0.05], atol=1e-7)
+    assert int(xsim.step(model, state).flags) == 0

@@ -61,9 +61,9 @@ def contacts(model: Model, state: State, ctrl=None, tau=None) -> ContactData:
     frame = frames(c.system, c.q)
     detection = detect_contacts(c.system, frame, c.v)
     groups, soft = detection.contacts, soft_constraints(c, detection)
-    assert soft is not None
     solved = total_acceleration(c, soft)
-    forces = contact_forces(groups, with_cones(c.system, frame, c.v, solved.soft or soft, groups).cones, solved.explicit_a)
+    cones = () if soft is None else with_cones(c.system, frame, c.v, solved.soft or soft, groups).cones
+    forces = contact_forces(groups, cones, solved.explicit_a)
     out = [_contact_data(c, *group) for group in zip(groups, parameters_of_contacts(c.system, groups), forces, strict=True)]
     return jax.tree.map(lambda *xs: jnp.concatenate(xs, len(batch)), *out)
 

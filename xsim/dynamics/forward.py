@@ -223,7 +223,7 @@ def _sensor_context(
         views=split_views(c.model, c.lanes)[0],
         magnetic=magnetic[0] if magnetic else None,
         contacts=contacts,
-        contact_forces=contact_forces(contacts, soft.cones, solved.explicit_a) if contacts and soft is not None else [],
+        contact_forces=contact_forces(contacts, () if soft is None else soft.cones, solved.explicit_a),
         rows=None if soft is None else soft.rows,
     )
 

@@ -53,7 +53,8 @@ def _derived(system: System) -> System:
     muscles = [i for i, a in enumerate(top.actuators) if needs_length_range(a.gain, a.bias)]
     spring_dampers = any(j.spring_damper is not None for j in top.joints)
     damp_ratios = any(a.damp_ratio is not None for a in top.actuators)
-    if not (muscles or spring_dampers or damp_ratios or has_soft(top)):
+    has_rows = has_soft(top) or has_contacts(top)
+    if not (muscles or spring_dampers or damp_ratios or has_rows):
         return _without_disabled(with_reflected_damping(system))
     start = [float(x) for x in top.initial[0]]
     frame = frames(system, start)
@@ -64,7 +65,7 @@ def _derived(system: System) -> System:
     system = _without_disabled(with_reflected_damping(system))
     if muscles or damp_ratios:
         system = _with_actuators(system, frame, start, rows, factor, muscles)
-    if has_soft(top):
+    if has_rows:
         tendon = tendons(system, frame, start)
         system = system.with_derived(mobility=mobility(system, frame, rows, tendon), references=equality_references(system, frame))
     if has_contacts(top):

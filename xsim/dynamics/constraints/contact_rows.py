@@ -259,7 +259,9 @@ def _offset(velocity, active, damping, position_term):
 
 def contact_forces(contacts: list[Contacts], cones: tuple[Cones | NoSlipCones, ...], a) -> list:
     """The forces (contacts, condim, lanes) in the contact frames at an acceleration, that of adhesion included, one entry for each condim
-    group. As in MuJoCo those of passive contacts are zero: they count as passive forces."""
+    group. As in MuJoCo those of passive contacts are zero: they count as passive forces. Zero, too, if nothing can move."""
+    if not a:
+        return [jnp.zeros_like(x.distance)[:, None] for x in contacts]
     a = jnp.stack(list(a))
     a = a[:, None] if a.ndim == 1 else a
     forces = [cone.force(cone.j_times(a) + cone.offset) for cone in cones]

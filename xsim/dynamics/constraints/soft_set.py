@@ -31,8 +31,9 @@ from xsim.spatial import in_one_environment
 
 
 def has_soft(topology: Topology) -> bool:
-    """Whether the model has soft constraints that are enabled: equalities, limits, dry friction, contacts."""
-    return has_soft_rows(topology) or has_contacts(topology)
+    """Whether the model has soft constraints that are enabled: equalities, limits, dry friction, contacts. Those of a model without dofs
+    act on nothing."""
+    return topology.size("nv") > 0 and (has_soft_rows(topology) or has_contacts(topology))
 
 
 MIN_WARM_START = 20
