@@ -142,6 +142,16 @@ def test_lying_exactly_flat_is_finite(text, heights, x64):
     grad = by_numpy(lambda m, q: jax.jacrev(lambda q: xsim.forward_dynamics(m, q, 0.1 * q[..., :6]).sum(0))(q))
     assert np.isfinite(grad(model, q)).all()
 
+def test_rounding_does_not_choose_the_contacts_of_a_cap(x64):
+    """Corners of a regular polygon are as far from each other: poses that differ by rounding have the same contacts, flat and tilted."""
+    model, noise = xsim.loads(DRUM, "mjcf", rules="4.0"), 1e-15 * np.random.default_rng(0).normal(size=(80, 7))
+    q = np.repeat([[0.1, 0.2, 1.298, 1, 0, 0, 0], [-0.001, -0.004, 1.298, 1, -0.004, 0.004, -0.006]], 40, 0) + noise
+    start = jax.tree.map(lambda x: jnp.broadcast_to(x, (80, *x.shape)), xsim.init(model))
+    found = by_numpy(xsim.contacts)(model, start.replace(q=q))
+    assert found.active.all()
+    points = found.point.reshape(2, 40, -1)
+    np.testing.assert_allclose(points, np.broadcast_to(points[:, :1], points.shape), atol=1e-9)
+
 
 @pytest.mark.slow
 def test_a_cylinder_stands_and_lies_on_a_box(x64):

@@ -32,6 +32,7 @@ _MAX_CONTACTS = 4
 _ROUND = ("capsule", "cylinder")
 _PARALLEL_COSINE = 0.996  # directions with a larger cosine count as parallel
 _PARALLEL_SINE = 0.0888  # the sine of the same angle
+_TIE = 64  # machine epsilons, times the difference of their indices, within which candidates for contacts are equally good
 _MAX_CORNERS = 16  # of the cap of a cylinder, and of any face: of one with more corners 16 are chosen
 
 
@@ -331,21 +332,24 @@ def _clip(base: Face, other: Face, opposite, facing) -> tuple[Vector, Any]:
 def _select_four(point: Vector, gap, exists, up: Vector) -> tuple[list, list]:
     """The indices of four candidates in a plane that make a large area, and which of the four are valid.
 
-    They are the deepest, the farthest from it, the farthest from the line of both, and the farthest from the triangle of all three."""
+    They are the deepest, the farthest from it, the farthest from the line of both, and the farthest from the triangle of all three. Of
+    candidates that differ by rounding only, such as the corners of a regular polygon, it is the first one: contacts do not jump."""
     point, gap = jax.lax.stop_gradient((point, gap))
+    handicap = _TIE * jnp.finfo(gap.dtype).eps * np.arange(len(gap)).reshape(-1, *[1] * (gap.ndim - 1))
 
     def arms(origin):
         return tuple(x - o for x, o in zip(point, origin, strict=True))
 
     def farthest(measure):
         measure = jnp.where(exists, measure, -1.0)
-        best = jnp.argmax(measure, 0)
+        best = jnp.argmax(measure * (1.0 - handicap).astype(gap.dtype), 0)
         return best, _take(measure, best)
 
     def at(k):
         return tuple(_take(x, k) for x in point)
 
-    a = jnp.argmin(jnp.where(exists, gap, FAR), 0)
+    size = functools.reduce(jnp.maximum, [jnp.where(exists, jnp.abs(x - x[:1]), 0.0).max(0) for x in point])
+    a = jnp.argmin(jnp.where(exists, gap + handicap.astype(gap.dtype) * size, FAR), 0)
     pa = at(a)
     out = arms(pa)
     b, far = farthest(dot(out, out))
