@@ -142,6 +142,7 @@ def test_lying_exactly_flat_is_finite(text, heights, x64):
     grad = by_numpy(lambda m, q: jax.jacrev(lambda q: xsim.forward_dynamics(m, q, 0.1 * q[..., :6]).sum(0))(q))
     assert np.isfinite(grad(model, q)).all()
 
+
 def test_rounding_does_not_choose_the_contacts_of_a_cap(x64):
     """Corners of a regular polygon are as far from each other: poses that differ by rounding have the same contacts, flat and tilted."""
     model, noise = xsim.loads(DRUM, "mjcf", rules="4.0"), 1e-15 * np.random.default_rng(0).normal(size=(80, 7))

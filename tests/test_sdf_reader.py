@@ -1289,7 +1289,7 @@ def test_parallel_joints_between_two_links():
     assert len(spec.constraints) == 1 and spec.constraints[0].name == "k"
 
 
-KEPT = {"fixed": "", "revolute": "<axis/>"}
+HOLDING = {"fixed": "", "revolute": "<axis/>"}
 """Joints of a static model that hold the link of a nested one."""
 
 
@@ -1312,7 +1312,7 @@ def test_static_models_are_welded_where_they_are_drawn():
     both = '<model name="{}"><static>1</static><link name="l"/></model>'
     assert not read_world(both.format("x") + both.format("y") + joint("fixed", "", "x::l", "y::l")).constraints  # nothing can move
     nested = '<model name="s"><static>1</static><link name="a"/><model name="n"><link name="c"/></model>'
-    held = {kind: shape_of(read_world(nested + joint(kind, axis, "a", "n::c") + "</model>")) for kind, axis in KEPT.items()}
+    held = {kind: shape_of(read_world(nested + joint(kind, axis, "a", "n::c") + "</model>")) for kind, axis in HOLDING.items()}
     assert all(bodies["s::n::c"] == ("s::a", "s::j", False) for bodies in held.values())
     document = world('<frame name="f"/>' + both.format("x").replace("<static>1</static>", "") + joint("fixed", "", "x::l", "f"))
     refused(document, "fixed to the world")

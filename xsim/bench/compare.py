@@ -102,10 +102,10 @@ class Process:
             "JAX_ENABLE_X64": str(int(settings.dtype == "float64")),
             "JAX_NUM_CPU_DEVICES": str(settings.cores),
         }
-        if is_xsim and compiler() != "xla":  # what LLVM compiles uses the threads of one device
-            env |= {"JAX_NUM_CPU_DEVICES": "1", "NPROC": str(settings.cores)}
         if is_xsim:
             env["PYTHONPATH"] = os.pathsep.join(paths)
+            if compiler() != "xla":  # what LLVM compiles uses the threads of one device
+                env |= {"JAX_NUM_CPU_DEVICES": "1", "NPROC": str(settings.cores)}
         elif settings.peer_threads is not None:
             env["NPROC"] = str(settings.peer_threads)
         self.timeout = settings.timeout

@@ -50,7 +50,8 @@ MAX_OPTIMIZED_OPERATIONS = 600_000
 MAX_WIDE_OPERATIONS = 45_000
 """A program of more operations has vectors of the shortest kind, see `vector_lanes`, unless it is a derivative in reverse mode. Its loops
 take as many turns as the environment of a block that needs most. With AVX-512 the step of the humanoid (39,000) takes 0.85 of the time with
-the longest vectors, those of hands and arms (55,000 to 78,000) 1.06 to 1.21; reverse programs, which do not solve again, 0.87 to 1.08."""
+the longest vectors, those of hands and arms (55,000 to 78,000) 1.06 to 1.21; reverse programs, which do not solve again, 0.87 to 1.08
+(script not committed)."""
 MAX_TRACED_OPERATIONS = 1_250_000
 """Operations of a traced function beyond which no program is made, which takes time. The programs of the step mostly have 0.3 to 0.6 times
 as many, without those that are equal or that nothing uses."""

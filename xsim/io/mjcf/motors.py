@@ -9,7 +9,7 @@ import math
 
 from xsim.io.reader import Element
 
-__all__ = ["INPUTS", "check_motor", "motor_memory", "motor_of", "motor_parameters", "parameter_memory", "read_motor", "torque_limit"]
+__all__ = ["INPUTS", "check_motor", "motor_memory", "motor_of", "motor_parameters", "parameter_memory", "read_motor"]
 
 INPUTS = ("pos", "vel", "ff", "voltage")
 # How many numbers each attribute has. One with fewer numbers has zeros for the others, or those of the class.
@@ -65,10 +65,7 @@ def motor_parameters(e: Element, motor: dict[str, tuple]) -> tuple[list, list, l
     kp, ki, kd, slew, most, voltage = motor["controller"]
     _check_controller(e, (kp, ki, kd, slew), motor["input"], "controller")
     heat_resistance, capacity, temperature, reference, ambient = _thermal(e, motor["thermal"])
-    inductance, time_constant = motor["inductance"]
-    if inductance > 0:
-        time_constant = inductance / resistance
-    torque, current, rate = motor["saturation"]
+    (_, time_constant), (_, _, rate) = motor["inductance"], motor["saturation"]
     if rate and not time_constant:
         raise e.error("found a rate of the current without inductance; allowed: with inductance", "saturation")
     amplitude, poles, phase = motor["cogging"]
@@ -118,12 +115,6 @@ def _check_controller(e: Element, numbers: tuple, inputs: tuple[str, ...], attri
         raise e.error("found gains without an input of the controller; allowed: with input pos, vel or ff", attribute)
     if numbers[1] > 0 and "pos" not in inputs:
         raise e.error("found ki without the input pos; allowed: with it", attribute)
-
-
-def torque_limit(motor: dict[str, tuple], constant: float) -> float:
-    """The greatest electrical torque, N m; 0: none."""
-    torque, current, _ = motor["saturation"]
-    return torque or constant * current
 
 
 def _derived(e: Element, motor: dict[str, tuple], damping: float) -> dict[str, tuple]:

@@ -14,7 +14,7 @@ import numpy as np
 from xsim.io.mjcf.document import Document
 from xsim.io.mjcf.histories import NO_HISTORY, read_history
 from xsim.io.mjcf.motors import INPUTS as MOTOR_INPUTS
-from xsim.io.mjcf.motors import motor_memory, motor_of, motor_parameters, parameter_memory, read_motor, torque_limit
+from xsim.io.mjcf.motors import motor_memory, motor_of, motor_parameters, parameter_memory, read_motor
 from xsim.io.mjcf.releases import Release
 from xsim.io.mjcf.values import flag, integer
 from xsim.io.reader import Element
@@ -79,7 +79,7 @@ class General:
         if not self.motor:
             return
         self.gain_params[:], self.bias_params[:], self.dynamics_params[:] = motor_parameters(e, self.motor)
-        limit = torque_limit(self.motor, self.gain_params[1])
+        limit = self.motor["saturation"][0]
         if limit > 0:
             self.ranges["force"], self.limited["force"] = (-limit, limit), "true"
         self.motor = {}

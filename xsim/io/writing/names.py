@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable
 
 from xsim.io.errors import WriteError
 from xsim.io.writing.elements import XML
-from xsim.spec import Source
+from xsim.spec import ModelSpec, Source
 
 __all__ = ["Names"]
 
@@ -16,11 +16,11 @@ RESERVED = {"body": {"world"}}
 class Names:
     """The elements that have been written, by kind and by what a `ModelSpec` calls them: a number, or for joints (body, dof).
 
-    given: the names that the elements of a kind have in the model. No made name is one of them.
+    spec: the model. No made name is that of one of its bodies or joints. body: the kind of what its bodies become.
     """
 
-    def __init__(self, given: Mapping[str, Iterable[str]] | None = None):
-        self._given = {kind: set(names) for kind, names in (given or {}).items()}
+    def __init__(self, spec: ModelSpec, body: str):
+        self._given = {body: {x.name for x in spec.bodies}, "joint": {joint.name for x in spec.bodies for joint in x.joints}}
         self._elements: dict[tuple[str, Hashable], XML] = {}
         self._taken: dict[str, set[str]] = {kind: set(names) for kind, names in RESERVED.items()}
 

@@ -33,8 +33,7 @@ class Context:
         for body, chain in zip(self.spec.bodies, chains, strict=True):
             check_fits(body, chain.links, self.losses)
         self.chains, self.carried = merged(self.spec, chains)
-        bodies = self.spec.bodies
-        self.names = Names({"body": (body.name for body in bodies), "joint": (joint.name for body in bodies for joint in body.joints)})
+        self.names = Names(self.spec, "body")
 
     def section(self, tag: str) -> XML:
         """The top-level element with this tag, made at its first use."""

@@ -49,8 +49,7 @@ class Document:
 
     def __post_init__(self):
         self.root = etree.Element("robot", name=self.spec.name or "robot")
-        bodies = self.spec.bodies
-        self.names = Names({"link": (body.name for body in bodies), "joint": (joint.name for body in bodies for joint in body.joints)})
+        self.names = Names(self.spec, "link")
         self.names.free("link", WORLD)
 
     def link_frame(self, body: int) -> tuple[str, Pose]:
