@@ -180,6 +180,10 @@ def test_wrong_arguments_are_refused(pendulum):
         xsim.rollout(pendulum, state)
     with pytest.raises(KeyError, match="no body"):
         xsim.jacobian(pendulum, state.q, "wheel")
+    with pytest.raises(IndexError, match="no body 7: the model has"):
+        xsim.jacobian(pendulum, state.q, 7)
+    with pytest.raises(IndexError, match="no site -1"):
+        xsim.site_jacobian(pendulum, state.q, -1)
 
 
 # ---- leaves ------------------------------------------------------------------------------------------------------------------

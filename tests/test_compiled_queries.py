@@ -75,6 +75,8 @@ def test_every_query_is_that_of_xla(x64):
         "smooth_acceleration": lambda m, s: xsim.smooth_acceleration(m, s.q, s.v, time=0.5),
         "forward_dynamics": lambda m, s: xsim.forward_dynamics(m, s.q, s.v, tau=v, ctrl=jnp.ones(1)),
         "body_inertia": lambda m, s: xsim.body_inertia(m), "difference": lambda m, s: xsim.difference(m, s.q, moved),
+        "site_jacobian": lambda m, s: xsim.site_jacobian(m, s.q, 0), "center_of_mass": lambda m, s: xsim.center_of_mass(m, s.q),
+        "centroidal_momentum_matrix": lambda m, s: xsim.centroidal_momentum_matrix(m, s.q, m.body_names[-1]),
         "contacts": lambda m, s: xsim.contacts(m, s), "reactions": lambda m, s: xsim.reactions(m, s),
     }  # fmt: skip
     with tracing_for("llvm"):

@@ -3,6 +3,7 @@
 from xsim import control, models, registry, sysid
 from xsim.compile.choice import use_compiler
 from xsim.compile.persistent_cache import use_compilation_cache
+from xsim.dynamics.centroidal import center_of_mass, centroidal_momentum_matrix
 from xsim.dynamics.contact_list import ContactData, contacts
 from xsim.dynamics.forward import forward, sensors
 from xsim.dynamics.images import CameraImage, RayHits, camera_image, cast_rays, height_scan
@@ -22,6 +23,7 @@ from xsim.dynamics.queries import (
     light_poses,
     mass_matrix,
     passive,
+    site_jacobian,
     site_poses,
     smooth_acceleration,
 )
@@ -45,13 +47,13 @@ __version__ = "0.1.0"
 registry.end_of_import()
 
 __all__ = [
-    "CameraImage", "ContactData", "ConvexDecomposition", "Data", "ElementaryJoint", "Flags", "Format", "GeneralJoint", "JointType",
-    "Model", "ModelSpec", "Parameter", "ParseError", "RayHits", "Reactions", "State", "UnsupportedWarning", "WriteError", "WriteWarning",
-    "bias", "body_inertia", "build", "camera_image", "camera_poses", "cast_rays", "constraint_error", "contacts", "control", "difference",
-    "energy", "forward", "forward_dynamics", "geom_poses", "height_scan", "init", "integrate", "inverse_dynamics", "jacobian",
-    "kinematics", "light_poses", "load", "loads", "make_env", "mass_matrix", "models", "parse", "parse_text", "passive",
-    "project_constraints", "randomize", "reactions", "register_format", "register_joint", "registry", "render", "replicate", "rollout",
-    "sensors", "site_poses", "smooth_acceleration", "state_from_poses", "step", "sysid", "to_mjcf", "to_urdf", "to_x_xy",
-    "use_compilation_cache", "use_compiler", "use_cores", "use_devices", "with_constraints", "with_contact_limit", "with_integrator",
-    "with_numbers", "write",
+    "CameraImage", "ContactData", "ConvexDecomposition", "Data", "ElementaryJoint", "Flags", "Format", "GeneralJoint", "JointType", "Model",
+    "ModelSpec", "Parameter", "ParseError", "RayHits", "Reactions", "State", "UnsupportedWarning", "WriteError", "WriteWarning", "bias",
+    "body_inertia", "build", "camera_image", "camera_poses", "cast_rays", "center_of_mass", "centroidal_momentum_matrix",
+    "constraint_error", "contacts", "control", "difference", "energy", "forward", "forward_dynamics", "geom_poses", "height_scan", "init",
+    "integrate", "inverse_dynamics", "jacobian", "kinematics", "light_poses", "load", "loads", "make_env", "mass_matrix", "models", "parse",
+    "parse_text", "passive", "project_constraints", "randomize", "reactions", "register_format", "register_joint", "registry", "render",
+    "replicate", "rollout", "sensors", "site_jacobian", "site_poses", "smooth_acceleration", "state_from_poses", "step", "sysid", "to_mjcf",
+    "to_urdf", "to_x_xy", "use_compilation_cache", "use_compiler", "use_cores", "use_devices", "with_constraints", "with_contact_limit",
+    "with_integrator", "with_numbers", "write",
 ]  # fmt: skip

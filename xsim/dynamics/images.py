@@ -16,7 +16,6 @@ import numpy as np
 
 from xsim.dynamics.call import Call, compiled
 from xsim.dynamics.forward import split_views
-from xsim.dynamics.queries import body_index
 from xsim.dynamics.sensors.cameras import cameras
 from xsim.dynamics.sensors.rangefinders import pixel_rays
 from xsim.dynamics.sensors.rays import SHAPES, Rays, Surfaces, Target, cast
@@ -121,7 +120,7 @@ def height_scan(model: Model, q, body: str | int, points, *, reach: float = 2.0)
     points = jnp.asarray(points)
     if points.ndim != 2 or points.shape[1] != 2:
         raise ValueError(f"points must have shape (n, 2), found {points.shape}")
-    index = body_index(model, body)
+    index = model.body_index(body)
     c = Call(model, q)
     frame = kin.frames(c.system, c.q)
     pose = kin.body_poses(c.system, frame)[index]

@@ -15,7 +15,7 @@ from xsim.dynamics.layout import batch_shape, make_lanes
 from xsim.dynamics.sensors.cameras import cameras, lights
 from xsim.dynamics.tendons.tendons import tendons
 from xsim.dynamics.tree import kinematics as kin
-from xsim.dynamics.tree.frames import geom_end, site_end
+from xsim.dynamics.tree.frames import body_link, geom_end, site_end
 from xsim.dynamics.tree.manifold import difference as _difference
 from xsim.dynamics.tree.manifold import integrate as _integrate
 from xsim.dynamics.tree.system import System
@@ -35,22 +35,37 @@ def jacobian(model: Model, q, body, point=(0.0, 0.0, 0.0)):
     """Jacobians of a point of a body: linear and angular, each (*batch, 3, nv), world axes.
 
     body: name or index. point: (3,) in the body frame, m. ``linear @ v`` is the velocity of the point, ``angular @ v`` the angular
-    velocity of the body. Raises KeyError for an unknown name and ValueError for a point of another shape.
+    velocity of the body. Raises KeyError for an unknown name, IndexError for an unknown index, ValueError for a point of another
+    shape.
     """
-    index = body_index(model, body)
+    index = model.body_index(body)
     if len(point) != 3:
         raise ValueError(f"point must have shape (3,), found ({len(point)},)")
     c = Call(model, q)
+    frame, link = kin.frames(c.system, c.q), model.topology.bodies[index].link
+    position = None
+    if link >= 0:
+        position = kin.body_point(frame, link, c.system.body.offset[index], tuple(jnp.asarray(x, c.dtype) for x in point))
+    return _point_jacobians(c, frame, link, position)
+
+
+@functools.partial(query, static_argnames=("site",))
+def site_jacobian(model: Model, q, site):
+    """Jacobians of the origin of a site: linear and angular, each (*batch, 3, nv), world axes, as of `jacobian`.
+
+    site: name or index. Raises KeyError for an unknown name and IndexError for an unknown index.
+    """
+    index = model.site_index(site)
+    c = Call(model, q)
     frame = kin.frames(c.system, c.q)
-    link = model.topology.bodies[index].link
-    zero = [[0.0] * model.nv for _ in range(3)]
-    if link < 0:
-        return c.join(zero, 2), c.join(zero, 2)
-    pose = c.system.body.offset[index]
-    position = kin.body_point(frame, link, pose, tuple(jnp.asarray(x, c.dtype) for x in point))
-    dofs = _dofs_to(c.system, link)
-    lin, ang = [list(r) for r in zero], [list(r) for r in zero]
-    for d in dofs:
+    link = body_link(c.system, model.topology.sites[index].body)
+    return _point_jacobians(c, frame, link, site_end(c.system, frame, index).x)
+
+
+def _point_jacobians(c: Call, frame: kin.Frames, link: int, position):
+    """See `jacobian`. position: of the point, relative to the reference point of the tree of the link. link: -1: of a fixed body."""
+    lin, ang = ([[0.0] * c.model.nv for _ in range(3)] for _ in range(2))
+    for d in _dofs_to(c.system, link):
         s = frame.subspace[d]
         velocity = kin.point_velocity(s, position)
         for k in range(3):
@@ -66,15 +81,6 @@ def _dofs_to(system: System, link: int) -> list[int]:
         out.extend(range(info.v, info.v + info.nv))
         link = info.parent
     return sorted(out)
-
-
-def body_index(model: Model, body) -> int:
-    """Index of a body given by name or index. Raises KeyError for an unknown name."""
-    if isinstance(body, str):
-        if body not in model.body_names:
-            raise KeyError(f"no body {body!r}; bodies: {', '.join(model.body_names)}")
-        return model.body_names.index(body)
-    return int(body)
 
 
 @query

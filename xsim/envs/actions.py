@@ -7,7 +7,6 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from xsim.dynamics.queries import body_index
 from xsim.envs.advance import Inputs
 from xsim.model.model import Model, unfrozen
 
@@ -59,7 +58,7 @@ def _ctrl_ranges(model: Model) -> np.ndarray:
 def _geared(model: Model, gear) -> ActionMap:
     dofs, forces = [], []
     for body, value in gear.items():
-        first, width = model.topology.bodies[body_index(model, body)].v
+        first, width = model.topology.bodies[model.body_index(body)].v
         value = np.asarray(value, float)
         if value.shape not in ((), (width,)):
             raise ValueError(f"gear of {body!r} must be one number or {width}, found {value.shape}")

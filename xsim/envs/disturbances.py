@@ -13,7 +13,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from xsim.dynamics.queries import body_index
 from xsim.joints.elementary import name_key
 from xsim.model.model import Model, State
 from xsim.suggestions import did_you_mean
@@ -163,7 +162,7 @@ def disturbances_of(model: Model, noise, action_delay, observation_delay, push) 
     if push is None:
         return Disturbances(levels, delays[0], delays[1], None, np.zeros(0, int))
     push = _read_push(push)
-    body = model.topology.bodies[body_index(model, push.body)]
+    body = model.topology.bodies[model.body_index(push.body)]
     kinds = [joint.type for joint in body.joints]
     if kinds != ["free"]:
         raise ValueError(f"push: found the body {push.body!r} with the joints {kinds}; allowed: a body with a free joint")

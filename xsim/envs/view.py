@@ -6,7 +6,6 @@ from functools import cached_property
 from typing import NamedTuple
 
 from xsim.dynamics.forward import forward
-from xsim.dynamics.queries import body_index
 from xsim.envs.advance import Inputs
 from xsim.envs.lag import last_evaluation
 from xsim.model.data import Data
@@ -58,7 +57,7 @@ class View:
 
     def body(self, name: str) -> int:
         """Index of a body in the arrays of ``data``. Raises KeyError."""
-        return body_index(self.model, name)
+        return self.model.body_index(name)
 
     def sensor(self, name: str):
         """Reading of a sensor, (num_envs, its width). Raises KeyError."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 
 from xsim.model.topology import ActuatorInfo, FunctionInfo, Topology
@@ -19,7 +20,8 @@ class Named:
     """Names and addresses, from the topology alone.
 
     A slice selects the numbers of an element: ``state.q[..., model.q_slice("knee")]``, ``data.sensor[..., model.sensor_slice("imu")]``. An
-    index selects its row: ``data.pos[..., model.body_index("torso"), :]``. Each raises KeyError for an unknown name."""
+    index selects its row: ``data.pos[..., model.body_index("torso"), :]``. Each raises KeyError for an unknown name. Where an index is
+    the result, it may be given in place of the name; one that does not exist raises IndexError."""
 
     topology: Topology
 
@@ -72,11 +74,11 @@ class Named:
         info = self.topology.sensors[_index("sensor", sensor, self.sensor_names)]
         return _range((info.address, info.dim))
 
-    def body_index(self, body: str) -> int:
+    def body_index(self, body: str | int) -> int:
         """The row of a body in the arrays of all bodies."""
         return _index("body", body, self.body_names)
 
-    def site_index(self, site: str) -> int:
+    def site_index(self, site: str | int) -> int:
         """The row of a site in the arrays of all sites."""
         return _index("site", site, self.site_names)
 
@@ -94,10 +96,14 @@ def _range(place: tuple[int, int]) -> slice:
     return slice(place[0], sum(place))
 
 
-def _index(kind: str, name: str, names: tuple[str, ...]) -> int:
-    """The index of a name. Raises KeyError with the known names."""
+def _index(kind: str, name: str | int, names: tuple[str, ...]) -> int:
+    """The index of a name, or an index itself. Raises KeyError with the known names, and IndexError."""
+    if not isinstance(name, str):
+        if not 0 <= (index := operator.index(name)) < len(names):
+            raise IndexError(f"no {kind} {index}: the model has {len(names)}")
+        return index
     if name not in names:
-        raise KeyError(f"no {kind} {name!r}{did_you_mean(str(name), names)}; {kind}s: {', '.join(filter(None, names)) or 'none'}")
+        raise KeyError(f"no {kind} {name!r}{did_you_mean(name, names)}; {kind}s: {', '.join(filter(None, names)) or 'none'}")
     return names.index(name)
 
 

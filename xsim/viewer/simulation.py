@@ -12,7 +12,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from xsim.dynamics.initial_state import init
-from xsim.dynamics.queries import body_index
 from xsim.dynamics.step import step
 from xsim.model.model import Flags, Model, State
 from xsim.poses import normalized, rotate
@@ -136,7 +135,7 @@ class Simulation:
         The force is that of `xsim.viewer.perturbation.generalized_force`. A mocap body is moved there. Raises KeyError for an unknown name.
         """
         point, target = (np.asarray(x, np.float64) for x in (point, target))
-        self.pull = Perturbation(body_index(self.model, body), point, target)
+        self.pull = Perturbation(self.model.body_index(body), point, target)
 
     def turn(self, body: str | int, orientation) -> None:
         """Turn a body towards an orientation (4,) in the world, until `release`.
@@ -144,7 +143,7 @@ class Simulation:
         The moment is that of `xsim.viewer.perturbation.generalized_force`. A mocap body is turned there. Raises KeyError for an unknown
         name.
         """
-        self.pull = Perturbation(body_index(self.model, body), turns=True, orientation=normalized(orientation))
+        self.pull = Perturbation(self.model.body_index(body), turns=True, orientation=normalized(orientation))
 
     def release(self) -> None:
         """End the pull or turn."""

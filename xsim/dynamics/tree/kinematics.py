@@ -252,6 +252,21 @@ def _add_inertia(a: Inertia, b: Inertia) -> Inertia:
     return inertia_add(a, b)
 
 
+def sum_of_inertias(a: Inertia, b: Inertia) -> Inertia:
+    """The sum; `NO_INERTIA` costs nothing."""
+    return b if a is NO_INERTIA else a if b is NO_INERTIA else _add_inertia(a, b)
+
+
+def composite_inertias(topology: Topology, inertia) -> list[Inertia]:
+    """Per link: inertia of the link and of all links below it. inertia: per link, about the reference point."""
+    out = list(inertia)
+    for i in reversed(range(len(out))):
+        parent = topology.links[i].parent
+        if parent >= 0:
+            out[parent] = sum_of_inertias(out[parent], out[i])
+    return out
+
+
 @stage
 def _momenta(inertia: Inertia, subspace):
     return [momentum(inertia, s) for s in subspace]
@@ -261,14 +276,9 @@ def mass_matrix(system: System, frame: Frames, inertia) -> list[list]:
     """The nonzero entries of the lower triangle of M: row i has M[i, j] for the ancestors j of dof i, then M[i, i].
 
     inertia: from `link_inertias`. Composite rigid body algorithm (Featherstone 2008, section 6.2)."""
-    links, ancestors = system.topology.links, system.tables.ancestors
-    composite = list(inertia)
-    for i in reversed(range(len(links))):
-        p = links[i].parent
-        if p >= 0 and composite[i] is not NO_INERTIA:
-            composite[p] = composite[i] if composite[p] is NO_INERTIA else _add_inertia(composite[p], composite[i])
+    ancestors, composite = system.tables.ancestors, composite_inertias(system.topology, inertia)
     rows: list = [None] * len(frame.subspace)
-    for i, link in enumerate(links):
+    for i, link in enumerate(system.topology.links):
         dofs = range(link.v, link.v + link.nv)
         momenta = _momenta(composite[i], [frame.subspace[d] for d in dofs])
         for d, f in zip(dofs, momenta, strict=True):
