@@ -189,6 +189,15 @@ def test_wrong_arguments_are_refused(pendulum):
 # ---- leaves ------------------------------------------------------------------------------------------------------------------
 
 
+def test_numbers_below_their_bound_are_refused(pendulum):
+    """But not those that are traced, such as a damping that an optimizer moves below zero, nor what is not a number."""
+    for path, value, bound in (("option.dt", 0.0, "> 0"), ("option.dt", -0.01, "> 0"), ("dof.damping[*]", -1.0, ">= 0")):
+        with pytest.raises(ValueError, match=f"{path.removesuffix('[*]')} must be {bound}, found"):
+            pendulum.replace({path: value})
+    assert jax.jit(lambda x: pendulum.replace({"dof.damping[*]": x}).get("dof.damping").min())(-1.0) == -1
+    assert jnp.isnan(pendulum.replace({"option.dt": jnp.nan}).get("option.dt"))
+
+
 def test_leaves_are_declared_and_checked(pendulum):
     for path in pendulum.paths():
         declared = pendulum.declaration(path)

@@ -1,5 +1,5 @@
-"""Centre of mass, centroidal momentum and Jacobians of sites: against the sensors of the same quantities, which are compared with MuJoCo, and
-against derivatives."""
+"""Centre of mass, centroidal momentum and Jacobians of sites, against the sensors of the same quantities, which are compared with
+MuJoCo, and against derivatives."""
 
 import jax
 import jax.numpy as jnp

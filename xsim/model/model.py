@@ -429,8 +429,8 @@ class Model(Named):
         """The model with some leaves, or some of their rows, replaced. changes: {selector: value}, see `get`.
 
         A value has the shape of what it replaces or ``(*batch, *shape)``, and is converted to the dtype of the leaf; one number stands for
-        all rows of a selector with brackets: ``"dof.damping[*]"``. Raises KeyError for an unknown leaf or row and ValueError for a wrong
-        shape or a frozen leaf.
+        all rows of a selector with brackets: ``"dof.damping[*]"``. Raises KeyError for an unknown leaf or row, and ValueError for a wrong
+        shape, a frozen leaf, or a concrete value below the bound of the leaf (a negative mass or damping; traced values are not checked).
         """
         model = self
         for selector, value in changes.items():
@@ -443,6 +443,7 @@ class Model(Named):
             if value.shape[value.ndim - len(shape) :] != shape:
                 hint = "" if value.ndim else f"; '{path}[*]' sets all rows to one number"
                 raise ValueError(f"{path}: shape {value.shape} does not end in {shape}{hint}")
+            _check_sign(path, value, self.declaration(path).sign)
             model = model._put(path, value)
         return model
 
@@ -491,6 +492,15 @@ class Model(Named):
         if path not in paths:
             raise KeyError(unknown_leaf(path, paths))
         return path
+
+
+def _check_sign(path: str, value, sign: str) -> None:
+    """Raise ValueError for a concrete value below the bound of its leaf, see `Leaf`."""
+    if not sign or isinstance(value, jax.core.Tracer) or not value.size:
+        return
+    lowest = float(np.nanmin(np.asarray(value)))
+    if lowest < 0 or (sign == "> 0" and lowest == 0):
+        raise ValueError(f"{path} must be {sign}, found {lowest:g}")
 
 
 jax.tree_util.register_dataclass(Model, data_fields=list(GROUPS), meta_fields=["topology"])
