@@ -496,11 +496,12 @@ class Model(Named):
 
 def _check_sign(path: str, value, sign: str) -> None:
     """Raise ValueError for a concrete value below the bound of its leaf, see `Leaf`."""
-    if not sign or isinstance(value, jax.core.Tracer) or not value.size:
+    if not sign or isinstance(value, jax.core.Tracer):
         return
-    lowest = float(np.nanmin(np.asarray(value)))
-    if lowest < 0 or (sign == "> 0" and lowest == 0):
-        raise ValueError(f"{path} must be {sign}, found {lowest:g}")
+    numbers = np.asarray(value)
+    below = numbers[numbers <= 0 if sign == "> 0" else numbers < 0]
+    if below.size:
+        raise ValueError(f"{path} must be {sign}, found {below.min():g}")
 
 
 jax.tree_util.register_dataclass(Model, data_fields=list(GROUPS), meta_fields=["topology"])
