@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -21,6 +21,29 @@ __all__ = ["read_keys"]
 MAX_KEYS = 100_000
 
 
+@dataclass(frozen=True)
+class _Vectors:
+    """The vectors of all keyframes, by attribute.
+
+    starts: what a key has that does not say, in the units of the file. factors, shifts: a number of the model is that of the file times the
+    factor plus the shift, which scaled frames define; without a shift it is zero. quaternions: where they begin in qpos."""
+
+    starts: dict[str, np.ndarray]
+    factors: dict[str, np.ndarray]
+    shifts: dict[str, np.ndarray]
+    quaternions: list[int]
+
+    def read(self, document: Document, e: Element, name: str) -> np.ndarray | None:
+        """The numbers of an attribute of a key in the model, None where there are none. Those that the key does not give are as at the
+        start. Raises ParseError for a wrong length."""
+        value, start = key_numbers(document, e, name), self.starts[name]
+        if value is None:
+            return None
+        value = value[: key_length(document, e, name, len(value), len(start))]
+        value = np.concatenate([value, start[len(value) :]])
+        return np.where(np.isnan(value), start, value) * self.factors[name] + self.shifts.get(name, 0.0)
+
+
 def read_keys(
     document: Document, bodies: Bodies, flexes: list[FlexSpec], tendons: list[TendonSpec], actuators: list[ActuatorSpec], index: Index,
     count: int, relations: Relations,
@@ -31,7 +54,7 @@ def read_keys(
     joints = [joint for body in bodies.bodies for joint in body.joints]
     types = [JOINT_TYPES[joint.type] for joint in joints]
     ends = np.cumsum([t.nq for t in types])
-    turns = [int(end) - 4 for end, t in zip(ends, types, strict=True) if t.name in ("ball", "free")]
+    quaternions = [int(end) - 4 for end, t in zip(ends, types, strict=True) if t.name in ("ball", "free")]
     mocap = [body for body in bodies.bodies if body.mocap]
     starts = {
         "qpos": np.concatenate([np.zeros(0), *(t.neutral if j.q0 is None else j.q0 for j, t in zip(joints, types, strict=True))]),
@@ -42,14 +65,15 @@ def read_keys(
         "mquat": np.array([body.quat for body in mocap]).reshape(-1),
         "plastic": np.full(_plastic_width(joints, tendons, flexes), np.nan),
     }
-    out: list[KeySpec] = []
     factors, shifts = relations.key_factors(), relations.key_shifts()
     of_flexes = len(starts["plastic"]) - len(factors["plastic"])  # no flex is in a frame with a scale
     factors["plastic"] = np.append(factors["plastic"], np.ones(of_flexes))
-    starts = {word: (start - shifts.get(word, 0.0)) / factors[word] for word, start in starts.items()}  # as the file has them
+    starts = {word: (start - shifts.get(word, 0.0)) / factors[word] for word, start in starts.items()}
+    vectors = _Vectors(starts, factors, shifts, quaternions)
+    out: list[KeySpec] = []
     for e in document.elements("keyframe", "key"):
         name = index.add("key", e, len(out))
-        key = _key(document, e, name, starts, turns, factors, shifts)
+        key = _key(document, e, name, vectors)
         out.append(key if key.plastic is None else replace(key, plastic=_unit_rest(joints, key.plastic)))
     if count > MAX_KEYS:
         raise document.root.error(f"<size> asks for {count} keyframes; allowed: {MAX_KEYS}")
@@ -75,15 +99,11 @@ def _plastic_width(joints: list[JointSpec], tendons: list[TendonSpec], flexes: l
     return of_joints + sum(2 for tendon in tendons if tendon.spring_yield is not None) + of_flexes
 
 
-def _key(
-    document: Document, e: Element, name: str, starts: dict[str, np.ndarray], turns: list[int], factors: dict[str, np.ndarray],
-    shifts: dict[str, np.ndarray],
-) -> KeySpec:  # fmt: skip
-    found = {word: _vector(document, e, word, start) for word, start in starts.items()}
-    given = {word: None if x is None else x * factors[word] + shifts.get(word, 0.0) for word, x in found.items()}
+def _key(document: Document, e: Element, name: str, vectors: _Vectors) -> KeySpec:
+    given = {word: vectors.read(document, e, word) for word in vectors.starts}
     q, pos, quats = given["qpos"], given["mpos"], given["mquat"]
     if q is not None:
-        for at in turns:
+        for at in vectors.quaternions:
             q[at : at + 4] = _unit(q[at : at + 4])
     return KeySpec(
         name=name,
@@ -97,16 +117,6 @@ def _key(
         mocap_quat=None if quats is None else np.array([_unit(quat) for quat in quats.reshape(-1, 4)]),
         source=e.source,
     )
-
-
-def _vector(document: Document, e: Element, name: str, start: np.ndarray) -> np.ndarray | None:
-    """The numbers of an attribute, None where there are none. Elements that the key does not give are as at the start."""
-    value = key_numbers(document, e, name)
-    if value is None:
-        return None
-    value = value[: key_length(document, e, name, len(value), len(start))]
-    value = np.concatenate([value, start[len(value) :]])
-    return np.where(np.isnan(value), start, value)
 
 
 def _unit(quat: np.ndarray) -> np.ndarray:
