@@ -630,3 +630,19 @@ def test_cache(tmp_path, monkeypatch):
     assert cache.cache_folder() is None
     monkeypatch.setenv(cache.CACHE_VARIABLE, "")
     assert cache.cache_folder() is None
+
+
+@pytest.mark.parametrize("lanes", [1, 2, 4, 8, 16])
+def test_arrays_of_every_width_and_type(lanes, x64, monkeypatch):
+    """Columns are read and written in groups; the last block of a batch has fewer environments than lanes. Some columns are not read."""
+    monkeypatch.setattr(Function, "lanes", lambda *_: lanes)
+    types = {np.float32: range(1, 10), np.float64: range(1, 7), np.int32: (1, 2, 5), np.int8: (3, 4), np.bool_: (1, 4)}
+    shapes = [jax.ShapeDtypeStruct((n,), t) for t, widths in types.items() for n in widths]
+    function = Function(lambda *xs: [*(x[::-1] for x in xs), *(x[x.shape[0] // 2 :] for x in xs)], shapes, "permutation")
+    call, rng = jax.jit(lambda *xs: function(xs, [True] * len(xs))), np.random.default_rng(0)
+    for count in (1, 3, 33):
+        given = [rng.integers(0, 2 if s.dtype == bool else 100, (count, *s.shape)).astype(s.dtype) for s in shapes]
+        expected = [*(x[:, ::-1] for x in given), *(x[:, x.shape[1] // 2 :] for x in given)]
+        for got, x in zip(call(*given), expected, strict=True):
+            assert got.dtype == x.dtype
+            np.testing.assert_array_equal(got, x)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import jax
 import numpy as np
 
+from xsim.compile.columns import WIDTHS, Columns, group_of
 from xsim.compile.elementary import definitions
 from xsim.compile.handler import Layout, Sum, handler
 from xsim.compile.llvm_ir import SLOT_SIZE, Definition, Emitter
@@ -50,6 +51,7 @@ class HostEmitter(Emitter):
     def begin(self, part: Part | None = None) -> None:
         super().begin(part)
         self.pointers: dict[int, str] = {}
+        self.columns: dict[tuple[int, int], list[str]] = {}
 
     def modules(self) -> list[str]:
         """The modules of all functions."""
@@ -172,6 +174,9 @@ class HostEmitter(Emitter):
         return name
 
     def read(self, source: Input, dtype: np.dtype, varying: bool) -> str:
+        group = group_of(source.element, self.sizes[source.operand]) if varying and self._has_groups(dtype) else None
+        if group is not None:
+            return self._read_columns(source.operand, dtype, *group)[source.element - group[0]]
         pointer, kind, element = self._pointer(source.operand), self.target.type(dtype, varying), memory_type(dtype)
         if dtype == BOOL:
             kind = self.target.type(np.dtype(np.int8), varying)
@@ -187,6 +192,27 @@ class HostEmitter(Emitter):
         if dtype == BOOL:
             out = self.result(f"icmp ne {kind} {out}, {'zeroinitializer' if kind.startswith('<') else '0'}")
         return out
+
+    def _has_groups(self, dtype: np.dtype) -> bool:
+        """Whether columns of this type are read and written together."""
+        return self.target.lanes >= max(WIDTHS) and dtype != BOOL
+
+    def _read_columns(self, operand: int, dtype: np.dtype, first: int, width: int) -> list[str]:
+        """A group of columns of an operand, which a function reads once. Numbers of the environments are read outside of loops."""
+        key = operand, first
+        if key not in self.columns:
+            rows = self._addresses(f"%rows{operand}", self.sizes[operand], self._pointer(operand), memory_type(dtype), first)
+            self.columns[key] = Columns(rows, memory_type(dtype), dtype.itemsize, width, self.result, self.write).load()
+        return self.columns[key]
+
+    def _addresses(self, name: str, size: int, pointer: str, element: str, column: int) -> list[str]:
+        """The addresses of a number of each environment. name: of the pointers to the first numbers."""
+        if name not in self.pointers:
+            self.pointers[name] = name
+            for k in range(self.target.lanes):
+                self.prologue.append(f"  {name}.o{k} = mul i64 %lane{k}, {size}")
+                self.prologue.append(f"  {name}.{k} = getelementptr {element}, ptr {pointer}, i64 {name}.o{k}")
+        return [self.result(f"getelementptr {element}, ptr {name}.{k}, i64 {column}") for k in range(self.target.lanes)]
 
     def _rows(self, operand, size: int, pointer: str, element: str) -> str:
         """The pointers to the numbers of each environment."""
@@ -219,6 +245,7 @@ class HostEmitter(Emitter):
             f"  %lane.e = shufflevector {kind} %lane.d, {kind} poison, <{lanes} x i32> zeroinitializer",
             f"  %lane.valid = icmp ule {kind} %lane.c, %lane.e",
             f"  %lane = call {kind} @llvm.umin.v{lanes}i64({kind} %lane.c, {kind} %lane.e)",
+            *(f"  %lane{k} = extractelement {kind} %lane, i32 {k}" for k in range(lanes)),
         ]
 
     def output(self, k: int) -> None:
@@ -232,6 +259,9 @@ class HostEmitter(Emitter):
         p, t = self.program, self.target
         dtype = p.types[values[0]]
         element = memory_type(dtype)
+        if self._has_groups(dtype) and len(values) > 1:
+            self._store_columns(k, values, dtype)
+            return
         self.rows_text(f"%out{k}", len(values), self._result_pointer(k), element)
         for i, x in enumerate(values):
             value, kind = self.value(x, True), t.type(dtype)
@@ -243,6 +273,14 @@ class HostEmitter(Emitter):
                 continue
             address = self.result(f"getelementptr {element}, <{t.lanes} x ptr> %out{k}, i64 {i}")
             self.write(scatter(kind, element, t.lanes, value, address, dtype.itemsize))
+
+    def _store_columns(self, k: int, values: list[int], dtype: np.dtype) -> None:
+        """Store a result in groups of columns."""
+        element, pointer = memory_type(dtype), self._result_pointer(k)
+        for first, width in sorted({group for i in range(len(values)) if (group := group_of(i, len(values)))}):
+            rows = self._addresses(f"%out{k}", len(values), pointer, element, first)
+            columns = [self.value(x, True) for x in values[first : first + width]]
+            Columns(rows, element, dtype.itemsize, width, self.result, self.write).store(columns)
 
     def _result_pointer(self, k: int) -> str:
         """The pointer to a result."""

@@ -1,0 +1,83 @@
+"""Numbers of the environments of a block as vectors with one environment per lane.
+
+Arrays have the environment first: the numbers of one environment are a row, which is contiguous. A vector is a column. Several columns are
+read or written together, by accesses to parts of rows and transpositions of small squares in registers. That takes fewer instructions than
+to gather or to scatter each column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+WIDTHS = (4, 2)
+"""Columns that are read or written together."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Reads and writes a group of columns, as text of LLVM IR.
+
+    rows: pointers to the first number of the group of each lane. element: LLVM's type of a number; size: its bytes. width: columns of the
+    group. result: writes an operation and returns the name of its result. write: writes an instruction."""
+
+    rows: Sequence[str]
+    element: str
+    size: int
+    width: int
+    result: Callable[[str], str]
+    write: Callable[[str], None]
+
+    def load(self) -> list[str]:
+        """The columns."""
+        rows = [self.result(f"load {self._type(self.width)}, ptr {row}, align {self.size}") for row in self.rows]
+        return self._transposed([self._joined(rows[k :: self.width]) for k in range(self.width)])
+
+    def store(self, columns: Sequence[str]) -> None:
+        """Store the columns."""
+        kind = self._type(self.width)
+        for k, joined in enumerate(self._transposed(list(columns))):
+            for part, row in enumerate(self.rows[k :: self.width]):
+                lanes = range(part * self.width, (part + 1) * self.width)
+                self.write(f"store {kind} {self._shuffled(len(self.rows), joined, 'poison', lanes)}, ptr {row}, align {self.size}")
+
+    def _type(self, length: int) -> str:
+        return f"<{length} x {self.element}>"
+
+    def _shuffled(self, length: int, a: str, b: str, lanes: Sequence[int]) -> str:
+        """The numbers at these lanes of two vectors of a length, one after the other."""
+        kind, mask = self._type(length), ", ".join(f"i32 {i}" for i in lanes)
+        return self.result(f"shufflevector {kind} {a}, {kind} {b}, <{len(lanes)} x i32> <{mask}>")
+
+    def _joined(self, vectors: list[str]) -> str:
+        """Vectors of the width of the group, one after the other."""
+        length = self.width
+        while len(vectors) > 1:
+            pairs = zip(vectors[::2], vectors[1::2], strict=True)
+            vectors = [self._shuffled(length, a, b, range(2 * length)) for a, b in pairs]
+            length *= 2
+        return vectors[0]
+
+    def _transposed(self, vectors: list[str]) -> list[str]:
+        """Vectors, as many as the group has columns, in which each square of as many lanes is transposed."""
+        lanes = len(self.rows)
+        squares = range(0, lanes, self.width)
+
+        def interleaved(a: str, b: str, first: int, block: int) -> str:
+            """Two blocks of lanes of each square: of a and b in turns."""
+            starts = (first, first + block) if block == 1 and self.width == 4 else (first,)
+            mask = [s + i + k for s in squares for i in starts for k in (*range(block), *range(lanes, lanes + block))]
+            return self._shuffled(lanes, a, b, mask)
+
+        if self.width == 2:
+            return [interleaved(*vectors, k, 1) for k in range(2)]
+        a, b, c, d = vectors
+        halves = [(interleaved(a, b, k, 1), interleaved(c, d, k, 1)) for k in (0, 2)]
+        return [interleaved(*pair, k, 2) for pair in halves for k in (0, 2)]
+
+
+def group_of(column: int, columns: int) -> tuple[int, int] | None:
+    """The first column and the width of the group of a column; None: it is read and written alone. columns: of the array. The last group of
+    an array may begin within the one before."""
+    width = next((w for w in WIDTHS if w <= columns), None)
+    return None if width is None else (min(column // width * width, columns - width), width)
