@@ -640,7 +640,7 @@ def test_arrays_of_every_width_and_type(lanes, x64, monkeypatch):
     shapes = [jax.ShapeDtypeStruct((n,), t) for t, widths in types.items() for n in widths]
     function = Function(lambda *xs: [*(x[::-1] for x in xs), *(x[x.shape[0] // 2 :] for x in xs)], shapes, "permutation")
     call, rng = jax.jit(lambda *xs: function(xs, [True] * len(xs))), np.random.default_rng(0)
-    for count in (1, 3, 33):
+    for count in (1, 3, 16, 33):
         given = [rng.integers(0, 2 if s.dtype == bool else 100, (count, *s.shape)).astype(s.dtype) for s in shapes]
         expected = [*(x[:, ::-1] for x in given), *(x[:, x.shape[1] // 2 :] for x in given)]
         for got, x in zip(call(*given), expected, strict=True):

@@ -12,7 +12,7 @@ from xsim.compile.columns import WIDTHS, Columns, group_of
 from xsim.compile.elementary import definitions
 from xsim.compile.handler import Layout, Sum, handler
 from xsim.compile.llvm_ir import SLOT_SIZE, Definition, Emitter
-from xsim.compile.llvm_types import Target, gather, memory_type, scatter
+from xsim.compile.llvm_types import Target, gather, masked_load, masked_store, memory_type, scatter
 from xsim.compile.parts import CPU_LIMITS, Divided, Divider, Lifetimes, Part, parts_of, places_of
 from xsim.compile.program import BOOL, Input, Program
 
@@ -174,9 +174,8 @@ class HostEmitter(Emitter):
         return name
 
     def read(self, source: Input, dtype: np.dtype, varying: bool) -> str:
-        group = group_of(source.element, self.sizes[source.operand]) if varying and self._has_groups(dtype) else None
-        if group is not None:
-            return self._read_columns(source.operand, dtype, *group)[source.element - group[0]]
+        if varying and self._has_groups(dtype):
+            return self._read_column(source, dtype)
         pointer, kind, element = self._pointer(source.operand), self.target.type(dtype, varying), memory_type(dtype)
         if dtype == BOOL:
             kind = self.target.type(np.dtype(np.int8), varying)
@@ -196,6 +195,17 @@ class HostEmitter(Emitter):
     def _has_groups(self, dtype: np.dtype) -> bool:
         """Whether columns of this type are read and written together."""
         return self.target.lanes >= max(WIDTHS) and dtype != BOOL
+
+    def _read_column(self, source: Input, dtype: np.dtype) -> str:
+        """A number of each environment, with others that are beside it. A single column is read at once."""
+        group = group_of(source.element, self.sizes[source.operand])
+        if group is not None:
+            return self._read_columns(source.operand, dtype, *group)[source.element - group[0]]
+        element, pointer, kind = memory_type(dtype), self._pointer(source.operand), self.target.type(dtype)
+        last = self.result(f"getelementptr {element}, ptr {pointer}, i64 %last")
+        others = self.vector(self.result(f"load {element}, ptr {last}"), dtype)
+        address = self.result(f"getelementptr {element}, ptr {pointer}, i64 %first")
+        return self.result(masked_load(kind, self.target.lanes, element, address, dtype.itemsize, "%lane.valid", others))
 
     def _read_columns(self, operand: int, dtype: np.dtype, first: int, width: int) -> list[str]:
         """A group of columns of an operand, which a function reads once. Numbers of the environments are read outside of loops."""
@@ -240,8 +250,8 @@ class HostEmitter(Emitter):
             f"  %lane.a = insertelement {kind} poison, i64 %first, i32 0",
             f"  %lane.b = shufflevector {kind} %lane.a, {kind} poison, <{lanes} x i32> zeroinitializer",
             f"  %lane.c = add {kind} %lane.b, <{', '.join(f'i64 {i}' for i in range(lanes))}>",
-            "  %lane.l = sub i64 %count, 1",
-            f"  %lane.d = insertelement {kind} poison, i64 %lane.l, i32 0",
+            "  %last = sub i64 %count, 1",
+            f"  %lane.d = insertelement {kind} poison, i64 %last, i32 0",
             f"  %lane.e = shufflevector {kind} %lane.d, {kind} poison, <{lanes} x i32> zeroinitializer",
             f"  %lane.valid = icmp ule {kind} %lane.c, %lane.e",
             f"  %lane = call {kind} @llvm.umin.v{lanes}i64({kind} %lane.c, {kind} %lane.e)",
@@ -259,7 +269,7 @@ class HostEmitter(Emitter):
         p, t = self.program, self.target
         dtype = p.types[values[0]]
         element = memory_type(dtype)
-        if self._has_groups(dtype) and len(values) > 1:
+        if self._has_groups(dtype):
             self._store_columns(k, values, dtype)
             return
         self.rows_text(f"%out{k}", len(values), self._result_pointer(k), element)
@@ -277,6 +287,11 @@ class HostEmitter(Emitter):
     def _store_columns(self, k: int, values: list[int], dtype: np.dtype) -> None:
         """Store a result in groups of columns."""
         element, pointer = memory_type(dtype), self._result_pointer(k)
+        if len(values) == 1:
+            kind, value = self.target.type(dtype), self.value(values[0], True)
+            address = self.result(f"getelementptr {element}, ptr {pointer}, i64 %first")
+            self.write(masked_store(kind, self.target.lanes, element, value, address, dtype.itemsize, "%lane.valid"))
+            return
         for first, width in sorted({group for i in range(len(values)) if (group := group_of(i, len(values)))}):
             rows = self._addresses(f"%out{k}", len(values), pointer, element, first)
             columns = [self.value(x, True) for x in values[first : first + width]]

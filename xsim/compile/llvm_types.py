@@ -51,11 +51,15 @@ def short_name(element: str) -> str:
     return {"float": "f32", "double": "f64"}.get(element, element)
 
 
-def _pointers(lanes: int, addresses: str, alignment: int) -> str:
-    """The text of the arguments for pointers and their alignment, which LLVM 22 changed, and of a mask of all lanes."""
+def _aligned(kind: str, addresses: str, alignment: int) -> str:
+    """The text of the arguments for addresses and their alignment, which LLVM 22 changed."""
     newer = llvm.llvm_version_info[0] >= 22
-    pointers = f"<{lanes} x ptr> align {alignment} {addresses}" if newer else f"<{lanes} x ptr> {addresses}, i32 {alignment}"
-    return f"{pointers}, <{lanes} x i1> splat (i1 true)"
+    return f"{kind} align {alignment} {addresses}" if newer else f"{kind} {addresses}, i32 {alignment}"
+
+
+def _pointers(lanes: int, addresses: str, alignment: int) -> str:
+    """The text of the arguments for an address for each environment, and of a mask of all lanes."""
+    return f"{_aligned(f'<{lanes} x ptr>', addresses, alignment)}, <{lanes} x i1> splat (i1 true)"
 
 
 def gather(kind: str, element: str, lanes: int, addresses: str, alignment: int) -> str:
@@ -68,6 +72,18 @@ def scatter(kind: str, element: str, lanes: int, value: str, addresses: str, ali
     """The text of a store of one number for each environment."""
     name = f"llvm.masked.scatter.v{lanes}{short_name(element)}.v{lanes}p0"
     return f"call void @{name}({kind} {value}, {_pointers(lanes, addresses, alignment)})"
+
+
+def masked_load(kind: str, lanes: int, element: str, address: str, alignment: int, mask: str, other: str) -> str:
+    """The text of a load of adjacent numbers, of lanes that a mask selects. other: what the other lanes are."""
+    name = f"llvm.masked.load.v{lanes}{short_name(element)}.p0"
+    return f"call {kind} @{name}({_aligned('ptr', address, alignment)}, <{lanes} x i1> {mask}, {kind} {other})"
+
+
+def masked_store(kind: str, lanes: int, element: str, value: str, address: str, alignment: int, mask: str) -> str:
+    """The text of a store of adjacent numbers, of lanes that a mask selects."""
+    name = f"llvm.masked.store.v{lanes}{short_name(element)}.p0"
+    return f"call void @{name}({kind} {value}, {_aligned('ptr', address, alignment)}, <{lanes} x i1> {mask})"
 
 
 def memory_type(dtype: np.dtype) -> str:
